@@ -262,7 +262,7 @@ func (s *letterTest) oddDocuments() {
 	// Numbers and escapes that JSON would write otherwise, names that come twice, bytes
 	// that are no text, and members that are named like those of a letter.
 	for i, text := range []string{
-		`{"id":"a","x":1.0,"y":1e400,"z":-0,"big":12345678901234567890,"x":2}`, `{"id":"a" , "spaces":[ 1,2 ]}`, "{\n\t\"id\":\"a\"\r\n}", " {} ",
+		`{"id":"a","x":1.0,"y":1e400,"z":-0,"big":12345678901234567890,"x":2}`, `{"id":"a" , "spaces":[ 1,2 ]}`, "{\n\t\"id\":\"a\"\r\n}", " {} ", " {}", "{} ",
 		`{"id":"\u0061\/\ud800","<&>":"\u2028` + "\u2028" + `"}`, `null`, `7`, `"text"`, `{"id":"a"`, `not JSON`, "\xff\xfe\x00", ``,
 		`{"deep":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, `{"document":1,"letter":{"id":2},"key":[],"_etag":"x","crc":"00000000"}`,
 	} {

@@ -1,7 +1,10 @@
 package deadletters_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/changefeedtest"
@@ -67,6 +71,23 @@ func TestALetterIsReadableJSON(t *testing.T) {
 	}
 }
 
+// No error text is worth the place of a document. What is cut off is said, and nothing else is written in its place.
+func TestALongCauseIsCutBetweenCharacters(t *testing.T) {
+	const most = 64 << 10
+	for cause, want := range map[string]string{
+		strings.Repeat("x", most):       strings.Repeat("x", most),
+		"x" + strings.Repeat("é", most): "x" + strings.Repeat("é", most/2-1) + "…",
+	} {
+		l := parked(changefeed.Key("London"), 12)
+		l.Cause, l.Stack = cause, cause
+		text, err := deadletters.Marshal("mailer", l)
+		var got struct{ Cause, Stack string }
+		if err := errors.Join(err, json.Unmarshal(text, &got)); err != nil || got.Cause != want || got.Stack != want {
+			t.Errorf("%d bytes: %d and %d are left, ending in %q, %v", len(cause), len(got.Cause), len(got.Stack), got.Cause[len(got.Cause)-8:], err)
+		}
+	}
+}
+
 func TestALetterIsOneDocumentOfItsKey(t *testing.T) {
 	c := container(t, lettersSpec)
 	if err := opening(t, c, "mailer")().Put(t.Context(), parked(changefeed.Key("London"), 12)); err != nil {
@@ -78,11 +99,35 @@ func TestALetterIsOneDocumentOfItsKey(t *testing.T) {
 	}
 }
 
+// The service refuses a partition key of more than 2 KB. The text of a key is longer than the key, so its end is a hash.
+func TestTheKeyOfALetterHasRoom(t *testing.T) {
+	c := container(t, lettersSpec)
+	for _, key := range []changefeed.PartitionKey{changefeed.Key(strings.Repeat("x", 2048)), changefeed.Key(strings.Repeat("é", 1024))} {
+		if err := opening(t, c, "mailer")().Put(t.Context(), parked(key, 12)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := c.Read(t.Context(), changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+	if err != nil || len(page.Changes) != 2 {
+		t.Fatalf("%d documents, %v", len(page.Changes), err)
+	}
+	for _, change := range page.Changes {
+		var document struct{ Key string }
+		if err := json.Unmarshal(change.Body, &document); err != nil || len(document.Key) > 2048 || len(document.Key) < 2000 ||
+			!utf8.ValidString(document.Key) {
+			t.Errorf("a key of %d bytes, %v", len(document.Key), err)
+		}
+	}
+}
+
 func TestAContainerPartitionedOtherwiseIsRefused(t *testing.T) {
 	wrong := container(t, docstore.ContainerSpec{Paths: []string{"/city", "/address/street"}})
 	const want = "partitioned by /city,/address/street: want one partitioned by /key"
 	if _, err := deadletters.Container(wrong, "mailer", orders); !errors.Is(err, changefeed.ErrBadRequest) || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("a container of docstore: %v, want %q", err, want)
+	}
+	if _, err := deadletters.Container(container(t, docstore.ContainerSpec{Paths: []string{"/key", "/city"}}), "mailer", orders); !errors.Is(err, changefeed.ErrBadRequest) {
+		t.Errorf("a container partitioned by more than the key: %v", err)
 	}
 	if _, err := deadletters.Container(container(t, lettersSpec), "", orders); !errors.Is(err, changefeed.ErrBadRequest) {
 		t.Errorf("a processor without a name: %v", err)
@@ -146,7 +191,7 @@ func TestUnitsOfOneNameKeepTheirLetters(t *testing.T) {
 		t.Fatal(err)
 	}
 	var units []*deadletters.ContainerBox
-	for i, source := range []monitored{{"bills", "ONE="}, {"orders", "TWO="}, {"orders", "THREE="}} {
+	for i, source := range []monitored{{"bills", "ZERO="}, {"orders", "TWO="}, {"orders", "THREE="}} {
 		b, err := deadletters.Container(c, "mailer", source)
 		if err != nil {
 			t.Fatal(err)
@@ -179,7 +224,7 @@ func TestUnitsOfOneNameKeepTheirLetters(t *testing.T) {
 		}
 		return list
 	}
-	all := []string{" 7.0 ", "shop/bills 1.0 ONE=", "shop/orders 1.0 THREE=", "shop/orders 1.0 TWO="}
+	all := []string{" 7.0 ", "shop/bills 1.0 ZERO=", "shop/orders 1.0 THREE=", "shop/orders 1.0 TWO="}
 	if got := list(); !slices.Equal(got, all) {
 		t.Errorf("letters %q, want %q", got, all)
 	}
@@ -192,6 +237,11 @@ func TestUnitsOfOneNameKeepTheirLetters(t *testing.T) {
 	if got := ids(t, units[1]); !slices.Equal(got, []string{"1.0"}) {
 		t.Errorf("letters of one unit: %q", got)
 	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if boxes, err := deadletters.Boxes(ended, c, "mailer"); !errors.Is(err, context.Canceled) {
+		t.Errorf("%d boxes, %v, of a search that was cut short", len(boxes), err)
+	}
 	if _, err := deadletters.Boxes(t.Context(), container(t, docstore.ContainerSpec{Paths: []string{"/city"}}), "mailer"); !errors.Is(err, changefeed.ErrBadRequest) {
 		t.Errorf("units in a container partitioned otherwise: %v", err)
 	}
@@ -201,6 +251,34 @@ func TestUnitsOfOneNameKeepTheirLetters(t *testing.T) {
 func TestTheSuiteHoldsForLettersThatAreReadAgain(t *testing.T) {
 	deadletters.HoldLess(t, 700)
 	changefeedtest.TestDeadLetters(t, func(t *testing.T) func() changefeed.LetterBox { return opening(t, container(t, lettersSpec), "mailer") })
+}
+
+// counted is a store that counts the documents that are read by their ids.
+type counted struct {
+	*docstore.Container
+	reads int
+}
+
+func (s *counted) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	if writes[0].Op == changefeed.WriteRead {
+		s.reads++
+	}
+	return s.Container.Commit(ctx, key, writes)
+}
+
+// However many letters there are, those in memory at once have a bound.
+func TestLettersInMemoryAreBounded(t *testing.T) {
+	c := &counted{Container: container(t, lettersSpec)}
+	b := opening(t, c, "mailer")()
+	for lsn := range int64(10) {
+		if err := b.Put(t.Context(), parked(changefeed.Key("London"), lsn+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deadletters.HoldLess(t, 2000) // four or so
+	if got := ids(t, b); len(got) != 10 || c.reads < 5 {
+		t.Errorf("%d letters, of which %d were read again", len(got), c.reads)
+	}
 }
 
 // noise is a document of so many bytes that compresses to no less.
@@ -272,6 +350,105 @@ func TestALetterInPartsIsThereWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
+// A change that just has room in its own container is parked, however much its handler says of it.
+func TestTheLargestDocumentHasRoomBesideALongCause(t *testing.T) {
+	b := opening(t, container(t, lettersSpec), "mailer")()
+	l := parked(changefeed.Key("London"), 1)
+	l.Change.Body = fmt.Appendf(nil, `{"id":"a","pad":%q}`, strings.Repeat("x", 2<<20-1<<10))
+	l.Cause, l.Stack = strings.Repeat("c", 64<<10), strings.Repeat("s", 64<<10)
+	if err := b.Put(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	for got, err := range b.Letters(t.Context(), "") {
+		if err != nil || string(got.Change.Body) != string(l.Change.Body) || got.Cause != l.Cause || got.Stack != l.Stack {
+			t.Errorf("letter %s, %v, or with another document or cause", got.ID, err)
+		}
+	}
+}
+
+// failing is a store that refuses one commit, and takes those after it.
+type failing struct {
+	*docstore.Container
+	left int
+}
+
+func (s *failing) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	if s.left--; s.left == -1 {
+		return nil, changefeed.ErrThrottled
+	}
+	return s.Container.Commit(ctx, key, writes)
+}
+
+// A change counts as parked only if all of its letter is stored.
+func TestALetterWhosePartIsRefusedIsNotParked(t *testing.T) {
+	l := parked(changefeed.Key("London"), 1)
+	l.Change.Body = noise(1_990_000)
+	for left := range 2 {
+		c := container(t, lettersSpec)
+		if err := opening(t, &failing{c, left}, "mailer")().Put(t.Context(), l); !errors.Is(err, changefeed.ErrThrottled) {
+			t.Errorf("commit %d is refused: %v", left, err)
+		}
+		if got := ids(t, opening(t, c, "mailer")()); len(got) != 0 {
+			t.Errorf("commit %d is refused, and there are letters %q", left, got)
+		}
+	}
+}
+
+// A letter may be parked again with other documents, as by a unit that has begun anew. The process may end on the way.
+func TestALetterInPartsIsNoMixtureOfTwo(t *testing.T) {
+	c := container(t, lettersSpec)
+	l := parked(changefeed.Key("London"), 1)
+	l.Change.Body = noise(1_200_000)
+	if err := opening(t, c, "mailer")().Put(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	if boxes, err := deadletters.Boxes(t.Context(), c, "mailer"); err != nil || len(boxes) != 1 { // a part is no letter of a unit
+		t.Errorf("%d boxes, %v", len(boxes), err)
+	}
+	again := l
+	again.Change.Body = json.RawMessage(strings.Replace(string(l.Change.Body), `"id":"a"`, `"id":"b"`, 1))
+	if err := opening(t, &flaky{c, 1}, "mailer")().Put(t.Context(), again); !errors.Is(err, errEnded) {
+		t.Fatalf("the process was to end: %v", err)
+	}
+	for got, err := range opening(t, c, "mailer")().Letters(t.Context(), "") {
+		if err != nil || string(got.Change.Body) != string(l.Change.Body) {
+			t.Errorf("letter %s, %v, or with another document", got.ID, err)
+		}
+	}
+}
+
+// overtaken is a store in which a letter is removed while its parts are read.
+type overtaken struct {
+	*docstore.Container
+	remove func()
+}
+
+func (s *overtaken) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	if writes[0].Op == changefeed.WriteRead && strings.HasSuffix(writes[0].ID, ".1") {
+		s.remove()
+	}
+	return s.Container.Commit(ctx, key, writes)
+}
+
+// A letter is gone, and no error, for whoever was about to read its parts.
+func TestALetterThatIsRemovedWhileItIsReadIsGone(t *testing.T) {
+	c := container(t, lettersSpec)
+	l := parked(changefeed.Key("London"), 1)
+	l.Change.Body = noise(1_200_000)
+	b := opening(t, c, "mailer")()
+	if err := errors.Join(b.Put(t.Context(), l), b.Put(t.Context(), parked(changefeed.Key("London"), 2))); err != nil {
+		t.Fatal(err)
+	}
+	reader := opening(t, &overtaken{c, func() {
+		if err := b.Remove(t.Context(), l.Change.PartitionKey, l.ID); err != nil {
+			t.Error(err)
+		}
+	}}, "mailer")()
+	if got := ids(t, reader); !slices.Equal(got, []string{"2.0"}) {
+		t.Errorf("letters %v, want the one that is left", got)
+	}
+}
+
 // Whoever reads letters while others are removed gets those that are whole; one that lacks a part is an error,
 // and can be removed.
 func TestALetterWithoutAPartIsNotGivenOut(t *testing.T) {
@@ -318,7 +495,20 @@ func TestALetterWithoutAPartIsNotGivenOut(t *testing.T) {
 }
 
 func TestADocumentThatIsNoLetterIsNamed(t *testing.T) {
-	for _, letter := range []string{`1`, `{}`, `{"id":"1.0","key":["London"],"op":"explode"}`, `{"id":"1.0","key":["London"],"op":"create","document_gzip":"AAAA"}`} {
+	// A few bytes can be made that unpack to gigabytes. What is cut off of them is no document.
+	var bomb bytes.Buffer
+	z := gzip.NewWriter(&bomb)
+	if _, err := z.Write(bytes.Repeat([]byte(" "), 20<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, letter := range []string{
+		`1`, `{}`, `{"key":["London"],"op":"create"}`, `{"id":"1.0","key":["London"],"op":"explode"}`,
+		`{"id":"1.0","key":["London"],"op":"create","document_gzip":"AAAA"}`,
+		`{"id":"1.0","key":["London"],"op":"create","document_gzip":"` + base64.StdEncoding.EncodeToString(bomb.Bytes()) + `"}`,
+	} {
 		c := container(t, lettersSpec)
 		if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"mailer.RID=.1.0","key":"[\"London\"]","letter":%s}`, letter)); err != nil {
 			t.Fatal(err)
@@ -328,7 +518,7 @@ func TestADocumentThatIsNoLetterIsNamed(t *testing.T) {
 			failed = err
 		}
 		if failed == nil || !strings.Contains(failed.Error(), `document "mailer.RID=.1.0" of ["[\"London\"]"]`) {
-			t.Errorf("letter %s: %v, want an error that names the document", letter, failed)
+			t.Errorf("letter %.200s: %v, want an error that names the document", letter, failed)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -450,11 +451,16 @@ func TestAFileIsCompactedWhenMostOfItIsDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := size()
-	overwrite(t, path+".new", []byte("what a crash has left of a compaction, longer or not"))
-	if got, torn := idsIn(t, path); !slices.Equal(got, []string{"1.0", "2.0"}) || torn != 0 {
-		t.Errorf("after compaction: %v, %d bytes torn", got, torn)
+	overwrite(t, path+".new", bytes.Repeat([]byte("what a crash has left of a compaction\n"), 100)) // longer than what is left
+	b = openFile(t, path)
+	after := size()
+	if got := ids(t, b); !slices.Equal(got, []string{"1.0", "2.0"}) || b.Torn() != 0 {
+		t.Errorf("after compaction: %v, %d bytes torn", got, b.Torn())
 	}
-	if after := size(); after > 4*one || before < 10*one {
+	if err := errors.Join(b.Put(t.Context(), parked(changefeed.Key("London"), 21)), b.Remove(t.Context(), changefeed.Key("London"), "21.0"), b.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if after > 4*one || before < 10*one {
 		t.Errorf("compaction made %d bytes of %d, with lines of %d", after, before, one)
 	}
 	if got, _ := idsIn(t, path); !slices.Equal(got, []string{"1.0", "2.0"}) {
@@ -469,6 +475,69 @@ func TestAFileIsCompactedWhenMostOfItIsDead(t *testing.T) {
 	}
 	if err := other.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A redrive removes letters that others may have removed before it, however often: the file does not grow by them.
+func TestALetterThatIsGoneIsRemovedForNothing(t *testing.T) {
+	path, text := written(t)
+	b := openFile(t, path)
+	for _, id := range []string{"2.0", "2.0", "9.0"} {
+		if err := b.Remove(t.Context(), changefeed.Key("London", 1), id); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, text) {
+		t.Errorf("the file has %d bytes, %v, and had %d", len(now), err, len(text))
+	}
+}
+
+// A caller who has gone believes that nothing was written.
+func TestNothingIsWrittenForACallerWhoHasGone(t *testing.T) {
+	path, text := written(t)
+	b := openFile(t, path)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for lsn := range int64(40) { // of two things that are ready, select takes any
+		if err := b.Put(ended, parked(changefeed.Key("London"), lsn+10)); !errors.Is(err, context.Canceled) {
+			t.Errorf("Put of an ended context: %v", err)
+		}
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, text) {
+		t.Errorf("the file has %d bytes, %v, and had %d", len(now), err, len(text))
+	}
+}
+
+// Letters may be many and large: whoever interrupts a list of them does not wait for the rest, and hears that it is no end.
+func TestAListOfAFileThatIsInterruptedEndsWithAnError(t *testing.T) {
+	path, _ := written(t)
+	for name, list := range map[string]func(ctx context.Context) iter.Seq2[changefeed.DeadLetter, error]{
+		"open": func(ctx context.Context) iter.Seq2[changefeed.DeadLetter, error] {
+			return openFile(t, path).Letters(ctx, "")
+		},
+		"by all": func(ctx context.Context) iter.Seq2[changefeed.DeadLetter, error] {
+			return deadletters.ReadFile(ctx, path, "mailer")
+		},
+	} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		n := 0
+		var failed error
+		for _, err := range list(ctx) {
+			interrupt()
+			if failed = err; err == nil {
+				n++
+			}
+		}
+		interrupt()
+		if n != 1 || !errors.Is(failed, context.Canceled) {
+			t.Errorf("%s: %d letters, %v", name, n, failed)
+		}
 	}
 }
 

@@ -26,6 +26,7 @@ type inquiry struct {
 	seen     bool              // a list has shown it
 	posted   time.Time         // when this caller found or wrote it
 	expires  time.Time         // when the store removes what this caller has written
+	listed   time.Time         // when the last list was made, by the store's clock
 	trouble  error             // why the last list failed
 }
 
@@ -83,8 +84,13 @@ func ttl(ctx context.Context) time.Duration {
 	return min(max(time.Until(deadline), 0)+extraTTL, maxTTL)
 }
 
+// unread is for how long an outcome is left to the caller who has asked for it. Callers look for it every lastWait, and
+// stores keep whole seconds.
+const unread = 2 * lastWait
+
 // post writes the request, or makes one live again that was served before. If somebody else has asked for the same, and
-// that is not served yet, it follows theirs. When another write comes between, nothing is followed yet.
+// that is not served yet, it follows theirs. When another write comes between, or they may not have read the outcome,
+// nothing is followed yet.
 func (a *inquiry) post(ctx context.Context) error {
 	r := changefeed.Record{
 		Kind: changefeed.KindRequest, Token: a.request.Token(), Timestamp: time.Now().UTC(), TTL: ttl(ctx), Properties: a.properties(nil),
@@ -100,6 +106,8 @@ func (a *inquiry) post(ctx context.Context) error {
 			return nil
 		case old.State == changefeed.StateLive:
 			a.followed, a.record, a.seen = nameOf(old), old, true
+			return nil
+		case a.isUnread(old):
 			return nil
 		}
 		r.ID, r.ETag, r.Raw, r.Properties = old.ID, old.ETag, old.Raw, a.properties(old.Properties)
@@ -124,6 +132,7 @@ func nameOf(r changefeed.Record) string { return cmp.Or(r.Properties[callerPrope
 // has not removed it.
 func (a *inquiry) find(ctx context.Context) (found changefeed.Record, there bool, err error) {
 	records, now, err := a.leases.List(ctx)
+	a.listed = now
 	for _, r := range records {
 		if r.Kind == changefeed.KindRequest && r.Token == a.request.Token() {
 			found, there = r, true
@@ -133,6 +142,12 @@ func (a *inquiry) find(ctx context.Context) (found changefeed.Record, there bool
 		found.State = changefeed.StateRetired
 	}
 	return found, there, err
+}
+
+// isUnread reports whether a record has an outcome that whoever has asked for it may not have read.
+func (a *inquiry) isUnread(r changefeed.Record) bool {
+	_, served := notes.ReadOutcome(r.Properties)
+	return served && a.listed.Sub(r.Updated) < unread
 }
 
 // look looks for the outcome.

@@ -213,9 +213,12 @@ func document(plain json.RawMessage, raw, compressed []byte) (json.RawMessage, e
 	if err != nil {
 		return nil, err
 	}
-	text, err := io.ReadAll(io.LimitReader(z, most))
+	text, err := io.ReadAll(io.LimitReader(z, most+1))
 	if err != nil {
 		return nil, err
+	}
+	if len(text) > most { // without an error its beginning would pass for the document
+		return nil, fmt.Errorf("it unpacks to more than %d bytes", most)
 	}
 	return text, z.Close()
 }

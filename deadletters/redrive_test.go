@@ -237,8 +237,9 @@ func TestACallerWhoIsInterruptedSaysSo(t *testing.T) {
 		if !errors.Is(err, deadletters.ErrNotServed) || !strings.Contains(err.Error(), "not served within 3s (interrupted): ") || !strings.HasSuffix(err.Error(), "; the request was withdrawn") {
 			t.Errorf("got %v", err)
 		}
-		if left := o.requests(); len(left) != 1 || left[0].State != changefeed.StateRetired || o.serve(notes.Outcome{}) != 0 {
-			t.Errorf("left: %+v, want it to be retired without the right to delete", left)
+		if left := o.requests(); len(left) != 1 || left[0].State != changefeed.StateRetired ||
+			left[0].TTL != notes.OutcomeTTL || o.serve(notes.Outcome{}) != 0 {
+			t.Errorf("left: %+v, want it to be retired without the right to delete, for %v", left, notes.OutcomeTTL)
 		}
 	})
 }
@@ -361,4 +362,226 @@ func TestARequestNeedsAPlace(t *testing.T) {
 			t.Errorf("a wrong key: %v", err)
 		}
 	})
+}
+
+// However long a caller has waited, the outcome is heard soon.
+func TestAnOutcomeIsHeardSoon(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		begun := time.Now()
+		time.AfterFunc(time.Hour, func() { o.serve(notes.Outcome{Result: notes.Handled}) })
+		if _, err := o.ask(o.leases, 0); err != nil || time.Since(begun) > time.Hour+2*time.Second {
+			t.Errorf("heard after %v, %v", time.Since(begun), err)
+		}
+	})
+}
+
+// lagging is a lease store whose lists lack requests until a time, or fail.
+type lagging struct {
+	changefeed.LeaseStore
+	until time.Time
+	err   error // nil for lists without requests
+}
+
+func (s lagging) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+	records, now, err := s.LeaseStore.List(ctx)
+	if time.Now().Before(s.until) {
+		return slices.DeleteFunc(records, func(r changefeed.Record) bool { return r.Kind == changefeed.KindRequest }), now, s.err
+	}
+	return records, now, err
+}
+
+// No list must lag, and the network may fail: that takes away no outcome, and leaves no request behind.
+func TestARequestOutlivesListsThatFailOrLag(t *testing.T) {
+	for _, failed := range []error{nil, errors.New("connection refused")} {
+		inOffice(t, func(t *testing.T, o *office) {
+			s := lagging{o.leases, time.Now().Add(4 * time.Second), failed}
+			time.AfterFunc(10*time.Second, func() { o.serve(notes.Outcome{Result: notes.Handled, Count: 1}) })
+			if got, err := o.ask(s, time.Minute); got.Result != deadletters.ResultHandled || err != nil {
+				t.Errorf("lists that give %v for a while: %+v, %v", failed, got, err)
+			}
+		})
+	}
+	inOffice(t, func(t *testing.T, o *office) {
+		s := lagging{o.leases, time.Now().Add(time.Hour), nil}
+		if _, err := o.ask(s, time.Second); !errors.Is(err, deadletters.ErrNotServed) || len(o.requests()) != 0 {
+			t.Errorf("a caller who gives up before a list has the request: %v; left: %+v", err, o.requests())
+		}
+		begun := time.Now()
+		if _, err := o.ask(s, time.Minute); !errors.Is(err, deadletters.ErrNotServed) || time.Since(begun) > 10*time.Second {
+			t.Errorf("lists that lag for ever: %v after %v, want that the request counts as gone", err, time.Since(begun))
+		}
+	})
+}
+
+// hanging is a lease store that does not answer a delete.
+type hanging struct{ changefeed.LeaseStore }
+
+func (hanging) Delete(ctx context.Context, _ changefeed.Record) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func TestACallerWhoGivesUpWaitsForNoStore(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		begun := time.Now()
+		_, err := o.ask(hanging{o.leases}, time.Minute)
+		if took := time.Since(begun); took != time.Minute+5*time.Second || !errors.Is(err, deadletters.ErrNotServed) ||
+			!strings.Contains(err.Error(), "could not be withdrawn, and stays asked for at most 55s") {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
+}
+
+// outrun is a lease store in which others delete what is deleted or updated, just before.
+type outrun struct {
+	changefeed.LeaseStore
+	update func(r changefeed.Record)
+}
+
+func (s outrun) Delete(ctx context.Context, r changefeed.Record) error {
+	return errors.Join(s.LeaseStore.Delete(ctx, r), s.LeaseStore.Delete(ctx, r))
+}
+
+func (s outrun) Update(ctx context.Context, r changefeed.Record) (changefeed.Record, error) {
+	if s.update != nil {
+		s.update(r)
+	}
+	return s.LeaseStore.Update(ctx, r)
+}
+
+func TestARequestThatOthersHaveRemovedIsGone(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		s := outrun{LeaseStore: o.leases}
+		if _, err := o.ask(s, time.Minute); !errors.Is(err, deadletters.ErrNotServed) ||
+			!strings.HasSuffix(err.Error(), "; the request is gone") {
+			t.Errorf("a caller who gives up: %v", err)
+		}
+		go func() { _, _ = o.ask(o.leases, time.Minute) }()
+		time.Sleep(time.Second)
+		if n, err := deadletters.Withdraw(t.Context(), s, ""); n != 0 || err != nil {
+			t.Errorf("withdrew %d, %v, want none of its own", n, err)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// A request that was served is asked anew, though somebody else writes or removes its record at that moment.
+func TestARequestIsAskedAnewBesideOthers(t *testing.T) {
+	for name, meanwhile := range map[string]func(o *office, r changefeed.Record) error{
+		"removed": func(o *office, r changefeed.Record) error { return o.leases.Delete(o.t.Context(), r) },
+		"written": func(o *office, r changefeed.Record) error {
+			r.State = changefeed.StateRetired
+			_, err := o.leases.Update(o.t.Context(), r)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inOffice(t, func(t *testing.T, o *office) {
+				time.AfterFunc(time.Second, func() { o.serve(notes.Outcome{Result: notes.Nothing}) })
+				if _, err := o.ask(undeletable{o.leases}, time.Minute); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				once := sync.OnceFunc(func() {
+					if err := meanwhile(o, o.requests()[0]); err != nil {
+						t.Error(err)
+					}
+				})
+				time.AfterFunc(10*time.Second, func() { o.serve(notes.Outcome{Result: notes.Handled}) })
+				got, err := o.ask(outrun{o.leases, func(changefeed.Record) { once() }}, time.Minute)
+				if got.Result != deadletters.ResultHandled || err != nil {
+					t.Errorf("got %+v, %v", got, err)
+				}
+			})
+		})
+	}
+}
+
+// late is a lease store that lists records beyond their time to live, as stores may that remove them now and then.
+type late struct{ changefeed.LeaseStore }
+
+func (s late) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+	records, now, err := s.LeaseStore.List(ctx)
+	for i, r := range records {
+		if r.Kind == changefeed.KindRequest && r.TTL == 0 {
+			records[i].TTL = time.Minute
+		}
+	}
+	return records, now, err
+}
+
+// Nobody serves the request of a caller who died long ago: who follows it would wait for ever.
+func TestARequestWhoseTimeIsOverIsWrittenAnew(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		if _, err := o.ask(undeletable{o.leases}, time.Second); err == nil {
+			t.Fatal("served by nobody")
+		}
+		r := o.requests()[0]
+		r.State, r.TTL = changefeed.StateLive, 0
+		if _, err := o.leases.Update(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		asked := time.Now()
+		time.AfterFunc(10*time.Second, func() {
+			if r := o.requests()[0]; r.Timestamp.Before(asked) {
+				t.Errorf("what is asked is of %v, want it written anew", r.Timestamp)
+			}
+			o.serve(notes.Outcome{Result: notes.Handled})
+		})
+		if got, err := o.ask(late{o.leases}, time.Minute); got.Result != deadletters.ResultHandled || err != nil {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+}
+
+// Whoever has asked first has the outcome, whoever reads it first; and so has the other one who gives up at that moment.
+func TestCallersOfOneLetterShareTheOutcome(t *testing.T) {
+	for after := range 20 {
+		inOffice(t, func(t *testing.T, o *office) {
+			served := time.Duration(after)*500*time.Millisecond + 3*time.Second
+			time.AfterFunc(served, func() { o.serve(notes.Outcome{Result: notes.Handled, Count: 1}) })
+			first, other := make(chan error, 1), make(chan error, 1)
+			go func() {
+				_, err := o.ask(o.leases, time.Minute)
+				first <- err
+			}()
+			time.Sleep(700 * time.Millisecond)
+			go func() {
+				_, err := o.ask(o.leases, served-700*time.Millisecond+time.Millisecond)
+				other <- err
+			}()
+			if err := <-first; err != nil {
+				t.Errorf("served after %v: the first caller gets %v", served, err)
+			}
+			if err := <-other; err != nil {
+				t.Errorf("served after %v: the other one, who gives up then, gets %v", served, err)
+			}
+		})
+	}
+}
+
+// A caller who asks for what was served a moment ago takes the outcome from nobody.
+func TestAnOutcomeThatIsNotReadYetIsNotOverwritten(t *testing.T) {
+	for wait := time.Millisecond; wait < 2*time.Second; wait += 300 * time.Millisecond {
+		inOffice(t, func(t *testing.T, o *office) {
+			time.AfterFunc(20*time.Second, func() { o.serve(notes.Outcome{Result: notes.Handled, Count: 1}) })
+			time.AfterFunc(40*time.Second, func() { o.serve(notes.Outcome{Result: notes.Nothing}) })
+			first := make(chan deadletters.Outcome, 1)
+			go func() {
+				got, err := o.ask(o.leases, time.Minute)
+				if err != nil {
+					t.Errorf("asked again %v after it was served: %v", wait, err)
+				}
+				first <- got
+			}()
+			time.Sleep(20*time.Second + wait)
+			if got, err := o.ask(o.leases, time.Minute); err != nil {
+				t.Errorf("the one who has asked again: %+v, %v", got, err)
+			}
+			if got := <-first; got.Result != deadletters.ResultHandled || got.Handled != 1 {
+				t.Errorf("asked again %v after it was served: the first gets %+v", wait, got)
+			}
+		})
+	}
 }

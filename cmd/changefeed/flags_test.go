@@ -261,3 +261,12 @@ func TestABuildIsMeasuredByWhatWasNamed(t *testing.T) {
 		}
 	}
 }
+
+// A request is one to the processors of one unit: of several units with one name none is guessed.
+func TestRequestsAreToOneUnit(t *testing.T) {
+	var ask requestOptions
+	ask.register(&cobra.Command{})
+	if !ask.query.Sole {
+		t.Error("a request may be one to several units")
+	}
+}

@@ -142,8 +142,11 @@ func TestOverdueLeasesAreAnybodys(t *testing.T) {
 	for i := range f.leases {
 		f.leases[i].Overdue = true
 	}
-	if p := Compute(f.alive[0], f.alive, f.most, f.leases); len(p.Take) != 4 {
-		t.Errorf("took %d of 4 leases that nobody took", len(p.Take))
+	f.leases[3].Splitting = true
+	for _, me := range f.alive {
+		if p := Compute(me, f.alive, f.most, f.leases); len(p.Take) != 4 {
+			t.Errorf("%v took %d of 4 leases that nobody took, one of them to finish its split", me, len(p.Take))
+		}
 	}
 }
 
@@ -221,7 +224,11 @@ func TestASplitWithoutAnOwnerIsFinishedByOne(t *testing.T) {
 	f.leases[0].Splitting = true
 	finishers := 0
 	for _, me := range f.alive {
-		finishers += len(Compute(me, f.alive, f.most, f.leases).Take)
+		p := Compute(me, f.alive, f.most, f.leases)
+		finishers += len(p.Take)
+		if len(p.Waiting) != 1 { // or nobody would notice that it waits for too long
+			t.Errorf("%v sees %d leases waiting, want the one that is splitting", me, len(p.Waiting))
+		}
 	}
 	if finishers != 1 {
 		t.Errorf("%d instances finish the split, want 1", finishers)
@@ -229,6 +236,64 @@ func TestASplitWithoutAnOwnerIsFinishedByOne(t *testing.T) {
 	f.give(1, Owner{"d", "dead"})
 	if p := Compute(f.alive[0], f.alive, f.most, f.leases); len(p.Take)+len(p.Give)+len(p.Steal)+p.Expected != 0 {
 		t.Errorf("plan %+v for a split that its owner works on", p)
+	}
+}
+
+// A processor of another make knows nothing of our splits: it is left out, whatever its score.
+func TestASplitIsFinishedByOneOfUs(t *testing.T) {
+	f := newFleet(21, "a", "b")
+	f.give(1, Owner{Instance: "net"})
+	for i := range f.leases[1:] {
+		f.leases[i+1].Splitting = true
+	}
+	finishers := 0
+	for _, me := range f.alive {
+		finishers += len(Compute(me, f.alive, f.most, f.leases).Take)
+	}
+	if finishers != 20 {
+		t.Errorf("%d splits of 20 are finished", finishers)
+	}
+}
+
+// What is about to be replaced makes no share larger.
+func TestALeaseThatIsSplittingCountsForNobody(t *testing.T) {
+	f := newFleet(3, "a", "b")
+	f.give(3, f.alive[0])
+	f.leases[0].Splitting = true
+	if p := Compute(f.alive[0], f.alive, f.most, f.leases); len(p.Give) != 1 {
+		t.Errorf("gives %v, want one of the two leases that count", p.Give)
+	}
+}
+
+// A lease that was freed behind a fence has no owner and cannot be taken yet: nobody has a share of the others.
+func TestNobodyHasNoShare(t *testing.T) {
+	f := newFleet(3, "a")
+	f.leases[0].Free, f.leases[0].Fenced = false, true
+	if p := Compute(f.alive[0], f.alive, f.most, f.leases); len(p.Take) != 2 || len(p.Steal) != 0 {
+		t.Errorf("plan %+v, want both leases taken that are free", p)
+	}
+}
+
+// A listing has its own order, and a machine that restarts a process in time has two of one name: instances come to the same
+// plan all the same.
+func TestAPlanDependsOnNoOrder(t *testing.T) {
+	for leases := range 12 {
+		f := newFleet(leases, "a", "b", "c")
+		f.alive = append(f.alive, Owner{"a", "another"}, Owner{"a", "third"})
+		taken := map[int]Owner{}
+		for range len(f.alive) {
+			f.alive = append(f.alive[1:], f.alive[0])
+			me := f.alive[2]
+			for _, i := range Compute(me, f.alive, f.most, f.leases).Take {
+				if other, twice := taken[i]; twice {
+					t.Errorf("%v and %v both take lease %d of %d", other, me, i, leases)
+				}
+				taken[i] = me
+			}
+		}
+		if len(taken) != leases {
+			t.Errorf("%d leases are taken of %d", len(taken), leases)
+		}
 	}
 }
 

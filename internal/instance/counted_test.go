@@ -30,6 +30,12 @@ func TestBatchesInHandAreCounted(t *testing.T) {
 			t.Errorf("cut by %v: %v, want %v", cause, got, want)
 		}
 	}
+	ctx, end := context.WithCancelCause(t.Context())
+	end(changefeed.ErrStopped)
+	done := Counted(changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error { return nil }))
+	if err := done.Handle(ctx, &changefeed.Batch{LeaseToken: "-FF"}); err != nil || len(done.Unfinished()) != 0 {
+		t.Errorf("a batch that was finished after the stop counts as cut, %v", err)
+	}
 	if left := append(h.Running(), h.Unfinished()...); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}

@@ -32,7 +32,7 @@ func (h *idle) Unfinished() []string {
 	return h.cut
 }
 
-func (h *idle) Kill() { h.killed = true }
+func (h *idle) Kill() { h.killed, h.running = true, nil }
 
 // A terminal and timeout(1) may send a signal twice; a person who types Ctrl-C twice means it.
 func TestTheSecondSignalEndsAllAtOnce(t *testing.T) {
@@ -87,6 +87,67 @@ func TestAnEndingSaysWhatItWaitsFor(t *testing.T) {
 	if got := e.waits([]string{"-0123456789", "10-20", "20-30", "30-40", "40-FF"}); !strings.Contains(got, "the batches of -0123456789, 10-20, 20-30, 2 more have 0s to finish") {
 		t.Errorf("got %q", got)
 	}
+	if got := e.waits([]string{"-10", "10-20", "20-30", "30-FF"}); !strings.Contains(got, "the batches of -10, 10-20, 20-30, 1 more have 0s to finish") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// What was cut because a lease was given away is the business of its next owner, and no end.
+func TestLeasesThatWereGivenAwayAreNotReportedAtTheEnd(t *testing.T) {
+	var said []string
+	h := &idle{cut: []string{"-1F"}}
+	e := &ending{say: func(text string) { said = append(said, text) }, inHand: h, drain: 10 * time.Second}
+	signals, over := make(chan os.Signal, 1), make(chan struct{})
+	signals <- os.Interrupt
+	e.say = func(text string) { // the signal is taken
+		said = append(said, text)
+		close(over)
+	}
+	e.follow(signals, over)
+	if e.last(); len(said) != 1 || !strings.HasPrefix(said[0], "ending: ") {
+		t.Errorf("said %q", said)
+	}
+}
+
+// Both kinds of signals that end a process reach it.
+func TestTheSignalsOfTheProcessAreFollowed(t *testing.T) {
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		safe := make(chan os.Signal, 1) // the test does not end by them
+		signal.Notify(safe, s)
+		said := make(chan string, 1)
+		e := &ending{say: func(text string) { said <- text }, inHand: &idle{}}
+		stop := e.watch()
+		self, err := os.FindProcess(os.Getpid())
+		if err == nil {
+			err = self.Signal(s)
+		}
+		if err != nil {
+			t.Skip(err) // no system for this
+		}
+		select {
+		case <-said:
+		case <-time.After(10 * time.Second):
+			t.Errorf("nothing is said of %v", s)
+		}
+		stop()
+		signal.Stop(safe)
+	}
+}
+
+// Leases are lost in the course of work, too. Those that are given up at the end and not freed are named.
+func TestLeasesThatAreLostBeforeTheEndAreNotNamed(t *testing.T) {
+	ctx, end := context.WithCancel(t.Context())
+	var kept keptLeases
+	hooks := kept.hooks(ctx)
+	hooks.Released(changefeed.Lease{Token: "before"}, changefeed.ReasonLost)
+	end()
+	hooks.Released(changefeed.Lease{Token: "stuck"}, changefeed.ReasonStuck)
+	hooks.Released(changefeed.Lease{Token: "freed"}, changefeed.ReasonStopped)
+	said := ""
+	kept.tell(func(text string) { said += text }, time.Minute)
+	if want := "ended: lease stuck was not freed, so others take over after 1m0s (--expiration), and what was not stored comes again"; said != want {
+		t.Errorf("said %q, want %q", said, want)
+	}
 }
 
 func TestBatchesThatWereCutAreReportedAtTheEnd(t *testing.T) {
@@ -120,6 +181,29 @@ func TestAContainerThatWasMadeAnewEndsTheProcessor(t *testing.T) {
 	}
 }
 
+// inMemory is a monitored container, and the lease store of a unit on it.
+func inMemory(t *testing.T) (*docstore.Container, changefeed.LeaseStore) {
+	t.Helper()
+	db, err := docstore.Open("", docstore.Options{InMemory: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	orders, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/id"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	container, err := db.CreateContainer(t.Context(), docstore.LeaseSpec("leases"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := docstore.NewLeases(t.Context(), container, "mailer", orders)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return orders, store
+}
+
 // leaseless is a lease store whose writes fail from a time on, as when its server is away.
 type leaseless struct {
 	changefeed.LeaseStore
@@ -141,23 +225,7 @@ func TestAnEndSaysWhichLeasesWereNotFreed(t *testing.T) {
 	defer signal.Stop(first)
 	for _, away := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			db, err := docstore.Open("", docstore.Options{InMemory: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
-			orders, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/id"}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			container, err := db.CreateContainer(t.Context(), docstore.LeaseSpec("leases"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			store, err := docstore.NewLeases(t.Context(), container, "mailer", orders)
-			if err != nil {
-				t.Fatal(err)
-			}
+			orders, store := inMemory(t)
 			var said []string
 			var down atomic.Bool
 			i := &Instance{Settings: Settings{
@@ -179,4 +247,92 @@ func TestAnEndSaysWhichLeasesWereNotFreed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// slow is a lease store whose list takes a minute.
+type slow struct {
+	changefeed.LeaseStore
+	listing *atomic.Bool
+}
+
+func (s slow) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+	s.listing.Store(true)
+	defer s.listing.Store(false)
+	time.Sleep(time.Minute)
+	return s.LeaseStore.List(ctx)
+}
+
+// While an instance makes its leases, those that are there may have nothing left: no end before it is ready. And nothing
+// goes on after the end.
+func TestTheEndOfAllWorkIsWatchedFromWhenAnInstanceIsReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		orders, store := inMemory(t)
+		lease := changefeed.Record{Kind: changefeed.KindLease, Token: "-FF", Range: changefeed.FullRange(), Version: 1, Position: changefeed.At(`"0"`)}
+		if _, err := store.Create(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+		for _, slowly := range []bool{false, true} {
+			ctx, end := context.WithCancelCause(t.Context())
+			ready, listing := 0, new(atomic.Bool)
+			leases := store
+			if slowly {
+				leases = slow{store, listing}
+			}
+			i := &Instance{Settings: Settings{Options: changefeed.Options{Hooks: changefeed.Hooks{Ready: func() { ready++ }, Error: func(*changefeed.Error) {}}}}}
+			wait := i.endWhenHandled(ctx, end, orders, leases)
+			time.Sleep(time.Hour)
+			if ctx.Err() != nil {
+				t.Errorf("ended before it was ready: %v", context.Cause(ctx))
+			}
+			i.Options.Hooks.Ready()
+			time.Sleep(10 * time.Second)
+			if ended := errors.Is(context.Cause(ctx), errHandled); ended == slowly || ready != 1 {
+				t.Errorf("ready and with nothing to do: %v; Ready was called %d times", context.Cause(ctx), ready)
+			}
+			if wait(); listing.Load() {
+				t.Error("the leases are listed after the end")
+			}
+		}
+	})
+}
+
+// anew is a container that somebody deletes and makes anew, at a time.
+type anew struct {
+	*docstore.Container
+	at time.Time
+}
+
+func (c anew) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+	if time.Now().After(c.at) {
+		return changefeed.Page{}, cosmos.ErrMadeAnew
+	}
+	return c.Container.Read(ctx, r, from, o)
+}
+
+// What ends an instance though nobody has asked for that is an error, so that it is started again. What it had in hand then is said.
+func TestAnInstanceEndsWithTheReason(t *testing.T) {
+	first := make(chan os.Signal, 1) // see above
+	signal.Notify(first, syscall.SIGWINCH)
+	defer signal.Stop(first)
+	synctest.Test(t, func(t *testing.T) {
+		orders, store := inMemory(t)
+		said := ""
+		i := &Instance{Settings: Settings{
+			Name: "mailer", Say: func(text string) { said += text },
+			Options: changefeed.Options{
+				Instance: "one", Start: changefeed.FromBeginning(), Drain: 10 * time.Second, RetryMin: time.Second,
+				Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}},
+			},
+		}}
+		err := i.process(t.Context(), anew{orders, time.Now().Add(time.Minute)}, store, &idle{cut: []string{"-FF"}})
+		if !errors.Is(err, cosmos.ErrMadeAnew) {
+			t.Errorf("ended with %v", err)
+		}
+		if want := "ended: the batch of -FF was not finished within 10s (--drain) and will come again"; said != want {
+			t.Errorf("said %q, want %q", said, want)
+		}
+		if i.Options.RetryMin != time.Second || i.Options.RetryMax != lastRetry {
+			t.Errorf("a batch that fails is tried again after %v to %v", i.Options.RetryMin, i.Options.RetryMax)
+		}
+	})
 }

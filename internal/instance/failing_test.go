@@ -22,6 +22,8 @@ func TestABatchThatFailsAgainIsSaidEarlyAndThenRarely(t *testing.T) {
 	}
 	fails(1, 20)
 	fails(1, 20) // those of another lease are no news
+	hooks.BatchDone(changefeed.BatchDone{Batch: &changefeed.Batch{Attempt: 4}, Err: errors.New("no such table")})
+	fails(1, 3)
 	hooks.Error(&changefeed.Error{Origin: changefeed.OriginSource, Err: errors.New("no answer")})
 	hooks.BatchDone(changefeed.BatchDone{Batch: &changefeed.Batch{Attempt: 1}})
 	fails(1, 3)
@@ -61,8 +63,8 @@ func TestTheEndSaysWhatWasParked(t *testing.T) {
 			hooks.Parked(l)
 		}
 		for range tt.redone {
-			hooks.Redriven(changefeed.Redriven{})
 			hooks.Redriven(changefeed.Redriven{Err: errors.New("failed again")})
+			hooks.Redriven(changefeed.Redriven{})
 		}
 		said := ""
 		p.tell(func(text string) { said += text }, "letters.ndjson", "mailer")

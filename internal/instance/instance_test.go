@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/leasedoc"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/usage"
 )
@@ -29,6 +30,7 @@ func TestWrongSettingsAreNamedByTheirFlags(t *testing.T) {
 		{func(s *Settings) { s.Source = "orders" }, `--source is "orders"`},
 		{func(s *Settings) { s.Leases = "leases" }, `--leases is "leases"`},
 		{func(s *Settings) { s.Options.HoldKeys = true }, "--hold is set without --dead-letters"},
+		{func(s *Settings) { s.Options.HoldKeys, s.Options.MaxAttempts = true, 2 }, "--hold is set without --dead-letters"},
 		{func(s *Settings) { s.Options.MaxAttempts = 2 }, "--max-attempts is 2: want --dead-letters beside it"},
 		{func(s *Settings) { s.Options.MaxAge = time.Hour }, "--max-age is 1h0m0s: want --dead-letters beside it"},
 		{func(s *Settings) { s.Letters = "letters.ndjson" }, "--dead-letters is letters.ndjson: want --max-attempts or --max-age"},
@@ -117,8 +119,10 @@ func TestAnInstanceRunsUntilAllIsHandled(t *testing.T) {
 		t.Errorf("without a lease container: %v", err)
 	}
 	s.Create = true
-	if ids, err := run(t, s, ""); ids != "1 2" || err != nil {
-		t.Errorf("handled %s, %v", ids, err)
+	ready := 0
+	s.Options.Hooks.Ready = func() { ready++ }
+	if ids, err := run(t, s, ""); ids != "1 2" || err != nil || ready != 1 {
+		t.Errorf("handled %s, %v, and was ready %d times", ids, err, ready)
 	}
 	if ids, err := run(t, s, ""); ids != "" || err != nil {
 		t.Errorf("handled %s again, %v", ids, err)
@@ -134,6 +138,17 @@ func TestAnInstanceRunsUntilAllIsHandled(t *testing.T) {
 	s.Options.Renew, s.Options.Mode = 0, changefeed.AllVersionsAndDeletes
 	if _, err := run(t, s, ""); err == nil || !strings.HasPrefix(err.Error(), "--mode is all: container") {
 		t.Errorf("all versions of a container that keeps none: %v", err)
+	}
+	s.Once = false // who goes on until somebody stops it learns that at the start, too
+	i, err := New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	err = i.Run(ctx, func(*place.Container) (Handler, error) { return &idle{}, nil })
+	if ctx.Err() != nil || err == nil || !strings.HasPrefix(err.Error(), "--mode is all: container") {
+		t.Errorf("all versions of a container that keeps none, without an end: %v", err)
 	}
 }
 
@@ -224,6 +239,8 @@ func TestWhyAUnitDoesNotFitIsSaidInFlags(t *testing.T) {
 		{changefeed.ErrLeasesGone, `unit "mailer" stands still: the leases of the unit are gone; restore cosmos:shop/leases, or start again, with --create-leases if it is missing and --from where the unit is to begin`},
 		{fmt.Errorf("run: %w", changefeed.ErrForeignLease), `unit "mailer" is a Java processor's`},
 		{&changefeed.StartError{Leases: []string{"0", "1"}}, "0, 1"},
+		{&changefeed.StartError{Leases: []string{"0"}}, "has leases without a position, and nothing says where it began"},
+		{fmt.Errorf("run: %w", leasedoc.ErrSecondSet), `unit "mailer" has two sets of leases, made by different names of this machine: changefeed leases cosmos:shop/leases shows both`},
 		{other, "disk full"},
 	} {
 		if got := i.refusal(tt.err); !strings.Contains(got.Error(), tt.want) {
@@ -238,8 +255,13 @@ func TestWhatCannotBeHandledIsParkedInAFileOrAContainer(t *testing.T) {
 	var log bytes.Buffer
 	s := settings(source, &log)
 	s.Options.MaxAttempts, s.Options.HoldKeys, s.Letters = 1, true, file
+	said := ""
+	s.Say = func(text string) { said += text }
 	if ids, err := run(t, s, "bad"); ids != "1 2" || err != nil {
 		t.Errorf("handled %s, %v", ids, err)
+	}
+	if want := "ended: 1 change parked: see changefeed dlq list " + file + " --name mailer"; said != want {
+		t.Errorf("said %q, want %q", said, want)
 	}
 	if !strings.Contains(log.String(), "belongs to this process") {
 		t.Errorf("logged %s, want that held keys want a container", log.String())
@@ -257,11 +279,37 @@ func TestWhatCannotBeHandledIsParkedInAFileOrAContainer(t *testing.T) {
 	if err := box.Close(); err != nil {
 		t.Fatal(err)
 	}
+	whole, err := os.ReadFile(file)
+	if err == nil {
+		err = os.Truncate(file, int64(len(whole)-3))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run(t, s, ""); err != nil || !strings.Contains(log.String(), "the last line of the dead letters was cut off") {
+		t.Errorf("a file whose last line a crash had interrupted: %v; logged %s", err, log.String())
+	}
 
 	s = settings(source, io.Discard)
 	s.Name, s.Options.MaxAttempts, s.Letters = "filer", 1, strings.Replace(source, "#orders", "#letters", 1)
 	if ids, err := run(t, s, "bad"); ids != "1 2" || err != nil {
 		t.Errorf("handled %s, %v", ids, err)
+	}
+	at, err := place.Parse("ADDRESS", s.Letters)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opener := place.NewOpener(place.Settings{})
+	c, err := opener.Open(t.Context(), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	boxes, err := deadletters.Boxes(t.Context(), c.Concrete(), "filer")
+	if err != nil || len(boxes) != 1 || boxes[0].Source() != "default/orders" {
+		t.Errorf("%d boxes, %v, want that of the unit which reads orders", len(boxes), err)
+	}
+	if err := opener.Close(); err != nil {
+		t.Fatal(err)
 	}
 	s.Name, s.Create, s.Letters = "biller", false, s.Letters+"2"
 	if _, err := run(t, s, ""); !errors.Is(err, place.ErrNoContainer) || !strings.HasSuffix(err.Error(), "makes the container for dead letters, too") {

@@ -3,6 +3,7 @@ package letters
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 
@@ -106,5 +107,41 @@ func TestAReportOfWhatIsDoneIsNoError(t *testing.T) {
 	}
 	if err := r.End(); err != nil || !strings.HasSuffix(b.String(), "handled 1, failed again 0, not served 0, nothing to do 1\n") {
 		t.Errorf("got %v and\n%s", err, b.String())
+	}
+}
+
+// Whoever reads a line knows what was handled, what is left, and why it stopped.
+func TestALineSaysHowFarAnAnswerHasCome(t *testing.T) {
+	for _, tt := range []struct {
+		id      string
+		outcome deadletters.Outcome
+		err     error
+		want    string
+	}{
+		{"1.0", deadletters.Outcome{Result: deadletters.ResultFailed, Cause: "odd", Handled: 1, Held: 1}, nil, `1.0 of ["a"] is handled; then a held letter has failed: odd; 1 held letter is left`},
+		{"1.0", deadletters.Outcome{Result: deadletters.ResultFailed, Cause: "odd", Handled: 1}, nil, `1.0 of ["a"] is handled; then a held letter has failed: odd`},
+		{"", deadletters.Outcome{Result: deadletters.ResultFailed, Cause: "odd"}, nil, `["a"] is held still: a held letter has failed: odd`},
+		{"", deadletters.Outcome{Result: deadletters.ResultHandled}, nil, `["a"] is released`},
+		{"1.0", deadletters.Outcome{}, errors.New("connection refused"), `1.0 of ["a"]: not served: connection refused`},
+	} {
+		a := Answer{ID: tt.id, short: tt.id, Key: json.RawMessage(changefeed.Key("a"))}
+		if a.fill(tt.outcome, tt.err); a.String() != tt.want {
+			t.Errorf("%+v, %v:\n%s, want\n%s", tt.outcome, tt.err, a, tt.want)
+		}
+	}
+}
+
+// closed is an output that takes no more.
+type closed struct{}
+
+func (closed) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func TestAReportThatCannotBeWrittenIsAnError(t *testing.T) {
+	r := NewReport(closed{}, "text", "handled", "letter")
+	if err := r.Write(answers("1.0")[0]); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("a line: %v", err)
+	}
+	if err := r.End(); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("the summary: %v", err)
 	}
 }

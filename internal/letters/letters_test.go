@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +92,7 @@ func TestAQueryMeansLettersOfAUnitAKeyOrIDs(t *testing.T) {
 	}{
 		{Query{}, "", ""},
 		{Query{Name: "mailer"}, `12.0 ["London"], 13.0 ["London"], 12.0 ["Paris"]`, ""},
+		{Query{Name: "mailer", Source: "cosmos:shop/orders"}, `12.0 ["London"], 13.0 ["London"], 12.0 ["Paris"]`, ""}, // a file has those of a name
 		{Query{Name: "mailer", Key: changefeed.Key("Paris")}, `12.0 ["Paris"]`, ""},
 		{Query{Name: "mailer", IDs: []string{"12.0"}}, `12.0 ["London"], 12.0 ["Paris"]`, ""},
 		{Query{Name: "mailer", IDs: []string{"14.0", "13.0"}}, `13.0 ["London"]`, `ID is 14.0: unit "mailer" has no such letter here`},
@@ -188,8 +190,67 @@ func TestLettersInAContainerAreThoseOfTheirUnits(t *testing.T) {
 	}
 }
 
-// stored is a container with a letter of each of two units of one name, and an opener of its store.
-func stored(t *testing.T) (Place, *place.Opener) {
+// Letters of an older version do not say which unit they are of, so they may be of any.
+func TestLettersOfAnOlderVersionAreOfAnyUnit(t *testing.T) {
+	at, opener := stored(t, `{"id":"mailer.7.0","key":"[\"London\"]","letter":{"id":"7.0","key":["London"],"op":"create"}}`,
+		`{"id":"mailer.7.1","key":"[\"Paris\"]","letter":{"id":"7.1","key":["Paris"],"op":"create"}}`)
+	q := Query{Name: "mailer", Source: "cosmos:default/orders", Sole: true}
+	_, all, err := q.Read(t.Context(), opener, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := gather(all); len(found) != 3 || err != nil {
+		t.Errorf("letters of one unit: %v, %v, want both that are old", found, err)
+	}
+	// Each key is released once, wherever its letters are.
+	q.IDs = []string{"7.0", "7.1", "12.0"}
+	r := Redrive{Query: q, Letters: at, Opener: opener}
+	if keys, err := r.keys(t.Context()); err != nil ||
+		!slices.Equal(keys, []changefeed.PartitionKey{changefeed.Key("London"), changefeed.Key("Paris")}) {
+		t.Errorf("keys %q, %v", keys, err)
+	}
+}
+
+// other is a container that was made anew: it has the name of the one before.
+type other struct{ *docstore.Container }
+
+func (other) RID() string { return "OTHER=" }
+
+// The boxes of a name are one place: a letter is removed from the one that has it, and none that fails is passed over.
+func TestBoxesAreOnePlace(t *testing.T) {
+	var all boxes
+	for _, name := range []string{"away", "here"} {
+		db, err := docstore.Open("", docstore.Options{InMemory: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		letters, orders := create(t, db, "letters", deadletters.KeyPath), create(t, db, "orders", "/city")
+		for _, source := range []deadletters.Monitored{orders, other{orders}} {
+			b, err := deadletters.Container(letters, "mailer", source)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, b)
+		}
+		if name == "here" {
+			defer db.Close()
+		} else if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := all[2:].sources(); !slices.Equal(got, []string{"default/orders"}) {
+		t.Errorf("they read %q, want the container once that was made anew", got)
+	}
+	if err := all[2:].Remove(t.Context(), changefeed.Key("London"), "12.0"); err != nil {
+		t.Errorf("a letter that no box has: %v", err)
+	}
+	if err := all[1:].Remove(t.Context(), changefeed.Key("London"), "12.0"); err == nil {
+		t.Error("a box whose store is closed removes a letter")
+	}
+}
+
+// stored is a container with a letter of each of two units of one name, and more documents, and an opener of its store.
+func stored(t *testing.T, more ...string) (Place, *place.Opener) {
 	t.Helper()
 	dir := t.TempDir()
 	db, err := docstore.Open(dir, docstore.Options{})
@@ -203,6 +264,11 @@ func stored(t *testing.T) (Place, *place.Opener) {
 			t.Fatal(err)
 		}
 		if err := b.Put(t.Context(), letter("12.0", "London", 12, changefeed.DispositionFailed)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, document := range more {
+		if _, err := letters.Upsert(t.Context(), []byte(document)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/millrace/changefeed"
 )
@@ -33,6 +34,13 @@ func TestATableHasTheLettersBeforeAnError(t *testing.T) {
 		t.Errorf("got %v, and\n%s", err, b.String())
 	}
 	b.Reset()
+	odd := letter("13.0", "London", 13, changefeed.DispositionHeld)
+	odd.Change.ID = "a\x1b[2Jb\nc" // would clear the screen
+	if err := WriteTable(&b, "mailer", "letters", until(nil, l, odd)); err != nil || !strings.HasPrefix(b.String(), "mailer in letters: 2 dead letters of 1 key\n") ||
+		strings.Contains(b.String(), "\x1b") || strings.Count(b.String(), "\n") != 4 {
+		t.Errorf("got %v, and\n%q", err, b.String())
+	}
+	b.Reset()
 	failed := errors.New("failed")
 	if err := WriteTable(&b, "mailer", "letters", until(failed, l)); !errors.Is(err, failed) || b.String() != table {
 		t.Errorf("got %v, and\n%s", err, b.String())
@@ -46,7 +54,8 @@ func TestProgramsGetALetterALine(t *testing.T) {
 		t.Errorf("list: %v, and\n%s", err, b.String())
 	}
 	b.Reset()
-	if err := WriteWhole(&b, "mailer", until(nil, l)); err != nil || !json.Valid([]byte(b.String())) || !strings.Contains(b.String(), `"document":{"id":"order-12.0"}`) {
+	if err := WriteWhole(&b, "mailer", until(nil, l)); err != nil || !json.Valid([]byte(b.String())) ||
+		!strings.Contains(b.String(), `"document":{"id":"order-12.0"}`) || !strings.Contains(b.String(), `"processor":"mailer"`) {
 		t.Errorf("whole: %v, and\n%s", err, b.String())
 	}
 	failed := errors.New("failed")
@@ -83,5 +92,11 @@ func TestPeopleGetAllThatIsKnownOfALetter(t *testing.T) {
 `
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+	b.Reset()
+	l.Failed, l.Change.Previous = time.Time{}, nil // as of a change that is held, and was never tried
+	if err := Show(&b, until(nil, l)); err != nil || strings.Contains(b.String(), "  failed       ") ||
+		strings.Contains(b.String(), "previous") {
+		t.Errorf("what is not known is shown: %v, and\n%s", err, b.String())
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/usage"
 )
 
@@ -209,9 +210,13 @@ func TestALeaseThatNobodyServesDoesNotStopTheOthers(t *testing.T) {
 			}
 			return epk
 		}
-		middle := max(at("London"), at("Paris"))
-		for _, r := range []changefeed.Range{{Max: middle}, {Min: middle, Max: "FF"}} {
+		low, middle := min(at("London"), at("Paris")), max(at("London"), at("Paris"))
+		// The lease that was split is there still, because it could not be deleted.
+		for _, r := range []changefeed.Range{changefeed.FullRange(), {Max: low}, {Min: low, Max: middle}, {Min: middle, Max: "FF"}} {
 			lease := changefeed.Record{Kind: changefeed.KindLease, Token: r.String(), Range: r, Version: 1, State: changefeed.StateLive}
+			if r == changefeed.FullRange() {
+				lease.State = changefeed.StateRetired
+			}
 			if _, err := u.leases.Create(t.Context(), lease); err != nil {
 				t.Fatal(err)
 			}
@@ -307,9 +312,79 @@ func TestAHeldLetterIsNotRetriedByItself(t *testing.T) {
 	if _, err := r.failed(t.Context()); !errors.As(err, new(usage.Error)) || !strings.Contains(err.Error(), "changefeed dlq release to go on without it") {
 		t.Errorf("got %v", err)
 	}
+	r.IDs = []string{"12.0"}
+	if _, err := r.failed(t.Context()); !errors.As(err, new(usage.Error)) ||
+		!strings.Contains(err.Error(), "letters of several keys have it") {
+		t.Errorf("an ID that letters of two keys have: %v", err)
+	}
 	r.IDs = nil
 	if all, err := r.failed(t.Context()); len(all) != 2 || err != nil {
 		t.Errorf("all are %v, %v, want the two that failed", all, err)
+	}
+}
+
+// onDisk is a unit without a processor, with the letters of filed, and its lease store for a while.
+func onDisk(t *testing.T, use func(leases changefeed.LeaseStore)) Redrive {
+	t.Helper()
+	dir := t.TempDir()
+	db, err := docstore.Open(dir, docstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leases, err := docstore.NewLeases(t.Context(), create(t, db, "leases", "/id"), "mailer", create(t, db, "orders", "/city"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	use(leases)
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := Redrive{Query: Query{Name: "mailer"}, Letters: filed(t), Wait: time.Second, Opener: place.NewOpener(place.Settings{})}
+	t.Cleanup(func() { _ = r.Opener.Close() })
+	if r.Leases, err = place.Parse("--leases", "docstore:"+dir+"#leases"); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// What is withdrawn is what was asked for the key, or for all.
+func TestRequestsAreWithdrawnByTheirKey(t *testing.T) {
+	r := onDisk(t, func(leases changefeed.LeaseStore) {
+		for _, city := range []string{"London", "Oslo", "Paris"} {
+			q := notes.Request{Action: notes.Release, Key: string(changefeed.Key(city))}
+			if _, err := leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindRequest, Token: q.Token(), Properties: q.Properties(nil)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	for _, tt := range []struct {
+		key  changefeed.PartitionKey
+		want int
+	}{{changefeed.Key("Oslo"), 1}, {changefeed.Key("Oslo"), 0}, {"", 2}} {
+		r.Key = tt.key
+		if n, err := r.Withdraw(t.Context()); n != tt.want || err != nil {
+			t.Errorf("withdrew %d of %q, %v, want %d", n, tt.key, err, tt.want)
+		}
+	}
+}
+
+// A mistake in one ID releases no key.
+func TestAllKeysAreReleasedOrNone(t *testing.T) {
+	r := onDisk(t, func(leases changefeed.LeaseStore) {
+		lease := changefeed.Record{Kind: changefeed.KindLease, Token: "-FF", Range: changefeed.FullRange(), Version: 1, Position: changefeed.Position{Token: "5"}}
+		if _, err := leases.Create(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+	})
+	r.IDs = []string{"12.0", "13.0"} // of London, which is held, and of Paris, which is not
+	n := 0
+	err := r.Release(t.Context(), func(Answer) error { n++; return nil })
+	if n != 0 || err == nil || !strings.Contains(err.Error(), `["Paris"] is not held`) {
+		t.Errorf("%d answers, %v", n, err)
+	}
+	r.IDs = []string{"13.0"}
+	if err := r.Release(t.Context(), func(Answer) error { n++; return nil }); n != 1 || err != nil {
+		t.Errorf("a key that is held: %d answers, %v", n, err)
 	}
 }
 

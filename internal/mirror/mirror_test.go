@@ -78,7 +78,9 @@ func TestDistrustOutlivesTheListingItOvertakes(t *testing.T) {
 			t.Errorf("listed %v, want %v", m.Listed(), asked)
 		}
 		time.Sleep(time.Second)
-		m.Distrust()
+		if m.Distrust(); !m.Listed().IsZero() {
+			t.Error("trusted though something has contradicted it")
+		}
 		m.Replace(listing(), time.Now(), asked)
 		if !m.Listed().IsZero() {
 			t.Error("trusted again by a listing that was asked for before")
@@ -104,6 +106,12 @@ func TestTheStoresTimeGoesOn(t *testing.T) {
 		time.Sleep(time.Minute)
 		if now := m.Now(); !now.Equal(store.Add(time.Minute)) || !m.LastAnswer().Equal(begun) {
 			t.Errorf("it is %v there, and it answered %v", now, m.LastAnswer())
+		}
+		m.Replace(listing(), store, begun) // a listing is an answer
+		listed := time.Now()
+		time.Sleep(time.Second)
+		if now := m.Now(); !now.Equal(store.Add(time.Second)) || !m.LastAnswer().Equal(listed) {
+			t.Errorf("after a listing it is %v there, and it answered %v", now, m.LastAnswer())
 		}
 	})
 }

@@ -93,6 +93,10 @@ func TestHeldKeysAreThoseOfAPosition(t *testing.T) {
 	if h, err := ReadHeld(text, Place{`"7"`, "", "FF", whole}); err != nil || len(h.Keys) != 2 {
 		t.Errorf("%s is read as %+v, %v", text, h, err)
 	}
+	short := Held{At: `"7"`, Partition: Name("", "FF", whole), Keys: []string{`["oslo"]`, `["rome"]`}, Since: []int64{8}}.String()
+	if h, err := ReadHeld(short, Place{`"7"`, "", "FF", whole}); err != nil || !slices.Equal(h.Since, []int64{0, 0}) {
+		t.Errorf("with one LSN of two keys: %+v, %v, want both unknown", h, err)
+	}
 	if h, err := ReadHeld(text, Place{`"8"`, "", "FF", whole}); !errors.Is(err, ErrMoved) || h.Keys != nil {
 		t.Errorf("at another position: %+v, %v", h, err)
 	}
@@ -125,11 +129,68 @@ func TestANoteIsEmptyWhenThereIsNothingToSay(t *testing.T) {
 			t.Errorf("%s is read as %+v, %v", c.want, got, err)
 		}
 	}
+	if s := suspect.Suspect; s.First().Calls != 3 || s.To() != 9 {
+		t.Errorf("the suspect begins with %+v and ends at LSN %d", s.First(), s.To())
+	}
 	if got := (Held{At: `"7"`}).String(); got != "" {
 		t.Errorf("no key is written %s", got)
 	}
 	if got := (Aside{At: `"7"`, Partition: "1 -10"}).String(); got != "" {
 		t.Errorf("no key that is set aside is written %s", got)
+	}
+	recalls := Aside{At: `"7"`, Partition: "1 -10", Recalls: []Recall{{Key: `["oslo"]`, Letter: "3.0", Done: true}}}
+	if got, err := ReadAside(recalls.String(), Place{`"7"`, "", "10", world}); err != nil || !reflect.DeepEqual(got, recalls) {
+		t.Errorf("letters to be recalled, and no key, are read as %+v, %v", got, err)
+	}
+}
+
+// Whoever reads of a suspect takes its first and its last run.
+func TestASuspectHasChangesAndRuns(t *testing.T) {
+	for _, suspect := range []string{`{"letter":"8.1","changes":1}`, `{"letter":"8.1","tried":[{"from":8,"to":9,"calls":3}]}`} {
+		text := `{"at":"\"7\"","partition":"1 -10","suspect":` + suspect + `}`
+		if got, err := ReadDone(text, Place{`"7"`, "", "10", world}); err == nil || got.Suspect != nil {
+			t.Errorf("suspect %s is read as %+v, %v", suspect, got.Suspect, err)
+		}
+	}
+	two := &Suspect{Changes: 2, Tried: []Run{{From: 8, To: 8, Calls: 3}, {From: 9, To: 11, Calls: 1}}}
+	if two.First().Calls != 3 || two.To() != 11 {
+		t.Errorf("it begins with %+v and ends at LSN %d", two.First(), two.To())
+	}
+}
+
+// A run is about the changes from one LSN to another of a key, or of all, and perhaps about some letters alone.
+func TestARunIsAboutItsChanges(t *testing.T) {
+	letter := func() string { return "9.1" }
+	run := Run{From: 8, To: 9, Calls: 3, Failures: 2, Failing: 1_700_000_000}
+	ofRome, ofAnother, ofIt := run, run, run
+	ofRome.Key, ofAnother.Letters, ofIt.Letters = `["rome"]`, []string{"9.0"}, []string{"9.0", "9.1"}
+	for _, c := range []struct {
+		run  Run
+		lsn  int64
+		want bool
+	}{
+		{run, 7, false},
+		{run, 8, true},
+		{run, 9, true},
+		{run, 10, false},
+		{ofRome, 9, false},
+		{ofAnother, 9, false},
+		{ofIt, 9, true},
+	} {
+		if got := c.run.Has(`["oslo"]`, c.lsn, letter); got != c.want {
+			t.Errorf("%+v has LSN %d of oslo: %v", c.run, c.lsn, got)
+		}
+	}
+	later, more := run, run
+	later.Failing++
+	more.Failures++
+	if other := (Run{From: 20, To: 20, Calls: 3, Failures: 2, Failing: run.Failing}); !run.IsLike(other) {
+		t.Errorf("%+v is not like %+v", run, other)
+	}
+	for _, other := range []Run{ofRome, later, more} {
+		if run.IsLike(other) {
+			t.Errorf("%+v is like %+v", run, other)
+		}
 	}
 }
 
@@ -142,8 +203,21 @@ func TestARequestIsReadAsItWasWritten(t *testing.T) {
 	}
 	again := q
 	again.Tries++
-	if q.Token() != again.Token() || q.Token() == (Request{Action: Release, EPK: "1F"}).Token() {
+	if q.Token() != again.Token() {
 		t.Errorf("tokens %s, %s", q.Token(), again.Token())
+	}
+	if got := ReadRequest(again.Properties(all)); got != again { // all has what was written before
+		t.Errorf("%+v is read as %+v", again, got)
+	}
+	for _, other := range []Request{ // keys may share an effective partition key
+		{Release, q.EPK, q.Key, q.Letter, q.Tries},
+		{q.Action, "2F", q.Key, q.Letter, q.Tries},
+		{q.Action, q.EPK, `["rome"]`, q.Letter, q.Tries},
+		{q.Action, q.EPK, q.Key, "8.0", q.Tries},
+	} {
+		if q.Token() == other.Token() {
+			t.Errorf("%+v and %+v have one token, %s", q, other, q.Token())
+		}
 	}
 	bad := maps.Clone(all)
 	bad[triesProperty] = "x"
@@ -188,6 +262,27 @@ func TestAHeldKeyTakesNoMoreRoomThanIsCounted(t *testing.T) {
 	for _, key := range []string{"", `["oslo"]`, strings.Repeat("k", 2000), strings.Repeat(`"`, 100), strings.Repeat(`\`, 100), "<é\u2028&\x00\x7f>\n\t", `["\"\\\""]`} {
 		if takes := size(key) - size(); takes > HeldBytes(key) {
 			t.Errorf("%.20q takes %d bytes, and %d are counted", key, takes, HeldBytes(key))
+		}
+	}
+}
+
+// So are the keys that are set aside, with their positions and without their runs.
+func TestAKeyThatIsSetAsideTakesNoMoreRoomThanIsCounted(t *testing.T) {
+	size := func(keys ...string) int {
+		a := Aside{At: `"7"`, Partition: "1 -10", Keys: []AsideKey{{Key: "first"}}}
+		for _, key := range keys {
+			k := AsideKey{Key: key, From: `"9223372036854775807"`, LSN: math.MaxInt64, Last: math.MaxInt64, Covered: math.MaxInt64, Passed: true}
+			a.Keys = append(a.Keys, k)
+		}
+		document, err := json.Marshal(map[string]string{AsideProperty: a.String()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(document)
+	}
+	for _, key := range []string{"", `["oslo"]`, strings.Repeat("k", 2000), strings.Repeat(`"`, 1000), strings.Repeat(`\`, 1000)} {
+		if takes := size(key) - size(); takes > AsideBytes(key) {
+			t.Errorf("%.20q takes %d bytes, and %d are counted", key, takes, AsideBytes(key))
 		}
 	}
 }

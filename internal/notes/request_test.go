@@ -1,14 +1,16 @@
 package notes
 
 import (
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 )
 
 func TestAnOutcomeIsReadAsItWasWritten(t *testing.T) {
 	asked := Request{Action: Retry, Key: `["k"]`, Letter: "1.0", Tries: 2}
-	before := SetWaits(asked.Properties(map[string]string{"team": "red"}), "no letter box")
+	before := Set(SetWaits(asked.Properties(map[string]string{"team": "red"}), "no letter box"), UnsureProperty, "1.0")
 	for _, o := range []Outcome{
 		{Result: Handled, Count: 3}, {Result: Failed, Cause: "broken", Count: 1, Left: 4}, {Result: Nothing, Left: UnknownLeft},
 	} {
@@ -17,7 +19,7 @@ func TestAnOutcomeIsReadAsItWasWritten(t *testing.T) {
 		if got != o || !ok {
 			t.Errorf("got %+v, %v, want %+v", got, ok, o)
 		}
-		if p["team"] != "red" || p[WaitsProperty] != "" || ReadRequest(p) != asked {
+		if p["team"] != "red" || p[WaitsProperty] != "" || p[UnsureProperty] != "" || ReadRequest(p) != asked {
 			t.Errorf("other properties: %v", p)
 		}
 		// Asked again, nothing of the outcome is there, and nothing of a try.
@@ -28,6 +30,41 @@ func TestAnOutcomeIsReadAsItWasWritten(t *testing.T) {
 	}
 	if before[WaitsProperty] != "no letter box" || before[OutcomeProperty] != "" {
 		t.Errorf("what it was made of has changed: %v", before)
+	}
+}
+
+// An outcome whose writer has not counted what is left, or not so that it can be read, says so.
+func TestWhatIsLeftMayBeUnknown(t *testing.T) {
+	for _, text := range []string{"", "some", "#-7"} {
+		o, ok := ReadOutcome(map[string]string{OutcomeProperty: Failed, LeftProperty: text})
+		if !ok || o.Left != UnknownLeft {
+			t.Errorf("%q is read as %+v, %v", text, o, ok)
+		}
+	}
+}
+
+// Other programs write records again, and take a text that looks like a number or a time for one.
+func TestNoTextOfARequestLooksLikeANumber(t *testing.T) {
+	all := Request{Action: Retry, EPK: "05E1", Key: `["k"]`, Letter: "12.0", Tries: 2}.Properties(nil)
+	for name, text := range (Outcome{Result: Handled, Count: 3, Left: 4}).Properties(all) {
+		if n, err := strconv.ParseFloat(text, 64); err == nil {
+			t.Errorf("%s is %q, which is %v", name, text, n)
+		}
+	}
+}
+
+func TestATimeIsReadAsItWasGivenThoughOthersHaveRewrittenIt(t *testing.T) {
+	for _, text := range []string{"2026-11-23T17:15:37Z", "2026-11-23T17:15:37.123456789Z", "2026-11-23T17:15:37+01:00", "beginning", "now", ""} {
+		stored := PlainTime(text)
+		if _, err := time.Parse(time.RFC3339Nano, stored); err == nil || TimeOf(stored) != text {
+			t.Errorf("%q is stored as %q, and read as %q", text, stored, TimeOf(stored))
+		}
+	}
+	// As an older version has stored it, and as .NET has written that again.
+	for text, want := range map[string]string{"2026-11-23T17:15:37Z": "2026-11-23T17:15:37Z", "11/23/2026 17:15:37": "2026-11-23T17:15:37Z"} {
+		if got := TimeOf(text); got != want {
+			t.Errorf("%q is read as %q, want %q", text, got, want)
+		}
 	}
 }
 

@@ -2,11 +2,27 @@ package pause
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
 )
+
+// Whoever is interrupted says why.
+func TestAPauseThatIsCutShortSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancelCause(t.Context())
+		if err := For(ctx, time.Hour); err != nil {
+			t.Errorf("a pause to its end: %v", err)
+		}
+		interrupted := errors.New("interrupted")
+		end(interrupted)
+		if err := For(ctx, time.Hour); err != interrupted {
+			t.Errorf("got %v, want the cause of the end", err)
+		}
+	})
+}
 
 // However small, large or many, pauses double up to the largest and stay there.
 func TestPausesStayWithinTheirBounds(t *testing.T) {
@@ -18,7 +34,7 @@ func TestPausesStayWithinTheirBounds(t *testing.T) {
 			if failures > 30 {
 				low = b.Max / 2
 			}
-			if d < low || d > b.Max {
+			if d < low || d > b.Max || failures == 0 && d > b.Min {
 				t.Fatalf("pause %d of %v to %v is %v", failures+1, b.Min, b.Max, d)
 			}
 		}

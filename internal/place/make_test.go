@@ -154,3 +154,21 @@ func TestWhatAServerHasIsNamed(t *testing.T) {
 		t.Errorf("a database that is not there: %v, want those that are", err)
 	}
 }
+
+func TestLeasesAreMadeBesideTheirContainer(t *testing.T) {
+	o := NewOpener(Settings{})
+	a := Address{Dir: filepath.Join(t.TempDir(), "store"), Database: "shop", Container: "orders"}
+	wanted := Wanted{Spec: docstore.ContainerSpec{Paths: []string{"/city"}}, Given: func(string) bool { return false }}
+	if _, err := o.Make(t.Context(), a, wanted); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.CreateLeases(t.Context(), a.Beside("leases")); err != nil {
+		t.Error(err)
+	}
+	if c, err := o.Open(t.Context(), a.Beside("leases")); err != nil || c.Local.Database() != "shop" {
+		t.Errorf("the leases are not in the database of their container: %v", err)
+	}
+	if err := o.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -41,6 +41,10 @@ func TestAChangeIsWrittenWhenItIsDue(t *testing.T) {
 		if w.Due() != Never {
 			t.Error("due before a change")
 		}
+		synctest.Wait()
+		if writes != 0 {
+			t.Error("written before a change")
+		}
 		w.Write()
 		synctest.Wait()
 		w.Changed()

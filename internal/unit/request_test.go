@@ -62,3 +62,47 @@ func TestARequestIsShownByActionKeyAndAge(t *testing.T) {
 		}
 	})
 }
+
+// A record may come from a machine with another clock, from another version or from anybody: it says what it can, and spoils
+// no output.
+func TestARequestSaysWhatItCan(t *testing.T) {
+	now := time.Now()
+	asking := func(edit func(r *changefeed.Record)) Row {
+		r := changefeed.Record{
+			Kind: changefeed.KindRequest, Token: "retry.1F", Timestamp: now.Add(-90 * time.Second), Updated: now.Add(-90 * time.Second),
+			Properties: notes.Request{Action: notes.Retry, Key: `["Paris"]`}.Properties(nil),
+		}
+		edit(&r)
+		row := describe(r, now)
+		row.request(now)
+		return row
+	}
+	for _, tt := range []struct {
+		name             string
+		edit             func(r *changefeed.Record)
+		state, what, age string
+	}{
+		{"as usual", func(*changefeed.Record) {}, "asked", `retry ["Paris"]`, "1m30s ago"},
+		{"without the time at which it was asked", func(r *changefeed.Record) { r.Timestamp = time.Time{} }, "asked", `retry ["Paris"]`, "1m30s ago"},
+		{"by a clock that is fast", func(r *changefeed.Record) { r.Timestamp = now.Add(time.Hour) }, "asked", `retry ["Paris"]`, "0s ago"},
+		{"by a clock that is slow", func(r *changefeed.Record) { r.Timestamp, r.TTL = now.Add(-time.Hour), 2*time.Minute }, "asked", `retry ["Paris"]`, "1h0m0s ago"},
+		{"for a key that is none", func(r *changefeed.Record) {
+			r.Properties = notes.Request{Action: notes.Retry, Key: "Paris"}.Properties(nil)
+		}, "asked", "retry", "1m30s ago"},
+		{"by an action that would clear the screen", func(r *changefeed.Record) {
+			r.Properties = notes.Request{Action: "\x1b[2Jodd\n", Key: `["Paris"]`}.Properties(nil)
+		}, "asked", `[2Jodd ["Paris"]`, "1m30s ago"},
+		{"anew, beside an outcome from before", func(r *changefeed.Record) {
+			r.Properties = notes.Outcome{Result: notes.Failed}.Properties(r.Properties)
+		}, "asked", `retry ["Paris"]`, "1m30s ago"},
+	} {
+		row := asking(tt.edit)
+		text, err := json.Marshal(row)
+		if err != nil || row.State != tt.state || strings.Contains(string(text), `"lease":`) {
+			t.Errorf("%s: %s, %s, %v", tt.name, row.State, text, err)
+		}
+		if got := row.Request.cells(row); strings.Trim(got[0], "� ") != tt.what || got[2] != tt.age {
+			t.Errorf("%s: %q", tt.name, got)
+		}
+	}
+}

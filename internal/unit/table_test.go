@@ -1,7 +1,9 @@
 package unit
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +27,36 @@ func TestAHeadingMarksWhatIsNoCount(t *testing.T) {
 		if got := heading(u); got != c.want {
 			t.Errorf("got %s, want %s", got, c.want)
 		}
+		slices.Reverse(u.Rows)
+		if got := heading(u); got != c.want {
+			t.Errorf("in another order: got %s, want %s", got, c.want)
+		}
+	}
+}
+
+// Zero may mean that nobody knows, which must not read like good news; and what is known is said all the same.
+func TestAHeadingSaysWhatIsKnown(t *testing.T) {
+	known, unknown := Row{Kind: KindLease, Lag: new(int64(0)), Waited: new(0.0), Exact: true}, Row{Kind: KindLease}
+	behind, replaced := known, unknown
+	behind.Lag, behind.Waited, replaced.record.State = new(int64(7)), new(3.0), changefeed.StateRetired
+	shared, distance := behind, behind
+	shared.Shared, distance.Exact = true, false
+	for _, c := range []struct {
+		rows []Row
+		want string
+	}{
+		{[]Row{known, known}, "2 leases, 0 instances, nothing behind"},
+		{[]Row{known, unknown}, "2 leases, 0 instances, nobody knows how far behind"},
+		{[]Row{known, {Kind: KindHole}}, "1 lease, 0 instances, nobody knows how far behind"},
+		{[]Row{behind, unknown}, "2 leases, 0 instances, 7 changes behind, the oldest for 3s"},
+		{[]Row{known, replaced}, "2 leases, 0 instances, nothing behind"},
+		{[]Row{behind, behind}, "2 leases, 0 instances, 14 changes behind, the oldest for 3s"},
+		{[]Row{shared, distance}, "2 leases, 0 instances, ~14 changes behind, the oldest for 3s"}, // the shared one is a count
+		{[]Row{known, {Kind: KindInstance}, {Kind: KindInstance, gone: true}}, "1 lease, 1 instance, nothing behind"},
+	} {
+		if got := heading(&Unit{Processor: "mailer", Container: "orders", Rows: c.rows}); got != "mailer on orders: "+c.want {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
 	}
 }
 
@@ -40,6 +72,7 @@ func TestTheStateOfALeaseSaysWhetherAnybodyWorksOnIt(t *testing.T) {
 		note  string
 	}{
 		{"at work", 0, func(*changefeed.Record) {}, "live", ""},
+		{"of a .NET processor that has taken over from us", 0, func(l *changefeed.Record) { l.Epoch = "" }, "live", "owned by a processor of another make"},
 		{"late, as after a checkpoint", 26 * time.Second, func(*changefeed.Record) {}, "live", ""},
 		{"frozen", 28 * time.Second, func(*changefeed.Record) {}, "silent", "its owner has been silent for 28s: others take over in 32s"},
 		{"dead", 61 * time.Second, func(*changefeed.Record) {}, "expired", "expired: its owner has been silent for 1m1s"},
@@ -66,6 +99,7 @@ func TestALagThatIsNotKnownIsNull(t *testing.T) {
 		{Row{Kind: KindLease}, `{"kind":"lease","written_seconds_ago":0,"lag":null,"lag_seconds":null}`},
 		{Row{Kind: KindLease, Lag: new(int64(0)), Waited: new(0.0)}, `{"kind":"lease","written_seconds_ago":0,"lag":0,"lag_seconds":0}`},
 		{Row{Kind: KindInstance}, `{"kind":"instance","written_seconds_ago":0}`},
+		{Row{Kind: KindInstance, State: "live", Position: "5"}, `{"kind":"instance","written_seconds_ago":0}`},
 	} {
 		if got, err := json.Marshal(tt.row); err != nil || string(got) != tt.want {
 			t.Errorf("%s, %v, want %s", got, err, tt.want)
@@ -78,6 +112,8 @@ func TestTheTableOfAUnit(t *testing.T) {
 		{Processor: "mailer", Container: "orders", Rows: []Row{
 			{Kind: KindLease, Lease: "-FF", Range: "-FF", Owner: "one", Position: "5", State: "live", Lag: new(int64(4)), Waited: new(0.0), Exact: true},
 			{Kind: KindInstance, Owner: "one"},
+			{Kind: KindLease, Lease: "0", Range: "-1F", State: "free", Position: "5", Lag: new(int64(3)), Waited: new(0.0)},
+			{Kind: KindInstance, Owner: "two", gone: true},
 		}},
 		{Rows: []Row{{Kind: KindDocument, ID: "note", Notes: []string{"no lease"}}}},
 	}
@@ -85,13 +121,91 @@ func TestTheTableOfAUnit(t *testing.T) {
 	if err := WriteTables(&table, "leases", units, terminal.Terminal{}); err != nil {
 		t.Fatal(err)
 	}
-	want := "mailer on orders: 1 lease, 1 instance, 4 changes behind, the oldest for 0s\n" +
-		"  LEASE  OWNER  WRITTEN  POSITION  LAG  WAITED  STATE  ATTEMPTS  NOTE\n" +
-		"  -FF    one    0s ago   5         4    0s      live   0         \n" +
+	want := "mailer on orders: 2 leases, 1 instance, ~7 changes behind, the oldest for 0s\n" +
+		"  LEASE    OWNER  WRITTEN  POSITION  LAG  WAITED  STATE  ATTEMPTS  NOTE\n" +
+		"  -FF      one    0s ago   5         4    0s      live   0         \n" +
+		"  0 (-1F)  -      0s ago   5         ~3   0s      free   0         \n" +
 		"\ndocuments of no unit in this store\n" +
 		"  DOCUMENT  OWNER  NOTE\n" +
 		"  note      -      no lease\n"
 	if table.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", table.String(), want)
+	}
+	var lines strings.Builder
+	if err := WriteJSON(&lines, units); err != nil || strings.Count(lines.String(), "\n") != 5 {
+		t.Errorf("for programs: %v, want a line for each of 5 rows, in\n%s", err, lines.String())
+	}
+}
+
+// A lease may hold a thousand keys, in any script.
+func TestTheFirstKeysOfManyAreNamed(t *testing.T) {
+	long := strings.Repeat("é", 41)
+	for _, c := range []struct {
+		keys []string
+		want string
+	}{
+		{[]string{"a", "b", "c"}, "a b c"},
+		{[]string{"a", "b", "c", "d"}, "a b c …"},
+		{[]string{long, long[:80]}, long[:80] + "… " + long[:80]},
+	} {
+		if got := firstOf(c.keys); got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+	}
+}
+
+// A lease that was replaced, or that cannot be read, has the name of an owner still, who does not work on it.
+func TestNobodyWorksOnALeaseThatWasReplacedOrIsBroken(t *testing.T) {
+	now := time.Now()
+	free := changefeed.Record{Kind: changefeed.KindLease, Token: "-1F", Updated: now}
+	for name, other := range map[string]changefeed.Record{
+		"replaced": {Kind: changefeed.KindLease, Token: "-FF", Owner: "one", Epoch: "e1", Updated: now, State: changefeed.StateRetired},
+		"broken":   {Kind: changefeed.KindLease, Token: "-FF", Owner: "one", Epoch: "e1", Updated: now, Err: changefeed.ErrBadLease},
+	} {
+		u := &Unit{Rows: []Row{describe(free, now), describe(other, now)}}
+		u.Rows[0].Lag = new(int64(2))
+		if u.rest(); u.Rows[0].State != stateStopped || u.Rows[0].Notes[0] != "stopped: no instance runs, ~2 changes are waiting" {
+			t.Errorf("beside one that is %s: %s, %q", name, u.Rows[0].State, u.Rows[0].Notes)
+		}
+	}
+}
+
+// Leases are compared with all others: a wide one may lie over several, and one that was replaced covers nothing.
+func TestHolesAndOverlapsAreThoseOfAllLeases(t *testing.T) {
+	for _, c := range []struct {
+		leases string // a ! for one that was replaced
+		want   string // rows with their notes
+	}{
+		{"-FF", "-FF"},
+		{"-3F 1F-2F 2F-3F 3F-FF", "-3F overlaps 1F-2F, overlaps 2F-3F; 1F-2F overlaps -3F; 2F-3F overlaps -3F; 3F-FF"},
+		{"-3F 1F-2F 3F-FF", "-3F overlaps 1F-2F; 1F-2F overlaps -3F; 3F-FF"},
+		{"!-FF -1F", "!-FF; -1F; 1F-FF no lease covers these keys"},
+		{"!-FF", "!-FF; -FF no lease covers these keys"},
+	} {
+		u := &Unit{}
+		for _, lease := range strings.Fields(c.leases) {
+			r, err := changefeed.ParseRange(strings.TrimPrefix(lease, "!"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			row := Row{Kind: KindLease, ID: lease, record: changefeed.Record{Range: r}}
+			if strings.HasPrefix(lease, "!") {
+				row.record.State = changefeed.StateRetired
+			}
+			u.Rows = append(u.Rows, row)
+		}
+		u.compare()
+		var got []string
+		for _, r := range u.Rows {
+			var said []string
+			for _, note := range r.Notes {
+				before, _, _ := strings.Cut(note, ": ")
+				said = append(said, before)
+			}
+			got = append(got, strings.TrimSpace(cmp.Or(r.ID, r.Range)+" "+strings.Join(said, ", ")))
+		}
+		if strings.Join(got, "; ") != c.want {
+			t.Errorf("%s:\n%s, want\n%s", c.leases, strings.Join(got, "; "), c.want)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package unit
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -120,6 +121,16 @@ func TestWhatIsOddAboutALeaseIsNoted(t *testing.T) {
 		{"handed over", func(t *testing.T, o office) {
 			o.lease(t, "-FF", func(l *changefeed.Record) { l.Fence = time.Now().Add(time.Hour) })
 		}, "its new owner begins in"},
+		{"handed over long ago", func(t *testing.T, o office) {
+			o.lease(t, "-FF", func(l *changefeed.Record) { l.Fence = time.Now().Add(-time.Hour) })
+		}, "lease -FF-FF: \n"},
+		{"a marker that cannot be read", func(t *testing.T, o office) {
+			o.put(t, o.leases, fmt.Sprintf(`{"id":"%s.info","Owner":5}`, o.store.Prefix()))
+		}, "Owner is 5: want a string"},
+		{"over another", func(t *testing.T, o office) {
+			o.lease(t, "-3F", nil)
+			o.lease(t, "1F-2F", nil)
+		}, "keys in both are handled twice\nlease 1F-2F1F-2F: overlaps"},
 		{"splitting", func(t *testing.T, o office) {
 			o.lease(t, "-FF", func(l *changefeed.Record) { l.State = changefeed.StateSplitting })
 			o.lease(t, "-1F", nil)
@@ -224,6 +235,7 @@ func TestALeaseSaysSinceWhenThereIsAnOutage(t *testing.T) {
 		json  string
 	}{
 		{"now", func(*changefeed.Record) {}, since, "outage since 12:03:11", "2026-03-04T12:03:11Z"},
+		{"since yesterday", func(*changefeed.Record) {}, since.Add(-24 * time.Hour), "outage since 2026-03-03 12:03:11", "2026-03-03T12:03:11Z"},
 		{"for days", func(*changefeed.Record) {}, since.Add(-48 * time.Hour), "outage since 2026-03-02 12:03:11", "2026-03-02T12:03:11Z"},
 		{"none", func(*changefeed.Record) {}, time.Time{}, "", ""},
 		{"of an owner that has stopped", func(r *changefeed.Record) { r.Owner, r.Epoch = "", "" }, since, "free: nobody works on it", ""},
@@ -364,11 +376,16 @@ func TestDocumentsOfNoUnitAreShown(t *testing.T) {
 	o.put(t, o.leases, `{"id":"mailerhost_AAAA_BBBB..-FF","Owner":"two"}`)
 	o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..-FF","Owner":"three"}`, strings.Replace(o.store.Prefix(), "localhost", "shop.example", 1)))
 	o.put(t, o.leases, `{"id":"note"}`)
-	units := o.survey(t)
-	if len(units) != 2 || len(units[1].Rows) != 3 {
+	var units []Unit
+	o.put(t, o.leases, fmt.Sprintf(`{"id":"%s-old"}`, o.store.Prefix())) // begins like the records of a unit
+	units = o.survey(t)
+	if len(units) != 2 || len(units[1].Rows) != 4 {
 		t.Fatalf("got %d units, want that of the lease and one of strays", len(units))
 	}
-	for i, want := range []string{"a lease, but of a container that is not in this store", "a lease of a unit that has its containers from another address", "no lease of a container"} {
+	for i, want := range []string{
+		"a lease, but of a container that is not in this store", "a lease of a unit that has its containers from another address",
+		"no lease of a container", "no lease of a container",
+	} {
 		got := strings.Join(units[1].Rows[i].Notes, "; ")
 		if !strings.HasPrefix(got, want) {
 			t.Errorf("%s: got %q, want %q", units[1].Rows[i].ID, got, want)
@@ -391,6 +408,61 @@ func TestRowsAreObjectsWithoutWhatHasNoMeaning(t *testing.T) {
 	if len(texts) != 2 || !strings.Contains(texts[0], `"kind":"lease"`) || !strings.Contains(texts[0], `"position":"`) ||
 		!strings.Contains(texts[1], `"kind":"hole"`) || strings.Contains(texts[1], `"position"`) {
 		t.Errorf("got %q, want a lease and a hole, which has no position", texts)
+	}
+}
+
+// A name may be that of several units, which are told apart by what they read.
+func TestUnitsOfOneNameAreSeveral(t *testing.T) {
+	o := newOffice(t)
+	var err error
+	for _, name := range []string{"orders", "bills", "cards", "desks", "events"} {
+		other := o
+		if name != "orders" {
+			if other.monitored, err = o.db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: name, Paths: []string{"/id"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if other.store, err = docstore.NewLeases(t.Context(), o.leases, "mailer", other.monitored); err != nil {
+			t.Fatal(err)
+		}
+		other.lease(t, "-1F", nil)
+		other.lease(t, "1F-FF", nil)
+	}
+	const want = "mailer on bills: 2, mailer on cards: 2, mailer on desks: 2, mailer on events: 2, mailer on orders: 2"
+	for range 30 { // each time in the same order
+		var got []string
+		for _, u := range o.survey(t) {
+			got = append(got, fmt.Sprintf("%s on %s: %d", u.Processor, u.Container, len(u.Rows)))
+		}
+		if strings.Join(got, ", ") != want {
+			t.Fatalf("units %q, want %s", got, want)
+		}
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if documents, err := everything(ended, o.leases); !errors.Is(err, context.Canceled) {
+		t.Errorf("%d documents, %v, of a search that was cut short", len(documents), err)
+	}
+}
+
+// A source that does not count has the LSNs of a whole partition, so what two leases of it lag behind is an upper bound, if it
+// is too much to be read.
+func TestALagOfAPartOfAPartitionIsAnUpperBound(t *testing.T) {
+	o := newOffice(t)
+	for i := range 1500 {
+		o.put(t, o.monitored, fmt.Sprintf(`{"id":"more %d"}`, i))
+	}
+	for part, want := range map[string]bool{"-FE": true, "-FF": false} {
+		r, err := changefeed.ParseRange(part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		record := changefeed.Record{Kind: changefeed.KindLease, ID: part, Token: part, Range: r, Version: 1, Position: changefeed.At(`"1"`)}
+		row := describe(record, time.Now())
+		row.estimate(t.Context(), struct{ changefeed.Source }{o.monitored}, nil, time.Now())
+		if row.Lag == nil || row.Exact || row.Shared != want {
+			t.Errorf("lease %s: lag %v, exact %v, shared %v, %q", part, row.Lag, row.Exact, row.Shared, row.Notes)
+		}
 	}
 }
 
