@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 )
 
@@ -19,14 +20,14 @@ import (
 
 var errDownstream = errors.New("downstream is not there")
 
-func failing(context.Context, *changefeed.Batch) error { return errDownstream }
+func failing(context.Context, *feed.Batch) error { return errDownstream }
 
 // 1: fail the first-ever batch, kill the process, restart with another instance.
 func TestAcceptance1AFailedFirstBatchComesAgainOnAnotherInstance(t *testing.T) {
-	for _, start := range []changefeed.Start{changefeed.FromNow(), changefeed.FromBeginning()} {
+	for _, start := range []feed.Start{feed.FromNow(), feed.FromBeginning()} {
 		t.Run(start.String(), func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
-				first := w.run("a", changefeed.HandlerFunc(failing), changefeed.Options{Start: start})
+				first := w.run("a", feed.HandlerFunc(failing), changefeed.Options{Start: start})
 				synctest.Wait()
 				w.put("oslo", "1", 1)
 				time.Sleep(time.Second)
@@ -84,9 +85,9 @@ type throttled struct {
 	on atomic.Bool
 }
 
-func (s *throttled) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+func (s *throttled) Update(ctx context.Context, l feed.Record) (feed.Record, error) {
 	if s.on.Load() {
-		return l, &changefeed.ThrottledError{After: time.Second}
+		return l, &feed.ThrottledError{After: time.Second}
 	}
 	return s.Leases.Update(ctx, l)
 }
@@ -98,7 +99,7 @@ func TestAcceptance3ThrottledCheckpointsSkipNothing(t *testing.T) {
 		y := &tally{}
 		errs := &errorLog{}
 		p, err := changefeed.New(w.orders, store, y, changefeed.Options{
-			Instance: "a", Start: changefeed.FromBeginning(), MaxItems: 3, Hooks: changefeed.Hooks{Error: errs.add},
+			Instance: "a", Start: feed.FromBeginning(), MaxItems: 3, Hooks: changefeed.Hooks{Error: errs.add},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -115,7 +116,7 @@ func TestAcceptance3ThrottledCheckpointsSkipNothing(t *testing.T) {
 		if items, _ := y.items(); items != 50 {
 			t.Errorf("got %d items, want 50", items)
 		}
-		if errs.find(changefeed.ErrThrottled) == nil {
+		if errs.find(feed.ErrThrottled) == nil {
 			t.Error("the throttling was not reported")
 		}
 		if n := w.pending(); n != 0 {
@@ -134,7 +135,7 @@ type unlucky struct {
 	k *atomic.Int64
 }
 
-func (s unlucky) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+func (s unlucky) Create(ctx context.Context, l feed.Record) (feed.Record, error) {
 	if s.k.Add(-1) == 0 {
 		return l, errCutOff
 	}
@@ -146,7 +147,7 @@ func TestAcceptance3EveryRangeIsCoveredWhenLeaseCreationFails(t *testing.T) {
 	for k := range creations {
 		inWorld(t, 5, func(t *testing.T, w *world) {
 			w.fill(20)
-			o := changefeed.Options{Instance: "a", Start: changefeed.FromBeginning(), Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}}}
+			o := changefeed.Options{Instance: "a", Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}}}
 			store := unlucky{w.leases, new(atomic.Int64)}
 			store.k.Store(int64(k + 1))
 			crashed, err := changefeed.New(w.orders, store, &tally{}, o)
@@ -159,9 +160,9 @@ func TestAcceptance3EveryRangeIsCoveredWhenLeaseCreationFails(t *testing.T) {
 			}
 			cancel()
 			y := &tally{}
-			p := w.run("b", y, changefeed.Options{Start: changefeed.FromBeginning()})
+			p := w.run("b", y, changefeed.Options{Start: feed.FromBeginning()})
 			time.Sleep(2 * time.Minute)
-			if n := len(w.records(changefeed.KindLease)); n != 5 {
+			if n := len(w.records(feed.KindLease)); n != 5 {
 				t.Errorf("creation %d failed: %d leases, want 5", k+1, n)
 			}
 			if items, _ := y.items(); items < 20 && w.pending() != 0 {
@@ -184,7 +185,7 @@ func TestAcceptance4TwoProcessesWithOneNameAreTwoOwners(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		epochs := map[string]int{}
-		for _, l := range w.records(changefeed.KindLease) {
+		for _, l := range w.records(feed.KindLease) {
 			epochs[l.Epoch]++
 		}
 		if len(epochs) != 2 {
@@ -202,7 +203,7 @@ func TestAcceptance4AnOwnerCutOffFromTheLeaseStoreStopsBeforeItsLeaseExpires(t *
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var began, ended time.Time
 		var cause error
-		h := changefeed.HandlerFunc(func(ctx context.Context, _ *changefeed.Batch) error {
+		h := feed.HandlerFunc(func(ctx context.Context, _ *feed.Batch) error {
 			began = time.Now()
 			<-ctx.Done()
 			ended, cause = time.Now(), context.Cause(ctx)
@@ -213,9 +214,9 @@ func TestAcceptance4AnOwnerCutOffFromTheLeaseStoreStopsBeforeItsLeaseExpires(t *
 		w.put("oslo", "1", 1)
 		synctest.Wait()
 		a.wire.Cut()
-		lastWrite := w.records(changefeed.KindLease)[0].Updated
+		lastWrite := w.records(feed.KindLease)[0].Updated
 		var taken time.Time
-		b := w.run("b", changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error {
+		b := w.run("b", feed.HandlerFunc(func(context.Context, *feed.Batch) error {
 			if taken.IsZero() {
 				taken = time.Now()
 			}
@@ -226,7 +227,7 @@ func TestAcceptance4AnOwnerCutOffFromTheLeaseStoreStopsBeforeItsLeaseExpires(t *
 		switch {
 		case began.IsZero() || taken.IsZero() || ended.IsZero():
 			t.Fatalf("began %v, ended %v, taken over %v", began, ended, taken)
-		case !errors.Is(cause, changefeed.ErrLeaseLost):
+		case !errors.Is(cause, feed.ErrLeaseLost):
 			t.Errorf("the handler's context ended with %v", cause)
 		case !ended.Before(lastWrite.Add(time.Minute)):
 			t.Errorf("the handler was stopped at %v, after the expiry of a lease written at %v", ended, lastWrite)
@@ -245,7 +246,7 @@ type skewed struct {
 }
 
 // shift moves the times of a record that are the store's.
-func shift(record changefeed.Record, by time.Duration) changefeed.Record {
+func shift(record feed.Record, by time.Duration) feed.Record {
 	if !record.Updated.IsZero() {
 		record.Updated = record.Updated.Add(by)
 	}
@@ -256,7 +257,7 @@ func shift(record changefeed.Record, by time.Duration) changefeed.Record {
 	return record
 }
 
-func (s skewed) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+func (s skewed) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 	records, now, err := s.Leases.List(ctx)
 	for i := range records {
 		records[i] = shift(records[i], s.by)
@@ -264,7 +265,7 @@ func (s skewed) List(ctx context.Context) ([]changefeed.Record, time.Time, error
 	return records, now.Add(s.by), err
 }
 
-func (s skewed) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
+func (s skewed) Follow(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
 	records, next, now, err := s.Leases.Follow(ctx, cursor)
 	for i := range records {
 		records[i] = shift(records[i], s.by)
@@ -272,12 +273,12 @@ func (s skewed) Follow(ctx context.Context, cursor string) ([]changefeed.Record,
 	return records, next, now.Add(s.by), err
 }
 
-func (s skewed) Create(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+func (s skewed) Create(ctx context.Context, record feed.Record) (feed.Record, error) {
 	got, err := s.Leases.Create(ctx, shift(record, -s.by))
 	return shift(got, s.by), err
 }
 
-func (s skewed) Update(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+func (s skewed) Update(ctx context.Context, record feed.Record) (feed.Record, error) {
 	got, err := s.Leases.Update(ctx, shift(record, -s.by))
 	return shift(got, s.by), err
 }
@@ -289,9 +290,9 @@ func TestAcceptance4SkewedClocksStealNothing(t *testing.T) {
 		var stops []func()
 		for n, skew := range []time.Duration{-5 * time.Minute, 0, 5 * time.Minute} {
 			p, err := changefeed.New(w.orders, skewed{w.leases, skew}, y, changefeed.Options{
-				Instance: fmt.Sprint("host-", n), Start: changefeed.FromBeginning(),
-				Hooks: changefeed.Hooks{Released: func(_ changefeed.Lease, why changefeed.Reason) {
-					if why == changefeed.ReasonLost {
+				Instance: fmt.Sprint("host-", n), Start: feed.FromBeginning(),
+				Hooks: changefeed.Hooks{Released: func(_ feed.Lease, why feed.Reason) {
+					if why == feed.ReasonLost {
 						lost.Add(1)
 					}
 				}},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // What a lease and its status say after something has passed: a timeout, a failure, a slow write, a gap.
@@ -48,7 +49,7 @@ func (w *world) takesMostOfItsTime(o changefeed.Options) {
 		w.put("oslo", fmt.Sprint("item-", i), i)
 	}
 	h := &slow{each: time.Second}
-	o.Start, o.MaxItems, o.HandlerTimeout = changefeed.FromBeginning(), 16, 10*time.Second
+	o.Start, o.MaxItems, o.HandlerTimeout = feed.FromBeginning(), 16, 10*time.Second
 	p := w.run("a", h, o)
 	time.Sleep(10 * time.Minute)
 	p.stop(w.t)
@@ -65,13 +66,13 @@ func TestAFailureThatHasPassedIsNotSaidToGoOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				var calls atomic.Int64
-				h := changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error {
+				h := feed.HandlerFunc(func(context.Context, *feed.Batch) error {
 					if n := calls.Add(1); n%4 != 0 { // each change fails three times
 						return errHandler
 					}
 					return nil
 				})
-				o.Start = changefeed.FromBeginning()
+				o.Start = feed.FromBeginning()
 				p := w.run("a", h, o)
 				for i := range 2 {
 					put := time.Now()
@@ -104,8 +105,8 @@ func TestWhatIsDoneDuringAWriteOfTheLeaseIsNotForgotten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				var writing, slow atomic.Bool
-				store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-					if l.Kind == changefeed.KindLease && slow.CompareAndSwap(true, false) {
+				store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+					if l.Kind == feed.KindLease && slow.CompareAndSwap(true, false) {
 						writing.Store(true)
 						waitFor(ctx, 5*time.Second)
 						writing.Store(false)
@@ -113,7 +114,7 @@ func TestWhatIsDoneDuringAWriteOfTheLeaseIsNotForgotten(t *testing.T) {
 					return w.leases.Update(ctx, l)
 				}}
 				h := &tally{}
-				o.Start, o.CheckpointItems = changefeed.FromBeginning(), 10
+				o.Start, o.CheckpointItems = feed.FromBeginning(), 10
 				p := w.runWith(w.orders, store, "a", h, o)
 				time.Sleep(time.Minute)
 				w.items(0, 5)
@@ -150,7 +151,7 @@ func TestACheckpointByHandAfterAGapIsStored(t *testing.T) {
 		w.put("oslo", "open", 1)
 		w.put("rome", "done", 1)
 		stored := make(chan error, 1)
-		first := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+		first := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 			if b.Changes[0].ID == "open" {
 				<-ctx.Done()
 				return context.Cause(ctx)
@@ -159,13 +160,13 @@ func TestACheckpointByHandAfterAGapIsStored(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
-		o := changefeed.Options{Start: changefeed.FromBeginning(), Manual: true, Concurrency: 2, Drain: time.Second}
+		o := changefeed.Options{Start: feed.FromBeginning(), Manual: true, Concurrency: 2, Drain: time.Second}
 		p := w.run("a", first, o)
 		if err := within(t, stored); err != nil {
 			t.Errorf("checkpoint: %v", err)
 		}
 		p.kill(t)
-		y := &tally{before: func(ctx context.Context, b *changefeed.Batch) error { return b.Checkpoint(ctx) }}
+		y := &tally{before: func(ctx context.Context, b *feed.Batch) error { return b.Checkpoint(ctx) }}
 		p = w.run("b", y, o)
 		time.Sleep(5 * time.Minute)
 		p.stop(t)

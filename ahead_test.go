@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // TestAPositionAheadOfItsFeedIsReported: leases that are ahead of a store, as after its restore from a backup, wait
@@ -15,10 +16,10 @@ import (
 func TestAPositionAheadOfItsFeedIsReported(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		w.fill(10)
-		p := w.run("a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
 		p.stop(t)
-		first := w.records(changefeed.KindLease)[0]
+		first := w.records(feed.KindLease)[0]
 		first.Position.Token = `"1000"`
 		if _, err := w.leases.Update(t.Context(), first); err != nil {
 			t.Fatal(err)
@@ -47,11 +48,11 @@ func TestAPositionAheadOfItsFeedIsReported(t *testing.T) {
 
 // lagging is a source whose replicas answer from a while ago, now and then.
 type lagging struct {
-	changefeed.Source
+	feed.Source
 	ahead func() bool
 }
 
-func (s lagging) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+func (s lagging) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 	page, err := s.Source.Read(ctx, r, from, o)
 	page.Ahead = len(page.Changes) == 0 && s.ahead()
 	return page, err

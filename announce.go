@@ -3,6 +3,7 @@ package changefeed
 import (
 	"fmt"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/delivery"
 )
 
@@ -21,7 +22,7 @@ func (d *dispatcher) announce() {
 	keys := d.engine.News()
 	d.mu.Unlock()
 	for _, k := range keys {
-		d.r.hooks.Key(KeyEvent{Lease: d.lease.Token, Key: PartitionKey(k.Key), Became: keyStates[k.Became]})
+		d.r.hooks.Key(KeyEvent{Lease: d.lease.Token, Key: feed.PartitionKey(k.Key), Became: keyStates[k.Became]})
 	}
 	for _, o := range d.r.breaker.News() {
 		if o.Ended.IsZero() {

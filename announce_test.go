@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/feed"
 )
 
 // hearsay keeps what the hooks of keys, letters and outages were told, in its order.
@@ -55,7 +56,7 @@ func (l *hearsay) hooks() changefeed.Hooks {
 func TestHooksHearOfKeysAndLetters(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var mended atomic.Bool
-		h := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+		h := &tally{before: func(_ context.Context, b *feed.Batch) error {
 			if slices.Contains(itemIDs(b), "bad") && !mended.Load() {
 				return errHandler
 			}
@@ -64,13 +65,13 @@ func TestHooksHearOfKeysAndLetters(t *testing.T) {
 		lsn := w.put("oslo", "bad", 1)
 		w.many(20, 5)
 		box, said := &letterBox{}, &hearsay{}
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Hooks: said.hooks()}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Hooks: said.hooks()}
 		p := w.run("a", h, o)
 		w.isParked(box, "bad")
 		w.put("oslo", "next", 2)
 		w.until(5*time.Minute, "next parked", func() bool { return len(box.all()) == 2 })
 		redrive := func() {
-			if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "bad")); err != nil {
+			if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad")); err != nil {
 				t.Error(err)
 			}
 		}
@@ -78,7 +79,7 @@ func TestHooksHearOfKeysAndLetters(t *testing.T) {
 		mended.Store(true)
 		redrive()
 		p.stop(t)
-		oslo := string(changefeed.Key("oslo"))
+		oslo := string(feed.Key("oslo"))
 		if got, want := said.about("key"), []string{oslo + " held", oslo + " released"}; !slices.Equal(got, want) {
 			t.Errorf("keys %q, want %q", got, want)
 		}
@@ -93,7 +94,7 @@ func TestHooksHearOfKeysAndLetters(t *testing.T) {
 func TestHooksHearOfKeysThatAreSetAside(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		release := make(chan struct{})
-		h := &tally{before: func(ctx context.Context, b *changefeed.Batch) error {
+		h := &tally{before: func(ctx context.Context, b *feed.Batch) error {
 			if !slices.Contains(itemIDs(b), "stuck") {
 				return nil
 			}
@@ -110,12 +111,12 @@ func TestHooksHearOfKeysThatAreSetAside(t *testing.T) {
 			w.put(fmt.Sprint("city-", i%7), fmt.Sprint("item-", i), i)
 		}
 		said := &hearsay{}
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), Concurrency: 4, BufferItems: 100, MaxItems: 50, Hooks: said.hooks()})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), Concurrency: 4, BufferItems: 100, MaxItems: 50, Hooks: said.hooks()})
 		w.until(5*time.Minute, "set aside", func() bool { return len(said.about("key")) == 1 })
 		close(release)
 		time.Sleep(5 * time.Minute)
 		p.stop(t)
-		oslo := string(changefeed.Key("oslo"))
+		oslo := string(feed.Key("oslo"))
 		if got, want := said.about("key"), []string{oslo + " set aside", oslo + " caught up"}; !slices.Equal(got, want) {
 			t.Errorf("keys %q, want %q", got, want)
 		}
@@ -133,7 +134,7 @@ func TestAnOutageIsToldOnceAtItsBeginningAndItsEnd(t *testing.T) {
 		var text lockedText
 		said := &hearsay{}
 		hooks := changefeed.JoinHooks(changefeed.LogHooks(slog.New(slog.NewTextHandler(&text, nil))), said.hooks())
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: &letterBox{}, Instance: "a", Hooks: hooks}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: &letterBox{}, Instance: "a", Hooks: hooks}
 		processor, err := changefeed.New(w.orders, w.leases, h, o)
 		if err != nil {
 			t.Fatal(err)
@@ -175,7 +176,7 @@ func (l *lockedText) String() string {
 // What cannot be set aside is said at the start, and only where it matters.
 func TestASourceThatCannotReadKeysIsReportedAtTheStart(t *testing.T) {
 	for name, c := range map[string]struct {
-		source func(w *world) changefeed.Source
+		source func(w *world) feed.Source
 		o      changefeed.Options
 		want   bool
 	}{
@@ -183,11 +184,11 @@ func TestASourceThatCannotReadKeysIsReportedAtTheStart(t *testing.T) {
 		"with a policy":     {plainSource, changefeed.Options{MaxAttempts: 2}, true},
 		"in order":          {plainSource, changefeed.Options{}, false},
 		"by hand":           {plainSource, changefeed.Options{Concurrency: 2, Manual: true}, true},
-		"where keys can be": {func(w *world) changefeed.Source { return w.orders }, changefeed.Options{Concurrency: 2}, false},
+		"where keys can be": {func(w *world) feed.Source { return w.orders }, changefeed.Options{Concurrency: 2}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
-				c.o.Start = changefeed.FromBeginning()
+				c.o.Start = feed.FromBeginning()
 				p := w.runWith(c.source(w), w.leases, "a", &tally{}, c.o)
 				time.Sleep(time.Minute)
 				p.stop(t)
@@ -206,7 +207,7 @@ func TestASourceThatCannotReadKeysIsReportedAtTheStart(t *testing.T) {
 }
 
 // plainSource can do what a Source must, and no more.
-func plainSource(w *world) changefeed.Source { return struct{ changefeed.Source }{w.orders} }
+func plainSource(w *world) feed.Source { return struct{ feed.Source }{w.orders} }
 
 // A key that hangs holds up no other key, however many changes are behind it. The next owner goes on with the key though
 // nothing new is written.
@@ -224,9 +225,9 @@ func testKeyThatHangs(t *testing.T, byHand bool) {
 			w.put(fmt.Sprint("city-", i%7), fmt.Sprint("item-", i), i)
 		}
 		var mu sync.Mutex
-		confirmed, last := map[changefeed.PartitionKey]int{}, map[changefeed.PartitionKey]int64{}
-		handler := func(hangs bool) changefeed.Handler {
-			return changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+		confirmed, last := map[feed.PartitionKey]int{}, map[feed.PartitionKey]int64{}
+		handler := func(hangs bool) feed.Handler {
+			return feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 				if hangs && slices.Contains(itemIDs(b), "stuck") {
 					<-ctx.Done()
 					return context.Cause(ctx)
@@ -255,7 +256,7 @@ func testKeyThatHangs(t *testing.T, byHand bool) {
 			}
 			return n
 		}
-		o := changefeed.Options{Start: changefeed.FromBeginning(), Concurrency: 4, BufferItems: 60, MaxItems: 20, Manual: byHand, Drain: time.Second}
+		o := changefeed.Options{Start: feed.FromBeginning(), Concurrency: 4, BufferItems: 60, MaxItems: 20, Manual: byHand, Drain: time.Second}
 		p := w.run("a", handler(true), o)
 		w.until(5*time.Minute, "the other keys are done", func() bool { return all() == 300 })
 		p.kill(t)
@@ -274,8 +275,8 @@ func testKeyThatHangs(t *testing.T, byHand bool) {
 func TestWhatAnOutageHasParkedReturnsUnderTheNextOwnerOfAQuietFeed(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		box, said := &letterBox{}, &hearsay{}
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, Hooks: said.hooks()}
-		p := w.run("a", failsOn(func(changefeed.Change) error { return errHandler }), o)
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, Hooks: said.hooks()}
+		p := w.run("a", failsOn(func(feed.Change) error { return errHandler }), o)
 		for i := range 3 { // one after the other
 			w.put(fmt.Sprint("city-", i), "item", i)
 			time.Sleep(time.Minute)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/feed"
 )
 
 // violent is an error that cannot be read.
@@ -20,16 +21,16 @@ func (violent) Error() string { panic("no text") }
 
 // Nothing that a handler returns ends the process or loses a change.
 func TestNothingThatAHandlerReturnsIsHarmful(t *testing.T) {
-	var none *changefeed.Failure
+	var none *feed.Failure
 	for name, said := range map[string]func(at int) error{
 		"no failure":        func(int) error { return none },
-		"no cause":          func(at int) error { return &changefeed.Failure{Items: map[int]error{at: nil}} },
+		"no cause":          func(at int) error { return &feed.Failure{Items: map[int]error{at: nil}} },
 		"a violent error":   func(int) error { return violent{} },
-		"a violent cause":   func(at int) error { return &changefeed.Failure{Items: map[int]error{at: violent{}}} },
-		"a violent failure": func(int) error { return &changefeed.Failure{Done: 0, Err: violent{}} },
-		"violent poison":    func(int) error { return changefeed.Poison(violent{}) },
+		"a violent cause":   func(at int) error { return &feed.Failure{Items: map[int]error{at: violent{}}} },
+		"a violent failure": func(int) error { return &feed.Failure{Done: 0, Err: violent{}} },
+		"violent poison":    func(int) error { return feed.Poison(violent{}) },
 		"huge places": func(int) error {
-			return &changefeed.Failure{Done: 1 << 40, Items: map[int]error{-5: errHandler}, After: -time.Hour}
+			return &feed.Failure{Done: 1 << 40, Items: map[int]error{-5: errHandler}, After: -time.Hour}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -37,12 +38,12 @@ func TestNothingThatAHandlerReturnsIsHarmful(t *testing.T) {
 				w.many(20, 5)
 				w.put("oslo", "bad", 1)
 				h := &tally{}
-				handler := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+				handler := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 					for at, c := range b.Changes {
 						if c.ID == "bad" {
 							err := said(at)
-							if f, ok := errors.AsType[*changefeed.Failure](err); ok && f != nil && len(f.Items) == 1 && f.Items[at] == nil && at > 0 {
-								_ = h.Handle(ctx, &changefeed.Batch{Changes: b.Changes[:at]}) // it says that they are done
+							if f, ok := errors.AsType[*feed.Failure](err); ok && f != nil && len(f.Items) == 1 && f.Items[at] == nil && at > 0 {
+								_ = h.Handle(ctx, &feed.Batch{Changes: b.Changes[:at]}) // it says that they are done
 							}
 							return err
 						}
@@ -50,7 +51,7 @@ func TestNothingThatAHandlerReturnsIsHarmful(t *testing.T) {
 					return h.Handle(ctx, b)
 				})
 				box := &letterBox{}
-				p := w.run("a", handler, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, RetryMax: time.Second})
+				p := w.run("a", handler, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, RetryMax: time.Second})
 				time.Sleep(2 * time.Minute)
 				p.stop(t)
 				if l := box.all(); len(l) != 1 || l[0].Change.ID != "bad" || l[0].Cause == "" || w.pending() != 0 {
@@ -69,7 +70,7 @@ func TestKillsBlameNoChange(t *testing.T) {
 				w.many(2000, 50)
 				box := &letterBox{}
 				h := &slow{each: 10 * time.Millisecond}
-				o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, HoldKeys: true, Concurrency: concurrency, MaxItems: 20}
+				o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, HoldKeys: true, Concurrency: concurrency, MaxItems: 20}
 				for life := range 8 {
 					p := w.run(fmt.Sprint("life-", life), h, o)
 					time.Sleep(90*time.Second + time.Duration(life)*300*time.Millisecond) // the leases of the last life expire first
@@ -93,7 +94,7 @@ func TestACrashCountsForWhatWasInTheHandler(t *testing.T) {
 		in := make(chan string, 1)
 		kills := map[string]int{"first": 1, "other": 3}
 		h := &tally{}
-		h.before = func(ctx context.Context, b *changefeed.Batch) error {
+		h.before = func(ctx context.Context, b *feed.Batch) error {
 			id := b.Changes[0].ID
 			switch {
 			case id == "first" && (b.Attempt == 1 || kills[id] == 0 && kills["other"] > 0):
@@ -107,7 +108,7 @@ func TestACrashCountsForWhatWasInTheHandler(t *testing.T) {
 			return context.Cause(ctx)
 		}
 		box := &letterBox{}
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 5, DeadLetters: box, Concurrency: 4, Drain: time.Second}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 5, DeadLetters: box, Concurrency: 4, Drain: time.Second}
 		for life, want := range []string{"first", "other", "other", "other"} {
 			p := w.run(fmt.Sprint("life-", life), h, o)
 			if id := <-in; id != want {
@@ -132,22 +133,22 @@ func TestAnAnswerThatComesAfterTheLeaseIsLostBeginsNothing(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.put("oslo", "bad", 1)
 		var frozen atomic.Bool
-		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			got, err := w.leases.Update(ctx, l)
-			if l.Kind == changefeed.KindLease && l.Attempts == 2 && frozen.CompareAndSwap(false, true) {
+			if l.Kind == feed.KindLease && l.Attempts == 2 && frozen.CompareAndSwap(false, true) {
 				time.Sleep(2 * trust)
 			}
 			return got, err
 		}}
 		var calls, late atomic.Int64
-		h := changefeed.HandlerFunc(func(ctx context.Context, _ *changefeed.Batch) error {
+		h := feed.HandlerFunc(func(ctx context.Context, _ *feed.Batch) error {
 			calls.Add(1)
 			if ctx.Err() != nil {
 				late.Add(1)
 			}
 			return errHandler
 		})
-		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: &letterBox{}})
+		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: &letterBox{}})
 		time.Sleep(5 * time.Minute)
 		p.stop(t)
 		if !frozen.Load() || calls.Load() < 2 || late.Load() != 0 {
@@ -168,25 +169,25 @@ func TestAStopRepeatsNothingInParallel(t *testing.T) {
 		}
 		box := &letterBox{}
 		h := &slow{each: 10 * time.Millisecond}
-		h.before = func(_ context.Context, b *changefeed.Batch) error {
+		h.before = func(_ context.Context, b *feed.Batch) error {
 			for at, c := range b.Changes {
 				if c.ID[:3] == "bad" {
-					return &changefeed.Failure{Done: at, Err: errHandler}
+					return &feed.Failure{Done: at, Err: errHandler}
 				}
 			}
 			return nil
 		}
-		handler := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+		handler := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 			err := h.before(ctx, b)
 			done := *b
-			if f, ok := errors.AsType[*changefeed.Failure](err); ok {
+			if f, ok := errors.AsType[*feed.Failure](err); ok {
 				if done.Changes = b.Changes[:f.Done]; f.Done == 0 {
 					return err
 				}
 			}
 			return errors.Join(err, (&slow{each: h.each}).Handle(ctx, &done), h.tally.record(&done))
 		})
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: 8}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: 8}
 		for life := range 4 {
 			p := w.run(fmt.Sprint("life-", life), handler, o)
 			time.Sleep(time.Second)
@@ -205,9 +206,9 @@ func TestAStopRepeatsNothingInParallel(t *testing.T) {
 		failed := 0
 		for _, l := range box.all() {
 			switch {
-			case l.Disposition == changefeed.DispositionFailed && l.Change.ID[:3] == "bad":
+			case l.Disposition == feed.DispositionFailed && l.Change.ID[:3] == "bad":
 				failed++
-			case l.Disposition != changefeed.DispositionHeld:
+			case l.Disposition != feed.DispositionHeld:
 				t.Errorf("%s is %s", l.Change.ID, l.Disposition)
 			}
 		}
@@ -225,7 +226,7 @@ func TestTheBeginningOfAnOutageParksNothing(t *testing.T) {
 		w.many(2000, 100)
 		var away atomic.Bool
 		h := &tally{}
-		h.before = func(ctx context.Context, b *changefeed.Batch) error {
+		h.before = func(ctx context.Context, b *feed.Batch) error {
 			gone := away.Load()
 			time.Sleep(time.Duration(10+b.Changes[0].LSN%7*40) * time.Millisecond)
 			if gone {
@@ -235,7 +236,7 @@ func TestTheBeginningOfAnOutageParksNothing(t *testing.T) {
 		}
 		box := &letterBox{}
 		p := w.run("a", h, changefeed.Options{
-			Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, HoldKeys: true, Concurrency: 8, MaxItems: 10, RetryMin: time.Millisecond,
+			Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, HoldKeys: true, Concurrency: 8, MaxItems: 10, RetryMin: time.Millisecond,
 		})
 		time.Sleep(time.Second)
 		away.Store(true)
@@ -259,11 +260,11 @@ func TestAHeldChangeThatComesAgainKeepsItsLetter(t *testing.T) {
 		w.put("oslo", "later", 2)
 		box := &letterBox{}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, CheckpointEvery: time.Hour}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, CheckpointEvery: time.Hour}
 		p := w.run("a", h, o)
 		time.Sleep(2 * time.Second)
 		p.kill(t)
-		for _, l := range w.records(changefeed.KindLease) { // as if the last write of it had been one before the position moved
+		for _, l := range w.records(feed.KindLease) { // as if the last write of it had been one before the position moved
 			held := fmt.Sprintf(`{"at":"\"0\"","partition":"0 -FF","keys":["[\"oslo\"]"],"since":[%d]}`, bad)
 			l.Properties = map[string]string{"changefeed.held": held}
 			l.Position.Token, l.Owner, l.Epoch = `"0"`, "", ""
@@ -288,14 +289,14 @@ func TestRequestsAreServedWithoutTheRightToDelete(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		lsn := w.put("oslo", "bad", 1)
 		box := &letterBox{}
-		store := &hookedStore{Leases: w.leases, delete: func(context.Context, changefeed.Record) error { return changefeed.ErrForbidden }}
+		store := &hookedStore{Leases: w.leases, delete: func(context.Context, feed.Record) error { return feed.ErrForbidden }}
 		var mended atomic.Bool
-		p, err := changefeed.New(w.orders, store, failsOn(func(changefeed.Change) error {
+		p, err := changefeed.New(w.orders, store, failsOn(func(feed.Change) error {
 			if mended.Load() {
 				return nil
 			}
 			return errHandler
-		}), changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}}})
+		}), changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -305,7 +306,7 @@ func TestRequestsAreServedWithoutTheRightToDelete(t *testing.T) {
 		time.Sleep(time.Minute)
 		for _, want := range []string{"bad failed", ""} {
 			asking, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-			if _, err := deadletters.Redrive(asking, w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "bad")); err != nil {
+			if _, err := deadletters.Redrive(asking, w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad")); err != nil {
 				t.Error(err)
 			}
 			cancel()
@@ -331,13 +332,13 @@ func TestChangesOfATransactionHaveLettersOfTheirOwn(t *testing.T) {
 	for _, hold := range []bool{false, true} {
 		t.Run(fmt.Sprint(hold), func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
-				_, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), []changefeed.Write{upsert("oslo", "costarring", 1), upsert("oslo", "liquid", 2)})
+				_, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{upsert("oslo", "costarring", 1), upsert("oslo", "liquid", 2)})
 				if err != nil {
 					t.Fatal(err)
 				}
 				box := &letterBox{}
 				h := failsOn(onID("costarring", "liquid"))
-				p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: hold})
+				p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: hold})
 				time.Sleep(time.Minute)
 				p.stop(t)
 				if items, _ := h.items(); items+len(box.all()) != 2 {
@@ -352,17 +353,17 @@ func TestChangesOfATransactionHaveLettersOfTheirOwn(t *testing.T) {
 // another item of it is written again.
 func TestALetterIsNamedByItsItem(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		if _, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), []changefeed.Write{upsert("oslo", "one", 1), upsert("oslo", "two", 2)}); err != nil {
+		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{upsert("oslo", "one", 1), upsert("oslo", "two", 2)}); err != nil {
 			t.Fatal(err)
 		}
 		box := &letterBox{}
 		h := failsOn(onID("one"))
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 1, DeadLetters: box}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: box}
 		p := w.run("a", h, o)
 		time.Sleep(time.Minute)
 		p.kill(t)
 		w.put("oslo", "one", 3) // and now "two" is the first of its transaction
-		for _, l := range w.records(changefeed.KindLease) {
+		for _, l := range w.records(feed.KindLease) {
 			l.Position.Token, l.Owner, l.Epoch, l.Properties = `"0"`, "", "", nil
 			if _, err := w.leases.Update(t.Context(), l); err != nil {
 				t.Fatal(err)
@@ -378,11 +379,11 @@ func TestALetterIsNamedByItsItem(t *testing.T) {
 }
 
 // lateList is a lease store whose lists lag a second, as those of an account without sessions do.
-type lateList struct{ changefeed.LeaseStore }
+type lateList struct{ feed.LeaseStore }
 
-func (s lateList) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+func (s lateList) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 	records, now, err := s.LeaseStore.List(ctx)
-	var old []changefeed.Record
+	var old []feed.Record
 	for _, r := range records {
 		if now.Sub(r.Updated) >= time.Second {
 			old = append(old, r)
@@ -397,7 +398,7 @@ func TestARequestThatIsNotListedYetIsNotServed(t *testing.T) {
 		w.put("oslo", "one", 1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, err := deadletters.Redrive(ctx, w.orders, lateList{w.leases}, changefeed.Key("oslo"), "1.0")
+		_, err := deadletters.Redrive(ctx, w.orders, lateList{w.leases}, feed.Key("oslo"), "1.0")
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Redrive: %v, though nobody can have served it", err)
 		}

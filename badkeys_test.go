@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/detector"
 )
 
@@ -31,7 +32,7 @@ type badWorld struct {
 	mended atomic.Bool
 
 	mu    sync.Mutex
-	tries map[changefeed.PartitionKey]int // of the bad changes
+	tries map[feed.PartitionKey]int // of the bad changes
 }
 
 func badKey(n int) string { return fmt.Sprint("bad-", n) }
@@ -40,7 +41,7 @@ func badKey(n int) string { return fmt.Sprint("bad-", n) }
 func inBadWorld(t *testing.T, test func(t *testing.T, w *badWorld)) {
 	t.Helper()
 	inWorld(t, 1, func(t *testing.T, in *world) {
-		w := &badWorld{world: in, box: &letterBox{}, tries: map[changefeed.PartitionKey]int{}}
+		w := &badWorld{world: in, box: &letterBox{}, tries: map[feed.PartitionKey]int{}}
 		w.tally = &tally{before: w.fails}
 		for n := range badKeys {
 			w.put(badKey(n), "bad", 0)
@@ -65,7 +66,7 @@ func (w *badWorld) healthy(id string) {
 	}
 }
 
-func (w *badWorld) fails(_ context.Context, b *changefeed.Batch) (err error) {
+func (w *badWorld) fails(_ context.Context, b *feed.Batch) (err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range b.Changes {
@@ -83,7 +84,7 @@ func (w *badWorld) isHandled(id string) bool {
 	defer w.tally.mu.Unlock()
 	for i := range healthyChanges {
 		for n := range healthyKeys {
-			if len(w.seen[string(changefeed.Key(fmt.Sprint("good-", n)))+fmt.Sprint(id, i)]) == 0 {
+			if len(w.seen[string(feed.Key(fmt.Sprint("good-", n)))+fmt.Sprint(id, i)]) == 0 {
 				return false
 			}
 		}
@@ -95,9 +96,9 @@ func (w *badWorld) isHandled(id string) bool {
 func (w *badWorld) triesSoFar() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	least := w.tries[changefeed.Key(badKey(0))]
+	least := w.tries[feed.Key(badKey(0))]
 	for n := range badKeys {
-		least = min(least, w.tries[changefeed.Key(badKey(n))])
+		least = min(least, w.tries[feed.Key(badKey(n))])
 	}
 	return least
 }
@@ -116,7 +117,7 @@ func (w *badWorld) isBounded(p *process) {
 
 // options are those of an instance that reads pages as large as its buffer.
 func (w *badWorld) options(concurrency int) changefeed.Options {
-	return changefeed.Options{Start: changefeed.FromBeginning(), Concurrency: concurrency, BufferItems: buffered, MaxItems: buffered}
+	return changefeed.Options{Start: feed.FromBeginning(), Concurrency: concurrency, BufferItems: buffered, MaxItems: buffered}
 }
 
 // areDone checks that so many changes were handled, each key in its order, and none twice unless an instance was killed.
@@ -125,7 +126,7 @@ func (w *badWorld) areDone(want int, killed bool) {
 	w.tally.mu.Lock()
 	handled := slices.Clone(w.changes)
 	w.tally.mu.Unlock()
-	first := map[changefeed.PartitionKey][]int64{}
+	first := map[feed.PartitionKey][]int64{}
 	for _, c := range handled {
 		if lsns := first[c.PartitionKey]; !slices.Contains(lsns, c.LSN) {
 			first[c.PartitionKey] = append(lsns, c.LSN)

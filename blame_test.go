@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A change is blamed for the end of a process, and has attempts, because of its own calls alone: not because of those of
@@ -26,7 +27,7 @@ type witness struct {
 }
 
 // Handle counts, and then does what the calls with the items do.
-func (h *witness) Handle(ctx context.Context, b *changefeed.Batch) error {
+func (h *witness) Handle(ctx context.Context, b *feed.Batch) error {
 	for _, c := range b.Changes {
 		if err := h.call(ctx, c.ID, h.count(c.ID, b.Attempt)); err != nil {
 			return err
@@ -73,7 +74,7 @@ func (w *world) mortal(before, after *atomic.Int64) (store *hookedStore, cut fun
 	}
 	return &hookedStore{
 		Leases: w.leases,
-		update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+		update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			if err := wait(ctx, before); err != nil {
 				return l, err
 			}
@@ -83,7 +84,7 @@ func (w *world) mortal(before, after *atomic.Int64) (store *hookedStore, cut fun
 			}
 			return l, err
 		},
-		delete: func(ctx context.Context, l changefeed.Record) error {
+		delete: func(ctx context.Context, l feed.Record) error {
 			if dead.Load() {
 				return errCutOff
 			}
@@ -130,7 +131,7 @@ func TestAHealthyChangeIsNotBlamedForTheCrashOfAnother(t *testing.T) {
 					return nil
 				}}
 				box := &letterBox{}
-				o.Start, o.MaxAttempts, o.DeadLetters, o.Drain = changefeed.FromBeginning(), 5, box, time.Second
+				o.Start, o.MaxAttempts, o.DeadLetters, o.Drain = feed.FromBeginning(), 5, box, time.Second
 				o.RetryMin, o.RetryMax = 5*time.Second, 5*time.Second
 				w.put("oslo", "weak", 1)
 				life.Store(1)
@@ -191,7 +192,7 @@ func TestAChangeThatWasNotCalledIsNotBlamedForACrash(t *testing.T) {
 					return nil
 				}}
 				box := &letterBox{}
-				o.Start, o.MaxAttempts, o.DeadLetters, o.Drain = changefeed.FromBeginning(), 5, box, time.Second
+				o.Start, o.MaxAttempts, o.DeadLetters, o.Drain = feed.FromBeginning(), 5, box, time.Second
 				o.RetryMin, o.RetryMax = 5*time.Second, 5*time.Second
 				w.put("oslo", "weak", 1)
 				p := w.run("life-1", h, o)
@@ -248,7 +249,7 @@ func TestAHandledChangeIsNotBlamedForTheCrashOfTheNext(t *testing.T) {
 				}}
 				box := &letterBox{}
 				o := changefeed.Options{
-					Start: changefeed.FromBeginning(), MaxItems: 1, MaxAttempts: 3, DeadLetters: box, CheckpointItems: c.items, Drain: time.Second,
+					Start: feed.FromBeginning(), MaxItems: 1, MaxAttempts: 3, DeadLetters: box, CheckpointItems: c.items, Drain: time.Second,
 				}
 				w.put("oslo", "weak", 1)
 				w.put("rome", "fatal", 1)
@@ -281,7 +282,7 @@ func TestAHandledChangeIsNotBlamedForAKillAfterIt(t *testing.T) {
 					return nil
 				}}
 				box := &letterBox{}
-				o.Start, o.DeadLetters = changefeed.FromBeginning(), box
+				o.Start, o.DeadLetters = feed.FromBeginning(), box
 				w.put("oslo", "weak", 1)
 				p := w.run("a", h, o)
 				time.Sleep(5 * time.Second)
@@ -309,7 +310,7 @@ func TestOneKillInTheHandlerParksNothingThoughMaxAgeIsShort(t *testing.T) {
 			return nil
 		}}
 		box := &letterBox{}
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAge: 10 * time.Second, DeadLetters: box, Drain: time.Second}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAge: 10 * time.Second, DeadLetters: box, Drain: time.Second}
 		w.put("oslo", "healthy", 1)
 		w.live(h, o, 0, in)
 		if items, _ := h.items(); items != 1 || box.names() != "" || w.pending() != 0 {
@@ -320,7 +321,7 @@ func TestOneKillInTheHandlerParksNothingThoughMaxAgeIsShort(t *testing.T) {
 
 // live runs one process after the other, each until a change is in the handler that ends it, and the last one until
 // nothing ends it any more.
-func (w *world) live(h changefeed.Handler, o changefeed.Options, slow time.Duration, in <-chan string) {
+func (w *world) live(h feed.Handler, o changefeed.Options, slow time.Duration, in <-chan string) {
 	w.t.Helper()
 	var before, after atomic.Int64
 	before.Store(int64(slow))
@@ -344,11 +345,11 @@ func (w *world) live(h changefeed.Handler, o changefeed.Options, slow time.Durat
 // properties that it does not know.
 func (w *world) movedByOther(lsn int64) {
 	w.t.Helper()
-	l := w.records(changefeed.KindLease)[0]
+	l := w.records(feed.KindLease)[0]
 	for _, change := range []map[string]string{
 		{"Owner": `"net-1"`}, {"ContinuationToken": fmt.Sprintf(`"\"%d\""`, lsn)}, {"Owner": "null"},
 	} {
-		item, err := w.container.Item(w.t.Context(), changefeed.Key(l.ID), l.ID)
+		item, err := w.container.Item(w.t.Context(), feed.Key(l.ID), l.ID)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -363,25 +364,25 @@ func (w *world) movedByOther(lsn int64) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if _, err := w.container.Commit(w.t.Context(), changefeed.Key(l.ID), []changefeed.Write{{Op: changefeed.WriteUpsert, ID: l.ID, Body: body}}); err != nil {
+		if _, err := w.container.Commit(w.t.Context(), feed.Key(l.ID), []feed.Write{{Op: feed.WriteUpsert, ID: l.ID, Body: body}}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
 }
 
 // failsAndIsMoved has a change fail four times of five, and handled then by a processor of another kind.
-func (w *world) failsAndIsMoved(h changefeed.Handler, o changefeed.Options, failed <-chan bool) {
+func (w *world) failsAndIsMoved(h feed.Handler, o changefeed.Options, failed <-chan bool) {
 	w.t.Helper()
 	lsn := w.put("oslo", "weak", 1)
 	p := w.run("life-1", h, o)
 	within(w.t, failed)
 	time.Sleep(time.Second)
 	p.stop(w.t)
-	if n := w.records(changefeed.KindLease)[0].Attempts; n != 4 {
+	if n := w.records(feed.KindLease)[0].Attempts; n != 4 {
 		w.t.Errorf("the lease has %d attempts before it is moved, want 4: the test shows nothing", n)
 	}
 	w.movedByOther(lsn)
-	if n := w.records(changefeed.KindLease)[0].Attempts; n != 0 {
+	if n := w.records(feed.KindLease)[0].Attempts; n != 0 {
 		w.t.Errorf("another processor has moved the position, and the lease says that the batch after it has failed %d times", n)
 	}
 }
@@ -402,7 +403,7 @@ func TestAttemptsDoNotOutliveThePositionThatTheyBelongTo(t *testing.T) {
 					return nil
 				}}
 				box := &letterBox{}
-				o.Start, o.MaxAttempts, o.DeadLetters, o.RetryMin, o.RetryMax = changefeed.FromBeginning(), 5, box, 5*time.Second, 5*time.Second
+				o.Start, o.MaxAttempts, o.DeadLetters, o.RetryMin, o.RetryMax = feed.FromBeginning(), 5, box, 5*time.Second, 5*time.Second
 				w.failsAndIsMoved(h, o, failed)
 				w.put("oslo", "next", 2)
 				p := w.run("life-2", h, o)
@@ -436,7 +437,7 @@ func TestAKillAfterAForeignMoveParksNothing(t *testing.T) {
 					return nil
 				}}
 				box := &letterBox{}
-				o.Start, o.MaxAttempts, o.DeadLetters, o.RetryMin, o.RetryMax = changefeed.FromBeginning(), 5, box, 5*time.Second, 5*time.Second
+				o.Start, o.MaxAttempts, o.DeadLetters, o.RetryMin, o.RetryMax = feed.FromBeginning(), 5, box, 5*time.Second, 5*time.Second
 				o.Drain = time.Second
 				w.failsAndIsMoved(h, o, failed)
 				w.put("oslo", "next", 2)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/keyspace"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/parallel"
@@ -42,7 +43,7 @@ func (r *run) bootstrap(ctx context.Context) error {
 // hopeless reports whether an error lasts until somebody makes a container, grants a right
 // or changes the request, so that trying again cannot help.
 func hopeless(err error) bool {
-	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrForbidden) || errors.Is(err, ErrBadRequest)
+	return errors.Is(err, feed.ErrNotFound) || errors.Is(err, feed.ErrForbidden) || errors.Is(err, feed.ErrBadRequest)
 }
 
 // tryBootstrap reports whether the unit is ready, or refused for good: then there is an
@@ -77,7 +78,7 @@ func (r *run) makeUnit(ctx context.Context, h *hold) (*NewUnit, error) {
 	if err := r.untangle(ctx); err != nil {
 		return nil, err
 	}
-	atWork := r.view.leasesWhere(func(lease Record) bool { return !isUntouched(lease) })
+	atWork := r.view.leasesWhere(func(lease feed.Record) bool { return !isUntouched(lease) })
 	// The leases are judged again under the lock: others may have been made since
 	// the listing before it.
 	start, err := r.firstStart()
@@ -91,9 +92,9 @@ func (r *run) makeUnit(ctx context.Context, h *hold) (*NewUnit, error) {
 	if len(atWork) > 0 { // only the marker is new
 		began[notes.RepairedProperty] = "yes"
 	}
-	info := Record{Kind: KindInfo, Timestamp: timestamp(), Properties: began}
+	info := feed.Record{Kind: feed.KindInfo, Timestamp: timestamp(), Properties: began}
 	got, _, err := r.create(ctx, info)
-	if errors.Is(err, ErrConflict) {
+	if errors.Is(err, feed.ErrConflict) {
 		return nil, nil
 	}
 	if err != nil {
@@ -108,7 +109,7 @@ func (r *run) makeUnit(ctx context.Context, h *hold) (*NewUnit, error) {
 
 // checkMode refuses leases of the other mode: their positions mean something else.
 func (r *run) checkMode() error {
-	other := r.view.leasesWhere(func(lease Record) bool { return lease.Err == nil && lease.Mode != r.opts.Mode })
+	other := r.view.leasesWhere(func(lease feed.Record) bool { return lease.Err == nil && lease.Mode != r.opts.Mode })
 	if len(other) == 0 {
 		return nil
 	}
@@ -120,8 +121,8 @@ func (r *run) checkMode() error {
 type maker struct {
 	*run
 	*hold
-	start Start     // where they begin
-	fence time.Time // of their first owners, if set
+	start feed.Start // where they begin
+	fence time.Time  // of their first owners, if set
 }
 
 // cover creates leases for the parts of the key space without one, and ends at the first failure.
@@ -143,7 +144,7 @@ func (m maker) cover(ctx context.Context) error {
 
 // grid is the partitions, cut so finely that there are MinLeases. It is the same each
 // time, so that a creation that was interrupted goes on with the same parts.
-func (r *run) grid(partitions []Partition) (cells []Range) {
+func (r *run) grid(partitions []feed.Partition) (cells []feed.Range) {
 	finer := (r.opts.MinLeases + len(partitions) - 1) / max(1, len(partitions))
 	for _, partition := range partitions {
 		cells = append(cells, partition.Range.Cut(finer)...)
@@ -152,7 +153,7 @@ func (r *run) grid(partitions []Partition) (cells []Range) {
 }
 
 // insistOn creates a lease at the pace that the store allows, tries a few times, and returns the last error.
-func (m maker) insistOn(ctx context.Context, part Range) error {
+func (m maker) insistOn(ctx context.Context, part feed.Range) error {
 	rng := m.random("create " + part.String())
 	for failures := 1; ; failures++ {
 		err := m.paced(ctx, rng, part.String(), func() error {
@@ -168,7 +169,7 @@ func (m maker) insistOn(ctx context.Context, part Range) error {
 }
 
 // create creates a record at the pace that the store allows, by a request sent at asked.
-func (r *run) create(ctx context.Context, record Record) (got Record, asked time.Time, err error) {
+func (r *run) create(ctx context.Context, record feed.Record) (got feed.Record, asked time.Time, err error) {
 	err = r.paced(ctx, r.random("create "+string(record.Kind)), record.Token, func() error {
 		asked, record.Timestamp = time.Now(), timestamp()
 		got, err = r.store.Create(ctx, record)
@@ -182,13 +183,13 @@ const createAttempts = 7
 
 // createLease creates a free lease whose position is fixed before the first read, so that
 // every change from here on is delivered, whatever happens before the first checkpoint.
-func (m maker) createLease(ctx context.Context, part Range) error {
+func (m maker) createLease(ctx context.Context, part feed.Range) error {
 	at, err := m.place(ctx, part, m.start)
 	if err != nil {
 		return err
 	}
-	lease := Record{
-		Kind: KindLease, Version: 1, Token: part.String(), Range: part,
+	lease := feed.Record{
+		Kind: feed.KindLease, Version: 1, Token: part.String(), Range: part,
 		Position: at, Mode: m.opts.Mode, Fence: m.fence, Timestamp: timestamp(),
 		Properties: map[string]string{notes.GenerationProperty: notes.PlainNumber(0)},
 	}
@@ -207,46 +208,48 @@ func (m maker) createLease(ctx context.Context, part Range) error {
 }
 
 // noted notes whether a write may still arrive: unless it is stored, only a lost race says that it does not.
-func (m maker) noted(got Record, err error) (Record, error) {
+func (m maker) noted(got feed.Record, err error) (feed.Record, error) {
 	if err != nil && !lostRace(err) {
 		m.unanswered.Store(true)
 	}
 	return got, err
 }
 
-func lostRace(err error) bool { return errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) }
+func lostRace(err error) bool {
+	return errors.Is(err, feed.ErrConflict) || errors.Is(err, feed.ErrNotFound)
+}
 
 // adopt gives the lease that is there in the place of a new one. If its create was late, it becomes
-// a lease now, where it was to begin. An [ErrConflict] is a lost race.
-func (m maker) adopt(ctx context.Context, lease Record) (Record, error) {
+// a lease now, where it was to begin. An [feed.ErrConflict] is a lost race.
+func (m maker) adopt(ctx context.Context, lease feed.Record) (feed.Record, error) {
 	if err := m.view.list(ctx, time.Now()); err != nil {
 		return lease, err
 	}
-	for _, old := range m.view.kind(KindLease) {
+	for _, old := range m.view.kind(feed.KindLease) {
 		switch {
 		case old.Token != lease.Token:
 		case !isLate(old):
 			return old, nil
 		default:
 			lease.ID, lease.ETag, lease.Raw, lease.Position = old.ID, old.ETag, old.Raw, old.Position
-			if got, err := m.noted(m.store.Update(ctx, lease)); !errors.Is(err, ErrNotFound) {
+			if got, err := m.noted(m.store.Update(ctx, lease)); !errors.Is(err, feed.ErrNotFound) {
 				return got, err
 			}
 		}
 	}
-	return lease, fmt.Errorf("%w: %s was there, and is not", ErrConflict, lease.Token)
+	return lease, fmt.Errorf("%w: %s was there, and is not", feed.ErrConflict, lease.Token)
 }
 
 // createAnew creates a lease. Where the right to delete is missing, a retired lease of that
 // range may be in the way. It is nobody's, and every write of its owners had an older ETag,
 // so making it live again is the same as a delete and a create.
-func (r *run) createAnew(ctx context.Context, lease Record) (Record, error) {
+func (r *run) createAnew(ctx context.Context, lease feed.Record) (feed.Record, error) {
 	got, err := r.store.Create(ctx, lease)
-	if !errors.Is(err, ErrConflict) {
+	if !errors.Is(err, feed.ErrConflict) {
 		return got, err
 	}
-	for _, old := range r.view.kind(KindLease) {
-		if old.Token == lease.Token && old.State == StateRetired && isOurs(old) && !isLate(old) {
+	for _, old := range r.view.kind(feed.KindLease) {
+		if old.Token == lease.Token && old.State == feed.StateRetired && isOurs(old) && !isLate(old) {
 			lease.ID, lease.ETag, lease.Raw = old.ID, old.ETag, old.Raw
 			return r.store.Update(ctx, lease)
 		}

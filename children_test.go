@@ -11,19 +11,20 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // recorder is a lease store that keeps the leases that it was asked to create.
 type recorder struct {
 	*hookedStore
 	mu      sync.Mutex
-	created []changefeed.Record
+	created []feed.Record
 }
 
 func (w *world) recorder() *recorder {
 	s := &recorder{hookedStore: &hookedStore{Leases: w.leases}}
-	s.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-		if l.Kind == changefeed.KindLease {
+	s.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+		if l.Kind == feed.KindLease {
 			s.mu.Lock()
 			s.created = append(s.created, l)
 			s.mu.Unlock()
@@ -36,19 +37,19 @@ func (w *world) recorder() *recorder {
 // A child goes on as its parent would have: from its position, with its failures, in its
 // mode, and with what others keep in it.
 func TestAChildHasWhatItsParentHad(t *testing.T) {
-	for _, mode := range []changefeed.Mode{changefeed.LatestVersion, changefeed.AllVersionsAndDeletes} {
+	for _, mode := range []feed.Mode{feed.LatestVersion, feed.AllVersionsAndDeletes} {
 		t.Run(mode.String(), func(t *testing.T) {
 			inWorldOf(t, docstore.ContainerSpec{Ranges: 1, Retention: time.Hour}, func(t *testing.T, w *world) {
 				o := changefeed.Options{Mode: mode, Expiration: 3 * time.Minute}
-				if mode == changefeed.LatestVersion {
-					o.Start = changefeed.FromTime(time.Now())
+				if mode == feed.LatestVersion {
+					o.Start = feed.FromTime(time.Now())
 				}
-				p := w.run("a", changefeed.HandlerFunc(failing), o)
+				p := w.run("a", feed.HandlerFunc(failing), o)
 				time.Sleep(time.Second)
 				w.fill(10)
 				time.Sleep(5 * time.Second)
 				p.stop(t)
-				parent := w.records(changefeed.KindLease)[0]
+				parent := w.records(feed.KindLease)[0]
 				parent.Properties["somebody's"] = "own"
 				parent, err := w.leases.Update(t.Context(), parent)
 				if err != nil {
@@ -56,7 +57,7 @@ func TestAChildHasWhatItsParentHad(t *testing.T) {
 				}
 				w.split(0)
 				store := w.recorder()
-				p = w.runWith(w.orders, store, "b", changefeed.HandlerFunc(failing), o)
+				p = w.runWith(w.orders, store, "b", feed.HandlerFunc(failing), o)
 				time.Sleep(20 * time.Second)
 				p.stop(t)
 				if len(store.created) != 2 || parent.Attempts < 3 || parent.Position.Token == "" {
@@ -84,7 +85,7 @@ func TestAChildHasWhatItsParentHad(t *testing.T) {
 func TestASplitIsFinishedAsItWasBegunThoughPartitionsMerge(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		y := &tally{}
-		p := w.runToCrash(1, "a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.runToCrash(1, "a", y, changefeed.Options{Start: feed.FromBeginning()})
 		w.fill(20)
 		time.Sleep(30 * time.Second)
 		w.split(0)
@@ -92,7 +93,7 @@ func TestASplitIsFinishedAsItWasBegunThoughPartitionsMerge(t *testing.T) {
 		w.fill(20)
 		time.Sleep(30 * time.Second)
 		p.stop(t)
-		if l := w.records(changefeed.KindLease); len(l) != 1 || l[0].State != changefeed.StateSplitting {
+		if l := w.records(feed.KindLease); len(l) != 1 || l[0].State != feed.StateSplitting {
 			t.Fatalf("leases %v: the test shows nothing", l)
 		}
 		w.merge(0)
@@ -104,8 +105,8 @@ func TestASplitIsFinishedAsItWasBegunThoughPartitionsMerge(t *testing.T) {
 			t.Errorf("made %v, want the parts %s that the split was begun with", store.created, parts)
 		}
 		w.tiles()
-		if items, again := y.items(); items != 20 || again != 20 || len(w.records(changefeed.KindLease)) != 2 {
-			t.Errorf("%d items, %d again in %d leases, want both versions of 20", items, again, len(w.records(changefeed.KindLease)))
+		if items, again := y.items(); items != 20 || again != 20 || len(w.records(feed.KindLease)) != 2 {
+			t.Errorf("%d items, %d again in %d leases, want both versions of 20", items, again, len(w.records(feed.KindLease)))
 		}
 	})
 }
@@ -114,14 +115,14 @@ func TestASplitIsFinishedAsItWasBegunThoughPartitionsMerge(t *testing.T) {
 func TestAParentStaysUntilItsChildrenCoverIt(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		y := &tally{}
-		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", y, changefeed.Options{Start: feed.FromBeginning()})
 		w.fill(20)
 		time.Sleep(10 * time.Second)
 		p.stop(t)
-		parent := w.records(changefeed.KindLease)[0]
+		parent := w.records(feed.KindLease)[0]
 		w.split(0)
 		half := w.partitions()[0].Range
-		blocker, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Version: 1, Token: half.String(), Range: half, State: changefeed.StateRetired})
+		blocker, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindLease, Version: 1, Token: half.String(), Range: half, State: feed.StateRetired})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,21 +156,21 @@ func TestNoChildIsMadeBeforeItsParentIsStoredAsSplitting(t *testing.T) {
 		w.fill(20)
 		store := &hookedStore{Leases: w.leases}
 		var failing atomic.Bool
-		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.State == changefeed.StateSplitting && failing.Load() {
+		store.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.State == feed.StateSplitting && failing.Load() {
 				return l, errors.New("no answer")
 			}
 			return w.leases.Update(ctx, l)
 		}
 		var early atomic.Int64
-		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindLease && failing.Load() {
+		store.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindLease && failing.Load() {
 				early.Add(1)
 			}
 			return w.leases.Create(ctx, l)
 		}
 		y := &tally{}
-		p := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: changefeed.FromBeginning(), Expiration: 20 * time.Minute, Renew: 8 * time.Minute})
+		p := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: feed.FromBeginning(), Expiration: 20 * time.Minute, Renew: 8 * time.Minute})
 		time.Sleep(10 * time.Second)
 		failing.Store(true)
 		w.split(0)
@@ -180,7 +181,7 @@ func TestNoChildIsMadeBeforeItsParentIsStoredAsSplitting(t *testing.T) {
 		failing.Store(false)
 		time.Sleep(2 * time.Minute)
 		w.tiles()
-		if n := len(w.records(changefeed.KindLease)); n != 2 || w.pending() != 0 {
+		if n := len(w.records(feed.KindLease)); n != 2 || w.pending() != 0 {
 			t.Errorf("%d leases, %d pending", n, w.pending())
 		}
 		p.stop(t)
@@ -195,7 +196,7 @@ func TestARetiredLeaseIsMadeLiveAgainWhereItIsNeeded(t *testing.T) {
 			inWorld(t, 2, func(t *testing.T, w *world) {
 				y := &tally{}
 				store := &unprivileged{w.leases}
-				p := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+				p := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: feed.FromBeginning()})
 				w.fill(20)
 				time.Sleep(10 * time.Second)
 				p.stop(t)
@@ -204,16 +205,16 @@ func TestARetiredLeaseIsMadeLiveAgainWhereItIsNeeded(t *testing.T) {
 					w.split(at)
 				}
 				needed := w.partitions()[at].Range
-				lease := changefeed.Record{
-					Kind: changefeed.KindLease, Version: 1, Token: needed.String(), Range: needed, Position: changefeed.At(`"3"`),
+				lease := feed.Record{
+					Kind: feed.KindLease, Version: 1, Token: needed.String(), Range: needed, Position: feed.At(`"3"`),
 					Properties: map[string]string{"changefeed.generation": "#4"},
 				}
-				for _, l := range w.records(changefeed.KindLease) {
+				for _, l := range w.records(feed.KindLease) {
 					if l.Range == needed {
 						lease = l
 					}
 				}
-				lease.State = changefeed.StateRetired
+				lease.State = feed.StateRetired
 				var err error
 				if lease.ETag == "" {
 					_, err = w.leases.Create(t.Context(), lease)
@@ -241,7 +242,7 @@ func TestARetiredLeaseIsMadeLiveAgainWhereItIsNeeded(t *testing.T) {
 
 // has tells whether there is a lease with an id.
 func (w *world) has(id string) bool {
-	for _, l := range w.records(changefeed.KindLease) {
+	for _, l := range w.records(feed.KindLease) {
 		if l.ID == id {
 			return true
 		}
@@ -268,9 +269,9 @@ func TestAnOldLeaseCoversAllPartitionsThatCameFromItsOwn(t *testing.T) {
 			t.Errorf("reported %v", errs)
 		}
 		items, again := y.items()
-		if items != 40 || again != 0 || w.pending() != 0 || len(w.records(changefeed.KindLease)) != 3 {
+		if items != 40 || again != 0 || w.pending() != 0 || len(w.records(feed.KindLease)) != 3 {
 			t.Errorf("%d items, %d again, %d pending in %d leases, want 40 that are new, once, in 3",
-				items, again, w.pending(), len(w.records(changefeed.KindLease)))
+				items, again, w.pending(), len(w.records(feed.KindLease)))
 		}
 		p.stop(t)
 	})
@@ -284,7 +285,7 @@ type deaf struct {
 	release chan struct{}
 }
 
-func (d *deaf) Handle(ctx context.Context, b *changefeed.Batch) error {
+func (d *deaf) Handle(ctx context.Context, b *feed.Batch) error {
 	d.mu.Lock()
 	d.calls++
 	first := d.calls == 1
@@ -299,7 +300,7 @@ func (d *deaf) Handle(ctx context.Context, b *changefeed.Batch) error {
 func TestTheRangeOfADeafHandlerIsFreeWhenItReturns(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		d := &deaf{release: make(chan struct{})}
-		o := changefeed.Options{Start: changefeed.FromBeginning(), HandlerTimeout: 30 * time.Second, Drain: 5 * time.Second}
+		o := changefeed.Options{Start: feed.FromBeginning(), HandlerTimeout: 30 * time.Second, Drain: 5 * time.Second}
 		p := w.run("a", d, o)
 		w.put("oslo", "1", 1)
 		time.Sleep(5 * time.Minute)
@@ -325,8 +326,8 @@ func TestAStopWhileALeaseIsBeingTakenFreesIt(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		const drain = 5 * time.Second
 		taking := make(chan struct{}, 1)
-		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindLease && l.Owner != "" {
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindLease && l.Owner != "" {
 				select {
 				case taking <- struct{}{}:
 				default:
@@ -349,7 +350,7 @@ func TestAStopWhileALeaseIsBeingTakenFreesIt(t *testing.T) {
 			w.deleteLeases() // so that it does
 			<-p.done
 		}
-		for _, l := range w.records(changefeed.KindLease) {
+		for _, l := range w.records(feed.KindLease) {
 			if l.Owner != "" {
 				t.Errorf("lease %s is still of %q", l.Token, l.Owner)
 			}

@@ -3,6 +3,8 @@ package changefeed
 import (
 	"sync"
 	"time"
+
+	"github.com/millrace/changefeed/feed"
 )
 
 // claims are the ranges that this process works on, or is about to. A range is claimed
@@ -10,12 +12,12 @@ import (
 // before the writer has the answer.
 type claims struct {
 	mu       sync.Mutex
-	workers  map[Range]*worker // nil while the lease is being acquired
+	workers  map[feed.Range]*worker // nil while the lease is being acquired
 	stopping bool
 }
 
 // claim reserves a range, unless it is taken.
-func (c *claims) claim(of Range) bool {
+func (c *claims) claim(of feed.Range) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, taken := c.workers[of]; taken {
@@ -26,7 +28,7 @@ func (c *claims) claim(of Range) bool {
 }
 
 // free ends a claim; the range may be taken again.
-func (c *claims) free(of Range) {
+func (c *claims) free(of feed.Range) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.workers, of)
@@ -38,7 +40,7 @@ func (c *claims) begin(w *worker) {
 	defer c.mu.Unlock()
 	c.workers[w.lease.Range] = w
 	if c.stopping {
-		w.stop(ending{why: ReasonStopped})
+		w.stop(ending{why: feed.ReasonStopped})
 	}
 }
 
@@ -49,13 +51,13 @@ func (c *claims) stop() {
 	c.stopping = true
 	for _, w := range c.workers {
 		if w != nil {
-			w.stop(ending{why: ReasonStopped})
+			w.stop(ending{why: feed.ReasonStopped})
 		}
 	}
 }
 
 // worker is who works on a range, if it is claimed.
-func (c *claims) worker(of Range) (w *worker, claimed bool) {
+func (c *claims) worker(of feed.Range) (w *worker, claimed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w, claimed = c.workers[of]
@@ -83,12 +85,12 @@ func (c *claims) held() int {
 
 // start begins to work on a claimed lease that is ours since a write begun at started. It was crashed if its last owner
 // has ended without a word.
-func (r *run) start(lease Record, started time.Time, crashed bool) {
+func (r *run) start(lease feed.Record, started time.Time, crashed bool) {
 	w := newWorker(r, lease, started)
 	w.dispatcher.crashed = crashed
 	r.claims.begin(w)
 	r.work.Go(func() {
-		if w.work() == ReasonStuck {
+		if w.work() == feed.ReasonStuck {
 			go func() { // it goes on alone, so nobody waits for it
 				w.delegate.calls.Wait()
 				r.claims.free(lease.Range)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // lifecycle is a handler whose Open or Handle does what it is told, and that counts Close.
@@ -19,11 +20,11 @@ type lifecycle struct {
 	closes       atomic.Int64
 }
 
-func (h *lifecycle) Open(ctx context.Context, _ changefeed.Lease) error { return h.open(ctx) }
+func (h *lifecycle) Open(ctx context.Context, _ feed.Lease) error { return h.open(ctx) }
 
-func (h *lifecycle) Handle(ctx context.Context, _ *changefeed.Batch) error { return h.handle(ctx) }
+func (h *lifecycle) Handle(ctx context.Context, _ *feed.Batch) error { return h.handle(ctx) }
 
-func (h *lifecycle) Close(context.Context, changefeed.Lease, changefeed.Reason) error {
+func (h *lifecycle) Close(context.Context, feed.Lease, feed.Reason) error {
 	h.closes.Add(1)
 	return nil
 }
@@ -47,7 +48,7 @@ func TestOnlyWhatIsOpenAndIdleIsClosed(t *testing.T) {
 				deaf = make(chan struct{})
 				h := &lifecycle{open: c.open, handle: c.handle}
 				w.put("oslo", "a", 1)
-				p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning()})
+				p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning()})
 				time.Sleep(time.Minute)
 				p.stop(t)
 				if n := h.closes.Load(); n != c.want {
@@ -64,18 +65,18 @@ func TestOnlyWhatIsOpenAndIdleIsClosed(t *testing.T) {
 func TestADocumentThatDoesNotDecodeFailsByItself(t *testing.T) {
 	type order struct{ N int }
 	items := 0
-	h := changefeed.Items(func(_ context.Context, _ *changefeed.Batch, of []changefeed.Item[order]) error {
+	h := changefeed.Items(func(_ context.Context, _ *feed.Batch, of []changefeed.Item[order]) error {
 		items = len(of)
 		return nil
 	})
-	good := changefeed.Change{ID: "good", PartitionKey: changefeed.Key("oslo"), Body: json.RawMessage(`{"n":1}`)}
-	bad, rome := json.RawMessage(`{"n":"one"}`), changefeed.Key("rome")
-	for _, c := range []changefeed.Change{{ID: "bad", PartitionKey: rome, Body: bad}, {ID: "bad", PartitionKey: rome, Body: good.Body, Previous: bad}} {
-		err := h.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{good, c, good}})
-		said, _ := errors.AsType[*changefeed.Failure](err)
+	good := feed.Change{ID: "good", PartitionKey: feed.Key("oslo"), Body: json.RawMessage(`{"n":1}`)}
+	bad, rome := json.RawMessage(`{"n":"one"}`), feed.Key("rome")
+	for _, c := range []feed.Change{{ID: "bad", PartitionKey: rome, Body: bad}, {ID: "bad", PartitionKey: rome, Body: good.Body, Previous: bad}} {
+		err := h.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{good, c, good}})
+		said, _ := errors.AsType[*feed.Failure](err)
 		var poison []int
 		for i, err := range said.Items {
-			if changefeed.IsPoison(err) {
+			if feed.IsPoison(err) {
 				poison = append(poison, i)
 			}
 		}
@@ -83,7 +84,7 @@ func TestADocumentThatDoesNotDecodeFailsByItself(t *testing.T) {
 			!slices.Equal(poison, []int{1}) || !strings.Contains(err.Error(), "(1 changes failed)") {
 			t.Errorf("%v of %+v, with %d items handed over", err, said, items)
 		}
-		if err := h.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{good, good}}); err != nil || items != 2 {
+		if err := h.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{good, good}}); err != nil || items != 2 {
 			t.Errorf("%v without it, with %d items handed over", err, items)
 		}
 		items = 0
@@ -94,12 +95,12 @@ func TestADocumentThatDoesNotDecodeFailsByItself(t *testing.T) {
 type flapping struct {
 	*hookedSource
 	asked atomic.Int64
-	parts []changefeed.Partition
+	parts []feed.Partition
 }
 
-func (s *flapping) Partitions(context.Context) ([]changefeed.Partition, error) {
+func (s *flapping) Partitions(context.Context) ([]feed.Partition, error) {
 	if s.asked.Add(1)%2 == 0 {
-		return []changefeed.Partition{{ID: "0", Range: changefeed.FullRange()}}, nil
+		return []feed.Partition{{ID: "0", Range: feed.FullRange()}}, nil
 	}
 	return s.parts, nil
 }
@@ -108,7 +109,7 @@ func (s *flapping) Partitions(context.Context) ([]changefeed.Partition, error) {
 func TestASplitThatIsNoneIsTriedWithPauses(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var writes atomic.Int64
-		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			tick(&writes)
 			return w.leases.Update(ctx, l)
 		}}
@@ -116,18 +117,18 @@ func TestASplitThatIsNoneIsTriedWithPauses(t *testing.T) {
 		time.Sleep(time.Minute)
 		setup.stop(t)
 		source := &flapping{hookedSource: &hookedSource{Container: w.orders}}
-		for i, r := range changefeed.FullRange().Cut(2) {
-			source.parts = append(source.parts, changefeed.Partition{ID: string(rune('1' + i)), Range: r, Parents: []string{"0"}})
+		for i, r := range feed.FullRange().Cut(2) {
+			source.parts = append(source.parts, feed.Partition{ID: string(rune('1' + i)), Range: r, Parents: []string{"0"}})
 		}
-		source.read = func(context.Context, changefeed.Range, changefeed.Position, changefeed.ReadOptions) (changefeed.Page, error) {
-			return changefeed.Page{}, changefeed.ErrGone
+		source.read = func(context.Context, feed.Range, feed.Position, feed.ReadOptions) (feed.Page, error) {
+			return feed.Page{}, feed.ErrGone
 		}
 		p := w.runWith(source, store, "a", &tally{}, changefeed.Options{})
 		time.Sleep(10 * time.Minute)
 		if n := writes.Load(); n < 10 || n > 600 {
 			t.Errorf("%d lease writes in 10 minutes", n)
 		}
-		if p.errs.find(changefeed.ErrGone) == nil {
+		if p.errs.find(feed.ErrGone) == nil {
 			t.Errorf("not reported: %v", first(p.errs.all()))
 		}
 		p.stop(t)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/detector"
 )
 
@@ -29,7 +30,7 @@ func TestKeysAreHandledInParallelEachInItsOrder(t *testing.T) {
 			w.many(3000, 1000)
 			h := &slow{each: 10 * time.Millisecond}
 			begun := time.Now()
-			p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), Concurrency: concurrency})
+			p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), Concurrency: concurrency})
 			for items, _ := h.items(); items < 3000 && time.Since(begun) < time.Hour; items, _ = h.items() {
 				time.Sleep(time.Millisecond)
 			}
@@ -51,7 +52,7 @@ func (y *tally) perKey(t *testing.T) {
 	t.Helper()
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	last := map[changefeed.PartitionKey]int64{}
+	last := map[feed.PartitionKey]int64{}
 	for _, c := range y.changes {
 		if c.LSN < last[c.PartitionKey] {
 			t.Errorf("%s: LSN %d after %d", c.PartitionKey, c.LSN, last[c.PartitionKey])
@@ -75,15 +76,15 @@ func TestAcceptance10OneStuckKeyCostsLittle(t *testing.T) {
 				}
 			}
 			h := &tally{}
-			h.before = func(ctx context.Context, b *changefeed.Batch) error {
-				if sticks && b.Changes[0].PartitionKey == changefeed.Key("stuck") {
+			h.before = func(ctx context.Context, b *feed.Batch) error {
+				if sticks && b.Changes[0].PartitionKey == feed.Key("stuck") {
 					<-ctx.Done()
 					return context.Cause(ctx)
 				}
 				time.Sleep(10 * time.Millisecond)
 				return nil
 			}
-			o := changefeed.Options{Start: changefeed.FromBeginning(), Concurrency: 20, HandlerTimeout: time.Hour, Drain: time.Second}
+			o := changefeed.Options{Start: feed.FromBeginning(), Concurrency: 20, HandlerTimeout: time.Hour, Drain: time.Second}
 			want := map[bool]int{false: keys + 11, true: keys}[sticks]
 			begun := time.Now()
 			p := w.run("a", h, o)
@@ -112,7 +113,7 @@ func TestAcceptance10OneStuckKeyCostsLittle(t *testing.T) {
 func TestAttemptsOfAKeyAreItsOwn(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		h := &tally{}
-		h.before = func(_ context.Context, b *changefeed.Batch) error {
+		h.before = func(_ context.Context, b *feed.Batch) error {
 			switch stuck := b.Changes[0].ID == "stuck"; {
 			case stuck && b.Attempt < 6:
 				return errors.New("not yet")
@@ -121,7 +122,7 @@ func TestAttemptsOfAKeyAreItsOwn(t *testing.T) {
 			}
 			return nil
 		}
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), Concurrency: 4})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), Concurrency: 4})
 		w.put("oslo", "stuck", 0)
 		for i := range 30 {
 			time.Sleep(100 * time.Millisecond)
@@ -150,20 +151,20 @@ func testBuffer(t *testing.T, canReadKeys bool) {
 		}
 		w.many(100, 10)
 		var most atomic.Int64
-		h := &tally{before: func(ctx context.Context, b *changefeed.Batch) error {
+		h := &tally{before: func(ctx context.Context, b *feed.Batch) error {
 			most.Store(max(most.Load(), int64(len(b.Changes))))
-			if b.Changes[0].PartitionKey == changefeed.Key("stuck") {
+			if b.Changes[0].PartitionKey == feed.Key("stuck") {
 				<-ctx.Done()
 				return context.Cause(ctx)
 			}
 			return nil
 		}}
-		source, want := changefeed.Source(w.orders), 100
+		source, want := feed.Source(w.orders), 100
 		if !canReadKeys {
-			source, want = struct{ changefeed.Source }{w.orders}, 0
+			source, want = struct{ feed.Source }{w.orders}, 0
 		}
 		p := w.runWith(source, w.leases, "a", h, changefeed.Options{
-			Start: changefeed.FromBeginning(), Concurrency: 4, MaxItems: 20, BufferItems: 100, HandlerTimeout: time.Hour, Drain: time.Second,
+			Start: feed.FromBeginning(), Concurrency: 4, MaxItems: 20, BufferItems: 100, HandlerTimeout: time.Hour, Drain: time.Second,
 		})
 		time.Sleep(10 * time.Minute)
 		if items, _ := h.items(); items != want || most.Load() > 20 || most.Load() < 10 {
@@ -197,7 +198,7 @@ func TestNothingIsLostInParallel(t *testing.T) {
 				}
 				box := &letterBox{}
 				h := &tally{}
-				h.before = func(ctx context.Context, b *changefeed.Batch) error {
+				h.before = func(ctx context.Context, b *feed.Batch) error {
 					for _, c := range b.Changes {
 						if c.ID == "bad" {
 							return errHandler
@@ -220,7 +221,7 @@ func TestNothingIsLostInParallel(t *testing.T) {
 					return nil
 				}
 				o := changefeed.Options{
-					Start: changefeed.FromBeginning(), Concurrency: 1 + int(seed%3)*4, MaxItems: 10, MaxAttempts: 6, DeadLetters: box, Drain: time.Second,
+					Start: feed.FromBeginning(), Concurrency: 1 + int(seed%3)*4, MaxItems: 10, MaxAttempts: 6, DeadLetters: box, Drain: time.Second,
 				}
 				wanted := map[string]bool{}
 				for life := range 8 {
@@ -232,7 +233,7 @@ func TestNothingIsLostInParallel(t *testing.T) {
 						}
 						city := fmt.Sprintf("city-%d", i%17)
 						w.put(city, id, i)
-						wanted[string(changefeed.Key(city))+id] = true
+						wanted[string(feed.Key(city))+id] = true
 						if chance(20) {
 							time.Sleep(50 * time.Millisecond)
 						}
@@ -280,9 +281,9 @@ func TestNothingIsLostInParallel(t *testing.T) {
 func TestManualCheckpointsInParallel(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.many(300, 30)
-		unmarked := changefeed.Key("city-7")
+		unmarked := feed.Key("city-7")
 		h := &tally{}
-		handler := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+		handler := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 			if err := h.Handle(ctx, b); err != nil {
 				return err
 			}
@@ -291,7 +292,7 @@ func TestManualCheckpointsInParallel(t *testing.T) {
 			}
 			return b.Checkpoint(ctx)
 		})
-		o := changefeed.Options{Start: changefeed.FromBeginning(), Manual: true, Concurrency: 8, MaxItems: 50}
+		o := changefeed.Options{Start: feed.FromBeginning(), Manual: true, Concurrency: 8, MaxItems: 50}
 		p := w.run("a", handler, o)
 		time.Sleep(time.Minute)
 		if items, again := h.items(); items != 300 || again != 0 || w.pending() == 0 {
@@ -320,10 +321,10 @@ func TestManualCheckpointsInParallel(t *testing.T) {
 func TestBatchesHaveTheirShape(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.many(100, 5)
-		size := func(c changefeed.Change) int { return len(c.Body) + 256 }
+		size := func(c feed.Change) int { return len(c.Body) + 256 }
 		var sizes []int
 		most := 0
-		h := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+		h := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
 			sum := 0
 			for _, c := range b.Changes {
 				sum += size(c)
@@ -331,7 +332,7 @@ func TestBatchesHaveTheirShape(t *testing.T) {
 			sizes, most = append(sizes, len(b.Changes)), max(most, sum)
 			return nil
 		})
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxBytes: 5000})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxBytes: 5000})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if most > 5000 || most < 4000 || len(sizes) > 20 || w.pending() != 0 {
@@ -359,8 +360,8 @@ func TestFilteredChangesArePassed(t *testing.T) {
 			w.many(90, 9)
 			h := &tally{}
 			p := w.run("a", h, changefeed.Options{
-				Start: changefeed.FromBeginning(), Concurrency: concurrency,
-				Filter: func(c *changefeed.Change) bool { return c.PartitionKey == changefeed.Key("city-3") },
+				Start: feed.FromBeginning(), Concurrency: concurrency,
+				Filter: func(c *feed.Change) bool { return c.PartitionKey == feed.Key("city-3") },
 			})
 			time.Sleep(time.Minute)
 			w.put("city-4", "last", 1)

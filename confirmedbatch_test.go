@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // What is confirmed by hand is done, whatever becomes of its handler: here the handler checkpoints each batch and then
@@ -24,7 +25,7 @@ func TestABatchThatIsConfirmedByHandDoesNotComeAgainAfterItsTimeout(t *testing.T
 				var mu sync.Mutex
 				times := map[string]int{}
 				var refused []error
-				h := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+				h := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 					err := b.Checkpoint(ctx)
 					mu.Lock()
 					for _, c := range b.Changes {
@@ -37,7 +38,7 @@ func TestABatchThatIsConfirmedByHandDoesNotComeAgainAfterItsTimeout(t *testing.T
 					<-ctx.Done()
 					return context.Cause(ctx)
 				})
-				o.Start, o.Manual, o.HandlerTimeout, o.Drain = changefeed.FromBeginning(), true, 10*time.Second, time.Second
+				o.Start, o.Manual, o.HandlerTimeout, o.Drain = feed.FromBeginning(), true, 10*time.Second, time.Second
 				w.many(10, 5)
 				p := w.run("a", h, o)
 				time.Sleep(20 * time.Minute)

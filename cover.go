@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/rank"
@@ -24,8 +25,8 @@ import (
 // A flaw is a place where the leases do not tile the key space.
 type flaw struct {
 	id    string
-	holes []Range // that have no lease
-	err   *Error  // of leases that overlap
+	holes []feed.Range // that have no lease
+	err   *Error       // of leases that overlap
 }
 
 // checkCover verifies that the leases tile the key space. A hole is repaired under the
@@ -57,7 +58,7 @@ func (b *balancer) checkCover(ctx context.Context) {
 
 // vacancy is when, by the store's clock, work on leases made for holes may begin. Somebody
 // has deleted a lease, and its owner hears of that only at its next write.
-func (b *balancer) vacancy(open []Range) time.Time {
+func (b *balancer) vacancy(open []feed.Range) time.Time {
 	trust := b.opts.Expiration
 	for _, lease := range b.tiled {
 		if slices.ContainsFunc(open, lease.Range.Overlaps) {
@@ -89,14 +90,14 @@ func (b *balancer) lasting(found []flaw) (lasting []flaw) {
 // holes are the ranges without a lease. A lease of another kind of processor, and a damaged
 // lease that has its range, count here: whoever reads there, or repairs the document, must
 // not find a second lease.
-func (r *run) holes() []Range {
+func (r *run) holes() []feed.Range {
 	all, bad := r.view.leases()
-	return holes(FullRange(), slices.Concat(all, bad))
+	return holes(feed.FullRange(), slices.Concat(all, bad))
 }
 
 // overlaps are the leases whose ranges overlap and that were not reported yet.
 func (b *balancer) overlaps() (found []flaw) {
-	add := func(of Record, id string, err error) {
+	add := func(of feed.Record, id string, err error) {
 		if !b.reported[id] {
 			found = append(found, flaw{id: id, err: &Error{Origin: OriginBalancer, Lease: of.Token, Err: err}})
 		}
@@ -109,7 +110,7 @@ func (b *balancer) overlaps() (found []flaw) {
 	}
 	for i := 1; i < len(good); i++ {
 		left, right := good[i-1], good[i]
-		if left.State == StateSplitting || right.State == StateSplitting || !left.Range.Overlaps(right.Range) {
+		if left.State == feed.StateSplitting || right.State == feed.StateSplitting || !left.Range.Overlaps(right.Range) {
 			continue
 		}
 		if !b.view.covers(left) && !b.view.covers(right) { // else its worker, or whoever takes it, removes it
@@ -120,59 +121,61 @@ func (b *balancer) overlaps() (found []flaw) {
 }
 
 // generationOf is how many splits led to a lease of ours; 0 for one of which it is not known.
-func generationOf(l Record) int { return int(notes.Number(l.Properties, notes.GenerationProperty)) }
+func generationOf(l feed.Record) int {
+	return int(notes.Number(l.Properties, notes.GenerationProperty))
+}
 
-func setGeneration(l *Record, n int) {
+func setGeneration(l *feed.Record, n int) {
 	setProperty(l, notes.GenerationProperty, notes.PlainNumber(int64(n)))
 }
 
 // isOurs reports whether this processor has made the lease and no other kind holds it.
-func isOurs(l Record) bool {
+func isOurs(l feed.Record) bool {
 	_, made := l.Properties[notes.GenerationProperty]
-	return made && l.Kind == KindLease && l.Version == 1 && l.Err == nil && isKnownState(l.State) && (l.Free() || l.Epoch != "")
+	return made && l.Kind == feed.KindLease && l.Version == 1 && l.Err == nil && isKnownState(l.State) && (l.Free() || l.Epoch != "")
 }
 
 // covers reports whether a lease is redundant: it is live, and leases of higher rank cover
 // its range.
-func (v *view) covers(lease Record) bool {
-	if lease.State != StateLive || !isOurs(lease) {
+func (v *view) covers(lease feed.Record) bool {
+	if lease.State != feed.StateLive || !isOurs(lease) {
 		return false
 	}
 	others := v.overlapping(lease)
-	if len(others) == 0 || slices.ContainsFunc(others, func(other Record) bool { return !isOurs(other) }) {
+	if len(others) == 0 || slices.ContainsFunc(others, func(other feed.Record) bool { return !isOurs(other) }) {
 		return false
 	}
 	above := v.ranking()
-	others = slices.DeleteFunc(others, func(other Record) bool { return !above(other, lease) })
+	others = slices.DeleteFunc(others, func(other feed.Record) bool { return !above(other, lease) })
 	return len(others) > 0 && len(holes(lease.Range, others)) == 0
 }
 
 // overlapping are the other leases that share keys with a lease.
-func (v *view) overlapping(lease Record) (others []Record) {
-	return v.Where(func(id string, other Record) bool {
-		return id != lease.ID && other.Kind == KindLease && other.State != StateRetired && other.Range.Overlaps(lease.Range)
+func (v *view) overlapping(lease feed.Record) (others []feed.Record) {
+	return v.Where(func(id string, other feed.Record) bool {
+		return id != lease.ID && other.Kind == feed.KindLease && other.State != feed.StateRetired && other.Range.Overlaps(lease.Range)
 	})
 }
 
 // ranking compares leases of this unit: see [rank.Above]. A lease that was made for a hole
 // begins at the time at which the unit began. Nobody is owed older changes, so it has come as
 // far as a lease without a start at the same token.
-func (v *view) ranking() (above func(lease, other Record) bool) {
+func (v *view) ranking() (above func(lease, other feed.Record) bool) {
 	origin, known := v.origin()
-	ranked := func(l Record) rank.Lease {
+	ranked := func(l feed.Record) rank.Lease {
 		at := rank.Position{Token: l.Position.Token, Since: l.Position.Start.Time(), Unknown: l.Position.Token == "" && l.Position.Start.IsNow()}
 		if known && at.Token != "" && at.Since.Equal(origin.Time()) {
 			at.Since = time.Time{}
 		}
 		return rank.Lease{Min: l.Range.Min, Max: l.Range.Max, Position: at, Generation: generationOf(l), Taken: l.Expiration > 0}
 	}
-	return func(lease, other Record) bool { return rank.Above(ranked(lease), ranked(other)) }
+	return func(lease, other feed.Record) bool { return rank.Above(ranked(lease), ranked(other)) }
 }
 
 // isLate reports whether the lease was created after its maker's lock: somebody else may have
 // covered its range since, with leases that are cut in another way. Nobody may take it, unless
 // the next holder of the lock adopts it.
-func isLate(l Record) bool {
+func isLate(l feed.Record) bool {
 	due, ok := notes.ReadDue(l.Properties[notes.DueProperty])
 	return ok && isUntouched(l) && due.Sent.Equal(l.Timestamp) && l.Updated.After(due.By)
 }
@@ -181,7 +184,7 @@ func isLate(l Record) bool {
 // has them as retired.
 func (r *run) dropLate(ctx context.Context) {
 	leases, _ := r.view.leases()
-	for _, lease := range r.view.kind(KindLease) {
+	for _, lease := range r.view.kind(feed.KindLease) {
 		if isLate(lease) && len(holes(lease.Range, leases)) == 0 {
 			r.report(ctx, OriginLeaseStore, lease.Token, r.discard(ctx, lease))
 		}
@@ -189,7 +192,7 @@ func (r *run) dropLate(ctx context.Context) {
 }
 
 // isUntouched reports whether a lease is ours and nobody has ever taken it.
-func isUntouched(l Record) bool { return isOurs(l) && l.Free() && l.Expiration == 0 }
+func isUntouched(l feed.Record) bool { return isOurs(l) && l.Free() && l.Expiration == 0 }
 
 // dropRedundant has our workers give up the leases that others cover.
 func (b *balancer) dropRedundant() {
@@ -202,7 +205,7 @@ func (b *balancer) dropRedundant() {
 	}
 	for _, lease := range leases {
 		if w, _ := b.claims.worker(lease.Range); overlap && w != nil && ownerOf(lease) == b.me && b.view.covers(lease) {
-			w.stop(ending{why: ReasonRedundant})
+			w.stop(ending{why: feed.ReasonRedundant})
 		}
 	}
 }
@@ -226,12 +229,12 @@ func (r *run) untangle(ctx context.Context) error {
 }
 
 // discard removes a lease that nobody has taken. The ETag refuses it if somebody has meanwhile.
-func (r *run) discard(ctx context.Context, lease Record) error {
+func (r *run) discard(ctx context.Context, lease feed.Record) error {
 	err := r.erase(ctx, lease)
 	switch {
-	case err == nil || errors.Is(err, ErrNotFound):
+	case err == nil || errors.Is(err, feed.ErrNotFound):
 		r.view.Drop(lease.ID)
-	case errors.Is(err, ErrConflict):
+	case errors.Is(err, feed.ErrConflict):
 		r.view.Distrust() // it has moved on
 	default:
 		return fmt.Errorf("remove lease %s, which nobody has taken: %w", lease.Token, err)
@@ -240,10 +243,10 @@ func (r *run) discard(ctx context.Context, lease Record) error {
 }
 
 // erase deletes a record or, without the right to delete, retires it.
-func (r *run) erase(ctx context.Context, record Record) error {
+func (r *run) erase(ctx context.Context, record feed.Record) error {
 	err := r.store.Delete(ctx, record)
-	if errors.Is(err, ErrForbidden) {
-		record.State, record.Timestamp = StateRetired, timestamp()
+	if errors.Is(err, feed.ErrForbidden) {
+		record.State, record.Timestamp = feed.StateRetired, timestamp()
 		_, err = r.store.Update(ctx, record)
 	}
 	return err
@@ -251,20 +254,20 @@ func (r *run) erase(ctx context.Context, record Record) error {
 
 // yield removes a lease that others cover. A lease that has moved on meanwhile, or cannot be
 // removed now, is freed instead, and whoever takes it decides again.
-func (w *worker) yield() Reason {
+func (w *worker) yield() feed.Reason {
 	ctx, cancel := context.WithTimeout(w.untilDrained, storeTimeout)
 	defer cancel()
-	var mine Record
-	err := w.keeper.note(ctx, func(lease *Record) { mine = *lease })
+	var mine feed.Record
+	err := w.keeper.note(ctx, func(lease *feed.Record) { mine = *lease })
 	if err == nil && w.r.view.covers(mine) {
 		if err = w.remove(ctx); err == nil {
-			return ReasonRedundant
+			return feed.ReasonRedundant
 		}
 	}
 	if w.untilLost.Err() != nil {
-		return ReasonLost
+		return feed.ReasonLost
 	}
 	w.report(w.untilLost, OriginLeaseStore, err)
 	pause.For(w.untilStopped, w.r.opts.Poll)
-	return w.release(ending{why: ReasonRedundant})
+	return w.release(ending{why: feed.ReasonRedundant})
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/service"
 )
@@ -16,7 +17,7 @@ import (
 // keys is how many keys the key space of the model has.
 const keys = 8
 
-func cell(from, to int) Range {
+func cell(from, to int) feed.Range {
 	edge := func(n int) string {
 		switch n {
 		case 0:
@@ -26,14 +27,14 @@ func cell(from, to int) Range {
 		}
 		return fmt.Sprintf("%02X", n)
 	}
-	return Range{Min: edge(from), Max: edge(to)}
+	return feed.Range{Min: edge(from), Max: edge(to)}
 }
 
-func position(n int) Position { return At(strconv.Quote(strconv.Itoa(n))) }
+func position(n int) feed.Position { return feed.At(strconv.Quote(strconv.Itoa(n))) }
 
 // made is a lease as this processor makes it.
-func made(r Range, at, generation int) Record {
-	l := Record{Kind: KindLease, Version: 1, ID: r.String(), Token: r.String(), Range: r, Position: position(at)}
+func made(r feed.Range, at, generation int) feed.Record {
+	l := feed.Record{Kind: feed.KindLease, Version: 1, ID: r.String(), Token: r.String(), Range: r, Position: position(at)}
 	setGeneration(&l, generation)
 	return l
 }
@@ -42,36 +43,36 @@ func made(r Range, at, generation int) Record {
 // every owner removes what it thinks redundant, each by a view of its own.
 type model struct {
 	rng     *rand.Rand
-	leases  map[string]Record
-	created []Record            // every create that was ever sent
-	seen    map[string][]Record // every state that a lease ever had
+	leases  map[string]feed.Record
+	created []feed.Record            // every create that was ever sent
+	seen    map[string][]feed.Record // every state that a lease ever had
 	removed int
 }
 
-func (m *model) put(l Record) {
+func (m *model) put(l feed.Record) {
 	m.leases[l.ID] = l
 	m.seen[l.ID] = append(m.seen[l.ID], l)
 }
 
-func (m *model) create(l Record) {
+func (m *model) create(l feed.Record) {
 	m.created = append(m.created, l)
 	if _, taken := m.leases[l.ID]; !taken {
 		m.put(l)
 	}
 }
 
-func (m *model) any() Record {
+func (m *model) any() feed.Record {
 	ids := slices.Sorted(maps.Keys(m.leases))
 	return m.leases[ids[m.rng.IntN(len(ids))]]
 }
 
-func (m *model) at(l Record) int {
+func (m *model) at(l feed.Record) int {
 	n, _ := service.LSN(l.Position.Token)
 	return int(n)
 }
 
 // split makes the children and then removes the parent, as worker.replace does.
-func (m *model) split(l Record) {
+func (m *model) split(l feed.Record) {
 	var inside []int
 	for n := 1; n < keys; n++ {
 		if e := cell(n, keys).Min; l.Range.Min < e && e < l.Range.Max {
@@ -82,7 +83,7 @@ func (m *model) split(l Record) {
 		return
 	}
 	cut := cell(inside[m.rng.IntN(len(inside))], keys).Min
-	for _, r := range []Range{{Min: l.Range.Min, Max: cut}, {Min: cut, Max: l.Range.Max}} {
+	for _, r := range []feed.Range{{Min: l.Range.Min, Max: cut}, {Min: cut, Max: l.Range.Max}} {
 		if old, taken := m.leases[r.String()]; taken && newView(nil, nil).ranking()(l, old) {
 			return // tried again when that one has gone
 		}
@@ -93,7 +94,7 @@ func (m *model) split(l Record) {
 
 // look is a view that is up to date for one lease. Each other is as it was at some time,
 // if it was there at all.
-func (m *model) look(l Record) *view {
+func (m *model) look(l feed.Record) *view {
 	v := newView(nil, nil)
 	for id, states := range m.seen {
 		if n := m.rng.IntN(len(states) + 1); n < len(states) {
@@ -144,7 +145,7 @@ func (m *model) step() {
 func TestRemovalsOfRedundantLeasesNeverMeet(t *testing.T) {
 	removed := 0
 	for seed := range uint64(300) {
-		m := &model{rng: rand.New(rand.NewPCG(seed, 5)), leases: map[string]Record{}, seen: map[string][]Record{}}
+		m := &model{rng: rand.New(rand.NewPCG(seed, 5)), leases: map[string]feed.Record{}, seen: map[string][]feed.Record{}}
 		m.create(made(cell(0, keys/2), 0, 0))
 		m.create(made(cell(keys/2, keys), 0, 0))
 		m.created = append(m.created, made(cell(1, 5), 0, 0)) // of an attempt under other partitions
@@ -174,15 +175,15 @@ func TestALeaseOfAHoleCoversALateOne(t *testing.T) {
 		late         int // where the late one is
 		want         bool
 	}{
-		{"before it", FromTime(began).String(), began, 0, true},
-		{"before it, from another time", FromTime(began).String(), began.Add(time.Hour), 0, false},
-		{"after it", FromTime(began).String(), began, 300, false},
-		{"before it, of a unit from the beginning", FromBeginning().String(), began, 0, false},
+		{"before it", feed.FromTime(began).String(), began, 0, true},
+		{"before it, from another time", feed.FromTime(began).String(), began.Add(time.Hour), 0, false},
+		{"after it", feed.FromTime(began).String(), began, 300, false},
+		{"before it, of a unit from the beginning", feed.FromBeginning().String(), began, 0, false},
 	} {
 		v := newView(nil, nil)
-		v.put(Record{ID: "unit.info", Kind: KindInfo, Properties: map[string]string{notes.OriginProperty: c.origin}})
+		v.put(feed.Record{ID: "unit.info", Kind: feed.KindInfo, Properties: map[string]string{notes.OriginProperty: c.origin}})
 		hole, late := made(cell(0, keys), 200, 0), made(cell(0, keys/2), c.late, 0)
-		hole.Position.Start = FromTime(c.start)
+		hole.Position.Start = feed.FromTime(c.start)
 		v.put(hole)
 		v.put(late)
 		if got := v.covers(late); got != c.want {
@@ -197,17 +198,17 @@ func TestALeaseIsLateOnlyAsItsMakerLeftIt(t *testing.T) {
 	due := time.Date(2026, 1, 1, 0, 0, 30, 0, time.UTC)
 	for _, c := range []struct {
 		name string
-		edit func(*Record)
+		edit func(*feed.Record)
 		late bool
 	}{
-		{"as it was made", func(*Record) {}, true},
-		{"in time", func(l *Record) { l.Updated = due }, false},
-		{"without a due", func(l *Record) { setProperty(l, notes.DueProperty, "") }, false},
-		{"with a due that is none", func(l *Record) { setProperty(l, notes.DueProperty, "soon") }, false},
-		{"had by one of us", func(l *Record) { l.Expiration = time.Minute }, false},
-		{"owned by another kind", func(l *Record) { l.Owner = "net" }, false},
-		{"freed by another kind", func(l *Record) { l.Timestamp = due.Add(time.Hour) }, false},
-		{"a child of it", func(l *Record) { beginTerm(l) }, false},
+		{"as it was made", func(*feed.Record) {}, true},
+		{"in time", func(l *feed.Record) { l.Updated = due }, false},
+		{"without a due", func(l *feed.Record) { setProperty(l, notes.DueProperty, "") }, false},
+		{"with a due that is none", func(l *feed.Record) { setProperty(l, notes.DueProperty, "soon") }, false},
+		{"had by one of us", func(l *feed.Record) { l.Expiration = time.Minute }, false},
+		{"owned by another kind", func(l *feed.Record) { l.Owner = "net" }, false},
+		{"freed by another kind", func(l *feed.Record) { l.Timestamp = due.Add(time.Hour) }, false},
+		{"a child of it", func(l *feed.Record) { beginTerm(l) }, false},
 	} {
 		l := made(cell(0, keys), 1, 0)
 		l.Timestamp, l.Updated = due.Add(-20*time.Second+100), due.Add(time.Second)
@@ -216,7 +217,7 @@ func TestALeaseIsLateOnlyAsItsMakerLeftIt(t *testing.T) {
 		if got := isLate(l); got != c.late {
 			t.Errorf("%s: late %v, want %v", c.name, got, c.late)
 		}
-		if gone := withJudgement(l).State == StateRetired; gone != c.late {
+		if gone := withJudgement(l).State == feed.StateRetired; gone != c.late {
 			t.Errorf("%s: gone %v, want %v", c.name, gone, c.late)
 		}
 	}

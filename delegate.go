@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/delivery"
 )
 
@@ -33,7 +34,7 @@ const (
 )
 
 // handle has the handler handle a batch.
-func (d *delegate) handle(b *Batch) (how outcome, took time.Duration, err error) {
+func (d *delegate) handle(b *feed.Batch) (how outcome, took time.Duration, err error) {
 	begun := time.Now()
 	how, err = d.call(func(ctx context.Context) error { return d.r.handler.Handle(ctx, b) })
 	took = time.Since(begun)
@@ -85,11 +86,11 @@ func (d *delegate) patience(result <-chan error, cancel context.CancelCauseFunc)
 			stopped = nil
 			drain = time.After(d.r.opts.Drain)
 		case <-drain:
-			cancel(ErrStopped)
+			cancel(feed.ErrStopped)
 			return nil, false
 		case <-timeout.C:
-			cancel(ErrHandlerTimeout)
-			d.raise(OriginHandler, fmt.Errorf("%w after %v", ErrHandlerTimeout, d.r.opts.HandlerTimeout))
+			cancel(feed.ErrHandlerTimeout)
+			d.raise(OriginHandler, fmt.Errorf("%w after %v", feed.ErrHandlerTimeout, d.r.opts.HandlerTimeout))
 			return nil, false
 		}
 	}
@@ -102,7 +103,7 @@ func verdict(ctx context.Context, err error) (outcome, error) {
 		return hasSucceeded, nil
 	case cause == nil:
 		return hasFailed, err
-	case cause == ErrHandlerTimeout:
+	case cause == feed.ErrHandlerTimeout:
 		return wasLate, fmt.Errorf("%w: %w", cause, err)
 	default:
 		return wasCut, fmt.Errorf("handler was cut short: %w: %w", cause, err)
@@ -121,7 +122,7 @@ func protect(ctx context.Context, f func(context.Context) error, result chan<- e
 	err = f(ctx)
 	if err != nil {
 		_ = err.Error() // it is the handler's code too, and may panic here rather than anywhere later
-		if said, ok := errors.AsType[*Failure](err); ok {
+		if said, ok := errors.AsType[*feed.Failure](err); ok {
 			probeErrors(said)
 		}
 	}
@@ -132,7 +133,7 @@ var errExit = errors.New("handler ended its goroutine")
 
 // open calls the handler's Open until it succeeds.
 func (d *delegate) open() ending {
-	opener, ok := d.r.handler.(Opener)
+	opener, ok := d.r.handler.(feed.Opener)
 	if !ok {
 		d.opened = true
 		return ending{}
@@ -144,7 +145,7 @@ func (d *delegate) open() ending {
 			d.opened = true
 			return ending{}
 		case isStuck:
-			return ending{why: ReasonStuck}
+			return ending{why: feed.ReasonStuck}
 		case wasCut:
 			continue // with the work
 		}
@@ -156,9 +157,9 @@ func (d *delegate) open() ending {
 
 // close calls the handler's Close, while the lease is still held if it can be. A Close
 // that hangs holds the lease as a stuck handler does.
-func (d *delegate) close(why Reason) Reason {
-	closer, ok := d.r.handler.(Closer)
-	if !ok || !d.opened || why == ReasonStuck {
+func (d *delegate) close(why feed.Reason) feed.Reason {
+	closer, ok := d.r.handler.(feed.Closer)
+	if !ok || !d.opened || why == feed.ReasonStuck {
 		return why
 	}
 	ctx, cancel := context.WithTimeout(d.r.base, d.r.opts.Drain)
@@ -169,7 +170,7 @@ func (d *delegate) close(why Reason) Reason {
 	select {
 	case err = <-result:
 	case <-ctx.Done():
-		err, why = ErrHandlerStuck, ReasonStuck
+		err, why = ErrHandlerStuck, feed.ReasonStuck
 	}
 	if err != nil {
 		d.raise(OriginHandler, fmt.Errorf("close: %w", err))
@@ -180,8 +181,8 @@ func (d *delegate) close(why Reason) Reason {
 // failureOf is what a handler's error says of a batch of so many changes: of all of it, where it names none, or one that
 // the batch does not have.
 func failureOf(err error, changes int, late bool) delivery.Failure {
-	f := delivery.Failure{Err: err, Hopeless: IsPoison(err), Late: late}
-	said, ok := errors.AsType[*Failure](err)
+	f := delivery.Failure{Err: err, Hopeless: feed.IsPoison(err), Late: late}
+	said, ok := errors.AsType[*feed.Failure](err)
 	if !ok || said == nil {
 		return f
 	}
@@ -197,7 +198,7 @@ func failureOf(err error, changes int, late bool) delivery.Failure {
 			continue
 		}
 		cause = cmp.Or(cause, err) // to name a change is to say that it failed, whatever the cause
-		part := &delivery.Part{Err: cause, Hopeless: IsPoison(cause), Untried: cause == ErrUntried}
+		part := &delivery.Part{Err: cause, Hopeless: feed.IsPoison(cause), Untried: cause == feed.ErrUntried}
 		// Poison takes no other change with it to the dead letters.
 		if last.Hopeless || part.Hopeless || part.Untried != last.Untried {
 			f.Left, last = append(f.Left, part), part
@@ -208,7 +209,7 @@ func failureOf(err error, changes int, late bool) delivery.Failure {
 }
 
 // probeErrors calls all code of the handler that is in the failure.
-func probeErrors(f *Failure) {
+func probeErrors(f *feed.Failure) {
 	for _, err := range f.Items {
 		if err != nil {
 			_ = err.Error()

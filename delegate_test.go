@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // 6: hung delegate: reported within the deadline; its lease is not renewed for ever.
 func TestAcceptance6AHungHandlerIsReportedAndItsLeaseMovesOn(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		release := make(chan struct{})
-		hung := changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error {
+		hung := feed.HandlerFunc(func(context.Context, *feed.Batch) error {
 			<-release
 			return nil
 		})
@@ -26,7 +27,7 @@ func TestAcceptance6AHungHandlerIsReportedAndItsLeaseMovesOn(t *testing.T) {
 		time.Sleep(time.Second)
 		w.put("oslo", "1", 1)
 		time.Sleep(31 * time.Second)
-		if a.errs.find(changefeed.ErrHandlerTimeout) == nil {
+		if a.errs.find(feed.ErrHandlerTimeout) == nil {
 			t.Error("not reported within the deadline")
 		}
 		y := &tally{}
@@ -47,20 +48,20 @@ func TestAcceptance6AHungHandlerIsReportedAndItsLeaseMovesOn(t *testing.T) {
 func TestAHandlerThatHeedsItsDeadlineIsRetriedInPlace(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		calls := 0
-		y := &tally{before: func(ctx context.Context, _ *changefeed.Batch) error {
+		y := &tally{before: func(ctx context.Context, _ *feed.Batch) error {
 			if calls++; calls == 1 {
 				<-ctx.Done()
 				return context.Cause(ctx)
 			}
 			return nil
 		}}
-		p := w.run("a", y, changefeed.Options{HandlerTimeout: 10 * time.Second, Start: changefeed.FromBeginning()})
+		p := w.run("a", y, changefeed.Options{HandlerTimeout: 10 * time.Second, Start: feed.FromBeginning()})
 		w.put("oslo", "1", 1)
 		time.Sleep(20 * time.Second)
 		if items, again := y.items(); items != 1 || again != 0 || len(y.attempts) != 2 || y.attempts[1] != 2 {
 			t.Errorf("got %d items, %d again, attempts %v", items, again, y.attempts)
 		}
-		if p.errs.find(changefeed.ErrHandlerTimeout) == nil {
+		if p.errs.find(feed.ErrHandlerTimeout) == nil {
 			t.Error("the deadline was not reported")
 		}
 		p.stop(t)
@@ -70,13 +71,13 @@ func TestAHandlerThatHeedsItsDeadlineIsRetriedInPlace(t *testing.T) {
 func TestAHandlerThatPanicsIsReportedAndRetried(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		calls := 0
-		y := &tally{before: func(context.Context, *changefeed.Batch) error {
+		y := &tally{before: func(context.Context, *feed.Batch) error {
 			if calls++; calls == 1 {
 				panic("unexpected")
 			}
 			return nil
 		}}
-		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", y, changefeed.Options{Start: feed.FromBeginning()})
 		w.put("oslo", "1", 1)
 		time.Sleep(5 * time.Second)
 		p.errs.mu.Lock()
@@ -98,10 +99,10 @@ func TestAHandlerThatPanicsIsReportedAndRetried(t *testing.T) {
 func TestAHandlerThatIgnoresItsContextAtShutdownIsBounded(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		release := make(chan struct{})
-		p := w.run("a", changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error {
+		p := w.run("a", feed.HandlerFunc(func(context.Context, *feed.Batch) error {
 			<-release
 			return nil
-		}), changefeed.Options{Drain: 5 * time.Second, Start: changefeed.FromBeginning()})
+		}), changefeed.Options{Drain: 5 * time.Second, Start: feed.FromBeginning()})
 		w.put("oslo", "1", 1)
 		time.Sleep(time.Second)
 		start := time.Now()
@@ -119,7 +120,7 @@ func TestAHandlerThatIgnoresItsContextAtShutdownIsBounded(t *testing.T) {
 
 func TestABatchInHandIsFinishedAndCheckpointedWhenStopping(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		y := &tally{before: func(ctx context.Context, _ *changefeed.Batch) error {
+		y := &tally{before: func(ctx context.Context, _ *feed.Batch) error {
 			select {
 			case <-time.After(3 * time.Second):
 				return nil
@@ -127,7 +128,7 @@ func TestABatchInHandIsFinishedAndCheckpointedWhenStopping(t *testing.T) {
 				return context.Cause(ctx)
 			}
 		}}
-		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", y, changefeed.Options{Start: feed.FromBeginning()})
 		w.put("oslo", "1", 1)
 		time.Sleep(time.Second)
 		p.stop(t)
@@ -140,11 +141,11 @@ func TestABatchInHandIsFinishedAndCheckpointedWhenStopping(t *testing.T) {
 func TestRetriesBackOffAndCountInTheLease(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var times []time.Time
-		y := &tally{before: func(context.Context, *changefeed.Batch) error {
+		y := &tally{before: func(context.Context, *feed.Batch) error {
 			times = append(times, time.Now())
 			return errDownstream
 		}}
-		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", y, changefeed.Options{Start: feed.FromBeginning()})
 		w.put("oslo", "1", 1)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
@@ -156,7 +157,7 @@ func TestRetriesBackOffAndCountInTheLease(t *testing.T) {
 				t.Fatalf("attempts %v", y.attempts)
 			}
 		}
-		if got := w.records(changefeed.KindLease)[0].Attempts; got != len(times) {
+		if got := w.records(feed.KindLease)[0].Attempts; got != len(times) {
 			t.Errorf("the lease counts %d failures, want %d", got, len(times))
 		}
 		if last := times[len(times)-1].Sub(times[len(times)-2]); last < 15*time.Second {
@@ -171,14 +172,14 @@ func TestABatchThatFailsHoldsUpItsLeaseAlone(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		w.fill(50)
 		var failing atomic.Value // whichever is first
-		y := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+		y := &tally{before: func(_ context.Context, b *feed.Batch) error {
 			failing.CompareAndSwap(nil, b.LeaseToken)
 			if b.LeaseToken == failing.Load() {
 				return errDownstream
 			}
 			return nil
 		}}
-		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning(), MaxItems: 5})
+		p := w.run("a", y, changefeed.Options{Start: feed.FromBeginning(), MaxItems: 5})
 		time.Sleep(10 * time.Minute)
 		items, _ := y.items()
 		if pending := w.pending(); items == 0 || pending == 0 || int64(items)+pending != 50 {
@@ -191,14 +192,14 @@ func TestABatchThatFailsHoldsUpItsLeaseAlone(t *testing.T) {
 func TestManualCheckpointsDecideWhatComesAgain(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		first := true
-		y := &tally{before: func(ctx context.Context, b *changefeed.Batch) error {
+		y := &tally{before: func(ctx context.Context, b *feed.Batch) error {
 			if first {
 				first = false
 				return b.Checkpoint(ctx)
 			}
 			return nil
 		}}
-		o := changefeed.Options{Start: changefeed.FromBeginning(), Manual: true, MaxItems: 1}
+		o := changefeed.Options{Start: feed.FromBeginning(), Manual: true, MaxItems: 1}
 		w.fill(5)
 		p := w.run("a", y, o)
 		time.Sleep(time.Minute)
@@ -218,21 +219,21 @@ func TestManualCheckpointsDecideWhatComesAgain(t *testing.T) {
 
 func TestACheckpointOfALostLeaseIsRefused(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		var kept *changefeed.Batch
-		h := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error { kept = b; return nil })
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), Manual: true})
+		var kept *feed.Batch
+		h := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error { kept = b; return nil })
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), Manual: true})
 		w.put("oslo", "1", 1)
 		time.Sleep(time.Second)
 		p.stop(t)
-		if err := kept.Checkpoint(t.Context()); !errors.Is(err, changefeed.ErrLeaseLost) {
+		if err := kept.Checkpoint(t.Context()); !errors.Is(err, feed.ErrLeaseLost) {
 			t.Errorf("checkpoint after the end: %v", err)
 		}
-		p = w.run("b", changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
-			if err := b.Checkpoint(ctx); !errors.Is(err, changefeed.ErrNotManual) {
+		p = w.run("b", feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
+			if err := b.Checkpoint(ctx); !errors.Is(err, feed.ErrNotManual) {
 				t.Errorf("checkpoint of an automatic processor: %v", err)
 			}
 			return nil
-		}), changefeed.Options{Start: changefeed.FromBeginning()})
+		}), changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
 		p.stop(t)
 	})
@@ -245,7 +246,7 @@ type opened struct {
 	fails  int
 }
 
-func (o *opened) Open(context.Context, changefeed.Lease) error {
+func (o *opened) Open(context.Context, feed.Lease) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.events = append(o.events, "open")
@@ -255,7 +256,7 @@ func (o *opened) Open(context.Context, changefeed.Lease) error {
 	return nil
 }
 
-func (o *opened) Close(_ context.Context, _ changefeed.Lease, why changefeed.Reason) error {
+func (o *opened) Close(_ context.Context, _ feed.Lease, why feed.Reason) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.events = append(o.events, "close "+string(why))
@@ -265,7 +266,7 @@ func (o *opened) Close(_ context.Context, _ changefeed.Lease, why changefeed.Rea
 func TestHandlersAreOpenedAndClosedOncePerLease(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		h := &opened{fails: 2}
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning()})
 		w.put("oslo", "1", 1)
 		time.Sleep(10 * time.Second)
 		p.stop(t)
@@ -283,7 +284,7 @@ func TestCheckpointsCanBeRarer(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var writes atomic.Int64
 		p, err := changefeed.New(w.orders, counted{w.leases, &writes}, &tally{}, changefeed.Options{
-			Instance: "a", Start: changefeed.FromBeginning(), MaxItems: 1, CheckpointItems: 10,
+			Instance: "a", Start: feed.FromBeginning(), MaxItems: 1, CheckpointItems: 10,
 		})
 		if err != nil {
 			t.Fatal(err)

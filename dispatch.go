@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/delivery"
 	"github.com/millrace/changefeed/internal/soon"
 )
@@ -59,7 +60,7 @@ func newDispatcher(t *tenure, k *keeper, d *delegate) *dispatcher {
 	made.engine.Begin(t.lease.Position)
 	// The lease may be written before all of it is restored.
 	made.engine.Restore(delivery.Notes{First: t.lease.Attempts}, time.Now())
-	if t.lease.State == StateSplitting { // it moves no more, because its children begin where it is
+	if t.lease.State == feed.StateSplitting { // it moves no more, because its children begin where it is
 		made.engine.Freeze()
 	}
 	made.saver = soon.New(max(storeGap, t.r.opts.CheckpointEvery), t.r.work.Go, func() error { return k.store(t.untilDrained) })
@@ -78,7 +79,7 @@ func notify(c chan struct{}) {
 }
 
 // deliver hands a page over, and waits until there is room for another one.
-func (d *dispatcher) deliver(page Page) ending {
+func (d *dispatcher) deliver(page feed.Page) ending {
 	d.mu.Lock()
 	d.engine.AddPage(&readPage{Page: page}, page.Next, len(page.Changes), meta(page.Changes), time.Now())
 	d.engine.Share(d.r.shared.Load())
@@ -251,7 +252,7 @@ func (d *dispatcher) execute(do delivery.Effect) {
 	case delivery.Park:
 		d.calls.Go(func() { d.park(do.Batch) })
 	case delivery.ReadKey:
-		d.calls.Go(func() { d.readKey(do.Key, do.From.(Position)) })
+		d.calls.Go(func() { d.readKey(do.Key, do.From.(feed.Position)) })
 	case delivery.Shed:
 		d.shed(do.Page)
 	case delivery.TooManyHeld:
@@ -274,11 +275,11 @@ func (d *dispatcher) call(b *delivery.Batch, note bool) {
 }
 
 // batch is what the handler gets.
-func (d *dispatcher) batch(b *delivery.Batch) *Batch {
+func (d *dispatcher) batch(b *delivery.Batch) *feed.Batch {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	of := b.Changes[0].Page.Of.(*readPage)
-	batch := &Batch{
+	batch := &feed.Batch{
 		LeaseToken: d.lease.Token, Range: d.lease.Range, Instance: d.r.me.Instance, Epoch: termOf(d.lease),
 		Attempt: b.Attempt(), Cut: b.IsCut(), Redriven: b.IsRedriven(), Changes: changesOf(b),
 		Session: of.Session, Charge: of.Charge, Head: of.Head, Position: of.Next,
@@ -313,7 +314,7 @@ func (d *dispatcher) settle(b *delivery.Batch, how outcome, err error, took time
 		d.report(d.untilLost, OriginHandler, failure)
 	}
 	if stuck {
-		d.stop(ending{why: ReasonStuck})
+		d.stop(ending{why: feed.ReasonStuck})
 	}
 	d.save(urgent)
 	d.wake()
@@ -360,18 +361,18 @@ func (d *dispatcher) describe(s *LeaseStatus) {
 	e := d.engine
 	s.InHand, s.Buffered, s.Parked, s.Held, s.SetAside = e.InHand(), e.Items(), e.Parked(), e.Held(), e.SetAside()
 	s.Redriven, s.Released, s.Unsaved = d.requests.redriven, d.requests.released, e.Unsaved()
-	s.Lease.Position, s.Lease.Attempts = e.Position().(Position), e.Attempts()
-	s.Read = e.ReadFrom().(Position)
+	s.Lease.Position, s.Lease.Attempts = e.Position().(feed.Position), e.Attempts()
+	s.Read = e.ReadFrom().(feed.Position)
 	s.Failures, s.Failing = e.Oldest()
 }
 
-// checkpoint is [Batch.Checkpoint].
+// checkpoint is [feed.Batch.Checkpoint].
 func (d *dispatcher) checkpoint(ctx context.Context, b *delivery.Batch) error {
 	d.mu.Lock()
 	confirmed := d.engine.IsConfirmed(b)
 	if d.engine.IsFrozen() && !confirmed {
 		d.mu.Unlock()
-		return fmt.Errorf("%w: its range was split", ErrLeaseLost)
+		return fmt.Errorf("%w: its range was split", feed.ErrLeaseLost)
 	}
 	fresh, valid := d.engine.Confirm(b, time.Now())
 	if fresh {
@@ -382,7 +383,7 @@ func (d *dispatcher) checkpoint(ctx context.Context, b *delivery.Batch) error {
 	d.wake()
 	switch {
 	case !valid:
-		return fmt.Errorf("%w: this batch comes again in smaller parts", ErrHandlerTimeout)
+		return fmt.Errorf("%w: this batch comes again in smaller parts", feed.ErrHandlerTimeout)
 	case isStored:
 		return nil
 	}

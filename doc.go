@@ -5,16 +5,16 @@
 //
 // # Nouns
 //
-//   - A [Source] is the monitored container: its key space is tiled by ranges, and each
+//   - A [feed.Source] is the monitored container: its key space is tiled by ranges, and each
 //     range has an ordered feed of changes.
-//   - A [Lease] says who reads a range, and up to where. A [LeaseStore] keeps the [Record]s
+//   - A [feed.Lease] says who reads a range, and up to where. A [feed.LeaseStore] keeps the [feed.Record]s
 //     of one deployment unit: all instances that share the work under one processor name.
-//   - A [Handler] is your code. It receives each [Batch] of a lease, one at a time or, with
+//   - A [feed.Handler] is your code. It receives each [feed.Batch] of a lease, one at a time or, with
 //     [Options.Concurrency], several of different partition keys at once.
-//   - [DeadLetters] are where changes are parked that a handler cannot handle: see
+//   - [feed.DeadLetters] are where changes are parked that a handler cannot handle: see
 //     [Options.MaxAttempts], and package deadletters.
 //   - A [Processor] ties them together; each [Processor.Run] is one instance.
-//   - A [Committer] writes items, several of one partition key in one transaction.
+//   - A [feed.Committer] writes items, several of one partition key in one transaction.
 //   - [Pull] reads a feed without leases; [Estimate] measures the lag of a unit.
 //
 // # Use
@@ -26,7 +26,7 @@
 //	leases, err := docstore.NewLeases(ctx, leaseContainer, "mailer", orders)
 //	if err != nil { … }
 //	p, err := changefeed.New(orders, leases,
-//		changefeed.Items(func(ctx context.Context, b *changefeed.Batch, items []changefeed.Item[Order]) error {
+//		changefeed.Items(func(ctx context.Context, b *feed.Batch, items []changefeed.Item[Order]) error {
 //			for _, order := range items {
 //				if err := mail(ctx, order.Value); err != nil {
 //					return err // the batch comes again
@@ -34,7 +34,7 @@
 //			}
 //			return nil // the batch is done and checkpointed
 //		}),
-//		changefeed.Options{Start: changefeed.FromBeginning()})
+//		changefeed.Options{Start: feed.FromBeginning()})
 //	if err != nil { … }
 //	err = p.Run(ctx) // until ctx ends
 //
@@ -43,7 +43,7 @@
 // At least once, from the very first change: a lease knows where it begins before it is
 // first read. In order: changes of one partition key arrive in commit order, and a later
 // one never while an earlier one is unfinished. One owner: a handler's context ends with
-// [ErrLeaseLost] before another instance can begin, whatever the clocks of the hosts
+// [feed.ErrLeaseLost] before another instance can begin, whatever the clocks of the hosts
 // say. Progress never moves back. Every key has a lease: holes are repaired or reported.
 // Failures reach [Hooks.Error], and [Processor.Status] describes a running instance.
 //

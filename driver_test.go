@@ -15,19 +15,20 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/service"
 )
 
 // What the dispatcher does with what the engine says.
 
-var fromStart = changefeed.Options{Start: changefeed.FromBeginning()}
+var fromStart = changefeed.Options{Start: feed.FromBeginning()}
 
 // leaseOf is the lease of a partition.
-func (w *world) leaseOf(p changefeed.Partition) changefeed.Record {
+func (w *world) leaseOf(p feed.Partition) feed.Record {
 	w.t.Helper()
-	all := w.records(changefeed.KindLease)
-	i := slices.IndexFunc(all, func(l changefeed.Record) bool { return l.Range == p.Range })
+	all := w.records(feed.KindLease)
+	i := slices.IndexFunc(all, func(l feed.Record) bool { return l.Range == p.Range })
 	if i < 0 {
 		w.t.Fatalf("no lease of %v", p.Range)
 	}
@@ -39,7 +40,7 @@ func (w *world) leaseOf(p changefeed.Partition) changefeed.Record {
 func TestThePositionOfASharedUnitWaitsForAKeySetAside(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		w.fill(20)
-		setup := w.run("setup", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+		setup := w.run("setup", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
 		setup.stop(t)
 		parts := w.partitions()
@@ -87,9 +88,9 @@ func TestALeaseSaysThatThereIsAnOutage(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		h, mended := failsUntilMended()
 		w.many(20, 5)
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: &letterBox{}})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: &letterBox{}})
 		says := func() bool {
-			return slices.ContainsFunc(w.records(changefeed.KindLease), func(l changefeed.Record) bool { return l.Properties[notes.OutageProperty] != "" })
+			return slices.ContainsFunc(w.records(feed.KindLease), func(l feed.Record) bool { return l.Properties[notes.OutageProperty] != "" })
 		}
 		w.until(10*time.Minute, "the outage is in the lease", says)
 		mended.Store(true)
@@ -132,7 +133,7 @@ func TestOneChildOfASplitReadsAKeyThatIsSetAside(t *testing.T) {
 		p := w.run("b", h, o)
 		time.Sleep(5 * time.Minute)
 		p.stop(t)
-		if got, want := said.about("key"), []string{string(changefeed.Key("oslo")) + " caught up"}; !slices.Equal(got, want) {
+		if got, want := said.about("key"), []string{string(feed.Key("oslo")) + " caught up"}; !slices.Equal(got, want) {
 			t.Errorf("keys %q, want %q", got, want)
 		}
 		if got, want := h.ids(), []string{"bad", "next"}; !slices.Equal(got, want) {
@@ -149,8 +150,8 @@ func TestAKeySetAsideIsReadFromWhereItContinues(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		o := w.setAside(fromStart)
 		var mu sync.Mutex
-		var from []changefeed.Position
-		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r changefeed.Range, at changefeed.Position, ro changefeed.ReadOptions) (changefeed.Page, error) {
+		var from []feed.Position
+		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, at feed.Position, ro feed.ReadOptions) (feed.Page, error) {
 			if ro.Key != "" {
 				mu.Lock()
 				from = append(from, at)
@@ -162,7 +163,7 @@ func TestAKeySetAsideIsReadFromWhereItContinues(t *testing.T) {
 		p := w.runWith(source, w.leases, "b", h, o)
 		time.Sleep(5 * time.Minute)
 		p.stop(t)
-		if len(from) == 0 || slices.ContainsFunc(from, func(at changefeed.Position) bool { return at.Token == "" }) {
+		if len(from) == 0 || slices.ContainsFunc(from, func(at feed.Position) bool { return at.Token == "" }) {
 			t.Errorf("the key is read from %v", from)
 		}
 		if got, want := h.ids(), []string{"bad", "next"}; !slices.Equal(got, want) {
@@ -175,7 +176,7 @@ func TestAKeySetAsideIsReadFromWhereItContinues(t *testing.T) {
 func TestAKeyThatIsNoneDoesNotStopItsLease(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		o := w.setAside(fromStart)
-		l := w.records(changefeed.KindLease)[0]
+		l := w.records(feed.KindLease)[0]
 		var a notes.Aside
 		if err := json.Unmarshal([]byte(l.Properties[notes.AsideProperty]), &a); err != nil || len(a.Keys) != 1 {
 			t.Fatal(err, a)
@@ -193,7 +194,7 @@ func TestAKeyThatIsNoneDoesNotStopItsLease(t *testing.T) {
 		if got, want := h.ids(), []string{"bad", "next"}; !slices.Equal(got, want) {
 			t.Errorf("handled %v, want %v", got, want)
 		}
-		if p.errs.find(changefeed.ErrBadLease) == nil {
+		if p.errs.find(feed.ErrBadLease) == nil {
 			t.Error("nobody hears of the damage")
 		}
 	})
@@ -203,14 +204,14 @@ func TestACheckpointOfWhatIsStoredCostsNoWrite(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.put("oslo", "one", 1)
 		var writes atomic.Int64
-		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindLease {
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindLease {
 				writes.Add(1)
 			}
 			return w.leases.Update(ctx, l)
 		}}
 		var cost []int64
-		h := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+		h := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 			for range 5 {
 				before := writes.Load()
 				if err := b.Checkpoint(ctx); err != nil {
@@ -220,7 +221,7 @@ func TestACheckpointOfWhatIsStoredCostsNoWrite(t *testing.T) {
 			}
 			return nil
 		})
-		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: changefeed.FromBeginning(), Manual: true})
+		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: feed.FromBeginning(), Manual: true})
 		time.Sleep(5 * time.Second)
 		p.stop(t)
 		if !slices.Equal(cost, []int64{1, 0, 0, 0, 0}) {
@@ -244,11 +245,11 @@ func TestACallThatEndedTheProcessCountsThoughItsLeaseWasFreed(t *testing.T) {
 			return nil
 		}}
 		w.put("oslo", "bad", 1)
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 5, DeadLetters: &letterBox{}, Drain: time.Second}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 5, DeadLetters: &letterBox{}, Drain: time.Second}
 		p := w.run("a", h, o)
 		<-in
 		p.kill(t)
-		l := w.records(changefeed.KindLease)[0]
+		l := w.records(feed.KindLease)[0]
 		l.Owner, l.Epoch = "", ""
 		if _, err := w.leases.Update(t.Context(), l); err != nil {
 			t.Fatal(err)
@@ -278,10 +279,10 @@ func TestAnInstanceInOrderReadsKeysThatAreSetAside(t *testing.T) {
 
 // heldWith is an instance that holds a key for a change, with a letter behind it. When the change comes again, its call
 // takes minutes and fails.
-func (w *world) heldWith(store changefeed.LeaseStore) (p *process, h *tally, box *letterBox, lsn int64, again *atomic.Bool) {
+func (w *world) heldWith(store feed.LeaseStore) (p *process, h *tally, box *letterBox, lsn int64, again *atomic.Bool) {
 	box, again = &letterBox{}, &atomic.Bool{}
 	var parked atomic.Bool
-	h = &tally{before: func(ctx context.Context, b *changefeed.Batch) error {
+	h = &tally{before: func(ctx context.Context, b *feed.Batch) error {
 		if !slices.Contains(itemIDs(b), "bad") {
 			return nil
 		}
@@ -292,7 +293,7 @@ func (w *world) heldWith(store changefeed.LeaseStore) (p *process, h *tally, box
 		return errHandler
 	}}
 	p = w.runWith(w.orders, store, "a", h, changefeed.Options{
-		Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, HandlerTimeout: 10 * time.Minute,
+		Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, HandlerTimeout: 10 * time.Minute,
 	})
 	lsn = w.put("oslo", "bad", 1)
 	w.isParked(box, "bad")
@@ -308,13 +309,13 @@ func TestARequestThatIsWithdrawnWhileItWaitsIsNotServed(t *testing.T) {
 		p, h, box, lsn, again := w.heldWith(w.leases)
 		retried := make(chan error, 1)
 		go func() {
-			_, err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "bad"))
+			_, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad"))
 			retried <- err
 		}()
 		w.until(time.Minute, "the letter in the handler", again.Load)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		if _, err := deadletters.Release(ctx, w.orders, w.leases, changefeed.Key("oslo")); err == nil {
+		if _, err := deadletters.Release(ctx, w.orders, w.leases, feed.Key("oslo")); err == nil {
 			t.Error("the release is served while a letter of its key is in the handler")
 		}
 		<-retried
@@ -332,8 +333,8 @@ func TestARequestThatIsGoneIsNoFailure(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		gone := 0
 		store := &hookedStore{Leases: w.leases}
-		store.update = func(ctx context.Context, r changefeed.Record) (changefeed.Record, error) {
-			if r.Kind == changefeed.KindRequest {
+		store.update = func(ctx context.Context, r feed.Record) (feed.Record, error) {
+			if r.Kind == feed.KindRequest {
 				gone++
 				if err := w.leases.Delete(ctx, r); err != nil {
 					return r, err
@@ -344,12 +345,12 @@ func TestARequestThatIsGoneIsNoFailure(t *testing.T) {
 		p, _, _, lsn, _ := w.heldWith(store)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		_, err := deadletters.Redrive(ctx, w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "bad"))
+		_, err := deadletters.Redrive(ctx, w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad"))
 		p.stop(t)
 		if gone == 0 || !errors.Is(err, deadletters.ErrNotServed) {
 			t.Errorf("%d requests are gone; %v, want that it is not served", gone, err)
 		}
-		if n := p.reports(changefeed.ErrNotFound); n != 0 {
+		if n := p.reports(feed.ErrNotFound); n != 0 {
 			t.Errorf("%d reports of requests that are gone", n)
 		}
 	})
@@ -360,17 +361,17 @@ func TestAReleaseIsAnsweredWhenItsLeaseSaysSo(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var answered, held atomic.Int64
 		store := &hookedStore{Leases: w.leases}
-		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindRequest && l.State == changefeed.StateRetired {
+		store.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindRequest && l.State == feed.StateRetired {
 				answered.Add(1)
-				if w.records(changefeed.KindLease)[0].Properties[notes.HeldProperty] != "" {
+				if w.records(feed.KindLease)[0].Properties[notes.HeldProperty] != "" {
 					held.Add(1)
 				}
 			}
 			return w.leases.Update(ctx, l)
 		}
 		p, h, box, _, _ := w.heldWith(store)
-		if _, err := deadletters.Release(t.Context(), w.orders, w.leases, changefeed.Key("oslo")); err != nil {
+		if _, err := deadletters.Release(t.Context(), w.orders, w.leases, feed.Key("oslo")); err != nil {
 			t.Error(err)
 		}
 		p.stop(t)
@@ -388,19 +389,19 @@ func TestAReleaseIsAnsweredWhenItsLeaseSaysSo(t *testing.T) {
 func TestAKeySetAsideIsReadAsTheFeedIs(t *testing.T) {
 	inWorldOf(t, docstore.ContainerSpec{Ranges: 1, Retention: time.Hour}, func(t *testing.T, w *world) {
 		o := w.setAside(changefeed.Options{
-			Mode: changefeed.AllVersionsAndDeletes, MaxItems: 1, Filter: func(c *changefeed.Change) bool { return c.ID != "unwanted" },
+			Mode: feed.AllVersionsAndDeletes, MaxItems: 1, Filter: func(c *feed.Change) bool { return c.ID != "unwanted" },
 		}, "unwanted", "unwanted", "unwanted")
 		var reads, others atomic.Int64
-		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r changefeed.Range, at changefeed.Position, ro changefeed.ReadOptions) (changefeed.Page, error) {
+		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, at feed.Position, ro feed.ReadOptions) (feed.Page, error) {
 			if ro.Key == "" {
 				return w.orders.Read(ctx, r, at, ro)
 			}
-			if ro.Mode != changefeed.AllVersionsAndDeletes {
+			if ro.Mode != feed.AllVersionsAndDeletes {
 				others.Add(1)
 			}
 			switch n := reads.Add(1); {
 			case n == 1:
-				return changefeed.Page{}, errors.New("no read")
+				return feed.Page{}, errors.New("no read")
 			case n > 20:
 				waitFor(ctx, time.Second) // a loop without a pause would never let virtual time pass
 			}
@@ -428,9 +429,9 @@ func TestAReleaseDoesNotReadAllLettersAtOnce(t *testing.T) {
 		for i := range n {
 			w.put("oslo", fmt.Sprint("next-", i), i)
 		}
-		p := w.run("a", failsOn(onID("bad", "next-0")), changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 1, DeadLetters: box, HoldKeys: true})
+		p := w.run("a", failsOn(onID("bad", "next-0")), changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: box, HoldKeys: true})
 		w.until(time.Hour, "all parked", func() bool { return len(box.all()) == n+1 })
-		said, err := deadletters.Release(t.Context(), w.orders, w.leases, changefeed.Key("oslo"))
+		said, err := deadletters.Release(t.Context(), w.orders, w.leases, feed.Key("oslo"))
 		p.stop(t)
 		if err != nil || said.Result != deadletters.ResultFailed || said.Held != -1 {
 			t.Errorf("%+v, %v; want a failure, and that it is not known how many are left", said, err)
@@ -443,9 +444,9 @@ func TestAReleaseDoesNotReadAllLettersAtOnce(t *testing.T) {
 func TestAHeldChangeOfATransactionHasOneLetter(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var p *process
-		box := &letterBox{refuse: func(l changefeed.DeadLetter) error {
+		box := &letterBox{refuse: func(l feed.DeadLetter) error {
 			if l.Change.ID == "next" {
-				if w.records(changefeed.KindLease)[0].Properties["changefeed.held"] == "" {
+				if w.records(feed.KindLease)[0].Properties["changefeed.held"] == "" {
 					return errors.New("the lease does not say yet that the key is held")
 				}
 				p.wire.Cut()
@@ -453,16 +454,16 @@ func TestAHeldChangeOfATransactionHasOneLetter(t *testing.T) {
 			return nil
 		}}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
 		p = w.run("a", h, o)
 		time.Sleep(10 * time.Second)
-		if _, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), []changefeed.Write{upsert("oslo", "bad", 1), upsert("oslo", "next", 2)}); err != nil {
+		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{upsert("oslo", "bad", 1), upsert("oslo", "next", 2)}); err != nil {
 			t.Fatal(err)
 		}
 		w.until(time.Minute, "two letters", func() bool { return len(box.all()) == 2 })
 		p.kill(t)
 		var parked atomic.Int64
-		o.Hooks.Parked = func(changefeed.DeadLetter) { parked.Add(1) }
+		o.Hooks.Parked = func(feed.DeadLetter) { parked.Add(1) }
 		p = w.run("b", h, o)
 		time.Sleep(5 * time.Minute)
 		p.stop(t)
@@ -476,7 +477,7 @@ func TestAHeldChangeOfATransactionHasOneLetter(t *testing.T) {
 // CheckpointEvery says, and not only when the lease is renewed.
 func TestCheckpointEveryHoldsBehindAChangeThatHangs(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		h := &tally{before: func(ctx context.Context, b *changefeed.Batch) error {
+		h := &tally{before: func(ctx context.Context, b *feed.Batch) error {
 			if !slices.Contains(itemIDs(b), "stuck") {
 				return nil
 			}
@@ -484,11 +485,11 @@ func TestCheckpointEveryHoldsBehindAChangeThatHangs(t *testing.T) {
 			return context.Cause(ctx)
 		}}
 		w.put("oslo", "stuck", 0)
-		o := changefeed.Options{Start: changefeed.FromBeginning(), Concurrency: 4, CheckpointEvery: 2 * time.Second, HandlerTimeout: time.Hour, Drain: time.Second}
+		o := changefeed.Options{Start: feed.FromBeginning(), Concurrency: 4, CheckpointEvery: 2 * time.Second, HandlerTimeout: time.Hour, Drain: time.Second}
 		p := w.run("a", h, o)
 		time.Sleep(time.Minute)
-		written := w.records(changefeed.KindLease)[0].Updated
-		w.until(time.Minute, "the lease is renewed", func() bool { return w.records(changefeed.KindLease)[0].Updated.After(written) })
+		written := w.records(feed.KindLease)[0].Updated
+		w.until(time.Minute, "the lease is renewed", func() bool { return w.records(feed.KindLease)[0].Updated.After(written) })
 		w.many(20, 5)
 		time.Sleep(5 * time.Second)
 		p.kill(t)
@@ -512,7 +513,7 @@ func TestMaxAgeAloneFreesTheOtherKeys(t *testing.T) {
 		w.put("oslo", "bad", 1)
 		w.many(20, 5)
 		h := failsOn(onID("bad"))
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAge: time.Hour, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAge: time.Hour, DeadLetters: box})
 		time.Sleep(time.Minute)
 		w.put("city-1", "later", 1)
 		time.Sleep(20 * time.Minute)
@@ -528,7 +529,7 @@ func TestALetterWhoseRetryFailsHasNoStackOfAnEarlierPanic(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var panics atomic.Bool
 		panics.Store(true)
-		h := failsOn(func(changefeed.Change) error {
+		h := failsOn(func(feed.Change) error {
 			if panics.Load() {
 				panic("no such column")
 			}
@@ -536,13 +537,13 @@ func TestALetterWhoseRetryFailsHasNoStackOfAnEarlierPanic(t *testing.T) {
 		})
 		box := &letterBox{}
 		lsn := w.put("oslo", "bad", 1)
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 1, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: box})
 		w.isParked(box, "bad")
 		if l := box.all()[0]; l.Stack == "" {
 			t.Error("a letter of a panic has no stack")
 		}
 		panics.Store(false)
-		if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "bad")); err != nil {
+		if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad")); err != nil {
 			t.Error(err)
 		}
 		p.stop(t)
@@ -557,21 +558,21 @@ func TestTheSecondLetterOfATransactionSaysWhyItsRetryFailed(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var later atomic.Bool
 		errLater := errors.New("no such column")
-		h := failsOn(func(changefeed.Change) error {
+		h := failsOn(func(feed.Change) error {
 			if later.Load() {
 				return errLater
 			}
 			return errHandler
 		})
-		results, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), []changefeed.Write{upsert("oslo", "one", 1), upsert("oslo", "two", 2)})
+		results, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{upsert("oslo", "one", 1), upsert("oslo", "two", 2)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 1, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: box})
 		w.until(5*time.Minute, "both parked", func() bool { return box.names() == "one failed, two failed" })
 		later.Store(true)
-		said, err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(results[0].LSN, "two"))
+		said, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(results[0].LSN, "two"))
 		p.stop(t)
 		if err != nil || said.Result != deadletters.ResultFailed {
 			t.Errorf("%+v, %v; want that it has failed again", said, err)
@@ -590,7 +591,7 @@ type interruptedBox struct {
 	once sync.Once
 }
 
-func (b *interruptedBox) Remove(ctx context.Context, key changefeed.PartitionKey, id string) error {
+func (b *interruptedBox) Remove(ctx context.Context, key feed.PartitionKey, id string) error {
 	b.once.Do(func() {
 		b.blind.Store(true)
 		time.AfterFunc(time.Minute, func() { b.blind.Store(false) })
@@ -604,12 +605,12 @@ func TestAnOutcomeCountsTheLettersOfEarlierTries(t *testing.T) {
 		h, mended := failsUntilMended()
 		lsn := w.put("oslo", "bad", 1)
 		box := &interruptedBox{blindBox: &blindBox{letterBox: &letterBox{}}}
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true})
 		w.isParked(box.letterBox, "bad")
 		w.put("oslo", "next", 2)
 		w.until(time.Minute, "next parked", func() bool { return len(box.all()) == 2 })
 		mended.Store(true)
-		said, err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "bad"))
+		said, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad"))
 		p.stop(t)
 		if err != nil || said.Result != deadletters.ResultHandled || said.Handled != 2 || p.errs.find(errMissing) == nil {
 			t.Errorf("%+v, %v; want two letters that were handled; said %v", said, err, p.errs.find(errMissing))
@@ -625,7 +626,7 @@ type stickyBox struct {
 	once sync.Once
 }
 
-func (b *stickyBox) Remove(ctx context.Context, key changefeed.PartitionKey, id string) (err error) {
+func (b *stickyBox) Remove(ctx context.Context, key feed.PartitionKey, id string) (err error) {
 	if _, hash, _ := strings.Cut(id, "."); "0."+hash == letterNamed(0, b.of) {
 		b.once.Do(func() { err = errors.New("no letter is removed") })
 	}
@@ -641,10 +642,10 @@ func TestALetterThatCouldNotBeRemovedCountsOnce(t *testing.T) {
 		h, mended := failsUntilMended()
 		lsn := w.put("oslo", "bad", 1)
 		box := &stickyBox{letterBox: &letterBox{}, of: "bad"}
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
 		w.isParked(box.letterBox, "bad")
 		mended.Store(true)
-		said, err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "bad"))
+		said, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad"))
 		p.stop(t)
 		if _, again := h.items(); again != 1 {
 			t.Errorf("%d items are handled again, want 1", again)
@@ -664,13 +665,13 @@ func TestAHeldLetterThatCouldNotBeRemovedCountsOnce(t *testing.T) {
 				var mended atomic.Bool
 				lsn := w.put("oslo", "bad", 1)
 				box := &stickyBox{letterBox: &letterBox{}, of: "next", lost: lost}
-				p := w.run("a", breaking(&mended, "bad"), changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true})
+				p := w.run("a", breaking(&mended, "bad"), changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true})
 				w.isParked(box.letterBox, "bad")
 				w.put("oslo", "next", 2)
 				w.put("oslo", "last", 3)
 				w.until(time.Minute, "all parked", func() bool { return len(box.all()) == 3 })
 				mended.Store(true)
-				oslo, want := changefeed.Key("oslo"), deadletters.Outcome{Result: deadletters.ResultHandled, Handled: 2}
+				oslo, want := feed.Key("oslo"), deadletters.Outcome{Result: deadletters.ResultHandled, Handled: 2}
 				ask := func() (deadletters.Outcome, error) { return deadletters.Release(t.Context(), w.orders, w.leases, oslo) }
 				if retry {
 					want.Handled = 3

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A client may send a request again whose answer was lost: then a create meets what it has
@@ -17,24 +18,24 @@ func TestAnEchoOfOurOwnWriteIsNoRefusal(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		store := &hookedStore{Leases: w.leases}
 		var creates, deletes atomic.Int64
-		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+		store.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			got, err := w.leases.Create(ctx, l)
-			if l.Kind == changefeed.KindLease && err == nil {
+			if l.Kind == feed.KindLease && err == nil {
 				creates.Add(1)
-				return l, changefeed.ErrConflict
+				return l, feed.ErrConflict
 			}
 			return got, err
 		}
-		store.delete = func(ctx context.Context, l changefeed.Record) error {
+		store.delete = func(ctx context.Context, l feed.Record) error {
 			err := w.leases.Delete(ctx, l)
-			if l.Kind == changefeed.KindLease && err == nil {
+			if l.Kind == feed.KindLease && err == nil {
 				deletes.Add(1)
-				return changefeed.ErrNotFound
+				return feed.ErrNotFound
 			}
 			return err
 		}
 		y := &tally{}
-		p := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: feed.FromBeginning()})
 		w.fill(20)
 		w.until(15*time.Second, "done before the split", func() bool { items, _ := y.items(); return items == 20 })
 		w.split(0)
@@ -42,8 +43,8 @@ func TestAnEchoOfOurOwnWriteIsNoRefusal(t *testing.T) {
 		w.fill(20)
 		w.until(time.Minute, "done after the split", func() bool { _, again := y.items(); return again == 20 && w.pending() == 0 })
 		w.tiles()
-		if creates.Load() < 6 || deletes.Load() != 2 || len(w.records(changefeed.KindLease)) != 4 {
-			t.Errorf("%d creates, %d deletes, %d leases", creates.Load(), deletes.Load(), len(w.records(changefeed.KindLease)))
+		if creates.Load() < 6 || deletes.Load() != 2 || len(w.records(feed.KindLease)) != 4 {
+			t.Errorf("%d creates, %d deletes, %d leases", creates.Load(), deletes.Load(), len(w.records(feed.KindLease)))
 		}
 		if errs := p.errs.all(); len(errs) != 0 {
 			t.Errorf("reported: %v", first(errs))
@@ -60,8 +61,8 @@ func TestASplitThatFailsIsTriedLessAndLess(t *testing.T) {
 		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{})
 		time.Sleep(time.Minute)
 		p.stop(t)
-		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindLease {
+		store.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindLease {
 				tick(&refused)
 				return l, errRefused
 			}
@@ -82,27 +83,27 @@ func TestASplitThatFailsIsTriedLessAndLess(t *testing.T) {
 func TestLeasesOfAllVersionsAreNotGoneOnWithInLatestVersion(t *testing.T) {
 	inWorldOf(t, docstore.ContainerSpec{Ranges: 1, Retention: time.Hour}, func(t *testing.T, w *world) {
 		var deletes atomic.Int64
-		h := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+		h := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
 			for _, c := range b.Changes {
-				if c.Op == changefeed.OpDelete {
+				if c.Op == feed.OpDelete {
 					deletes.Add(1)
 				}
 			}
 			return nil
 		})
-		p := w.run("a", h, changefeed.Options{Mode: changefeed.AllVersionsAndDeletes})
+		p := w.run("a", h, changefeed.Options{Mode: feed.AllVersionsAndDeletes})
 		time.Sleep(time.Minute)
 		w.split(0)
 		w.fill(4)
-		if err := w.orders.Delete(t.Context(), changefeed.Key("city-0"), "item", ""); err != nil {
+		if err := w.orders.Delete(t.Context(), feed.Key("city-0"), "item", ""); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
 		if n := deletes.Load(); n != 1 {
 			t.Errorf("%d deletes, want 1", n)
 		}
-		for _, l := range w.records(changefeed.KindLease) {
-			if l.Mode != changefeed.AllVersionsAndDeletes {
+		for _, l := range w.records(feed.KindLease) {
+			if l.Mode != feed.AllVersionsAndDeletes {
 				t.Errorf("lease %s is for the %v", l.Token, l.Mode)
 			}
 		}
@@ -122,14 +123,14 @@ func TestABatchThatEndsWithItsDrainIsDone(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				var ended error
 				begun := make(chan struct{})
-				h := changefeed.HandlerFunc(func(ctx context.Context, _ *changefeed.Batch) error {
+				h := feed.HandlerFunc(func(ctx context.Context, _ *feed.Batch) error {
 					close(begun)
 					time.Sleep(takes)
 					ended = ctx.Err()
 					return nil
 				})
 				w.put("oslo", "a", 1)
-				p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), Drain: drain})
+				p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), Drain: drain})
 				<-begun
 				p.stop(t)
 				if n := w.pending(); n != 0 || (ended != nil) != (takes > drain) {
@@ -144,7 +145,7 @@ func TestABatchThatEndsWithItsDrainIsDone(t *testing.T) {
 func TestAPlannedStopStoresWhatWasNotDue(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		y := &tally{}
-		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning(), CheckpointItems: 1000})
+		p := w.run("a", y, changefeed.Options{Start: feed.FromBeginning(), CheckpointItems: 1000})
 		time.Sleep(time.Second)
 		w.fill(7)
 		w.until(2*time.Second, "delivered", func() bool { items, _ := y.items(); return items == 7 })

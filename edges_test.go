@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 )
 
@@ -22,7 +23,7 @@ func idle(o Options) *run {
 func TestALeaseIsItsOwnersToItsLastMoment(t *testing.T) {
 	written := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, c := range []struct{ own, others time.Duration }{{time.Minute, time.Minute}, {2 * time.Minute, time.Minute}, {0, 2 * time.Minute}} {
-		l := Record{Kind: KindLease, Owner: "b", Epoch: "e", Updated: written, Expiration: c.own}
+		l := feed.Record{Kind: feed.KindLease, Owner: "b", Epoch: "e", Updated: written, Expiration: c.own}
 		last := written.Add(max(c.own, c.others) + time.Second) // stores may keep whole seconds
 		if isExpired(l, last, c.others) || !isExpired(l, last.Add(time.Nanosecond), c.others) || !takeableAt(l, c.others).Equal(last) {
 			t.Errorf("a lease for %v, judged by %v, is to be taken from %v on, want after %v", c.own, c.others, takeableAt(l, c.others), last)
@@ -37,7 +38,7 @@ func TestPausesThatAreAskedForAreBounded(t *testing.T) {
 		calls, begun := 0, time.Now()
 		err := r.paced(t.Context(), r.balancer.rng, "", func() error {
 			if calls++; calls < 4 {
-				return &ThrottledError{After: 5 * time.Hour}
+				return &feed.ThrottledError{After: 5 * time.Hour}
 			}
 			return nil
 		})
@@ -74,13 +75,13 @@ func TestARenewalComesBeforeTheTrustEnds(t *testing.T) {
 
 // The position before a page keeps the time from which it was read.
 func TestThePositionBeforeAPageKeepsItsStart(t *testing.T) {
-	from := Position{Start: FromTime(time.Unix(1, 0))}
-	change := func(lsn int64) Change { return Change{LSN: lsn} }
-	for _, c := range []struct{ page, want Position }{
-		{Position{Token: `"9"`}, Position{Token: `"6"`, Start: from.Start}},
-		{Position{Token: `"10"`}, from}, // a token of another kind: only the start is known
+	from := feed.Position{Start: feed.FromTime(time.Unix(1, 0))}
+	change := func(lsn int64) feed.Change { return feed.Change{LSN: lsn} }
+	for _, c := range []struct{ page, want feed.Position }{
+		{feed.Position{Token: `"9"`}, feed.Position{Token: `"6"`, Start: from.Start}},
+		{feed.Position{Token: `"10"`}, from}, // a token of another kind: only the start is known
 	} {
-		if got := startOfPage((Page{Changes: []Change{change(7), change(9)}, Next: c.page}), from); got != c.want {
+		if got := startOfPage((feed.Page{Changes: []feed.Change{change(7), change(9)}, Next: c.page}), from); got != c.want {
 			t.Errorf("the position before the changes 7 and 9 with the token %s after them is %+v, want %+v", c.page.Token, got, c.want)
 		}
 	}
@@ -90,14 +91,14 @@ func TestThePositionBeforeAPageKeepsItsStart(t *testing.T) {
 // has one.
 func TestALeaseWithoutAStartIsNotWorkedOn(t *testing.T) {
 	v := newView(nil, nil)
-	half := FullRange().Cut(2)
+	half := feed.FullRange().Cut(2)
 	for i, owner := range []string{"", "net"} {
-		v.put(Record{Kind: KindLease, ID: "unit.." + half[i].String(), Version: 1, Token: half[i].String(), Range: half[i], Owner: owner})
+		v.put(feed.Record{Kind: feed.KindLease, ID: "unit.." + half[i].String(), Version: 1, Token: half[i].String(), Range: half[i], Owner: owner})
 	}
 	if good, bad := v.placed(); len(good) != 0 || len(bad) != 2 || !errors.Is(bad[1].Err, ErrNoStart) {
 		t.Errorf("worked on %v, not on %v", good, bad)
 	}
-	v.put(Record{ID: "unit.info", Kind: KindInfo, Properties: map[string]string{notes.OriginProperty: "beginning"}})
+	v.put(feed.Record{ID: "unit.info", Kind: feed.KindInfo, Properties: map[string]string{notes.OriginProperty: "beginning"}})
 	if good, bad := v.placed(); len(good) != 2 || len(bad) != 0 {
 		t.Errorf("worked on %v, not on %v, though the unit has a start", good, bad)
 	}
@@ -105,7 +106,7 @@ func TestALeaseWithoutAStartIsNotWorkedOn(t *testing.T) {
 
 // Tokens of version 0 leases are compared as numbers.
 func TestPositionsAreComparedAsNumbers(t *testing.T) {
-	ordered := []Position{{}, At(`"9"`), At(`"10"`), At(`"99"`), At(`"100"`)}
+	ordered := []feed.Position{{}, feed.At(`"9"`), feed.At(`"10"`), feed.At(`"99"`), feed.At(`"100"`)}
 	for i, a := range ordered {
 		for j, b := range ordered {
 			if got := isBefore(a, b); got != (i < j) {
@@ -117,9 +118,9 @@ func TestPositionsAreComparedAsNumbers(t *testing.T) {
 
 // There are at least as many leases as were asked for, and they tile the key space.
 func TestTheGridHasAtLeastMinLeases(t *testing.T) {
-	var partitions []Partition
-	for _, r := range FullRange().Cut(3) {
-		partitions = append(partitions, Partition{Range: r})
+	var partitions []feed.Partition
+	for _, r := range feed.FullRange().Cut(3) {
+		partitions = append(partitions, feed.Partition{Range: r})
 	}
 	for _, least := range []int{0, 1, 3, 4, 7, 100} {
 		cells := idle(Options{MinLeases: least}).grid(partitions)
@@ -159,7 +160,7 @@ func TestAFlawIsToldWhenItLasts(t *testing.T) {
 func TestALeaseIsOverdueSinceItWasFirstFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := idle(Options{})
-		free := Record{Kind: KindLease, ID: "l", Version: 1, Token: "-FF", Range: FullRange(), Position: At(`"1"`)}
+		free := feed.Record{Kind: feed.KindLease, ID: "l", Version: 1, Token: "-FF", Range: feed.FullRange(), Position: feed.At(`"1"`)}
 		r.view.put(free)
 		begun := time.Now()
 		for range 5 {
@@ -182,7 +183,7 @@ func TestAFreeLeaseBehindAFenceIsNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := idle(Options{})
 		now := time.Now()
-		r.view.heard([]Record{{Kind: KindLease, ID: "l", Version: 1, Token: "-FF", Range: FullRange(), Position: At(`"1"`), Fence: now.Add(time.Minute)}}, now)
+		r.view.heard([]feed.Record{{Kind: feed.KindLease, ID: "l", Version: 1, Token: "-FF", Range: feed.FullRange(), Position: feed.At(`"1"`), Fence: now.Add(time.Minute)}}, now)
 		if p := r.balancer.situation().plan; len(p.Take) != 0 {
 			t.Errorf("took %v", p.Take)
 		}
@@ -197,7 +198,7 @@ func TestAFreeLeaseBehindAFenceIsNotTaken(t *testing.T) {
 func TestALagIsAsOldAsItsOldestPart(t *testing.T) {
 	at := func(s int64) time.Time { return time.Unix(s, 0) }
 	var l Lag
-	for _, b := range []Backlog{{}, {Items: 2, Oldest: at(20)}, {}, {Items: 3, Oldest: at(10)}, {Items: 1, Oldest: at(30)}} {
+	for _, b := range []feed.Backlog{{}, {Items: 2, Oldest: at(20)}, {}, {Items: 3, Oldest: at(10)}, {Items: 1, Oldest: at(30)}} {
 		l.add(b)
 	}
 	if l.Pending != 6 || !l.Oldest.Equal(at(10)) || l.Age(at(15)) != 5*time.Second || l.Age(at(5)) != 0 {
@@ -207,18 +208,18 @@ func TestALagIsAsOldAsItsOldestPart(t *testing.T) {
 
 // shelf is a lease store that notes what is deleted and what is freed.
 type shelf struct {
-	LeaseStore
+	feed.LeaseStore
 	deleted, freed int
 }
 
-func (s *shelf) Update(_ context.Context, l Record) (Record, error) {
+func (s *shelf) Update(_ context.Context, l feed.Record) (feed.Record, error) {
 	if l.Free() {
 		s.freed++
 	}
 	return l, nil
 }
 
-func (s *shelf) Delete(context.Context, Record) error {
+func (s *shelf) Delete(context.Context, feed.Record) error {
 	s.deleted++
 	return nil
 }
@@ -230,10 +231,10 @@ func TestALeaseThatIsNoLongerCoveredIsFreed(t *testing.T) {
 			s := &shelf{}
 			r := idle(Options{})
 			r.store = patientStore{s}
-			late := made(FullRange(), 1, 1)
+			late := made(feed.FullRange(), 1, 1)
 			late.Owner, late.Epoch = r.me.Instance, r.me.Epoch
 			if covered {
-				for _, half := range FullRange().Cut(2) {
+				for _, half := range feed.FullRange().Cut(2) {
 					r.view.put(made(half, 5, 1))
 				}
 			}
@@ -241,7 +242,7 @@ func TestALeaseThatIsNoLongerCoveredIsFreed(t *testing.T) {
 			var keeping sync.WaitGroup
 			keeping.Go(w.keeper.keep)
 			w.yield()
-			w.lose(ErrLeaseLost)
+			w.lose(feed.ErrLeaseLost)
 			keeping.Wait()
 			if (s.deleted == 1) != covered || (s.freed == 1) == covered {
 				t.Errorf("covered %v: %d leases deleted, %d freed", covered, s.deleted, s.freed)

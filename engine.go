@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/delivery"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/service"
@@ -17,7 +18,7 @@ import (
 func (t *tenure) rules() delivery.Rules {
 	o := t.r.opts
 	rng := t.r.random("delivery " + t.lease.Token)
-	_, hasBox := o.DeadLetters.(LetterBox)
+	_, hasBox := o.DeadLetters.(feed.LetterBox)
 	return delivery.Rules{
 		Concurrency: o.Concurrency, InOrder: o.Concurrency == 1 && !o.hasPolicy(), MaxItems: o.MaxItems, MaxBytes: o.MaxBytes,
 		Wait: o.MaxWait, MaxAttempts: o.MaxAttempts, MaxAge: o.MaxAge, CanPark: o.DeadLetters != nil, HoldKeys: o.HoldKeys,
@@ -37,7 +38,7 @@ const keyPages = 4
 
 // canReadKeys reports whether the source can read a single key again, and find out which lease has it after a split.
 func (r *run) canReadKeys() bool {
-	_, ok := r.source.(Locator)
+	_, ok := r.source.(feed.Locator)
 	return ok
 }
 
@@ -52,10 +53,10 @@ func (r *run) warnOfKeys() {
 }
 
 // changeOf is the change that the engine knows by its place.
-func changeOf(c *delivery.Change) *Change { return &c.Page.Of.(*readPage).Changes[c.Index] }
+func changeOf(c *delivery.Change) *feed.Change { return &c.Page.Of.(*readPage).Changes[c.Index] }
 
-func changesOf(b *delivery.Batch) []Change {
-	changes := make([]Change, len(b.Changes))
+func changesOf(b *delivery.Batch) []feed.Change {
+	changes := make([]feed.Change, len(b.Changes))
 	for i, c := range b.Changes {
 		changes[i] = *changeOf(c)
 	}
@@ -63,7 +64,7 @@ func changesOf(b *delivery.Batch) []Change {
 }
 
 // meta is what the engine is told of a change.
-func meta(changes []Change) func(i int) delivery.Meta {
+func meta(changes []feed.Change) func(i int) delivery.Meta {
 	return func(i int) delivery.Meta {
 		c := &changes[i]
 		return delivery.Meta{LSN: c.LSN, Key: string(c.PartitionKey), Size: changeSize(c)}
@@ -72,17 +73,17 @@ func meta(changes []Change) func(i int) delivery.Meta {
 
 // readPage is a page whose changes the engine has. A letter that is handed over again is one, too.
 type readPage struct {
-	Page
-	letter *DeadLetter
+	feed.Page
+	letter *feed.DeadLetter
 }
 
 // positionAfter is the position after an LSN, if tokens are LSNs in quotes, as the service's are, and reading has come so far.
 func positionAfter(end delivery.Position, lsn int64) (delivery.Position, bool) {
-	read := end.(Position)
+	read := end.(feed.Position)
 	if last, isLSN := service.LSN(read.Token); !isLSN || read.Token != service.Token(last) || last < lsn {
 		return nil, false
 	}
-	return Position{Token: service.Token(lsn), Start: read.Start}, true
+	return feed.Position{Token: service.Token(lsn), Start: read.Start}, true
 }
 
 // shed gives the changes of a page that are still needed memory of their own, and gives up the rest.
@@ -90,7 +91,7 @@ func (d *dispatcher) shed(p *delivery.Page) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	of := p.Of.(*readPage)
-	kept := make([]Change, len(of.Changes))
+	kept := make([]feed.Change, len(of.Changes))
 	p.Kept(func(i int) {
 		kept[i] = of.Changes[i]
 		kept[i].Body, kept[i].Previous = bytes.Clone(kept[i].Body), bytes.Clone(kept[i].Previous)

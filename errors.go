@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/millrace/changefeed/feed"
 )
 
 // Errors that a processor reports.
@@ -113,13 +115,13 @@ type BatchError struct {
 	Failing     time.Time // when it failed for the first time here
 	Count       int       // of its changes
 	First, Last int64     // their LSNs
-	Key         PartitionKey
+	Key         feed.PartitionKey
 	IDs         []string // of the first of them
 	Err         error
 }
 
 // newBatchError describes the failure of some changes.
-func newBatchError(changes []Change, attempt int, failing time.Time, err error) *BatchError {
+func newBatchError(changes []feed.Change, attempt int, failing time.Time, err error) *BatchError {
 	e := &BatchError{
 		Attempt: attempt, Failing: failing, Count: len(changes), Err: err,
 		First: changes[0].LSN, Last: changes[len(changes)-1].LSN, Key: changes[0].PartitionKey,

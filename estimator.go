@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/keyspace"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/service"
@@ -18,7 +19,7 @@ import (
 
 // Lag is how much of its range a lease has still to handle.
 type Lag struct {
-	Lease   Lease
+	Lease   feed.Lease
 	Pending int64 // changes that are not checkpointed yet
 
 	// Exact says that Pending counts changes. Else it is a distance in LSNs, which counts
@@ -48,10 +49,10 @@ func (l Lag) Age(now time.Time) time.Duration {
 // split that no instance has seen yet, because it then asks all partitions of the range.
 // A lag that is not known has its reason in Err and does not spoil the others.
 //
-// A source that is a [Counter] counts, which takes longer the more there is. Of any other
+// A source that is a [feed.Counter] counts, which takes longer the more there is. Of any other
 // source Estimate reads the first change of each lease, and up to 500 of a lease that shares
 // its partition, as [Options.MinLeases] makes them: these reads cost request units.
-func Estimate(ctx context.Context, source Source, leases LeaseStore) ([]Lag, error) {
+func Estimate(ctx context.Context, source feed.Source, leases feed.LeaseStore) ([]Lag, error) {
 	v := newView(leases, source)
 	if err := v.list(ctx, time.Now()); err != nil {
 		return nil, err
@@ -77,20 +78,20 @@ func Estimate(ctx context.Context, source Source, leases LeaseStore) ([]Lag, err
 
 // owed is the part of a lease's range that no other lease accounts for: where a splitting
 // lease has children already, the backlog is theirs.
-func owed(lease Record, all []Record) []Range {
+func owed(lease feed.Record, all []feed.Record) []feed.Range {
 	switch {
 	case lease.Range.Empty():
 		return nil
-	case lease.State == StateLive:
-		return []Range{lease.Range}
+	case lease.State == feed.StateLive:
+		return []feed.Range{lease.Range}
 	}
-	return holes(lease.Range, slices.DeleteFunc(slices.Clone(all), func(other Record) bool { return other.ID == lease.ID }))
+	return holes(lease.Range, slices.DeleteFunc(slices.Clone(all), func(other feed.Record) bool { return other.ID == lease.ID }))
 }
 
 // meter measures backlogs of one source.
 type meter struct {
-	source Source
-	parts  []Range // the partitions, as last listed; nil before
+	source feed.Source
+	parts  []feed.Range // the partitions, as last listed; nil before
 }
 
 // addAside adds the changes of keys that are set aside, as far as the position of the lease has passed them.
@@ -106,17 +107,17 @@ func (m *meter) addAside(ctx context.Context, lag *Lag) error {
 	in := notes.Place{Position: at.Token, Min: lag.Lease.Range.Min, Max: lag.Lease.Range.Max, Partitions: partitions}
 	aside, _ := notes.ReadAside(text, in) // what does not hold any more has no keys
 	for _, k := range aside.Keys {
-		counter, ok := m.source.(Counter)
+		counter, ok := m.source.(feed.Counter)
 		if !ok {
-			lag.add(Backlog{Items: 1}) // or more
+			lag.add(feed.Backlog{Items: 1}) // or more
 			lag.Exact = false
 			continue
 		}
-		from := Position{Token: k.From, Start: at.Start}
+		from := feed.Position{Token: k.From, Start: at.Start}
 		if _, isLSN := service.LSN(k.From); isLSN && k.LSN > 0 {
 			from.Token = service.Token(k.LSN - 1)
 		}
-		o := ReadOptions{Mode: lag.Lease.Mode, Key: PartitionKey(k.Key)}
+		o := feed.ReadOptions{Mode: lag.Lease.Mode, Key: feed.PartitionKey(k.Key)}
 		all, err := counter.Pending(ctx, lag.Lease.Range, from, o)
 		if err != nil {
 			return err
@@ -140,9 +141,9 @@ const (
 )
 
 // measure adds the backlog of one range.
-func (m *meter) measure(ctx context.Context, lag *Lag, r Range) error {
-	if counter, ok := m.source.(Counter); ok {
-		backlog, err := counter.Pending(ctx, r, lag.Lease.Position, ReadOptions{Mode: lag.Lease.Mode})
+func (m *meter) measure(ctx context.Context, lag *Lag, r feed.Range) error {
+	if counter, ok := m.source.(feed.Counter); ok {
+		backlog, err := counter.Pending(ctx, r, lag.Lease.Position, feed.ReadOptions{Mode: lag.Lease.Mode})
 		lag.add(backlog)
 		if backlog.Ahead {
 			err = cmp.Or(err, ErrAhead)
@@ -161,15 +162,15 @@ func (m *meter) measure(ctx context.Context, lag *Lag, r Range) error {
 		}
 		sum := Lag{Lease: lag.Lease, Exact: true}
 		var err error
-		for _, cell := range keyspace.CutAt([]Range{r}, m.parts) { // each lies in one partition
+		for _, cell := range keyspace.CutAt([]feed.Range{r}, m.parts) { // each lies in one partition
 			if err = m.distance(ctx, &sum, cell, !slices.Contains(m.parts, cell)); err != nil {
 				break
 			}
 		}
-		if errors.Is(err, ErrGone) && known {
+		if errors.Is(err, feed.ErrGone) && known {
 			continue // split since they were listed
 		}
-		lag.add(Backlog{Items: sum.Pending, Oldest: sum.Oldest})
+		lag.add(feed.Backlog{Items: sum.Pending, Oldest: sum.Oldest})
 		lag.Exact, lag.Shared = lag.Exact && sum.Exact, lag.Shared || sum.Shared
 		return err
 	}
@@ -177,8 +178,8 @@ func (m *meter) measure(ctx context.Context, lag *Lag, r Range) error {
 
 // distance adds how far the first pending change of a range is from the head, or the
 // number of changes where the range is a part of a partition and they are few.
-func (m *meter) distance(ctx context.Context, lag *Lag, r Range, shared bool) error {
-	o := ReadOptions{Mode: lag.Lease.Mode, MaxItems: 1}
+func (m *meter) distance(ctx context.Context, lag *Lag, r feed.Range, shared bool) error {
+	o := feed.ReadOptions{Mode: lag.Lease.Mode, MaxItems: 1}
 	if shared {
 		o.MaxItems = countPage
 	}
@@ -195,16 +196,16 @@ func (m *meter) distance(ctx context.Context, lag *Lag, r Range, shared bool) er
 			return err
 		}
 		if len(page.Changes) == 0 {
-			lag.add(Backlog{Items: int64(items), Oldest: first.Time})
+			lag.add(feed.Backlog{Items: int64(items), Oldest: first.Time})
 			return nil
 		}
 	}
-	lag.add(Backlog{Items: bound, Oldest: first.Time})
+	lag.add(feed.Backlog{Items: bound, Oldest: first.Time})
 	lag.Exact, lag.Shared = false, lag.Shared || shared
 	return nil
 }
 
-func (l *Lag) add(backlog Backlog) {
+func (l *Lag) add(backlog feed.Backlog) {
 	l.Pending += backlog.Items
 	if l.Oldest.IsZero() || !backlog.Oldest.IsZero() && backlog.Oldest.Before(l.Oldest) {
 		l.Oldest = backlog.Oldest

@@ -5,21 +5,22 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // polled is a source without its optional abilities, as Azure is one.
-type polled struct{ changefeed.Source }
+type polled struct{ feed.Source }
 
 // Leases that share a partition have one distance between them: what it says of each is
 // a bound, and while there is little to do they are counted.
 func TestTheEstimateOfLeasesThatShareAPartitionIsHonest(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		p := w.run("a", changefeed.HandlerFunc(failing), changefeed.Options{MinLeases: 4})
+		p := w.run("a", feed.HandlerFunc(failing), changefeed.Options{MinLeases: 4})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		estimates := func() (exact, distant map[string]changefeed.Lag) {
 			exact, distant = map[string]changefeed.Lag{}, map[string]changefeed.Lag{}
-			for to, source := range map[*map[string]changefeed.Lag]changefeed.Source{&exact: w.orders, &distant: polled{w.orders}} {
+			for to, source := range map[*map[string]changefeed.Lag]feed.Source{&exact: w.orders, &distant: polled{w.orders}} {
 				lags, err := changefeed.Estimate(t.Context(), source, w.leases)
 				if err != nil || len(lags) != 4 {
 					t.Fatalf("%d lags, %v, want 4", len(lags), err)

@@ -11,12 +11,13 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // orderCounter is a handler whose effect happens exactly once: it counts the orders of each
 // city, in a container with the same partition key. See docs/exactly-once.md.
 type orderCounter struct {
-	totals changefeed.Committer // a container of docstore, or of cosmos
+	totals feed.Committer // a container of docstore, or of cosmos
 }
 
 // mark says how far the effects of a partition key have come. It is stored with them, in one
@@ -32,8 +33,8 @@ type mark struct {
 var errFenced = errors.New("the lease has had a later owner")
 
 // Handle counts the changes of each partition key in a transaction of their own.
-func (h *orderCounter) Handle(ctx context.Context, b *changefeed.Batch) error {
-	byKey := map[changefeed.PartitionKey][]changefeed.Change{}
+func (h *orderCounter) Handle(ctx context.Context, b *feed.Batch) error {
+	byKey := map[feed.PartitionKey][]feed.Change{}
 	for _, c := range b.Changes {
 		byKey[c.PartitionKey] = append(byKey[c.PartitionKey], c)
 	}
@@ -46,15 +47,15 @@ func (h *orderCounter) Handle(ctx context.Context, b *changefeed.Batch) error {
 }
 
 // count counts the changes of one key that are not done, and marks them as done.
-func (h *orderCounter) count(ctx context.Context, epoch int64, key changefeed.PartitionKey, changes []changefeed.Change) error {
+func (h *orderCounter) count(ctx context.Context, epoch int64, key feed.PartitionKey, changes []feed.Change) error {
 	var m mark
 	etag := ""
-	stored, err := h.totals.Commit(ctx, key, []changefeed.Write{{Op: changefeed.WriteRead, ID: "mark"}})
+	stored, err := h.totals.Commit(ctx, key, []feed.Write{{Op: feed.WriteRead, ID: "mark"}})
 	switch {
 	case err == nil:
 		etag = stored[0].ETag
 		err = json.Unmarshal(stored[0].Body, &m)
-	case errors.Is(err, changefeed.ErrNotFound):
+	case errors.Is(err, feed.ErrNotFound):
 		var components []string
 		err = json.Unmarshal([]byte(key), &components)
 		m = mark{ID: "mark", City: strings.Join(components, "")} // it is one
@@ -62,7 +63,7 @@ func (h *orderCounter) count(ctx context.Context, epoch int64, key changefeed.Pa
 	if err != nil {
 		return err
 	}
-	todo := slices.DeleteFunc(changes, func(c changefeed.Change) bool { return !m.pass(c) })
+	todo := slices.DeleteFunc(changes, func(c feed.Change) bool { return !m.pass(c) })
 	switch {
 	case epoch < m.Epoch:
 		return errFenced
@@ -71,14 +72,14 @@ func (h *orderCounter) count(ctx context.Context, epoch int64, key changefeed.Pa
 	}
 	m.Epoch = epoch
 	body, _ := json.Marshal(m) // of texts and numbers
-	writes := []changefeed.Write{
-		{Op: changefeed.WriteReplace, Body: body, IfMatch: etag}, // nobody else has been here since
-		{Op: changefeed.WritePatch, ID: "total", Patch: []changefeed.PatchOp{{Op: "incr", Path: "/orders", Value: fmt.Append(nil, len(todo))}}},
+	writes := []feed.Write{
+		{Op: feed.WriteReplace, Body: body, IfMatch: etag}, // nobody else has been here since
+		{Op: feed.WritePatch, ID: "total", Patch: []feed.PatchOp{{Op: "incr", Path: "/orders", Value: fmt.Append(nil, len(todo))}}},
 	}
 	if etag == "" {
-		writes = []changefeed.Write{
-			{Op: changefeed.WriteCreate, Body: body},
-			{Op: changefeed.WriteCreate, Body: fmt.Appendf(nil, `{"id":"total","city":%q,"orders":%d}`, m.City, len(todo))},
+		writes = []feed.Write{
+			{Op: feed.WriteCreate, Body: body},
+			{Op: feed.WriteCreate, Body: fmt.Appendf(nil, `{"id":"total","city":%q,"orders":%d}`, m.City, len(todo))},
 		}
 	}
 	_, err = h.totals.Commit(ctx, key, writes)
@@ -87,7 +88,7 @@ func (h *orderCounter) count(ctx context.Context, epoch int64, key changefeed.Pa
 
 // pass moves the mark to a change, unless that is done. The changes of a transaction have one
 // LSN, and come one by one when the handler has failed on it too often: id and ETag tell them apart.
-func (m *mark) pass(c changefeed.Change) bool {
+func (m *mark) pass(c feed.Change) bool {
 	version := c.ID + c.ETag
 	if c.LSN < m.LSN || c.LSN == m.LSN && slices.Contains(m.Items, version) {
 		return false
@@ -118,7 +119,7 @@ func ExampleBatch_exactlyOnce() {
 	}
 
 	counter := &orderCounter{totals: totals}
-	handler := func(ctx context.Context, b *changefeed.Batch) error {
+	handler := func(ctx context.Context, b *feed.Batch) error {
 		if err := counter.Handle(ctx, b); err != nil {
 			return err
 		}
@@ -128,8 +129,8 @@ func ExampleBatch_exactlyOnce() {
 		stop()
 		return nil
 	}
-	p, err := changefeed.New(orders, leases, changefeed.HandlerFunc(handler), changefeed.Options{
-		Instance: "host-1", Start: changefeed.FromBeginning(), Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}},
+	p, err := changefeed.New(orders, leases, feed.HandlerFunc(handler), changefeed.Options{
+		Instance: "host-1", Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}},
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -138,7 +139,7 @@ func ExampleBatch_exactlyOnce() {
 		log.Fatal(err)
 	}
 	var total struct{ Orders int }
-	item, err := totals.Item(context.Background(), changefeed.Key("Oslo"), "total")
+	item, err := totals.Item(context.Background(), feed.Key("Oslo"), "total")
 	if err == nil {
 		err = json.Unmarshal(item.Body, &total)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // order is a document of the examples.
@@ -49,7 +50,7 @@ func ExampleProcessor() {
 		log.Fatal(err)
 	}
 
-	handler := changefeed.Items(func(_ context.Context, b *changefeed.Batch, items []changefeed.Item[order]) error {
+	handler := changefeed.Items(func(_ context.Context, b *feed.Batch, items []changefeed.Item[order]) error {
 		for _, it := range items {
 			fmt.Printf("%s: %s for %s\n", it.PartitionKey, it.Value.Item, it.ID)
 		}
@@ -58,7 +59,7 @@ func ExampleProcessor() {
 	})
 	p, err := changefeed.New(orders, leases, handler, changefeed.Options{
 		Instance: "host-1",
-		Start:    changefeed.FromBeginning(),
+		Start:    feed.FromBeginning(),
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -84,8 +85,8 @@ func ExamplePull() {
 			log.Fatal(err)
 		}
 	}
-	from := changefeed.Position{Start: changefeed.FromBeginning()}
-	for page, err := range changefeed.Pull(ctx, orders, changefeed.FullRange(), from, changefeed.PullOptions{}) {
+	from := feed.Position{Start: feed.FromBeginning()}
+	for page, err := range changefeed.Pull(ctx, orders, feed.FullRange(), from, changefeed.PullOptions{}) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -108,7 +109,7 @@ func ExampleEstimate() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	nothing := changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error { return nil })
+	nothing := feed.HandlerFunc(func(context.Context, *feed.Batch) error { return nil })
 	p, err := changefeed.New(orders, leases, nothing, changefeed.Options{
 		Instance: "host-1",
 		Hooks:    changefeed.Hooks{Ready: stop}, // the leases exist: enough
@@ -148,27 +149,27 @@ func ExampleMode() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	handler := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+	handler := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
 		for _, c := range b.Changes {
 			fmt.Println(c.Op, c.ID)
-			if c.Op == changefeed.OpDelete {
+			if c.Op == feed.OpDelete {
 				stop()
 			}
 		}
 		return nil
 	})
 	write := func() { // when the leases exist: all versions and deletes starts from now
-		_, err := orders.Commit(ctx, changefeed.Key("Oslo"), []changefeed.Write{
-			{Op: changefeed.WriteCreate, Body: []byte(`{"id":"7","city":"Oslo","item":"lamp"}`)},
-			{Op: changefeed.WriteUpsert, Body: []byte(`{"id":"7","city":"Oslo","item":"desk"}`)},
-			{Op: changefeed.WriteDelete, ID: "7"},
+		_, err := orders.Commit(ctx, feed.Key("Oslo"), []feed.Write{
+			{Op: feed.WriteCreate, Body: []byte(`{"id":"7","city":"Oslo","item":"lamp"}`)},
+			{Op: feed.WriteUpsert, Body: []byte(`{"id":"7","city":"Oslo","item":"desk"}`)},
+			{Op: feed.WriteDelete, ID: "7"},
 		})
 		if err != nil {
 			log.Fatal(err)
 		}
 	}
 	p, err := changefeed.New(orders, leases, handler, changefeed.Options{
-		Instance: "host-1", Mode: changefeed.AllVersionsAndDeletes, Hooks: changefeed.Hooks{Ready: write},
+		Instance: "host-1", Mode: feed.AllVersionsAndDeletes, Hooks: changefeed.Hooks{Ready: write},
 	})
 	if err != nil {
 		log.Fatal(err)

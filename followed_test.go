@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Records in all partitions of the lease container are heard of, in their last versions,
@@ -15,9 +15,9 @@ func TestALeaseContainerOfSeveralPartitionsIsFollowed(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.container = w.create(docstore.ContainerSpec{ID: "wide", Paths: []string{"/id"}, Ranges: 4, DefaultTTL: new(docstore.NoDefaultTTL)})
 		w.leases = w.unit("unit")
-		ranges := changefeed.FullRange().Cut(16)
+		ranges := feed.FullRange().Cut(16)
 		for _, r := range ranges {
-			if _, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Version: 1, Token: r.String(), Range: r}); err != nil {
+			if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindLease, Version: 1, Token: r.String(), Range: r}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -28,7 +28,7 @@ func TestALeaseContainerOfSeveralPartitionsIsFollowed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, owner := range []string{"a", "b", "c"} {
-			for _, l := range w.records(changefeed.KindLease) {
+			for _, l := range w.records(feed.KindLease) {
 				l.Owner = owner
 				if _, err := w.leases.Update(t.Context(), l); err != nil {
 					t.Fatal(err)

@@ -12,13 +12,14 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // dotnet plays another processor: it renews the leases that name it, and shows no
 // presence. It stops working on a lease when a renewal conflicts.
 func (w *world) dotnet(ctx context.Context, name string) (lastHeld map[string]time.Time) {
 	lastHeld = map[string]time.Time{}
-	leases := w.records(changefeed.KindLease)
+	leases := w.records(feed.KindLease)
 	for i := range leases {
 		leases[i].Owner, leases[i].Epoch, leases[i].Expiration = name, "", 0
 	}
@@ -47,7 +48,7 @@ func (w *world) dotnet(ctx context.Context, name string) (lastHeld map[string]ti
 // heldByDotNet has another processor hold all leases of a unit, which an instance of ours has
 // made whose presence is gone. The end returns when each lease was last renewed.
 func (w *world) heldByDotNet(maker string) (end func() (lastHeld map[string]time.Time)) {
-	setup := w.run(maker, &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+	setup := w.run(maker, &tally{}, changefeed.Options{Start: feed.FromBeginning()})
 	time.Sleep(time.Second)
 	setup.stop(w.t)
 	ctx, cancel := context.WithCancel(w.t.Context())
@@ -66,7 +67,7 @@ func TestAForeignProcessorIsStolenFromWithoutTwoOwners(t *testing.T) {
 		w.fill(40)
 		var mu sync.Mutex // both leases may be begun at once
 		begun := map[string]time.Time{}
-		y := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+		y := &tally{before: func(_ context.Context, b *feed.Batch) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if begun[b.LeaseToken].IsZero() {
@@ -94,19 +95,19 @@ func TestAForeignProcessorIsStolenFromWithoutTwoOwners(t *testing.T) {
 
 func TestIdleProgressIsStoredAndEmptyBatchesAreNotDelivered(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
-		y := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+		y := &tally{before: func(_ context.Context, b *feed.Batch) error {
 			if len(b.Changes) == 0 {
 				t.Error("an empty batch was delivered")
 			}
 			return nil
 		}}
-		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", y, changefeed.Options{Start: feed.FromBeginning()})
 		for n := range 50 { // one key: the other range stays quiet
 			w.put("oslo", "item", n)
 			time.Sleep(time.Second)
 		}
 		time.Sleep(time.Minute)
-		for _, l := range w.records(changefeed.KindLease) {
+		for _, l := range w.records(feed.KindLease) {
 			if l.Position.Token != `"50"` {
 				t.Errorf("lease %s is at %s, want the head at LSN 50 though it is quiet", l.Token, l.Position)
 			}
@@ -118,7 +119,7 @@ func TestIdleProgressIsStoredAndEmptyBatchesAreNotDelivered(t *testing.T) {
 // deafFollower has a feed of leases that never works.
 type deafFollower struct{ *docstore.Leases }
 
-func (deafFollower) Follow(context.Context, string) ([]changefeed.Record, string, time.Time, error) {
+func (deafFollower) Follow(context.Context, string) ([]feed.Record, string, time.Time, error) {
 	return nil, "", time.Time{}, errCutOff
 }
 
@@ -154,7 +155,7 @@ func TestRunReturnsWhatCannotMendItself(t *testing.T) {
 		if err := w.db.DeleteContainer(t.Context(), "leases"); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.ends(changefeed.Options{}); !errors.Is(err, changefeed.ErrNotFound) {
+		if err := w.ends(changefeed.Options{}); !errors.Is(err, feed.ErrNotFound) {
 			t.Errorf("got %v, want ErrNotFound: the lease container does not exist", err)
 		}
 	})
@@ -180,16 +181,16 @@ func TestAContextThatHasEndedEndsRunAtOnce(t *testing.T) {
 // stand still.
 func TestALeaseOfAJavaProcessorIsLeftAlone(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
-		p := w.run("a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Second)
-		theirs := w.records(changefeed.KindLease)[0]
+		theirs := w.records(feed.KindLease)[0]
 		w.raw(fmt.Sprintf(`{"id":"%s..java","LeaseToken":"java","ContinuationToken":%q,"timestamp":"2022-11-15T17:43:34.634427Z",`+
 			`"Owner":"host-a","version":1,"feedRange":{"Range":{"min":%q,"max":%q,"isMinInclusive":true,"isMaxInclusive":false}}}`,
 			w.prefix(), base64.StdEncoding.EncodeToString([]byte(`{"V":1,"Rid":"r","Mode":"INCREMENTAL","StartFrom":{"Type":"LEASE","Etag":"\"9\""}}`)), theirs.Range.Min, theirs.Range.Max))
-		if err := w.leases.Delete(t.Context(), theirs); err != nil && !errors.Is(err, changefeed.ErrConflict) {
+		if err := w.leases.Delete(t.Context(), theirs); err != nil && !errors.Is(err, feed.ErrConflict) {
 			t.Fatal(err)
 		}
-		for _, l := range w.records(changefeed.KindLease) {
+		for _, l := range w.records(feed.KindLease) {
 			if l.Range == theirs.Range && l.Token != "java" {
 				if err := w.leases.Delete(t.Context(), l); err != nil {
 					t.Fatal(err)
@@ -197,17 +198,17 @@ func TestALeaseOfAJavaProcessorIsLeftAlone(t *testing.T) {
 			}
 		}
 		time.Sleep(5 * time.Minute)
-		if p.errs.find(changefeed.ErrForeignLease) == nil {
+		if p.errs.find(feed.ErrForeignLease) == nil {
 			t.Error("the lease of another kind was not reported")
 		}
-		for _, l := range w.records(changefeed.KindLease) {
+		for _, l := range w.records(feed.KindLease) {
 			if l.Range == theirs.Range && l.Token != "java" {
 				t.Errorf("lease %s was made beside that of the Java processor", l.ID)
 			}
 		}
 		p.stop(t)
 		err := w.ends(changefeed.Options{})
-		if !errors.Is(err, changefeed.ErrForeignLease) || !strings.Contains(err.Error(), "..java") || !strings.Contains(err.Error(), "another processor name") {
+		if !errors.Is(err, feed.ErrForeignLease) || !strings.Contains(err.Error(), "..java") || !strings.Contains(err.Error(), "another processor name") {
 			t.Errorf("an instance that starts now: %v, want ErrForeignLease with the lease and what to do", err)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A lease store is asked no more often than there is a reason for.
@@ -25,15 +26,15 @@ type throttler struct {
 
 func (w *world) throttler(after time.Duration) *throttler {
 	s := &throttler{hookedStore: &hookedStore{Leases: w.leases}, after: after, refused: map[string]int{}, last: map[string]time.Time{}}
-	s.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+	s.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 		if s.refuses("create " + string(l.Kind)) {
-			return l, &changefeed.ThrottledError{After: s.after}
+			return l, &feed.ThrottledError{After: s.after}
 		}
 		return w.leases.Create(ctx, l)
 	}
-	s.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+	s.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 		if s.refuses("update " + string(l.Kind)) {
-			return l, &changefeed.ThrottledError{After: s.after}
+			return l, &feed.ThrottledError{After: s.after}
 		}
 		return w.leases.Update(ctx, l)
 	}
@@ -68,7 +69,7 @@ func (s *throttler) anew() map[string]int {
 func TestAThrottledLeaseStoreIsGivenThePauseThatItAsksFor(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		s := w.throttler(4 * time.Second)
-		p := w.runWith(w.orders, s, "a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.runWith(w.orders, s, "a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(2 * time.Minute)
 		made := s.anew()
 		w.put("oslo", "item", 1)
@@ -94,15 +95,15 @@ func TestAThrottledLeaseStoreIsGivenThePauseThatItAsksFor(t *testing.T) {
 func TestAFilterThatWantsNothingCostsNoWritesOfAnIdleLease(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var writes atomic.Int64
-		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindLease {
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindLease {
 				writes.Add(1)
 			}
 			return w.leases.Update(ctx, l)
 		}}
-		type polled struct{ changefeed.Source }
+		type polled struct{ feed.Source }
 		p := w.runWith(polled{w.orders}, store, "a", &tally{}, changefeed.Options{
-			Start: changefeed.FromBeginning(), Filter: func(*changefeed.Change) bool { return false },
+			Start: feed.FromBeginning(), Filter: func(*feed.Change) bool { return false },
 		})
 		w.many(100, 10)
 		time.Sleep(time.Minute)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // The page is there, without an error, but it comes when the processor has been told to
@@ -15,7 +16,7 @@ func TestAPageThatComesAfterTheStopIsNotHandedOut(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var late atomic.Bool
 		reading := make(chan struct{}, 1)
-		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 			if late.Load() {
 				reading <- struct{}{}
 				<-ctx.Done()
@@ -23,7 +24,7 @@ func TestAPageThatComesAfterTheStopIsNotHandedOut(t *testing.T) {
 			return w.orders.Read(context.WithoutCancel(ctx), r, from, o)
 		}}
 		y := &tally{}
-		p := w.runWith(source, w.leases, "a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.runWith(source, w.leases, "a", y, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(5 * time.Second)
 		late.Store(true)
 		w.put("oslo", "1", 1)
@@ -44,7 +45,7 @@ type mergesBack struct {
 	on   atomic.Bool
 }
 
-func (s *mergesBack) Partitions(ctx context.Context) ([]changefeed.Partition, error) {
+func (s *mergesBack) Partitions(ctx context.Context) ([]feed.Partition, error) {
 	partitions, err := s.hookedSource.Partitions(ctx)
 	if s.on.Load() && s.seen.Add(1) == 1 {
 		s.w.merge(0)
@@ -58,7 +59,7 @@ func TestALeaseWhoseSplitIsUndoneGoesOn(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		y := &tally{}
 		source := &mergesBack{hookedSource: &hookedSource{Container: w.orders}, w: w}
-		p := w.runWith(source, w.leases, "a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.runWith(source, w.leases, "a", y, changefeed.Options{Start: feed.FromBeginning()})
 		w.fill(20)
 		time.Sleep(30 * time.Second)
 		source.on.Store(true)
@@ -71,7 +72,7 @@ func TestALeaseWhoseSplitIsUndoneGoesOn(t *testing.T) {
 		if items, again := y.items(); items != 20 || again != 20 || w.pending() != 0 {
 			t.Errorf("%d items, %d again, %d pending, want both versions of 20", items, again, w.pending())
 		}
-		if l := w.records(changefeed.KindLease); len(l) != 1 || l[0].State != changefeed.StateLive {
+		if l := w.records(feed.KindLease); len(l) != 1 || l[0].State != feed.StateLive {
 			t.Errorf("leases %+v, want the one that there was", l)
 		}
 		p.stop(t)
@@ -84,16 +85,16 @@ func TestALeaseIsKeptWhileItsSourceDoesNotKnowItsPartitions(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var reads, released atomic.Int64
 		var gone atomic.Bool
-		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 			if gone.Load() && reads.Add(1) < busyLoop {
-				return changefeed.Page{}, changefeed.ErrGone
+				return feed.Page{}, feed.ErrGone
 			}
 			return w.orders.Read(ctx, r, from, o)
 		}}
 		y := &tally{}
 		p, err := changefeed.New(source, w.leases, y, changefeed.Options{
-			Instance: "a", Start: changefeed.FromBeginning(), Hooks: changefeed.Hooks{
-				Released: func(changefeed.Lease, changefeed.Reason) { released.Add(1) },
+			Instance: "a", Start: feed.FromBeginning(), Hooks: changefeed.Hooks{
+				Released: func(feed.Lease, feed.Reason) { released.Add(1) },
 				Error:    func(*changefeed.Error) {},
 			},
 		})

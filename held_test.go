@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // staleBox shows a letter only a while after it was put, as a container does whose reads are not strongly consistent.
@@ -22,8 +23,8 @@ type staleBox struct {
 	lag time.Duration
 }
 
-func (b *staleBox) Letters(ctx context.Context, key changefeed.PartitionKey) iter.Seq2[changefeed.DeadLetter, error] {
-	return func(yield func(changefeed.DeadLetter, error) bool) {
+func (b *staleBox) Letters(ctx context.Context, key feed.PartitionKey) iter.Seq2[feed.DeadLetter, error] {
+	return func(yield func(feed.DeadLetter, error) bool) {
 		for l, err := range b.letterBox.Letters(ctx, key) {
 			if time.Since(l.Parked) >= b.lag && !yield(l, err) {
 				return
@@ -43,7 +44,7 @@ func TestAHeldKeyStaysHeldThoughItsLettersAreNotSeenAtOnce(t *testing.T) {
 				box := &staleBox{&letterBox{}, time.Second}
 				h := failsOn(onID("bad"))
 				p := w.run("a", h, changefeed.Options{
-					Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: concurrency,
+					Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: concurrency,
 				})
 				time.Sleep(time.Minute)
 				p.stop(t)
@@ -62,9 +63,9 @@ func TestAHeldLetterIsNotRedrivenPastItsFirst(t *testing.T) {
 		lsn := w.put("oslo", "next", 2)
 		box := &letterBox{}
 		h := failsOn(onID("bad"))
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true})
 		time.Sleep(time.Minute)
-		_, err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "next"))
+		_, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "next"))
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if items, _ := h.items(); items != 0 || box.names() != "bad failed, next held" {
@@ -80,7 +81,7 @@ func TestARetryAndAReleaseAtOnceRepeatNothing(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				var mended atomic.Bool
 				box := &letterBox{}
-				h := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+				h := &tally{before: func(_ context.Context, b *feed.Batch) error {
 					if !mended.Load() && b.Changes[0].ID == "bad" {
 						return errHandler
 					}
@@ -89,7 +90,7 @@ func TestARetryAndAReleaseAtOnceRepeatNothing(t *testing.T) {
 				}}
 				lsn := w.put("oslo", "bad", 1)
 				p := w.run("a", h, changefeed.Options{
-					Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: concurrency,
+					Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: concurrency,
 				})
 				time.Sleep(time.Minute)
 				for i := range 5 {
@@ -97,7 +98,7 @@ func TestARetryAndAReleaseAtOnceRepeatNothing(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				mended.Store(true)
-				oslo := changefeed.Key("oslo")
+				oslo := feed.Key("oslo")
 				released := make(chan error)
 				go func() {
 					_, err := deadletters.Release(t.Context(), w.orders, w.leases, oslo)
@@ -123,14 +124,14 @@ type paced struct {
 	reads atomic.Int64
 }
 
-func (b *paced) Letters(ctx context.Context, key changefeed.PartitionKey) iter.Seq2[changefeed.DeadLetter, error] {
-	return func(yield func(changefeed.DeadLetter, error) bool) {
+func (b *paced) Letters(ctx context.Context, key feed.PartitionKey) iter.Seq2[feed.DeadLetter, error] {
+	return func(yield func(feed.DeadLetter, error) bool) {
 		for l, err := range b.letterBox.Letters(ctx, key) {
 			b.reads.Add(1)
 			select {
 			case <-time.After(b.each):
 			case <-ctx.Done():
-				yield(changefeed.DeadLetter{}, context.Cause(ctx))
+				yield(feed.DeadLetter{}, context.Cause(ctx))
 				return
 			}
 			if !yield(l, err) {
@@ -145,7 +146,7 @@ func TestWhatAHeldKeyCostsGrowsWithItsChanges(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		box := &paced{letterBox: &letterBox{}}
 		w.put("oslo", "bad", 1)
-		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 1, DeadLetters: box, HoldKeys: true})
+		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: box, HoldKeys: true})
 		time.Sleep(time.Minute)
 		const n = 300
 		for i := range n {
@@ -163,7 +164,7 @@ func TestWhatAHeldKeyCostsGrowsWithItsChanges(t *testing.T) {
 func TestARetryReadsTheLettersOfItsKeyOnce(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var mended atomic.Bool
-		h := failsOn(func(c changefeed.Change) error {
+		h := failsOn(func(c feed.Change) error {
 			if !mended.Load() {
 				return onID("bad")(c)
 			}
@@ -171,7 +172,7 @@ func TestARetryReadsTheLettersOfItsKeyOnce(t *testing.T) {
 		})
 		box := &paced{letterBox: &letterBox{}}
 		lsn := w.put("oslo", "bad", 1)
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 1, DeadLetters: box, HoldKeys: true})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: box, HoldKeys: true})
 		time.Sleep(time.Minute)
 		const n = 50
 		for i := range n {
@@ -180,7 +181,7 @@ func TestARetryReadsTheLettersOfItsKeyOnce(t *testing.T) {
 		time.Sleep(time.Hour)
 		mended.Store(true)
 		box.reads.Store(0)
-		_, err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "bad"))
+		_, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad"))
 		p.stop(t)
 		if items, _ := h.items(); err != nil || items != n+1 || box.names() != "" {
 			t.Fatalf("%v; %d of %d handled, letters %q", err, items, n+1, box.names())
@@ -197,7 +198,7 @@ func TestAHeldKeyWithManyLettersCanBeReleased(t *testing.T) {
 		box := &paced{letterBox: &letterBox{}}
 		w.put("oslo", "bad", 1)
 		h := failsOn(onID("bad"))
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 1, DeadLetters: box, HoldKeys: true})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: box, HoldKeys: true})
 		time.Sleep(time.Minute)
 		const n = 100
 		for i := range n {
@@ -214,7 +215,7 @@ func TestAHeldKeyWithManyLettersCanBeReleased(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
 		defer cancel()
-		_, err := deadletters.Release(ctx, w.orders, w.leases, changefeed.Key("oslo"))
+		_, err := deadletters.Release(ctx, w.orders, w.leases, feed.Key("oslo"))
 		p.stop(t)
 		if items, _ := h.items(); items != n+2 || err != nil {
 			t.Errorf("release: %v; %d of %d handled", err, items, n+2)
@@ -227,7 +228,7 @@ func TestAReleaseGoesOnUnderManyOwners(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		box := &paced{letterBox: &letterBox{}}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 1, DeadLetters: box, HoldKeys: true}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: box, HoldKeys: true}
 		w.put("oslo", "bad", 1)
 		p := w.run("first", h, o)
 		w.isParked(box.letterBox, "bad")
@@ -240,7 +241,7 @@ func TestAReleaseGoesOnUnderManyOwners(t *testing.T) {
 		box.each = 10 * time.Second
 		heard := make(chan deadletters.Outcome, 1)
 		go func() {
-			said, err := deadletters.Release(t.Context(), w.orders, w.leases, changefeed.Key("oslo"))
+			said, err := deadletters.Release(t.Context(), w.orders, w.leases, feed.Key("oslo"))
 			if err != nil {
 				t.Error(err)
 			}
@@ -266,15 +267,15 @@ func TestAHeldChangeOfATransactionStaysAfterItsFirst(t *testing.T) {
 		box := &letterBox{}
 		refuse := atomic.Bool{}
 		refuse.Store(true)
-		box.refuse = func(l changefeed.DeadLetter) error {
+		box.refuse = func(l feed.DeadLetter) error {
 			if refuse.Load() && l.Change.ID == "next" {
 				return errors.New("refused")
 			}
 			return nil
 		}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
-		if _, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), []changefeed.Write{upsert("oslo", "bad", 1), upsert("oslo", "next", 2)}); err != nil {
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{upsert("oslo", "bad", 1), upsert("oslo", "next", 2)}); err != nil {
 			t.Fatal(err)
 		}
 		p := w.run("a", h, o)
@@ -294,17 +295,17 @@ func TestAHeldChangeOfATransactionStaysAfterItsFirst(t *testing.T) {
 // delayed is a box whose calls take 10 ms each.
 type delayed struct{ *letterBox }
 
-func (b delayed) Put(ctx context.Context, l changefeed.DeadLetter) error {
+func (b delayed) Put(ctx context.Context, l feed.DeadLetter) error {
 	time.Sleep(10 * time.Millisecond)
 	return b.letterBox.Put(ctx, l)
 }
 
-func (b delayed) Remove(ctx context.Context, key changefeed.PartitionKey, id string) error {
+func (b delayed) Remove(ctx context.Context, key feed.PartitionKey, id string) error {
 	time.Sleep(10 * time.Millisecond)
 	return b.letterBox.Remove(ctx, key, id)
 }
 
-func (b delayed) Letters(ctx context.Context, key changefeed.PartitionKey) iter.Seq2[changefeed.DeadLetter, error] {
+func (b delayed) Letters(ctx context.Context, key feed.PartitionKey) iter.Seq2[feed.DeadLetter, error] {
 	time.Sleep(10 * time.Millisecond)
 	return b.letterBox.Letters(ctx, key)
 }
@@ -314,7 +315,7 @@ func TestABusyKeyCanBeReleased(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		box := delayed{&letterBox{}}
 		var mended atomic.Bool
-		h := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+		h := &tally{before: func(_ context.Context, b *feed.Batch) error {
 			time.Sleep(5 * time.Millisecond)
 			if !mended.Load() && b.Changes[0].ID == "bad" {
 				return errHandler
@@ -322,7 +323,7 @@ func TestABusyKeyCanBeReleased(t *testing.T) {
 			return nil
 		}}
 		lsn := w.put("oslo", "bad", 1)
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: 8})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: 8})
 		time.Sleep(time.Minute)
 		mended.Store(true)
 		stop := make(chan struct{})
@@ -343,7 +344,7 @@ func TestABusyKeyCanBeReleased(t *testing.T) {
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, err := deadletters.Redrive(ctx, w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "bad"))
+		_, err := deadletters.Redrive(ctx, w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad"))
 		close(stop)
 		<-stopped
 		letters := len(box.all())
@@ -356,14 +357,14 @@ func TestABusyKeyCanBeReleased(t *testing.T) {
 
 // A unit that held keys is started again without dead letters, or with a function: it says what it cannot do, and goes on.
 func TestALeaseWithHeldKeysGoesToAnInstanceWithoutALetterBox(t *testing.T) {
-	for name, box := range map[string]changefeed.DeadLetters{
-		"none": nil, "a function": deadletters.Func(func(context.Context, changefeed.DeadLetter) error { return nil }),
+	for name, box := range map[string]feed.DeadLetters{
+		"none": nil, "a function": deadletters.Func(func(context.Context, feed.DeadLetter) error { return nil }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				w.put("oslo", "bad", 1)
 				p := w.run("a", failsOn(onID("bad")), changefeed.Options{
-					Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: &letterBox{}, HoldKeys: true,
+					Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: &letterBox{}, HoldKeys: true,
 				})
 				time.Sleep(time.Minute)
 				p.stop(t)
@@ -395,7 +396,7 @@ func TestKeysWithOnePlaceAreReleasedEach(t *testing.T) {
 		box := &letterBox{}
 		h := failsOn(onID("bad"))
 		cities := []string{strings.Repeat("x", 120) + "a", strings.Repeat("x", 120) + "b"}
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true})
 		for _, city := range cities {
 			w.put(city, "bad", 1)
 			w.put(city, "next", 1)
@@ -404,7 +405,7 @@ func TestKeysWithOnePlaceAreReleasedEach(t *testing.T) {
 		released := make(chan error)
 		for _, city := range cities {
 			go func() {
-				_, err := deadletters.Release(t.Context(), w.orders, w.leases, changefeed.Key(city))
+				_, err := deadletters.Release(t.Context(), w.orders, w.leases, feed.Key(city))
 				released <- err
 			}()
 		}
@@ -423,18 +424,18 @@ func TestWhatComesAfterAnUndecodableDocumentOfAHeldKeyIsHeld(t *testing.T) {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				body := []byte(`{"id":"odd","city":"oslo","n":"no number"}`)
-				if _, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), []changefeed.Write{{Op: changefeed.WriteUpsert, Body: body}}); err != nil {
+				if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{{Op: feed.WriteUpsert, Body: body}}); err != nil {
 					t.Fatal(err)
 				}
 				w.put("oslo", "next", 1)
 				done := 0
-				h := changefeed.Items(func(_ context.Context, _ *changefeed.Batch, items []changefeed.Item[struct{ N int }]) error {
+				h := changefeed.Items(func(_ context.Context, _ *feed.Batch, items []changefeed.Item[struct{ N int }]) error {
 					done += len(items)
 					return nil
 				})
 				box := &letterBox{}
 				p := w.run("a", h, changefeed.Options{
-					Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, HoldKeys: true, Concurrency: concurrency,
+					Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, HoldKeys: true, Concurrency: concurrency,
 				})
 				time.Sleep(time.Minute)
 				p.stop(t)
@@ -451,15 +452,15 @@ func TestALetterThatIsDroppedDuringItsRetryStaysAway(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		lsn := w.put("oslo", "bad", 1)
 		box := &letterBox{}
-		h := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+		h := &tally{before: func(_ context.Context, b *feed.Batch) error {
 			if b.Redriven {
 				time.Sleep(10 * time.Second)
 			}
 			return errHandler
 		}}
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
 		time.Sleep(time.Minute)
-		oslo, id := changefeed.Key("oslo"), letterNamed(lsn, "bad")
+		oslo, id := feed.Key("oslo"), letterNamed(lsn, "bad")
 		time.AfterFunc(5*time.Second, func() { _ = box.Remove(t.Context(), oslo, id) })
 		if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, oslo, id); err != nil {
 			t.Fatal(err)

@@ -10,13 +10,14 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 )
 
 // unhurried takes a moment to keep a letter.
 type unhurried struct{ *letterBox }
 
-func (b unhurried) Put(ctx context.Context, l changefeed.DeadLetter) error {
+func (b unhurried) Put(ctx context.Context, l feed.DeadLetter) error {
 	time.Sleep(20 * time.Millisecond)
 	return b.letterBox.Put(ctx, l)
 }
@@ -29,15 +30,15 @@ func TestNoMoreKeysAreHeldThanALeaseHasRoomFor(t *testing.T) {
 		for i := range notes.MaxHeld + waiting {
 			w.put(fmt.Sprint("bad-", i), "bad", i)
 		}
-		h := failsOn(func(c changefeed.Change) error {
+		h := failsOn(func(c feed.Change) error {
 			if c.ID == "bad" {
-				return changefeed.Poison(errHandler)
+				return feed.Poison(errHandler)
 			}
 			return nil
 		})
 		box := &letterBox{}
 		p := w.run("a", h, changefeed.Options{
-			Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: unhurried{box}, HoldKeys: true, Concurrency: 16,
+			Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: unhurried{box}, HoldKeys: true, Concurrency: 16,
 		})
 		most := 0
 		for range 10 * 60 { // a minute
@@ -54,7 +55,7 @@ func TestNoMoreKeysAreHeldThanALeaseHasRoomFor(t *testing.T) {
 		if n := p.reports(changefeed.ErrTooManyHeld); n == 0 || n > 400 {
 			t.Errorf("%d reports in an hour for %d changes that wait", n, waiting)
 		}
-		first := slices.MinFunc(box.all(), func(a, b changefeed.DeadLetter) int { return int(a.Change.LSN - b.Change.LSN) }).Change.PartitionKey
+		first := slices.MinFunc(box.all(), func(a, b feed.DeadLetter) int { return int(a.Change.LSN - b.Change.LSN) }).Change.PartitionKey
 		if _, err := deadletters.Release(t.Context(), w.orders, w.leases, first); err != nil {
 			t.Error(err)
 		}

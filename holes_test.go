@@ -7,17 +7,18 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // listed is a lease store that cannot be followed.
-type listed struct{ changefeed.LeaseStore }
+type listed struct{ feed.LeaseStore }
 
 // Somebody deletes a lease that has an owner. Who makes it anew waits until that owner,
 // which does not know yet, must have stopped.
 func TestADeletedLeaseIsNotBegunBeforeItsOwnerHasStopped(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var atWork, both atomic.Int64
-		h := changefeed.HandlerFunc(func(ctx context.Context, _ *changefeed.Batch) error {
+		h := feed.HandlerFunc(func(ctx context.Context, _ *feed.Batch) error {
 			if atWork.Add(1) > 1 {
 				both.Add(1)
 			}
@@ -30,15 +31,15 @@ func TestADeletedLeaseIsNotBegunBeforeItsOwnerHasStopped(t *testing.T) {
 			}
 		})
 		a := w.runWith(w.orders, listed{w.leases}, "a", h, changefeed.Options{
-			Start: changefeed.FromBeginning(), Expiration: 80 * time.Second, Renew: 60 * time.Second, Acquire: time.Minute,
+			Start: feed.FromBeginning(), Expiration: 80 * time.Second, Renew: 60 * time.Second, Acquire: time.Minute,
 		})
 		time.Sleep(10 * time.Second)
 		b := w.runWith(w.orders, listed{w.leases}, "b", h, changefeed.Options{
-			Start: changefeed.FromBeginning(), Expiration: 20 * time.Second, Renew: 5 * time.Second, Acquire: 3 * time.Second,
+			Start: feed.FromBeginning(), Expiration: 20 * time.Second, Renew: 5 * time.Second, Acquire: 3 * time.Second,
 		})
 		w.put("oslo", "1", 1)
 		time.Sleep(10 * time.Second)
-		if err := w.leases.Delete(t.Context(), w.records(changefeed.KindLease)[0]); err != nil {
+		if err := w.leases.Delete(t.Context(), w.records(feed.KindLease)[0]); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Minute)
@@ -53,12 +54,12 @@ func TestADeletedLeaseIsNotBegunBeforeItsOwnerHasStopped(t *testing.T) {
 // Who is stopped while another instance makes the leases is not ready.
 func TestAnInstanceStoppedBeforeTheLeasesExistIsNotReady(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		if _, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLock, TTL: time.Hour}); err != nil {
+		if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindLock, TTL: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		store := &hookedStore{Leases: w.leases}
-		store.list = func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+		store.list = func(ctx context.Context) ([]feed.Record, time.Time, error) {
 			defer stop()
 			return w.leases.List(ctx)
 		}

@@ -9,47 +9,48 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // hookedStore is a lease store whose methods can be replaced one by one.
 type hookedStore struct {
 	*docstore.Leases
-	list   func(context.Context) ([]changefeed.Record, time.Time, error)
-	create func(context.Context, changefeed.Record) (changefeed.Record, error)
-	update func(context.Context, changefeed.Record) (changefeed.Record, error)
-	delete func(context.Context, changefeed.Record) error
-	follow func(context.Context, string) ([]changefeed.Record, string, time.Time, error)
+	list   func(context.Context) ([]feed.Record, time.Time, error)
+	create func(context.Context, feed.Record) (feed.Record, error)
+	update func(context.Context, feed.Record) (feed.Record, error)
+	delete func(context.Context, feed.Record) error
+	follow func(context.Context, string) ([]feed.Record, string, time.Time, error)
 }
 
-func (s *hookedStore) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+func (s *hookedStore) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 	if s.list != nil {
 		return s.list(ctx)
 	}
 	return s.Leases.List(ctx)
 }
 
-func (s *hookedStore) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+func (s *hookedStore) Create(ctx context.Context, l feed.Record) (feed.Record, error) {
 	if s.create != nil {
 		return s.create(ctx, l)
 	}
 	return s.Leases.Create(ctx, l)
 }
 
-func (s *hookedStore) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+func (s *hookedStore) Update(ctx context.Context, l feed.Record) (feed.Record, error) {
 	if s.update != nil {
 		return s.update(ctx, l)
 	}
 	return s.Leases.Update(ctx, l)
 }
 
-func (s *hookedStore) Delete(ctx context.Context, l changefeed.Record) error {
+func (s *hookedStore) Delete(ctx context.Context, l feed.Record) error {
 	if s.delete != nil {
 		return s.delete(ctx, l)
 	}
 	return s.Leases.Delete(ctx, l)
 }
 
-func (s *hookedStore) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
+func (s *hookedStore) Follow(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
 	if s.follow != nil {
 		return s.follow(ctx, cursor)
 	}
@@ -60,22 +61,22 @@ func (s *hookedStore) Follow(ctx context.Context, cursor string) ([]changefeed.R
 func farAway(l *docstore.Leases, d time.Duration) *hookedStore {
 	return &hookedStore{
 		Leases: l,
-		list: func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+		list: func(ctx context.Context) ([]feed.Record, time.Time, error) {
 			time.Sleep(d)
 			defer time.Sleep(d)
 			return l.List(ctx)
 		},
-		create: func(ctx context.Context, r changefeed.Record) (changefeed.Record, error) {
+		create: func(ctx context.Context, r feed.Record) (feed.Record, error) {
 			time.Sleep(d)
 			defer time.Sleep(d)
 			return l.Create(ctx, r)
 		},
-		update: func(ctx context.Context, r changefeed.Record) (changefeed.Record, error) {
+		update: func(ctx context.Context, r feed.Record) (feed.Record, error) {
 			time.Sleep(d)
 			defer time.Sleep(d)
 			return l.Update(ctx, r)
 		},
-		delete: func(ctx context.Context, r changefeed.Record) error {
+		delete: func(ctx context.Context, r feed.Record) error {
 			time.Sleep(d)
 			defer time.Sleep(d)
 			return l.Delete(ctx, r)
@@ -86,18 +87,18 @@ func farAway(l *docstore.Leases, d time.Duration) *hookedStore {
 // hookedSource is a source whose methods can be replaced one by one.
 type hookedSource struct {
 	*docstore.Container
-	read func(context.Context, changefeed.Range, changefeed.Position, changefeed.ReadOptions) (changefeed.Page, error)
-	wait func(context.Context, changefeed.Range, changefeed.Position) error
+	read func(context.Context, feed.Range, feed.Position, feed.ReadOptions) (feed.Page, error)
+	wait func(context.Context, feed.Range, feed.Position) error
 }
 
-func (s *hookedSource) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+func (s *hookedSource) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 	if s.read != nil {
 		return s.read(ctx, r, from, o)
 	}
 	return s.Container.Read(ctx, r, from, o)
 }
 
-func (s *hookedSource) Wait(ctx context.Context, r changefeed.Range, from changefeed.Position) error {
+func (s *hookedSource) Wait(ctx context.Context, r feed.Range, from feed.Position) error {
 	if s.wait != nil {
 		return s.wait(ctx, r, from)
 	}
@@ -109,7 +110,7 @@ func (s *hookedSource) Wait(ctx context.Context, r changefeed.Range, from change
 const busyLoop = 20_000
 
 // runWith starts an instance on a source and a lease store of its own.
-func (w *world) runWith(s changefeed.Source, l changefeed.LeaseStore, name string, h changefeed.Handler, o changefeed.Options) *process {
+func (w *world) runWith(s feed.Source, l feed.LeaseStore, name string, h feed.Handler, o changefeed.Options) *process {
 	w.t.Helper()
 	p := &process{done: make(chan error, 1), errs: &errorLog{}}
 	o.Instance = name
@@ -126,7 +127,7 @@ func (w *world) runWith(s changefeed.Source, l changefeed.LeaseStore, name strin
 }
 
 // runToCrash starts an instance that dies after so many steps of its first split.
-func (w *world) runToCrash(left int, name string, h changefeed.Handler, o changefeed.Options) *process {
+func (w *world) runToCrash(left int, name string, h feed.Handler, o changefeed.Options) *process {
 	w.t.Helper()
 	p := &process{done: make(chan error, 1), errs: &errorLog{}}
 	var ctx context.Context
@@ -179,7 +180,7 @@ func (e *errorLog) all() []*changefeed.Error {
 // deleteLeases removes the unit's leases and leaves its other records.
 func (w *world) deleteLeases() {
 	w.t.Helper()
-	for _, l := range w.records(changefeed.KindLease) {
+	for _, l := range w.records(feed.KindLease) {
 		if err := w.leases.Delete(w.t.Context(), l); err != nil {
 			w.t.Fatal(err)
 		}

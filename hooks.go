@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/fold"
 )
 
@@ -18,9 +19,9 @@ type Hooks struct {
 	// Begun: the unit is new, and this instance has made its leases. It comes before Ready.
 	Begun func(u NewUnit)
 	// Acquired: this instance begins to work on a lease.
-	Acquired func(l Lease)
+	Acquired func(l feed.Lease)
 	// Released: this instance has stopped working on a lease.
-	Released func(l Lease, why Reason)
+	Released func(l feed.Lease, why feed.Reason)
 	// BatchDone: the handler has come back, with or without success.
 	BatchDone func(d BatchDone)
 	// ReadDone: a page was read, or not.
@@ -32,7 +33,7 @@ type Hooks struct {
 	// Round: the balancer has compared the leases with the instances.
 	Round func(r Round)
 	// Parked: a change is among the dead letters.
-	Parked func(l DeadLetter)
+	Parked func(l feed.DeadLetter)
 	// Outage: an outage was detected, or is over.
 	Outage func(o Outage)
 	// Key: a partition key was set aside, has caught up, is held, or was released.
@@ -46,7 +47,7 @@ type Hooks struct {
 
 // BatchDone is one call of the handler.
 type BatchDone struct {
-	Batch    *Batch
+	Batch    *feed.Batch
 	Duration time.Duration
 	Err      error // nil when the batch is done
 }
@@ -60,7 +61,7 @@ type ReadDone struct {
 	Err      error
 }
 
-// WaitDone is one wait for something new to read, of a source that is a [Waiter]. It is not charged.
+// WaitDone is one wait for something new to read, of a source that is a [feed.Waiter]. It is not charged.
 type WaitDone struct {
 	Lease    string // its token
 	Duration time.Duration
@@ -101,7 +102,7 @@ type Outage struct {
 // KeyEvent says that the changes of a partition key are treated differently from now on.
 type KeyEvent struct {
 	Lease  string // its token
-	Key    PartitionKey
+	Key    feed.PartitionKey
 	Became KeyState
 }
 
@@ -118,7 +119,7 @@ const (
 
 // Redriven is a letter that has gone to the handler again.
 type Redriven struct {
-	Letter DeadLetter
+	Letter feed.DeadLetter
 	Recall bool  // nobody has asked: it was parked just before an outage was detected
 	Err    error // why the handler has failed again; nil when it is done, and the letter removed
 }
@@ -146,8 +147,8 @@ func (h Hooks) and(next Hooks) Hooks {
 		},
 		Begun:    both(h.Begun, next.Begun),
 		Acquired: both(h.Acquired, next.Acquired),
-		Released: func(lease Lease, why Reason) {
-			for _, hook := range []func(Lease, Reason){h.Released, next.Released} {
+		Released: func(lease feed.Lease, why feed.Reason) {
+			for _, hook := range []func(feed.Lease, feed.Reason){h.Released, next.Released} {
 				if hook != nil {
 					hook(lease, why)
 				}
@@ -200,7 +201,7 @@ func (h Hooks) withDefaults() Hooks {
 		}
 	}
 	return h.and(Hooks{
-		Acquired:  func(Lease) {},
+		Acquired:  func(feed.Lease) {},
 		BatchDone: func(BatchDone) {},
 		ReadDone:  func(ReadDone) {},
 		WaitDone:  func(WaitDone) {},
@@ -221,17 +222,21 @@ func (h Hooks) withDefaults() Hooks {
 // the handler are of the same kind if they differ only in words that have digits in them.
 // Errors of the source, the lease store and the balancer are if they are the same sentinel
 // of this package or, being none, have the same cause; but errors that somebody must
-// mend are written for each lease: [ErrHole], [ErrOverlap], [ErrBadLease],
+// mend are written for each lease: [ErrHole], [ErrOverlap], [feed.ErrBadLease],
 // [ErrHandlerStuck], [ErrLeasesGone], [ErrSourceGone]. In any minute there are at most 20 lines of errors; the next line
 // counts the errors for which there was no room as unwritten. Parked changes are counted in the
 // same way: each is a line, but those that are only held are one a minute for each partition key.
 func LogHooks(log *slog.Logger) Hooks {
 	var folded fold.Fold
 	return Hooks{
-		Ready:    func() { log.Info("change feed processor ready") },
-		Begun:    logBegun(log),
-		Acquired: func(lease Lease) { log.Info("lease acquired", "lease", lease.Token, "position", positionOf(lease)) },
-		Released: func(lease Lease, why Reason) { log.Info("lease released", "lease", lease.Token, "reason", string(why)) },
+		Ready: func() { log.Info("change feed processor ready") },
+		Begun: logBegun(log),
+		Acquired: func(lease feed.Lease) {
+			log.Info("lease acquired", "lease", lease.Token, "position", positionOf(lease))
+		},
+		Released: func(lease feed.Lease, why feed.Reason) {
+			log.Info("lease released", "lease", lease.Token, "reason", string(why))
+		},
 		BatchDone: func(d BatchDone) {
 			log.Debug("batch done", "lease", d.Batch.LeaseToken, "changes", len(d.Batch.Changes),
 				"attempt", d.Batch.Attempt, "duration", d.Duration, "err", d.Err)
@@ -284,11 +289,11 @@ func logBegun(log *slog.Logger) func(NewUnit) {
 }
 
 // logParked writes which changes are parked.
-func logParked(log *slog.Logger) func(DeadLetter) {
+func logParked(log *slog.Logger) func(feed.DeadLetter) {
 	var folded fold.Fold
-	return func(l DeadLetter) {
+	return func(l feed.DeadLetter) {
 		kind := string(l.Change.PartitionKey)
-		if l.Disposition != DispositionHeld { // each is for somebody to look at
+		if l.Disposition != feed.DispositionHeld { // each is for somebody to look at
 			kind += " " + l.ID
 		}
 		if left, ok := folded.Admit(kind, l.ID, time.Now()); ok {
@@ -327,11 +332,11 @@ func logRedriven(log *slog.Logger) func(Redriven) {
 }
 
 // lasting are errors that somebody must mend, each for itself.
-var lasting = []error{ErrHole, ErrOverlap, ErrBadLease, ErrHandlerStuck, ErrLeasesGone, ErrSourceGone}
+var lasting = []error{ErrHole, ErrOverlap, feed.ErrBadLease, ErrHandlerStuck, ErrLeasesGone, ErrSourceGone}
 
 // answers are errors that a store repeats for all leases, whatever it is asked.
 var answers = []error{
-	ErrThrottled, ErrForbidden, ErrNotFound, ErrTooOld, ErrGone, ErrPrecondition, ErrConflict, ErrBadRequest,
+	feed.ErrThrottled, feed.ErrForbidden, feed.ErrNotFound, feed.ErrTooOld, feed.ErrGone, feed.ErrPrecondition, feed.ErrConflict, feed.ErrBadRequest,
 	ErrModeChanged, ErrStartIgnored,
 }
 
@@ -367,8 +372,8 @@ func is(err error, sentinels []error) error {
 
 // positionOf is where an acquired lease is. A lease of another processor may not say, and then
 // begins where the unit does, not now.
-func positionOf(lease Lease) string {
-	if lease.Position == (Position{}) {
+func positionOf(lease feed.Lease) string {
+	if lease.Position == (feed.Position{}) {
 		return "none yet"
 	}
 	return lease.Position.String()

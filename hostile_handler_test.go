@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/detector"
 )
 
@@ -26,8 +27,8 @@ func TestAHandlerThatFiltersInPlaceLosesNothing(t *testing.T) {
 		w.fill(6)
 		var done []string
 		calls := 0
-		h := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
-			b.Changes = slices.DeleteFunc(b.Changes, func(c changefeed.Change) bool { return c.PartitionKey == `["city-0"]` })
+		h := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
+			b.Changes = slices.DeleteFunc(b.Changes, func(c feed.Change) bool { return c.PartitionKey == `["city-0"]` })
 			if calls++; calls == 1 {
 				return errDownstream
 			}
@@ -36,7 +37,7 @@ func TestAHandlerThatFiltersInPlaceLosesNothing(t *testing.T) {
 			}
 			return nil
 		})
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		slices.Sort(done)
@@ -51,13 +52,13 @@ func TestAHandlerThatFiltersInPlaceLosesNothing(t *testing.T) {
 func TestAHandlerThatExitsItsGoroutineIsRetried(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var calls atomic.Int64
-		y := &tally{before: func(context.Context, *changefeed.Batch) error {
+		y := &tally{before: func(context.Context, *feed.Batch) error {
 			if calls.Add(1) == 1 {
 				runtime.Goexit()
 			}
 			return nil
 		}}
-		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", y, changefeed.Options{Start: feed.FromBeginning()})
 		w.put("oslo", "1", 1)
 		time.Sleep(time.Minute)
 		if items, _ := y.items(); items != 1 || len(p.errs.all()) != 1 {
@@ -77,14 +78,14 @@ type hangingClose struct {
 	overlap atomic.Bool // opened while a Close was at work
 }
 
-func (h *hangingClose) Open(context.Context, changefeed.Lease) error {
+func (h *hangingClose) Open(context.Context, feed.Lease) error {
 	if h.closing.Load() > 0 {
 		h.overlap.Store(true)
 	}
 	return nil
 }
 
-func (h *hangingClose) Close(context.Context, changefeed.Lease, changefeed.Reason) error {
+func (h *hangingClose) Close(context.Context, feed.Lease, feed.Reason) error {
 	h.closing.Add(1)
 	defer h.closing.Add(-1)
 	<-h.release
@@ -104,7 +105,7 @@ func TestACloseThatHangsKeepsItsLeaseUntilItExpires(t *testing.T) {
 		if h.closing.Load() != 1 || a.errs.find(changefeed.ErrHandlerStuck) == nil {
 			t.Errorf("%d closing; reported %v", h.closing.Load(), a.errs.all())
 		}
-		written := w.records(changefeed.KindLease)[0].Updated
+		written := w.records(feed.KindLease)[0].Updated
 		w.until(3*time.Minute, "with b for the lease", func() bool { return w.owners()["b"] == 1 })
 		if since := time.Since(written); since < time.Minute {
 			t.Errorf("b took the lease %v after a had last written it, while a's Close was at work", since)
@@ -119,7 +120,7 @@ func TestACloseThatHangsKeepsItsLeaseUntilItExpires(t *testing.T) {
 // With CheckpointEvery, what is done is stored in time even if nothing follows it.
 func TestCheckpointEveryHoldsWhenTheFeedFallsSilent(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		p := w.run("a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning(), CheckpointEvery: 2 * time.Second})
+		p := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning(), CheckpointEvery: 2 * time.Second})
 		time.Sleep(18 * time.Second)
 		w.put("oslo", "1", 1)
 		time.Sleep(time.Second)
@@ -137,9 +138,9 @@ func TestCheckpointEveryHoldsWhenTheFeedFallsSilent(t *testing.T) {
 }
 
 // cityIn is a city whose key lies in a partition.
-func (w *world) cityIn(p changefeed.Partition) (city string) {
+func (w *world) cityIn(p feed.Partition) (city string) {
 	w.t.Helper()
-	from := changefeed.Position{Start: changefeed.FromBeginning()}
+	from := feed.Position{Start: feed.FromBeginning()}
 	for page, err := range changefeed.Pull(w.t.Context(), w.orders, p.Range, from, changefeed.PullOptions{}) {
 		if err != nil {
 			w.t.Fatal(err)
@@ -156,7 +157,7 @@ func TestIdleProgressDoesNotOvertakeAManualCheckpoint(t *testing.T) {
 		w.fill(10)
 		parts := w.partitions()
 		quiet, busy := w.cityIn(parts[0]), w.cityIn(parts[1])
-		h := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+		h := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 			if b.Range == parts[0].Range {
 				return nil // without a checkpoint
 			}
@@ -192,7 +193,7 @@ type ledger struct {
 	over    chan struct{} // closed at the end of the test
 }
 
-func (l *ledger) enter(b *changefeed.Batch) {
+func (l *ledger) enter(b *feed.Batch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range b.Changes {
@@ -207,16 +208,16 @@ type late struct {
 	ledger *ledger
 	dead   atomic.Bool // its process has died: what is queued is never done
 	mu     sync.Mutex
-	queues map[string]chan *changefeed.Batch
+	queues map[string]chan *feed.Batch
 	p      *process
 }
 
-func (h *late) Handle(_ context.Context, b *changefeed.Batch) error {
+func (h *late) Handle(_ context.Context, b *feed.Batch) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	q := h.queues[b.LeaseToken]
 	if q == nil {
-		q = make(chan *changefeed.Batch, 1000)
+		q = make(chan *feed.Batch, 1000)
 		h.queues[b.LeaseToken] = q
 		h.ledger.workers.Go(func() { h.work(q) })
 	}
@@ -224,7 +225,7 @@ func (h *late) Handle(_ context.Context, b *changefeed.Batch) error {
 	return nil
 }
 
-func (h *late) work(q <-chan *changefeed.Batch) {
+func (h *late) work(q <-chan *feed.Batch) {
 	for {
 		select {
 		case <-h.ledger.over:
@@ -252,15 +253,15 @@ func TestManualCheckpointsFromAnotherGoroutineLoseNothing(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 7))
 				done := &ledger{newest: map[string]int64{}, over: make(chan struct{})}
 				start := func(name string) *late {
-					h := &late{t: t, ledger: done, queues: map[string]chan *changefeed.Batch{}}
-					h.p = w.run(name, h, changefeed.Options{Start: changefeed.FromBeginning(), Manual: true, MaxItems: 2, Drain: time.Second})
+					h := &late{t: t, ledger: done, queues: map[string]chan *feed.Batch{}}
+					h.p = w.run(name, h, changefeed.Options{Start: feed.FromBeginning(), Manual: true, MaxItems: 2, Drain: time.Second})
 					return h
 				}
 				hosts := []*late{start("host")}
 				written := map[string]int64{}
 				for n := range 200 {
 					city := fmt.Sprint("city-", rng.IntN(30))
-					written[string(changefeed.Key(city))] = w.put(city, "item", n)
+					written[string(feed.Key(city))] = w.put(city, "item", n)
 					time.Sleep(time.Duration(rng.IntN(3000)) * time.Millisecond)
 					switch i := rng.IntN(len(hosts)); rng.IntN(20) {
 					case 0:

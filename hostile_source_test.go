@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // The sources in this file say that ranges are gone which are not, return early, fail to
@@ -16,9 +17,9 @@ import (
 // goneUntil is a source whose ranges are gone, though its partitions do not tell: they
 // come from a cache.
 func (w *world) goneUntil(when time.Time, reads *atomic.Int64) *hookedSource {
-	return &hookedSource{Container: w.orders, read: func(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+	return &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 		if reads.Add(1) < busyLoop && time.Now().Before(when) && !from.Start.IsNow() {
-			return changefeed.Page{}, changefeed.ErrGone
+			return feed.Page{}, feed.ErrGone
 		}
 		return w.orders.Read(ctx, r, from, o)
 	}}
@@ -29,23 +30,23 @@ func TestAGoneRangeThatIsWholeIsReportedAndTriedAgain(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var reads, writes, lists atomic.Int64
 		store := &hookedStore{Leases: w.leases}
-		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+		store.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			writes.Add(1)
 			return w.leases.Update(ctx, l)
 		}
-		store.list = func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+		store.list = func(ctx context.Context) ([]feed.Record, time.Time, error) {
 			lists.Add(1)
 			return w.leases.List(ctx)
 		}
 		y := &tally{}
 		source := w.goneUntil(time.Now().Add(10*time.Minute), &reads)
-		p := w.runWith(source, store, "a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.runWith(source, store, "a", y, changefeed.Options{Start: feed.FromBeginning()})
 		w.put("oslo", "1", 1)
 		time.Sleep(10 * time.Minute)
 		if reads.Load() < 10 || writes.Load() > 200 || lists.Load() > 200 {
 			t.Errorf("%d reads, %d lease writes and %d listings in 10 minutes", reads.Load(), writes.Load(), lists.Load())
 		}
-		if p.errs.find(changefeed.ErrGone) == nil {
+		if p.errs.find(feed.ErrGone) == nil {
 			t.Error("a lease made no progress for 10 minutes, and that was not reported")
 		}
 		time.Sleep(2 * time.Minute)
@@ -61,15 +62,15 @@ func TestAWaitThatReturnsEarlyMakesNoBusyLoop(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var reads atomic.Int64
 		source := &hookedSource{Container: w.orders}
-		source.wait = func(context.Context, changefeed.Range, changefeed.Position) error { return nil }
-		source.read = func(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+		source.wait = func(context.Context, feed.Range, feed.Position) error { return nil }
+		source.read = func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 			if reads.Add(1) > busyLoop {
 				time.Sleep(time.Second)
 			}
 			return w.orders.Read(ctx, r, from, o)
 		}
 		y := &tally{}
-		p := w.runWith(source, w.leases, "a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.runWith(source, w.leases, "a", y, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
 		if n := reads.Load(); n > 600 {
 			t.Errorf("%d reads of an idle lease in a minute", n)
@@ -90,7 +91,7 @@ func TestPullOfAGoneRangeThatIsWholeTriesAgainWithPauses(t *testing.T) {
 		var reads atomic.Int64
 		source := w.goneUntil(time.Now().Add(10*time.Second), &reads)
 		n := 0
-		for page, err := range changefeed.Pull(t.Context(), source, changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.PullOptions{}) {
+		for page, err := range changefeed.Pull(t.Context(), source, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, changefeed.PullOptions{}) {
 			if err != nil {
 				t.Error(err)
 			}
@@ -108,7 +109,7 @@ func TestPullEndsWithTheErrorOfAWaitThatFails(t *testing.T) {
 		w.fill(3)
 		var waits atomic.Int64
 		refused := errors.New("long poll: connection refused")
-		source := &hookedSource{Container: w.orders, wait: func(ctx context.Context, _ changefeed.Range, _ changefeed.Position) error {
+		source := &hookedSource{Container: w.orders, wait: func(ctx context.Context, _ feed.Range, _ feed.Position) error {
 			if waits.Add(1) > busyLoop {
 				<-ctx.Done()
 			}
@@ -118,7 +119,7 @@ func TestPullEndsWithTheErrorOfAWaitThatFails(t *testing.T) {
 		defer cancel()
 		n := 0
 		var failed []error
-		for page, err := range changefeed.Pull(ctx, source, changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.PullOptions{Follow: true}) {
+		for page, err := range changefeed.Pull(ctx, source, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, changefeed.PullOptions{Follow: true}) {
 			n += len(page.Changes)
 			if err != nil {
 				failed = append(failed, err)
@@ -137,15 +138,15 @@ func TestPullEndsWithTheErrorOfAWaitThatFails(t *testing.T) {
 func TestPullThatIsThrottledForNoTimePausesAllTheSame(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var reads atomic.Int64
-		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 			if reads.Add(1) < busyLoop {
-				return changefeed.Page{}, &changefeed.ThrottledError{}
+				return feed.Page{}, &feed.ThrottledError{}
 			}
 			return w.orders.Read(ctx, r, from, o)
 		}}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		for _, err := range changefeed.Pull(ctx, source, changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.PullOptions{}) {
+		for _, err := range changefeed.Pull(ctx, source, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, changefeed.PullOptions{}) {
 			if err != nil {
 				t.Error(err)
 			}
@@ -167,7 +168,7 @@ func TestASourceThatFailsIsAskedLessAndLess(t *testing.T) {
 		most, pull int64 // reads and waits in that time
 	}{
 		{"Read fails", away, nil, 60, 1},
-		{"Read asks for a pause", &changefeed.ThrottledError{After: 2 * time.Minute}, nil, 6, 10},
+		{"Read asks for a pause", &feed.ThrottledError{After: 2 * time.Minute}, nil, 6, 10},
 		{"Wait fails", nil, away, 300, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -175,19 +176,19 @@ func TestASourceThatFailsIsAskedLessAndLess(t *testing.T) {
 				var on atomic.Bool
 				var calls atomic.Int64
 				source := &hookedSource{Container: w.orders}
-				source.read = func(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+				source.read = func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 					if tick(&calls); on.Load() && c.read != nil {
-						return changefeed.Page{}, c.read
+						return feed.Page{}, c.read
 					}
 					return w.orders.Read(ctx, r, from, o)
 				}
-				source.wait = func(ctx context.Context, r changefeed.Range, from changefeed.Position) error {
+				source.wait = func(ctx context.Context, r feed.Range, from feed.Position) error {
 					if tick(&calls); on.Load() && c.wait != nil {
 						return c.wait
 					}
 					return w.orders.Wait(ctx, r, from)
 				}
-				p := w.runWith(source, w.leases, "a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+				p := w.runWith(source, w.leases, "a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
 				time.Sleep(time.Minute)
 				on.Store(true)
 				w.put("oslo", "a", 1) // so that the wait ends
@@ -201,7 +202,7 @@ func TestASourceThatFailsIsAskedLessAndLess(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), asked)
 				defer cancel()
 				o := changefeed.PullOptions{Follow: true}
-				for _, err := range changefeed.Pull(ctx, source, changefeed.FullRange(), changefeed.Position{}, o) {
+				for _, err := range changefeed.Pull(ctx, source, feed.FullRange(), feed.Position{}, o) {
 					if ctx.Err() != nil || !errors.Is(err, away) {
 						t.Errorf("a puller: %v", err)
 					}

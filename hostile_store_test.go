@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // The lease stores in this file are slow, throttle, hang, lose what they were told, or
@@ -19,8 +20,8 @@ import (
 func TestABootstrapOnASlowStoreMakesEachLeaseOnce(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		slow := &hookedStore{Leases: w.leases}
-		slow.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindLease {
+		slow.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindLease {
 				time.Sleep(2 * time.Second)
 			}
 			if ctx.Err() != nil {
@@ -31,15 +32,15 @@ func TestABootstrapOnASlowStoreMakesEachLeaseOnce(t *testing.T) {
 		var ready atomic.Bool
 		const want = 200
 		p := w.runWith(w.orders, slow, "a", &tally{}, changefeed.Options{
-			MinLeases: want, Start: changefeed.FromBeginning(),
+			MinLeases: want, Start: feed.FromBeginning(),
 			Hooks: changefeed.Hooks{Ready: func() { ready.Store(true) }},
 		})
 		time.Sleep(15 * time.Second)
-		if n := len(w.records(changefeed.KindLease)); ready.Load() || n == 0 || n == want {
+		if n := len(w.records(feed.KindLease)); ready.Load() || n == 0 || n == want {
 			t.Errorf("ready %v with %d leases: the creation was not interrupted, and the test shows nothing", ready.Load(), n)
 		}
 		w.until(3*time.Minute, "ready", ready.Load)
-		if n := len(w.records(changefeed.KindLease)); n != want {
+		if n := len(w.records(feed.KindLease)); n != want {
 			t.Errorf("%d leases, want %d", n, want)
 		}
 		w.tiles()
@@ -54,7 +55,7 @@ func TestASlowListingDoesNotUndoNews(t *testing.T) {
 		time.Sleep(time.Minute)
 		store := &hookedStore{Leases: w.leases}
 		var slow, listing atomic.Bool
-		store.list = func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+		store.list = func(ctx context.Context) ([]feed.Record, time.Time, error) {
 			records, now, err := w.leases.List(ctx)
 			if slow.Load() {
 				listing.Store(true)
@@ -85,7 +86,7 @@ func TestNewsBetweenTheFirstListingAndTheCursorIsNotMissed(t *testing.T) {
 		store := &hookedStore{Leases: w.leases}
 		var ready atomic.Bool
 		var lists atomic.Int64
-		store.list = func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+		store.list = func(ctx context.Context) ([]feed.Record, time.Time, error) {
 			records, now, err := w.leases.List(ctx)
 			if ready.Load() && lists.Add(1) == 1 {
 				a.stop(t)
@@ -93,7 +94,7 @@ func TestNewsBetweenTheFirstListingAndTheCursorIsNotMissed(t *testing.T) {
 			}
 			return records, now, err
 		}
-		store.follow = func(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
+		store.follow = func(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
 			if cursor == "" {
 				time.Sleep(time.Second)
 			}
@@ -112,19 +113,19 @@ func TestADeleteThatHangsStopsNoRounds(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		store := &hookedStore{Leases: w.leases}
 		var hung, rounds atomic.Int64
-		store.delete = func(ctx context.Context, l changefeed.Record) error {
-			if l.Kind == changefeed.KindHost {
+		store.delete = func(ctx context.Context, l feed.Record) error {
+			if l.Kind == feed.KindHost {
 				hung.Add(1)
 				<-ctx.Done()
 				return context.Cause(ctx)
 			}
 			return w.leases.Delete(ctx, l)
 		}
-		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+		store.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			l.TTL = 0
 			return w.leases.Create(ctx, l)
 		}
-		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+		store.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			l.TTL = 0
 			return w.leases.Update(ctx, l)
 		}
@@ -163,13 +164,13 @@ func TestWritesThatAreNeverAnsweredKeepNobodyWaiting(t *testing.T) {
 			}
 			return context.Cause(ctx)
 		}
-		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+		store.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			if err := silent(ctx, "create "+string(l.Kind)); err != nil {
 				return l, err
 			}
 			return w.leases.Create(ctx, l)
 		}
-		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+		store.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			if err := silent(ctx, "update "+string(l.Kind)); err != nil {
 				return l, err
 			}
@@ -177,7 +178,7 @@ func TestWritesThatAreNeverAnsweredKeepNobodyWaiting(t *testing.T) {
 		}
 		w.fill(20)
 		h := &tally{}
-		a := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: changefeed.FromBeginning()})
+		a := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: feed.FromBeginning()})
 		w.until(10*time.Minute, "with all 20 handled", func() bool { n, _ := h.items(); return n == 20 })
 		for _, what := range []string{"create lock", "create lease", "create info", "create host", "update lease"} {
 			w.until(5*time.Minute, "asked again to "+what, func() bool {
@@ -195,7 +196,7 @@ func TestACheckpointWhoseWriteFailedIsNotTakenForStored(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		store := &hookedStore{Leases: w.leases}
 		var cut atomic.Bool
-		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+		store.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			if cut.Load() {
 				return l, errCutOff
 			}
@@ -204,12 +205,12 @@ func TestACheckpointWhoseWriteFailedIsNotTakenForStored(t *testing.T) {
 		var failed []error
 		var pending int64
 		var last error
-		ask := func(b *changefeed.Batch) error {
+		ask := func(b *feed.Batch) error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			return b.Checkpoint(ctx)
 		}
-		h := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+		h := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
 			cut.Store(true)
 			failed = append(failed, ask(b), ask(b))
 			pending = w.pending()
@@ -217,7 +218,7 @@ func TestACheckpointWhoseWriteFailedIsNotTakenForStored(t *testing.T) {
 			last = ask(b)
 			return nil
 		})
-		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: changefeed.FromBeginning(), Manual: true})
+		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: feed.FromBeginning(), Manual: true})
 		w.put("oslo", "1", 1)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
@@ -240,9 +241,9 @@ type bucket struct {
 	taken, refused int
 }
 
-func (b *bucket) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+func (b *bucket) Update(ctx context.Context, l feed.Record) (feed.Record, error) {
 	if !b.take() {
-		return l, &changefeed.ThrottledError{After: time.Second}
+		return l, &feed.ThrottledError{After: time.Second}
 	}
 	return b.Leases.Update(ctx, l)
 }
@@ -298,13 +299,13 @@ func TestAFollowerWhoseCursorTurnsInvalidBeginsAnew(t *testing.T) {
 		store := &hookedStore{Leases: w.leases}
 		var invalid atomic.Bool
 		var refused, good atomic.Int64
-		store.follow = func(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
+		store.follow = func(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
 			if cursor == "" {
 				invalid.Store(false)
 			}
 			if invalid.Load() {
 				refused.Add(1)
-				return nil, "", time.Time{}, changefeed.ErrTooOld
+				return nil, "", time.Time{}, feed.ErrTooOld
 			}
 			good.Add(1)
 			return w.leases.Follow(ctx, cursor)
@@ -327,7 +328,7 @@ func TestAFollowerThatReturnsEarlyIsNotAskedAllTheTime(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var n atomic.Int64
 		store := &hookedStore{Leases: w.leases}
-		store.follow = func(ctx context.Context, _ string) ([]changefeed.Record, string, time.Time, error) {
+		store.follow = func(ctx context.Context, _ string) ([]feed.Record, string, time.Time, error) {
 			if n.Add(1) > busyLoop {
 				<-ctx.Done()
 				return nil, "", time.Time{}, context.Cause(ctx)

@@ -5,25 +5,27 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+
+	"github.com/millrace/changefeed/feed"
 )
 
 // Item is a change with its body decoded.
 type Item[T any] struct {
-	Change
+	feed.Change
 	Value  T  // the current version; zero for a delete
 	Before *T // the previous version, where the change has one
 }
 
-// Items makes a [Handler] of a function that wants documents decoded into T. A document
-// that does not decode fails by itself, as [Poison] with a [DecodeError], and the function
+// Items makes a [feed.Handler] of a function that wants documents decoded into T. A document
+// that does not decode fails by itself, as [feed.Poison] with a [DecodeError], and the function
 // gets the others in batches without it. With [Options.Manual] such a document fails its batch.
-func Items[T any](handle func(ctx context.Context, b *Batch, items []Item[T]) error) Handler {
-	return HandlerFunc(func(ctx context.Context, b *Batch) error {
+func Items[T any](handle func(ctx context.Context, b *feed.Batch, items []Item[T]) error) feed.Handler {
+	return feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 		items := make([]Item[T], len(b.Changes))
-		said := &Failure{Items: map[int]error{}}
+		said := &feed.Failure{Items: map[int]error{}}
 		for i, c := range b.Changes {
 			if err := decode(c, &items[i]); err != nil {
-				said.Items[i] = Poison(err)
+				said.Items[i] = feed.Poison(err)
 				said.Err = cmp.Or(said.Err, said.Items[i])
 			}
 		}
@@ -34,13 +36,13 @@ func Items[T any](handle func(ctx context.Context, b *Batch, items []Item[T]) er
 			return said.Err
 		}
 		for i := range items {
-			said.Items[i] = cmp.Or(said.Items[i], ErrUntried)
+			said.Items[i] = cmp.Or(said.Items[i], feed.ErrUntried)
 		}
 		return said
 	})
 }
 
-func decode[T any](c Change, into *Item[T]) error {
+func decode[T any](c feed.Change, into *Item[T]) error {
 	into.Change = c
 	if c.Body != nil {
 		if err := json.Unmarshal(c.Body, &into.Value); err != nil {
@@ -58,7 +60,7 @@ func decode[T any](c Change, into *Item[T]) error {
 
 // DecodeError is a document that the type of [Items] cannot hold.
 type DecodeError struct {
-	Change Change
+	Change feed.Change
 	Err    error
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/beat"
 	"github.com/millrace/changefeed/internal/pause"
 )
@@ -36,13 +37,13 @@ type keeper struct {
 	due   *time.Timer   // of the next renewal
 	place float64       // in the burst of renewals, from 0 to 1
 
-	fill  func(*Record) mark // puts into a record what the lease is to say
-	saved func(mark)         // notes that it is stored
+	fill  func(*feed.Record) mark // puts into a record what the lease is to say
+	saved func(mark)              // notes that it is stored
 
 	// Of those whose turn it is.
 	rng        *mathrand.Rand
-	stored     Record      // as last written
-	next       Record      // what the next write stores, but for the progress
+	stored     feed.Record // as last written
+	next       feed.Record // what the next write stores, but for the progress
 	written    time.Time   // when the last successful write was begun
 	unanswered []time.Time // timestamps of the writes since then, whose outcome is not known
 	stamped    time.Time   // the last timestamp
@@ -52,11 +53,11 @@ type keeper struct {
 func newKeeper(t *tenure, started time.Time) *keeper {
 	k := &keeper{
 		tenure: t, turn: make(chan struct{}, 1), check: make(chan struct{}, 1), rng: t.r.random("keeper " + t.lease.Token),
-		fill: func(*Record) mark { return mark{} }, saved: func(mark) {},
+		fill: func(*feed.Record) mark { return mark{} }, saved: func(mark) {},
 	}
 	k.place = k.rng.Float64()
 	k.fuse = time.AfterFunc(time.Until(k.trustedUntil(started)), func() {
-		k.lose(fmt.Errorf("%w: not renewed in time", ErrLeaseLost))
+		k.lose(fmt.Errorf("%w: not renewed in time", feed.ErrLeaseLost))
 	})
 	k.accept(t.lease, mark{}, started)
 	k.due = time.NewTimer(time.Until(k.renewal()))
@@ -69,7 +70,7 @@ func (k *keeper) trustedUntil(t time.Time) time.Time {
 }
 
 // accept goes on from the outcome of a write begun at started.
-func (k *keeper) accept(lease Record, of mark, started time.Time) {
+func (k *keeper) accept(lease feed.Record, of mark, started time.Time) {
 	k.stored, k.next, k.written, k.unanswered = lease, lease, started, nil
 	k.troubles.Remove(OriginLeaseStore)
 	k.fuse.Reset(time.Until(k.trustedUntil(started)))
@@ -146,10 +147,10 @@ func (k *keeper) renewal() time.Time {
 
 // store writes the lease now. There is an error only when ctx has ended or the lease is lost: any other failure is tried
 // again.
-func (k *keeper) store(ctx context.Context) error { return k.edit(ctx, func(*Record) {}) }
+func (k *keeper) store(ctx context.Context) error { return k.edit(ctx, func(*feed.Record) {}) }
 
 // edit writes the lease now, with a change.
-func (k *keeper) edit(ctx context.Context, change func(*Record)) error {
+func (k *keeper) edit(ctx context.Context, change func(*feed.Record)) error {
 	return k.inTurn(ctx, func() error {
 		k.fill(&k.next)
 		change(&k.next)
@@ -161,7 +162,7 @@ func (k *keeper) edit(ctx context.Context, change func(*Record)) error {
 }
 
 // note changes the next write, without waiting for it. The change sees the lease as it would be written.
-func (k *keeper) note(ctx context.Context, change func(*Record)) error {
+func (k *keeper) note(ctx context.Context, change func(*feed.Record)) error {
 	return k.inTurn(ctx, func() error {
 		k.fill(&k.next)
 		change(&k.next)
@@ -198,7 +199,7 @@ func (k *keeper) write(ctx context.Context) error {
 		}
 		// A quarter of the renewal at most, so that several tries come before the fuse.
 		wait := min(k.r.backoff(k.rng, failures), k.r.opts.Renew/4)
-		throttled, ok := errors.AsType[*ThrottledError](err)
+		throttled, ok := errors.AsType[*feed.ThrottledError](err)
 		if ok {
 			wait = max(wait, min(throttled.After, k.r.opts.Renew/4))
 		}
@@ -229,11 +230,11 @@ func (k *keeper) try(ctx context.Context) (answer, error) {
 	case err == nil:
 		k.accept(got, of, started)
 		return writeStored, nil
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, feed.ErrNotFound):
 		k.r.view.Drop(lease.ID)
 		k.r.relist()
-		return writeRefused, fmt.Errorf("%w: its record was deleted", ErrLeaseLost)
-	case errors.Is(err, ErrConflict):
+		return writeRefused, fmt.Errorf("%w: its record was deleted", feed.ErrLeaseLost)
+	case errors.Is(err, feed.ErrConflict):
 		return k.recognize(bounded, of, started)
 	}
 	return writeFailed, fmt.Errorf("write lease: %w", err)
@@ -259,11 +260,11 @@ func (k *keeper) recognize(ctx context.Context, of mark, started time.Time) (ans
 	}
 	seen, ok := k.r.view.Get(k.stored.ID)
 	if !ok {
-		return writeRefused, fmt.Errorf("%w: its record was deleted", ErrLeaseLost)
+		return writeRefused, fmt.Errorf("%w: its record was deleted", feed.ErrLeaseLost)
 	}
 	ours := slices.ContainsFunc(k.unanswered, seen.Timestamp.Equal)
 	if !ours || ownerOf(seen) != ownerOf(k.next) && ownerOf(seen) != ownerOf(k.stored) {
-		return writeRefused, fmt.Errorf("%w: %q has it now", ErrLeaseLost, seen.Owner)
+		return writeRefused, fmt.Errorf("%w: %q has it now", feed.ErrLeaseLost, seen.Owner)
 	}
 	if seen.Timestamp.Equal(k.stamped) {
 		k.accept(seen, of, started)

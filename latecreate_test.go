@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // tardy is a lease store that carries out some creates long after their callers have
@@ -20,16 +21,16 @@ type tardy struct {
 	t       *testing.T
 	by      time.Duration
 	mu      sync.Mutex
-	late    func(changefeed.Record) bool // asked once for each create of a lease
+	late    func(feed.Record) bool // asked once for each create of a lease
 	waiting sync.WaitGroup
 	arrived []string // tokens of late creates that made a lease
 }
 
 func (w *world) tardy(by time.Duration) *tardy {
 	s := &tardy{hookedStore: &hookedStore{Leases: w.leases}, t: w.t, by: by}
-	s.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+	s.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 		s.mu.Lock()
-		isLate := l.Kind == changefeed.KindLease && s.late != nil && s.late(l)
+		isLate := l.Kind == feed.KindLease && s.late != nil && s.late(l)
 		s.mu.Unlock()
 		if !isLate {
 			return w.leases.Create(ctx, l)
@@ -50,16 +51,16 @@ func (w *world) tardy(by time.Duration) *tardy {
 }
 
 // delay makes creates late, by what which says; nil is none.
-func (s *tardy) delay(which func(changefeed.Record) bool) {
+func (s *tardy) delay(which func(feed.Record) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.late = which
 }
 
 // once is true for the first lease.
-func once() func(changefeed.Record) bool {
+func once() func(feed.Record) bool {
 	asked := false
-	return func(changefeed.Record) bool {
+	return func(feed.Record) bool {
 		defer func() { asked = true }()
 		return !asked
 	}
@@ -94,7 +95,7 @@ func TestACreateThatArrivesAfterAMergeMakesNoSecondLease(t *testing.T) {
 				inWorld(t, 1, func(t *testing.T, w *world) {
 					y := &tally{}
 					store := w.tardy(by)
-					p := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+					p := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: feed.FromBeginning()})
 					w.trickle()
 					store.delay(once())
 					w.split(0)
@@ -141,9 +142,9 @@ func TestACreateThatArrivesAfterItsLeaseHasGoneIsRemoved(t *testing.T) {
 				y := &tally{}
 				store := w.tardy(6 * time.Minute)
 				if c.unprivileged {
-					store.delete = func(context.Context, changefeed.Record) error { return changefeed.ErrForbidden }
+					store.delete = func(context.Context, feed.Record) error { return feed.ErrForbidden }
 				}
-				p := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+				p := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: feed.FromBeginning()})
 				w.trickle()
 				store.delay(once())
 				w.split(0)
@@ -179,25 +180,25 @@ func TestACreateThatArrivesAfterItsLeaseHasGoneIsRemoved(t *testing.T) {
 // A lease that overlaps others is removed only if it is ours, and they are, and they have
 // come as far. Everything else is reported.
 func TestOnlyAProvablyRedundantLeaseIsRemoved(t *testing.T) {
-	half := changefeed.FullRange().Cut(2)[0]
+	half := feed.FullRange().Cut(2)[0]
 	ours := map[string]string{"changefeed.generation": "#1"}
 	for _, c := range []struct {
 		name    string
-		extra   changefeed.Record
+		extra   feed.Record
 		removed bool
 	}{
-		{"ours, before the others", changefeed.Record{Kind: changefeed.KindLease, Position: changefeed.At(`"1"`), Properties: ours}, true},
-		{"ours, before the others, freed by who had it", changefeed.Record{Kind: changefeed.KindLease, Position: changefeed.At(`"1"`), Expiration: time.Minute, Properties: ours}, true},
-		{"ours, never read", changefeed.Record{Kind: changefeed.KindLease, Position: changefeed.Position{Start: changefeed.FromBeginning()}, Properties: ours}, true},
-		{"ours, held by another kind of processor", changefeed.Record{Kind: changefeed.KindLease, Owner: "net", Position: changefeed.At(`"1"`), Properties: ours}, false},
-		{"another kind's", changefeed.Record{Kind: changefeed.KindLease, Position: changefeed.At(`"1"`)}, false},
-		{"at a position that cannot be compared", changefeed.Record{Kind: changefeed.KindLease, Owner: "b", Epoch: "e", Position: changefeed.At(`"x"`), Properties: ours}, false},
-		{"reading from a time", changefeed.Record{Kind: changefeed.KindLease, Position: changefeed.Position{Token: `"1"`, Start: changefeed.FromTime(time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC))}, Properties: ours}, false},
+		{"ours, before the others", feed.Record{Kind: feed.KindLease, Position: feed.At(`"1"`), Properties: ours}, true},
+		{"ours, before the others, freed by who had it", feed.Record{Kind: feed.KindLease, Position: feed.At(`"1"`), Expiration: time.Minute, Properties: ours}, true},
+		{"ours, never read", feed.Record{Kind: feed.KindLease, Position: feed.Position{Start: feed.FromBeginning()}, Properties: ours}, true},
+		{"ours, held by another kind of processor", feed.Record{Kind: feed.KindLease, Owner: "net", Position: feed.At(`"1"`), Properties: ours}, false},
+		{"another kind's", feed.Record{Kind: feed.KindLease, Position: feed.At(`"1"`)}, false},
+		{"at a position that cannot be compared", feed.Record{Kind: feed.KindLease, Owner: "b", Epoch: "e", Position: feed.At(`"x"`), Properties: ours}, false},
+		{"reading from a time", feed.Record{Kind: feed.KindLease, Position: feed.Position{Token: `"1"`, Start: feed.FromTime(time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC))}, Properties: ours}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				y := &tally{}
-				p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+				p := w.run("a", y, changefeed.Options{Start: feed.FromBeginning()})
 				w.fill(20)
 				time.Sleep(time.Minute)
 				l := c.extra
@@ -211,7 +212,7 @@ func TestOnlyAProvablyRedundantLeaseIsRemoved(t *testing.T) {
 						w.renew(half)
 					}
 				}
-				leases := len(w.records(changefeed.KindLease))
+				leases := len(w.records(feed.KindLease))
 				reported := p.errs.find(changefeed.ErrOverlap) != nil
 				if c.removed != (leases == 1) || c.removed == reported {
 					t.Errorf("%d leases, reported %v", leases, p.errs.all())
@@ -226,11 +227,11 @@ func TestOnlyAProvablyRedundantLeaseIsRemoved(t *testing.T) {
 }
 
 // renew writes the lease of a range as its owner would.
-func (w *world) renew(of changefeed.Range) {
+func (w *world) renew(of feed.Range) {
 	w.t.Helper()
-	for _, l := range w.records(changefeed.KindLease) {
+	for _, l := range w.records(feed.KindLease) {
 		if l.Range == of {
-			if _, err := w.leases.Update(w.t.Context(), l); err != nil && !errors.Is(err, changefeed.ErrConflict) {
+			if _, err := w.leases.Update(w.t.Context(), l); err != nil && !errors.Is(err, feed.ErrConflict) {
 				w.t.Error(err)
 			}
 		}
@@ -242,14 +243,14 @@ func (w *world) renew(of changefeed.Range) {
 func TestALeaseLeftFromALateCreateIsNotTakenForAChild(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		y := &tally{}
-		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", y, changefeed.Options{Start: feed.FromBeginning()})
 		w.trickle()
 		time.Sleep(time.Minute)
 		p.stop(t)
 		w.split(0)
 		half := w.partitions()[0].Range
-		if _, err := w.leases.Create(t.Context(), changefeed.Record{
-			Kind: changefeed.KindLease, Version: 1, Token: half.String(), Range: half, Position: changefeed.At(`"1"`),
+		if _, err := w.leases.Create(t.Context(), feed.Record{
+			Kind: feed.KindLease, Version: 1, Token: half.String(), Range: half, Position: feed.At(`"1"`),
 			Properties: map[string]string{"changefeed.generation": "#1"},
 		}); err != nil {
 			t.Fatal(err)
@@ -258,8 +259,8 @@ func TestALeaseLeftFromALateCreateIsNotTakenForAChild(t *testing.T) {
 		w.trickle()
 		time.Sleep(2 * time.Minute)
 		w.tiles()
-		if twice := y.twice(); len(twice) != 0 || w.pending() != 0 || len(w.records(changefeed.KindLease)) != 2 {
-			t.Errorf("%d leases, %d pending, delivered twice: %v", len(w.records(changefeed.KindLease)), w.pending(), twice)
+		if twice := y.twice(); len(twice) != 0 || w.pending() != 0 || len(w.records(feed.KindLease)) != 2 {
+			t.Errorf("%d leases, %d pending, delivered twice: %v", len(w.records(feed.KindLease)), w.pending(), twice)
 		}
 		p.stop(t)
 	})
@@ -270,14 +271,14 @@ func TestALeaseLeftFromALateCreateIsNotTakenForAChild(t *testing.T) {
 func TestACreateOfAnotherBootstrapMakesNoLeaseAcrossOthers(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		y := &tally{}
-		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", y, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
 		p.stop(t)
-		old := w.records(changefeed.KindLease)
-		slices.SortFunc(old, func(a, b changefeed.Record) int { return strings.Compare(a.Range.Min, b.Range.Min) })
-		across := changefeed.Range{Min: old[0].Range.Min, Max: "30"}
-		if _, err := w.leases.Create(t.Context(), changefeed.Record{
-			Kind: changefeed.KindLease, Version: 1, Token: across.String(), Range: across, Position: old[0].Position,
+		old := w.records(feed.KindLease)
+		slices.SortFunc(old, func(a, b feed.Record) int { return strings.Compare(a.Range.Min, b.Range.Min) })
+		across := feed.Range{Min: old[0].Range.Min, Max: "30"}
+		if _, err := w.leases.Create(t.Context(), feed.Record{
+			Kind: feed.KindLease, Version: 1, Token: across.String(), Range: across, Position: old[0].Position,
 			Properties: map[string]string{"changefeed.generation": "#0"},
 		}); err != nil {
 			t.Fatal(err)
@@ -298,29 +299,29 @@ func TestACreateOfAnotherBootstrapMakesNoLeaseAcrossOthers(t *testing.T) {
 // far, the narrow one goes.
 func TestALeaseThatOthersOvertakeIsGivenUp(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		narrow := changefeed.Range{Max: "20"}
-		y := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+		narrow := feed.Range{Max: "20"}
+		y := &tally{before: func(_ context.Context, b *feed.Batch) error {
 			if b.Range != narrow {
 				time.Sleep(10 * time.Second) // the narrow lease is at work before the wide one has come as far
 			}
 			return nil
 		}}
-		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", y, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		w.fill(4)
-		if _, err := w.leases.Create(t.Context(), changefeed.Record{
-			Kind: changefeed.KindLease, Version: 1, Token: narrow.String(), Range: narrow, Position: changefeed.At(`"4"`), Expiration: time.Minute,
+		if _, err := w.leases.Create(t.Context(), feed.Record{
+			Kind: feed.KindLease, Version: 1, Token: narrow.String(), Range: narrow, Position: feed.At(`"4"`), Expiration: time.Minute,
 			Properties: map[string]string{"changefeed.generation": "#0"},
 		}); err != nil {
 			t.Fatal(err)
 		}
-		begun := make(chan changefeed.Lease, 10)
-		p = w.run("b", y, changefeed.Options{Hooks: changefeed.Hooks{Acquired: func(l changefeed.Lease) { begun <- l }}})
+		begun := make(chan feed.Lease, 10)
+		p = w.run("b", y, changefeed.Options{Hooks: changefeed.Hooks{Acquired: func(l feed.Lease) { begun <- l }}})
 		time.Sleep(5 * time.Minute)
 		w.tiles()
-		if n := len(begun); n != 2 || len(w.records(changefeed.KindLease)) != 1 {
-			t.Errorf("%d leases were begun, %d are left; want 2 and 1", n, len(w.records(changefeed.KindLease)))
+		if n := len(begun); n != 2 || len(w.records(feed.KindLease)) != 1 {
+			t.Errorf("%d leases were begun, %d are left; want 2 and 1", n, len(w.records(feed.KindLease)))
 		}
 		p.stop(t)
 	})
@@ -336,18 +337,18 @@ func TestALeaseThatIsMadeAfterItsMakersLockIsNobodys(t *testing.T) {
 				y := &tally{}
 				store := w.tardy(70 * time.Second)
 				taken := make(chan string, 10)
-				p := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: changefeed.FromBeginning(), Hooks: changefeed.Hooks{
-					Acquired: func(l changefeed.Lease) { taken <- l.Token },
+				p := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: feed.FromBeginning(), Hooks: changefeed.Hooks{
+					Acquired: func(l feed.Lease) { taken <- l.Token },
 				}})
 				w.trickle()
 				<-taken
-				if err := w.leases.Delete(t.Context(), w.records(changefeed.KindLease)[0]); err != nil {
+				if err := w.leases.Delete(t.Context(), w.records(feed.KindLease)[0]); err != nil {
 					t.Fatal(err)
 				}
 				if unprivileged {
-					store.delete = func(context.Context, changefeed.Record) error { return changefeed.ErrForbidden }
+					store.delete = func(context.Context, feed.Record) error { return feed.ErrForbidden }
 				}
-				store.delay(func(changefeed.Record) bool { return true })
+				store.delay(func(feed.Record) bool { return true })
 				for p.errs.find(changefeed.ErrHole) == nil {
 					time.Sleep(time.Second)
 				}
@@ -363,10 +364,10 @@ func TestALeaseThatIsMadeAfterItsMakersLockIsNobodys(t *testing.T) {
 				if late == 0 {
 					t.Fatal("no create was late: the test shows nothing")
 				}
-				if len(taken) != 2 || <-taken == changefeed.FullRange().String() || <-taken == changefeed.FullRange().String() {
+				if len(taken) != 2 || <-taken == feed.FullRange().String() || <-taken == feed.FullRange().String() {
 					t.Errorf("%d leases were taken besides those checked, want the two halves", len(taken))
 				}
-				if n := len(w.records(changefeed.KindLease)); n != 2 && !unprivileged {
+				if n := len(w.records(feed.KindLease)); n != 2 && !unprivileged {
 					t.Errorf("%d leases are left, want 2", n)
 				}
 				w.tiles()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/delivery"
 	"github.com/millrace/changefeed/internal/notes"
 )
@@ -23,10 +24,10 @@ type mark struct {
 }
 
 // fill puts into a record what the lease is to say.
-func (d *dispatcher) fill(l *Record) mark {
+func (d *dispatcher) fill(l *feed.Record) mark {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l.Position, l.Attempts = d.engine.Position().(Position), d.engine.Attempts()
+	l.Position, l.Attempts = d.engine.Position().(feed.Position), d.engine.Attempts()
 	if d.here != "" { // otherwise nothing is known yet but what the last owner has noted
 		at, n := l.Position.Token, d.engine.Notes()
 		done := notes.Done{At: at, Partition: d.here, Through: n.Through, Open: n.Open, Tried: n.Tried, Suspect: n.Suspect}
@@ -36,7 +37,7 @@ func (d *dispatcher) fill(l *Record) mark {
 		}
 		aside := notes.Aside{At: at, Partition: d.here, Recalls: n.Recalls}
 		for _, k := range n.Aside {
-			k.AsideKey.From = k.From.(Position).Token
+			k.AsideKey.From = k.From.(feed.Position).Token
 			aside.Keys = append(aside.Keys, k.AsideKey)
 		}
 		for name, text := range map[string]string{notes.DoneProperty: done.String(), notes.HeldProperty: held.String(), notes.AsideProperty: aside.String()} {
@@ -67,7 +68,7 @@ func (d *dispatcher) written(m mark) {
 }
 
 // beginAt sets where reading begins.
-func (d *dispatcher) beginAt(at Position) {
+func (d *dispatcher) beginAt(at feed.Position) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.engine.Begin(at)
@@ -81,15 +82,15 @@ func (d *dispatcher) freeze() {
 }
 
 // readFrom is where the next page begins.
-func (d *dispatcher) readFrom() Position {
+func (d *dispatcher) readFrom() feed.Position {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.engine.ReadFrom().(Position)
+	return d.engine.ReadFrom().(feed.Position)
 }
 
 // pass moves on after a page of which nothing was wanted, and has the lease written if that is due. What was omitted
 // counts only with a read that finds nothing, because in a backlog there may be thousands of such pages.
-func (d *dispatcher) pass(next Position, omitted int, atEnd bool) (counted bool) {
+func (d *dispatcher) pass(next feed.Position, omitted int, atEnd bool) (counted bool) {
 	d.mu.Lock()
 	d.engine.Pass(next, time.Now())
 	counted = atEnd && d.engine.Omit(omitted)
@@ -116,7 +117,7 @@ func (d *dispatcher) restore(ctx context.Context) (ending, error) {
 	}
 	l := d.lease
 	if partitions != nil && notes.Name(l.Range.Min, l.Range.Max, partitions) == notes.Unknown {
-		return ending{why: ReasonSplit}, nil
+		return ending{why: feed.ReasonSplit}, nil
 	}
 	in := notes.Place{Position: l.Position.Token, Min: l.Range.Min, Max: l.Range.Max, Partitions: partitions}
 	done, err := notes.ReadDone(l.Properties[notes.DoneProperty], in)
@@ -142,7 +143,7 @@ func (d *dispatcher) restore(ctx context.Context) (ending, error) {
 			return ending{}, err
 		}
 		if mine {
-			n.Aside = append(n.Aside, delivery.Aside{AsideKey: k, From: Position{Token: k.From, Start: l.Position.Start}})
+			n.Aside = append(n.Aside, delivery.Aside{AsideKey: k, From: feed.Position{Token: k.From, Start: l.Position.Start}})
 		}
 	}
 	for _, of := range aside.Recalls {
@@ -170,13 +171,13 @@ func (d *dispatcher) restore(ctx context.Context) (ending, error) {
 
 // mayHave reports whether a key may be in the lease's range: after a split only one of the children has it.
 func (t *tenure) mayHave(ctx context.Context, key string) (bool, error) {
-	locator, ok := t.r.source.(Locator)
+	locator, ok := t.r.source.(feed.Locator)
 	if !ok {
 		return true, nil
 	}
-	place, err := locator.Locate(ctx, PartitionKey(key))
-	if errors.Is(err, ErrBadRequest) { // it is none, so no lease has it
-		t.raise(OriginLeaseStore, fmt.Errorf("%w: it names the key %s: %w", ErrBadLease, key, err))
+	place, err := locator.Locate(ctx, feed.PartitionKey(key))
+	if errors.Is(err, feed.ErrBadRequest) { // it is none, so no lease has it
+		t.raise(OriginLeaseStore, fmt.Errorf("%w: it names the key %s: %w", feed.ErrBadLease, key, err))
 		return false, nil
 	}
 	return err == nil && t.lease.Range.Holds(place), err
@@ -192,7 +193,7 @@ func (t *tenure) partitions(ctx context.Context) (all []notes.Partition, err err
 }
 
 // noted lists the partitions of a source as notes name them.
-func noted(ctx context.Context, source Source) (all []notes.Partition, err error) {
+func noted(ctx context.Context, source feed.Source) (all []notes.Partition, err error) {
 	partitions, err := source.Partitions(ctx)
 	for _, p := range partitions {
 		all = append(all, notes.Partition{ID: p.ID, Min: p.Range.Min, Max: p.Range.Max, Parents: p.Parents})
@@ -207,6 +208,6 @@ func (d *dispatcher) dropped(name string, err error) {
 	case errors.Is(err, notes.ErrMoved):
 		d.raise(OriginLeaseStore, fmt.Errorf("%w: property %s is dropped", ErrMoved, name))
 	default:
-		d.raise(OriginLeaseStore, fmt.Errorf("%w: its property %s is dropped: %w", ErrBadLease, name, err))
+		d.raise(OriginLeaseStore, fmt.Errorf("%w: its property %s is dropped: %w", feed.ErrBadLease, name, err))
 	}
 }

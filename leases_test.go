@@ -10,19 +10,20 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A deleted lease is repaired along the lines that the unit was cut at, not cut again.
 func TestADeletedLeaseComesBackAsOneLease(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		const leases = 20
-		p := w.run("a", &tally{}, changefeed.Options{MinLeases: leases, Start: changefeed.FromBeginning()})
+		p := w.run("a", &tally{}, changefeed.Options{MinLeases: leases, Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
-		if err := w.leases.Delete(t.Context(), w.records(changefeed.KindLease)[7]); err != nil {
+		if err := w.leases.Delete(t.Context(), w.records(feed.KindLease)[7]); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)
-		if n := len(w.records(changefeed.KindLease)); n != leases {
+		if n := len(w.records(feed.KindLease)); n != leases {
 			t.Errorf("%d leases, want %d", n, leases)
 		}
 		w.tiles()
@@ -35,7 +36,7 @@ func TestADeletedLeaseComesBackAsOneLease(t *testing.T) {
 func TestOldLeasesThatAreHeardOfKeepTheRangeOfTheirPartition(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		w.fill(10)
-		setup := w.run("a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+		setup := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
 		setup.stop(t)
 		prefix := w.prefix()
@@ -43,7 +44,7 @@ func TestOldLeasesThatAreHeardOfKeepTheRangeOfTheirPartition(t *testing.T) {
 		beat := func(owner string) { // as an old host writes
 			for _, p := range w.partitions() {
 				id := prefix + ".." + p.ID
-				_, err := w.container.Commit(t.Context(), changefeed.Key(id), []changefeed.Write{{Op: changefeed.WriteUpsert, Body: fmt.Appendf(nil,
+				_, err := w.container.Commit(t.Context(), feed.Key(id), []feed.Write{{Op: feed.WriteUpsert, Body: fmt.Appendf(nil,
 					`{"id":%q,"LeaseToken":%q,"Owner":%s,"ContinuationToken":"\"0\"","timestamp":%q}`, id, p.ID, owner, time.Now().UTC().Format(time.RFC3339Nano))}})
 				if err != nil {
 					t.Fatal(err)
@@ -83,7 +84,7 @@ func TestALeaseWithoutATokenBeginsAtItsFirstRead(t *testing.T) {
 			prefix+".."+p.ID, p.ID))
 		a := w.run("a", &tally{}, changefeed.Options{})
 		time.Sleep(8 * time.Second)
-		if owner := w.records(changefeed.KindLease)[0].Owner; owner != "a" {
+		if owner := w.records(feed.KindLease)[0].Owner; owner != "a" {
 			t.Errorf("the owner is %q, want a", owner)
 		}
 		a.kill(t)
@@ -102,7 +103,7 @@ func TestALeaseWithoutATokenBeginsAtItsFirstRead(t *testing.T) {
 // positions: to skip nothing, the one that is behind is continued.
 func TestOfTwoOldLeasesOfMergedPartitionsTheOneBehindCounts(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
-		setup := w.run("setup", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+		setup := w.run("setup", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
 		setup.stop(t)
 		prefix := w.prefix()
@@ -113,7 +114,7 @@ func TestOfTwoOldLeasesOfMergedPartitionsTheOneBehindCounts(t *testing.T) {
 		w.raw(fmt.Sprintf(`{"id":%q,"LeaseToken":%q,"Owner":null,"ContinuationToken":"\"%d\""}`, prefix+".."+p[0].ID, p[0].ID, head))
 		w.raw(fmt.Sprintf(`{"id":%q,"LeaseToken":%q,"Owner":null,"ContinuationToken":"\"0\""}`, prefix+".."+p[1].ID, p[1].ID))
 		owed := 0
-		for page, err := range changefeed.Pull(t.Context(), w.orders, p[1].Range, changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.PullOptions{}) {
+		for page, err := range changefeed.Pull(t.Context(), w.orders, p[1].Range, feed.Position{Start: feed.FromBeginning()}, changefeed.PullOptions{}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,9 +138,9 @@ func TestOfTwoOldLeasesOfMergedPartitionsTheOneBehindCounts(t *testing.T) {
 func TestAListingThatRacesWithASplitReportsNothing(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		store := &hookedStore{Leases: w.leases}
-		var parent atomic.Pointer[changefeed.Record]
+		var parent atomic.Pointer[feed.Record]
 		var raced atomic.Bool
-		store.list = func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+		store.list = func(ctx context.Context) ([]feed.Record, time.Time, error) {
 			records, now, err := w.leases.List(ctx)
 			if l := parent.Load(); l != nil && !raced.Swap(true) {
 				records = append(records, *l)
@@ -148,7 +149,7 @@ func TestAListingThatRacesWithASplitReportsNothing(t *testing.T) {
 		}
 		a := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{})
 		w.balanced(1)
-		before := w.records(changefeed.KindLease)[0]
+		before := w.records(feed.KindLease)[0]
 		w.split(0)
 		w.until(time.Minute, "split", func() bool { return w.owners()["a"] == 2 })
 		parent.Store(&before)
@@ -168,18 +169,18 @@ func TestAListingThatRacesWithASplitReportsNothing(t *testing.T) {
 func TestALeaseTakenByAnotherProcessorIsLetGoSoon(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var ended time.Time
-		h := changefeed.HandlerFunc(func(ctx context.Context, _ *changefeed.Batch) error {
+		h := feed.HandlerFunc(func(ctx context.Context, _ *feed.Batch) error {
 			<-ctx.Done()
 			if ended.IsZero() {
 				ended = time.Now()
 			}
 			return context.Cause(ctx)
 		})
-		a := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning()})
+		a := w.run("a", h, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(18 * time.Second)
 		w.put("oslo", "1", 1)
 		time.Sleep(time.Second)
-		l := w.records(changefeed.KindLease)[0]
+		l := w.records(feed.KindLease)[0]
 		l.Owner, l.Epoch, l.Expiration = "net-1", "", 0
 		if _, err := w.leases.Update(t.Context(), l); err != nil {
 			t.Fatal(err)
@@ -198,12 +199,12 @@ func TestALeaseTakenByAnotherProcessorIsLetGoSoon(t *testing.T) {
 func TestTheEstimateCountsNothingTwiceWhileASplitIsUnfinished(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		const steps = 3 // all but the deletion of the parent
-		p := w.runToCrash(steps, "a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.runToCrash(steps, "a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
 		w.fill(20)
 		time.Sleep(30 * time.Second)
 		w.split(0)
 		<-p.done
-		if n := len(w.records(changefeed.KindLease)); n != 3 {
+		if n := len(w.records(feed.KindLease)); n != 3 {
 			t.Errorf("%d leases, want the parent and two children", n)
 		}
 		w.fill(10)
@@ -216,10 +217,10 @@ func TestTheEstimateCountsNothingTwiceWhileASplitIsUnfinished(t *testing.T) {
 // Another processor keeps the fence that one of ours has left in a lease.
 func TestAForeignOwnerWithAnOldFenceGivesItsShare(t *testing.T) {
 	inWorld(t, 4, func(t *testing.T, w *world) {
-		setup := w.run("setup", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+		setup := w.run("setup", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
 		setup.stop(t)
-		for _, l := range w.records(changefeed.KindLease) {
+		for _, l := range w.records(feed.KindLease) {
 			l.Owner, l.Fence = "net-1", time.Now().Add(30*time.Second)
 			if _, err := w.leases.Update(t.Context(), l); err != nil {
 				t.Fatal(err)
@@ -242,11 +243,11 @@ func TestAForeignOwnerWithAnOldFenceGivesItsShare(t *testing.T) {
 // A process dies in the middle of a split, and the child that it made splits too before
 // anybody goes on.
 func TestAChildThatSplitsBeforeItsParentIsGoneLosesNothing(t *testing.T) {
-	for _, mode := range []changefeed.Mode{changefeed.LatestVersion, changefeed.AllVersionsAndDeletes} {
+	for _, mode := range []feed.Mode{feed.LatestVersion, feed.AllVersionsAndDeletes} {
 		for left := 2; left <= 3; left++ {
 			t.Run(fmt.Sprintf("%v after %d steps", mode, left), func(t *testing.T) {
 				spec := docstore.ContainerSpec{Ranges: 1}
-				if mode == changefeed.AllVersionsAndDeletes {
+				if mode == feed.AllVersionsAndDeletes {
 					spec.Retention = 24 * time.Hour
 				}
 				inWorldOf(t, spec, func(t *testing.T, w *world) {
@@ -281,7 +282,7 @@ func TestAChildThatSplitsBeforeItsParentIsGoneLosesNothing(t *testing.T) {
 // beside it, even when nobody owns either.
 func TestTheSpareOfALeaseStaysIgnored(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
-		a := w.run("a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+		a := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Second)
 		p := w.partitions()[1]
 		w.raw(fmt.Sprintf(`{"id":%q,"version":0,"LeaseToken":"1","FeedRange":{"Range":{"min":%q,"max":%q}},"Owner":null,"ContinuationToken":null,"properties":{}}`,

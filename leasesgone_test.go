@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // ends waits for the end of an instance that nobody stops, for at most so long.
@@ -40,7 +41,7 @@ func TestEveryInstanceEndsWhenTheLeaseContainerIsDeleted(t *testing.T) {
 	inWorld(t, 4, func(t *testing.T, w *world) {
 		a := w.run("a", &tally{}, changefeed.Options{})
 		b := w.run("b", &tally{}, changefeed.Options{})
-		listing := w.runWith(w.orders, struct{ changefeed.LeaseStore }{w.leases}, "c", &tally{}, changefeed.Options{})
+		listing := w.runWith(w.orders, struct{ feed.LeaseStore }{w.leases}, "c", &tally{}, changefeed.Options{})
 		w.balanced(3)
 		time.Sleep(time.Minute) // until nobody expects leases
 		if err := w.db.DeleteContainer(t.Context(), "leases"); err != nil {
@@ -53,7 +54,7 @@ func TestEveryInstanceEndsWhenTheLeaseContainerIsDeleted(t *testing.T) {
 			}
 			err := p.ends(t, within)
 			p.isTold(t, err, "the lease container is missing")
-			if !errors.Is(err, changefeed.ErrNotFound) {
+			if !errors.Is(err, feed.ErrNotFound) {
 				t.Errorf("%v does not say what the store has answered", err)
 			}
 			all := p.errs.all()
@@ -69,24 +70,24 @@ type switched struct {
 	at atomic.Pointer[docstore.Leases]
 }
 
-func (s *switched) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+func (s *switched) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 	return s.at.Load().List(ctx)
 }
 
-func (s *switched) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+func (s *switched) Create(ctx context.Context, l feed.Record) (feed.Record, error) {
 	return s.at.Load().Create(ctx, l)
 }
 
-func (s *switched) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+func (s *switched) Update(ctx context.Context, l feed.Record) (feed.Record, error) {
 	return s.at.Load().Update(ctx, l)
 }
 
-func (s *switched) Delete(ctx context.Context, l changefeed.Record) error {
+func (s *switched) Delete(ctx context.Context, l feed.Record) error {
 	return s.at.Load().Delete(ctx, l)
 }
 
 // Follow hears nothing of the new container, whose LSNs are lower than those of the old one.
-func (s *switched) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
+func (s *switched) Follow(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	return s.at.Load().Follow(ctx, cursor)
@@ -108,8 +109,8 @@ func TestEveryInstanceEndsWhenTheLeaseContainerIsMadeAnew(t *testing.T) {
 		store := &switched{}
 		store.at.Store(w.leases)
 		y := &tally{}
-		a := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: changefeed.FromBeginning()})
-		b := w.runWith(w.orders, store, "b", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		a := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: feed.FromBeginning()})
+		b := w.runWith(w.orders, store, "b", y, changefeed.Options{Start: feed.FromBeginning()})
 		w.fill(8)
 		time.Sleep(time.Minute)
 		empty := w.other("anew")
@@ -118,7 +119,7 @@ func TestEveryInstanceEndsWhenTheLeaseContainerIsMadeAnew(t *testing.T) {
 			p.isTold(t, p.ends(t, 30*time.Second), "neither leases nor the marker")
 		}
 		w.leases = empty
-		if leases := w.records(changefeed.KindLease); len(leases) > 0 {
+		if leases := w.records(feed.KindLease); len(leases) > 0 {
 			t.Errorf("%d leases were made where nobody has said where from", len(leases))
 		}
 	})
@@ -142,20 +143,20 @@ func TestAnInstanceEndsWhenAnotherHasBegunItsUnitAnew(t *testing.T) {
 
 // A listing that once shows no container, or nothing, is not believed.
 func TestOneListingWithoutLeasesEndsNothing(t *testing.T) {
-	for name, answer := range map[string]func() ([]changefeed.Record, time.Time, error){
-		"not found": func() ([]changefeed.Record, time.Time, error) { return nil, time.Time{}, changefeed.ErrNotFound },
-		"empty":     func() ([]changefeed.Record, time.Time, error) { return nil, time.Now(), nil },
+	for name, answer := range map[string]func() ([]feed.Record, time.Time, error){
+		"not found": func() ([]feed.Record, time.Time, error) { return nil, time.Time{}, feed.ErrNotFound },
+		"empty":     func() ([]feed.Record, time.Time, error) { return nil, time.Now(), nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 2, func(t *testing.T, w *world) {
 				var wrong atomic.Bool
-				store := &hookedStore{Leases: w.leases, list: func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+				store := &hookedStore{Leases: w.leases, list: func(ctx context.Context) ([]feed.Record, time.Time, error) {
 					if wrong.CompareAndSwap(true, false) {
 						return answer()
 					}
 					return w.leases.List(ctx)
 				}}
-				p := w.runWith(w.orders, struct{ changefeed.LeaseStore }{store}, "a", &tally{}, changefeed.Options{})
+				p := w.runWith(w.orders, struct{ feed.LeaseStore }{store}, "a", &tally{}, changefeed.Options{})
 				time.Sleep(time.Minute)
 				wrong.Store(true)
 				time.Sleep(time.Minute)
@@ -172,14 +173,14 @@ func TestOneListingWithoutLeasesEndsNothing(t *testing.T) {
 func TestAMonitoredContainerThatIsMissingIsNotTakenForTheLeaseContainer(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		for _, partition := range []string{"0", "unknown"} { // the one that is unknown is looked for in each listing
-			if _, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: partition, Position: changefeed.At(`"0"`)}); err != nil {
+			if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindLease, Token: partition, Position: feed.At(`"0"`)}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindInfo}); err != nil {
+		if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindInfo}); err != nil {
 			t.Fatal(err)
 		}
-		p := w.runWith(w.orders, w.leases, "a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.runWith(w.orders, w.leases, "a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(20 * time.Second)
 		if err := w.db.DeleteContainer(t.Context(), "orders"); err != nil {
 			t.Fatal(err)
@@ -195,9 +196,9 @@ func TestAMonitoredContainerThatIsMissingIsNotTakenForTheLeaseContainer(t *testi
 func TestALeaseThatIsBrokenStopsItselfAlone(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		y := &tally{}
-		a := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		a := w.run("a", y, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
-		lease := w.records(changefeed.KindLease)[0]
+		lease := w.records(feed.KindLease)[0]
 		broken := strings.Replace(string(lease.Raw), `"changefeed.expiration":"`, `"changefeed.expiration":"never, `, 1)
 		if _, err := w.container.Upsert(t.Context(), []byte(broken)); err != nil {
 			t.Fatal(err)
@@ -205,7 +206,7 @@ func TestALeaseThatIsBrokenStopsItselfAlone(t *testing.T) {
 		time.Sleep(30 * time.Second) // until its owner knows
 		w.fill(20)
 		time.Sleep(5 * time.Minute)
-		left, err := w.orders.Pending(t.Context(), lease.Range, changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+		left, err := w.orders.Pending(t.Context(), lease.Range, feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,10 +214,10 @@ func TestALeaseThatIsBrokenStopsItselfAlone(t *testing.T) {
 			t.Errorf("%d of 20 items handled, %d are in the lease that is broken", items, left.Items)
 		}
 		all := a.processor.Status()[0].Broken
-		if len(all) != 1 || all[0].Lease != lease.Token || !errors.Is(all[0], changefeed.ErrBadLease) {
+		if len(all) != 1 || all[0].Lease != lease.Token || !errors.Is(all[0], feed.ErrBadLease) {
 			t.Errorf("broken by the status: %v, want %s", all, lease.Token)
 		}
-		if told := a.errs.find(changefeed.ErrBadLease); told == nil || told.Lease != lease.Token {
+		if told := a.errs.find(feed.ErrBadLease); told == nil || told.Lease != lease.Token {
 			t.Errorf("reported %v, want %s", told, lease.Token)
 		}
 		a.stop(t)
@@ -228,7 +229,7 @@ func TestAMarkerThatIsMadeAgainEndsNothing(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		a := w.run("a", &tally{}, changefeed.Options{})
 		time.Sleep(20 * time.Second)
-		if err := w.leases.Delete(t.Context(), w.records(changefeed.KindInfo)[0]); err != nil {
+		if err := w.leases.Delete(t.Context(), w.records(feed.KindInfo)[0]); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Minute)
@@ -238,7 +239,7 @@ func TestAMarkerThatIsMadeAgainEndsNothing(t *testing.T) {
 		if s := b.processor.Status(); len(s) != 1 || s[0].Began != nil {
 			t.Errorf("status %+v, want that the unit is not new", s)
 		}
-		if len(w.records(changefeed.KindInfo)) != 1 || a.errs.find(changefeed.ErrLeasesGone) != nil {
+		if len(w.records(feed.KindInfo)) != 1 || a.errs.find(changefeed.ErrLeasesGone) != nil {
 			t.Errorf("reported %v", a.errs.all())
 		}
 		a.stop(t)
@@ -252,7 +253,7 @@ func TestAMarkerThatArrivesLateEndsNothing(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		a := w.run("a", &tally{}, changefeed.Options{})
 		time.Sleep(20 * time.Second)
-		late := w.records(changefeed.KindInfo)[0]
+		late := w.records(feed.KindInfo)[0]
 		if err := w.leases.Delete(t.Context(), late); err != nil {
 			t.Fatal(err)
 		}

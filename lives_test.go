@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/lives"
 )
 
@@ -38,7 +39,7 @@ type mortalSource struct {
 	*lives.Death
 }
 
-func (s mortalSource) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+func (s mortalSource) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 	s.At("before a read")
 	page, err := s.Container.Read(ctx, r, from, o)
 	s.At("after a read")
@@ -51,7 +52,7 @@ type mortalLeases struct {
 	*lives.Death
 }
 
-func (s mortalLeases) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+func (s mortalLeases) Update(ctx context.Context, l feed.Record) (feed.Record, error) {
 	s.At("before a checkpoint")
 	l, err := s.Leases.Update(ctx, l)
 	s.At("after a checkpoint")
@@ -64,8 +65,8 @@ type mortalTotals struct {
 	*lives.Death
 }
 
-func (s mortalTotals) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
-	if writes[0].Op != changefeed.WriteRead {
+func (s mortalTotals) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
+	if writes[0].Op != feed.WriteRead {
 		s.At("before a commit")
 		defer s.At("after a commit")
 	}
@@ -88,12 +89,12 @@ func live(t *testing.T, l lives.Life) {
 		w.split(0)
 	}
 	counter := &orderCounter{totals: mortalTotals{totals, l.Death}}
-	handler := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+	handler := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 		l.At("before the handler")
 		return counter.Handle(ctx, b)
 	})
 	p, err := changefeed.New(mortalSource{w.orders, l.Death}, mortalLeases{w.leases, l.Death}, handler, changefeed.Options{
-		Instance: "life", Start: changefeed.FromBeginning(), MaxItems: 3, Concurrency: 1 + l.Number%2*3,
+		Instance: "life", Start: feed.FromBeginning(), MaxItems: 3, Concurrency: 1 + l.Number%2*3,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -127,8 +128,8 @@ func TestEachEffectHappensOnceWhereverItsProcessIsKilled(t *testing.T) {
 // totalOf reads how many orders of a city were counted.
 func totalOf(t *testing.T, totals *docstore.Container, city string) int {
 	t.Helper()
-	item, err := totals.Item(t.Context(), changefeed.Key(city), "total")
-	if errors.Is(err, changefeed.ErrNotFound) {
+	item, err := totals.Item(t.Context(), feed.Key(city), "total")
+	if errors.Is(err, feed.ErrNotFound) {
 		return 0
 	}
 	var total struct{ Orders int }
@@ -144,8 +145,8 @@ type hookedTotals struct {
 	before func()
 }
 
-func (s hookedTotals) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
-	if writes[0].Op != changefeed.WriteRead {
+func (s hookedTotals) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
+	if writes[0].Op != feed.WriteRead {
 		s.before()
 	}
 	return s.Container.Commit(ctx, key, writes)
@@ -158,7 +159,7 @@ func TestAnOwnerThatIsDeafHasNoEffect(t *testing.T) {
 		name   string
 		before bool // it is cut off before it looks at the mark
 		want   error
-	}{{"after its look", false, changefeed.ErrPrecondition}, {"before its look", true, errFenced}} {
+	}{{"after its look", false, feed.ErrPrecondition}, {"before its look", true, errFenced}} {
 		t.Run(c.name, func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				totals := w.create(docstore.ContainerSpec{ID: "totals", Paths: []string{"/city"}})
@@ -176,7 +177,7 @@ func TestAnOwnerThatIsDeafHasNoEffect(t *testing.T) {
 						stall()
 					}
 				}}}
-				a := w.run("a", changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+				a := w.run("a", feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 					deafTo := context.WithoutCancel(ctx)
 					if c.before {
 						stall()
@@ -186,7 +187,7 @@ func TestAnOwnerThatIsDeafHasNoEffect(t *testing.T) {
 						result <- err
 					}
 					return err
-				}), changefeed.Options{Start: changefeed.FromBeginning(), Drain: time.Second})
+				}), changefeed.Options{Start: feed.FromBeginning(), Drain: time.Second})
 				time.Sleep(time.Second)
 				second.Store(true)
 				w.put("oslo", "second", 2)
@@ -216,7 +217,7 @@ func TestEachEffectHappensOnceAcrossSplitsAndMerges(t *testing.T) {
 			totals := w.create(docstore.ContainerSpec{ID: "totals", Paths: []string{"/city"}})
 			counter := &orderCounter{totals: totals}
 			var calls, again atomic.Int64
-			handler := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+			handler := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 				err := counter.Handle(ctx, b)
 				if err == nil && calls.Add(1)%3 == 0 {
 					again.Add(1)
@@ -226,7 +227,7 @@ func TestEachEffectHappensOnceAcrossSplitsAndMerges(t *testing.T) {
 			})
 			const lives, cities, orders = 8, 10, 60
 			for life := range lives {
-				p := w.run("a", handler, changefeed.Options{Start: changefeed.FromBeginning(), MaxItems: 7, Concurrency: concurrency, Drain: time.Second})
+				p := w.run("a", handler, changefeed.Options{Start: feed.FromBeginning(), MaxItems: 7, Concurrency: concurrency, Drain: time.Second})
 				for i := range orders {
 					w.put(fmt.Sprint("city-", i%cities), fmt.Sprintf("order-%d-%d", life, i), i)
 					if i == orders/2 && life%2 == 0 {
@@ -261,7 +262,7 @@ func TestEachEffectHappensOnceWhenLettersAreRedriven(t *testing.T) {
 		totals := w.create(docstore.ContainerSpec{ID: "totals", Paths: []string{"/city"}})
 		counter := &orderCounter{totals: totals}
 		var mended atomic.Bool
-		handler := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+		handler := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 			for _, c := range b.Changes {
 				if c.ID == "bad" && !mended.Load() {
 					return errHandler
@@ -270,8 +271,8 @@ func TestEachEffectHappensOnceWhenLettersAreRedriven(t *testing.T) {
 			return counter.Handle(ctx, b)
 		})
 		box := &letterBox{}
-		p := w.run("a", handler, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true})
-		if _, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), []changefeed.Write{upsert("oslo", "1", 1), upsert("oslo", "bad", 2), upsert("oslo", "3", 3)}); err != nil {
+		p := w.run("a", handler, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true})
+		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{upsert("oslo", "1", 1), upsert("oslo", "bad", 2), upsert("oslo", "3", 3)}); err != nil {
 			t.Fatal(err)
 		}
 		w.put("oslo", "4", 4)
@@ -281,7 +282,7 @@ func TestEachEffectHappensOnceWhenLettersAreRedriven(t *testing.T) {
 			t.Fatalf("%d orders were counted, want 1; parked: %s", got, box.names())
 		}
 		mended.Store(true)
-		if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letters[0].ID); err != nil {
+		if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letters[0].ID); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -297,21 +298,21 @@ func TestEachEffectHappensOnceForAllVersions(t *testing.T) {
 	inWorldOf(t, docstore.ContainerSpec{Ranges: 1, Retention: time.Hour}, func(t *testing.T, w *world) {
 		totals := w.create(docstore.ContainerSpec{ID: "totals", Paths: []string{"/city"}})
 		counter := &orderCounter{totals: totals}
-		h := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+		h := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 			if err := counter.Handle(ctx, b); err != nil || b.Attempt > 1 {
 				return err
 			}
 			return errHandler // though its effect is there
 		})
 		w.put("oslo", "old", 1)
-		p := w.run("a", h, changefeed.Options{Mode: changefeed.AllVersionsAndDeletes})
+		p := w.run("a", h, changefeed.Options{Mode: feed.AllVersionsAndDeletes})
 		time.Sleep(time.Second)
-		remove := func(id string) changefeed.Write { return changefeed.Write{Op: changefeed.WriteDelete, ID: id} }
-		for _, writes := range [][]changefeed.Write{
+		remove := func(id string) feed.Write { return feed.Write{Op: feed.WriteDelete, ID: id} }
+		for _, writes := range [][]feed.Write{
 			{remove("old")},
 			{upsert("oslo", "new", 1), upsert("oslo", "new", 2), upsert("oslo", "new", 3), remove("new")},
 		} {
-			if _, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), writes); err != nil {
+			if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), writes); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
@@ -326,12 +327,12 @@ func TestEachEffectHappensOnceForAllVersions(t *testing.T) {
 // epochs are the numbers of the owners that have handled each partition key, in their order.
 type epochs struct {
 	mu    sync.Mutex
-	owner map[changefeed.PartitionKey][]string
-	last  map[changefeed.PartitionKey]int64
+	owner map[feed.PartitionKey][]string
+	last  map[feed.PartitionKey]int64
 }
 
 // Handle fails, for good, where a number is not that of its owner, or not above those before.
-func (e *epochs) Handle(_ context.Context, b *changefeed.Batch) error {
+func (e *epochs) Handle(_ context.Context, b *feed.Batch) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, c := range b.Changes {
@@ -352,10 +353,10 @@ func (e *epochs) Handle(_ context.Context, b *changefeed.Batch) error {
 // after a host of another processor, which counts nothing, and of a lease that was deleted.
 func TestEachOwnerOfAKeyHasAHigherEpoch(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		e := &epochs{owner: map[changefeed.PartitionKey][]string{}, last: map[changefeed.PartitionKey]int64{}}
+		e := &epochs{owner: map[feed.PartitionKey][]string{}, last: map[feed.PartitionKey]int64{}}
 		const owners = 6
 		for n := range owners {
-			p := w.run(fmt.Sprint("host-", n), e, changefeed.Options{Start: changefeed.FromBeginning(), Drain: time.Second})
+			p := w.run(fmt.Sprint("host-", n), e, changefeed.Options{Start: feed.FromBeginning(), Drain: time.Second})
 			w.fill(20)
 			time.Sleep(time.Duration(1+n) * time.Minute) // the last one waits until whoever may have the deleted lease must have stopped
 			if n == 2 {
@@ -370,12 +371,12 @@ func TestEachOwnerOfAKeyHasAHigherEpoch(t *testing.T) {
 				p.stop(t)
 			}
 			if n == 4 { // somebody deletes a lease, whose range is then read from the beginning
-				if err := w.leases.Delete(t.Context(), w.records(changefeed.KindLease)[0]); err != nil {
+				if err := w.leases.Delete(t.Context(), w.records(feed.KindLease)[0]); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if n == 3 {
-				for _, l := range w.records(changefeed.KindLease) { // .NET takes it, and releases it
+				for _, l := range w.records(feed.KindLease) { // .NET takes it, and releases it
 					for _, l.Owner = range []string{"net-1", ""} {
 						l.Epoch = ""
 						got, err := w.leases.Update(t.Context(), l)

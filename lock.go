@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
 )
 
@@ -26,19 +27,19 @@ var errLockLost = errors.New("the lock was not renewed in time")
 
 // hold is the lock while this instance has it.
 type hold struct {
-	lock       atomic.Pointer[Record] // as last written
-	unanswered atomic.Bool            // a create was not answered, so it may still arrive
+	lock       atomic.Pointer[feed.Record] // as last written
+	unanswered atomic.Bool                 // a create was not answered, so it may still arrive
 }
 
 // due is until when, by the store's clock, nobody else can have the lock. A lease that is
-// created later is void: see [Record.isLate].
+// created later is void: see [feed.Record.isLate].
 func (h *hold) due() time.Time { return h.lock.Load().Updated.Add(lockTime) }
 
 // locked runs f while this instance alone may create leases. It does nothing while
 // another does.
 func (r *run) locked(ctx context.Context, f func(context.Context, *hold) error) (done bool, err error) {
 	lock, asked, err := r.takeLock(ctx)
-	if errors.Is(err, ErrConflict) {
+	if errors.Is(err, feed.ErrConflict) {
 		return false, nil
 	}
 	if err != nil {
@@ -62,24 +63,24 @@ func (r *run) locked(ctx context.Context, f func(context.Context, *hold) error) 
 
 // takeLock creates the lock, or takes over a lock that nobody holds, by a write under its
 // ETag, because a listing may be stale and the right to delete may be missing.
-func (r *run) takeLock(ctx context.Context) (lock Record, asked time.Time, err error) {
-	locks := r.view.kind(KindLock)
+func (r *run) takeLock(ctx context.Context) (lock feed.Record, asked time.Time, err error) {
+	locks := r.view.kind(feed.KindLock)
 	if len(locks) == 0 {
-		return r.create(ctx, Record{Kind: KindLock, TTL: lockTime})
+		return r.create(ctx, feed.Record{Kind: feed.KindLock, TTL: lockTime})
 	}
 	free := locks[0]
-	if free.State != StateRetired && r.view.Now().Sub(free.Updated) <= lockTime+clockGrain {
-		return lock, asked, ErrConflict
+	if free.State != feed.StateRetired && r.view.Now().Sub(free.Updated) <= lockTime+clockGrain {
+		return lock, asked, feed.ErrConflict
 	}
-	free.State, free.TTL, free.Err = StateLive, lockTime, nil
+	free.State, free.TTL, free.Err = feed.StateLive, lockTime, nil
 	err = r.paced(ctx, r.random("take lock"), "", func() (err error) {
 		asked, free.Timestamp = time.Now(), timestamp()
 		lock, err = r.store.Update(ctx, free)
 		return err
 	})
-	if errors.Is(err, ErrNotFound) { // its time to live was up
+	if errors.Is(err, feed.ErrNotFound) { // its time to live was up
 		r.view.Drop(free.ID)
-		err = ErrConflict
+		err = feed.ErrConflict
 	}
 	return lock, asked, err
 }
@@ -108,7 +109,7 @@ func (r *run) renewLock(ctx context.Context, lose context.CancelCauseFunc, h *ho
 	var sent []time.Time
 	for wait := lockBeat; pause.For(ctx, wait) == nil; {
 		next := *h.lock.Load()
-		var got Record
+		var got feed.Record
 		err := r.paced(ctx, rng, "", func() (err error) {
 			asked, next.Timestamp = time.Now(), timestamp()
 			sent = append(sent, next.Timestamp)
@@ -121,9 +122,9 @@ func (r *run) renewLock(ctx context.Context, lose context.CancelCauseFunc, h *ho
 			sent, wait = nil, lockBeat
 			fuse.Reset(time.Until(asked.Add(createTime)))
 			continue
-		case errors.Is(err, ErrConflict):
+		case errors.Is(err, feed.ErrConflict):
 			err = r.view.list(ctx, asked)
-			locks := r.view.kind(KindLock)
+			locks := r.view.kind(feed.KindLock)
 			// An echo does not reset the fuse: it may be of an earlier request than the
 			// last, and the lock is trusted from the time of the request that was
 			// stored.
@@ -132,7 +133,7 @@ func (r *run) renewLock(ctx context.Context, lose context.CancelCauseFunc, h *ho
 			} else if err == nil {
 				lose(errLockLost)
 			}
-		case errors.Is(err, ErrNotFound):
+		case errors.Is(err, feed.ErrNotFound):
 			lose(errLockLost)
 		}
 		if err != nil && ctx.Err() == nil {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // paper keeps what is logged, and when.
@@ -78,10 +79,10 @@ func TestAnOutageIsAFewLinesAMinute(t *testing.T) {
 		handler bool // fails, and not the two stores
 		most    int  // lines a minute
 	}{
-		{"the container was deleted", answer(changefeed.ErrNotFound, `{"Errors":["Owner resource does not exist"]}`), false, 3},
-		{"the key was taken back", answer(changefeed.ErrForbidden, "blocked by policy"), false, 3},
+		{"the container was deleted", answer(feed.ErrNotFound, `{"Errors":["Owner resource does not exist"]}`), false, 3},
+		{"the key was taken back", answer(feed.ErrForbidden, "blocked by policy"), false, 3},
 		{"throttled", func() error {
-			return &changefeed.ThrottledError{After: time.Duration(1+rand.IntN(500)) * time.Millisecond}
+			return &feed.ThrottledError{After: time.Duration(1+rand.IntN(500)) * time.Millisecond}
 		}, false, 3},
 		{"the name is not found", func() error {
 			server := fmt.Sprintf("127.0.0.53:%d", 1024+rand.IntN(60000))
@@ -126,20 +127,20 @@ func TestParkedChangesAreAFewLinesAMinute(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		park := changefeed.LogHooks(slog.Default()).Parked
-		letter := func(id string, d changefeed.Disposition) {
-			park(changefeed.DeadLetter{ID: id, Disposition: d, Change: changefeed.Change{ID: "item", PartitionKey: changefeed.Key("oslo")}})
+		letter := func(id string, d feed.Disposition) {
+			park(feed.DeadLetter{ID: id, Disposition: d, Change: feed.Change{ID: "item", PartitionKey: feed.Key("oslo")}})
 		}
-		letter("1.a", changefeed.DispositionFailed)
+		letter("1.a", feed.DispositionFailed)
 		for i := range 100 {
-			letter(fmt.Sprint(i, ".b"), changefeed.DispositionHeld)
+			letter(fmt.Sprint(i, ".b"), feed.DispositionHeld)
 		}
 		written(2, "level=WARN", "letter=1.a", "item=item", "letter=0.b", `key="[\"oslo\"]"`)
-		letter("100.b", changefeed.DispositionHeld)
+		letter("100.b", feed.DispositionHeld)
 		for i := range 30 {
-			letter(fmt.Sprint(i, ".c"), changefeed.DispositionPoison)
+			letter(fmt.Sprint(i, ".c"), feed.DispositionPoison)
 		}
 		written(20, "repeated=99", "letter=18.c")
-		letter("30.c", changefeed.DispositionPoison)
+		letter("30.c", feed.DispositionPoison)
 		written(1, "unwritten=11")
 	})
 }
@@ -152,7 +153,7 @@ func TestWhatIsParkedIsLoggedByDefault(t *testing.T) {
 		defer slog.SetDefault(before)
 		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 		w.put("oslo", "bad", 1)
-		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 1, DeadLetters: &letterBox{}})
+		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: &letterBox{}})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "change parked") {
@@ -171,13 +172,13 @@ func testOutage(t *testing.T, w *world, fail func() error, handler bool, most in
 	}
 	source := &hookedSource{
 		Container: w.orders,
-		read: func(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+		read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 			if err := down(); err != nil {
-				return changefeed.Page{}, err
+				return feed.Page{}, err
 			}
 			return w.orders.Read(ctx, r, from, o)
 		},
-		wait: func(ctx context.Context, r changefeed.Range, from changefeed.Position) error {
+		wait: func(ctx context.Context, r feed.Range, from feed.Position) error {
 			if err := down(); err != nil {
 				return err
 			}
@@ -185,12 +186,12 @@ func testOutage(t *testing.T, w *world, fail func() error, handler bool, most in
 		},
 	}
 	p := &paper{}
-	processor, err := changefeed.New(source, failingStore(w, down), changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error {
+	processor, err := changefeed.New(source, failingStore(w, down), feed.HandlerFunc(func(context.Context, *feed.Batch) error {
 		if out.Load() && handler {
 			return fail()
 		}
 		return nil
-	}), changefeed.Options{Instance: "a", Start: changefeed.FromBeginning(), Hooks: p.hooks()})
+	}), changefeed.Options{Instance: "a", Start: feed.FromBeginning(), Hooks: p.hooks()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +216,7 @@ func testOutage(t *testing.T, w *world, fail func() error, handler bool, most in
 	}
 	out.Store(false)
 	cancel()
-	if err := <-done; errors.Is(err, changefeed.ErrLeasesGone) != errors.Is(fail(), changefeed.ErrNotFound) {
+	if err := <-done; errors.Is(err, changefeed.ErrLeasesGone) != errors.Is(fail(), feed.ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -223,14 +224,14 @@ func testOutage(t *testing.T, w *world, fail func() error, handler bool, most in
 // failingStore is a lease store that is down now and then.
 func failingStore(w *world, down func() error) *hookedStore {
 	s := &hookedStore{Leases: w.leases}
-	s.list = func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+	s.list = func(ctx context.Context) ([]feed.Record, time.Time, error) {
 		if err := down(); err != nil {
 			return nil, time.Time{}, err
 		}
 		return w.leases.List(ctx)
 	}
-	write := func(do func(context.Context, changefeed.Record) (changefeed.Record, error)) func(context.Context, changefeed.Record) (changefeed.Record, error) {
-		return func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+	write := func(do func(context.Context, feed.Record) (feed.Record, error)) func(context.Context, feed.Record) (feed.Record, error) {
+		return func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			if err := down(); err != nil {
 				return l, err
 			}
@@ -238,7 +239,7 @@ func failingStore(w *world, down func() error) *hookedStore {
 		}
 	}
 	s.create, s.update = write(w.leases.Create), write(w.leases.Update)
-	s.follow = func(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
+	s.follow = func(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
 		if err := down(); err != nil {
 			return nil, "", time.Time{}, err
 		}
@@ -281,7 +282,7 @@ func TestWhatMustBeMendedIsWrittenForEachLease(t *testing.T) {
 		for range 2 {
 			for i := range 3 {
 				lease := fmt.Sprint("lease", i)
-				h.Error(&changefeed.Error{Origin: changefeed.OriginLeaseStore, Lease: lease, Err: fmt.Errorf("read: %w", changefeed.ErrBadLease)})
+				h.Error(&changefeed.Error{Origin: changefeed.OriginLeaseStore, Lease: lease, Err: fmt.Errorf("read: %w", feed.ErrBadLease)})
 				h.Error(&changefeed.Error{Origin: changefeed.OriginBalancer, Err: fmt.Errorf("%w: %d-%d", changefeed.ErrOverlap, i, i+1)})
 				h.Error(&changefeed.Error{Origin: changefeed.OriginHandler, Lease: lease, Err: changefeed.ErrHandlerStuck})
 			}
@@ -313,7 +314,7 @@ func TestErrorsThatAreNotWrittenAreCounted(t *testing.T) {
 // what they were doing, and who called them does not say it again.
 func TestNoErrorSaysTheSameTwice(t *testing.T) {
 	inWorld(t, 4, func(t *testing.T, w *world) {
-		p := w.runWith(w.orders, w.leases, "a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.runWith(w.orders, w.leases, "a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
 		if err := errors.Join(w.db.DeleteContainer(t.Context(), "orders"), w.db.DeleteContainer(t.Context(), "leases")); err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // An instance is stopped while it takes a lease, and the write takes a while to arrive, whether its sender waits or not.
@@ -17,8 +18,8 @@ func TestALeaseThatIsTakenAtTheStopIsFreed(t *testing.T) {
 		t.Run(underway.String(), func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				sent, arrived := make(chan bool, 1), make(chan bool, 1)
-				store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-					if l.Kind != changefeed.KindLease || len(sent) > 0 || len(arrived) > 0 {
+				store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+					if l.Kind != feed.KindLease || len(sent) > 0 || len(arrived) > 0 {
 						return w.leases.Update(ctx, l)
 					}
 					sent <- true
@@ -36,7 +37,7 @@ func TestALeaseThatIsTakenAtTheStopIsFreed(t *testing.T) {
 						return l, context.Cause(ctx)
 					}
 				}}
-				p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+				p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
 				w.until(time.Minute, "being taken", func() bool { return len(sent) > 0 })
 				p.stop(t)
 				time.Sleep(10 * time.Second)
@@ -49,7 +50,7 @@ func TestALeaseThatIsTakenAtTheStopIsFreed(t *testing.T) {
 }
 
 type answered struct {
-	lease changefeed.Record
+	lease feed.Record
 	err   error
 }
 
@@ -59,15 +60,15 @@ func TestALockWhoseRenewalWasNotAnsweredIsKept(t *testing.T) {
 		errLost := errors.New("the answer was lost")
 		var lost atomic.Int64
 		store := &hookedStore{Leases: w.leases}
-		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+		store.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			got, err := w.leases.Update(ctx, l)
-			if l.Kind == changefeed.KindLock && err == nil && lost.Add(1) == 1 {
+			if l.Kind == feed.KindLock && err == nil && lost.Add(1) == 1 {
 				return l, errLost
 			}
 			return got, err
 		}
-		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindLease && !waitFor(ctx, 5*time.Second) {
+		store.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindLease && !waitFor(ctx, 5*time.Second) {
 				return l, context.Cause(ctx)
 			}
 			return w.leases.Create(ctx, l)
@@ -78,7 +79,7 @@ func TestALockWhoseRenewalWasNotAnsweredIsKept(t *testing.T) {
 		})
 		time.Sleep(25 * time.Second)
 		if !ready.Load() || lost.Load() < 2 {
-			t.Errorf("ready %v, %d leases of 100; the lock was renewed %d times", ready.Load(), len(w.records(changefeed.KindLease)), lost.Load())
+			t.Errorf("ready %v, %d leases of 100; the lock was renewed %d times", ready.Load(), len(w.records(feed.KindLease)), lost.Load())
 		}
 		for _, err := range p.errs.all() {
 			if !errors.Is(err, errLost) {

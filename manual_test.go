@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A checkpoint by hand whose answer does not come is stored by the next write all the
@@ -18,8 +19,8 @@ func TestAFailureAfterACheckpointIsNotCountedForTheNextBatch(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		store := &hookedStore{Leases: w.leases}
 		var cut atomic.Bool
-		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if cut.Load() && l.Kind == changefeed.KindLease {
+		store.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if cut.Load() && l.Kind == feed.KindLease {
 				<-ctx.Done()
 				return l, context.Cause(ctx)
 			}
@@ -27,7 +28,7 @@ func TestAFailureAfterACheckpointIsNotCountedForTheNextBatch(t *testing.T) {
 		}
 		w.fill(1)
 		var calls atomic.Int64
-		h := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+		h := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 			if calls.Add(1); b.Attempt > 1 {
 				t.Errorf("attempt %d of %s", b.Attempt, b.Changes[0].ID)
 			}
@@ -37,9 +38,9 @@ func TestAFailureAfterACheckpointIsNotCountedForTheNextBatch(t *testing.T) {
 			defer cancel()
 			return errors.Join(b.Checkpoint(asking), errors.New("failed"))
 		})
-		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: changefeed.FromBeginning(), Manual: true})
+		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: feed.FromBeginning(), Manual: true})
 		time.Sleep(time.Minute)
-		l := w.records(changefeed.KindLease)[0]
+		l := w.records(feed.KindLease)[0]
 		if next := w.pending(); next != 0 || l.Attempts != 0 || calls.Load() != 1 {
 			t.Errorf("the lease is at %v with %d attempts, %d pending, after %d calls; want none of either after one", l.Position, l.Attempts, next, calls.Load())
 		}
@@ -57,24 +58,24 @@ func TestAFailureAfterACheckpointIsNotCountedForTheNextBatch(t *testing.T) {
 func TestACheckpointDuringASplitIsRefusedOrKept(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.fill(3)
-		var batch atomic.Pointer[changefeed.Batch]
+		var batch atomic.Pointer[feed.Batch]
 		var late atomic.Pointer[error]
 		store := &hookedStore{Leases: w.leases}
-		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if b := batch.Load(); b != nil && l.Kind == changefeed.KindLease {
+		store.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if b := batch.Load(); b != nil && l.Kind == feed.KindLease {
 				err := b.Checkpoint(ctx)
 				late.CompareAndSwap(nil, &err)
 			}
 			return w.leases.Create(ctx, l)
 		}
 		var again atomic.Int64
-		h := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+		h := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
 			if !batch.CompareAndSwap(nil, b) {
 				again.Add(1)
 			}
 			return nil
 		})
-		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: changefeed.FromBeginning(), Manual: true})
+		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: feed.FromBeginning(), Manual: true})
 		time.Sleep(time.Second)
 		w.split(0)
 		w.fill(3)
@@ -82,8 +83,8 @@ func TestACheckpointDuringASplitIsRefusedOrKept(t *testing.T) {
 		switch err := late.Load(); {
 		case err == nil:
 			t.Error("no checkpoint was asked for during the split")
-		case !errors.Is(*err, changefeed.ErrLeaseLost):
-			t.Errorf("a checkpoint during a split: %v, and %d batches came again; want %v", *err, again.Load(), changefeed.ErrLeaseLost)
+		case !errors.Is(*err, feed.ErrLeaseLost):
+			t.Errorf("a checkpoint during a split: %v, and %d batches came again; want %v", *err, again.Load(), feed.ErrLeaseLost)
 		}
 		p.stop(t)
 	})
@@ -94,13 +95,13 @@ func TestAManualCheckpointTakesInAllBatchesBeforeItOfItsKey(t *testing.T) {
 	for _, o := range []changefeed.Options{{Concurrency: 1}, {Concurrency: 1, MaxWait: time.Second}, {Concurrency: 8}} {
 		t.Run(fmt.Sprint(o.Concurrency, o.MaxWait), func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
-				h := &tally{before: func(ctx context.Context, b *changefeed.Batch) error {
+				h := &tally{before: func(ctx context.Context, b *feed.Batch) error {
 					if b.Changes[0].ID == "second" {
 						return b.Checkpoint(ctx)
 					}
 					return nil
 				}}
-				o.Start, o.Manual = changefeed.FromBeginning(), true
+				o.Start, o.Manual = feed.FromBeginning(), true
 				p := w.run("a", h, o)
 				w.put("oslo", "first", 1)
 				time.Sleep(time.Minute)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/nethost"
 )
 
@@ -17,11 +18,11 @@ import (
 type register struct {
 	t     *testing.T
 	mu    sync.Mutex
-	hands map[changefeed.PartitionKey]hand
-	first map[changefeed.PartitionKey][]int64 // LSNs in the order of their first handling
-	by    map[string]int                      // changes by host
-	late  time.Duration                       // the longest that a host went on with a key that another had begun on
-	bound time.Duration                       // of late
+	hands map[feed.PartitionKey]hand
+	first map[feed.PartitionKey][]int64 // LSNs in the order of their first handling
+	by    map[string]int                // changes by host
+	late  time.Duration                 // the longest that a host went on with a key that another had begun on
+	bound time.Duration                 // of late
 }
 
 type hand struct {
@@ -30,7 +31,7 @@ type hand struct {
 }
 
 // handle takes a moment for each change.
-func (g *register) handle(ctx context.Context, host string, changes []changefeed.Change) error {
+func (g *register) handle(ctx context.Context, host string, changes []feed.Change) error {
 	for _, c := range changes {
 		const moment = 20 * time.Millisecond
 		g.take(host, c.PartitionKey, time.Now().Add(moment))
@@ -46,7 +47,7 @@ func (g *register) handle(ctx context.Context, host string, changes []changefeed
 // settled is after how long a key may have gone back to an earlier host in good order.
 const settled = 5 * time.Second
 
-func (g *register) take(host string, key changefeed.PartitionKey, until time.Time) {
+func (g *register) take(host string, key feed.PartitionKey, until time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now, h := time.Now(), g.hands[key]
@@ -62,7 +63,7 @@ func (g *register) take(host string, key changefeed.PartitionKey, until time.Tim
 	g.hands[key] = h
 }
 
-func (g *register) done(host string, c changefeed.Change) {
+func (g *register) done(host string, c feed.Change) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.by[host]++
@@ -73,7 +74,7 @@ func (g *register) done(host string, c changefeed.Change) {
 }
 
 // Handle makes it the handler of ours.
-func (g *register) Handle(ctx context.Context, b *changefeed.Batch) error {
+func (g *register) Handle(ctx context.Context, b *feed.Batch) error {
 	return g.handle(ctx, "go-1", b.Changes)
 }
 
@@ -87,7 +88,7 @@ func (g *register) count(host string) int {
 }
 
 // check wants each change of each key, in order, in one hand at a time.
-func (g *register) check(written map[changefeed.PartitionKey][]int64) {
+func (g *register) check(written map[feed.PartitionKey][]int64) {
 	g.t.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -115,7 +116,7 @@ func (g *register) check(written map[changefeed.PartitionKey][]int64) {
 type mixed struct {
 	*world
 	*register
-	written map[changefeed.PartitionKey][]int64
+	written map[feed.PartitionKey][]int64
 	n       int
 }
 
@@ -125,17 +126,17 @@ func (m *mixed) write(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); m.n++ {
 		city := fmt.Sprint("city-", m.n%23)
 		lsn := m.put(city, fmt.Sprint("item-", m.n), m.n)
-		key := changefeed.Key(city)
+		key := feed.Key(city)
 		m.written[key] = append(m.written[key], lsn)
 		time.Sleep(50 * time.Millisecond)
 	}
 }
 
 // startNet starts a host of the .NET processor.
-func (m *mixed) startNet(name string, born changefeed.Start) (stop, kill func()) {
+func (m *mixed) startNet(name string, born feed.Start) (stop, kill func()) {
 	h := &nethost.Host{
 		Orders: m.orders, Leases: m.container, Prefix: m.leases.Prefix(), Name: name, Born: born,
-		Handle: func(ctx context.Context, _ string, _ changefeed.Range, changes []changefeed.Change) error {
+		Handle: func(ctx context.Context, _ string, _ feed.Range, changes []feed.Change) error {
 			return m.handle(ctx, name, changes)
 		},
 		Failed: func(err error) { m.world.t.Error(err) },
@@ -168,8 +169,8 @@ func (m *mixed) shared(names ...string) {
 func inMixed(t *testing.T, test func(t *testing.T, m *mixed)) {
 	t.Helper()
 	inWorld(t, 4, func(t *testing.T, w *world) {
-		m := &mixed{world: w, written: map[changefeed.PartitionKey][]int64{}, register: &register{
-			t: t, hands: map[changefeed.PartitionKey]hand{}, first: map[changefeed.PartitionKey][]int64{}, by: map[string]int{},
+		m := &mixed{world: w, written: map[feed.PartitionKey][]int64{}, register: &register{
+			t: t, hands: map[feed.PartitionKey]hand{}, first: map[feed.PartitionKey][]int64{}, by: map[string]int{},
 		}}
 		m.put("elsewhere", "first", 0) // so that the others are idle when the unit begins
 		test(t, m)
@@ -183,9 +184,9 @@ func inMixed(t *testing.T, test func(t *testing.T, m *mixed)) {
 // order and in one hand at a time.
 func TestAUnitAtWorkIsJoinedSharedAndLeft(t *testing.T) {
 	inMixed(t, func(t *testing.T, m *mixed) {
-		stopNet, _ := m.startNet("net-1", changefeed.FromBeginning())
+		stopNet, _ := m.startNet("net-1", feed.FromBeginning())
 		m.write(5 * time.Second)
-		ours := m.run("go-1", m.register, changefeed.Options{Start: changefeed.FromBeginning()})
+		ours := m.run("go-1", m.register, changefeed.Options{Start: feed.FromBeginning()})
 		m.shared("net-1", "go-1")
 		m.count("net-1")
 		m.count("go-1")
@@ -220,9 +221,9 @@ func TestAUnitAtWorkIsJoinedSharedAndLeft(t *testing.T) {
 func TestAUnitOfOursIsJoinedAndTakenOverByDotNet(t *testing.T) {
 	inMixed(t, func(t *testing.T, m *mixed) {
 		m.bound = 5 * time.Second // ours hears of a steal by the feed of the leases, and asks
-		ours := m.run("go-1", m.register, changefeed.Options{Start: changefeed.FromBeginning()})
+		ours := m.run("go-1", m.register, changefeed.Options{Start: feed.FromBeginning()})
 		m.shared("go-1")
-		_, kill := m.startNet("net-1", changefeed.FromNow())
+		_, kill := m.startNet("net-1", feed.FromNow())
 		m.shared("net-1", "go-1")
 		m.split(0)
 		m.write(2 * time.Second)
@@ -230,7 +231,7 @@ func TestAUnitOfOursIsJoinedAndTakenOverByDotNet(t *testing.T) {
 		m.write(7 * time.Second)
 		kill()
 		m.shared("go-1")
-		stop, _ := m.startNet("net-2", changefeed.FromNow())
+		stop, _ := m.startNet("net-2", feed.FromNow())
 		m.shared("net-2", "go-1")
 		ours.kill(t)
 		m.shared("net-2")
@@ -247,13 +248,13 @@ func TestADotNetHostGoesOnFromAUnitThatWeBegan(t *testing.T) {
 	inMixed(t, func(t *testing.T, m *mixed) {
 		m.write(3 * time.Second)
 		time.Sleep(time.Minute)
-		ours := m.run("go-1", &tally{before: func(ctx context.Context, _ *changefeed.Batch) error {
+		ours := m.run("go-1", &tally{before: func(ctx context.Context, _ *feed.Batch) error {
 			<-ctx.Done()
 			return ctx.Err()
-		}}, changefeed.Options{Start: changefeed.FromBeginning()})
+		}}, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(900 * time.Millisecond)
 		ours.kill(t)
-		stop, _ := m.startNet("net-1", changefeed.FromNow())
+		stop, _ := m.startNet("net-1", feed.FromNow())
 		m.shared("net-1")
 		time.Sleep(time.Minute)
 		stop()

@@ -8,18 +8,19 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // movedByDotNet has a host of .NET's read the only lease's range from its position, and write the position after that page
 // into the document: it leaves the properties as they are.
 func (w *world) movedByDotNet(changes int) {
 	w.t.Helper()
-	l := w.records(changefeed.KindLease)[0]
-	page, err := w.orders.Read(w.t.Context(), l.Range, l.Position, changefeed.ReadOptions{})
+	l := w.records(feed.KindLease)[0]
+	page, err := w.orders.Read(w.t.Context(), l.Range, l.Position, feed.ReadOptions{})
 	if err != nil || len(page.Changes) != changes || page.Next == l.Position {
 		w.t.Fatalf("the page has %d changes, want %d, and leads from %v to %v: %v", len(page.Changes), changes, l.Position, page.Next, err)
 	}
-	item, err := w.container.Item(w.t.Context(), changefeed.Key(l.ID), l.ID)
+	item, err := w.container.Item(w.t.Context(), feed.Key(l.ID), l.ID)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -32,8 +33,8 @@ func (w *world) movedByDotNet(changes int) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	replace := []changefeed.Write{{Op: changefeed.WriteReplace, ID: l.ID, Body: body}}
-	if _, err := w.container.Commit(w.t.Context(), changefeed.Key(l.ID), replace); err != nil {
+	replace := []feed.Write{{Op: feed.WriteReplace, ID: l.ID, Body: body}}
+	if _, err := w.container.Commit(w.t.Context(), feed.Key(l.ID), replace); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -68,10 +69,10 @@ func TestAttemptsEndWhereAnotherHostPassesAnEmptyPage(t *testing.T) {
 		for _, crash := range []bool{false, true} {
 			t.Run(fmt.Sprintf("concurrency %d, at most %d, crash %v", o.Concurrency, o.MaxAttempts, crash), func(t *testing.T) {
 				inWorld(t, 1, func(t *testing.T, w *world) {
-					o.Start = changefeed.FromBeginning()
+					o.Start = feed.FromBeginning()
 					w.failedOnce(crash, o)
-					erase := []changefeed.Write{{Op: changefeed.WriteDelete, ID: "first"}}
-					if _, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), erase); err != nil {
+					erase := []feed.Write{{Op: feed.WriteDelete, ID: "first"}}
+					if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), erase); err != nil {
 						t.Error(err)
 					}
 					w.movedByDotNet(0)
@@ -87,7 +88,7 @@ func TestAttemptsEndWhereAnotherHostHandlesTheChange(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		t.Run(fmt.Sprintf("crash %v", crash), func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
-				o := changefeed.Options{Start: changefeed.FromBeginning()}
+				o := changefeed.Options{Start: feed.FromBeginning()}
 				w.failedOnce(crash, o)
 				w.movedByDotNet(1)
 				w.isAttempt1("second", o)

@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
 )
 
 // begins runs an instance until it is ready, and returns what it has said of a new unit.
-func (w *world) begins(source changefeed.Source, unit string, o changefeed.Options) (said []changefeed.NewUnit, status changefeed.Status) {
+func (w *world) begins(source feed.Source, unit string, o changefeed.Options) (said []changefeed.NewUnit, status changefeed.Status) {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(w.t.Context())
 	ready := make(chan struct{})
@@ -40,13 +41,13 @@ func TestANewUnitSaysWhatItPassesOver(t *testing.T) {
 	inWorld(t, 3, func(t *testing.T, w *world) {
 		w.fill(20)
 		time.Sleep(time.Minute)
-		middle := changefeed.FromTime(time.Now())
+		middle := feed.FromTime(time.Now())
 		time.Sleep(time.Minute)
 		w.put("oslo", "late", 1)
 		passed := func(n int64) *int64 { return &n }
 		for _, tt := range []struct {
 			name   string
-			source changefeed.Source
+			source feed.Source
 			o      changefeed.Options
 			start  string
 			leases int
@@ -54,10 +55,10 @@ func TestANewUnitSaysWhatItPassesOver(t *testing.T) {
 		}{
 			{"now", w.orders, changefeed.Options{}, "now", 3, passed(21)},
 			{"finer", w.orders, changefeed.Options{MinLeases: 12}, "now", 12, passed(21)},
-			{"beginning", w.orders, changefeed.Options{Start: changefeed.FromBeginning()}, "beginning", 3, passed(0)},
+			{"beginning", w.orders, changefeed.Options{Start: feed.FromBeginning()}, "beginning", 3, passed(0)},
 			{"time", w.orders, changefeed.Options{Start: middle}, middle.String(), 3, passed(20)},
 			{"uncounted", plainSource(w), changefeed.Options{}, "now", 3, nil},
-			{"uncounted-beginning", plainSource(w), changefeed.Options{Start: changefeed.FromBeginning()}, "beginning", 3, passed(0)},
+			{"uncounted-beginning", plainSource(w), changefeed.Options{Start: feed.FromBeginning()}, "beginning", 3, passed(0)},
 		} {
 			said, status := w.begins(tt.source, tt.name, tt.o)
 			if len(said) != 1 || status.Began == nil {
@@ -79,12 +80,12 @@ func TestANewUnitSaysWhatItPassesOver(t *testing.T) {
 
 // stopped is a source whose count does not end before its context does.
 type stopped struct {
-	changefeed.Source
-	changefeed.Counter
+	feed.Source
+	feed.Counter
 }
 
-func (stopped) Pending(ctx context.Context, _ changefeed.Range, _ changefeed.Position, _ changefeed.ReadOptions) (changefeed.Backlog, error) {
-	return changefeed.Backlog{}, pause.For(ctx, time.Hour)
+func (stopped) Pending(ctx context.Context, _ feed.Range, _ feed.Position, _ feed.ReadOptions) (feed.Backlog, error) {
+	return feed.Backlog{}, pause.For(ctx, time.Hour)
 }
 
 func TestANewUnitWaitsABoundedTimeForItsCount(t *testing.T) {
@@ -106,13 +107,13 @@ func TestWhatANewUnitPassesOverIsLoggedByDefault(t *testing.T) {
 		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 		w.fill(7)
 		for _, tt := range []struct {
-			source changefeed.Source
+			source feed.Source
 			unit   string
-			start  changefeed.Start
+			start  feed.Start
 			want   []string
 		}{
-			{w.orders, "now", changefeed.FromNow(), []string{"level=WARN", "the unit is new and passes over", "start=now", "passed=7"}},
-			{plainSource(w), "uncounted", changefeed.FromNow(), []string{"level=WARN", "is not known", "passed=<nil>"}},
+			{w.orders, "now", feed.FromNow(), []string{"level=WARN", "the unit is new and passes over", "start=now", "passed=7"}},
+			{plainSource(w), "uncounted", feed.FromNow(), []string{"level=WARN", "is not known", "passed=<nil>"}},
 		} {
 			log.Reset()
 			p, err := changefeed.New(tt.source, w.unit(tt.unit), &tally{}, changefeed.Options{Start: tt.start})
@@ -131,9 +132,9 @@ func TestWhatANewUnitPassesOverIsLoggedByDefault(t *testing.T) {
 			}
 		}
 		log.Reset()
-		w.begins(w.orders, "all", changefeed.Options{Start: changefeed.FromBeginning()})
+		w.begins(w.orders, "all", changefeed.Options{Start: feed.FromBeginning()})
 		none := int64(0)
-		changefeed.LogHooks(slog.Default()).Begun(changefeed.NewUnit{Start: changefeed.FromBeginning(), Leases: 1, Passed: &none})
+		changefeed.LogHooks(slog.Default()).Begun(changefeed.NewUnit{Start: feed.FromBeginning(), Leases: 1, Passed: &none})
 		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=INFO") || !strings.Contains(got, "start=beginning leases=1 passed=0") {
 			t.Errorf("nothing is passed over: the log is %q, want one line for information", got)
 		}

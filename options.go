@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/pause"
 )
@@ -23,10 +24,10 @@ type Options struct {
 	// another one, FromNow included, makes Run return ErrStartIgnored. A unit that a .NET
 	// processor made remembers none and takes this one, for what has no position yet;
 	// without it Run then returns ErrNoStart.
-	Start Start
+	Start feed.Start
 
 	// Mode is latest version by default.
-	Mode Mode
+	Mode feed.Mode
 
 	// MaxItems is how many changes a batch has at most, transactions excepted; 0 is the
 	// source's default.
@@ -41,7 +42,7 @@ type Options struct {
 	MaxLeases int
 
 	// Poll is the longest pause between reads of an idle lease, 5 s by default. A
-	// source that is a [Waiter] is not polled, only read once a Renew.
+	// source that is a [feed.Waiter] is not polled, only read once a Renew.
 	Poll time.Duration
 
 	// Acquire is the time between two rounds of the balancer, 13 s by default,
@@ -62,7 +63,7 @@ type Options struct {
 	Drain time.Duration
 
 	// HandlerTimeout is how long a handler may take for one batch, 10 min by default.
-	// Then its context ends with [ErrHandlerTimeout] and the batch counts as failed. It
+	// Then its context ends with [feed.ErrHandlerTimeout] and the batch counts as failed. It
 	// comes again in two parts, and later batches have half as many changes, down to one
 	// transaction; batches grow again when one takes less than half of the time.
 	HandlerTimeout time.Duration
@@ -80,7 +81,7 @@ type Options struct {
 
 	// Filter says which changes the handler wants; all by default. The position moves past
 	// the others. It must be quick, and a panic in it ends the program.
-	Filter func(c *Change) bool
+	Filter func(c *feed.Change) bool
 
 	// Concurrency is how many batches of one lease are handled at once, 1 by default. Changes
 	// of one partition key are handled in their order, and a key is in one batch at a time.
@@ -123,7 +124,7 @@ type Options struct {
 
 	// DeadLetters is where changes are parked that cannot be handled. It excludes Manual, as
 	// MaxAttempts and MaxAge do: to park a change is a checkpoint without the handler's word.
-	DeadLetters DeadLetters
+	DeadLetters feed.DeadLetters
 
 	// MaxSetAside is how many partition keys of a lease may be set aside, 100 by default and
 	// 1,000 at most. A key is set aside when a change of it has used up its attempts or cannot be
@@ -135,11 +136,11 @@ type Options struct {
 	//
 	// Beyond that number the changes of such a key stay in memory, up to BufferItems and
 	// BufferBytes, and when these are full nothing more is read. It needs a source that is a
-	// [Locator], and a limit or a Concurrency above 1.
+	// [feed.Locator], and a limit or a Concurrency above 1.
 	MaxSetAside int
 
 	// HoldKeys parks the later changes of the key of a parked change too, so that their
-	// order is kept, until the key is released. It needs a [LetterBox]. At most 1,000 keys
+	// order is kept, until the key is released. It needs a [feed.LetterBox]. At most 1,000 keys
 	// of a lease are held, fewer if they are long; a change of one more waits, its key is set
 	// aside, and [ErrTooManyHeld] is reported.
 	//
@@ -148,7 +149,7 @@ type Options struct {
 	// before the first one failed. A release hands them to the handler once more.
 	HoldKeys bool
 
-	// Manual leaves checkpoints to [Batch.Checkpoint]: a batch is done when it is confirmed, and
+	// Manual leaves checkpoints to [feed.Batch.Checkpoint]: a batch is done when it is confirmed, and
 	// then it is done whatever its handler returns. What the handler has returned nil for and
 	// not confirmed comes again under the next owner, and not before. It excludes MaxAttempts,
 	// MaxAge and DeadLetters, which make checkpoints of their own, and CheckpointItems and
@@ -221,7 +222,7 @@ func (o Options) validate() error {
 		number   = "a positive number, or zero for the default"
 		none     = "a positive duration, or zero for none"
 	)
-	_, box := o.DeadLetters.(LetterBox)
+	_, box := o.DeadLetters.(feed.LetterBox)
 	for _, rule := range []struct {
 		ok    bool
 		field string
@@ -239,8 +240,8 @@ func (o Options) validate() error {
 		{o.RetryMax > 0, "RetryMax", o.RetryMax, duration},
 		{o.Renew < o.trust(), "Renew", o.Renew, fmt.Sprintf("less than Expiration (%v) less its safety margin (%v)", o.Expiration, o.margin())},
 		{o.RetryMax >= o.RetryMin, "RetryMax", o.RetryMax, fmt.Sprintf("at least RetryMin (%v)", o.RetryMin)},
-		{o.Mode <= AllVersionsAndDeletes, "Mode", uint8(o.Mode), "LatestVersion or AllVersionsAndDeletes"},
-		{o.Mode == LatestVersion || o.Start.IsNow(), "Start", o.Start, "now: all versions and deletes cannot start from the beginning or from a time"},
+		{o.Mode <= feed.AllVersionsAndDeletes, "Mode", uint8(o.Mode), "LatestVersion or AllVersionsAndDeletes"},
+		{o.Mode == feed.LatestVersion || o.Start.IsNow(), "Start", o.Start, "now: all versions and deletes cannot start from the beginning or from a time"},
 		{o.MaxItems >= 0, "MaxItems", o.MaxItems, number},
 		{o.MaxBytes >= 0, "MaxBytes", o.MaxBytes, number},
 		{o.MinLeases >= 0, "MinLeases", o.MinLeases, number},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A unit that began from now began before its first lease was made, however long it took to
@@ -27,8 +28,8 @@ func TestALostLeaseOfAUnitFromNowIsMadeAgainFromItsBeginning(t *testing.T) {
 			inWorld(t, 2, func(t *testing.T, w *world) {
 				store := &hookedStore{Leases: w.leases}
 				begun := time.Now()
-				store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-					if l.Kind == changefeed.KindLease && l.Range.Min != "" {
+				store.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+					if l.Kind == feed.KindLease && l.Range.Min != "" {
 						time.Sleep(c.slow)
 						if time.Since(begun) < c.away {
 							return l, errRefused
@@ -36,18 +37,18 @@ func TestALostLeaseOfAUnitFromNowIsMadeAgainFromItsBeginning(t *testing.T) {
 					}
 					return w.leases.Create(ctx, l)
 				}
-				store.list = func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+				store.list = func(ctx context.Context) ([]feed.Record, time.Time, error) {
 					records, now, err := w.leases.List(ctx)
 					return records, now.Add(c.ahead), err
 				}
 				var well atomic.Bool
-				y := &tally{before: func(context.Context, *changefeed.Batch) error {
+				y := &tally{before: func(context.Context, *feed.Batch) error {
 					if !well.Load() {
 						return errDownstream
 					}
 					return nil
 				}}
-				p := w.runWith(w.orders, struct{ changefeed.LeaseStore }{store}, "a", y, changefeed.Options{})
+				p := w.runWith(w.orders, struct{ feed.LeaseStore }{store}, "a", y, changefeed.Options{})
 				time.Sleep((c.slow + c.away) / 2)
 				w.put(w.cityIn(w.partitions()[0]), "a", 1)
 				time.Sleep(time.Minute)
@@ -55,8 +56,8 @@ func TestALostLeaseOfAUnitFromNowIsMadeAgainFromItsBeginning(t *testing.T) {
 				time.Sleep(3 * time.Minute)
 				well.Store(true)
 				time.Sleep(3 * time.Minute)
-				if items, _ := y.items(); items != 1 || len(w.records(changefeed.KindLease)) != 2 {
-					t.Errorf("%d items of 1, %d leases of 2: lost with its lease", items, len(w.records(changefeed.KindLease)))
+				if items, _ := y.items(); items != 1 || len(w.records(feed.KindLease)) != 2 {
+					t.Errorf("%d items of 1, %d leases of 2: lost with its lease", items, len(w.records(feed.KindLease)))
 				}
 				p.stop(t)
 			})

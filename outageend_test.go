@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/detector"
 )
 
@@ -25,8 +26,8 @@ func TestASlowProbeThatFailsAfterAnOutageCountsForNothing(t *testing.T) {
 				var waits atomic.Bool         // the slow call has begun
 				var over, failed atomic.Int64 // when the first call has succeeded, and when the slow one has failed
 				var calls atomic.Int64        // with the slow change after that
-				h := &tally{before: func(ctx context.Context, b *changefeed.Batch) error {
-					slow := slices.ContainsFunc(b.Changes, func(c changefeed.Change) bool { return c.ID == "slow" })
+				h := &tally{before: func(ctx context.Context, b *feed.Batch) error {
+					slow := slices.ContainsFunc(b.Changes, func(c feed.Change) bool { return c.ID == "slow" })
 					since := time.Since(begun)
 					switch {
 					case slow && failed.Load() == 0 && since >= late:
@@ -52,7 +53,7 @@ func TestASlowProbeThatFailsAfterAnOutageCountsForNothing(t *testing.T) {
 				w.fill(40)               // in both ranges
 				box := &letterBox{}
 				p := w.run("a", h, changefeed.Options{
-					Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: c.concurrency, RetryMax: 2 * time.Second,
+					Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: c.concurrency, RetryMax: 2 * time.Second,
 				})
 				time.Sleep(5 * time.Minute)
 				p.stop(t)
@@ -75,7 +76,7 @@ func TestAllLeasesGoOnWhenAnOutageIsOver(t *testing.T) {
 		var first, last atomic.Int64 // calls after the outage
 		away.Store(true)
 		begun := time.Now()
-		h := &tally{before: func(context.Context, *changefeed.Batch) error {
+		h := &tally{before: func(context.Context, *feed.Batch) error {
 			if away.Load() {
 				return errHandler
 			}
@@ -85,7 +86,7 @@ func TestAllLeasesGoOnWhenAnOutageIsOver(t *testing.T) {
 		}}
 		const items = 40 // in all ranges
 		w.fill(items)
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: &letterBox{}})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: &letterBox{}})
 		time.Sleep(5 * time.Minute) // probes are half a minute apart by now
 		if p.errs.find(changefeed.ErrOutage) == nil {
 			t.Error("no outage is recognized")
@@ -110,7 +111,7 @@ func TestAShortOutageLeavesNothingBehind(t *testing.T) {
 			t.Run(fmt.Sprintf("%d instances, concurrency %d, holding %v", c.instances, c.concurrency, hold), func(t *testing.T) {
 				inWorld(t, 4, func(t *testing.T, w *world) {
 					w.shortOutage(c.instances, changefeed.Options{
-						Start: changefeed.FromBeginning(), MaxAttempts: 5, HoldKeys: hold, Concurrency: c.concurrency,
+						Start: feed.FromBeginning(), MaxAttempts: 5, HoldKeys: hold, Concurrency: c.concurrency,
 					})
 				})
 			})
@@ -121,7 +122,7 @@ func TestAShortOutageLeavesNothingBehind(t *testing.T) {
 // shortOutage has an outage, and looks at what is left 30 s after it.
 func (w *world) shortOutage(instances int, o changefeed.Options) {
 	var away atomic.Bool
-	h := &tally{before: func(context.Context, *changefeed.Batch) error {
+	h := &tally{before: func(context.Context, *feed.Batch) error {
 		time.Sleep(time.Millisecond)
 		if away.Load() {
 			return errHandler
@@ -131,7 +132,7 @@ func (w *world) shortOutage(instances int, o changefeed.Options) {
 	box := &letterBox{}
 	o.DeadLetters = box
 	// A read takes a moment, so a lease has nothing but what fails while its next page is read.
-	distant := &hookedSource{Container: w.orders, read: func(ctx context.Context, r changefeed.Range, from changefeed.Position, ro changefeed.ReadOptions) (changefeed.Page, error) {
+	distant := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, ro feed.ReadOptions) (feed.Page, error) {
 		waitFor(ctx, 5*time.Millisecond)
 		return w.orders.Read(ctx, r, from, ro)
 	}}
@@ -180,7 +181,7 @@ func TestWhatReturnsAfterAnOutageGoesToTheChildThatHasItsKey(t *testing.T) {
 		away.Store(true)
 		var mu sync.Mutex
 		again := map[string]int{}
-		h := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+		h := &tally{before: func(_ context.Context, b *feed.Batch) error {
 			if away.Load() {
 				return errHandler
 			}
@@ -195,7 +196,7 @@ func TestWhatReturnsAfterAnOutageGoesToTheChildThatHasItsKey(t *testing.T) {
 			return nil
 		}}
 		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
 		for i := range 4 {
 			w.put(fmt.Sprint("city-", i), fmt.Sprint("item-", i), i)
 			time.Sleep(time.Minute)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // What no attempt can help is parked, however many keys have it: it says nothing of an outage, and the feed goes on.
@@ -20,17 +21,17 @@ func TestUndecodableDocumentsOfSeveralKeysDoNotStopTheFeed(t *testing.T) {
 				for i := range 3 {
 					city := fmt.Sprint("city-", i)
 					body := fmt.Appendf(nil, `{"id":"odd","city":%q,"n":"no number"}`, city)
-					if _, err := w.orders.Commit(t.Context(), changefeed.Key(city), []changefeed.Write{{Op: changefeed.WriteUpsert, Body: body}}); err != nil {
+					if _, err := w.orders.Commit(t.Context(), feed.Key(city), []feed.Write{{Op: feed.WriteUpsert, Body: body}}); err != nil {
 						t.Fatal(err)
 					}
 				}
 				done := 0
-				h := changefeed.Items(func(_ context.Context, b *changefeed.Batch, items []changefeed.Item[struct{ N int }]) error {
+				h := changefeed.Items(func(_ context.Context, b *feed.Batch, items []changefeed.Item[struct{ N int }]) error {
 					done += len(items)
 					return nil
 				})
 				box := &letterBox{}
-				p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: concurrency})
+				p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: concurrency})
 				time.Sleep(time.Minute)
 				if n := len(box.all()); n != 3 {
 					t.Errorf("%d letters of 3; %v", n, p.errs.find(changefeed.ErrOutage))
@@ -52,9 +53,9 @@ func TestARefusedLetterBlocksItsKeyAlone(t *testing.T) {
 		w.fill(5)
 		w.put("oslo", "bad", 1)
 		w.put("rome", "after", 1)
-		box := &letterBox{refuse: func(changefeed.DeadLetter) error { return errors.New("refused") }}
+		box := &letterBox{refuse: func(feed.DeadLetter) error { return errors.New("refused") }}
 		h := failsOn(onID("bad"))
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
 		time.Sleep(time.Minute)
 		w.fill(10)
 		time.Sleep(time.Hour)
@@ -71,14 +72,14 @@ func TestAnOutageOnAQuietFeedParksLittle(t *testing.T) {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				up := time.Now().Add(6 * time.Hour)
-				h := &tally{before: func(context.Context, *changefeed.Batch) error {
+				h := &tally{before: func(context.Context, *feed.Batch) error {
 					if time.Now().Before(up) {
 						return errHandler
 					}
 					return nil
 				}}
 				box := &letterBox{}
-				p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 20, DeadLetters: box, Concurrency: concurrency})
+				p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 20, DeadLetters: box, Concurrency: concurrency})
 				for i := range 30 {
 					w.put(fmt.Sprint("city-", i), "item", i)
 					time.Sleep(10 * time.Minute)
@@ -105,7 +106,7 @@ func TestAnOutageThatBeginsInABisectionParksNoMore(t *testing.T) {
 				var over atomic.Int64
 				h := failsOn(onID("item-77"))
 				bad := h.before
-				h.before = func(ctx context.Context, b *changefeed.Batch) error {
+				h.before = func(ctx context.Context, b *feed.Batch) error {
 					time.Sleep(10 * time.Millisecond)
 					if calls.Add(1) == int64(tt.call) {
 						over.Store(time.Now().Add(time.Hour).UnixNano())
@@ -116,7 +117,7 @@ func TestAnOutageThatBeginsInABisectionParksNoMore(t *testing.T) {
 					return bad(ctx, b)
 				}
 				box := &letterBox{}
-				p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: tt.concurrency})
+				p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: tt.concurrency})
 				time.Sleep(3 * time.Hour)
 				p.stop(t)
 				// What is found first is judged by what succeeded before.

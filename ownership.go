@@ -3,43 +3,48 @@ package changefeed
 import (
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/balance"
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// isKnownState reports whether this version knows the state; see [State].
-func isKnownState(s State) bool { return s == StateLive || s == StateSplitting || s == StateRetired }
+// isKnownState reports whether this version knows the state; see [feed.State].
+func isKnownState(s feed.State) bool {
+	return s == feed.StateLive || s == feed.StateSplitting || s == feed.StateRetired
+}
 
 // isForeign reports whether the owner is another kind of processor.
-func isForeign(l Record) bool { return !l.Free() && l.Epoch == "" }
+func isForeign(l feed.Record) bool { return !l.Free() && l.Epoch == "" }
 
 // ownerOf is the process that the lease belongs to.
-func ownerOf(l Record) balance.Owner { return balance.Owner{Instance: l.Owner, Epoch: l.Epoch} }
+func ownerOf(l feed.Record) balance.Owner { return balance.Owner{Instance: l.Owner, Epoch: l.Epoch} }
 
 // isExpired reports whether the owner has been silent for too long by the store's clock.
-func isExpired(l Record, now time.Time, expiration time.Duration) bool {
+func isExpired(l feed.Record, now time.Time, expiration time.Duration) bool {
 	return now.After(expiryOf(l, expiration))
 }
 
 // expiryOf is the last moment, by the store's clock, at which the lease is its owner's.
-func expiryOf(l Record, expiration time.Duration) time.Time {
+func expiryOf(l feed.Record, expiration time.Duration) time.Time {
 	return l.Updated.Add(max(expiration, l.Expiration) + clockGrain)
 }
 
 // termOf is the number of the lease's owner.
-func termOf(l Record) int64 { return notes.Number(l.Properties, notes.TermProperty) }
+func termOf(l feed.Record) int64 { return notes.Number(l.Properties, notes.TermProperty) }
 
 // beginTerm makes the lease a new owner's.
-func beginTerm(l *Record) {
+func beginTerm(l *feed.Record) {
 	setProperty(l, notes.DueProperty, "")
 	setProperty(l, notes.TermProperty, notes.PlainNumber(termOf(*l)+1))
 }
 
 // setProperty changes a property of this copy of the record alone; an empty text removes it.
-func setProperty(l *Record, name, text string) { l.Properties = notes.Set(l.Properties, name, text) }
+func setProperty(l *feed.Record, name, text string) {
+	l.Properties = notes.Set(l.Properties, name, text)
+}
 
 // takeableAt is when another owner may take the lease.
-func takeableAt(l Record, expiration time.Duration) time.Time {
+func takeableAt(l feed.Record, expiration time.Duration) time.Time {
 	if l.Free() {
 		return l.Fence
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/delivery"
 	"github.com/millrace/changefeed/internal/fold"
 	"github.com/millrace/changefeed/internal/notes"
@@ -46,11 +47,11 @@ func (d *dispatcher) park(b *delivery.Batch) {
 // isParked reports whether a change has its letter already whose key is held for it: it comes again after a crash. The
 // lease decides what is held, because a letter that was stored a moment ago may not be seen yet, and an operator may have
 // dropped it.
-func (d *dispatcher) isParked(b *delivery.Batch, l DeadLetter) (there bool, err error) {
+func (d *dispatcher) isParked(b *delivery.Batch, l feed.DeadLetter) (there bool, err error) {
 	if !b.IsHeld() {
 		return false, nil
 	}
-	box, ok := d.r.opts.DeadLetters.(LetterBox)
+	box, ok := d.r.opts.DeadLetters.(feed.LetterBox)
 	if !ok {
 		return false, errNoBox
 	}
@@ -73,7 +74,7 @@ func (d *dispatcher) reportUnheld(b *delivery.Batch) {
 		fmt.Errorf("%w: a lease has room for %d, and for less of long ones: release some", ErrTooManyHeld, notes.MaxHeld))))
 }
 
-func letterError(l DeadLetter, err error) error {
+func letterError(l feed.DeadLetter, err error) error {
 	return fmt.Errorf("item %q of partition %s, LSN %d: %w", l.Change.ID, l.Change.PartitionKey, l.Change.LSN, err)
 }
 
@@ -108,13 +109,13 @@ func foreign(err error) error {
 }
 
 // letter is what is parked of a batch of one change.
-func (d *dispatcher) letter(b *delivery.Batch) DeadLetter {
+func (d *dispatcher) letter(b *delivery.Batch) feed.DeadLetter {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c := b.Changes[0]
 	change := *changeOf(c)
-	l := DeadLetter{
-		ID: letterID(d.r.opts.Mode, c.LSN, c.Place, change.ID), Index: c.Place, Change: change, Disposition: DispositionHeld,
+	l := feed.DeadLetter{
+		ID: letterID(d.r.opts.Mode, c.LSN, c.Place, change.ID), Index: c.Place, Change: change, Disposition: feed.DispositionHeld,
 		Instance: d.r.me.Instance, Lease: d.lease.Token, Range: d.lease.Range, Parked: time.Now(),
 	}
 	if !b.IsHeld() {
@@ -125,25 +126,25 @@ func (d *dispatcher) letter(b *delivery.Batch) DeadLetter {
 }
 
 // setCause notes why the change of a letter is not done.
-func setCause(l *DeadLetter, err error) {
-	l.Cause, l.Stack, l.Disposition = fold.Text(err), "", DispositionFailed
+func setCause(l *feed.DeadLetter, err error) {
+	l.Cause, l.Stack, l.Disposition = fold.Text(err), "", feed.DispositionFailed
 	if panicked, ok := errors.AsType[*PanicError](err); ok {
 		l.Stack = string(panicked.Stack)
 	}
 	_, undecodable := errors.AsType[*DecodeError](err)
 	switch {
 	case undecodable:
-		l.Disposition = DispositionUndecodable
+		l.Disposition = feed.DispositionUndecodable
 	case errors.Is(err, delivery.ErrCrashed):
-		l.Disposition = DispositionCrashed
-	case IsPoison(err):
-		l.Disposition = DispositionPoison
+		l.Disposition = feed.DispositionCrashed
+	case feed.IsPoison(err):
+		l.Disposition = feed.DispositionPoison
 	}
 }
 
 // isThere reports whether a letter is among those of its key.
-func (d *dispatcher) isThere(box LetterBox, l DeadLetter) (there bool, err error) {
-	err = d.eachLetter(box, l.Change.PartitionKey, func(o DeadLetter) bool {
+func (d *dispatcher) isThere(box feed.LetterBox, l feed.DeadLetter) (there bool, err error) {
+	err = d.eachLetter(box, l.Change.PartitionKey, func(o feed.DeadLetter) bool {
 		there = o.ID == l.ID
 		return !there && o.Change.LSN <= l.Change.LSN
 	})
@@ -151,7 +152,7 @@ func (d *dispatcher) isThere(box LetterBox, l DeadLetter) (there bool, err error
 }
 
 // eachLetter calls f with the letters of a key, for as long as it says so.
-func (d *dispatcher) eachLetter(box LetterBox, key PartitionKey, f func(DeadLetter) (more bool)) error {
+func (d *dispatcher) eachLetter(box feed.LetterBox, key feed.PartitionKey, f func(feed.DeadLetter) (more bool)) error {
 	var mu sync.Mutex
 	over := false // what is left behind calls f no more
 	err := d.outside(func(ctx context.Context, alive func()) error {
@@ -178,8 +179,8 @@ func (d *dispatcher) eachLetter(box LetterBox, key PartitionKey, f func(DeadLett
 
 // letterID names the letter of a change. In latest-version mode its place among the changes of its
 // LSN moves when another item of the transaction is written again, so it is named by its item.
-func letterID(m Mode, lsn int64, place int, item string) string {
-	if m == AllVersionsAndDeletes {
+func letterID(m feed.Mode, lsn int64, place int, item string) string {
+	if m == feed.AllVersionsAndDeletes {
 		return fmt.Sprintf("%d.%d", lsn, place)
 	}
 	// Half of the hash is as much as nobody finds two items for, not even who chooses their names.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A patientBox keeps the letter of one item slowly, and counts how often it is read meanwhile.
@@ -23,7 +24,7 @@ type patientBox struct {
 
 const putTakes = 4 * time.Second
 
-func (b *patientBox) Put(ctx context.Context, l changefeed.DeadLetter) error {
+func (b *patientBox) Put(ctx context.Context, l feed.DeadLetter) error {
 	if l.Change.ID == b.slow {
 		b.keeping.Store(true)
 		time.Sleep(putTakes)
@@ -32,7 +33,7 @@ func (b *patientBox) Put(ctx context.Context, l changefeed.DeadLetter) error {
 	return b.letterBox.Put(ctx, l)
 }
 
-func (b *patientBox) Letters(ctx context.Context, key changefeed.PartitionKey) iter.Seq2[changefeed.DeadLetter, error] {
+func (b *patientBox) Letters(ctx context.Context, key feed.PartitionKey) iter.Seq2[feed.DeadLetter, error] {
 	// A loop without a pause would never let virtual time pass.
 	if b.keeping.Load() && b.reads.Add(1) > 1000 {
 		time.Sleep(10 * time.Millisecond)
@@ -58,7 +59,7 @@ func inHeldKey(t *testing.T, concurrency int, test func(t *testing.T, k *heldKey
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		k := &heldKey{world: w, box: &patientBox{letterBox: &letterBox{}, slow: "next"}, redo: func() {}}
 		var mended atomic.Bool
-		k.h = &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+		k.h = &tally{before: func(_ context.Context, b *feed.Batch) error {
 			switch {
 			case !slices.Contains(itemIDs(b), "bad"):
 			case !mended.Load():
@@ -69,7 +70,7 @@ func inHeldKey(t *testing.T, concurrency int, test func(t *testing.T, k *heldKey
 			return nil
 		}}
 		k.p = w.run("a", k.h, changefeed.Options{
-			Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: k.box, HoldKeys: true, Concurrency: concurrency,
+			Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: k.box, HoldKeys: true, Concurrency: concurrency,
 		})
 		k.bad = w.put("oslo", "bad", 1)
 		w.isParked(k.box.letterBox, "bad")
@@ -102,7 +103,7 @@ func TestAReleaseDoesNotSpinWhileAChangeOfItsKeyIsBeingParked(t *testing.T) {
 			inHeldKey(t, concurrency, func(t *testing.T, k *heldKey) error {
 				k.put("oslo", "next", 2)
 				k.until(time.Minute, "parking the later change", k.box.keeping.Load)
-				_, err := deadletters.Release(k.ctx, k.orders, k.leases, changefeed.Key("oslo"))
+				_, err := deadletters.Release(k.ctx, k.orders, k.leases, feed.Key("oslo"))
 				return err
 			}, "next", "last")
 		})
@@ -119,7 +120,7 @@ func TestARetryDoesNotSpinWhileAChangeOfItsKeyIsBeingParked(t *testing.T) {
 					k.put("oslo", "next", 2)
 					time.Sleep(5 * time.Second)
 				}
-				_, err := deadletters.Redrive(k.ctx, k.orders, k.leases, changefeed.Key("oslo"), letterNamed(k.bad, "bad"))
+				_, err := deadletters.Redrive(k.ctx, k.orders, k.leases, feed.Key("oslo"), letterNamed(k.bad, "bad"))
 				return err
 			}, "bad", "next", "last")
 		})

@@ -17,16 +17,17 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // letterBox is one in memory, which can refuse.
 type letterBox struct {
 	mu     sync.Mutex
-	kept   []changefeed.DeadLetter
-	refuse func(changefeed.DeadLetter) error
+	kept   []feed.DeadLetter
+	refuse func(feed.DeadLetter) error
 }
 
-func (b *letterBox) Put(_ context.Context, l changefeed.DeadLetter) error {
+func (b *letterBox) Put(_ context.Context, l feed.DeadLetter) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.refuse != nil {
@@ -38,12 +39,12 @@ func (b *letterBox) Put(_ context.Context, l changefeed.DeadLetter) error {
 	return nil
 }
 
-func isLetter(key changefeed.PartitionKey, id string) func(changefeed.DeadLetter) bool {
-	return func(l changefeed.DeadLetter) bool { return l.ID == id && l.Change.PartitionKey == key }
+func isLetter(key feed.PartitionKey, id string) func(feed.DeadLetter) bool {
+	return func(l feed.DeadLetter) bool { return l.ID == id && l.Change.PartitionKey == key }
 }
 
-func (b *letterBox) Letters(_ context.Context, key changefeed.PartitionKey) iter.Seq2[changefeed.DeadLetter, error] {
-	return func(yield func(changefeed.DeadLetter, error) bool) {
+func (b *letterBox) Letters(_ context.Context, key feed.PartitionKey) iter.Seq2[feed.DeadLetter, error] {
+	return func(yield func(feed.DeadLetter, error) bool) {
 		for _, l := range b.all() {
 			if (key == "" || l.Change.PartitionKey == key) && !yield(l, nil) {
 				return
@@ -52,7 +53,7 @@ func (b *letterBox) Letters(_ context.Context, key changefeed.PartitionKey) iter
 	}
 }
 
-func (b *letterBox) Remove(_ context.Context, key changefeed.PartitionKey, id string) error {
+func (b *letterBox) Remove(_ context.Context, key feed.PartitionKey, id string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.kept = slices.DeleteFunc(b.kept, isLetter(key, id))
@@ -60,10 +61,10 @@ func (b *letterBox) Remove(_ context.Context, key changefeed.PartitionKey, id st
 }
 
 // all are the letters in the order of the feed.
-func (b *letterBox) all() []changefeed.DeadLetter {
+func (b *letterBox) all() []feed.DeadLetter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.SortedFunc(slices.Values(b.kept), func(a, c changefeed.DeadLetter) int { return int(a.Change.LSN - c.Change.LSN) })
+	return slices.SortedFunc(slices.Values(b.kept), func(a, c feed.DeadLetter) int { return int(a.Change.LSN - c.Change.LSN) })
 }
 
 // names are the ids and dispositions of the letters.
@@ -78,8 +79,8 @@ func (b *letterBox) names() string {
 var errHandler = errors.New("handler says no")
 
 // failsOn is a handler that fails on batches with some items.
-func failsOn(is func(changefeed.Change) error) *tally {
-	return &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+func failsOn(is func(feed.Change) error) *tally {
+	return &tally{before: func(_ context.Context, b *feed.Batch) error {
 		for _, c := range b.Changes {
 			if err := is(c); err != nil {
 				return err
@@ -92,7 +93,7 @@ func failsOn(is func(changefeed.Change) error) *tally {
 // failsUntilMended is a handler that fails on all until its fault is mended.
 func failsUntilMended() (h *tally, mended *atomic.Bool) {
 	mended = new(atomic.Bool)
-	return failsOn(func(changefeed.Change) error {
+	return failsOn(func(feed.Change) error {
 		if mended.Load() {
 			return nil
 		}
@@ -100,8 +101,8 @@ func failsUntilMended() (h *tally, mended *atomic.Bool) {
 	}), mended
 }
 
-func onID(ids ...string) func(changefeed.Change) error {
-	return func(c changefeed.Change) error {
+func onID(ids ...string) func(feed.Change) error {
+	return func(c feed.Change) error {
 		if slices.Contains(ids, c.ID) {
 			return errHandler
 		}
@@ -120,7 +121,7 @@ func TestAcceptance5OneBadItemInAHundredIsParked(t *testing.T) {
 			}
 			h := failsOn(onID(fmt.Sprint("item-", bad)))
 			box := &letterBox{}
-			p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box})
+			p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box})
 			time.Sleep(time.Minute)
 			p.stop(t)
 			if items, again := h.items(); items != 99 || again != 0 || w.pending() != 0 {
@@ -136,7 +137,7 @@ func TestAcceptance5OneBadItemInAHundredIsParked(t *testing.T) {
 			}
 			l := all[0]
 			if l.Change.ID != fmt.Sprint("item-", bad) || l.Change.LSN != lsns[bad] || !strings.Contains(l.Cause, errHandler.Error()) || l.Attempts < 3 ||
-				l.Instance != "a" || l.Range != changefeed.FullRange() || l.Disposition != changefeed.DispositionFailed || l.Failed.IsZero() || len(l.Change.Body) == 0 {
+				l.Instance != "a" || l.Range != feed.FullRange() || l.Disposition != feed.DispositionFailed || l.Failed.IsZero() || len(l.Change.Body) == 0 {
 				t.Errorf("letter %+v", l)
 			}
 		})
@@ -147,11 +148,11 @@ func TestAcceptance5OneBadItemInAHundredIsParked(t *testing.T) {
 func TestATransactionIsCutInTheLastStepOnly(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.fill(10)
-		var writes []changefeed.Write
+		var writes []feed.Write
 		for n := range 16 {
 			writes = append(writes, upsert("oslo", fmt.Sprint("t", n), n))
 		}
-		results, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), writes)
+		results, err := w.orders.Commit(t.Context(), feed.Key("oslo"), writes)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +160,7 @@ func TestATransactionIsCutInTheLastStepOnly(t *testing.T) {
 		whole, cut := 0, 0
 		h := failsOn(onID("t11"))
 		inner := h.before
-		h.before = func(ctx context.Context, b *changefeed.Batch) error {
+		h.before = func(ctx context.Context, b *feed.Batch) error {
 			n := 0
 			for _, c := range b.Changes {
 				if c.LSN == results[0].LSN {
@@ -179,7 +180,7 @@ func TestATransactionIsCutInTheLastStepOnly(t *testing.T) {
 			return inner(ctx, b)
 		}
 		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if box.names() != "t11 failed" || whole < 3 || cut != 8 || w.pending() != 0 {
@@ -193,20 +194,20 @@ func TestATransactionIsCutInTheLastStepOnly(t *testing.T) {
 func TestAHandlerSaysWhatHasFailed(t *testing.T) {
 	tests := []struct {
 		name    string
-		say     func(b *changefeed.Batch, at int) error // the bad item is at this place
-		most    int                                     // calls
+		say     func(b *feed.Batch, at int) error // the bad item is at this place
+		most    int                               // calls
 		letters string
 	}{
-		{"done up to it", func(_ *changefeed.Batch, at int) error { return &changefeed.Failure{Done: at, Err: errHandler} }, 7, "bad failed"},
-		{"exactly it", func(_ *changefeed.Batch, at int) error {
-			return &changefeed.Failure{Items: map[int]error{at: errHandler}}
+		{"done up to it", func(_ *feed.Batch, at int) error { return &feed.Failure{Done: at, Err: errHandler} }, 7, "bad failed"},
+		{"exactly it", func(_ *feed.Batch, at int) error {
+			return &feed.Failure{Items: map[int]error{at: errHandler}}
 		}, 2, "bad failed"},
-		{"it is hopeless", func(_ *changefeed.Batch, at int) error {
-			return &changefeed.Failure{Items: map[int]error{at: changefeed.Poison(errHandler)}}
+		{"it is hopeless", func(_ *feed.Batch, at int) error {
+			return &feed.Failure{Items: map[int]error{at: feed.Poison(errHandler)}}
 		}, 1, "bad poison"},
-		{"all is hopeless", func(*changefeed.Batch, int) error { return changefeed.Poison(errHandler) }, 1 + 2*4, "bad poison"},
-		{"nonsense", func(*changefeed.Batch, int) error {
-			return &changefeed.Failure{Items: map[int]error{77: errHandler}, Done: -4}
+		{"all is hopeless", func(*feed.Batch, int) error { return feed.Poison(errHandler) }, 1 + 2*4, "bad poison"},
+		{"nonsense", func(*feed.Batch, int) error {
+			return &feed.Failure{Items: map[int]error{77: errHandler}, Done: -4}
 		}, 2 + 2*4, "bad failed"},
 	}
 	for _, tt := range tests {
@@ -222,9 +223,9 @@ func TestAHandlerSaysWhatHasFailed(t *testing.T) {
 				h := &tally{}
 				done := map[string]int{}
 				calls := 0
-				handler := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+				handler := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 					calls++
-					at := slices.IndexFunc(b.Changes, func(c changefeed.Change) bool { return c.ID == "bad" })
+					at := slices.IndexFunc(b.Changes, func(c feed.Change) bool { return c.ID == "bad" })
 					if at < 0 {
 						for _, c := range b.Changes {
 							done[c.ID]++
@@ -232,7 +233,7 @@ func TestAHandlerSaysWhatHasFailed(t *testing.T) {
 						return h.Handle(ctx, b)
 					}
 					err := tt.say(b, at)
-					said, _ := errors.AsType[*changefeed.Failure](err)
+					said, _ := errors.AsType[*feed.Failure](err)
 					for i, c := range b.Changes {
 						if said != nil && said.Done >= 0 && (i < said.Done || said.Items != nil && said.Items[i] == nil) {
 							done[c.ID]++
@@ -241,7 +242,7 @@ func TestAHandlerSaysWhatHasFailed(t *testing.T) {
 					return err
 				})
 				box := &letterBox{}
-				p := w.run("a", handler, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+				p := w.run("a", handler, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
 				time.Sleep(time.Minute)
 				p.stop(t)
 				if calls > tt.most || box.names() != tt.letters || len(done) != 9 || w.pending() != 0 {
@@ -262,14 +263,14 @@ func TestWhatIsDoneDoesNotComeAgainWithoutAPolicy(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.fill(10)
 		var sizes []int
-		h := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+		h := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
 			sizes = append(sizes, len(b.Changes))
 			if len(b.Changes) > 1 {
-				return &changefeed.Failure{Done: len(b.Changes) - 3, Err: errHandler, After: 5 * time.Second}
+				return &feed.Failure{Done: len(b.Changes) - 3, Err: errHandler, After: 5 * time.Second}
 			}
 			return nil
 		})
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), RetryMax: time.Second})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), RetryMax: time.Second})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if n := len(sizes); n < 10 || n > 13 || sizes[0] != 10 || slices.Max(sizes[1:]) != 3 {
@@ -283,11 +284,11 @@ func TestTheWaitThatAHandlerAsksForIsKeptWithoutAPolicy(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.put("oslo", "one", 1)
 		var calls []time.Time
-		h := &tally{before: func(context.Context, *changefeed.Batch) error {
+		h := &tally{before: func(context.Context, *feed.Batch) error {
 			calls = append(calls, time.Now())
-			return &changefeed.Failure{After: time.Hour, Err: errHandler}
+			return &feed.Failure{After: time.Hour, Err: errHandler}
 		}}
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(50 * time.Minute)
 		p.stop(t)
 		if len(calls) != 1 {
@@ -301,11 +302,11 @@ func TestTheWaitThatAHandlerAsksForIsKeptInABisection(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.fill(4)
 		var calls []time.Time
-		h := &tally{before: func(context.Context, *changefeed.Batch) error {
+		h := &tally{before: func(context.Context, *feed.Batch) error {
 			calls = append(calls, time.Now())
-			return &changefeed.Failure{After: time.Hour, Err: errHandler}
+			return &feed.Failure{After: time.Hour, Err: errHandler}
 		}}
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 1, DeadLetters: &letterBox{}})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: &letterBox{}})
 		time.Sleep(90 * time.Minute)
 		p.stop(t)
 		if len(calls) < 2 || calls[1].Sub(calls[0]) < time.Hour {
@@ -319,20 +320,20 @@ func TestAnUndecodableDocumentIsPoisonByItself(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.fill(5)
 		body := json.RawMessage(`{"id":"odd","city":"oslo","n":"seven"}`)
-		if _, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), []changefeed.Write{{Op: changefeed.WriteCreate, Body: body}}); err != nil {
+		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{{Op: feed.WriteCreate, Body: body}}); err != nil {
 			t.Fatal(err)
 		}
 		w.put("oslo", "even", 8)
 		type doc struct{ N int }
 		var got []int
-		h := changefeed.Items(func(_ context.Context, _ *changefeed.Batch, items []changefeed.Item[doc]) error {
+		h := changefeed.Items(func(_ context.Context, _ *feed.Batch, items []changefeed.Item[doc]) error {
 			for _, i := range items {
 				got = append(got, i.Value.N)
 			}
 			return nil
 		})
 		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 100, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 100, DeadLetters: box})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if !slices.Equal(got, []int{0, 1, 2, 3, 4, 8}) || box.names() != "odd undecodable" || w.pending() != 0 {
@@ -351,15 +352,15 @@ func TestPoisonBesideAnUndecodableDocumentTakesNoHealthyChangeAlong(t *testing.T
 			w.put("oslo", fmt.Sprint("item-", i), i)
 		}
 		body := []byte(`{"id":"odd","city":"oslo","n":"no number"}`)
-		if _, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), []changefeed.Write{{Op: changefeed.WriteUpsert, Body: body}}); err != nil {
+		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{{Op: feed.WriteUpsert, Body: body}}); err != nil {
 			t.Fatal(err)
 		}
 		w.put("oslo", "item-9", 9)
 		done := map[string]bool{}
-		h := changefeed.Items(func(_ context.Context, _ *changefeed.Batch, items []changefeed.Item[struct{ N int }]) error {
+		h := changefeed.Items(func(_ context.Context, _ *feed.Batch, items []changefeed.Item[struct{ N int }]) error {
 			for _, it := range items {
 				if it.ID == "item-4" {
-					return changefeed.Poison(errHandler)
+					return feed.Poison(errHandler)
 				}
 			}
 			for _, it := range items {
@@ -368,7 +369,7 @@ func TestPoisonBesideAnUndecodableDocumentTakesNoHealthyChangeAlong(t *testing.T
 			return nil
 		})
 		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if box.names() != "item-4 poison, odd undecodable" || len(done) != 9 {
@@ -382,20 +383,20 @@ func TestAnOutageThatIsSaidBesideAnUndecodableDocumentCountsNoAttempt(t *testing
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.put("oslo", "good", 1)
 		body := []byte(`{"id":"odd","city":"oslo","n":"no number"}`)
-		if _, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), []changefeed.Write{{Op: changefeed.WriteUpsert, Body: body}}); err != nil {
+		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{{Op: feed.WriteUpsert, Body: body}}); err != nil {
 			t.Fatal(err)
 		}
 		over := time.Now().Add(10 * time.Minute)
 		done := 0
-		h := changefeed.Items(func(_ context.Context, b *changefeed.Batch, items []changefeed.Item[struct{ N int }]) error {
+		h := changefeed.Items(func(_ context.Context, b *feed.Batch, items []changefeed.Item[struct{ N int }]) error {
 			if time.Now().Before(over) {
-				return &changefeed.Failure{Outage: true, Err: errHandler}
+				return &feed.Failure{Outage: true, Err: errHandler}
 			}
 			done += len(items)
 			return nil
 		})
 		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 1, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: box})
 		time.Sleep(20 * time.Minute)
 		p.stop(t)
 		if box.names() != "odd undecodable" || done != 1 {
@@ -411,7 +412,7 @@ func TestWithoutDeadLettersAChangeThatFailsBlocksAlone(t *testing.T) {
 		w.put("city-7", "bad", 1)
 		w.put("city-7", "after", 1)
 		h := failsOn(onID("bad"))
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, RetryMax: time.Second})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, RetryMax: time.Second})
 		time.Sleep(time.Minute)
 		if items, again := h.items(); items != 20 || again != 0 || w.pending() == 0 {
 			t.Errorf("%d items, %d again, %d pending", items, again, w.pending())
@@ -422,8 +423,8 @@ func TestWithoutDeadLettersAChangeThatFailsBlocksAlone(t *testing.T) {
 			err   error
 			count int
 			ids   []string
-			key   changefeed.PartitionKey
-		}{{first, 22, []string{"item", "item", "item", "item"}, changefeed.Key("city-0")}, {last, 1, []string{"bad"}, changefeed.Key("city-7")}} {
+			key   feed.PartitionKey
+		}{{first, 22, []string{"item", "item", "item", "item"}, feed.Key("city-0")}, {last, 1, []string{"bad"}, feed.Key("city-7")}} {
 			got, ok := errors.AsType[*changefeed.BatchError](want.err)
 			if !ok || !errors.Is(got, errHandler) || got.Count != want.count || !slices.Equal(got.IDs, want.ids) || got.Key != want.key || got.First == 0 || got.Last < got.First {
 				t.Errorf("%v, want it to name %d changes of %v", want.err, want.count, want.ids)
@@ -442,11 +443,11 @@ func TestAnOutageParksNothing(t *testing.T) {
 				away := true
 				h := &tally{}
 				calls := 0
-				h.before = func(_ context.Context, b *changefeed.Batch) error {
+				h.before = func(_ context.Context, b *feed.Batch) error {
 					mu.Lock()
 					defer mu.Unlock()
 					calls++
-					if away || slices.ContainsFunc(b.Changes, func(c changefeed.Change) bool { return c.ID == "bad" }) {
+					if away || slices.ContainsFunc(b.Changes, func(c feed.Change) bool { return c.ID == "bad" }) {
 						return errHandler
 					}
 					return nil
@@ -454,7 +455,7 @@ func TestAnOutageParksNothing(t *testing.T) {
 				w.fill(50)
 				w.put("oslo", "bad", 1)
 				box := &letterBox{}
-				p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: concurrency})
+				p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: concurrency})
 				time.Sleep(time.Minute)
 				mu.Lock()
 				calls = 0
@@ -489,7 +490,7 @@ func TestOneBadChangeOnAQuietFeedIsParked(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.put("oslo", "bad", 1)
 		box := &letterBox{}
-		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box})
+		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if box.names() != "bad failed" || w.pending() != 0 {
@@ -506,7 +507,7 @@ func TestARefusedLetterStaysWithItsBatch(t *testing.T) {
 		errDisk := errors.New("disk is full")
 		var mu sync.Mutex
 		full := true
-		box := &letterBox{refuse: func(changefeed.DeadLetter) error {
+		box := &letterBox{refuse: func(feed.DeadLetter) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if full {
@@ -515,7 +516,7 @@ func TestARefusedLetterStaysWithItsBatch(t *testing.T) {
 			return nil
 		}}
 		h := failsOn(onID("bad"))
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, RetryMax: time.Second})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, RetryMax: time.Second})
 		time.Sleep(time.Minute)
 		if err := p.errs.find(errDisk); err == nil || err.Origin != changefeed.OriginDeadLetters || w.pending() == 0 {
 			t.Errorf("%v, %d pending", err, w.pending())
@@ -545,8 +546,8 @@ func TestAChangeThatEndsTheProcessIsParked(t *testing.T) {
 				lives := 0
 				for ; lives == 0 || lives < 30 && w.pending() > 0; lives++ {
 					crash := make(chan struct{}, 1)
-					h.before = func(ctx context.Context, b *changefeed.Batch) error {
-						if !slices.ContainsFunc(b.Changes, func(c changefeed.Change) bool { return c.ID == "item-23" }) {
+					h.before = func(ctx context.Context, b *feed.Batch) error {
+						if !slices.ContainsFunc(b.Changes, func(c feed.Change) bool { return c.ID == "item-23" }) {
 							return nil
 						}
 						crash <- struct{}{}
@@ -554,7 +555,7 @@ func TestAChangeThatEndsTheProcessIsParked(t *testing.T) {
 						return ctx.Err()
 					}
 					p := w.run(fmt.Sprint("life-", lives), h, changefeed.Options{
-						Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: concurrency, Drain: time.Second,
+						Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: concurrency, Drain: time.Second,
 					})
 					select {
 					case <-crash:
@@ -585,7 +586,7 @@ func TestAHeldKeyIsParkedBehindItsFirst(t *testing.T) {
 				w.put("rome", "free", 3)
 				box := &letterBox{}
 				h := failsOn(onID("bad"))
-				o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: concurrency}
+				o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: concurrency}
 				p := w.run("a", h, o)
 				time.Sleep(time.Minute)
 				l := leaseOf(t, p.processor)
@@ -621,21 +622,21 @@ func TestLettersAreRedriven(t *testing.T) {
 				box := &letterBox{}
 				h := &tally{}
 				redriven := 0
-				h.before = func(_ context.Context, b *changefeed.Batch) error {
+				h.before = func(_ context.Context, b *feed.Batch) error {
 					mu.Lock()
 					defer mu.Unlock()
 					if b.Redriven {
 						redriven++
 					}
-					if !mended && slices.ContainsFunc(b.Changes, func(c changefeed.Change) bool { return c.ID == "bad" }) {
+					if !mended && slices.ContainsFunc(b.Changes, func(c feed.Change) bool { return c.ID == "bad" }) {
 						return errHandler
 					}
 					return nil
 				}
-				o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: concurrency}
+				o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: concurrency}
 				a, b := w.run("a", h, o), w.run("b", h, o)
 				w.many(40, 10)
-				oslo := changefeed.Key("oslo")
+				oslo := feed.Key("oslo")
 				lsn := w.put("oslo", "bad", 1)
 				w.put("oslo", "next", 2)
 				time.Sleep(time.Minute)
@@ -662,7 +663,7 @@ func TestLettersAreRedriven(t *testing.T) {
 					t.Errorf("%d items, %d again, letters %q, %d pending, %d redriven", items, again, box.names(), w.pending(), redriven)
 				}
 				h.perKey(t)
-				if n := len(w.records(changefeed.KindRequest)); n != 0 {
+				if n := len(w.records(feed.KindRequest)); n != 0 {
 					t.Errorf("%d requests are left", n)
 				}
 			})
@@ -675,13 +676,13 @@ func TestAHeldKeyIsReleasedWithoutItsFirst(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		box := &letterBox{}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
 		p := w.run("a", h, o)
 		for i, id := range []string{"bad", "next", "later"} {
 			w.put("oslo", id, i)
 		}
 		time.Sleep(time.Minute)
-		if _, err := deadletters.Release(t.Context(), w.orders, w.leases, changefeed.Key("oslo")); err != nil {
+		if _, err := deadletters.Release(t.Context(), w.orders, w.leases, feed.Key("oslo")); err != nil {
 			t.Fatal(err)
 		}
 		w.put("oslo", "free", 4)
@@ -708,24 +709,24 @@ func TestAChangeOfNearlyTwoMegabytesIsParked(t *testing.T) {
 			text[i] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-"[b%64]
 		}
 		body := fmt.Appendf(nil, `{"id":"bad","city":"oslo","text":"%s"}`, text)
-		if _, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), []changefeed.Write{{Op: changefeed.WriteUpsert, Body: body}}); err != nil {
+		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{{Op: feed.WriteUpsert, Body: body}}); err != nil {
 			t.Fatal(err)
 		}
 		h := failsOn(onID("bad"))
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
 		time.Sleep(time.Minute)
 		w.fill(10)
 		time.Sleep(time.Minute)
 		p.stop(t)
 		letters := 0
-		for l, err := range box.Letters(t.Context(), changefeed.Key("oslo")) {
+		for l, err := range box.Letters(t.Context(), feed.Key("oslo")) {
 			if err != nil || !strings.Contains(string(l.Change.Body), string(text)) {
 				t.Fatalf("letter %s of %d bytes, %v", l.ID, len(l.Change.Body), err)
 			}
 			letters++
 		}
 		if items, _ := h.items(); items != 10 || letters != 1 {
-			t.Errorf("%d of 10 changes of other keys are handled, %d letters; %v", items, letters, p.errs.find(changefeed.ErrBadRequest))
+			t.Errorf("%d of 10 changes of other keys are handled, %d letters; %v", items, letters, p.errs.find(feed.ErrBadRequest))
 		}
 	})
 }

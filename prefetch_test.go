@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A backlog is read while the handler works: a page costs as much as the slower of the two, not both.
@@ -18,12 +19,12 @@ func TestTheNextPageIsReadWhileTheHandlerWorks(t *testing.T) {
 		inWorld(t, 1, func(t *testing.T, w *world) {
 			const pages = 100
 			w.many(pages*10, 50)
-			source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+			source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 				time.Sleep(c.read)
 				return w.orders.Read(ctx, r, from, o)
 			}}
 			var first, last time.Time
-			h := &tally{before: func(context.Context, *changefeed.Batch) error {
+			h := &tally{before: func(context.Context, *feed.Batch) error {
 				if first.IsZero() {
 					first = time.Now()
 				}
@@ -31,7 +32,7 @@ func TestTheNextPageIsReadWhileTheHandlerWorks(t *testing.T) {
 				last = time.Now()
 				return nil
 			}}
-			p := w.runWith(source, w.leases, "a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxItems: 10})
+			p := w.runWith(source, w.leases, "a", h, changefeed.Options{Start: feed.FromBeginning(), MaxItems: 10})
 			time.Sleep(time.Minute)
 			p.stop(t)
 			items, again := h.items()
@@ -48,14 +49,14 @@ func TestReadsThatAreNowAndThenSlowDelayNothing(t *testing.T) {
 		const pages = 100
 		w.many(pages*10, 50)
 		reads := 0
-		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 			if reads++; reads%2 == 0 {
 				time.Sleep(9 * time.Millisecond)
 			}
 			return w.orders.Read(ctx, r, from, o)
 		}}
 		var first, last time.Time
-		h := &tally{before: func(context.Context, *changefeed.Batch) error {
+		h := &tally{before: func(context.Context, *feed.Batch) error {
 			if first.IsZero() {
 				first = time.Now()
 			}
@@ -63,7 +64,7 @@ func TestReadsThatAreNowAndThenSlowDelayNothing(t *testing.T) {
 			last = time.Now()
 			return nil
 		}}
-		p := w.runWith(source, w.leases, "a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxItems: 10})
+		p := w.runWith(source, w.leases, "a", h, changefeed.Options{Start: feed.FromBeginning(), MaxItems: 10})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if each := last.Sub(first) / pages; each > 5500*time.Microsecond {
@@ -78,21 +79,21 @@ func TestNoMoreIsReadAheadThanTheBufferHolds(t *testing.T) {
 		inWorld(t, 1, func(t *testing.T, w *world) {
 			w.many(100, 20)
 			var last atomic.Int64 // LSN that was read
-			source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+			source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 				page, err := w.orders.Read(ctx, r, from, o)
 				if n := len(page.Changes); n > 0 {
 					last.Store(page.Changes[n-1].LSN)
 				}
 				return page, err
 			}}
-			h := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+			h := &tally{before: func(_ context.Context, b *feed.Batch) error {
 				time.Sleep(time.Second)
 				if end := b.Changes[len(b.Changes)-1].LSN; last.Load() != end {
 					t.Errorf("%d items, %d bytes: changes to LSN %d are read while the handler has those to LSN %d", o.BufferItems, o.BufferBytes, last.Load(), end)
 				}
 				return nil
 			}}
-			o.Start, o.MaxItems = changefeed.FromBeginning(), 10
+			o.Start, o.MaxItems = feed.FromBeginning(), 10
 			p := w.runWith(source, w.leases, "a", h, o)
 			time.Sleep(time.Minute)
 			p.stop(t)
@@ -107,14 +108,14 @@ func TestNoMoreIsReadAheadThanTheBufferHolds(t *testing.T) {
 func TestAPageReadAheadIsNotTakenForOneThatComesAgain(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.many(500, 20)
-		h := &tally{before: func(ctx context.Context, b *changefeed.Batch) error {
+		h := &tally{before: func(ctx context.Context, b *feed.Batch) error {
 			if len(b.Changes) > 5 {
 				<-ctx.Done()
 				return context.Cause(ctx)
 			}
 			return nil
 		}}
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxItems: 20, HandlerTimeout: time.Second, RetryMax: time.Second})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxItems: 20, HandlerTimeout: time.Second, RetryMax: time.Second})
 		time.Sleep(5 * time.Minute)
 		p.stop(t)
 		if items, _ := h.items(); items != 500 || w.pending() != 0 {
@@ -129,19 +130,19 @@ func TestAReadAheadEndsWithTheWork(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.many(100, 20)
 		var hung atomic.Bool
-		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 			if from.Token != "" && from.Token != `"0"` {
 				hung.Store(true)
 				<-ctx.Done()
-				return changefeed.Page{}, context.Cause(ctx)
+				return feed.Page{}, context.Cause(ctx)
 			}
 			return w.orders.Read(ctx, r, from, o)
 		}}
-		h := &tally{before: func(context.Context, *changefeed.Batch) error {
+		h := &tally{before: func(context.Context, *feed.Batch) error {
 			time.Sleep(10 * time.Second)
 			return nil
 		}}
-		p := w.runWith(source, w.leases, "a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxItems: 20})
+		p := w.runWith(source, w.leases, "a", h, changefeed.Options{Start: feed.FromBeginning(), MaxItems: 20})
 		time.Sleep(5 * time.Second)
 		begun := time.Now()
 		p.stop(t)

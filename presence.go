@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/pause"
 )
@@ -17,7 +18,7 @@ import (
 // presence shows this instance to the others, by a record in the lease store.
 type presence struct {
 	r      *run
-	record Record // as last written
+	record feed.Record // as last written
 }
 
 // run shows the instance until ctx ends, on the same beat as leases are renewed.
@@ -41,7 +42,7 @@ func (p *presence) run(ctx context.Context) {
 // the leases, so that nobody leaves free leases to a dead instance.
 func (p *presence) show(ctx context.Context) error {
 	record := p.record
-	record.Kind, record.Token = KindHost, p.r.me.Instance+"/"+p.r.me.Epoch
+	record.Kind, record.Token = feed.KindHost, p.r.me.Instance+"/"+p.r.me.Epoch
 	record.Owner, record.Epoch = p.r.me.Instance, p.r.me.Epoch
 	record.Expiration = min(p.r.opts.Renew*5/2, p.r.opts.Expiration)
 	record.TTL = 2 * p.r.opts.Expiration
@@ -59,27 +60,27 @@ func (p *presence) show(ctx context.Context) error {
 
 // put creates or updates the record. A conflict is an earlier write of ours whose answer
 // was lost, because nobody else writes this record.
-func (p *presence) put(ctx context.Context, record Record) (Record, error) {
+func (p *presence) put(ctx context.Context, record feed.Record) (feed.Record, error) {
 	ctx, cancel := linger(ctx, p.r.opts.Drain) // retire needs the ETag of a record that may have been stored
 	defer cancel()
 	if record.ETag != "" {
 		got, err := p.r.store.Update(ctx, record)
-		if errors.Is(err, ErrNotFound) {
+		if errors.Is(err, feed.ErrNotFound) {
 			p.r.relist()
 		}
-		if !errors.Is(err, ErrConflict) && !errors.Is(err, ErrNotFound) {
+		if !errors.Is(err, feed.ErrConflict) && !errors.Is(err, feed.ErrNotFound) {
 			return got, err
 		}
 	}
 	record.ETag = ""
 	got, err := p.r.store.Create(ctx, record)
-	if !errors.Is(err, ErrConflict) {
+	if !errors.Is(err, feed.ErrConflict) {
 		return got, err
 	}
 	if err := p.r.view.list(ctx, time.Now()); err != nil {
-		return Record{}, err
+		return feed.Record{}, err
 	}
-	for _, host := range p.r.view.kind(KindHost) {
+	for _, host := range p.r.view.kind(feed.KindHost) {
 		if ownerOf(host) == p.r.me {
 			record.ETag, record.ID, record.Raw = host.ETag, host.ID, host.Raw
 		}
@@ -91,7 +92,7 @@ func (p *presence) put(ctx context.Context, record Record) (Record, error) {
 // because a deleted record does not appear in the feed that others follow.
 func (p *presence) retire(ctx context.Context) {
 	if record := p.record; record.ETag != "" {
-		record.State, record.Timestamp = StateRetired, timestamp()
+		record.State, record.Timestamp = feed.StateRetired, timestamp()
 		_, err := p.r.store.Update(ctx, record)
 		p.r.report(ctx, OriginLeaseStore, "", err)
 	}
@@ -100,7 +101,7 @@ func (p *presence) retire(ctx context.Context) {
 // clean removes the presence of instances that are long gone, where the store's time to
 // live does not.
 func (p *presence) clean(ctx context.Context) {
-	for _, host := range p.r.view.kind(KindHost) {
+	for _, host := range p.r.view.kind(feed.KindHost) {
 		if host.Err == nil && isKnownState(host.State) && p.r.view.Now().Sub(host.Updated) > 3*p.r.opts.Expiration && ownerOf(host) != p.r.me {
 			// An error is ignored, because another instance may be faster or have the right that we lack.
 			deleting, cancel := context.WithTimeout(ctx, p.r.opts.Renew)

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/balance"
 	"github.com/millrace/changefeed/internal/delivery"
 	"github.com/millrace/changefeed/internal/latest"
@@ -20,9 +21,9 @@ import (
 // Processor reads the change feed of a source with as many other instances as share
 // its leases, and hands the changes to a handler. It is made by [New].
 type Processor struct {
-	source  Source
+	source  feed.Source
 	store   patientStore
-	handler Handler
+	handler feed.Handler
 	opts    Options
 
 	runs latest.Set[string, *run] // that are under way, by their epochs
@@ -31,7 +32,7 @@ type Processor struct {
 // New makes a processor. The lease store names the deployment unit: processors with the
 // same store name share the work, those with different names each see every change.
 // An option that makes no sense is an [*OptionError].
-func New(source Source, leases LeaseStore, handler Handler, o Options) (*Processor, error) {
+func New(source feed.Source, leases feed.LeaseStore, handler feed.Handler, o Options) (*Processor, error) {
 	switch {
 	case source == nil:
 		return nil, &OptionError{"source", "nil", "a Source, such as a docstore.Container"}
@@ -47,8 +48,8 @@ func New(source Source, leases LeaseStore, handler Handler, o Options) (*Process
 	return &Processor{source: source, store: patientStore{leases}, handler: handler, opts: o}, nil
 }
 
-func isNil(h Handler) bool {
-	f, isFunc := h.(HandlerFunc)
+func isNil(h feed.Handler) bool {
+	f, isFunc := h.(feed.HandlerFunc)
 	return h == nil || isFunc && f == nil
 }
 
@@ -59,7 +60,7 @@ func isNil(h Handler) bool {
 //
 // When ctx ends, Run returns within four times [Options.Drain], whatever it is about: the
 // batch in hand may go on for one Drain, has another to heed the end of its context, then
-// [Closer] and the release of the lease have one each. That holds with a source or a lease
+// [feed.Closer] and the release of the lease have one each. That holds with a source or a lease
 // store that does not answer, if their calls end with their contexts, and with a handler
 // that does not return: it is left behind, and its lease to expire.
 //
@@ -129,7 +130,7 @@ func (p *Processor) newRun(ctx context.Context) *run {
 		seed:      seed.Sum64(),
 		kick:      make(chan struct{}, 1),
 		phase:     time.Now(),
-		claims:    claims{workers: map[Range]*worker{}},
+		claims:    claims{workers: map[feed.Range]*worker{}},
 	}
 	rng := r.random("breaker")
 	r.breaker = delivery.NewBreaker(func(failures int) time.Duration { return r.backoff(rng, failures) })
@@ -171,7 +172,7 @@ func (r *run) paced(ctx context.Context, rng *mathrand.Rand, lease string, f fun
 	begun := time.Now()
 	for failures := 1; ; failures++ {
 		err := f()
-		throttled, ok := errors.AsType[*ThrottledError](err)
+		throttled, ok := errors.AsType[*feed.ThrottledError](err)
 		if !ok {
 			return err
 		}

@@ -10,30 +10,31 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // inLease is how many failures the only lease counts now.
 func (w *world) inLease() int {
 	w.t.Helper()
-	return w.records(changefeed.KindLease)[0].Attempts
+	return w.records(feed.KindLease)[0].Attempts
 }
 
 // Two checkpoints by hand are asked for at once, the newer one first.
 func TestAnOlderCheckpointMovesNothingBack(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		kept := make(chan *changefeed.Batch, 5)
-		h := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error { kept <- b; return nil })
+		kept := make(chan *feed.Batch, 5)
+		h := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error { kept <- b; return nil })
 		var slow atomic.Bool
-		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			if slow.Load() {
 				time.Sleep(time.Second)
 			}
 			return w.leases.Update(ctx, l)
 		}}
-		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: changefeed.FromBeginning(), Manual: true, MaxItems: 1})
+		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: feed.FromBeginning(), Manual: true, MaxItems: 1})
 		w.fill(5)
 		time.Sleep(5 * time.Second)
-		var batches []*changefeed.Batch
+		var batches []*feed.Batch
 		for range 5 {
 			batches = append(batches, <-kept)
 		}
@@ -63,14 +64,14 @@ func TestAnOlderCheckpointMovesNothingBack(t *testing.T) {
 // What was read and not checkpointed by hand comes again from the children of a split.
 func TestChildrenOfASplitBeginAtTheCheckpointNotAtTheRead(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		forgets := changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error { return nil })
-		p := w.run("a", forgets, changefeed.Options{Start: changefeed.FromBeginning(), Manual: true})
+		forgets := feed.HandlerFunc(func(context.Context, *feed.Batch) error { return nil })
+		p := w.run("a", forgets, changefeed.Options{Start: feed.FromBeginning(), Manual: true})
 		w.fill(20)
 		time.Sleep(10 * time.Second)
 		w.split(0)
 		time.Sleep(time.Minute)
 		p.stop(t)
-		if n, leases := w.pending(), len(w.records(changefeed.KindLease)); n != 20 || leases != 2 {
+		if n, leases := w.pending(), len(w.records(feed.KindLease)); n != 20 || leases != 2 {
 			t.Errorf("%d pending in %d leases, want all 20 in 2", n, leases)
 		}
 		y := &tally{}
@@ -85,11 +86,11 @@ func TestChildrenOfASplitBeginAtTheCheckpointNotAtTheRead(t *testing.T) {
 
 func TestABatchCutShortByDrainComesAgain(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		cut := changefeed.HandlerFunc(func(ctx context.Context, _ *changefeed.Batch) error {
+		cut := feed.HandlerFunc(func(ctx context.Context, _ *feed.Batch) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
-		p := w.run("a", cut, changefeed.Options{Start: changefeed.FromBeginning(), Drain: 2 * time.Second})
+		p := w.run("a", cut, changefeed.Options{Start: feed.FromBeginning(), Drain: 2 * time.Second})
 		w.fill(3)
 		time.Sleep(time.Second)
 		if took := p.took(t); took < 2*time.Second {
@@ -113,14 +114,14 @@ func TestABatchCutShortByDrainComesAgain(t *testing.T) {
 func TestAttemptsAreThoseOfTheBatchAtThePosition(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var inBatch, inLease []int
-		h := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+		h := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
 			inBatch, inLease = append(inBatch, b.Attempt), append(inLease, w.inLease())
 			if b.Attempt < 3 {
 				return errDownstream
 			}
 			return nil
 		})
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxItems: 1})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxItems: 1})
 		w.fill(3)
 		time.Sleep(10 * time.Second)
 		p.stop(t)
@@ -140,9 +141,9 @@ func TestAttemptsAreThoseOfTheBatchAtThePosition(t *testing.T) {
 // counts nothing, because the next owner begins with the first.
 func TestAttemptsAreThoseOfTheBatchAtThePositionByHand(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		var first *changefeed.Batch
+		var first *feed.Batch
 		var inLease []int
-		h := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+		h := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 			if first == nil {
 				first = b
 				return nil
@@ -156,7 +157,7 @@ func TestAttemptsAreThoseOfTheBatchAtThePositionByHand(t *testing.T) {
 			}
 			return b.Checkpoint(ctx)
 		})
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxItems: 1, Manual: true})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxItems: 1, Manual: true})
 		w.fill(2)
 		time.Sleep(10 * time.Second)
 		p.stop(t)
@@ -173,14 +174,14 @@ func TestAttemptsAreThoseOfTheBatchAtThePositionByHand(t *testing.T) {
 // next change.
 func TestAttemptsEndWithTheChangeThatFailed(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		p := w.run("a", changefeed.HandlerFunc(failing), changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", feed.HandlerFunc(failing), changefeed.Options{Start: feed.FromBeginning()})
 		w.put("oslo", "1", 1)
 		time.Sleep(3 * time.Second)
 		p.kill(t)
 		if w.inLease() < 3 {
 			t.Fatalf("%d failures: the test shows nothing", w.inLease())
 		}
-		_, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), []changefeed.Write{{Op: changefeed.WriteDelete, ID: "1"}})
+		_, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{{Op: feed.WriteDelete, ID: "1"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +202,7 @@ func TestAttemptsEndWithTheChangeThatFailed(t *testing.T) {
 
 func TestCheckpointItemsAreCountedToTheLast(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		p := w.run("a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning(), CheckpointItems: 3})
+		p := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning(), CheckpointItems: 3})
 		time.Sleep(time.Second)
 		var pending []int64
 		look := func() {
@@ -211,8 +212,8 @@ func TestCheckpointItemsAreCountedToTheLast(t *testing.T) {
 		for n := range 3 {
 			w.put("oslo", "item", n)
 			look()
-			both := []changefeed.Write{upsert("oslo", "a", n), upsert("oslo", "b", n)} // two changes of one page
-			if _, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), both); err != nil {
+			both := []feed.Write{upsert("oslo", "a", n), upsert("oslo", "b", n)} // two changes of one page
+			if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), both); err != nil {
 				t.Fatal(err)
 			}
 			look()

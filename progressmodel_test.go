@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // What a lease may say, told from what handlers did
@@ -30,9 +31,9 @@ type progress struct {
 	mu      sync.Mutex
 	o       changefeed.Options
 	done    map[entry]bool
-	held    map[*client]map[changefeed.Range]*tenure
-	stored  map[changefeed.Range]status
-	batches map[*changefeed.Batch]handed
+	held    map[*client]map[feed.Range]*tenure
+	stored  map[feed.Range]status
+	batches map[*feed.Batch]handed
 	seen    map[string]int // how often something has happened that the script must bring about
 	broken  []string
 }
@@ -45,8 +46,8 @@ type handed struct {
 
 func newProgress(o changefeed.Options) *progress {
 	return &progress{
-		o: o, done: map[entry]bool{}, held: map[*client]map[changefeed.Range]*tenure{},
-		stored: map[changefeed.Range]status{}, batches: map[*changefeed.Batch]handed{}, seen: map[string]int{},
+		o: o, done: map[entry]bool{}, held: map[*client]map[feed.Range]*tenure{},
+		stored: map[feed.Range]status{}, batches: map[*feed.Batch]handed{}, seen: map[string]int{},
 	}
 }
 
@@ -56,14 +57,14 @@ func (p *progress) breach(format string, args ...any) {
 	}
 }
 
-func statusOf(l changefeed.Lease) status { return status{positionOf(l.Position.Token), l.Attempts} }
+func statusOf(l feed.Lease) status { return status{positionOf(l.Position.Token), l.Attempts} }
 
 // acquired begins a tenure.
-func (p *progress) acquired(c *client, l changefeed.Lease) {
+func (p *progress) acquired(c *client, l feed.Lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.held[c] == nil {
-		p.held[c] = map[changefeed.Range]*tenure{}
+		p.held[c] = map[feed.Range]*tenure{}
 	}
 	p.held[c][l.Range] = begun(statusOf(l), l.Position.Token != "")
 	if l.Attempts > 0 {
@@ -71,18 +72,18 @@ func (p *progress) acquired(c *client, l changefeed.Lease) {
 	}
 }
 
-func (p *progress) released(c *client, l changefeed.Lease) {
+func (p *progress) released(c *client, l feed.Lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.held[c], l.Range)
 }
 
 // sends judges a write by what its sender has done.
-func (p *progress) sends(c *client, l changefeed.Record) (w sent) {
+func (p *progress) sends(c *client, l feed.Record) (w sent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.held[c][l.Range]
-	if l.Kind != changefeed.KindLease || t == nil {
+	if l.Kind != feed.KindLease || t == nil {
 		return sent{ignored: true}
 	}
 	now := t.says()
@@ -94,13 +95,13 @@ func (p *progress) sends(c *client, l changefeed.Record) (w sent) {
 		}
 		w.saying, w.turn = before, t.turn-1
 	}
-	if l.State == changefeed.StateSplitting && t.frozen == nil {
+	if l.State == feed.StateSplitting && t.frozen == nil {
 		t.frozen = &now
 	}
 	if len(t.sheets) > 0 && w.saying.lsn > t.sheets[0].from {
 		p.seen["positions within a page"]++
 	}
-	w.undue = p.o.CheckpointItems > 0 && p.o.CheckpointEvery == 0 && t.turn > t.due && l.State == changefeed.StateLive && l.Owner == c.name
+	w.undue = p.o.CheckpointItems > 0 && p.o.CheckpointEvery == 0 && t.turn > t.due && l.State == feed.StateLive && l.Owner == c.name
 	t.last = w
 	return w
 }
@@ -130,10 +131,10 @@ func (p *progress) written(c *client, d changefeed.StoreDone) {
 }
 
 // stores judges a write that is carried out, by what all have done.
-func (p *progress) stores(w *scripted, l changefeed.Record) {
+func (p *progress) stores(w *scripted, l feed.Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l.Kind != changefeed.KindLease {
+	if l.Kind != feed.KindLease {
 		return
 	}
 	s, before := statusOf(l.Lease()), p.stored[l.Range]
@@ -149,12 +150,12 @@ func (p *progress) stores(w *scripted, l changefeed.Record) {
 }
 
 // creates judges the lease of a part: it begins where its parent is stored.
-func (p *progress) creates(w *scripted, l changefeed.Record) {
-	if l.Kind != changefeed.KindLease {
+func (p *progress) creates(w *scripted, l feed.Record) {
+	if l.Kind != feed.KindLease {
 		return
 	}
 	for _, parent := range w.leases {
-		if parent.Kind == changefeed.KindLease && parent.State == changefeed.StateSplitting && parent.Range.Contains(l.Range) && statusOf(parent.Lease()) != statusOf(l.Lease()) {
+		if parent.Kind == feed.KindLease && parent.State == feed.StateSplitting && parent.Range.Contains(l.Range) && statusOf(parent.Lease()) != statusOf(l.Lease()) {
 			p.mu.Lock()
 			p.breach("%s is made at %+v, its parent is stored at %+v", l.Token, statusOf(l.Lease()), statusOf(parent.Lease()))
 			p.mu.Unlock()
@@ -164,7 +165,7 @@ func (p *progress) creates(w *scripted, l changefeed.Record) {
 }
 
 // reads judges when a lease is read on, and from where.
-func (p *progress) reads(c *client, r changefeed.Range, from int64) {
+func (p *progress) reads(c *client, r feed.Range, from int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.held[c][r]
@@ -188,7 +189,7 @@ func (p *progress) mustBeStored(c *client, t *tenure, does, lease string) {
 }
 
 // gets notes a page. An empty one moves the lease on, if all before it is done.
-func (p *progress) gets(c *client, r changefeed.Range, page changefeed.Page) {
+func (p *progress) gets(c *client, r feed.Range, page feed.Page) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.held[c][r]
@@ -214,7 +215,7 @@ func (p *progress) gets(c *client, r changefeed.Range, page changefeed.Page) {
 }
 
 // begins judges a hand-over.
-func (p *progress) begins(c *client, b *changefeed.Batch) {
+func (p *progress) begins(c *client, b *feed.Batch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.held[c][b.Range]
@@ -253,11 +254,11 @@ func (p *progress) begins(c *client, b *changefeed.Batch) {
 }
 
 // fails notes a failure. A handler that was cut short has not failed.
-func (p *progress) fails(ctx context.Context, b *changefeed.Batch) error {
+func (p *progress) fails(ctx context.Context, b *feed.Batch) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h, cause := p.batches[b], context.Cause(ctx)
-	if h.t == nil || cause != nil && cause != changefeed.ErrHandlerTimeout {
+	if h.t == nil || cause != nil && cause != feed.ErrHandlerTimeout {
 		return errScript
 	}
 	h.t.moves(func() { h.t.fails(h.p, cause != nil) })
@@ -272,7 +273,7 @@ func (p *progress) fails(ctx context.Context, b *changefeed.Batch) error {
 }
 
 // succeeds notes a batch that its handler is done with.
-func (p *progress) succeeds(b *changefeed.Batch) {
+func (p *progress) succeeds(b *feed.Batch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.o.Manual {
@@ -300,7 +301,7 @@ type asked struct {
 }
 
 // asks notes that a handler says a batch is done, and all before it.
-func (p *progress) asks(c *client, b *changefeed.Batch) asked {
+func (p *progress) asks(c *client, b *feed.Batch) asked {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a := asked{handed: p.batches[b], at: time.Now()}
@@ -320,15 +321,15 @@ func (p *progress) asks(c *client, b *changefeed.Batch) asked {
 
 // answered judges the outcome. Without an error the checkpoint is stored. A batch that comes again in smaller parts is
 // refused at once, and so is one of a lease that is gone or being split.
-func (p *progress) answered(ctx context.Context, c *client, b *changefeed.Batch, a asked, err error) {
+func (p *progress) answered(ctx context.Context, c *client, b *feed.Batch, a asked, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	end := b.Changes[len(b.Changes)-1].LSN
-	atOnce, isLost := time.Now().Equal(a.at), errors.Is(err, changefeed.ErrLeaseLost)
+	atOnce, isLost := time.Now().Equal(a.at), errors.Is(err, feed.ErrLeaseLost)
 	if err == nil && p.stored[b.Range].lsn < end {
 		p.breach("%s: checkpoint of %s at %d without an error, stored at %d", c.name, b.LeaseToken, end, p.stored[b.Range].lsn)
 	}
-	switch refused := atOnce && ctx.Err() == nil && errors.Is(err, changefeed.ErrHandlerTimeout); {
+	switch refused := atOnce && ctx.Err() == nil && errors.Is(err, feed.ErrHandlerTimeout); {
 	case !a.held:
 	case isLost && atOnce:
 		if a.t.frozen == nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // What a process does with a lease, change by change
@@ -147,7 +148,7 @@ func (t *tenure) mayHaveSaid(s status) (saying, bool) {
 }
 
 // anchor is the first read of a lease without a token: it shows where the lease begins.
-func (t *tenure) anchor(page changefeed.Page) {
+func (t *tenure) anchor(page feed.Page) {
 	t.anchored = true
 	next := positionOf(page.Next.Token)
 	n := len(page.Changes)
@@ -167,7 +168,7 @@ func (t *tenure) pass(next int64) {
 }
 
 // turns goes on from the end of a page with changes.
-func (t *tenure) turns(page changefeed.Page) {
+func (t *tenure) turns(page feed.Page) {
 	s := &sheet{from: t.read}
 	for _, ch := range page.Changes {
 		s.changes = append(s.changes, &told{entry: entry{ch.LSN, ch.ID}})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 var progressSeeds = flag.Int("progress-seeds", 30, "how many seeds of TestProgressEqualsItsModel to run")
@@ -45,7 +46,7 @@ func TestProgressEqualsItsModel(t *testing.T) {
 // progressOptions are the options of a seed: each way of making checkpoints has its turn.
 func progressOptions(rng *rand.Rand, seed uint64) changefeed.Options {
 	o := changefeed.Options{
-		Start: changefeed.FromBeginning(), MaxItems: 1 + rng.IntN(12), RetryMax: 2 * time.Second,
+		Start: feed.FromBeginning(), MaxItems: 1 + rng.IntN(12), RetryMax: 2 * time.Second,
 		HandlerTimeout: 20 * time.Second, Drain: 5 * time.Second, Poll: 5 * time.Second,
 	}
 	switch seed % 6 {
@@ -73,7 +74,7 @@ func playProgress(t *testing.T, seed uint64) map[string]int {
 	o := progressOptions(rng, seed)
 	s := &scripted{
 		o: o, model: newProgress(o), rng: rand.New(rand.NewPCG(seed, 1)), bounds: []string{""},
-		leases: map[string]changefeed.Record{},
+		leases: map[string]feed.Record{},
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -117,8 +118,8 @@ func playProgress(t *testing.T, seed uint64) map[string]int {
 func (c *client) run(t *testing.T, ctx context.Context) {
 	o := c.o
 	o.Instance = c.name
-	o.Hooks.Acquired = func(l changefeed.Lease) { c.model.acquired(c, l) }
-	o.Hooks.Released = func(l changefeed.Lease, _ changefeed.Reason) { c.model.released(c, l) }
+	o.Hooks.Acquired = func(l feed.Lease) { c.model.acquired(c, l) }
+	o.Hooks.Released = func(l feed.Lease, _ feed.Reason) { c.model.released(c, l) }
 	o.Hooks.StoreDone = func(d changefeed.StoreDone) { c.model.written(c, d) }
 	o.Hooks.Error = func(*changefeed.Error) {} // there are many
 	p, err := changefeed.New(c, c, c, o)
@@ -155,7 +156,7 @@ func (s *scripted) check(t *testing.T) {
 			t.Errorf("change %d at %s was never done", e.lsn, e.place)
 		}
 		for _, l := range s.leases {
-			if l.Kind == changefeed.KindLease && l.Range.Holds(e.place) && (positionOf(l.Position.Token) < e.lsn || l.Attempts > 0) {
+			if l.Kind == feed.KindLease && l.Range.Holds(e.place) && (positionOf(l.Position.Token) < e.lsn || l.Attempts > 0) {
 				t.Errorf("in the end %s is stored at %+v, before change %d", l.Token, statusOf(l.Lease()), e.lsn)
 			}
 		}

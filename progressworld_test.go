@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -34,7 +35,7 @@ type scripted struct {
 	calm   bool
 	feed   []entry
 	bounds []string // of the partitions
-	leases map[string]changefeed.Record
+	leases map[string]feed.Record
 	writes int
 }
 
@@ -81,7 +82,7 @@ func (s *scripted) splitFailing() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.leases {
-		if from, err := strconv.ParseInt("0"+l.Range.Min, 16, 0); err == nil && l.Kind == changefeed.KindLease && l.Attempts > 0 {
+		if from, err := strconv.ParseInt("0"+l.Range.Min, 16, 0); err == nil && l.Kind == feed.KindLease && l.Attempts > 0 {
 			s.cut(int(from) + 1)
 		}
 	}
@@ -107,57 +108,57 @@ type client struct {
 	dead bool // guarded by scripted.mu
 }
 
-func (c *client) Partitions(context.Context) ([]changefeed.Partition, error) {
+func (c *client) Partitions(context.Context) ([]feed.Partition, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var list []changefeed.Partition
+	var list []feed.Partition
 	for i, from := range c.bounds {
 		to := "FF"
 		if i+1 < len(c.bounds) {
 			to = c.bounds[i+1]
 		}
-		list = append(list, changefeed.Partition{ID: from + "-", Range: changefeed.Range{Min: from, Max: to}})
+		list = append(list, feed.Partition{ID: from + "-", Range: feed.Range{Min: from, Max: to}})
 	}
 	return list, nil
 }
 
-func (c *client) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+func (c *client) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 	c.model.reads(c, r, positionOf(from.Token))
 	time.Sleep(c.upTo(5 * time.Millisecond))
 	if c.chance(15) {
-		return changefeed.Page{}, errScript
+		return feed.Page{}, errScript
 	}
 	partitions, err := c.Partitions(ctx)
-	if !slices.ContainsFunc(partitions, func(p changefeed.Partition) bool { return p.Range.Contains(r) }) {
-		return changefeed.Page{}, cmp.Or(err, changefeed.ErrGone)
+	if !slices.ContainsFunc(partitions, func(p feed.Partition) bool { return p.Range.Contains(r) }) {
+		return feed.Page{}, cmp.Or(err, feed.ErrGone)
 	}
 	c.mu.Lock()
-	page := changefeed.Page{Next: changefeed.At(`"0"`)}
+	page := feed.Page{Next: feed.At(`"0"`)}
 	if n := len(c.feed); n > 0 {
-		page.Next = changefeed.At(strconv.Quote(strconv.FormatInt(c.feed[n-1].lsn, 10)))
+		page.Next = feed.At(strconv.Quote(strconv.FormatInt(c.feed[n-1].lsn, 10)))
 	}
 	for _, e := range c.feed {
 		if e.lsn <= positionOf(from.Token) || !r.Holds(e.place) {
 			continue
 		}
 		if n := len(page.Changes); o.MaxItems > 0 && n >= o.MaxItems && page.Changes[n-1].LSN != e.lsn {
-			page.Next = changefeed.At(strconv.Quote(strconv.FormatInt(page.Changes[n-1].LSN, 10)))
+			page.Next = feed.At(strconv.Quote(strconv.FormatInt(page.Changes[n-1].LSN, 10)))
 			break
 		}
-		page.Changes = append(page.Changes, changefeed.Change{ID: e.place, PartitionKey: changefeed.Key(e.place), LSN: e.lsn})
+		page.Changes = append(page.Changes, feed.Change{ID: e.place, PartitionKey: feed.Key(e.place), LSN: e.lsn})
 	}
 	c.mu.Unlock()
 	c.model.gets(c, r, page)
 	return page, nil
 }
 
-func (c *client) List(context.Context) ([]changefeed.Record, time.Time, error) {
+func (c *client) List(context.Context) ([]feed.Record, time.Time, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.dead {
 		return nil, time.Time{}, errScript
 	}
-	var list []changefeed.Record
+	var list []feed.Record
 	for _, l := range c.leases {
 		list = append(list, l)
 	}
@@ -165,14 +166,14 @@ func (c *client) List(context.Context) ([]changefeed.Record, time.Time, error) {
 }
 
 // try carries out a write, or not, and tells the writer, or not.
-func (c *client) try(l changefeed.Record, apply func(stored changefeed.Record, present bool) error) (changefeed.Record, error) {
+func (c *client) try(l feed.Record, apply func(stored feed.Record, present bool) error) (feed.Record, error) {
 	time.Sleep(c.upTo(5 * time.Millisecond))
 	lost := c.chance(12)
 	if c.chance(12) {
 		return l, errScript
 	}
 	if c.chance(30) {
-		return l, &changefeed.ThrottledError{After: c.upTo(time.Second)}
+		return l, &feed.ThrottledError{After: c.upTo(time.Second)}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,11 +195,11 @@ func (c *client) try(l changefeed.Record, apply func(stored changefeed.Record, p
 	return l, nil
 }
 
-func (c *client) Create(_ context.Context, l changefeed.Record) (changefeed.Record, error) {
+func (c *client) Create(_ context.Context, l feed.Record) (feed.Record, error) {
 	l.ID = fmt.Sprint(l.Kind, l.Token)
-	return c.try(l, func(_ changefeed.Record, present bool) error {
+	return c.try(l, func(_ feed.Record, present bool) error {
 		if present {
-			return changefeed.ErrConflict
+			return feed.ErrConflict
 		}
 		c.model.creates(c.scripted, l)
 		c.leases[l.ID] = l
@@ -206,14 +207,14 @@ func (c *client) Create(_ context.Context, l changefeed.Record) (changefeed.Reco
 	})
 }
 
-func (c *client) Update(_ context.Context, l changefeed.Record) (changefeed.Record, error) {
+func (c *client) Update(_ context.Context, l feed.Record) (feed.Record, error) {
 	sent := c.model.sends(c, l)
-	got, err := c.try(l, func(stored changefeed.Record, present bool) error {
+	got, err := c.try(l, func(stored feed.Record, present bool) error {
 		switch {
 		case !present:
-			return changefeed.ErrNotFound
+			return feed.ErrNotFound
 		case stored.ETag != l.ETag:
-			return changefeed.ErrConflict
+			return feed.ErrConflict
 		}
 		c.model.stores(c.scripted, l)
 		return nil
@@ -224,13 +225,13 @@ func (c *client) Update(_ context.Context, l changefeed.Record) (changefeed.Reco
 	return got, err
 }
 
-func (c *client) Delete(_ context.Context, l changefeed.Record) error {
-	_, err := c.try(l, func(stored changefeed.Record, present bool) error {
+func (c *client) Delete(_ context.Context, l feed.Record) error {
+	_, err := c.try(l, func(stored feed.Record, present bool) error {
 		switch {
 		case !present:
-			return changefeed.ErrNotFound
+			return feed.ErrNotFound
 		case stored.ETag != l.ETag:
-			return changefeed.ErrConflict
+			return feed.ErrConflict
 		}
 		delete(c.leases, l.ID)
 		return nil
@@ -239,7 +240,7 @@ func (c *client) Delete(_ context.Context, l changefeed.Record) error {
 }
 
 // Handle does what the script says, and tells the model.
-func (c *client) Handle(ctx context.Context, b *changefeed.Batch) error {
+func (c *client) Handle(ctx context.Context, b *feed.Batch) error {
 	c.model.begins(c, b)
 	time.Sleep(c.upTo(20 * time.Millisecond))
 	switch {
@@ -272,7 +273,7 @@ func (c *client) Handle(ctx context.Context, b *changefeed.Batch) error {
 	return nil
 }
 
-func (c *client) checkpointLater(ctx context.Context, b *changefeed.Batch) {
+func (c *client) checkpointLater(ctx context.Context, b *feed.Batch) {
 	delay := c.upTo(30 * time.Second)
 	if c.chance(2) {
 		delay /= 100
@@ -280,7 +281,7 @@ func (c *client) checkpointLater(ctx context.Context, b *changefeed.Batch) {
 	time.AfterFunc(delay, func() { c.checkpoint(context.WithoutCancel(ctx), b) })
 }
 
-func (c *client) checkpoint(ctx context.Context, b *changefeed.Batch) {
+func (c *client) checkpoint(ctx context.Context, b *feed.Batch) {
 	if c.chance(6) { // a caller without patience
 		impatient, cancel := context.WithTimeout(ctx, c.upTo(10*time.Millisecond))
 		defer cancel()

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/keyspace"
 	"github.com/millrace/changefeed/internal/pause"
 )
@@ -21,13 +22,13 @@ import (
 // PullOptions say how [Pull] reads. The zero value reads the latest versions of
 // everything that is there, and ends.
 type PullOptions struct {
-	ReadOptions
+	feed.ReadOptions
 
 	// Follow goes on waiting for changes at the end of the feed.
 	Follow bool
 
 	// Poll is the longest pause between reads at the end of the feed, 5 s by default.
-	// A source that is a [Waiter] is not polled.
+	// A source that is a [feed.Waiter] is not polled.
 	Poll time.Duration
 }
 
@@ -36,22 +37,22 @@ type PullOptions struct {
 // from and the position Next from which that range can be resumed; ranges inside r take
 // turns. Splits are followed. An error is yielded once, as the last pair; it does not
 // yield when ctx ends.
-func Pull(ctx context.Context, source Source, r Range, from Position, o PullOptions) iter.Seq2[Page, error] {
-	return func(yield func(Page, error) bool) {
+func Pull(ctx context.Context, source feed.Source, r feed.Range, from feed.Position, o PullOptions) iter.Seq2[feed.Page, error] {
+	return func(yield func(feed.Page, error) bool) {
 		p := puller{source: source, opts: o, poll: firstPoll}
 		if p.opts.Poll <= 0 {
 			p.opts.Poll = defaultPoll
 		}
 		p.parts = []part{{r, from}}
 		if err := p.run(ctx, yield); err != nil && ctx.Err() == nil {
-			yield(Page{}, err)
+			yield(feed.Page{}, err)
 		}
 	}
 }
 
 // puller reads several ranges in turn.
 type puller struct {
-	source Source
+	source feed.Source
 	opts   PullOptions
 	parts  []part
 	poll   time.Duration
@@ -59,13 +60,13 @@ type puller struct {
 
 // part is a part of the range, and how far it has been read.
 type part struct {
-	r  Range
-	at Position
+	r  feed.Range
+	at feed.Position
 }
 
 // run reads the parts in turns, a page of each, so that no range waits for the end of
 // another.
-func (p *puller) run(ctx context.Context, yield func(Page, error) bool) error {
+func (p *puller) run(ctx context.Context, yield func(feed.Page, error) bool) error {
 	for {
 		found := false
 		for i := 0; i < len(p.parts); i++ {
@@ -95,18 +96,18 @@ func (p *puller) run(ctx context.Context, yield func(Page, error) bool) error {
 }
 
 // read reads the next page of a part; one whose range is gone is cut first.
-func (p *puller) read(ctx context.Context, i int) (Page, error) {
+func (p *puller) read(ctx context.Context, i int) (feed.Page, error) {
 	for ctx.Err() == nil {
 		part := p.parts[i]
 		page, err := p.source.Read(ctx, part.r, part.at, p.opts.ReadOptions)
-		switch throttled, ok := errors.AsType[*ThrottledError](err); {
+		switch throttled, ok := errors.AsType[*feed.ThrottledError](err); {
 		case err == nil:
 			p.parts[i].at = page.Next
 			page.Range = part.r
 			return page, nil
-		case errors.Is(err, ErrGone):
+		case errors.Is(err, feed.ErrGone):
 			if err := p.cut(ctx, i); err != nil {
-				return Page{}, err
+				return feed.Page{}, err
 			}
 			if p.parts[i] == part { // the source does not know its own partitions yet
 				p.rest(ctx)
@@ -115,10 +116,10 @@ func (p *puller) read(ctx context.Context, i int) (Page, error) {
 			p.rest(ctx)
 			pause.For(ctx, throttled.After)
 		default:
-			return Page{}, fmt.Errorf("read %s: %w", part.r, err)
+			return feed.Page{}, fmt.Errorf("read %s: %w", part.r, err)
 		}
 	}
-	return Page{}, context.Cause(ctx)
+	return feed.Page{}, context.Cause(ctx)
 }
 
 // cut replaces a part by one for each partition.
@@ -128,23 +129,23 @@ func (p *puller) cut(ctx context.Context, i int) error {
 		return err
 	}
 	whole := p.parts[i]
-	ranges := keyspace.CutAt([]Range{whole.r}, rangesOf(partitions))
-	if locator, ok := p.source.(Locator); ok && p.opts.Key != "" {
+	ranges := keyspace.CutAt([]feed.Range{whole.r}, rangesOf(partitions))
+	if locator, ok := p.source.(feed.Locator); ok && p.opts.Key != "" {
 		place, err := locator.Locate(ctx, p.opts.Key)
 		if err != nil {
 			return err
 		}
 		if !whole.r.Holds(place) {
-			return fmt.Errorf("%w: partition key %s is not in range %s", ErrBadRequest, p.opts.Key, whole.r)
+			return fmt.Errorf("%w: partition key %s is not in range %s", feed.ErrBadRequest, p.opts.Key, whole.r)
 		}
-		ranges = slices.DeleteFunc(ranges, func(r Range) bool { return !r.Holds(place) }) // the source would refuse them
+		ranges = slices.DeleteFunc(ranges, func(r feed.Range) bool { return !r.Holds(place) }) // the source would refuse them
 	}
 	var parts []part
 	for _, r := range ranges {
 		parts = append(parts, part{r, whole.at})
 	}
 	if len(parts) == 0 {
-		return fmt.Errorf("%w: no partition holds %s", ErrGone, whole.r)
+		return fmt.Errorf("%w: no partition holds %s", feed.ErrGone, whole.r)
 	}
 	p.parts = slices.Replace(p.parts, i, i+1, parts...)
 	return nil
@@ -152,7 +153,7 @@ func (p *puller) cut(ctx context.Context, i int) error {
 
 // wait waits until some part may have more.
 func (p *puller) wait(ctx context.Context) error {
-	waiter, ok := p.source.(Waiter)
+	waiter, ok := p.source.(feed.Waiter)
 	if !ok {
 		return p.rest(ctx)
 	}

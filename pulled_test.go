@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // The first partition splits twice under a pull: nothing is skipped, nothing comes twice,
@@ -17,15 +18,15 @@ func TestPullGoesOnWhereItWasThroughSplits(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.fill(60)
 		y := &tally{}
-		resume := map[changefeed.Range]changefeed.Position{}
-		from := changefeed.Position{Start: changefeed.FromBeginning()}
-		o := changefeed.PullOptions{ReadOptions: changefeed.ReadOptions{MaxItems: 4}}
+		resume := map[feed.Range]feed.Position{}
+		from := feed.Position{Start: feed.FromBeginning()}
+		o := changefeed.PullOptions{ReadOptions: feed.ReadOptions{MaxItems: 4}}
 		pages := 0
-		for page, err := range changefeed.Pull(t.Context(), w.orders, changefeed.FullRange(), from, o) {
+		for page, err := range changefeed.Pull(t.Context(), w.orders, feed.FullRange(), from, o) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := y.Handle(t.Context(), &changefeed.Batch{Changes: page.Changes}); err != nil {
+			if err := y.Handle(t.Context(), &feed.Batch{Changes: page.Changes}); err != nil {
 				t.Fatal(err)
 			}
 			resume[page.Range] = page.Next
@@ -70,8 +71,8 @@ func TestPullMovesOnAfterAnEmptyPage(t *testing.T) {
 				w.put("oslo", "1", 1)
 			}
 		}()
-		keyed := struct{ changefeed.Source }{w.orders} // it cannot wait
-		for page, err := range changefeed.Pull(ctx, keyed, changefeed.FullRange(), changefeed.Position{}, changefeed.PullOptions{Follow: true}) {
+		keyed := struct{ feed.Source }{w.orders} // it cannot wait
+		for page, err := range changefeed.Pull(ctx, keyed, feed.FullRange(), feed.Position{}, changefeed.PullOptions{Follow: true}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,7 +90,7 @@ func TestTheDistanceToTheHeadCountsBothEnds(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		for _, o := range []changefeed.Options{{}, {MinLeases: 2}} {
 			w.leases = w.unit("unit-" + string(rune('a'+o.MinLeases)))
-			p := w.run("a", changefeed.HandlerFunc(failing), o)
+			p := w.run("a", feed.HandlerFunc(failing), o)
 			time.Sleep(time.Second)
 			p.stop(t)
 		}
@@ -102,7 +103,7 @@ func TestTheDistanceToTheHeadCountsBothEnds(t *testing.T) {
 			name  string
 			exact bool
 		}{{"unit-a", false}, {"unit-c", true}} {
-			lags, err := changefeed.Estimate(t.Context(), struct{ changefeed.Source }{w.orders}, w.unit(unit.name))
+			lags, err := changefeed.Estimate(t.Context(), struct{ feed.Source }{w.orders}, w.unit(unit.name))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,7 +117,7 @@ func TestTheDistanceToTheHeadCountsBothEnds(t *testing.T) {
 			}
 		}
 		w.split(0)
-		lags, err := changefeed.Estimate(t.Context(), struct{ changefeed.Source }{w.orders}, w.unit("unit-a"))
+		lags, err := changefeed.Estimate(t.Context(), struct{ feed.Source }{w.orders}, w.unit("unit-a"))
 		if err != nil || len(lags) != 1 || lags[0].Oldest.Sub(began).Abs() > time.Second {
 			t.Errorf("lags %+v, %v, want one whose oldest change is of %v", lags, err, began)
 		}
@@ -126,13 +127,13 @@ func TestTheDistanceToTheHeadCountsBothEnds(t *testing.T) {
 // keyed is a source that refuses a key in a range that does not hold it, as the service does.
 type keyed struct{ *docstore.Container }
 
-func (s keyed) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+func (s keyed) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 	parts, err := s.Partitions(ctx)
 	if err != nil {
-		return changefeed.Page{}, err
+		return feed.Page{}, err
 	}
-	if !slices.ContainsFunc(parts, func(p changefeed.Partition) bool { return p.Range.Contains(r) }) {
-		return changefeed.Page{}, changefeed.ErrGone
+	if !slices.ContainsFunc(parts, func(p feed.Partition) bool { return p.Range.Contains(r) }) {
+		return feed.Page{}, feed.ErrGone
 	}
 	return s.Container.Read(ctx, r, from, o)
 }
@@ -141,11 +142,11 @@ func (s keyed) Read(ctx context.Context, r changefeed.Range, from changefeed.Pos
 func TestPullOfAKeyReadsItsPartition(t *testing.T) {
 	inWorld(t, 4, func(t *testing.T, w *world) {
 		w.fill(60)
-		from := changefeed.Position{Start: changefeed.FromBeginning()}
-		o := changefeed.PullOptions{ReadOptions: changefeed.ReadOptions{Key: changefeed.Key("oslo")}}
+		from := feed.Position{Start: feed.FromBeginning()}
+		o := changefeed.PullOptions{ReadOptions: feed.ReadOptions{Key: feed.Key("oslo")}}
 		w.put("oslo", "only", 1)
 		got := 0
-		for page, err := range changefeed.Pull(t.Context(), keyed{w.orders}, changefeed.FullRange(), from, o) {
+		for page, err := range changefeed.Pull(t.Context(), keyed{w.orders}, feed.FullRange(), from, o) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -158,9 +159,9 @@ func TestPullOfAKeyReadsItsPartition(t *testing.T) {
 		if got == 0 {
 			t.Error("the pull of a key has none of its changes")
 		}
-		for _, err := range changefeed.Pull(t.Context(), keyed{w.orders}, changefeed.Range{Min: "30", Max: "FF"}, from, o) {
-			if !errors.Is(err, changefeed.ErrBadRequest) {
-				t.Errorf("a key outside the range: %v, want %q", err, changefeed.ErrBadRequest)
+		for _, err := range changefeed.Pull(t.Context(), keyed{w.orders}, feed.Range{Min: "30", Max: "FF"}, from, o) {
+			if !errors.Is(err, feed.ErrBadRequest) {
+				t.Errorf("a key outside the range: %v, want %q", err, feed.ErrBadRequest)
 			}
 		}
 	})

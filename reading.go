@@ -8,11 +8,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
 )
 
 // read reads the next page, again and again until it succeeds.
-func (w *worker) read() (page Page, e ending) {
+func (w *worker) read() (page feed.Page, e ending) {
 	for failures := 1; w.ending().none(); failures++ {
 		page, err := w.readOnce()
 		switch {
@@ -21,15 +22,15 @@ func (w *worker) read() (page Page, e ending) {
 			return page, ending{}
 		case !w.ending().none():
 			return page, w.ending()
-		case errors.Is(err, ErrGone) && !w.whole():
-			return page, ending{why: ReasonSplit}
+		case errors.Is(err, feed.ErrGone) && !w.whole():
+			return page, ending{why: feed.ReasonSplit}
 		}
 		w.report(w.untilStopped, OriginSource, err)
 		if w.r.absence.note(w.untilStopped, w.r.source, w.r.opts.Expiration, err) {
 			w.r.wake()
 		}
 		least := time.Duration(0)
-		if throttled, ok := errors.AsType[*ThrottledError](err); ok {
+		if throttled, ok := errors.AsType[*feed.ThrottledError](err); ok {
 			least = throttled.After
 		}
 		w.backoff(failures, least)
@@ -71,8 +72,8 @@ func (a *absence) proven() error {
 
 // note goes by the error of a read, and reports whether it proves that the container is gone: no read finds it for as long as a
 // lease lives, and it has no partitions either.
-func (a *absence) note(ctx context.Context, source Source, expiration time.Duration, err error) (gone bool) {
-	if !errors.Is(err, ErrNotFound) {
+func (a *absence) note(ctx context.Context, source feed.Source, expiration time.Duration, err error) (gone bool) {
+	if !errors.Is(err, feed.ErrNotFound) {
 		a.disproved()
 		return false
 	}
@@ -81,7 +82,7 @@ func (a *absence) note(ctx context.Context, source Source, expiration time.Durat
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	if _, err = source.Partitions(ctx); !errors.Is(err, ErrNotFound) {
+	if _, err = source.Partitions(ctx); !errors.Is(err, feed.ErrNotFound) {
 		a.disproved()
 		return false
 	}
@@ -92,7 +93,7 @@ func (a *absence) note(ctx context.Context, source Source, expiration time.Durat
 }
 
 // readOnce reads the next page, unless it was read ahead.
-func (w *worker) readOnce() (Page, error) {
+func (w *worker) readOnce() (feed.Page, error) {
 	w.activity.Set(ActivityReading)
 	if w.ahead != nil {
 		if next, ok := <-w.ahead.pages; ok {
@@ -104,10 +105,10 @@ func (w *worker) readOnce() (Page, error) {
 }
 
 // fetch reads the page after a position.
-func (w *worker) fetch(ctx context.Context, at Position) (Page, error) {
+func (w *worker) fetch(ctx context.Context, at feed.Position) (feed.Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	o := ReadOptions{Mode: w.r.opts.Mode, MaxItems: w.r.opts.MaxItems}
+	o := feed.ReadOptions{Mode: w.r.opts.Mode, MaxItems: w.r.opts.MaxItems}
 	begun := time.Now()
 	page, err := w.r.source.Read(ctx, w.lease.Range, at, o)
 	if err == nil {
@@ -123,14 +124,14 @@ func (w *worker) whole() bool {
 	ctx, cancel := context.WithTimeout(w.untilStopped, readTimeout)
 	defer cancel()
 	partitions, err := w.r.source.Partitions(ctx)
-	return err != nil || slices.ContainsFunc(partitions, func(p Partition) bool { return p.Range.Contains(w.lease.Range) })
+	return err != nil || slices.ContainsFunc(partitions, func(p feed.Partition) bool { return p.Range.Contains(w.lease.Range) })
 }
 
 // readTimeout bounds one read, as the service's own processors do.
 const readTimeout = 65 * time.Second
 
 // lookAhead reports a position that stays ahead of its feed. A replica that lags behind looks the same for a while.
-func (w *worker) lookAhead(page Page) {
+func (w *worker) lookAhead(page feed.Page) {
 	switch {
 	case !page.Ahead:
 		w.tooFar = time.Time{}
@@ -142,7 +143,7 @@ func (w *worker) lookAhead(page Page) {
 	}
 }
 
-func aheadError(at Position, end int64) error {
+func aheadError(at feed.Position, end int64) error {
 	return fmt.Errorf("%w: it is %s, and the feed ends at %d: was the container restored from a backup, or are these leases of another one? "+
 		"Changes up to the position will not be handled: delete the leases of this unit and begin anew", ErrAhead, at.Token, end)
 }
@@ -156,7 +157,7 @@ type readAhead struct {
 
 // pageAhead is how one of these reads came out.
 type pageAhead struct {
-	page Page
+	page feed.Page
 	err  error
 }
 
@@ -165,7 +166,7 @@ type pageAhead struct {
 const pagesAhead = 2
 
 // prefetch begins to read the pages after one that goes to the handler, unless that is under way.
-func (w *worker) prefetch(page Page) {
+func (w *worker) prefetch(page feed.Page) {
 	if w.ahead != nil || !w.isBacklog(page) {
 		return
 	}
@@ -177,7 +178,7 @@ func (w *worker) prefetch(page Page) {
 
 // isBacklog reports whether the feed has as much again behind a page. At its end nothing is read ahead: what comes while
 // the handler works would wait for one call more. With keys in parallel the lanes have room for pages.
-func (w *worker) isBacklog(page Page) bool {
+func (w *worker) isBacklog(page feed.Page) bool {
 	o, n := w.r.opts, len(page.Changes)
 	if o.Concurrency > 1 || n == 0 || n > o.BufferItems/pagesAhead || int64(sizeOf(page)) > o.BufferBytes/pagesAhead {
 		return false
@@ -186,7 +187,7 @@ func (w *worker) isBacklog(page Page) bool {
 }
 
 // readOn reads the pages after one, until the feed has no backlog.
-func (w *worker) readOn(ctx context.Context, page Page, pages chan<- pageAhead) {
+func (w *worker) readOn(ctx context.Context, page feed.Page, pages chan<- pageAhead) {
 	defer close(pages)
 	var err error
 	for err == nil && w.isBacklog(page) {
@@ -211,7 +212,7 @@ func (w *worker) drop() {
 // rest waits after an empty page, until there may be more.
 func (w *worker) rest() {
 	w.activity.Set(ActivityWaiting)
-	if waiter, ok := w.r.source.(Waiter); ok {
+	if waiter, ok := w.r.source.(feed.Waiter); ok {
 		w.await(waiter)
 		return
 	}
@@ -221,7 +222,7 @@ func (w *worker) rest() {
 // await waits until the source says that there may be more. A quiet range is read now and
 // then all the same, so that its position moves on with its container's and does not fall
 // out of the retention.
-func (w *worker) await(waiter Waiter) {
+func (w *worker) await(waiter feed.Waiter) {
 	// Writes to other leases of the partition wake us too: do not read for each of them.
 	if w.idle > 1 && pause.For(w.untilStopped, pause.Doubled(time.Millisecond, w.idle, maxGather)) != nil {
 		return
@@ -251,9 +252,9 @@ const (
 )
 
 // changeSize is the memory that a change takes.
-func changeSize(c *Change) int { return len(c.Body) + len(c.Previous) + 256 }
+func changeSize(c *feed.Change) int { return len(c.Body) + len(c.Previous) + 256 }
 
-func sizeOf(page Page) (bytes int) {
+func sizeOf(page feed.Page) (bytes int) {
 	for i := range page.Changes {
 		bytes += changeSize(&page.Changes[i])
 	}

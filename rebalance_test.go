@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/detector"
 )
 
@@ -44,11 +45,11 @@ func TestAcceptance7PlannedMovesAreQuickAndRepeatNothing(t *testing.T) {
 	for _, c := range []struct{ leases, before, after int }{{100, 1, 2}, {1000, 4, 6}}[:detector.Rounds(2, 1)] {
 		t.Run(fmt.Sprintf("%d leases %d to %d", c.leases, c.before, c.after), func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
-				y := &tally{before: func(ctx context.Context, _ *changefeed.Batch) error {
+				y := &tally{before: func(ctx context.Context, _ *feed.Batch) error {
 					time.Sleep(20 * time.Millisecond)
 					return nil
 				}}
-				o := changefeed.Options{MinLeases: c.leases, Start: changefeed.FromBeginning()}
+				o := changefeed.Options{MinLeases: c.leases, Start: feed.FromBeginning()}
 				var fleet []*process
 				for n := range c.before {
 					fleet = append(fleet, w.run(fmt.Sprint("host-", n), y, o))
@@ -91,7 +92,7 @@ func TestPlannedMovesTakeTwoRoundsWithoutFollowing(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var stops []func()
 		start := func(name string) {
-			p, err := changefeed.New(w.orders, struct{ changefeed.LeaseStore }{w.leases}, &tally{},
+			p, err := changefeed.New(w.orders, struct{ feed.LeaseStore }{w.leases}, &tally{},
 				changefeed.Options{Instance: name, MinLeases: 100})
 			if err != nil {
 				t.Fatal(err)
@@ -130,9 +131,9 @@ func TestAcceptance8LeasesOfACrashedHostAreOwnedAsSoonAsTheyExpire(t *testing.T)
 
 func (w *world) crash(leases, hosts int, followed bool, late time.Duration) {
 	w.t.Helper()
-	store := changefeed.LeaseStore(w.leases)
+	store := feed.LeaseStore(w.leases)
 	if !followed {
-		store = struct{ changefeed.LeaseStore }{w.leases}
+		store = struct{ feed.LeaseStore }{w.leases}
 	}
 	o := changefeed.Options{MinLeases: leases}
 	dead := w.run("dead", &tally{}, o)
@@ -144,7 +145,7 @@ func (w *world) crash(leases, hosts int, followed bool, late time.Duration) {
 	time.Sleep(time.Minute + late)
 	dead.kill(w.t)
 	var lastWrite time.Time
-	for _, l := range w.records(changefeed.KindLease) {
+	for _, l := range w.records(feed.KindLease) {
 		if l.Owner == "dead" && l.Updated.After(lastWrite) {
 			lastWrite = l.Updated
 		}
@@ -172,15 +173,15 @@ type budget struct {
 
 func newBudget(l *docstore.Leases, writes int) *budget {
 	b := &budget{hookedStore: &hookedStore{Leases: l}, each: time.Second / time.Duration(writes)}
-	b.create = func(ctx context.Context, r changefeed.Record) (changefeed.Record, error) {
+	b.create = func(ctx context.Context, r feed.Record) (feed.Record, error) {
 		if err := b.admit(); err != nil {
-			return changefeed.Record{}, err
+			return feed.Record{}, err
 		}
 		return l.Create(ctx, r)
 	}
-	b.update = func(ctx context.Context, r changefeed.Record) (changefeed.Record, error) {
+	b.update = func(ctx context.Context, r feed.Record) (feed.Record, error) {
 		if err := b.admit(); err != nil {
-			return changefeed.Record{}, err
+			return feed.Record{}, err
 		}
 		return l.Update(ctx, r)
 	}
@@ -193,7 +194,7 @@ func (b *budget) admit() error {
 	defer b.mu.Unlock()
 	spent := max(0, time.Until(b.full))
 	if wait := spent - time.Second; wait > 0 {
-		return &changefeed.ThrottledError{After: wait}
+		return &feed.ThrottledError{After: wait}
 	}
 	b.full = time.Now().Add(spent + b.each)
 	return nil
@@ -215,7 +216,7 @@ func TestLeasesAreCreatedAtThePaceThatTheStoreAllows(t *testing.T) {
 		begun := time.Now()
 		ready.Add(2)
 		a, b := w.runWith(w.orders, store, "a", &tally{}, o), w.runWith(w.orders, store, "b", &tally{}, o)
-		w.until(5*time.Minute, "created", func() bool { return len(w.records(changefeed.KindInfo)) > 0 })
+		w.until(5*time.Minute, "created", func() bool { return len(w.records(feed.KindInfo)) > 0 })
 		floor := leases * time.Second / writes
 		if took := time.Since(begun); took > floor*13/10 {
 			t.Errorf("created after %v, want at most 1.3 times the %v that the store needs", took, floor)
@@ -234,20 +235,20 @@ func TestLeasesAreCreatedAtThePaceThatTheStoreAllows(t *testing.T) {
 
 // Whoever cannot renew the lock does not know how long it is his.
 func TestAHolderThatCannotRenewTheLockStopsCreating(t *testing.T) {
-	for _, loss := range []error{changefeed.ErrNotFound, errCutOff} {
+	for _, loss := range []error{feed.ErrNotFound, errCutOff} {
 		t.Run(loss.Error(), func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				store := &hookedStore{Leases: w.leases}
 				var locked, last time.Time
 				var mu sync.Mutex
-				store.update = func(context.Context, changefeed.Record) (changefeed.Record, error) { return changefeed.Record{}, loss }
-				store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+				store.update = func(context.Context, feed.Record) (feed.Record, error) { return feed.Record{}, loss }
+				store.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 					mu.Lock()
 					defer mu.Unlock()
 					switch {
-					case l.Kind == changefeed.KindLock && locked.IsZero():
+					case l.Kind == feed.KindLock && locked.IsZero():
 						locked = time.Now()
-					case l.Kind == changefeed.KindLease:
+					case l.Kind == feed.KindLease:
 						last = time.Now()
 						return l, errCutOff
 					}
@@ -277,22 +278,22 @@ type counted struct {
 	requests *atomic.Int64
 }
 
-func (s counted) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+func (s counted) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 	s.requests.Add(1)
 	return s.Leases.List(ctx)
 }
 
-func (s counted) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+func (s counted) Create(ctx context.Context, l feed.Record) (feed.Record, error) {
 	s.requests.Add(1)
 	return s.Leases.Create(ctx, l)
 }
 
-func (s counted) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+func (s counted) Update(ctx context.Context, l feed.Record) (feed.Record, error) {
 	s.requests.Add(1)
 	return s.Leases.Update(ctx, l)
 }
 
-func (s counted) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
+func (s counted) Follow(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
 	s.requests.Add(1)
 	return s.Leases.Follow(ctx, cursor)
 }
@@ -345,7 +346,7 @@ func TestAStoppedInstanceFreesItsLeasesAtOnce(t *testing.T) {
 			t.Errorf("%d leases are free after both stopped, want 6", n)
 		}
 		time.Sleep(3 * time.Minute)
-		if hosts := w.records(changefeed.KindHost); len(hosts) != 0 {
+		if hosts := w.records(feed.KindHost); len(hosts) != 0 {
 			t.Errorf("presence records left: %v", hosts)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // receipts is a handler that fails on some items, and counts how often it is given each item.
@@ -23,7 +24,7 @@ type receipts struct {
 	last   time.Time // when a call has ended
 }
 
-func (r *receipts) Handle(ctx context.Context, b *changefeed.Batch) (err error) {
+func (r *receipts) Handle(ctx context.Context, b *feed.Batch) (err error) {
 	r.mu.Lock()
 	r.inHand++
 	for _, id := range itemIDs(b) {
@@ -85,7 +86,7 @@ func TestALetterCountsTheCallsThatHadItsChange(t *testing.T) {
 func (w *world) countsCalls(h *receipts, crash bool, first, second changefeed.Options) {
 	box := &letterBox{}
 	for _, o := range []*changefeed.Options{&first, &second} {
-		o.Start, o.MaxAttempts, o.DeadLetters = changefeed.FromBeginning(), 8, box
+		o.Start, o.MaxAttempts, o.DeadLetters = feed.FromBeginning(), 8, box
 		o.RetryMin, o.RetryMax, o.HandlerTimeout = 10*time.Second, 10*time.Second, 7*time.Second
 	}
 	p := w.run("a", h, first)
@@ -130,14 +131,14 @@ func TestChangesOfATransactionKeepTheirOwnAttempts(t *testing.T) {
 	for name, o := range map[string]changefeed.Options{"one at a time": {}, "two at once": {Concurrency: 2}} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
-				if _, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), []changefeed.Write{
+				if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{
 					upsert("oslo", "a", 1), upsert("oslo", "b", 2), upsert("oslo", "c", 3),
 				}); err != nil {
 					t.Fatal(err)
 				}
 				bad, calls := "b", map[string]int{}
 				three := make(chan bool, 1)
-				h := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+				h := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
 					failed := map[int]error{}
 					for i, c := range b.Changes {
 						if calls[c.ID]++; c.ID == bad {
@@ -150,10 +151,10 @@ func TestChangesOfATransactionKeepTheirOwnAttempts(t *testing.T) {
 					if len(failed) == 0 {
 						return nil
 					}
-					return &changefeed.Failure{Items: failed, Err: errHandler}
+					return &feed.Failure{Items: failed, Err: errHandler}
 				})
 				box := &letterBox{}
-				o.Start, o.MaxAttempts, o.DeadLetters = changefeed.FromBeginning(), 5, box
+				o.Start, o.MaxAttempts, o.DeadLetters = feed.FromBeginning(), 5, box
 				p := w.run("first", h, o)
 				<-three
 				p.stop(t)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/delivery"
 	"github.com/millrace/changefeed/internal/fold"
 	"github.com/millrace/changefeed/internal/notes"
@@ -15,7 +16,7 @@ import (
 
 // How letters are handed over again
 //
-// Whoever wants a letter handled again writes a request among the leases: a record of [KindRequest]
+// Whoever wants a letter handled again writes a request among the leases: a record of [feed.KindRequest]
 // with the effective partition key. The owner of its range, and nobody else, serves it: so the
 // change goes to the handler in order with its key, wherever the lease is by then. The engine says in which steps
 // (internal/delivery/request.go); here each step is done. When it has served the request, the owner writes into it what
@@ -25,8 +26,8 @@ import (
 func (r *run) serveRequests() {
 	workers, _ := r.claims.all()
 	asked := map[string]bool{}
-	for _, q := range r.view.kind(KindRequest) {
-		if q.State != StateLive { // it was served, and its caller has not deleted it yet
+	for _, q := range r.view.kind(feed.KindRequest) {
+		if q.State != feed.StateLive { // it was served, and its caller has not deleted it yet
 			continue
 		}
 		if q.TTL > 0 && r.view.Now().After(q.Updated.Add(q.TTL)) { // its caller has died, and the store removes nothing
@@ -55,7 +56,7 @@ type requests struct {
 
 // request is a request that is being served.
 type request struct {
-	record Record
+	record feed.Record
 	asked  notes.Request
 	lost   bool              // its record is gone: it was withdrawn, or another owner serves it
 	before int               // letters that were handled by tries that could not go on
@@ -65,7 +66,7 @@ type request struct {
 }
 
 // accept begins to serve a request, unless that is being done.
-func (s *requests) accept(record Record) {
+func (s *requests) accept(record feed.Record) {
 	q := &request{
 		record: record, asked: notes.ReadRequest(record.Properties), before: int(notes.Number(record.Properties, notes.CountProperty)),
 		unsure: record.Properties[notes.UnsureProperty],
@@ -92,7 +93,7 @@ func (s *requests) accept(record Record) {
 }
 
 // sees notes that a letter is there: so it is handled again, if it was before, and counts once.
-func (q *request) sees(l DeadLetter) {
+func (q *request) sees(l feed.DeadLetter) {
 	if q != nil && q.unsure == l.ID {
 		q.before, q.unsure = q.before-1, ""
 	}
@@ -126,12 +127,12 @@ const maxTries = 3
 
 // admit checks a request, and counts in its record how often it was begun with: to serve it may end the process.
 func (s *requests) admit(q *request) error {
-	_, hasBox := s.d.r.opts.DeadLetters.(LetterBox)
+	_, hasBox := s.d.r.opts.DeadLetters.(feed.LetterBox)
 	switch {
 	case !hasBox: // the next owner of the range may have one
 		return s.postpone(q, fmt.Errorf("instance %s has no letter box to read from", s.d.r.me.Instance))
 	case q.asked.Action != notes.Retry && q.asked.Action != notes.Release:
-		return s.postpone(q, fmt.Errorf("%w: instance %s does not know the action %q of a newer version", ErrBadLease, s.d.r.me.Instance, q.asked.Action))
+		return s.postpone(q, fmt.Errorf("%w: instance %s does not know the action %q of a newer version", feed.ErrBadLease, s.d.r.me.Instance, q.asked.Action))
 	case q.asked.Tries >= maxTries:
 		err := fmt.Errorf("%w: its owner has ended %d times while it was served", ErrHandlerStuck, q.asked.Tries)
 		return errors.Join(err, s.retire(q, notes.Outcome{Result: notes.Failed, Cause: err.Error(), Count: q.before, Left: notes.UnknownLeft}))
@@ -197,7 +198,7 @@ func (s *requests) handBack() {
 
 // retire writes the outcome into a request.
 func (s *requests) retire(q *request, o notes.Outcome) error {
-	q.record.Properties, q.record.State, q.record.TTL = o.Properties(q.record.Properties), StateRetired, notes.OutcomeTTL
+	q.record.Properties, q.record.State, q.record.TTL = o.Properties(q.record.Properties), feed.StateRetired, notes.OutcomeTTL
 	stored, err := s.d.r.store.Update(s.d.untilDrained, q.record)
 	if err == nil {
 		s.d.r.view.put(stored)
@@ -208,7 +209,7 @@ func (s *requests) retire(q *request, o notes.Outcome) error {
 // serve does one step of a request.
 func (s *requests) serve(do delivery.Effect) {
 	q := do.Request
-	box, ok := s.d.r.opts.DeadLetters.(LetterBox)
+	box, ok := s.d.r.opts.DeadLetters.(feed.LetterBox)
 	if !ok {
 		s.d.tell(func(now time.Time) { s.d.engine.RequestFailed(q, errNoBox, now) })
 		return
@@ -255,22 +256,22 @@ func (d *dispatcher) tell(event func(now time.Time)) {
 	d.wake()
 }
 
-func letterOf(q *delivery.Request) *DeadLetter { return q.Current.Of.(*readPage).letter }
+func letterOf(q *delivery.Request) *feed.DeadLetter { return q.Current.Of.(*readPage).letter }
 
 // asLetter is a dead letter as the engine knows it.
-func asLetter(l DeadLetter) *delivery.Letter {
-	return &delivery.Letter{Of: &readPage{Page: Page{Changes: []Change{l.Change}}, letter: &l}, LSN: l.Change.LSN, Size: changeSize(&l.Change), Calls: l.Attempts}
+func asLetter(l feed.DeadLetter) *delivery.Letter {
+	return &delivery.Letter{Of: &readPage{Page: feed.Page{Changes: []feed.Change{l.Change}}, letter: &l}, LSN: l.Change.LSN, Size: changeSize(&l.Change), Calls: l.Attempts}
 }
 
 // findLetter looks for the letter that a retry names. One that is held behind another one is left alone, because it would
 // pass that.
-func (s *requests) findLetter(box LetterBox, q *delivery.Request) (found *delivery.Letter, err error) {
+func (s *requests) findLetter(box feed.LetterBox, q *delivery.Request) (found *delivery.Letter, err error) {
 	of, _ := q.Of.(*request)
 	before := false
-	err = s.d.eachLetter(box, PartitionKey(q.Key), func(l DeadLetter) bool {
+	err = s.d.eachLetter(box, feed.PartitionKey(q.Key), func(l feed.DeadLetter) bool {
 		of.sees(l)
 		isIt := l.ID == q.Letter
-		if isIt && !(before && l.Disposition == DispositionHeld) {
+		if isIt && !(before && l.Disposition == feed.DispositionHeld) {
 			found = asLetter(l)
 		}
 		before = true
@@ -286,13 +287,13 @@ const (
 )
 
 // heldLetters lists the first held letters of a request's key, and reports whether another one has failed.
-func (s *requests) heldLetters(box LetterBox, q *delivery.Request) (held []*delivery.Letter, failed bool, err error) {
+func (s *requests) heldLetters(box feed.LetterBox, q *delivery.Request) (held []*delivery.Letter, failed bool, err error) {
 	of, asked := q.Of.(*request)
 	left, more := bytesAtOnce, false
-	err = s.d.eachLetter(box, PartitionKey(q.Key), func(l DeadLetter) bool {
+	err = s.d.eachLetter(box, feed.PartitionKey(q.Key), func(l feed.DeadLetter) bool {
 		of.sees(l)
 		switch {
-		case l.Disposition != DispositionHeld:
+		case l.Disposition != feed.DispositionHeld:
 			failed = failed || l.ID != q.Letter
 		case len(held) < lettersAtOnce && left > 0:
 			held = append(held, asLetter(l))
@@ -309,9 +310,9 @@ func (s *requests) heldLetters(box LetterBox, q *delivery.Request) (held []*deli
 }
 
 // rewrite stores in a letter why it has failed again, unless it was dropped meanwhile.
-func (s *requests) rewrite(box LetterBox, q *delivery.Request) error {
+func (s *requests) rewrite(box feed.LetterBox, q *delivery.Request) error {
 	l := *letterOf(q)
-	if l.Disposition == DispositionHeld {
+	if l.Disposition == feed.DispositionHeld {
 		l.Failed = time.Now()
 	}
 	setCause(&l, q.Err)
@@ -357,7 +358,7 @@ func (s *requests) conclude(q *delivery.Request, freed bool) {
 // reportUnlessOver reports why a request is not served here. If its record is gone, or another write has changed it, the
 // request was withdrawn, or was served before: the view lagged behind, and nobody has to do anything.
 func (s *requests) reportUnlessOver(q *request, err error) {
-	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) {
+	if errors.Is(err, feed.ErrNotFound) || errors.Is(err, feed.ErrConflict) {
 		s.d.r.view.Drop(q.record.ID)
 		return
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 )
 
@@ -23,7 +24,7 @@ type lossyBox struct {
 	puts atomic.Int64
 }
 
-func (b *lossyBox) Put(ctx context.Context, l changefeed.DeadLetter) error {
+func (b *lossyBox) Put(ctx context.Context, l feed.DeadLetter) error {
 	if err := b.letterBox.Put(ctx, l); err != nil || b.puts.Add(1) > 1 {
 		return err
 	}
@@ -34,7 +35,7 @@ func TestALetterWhoseAnswerIsLostIsThereOnce(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.put("oslo", "bad", 1)
 		box := &lossyBox{letterBox: &letterBox{}}
-		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if box.names() != "bad failed" || box.puts.Load() != 2 || w.pending() != 0 {
@@ -52,11 +53,11 @@ func TestALeaseHoldsSoManyKeys(t *testing.T) {
 				w.put(fmt.Sprintf("good-%d-%d", i, n), fmt.Sprint("item-", i), i)
 			}
 		}
-		h := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
-			said := &changefeed.Failure{Items: map[int]error{}, Err: errHandler}
+		h := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
+			said := &feed.Failure{Items: map[int]error{}, Err: errHandler}
 			for i, c := range b.Changes {
 				if c.ID == "bad" {
-					said.Items[i] = changefeed.Poison(errHandler)
+					said.Items[i] = feed.Poison(errHandler)
 				}
 			}
 			if len(said.Items) == 0 {
@@ -65,7 +66,7 @@ func TestALeaseHoldsSoManyKeys(t *testing.T) {
 			return said
 		})
 		box := &letterBox{}
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxItems: 50, MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxItems: 50, MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
 		p := w.run("a", h, o)
 		time.Sleep(10 * time.Minute)
 		p.stop(t)
@@ -82,7 +83,7 @@ func TestOnlyWhatWasAloneIsParkedAfterACrash(t *testing.T) {
 		w.many(20, 5)
 		crash := make(chan struct{}, 1)
 		h := &tally{}
-		h.before = func(ctx context.Context, b *changefeed.Batch) error {
+		h.before = func(ctx context.Context, b *feed.Batch) error {
 			switch {
 			case b.Changes[0].ID != "unlucky":
 				return nil
@@ -94,7 +95,7 @@ func TestOnlyWhatWasAloneIsParkedAfterACrash(t *testing.T) {
 			return context.Cause(ctx)
 		}
 		box := &letterBox{}
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: 4, Drain: time.Second}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: 4, Drain: time.Second}
 		p := w.run("a", h, o)
 		<-crash
 		p.kill(t)
@@ -114,15 +115,15 @@ func TestACrashIsNotBlamedOnAnotherItemOfTheTransaction(t *testing.T) {
 	for _, concurrency := range []int{1, 4} {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
-				oslo := changefeed.Key("oslo")
+				oslo := feed.Key("oslo")
 				w.put("bergen", "fine", 1)
-				writes := []changefeed.Write{upsert("oslo", "first", 1), upsert("oslo", "bad", 1), upsert("oslo", "last", 1)}
+				writes := []feed.Write{upsert("oslo", "first", 1), upsert("oslo", "bad", 1), upsert("oslo", "last", 1)}
 				if _, err := w.orders.Commit(t.Context(), oslo, writes); err != nil {
 					t.Fatal(err)
 				}
 				crash := make(chan struct{}, 1)
-				h := &tally{before: func(ctx context.Context, b *changefeed.Batch) error {
-					if !slices.ContainsFunc(b.Changes, func(c changefeed.Change) bool { return c.ID == "bad" }) {
+				h := &tally{before: func(ctx context.Context, b *feed.Batch) error {
+					if !slices.ContainsFunc(b.Changes, func(c feed.Change) bool { return c.ID == "bad" }) {
 						return nil
 					}
 					crash <- struct{}{}
@@ -130,7 +131,7 @@ func TestACrashIsNotBlamedOnAnotherItemOfTheTransaction(t *testing.T) {
 					return context.Cause(ctx)
 				}}
 				box := &letterBox{}
-				o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: concurrency, Drain: time.Second}
+				o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: concurrency, Drain: time.Second}
 				moved := false
 				for life := range 20 {
 					p := w.run(fmt.Sprint("life-", life), h, o)
@@ -140,7 +141,7 @@ func TestACrashIsNotBlamedOnAnotherItemOfTheTransaction(t *testing.T) {
 					case <-time.After(5 * time.Minute):
 						p.stop(t)
 					}
-					l := w.records(changefeed.KindLease)[0]
+					l := w.records(feed.KindLease)[0]
 					if done := l.Properties[notes.DoneProperty]; !moved && strings.Contains(done, `"changes":1,`) { // it is parked next
 						moved = true
 						w.put("oslo", "first", 2)
@@ -158,13 +159,13 @@ func TestACrashIsNotBlamedOnAnotherItemOfTheTransaction(t *testing.T) {
 func TestTheTextOfAnErrorIsBounded(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		bad := w.put("oslo", "bad", 1)
-		h := &tally{before: func(context.Context, *changefeed.Batch) error {
+		h := &tally{before: func(context.Context, *feed.Batch) error {
 			return fmt.Errorf("%s%w", strings.Repeat("no ", 1<<20), errHandler)
 		}}
 		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
 		time.Sleep(time.Minute)
-		if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(bad, "bad")); err != nil {
+		if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(bad, "bad")); err != nil {
 			t.Fatal(err)
 		}
 		p.stop(t)
@@ -185,7 +186,7 @@ func TestAHoldSurvivesTwoOwners(t *testing.T) {
 		w.put("oslo", "bad", 1)
 		box := &letterBox{}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
 		for _, name := range []string{"a", "b", "c"} {
 			p := w.run(name, h, o)
 			time.Sleep(time.Minute)
@@ -206,7 +207,7 @@ func TestAHoldGoesToTheChildThatHasItsKey(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.put("oslo", "bad", 1)
 		box := &letterBox{}
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
 		p := w.run("a", failsOn(onID("bad")), o)
 		time.Sleep(time.Minute)
 		w.split(0)
@@ -214,7 +215,7 @@ func TestAHoldGoesToTheChildThatHasItsKey(t *testing.T) {
 		w.put("oslo", "later", 2)
 		w.many(20, 20)
 		time.Sleep(time.Minute)
-		place, err := w.orders.Locate(t.Context(), changefeed.Key("oslo"))
+		place, err := w.orders.Locate(t.Context(), feed.Key("oslo"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,9 +238,9 @@ type slowBox struct {
 	after func()
 }
 
-func (b *slowBox) Letters(ctx context.Context, key changefeed.PartitionKey) iter.Seq2[changefeed.DeadLetter, error] {
-	return func(yield func(changefeed.DeadLetter, error) bool) {
-		found := slices.Collect(func(yield func(changefeed.DeadLetter) bool) {
+func (b *slowBox) Letters(ctx context.Context, key feed.PartitionKey) iter.Seq2[feed.DeadLetter, error] {
+	return func(yield func(feed.DeadLetter, error) bool) {
+		found := slices.Collect(func(yield func(feed.DeadLetter) bool) {
 			for l := range b.letterBox.Letters(ctx, key) {
 				if !yield(l) {
 					return
@@ -271,10 +272,10 @@ func TestAReleaseWaitsForWhatIsBeingParked(t *testing.T) {
 			}
 		}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
 		p := w.run("a", h, o)
 		time.Sleep(time.Minute)
-		if _, err := deadletters.Release(t.Context(), w.orders, w.leases, changefeed.Key("oslo")); err != nil {
+		if _, err := deadletters.Release(t.Context(), w.orders, w.leases, feed.Key("oslo")); err != nil {
 			t.Fatal(err)
 		}
 		w.put("oslo", "free", 3)
@@ -292,16 +293,16 @@ func TestAReleaseStopsAtWhatFails(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var mended atomic.Value
 		mended.Store("")
-		h := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
-			if c := b.Changes[0]; c.PartitionKey == changefeed.Key("oslo") && (c.ID == "bad" || c.ID == "worse") && c.ID != mended.Load() {
+		h := &tally{before: func(_ context.Context, b *feed.Batch) error {
+			if c := b.Changes[0]; c.PartitionKey == feed.Key("oslo") && (c.ID == "bad" || c.ID == "worse") && c.ID != mended.Load() {
 				return errHandler
 			}
 			return nil
 		}}
 		box := &letterBox{}
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
 		p := w.run("a", h, o)
-		oslo := changefeed.Key("oslo")
+		oslo := feed.Key("oslo")
 		bad := w.put("oslo", "bad", 1)
 		time.Sleep(time.Minute)
 		w.put("oslo", "worse", 2)
@@ -332,7 +333,7 @@ func TestAStopInGoodOrderIsNoEndOfTheProcessForARequest(t *testing.T) {
 		lsn := w.put("oslo", "bad", 1)
 		in := make(chan struct{}, 1)
 		var mended atomic.Bool
-		h := &tally{before: func(ctx context.Context, b *changefeed.Batch) error {
+		h := &tally{before: func(ctx context.Context, b *feed.Batch) error {
 			switch {
 			case mended.Load():
 				return nil
@@ -343,12 +344,12 @@ func TestAStopInGoodOrderIsNoEndOfTheProcessForARequest(t *testing.T) {
 			return errHandler
 		}}
 		box := &letterBox{}
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, Drain: time.Second}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, Drain: time.Second}
 		p := w.run("a", h, o)
 		w.isParked(box, "bad")
 		answer := make(chan deadletters.Outcome, 1)
 		go func() {
-			o, err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "bad"))
+			o, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad"))
 			if err != nil {
 				t.Error(err)
 			}
@@ -379,7 +380,7 @@ func TestARequestThatEndsTheProcessIsGivenUp(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		bad := w.put("oslo", "bad", 1)
 		crash := make(chan struct{}, 1)
-		h := &tally{before: func(ctx context.Context, b *changefeed.Batch) error {
+		h := &tally{before: func(ctx context.Context, b *feed.Batch) error {
 			if b.Redriven {
 				crash <- struct{}{}
 				<-ctx.Done()
@@ -388,13 +389,13 @@ func TestARequestThatEndsTheProcessIsGivenUp(t *testing.T) {
 			return errHandler
 		}}
 		box := &letterBox{}
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, Drain: time.Second}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, Drain: time.Second}
 		p := w.run("a", h, o)
 		time.Sleep(time.Minute)
 		p.stop(t)
 		answer := make(chan deadletters.Outcome, 1)
 		go func() {
-			o, err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(bad, "bad"))
+			o, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(bad, "bad"))
 			if err != nil {
 				t.Error(err)
 			}
@@ -412,7 +413,7 @@ func TestARequestThatEndsTheProcessIsGivenUp(t *testing.T) {
 			}
 		}
 		heard := <-answer
-		if n := len(w.records(changefeed.KindRequest)); crashes != 3 || n != 0 || box.names() != "bad failed" {
+		if n := len(w.records(feed.KindRequest)); crashes != 3 || n != 0 || box.names() != "bad failed" {
 			t.Errorf("%d crashes, %d requests are left, letters %q", crashes, n, box.names())
 		}
 		if heard.Result != deadletters.ResultFailed || !strings.Contains(heard.Cause, "ended 3 times while it was served") {
@@ -424,13 +425,13 @@ func TestARequestThatEndsTheProcessIsGivenUp(t *testing.T) {
 // A request waits for the owner of its key's range, though others run: only there is a letter in order with its key.
 func TestARequestWaitsForTheOwnerOfItsRange(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
-		oslo := changefeed.Key("oslo")
+		oslo := feed.Key("oslo")
 		place, err := w.orders.Locate(t.Context(), oslo)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var redriven []changefeed.Range
-		h := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+		var redriven []feed.Range
+		h := &tally{before: func(_ context.Context, b *feed.Batch) error {
 			if b.Redriven {
 				redriven = append(redriven, b.Range)
 				return nil
@@ -438,12 +439,12 @@ func TestARequestWaitsForTheOwnerOfItsRange(t *testing.T) {
 			return onID("bad")(b.Changes[0])
 		}}
 		box := &letterBox{}
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box}
 		running := map[string]*process{"a": w.run("a", h, o), "b": w.run("b", h, o)}
 		time.Sleep(time.Minute) // a lease each
 		bad := w.put("oslo", "bad", 1)
 		time.Sleep(time.Minute)
-		for _, l := range w.records(changefeed.KindLease) {
+		for _, l := range w.records(feed.KindLease) {
 			if l.Range.Holds(place) {
 				running[l.Owner].kill(t)
 				delete(running, l.Owner)
@@ -470,15 +471,15 @@ func TestAHostOfAnotherProcessorEndsAHold(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		box := &letterBox{}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
 		w.put("oslo", "bad", 1)
 		w.put("oslo", "next", 2)
 		p := w.run("a", h, o)
 		time.Sleep(time.Minute)
 		p.stop(t)
 		w.put("oslo", "foreign", 3)
-		l := w.records(changefeed.KindLease)[0]
-		page, err := w.orders.Read(t.Context(), l.Range, l.Position, changefeed.ReadOptions{})
+		l := w.records(feed.KindLease)[0]
+		page, err := w.orders.Read(t.Context(), l.Range, l.Position, feed.ReadOptions{})
 		if err != nil || len(page.Changes) != 1 {
 			t.Fatalf("%d changes, %v", len(page.Changes), err)
 		}
@@ -502,21 +503,21 @@ func TestAHostOfAnotherProcessorEndsAHold(t *testing.T) {
 // What a newer version asks for is left to it.
 func TestARequestOfANewerVersionIsLeftAlone(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		oslo := changefeed.Key("oslo")
+		oslo := feed.Key("oslo")
 		epk, err := w.orders.Locate(t.Context(), oslo)
 		if err != nil {
 			t.Fatal(err)
 		}
 		q := notes.Request{Action: "move", EPK: epk, Key: string(oslo)}
-		if _, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindRequest, Token: q.Token(), Properties: q.Properties(nil)}); err != nil {
+		if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindRequest, Token: q.Token(), Properties: q.Properties(nil)}); err != nil {
 			t.Fatal(err)
 		}
 		p := w.run("a", &tally{}, changefeed.Options{MaxAttempts: 1, DeadLetters: &letterBox{}})
 		time.Sleep(5 * time.Minute)
 		p.stop(t)
-		left := w.records(changefeed.KindRequest)
-		if len(left) != 1 || notes.ReadRequest(left[0].Properties) != q || p.errs.find(changefeed.ErrBadLease) == nil {
-			t.Errorf("%+v are left; said: %v", left, p.errs.find(changefeed.ErrBadLease))
+		left := w.records(feed.KindRequest)
+		if len(left) != 1 || notes.ReadRequest(left[0].Properties) != q || p.errs.find(feed.ErrBadLease) == nil {
+			t.Errorf("%+v are left; said: %v", left, p.errs.find(feed.ErrBadLease))
 		}
 	})
 }
@@ -527,21 +528,21 @@ type blindBox struct {
 	blind atomic.Bool
 }
 
-func (b *blindBox) Letters(ctx context.Context, key changefeed.PartitionKey) iter.Seq2[changefeed.DeadLetter, error] {
+func (b *blindBox) Letters(ctx context.Context, key feed.PartitionKey) iter.Seq2[feed.DeadLetter, error] {
 	if !b.blind.Load() {
 		return b.letterBox.Letters(ctx, key)
 	}
-	return func(yield func(changefeed.DeadLetter, error) bool) { yield(changefeed.DeadLetter{}, errMissing) }
+	return func(yield func(feed.DeadLetter, error) bool) { yield(feed.DeadLetter{}, errMissing) }
 }
 
 // errMissing says of the dead letters what a store says of a request that another has served.
-var errMissing = fmt.Errorf("letters: %w", changefeed.ErrNotFound)
+var errMissing = fmt.Errorf("letters: %w", feed.ErrNotFound)
 
 // A request stays for as long as the dead letters cannot be read, because that ends no process.
 func TestARequestWaitsForItsLetterBox(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var mended atomic.Bool
-		h := &tally{before: func(context.Context, *changefeed.Batch) error {
+		h := &tally{before: func(context.Context, *feed.Batch) error {
 			if mended.Load() {
 				return nil
 			}
@@ -549,12 +550,12 @@ func TestARequestWaitsForItsLetterBox(t *testing.T) {
 		}}
 		bad := w.put("oslo", "bad", 1)
 		box := &blindBox{letterBox: &letterBox{}}
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
 		time.Sleep(time.Minute)
 		mended.Store(true)
 		box.blind.Store(true)
 		time.AfterFunc(10*time.Minute, func() { box.blind.Store(false) })
-		if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(bad, "bad")); err != nil {
+		if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(bad, "bad")); err != nil {
 			t.Fatal(err)
 		}
 		p.stop(t)

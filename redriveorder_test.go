@@ -12,12 +12,13 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/feed"
 )
 
 // The tests in this file ask for a letter while the handler has a later change of the same key in hand.
 
 // itemIDs are the items of a batch.
-func itemIDs(b *changefeed.Batch) (ids []string) {
+func itemIDs(b *feed.Batch) (ids []string) {
 	for _, c := range b.Changes {
 		ids = append(ids, c.ID)
 	}
@@ -41,7 +42,7 @@ func (w *world) redriveWhen(now <-chan struct{}, lsn int64, id string) error {
 	}
 	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Minute)
 	defer cancel()
-	_, err := deadletters.Redrive(ctx, w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, id))
+	_, err := deadletters.Redrive(ctx, w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, id))
 	return err
 }
 
@@ -52,7 +53,7 @@ func TestARedriveBesideAFailingPageDoesNotStopTheLease(t *testing.T) {
 		var mended atomic.Bool
 		inHand := make(chan struct{}, 1)
 		tries := 0
-		h := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+		h := &tally{before: func(_ context.Context, b *feed.Batch) error {
 			ids := itemIDs(b)
 			if slices.Contains(ids, "bad") && !mended.Load() {
 				return errHandler
@@ -68,7 +69,7 @@ func TestARedriveBesideAFailingPageDoesNotStopTheLease(t *testing.T) {
 		}}
 		box := &letterBox{}
 		lsn := w.put("oslo", "bad", 1)
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 5, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 5, DeadLetters: box})
 		w.isParked(box, "bad")
 		reported := len(p.errs.all())
 		mended.Store(true)
@@ -107,7 +108,7 @@ type apart struct {
 	calls   []string
 }
 
-func (h *apart) Handle(ctx context.Context, b *changefeed.Batch) error {
+func (h *apart) Handle(ctx context.Context, b *feed.Batch) error {
 	ids := itemIDs(b)
 	h.calls = append(h.calls, strings.Join(ids, "+"))
 	switch {
@@ -130,8 +131,8 @@ func isRedrivenInOrder(t *testing.T, w *world, h *apart, o changefeed.Options, t
 	t.Helper()
 	h.tally, h.inHand = &tally{}, make(chan struct{}, 1)
 	box := &letterBox{}
-	o.Start, o.DeadLetters = changefeed.FromBeginning(), box
-	oslo := changefeed.Key("oslo")
+	o.Start, o.DeadLetters = feed.FromBeginning(), box
+	oslo := feed.Key("oslo")
 	lsn := w.put("oslo", "first", 1)
 	p := w.run("a", h, o)
 	w.isParked(box, "first")
@@ -145,7 +146,7 @@ func isRedrivenInOrder(t *testing.T, w *world, h *apart, o changefeed.Options, t
 	p.stop(t)
 	h.mended.Store(true)
 	for _, ids := range transactions { // while nobody reads, so that they come in one page
-		var writes []changefeed.Write
+		var writes []feed.Write
 		for n, id := range ids {
 			writes = append(writes, upsert("oslo", id, n))
 		}
@@ -203,7 +204,7 @@ func TestARedriveLetsNoPartOfATransactionPassAnEarlierOne(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				h := &apart{
 					divides: func(context.Context) error { return errHandler },
-					fails:   &changefeed.Failure{Outage: true, Err: errHandler},
+					fails:   &feed.Failure{Outage: true, Err: errHandler},
 				}
 				o := changefeed.Options{MaxAttempts: 2, HoldKeys: hold, RetryMin: 5 * time.Second, RetryMax: 5 * time.Second}
 				isRedrivenInOrder(t, w, h, o, []string{"second", "third"}, []string{"fourth"})

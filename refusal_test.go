@@ -10,20 +10,21 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 func TestNewRefusesOptionsThatMakeNoSense(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		fine := changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error { return nil })
+		fine := feed.HandlerFunc(func(context.Context, *feed.Batch) error { return nil })
 		for _, c := range []struct {
 			field   string
-			handler changefeed.Handler
+			handler feed.Handler
 			o       changefeed.Options
 			says    []string
 		}{
 			{"Instance", fine, changefeed.Options{Instance: "  "}, []string{`"  "`}},
 			{"handler", nil, changefeed.Options{Instance: "a"}, []string{"nil"}},
-			{"handler", changefeed.HandlerFunc(nil), changefeed.Options{Instance: "a"}, []string{"nil"}},
+			{"handler", feed.HandlerFunc(nil), changefeed.Options{Instance: "a"}, []string{"nil"}},
 			{"Renew", fine, changefeed.Options{Instance: "a", Renew: time.Minute}, []string{"1m0s"}},
 			{"Renew", fine, changefeed.Options{Instance: "a", Renew: 20 * time.Second, Expiration: 15 * time.Second}, []string{"20s", "15s"}},
 			{"Renew", fine, changefeed.Options{Instance: "a", Renew: -1}, []string{"-1ns"}},
@@ -52,8 +53,8 @@ func TestNewRefusesOptionsThatMakeNoSense(t *testing.T) {
 			{"CheckpointEvery", fine, changefeed.Options{Instance: "a", CheckpointEvery: -1}, nil},
 			{"Manual", fine, changefeed.Options{Instance: "a", Manual: true, CheckpointItems: 5}, nil},
 			{"Mode", fine, changefeed.Options{Instance: "a", Mode: 7}, []string{"7"}},
-			{"Start", fine, changefeed.Options{Instance: "a", Mode: changefeed.AllVersionsAndDeletes, Start: changefeed.FromBeginning()}, []string{"beginning"}},
-			{"Start", fine, changefeed.Options{Instance: "a", Mode: changefeed.AllVersionsAndDeletes, Start: changefeed.FromTime(time.Now())}, []string{"2000-01-01"}},
+			{"Start", fine, changefeed.Options{Instance: "a", Mode: feed.AllVersionsAndDeletes, Start: feed.FromBeginning()}, []string{"beginning"}},
+			{"Start", fine, changefeed.Options{Instance: "a", Mode: feed.AllVersionsAndDeletes, Start: feed.FromTime(time.Now())}, []string{"2000-01-01"}},
 		} {
 			_, err := changefeed.New(w.orders, w.leases, c.handler, c.o)
 			var refused *changefeed.OptionError
@@ -94,10 +95,10 @@ func TestAStartThatLeasesWouldIgnoreIsRefused(t *testing.T) {
 		p := w.run("a", &tally{}, changefeed.Options{})
 		time.Sleep(time.Minute)
 		p.stop(t)
-		if err := w.ends(changefeed.Options{Start: changefeed.FromBeginning()}); !errors.Is(err, changefeed.ErrStartIgnored) {
+		if err := w.ends(changefeed.Options{Start: feed.FromBeginning()}); !errors.Is(err, changefeed.ErrStartIgnored) {
 			t.Errorf("got %v, want ErrStartIgnored", err)
 		}
-		at := changefeed.FromTime(time.Now())
+		at := feed.FromTime(time.Now())
 		if err := w.ends(changefeed.Options{Start: at}); !errors.Is(err, changefeed.ErrStartIgnored) || !strings.Contains(err.Error(), at.String()) {
 			t.Errorf("got %v, want ErrStartIgnored with the time", err)
 		}
@@ -107,7 +108,7 @@ func TestAStartThatLeasesWouldIgnoreIsRefused(t *testing.T) {
 func TestTheStartThatLeasesWereMadeWithIsWelcomeAgain(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		for range 2 {
-			p := w.run("a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+			p := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
 			time.Sleep(time.Minute)
 			p.stop(t)
 		}
@@ -122,7 +123,7 @@ func TestAModeThatLeasesWereNotMadeForIsRefused(t *testing.T) {
 		p := w.run("a", &tally{}, changefeed.Options{})
 		time.Sleep(time.Minute)
 		p.stop(t)
-		err := w.ends(changefeed.Options{Mode: changefeed.AllVersionsAndDeletes})
+		err := w.ends(changefeed.Options{Mode: feed.AllVersionsAndDeletes})
 		if !errors.Is(err, changefeed.ErrModeChanged) {
 			t.Errorf("got %v, want ErrModeChanged", err)
 		}
@@ -154,7 +155,7 @@ func (w *world) raw(doc string) {
 	if _, err := fmt.Sscanf(doc, `{"id":%q`, &id); err != nil {
 		w.t.Fatal(err)
 	}
-	_, err := w.container.Commit(w.t.Context(), changefeed.Key(id), []changefeed.Write{{Op: changefeed.WriteCreate, Body: []byte(doc)}})
+	_, err := w.container.Commit(w.t.Context(), feed.Key(id), []feed.Write{{Op: feed.WriteCreate, Body: []byte(doc)}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -162,14 +163,14 @@ func (w *world) raw(doc string) {
 
 func (w *world) prefix() string {
 	w.t.Helper()
-	id := w.records(changefeed.KindLease)[0].ID
+	id := w.records(feed.KindLease)[0].ID
 	return id[:strings.Index(id, "..")]
 }
 
 func TestBrokenLeaseDocumentsAreReportedAndLeftAlone(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		y := &tally{}
-		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", y, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Second)
 		prefix := w.prefix()
 		w.raw(fmt.Sprintf(`{"id":%q}`, prefix+"..99"))
@@ -184,7 +185,7 @@ func TestBrokenLeaseDocumentsAreReportedAndLeftAlone(t *testing.T) {
 			found := false
 			p.errs.mu.Lock()
 			for _, err := range p.errs.errs {
-				found = found || errors.Is(err, changefeed.ErrBadLease) && strings.Contains(err.Error(), token[2:])
+				found = found || errors.Is(err, feed.ErrBadLease) && strings.Contains(err.Error(), token[2:])
 			}
 			p.errs.mu.Unlock()
 			if !found {
@@ -198,7 +199,7 @@ func TestBrokenLeaseDocumentsAreReportedAndLeftAlone(t *testing.T) {
 func TestASecondLeaseForARangeIsReportedAndIgnored(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		y := &tally{}
-		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", y, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Second)
 		w.raw(fmt.Sprintf(`{"id":%q,"version":0,"LeaseToken":"0","FeedRange":{"Range":{"min":"","max":"FF"}},"Owner":null,"ContinuationToken":null,"properties":{}}`,
 			w.prefix()+"..0"))
@@ -217,10 +218,10 @@ func TestASecondLeaseForARangeIsReportedAndIgnored(t *testing.T) {
 func TestADeletedLeaseIsMadeAgainFromWhereTheUnitBegan(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		y := &tally{}
-		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", y, changefeed.Options{Start: feed.FromBeginning()})
 		w.fill(10)
 		time.Sleep(time.Minute)
-		lost := w.records(changefeed.KindLease)[0]
+		lost := w.records(feed.KindLease)[0]
 		if err := w.leases.Delete(t.Context(), lost); err != nil {
 			t.Fatal(err)
 		}
@@ -244,11 +245,11 @@ func TestADeletedLeaseIsMadeAgainFromWhereTheUnitBegan(t *testing.T) {
 func TestLeasesOfAnotherProcessorAreContinued(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		w.fill(10)
-		setup := w.run("a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+		setup := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
 		setup.stop(t)
 		prefix := w.prefix()
-		for _, l := range w.records(changefeed.KindLease) {
+		for _, l := range w.records(feed.KindLease) {
 			if err := w.leases.Delete(t.Context(), l); err != nil {
 				t.Fatal(err)
 			}
@@ -265,7 +266,7 @@ func TestLeasesOfAnotherProcessorAreContinued(t *testing.T) {
 		if items, again := y.items(); items != 10 || again != 0 {
 			t.Errorf("got %d items, %d again; want the 10 behind the stored positions", items, again)
 		}
-		for _, l := range w.records(changefeed.KindLease) {
+		for _, l := range w.records(feed.KindLease) {
 			if l.Version != 0 || l.Owner != "b" {
 				t.Errorf("lease %s has version %d and owner %q", l.Token, l.Version, l.Owner)
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A checkpoint whose answer was lost may have arrived all the same. The next one then meets a
@@ -15,22 +16,22 @@ import (
 func TestACheckpointAfterOneThatArrivedUnheardIsStored(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var unheard atomic.Bool
-		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			got, err := w.leases.Update(ctx, l)
-			if l.Kind == changefeed.KindLease && unheard.CompareAndSwap(true, false) {
+			if l.Kind == feed.KindLease && unheard.CompareAndSwap(true, false) {
 				<-ctx.Done()
 				return l, context.Cause(ctx)
 			}
 			return got, err
 		}}
 		results := make(chan error, 2)
-		h := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+		h := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 			ctx, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			results <- b.Checkpoint(ctx)
 			return nil
 		})
-		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: changefeed.FromBeginning(), Manual: true})
+		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: feed.FromBeginning(), Manual: true})
 		time.Sleep(time.Minute)
 		unheard.Store(true)
 		w.put("oslo", "a", 1)
@@ -51,24 +52,24 @@ func TestAStoreThatAsksForLongPausesCostsNoLease(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var throttle atomic.Bool
 		var lost atomic.Int64
-		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if throttle.Load() && l.Kind == changefeed.KindLease {
-				return l, &changefeed.ThrottledError{After: 10 * time.Minute}
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if throttle.Load() && l.Kind == feed.KindLease {
+				return l, &feed.ThrottledError{After: 10 * time.Minute}
 			}
 			return w.leases.Update(ctx, l)
 		}}
 		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{
-			Hooks: changefeed.Hooks{Released: func(changefeed.Lease, changefeed.Reason) { lost.Add(1) }},
+			Hooks: changefeed.Hooks{Released: func(feed.Lease, feed.Reason) { lost.Add(1) }},
 		})
 		time.Sleep(time.Minute)
-		renewed := w.records(changefeed.KindLease)[0].Updated
+		renewed := w.records(feed.KindLease)[0].Updated
 		throttle.Store(true)
 		time.Sleep(time.Until(renewed.Add(20 * time.Second)))
-		if err := p.errs.find(changefeed.ErrThrottled); err != nil {
+		if err := p.errs.find(feed.ErrThrottled); err != nil {
 			t.Errorf("reported after 3 seconds: %v", err)
 		}
 		time.Sleep(20 * time.Second)
-		if err := p.errs.find(changefeed.ErrThrottled); err == nil || err.Lease == "" || lost.Load() != 0 {
+		if err := p.errs.find(feed.ErrThrottled); err == nil || err.Lease == "" || lost.Load() != 0 {
 			t.Errorf("reported after 23 seconds: %v; %d leases lost", err, lost.Load())
 		}
 		throttle.Store(false)
@@ -85,7 +86,7 @@ func TestADeletedRecordEndsItsHandlerAtTheNextWrite(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.put("oslo", "a", 1)
 		ended := make(chan error, 1)
-		h := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+		h := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 			<-ctx.Done()
 			select {
 			case ended <- context.Cause(ctx):
@@ -93,11 +94,11 @@ func TestADeletedRecordEndsItsHandlerAtTheNextWrite(t *testing.T) {
 			}
 			return context.Cause(ctx)
 		})
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
 		w.deleteLeases()
 		begun := time.Now()
-		if err := <-ended; !errors.Is(err, changefeed.ErrLeaseLost) || time.Since(begun) > 20*time.Second {
+		if err := <-ended; !errors.Is(err, feed.ErrLeaseLost) || time.Since(begun) > 20*time.Second {
 			t.Errorf("the handler's context ended with %v after %v, want the next renewal to end it", err, time.Since(begun))
 		}
 		p.stop(t)
@@ -110,12 +111,12 @@ func TestADeafHandlerOfALostLeaseKeepsItsRange(t *testing.T) {
 		w.put("oslo", "a", 1)
 		var calls atomic.Int64
 		deaf := make(chan struct{})
-		h := changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error {
+		h := feed.HandlerFunc(func(context.Context, *feed.Batch) error {
 			calls.Add(1)
 			<-deaf
 			return nil
 		})
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
 		p.wire.Cut()
 		time.Sleep(90 * time.Second)

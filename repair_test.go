@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A unit that begins from now, as nearly all do. What was written since then, even while
@@ -22,14 +23,14 @@ func TestAHoleIsRepairedFromWhereTheUnitBegan(t *testing.T) {
 		early := w.cityIn(first)
 		time.Sleep(time.Minute + 700*time.Millisecond)
 		var ready atomic.Bool // downstream is
-		y := &tally{before: func(context.Context, *changefeed.Batch) error {
+		y := &tally{before: func(context.Context, *feed.Batch) error {
 			if !ready.Load() {
 				return errDownstream
 			}
 			return nil
 		}}
-		store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindLease && l.Range == second.Range && !w.isCreated() {
+		store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindLease && l.Range == second.Range && !w.isCreated() {
 				time.Sleep(200 * time.Millisecond)
 				w.put(early, "early", 1)
 				time.Sleep(300 * time.Millisecond)
@@ -57,19 +58,19 @@ func TestAHoleIsRepairedFromWhereTheUnitBegan(t *testing.T) {
 	})
 }
 
-func (w *world) isCreated() bool { return len(w.records(changefeed.KindInfo)) > 0 }
+func (w *world) isCreated() bool { return len(w.records(feed.KindInfo)) > 0 }
 
 func TestAHoleIsRepairedUnderTheLock(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		var under []string // what the locks are while leases are made
 		var mu sync.Mutex
-		store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindLease {
+		store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindLease {
 				mu.Lock()
 				defer mu.Unlock()
 				held := 0
-				for _, lock := range w.records(changefeed.KindLock) {
-					if lock.State == changefeed.StateLive {
+				for _, lock := range w.records(feed.KindLock) {
+					if lock.State == feed.StateLive {
 						held++
 					}
 				}
@@ -94,8 +95,8 @@ func TestNoMarkerIsWrittenBeforeEachRangeHasALease(t *testing.T) {
 		var refused atomic.Bool
 		refused.Store(true)
 		last := w.partitions()[2].Range
-		store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindLease && l.Range == last && refused.Load() {
+		store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindLease && l.Range == last && refused.Load() {
 				return l, errCutOff
 			}
 			return w.leases.Create(ctx, l)
@@ -127,8 +128,8 @@ func TestALockIsTrustedFromBeforeItsWrite(t *testing.T) {
 		var mu sync.Mutex
 		var renewed, created time.Time
 		store := &hookedStore{Leases: w.leases}
-		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind != changefeed.KindLock {
+		store.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind != feed.KindLock {
 				return w.leases.Update(ctx, l)
 			}
 			mu.Lock()
@@ -144,8 +145,8 @@ func TestALockIsTrustedFromBeforeItsWrite(t *testing.T) {
 			defer time.Sleep(6 * time.Second)
 			return w.leases.Update(ctx, l)
 		}
-		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindLease {
+		store.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindLease {
 				mu.Lock()
 				created = time.Now()
 				mu.Unlock()
@@ -169,21 +170,21 @@ func TestTheLockIsLeftToExpireAfterAFailure(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var written, taken time.Time
 		a, b := &hookedStore{Leases: w.leases}, &hookedStore{Leases: w.leases}
-		a.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+		a.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			switch l.Kind {
-			case changefeed.KindLease:
+			case feed.KindLease:
 				return l, errCutOff
-			case changefeed.KindLock:
+			case feed.KindLock:
 				written = time.Now()
 			}
 			return w.leases.Create(ctx, l)
 		}
-		a.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+		a.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			written = time.Now() // there is nothing else than the lock
 			return w.leases.Update(ctx, l)
 		}
-		b.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindLease && taken.IsZero() {
+		b.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindLease && taken.IsZero() {
 				taken = time.Now()
 			}
 			return w.leases.Create(ctx, l)
@@ -212,24 +213,24 @@ func TestTheLockIsLeftToExpireAfterACreateWithoutAnAnswer(t *testing.T) {
 		locks   int
 	}{
 		{"not answered", false, errCutOff, 1},
-		{"somebody else's was there and is not", false, changefeed.ErrConflict, 0},
-		{"somebody else has deleted it", true, changefeed.ErrNotFound, 0},
+		{"somebody else's was there and is not", false, feed.ErrConflict, 0},
+		{"somebody else has deleted it", true, feed.ErrNotFound, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				if c.retired {
-					whole := changefeed.FullRange()
-					if _, err := w.leases.Create(t.Context(), changefeed.Record{
-						Kind: changefeed.KindLease, Version: 1, Token: whole.String(), Range: whole, State: changefeed.StateRetired,
+					whole := feed.FullRange()
+					if _, err := w.leases.Create(t.Context(), feed.Record{
+						Kind: feed.KindLease, Version: 1, Token: whole.String(), Range: whole, State: feed.StateRetired,
 						Properties: map[string]string{"changefeed.generation": "#0"},
 					}); err != nil {
 						t.Fatal(err)
 					}
 				}
 				first := once()
-				failing := func(write func(context.Context, changefeed.Record) (changefeed.Record, error)) func(context.Context, changefeed.Record) (changefeed.Record, error) {
-					return func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-						if l.Kind == changefeed.KindLease && first(l) {
+				failing := func(write func(context.Context, feed.Record) (feed.Record, error)) func(context.Context, feed.Record) (feed.Record, error) {
+					return func(ctx context.Context, l feed.Record) (feed.Record, error) {
+						if l.Kind == feed.KindLease && first(l) {
 							return l, c.err
 						}
 						return write(ctx, l)
@@ -243,7 +244,7 @@ func TestTheLockIsLeftToExpireAfterACreateWithoutAnAnswer(t *testing.T) {
 				}
 				p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{})
 				time.Sleep(10 * time.Second)
-				markers, locks := len(w.records(changefeed.KindInfo)), len(w.records(changefeed.KindLock))
+				markers, locks := len(w.records(feed.KindInfo)), len(w.records(feed.KindLock))
 				if markers != 1 || locks != c.locks {
 					t.Errorf("%d markers and %d locks, want the unit made and %d locks left", markers, locks, c.locks)
 				}
@@ -257,13 +258,13 @@ func TestTheLockIsLeftToExpireAfterACreateWithoutAnAnswer(t *testing.T) {
 func (w *world) textual() *hookedSource {
 	return &hookedSource{
 		Container: w.orders,
-		read: func(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+		read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 			from.Token = strings.TrimPrefix(from.Token, "after ")
 			page, err := w.orders.Read(ctx, r, from, o)
 			page.Next.Token = "after " + page.Next.Token
 			return page, err
 		},
-		wait: func(ctx context.Context, r changefeed.Range, from changefeed.Position) error {
+		wait: func(ctx context.Context, r feed.Range, from feed.Position) error {
 			from.Token = strings.TrimPrefix(from.Token, "after ")
 			return w.orders.Wait(ctx, r, from)
 		},
@@ -281,13 +282,13 @@ func TestALeaseIsMadeWithItsStartBesideTheToken(t *testing.T) {
 				from := time.Now()
 				time.Sleep(time.Minute)
 				w.fill(10)
-				var source changefeed.Source = w.orders
+				var source feed.Source = w.orders
 				if textual {
 					source = w.textual()
 				}
 				y := &tally{}
 				store := w.recorder()
-				p := w.runWith(source, store, "a", y, changefeed.Options{Start: changefeed.FromTime(from)})
+				p := w.runWith(source, store, "a", y, changefeed.Options{Start: feed.FromTime(from)})
 				w.until(time.Minute, "created", w.isCreated)
 				for _, l := range store.created {
 					if !l.Position.Start.Time().Equal(from) || l.Position.Token == "" && !textual {

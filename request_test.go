@@ -12,12 +12,13 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 )
 
 // breaking is a handler that fails on some items until it is mended.
 func breaking(mended *atomic.Bool, ids ...string) *tally {
-	return failsOn(func(c changefeed.Change) error {
+	return failsOn(func(c feed.Change) error {
 		if mended.Load() {
 			return nil
 		}
@@ -34,7 +35,7 @@ func TestARedriveReturnsItsOutcome(t *testing.T) {
 		w.put("oslo", "next", 2)
 		w.put("oslo", "later", 3)
 		p := w.run("a", breaking(&mended, "bad"), changefeed.Options{
-			Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true,
+			Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true,
 		})
 		time.Sleep(time.Minute)
 		for _, want := range []deadletters.Outcome{
@@ -42,14 +43,14 @@ func TestARedriveReturnsItsOutcome(t *testing.T) {
 			{Result: deadletters.ResultHandled, Handled: 3},
 			{Result: deadletters.ResultNothing, Held: -1},
 		} {
-			got, err := deadletters.Redrive(t.Context(), w.orders, w.leases, changefeed.Key("oslo"), letterNamed(bad, "bad"))
+			got, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(bad, "bad"))
 			if got != want || err != nil {
 				t.Errorf("got %+v, %v, want %+v", got, err, want)
 			}
 			mended.Store(true)
 		}
 		p.stop(t)
-		if n := len(w.records(changefeed.KindRequest)); n != 0 {
+		if n := len(w.records(feed.KindRequest)); n != 0 {
 			t.Errorf("%d requests are left", n)
 		}
 	})
@@ -64,7 +65,7 @@ func TestAReleaseReturnsItsOutcome(t *testing.T) {
 			w.put("oslo", id, i)
 		}
 		p := w.run("a", breaking(&mended, "bad", "worse"), changefeed.Options{
-			Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true,
+			Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true,
 		})
 		time.Sleep(time.Minute)
 		for _, want := range []deadletters.Outcome{
@@ -72,7 +73,7 @@ func TestAReleaseReturnsItsOutcome(t *testing.T) {
 			{Result: deadletters.ResultHandled, Handled: 2},
 			{Result: deadletters.ResultNothing},
 		} {
-			got, err := deadletters.Release(t.Context(), w.orders, w.leases, changefeed.Key("oslo"))
+			got, err := deadletters.Release(t.Context(), w.orders, w.leases, feed.Key("oslo"))
 			if got != want || err != nil {
 				t.Errorf("got %+v, %v, want %+v", got, err, want)
 			}
@@ -91,10 +92,10 @@ func TestAHeldKeyWithoutLettersIsReleased(t *testing.T) {
 		box := &letterBox{}
 		bad := w.put("oslo", "bad", 1)
 		p := w.run("a", failsOn(onID("bad")), changefeed.Options{
-			Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true,
+			Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true,
 		})
 		time.Sleep(time.Minute)
-		oslo := changefeed.Key("oslo")
+		oslo := feed.Key("oslo")
 		if err := box.Remove(t.Context(), oslo, letterNamed(bad, "bad")); err != nil {
 			t.Fatal(err)
 		}
@@ -114,18 +115,18 @@ func TestAReleaseThatTimedOutDoesNotLiftALaterHold(t *testing.T) {
 		fate  string
 	}{
 		{"withdrawn", nil, "the request was withdrawn"},
-		{"without the right to delete", changefeed.ErrForbidden, "the request was withdrawn"},
+		{"without the right to delete", feed.ErrForbidden, "the request was withdrawn"},
 		{"its caller dies", errors.New("no answer"), "stays asked for at most 1m0s: no answer"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				store := &hookedStore{Leases: w.leases}
 				if tt.right != nil {
-					store.delete = func(context.Context, changefeed.Record) error { return tt.right }
+					store.delete = func(context.Context, feed.Record) error { return tt.right }
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 				defer cancel()
-				oslo := changefeed.Key("oslo")
+				oslo := feed.Key("oslo")
 				_, err := deadletters.Release(ctx, w.orders, store, oslo)
 				if !errors.Is(err, deadletters.ErrNotServed) || !errors.Is(err, context.DeadlineExceeded) {
 					t.Fatal(err)
@@ -134,12 +135,12 @@ func TestAReleaseThatTimedOutDoesNotLiftALaterHold(t *testing.T) {
 				if !strings.HasPrefix(err.Error(), want) || !strings.HasSuffix(err.Error(), tt.fate) {
 					t.Errorf("got %v, want %s%s", err, want, tt.fate)
 				}
-				if tt.right != nil && !errors.Is(tt.right, changefeed.ErrForbidden) {
+				if tt.right != nil && !errors.Is(tt.right, feed.ErrForbidden) {
 					time.Sleep(time.Hour)
 				}
 				box := &letterBox{}
 				p := w.run("a", failsOn(onID("bad")), changefeed.Options{
-					Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true,
+					Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true,
 				})
 				w.put("oslo", "bad", 1)
 				time.Sleep(time.Minute)
@@ -164,10 +165,10 @@ func TestARequestOfADeadCallerIsNotServedInAStoreThatRemovesNothing(t *testing.T
 		if err != nil {
 			t.Fatal(err)
 		}
-		dies := &hookedStore{Leases: leases, delete: func(context.Context, changefeed.Record) error { return errors.New("no answer") }}
+		dies := &hookedStore{Leases: leases, delete: func(context.Context, feed.Record) error { return errors.New("no answer") }}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := deadletters.Release(ctx, w.orders, dies, changefeed.Key("oslo")); !errors.Is(err, deadletters.ErrNotServed) {
+		if _, err := deadletters.Release(ctx, w.orders, dies, feed.Key("oslo")); !errors.Is(err, deadletters.ErrNotServed) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
@@ -175,14 +176,14 @@ func TestARequestOfADeadCallerIsNotServedInAStoreThatRemovesNothing(t *testing.T
 		w.put("oslo", "bad", 1)
 		w.put("oslo", "next", 2)
 		p := w.runWith(w.orders, leases, "a", failsOn(onID("bad")), changefeed.Options{
-			Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true,
+			Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true,
 		})
 		time.Sleep(time.Hour)
 		// Asked again, it is served, although the record is the same.
 		if box.names() != "bad failed, next held" {
 			t.Errorf("letters %q", box.names())
 		}
-		if got, err := deadletters.Release(t.Context(), w.orders, leases, changefeed.Key("oslo")); got.Handled != 1 || err != nil {
+		if got, err := deadletters.Release(t.Context(), w.orders, leases, feed.Key("oslo")); got.Handled != 1 || err != nil {
 			t.Errorf("asked again: %+v, %v", got, err)
 		}
 		p.stop(t)
@@ -202,7 +203,7 @@ func TestARequestEndsInTheMidstOfItsListing(t *testing.T) {
 		w.put("oslo", "bad", 1)
 		h := failsOn(onID("bad"))
 		p := w.runWith(w.orders, leases, "a", h, changefeed.Options{
-			Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true,
+			Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true,
 		})
 		time.Sleep(time.Minute)
 		const held = 30
@@ -211,10 +212,10 @@ func TestARequestEndsInTheMidstOfItsListing(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		box.each = 30 * time.Second
-		dies := &hookedStore{Leases: leases, delete: func(context.Context, changefeed.Record) error { return errors.New("no answer") }}
+		dies := &hookedStore{Leases: leases, delete: func(context.Context, feed.Record) error { return errors.New("no answer") }}
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 		defer cancel()
-		if _, err := deadletters.Release(ctx, w.orders, dies, changefeed.Key("oslo")); !errors.Is(err, deadletters.ErrNotServed) {
+		if _, err := deadletters.Release(ctx, w.orders, dies, feed.Key("oslo")); !errors.Is(err, deadletters.ErrNotServed) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
@@ -230,17 +231,17 @@ func TestACallerHearsWhyARequestIsNotServed(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.put("oslo", "one", 1)
 		var written atomic.Int64
-		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindRequest {
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindRequest {
 				written.Add(1)
 			}
 			return w.leases.Update(ctx, l)
 		}}
-		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		_, err := deadletters.Redrive(ctx, w.orders, w.leases, changefeed.Key("oslo"), "1.0")
+		_, err := deadletters.Redrive(ctx, w.orders, w.leases, feed.Key("oslo"), "1.0")
 		p.stop(t)
 		const want = "not served within 10m0s: instance a has no letter box to read from; the request was withdrawn"
 		if !errors.Is(err, deadletters.ErrNotServed) || !strings.HasSuffix(err.Error(), want) {
@@ -256,17 +257,17 @@ func TestACallerHearsWhyARequestIsNotServed(t *testing.T) {
 // its key is held anew.
 func TestAServedRequestIsNotServedAgainWithoutTheRightToDelete(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		store := &hookedStore{Leases: w.leases, delete: func(context.Context, changefeed.Record) error { return changefeed.ErrForbidden }}
+		store := &hookedStore{Leases: w.leases, delete: func(context.Context, feed.Record) error { return feed.ErrForbidden }}
 		box := &letterBox{}
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
 		p := w.runWith(w.orders, store, "a", failsOn(onID("bad")), o)
-		oslo := changefeed.Key("oslo")
+		oslo := feed.Key("oslo")
 		w.put("oslo", "bad", 1)
 		time.Sleep(time.Minute)
 		if got, err := deadletters.Release(t.Context(), w.orders, store, oslo); got.Result != deadletters.ResultHandled || err != nil {
 			t.Fatalf("got %+v, %v", got, err)
 		}
-		if left := w.records(changefeed.KindRequest); len(left) != 1 || left[0].State != changefeed.StateRetired || left[0].TTL != notes.OutcomeTTL {
+		if left := w.records(feed.KindRequest); len(left) != 1 || left[0].State != feed.StateRetired || left[0].TTL != notes.OutcomeTTL {
 			t.Fatalf("left: %+v", left)
 		}
 		w.put("oslo", "bad", 2)
@@ -291,20 +292,20 @@ func TestARequestDoesNotLiveLongerForItsTries(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		box := &blindBox{letterBox: &letterBox{}}
 		bad := w.put("oslo", "bad", 1)
-		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
 		time.Sleep(time.Minute)
 		box.blind.Store(true)
-		dies := &hookedStore{Leases: w.leases, delete: func(context.Context, changefeed.Record) error { return errors.New("no answer") }}
+		dies := &hookedStore{Leases: w.leases, delete: func(context.Context, feed.Record) error { return errors.New("no answer") }}
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 		defer cancel()
-		if _, err := deadletters.Redrive(ctx, w.orders, dies, changefeed.Key("oslo"), letterNamed(bad, "bad")); !strings.Contains(err.Error(), "instance a: letters: ") {
+		if _, err := deadletters.Redrive(ctx, w.orders, dies, feed.Key("oslo"), letterNamed(bad, "bad")); !strings.Contains(err.Error(), "instance a: letters: ") {
 			t.Errorf("got %v, want what the owner says", err)
 		}
-		if n := len(w.records(changefeed.KindRequest)); n != 1 {
+		if n := len(w.records(feed.KindRequest)); n != 1 {
 			t.Errorf("%d requests, want the one that could not be withdrawn", n)
 		}
 		time.Sleep(2 * time.Minute)
-		if n := len(w.records(changefeed.KindRequest)); n != 0 {
+		if n := len(w.records(feed.KindRequest)); n != 0 {
 			t.Errorf("%d requests are left 6 minutes after one for 5 was written", n)
 		}
 		p.stop(t)

@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/millrace/changefeed/feed"
 )
 
 // readKey reads a page of a key that was set aside, and on until a page has a change that the handler wants, or is empty.
-func (d *dispatcher) readKey(key string, from Position) {
-	o := ReadOptions{Mode: d.r.opts.Mode, MaxItems: cmp.Or(d.r.opts.MaxItems, keyItems), Key: PartitionKey(key)}
-	var page Page
+func (d *dispatcher) readKey(key string, from feed.Position) {
+	o := feed.ReadOptions{Mode: d.r.opts.Mode, MaxItems: cmp.Or(d.r.opts.MaxItems, keyItems), Key: feed.PartitionKey(key)}
+	var page feed.Page
 	for {
 		ctx, cancel := context.WithTimeout(d.untilStopped, readTimeout)
 		begun := time.Now()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 var errRefused = errors.New("lease store: refused")
@@ -23,40 +24,40 @@ func TestALyingLeaseStoreIsAskedAtABoundedRate(t *testing.T) {
 		lie  func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64)
 	}{
 		{"Update applies and answers a conflict", 300, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
-			s.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+			s.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 				tick(asked)
 				got, err := w.leases.Update(ctx, l)
 				if on.Load() && err == nil {
-					return l, changefeed.ErrConflict
+					return l, feed.ErrConflict
 				}
 				return got, err
 			}
 		}},
 		{"Update answers a conflict and applies nothing", 600, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
-			s.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+			s.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 				tick(asked)
 				if on.Load() {
-					return l, changefeed.ErrConflict
+					return l, feed.ErrConflict
 				}
 				return w.leases.Update(ctx, l)
 			}
 		}},
 		{"Update applies the write before", 1000, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
-			var before atomic.Pointer[changefeed.Record]
-			s.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+			var before atomic.Pointer[feed.Record]
+			s.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 				tick(asked)
-				if !on.Load() || l.Kind != changefeed.KindLease {
+				if !on.Load() || l.Kind != feed.KindLease {
 					return w.leases.Update(ctx, l)
 				}
 				if old := before.Swap(&l); old != nil && old.Token == l.Token {
 					old.ETag = l.ETag
 					_, _ = w.leases.Update(ctx, *old)
 				}
-				return l, changefeed.ErrConflict
+				return l, feed.ErrConflict
 			}
 		}},
 		{"Update fails", 1500, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
-			s.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+			s.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 				if tick(asked); on.Load() {
 					return l, errRefused
 				}
@@ -64,23 +65,23 @@ func TestALyingLeaseStoreIsAskedAtABoundedRate(t *testing.T) {
 			}
 		}},
 		{"presence is there and is not", 400, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
-			s.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+			s.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 				tick(asked)
-				if on.Load() && l.Kind == changefeed.KindHost {
-					return l, changefeed.ErrNotFound
+				if on.Load() && l.Kind == feed.KindHost {
+					return l, feed.ErrNotFound
 				}
 				return w.leases.Update(ctx, l)
 			}
-			s.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+			s.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 				tick(asked)
-				if on.Load() && l.Kind == changefeed.KindHost {
-					return l, changefeed.ErrConflict
+				if on.Load() && l.Kind == feed.KindHost {
+					return l, feed.ErrConflict
 				}
 				return w.leases.Create(ctx, l)
 			}
 		}},
 		{"List fails", 100, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
-			s.list = func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+			s.list = func(ctx context.Context) ([]feed.Record, time.Time, error) {
 				if tick(asked); on.Load() {
 					return nil, time.Time{}, errRefused
 				}
@@ -88,15 +89,15 @@ func TestALyingLeaseStoreIsAskedAtABoundedRate(t *testing.T) {
 			}
 		}},
 		{"List has no lease", 400, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
-			s.list = func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+			s.list = func(ctx context.Context) ([]feed.Record, time.Time, error) {
 				if tick(asked); on.Load() {
-					return w.records(changefeed.KindInfo), time.Now(), nil
+					return w.records(feed.KindInfo), time.Now(), nil
 				}
 				return w.leases.List(ctx)
 			}
 		}},
 		{"Follow fails", 100, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
-			s.follow = func(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
+			s.follow = func(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
 				if tick(asked); on.Load() {
 					return nil, "", time.Time{}, errRefused
 				}
@@ -104,10 +105,10 @@ func TestALyingLeaseStoreIsAskedAtABoundedRate(t *testing.T) {
 			}
 		}},
 		{"Follow answers the same news at once", 600, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
-			s.follow = func(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
+			s.follow = func(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
 				tick(asked)
 				if on.Load() {
-					return w.records(changefeed.KindLease), "1", time.Now(), nil
+					return w.records(feed.KindLease), "1", time.Now(), nil
 				}
 				return w.leases.Follow(ctx, cursor)
 			}
@@ -119,7 +120,7 @@ func TestALyingLeaseStoreIsAskedAtABoundedRate(t *testing.T) {
 				var asked atomic.Int64
 				store := &hookedStore{Leases: w.leases}
 				c.lie(w, store, &on, &asked)
-				p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{MinLeases: leases, Start: changefeed.FromBeginning(), Drain: time.Second})
+				p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{MinLeases: leases, Start: feed.FromBeginning(), Drain: time.Second})
 				time.Sleep(time.Minute)
 				on.Store(true)
 				asked.Store(0)
@@ -141,18 +142,18 @@ func TestALyingLeaseStoreIsAskedForNewLeasesAtABoundedRate(t *testing.T) {
 	for _, c := range []struct {
 		answer error
 		most   int64 // creates of a lease in a minute
-	}{{errRefused, 20}, {changefeed.ErrConflict, 20}, {&changefeed.ThrottledError{}, 600}, {&changefeed.ThrottledError{After: 10 * time.Second}, 10}} {
+	}{{errRefused, 20}, {feed.ErrConflict, 20}, {&feed.ThrottledError{}, 600}, {&feed.ThrottledError{After: 10 * time.Second}, 10}} {
 		t.Run(fmt.Sprint(c.answer), func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				var asked atomic.Int64
-				store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+				store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l feed.Record) (feed.Record, error) {
 					tick(&asked)
-					if l.Kind == changefeed.KindLease {
+					if l.Kind == feed.KindLease {
 						return l, c.answer
 					}
 					return w.leases.Create(ctx, l)
 				}}
-				p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{MinLeases: leases, Start: changefeed.FromBeginning()})
+				p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{MinLeases: leases, Start: feed.FromBeginning()})
 				time.Sleep(5 * time.Minute)
 				if n := asked.Load(); n == 0 || n > 5*c.most*leases {
 					t.Errorf("%d creates in 5 minutes for %d leases, want 1 to %d a minute for each", n, leases, c.most)
@@ -180,20 +181,20 @@ func TestAnOutageOfTheLeaseStoreIsAskedAtThePaceOfRounds(t *testing.T) {
 		away := errors.New("away")
 		start := func(name string) *process {
 			s := &hookedStore{Leases: w.leases}
-			s.list = func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+			s.list = func(ctx context.Context) ([]feed.Record, time.Time, error) {
 				if down.Load() {
 					lists.Add(1)
 					return nil, time.Time{}, away
 				}
 				return w.leases.List(ctx)
 			}
-			s.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+			s.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 				if down.Load() {
 					return l, away
 				}
 				return w.leases.Update(ctx, l)
 			}
-			return w.runWith(w.orders, struct{ changefeed.LeaseStore }{s}, name, &tally{}, changefeed.Options{})
+			return w.runWith(w.orders, struct{ feed.LeaseStore }{s}, name, &tally{}, changefeed.Options{})
 		}
 		a, b := start("a"), start("b")
 		w.balanced(2)

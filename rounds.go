@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/balance"
 	"github.com/millrace/changefeed/internal/latest"
 	"github.com/millrace/changefeed/internal/notes"
@@ -32,9 +33,9 @@ type balancer struct {
 	waiting  latest.Since[string] // leases, by id, that should have been taken, or given by another owner
 	planned  time.Time            // the store's time at which the last plan was made
 	flaws    latest.Since[string] // that listings have shown, by id
-	tiled    []Record             // as the last listing without a hole had them
+	tiled    []feed.Record        // as the last listing without a hole had them
 	reported map[string]bool      // documents that were reported as broken
-	marker   Record               // of the unit, as it was joined; zero before it was seen
+	marker   feed.Record          // of the unit, as it was joined; zero before it was seen
 	gone     error                // why there are no leases to balance any more
 }
 
@@ -158,15 +159,15 @@ func (b *balancer) list(ctx context.Context) error {
 
 // situation is the view at the beginning of a round, and the plan that follows from it.
 type situation struct {
-	leases []Record        // to be worked on, with different ranges
+	leases []feed.Record   // to be worked on, with different ranges
 	alive  []balance.Owner // instances that show presence, this one included
 	most   map[balance.Owner]int
 	plan   balance.Plan // by the indexes of leases
 }
 
 // pick lists the leases of some indexes.
-func (s situation) pick(indexes []int) []Record {
-	picked := make([]Record, len(indexes))
+func (s situation) pick(indexes []int) []feed.Record {
+	picked := make([]feed.Record, len(indexes))
 	for i, of := range indexes {
 		picked[i] = s.leases[of]
 	}
@@ -189,8 +190,8 @@ func (b *balancer) situation() situation {
 	if b.opts.MaxLeases > 0 {
 		s.most[b.me] = b.opts.MaxLeases
 	}
-	for _, host := range b.view.kind(KindHost) {
-		alive := host.Err == nil && host.State == StateLive && b.planned.Sub(host.Updated) <= host.Expiration+clockGrain
+	for _, host := range b.view.kind(feed.KindHost) {
+		alive := host.Err == nil && host.State == feed.StateLive && b.planned.Sub(host.Updated) <= host.Expiration+clockGrain
 		if alive && ownerOf(host) != b.me {
 			s.alive = append(s.alive, ownerOf(host))
 			if most := notes.Number(host.Properties, notes.MostProperty); most > 0 {
@@ -202,7 +203,7 @@ func (b *balancer) situation() situation {
 	for i, lease := range good {
 		fenced := lease.Fence.After(b.planned)
 		leases[i] = balance.Lease{
-			Token: lease.Token, Owner: ownerOf(lease), Splitting: lease.State == StateSplitting, Fenced: fenced, Overdue: b.isOverdue(lease),
+			Token: lease.Token, Owner: ownerOf(lease), Splitting: lease.State == feed.StateSplitting, Fenced: fenced, Overdue: b.isOverdue(lease),
 			Free: lease.Free() && !fenced || !lease.Free() && isExpired(lease, b.planned, b.opts.Expiration),
 		}
 	}
@@ -211,13 +212,13 @@ func (b *balancer) situation() situation {
 }
 
 // isOverdue reports whether a lease has waited for so long that anybody may take it.
-func (b *balancer) isOverdue(lease Record) bool {
+func (b *balancer) isOverdue(lease feed.Record) bool {
 	return b.waiting.For(lease.ID) > overdueRounds*b.opts.Acquire+b.opts.Drain
 }
 
 // handedOver lists the leases that name this process as owner but are not being
 // worked on: given by others, or ours from a write whose answer was lost.
-func (b *balancer) handedOver(leases []Record) (mine []Record) {
+func (b *balancer) handedOver(leases []feed.Record) (mine []feed.Record) {
 	for _, lease := range leases {
 		if _, begun := b.claims.worker(lease.Range); !begun && ownerOf(lease) == b.me && !isExpired(lease, b.planned, b.opts.Expiration) {
 			mine = append(mine, lease)
@@ -231,7 +232,7 @@ func (b *balancer) declineGifts(ctx context.Context) {
 	err := b.view.list(ctx, time.Now())
 	for _, lease := range b.handedOver(b.situation().leases) {
 		lease.Owner, lease.Epoch, lease.Timestamp = "", "", timestamp()
-		if _, updated := b.store.Update(ctx, lease); !errors.Is(updated, ErrConflict) {
+		if _, updated := b.store.Update(ctx, lease); !errors.Is(updated, feed.ErrConflict) {
 			err = errors.Join(err, updated)
 		}
 	}
@@ -243,7 +244,7 @@ func (b *balancer) declineGifts(ctx context.Context) {
 // acquire takes leases, starts to work on them, and returns how many it got. It stops after
 // the time of a round, when its plan is old: a slow store takes many rounds, each right
 // after the last.
-func (b *balancer) acquire(ctx context.Context, leases []Record) int {
+func (b *balancer) acquire(ctx context.Context, leases []feed.Record) int {
 	var got atomic.Int64
 	bounded, cancel := context.WithTimeout(ctx, b.opts.Acquire)
 	defer cancel()
@@ -259,7 +260,7 @@ func (b *balancer) acquire(ctx context.Context, leases []Record) int {
 }
 
 // take makes a lease ours and starts to work on it.
-func (b *balancer) take(ctx context.Context, seen Record) bool {
+func (b *balancer) take(ctx context.Context, seen feed.Record) bool {
 	if !b.claims.claim(seen.Range) {
 		return false // ours already, though the view may not show that yet
 	}
@@ -277,7 +278,7 @@ func (b *balancer) take(ctx context.Context, seen Record) bool {
 
 // tryTake writes us into a lease, on condition that it is as it was seen: of two that
 // want it, the slower one finds a conflict.
-func (b *balancer) tryTake(ctx context.Context, seen Record) bool {
+func (b *balancer) tryTake(ctx context.Context, seen feed.Record) bool {
 	lease := seen
 	lease.Owner, lease.Epoch, lease.Expiration = b.me.Instance, b.me.Epoch, b.opts.Expiration
 	lease.Fence = b.fence(seen)
@@ -285,7 +286,7 @@ func (b *balancer) tryTake(ctx context.Context, seen Record) bool {
 	// Its owner has ended without a word, and the handler may be why.
 	crashed := !seen.Free() && seen.Epoch != "" && ownerOf(seen) != b.me && isExpired(seen, b.view.Now(), b.opts.Expiration)
 	var started time.Time
-	var got Record
+	var got feed.Record
 	err := b.paced(ctx, b.random("take "+seen.Token), seen.Token, func() (err error) {
 		writing, cancel := linger(ctx, b.opts.Drain)
 		defer cancel()
@@ -294,10 +295,10 @@ func (b *balancer) tryTake(ctx context.Context, seen Record) bool {
 		return err
 	})
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, feed.ErrNotFound):
 		b.view.Drop(seen.ID)
 		return false
-	case errors.Is(err, ErrConflict):
+	case errors.Is(err, feed.ErrConflict):
 		b.view.Distrust() // somebody else was faster
 		return false
 	case err != nil:
@@ -315,7 +316,7 @@ func (b *balancer) tryTake(ctx context.Context, seen Record) bool {
 // fence is until when, by the store's clock, a new owner must wait: an owner that did not
 // give the lease away trusts it until it would have expired, and hears of us only at its
 // next write.
-func (b *balancer) fence(seen Record) time.Time {
+func (b *balancer) fence(seen feed.Record) time.Time {
 	now := b.view.Now()
 	given := seen.Free() || ownerOf(seen) == b.me
 	if given || isExpired(seen, now, b.opts.Expiration) {
@@ -330,7 +331,7 @@ func (b *balancer) fence(seen Record) time.Time {
 // giveAway makes workers hand their leases over, and returns how many do.
 func (b *balancer) giveAway(s situation) (given int) {
 	for i, to := range s.plan.Give {
-		if w, _ := b.claims.worker(s.leases[i].Range); w != nil && w.stop(ending{why: ReasonGiven, to: to}) {
+		if w, _ := b.claims.worker(s.leases[i].Range); w != nil && w.stop(ending{why: feed.ReasonGiven, to: to}) {
 			given++
 		}
 	}

@@ -10,18 +10,19 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/detector"
 )
 
 // sentinels are all exported errors of the package, and others that foreign code returns
 // without a thought. What a call may not answer by its contract is a failure like others.
 var sentinels = []error{
-	changefeed.ErrConflict, changefeed.ErrPrecondition, changefeed.ErrNotFound, changefeed.ErrForbidden,
-	changefeed.ErrGone, changefeed.ErrTooOld, changefeed.ErrThrottled, changefeed.ErrBadRequest,
-	changefeed.ErrLeaseLost, changefeed.ErrStopped, changefeed.ErrHandlerTimeout, changefeed.ErrHandlerStuck,
-	changefeed.ErrNotManual, changefeed.ErrModeChanged, changefeed.ErrStartIgnored, changefeed.ErrHole,
-	changefeed.ErrOverlap, changefeed.ErrBadLease, context.Canceled, context.DeadlineExceeded,
-	&changefeed.ThrottledError{After: time.Millisecond}, &changefeed.Error{Err: changefeed.ErrHandlerStuck},
+	feed.ErrConflict, feed.ErrPrecondition, feed.ErrNotFound, feed.ErrForbidden,
+	feed.ErrGone, feed.ErrTooOld, feed.ErrThrottled, feed.ErrBadRequest,
+	feed.ErrLeaseLost, feed.ErrStopped, feed.ErrHandlerTimeout, changefeed.ErrHandlerStuck,
+	feed.ErrNotManual, changefeed.ErrModeChanged, changefeed.ErrStartIgnored, changefeed.ErrHole,
+	changefeed.ErrOverlap, feed.ErrBadLease, context.Canceled, context.DeadlineExceeded,
+	&feed.ThrottledError{After: time.Millisecond}, &changefeed.Error{Err: changefeed.ErrHandlerStuck},
 }
 
 // fickle is a handler, a source and a lease store in which one call answers an error a few
@@ -48,13 +49,13 @@ type fickleHandler struct {
 	tally
 }
 
-func (h *fickleHandler) Open(context.Context, changefeed.Lease) error { return h.fails("Open") }
+func (h *fickleHandler) Open(context.Context, feed.Lease) error { return h.fails("Open") }
 
-func (h *fickleHandler) Close(context.Context, changefeed.Lease, changefeed.Reason) error {
+func (h *fickleHandler) Close(context.Context, feed.Lease, feed.Reason) error {
 	return h.fails("Close")
 }
 
-func (h *fickleHandler) Handle(ctx context.Context, b *changefeed.Batch) error {
+func (h *fickleHandler) Handle(ctx context.Context, b *feed.Batch) error {
 	if err := h.fails("Handle"); err != nil {
 		return err
 	}
@@ -66,23 +67,23 @@ type fickleSource struct {
 	*hookedSource
 }
 
-func (s fickleSource) Partitions(ctx context.Context) ([]changefeed.Partition, error) {
+func (s fickleSource) Partitions(ctx context.Context) ([]feed.Partition, error) {
 	if err := s.fails("Partitions"); err != nil {
 		return nil, err
 	}
 	return s.hookedSource.Partitions(ctx)
 }
 
-func (w *world) fickleSource(f *fickle) changefeed.Source {
+func (w *world) fickleSource(f *fickle) feed.Source {
 	return fickleSource{f, &hookedSource{
 		Container: w.orders,
-		read: func(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+		read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 			if err := f.fails("Read"); err != nil {
-				return changefeed.Page{}, err
+				return feed.Page{}, err
 			}
 			return w.orders.Read(ctx, r, from, o)
 		},
-		wait: func(ctx context.Context, r changefeed.Range, from changefeed.Position) error {
+		wait: func(ctx context.Context, r feed.Range, from feed.Position) error {
 			if err := f.fails("Wait"); err != nil {
 				return err
 			}
@@ -91,34 +92,34 @@ func (w *world) fickleSource(f *fickle) changefeed.Source {
 	}}
 }
 
-func (w *world) fickleStore(f *fickle) changefeed.LeaseStore {
+func (w *world) fickleStore(f *fickle) feed.LeaseStore {
 	return &hookedStore{
 		Leases: w.leases,
-		list: func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+		list: func(ctx context.Context) ([]feed.Record, time.Time, error) {
 			if err := f.fails("List"); err != nil {
 				return nil, time.Time{}, err
 			}
 			return w.leases.List(ctx)
 		},
-		create: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+		create: func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			if err := f.fails("Create"); err != nil {
 				return l, err
 			}
 			return w.leases.Create(ctx, l)
 		},
-		update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if err := f.fails("Update"); err != nil && l.Kind == changefeed.KindLease {
+		update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if err := f.fails("Update"); err != nil && l.Kind == feed.KindLease {
 				return l, err
 			}
 			return w.leases.Update(ctx, l)
 		},
-		delete: func(ctx context.Context, l changefeed.Record) error {
+		delete: func(ctx context.Context, l feed.Record) error {
 			if err := f.fails("Delete"); err != nil {
 				return err
 			}
 			return w.leases.Delete(ctx, l)
 		},
-		follow: func(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
+		follow: func(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
 			if err := f.fails("Follow"); err != nil {
 				return nil, "", time.Time{}, err
 			}
@@ -132,7 +133,7 @@ func (w *world) fickleStore(f *fickle) changefeed.LeaseStore {
 func refuses(call string, err error) bool {
 	switch call {
 	case "Partitions", "Read", "List", "Create":
-		return errors.Is(err, changefeed.ErrNotFound) || errors.Is(err, changefeed.ErrForbidden) || errors.Is(err, changefeed.ErrBadRequest)
+		return errors.Is(err, feed.ErrNotFound) || errors.Is(err, feed.ErrForbidden) || errors.Is(err, feed.ErrBadRequest)
 	}
 	return false
 }
@@ -159,10 +160,10 @@ func (w *world) survives(call string, failure error) {
 			f.left = 2
 		}
 		p := w.runWith(w.fickleSource(f), w.fickleStore(f), "a", h, changefeed.Options{
-			Start: changefeed.FromBeginning(), Drain: drain, RetryMax: time.Second,
-			Hooks: changefeed.Hooks{Released: func(l changefeed.Lease, why changefeed.Reason) {
-				answered := call == "Update" && (errors.Is(failure, changefeed.ErrNotFound) || errors.Is(failure, changefeed.ErrConflict))
-				if why == changefeed.ReasonLost && !answered {
+			Start: feed.FromBeginning(), Drain: drain, RetryMax: time.Second,
+			Hooks: changefeed.Hooks{Released: func(l feed.Lease, why feed.Reason) {
+				answered := call == "Update" && (errors.Is(failure, feed.ErrNotFound) || errors.Is(failure, feed.ErrConflict))
+				if why == feed.ReasonLost && !answered {
 					w.t.Errorf("%s fails with %v: lease %s was lost", call, failure, l.Token)
 				}
 			}},
@@ -201,15 +202,15 @@ func (w *world) survives(call string, failure error) {
 func TestACutHandlerThatReturnsAnExportedErrorFreesItsLease(t *testing.T) {
 	for _, failure := range sentinels {
 		inWorld(t, 1, func(t *testing.T, w *world) {
-			h := changefeed.HandlerFunc(func(ctx context.Context, _ *changefeed.Batch) error {
+			h := feed.HandlerFunc(func(ctx context.Context, _ *feed.Batch) error {
 				<-ctx.Done()
 				return fmt.Errorf("downstream: %w", failure)
 			})
 			w.fill(1)
-			p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), Drain: time.Second})
+			p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), Drain: time.Second})
 			time.Sleep(5 * time.Second)
 			p.stop(t)
-			if l := w.records(changefeed.KindLease); len(l) != 1 || !l[0].Free() || l[0].State != changefeed.StateLive {
+			if l := w.records(feed.KindLease); len(l) != 1 || !l[0].Free() || l[0].State != feed.StateLive {
 				t.Errorf("a handler that is cut short returns %v: lease %v", failure, l)
 			}
 		})
@@ -221,7 +222,7 @@ func TestPullTellsAWaitThatWasCancelledByTheSource(t *testing.T) {
 	for _, failure := range sentinels {
 		inWorld(t, 1, func(t *testing.T, w *world) {
 			var waits atomic.Int64
-			source := &hookedSource{Container: w.orders, wait: func(ctx context.Context, _ changefeed.Range, _ changefeed.Position) error {
+			source := &hookedSource{Container: w.orders, wait: func(ctx context.Context, _ feed.Range, _ feed.Position) error {
 				if waits.Add(1) > 100 {
 					<-ctx.Done()
 				}
@@ -230,7 +231,7 @@ func TestPullTellsAWaitThatWasCancelledByTheSource(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			var failed error
-			for _, err := range changefeed.Pull(ctx, source, changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.PullOptions{Follow: true}) {
+			for _, err := range changefeed.Pull(ctx, source, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, changefeed.PullOptions{Follow: true}) {
 				failed = err
 			}
 			if !errors.Is(failed, failure) {

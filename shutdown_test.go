@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // hanging is a lease store whose updates hang, of the records that which tells and as
 // long as it is on, until their context ends.
-func (w *world) hanging(on *atomic.Bool, hung *atomic.Int64, which func(changefeed.Record) bool) *hookedStore {
-	return &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+func (w *world) hanging(on *atomic.Bool, hung *atomic.Int64, which func(feed.Record) bool) *hookedStore {
+	return &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
 		if on.Load() && which(l) {
 			hung.Add(1)
 			<-ctx.Done()
@@ -22,7 +23,7 @@ func (w *world) hanging(on *atomic.Bool, hung *atomic.Int64, which func(changefe
 	}}
 }
 
-func every(changefeed.Record) bool { return true }
+func every(feed.Record) bool { return true }
 
 // Many leases are being taken, and the lease store hangs, when the processor stops.
 func TestAStopWhileManyLeasesAreBeingTakenIsBounded(t *testing.T) {
@@ -51,10 +52,10 @@ func TestAStopIsBoundedWhileTheLeaseStoreHangs(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var on atomic.Bool
 		var hung atomic.Int64
-		h := changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error { time.Sleep(2 * time.Second); return nil })
+		h := feed.HandlerFunc(func(context.Context, *feed.Batch) error { time.Sleep(2 * time.Second); return nil })
 		const drain = 5 * time.Second
 		p := w.runWith(w.orders, w.hanging(&on, &hung, every), "a", h, changefeed.Options{
-			Start: changefeed.FromBeginning(), Drain: drain, Expiration: 10 * time.Minute,
+			Start: feed.FromBeginning(), Drain: drain, Expiration: 10 * time.Minute,
 		})
 		time.Sleep(20 * time.Second)
 		on.Store(true)
@@ -74,10 +75,10 @@ func TestNothingNewIsHandedOutAfterTheEnd(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var on atomic.Bool
 		var hung atomic.Int64
-		presence := func(l changefeed.Record) bool { return l.Kind == changefeed.KindHost }
+		presence := func(l feed.Record) bool { return l.Kind == feed.KindHost }
 		var last time.Time
-		h := changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error { last = time.Now(); return nil })
-		p := w.runWith(w.orders, w.hanging(&on, &hung, presence), "a", h, changefeed.Options{Start: changefeed.FromBeginning()})
+		h := feed.HandlerFunc(func(context.Context, *feed.Batch) error { last = time.Now(); return nil })
+		p := w.runWith(w.orders, w.hanging(&on, &hung, presence), "a", h, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(5 * time.Second)
 		w.put("oslo", "x", 0)
 		time.Sleep(time.Second)
@@ -124,19 +125,19 @@ type hungSource struct {
 	*hookedSource
 }
 
-func (s hungSource) Partitions(ctx context.Context) ([]changefeed.Partition, error) {
+func (s hungSource) Partitions(ctx context.Context) ([]feed.Partition, error) {
 	if err := s.at(ctx, "Partitions"); err != nil {
 		return nil, err
 	}
 	return s.hookedSource.Partitions(ctx)
 }
 
-func (w *world) hungSource(h *hang) changefeed.Source {
+func (w *world) hungSource(h *hang) feed.Source {
 	return hungSource{h, &hookedSource{
 		Container: w.orders,
-		read: func(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+		read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 			if err := h.at(ctx, "Read"); err != nil {
-				return changefeed.Page{}, err
+				return feed.Page{}, err
 			}
 			return w.orders.Read(ctx, r, from, o)
 		},
@@ -147,31 +148,31 @@ func (w *world) hungSource(h *hang) changefeed.Source {
 func (w *world) hungStore(h *hang) *hookedStore {
 	return &hookedStore{
 		Leases: w.leases,
-		list: func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+		list: func(ctx context.Context) ([]feed.Record, time.Time, error) {
 			if err := h.at(ctx, "List"); err != nil {
 				return nil, time.Time{}, err
 			}
 			return w.leases.List(ctx)
 		},
-		create: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+		create: func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			if err := h.at(ctx, "Create "+string(l.Kind)); err != nil {
 				return l, err
 			}
 			return w.leases.Create(ctx, l)
 		},
-		update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+		update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			if err := h.at(ctx, "Update "+string(l.Kind)); err != nil {
 				return l, err
 			}
 			return w.leases.Update(ctx, l)
 		},
-		delete: func(ctx context.Context, l changefeed.Record) error {
+		delete: func(ctx context.Context, l feed.Record) error {
 			if err := h.at(ctx, "Delete "+string(l.Kind)); err != nil {
 				return err
 			}
 			return w.leases.Delete(ctx, l)
 		},
-		follow: func(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
+		follow: func(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
 			if err := h.at(ctx, "Follow"); err != nil {
 				return nil, "", time.Time{}, err
 			}
@@ -206,7 +207,7 @@ func TestRunReturnsInTimeWhateverHangs(t *testing.T) {
 func (w *world) stopsIn(phase string, h *hang) {
 	const drain = 3 * time.Second
 	var ended atomic.Bool
-	o := changefeed.Options{Drain: drain, Start: changefeed.FromBeginning(), Hooks: changefeed.Hooks{Acquired: func(l changefeed.Lease) {
+	o := changefeed.Options{Drain: drain, Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Acquired: func(l feed.Lease) {
 		if ended.Load() && phase != "gift" {
 			w.t.Errorf("work on lease %s was begun after the end", l.Token)
 		}
@@ -214,7 +215,7 @@ func (w *world) stopsIn(phase string, h *hang) {
 	var other *process
 	switch phase {
 	case "bootstrap":
-		o.Start = changefeed.FromNow()
+		o.Start = feed.FromNow()
 		h.on.Store(true)
 	case "take":
 		w.run("setup", &tally{}, o).rest(w.t)
@@ -240,7 +241,7 @@ func (w *world) stopsIn(phase string, h *hang) {
 	case "hole":
 		time.Sleep(time.Minute)
 		h.on.Store(h.call != "List")
-		if err := w.leases.Delete(w.t.Context(), w.records(changefeed.KindLease)[0]); err != nil {
+		if err := w.leases.Delete(w.t.Context(), w.records(feed.KindLease)[0]); err != nil {
 			w.t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)
@@ -279,15 +280,15 @@ func TestASplitMakesNoFurtherLeaseWhenStopped(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		store := &hookedStore{Leases: w.leases}
 		var creates atomic.Int64
-		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindLease {
+		store.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindLease {
 				creates.Add(1)
 				time.Sleep(2 * time.Second)
 			}
 			return w.leases.Create(ctx, l)
 		}
 		h := &opened{}
-		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: feed.FromBeginning()})
 		w.fill(20)
 		time.Sleep(time.Minute)
 		opens := h.opens()
@@ -297,7 +298,7 @@ func TestASplitMakesNoFurtherLeaseWhenStopped(t *testing.T) {
 		if took := p.took(t); took > 5*time.Second || creates.Load() != 1 || h.opens() != opens {
 			t.Errorf("stopped after %v, with %d leases made and %d opened", took, creates.Load(), h.opens()-opens)
 		}
-		for _, l := range w.records(changefeed.KindLease) {
+		for _, l := range w.records(feed.KindLease) {
 			if !l.Free() {
 				t.Errorf("lease %s is still owned by %s", l.Token, l.Owner)
 			}
@@ -328,7 +329,7 @@ type reluctant struct {
 	deaf  bool
 }
 
-func (h *reluctant) Handle(ctx context.Context, _ *changefeed.Batch) error {
+func (h *reluctant) Handle(ctx context.Context, _ *feed.Batch) error {
 	<-ctx.Done()
 	h.linger(ctx)
 	return context.Cause(ctx)
@@ -341,7 +342,7 @@ func (h *reluctant) linger(ctx context.Context) {
 	time.Sleep(h.drain - time.Millisecond)
 }
 
-func (h *reluctant) Close(ctx context.Context, _ changefeed.Lease, _ changefeed.Reason) error {
+func (h *reluctant) Close(ctx context.Context, _ feed.Lease, _ feed.Reason) error {
 	h.linger(ctx)
 	return nil
 }
@@ -355,7 +356,7 @@ func TestRunReturnsInTimeWithAReluctantHandler(t *testing.T) {
 			h := &hang{call: "Update lease"}
 			w.fill(1)
 			p := w.runWith(w.orders, w.hungStore(h), "a", &reluctant{drain: drain, deaf: deaf}, changefeed.Options{
-				Start: changefeed.FromBeginning(), Drain: drain, Expiration: time.Hour, Renew: 10 * time.Minute,
+				Start: feed.FromBeginning(), Drain: drain, Expiration: time.Hour, Renew: 10 * time.Minute,
 			})
 			time.Sleep(10 * time.Second)
 			h.on.Store(true)

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 func TestEveryInstanceEndsWhenTheMonitoredContainerIsDeleted(t *testing.T) {
 	inWorld(t, 4, func(t *testing.T, w *world) {
-		a := w.run("a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
-		b := w.run("b", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+		a := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
+		b := w.run("b", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
 		w.balanced(2)
 		if err := w.db.DeleteContainer(t.Context(), "orders"); err != nil {
 			t.Fatal(err)
@@ -21,20 +22,20 @@ func TestEveryInstanceEndsWhenTheMonitoredContainerIsDeleted(t *testing.T) {
 		begun := time.Now()
 		for _, p := range []*process{a, b} {
 			err := p.ends(t, 3*time.Minute)
-			if !errors.Is(err, changefeed.ErrSourceGone) || !errors.Is(err, changefeed.ErrNotFound) || p.errs.find(changefeed.ErrSourceGone) == nil {
+			if !errors.Is(err, changefeed.ErrSourceGone) || !errors.Is(err, feed.ErrNotFound) || p.errs.find(changefeed.ErrSourceGone) == nil {
 				t.Errorf("Run returned %v, and reported %v", err, p.errs.find(changefeed.ErrSourceGone))
 			}
 		}
 		if took := time.Since(begun); took < time.Minute {
 			t.Errorf("ended after %v, want that it is sure", took)
 		}
-		for _, l := range w.records(changefeed.KindLease) {
+		for _, l := range w.records(feed.KindLease) {
 			if !l.Free() {
 				t.Errorf("lease %s still has an owner", l.Token)
 			}
 		}
-		for _, h := range w.records(changefeed.KindHost) {
-			if h.State != changefeed.StateRetired {
+		for _, h := range w.records(feed.KindHost) {
+			if h.State != feed.StateRetired {
 				t.Errorf("instance %s still seems to be at work", h.Owner)
 			}
 		}
@@ -43,7 +44,7 @@ func TestEveryInstanceEndsWhenTheMonitoredContainerIsDeleted(t *testing.T) {
 
 // What looks like a container that is gone, and is none, ends nothing, however long it lasts.
 func TestAnOutageOfTheSourceEndsNoUnit(t *testing.T) {
-	missing := func(context.Context) error { return changefeed.ErrNotFound }
+	missing := func(context.Context) error { return feed.ErrNotFound }
 	for name, c := range map[string]struct {
 		read       func(ctx context.Context, n int64) error
 		partitions func(context.Context) error // nil asks the container
@@ -68,14 +69,14 @@ func TestAnOutageOfTheSourceEndsNoUnit(t *testing.T) {
 					}
 					return nil
 				}}
-				source.read = func(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+				source.read = func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 					if away.Load() {
-						return changefeed.Page{}, c.read(ctx, reads.Add(1))
+						return feed.Page{}, c.read(ctx, reads.Add(1))
 					}
 					return w.orders.Read(ctx, r, from, o)
 				}
 				y := &tally{}
-				p := w.runWith(source, w.leases, "a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+				p := w.runWith(source, w.leases, "a", y, changefeed.Options{Start: feed.FromBeginning()})
 				w.fill(4)
 				time.Sleep(10 * time.Second)
 				away.Store(true)
@@ -98,7 +99,7 @@ type strayed struct {
 	partitions func(context.Context) error
 }
 
-func (s *strayed) Partitions(ctx context.Context) ([]changefeed.Partition, error) {
+func (s *strayed) Partitions(ctx context.Context) ([]feed.Partition, error) {
 	if err := s.partitions(ctx); err != nil {
 		return nil, err
 	}

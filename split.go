@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/keyspace"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/pause"
@@ -34,18 +35,18 @@ import (
 // lease has come and gone: see package rank.
 
 // split replaces the lease by those of its parts, from wherever an earlier owner has come to.
-func (w *worker) split() Reason {
+func (w *worker) split() feed.Reason {
 	for failures := 1; w.ending().none(); failures++ {
 		done, err := w.replace()
 		switch {
 		case done:
-			return ReasonSplit
+			return feed.ReasonSplit
 		case !w.ending().none():
 			return w.giveUp(w.ending())
 		case err == nil:
-			w.report(w.untilLost, OriginSource, fmt.Errorf("%w: one partition holds the range again: trying on", ErrGone))
+			w.report(w.untilLost, OriginSource, fmt.Errorf("%w: one partition holds the range again: trying on", feed.ErrGone))
 			pause.For(w.untilStopped, w.r.opts.Poll) // the source's list may be older than its answers to reads
-			return w.release(ending{why: ReasonSplit, undone: true})
+			return w.release(ending{why: feed.ReasonSplit, undone: true})
 		}
 		w.report(w.untilStopped, OriginLeaseStore, fmt.Errorf("split: %w", err))
 		w.backoff(failures, 0)
@@ -88,12 +89,12 @@ func (w *worker) replace() (done bool, err error) {
 // plan marks the parent as splitting and records its parts there, unless that was done
 // before. A split that an older version has begun has no parts yet. There are no parts
 // when the range need not be split.
-func (w *worker) plan(ctx context.Context) (parent Record, parts []Range, err error) {
+func (w *worker) plan(ctx context.Context) (parent feed.Record, parts []feed.Range, err error) {
 	stored := false
-	if err := w.keeper.note(ctx, func(lease *Record) { parent, stored = *lease, w.keeper.stored.State == StateSplitting }); err != nil {
+	if err := w.keeper.note(ctx, func(lease *feed.Record) { parent, stored = *lease, w.keeper.stored.State == feed.StateSplitting }); err != nil {
 		return parent, nil, err
 	}
-	if parts, known := splitParts(parent); known && parent.State == StateSplitting {
+	if parts, known := splitParts(parent); known && parent.State == feed.StateSplitting {
 		if !stored { // an earlier try was not answered
 			err = w.keeper.store(ctx)
 		}
@@ -103,13 +104,13 @@ func (w *worker) plan(ctx context.Context) (parent Record, parts []Range, err er
 	if err != nil {
 		return parent, nil, err
 	}
-	parts = keyspace.CutAt([]Range{parent.Range}, rangesOf(partitions))
+	parts = keyspace.CutAt([]feed.Range{parent.Range}, rangesOf(partitions))
 	if slices.Contains(keyspace.CutAt(w.uncovered(parent), parts), parent.Range) {
 		return parent, nil, nil
 	}
 	w.dispatcher.freeze() // the children begin where the parent is stored, so it moves no more
-	err = w.keeper.edit(ctx, func(lease *Record) {
-		lease.State = StateSplitting
+	err = w.keeper.edit(ctx, func(lease *feed.Record) {
+		lease.State = feed.StateSplitting
 		setProperty(lease, notes.PartsProperty, keyspace.Join(parts))
 		parent = *lease
 	})
@@ -117,17 +118,17 @@ func (w *worker) plan(ctx context.Context) (parent Record, parts []Range, err er
 }
 
 // splitParts are the ranges that the lease is being split into, if they are recorded and tile it.
-func splitParts(l Record) (parts []Range, known bool) {
+func splitParts(l feed.Record) (parts []feed.Range, known bool) {
 	return keyspace.Split(l.Range, l.Properties[notes.PartsProperty])
 }
 
 // uncovered are the parts of the parent that its descendants do not cover. An ancestor
 // that is still splitting covers them too, but waits for us. A lease of lower rank than
 // the parent is no child: a create that arrived late has left it, and it is removed.
-func (w *worker) uncovered(parent Record) []Range {
+func (w *worker) uncovered(parent feed.Record) []feed.Range {
 	leases, _ := w.r.view.leases()
 	above := w.r.view.ranking()
-	return holes(parent.Range, slices.DeleteFunc(leases, func(lease Record) bool {
+	return holes(parent.Range, slices.DeleteFunc(leases, func(lease feed.Record) bool {
 		ranked := isOurs(lease) && isOurs(parent)
 		switch {
 		case lease.ID == parent.ID || ranked && above(parent, lease):
@@ -140,9 +141,9 @@ func (w *worker) uncovered(parent Record) []Range {
 }
 
 // createChild creates the lease for a part of the parent, as ours, and starts it.
-func (w *worker) createChild(ctx context.Context, parent Record, part Range) error {
-	child := Record{
-		Kind: KindLease, Version: 1, Token: part.String(), Range: part,
+func (w *worker) createChild(ctx context.Context, parent feed.Record, part feed.Range) error {
+	child := feed.Record{
+		Kind: feed.KindLease, Version: 1, Token: part.String(), Range: part,
 		Owner: w.r.me.Instance, Epoch: w.r.me.Epoch, Expiration: w.r.opts.Expiration,
 		Position: parent.Position, Mode: parent.Mode, Attempts: parent.Attempts,
 		Timestamp: timestamp(), Properties: parent.Properties,
@@ -155,7 +156,7 @@ func (w *worker) createChild(ctx context.Context, parent Record, part Range) err
 	}
 	started := time.Now()
 	got, err := w.r.createAnew(ctx, child)
-	if errors.Is(err, ErrConflict) {
+	if errors.Is(err, feed.ErrConflict) {
 		w.r.claims.free(part)
 		return nil // made before, by us or by another
 	}
@@ -173,24 +174,24 @@ func (w *worker) createChild(ctx context.Context, parent Record, part Range) err
 
 // remove deletes the worker's lease, or retires it.
 func (w *worker) remove(ctx context.Context) error {
-	var mine Record
-	if err := w.keeper.note(ctx, func(lease *Record) { mine = *lease }); err != nil {
+	var mine feed.Record
+	if err := w.keeper.note(ctx, func(lease *feed.Record) { mine = *lease }); err != nil {
 		return err
 	}
 	err := w.r.store.Delete(ctx, mine)
 	switch {
-	case err == nil || errors.Is(err, ErrNotFound):
+	case err == nil || errors.Is(err, feed.ErrNotFound):
 		w.r.view.Drop(mine.ID)
 		return nil
-	case errors.Is(err, ErrForbidden):
-		return w.keeper.edit(ctx, func(lease *Record) { lease.State, lease.Owner, lease.Epoch = StateRetired, "", "" })
+	case errors.Is(err, feed.ErrForbidden):
+		return w.keeper.edit(ctx, func(lease *feed.Record) { lease.State, lease.Owner, lease.Epoch = feed.StateRetired, "", "" })
 	}
 	return fmt.Errorf("delete lease: %w", err)
 }
 
 // holes lists the parts of r that no lease covers.
-func holes(r Range, leases []Record) []Range {
-	covered := make([]Range, len(leases))
+func holes(r feed.Range, leases []feed.Record) []feed.Range {
+	covered := make([]feed.Range, len(leases))
 	for i, lease := range leases {
 		covered[i] = lease.Range
 	}
@@ -198,8 +199,8 @@ func holes(r Range, leases []Record) []Range {
 }
 
 // rangesOf are the ranges of partitions.
-func rangesOf(partitions []Partition) []Range {
-	ranges := make([]Range, len(partitions))
+func rangesOf(partitions []feed.Partition) []feed.Range {
+	ranges := make([]feed.Range, len(partitions))
 	for i, partition := range partitions {
 		ranges[i] = partition.Range
 	}

@@ -11,9 +11,10 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
-func (w *world) partitions() []changefeed.Partition {
+func (w *world) partitions() []feed.Partition {
 	w.t.Helper()
 	partitions, err := w.orders.Partitions(w.t.Context())
 	if err != nil {
@@ -40,10 +41,10 @@ func (w *world) merge(n int) {
 // tiles fails the test unless the live leases tile the key space.
 func (w *world) tiles() {
 	w.t.Helper()
-	leases := slices.DeleteFunc(w.records(changefeed.KindLease), func(l changefeed.Record) bool {
-		return l.State == changefeed.StateRetired
+	leases := slices.DeleteFunc(w.records(feed.KindLease), func(l feed.Record) bool {
+		return l.State == feed.StateRetired
 	})
-	slices.SortFunc(leases, func(a, b changefeed.Record) int {
+	slices.SortFunc(leases, func(a, b feed.Record) int {
 		if a.Range.Min < b.Range.Min {
 			return -1
 		}
@@ -77,7 +78,7 @@ func (y *tally) ordered(t *testing.T) {
 func TestAcceptance9SplitsAndMergesWhileRunning(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		y := &tally{}
-		o := changefeed.Options{Start: changefeed.FromBeginning(), MaxItems: 3}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxItems: 3}
 		a, b := w.run("a", y, o), w.run("b", y, o)
 		for n := range 60 {
 			w.put(fmt.Sprint("city-", n%20), "item", n)
@@ -104,7 +105,7 @@ func TestAcceptance9SplitsAndMergesWhileRunning(t *testing.T) {
 func TestAcceptance9SplitsAndMergesWhileNobodyRuns(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		y := &tally{}
-		o := changefeed.Options{Start: changefeed.FromBeginning()}
+		o := changefeed.Options{Start: feed.FromBeginning()}
 		w.fill(20)
 		p := w.run("a", y, o)
 		time.Sleep(time.Minute)
@@ -151,21 +152,21 @@ func (s *step) dies(begins bool) bool {
 	return s.left < 0
 }
 
-func (s *step) Create(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+func (s *step) Create(ctx context.Context, l feed.Record) (feed.Record, error) {
 	if s.dies(false) {
 		return l, errCrash
 	}
 	return s.Leases.Create(ctx, l)
 }
 
-func (s *step) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-	if s.dies(l.State == changefeed.StateSplitting) {
+func (s *step) Update(ctx context.Context, l feed.Record) (feed.Record, error) {
+	if s.dies(l.State == feed.StateSplitting) {
 		return l, errCrash
 	}
 	return s.Leases.Update(ctx, l)
 }
 
-func (s *step) Delete(ctx context.Context, l changefeed.Record) error {
+func (s *step) Delete(ctx context.Context, l feed.Record) error {
 	if s.dies(false) {
 		return errCrash
 	}
@@ -182,7 +183,7 @@ func TestAcceptance9ASplitSurvivesACrashBetweenAnyTwoSteps(t *testing.T) {
 				store := &step{Leases: w.leases, left: left}
 				ctx, crash := context.WithCancel(t.Context())
 				p, err := changefeed.New(w.orders, store, y, changefeed.Options{
-					Instance: "a", Start: changefeed.FromBeginning(), Drain: time.Second,
+					Instance: "a", Start: feed.FromBeginning(), Drain: time.Second,
 					Hooks: changefeed.Hooks{Error: func(err *changefeed.Error) {
 						if errors.Is(err, errCrash) {
 							crash()
@@ -203,7 +204,7 @@ func TestAcceptance9ASplitSurvivesACrashBetweenAnyTwoSteps(t *testing.T) {
 				if err := <-done; err != nil {
 					t.Error(err)
 				}
-				b := w.run("b", y, changefeed.Options{Start: changefeed.FromBeginning()})
+				b := w.run("b", y, changefeed.Options{Start: feed.FromBeginning()})
 				time.Sleep(2 * time.Minute)
 				if n := w.pending(); n != 0 {
 					t.Errorf("%d pending", n)
@@ -222,14 +223,14 @@ func TestAcceptance9ASplitSurvivesACrashBetweenAnyTwoSteps(t *testing.T) {
 // unprivileged has no right to delete.
 type unprivileged struct{ *docstore.Leases }
 
-func (unprivileged) Delete(context.Context, changefeed.Record) error { return changefeed.ErrForbidden }
+func (unprivileged) Delete(context.Context, feed.Record) error { return feed.ErrForbidden }
 
 // ... and without the right to delete leases.
 func TestAcceptance9ASplitNeedsNoRightToDelete(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		y := &tally{}
 		p, err := changefeed.New(w.orders, unprivileged{w.leases}, y, changefeed.Options{
-			Instance: "a", Start: changefeed.FromBeginning(), Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}},
+			Instance: "a", Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -263,7 +264,7 @@ func TestAcceptance9ASplitNeedsNoRightToDelete(t *testing.T) {
 // runs, and with several items in one transaction.
 func TestAcceptance11TheEstimateIsRight(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		p := w.run("a", changefeed.HandlerFunc(failing), changefeed.Options{})
+		p := w.run("a", feed.HandlerFunc(failing), changefeed.Options{})
 		time.Sleep(time.Minute)
 		if n := w.pending(); n != 0 {
 			t.Errorf("%d pending before anything was written", n)
@@ -277,11 +278,11 @@ func TestAcceptance11TheEstimateIsRight(t *testing.T) {
 		if n := w.pending(); n != 7 {
 			t.Errorf("%d pending after a split while nobody ran, want 7", n)
 		}
-		var writes []changefeed.Write
+		var writes []feed.Write
 		for n := range 5 {
 			writes = append(writes, upsert("oslo", fmt.Sprint(n), n))
 		}
-		if _, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), writes); err != nil {
+		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), writes); err != nil {
 			t.Fatal(err)
 		}
 		if n := w.pending(); n != 12 {
@@ -296,7 +297,7 @@ func TestAcceptance11TheEstimateIsRight(t *testing.T) {
 			t.Errorf("the oldest pending change is %v old, want a good minute", age)
 		}
 		// A source that cannot count: the distance in LSNs counts the transaction as one.
-		type plain struct{ changefeed.Source }
+		type plain struct{ feed.Source }
 		if lags, err = changefeed.Estimate(t.Context(), plain{w.orders}, w.leases); err != nil {
 			t.Fatal(err)
 		}

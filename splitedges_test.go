@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/keyspace"
 	"github.com/millrace/changefeed/internal/notes"
 )
@@ -18,12 +19,12 @@ func TestALeaseWhoseSplitAMergeHasUndoneIsReadOn(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		y := &tally{}
 		w.fill(20)
-		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", y, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		w.split(0)
-		l := w.records(changefeed.KindLease)[0]
-		l.State = changefeed.StateSplitting
+		l := w.records(feed.KindLease)[0]
+		l.State = feed.StateSplitting
 		if _, err := w.leases.Update(t.Context(), l); err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +38,7 @@ func TestALeaseWhoseSplitAMergeHasUndoneIsReadOn(t *testing.T) {
 		if items, again := y.items(); items != 20 || again != 40 || w.pending() != 0 {
 			t.Errorf("%d items, %d again, %d pending; want the three versions of all 20, once", items, again, w.pending())
 		}
-		if l := w.records(changefeed.KindLease); len(l) != 1 || l[0].State != changefeed.StateLive {
+		if l := w.records(feed.KindLease); len(l) != 1 || l[0].State != feed.StateLive {
 			t.Errorf("%d leases, the first is %v; want the one, live", len(l), l[0].State)
 		}
 		y.ordered(t)
@@ -47,13 +48,13 @@ func TestALeaseWhoseSplitAMergeHasUndoneIsReadOn(t *testing.T) {
 
 // halfSplit leaves a lease of the whole range as an owner that has died in the midst of its split, and returns what arrives
 // late: the child of the right half, and in place of that of the left half its own children, which have done all.
-func (w *world) halfSplit() (late []changefeed.Record, left changefeed.Range) {
+func (w *world) halfSplit() (late []feed.Record, left feed.Range) {
 	w.t.Helper()
 	w.split(0)
-	halves := []changefeed.Range{w.partitions()[0].Range, w.partitions()[1].Range}
+	halves := []feed.Range{w.partitions()[0].Range, w.partitions()[1].Range}
 	w.split(0)
-	parent := w.records(changefeed.KindLease)[0]
-	parent.State = changefeed.StateSplitting
+	parent := w.records(feed.KindLease)[0]
+	parent.State = feed.StateSplitting
 	parent.Properties = notes.Set(parent.Properties, notes.PartsProperty, keyspace.Join(halves))
 	parent, err := w.leases.Update(w.t.Context(), parent)
 	if err != nil {
@@ -64,8 +65,8 @@ func (w *world) halfSplit() (late []changefeed.Record, left changefeed.Range) {
 		if n == 2 {
 			generation = "#1"
 		}
-		late = append(late, changefeed.Record{
-			Kind: changefeed.KindLease, Version: 1, Token: p.Range.String(), Range: p.Range, Position: parent.Position, Expiration: time.Minute,
+		late = append(late, feed.Record{
+			Kind: feed.KindLease, Version: 1, Token: p.Range.String(), Range: p.Range, Position: parent.Position, Expiration: time.Minute,
 			Mode: parent.Mode, Properties: map[string]string{notes.GenerationProperty: generation, notes.TermProperty: "#9"},
 		})
 	}
@@ -78,18 +79,18 @@ func TestASplitGoesOnFromWhatIsThereNow(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		y := &tally{}
 		w.fill(20)
-		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", y, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		late, left := w.halfSplit()
 		var arrived, again atomic.Int64
 		store := &hookedStore{Leases: w.leases}
-		store.follow = func(context.Context, string) ([]changefeed.Record, string, time.Time, error) {
+		store.follow = func(context.Context, string) ([]feed.Record, string, time.Time, error) {
 			return nil, "", time.Time{}, errCutOff
 		}
-		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+		store.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			got, err := w.leases.Update(ctx, l)
-			if l.State == changefeed.StateSplitting && err == nil && arrived.CompareAndSwap(0, 1) { // it is taken
+			if l.State == feed.StateSplitting && err == nil && arrived.CompareAndSwap(0, 1) { // it is taken
 				for _, child := range late {
 					if _, err := w.leases.Create(ctx, child); err != nil {
 						t.Error(err)
@@ -98,8 +99,8 @@ func TestASplitGoesOnFromWhatIsThereNow(t *testing.T) {
 			}
 			return got, err
 		}
-		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindLease && l.Range == left {
+		store.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindLease && l.Range == left {
 				again.Add(1)
 			}
 			return w.leases.Create(ctx, l)
@@ -125,16 +126,16 @@ func TestALeaseThatIsBeingSplitCountsForNobody(t *testing.T) {
 			inWorld(t, 2, func(t *testing.T, w *world) {
 				var refused, given atomic.Int64
 				var refusing atomic.Bool
-				store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-					if l.Kind == changefeed.KindLease && refusing.Load() {
+				store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+					if l.Kind == feed.KindLease && refusing.Load() {
 						refused.Add(1)
 						return l, errRefused
 					}
 					return w.leases.Create(ctx, l)
 				}}
 				a := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{Hooks: changefeed.Hooks{
-					Released: func(_ changefeed.Lease, why changefeed.Reason) {
-						if why == changefeed.ReasonGiven {
+					Released: func(_ feed.Lease, why feed.Reason) {
+						if why == feed.ReasonGiven {
 							given.Add(1)
 						}
 					},

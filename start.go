@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/service"
 )
@@ -31,7 +32,7 @@ import (
 // those that are there from a creation that was interrupted.
 func (r *run) begun() time.Time {
 	at := r.view.Now()
-	for _, lease := range r.view.kind(KindLease) {
+	for _, lease := range r.view.kind(feed.KindLease) {
 		if read := lease.Updated.Add(-createTime); read.Before(at) {
 			at = read
 		}
@@ -41,55 +42,55 @@ func (r *run) begun() time.Time {
 
 // record adds to the marker's properties where the unit begins, if it begins at a time of
 // the store.
-func (r *run) record(start Start, now time.Time, properties map[string]string) map[string]string {
+func (r *run) record(start feed.Start, now time.Time, properties map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, properties)
 	all[notes.OptionProperty] = notes.PlainTime(cmp.Or(start.Given(), start.String()))
-	if start.IsNow() && r.opts.Mode == LatestVersion {
-		start = FromTime(now.Add(-clockGrain)) // stores keep whole seconds
+	if start.IsNow() && r.opts.Mode == feed.LatestVersion {
+		start = feed.FromTime(now.Add(-clockGrain)) // stores keep whole seconds
 	}
 	all[notes.OriginProperty] = notes.PlainTime(start.String())
 	return all
 }
 
 // origin is where the unit began, if its marker records that.
-func (v *view) origin() (Start, bool) {
+func (v *view) origin() (feed.Start, bool) {
 	info, _ := v.marker()
-	start, err := ParseStart(notes.TimeOf(info.Properties[notes.OriginProperty]))
+	start, err := feed.ParseStart(notes.TimeOf(info.Properties[notes.OriginProperty]))
 	return start, err == nil
 }
 
 // marker is the unit's marker, if its leases have been created.
-func (v *view) marker() (Record, bool) {
-	for _, info := range v.kind(KindInfo) {
+func (v *view) marker() (feed.Record, bool) {
+	for _, info := range v.kind(feed.KindInfo) {
 		if info.Err == nil {
 			return info, true
 		}
 	}
-	return Record{}, false
+	return feed.Record{}, false
 }
 
 // recorded is where a lease that is lost must begin again: where the unit began, else
 // where nothing is skipped that the mode can still give.
-func (r *run) recorded() Start {
-	if r.opts.Mode == AllVersionsAndDeletes {
-		return FromNow()
+func (r *run) recorded() feed.Start {
+	if r.opts.Mode == feed.AllVersionsAndDeletes {
+		return feed.FromNow()
 	}
 	if start, ok := r.view.origin(); ok {
 		return start
 	}
-	return FromBeginning()
+	return feed.FromBeginning()
 }
 
 // firstStart is where a unit without a marker begins: where Options.Start says, else
 // where the leases say that are there from a creation that was interrupted. A start that
 // is relative to now counts as it was then, not as it is now.
-func (r *run) firstStart() (Start, error) {
+func (r *run) firstStart() (feed.Start, error) {
 	relative := r.opts.Start.Ago() > 0
 	if !r.opts.Start.IsZero() && !relative {
 		return r.opts.Start, nil
 	}
-	for _, lease := range r.view.kind(KindLease) {
+	for _, lease := range r.view.kind(feed.KindLease) {
 		if start := lease.Position.Start; lease.Err == nil && !start.IsZero() && (!relative || isOurs(lease)) {
 			return start.AsAgo(r.opts.Start.Ago()), nil
 		}
@@ -97,13 +98,13 @@ func (r *run) firstStart() (Start, error) {
 	if relative {
 		return r.opts.Start, nil
 	}
-	return Start{}, r.checkPlaced()
+	return feed.Start{}, r.checkPlaced()
 }
 
 // checkStart refuses a start that the unit would ignore. The start that the unit began with
 // is welcome, because programs set it at every run. A unit that another kind of processor
 // made has none on record, and gets ours.
-func (r *run) checkStart(ctx context.Context, info Record) (done bool, err error) {
+func (r *run) checkStart(ctx context.Context, info feed.Record) (done bool, err error) {
 	given, began := r.opts.Start.Given(), notes.TimeOf(info.Properties[notes.OptionProperty])
 	_, known := r.view.origin()
 	switch {
@@ -116,7 +117,7 @@ func (r *run) checkStart(ctx context.Context, info Record) (done bool, err error
 	}
 	info.Properties = r.record(r.opts.Start, r.view.Now(), info.Properties)
 	got, err := r.store.Update(ctx, info)
-	if errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) {
+	if errors.Is(err, feed.ErrConflict) || errors.Is(err, feed.ErrNotFound) {
 		return false, nil // another instance records its own, or the unit begins anew
 	}
 	if err != nil {
@@ -129,7 +130,7 @@ func (r *run) checkStart(ctx context.Context, info Record) (done bool, err error
 // checkForeign refuses a unit that we could not work on in full, because ranges whose leases
 // others keep in a form that we do not write would stand still.
 func (r *run) checkForeign() error {
-	foreign := r.view.leasesWhere(func(lease Record) bool { return errors.Is(lease.Err, ErrForeignLease) })
+	foreign := r.view.leasesWhere(func(lease feed.Record) bool { return errors.Is(lease.Err, feed.ErrForeignLease) })
 	if len(foreign) == 0 {
 		return nil
 	}
@@ -146,12 +147,12 @@ func (r *run) checkPlaced() error {
 }
 
 // hasNoStart reports whether a lease does not say where it begins.
-func hasNoStart(l Record) bool {
-	return l.Err == nil && l.State != StateRetired && l.Position.Token == "" && l.Position.Start.IsZero()
+func hasNoStart(l feed.Record) bool {
+	return l.Err == nil && l.State != feed.StateRetired && l.Position.Token == "" && l.Position.Start.IsZero()
 }
 
 // ids are the ids of leases.
-func ids(leases []Record) (list []string) {
+func ids(leases []feed.Record) (list []string) {
 	for _, lease := range leases {
 		list = append(list, lease.ID)
 	}
@@ -160,12 +161,12 @@ func ids(leases []Record) (list []string) {
 
 // placed lists the leases that can be worked on, and those that cannot: besides the bad
 // documents, leases of which nobody says where they begin.
-func (v *view) placed() (good, bad []Record) {
+func (v *view) placed() (good, bad []feed.Record) {
 	good, bad = v.leases()
 	if _, known := v.origin(); known {
 		return good, bad
 	}
-	good = slices.DeleteFunc(good, func(lease Record) bool {
+	good = slices.DeleteFunc(good, func(lease feed.Record) bool {
 		open := hasNoStart(lease)
 		if open {
 			lease.Err = &StartError{Leases: []string{lease.ID}}
@@ -178,12 +179,12 @@ func (v *view) placed() (good, bad []Record) {
 
 // place is the position of a start, as a token where the feed gives one, because a processor
 // of another kind would begin a lease without a token at a start of its own.
-func (r *run) place(ctx context.Context, part Range, start Start) (Position, error) {
-	at := Position{Start: start.AsAgo(0)}
+func (r *run) place(ctx context.Context, part feed.Range, start feed.Start) (feed.Position, error) {
+	at := feed.Position{Start: start.AsAgo(0)}
 	if start.IsNow() {
-		at.Start = Start{}
+		at.Start = feed.Start{}
 	}
-	page, err := r.source.Read(ctx, part, at, ReadOptions{Mode: r.opts.Mode, MaxItems: 1})
+	page, err := r.source.Read(ctx, part, at, feed.ReadOptions{Mode: r.opts.Mode, MaxItems: 1})
 	if err != nil {
 		return at, fmt.Errorf("read position of %v: %w", start, err)
 	}
@@ -193,7 +194,7 @@ func (r *run) place(ctx context.Context, part Range, start Start) (Position, err
 // startOfPage is the position that a page was read from, as a token. Where tokens are LSNs in
 // quotes, as the service's are, the token before the first change is known; otherwise the
 // position stays as it was.
-func startOfPage(p Page, from Position) Position {
+func startOfPage(p feed.Page, from feed.Position) feed.Position {
 	if len(p.Changes) == 0 {
 		return p.Next
 	}
@@ -201,12 +202,12 @@ func startOfPage(p Page, from Position) Position {
 	if p.Next.Token != service.Token(last) {
 		return from
 	}
-	return Position{Token: service.Token(first - 1), Start: from.Start}
+	return feed.Position{Token: service.Token(first - 1), Start: from.Start}
 }
 
 // anchor fixes where a lease without a token begins, before anything of it is handled.
 func (w *worker) anchor() ending {
-	at := Position{Start: w.lease.Position.Start}
+	at := feed.Position{Start: w.lease.Position.Start}
 	if at.Start.IsNow() {
 		at.Start = w.r.recorded()
 	}
@@ -217,7 +218,7 @@ func (w *worker) anchor() ending {
 		if at = startOfPage(page, at); len(page.Changes) == 0 { // so what an owner before has failed with is not what comes
 			w.dispatcher.pass(at, 0, false)
 		}
-	case ReasonSplit: // the leases of the parts begin there
+	case feed.ReasonSplit: // the leases of the parts begin there
 	default:
 		return e
 	}
@@ -230,10 +231,10 @@ func (w *worker) anchor() ending {
 
 // NewUnit is a deployment unit whose leases were just made.
 type NewUnit struct {
-	Start  Start // where it begins
+	Start  feed.Start // where it begins
 	Leases int
 	// Passed is how many changes are there and come before Start, so that the unit does not get
-	// them; nil if that is not known: the source is no [Counter], the mode is all versions and
+	// them; nil if that is not known: the source is no [feed.Counter], the mode is all versions and
 	// deletes, or the count took longer than 10 s.
 	Passed *int64
 }
@@ -253,21 +254,21 @@ func (r *run) announce(ctx context.Context, unit *NewUnit) {
 const countTime = 10 * time.Second
 
 // passedOver counts the changes before the positions of the leases of a new unit; nil if that is not known.
-func (r *run) passedOver(ctx context.Context, start Start, leases []Record) *int64 {
+func (r *run) passedOver(ctx context.Context, start feed.Start, leases []feed.Record) *int64 {
 	if start.IsBeginning() {
 		return new(int64)
 	}
-	counter, ok := r.source.(Counter)
-	if !ok || r.opts.Mode != LatestVersion {
+	counter, ok := r.source.(feed.Counter)
+	if !ok || r.opts.Mode != feed.LatestVersion {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
-	all, err := counter.Pending(ctx, FullRange(), Position{Start: FromBeginning()}, ReadOptions{})
+	all, err := counter.Pending(ctx, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
 	for _, lease := range leases {
 		if err == nil {
-			var after Backlog
-			after, err = counter.Pending(ctx, lease.Range, lease.Position, ReadOptions{})
+			var after feed.Backlog
+			after, err = counter.Pending(ctx, lease.Range, lease.Position, feed.ReadOptions{})
 			all.Items -= after.Items
 		}
 	}

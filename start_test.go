@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A situation is a unit as its maker left it, and where changes wait in it.
@@ -38,11 +39,11 @@ const (
 )
 
 // starts are our options; the others are texts of a start.
-func option(text string) changefeed.Start {
+func option(text string) feed.Start {
 	if text == "unset" {
-		return changefeed.Start{}
+		return feed.Start{}
 	}
-	start, err := changefeed.ParseStart(text)
+	start, err := feed.ParseStart(text)
 	if err != nil {
 		panic(err)
 	}
@@ -89,7 +90,7 @@ func olderJavaUnit(w *world) {
 func byAddress(make func(*world)) func(w *world) {
 	return func(w *world) {
 		make(w)
-		for _, kind := range []changefeed.Kind{changefeed.KindLease, changefeed.KindInfo} {
+		for _, kind := range []feed.Kind{feed.KindLease, feed.KindInfo} {
 			for _, l := range w.records(kind) {
 				w.raw(strings.Replace(string(l.Raw), "unitlocalhost_", "unit127.0.0.1_", 1))
 				if err := w.leases.Delete(w.t.Context(), l); err != nil {
@@ -103,7 +104,7 @@ func byAddress(make func(*world)) func(w *world) {
 // ourUnit begins a unit and kills it before it has handled anything.
 func ourUnit(start string) func(w *world) {
 	return func(w *world) {
-		p := w.run("first", &tally{before: func(context.Context, *changefeed.Batch) error {
+		p := w.run("first", &tally{before: func(context.Context, *feed.Batch) error {
 			return errors.New("not yet")
 		}}, changefeed.Options{Start: option(start)})
 		time.Sleep(500 * time.Millisecond)
@@ -129,10 +130,10 @@ var situations = []situation{
 	}},
 	{maker: "dotnet, with positions", make: dotnetUnit(`"\"10\""`, `"\"10\""`), want: always(outcome{handled: sinceUnit})},
 	{maker: "dotnet by 127.0.0.1", make: byAddress(dotnetUnit(`"\"10\""`, `"\"10\""`)), want: always(outcome{handled: sinceUnit})},
-	{maker: "java on partition key ranges", make: olderJavaUnit, want: always(outcome{err: changefeed.ErrForeignLease})},
-	{maker: "java by 127.0.0.1", make: byAddress(javaUnit(javaState)), want: always(outcome{err: changefeed.ErrForeignLease})},
-	{maker: "java, idle since its start", make: javaUnit("null"), want: always(outcome{err: changefeed.ErrForeignLease})},
-	{maker: "java, with positions", make: javaUnit(javaState), want: always(outcome{err: changefeed.ErrForeignLease})},
+	{maker: "java on partition key ranges", make: olderJavaUnit, want: always(outcome{err: feed.ErrForeignLease})},
+	{maker: "java by 127.0.0.1", make: byAddress(javaUnit(javaState)), want: always(outcome{err: feed.ErrForeignLease})},
+	{maker: "java, idle since its start", make: javaUnit("null"), want: always(outcome{err: feed.ErrForeignLease})},
+	{maker: "java, with positions", make: javaUnit(javaState), want: always(outcome{err: feed.ErrForeignLease})},
 	{maker: "ours from the beginning", make: ourUnit("beginning"), want: map[string]outcome{
 		"unset": {handled: all}, "beginning": {handled: all},
 		unitsStart: {err: changefeed.ErrStartIgnored}, "now": {err: changefeed.ErrStartIgnored},
@@ -165,7 +166,7 @@ func (w *world) generation(name string, onlyFirst bool) {
 	first := w.partitions()[0].Range
 	for n, i := 0, 0; n < 10; i++ {
 		city := fmt.Sprint("city-", i)
-		at, err := w.orders.Locate(w.t.Context(), changefeed.Key(city))
+		at, err := w.orders.Locate(w.t.Context(), feed.Key(city))
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -212,7 +213,7 @@ func (s situation) join(t *testing.T, w *world, start string) {
 	if _, again := y.items(); again != 0 {
 		t.Errorf("%d items came again", again)
 	}
-	for _, l := range w.records(changefeed.KindLease) {
+	for _, l := range w.records(feed.KindLease) {
 		if l.Position.Token == "" {
 			t.Errorf("lease %s has no token: another processor would begin at a start of its own", l.ID)
 		}
@@ -241,20 +242,20 @@ func (y *tally) generations() string {
 // From the first document on, each lease of ours has a token, whatever its start: a .NET
 // host that goes on after a crash would otherwise begin where its own options say.
 func TestALeaseHasATokenFromItsFirstDocument(t *testing.T) {
-	for _, start := range []changefeed.Start{{}, changefeed.FromBeginning(), changefeed.FromNow()} {
+	for _, start := range []feed.Start{{}, feed.FromBeginning(), feed.FromNow()} {
 		inWorld(t, 2, func(t *testing.T, w *world) {
 			w.generation("old", true)
 			time.Sleep(time.Minute)
 			at := start
-			if start == changefeed.FromNow() {
-				at = changefeed.FromAgo(10 * time.Second)
+			if start == feed.FromNow() {
+				at = feed.FromAgo(10 * time.Second)
 			}
-			p := w.run("a", &tally{before: func(ctx context.Context, _ *changefeed.Batch) error {
+			p := w.run("a", &tally{before: func(ctx context.Context, _ *feed.Batch) error {
 				<-ctx.Done()
 				return ctx.Err()
 			}}, changefeed.Options{Start: at})
 			time.Sleep(100 * time.Millisecond)
-			for _, l := range w.records(changefeed.KindLease) {
+			for _, l := range w.records(feed.KindLease) {
 				if !strings.Contains(string(l.Raw), `"ContinuationToken":"\"`) {
 					t.Errorf("from %v the lease is %s, want a ContinuationToken", at, l.Raw)
 				}
@@ -280,7 +281,7 @@ func TestTheLagOfALeaseWithoutAPositionIsThatOfItsUnit(t *testing.T) {
 				t.Errorf("lease %s: %d pending, %v, want ErrNoStart", l.Lease.Token, l.Pending, l.Err)
 			}
 		}
-		marker := w.records(changefeed.KindInfo)[0]
+		marker := w.records(feed.KindInfo)[0]
 		marker.Properties = map[string]string{"start": "beginning", "origin": "beginning"}
 		if _, err := w.leases.Update(t.Context(), marker); err != nil {
 			t.Fatal(err)
@@ -294,13 +295,13 @@ func TestTheLagOfALeaseWithoutAPositionIsThatOfItsUnit(t *testing.T) {
 // undeletable is a store whose caller lacks the right to delete.
 type undeletable struct{ *docstore.Leases }
 
-func (undeletable) Delete(context.Context, changefeed.Record) error { return changefeed.ErrForbidden }
+func (undeletable) Delete(context.Context, feed.Record) error { return feed.ErrForbidden }
 
 // The lock of an instance that died is taken over without the right to delete, and freed
 // so that the next unit of that name need not wait for it.
 func TestAnExpiredLockIsTakenOverWithoutTheRightToDelete(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
-		if _, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLock, Timestamp: time.Now()}); err != nil {
+		if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindLock, Timestamp: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -329,7 +330,7 @@ func TestAnExpiredLockIsTakenOverWithoutTheRightToDelete(t *testing.T) {
 			}
 			cancel()
 			<-done
-			for _, kind := range []changefeed.Kind{changefeed.KindInfo, changefeed.KindLease} {
+			for _, kind := range []feed.Kind{feed.KindInfo, feed.KindLease} {
 				for _, l := range w.records(kind) {
 					if err := w.leases.Delete(t.Context(), l); err != nil {
 						t.Fatal(err)
@@ -344,11 +345,11 @@ func TestAnExpiredLockIsTakenOverWithoutTheRightToDelete(t *testing.T) {
 // leases are made by a program that is started again later.
 func TestAnInterruptedCreationGoesOnFromItsFirstStart(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		o := changefeed.Options{MinLeases: 8, Start: changefeed.FromAgo(15 * time.Minute)}
+		o := changefeed.Options{MinLeases: 8, Start: feed.FromAgo(15 * time.Minute)}
 		var made atomic.Int64
 		broken := &hookedStore{Leases: w.leases}
-		broken.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindLease && made.Add(1) > 4 {
+		broken.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindLease && made.Add(1) > 4 {
 				return l, errors.New("away")
 			}
 			return w.leases.Create(ctx, l)
@@ -359,7 +360,7 @@ func TestAnInterruptedCreationGoesOnFromItsFirstStart(t *testing.T) {
 		w.fill(64)
 		time.Sleep(time.Hour)
 		y := &tally{}
-		o.Start = changefeed.FromAgo(15 * time.Minute)
+		o.Start = feed.FromAgo(15 * time.Minute)
 		second := w.run("b", y, o)
 		time.Sleep(3 * time.Minute)
 		if items, again := y.items(); items != 64 || again != 0 {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/millrace/changefeed/feed"
 )
 
 // Status describes a call of [Processor.Run] that is under way.
@@ -33,8 +35,8 @@ type Status struct {
 
 // LeaseStatus is how far an instance has come with a lease, and its present activity there.
 type LeaseStatus struct {
-	Lease Lease // as acquired, with the position and the attempts that the next write stores
-	Read  Position
+	Lease feed.Lease // as acquired, with the position and the attempts that the next write stores
+	Read  feed.Position
 	// Activity is the step that the work is at, since Since.
 	Activity Activity
 	Since    time.Time

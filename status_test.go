@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // lease is the status of the only lease of the only run.
@@ -28,16 +29,16 @@ func leaseOf(t *testing.T, p *changefeed.Processor) changefeed.LeaseStatus {
 func TestARunningInstanceSaysWhatItDoes(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		answers := make(chan error)
-		h := changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error { return <-answers })
+		h := feed.HandlerFunc(func(context.Context, *feed.Batch) error { return <-answers })
 		var away atomic.Bool
-		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			if away.Load() {
 				return l, errRefused
 			}
 			return w.leases.Update(ctx, l)
 		}}
 		p, err := changefeed.New(w.orders, store, h, changefeed.Options{
-			Instance: "a", Start: changefeed.FromBeginning(), RetryMin: 10 * time.Second, Drain: 30 * time.Second,
+			Instance: "a", Start: feed.FromBeginning(), RetryMin: 10 * time.Second, Drain: 30 * time.Second,
 			Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}},
 		})
 		if err != nil {
@@ -109,13 +110,13 @@ func TestEachRunHasAStatus(t *testing.T) {
 	inWorld(t, 4, func(t *testing.T, w *world) {
 		var away atomic.Bool
 		listing := &hookedStore{Leases: w.leases}
-		listing.list = func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+		listing.list = func(ctx context.Context) ([]feed.Record, time.Time, error) {
 			if away.Load() {
 				return nil, time.Time{}, errRefused
 			}
 			return w.leases.List(ctx)
 		}
-		p, err := changefeed.New(w.orders, struct{ changefeed.LeaseStore }{listing}, &tally{}, changefeed.Options{
+		p, err := changefeed.New(w.orders, struct{ feed.LeaseStore }{listing}, &tally{}, changefeed.Options{
 			Instance: "a", Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}},
 		})
 		if err != nil {
@@ -166,14 +167,14 @@ func TestHooksCountReadsWaitsAndWrites(t *testing.T) {
 		var changes, waits, renewals, checkpoints int
 		var charge float64
 		updates := atomic.Int64{}
-		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindLease {
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindLease {
 				updates.Add(1)
 				time.Sleep(time.Second)
 			}
 			return w.leases.Update(ctx, l)
 		}}
-		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning(), Hooks: changefeed.Hooks{
+		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{Start: feed.FromBeginning(), Hooks: changefeed.Hooks{
 			ReadDone: func(d changefeed.ReadDone) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -222,7 +223,7 @@ func TestJoinedHooksAreAllCalled(t *testing.T) {
 	}
 	b := changefeed.Hooks{
 		Error: func(err *changefeed.Error) { called = append(called, "b "+err.Error()) },
-		Released: func(l changefeed.Lease, why changefeed.Reason) {
+		Released: func(l feed.Lease, why feed.Reason) {
 			called = append(called, "b "+l.Token+" "+string(why))
 		},
 	}
@@ -232,7 +233,7 @@ func TestJoinedHooksAreAllCalled(t *testing.T) {
 	}
 	h.Ready()
 	h.Error(&changefeed.Error{Origin: changefeed.OriginSource, Err: errDownstream})
-	h.Released(changefeed.Lease{Token: "-FF"}, changefeed.ReasonLost)
+	h.Released(feed.Lease{Token: "-FF"}, feed.ReasonLost)
 	failure := "source: " + errDownstream.Error()
 	if want := []string{"a ready", "a " + failure, "b " + failure, "b -FF lost"}; !slices.Equal(called, want) {
 		t.Errorf("called %q, want %q", called, want)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/delivery"
 	"github.com/millrace/changefeed/internal/notes"
 )
@@ -41,10 +42,10 @@ func TestKeysSetAsideOutliveAForeignMove(t *testing.T) {
 func pageOf(o Options, changes int) (*dispatcher, *readPage, *delivery.Page) {
 	r := idle(o)
 	r.breaker = delivery.NewBreaker(func(int) time.Duration { return time.Second })
-	d := newDispatcher(r.newTenure(Record{Kind: KindLease, Token: "-FF"}), nil, nil)
-	of := &readPage{Page: Page{Next: Position{Token: `"9"`, Start: FromBeginning()}, Charge: 3}}
+	d := newDispatcher(r.newTenure(feed.Record{Kind: feed.KindLease, Token: "-FF"}), nil, nil)
+	of := &readPage{Page: feed.Page{Next: feed.Position{Token: `"9"`, Start: feed.FromBeginning()}, Charge: 3}}
 	for i := range changes {
-		of.Changes = append(of.Changes, Change{LSN: int64(i + 1), PartitionKey: `["a"]`, Body: []byte("body")})
+		of.Changes = append(of.Changes, feed.Change{LSN: int64(i + 1), PartitionKey: `["a"]`, Body: []byte("body")})
 	}
 	return d, of, d.engine.AddPage(of, of.Next, changes, meta(of.Changes), time.Now())
 }
@@ -61,7 +62,7 @@ func TestWhatIsKeptOfAPageIsACopy(t *testing.T) {
 
 func TestAPositionWithinAPageHasTheStartOfThePage(t *testing.T) {
 	_, of, _ := pageOf(Options{}, 2)
-	if at, known := positionAfter(of.Next, 5); !known || at != (Position{Token: `"5"`, Start: of.Next.Start}) {
+	if at, known := positionAfter(of.Next, 5); !known || at != (feed.Position{Token: `"5"`, Start: of.Next.Start}) {
 		t.Errorf("%+v, %v", at, known)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // slow is a handler that needs its time for each change and gives up when its context ends.
@@ -20,7 +21,7 @@ type slow struct {
 	tries []int
 }
 
-func (h *slow) Handle(ctx context.Context, b *changefeed.Batch) error {
+func (h *slow) Handle(ctx context.Context, b *feed.Batch) error {
 	h.mu.Lock()
 	h.sizes, h.tries = append(h.sizes, len(b.Changes)), append(h.tries, b.Attempt)
 	each := h.each
@@ -50,7 +51,7 @@ func TestAPageThatTakesTooLongComesAgainInSmallerParts(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.fill(90)
 		h := &slow{each: 10 * time.Second}
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(20 * time.Minute)
 		sizes, tries := h.batches(h.each)
 		if items, again := h.items(); items != 45 || again != 0 {
@@ -73,7 +74,7 @@ func TestPagesGrowAgainWhenTheHandlerHasTime(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.fill(40)
 		h := &slow{each: 40 * time.Second}
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), HandlerTimeout: time.Minute})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), HandlerTimeout: time.Minute})
 		time.Sleep(10 * time.Minute)
 		if sizes, _ := h.batches(0); len(sizes) < 6 || slices.Min(sizes) != 1 || slices.Max(sizes[5:]) > 2 {
 			t.Errorf("sizes %v, want them to fall to 1 and to stay there", sizes)
@@ -97,18 +98,18 @@ func TestPagesGrowAgainWhenTheHandlerHasTime(t *testing.T) {
 func TestATransactionThatTakesTooLongStaysWhole(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.fill(10)
-		var writes []changefeed.Write
+		var writes []feed.Write
 		for n := range 20 {
 			writes = append(writes, upsert("oslo", fmt.Sprint(n), n))
 		}
-		results, err := w.orders.Commit(t.Context(), changefeed.Key("oslo"), writes)
+		results, err := w.orders.Commit(t.Context(), feed.Key("oslo"), writes)
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.fill(10)
 		h := &slow{each: 4 * time.Second} // the transaction alone needs 80 s of 60
 		var whole atomic.Int64
-		h.before = func(_ context.Context, b *changefeed.Batch) error {
+		h.before = func(_ context.Context, b *feed.Batch) error {
 			for _, c := range b.Changes {
 				if c.LSN == results[0].LSN {
 					whole.Add(1)
@@ -116,7 +117,7 @@ func TestATransactionThatTakesTooLongStaysWhole(t *testing.T) {
 			}
 			return nil
 		}
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), HandlerTimeout: time.Minute})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), HandlerTimeout: time.Minute})
 		time.Sleep(20 * time.Minute)
 		if n := whole.Load(); n != 0 {
 			t.Errorf("%d changes of the transaction were handled, which cannot be handled in time", n)
@@ -136,10 +137,10 @@ func TestATransactionThatTakesTooLongStaysWhole(t *testing.T) {
 func TestACheckpointOfABatchThatComesAgainInPartsIsRefused(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.fill(10)
-		var first *changefeed.Batch
+		var first *feed.Batch
 		var refused error
 		sizes := []int{}
-		h := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+		h := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 			sizes = append(sizes, len(b.Changes))
 			if first == nil {
 				first = b
@@ -151,10 +152,10 @@ func TestACheckpointOfABatchThatComesAgainInPartsIsRefused(t *testing.T) {
 			}
 			return b.Checkpoint(ctx)
 		})
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), HandlerTimeout: time.Minute, Manual: true})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), HandlerTimeout: time.Minute, Manual: true})
 		time.Sleep(80 * time.Second)
 		p.stop(t)
-		if !errors.Is(refused, changefeed.ErrHandlerTimeout) || !slices.Equal(sizes[:2], []int{10, 5}) || w.pending() != 0 {
+		if !errors.Is(refused, feed.ErrHandlerTimeout) || !slices.Equal(sizes[:2], []int{10, 5}) || w.pending() != 0 {
 			t.Errorf("sizes %v, %d pending; the first batch's checkpoint gave %v", sizes, w.pending(), refused)
 		}
 	})
@@ -165,7 +166,7 @@ func TestABatchCheckpointedBeforeItsTimeoutIsDone(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.fill(10)
 		var calls atomic.Int64
-		h := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+		h := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 			calls.Add(1)
 			if err := b.Checkpoint(ctx); err != nil {
 				return err
@@ -173,7 +174,7 @@ func TestABatchCheckpointedBeforeItsTimeoutIsDone(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
-		p := w.run("a", h, changefeed.Options{Start: changefeed.FromBeginning(), HandlerTimeout: time.Minute, Manual: true})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), HandlerTimeout: time.Minute, Manual: true})
 		time.Sleep(10 * time.Minute)
 		if n := calls.Load(); n != 1 || w.pending() != 0 {
 			t.Errorf("%d calls, %d pending", n, w.pending())

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // trust is how long an owner goes by a write of its lease, with the default options.
@@ -19,16 +20,16 @@ const trust = 54 * time.Second
 func TestALeaseLastsAsLongAsItsOwnerSays(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		const long = 3 * time.Minute
-		a := w.run("a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning(), Expiration: long})
+		a := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning(), Expiration: long})
 		time.Sleep(time.Second)
 		a.kill(t)
-		l := w.records(changefeed.KindLease)[0]
+		l := w.records(feed.KindLease)[0]
 		if l.Expiration != long {
 			t.Errorf("the lease says %v, its owner %v", l.Expiration, long)
 		}
 		var taken atomic.Int64
 		o := changefeed.Options{Expiration: 30 * time.Second, Renew: 10 * time.Second}
-		o.Hooks.Acquired = func(changefeed.Lease) { taken.CompareAndSwap(0, time.Now().UnixMilli()) }
+		o.Hooks.Acquired = func(feed.Lease) { taken.CompareAndSwap(0, time.Now().UnixMilli()) }
 		b := w.run("b", &tally{}, o)
 		time.Sleep(2 * long)
 		wait := time.UnixMilli(taken.Load()).Sub(l.Updated)
@@ -49,7 +50,7 @@ func newTurns() *turns {
 	return &turns{first: map[string]time.Time{}, last: map[string]time.Time{}}
 }
 
-func (n *turns) Handle(_ context.Context, b *changefeed.Batch) error {
+func (n *turns) Handle(_ context.Context, b *feed.Batch) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.first[b.LeaseToken].IsZero() {
@@ -64,13 +65,13 @@ func (n *turns) Handle(_ context.Context, b *changefeed.Batch) error {
 func (w *world) deafToOthers(off *atomic.Bool) *hookedStore {
 	return &hookedStore{
 		Leases: w.leases,
-		list: func(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+		list: func(ctx context.Context) ([]feed.Record, time.Time, error) {
 			if off.Load() {
 				return nil, time.Time{}, errCutOff
 			}
 			return w.leases.List(ctx)
 		},
-		follow: func(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
+		follow: func(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
 			changed, next, now, err := w.leases.Follow(ctx, cursor)
 			if off.Load() {
 				return nil, "", now, errCutOff
@@ -87,7 +88,7 @@ func TestAThiefWaitsAsLongAsTheOwnerTrustsItsLease(t *testing.T) {
 		var off atomic.Bool
 		owners, thiefs := newTurns(), newTurns()
 		a := w.runWith(w.orders, w.deafToOthers(&off), "a", owners,
-			changefeed.Options{Start: changefeed.FromBeginning(), Manual: true, Expiration: 4 * time.Minute})
+			changefeed.Options{Start: feed.FromBeginning(), Manual: true, Expiration: 4 * time.Minute})
 		time.Sleep(20 * time.Second)
 		off.Store(true)
 		time.Sleep(time.Second)
@@ -118,9 +119,9 @@ func TestAThiefWhoseReplyWasLostWaitsAllTheSame(t *testing.T) {
 		end := w.heldByDotNet("setup")
 		w.fill(20)
 		var lost atomic.Int64
-		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			got, err := w.leases.Update(ctx, l)
-			if l.Kind == changefeed.KindLease && err == nil && lost.Add(1) == 1 {
+			if l.Kind == feed.KindLease && err == nil && lost.Add(1) == 1 {
 				return l, errCutOff
 			}
 			return got, err
@@ -164,8 +165,8 @@ func (s *lastAnswer) next() (goes, last bool) {
 	return s.writes <= s.n, s.writes == s.n
 }
 
-func (s *lastAnswer) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-	if l.Kind != changefeed.KindLease {
+func (s *lastAnswer) Update(ctx context.Context, l feed.Record) (feed.Record, error) {
+	if l.Kind != feed.KindLease {
 		return s.Leases.Update(ctx, l)
 	}
 	goes, last := s.next()
@@ -188,7 +189,7 @@ type held struct {
 	ended atomic.Int64
 }
 
-func (h *held) Handle(ctx context.Context, _ *changefeed.Batch) error {
+func (h *held) Handle(ctx context.Context, _ *feed.Batch) error {
 	<-ctx.Done()
 	h.ended.CompareAndSwap(0, time.Now().UnixMilli())
 	return context.Cause(ctx)
@@ -202,14 +203,14 @@ func TestALeaseIsTrustedFromBeforeItsWrite(t *testing.T) {
 		n    int
 		err  error
 	}{
-		{"taken", 1, nil}, {"renewed", 2, nil}, {"renewed, and found by listing", 2, changefeed.ErrConflict},
+		{"taken", 1, nil}, {"renewed", 2, nil}, {"renewed, and found by listing", 2, feed.ErrConflict},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				w.put("oslo", "1", 1)
 				store := &lastAnswer{hookedStore: &hookedStore{Leases: w.leases}, n: c.n, err: c.err}
 				h := &held{}
-				p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: changefeed.FromBeginning(), Drain: time.Second})
+				p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: feed.FromBeginning(), Drain: time.Second})
 				time.Sleep(3 * time.Minute)
 				p.stop(t)
 				if went := time.UnixMilli(h.ended.Load()).Sub(store.asked); went > trust || went < trust-time.Second {
@@ -224,8 +225,8 @@ func TestALeaseIsTrustedFromBeforeItsWrite(t *testing.T) {
 func TestAChildIsTrustedFromBeforeItsWrite(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		store := &lastAnswer{hookedStore: &hookedStore{Leases: w.leases}, n: 1 << 30}
-		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind != changefeed.KindLease || l.Owner == "" {
+		store.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind != feed.KindLease || l.Owner == "" {
 				return w.leases.Create(ctx, l)
 			}
 			store.mu.Lock()
@@ -237,7 +238,7 @@ func TestAChildIsTrustedFromBeforeItsWrite(t *testing.T) {
 			return w.leases.Create(ctx, l)
 		}
 		h := &held{}
-		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: changefeed.FromBeginning(), Drain: time.Second})
+		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: feed.FromBeginning(), Drain: time.Second})
 		time.Sleep(10 * time.Second)
 		w.split(0)
 		w.fill(20)
@@ -254,9 +255,9 @@ func TestAChildIsTrustedFromBeforeItsWrite(t *testing.T) {
 func TestARenewalIsNotPutOffBeyondASafeBeat(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var lost atomic.Int64
-		o := changefeed.Options{Start: changefeed.FromBeginning(), Renew: 25 * time.Second, Expiration: 30 * time.Second}
-		o.Hooks.Released = func(_ changefeed.Lease, why changefeed.Reason) {
-			if why == changefeed.ReasonLost {
+		o := changefeed.Options{Start: feed.FromBeginning(), Renew: 25 * time.Second, Expiration: 30 * time.Second}
+		o.Hooks.Released = func(_ feed.Lease, why feed.Reason) {
+			if why == feed.ReasonLost {
 				lost.Add(1)
 			}
 		}
@@ -282,14 +283,14 @@ func TestTheEchoOfALostAnswerIsRecognized(t *testing.T) {
 	}{
 		{"an answer is lost", func(n int) bool { return true }, errCutOff},
 		{"of two writes without an answer the first has arrived", func(n int) bool { return n%2 == 0 }, errCutOff},
-		{"a write that has arrived is refused", func(n int) bool { return true }, changefeed.ErrConflict},
+		{"a write that has arrived is refused", func(n int) bool { return true }, feed.ErrConflict},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				var lossy atomic.Bool
 				writes := 0
-				store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (got changefeed.Record, err error) {
-					if l.Kind != changefeed.KindLease || !lossy.Load() {
+				store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (got feed.Record, err error) {
+					if l.Kind != feed.KindLease || !lossy.Load() {
 						return w.leases.Update(ctx, l)
 					}
 					n := writes
@@ -305,9 +306,9 @@ func TestTheEchoOfALostAnswerIsRecognized(t *testing.T) {
 				}}
 				var lost atomic.Int64
 				y := &tally{}
-				o := changefeed.Options{Start: changefeed.FromBeginning()}
-				o.Hooks.Released = func(_ changefeed.Lease, why changefeed.Reason) {
-					if why == changefeed.ReasonLost {
+				o := changefeed.Options{Start: feed.FromBeginning()}
+				o.Hooks.Released = func(_ feed.Lease, why feed.Reason) {
+					if why == feed.ReasonLost {
 						lost.Add(1)
 					}
 				}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 )
 
@@ -25,13 +26,13 @@ type unanswered struct {
 
 func (w *world) unanswered(what string) *unanswered {
 	s := &unanswered{hookedStore: &hookedStore{Leases: w.leases}, what: what}
-	s.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+	s.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 		if err := s.wait(ctx, "update "+string(l.Kind)); err != nil {
 			return l, err
 		}
 		return w.leases.Update(ctx, l)
 	}
-	s.delete = func(ctx context.Context, l changefeed.Record) error {
+	s.delete = func(ctx context.Context, l feed.Record) error {
 		if err := s.wait(ctx, "delete "+string(l.Kind)); err != nil {
 			return err
 		}
@@ -74,13 +75,13 @@ func (s *unanswered) result() (hung time.Duration, again bool) {
 // had lost the lock, beside that of the whole range.
 func (w *world) leftovers() (late string) {
 	w.t.Helper()
-	half := changefeed.FullRange().Cut(2)[1]
+	half := feed.FullRange().Cut(2)[1]
 	sent := time.Now().UTC()
-	for _, l := range []changefeed.Record{
-		{Kind: changefeed.KindLock, Timestamp: sent},
+	for _, l := range []feed.Record{
+		{Kind: feed.KindLock, Timestamp: sent},
 		{
-			Kind: changefeed.KindLease, Version: 1, Token: half.String(), Range: half, Timestamp: sent,
-			Position: changefeed.Position{Start: changefeed.FromBeginning()},
+			Kind: feed.KindLease, Version: 1, Token: half.String(), Range: half, Timestamp: sent,
+			Position: feed.Position{Start: feed.FromBeginning()},
 			Properties: map[string]string{
 				notes.GenerationProperty: "#0", notes.DueProperty: notes.Due{By: sent.Add(-time.Minute), Sent: sent}.String(),
 			},
@@ -117,7 +118,7 @@ func TestEachWriteThatIsNeverAnsweredEndsAndIsAskedAgain(t *testing.T) {
 				lsn := w.put("oslo", "bad", 1)
 				late := w.leftovers()
 				s := w.unanswered(c.what)
-				h := &tally{before: func(_ context.Context, b *changefeed.Batch) error {
+				h := &tally{before: func(_ context.Context, b *feed.Batch) error {
 					if !b.Redriven && b.Changes[0].ID == "bad" {
 						return errHandler
 					}
@@ -127,14 +128,14 @@ func TestEachWriteThatIsNeverAnsweredEndsAndIsAskedAgain(t *testing.T) {
 				if c.after == 0 {
 					s.arm()
 				}
-				p := w.runWith(w.orders, s, "a", h, changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 1, DeadLetters: box})
+				p := w.runWith(w.orders, s, "a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: box})
 				time.Sleep(5 * time.Minute)
 				if c.after > 0 {
 					s.arm()
 				}
 				asking, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 				defer cancel()
-				if _, err := deadletters.Redrive(asking, w.orders, w.leases, changefeed.Key("oslo"), letterNamed(lsn, "bad")); err != nil {
+				if _, err := deadletters.Redrive(asking, w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad")); err != nil {
 					t.Error(err)
 				}
 				w.put("rome", "good", 1)

@@ -9,16 +9,17 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // An overlap that nobody repairs is told once, not at each listing.
 func TestAnOverlapIsToldOnce(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		listing := struct{ changefeed.LeaseStore }{w.leases}
+		listing := struct{ feed.LeaseStore }{w.leases}
 		p := w.runWith(w.orders, listing, "a", &tally{}, changefeed.Options{})
 		time.Sleep(time.Minute)
-		half := changefeed.FullRange().Cut(2)[0]
-		if _, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Version: 1, Token: half.String(), Range: half, Position: changefeed.At(`"1"`)}); err != nil {
+		half := feed.FullRange().Cut(2)[0]
+		if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindLease, Version: 1, Token: half.String(), Range: half, Position: feed.At(`"1"`)}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)
@@ -34,24 +35,24 @@ func TestAnOverlapIsToldOnce(t *testing.T) {
 // counts, and the other instance is told.
 func TestOfTwoStartsForAForeignUnitOneIsRefused(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		if _, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Version: 1, Token: "-FF", Range: changefeed.FullRange(), Position: changefeed.At(`"0"`)}); err != nil {
+		if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindLease, Version: 1, Token: "-FF", Range: feed.FullRange(), Position: feed.At(`"0"`)}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindInfo}); err != nil {
+		if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindInfo}); err != nil {
 			t.Fatal(err)
 		}
 		store := &hookedStore{Leases: w.leases}
-		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindInfo {
+		store.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindInfo {
 				other := l
 				other.Properties = map[string]string{"start": "now", "origin": "at 2026-01-01T00:00:00Z"}
-				if _, err := w.leases.Update(ctx, other); err != nil && !errors.Is(err, changefeed.ErrConflict) {
+				if _, err := w.leases.Update(ctx, other); err != nil && !errors.Is(err, feed.ErrConflict) {
 					return l, err
 				}
 			}
 			return w.leases.Update(ctx, l)
 		}
-		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
 		p.cancel()
 		if err := <-p.done; !errors.Is(err, changefeed.ErrStartIgnored) {
@@ -72,13 +73,13 @@ func TestAnInstanceIsPresentBetweenItsBeats(t *testing.T) {
 					alone.Add(1)
 				}
 			},
-			Acquired: func(changefeed.Lease) {
+			Acquired: func(feed.Lease) {
 				if settled.Load() {
 					moved.Add(1)
 				}
 			},
 		}}
-		listing := struct{ changefeed.LeaseStore }{w.leases}
+		listing := struct{ feed.LeaseStore }{w.leases}
 		a := w.runWith(w.orders, listing, "a", &tally{}, o)
 		time.Sleep(5 * time.Second)
 		b := w.runWith(w.orders, listing, "b", &tally{}, o)
@@ -98,26 +99,26 @@ func TestAnInstanceIsPresentBetweenItsBeats(t *testing.T) {
 // Of a lease without a token nothing is handled before it is stored where it begins.
 func TestNothingIsHandledBeforeThePositionIsStored(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		if _, err := w.leases.Create(t.Context(), changefeed.Record{
-			Kind: changefeed.KindLease, Version: 1, Token: "-FF", Range: changefeed.FullRange(), Position: changefeed.Position{Start: changefeed.FromBeginning()},
+		if _, err := w.leases.Create(t.Context(), feed.Record{
+			Kind: feed.KindLease, Version: 1, Token: "-FF", Range: feed.FullRange(), Position: feed.Position{Start: feed.FromBeginning()},
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindInfo}); err != nil {
+		if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindInfo}); err != nil {
 			t.Fatal(err)
 		}
 		w.fill(3)
 		var full atomic.Bool
 		full.Store(true)
 		store := &hookedStore{Leases: w.leases}
-		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if full.Load() && l.Kind == changefeed.KindLease && l.Position.Token != "" {
+		store.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if full.Load() && l.Kind == feed.KindLease && l.Position.Token != "" {
 				return l, errRefused
 			}
 			return w.leases.Update(ctx, l)
 		}
 		y := &tally{}
-		p := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(30 * time.Second)
 		if items, _ := y.items(); items != 0 || w.owners()["a"] != 1 {
 			t.Errorf("%d items were handled while no position could be stored; owners %v", items, w.owners())
@@ -131,18 +132,18 @@ func TestNothingIsHandledBeforeThePositionIsStored(t *testing.T) {
 // The lag of a lease is known, too, when its partition is split while the lag is measured.
 func TestALagIsKnownThoughAPartitionIsSplitMeanwhile(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		p := w.run("a", &tally{}, changefeed.Options{MinLeases: 2, Start: changefeed.FromBeginning()})
+		p := w.run("a", &tally{}, changefeed.Options{MinLeases: 2, Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		w.fill(40)
 		var split atomic.Bool
-		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 			if r.Min != "" && split.CompareAndSwap(false, true) {
-				w.splitAt(0, changefeed.FullRange().Cut(4)[3].Min)
+				w.splitAt(0, feed.FullRange().Cut(4)[3].Min)
 			}
 			return w.orders.Read(ctx, r, from, o)
 		}}
-		lags, err := changefeed.Estimate(t.Context(), struct{ changefeed.Source }{source}, w.leases)
+		lags, err := changefeed.Estimate(t.Context(), struct{ feed.Source }{source}, w.leases)
 		if err != nil || len(lags) != 2 || !split.Load() {
 			t.Fatalf("%v, %v, split %v", lags, err, split.Load())
 		}
@@ -161,7 +162,7 @@ func TestALagIsKnownThoughAPartitionIsSplitMeanwhile(t *testing.T) {
 // The lock of another instance is left alone for as long as a request of its may be on its way.
 func TestALockIsLeftAloneWhileItsHolderMayBeAtWork(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		if _, err := w.leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLock, Timestamp: time.Now()}); err != nil {
+		if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindLock, Timestamp: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 		begun := time.Now()
@@ -183,12 +184,12 @@ func TestWhoGetsTheLockLooksAtWhatIsThere(t *testing.T) {
 		store := &hookedStore{Leases: w.leases}
 		var overtaken atomic.Bool
 		var anew atomic.Int64
-		store.create = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindLease && l.Properties["changefeed.generation"] == "#0" {
+		store.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindLease && l.Properties["changefeed.generation"] == "#0" {
 				anew.Add(1) // and not by the split
 			}
-			if l.Kind == changefeed.KindLock && overtaken.CompareAndSwap(false, true) {
-				first := w.run("first", y, changefeed.Options{Start: changefeed.FromBeginning()})
+			if l.Kind == feed.KindLock && overtaken.CompareAndSwap(false, true) {
+				first := w.run("first", y, changefeed.Options{Start: feed.FromBeginning()})
 				w.fill(20)
 				time.Sleep(5 * time.Second)
 				first.stop(t)
@@ -196,7 +197,7 @@ func TestWhoGetsTheLockLooksAtWhatIsThere(t *testing.T) {
 			}
 			return w.leases.Create(ctx, l)
 		}
-		second := w.runWith(w.orders, store, "second", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		second := w.runWith(w.orders, store, "second", y, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(5 * time.Minute)
 		if items, again := y.items(); items != 20 || again != 0 || anew.Load() != 0 {
 			t.Errorf("%d items, %d again; %d leases were made beside those that were there", items, again, anew.Load())
@@ -210,11 +211,11 @@ func TestWhoGetsTheLockLooksAtWhatIsThere(t *testing.T) {
 func TestALeaseThatWasWorkedOnIsNotUntangled(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.fill(20)
-		half := changefeed.FullRange().Cut(2)[0]
+		half := feed.FullRange().Cut(2)[0]
 		ours := map[string]string{"changefeed.generation": "#0"}
-		for _, l := range []changefeed.Record{
-			{Kind: changefeed.KindLease, Range: half, Position: changefeed.Position{Start: changefeed.FromBeginning()}},
-			{Kind: changefeed.KindLease, Range: changefeed.FullRange(), Position: changefeed.At(`"20"`), Expiration: time.Minute},
+		for _, l := range []feed.Record{
+			{Kind: feed.KindLease, Range: half, Position: feed.Position{Start: feed.FromBeginning()}},
+			{Kind: feed.KindLease, Range: feed.FullRange(), Position: feed.At(`"20"`), Expiration: time.Minute},
 		} {
 			l.Version, l.Token, l.Properties = 1, l.Range.String(), ours
 			if _, err := w.leases.Create(t.Context(), l); err != nil {
@@ -222,9 +223,9 @@ func TestALeaseThatWasWorkedOnIsNotUntangled(t *testing.T) {
 			}
 		}
 		y := &tally{}
-		p := w.run("a", y, changefeed.Options{Start: changefeed.FromBeginning()})
+		p := w.run("a", y, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(2 * time.Minute)
-		leases := w.records(changefeed.KindLease)
+		leases := w.records(feed.KindLease)
 		if items, _ := y.items(); items != 0 || len(leases) != 1 || leases[0].Token != "-FF" {
 			t.Errorf("%d items come again; leases %v", items, leases)
 		}
@@ -236,8 +237,8 @@ func TestALeaseThatWasWorkedOnIsNotUntangled(t *testing.T) {
 func TestATakeThatFailedIsTriedAgain(t *testing.T) {
 	inWorld(t, 4, func(t *testing.T, w *world) {
 		var failed atomic.Int64
-		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindLease && failed.Add(1) <= 4 {
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindLease && failed.Add(1) <= 4 {
 				return l, errRefused
 			}
 			return w.leases.Update(ctx, l)
@@ -251,12 +252,12 @@ func TestATakeThatFailedIsTriedAgain(t *testing.T) {
 // A lease that is given to an instance as it stops is freed at once.
 func TestAGiftToALeaverIsDeclined(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		half := changefeed.FullRange().Cut(2)[0]
+		half := feed.FullRange().Cut(2)[0]
 		store := &hookedStore{Leases: w.leases}
-		store.update = func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindHost && l.State == changefeed.StateRetired {
-				if _, err := w.leases.Create(ctx, changefeed.Record{
-					Kind: changefeed.KindLease, Version: 1, Token: half.String(), Range: half, Position: changefeed.At(`"1"`), Owner: l.Owner, Epoch: l.Epoch, Expiration: time.Minute,
+		store.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindHost && l.State == feed.StateRetired {
+				if _, err := w.leases.Create(ctx, feed.Record{
+					Kind: feed.KindLease, Version: 1, Token: half.String(), Range: half, Position: feed.At(`"1"`), Owner: l.Owner, Epoch: l.Epoch, Expiration: time.Minute,
 				}); err != nil {
 					t.Error(err)
 				}
@@ -276,7 +277,7 @@ func TestAGiftToALeaverIsDeclined(t *testing.T) {
 func TestAFollowerThatBreaksIsNotReliedUpon(t *testing.T) {
 	inWorld(t, 4, func(t *testing.T, w *world) {
 		var down atomic.Bool
-		store := &hookedStore{Leases: w.leases, follow: func(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
+		store := &hookedStore{Leases: w.leases, follow: func(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
 			if down.Load() {
 				return nil, "", time.Time{}, errCutOff
 			}
@@ -301,12 +302,12 @@ func TestARemovedPresenceComesBack(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		a := w.run("a", &tally{}, changefeed.Options{})
 		time.Sleep(time.Minute)
-		for _, h := range w.records(changefeed.KindHost) {
+		for _, h := range w.records(feed.KindHost) {
 			if err := w.leases.Delete(t.Context(), h); err != nil {
 				t.Fatal(err)
 			}
 		}
-		w.until(30*time.Second, "present", func() bool { return len(w.records(changefeed.KindHost)) == 1 })
+		w.until(30*time.Second, "present", func() bool { return len(w.records(feed.KindHost)) == 1 })
 		a.stop(t)
 	})
 }
@@ -314,8 +315,8 @@ func TestARemovedPresenceComesBack(t *testing.T) {
 // Making the leases may take longer than one write of the lock lasts.
 func TestACreationThatTakesLongIsOneAttempt(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-			if l.Kind == changefeed.KindLease {
+		store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindLease {
 				time.Sleep(5 * time.Second)
 			}
 			if ctx.Err() != nil {
@@ -329,7 +330,7 @@ func TestACreationThatTakesLongIsOneAttempt(t *testing.T) {
 		})
 		time.Sleep(25 * time.Second)
 		if !ready.Load() || len(p.errs.all()) != 0 {
-			t.Errorf("ready %v, %d leases of 100; reported %v", ready.Load(), len(w.records(changefeed.KindLease)), first(p.errs.all()))
+			t.Errorf("ready %v, %d leases of 100; reported %v", ready.Load(), len(w.records(feed.KindLease)), first(p.errs.all()))
 		}
 		p.stop(t)
 	})

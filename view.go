@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/mirror"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/pause"
@@ -20,14 +21,14 @@ import (
 // made and heard of since. A stale view costs a conflict and another listing, no more,
 // because every write that is based on it is conditional on the ETag.
 type view struct {
-	*mirror.Mirror[Record]
-	store  LeaseStore
-	source Source
+	*mirror.Mirror[feed.Record]
+	store  feed.LeaseStore
+	source feed.Source
 	gate   chan struct{} // held by whoever lists; a channel, because listing waits
 }
 
-func newView(store LeaseStore, source Source) *view {
-	return &view{mirror.New(func(l Record) time.Time { return l.Updated }), store, source, make(chan struct{}, 1)}
+func newView(store feed.LeaseStore, source feed.Source) *view {
+	return &view{mirror.New(func(l feed.Record) time.Time { return l.Updated }), store, source, make(chan struct{}, 1)}
 }
 
 // list reads all records, unless a listing that was asked for after since is there already.
@@ -45,7 +46,7 @@ func (v *view) list(ctx context.Context, since time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	records, now, err := v.store.List(ctx)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, feed.ErrNotFound) {
 		return &missingError{err}
 	}
 	if err != nil {
@@ -54,7 +55,7 @@ func (v *view) list(ctx context.Context, since time.Time) error {
 	if err := v.resolve(ctx, records); err != nil {
 		return err
 	}
-	byID := make(map[string]Record, len(records))
+	byID := make(map[string]feed.Record, len(records))
 	for _, record := range records {
 		id := record.ID
 		for _, taken := byID[id]; taken; _, taken = byID[id] {
@@ -76,7 +77,7 @@ func (e *missingError) Unwrap() error { return e.error }
 // vanished returns why the records of the unit are gone, if the listing that came out as listed shows that. The marker is
 // that of the unit as it was joined. An older one begins nothing anew: the request of a dead instance that was to make it
 // has arrived late, after somebody had deleted the marker.
-func (v *view) vanished(marker Record, listed error) error {
+func (v *view) vanished(marker feed.Record, listed error) error {
 	if missing, ok := errors.AsType[*missingError](listed); ok {
 		return fmt.Errorf("%w: the lease container is missing: %w", ErrLeasesGone, missing.error)
 	}
@@ -87,7 +88,7 @@ func (v *view) vanished(marker Record, listed error) error {
 	switch {
 	case there && info.Timestamp.After(marker.Timestamp) && info.Properties[notes.RepairedProperty] == "":
 		return fmt.Errorf("%w: the unit was begun anew at %s", ErrLeasesGone, info.Timestamp.Format(time.RFC3339))
-	case !there && len(v.kind(KindLease)) == 0:
+	case !there && len(v.kind(feed.KindLease)) == 0:
 		return fmt.Errorf("%w: the lease container has neither leases nor the marker of the unit, as when it was deleted and made anew", ErrLeasesGone)
 	}
 	return nil
@@ -95,11 +96,11 @@ func (v *view) vanished(marker Record, listed error) error {
 
 // resolve finds the ranges of old version 0 leases, which know only the id of their
 // partition; after a split, that of its descendants.
-func (v *view) resolve(ctx context.Context, records []Record) error {
-	var partitions []Partition
+func (v *view) resolve(ctx context.Context, records []feed.Record) error {
+	var partitions []feed.Partition
 	for i := range records {
 		record := &records[i]
-		if record.Kind != KindLease || record.Err != nil || !record.Range.Empty() {
+		if record.Kind != feed.KindLease || record.Err != nil || !record.Range.Empty() {
 			continue
 		}
 		if partitions == nil {
@@ -109,14 +110,14 @@ func (v *view) resolve(ctx context.Context, records []Record) error {
 			}
 		}
 		if record.Range = lineage(record.Token, partitions); record.Range.Empty() {
-			record.Err = fmt.Errorf("%w: %s has no FeedRange, and no partition %q is known: delete it", ErrBadLease, record.ID, record.Token)
+			record.Err = fmt.Errorf("%w: %s has no FeedRange, and no partition %q is known: delete it", feed.ErrBadLease, record.ID, record.Token)
 		}
 	}
 	return nil
 }
 
 // lineage is the range of a partition, or of all that came from it.
-func lineage(id string, partitions []Partition) (r Range) {
+func lineage(id string, partitions []feed.Partition) (r feed.Range) {
 	for _, partition := range partitions {
 		if partition.ID == id {
 			return partition.Range
@@ -127,7 +128,7 @@ func lineage(id string, partitions []Partition) (r Range) {
 		if r.Empty() {
 			r = partition.Range
 		}
-		r = Range{Min: min(r.Min, partition.Range.Min), Max: max(r.Max, partition.Range.Max)}
+		r = feed.Range{Min: min(r.Min, partition.Range.Min), Max: max(r.Max, partition.Range.Max)}
 	}
 	return r
 }
@@ -137,24 +138,24 @@ const storeTimeout = 65 * time.Second
 
 // patientStore is a lease store whose writes end, also those that are never answered. An end of
 // the time is an error like any other that leaves the outcome unknown.
-type patientStore struct{ LeaseStore }
+type patientStore struct{ feed.LeaseStore }
 
-// Create implements [LeaseStore].
-func (s patientStore) Create(ctx context.Context, l Record) (Record, error) {
+// Create implements [feed.LeaseStore].
+func (s patientStore) Create(ctx context.Context, l feed.Record) (feed.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	return s.LeaseStore.Create(ctx, l)
 }
 
-// Update implements [LeaseStore].
-func (s patientStore) Update(ctx context.Context, l Record) (Record, error) {
+// Update implements [feed.LeaseStore].
+func (s patientStore) Update(ctx context.Context, l feed.Record) (feed.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	return s.LeaseStore.Update(ctx, l)
 }
 
-// Delete implements [LeaseStore].
-func (s patientStore) Delete(ctx context.Context, l Record) error {
+// Delete implements [feed.LeaseStore].
+func (s patientStore) Delete(ctx context.Context, l feed.Record) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	return s.LeaseStore.Delete(ctx, l)
@@ -162,9 +163,9 @@ func (s patientStore) Delete(ctx context.Context, l Record) error {
 
 // put applies a record that was written or heard of. It reports whether that is news:
 // another owner, another state or a new record, and not just a renewal.
-func (v *view) put(record Record) (news bool) {
-	v.Put(record.ID, func(old Record, known bool) Record {
-		if record.Kind == KindLease && record.Range.Empty() { // an old lease does not store its range
+func (v *view) put(record feed.Record) (news bool) {
+	v.Put(record.ID, func(old feed.Record, known bool) feed.Record {
+		if record.Kind == feed.KindLease && record.Range.Empty() { // an old lease does not store its range
 			record.Range = old.Range
 		}
 		news = !known || old.Owner != record.Owner || old.Epoch != record.Epoch || old.State != record.State
@@ -174,7 +175,7 @@ func (v *view) put(record Record) (news bool) {
 }
 
 // heard applies the news of a follower, and reports whether a round should follow.
-func (v *view) heard(changed []Record, now time.Time) (news bool) {
+func (v *view) heard(changed []feed.Record, now time.Time) (news bool) {
 	for _, record := range changed {
 		news = v.put(record) || news
 	}
@@ -184,34 +185,34 @@ func (v *view) heard(changed []Record, now time.Time) (news bool) {
 
 // withJudgement adds the error of a lease in a state that this version does not know. A lease that came
 // too late counts as one that is gone.
-func withJudgement(l Record) Record {
+func withJudgement(l feed.Record) feed.Record {
 	if isLate(l) {
-		l.State = StateRetired
+		l.State = feed.StateRetired
 	}
-	if l.Kind == KindLease && l.Err == nil && !isKnownState(l.State) {
-		l.Err = fmt.Errorf("%w: state of %s is %v: want %v, %v or %v", ErrBadLease, l.ID, l.State, StateLive, StateSplitting, StateRetired)
+	if l.Kind == feed.KindLease && l.Err == nil && !isKnownState(l.State) {
+		l.Err = fmt.Errorf("%w: state of %s is %v: want %v, %v or %v", feed.ErrBadLease, l.ID, l.State, feed.StateLive, feed.StateSplitting, feed.StateRetired)
 	}
 	return l
 }
 
 // kind lists the records of one kind, by id.
-func (v *view) kind(kind Kind) []Record {
-	return v.Where(func(_ string, record Record) bool { return record.Kind == kind })
+func (v *view) kind(kind feed.Kind) []feed.Record {
+	return v.Where(func(_ string, record feed.Record) bool { return record.Kind == kind })
 }
 
 // leasesWhere lists the leases for which a condition holds, also of those that are broken, by id.
-func (v *view) leasesWhere(holds func(Record) bool) []Record {
-	return v.Where(func(_ string, record Record) bool { return record.Kind == KindLease && holds(record) })
+func (v *view) leasesWhere(holds func(feed.Record) bool) []feed.Record {
+	return v.Where(func(_ string, record feed.Record) bool { return record.Kind == feed.KindLease && holds(record) })
 }
 
 // leases lists the leases to be worked on, which have different ranges, and the documents
 // among them that are broken or cover a range for the second time.
-func (v *view) leases() (good, bad []Record) {
-	byRange := map[Range]Record{}
-	for _, lease := range v.kind(KindLease) {
+func (v *view) leases() (good, bad []feed.Record) {
+	byRange := map[feed.Range]feed.Record{}
+	for _, lease := range v.kind(feed.KindLease) {
 		switch other, twice := byRange[lease.Range]; {
 		// It stands for one that was deleted.
-		case lease.State == StateRetired:
+		case lease.State == feed.StateRetired:
 		case lease.Err != nil:
 			bad = append(bad, lease)
 		case !twice:
@@ -223,7 +224,7 @@ func (v *view) leases() (good, bad []Record) {
 			bad = append(bad, asSpareOf(lease, other))
 		}
 	}
-	good = slices.SortedFunc(maps.Values(byRange), func(a, b Record) int {
+	good = slices.SortedFunc(maps.Values(byRange), func(a, b feed.Record) int {
 		return strings.Compare(a.Range.Min+"-"+a.Range.Max, b.Range.Min+"-"+b.Range.Max)
 	})
 	return good, bad
@@ -233,10 +234,10 @@ func (v *view) leases() (good, bad []Record) {
 // before free. Two old leases whose partitions were merged know only the range of both:
 // there the earlier position wins, so that nothing is skipped. Else the lease that was
 // worked on wins: it has a token, and was written last.
-func outranks(l Record, other Record) bool {
+func outranks(l feed.Record, other feed.Record) bool {
 	switch {
-	case (l.State == StateLive) != (other.State == StateLive):
-		return l.State == StateLive
+	case (l.State == feed.StateLive) != (other.State == feed.StateLive):
+		return l.State == feed.StateLive
 	case l.Free() != other.Free():
 		return other.Free()
 	case l.Version == 0 && other.Version == 0:
@@ -252,14 +253,14 @@ func outranks(l Record, other Record) bool {
 
 // isBefore compares tokens that are LSNs in quotes, as the service's are; no token is
 // before all.
-func isBefore(p Position, other Position) bool {
+func isBefore(p feed.Position, other feed.Position) bool {
 	a, _ := service.LSN(p.Token)
 	b, _ := service.LSN(other.Token)
 	return a < b
 }
 
 // asSpareOf marks a lease as the spare of another.
-func asSpareOf(l Record, other Record) Record {
+func asSpareOf(l feed.Record, other feed.Record) feed.Record {
 	l.Err = fmt.Errorf("%w: %s and %s are for the same range %s; the first is ignored: delete one",
 		ErrOverlap, l.ID, other.ID, l.Range)
 	return l
@@ -273,7 +274,7 @@ type follower struct {
 
 // run follows until ctx ends.
 func (f *follower) run(ctx context.Context) {
-	store, ok := f.r.store.LeaseStore.(Follower)
+	store, ok := f.r.store.LeaseStore.(feed.Follower)
 	if !ok {
 		return
 	}
@@ -285,7 +286,7 @@ func (f *follower) run(ctx context.Context) {
 		if err != nil {
 			f.live.Store(false)
 			f.r.report(ctx, OriginLeaseStore, "", err)
-			if errors.Is(err, ErrNotFound) {
+			if errors.Is(err, feed.ErrNotFound) {
 				f.r.wake() // to list, which shows whether the container is gone
 			}
 			failures++
@@ -309,9 +310,9 @@ func (f *follower) run(ctx context.Context) {
 }
 
 // verify makes keepers write the leases that seem to have another owner: only a conditional write proves it.
-func (f *follower) verify(changed []Record) {
+func (f *follower) verify(changed []feed.Record) {
 	for _, record := range changed {
-		if w, _ := f.r.claims.worker(record.Range); w != nil && record.Kind == KindLease && ownerOf(record) != f.r.me {
+		if w, _ := f.r.claims.worker(record.Range); w != nil && record.Kind == feed.KindLease && ownerOf(record) != f.r.me {
 			w.keeper.verify()
 		}
 	}

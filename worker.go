@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/balance"
 	"github.com/millrace/changefeed/internal/latest"
 	"github.com/millrace/changefeed/internal/pause"
@@ -18,7 +19,7 @@ import (
 // what ends them.
 type tenure struct {
 	r        *run
-	lease    Record // as acquired
+	lease    feed.Record // as acquired
 	rng      *mathrand.Rand
 	activity latest.Value[Activity]
 	troubles latest.Set[Origin, *Error] // the last of each origin, until it succeeds
@@ -43,7 +44,7 @@ type tenure struct {
 // ending is none: the work goes on. It is no error, so that no error of a handler, a
 // source or a store can be taken for one.
 type ending struct {
-	why    Reason
+	why    feed.Reason
 	to     balance.Owner // ReasonGiven: who gets the lease
 	undone bool          // ReasonSplit: a merge has undone the split, so the lease stays
 }
@@ -52,7 +53,7 @@ func (e ending) none() bool { return e.why == "" }
 
 // newTenure nests the contexts of the work, so that the loss of a lease ends all of it
 // at once.
-func (r *run) newTenure(l Record) *tenure {
+func (r *run) newTenure(l feed.Record) *tenure {
 	t := &tenure{r: r, lease: l, rng: r.random("worker " + l.Token)}
 	t.untilLost, t.lose = context.WithCancelCause(r.base)
 	t.untilStopped, t.end = context.WithCancel(t.untilLost)
@@ -76,7 +77,7 @@ func (t *tenure) stop(e ending) bool {
 // ending is why the work must end now, if it must.
 func (t *tenure) ending() ending {
 	if t.untilLost.Err() != nil {
-		return ending{why: ReasonLost}
+		return ending{why: feed.ReasonLost}
 	}
 	if e := t.stopped.Load(); e != nil {
 		return *e
@@ -119,7 +120,7 @@ type worker struct {
 }
 
 // newWorker makes the worker of a lease that is ours since a write begun at started.
-func newWorker(r *run, l Record, started time.Time) *worker {
+func newWorker(r *run, l feed.Record, started time.Time) *worker {
 	t := r.newTenure(l)
 	w := &worker{tenure: t, keeper: newKeeper(t, started), delegate: &delegate{tenure: t}}
 	w.dispatcher = newDispatcher(t, w.keeper, w.delegate)
@@ -128,18 +129,18 @@ func newWorker(r *run, l Record, started time.Time) *worker {
 }
 
 // work works until the lease is to be given up, gives it up, and returns why.
-func (w *worker) work() Reason {
+func (w *worker) work() feed.Reason {
 	var keeping sync.WaitGroup
 	keeping.Go(w.keeper.keep)
 	defer keeping.Wait()
-	defer w.lose(ErrLeaseLost)
+	defer w.lose(feed.ErrLeaseLost)
 	w.r.hooks.Acquired(w.lease.Lease())
 	e := w.loop()
 	if w.dispatcher.finish() {
-		e = ending{why: ReasonStuck}
+		e = ending{why: feed.ReasonStuck}
 	}
-	if e.why != ReasonStuck && w.untilLost.Err() != nil {
-		e = ending{why: ReasonLost}
+	if e.why != feed.ReasonStuck && w.untilLost.Err() != nil {
+		e = ending{why: feed.ReasonLost}
 	}
 	w.activity.Set(ActivityEnding)
 	e.why = w.delegate.close(e.why)
@@ -190,10 +191,10 @@ func (w *worker) begin() ending {
 	switch {
 	case !w.ending().none(): // before anything of the handler is called
 		return w.ending()
-	case w.lease.State == StateSplitting:
-		return ending{why: ReasonSplit}
+	case w.lease.State == feed.StateSplitting:
+		return ending{why: feed.ReasonSplit}
 	case w.r.view.covers(w.lease):
-		return ending{why: ReasonRedundant}
+		return ending{why: feed.ReasonRedundant}
 	}
 	if w.lease.Position.Token == "" {
 		if e := w.anchor(); !e.none() {
@@ -205,7 +206,7 @@ func (w *worker) begin() ending {
 		if pause.For(w.untilStopped, w.lease.Fence.Sub(w.r.view.Now())) != nil {
 			return w.ending()
 		}
-		if err := w.keeper.note(w.untilDrained, func(l *Record) { l.Fence = time.Time{} }); err != nil {
+		if err := w.keeper.note(w.untilDrained, func(l *feed.Record) { l.Fence = time.Time{} }); err != nil {
 			return w.ending()
 		}
 	}
@@ -231,43 +232,43 @@ func (w *worker) restore() ending {
 }
 
 // wanted is those of some changes that the handler wants.
-func (t *tenure) wanted(changes []Change) []Change {
+func (t *tenure) wanted(changes []feed.Change) []feed.Change {
 	if t.r.opts.Filter == nil {
 		return changes
 	}
-	return slices.DeleteFunc(slices.Clone(changes), func(c Change) bool { return !t.r.opts.Filter(&c) })
+	return slices.DeleteFunc(slices.Clone(changes), func(c feed.Change) bool { return !t.r.opts.Filter(&c) })
 }
 
 // giveUp lets go of the lease in the way that fits the reason.
-func (w *worker) giveUp(e ending) Reason {
-	if e.why != ReasonStuck && e.why != ReasonLost {
+func (w *worker) giveUp(e ending) feed.Reason {
+	if e.why != feed.ReasonStuck && e.why != feed.ReasonLost {
 		w.dispatcher.requests.handBack()
 	}
 	switch e.why {
-	case ReasonSplit:
+	case feed.ReasonSplit:
 		return w.split()
-	case ReasonRedundant:
+	case feed.ReasonRedundant:
 		return w.yield()
-	case ReasonStopped, ReasonGiven:
+	case feed.ReasonStopped, feed.ReasonGiven:
 		return w.release(e)
 	}
 	return e.why // lost already; or stuck, and then only expiry keeps others from starting too early
 }
 
 // release writes the next owner, or none.
-func (w *worker) release(e ending) Reason {
+func (w *worker) release(e ending) feed.Reason {
 	// Of the base, because the context of the processor has mostly ended by now.
 	ctx, cancel := context.WithTimeout(w.r.base, w.r.opts.Drain)
 	defer cancel()
-	err := w.keeper.edit(ctx, func(l *Record) {
+	err := w.keeper.edit(ctx, func(l *feed.Record) {
 		l.Owner, l.Epoch = e.to.Instance, e.to.Epoch
 		if e.undone {
-			l.State = StateLive
+			l.State = feed.StateLive
 		}
 	})
 	if err != nil {
 		w.report(w.untilLost, OriginLeaseStore, fmt.Errorf("release: %w", err))
-		return ReasonLost
+		return feed.ReasonLost
 	}
 	return e.why
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/fleet"
 	"github.com/millrace/changefeed/internal/rewriter"
 )
@@ -64,7 +65,7 @@ func inWorldOf(t *testing.T, spec docstore.ContainerSpec, test func(t *testing.T
 // number, and write in another form.
 func (w *world) nothingIsRewritten() {
 	w.t.Helper()
-	page, err := w.container.Read(w.t.Context(), changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+	page, err := w.container.Read(w.t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
 	if err != nil {
 		return // the test has deleted or split the container
 	}
@@ -102,16 +103,16 @@ func (w *world) unit(name string) *docstore.Leases {
 // put writes version n of an item and returns its LSN.
 func (w *world) put(city, id string, n int) int64 {
 	w.t.Helper()
-	results, err := w.orders.Commit(w.t.Context(), changefeed.Key(city), []changefeed.Write{upsert(city, id, n)})
+	results, err := w.orders.Commit(w.t.Context(), feed.Key(city), []feed.Write{upsert(city, id, n)})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return results[0].LSN
 }
 
-func upsert(city, id string, n int) changefeed.Write {
+func upsert(city, id string, n int) feed.Write {
 	body, _ := json.Marshal(map[string]any{"id": id, "city": city, "n": n})
-	return changefeed.Write{Op: changefeed.WriteUpsert, ID: id, Body: body}
+	return feed.Write{Op: feed.WriteUpsert, ID: id, Body: body}
 }
 
 // fill writes n items, one for each of n cities.
@@ -122,25 +123,25 @@ func (w *world) fill(n int) {
 }
 
 // records lists the unit's records of one kind.
-func (w *world) records(kind changefeed.Kind) []changefeed.Record {
+func (w *world) records(kind feed.Kind) []feed.Record {
 	w.t.Helper()
 	records, _, err := w.leases.List(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return slices.DeleteFunc(records, func(l changefeed.Record) bool { return l.Kind != kind })
+	return slices.DeleteFunc(records, func(l feed.Record) bool { return l.Kind != kind })
 }
 
 // record finds a record by its id.
-func (w *world) record(id string) (changefeed.Record, bool) {
+func (w *world) record(id string) (feed.Record, bool) {
 	w.t.Helper()
 	records, _, err := w.leases.List(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	i := slices.IndexFunc(records, func(r changefeed.Record) bool { return r.ID == id })
+	i := slices.IndexFunc(records, func(r feed.Record) bool { return r.ID == id })
 	if i < 0 {
-		return changefeed.Record{}, false
+		return feed.Record{}, false
 	}
 	return records[i], true
 }
@@ -148,7 +149,7 @@ func (w *world) record(id string) (changefeed.Record, bool) {
 // owners counts the leases of each owner.
 func (w *world) owners() map[string]int {
 	n := map[string]int{}
-	for _, l := range w.records(changefeed.KindLease) {
+	for _, l := range w.records(feed.KindLease) {
 		n[l.Owner]++
 	}
 	return n
@@ -173,11 +174,11 @@ type tally struct {
 	seen     map[string][]int64 // LSNs by key and id
 	attempts []int
 	order    []int64
-	changes  []changefeed.Change
-	before   func(ctx context.Context, b *changefeed.Batch) error // may fail the batch
+	changes  []feed.Change
+	before   func(ctx context.Context, b *feed.Batch) error // may fail the batch
 }
 
-func (y *tally) Handle(ctx context.Context, b *changefeed.Batch) error {
+func (y *tally) Handle(ctx context.Context, b *feed.Batch) error {
 	y.mu.Lock()
 	y.attempts = append(y.attempts, b.Attempt)
 	y.mu.Unlock()
@@ -190,7 +191,7 @@ func (y *tally) Handle(ctx context.Context, b *changefeed.Batch) error {
 }
 
 // record remembers a batch.
-func (y *tally) record(b *changefeed.Batch) error {
+func (y *tally) record(b *feed.Batch) error {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if y.seen == nil {
@@ -253,12 +254,12 @@ func (e *errorLog) find(target error) *changefeed.Error {
 }
 
 // run starts an instance.
-func (w *world) run(name string, h changefeed.Handler, o changefeed.Options) *process {
+func (w *world) run(name string, h feed.Handler, o changefeed.Options) *process {
 	w.t.Helper()
 	return w.runOn(w.leases, name, h, o)
 }
 
-func (w *world) runOn(leases *docstore.Leases, name string, h changefeed.Handler, o changefeed.Options) *process {
+func (w *world) runOn(leases *docstore.Leases, name string, h feed.Handler, o changefeed.Options) *process {
 	w.t.Helper()
 	p := &process{done: make(chan error, 1), wire: fleet.NewWire(w.t.Context(), leases, &fleet.Requests{}), errs: &errorLog{}}
 	o.Instance = name

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // What a batch does. A committer is judged by the feed and not by its own results,
 // because handlers see the feed alone.
 
-// TestCommitter proves a [changefeed.Committer] against every sentence of its
+// TestCommitter proves a [feed.Committer] against every sentence of its
 // documentation. It reads the effect of a batch, or that there is none, from the
 // store's Source, because a batch that is in the results and not in the feed is lost to
 // handlers.
@@ -45,11 +45,11 @@ var commitCases = []containerCase{
 // batchResults compares the results of a batch with the feed: one LSN for all writes,
 // by which a handler recognizes a transaction.
 func batchResults(s *containerTest) {
-	results := s.commit(changefeed.Key("k"),
-		changefeed.Write{Op: changefeed.WriteCreate, Body: doc("a", "k", 1)},
-		changefeed.Write{Op: changefeed.WriteUpsert, Body: doc("b", "k", 2)},
-		changefeed.Write{Op: changefeed.WriteCreate, Body: doc("c", "k", 3)},
-		changefeed.Write{Op: changefeed.WriteDelete, ID: "c"},
+	results := s.commit(feed.Key("k"),
+		feed.Write{Op: feed.WriteCreate, Body: doc("a", "k", 1)},
+		feed.Write{Op: feed.WriteUpsert, Body: doc("b", "k", 2)},
+		feed.Write{Op: feed.WriteCreate, Body: doc("c", "k", 3)},
+		feed.Write{Op: feed.WriteDelete, ID: "c"},
 	)
 	for i, r := range results[:3] {
 		if r.LSN == 0 || r.LSN != results[0].LSN || !strings.HasPrefix(r.ETag, `"`) || !r.Created || number(r.Body) != i+1 {
@@ -62,7 +62,7 @@ func batchResults(s *containerTest) {
 	if end := results[3]; end.Body != nil || end.Created {
 		s.Errorf("result of the delete is %+v, want no body", end)
 	}
-	changes, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	changes, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
 	s.wantIDs("the feed", changes, "a", "b")
 	for i, c := range changes {
 		if c.LSN != results[i].LSN || c.ETag != results[i].ETag {
@@ -77,17 +77,17 @@ func batchResults(s *containerTest) {
 // createdFlag wants to know of each write whether the item was new.
 func createdFlag(s *containerTest) {
 	for i, c := range []struct {
-		op   changefeed.WriteOp
+		op   feed.WriteOp
 		want bool
 	}{
-		{changefeed.WriteUpsert, true},
-		{changefeed.WriteUpsert, false},
-		{changefeed.WriteReplace, false},
-		{changefeed.WriteDelete, false},
-		{changefeed.WriteCreate, true},
+		{feed.WriteUpsert, true},
+		{feed.WriteUpsert, false},
+		{feed.WriteReplace, false},
+		{feed.WriteDelete, false},
+		{feed.WriteCreate, true},
 	} {
-		w := changefeed.Write{Op: c.op, ID: "a", Body: doc("a", "k", i)}
-		if got := s.commit(changefeed.Key("k"), w)[0].Created; got != c.want {
+		w := feed.Write{Op: c.op, ID: "a", Body: doc("a", "k", i)}
+		if got := s.commit(feed.Key("k"), w)[0].Created; got != c.want {
 			s.Errorf("write %d (%v): created = %v, want %v", i, c.op, got, c.want)
 		}
 	}
@@ -95,22 +95,22 @@ func createdFlag(s *containerTest) {
 
 // rejects commits a batch that must fail at one write, and checks that nothing
 // happened.
-func (s *containerTest) rejects(want error, index int, key changefeed.PartitionKey, writes ...changefeed.Write) {
+func (s *containerTest) rejects(want error, index int, key feed.PartitionKey, writes ...feed.Write) {
 	s.Helper()
-	_, before := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	_, before := s.drain(s.whole(), beginning, feed.ReadOptions{})
 	results, err := s.Committer.Commit(s.Context(), key, writes)
 	if !errors.Is(err, want) {
 		s.Errorf("Commit(%s, %s) = %d results, %v, want error %q", key, brief(writes), len(results), err, want)
 	}
-	if refused, ok := errors.AsType[*changefeed.WriteError](err); index >= 0 && (!ok || refused.Index != index || refused.Write.Op != writes[index].Op) {
+	if refused, ok := errors.AsType[*feed.WriteError](err); index >= 0 && (!ok || refused.Index != index || refused.Write.Op != writes[index].Op) {
 		s.Errorf("Commit(%s, %s) = %v, want a WriteError of write %d", key, brief(writes), err, index)
 	}
-	changes, _ := s.drain(s.whole(), before, changefeed.ReadOptions{})
+	changes, _ := s.drain(s.whole(), before, feed.ReadOptions{})
 	s.wantIDs("after a refused batch", changes)
 }
 
 // brief names writes in an error.
-func brief(writes []changefeed.Write) string {
+func brief(writes []feed.Write) string {
 	var b strings.Builder
 	for i, w := range writes {
 		if i == 3 {
@@ -127,95 +127,95 @@ func brief(writes []changefeed.Write) string {
 // exists to avoid.
 func batchAtomic(s *containerTest) {
 	s.put("k", "exists")
-	key := changefeed.Key("k")
-	fine := changefeed.Write{Op: changefeed.WriteUpsert, Body: doc("fine", "k", 1)}
-	conflict := changefeed.Write{Op: changefeed.WriteCreate, ID: "exists", Body: doc("exists", "k", 2)}
-	end := changefeed.Write{Op: changefeed.WriteDelete, ID: "exists"}
-	s.rejects(changefeed.ErrConflict, 0, key, conflict, fine)
-	s.rejects(changefeed.ErrConflict, 1, key, fine, conflict, end)
-	s.rejects(changefeed.ErrConflict, 2, key, fine, fine, conflict)
-	s.rejects(changefeed.ErrNotFound, 1, key, end, end)
+	key := feed.Key("k")
+	fine := feed.Write{Op: feed.WriteUpsert, Body: doc("fine", "k", 1)}
+	conflict := feed.Write{Op: feed.WriteCreate, ID: "exists", Body: doc("exists", "k", 2)}
+	end := feed.Write{Op: feed.WriteDelete, ID: "exists"}
+	s.rejects(feed.ErrConflict, 0, key, conflict, fine)
+	s.rejects(feed.ErrConflict, 1, key, fine, conflict, end)
+	s.rejects(feed.ErrConflict, 2, key, fine, fine, conflict)
+	s.rejects(feed.ErrNotFound, 1, key, end, end)
 	s.commit(key, end, fine)
-	changes, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	changes, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
 	s.wantIDs("the feed", changes, "fine")
 }
 
 // batchOrder writes and reads the same item within a batch: each read sees the writes
 // before it, and a batch of reads alone leaves no trace in the feed.
 func batchOrder(s *containerTest) {
-	read := changefeed.Write{Op: changefeed.WriteRead, ID: "a"}
-	results := s.commit(changefeed.Key("k"),
-		changefeed.Write{Op: changefeed.WriteCreate, Body: doc("a", "k", 1)}, read,
-		changefeed.Write{Op: changefeed.WriteReplace, Body: doc("a", "k", 2)}, read,
-		changefeed.Write{Op: changefeed.WriteDelete, ID: "a"},
-		changefeed.Write{Op: changefeed.WriteCreate, Body: doc("a", "k", 3)}, read,
+	read := feed.Write{Op: feed.WriteRead, ID: "a"}
+	results := s.commit(feed.Key("k"),
+		feed.Write{Op: feed.WriteCreate, Body: doc("a", "k", 1)}, read,
+		feed.Write{Op: feed.WriteReplace, Body: doc("a", "k", 2)}, read,
+		feed.Write{Op: feed.WriteDelete, ID: "a"},
+		feed.Write{Op: feed.WriteCreate, Body: doc("a", "k", 3)}, read,
 	)
 	for i, want := range map[int]int{1: 1, 3: 2, 6: 3} {
 		if got := number(results[i].Body); got != want {
 			s.Errorf("read %d sees n %d, want %d", i, got, want)
 		}
 	}
-	changes, next := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	changes, next := s.drain(s.whole(), beginning, feed.ReadOptions{})
 	s.wantIDs("the feed", changes, "a")
-	s.commit(changefeed.Key("k"), read)
-	changes, _ = s.drain(s.whole(), next, changefeed.ReadOptions{})
+	s.commit(feed.Key("k"), read)
+	changes, _ = s.drain(s.whole(), next, feed.ReadOptions{})
 	s.wantIDs("the feed after a read", changes)
 }
 
 // refusals writes to items that exist or do not, beside an item of the same id under
 // another partition key.
 func refusals(s *containerTest) {
-	key := changefeed.Key("k")
+	key := feed.Key("k")
 	s.put("k", "exists")
 	s.put("other", "missing") // an item of another logical partition
-	s.rejects(changefeed.ErrConflict, 0, key, changefeed.Write{Op: changefeed.WriteCreate, Body: doc("exists", "k", 1)})
-	patch := []changefeed.PatchOp{{Op: "set", Path: "/n", Value: json.RawMessage("1")}}
-	for _, w := range []changefeed.Write{
-		{Op: changefeed.WriteReplace, ID: "missing", Body: doc("missing", "k", 1)},
-		{Op: changefeed.WritePatch, ID: "missing", Patch: patch},
-		{Op: changefeed.WriteDelete, ID: "missing"},
-		{Op: changefeed.WriteRead, ID: "missing"},
+	s.rejects(feed.ErrConflict, 0, key, feed.Write{Op: feed.WriteCreate, Body: doc("exists", "k", 1)})
+	patch := []feed.PatchOp{{Op: "set", Path: "/n", Value: json.RawMessage("1")}}
+	for _, w := range []feed.Write{
+		{Op: feed.WriteReplace, ID: "missing", Body: doc("missing", "k", 1)},
+		{Op: feed.WritePatch, ID: "missing", Patch: patch},
+		{Op: feed.WriteDelete, ID: "missing"},
+		{Op: feed.WriteRead, ID: "missing"},
 	} {
-		if w.Op == changefeed.WritePatch && s.h.lacks(Patching) {
+		if w.Op == feed.WritePatch && s.h.lacks(Patching) {
 			continue
 		}
-		s.rejects(changefeed.ErrNotFound, 0, key, w)
+		s.rejects(feed.ErrNotFound, 0, key, w)
 	}
 }
 
 // ifMatch writes under ETags. ErrPrecondition, and not another error, is the signal to
 // read again and retry.
 func ifMatch(s *containerTest) {
-	key := changefeed.Key("k")
+	key := feed.Key("k")
 	s.put("k", "a")
-	first := s.commit(key, changefeed.Write{Op: changefeed.WriteRead, ID: "a"})[0].ETag
-	second := s.commit(key, changefeed.Write{Op: changefeed.WriteReplace, Body: doc("a", "k", 2), IfMatch: first})[0].ETag
+	first := s.commit(key, feed.Write{Op: feed.WriteRead, ID: "a"})[0].ETag
+	second := s.commit(key, feed.Write{Op: feed.WriteReplace, Body: doc("a", "k", 2), IfMatch: first})[0].ETag
 	if second == first {
 		s.Errorf("ETag %s is the same after a write", first)
 	}
-	patch := []changefeed.PatchOp{{Op: "incr", Path: "/n", Value: json.RawMessage("1")}}
+	patch := []feed.PatchOp{{Op: "incr", Path: "/n", Value: json.RawMessage("1")}}
 	// Each follows a write that could be carried out: the batch is refused as a whole.
 	for _, etag := range []string{first, `"nonsense"`} {
-		for _, w := range []changefeed.Write{
-			{Op: changefeed.WriteUpsert, Body: doc("a", "k", 3)},
-			{Op: changefeed.WriteReplace, Body: doc("a", "k", 3)},
-			{Op: changefeed.WritePatch, ID: "a", Patch: patch},
-			{Op: changefeed.WriteDelete, ID: "a"},
+		for _, w := range []feed.Write{
+			{Op: feed.WriteUpsert, Body: doc("a", "k", 3)},
+			{Op: feed.WriteReplace, Body: doc("a", "k", 3)},
+			{Op: feed.WritePatch, ID: "a", Patch: patch},
+			{Op: feed.WriteDelete, ID: "a"},
 		} {
-			if w.Op == changefeed.WritePatch && s.h.lacks(Patching) {
+			if w.Op == feed.WritePatch && s.h.lacks(Patching) {
 				continue
 			}
 			w.IfMatch = etag
-			s.rejects(changefeed.ErrPrecondition, 1, key, changefeed.Write{Body: doc("b", "k", 1)}, w)
+			s.rejects(feed.ErrPrecondition, 1, key, feed.Write{Body: doc("b", "k", 1)}, w)
 		}
 	}
-	change := changefeed.Write{Op: changefeed.WritePatch, ID: "a", Patch: patch, IfMatch: second}
+	change := feed.Write{Op: feed.WritePatch, ID: "a", Patch: patch, IfMatch: second}
 	if s.h.lacks(Patching) {
-		change = changefeed.Write{Op: changefeed.WriteReplace, Body: doc("a", "k", 3), IfMatch: second}
+		change = feed.Write{Op: feed.WriteReplace, Body: doc("a", "k", 3), IfMatch: second}
 	}
 	third := s.commit(key, change)[0]
-	fourth := s.commit(key, changefeed.Write{Body: doc("a", "k", 9), IfMatch: third.ETag})[0]
-	s.commit(key, changefeed.Write{Op: changefeed.WriteDelete, ID: "a", IfMatch: fourth.ETag})
+	fourth := s.commit(key, feed.Write{Body: doc("a", "k", 9), IfMatch: third.ETag})[0]
+	s.commit(key, feed.Write{Op: feed.WriteDelete, ID: "a", IfMatch: fourth.ETag})
 	if number(third.Body) != 3 || number(fourth.Body) != 9 {
 		s.Errorf("after the conditional writes: %s, %s", third.Body, fourth.Body)
 	}
@@ -225,7 +225,7 @@ func ifMatch(s *containerTest) {
 // properties.
 func systemProperties(s *containerTest) {
 	body := json.RawMessage(`{"id":"a","pk":"k","_etag":null,"_ts":0,"_rid":7,"_self":{},"_attachments":null,"_other":1}`)
-	result := s.commit(changefeed.Key("k"), changefeed.Write{Body: body})[0]
+	result := s.commit(feed.Key("k"), feed.Write{Body: body})[0]
 	var stored map[string]json.RawMessage
 	if err := json.Unmarshal(result.Body, &stored); err != nil {
 		s.Fatalf("body %s: %v", result.Body, err)
@@ -241,8 +241,8 @@ func systemProperties(s *containerTest) {
 // createAgain deletes and creates: the ETag must differ, or a writer from before the
 // delete would overwrite the new item.
 func createAgain(s *containerTest) {
-	key := changefeed.Key("k")
-	create := changefeed.Write{Op: changefeed.WriteCreate, Body: doc("a", "k", 1)}
+	key := feed.Key("k")
+	create := feed.Write{Op: feed.WriteCreate, Body: doc("a", "k", 1)}
 	first := s.commit(key, create)[0]
 	s.remove("k", "a")
 	if second := s.commit(key, create)[0]; second.ETag == first.ETag || !second.Created {
@@ -256,11 +256,11 @@ func raceCreates(s *containerTest) {
 	var wg sync.WaitGroup
 	for n := range 16 {
 		wg.Go(func() {
-			_, err := s.Committer.Commit(s.Context(), changefeed.Key("k"), []changefeed.Write{{Op: changefeed.WriteCreate, Body: doc("a", "k", n)}})
+			_, err := s.Committer.Commit(s.Context(), feed.Key("k"), []feed.Write{{Op: feed.WriteCreate, Body: doc("a", "k", n)}})
 			switch {
 			case err == nil:
 				wins.Add(1)
-			case errors.Is(err, changefeed.ErrConflict):
+			case errors.Is(err, feed.ErrConflict):
 				losses.Add(1)
 			default:
 				s.Errorf("Commit: %v", err)
@@ -276,7 +276,7 @@ func raceCreates(s *containerTest) {
 // raceUpdates increments a number by patches and by conditional replaces at once.
 func raceUpdates(s *containerTest) {
 	const writers, each = 6, 15
-	key := changefeed.Key("k")
+	key := feed.Key("k")
 	s.put("k", "a")
 	var wg sync.WaitGroup
 	for w := range writers {
@@ -290,26 +290,26 @@ func raceUpdates(s *containerTest) {
 		})
 	}
 	wg.Wait()
-	last := s.commit(key, changefeed.Write{Op: changefeed.WriteRead, ID: "a"})[0]
+	last := s.commit(key, feed.Write{Op: feed.WriteRead, ID: "a"})[0]
 	if number(last.Body) != writers*each {
 		s.Errorf("n is %d after %d concurrent increments", number(last.Body), writers*each)
 	}
 }
 
 // increment adds 1 by a patch, or by a conditional replace until it wins.
-func (s *containerTest) increment(key changefeed.PartitionKey, byPatch bool) error {
+func (s *containerTest) increment(key feed.PartitionKey, byPatch bool) error {
 	if byPatch && !s.h.lacks(Patching) {
-		patch := []changefeed.PatchOp{{Op: "incr", Path: "/n", Value: json.RawMessage("1")}}
-		_, err := s.Committer.Commit(s.Context(), key, []changefeed.Write{{Op: changefeed.WritePatch, ID: "a", Patch: patch}})
+		patch := []feed.PatchOp{{Op: "incr", Path: "/n", Value: json.RawMessage("1")}}
+		_, err := s.Committer.Commit(s.Context(), key, []feed.Write{{Op: feed.WritePatch, ID: "a", Patch: patch}})
 		return err
 	}
 	for {
-		now, err := s.Committer.Commit(s.Context(), key, []changefeed.Write{{Op: changefeed.WriteRead, ID: "a"}})
+		now, err := s.Committer.Commit(s.Context(), key, []feed.Write{{Op: feed.WriteRead, ID: "a"}})
 		if err != nil {
 			return err
 		}
-		next := changefeed.Write{Op: changefeed.WriteReplace, Body: doc("a", "k", number(now[0].Body)+1), IfMatch: now[0].ETag}
-		if _, err = s.Committer.Commit(s.Context(), key, []changefeed.Write{next}); !errors.Is(err, changefeed.ErrPrecondition) {
+		next := feed.Write{Op: feed.WriteReplace, Body: doc("a", "k", number(now[0].Body)+1), IfMatch: now[0].ETag}
+		if _, err = s.Committer.Commit(s.Context(), key, []feed.Write{next}); !errors.Is(err, feed.ErrPrecondition) {
 			return err
 		}
 	}
@@ -319,20 +319,20 @@ func (s *containerTest) increment(key changefeed.PartitionKey, byPatch bool) err
 func endedCommit(s *containerTest) {
 	ctx, cancel := s.soon()
 	cancel()
-	if _, err := s.Committer.Commit(ctx, changefeed.Key("k"), []changefeed.Write{{Body: doc("a", "k", 1)}}); err == nil {
+	if _, err := s.Committer.Commit(ctx, feed.Key("k"), []feed.Write{{Body: doc("a", "k", 1)}}); err == nil {
 		s.Error("Commit with an ended context: no error")
 	}
 }
 
 // expiredIsGone treats an item after its expiry as absent, before any background work.
 func expiredIsGone(s *containerTest) {
-	key := changefeed.Key("k")
+	key := feed.Key("k")
 	s.commit(key, s.mortal("a"))
 	s.pass(5 * time.Second)
-	s.commit(key, changefeed.Write{Op: changefeed.WriteRead, ID: "a"})
+	s.commit(key, feed.Write{Op: feed.WriteRead, ID: "a"})
 	s.pass(7 * time.Second)
-	s.rejects(changefeed.ErrNotFound, 0, key, changefeed.Write{Op: changefeed.WriteRead, ID: "a"})
-	if !s.commit(key, changefeed.Write{Op: changefeed.WriteCreate, Body: doc("a", "k", 1)})[0].Created {
+	s.rejects(feed.ErrNotFound, 0, key, feed.Write{Op: feed.WriteRead, ID: "a"})
+	if !s.commit(key, feed.Write{Op: feed.WriteCreate, Body: doc("a", "k", 1)})[0].Created {
 		s.Error("an item in the place of an expired one is not created")
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Wrappers that count, for the tests of a program that uses the processor: its cost is
@@ -23,15 +23,15 @@ type Counts struct {
 }
 
 // Source wraps a source. The result has the optional abilities of the source.
-func (c *Counts) Source(s changefeed.Source) changefeed.Source { return wrapSource(s, c.around) }
+func (c *Counts) Source(s feed.Source) feed.Source { return wrapSource(s, c.around) }
 
-// Leases wraps a lease store. The result is a [changefeed.Follower] if the store is.
-func (c *Counts) Leases(s changefeed.LeaseStore) changefeed.LeaseStore {
+// Leases wraps a lease store. The result is a [feed.Follower] if the store is.
+func (c *Counts) Leases(s feed.LeaseStore) feed.LeaseStore {
 	return wrapLeases(s, c.around)
 }
 
 // Committer wraps a committer.
-func (c *Counts) Committer(inner changefeed.Committer) changefeed.Committer {
+func (c *Counts) Committer(inner feed.Committer) feed.Committer {
 	return wrapCommitter(inner, c.around)
 }
 

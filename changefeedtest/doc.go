@@ -1,8 +1,8 @@
 // Package changefeedtest proves stores for package changefeed, and troubles them.
 //
 // [TestSource], [TestLeaseStore], [TestCommitter] and [TestDeadLetters] are the
-// conformance suites: they hold a [changefeed.Source], a [changefeed.LeaseStore], a
-// [changefeed.Committer] and a [changefeed.LetterBox] to every sentence of those
+// conformance suites: they hold a [feed.Source], a [feed.LeaseStore], a
+// [feed.Committer] and a [feed.LetterBox] to every sentence of those
 // interfaces' documentation. A new store is done when they pass:
 //
 //	func TestConformance(t *testing.T) {
@@ -27,8 +27,8 @@
 // [Faults] wraps the same interfaces with trouble: errors before and after the effect,
 // conflicts, throttling, delays, blackouts, drawn from a seed or planned call by call.
 // [Counts] wraps them and counts requests. The result of a wrapper has the optional
-// interfaces ([changefeed.Waiter], [changefeed.Counter], [changefeed.Locator],
-// [changefeed.Follower]) of the wrapped store, and no others, so a processor behaves as
+// interfaces ([feed.Waiter], [feed.Counter], [feed.Locator],
+// [feed.Follower]) of the wrapped store, and no others, so a processor behaves as
 // with the store itself.
 //
 // The suites never sleep. Where time must pass it passes in a bubble, or through

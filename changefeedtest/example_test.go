@@ -7,9 +7,9 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/changefeedtest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // shop is a container in memory.
@@ -32,11 +32,11 @@ func ExampleNth() {
 	defer done()
 
 	lossy := changefeedtest.Nth(changefeedtest.CommitterCommit, 1, changefeedtest.Lose()).Committer(orders)
-	create := []changefeed.Write{{Op: changefeed.WriteCreate, Body: []byte(`{"id":"1","customer":"ada"}`)}}
-	_, err := lossy.Commit(ctx, changefeed.Key("ada"), create)
+	create := []feed.Write{{Op: feed.WriteCreate, Body: []byte(`{"id":"1","customer":"ada"}`)}}
+	_, err := lossy.Commit(ctx, feed.Key("ada"), create)
 	fmt.Println(err)
-	_, err = lossy.Commit(ctx, changefeed.Key("ada"), create)
-	fmt.Println(errors.Is(err, changefeed.ErrConflict))
+	_, err = lossy.Commit(ctx, feed.Key("ada"), create)
+	fmt.Println(errors.Is(err, feed.ErrConflict))
 	// Output:
 	// injected fault
 	// true
@@ -52,7 +52,7 @@ func ExampleRandom() {
 	flaky := changefeedtest.Only(plan, changefeedtest.SourceRead).Source(orders)
 	good := 0
 	for range 100 {
-		if _, err := flaky.Read(ctx, changefeed.FullRange(), changefeed.Position{}, changefeed.ReadOptions{}); err == nil {
+		if _, err := flaky.Read(ctx, feed.FullRange(), feed.Position{}, feed.ReadOptions{}); err == nil {
 			good++
 		}
 	}
@@ -87,7 +87,7 @@ func ExampleCounts() {
 		return
 	}
 	for range 3 {
-		if _, err := counted.Read(ctx, parts[0].Range, changefeed.Position{}, changefeed.ReadOptions{}); err != nil {
+		if _, err := counted.Read(ctx, parts[0].Range, feed.Position{}, feed.ReadOptions{}); err != nil {
 			fmt.Println(err)
 		}
 	}

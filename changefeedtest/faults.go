@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Faults for the tests of handlers, and of the processor itself. A call has three parts
@@ -37,20 +37,20 @@ func Lose() Fault { return Fault{After: ErrInjected} }
 
 // Throttle is the fault of a store that asks for a pause.
 func Throttle(after time.Duration) Fault {
-	return Fault{Before: &changefeed.ThrottledError{After: after}}
+	return Fault{Before: &feed.ThrottledError{After: after}}
 }
 
 // Faults decides the fault of each call. It may be called concurrently.
 type Faults func(c Call) Fault
 
 // Source wraps a source. The result has the optional abilities of the source.
-func (f Faults) Source(s changefeed.Source) changefeed.Source { return wrapSource(s, f.around) }
+func (f Faults) Source(s feed.Source) feed.Source { return wrapSource(s, f.around) }
 
-// Leases wraps a lease store. The result is a [changefeed.Follower] if the store is.
-func (f Faults) Leases(s changefeed.LeaseStore) changefeed.LeaseStore { return wrapLeases(s, f.around) }
+// Leases wraps a lease store. The result is a [feed.Follower] if the store is.
+func (f Faults) Leases(s feed.LeaseStore) feed.LeaseStore { return wrapLeases(s, f.around) }
 
 // Committer wraps a committer.
-func (f Faults) Committer(c changefeed.Committer) changefeed.Committer {
+func (f Faults) Committer(c feed.Committer) feed.Committer {
 	return wrapCommitter(c, f.around)
 }
 
@@ -185,7 +185,7 @@ func (rates Rates) draw(r *rand.Rand, m Method) Fault {
 	case hit(rates.Throttle):
 		fault = Throttle(pause)
 	case hit(rates.Conflict) && (m == LeaseCreate || m == LeaseUpdate || m == LeaseDelete):
-		fault = Refuse(changefeed.ErrConflict)
+		fault = Refuse(feed.ErrConflict)
 	}
 	if slow < rates.Slow {
 		fault.Delay = delay

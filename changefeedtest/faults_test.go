@@ -12,21 +12,21 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/changefeedtest"
+	"github.com/millrace/changefeed/feed"
 )
 
-var beginning = changefeed.Position{Start: changefeed.FromBeginning()}
+var beginning = feed.Position{Start: feed.FromBeginning()}
 
 // upsert is a batch of one item.
-func upsert(id string) []changefeed.Write {
-	return []changefeed.Write{{Body: fmt.Appendf(nil, `{"id":%q,"pk":"k"}`, id)}}
+func upsert(id string) []feed.Write {
+	return []feed.Write{{Body: fmt.Appendf(nil, `{"id":%q,"pk":"k"}`, id)}}
 }
 
 // committed are the ids of the items in a store.
-func committed(t *testing.T, s changefeed.Source) []string {
+func committed(t *testing.T, s feed.Source) []string {
 	t.Helper()
-	page, err := s.Read(t.Context(), changefeed.FullRange(), beginning, changefeed.ReadOptions{})
+	page, err := s.Read(t.Context(), feed.FullRange(), beginning, feed.ReadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestARefusedCallIsNotMadeAndALostOneIs(t *testing.T) {
 		changefeedtest.Nth(changefeedtest.CommitterCommit, 1, changefeedtest.Lose()),
 	).Committer(s.Committer)
 	for i, want := range []error{broken, changefeedtest.ErrInjected, nil} {
-		results, err := c.Commit(t.Context(), changefeed.Key("k"), upsert(fmt.Sprint("item", i)))
+		results, err := c.Commit(t.Context(), feed.Key("k"), upsert(fmt.Sprint("item", i)))
 		if !errors.Is(err, want) || (err == nil) != (len(results) == 1) {
 			t.Errorf("commit %d = %d results, %v, want error %v", i, len(results), err, want)
 		}
@@ -60,13 +60,13 @@ func TestDelaysComeBeforeAndAfterTheEffect(t *testing.T) {
 		s := monitored(t, changefeedtest.Container{Paths: []string{"/pk"}})
 		slow := changefeedtest.Always(changefeedtest.Fault{Delay: 3 * time.Second, DelayAfter: 4 * time.Second}).Committer(s.Committer)
 		begin := time.Now()
-		_, err := slow.Commit(t.Context(), changefeed.Key("k"), upsert("a"))
+		_, err := slow.Commit(t.Context(), feed.Key("k"), upsert("a"))
 		if took := time.Since(begin); err != nil || took != 7*time.Second {
 			t.Errorf("a slow commit: %v after %v, want success after 7s", err, took)
 		}
 		for after, want := range map[time.Duration]string{2 * time.Second: "not made", 5 * time.Second: "made"} {
 			ctx, cancel := context.WithTimeout(t.Context(), after)
-			if _, err := slow.Commit(ctx, changefeed.Key("k"), upsert(want)); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := slow.Commit(ctx, feed.Key("k"), upsert(want)); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("a commit that was given up after %v: %v", after, err)
 			}
 			cancel()
@@ -80,20 +80,20 @@ func TestDelaysComeBeforeAndAfterTheEffect(t *testing.T) {
 func TestThrottlingAndConflictsLookReal(t *testing.T) {
 	s := monitored(t, changefeedtest.Container{Paths: []string{"/pk"}})
 	throttled := changefeedtest.Always(changefeedtest.Throttle(20 * time.Millisecond)).Source(s.Source)
-	_, err := throttled.Read(t.Context(), changefeed.FullRange(), beginning, changefeed.ReadOptions{})
-	if pause, ok := errors.AsType[*changefeed.ThrottledError](err); !errors.Is(err, changefeed.ErrThrottled) || !ok || pause.After != 20*time.Millisecond {
+	_, err := throttled.Read(t.Context(), feed.FullRange(), beginning, feed.ReadOptions{})
+	if pause, ok := errors.AsType[*feed.ThrottledError](err); !errors.Is(err, feed.ErrThrottled) || !ok || pause.After != 20*time.Millisecond {
 		t.Errorf("a throttled read: %v", err)
 	}
-	if _, err := throttled.Partitions(t.Context()); !errors.Is(err, changefeed.ErrThrottled) {
+	if _, err := throttled.Partitions(t.Context()); !errors.Is(err, feed.ErrThrottled) {
 		t.Errorf("throttled partitions: %v", err)
 	}
 	store := leaseContainer(t).Unit(t, "unit")
-	l, err := store.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "0"})
+	l, err := store.Create(t.Context(), feed.Record{Kind: feed.KindLease, Token: "0"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	contested := changefeedtest.Random(rand.New(rand.NewPCG(1, 1)), changefeedtest.Rates{Conflict: 1}).Leases(store)
-	if _, err := contested.Update(t.Context(), l); !errors.Is(err, changefeed.ErrConflict) {
+	if _, err := contested.Update(t.Context(), l); !errors.Is(err, feed.ErrConflict) {
 		t.Errorf("a contested update: %v", err)
 	}
 	if records, _, err := contested.List(t.Context()); err != nil || len(records) != 1 || records[0].ETag != l.ETag {
@@ -147,9 +147,9 @@ func TestRatesAreKept(t *testing.T) {
 		switch {
 		case errors.Is(fault.Before, changefeedtest.ErrInjected):
 			counts["refuse"]++
-		case errors.Is(fault.Before, changefeed.ErrThrottled):
+		case errors.Is(fault.Before, feed.ErrThrottled):
 			counts["throttle"]++
-		case errors.Is(fault.Before, changefeed.ErrConflict):
+		case errors.Is(fault.Before, feed.ErrConflict):
 			counts["conflict"]++
 		case fault.After != nil:
 			counts["lose"]++
@@ -180,7 +180,7 @@ func TestPlansMayBeUsedConcurrently(t *testing.T) {
 	for range 10 {
 		wg.Go(func() {
 			for range 20 {
-				if _, err := source.Read(t.Context(), changefeed.FullRange(), beginning, changefeed.ReadOptions{}); err != nil && !errors.Is(err, changefeedtest.ErrInjected) {
+				if _, err := source.Read(t.Context(), feed.FullRange(), beginning, feed.ReadOptions{}); err != nil && !errors.Is(err, changefeedtest.ErrInjected) {
 					t.Error(err)
 				}
 			}
@@ -195,63 +195,63 @@ func TestPlansMayBeUsedConcurrently(t *testing.T) {
 // Only one of the optional abilities each.
 type (
 	waitingSource struct {
-		changefeed.Source
-		changefeed.Waiter
+		feed.Source
+		feed.Waiter
 	}
 	countingSource struct {
-		changefeed.Source
-		changefeed.Counter
+		feed.Source
+		feed.Counter
 	}
 	locatingSource struct {
-		changefeed.Source
-		changefeed.Locator
+		feed.Source
+		feed.Locator
 	}
 )
 
 func TestWrappersHaveTheAbilitiesOfWhatTheyWrap(t *testing.T) {
 	s := monitored(t, changefeedtest.Container{Paths: []string{"/pk"}})
-	waiter, counter, locator := s.Source.(changefeed.Waiter), s.Source.(changefeed.Counter), s.Source.(changefeed.Locator)
-	abilities := func(s changefeed.Source) (has [3]bool) {
-		_, has[0] = s.(changefeed.Waiter)
-		_, has[1] = s.(changefeed.Counter)
-		_, has[2] = s.(changefeed.Locator)
+	waiter, counter, locator := s.Source.(feed.Waiter), s.Source.(feed.Counter), s.Source.(feed.Locator)
+	abilities := func(s feed.Source) (has [3]bool) {
+		_, has[0] = s.(feed.Waiter)
+		_, has[1] = s.(feed.Counter)
+		_, has[2] = s.(feed.Locator)
 		return has
 	}
 	var counts changefeedtest.Counts
 	none := changefeedtest.Always(changefeedtest.Fault{})
-	for _, inner := range []changefeed.Source{
+	for _, inner := range []feed.Source{
 		s.Source,
-		struct{ changefeed.Source }{s.Source},
+		struct{ feed.Source }{s.Source},
 		waitingSource{s.Source, waiter},
 		countingSource{s.Source, counter},
 		locatingSource{s.Source, locator},
 		struct {
 			waitingSource
-			changefeed.Counter
+			feed.Counter
 		}{waitingSource{s.Source, waiter}, counter},
 		struct {
 			waitingSource
-			changefeed.Locator
+			feed.Locator
 		}{waitingSource{s.Source, waiter}, locator},
 		struct {
 			countingSource
-			changefeed.Locator
+			feed.Locator
 		}{countingSource{s.Source, counter}, locator},
 	} {
-		for _, wrapped := range []changefeed.Source{none.Source(inner), counts.Source(inner), counts.Source(none.Source(inner))} {
+		for _, wrapped := range []feed.Source{none.Source(inner), counts.Source(inner), counts.Source(none.Source(inner))} {
 			if got, want := abilities(wrapped), abilities(inner); got != want {
 				t.Errorf("a wrapped source is a Waiter, Counter, Locator: %v, want %v", got, want)
 			}
 		}
 	}
 	store := leaseContainer(t).Unit(t, "unit")
-	for _, wrapped := range []changefeed.LeaseStore{none.Leases(store), counts.Leases(store)} {
-		if _, follows := wrapped.(changefeed.Follower); !follows {
+	for _, wrapped := range []feed.LeaseStore{none.Leases(store), counts.Leases(store)} {
+		if _, follows := wrapped.(feed.Follower); !follows {
 			t.Error("a wrapped lease store that can be followed cannot")
 		}
 	}
-	for _, wrapped := range []changefeed.LeaseStore{none.Leases(struct{ changefeed.LeaseStore }{store}), counts.Leases(struct{ changefeed.LeaseStore }{store})} {
-		if _, follows := wrapped.(changefeed.Follower); follows {
+	for _, wrapped := range []feed.LeaseStore{none.Leases(struct{ feed.LeaseStore }{store}), counts.Leases(struct{ feed.LeaseStore }{store})} {
+		if _, follows := wrapped.(feed.Follower); follows {
 			t.Error("a wrapped lease store that cannot be followed pretends to")
 		}
 	}
@@ -266,21 +266,21 @@ func TestEveryMethodPassesThroughTheWrappers(t *testing.T) {
 	})
 	s := monitored(t, changefeedtest.Container{Paths: []string{"/pk"}})
 	source, committer := counts.Source(plan.Source(s.Source)), counts.Committer(plan.Committer(s.Committer))
-	ctx, full := t.Context(), changefeed.FullRange()
-	_, commitErr := committer.Commit(ctx, changefeed.Key("k"), upsert("a"))
+	ctx, full := t.Context(), feed.FullRange()
+	_, commitErr := committer.Commit(ctx, feed.Key("k"), upsert("a"))
 	parts, partitionsErr := source.Partitions(ctx)
-	page, readErr := source.Read(ctx, full, beginning, changefeed.ReadOptions{})
-	waitErr := source.(changefeed.Waiter).Wait(ctx, full, beginning)
-	backlog, pendingErr := source.(changefeed.Counter).Pending(ctx, full, beginning, changefeed.ReadOptions{})
-	place, locateErr := source.(changefeed.Locator).Locate(ctx, changefeed.Key("k"))
+	page, readErr := source.Read(ctx, full, beginning, feed.ReadOptions{})
+	waitErr := source.(feed.Waiter).Wait(ctx, full, beginning)
+	backlog, pendingErr := source.(feed.Counter).Pending(ctx, full, beginning, feed.ReadOptions{})
+	place, locateErr := source.(feed.Locator).Locate(ctx, feed.Key("k"))
 	if len(parts) != 1 || !full.Holds(place) || len(page.Changes) != 1 || backlog.Items != 1 {
 		t.Errorf("%d partitions, %d changes, %d pending, want one of each", len(parts), len(page.Changes), backlog.Items)
 	}
 	store := counts.Leases(plan.Leases(leaseContainer(t).Unit(t, "unit")))
-	created, createErr := store.Create(ctx, changefeed.Record{Kind: changefeed.KindLease, Token: "0"})
-	_, cursor, now, followErr := store.(changefeed.Follower).Follow(ctx, "")
+	created, createErr := store.Create(ctx, feed.Record{Kind: feed.KindLease, Token: "0"})
+	_, cursor, now, followErr := store.(feed.Follower).Follow(ctx, "")
 	updated, updateErr := store.Update(ctx, created)
-	changed, _, _, changedErr := store.(changefeed.Follower).Follow(ctx, cursor)
+	changed, _, _, changedErr := store.(feed.Follower).Follow(ctx, cursor)
 	records, listed, listErr := store.List(ctx)
 	deleteErr := store.Delete(ctx, updated)
 	if len(changed) != 1 || len(records) != 1 || now.IsZero() || listed.IsZero() {
@@ -325,8 +325,8 @@ func TestTheSuitesHoldForAWrappedStore(t *testing.T) {
 	}
 	h.Leases = func(t *testing.T) changefeedtest.LeaseContainer {
 		c := leaseContainer(t)
-		forbidden := changefeedtest.Only(changefeedtest.Always(changefeedtest.Refuse(changefeed.ErrForbidden)), changefeedtest.LeaseDelete)
-		c.WithoutDelete = func(t *testing.T, processor string) changefeed.LeaseStore {
+		forbidden := changefeedtest.Only(changefeedtest.Always(changefeedtest.Refuse(feed.ErrForbidden)), changefeedtest.LeaseDelete)
+		c.WithoutDelete = func(t *testing.T, processor string) feed.LeaseStore {
 			return forbidden.Leases(c.Unit(t, processor))
 		}
 		return c

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // The suites know a store through a harness alone, so they prove any store: ours, the
@@ -48,8 +48,8 @@ type Container struct {
 
 // Store is a monitored container under test.
 type Store struct {
-	Source    changefeed.Source
-	Committer changefeed.Committer
+	Source    feed.Source
+	Committer feed.Committer
 
 	// Split divides a physical partition in two, and returns when the children exist.
 	// The store chooses the edge.
@@ -64,12 +64,12 @@ type Store struct {
 type LeaseContainer struct {
 	// Unit returns a client of the deployment unit with this processor name. Two
 	// clients with the same name share their records.
-	Unit func(t *testing.T, processor string) changefeed.LeaseStore
+	Unit func(t *testing.T, processor string) feed.LeaseStore
 	// Put writes a document as another program would, over the document with its id.
 	Put func(t *testing.T, doc json.RawMessage)
 	// WithoutDelete returns a client that has no right to delete, as many operators
 	// grant their services.
-	WithoutDelete func(t *testing.T, processor string) changefeed.LeaseStore
+	WithoutDelete func(t *testing.T, processor string) feed.LeaseStore
 }
 
 // Ability is a property that a store may lack.
@@ -91,10 +91,10 @@ const (
 	Expiry           Ability = "items that expire"
 	LeaseExpiry      Ability = "lease records that expire"
 	PassingTime      Ability = "time that passes when told"
-	Waiting          Ability = "changefeed.Waiter"
-	Counting         Ability = "changefeed.Counter"
-	Locating         Ability = "changefeed.Locator"
-	Following        Ability = "changefeed.Follower"
+	Waiting          Ability = "feed.Waiter"
+	Counting         Ability = "feed.Counter"
+	Locating         Ability = "feed.Locator"
+	Following        Ability = "feed.Follower"
 	Throttling       Ability = "throttling on demand"
 	ForeignWrites    Ability = "lease documents written by others"
 	DeleteRights     Ability = "clients without the right to delete"

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Partition keys decide about order and about owners: two texts of one key that were
@@ -30,18 +30,18 @@ var keyCases = []containerCase{
 
 // kinds are partition keys, each with the member of the item.
 var kinds = []struct {
-	key    changefeed.PartitionKey
+	key    feed.PartitionKey
 	member string
 }{
-	{changefeed.Key("London"), `,"pk":"London"`},
-	{changefeed.Key(""), `,"pk":""`},
-	{changefeed.Key(`a"b\c<&>é`), `,"pk":"a\"b\\c<&>é"`},
-	{changefeed.Key(5), `,"pk":5`},
-	{changefeed.Key(-0.5), `,"pk":-0.5`},
-	{changefeed.Key(true), `,"pk":true`},
-	{changefeed.Key(false), `,"pk":false`},
-	{changefeed.Key(nil), `,"pk":null`},
-	{changefeed.Key(changefeed.Undefined), ""},
+	{feed.Key("London"), `,"pk":"London"`},
+	{feed.Key(""), `,"pk":""`},
+	{feed.Key(`a"b\c<&>é`), `,"pk":"a\"b\\c<&>é"`},
+	{feed.Key(5), `,"pk":5`},
+	{feed.Key(-0.5), `,"pk":-0.5`},
+	{feed.Key(true), `,"pk":true`},
+	{feed.Key(false), `,"pk":false`},
+	{feed.Key(nil), `,"pk":null`},
+	{feed.Key(feed.Undefined), ""},
 }
 
 // keyKinds writes a key of each JSON type. The order of changes is promised by key, so
@@ -49,9 +49,9 @@ var kinds = []struct {
 func keyKinds(s *containerTest) {
 	for _, k := range kinds {
 		// One id in many logical partitions is many items.
-		s.commit(k.key, changefeed.Write{Op: changefeed.WriteCreate, Body: json.RawMessage(`{"id":"same"` + k.member + `}`)})
+		s.commit(k.key, feed.Write{Op: feed.WriteCreate, Body: json.RawMessage(`{"id":"same"` + k.member + `}`)})
 	}
-	changes, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	changes, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
 	if len(changes) != len(kinds) {
 		s.Fatalf("%d changes, want %d", len(changes), len(kinds))
 	}
@@ -62,7 +62,7 @@ func keyKinds(s *containerTest) {
 		if s.h.lacks(KeyReads) {
 			continue
 		}
-		alone := s.drainAll(s.whole(), beginning, changefeed.ReadOptions{Key: kinds[i].key})
+		alone := s.drainAll(s.whole(), beginning, feed.ReadOptions{Key: kinds[i].key})
 		if len(alone) != 1 || alone[0].PartitionKey != kinds[i].key {
 			s.Errorf("read of key %s gives %+v", kinds[i].key, alone)
 		}
@@ -77,14 +77,14 @@ func keyReads(s *containerTest) {
 		s.put("others", fmt.Sprintf("o%d", i))
 		s.put(fmt.Sprint("mine", i), "x")
 	}
-	o := changefeed.ReadOptions{Key: s.key("mine")}
+	o := feed.ReadOptions{Key: s.key("mine")}
 	for _, most := range []int{0, 1, 3} {
 		o.MaxItems = most
 		changes := s.drainAll(s.whole(), beginning, o)
 		s.wantIDs("one logical partition", changes, "m0", "n0", "m1", "n1", "m2", "n2", "m3", "n3", "m4", "n4",
 			"m5", "n5", "m6", "n6", "m7", "n7", "m8", "n8", "m9", "n9")
 	}
-	_, end := s.drain(s.whole(), changefeed.Position{}, o)
+	_, end := s.drain(s.whole(), feed.Position{}, o)
 	s.put("others", "later")
 	s.put("mine", "later")
 	s.wantIDs("one logical partition after now", s.drainAll(s.whole(), end, o), "later")
@@ -97,11 +97,11 @@ func keyReads(s *containerTest) {
 func keyThroughSplit(s *containerTest) {
 	s.spread("i", 10)
 	s.put("mine", "a", "b")
-	o := changefeed.ReadOptions{Key: s.key("mine")}
+	o := feed.ReadOptions{Key: s.key("mine")}
 	_, end := s.drain(s.whole(), beginning, o)
 	children := s.split(s.only())
 	s.put("mine", "c")
-	homes := slices.DeleteFunc(children, func(child changefeed.Partition) bool { return !s.holds(child, "mine") })
+	homes := slices.DeleteFunc(children, func(child feed.Partition) bool { return !s.holds(child, "mine") })
 	if len(homes) != 1 {
 		s.Fatalf("%d partitions have the changes of one logical partition: %+v", len(homes), homes)
 	}
@@ -110,18 +110,18 @@ func keyThroughSplit(s *containerTest) {
 }
 
 // holds reports whether a partition has changes of a logical partition.
-func (s *containerTest) holds(partition changefeed.Partition, pk string) bool {
+func (s *containerTest) holds(partition feed.Partition, pk string) bool {
 	s.Helper()
-	all := s.drainAll(partition.Range, beginning, changefeed.ReadOptions{})
-	return slices.ContainsFunc(all, func(c changefeed.Change) bool { return c.PartitionKey == s.key(pk) })
+	all := s.drainAll(partition.Range, beginning, feed.ReadOptions{})
+	return slices.ContainsFunc(all, func(c feed.Change) bool { return c.PartitionKey == s.key(pk) })
 }
 
 // keyPlaces compares places with the partitions that have the changes: a request about a
 // key goes to the owner of the range that holds its place.
 func keyPlaces(s *containerTest) {
-	var keys []changefeed.PartitionKey
+	var keys []feed.PartitionKey
 	for _, k := range kinds {
-		s.commit(k.key, changefeed.Write{Body: json.RawMessage(`{"id":"same"` + k.member + `}`)})
+		s.commit(k.key, feed.Write{Body: json.RawMessage(`{"id":"same"` + k.member + `}`)})
 		keys = append(keys, k.key)
 	}
 	for i := range 20 {
@@ -129,9 +129,9 @@ func keyPlaces(s *containerTest) {
 		keys = append(keys, s.key(fmt.Sprint("spread", i)))
 	}
 	s.wantPlaces(keys)
-	for _, wrong := range []changefeed.PartitionKey{"", "x", `["a"`, `[["a"]]`, `["a","b"]`, `[]`} {
-		if place, err := s.Source.(changefeed.Locator).Locate(s.Context(), wrong); !errors.Is(err, changefeed.ErrBadRequest) {
-			s.Errorf("Locate(%s) = %q, %v, want error %q", wrong, place, err, changefeed.ErrBadRequest)
+	for _, wrong := range []feed.PartitionKey{"", "x", `["a"`, `[["a"]]`, `["a","b"]`, `[]`} {
+		if place, err := s.Source.(feed.Locator).Locate(s.Context(), wrong); !errors.Is(err, feed.ErrBadRequest) {
+			s.Errorf("Locate(%s) = %q, %v, want error %q", wrong, place, err, feed.ErrBadRequest)
 		}
 	}
 }
@@ -139,32 +139,32 @@ func keyPlaces(s *containerTest) {
 // hierarchicalPlaces is keyPlaces for keys of two levels, of which the first alone is the
 // key of no item.
 func hierarchicalPlaces(s *containerTest) {
-	var keys []changefeed.PartitionKey
+	var keys []feed.PartitionKey
 	for i := range 20 {
-		key := changefeed.Key("k", i)
-		s.commit(key, changefeed.Write{Body: fmt.Appendf(nil, `{"id":"same","pk":"k","sub":%d}`, i)})
+		key := feed.Key("k", i)
+		s.commit(key, feed.Write{Body: fmt.Appendf(nil, `{"id":"same","pk":"k","sub":%d}`, i)})
 		keys = append(keys, key)
 	}
 	s.wantPlaces(keys)
-	if place, err := s.Source.(changefeed.Locator).Locate(s.Context(), changefeed.Key("k")); !errors.Is(err, changefeed.ErrBadRequest) {
-		s.Errorf("Locate of the first level = %q, %v, want error %q", place, err, changefeed.ErrBadRequest)
+	if place, err := s.Source.(feed.Locator).Locate(s.Context(), feed.Key("k")); !errors.Is(err, feed.ErrBadRequest) {
+		s.Errorf("Locate of the first level = %q, %v, want error %q", place, err, feed.ErrBadRequest)
 	}
 }
 
 // wantPlaces splits the partition twice, so that keys are apart.
-func (s *containerTest) wantPlaces(keys []changefeed.PartitionKey) {
+func (s *containerTest) wantPlaces(keys []feed.PartitionKey) {
 	s.Helper()
 	for _, child := range s.split(s.only()) {
 		s.split(child)
 	}
-	has := map[changefeed.PartitionKey]changefeed.Range{}
+	has := map[feed.PartitionKey]feed.Range{}
 	for _, p := range s.partitions() {
-		for _, c := range s.drainAll(p.Range, beginning, changefeed.ReadOptions{}) {
+		for _, c := range s.drainAll(p.Range, beginning, feed.ReadOptions{}) {
 			has[c.PartitionKey] = p.Range
 		}
 	}
 	for _, key := range keys {
-		if place, err := s.Source.(changefeed.Locator).Locate(s.Context(), key); err != nil || !has[key].Holds(place) {
+		if place, err := s.Source.(feed.Locator).Locate(s.Context(), key); err != nil || !has[key].Holds(place) {
 			s.Errorf("Locate(%s) = %q, %v, want a place in %v", key, place, err, has[key])
 		}
 	}
@@ -173,16 +173,16 @@ func (s *containerTest) wantPlaces(keys []changefeed.PartitionKey) {
 // hierarchicalKeys writes keys of two levels: a component for each path, in their
 // order.
 func hierarchicalKeys(s *containerTest) {
-	want := map[changefeed.PartitionKey]string{}
+	want := map[feed.PartitionKey]string{}
 	for _, pk := range []string{"a", "b"} {
 		for sub := range 5 {
-			key := changefeed.Key(pk, sub)
+			key := feed.Key(pk, sub)
 			body := fmt.Appendf(nil, `{"id":"%s%d","pk":%q,"sub":%d}`, pk, sub, pk, sub)
-			s.commit(key, changefeed.Write{Body: body})
+			s.commit(key, feed.Write{Body: body})
 			want[key] = fmt.Sprint(pk, sub)
 		}
 	}
-	changes, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	changes, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
 	if len(changes) != len(want) {
 		s.Errorf("%d changes, want %d", len(changes), len(want))
 	}
@@ -194,6 +194,6 @@ func hierarchicalKeys(s *containerTest) {
 	if s.h.lacks(KeyReads) {
 		return
 	}
-	alone := s.drainAll(s.whole(), beginning, changefeed.ReadOptions{Key: changefeed.Key("b", 3)})
+	alone := s.drainAll(s.whole(), beginning, feed.ReadOptions{Key: feed.Key("b", 3)})
 	s.wantIDs("one logical partition", alone, "b3")
 }

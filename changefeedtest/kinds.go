@@ -1,6 +1,6 @@
 package changefeedtest
 
-import "github.com/millrace/changefeed"
+import "github.com/millrace/changefeed/feed"
 
 // kindCases test that records of all kinds live beside each other.
 var kindCases = []leaseCase{
@@ -12,21 +12,21 @@ var kindCases = []leaseCase{
 // document.
 func kindsListed(d *leaseTest) {
 	var want []string
-	for _, record := range []changefeed.Record{
+	for _, record := range []feed.Record{
 		lease("0"), lease("1"), lease("-1F"),
-		{Kind: changefeed.KindHost, Token: "0"},
-		{Kind: changefeed.KindHost, Token: "-1F"},
-		{Kind: changefeed.KindHost, Token: "lock"},
-		{Kind: changefeed.KindInfo},
-		{Kind: changefeed.KindLock},
+		{Kind: feed.KindHost, Token: "0"},
+		{Kind: feed.KindHost, Token: "-1F"},
+		{Kind: feed.KindHost, Token: "lock"},
+		{Kind: feed.KindInfo},
+		{Kind: feed.KindLock},
 	} {
 		d.create(record)
 		want = append(want, name(record))
 	}
 	d.wantNames("all kinds", d.list(), want...)
-	for _, kind := range []changefeed.Kind{changefeed.KindInfo, changefeed.KindLock} {
-		_, err := d.store.Create(d.Context(), changefeed.Record{Kind: kind})
-		d.wantErr("a second "+string(kind), err, changefeed.ErrConflict)
+	for _, kind := range []feed.Kind{feed.KindInfo, feed.KindLock} {
+		_, err := d.store.Create(d.Context(), feed.Record{Kind: kind})
+		d.wantErr("a second "+string(kind), err, feed.ErrConflict)
 	}
 }
 
@@ -34,11 +34,11 @@ func kindsListed(d *leaseTest) {
 // know. A store that takes one for a lease, or loses its state, gives it an owner while a newer
 // processor relies on it.
 func laterKept(d *leaseTest) {
-	paused, draining := full("-FF"), changefeed.Record{Kind: changefeed.KindHost, Token: "h", Owner: "h", State: "draining"}
+	paused, draining := full("-FF"), feed.Record{Kind: feed.KindHost, Token: "h", Owner: "h", State: "draining"}
 	paused.State = "paused"
 	var want []string
-	var kept []changefeed.Record
-	for _, record := range []changefeed.Record{
+	var kept []feed.Record
+	for _, record := range []feed.Record{
 		{Kind: "control"}, {Kind: "control", Token: "a/b.c", Owner: "h1", Epoch: "e1", State: "asked", Properties: map[string]string{"pause": "all"}}, paused, draining,
 	} {
 		kept = append(kept, d.create(record))
@@ -59,7 +59,7 @@ func laterKept(d *leaseTest) {
 		d.wantSame("List after an update", d.list()[name(record)], record)
 		d.remove(d.list()[name(record)])
 	}
-	if _, err := d.store.Create(d.Context(), changefeed.Record{Token: "1"}); err == nil {
+	if _, err := d.store.Create(d.Context(), feed.Record{Token: "1"}); err == nil {
 		d.Error("Create of a record without a kind: nil, want an error")
 	}
 	d.wantNames("in the end", d.list(), name(known))

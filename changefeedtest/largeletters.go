@@ -7,14 +7,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // largeDocuments parks what the service just accepts, and what hardly compresses: a letter that is refused
 // stays with its change for ever.
 func (s *letterTest) largeDocuments() {
-	key := changefeed.Key("k")
-	var want []changefeed.DeadLetter
+	key := feed.Key("k")
+	var want []feed.DeadLetter
 	for i, size := range []int{1 << 20, 1_600_000, 2<<20 - 1<<10} {
 		l := letter(key, int64(i+1), 0)
 		var body bytes.Buffer
@@ -25,7 +25,7 @@ func (s *letterTest) largeDocuments() {
 		want = append(want, l)
 	}
 	noise := want[0]
-	noise.ID, noise.Change.LSN, noise.Change.Op = "9.0", 9, changefeed.OpReplace
+	noise.ID, noise.Change.LSN, noise.Change.Op = "9.0", 9, feed.OpReplace
 	text := make([]byte, 2<<20-1<<10)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(text)
 	for i, b := range text {
@@ -48,7 +48,7 @@ func (s *letterTest) largeDocuments() {
 // longCauses parks with an error that quotes all that the handler knows. The cause may be
 // cut; the document may not.
 func (s *letterTest) longCauses() {
-	l := letter(changefeed.Key("k"), 1, 0)
+	l := letter(feed.Key("k"), 1, 0)
 	l.Cause, l.Stack = strings.Repeat("é\n", 1<<20), strings.Repeat("goroutine\xff", 1<<18)
 	s.put(l)
 	got := s.all(l.Change.PartitionKey)
@@ -56,5 +56,5 @@ func (s *letterTest) longCauses() {
 		s.Fatalf("%d letters, or one without its cause and stack", len(got))
 	}
 	got[0].Cause, got[0].Stack = l.Cause, l.Stack
-	s.same("a letter with a long cause", got, []changefeed.DeadLetter{l})
+	s.same("a letter with a long cause", got, []feed.DeadLetter{l})
 }

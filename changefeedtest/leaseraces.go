@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Races for one record. Two winners of one ETag would be two owners of one lease, and
@@ -27,7 +27,7 @@ func (d *leaseTest) contend(what string, write func(n int) error) {
 		switch {
 		case err == nil:
 			wins++
-		case !errors.Is(err, changefeed.ErrConflict):
+		case !errors.Is(err, feed.ErrConflict):
 			d.Errorf("%s: %v, want success or ErrConflict", what, err)
 		}
 	}
@@ -39,7 +39,7 @@ func (d *leaseTest) contend(what string, write func(n int) error) {
 // raceLeaseCreates creates the same record by all: two winners are two owners of a
 // lock.
 func raceLeaseCreates(d *leaseTest) {
-	for _, record := range []changefeed.Record{lease("-FF"), {Kind: changefeed.KindLock}} {
+	for _, record := range []feed.Record{lease("-FF"), {Kind: feed.KindLock}} {
 		d.contend("concurrent creates", func(int) error { _, err := d.store.Create(d.Context(), record); return err })
 	}
 }
@@ -58,8 +58,8 @@ func raceLeaseUpdates(d *leaseTest) {
 	}
 	d.contend("concurrent deletes", func(int) error {
 		err := d.store.Delete(d.Context(), record)
-		if errors.Is(err, changefeed.ErrNotFound) {
-			return changefeed.ErrConflict // of a delete, the losers may see either
+		if errors.Is(err, feed.ErrNotFound) {
+			return feed.ErrConflict // of a delete, the losers may see either
 		}
 		return err
 	})
@@ -89,7 +89,7 @@ func raceLeaseCounts(d *leaseTest) {
 }
 
 // countUp adds 1 to the only record by conditional updates until it wins.
-func countUp(d *leaseTest, store changefeed.LeaseStore) error {
+func countUp(d *leaseTest, store feed.LeaseStore) error {
 	for {
 		records, _, err := store.List(d.Context())
 		if err != nil {
@@ -97,7 +97,7 @@ func countUp(d *leaseTest, store changefeed.LeaseStore) error {
 		}
 		record := records[0]
 		record.Attempts++
-		if _, err = store.Update(d.Context(), record); !errors.Is(err, changefeed.ErrConflict) {
+		if _, err = store.Update(d.Context(), record); !errors.Is(err, feed.ErrConflict) {
 			return err
 		}
 	}
@@ -113,12 +113,12 @@ func endedLeases(d *leaseTest) {
 	_, createErr := d.store.Create(ctx, lease("0"))
 	_, updateErr := d.store.Update(ctx, record)
 	all := map[string]error{"List": listErr, "Create": createErr, "Update": updateErr, "Delete": d.store.Delete(ctx, record)}
-	if follower, ok := d.store.(changefeed.Follower); ok {
+	if follower, ok := d.store.(feed.Follower); ok {
 		_, cursor := d.soonFollow("")
 		_, _, _, all["Follow"] = follower.Follow(ctx, cursor)
 	}
 	for what, err := range all {
-		if err == nil || errors.Is(err, changefeed.ErrConflict) || errors.Is(err, changefeed.ErrNotFound) {
+		if err == nil || errors.Is(err, feed.ErrConflict) || errors.Is(err, feed.ErrNotFound) {
 			d.Errorf("%s with an ended context: %v, want another error", what, err)
 		}
 	}

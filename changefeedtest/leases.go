@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
-// TestLeaseStore proves a [changefeed.LeaseStore], and [changefeed.Follower] where the
+// TestLeaseStore proves a [feed.LeaseStore], and [feed.Follower] where the
 // store has it, against every sentence of their documentation. The promise that a lease
 // has a single owner rests on these properties alone: the processor adds no other lock.
 func TestLeaseStore(t *testing.T, h Harness) {
@@ -36,7 +36,7 @@ func (c leaseCase) run(t *testing.T, h Harness) {
 	h.in(t, func(t *testing.T) {
 		d := &leaseTest{T: t, h: h, LeaseContainer: h.Leases(t)}
 		d.store = d.Unit(t, "unit")
-		_, follows := d.store.(changefeed.Follower)
+		_, follows := d.store.(feed.Follower)
 		for _, a := range c.needs {
 			needHook(t, a != Following || follows, "the lease store is no Follower", a)
 			needHook(t, a != ForeignWrites || d.Put != nil, "LeaseContainer.Put is nil", a)
@@ -55,13 +55,13 @@ type leaseTest struct {
 	*testing.T
 	h Harness
 	LeaseContainer
-	store changefeed.LeaseStore
+	store feed.LeaseStore
 }
 
 func (d *leaseTest) pass(p time.Duration) { d.Helper(); d.h.pass(d.T, p) }
 
 // create creates a record, and expects all that was written in the answer.
-func (d *leaseTest) create(record changefeed.Record) changefeed.Record {
+func (d *leaseTest) create(record feed.Record) feed.Record {
 	d.Helper()
 	created, err := d.store.Create(d.Context(), record)
 	if err != nil {
@@ -72,7 +72,7 @@ func (d *leaseTest) create(record changefeed.Record) changefeed.Record {
 }
 
 // update replaces a record, and expects all that was written in the answer.
-func (d *leaseTest) update(record changefeed.Record) changefeed.Record {
+func (d *leaseTest) update(record feed.Record) feed.Record {
 	d.Helper()
 	updated, err := d.store.Update(d.Context(), record)
 	if err != nil {
@@ -82,7 +82,7 @@ func (d *leaseTest) update(record changefeed.Record) changefeed.Record {
 	return updated
 }
 
-func (d *leaseTest) remove(record changefeed.Record) {
+func (d *leaseTest) remove(record feed.Record) {
 	d.Helper()
 	if err := d.store.Delete(d.Context(), record); err != nil {
 		d.Fatalf("Delete(%v %s): %v", record.Kind, record.Token, err)
@@ -90,7 +90,7 @@ func (d *leaseTest) remove(record changefeed.Record) {
 }
 
 // list returns the records by kind and token.
-func (d *leaseTest) list() map[string]changefeed.Record {
+func (d *leaseTest) list() map[string]feed.Record {
 	d.Helper()
 	records, _ := d.listed()
 	return records
@@ -98,7 +98,7 @@ func (d *leaseTest) list() map[string]changefeed.Record {
 
 // listed returns the records by kind and token, which together name a record, and the store's
 // time, by which expiry is judged.
-func (d *leaseTest) listed() (map[string]changefeed.Record, time.Time) {
+func (d *leaseTest) listed() (map[string]feed.Record, time.Time) {
 	d.Helper()
 	records, now, err := d.store.List(d.Context())
 	if err != nil {
@@ -107,7 +107,7 @@ func (d *leaseTest) listed() (map[string]changefeed.Record, time.Time) {
 	if now.IsZero() {
 		d.Fatal("List: the store's time is zero")
 	}
-	byName := map[string]changefeed.Record{}
+	byName := map[string]feed.Record{}
 	for _, record := range records {
 		if _, twice := byName[name(record)]; twice {
 			d.Errorf("List has %s twice", name(record))
@@ -117,10 +117,10 @@ func (d *leaseTest) listed() (map[string]changefeed.Record, time.Time) {
 	return byName, now
 }
 
-func name(record changefeed.Record) string { return string(record.Kind) + " " + record.Token }
+func name(record feed.Record) string { return string(record.Kind) + " " + record.Token }
 
 // wantNames compares which records exist.
-func (d *leaseTest) wantNames(what string, got map[string]changefeed.Record, want ...string) {
+func (d *leaseTest) wantNames(what string, got map[string]feed.Record, want ...string) {
 	d.Helper()
 	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, slices.Sorted(slices.Values(want))) {
 		d.Errorf("%s: records %q, want %q", what, names, want)
@@ -128,7 +128,7 @@ func (d *leaseTest) wantNames(what string, got map[string]changefeed.Record, wan
 }
 
 // wantSame compares records, and checks the fields that the store sets.
-func (d *leaseTest) wantSame(what string, got, want changefeed.Record) {
+func (d *leaseTest) wantSame(what string, got, want feed.Record) {
 	d.Helper()
 	if got.Err != nil {
 		d.Errorf("%s(%s): Err = %v", what, name(want), got.Err)
@@ -143,10 +143,10 @@ func (d *leaseTest) wantSame(what string, got, want changefeed.Record) {
 
 // said writes the fields that the writer of a record sets, as far as the kind gives
 // them a meaning, and as exactly as a document holds them.
-func said(record changefeed.Record) string {
+func said(record feed.Record) string {
 	all := fmt.Sprintf("%v %q owner %q epoch %q state %v expiration %v properties %q",
 		record.Kind, record.Token, record.Owner, record.Epoch, record.State, record.Expiration, record.Properties)
-	if record.Kind != changefeed.KindLease {
+	if record.Kind != feed.KindLease {
 		return all
 	}
 	return all + fmt.Sprintf(" range %v version %d position %q from %v mode %d attempts %d fence %d timestamp %v",
@@ -166,15 +166,15 @@ func (d *leaseTest) wantErr(what string, got, want error) {
 // store ever gives may be a bad request as well, if nothing is written.
 func (d *leaseTest) wantStale(what string, got error) {
 	d.Helper()
-	if !errors.Is(got, changefeed.ErrConflict) && !errors.Is(got, changefeed.ErrBadRequest) {
-		d.Errorf("%s: %v, want %v", what, got, changefeed.ErrConflict)
+	if !errors.Is(got, feed.ErrConflict) && !errors.Is(got, feed.ErrBadRequest) {
+		d.Errorf("%s: %v, want %v", what, got, feed.ErrConflict)
 	}
 }
 
 // lease returns a new lease on a range.
-func lease(token string) changefeed.Record {
-	record := changefeed.Record{Kind: changefeed.KindLease, Token: token}
-	if r, err := changefeed.ParseRange(token); err == nil {
+func lease(token string) feed.Record {
+	record := feed.Record{Kind: feed.KindLease, Token: token}
+	if r, err := feed.ParseRange(token); err == nil {
 		record.Range, record.Version = r, 1
 	}
 	return record
@@ -182,12 +182,12 @@ func lease(token string) changefeed.Record {
 
 // full returns a lease with every field set: a store that keeps only the fields it
 // knows loses those of the next version.
-func full(token string) changefeed.Record {
+func full(token string) feed.Record {
 	record := lease(token)
 	at := time.Date(2026, 3, 4, 23, 55, 16, 523351000, time.UTC)
 	record.Owner, record.Epoch = "host/é <1>", "e7"
-	record.Position = changefeed.Position{Token: `"1083"`, Start: changefeed.FromTime(at)}
-	record.Mode, record.Attempts, record.State = changefeed.AllVersionsAndDeletes, 3, changefeed.StateSplitting
+	record.Position = feed.Position{Token: `"1083"`, Start: feed.FromTime(at)}
+	record.Mode, record.Attempts, record.State = feed.AllVersionsAndDeletes, 3, feed.StateSplitting
 	record.Fence, record.Timestamp, record.Expiration = at.Truncate(time.Millisecond), at, 90*time.Second
 	record.Properties = map[string]string{"team": "red", "note \"x\"": "<a&b>"}
 	return record
@@ -215,11 +215,11 @@ var recordCases = []leaseCase{
 // recordsComeBack writes records of each kind, with all fields and with none, and
 // clears fields again. A field that cannot be cleared keeps a released lease owned.
 func recordsComeBack(d *leaseTest) {
-	for _, record := range []changefeed.Record{
+	for _, record := range []feed.Record{
 		lease("0"), lease("-FF"), lease("05C1CFFFFFFFF8-0BF333333333"), full("12"), full("1F-3F"),
-		{Kind: changefeed.KindHost, Token: "h1", Owner: "h1", Epoch: "e1", Expiration: time.Minute, Properties: map[string]string{"weight": "2"}},
-		{Kind: changefeed.KindInfo},
-		{Kind: changefeed.KindLock, Owner: "h1", Epoch: "e1"},
+		{Kind: feed.KindHost, Token: "h1", Owner: "h1", Epoch: "e1", Expiration: time.Minute, Properties: map[string]string{"weight": "2"}},
+		{Kind: feed.KindInfo},
+		{Kind: feed.KindLock, Owner: "h1", Epoch: "e1"},
 	} {
 		created := d.create(record)
 		d.wantSame("List", d.list()[name(record)], record)
@@ -234,7 +234,7 @@ func recordsComeBack(d *leaseTest) {
 			d.Errorf("List(%s): ETag %s at %v, want those of the update, %s at %v", name(record), listed.ETag, listed.Updated, updated.ETag, updated.Updated)
 		}
 		updated.Owner, updated.Epoch, updated.Properties = "", "", map[string]string{}
-		updated.Position, updated.Attempts, updated.State = changefeed.Position{}, 0, changefeed.StateLive
+		updated.Position, updated.Attempts, updated.State = feed.Position{}, 0, feed.StateLive
 		updated.Fence, updated.Expiration = time.Time{}, 0
 		d.update(updated) // a result is good for the next write
 		d.wantSame("List after a release", d.list()[name(record)], updated)
@@ -246,12 +246,12 @@ func recordsComeBack(d *leaseTest) {
 func createConflict(d *leaseTest) {
 	first := d.create(full("-FF"))
 	_, err := d.store.Create(d.Context(), lease("-FF"))
-	d.wantErr("Create of what is there", err, changefeed.ErrConflict)
+	d.wantErr("Create of what is there", err, feed.ErrConflict)
 	d.wantSame("List", d.list()[name(first)], first)
 	d.remove(first)
 	second := d.create(lease("-FF"))
 	_, err = d.store.Update(d.Context(), first)
-	d.wantErr("Update with the ETag of the record before", err, changefeed.ErrConflict)
+	d.wantErr("Update with the ETag of the record before", err, feed.ErrConflict)
 	d.wantSame("List", d.list()[name(second)], lease("-FF"))
 }
 
@@ -279,12 +279,12 @@ func updateConflict(d *leaseTest) {
 // because an update that created would bring back the lease of a partition that was
 // split.
 func goneRecords(d *leaseTest) {
-	for _, record := range []changefeed.Record{lease("-FF"), {Kind: changefeed.KindHost, Token: "h"}, {Kind: changefeed.KindLock}} {
+	for _, record := range []feed.Record{lease("-FF"), {Kind: feed.KindHost, Token: "h"}, {Kind: feed.KindLock}} {
 		gone := d.create(record)
 		d.remove(gone)
 		_, err := d.store.Update(d.Context(), gone)
-		d.wantErr("Update of "+name(record)+", which is gone", err, changefeed.ErrNotFound)
-		d.wantErr("Delete of "+name(record)+", which is gone", d.store.Delete(d.Context(), gone), changefeed.ErrNotFound)
+		d.wantErr("Update of "+name(record)+", which is gone", err, feed.ErrNotFound)
+		d.wantErr("Delete of "+name(record)+", which is gone", d.store.Delete(d.Context(), gone), feed.ErrNotFound)
 		d.wantNames("after the delete", d.list())
 	}
 }
@@ -312,7 +312,7 @@ func deleteConflict(d *leaseTest) {
 func deleteForbidden(d *leaseTest) {
 	record := d.create(lease("-FF"))
 	limited := d.WithoutDelete(d.T, "unit")
-	d.wantErr("Delete without the right", limited.Delete(d.Context(), record), changefeed.ErrForbidden)
+	d.wantErr("Delete without the right", limited.Delete(d.Context(), record), feed.ErrForbidden)
 	record.Owner = "a"
 	record, err := limited.Update(d.Context(), record)
 	if err != nil {
@@ -351,7 +351,7 @@ func listsAtOnce(d *leaseTest) {
 func anyInstance(d *leaseTest) {
 	var want []string
 	for _, token := range []string{"pod-7", "pod-77", "a/b", `a\b?c#d%2F`, "é 中 😀", "o'neil \"x\"", "..0", ".lock", "a.host.b"} {
-		record := changefeed.Record{Kind: changefeed.KindHost, Token: token, Owner: token, Epoch: "e"}
+		record := feed.Record{Kind: feed.KindHost, Token: token, Owner: token, Epoch: "e"}
 		d.update(d.create(record))
 		want = append(want, name(record))
 	}
@@ -361,15 +361,15 @@ func anyInstance(d *leaseTest) {
 // unitsApart uses names of which some begin others, where a listing by prefix mixes
 // units up.
 func unitsApart(d *leaseTest) {
-	units := map[string]changefeed.LeaseStore{}
+	units := map[string]feed.LeaseStore{}
 	for i, processor := range []string{"app", "app2", "ap", "app.", "app..0", "app.host.h", "app.lock", "o'neil", "App", "app "} {
 		d.store = d.Unit(d.T, processor)
 		units[processor] = d.store
 		d.wantNames("new unit "+processor, d.list())
 		d.create(lease(fmt.Sprint(i)))
-		d.create(changefeed.Record{Kind: changefeed.KindHost, Token: fmt.Sprint(i)})
-		d.create(changefeed.Record{Kind: changefeed.KindInfo})
-		d.create(changefeed.Record{Kind: changefeed.KindLock})
+		d.create(feed.Record{Kind: feed.KindHost, Token: fmt.Sprint(i)})
+		d.create(feed.Record{Kind: feed.KindInfo})
+		d.create(feed.Record{Kind: feed.KindLock})
 		d.store = d.Unit(d.T, processor) // another client
 		d.wantNames("unit "+processor, d.list(), fmt.Sprint("lease ", i), fmt.Sprint("host ", i), "info ", "lock ")
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Dead letters are the only copy of changes that the feed has gone past, so a box is
@@ -20,11 +20,11 @@ import (
 // look alike, a restart between any two steps, and an order that differs from that of
 // the changes.
 
-// TestDeadLetters proves a [changefeed.LetterBox] against every sentence of its
+// TestDeadLetters proves a [feed.LetterBox] against every sentence of its
 // documentation. For each case, place makes a place without letters; the function that it
 // returns opens the box there. It is called again after the box was closed, if that is an
 // [io.Closer], as after a restart.
-func TestDeadLetters(t *testing.T, place func(t *testing.T) (open func() changefeed.LetterBox)) {
+func TestDeadLetters(t *testing.T, place func(t *testing.T) (open func() feed.LetterBox)) {
 	for _, c := range []struct {
 		name string
 		test func(s *letterTest)
@@ -53,20 +53,20 @@ func TestDeadLetters(t *testing.T, place func(t *testing.T) (open func() changef
 // letterTest is a box under test with the words in which tests are written.
 type letterTest struct {
 	*testing.T
-	changefeed.LetterBox
-	open func() changefeed.LetterBox
+	feed.LetterBox
+	open func() feed.LetterBox
 }
 
 // parkedAt is when letters of tests were parked.
 var parkedAt = time.Date(2026, 3, 4, 5, 6, 7, 890_000_000, time.UTC)
 
 // letter is a letter of a change with this LSN and index.
-func letter(key changefeed.PartitionKey, lsn int64, index int) changefeed.DeadLetter {
+func letter(key feed.PartitionKey, lsn int64, index int) feed.DeadLetter {
 	id := fmt.Sprintf("item-%d", lsn)
-	return changefeed.DeadLetter{
-		ID: fmt.Sprintf("%d.%d", lsn, index), Index: index, Disposition: changefeed.DispositionFailed,
-		Cause: "it did not work", Attempts: 3, Instance: "one", Lease: "-1F", Range: changefeed.Range{Max: "1F"}, Parked: parkedAt,
-		Change: changefeed.Change{
+	return feed.DeadLetter{
+		ID: fmt.Sprintf("%d.%d", lsn, index), Index: index, Disposition: feed.DispositionFailed,
+		Cause: "it did not work", Attempts: 3, Instance: "one", Lease: "-1F", Range: feed.Range{Max: "1F"}, Parked: parkedAt,
+		Change: feed.Change{
 			ID: id, PartitionKey: key, LSN: lsn, Time: parkedAt.Add(-time.Hour), ETag: `"e"`,
 			Body: fmt.Appendf(nil, `{"id":%q,"n":%d,"_etag":"\"e\""}`, id, index),
 		},
@@ -74,7 +74,7 @@ func letter(key changefeed.PartitionKey, lsn int64, index int) changefeed.DeadLe
 }
 
 // put puts letters on which the rest of a test relies, so an error ends it.
-func (s *letterTest) put(letters ...changefeed.DeadLetter) {
+func (s *letterTest) put(letters ...feed.DeadLetter) {
 	s.Helper()
 	for _, l := range letters {
 		if err := s.Put(s.Context(), l); err != nil {
@@ -83,7 +83,7 @@ func (s *letterTest) put(letters ...changefeed.DeadLetter) {
 	}
 }
 
-func (s *letterTest) remove(key changefeed.PartitionKey, id string) {
+func (s *letterTest) remove(key feed.PartitionKey, id string) {
 	s.Helper()
 	if err := s.Remove(s.Context(), key, id); err != nil {
 		s.Fatalf("Remove(%s, %s): %v", key, id, err)
@@ -91,7 +91,7 @@ func (s *letterTest) remove(key changefeed.PartitionKey, id string) {
 }
 
 // all are the letters of a key, or of all keys.
-func (s *letterTest) all(key changefeed.PartitionKey) (all []changefeed.DeadLetter) {
+func (s *letterTest) all(key feed.PartitionKey) (all []feed.DeadLetter) {
 	s.Helper()
 	for l, err := range s.Letters(s.Context(), key) {
 		if err != nil {
@@ -103,14 +103,14 @@ func (s *letterTest) all(key changefeed.PartitionKey) (all []changefeed.DeadLett
 }
 
 // want compares the letters of a key, in their order.
-func (s *letterTest) want(key changefeed.PartitionKey, want ...changefeed.DeadLetter) {
+func (s *letterTest) want(key feed.PartitionKey, want ...feed.DeadLetter) {
 	s.Helper()
 	s.same(fmt.Sprintf("Letters(%s)", key), s.all(key), want)
 }
 
 // same compares letters as comparable makes them: a time may come back in another zone,
 // and is the same.
-func (s *letterTest) same(what string, got, want []changefeed.DeadLetter) {
+func (s *letterTest) same(what string, got, want []feed.DeadLetter) {
 	s.Helper()
 	if len(got) != len(want) {
 		s.Errorf("%s: %v, want %v", what, letterIDs(got), letterIDs(want))
@@ -125,7 +125,7 @@ func (s *letterTest) same(what string, got, want []changefeed.DeadLetter) {
 
 // comparable is a letter in a form in which equal letters are equal: times in UTC, and
 // documents as text.
-func comparable(l changefeed.DeadLetter) any {
+func comparable(l feed.DeadLetter) any {
 	body, previous := "none", "none"
 	if l.Change.Body != nil {
 		body = string(l.Change.Body)
@@ -139,11 +139,11 @@ func comparable(l changefeed.DeadLetter) any {
 	}
 	return struct {
 		Document, Previous string
-		Letter             changefeed.DeadLetter
+		Letter             feed.DeadLetter
 	}{body, previous, l}
 }
 
-func letterIDs(letters []changefeed.DeadLetter) (ids []string) {
+func letterIDs(letters []feed.DeadLetter) (ids []string) {
 	for _, l := range letters {
 		ids = append(ids, string(l.Change.PartitionKey)+" "+l.ID)
 	}
@@ -163,14 +163,14 @@ func (s *letterTest) again() {
 
 // wholeLetters has every field set, and none but those that each letter has.
 func (s *letterTest) wholeLetters() {
-	key := changefeed.Key("k")
+	key := feed.Key("k")
 	full := letter(key, 1, 2)
-	full.Disposition, full.Stack, full.Failed = changefeed.DispositionPoison, "goroutine 1\n\tmain.go", parkedAt.Add(-time.Minute)
-	full.Change.Op, full.Change.Previous, full.Change.PreviousLSN = changefeed.OpReplace, json.RawMessage(`{"id":"before"}`), 7
+	full.Disposition, full.Stack, full.Failed = feed.DispositionPoison, "goroutine 1\n\tmain.go", parkedAt.Add(-time.Minute)
+	full.Change.Op, full.Change.Previous, full.Change.PreviousLSN = feed.OpReplace, json.RawMessage(`{"id":"before"}`), 7
 	end := letter(key, 2, 0)
-	end.Change.Op, end.Change.Expired, end.Change.Body, end.Change.ETag = changefeed.OpDelete, true, nil, ""
+	end.Change.Op, end.Change.Expired, end.Change.Body, end.Change.ETag = feed.OpDelete, true, nil, ""
 	held := letter(key, 3, 0)
-	held.Disposition, held.Cause, held.Attempts, held.Change.Op = changefeed.DispositionHeld, "", 0, changefeed.OpCreate
+	held.Disposition, held.Cause, held.Attempts, held.Change.Op = feed.DispositionHeld, "", 0, feed.OpCreate
 	s.put(full, end, held)
 	s.want(key, full, end, held)
 	s.want("", full, end, held)
@@ -178,7 +178,7 @@ func (s *letterTest) wholeLetters() {
 
 // durable opens the box again: a change whose letter is lost is lost.
 func (s *letterTest) durable() {
-	key := changefeed.Key("k")
+	key := feed.Key("k")
 	first, second, third := letter(key, 1, 0), letter(key, 2, 0), letter(key, 3, 0)
 	s.put(first, second)
 	s.remove(key, first.ID)
@@ -191,8 +191,8 @@ func (s *letterTest) durable() {
 
 // idempotent puts a letter again, as after a crash or a lost answer.
 func (s *letterTest) idempotent() {
-	l := letter(changefeed.Key("k"), 1, 0)
-	other := letter(changefeed.Key("other"), 1, 0)
+	l := letter(feed.Key("k"), 1, 0)
+	other := letter(feed.Key("other"), 1, 0)
 	s.put(l, other, l)
 	l.Cause, l.Attempts = "it did not work again", 4
 	s.put(l)
@@ -206,8 +206,8 @@ func (s *letterTest) idempotent() {
 // order puts letters in another order than that of their changes: a redrive that kept the
 // order of the letters would undo newer writes of the key.
 func (s *letterTest) order() {
-	var want []changefeed.DeadLetter
-	key := changefeed.Key("k")
+	var want []feed.DeadLetter
+	key := feed.Key("k")
 	for lsn := range int64(12) {
 		for index := range 3 {
 			want = append(want, letter(key, lsn+1, index))
@@ -216,14 +216,14 @@ func (s *letterTest) order() {
 	for i := range want {
 		l := want[i*7%len(want)]
 		s.put(l)
-		l.Change.PartitionKey = changefeed.Key("other")
+		l.Change.PartitionKey = feed.Key("other")
 		s.put(l)
 	}
 	s.put(want[3])
 	s.want(key, want...)
-	all := slices.DeleteFunc(s.all(""), func(l changefeed.DeadLetter) bool { return l.Change.PartitionKey != key })
+	all := slices.DeleteFunc(s.all(""), func(l feed.DeadLetter) bool { return l.Change.PartitionKey != key })
 	s.same("letters of one key among all", all, want)
-	s.want(changefeed.Key("nobody"))
+	s.want(feed.Key("nobody"))
 }
 
 // letterKeys has keys that differ little.
@@ -231,11 +231,11 @@ func (s *letterTest) letterKeys() {
 	// Keys that look like other types, that give one text when their parts are joined,
 	// that have characters no id may have, and that are as long as a key may be: a
 	// store that makes names of keys makes one name of two of these.
-	keys := []changefeed.PartitionKey{
-		changefeed.Key("5"), changefeed.Key("null"), changefeed.Key(`["k"]`), changefeed.Key("a", "b"), changefeed.Key("a,b"), changefeed.Key("a", nil),
-		changefeed.Key("a", changefeed.Undefined), changefeed.Key("a/b#c?d%e"), changefeed.Key("a\nb\x7f "), changefeed.Key("😀"),
-		changefeed.Key(strings.Repeat("x", 2040)), changefeed.Key(strings.Repeat("x", 2040), "y"), changefeed.Key(strings.Repeat("é", 1000), "z"),
-		changefeed.Key(strings.Repeat("x", 2048)), changefeed.Key(strings.Repeat("x", 2047) + "y"),
+	keys := []feed.PartitionKey{
+		feed.Key("5"), feed.Key("null"), feed.Key(`["k"]`), feed.Key("a", "b"), feed.Key("a,b"), feed.Key("a", nil),
+		feed.Key("a", feed.Undefined), feed.Key("a/b#c?d%e"), feed.Key("a\nb\x7f "), feed.Key("😀"),
+		feed.Key(strings.Repeat("x", 2040)), feed.Key(strings.Repeat("x", 2040), "y"), feed.Key(strings.Repeat("é", 1000), "z"),
+		feed.Key(strings.Repeat("x", 2048)), feed.Key(strings.Repeat("x", 2047) + "y"),
 	}
 	for _, k := range kinds {
 		keys = append(keys, k.key)
@@ -257,8 +257,8 @@ func (s *letterTest) letterKeys() {
 
 // oddDocuments parks what no handler can decode, which is why it is parked.
 func (s *letterTest) oddDocuments() {
-	key := changefeed.Key("k")
-	var want []changefeed.DeadLetter
+	key := feed.Key("k")
+	var want []feed.DeadLetter
 	// Numbers and escapes that JSON would write otherwise, names that come twice, bytes
 	// that are no text, and members that are named like those of a letter.
 	for i, text := range []string{
@@ -278,12 +278,12 @@ func (s *letterTest) oddDocuments() {
 
 // removal removes letters that are there, are not, and have namesakes.
 func (s *letterTest) removal() {
-	key, other := changefeed.Key("k"), changefeed.Key("other")
+	key, other := feed.Key("k"), feed.Key("other")
 	s.remove(key, "1.0")
 	s.put(letter(key, 1, 0), letter(key, 10, 0), letter(other, 1, 0))
 	s.remove(key, "1.0")
 	s.remove(key, "1.0")
-	s.remove(changefeed.Key("nobody"), "10.0")
+	s.remove(feed.Key("nobody"), "10.0")
 	s.want(key, letter(key, 10, 0))
 	s.want(other, letter(other, 1, 0))
 	s.put(letter(key, 1, 0))
@@ -292,7 +292,7 @@ func (s *letterTest) removal() {
 
 // removalWithin removes each letter when it is read, as a redrive does, and stops early.
 func (s *letterTest) removalWithin() {
-	key := changefeed.Key("k")
+	key := feed.Key("k")
 	for lsn := range int64(10) {
 		s.put(letter(key, lsn+1, 0))
 	}
@@ -316,7 +316,7 @@ func (s *letterTest) concurrent() {
 	for w := range workers {
 		wg.Go(func() {
 			for i := range each {
-				for _, key := range []changefeed.PartitionKey{changefeed.Key(w), changefeed.Key("shared")} {
+				for _, key := range []feed.PartitionKey{feed.Key(w), feed.Key("shared")} {
 					if err := s.Put(s.Context(), letter(key, int64(i+1), w)); err != nil {
 						s.Errorf("Put: %v", err)
 					}
@@ -327,13 +327,13 @@ func (s *letterTest) concurrent() {
 	wg.Wait()
 	s.again()
 	for w := range workers {
-		var want []changefeed.DeadLetter
+		var want []feed.DeadLetter
 		for i := range each {
-			want = append(want, letter(changefeed.Key(w), int64(i+1), w))
+			want = append(want, letter(feed.Key(w), int64(i+1), w))
 		}
-		s.want(changefeed.Key(w), want...)
+		s.want(feed.Key(w), want...)
 	}
-	if n := len(s.all(changefeed.Key("shared"))); n != workers*each {
+	if n := len(s.all(feed.Key("shared"))); n != workers*each {
 		s.Errorf("%d letters of the shared key, want %d", n, workers*each)
 	}
 }
@@ -341,7 +341,7 @@ func (s *letterTest) concurrent() {
 // endedContext wants errors: a caller that has gone must not think that a letter is safe,
 // or that there are no more.
 func (s *letterTest) endedContext() {
-	l := letter(changefeed.Key("k"), 1, 0)
+	l := letter(feed.Key("k"), 1, 0)
 	s.put(l)
 	ended, cancel := context.WithCancel(s.Context())
 	cancel()

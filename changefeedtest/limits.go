@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Refusals are tested as exactly as successes: the kind of the error, the write that it
@@ -24,19 +24,19 @@ var limitCases = []containerCase{
 }
 
 // many returns n upserts.
-func many(n int) []changefeed.Write {
-	var writes []changefeed.Write
+func many(n int) []feed.Write {
+	var writes []feed.Write
 	for i := range n {
-		writes = append(writes, changefeed.Write{Body: doc(fmt.Sprint("i", i), "k", i)})
+		writes = append(writes, feed.Write{Body: doc(fmt.Sprint("i", i), "k", i)})
 	}
 	return writes
 }
 
 // batchCount commits 0, 100 and 101 writes.
 func batchCount(s *containerTest) {
-	key := changefeed.Key("k")
-	s.rejects(changefeed.ErrBadRequest, -1, key)
-	s.rejects(changefeed.ErrBadRequest, -1, key, many(101)...)
+	key := feed.Key("k")
+	s.rejects(feed.ErrBadRequest, -1, key)
+	s.rejects(feed.ErrBadRequest, -1, key, many(101)...)
 	results := s.commit(key, many(100)...)
 	if results[0].LSN != results[99].LSN {
 		s.Errorf("100 writes have LSNs %d to %d", results[0].LSN, results[99].LSN)
@@ -44,16 +44,16 @@ func batchCount(s *containerTest) {
 }
 
 // large returns an item of about size bytes.
-func large(id string, size int) changefeed.Write {
-	return changefeed.Write{Body: fmt.Appendf(nil, `{"id":%q,"pk":"k","n":0,"text":"%s"}`, id, strings.Repeat("x", size))}
+func large(id string, size int) feed.Write {
+	return feed.Write{Body: fmt.Appendf(nil, `{"id":%q,"pk":"k","n":0,"text":"%s"}`, id, strings.Repeat("x", size))}
 }
 
 // batchSize commits batches and items just below and above 2 MB.
 func batchSize(s *containerTest) {
 	const half = 1 << 20
-	key := changefeed.Key("k")
-	s.rejects(changefeed.ErrBadRequest, -1, key, large("a", half), large("b", half))
-	s.rejects(changefeed.ErrBadRequest, -1, key, large("a", 2*half))
+	key := feed.Key("k")
+	s.rejects(feed.ErrBadRequest, -1, key, large("a", half), large("b", half))
+	s.rejects(feed.ErrBadRequest, -1, key, large("a", 2*half))
 	s.commit(key, large("a", half-10_000), large("b", half-10_000))
 	s.commit(key, large("c", 2*half-20_000))
 }
@@ -61,40 +61,40 @@ func batchSize(s *containerTest) {
 // badIDs commits ids that are missing, too long or no strings, and odd ones that are
 // allowed.
 func badIDs(s *containerTest) {
-	key := changefeed.Key("k")
-	fine := changefeed.Write{Body: doc("fine", "k", 1)}
+	key := feed.Key("k")
+	fine := feed.Write{Body: doc("fine", "k", 1)}
 	for _, id := range []string{"", strings.Repeat("x", 1024)} {
 		text, err := json.Marshal(id)
 		if err != nil {
 			s.Fatal(err)
 		}
 		body := fmt.Appendf(nil, `{"id":%s,"pk":"k"}`, text)
-		s.rejects(changefeed.ErrBadRequest, 1, key, fine, changefeed.Write{Body: body})
+		s.rejects(feed.ErrBadRequest, 1, key, fine, feed.Write{Body: body})
 	}
 	for _, body := range []string{`{"pk":"k"}`, `{"id":7,"pk":"k"}`, `{"id":null,"pk":"k"}`} {
-		s.rejects(changefeed.ErrBadRequest, 1, key, fine, changefeed.Write{Body: json.RawMessage(body)})
+		s.rejects(feed.ErrBadRequest, 1, key, fine, feed.Write{Body: json.RawMessage(body)})
 	}
-	for _, op := range []changefeed.WriteOp{changefeed.WriteDelete, changefeed.WriteRead, changefeed.WritePatch} {
-		if op == changefeed.WritePatch && s.h.lacks(Patching) {
+	for _, op := range []feed.WriteOp{feed.WriteDelete, feed.WriteRead, feed.WritePatch} {
+		if op == feed.WritePatch && s.h.lacks(Patching) {
 			continue
 		}
-		s.rejects(changefeed.ErrBadRequest, 0, key, changefeed.Write{Op: op})
+		s.rejects(feed.ErrBadRequest, 0, key, feed.Write{Op: op})
 	}
 	for _, id := range []string{"é 中 😀", "a b.c-d_e~!@$%^&*()+=;:',<>|[]{}\"", strings.Repeat("x", 255)} {
 		text, err := json.Marshal(id)
 		if err != nil {
 			s.Fatal(err)
 		}
-		s.commit(key, changefeed.Write{Body: fmt.Appendf(nil, `{"id":%s,"pk":"k"}`, text)})
-		s.commit(key, changefeed.Write{Op: changefeed.WriteRead, ID: id}, changefeed.Write{Op: changefeed.WriteDelete, ID: id})
+		s.commit(key, feed.Write{Body: fmt.Appendf(nil, `{"id":%s,"pk":"k"}`, text)})
+		s.commit(key, feed.Write{Op: feed.WriteRead, ID: id}, feed.Write{Op: feed.WriteDelete, ID: id})
 	}
 }
 
 // badBodies commits bodies that are no JSON object.
 func badBodies(s *containerTest) {
 	for _, body := range []string{"", "null", "7", `"a"`, "[]", `{"id":"a","pk":"k"`, `{"id":"a","pk":"k"}}`, `{"id":"a","pk":"k",}`, "{id:1}"} {
-		for _, op := range []changefeed.WriteOp{changefeed.WriteUpsert, changefeed.WriteCreate, changefeed.WriteReplace} {
-			s.rejects(changefeed.ErrBadRequest, 0, changefeed.Key("k"), changefeed.Write{Op: op, Body: json.RawMessage(body)})
+		for _, op := range []feed.WriteOp{feed.WriteUpsert, feed.WriteCreate, feed.WriteReplace} {
+			s.rejects(feed.ErrBadRequest, 0, feed.Key("k"), feed.Write{Op: op, Body: json.RawMessage(body)})
 		}
 	}
 }
@@ -102,22 +102,22 @@ func badBodies(s *containerTest) {
 // foreignKeys commits items of another partition key than the batch's. They would be
 // stored where nobody looks for them.
 func foreignKeys(s *containerTest) {
-	fine := changefeed.Write{Body: doc("fine", "k", 1)}
+	fine := feed.Write{Body: doc("fine", "k", 1)}
 	for _, member := range []string{`,"pk":"other"`, `,"pk":7`, `,"pk":null`, "", `,"PK":"k"`, `,"pk":["k"]`, `,"pk":{"a":1}`} {
 		body := json.RawMessage(`{"id":"a"` + member + `}`)
-		s.rejects(changefeed.ErrBadRequest, 1, changefeed.Key("k"), fine, changefeed.Write{Body: body})
+		s.rejects(feed.ErrBadRequest, 1, feed.Key("k"), fine, feed.Write{Body: body})
 	}
 }
 
 // badKeys commits under keys of no form, or with more components than the container has
 // paths.
 func badKeys(s *containerTest) {
-	for _, key := range []changefeed.PartitionKey{
-		"x", "[", "[]", "{}", `["a","b"]`, `[["a"]]`, `[{"a":1}]`, changefeed.Key(strings.Repeat("x", 2049)),
+	for _, key := range []feed.PartitionKey{
+		"x", "[", "[]", "{}", `["a","b"]`, `[["a"]]`, `[{"a":1}]`, feed.Key(strings.Repeat("x", 2049)),
 	} {
-		s.rejects(changefeed.ErrBadRequest, -1, key, changefeed.Write{Body: doc("a", "k", 1)})
+		s.rejects(feed.ErrBadRequest, -1, key, feed.Write{Body: doc("a", "k", 1)})
 	}
-	_, err := s.Committer.Commit(s.Context(), changefeed.Key(make(chan int)), many(1))
+	_, err := s.Committer.Commit(s.Context(), feed.Key(make(chan int)), many(1))
 	if err == nil || !strings.Contains(err.Error(), "chan int") {
 		s.Errorf("Commit with a channel for a partition key: %v, want an error that names it", err)
 	}
@@ -125,7 +125,7 @@ func badKeys(s *containerTest) {
 
 // badOperation commits an operation that a later version may have.
 func badOperation(s *containerTest) {
-	s.rejects(changefeed.ErrBadRequest, -1, changefeed.Key("k"), changefeed.Write{Op: 99, ID: "a", Body: doc("a", "k", 1)})
+	s.rejects(feed.ErrBadRequest, -1, feed.Key("k"), feed.Write{Op: 99, ID: "a", Body: doc("a", "k", 1)})
 }
 
 // patchCases test partial updates.
@@ -134,15 +134,15 @@ var patchCases = []containerCase{
 	{name: "a patch that cannot apply refuses the batch", needs: []Ability{Patching}, test: badPatches},
 }
 
-func step(op, path, value string) changefeed.PatchOp {
-	return changefeed.PatchOp{Op: op, Path: path, Value: json.RawMessage(value)}
+func step(op, path, value string) feed.PatchOp {
+	return feed.PatchOp{Op: op, Path: path, Value: json.RawMessage(value)}
 }
 
 // patchSteps applies every operation in one patch, in order.
 func patchSteps(s *containerTest) {
-	key := changefeed.Key("k")
-	s.commit(key, changefeed.Write{Body: json.RawMessage(`{"id":"a","pk":"k","n":1,"list":[1,3],"deep":{"x":true}}`)})
-	result := s.commit(key, changefeed.Write{Op: changefeed.WritePatch, ID: "a", Patch: []changefeed.PatchOp{
+	key := feed.Key("k")
+	s.commit(key, feed.Write{Body: json.RawMessage(`{"id":"a","pk":"k","n":1,"list":[1,3],"deep":{"x":true}}`)})
+	result := s.commit(key, feed.Write{Op: feed.WritePatch, ID: "a", Patch: []feed.PatchOp{
 		step("add", "/list/1", "2"), step("add", "/list/-", "4"), step("set", "/new", `{"y":null}`), step("replace", "/deep/x", `"z"`),
 		step("incr", "/n", "4"), step("incr", "/n", "-0.5"), step("incr", "/count", "7"),
 		{Op: "move", From: "/new", Path: "/deep/new"},
@@ -165,7 +165,7 @@ func patchSteps(s *containerTest) {
 	if got.N != 4.5 || got.Count != 7 || fmt.Sprint(got.List) != "[1 2 3 4]" || got.Deep.X != "z" || y != nil || !hasNull || got.New != nil || got.Gone != nil {
 		s.Errorf("patched item is %s", result.Body)
 	}
-	changes, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	changes, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
 	s.wantIDs("after a patch", changes, "a")
 	if len(changes) == 1 && (string(changes[0].Body) != string(result.Body) || result.Created) {
 		s.Errorf("the feed has %s, the result was %s, created %v", changes[0].Body, result.Body, result.Created)
@@ -175,14 +175,14 @@ func patchSteps(s *containerTest) {
 // badPatches refuses patches of which a step cannot apply; the steps before must not
 // remain.
 func badPatches(s *containerTest) {
-	key := changefeed.Key("k")
-	s.commit(key, changefeed.Write{Body: json.RawMessage(`{"id":"a","pk":"k","text":"t","list":[1]}`)})
-	fine := changefeed.Write{Body: doc("fine", "k", 1)}
-	eleven := make([]changefeed.PatchOp, 11)
+	key := feed.Key("k")
+	s.commit(key, feed.Write{Body: json.RawMessage(`{"id":"a","pk":"k","text":"t","list":[1]}`)})
+	fine := feed.Write{Body: doc("fine", "k", 1)}
+	eleven := make([]feed.PatchOp, 11)
 	for i := range eleven {
 		eleven[i] = step("incr", "/n", "1")
 	}
-	for _, patch := range [][]changefeed.PatchOp{
+	for _, patch := range [][]feed.PatchOp{
 		nil,
 		eleven,
 		{step("replace", "/missing", "1")},
@@ -198,6 +198,6 @@ func badPatches(s *containerTest) {
 		{{Op: "move", From: "/missing", Path: "/n"}},
 		{step("set", "/n", "1"), step("replace", "/missing", "1")},
 	} {
-		s.rejects(changefeed.ErrBadRequest, 1, key, fine, changefeed.Write{Op: changefeed.WritePatch, ID: "a", Patch: patch})
+		s.rejects(feed.ErrBadRequest, 1, key, fine, feed.Write{Op: feed.WritePatch, ID: "a", Patch: patch})
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A merge is rarer than a split and harder: two readers with positions in two logs go
@@ -21,7 +21,7 @@ var mergeCases = []containerCase{
 }
 
 // merge merges the two partitions of a container.
-func (s *containerTest) merge() changefeed.Partition {
+func (s *containerTest) merge() feed.Partition {
 	s.Helper()
 	parts := s.partitions()
 	if len(parts) != 2 {
@@ -50,22 +50,22 @@ func mergeContinues(s *containerTest) {
 	s.spread("old", 30)
 	children := s.split(s.only())
 	rest := map[string][]string{}
-	positions := map[string]changefeed.Position{}
+	positions := map[string]feed.Position{}
 	for _, child := range children {
-		page := s.read(child.Range, beginning, changefeed.ReadOptions{MaxItems: 4})
+		page := s.read(child.Range, beginning, feed.ReadOptions{MaxItems: 4})
 		positions[child.ID] = page.Next
-		changes, _ := s.drain(child.Range, page.Next, changefeed.ReadOptions{})
+		changes, _ := s.drain(child.Range, page.Next, feed.ReadOptions{})
 		rest[child.ID] = ids(changes)
 	}
 	s.merge()
 	for _, child := range children {
-		changes := s.drainAll(child.Range, positions[child.ID], changefeed.ReadOptions{MaxItems: 3})
+		changes := s.drainAll(child.Range, positions[child.ID], feed.ReadOptions{MaxItems: 3})
 		s.wantIDs("child range after its position, after the merge", changes, rest[child.ID]...)
 	}
 	want := s.spread("new", 30)
-	var all []changefeed.Change
+	var all []feed.Change
 	for _, child := range children {
-		changes := s.drainAll(child.Range, positions[child.ID], changefeed.ReadOptions{})
+		changes := s.drainAll(child.Range, positions[child.ID], feed.ReadOptions{})
 		s.wantOrder("after a merge", changes)
 		all = append(all, changes[min(len(rest[child.ID]), len(changes)):]...)
 	}
@@ -79,12 +79,12 @@ func mergeStarts(s *containerTest) {
 	s.split(s.only())
 	want = append(want, s.spread("split", 20)...)
 	merged := s.merge()
-	from := s.token(merged.Range, changefeed.LatestVersion)
-	changes := s.drainAll(merged.Range, beginning, changefeed.ReadOptions{MaxItems: 7})
+	from := s.token(merged.Range, feed.LatestVersion)
+	changes := s.drainAll(merged.Range, beginning, feed.ReadOptions{MaxItems: 7})
 	s.wantSet("merged partition from the beginning", changes, want)
 	s.wantOrder("merged partition", changes)
 	s.put("key-new", "new")
-	changes, _ = s.drain(merged.Range, from, changefeed.ReadOptions{})
+	changes, _ = s.drain(merged.Range, from, feed.ReadOptions{})
 	s.wantIDs("merged partition after now", changes, "new")
 }
 
@@ -94,27 +94,27 @@ func mergeFilters(s *containerTest) {
 	s.spread("old", 20)
 	s.pass(2 * time.Second)
 	s.put("key-edge", "edge")
-	edge, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
-	start := changefeed.Position{Start: changefeed.FromTime(edge[len(edge)-1].Time.Add(time.Second))}
+	edge, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
+	start := feed.Position{Start: feed.FromTime(edge[len(edge)-1].Time.Add(time.Second))}
 	children := s.split(s.only())
 	s.pass(2 * time.Second)
 	want := s.spread("new", 20)
-	positions := map[string]changefeed.Position{}
-	var all []changefeed.Change
+	positions := map[string]feed.Position{}
+	var all []feed.Change
 	for _, child := range children {
-		page := s.read(child.Range, start, changefeed.ReadOptions{MaxItems: 2})
+		page := s.read(child.Range, start, feed.ReadOptions{MaxItems: 2})
 		positions[child.ID], all = page.Next, append(all, page.Changes...)
 	}
 	s.merge()
 	for _, child := range children {
-		all = append(all, s.drainAll(child.Range, positions[child.ID], changefeed.ReadOptions{})...)
+		all = append(all, s.drainAll(child.Range, positions[child.ID], feed.ReadOptions{})...)
 	}
 	s.wantSet("after the start time", all, want)
 }
 
 // mergeAndSplit keeps two readers going through three rounds of change.
 func mergeAndSplit(s *containerTest) {
-	readers := map[changefeed.Range]changefeed.Position{}
+	readers := map[feed.Range]feed.Position{}
 	for _, child := range s.split(s.only()) {
 		readers[child.Range] = beginning
 	}
@@ -126,9 +126,9 @@ func mergeAndSplit(s *containerTest) {
 			s.split(merged)
 			want = append(want, s.spread(name+"split", 20)...)
 		}
-		var all []changefeed.Change
+		var all []feed.Change
 		for r, from := range readers {
-			changes, next := s.drain(r, from, changefeed.ReadOptions{MaxItems: 6})
+			changes, next := s.drain(r, from, feed.ReadOptions{MaxItems: 6})
 			all, readers[r] = append(all, changes...), next
 		}
 		s.wantSet("round "+name, all, want)

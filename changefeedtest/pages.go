@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A page and the position after it are all that a processor keeps. Whatever a page
@@ -29,20 +29,20 @@ var pageCases = []containerCase{
 
 // newContainer holds the harness to its word, on which the other tests rely.
 func newContainer(s *containerTest) {
-	if r := s.whole(); r != changefeed.FullRange() {
-		s.Errorf("range of the only partition is %v, want %v", r, changefeed.FullRange())
+	if r := s.whole(); r != feed.FullRange() {
+		s.Errorf("range of the only partition is %v, want %v", r, feed.FullRange())
 	}
 }
 
 // emptyContainer reads before the first write. A processor stores a position before its
 // first batch, so an empty page needs a token, and changes after that token must come.
 func emptyContainer(s *containerTest) {
-	for _, start := range []changefeed.Position{beginning, {}} {
-		changes, next := s.drain(s.whole(), start, changefeed.ReadOptions{})
+	for _, start := range []feed.Position{beginning, {}} {
+		changes, next := s.drain(s.whole(), start, feed.ReadOptions{})
 		s.wantIDs("empty container from "+start.String(), changes)
 		id := "after " + start.String()
 		s.put("k", id)
-		changes, _ = s.drain(s.whole(), next, changefeed.ReadOptions{})
+		changes, _ = s.drain(s.whole(), next, feed.ReadOptions{})
 		s.wantIDs("after an empty page", changes, id)
 	}
 }
@@ -52,20 +52,20 @@ func emptyContainer(s *containerTest) {
 // write.
 func changesAsStored(s *containerTest) {
 	var want []string
-	var results []changefeed.Result
+	var results []feed.Result
 	for i := range 30 {
 		id, pk := fmt.Sprintf("i%02d", i), fmt.Sprint("k", i%5)
 		want = append(want, id)
-		results = append(results, s.commit(changefeed.Key(pk), changefeed.Write{Body: doc(id, pk, i)})...)
+		results = append(results, s.commit(feed.Key(pk), feed.Write{Body: doc(id, pk, i)})...)
 	}
-	changes, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	changes, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
 	s.wantIDs("30 commits", changes, want...)
 	if s.Failed() {
 		return
 	}
 	for i, c := range changes {
-		pk := changefeed.Key(fmt.Sprint("k", i%5))
-		if c.LSN != results[i].LSN || c.ETag != results[i].ETag || c.PartitionKey != pk || c.Op != changefeed.OpUpsert {
+		pk := feed.Key(fmt.Sprint("k", i%5))
+		if c.LSN != results[i].LSN || c.ETag != results[i].ETag || c.PartitionKey != pk || c.Op != feed.OpUpsert {
 			s.Errorf("change %+v, want LSN %d, ETag %s, key %s, upsert", c, results[i].LSN, results[i].ETag, pk)
 		}
 		if i > 0 && c.LSN <= changes[i-1].LSN {
@@ -76,7 +76,7 @@ func changesAsStored(s *containerTest) {
 }
 
 // wantBody checks an item of doc and, if the store has them, its system properties.
-func (s *containerTest) wantBody(c changefeed.Change, n int) {
+func (s *containerTest) wantBody(c feed.Change, n int) {
 	s.Helper()
 	var body struct {
 		ID, ETag string
@@ -101,36 +101,36 @@ func (s *containerTest) wantBody(c changefeed.Change, n int) {
 func lastVersions(s *containerTest) {
 	s.put("k", "a")
 	s.put("k", "b")
-	middle := s.token(s.whole(), changefeed.LatestVersion)
+	middle := s.token(s.whole(), feed.LatestVersion)
 	s.put("k", "c")
 	last := s.put("k", "a")
-	changes, next := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	changes, next := s.drain(s.whole(), beginning, feed.ReadOptions{})
 	s.wantIDs("from the beginning", changes, "b", "c", "a")
 	if len(changes) == 3 && changes[2].LSN != last {
 		s.Errorf("LSN of the last version is %d, want %d", changes[2].LSN, last)
 	}
-	changes, _ = s.drain(s.whole(), middle, changefeed.ReadOptions{})
+	changes, _ = s.drain(s.whole(), middle, feed.ReadOptions{})
 	s.wantIDs("from the middle", changes, "c", "a")
 	s.put("k", "b")
-	changes, _ = s.drain(s.whole(), next, changefeed.ReadOptions{})
+	changes, _ = s.drain(s.whole(), next, feed.ReadOptions{})
 	s.wantIDs("after everything was read", changes, "b")
 }
 
 // deletedItems deletes and creates again. A deleted item has no latest version; one
 // that returns has a new place, not its former one.
 func deletedItems(s *containerTest) {
-	from := s.token(s.whole(), changefeed.LatestVersion)
+	from := s.token(s.whole(), feed.LatestVersion)
 	s.put("k", "stays")
 	s.put("k", "goes")
 	s.remove("k", "goes")
 	s.put("k", "returns")
 	s.remove("k", "returns")
 	s.put("k", "returns")
-	for _, start := range []changefeed.Position{beginning, from} {
-		changes, next := s.drain(s.whole(), start, changefeed.ReadOptions{})
+	for _, start := range []feed.Position{beginning, from} {
+		changes, next := s.drain(s.whole(), start, feed.ReadOptions{})
 		s.wantIDs("with two deletes", changes, "stays", "returns")
 		s.remove("k", "stays")
-		changes, _ = s.drain(s.whole(), next, changefeed.ReadOptions{})
+		changes, _ = s.drain(s.whole(), next, feed.ReadOptions{})
 		s.wantIDs("after a delete alone", changes)
 		s.put("k", "stays")
 		s.put("k", "returns")
@@ -142,8 +142,8 @@ func deletedItems(s *containerTest) {
 func pagesJoin(s *containerTest) {
 	want := s.spread("i", 35)
 	for _, most := range []int{1, 7, 10, 34, 35, 36, 0} {
-		o := changefeed.ReadOptions{MaxItems: most}
-		var all []changefeed.Change
+		o := feed.ReadOptions{MaxItems: most}
+		var all []feed.Change
 		for from := beginning; ; {
 			page := s.read(s.whole(), from, o)
 			if len(page.Changes) == 0 {
@@ -162,11 +162,11 @@ func pagesJoin(s *containerTest) {
 // the batch must come again as it was, unless written over.
 func pagesRepeat(s *containerTest) {
 	s.spread("i", 9)
-	first := s.read(s.whole(), beginning, changefeed.ReadOptions{MaxItems: 4})
+	first := s.read(s.whole(), beginning, feed.ReadOptions{MaxItems: 4})
 	for range 2 {
-		again := s.read(s.whole(), beginning, changefeed.ReadOptions{MaxItems: 4})
+		again := s.read(s.whole(), beginning, feed.ReadOptions{MaxItems: 4})
 		s.wantIDs("the first page again", again.Changes, ids(first.Changes)...)
-		next := s.read(s.whole(), first.Next, changefeed.ReadOptions{MaxItems: 4})
+		next := s.read(s.whole(), first.Next, feed.ReadOptions{MaxItems: 4})
 		s.wantIDs("the second page again", next.Changes, "i004", "i005", "i006", "i007")
 	}
 }
@@ -181,9 +181,9 @@ func transactionsWhole(s *containerTest) {
 	s.put("b", "11")
 	s.put("b", "12", "13", "14")
 	for most := 1; most <= 15; most++ {
-		var all []changefeed.Change
+		var all []feed.Change
 		for from := beginning; ; {
-			page := s.read(s.whole(), from, changefeed.ReadOptions{MaxItems: most})
+			page := s.read(s.whole(), from, feed.ReadOptions{MaxItems: most})
 			if len(page.Changes) == 0 {
 				break
 			}
@@ -196,7 +196,7 @@ func transactionsWhole(s *containerTest) {
 
 // wantWhole checks that a page begins with a new transaction, and exceeds the limit
 // only by the end of its last.
-func (s *containerTest) wantWhole(most int, before, page []changefeed.Change) {
+func (s *containerTest) wantWhole(most int, before, page []feed.Change) {
 	s.Helper()
 	if len(before) > 0 && before[len(before)-1].LSN == page[0].LSN {
 		s.Errorf("pages of %d: transaction %d is cut", most, page[0].LSN)
@@ -217,7 +217,7 @@ func (s *containerTest) wantWhole(most int, before, page []changefeed.Change) {
 func head(s *containerTest) {
 	s.put("a", "1")
 	last := s.put("b", "2")
-	page := s.read(s.whole(), beginning, changefeed.ReadOptions{MaxItems: 1})
+	page := s.read(s.whole(), beginning, feed.ReadOptions{MaxItems: 1})
 	if page.Head != 0 && page.Head != last {
 		s.Errorf("Head is %d, want %d (or 0, unknown)", page.Head, last)
 	}
@@ -228,7 +228,7 @@ func head(s *containerTest) {
 func endedContext(s *containerTest) {
 	ctx, cancel := s.soon()
 	cancel()
-	if _, err := s.Source.Read(ctx, s.whole(), beginning, changefeed.ReadOptions{}); err == nil {
+	if _, err := s.Source.Read(ctx, s.whole(), beginning, feed.ReadOptions{}); err == nil {
 		s.Error("Read with an ended context: no error")
 	}
 }
@@ -239,14 +239,14 @@ func throttled(s *containerTest) {
 	s.put("k", "a")
 	r := s.whole()
 	s.Throttle(s.T)
-	_, err := s.Source.Read(s.Context(), r, beginning, changefeed.ReadOptions{})
+	_, err := s.Source.Read(s.Context(), r, beginning, feed.ReadOptions{})
 	after := throttledFor(err)
 	if after <= 0 {
 		s.Fatalf("Read = %v, want a ThrottledError with a pause", err)
 	}
 	for range maxPages {
 		s.pass(max(after, time.Millisecond))
-		page, err := s.Source.Read(s.Context(), r, beginning, changefeed.ReadOptions{})
+		page, err := s.Source.Read(s.Context(), r, beginning, feed.ReadOptions{})
 		if after = throttledFor(err); after == 0 {
 			s.wantIDs("after the pause", page.Changes, "a")
 			return
@@ -262,7 +262,7 @@ func bodiesAgree(s *containerTest) {
 	s.put("k", "a", "b")
 	s.put("k", "a")
 	s.put("l", "c")
-	changes, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	changes, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
 	for _, c := range changes {
 		said := struct {
 			ID   string  `json:"id"`

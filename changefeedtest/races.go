@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Each writer numbers its commits, so that a commit which is missing, doubled or out of
@@ -47,9 +47,9 @@ func (s *containerTest) race(wg *sync.WaitGroup) *atomic.Bool {
 }
 
 // wantRace checks that each writer's items came once and in order.
-func (s *containerTest) wantRace(changes []changefeed.Change) {
+func (s *containerTest) wantRace(changes []feed.Change) {
 	s.Helper()
-	next := map[changefeed.PartitionKey][]string{}
+	next := map[feed.PartitionKey][]string{}
 	for _, c := range changes {
 		next[c.PartitionKey] = append(next[c.PartitionKey], c.ID)
 	}
@@ -73,14 +73,14 @@ func (s *containerTest) wantRace(changes []changefeed.Change) {
 // two commits.
 func raceReaders(s *containerTest) {
 	r := s.whole()
-	from := s.token(r, changefeed.LatestVersion)
+	from := s.token(r, feed.LatestVersion)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	finished := s.race(&wg)
-	var all []changefeed.Change
+	var all []feed.Change
 	for done := false; !done; {
 		done = finished.Load() // before the read: what is committed by now must come
-		changes, next := s.drain(r, from, changefeed.ReadOptions{MaxItems: 7})
+		changes, next := s.drain(r, from, feed.ReadOptions{MaxItems: 7})
 		all, from = append(all, changes...), next
 		s.breathe(len(changes))
 	}
@@ -93,15 +93,15 @@ func raceReaders(s *containerTest) {
 func raceSplit(s *containerTest) {
 	s.spread("i", 20)
 	parent := s.only()
-	_, from := s.drain(parent.Range, beginning, changefeed.ReadOptions{})
+	_, from := s.drain(parent.Range, beginning, feed.ReadOptions{})
 	var writers, reader sync.WaitGroup
 	defer writers.Wait()
 	finished := s.race(&writers)
-	var all []changefeed.Change
+	var all []feed.Change
 	reader.Go(func() { all, from = s.readUntilGone(parent.Range, from) })
 	s.Split(s.T, parent.ID)
 	reader.Wait()
-	readers := map[changefeed.Range]changefeed.Position{}
+	readers := map[feed.Range]feed.Position{}
 	for _, child := range s.partitions() {
 		readers[child.Range] = from
 	}
@@ -109,7 +109,7 @@ func raceSplit(s *containerTest) {
 		done = finished.Load()
 		found := 0
 		for r, from := range readers {
-			changes, next := s.drain(r, from, changefeed.ReadOptions{MaxItems: 7})
+			changes, next := s.drain(r, from, feed.ReadOptions{MaxItems: 7})
 			all, readers[r] = append(all, changes...), next
 			found += len(changes)
 		}
@@ -120,12 +120,12 @@ func raceSplit(s *containerTest) {
 
 // readUntilGone reads a range until it is gone, on a goroutine that may not end the
 // test.
-func (s *containerTest) readUntilGone(r changefeed.Range, from changefeed.Position) ([]changefeed.Change, changefeed.Position) {
-	var all []changefeed.Change
+func (s *containerTest) readUntilGone(r feed.Range, from feed.Position) ([]feed.Change, feed.Position) {
+	var all []feed.Change
 	for {
-		page, err := s.Source.Read(s.Context(), r, from, changefeed.ReadOptions{MaxItems: 7})
+		page, err := s.Source.Read(s.Context(), r, from, feed.ReadOptions{MaxItems: 7})
 		if err != nil {
-			if !errors.Is(err, changefeed.ErrGone) {
+			if !errors.Is(err, feed.ErrGone) {
 				s.Errorf("Read(%v) during a split: %v, want ErrGone", r, err)
 			}
 			return all, from

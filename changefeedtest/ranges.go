@@ -3,7 +3,7 @@ package changefeedtest
 import (
 	"slices"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Leases are ranges, and may be finer than partitions. So a store must read any part of
@@ -27,10 +27,10 @@ var rangeCases = []containerCase{
 func partsTile(s *containerTest) {
 	want := s.spread("i", 40)
 	for _, n := range []int{2, 7} {
-		var all []changefeed.Change
+		var all []feed.Change
 		filled := 0
 		for _, part := range s.cut(s.whole(), n) {
-			changes := s.drainAll(part, beginning, changefeed.ReadOptions{MaxItems: 3})
+			changes := s.drainAll(part, beginning, feed.ReadOptions{MaxItems: 3})
 			s.wantOrder(part.String(), changes)
 			filled += min(len(changes), 1)
 			all = append(all, changes...)
@@ -43,9 +43,9 @@ func partsTile(s *containerTest) {
 }
 
 // drainAll drains past empty pages whose position still moves.
-func (s *containerTest) drainAll(r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) []changefeed.Change {
+func (s *containerTest) drainAll(r feed.Range, from feed.Position, o feed.ReadOptions) []feed.Change {
 	s.Helper()
-	var all []changefeed.Change
+	var all []feed.Change
 	for range maxPages {
 		changes, next := s.drain(r, from, o)
 		all = append(all, changes...)
@@ -62,11 +62,11 @@ func (s *containerTest) drainAll(r changefeed.Range, from changefeed.Position, o
 // lease do.
 func positionsNarrow(s *containerTest) {
 	s.spread("old", 10)
-	page := s.read(s.whole(), beginning, changefeed.ReadOptions{MaxItems: 4})
-	rest, _ := s.drain(s.whole(), page.Next, changefeed.ReadOptions{})
-	var all []changefeed.Change
+	page := s.read(s.whole(), beginning, feed.ReadOptions{MaxItems: 4})
+	rest, _ := s.drain(s.whole(), page.Next, feed.ReadOptions{})
+	var all []feed.Change
 	for _, part := range s.cut(s.whole(), 3) {
-		all = append(all, s.drainAll(part, page.Next, changefeed.ReadOptions{})...)
+		all = append(all, s.drainAll(part, page.Next, feed.ReadOptions{})...)
 	}
 	s.wantSet("parts after a page", all, ids(rest))
 	s.wantSet("the rest", rest, []string{"old004", "old005", "old006", "old007", "old008", "old009"})
@@ -91,7 +91,7 @@ func splitNames(s *containerTest) {
 }
 
 // tiles reports whether sorted partitions cover a range.
-func tiles(r changefeed.Range, parts []changefeed.Partition) bool {
+func tiles(r feed.Range, parts []feed.Partition) bool {
 	edge := r.Min
 	for _, partition := range parts {
 		if partition.Range.Min != edge {
@@ -108,15 +108,15 @@ func tiles(r changefeed.Range, parts []changefeed.Partition) bool {
 func spanningGone(s *containerTest) {
 	s.spread("i", 10)
 	parent := s.only()
-	middle := s.read(parent.Range, beginning, changefeed.ReadOptions{MaxItems: 3}).Next
+	middle := s.read(parent.Range, beginning, feed.ReadOptions{MaxItems: 3}).Next
 	edge := s.split(parent)[0].Range.Max
-	spanning := []changefeed.Range{parent.Range}
+	spanning := []feed.Range{parent.Range}
 	if !s.h.lacks(SubRanges) {
-		spanning = append(spanning, changefeed.Range{Min: edge[:len(edge)-1], Max: edge + "80"})
+		spanning = append(spanning, feed.Range{Min: edge[:len(edge)-1], Max: edge + "80"})
 	}
 	for _, r := range spanning {
-		for _, from := range []changefeed.Position{beginning, {}, middle} {
-			s.refuse(changefeed.ErrGone, r, from, changefeed.ReadOptions{})
+		for _, from := range []feed.Position{beginning, {}, middle} {
+			s.refuse(feed.ErrGone, r, from, feed.ReadOptions{})
 		}
 	}
 }
@@ -125,14 +125,14 @@ func spanningGone(s *containerTest) {
 // This is the promise of a split: nothing lost, nothing twice.
 func splitContinues(s *containerTest) {
 	s.spread("before", 30)
-	first := s.read(s.whole(), beginning, changefeed.ReadOptions{MaxItems: 11})
-	rest, _ := s.drain(s.whole(), first.Next, changefeed.ReadOptions{})
+	first := s.read(s.whole(), beginning, feed.ReadOptions{MaxItems: 11})
+	rest, _ := s.drain(s.whole(), first.Next, feed.ReadOptions{})
 	children := s.split(s.only())
 	after := s.spread("after", 20)
-	var all []changefeed.Change
-	homes := map[changefeed.PartitionKey]changefeed.Range{}
+	var all []feed.Change
+	homes := map[feed.PartitionKey]feed.Range{}
 	for _, child := range children {
-		changes := s.drainAll(child.Range, first.Next, changefeed.ReadOptions{MaxItems: 4})
+		changes := s.drainAll(child.Range, first.Next, feed.ReadOptions{MaxItems: 4})
 		s.wantOrder(child.Range.String(), changes)
 		if len(changes) == 0 {
 			s.Errorf("child %+v got none of 50 keys", child)
@@ -153,15 +153,15 @@ func splitContinues(s *containerTest) {
 }
 
 // secondSplit splits a child and rewrites all items after its own position.
-func (s *containerTest) secondSplit(child changefeed.Partition) []changefeed.Change {
+func (s *containerTest) secondSplit(child feed.Partition) []feed.Change {
 	s.Helper()
-	_, end := s.drain(child.Range, beginning, changefeed.ReadOptions{})
+	_, end := s.drain(child.Range, beginning, feed.ReadOptions{})
 	s.spread("before", 30)
 	s.spread("after", 20)
-	want, _ := s.drain(child.Range, end, changefeed.ReadOptions{})
-	var all []changefeed.Change
+	want, _ := s.drain(child.Range, end, feed.ReadOptions{})
+	var all []feed.Change
 	for _, grandchild := range s.split(child) {
-		all = append(all, s.drainAll(grandchild.Range, end, changefeed.ReadOptions{})...)
+		all = append(all, s.drainAll(grandchild.Range, end, feed.ReadOptions{})...)
 	}
 	s.wantSet("grandchildren after the child's position", all, ids(want))
 	return all
@@ -171,20 +171,20 @@ func (s *containerTest) secondSplit(child changefeed.Partition) []changefeed.Cha
 // position.
 func splitStarts(s *containerTest) {
 	want := s.spread("i", 30)
-	var all []changefeed.Change
-	nows := map[string]changefeed.Position{}
+	var all []feed.Change
+	nows := map[string]feed.Position{}
 	for _, child := range s.split(s.only()) {
-		changes := s.drainAll(child.Range, beginning, changefeed.ReadOptions{})
+		changes := s.drainAll(child.Range, beginning, feed.ReadOptions{})
 		s.wantOrder(child.Range.String(), changes)
 		all = append(all, changes...)
-		none, next := s.drain(child.Range, changefeed.Position{}, changefeed.ReadOptions{})
+		none, next := s.drain(child.Range, feed.Position{}, feed.ReadOptions{})
 		s.wantIDs("a child from now", none)
 		nows[child.Range.String()] = next
 	}
 	s.wantSet("children from the beginning", all, want)
 	want, all = s.spread("late", 20), nil
 	for _, child := range s.partitions() {
-		all = append(all, s.drainAll(child.Range, nows[child.Range.String()], changefeed.ReadOptions{})...)
+		all = append(all, s.drainAll(child.Range, nows[child.Range.String()], feed.ReadOptions{})...)
 	}
 	s.wantSet("children after now", all, want)
 }
@@ -194,22 +194,22 @@ func splitStarts(s *containerTest) {
 func partsThroughSplit(s *containerTest) {
 	s.spread("old", 30)
 	parent := s.only()
-	positions := map[changefeed.Range]changefeed.Position{}
+	positions := map[feed.Range]feed.Position{}
 	for _, part := range s.cut(parent.Range, 16) {
-		_, positions[part] = s.drain(part, beginning, changefeed.ReadOptions{})
+		_, positions[part] = s.drain(part, beginning, feed.ReadOptions{})
 	}
 	children := s.split(parent)
 	want := s.spread("new", 40)
-	var all []changefeed.Change
+	var all []feed.Change
 	for part, from := range positions {
-		if slices.ContainsFunc(children, func(c changefeed.Partition) bool { return c.Range.Contains(part) }) {
-			all = append(all, s.drainAll(part, from, changefeed.ReadOptions{})...)
+		if slices.ContainsFunc(children, func(c feed.Partition) bool { return c.Range.Contains(part) }) {
+			all = append(all, s.drainAll(part, from, feed.ReadOptions{})...)
 			continue
 		}
-		s.refuse(changefeed.ErrGone, part, from, changefeed.ReadOptions{})
+		s.refuse(feed.ErrGone, part, from, feed.ReadOptions{})
 		for _, child := range children {
 			if half := part.Intersect(child.Range); !half.Empty() {
-				all = append(all, s.drainAll(half, from, changefeed.ReadOptions{})...)
+				all = append(all, s.drainAll(half, from, feed.ReadOptions{})...)
 			}
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Time, documents of others, and news. The processor trusts a store in these three
@@ -65,7 +65,7 @@ func recordsAge(d *leaseTest) {
 // recordsExpire writes with a time to live, which each write begins anew. Presence
 // records and locks of dead instances would else stay for ever.
 func recordsExpire(d *leaseTest) {
-	for _, record := range []changefeed.Record{{Kind: changefeed.KindLock, TTL: 30 * time.Second}, {Kind: changefeed.KindHost, Token: "h", TTL: 30 * time.Second}} {
+	for _, record := range []feed.Record{{Kind: feed.KindLock, TTL: 30 * time.Second}, {Kind: feed.KindHost, Token: "h", TTL: 30 * time.Second}} {
 		held := d.create(record)
 		d.pass(20 * time.Second)
 		held = d.update(held)
@@ -77,8 +77,8 @@ func recordsExpire(d *leaseTest) {
 		d.pass(15 * time.Second)
 		d.wantNames("35 s after an update", d.list())
 		_, err := d.store.Update(d.Context(), held)
-		d.wantErr("Update of an expired record", err, changefeed.ErrNotFound)
-		d.wantErr("Delete of an expired record", d.store.Delete(d.Context(), held), changefeed.ErrNotFound)
+		d.wantErr("Update of an expired record", err, feed.ErrNotFound)
+		d.wantErr("Delete of an expired record", d.store.Delete(d.Context(), held), feed.ErrNotFound)
 		if d.Failed() {
 			return
 		}
@@ -90,7 +90,7 @@ func recordsExpire(d *leaseTest) {
 // positions.
 func recordsStay(d *leaseTest) {
 	d.create(lease("-FF"))
-	d.create(changefeed.Record{Kind: changefeed.KindInfo})
+	d.create(feed.Record{Kind: feed.KindInfo})
 	d.pass(48 * time.Hour)
 	d.wantNames("after two days", d.list(), "lease -FF", "info ")
 }
@@ -103,7 +103,7 @@ var foreignCases = []leaseCase{
 }
 
 // edit changes the stored document of a record as another program would.
-func (d *leaseTest) edit(record changefeed.Record, change func(members map[string]json.RawMessage)) {
+func (d *leaseTest) edit(record feed.Record, change func(members map[string]json.RawMessage)) {
 	d.Helper()
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(record.Raw, &members); err != nil {
@@ -121,7 +121,7 @@ func (d *leaseTest) edit(record changefeed.Record, change func(members map[strin
 // newer version of this processor, or another program, put it there for a reason.
 func unknownKept(d *leaseTest) {
 	const note = `{"by":["ops",1.50],"why":null}`
-	for _, l := range []changefeed.Record{full("-FF"), {Kind: changefeed.KindHost, Token: "h", Owner: "h"}, {Kind: "control", Owner: "h"}} {
+	for _, l := range []feed.Record{full("-FF"), {Kind: feed.KindHost, Token: "h", Owner: "h"}, {Kind: "control", Owner: "h"}} {
 		d.create(l)
 		d.edit(d.list()[name(l)], func(members map[string]json.RawMessage) { members["note"] = json.RawMessage(note) })
 		record := d.list()[name(l)]
@@ -148,8 +148,8 @@ func foreignStale(d *leaseTest) {
 	held := d.create(lease("-FF"))
 	d.edit(d.list()[name(held)], func(members map[string]json.RawMessage) { members["note"] = json.RawMessage("1") })
 	_, err := d.store.Update(d.Context(), held)
-	d.wantErr("Update after a foreign write", err, changefeed.ErrConflict)
-	d.wantErr("Delete after a foreign write", d.store.Delete(d.Context(), held), changefeed.ErrConflict)
+	d.wantErr("Update after a foreign write", err, feed.ErrConflict)
+	d.wantErr("Delete after a foreign write", d.store.Delete(d.Context(), held), feed.ErrConflict)
 }
 
 // brokenListed leaves only the identity of a lease's document. The rest of the listing
@@ -168,19 +168,19 @@ func brokenListed(d *leaseTest) {
 	if err != nil {
 		d.Fatalf("List with a broken document: %v", err)
 	}
-	broken := slices.IndexFunc(records, func(record changefeed.Record) bool { return record.ID == held.ID })
+	broken := slices.IndexFunc(records, func(record feed.Record) bool { return record.ID == held.ID })
 	if len(records) != 2 || broken < 0 {
 		d.Fatalf("List with a broken document: %+v", records)
 	}
 	record := records[broken]
-	if !errors.Is(record.Err, changefeed.ErrBadLease) || len(record.Raw) == 0 || record.ETag == "" || records[1-broken].Err != nil {
+	if !errors.Is(record.Err, feed.ErrBadLease) || len(record.Raw) == 0 || record.ETag == "" || records[1-broken].Err != nil {
 		d.Errorf("a document without members: %+v, want Err, Raw and ETag", record)
 	}
 	d.remove(record) // so that it can be cleaned up
 	d.wantNames("after its removal", d.list(), "lease 0")
 }
 
-// followCases test [changefeed.Follower].
+// followCases test [feed.Follower].
 var followCases = []leaseCase{
 	{name: "following begins with the present, at once", needs: []Ability{Following}, test: followBegins},
 	{name: "following returns the changes of every client", needs: []Ability{Following}, test: followChanges},
@@ -191,8 +191,8 @@ var followCases = []leaseCase{
 }
 
 // follow follows until there are changes, or until the context ends.
-func (d *leaseTest) follow(ctx context.Context, cursor string) ([]changefeed.Record, string, error) {
-	follower, ok := d.store.(changefeed.Follower)
+func (d *leaseTest) follow(ctx context.Context, cursor string) ([]feed.Record, string, error) {
+	follower, ok := d.store.(feed.Follower)
 	if !ok {
 		return nil, "", errors.New("the lease store is no Follower")
 	}
@@ -212,7 +212,7 @@ func (d *leaseTest) follow(ctx context.Context, cursor string) ([]changefeed.Rec
 }
 
 // soonFollow is follow for changes that exist or are about to come.
-func (d *leaseTest) soonFollow(cursor string) ([]changefeed.Record, string) {
+func (d *leaseTest) soonFollow(cursor string) ([]feed.Record, string) {
 	d.Helper()
 	ctx, cancel := context.WithTimeout(d.Context(), time.Minute)
 	defer cancel()
@@ -224,11 +224,11 @@ func (d *leaseTest) soonFollow(cursor string) ([]changefeed.Record, string) {
 }
 
 // collect follows until all names have appeared, and returns their last records.
-func (d *leaseTest) collect(cursor string, names ...string) (map[string]changefeed.Record, string) {
+func (d *leaseTest) collect(cursor string, names ...string) (map[string]feed.Record, string) {
 	d.Helper()
-	seen := map[string]changefeed.Record{}
+	seen := map[string]feed.Record{}
 	for slices.ContainsFunc(names, func(n string) bool { _, ok := seen[n]; return !ok }) {
-		var changed []changefeed.Record
+		var changed []feed.Record
 		changed, cursor = d.soonFollow(cursor)
 		for _, record := range changed {
 			seen[name(record)] = record
@@ -261,7 +261,7 @@ func followChanges(d *leaseTest) {
 	other.store = d.Unit(d.T, "unit")
 	first.Owner = "a"
 	first = other.update(first)
-	host := other.create(changefeed.Record{Kind: changefeed.KindHost, Token: "h", Owner: "h", Epoch: "e"})
+	host := other.create(feed.Record{Kind: feed.KindHost, Token: "h", Owner: "h", Epoch: "e"})
 	gone := d.create(lease("2"))
 	d.remove(gone)
 	seen, cursor := d.collect(start, name(first), name(host))
@@ -310,7 +310,7 @@ func followForward(d *leaseTest) {
 		record.Attempts = n + 1
 		record = d.update(record)
 		for newest := false; !newest; {
-			var changed []changefeed.Record
+			var changed []feed.Record
 			changed, cursor = d.soonFollow(cursor)
 			for _, seen := range changed {
 				if newest && seen.ETag != record.ETag {
@@ -328,7 +328,7 @@ func followUnit(d *leaseTest) {
 	other := *d
 	other.store = d.Unit(d.T, "unit2")
 	other.create(lease("0"))
-	other.create(changefeed.Record{Kind: changefeed.KindHost, Token: "h"})
+	other.create(feed.Record{Kind: feed.KindHost, Token: "h"})
 	mine := d.create(lease("1"))
 	seen, _ := d.collect(cursor, name(mine))
 	d.wantNames("one unit", seen, name(mine))
@@ -356,7 +356,7 @@ func followRace(d *leaseTest) {
 	}
 	last := map[string]int{}
 	for finished := 0; finished < writers; {
-		var changed []changefeed.Record
+		var changed []feed.Record
 		changed, cursor = d.soonFollow(cursor)
 		for _, record := range changed {
 			if record.Attempts < last[record.Token] {

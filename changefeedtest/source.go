@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Tests of a source run on a new container each, and reach it through Source and
 // Committer alone: whatever a store does beside these is its own affair. Failures speak
 // of what a reader would lose or see twice.
 
-// TestSource proves a [changefeed.Source], and its optional abilities, against every
+// TestSource proves a [feed.Source], and its optional abilities, against every
 // sentence of their documentation. It writes through the store's Committer.
 //
 // Most cases run a second time with long keys hashed in version 1, because there the
@@ -80,9 +80,9 @@ type containerTest struct {
 // with the declaration.
 func (s *containerTest) checkHooks(needs []Ability) {
 	s.Helper()
-	_, waits := s.Source.(changefeed.Waiter)
-	_, counts := s.Source.(changefeed.Counter)
-	_, locates := s.Source.(changefeed.Locator)
+	_, waits := s.Source.(feed.Waiter)
+	_, counts := s.Source.(feed.Counter)
+	_, locates := s.Source.(feed.Locator)
 	for _, a := range needs {
 		switch a {
 		case Splitting:
@@ -114,7 +114,7 @@ func (s *containerTest) name(pk string) string {
 	return pk
 }
 
-func (s *containerTest) key(pk string) changefeed.PartitionKey { return changefeed.Key(s.name(pk)) }
+func (s *containerTest) key(pk string) feed.PartitionKey { return feed.Key(s.name(pk)) }
 
 // hashV1Edges cut the keys hashed in version 1 in four parts of about the same size.
 // Range.Cut would leave all but one part empty, because nearly all of these places
@@ -122,17 +122,17 @@ func (s *containerTest) key(pk string) changefeed.PartitionKey { return changefe
 var hashV1Edges = []string{"", "05C1CFFFFFFFF8", "05C1DFFFFFFFFC", "05C1E7FFFFFFFE"}
 
 // cut divides a range into parts that have keys.
-func (s *containerTest) cut(r changefeed.Range, n int) []changefeed.Range {
+func (s *containerTest) cut(r feed.Range, n int) []feed.Range {
 	if !s.hashV1 {
 		return r.Cut(n)
 	}
-	var parts []changefeed.Range
+	var parts []feed.Range
 	for i, edge := range hashV1Edges {
-		next := changefeed.FullRange().Max
+		next := feed.FullRange().Max
 		if i+1 < len(hashV1Edges) {
 			next = hashV1Edges[i+1]
 		}
-		if part := r.Intersect(changefeed.Range{Min: edge, Max: next}); !part.Empty() {
+		if part := r.Intersect(feed.Range{Min: edge, Max: next}); !part.Empty() {
 			parts = append(parts, part)
 		}
 	}
@@ -145,7 +145,7 @@ func doc(id, pk string, n int) json.RawMessage {
 }
 
 // commit writes a batch that must succeed.
-func (s *containerTest) commit(key changefeed.PartitionKey, writes ...changefeed.Write) []changefeed.Result {
+func (s *containerTest) commit(key feed.PartitionKey, writes ...feed.Write) []feed.Result {
 	s.Helper()
 	results, err := s.Committer.Commit(s.Context(), key, writes)
 	if err != nil {
@@ -160,17 +160,17 @@ func (s *containerTest) commit(key changefeed.PartitionKey, writes ...changefeed
 // put upserts items of one logical partition in one transaction and returns its LSN.
 func (s *containerTest) put(pk string, ids ...string) int64 {
 	s.Helper()
-	var writes []changefeed.Write
+	var writes []feed.Write
 	for i, id := range ids {
-		writes = append(writes, changefeed.Write{Body: doc(id, s.name(pk), i)})
+		writes = append(writes, feed.Write{Body: doc(id, s.name(pk), i)})
 	}
 	return s.commit(s.key(pk), writes...)[0].LSN
 }
 
 // remove deletes an item.
-func (s *containerTest) remove(pk, id string) changefeed.Result {
+func (s *containerTest) remove(pk, id string) feed.Result {
 	s.Helper()
-	return s.commit(s.key(pk), changefeed.Write{Op: changefeed.WriteDelete, ID: id})[0]
+	return s.commit(s.key(pk), feed.Write{Op: feed.WriteDelete, ID: id})[0]
 }
 
 // spread puts n items, each alone in its logical partition, and returns their ids.
@@ -187,7 +187,7 @@ func (s *containerTest) spread(prefix string, n int) []string {
 
 // read reads a page, which must have a token: without one a crash right after would
 // begin anew.
-func (s *containerTest) read(r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) changefeed.Page {
+func (s *containerTest) read(r feed.Range, from feed.Position, o feed.ReadOptions) feed.Page {
 	s.Helper()
 	page, err := s.Source.Read(s.Context(), r, from, o)
 	if err != nil {
@@ -200,7 +200,7 @@ func (s *containerTest) read(r changefeed.Range, from changefeed.Position, o cha
 }
 
 // refuse reads and wants an error.
-func (s *containerTest) refuse(want error, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) {
+func (s *containerTest) refuse(want error, r feed.Range, from feed.Position, o feed.ReadOptions) {
 	s.Helper()
 	page, err := s.Source.Read(s.Context(), r, from, o)
 	if !errors.Is(err, want) {
@@ -212,9 +212,9 @@ func (s *containerTest) refuse(want error, r changefeed.Range, from changefeed.P
 const maxPages = 10_000
 
 // drain reads until a page is empty.
-func (s *containerTest) drain(r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) ([]changefeed.Change, changefeed.Position) {
+func (s *containerTest) drain(r feed.Range, from feed.Position, o feed.ReadOptions) ([]feed.Change, feed.Position) {
 	s.Helper()
-	var all []changefeed.Change
+	var all []feed.Change
 	for range maxPages {
 		page := s.read(r, from, o)
 		all = append(all, page.Changes...)
@@ -228,13 +228,13 @@ func (s *containerTest) drain(r changefeed.Range, from changefeed.Position, o ch
 }
 
 // whole returns the range of the only partition.
-func (s *containerTest) whole() changefeed.Range {
+func (s *containerTest) whole() feed.Range {
 	s.Helper()
 	return s.only().Range
 }
 
 // only returns the single partition of a container that has not been split.
-func (s *containerTest) only() changefeed.Partition {
+func (s *containerTest) only() feed.Partition {
 	s.Helper()
 	parts := s.partitions()
 	if len(parts) != 1 {
@@ -245,19 +245,19 @@ func (s *containerTest) only() changefeed.Partition {
 
 // partitions returns the partitions sorted by range. They must tile the key space under
 // different ids in every test: a hole loses changes, an overlap repeats them.
-func (s *containerTest) partitions() []changefeed.Partition {
+func (s *containerTest) partitions() []feed.Partition {
 	s.Helper()
 	parts, err := s.Source.Partitions(s.Context())
 	if err != nil {
 		s.Fatalf("Partitions: %v", err)
 	}
-	slices.SortFunc(parts, func(a, b changefeed.Partition) int {
+	slices.SortFunc(parts, func(a, b feed.Partition) int {
 		if a.Range.Min < b.Range.Min {
 			return -1
 		}
 		return 1
 	})
-	edge := changefeed.FullRange().Min
+	edge := feed.FullRange().Min
 	seen := map[string]bool{}
 	for _, partition := range parts {
 		if partition.Range.Min != edge || partition.Range.Empty() || partition.ID == "" || seen[partition.ID] {
@@ -265,27 +265,27 @@ func (s *containerTest) partitions() []changefeed.Partition {
 		}
 		edge, seen[partition.ID] = partition.Range.Max, true
 	}
-	if edge != changefeed.FullRange().Max {
+	if edge != feed.FullRange().Max {
 		s.Fatalf("partitions end at %q: %+v", edge, parts)
 	}
 	return parts
 }
 
 // split splits a partition and returns its children, sorted by range.
-func (s *containerTest) split(partition changefeed.Partition) []changefeed.Partition {
+func (s *containerTest) split(partition feed.Partition) []feed.Partition {
 	s.Helper()
 	s.Split(s.T, partition.ID)
-	children := slices.DeleteFunc(s.partitions(), func(c changefeed.Partition) bool { return !partition.Range.Contains(c.Range) })
-	if len(children) < 2 || slices.ContainsFunc(children, func(c changefeed.Partition) bool { return !slices.Contains(c.Parents, partition.ID) }) {
+	children := slices.DeleteFunc(s.partitions(), func(c feed.Partition) bool { return !partition.Range.Contains(c.Range) })
+	if len(children) < 2 || slices.ContainsFunc(children, func(c feed.Partition) bool { return !slices.Contains(c.Parents, partition.ID) }) {
 		s.Fatalf("split of partition %+v: want two or more children that name it as parent, got %+v", partition, children)
 	}
 	return children
 }
 
 // token returns the position after all that r holds now.
-func (s *containerTest) token(r changefeed.Range, mode changefeed.Mode) changefeed.Position {
+func (s *containerTest) token(r feed.Range, mode feed.Mode) feed.Position {
 	s.Helper()
-	return s.read(r, changefeed.Position{}, changefeed.ReadOptions{Mode: mode}).Next
+	return s.read(r, feed.Position{}, feed.ReadOptions{Mode: mode}).Next
 }
 
 // soon returns a context for an event that must come without delay.
@@ -294,7 +294,7 @@ func (s *containerTest) soon() (context.Context, context.CancelFunc) {
 }
 
 // ids returns the ids of changes, in order.
-func ids(changes []changefeed.Change) []string {
+func ids(changes []feed.Change) []string {
 	list := []string{}
 	for _, c := range changes {
 		list = append(list, c.ID)
@@ -303,7 +303,7 @@ func ids(changes []changefeed.Change) []string {
 }
 
 // wantIDs compares ids in order.
-func (s *containerTest) wantIDs(what string, changes []changefeed.Change, want ...string) {
+func (s *containerTest) wantIDs(what string, changes []feed.Change, want ...string) {
 	s.Helper()
 	if got := ids(changes); !slices.Equal(got, want) && len(got)+len(want) > 0 {
 		s.Errorf("%s: items %v, want %v", what, got, want)
@@ -311,9 +311,9 @@ func (s *containerTest) wantIDs(what string, changes []changefeed.Change, want .
 }
 
 // wantSet compares ids in any order, each once.
-func (s *containerTest) wantSet(what string, changes []changefeed.Change, want []string) {
+func (s *containerTest) wantSet(what string, changes []feed.Change, want []string) {
 	s.Helper()
-	s.wantIDs(what, slices.SortedFunc(slices.Values(changes), func(a, b changefeed.Change) int {
+	s.wantIDs(what, slices.SortedFunc(slices.Values(changes), func(a, b feed.Change) int {
 		if a.ID < b.ID {
 			return -1
 		}
@@ -322,11 +322,11 @@ func (s *containerTest) wantSet(what string, changes []changefeed.Change, want [
 }
 
 // wantOrder checks that LSNs do not fall.
-func (s *containerTest) wantOrder(what string, changes []changefeed.Change) {
+func (s *containerTest) wantOrder(what string, changes []feed.Change) {
 	s.Helper()
-	if !slices.IsSortedFunc(changes, func(a, b changefeed.Change) int { return int(a.LSN - b.LSN) }) {
+	if !slices.IsSortedFunc(changes, func(a, b feed.Change) int { return int(a.LSN - b.LSN) }) {
 		s.Errorf("%s: changes are not in the order of their LSNs: %v", what, ids(changes))
 	}
 }
 
-var beginning = changefeed.Position{Start: changefeed.FromBeginning()}
+var beginning = feed.Position{Start: feed.FromBeginning()}

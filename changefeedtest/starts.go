@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Where reading begins is decided once in the life of a lease, when it is created. A
@@ -27,23 +27,23 @@ var startCases = []containerCase{
 // it, the changes between this read and the next would be skipped.
 func fromNow(s *containerTest) {
 	s.put("k", "before")
-	changes, next := s.drain(s.whole(), changefeed.Position{}, changefeed.ReadOptions{})
+	changes, next := s.drain(s.whole(), feed.Position{}, feed.ReadOptions{})
 	s.wantIDs("from now", changes)
 	s.put("k", "after")
 	s.put("k", "later")
-	changes, next = s.drain(s.whole(), next, changefeed.ReadOptions{})
+	changes, next = s.drain(s.whole(), next, feed.ReadOptions{})
 	s.wantIDs("after now", changes, "after", "later")
-	changes, _ = s.drain(s.whole(), next, changefeed.ReadOptions{})
+	changes, _ = s.drain(s.whole(), next, feed.ReadOptions{})
 	s.wantIDs("at the end", changes)
 }
 
 // fromBeginning reads twice from the beginning, because a second unit begins late.
 func fromBeginning(s *containerTest) {
 	want := s.spread("i", 5)
-	_, next := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
-	changes, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	_, next := s.drain(s.whole(), beginning, feed.ReadOptions{})
+	changes, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
 	s.wantIDs("a second time from the beginning", changes, want...)
-	changes, _ = s.drain(s.whole(), next, changefeed.ReadOptions{})
+	changes, _ = s.drain(s.whole(), next, feed.ReadOptions{})
 	s.wantIDs("after the end", changes)
 }
 
@@ -56,7 +56,7 @@ func fromTime(s *containerTest) {
 	s.put("k", "b")
 	s.pass(2 * time.Second)
 	s.put("k", "c")
-	all, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	all, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
 	s.wantIDs("from the beginning", all, "a", "b", "c")
 	if s.Failed() {
 		return
@@ -73,9 +73,9 @@ func fromTime(s *containerTest) {
 		{b.Add(time.Second), []string{"c"}},
 		{all[2].Time.Truncate(time.Second).Add(time.Second), nil},
 	} {
-		from := changefeed.Position{Start: changefeed.FromTime(c.at)}
+		from := feed.Position{Start: feed.FromTime(c.at)}
 		for _, most := range []int{0, 1} {
-			changes, _ := s.drain(s.whole(), from, changefeed.ReadOptions{MaxItems: most})
+			changes, _ := s.drain(s.whole(), from, feed.ReadOptions{MaxItems: most})
 			s.wantIDs("from "+from.String(), changes, c.want...)
 		}
 	}
@@ -85,28 +85,28 @@ func fromTime(s *containerTest) {
 // writes has both in the same second, and must not lose the write.
 func fromTimeTaken(s *containerTest) {
 	s.put("k", "a")
-	first, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	first, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
 	if len(first) != 1 {
 		s.Fatalf("%d changes, want one", len(first))
 	}
 	s.put("k", "b")
-	from := changefeed.Position{Start: changefeed.FromTime(first[0].Time)}
-	all, next := s.drain(s.whole(), from, changefeed.ReadOptions{})
+	from := feed.Position{Start: feed.FromTime(first[0].Time)}
+	all, next := s.drain(s.whole(), from, feed.ReadOptions{})
 	s.wantIDs("from the time of the first", all, "a", "b")
 	s.put("k", "c")
-	all, _ = s.drain(s.whole(), next, changefeed.ReadOptions{})
+	all, _ = s.drain(s.whole(), next, feed.ReadOptions{})
 	s.wantIDs("after that, with the start beside the token", all, "c")
 }
 
 // fromFuture starts tomorrow, which gives nothing yet and is no error.
 func fromFuture(s *containerTest) {
 	s.put("k", "a")
-	all, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	all, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
 	if len(all) != 1 {
 		s.Fatalf("%d changes, want one", len(all))
 	}
-	from := changefeed.Position{Start: changefeed.FromTime(all[0].Time.Add(24 * time.Hour))}
-	changes, _ := s.drain(s.whole(), from, changefeed.ReadOptions{})
+	from := feed.Position{Start: feed.FromTime(all[0].Time.Add(24 * time.Hour))}
+	changes, _ := s.drain(s.whole(), from, feed.ReadOptions{})
 	s.wantIDs("from tomorrow", changes)
 }
 
@@ -115,14 +115,14 @@ func fromFuture(s *containerTest) {
 func startStays(s *containerTest) {
 	s.put("k", "a")
 	s.pass(2 * time.Second)
-	all, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	all, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
 	if len(all) != 1 {
 		s.Fatalf("%d changes, want one", len(all))
 	}
-	from := changefeed.Position{Start: changefeed.FromTime(all[0].Time)}
+	from := feed.Position{Start: feed.FromTime(all[0].Time)}
 	s.put("k", "b")
 	for range 3 {
-		page := s.read(s.whole(), from, changefeed.ReadOptions{})
+		page := s.read(s.whole(), from, feed.ReadOptions{})
 		if page.Next.Start != from.Start {
 			s.Errorf("start beside the token is %v, want %v", page.Next.Start, from.Start)
 		}
@@ -134,10 +134,10 @@ func startStays(s *containerTest) {
 // of it.
 func tokenWins(s *containerTest) {
 	s.put("k", "a")
-	end := s.token(s.whole(), changefeed.LatestVersion)
+	end := s.token(s.whole(), feed.LatestVersion)
 	s.put("k", "b")
-	both := changefeed.Position{Token: end.Token, Start: changefeed.FromBeginning()}
-	changes, _ := s.drain(s.whole(), both, changefeed.ReadOptions{})
+	both := feed.Position{Token: end.Token, Start: feed.FromBeginning()}
+	changes, _ := s.drain(s.whole(), both, feed.ReadOptions{})
 	s.wantIDs("from a token with a start beside it", changes, "b")
 }
 
@@ -146,19 +146,19 @@ func tokenWins(s *containerTest) {
 func badTokens(s *containerTest) {
 	s.put("k", "a")
 	for _, token := range []string{"garbage", `"garbage"`, "{}", `"1`, "-", "\x00\xff", strings.Repeat("9", 200)} {
-		s.refuse(changefeed.ErrBadRequest, s.whole(), changefeed.At(token), changefeed.ReadOptions{})
+		s.refuse(feed.ErrBadRequest, s.whole(), feed.At(token), feed.ReadOptions{})
 	}
 }
 
 // badKeyRead gives keys of no form; the error must name the key, since keys come from
 // users.
 func badKeyRead(s *containerTest) {
-	o := changefeed.ReadOptions{Key: changefeed.Key(make(chan int))}
+	o := feed.ReadOptions{Key: feed.Key(make(chan int))}
 	_, err := s.Source.Read(s.Context(), s.whole(), beginning, o)
 	if err == nil || !strings.Contains(err.Error(), "chan int") {
 		s.Errorf("Read of key %s: %v, want an error that names it", o.Key, err)
 	}
-	for _, key := range []changefeed.PartitionKey{"x", "[", `{"a":1}`, `["a","b","c","d"]`, "[[]]"} {
-		s.refuse(changefeed.ErrBadRequest, s.whole(), beginning, changefeed.ReadOptions{Key: key})
+	for _, key := range []feed.PartitionKey{"x", "[", `{"a":1}`, `["a","b","c","d"]`, "[[]]"} {
+		s.refuse(feed.ErrBadRequest, s.whole(), beginning, feed.ReadOptions{Key: key})
 	}
 }

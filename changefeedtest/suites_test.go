@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/changefeedtest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // embedded is the harness of the embedded store, in virtual time.
@@ -89,7 +89,7 @@ func leasesAt(t *testing.T, path string) changefeedtest.LeaseContainer {
 	items := create(t, db, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
 	leases := create(t, db, docstore.ContainerSpec{ID: "leases", Paths: []string{path}, DefaultTTL: new(docstore.NoDefaultTTL)})
 	return changefeedtest.LeaseContainer{
-		Unit: func(t *testing.T, processor string) changefeed.LeaseStore {
+		Unit: func(t *testing.T, processor string) feed.LeaseStore {
 			t.Helper()
 			store, err := docstore.NewLeases(t.Context(), leases, processor, items)
 			if err != nil {
@@ -130,10 +130,10 @@ func TestTheSuitesHoldOutsideABubble(t *testing.T) {
 // plain is a committer without patches.
 type plain struct{ *docstore.Container }
 
-func (p plain) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+func (p plain) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
 	for i, w := range writes {
-		if w.Op == changefeed.WritePatch {
-			return nil, &changefeed.WriteError{Index: i, Write: w, Err: changefeed.ErrBadRequest}
+		if w.Op == feed.WritePatch {
+			return nil, &feed.WriteError{Index: i, Write: w, Err: feed.ErrBadRequest}
 		}
 	}
 	return p.Container.Commit(ctx, key, writes)
@@ -142,10 +142,10 @@ func (p plain) Commit(ctx context.Context, key changefeed.PartitionKey, writes [
 // keeps is a source that keeps every version, so that no position is too old.
 type keeps struct{ *docstore.Container }
 
-func (k keeps) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+func (k keeps) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 	page, err := k.Container.Read(ctx, r, from, o)
-	if errors.Is(err, changefeed.ErrTooOld) {
-		return changefeed.Page{Next: from}, nil
+	if errors.Is(err, feed.ErrTooOld) {
+		return feed.Page{Next: from}, nil
 	}
 	return page, err
 }
@@ -167,7 +167,7 @@ func TestTheSuitesHoldForAStoreWithoutPatchesAndRetention(t *testing.T) {
 // bare is a source and committer whose items have no system properties.
 type bare struct{ *docstore.Container }
 
-func (b bare) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+func (b bare) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 	page, err := b.Container.Read(ctx, r, from, o)
 	for i := range page.Changes {
 		c := &page.Changes[i]
@@ -176,7 +176,7 @@ func (b bare) Read(ctx context.Context, r changefeed.Range, from changefeed.Posi
 	return page, err
 }
 
-func (b bare) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+func (b bare) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
 	results, err := b.Container.Commit(ctx, key, writes)
 	for i := range results {
 		results[i].Body = bared(results[i].Body)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // In this mode the order of the versions of an item is the content: a handler follows
@@ -34,47 +34,47 @@ var versionCases = []containerCase{
 	{name: "latest version forgets an expired item", needs: []Ability{Expiry, PassingTime}, container: Container{Expiry: true}, test: expiredLatest},
 }
 
-var versions = changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes}
+var versions = feed.ReadOptions{Mode: feed.AllVersionsAndDeletes}
 
 // life gives an item four versions and an end, with a neighbour between them.
-func (s *containerTest) life(pk, id string) []changefeed.Result {
+func (s *containerTest) life(pk, id string) []feed.Result {
 	s.Helper()
 	key := s.key(pk)
-	var all []changefeed.Result
-	for n, op := range []changefeed.WriteOp{changefeed.WriteCreate, changefeed.WriteReplace, changefeed.WriteUpsert} {
-		all = append(all, s.commit(key, changefeed.Write{Op: op, Body: doc(id, s.name(pk), n)})...)
+	var all []feed.Result
+	for n, op := range []feed.WriteOp{feed.WriteCreate, feed.WriteReplace, feed.WriteUpsert} {
+		all = append(all, s.commit(key, feed.Write{Op: op, Body: doc(id, s.name(pk), n)})...)
 		s.put(pk, "neighbour of "+id)
 	}
-	third := changefeed.Write{Op: changefeed.WritePatch, ID: id, Patch: []changefeed.PatchOp{{Op: "set", Path: "/n", Value: json.RawMessage("3")}}}
+	third := feed.Write{Op: feed.WritePatch, ID: id, Patch: []feed.PatchOp{{Op: "set", Path: "/n", Value: json.RawMessage("3")}}}
 	if s.h.lacks(Patching) {
-		third = changefeed.Write{Op: changefeed.WriteReplace, Body: doc(id, s.name(pk), 3)}
+		third = feed.Write{Op: feed.WriteReplace, Body: doc(id, s.name(pk), 3)}
 	}
 	all = append(all, s.commit(key, third)...)
 	return append(all, s.remove(pk, id))
 }
 
 // of returns the changes of an item.
-func of(id string, changes []changefeed.Change) []changefeed.Change {
-	return slices.DeleteFunc(slices.Clone(changes), func(c changefeed.Change) bool { return c.ID != id })
+func of(id string, changes []feed.Change) []feed.Change {
+	return slices.DeleteFunc(slices.Clone(changes), func(c feed.Change) bool { return c.ID != id })
 }
 
 // everyVersion wants each operation, chained by LSN: a handler that misses one can
 // tell. The same position must also serve the feed of latest versions.
 func everyVersion(s *containerTest) {
-	from := s.token(s.whole(), changefeed.AllVersionsAndDeletes)
+	from := s.token(s.whole(), feed.AllVersionsAndDeletes)
 	results := s.life("k", "a")
 	all, _ := s.drain(s.whole(), from, versions)
 	s.wantOrder("all versions", all)
 	s.wantLife(of("a", all), results, "k")
 	s.wantIDs("neighbours", of("neighbour of a", all), "neighbour of a", "neighbour of a", "neighbour of a")
-	all, _ = s.drain(s.whole(), from, changefeed.ReadOptions{})
+	all, _ = s.drain(s.whole(), from, feed.ReadOptions{})
 	s.wantIDs("latest version from the same position", all, "neighbour of a")
 }
 
 // wantLife checks the changes that life makes.
-func (s *containerTest) wantLife(changes []changefeed.Change, results []changefeed.Result, pk string) {
+func (s *containerTest) wantLife(changes []feed.Change, results []feed.Result, pk string) {
 	s.Helper()
-	ops := []changefeed.Op{changefeed.OpCreate, changefeed.OpReplace, changefeed.OpReplace, changefeed.OpReplace, changefeed.OpDelete}
+	ops := []feed.Op{feed.OpCreate, feed.OpReplace, feed.OpReplace, feed.OpReplace, feed.OpDelete}
 	if len(changes) != len(ops) {
 		s.Fatalf("%d versions, want %d: %+v", len(changes), len(ops), changes)
 	}
@@ -85,7 +85,7 @@ func (s *containerTest) wantLife(changes []changefeed.Change, results []changefe
 		}
 		// Only a delete has no body. Everything else has the body and the ETag of its
 		// write.
-		if (c.Body == nil) != (c.Op == changefeed.OpDelete) || (c.Body != nil && (number(c.Body) != i || c.ETag != results[i].ETag)) {
+		if (c.Body == nil) != (c.Op == feed.OpDelete) || (c.Body != nil && (number(c.Body) != i || c.ETag != results[i].ETag)) {
 			s.Errorf("version %d has body %s, ETag %q, want n %d", i, c.Body, c.ETag, i)
 		}
 		previous = c.LSN
@@ -104,7 +104,7 @@ func number(body json.RawMessage) int {
 // imagesBefore wants the previous image with each change, which handlers use to see the
 // difference; a create has none.
 func imagesBefore(s *containerTest) {
-	from := s.token(s.whole(), changefeed.AllVersionsAndDeletes)
+	from := s.token(s.whole(), feed.AllVersionsAndDeletes)
 	s.life("k", "a")
 	all, _ := s.drain(s.whole(), from, versions)
 	for i, c := range of("a", all) {
@@ -118,10 +118,10 @@ func imagesBefore(s *containerTest) {
 // and a feed with a silent gap at its begin would pass for complete.
 func versionStarts(s *containerTest) {
 	s.put("k", "a")
-	s.refuse(changefeed.ErrBadRequest, s.whole(), beginning, versions)
-	past := changefeed.Position{Start: changefeed.FromTime(time.Now().Add(-time.Minute))}
-	s.refuse(changefeed.ErrBadRequest, s.whole(), past, versions)
-	all, next := s.drain(s.whole(), changefeed.Position{}, versions)
+	s.refuse(feed.ErrBadRequest, s.whole(), beginning, versions)
+	past := feed.Position{Start: feed.FromTime(time.Now().Add(-time.Minute))}
+	s.refuse(feed.ErrBadRequest, s.whole(), past, versions)
+	all, next := s.drain(s.whole(), feed.Position{}, versions)
 	s.wantIDs("from now", all)
 	s.remove("k", "a")
 	all, _ = s.drain(s.whole(), next, versions)
@@ -130,7 +130,7 @@ func versionStarts(s *containerTest) {
 
 // versionPages reads with small pages, as for latest versions.
 func versionPages(s *containerTest) {
-	from := s.token(s.whole(), changefeed.AllVersionsAndDeletes)
+	from := s.token(s.whole(), feed.AllVersionsAndDeletes)
 	want := []string{}
 	for range 4 {
 		s.put("k", "a", "b", "c")
@@ -139,9 +139,9 @@ func versionPages(s *containerTest) {
 		want = append(want, "a", "b", "c", "a", "b")
 	}
 	for most := 1; most <= 6; most++ {
-		var all []changefeed.Change
+		var all []feed.Change
 		for at := from; ; {
-			page := s.read(s.whole(), at, changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes, MaxItems: most})
+			page := s.read(s.whole(), at, feed.ReadOptions{Mode: feed.AllVersionsAndDeletes, MaxItems: most})
 			if len(page.Changes) == 0 {
 				break
 			}
@@ -156,11 +156,11 @@ func versionPages(s *containerTest) {
 // replace before it, though that lies in the parent's log.
 func versionsThroughSplit(s *containerTest) {
 	s.spread("i", 20)
-	from := s.token(s.whole(), changefeed.AllVersionsAndDeletes)
+	from := s.token(s.whole(), feed.AllVersionsAndDeletes)
 	before := s.spread("i", 20)
 	parent := s.only()
 	children := s.split(parent)
-	s.refuse(changefeed.ErrGone, parent.Range, from, versions)
+	s.refuse(feed.ErrGone, parent.Range, from, versions)
 	for i := range 20 {
 		s.remove(fmt.Sprintf("key-i%03d", i), fmt.Sprintf("i%03d", i))
 	}
@@ -168,16 +168,16 @@ func versionsThroughSplit(s *containerTest) {
 }
 
 // wantPairs reads a replace and a delete of each item from the children.
-func (s *containerTest) wantPairs(children []changefeed.Partition, from changefeed.Position, items []string) {
+func (s *containerTest) wantPairs(children []feed.Partition, from feed.Position, items []string) {
 	s.Helper()
 	replaced := map[string]int64{}
 	count := 0
 	for _, child := range children {
 		for _, c := range s.drainVersions(child.Range, from) {
 			switch {
-			case c.Op == changefeed.OpReplace && replaced[c.ID] == 0:
+			case c.Op == feed.OpReplace && replaced[c.ID] == 0:
 				replaced[c.ID] = c.LSN
-			case c.Op == changefeed.OpDelete && c.PreviousLSN == replaced[c.ID]:
+			case c.Op == feed.OpDelete && c.PreviousLSN == replaced[c.ID]:
 				count++
 			default:
 				s.Errorf("%v of %s has LSN %d, previous %d, after a replace with %d", c.Op, c.ID, c.LSN, c.PreviousLSN, replaced[c.ID])
@@ -189,31 +189,31 @@ func (s *containerTest) wantPairs(children []changefeed.Partition, from changefe
 	}
 }
 
-func (s *containerTest) drainVersions(r changefeed.Range, from changefeed.Position) []changefeed.Change {
+func (s *containerTest) drainVersions(r feed.Range, from feed.Position) []feed.Change {
 	s.Helper()
-	return s.drainAll(r, from, changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes, MaxItems: 3})
+	return s.drainAll(r, from, feed.ReadOptions{Mode: feed.AllVersionsAndDeletes, MaxItems: 3})
 }
 
 // versionsThroughMerge merges between the versions of an item.
 func versionsThroughMerge(s *containerTest) {
 	s.spread("i", 20)
 	children := s.split(s.only())
-	positions := map[string]changefeed.Position{}
+	positions := map[string]feed.Position{}
 	for _, child := range children {
-		positions[child.ID] = s.token(child.Range, changefeed.AllVersionsAndDeletes)
+		positions[child.ID] = s.token(child.Range, feed.AllVersionsAndDeletes)
 	}
 	items := s.spread("i", 20)
 	s.merge()
 	for i := range 20 {
 		s.remove(fmt.Sprintf("key-i%03d", i), fmt.Sprintf("i%03d", i))
 	}
-	count := map[changefeed.Op]int{}
+	count := map[feed.Op]int{}
 	for _, child := range children {
 		for _, c := range s.drainVersions(child.Range, positions[child.ID]) {
 			count[c.Op]++
 		}
 	}
-	if count[changefeed.OpReplace] != len(items) || count[changefeed.OpDelete] != len(items) || len(count) != 2 {
+	if count[feed.OpReplace] != len(items) || count[feed.OpDelete] != len(items) || len(count) != 2 {
 		s.Errorf("changes after the children's positions: %v, want %d replaces and deletes", count, len(items))
 	}
 }
@@ -221,8 +221,8 @@ func versionsThroughMerge(s *containerTest) {
 // versionsOfKey reads the versions of a logical partition beside another with the same
 // id.
 func versionsOfKey(s *containerTest) {
-	o := changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes, Key: s.key("mine")}
-	_, from := s.drain(s.whole(), changefeed.Position{}, o)
+	o := feed.ReadOptions{Mode: feed.AllVersionsAndDeletes, Key: s.key("mine")}
+	_, from := s.drain(s.whole(), feed.Position{}, o)
 	results := s.life("mine", "a")
 	s.life("others", "a")
 	s.wantLife(of("a", s.drainAll(s.whole(), from, o)), results, "mine")
@@ -232,7 +232,7 @@ func versionsOfKey(s *containerTest) {
 // reason to clean up. The position must then be refused: an operator has to learn that
 // changes are lost, and the feed of latest versions still serves the position.
 func tooOld(s *containerTest) {
-	old := s.token(s.whole(), changefeed.AllVersionsAndDeletes)
+	old := s.token(s.whole(), feed.AllVersionsAndDeletes)
 	s.put("k", "a")
 	s.pass(20 * time.Minute)
 	s.put("k", "a")
@@ -241,18 +241,18 @@ func tooOld(s *containerTest) {
 	for range 10 {
 		s.pass(40 * time.Minute)
 		s.put("k", "a")
-		if _, err := s.Source.Read(s.Context(), s.whole(), old, versions); errors.Is(err, changefeed.ErrTooOld) {
-			all, _ = s.drain(s.whole(), old, changefeed.ReadOptions{})
+		if _, err := s.Source.Read(s.Context(), s.whole(), old, versions); errors.Is(err, feed.ErrTooOld) {
+			all, _ = s.drain(s.whole(), old, feed.ReadOptions{})
 			s.wantIDs("latest version from the same position", all, "a")
 			return
 		}
 	}
-	s.refuse(changefeed.ErrTooOld, s.whole(), old, versions)
+	s.refuse(feed.ErrTooOld, s.whole(), old, versions)
 }
 
 // mortal returns the write of an item that lives for ten seconds.
-func (s *containerTest) mortal(id string) changefeed.Write {
-	return changefeed.Write{Body: fmt.Appendf(nil, `{"id":%q,"pk":%q,"n":0,"ttl":10}`, id, s.name("k"))}
+func (s *containerTest) mortal(id string) feed.Write {
+	return feed.Write{Body: fmt.Appendf(nil, `{"id":%q,"pk":%q,"n":0,"ttl":10}`, id, s.name("k"))}
 }
 
 // passing lets time pass until done reports true, for longer than a store that expires
@@ -269,16 +269,16 @@ func (s *containerTest) passing(done func() bool) bool {
 
 // expiredItem wants an expiry in the feed, as a delete that differs from a user's.
 func expiredItem(s *containerTest) {
-	from := s.token(s.whole(), changefeed.AllVersionsAndDeletes)
+	from := s.token(s.whole(), feed.AllVersionsAndDeletes)
 	result := s.commit(s.key("k"), s.mortal("a"))[0]
 	s.put("k", "stays")
-	var all []changefeed.Change
+	var all []feed.Change
 	if !s.passing(func() bool { all, _ = s.drain(s.whole(), from, versions); return len(all) > 2 }) {
 		s.Fatalf("an item with a ttl of 10 s has not expired: %+v", all)
 	}
 	s.wantIDs("with an expiry", all, "a", "stays", "a")
 	end := all[2]
-	if end.Op != changefeed.OpDelete || !end.Expired || end.Body != nil || end.PreviousLSN != result.LSN || end.PartitionKey != s.key("k") {
+	if end.Op != feed.OpDelete || !end.Expired || end.Body != nil || end.PreviousLSN != result.LSN || end.PartitionKey != s.key("k") {
 		s.Errorf("expiry is %+v, want an expired delete with previous LSN %d", end, result.LSN)
 	}
 }
@@ -288,11 +288,11 @@ func expiredItem(s *containerTest) {
 func expiredLatest(s *containerTest) {
 	s.commit(s.key("k"), s.mortal("a"))
 	s.put("k", "stays")
-	all, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	all, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
 	s.wantIDs("before it expires", all, "a", "stays")
-	s.passing(func() bool { all, _ = s.drain(s.whole(), beginning, changefeed.ReadOptions{}); return len(all) < 2 })
+	s.passing(func() bool { all, _ = s.drain(s.whole(), beginning, feed.ReadOptions{}); return len(all) < 2 })
 	s.wantIDs("after it expired", all, "stays")
-	s.commit(s.key("k"), changefeed.Write{Op: changefeed.WriteCreate, Body: doc("a", s.name("k"), 1)})
-	all, _ = s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	s.commit(s.key("k"), feed.Write{Op: feed.WriteCreate, Body: doc("a", s.name("k"), 1)})
+	all, _ = s.drain(s.whole(), beginning, feed.ReadOptions{})
 	s.wantIDs("created again", all, "stays", "a")
 }

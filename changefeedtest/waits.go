@@ -7,14 +7,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Waiting and counting are abilities that a processor can do without: it polls, and it
 // estimates. A store that has them must be right all the same, because then nothing
 // else is asked.
 
-// waitCases test [changefeed.Waiter]. A wait that ends too early costs a read; a wait
+// waitCases test [feed.Waiter]. A wait that ends too early costs a read; a wait
 // that misses a change stalls a lease until the next change, and no error shows it.
 var waitCases = []containerCase{
 	{name: "waiting ends at once when there are changes", needs: []Ability{Waiting}, test: waitAtOnce},
@@ -25,17 +25,17 @@ var waitCases = []containerCase{
 }
 
 // await waits for changes that must come.
-func (s *containerTest) await(r changefeed.Range, from changefeed.Position) error {
+func (s *containerTest) await(r feed.Range, from feed.Position) error {
 	ctx, cancel := s.soon()
 	defer cancel()
-	return s.Source.(changefeed.Waiter).Wait(ctx, r, from)
+	return s.Source.(feed.Waiter).Wait(ctx, r, from)
 }
 
 // waitAtOnce waits for changes that are there already.
 func waitAtOnce(s *containerTest) {
-	from := s.token(s.whole(), changefeed.LatestVersion)
+	from := s.token(s.whole(), feed.LatestVersion)
 	s.put("k", "a")
-	for _, at := range []changefeed.Position{from, beginning} {
+	for _, at := range []feed.Position{from, beginning} {
 		if err := s.await(s.whole(), at); err != nil {
 			s.Errorf("Wait after %v with a change there: %v", at, err)
 		}
@@ -45,7 +45,7 @@ func waitAtOnce(s *containerTest) {
 // waitWakes races commits with waits: a commit between read and wait must end the wait.
 func waitWakes(s *containerTest) {
 	const commits = 100
-	r, from := s.whole(), s.token(s.whole(), changefeed.LatestVersion)
+	r, from := s.whole(), s.token(s.whole(), feed.LatestVersion)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {
@@ -59,7 +59,7 @@ func waitWakes(s *containerTest) {
 		if err := s.await(r, from); err != nil {
 			s.Fatalf("Wait after %d of %d commits: %v", seen, commits, err)
 		}
-		changes, next := s.drain(r, from, changefeed.ReadOptions{})
+		changes, next := s.drain(r, from, feed.ReadOptions{})
 		seen, from = seen+len(changes), next
 		s.breathe(len(changes))
 	}
@@ -78,9 +78,9 @@ func (s *containerTest) breathe(found int) {
 
 // try is put for goroutines, which may not end the test.
 func (s *containerTest) try(pk string, ids ...string) error {
-	var writes []changefeed.Write
+	var writes []feed.Write
 	for i, id := range ids {
-		writes = append(writes, changefeed.Write{Body: doc(id, s.name(pk), i)})
+		writes = append(writes, feed.Write{Body: doc(id, s.name(pk), i)})
 	}
 	_, err := s.Committer.Commit(s.Context(), s.key(pk), writes)
 	return err
@@ -89,13 +89,13 @@ func (s *containerTest) try(pk string, ids ...string) error {
 // waitCause wants the cause of the context's end, because a processor ends waits for
 // several reasons and acts on which.
 func waitCause(s *containerTest) {
-	r, from := s.whole(), s.token(s.whole(), changefeed.LatestVersion)
+	r, from := s.whole(), s.token(s.whole(), feed.LatestVersion)
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(s.Context())
 	timer := time.AfterFunc(shortly, func() { cancel(cause) })
 	defer timer.Stop()
 	for range maxPages { // it may return early
-		if err := s.Source.(changefeed.Waiter).Wait(ctx, r, from); err != nil {
+		if err := s.Source.(feed.Waiter).Wait(ctx, r, from); err != nil {
 			if !errors.Is(err, cause) {
 				s.Errorf("Wait = %v, want the cause %v", err, cause)
 			}
@@ -110,14 +110,14 @@ func waitCause(s *containerTest) {
 func waitSplit(s *containerTest) {
 	s.spread("i", 10)
 	parent := s.only()
-	_, from := s.drain(parent.Range, beginning, changefeed.ReadOptions{})
+	_, from := s.drain(parent.Range, beginning, feed.ReadOptions{})
 	done := make(chan error, 1)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { done <- s.await(parent.Range, from) })
 	s.split(parent)
 	s.spread("j", 10)
-	if err := <-done; err != nil && !errors.Is(err, changefeed.ErrGone) {
+	if err := <-done; err != nil && !errors.Is(err, feed.ErrGone) {
 		s.Errorf("Wait on a range that was split and written to: %v", err)
 	}
 }
@@ -125,7 +125,7 @@ func waitSplit(s *containerTest) {
 // waitMany wakes twenty waiters with a commit: a store that hands the news to one of
 // them stalls the others.
 func waitMany(s *containerTest) {
-	r, from := s.whole(), s.token(s.whole(), changefeed.LatestVersion)
+	r, from := s.whole(), s.token(s.whole(), feed.LatestVersion)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for range 20 {
@@ -138,7 +138,7 @@ func waitMany(s *containerTest) {
 	s.put("k", "a")
 }
 
-// countCases test [changefeed.Counter]: the lag that users see and alert on.
+// countCases test [feed.Counter]: the lag that users see and alert on.
 var countCases = []containerCase{
 	{name: "pending counts items, in transactions too, and finds the oldest", needs: []Ability{Counting}, test: pendingItems},
 	{name: "pending counts what a read will give: last versions", needs: []Ability{Counting}, test: pendingLatest},
@@ -150,16 +150,16 @@ var countCases = []containerCase{
 }
 
 // pending counts where that must succeed.
-func (s *containerTest) pending(r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) changefeed.Backlog {
+func (s *containerTest) pending(r feed.Range, from feed.Position, o feed.ReadOptions) feed.Backlog {
 	s.Helper()
-	backlog, err := s.Source.(changefeed.Counter).Pending(s.Context(), r, from, o)
+	backlog, err := s.Source.(feed.Counter).Pending(s.Context(), r, from, o)
 	if err != nil {
 		s.Fatalf("Pending(%v, %v, %+v): %v", r, from, o, err)
 	}
 	return backlog
 }
 
-func (s *containerTest) wantPending(what string, got changefeed.Backlog, items int, oldest time.Time) {
+func (s *containerTest) wantPending(what string, got feed.Backlog, items int, oldest time.Time) {
 	s.Helper()
 	if got.Items != int64(items) || !got.Oldest.Truncate(time.Second).Equal(oldest.Truncate(time.Second)) {
 		s.Errorf("%s: %d pending since %v, want %d since %v", what, got.Items, got.Oldest, items, oldest)
@@ -170,22 +170,22 @@ func (s *containerTest) wantPending(what string, got changefeed.Backlog, items i
 // delay.
 func pendingItems(s *containerTest) {
 	r := s.whole()
-	s.wantPending("empty", s.pending(r, beginning, changefeed.ReadOptions{}), 0, time.Time{})
+	s.wantPending("empty", s.pending(r, beginning, feed.ReadOptions{}), 0, time.Time{})
 	s.put("k", "1")
 	s.put("k", "2", "3", "4")
 	s.put("l", "5")
-	all, end := s.drain(r, beginning, changefeed.ReadOptions{})
+	all, end := s.drain(r, beginning, feed.ReadOptions{})
 	s.wantIDs("all", all, "1", "2", "3", "4", "5")
 	if s.Failed() {
 		return
 	}
-	s.wantPending("from the beginning", s.pending(r, beginning, changefeed.ReadOptions{}), 5, all[0].Time)
-	page := s.read(r, beginning, changefeed.ReadOptions{MaxItems: 1})
-	s.wantPending("after one item", s.pending(r, page.Next, changefeed.ReadOptions{}), 4, all[1].Time)
-	s.wantPending("at the end", s.pending(r, end, changefeed.ReadOptions{}), 0, time.Time{})
-	s.wantPending("from now", s.pending(r, changefeed.Position{}, changefeed.ReadOptions{}), 0, time.Time{})
+	s.wantPending("from the beginning", s.pending(r, beginning, feed.ReadOptions{}), 5, all[0].Time)
+	page := s.read(r, beginning, feed.ReadOptions{MaxItems: 1})
+	s.wantPending("after one item", s.pending(r, page.Next, feed.ReadOptions{}), 4, all[1].Time)
+	s.wantPending("at the end", s.pending(r, end, feed.ReadOptions{}), 0, time.Time{})
+	s.wantPending("from now", s.pending(r, feed.Position{}, feed.ReadOptions{}), 0, time.Time{})
 	s.put("k", "6", "7")
-	if got := s.pending(r, end, changefeed.ReadOptions{}); got.Items != 2 {
+	if got := s.pending(r, end, feed.ReadOptions{}); got.Items != 2 {
 		s.Errorf("%d pending after the former end, want 2", got.Items)
 	}
 }
@@ -193,22 +193,22 @@ func pendingItems(s *containerTest) {
 // pendingLatest counts last versions, as a read would give them. Superseded versions
 // would make a lag that never goes away by reading.
 func pendingLatest(s *containerTest) {
-	from := s.token(s.whole(), changefeed.LatestVersion)
+	from := s.token(s.whole(), feed.LatestVersion)
 	s.put("k", "a")
 	s.put("k", "b")
 	s.put("k", "a")
 	s.put("k", "c")
 	s.remove("k", "b")
-	changes, _ := s.drain(s.whole(), from, changefeed.ReadOptions{})
+	changes, _ := s.drain(s.whole(), from, feed.ReadOptions{})
 	s.wantIDs("last versions", changes, "a", "c")
-	if got := s.pending(s.whole(), from, changefeed.ReadOptions{}); got.Items != 2 {
+	if got := s.pending(s.whole(), from, feed.ReadOptions{}); got.Items != 2 {
 		s.Errorf("%d pending, want the 2 last versions", got.Items)
 	}
 }
 
 // pendingVersions counts every version and delete in that mode.
 func pendingVersions(s *containerTest) {
-	from := s.token(s.whole(), changefeed.AllVersionsAndDeletes)
+	from := s.token(s.whole(), feed.AllVersionsAndDeletes)
 	s.life("k", "a")
 	if got := s.pending(s.whole(), from, versions); got.Items != 8 || got.Oldest.IsZero() {
 		s.Errorf("pending %+v, want 8 versions", got)
@@ -220,14 +220,14 @@ func pendingVersions(s *containerTest) {
 func pendingAnyRange(s *containerTest) {
 	s.spread("i", 30)
 	parent := s.only()
-	page := s.read(parent.Range, beginning, changefeed.ReadOptions{MaxItems: 10})
+	page := s.read(parent.Range, beginning, feed.ReadOptions{MaxItems: 10})
 	s.split(parent)
-	if got := s.pending(parent.Range, page.Next, changefeed.ReadOptions{}); got.Items != 20 {
+	if got := s.pending(parent.Range, page.Next, feed.ReadOptions{}); got.Items != 20 {
 		s.Errorf("%d pending over two partitions, want 20", got.Items)
 	}
 	var sum int64
 	for _, part := range s.cut(parent.Range, 5) {
-		sum += s.pending(part, page.Next, changefeed.ReadOptions{}).Items
+		sum += s.pending(part, page.Next, feed.ReadOptions{}).Items
 	}
 	if sum != 20 {
 		s.Errorf("%d pending in five parts, want 20", sum)
@@ -238,7 +238,7 @@ func pendingAnyRange(s *containerTest) {
 func pendingKey(s *containerTest) {
 	s.spread("i", 10)
 	s.put("mine", "a", "b", "c")
-	if got := s.pending(s.whole(), beginning, changefeed.ReadOptions{Key: s.key("mine")}); got.Items != 3 {
+	if got := s.pending(s.whole(), beginning, feed.ReadOptions{Key: s.key("mine")}); got.Items != 3 {
 		s.Errorf("%d pending in one logical partition, want 3", got.Items)
 	}
 }
@@ -246,10 +246,10 @@ func pendingKey(s *containerTest) {
 // pendingRefuses wants the errors of a read, so that a bad position shows here too.
 func pendingRefuses(s *containerTest) {
 	s.put("k", "a")
-	for _, from := range []changefeed.Position{changefeed.At("garbage"), changefeed.At(`"1`)} {
-		got, err := s.Source.(changefeed.Counter).Pending(s.Context(), s.whole(), from, changefeed.ReadOptions{})
-		if !errors.Is(err, changefeed.ErrBadRequest) {
-			s.Errorf("Pending after %s: %+v, %v, want %v", from, got, err, changefeed.ErrBadRequest)
+	for _, from := range []feed.Position{feed.At("garbage"), feed.At(`"1`)} {
+		got, err := s.Source.(feed.Counter).Pending(s.Context(), s.whole(), from, feed.ReadOptions{})
+		if !errors.Is(err, feed.ErrBadRequest) {
+			s.Errorf("Pending after %s: %+v, %v, want %v", from, got, err, feed.ErrBadRequest)
 		}
 	}
 }
@@ -259,10 +259,10 @@ func pendingFromTime(s *containerTest) {
 	s.put("k", "a")
 	s.pass(2 * time.Second)
 	s.put("k", "b")
-	all, _ := s.drain(s.whole(), beginning, changefeed.ReadOptions{})
+	all, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
 	if len(all) != 2 {
 		s.Fatalf("%d changes, want 2", len(all))
 	}
-	from := changefeed.Position{Start: changefeed.FromTime(all[0].Time.Add(time.Second))}
-	s.wantPending("from a time", s.pending(s.whole(), from, changefeed.ReadOptions{}), 1, all[1].Time)
+	from := feed.Position{Start: feed.FromTime(all[0].Time.Add(time.Second))}
+	s.wantPending("from a time", s.pending(s.whole(), from, feed.ReadOptions{}), 1, all[1].Time)
 }

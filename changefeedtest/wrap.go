@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
 )
 
@@ -45,11 +45,11 @@ type around func(ctx context.Context, c Call, call func() error) error
 
 // wrapSource wraps a source with the optional abilities that it has, each combination
 // as a type of its own: a type assertion on the result must answer as on the source.
-func wrapSource(inner changefeed.Source, a around) changefeed.Source {
+func wrapSource(inner feed.Source, a around) feed.Source {
 	s := source{inner, a}
-	waits, isWaiter := inner.(changefeed.Waiter)
-	counts, isCounter := inner.(changefeed.Counter)
-	locates, isLocator := inner.(changefeed.Locator)
+	waits, isWaiter := inner.(feed.Waiter)
+	counts, isCounter := inner.(feed.Counter)
+	locates, isLocator := inner.(feed.Locator)
 	w, c, l := waiter{waits, a}, counter{counts, a}, locator{locates, a}
 	switch [...]bool{isWaiter, isCounter, isLocator} {
 	case [...]bool{true, false, false}:
@@ -100,11 +100,11 @@ type (
 )
 
 type source struct {
-	source changefeed.Source
+	source feed.Source
 	around around
 }
 
-func (s source) Partitions(ctx context.Context) (parts []changefeed.Partition, err error) {
+func (s source) Partitions(ctx context.Context) (parts []feed.Partition, err error) {
 	err = s.around(ctx, Call{Method: SourcePartitions}, func() (err error) {
 		parts, err = s.source.Partitions(ctx)
 		return err
@@ -112,7 +112,7 @@ func (s source) Partitions(ctx context.Context) (parts []changefeed.Partition, e
 	return onlyGood(parts, err)
 }
 
-func (s source) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (page changefeed.Page, err error) {
+func (s source) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (page feed.Page, err error) {
 	err = s.around(ctx, Call{SourceRead, r.String()}, func() (err error) {
 		page, err = s.source.Read(ctx, r, from, o)
 		return err
@@ -123,20 +123,20 @@ func (s source) Read(ctx context.Context, r changefeed.Range, from changefeed.Po
 // waiter, counter and follower are the optional abilities, each by itself, because a wrapper must
 // have exactly those of its store.
 type waiter struct {
-	waiter changefeed.Waiter
+	waiter feed.Waiter
 	around around
 }
 
-func (w waiter) Wait(ctx context.Context, r changefeed.Range, from changefeed.Position) error {
+func (w waiter) Wait(ctx context.Context, r feed.Range, from feed.Position) error {
 	return w.around(ctx, Call{SourceWait, r.String()}, func() error { return w.waiter.Wait(ctx, r, from) })
 }
 
 type counter struct {
-	counter changefeed.Counter
+	counter feed.Counter
 	around  around
 }
 
-func (c counter) Pending(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (b changefeed.Backlog, err error) {
+func (c counter) Pending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (b feed.Backlog, err error) {
 	err = c.around(ctx, Call{SourcePending, r.String()}, func() (err error) {
 		b, err = c.counter.Pending(ctx, r, from, o)
 		return err
@@ -145,11 +145,11 @@ func (c counter) Pending(ctx context.Context, r changefeed.Range, from changefee
 }
 
 type locator struct {
-	locator changefeed.Locator
+	locator feed.Locator
 	around  around
 }
 
-func (l locator) Locate(ctx context.Context, key changefeed.PartitionKey) (epk string, err error) {
+func (l locator) Locate(ctx context.Context, key feed.PartitionKey) (epk string, err error) {
 	err = l.around(ctx, Call{SourceLocate, string(key)}, func() (err error) {
 		epk, err = l.locator.Locate(ctx, key)
 		return err
@@ -157,10 +157,10 @@ func (l locator) Locate(ctx context.Context, key changefeed.PartitionKey) (epk s
 	return onlyGood(epk, err)
 }
 
-// wrapLeases wraps a lease store, as a [changefeed.Follower] if it is one.
-func wrapLeases(inner changefeed.LeaseStore, a around) changefeed.LeaseStore {
+// wrapLeases wraps a lease store, as a [feed.Follower] if it is one.
+func wrapLeases(inner feed.LeaseStore, a around) feed.LeaseStore {
 	s := leases{inner, a}
-	if follows, ok := inner.(changefeed.Follower); ok {
+	if follows, ok := inner.(feed.Follower); ok {
 		return struct {
 			leases
 			follower
@@ -170,11 +170,11 @@ func wrapLeases(inner changefeed.LeaseStore, a around) changefeed.LeaseStore {
 }
 
 type leases struct {
-	store  changefeed.LeaseStore
+	store  feed.LeaseStore
 	around around
 }
 
-func (s leases) List(ctx context.Context) (records []changefeed.Record, now time.Time, err error) {
+func (s leases) List(ctx context.Context) (records []feed.Record, now time.Time, err error) {
 	err = s.around(ctx, Call{Method: LeaseList}, func() (err error) {
 		records, now, err = s.store.List(ctx)
 		return err
@@ -185,7 +185,7 @@ func (s leases) List(ctx context.Context) (records []changefeed.Record, now time
 	return records, now, nil
 }
 
-func (s leases) Create(ctx context.Context, record changefeed.Record) (created changefeed.Record, err error) {
+func (s leases) Create(ctx context.Context, record feed.Record) (created feed.Record, err error) {
 	err = s.around(ctx, Call{LeaseCreate, record.Token}, func() (err error) {
 		created, err = s.store.Create(ctx, record)
 		return err
@@ -193,7 +193,7 @@ func (s leases) Create(ctx context.Context, record changefeed.Record) (created c
 	return onlyGood(created, err)
 }
 
-func (s leases) Update(ctx context.Context, record changefeed.Record) (updated changefeed.Record, err error) {
+func (s leases) Update(ctx context.Context, record feed.Record) (updated feed.Record, err error) {
 	err = s.around(ctx, Call{LeaseUpdate, record.Token}, func() (err error) {
 		updated, err = s.store.Update(ctx, record)
 		return err
@@ -201,16 +201,16 @@ func (s leases) Update(ctx context.Context, record changefeed.Record) (updated c
 	return onlyGood(updated, err)
 }
 
-func (s leases) Delete(ctx context.Context, record changefeed.Record) error {
+func (s leases) Delete(ctx context.Context, record feed.Record) error {
 	return s.around(ctx, Call{LeaseDelete, record.Token}, func() error { return s.store.Delete(ctx, record) })
 }
 
 type follower struct {
-	follower changefeed.Follower
+	follower feed.Follower
 	around   around
 }
 
-func (f follower) Follow(ctx context.Context, cursor string) (changed []changefeed.Record, next string, now time.Time, err error) {
+func (f follower) Follow(ctx context.Context, cursor string) (changed []feed.Record, next string, now time.Time, err error) {
 	err = f.around(ctx, Call{Method: LeaseFollow}, func() (err error) {
 		changed, next, now, err = f.follower.Follow(ctx, cursor)
 		return err
@@ -221,16 +221,16 @@ func (f follower) Follow(ctx context.Context, cursor string) (changed []changefe
 	return changed, next, now, nil
 }
 
-func wrapCommitter(inner changefeed.Committer, a around) changefeed.Committer {
+func wrapCommitter(inner feed.Committer, a around) feed.Committer {
 	return committer{inner, a}
 }
 
 type committer struct {
-	committer changefeed.Committer
+	committer feed.Committer
 	around    around
 }
 
-func (c committer) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) (results []changefeed.Result, err error) {
+func (c committer) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) (results []feed.Result, err error) {
 	err = c.around(ctx, Call{CommitterCommit, string(key)}, func() (err error) {
 		results, err = c.committer.Commit(ctx, key, writes)
 		return err
@@ -258,7 +258,7 @@ func wait(ctx context.Context, d time.Duration) error {
 
 // throttledFor returns the pause that an error asks for, 0 if it is no throttling.
 func throttledFor(err error) time.Duration {
-	if throttled, ok := errors.AsType[*changefeed.ThrottledError](err); ok {
+	if throttled, ok := errors.AsType[*feed.ThrottledError](err); ok {
 		return throttled.After
 	}
 	return 0

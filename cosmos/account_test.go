@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/feed"
 )
 
 func TestAFailedRegionComesLastForAMinute(t *testing.T) {
@@ -230,7 +230,7 @@ func TestARegionThatRefusesServes(t *testing.T) {
 			return nil, nil
 		}}
 		items := a.open(t, cosmos.Options{PreferredRegions: []string{"West Europe"}})
-		for i, want := range []error{nil, changefeed.ErrNotFound, nil} {
+		for i, want := range []error{nil, feed.ErrNotFound, nil} {
 			if err := read(t.Context(), items); !errors.Is(err, want) {
 				t.Errorf("read %d: %v, want %v", i, err, want)
 			}

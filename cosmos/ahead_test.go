@@ -4,9 +4,9 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // TestAPositionAheadOfTheServersFeedIsTold: that of the newest change of the container is none, also in a partition
@@ -42,12 +42,12 @@ func TestAPositionAheadOfTheServersFeedIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range parts {
-			page, err := source.Read(t.Context(), p.Range, changefeed.At(c.token), changefeed.ReadOptions{})
+			page, err := source.Read(t.Context(), p.Range, feed.At(c.token), feed.ReadOptions{})
 			if err != nil || page.Ahead != c.want || c.want && page.Head != 3 {
 				t.Errorf("%s: partition %s: ahead %t of %d, %v; want %t", name, p.ID, page.Ahead, page.Head, err, c.want)
 			}
 		}
-		backlog, err := source.(changefeed.Counter).Pending(t.Context(), changefeed.FullRange(), changefeed.At(c.token), changefeed.ReadOptions{})
+		backlog, err := source.(feed.Counter).Pending(t.Context(), feed.FullRange(), feed.At(c.token), feed.ReadOptions{})
 		if counted := c.want || c.via != nil; err != nil || backlog.Ahead != counted {
 			t.Errorf("%s: a count is %+v, %v; want ahead %t", name, backlog, err, counted)
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // BenchmarkPage reads pages of 1,000 items of 1 KB.
@@ -25,7 +25,7 @@ func BenchmarkPage(b *testing.B) {
 	c := container("/pk")
 	b.SetBytes(int64(page.Len()))
 	for b.Loop() {
-		changes, err := c.changes(slices.Clone(page.Bytes()), changefeed.LatestVersion)
+		changes, err := c.changes(slices.Clone(page.Bytes()), feed.LatestVersion)
 		if err != nil || len(changes) != 1000 {
 			b.Fatal(len(changes), err)
 		}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/epk"
 	"github.com/millrace/changefeed/internal/pkey"
 	"github.com/millrace/changefeed/internal/rawjson"
@@ -22,11 +22,11 @@ import (
 // changes reads the body of a page, {"_rid":…,"Documents":[…],"_count":…}. Documents
 // are cut out and not decoded, because decoding would cost more than all the rest of a
 // read.
-func (c *Container) changes(body []byte, m changefeed.Mode) (list []changefeed.Change, err error) {
+func (c *Container) changes(body []byte, m feed.Mode) (list []feed.Change, err error) {
 	page := latestPage{c: c, body: body}
 	read := page.item
-	if m == changefeed.AllVersionsAndDeletes {
-		read = func(s *rawjson.Scanner) (changefeed.Change, bool) { return c.version(body, s) }
+	if m == feed.AllVersionsAndDeletes {
+		read = func(s *rawjson.Scanner) (feed.Change, bool) { return c.version(body, s) }
 	}
 	err = eachDocument(body, func(s *rawjson.Scanner) {
 		from := s.Pos()
@@ -36,7 +36,7 @@ func (c *Container) changes(body []byte, m changefeed.Mode) (list []changefeed.C
 		}
 		if list == nil { // the documents of a page are alike
 			n := 1 + (len(body)-from)/(s.Pos()-from)
-			list = make([]changefeed.Change, 0, n)
+			list = make([]feed.Change, 0, n)
 			page.texts.Grow(n * page.texts.Len())
 		}
 		list = append(list, ch)
@@ -113,7 +113,7 @@ func (c *Container) scanItem(text []byte, s *rawjson.Scanner) (it item, ok bool)
 }
 
 // key is the partition key of the document.
-func (c *Container) key(it *item) changefeed.PartitionKey { return pkey.Loose(c.paths, it.keys[:]) }
+func (c *Container) key(it *item) feed.PartitionKey { return pkey.Loose(c.paths, it.keys[:]) }
 
 // integer decodes a whole number; any other value gives 0.
 func integer(raw []byte) int64 {
@@ -150,17 +150,17 @@ type latestPage struct {
 	text  []byte          // the last of them
 
 	keys [epk.MaxLevels][]byte // of the last document
-	key  changefeed.PartitionKey
+	key  feed.PartitionKey
 }
 
 // item reads a document.
-func (p *latestPage) item(s *rawjson.Scanner) (changefeed.Change, bool) {
+func (p *latestPage) item(s *rawjson.Scanner) (feed.Change, bool) {
 	it, ok := p.c.scanItem(p.body, s)
 	if !ok {
-		return changefeed.Change{}, false
+		return feed.Change{}, false
 	}
-	return changefeed.Change{
-		Op: changefeed.OpUpsert, ID: p.keep(it.id), PartitionKey: p.keyOf(&it), LSN: it.lsn,
+	return feed.Change{
+		Op: feed.OpUpsert, ID: p.keep(it.id), PartitionKey: p.keyOf(&it), LSN: it.lsn,
 		Time: time.Unix(integer(it.time), 0).UTC(), ETag: p.keep(it.etag), Body: it.body,
 	}, true
 }
@@ -177,7 +177,7 @@ func (p *latestPage) keep(value []byte) string {
 
 // keyOf is the partition key of a document: often that of the document before, since a
 // batch writes documents of one key.
-func (p *latestPage) keyOf(it *item) changefeed.PartitionKey {
+func (p *latestPage) keyOf(it *item) feed.PartitionKey {
 	same := func(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 	if p.key == "" || !slices.EqualFunc(it.keys[:], p.keys[:], same) {
 		p.keys = it.keys // before key, which clears those that cannot be part of a key
@@ -188,7 +188,7 @@ func (p *latestPage) keyOf(it *item) changefeed.PartitionKey {
 
 // version reads an entry of the feed of all versions and deletes,
 // {"current":{…},"metadata":{…},"previous":{…}}.
-func (c *Container) version(text []byte, s *rawjson.Scanner) (ch changefeed.Change, ok bool) {
+func (c *Container) version(text []byte, s *rawjson.Scanner) (ch feed.Change, ok bool) {
 	var current, previous, metadata rawjson.Span
 	for _, key := range s.Object() {
 		switch value := s.Value(); string(key.Name()) {
@@ -209,7 +209,7 @@ func (c *Container) version(text []byte, s *rawjson.Scanner) (ch changefeed.Chan
 	if it, ok := c.image(s, text, previous); ok {
 		ch.Previous, ch.ID, ch.PartitionKey = it.body, rawjson.Text(it.id), c.key(&it)
 	}
-	if it, ok := c.image(s, text, current); ok && ch.Op != changefeed.OpDelete {
+	if it, ok := c.image(s, text, current); ok && ch.Op != feed.OpDelete {
 		ch.Body, ch.ETag, ch.ID, ch.PartitionKey = it.body, rawjson.Text(it.etag), rawjson.Text(it.id), c.key(&it)
 	}
 	return ch, !s.Bad()
@@ -230,7 +230,7 @@ func (c *Container) image(page *rawjson.Scanner, text []byte, at rawjson.Span) (
 }
 
 // metadata reads the metadata of a version. Only those of a delete have id and key.
-func (c *Container) metadata(page *rawjson.Scanner, text []byte) (ch changefeed.Change) {
+func (c *Container) metadata(page *rawjson.Scanner, text []byte) (ch feed.Change) {
 	s := rawjson.Scan(text, 0)
 	for _, key := range s.Object() {
 		switch value := s.Value().Of(text); string(key.Name()) {
@@ -257,22 +257,22 @@ func (c *Container) metadata(page *rawjson.Scanner, text []byte) (ch changefeed.
 }
 
 // opOf reads an operation. A name that is not known counts as an upsert, which promises least.
-func opOf(name string) changefeed.Op {
+func opOf(name string) feed.Op {
 	switch strings.ToLower(name) {
 	case "create":
-		return changefeed.OpCreate
+		return feed.OpCreate
 	case "replace":
-		return changefeed.OpReplace
+		return feed.OpReplace
 	case "delete":
-		return changefeed.OpDelete
+		return feed.OpDelete
 	}
-	return changefeed.OpUpsert
+	return feed.OpUpsert
 }
 
 // deletedKey reads the partition key of a delete: an object with a member for each
 // path, in the order of the paths. How the members are named is documented nowhere, so
 // each likely name is tried.
-func (c *Container) deletedKey(text []byte) changefeed.PartitionKey {
+func (c *Container) deletedKey(text []byte) feed.PartitionKey {
 	values := make([][]byte, len(c.paths))
 	for i, p := range c.paths {
 		name := strings.Join(p, "/")

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pkey"
 )
 
@@ -35,7 +35,7 @@ func TestAnItemIsCutOutOfItsPage(t *testing.T) {
 		{"a key that is none", `{"id":"a","pk":{"x":1}}`, "a", `{"id":"a","pk":{"x":1}}`, `[{}]`},
 	} {
 		page := []byte(`{"_rid":"r","Documents":[` + c.doc + `, ` + c.doc + `],"_count":2}`)
-		changes, err := container("/pk").changes(page, changefeed.LatestVersion)
+		changes, err := container("/pk").changes(page, feed.LatestVersion)
 		if err != nil || len(changes) != 2 {
 			t.Errorf("%s: %d changes, %v", c.name, len(changes), err)
 			continue
@@ -53,14 +53,14 @@ func TestAnItemIsCutOutOfItsPage(t *testing.T) {
 func TestEachDocumentHasItsOwnKey(t *testing.T) {
 	c := container("/a", "/b")
 	page := []byte(`{"Documents":[{"a":"x","b":1},{"a":"x","b":1},{"a":"x"},{"b":1},{},{"a":{},"b":1},{"a":"x","b":1}]}`)
-	changes, err := c.changes(page, changefeed.LatestVersion)
+	changes, err := c.changes(page, feed.LatestVersion)
 	if err != nil {
 		t.Fatal(err)
 	}
-	none := changefeed.Undefined
-	want := []changefeed.PartitionKey{
-		changefeed.Key("x", 1), changefeed.Key("x", 1), changefeed.Key("x", none), changefeed.Key(none, 1), changefeed.Key(none, none),
-		changefeed.Key(none, 1), changefeed.Key("x", 1),
+	none := feed.Undefined
+	want := []feed.PartitionKey{
+		feed.Key("x", 1), feed.Key("x", 1), feed.Key("x", none), feed.Key(none, 1), feed.Key(none, none),
+		feed.Key(none, 1), feed.Key("x", 1),
 	}
 	for i, ch := range changes {
 		if ch.PartitionKey != want[i] {
@@ -72,19 +72,19 @@ func TestEachDocumentHasItsOwnKey(t *testing.T) {
 func TestKeysBelowAPathAndOfSeveralLevels(t *testing.T) {
 	c := container("/tenant", `/address/"the city"`)
 	page := []byte(`{"Documents":[{"id":"1","tenant":"t","address":{"x":[{}],"the city":"Ghent"}},{"id":"2","address":7}]}`)
-	changes, err := c.changes(page, changefeed.LatestVersion)
+	changes, err := c.changes(page, feed.LatestVersion)
 	if err != nil || len(changes) != 2 {
 		t.Fatalf("%d changes, %v", len(changes), err)
 	}
-	if changes[0].PartitionKey != changefeed.Key("t", "Ghent") || changes[1].PartitionKey != changefeed.Key(changefeed.Undefined, changefeed.Undefined) {
+	if changes[0].PartitionKey != feed.Key("t", "Ghent") || changes[1].PartitionKey != feed.Key(feed.Undefined, feed.Undefined) {
 		t.Errorf("keys %s and %s", changes[0].PartitionKey, changes[1].PartitionKey)
 	}
 }
 
 func TestKeysOfSeveralLevelsBelowOneMember(t *testing.T) {
 	page := []byte(`{"Documents":[{"id":"1","at":{"city":"Ghent","country":"be"}}]}`)
-	changes, err := container("/at/country", "/at/city").changes(page, changefeed.LatestVersion)
-	if err != nil || len(changes) != 1 || changes[0].PartitionKey != changefeed.Key("be", "Ghent") {
+	changes, err := container("/at/country", "/at/city").changes(page, feed.LatestVersion)
+	if err != nil || len(changes) != 1 || changes[0].PartitionKey != feed.Key("be", "Ghent") {
 		t.Errorf("%+v, %v, want both levels of the key", changes, err)
 	}
 }
@@ -96,23 +96,23 @@ func TestVersionsWithTheirMetadata(t *testing.T) {
 		{"current":{},"metadata":{"lsn":9,"crts":102,"operationType":"delete","previousImageLSN":8,"timeToLiveExpired":true,"id":"a","partitionKey":{"pk":"k"}},"previous":{}},
 		{"current":{"id":"b","pk":5,"_etag":"\"e3\""},"metadata":{"lsn":10,"crts":103,"operationType":"delete"},"previous":{"id":"b","pk":5}}
 	]}`
-	got, err := container("/pk").changes([]byte(page), changefeed.AllVersionsAndDeletes)
+	got, err := container("/pk").changes([]byte(page), feed.AllVersionsAndDeletes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := func(s int64) time.Time { return time.Unix(s, 0).UTC() }
-	want := []changefeed.Change{
-		{Op: changefeed.OpCreate, ID: "a", PartitionKey: `["k"]`, LSN: 7, Time: at(100), ETag: `"e1"`, Body: json.RawMessage(`{"id":"a","pk":"k","n":1,"_etag":"\"e1\"","_ts":100}`)},
-		{Op: changefeed.OpReplace, ID: "a", PartitionKey: `["k"]`, LSN: 8, PreviousLSN: 7, Time: at(101), ETag: `"e2"`, Body: json.RawMessage(`{"id":"a","pk":"k","n":2,"_etag":"\"e2\""}`), Previous: json.RawMessage(`{"id":"a","pk":"k","n":1}`)},
-		{Op: changefeed.OpDelete, ID: "a", PartitionKey: `["k"]`, LSN: 9, PreviousLSN: 8, Time: at(102), Expired: true},
-		{Op: changefeed.OpDelete, ID: "b", PartitionKey: `[5]`, LSN: 10, Time: at(103), Previous: json.RawMessage(`{"id":"b","pk":5}`)},
+	want := []feed.Change{
+		{Op: feed.OpCreate, ID: "a", PartitionKey: `["k"]`, LSN: 7, Time: at(100), ETag: `"e1"`, Body: json.RawMessage(`{"id":"a","pk":"k","n":1,"_etag":"\"e1\"","_ts":100}`)},
+		{Op: feed.OpReplace, ID: "a", PartitionKey: `["k"]`, LSN: 8, PreviousLSN: 7, Time: at(101), ETag: `"e2"`, Body: json.RawMessage(`{"id":"a","pk":"k","n":2,"_etag":"\"e2\""}`), Previous: json.RawMessage(`{"id":"a","pk":"k","n":1}`)},
+		{Op: feed.OpDelete, ID: "a", PartitionKey: `["k"]`, LSN: 9, PreviousLSN: 8, Time: at(102), Expired: true},
+		{Op: feed.OpDelete, ID: "b", PartitionKey: `[5]`, LSN: 10, Time: at(103), Previous: json.RawMessage(`{"id":"b","pk":5}`)},
 	}
 	if !slices.EqualFunc(got, want, same) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }
 
-func same(a, b changefeed.Change) bool {
+func same(a, b feed.Change) bool {
 	bodies := bytes.Equal(a.Body, b.Body) && bytes.Equal(a.Previous, b.Previous) && (a.Body == nil) == (b.Body == nil)
 	a.Body, a.Previous, b.Body, b.Previous = nil, nil, nil, nil
 	return bodies && a.Op == b.Op && a.ID == b.ID && a.PartitionKey == b.PartitionKey && a.LSN == b.LSN &&
@@ -125,7 +125,7 @@ func TestDeletedKeysOfSeveralLevels(t *testing.T) {
 		`{"tenant":"t","address/city":"Ghent"}`, `{"/tenant":"t","/address/city":"Ghent"}`,
 		`{"tenant":"t","address":{"city":"Ghent"}}`, `{"city":"Ghent","tenant":"t"}`,
 	} {
-		if got := c.deletedKey([]byte(text)); got != changefeed.Key("t", "Ghent") {
+		if got := c.deletedKey([]byte(text)); got != feed.Key("t", "Ghent") {
 			t.Errorf("key of %s is %s", text, got)
 		}
 	}
@@ -134,7 +134,7 @@ func TestDeletedKeysOfSeveralLevels(t *testing.T) {
 // The name of one path may be the end of another.
 func TestTheKeyOfADeleteIsThatOfWholePaths(t *testing.T) {
 	for _, text := range []string{`{"address/city":"Ghent","city":"Oslo"}`, `{"address":{"city":"Ghent"},"city":"Oslo"}`} {
-		if got := container("/address/city", "/city").deletedKey([]byte(text)); got != changefeed.Key("Ghent", "Oslo") {
+		if got := container("/address/city", "/city").deletedKey([]byte(text)); got != feed.Key("Ghent", "Oslo") {
 			t.Errorf("key of %s is %s", text, got)
 		}
 	}
@@ -145,13 +145,13 @@ func TestAPageThatIsNone(t *testing.T) {
 		"", "null", "[]", "{", `{"Documents":`, `{"Documents":{}}`, `{"Documents":[{]}`, `{"Documents":[{}`, `{"Documents":[7]}`,
 		`{"Documents":[{"id":"a"]}`, `{"Documents":[{"id":"a}]}`, `{"Documents":[{"id" "a"}]}`, `{"Documents":[{"id":}]}`,
 	} {
-		for _, mode := range []changefeed.Mode{changefeed.LatestVersion, changefeed.AllVersionsAndDeletes} {
+		for _, mode := range []feed.Mode{feed.LatestVersion, feed.AllVersionsAndDeletes} {
 			if changes, err := container("/pk").changes([]byte(page), mode); err == nil {
 				t.Errorf("%v page %s: %d changes, want an error", mode, page, len(changes))
 			}
 		}
 	}
-	if _, err := container("/pk").changes([]byte(`{"Documents":[{"current":{"id":"a"}}]}`), changefeed.AllVersionsAndDeletes); err == nil {
+	if _, err := container("/pk").changes([]byte(`{"Documents":[{"current":{"id":"a"}}]}`), feed.AllVersionsAndDeletes); err == nil {
 		t.Error("a version without metadata is no error")
 	}
 }
@@ -167,8 +167,8 @@ func FuzzPage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		page := append(append([]byte(`{"Documents":[`), text...), "]}"...)
 		c := container("/pk", "/a/b")
-		_, _ = c.changes(slices.Clone(page), changefeed.AllVersionsAndDeletes) // only must not panic
-		changes, err := c.changes(slices.Clone(page), changefeed.LatestVersion)
+		_, _ = c.changes(slices.Clone(page), feed.AllVersionsAndDeletes) // only must not panic
+		changes, err := c.changes(slices.Clone(page), feed.LatestVersion)
 		var want map[string]json.RawMessage
 		if !utf8.Valid(text) || json.Unmarshal(text, &want) != nil || want == nil {
 			return

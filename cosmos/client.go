@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/rest"
 )
 
@@ -61,7 +61,7 @@ type Client struct {
 
 // Open connects to the account at an endpoint such as
 // https://contoso.documents.azure.com or http://127.0.0.1:8081, and reads its regions.
-// The error is [changefeed.ErrForbidden] when the credential is refused.
+// The error is [feed.ErrForbidden] when the credential is refused.
 func Open(ctx context.Context, endpoint string, credential Credential, o Options) (*Client, error) {
 	c, err := newClient(endpoint, credential, o)
 	if err != nil {
@@ -137,9 +137,9 @@ func (c *Client) Close() { c.close() }
 // Endpoint returns the address with which the client was opened.
 func (c *Client) Endpoint() string { return c.endpoint.String() }
 
-// badRequest returns a [changefeed.ErrBadRequest] with a reason.
+// badRequest returns a [feed.ErrBadRequest] with a reason.
 func badRequest(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", changefeed.ErrBadRequest, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: %s", feed.ErrBadRequest, fmt.Sprintf(format, args...))
 }
 
 // isHeader reports whether text may be the value of a header. Others would be refused

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/rawjson"
 	"github.com/millrace/changefeed/internal/service"
 )
@@ -24,10 +24,10 @@ const (
 	maxIDBytes = 1023
 )
 
-// Commit implements [changefeed.Committer]. A batch whose reply is lost is not sent
+// Commit implements [feed.Committer]. A batch whose reply is lost is not sent
 // again, because it may have been applied: its error has no sentinel of package
 // changefeed, and the caller finds out by reading.
-func (c *Container) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+func (c *Container) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
 	results, err := c.commit(ctx, key, writes)
 	if err != nil {
 		return nil, fmt.Errorf("commit to %q: %w", c.id, err)
@@ -36,7 +36,7 @@ func (c *Container) Commit(ctx context.Context, key changefeed.PartitionKey, wri
 }
 
 // commit checks the writes before it sends them, so that an error names the write that is wrong.
-func (c *Container) commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+func (c *Container) commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
 	if len(writes) == 0 || len(writes) > maxWrites {
 		return nil, badRequest("batch has %d writes: want 1 to %d", len(writes), maxWrites)
 	}
@@ -98,24 +98,24 @@ func (o operation) append(dst []byte) []byte {
 }
 
 // refused is the error of the operation with this index, with the id of its item.
-func (o operation) refused(i int, w changefeed.Write, err error) error {
+func (o operation) refused(i int, w feed.Write, err error) error {
 	w.ID = cmp.Or(w.ID, o.item)
-	return &changefeed.WriteError{Index: i, Write: w, Err: err}
+	return &feed.WriteError{Index: i, Write: w, Err: err}
 }
 
 // operation is a write in the form of a batch, which names the item of a replace beside its body.
 // After an error it has the id, for the error's text.
-func (c *Container) operation(key string, w changefeed.Write) (operation, error) {
+func (c *Container) operation(key string, w feed.Write) (operation, error) {
 	op := operation{kind: w.Op.String(), id: w.ID, ifMatch: w.IfMatch}
 	switch w.Op {
-	case changefeed.WriteUpsert, changefeed.WriteCreate, changefeed.WriteReplace:
+	case feed.WriteUpsert, feed.WriteCreate, feed.WriteReplace:
 		id, err := c.checkItem(key, w)
 		op.body, op.item = w.Body, id
-		if op.id = ""; w.Op == changefeed.WriteReplace {
+		if op.id = ""; w.Op == feed.WriteReplace {
 			op.id = id
 		}
 		return op, err
-	case changefeed.WritePatch:
+	case feed.WritePatch:
 		if len(w.Patch) == 0 || len(w.Patch) > maxPatch {
 			return op, badRequest("patch has %d steps: want 1 to %d", len(w.Patch), maxPatch)
 		}
@@ -124,7 +124,7 @@ func (c *Container) operation(key string, w changefeed.Write) (operation, error)
 			return op, badRequest("patch: %v", err)
 		}
 		op.body = body
-	case changefeed.WriteDelete, changefeed.WriteRead:
+	case feed.WriteDelete, feed.WriteRead:
 	default:
 		return op, badRequest("operation is %v: want upsert, create, replace, patch, delete or read", w.Op)
 	}
@@ -133,7 +133,7 @@ func (c *Container) operation(key string, w changefeed.Write) (operation, error)
 
 // checkItem verifies that the body is an item of the batch's logical partition, so that
 // the error can name the write.
-func (c *Container) checkItem(key string, w changefeed.Write) (id string, err error) {
+func (c *Container) checkItem(key string, w feed.Write) (id string, err error) {
 	var it item
 	s := rawjson.Strict(w.Body)
 	first := s.Peek()
@@ -186,7 +186,7 @@ type result struct {
 
 // parseResults reads the answer of a batch. Of a refused batch the service answers every write:
 // those that only failed with it have status 424, and the one that did not is the reason.
-func parseResults(a *answer, operations []operation, writes []changefeed.Write) ([]changefeed.Result, error) {
+func parseResults(a *answer, operations []operation, writes []feed.Write) ([]feed.Result, error) {
 	var said []result
 	if err := json.Unmarshal(a.body, &said); err != nil {
 		return nil, fmt.Errorf("parse results of the batch: %w", err)
@@ -210,10 +210,10 @@ func parseResults(a *answer, operations []operation, writes []changefeed.Write) 
 		return nil, fmt.Errorf("batch was refused, but none of its writes: %.200s", a.body)
 	}
 	lsn := commitLSN(a.header)
-	results := make([]changefeed.Result, len(said))
+	results := make([]feed.Result, len(said))
 	for i, r := range said {
-		results[i] = changefeed.Result{ETag: r.ETag, LSN: lsn, Charge: r.Charge, Created: r.StatusCode == http.StatusCreated}
-		if writes[i].Op != changefeed.WriteDelete {
+		results[i] = feed.Result{ETag: r.ETag, LSN: lsn, Charge: r.Charge, Created: r.StatusCode == http.StatusCreated}
+		if writes[i].Op != feed.WriteDelete {
 			results[i].Body = r.ResourceBody
 		}
 	}
@@ -232,15 +232,15 @@ func commitLSN(h http.Header) int64 {
 
 // actionOf returns the right that the first write of a batch needs, to be named when
 // the batch is forbidden.
-func actionOf(writes []changefeed.Write) string {
+func actionOf(writes []feed.Write) string {
 	switch writes[0].Op {
-	case changefeed.WriteCreate:
+	case feed.WriteCreate:
 		return actionCreate
-	case changefeed.WriteReplace, changefeed.WritePatch:
+	case feed.WriteReplace, feed.WritePatch:
 		return actionReplace
-	case changefeed.WriteDelete:
+	case feed.WriteDelete:
 		return actionDelete
-	case changefeed.WriteRead:
+	case feed.WriteRead:
 		return actionRead
 	}
 	return actionUpsert

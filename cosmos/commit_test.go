@@ -10,33 +10,33 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // TestAWrongBatchIsNotSent names the write that is wrong, which the service would not.
 func TestAWrongBatchIsNotSent(t *testing.T) {
-	fine := changefeed.Write{Body: json.RawMessage(`{"id":"fine","pk":"k"}`)}
-	for want, wrong := range map[string]changefeed.Write{
+	fine := feed.Write{Body: json.RawMessage(`{"id":"fine","pk":"k"}`)}
+	for want, wrong := range map[string]feed.Write{
 		"body is no JSON":          {Body: json.RawMessage(`{`)},
 		"body is [1]":              {Body: json.RawMessage(`[1]`)},
 		"id is 7":                  {Body: json.RawMessage(`{"id":7,"pk":"k"}`)},
 		"of 0 bytes":               {Body: json.RawMessage(`{"pk":"k"}`)},
-		"of 1024 bytes":            {Op: changefeed.WriteRead, ID: strings.Repeat("x", 1024)},
+		"of 1024 bytes":            {Op: feed.WriteRead, ID: strings.Repeat("x", 1024)},
 		`want "b"`:                 {ID: "b", Body: json.RawMessage(`{"id":"a","pk":"k"}`)},
 		`item "a" is ["o"]`:        {Body: json.RawMessage(`{"id":"a","pk":"o"}`)},
 		`item "b" is [{}]`:         {Body: json.RawMessage(`{"id":"b","pk":{"k":"k"}}`)},
-		"patch has 0 steps":        {Op: changefeed.WritePatch, ID: "a"},
+		"patch has 0 steps":        {Op: feed.WritePatch, ID: "a"},
 		"operation is WriteOp(9)":  {Op: 9, ID: "a"},
-		`(Delete ""): bad request`: {Op: changefeed.WriteDelete},
-		`(Read "\xff"): bad`:       {Op: changefeed.WriteRead, ID: "\xff"},
+		`(Delete ""): bad request`: {Op: feed.WriteDelete},
+		`(Read "\xff"): bad`:       {Op: feed.WriteRead, ID: "\xff"},
 	} {
 		a := &account{trouble: refuse(0, 0)}
-		_, err := a.open(t, cosmos.Options{}).Commit(t.Context(), changefeed.Key("k"), []changefeed.Write{fine, wrong})
-		refused, ok := errors.AsType[*changefeed.WriteError](err)
-		if !ok || refused.Index != 1 || !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), want) || len(a.asked) != 0 {
+		_, err := a.open(t, cosmos.Options{}).Commit(t.Context(), feed.Key("k"), []feed.Write{fine, wrong})
+		refused, ok := errors.AsType[*feed.WriteError](err)
+		if !ok || refused.Index != 1 || !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), want) || len(a.asked) != 0 {
 			t.Errorf("%v after %d requests, want a bad request of write 1 with %s", err, len(a.asked), want)
 		}
 	}
@@ -52,12 +52,12 @@ func TestWhatABatchSends(t *testing.T) {
 		return say(200, `[{"statusCode":201,"eTag":"\"1\"","resourceBody":{"id":"a"}},{"statusCode":201,"eTag":"\"2\""},{"statusCode":200,"eTag":"\"3\""},{"statusCode":204},{"statusCode":200,"eTag":"\"5\""}]`,
 			"x-ms-session-token", "0:-1#77"), nil
 	}}
-	results, err := a.open(t, cosmos.Options{}).Commit(t.Context(), changefeed.Key("é"), []changefeed.Write{
-		{Op: changefeed.WriteCreate, Body: json.RawMessage(`{"id":"a","pk":"é"}`)},
+	results, err := a.open(t, cosmos.Options{}).Commit(t.Context(), feed.Key("é"), []feed.Write{
+		{Op: feed.WriteCreate, Body: json.RawMessage(`{"id":"a","pk":"é"}`)},
 		{Body: json.RawMessage(`{"id":"b","pk":"\u00e9"}`), IfMatch: `"e"`},
-		{Op: changefeed.WriteReplace, Body: json.RawMessage(`{"id":"c","pk":"é"}`)},
-		{Op: changefeed.WriteDelete, ID: `d"`},
-		{Op: changefeed.WritePatch, ID: "e", Patch: []changefeed.PatchOp{{Op: "set", Path: "/x", Value: json.RawMessage("null")}}},
+		{Op: feed.WriteReplace, Body: json.RawMessage(`{"id":"c","pk":"é"}`)},
+		{Op: feed.WriteDelete, ID: `d"`},
+		{Op: feed.WritePatch, ID: "e", Patch: []feed.PatchOp{{Op: "set", Path: "/x", Value: json.RawMessage("null")}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -91,15 +91,15 @@ func TestWhatABatchSends(t *testing.T) {
 
 // TestABatchHasAllThatTheServiceTakes is at each limit, and one above it.
 func TestABatchHasAllThatTheServiceTakes(t *testing.T) {
-	remove := changefeed.Write{Op: changefeed.WriteDelete, ID: "a"}
-	step := changefeed.PatchOp{Op: "set", Path: "/x", Value: json.RawMessage("1")}
-	for name, most := range map[string]func(more int) []changefeed.Write{
-		"writes": func(more int) []changefeed.Write { return slices.Repeat([]changefeed.Write{remove}, 100+more) },
-		"steps": func(more int) []changefeed.Write {
-			return []changefeed.Write{{Op: changefeed.WritePatch, ID: "a", Patch: slices.Repeat([]changefeed.PatchOp{step}, 10+more)}}
+	remove := feed.Write{Op: feed.WriteDelete, ID: "a"}
+	step := feed.PatchOp{Op: "set", Path: "/x", Value: json.RawMessage("1")}
+	for name, most := range map[string]func(more int) []feed.Write{
+		"writes": func(more int) []feed.Write { return slices.Repeat([]feed.Write{remove}, 100+more) },
+		"steps": func(more int) []feed.Write {
+			return []feed.Write{{Op: feed.WritePatch, ID: "a", Patch: slices.Repeat([]feed.PatchOp{step}, 10+more)}}
 		},
-		"bytes of an id": func(more int) []changefeed.Write {
-			return []changefeed.Write{{Op: changefeed.WriteDelete, ID: strings.Repeat("x", 1023+more)}}
+		"bytes of an id": func(more int) []feed.Write {
+			return []feed.Write{{Op: feed.WriteDelete, ID: strings.Repeat("x", 1023+more)}}
 		},
 	} {
 		for more := range 2 {
@@ -107,8 +107,8 @@ func TestABatchHasAllThatTheServiceTakes(t *testing.T) {
 			a := &account{trouble: func(*http.Request, int) (*http.Response, error) {
 				return say(200, "["+strings.TrimSuffix(strings.Repeat(`{"statusCode":204},`, len(writes)), ",")+"]"), nil
 			}}
-			_, err := a.open(t, cosmos.Options{}).Commit(t.Context(), changefeed.Key("k"), writes)
-			if errors.Is(err, changefeed.ErrBadRequest) != (more > 0) || len(a.asked) != 1-more {
+			_, err := a.open(t, cosmos.Options{}).Commit(t.Context(), feed.Key("k"), writes)
+			if errors.Is(err, feed.ErrBadRequest) != (more > 0) || len(a.asked) != 1-more {
 				t.Errorf("%s, and %d more: %v after %d requests", name, more, err, len(a.asked))
 			}
 		}
@@ -129,15 +129,15 @@ func TestABatchWithoutAResultOfEachWriteIsNotMade(t *testing.T) {
 
 func TestABatchThatIsRefusedNamesTheCulprit(t *testing.T) {
 	for status, want := range map[string]error{
-		"409": changefeed.ErrConflict, "404": changefeed.ErrNotFound, "412": changefeed.ErrPrecondition,
-		"400": changefeed.ErrBadRequest, "413": changefeed.ErrBadRequest, "429": changefeed.ErrThrottled,
+		"409": feed.ErrConflict, "404": feed.ErrNotFound, "412": feed.ErrPrecondition,
+		"400": feed.ErrBadRequest, "413": feed.ErrBadRequest, "429": feed.ErrThrottled,
 	} {
 		a := &account{trouble: func(*http.Request, int) (*http.Response, error) {
 			return say(207, `[{"statusCode":424},{"statusCode":`+status+`,"message":"because"},{"statusCode":424}]`), nil
 		}}
-		w := changefeed.Write{Body: json.RawMessage(`{"id":"a","pk":"k"}`)}
-		_, err := a.open(t, cosmos.Options{}).Commit(t.Context(), changefeed.Key("k"), []changefeed.Write{w, w, w})
-		refused, ok := errors.AsType[*changefeed.WriteError](err)
+		w := feed.Write{Body: json.RawMessage(`{"id":"a","pk":"k"}`)}
+		_, err := a.open(t, cosmos.Options{}).Commit(t.Context(), feed.Key("k"), []feed.Write{w, w, w})
+		refused, ok := errors.AsType[*feed.WriteError](err)
 		if !ok || refused.Index != 1 || refused.Write.ID != "a" || !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v of write 1", status, err, want)
 		}
@@ -164,7 +164,7 @@ func TestListedParentsAreNoPartitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	parts, err := items.Partitions(t.Context())
-	if err != nil || len(parts) != 3 || parts[0].ID != "1" || parts[1].Range != (changefeed.Range{Min: "1F", Max: "2F"}) || parts[1].Parents[0] != "0" {
+	if err != nil || len(parts) != 3 || parts[0].ID != "1" || parts[1].Range != (feed.Range{Min: "1F", Max: "2F"}) || parts[1].Parents[0] != "0" {
 		t.Errorf("partitions %+v, %v", parts, err)
 	}
 }
@@ -178,12 +178,12 @@ func TestAResultHasTheLSNOfItsOwnWrite(t *testing.T) {
 	for n := range 16 {
 		writers.Go(func() {
 			for range 40 {
-				results, err := items.Commit(t.Context(), changefeed.Key(n), []changefeed.Write{{Body: fmt.Appendf(nil, `{"id":"a","pk":%d}`, n)}})
+				results, err := items.Commit(t.Context(), feed.Key(n), []feed.Write{{Body: fmt.Appendf(nil, `{"id":"a","pk":%d}`, n)}})
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				it, err := stored.Item(t.Context(), changefeed.Key(n), "a")
+				it, err := stored.Item(t.Context(), feed.Key(n), "a")
 				if err != nil || it.ETag != results[0].ETag || it.LSN != results[0].LSN {
 					t.Errorf("%v; the item has LSN %d and ETag %s, its write was told %d and %s", err, it.LSN, it.ETag, results[0].LSN, results[0].ETag)
 					return

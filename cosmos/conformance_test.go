@@ -8,11 +8,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/changefeedtest"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // harness holds the client to the suites, against changefeed's own server.
@@ -75,8 +75,8 @@ func leaseContainer(t *testing.T, path string) changefeedtest.LeaseContainer {
 	s := serve(t, cosmosrest.Options{Tokens: tokens})
 	s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
 	c := s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{path}, DefaultTTL: new(docstore.NoDefaultTTL)})
-	open := func(credential cosmos.Credential) func(t *testing.T, processor string) changefeed.LeaseStore {
-		return func(t *testing.T, processor string) changefeed.LeaseStore {
+	open := func(credential cosmos.Credential) func(t *testing.T, processor string) feed.LeaseStore {
+		return func(t *testing.T, processor string) feed.LeaseStore {
 			t.Helper()
 			return unit(t, s.client(t, credential, nil), processor)
 		}

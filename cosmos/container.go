@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/epk"
 	"github.com/millrace/changefeed/internal/pkey"
 	"github.com/millrace/changefeed/internal/rest"
@@ -19,8 +19,8 @@ import (
 // A container is read when it is opened, and not again: paths and kind of its key
 // cannot change, and its resource id shows when another container has taken its name.
 
-// Container is a container of the account. As a [changefeed.Source] and a
-// [changefeed.Committer] it serves processors and outboxes. All methods may be called
+// Container is a container of the account. As a [feed.Source] and a
+// [feed.Committer] it serves processors and outboxes. All methods may be called
 // concurrently.
 type Container struct {
 	client    *Client
@@ -37,7 +37,7 @@ type Container struct {
 }
 
 // Container finds a container and reads its properties. The error is
-// [changefeed.ErrNotFound] when there is none; [Client.CreateLeaseContainer] makes a
+// [feed.ErrNotFound] when there is none; [Client.CreateLeaseContainer] makes a
 // lease container.
 func (c *Client) Container(ctx context.Context, database, id string) (*Container, error) {
 	found := &Container{client: c, database: database, id: id, ranges: newRangeCache()}
@@ -120,7 +120,7 @@ func (c *Container) do(ctx context.Context, r request) (*answer, error) {
 }
 
 // parseKey reads a key of the container, with all its levels.
-func (c *Container) parseKey(key changefeed.PartitionKey) (pkey.Key, error) {
+func (c *Container) parseKey(key feed.PartitionKey) (pkey.Key, error) {
 	k, err := pkey.Parse(string(key))
 	if err == nil && k.Len() != len(c.paths) {
 		err = badRequest("partition key %s has %d components: want %d, one for each of %v", key, k.Len(), len(c.paths), c.paths)
@@ -137,8 +137,8 @@ func (c *Container) KeyPaths() [][]string {
 	return paths
 }
 
-// Locate implements [changefeed.Locator], without a request.
-func (c *Container) Locate(_ context.Context, key changefeed.PartitionKey) (epk string, err error) {
+// Locate implements [feed.Locator], without a request.
+func (c *Container) Locate(_ context.Context, key feed.PartitionKey) (epk string, err error) {
 	if epk, err = c.place(key); err != nil {
 		return "", fmt.Errorf("locate in %q: %w", c.id, err)
 	}
@@ -146,7 +146,7 @@ func (c *Container) Locate(_ context.Context, key changefeed.PartitionKey) (epk 
 }
 
 // place checks a key and returns its effective partition key.
-func (c *Container) place(key changefeed.PartitionKey) (string, error) {
+func (c *Container) place(key feed.PartitionKey) (string, error) {
 	k, err := c.parseKey(key)
 	if err != nil {
 		return "", err
@@ -193,25 +193,25 @@ func (c *Client) create(ctx context.Context, kind, database, id, path string, pr
 		method: http.MethodPost, at: rest.At("dbs", database, "colls"), body: body, writes: true,
 		header: fields{{headerContentType, jsonType}}, action: actionManage,
 	}
-	if _, err := c.do(ctx, r); err != nil && !errors.Is(err, changefeed.ErrConflict) {
+	if _, err := c.do(ctx, r); err != nil && !errors.Is(err, feed.ErrConflict) {
 		return nil, fmt.Errorf("create %s container %s/%s: %w", kind, database, id, err)
 	}
 	return c.Container(ctx, database, id)
 }
 
 // tiles reports whether sorted partitions cover the key space without overlap.
-func tiles(parts []changefeed.Partition) bool {
-	edge := changefeed.FullRange().Min
+func tiles(parts []feed.Partition) bool {
+	edge := feed.FullRange().Min
 	for _, partition := range parts {
 		if partition.Range.Min != edge || partition.Range.Empty() {
 			return false
 		}
 		edge = partition.Range.Max
 	}
-	return edge == changefeed.FullRange().Max
+	return edge == feed.FullRange().Max
 }
 
 // byRange sorts partitions by range.
-func byRange(parts []changefeed.Partition) {
-	slices.SortFunc(parts, func(a, b changefeed.Partition) int { return strings.Compare(a.Range.Min, b.Range.Min) })
+func byRange(parts []feed.Partition) {
+	slices.SortFunc(parts, func(a, b feed.Partition) int { return strings.Compare(a.Range.Min, b.Range.Min) })
 }

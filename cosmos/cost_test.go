@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A meter counts requests by what they are for.
@@ -84,7 +85,7 @@ func idle(t *testing.T, push bool) {
 	for i := range 3 {
 		client := s.client(t, master, m)
 		items := find(t, client, "items")
-		p, err := changefeed.New(items.Source(), unit(t, client, "unit"), changefeed.HandlerFunc((&ledger{t: t}).handle), changefeed.Options{
+		p, err := changefeed.New(items.Source(), unit(t, client, "unit"), feed.HandlerFunc((&ledger{t: t}).handle), changefeed.Options{
 			Instance: fmt.Sprint("host", i), MinLeases: leases,
 		})
 		if err != nil {

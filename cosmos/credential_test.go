@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 func TestAKeyThatIsNone(t *testing.T) {
 	for _, key := range []string{"", "not base64!", "===="} {
-		if _, err := Key(key).signer(nil); !errors.Is(err, changefeed.ErrBadRequest) {
+		if _, err := Key(key).signer(nil); !errors.Is(err, feed.ErrBadRequest) {
 			t.Errorf("Key(%q): %v, want ErrBadRequest", key, err)
 		}
 	}

@@ -1,8 +1,8 @@
 // Package cosmos connects changefeed to Azure Cosmos DB: the monitored container, the
 // leases and the writes of a processor, over HTTPS and the service's REST protocol.
 //
-// A [Client] speaks to one account. Its [Container] is a changefeed.Source and a
-// changefeed.Committer; [Leases] keep the records of a deployment unit in another
+// A [Client] speaks to one account. Its [Container] is a feed.Source and a
+// feed.Committer; [Leases] keep the records of a deployment unit in another
 // container, as documents that the .NET processor reads and writes too:
 //
 //	client, err := cosmos.Open(ctx, "https://contoso.documents.azure.com", cosmos.Token(credential), cosmos.Options{})
@@ -16,7 +16,7 @@
 //	…
 //	leases, err := cosmos.OpenLeases(ctx, container, "billing", orders, cosmos.LeaseOptions{})
 //	…
-//	if err := leases.SelfTest(ctx, orders, changefeed.LatestVersion); err != nil {
+//	if err := leases.SelfTest(ctx, orders, feed.LatestVersion); err != nil {
 //		return err
 //	}
 //	p, err := changefeed.New(orders.Source(), leases, handler, changefeed.Options{Instance: "worker-1"})

@@ -18,6 +18,7 @@ import (
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A deployment unit of the .NET processor has stopped: two leases of version 0, named by
@@ -53,7 +54,7 @@ func TestAUnitOfTheDotNetProcessorIsContinued(t *testing.T) {
 		marker := document(t, records, store.Prefix()+".info")
 		write(20, 40)
 
-		got := handleFor(t, s, changefeed.Start{}, 3*time.Minute)
+		got := handleFor(t, s, feed.Start{}, 3*time.Minute)
 		want := wantBehind(t, items, positions)
 		if !maps.Equal(got, want) {
 			t.Errorf("handled %v, want each of %v once", got, want)
@@ -83,10 +84,10 @@ func TestOurLeasesReadByTheFieldsOfDotNet(t *testing.T) {
 		if err := put(t.Context(), items, `{"id":"1","city":"London"}`); err != nil {
 			t.Fatal(err)
 		}
-		handleFor(t, s, changefeed.FromBeginning(), time.Minute)
+		handleFor(t, s, feed.FromBeginning(), time.Minute)
 		prefix := unit(t, s.client(t, master, nil), "orders").Prefix()
 		leases := 0
-		for it, err := range records.Items(t.Context(), changefeed.FullRange(), "") {
+		for it, err := range records.Items(t.Context(), feed.FullRange(), "") {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,13 +106,13 @@ func TestOurLeasesReadByTheFieldsOfDotNet(t *testing.T) {
 }
 
 // handleFor runs an instance for a while and counts how often each change was handled.
-func handleFor(t *testing.T, s *server, start changefeed.Start, d time.Duration) map[int64]int {
+func handleFor(t *testing.T, s *server, start feed.Start, d time.Duration) map[int64]int {
 	t.Helper()
 	client := s.client(t, master, nil)
 	var mu sync.Mutex
 	handled := map[int64]int{}
 	p, err := changefeed.New(find(t, client, "items").Source(), unit(t, client, "orders"),
-		changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+		feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, ch := range b.Changes {
@@ -134,7 +135,7 @@ func handleFor(t *testing.T, s *server, start changefeed.Start, d time.Duration)
 func wantBehind(t *testing.T, items *docstore.Container, positions map[string]int64) map[int64]int {
 	t.Helper()
 	want := map[int64]int{}
-	for it, err := range items.Items(t.Context(), changefeed.FullRange(), "") {
+	for it, err := range items.Items(t.Context(), feed.FullRange(), "") {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +153,7 @@ func wantBehind(t *testing.T, items *docstore.Container, positions map[string]in
 // document is an item of a container whose partition key is /id.
 func document(t *testing.T, c *docstore.Container, id string) map[string]any {
 	t.Helper()
-	it, err := c.Item(t.Context(), changefeed.Key(id), id)
+	it, err := c.Item(t.Context(), feed.Key(id), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +227,7 @@ func TestAUnitIsTheSameInAStoreAndOnItsServer(t *testing.T) {
 			if !strings.HasPrefix(made.Prefix(), begins) {
 				t.Errorf("by %s the unit is %q, want %s…", maker, made.Prefix(), begins)
 			}
-			if _, err := made.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "-FF", Range: changefeed.FullRange(), Version: 1}); err != nil {
+			if _, err := made.Create(t.Context(), feed.Record{Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange(), Version: 1}); err != nil {
 				t.Fatal(err)
 			}
 			for endpoint := range names {
@@ -259,7 +260,7 @@ func TestASecondSetOfLeasesIsRefusedByName(t *testing.T) {
 				t.Fatal(err)
 			}
 			ours := unit(t, client, "orders")
-			if _, err := ours.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "-FF", Range: changefeed.FullRange(), Version: 1}); err != nil {
+			if _, err := ours.Create(t.Context(), feed.Record{Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange(), Version: 1}); err != nil {
 				t.Fatal(err)
 			}
 			_, rids, _ := strings.Cut(ours.Prefix(), "_")
@@ -273,14 +274,14 @@ func TestASecondSetOfLeasesIsRefusedByName(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, store := range []changefeed.LeaseStore{unit(t, client, "orders"), direct} {
-				p, err := changefeed.New(items, store, changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error { return nil }), changefeed.Options{
+			for _, store := range []feed.LeaseStore{unit(t, client, "orders"), direct} {
+				p, err := changefeed.New(items, store, feed.HandlerFunc(func(context.Context, *feed.Batch) error { return nil }), changefeed.Options{
 					Instance: "go-1", Hooks: changefeed.Hooks{Ready: func() { t.Error("the hook said Ready") }},
 				})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := p.Run(t.Context()); !errors.Is(err, changefeed.ErrForeignLease) || !strings.HasPrefix(err.Error(), "orders") {
+				if err := p.Run(t.Context()); !errors.Is(err, feed.ErrForeignLease) || !strings.HasPrefix(err.Error(), "orders") {
 					t.Errorf("Run: %v, want ErrForeignLease with the leases", err)
 				}
 			}

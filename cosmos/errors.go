@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // One type for all refusals, with the reason as a sentinel of package changefeed: the
@@ -17,12 +17,12 @@ import (
 
 // Error is a request that the service refused. errors.Is finds the reason in it:
 //
-//	400, 405, 413    changefeed.ErrBadRequest; changefeed.ErrTooOld for a lost position
-//	401, 403         changefeed.ErrForbidden, unless the write region has moved
-//	404              changefeed.ErrNotFound, unless a replica lags behind
-//	400/1024         ErrMadeAnew, which is a changefeed.ErrNotFound
-//	409, 412         changefeed.ErrConflict, changefeed.ErrPrecondition
-//	429              a changefeed.ThrottledError
+//	400, 405, 413    feed.ErrBadRequest; feed.ErrTooOld for a lost position
+//	401, 403         feed.ErrForbidden, unless the write region has moved
+//	404              feed.ErrNotFound, unless a replica lags behind
+//	400/1024         ErrMadeAnew, which is a feed.ErrNotFound
+//	409, 412         feed.ErrConflict, feed.ErrPrecondition
+//	429              a feed.ThrottledError
 //
 // Any other status has no reason: the outcome of a write is then unknown, or every
 // repetition failed.
@@ -39,10 +39,10 @@ type Error struct {
 	hint       string // how to go on
 }
 
-// ErrMadeAnew is the [changefeed.ErrNotFound] of a container that was deleted and made
+// ErrMadeAnew is the [feed.ErrNotFound] of a container that was deleted and made
 // anew after it was opened. Positions in the old container mean nothing in the new one:
 // open the container again, and decide where to start.
-var ErrMadeAnew = fmt.Errorf("%w: the container was made anew", changefeed.ErrNotFound)
+var ErrMadeAnew = fmt.Errorf("%w: the container was made anew", feed.ErrNotFound)
 
 // Error gives the request, the status, the service's message, and a hint how to go on.
 func (e *Error) Error() string {
@@ -114,7 +114,7 @@ func (e *Error) advice(ahead time.Duration) string {
 		return adviceAnew
 	case e.Action != "":
 		return "it needs the action " + e.Action
-	case e.reason == changefeed.ErrForbidden && ahead.Abs() > clockWindow:
+	case e.reason == feed.ErrForbidden && ahead.Abs() > clockWindow:
 		return fmt.Sprintf("the service's clock is %v ahead of this machine's: want at most %v either way, set the clock", ahead.Round(time.Second), clockWindow)
 	}
 	return ""
@@ -144,12 +144,12 @@ func (e *Error) sentinel() error {
 		if e.SubStatus == subOtherContainer {
 			return ErrMadeAnew
 		}
-		return changefeed.ErrBadRequest
+		return feed.ErrBadRequest
 	case http.StatusUnauthorized:
-		return changefeed.ErrForbidden
+		return feed.ErrForbidden
 	case http.StatusForbidden:
 		if !e.movedRegion() {
-			return changefeed.ErrForbidden
+			return feed.ErrForbidden
 		}
 	case http.StatusNotFound:
 		switch e.SubStatus {
@@ -159,13 +159,13 @@ func (e *Error) sentinel() error {
 		case subOtherContainer:
 			return ErrMadeAnew
 		}
-		return changefeed.ErrNotFound
+		return feed.ErrNotFound
 	case http.StatusConflict:
-		return changefeed.ErrConflict
+		return feed.ErrConflict
 	case http.StatusPreconditionFailed:
-		return changefeed.ErrPrecondition
+		return feed.ErrPrecondition
 	case http.StatusTooManyRequests:
-		return &changefeed.ThrottledError{After: e.pause()}
+		return &feed.ThrottledError{After: e.pause()}
 	}
 	return nil
 }

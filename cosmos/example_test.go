@@ -11,6 +11,7 @@ import (
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // example is an account to try: changefeed's own server, with a container of orders.
@@ -59,18 +60,18 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := leases.SelfTest(ctx, orders, changefeed.LatestVersion); err != nil {
+	if err := leases.SelfTest(ctx, orders, feed.LatestVersion); err != nil {
 		log.Fatal(err)
 	}
 
-	_, err = orders.Commit(ctx, changefeed.Key("Ghent"), []changefeed.Write{
+	_, err = orders.Commit(ctx, feed.Key("Ghent"), []feed.Write{
 		{Body: json.RawMessage(`{"id":"1","city":"Ghent","item":"bread"}`)},
 		{Body: json.RawMessage(`{"id":"2","city":"Ghent","item":"cheese"}`)},
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	handler := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+	handler := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
 		for _, change := range b.Changes {
 			fmt.Println(change.PartitionKey, change.ID)
 		}
@@ -78,7 +79,7 @@ func Example() {
 		return nil
 	})
 	p, err := changefeed.New(orders.Source(), leases, handler, changefeed.Options{
-		Instance: "host-1", Start: changefeed.FromBeginning(),
+		Instance: "host-1", Start: feed.FromBeginning(),
 	})
 	if err != nil {
 		log.Fatal(err)

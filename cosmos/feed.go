@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf16"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/service"
 )
@@ -44,29 +44,29 @@ const mostFields = 10
 // while, in which the list and the service disagree.
 const maxMoves = 4
 
-// Read implements [changefeed.Source]. With MaxItems 0 the service chooses the size of
+// Read implements [feed.Source]. With MaxItems 0 the service chooses the size of
 // a page, about 4 MB. The bodies of a page share memory: to keep a single body, clone
 // it.
-func (c *Container) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+func (c *Container) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 	page, err := c.read(ctx, r, from, o, 0)
 	if err != nil {
-		return changefeed.Page{}, fmt.Errorf("read feed of %q: %w", c.id, err)
+		return feed.Page{}, fmt.Errorf("read feed of %q: %w", c.id, err)
 	}
 	return page, nil
 }
 
 // read reads a page. If there is no change yet, the server holds the request for as
 // long as hold.
-func (c *Container) read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions, hold time.Duration) (changefeed.Page, error) {
+func (c *Container) read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions, hold time.Duration) (feed.Page, error) {
 	a, err := c.feed(ctx, r, from, o, hold)
 	if err != nil {
-		return changefeed.Page{}, err
+		return feed.Page{}, err
 	}
 	return c.page(a, from, o.Mode)
 }
 
 // feed returns the answer that contains the page.
-func (c *Container) feed(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions, hold time.Duration) (*answer, error) {
+func (c *Container) feed(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions, hold time.Duration) (*answer, error) {
 	header, err := feedHeader(from, o)
 	if err != nil {
 		return nil, err
@@ -93,13 +93,13 @@ func (c *Container) feed(ctx context.Context, r changefeed.Range, from changefee
 }
 
 // feedHeader returns the headers for where to begin and how much to read.
-func feedHeader(from changefeed.Position, o changefeed.ReadOptions) (fields, error) {
+func feedHeader(from feed.Position, o feed.ReadOptions) (fields, error) {
 	h := make(fields, 0, mostFields)
 	h = append(h, field{headerAIM, feedLatest}, field{headerMaxItems, "-1"})
 	if o.MaxItems > 0 {
 		h.set(headerMaxItems, strconv.Itoa(o.MaxItems))
 	}
-	if o.Mode == changefeed.AllVersionsAndDeletes {
+	if o.Mode == feed.AllVersionsAndDeletes {
 		h.set(headerAIM, feedAll)
 		h.set(headerWireFormat, wireFormat)
 		if from.Token == "" && !from.Start.IsNow() {
@@ -117,7 +117,7 @@ func feedHeader(from changefeed.Position, o changefeed.ReadOptions) (fields, err
 	// The time goes beside a token too, because after a merge older items may follow
 	// the token. The header is in whole seconds and excludes its own second, so the
 	// second before is sent, and page drops the changes that are too old.
-	if t := from.Start.Time(); !t.IsZero() && o.Mode == changefeed.LatestVersion {
+	if t := from.Start.Time(); !t.IsZero() && o.Mode == feed.LatestVersion {
 		h.set(headerIfModified, t.UTC().Add(-time.Second).Format(http.TimeFormat))
 	}
 	return h, nil
@@ -126,7 +126,7 @@ func feedHeader(from changefeed.Position, o changefeed.ReadOptions) (fields, err
 // routed sends a read of a range to the partition that holds it. If the service says
 // that the partition has moved, or the list lacks a holder, the list is read again:
 // only a fresh list without a holder is a split.
-func (c *Container) routed(ctx context.Context, r changefeed.Range, req request) (*answer, error) {
+func (c *Container) routed(ctx context.Context, r feed.Range, req request) (*answer, error) {
 	if r.Empty() {
 		return nil, badRequest("range %v is empty: want min below max", r)
 	}
@@ -134,7 +134,7 @@ func (c *Container) routed(ctx context.Context, r changefeed.Range, req request)
 	for moves := 0; err == nil; moves++ {
 		part, held := set.holder(r)
 		if !held && moves > 0 {
-			return nil, fmt.Errorf("range %v: %w", r, changefeed.ErrGone)
+			return nil, fmt.Errorf("range %v: %w", r, feed.ErrGone)
 		}
 		if held {
 			a, err := c.do(ctx, req.to(part, r))
@@ -155,7 +155,7 @@ func (c *Container) routed(ctx context.Context, r changefeed.Range, req request)
 
 // to addresses a request to a range of a partition. A logical partition is an address
 // by itself: the service finds its partition.
-func (q request) to(partition changefeed.Partition, r changefeed.Range) request {
+func (q request) to(partition feed.Partition, r feed.Range) request {
 	if q.header.has(headerKey) {
 		return q
 	}
@@ -172,10 +172,10 @@ func (q request) to(partition changefeed.Partition, r changefeed.Range) request 
 
 // tooOld tells a position before the retention from other bad requests, by the message,
 // because the service has no status for it.
-func tooOld(m changefeed.Mode, err error) error {
+func tooOld(m feed.Mode, err error) error {
 	e, ok := errors.AsType[*Error](err)
-	if ok && m == changefeed.AllVersionsAndDeletes && e.Status == http.StatusBadRequest && saysTooOld(e.Message) {
-		e.reason = changefeed.ErrTooOld
+	if ok && m == feed.AllVersionsAndDeletes && e.Status == http.StatusBadRequest && saysTooOld(e.Message) {
+		e.reason = feed.ErrTooOld
 	}
 	return err
 }
@@ -187,13 +187,13 @@ func saysTooOld(message string) bool {
 }
 
 // page reads an answer of the feed.
-func (c *Container) page(a *answer, from changefeed.Position, m changefeed.Mode) (page changefeed.Page, err error) {
+func (c *Container) page(a *answer, from feed.Position, m feed.Mode) (page feed.Page, err error) {
 	page.Next = from
 	if etag := a.header.Get(headerETag); etag != "" {
 		page.Next.Token = etag
 	}
 	if page.Next.Token == "" {
-		return changefeed.Page{}, errors.New("answer of the feed has no etag")
+		return feed.Page{}, errors.New("answer of the feed has no etag")
 	}
 	page.Session = a.header.Get(headerSession)
 	_, page.Head, _ = service.Session(page.Session)
@@ -207,7 +207,7 @@ func (c *Container) page(a *answer, from changefeed.Position, m changefeed.Mode)
 		}
 	}
 	if since := from.Start.Time().Truncate(time.Second); !since.IsZero() { // the header asked for a second more
-		page.Changes = slices.DeleteFunc(page.Changes, func(ch changefeed.Change) bool { return ch.Time.Before(since) })
+		page.Changes = slices.DeleteFunc(page.Changes, func(ch feed.Change) bool { return ch.Time.Before(since) })
 	}
 	return page, err
 }

@@ -12,42 +12,42 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // TestWhatAReadSends has the headers of a read by which the service knows what is asked.
 func TestWhatAReadSends(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678, time.FixedZone("", 3600))
-	half := changefeed.Range{Min: "", Max: "1F"}
-	ofKey := func(key string) changefeed.ReadOptions { return changefeed.ReadOptions{Key: changefeed.Key(key)} }
+	half := feed.Range{Min: "", Max: "1F"}
+	ofKey := func(key string) feed.ReadOptions { return feed.ReadOptions{Key: feed.Key(key)} }
 	const latest = "A-Im=Incremental Feed"
 	const whole, any = "X-Ms-Documentdb-Partitionkeyrangeid=0", "X-Ms-Max-Item-Count=-1"
 	const since = "If-Modified-Since=Fri, 02 Jan 2026 02:04:04 GMT"
 	for _, c := range []struct {
 		name string
-		r    changefeed.Range
-		from changefeed.Position
-		o    changefeed.ReadOptions
+		r    feed.Range
+		from feed.Position
+		o    feed.ReadOptions
 		want []string
 	}{
-		{"from the beginning", changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{}, []string{latest, whole, any}},
-		{"from now", changefeed.FullRange(), changefeed.Position{}, changefeed.ReadOptions{MaxItems: 7}, []string{latest, "If-None-Match=*", whole, "X-Ms-Max-Item-Count=7"}},
-		{"from a time", changefeed.FullRange(), changefeed.Position{Start: changefeed.FromTime(at)}, changefeed.ReadOptions{}, []string{latest, since, whole, any}},
-		{"a token", changefeed.FullRange(), changefeed.At(`"12"`), changefeed.ReadOptions{}, []string{latest, `If-None-Match="12"`, whole, any}},
-		{"a token and a time", changefeed.FullRange(), changefeed.Position{Token: `"12"`, Start: changefeed.FromTime(at)}, changefeed.ReadOptions{}, []string{latest, since, `If-None-Match="12"`, whole, any}},
-		{"a part of a partition", half, changefeed.At(`"12"`), changefeed.ReadOptions{}, []string{
+		{"from the beginning", feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{}, []string{latest, whole, any}},
+		{"from now", feed.FullRange(), feed.Position{}, feed.ReadOptions{MaxItems: 7}, []string{latest, "If-None-Match=*", whole, "X-Ms-Max-Item-Count=7"}},
+		{"from a time", feed.FullRange(), feed.Position{Start: feed.FromTime(at)}, feed.ReadOptions{}, []string{latest, since, whole, any}},
+		{"a token", feed.FullRange(), feed.At(`"12"`), feed.ReadOptions{}, []string{latest, `If-None-Match="12"`, whole, any}},
+		{"a token and a time", feed.FullRange(), feed.Position{Token: `"12"`, Start: feed.FromTime(at)}, feed.ReadOptions{}, []string{latest, since, `If-None-Match="12"`, whole, any}},
+		{"a part of a partition", half, feed.At(`"12"`), feed.ReadOptions{}, []string{
 			latest, `If-None-Match="12"`, whole, "X-Ms-End-Epk=1F", any, "X-Ms-Read-Key-Type=EffectivePartitionKeyRange", "X-Ms-Start-Epk=",
 		}},
-		{"a logical partition", changefeed.FullRange(), changefeed.At(`"12"`), ofKey("é\uffff𐀀😀\x7f"), []string{
+		{"a logical partition", feed.FullRange(), feed.At(`"12"`), ofKey("é\uffff𐀀😀\x7f"), []string{
 			latest, `If-None-Match="12"`, `X-Ms-Documentdb-Partitionkey=["\u00e9\uffff\ud800\udc00\ud83d\ude00\u007f"]`, any,
 		}},
-		{"a logical partition, of a part of a partition", changefeed.Range{Min: "1F", Max: "FF"}, changefeed.At(`"12"`), ofKey("a"), []string{
+		{"a logical partition, of a part of a partition", feed.Range{Min: "1F", Max: "FF"}, feed.At(`"12"`), ofKey("a"), []string{
 			latest, `If-None-Match="12"`, `X-Ms-Documentdb-Partitionkey=["a"]`, any,
 		}},
-		{"all versions", changefeed.FullRange(), changefeed.Position{Token: `"12"`, Start: changefeed.FromTime(at)}, changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes}, []string{
+		{"all versions", feed.FullRange(), feed.Position{Token: `"12"`, Start: feed.FromTime(at)}, feed.ReadOptions{Mode: feed.AllVersionsAndDeletes}, []string{
 			"A-Im=Full-Fidelity Feed", "X-Ms-Cosmos-Changefeed-Wire-Format-Version=2021-09-15", `If-None-Match="12"`, whole, any,
 		}},
 	} {
@@ -58,7 +58,7 @@ func TestWhatAReadSends(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := (changefeed.Position{Token: `"9"`, Start: c.from.Start}); page.Next != want || len(page.Changes) != 0 {
+			if want := (feed.Position{Token: `"9"`, Start: c.from.Start}); page.Next != want || len(page.Changes) != 0 {
 				t.Errorf("page %+v, want an empty one with Next %v", page, want)
 			}
 			sent := a.log[len(a.log)-1]
@@ -106,19 +106,19 @@ func checkConstant(t *testing.T, r *http.Request) {
 
 func TestAReadThatIsWrongIsNotSent(t *testing.T) {
 	for name, c := range map[string]struct {
-		r    changefeed.Range
-		from changefeed.Position
-		mode changefeed.Mode
+		r    feed.Range
+		from feed.Position
+		mode feed.Mode
 	}{
-		"a token that no header can have": {changefeed.FullRange(), changefeed.At("a\nb"), changefeed.LatestVersion},
-		"an empty range":                  {changefeed.Range{Min: "1F", Max: "1F"}, changefeed.At(`"12"`), changefeed.LatestVersion},
+		"a token that no header can have": {feed.FullRange(), feed.At("a\nb"), feed.LatestVersion},
+		"an empty range":                  {feed.Range{Min: "1F", Max: "1F"}, feed.At(`"12"`), feed.LatestVersion},
 		"all versions from the beginning": {
-			changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.AllVersionsAndDeletes,
+			feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.AllVersionsAndDeletes,
 		},
 	} {
 		a := &account{trouble: refuse(0, 0)}
-		_, err := a.open(t, cosmos.Options{}).Read(t.Context(), c.r, c.from, changefeed.ReadOptions{Mode: c.mode})
-		if !errors.Is(err, changefeed.ErrBadRequest) || len(a.asked) > 0 {
+		_, err := a.open(t, cosmos.Options{}).Read(t.Context(), c.r, c.from, feed.ReadOptions{Mode: c.mode})
+		if !errors.Is(err, feed.ErrBadRequest) || len(a.asked) > 0 {
 			t.Errorf("%s: %v after %d requests, want a bad request", name, err, len(a.asked))
 		}
 	}
@@ -129,14 +129,14 @@ func TestAPageHasWhatTheHeadersSay(t *testing.T) {
 		return say(200, `{"_rid":"r","Documents":[{"id":"a","pk":"k","_ts":7,"_etag":"\"e\"","_lsn":12}],"_count":1}`,
 			"etag", `"12"`, "x-ms-session-token", "0:-1#15#3=10", "x-ms-request-charge", "2.83", "lsn", "4"), nil
 	}}
-	page, err := a.open(t, cosmos.Options{}).Read(t.Context(), changefeed.FullRange(), changefeed.At(`"5"`), changefeed.ReadOptions{})
+	page, err := a.open(t, cosmos.Options{}).Read(t.Context(), feed.FullRange(), feed.At(`"5"`), feed.ReadOptions{})
 	if err != nil || len(page.Changes) != 1 {
 		t.Fatalf("%+v, %v", page, err)
 	}
 	if page.Next.Token != `"12"` || page.Head != 15 || page.Ahead || page.Session != "0:-1#15#3=10" || page.Charge != 2.83 {
 		t.Errorf("page %+v", page)
 	}
-	if ch := page.Changes[0]; ch.LSN != 12 || ch.ETag != `"e"` || ch.Time != time.Unix(7, 0).UTC() || ch.Op != changefeed.OpUpsert {
+	if ch := page.Changes[0]; ch.LSN != 12 || ch.ETag != `"e"` || ch.Time != time.Unix(7, 0).UTC() || ch.Op != feed.OpUpsert {
 		t.Errorf("change %+v", ch)
 	}
 }
@@ -145,8 +145,8 @@ func TestAPageHasWhatTheHeadersSay(t *testing.T) {
 // stays beside the token, which a merge needs.
 func TestAnEmptyPageMovesThePositionAndKeepsItsStart(t *testing.T) {
 	a := &account{trouble: func(*http.Request, int) (*http.Response, error) { return say(304, "", "etag", `"9"`), nil }}
-	from := changefeed.Position{Token: `"5"`, Start: changefeed.FromTime(time.Unix(100, 0))}
-	page, err := a.open(t, cosmos.Options{}).Read(t.Context(), changefeed.FullRange(), from, changefeed.ReadOptions{})
+	from := feed.Position{Token: `"5"`, Start: feed.FromTime(time.Unix(100, 0))}
+	page, err := a.open(t, cosmos.Options{}).Read(t.Context(), feed.FullRange(), from, feed.ReadOptions{})
 	if from.Token = `"9"`; err != nil || page.Next != from {
 		t.Errorf("%+v, %v: want the position %+v", page, err, from)
 	}
@@ -158,8 +158,8 @@ func TestAPageFromATimeHasTheWholeOfItsSecond(t *testing.T) {
 	a := &account{trouble: func(*http.Request, int) (*http.Response, error) {
 		return say(200, `{"Documents":[{"id":"before","pk":"k","_ts":6},{"id":"within","pk":"k","_ts":7},{"id":"after","pk":"k","_ts":8}]}`, "etag", `"12"`), nil
 	}}
-	from := changefeed.Position{Start: changefeed.FromTime(time.Unix(7, 900_000_000))}
-	page, err := a.open(t, cosmos.Options{}).Read(t.Context(), changefeed.FullRange(), from, changefeed.ReadOptions{})
+	from := feed.Position{Start: feed.FromTime(time.Unix(7, 900_000_000))}
+	page, err := a.open(t, cosmos.Options{}).Read(t.Context(), feed.FullRange(), from, feed.ReadOptions{})
 	if err != nil || len(page.Changes) != 2 || page.Changes[0].ID != "within" {
 		t.Errorf("%+v, %v: want what is of the second 7 and later", page.Changes, err)
 	}
@@ -170,7 +170,7 @@ func TestAPageFromATimeHasTheWholeOfItsSecond(t *testing.T) {
 func TestAPageWithoutAListIsNoPage(t *testing.T) {
 	for _, body := range []string{"", "{}", `{"status":"ok"}`, `{"Documents":null}`, `{"Documents":[]`, "[]"} {
 		a := &account{trouble: func(*http.Request, int) (*http.Response, error) { return say(200, body, "etag", `"12"`), nil }}
-		if page, err := a.open(t, cosmos.Options{}).Read(t.Context(), changefeed.FullRange(), changefeed.At(`"5"`), changefeed.ReadOptions{}); err == nil {
+		if page, err := a.open(t, cosmos.Options{}).Read(t.Context(), feed.FullRange(), feed.At(`"5"`), feed.ReadOptions{}); err == nil {
 			t.Errorf("body %q: %+v, want an error", body, page)
 		}
 	}
@@ -179,11 +179,11 @@ func TestAPageWithoutAListIsNoPage(t *testing.T) {
 func TestAnAnswerWithoutETag(t *testing.T) {
 	a := &account{trouble: func(*http.Request, int) (*http.Response, error) { return say(304, ""), nil }}
 	items := a.open(t, cosmos.Options{})
-	page, err := items.Read(t.Context(), changefeed.FullRange(), changefeed.At(`"5"`), changefeed.ReadOptions{})
-	if err != nil || page.Next != changefeed.At(`"5"`) {
+	page, err := items.Read(t.Context(), feed.FullRange(), feed.At(`"5"`), feed.ReadOptions{})
+	if err != nil || page.Next != feed.At(`"5"`) {
 		t.Errorf("%+v, %v: want the same position", page, err)
 	}
-	if page, err = items.Read(t.Context(), changefeed.FullRange(), changefeed.Position{}, changefeed.ReadOptions{}); err == nil {
+	if page, err = items.Read(t.Context(), feed.FullRange(), feed.Position{}, feed.ReadOptions{}); err == nil {
 		t.Errorf("from now: %+v, want an error", page)
 	}
 }
@@ -222,32 +222,32 @@ func (l *layout) trip(r *http.Request, _ int) (*http.Response, error) {
 }
 
 func TestReadsFindTheirPartitionAgain(t *testing.T) {
-	first, other := changefeed.Range{Min: "", Max: "1F"}, changefeed.Range{Min: "1F", Max: "FF"}
+	first, other := feed.Range{Min: "", Max: "1F"}, feed.Range{Min: "1F", Max: "FF"}
 	for _, c := range []struct {
 		name   string
 		ranges []string
-		r      changefeed.Range
+		r      feed.Range
 		gone   bool
 		want   string // the range ids asked, with the key range where there is one
 	}{
-		{"moved", []string{"-FF-0", "-FF-1"}, changefeed.FullRange(), false, "0 1"},
-		{"split", []string{"-FF-0", "-1F-1 1F-FF-2"}, changefeed.FullRange(), true, "0"},
-		{"split, and the range is in one child", []string{"-FF-0", "-1F-1 1F-FF-2"}, changefeed.Range{Min: "20", Max: "21"}, false, "0:20-21 2:20-21"},
+		{"moved", []string{"-FF-0", "-FF-1"}, feed.FullRange(), false, "0 1"},
+		{"split", []string{"-FF-0", "-1F-1 1F-FF-2"}, feed.FullRange(), true, "0"},
+		{"split, and the range is in one child", []string{"-FF-0", "-1F-1 1F-FF-2"}, feed.Range{Min: "20", Max: "21"}, false, "0:20-21 2:20-21"},
 		{"split, and the range is one child", []string{"-FF-0", "-1F-1 1F-FF-2"}, other, false, "0:1F-FF 2"},
 		{"split, and split again", []string{"-FF-0", "-1F-1 1F-FF-2", "-0F-3 0F-1F-4 1F-FF-2"}, first, true, "0:-1F 1"},
 		{"merged", []string{"-1F-1 1F-FF-2", "-FF-3"}, first, false, "1 3:-1F"},
-		{"the list takes a while", []string{"-FF-0", "-FF-0", "-FF-0", "-FF-1"}, changefeed.FullRange(), false, "0 0 0 1"},
+		{"the list takes a while", []string{"-FF-0", "-FF-0", "-FF-0", "-FF-1"}, feed.FullRange(), false, "0 0 0 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := &layout{account: &account{}, ranges: c.ranges}
 				l.trouble = l.trip
 				items, begun := l.container(t), time.Now()
-				_, err := items.Read(t.Context(), c.r, changefeed.At(`"5"`), changefeed.ReadOptions{})
+				_, err := items.Read(t.Context(), c.r, feed.At(`"5"`), feed.ReadOptions{})
 				if moves := strings.Count(c.want, " "); moves > 1 && time.Since(begun) == 0 {
 					t.Errorf("%d moves take no time, in which a split could end", moves)
 				}
-				if c.gone != errors.Is(err, changefeed.ErrGone) || !c.gone && err != nil {
+				if c.gone != errors.Is(err, feed.ErrGone) || !c.gone && err != nil {
 					t.Errorf("Read: %v, want gone: %v", err, c.gone)
 				}
 				if got := l.ids(); got != c.want {
@@ -292,7 +292,7 @@ func TestPartitionsThatAreBeingMoved(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a := &account{trouble: refuse(always, 410, "x-ms-substatus", sub)}
 			err := read(t.Context(), a.open(t, cosmos.Options{}))
-			if e, ok := errors.AsType[*cosmos.Error](err); !ok || e.Status != 410 || errors.Is(err, changefeed.ErrGone) {
+			if e, ok := errors.AsType[*cosmos.Error](err); !ok || e.Status != 410 || errors.Is(err, feed.ErrGone) {
 				t.Errorf("410/%s for ever: %v", sub, err)
 			}
 			if len(a.asked) != 5 {
@@ -310,8 +310,8 @@ func TestARangeOverCachedPartitionsThatWereMerged(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.ranges = []string{"-FF-3"}
-	r := changefeed.Range{Min: "10", Max: "20"}
-	if _, err := items.Read(t.Context(), r, changefeed.At(`"5"`), changefeed.ReadOptions{}); err != nil || l.ids() != "3:10-20" {
+	r := feed.Range{Min: "10", Max: "20"}
+	if _, err := items.Read(t.Context(), r, feed.At(`"5"`), feed.ReadOptions{}); err != nil || l.ids() != "3:10-20" {
 		t.Errorf("asked %s: %v", l.ids(), err)
 	}
 }
@@ -336,15 +336,15 @@ func TestAPositionThatTheRetentionHasPassed(t *testing.T) {
 	for _, word := range []string{"older than", "outside of"} {
 		a := &account{regions: waits, trouble: tooOld(word)}
 		items := a.open(t, cosmos.Options{})
-		o := changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes}
-		_, err := items.Read(t.Context(), changefeed.FullRange(), changefeed.At(`"5"`), o)
-		_, counted := items.Source().(changefeed.Counter).Pending(t.Context(), changefeed.FullRange(), changefeed.At(`"5"`), o)
+		o := feed.ReadOptions{Mode: feed.AllVersionsAndDeletes}
+		_, err := items.Read(t.Context(), feed.FullRange(), feed.At(`"5"`), o)
+		_, counted := items.Source().(feed.Counter).Pending(t.Context(), feed.FullRange(), feed.At(`"5"`), o)
 		for what, err := range map[string]error{"read": err, "count": counted} {
-			if !errors.Is(err, changefeed.ErrTooOld) || errors.Is(err, changefeed.ErrBadRequest) {
+			if !errors.Is(err, feed.ErrTooOld) || errors.Is(err, feed.ErrBadRequest) {
 				t.Errorf("%s: %v, want ErrTooOld", what, err)
 			}
 		}
-		if err := read(t.Context(), items); !errors.Is(err, changefeed.ErrBadRequest) {
+		if err := read(t.Context(), items); !errors.Is(err, feed.ErrBadRequest) {
 			t.Errorf("latest version: %v, want ErrBadRequest", err)
 		}
 	}
@@ -358,7 +358,7 @@ func TestAListOfPartitionsIsItsCallersOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts[0] = changefeed.Partition{ID: "7", Range: changefeed.FullRange()}
+	parts[0] = feed.Partition{ID: "7", Range: feed.FullRange()}
 	if err := read(t.Context(), items); err != nil {
 		t.Fatal(err)
 	}
@@ -369,9 +369,9 @@ func TestAListOfPartitionsIsItsCallersOwn(t *testing.T) {
 
 func TestAKeyOutsideTheRange(t *testing.T) {
 	items := (&account{trouble: refuse(0, 0)}).open(t, cosmos.Options{})
-	o := changefeed.ReadOptions{Key: changefeed.Key("a")} // its place is 3A53…
-	_, err := items.Read(t.Context(), changefeed.Range{Min: "", Max: "1F"}, changefeed.Position{}, o)
-	if !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), "3A5381E1114EB8D3FCC90795045B49B7") {
+	o := feed.ReadOptions{Key: feed.Key("a")} // its place is 3A53…
+	_, err := items.Read(t.Context(), feed.Range{Min: "", Max: "1F"}, feed.Position{}, o)
+	if !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), "3A5381E1114EB8D3FCC90795045B49B7") {
 		t.Errorf("%v, want a bad request with the place of the key", err)
 	}
 }
@@ -383,9 +383,9 @@ func TestAKeyHasOnePlace(t *testing.T) {
 	specs := []docstore.ContainerSpec{
 		{ID: "first", Paths: []string{"/pk"}, HashVersion: 1}, {ID: "second", Paths: []string{"/pk"}}, {ID: "levels", Paths: []string{"/a", "/b"}},
 	}
-	keys := []changefeed.PartitionKey{
-		changefeed.Key("London"), changefeed.Key(""), changefeed.Key("é😀\"\\"), changefeed.Key(strings.Repeat("long", 500)), changefeed.Key(5), changefeed.Key(-0.5),
-		changefeed.Key(true), changefeed.Key(nil), changefeed.Key(changefeed.Undefined), changefeed.Key("a", 1), changefeed.Key(nil, changefeed.Undefined), "[", "",
+	keys := []feed.PartitionKey{
+		feed.Key("London"), feed.Key(""), feed.Key("é😀\"\\"), feed.Key(strings.Repeat("long", 500)), feed.Key(5), feed.Key(-0.5),
+		feed.Key(true), feed.Key(nil), feed.Key(feed.Undefined), feed.Key("a", 1), feed.Key(nil, feed.Undefined), "[", "",
 	}
 	for _, spec := range specs {
 		stored := s.create(t, spec)
@@ -395,7 +395,7 @@ func TestAKeyHasOnePlace(t *testing.T) {
 		for _, key := range keys {
 			want, refused := stored.Locate(t.Context(), key)
 			got, err := find(t, client, spec.ID).Locate(t.Context(), key)
-			if got != want || errors.Is(err, changefeed.ErrBadRequest) != errors.Is(refused, changefeed.ErrBadRequest) || (want == "") == (refused == nil) {
+			if got != want || errors.Is(err, feed.ErrBadRequest) != errors.Is(refused, feed.ErrBadRequest) || (want == "") == (refused == nil) {
 				t.Errorf("%.40s in %s is at %q, %v, want %q, %v", key, spec.ID, got, err, want, refused)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
 )
 
@@ -25,10 +25,10 @@ type cursor map[string]string
 // leases in bursts, and one answer for a burst saves requests.
 const followGather = 300 * time.Millisecond
 
-// Follow implements [changefeed.Follower] by the change feed of the lease container. A
+// Follow implements [feed.Follower] by the change feed of the lease container. A
 // server that can do so holds the read until there is a change; Azure is asked every
 // [LeaseOptions].FollowEvery.
-func (s *Leases) Follow(ctx context.Context, from string) ([]changefeed.Record, string, time.Time, error) {
+func (s *Leases) Follow(ctx context.Context, from string) ([]feed.Record, string, time.Time, error) {
 	changed, next, now, err := s.follow(ctx, from)
 	if err != nil {
 		return nil, "", time.Time{}, fmt.Errorf("follow leases: %w", err)
@@ -38,7 +38,7 @@ func (s *Leases) Follow(ctx context.Context, from string) ([]changefeed.Record, 
 
 // follow polls until there is a change. The cursor moves on at empty answers too, and is returned
 // only with changes: after an error the caller goes on from the cursor before.
-func (s *Leases) follow(ctx context.Context, from string) ([]changefeed.Record, string, time.Time, error) {
+func (s *Leases) follow(ctx context.Context, from string) ([]feed.Record, string, time.Time, error) {
 	if from == "" {
 		return s.present(ctx)
 	}
@@ -73,7 +73,7 @@ func (s *Leases) follow(ctx context.Context, from string) ([]changefeed.Record, 
 }
 
 // gather reads the changes that come shortly after the first.
-func (s *Leases) gather(ctx context.Context, at cursor) ([]changefeed.Record, time.Time, error) {
+func (s *Leases) gather(ctx context.Context, at cursor) ([]feed.Record, time.Time, error) {
 	if err := pause.For(ctx, followGather); err != nil {
 		return nil, time.Time{}, err
 	}
@@ -109,7 +109,7 @@ func (s *Leases) holds(at cursor) time.Duration {
 
 // present returns the cursor after all changes so far. A range that is split meanwhile leaves parts without a
 // continuation, which would be followed from the next read on: so they are read until each has one.
-func (s *Leases) present(ctx context.Context) ([]changefeed.Record, string, time.Time, error) {
+func (s *Leases) present(ctx context.Context) ([]feed.Record, string, time.Time, error) {
 	parts, err := s.c.Partitions(ctx)
 	if err != nil {
 		return nil, "", time.Time{}, err
@@ -127,7 +127,7 @@ func (s *Leases) present(ctx context.Context) ([]changefeed.Record, string, time
 }
 
 // poll reads each range of the cursor once, and moves the cursor.
-func (s *Leases) poll(ctx context.Context, at cursor, hold time.Duration) (changed []changefeed.Record, now time.Time, err error) {
+func (s *Leases) poll(ctx context.Context, at cursor, hold time.Duration) (changed []feed.Record, now time.Time, err error) {
 	s.mu.Lock()
 	s.polled = time.Now()
 	s.mu.Unlock()
@@ -150,20 +150,20 @@ func (s *Leases) poll(ctx context.Context, at cursor, hold time.Duration) (chang
 
 // pull reads a range of the cursor. A range that was split is replaced by its parts,
 // which are read the next time.
-func (s *Leases) pull(ctx context.Context, at cursor, text string, hold time.Duration) (changefeed.Page, time.Time, error) {
-	r, err := changefeed.ParseRange(text)
+func (s *Leases) pull(ctx context.Context, at cursor, text string, hold time.Duration) (feed.Page, time.Time, error) {
+	r, err := feed.ParseRange(text)
 	if err != nil {
-		return changefeed.Page{}, time.Time{}, err
+		return feed.Page{}, time.Time{}, err
 	}
-	from := changefeed.At(at[text])
-	a, err := s.c.feed(ctx, r, from, changefeed.ReadOptions{}, hold)
-	if errors.Is(err, changefeed.ErrGone) {
-		return changefeed.Page{}, time.Time{}, s.divide(ctx, at, r)
+	from := feed.At(at[text])
+	a, err := s.c.feed(ctx, r, from, feed.ReadOptions{}, hold)
+	if errors.Is(err, feed.ErrGone) {
+		return feed.Page{}, time.Time{}, s.divide(ctx, at, r)
 	}
 	if err != nil {
-		return changefeed.Page{}, time.Time{}, err
+		return feed.Page{}, time.Time{}, err
 	}
-	page, err := s.c.page(a, from, changefeed.LatestVersion)
+	page, err := s.c.page(a, from, feed.LatestVersion)
 	at[text] = page.Next.Token
 	return page, s.now(a.header), err
 }
@@ -171,7 +171,7 @@ func (s *Leases) pull(ctx context.Context, at cursor, text string, hold time.Dur
 // divide gives the continuation of a range to the partitions that the range spans.
 // A continuation of the whole is one of each part, because the children of a split go
 // on with the LSNs of their parent.
-func (s *Leases) divide(ctx context.Context, at cursor, r changefeed.Range) error {
+func (s *Leases) divide(ctx context.Context, at cursor, r feed.Range) error {
 	parts, err := s.c.Partitions(ctx)
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/leasedoc"
 	"github.com/millrace/changefeed/internal/pkey"
 	"github.com/millrace/changefeed/internal/rawjson"
@@ -42,7 +42,7 @@ const (
 )
 
 // Leases are the records of one deployment unit in a lease container, as documents of
-// the .NET processor. It is a [changefeed.LeaseStore] and a [changefeed.Follower].
+// the .NET processor. It is a [feed.LeaseStore] and a [feed.Follower].
 //
 // The store's time is the Date of its answers, which has whole seconds and is never
 // ahead; if a record is newer, the time is the record's. So an instance may judge a
@@ -56,7 +56,7 @@ type Leases struct {
 	c       *Container
 	unit    leasedoc.Unit
 	prefix  string
-	strange []changefeed.Record // leases of the unit under other prefixes, as found at the start
+	strange []feed.Record // leases of the unit under other prefixes, as found at the start
 	path    string
 	every   time.Duration
 	hold    time.Duration // how long the server holds a read; 0 is never
@@ -156,7 +156,7 @@ func (s *Leases) Prefix() string { return s.prefix }
 func (s *Leases) Searched() []string { return s.unit.Searched() }
 
 // record reads a document, and remembers its time if that is the latest.
-func (s *Leases) record(body []byte) changefeed.Record {
+func (s *Leases) record(body []byte) feed.Record {
 	record := leasedoc.Unmarshal(s.prefix, body)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,9 +184,9 @@ func (s *Leases) now(h http.Header) time.Time {
 // maxListPages ends a listing whose continuations never end.
 const maxListPages = 10_000
 
-// List implements [changefeed.LeaseStore].
-func (s *Leases) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
-	var records []changefeed.Record
+// List implements [feed.LeaseStore].
+func (s *Leases) List(ctx context.Context) ([]feed.Record, time.Time, error) {
+	var records []feed.Record
 	now, err := s.query(ctx, []string{s.prefix}, func(it item) {
 		if s.owns(rawjson.Text(it.id)) {
 			records = append(records, s.record(it.body))
@@ -245,16 +245,16 @@ func (s *Leases) owns(id string) bool {
 	return ok
 }
 
-// Create implements [changefeed.LeaseStore].
-func (s *Leases) Create(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+// Create implements [feed.LeaseStore].
+func (s *Leases) Create(ctx context.Context, record feed.Record) (feed.Record, error) {
 	record.ID, record.ETag = leasedoc.ID(s.prefix, record.Kind, record.Token), ""
-	return s.write(ctx, "create", changefeed.WriteCreate, record)
+	return s.write(ctx, "create", feed.WriteCreate, record)
 }
 
-// Update implements [changefeed.LeaseStore].
-func (s *Leases) Update(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+// Update implements [feed.LeaseStore].
+func (s *Leases) Update(ctx context.Context, record feed.Record) (feed.Record, error) {
 	record.ID, record.ETag = leasedoc.ID(s.prefix, record.Kind, record.Token), exact(record.ETag)
-	return s.write(ctx, "update", changefeed.WriteReplace, record)
+	return s.write(ctx, "update", feed.WriteReplace, record)
 }
 
 // exact returns an ETag that matches one version at most. An empty ETag would send no
@@ -268,11 +268,11 @@ func exact(etag string) string {
 
 // write stores a record and reads it back from the answer. An answer without an ETag is an error,
 // because the next write would have no condition.
-func (s *Leases) write(ctx context.Context, verb string, op changefeed.WriteOp, record changefeed.Record) (changefeed.Record, error) {
+func (s *Leases) write(ctx context.Context, verb string, op feed.WriteOp, record feed.Record) (feed.Record, error) {
 	charge := 0.0
 	doc, err := leasedoc.Marshal(s.prefix, s.path, record)
 	if err == nil {
-		doc, charge, err = s.put(ctx, changefeed.Write{Op: op, ID: record.ID, Body: doc, IfMatch: record.ETag}, s.keyOf(record.ID, doc))
+		doc, charge, err = s.put(ctx, feed.Write{Op: op, ID: record.ID, Body: doc, IfMatch: record.ETag}, s.keyOf(record.ID, doc))
 	}
 	if err != nil {
 		return record, fmt.Errorf("%s lease %s: %w", verb, record.Token, err)
@@ -285,12 +285,12 @@ func (s *Leases) write(ctx context.Context, verb string, op changefeed.WriteOp, 
 	return stored, nil
 }
 
-// Delete implements [changefeed.LeaseStore].
-func (s *Leases) Delete(ctx context.Context, record changefeed.Record) error {
+// Delete implements [feed.LeaseStore].
+func (s *Leases) Delete(ctx context.Context, record feed.Record) error {
 	if record.ID == "" {
 		record.ID = leasedoc.ID(s.prefix, record.Kind, record.Token)
 	}
-	w := changefeed.Write{Op: changefeed.WriteDelete, ID: record.ID, IfMatch: exact(record.ETag)}
+	w := feed.Write{Op: feed.WriteDelete, ID: record.ID, IfMatch: exact(record.ETag)}
 	if _, _, err := s.put(ctx, w, s.keyOf(record.ID, record.Raw)); err != nil {
 		return fmt.Errorf("delete lease %s: %w", record.Token, err)
 	}
@@ -298,9 +298,9 @@ func (s *Leases) Delete(ctx context.Context, record changefeed.Record) error {
 }
 
 // keyOf returns the partition key of a document: its id, or the key in the document.
-func (s *Leases) keyOf(id string, doc []byte) changefeed.PartitionKey {
+func (s *Leases) keyOf(id string, doc []byte) feed.PartitionKey {
 	if s.path == leaseKeyPath || len(doc) == 0 {
-		return changefeed.Key(id)
+		return feed.Key(id)
 	}
 	return pkey.Loose(s.c.paths, [][]byte{rawjson.Lookup(doc, s.c.paths[0]...)})
 }
@@ -309,18 +309,18 @@ func (s *Leases) keyOf(id string, doc []byte) changefeed.PartitionKey {
 //
 // The path of the request names the document, unless the service's gateway misreads the
 // id there: then the write is sent as a batch, which names the document in its body.
-func (s *Leases) put(ctx context.Context, w changefeed.Write, key changefeed.PartitionKey) (doc []byte, charge float64, err error) {
+func (s *Leases) put(ctx context.Context, w feed.Write, key feed.PartitionKey) (doc []byte, charge float64, err error) {
 	r := request{body: w.Body, writes: true, header: fields{{headerContentType, jsonType}, {headerKey, ascii(string(key))}}}
 	switch w.Op {
-	case changefeed.WriteCreate:
+	case feed.WriteCreate:
 		r.method, r.at, r.action = http.MethodPost, s.c.docs, actionCreate
-	case changefeed.WriteReplace:
+	case feed.WriteReplace:
 		r.method, r.at, r.action = http.MethodPut, s.c.at("docs", w.ID), actionReplace
 	default:
 		r.method, r.at, r.action = http.MethodDelete, s.c.at("docs", w.ID), actionDelete
 	}
-	if w.Op != changefeed.WriteCreate && !fitsPath(w.ID) {
-		results, err := s.c.commit(ctx, key, []changefeed.Write{w})
+	if w.Op != feed.WriteCreate && !fitsPath(w.ID) {
+		results, err := s.c.commit(ctx, key, []feed.Write{w})
 		if err != nil {
 			return nil, 0, err
 		}

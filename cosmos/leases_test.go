@@ -14,21 +14,21 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 var (
-	_ changefeed.LeaseStore = leaseStore(nil)
-	_ changefeed.Follower   = leaseStore(nil)
+	_ feed.LeaseStore = leaseStore(nil)
+	_ feed.Follower   = leaseStore(nil)
 )
 
 // leaseStore is what OpenLeases gives.
 type leaseStore interface {
-	changefeed.LeaseStore
-	changefeed.Follower
+	feed.LeaseStore
+	feed.Follower
 }
 
 // losing loses the replies of writes while it is on, and counts the writes.
@@ -65,11 +65,11 @@ func TestAWriteWhoseReplyIsLost(t *testing.T) {
 		l.on.Store(false)
 		l.count.Store(0)
 	}
-	for _, record := range []changefeed.Record{{Kind: changefeed.KindLease, Token: "0"}, {Kind: changefeed.KindHost, Token: "h/e"}} {
+	for _, record := range []feed.Record{{Kind: feed.KindLease, Token: "0"}, {Kind: feed.KindHost, Token: "h/e"}} {
 		l.on.Store(true)
 		_, err := leases.Create(ctx, record)
 		lost("Create", err)
-		if _, err = leases.Create(ctx, record); !errors.Is(err, changefeed.ErrConflict) {
+		if _, err = leases.Create(ctx, record); !errors.Is(err, feed.ErrConflict) {
 			t.Errorf("Create again: %v, want ErrConflict", err)
 		}
 		listed, _, err := leases.List(ctx)
@@ -79,7 +79,7 @@ func TestAWriteWhoseReplyIsLost(t *testing.T) {
 		l.on.Store(true)
 		_, err = leases.Update(ctx, listed[0])
 		lost("Update", err)
-		if _, err = leases.Update(ctx, listed[0]); !errors.Is(err, changefeed.ErrPrecondition) {
+		if _, err = leases.Update(ctx, listed[0]); !errors.Is(err, feed.ErrPrecondition) {
 			t.Errorf("Update again: %v, want ErrPrecondition", err)
 		}
 		if listed, _, err = leases.List(ctx); err != nil {
@@ -87,7 +87,7 @@ func TestAWriteWhoseReplyIsLost(t *testing.T) {
 		}
 		l.on.Store(true)
 		lost("Delete", leases.Delete(ctx, listed[0]))
-		if err = leases.Delete(ctx, listed[0]); !errors.Is(err, changefeed.ErrNotFound) {
+		if err = leases.Delete(ctx, listed[0]); !errors.Is(err, feed.ErrNotFound) {
 			t.Errorf("Delete again: %v, want ErrNotFound", err)
 		}
 	}
@@ -114,7 +114,7 @@ func TestFollowGoesOnThroughASplit(t *testing.T) {
 				if i == 20 || i == 40 {
 					reshape(t, container, false)
 				}
-				if _, err := leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: fmt.Sprint(i)}); err != nil {
+				if _, err := leases.Create(t.Context(), feed.Record{Kind: feed.KindLease, Token: fmt.Sprint(i)}); err != nil {
 					t.Fatal(err)
 				}
 				if i%3 == 0 {
@@ -158,7 +158,7 @@ func TestFollowTellsTheWholeOfABurst(t *testing.T) {
 		writing.Go(func() {
 			for i := range 4 {
 				time.Sleep(200 * time.Millisecond) // so that the burst is longer than what is gathered at once
-				if _, err := leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: fmt.Sprint(i)}); err != nil {
+				if _, err := leases.Create(t.Context(), feed.Record{Kind: feed.KindLease, Token: fmt.Sprint(i)}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -288,7 +288,7 @@ func TestAWriteOfALeaseSaysItsCharge(t *testing.T) {
 	s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
 	for _, processor := range []string{"unit", "50% unit"} {
 		leases := unit(t, s.client(t, master, nil), processor)
-		made, err := leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "0"})
+		made, err := leases.Create(t.Context(), feed.Record{Kind: feed.KindLease, Token: "0"})
 		if err != nil || made.Charge < 1 {
 			t.Errorf("%s: create: charge %v, %v", processor, made.Charge, err)
 		}
@@ -306,11 +306,11 @@ func TestALeaseIsWrittenUnderItsConditionAlone(t *testing.T) {
 	leases := a.leases(t, a.open(t, cosmos.Options{}))
 	for name, write := range map[string]func(etag string) error{
 		"update": func(etag string) error {
-			_, err := leases.Update(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "0", ETag: etag})
+			_, err := leases.Update(t.Context(), feed.Record{Kind: feed.KindLease, Token: "0", ETag: etag})
 			return err
 		},
 		"delete": func(etag string) error {
-			return leases.Delete(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "0", ETag: etag})
+			return leases.Delete(t.Context(), feed.Record{Kind: feed.KindLease, Token: "0", ETag: etag})
 		},
 	} {
 		for etag, want := range map[string]string{"": `"no version"`, "*": `"no version"`, `"e"`: `"e"`} {
@@ -320,7 +320,7 @@ func TestALeaseIsWrittenUnderItsConditionAlone(t *testing.T) {
 			}
 		}
 		sent := len(a.log)
-		if err := write("a\nb"); !errors.Is(err, changefeed.ErrBadRequest) || len(a.log) > sent {
+		if err := write("a\nb"); !errors.Is(err, feed.ErrBadRequest) || len(a.log) > sent {
 			t.Errorf("%s of a version that no header can have: %v after %d requests, want a bad request", name, err, len(a.log)-sent)
 		}
 	}
@@ -335,7 +335,7 @@ func TestAnIDThatNoPathCanHaveIsInTheBody(t *testing.T) {
 		a := &account{}
 		leases := a.leases(t, a.open(t, cosmos.Options{}))
 		a.trouble = func(*http.Request, int) (*http.Response, error) { return say(200, `[{"statusCode":204}]`), nil }
-		err := leases.Delete(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "0", ID: id, ETag: `"e"`})
+		err := leases.Delete(t.Context(), feed.Record{Kind: feed.KindLease, Token: "0", ID: id, ETag: `"e"`})
 		if got := a.log[len(a.log)-1].Method; err != nil || got != want {
 			t.Errorf("%q is deleted by %s, %v, want %s", id, got, err, want)
 		}
@@ -364,7 +364,7 @@ func TestFollowTellsWhatItHasInTime(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, of := range []leaseStore{unit(t, client, "other"), leases} {
-				if _, err := of.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "0"}); err != nil {
+				if _, err := of.Create(t.Context(), feed.Record{Kind: feed.KindLease, Token: "0"}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // counted is a container whose server counts pending changes. Azure does not, so the
@@ -17,18 +17,18 @@ type counted struct{ pushed }
 // countTimeout bounds a count, which takes the server the longer the more is pending.
 const countTimeout = time.Minute
 
-// Pending implements [changefeed.Counter].
-func (c counted) Pending(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Backlog, error) {
+// Pending implements [feed.Counter].
+func (c counted) Pending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Backlog, error) {
 	b, err := c.pending(ctx, r, from, o)
 	if err != nil {
-		return changefeed.Backlog{}, fmt.Errorf("count feed of %q: %w", c.id, err)
+		return feed.Backlog{}, fmt.Errorf("count feed of %q: %w", c.id, err)
 	}
 	return b, nil
 }
 
 // pending asks for the count by a header of a feed's read, so that position, range and key travel
 // as in a read. A server that does not know the header answers with a page, which is no count.
-func (c counted) pending(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (b changefeed.Backlog, err error) {
+func (c counted) pending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (b feed.Backlog, err error) {
 	if r.Empty() {
 		return b, badRequest("range %v is empty: want min below max", r)
 	}
@@ -59,5 +59,5 @@ func (c counted) pending(ctx context.Context, r changefeed.Range, from changefee
 	if err := json.Unmarshal(a.body, &said); err != nil || said.Items == nil {
 		return b, fmt.Errorf("answer is %.100q: want a count", a.body)
 	}
-	return changefeed.Backlog{Items: *said.Items, Oldest: said.Oldest, Ahead: said.Ahead}, nil
+	return feed.Backlog{Items: *said.Items, Oldest: said.Oldest, Ahead: said.Ahead}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // TestTheLagOnOurServerIsExact has leases of whole partitions, of parts of them, and of
@@ -29,7 +30,7 @@ func TestTheLagOnOurServerIsExact(t *testing.T) {
 	}
 	for i, p := range parts {
 		for _, r := range p.Range.Cut(1 + i%3) {
-			lease := changefeed.Record{Kind: changefeed.KindLease, Version: 1, Token: r.String(), Range: r, Position: changefeed.Position{Start: changefeed.FromBeginning()}}
+			lease := feed.Record{Kind: feed.KindLease, Version: 1, Token: r.String(), Range: r, Position: feed.Position{Start: feed.FromBeginning()}}
 			if _, err := leases.Create(t.Context(), lease); err != nil {
 				t.Fatal(err)
 			}
@@ -41,7 +42,7 @@ func TestTheLagOnOurServerIsExact(t *testing.T) {
 		}
 	}
 	for i := range 10 {
-		if err := stored.Delete(t.Context(), changefeed.Key(fmt.Sprint("k", i)), fmt.Sprint(i), ""); err != nil {
+		if err := stored.Delete(t.Context(), feed.Key(fmt.Sprint("k", i)), fmt.Sprint(i), ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -54,7 +55,7 @@ func TestTheLagOnOurServerIsExact(t *testing.T) {
 	}
 	var sum int64
 	for _, l := range lags {
-		want, err := stored.Pending(t.Context(), l.Lease.Range, l.Lease.Position, changefeed.ReadOptions{})
+		want, err := stored.Pending(t.Context(), l.Lease.Range, l.Lease.Position, feed.ReadOptions{})
 		if err != nil || l.Err != nil || !l.Exact || l.Pending != want.Items || !l.Oldest.Equal(want.Oldest) {
 			t.Errorf("lag of %s is %+v, want %+v, %v, exactly", l.Lease.Token, l, want, err)
 		}
@@ -67,7 +68,7 @@ func TestTheLagOnOurServerIsExact(t *testing.T) {
 
 // TestAzureCountsNothing has an account that says nothing of counting.
 func TestAzureCountsNothing(t *testing.T) {
-	if _, counts := (&account{}).open(t, cosmos.Options{}).Source().(changefeed.Counter); counts {
+	if _, counts := (&account{}).open(t, cosmos.Options{}).Source().(feed.Counter); counts {
 		t.Error("the source is a Counter")
 	}
 }
@@ -84,12 +85,12 @@ func TestAnAnswerWithoutACountIsAnError(t *testing.T) {
 		r.Header.Del("X-Changefeed-Count-Pending")
 		return s.transport.RoundTrip(r)
 	}))
-	counter := find(t, client, "items").Source().(changefeed.Counter)
-	from := changefeed.Position{Start: changefeed.FromBeginning()}
-	if b, err := counter.Pending(t.Context(), changefeed.FullRange(), from, changefeed.ReadOptions{}); err == nil {
+	counter := find(t, client, "items").Source().(feed.Counter)
+	from := feed.Position{Start: feed.FromBeginning()}
+	if b, err := counter.Pending(t.Context(), feed.FullRange(), from, feed.ReadOptions{}); err == nil {
 		t.Errorf("counted %+v, want an error", b)
 	}
-	if _, err := counter.Pending(t.Context(), changefeed.Range{Min: "1", Max: "1"}, from, changefeed.ReadOptions{}); !errors.Is(err, changefeed.ErrBadRequest) {
+	if _, err := counter.Pending(t.Context(), feed.Range{Min: "1", Max: "1"}, from, feed.ReadOptions{}); !errors.Is(err, feed.ErrBadRequest) {
 		t.Errorf("count of an empty range: %v, want a bad request", err)
 	}
 }
@@ -107,7 +108,7 @@ func TestACountMayTakeAMinute(t *testing.T) {
 			}
 		}}
 		begun := time.Now()
-		b, err := counter(t, a).Pending(t.Context(), changefeed.FullRange(), changefeed.At(`"5"`), changefeed.ReadOptions{})
+		b, err := counter(t, a).Pending(t.Context(), feed.FullRange(), feed.At(`"5"`), feed.ReadOptions{})
 		if err != nil || b.Items != 7 || time.Since(begun) != long {
 			t.Errorf("counted %+v, %v after %v, want 7 after %v", b, err, time.Since(begun), long)
 		}
@@ -122,9 +123,9 @@ func TestACountMayBeOfOneKey(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	from := changefeed.Position{Start: changefeed.FromBeginning()}
-	counter := find(t, s.client(t, master, nil), "items").Source().(changefeed.Counter)
-	b, err := counter.Pending(t.Context(), changefeed.FullRange(), from, changefeed.ReadOptions{Key: changefeed.Key("k0")})
+	from := feed.Position{Start: feed.FromBeginning()}
+	counter := find(t, s.client(t, master, nil), "items").Source().(feed.Counter)
+	b, err := counter.Pending(t.Context(), feed.FullRange(), from, feed.ReadOptions{Key: feed.Key("k0")})
 	if err != nil || b.Items != 3 {
 		t.Errorf("counted %+v, %v, want 3 of the key", b, err)
 	}
@@ -132,21 +133,21 @@ func TestACountMayBeOfOneKey(t *testing.T) {
 
 func TestACountThatIsWrongIsNotSent(t *testing.T) {
 	for name, c := range map[string]struct {
-		r   changefeed.Range
-		key changefeed.PartitionKey
+		r   feed.Range
+		key feed.PartitionKey
 	}{
-		"an empty range":           {changefeed.Range{Min: "1", Max: "1"}, ""},
-		"a key of too many levels": {changefeed.FullRange(), changefeed.Key("a", "b")},
+		"an empty range":           {feed.Range{Min: "1", Max: "1"}, ""},
+		"a key of too many levels": {feed.FullRange(), feed.Key("a", "b")},
 	} {
 		a := &account{regions: waits, trouble: refuse(0, 0)}
-		b, err := counter(t, a).Pending(t.Context(), c.r, changefeed.At(`"5"`), changefeed.ReadOptions{Key: c.key})
-		if !errors.Is(err, changefeed.ErrBadRequest) || len(a.asked) > 0 {
+		b, err := counter(t, a).Pending(t.Context(), c.r, feed.At(`"5"`), feed.ReadOptions{Key: c.key})
+		if !errors.Is(err, feed.ErrBadRequest) || len(a.asked) > 0 {
 			t.Errorf("%s: %+v, %v after %d requests, want a bad request", name, b, err, len(a.asked))
 		}
 	}
 }
 
-func counter(t *testing.T, a *account) changefeed.Counter {
+func counter(t *testing.T, a *account) feed.Counter {
 	t.Helper()
-	return a.open(t, cosmos.Options{}).Source().(changefeed.Counter)
+	return a.open(t, cosmos.Options{}).Source().(feed.Counter)
 }

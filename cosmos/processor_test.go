@@ -21,6 +21,7 @@ import (
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A storm is a round tripper that troubles requests until it is over. What befalls them
@@ -135,7 +136,7 @@ type ledger struct {
 	last map[string]int64 // LSN of each lease of each instance, since it was acquired
 }
 
-func (l *ledger) handle(_ context.Context, b *changefeed.Batch) error {
+func (l *ledger) handle(_ context.Context, b *feed.Batch) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	lease := b.Instance + " " + b.LeaseToken
@@ -149,8 +150,8 @@ func (l *ledger) handle(_ context.Context, b *changefeed.Batch) error {
 	return nil
 }
 
-func (l *ledger) acquired(instance string) func(changefeed.Lease) {
-	return func(lease changefeed.Lease) {
+func (l *ledger) acquired(instance string) func(feed.Lease) {
+	return func(lease feed.Lease) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		delete(l.last, instance+" "+lease.Token)
@@ -232,8 +233,8 @@ func process(ctx context.Context, t *testing.T, client *cosmos.Client, instance 
 		t.Error(err)
 		return
 	}
-	p, err := changefeed.New(items.Source(), leases, changefeed.HandlerFunc(book.handle), changefeed.Options{
-		Instance: instance, Start: changefeed.FromBeginning(), MaxItems: 7, MinLeases: 4,
+	p, err := changefeed.New(items.Source(), leases, feed.HandlerFunc(book.handle), changefeed.Options{
+		Instance: instance, Start: feed.FromBeginning(), MaxItems: 7, MinLeases: 4,
 		Hooks: changefeed.Hooks{Acquired: book.acquired(instance), Error: func(*changefeed.Error) {}},
 	})
 	if err != nil {

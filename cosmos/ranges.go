@@ -10,14 +10,14 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Physical partitions are read rarely and used by every read of the feed, so the last
 // list is kept until the service answers that it is out of date.
 
 // rangeSet is the physical partitions at one time.
-type rangeSet []changefeed.Partition
+type rangeSet []feed.Partition
 
 // rangeCache keeps the last set, because every read needs the id of a partition and
 // partitions rarely change. The service says when an id is out of date.
@@ -29,16 +29,16 @@ type rangeCache struct {
 func newRangeCache() *rangeCache { return &rangeCache{gate: make(chan struct{}, 1)} }
 
 // holder returns the partition that holds all of a range.
-func (s rangeSet) holder(r changefeed.Range) (changefeed.Partition, bool) {
-	i := slices.IndexFunc(s, func(partition changefeed.Partition) bool { return partition.Range.Contains(r) })
+func (s rangeSet) holder(r feed.Range) (feed.Partition, bool) {
+	i := slices.IndexFunc(s, func(partition feed.Partition) bool { return partition.Range.Contains(r) })
 	if i < 0 {
-		return changefeed.Partition{}, false
+		return feed.Partition{}, false
 	}
 	return s[i], true
 }
 
-// Partitions implements [changefeed.Source]. It asks the service each time.
-func (c *Container) Partitions(ctx context.Context) ([]changefeed.Partition, error) {
+// Partitions implements [feed.Source]. It asks the service each time.
+func (c *Container) Partitions(ctx context.Context) ([]feed.Partition, error) {
 	set, err := c.partitions(ctx, func(*rangeSet) bool { return false })
 	if err != nil {
 		return nil, fmt.Errorf("list partitions of %q: %w", c.id, err)
@@ -133,8 +133,8 @@ func (c *Container) assemble(all map[string]rangeInfo) (rangeSet, error) {
 	var set rangeSet
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		if info := all[id]; !gone[id] {
-			r := changefeed.Range{Min: strings.ToUpper(info.MinInclusive), Max: strings.ToUpper(info.MaxExclusive)}
-			set = append(set, changefeed.Partition{ID: id, Range: r, Parents: info.Parents})
+			r := feed.Range{Min: strings.ToUpper(info.MinInclusive), Max: strings.ToUpper(info.MaxExclusive)}
+			set = append(set, feed.Partition{ID: id, Range: r, Parents: info.Parents})
 		}
 	}
 	byRange(set)

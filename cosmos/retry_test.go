@@ -13,8 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/feed"
 )
 
 // An account is a transport that plays an account with a container of one partition, and
@@ -141,12 +141,12 @@ var (
 )
 
 func read(ctx context.Context, c *cosmos.Container) error {
-	_, err := c.Read(ctx, changefeed.FullRange(), changefeed.At(`"5"`), changefeed.ReadOptions{})
+	_, err := c.Read(ctx, feed.FullRange(), feed.At(`"5"`), feed.ReadOptions{})
 	return err
 }
 
 func write(ctx context.Context, c *cosmos.Container) error {
-	_, err := c.Commit(ctx, changefeed.Key("k"), []changefeed.Write{{Body: []byte(`{"id":"a","pk":"k"}`)}})
+	_, err := c.Commit(ctx, feed.Key("k"), []feed.Write{{Body: []byte(`{"id":"a","pk":"k"}`)}})
 	return err
 }
 
@@ -163,18 +163,18 @@ func TestWhenARequestIsSentAgain(t *testing.T) {
 		most        time.Duration
 	}{
 		{"nothing", refuse(0, 0), "w", "n", nil, false, 0},
-		{"400", refuse(always, 400), "w", "n", changefeed.ErrBadRequest, true, 0},
-		{"401", refuse(always, 401), "w", "n", changefeed.ErrForbidden, true, 0},
-		{"403", refuse(always, 403, "x-ms-substatus", "5302"), "w", "n", changefeed.ErrForbidden, true, 0},
-		{"404", refuse(always, 404), "w", "n", changefeed.ErrNotFound, true, 0},
-		{"405", refuse(always, 405), "w", "n", changefeed.ErrBadRequest, true, 0},
-		{"409", refuse(always, 409), "w", "n", changefeed.ErrConflict, true, 0},
-		{"412", refuse(always, 412), "w", "n", changefeed.ErrPrecondition, true, 0},
-		{"413", refuse(always, 413), "w", "n", changefeed.ErrBadRequest, true, 0},
+		{"400", refuse(always, 400), "w", "n", feed.ErrBadRequest, true, 0},
+		{"401", refuse(always, 401), "w", "n", feed.ErrForbidden, true, 0},
+		{"403", refuse(always, 403, "x-ms-substatus", "5302"), "w", "n", feed.ErrForbidden, true, 0},
+		{"404", refuse(always, 404), "w", "n", feed.ErrNotFound, true, 0},
+		{"405", refuse(always, 405), "w", "n", feed.ErrBadRequest, true, 0},
+		{"409", refuse(always, 409), "w", "n", feed.ErrConflict, true, 0},
+		{"412", refuse(always, 412), "w", "n", feed.ErrPrecondition, true, 0},
+		{"413", refuse(always, 413), "w", "n", feed.ErrBadRequest, true, 0},
 		{"container made anew", refuse(always, 400, "x-ms-substatus", "1024"), "w", "n", cosmos.ErrMadeAnew, true, 0},
 		{"429 for a moment, twice", refuse(2, 429, "x-ms-retry-after-ms", "700"), "w w w", "n n n", nil, false, 1500 * time.Millisecond},
-		{"429 for long", refuse(always, 429, "x-ms-retry-after-ms", "5000"), "w", "n", changefeed.ErrThrottled, true, 0},
-		{"429 for ever", refuse(always, 429, "x-ms-retry-after-ms", "10"), "w w w w w", "n n n n n", changefeed.ErrThrottled, true, time.Second},
+		{"429 for long", refuse(always, 429, "x-ms-retry-after-ms", "5000"), "w", "n", feed.ErrThrottled, true, 0},
+		{"429 for ever", refuse(always, 429, "x-ms-retry-after-ms", "10"), "w w w w w", "n n n n n", feed.ErrThrottled, true, time.Second},
 		{"449 twice", refuse(2, 449), "w w w", "n n n", nil, false, 200 * time.Millisecond},
 		{"449 for ever", refuse(always, 449), "w w w w w", "n n n n n", unknown, true, time.Second},
 		{"write region moved", refuse(1, 403, "x-ms-substatus", "3"), "w w", "n n", nil, false, 50 * time.Millisecond},
@@ -222,8 +222,8 @@ func when(fails bool, err error) error {
 
 // sentinels are what the processor asks an error for.
 var sentinels = []error{
-	changefeed.ErrConflict, changefeed.ErrNotFound, changefeed.ErrForbidden, changefeed.ErrGone,
-	changefeed.ErrTooOld, changefeed.ErrThrottled, changefeed.ErrBadRequest,
+	feed.ErrConflict, feed.ErrNotFound, feed.ErrForbidden, feed.ErrGone,
+	feed.ErrTooOld, feed.ErrThrottled, feed.ErrBadRequest,
 }
 
 func (a *account) check(t *testing.T, what string, err error, hosts string, want, unknown error) {
@@ -259,7 +259,7 @@ func TestAThrottledErrorTellsThePause(t *testing.T) {
 	} {
 		a := &account{trouble: refuse(always, 429, c.header, c.value)}
 		err := read(t.Context(), a.open(t, cosmos.Options{}))
-		if throttled, ok := errors.AsType[*changefeed.ThrottledError](err); !ok || throttled.After != c.want {
+		if throttled, ok := errors.AsType[*feed.ThrottledError](err); !ok || throttled.After != c.want {
 			t.Errorf("%s: %s: %v, want a pause of %v", c.header, c.value, err, c.want)
 		}
 	}
@@ -369,7 +369,7 @@ func TestWhereRequestsGo(t *testing.T) {
 				t.Fatal(err)
 			}
 			leases := a.leases(t, items, c.preferred...)
-			if err := leases.Delete(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "0", ID: "a%b", ETag: `"e"`}); err != nil {
+			if err := leases.Delete(t.Context(), feed.Record{Kind: feed.KindLease, Token: "0", ID: "a%b", ETag: `"e"`}); err != nil {
 				t.Fatal(err)
 			}
 			if got := strings.Join(a.asked, " "); got != c.want {
@@ -420,7 +420,7 @@ func (a byID) Do(r *http.Request) (*http.Response, error) {
 func TestALeaseIsNotReadFromHalfAnAnswer(t *testing.T) {
 	a := &account{trouble: func(*http.Request, int) (*http.Response, error) { return say(201, `{"id":"a","Owner":"b"`), nil }}
 	leases := a.leases(t, a.open(t, cosmos.Options{}))
-	got, err := leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "-FF", Range: changefeed.FullRange()})
+	got, err := leases.Create(t.Context(), feed.Record{Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange()})
 	if err == nil || got.Owner != "" || !strings.Contains(err.Error(), "the answer is no document") {
 		t.Errorf("%+v, %v: want an error", got, err)
 	}
@@ -594,13 +594,13 @@ func TestWhatOpenRefuses(t *testing.T) {
 		{"https://g.example", good, cosmos.Options{UserAgent: "a\nb"}, "user agent"},
 	} {
 		_, err := cosmos.Open(t.Context(), c.endpoint, c.credential, c.o)
-		if !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(fmt.Sprint(err), c.want) {
+		if !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(fmt.Sprint(err), c.want) {
 			t.Errorf("Open(%q, %+v): %v, want a bad request about %s", c.endpoint, c.o, err, c.want)
 		}
 	}
 	for _, connection := range []string{"", "AccountEndpoint=https://g.example/", "AccountKey=secret==;"} {
 		_, err := cosmos.OpenString(t.Context(), connection, cosmos.Options{})
-		if !errors.Is(err, changefeed.ErrBadRequest) || strings.Contains(fmt.Sprint(err), "secret") {
+		if !errors.Is(err, feed.ErrBadRequest) || strings.Contains(fmt.Sprint(err), "secret") {
 			t.Errorf("OpenString(%q): %v", connection, err)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/rawjson"
 )
@@ -24,7 +24,7 @@ const probeTTL = 60
 // Without the right to delete, the processor works and leaves records behind: that is
 // logged as a warning. Throttling is waited for, up to about a minute, because other
 // instances may be starting on the same small container.
-func (s *Leases) SelfTest(ctx context.Context, monitored *Container, mode changefeed.Mode) error {
+func (s *Leases) SelfTest(ctx context.Context, monitored *Container, mode feed.Mode) error {
 	err := errors.Join(
 		unthrottled(ctx, func() error { return monitored.testFeed(ctx, mode) }),
 		unthrottled(ctx, func() error { _, _, err := s.List(ctx); return err }),
@@ -45,7 +45,7 @@ const throttledTries = 20
 func unthrottled(ctx context.Context, do func() error) error {
 	for n := 1; ; n++ {
 		err := do()
-		throttled, ok := errors.AsType[*changefeed.ThrottledError](err)
+		throttled, ok := errors.AsType[*feed.ThrottledError](err)
 		if !ok || n == throttledTries {
 			return err
 		}
@@ -56,38 +56,38 @@ func unthrottled(ctx context.Context, do func() error) error {
 }
 
 // testFeed reads the feed of one partition from now.
-func (c *Container) testFeed(ctx context.Context, mode changefeed.Mode) error {
+func (c *Container) testFeed(ctx context.Context, mode feed.Mode) error {
 	parts, err := c.Partitions(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = c.Read(ctx, parts[0].Range, changefeed.Position{}, changefeed.ReadOptions{Mode: mode, MaxItems: 1})
+	_, err = c.Read(ctx, parts[0].Range, feed.Position{}, feed.ReadOptions{Mode: mode, MaxItems: 1})
 	return err
 }
 
 // testWrites writes a document as records are written, under an id that is no record.
 func (s *Leases) testWrites(ctx context.Context) error {
 	id := s.prefix + ".probe." + newActivity()
-	key := changefeed.Key(id)
+	key := feed.Key(id)
 	doc := fmt.Appendf(nil, `{"id":%q,"partitionKey":%q,"ttl":%d}`, id, id, probeTTL)
 	etag := ""
-	put := func(op changefeed.WriteOp) error {
+	put := func(op feed.WriteOp) error {
 		return unthrottled(ctx, func() error {
-			stored, _, err := s.put(ctx, changefeed.Write{Op: op, ID: id, Body: doc, IfMatch: etag}, key)
+			stored, _, err := s.put(ctx, feed.Write{Op: op, ID: id, Body: doc, IfMatch: etag}, key)
 			if err == nil {
 				etag = rawjson.Text(rawjson.Lookup(stored, "_etag"))
 			}
 			return err
 		})
 	}
-	if err := put(changefeed.WriteCreate); err != nil {
+	if err := put(feed.WriteCreate); err != nil {
 		return fmt.Errorf("create a lease: %w", err)
 	}
-	if err := put(changefeed.WriteReplace); err != nil {
+	if err := put(feed.WriteReplace); err != nil {
 		return fmt.Errorf("update a lease: %w", err)
 	}
 	doc = nil
-	err := put(changefeed.WriteDelete)
+	err := put(feed.WriteDelete)
 	if e, ok := errors.AsType[*Error](err); ok && e.Status == http.StatusForbidden {
 		s.c.client.log.WarnContext(ctx, "leases cannot be deleted: those of partitions that were split stay behind", "error", err)
 		return nil

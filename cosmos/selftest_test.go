@@ -13,11 +13,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 func TestTheSelfTestNamesTheRightThatIsMissing(t *testing.T) {
@@ -41,7 +41,7 @@ func TestTheSelfTestNamesTheRightThatIsMissing(t *testing.T) {
 					t.Errorf("without the right to delete: %v, log %s, want a warning", err, log.String())
 				}
 				return
-			case !errors.Is(err, changefeed.ErrForbidden) || !strings.Contains(err.Error(), "it needs the action "+missing):
+			case !errors.Is(err, feed.ErrForbidden) || !strings.Contains(err.Error(), "it needs the action "+missing):
 				t.Errorf("%v, want an error that names %s", err, missing)
 			}
 			if missing != container0+"items/replace" && leases.Count() != 0 {
@@ -62,7 +62,7 @@ func selfTest(t *testing.T, s *server, credential cosmos.Credential, log *slog.L
 	if err != nil {
 		return err
 	}
-	return leases.SelfTest(t.Context(), items, changefeed.LatestVersion)
+	return leases.SelfTest(t.Context(), items, feed.LatestVersion)
 }
 
 // TestASelfTestWaitsForAThrottledContainer has more instances start than their containers
@@ -106,7 +106,7 @@ func TestASelfTestPausesAsLongAsItIsAsked(t *testing.T) {
 			probe = string(body)
 			return say(201, `{"Documents":[],"_etag":"\"e\""}`), err
 		}
-		if err := leases.SelfTest(t.Context(), items, changefeed.LatestVersion); err != nil || !strings.Contains(probe, `"ttl":60`) {
+		if err := leases.SelfTest(t.Context(), items, feed.LatestVersion); err != nil || !strings.Contains(probe, `"ttl":60`) {
 			t.Errorf("%v, and the probe was %s", err, probe)
 		}
 	})
@@ -138,7 +138,7 @@ func TestASelfTestTriesEveryKindOfRequest(t *testing.T) {
 			}
 			return nil, nil
 		}
-		if err := leases.SelfTest(t.Context(), items, changefeed.AllVersionsAndDeletes); !errors.Is(err, changefeed.ErrForbidden) {
+		if err := leases.SelfTest(t.Context(), items, feed.AllVersionsAndDeletes); !errors.Is(err, feed.ErrForbidden) {
 			t.Errorf("without the right to %s: %v, want ErrForbidden", name, err)
 		}
 	}
@@ -163,7 +163,7 @@ func TestWhatOpenLeasesRefuses(t *testing.T) {
 		{"leases", "unit", cosmos.LeaseOptions{FollowEvery: 1}, "FollowEvery is 1ns"},
 	} {
 		_, err := cosmos.OpenLeases(t.Context(), find(t, client, c.container), c.processor, items, c.o)
-		if !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), c.want) {
+		if !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("OpenLeases(%s, %q, %+v): %v, want a bad request with %q", c.container, c.processor, c.o, err, c.want)
 		}
 	}
@@ -185,7 +185,7 @@ func TestAWrongKeyIsToldInOneLine(t *testing.T) {
 	_, err := cosmos.Open(t.Context(), "http://account.example", cosmos.Key("YW5vdGhlciBrZXk="), cosmos.Options{Transport: &http.Client{Transport: s.transport}})
 	const want = "open account http://account.example: GET /: 401 Unauthorized: The authorization token does not fit the request: " +
 		"the key is a wrong one, or something else was signed. (activity "
-	if !errors.Is(err, changefeed.ErrForbidden) || !strings.HasPrefix(err.Error(), want) {
+	if !errors.Is(err, feed.ErrForbidden) || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got  %v\nwant %s…)", err, want)
 	}
 }
@@ -195,7 +195,7 @@ func TestALeaseContainerIsMadeOnce(t *testing.T) {
 	s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
 	client := s.client(t, master, nil)
 	_, err := client.Container(t.Context(), docstore.DefaultDatabase, "leases")
-	if !errors.Is(err, changefeed.ErrNotFound) || !strings.HasPrefix(err.Error(), "open container default/leases: ") {
+	if !errors.Is(err, feed.ErrNotFound) || !strings.HasPrefix(err.Error(), "open container default/leases: ") {
 		t.Errorf("a missing container: %v, want ErrNotFound that names it", err)
 	}
 	for range 2 {
@@ -212,13 +212,13 @@ func TestALeaseContainerIsMadeOnce(t *testing.T) {
 		t.Errorf("lease container is %+v", spec)
 	}
 	leases := unit(t, client, "unit")
-	if _, err := leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindInfo}); err != nil {
+	if _, err := leases.Create(t.Context(), feed.Record{Kind: feed.KindInfo}); err != nil {
 		t.Error(err)
 	}
 	if want := "unitaccount.example_" + s.db.RID() + "_"; !strings.HasPrefix(leases.Prefix(), want) {
 		t.Errorf("prefix is %s, want %s…", leases.Prefix(), want)
 	}
-	if _, err := client.CreateLeaseContainer(t.Context(), "nowhere", "leases"); !errors.Is(err, changefeed.ErrNotFound) {
+	if _, err := client.CreateLeaseContainer(t.Context(), "nowhere", "leases"); !errors.Is(err, feed.ErrNotFound) {
 		t.Errorf("in a database that is missing: %v, want ErrNotFound", err)
 	}
 }
@@ -227,7 +227,7 @@ func TestALetterContainerIsMadeOnce(t *testing.T) {
 	s := serve(t, cosmosrest.Options{})
 	s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
 	client := s.client(t, master, nil)
-	letter := changefeed.DeadLetter{ID: "7.a", Disposition: changefeed.DispositionFailed, Change: changefeed.Change{ID: "1", PartitionKey: changefeed.Key("Ghent"), LSN: 7, Body: []byte(`{"id":"1"}`)}}
+	letter := feed.DeadLetter{ID: "7.a", Disposition: feed.DispositionFailed, Change: feed.Change{ID: "1", PartitionKey: feed.Key("Ghent"), LSN: 7, Body: []byte(`{"id":"1"}`)}}
 	n := 0
 	for range 2 {
 		made, err := client.CreateLetterContainer(t.Context(), docstore.DefaultDatabase, "letters")
@@ -252,7 +252,7 @@ func TestALetterContainerIsMadeOnce(t *testing.T) {
 	if made.Spec().DefaultTTL != nil || n != 2 {
 		t.Errorf("letter container is %+v, with %d letters read, want one each time", made.Spec(), n)
 	}
-	if _, err := client.CreateLetterContainer(t.Context(), "nowhere", "letters"); !errors.Is(err, changefeed.ErrNotFound) {
+	if _, err := client.CreateLetterContainer(t.Context(), "nowhere", "letters"); !errors.Is(err, feed.ErrNotFound) {
 		t.Errorf("in a database that is missing: %v, want ErrNotFound", err)
 	}
 }
@@ -270,7 +270,7 @@ func TestAContainerMadeAnewIsAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.create(t, spec)
-	if err := read(t.Context(), items); !errors.Is(err, changefeed.ErrNotFound) {
+	if err := read(t.Context(), items); !errors.Is(err, feed.ErrNotFound) {
 		t.Errorf("read of a container that was made anew: %v, want ErrNotFound", err)
 	}
 	if err := write(t.Context(), items); !errors.Is(err, cosmos.ErrMadeAnew) {

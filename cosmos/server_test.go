@@ -17,10 +17,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/golang-jwt/jwt/v5"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/memnet"
 )
 
@@ -168,4 +168,4 @@ func put(ctx context.Context, c *docstore.Container, doc string) error {
 	return err
 }
 
-var _ changefeed.Source = (*cosmos.Container)(nil)
+var _ feed.Source = (*cosmos.Container)(nil)

@@ -6,23 +6,23 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
 )
 
 // Source returns the container in the form that a processor should have. If the server
 // can hold a read until there is a change, as changefeed's own server does, the result
-// is also a [changefeed.Waiter], and leases are pushed: each waits with one request
+// is also a [feed.Waiter], and leases are pushed: each waits with one request
 // that the server holds, up to 30 seconds. Azure cannot do so; there the result is the
 // container itself, which the processor polls.
 //
-// Such a server also counts, so the result is a [changefeed.Counter] and lags are
+// Such a server also counts, so the result is a [feed.Counter] and lags are
 // exact.
 //
 // A wait returns no changes, so the next Read reads them again. A wait asks for one
 // item only: an activity costs a small page more, and a quiet range costs a request
 // every 30 seconds instead of one for each poll.
-func (c *Container) Source() changefeed.Source {
+func (c *Container) Source() feed.Source {
 	known, _ := c.client.regions.current()
 	if known.hold <= 0 {
 		return c
@@ -41,15 +41,15 @@ type pushed struct {
 	versions bool // there are deletes to wait for
 }
 
-// Wait implements [changefeed.Waiter].
-func (p pushed) Wait(ctx context.Context, r changefeed.Range, from changefeed.Position) error {
+// Wait implements [feed.Waiter].
+func (p pushed) Wait(ctx context.Context, r feed.Range, from feed.Position) error {
 	if from.Token == "" && !from.Start.IsNow() {
 		return nil // there may be changes already
 	}
-	from.Start = changefeed.Start{}
-	o := changefeed.ReadOptions{MaxItems: 1}
+	from.Start = feed.Start{}
+	o := feed.ReadOptions{MaxItems: 1}
 	if p.versions { // deletes count too
-		o.Mode = changefeed.AllVersionsAndDeletes
+		o.Mode = feed.AllVersionsAndDeletes
 	}
 	for n := 1; ; n++ {
 		hold, begun := p.until(ctx), time.Now()
@@ -61,7 +61,7 @@ func (p pushed) Wait(ctx context.Context, r changefeed.Range, from changefeed.Po
 		}
 		page, err := p.read(ctx, r, from, o, hold)
 		switch {
-		case errors.Is(err, changefeed.ErrGone) || errors.Is(err, changefeed.ErrTooOld):
+		case errors.Is(err, feed.ErrGone) || errors.Is(err, feed.ErrTooOld):
 			return nil // for the reader to find out
 		case err != nil:
 			return fmt.Errorf("wait for changes of %q: %w", p.id, err)

@@ -11,10 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // TestADeleteEndsAWait has a feed of all versions: its readers want deletes too.
@@ -38,7 +38,7 @@ func deleteEndsWait(t *testing.T, own bool) {
 			t.Fatal(err)
 		}
 		source := find(t, s.client(t, master, nil), "items").Source()
-		page, err := source.Read(t.Context(), changefeed.FullRange(), changefeed.Position{}, changefeed.ReadOptions{})
+		page, err := source.Read(t.Context(), feed.FullRange(), feed.Position{}, feed.ReadOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,12 +47,12 @@ func deleteEndsWait(t *testing.T, own bool) {
 		defer deletion.Wait()
 		deletion.Go(func() {
 			time.Sleep(after)
-			if err := stored.Delete(t.Context(), changefeed.Key("k"), "a", ""); err != nil {
+			if err := stored.Delete(t.Context(), feed.Key("k"), "a", ""); err != nil {
 				t.Errorf("Delete: %v", err)
 			}
 		})
 		begun := time.Now()
-		err = source.(changefeed.Waiter).Wait(t.Context(), changefeed.FullRange(), page.Next)
+		err = source.(feed.Waiter).Wait(t.Context(), feed.FullRange(), page.Next)
 		if took := time.Since(begun); err != nil || took != after {
 			t.Errorf("Wait: %v after %v, want nil after %v", err, took, after)
 		}
@@ -70,7 +70,7 @@ func TestAWaitEndsBeforeItsContext(t *testing.T) {
 		enough := errors.New("enough")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 17*time.Second, enough)
 		defer cancel()
-		if err := source.(changefeed.Waiter).Wait(ctx, changefeed.FullRange(), changefeed.Position{}); !errors.Is(err, enough) {
+		if err := source.(feed.Waiter).Wait(ctx, feed.FullRange(), feed.Position{}); !errors.Is(err, enough) {
 			t.Errorf("Wait: %v, want the cause", err)
 		}
 		if got := m.count["items feed"]; got != 1 {
@@ -103,7 +103,7 @@ func TestWaitingIsPacedWhereNobodyHolds(t *testing.T) {
 		}
 		for name, wait := range map[string]func(ctx context.Context) error{
 			"wait": func(ctx context.Context) error {
-				return source.(changefeed.Waiter).Wait(ctx, changefeed.FullRange(), changefeed.Position{})
+				return source.(feed.Waiter).Wait(ctx, feed.FullRange(), feed.Position{})
 			},
 			"follow": func(ctx context.Context) error { _, _, _, err := leases.Follow(ctx, cursor); return err },
 		} {
@@ -124,11 +124,11 @@ func TestWaitingIsPacedWhereNobodyHolds(t *testing.T) {
 const waits = `"changefeed":{"maxPollingIntervalInMs":30000,"countsPending":true,"keepsVersions":true}`
 
 // wait waits for changes after a position, up to a minute.
-func wait(t *testing.T, a *account, from changefeed.Position) error {
+func wait(t *testing.T, a *account, from feed.Position) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	return a.open(t, cosmos.Options{}).Source().(changefeed.Waiter).Wait(ctx, changefeed.FullRange(), from)
+	return a.open(t, cosmos.Options{}).Source().(feed.Waiter).Wait(ctx, feed.FullRange(), from)
 }
 
 // TestAWaitAsksForLittleAndGoesOn has a wait from now: the second request must not begin at its own now, or what came between
@@ -150,7 +150,7 @@ func TestAWaitAsksForLittleAndGoesOn(t *testing.T) {
 			return say(200, `{"Documents":[{"current":{"id":"a"},"metadata":{"lsn":10}}]}`, "etag", `"10"`), nil
 		}}
 		// What is left of the minute is asked for, less the time that the answer takes.
-		if err := wait(t, a, changefeed.Position{}); err != nil || strings.Join(asked, ", ") != `* 1 30000, "9" 1 28500` {
+		if err := wait(t, a, feed.Position{}); err != nil || strings.Join(asked, ", ") != `* 1 30000, "9" 1 28500` {
 			t.Errorf("asked %q, %v, want the position of the first answer in the second request", asked, err)
 		}
 	})
@@ -162,7 +162,7 @@ func TestAServerIsNotAskedToHoldARequestForHours(t *testing.T) {
 		return say(200, `{"Documents":[{"current":{"id":"a"},"metadata":{"lsn":10}}]}`, "etag", `"10"`), nil
 	}
 	source := a.open(t, cosmos.Options{}).Source()
-	if err := source.(changefeed.Waiter).Wait(t.Context(), changefeed.FullRange(), changefeed.At(`"9"`)); err != nil {
+	if err := source.(feed.Waiter).Wait(t.Context(), feed.FullRange(), feed.At(`"9"`)); err != nil {
 		t.Fatal(err)
 	}
 	if got := a.log[len(a.log)-1].Header.Get("x-ms-cosmos-max-polling-interval"); got != "600000" {
@@ -173,13 +173,13 @@ func TestAServerIsNotAskedToHoldARequestForHours(t *testing.T) {
 // Its reader finds out what there is to read, or why nothing can be read.
 func TestAWaitEndsWhereTheReaderMustLook(t *testing.T) {
 	for name, c := range map[string]struct {
-		from    changefeed.Position
+		from    feed.Position
 		trouble func(*http.Request, int) (*http.Response, error)
 		asked   int
 	}{
-		"from the beginning": {changefeed.Position{Start: changefeed.FromBeginning()}, refuse(always, 500), 0},
-		"from a time":        {changefeed.Position{Start: changefeed.FromTime(time.Unix(7, 0))}, refuse(always, 500), 0},
-		"a position that the retention has passed": {changefeed.At(`"5"`), tooOld("older than"), 1},
+		"from the beginning": {feed.Position{Start: feed.FromBeginning()}, refuse(always, 500), 0},
+		"from a time":        {feed.Position{Start: feed.FromTime(time.Unix(7, 0))}, refuse(always, 500), 0},
+		"a position that the retention has passed": {feed.At(`"5"`), tooOld("older than"), 1},
 	} {
 		a := &account{regions: waits, trouble: c.trouble}
 		if err := wait(t, a, c.from); err != nil || len(a.asked) != c.asked {
@@ -191,7 +191,7 @@ func TestAWaitEndsWhereTheReaderMustLook(t *testing.T) {
 // TestAzureIsPolled has an account that says nothing of waiting.
 func TestAzureIsPolled(t *testing.T) {
 	items := (&account{}).open(t, cosmos.Options{})
-	if _, waits := items.Source().(changefeed.Waiter); waits {
+	if _, waits := items.Source().(feed.Waiter); waits {
 		t.Error("the source is a Waiter")
 	}
 }

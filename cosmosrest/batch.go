@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 	"github.com/millrace/changefeed/cosmosrest/internal/hybridrow"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/rawjson"
 	"github.com/millrace/changefeed/internal/service"
 )
@@ -40,7 +40,7 @@ func formatOf(body []byte) batchFormat {
 // batchOp is an operation as the client wrote it, in whichever format. What it did not write
 // is empty.
 type batchOp struct {
-	op          changefeed.WriteOp
+	op          feed.WriteOp
 	id          string
 	key         string // of an operation of a bulk
 	keyed       bool   // the key was written, be it empty
@@ -63,13 +63,13 @@ type step struct {
 }
 
 // actions are those that each operation is to be allowed.
-var actions = map[changefeed.WriteOp]string{
-	changefeed.WriteCreate:  auth.Create,
-	changefeed.WriteUpsert:  auth.Upsert,
-	changefeed.WriteReplace: auth.Replace,
-	changefeed.WritePatch:   auth.Replace,
-	changefeed.WriteDelete:  auth.Delete,
-	changefeed.WriteRead:    auth.ReadItem,
+var actions = map[feed.WriteOp]string{
+	feed.WriteCreate:  auth.Create,
+	feed.WriteUpsert:  auth.Upsert,
+	feed.WriteReplace: auth.Replace,
+	feed.WritePatch:   auth.Replace,
+	feed.WriteDelete:  auth.Delete,
+	feed.WriteRead:    auth.ReadItem,
 }
 
 // writeBatch carries out several operations: all or none, or each by itself. All rights are
@@ -119,7 +119,7 @@ func (c *call) readSteps(format batchFormat, body []byte) ([]step, error) {
 	for i := range ops {
 		s := &steps[i]
 		s.write.Op, s.key, s.keyed = ops[i].op, ops[i].key, ops[i].keyed
-		s.minimal = s.write.Op != changefeed.WriteRead && (ops[i].minimal || c.in.Minimal())
+		s.minimal = s.write.Op != feed.WriteRead && (ops[i].minimal || c.in.Minimal())
 		s.wrong = s.complete(&ops[i])
 	}
 	return steps, nil
@@ -131,28 +131,28 @@ func (s *step) complete(o *batchOp) (err error) {
 	if o.wrong != nil {
 		return o.wrong
 	}
-	if o.op != changefeed.WriteCreate && o.op != changefeed.WriteUpsert { // which have it in the body
+	if o.op != feed.WriteCreate && o.op != feed.WriteUpsert { // which have it in the body
 		if s.write.ID = o.id; s.write.ID == "" {
 			return wire.BadRequest("id is empty, missing or no text: want that of the item")
 		}
 	}
-	if o.op != changefeed.WriteDelete && o.op != changefeed.WriteRead {
+	if o.op != feed.WriteDelete && o.op != feed.WriteRead {
 		if first := firstByte(o.body); first != '{' && first != '[' {
 			return wire.BadRequest("resourceBody is %s: want an item, or the operations of a patch, as JSON", shown(o.body))
 		}
 	}
 	switch o.op {
 	// A create has no condition to meet: it is refused wherever the item exists.
-	case changefeed.WriteCreate:
+	case feed.WriteCreate:
 		s.write.Body, s.write.Checked = o.body, o.checked
-	case changefeed.WriteUpsert:
+	case feed.WriteUpsert:
 		s.write.Body, s.write.Checked, s.write.If = o.body, o.checked, unlessOther(o.ifMatch, o.ifNoneMatch)
-	case changefeed.WriteReplace:
+	case feed.WriteReplace:
 		s.write.Body, s.write.Checked, s.write.IfMatch = o.body, o.checked, wire.Quoted(o.ifMatch)
-	case changefeed.WritePatch:
+	case feed.WritePatch:
 		s.write.IfMatch = wire.Quoted(o.ifMatch)
 		s.write.Patch, s.write.If, err = parsePatch(o.body)
-	case changefeed.WriteRead:
+	case feed.WriteRead:
 		s.write.IfMatch, s.known = wire.Quoted(o.ifMatch), o.ifNoneMatch
 		// In the service a read with If-Match is answered like one with If-None-Match
 		// when the ETag is the item's.
@@ -196,7 +196,7 @@ type outcome struct {
 // done is the outcome of an operation that was carried out. A read whose client has the
 // item already is a 304, as in the service also when the ETag came as If-Match: that does
 // not undo a batch.
-func (s *step) done(r changefeed.Result) outcome {
+func (s *step) done(r feed.Result) outcome {
 	o := outcome{status: statusOf(s.write.Op, r), charge: r.Charge, etag: r.ETag, body: r.Body}
 	if s.known != "" && wire.Matches(s.known, r.ETag) {
 		o.status, o.charge, o.body = http.StatusNotModified, service.ReadCharge(0), nil
@@ -210,7 +210,7 @@ func (s *step) done(r changefeed.Result) outcome {
 // refused is the outcome of an operation that was refused. It costs the least charge, because a
 // refusal that cost nothing could be repeated for ever.
 func refused(err error) outcome {
-	if one, ok := errors.AsType[*changefeed.WriteError](err); ok {
+	if one, ok := errors.AsType[*feed.WriteError](err); ok {
 		err = one.Err
 	}
 	e := itemError(err)
@@ -244,7 +244,7 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 	done, err := p.Commit(c.ctx, writes)
 	outcomes := make([]outcome, len(steps))
 	if err != nil {
-		one, ok := errors.AsType[*changefeed.WriteError](err)
+		one, ok := errors.AsType[*feed.WriteError](err)
 		if !ok { // of the store, and of no single write
 			c.spend(cont, done.Partition.ID, done.Charge)
 			c.out.SetSession(done.Partition.ID, done.Newest)
@@ -270,7 +270,7 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 	c.spend(cont, done.Partition.ID, total(outcomes))
 	c.out.SetSession(done.Partition.ID, done.Newest)
 	for i, r := range done.Results {
-		if writes[i].Op != changefeed.WriteRead {
+		if writes[i].Op != feed.WriteRead {
 			c.out.SetLSN(r.LSN)
 		}
 	}
@@ -291,7 +291,7 @@ func firstBeyond(outcomes []outcome, limit int) int {
 // onlyReads reports whether nothing is written, so that all may be refused when it has been
 // carried out.
 func onlyReads(steps []step) bool {
-	return !slices.ContainsFunc(steps, func(s step) bool { return s.write.Op != changefeed.WriteRead })
+	return !slices.ContainsFunc(steps, func(s step) bool { return s.write.Op != feed.WriteRead })
 }
 
 // dependent is the outcome of an operation that was not tried because of another.
@@ -299,7 +299,7 @@ var dependent = outcome{status: http.StatusFailedDependency}
 
 // readable refuses reads that the client's session cannot have: it has seen a newer state.
 func (p *logical) readable(in *wire.Request, steps []step) error {
-	if slices.ContainsFunc(steps, func(s step) bool { return s.write.Op == changefeed.WriteRead }) {
+	if slices.ContainsFunc(steps, func(s step) bool { return s.write.Op == feed.WriteRead }) {
 		return in.Consistent(p.part, p.newest)
 	}
 	return nil

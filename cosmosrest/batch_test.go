@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/meter"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/rawjson"
 )
 
@@ -238,7 +238,7 @@ func TestBulkRanges(t *testing.T) {
 	at := map[string]string{} // partition to a key in it
 	for i := range 20 {
 		key := fmt.Sprint("k", i)
-		place, err := cont.Locate(t.Context(), changefeed.Key(key))
+		place, err := cont.Locate(t.Context(), feed.Key(key))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -313,7 +313,7 @@ func TestBulkOrder(t *testing.T) {
 	}
 	w.bulk(t, `[`+strings.Join(ops, ",")+`]`).want(t, 200)
 	for i := range 10 {
-		it, err := cont.Item(t.Context(), changefeed.Key(fmt.Sprint(i)), "1")
+		it, err := cont.Item(t.Context(), feed.Key(fmt.Sprint(i)), "1")
 		if err != nil || !strings.Contains(string(it.Body), fmt.Sprintf(`"v":%d,`, 90+i)) {
 			t.Errorf("item of key %d is %s, %v", i, it.Body, err)
 		}

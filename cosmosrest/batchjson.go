@@ -3,8 +3,8 @@ package cosmosrest
 import (
 	"strconv"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/rawjson"
 )
 
@@ -12,13 +12,13 @@ import (
 // not decoded, because item bodies are passed on as they are.
 
 // operationNames are the operations by their names.
-var operationNames = map[string]changefeed.WriteOp{
-	"Create":  changefeed.WriteCreate,
-	"Upsert":  changefeed.WriteUpsert,
-	"Replace": changefeed.WriteReplace,
-	"Patch":   changefeed.WritePatch,
-	"Delete":  changefeed.WriteDelete,
-	"Read":    changefeed.WriteRead,
+var operationNames = map[string]feed.WriteOp{
+	"Create":  feed.WriteCreate,
+	"Upsert":  feed.WriteUpsert,
+	"Replace": feed.WriteReplace,
+	"Patch":   feed.WritePatch,
+	"Delete":  feed.WriteDelete,
+	"Read":    feed.WriteRead,
 }
 
 // readJSON reads the operations of a batch, and one too many at most.

@@ -13,10 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/netbatch"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 const recordedRows = "internal/hybridrow/testdata/hybridrow.json"
@@ -387,7 +387,7 @@ func TestBulkRowsFindTheirKeys(t *testing.T) {
 		if a, _, statuses := w.rows(t, bulkRows, netbatch.Request(create, read)); statuses != "201 200" {
 			t.Errorf("key %s of an item with pk %s: %s %s", sent, pk, statuses, a.body)
 		}
-		if _, err := cont.Item(t.Context(), changefeed.PartitionKey(`[`+pk+`]`), "1"); err != nil {
+		if _, err := cont.Item(t.Context(), feed.PartitionKey(`[`+pk+`]`), "1"); err != nil {
 			t.Errorf("item with pk %s: %v", pk, err)
 		}
 	}
@@ -448,7 +448,7 @@ func without(headers map[string]string, name string) map[string]string {
 // otherPartition is a key that is not in the partition of another.
 func otherPartition(t *testing.T, cont *docstore.Container, than string) string {
 	t.Helper()
-	partition := func(key changefeed.PartitionKey) string {
+	partition := func(key feed.PartitionKey) string {
 		p, err := locate(cont, key)
 		if err != nil {
 			t.Fatal(err)
@@ -456,7 +456,7 @@ func otherPartition(t *testing.T, cont *docstore.Container, than string) string 
 		return p.part.ID
 	}
 	for i := range 100 {
-		if key := changefeed.Key(fmt.Sprint(i)); partition(key) != partition(changefeed.Key(than)) {
+		if key := feed.Key(fmt.Sprint(i)); partition(key) != partition(feed.Key(than)) {
 			return string(key)
 		}
 	}

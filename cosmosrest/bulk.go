@@ -8,9 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -72,7 +72,7 @@ func (b *bulk) locate(c *call, cont *docstore.Container) error {
 	}
 	// A client sorts its operations by the ranges that it knows. The header is how it
 	// learns that these are out of date.
-	var wanted changefeed.Partition
+	var wanted feed.Partition
 	if id := c.in.Header(wire.HeaderRangeID); id != "" {
 		if wanted, err = c.partition(cont, id); err != nil {
 			return err
@@ -128,7 +128,7 @@ func (b *bulk) admit(c *call) error {
 // runAll runs all keys at the same time, and operations of the same key in order, because two of
 // them may write the same item.
 func (b *bulk) runAll(ctx context.Context) {
-	lines := map[changefeed.PartitionKey][]int{} // by key, the indexes of its operations
+	lines := map[feed.PartitionKey][]int{} // by key, the indexes of its operations
 	for i, p := range b.places {
 		lines[p.Key()] = append(lines[p.Key()], i)
 	}
@@ -173,12 +173,12 @@ func (b *bulk) run(ctx context.Context, i int) {
 // fitted is an outcome cut to the room in the answer, which is no larger than a page: a
 // read must be sent again in another request, and a patched item is left out. Other bodies
 // came with the request, so their size is bounded by it.
-func (b *bulk) fitted(o outcome, op changefeed.WriteOp) outcome {
-	made := op == changefeed.WriteRead || op == changefeed.WritePatch // the others came with the request
+func (b *bulk) fitted(o outcome, op feed.WriteOp) outcome {
+	made := op == feed.WriteRead || op == feed.WritePatch // the others came with the request
 	if !made || len(o.body) == 0 || b.answered.Add(int64(len(o.body))) <= wire.MaxPage {
 		return o
 	}
-	if op == changefeed.WriteRead {
+	if op == feed.WriteRead {
 		return outcome{status: http.StatusRequestEntityTooLarge, sub: wire.SubAnswerTooLarge, charge: o.charge, message: "the answer has no room for the item: want fewer reads in one request"}
 	}
 	o.body = nil

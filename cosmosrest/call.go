@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 	"github.com/millrace/changefeed/cosmosrest/internal/meter"
 	"github.com/millrace/changefeed/cosmosrest/internal/query"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pkey"
 )
 
@@ -103,7 +103,7 @@ func (c *call) resource() auth.Resource {
 func (c *call) container() (*docstore.Container, error) {
 	t := c.in.Target
 	found, err := c.s.db.Container(t.DB + "/" + t.Coll)
-	if errors.Is(err, changefeed.ErrNotFound) {
+	if errors.Is(err, feed.ErrNotFound) {
 		if found = c.s.byRID(t.DB, t.Coll); found == nil {
 			return nil, c.missing()
 		}
@@ -158,7 +158,7 @@ func (c *call) missing() error {
 func (c *call) database() (docstore.Database, error) {
 	t := c.in.Target
 	d, err := c.s.db.Database(t.DB)
-	if err == nil || !errors.Is(err, changefeed.ErrNotFound) {
+	if err == nil || !errors.Is(err, feed.ErrNotFound) {
 		return d, err
 	}
 	for _, d := range c.s.db.Databases() {
@@ -175,7 +175,7 @@ func (c *call) database() (docstore.Database, error) {
 
 // selection reads the headers that say which documents a request is about.
 func (c *call) selection(cont *docstore.Container) (sel query.Selection, err error) {
-	sel.Range = changefeed.FullRange()
+	sel.Range = feed.FullRange()
 	if id := c.in.Header(wire.HeaderRangeID); id != "" {
 		partition, err := c.partition(cont, id)
 		if err != nil {
@@ -198,23 +198,23 @@ func (c *call) selection(cont *docstore.Container) (sel query.Selection, err err
 
 // partition finds the partition of a range id, before which some SDKs write the container's
 // resource id and a comma.
-func (c *call) partition(cont *docstore.Container, id string) (changefeed.Partition, error) {
+func (c *call) partition(cont *docstore.Container, id string) (feed.Partition, error) {
 	if rid, bare, ok := strings.Cut(id, ","); ok {
 		if rid != cont.RID() {
-			return changefeed.Partition{}, wire.BadRequest("x-ms-documentdb-partitionkeyrangeid is %q: want the resource id %s before the comma", id, cont.RID())
+			return feed.Partition{}, wire.BadRequest("x-ms-documentdb-partitionkeyrangeid is %q: want the resource id %s before the comma", id, cont.RID())
 		}
 		id = bare
 	}
 	parts, err := cont.Partitions(c.ctx)
 	if err != nil {
-		return changefeed.Partition{}, err
+		return feed.Partition{}, err
 	}
 	for _, partition := range parts {
 		if partition.ID == id {
 			return partition, nil
 		}
 	}
-	return changefeed.Partition{}, wire.Gone("PartitionKeyRange with id '%s' in collection '%s' doesn't exist: it is gone, read the ranges again", wire.Clip(id), cont.ID())
+	return feed.Partition{}, wire.Gone("PartitionKeyRange with id '%s' in collection '%s' doesn't exist: it is gone, read the ranges again", wire.Clip(id), cont.ID())
 }
 
 // admit refuses a request when the partition has used up its budget.

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/sql"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // itemError is [errorOf] for an error about an item: it begins with the service's sentence.
@@ -74,21 +74,21 @@ func errorOf(err error) *wire.Error {
 		e.Status, e.Code = wire.StatusClientGone, "ClientClosedRequest"
 	case errors.Is(err, context.DeadlineExceeded):
 		e.Status, e.Code = http.StatusRequestTimeout, wire.CodeTimeout
-	case errors.Is(err, changefeed.ErrPrecondition):
+	case errors.Is(err, feed.ErrPrecondition):
 		e.Status, e.Code = http.StatusPreconditionFailed, wire.CodePrecondition
-	case errors.Is(err, changefeed.ErrConflict):
+	case errors.Is(err, feed.ErrConflict):
 		e.Status, e.Code = http.StatusConflict, "Conflict"
-	case errors.Is(err, changefeed.ErrNotFound):
+	case errors.Is(err, feed.ErrNotFound):
 		e.Status, e.Code = http.StatusNotFound, wire.CodeNotFound
-	case errors.Is(err, changefeed.ErrForbidden):
+	case errors.Is(err, feed.ErrForbidden):
 		e.Status, e.Code = http.StatusForbidden, wire.CodeForbidden
-	case errors.Is(err, changefeed.ErrGone):
+	case errors.Is(err, feed.ErrGone):
 		e.Status, e.Sub, e.Code = http.StatusGone, wire.SubRangeGone, wire.CodeGone
 	case errors.Is(err, docstore.ErrKeyMismatch):
 		e.Status, e.Sub, e.Code = http.StatusBadRequest, wire.SubKeyMismatch, wire.CodeBadRequest
 	case errors.Is(err, docstore.ErrTooLarge), errors.Is(err, docstore.ErrBatchLimit):
 		e.Status, e.Code = http.StatusRequestEntityTooLarge, wire.CodeTooLarge
-	case errors.Is(err, changefeed.ErrTooOld), errors.Is(err, changefeed.ErrBadRequest):
+	case errors.Is(err, feed.ErrTooOld), errors.Is(err, feed.ErrBadRequest):
 		e.Status, e.Code = http.StatusBadRequest, wire.CodeBadRequest
 	case errors.Is(err, docstore.ErrClosed), errors.Is(err, docstore.ErrFailed), errors.Is(err, docstore.ErrDiskFull):
 		e.Status, e.Code = http.StatusServiceUnavailable, "ServiceUnavailable"

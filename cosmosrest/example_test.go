@@ -7,10 +7,10 @@ import (
 	"log"
 	"net/http/httptest"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A store behind the protocol: what a client writes is in the store, and the other way
@@ -45,8 +45,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	order := changefeed.Write{Op: changefeed.WriteCreate, Body: json.RawMessage(`{"id":"1","city":"Oslo","total":12}`)}
-	if _, err := orders.Commit(ctx, `["Oslo"]`, []changefeed.Write{order}); err != nil {
+	order := feed.Write{Op: feed.WriteCreate, Body: json.RawMessage(`{"id":"1","city":"Oslo","total":12}`)}
+	if _, err := orders.Commit(ctx, `["Oslo"]`, []feed.Write{order}); err != nil {
 		log.Fatal(err)
 	}
 

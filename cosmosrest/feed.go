@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -21,10 +21,10 @@ import (
 type feedRead struct {
 	c       *call
 	cont    *docstore.Container
-	rng     changefeed.Range
-	part    changefeed.Partition
-	from    changefeed.Position
-	o       changefeed.ReadOptions
+	rng     feed.Range
+	part    feed.Partition
+	from    feed.Position
+	o       feed.ReadOptions
 	wrapped bool          // items carry metadata
 	wait    time.Duration // for a change
 	foreign bool          // the key is in another range: nothing can come
@@ -143,7 +143,7 @@ func (f *feedRead) choose() error {
 // checkVersions refuses starts and containers from which all versions and deletes cannot be
 // read.
 func (f *feedRead) checkVersions() error {
-	if f.o.Mode != changefeed.AllVersionsAndDeletes {
+	if f.o.Mode != feed.AllVersionsAndDeletes {
 		return nil
 	}
 	switch {
@@ -158,7 +158,7 @@ func (f *feedRead) checkVersions() error {
 }
 
 // read is a page. An empty page is held back for as long as the client is willing to wait.
-func (f *feedRead) read() (changefeed.Page, error) {
+func (f *feedRead) read() (feed.Page, error) {
 	page, err := f.once()
 	if f.wait == 0 || err != nil || len(page.Changes) > 0 {
 		return page, err
@@ -181,7 +181,7 @@ func (f *feedRead) read() (changefeed.Page, error) {
 }
 
 // once reads a page, empty or not.
-func (f *feedRead) once() (changefeed.Page, error) {
+func (f *feedRead) once() (feed.Page, error) {
 	if f.foreign {
 		return f.nothing()
 	}
@@ -202,12 +202,12 @@ func (f *feedRead) once() (changefeed.Page, error) {
 
 // waitRange is the range whose news end a wait. It lies in one partition, also if only a
 // key was given.
-func (f *feedRead) waitRange() changefeed.Range { return f.rng.Intersect(f.part.Range) }
+func (f *feedRead) waitRange() feed.Range { return f.rng.Intersect(f.part.Range) }
 
 // nothing is the page of a range that has nothing of the key, up to the newest change, so
 // that a reader moves on.
-func (f *feedRead) nothing() (changefeed.Page, error) {
-	page, err := f.cont.Read(f.c.ctx, f.waitRange(), changefeed.Position{}, changefeed.ReadOptions{})
+func (f *feedRead) nothing() (feed.Page, error) {
+	page, err := f.cont.Read(f.c.ctx, f.waitRange(), feed.Position{}, feed.ReadOptions{})
 	if err != nil {
 		return page, err
 	}
@@ -220,7 +220,7 @@ func (f *feedRead) nothing() (changefeed.Page, error) {
 }
 
 // answer sends a page, or 304 for an empty one.
-func (f *feedRead) answer(page changefeed.Page) error {
+func (f *feedRead) answer(page feed.Page) error {
 	c := f.c
 	c.out.Set(wire.AnswerETag, page.Next.Token)
 	c.out.SetCount(len(page.Changes))
@@ -233,9 +233,9 @@ func (f *feedRead) answer(page changefeed.Page) error {
 	defer docs.Free()
 	add := docs.AddLatest
 	switch {
-	case f.o.Mode == changefeed.AllVersionsAndDeletes:
+	case f.o.Mode == feed.AllVersionsAndDeletes:
 		paths := f.cont.Spec().Paths
-		add = func(ch *changefeed.Change) { docs.AddVersion(ch, paths) }
+		add = func(ch *feed.Change) { docs.AddVersion(ch, paths) }
 	case f.wrapped:
 		add = docs.AddWrapped
 	}

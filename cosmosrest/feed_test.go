@@ -13,9 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // upsert writes items, named key/id, each by itself.
@@ -366,7 +366,7 @@ func TestAKeyThatIsInNoneOfSeveralRangesHasNoChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	place, err := cont.Locate(t.Context(), changefeed.Key("p"))
+	place, err := cont.Locate(t.Context(), feed.Key("p"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // load fills a container with so many items of 1 KB, a hundred of each key.
@@ -15,12 +15,12 @@ func load(b *testing.B, cont *docstore.Container, n int) {
 	b.Helper()
 	for from := 0; from < n; from += 100 {
 		key := "k" + strconv.Itoa(from/100)
-		var writes []changefeed.Write
+		var writes []feed.Write
 		for i := range min(100, n-from) {
 			body := fmt.Appendf(nil, `{"id":"i%d","pk":%q,"n":%d,"v":"%0920d"}`, from+i, key, from+i, 0)
-			writes = append(writes, changefeed.Write{Op: changefeed.WriteUpsert, Body: body})
+			writes = append(writes, feed.Write{Op: feed.WriteUpsert, Body: body})
 		}
-		if _, err := cont.Commit(b.Context(), changefeed.Key(key), writes); err != nil {
+		if _, err := cont.Commit(b.Context(), feed.Key(key), writes); err != nil {
 			b.Fatal(err)
 		}
 	}

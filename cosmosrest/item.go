@@ -4,11 +4,11 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 	"github.com/millrace/changefeed/cosmosrest/internal/meter"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -26,12 +26,12 @@ type itemRef struct {
 type logical struct {
 	docstore.LogicalPartition
 	cont   *docstore.Container
-	part   changefeed.Partition
+	part   feed.Partition
 	newest int64 // LSN of the partition, before the request did anything
 }
 
 // locate finds a partition key.
-func locate(cont *docstore.Container, key changefeed.PartitionKey) (logical, error) {
+func locate(cont *docstore.Container, key feed.PartitionKey) (logical, error) {
 	p, err := cont.LogicalPartition(key)
 	if err != nil {
 		return logical{}, err
@@ -43,7 +43,7 @@ func locate(cont *docstore.Container, key changefeed.PartitionKey) (logical, err
 
 // logical finds a partition key, and refuses the request if the budget of its partition is
 // used up.
-func (c *call) logical(cont *docstore.Container, key changefeed.PartitionKey) (logical, error) {
+func (c *call) logical(cont *docstore.Container, key feed.PartitionKey) (logical, error) {
 	l, err := locate(cont, key)
 	if err != nil {
 		return l, err
@@ -108,7 +108,7 @@ func (s *Server) gatewayTakes(id string) error {
 // idOf is the id of the item with a resource id; the resource id itself if there is none,
 // which is then not found. There is no index of resource ids, so the logical partition is
 // read.
-func (c *call) idOf(cont *docstore.Container, key changefeed.PartitionKey, rid string) (string, error) {
+func (c *call) idOf(cont *docstore.Container, key feed.PartitionKey, rid string) (string, error) {
 	for item, err := range cont.Logical(c.ctx, key, 0) {
 		if err != nil {
 			return "", err
@@ -169,5 +169,5 @@ func deleteItem(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.write(p.logical, docstore.Write{Write: changefeed.Write{Op: changefeed.WriteDelete, ID: p.id, IfMatch: c.in.IfMatch()}})
+	return c.write(p.logical, docstore.Write{Write: feed.Write{Op: feed.WriteDelete, ID: p.id, IfMatch: c.in.IfMatch()}})
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
+	"github.com/millrace/changefeed/feed"
 )
 
 const docs = "/dbs/db/colls/c/docs"
@@ -220,7 +220,7 @@ func TestKeyFromBody(t *testing.T) {
 	w.do(t, "POST", docs, nil, `{"id":"a","pk":"p"}`).want(t, 201)
 	w.do(t, "POST", docs, nil, `{"id":"a"`).refused(t, 400, "0", "BadRequest")
 	w.do(t, "PUT", docs+"/a", nil, `{"id":"a","pk":"p","v":2}`).want(t, 200)
-	if it, err := cont.Item(t.Context(), changefeed.Key("p"), "a"); err != nil || !strings.Contains(string(it.Body), `"v":2`) {
+	if it, err := cont.Item(t.Context(), feed.Key("p"), "a"); err != nil || !strings.Contains(string(it.Body), `"v":2`) {
 		t.Fatalf("item is %s, %v", it.Body, err)
 	}
 }
@@ -326,7 +326,7 @@ func TestSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	own, other := made[0].ID, made[1].ID
-	if place, err := cont.Locate(t.Context(), changefeed.Key("p")); err != nil {
+	if place, err := cont.Locate(t.Context(), feed.Key("p")); err != nil {
 		t.Fatal(err)
 	} else if cont.PartitionAt(place).ID != own {
 		own, other = other, own

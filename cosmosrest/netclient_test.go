@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/cosmosrest/internal/netbatch"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // netClient is a client of one container that sends batches as the .NET SDK does: the same
@@ -104,7 +104,7 @@ func (n *netClient) execute(t *testing.T, key string, ops ...netbatch.Operation)
 	t.Helper()
 	a, answer := n.send(t, http.MethodPost, "docs", map[string]string{
 		"x-ms-cosmos-is-batch-request": "True", "x-ms-cosmos-batch-atomic": "True", "x-ms-cosmos-batch-ordered": "True",
-		"x-ms-documentdb-partitionkey": string(changefeed.Key(key)),
+		"x-ms-documentdb-partitionkey": string(feed.Key(key)),
 	}, netbatch.Request(ops...))
 	all := results(t, a, answer, len(ops))
 	for _, r := range all {
@@ -163,7 +163,7 @@ func TestOutboxOfDotNet(t *testing.T) {
 		lsn int64
 	}
 	var got []seen
-	page, err := n.cont.Read(t.Context(), changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+	page, err := n.cont.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func (n *netClient) group(t *testing.T, ops []netbatch.Operation) map[string][]n
 	t.Helper()
 	groups := map[string][]netbatch.Operation{}
 	for _, op := range ops {
-		p, err := n.cont.LogicalPartition(changefeed.PartitionKey(*op.PartitionKey))
+		p, err := n.cont.LogicalPartition(feed.PartitionKey(*op.PartitionKey))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +239,7 @@ func TestBulkOfDotNetThroughASplit(t *testing.T) {
 		for i := range 20 {
 			key := fmt.Sprintf("k%d-%d", round, i)
 			ops = append(ops, netbatch.Operation{
-				ResourceType: new(int32(2)), PartitionKey: new(string(changefeed.Key(key))),
+				ResourceType: new(int32(2)), PartitionKey: new(string(feed.Key(key))),
 				Body: fmt.Appendf(nil, `{"id":"1","partitionKey":%q}`, key), Minimal: true,
 			})
 		}

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest/internal/sql"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"pgregory.net/rapid"
 )
 
@@ -110,7 +110,7 @@ func TestAnOddDocumentIsTheSameToEveryReader(t *testing.T) {
 			made := w.do(t, "POST", docs, key, body).want(t, http.StatusCreated)
 
 			// The store.
-			it, err := c.Item(t.Context(), changefeed.PartitionKey(pk), want["id"].(string))
+			it, err := c.Item(t.Context(), feed.PartitionKey(pk), want["id"].(string))
 			if err != nil || string(it.Key) != pk || !bytes.Equal(it.Body, made.body) || !reflect.DeepEqual(decoded(t, it.Body), want) {
 				t.Fatalf("item is %+v, %v, want %v", it, err, want)
 			}
@@ -135,8 +135,8 @@ func TestAnOddDocumentIsTheSameToEveryReader(t *testing.T) {
 			}
 
 			// The feed, in the store and over HTTP.
-			for name, source := range map[string]changefeed.Source{"store": c, "client": items} {
-				page, err := source.Read(t.Context(), changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+			for name, source := range map[string]feed.Source{"store": c, "client": items} {
+				page, err := source.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
 				if err != nil || len(page.Changes) != 1 {
 					t.Fatalf("%s: %+v, %v, want one change", name, page, err)
 				}
@@ -158,15 +158,15 @@ func TestAnOddDocumentIsTheSameToEveryReader(t *testing.T) {
 func oddPatches(t *testing.T, c *docstore.Container, it docstore.Item, want map[string]any) {
 	t.Helper()
 	for _, step := range []struct {
-		op changefeed.PatchOp
+		op feed.PatchOp
 		do func()
 	}{
-		{changefeed.PatchOp{Op: "set", Path: "/v", Value: json.RawMessage(`{"n":-0}`)}, func() { want["v"] = map[string]any{"n": 0.0} }},
-		{changefeed.PatchOp{Op: "incr", Path: "/v/n", Value: json.RawMessage(`1.5`)}, func() { want["v"] = map[string]any{"n": 1.5} }},
-		{changefeed.PatchOp{Op: "move", From: "/v", Path: "/w"}, func() { want["w"] = want["v"]; delete(want, "v") }},
-		{changefeed.PatchOp{Op: "remove", Path: "/w"}, func() { delete(want, "w") }},
+		{feed.PatchOp{Op: "set", Path: "/v", Value: json.RawMessage(`{"n":-0}`)}, func() { want["v"] = map[string]any{"n": 0.0} }},
+		{feed.PatchOp{Op: "incr", Path: "/v/n", Value: json.RawMessage(`1.5`)}, func() { want["v"] = map[string]any{"n": 1.5} }},
+		{feed.PatchOp{Op: "move", From: "/v", Path: "/w"}, func() { want["w"] = want["v"]; delete(want, "v") }},
+		{feed.PatchOp{Op: "remove", Path: "/w"}, func() { delete(want, "w") }},
 	} {
-		patched, err := c.Patch(t.Context(), it.Key, it.ID, []changefeed.PatchOp{step.op}, "")
+		patched, err := c.Patch(t.Context(), it.Key, it.ID, []feed.PatchOp{step.op}, "")
 		if step.do(); err != nil || !reflect.DeepEqual(zeros(decoded(t, patched.Body)), zeros(want)) {
 			t.Fatalf("%s %s: %s, %v, want %v", step.op.Op, step.op.Path, patched.Body, err, want)
 		}
@@ -197,12 +197,12 @@ func TestADocumentComesBackAsItWasWritten(t *testing.T) {
 	wants("read", w.do(t, "GET", docs+"/x", key, "").want(t, http.StatusOK).body)
 	wants("query", w.ask(t, across(), "SELECT * FROM c").want(t, http.StatusOK).body)
 	wants("query of the document as a value", w.ask(t, across(), "SELECT VALUE {'it': c} FROM c").want(t, http.StatusOK).body)
-	patched, err := c.Patch(t.Context(), changefeed.Key("p"), "x", []changefeed.PatchOp{{Op: "add", Path: "/v", Value: json.RawMessage("3.0")}}, "")
+	patched, err := c.Patch(t.Context(), feed.Key("p"), "x", []feed.PatchOp{{Op: "add", Path: "/v", Value: json.RawMessage("3.0")}}, "")
 	if wants("patch", patched.Body); err != nil || !bytes.Contains(patched.Body, []byte(`"v":3.0`)) {
 		t.Errorf("patch: %s, %v", patched.Body, err)
 	}
-	for name, source := range map[string]changefeed.Source{"feed of the store": c, "feed of the client": items} {
-		page, err := source.Read(t.Context(), changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+	for name, source := range map[string]feed.Source{"feed of the store": c, "feed of the client": items} {
+		page, err := source.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
 		if err != nil || len(page.Changes) != 1 {
 			t.Fatalf("%s: %+v, %v, want one change", name, page, err)
 		}
@@ -222,7 +222,7 @@ func TestANumberOutOfRangeIsKeptAndIsNoKey(t *testing.T) {
 	if got := w.ask(t, across(), "SELECT * FROM c WHERE c.v > 1e308"); !bytes.Contains(got.want(t, http.StatusOK).body, []byte(`"v":1e400`)) {
 		t.Errorf("above 1e308: %s", got.body)
 	}
-	if _, err := c.Patch(t.Context(), changefeed.Key("p"), "a", []changefeed.PatchOp{{Op: "incr", Path: "/v", Value: json.RawMessage("1")}}, ""); err == nil || !strings.Contains(err.Error(), "1e400") {
+	if _, err := c.Patch(t.Context(), feed.Key("p"), "a", []feed.PatchOp{{Op: "incr", Path: "/v", Value: json.RawMessage("1")}}, ""); err == nil || !strings.Contains(err.Error(), "1e400") {
 		t.Errorf("increment: %v, want an error that names 1e400", err)
 	}
 	message := w.do(t, "POST", docs, map[string]string{"x-ms-documentdb-partitionkey": `[1e400]`}, `{"id":"b","pk":1e400}`).refused(t, http.StatusBadRequest, "0", "BadRequest")
@@ -269,9 +269,9 @@ func TestRandomDocumentsMeanTheSameToEveryReader(t *testing.T) {
 		}
 		pk, has := want["pk"]
 		_, nested := pk.(map[string]any)
-		key := changefeed.Key(pk)
+		key := feed.Key(pk)
 		if !has {
-			key = changefeed.Key(changefeed.Undefined)
+			key = feed.Key(feed.Undefined)
 		}
 		if got, err := c.KeyOf(body); nested != (err != nil) || !nested && got != key {
 			rt.Fatalf("%s: the store has key %s, %v, want %s", body, got, err, key)

@@ -11,10 +11,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -44,7 +44,7 @@ func listRanges(c *call) error {
 		return rangesOf(cont, parts, all).list(c)
 	}
 	known := knownRange(cont, c.in.Header(wire.HeaderIfNoneMatch))
-	parts = slices.DeleteFunc(parts, func(partition changefeed.Partition) bool { return rangeNumber(partition) <= known })
+	parts = slices.DeleteFunc(parts, func(partition feed.Partition) bool { return rangeNumber(partition) <= known })
 	if len(parts) == 0 {
 		return c.reply(http.StatusNotModified, nil)
 	}
@@ -53,7 +53,7 @@ func listRanges(c *call) error {
 
 // rangesTag is the ETag of a set of partitions. Each split and merge makes a partition with
 // a higher number than all before, so the highest number identifies the set.
-func rangesTag(cont *docstore.Container, parts []changefeed.Partition) string {
+func rangesTag(cont *docstore.Container, parts []feed.Partition) string {
 	var newest int64
 	for _, partition := range parts {
 		newest = max(newest, rangeNumber(partition))
@@ -73,14 +73,14 @@ func knownRange(cont *docstore.Container, etag string) int64 {
 }
 
 // rangeNumber is the number that is a partition's id in the store.
-func rangeNumber(partition changefeed.Partition) int64 {
+func rangeNumber(partition feed.Partition) int64 {
 	n, _ := strconv.ParseInt(partition.ID, 10, 64) // the store's ids are numbers
 	return n
 }
 
 // rangesOf are some of a container's partitions as clients see them; all is their number
 // altogether.
-func rangesOf(cont *docstore.Container, parts []changefeed.Partition, all int) resources {
+func rangesOf(cont *docstore.Container, parts []feed.Partition, all int) resources {
 	found := resources{member: "PartitionKeyRanges", rid: cont.RID()}
 	changed := cont.Changed().Unix()
 	for _, partition := range parts {
@@ -100,7 +100,7 @@ func rangesOf(cont *docstore.Container, parts []changefeed.Partition, all int) r
 
 // rangeRID is the resource id of a partition: the container's, and 8 bytes of which the
 // last is the type.
-func rangeRID(cont *docstore.Container, partition changefeed.Partition) string {
+func rangeRID(cont *docstore.Container, partition feed.Partition) string {
 	const partitionKeyRange = 0x50 << 56
 	own, _ := base64.StdEncoding.DecodeString(strings.ReplaceAll(cont.RID(), "-", "/"))             // was made that way
 	own = binary.LittleEndian.AppendUint64(own, uint64(rangeNumber(partition)+2)|partitionKeyRange) // the service counts from 2
@@ -149,7 +149,7 @@ func changePartitions(c *call) error {
 }
 
 // changePartition splits or merges.
-func changePartition(ctx context.Context, cont *docstore.Container, asked partitionChange) ([]changefeed.Partition, error) {
+func changePartition(ctx context.Context, cont *docstore.Container, asked partitionChange) ([]feed.Partition, error) {
 	switch {
 	case asked.Operation == "split" && asked.ID != "" && asked.At == "":
 		return cont.Split(ctx, asked.ID)
@@ -160,7 +160,7 @@ func changePartition(ctx context.Context, cont *docstore.Container, asked partit
 		return cont.SplitAt(ctx, asked.ID, strings.ToUpper(asked.At))
 	case asked.Operation == "merge" && len(asked.IDs) == 2:
 		one, err := cont.Merge(ctx, asked.IDs[0], asked.IDs[1])
-		return []changefeed.Partition{one}, err
+		return []feed.Partition{one}, err
 	}
 	return nil, wire.BadRequest(`operation is %.100q: want {"operation":"split","id":"0"} or {"operation":"merge","ids":["1","2"]}`, asked.Operation)
 }

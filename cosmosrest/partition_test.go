@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 var follow = map[string]string{"A-IM": "Incremental Feed", "x-ms-max-item-count": "-1"}
 
 // rangesIn are the partitions of a feed, in its order.
-func rangesIn(t *testing.T, a answer) []changefeed.Partition {
+func rangesIn(t *testing.T, a answer) []feed.Partition {
 	t.Helper()
 	a.list(t, "PartitionKeyRanges")
 	var listed struct {
@@ -27,18 +27,18 @@ func rangesIn(t *testing.T, a answer) []changefeed.Partition {
 		}
 	}
 	a.into(t, &listed)
-	var parts []changefeed.Partition
+	var parts []feed.Partition
 	for _, r := range listed.PartitionKeyRanges {
 		if r.Status != "online" || r.Parents == nil || r.ThroughputFraction <= 0 || len(r.RID) != 24 || r.TS == 0 {
 			t.Errorf("range %+v", r)
 		}
-		parts = append(parts, changefeed.Partition{ID: r.ID, Range: changefeed.Range{Min: r.MinInclusive, Max: r.MaxExclusive}, Parents: r.Parents})
+		parts = append(parts, feed.Partition{ID: r.ID, Range: feed.Range{Min: r.MinInclusive, Max: r.MaxExclusive}, Parents: r.Parents})
 	}
 	return parts
 }
 
 // idsOf are the ids of partitions that must tile the key space.
-func idsOf(t *testing.T, parts []changefeed.Partition) string {
+func idsOf(t *testing.T, parts []feed.Partition) string {
 	t.Helper()
 	var ids []string
 	at := ""
@@ -85,8 +85,8 @@ func TestRangesOfAContainerThatIsMadeAnewAreOthers(t *testing.T) {
 }
 
 // combine is what a client makes of the partitions it knows and those that are new.
-func combine(known, more []changefeed.Partition) []changefeed.Partition {
-	byID := map[string]changefeed.Partition{}
+func combine(known, more []feed.Partition) []feed.Partition {
+	byID := map[string]feed.Partition{}
 	for _, p := range slices.Concat(known, more) {
 		byID[p.ID] = p
 	}
@@ -95,7 +95,7 @@ func combine(known, more []changefeed.Partition) []changefeed.Partition {
 			delete(byID, parent)
 		}
 	}
-	return slices.SortedFunc(maps.Values(byID), func(a, b changefeed.Partition) int { return strings.Compare(a.Range.Min, b.Range.Min) })
+	return slices.SortedFunc(maps.Values(byID), func(a, b feed.Partition) int { return strings.Compare(a.Range.Min, b.Range.Min) })
 }
 
 func TestSplitsAndMerges(t *testing.T) {
@@ -144,7 +144,7 @@ func TestRangesInPages(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.create(t, "db", smallContainer, map[string]string{"x-ms-offer-throughput": "50000"})
 	headers := map[string]string{"x-ms-max-item-count": "2"}
-	var parts []changefeed.Partition
+	var parts []feed.Partition
 	for range 3 {
 		page := w.do(t, "GET", "/dbs/db/colls/c/pkranges", headers, "")
 		parts = append(parts, rangesIn(t, page)...)

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 	"github.com/millrace/changefeed/cosmosrest/internal/sql"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Patches. A condition is compiled by the query engine and evaluated by the store's
@@ -32,15 +32,15 @@ func patchItem(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.write(p.logical, docstore.Write{Write: changefeed.Write{Op: changefeed.WritePatch, ID: p.id, Patch: ops, IfMatch: c.in.IfMatch()}, If: cond})
+	return c.write(p.logical, docstore.Write{Write: feed.Write{Op: feed.WritePatch, ID: p.id, Patch: ops, IfMatch: c.in.IfMatch()}, If: cond})
 }
 
 // parsePatch reads a patch: {"condition", "operations"}, or the bare operations, as batches
 // have them.
-func parsePatch(body []byte) ([]changefeed.PatchOp, docstore.Condition, error) {
+func parsePatch(body []byte) ([]feed.PatchOp, docstore.Condition, error) {
 	var patch struct {
 		Condition  string
-		Operations []changefeed.PatchOp
+		Operations []feed.PatchOp
 	}
 	var err error
 	if bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("[")) {
@@ -74,7 +74,7 @@ func parseCondition(text string) (docstore.Condition, error) {
 	return func(body []byte) (bool, error) {
 		met, err := b.Condition(body)
 		if err != nil {
-			return false, fmt.Errorf("%w: condition is %q: %w", changefeed.ErrBadRequest, text, err)
+			return false, fmt.Errorf("%w: condition is %q: %w", feed.ErrBadRequest, text, err)
 		}
 		return met, nil
 	}, nil

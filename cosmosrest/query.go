@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 	"github.com/millrace/changefeed/cosmosrest/internal/query"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -115,7 +115,7 @@ func (c *call) queryText() (query.Text, error) {
 
 // route is the first partition that the query is about. It refuses queries that the
 // service's gateway does not spread over partitions.
-func (q *itemQuery) route(c *call) (changefeed.Partition, error) {
+func (q *itemQuery) route(c *call) (feed.Partition, error) {
 	part, only, err := q.Partition()
 	if err != nil {
 		return part, err

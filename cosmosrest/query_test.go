@@ -12,10 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/meter"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // across are the headers of a query over all partitions, and others in pairs.
@@ -662,7 +662,7 @@ func TestAKeyThatLacksLevelsIsReadRangeByRange(t *testing.T) {
 	for i := range 20 {
 		upsert(t, cont, fmt.Sprintf("p/%d", i))
 	}
-	cut, err := cont.Locate(t.Context(), changefeed.Key("p", "7"))
+	cut, err := cont.Locate(t.Context(), feed.Key("p", "7"))
 	if err != nil {
 		t.Fatal(err)
 	}

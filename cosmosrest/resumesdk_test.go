@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/sql"
+	"github.com/millrace/changefeed/feed"
 )
 
 // What SDKs do with the plan of a query over several ranges: they ask each range for its
@@ -64,7 +64,7 @@ type sdkRow struct {
 
 // sdkCursor is a client's way through one range.
 type sdkCursor struct {
-	rng   changefeed.Range
+	rng   feed.Range
 	token string // of the page that comes next
 	sdkFilter
 
@@ -110,7 +110,7 @@ func (p *pager) sorted(t *testing.T, q wild) {
 	whole := p.plan(t, q.unlimited().text()).Info.RewrittenQuery
 	c := &sdk{pager: p, query: plan.Info.RewrittenQuery, desc: q.order[0].desc, mixed: -1, sortedBy: q.order[0].expr, classes: map[string]int{}}
 	c.filters = len(q.order) == 1 && slices.Contains([]string{"c.b", "c.id", "c.b % 2"}, q.order[0].expr)
-	c.cursors = []*sdkCursor{{rng: changefeed.FullRange(), sdkFilter: sdkFilter{where: "true"}}}
+	c.cursors = []*sdkCursor{{rng: feed.FullRange(), sdkFilter: sdkFilter{where: "true"}}}
 	var want []string
 	for _, text := range p.all(t, nil, strings.Replace(whole, filterPlaceholder, "true", 1)) {
 		row := c.parse(t, text)
@@ -300,7 +300,7 @@ func (c *sdk) drop(k *sdkCursor, row sdkRow) bool {
 }
 
 // route are the headers for a range, and what of it is in which partition.
-func (p *pager) route(t *testing.T, r changefeed.Range) (headers map[string]string, ranges []changefeed.Range) {
+func (p *pager) route(t *testing.T, r feed.Range) (headers map[string]string, ranges []feed.Range) {
 	t.Helper()
 	parts, err := p.cont.Partitions(t.Context())
 	if err != nil {
@@ -411,7 +411,7 @@ func (c *sdk) javascript(k, fresh *sdkCursor, last sdkRow, side int) {
 // same time, each by its own continuation.
 func (p *pager) parallel(t *testing.T, q wild) {
 	plan := p.plan(t, q.text())
-	cursors := []*sdkCursor{{rng: changefeed.FullRange()}}
+	cursors := []*sdkCursor{{rng: feed.FullRange()}}
 	var got []string
 	for p.most = 600; len(cursors) > 0; p.most-- {
 		if p.most == 0 {

@@ -10,12 +10,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 	"github.com/millrace/changefeed/cosmosrest/internal/meter"
 	"github.com/millrace/changefeed/cosmosrest/internal/query"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Images says before which changes the feed of all versions and deletes has the image of the
@@ -30,14 +30,14 @@ const (
 )
 
 // shows reports whether the image before a change is shown.
-func (i Images) shows(ch *changefeed.Change) bool {
+func (i Images) shows(ch *feed.Change) bool {
 	switch {
 	case ch.Expired || i == NoImages:
 		return false
 	case i == ImagesOfAll:
 		return true
 	}
-	return ch.Op == changefeed.OpDelete
+	return ch.Op == feed.OpDelete
 }
 
 // Unlimited is the [Options.Throughput] with which no container is throttled.

@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/rawjson"
 	"github.com/millrace/changefeed/internal/service"
 )
@@ -18,10 +18,10 @@ import (
 // createItem adds an item or, with the header of an upsert, adds or replaces it.
 func createItem(c *call) error {
 	w := docstore.Write{Owned: true}
-	w.Op = changefeed.WriteCreate
+	w.Op = feed.WriteCreate
 	action := auth.Create
 	if c.in.Flag(wire.HeaderUpsert) {
-		w.Op, action = changefeed.WriteUpsert, auth.Upsert
+		w.Op, action = feed.WriteUpsert, auth.Upsert
 		// Not IfMatch, which demands that the item exists: this condition is asked only
 		// where it does.
 		w.If = unlessOther(c.in.Header(wire.HeaderIfMatch), c.in.Header(wire.HeaderIfNoneMatch))
@@ -54,7 +54,7 @@ func createItem(c *call) error {
 }
 
 // keyOf is the partition key of a body that came without a header for it.
-func (s *Server) keyOf(cont *docstore.Container, body []byte) (changefeed.PartitionKey, error) {
+func (s *Server) keyOf(cont *docstore.Container, body []byte) (feed.PartitionKey, error) {
 	if !s.o.Lenient {
 		return "", wire.Errorf(http.StatusBadRequest, wire.SubKeyMismatch, wire.CodeBadRequest,
 			wire.NoKey+" Want the header x-ms-documentdb-partitionkey")
@@ -89,11 +89,11 @@ func replaceItem(c *call) error {
 	if err != nil {
 		return err
 	}
-	w := docstore.Write{Write: changefeed.Write{Op: changefeed.WriteReplace, ID: p.id, Body: body, IfMatch: c.in.IfMatch()}, Owned: true}
+	w := docstore.Write{Write: feed.Write{Op: feed.WriteReplace, ID: p.id, Body: body, IfMatch: c.in.IfMatch()}, Owned: true}
 	if id := rawjson.Unquote(rawjson.Lookup(body, "id")); len(id) > 0 && string(id) != p.id {
 		// Another id renames the item, which for the feed is a delete and a create.
-		w.Op, w.ID, w.IfMatch = changefeed.WriteCreate, "", ""
-		return c.write(p.logical, docstore.Write{Write: changefeed.Write{Op: changefeed.WriteDelete, ID: p.id, IfMatch: c.in.IfMatch()}}, w)
+		w.Op, w.ID, w.IfMatch = feed.WriteCreate, "", ""
+		return c.write(p.logical, docstore.Write{Write: feed.Write{Op: feed.WriteDelete, ID: p.id, IfMatch: c.in.IfMatch()}}, w)
 	}
 	return c.write(p.logical, w)
 }
@@ -108,7 +108,7 @@ func (c *call) write(p logical, writes ...docstore.Write) error {
 	c.spend(p.cont, done.Partition.ID, done.Charge)
 	c.out.SetSession(done.Partition.ID, done.Newest)
 	if err != nil {
-		if refused, ok := errors.AsType[*changefeed.WriteError](err); ok {
+		if refused, ok := errors.AsType[*feed.WriteError](err); ok {
 			return refused.Err
 		}
 		return err
@@ -116,7 +116,7 @@ func (c *call) write(p logical, writes ...docstore.Write) error {
 	c.written = true
 	w, r := &writes[len(writes)-1], &done.Results[len(writes)-1]
 	c.out.SetLSN(r.LSN) // its own; the session token may know of later ones
-	if w.Op == changefeed.WriteDelete {
+	if w.Op == feed.WriteDelete {
 		return c.reply(http.StatusNoContent, nil)
 	}
 	c.out.Set(wire.AnswerETag, r.ETag)
@@ -142,9 +142,9 @@ func (c *call) withoutTriggers() error {
 }
 
 // statusOf is the status of a write that was carried out.
-func statusOf(op changefeed.WriteOp, r changefeed.Result) int {
+func statusOf(op feed.WriteOp, r feed.Result) int {
 	switch {
-	case op == changefeed.WriteDelete:
+	case op == feed.WriteDelete:
 		return http.StatusNoContent
 	case r.Created:
 		return http.StatusCreated

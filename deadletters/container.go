@@ -14,6 +14,7 @@ import (
 	"unicode"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/rawjson"
 )
 
@@ -23,11 +24,11 @@ const KeyPath = "/key"
 // Store is a container as it is needed for letters: *docstore.Container is one, and
 // *cosmos.Container.
 type Store interface {
-	changefeed.Committer
-	changefeed.Source
+	feed.Committer
+	feed.Source
 }
 
-// ContainerBox is a [changefeed.LetterBox] in a container. Each letter is a document of
+// ContainerBox is a [feed.LetterBox] in a container. Each letter is a document of
 // the partition key /key, which has the text of the change's own partition key, such as
 // ["London"], so that the letters of one key lie together:
 //
@@ -54,7 +55,7 @@ type Monitored interface {
 
 // Container is the box of the unit of a processor that reads the monitored container. For
 // letters in a container that is not partitioned by [KeyPath], and says so, it is a
-// [changefeed.ErrBadRequest] that names the path.
+// [feed.ErrBadRequest] that names the path.
 func Container(in Store, processor string, monitored Monitored) (*ContainerBox, error) {
 	b, err := unitless(in, processor)
 	if err == nil {
@@ -72,7 +73,7 @@ func Boxes(ctx context.Context, in Store, processor string) ([]*ContainerBox, er
 		return nil, err
 	}
 	found := map[string]*ContainerBox{}
-	for page, err := range changefeed.Pull(ctx, in, changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.PullOptions{}) {
+	for page, err := range changefeed.Pull(ctx, in, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, changefeed.PullOptions{}) {
 		if err != nil {
 			return nil, fmt.Errorf("find units %q: %w", processor, err)
 		}
@@ -107,7 +108,7 @@ func sourceOf(text []byte) (source string) {
 // unitless is the box of a processor, in a container where its letters can be, without its unit.
 func unitless(in Store, processor string) (*ContainerBox, error) {
 	if processor == "" {
-		return nil, fmt.Errorf("%w: dead letters: processor name is empty: want one such as mailer", changefeed.ErrBadRequest)
+		return nil, fmt.Errorf("%w: dead letters: processor name is empty: want one such as mailer", feed.ErrBadRequest)
 	}
 	if known, ok := in.(interface{ KeyPaths() [][]string }); ok {
 		var paths []string
@@ -115,7 +116,7 @@ func unitless(in Store, processor string) (*ContainerBox, error) {
 			paths = append(paths, "/"+strings.Join(p, "/"))
 		}
 		if !slices.Equal(paths, []string{KeyPath}) {
-			return nil, fmt.Errorf("%w: dead letters of %q: the container is partitioned by %s: want one partitioned by %s", changefeed.ErrBadRequest, processor, strings.Join(paths, ","), KeyPath)
+			return nil, fmt.Errorf("%w: dead letters of %q: the container is partitioned by %s: want one partitioned by %s", feed.ErrBadRequest, processor, strings.Join(paths, ","), KeyPath)
 		}
 	}
 	return &ContainerBox{in: in, processor: processor, prefix: escape(processor, ".") + "."}, nil
@@ -139,7 +140,7 @@ const maxKey = 2048
 
 // keyText is the member key for a partition key: its text or, since the text is a little
 // longer than the key, the beginning of it with a hash.
-func keyText(key changefeed.PartitionKey) string {
+func keyText(key feed.PartitionKey) string {
 	if len(key) <= maxKey {
 		return string(key)
 	}
@@ -149,17 +150,17 @@ func keyText(key changefeed.PartitionKey) string {
 
 // Put writes the document of a letter. Where the documents in the letter are too large for that even
 // when compressed, they are cut in parts, which are written before it.
-func (b *ContainerBox) Put(ctx context.Context, l changefeed.DeadLetter) error {
+func (b *ContainerBox) Put(ctx context.Context, l feed.DeadLetter) error {
 	text, parts, err := b.envelope(l)
 	if err != nil {
 		return err
 	}
 	for _, doc := range append(parts, text) { // the letter last: it is there with all of its parts or not at all
 		if err == nil {
-			_, err = b.commit(ctx, l.Change.PartitionKey, changefeed.Write{Op: changefeed.WriteUpsert, Body: doc})
+			_, err = b.commit(ctx, l.Change.PartitionKey, feed.Write{Op: feed.WriteUpsert, Body: doc})
 		}
 	}
-	if errors.Is(err, changefeed.ErrBadRequest) {
+	if errors.Is(err, feed.ErrBadRequest) {
 		err = fmt.Errorf("%w (letters want a container partitioned by %s)", err, KeyPath)
 	}
 	if err != nil {
@@ -170,13 +171,13 @@ func (b *ContainerBox) Put(ctx context.Context, l changefeed.DeadLetter) error {
 
 func (b *ContainerBox) id(letter string) string { return b.prefix + escape(letter, "") }
 
-func (b *ContainerBox) commit(ctx context.Context, key changefeed.PartitionKey, writes ...changefeed.Write) ([]changefeed.Result, error) {
-	return b.in.Commit(ctx, changefeed.Key(keyText(key)), writes)
+func (b *ContainerBox) commit(ctx context.Context, key feed.PartitionKey, writes ...feed.Write) ([]feed.Result, error) {
+	return b.in.Commit(ctx, feed.Key(keyText(key)), writes)
 }
 
 // get reads a document of a key.
-func (b *ContainerBox) get(ctx context.Context, key changefeed.PartitionKey, id string) ([]byte, error) {
-	results, err := b.commit(ctx, key, changefeed.Write{Op: changefeed.WriteRead, ID: id})
+func (b *ContainerBox) get(ctx context.Context, key feed.PartitionKey, id string) ([]byte, error) {
+	results, err := b.commit(ctx, key, feed.Write{Op: feed.WriteRead, ID: id})
 	if err != nil {
 		return nil, err
 	}
@@ -184,25 +185,25 @@ func (b *ContainerBox) get(ctx context.Context, key changefeed.PartitionKey, id 
 }
 
 // Remove deletes the document of a letter, and its parts with it.
-func (b *ContainerBox) Remove(ctx context.Context, key changefeed.PartitionKey, id string) error {
-	if err := b.remove(ctx, key, b.id(id)); err != nil && !errors.Is(err, changefeed.ErrNotFound) {
+func (b *ContainerBox) Remove(ctx context.Context, key feed.PartitionKey, id string) error {
+	if err := b.remove(ctx, key, b.id(id)); err != nil && !errors.Is(err, feed.ErrNotFound) {
 		return fmt.Errorf("remove letter %s of %s: %w", id, key, err)
 	}
 	return nil
 }
 
-func (b *ContainerBox) remove(ctx context.Context, key changefeed.PartitionKey, id string) error {
+func (b *ContainerBox) remove(ctx context.Context, key feed.PartitionKey, id string) error {
 	text, err := b.get(ctx, key, id)
 	if err != nil {
 		return err
 	}
-	writes := []changefeed.Write{{Op: changefeed.WriteDelete, ID: id}}
+	writes := []feed.Write{{Op: feed.WriteDelete, ID: id}}
 	parts, _ := partsOf(text)
 	for _, part := range parts {
-		writes = append(writes, changefeed.Write{Op: changefeed.WriteDelete, ID: part})
+		writes = append(writes, feed.Write{Op: feed.WriteDelete, ID: part})
 	}
 	_, err = b.commit(ctx, key, writes...)
-	if errors.Is(err, changefeed.ErrNotFound) { // perhaps a part of it: then nothing was deleted
+	if errors.Is(err, feed.ErrNotFound) { // perhaps a part of it: then nothing was deleted
 		_, err = b.commit(ctx, key, writes[0])
 	}
 	return err
@@ -214,7 +215,7 @@ var maxHeld = 64 << 20
 
 // filed is a letter that was found in the feed, whole or to be read again.
 type filed struct {
-	letter changefeed.DeadLetter
+	letter feed.DeadLetter
 	whole  bool
 }
 
@@ -222,11 +223,11 @@ type filed struct {
 // way to all documents that every store has. Letters that are parked meanwhile may be
 // missing; so may, on an account whose consistency is session or weaker, letters that were
 // parked a moment ago.
-func (b *ContainerBox) Letters(ctx context.Context, key changefeed.PartitionKey) iter.Seq2[changefeed.DeadLetter, error] {
-	return func(yield func(changefeed.DeadLetter, error) bool) {
+func (b *ContainerBox) Letters(ctx context.Context, key feed.PartitionKey) iter.Seq2[feed.DeadLetter, error] {
+	return func(yield func(feed.DeadLetter, error) bool) {
 		all, err := b.find(ctx, key)
 		if err != nil {
-			yield(changefeed.DeadLetter{}, fmt.Errorf("read letters of %q: %w", b.processor, err))
+			yield(feed.DeadLetter{}, fmt.Errorf("read letters of %q: %w", b.processor, err))
 			return
 		}
 		slices.SortFunc(all, func(x, y filed) int { return inOrder(&x.letter, &y.letter) })
@@ -234,7 +235,7 @@ func (b *ContainerBox) Letters(ctx context.Context, key changefeed.PartitionKey)
 			l, found := f.letter, true
 			if !f.whole {
 				if l, found, err = b.read(ctx, f.letter.Change.PartitionKey, f.letter.ID); err != nil {
-					yield(changefeed.DeadLetter{}, fmt.Errorf("read letters of %q: %w", b.processor, err))
+					yield(feed.DeadLetter{}, fmt.Errorf("read letters of %q: %w", b.processor, err))
 					return
 				}
 			}
@@ -246,23 +247,23 @@ func (b *ContainerBox) Letters(ctx context.Context, key changefeed.PartitionKey)
 }
 
 // inOrder compares letters by key, and those of a key in the order of their changes.
-func inOrder(x, y *changefeed.DeadLetter) int {
+func inOrder(x, y *feed.DeadLetter) int {
 	return cmp.Or(cmp.Compare(x.Change.PartitionKey, y.Change.PartitionKey), cmp.Compare(x.Change.LSN, y.Change.LSN), cmp.Compare(x.Index, y.Index))
 }
 
 // find finds letters without their order. Beyond maxHeld bytes it keeps only what they
 // are sorted by.
-func (b *ContainerBox) find(ctx context.Context, key changefeed.PartitionKey) (all []filed, err error) {
+func (b *ContainerBox) find(ctx context.Context, key feed.PartitionKey) (all []filed, err error) {
 	var o changefeed.PullOptions
-	in := changefeed.FullRange()
+	in := feed.FullRange()
 	if key != "" {
-		o.Key = changefeed.Key(keyText(key))
+		o.Key = feed.Key(keyText(key))
 		if in, err = b.rangeOf(ctx, o.Key); err != nil {
 			return nil, err
 		}
 	}
 	held := 0
-	for page, err := range changefeed.Pull(ctx, b.in, in, changefeed.Position{Start: changefeed.FromBeginning()}, o) {
+	for page, err := range changefeed.Pull(ctx, b.in, in, feed.Position{Start: feed.FromBeginning()}, o) {
 		if err != nil {
 			return nil, err
 		}
@@ -282,7 +283,7 @@ func (b *ContainerBox) find(ctx context.Context, key changefeed.PartitionKey) (a
 			held += len(c.Body)
 			f := filed{l, held <= maxHeld && len(parts) == 0}
 			if !f.whole {
-				f.letter = changefeed.DeadLetter{ID: l.ID, Index: l.Index, Change: changefeed.Change{PartitionKey: l.Change.PartitionKey, LSN: l.Change.LSN}}
+				f.letter = feed.DeadLetter{ID: l.ID, Index: l.Index, Change: feed.Change{PartitionKey: l.Change.PartitionKey, LSN: l.Change.LSN}}
 			}
 			all = append(all, f)
 		}
@@ -291,26 +292,26 @@ func (b *ContainerBox) find(ctx context.Context, key changefeed.PartitionKey) (a
 }
 
 // rangeOf is a range with nothing but the letters of a key, in one partition.
-func (b *ContainerBox) rangeOf(ctx context.Context, key changefeed.PartitionKey) (changefeed.Range, error) {
-	locator, ok := b.in.(changefeed.Locator)
+func (b *ContainerBox) rangeOf(ctx context.Context, key feed.PartitionKey) (feed.Range, error) {
+	locator, ok := b.in.(feed.Locator)
 	if !ok {
-		return changefeed.FullRange(), nil
+		return feed.FullRange(), nil
 	}
 	epk, err := locator.Locate(ctx, key)
-	return changefeed.Range{Min: epk, Max: epk + "0"}, err
+	return feed.Range{Min: epk, Max: epk + "0"}, err
 }
 
 // read reads a letter again. It may have been removed since.
-func (b *ContainerBox) read(ctx context.Context, key changefeed.PartitionKey, id string) (l changefeed.DeadLetter, found bool, err error) {
+func (b *ContainerBox) read(ctx context.Context, key feed.PartitionKey, id string) (l feed.DeadLetter, found bool, err error) {
 	for range 2 { // a letter that is removed between its parts is not found the second time
 		var text []byte
-		if text, err = b.get(ctx, key, b.id(id)); errors.Is(err, changefeed.ErrNotFound) {
+		if text, err = b.get(ctx, key, b.id(id)); errors.Is(err, feed.ErrNotFound) {
 			return l, false, nil
 		}
 		if err != nil {
 			return l, false, err
 		}
-		if l, err = b.open(ctx, key, text); !errors.Is(err, changefeed.ErrNotFound) {
+		if l, err = b.open(ctx, key, text); !errors.Is(err, feed.ErrNotFound) {
 			break
 		}
 	}

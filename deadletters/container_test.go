@@ -15,23 +15,23 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/changefeedtest"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 var lettersSpec = docstore.ContainerSpec{Paths: []string{deadletters.KeyPath}}
 
 // parked is the letter of a change with this LSN.
-func parked(key changefeed.PartitionKey, lsn int64) changefeed.DeadLetter {
+func parked(key feed.PartitionKey, lsn int64) feed.DeadLetter {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	return changefeed.DeadLetter{
-		ID: fmt.Sprint(lsn, ".0"), Disposition: changefeed.DispositionFailed, Cause: "no such address", Attempts: 5,
-		Instance: "one", Lease: "-1F", Range: changefeed.Range{Max: "1F"}, Failed: at, Parked: at.Add(time.Minute),
-		Change: changefeed.Change{
+	return feed.DeadLetter{
+		ID: fmt.Sprint(lsn, ".0"), Disposition: feed.DispositionFailed, Cause: "no such address", Attempts: 5,
+		Instance: "one", Lease: "-1F", Range: feed.Range{Max: "1F"}, Failed: at, Parked: at.Add(time.Minute),
+		Change: feed.Change{
 			ID: "order-7", PartitionKey: key, LSN: lsn, Time: at.Add(-time.Minute), ETag: `"0f"`,
 			Body: json.RawMessage(`{"id":"order-7","city":"London","n":1.50}`),
 		},
@@ -39,7 +39,7 @@ func parked(key changefeed.PartitionKey, lsn int64) changefeed.DeadLetter {
 }
 
 // ids are those of the letters that a box gives.
-func ids(t *testing.T, b changefeed.LetterBox) (ids []string) {
+func ids(t *testing.T, b feed.LetterBox) (ids []string) {
 	t.Helper()
 	for l, err := range b.Letters(t.Context(), "") {
 		if err != nil {
@@ -52,7 +52,7 @@ func ids(t *testing.T, b changefeed.LetterBox) (ids []string) {
 
 // The form is documented, and scripts read it.
 func TestALetterIsReadableJSON(t *testing.T) {
-	l := parked(changefeed.Key("London", 5), 12)
+	l := parked(feed.Key("London", 5), 12)
 	got, err := deadletters.Marshal("mailer", l)
 	want := `{"id":"12.0","key":["London",5],"disposition":"failed","cause":"no such address","attempts":5,"processor":"mailer","instance":"one","lease":"-1F","range":"-1F",` +
 		`"lsn":12,"index":0,"op":"upsert","item":"order-7","time":"2026-01-02T03:03:05Z","failed":"2026-01-02T03:04:05Z","parked":"2026-01-02T03:05:05Z","etag":"\"0f\"",` +
@@ -60,7 +60,7 @@ func TestALetterIsReadableJSON(t *testing.T) {
 	if err != nil || string(got) != want {
 		t.Errorf("letter is\n%s, %v, want\n%s", got, err, want)
 	}
-	l.Change.Body, l.Change.Previous, l.Change.Expired, l.Change.PreviousLSN, l.Change.Op = nil, json.RawMessage("{\n}"), true, 3, changefeed.OpDelete
+	l.Change.Body, l.Change.Previous, l.Change.Expired, l.Change.PreviousLSN, l.Change.Op = nil, json.RawMessage("{\n}"), true, 3, feed.OpDelete
 	got, err = deadletters.Marshal("mailer", l)
 	if want := `"etag":"\"0f\"","expired":true,"previous_lsn":3,"previous_raw":"ewp9"}`; err != nil || !strings.HasSuffix(string(got), want) {
 		t.Errorf("letter of a delete is %s, %v, want it to end %s", got, err, want)
@@ -78,7 +78,7 @@ func TestALongCauseIsCutBetweenCharacters(t *testing.T) {
 		strings.Repeat("x", most):       strings.Repeat("x", most),
 		"x" + strings.Repeat("é", most): "x" + strings.Repeat("é", most/2-1) + "…",
 	} {
-		l := parked(changefeed.Key("London"), 12)
+		l := parked(feed.Key("London"), 12)
 		l.Cause, l.Stack = cause, cause
 		text, err := deadletters.Marshal("mailer", l)
 		var got struct{ Cause, Stack string }
@@ -90,10 +90,10 @@ func TestALongCauseIsCutBetweenCharacters(t *testing.T) {
 
 func TestALetterIsOneDocumentOfItsKey(t *testing.T) {
 	c := container(t, lettersSpec)
-	if err := opening(t, c, "mailer")().Put(t.Context(), parked(changefeed.Key("London"), 12)); err != nil {
+	if err := opening(t, c, "mailer")().Put(t.Context(), parked(feed.Key("London"), 12)); err != nil {
 		t.Fatal(err)
 	}
-	it, err := c.Item(t.Context(), changefeed.Key(`["London"]`), "mailer.RID=.12.0")
+	it, err := c.Item(t.Context(), feed.Key(`["London"]`), "mailer.RID=.12.0")
 	if err != nil || !strings.HasPrefix(string(it.Body), `{"id":"mailer.RID=.12.0","key":"[\"London\"]","ttl":-1,"letter":{"id":"12.0","key":["London"],`) {
 		t.Errorf("document is %s, %v", it.Body, err)
 	}
@@ -102,12 +102,12 @@ func TestALetterIsOneDocumentOfItsKey(t *testing.T) {
 // The service refuses a partition key of more than 2 KB. The text of a key is longer than the key, so its end is a hash.
 func TestTheKeyOfALetterHasRoom(t *testing.T) {
 	c := container(t, lettersSpec)
-	for _, key := range []changefeed.PartitionKey{changefeed.Key(strings.Repeat("x", 2048)), changefeed.Key(strings.Repeat("é", 1024))} {
+	for _, key := range []feed.PartitionKey{feed.Key(strings.Repeat("x", 2048)), feed.Key(strings.Repeat("é", 1024))} {
 		if err := opening(t, c, "mailer")().Put(t.Context(), parked(key, 12)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	page, err := c.Read(t.Context(), changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+	page, err := c.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
 	if err != nil || len(page.Changes) != 2 {
 		t.Fatalf("%d documents, %v", len(page.Changes), err)
 	}
@@ -123,13 +123,13 @@ func TestTheKeyOfALetterHasRoom(t *testing.T) {
 func TestAContainerPartitionedOtherwiseIsRefused(t *testing.T) {
 	wrong := container(t, docstore.ContainerSpec{Paths: []string{"/city", "/address/street"}})
 	const want = "partitioned by /city,/address/street: want one partitioned by /key"
-	if _, err := deadletters.Container(wrong, "mailer", orders); !errors.Is(err, changefeed.ErrBadRequest) || !strings.HasSuffix(err.Error(), want) {
+	if _, err := deadletters.Container(wrong, "mailer", orders); !errors.Is(err, feed.ErrBadRequest) || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("a container of docstore: %v, want %q", err, want)
 	}
-	if _, err := deadletters.Container(container(t, docstore.ContainerSpec{Paths: []string{"/key", "/city"}}), "mailer", orders); !errors.Is(err, changefeed.ErrBadRequest) {
+	if _, err := deadletters.Container(container(t, docstore.ContainerSpec{Paths: []string{"/key", "/city"}}), "mailer", orders); !errors.Is(err, feed.ErrBadRequest) {
 		t.Errorf("a container partitioned by more than the key: %v", err)
 	}
-	if _, err := deadletters.Container(container(t, lettersSpec), "", orders); !errors.Is(err, changefeed.ErrBadRequest) {
+	if _, err := deadletters.Container(container(t, lettersSpec), "", orders); !errors.Is(err, feed.ErrBadRequest) {
 		t.Errorf("a processor without a name: %v", err)
 	}
 	server := cosmostest.NewTestServer(t)
@@ -150,15 +150,15 @@ func TestAContainerPartitionedOtherwiseIsRefused(t *testing.T) {
 	}
 	// A store that does not say how it is partitioned is found out by the first letter, which is not parked.
 	silent := struct{ deadletters.Store }{wrong}
-	err = opening(t, silent, "mailer")().Put(t.Context(), parked(changefeed.Key("London"), 1))
-	if !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), "partitioned by /key") || wrong.Count() != 0 {
+	err = opening(t, silent, "mailer")().Put(t.Context(), parked(feed.Key("London"), 1))
+	if !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), "partitioned by /key") || wrong.Count() != 0 {
 		t.Errorf("a silent store: %v, and %d documents", err, wrong.Count())
 	}
 }
 
 func TestProcessorsShareAContainer(t *testing.T) {
 	c := container(t, lettersSpec)
-	key := changefeed.Key("London")
+	key := feed.Key("London")
 	names := []string{"mailer", "mailer.RID=", "mailer.1", "mailer.1.2", "mail", "mailer%2E1", "mailer/1"}
 	if _, err := c.Upsert(t.Context(), []byte(`{"id":"mailers","key":"[\"London\"]"}`)); err != nil { // somebody else's
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func TestProcessorsShareAContainer(t *testing.T) {
 // A unit is its name and what it reads; the letters of all units of a name are found by their letters.
 func TestUnitsOfOneNameKeepTheirLetters(t *testing.T) {
 	c := container(t, lettersSpec)
-	key := changefeed.Key("London")
+	key := feed.Key("London")
 	old := `{"id":"mailer.7.0","key":"[\"London\"]","letter":{"id":"7.0","key":["London"],"op":"create"}}`
 	if _, err := c.Upsert(t.Context(), []byte(old)); err != nil {
 		t.Fatal(err)
@@ -242,7 +242,7 @@ func TestUnitsOfOneNameKeepTheirLetters(t *testing.T) {
 	if boxes, err := deadletters.Boxes(ended, c, "mailer"); !errors.Is(err, context.Canceled) {
 		t.Errorf("%d boxes, %v, of a search that was cut short", len(boxes), err)
 	}
-	if _, err := deadletters.Boxes(t.Context(), container(t, docstore.ContainerSpec{Paths: []string{"/city"}}), "mailer"); !errors.Is(err, changefeed.ErrBadRequest) {
+	if _, err := deadletters.Boxes(t.Context(), container(t, docstore.ContainerSpec{Paths: []string{"/city"}}), "mailer"); !errors.Is(err, feed.ErrBadRequest) {
 		t.Errorf("units in a container partitioned otherwise: %v", err)
 	}
 }
@@ -250,7 +250,7 @@ func TestUnitsOfOneNameKeepTheirLetters(t *testing.T) {
 // Letters above what fits in memory are read one by one, when they are wanted.
 func TestTheSuiteHoldsForLettersThatAreReadAgain(t *testing.T) {
 	deadletters.HoldLess(t, 700)
-	changefeedtest.TestDeadLetters(t, func(t *testing.T) func() changefeed.LetterBox { return opening(t, container(t, lettersSpec), "mailer") })
+	changefeedtest.TestDeadLetters(t, func(t *testing.T) func() feed.LetterBox { return opening(t, container(t, lettersSpec), "mailer") })
 }
 
 // counted is a store that counts the documents that are read by their ids.
@@ -259,8 +259,8 @@ type counted struct {
 	reads int
 }
 
-func (s *counted) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
-	if writes[0].Op == changefeed.WriteRead {
+func (s *counted) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
+	if writes[0].Op == feed.WriteRead {
 		s.reads++
 	}
 	return s.Container.Commit(ctx, key, writes)
@@ -271,7 +271,7 @@ func TestLettersInMemoryAreBounded(t *testing.T) {
 	c := &counted{Container: container(t, lettersSpec)}
 	b := opening(t, c, "mailer")()
 	for lsn := range int64(10) {
-		if err := b.Put(t.Context(), parked(changefeed.Key("London"), lsn+1)); err != nil {
+		if err := b.Put(t.Context(), parked(feed.Key("London"), lsn+1)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -301,7 +301,7 @@ type flaky struct {
 
 var errEnded = errors.New("the process has ended")
 
-func (s *flaky) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+func (s *flaky) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
 	if s.left--; s.left < 0 {
 		return nil, errEnded
 	}
@@ -312,10 +312,10 @@ func (s *flaky) Commit(ctx context.Context, key changefeed.PartitionKey, writes 
 // when the letter is parked again, and nothing is left of a letter that was removed.
 func TestALetterInPartsIsThereWholeOrNotAtAll(t *testing.T) {
 	c := container(t, lettersSpec)
-	l := parked(changefeed.Key("London"), 1)
+	l := parked(feed.Key("London"), 1)
 	l.Change.Body, l.Change.Previous = noise(1_990_000), noise(1_000_000)
 	key := l.Change.PartitionKey
-	until := func(want []string, f func(b changefeed.LetterBox) error) {
+	until := func(want []string, f func(b feed.LetterBox) error) {
 		t.Helper()
 		for left := 0; ; left++ {
 			ended := f(opening(t, &flaky{c, left}, "mailer")())
@@ -333,7 +333,7 @@ func TestALetterInPartsIsThereWholeOrNotAtAll(t *testing.T) {
 			}
 		}
 	}
-	put := func(b changefeed.LetterBox) error { return b.Put(t.Context(), l) }
+	put := func(b feed.LetterBox) error { return b.Put(t.Context(), l) }
 	until([]string{"1.0 no such address"}, put)
 	documents := c.Count()
 	if documents < 3 {
@@ -344,7 +344,7 @@ func TestALetterInPartsIsThereWholeOrNotAtAll(t *testing.T) {
 	if c.Count() != documents {
 		t.Errorf("%d documents, want the %d of the letter", c.Count(), documents)
 	}
-	until(nil, func(b changefeed.LetterBox) error { return b.Remove(t.Context(), key, l.ID) })
+	until(nil, func(b feed.LetterBox) error { return b.Remove(t.Context(), key, l.ID) })
 	if c.Count() != 0 {
 		t.Errorf("%d documents are left of a letter that was removed", c.Count())
 	}
@@ -353,7 +353,7 @@ func TestALetterInPartsIsThereWholeOrNotAtAll(t *testing.T) {
 // A change that just has room in its own container is parked, however much its handler says of it.
 func TestTheLargestDocumentHasRoomBesideALongCause(t *testing.T) {
 	b := opening(t, container(t, lettersSpec), "mailer")()
-	l := parked(changefeed.Key("London"), 1)
+	l := parked(feed.Key("London"), 1)
 	l.Change.Body = fmt.Appendf(nil, `{"id":"a","pad":%q}`, strings.Repeat("x", 2<<20-1<<10))
 	l.Cause, l.Stack = strings.Repeat("c", 64<<10), strings.Repeat("s", 64<<10)
 	if err := b.Put(t.Context(), l); err != nil {
@@ -372,20 +372,20 @@ type failing struct {
 	left int
 }
 
-func (s *failing) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+func (s *failing) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
 	if s.left--; s.left == -1 {
-		return nil, changefeed.ErrThrottled
+		return nil, feed.ErrThrottled
 	}
 	return s.Container.Commit(ctx, key, writes)
 }
 
 // A change counts as parked only if all of its letter is stored.
 func TestALetterWhosePartIsRefusedIsNotParked(t *testing.T) {
-	l := parked(changefeed.Key("London"), 1)
+	l := parked(feed.Key("London"), 1)
 	l.Change.Body = noise(1_990_000)
 	for left := range 2 {
 		c := container(t, lettersSpec)
-		if err := opening(t, &failing{c, left}, "mailer")().Put(t.Context(), l); !errors.Is(err, changefeed.ErrThrottled) {
+		if err := opening(t, &failing{c, left}, "mailer")().Put(t.Context(), l); !errors.Is(err, feed.ErrThrottled) {
 			t.Errorf("commit %d is refused: %v", left, err)
 		}
 		if got := ids(t, opening(t, c, "mailer")()); len(got) != 0 {
@@ -397,7 +397,7 @@ func TestALetterWhosePartIsRefusedIsNotParked(t *testing.T) {
 // A letter may be parked again with other documents, as by a unit that has begun anew. The process may end on the way.
 func TestALetterInPartsIsNoMixtureOfTwo(t *testing.T) {
 	c := container(t, lettersSpec)
-	l := parked(changefeed.Key("London"), 1)
+	l := parked(feed.Key("London"), 1)
 	l.Change.Body = noise(1_200_000)
 	if err := opening(t, c, "mailer")().Put(t.Context(), l); err != nil {
 		t.Fatal(err)
@@ -423,8 +423,8 @@ type overtaken struct {
 	remove func()
 }
 
-func (s *overtaken) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
-	if writes[0].Op == changefeed.WriteRead && strings.HasSuffix(writes[0].ID, ".1") {
+func (s *overtaken) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
+	if writes[0].Op == feed.WriteRead && strings.HasSuffix(writes[0].ID, ".1") {
 		s.remove()
 	}
 	return s.Container.Commit(ctx, key, writes)
@@ -433,10 +433,10 @@ func (s *overtaken) Commit(ctx context.Context, key changefeed.PartitionKey, wri
 // A letter is gone, and no error, for whoever was about to read its parts.
 func TestALetterThatIsRemovedWhileItIsReadIsGone(t *testing.T) {
 	c := container(t, lettersSpec)
-	l := parked(changefeed.Key("London"), 1)
+	l := parked(feed.Key("London"), 1)
 	l.Change.Body = noise(1_200_000)
 	b := opening(t, c, "mailer")()
-	if err := errors.Join(b.Put(t.Context(), l), b.Put(t.Context(), parked(changefeed.Key("London"), 2))); err != nil {
+	if err := errors.Join(b.Put(t.Context(), l), b.Put(t.Context(), parked(feed.Key("London"), 2))); err != nil {
 		t.Fatal(err)
 	}
 	reader := opening(t, &overtaken{c, func() {
@@ -454,7 +454,7 @@ func TestALetterThatIsRemovedWhileItIsReadIsGone(t *testing.T) {
 func TestALetterWithoutAPartIsNotGivenOut(t *testing.T) {
 	c := container(t, lettersSpec)
 	b := opening(t, c, "mailer")()
-	key := changefeed.Key("London")
+	key := feed.Key("London")
 	for lsn := range int64(2) {
 		l := parked(key, lsn+1)
 		l.Change.Body = noise(1_200_000)
@@ -475,7 +475,7 @@ func TestALetterWithoutAPartIsNotGivenOut(t *testing.T) {
 	if !slices.Equal(got, []string{"1.0"}) {
 		t.Errorf("letters %v, want the one that is there", got)
 	}
-	for id := range c.Items(t.Context(), changefeed.FullRange(), "") {
+	for id := range c.Items(t.Context(), feed.FullRange(), "") {
 		if strings.HasSuffix(id.ID, ".1") {
 			if err := c.Delete(t.Context(), id.Key, id.ID, ""); err != nil {
 				t.Fatal(err)
@@ -486,7 +486,7 @@ func TestALetterWithoutAPartIsNotGivenOut(t *testing.T) {
 	for _, err := range b.Letters(t.Context(), key) {
 		failed = err
 	}
-	if !errors.Is(failed, changefeed.ErrNotFound) || !strings.Contains(failed.Error(), `part "mailer.RID=.1.0.`) {
+	if !errors.Is(failed, feed.ErrNotFound) || !strings.Contains(failed.Error(), `part "mailer.RID=.1.0.`) {
 		t.Errorf("a letter without a part: %v", failed)
 	}
 	if err := b.Remove(t.Context(), key, "1.0"); err != nil || len(ids(t, b)) > 0 {
@@ -526,11 +526,11 @@ func TestADocumentThatIsNoLetterIsNamed(t *testing.T) {
 func TestAFunctionIsASink(t *testing.T) {
 	failure := errors.New("no")
 	var got []string
-	sink := changefeed.DeadLetters(deadletters.Func(func(_ context.Context, l changefeed.DeadLetter) error {
+	sink := feed.DeadLetters(deadletters.Func(func(_ context.Context, l feed.DeadLetter) error {
 		got = append(got, l.ID)
 		return failure
 	}))
-	if err := sink.Put(t.Context(), parked(changefeed.Key("London"), 1)); err != failure || !slices.Equal(got, []string{"1.0"}) {
+	if err := sink.Put(t.Context(), parked(feed.Key("London"), 1)); err != failure || !slices.Equal(got, []string{"1.0"}) {
 		t.Errorf("Put = %v, and the function got %v", err, got)
 	}
 }

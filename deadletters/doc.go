@@ -51,18 +51,18 @@ package deadletters
 import (
 	"context"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
-// Func is a function as [changefeed.DeadLetters], for a sink that cannot be read back,
+// Func is a function as [feed.DeadLetters], for a sink that cannot be read back,
 // such as an alert or a queue. Letters in it cannot be redriven, and no key can be held.
-type Func func(ctx context.Context, l changefeed.DeadLetter) error
+type Func func(ctx context.Context, l feed.DeadLetter) error
 
 // Put calls f.
-func (f Func) Put(ctx context.Context, l changefeed.DeadLetter) error { return f(ctx, l) }
+func (f Func) Put(ctx context.Context, l feed.DeadLetter) error { return f(ctx, l) }
 
 var (
-	_ changefeed.DeadLetters = Func(nil)
-	_ changefeed.LetterBox   = (*ContainerBox)(nil)
-	_ changefeed.LetterBox   = (*FileBox)(nil)
+	_ feed.DeadLetters = Func(nil)
+	_ feed.LetterBox   = (*ContainerBox)(nil)
+	_ feed.LetterBox   = (*FileBox)(nil)
 )

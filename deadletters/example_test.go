@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A container keeps the letters of a processor, one document each.
@@ -35,12 +35,12 @@ func ExampleContainer() {
 		return
 	}
 	// A processor does this when its handler cannot handle a change.
-	order := changefeed.Change{ID: "order-7", PartitionKey: changefeed.Key("London"), LSN: 12, Body: json.RawMessage(`{"id":"order-7","city":"London"}`)}
-	err = letters.Put(ctx, changefeed.DeadLetter{ID: "12.0", Change: order, Disposition: changefeed.DispositionFailed, Cause: "no such address", Attempts: 5})
+	order := feed.Change{ID: "order-7", PartitionKey: feed.Key("London"), LSN: 12, Body: json.RawMessage(`{"id":"order-7","city":"London"}`)}
+	err = letters.Put(ctx, feed.DeadLetter{ID: "12.0", Change: order, Disposition: feed.DispositionFailed, Cause: "no such address", Attempts: 5})
 	if err != nil {
 		fmt.Println(err)
 	}
-	for l, err := range letters.Letters(ctx, changefeed.Key("London")) {
+	for l, err := range letters.Letters(ctx, feed.Key("London")) {
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/filelock"
 )
 
@@ -23,7 +23,7 @@ var ErrInUse = errors.New("file of dead letters is in use")
 // ErrDamaged means that a line of the file is not as it was written.
 var ErrDamaged = errors.New("file of dead letters is damaged")
 
-// FileBox is a [changefeed.LetterBox] in a file of JSON lines. The file belongs to this
+// FileBox is a [feed.LetterBox] in a file of JSON lines. The file belongs to this
 // host: other instances of the unit do not see its letters, so where the range of a held
 // key moves to another host, that host knows nothing of them. One process at a time has
 // the file open; a lock on the file beside it, PATH.lock, shuts others out, and
@@ -47,7 +47,7 @@ type FileBox struct {
 // name is what a letter is known by.
 type name struct {
 	processor string
-	key       changefeed.PartitionKey
+	key       feed.PartitionKey
 	id        string
 }
 
@@ -61,11 +61,11 @@ type place struct {
 // File opens the file of a processor's letters, or makes it. The file may have letters of
 // other processors as well, which are left alone. The error is [ErrInUse],
 // [ErrDamaged] with the number of the line, which leaves the file as it is, or
-// [changefeed.ErrBadRequest] for what is no regular file. What a crash has left of the last
+// [feed.ErrBadRequest] for what is no regular file. What a crash has left of the last
 // line was not acknowledged to anybody: it is cut off, see [FileBox.Torn].
 func File(path, processor string) (*FileBox, error) {
 	if processor == "" {
-		return nil, fmt.Errorf("%w: dead letters: processor name is empty: want one such as mailer", changefeed.ErrBadRequest)
+		return nil, fmt.Errorf("%w: dead letters: processor name is empty: want one such as mailer", feed.ErrBadRequest)
 	}
 	// Before the lock, whose file would stay beside a device or a directory.
 	if err := regular(os.Stat(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -91,7 +91,7 @@ func File(path, processor string) (*FileBox, error) {
 // regular refuses what is no file of its own: letters are lost in /dev/null.
 func regular(info fs.FileInfo, err error) error {
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%w: it is %s: want a regular file", changefeed.ErrBadRequest, info.Mode())
+		err = fmt.Errorf("%w: it is %s: want a regular file", feed.ErrBadRequest, info.Mode())
 	}
 	return err
 }
@@ -136,7 +136,7 @@ func (b *FileBox) Close() error {
 }
 
 // Put appends a line.
-func (b *FileBox) Put(ctx context.Context, l changefeed.DeadLetter) error {
+func (b *FileBox) Put(ctx context.Context, l feed.DeadLetter) error {
 	text, err := Marshal(b.processor, l)
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (b *FileBox) Put(ctx context.Context, l changefeed.DeadLetter) error {
 }
 
 // Remove appends a line that says so.
-func (b *FileBox) Remove(ctx context.Context, key changefeed.PartitionKey, id string) error {
+func (b *FileBox) Remove(ctx context.Context, key feed.PartitionKey, id string) error {
 	n := name{b.processor, key, id}
 	if there, err := b.has(ctx, n); err != nil || !there {
 		return err
@@ -226,10 +226,10 @@ func (b *FileBox) append(text []byte) error {
 var syncFile = (*os.File).Sync
 
 // Letters gives the letters that there are when it is called.
-func (b *FileBox) Letters(ctx context.Context, key changefeed.PartitionKey) iter.Seq2[changefeed.DeadLetter, error] {
-	return func(yield func(changefeed.DeadLetter, error) bool) {
+func (b *FileBox) Letters(ctx context.Context, key feed.PartitionKey) iter.Seq2[feed.DeadLetter, error] {
+	return func(yield func(feed.DeadLetter, error) bool) {
 		if err := b.enter(ctx); err != nil {
-			yield(changefeed.DeadLetter{}, err)
+			yield(feed.DeadLetter{}, err)
 			return
 		}
 		index := maps.Clone(b.index)
@@ -241,11 +241,11 @@ func (b *FileBox) Letters(ctx context.Context, key changefeed.PartitionKey) iter
 // ReadFile gives the letters of a processor in a file that another process may have open.
 // The errors are those of [File], but for [ErrInUse]. [ErrDamaged] comes after the letters that
 // can be read, which may have among them one that a damaged line has removed.
-func ReadFile(ctx context.Context, path, processor string) iter.Seq2[changefeed.DeadLetter, error] {
-	return func(yield func(changefeed.DeadLetter, error) bool) {
+func ReadFile(ctx context.Context, path, processor string) iter.Seq2[feed.DeadLetter, error] {
+	return func(yield func(feed.DeadLetter, error) bool) {
 		f, err := os.Open(path)
 		if err != nil {
-			yield(changefeed.DeadLetter{}, fmt.Errorf("read dead letters: %w", err))
+			yield(feed.DeadLetter{}, fmt.Errorf("read dead letters: %w", err))
 			return
 		}
 		defer f.Close()
@@ -262,15 +262,15 @@ func ReadFile(ctx context.Context, path, processor string) iter.Seq2[changefeed.
 			}
 		}
 		if err != nil {
-			yield(changefeed.DeadLetter{}, fmt.Errorf("read dead letters %s: %w", path, err))
+			yield(feed.DeadLetter{}, fmt.Errorf("read dead letters %s: %w", path, err))
 		}
 	}
 }
 
 // letters reads the letters of an index that are of one processor and, unless it is empty,
 // of one key.
-func letters(ctx context.Context, f io.ReaderAt, index map[name]place, processor string, key changefeed.PartitionKey) iter.Seq2[changefeed.DeadLetter, error] {
-	return func(yield func(changefeed.DeadLetter, error) bool) {
+func letters(ctx context.Context, f io.ReaderAt, index map[name]place, processor string, key feed.PartitionKey) iter.Seq2[feed.DeadLetter, error] {
+	return func(yield func(feed.DeadLetter, error) bool) {
 		maps.DeleteFunc(index, func(n name, _ place) bool { return n.processor != processor || key != "" && n.key != key })
 		order := slices.SortedFunc(maps.Keys(index), func(x, y name) int {
 			a, b := index[x], index[y]
@@ -282,7 +282,7 @@ func letters(ctx context.Context, f io.ReaderAt, index map[name]place, processor
 				err = cause
 			}
 			if err != nil {
-				yield(changefeed.DeadLetter{}, fmt.Errorf("read letter %s of %s: %w", n.id, n.key, err))
+				yield(feed.DeadLetter{}, fmt.Errorf("read letter %s of %s: %w", n.id, n.key, err))
 				return
 			}
 			if !yield(l, nil) {
@@ -294,14 +294,14 @@ func letters(ctx context.Context, f io.ReaderAt, index map[name]place, processor
 
 // letterAt reads a letter again: the index has only the places, because documents may
 // be large and letters many.
-func letterAt(f io.ReaderAt, p place) (changefeed.DeadLetter, error) {
+func letterAt(f io.ReaderAt, p place) (feed.DeadLetter, error) {
 	text := make([]byte, p.size)
 	if _, err := f.ReadAt(text, p.at); err != nil {
-		return changefeed.DeadLetter{}, err
+		return feed.DeadLetter{}, err
 	}
 	text, err := unsealed(text)
 	if err != nil {
-		return changefeed.DeadLetter{}, err
+		return feed.DeadLetter{}, err
 	}
 	return parse(text)
 }

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/feed"
 )
 
 // crashPath tells the test binary that it is the child, which parks letters until it is killed.
@@ -45,7 +45,7 @@ func parkForEver(path string) error {
 		last = max(last, l.Change.LSN)
 	}
 	for lsn := last + 1; ; lsn++ {
-		l := parked(changefeed.Key("London"), lsn)
+		l := parked(feed.Key("London"), lsn)
 		l.Change.Body = fmt.Appendf(nil, `{"id":"a","pad":%q}`, strings.Repeat("x", int(lsn%7)*1000))
 		if err := b.Put(ctx, l); err != nil {
 			return err
@@ -134,11 +134,11 @@ func written(t *testing.T) (path string, text []byte) {
 	path = filepath.Join(t.TempDir(), "letters.ndjson")
 	b := openFile(t, path)
 	for lsn := range int64(4) {
-		if err := b.Put(t.Context(), parked(changefeed.Key("London", lsn%2), lsn+1)); err != nil {
+		if err := b.Put(t.Context(), parked(feed.Key("London", lsn%2), lsn+1)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := b.Remove(t.Context(), changefeed.Key("London", 1), "2.0"); err != nil {
+	if err := b.Remove(t.Context(), feed.Key("London", 1), "2.0"); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Close(); err != nil {
@@ -175,7 +175,7 @@ func TestALineThatACrashInterruptedIsCutOff(t *testing.T) {
 			t.Fatalf("cut at %d: %v and %d bytes torn, want %v and %d", end, got, cut, want, torn)
 		}
 		b := openFile(t, path) // and what comes after it begins a line
-		if err := b.Put(t.Context(), parked(changefeed.Key("Paris"), 9)); err != nil {
+		if err := b.Put(t.Context(), parked(feed.Key("Paris"), 9)); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.Close(); err != nil {
@@ -190,7 +190,7 @@ func TestALineThatACrashInterruptedIsCutOff(t *testing.T) {
 // The rest of a long line that a crash has interrupted must not stay behind a shorter line.
 func TestAShortLineAfterALongTornOneIsTheLast(t *testing.T) {
 	path, text := written(t)
-	long := parked(changefeed.Key("Paris"), 9)
+	long := parked(feed.Key("Paris"), 9)
 	long.Change.Body = fmt.Appendf(nil, `{"id":"a","pad":%q}`, strings.Repeat("x", 10_000))
 	b := openFile(t, path)
 	if err := errors.Join(b.Put(t.Context(), long), b.Close()); err != nil {
@@ -205,7 +205,7 @@ func TestAShortLineAfterALongTornOneIsTheLast(t *testing.T) {
 	if b.Torn() == 0 {
 		t.Error("nothing is torn: the test shows nothing")
 	}
-	if err := errors.Join(b.Remove(t.Context(), changefeed.Key("London", 0), "1.0"), b.Close()); err != nil { // a line of 100 bytes
+	if err := errors.Join(b.Remove(t.Context(), feed.Key("London", 0), "1.0"), b.Close()); err != nil { // a line of 100 bytes
 		t.Fatal(err)
 	}
 	if now, err := os.ReadFile(path); err != nil || len(now) > len(text)+200 {
@@ -230,13 +230,13 @@ func TestAcknowledgedLettersSurviveAPowerLoss(t *testing.T) {
 	}
 	b := openFile(t, path)
 	for lsn := range int64(3) {
-		if err := b.Put(t.Context(), parked(changefeed.Key("London"), lsn+1)); err != nil {
+		if err := b.Put(t.Context(), parked(feed.Key("London"), lsn+1)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	left(path, "1.0", "2.0", "3.0")
 	for _, id := range []string{"1.0", "3.0"} {
-		if err := b.Remove(t.Context(), changefeed.Key("London"), id); err != nil {
+		if err := b.Remove(t.Context(), feed.Key("London"), id); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -303,13 +303,13 @@ func TestLettersWantARegularFile(t *testing.T) {
 			} else if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := deadletters.File(path, "mailer"); !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), path) {
+			if _, err := deadletters.File(path, "mailer"); !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), path) {
 				t.Errorf("%v, want %s refused", err, path)
 			}
 			if _, err := os.Stat(path + ".lock"); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("lock of %s: %v", path, err)
 			}
-			if _, err := salvage(t, path); !errors.Is(err, changefeed.ErrBadRequest) {
+			if _, err := salvage(t, path); !errors.Is(err, feed.ErrBadRequest) {
 				t.Errorf("read %s: %v", path, err)
 			}
 		})
@@ -350,7 +350,7 @@ func TestLinesMayEndAsOnWindows(t *testing.T) {
 			t.Errorf("without %d: %v, %d bytes torn", cut, got, torn)
 		}
 		b := openFile(t, path)
-		if err := errors.Join(b.Put(t.Context(), parked(changefeed.Key("Paris"), 9)), b.Close()); err != nil {
+		if err := errors.Join(b.Put(t.Context(), parked(feed.Key("Paris"), 9)), b.Close()); err != nil {
 			t.Fatal(err)
 		}
 		if got := readIDs(t, path); !slices.Equal(got, []string{"1.0", "3.0", "4.0", "9.0"}) {
@@ -400,7 +400,7 @@ func TestAFileHasOneProcess(t *testing.T) {
 	if _, err := deadletters.File(path, "other"); !errors.Is(err, deadletters.ErrInUse) || !strings.Contains(err.Error(), path) {
 		t.Errorf("second box of a file: %v, want %q", err, deadletters.ErrInUse)
 	}
-	if err := b.Put(t.Context(), parked(changefeed.Key("London"), 1)); err != nil {
+	if err := b.Put(t.Context(), parked(feed.Key("London"), 1)); err != nil {
 		t.Fatal(err)
 	}
 	if got := readIDs(t, path); !slices.Equal(got, []string{"1.0"}) {
@@ -409,7 +409,7 @@ func TestAFileHasOneProcess(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Put(t.Context(), parked(changefeed.Key("London"), 2)); err == nil {
+	if err := b.Put(t.Context(), parked(feed.Key("London"), 2)); err == nil {
 		t.Error("a closed box takes a letter")
 	}
 	openFile(t, path)
@@ -425,7 +425,7 @@ func TestAFileIsCompactedWhenMostOfItIsDead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(other.Put(t.Context(), parked(changefeed.Key("London"), 1)), other.Close()); err != nil {
+	if err := errors.Join(other.Put(t.Context(), parked(feed.Key("London"), 1)), other.Close()); err != nil {
 		t.Fatal(err)
 	}
 	b := openFile(t, path)
@@ -438,12 +438,12 @@ func TestAFileIsCompactedWhenMostOfItIsDead(t *testing.T) {
 	}
 	one := size()
 	for lsn := range int64(20) {
-		if err := b.Put(t.Context(), parked(changefeed.Key("London"), 20-lsn)); err != nil {
+		if err := b.Put(t.Context(), parked(feed.Key("London"), 20-lsn)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for lsn := range int64(18) {
-		if err := b.Remove(t.Context(), changefeed.Key("London"), fmt.Sprint(20-lsn, ".0")); err != nil {
+		if err := b.Remove(t.Context(), feed.Key("London"), fmt.Sprint(20-lsn, ".0")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -457,7 +457,7 @@ func TestAFileIsCompactedWhenMostOfItIsDead(t *testing.T) {
 	if got := ids(t, b); !slices.Equal(got, []string{"1.0", "2.0"}) || b.Torn() != 0 {
 		t.Errorf("after compaction: %v, %d bytes torn", got, b.Torn())
 	}
-	if err := errors.Join(b.Put(t.Context(), parked(changefeed.Key("London"), 21)), b.Remove(t.Context(), changefeed.Key("London"), "21.0"), b.Close()); err != nil {
+	if err := errors.Join(b.Put(t.Context(), parked(feed.Key("London"), 21)), b.Remove(t.Context(), feed.Key("London"), "21.0"), b.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if after > 4*one || before < 10*one {
@@ -483,7 +483,7 @@ func TestALetterThatIsGoneIsRemovedForNothing(t *testing.T) {
 	path, text := written(t)
 	b := openFile(t, path)
 	for _, id := range []string{"2.0", "2.0", "9.0"} {
-		if err := b.Remove(t.Context(), changefeed.Key("London", 1), id); err != nil {
+		if err := b.Remove(t.Context(), feed.Key("London", 1), id); err != nil {
 			t.Error(err)
 		}
 	}
@@ -502,7 +502,7 @@ func TestNothingIsWrittenForACallerWhoHasGone(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	for lsn := range int64(40) { // of two things that are ready, select takes any
-		if err := b.Put(ended, parked(changefeed.Key("London"), lsn+10)); !errors.Is(err, context.Canceled) {
+		if err := b.Put(ended, parked(feed.Key("London"), lsn+10)); !errors.Is(err, context.Canceled) {
 			t.Errorf("Put of an ended context: %v", err)
 		}
 	}
@@ -517,11 +517,11 @@ func TestNothingIsWrittenForACallerWhoHasGone(t *testing.T) {
 // Letters may be many and large: whoever interrupts a list of them does not wait for the rest, and hears that it is no end.
 func TestAListOfAFileThatIsInterruptedEndsWithAnError(t *testing.T) {
 	path, _ := written(t)
-	for name, list := range map[string]func(ctx context.Context) iter.Seq2[changefeed.DeadLetter, error]{
-		"open": func(ctx context.Context) iter.Seq2[changefeed.DeadLetter, error] {
+	for name, list := range map[string]func(ctx context.Context) iter.Seq2[feed.DeadLetter, error]{
+		"open": func(ctx context.Context) iter.Seq2[feed.DeadLetter, error] {
 			return openFile(t, path).Letters(ctx, "")
 		},
-		"by all": func(ctx context.Context) iter.Seq2[changefeed.DeadLetter, error] {
+		"by all": func(ctx context.Context) iter.Seq2[feed.DeadLetter, error] {
 			return deadletters.ReadFile(ctx, path, "mailer")
 		},
 	} {
@@ -548,15 +548,15 @@ func TestAFileGoesOnAfterAWriteThatFailed(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "letters.ndjson")
 	b := openFile(t, path)
-	if err := b.Put(t.Context(), parked(changefeed.Key("London"), 1)); err != nil {
+	if err := b.Put(t.Context(), parked(feed.Key("London"), 1)); err != nil {
 		t.Fatal(err)
 	}
 	restore := deadletters.FillDisk(t, b)
-	if err := b.Put(t.Context(), parked(changefeed.Key("London"), 2)); err == nil || !strings.Contains(err.Error(), path) {
+	if err := b.Put(t.Context(), parked(feed.Key("London"), 2)); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("Put on a full disk: %v, want an error that names the file", err)
 	}
 	restore()
-	if err := b.Put(t.Context(), parked(changefeed.Key("London"), 3)); err != nil {
+	if err := b.Put(t.Context(), parked(feed.Key("London"), 3)); err != nil {
 		t.Fatal(err)
 	}
 	if got := ids(t, b); !slices.Equal(got, []string{"1.0", "3.0"}) {

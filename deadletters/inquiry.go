@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/pause"
 )
@@ -16,24 +16,24 @@ import (
 // inquiry is a request as its caller sees it, from asking to the answer. Who asks for the same as somebody else follows the
 // record of that caller, and leaves it to them to delete it.
 type inquiry struct {
-	leases  changefeed.LeaseStore
+	leases  feed.LeaseStore
 	request notes.Request
 	name    string // in the records that this caller has written
 
 	begun    time.Time
-	followed string            // the name in the record that is waited for; empty when none was written yet
-	record   changefeed.Record // the record that is waited for, as far as it is known
-	seen     bool              // a list has shown it
-	posted   time.Time         // when this caller found or wrote it
-	expires  time.Time         // when the store removes what this caller has written
-	listed   time.Time         // when the last list was made, by the store's clock
-	trouble  error             // why the last list failed
+	followed string      // the name in the record that is waited for; empty when none was written yet
+	record   feed.Record // the record that is waited for, as far as it is known
+	seen     bool        // a list has shown it
+	posted   time.Time   // when this caller found or wrote it
+	expires  time.Time   // when the store removes what this caller has written
+	listed   time.Time   // when the last list was made, by the store's clock
+	trouble  error       // why the last list failed
 }
 
 // callerProperty tells the record of a caller from those of others who ask for the same before or after.
 const callerProperty = "changefeed.caller"
 
-func newInquiry(leases changefeed.LeaseStore, q notes.Request) *inquiry {
+func newInquiry(leases feed.LeaseStore, q notes.Request) *inquiry {
 	return &inquiry{leases: leases, request: q, name: rand.Text(), begun: time.Now()}
 }
 
@@ -43,7 +43,7 @@ const (
 	lastWait  = 2 * time.Second
 )
 
-// maxLag is for how long a list that lacks a request says nothing. The list of a [changefeed.LeaseStore] must not lag. If
+// maxLag is for how long a list that lacks a request says nothing. The list of a [feed.LeaseStore] must not lag. If
 // one lags all the same, nobody takes a request that is not listed yet for one that is gone.
 const maxLag = 5 * time.Second
 
@@ -92,19 +92,19 @@ const unread = 2 * lastWait
 // that is not served yet, it follows theirs. When another write comes between, or they may not have read the outcome,
 // nothing is followed yet.
 func (a *inquiry) post(ctx context.Context) error {
-	r := changefeed.Record{
-		Kind: changefeed.KindRequest, Token: a.request.Token(), Timestamp: time.Now().UTC(), TTL: ttl(ctx), Properties: a.properties(nil),
+	r := feed.Record{
+		Kind: feed.KindRequest, Token: a.request.Token(), Timestamp: time.Now().UTC(), TTL: ttl(ctx), Properties: a.properties(nil),
 	}
-	a.record, a.seen, a.posted, a.expires = changefeed.Record{}, false, time.Now(), time.Now().Add(r.TTL)
+	a.record, a.seen, a.posted, a.expires = feed.Record{}, false, time.Now(), time.Now().Add(r.TTL)
 	stored, err := a.leases.Create(ctx, r)
-	if errors.Is(err, changefeed.ErrConflict) {
+	if errors.Is(err, feed.ErrConflict) {
 		old, there, listErr := a.find(ctx)
 		switch {
 		case listErr != nil:
 			return listErr
 		case !there:
 			return nil
-		case old.State == changefeed.StateLive:
+		case old.State == feed.StateLive:
 			a.followed, a.record, a.seen = nameOf(old), old, true
 			return nil
 		case a.isUnread(old):
@@ -116,7 +116,7 @@ func (a *inquiry) post(ctx context.Context) error {
 	switch {
 	case err == nil:
 		a.followed, a.record = a.name, stored
-	case errors.Is(err, changefeed.ErrConflict), errors.Is(err, changefeed.ErrNotFound):
+	case errors.Is(err, feed.ErrConflict), errors.Is(err, feed.ErrNotFound):
 		err = nil
 	}
 	return err
@@ -126,26 +126,26 @@ func (a *inquiry) properties(others map[string]string) map[string]string {
 	return notes.Set(a.request.Anew(others), callerProperty, a.name)
 }
 
-func nameOf(r changefeed.Record) string { return cmp.Or(r.Properties[callerProperty], "unnamed") }
+func nameOf(r feed.Record) string { return cmp.Or(r.Properties[callerProperty], "unnamed") }
 
 // find finds the record of the request. One whose time is over is as good as retired: nobody serves it, although the store
 // has not removed it.
-func (a *inquiry) find(ctx context.Context) (found changefeed.Record, there bool, err error) {
+func (a *inquiry) find(ctx context.Context) (found feed.Record, there bool, err error) {
 	records, now, err := a.leases.List(ctx)
 	a.listed = now
 	for _, r := range records {
-		if r.Kind == changefeed.KindRequest && r.Token == a.request.Token() {
+		if r.Kind == feed.KindRequest && r.Token == a.request.Token() {
 			found, there = r, true
 		}
 	}
 	if found.TTL > 0 && now.After(found.Updated.Add(found.TTL)) {
-		found.State = changefeed.StateRetired
+		found.State = feed.StateRetired
 	}
 	return found, there, err
 }
 
 // isUnread reports whether a record has an outcome that whoever has asked for it may not have read.
-func (a *inquiry) isUnread(r changefeed.Record) bool {
+func (a *inquiry) isUnread(r feed.Record) bool {
 	_, served := notes.ReadOutcome(r.Properties)
 	return served && a.listed.Sub(r.Updated) < unread
 }
@@ -161,7 +161,7 @@ func (a *inquiry) look(ctx context.Context) (o Outcome, served bool, err error) 
 	}
 	if there && nameOf(r) == a.followed {
 		a.record, a.seen = r, true
-		if o, served = a.outcome(ctx, r); served || r.State == changefeed.StateLive {
+		if o, served = a.outcome(ctx, r); served || r.State == feed.StateLive {
 			return o, served, nil
 		}
 	} else if !a.seen && time.Since(a.posted) < maxLag {
@@ -177,9 +177,9 @@ func (a *inquiry) look(ctx context.Context) (o Outcome, served bool, err error) 
 
 // outcome reads the outcome in a record that is served, and deletes the record if this caller has written it. Without the
 // right to delete it the record stays retired, until the store removes it.
-func (a *inquiry) outcome(ctx context.Context, r changefeed.Record) (Outcome, bool) {
+func (a *inquiry) outcome(ctx context.Context, r feed.Record) (Outcome, bool) {
 	o, ok := notes.ReadOutcome(r.Properties)
-	if !ok || r.State == changefeed.StateLive {
+	if !ok || r.State == feed.StateLive {
 		return Outcome{}, false
 	}
 	if nameOf(r) == a.name {
@@ -225,7 +225,7 @@ func (a *inquiry) withdraw(ctx context.Context) (o Outcome, served bool, fate st
 		switch {
 		case err != nil:
 			return o, false, a.stays(err)
-		case r.ID == "" || r.State != changefeed.StateLive:
+		case r.ID == "" || r.State != feed.StateLive:
 			return o, false, "the request is gone"
 		case nameOf(r) != a.name:
 			return o, false, "somebody else has asked for the same, and their request stays asked"
@@ -234,15 +234,15 @@ func (a *inquiry) withdraw(ctx context.Context) (o Outcome, served bool, fate st
 		switch err = withdraw(ctx, a.leases, r); {
 		case err == nil:
 			return o, false, "the request was withdrawn"
-		case !errors.Is(err, changefeed.ErrConflict) && !errors.Is(err, changefeed.ErrNotFound):
+		case !errors.Is(err, feed.ErrConflict) && !errors.Is(err, feed.ErrNotFound):
 			return o, false, a.stays(err)
 		}
 	}
-	return o, false, a.stays(changefeed.ErrConflict)
+	return o, false, a.stays(feed.ErrConflict)
 }
 
 // isOurs reports whether a record is that of this caller, or the one that this caller follows.
-func (a *inquiry) isOurs(r changefeed.Record) bool {
+func (a *inquiry) isOurs(r feed.Record) bool {
 	return nameOf(r) == a.name || nameOf(r) == a.followed
 }
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/rawjson"
 	"github.com/millrace/changefeed/internal/service"
 )
@@ -22,27 +22,27 @@ import (
 
 // letter is a letter without its documents, which follow it as they are.
 type letter struct {
-	ID          string                 `json:"id"`
-	Key         json.RawMessage        `json:"key"`
-	Disposition changefeed.Disposition `json:"disposition"`
-	Cause       string                 `json:"cause,omitempty"`
-	Stack       string                 `json:"stack,omitempty"`
-	Attempts    int                    `json:"attempts"`
-	Processor   string                 `json:"processor"`
-	Source      string                 `json:"source,omitempty"` // DATABASE/CONTAINER, in a container
-	Instance    string                 `json:"instance,omitempty"`
-	Lease       string                 `json:"lease,omitempty"`
-	Range       string                 `json:"range"`
-	LSN         int64                  `json:"lsn"`
-	Index       int                    `json:"index"`
-	Op          string                 `json:"op"`
-	Item        string                 `json:"item"`
-	Time        time.Time              `json:"time,omitzero"`
-	Failed      time.Time              `json:"failed,omitzero"`
-	Parked      time.Time              `json:"parked,omitzero"`
-	ETag        string                 `json:"etag,omitempty"`
-	Expired     bool                   `json:"expired,omitempty"`
-	PreviousLSN int64                  `json:"previous_lsn,omitempty"`
+	ID          string           `json:"id"`
+	Key         json.RawMessage  `json:"key"`
+	Disposition feed.Disposition `json:"disposition"`
+	Cause       string           `json:"cause,omitempty"`
+	Stack       string           `json:"stack,omitempty"`
+	Attempts    int              `json:"attempts"`
+	Processor   string           `json:"processor"`
+	Source      string           `json:"source,omitempty"` // DATABASE/CONTAINER, in a container
+	Instance    string           `json:"instance,omitempty"`
+	Lease       string           `json:"lease,omitempty"`
+	Range       string           `json:"range"`
+	LSN         int64            `json:"lsn"`
+	Index       int              `json:"index"`
+	Op          string           `json:"op"`
+	Item        string           `json:"item"`
+	Time        time.Time        `json:"time,omitzero"`
+	Failed      time.Time        `json:"failed,omitzero"`
+	Parked      time.Time        `json:"parked,omitzero"`
+	ETag        string           `json:"etag,omitempty"`
+	Expired     bool             `json:"expired,omitempty"`
+	PreviousLSN int64            `json:"previous_lsn,omitempty"`
 }
 
 // documents are the rest of a letter: each in one of three forms.
@@ -62,7 +62,7 @@ const (
 
 // Marshal returns a letter of a processor as one line of JSON, in the form that the
 // package documents. The error is that of a partition key that is not JSON.
-func Marshal(processor string, l changefeed.DeadLetter) ([]byte, error) {
+func Marshal(processor string, l feed.DeadLetter) ([]byte, error) {
 	head, err := marshalHead(processor, "", l)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func Marshal(processor string, l changefeed.DeadLetter) ([]byte, error) {
 }
 
 // marshalHead returns a letter without its documents, and without its end.
-func marshalHead(processor, source string, l changefeed.DeadLetter) ([]byte, error) {
+func marshalHead(processor, source string, l feed.DeadLetter) ([]byte, error) {
 	c := &l.Change
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -92,7 +92,7 @@ func marshalHead(processor, source string, l changefeed.DeadLetter) ([]byte, err
 }
 
 // marshalDocuments returns the members of a letter that follow its head, compressed or not.
-func marshalDocuments(l changefeed.DeadLetter, compressed bool) (text []byte, err error) {
+func marshalDocuments(l feed.DeadLetter, compressed bool) (text []byte, err error) {
 	for _, d := range []struct {
 		name string
 		text []byte
@@ -143,7 +143,7 @@ func appendBase64(dst, raw []byte) []byte {
 }
 
 // parse reads what Marshal has written.
-func parse(text []byte) (l changefeed.DeadLetter, err error) {
+func parse(text []byte) (l feed.DeadLetter, err error) {
 	var said struct {
 		letter
 		documents
@@ -157,10 +157,10 @@ func parse(text []byte) (l changefeed.DeadLetter, err error) {
 	if said.ID == "" || err != nil || !known {
 		return l, fmt.Errorf("parse letter: it has id %q, key %s, op %q: want all three", said.ID, said.Key, said.Op)
 	}
-	l = changefeed.DeadLetter{
+	l = feed.DeadLetter{
 		ID: said.ID, Index: said.Index, Disposition: said.Disposition, Cause: said.Cause, Stack: said.Stack, Attempts: said.Attempts,
-		Instance: said.Instance, Lease: said.Lease, Range: changefeed.Range{Min: lo, Max: hi}, Failed: said.Failed, Parked: said.Parked,
-		Change: changefeed.Change{
+		Instance: said.Instance, Lease: said.Lease, Range: feed.Range{Min: lo, Max: hi}, Failed: said.Failed, Parked: said.Parked,
+		Change: feed.Change{
 			Op: op, ID: said.Item, PartitionKey: key, LSN: said.LSN, Time: said.Time,
 			ETag: said.ETag, PreviousLSN: said.PreviousLSN, Expired: said.Expired,
 		},
@@ -176,21 +176,21 @@ func parse(text []byte) (l changefeed.DeadLetter, err error) {
 
 // parseKey returns the one text of a key: a container may write the same JSON otherwise.
 // A component that a document lacked is an empty object in it.
-func parseKey(text []byte) (changefeed.PartitionKey, error) {
+func parseKey(text []byte) (feed.PartitionKey, error) {
 	var parts []any
 	if err := json.Unmarshal(text, &parts); err != nil {
 		return "", err
 	}
 	for i, part := range parts {
 		if m, ok := part.(map[string]any); ok && len(m) == 0 {
-			parts[i] = changefeed.Undefined
+			parts[i] = feed.Undefined
 		}
 	}
-	return changefeed.Key(parts...), nil
+	return feed.Key(parts...), nil
 }
 
-func parseOp(text string) (changefeed.Op, bool) {
-	for op := changefeed.OpUpsert; op <= changefeed.OpDelete; op++ {
+func parseOp(text string) (feed.Op, bool) {
+	for op := feed.OpUpsert; op <= feed.OpDelete; op++ {
 		if op.String() == text {
 			return op, true
 		}

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/rawjson"
 )
 
@@ -22,7 +22,7 @@ import (
 const partSize = 1 << 20
 
 // envelope returns the document of a letter, and those of its parts.
-func (b *ContainerBox) envelope(l changefeed.DeadLetter) (text []byte, parts [][]byte, err error) {
+func (b *ContainerBox) envelope(l feed.DeadLetter) (text []byte, parts [][]byte, err error) {
 	head, err := marshalHead(b.processor, b.source, l)
 	if err != nil {
 		return nil, nil, err
@@ -54,7 +54,7 @@ func (b *ContainerBox) envelope(l changefeed.DeadLetter) (text []byte, parts [][
 }
 
 // begin is what each document of a box begins with.
-func begin(id string, key changefeed.PartitionKey) []byte {
+func begin(id string, key feed.PartitionKey) []byte {
 	text := rawjson.AppendString([]byte(`{"id":`), id)
 	text = rawjson.AppendString(append(text, `,"key":`...), keyText(key))
 	return append(text, `,"ttl":-1`...)
@@ -80,8 +80,8 @@ func partsOf(text []byte) (ids []string, err error) {
 	return ids, err
 }
 
-// open takes the letter out of its document and of its parts. [changefeed.ErrNotFound] is that of a part.
-func (b *ContainerBox) open(ctx context.Context, key changefeed.PartitionKey, text []byte) (l changefeed.DeadLetter, err error) {
+// open takes the letter out of its document and of its parts. [feed.ErrNotFound] is that of a part.
+func (b *ContainerBox) open(ctx context.Context, key feed.PartitionKey, text []byte) (l feed.DeadLetter, err error) {
 	var rest []byte
 	parts, err := partsOf(text)
 	if err != nil {

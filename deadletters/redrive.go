@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 )
 
@@ -58,27 +58,27 @@ const (
 // after 24 hours at the latest, which is also the bound without a deadline.
 //
 // The error is [ErrNotServed], too, if the request is withdrawn by [Withdraw]. It is an [errors.ErrUnsupported] if source is no
-// [changefeed.Locator], so that the owner of a key cannot be found, and a [changefeed.ErrBadRequest] if key is not a
+// [feed.Locator], so that the owner of a key cannot be found, and a [feed.ErrBadRequest] if key is not a
 // partition key of the source. An error of the lease store is returned if the request cannot be written.
-func Redrive(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, key changefeed.PartitionKey, letter string) (Outcome, error) {
+func Redrive(ctx context.Context, source feed.Source, leases feed.LeaseStore, key feed.PartitionKey, letter string) (Outcome, error) {
 	return ask(ctx, source, leases, notes.Request{Action: notes.Retry, Key: string(key), Letter: letter})
 }
 
 // Release lets a held key go on without the changes of it that have failed: those that are held are handled, in their order,
 // and then the key is not held any more. If one of them fails, the key stays held from there, which is [ResultFailed]. The
 // letters of the changes that had failed before stay. Release waits and is withdrawn as [Redrive] is, with the same errors.
-func Release(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, key changefeed.PartitionKey) (Outcome, error) {
+func Release(ctx context.Context, source feed.Source, leases feed.LeaseStore, key feed.PartitionKey) (Outcome, error) {
 	return ask(ctx, source, leases, notes.Request{Action: notes.Release, Key: string(key)})
 }
 
 // ask writes a request and waits for its outcome.
-func ask(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, q notes.Request) (o Outcome, err error) {
-	locator, ok := source.(changefeed.Locator)
+func ask(ctx context.Context, source feed.Source, leases feed.LeaseStore, q notes.Request) (o Outcome, err error) {
+	locator, ok := source.(feed.Locator)
 	if !ok {
-		return o, fmt.Errorf("%s %s: %w: source %T cannot locate a key: want one that is a changefeed.Locator", q.Action, q.Key, errors.ErrUnsupported, source)
+		return o, fmt.Errorf("%s %s: %w: source %T cannot locate a key: want one that is a feed.Locator", q.Action, q.Key, errors.ErrUnsupported, source)
 	}
 	a := newInquiry(leases, q)
-	if a.request.EPK, err = locator.Locate(ctx, changefeed.PartitionKey(q.Key)); err == nil {
+	if a.request.EPK, err = locator.Locate(ctx, feed.PartitionKey(q.Key)); err == nil {
 		o, err = a.await(ctx)
 	}
 	if err != nil {
@@ -92,7 +92,7 @@ func ask(ctx context.Context, source changefeed.Source, leases changefeed.LeaseS
 // [ErrNotServed]. If an instance has begun with a request, the request is counted, and carried out all the same. Without the
 // right to delete, requests are retired instead. If the lease store returns an error, Withdraw returns it with the number of
 // requests that were withdrawn before.
-func Withdraw(ctx context.Context, leases changefeed.LeaseStore, key changefeed.PartitionKey) (n int, err error) {
+func Withdraw(ctx context.Context, leases feed.LeaseStore, key feed.PartitionKey) (n int, err error) {
 	for range maxConflicts {
 		records, _, err := leases.List(ctx)
 		if err != nil {
@@ -101,15 +101,15 @@ func Withdraw(ctx context.Context, leases changefeed.LeaseStore, key changefeed.
 		again := false
 		for _, r := range records {
 			of := notes.ReadRequest(r.Properties).Key
-			if r.Kind != changefeed.KindRequest || r.State != changefeed.StateLive || of == "" || key != "" && of != string(key) {
+			if r.Kind != feed.KindRequest || r.State != feed.StateLive || of == "" || key != "" && of != string(key) {
 				continue
 			}
 			switch err := withdraw(ctx, leases, r); {
 			case err == nil:
 				n++
-			case errors.Is(err, changefeed.ErrConflict): // its owner has written it
+			case errors.Is(err, feed.ErrConflict): // its owner has written it
 				again = true
-			case errors.Is(err, changefeed.ErrNotFound): // its caller has withdrawn it
+			case errors.Is(err, feed.ErrNotFound): // its caller has withdrawn it
 			default:
 				return n, fmt.Errorf("withdraw request %s: %w", r.ID, err)
 			}
@@ -118,14 +118,14 @@ func Withdraw(ctx context.Context, leases changefeed.LeaseStore, key changefeed.
 			return n, nil
 		}
 	}
-	return n, fmt.Errorf("withdraw requests: %w: they were written %d times meanwhile: try again", changefeed.ErrConflict, maxConflicts)
+	return n, fmt.Errorf("withdraw requests: %w: they were written %d times meanwhile: try again", feed.ErrConflict, maxConflicts)
 }
 
 // withdraw takes a live request away, so that nobody serves it.
-func withdraw(ctx context.Context, leases changefeed.LeaseStore, r changefeed.Record) error {
+func withdraw(ctx context.Context, leases feed.LeaseStore, r feed.Record) error {
 	err := leases.Delete(ctx, r)
-	if errors.Is(err, changefeed.ErrForbidden) {
-		r.State, r.TTL = changefeed.StateRetired, notes.OutcomeTTL
+	if errors.Is(err, feed.ErrForbidden) {
+		r.State, r.TTL = feed.StateRetired, notes.OutcomeTTL
 		_, err = leases.Update(ctx, r)
 	}
 	return err

@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 )
 
@@ -20,7 +20,7 @@ import (
 type office struct {
 	t      *testing.T
 	orders *docstore.Container
-	leases changefeed.LeaseStore
+	leases feed.LeaseStore
 }
 
 func inOffice(t *testing.T, test func(t *testing.T, o *office)) {
@@ -46,24 +46,24 @@ func inOffice(t *testing.T, test func(t *testing.T, o *office)) {
 }
 
 // requests are those among the leases.
-func (o *office) requests() []changefeed.Record {
+func (o *office) requests() []feed.Record {
 	o.t.Helper()
 	records, _, err := o.leases.List(o.t.Context())
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	return slices.DeleteFunc(records, func(r changefeed.Record) bool { return r.Kind != changefeed.KindRequest })
+	return slices.DeleteFunc(records, func(r feed.Record) bool { return r.Kind != feed.KindRequest })
 }
 
 // serve serves the live requests, as the owner of their keys does, and returns their number.
 func (o *office) serve(outcome notes.Outcome) (n int) {
 	o.t.Helper()
 	for _, r := range o.requests() {
-		if r.State != changefeed.StateLive {
+		if r.State != feed.StateLive {
 			continue
 		}
 		n++
-		r.State, r.TTL, r.Properties = changefeed.StateRetired, notes.OutcomeTTL, outcome.Properties(r.Properties)
+		r.State, r.TTL, r.Properties = feed.StateRetired, notes.OutcomeTTL, outcome.Properties(r.Properties)
 		if _, err := o.leases.Update(o.t.Context(), r); err != nil {
 			o.t.Error(err)
 		}
@@ -72,20 +72,20 @@ func (o *office) serve(outcome notes.Outcome) (n int) {
 }
 
 // ask asks for a letter within a time, 0 for any.
-func (o *office) ask(leases changefeed.LeaseStore, within time.Duration) (deadletters.Outcome, error) {
+func (o *office) ask(leases feed.LeaseStore, within time.Duration) (deadletters.Outcome, error) {
 	ctx := o.t.Context()
 	if within > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, within)
 		defer cancel()
 	}
-	return deadletters.Redrive(ctx, o.orders, leases, changefeed.Key("Paris"), "12.0")
+	return deadletters.Redrive(ctx, o.orders, leases, feed.Key("Paris"), "12.0")
 }
 
 // undeletable is a lease store without the right to delete.
-type undeletable struct{ changefeed.LeaseStore }
+type undeletable struct{ feed.LeaseStore }
 
-func (undeletable) Delete(context.Context, changefeed.Record) error { return changefeed.ErrForbidden }
+func (undeletable) Delete(context.Context, feed.Record) error { return feed.ErrForbidden }
 
 func TestACallerReadsAndRemovesTheOutcome(t *testing.T) {
 	for _, tt := range []struct {
@@ -116,7 +116,7 @@ func TestAnOutcomeIsHeardOnceWithoutTheRightToDelete(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		for _, want := range []string{notes.Failed, notes.Handled} {
 			time.AfterFunc(10*time.Second, func() {
-				if r := o.requests()[0]; r.State != changefeed.StateLive || len(r.Properties[notes.OutcomeProperty]+r.Properties[notes.CauseProperty]) > 0 {
+				if r := o.requests()[0]; r.State != feed.StateLive || len(r.Properties[notes.OutcomeProperty]+r.Properties[notes.CauseProperty]) > 0 {
 					t.Errorf("what is asked anew is %+v", r)
 				}
 				o.serve(notes.Outcome{Result: want, Cause: "old", Count: 1})
@@ -125,7 +125,7 @@ func TestAnOutcomeIsHeardOnceWithoutTheRightToDelete(t *testing.T) {
 			if string(got.Result) != want || err != nil {
 				t.Errorf("got %+v, %v, want %s", got, err, want)
 			}
-			if left := o.requests(); len(left) != 1 || left[0].State != changefeed.StateRetired {
+			if left := o.requests(); len(left) != 1 || left[0].State != feed.StateRetired {
 				t.Errorf("left: %+v", left)
 			}
 		}
@@ -171,12 +171,12 @@ func TestARequestIsWrittenAnewForAPatientCaller(t *testing.T) {
 
 // lastMoment is a lease store in which a request is served when its caller withdraws it.
 type lastMoment struct {
-	changefeed.LeaseStore
+	feed.LeaseStore
 	once  sync.Once
 	serve func()
 }
 
-func (s *lastMoment) Delete(ctx context.Context, r changefeed.Record) error {
+func (s *lastMoment) Delete(ctx context.Context, r feed.Record) error {
 	s.once.Do(s.serve)
 	return s.LeaseStore.Delete(ctx, r)
 }
@@ -193,7 +193,7 @@ func TestARequestThatIsServedAtTheLastMomentHasItsOutcome(t *testing.T) {
 
 // Who gives up says why, as far as somebody has said it, and withdraws the request.
 func TestACallerWhoGivesUpWithdrawsTheRequest(t *testing.T) {
-	write := func(o *office, edit func(r *changefeed.Record)) {
+	write := func(o *office, edit func(r *feed.Record)) {
 		r := o.requests()[0]
 		edit(&r)
 		if _, err := o.leases.Update(o.t.Context(), r); err != nil {
@@ -202,12 +202,12 @@ func TestACallerWhoGivesUpWithdrawsTheRequest(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name string
-		edit func(r *changefeed.Record)
+		edit func(r *feed.Record)
 		want string
 	}{
-		{"no answer", func(*changefeed.Record) {}, "no instance has answered: is one running that has the dead letters?"},
-		{"a reason", func(r *changefeed.Record) { r.Properties = notes.SetWaits(r.Properties, "no letter box") }, "no letter box"},
-		{"begun", func(r *changefeed.Record) {
+		{"no answer", func(*feed.Record) {}, "no instance has answered: is one running that has the dead letters?"},
+		{"a reason", func(r *feed.Record) { r.Properties = notes.SetWaits(r.Properties, "no letter box") }, "no letter box"},
+		{"begun", func(r *feed.Record) {
 			q := notes.ReadRequest(r.Properties)
 			q.Tries = 1
 			r.Properties = q.Properties(r.Properties)
@@ -233,11 +233,11 @@ func TestACallerWhoIsInterruptedSaysSo(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(3*time.Second, func() { cancel(errors.New("interrupted")) })
-		_, err := deadletters.Release(ctx, o.orders, undeletable{o.leases}, changefeed.Key("Paris"))
+		_, err := deadletters.Release(ctx, o.orders, undeletable{o.leases}, feed.Key("Paris"))
 		if !errors.Is(err, deadletters.ErrNotServed) || !strings.Contains(err.Error(), "not served within 3s (interrupted): ") || !strings.HasSuffix(err.Error(), "; the request was withdrawn") {
 			t.Errorf("got %v", err)
 		}
-		if left := o.requests(); len(left) != 1 || left[0].State != changefeed.StateRetired ||
+		if left := o.requests(); len(left) != 1 || left[0].State != feed.StateRetired ||
 			left[0].TTL != notes.OutcomeTTL || o.serve(notes.Outcome{}) != 0 {
 			t.Errorf("left: %+v, want it to be retired without the right to delete, for %v", left, notes.OutcomeTTL)
 		}
@@ -296,15 +296,15 @@ func TestRequestsAreWithdrawn(t *testing.T) {
 			for _, city := range cities {
 				errs[city] = make(chan error, 1)
 				go func() {
-					_, err := deadletters.Release(t.Context(), o.orders, o.leases, changefeed.Key(city))
+					_, err := deadletters.Release(t.Context(), o.orders, o.leases, feed.Key(city))
 					errs[city] <- err
 				}()
 			}
 			time.Sleep(time.Second)
 			for _, tt := range []struct {
-				key  changefeed.PartitionKey
+				key  feed.PartitionKey
 				want int
-			}{{changefeed.Key("Rome"), 0}, {changefeed.Key("Oslo"), 1}, {changefeed.Key("Oslo"), 0}, {"", 2}, {"", 0}} {
+			}{{feed.Key("Rome"), 0}, {feed.Key("Oslo"), 1}, {feed.Key("Oslo"), 0}, {"", 2}, {"", 0}} {
 				if n, err := deadletters.Withdraw(t.Context(), o.leases, tt.key); n != tt.want || err != nil {
 					t.Errorf("withdrew %d of %q, %v, want %d", n, tt.key, err, tt.want)
 				}
@@ -323,11 +323,11 @@ func TestRequestsAreWithdrawn(t *testing.T) {
 
 // contested is a lease store in which the owner writes a request just before it is withdrawn.
 type contested struct {
-	changefeed.LeaseStore
+	feed.LeaseStore
 	writes int
 }
 
-func (s *contested) Delete(ctx context.Context, r changefeed.Record) error {
+func (s *contested) Delete(ctx context.Context, r feed.Record) error {
 	if s.writes > 0 {
 		s.writes--
 		if _, err := s.Update(ctx, r); err != nil {
@@ -354,11 +354,11 @@ func TestARequestThatItsOwnerWritesIsWithdrawn(t *testing.T) {
 // The source of a unit must know where keys are.
 func TestARequestNeedsAPlace(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
-		type placeless struct{ changefeed.Source }
-		if _, err := deadletters.Release(t.Context(), placeless{o.orders}, o.leases, changefeed.Key("Paris")); !errors.Is(err, errors.ErrUnsupported) {
+		type placeless struct{ feed.Source }
+		if _, err := deadletters.Release(t.Context(), placeless{o.orders}, o.leases, feed.Key("Paris")); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("no locator: %v", err)
 		}
-		if _, err := deadletters.Release(t.Context(), o.orders, o.leases, changefeed.Key("Paris", 5)); !errors.Is(err, changefeed.ErrBadRequest) {
+		if _, err := deadletters.Release(t.Context(), o.orders, o.leases, feed.Key("Paris", 5)); !errors.Is(err, feed.ErrBadRequest) {
 			t.Errorf("a wrong key: %v", err)
 		}
 	})
@@ -377,15 +377,15 @@ func TestAnOutcomeIsHeardSoon(t *testing.T) {
 
 // lagging is a lease store whose lists lack requests until a time, or fail.
 type lagging struct {
-	changefeed.LeaseStore
+	feed.LeaseStore
 	until time.Time
 	err   error // nil for lists without requests
 }
 
-func (s lagging) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+func (s lagging) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 	records, now, err := s.LeaseStore.List(ctx)
 	if time.Now().Before(s.until) {
-		return slices.DeleteFunc(records, func(r changefeed.Record) bool { return r.Kind == changefeed.KindRequest }), now, s.err
+		return slices.DeleteFunc(records, func(r feed.Record) bool { return r.Kind == feed.KindRequest }), now, s.err
 	}
 	return records, now, err
 }
@@ -414,9 +414,9 @@ func TestARequestOutlivesListsThatFailOrLag(t *testing.T) {
 }
 
 // hanging is a lease store that does not answer a delete.
-type hanging struct{ changefeed.LeaseStore }
+type hanging struct{ feed.LeaseStore }
 
-func (hanging) Delete(ctx context.Context, _ changefeed.Record) error {
+func (hanging) Delete(ctx context.Context, _ feed.Record) error {
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
@@ -434,15 +434,15 @@ func TestACallerWhoGivesUpWaitsForNoStore(t *testing.T) {
 
 // outrun is a lease store in which others delete what is deleted or updated, just before.
 type outrun struct {
-	changefeed.LeaseStore
-	update func(r changefeed.Record)
+	feed.LeaseStore
+	update func(r feed.Record)
 }
 
-func (s outrun) Delete(ctx context.Context, r changefeed.Record) error {
+func (s outrun) Delete(ctx context.Context, r feed.Record) error {
 	return errors.Join(s.LeaseStore.Delete(ctx, r), s.LeaseStore.Delete(ctx, r))
 }
 
-func (s outrun) Update(ctx context.Context, r changefeed.Record) (changefeed.Record, error) {
+func (s outrun) Update(ctx context.Context, r feed.Record) (feed.Record, error) {
 	if s.update != nil {
 		s.update(r)
 	}
@@ -467,10 +467,10 @@ func TestARequestThatOthersHaveRemovedIsGone(t *testing.T) {
 
 // A request that was served is asked anew, though somebody else writes or removes its record at that moment.
 func TestARequestIsAskedAnewBesideOthers(t *testing.T) {
-	for name, meanwhile := range map[string]func(o *office, r changefeed.Record) error{
-		"removed": func(o *office, r changefeed.Record) error { return o.leases.Delete(o.t.Context(), r) },
-		"written": func(o *office, r changefeed.Record) error {
-			r.State = changefeed.StateRetired
+	for name, meanwhile := range map[string]func(o *office, r feed.Record) error{
+		"removed": func(o *office, r feed.Record) error { return o.leases.Delete(o.t.Context(), r) },
+		"written": func(o *office, r feed.Record) error {
+			r.State = feed.StateRetired
 			_, err := o.leases.Update(o.t.Context(), r)
 			return err
 		},
@@ -488,7 +488,7 @@ func TestARequestIsAskedAnewBesideOthers(t *testing.T) {
 					}
 				})
 				time.AfterFunc(10*time.Second, func() { o.serve(notes.Outcome{Result: notes.Handled}) })
-				got, err := o.ask(outrun{o.leases, func(changefeed.Record) { once() }}, time.Minute)
+				got, err := o.ask(outrun{o.leases, func(feed.Record) { once() }}, time.Minute)
 				if got.Result != deadletters.ResultHandled || err != nil {
 					t.Errorf("got %+v, %v", got, err)
 				}
@@ -498,12 +498,12 @@ func TestARequestIsAskedAnewBesideOthers(t *testing.T) {
 }
 
 // late is a lease store that lists records beyond their time to live, as stores may that remove them now and then.
-type late struct{ changefeed.LeaseStore }
+type late struct{ feed.LeaseStore }
 
-func (s late) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+func (s late) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 	records, now, err := s.LeaseStore.List(ctx)
 	for i, r := range records {
-		if r.Kind == changefeed.KindRequest && r.TTL == 0 {
+		if r.Kind == feed.KindRequest && r.TTL == 0 {
 			records[i].TTL = time.Minute
 		}
 	}
@@ -517,7 +517,7 @@ func TestARequestWhoseTimeIsOverIsWrittenAnew(t *testing.T) {
 			t.Fatal("served by nobody")
 		}
 		r := o.requests()[0]
-		r.State, r.TTL = changefeed.StateLive, 0
+		r.State, r.TTL = feed.StateLive, 0
 		if _, err := o.leases.Update(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}

@@ -4,12 +4,12 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/changefeedtest"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // container makes a container for letters in a store in memory.
@@ -42,8 +42,8 @@ func (m monitored) RID() string      { return m.rid }
 var orders = monitored{"orders", "RID="}
 
 // opening opens the box of a processor in a container.
-func opening(t *testing.T, in deadletters.Store, processor string) func() changefeed.LetterBox {
-	return func() changefeed.LetterBox {
+func opening(t *testing.T, in deadletters.Store, processor string) func() feed.LetterBox {
+	return func() feed.LetterBox {
 		b, err := deadletters.Container(in, processor, orders)
 		if err != nil {
 			t.Fatal(err)
@@ -58,13 +58,13 @@ func TestTheSuiteHoldsForAContainer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec.Paths = []string{deadletters.KeyPath}
-			changefeedtest.TestDeadLetters(t, func(t *testing.T) func() changefeed.LetterBox { return opening(t, container(t, spec), "mailer") })
+			changefeedtest.TestDeadLetters(t, func(t *testing.T) func() feed.LetterBox { return opening(t, container(t, spec), "mailer") })
 		})
 	}
 }
 
 func TestTheSuiteHoldsForAContainerOverHTTP(t *testing.T) {
-	changefeedtest.TestDeadLetters(t, func(t *testing.T) func() changefeed.LetterBox {
+	changefeedtest.TestDeadLetters(t, func(t *testing.T) func() feed.LetterBox {
 		server := cosmostest.NewTestServer(t)
 		if _, err := server.DB.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "letters", Paths: []string{deadletters.KeyPath}, Ranges: 3}); err != nil {
 			t.Fatal(err)
@@ -83,9 +83,9 @@ func TestTheSuiteHoldsForAContainerOverHTTP(t *testing.T) {
 }
 
 func TestTheSuiteHoldsForAFile(t *testing.T) {
-	changefeedtest.TestDeadLetters(t, func(t *testing.T) func() changefeed.LetterBox {
+	changefeedtest.TestDeadLetters(t, func(t *testing.T) func() feed.LetterBox {
 		path := filepath.Join(t.TempDir(), "letters.ndjson")
-		return func() changefeed.LetterBox { return openFile(t, path) }
+		return func() feed.LetterBox { return openFile(t, path) }
 	})
 }
 

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // body is a document of about 1 KB.
@@ -137,9 +137,9 @@ func BenchmarkFeed(b *testing.B) {
 	b.ResetTimer()
 	total := 0
 	for b.Loop() {
-		from := changefeed.Position{Start: changefeed.FromBeginning()}
+		from := feed.Position{Start: feed.FromBeginning()}
 		for {
-			page, err := c.Read(b.Context(), changefeed.FullRange(), from, changefeed.ReadOptions{})
+			page, err := c.Read(b.Context(), feed.FullRange(), from, feed.ReadOptions{})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -165,11 +165,11 @@ func BenchmarkPending(b *testing.B) {
 	defer db.Close()
 	const n = 200_000
 	c := load(b, db, n)
-	half := changefeed.FullRange().Cut(2)[0]
-	for name, r := range map[string]changefeed.Range{"partition": changefeed.FullRange(), "half": half} {
+	half := feed.FullRange().Cut(2)[0]
+	for name, r := range map[string]feed.Range{"partition": feed.FullRange(), "half": half} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				got, err := c.Pending(b.Context(), r, changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+				got, err := c.Pending(b.Context(), r, feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
 				if err != nil || got.Items == 0 {
 					b.Fatal(got, err)
 				}
@@ -204,8 +204,8 @@ func BenchmarkRetention(b *testing.B) {
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "writes/s")
 			b.ReportMetric(float64(db.Stats().DiskBytes-before)/float64(b.N), "disk-B/write")
 			begun, read := time.Now(), 0
-			for from := (changefeed.Position{Start: changefeed.FromBeginning()}); ; {
-				page, err := c.Read(b.Context(), changefeed.FullRange(), from, changefeed.ReadOptions{})
+			for from := (feed.Position{Start: feed.FromBeginning()}); ; {
+				page, err := c.Read(b.Context(), feed.FullRange(), from, feed.ReadOptions{})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -251,7 +251,7 @@ func BenchmarkItem(b *testing.B) {
 	b.ResetTimer()
 	for b.Loop() {
 		i := rand.IntN(n)
-		if _, err := c.Item(b.Context(), changefeed.Key(fmt.Sprintf("key-%05d", i%10000)), fmt.Sprintf("doc-%07d", i)); err != nil {
+		if _, err := c.Item(b.Context(), feed.Key(fmt.Sprintf("key-%05d", i%10000)), fmt.Sprintf("doc-%07d", i)); err != nil {
 			b.Fatal(err)
 		}
 	}

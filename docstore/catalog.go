@@ -6,7 +6,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/epk"
 )
 
@@ -16,9 +16,9 @@ import (
 // old id shares no key with the one before, and the keys of that one may be removed in
 // the background.
 
-// CreateContainer adds a container. The error is [changefeed.ErrConflict] when the id
-// is taken, [changefeed.ErrNotFound] when the database does not exist, and
-// [changefeed.ErrBadRequest] when the specification is refused.
+// CreateContainer adds a container. The error is [feed.ErrConflict] when the id
+// is taken, [feed.ErrNotFound] when the database does not exist, and
+// [feed.ErrBadRequest] when the specification is refused.
 func (db *DB) CreateContainer(ctx context.Context, spec ContainerSpec) (*Container, error) {
 	// The layout is made here and only named in the committer, because all writers wait
 	// for the committer.
@@ -28,18 +28,18 @@ func (db *DB) CreateContainer(ctx context.Context, spec ContainerSpec) (*Contain
 	}
 	bounds := append(append([]string{epk.Min}, epk.Even(l.kind, l.spec.Ranges)...), epk.Max)
 	for i := range bounds[1:] {
-		l.grow(changefeed.Range{Min: bounds[i], Max: bounds[i+1]}, nil)
+		l.grow(feed.Range{Min: bounds[i], Max: bounds[i+1]}, nil)
 	}
 	var c *Container
 	err = db.committer.do(ctx, func(g *group) (err error) {
 		name := l.spec.name()
 		if (*db.containers.Load())[name] != nil {
-			return fmt.Errorf("it exists: %w", changefeed.ErrConflict)
+			return fmt.Errorf("it exists: %w", feed.ErrConflict)
 		}
 		database, ok := db.database(l.spec.Database)
 		switch {
 		case !ok && l.spec.Database != DefaultDatabase:
-			return fmt.Errorf("database %q: %w", l.spec.Database, changefeed.ErrNotFound)
+			return fmt.Errorf("database %q: %w", l.spec.Database, feed.ErrNotFound)
 		case !ok:
 			if database, err = g.newDatabase(DefaultDatabase, nil); err != nil {
 				return err
@@ -116,7 +116,7 @@ func (db *DB) UpdateContainer(ctx context.Context, name string, change func(*Con
 	err = db.committer.do(ctx, func(g *group) error {
 		l := c.layout.Load().clone()
 		if c.dropped.Load() {
-			return changefeed.ErrNotFound
+			return feed.ErrNotFound
 		}
 		spec := l.spec.clone()
 		if err := change(&spec); err != nil {
@@ -139,7 +139,7 @@ func (db *DB) UpdateContainer(ctx context.Context, name string, change func(*Con
 }
 
 // DeleteContainer removes the container with this name and all its documents. Readers
-// and waiters of the container get [changefeed.ErrNotFound]. The disk's room comes back
+// and waiters of the container get [feed.ErrNotFound]. The disk's room comes back
 // later.
 func (db *DB) DeleteContainer(ctx context.Context, name string) error {
 	c, err := db.Container(name)
@@ -154,7 +154,7 @@ func (db *DB) DeleteContainer(ctx context.Context, name string) error {
 		// Callers may hold c beyond its removal from the map: they are refused by this
 		// flag, and of two deletes the second is.
 		if !c.dropped.CompareAndSwap(false, true) {
-			return changefeed.ErrNotFound
+			return feed.ErrNotFound
 		}
 		for _, table := range []byte(dataTables) {
 			from := tableKey(table, c.num, 0)

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 var errUnwanted = errors.New("unwanted")
@@ -35,14 +35,14 @@ func TestUpdateContainer(t *testing.T) {
 		"a change to what is wrong": func(s *docstore.ContainerSpec) error { s.Retention = -1; return nil },
 	} {
 		_, err := db.UpdateContainer(t.Context(), "c", change)
-		if !errors.Is(err, errUnwanted) && !errors.Is(err, changefeed.ErrBadRequest) {
+		if !errors.Is(err, errUnwanted) && !errors.Is(err, feed.ErrBadRequest) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if s := c.Spec(); string(s.Meta) != "10" || s.Retention != time.Hour || c.ETag() != etag {
 			t.Errorf("%s left %+v", what, s)
 		}
 	}
-	if _, err := db.UpdateContainer(t.Context(), "none", func(*docstore.ContainerSpec) error { return nil }); !errors.Is(err, changefeed.ErrNotFound) {
+	if _, err := db.UpdateContainer(t.Context(), "none", func(*docstore.ContainerSpec) error { return nil }); !errors.Is(err, feed.ErrNotFound) {
 		t.Errorf("updated a container that is not there: %v", err)
 	}
 }

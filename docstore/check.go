@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // maxFound is how many violations a check lists.
@@ -119,7 +119,7 @@ func (k *checker) numbers(key []byte, n int) ([]int64, error) {
 // tiles verifies that the ranges cover the key space without overlap, and that each
 // partition has its log.
 func (k *checker) tiles() {
-	edge := changefeed.FullRange().Min
+	edge := feed.FullRange().Min
 	for _, part := range k.l.parts {
 		if part.rng.Min != edge || part.rng.Empty() {
 			k.wrong("partition %s has range %s: want one from %q", part.id(), part.rng, edge)
@@ -129,7 +129,7 @@ func (k *checker) tiles() {
 			k.wrong("partition %s has no log of its own", part.id())
 		}
 	}
-	if edge != changefeed.FullRange().Max {
+	if edge != feed.FullRange().Max {
 		k.wrong("ranges end at %q", edge)
 	}
 }

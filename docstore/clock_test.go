@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // afterGlitch runs a test in virtual time on a container that has had one write while
@@ -57,10 +57,10 @@ func TestItemsExpireAfterTheClockWasFast(t *testing.T) {
 			t.Errorf("after 4 s: %v", err)
 		}
 		time.Sleep(3 * time.Second)
-		if _, err := c.Item(t.Context(), it.Key, "a"); !errors.Is(err, changefeed.ErrNotFound) {
-			t.Errorf("after 7 s: %v, want %v", err, changefeed.ErrNotFound)
+		if _, err := c.Item(t.Context(), it.Key, "a"); !errors.Is(err, feed.ErrNotFound) {
+			t.Errorf("after 7 s: %v, want %v", err, feed.ErrNotFound)
 		}
-		if left, _ := drain(t, c, changefeed.FullRange(), changefeed.At("0"), changefeed.ReadOptions{}); len(left) > 0 {
+		if left, _ := drain(t, c, feed.FullRange(), feed.At("0"), feed.ReadOptions{}); len(left) > 0 {
 			t.Errorf("after 7 s the feed has %s", ids(left))
 		}
 		time.Sleep(time.Second)
@@ -68,9 +68,9 @@ func TestItemsExpireAfterTheClockWasFast(t *testing.T) {
 			t.Errorf("after 8 s there are %d documents", n)
 		}
 		time.Sleep(20 * time.Second)
-		versions := changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes}
-		if _, err := c.Read(t.Context(), changefeed.FullRange(), changefeed.At("0"), versions); !errors.Is(err, changefeed.ErrTooOld) {
-			t.Errorf("after 28 s with a retention of 10 s: %v, want %v", err, changefeed.ErrTooOld)
+		versions := feed.ReadOptions{Mode: feed.AllVersionsAndDeletes}
+		if _, err := c.Read(t.Context(), feed.FullRange(), feed.At("0"), versions); !errors.Is(err, feed.ErrTooOld) {
+			t.Errorf("after 28 s with a retention of 10 s: %v, want %v", err, feed.ErrTooOld)
 		}
 	})
 }
@@ -81,7 +81,7 @@ func TestLeasesExpireAfterTheClockWasFast(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		made, err := leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "0", Owner: "dead"})
+		made, err := leases.Create(t.Context(), feed.Record{Kind: feed.KindLease, Token: "0", Owner: "dead"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // TestAWriteThatRacesWithCloseIsAnswered queues a write at the moment when the committer
@@ -64,11 +64,11 @@ func TestReadersAndWritersEndWhenTheStoreIsClosed(t *testing.T) {
 				return err
 			})
 			until(func(int) error {
-				_, err := c.Item(t.Context(), changefeed.Key("p"), "0")
+				_, err := c.Item(t.Context(), feed.Key("p"), "0")
 				return err
 			})
 			until(func(int) error {
-				_, err := c.Read(t.Context(), changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{MaxItems: 5})
+				_, err := c.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{MaxItems: 5})
 				return err
 			})
 			until(func(int) error { return db.Check() })

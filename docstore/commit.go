@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // How a write comes about. The caller's goroutine does what can be done without knowing
@@ -38,7 +38,7 @@ type transaction struct {
 	head  *nextHead
 	part  *partition
 
-	results []changefeed.Result
+	results []feed.Result
 	time    int64 // of the commit, Unix ms
 	failed  int   // index of the op that err is about
 	err     error
@@ -46,7 +46,7 @@ type transaction struct {
 
 	single struct { // memory of the writes and results of a transaction of one, as most are
 		write  [1]write
-		result [1]changefeed.Result
+		result [1]feed.Result
 	}
 }
 
@@ -225,7 +225,7 @@ func (g *group) take(tx *transaction) {
 		return
 	}
 	if tx.c.dropped.Load() {
-		tx.err = fmt.Errorf("container %q: %w", tx.c.ID(), changefeed.ErrNotFound)
+		tx.err = fmt.Errorf("container %q: %w", tx.c.ID(), feed.ErrNotFound)
 		return
 	}
 	mark, living := len(g.changes), len(g.living)

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/detector"
 )
 
@@ -21,7 +21,7 @@ import (
 type follower struct {
 	t    *testing.T
 	c    *docstore.Container
-	mode changefeed.Mode
+	mode feed.Mode
 	stop chan struct{} // closed when the head will not move any more
 
 	mu       sync.Mutex
@@ -29,11 +29,11 @@ type follower struct {
 	seen     int
 }
 
-func (f *follower) run(r changefeed.Range, from changefeed.Position) {
+func (f *follower) run(r feed.Range, from feed.Position) {
 	ctx, last := f.t.Context(), int64(0)
 	for {
-		page, err := f.c.Read(ctx, r, from, changefeed.ReadOptions{Mode: f.mode, MaxItems: 1 + rand.IntN(50)})
-		if errors.Is(err, changefeed.ErrGone) {
+		page, err := f.c.Read(ctx, r, from, feed.ReadOptions{Mode: f.mode, MaxItems: 1 + rand.IntN(50)})
+		if errors.Is(err, feed.ErrGone) {
 			f.inherit(r, from)
 			return
 		}
@@ -62,7 +62,7 @@ func (f *follower) run(r changefeed.Range, from changefeed.Position) {
 	}
 }
 
-func (f *follower) inherit(r changefeed.Range, from changefeed.Position) {
+func (f *follower) inherit(r feed.Range, from feed.Position) {
 	parts, err := f.c.Partitions(f.t.Context())
 	if err != nil {
 		f.t.Error(err)
@@ -77,7 +77,7 @@ func (f *follower) inherit(r changefeed.Range, from changefeed.Position) {
 	wg.Wait()
 }
 
-func (f *follower) take(changes []changefeed.Change, last *int64) {
+func (f *follower) take(changes []feed.Change, last *int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, ch := range changes {
@@ -86,11 +86,11 @@ func (f *follower) take(changes []changefeed.Change, last *int64) {
 		}
 		*last = ch.LSN
 		v := 0
-		if ch.Op != changefeed.OpDelete {
+		if ch.Op != feed.OpDelete {
 			v = valueOf(f.t, ch.Body)
 		}
 		old := f.versions[ch.ID]
-		if f.mode == changefeed.AllVersionsAndDeletes && v != 0 && old != 0 && v != old+1 {
+		if f.mode == feed.AllVersionsAndDeletes && v != 0 && old != 0 && v != old+1 {
 			f.t.Errorf("%s: version %d after %d", ch.ID, v, old)
 		}
 		if v != 0 && v <= old {
@@ -113,10 +113,10 @@ func followAll(t *testing.T, db *docstore.DB) {
 	stop := make(chan struct{})
 	var followers []*follower
 	var following sync.WaitGroup
-	for _, mode := range []changefeed.Mode{changefeed.LatestVersion, changefeed.AllVersionsAndDeletes} {
+	for _, mode := range []feed.Mode{feed.LatestVersion, feed.AllVersionsAndDeletes} {
 		f := &follower{t: t, c: c, mode: mode, stop: stop, versions: map[string]int{}}
 		followers = append(followers, f)
-		following.Go(func() { f.run(changefeed.FullRange(), changefeed.At("0")) })
+		following.Go(func() { f.run(feed.FullRange(), feed.At("0")) })
 	}
 	want := map[string]int{}
 	var mu sync.Mutex

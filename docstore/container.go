@@ -8,13 +8,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/service"
 )
 
 // Container is a set of documents with a partition key, and a change feed. It is a
-// [changefeed.Source], [changefeed.Waiter], [changefeed.Counter], [changefeed.Locator]
-// and [changefeed.Committer]. All methods may be called concurrently.
+// [feed.Source], [feed.Waiter], [feed.Counter], [feed.Locator]
+// and [feed.Committer]. All methods may be called concurrently.
 //
 // Its state is read without locks: the committer publishes a group by first storing the
 // counts, then the head, then opening the gates. A reader who takes the head first sees
@@ -49,7 +49,7 @@ type Container struct {
 // has its whole seconds.
 type Item struct {
 	ID   string
-	Key  changefeed.PartitionKey
+	Key  feed.PartitionKey
 	ETag string
 	LSN  int64
 	Time time.Time       // of the last write
@@ -117,7 +117,7 @@ func (c *Container) Count() int64 {
 }
 
 // Partitions returns the physical partitions, sorted by range.
-func (c *Container) Partitions(ctx context.Context) ([]changefeed.Partition, error) {
+func (c *Container) Partitions(ctx context.Context) ([]feed.Partition, error) {
 	if err := c.usable(ctx); err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (c *Container) usable(ctx context.Context) error {
 		return err
 	}
 	if c.dropped.Load() {
-		return fmt.Errorf("container %q: %w", c.ID(), changefeed.ErrNotFound)
+		return fmt.Errorf("container %q: %w", c.ID(), feed.ErrNotFound)
 	}
 	return context.Cause(ctx)
 }
@@ -143,11 +143,11 @@ func (c *Container) wakeAll() {
 	c.gate.open()
 }
 
-// Commit implements [changefeed.Committer]: all writes, under one LSN, or none. An
-// error about one of the writes is a [changefeed.WriteError] with its index.
-func (c *Container) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+// Commit implements [feed.Committer]: all writes, under one LSN, or none. An
+// error about one of the writes is a [feed.WriteError] with its index.
+func (c *Container) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
 	if key == "" {
-		return nil, refuse("partition key is empty: want one such as %s", changefeed.Key("London"))
+		return nil, refuse("partition key is empty: want one such as %s", feed.Key("London"))
 	}
 	p, err := c.LogicalPartition(key)
 	if err != nil {
@@ -166,7 +166,7 @@ func (c *Container) Commit(ctx context.Context, key changefeed.PartitionKey, wri
 
 // refused reports whether err is about one write of a batch, not about the whole of it.
 func refused(err error) bool {
-	for _, is := range []error{changefeed.ErrConflict, changefeed.ErrBadRequest, changefeed.ErrNotFound} {
+	for _, is := range []error{feed.ErrConflict, feed.ErrBadRequest, feed.ErrNotFound} {
 		if errors.Is(err, is) {
 			return true
 		}
@@ -176,7 +176,7 @@ func refused(err error) bool {
 
 // one commits a single write; without a key, under that of its body. The error names
 // the operation and the container in place of the index in a batch.
-func (c *Container) one(ctx context.Context, key changefeed.PartitionKey, w changefeed.Write) (Item, error) {
+func (c *Container) one(ctx context.Context, key feed.PartitionKey, w feed.Write) (Item, error) {
 	p := LogicalPartition{c: c}
 	var err error
 	if key != "" {
@@ -187,7 +187,7 @@ func (c *Container) one(ctx context.Context, key changefeed.PartitionKey, w chan
 		tx, err = p.commit(ctx, []Write{{Write: w}})
 	}
 	if err != nil {
-		if we, ok := errors.AsType[*changefeed.WriteError](err); ok {
+		if we, ok := errors.AsType[*feed.WriteError](err); ok {
 			err = we.Err
 		}
 		return Item{}, fmt.Errorf("%s in %q: %w", verb(w.Op), c.ID(), err)
@@ -196,46 +196,46 @@ func (c *Container) one(ctx context.Context, key changefeed.PartitionKey, w chan
 }
 
 // verb is the operation as an error names it.
-func verb(o changefeed.WriteOp) string {
+func verb(o feed.WriteOp) string {
 	return [...]string{"upsert", "create", "replace", "patch", "delete", "read"}[o]
 }
 
-// Create adds a document; [changefeed.ErrConflict] when the id is taken in its logical
+// Create adds a document; [feed.ErrConflict] when the id is taken in its logical
 // partition.
-// The partition key is read from the body. The error is [changefeed.ErrBadRequest] when
+// The partition key is read from the body. The error is [feed.ErrBadRequest] when
 // the body is no document of this container, and [ErrUniqueKey] when another document
 // of the logical partition has one of its unique keys.
 func (c *Container) Create(ctx context.Context, body []byte) (Item, error) {
-	return c.one(ctx, "", changefeed.Write{Op: changefeed.WriteCreate, Body: body})
+	return c.one(ctx, "", feed.Write{Op: feed.WriteCreate, Body: body})
 }
 
 // Upsert adds a document, or replaces that with the same id.
 // The key and the errors are those of [Container.Create], without ErrConflict.
 func (c *Container) Upsert(ctx context.Context, body []byte) (Item, error) {
-	return c.one(ctx, "", changefeed.Write{Op: changefeed.WriteUpsert, Body: body})
+	return c.one(ctx, "", feed.Write{Op: feed.WriteUpsert, Body: body})
 }
 
 // Replace replaces a document with this ETag, or with any if ifMatch is empty. Errors:
-// [changefeed.ErrNotFound], [changefeed.ErrPrecondition] when the ETag is another.
+// [feed.ErrNotFound], [feed.ErrPrecondition] when the ETag is another.
 func (c *Container) Replace(ctx context.Context, body []byte, ifMatch string) (Item, error) {
-	return c.one(ctx, "", changefeed.Write{Op: changefeed.WriteReplace, Body: body, IfMatch: ifMatch})
+	return c.one(ctx, "", feed.Write{Op: feed.WriteReplace, Body: body, IfMatch: ifMatch})
 }
 
 // Patch changes parts of a document, by up to 10 operations in order; all or none take
 // effect. Errors as for [Container.Replace].
-func (c *Container) Patch(ctx context.Context, key changefeed.PartitionKey, id string, ops []changefeed.PatchOp, ifMatch string) (Item, error) {
-	return c.one(ctx, key, changefeed.Write{Op: changefeed.WritePatch, ID: id, Patch: ops, IfMatch: ifMatch})
+func (c *Container) Patch(ctx context.Context, key feed.PartitionKey, id string, ops []feed.PatchOp, ifMatch string) (Item, error) {
+	return c.one(ctx, key, feed.Write{Op: feed.WritePatch, ID: id, Patch: ops, IfMatch: ifMatch})
 }
 
 // Delete removes a document with this ETag, or with any if ifMatch is empty. Errors as
 // for [Container.Replace].
-func (c *Container) Delete(ctx context.Context, key changefeed.PartitionKey, id, ifMatch string) error {
-	_, err := c.one(ctx, key, changefeed.Write{Op: changefeed.WriteDelete, ID: id, IfMatch: ifMatch})
+func (c *Container) Delete(ctx context.Context, key feed.PartitionKey, id, ifMatch string) error {
+	_, err := c.one(ctx, key, feed.Write{Op: feed.WriteDelete, ID: id, IfMatch: ifMatch})
 	return err
 }
 
-// Item returns a document, or [changefeed.ErrNotFound].
-func (c *Container) Item(ctx context.Context, key changefeed.PartitionKey, id string) (Item, error) {
+// Item returns a document, or [feed.ErrNotFound].
+func (c *Container) Item(ctx context.Context, key feed.PartitionKey, id string) (Item, error) {
 	if err := c.usable(ctx); err != nil {
 		return Item{}, err
 	}
@@ -295,7 +295,7 @@ func (x index) item(ctx context.Context, key []byte) (Item, bool, error) {
 // item returns the entry as a document, whose body refers to the entry's bytes.
 func (e *entry) item(lsn int64) Item {
 	return Item{
-		ID: string(e.id), Key: changefeed.PartitionKey(e.pk), ETag: string(e.etag), LSN: lsn,
+		ID: string(e.id), Key: feed.PartitionKey(e.pk), ETag: string(e.etag), LSN: lsn,
 		Time: time.UnixMilli(e.time).UTC(), Body: e.body,
 	}
 }

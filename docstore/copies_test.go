@@ -5,8 +5,8 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A caller that writes into what it was given must not change the store for all others.
@@ -31,19 +31,19 @@ func TestWhatTheStoreReturnsIsTheCallers(t *testing.T) {
 		"Partitions":  func() any { parts, err := c.Partitions(t.Context()); noError(t, err); return parts },
 		"PartitionAt": func() any { return c.PartitionAt("") },
 		"Partition": func() any {
-			p, err := c.LogicalPartition(changefeed.Key("k"))
+			p, err := c.LogicalPartition(feed.Key("k"))
 			noError(t, err)
 			part, _ := p.Partition()
 			return part
 		},
 		"Commit": func() any {
-			p, err := c.LogicalPartition(changefeed.Key("k"))
+			p, err := c.LogicalPartition(feed.Key("k"))
 			noError(t, err)
-			done, err := p.Commit(t.Context(), []docstore.Write{{Write: changefeed.Write{Op: changefeed.WriteUpsert, Body: []byte(`{"id":"1","pk":"k"}`)}}})
+			done, err := p.Commit(t.Context(), []docstore.Write{{Write: feed.Write{Op: feed.WriteUpsert, Body: []byte(`{"id":"1","pk":"k"}`)}}})
 			noError(t, err)
 			return done.Partition
 		},
-		"Item":      func() any { it, err := c.Item(t.Context(), changefeed.Key("k"), "1"); noError(t, err); return it.Body },
+		"Item":      func() any { it, err := c.Item(t.Context(), feed.Key("k"), "1"); noError(t, err); return it.Body },
 		"Database":  func() any { d, err := db.Database("d"); noError(t, err); return d },
 		"Databases": func() any { return db.Databases() },
 		"UpdateDatabase": func() any {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A backlog is counted from tallies (see tally.go): the cell in which the position lies
@@ -15,19 +15,19 @@ import (
 // versions that live; those that a reader would not be shown are counted one by one and
 // taken off, because they are few.
 
-// Pending implements [changefeed.Counter]: it counts the changes that Read would
+// Pending implements [feed.Counter]: it counts the changes that Read would
 // return, over all partitions of the range. The number is exact. For latest versions of
 // whole partitions it comes from tallies, in milliseconds for millions of changes. For
 // part of a partition, for a partition key, and for all versions and deletes, it costs
 // as much as reading the changes without copying.
-func (c *Container) Pending(ctx context.Context, rng changefeed.Range, from changefeed.Position, options changefeed.ReadOptions) (changefeed.Backlog, error) {
+func (c *Container) Pending(ctx context.Context, rng feed.Range, from feed.Position, options feed.ReadOptions) (feed.Backlog, error) {
 	for {
 		total, err := c.moment().pending(ctx, rng, from, options)
 		if err == nil {
 			return total, c.db.settle(ctx, c)
 		}
 		if !errors.Is(err, errMoved) {
-			return changefeed.Backlog{}, fmt.Errorf("count feed of %q: %w", c.ID(), err)
+			return feed.Backlog{}, fmt.Errorf("count feed of %q: %w", c.ID(), err)
 		}
 	}
 }
@@ -35,7 +35,7 @@ func (c *Container) Pending(ctx context.Context, rng changefeed.Range, from chan
 // pending counts in one state of the engine. The layout is compared after that state was
 // taken, because a layout that was replaced meanwhile may name other logs than the state has.
 // A partition without anything newer than the position costs nothing.
-func (m moment) pending(ctx context.Context, rng changefeed.Range, from changefeed.Position, options changefeed.ReadOptions) (total changefeed.Backlog, err error) {
+func (m moment) pending(ctx context.Context, rng feed.Range, from feed.Position, options feed.ReadOptions) (total feed.Backlog, err error) {
 	if err := m.c.usable(ctx); err != nil {
 		return total, err
 	}
@@ -76,14 +76,14 @@ type counter struct {
 	moment
 	view  view
 	now   int64
-	total changefeed.Backlog
+	total feed.Backlog
 }
 
 // count adds the changes of one log in (sel.lsn, head].
 // Oldest is the time of the first change. If the first cell has none, the walk goes on
 // where the tallies place the first version that lives, up to the first that is shown.
 func (k *counter) count(ctx context.Context, num uint32, sel selection) (err error) {
-	whole := k.l.tallied && sel.mode == changefeed.LatestVersion && sel.pk == "" && sel.rng.Contains(k.l.logs[num].rng)
+	whole := k.l.tallied && sel.mode == feed.LatestVersion && sel.pk == "" && sel.rng.Contains(k.l.logs[num].rng)
 	// The time is looked for even beside a token, because tallies have no times.
 	sel.search = sel.search || whole && sel.since != anyTime
 	f, err := k.open(num, sel, k.head)

@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 var crashRounds = flag.Int("crash.rounds", 5, "how often the crash test kills the store")
@@ -86,7 +86,7 @@ func writeForEver(dir string) error {
 // whose end nobody saw is known to be either done or not.
 func crashWrite(c *docstore.Container, id string, v int, say func(string)) error {
 	ctx := context.Background()
-	pk := changefeed.Key(id)
+	pk := feed.Key(id)
 	doc := func(id string) []byte {
 		pad := strings.Repeat("x", rand.IntN(3000))
 		return fmt.Appendf(nil, `{"id":%q,"pk":%q,"v":%d,"pad":%q}`, id, strings.TrimSuffix(id, "+"), v, pad)
@@ -97,7 +97,7 @@ func crashWrite(c *docstore.Container, id string, v int, say func(string)) error
 	case 0:
 		what = fmt.Sprintf("%s=0", id)
 		write = func() error {
-			if err := c.Delete(ctx, pk, id, ""); !errors.Is(err, changefeed.ErrNotFound) {
+			if err := c.Delete(ctx, pk, id, ""); !errors.Is(err, feed.ErrNotFound) {
 				return err
 			}
 			return nil
@@ -105,7 +105,7 @@ func crashWrite(c *docstore.Container, id string, v int, say func(string)) error
 	case 1, 2: // a pair that must stay together
 		what = fmt.Sprintf("%s=%d %s+=%d", id, v, id, v)
 		write = func() error {
-			_, err := c.Commit(ctx, pk, []changefeed.Write{{Body: doc(id)}, {Body: doc(id + "+")}})
+			_, err := c.Commit(ctx, pk, []feed.Write{{Body: doc(id)}, {Body: doc(id + "+")}})
 			return err
 		}
 	default:
@@ -256,7 +256,7 @@ func (e *expected) verify(t *testing.T, dir string) {
 	seen := map[string]int{}
 	parts, _ := c.Partitions(t.Context())
 	for _, p := range parts {
-		got, _ := drain(t, c, p.Range, changefeed.At("0"), changefeed.ReadOptions{})
+		got, _ := drain(t, c, p.Range, feed.At("0"), feed.ReadOptions{})
 		for _, ch := range got {
 			seen[ch.ID] = version(t, c, ch.ID)
 		}
@@ -270,8 +270,8 @@ func (e *expected) verify(t *testing.T, dir string) {
 // version is the version of a stored item; 0 for none.
 func version(t *testing.T, c *docstore.Container, id string) int {
 	t.Helper()
-	it, err := c.Item(t.Context(), changefeed.Key(strings.TrimSuffix(id, "+")), id)
-	if errors.Is(err, changefeed.ErrNotFound) {
+	it, err := c.Item(t.Context(), feed.Key(strings.TrimSuffix(id, "+")), id)
+	if errors.Is(err, feed.ErrNotFound) {
 		return 0
 	}
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // The store itself needs only containers: a database is the first half of a container's
@@ -34,7 +34,7 @@ type Database struct {
 	Meta json.RawMessage `json:",omitempty"`
 }
 
-// CreateDatabase adds a database. The error is [changefeed.ErrConflict] when the id is
+// CreateDatabase adds a database. The error is [feed.ErrConflict] when the id is
 // taken.
 func (db *DB) CreateDatabase(ctx context.Context, id string, meta json.RawMessage) (Database, error) {
 	var database Database
@@ -42,7 +42,7 @@ func (db *DB) CreateDatabase(ctx context.Context, id string, meta json.RawMessag
 	if err == nil {
 		err = db.committer.do(ctx, func(g *group) (err error) {
 			if _, taken := db.database(id); taken {
-				return fmt.Errorf("it exists: %w", changefeed.ErrConflict)
+				return fmt.Errorf("it exists: %w", feed.ErrConflict)
 			}
 			database, err = g.newDatabase(id, meta)
 			return err
@@ -106,7 +106,7 @@ func (db *DB) UpdateDatabase(ctx context.Context, id string, change func(meta js
 	err := db.committer.do(ctx, func(g *group) (err error) {
 		old, ok := db.database(id)
 		if !ok {
-			return changefeed.ErrNotFound
+			return feed.ErrNotFound
 		}
 		if old.Meta, err = change(slices.Clone(old.Meta)); err != nil {
 			return err
@@ -131,17 +131,17 @@ func (db *DB) DeleteDatabase(ctx context.Context, id string) error {
 		if c.Database() != id {
 			continue
 		}
-		if err := db.DeleteContainer(ctx, c.Name()); err != nil && !errors.Is(err, changefeed.ErrNotFound) {
+		if err := db.DeleteContainer(ctx, c.Name()); err != nil && !errors.Is(err, feed.ErrNotFound) {
 			return fmt.Errorf("delete database %q: %w", id, err)
 		}
 	}
 	err := db.committer.do(ctx, func(g *group) error {
 		if _, ok := db.database(id); !ok {
-			return changefeed.ErrNotFound
+			return feed.ErrNotFound
 		}
 		for name := range *db.containers.Load() {
 			if strings.HasPrefix(name, id+"/") {
-				return fmt.Errorf("container %q was created meanwhile: %w", name, changefeed.ErrConflict)
+				return fmt.Errorf("container %q was created meanwhile: %w", name, feed.ErrConflict)
 			}
 		}
 		g.drop(databaseKey(id), 0)
@@ -158,14 +158,14 @@ func (db *DB) DeleteDatabase(ctx context.Context, id string) error {
 	return nil
 }
 
-// Database returns the database with this id, or [changefeed.ErrNotFound].
+// Database returns the database with this id, or [feed.ErrNotFound].
 func (db *DB) Database(id string) (Database, error) {
 	if err := db.closed(); err != nil {
 		return Database{}, err
 	}
 	database, ok := db.database(id)
 	if !ok {
-		return Database{}, fmt.Errorf("database %q: %w", id, changefeed.ErrNotFound)
+		return Database{}, fmt.Errorf("database %q: %w", id, feed.ErrNotFound)
 	}
 	return database.clone(), nil
 }

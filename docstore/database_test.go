@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 func database(t *testing.T, db *docstore.DB, id, meta string) docstore.Database {
@@ -35,7 +35,7 @@ func TestDatabase(t *testing.T) {
 	if made.ID != "shop" || string(made.Meta) != `{"a":1}` || made.ETag == "" || made.RID == "" || made.Changed.IsZero() {
 		t.Fatalf("created %+v", made)
 	}
-	if _, err := db.CreateDatabase(t.Context(), "shop", nil); !errors.Is(err, changefeed.ErrConflict) {
+	if _, err := db.CreateDatabase(t.Context(), "shop", nil); !errors.Is(err, feed.ErrConflict) {
 		t.Fatalf("created twice: %v, want a conflict", err)
 	}
 	next, err := db.ReplaceDatabase(t.Context(), "shop", json.RawMessage(`{"a":2}`))
@@ -57,7 +57,7 @@ func TestDatabase(t *testing.T) {
 			return err
 		},
 	} {
-		if err := f(); !errors.Is(err, changefeed.ErrNotFound) || !strings.Contains(err.Error(), `"shop"`) {
+		if err := f(); !errors.Is(err, feed.ErrNotFound) || !strings.Contains(err.Error(), `"shop"`) {
 			t.Errorf("%s in a database that is gone: %v, want one that names it", what, err)
 		}
 	}
@@ -69,14 +69,14 @@ func TestDatabase(t *testing.T) {
 func TestDatabaseNames(t *testing.T) {
 	db := open(t, docstore.Options{InMemory: true})
 	for _, id := range []string{"", "a/b", `a\b`, "a?b", "a#b", strings.Repeat("x", 256)} {
-		if _, err := db.CreateDatabase(t.Context(), id, nil); !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), "database id") {
+		if _, err := db.CreateDatabase(t.Context(), id, nil); !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), "database id") {
 			t.Errorf("database %q: %v, want a bad request that names the field", id, err)
 		}
 		if id == "" {
 			continue // the default database
 		}
 		spec := docstore.ContainerSpec{Database: id, ID: "c", Paths: []string{"/pk"}}
-		if _, err := db.CreateContainer(t.Context(), spec); !errors.Is(err, changefeed.ErrBadRequest) {
+		if _, err := db.CreateContainer(t.Context(), spec); !errors.Is(err, feed.ErrBadRequest) {
 			t.Errorf("container in database %q: %v, want a bad request", id, err)
 		}
 	}
@@ -116,17 +116,17 @@ func TestContainersOfDatabases(t *testing.T) {
 	if !strings.HasPrefix(inA.Self(), "dbs/"+a.RID+"/") || !strings.HasPrefix(inB.Self(), "dbs/"+b.RID+"/") {
 		t.Errorf("links are %s and %s, want %s and %s in them", inA.Self(), inB.Self(), a.RID, b.RID)
 	}
-	if _, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{Database: "a", ID: "c", Paths: []string{"/pk"}}); !errors.Is(err, changefeed.ErrConflict) {
+	if _, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{Database: "a", ID: "c", Paths: []string{"/pk"}}); !errors.Is(err, feed.ErrConflict) {
 		t.Errorf("the same container twice: %v", err)
 	}
 	upsert(t, inA, "1", "p", 1)
 	if err := db.DeleteDatabase(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := inA.Item(t.Context(), changefeed.Key("p"), "1"); !errors.Is(err, changefeed.ErrNotFound) {
+	if _, err := inA.Item(t.Context(), feed.Key("p"), "1"); !errors.Is(err, feed.ErrNotFound) {
 		t.Errorf("an item of a database that is gone: %v", err)
 	}
-	if _, err := db.Container("a/c"); !errors.Is(err, changefeed.ErrNotFound) {
+	if _, err := db.Container("a/c"); !errors.Is(err, feed.ErrNotFound) {
 		t.Errorf("a container of a database that is gone: %v", err)
 	}
 	upsert(t, inB, "1", "p", 1)
@@ -193,7 +193,7 @@ func TestDatabasesReopen(t *testing.T) {
 	if c.ETag() != etag || c.Self() != self || string(c.Spec().Meta) != `{"x":1}` || c.Changed().IsZero() {
 		t.Errorf("container is %+v with ETag %s and link %s, want %s and %s", c.Spec(), c.ETag(), c.Self(), etag, self)
 	}
-	if it, err := c.Item(t.Context(), changefeed.Key("p"), "1"); err != nil || !strings.Contains(string(it.Body), `"v":7`) {
+	if it, err := c.Item(t.Context(), feed.Key("p"), "1"); err != nil || !strings.Contains(string(it.Body), `"v":7`) {
 		t.Errorf("item is %s, %v", it.Body, err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Options are the optional settings of [Open]. The zero value is a durable store on
@@ -223,14 +223,14 @@ func (db *DB) await(ctx context.Context, ch <-chan struct{}) error {
 }
 
 // Container returns the container with this name: its id, or database/id outside the
-// [DefaultDatabase]. The error is [changefeed.ErrNotFound] if there is none.
+// [DefaultDatabase]. The error is [feed.ErrNotFound] if there is none.
 func (db *DB) Container(name string) (*Container, error) {
 	if err := db.closed(); err != nil {
 		return nil, err
 	}
 	c, ok := (*db.containers.Load())[qualified(name)]
 	if !ok {
-		return nil, fmt.Errorf("container %q: %w", name, changefeed.ErrNotFound)
+		return nil, fmt.Errorf("container %q: %w", name, feed.ErrNotFound)
 	}
 	return c, nil
 }

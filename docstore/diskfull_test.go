@@ -13,8 +13,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // narrow is a disk of a size that somebody else fills, to the last byte or but for something.
@@ -93,10 +93,10 @@ func large(t *testing.T, c *docstore.Container, i int) error {
 // isReadable reads a container whole and by an id.
 func isReadable(t *testing.T, c *docstore.Container, want int) {
 	t.Helper()
-	if _, err := c.Item(t.Context(), changefeed.Key("p"), "7"); err != nil {
+	if _, err := c.Item(t.Context(), feed.Key("p"), "7"); err != nil {
 		t.Errorf("read an item: %v", err)
 	}
-	all, _ := drain(t, c, changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+	all, _ := drain(t, c, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
 	if len(all) != want {
 		t.Errorf("the feed has %d documents, want %d", len(all), want)
 	}
@@ -276,7 +276,7 @@ func TestALogThatFindsNoRoomIsWrittenLater(t *testing.T) {
 		if err := large(t, c, 1000); !errors.Is(err, docstore.ErrDiskFull) || time.Since(begun) > 0 {
 			t.Errorf("write: %v after %v, want %v at once", err, time.Since(begun), docstore.ErrDiskFull)
 		}
-		if all, _ := drain(t, other, changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{}); len(all) > 0 {
+		if all, _ := drain(t, other, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{}); len(all) > 0 {
 			t.Errorf("the other container has %v", all)
 		}
 		d.left.Store(narrowSize)

@@ -7,9 +7,9 @@
 // the container; the change feed of a partition is its documents in the order of their
 // last writes or, while the container has a retention, all versions and deletes.
 //
-// A container is a [changefeed.Source], with [changefeed.Waiter] and
-// [changefeed.Counter], and a [changefeed.Committer]. [Leases] keeps the records of a
-// processor in another container, as a [changefeed.LeaseStore]:
+// A container is a [feed.Source], with [feed.Waiter] and
+// [feed.Counter], and a [feed.Committer]. [Leases] keeps the records of a
+// processor in another container, as a [feed.LeaseStore]:
 //
 //	db, err := docstore.Open("data", docstore.Options{})
 //	if err != nil {

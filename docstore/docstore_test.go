@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // open is a store in a fresh directory that is checked at the end of the test.
@@ -57,9 +57,9 @@ func upsert(t testing.TB, c *docstore.Container, id, pk string, v int) docstore.
 }
 
 // drain reads a range to its end.
-func drain(t testing.TB, c *docstore.Container, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) ([]changefeed.Change, changefeed.Position) {
+func drain(t testing.TB, c *docstore.Container, r feed.Range, from feed.Position, o feed.ReadOptions) ([]feed.Change, feed.Position) {
 	t.Helper()
-	var all []changefeed.Change
+	var all []feed.Change
 	for {
 		page, err := c.Read(t.Context(), r, from, o)
 		if err != nil {
@@ -79,14 +79,14 @@ func TestWritesAppearInTheFeed(t *testing.T) {
 		upsert(t, c, fmt.Sprint("i", i), fmt.Sprint("p", i%3), i)
 	}
 	upsert(t, c, "i0", "p0", 100)
-	got, next := drain(t, c, changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{MaxItems: 3})
+	got, next := drain(t, c, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{MaxItems: 3})
 	if len(got) != 10 || got[9].ID != "i0" || got[9].LSN != 11 {
 		t.Errorf("got %d changes, last %+v", len(got), got[len(got)-1])
 	}
 	if next.Token != `"11"` {
 		t.Errorf("next is %s", next)
 	}
-	it, err := c.Item(t.Context(), changefeed.Key("p0"), "i0")
+	it, err := c.Item(t.Context(), feed.Key("p0"), "i0")
 	if err != nil || it.LSN != 11 || string(it.Body) != string(got[9].Body) {
 		t.Errorf("item %s: %v", it.Body, err)
 	}
@@ -102,7 +102,7 @@ func TestReadAfterSplitAndMerge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Read(t.Context(), changefeed.FullRange(), changefeed.At("5"), changefeed.ReadOptions{}); !errors.Is(err, changefeed.ErrGone) {
+	if _, err := c.Read(t.Context(), feed.FullRange(), feed.At("5"), feed.ReadOptions{}); !errors.Is(err, feed.ErrGone) {
 		t.Errorf("read of the old range: %v", err)
 	}
 	for i := range 50 {
@@ -110,7 +110,7 @@ func TestReadAfterSplitAndMerge(t *testing.T) {
 	}
 	n := 0
 	for _, p := range made {
-		got, _ := drain(t, c, p.Range, changefeed.At(`"20"`), changefeed.ReadOptions{})
+		got, _ := drain(t, c, p.Range, feed.At(`"20"`), feed.ReadOptions{})
 		n += len(got)
 	}
 	if n != 100 {
@@ -120,7 +120,7 @@ func TestReadAfterSplitAndMerge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, _ := drain(t, c, m.Range, changefeed.At("0"), changefeed.ReadOptions{MaxItems: 7})
+	got, _ := drain(t, c, m.Range, feed.At("0"), feed.ReadOptions{MaxItems: 7})
 	if len(got) != 100 || c.Count() != 100 {
 		t.Errorf("merged has %d changes, %d documents", len(got), c.Count())
 	}
@@ -138,7 +138,7 @@ func TestWaitWakesReader(t *testing.T) {
 	done := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	go func() { done <- c.Wait(ctx, changefeed.FullRange(), changefeed.At(fmt.Sprint(it.LSN))) }()
+	go func() { done <- c.Wait(ctx, feed.FullRange(), feed.At(fmt.Sprint(it.LSN))) }()
 	upsert(t, c, "a", "p", 2)
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -153,7 +153,7 @@ func TestLeasesAreWrittenUnderTheirETag(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := s.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Token: "-FF", Range: changefeed.FullRange(), Version: 1})
+	l, err := s.Create(t.Context(), feed.Record{Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange(), Version: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestLeasesAreWrittenUnderTheirETag(t *testing.T) {
 	if l2, err = s.Update(t.Context(), l2); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Update(t.Context(), l); !errors.Is(err, changefeed.ErrConflict) {
+	if _, err := s.Update(t.Context(), l); !errors.Is(err, feed.ErrConflict) {
 		t.Errorf("stale update: %v", err)
 	}
 	changed, _, _, err := s.Follow(t.Context(), cursor)

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/epk"
 	"github.com/millrace/changefeed/internal/pkey"
 	"github.com/millrace/changefeed/internal/rawjson"
@@ -22,8 +22,8 @@ const (
 	maxTTL      = math.MaxInt32   // seconds
 )
 
-// ErrTooLarge is the [changefeed.ErrBadRequest] of a document above 2 MB.
-var ErrTooLarge = fmt.Errorf("%w: document is too large", changefeed.ErrBadRequest)
+// ErrTooLarge is the [feed.ErrBadRequest] of a document above 2 MB.
+var ErrTooLarge = fmt.Errorf("%w: document is too large", feed.ErrBadRequest)
 
 // document is a body that has been read once: the members that the store needs, and the
 // runs of text that belong to the user. The text is never decoded and encoded again,
@@ -36,7 +36,7 @@ var ErrTooLarge = fmt.Errorf("%w: document is too large", changefeed.ErrBadReque
 // make the document unreachable. docs/server.md says why this rule and no other.
 type document struct {
 	id   string
-	key  changefeed.PartitionKey
+	key  feed.PartitionKey
 	ttl  int // seconds; 0 is the container's default, -1 is for ever
 	body []byte
 	user rawjson.Runs // its members, without system properties
@@ -146,9 +146,9 @@ func (d *document) render(room int, inPlace bool) []byte {
 	return append(d.user.Append(append(b, '{'), d.body), ',')
 }
 
-// refuse returns a [changefeed.ErrBadRequest] with a reason.
+// refuse returns a [feed.ErrBadRequest] with a reason.
 func refuse(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", changefeed.ErrBadRequest, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: %s", feed.ErrBadRequest, fmt.Sprintf(format, args...))
 }
 
 // checkSize refuses a text that is larger than a document can be.

@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pkey"
 	"github.com/millrace/changefeed/internal/service"
 )
@@ -38,41 +38,41 @@ func TestParseDocumentReadsIDKeyAndTTL(t *testing.T) {
 		body  string
 		paths []pkey.Path
 		id    string
-		key   changefeed.PartitionKey
+		key   feed.PartitionKey
 		ttl   int
 	}{
-		{`{"id":"1","tenant":"contoso"}`, []pkey.Path{tenant}, "1", changefeed.Key("contoso"), 0},
-		{" {\n\t\"id\" : \"1\" ,\r\n \"tenant\" : 5 } \n", []pkey.Path{tenant}, "1", changefeed.Key(5), 0},
-		{`{"id":"1"}`, []pkey.Path{tenant}, "1", changefeed.Key(changefeed.Undefined), 0},
-		{`{"id":"1","tenant":null,"ttl":-1}`, []pkey.Path{tenant}, "1", changefeed.Key(nil), -1},
-		{`{"id":"1","tenant":true,"ttl":60}`, []pkey.Path{tenant}, "1", changefeed.Key(true), 60},
-		{`{"id":"1","ttl":6e1}`, []pkey.Path{{"id"}}, "1", changefeed.Key("1"), 60},
-		{`{"id":"1","ttl":2147483647}`, []pkey.Path{{"id"}}, "1", changefeed.Key("1"), 2147483647},
-		{`{"id":"1","address":{"city":"Köln"}}`, []pkey.Path{city}, "1", changefeed.Key("Köln"), 0},
-		{`{"id":"1","address":{"x":{"city":1}}}`, []pkey.Path{city}, "1", changefeed.Key(changefeed.Undefined), 0},
-		{`{"id":"1","address":["city"]}`, []pkey.Path{city}, "1", changefeed.Key(changefeed.Undefined), 0},
+		{`{"id":"1","tenant":"contoso"}`, []pkey.Path{tenant}, "1", feed.Key("contoso"), 0},
+		{" {\n\t\"id\" : \"1\" ,\r\n \"tenant\" : 5 } \n", []pkey.Path{tenant}, "1", feed.Key(5), 0},
+		{`{"id":"1"}`, []pkey.Path{tenant}, "1", feed.Key(feed.Undefined), 0},
+		{`{"id":"1","tenant":null,"ttl":-1}`, []pkey.Path{tenant}, "1", feed.Key(nil), -1},
+		{`{"id":"1","tenant":true,"ttl":60}`, []pkey.Path{tenant}, "1", feed.Key(true), 60},
+		{`{"id":"1","ttl":6e1}`, []pkey.Path{{"id"}}, "1", feed.Key("1"), 60},
+		{`{"id":"1","ttl":2147483647}`, []pkey.Path{{"id"}}, "1", feed.Key("1"), 2147483647},
+		{`{"id":"1","address":{"city":"Köln"}}`, []pkey.Path{city}, "1", feed.Key("Köln"), 0},
+		{`{"id":"1","address":{"x":{"city":1}}}`, []pkey.Path{city}, "1", feed.Key(feed.Undefined), 0},
+		{`{"id":"1","address":["city"]}`, []pkey.Path{city}, "1", feed.Key(feed.Undefined), 0},
 		{
 			`{"tenant":"a","id":"1","address":{"city":"b"}}`,
 			[]pkey.Path{tenant, city, {"no"}},
 			"1",
-			changefeed.Key("a", "b", changefeed.Undefined),
+			feed.Key("a", "b", feed.Undefined),
 			0,
 		},
 		// numbers and strings have one text each
-		{`{"id":"1","tenant":1.50e1}`, []pkey.Path{tenant}, "1", changefeed.Key(15.0), 0},
+		{`{"id":"1","tenant":1.50e1}`, []pkey.Path{tenant}, "1", feed.Key(15.0), 0},
 		{`{"id":"1","tenant":-0.0}`, []pkey.Path{tenant}, "1", `[0]`, 0},
-		{`{"id":"1","tenant":12345678901234567890}`, []pkey.Path{tenant}, "1", changefeed.Key(12345678901234567890.0), 0},
-		{`{"id":"1","tenant":1e-7}`, []pkey.Path{tenant}, "1", changefeed.Key(1e-7), 0},
-		{`{"id":"1","tenant":"\u003cb\u003e \"\\\/"}`, []pkey.Path{tenant}, "1", changefeed.Key(`<b> "\/`), 0},
-		{`{"id":"1","tenant":"\b\f\u0001\u2028é"}`, []pkey.Path{tenant}, "1", changefeed.Key("\b\f\x01\u2028é"), 0},
-		{`{"id":"\u00e9\ud83d\ude00"}`, []pkey.Path{{"id"}}, "é😀", changefeed.Key("é😀"), 0},
+		{`{"id":"1","tenant":12345678901234567890}`, []pkey.Path{tenant}, "1", feed.Key(12345678901234567890.0), 0},
+		{`{"id":"1","tenant":1e-7}`, []pkey.Path{tenant}, "1", feed.Key(1e-7), 0},
+		{`{"id":"1","tenant":"\u003cb\u003e \"\\\/"}`, []pkey.Path{tenant}, "1", feed.Key(`<b> "\/`), 0},
+		{`{"id":"1","tenant":"\b\f\u0001\u2028é"}`, []pkey.Path{tenant}, "1", feed.Key("\b\f\x01\u2028é"), 0},
+		{`{"id":"\u00e9\ud83d\ude00"}`, []pkey.Path{{"id"}}, "é😀", feed.Key("é😀"), 0},
 		// the last of several members of one name counts, however it is written
-		{`{"id":"1","i\u0064":"2","tenant":{},"tenant":7}`, []pkey.Path{tenant}, "2", changefeed.Key(7), 0},
+		{`{"id":"1","i\u0064":"2","tenant":{},"tenant":7}`, []pkey.Path{tenant}, "2", feed.Key(7), 0},
 		{
 			`{"id":"1","address":{"city":1},"address":{"zip":2}}`,
 			[]pkey.Path{city},
 			"1",
-			changefeed.Key(changefeed.Undefined),
+			feed.Key(feed.Undefined),
 			0,
 		},
 	} {
@@ -119,7 +119,7 @@ func TestParseDocumentSaysWhatIsWrong(t *testing.T) {
 		`{"id":"1","address":{"city":1e999}}`: "the number 1e999 is out of range: want one that a float64 holds",
 	} {
 		_, err := parseDocument([]byte(body), paths)
-		if !errors.Is(err, changefeed.ErrBadRequest) {
+		if !errors.Is(err, feed.ErrBadRequest) {
 			t.Errorf("%s: %v, want a bad request", body, err)
 		} else if !strings.HasSuffix(err.Error(), "bad request: "+want) {
 			t.Errorf("%s:\n got %v\nwant %s", body, err, want)
@@ -134,18 +134,18 @@ func TestParseDocumentTakesTheLimitsAndNoMore(t *testing.T) {
 		want       error
 	}{
 		{"longest id", `{"id":"` + strings.Repeat("i", maxID) + `"}`, nil},
-		{"id too long", `{"id":"` + strings.Repeat("i", maxID+1) + `"}`, changefeed.ErrBadRequest},
+		{"id too long", `{"id":"` + strings.Repeat("i", maxID+1) + `"}`, feed.ErrBadRequest},
 		{"largest body", `{"id":"1","a":"` + strings.Repeat("a", maxDocument-17) + `"}`, nil},
 		{"body too large", `{"id":"1","a":"` + strings.Repeat("a", maxDocument-16) + `"}`, ErrTooLarge},
 		{"deepest body", `{"id":"1","a":` + nested(maxNesting) + `}`, nil},
-		{"body too deep", `{"id":"1","a":` + nested(maxNesting+1) + `}`, changefeed.ErrBadRequest},
-		{"body far too deep", `{"id":"1","a":` + nested(maxDocument/2-20) + `}`, changefeed.ErrBadRequest},
+		{"body too deep", `{"id":"1","a":` + nested(maxNesting+1) + `}`, feed.ErrBadRequest},
+		{"body far too deep", `{"id":"1","a":` + nested(maxDocument/2-20) + `}`, feed.ErrBadRequest},
 	} {
 		_, err := parseDocument([]byte(c.body), nil)
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
-		if err != nil && (len(err.Error()) > 250 || !errors.Is(err, changefeed.ErrBadRequest)) {
+		if err != nil && (len(err.Error()) > 250 || !errors.Is(err, feed.ErrBadRequest)) {
 			t.Errorf("%s: not a short bad request: %v", c.name, err)
 		}
 	}
@@ -190,14 +190,14 @@ func TestOnlyAnOwnedBodyIsStoredInPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := c.LogicalPartition(changefeed.Key("1"))
+	p, err := c.LogicalPartition(feed.Key("1"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	const text = `{"id":"1","_rid":"of another","n":1}`
 	stored := func(owned bool, room int) (body, got []byte) {
 		body = append(make([]byte, 0, len(text)+room), text...)
-		done, err := p.Commit(t.Context(), []Write{{Write: changefeed.Write{Op: changefeed.WriteUpsert, Body: body}, Owned: owned}})
+		done, err := p.Commit(t.Context(), []Write{{Write: feed.Write{Op: feed.WriteUpsert, Body: body}, Owned: owned}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,7 +244,7 @@ func TestTheKeyOfADocumentIsThatOfItsValues(t *testing.T) {
 			value = float64(n)
 		}
 		d, err := parseDocument(body, []pkey.Path{{"a", "b"}})
-		if want := changefeed.Key(value); err != nil || d.key != want {
+		if want := feed.Key(value); err != nil || d.key != want {
 			t.Fatalf("%s: key %s, %v, want %s", body, d.key, err, want)
 		}
 	})
@@ -274,7 +274,7 @@ func checkRendered(t rapid.TB, body []byte) {
 	paths := []pkey.Path{{"tenant"}, {"a", "b"}}
 	d, err := parseDocument(body, paths)
 	if err != nil {
-		if !errors.Is(err, changefeed.ErrBadRequest) {
+		if !errors.Is(err, feed.ErrBadRequest) {
 			t.Fatalf("%q: %v, want a bad request", body, err)
 		}
 		return
@@ -389,7 +389,7 @@ func BenchmarkParseAndRender(b *testing.B) {
 func TestABodyThatIsNotJSONOrHasNoIDIsKnownByItsError(t *testing.T) {
 	for body, want := range map[string]error{`{`: ErrNotJSON, "{\"id\":\"\xff\"}": ErrNotJSON, `{}`: ErrNoID} {
 		_, err := parseDocument([]byte(body), nil)
-		if !errors.Is(err, want) || !errors.Is(err, changefeed.ErrBadRequest) {
+		if !errors.Is(err, want) || !errors.Is(err, feed.ErrBadRequest) {
 			t.Errorf("%s: %v, want %v", body, err, want)
 		}
 	}

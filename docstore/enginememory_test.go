@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Writers who are faster than the disk, and readers of more than the cache has room for, do not
@@ -30,7 +30,7 @@ func TestTheEngineStaysWithinItsMemory(t *testing.T) {
 		look()
 	}
 	for i := range documents {
-		if _, err := c.Item(t.Context(), changefeed.Key(fmt.Sprint(i%8)), fmt.Sprint(i)); err != nil {
+		if _, err := c.Item(t.Context(), feed.Key(fmt.Sprint(i%8)), fmt.Sprint(i)); err != nil {
 			t.Fatal(err)
 		}
 		look()

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 var (
@@ -27,24 +27,24 @@ var (
 	// than the store needs for what it has: 64 MB, or a sixteenth of a small disk. Reads go on, and so
 	// do writes as soon as there is room.
 	ErrDiskFull = errors.New("disk is full")
-	// ErrUniqueKey is the [changefeed.ErrConflict] of a unique key that another
+	// ErrUniqueKey is the [feed.ErrConflict] of a unique key that another
 	// document of the logical partition has.
-	ErrUniqueKey = fmt.Errorf("%w: unique key is taken", changefeed.ErrConflict)
-	// ErrLeaseKey is the [changefeed.ErrBadRequest] of a lease container whose
+	ErrUniqueKey = fmt.Errorf("%w: unique key is taken", feed.ErrConflict)
+	// ErrLeaseKey is the [feed.ErrBadRequest] of a lease container whose
 	// partition key is neither /id nor /partitionKey.
-	ErrLeaseKey = fmt.Errorf("%w: lease container has a wrong partition key", changefeed.ErrBadRequest)
-	// ErrProcessorName is the [changefeed.ErrBadRequest] of a processor name that
+	ErrLeaseKey = fmt.Errorf("%w: lease container has a wrong partition key", feed.ErrBadRequest)
+	// ErrProcessorName is the [feed.ErrBadRequest] of a processor name that
 	// cannot be part of an id.
-	ErrProcessorName = fmt.Errorf("%w: processor name", changefeed.ErrBadRequest)
-	// ErrKeyMismatch is the [changefeed.ErrBadRequest] of a partition key that is not
+	ErrProcessorName = fmt.Errorf("%w: processor name", feed.ErrBadRequest)
+	// ErrKeyMismatch is the [feed.ErrBadRequest] of a partition key that is not
 	// the document's, or has more or fewer components than the container has paths.
-	ErrKeyMismatch = fmt.Errorf("%w: partition key does not match", changefeed.ErrBadRequest)
-	// ErrNotJSON is the [changefeed.ErrBadRequest] of a body, patch or value that is not
+	ErrKeyMismatch = fmt.Errorf("%w: partition key does not match", feed.ErrBadRequest)
+	// ErrNotJSON is the [feed.ErrBadRequest] of a body, patch or value that is not
 	// JSON in UTF-8.
-	ErrNotJSON = fmt.Errorf("%w: not JSON", changefeed.ErrBadRequest)
-	// ErrNoID is the [changefeed.ErrBadRequest] of a document without the member id.
-	ErrNoID = fmt.Errorf("%w: document has no id", changefeed.ErrBadRequest)
-	// ErrBatchLimit is the [changefeed.ErrBadRequest] of a batch with too many writes
+	ErrNotJSON = fmt.Errorf("%w: not JSON", feed.ErrBadRequest)
+	// ErrNoID is the [feed.ErrBadRequest] of a document without the member id.
+	ErrNoID = fmt.Errorf("%w: document has no id", feed.ErrBadRequest)
+	// ErrBatchLimit is the [feed.ErrBadRequest] of a batch with too many writes
 	// or bytes.
-	ErrBatchLimit = fmt.Errorf("%w: batch is too large", changefeed.ErrBadRequest)
+	ErrBatchLimit = fmt.Errorf("%w: batch is too large", feed.ErrBadRequest)
 )

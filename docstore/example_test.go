@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 func Example() {
@@ -29,7 +29,7 @@ func Example() {
 			log.Fatal(err)
 		}
 	}
-	page, err := orders.Read(ctx, changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+	page, err := orders.Read(ctx, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -54,9 +54,9 @@ func ExampleContainer_Commit() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	_, err = c.Commit(ctx, changefeed.Key("acme"), []changefeed.Write{
-		{Op: changefeed.WriteCreate, Body: []byte(`{"id":"c1","tenant":"acme","name":"Ada"}`)},
-		{Op: changefeed.WriteReplace, Body: []byte(`{"id":"c2","tenant":"acme","name":"Bob"}`)},
+	_, err = c.Commit(ctx, feed.Key("acme"), []feed.Write{
+		{Op: feed.WriteCreate, Body: []byte(`{"id":"c1","tenant":"acme","name":"Ada"}`)},
+		{Op: feed.WriteReplace, Body: []byte(`{"id":"c2","tenant":"acme","name":"Bob"}`)},
 	})
 	fmt.Println(err)
 	fmt.Println(c.Count(), "documents")

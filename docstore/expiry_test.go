@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // inBubble is a store in memory and in virtual time.
@@ -25,7 +25,7 @@ func inBubble(t *testing.T, s docstore.ContainerSpec, f func(t *testing.T, db *d
 	})
 }
 
-func ids(changes []changefeed.Change) string {
+func ids(changes []feed.Change) string {
 	var text strings.Builder
 	for _, ch := range changes {
 		text.WriteString(fmt.Sprintf("%s %s,", ch.Op, ch.ID))
@@ -41,7 +41,7 @@ func TestAnItemThatIsRenewedBeforeTheSweeperCommitsStays(t *testing.T) {
 		if n, err := c.ExpireSeenAt(t.Context(), time.Now().Add(time.Minute)); n != 0 || err != nil {
 			t.Errorf("%d expired, %v: want none yet", n, err)
 		}
-		if _, err := c.Item(t.Context(), changefeed.Key("p"), "renewed"); err != nil {
+		if _, err := c.Item(t.Context(), feed.Key("p"), "renewed"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -56,7 +56,7 @@ func TestExpiredItemsVanishAtOnceAndAreDeletedSoon(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		versions := changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes}
+		versions := feed.ReadOptions{Mode: feed.AllVersionsAndDeletes}
 		for _, step := range []struct {
 			sleep            time.Duration
 			latest, versions string
@@ -68,11 +68,11 @@ func TestExpiredItemsVanishAtOnceAndAreDeletedSoon(t *testing.T) {
 			{2 * time.Second, "upsert ever,", "create default,create own,create ever,delete default,delete own,"},
 		} {
 			time.Sleep(step.sleep)
-			got, _ := drain(t, c, changefeed.FullRange(), changefeed.At("0"), changefeed.ReadOptions{})
+			got, _ := drain(t, c, feed.FullRange(), feed.At("0"), feed.ReadOptions{})
 			if ids(got) != step.latest {
 				t.Errorf("latest: %s want %s", ids(got), step.latest)
 			}
-			all, _ := drain(t, c, changefeed.FullRange(), changefeed.At("0"), versions)
+			all, _ := drain(t, c, feed.FullRange(), feed.At("0"), versions)
 			if step.versions != "" && ids(all) != step.versions {
 				t.Errorf("versions: %s want %s", ids(all), step.versions)
 			}
@@ -97,7 +97,7 @@ func TestCreateOverExpiredItem(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		create(`{"id":"a","pk":"p","u":2}`)
 		time.Sleep(2 * time.Second)
-		all, _ := drain(t, c, changefeed.FullRange(), changefeed.At("0"), changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes})
+		all, _ := drain(t, c, feed.FullRange(), feed.At("0"), feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
 		if want := "create a,create b,delete a,delete b,create a,"; ids(all) != want {
 			t.Errorf("got %s want %s", ids(all), want)
 		}
@@ -106,20 +106,20 @@ func TestCreateOverExpiredItem(t *testing.T) {
 
 func TestVersionsAreKeptForTheRetention(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{Retention: 10 * time.Minute}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
-		o := changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes}
+		o := feed.ReadOptions{Mode: feed.AllVersionsAndDeletes}
 		for v := range 10 {
 			upsert(t, c, "a", "p", v)
 			time.Sleep(2 * time.Minute)
 		}
 		time.Sleep(2 * time.Minute)
-		if _, err := c.Read(t.Context(), changefeed.FullRange(), changefeed.At("0"), o); !errors.Is(err, changefeed.ErrTooOld) {
+		if _, err := c.Read(t.Context(), feed.FullRange(), feed.At("0"), o); !errors.Is(err, feed.ErrTooOld) {
 			t.Errorf("read from 0: %v", err)
 		}
-		got, _ := drain(t, c, changefeed.FullRange(), changefeed.At("8"), o)
+		got, _ := drain(t, c, feed.FullRange(), feed.At("8"), o)
 		if len(got) != 2 || valueOf(t, got[0].Previous) != 7 || got[1].PreviousLSN != 9 {
 			t.Errorf("got %+v", got)
 		}
-		latest, _ := drain(t, c, changefeed.FullRange(), changefeed.At("0"), changefeed.ReadOptions{})
+		latest, _ := drain(t, c, feed.FullRange(), feed.At("0"), feed.ReadOptions{})
 		if len(latest) != 1 {
 			t.Errorf("latest has %d", len(latest))
 		}
@@ -136,7 +136,7 @@ func TestDeletesAreKeptForTheRetention(t *testing.T) {
 		if _, err := c.Upsert(t.Context(), []byte(`{"id":"expires","pk":"p","ttl":60}`)); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Delete(t.Context(), changefeed.Key("p"), "deleted", ""); err != nil {
+		if err := c.Delete(t.Context(), feed.Key("p"), "deleted", ""); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []int{4, 0} { // two versions and two deletes
@@ -161,7 +161,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		var woken atomic.Int32
 		for _, p := range parts {
 			go func() {
-				if err := c.Wait(ctx, p.Range, changefeed.Position{}); err == nil {
+				if err := c.Wait(ctx, p.Range, feed.Position{}); err == nil {
 					woken.Add(1)
 				} else if !errors.Is(err, cause) {
 					t.Error(err)
@@ -180,7 +180,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 func TestSplitEndsWait(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
 		done := make(chan error, 1)
-		go func() { done <- c.Wait(t.Context(), changefeed.FullRange(), changefeed.Position{}) }()
+		go func() { done <- c.Wait(t.Context(), feed.FullRange(), feed.Position{}) }()
 		synctest.Wait()
 		if _, err := c.Split(t.Context(), "0"); err != nil {
 			t.Fatal(err)
@@ -213,7 +213,7 @@ func TestMovedVersionsLeaveOldLogs(t *testing.T) {
 		n := 0
 		parts, _ := c.Partitions(t.Context())
 		for _, p := range parts {
-			all, _ := drain(t, c, p.Range, changefeed.At("0"), changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes})
+			all, _ := drain(t, c, p.Range, feed.At("0"), feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
 			n += len(all)
 		}
 		if n != 500 {
@@ -233,8 +233,8 @@ func FuzzPosition(f *testing.F) {
 	c := container(f, db, docstore.ContainerSpec{})
 	f.Cleanup(func() { _ = db.Close() })
 	f.Fuzz(func(t *testing.T, token string) {
-		page, err := c.Read(t.Context(), changefeed.FullRange(), changefeed.At(token), changefeed.ReadOptions{})
-		if err != nil && !errors.Is(err, changefeed.ErrBadRequest) {
+		page, err := c.Read(t.Context(), feed.FullRange(), feed.At(token), feed.ReadOptions{})
+		if err != nil && !errors.Is(err, feed.ErrBadRequest) {
 			t.Fatal(err)
 		}
 		if err == nil && token != "" && page.Next.Token != `"`+trimQuotes(token)+`"` && page.Next.Token != `"0"` {
@@ -265,14 +265,14 @@ func TestAPatchTakesTheUniqueKeyOfAnExpiredItem(t *testing.T) {
 			}
 		}
 		time.Sleep(10 * time.Second)
-		_, err := c.Commit(t.Context(), changefeed.Key("p"), []changefeed.Write{
+		_, err := c.Commit(t.Context(), feed.Key("p"), []feed.Write{
 			{Body: []byte(`{"id":"other","pk":"p","u":3}`)},
-			{Op: changefeed.WritePatch, ID: "new", Patch: []changefeed.PatchOp{{Op: "set", Path: "/u", Value: []byte("1")}}},
+			{Op: feed.WritePatch, ID: "new", Patch: []feed.PatchOp{{Op: "set", Path: "/u", Value: []byte("1")}}},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, _ := drain(t, c, changefeed.FullRange(), changefeed.At("2"), changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes})
+		all, _ := drain(t, c, feed.FullRange(), feed.At("2"), feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
 		if want := "delete old,create other,replace new,"; ids(all) != want || all[1].LSN != all[2].LSN {
 			t.Errorf("got %s want %s", ids(all), want)
 		}
@@ -286,7 +286,7 @@ func TestManyThatExpireTogetherAreAllDeleted(t *testing.T) {
 		db := open(t, docstore.Options{InMemory: true}.Resting())
 		c := container(t, db, docstore.ContainerSpec{DefaultTTL: new(10)})
 		for _, pk := range []string{"a", "b", "c", "d", "e", "f"} {
-			if _, err := c.Commit(t.Context(), changefeed.Key(pk), batchOf(pk, 100, 1)); err != nil {
+			if _, err := c.Commit(t.Context(), feed.Key(pk), batchOf(pk, 100, 1)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -304,7 +304,7 @@ func TestADefaultThatIsRaisedDuringASweepLosesNoDelete(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{DefaultTTL: new(10), Retention: time.Hour}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
 		for n := range documents / 100 {
 			pk := fmt.Sprint("p", n)
-			if _, err := c.Commit(t.Context(), changefeed.Key(pk), batchOf(pk, 100, 10)); err != nil {
+			if _, err := c.Commit(t.Context(), feed.Key(pk), batchOf(pk, 100, 10)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -330,7 +330,7 @@ func TestADefaultThatIsRaisedDuringASweepLosesNoDelete(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range parts {
-			changes, _ := drain(t, c, p.Range, changefeed.At("0"), changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes})
+			changes, _ := drain(t, c, p.Range, feed.At("0"), feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
 			for _, ch := range changes {
 				if ch.Expired {
 					deletes++

@@ -13,8 +13,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/detector"
 )
 
@@ -119,7 +119,7 @@ func failsAndRests(t *testing.T, n int) bool {
 	time.Sleep(10 * time.Minute)
 	failed, reads, writes := d.asked()
 	if failed {
-		if _, err := c.Item(t.Context(), changefeed.Key("p"), "i0"); !errors.Is(err, docstore.ErrFailed) || !errors.Is(err, syscall.EIO) {
+		if _, err := c.Item(t.Context(), feed.Key("p"), "i0"); !errors.Is(err, docstore.ErrFailed) || !errors.Is(err, syscall.EIO) {
 			t.Errorf("read of a failed store: %v, want %v with %v", err, docstore.ErrFailed, syscall.EIO)
 		}
 		if reads > 100 || len(writes) > 0 {
@@ -174,12 +174,12 @@ func TestAReadThatFailedOnceSucceedsAgain(t *testing.T) {
 			s := fill(t, f.on(vfs.NewMem()))
 			f.armed.Store(true)
 			for id, want := range s.numbers {
-				item, err := s.c.Item(t.Context(), changefeed.Key(id), id)
+				item, err := s.c.Item(t.Context(), feed.Key(id), id)
 				if errors.Is(err, syscall.EIO) && !errors.Is(err, docstore.ErrFailed) {
 					failed++
-					item, err = s.c.Item(t.Context(), changefeed.Key(id), id)
+					item, err = s.c.Item(t.Context(), feed.Key(id), id)
 				}
-				if want == 0 && !errors.Is(err, changefeed.ErrNotFound) || want != 0 && (err != nil || valueOf(t, item.Body) != want) {
+				if want == 0 && !errors.Is(err, feed.ErrNotFound) || want != 0 && (err != nil || valueOf(t, item.Body) != want) {
 					t.Errorf("%s is %.50s, %v, want %d", id, item.Body, err, want)
 				}
 			}

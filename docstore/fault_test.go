@@ -14,8 +14,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/detector"
 )
 
@@ -139,7 +139,7 @@ func storeOnFaultyDisk(t *testing.T, f *fault) {
 		_, err = c.Upsert(ctx, fmt.Appendf(nil, `{"id":%q,"pk":"p","v":%d,"pad":%q}`, id, i, pad))
 		if err == nil {
 			acked[id] = i
-			_, rerr := c.Item(ctx, changefeed.Key("p"), fmt.Sprint("i", i*7%min(i+1, 60)))
+			_, rerr := c.Item(ctx, feed.Key("p"), fmt.Sprint("i", i*7%min(i+1, 60)))
 			if rerr != nil && !errors.Is(rerr, f.err) {
 				t.Errorf("read: %v, want %v", rerr, f.err)
 			}
@@ -153,7 +153,7 @@ func storeOnFaultyDisk(t *testing.T, f *fault) {
 		if !errors.Is(err, f.err) {
 			t.Errorf("the store failed with %v, want the reason %v", err, f.err)
 		}
-		if _, err := c.Item(t.Context(), changefeed.Key("p"), "i0"); !errors.Is(err, docstore.ErrFailed) {
+		if _, err := c.Item(t.Context(), feed.Key("p"), "i0"); !errors.Is(err, docstore.ErrFailed) {
 			t.Errorf("read of a failed store: %v, want %v", err, docstore.ErrFailed)
 		}
 	} else if err != nil && !errors.Is(err, f.err) {

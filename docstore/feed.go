@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // logWalk walks the logs that a partition reads, merged by LSN. An LSN is in one log only,
@@ -71,7 +71,7 @@ func (m moment) feed(logs []uint32, sel selection) (*logWalk, error) {
 // turned off, until the sweeper has removed them: so marked decides, and not the
 // retention.
 func (l *layout) marks(sel selection) bool {
-	return sel.mode == changefeed.LatestVersion && l.marked
+	return sel.mode == feed.LatestVersion && l.marked
 }
 
 // openLog opens the cursors of one log.
@@ -148,7 +148,7 @@ type openCursor func(from, to []byte) (*cursor, error)
 func (t *track) open(open openCursor, m moment, sel selection) (err error) {
 	start, head, cont, num := sel.lsn, m.head, t.c.num, t.num
 	low := m.low(num)
-	if sel.mode == changefeed.LatestVersion && start <= low {
+	if sel.mode == feed.LatestVersion && start <= low {
 		start, t.lowest = low, t.still
 	}
 	if t.start = start; start >= head {
@@ -257,7 +257,7 @@ func compareVersions(a, b []byte) int { return bytes.Compare(tailOf(a), tailOf(b
 // look returns the present version, and whether its range and its successor let it be
 // shown. The whole entry is decoded only for versions that are.
 func (t *track) look(sel *selection) (value []byte, shown bool, err error) {
-	latest := sel.mode == changefeed.LatestVersion
+	latest := sel.mode == feed.LatestVersion
 	if latest && t.buried() {
 		return nil, false, nil
 	}

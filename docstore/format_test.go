@@ -13,8 +13,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // everyByte is the files of a store, with their bytes.
@@ -86,7 +86,7 @@ func opens(t *testing.T, fs vfs.FS) {
 		t.Fatal(err)
 	}
 	for i := range kept {
-		if item, err := c.Item(t.Context(), changefeed.Key("p"), fmt.Sprint("i", i)); err != nil || valueOf(t, item.Body) != i {
+		if item, err := c.Item(t.Context(), feed.Key("p"), fmt.Sprint("i", i)); err != nil || valueOf(t, item.Body) != i {
 			t.Errorf("i%d is %s, %v", i, item.Body, err)
 		}
 	}

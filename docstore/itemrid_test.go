@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // ridOf is the number in the resource id that a body says, once as _rid and once in _self.
@@ -37,33 +37,33 @@ func TestResourceIDsGrowAndStayWithTheirItem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write := func(op changefeed.WriteOp, body string, patch ...changefeed.PatchOp) uint64 {
+	write := func(op feed.WriteOp, body string, patch ...feed.PatchOp) uint64 {
 		t.Helper()
-		w := changefeed.Write{Op: op, Body: []byte(body)}
-		if op == changefeed.WritePatch {
-			w = changefeed.Write{Op: op, ID: body, Patch: patch}
+		w := feed.Write{Op: op, Body: []byte(body)}
+		if op == feed.WritePatch {
+			w = feed.Write{Op: op, ID: body, Patch: patch}
 		}
-		results, err := c.Commit(t.Context(), `["p"]`, []changefeed.Write{w})
+		results, err := c.Commit(t.Context(), `["p"]`, []feed.Write{w})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return ridOf(t, results[0].Body)
 	}
-	z := write(changefeed.WriteCreate, `{"id":"z","pk":"p","x":"_rid"}`)
-	a := write(changefeed.WriteUpsert, `{"id":"a","pk":"p"}`)
+	z := write(feed.WriteCreate, `{"id":"z","pk":"p","x":"_rid"}`)
+	a := write(feed.WriteUpsert, `{"id":"a","pk":"p"}`)
 	if z >= a {
 		t.Errorf("resource ids of two items are %d and %d, want them to grow", z, a)
 	}
-	if got := write(changefeed.WriteReplace, `{"id":"z","pk":"p","n":1}`); got != z {
+	if got := write(feed.WriteReplace, `{"id":"z","pk":"p","n":1}`); got != z {
 		t.Errorf("replaced, item z has %d, want %d", got, z)
 	}
-	if got := write(changefeed.WritePatch, "z", changefeed.PatchOp{Op: "set", Path: "/n", Value: []byte("2")}); got != z {
+	if got := write(feed.WritePatch, "z", feed.PatchOp{Op: "set", Path: "/n", Value: []byte("2")}); got != z {
 		t.Errorf("patched, item z has %d, want %d", got, z)
 	}
-	if _, err := c.Commit(t.Context(), `["p"]`, []changefeed.Write{{Op: changefeed.WriteDelete, ID: "z"}}); err != nil {
+	if _, err := c.Commit(t.Context(), `["p"]`, []feed.Write{{Op: feed.WriteDelete, ID: "z"}}); err != nil {
 		t.Fatal(err)
 	}
-	if got := write(changefeed.WriteCreate, `{"id":"z","pk":"p"}`); got <= a {
+	if got := write(feed.WriteCreate, `{"id":"z","pk":"p"}`); got <= a {
 		t.Errorf("made anew, item z has %d, want more than %d", got, a)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // maxScan is how many documents one step of a scan holds.
@@ -16,7 +16,7 @@ const maxScan = 256
 // Items are the documents of a range, in the order of their place in the key space,
 // then of key and id; with a key, those of one logical partition. What is written
 // meanwhile may appear or not. An error is the last pair.
-func (c *Container) Items(ctx context.Context, rng changefeed.Range, key changefeed.PartitionKey) iter.Seq2[Item, error] {
+func (c *Container) Items(ctx context.Context, rng feed.Range, key feed.PartitionKey) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		err := index{c}.each(ctx, rng, key, func(item Item) bool { return yield(item, nil) })
 		if err != nil {
@@ -26,8 +26,8 @@ func (c *Container) Items(ctx context.Context, rng changefeed.Range, key changef
 }
 
 // each calls yield for the documents of a range until yield returns false.
-func (x index) each(ctx context.Context, rng changefeed.Range, key changefeed.PartitionKey, yield func(Item) bool) error {
-	sel, err := x.c.layout.Load().selection(rng, changefeed.ReadOptions{Key: key})
+func (x index) each(ctx context.Context, rng feed.Range, key feed.PartitionKey, yield func(Item) bool) error {
+	sel, err := x.c.layout.Load().selection(rng, feed.ReadOptions{Key: key})
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ type ContainerStats struct {
 // PartitionStats are figures of a physical partition.
 type PartitionStats struct {
 	ID        string
-	Range     changefeed.Range
+	Range     feed.Range
 	Documents int64
 	Newest    int64 // LSN of its newest change
 	Logs      int   // that a reader walks; more than one for a while after a split or merge

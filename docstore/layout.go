@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/epk"
 	"github.com/millrace/changefeed/internal/pkey"
 )
@@ -47,7 +47,7 @@ type layout struct {
 // layout, because layouts share the pointer.
 type partition struct {
 	num     uint32
-	rng     changefeed.Range
+	rng     feed.Range
 	parents []string
 	newest  atomic.Int64
 	docs    atomic.Int64
@@ -59,10 +59,10 @@ type partition struct {
 // changelog is one log. The marks only save work: readers and the sweeper begin at them
 // and not at the first LSN, which may be millions of tombstones away.
 type changelog struct {
-	rng   changefeed.Range // of the partition that wrote it
-	low   atomic.Int64     // every version up to this LSN is dead
-	saved atomic.Int64     // low as it is on disk
-	swept atomic.Int64     // no version up to this LSN will expire by the default ttl
+	rng   feed.Range   // of the partition that wrote it
+	low   atomic.Int64 // every version up to this LSN is dead
+	saved atomic.Int64 // low as it is on disk
+	swept atomic.Int64 // no version up to this LSN will expire by the default ttl
 }
 
 func (p *partition) id() string { return strconv.FormatUint(uint64(p.num), 10) }
@@ -74,7 +74,7 @@ func (l *layout) at(key string) *partition {
 }
 
 // overlapping returns the partitions that share keys with rng.
-func (l *layout) overlapping(rng changefeed.Range) []*partition {
+func (l *layout) overlapping(rng feed.Range) []*partition {
 	var found []*partition
 	for _, part := range l.parts {
 		if part.rng.Overlaps(rng) {
@@ -85,17 +85,17 @@ func (l *layout) overlapping(rng changefeed.Range) []*partition {
 }
 
 // sole returns the partition that holds all of rng. A range across several partitions is
-// [changefeed.ErrGone]: the caller must learn of the split, since the children of a
+// [feed.ErrGone]: the caller must learn of the split, since the children of a
 // split are read, and owned, separately.
-func (l *layout) sole(rng changefeed.Range) (*partition, error) {
+func (l *layout) sole(rng feed.Range) (*partition, error) {
 	found := l.overlapping(rng)
 	if len(found) == 1 && found[0].rng.Contains(rng) {
 		return found[0], nil
 	}
-	if rng.Empty() || len(found) == 0 || !changefeed.FullRange().Contains(rng) {
+	if rng.Empty() || len(found) == 0 || !feed.FullRange().Contains(rng) {
 		return nil, refuse("range %q holds no keys: want min below max, within -FF", rng)
 	}
-	return nil, fmt.Errorf("%w: range %s of container %q spans %d partitions", changefeed.ErrGone, rng, l.spec.ID, len(found))
+	return nil, fmt.Errorf("%w: range %s of container %q spans %d partitions", feed.ErrGone, rng, l.spec.ID, len(found))
 }
 
 // find returns the partition with this id.
@@ -105,7 +105,7 @@ func (l *layout) find(id string) (*partition, error) {
 			return part, nil
 		}
 	}
-	return nil, fmt.Errorf("partition %q of container %q: %w", id, l.spec.ID, changefeed.ErrNotFound)
+	return nil, fmt.Errorf("partition %q of container %q: %w", id, l.spec.ID, feed.ErrNotFound)
 }
 
 // clone returns a copy to change. Partitions and logs are shared: their counters go on.
@@ -118,7 +118,7 @@ func (l *layout) clone() *layout {
 }
 
 // grow adds a partition and its log.
-func (l *layout) grow(rng changefeed.Range, parents []string) *partition {
+func (l *layout) grow(rng feed.Range, parents []string) *partition {
 	part := &partition{num: l.next, rng: rng, parents: parents}
 	l.logs[l.next] = &changelog{rng: rng}
 	l.next++
@@ -176,13 +176,13 @@ type record struct {
 
 type partitionRecord struct {
 	Num     uint32
-	Range   changefeed.Range
+	Range   feed.Range
 	Parents []string
 }
 
 type logRecord struct {
 	Num   uint32
-	Range changefeed.Range
+	Range feed.Range
 }
 
 // encode makes the record of a container. Logs are sorted, so that equal layouts have equal

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/leasedoc"
 	"github.com/millrace/changefeed/internal/service"
 )
@@ -20,8 +20,8 @@ import (
 // there.
 
 // Leases are the records of one deployment unit in a lease container, as documents in
-// the form of the .NET processor: a [changefeed.LeaseStore] and a
-// [changefeed.Follower].
+// the form of the .NET processor: a [feed.LeaseStore] and a
+// [feed.Follower].
 type Leases struct {
 	c      *Container
 	unit   leasedoc.Unit
@@ -92,11 +92,11 @@ func (s *Leases) Prefix() string { return s.prefix }
 // [Leases.Prefix] have Err set.
 func (s *Leases) Searched() []string { return s.unit.Searched() }
 
-// List implements [changefeed.LeaseStore]. The time is the container's, taken before
+// List implements [feed.LeaseStore]. The time is the container's, taken before
 // the records are read: so no record looks older than true.
-func (s *Leases) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+func (s *Leases) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 	now := s.c.clock.time()
-	var records []changefeed.Record
+	var records []feed.Record
 	for _, prefix := range s.unit.Searched() {
 		items, err := index{s.c}.withIDs(ctx, prefix+".")
 		if err != nil {
@@ -113,7 +113,7 @@ func (s *Leases) List(ctx context.Context) ([]changefeed.Record, time.Time, erro
 }
 
 // record reads a document and takes its time from the store.
-func (s *Leases) record(body []byte, at time.Time) changefeed.Record {
+func (s *Leases) record(body []byte, at time.Time) feed.Record {
 	record := leasedoc.Unmarshal(s.prefix, body)
 	record.Updated = at.UTC()
 	return record
@@ -158,16 +158,16 @@ func keysWithIDs(open openCursor, cont uint32, prefix string) (keys [][]byte, er
 	return keys, it.err()
 }
 
-// Create implements [changefeed.LeaseStore].
-func (s *Leases) Create(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+// Create implements [feed.LeaseStore].
+func (s *Leases) Create(ctx context.Context, record feed.Record) (feed.Record, error) {
 	record.ID, record.ETag = leasedoc.ID(s.prefix, record.Kind, record.Token), ""
-	return s.write(ctx, changefeed.WriteCreate, record)
+	return s.write(ctx, feed.WriteCreate, record)
 }
 
-// Update implements [changefeed.LeaseStore].
-func (s *Leases) Update(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+// Update implements [feed.LeaseStore].
+func (s *Leases) Update(ctx context.Context, record feed.Record) (feed.Record, error) {
 	record.ETag = exact(record.ETag)
-	return s.write(ctx, changefeed.WriteReplace, record)
+	return s.write(ctx, feed.WriteReplace, record)
 }
 
 // exact returns an ETag that matches one version at most. To the container an empty
@@ -181,12 +181,12 @@ func exact(etag string) string {
 
 // write stores a record as a document of the .NET processor, and returns it as stored, because
 // the next write needs its ETag.
-func (s *Leases) write(ctx context.Context, op changefeed.WriteOp, record changefeed.Record) (changefeed.Record, error) {
+func (s *Leases) write(ctx context.Context, op feed.WriteOp, record feed.Record) (feed.Record, error) {
 	doc, err := leasedoc.Marshal(s.prefix, s.path, record)
 	if err != nil {
 		return record, fmt.Errorf("%s lease %s: %w", verb(op), record.Token, err)
 	}
-	item, err := s.c.one(ctx, "", changefeed.Write{Op: op, Body: doc, IfMatch: record.ETag})
+	item, err := s.c.one(ctx, "", feed.Write{Op: op, Body: doc, IfMatch: record.ETag})
 	if err != nil {
 		return record, fmt.Errorf("%s lease %s: %w", verb(op), record.Token, err)
 	}
@@ -195,8 +195,8 @@ func (s *Leases) write(ctx context.Context, op changefeed.WriteOp, record change
 	return stored, nil
 }
 
-// Delete implements [changefeed.LeaseStore].
-func (s *Leases) Delete(ctx context.Context, record changefeed.Record) error {
+// Delete implements [feed.LeaseStore].
+func (s *Leases) Delete(ctx context.Context, record feed.Record) error {
 	id := record.ID
 	if id == "" {
 		id = leasedoc.ID(s.prefix, record.Kind, record.Token)
@@ -214,17 +214,17 @@ func (s *Leases) Delete(ctx context.Context, record changefeed.Record) error {
 // key returns the partition key of a record: its id, or the key in its document,
 // because a container of /partitionKey may hold documents of other processors with keys
 // of their own.
-func (s *Leases) key(id string, record changefeed.Record) (changefeed.PartitionKey, error) {
+func (s *Leases) key(id string, record feed.Record) (feed.PartitionKey, error) {
 	if len(record.Raw) == 0 || s.path == "/id" {
-		return changefeed.Key(id), nil
+		return feed.Key(id), nil
 	}
 	doc, err := parseDocument(record.Raw, s.c.layout.Load().paths)
 	return doc.key, err
 }
 
-// Follow implements [changefeed.Follower] by the container's own change feed.
+// Follow implements [feed.Follower] by the container's own change feed.
 // The cursor is an LSN of the lease container, quoted as in a position.
-func (s *Leases) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
+func (s *Leases) Follow(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
 	if cursor == "" {
 		if err := s.c.usable(ctx); err != nil {
 			return nil, "", time.Time{}, fmt.Errorf("follow leases: %w", err)
@@ -268,7 +268,7 @@ var errGathered = errors.New("gathered for long enough")
 // head.
 // The gate's channel is taken before the head is read: a write in between closes that
 // channel, and is not slept through.
-func (s *Leases) since(ctx context.Context, lsn int64) ([]changefeed.Record, int64, error) {
+func (s *Leases) since(ctx context.Context, lsn int64) ([]feed.Record, int64, error) {
 	for {
 		ch := s.c.gate.next()
 		if err := s.c.usable(ctx); err != nil {
@@ -286,14 +286,14 @@ func (s *Leases) since(ctx context.Context, lsn int64) ([]changefeed.Record, int
 	}
 	head := s.c.head.Load()
 	changes, err := s.readTo(ctx, lsn, head)
-	if errors.Is(err, changefeed.ErrGone) { // a split came in between
+	if errors.Is(err, feed.ErrGone) { // a split came in between
 		return s.since(ctx, lsn)
 	}
 	if err != nil {
 		return nil, 0, err
 	}
-	slices.SortFunc(changes, func(a, b changefeed.Change) int { return cmp.Compare(a.LSN, b.LSN) })
-	var records []changefeed.Record
+	slices.SortFunc(changes, func(a, b feed.Change) int { return cmp.Compare(a.LSN, b.LSN) })
+	var records []feed.Record
 	for _, change := range changes {
 		if _, _, ok := leasedoc.KindOf(s.prefix, change.ID); ok {
 			records = append(records, s.record(change.Body, change.Time))
@@ -303,10 +303,10 @@ func (s *Leases) since(ctx context.Context, lsn int64) ([]changefeed.Record, int
 }
 
 // readTo reads the changes of all partitions from one LSN to another at least.
-func (s *Leases) readTo(ctx context.Context, lsn, head int64) (changes []changefeed.Change, err error) {
+func (s *Leases) readTo(ctx context.Context, lsn, head int64) (changes []feed.Change, err error) {
 	for _, part := range s.c.layout.Load().parts {
 		for at := lsn; at < head; {
-			page, err := s.c.Read(ctx, part.rng, changefeed.At(service.Token(at)), changefeed.ReadOptions{})
+			page, err := s.c.Read(ctx, part.rng, feed.At(service.Token(at)), feed.ReadOptions{})
 			if err != nil {
 				return nil, err
 			}

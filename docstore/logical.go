@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/epk"
 	"github.com/millrace/changefeed/internal/pkey"
 	"github.com/millrace/changefeed/internal/service"
@@ -17,14 +17,14 @@ import (
 // when partitions split and merge.
 type LogicalPartition struct {
 	c   *Container
-	pk  string           // the key as the store has it
-	epk string           // its effective partition key; empty for one that lacks its last levels
-	rng changefeed.Range // of epk, or of all keys that begin like pk
+	pk  string     // the key as the store has it
+	epk string     // its effective partition key; empty for one that lacks its last levels
+	rng feed.Range // of epk, or of all keys that begin like pk
 }
 
 // LogicalPartition finds a partition key. A hierarchical key may lack its last levels:
 // then it can be read and not written.
-func (c *Container) LogicalPartition(key changefeed.PartitionKey) (LogicalPartition, error) {
+func (c *Container) LogicalPartition(key feed.PartitionKey) (LogicalPartition, error) {
 	rng, pk, err := c.layout.Load().keyRange(string(key))
 	if err != nil {
 		return LogicalPartition{}, fmt.Errorf("locate in %q: %w", c.ID(), err)
@@ -37,22 +37,22 @@ func (c *Container) LogicalPartition(key changefeed.PartitionKey) (LogicalPartit
 }
 
 // Key returns the partition key in the one form that it has in the store.
-func (p *LogicalPartition) Key() changefeed.PartitionKey { return changefeed.PartitionKey(p.pk) }
+func (p *LogicalPartition) Key() feed.PartitionKey { return feed.PartitionKey(p.pk) }
 
 // Range returns the place of the key in the key space.
-func (p *LogicalPartition) Range() changefeed.Range { return p.rng }
+func (p *LogicalPartition) Range() feed.Range { return p.rng }
 
 // Whole reports whether the key has all its levels, so that it can be that of a document.
 func (p *LogicalPartition) Whole() bool { return p.epk != "" }
 
 // Partition returns the physical partition that has the key now, and the LSN of its
 // newest change.
-func (p *LogicalPartition) Partition() (part changefeed.Partition, newest int64) {
+func (p *LogicalPartition) Partition() (part feed.Partition, newest int64) {
 	at := p.c.layout.Load().at(p.rng.Min)
 	return at.describe(), min(at.newest.Load(), p.c.head.Load())
 }
 
-// Item returns a document, or [changefeed.ErrNotFound].
+// Item returns a document, or [feed.ErrNotFound].
 func (p *LogicalPartition) Item(ctx context.Context, id string) (Item, error) {
 	if err := p.c.usable(ctx); err != nil {
 		return Item{}, err
@@ -66,7 +66,7 @@ func (p *LogicalPartition) Item(ctx context.Context, id string) (Item, error) {
 	}
 	item, found, err := index{p.c}.item(ctx, docKey(p.c.num, epk, p.pk, id))
 	if err == nil && !found {
-		err = changefeed.ErrNotFound
+		err = feed.ErrNotFound
 	}
 	if err != nil {
 		return Item{}, fmt.Errorf("read item %q of %q: %w", id, p.c.ID(), err)
@@ -81,10 +81,10 @@ type Condition func(body []byte) (bool, error)
 
 // Write is a write of a batch, with what a server knows of it.
 type Write struct {
-	changefeed.Write
+	feed.Write
 
 	// If decides, in the committer and not before, about a document that exists: one
-	// that does not meet it refuses the batch, with [changefeed.ErrPrecondition]. Nil
+	// that does not meet it refuses the batch, with [feed.ErrPrecondition]. Nil
 	// accepts any.
 	If Condition
 
@@ -100,10 +100,10 @@ type Write struct {
 // Commit is the answer to a batch of writes. Partition and Newest are set for a refused
 // batch too, because the server's answer has a session token either way.
 type Commit struct {
-	Results   []changefeed.Result  // one for each write; nil when the batch was refused
-	Charge    float64              // request units of all of them
-	Partition changefeed.Partition // the physical partition that has the key
-	Newest    int64                // LSN of its newest change
+	Results   []feed.Result  // one for each write; nil when the batch was refused
+	Charge    float64        // request units of all of them
+	Partition feed.Partition // the physical partition that has the key
+	Newest    int64          // LSN of its newest change
 }
 
 // Commit is [Container.Commit] for writes with conditions.
@@ -137,7 +137,7 @@ func (p *LogicalPartition) commit(ctx context.Context, writes []Write) (*transac
 		// The cause of an ended context is the caller's own error, which may wrap any
 		// of ours and says nothing about a write.
 		if ctx.Err() == nil && refused(err) {
-			return nil, &changefeed.WriteError{Index: tx.failed, Write: writes[tx.failed].Write, Err: err}
+			return nil, &feed.WriteError{Index: tx.failed, Write: writes[tx.failed].Write, Err: err}
 		}
 		return nil, fmt.Errorf("commit to %q: %w", l.spec.ID, err)
 	}
@@ -158,7 +158,7 @@ func (p *LogicalPartition) transaction(l *layout, writes []Write) (*transaction,
 	for i, w := range writes {
 		tx.writes[i].Write = w
 		if pk, err = tx.writes[i].prepare(p.c, l, pk); err != nil {
-			return nil, &changefeed.WriteError{Index: i, Write: w.Write, Err: err}
+			return nil, &feed.WriteError{Index: i, Write: w.Write, Err: err}
 		}
 		tx.size += len(w.Body)
 	}
@@ -167,7 +167,7 @@ func (p *LogicalPartition) transaction(l *layout, writes []Write) (*transaction,
 		return nil, fmt.Errorf("%w: %d bytes: want at most %d", ErrBatchLimit, tx.size, maxBatchBytes)
 	}
 	if pk == "" {
-		return nil, refuse("partition key is empty: want one such as %s", changefeed.Key("London"))
+		return nil, refuse("partition key is empty: want one such as %s", feed.Key("London"))
 	}
 	tx.pk, tx.epk = pk, p.epk
 	if p.epk == "" {
@@ -184,11 +184,11 @@ func (p *LogicalPartition) transaction(l *layout, writes []Write) (*transaction,
 
 // chargeOf returns the charge of a write that leaves, or reads, a document of so many
 // bytes.
-func chargeOf(op changefeed.WriteOp, bytes int) float64 {
+func chargeOf(op feed.WriteOp, bytes int) float64 {
 	switch op {
-	case changefeed.WriteRead:
+	case feed.WriteRead:
 		return service.ReadCharge(bytes)
-	case changefeed.WritePatch:
+	case feed.WritePatch:
 		return service.PatchCharge(bytes)
 	}
 	return service.WriteCharge(bytes)
@@ -198,7 +198,7 @@ func chargeOf(op changefeed.WriteOp, bytes int) float64 {
 func (tx *transaction) item() Item {
 	made := tx.results[0]
 	return Item{
-		ID: tx.writes[0].id, Key: changefeed.PartitionKey(tx.pk), ETag: made.ETag, LSN: made.LSN,
+		ID: tx.writes[0].id, Key: feed.PartitionKey(tx.pk), ETag: made.ETag, LSN: made.LSN,
 		Time: time.UnixMilli(tx.time).UTC(), Body: made.Body,
 	}
 }

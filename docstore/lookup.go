@@ -8,7 +8,7 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // How the server's queries reach documents when a filter pins a partition key, the
@@ -16,9 +16,9 @@ import (
 // that of the last writes, as in a scan of the feed, so an LSN says where a query's
 // next page goes on.
 
-// Locate implements [changefeed.Locator]. [Container.LogicalPartition] also locates a
+// Locate implements [feed.Locator]. [Container.LogicalPartition] also locates a
 // hierarchical key that lacks its last levels.
-func (c *Container) Locate(_ context.Context, key changefeed.PartitionKey) (epk string, err error) {
+func (c *Container) Locate(_ context.Context, key feed.PartitionKey) (epk string, err error) {
 	if epk, err = c.layout.Load().hashKey(string(key)); err != nil {
 		return "", fmt.Errorf("locate in %q: %w", c.ID(), err)
 	}
@@ -26,7 +26,7 @@ func (c *Container) Locate(_ context.Context, key changefeed.PartitionKey) (epk 
 }
 
 // KeyOf returns the partition key of a body.
-func (c *Container) KeyOf(body []byte) (changefeed.PartitionKey, error) {
+func (c *Container) KeyOf(body []byte) (feed.PartitionKey, error) {
 	doc, err := parseDocument(body, c.layout.Load().paths)
 	return doc.key, err
 }
@@ -41,7 +41,7 @@ func (c *Container) KeyPaths() [][]string {
 }
 
 // PartitionAt returns the physical partition that holds an effective partition key.
-func (c *Container) PartitionAt(epk string) changefeed.Partition {
+func (c *Container) PartitionAt(epk string) feed.Partition {
 	return c.layout.Load().at(epk).describe()
 }
 
@@ -53,7 +53,7 @@ func (c *Container) Newest(epk string) int64 {
 }
 
 // Logical is [Snapshot.Logical] of a snapshot of its own.
-func (c *Container) Logical(ctx context.Context, key changefeed.PartitionKey, after int64) iter.Seq2[Item, error] {
+func (c *Container) Logical(ctx context.Context, key feed.PartitionKey, after int64) iter.Seq2[Item, error] {
 	return inSnapshot(ctx, c, func(s *Snapshot) iter.Seq2[Item, error] { return s.Logical(ctx, key, after) })
 }
 
@@ -80,9 +80,9 @@ func inSnapshot(ctx context.Context, c *Container, of func(*Snapshot) iter.Seq2[
 // a hierarchical prefix, last written after an LSN, in the order of those writes. No
 // other document is read: queries with a pinned key cost by their result. An error is the last
 // pair.
-func (s *Snapshot) Logical(ctx context.Context, key changefeed.PartitionKey, after int64) iter.Seq2[Item, error] {
+func (s *Snapshot) Logical(ctx context.Context, key feed.PartitionKey, after int64) iter.Seq2[Item, error] {
 	return s.inOrder(ctx, func() ([]written, error) {
-		sel, err := s.l.selection(changefeed.FullRange(), changefeed.ReadOptions{Key: key})
+		sel, err := s.l.selection(feed.FullRange(), feed.ReadOptions{Key: key})
 		if err != nil {
 			return nil, err
 		}

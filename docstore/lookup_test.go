@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 func TestLocate(t *testing.T) {
@@ -17,7 +17,7 @@ func TestLocate(t *testing.T) {
 	c := container(t, db, docstore.ContainerSpec{Ranges: 4})
 	seen := map[string]bool{}
 	for i := range 50 {
-		place, err := c.Locate(t.Context(), changefeed.Key(fmt.Sprint("k", i)))
+		place, err := c.Locate(t.Context(), feed.Key(fmt.Sprint("k", i)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -30,8 +30,8 @@ func TestLocate(t *testing.T) {
 	if len(seen) != 4 {
 		t.Errorf("50 keys are in %d of 4 partitions", len(seen))
 	}
-	for key, want := range map[changefeed.PartitionKey]error{
-		`x`: changefeed.ErrBadRequest, `[["a"]]`: changefeed.ErrBadRequest, `["a","b"]`: docstore.ErrKeyMismatch, `[]`: docstore.ErrKeyMismatch,
+	for key, want := range map[feed.PartitionKey]error{
+		`x`: feed.ErrBadRequest, `[["a"]]`: feed.ErrBadRequest, `["a","b"]`: docstore.ErrKeyMismatch, `[]`: docstore.ErrKeyMismatch,
 	} {
 		if _, err := c.Locate(t.Context(), key); !errors.Is(err, want) || !strings.Contains(err.Error(), `"c"`) {
 			t.Errorf("locate %s: %v, want %v", key, err, want)
@@ -42,7 +42,7 @@ func TestLocate(t *testing.T) {
 func TestAPrefixOfAKeyHasTheRangeOfAllItsKeys(t *testing.T) {
 	db := open(t, docstore.Options{InMemory: true})
 	c := container(t, db, docstore.ContainerSpec{Paths: []string{"/a", "/b"}, Ranges: 2})
-	prefix, err := c.LogicalPartition(changefeed.Key("x"))
+	prefix, err := c.LogicalPartition(feed.Key("x"))
 	if err != nil || prefix.Whole() {
 		t.Fatalf("key x is whole: %v, %v", prefix.Whole(), err)
 	}
@@ -50,12 +50,12 @@ func TestAPrefixOfAKeyHasTheRangeOfAllItsKeys(t *testing.T) {
 		t.Errorf("key x is at %s, %v, want an error: it is that of no document", place, err)
 	}
 	for i := range 5 {
-		place, err := c.Locate(t.Context(), changefeed.Key("x", i))
+		place, err := c.Locate(t.Context(), feed.Key("x", i))
 		if err != nil || !prefix.Range().Holds(place) {
 			t.Errorf("key x, %d is at %s, %v, want within %s", i, place, err, prefix.Range())
 		}
 	}
-	if other, err := c.Locate(t.Context(), changefeed.Key("y", 1)); err != nil || prefix.Range().Holds(other) {
+	if other, err := c.Locate(t.Context(), feed.Key("y", 1)); err != nil || prefix.Range().Holds(other) {
 		t.Errorf("key y is at %s, %v, within %s", other, err, prefix.Range())
 	}
 }
@@ -94,15 +94,15 @@ func TestNewest(t *testing.T) {
 func TestKeyOf(t *testing.T) {
 	db := open(t, docstore.Options{InMemory: true})
 	c := container(t, db, docstore.ContainerSpec{Paths: []string{"/a", "/b/c"}})
-	for body, want := range map[string]changefeed.PartitionKey{
-		`{"id":"1","a":"x","b":{"c":5}}`: changefeed.Key("x", 5),
-		`{"id":"1","b":7,"a":null}`:      changefeed.Key(nil, changefeed.Undefined),
+	for body, want := range map[string]feed.PartitionKey{
+		`{"id":"1","a":"x","b":{"c":5}}`: feed.Key("x", 5),
+		`{"id":"1","b":7,"a":null}`:      feed.Key(nil, feed.Undefined),
 	} {
 		if got, err := c.KeyOf([]byte(body)); err != nil || got != want {
 			t.Errorf("key of %s is %s, %v, want %s", body, got, err, want)
 		}
 	}
-	if _, err := c.KeyOf([]byte(`{"id":"1","a":[]}`)); !errors.Is(err, changefeed.ErrBadRequest) {
+	if _, err := c.KeyOf([]byte(`{"id":"1","a":[]}`)); !errors.Is(err, feed.ErrBadRequest) {
 		t.Errorf("key of a body with an array there: %v", err)
 	}
 }
@@ -123,7 +123,7 @@ func found(t *testing.T, items iter.Seq2[docstore.Item, error]) []string {
 func TestLogical(t *testing.T) {
 	db := open(t, docstore.Options{InMemory: true})
 	c := container(t, db, docstore.ContainerSpec{})
-	p := changefeed.Key("p")
+	p := feed.Key("p")
 	for i, id := range []string{"d", "b", "a", "c"} { // LSN 1, 3, 5, 7
 		upsert(t, c, id, "p", i)
 		upsert(t, c, id, "q", i)
@@ -132,7 +132,7 @@ func TestLogical(t *testing.T) {
 	if err := c.Delete(t.Context(), p, "a", ""); err != nil {
 		t.Fatal(err)
 	}
-	writes := []changefeed.Write{{Body: []byte(`{"id":"z","pk":"p"}`)}, {Body: []byte(`{"id":"y","pk":"p"}`)}}
+	writes := []feed.Write{{Body: []byte(`{"id":"z","pk":"p"}`)}, {Body: []byte(`{"id":"y","pk":"p"}`)}}
 	if _, err := c.Commit(t.Context(), p, writes); err != nil { // LSN 11
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestLogical(t *testing.T) {
 			t.Errorf("items behind LSN %d are %v, want %v", after, got, want)
 		}
 	}
-	if got := found(t, c.Logical(t.Context(), changefeed.Key("none"), 0)); len(got) != 0 {
+	if got := found(t, c.Logical(t.Context(), feed.Key("none"), 0)); len(got) != 0 {
 		t.Errorf("a key without items has %v", got)
 	}
 	for _, err := range c.Logical(t.Context(), `["a","b"]`, 0) {
@@ -167,10 +167,10 @@ func TestLogicalPrefix(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, want := found(t, c.Logical(t.Context(), changefeed.Key("x"), 1)), []string{"2@3", "4@5"}; !slices.Equal(got, want) {
+	if got, want := found(t, c.Logical(t.Context(), feed.Key("x"), 1)), []string{"2@3", "4@5"}; !slices.Equal(got, want) {
 		t.Errorf("items under x behind LSN 1 are %v, want %v", got, want)
 	}
-	if got, want := found(t, c.Logical(t.Context(), changefeed.Key("y", 3), 0)), []string{"3@4"}; !slices.Equal(got, want) {
+	if got, want := found(t, c.Logical(t.Context(), feed.Key("y", 3), 0)), []string{"3@4"}; !slices.Equal(got, want) {
 		t.Errorf("items under y, 3 are %v, want %v", got, want)
 	}
 }
@@ -186,7 +186,7 @@ func TestWithIDs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Delete(t.Context(), changefeed.Key("app..1"), "app..1", ""); err != nil {
+	if err := c.Delete(t.Context(), feed.Key("app..1"), "app..1", ""); err != nil {
 		t.Fatal(err)
 	}
 	for prefix, want := range map[string][]string{
@@ -201,7 +201,7 @@ func TestWithIDs(t *testing.T) {
 	}
 	plain := container(t, db, docstore.ContainerSpec{ID: "plain"})
 	for _, err := range plain.WithIDs(t.Context(), "a", 0) {
-		if plain.HasIDIndex() || !errors.Is(err, changefeed.ErrBadRequest) {
+		if plain.HasIDIndex() || !errors.Is(err, feed.ErrBadRequest) {
 			t.Errorf("a container without the index: %v, want a bad request", err)
 		}
 	}
@@ -219,13 +219,13 @@ func TestCommitWithConditions(t *testing.T) {
 		}
 	}
 	a := func(v int, cond docstore.Condition) docstore.Write {
-		return docstore.Write{Write: changefeed.Write{Body: fmt.Appendf(nil, `{"id":"a","pk":"p","v":%d}`, v)}, If: cond}
+		return docstore.Write{Write: feed.Write{Body: fmt.Appendf(nil, `{"id":"a","pk":"p","v":%d}`, v)}, If: cond}
 	}
-	p, err := c.LogicalPartition(changefeed.Key("p"))
+	p, err := c.LogicalPartition(feed.Key("p"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	commit := func(writes ...docstore.Write) ([]changefeed.Result, error) {
+	commit := func(writes ...docstore.Write) ([]feed.Result, error) {
 		done, err := p.Commit(t.Context(), writes)
 		if part, newest := p.Partition(); done.Partition.ID != part.ID || done.Newest != newest || newest != c.Head() {
 			t.Errorf("partition %s is at LSN %d, want %s at %d, the head %d", done.Partition.ID, done.Newest, part.ID, newest, c.Head())
@@ -242,28 +242,28 @@ func TestCommitWithConditions(t *testing.T) {
 	if _, err := commit(a(2, is(1))); err != nil || saw != string(first.Body) {
 		t.Fatalf("a condition that is met: %v; it saw %s, want %s", err, saw, first.Body)
 	}
-	missing := docstore.Write{Write: changefeed.Write{Body: []byte(`{"id":"b","pk":"p"}`)}, If: is(7)}
+	missing := docstore.Write{Write: feed.Write{Body: []byte(`{"id":"b","pk":"p"}`)}, If: is(7)}
 	if r, err := commit(missing); err != nil || !r[0].Created {
 		t.Fatalf("a condition on a document that is missing: %+v, %v", r, err)
 	}
 	// The second write sees what the first has done; the batch is refused as a whole.
 	head := c.Head()
 	_, err = commit(a(3, nil), a(4, is(2)))
-	if e, ok := errors.AsType[*changefeed.WriteError](err); !ok || e.Index != 1 || !errors.Is(err, changefeed.ErrPrecondition) || !strings.Contains(saw, `"v":3`) {
+	if e, ok := errors.AsType[*feed.WriteError](err); !ok || e.Index != 1 || !errors.Is(err, feed.ErrPrecondition) || !strings.Contains(saw, `"v":3`) {
 		t.Fatalf("a condition that is not met: %v, having seen %s", err, saw)
 	}
-	if it, err := c.Item(t.Context(), changefeed.Key("p"), "a"); err != nil || !strings.Contains(string(it.Body), `"v":2`) || c.Head() != head {
+	if it, err := c.Item(t.Context(), feed.Key("p"), "a"); err != nil || !strings.Contains(string(it.Body), `"v":2`) || c.Head() != head {
 		t.Fatalf("afterwards the item is %s, %v, and the head %d", it.Body, err, c.Head())
 	}
-	failing := func([]byte) (bool, error) { return true, fmt.Errorf("%w: odd", changefeed.ErrBadRequest) }
-	if _, err := commit(a(5, failing)); !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), "odd") {
+	failing := func([]byte) (bool, error) { return true, fmt.Errorf("%w: odd", feed.ErrBadRequest) }
+	if _, err := commit(a(5, failing)); !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), "odd") {
 		t.Fatalf("a condition that fails: %v", err)
 	}
 	panicking := func([]byte) (bool, error) { return (*struct{ met bool })(nil).met, nil }
 	if _, err := commit(a(5, panicking)); err == nil || !strings.Contains(err.Error(), "condition panicked") {
 		t.Fatalf("a condition that panics: %v", err)
 	}
-	if _, err := c.Commit(t.Context(), "", []changefeed.Write{a(5, nil).Write}); !errors.Is(err, changefeed.ErrBadRequest) {
+	if _, err := c.Commit(t.Context(), "", []feed.Write{a(5, nil).Write}); !errors.Is(err, feed.ErrBadRequest) {
 		t.Fatalf("a batch without a key: %v", err)
 	}
 }
@@ -271,9 +271,9 @@ func TestCommitWithConditions(t *testing.T) {
 func TestKeyMismatch(t *testing.T) {
 	db := open(t, docstore.Options{InMemory: true})
 	c := container(t, db, docstore.ContainerSpec{})
-	w := []changefeed.Write{{Body: []byte(`{"id":"a","pk":"p"}`)}}
-	for _, key := range []changefeed.PartitionKey{`["q"]`, `["p","q"]`} {
-		if _, err := c.Commit(t.Context(), key, w); !errors.Is(err, docstore.ErrKeyMismatch) || !errors.Is(err, changefeed.ErrBadRequest) {
+	w := []feed.Write{{Body: []byte(`{"id":"a","pk":"p"}`)}}
+	for _, key := range []feed.PartitionKey{`["q"]`, `["p","q"]`} {
+		if _, err := c.Commit(t.Context(), key, w); !errors.Is(err, docstore.ErrKeyMismatch) || !errors.Is(err, feed.ErrBadRequest) {
 			t.Errorf("an item of key p under %s: %v, want a mismatch", key, err)
 		}
 	}

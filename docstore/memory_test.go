@@ -9,22 +9,22 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A caller whose context has ended goes on and uses its memory again, while its write waits for
 // the committer.
 func TestAWriteUsesNoMemoryOfACallerWhoHasGone(t *testing.T) {
-	for name, write := range map[string]func(buffer json.RawMessage) changefeed.Write{
-		"upsert": func(b json.RawMessage) changefeed.Write { return changefeed.Write{Op: changefeed.WriteUpsert, Body: b} },
-		"create": func(b json.RawMessage) changefeed.Write { return changefeed.Write{Op: changefeed.WriteCreate, Body: b} },
-		"replace": func(b json.RawMessage) changefeed.Write {
-			return changefeed.Write{Op: changefeed.WriteReplace, Body: b}
+	for name, write := range map[string]func(buffer json.RawMessage) feed.Write{
+		"upsert": func(b json.RawMessage) feed.Write { return feed.Write{Op: feed.WriteUpsert, Body: b} },
+		"create": func(b json.RawMessage) feed.Write { return feed.Write{Op: feed.WriteCreate, Body: b} },
+		"replace": func(b json.RawMessage) feed.Write {
+			return feed.Write{Op: feed.WriteReplace, Body: b}
 		},
-		"patch": func(b json.RawMessage) changefeed.Write {
+		"patch": func(b json.RawMessage) feed.Write {
 			value := b[slices.Index(b, '7') : slices.Index(b, '7')+1]
-			return changefeed.Write{Op: changefeed.WritePatch, ID: "a", Patch: []changefeed.PatchOp{{Op: "set", Path: "/v", Value: value}}}
+			return feed.Write{Op: feed.WritePatch, ID: "a", Patch: []feed.PatchOp{{Op: "set", Path: "/v", Value: value}}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -37,12 +37,12 @@ func TestAWriteUsesNoMemoryOfACallerWhoHasGone(t *testing.T) {
 				buffer := json.RawMessage(`{"id":"a","pk":"p","v":7}`)
 				var writing sync.WaitGroup
 				writing.Go(func() {
-					writes := []changefeed.Write{write(buffer)}
-					if _, err := c.Commit(ctx, changefeed.Key("p"), writes); !errors.Is(err, context.Canceled) {
+					writes := []feed.Write{write(buffer)}
+					if _, err := c.Commit(ctx, feed.Key("p"), writes); !errors.Is(err, context.Canceled) {
 						t.Error(err)
 					}
 					for i := range writes[0].Patch {
-						writes[0].Patch[i] = changefeed.PatchOp{}
+						writes[0].Patch[i] = feed.PatchOp{}
 					}
 				})
 				synctest.Wait() // it is in the queue
@@ -53,7 +53,7 @@ func TestAWriteUsesNoMemoryOfACallerWhoHasGone(t *testing.T) {
 				}
 				release()
 				synctest.Wait()
-				if item, err := c.Item(t.Context(), changefeed.Key("p"), "a"); err != nil || valueOf(t, item.Body) != 7 {
+				if item, err := c.Item(t.Context(), feed.Key("p"), "a"); err != nil || valueOf(t, item.Body) != 7 {
 					t.Errorf("the item is %s, %v, want 7", item.Body, err)
 				}
 			})

@@ -14,8 +14,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"pgregory.net/rapid"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/detector"
 	"github.com/millrace/changefeed/internal/epk"
 )
@@ -182,7 +182,7 @@ func (p *play) burst(rt *rapid.T) {
 	n := rapid.IntRange(2, 4).Draw(rt, "batches")
 	cut := rapid.IntRange(0, 2*n).Draw(rt, "split before")
 	drafts := make([]draft, n)
-	results, errs := make([][]changefeed.Result, n), make([]error, n)
+	results, errs := make([][]feed.Result, n), make([]error, n)
 	for i := range drafts {
 		drafts[i] = p.draw(rt, rapid.IntRange(1, 3).Draw(rt, "writes"))
 	}
@@ -228,12 +228,12 @@ func (p *play) merge(rt *rapid.T) {
 	i := rapid.IntRange(0, len(parts)-2).Draw(rt, "partition")
 	made, err := p.c.Merge(p.t.Context(), parts[i].ID, parts[i+1].ID)
 	p.must(err)
-	if want := (changefeed.Range{Min: parts[i].Range.Min, Max: parts[i+1].Range.Max}); made.Range != want || len(made.Parents) < 2 {
+	if want := (feed.Range{Min: parts[i].Range.Min, Max: parts[i+1].Range.Max}); made.Range != want || len(made.Parents) < 2 {
 		rt.Fatalf("merge of %+v and %+v gave %+v", parts[i], parts[i+1], made)
 	}
 }
 
-func (p *play) parts() []changefeed.Partition {
+func (p *play) parts() []feed.Partition {
 	parts, err := p.c.Partitions(p.t.Context())
 	p.must(err)
 	return parts
@@ -359,8 +359,8 @@ func (p *play) glitch(rt *rapid.T) {
 
 // draft is a batch.
 type draft struct {
-	key    changefeed.PartitionKey
-	writes []changefeed.Write
+	key    feed.PartitionKey
+	writes []feed.Write
 }
 
 // draw makes a batch of n random writes.
@@ -376,11 +376,11 @@ func (p *play) draw(rt *rapid.T, n int) draft {
 			d.key = p.keyOf(value)
 		}
 		op := rapid.SampledFrom(writeOps).Draw(rt, "op")
-		w := changefeed.Write{Op: op, IfMatch: p.drawIfMatch(rt, d.key, value["id"].(string))}
+		w := feed.Write{Op: op, IfMatch: p.drawIfMatch(rt, d.key, value["id"].(string))}
 		switch op {
-		case changefeed.WritePatch:
+		case feed.WritePatch:
 			w.ID, w.Patch = value["id"].(string), drawPatch(rt)
-		case changefeed.WriteDelete, changefeed.WriteRead:
+		case feed.WriteDelete, feed.WriteRead:
 			w.ID = value["id"].(string)
 		default:
 			drawValue(rt, value)
@@ -391,9 +391,9 @@ func (p *play) draw(rt *rapid.T, n int) draft {
 	return d
 }
 
-var writeOps = []changefeed.WriteOp{
-	changefeed.WriteUpsert, changefeed.WriteUpsert, changefeed.WriteCreate, changefeed.WriteReplace,
-	changefeed.WritePatch, changefeed.WriteDelete, changefeed.WriteRead,
+var writeOps = []feed.WriteOp{
+	feed.WriteUpsert, feed.WriteUpsert, feed.WriteCreate, feed.WriteReplace,
+	feed.WritePatch, feed.WriteDelete, feed.WriteRead,
 }
 
 // setKey gives a value one of some partition keys, of all types and lengths.
@@ -409,7 +409,7 @@ func (p *play) setKey(value map[string]any, n int) {
 	}
 }
 
-func (p *play) drawIfMatch(rt *rapid.T, key changefeed.PartitionKey, id string) string {
+func (p *play) drawIfMatch(rt *rapid.T, key feed.PartitionKey, id string) string {
 	now, old := p.docs[modelID{key, id}].etag, p.older[modelID{key, id}]
 	return rapid.SampledFrom([]string{"", "", "", "", now, old, "*", `"none"`}).Draw(rt, "if match")
 }

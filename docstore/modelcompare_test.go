@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/epk"
 )
 
@@ -36,17 +36,17 @@ func drawValue(rt *rapid.T, value map[string]any) {
 	}
 }
 
-func drawPatch(rt *rapid.T) []changefeed.PatchOp {
-	ops := make([]changefeed.PatchOp, rapid.IntRange(1, 2).Draw(rt, "patches"))
+func drawPatch(rt *rapid.T) []feed.PatchOp {
+	ops := make([]feed.PatchOp, rapid.IntRange(1, 2).Draw(rt, "patches"))
 	for i := range ops {
 		path := rapid.SampledFrom([]string{"/v", "/u", "/n", "/n/x", "/ttl"}).Draw(rt, "path")
 		value := encode(drawUnique(rt))
 		if path == "/ttl" {
 			value = encode(rapid.SampledFrom([]int{0, -1, 10, 50}).Draw(rt, "own ttl"))
 		}
-		ops[i] = changefeed.PatchOp{Op: "set", Path: path, Value: value}
+		ops[i] = feed.PatchOp{Op: "set", Path: path, Value: value}
 		if rapid.IntRange(0, 3).Draw(rt, "remove") == 0 {
-			ops[i] = changefeed.PatchOp{Op: "remove", Path: path}
+			ops[i] = feed.PatchOp{Op: "remove", Path: path}
 		}
 	}
 	return ops
@@ -61,10 +61,10 @@ func encode(v any) []byte {
 }
 
 // judge compares what became of a batch.
-func (p *play) judge(rt *rapid.T, d draft, results []changefeed.Result, err error) {
+func (p *play) judge(rt *rapid.T, d draft, results []feed.Result, err error) {
 	a, failed, want := p.try(d.key, d.writes, p.now())
 	if want != nil {
-		var we *changefeed.WriteError
+		var we *feed.WriteError
 		if !errors.Is(err, want) || !errors.As(err, &we) || we.Index != failed {
 			rt.Fatalf("batch of %s: %s: %v, want write %d refused: %v", d.key, encode(d.writes), err, failed, want)
 		}
@@ -76,7 +76,7 @@ func (p *play) judge(rt *rapid.T, d draft, results []changefeed.Result, err erro
 	lsn := p.newLSN(rt, d, a, results)
 	for i, w := range a.results {
 		got := results[i]
-		if w.lsn == 0 && d.writes[i].Op != changefeed.WriteDelete { // of this batch
+		if w.lsn == 0 && d.writes[i].Op != feed.WriteDelete { // of this batch
 			w.lsn, w.at, w.etag = lsn, p.now(), results[w.idx].ETag
 			p.newTag(rt, got.ETag, d.writes[i].Op)
 		}
@@ -100,9 +100,9 @@ func (p *play) judge(rt *rapid.T, d draft, results []changefeed.Result, err erro
 
 // newLSN is the one LSN of a batch, which is one more than the head unless expired
 // documents had to go before.
-func (p *play) newLSN(rt *rapid.T, d draft, a *attempt, results []changefeed.Result) (lsn int64) {
+func (p *play) newLSN(rt *rapid.T, d draft, a *attempt, results []feed.Result) (lsn int64) {
 	for i, r := range results {
-		if d.writes[i].Op == changefeed.WriteRead {
+		if d.writes[i].Op == feed.WriteRead {
 			continue
 		}
 		if lsn == 0 {
@@ -115,8 +115,8 @@ func (p *play) newLSN(rt *rapid.T, d draft, a *attempt, results []changefeed.Res
 	return lsn
 }
 
-func (p *play) newTag(rt *rapid.T, tag string, op changefeed.WriteOp) {
-	if op == changefeed.WriteRead {
+func (p *play) newTag(rt *rapid.T, tag string, op feed.WriteOp) {
+	if op == feed.WriteRead {
 		return
 	}
 	if tag == "" || p.tags[tag] {
@@ -154,11 +154,11 @@ func (p *play) nameExpiries(before int64) {
 		return
 	}
 	from := before
-	for !p.byHand && errors.Is(p.readError(from), changefeed.ErrTooOld) {
+	for !p.byHand && errors.Is(p.readError(from), feed.ErrTooOld) {
 		from++ // the sweeper has forgotten some already
 	}
 	for _, part := range p.parts() {
-		got, _ := drain(p.t, p.c, part.Range, changefeed.At(fmt.Sprint(from)), changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes})
+		got, _ := drain(p.t, p.c, part.Range, feed.At(fmt.Sprint(from)), feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
 		for _, ch := range got {
 			for i := range p.history {
 				h := &p.history[i]
@@ -180,7 +180,7 @@ func (p *play) nameExpiries(before int64) {
 
 // readError is that of a read of all versions.
 func (p *play) readError(from int64) error {
-	_, err := p.c.Read(p.t.Context(), p.parts()[0].Range, changefeed.At(fmt.Sprint(from)), changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes})
+	_, err := p.c.Read(p.t.Context(), p.parts()[0].Range, feed.At(fmt.Sprint(from)), feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
 	return err
 }
 
@@ -198,17 +198,17 @@ func (p *play) compare(rt *rapid.T) {
 	if rapid.Bool().Draw(rt, "at the floor") {
 		from = max(0, p.floor-int64(rapid.IntRange(0, 1).Draw(rt, "before it")))
 	}
-	pos := changefeed.At(fmt.Sprint(from))
+	pos := feed.At(fmt.Sprint(from))
 	since := int64(0)
 	if rapid.IntRange(0, 3).Draw(rt, "at a time") == 0 {
 		back := rapid.IntRange(0, 300).Draw(rt, "seconds ago")
 		since = p.now() - int64(back)*1000
-		start := changefeed.FromTime(time.UnixMilli(since))
+		start := feed.FromTime(time.UnixMilli(since))
 		if pos.Start = start; rapid.Bool().Draw(rt, "without a token") {
-			pos, from = changefeed.Position{Start: start}, 0
+			pos, from = feed.Position{Start: start}, 0
 		}
 	}
-	o := changefeed.ReadOptions{MaxItems: rapid.IntRange(0, 3).Draw(rt, "page")}
+	o := feed.ReadOptions{MaxItems: rapid.IntRange(0, 3).Draw(rt, "page")}
 	edge := ""
 	for _, part := range p.parts() {
 		if part.Range.Min != edge {
@@ -228,16 +228,16 @@ func (p *play) compare(rt *rapid.T) {
 }
 
 // cut is the range, or its halves with about equally many keys.
-func (p *play) cut(r changefeed.Range, n int) []changefeed.Range {
+func (p *play) cut(r feed.Range, n int) []feed.Range {
 	mid, ok := epk.Mid(p.kind, r.Min, r.Max)
 	if n == 1 || !ok {
-		return []changefeed.Range{r}
+		return []feed.Range{r}
 	}
-	return []changefeed.Range{{Min: r.Min, Max: mid}, {Min: mid, Max: r.Max}}
+	return []feed.Range{{Min: r.Min, Max: mid}, {Min: mid, Max: r.Max}}
 }
 
 // pages reads a range to its end, and holds each page against what was asked for.
-func (p *play) pages(rt *rapid.T, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (all []changefeed.Change) {
+func (p *play) pages(rt *rapid.T, r feed.Range, from feed.Position, o feed.ReadOptions) (all []feed.Change) {
 	for {
 		page, err := p.c.Read(p.t.Context(), r, from, o)
 		if err != nil {
@@ -251,7 +251,7 @@ func (p *play) pages(rt *rapid.T, r changefeed.Range, from changefeed.Position, 
 		}
 		whole := page.Changes[0].LSN // of the page, all but its last transaction
 		last := page.Changes[len(page.Changes)-1].LSN
-		room := slices.IndexFunc(page.Changes, func(ch changefeed.Change) bool { return ch.LSN == last })
+		room := slices.IndexFunc(page.Changes, func(ch feed.Change) bool { return ch.LSN == last })
 		again := len(all) > 0 && all[len(all)-1].LSN == whole
 		if again || o.MaxItems > 0 && room >= o.MaxItems || page.Head < last {
 			rt.Fatalf("a page of %s with %d changes at most, after %d others, head %d: %s", r, o.MaxItems, len(all), page.Head, brief(page.Changes))
@@ -260,7 +260,7 @@ func (p *play) pages(rt *rapid.T, r changefeed.Range, from changefeed.Position, 
 	}
 }
 
-func (p *play) compareLatest(rt *rapid.T, r changefeed.Range, pos changefeed.Position, o changefeed.ReadOptions, from, since int64) {
+func (p *play) compareLatest(rt *rapid.T, r feed.Range, pos feed.Position, o feed.ReadOptions, from, since int64) {
 	got := p.pages(rt, r, pos, o)
 	want := p.visible(p.now(), func(d modelDoc) bool { return d.lsn > from && d.at >= since && r.Holds(p.place(d.key)) })
 	if len(got) != len(want) {
@@ -268,24 +268,24 @@ func (p *play) compareLatest(rt *rapid.T, r changefeed.Range, pos changefeed.Pos
 	}
 	for i, w := range want {
 		g := got[i]
-		if g.Op != changefeed.OpUpsert || (modelID{g.PartitionKey, g.ID}) != w.modelID || g.LSN != w.lsn || g.ETag != w.etag || g.Time.UnixMilli() != w.at {
+		if g.Op != feed.OpUpsert || (modelID{g.PartitionKey, g.ID}) != w.modelID || g.LSN != w.lsn || g.ETag != w.etag || g.Time.UnixMilli() != w.at {
 			rt.Fatalf("range %s from %s, change %d is %+v, want %+v", r, pos, i, g, w)
 		}
 		p.sameBody(rt, g.Body, w)
 	}
 }
 
-func (p *play) compareVersions(rt *rapid.T, r changefeed.Range, from int64, o changefeed.ReadOptions) {
-	o.Mode = changefeed.AllVersionsAndDeletes
-	pos := changefeed.At(fmt.Sprint(from))
+func (p *play) compareVersions(rt *rapid.T, r feed.Range, from int64, o feed.ReadOptions) {
+	o.Mode = feed.AllVersionsAndDeletes
+	pos := feed.At(fmt.Sprint(from))
 	_, err := p.c.Read(p.t.Context(), r, pos, o)
 	if p.retention == 0 {
-		if !errors.Is(err, changefeed.ErrBadRequest) {
+		if !errors.Is(err, feed.ErrBadRequest) {
 			rt.Fatalf("read of all versions without retention: %v", err)
 		}
 		return
 	}
-	switch tooOld := errors.Is(err, changefeed.ErrTooOld); {
+	switch tooOld := errors.Is(err, feed.ErrTooOld); {
 	case tooOld && from >= p.oldest():
 		rt.Fatalf("position %d is too old, but the retention begins at %d: %v", from, p.oldest(), err)
 	case tooOld:
@@ -333,7 +333,7 @@ func (p *play) oldest() int64 {
 	return p.lifted
 }
 
-func (p *play) versions(r changefeed.Range, from int64) (want []modelVersion) {
+func (p *play) versions(r feed.Range, from int64) (want []modelVersion) {
 	for _, h := range p.history {
 		if h.lsn > from && r.Holds(p.place(h.key)) {
 			want = append(want, h)

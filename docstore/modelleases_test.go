@@ -9,8 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // TestLeasesEqualModel holds the records of a unit against a map: listed, followed from
@@ -46,13 +46,13 @@ type unit struct {
 	s  *docstore.Leases
 
 	records map[string]modelRecord // by token
-	older   map[string]changefeed.Record
+	older   map[string]feed.Record
 	cursors []cursor
 	writes  int
 }
 
 type modelRecord struct {
-	lease changefeed.Record
+	lease feed.Record
 	turn  int // of the write
 	ends  time.Time
 }
@@ -69,7 +69,7 @@ func newUnit(t *testing.T, rt *rapid.T) *unit {
 	if err != nil {
 		rt.Fatal(err)
 	}
-	u := &unit{t: t, db: db, records: map[string]modelRecord{}, older: map[string]changefeed.Record{}}
+	u := &unit{t: t, db: db, records: map[string]modelRecord{}, older: map[string]feed.Record{}}
 	spec := docstore.ContainerSpec{ID: "leases", Paths: []string{key}, DefaultTTL: new(docstore.NoDefaultTTL), Ranges: 2}
 	u.c = container(t, db, spec)
 	if u.s, err = docstore.NewLeases(t.Context(), u.c, "unit", container(t, db, docstore.ContainerSpec{})); err != nil {
@@ -84,11 +84,11 @@ func newUnit(t *testing.T, rt *rapid.T) *unit {
 }
 
 // draw is a record of some kind, and what the model has of it.
-func (u *unit) draw(rt *rapid.T) (changefeed.Record, modelRecord, bool) {
+func (u *unit) draw(rt *rapid.T) (feed.Record, modelRecord, bool) {
 	n := rapid.IntRange(0, 7).Draw(rt, "record")
-	l := changefeed.Record{Kind: changefeed.KindLease, Token: fmt.Sprintf("%d0-%d0", n, n+1), Range: changefeed.Range{Min: fmt.Sprint(n, "0"), Max: fmt.Sprint(n+1, "0")}, Version: 1}
+	l := feed.Record{Kind: feed.KindLease, Token: fmt.Sprintf("%d0-%d0", n, n+1), Range: feed.Range{Min: fmt.Sprint(n, "0"), Max: fmt.Sprint(n+1, "0")}, Version: 1}
 	if n > 4 {
-		l = changefeed.Record{Kind: changefeed.KindHost, Token: fmt.Sprint("host", n), TTL: 30 * time.Second}
+		l = feed.Record{Kind: feed.KindHost, Token: fmt.Sprint("host", n), TTL: 30 * time.Second}
 	}
 	l.Owner = fmt.Sprint("owner", rapid.IntRange(0, 9).Draw(rt, "owner"))
 	r, found := u.records[l.Token]
@@ -96,7 +96,7 @@ func (u *unit) draw(rt *rapid.T) (changefeed.Record, modelRecord, bool) {
 }
 
 // wrote compares a write with what it should be, and keeps it.
-func (u *unit) wrote(rt *rapid.T, given, got changefeed.Record, err, want error) {
+func (u *unit) wrote(rt *rapid.T, given, got feed.Record, err, want error) {
 	if !errors.Is(err, want) || want == nil && err != nil {
 		rt.Fatalf("write of %s: %v, want %v", given.Token, err, want)
 	}
@@ -121,7 +121,7 @@ func (u *unit) create(rt *rapid.T) {
 	l, _, found := u.draw(rt)
 	var want error
 	if found {
-		want = changefeed.ErrConflict
+		want = feed.ErrConflict
 	}
 	got, err := u.s.Create(u.t.Context(), l)
 	u.wrote(rt, l, got, err, want)
@@ -129,15 +129,15 @@ func (u *unit) create(rt *rapid.T) {
 
 // drawETag is draw with an ETag, which may not be the present one, and the error that a
 // conditional write must have.
-func (u *unit) drawETag(rt *rapid.T) (changefeed.Record, error) {
+func (u *unit) drawETag(rt *rapid.T) (feed.Record, error) {
 	l, now, found := u.draw(rt)
 	l.ETag = rapid.SampledFrom([]string{now.lease.ETag, now.lease.ETag, u.older[l.Token].ETag, "", "*"}).Draw(rt, "etag")
 	l.ID, l.Raw = now.lease.ID, now.lease.Raw
 	switch {
 	case !found:
-		return l, changefeed.ErrNotFound
+		return l, feed.ErrNotFound
 	case l.ETag == "" || l.ETag != now.lease.ETag:
-		return l, changefeed.ErrConflict
+		return l, feed.ErrConflict
 	}
 	return l, nil
 }
@@ -169,7 +169,7 @@ func (u *unit) present(turn int) map[string]modelRecord {
 	return all
 }
 
-func (u *unit) same(rt *rapid.T, got []changefeed.Record, want map[string]modelRecord) {
+func (u *unit) same(rt *rapid.T, got []feed.Record, want map[string]modelRecord) {
 	for _, l := range got {
 		w, ok := want[l.Token]
 		if !ok || l.ETag != w.lease.ETag || l.Owner != w.lease.Owner || l.Kind != w.lease.Kind || l.ID != w.lease.ID || !l.Updated.Equal(w.lease.Updated) || l.Err != nil {

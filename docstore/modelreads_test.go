@@ -12,12 +12,12 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // compareWait looks whether a reader is woken at once where there is news, and only there.
-func (p *play) compareWait(rt *rapid.T, r changefeed.Range, from int64) {
+func (p *play) compareWait(rt *rapid.T, r feed.Range, from int64) {
 	newest := int64(0)
 	for _, d := range p.docs {
 		if r.Holds(p.place(d.key)) {
@@ -32,10 +32,10 @@ func (p *play) compareWait(rt *rapid.T, r changefeed.Range, from int64) {
 	}
 }
 
-func (p *play) woken(r changefeed.Range, lsn int64) bool {
+func (p *play) woken(r feed.Range, lsn int64) bool {
 	ctx, cancel := context.WithCancel(p.t.Context())
 	done := make(chan error, 1)
-	go func() { done <- p.c.Wait(ctx, r, changefeed.At(fmt.Sprint(lsn))) }()
+	go func() { done <- p.c.Wait(ctx, r, feed.At(fmt.Sprint(lsn))) }()
 	synctest.Wait()
 	cancel()
 	err := <-done
@@ -51,7 +51,7 @@ func (p *play) compareItems(rt *rapid.T) {
 	for _, d := range p.docs {
 		it, err := p.c.Item(p.t.Context(), d.key, d.id)
 		if p.expired(d, p.now()) {
-			if !errors.Is(err, changefeed.ErrNotFound) {
+			if !errors.Is(err, feed.ErrNotFound) {
 				rt.Fatalf("item %+v has expired: %+v, %v", d, it, err)
 			}
 			continue
@@ -68,7 +68,7 @@ func (p *play) compareItems(rt *rapid.T) {
 	slices.SortFunc(want, func(a, b modelDoc) int {
 		return cmp.Or(cmp.Compare(p.place(a.key), p.place(b.key)), cmp.Compare(a.key, b.key), cmp.Compare(a.id, b.id))
 	})
-	p.sameItems(rt, gather(p, p.c.Items(p.t.Context(), changefeed.FullRange(), "")), want)
+	p.sameItems(rt, gather(p, p.c.Items(p.t.Context(), feed.FullRange(), "")), want)
 }
 
 func gather(p *play, items func(func(docstore.Item, error) bool)) (all []docstore.Item) {
@@ -100,23 +100,23 @@ func (p *play) compareKey(rt *rapid.T, from int64) {
 	value := map[string]any{"id": "i"}
 	p.setKey(value, rapid.IntRange(0, 7).Draw(rt, "key"))
 	key := p.keyOf(value)
-	holds := func(k changefeed.PartitionKey) bool { return k == key }
+	holds := func(k feed.PartitionKey) bool { return k == key }
 	if len(p.key) > 1 && rapid.Bool().Draw(rt, "beginning of a key") {
-		key = changefeed.Key(value["pk"])
+		key = feed.Key(value["pk"])
 		begin := strings.TrimSuffix(string(key), "]") + ","
-		holds = func(k changefeed.PartitionKey) bool { return strings.HasPrefix(string(k), begin) }
+		holds = func(k feed.PartitionKey) bool { return strings.HasPrefix(string(k), begin) }
 	}
 	want := p.visible(p.now(), func(d modelDoc) bool { return d.lsn > from && holds(d.key) })
 	p.sameItems(rt, gather(p, p.c.Logical(p.t.Context(), key, from)), want)
 	where, err := p.c.LogicalPartition(key)
 	p.must(err)
-	var got []changefeed.Change
+	var got []feed.Change
 	for _, part := range p.parts() {
 		if part.Range.Overlaps(where.Range()) {
-			got = append(got, p.pages(rt, part.Range, changefeed.At(fmt.Sprint(from)), changefeed.ReadOptions{Key: key, MaxItems: 2})...)
+			got = append(got, p.pages(rt, part.Range, feed.At(fmt.Sprint(from)), feed.ReadOptions{Key: key, MaxItems: 2})...)
 		}
 	}
-	slices.SortStableFunc(got, func(a, b changefeed.Change) int { return cmp.Compare(a.LSN, b.LSN) })
+	slices.SortStableFunc(got, func(a, b feed.Change) int { return cmp.Compare(a.LSN, b.LSN) })
 	if len(got) != len(want) {
 		rt.Fatalf("key %s from %d: %s, want %+v", key, from, brief(got), want)
 	}
@@ -148,15 +148,15 @@ func (p *play) compareCounts(rt *rapid.T) {
 }
 
 // comparePending counts both feeds of the container and of one of its partitions.
-func (p *play) comparePending(rt *rapid.T, pos changefeed.Position, from, since int64) {
+func (p *play) comparePending(rt *rapid.T, pos feed.Position, from, since int64) {
 	part := rapid.SampledFrom(p.parts()).Draw(rt, "partition")
-	for _, r := range append(p.cut(part.Range, 2), part.Range, changefeed.FullRange()) {
+	for _, r := range append(p.cut(part.Range, 2), part.Range, feed.FullRange()) {
 		p.comparePendingOf(rt, r, pos, from, since)
 	}
 }
 
-func (p *play) comparePendingOf(rt *rapid.T, r changefeed.Range, pos changefeed.Position, from, since int64) {
-	var want changefeed.Backlog
+func (p *play) comparePendingOf(rt *rapid.T, r feed.Range, pos feed.Position, from, since int64) {
+	var want feed.Backlog
 	add := func(ms int64) {
 		want.Items++
 		if t := time.UnixMilli(ms).UTC(); want.Oldest.IsZero() || t.Before(want.Oldest) {
@@ -166,19 +166,19 @@ func (p *play) comparePendingOf(rt *rapid.T, r changefeed.Range, pos changefeed.
 	for _, d := range p.visible(p.now(), func(d modelDoc) bool { return d.lsn > from && d.at >= since && r.Holds(p.place(d.key)) }) {
 		add(d.at)
 	}
-	if got, err := p.c.Pending(p.t.Context(), r, pos, changefeed.ReadOptions{}); err != nil || got != want {
+	if got, err := p.c.Pending(p.t.Context(), r, pos, feed.ReadOptions{}); err != nil || got != want {
 		rt.Fatalf("pending in %s from %s: %+v, %v, want %+v", r, pos, got, err, want)
 	}
 	if p.retention == 0 || from < p.oldest() && from >= p.floor {
 		return
 	}
-	want = changefeed.Backlog{}
+	want = feed.Backlog{}
 	for _, h := range p.versions(r, from) {
 		add(h.at)
 	}
-	got, err := p.c.Pending(p.t.Context(), r, changefeed.At(fmt.Sprint(from)), changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes})
+	got, err := p.c.Pending(p.t.Context(), r, feed.At(fmt.Sprint(from)), feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
 	if from < p.floor {
-		if !errors.Is(err, changefeed.ErrTooOld) {
+		if !errors.Is(err, feed.ErrTooOld) {
 			rt.Fatalf("pending versions from %d, which is before %d: %+v, %v", from, p.floor, got, err)
 		}
 		return
@@ -189,7 +189,7 @@ func (p *play) comparePendingOf(rt *rapid.T, r changefeed.Range, pos changefeed.
 }
 
 // brief is a list of changes without their bodies.
-func brief(changes []changefeed.Change) string {
+func brief(changes []feed.Change) string {
 	var b strings.Builder
 	for _, ch := range changes {
 		fmt.Fprintf(&b, "%s %s%s at %d; ", ch.Op, ch.PartitionKey, ch.ID, ch.LSN)

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/epk"
 	"github.com/millrace/changefeed/internal/pkey"
 )
@@ -33,7 +33,7 @@ type modelStore struct {
 }
 
 type modelID struct {
-	key changefeed.PartitionKey
+	key feed.PartitionKey
 	id  string
 }
 
@@ -59,7 +59,7 @@ type modelDoc struct {
 // modelVersion is one change in the feed of all versions.
 type modelVersion struct {
 	modelDoc // without a value at the end of a document
-	op       changefeed.Op
+	op       feed.Op
 	prev     modelPlace
 	before   map[string]any // the value before
 	expired  bool
@@ -80,16 +80,16 @@ func at(value map[string]any, path string) (v any, found bool) {
 	return v, true
 }
 
-func (m *modelStore) keyOf(value map[string]any) changefeed.PartitionKey {
+func (m *modelStore) keyOf(value map[string]any) feed.PartitionKey {
 	var components []any
 	for _, path := range m.key {
 		v, found := at(value, path)
 		if !found {
-			v = changefeed.Undefined
+			v = feed.Undefined
 		}
 		components = append(components, v)
 	}
-	return changefeed.Key(components...)
+	return feed.Key(components...)
 }
 
 // uniqueOf are the values of the unique keys; a missing one is null.
@@ -137,7 +137,7 @@ func (m *modelStore) expired(d modelDoc, now int64) bool {
 }
 
 // place is where a key is in the key space.
-func (m *modelStore) place(key changefeed.PartitionKey) string {
+func (m *modelStore) place(key feed.PartitionKey) string {
 	parsed, err := pkey.Parse(string(key))
 	if err != nil {
 		panic(err)
@@ -152,7 +152,7 @@ func (m *modelStore) place(key changefeed.PartitionKey) string {
 // attempt is a batch on its way.
 type attempt struct {
 	m       *modelStore
-	key     changefeed.PartitionKey
+	key     feed.PartitionKey
 	now     int64
 	docs    map[modelID]modelDoc
 	changes []modelVersion
@@ -168,7 +168,7 @@ type modelResult struct {
 
 // try is what a batch does at a time. The LSN is not known yet: 0 stands for it, and
 // "" for the ETag. A refused one gives the error, and the write that is at fault.
-func (m *modelStore) try(key changefeed.PartitionKey, writes []changefeed.Write, now int64) (a *attempt, failed int, err error) {
+func (m *modelStore) try(key feed.PartitionKey, writes []feed.Write, now int64) (a *attempt, failed int, err error) {
 	for i, w := range writes {
 		if w.Body != nil && m.keyOf(decode(w.Body)) != key {
 			return nil, i, docstore.ErrKeyMismatch
@@ -205,33 +205,33 @@ func (a *attempt) expire(d modelDoc) {
 	a.removed = append(a.removed, d)
 }
 
-func (a *attempt) write(w changefeed.Write, idx int) error {
+func (a *attempt) write(w feed.Write, idx int) error {
 	value, id := map[string]any(nil), w.ID
 	if w.Body != nil {
 		value = decode(w.Body)
 		id = value["id"].(string)
 	}
 	old, exists := a.get(id)
-	create := w.Op == changefeed.WriteCreate
+	create := w.Op == feed.WriteCreate
 	switch {
 	case exists && create:
-		return changefeed.ErrConflict
-	case !exists && !create && w.Op != changefeed.WriteUpsert:
-		return changefeed.ErrNotFound
+		return feed.ErrConflict
+	case !exists && !create && w.Op != feed.WriteUpsert:
+		return feed.ErrNotFound
 	case w.IfMatch == "*" && !exists, w.IfMatch != "" && w.IfMatch != "*" && w.IfMatch != old.etag:
-		return changefeed.ErrPrecondition
+		return feed.ErrPrecondition
 	}
 	switch w.Op {
-	case changefeed.WriteRead:
+	case feed.WriteRead:
 		a.results = append(a.results, modelResult{modelDoc: old})
 		return nil
-	case changefeed.WriteDelete:
+	case feed.WriteDelete:
 		delete(a.docs, old.modelID)
 		gone := modelDoc{modelID: old.modelID, modelPlace: modelPlace{0, idx}, at: a.now}
-		a.changes = append(a.changes, modelVersion{modelDoc: gone, op: changefeed.OpDelete, prev: old.modelPlace, before: old.value})
+		a.changes = append(a.changes, modelVersion{modelDoc: gone, op: feed.OpDelete, prev: old.modelPlace, before: old.value})
 		a.results = append(a.results, modelResult{modelDoc: gone})
 		return nil
-	case changefeed.WritePatch:
+	case feed.WritePatch:
 		var err error
 		if value, err = patchModel(old.value, w.Patch); err != nil {
 			return err
@@ -250,9 +250,9 @@ func (a *attempt) put(d, old modelDoc, exists bool) error {
 		}
 		a.expire(other)
 	}
-	op := changefeed.OpReplace
+	op := feed.OpReplace
 	if !exists {
-		op = changefeed.OpCreate
+		op = feed.OpCreate
 	}
 	a.docs[d.modelID] = d
 	a.changes = append(a.changes, modelVersion{modelDoc: d, op: op, prev: old.modelPlace, before: old.value})
@@ -261,7 +261,7 @@ func (a *attempt) put(d, old modelDoc, exists bool) error {
 }
 
 // patchModel is a value after a patch of the simpler kinds.
-func patchModel(value map[string]any, ops []changefeed.PatchOp) (map[string]any, error) {
+func patchModel(value map[string]any, ops []feed.PatchOp) (map[string]any, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
 		panic(err)
@@ -272,14 +272,14 @@ func patchModel(value map[string]any, ops []changefeed.PatchOp) (map[string]any,
 		if parent, child, nested := strings.Cut(name, "/"); nested {
 			var ok bool
 			if object, ok = value[parent].(map[string]any); !ok {
-				return nil, changefeed.ErrBadRequest
+				return nil, feed.ErrBadRequest
 			}
 			name = child
 		}
 		_, exists := object[name]
 		switch {
 		case op.Op == "remove" && !exists:
-			return nil, changefeed.ErrBadRequest
+			return nil, feed.ErrBadRequest
 		case op.Op == "remove":
 			delete(object, name)
 		default:
@@ -287,22 +287,22 @@ func patchModel(value map[string]any, ops []changefeed.PatchOp) (map[string]any,
 		}
 	}
 	if ttl, found := value["ttl"]; found && (ttl == nil || ttl.(float64) == 0) {
-		return nil, changefeed.ErrBadRequest
+		return nil, feed.ErrBadRequest
 	}
 	return value, nil
 }
 
 // adopt makes a batch the container's, with what the store chose. Expired documents go
 // before it, each with an LSN that the feed tells.
-func (m *modelStore) adopt(a *attempt, results []changefeed.Result, lsn int64) {
+func (m *modelStore) adopt(a *attempt, results []feed.Result, lsn int64) {
 	m.remove(a.removed, a.now)
 	for i := range a.changes {
 		ch := &a.changes[i]
-		if ch.prev.lsn == 0 && ch.op != changefeed.OpCreate {
+		if ch.prev.lsn == 0 && ch.op != feed.OpCreate {
 			ch.prev.lsn = lsn
 		}
 		ch.lsn = lsn
-		if ch.op != changefeed.OpDelete {
+		if ch.op != feed.OpDelete {
 			ch.etag = results[ch.idx].ETag
 		}
 	}
@@ -325,7 +325,7 @@ func (m *modelStore) remove(expired []modelDoc, now int64) {
 		m.used++
 		m.last = now
 		gone := modelDoc{modelID: d.modelID, at: now}
-		m.keep(modelVersion{modelDoc: gone, op: changefeed.OpDelete, prev: d.modelPlace, before: d.value, expired: true})
+		m.keep(modelVersion{modelDoc: gone, op: feed.OpDelete, prev: d.modelPlace, before: d.value, expired: true})
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/epk"
 	"github.com/millrace/changefeed/internal/pkey"
 )
@@ -30,12 +30,12 @@ func TestAStartTimeHasAllOfItsMoment(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		for m := range moments {
-			from := changefeed.Position{Start: changefeed.FromTime(begun.Add(time.Duration(m) * time.Millisecond))}
-			got, _ := drain(t, c, changefeed.FullRange(), from, changefeed.ReadOptions{})
+			from := feed.Position{Start: feed.FromTime(begun.Add(time.Duration(m) * time.Millisecond))}
+			got, _ := drain(t, c, feed.FullRange(), from, feed.ReadOptions{})
 			if want := (moments - m) * each; len(got) != want {
 				t.Errorf("%d changes from moment %d on, want %d", len(got), m, want)
 			}
-			if b, err := c.Pending(t.Context(), changefeed.FullRange(), from, changefeed.ReadOptions{}); err != nil || b.Items != int64((moments-m)*each) {
+			if b, err := c.Pending(t.Context(), feed.FullRange(), from, feed.ReadOptions{}); err != nil || b.Items != int64((moments-m)*each) {
 				t.Errorf("%+v, %v are pending from moment %d on", b, err, m)
 			}
 		}
@@ -47,7 +47,7 @@ func TestTransactionsLargerThanASweepExpireAsAWhole(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{DefaultTTL: new(10)}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
 		for k := range 3 {
 			pk := fmt.Sprint("p", k)
-			if _, err := c.Commit(t.Context(), changefeed.Key(pk), batchOf(pk, 100, 10)); err != nil {
+			if _, err := c.Commit(t.Context(), feed.Key(pk), batchOf(pk, 100, 10)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -93,16 +93,16 @@ func TestARefusedBatchIsNotCounted(t *testing.T) {
 		results := make([]error, 2)
 		var writing sync.WaitGroup
 		for i, ids := range [][]string{{"first"}, {"a", "b", "there"}} {
-			writes := make([]changefeed.Write, len(ids))
+			writes := make([]feed.Write, len(ids))
 			for n, id := range ids {
-				writes[n] = changefeed.Write{Op: changefeed.WriteCreate, Body: body(id)}
+				writes[n] = feed.Write{Op: feed.WriteCreate, Body: body(id)}
 			}
-			writing.Go(func() { _, results[i] = c.Commit(t.Context(), changefeed.Key("p"), writes) })
+			writing.Go(func() { _, results[i] = c.Commit(t.Context(), feed.Key("p"), writes) })
 			synctest.Wait() // it is in the queue
 		}
 		release()
 		writing.Wait()
-		if results[0] != nil || !errors.Is(results[1], changefeed.ErrConflict) || c.Count() != 2 {
+		if results[0] != nil || !errors.Is(results[1], feed.ErrConflict) || c.Count() != 2 {
 			t.Errorf("%d documents after %v", c.Count(), results)
 		}
 	})
@@ -116,16 +116,16 @@ func TestALeaseWithoutAnETagOverwritesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindLease, Version: 1, Token: "-FF", Range: changefeed.FullRange()})
+		l, err := leases.Create(t.Context(), feed.Record{Kind: feed.KindLease, Version: 1, Token: "-FF", Range: feed.FullRange()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, etag := range []string{"", "*", `"another"`} {
 			l.ETag, l.Owner = etag, "thief"
-			if _, err := leases.Update(t.Context(), l); !errors.Is(err, changefeed.ErrConflict) {
+			if _, err := leases.Update(t.Context(), l); !errors.Is(err, feed.ErrConflict) {
 				t.Errorf("an update under ETag %q: %v, want a conflict", etag, err)
 			}
-			if err := leases.Delete(t.Context(), l); !errors.Is(err, changefeed.ErrConflict) {
+			if err := leases.Delete(t.Context(), l); !errors.Is(err, feed.ErrConflict) {
 				t.Errorf("a delete under ETag %q: %v, want a conflict", etag, err)
 			}
 		}
@@ -139,7 +139,7 @@ func TestASplitChangesNothingOfWhatIsPending(t *testing.T) {
 			upsert(t, c, "a", fmt.Sprint("key ", n), 1)
 		}
 		pending := func() int64 {
-			b, err := c.Pending(t.Context(), changefeed.FullRange(), changefeed.At("5"), changefeed.ReadOptions{})
+			b, err := c.Pending(t.Context(), feed.FullRange(), feed.At("5"), feed.ReadOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -165,10 +165,10 @@ func TestASplitChangesNothingOfWhatIsPending(t *testing.T) {
 // A batch has 100 writes at most, as the service's.
 func TestABatchHasAHundredWrites(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
-		if _, err := c.Commit(t.Context(), changefeed.Key("p"), batchOf("p", 100, 1)); err != nil {
+		if _, err := c.Commit(t.Context(), feed.Key("p"), batchOf("p", 100, 1)); err != nil {
 			t.Error(err)
 		}
-		if _, err := c.Commit(t.Context(), changefeed.Key("p"), batchOf("p", 101, 1)); !errors.Is(err, docstore.ErrBatchLimit) {
+		if _, err := c.Commit(t.Context(), feed.Key("p"), batchOf("p", 101, 1)); !errors.Is(err, docstore.ErrBatchLimit) {
 			t.Errorf("101 writes: %v", err)
 		}
 	})
@@ -178,21 +178,21 @@ func TestABatchHasAHundredWrites(t *testing.T) {
 func TestABatchMakesAndReadsSixteenMegabytes(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
 		const size, most = 1 << 20, 15 // with their system properties, 16 are too many
-		writes := map[changefeed.WriteOp][]changefeed.Write{}
+		writes := map[feed.WriteOp][]feed.Write{}
 		for i := range most + 1 {
 			id := fmt.Sprint(i)
 			if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":%q,"pk":"p","text":%q}`, id, strings.Repeat("x", size))); err != nil {
 				t.Fatal(err)
 			}
-			patch := []changefeed.PatchOp{{Op: "set", Path: "/v", Value: []byte("1")}}
-			writes[changefeed.WritePatch] = append(writes[changefeed.WritePatch], changefeed.Write{Op: changefeed.WritePatch, ID: id, Patch: patch})
-			writes[changefeed.WriteRead] = append(writes[changefeed.WriteRead], changefeed.Write{Op: changefeed.WriteRead, ID: id})
+			patch := []feed.PatchOp{{Op: "set", Path: "/v", Value: []byte("1")}}
+			writes[feed.WritePatch] = append(writes[feed.WritePatch], feed.Write{Op: feed.WritePatch, ID: id, Patch: patch})
+			writes[feed.WriteRead] = append(writes[feed.WriteRead], feed.Write{Op: feed.WriteRead, ID: id})
 		}
 		for op, list := range writes {
-			if _, err := c.Commit(t.Context(), changefeed.Key("p"), list[:most]); err != nil {
+			if _, err := c.Commit(t.Context(), feed.Key("p"), list[:most]); err != nil {
 				t.Errorf("%v of %d MB: %v", op, most, err)
 			}
-			if _, err := c.Commit(t.Context(), changefeed.Key("p"), list); !errors.Is(err, docstore.ErrBatchLimit) {
+			if _, err := c.Commit(t.Context(), feed.Key("p"), list); !errors.Is(err, docstore.ErrBatchLimit) {
 				t.Errorf("%v of %d MB: %v, want the limit of batches", op, most+1, err)
 			}
 		}
@@ -202,13 +202,13 @@ func TestABatchMakesAndReadsSixteenMegabytes(t *testing.T) {
 // The previous image of a change is there for as long as the change itself.
 func TestTheOldestVersionInTheFeedHasItsPreviousImage(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{Retention: 10 * time.Minute}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
-		var at changefeed.Position
+		var at feed.Position
 		for v := range 4 {
-			at = changefeed.At(fmt.Sprint(upsert(t, c, "a", "p", v).LSN - 1))
+			at = feed.At(fmt.Sprint(upsert(t, c, "a", "p", v).LSN - 1))
 			time.Sleep(2 * time.Minute)
 		}
 		for range 15 { // until only the last version is young enough
-			page, err := c.Read(t.Context(), changefeed.FullRange(), at, allVersions)
+			page, err := c.Read(t.Context(), feed.FullRange(), at, allVersions)
 			if err != nil || len(page.Changes) != 1 || valueOf(t, page.Changes[0].Previous) != 2 {
 				t.Fatalf("%+v, %v: want the last change with the version before it", page.Changes, err)
 			}
@@ -223,7 +223,7 @@ func TestASplitCountsWhatIsWrittenMeanwhile(t *testing.T) {
 		for n := range 10 {
 			upsert(t, c, "a", fmt.Sprint("key ", n), 1)
 		}
-		atCut, err := pkey.Parse(string(changefeed.Key("key 3")))
+		atCut, err := pkey.Parse(string(feed.Key("key 3")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -281,7 +281,7 @@ func TestARefusedWriteIsNoNewChangeOfItsPartition(t *testing.T) {
 		before := newest()
 		release := db.Hold()
 		var writing sync.WaitGroup
-		for place, want := range []error{changefeed.ErrConflict, nil} {
+		for place, want := range []error{feed.ErrConflict, nil} {
 			body := fmt.Appendf(nil, `{"id":%q,"pk":%q}`, []string{"there", "new"}[place], keys[place])
 			writing.Go(func() {
 				if _, err := c.Create(t.Context(), body); !errors.Is(err, want) {
@@ -335,7 +335,7 @@ func TestEachReaderFromTheBeginningGetsTheFirstChange(t *testing.T) {
 			}
 		}
 		for reader := range 3 {
-			got, _ := drain(t, c, changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+			got, _ := drain(t, c, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
 			if len(got) != 5 || got[0].ID != "0" {
 				t.Errorf("reader %d got %d changes, want all 5", reader+1, len(got))
 			}
@@ -375,9 +375,9 @@ func TestAPageWaitsForTheWriteThatTookAVersionAway(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		pages := make(chan changefeed.Page, 1)
+		pages := make(chan feed.Page, 1)
 		busy.Go(func() {
-			page, err := c.Read(t.Context(), changefeed.FullRange(), changefeed.At("0"), changefeed.ReadOptions{})
+			page, err := c.Read(t.Context(), feed.FullRange(), feed.At("0"), feed.ReadOptions{})
 			if err != nil {
 				t.Error(err)
 			}
@@ -419,7 +419,7 @@ func TestAPageDoesNotWaitForWritesOfOtherContainers(t *testing.T) {
 		pages := make(chan string, 2)
 		for _, from := range []*docstore.Container{c, leases} {
 			busy.Go(func() {
-				if _, err := from.Read(t.Context(), changefeed.FullRange(), changefeed.At("0"), changefeed.ReadOptions{}); err != nil {
+				if _, err := from.Read(t.Context(), feed.FullRange(), feed.At("0"), feed.ReadOptions{}); err != nil {
 					t.Error(err)
 				}
 				pages <- from.ID()
@@ -460,7 +460,7 @@ func TestThePageOfAPartitionHasItsOwnHead(t *testing.T) {
 			upsert(t, c, "a", fmt.Sprint("key ", n), 1)
 		}
 		for _, p := range db.Stats().Containers[0].Partitions {
-			page, err := c.Read(t.Context(), p.Range, changefeed.At("0"), changefeed.ReadOptions{})
+			page, err := c.Read(t.Context(), p.Range, feed.At("0"), feed.ReadOptions{})
 			if err != nil || page.Head != p.Newest || p.Newest == 0 {
 				t.Errorf("partition %s: head %d, %v, want %d", p.ID, page.Head, err, p.Newest)
 			}
@@ -487,12 +487,12 @@ func TestAWalkEndsWithItsReader(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
 		const documents, looks = 5000, 2
 		for from := 0; from < documents; from += 100 {
-			if _, err := c.Commit(t.Context(), changefeed.Key(fmt.Sprint(from)), batchOf(fmt.Sprint(from), 100, 1)); err != nil {
+			if _, err := c.Commit(t.Context(), feed.Key(fmt.Sprint(from)), batchOf(fmt.Sprint(from), 100, 1)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		ctx := endsLater{t.Context(), new(atomic.Int64), looks}
-		_, err := c.Read(ctx, changefeed.FullRange(), changefeed.At("0"), changefeed.ReadOptions{Key: changefeed.Key("none")})
+		_, err := c.Read(ctx, feed.FullRange(), feed.At("0"), feed.ReadOptions{Key: feed.Key("none")})
 		if !errors.Is(err, context.Canceled) || ctx.asked.Load() > looks+4 {
 			t.Errorf("%v, and the context was asked %d times, want that it ends at the third", err, ctx.asked.Load())
 		}
@@ -505,7 +505,7 @@ func TestAnAppendToABodyChangesNoOther(t *testing.T) {
 		for v := range 3 {
 			upsert(t, c, "a", "p", v)
 		}
-		page, err := c.Read(t.Context(), changefeed.FullRange(), changefeed.At("0"), allVersions)
+		page, err := c.Read(t.Context(), feed.FullRange(), feed.At("0"), allVersions)
 		if err != nil || len(page.Changes) != 3 {
 			t.Fatalf("%d changes, %v", len(page.Changes), err)
 		}

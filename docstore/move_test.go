@@ -7,16 +7,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // batchOf is a transaction of a key: n documents of a size, x0 first.
-func batchOf(pk string, n, size int) []changefeed.Write {
+func batchOf(pk string, n, size int) []feed.Write {
 	pad := strings.Repeat("x", size)
-	writes := make([]changefeed.Write, n)
+	writes := make([]feed.Write, n)
 	for i := range writes {
-		writes[i] = changefeed.Write{Body: fmt.Appendf(nil, `{"id":"x%d","pk":%q,"pad":"%s"}`, i, pk, pad)}
+		writes[i] = feed.Write{Body: fmt.Appendf(nil, `{"id":"x%d","pk":%q,"pad":"%s"}`, i, pk, pad)}
 	}
 	return writes
 }
@@ -28,7 +28,7 @@ func TestATransactionIsMovedWhole(t *testing.T) {
 		split(t, c)
 		synctest.Wait() // the sweeper has seen to it, and rests for a second
 		for range 2 {
-			if _, err := c.Commit(t.Context(), changefeed.Key("a"), batchOf("a", 100, 20_000)); err != nil {
+			if _, err := c.Commit(t.Context(), feed.Key("a"), batchOf("a", 100, 20_000)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -64,14 +64,14 @@ func split(t *testing.T, c *docstore.Container) {
 // inOrder checks that each transaction is in both feeds from its first write on.
 func inOrder(t *testing.T, c *docstore.Container) {
 	t.Helper()
-	for mode, want := range map[changefeed.Mode]int{changefeed.LatestVersion: 100, changefeed.AllVersionsAndDeletes: 200} {
+	for mode, want := range map[feed.Mode]int{feed.LatestVersion: 100, feed.AllVersionsAndDeletes: 200} {
 		n := 0
 		parts, err := c.Partitions(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range parts {
-			all, _ := drain(t, c, p.Range, changefeed.At("0"), changefeed.ReadOptions{Mode: mode})
+			all, _ := drain(t, c, p.Range, feed.At("0"), feed.ReadOptions{Mode: mode})
 			for i, ch := range all {
 				if id := fmt.Sprint("x", i%100); ch.ID != id {
 					t.Fatalf("mode %v: change %d is of %s, want %s", mode, i, ch.ID, id)
@@ -92,7 +92,7 @@ func TestALogOfSeveralMovesIsMovedToItsEnd(t *testing.T) {
 		c := container(t, db, docstore.ContainerSpec{})
 		keys := []string{"a", "b", "c", "d"}
 		for _, pk := range keys {
-			if _, err := c.Commit(t.Context(), changefeed.Key(pk), batchOf(pk, 100, 6_000)); err != nil {
+			if _, err := c.Commit(t.Context(), feed.Key(pk), batchOf(pk, 100, 6_000)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -100,7 +100,7 @@ func TestALogOfSeveralMovesIsMovedToItsEnd(t *testing.T) {
 		db.Sweep(c)
 		n := 0
 		for _, p := range db.Stats().Containers[0].Partitions {
-			got, _ := drain(t, c, p.Range, changefeed.At("0"), changefeed.ReadOptions{})
+			got, _ := drain(t, c, p.Range, feed.At("0"), feed.ReadOptions{})
 			if n += len(got); p.Logs != 1 {
 				t.Errorf("partition %s reads %d logs after the sweeper has come by", p.ID, p.Logs)
 			}

@@ -22,8 +22,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/detector"
 )
 
@@ -152,10 +152,10 @@ func (s olderStore) verify(t *testing.T, db *docstore.DB, when string) {
 		}
 		latest := s.latest(id)
 		maps.DeleteFunc(latest, func(_ string, w ackedWrite) bool {
-			item, err := c.Item(t.Context(), changefeed.PartitionKey(w.Key), w.ID)
+			item, err := c.Item(t.Context(), feed.PartitionKey(w.Key), w.ID)
 			switch {
 			case w.Body == nil:
-				if !errors.Is(err, changefeed.ErrNotFound) {
+				if !errors.Is(err, feed.ErrNotFound) {
 					t.Errorf("%s: %s %s, which was deleted: %s, %v", when, id, w.document(), item.Body, err)
 				}
 			case err != nil || item.LSN != w.LSN || !sameMembers(item.Body, w.Body):
@@ -173,7 +173,7 @@ func (s olderStore) verify(t *testing.T, db *docstore.DB, when string) {
 					want = append(want, fmt.Sprint(w.document(), " ", w.LSN))
 				}
 			}
-			compareFeed(t, fmt.Sprintf("%s: the feed of %s after %d", when, id, position), c, position, changefeed.LatestVersion, want)
+			compareFeed(t, fmt.Sprintf("%s: the feed of %s after %d", when, id, position), c, position, feed.LatestVersion, want)
 		}
 	}
 	s.verifyVersions(t, db, when)
@@ -198,12 +198,12 @@ func (s olderStore) verifyVersions(t *testing.T, db *docstore.DB, when string) {
 			}
 			want = append(want, text)
 		}
-		compareFeed(t, fmt.Sprintf("%s: all versions after %d", when, position), c, position, changefeed.AllVersionsAndDeletes, want)
+		compareFeed(t, fmt.Sprintf("%s: all versions after %d", when, position), c, position, feed.AllVersionsAndDeletes, want)
 	}
 }
 
 // compareFeed reads the feed of each partition from a position, and compares what is there and its order.
-func compareFeed(t *testing.T, what string, c *docstore.Container, after int64, mode changefeed.Mode, want []string) {
+func compareFeed(t *testing.T, what string, c *docstore.Container, after int64, mode feed.Mode, want []string) {
 	t.Helper()
 	parts, err := c.Partitions(t.Context())
 	if err != nil {
@@ -212,10 +212,10 @@ func compareFeed(t *testing.T, what string, c *docstore.Container, after int64, 
 	var got []string
 	for _, p := range parts {
 		last := after
-		changes, _ := drain(t, c, p.Range, changefeed.At(fmt.Sprint(after)), changefeed.ReadOptions{Mode: mode, MaxItems: 7})
+		changes, _ := drain(t, c, p.Range, feed.At(fmt.Sprint(after)), feed.ReadOptions{Mode: mode, MaxItems: 7})
 		for _, ch := range changes {
 			text := fmt.Sprint(ch.PartitionKey, " ", ch.ID, " ", ch.LSN)
-			if ch.Op == changefeed.OpDelete {
+			if ch.Op == feed.OpDelete {
 				text += " deleted"
 			}
 			if got = append(got, text); ch.LSN < last {
@@ -319,7 +319,7 @@ func (s olderStore) goOn(t *testing.T, db *docstore.DB) {
 		t.Fatal(err)
 	}
 	for _, p := range parts {
-		changes, _ := drain(t, docs, p.Range, changefeed.At(fmt.Sprint(head+1)), changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes})
+		changes, _ := drain(t, docs, p.Range, feed.At(fmt.Sprint(head+1)), feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
 		expired += len(changes)
 	}
 	if expired != 4 || docs.Count() != live-3 {

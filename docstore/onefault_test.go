@@ -16,8 +16,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/detector"
 )
 
@@ -48,7 +48,7 @@ type shaped struct {
 	numbers map[string]int // of each document; 0 is deleted
 	unsure  string         // the document whose write failed with the store
 	writes  []string       // since the disk may fail, as the feed of all versions shows them
-	begin   changefeed.Position
+	begin   feed.Position
 }
 
 // do carries out a step, which may fail by the fault alone.
@@ -75,7 +75,7 @@ func (s *shaped) upsert(id string, n, ttl int) {
 
 func (s *shaped) remove(id string) {
 	s.t.Helper()
-	if s.write(id, func() error { return s.c.Delete(s.t.Context(), changefeed.Key(id), id, "") }) {
+	if s.write(id, func() error { return s.c.Delete(s.t.Context(), feed.Key(id), id, "") }) {
 		s.numbers[id] = 0
 		s.writes = append(s.writes, id+" deleted")
 	}
@@ -177,7 +177,7 @@ func fill(t *testing.T, fs vfs.FS) *shaped {
 		t.Fatal(err)
 	}
 	s.open(fs)
-	s.begin, s.writes = changefeed.At(fmt.Sprint(s.c.Head())), nil
+	s.begin, s.writes = feed.At(fmt.Sprint(s.c.Head())), nil
 	return s
 }
 
@@ -205,17 +205,17 @@ func (s *shaped) verify(when string) {
 	got := map[string]int{}
 	var versions []string
 	for _, p := range parts {
-		changes, _ := drain(s.t, s.c, p.Range, changefeed.At("0"), changefeed.ReadOptions{})
+		changes, _ := drain(s.t, s.c, p.Range, feed.At("0"), feed.ReadOptions{})
 		for _, ch := range changes {
 			got[ch.ID] = valueOf(s.t, ch.Body)
 		}
 	}
 	for id, want := range s.numbers {
-		item, err := s.c.Item(s.t.Context(), changefeed.Key(id), id)
+		item, err := s.c.Item(s.t.Context(), feed.Key(id), id)
 		switch {
 		case id == s.unsure:
-		case want == 0 || strings.HasPrefix(id, "t") && errors.Is(err, changefeed.ErrNotFound): // has expired
-			if !errors.Is(err, changefeed.ErrNotFound) || got[id] != 0 {
+		case want == 0 || strings.HasPrefix(id, "t") && errors.Is(err, feed.ErrNotFound): // has expired
+			if !errors.Is(err, feed.ErrNotFound) || got[id] != 0 {
 				s.t.Errorf("%s: %s is %s, %v and %d in the feed: want none", when, id, item.Body, err, got[id])
 			}
 		case err != nil || valueOf(s.t, item.Body) != want || got[id] != want:
@@ -226,11 +226,11 @@ func (s *shaped) verify(when string) {
 		return
 	}
 	for _, p := range parts {
-		changes, _ := drain(s.t, s.c, p.Range, s.begin, changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes})
+		changes, _ := drain(s.t, s.c, p.Range, s.begin, feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
 		for _, ch := range changes {
 			if !strings.HasPrefix(ch.ID, "t") && ch.ID != s.unsure {
 				text := ch.ID + " deleted"
-				if ch.Op != changefeed.OpDelete {
+				if ch.Op != feed.OpDelete {
 					text = fmt.Sprint(ch.ID, ":", valueOf(s.t, ch.Body))
 				}
 				versions = append(versions, text)
@@ -312,13 +312,13 @@ func TestAControlThatFailsLeavesNothing(t *testing.T) {
 		if err := db.Check(); err != nil {
 			t.Errorf("%s: %v", when, err)
 		}
-		if _, err := db.Database("half"); !errors.Is(err, changefeed.ErrNotFound) {
+		if _, err := db.Database("half"); !errors.Is(err, feed.ErrNotFound) {
 			t.Errorf("%s: a database of the control: %v", when, err)
 		}
 		if c.Head() < head || c.Count() != int64(head) || c.ETag() != etag {
 			t.Errorf("%s: head %d, %d documents, ETag %s: want %d, %d and %s", when, c.Head(), c.Count(), c.ETag(), head, head, etag)
 		}
-		changes, err := c.Read(t.Context(), changefeed.FullRange(), changefeed.At("0"), changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes})
+		changes, err := c.Read(t.Context(), feed.FullRange(), feed.At("0"), feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
 		if err != nil || len(changes.Changes) != int(head) {
 			t.Errorf("%s: %d changes, %v: want %d", when, len(changes.Changes), err, head)
 		}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 func TestOpenRefuses(t *testing.T) {
@@ -39,7 +39,7 @@ func TestOpenRefuses(t *testing.T) {
 		want    error
 		text    string
 	}{
-		{"an empty name", func(*testing.T, string) string { return "" }, changefeed.ErrBadRequest, "name of the directory is empty"},
+		{"an empty name", func(*testing.T, string) string { return "" }, feed.ErrBadRequest, "name of the directory is empty"},
 		{"a file", func(t *testing.T, dir string) string {
 			file := filepath.Join(dir, "file")
 			if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -246,7 +246,7 @@ func TestDamagedTable(t *testing.T) {
 		defer db.Close()
 		c, err = db.Container("c")
 		if err == nil {
-			_, err = c.Read(t.Context(), changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+			_, err = c.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
 		}
 	}
 	if !errors.Is(err, docstore.ErrCorrupt) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "restore the directory from a copy") {
@@ -356,7 +356,7 @@ func TestPowerLossKeepsAcknowledgedWrites(t *testing.T) {
 			})
 		}
 		for range 1 + rand.IntN(40) {
-			if err := c.Wait(t.Context(), changefeed.FullRange(), changefeed.Position{}); err != nil {
+			if err := c.Wait(t.Context(), feed.FullRange(), feed.Position{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -396,7 +396,7 @@ func verifyVersions(t *testing.T, db *docstore.DB, acked map[string]int) {
 		t.Fatal(err)
 	}
 	for id, v := range acked {
-		it, err := c.Item(t.Context(), changefeed.Key("p"), id)
+		it, err := c.Item(t.Context(), feed.Key("p"), id)
 		if err != nil {
 			t.Errorf("item %s: %v, want version %d", id, err, v)
 			continue

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // pageBuilder gathers the changes of a page in two buffers, for all bodies and
@@ -21,7 +21,7 @@ type pageBuilder struct {
 // PageMemory is the memory of a page, for a caller who is done with each page before the next
 // one. The zero value is empty. It grows to the largest page.
 type PageMemory struct {
-	changes []changefeed.Change
+	changes []feed.Change
 	places  []textPlaces
 	slab    []byte
 	text    []byte
@@ -73,11 +73,11 @@ func (b *pageBuilder) cut() {
 
 // add copies a version into the page: the bytes of a cursor are valid until the next
 // step.
-func (b *pageBuilder) add(c *Container, logs []uint32, e *entry, lsn int64, mode changefeed.Mode) error {
+func (b *pageBuilder) add(c *Container, logs []uint32, e *entry, lsn int64, mode feed.Mode) error {
 	if len(b.changes) == 0 {
 		b.begin()
 	}
-	change := changefeed.Change{Op: changefeed.OpUpsert, LSN: lsn, Time: time.UnixMilli(e.time).UTC()}
+	change := feed.Change{Op: feed.OpUpsert, LSN: lsn, Time: time.UnixMilli(e.time).UTC()}
 	b.text = append(append(append(b.text, e.id...), e.pk...), e.etag...)
 	n := len(b.text)
 	at := textPlaces{etag: n, pk: n - len(e.etag), id: n - len(e.etag) - len(e.pk)}
@@ -85,7 +85,7 @@ func (b *pageBuilder) add(c *Container, logs []uint32, e *entry, lsn int64, mode
 		b.slab = append(b.slab, e.body...)
 	}
 	at.body = len(b.slab)
-	if mode == changefeed.AllVersionsAndDeletes {
+	if mode == feed.AllVersionsAndDeletes {
 		change.Op, change.PreviousLSN, change.Expired = e.op.change(), e.prev, e.op == opExpire
 		if err := b.addPrevious(c, logs, e); err != nil {
 			return err
@@ -106,7 +106,7 @@ func (b *pageBuilder) begin() {
 	}
 	if cap(b.changes) < n {
 		b.text = make([]byte, 0, n*64)
-		b.changes = make([]changefeed.Change, 0, n)
+		b.changes = make([]feed.Change, 0, n)
 		b.places = make([]textPlaces, 0, n)
 	}
 }
@@ -134,13 +134,13 @@ func (b *pageBuilder) addPrevious(c *Container, logs []uint32, e *entry) error {
 
 // finish cuts the changes out of the buffers. Capacities are cut too, so that an append
 // to one body cannot write over the next.
-func (b *pageBuilder) finish() []changefeed.Change {
+func (b *pageBuilder) finish() []feed.Change {
 	text := string(b.text)
 	pos, body := 0, 0
 	for i := range b.changes {
 		change, at := &b.changes[i], b.places[i]
 		change.ID = text[pos:at.id]
-		change.PartitionKey = changefeed.PartitionKey(text[at.id:at.pk])
+		change.PartitionKey = feed.PartitionKey(text[at.id:at.pk])
 		change.ETag = text[at.pk:at.etag]
 		if at.body > body {
 			change.Body = b.slab[body:at.body:at.body]
@@ -157,12 +157,12 @@ func (b *pageBuilder) finish() []changefeed.Change {
 }
 
 // change returns the operation's name in the feed of all versions.
-func (o entryOp) change() changefeed.Op {
+func (o entryOp) change() feed.Op {
 	switch o {
 	case opCreate:
-		return changefeed.OpCreate
+		return feed.OpCreate
 	case opReplace:
-		return changefeed.OpReplace
+		return feed.OpReplace
 	}
-	return changefeed.OpDelete
+	return feed.OpDelete
 }

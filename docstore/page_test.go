@@ -7,20 +7,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 func TestPagesEndBeforeFourMegabytes(t *testing.T) {
 	c := container(t, open(t, docstore.Options{}), docstore.ContainerSpec{})
 	commit := func(kilobytes ...int) {
 		t.Helper()
-		var writes []changefeed.Write
+		var writes []feed.Write
 		for i, n := range kilobytes {
 			body := fmt.Appendf(nil, `{"id":"%d-%d","pk":"p","text":%q}`, c.Head(), i, strings.Repeat("x", n<<10))
-			writes = append(writes, changefeed.Write{Op: changefeed.WriteCreate, Body: body})
+			writes = append(writes, feed.Write{Op: feed.WriteCreate, Body: body})
 		}
-		if _, err := c.Commit(t.Context(), changefeed.Key("p"), writes); err != nil {
+		if _, err := c.Commit(t.Context(), feed.Key("p"), writes); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -30,8 +30,8 @@ func TestPagesEndBeforeFourMegabytes(t *testing.T) {
 	commit(500, 500, 900) // a transaction whose beginning has room
 	commit(1)
 	var sizes []int
-	for from := changefeed.At("0"); ; {
-		page, err := c.Read(t.Context(), changefeed.FullRange(), from, changefeed.ReadOptions{})
+	for from := feed.At("0"); ; {
+		page, err := c.Read(t.Context(), feed.FullRange(), from, feed.ReadOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,15 +53,15 @@ func TestPagesInOneMemoryAreThoseOfNewOnes(t *testing.T) {
 	}
 	var memory docstore.PageMemory
 	for _, size := range []int{7, 1, 100, 13} {
-		at := changefeed.Position{Start: changefeed.FromBeginning()}
+		at := feed.Position{Start: feed.FromBeginning()}
 		for pages := 0; ; pages++ {
-			o := changefeed.ReadOptions{MaxItems: size}
-			want, err := c.Read(t.Context(), changefeed.FullRange(), at, o)
+			o := feed.ReadOptions{MaxItems: size}
+			want, err := c.Read(t.Context(), feed.FullRange(), at, o)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := memory.Read(t.Context(), c, changefeed.FullRange(), at, o)
-			if err != nil || !slices.EqualFunc(got.Changes, want.Changes, func(a, b changefeed.Change) bool { return reflect.DeepEqual(a, b) }) || got.Next != want.Next {
+			got, err := memory.Read(t.Context(), c, feed.FullRange(), at, o)
+			if err != nil || !slices.EqualFunc(got.Changes, want.Changes, func(a, b feed.Change) bool { return reflect.DeepEqual(a, b) }) || got.Next != want.Next {
 				t.Fatalf("page %d of %d: %+v, %v, want %+v", pages, size, got, err, want)
 			}
 			if at = got.Next; len(got.Changes) == 0 {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pkey"
 	"github.com/millrace/changefeed/internal/rawjson"
 	"github.com/millrace/changefeed/internal/service"
@@ -27,7 +27,7 @@ const maxPatchOps = 10
 // inserts into an array where set overwrites, replace and remove need an existing
 // value, incr makes a missing member, move is remove and add. A missing operand is
 // null.
-func applyPatch(body []byte, ops []changefeed.PatchOp) ([]byte, error) {
+func applyPatch(body []byte, ops []feed.PatchOp) ([]byte, error) {
 	if len(ops) == 0 || len(ops) > maxPatchOps {
 		return nil, refuse("patch has %d operations: want 1 to %d", len(ops), maxPatchOps)
 	}
@@ -45,7 +45,7 @@ func applyPatch(body []byte, ops []changefeed.PatchOp) ([]byte, error) {
 
 // copyPatch copies operations for the committer, which may read them when their caller has gone,
 // as one does whose context has ended, and uses its memory for something else.
-func copyPatch(ops []changefeed.PatchOp) []changefeed.PatchOp {
+func copyPatch(ops []feed.PatchOp) []feed.PatchOp {
 	ops = slices.Clone(ops)
 	for i := range ops {
 		ops[i].Value = slices.Clone(ops[i].Value)
@@ -55,8 +55,8 @@ func copyPatch(ops []changefeed.PatchOp) []changefeed.PatchOp {
 
 // patchTouches reports whether an operation changes the value at path: by its path or
 // its source, at, above or below path.
-func patchTouches(ops []changefeed.PatchOp, path pkey.Path) bool {
-	return slices.ContainsFunc(ops, func(op changefeed.PatchOp) bool {
+func patchTouches(ops []feed.PatchOp, path pkey.Path) bool {
+	return slices.ContainsFunc(ops, func(op feed.PatchOp) bool {
 		return pointerTouches(op.Path, path) || op.Op == "move" && pointerTouches(op.From, path)
 	})
 }
@@ -74,7 +74,7 @@ func pointerTouches(pointer string, path pkey.Path) bool {
 
 // keepsKey refuses a patch that touches a partition key path: the document would belong
 // to another logical partition, which a write of this batch cannot reach.
-func keepsKey(ops []changefeed.PatchOp, paths []pkey.Path) error {
+func keepsKey(ops []feed.PatchOp, paths []pkey.Path) error {
 	for i, op := range ops {
 		for _, path := range paths {
 			if patchTouches(ops[i:i+1], path) {
@@ -87,7 +87,7 @@ func keepsKey(ops []changefeed.PatchOp, paths []pkey.Path) error {
 }
 
 // applyOp returns the body after one operation.
-func applyOp(body []byte, op changefeed.PatchOp) ([]byte, error) {
+func applyOp(body []byte, op feed.PatchOp) ([]byte, error) {
 	path, err := userPointer(op.Path)
 	if err != nil {
 		return nil, err

@@ -14,15 +14,15 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pkey"
 )
 
-func patchOp(op, path, value string) changefeed.PatchOp {
+func patchOp(op, path, value string) feed.PatchOp {
 	if op == "move" {
-		return changefeed.PatchOp{Op: op, Path: path, From: value}
+		return feed.PatchOp{Op: op, Path: path, From: value}
 	}
-	return changefeed.PatchOp{Op: op, Path: path, Value: json.RawMessage(value)}
+	return feed.PatchOp{Op: op, Path: path, Value: json.RawMessage(value)}
 }
 
 func TestPatchDoesAsTheServiceDoes(t *testing.T) {
@@ -73,7 +73,7 @@ func TestPatchDoesAsTheServiceDoes(t *testing.T) {
 		{`{"a":[1,2,3]}`, "move", "/a/2", `/a/0`, `{"a":[2,3,1]}`},
 		{`{"a":[1,2,3]}`, "move", "/a/-", `/a/0`, `{"a":[2,3,1]}`},
 	} {
-		got, err := applyPatch([]byte(c.body), []changefeed.PatchOp{patchOp(c.op, c.path, c.value)})
+		got, err := applyPatch([]byte(c.body), []feed.PatchOp{patchOp(c.op, c.path, c.value)})
 		if err != nil || string(got) != c.want {
 			t.Errorf("%s: %s %s %s: %s, %v, want %s", c.body, c.op, c.path, c.value, got, err, c.want)
 		}
@@ -121,9 +121,9 @@ func TestPatchSaysWhatIsWrong(t *testing.T) {
 		{"set", "/_etag/x", `1`, `_etag cannot be patched: want a path to another property`},
 		{"copy", "/x", `1`, `operation "copy" is unknown: want add, set, replace, remove, incr or move`},
 	} {
-		ops := []changefeed.PatchOp{patchOp("set", "/z", "1"), patchOp(c.op, c.path, c.value)}
+		ops := []feed.PatchOp{patchOp("set", "/z", "1"), patchOp(c.op, c.path, c.value)}
 		got, err := applyPatch([]byte(body), ops)
-		if !errors.Is(err, changefeed.ErrBadRequest) {
+		if !errors.Is(err, feed.ErrBadRequest) {
 			t.Errorf("%s %s %s: %s, %v, want a bad request", c.op, c.path, c.value, got, err)
 			continue
 		}
@@ -136,12 +136,12 @@ func TestPatchSaysWhatIsWrong(t *testing.T) {
 
 func TestPatchTakesOneToTenOperations(t *testing.T) {
 	for _, n := range []int{0, 1, maxPatchOps, maxPatchOps + 1} {
-		got, err := applyPatch([]byte(`{"a":0}`), slices.Repeat([]changefeed.PatchOp{patchOp("incr", "/a", "1")}, n))
+		got, err := applyPatch([]byte(`{"a":0}`), slices.Repeat([]feed.PatchOp{patchOp("incr", "/a", "1")}, n))
 		if n == 1 || n == maxPatchOps {
 			if want := fmt.Sprintf(`{"a":%d}`, n); err != nil || string(got) != want {
 				t.Errorf("%d operations: %s, %v, want %s", n, got, err, want)
 			}
-		} else if !errors.Is(err, changefeed.ErrBadRequest) {
+		} else if !errors.Is(err, feed.ErrBadRequest) {
 			t.Errorf("%d operations: %s, %v, want a bad request", n, got, err)
 		}
 	}
@@ -149,7 +149,7 @@ func TestPatchTakesOneToTenOperations(t *testing.T) {
 
 func TestPatchRefusesAResultThatIsTooLarge(t *testing.T) {
 	half := `"` + strings.Repeat("x", (maxDocument+maxSystem)/2) + `"`
-	ops := []changefeed.PatchOp{patchOp("set", "/a", half), patchOp("set", "/b", half)}
+	ops := []feed.PatchOp{patchOp("set", "/a", half), patchOp("set", "/b", half)}
 	if _, err := applyPatch([]byte(`{}`), ops); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("got %v, want %v", err, ErrTooLarge)
 	}
@@ -158,11 +158,11 @@ func TestPatchRefusesAResultThatIsTooLarge(t *testing.T) {
 func TestPatchLeavesItsBodyAlone(t *testing.T) {
 	body := []byte(`{"a":[1,2,3],"b":1}`)
 	before := string(body)
-	for _, op := range []changefeed.PatchOp{
+	for _, op := range []feed.PatchOp{
 		patchOp("add", "/a/0", "0"), patchOp("set", "/b", "2"), patchOp("remove", "/a", ""),
 		patchOp("incr", "/b", "1"), patchOp("move", "/c", "/a"),
 	} {
-		if _, err := applyPatch(body, []changefeed.PatchOp{op}); err != nil || string(body) != before {
+		if _, err := applyPatch(body, []feed.PatchOp{op}); err != nil || string(body) != before {
 			t.Errorf("%s %s: the body is %s, %v", op.Op, op.Path, body, err)
 		}
 	}
@@ -171,7 +171,7 @@ func TestPatchLeavesItsBodyAlone(t *testing.T) {
 func TestPatchTouchesWhatIsAtAboveOrBelowItsPath(t *testing.T) {
 	key := pkey.Path{"address", "city/town"}
 	for _, c := range []struct {
-		op   changefeed.PatchOp
+		op   feed.PatchOp
 		want bool
 	}{
 		{patchOp("set", "/address/city~1town", "1"), true},
@@ -182,15 +182,15 @@ func TestPatchTouchesWhatIsAtAboveOrBelowItsPath(t *testing.T) {
 		{patchOp("set", "/address/city", "1"), false},
 		{patchOp("set", "/addresses", "1"), false},
 		{patchOp("move", "/address/zip", "/zip"), false},
-		{changefeed.PatchOp{Op: "set", Path: "/x", From: "/address"}, false},
+		{feed.PatchOp{Op: "set", Path: "/x", From: "/address"}, false},
 		{patchOp("set", "address", "1"), false},
 	} {
-		ops := []changefeed.PatchOp{patchOp("set", "/other", "1"), c.op}
+		ops := []feed.PatchOp{patchOp("set", "/other", "1"), c.op}
 		if got := patchTouches(ops, key); got != c.want {
 			t.Errorf("%s %s %s: %v, want %v", c.op.Op, c.op.Path, c.op.From, got, c.want)
 		}
 		err := keepsKey(ops, []pkey.Path{{"tenant"}, key})
-		if c.want != errors.Is(err, changefeed.ErrBadRequest) || c.want && !strings.Contains(err.Error(), "operation 1 (") {
+		if c.want != errors.Is(err, feed.ErrBadRequest) || c.want && !strings.Contains(err.Error(), "operation 1 (") {
 			t.Errorf("%s %s: %v, want a refusal: %v", c.op.Op, c.op.Path, err, c.want)
 		}
 	}
@@ -202,7 +202,7 @@ func TestPatchDoesAsPatchingMapsDoes(t *testing.T) {
 	kind := rapid.SampledFrom([]string{"add", "set", "replace", "remove", "incr", "move"})
 	rapid.Check(t, func(t *rapid.T) {
 		body := []byte(drawObject(t, 4))
-		var ops []changefeed.PatchOp
+		var ops []feed.PatchOp
 		for range rapid.IntRange(1, 4).Draw(t, "operations") {
 			op := kind.Draw(t, "op")
 			value := pointer.Draw(t, "from")
@@ -226,17 +226,17 @@ func FuzzPatch(f *testing.F) {
 		if checkJSON("body", body) != nil || bytes.TrimSpace(body)[0] != '{' {
 			t.Skip()
 		}
-		op := changefeed.PatchOp{Op: kind, Path: path, From: from, Value: value}
+		op := feed.PatchOp{Op: kind, Path: path, From: from, Value: value}
 		if kind != "incr" {
-			comparePatch(t, body, []changefeed.PatchOp{op})
-		} else if got, err := applyPatch(body, []changefeed.PatchOp{op}); err == nil && !json.Valid(got) {
+			comparePatch(t, body, []feed.PatchOp{op})
+		} else if got, err := applyPatch(body, []feed.PatchOp{op}); err == nil && !json.Valid(got) {
 			t.Errorf("%s: incr %s %s gives %s", body, path, value, got)
 		}
 	})
 }
 
 // comparePatch proves that a patch of the text does what a patch of maps does.
-func comparePatch(t rapid.TB, body []byte, ops []changefeed.PatchOp) {
+func comparePatch(t rapid.TB, body []byte, ops []feed.PatchOp) {
 	t.Helper()
 	want, refused := decode(body), error(nil)
 	for _, op := range ops {
@@ -245,7 +245,7 @@ func comparePatch(t rapid.TB, body []byte, ops []changefeed.PatchOp) {
 		}
 	}
 	got, err := applyPatch(body, ops)
-	if err != nil && !errors.Is(err, changefeed.ErrBadRequest) || (err != nil) != (refused != nil) {
+	if err != nil && !errors.Is(err, feed.ErrBadRequest) || (err != nil) != (refused != nil) {
 		t.Fatalf("%s: %q: %v, want %v", body, ops, err, refused)
 	}
 	if err == nil && !reflect.DeepEqual(decode(got), want) {
@@ -256,7 +256,7 @@ func comparePatch(t rapid.TB, body []byte, ops []changefeed.PatchOp) {
 var errNaive = errors.New("refused")
 
 // patchMaps applies one operation to decoded JSON, in the plainest way.
-func patchMaps(root any, op changefeed.PatchOp) (any, error) {
+func patchMaps(root any, op feed.PatchOp) (any, error) {
 	path, err := userPointer(op.Path)
 	if err != nil {
 		return nil, err
@@ -391,7 +391,7 @@ func naiveSum(a, b any) (any, error) {
 
 func BenchmarkPatch(b *testing.B) {
 	body := sampleBody()
-	ops := []changefeed.PatchOp{patchOp("set", "/status", `"paid"`), patchOp("incr", "/lines/3/qty", "1")}
+	ops := []feed.PatchOp{patchOp("set", "/status", `"paid"`), patchOp("incr", "/lines/3/qty", "1")}
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -3,7 +3,7 @@ package docstore
 import (
 	"math"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -31,7 +31,7 @@ const anyTime = math.MinInt64
 
 // begin resolves a position to an LSN. A start time is kept beside a token, because the
 // time may lie ahead of the changes read so far.
-func (l *layout) begin(from changefeed.Position, options changefeed.ReadOptions, head int64) (b begin, err error) {
+func (l *layout) begin(from feed.Position, options feed.ReadOptions, head int64) (b begin, err error) {
 	b.since = anyTime
 	if t := from.Start.Time(); !t.IsZero() {
 		b.since, b.search = t.UnixMilli(), from.Token == ""
@@ -42,7 +42,7 @@ func (l *layout) begin(from changefeed.Position, options changefeed.ReadOptions,
 	case from.Start.IsNow():
 		b.lsn = head
 	}
-	if err != nil || options.Mode == changefeed.LatestVersion {
+	if err != nil || options.Mode == feed.LatestVersion {
 		return b, err
 	}
 	switch {

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/epk"
 	"github.com/millrace/changefeed/internal/pkey"
 	"github.com/millrace/changefeed/internal/service"
@@ -33,23 +33,23 @@ const (
 // selection is which changes a read shows: those of a range or a logical partition,
 // after an LSN, from a time on.
 type selection struct {
-	rng  changefeed.Range
+	rng  feed.Range
 	pk   string // of one logical partition; empty is all
-	mode changefeed.Mode
+	mode feed.Mode
 	begin
 }
 
-// Read implements [changefeed.Source]. A page holds up to 1,000 changes unless MaxItems
+// Read implements [feed.Source]. A page holds up to 1,000 changes unless MaxItems
 // says otherwise, and 4 MB; a transaction is never cut, so a larger one comes alone. A
-// range across several partitions is [changefeed.ErrGone], a position before the
-// retention [changefeed.ErrTooOld].
-func (c *Container) Read(ctx context.Context, rng changefeed.Range, from changefeed.Position, options changefeed.ReadOptions) (changefeed.Page, error) {
+// range across several partitions is [feed.ErrGone], a position before the
+// retention [feed.ErrTooOld].
+func (c *Container) Read(ctx context.Context, rng feed.Range, from feed.Position, options feed.ReadOptions) (feed.Page, error) {
 	return new(PageMemory).Read(ctx, c, rng, from, options)
 }
 
 // Read is [Container.Read] for a server, which sends a page and forgets it: the changes are valid
 // until the memory is used again, and a page costs no new one.
-func (m *PageMemory) Read(ctx context.Context, c *Container, rng changefeed.Range, from changefeed.Position, options changefeed.ReadOptions) (changefeed.Page, error) {
+func (m *PageMemory) Read(ctx context.Context, c *Container, rng feed.Range, from feed.Position, options feed.ReadOptions) (feed.Page, error) {
 	for {
 		m.reset()
 		page, err := c.moment().read(ctx, m, rng, from, options)
@@ -57,7 +57,7 @@ func (m *PageMemory) Read(ctx context.Context, c *Container, rng changefeed.Rang
 			return page, nil
 		}
 		if !errors.Is(err, errMoved) {
-			return changefeed.Page{}, fmt.Errorf("read feed of %q: %w", c.ID(), err)
+			return feed.Page{}, fmt.Errorf("read feed of %q: %w", c.ID(), err)
 		}
 	}
 }
@@ -79,7 +79,7 @@ func (c *Container) moment() moment {
 }
 
 // read reads a page, or returns errMoved.
-func (m moment) read(ctx context.Context, memory *PageMemory, rng changefeed.Range, from changefeed.Position, options changefeed.ReadOptions) (page changefeed.Page, err error) {
+func (m moment) read(ctx context.Context, memory *PageMemory, rng feed.Range, from feed.Position, options feed.ReadOptions) (page feed.Page, err error) {
 	if err := m.c.usable(ctx); err != nil {
 		return page, err
 	}
@@ -101,10 +101,10 @@ func (m moment) read(ctx context.Context, memory *PageMemory, rng changefeed.Ran
 			return page, err
 		}
 	}
-	if options.Mode == changefeed.AllVersionsAndDeletes && sel.lsn < m.c.layout.Load().floor {
+	if options.Mode == feed.AllVersionsAndDeletes && sel.lsn < m.c.layout.Load().floor {
 		return page, tooOld(m.c.layout.Load(), sel.lsn) // versions may have gone during the read
 	}
-	page.Next = changefeed.Position{Token: service.Token(next), Start: from.Start}
+	page.Next = feed.Position{Token: service.Token(next), Start: from.Start}
 	page.Session = service.SessionToken(part.id(), page.Head)
 	page.Charge = service.ScanCharge(len(b.changes), len(b.slab))
 	page.Changes = b.finish()
@@ -115,11 +115,11 @@ func (m moment) read(ctx context.Context, memory *PageMemory, rng changefeed.Ran
 }
 
 func tooOld(l *layout, lsn int64) error {
-	return fmt.Errorf("%w: LSN %d of container %q, whose versions begin after %d", changefeed.ErrTooOld, lsn, l.spec.ID, l.floor)
+	return fmt.Errorf("%w: LSN %d of container %q, whose versions begin after %d", feed.ErrTooOld, lsn, l.spec.ID, l.floor)
 }
 
 // choose returns the partition that a read is about.
-func (l *layout) choose(rng changefeed.Range, options changefeed.ReadOptions) (*partition, selection, error) {
+func (l *layout) choose(rng feed.Range, options feed.ReadOptions) (*partition, selection, error) {
 	sel, err := l.selection(rng, options)
 	if err != nil {
 		return nil, sel, err
@@ -129,7 +129,7 @@ func (l *layout) choose(rng changefeed.Range, options changefeed.ReadOptions) (*
 }
 
 // selection returns a range, or the part of it that belongs to a key.
-func (l *layout) selection(rng changefeed.Range, options changefeed.ReadOptions) (sel selection, err error) {
+func (l *layout) selection(rng feed.Range, options feed.ReadOptions) (sel selection, err error) {
 	sel = selection{rng: rng, mode: options.Mode}
 	if options.Key == "" {
 		return sel, nil
@@ -147,17 +147,17 @@ func (l *layout) selection(rng changefeed.Range, options changefeed.ReadOptions)
 // of its key. A hierarchical key may lack its last levels: then the range is that of
 // all keys with that beginning, and the text is empty, because documents of many keys
 // lie there.
-func (l *layout) keyRange(key string) (changefeed.Range, string, error) {
+func (l *layout) keyRange(key string) (feed.Range, string, error) {
 	k, err := pkey.Parse(key)
 	if err != nil {
-		return changefeed.Range{}, "", err
+		return feed.Range{}, "", err
 	}
 	if l.kind == epk.MultiHash && k.Len() > 0 && k.Len() < len(l.paths) {
 		lo, hi, err := epk.Prefix(k.Components())
-		return changefeed.Range{Min: lo, Max: hi}, "", err
+		return feed.Range{Min: lo, Max: hi}, "", err
 	}
 	hash, err := l.place(&k)
-	return changefeed.Range{Min: hash, Max: hash + "0"}, k.Text(), err
+	return feed.Range{Min: hash, Max: hash + "0"}, k.Text(), err
 }
 
 // collect fills a page with the changes in (sel.lsn, head] and returns the LSN after
@@ -206,5 +206,5 @@ func (s *selection) shows(e *entry, spec *ContainerSpec, now int64) bool {
 	case e.time < s.since:
 		return false
 	}
-	return s.mode == changefeed.AllVersionsAndDeletes || spec == nil || !spec.expired(e.time, e.ttl, now)
+	return s.mode == feed.AllVersionsAndDeletes || spec == nil || !spec.expired(e.time, e.ttl, now)
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // What the committer remembers of slots is what the engine has, and no more than fits.
@@ -50,7 +50,7 @@ func TestRecentSlotsAreThoseOfTheEngine(t *testing.T) {
 		}
 	}
 	agree(20)
-	if err := a.Delete(t.Context(), changefeed.Key("3"), "3", ""); err != nil {
+	if err := a.Delete(t.Context(), feed.Key("3"), "3", ""); err != nil {
 		t.Fatal(err)
 	}
 	agree(19)

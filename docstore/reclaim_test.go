@@ -9,8 +9,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // bytesOf is the size of all files.
@@ -39,7 +39,7 @@ func TestRoomComesBackAfterEverythingWasDeleted(t *testing.T) {
 		},
 		"its documents": func(t *testing.T, _ *docstore.DB, c *docstore.Container) error {
 			for i := range documents {
-				if err := c.Delete(t.Context(), changefeed.Key("p"), fmt.Sprint(i), ""); err != nil {
+				if err := c.Delete(t.Context(), feed.Key("p"), fmt.Sprint(i), ""); err != nil {
 					return err
 				}
 			}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Retention. While a container keeps versions, an overwrite or delete leaves the old
@@ -161,7 +161,7 @@ func (s *sweep) floorAt(ctx context.Context, l *layout, cutoff time.Time) (floor
 // everything selects all versions after an LSN.
 func everything(lsn int64) selection {
 	return selection{
-		rng: changefeed.FullRange(), mode: changefeed.AllVersionsAndDeletes,
+		rng: feed.FullRange(), mode: feed.AllVersionsAndDeletes,
 		begin: begin{lsn: lsn, since: anyTime},
 	}
 }

@@ -7,16 +7,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
-var allVersions = changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes}
+var allVersions = feed.ReadOptions{Mode: feed.AllVersionsAndDeletes}
 
 // readVersions is a read of all versions behind a position.
-func readVersions(t *testing.T, c *docstore.Container, from changefeed.Position) error {
+func readVersions(t *testing.T, c *docstore.Container, from feed.Position) error {
 	t.Helper()
-	_, err := c.Read(t.Context(), changefeed.FullRange(), from, allVersions)
+	_, err := c.Read(t.Context(), feed.FullRange(), from, allVersions)
 	return err
 }
 
@@ -35,16 +35,16 @@ func TestAContainerWithoutARetentionHasThatOfTheStore(t *testing.T) {
 		own := container(t, db, docstore.ContainerSpec{ID: "own", Retention: time.Hour})
 		upsert(t, before, "a", "p", 1)
 		upsert(t, before, "a", "p", 2)
-		if err := readVersions(t, before, changefeed.Position{}); !errors.Is(err, changefeed.ErrBadRequest) {
+		if err := readVersions(t, before, feed.Position{}); !errors.Is(err, feed.ErrBadRequest) {
 			t.Errorf("all versions without a retention: %v, want a bad request", err)
 		}
 		if err := db.SetRetention(t.Context(), 10*time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		if err := readVersions(t, before, changefeed.At("1")); !errors.Is(err, changefeed.ErrTooOld) {
+		if err := readVersions(t, before, feed.At("1")); !errors.Is(err, feed.ErrTooOld) {
 			t.Errorf("versions before there was a retention: %v, want too old", err)
 		}
-		since := changefeed.At("2")
+		since := feed.At("2")
 		upsert(t, before, "a", "p", 3)
 		later := container(t, db, docstore.ContainerSpec{ID: "later"})
 		upsert(t, later, "a", "p", 1)
@@ -58,15 +58,15 @@ func TestAContainerWithoutARetentionHasThatOfTheStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		for id, want := range map[string]struct {
-			from changefeed.Position
+			from feed.Position
 			n    int
 			keep time.Duration
-		}{"before": {since, 1, 10 * time.Minute}, "later": {changefeed.At("0"), 2, 10 * time.Minute}, "own": {changefeed.At("0"), 0, time.Hour}} {
+		}{"before": {since, 1, 10 * time.Minute}, "later": {feed.At("0"), 2, 10 * time.Minute}, "own": {feed.At("0"), 0, time.Hour}} {
 			c, err := db.Container(id)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, _ := drain(t, c, changefeed.FullRange(), want.from, allVersions)
+			got, _ := drain(t, c, feed.FullRange(), want.from, allVersions)
 			if len(got) != want.n || c.Retention() != want.keep {
 				t.Errorf("container %s has %d versions and the retention %v, want %d and %v", id, len(got), c.Retention(), want.n, want.keep)
 			}
@@ -77,7 +77,7 @@ func TestAContainerWithoutARetentionHasThatOfTheStore(t *testing.T) {
 		before, _ = db.Container("before")
 		time.Sleep(20 * time.Minute)
 		synctest.Wait()
-		if err := readVersions(t, before, since); !errors.Is(err, changefeed.ErrTooOld) {
+		if err := readVersions(t, before, since); !errors.Is(err, feed.ErrTooOld) {
 			t.Errorf("versions older than the retention: %v, want too old", err)
 		}
 
@@ -87,7 +87,7 @@ func TestAContainerWithoutARetentionHasThatOfTheStore(t *testing.T) {
 		if _, err := db.ReplaceContainer(t.Context(), spec); err != nil || before.Retention() != time.Hour {
 			t.Errorf("retention of its own is %v, %v", before.Retention(), err)
 		}
-		at := changefeed.At("3")
+		at := feed.At("3")
 		spec.Retention = 0
 		if _, err := db.ReplaceContainer(t.Context(), spec); err != nil || before.Retention() != 10*time.Minute {
 			t.Errorf("retention is %v, %v, want that of the store again", before.Retention(), err)
@@ -109,7 +109,7 @@ func TestAContainerWithoutARetentionHasThatOfTheStore(t *testing.T) {
 		if d, set := db.Retention(); !set || d != 0 {
 			t.Errorf("retention is %v, set %v, want none, and that it was set", d, set)
 		}
-		if err := db.SetRetention(t.Context(), -time.Second); !errors.Is(err, changefeed.ErrBadRequest) {
+		if err := db.SetRetention(t.Context(), -time.Second); !errors.Is(err, feed.ErrBadRequest) {
 			t.Errorf("SetRetention(-1s): %v, want a bad request", err)
 		}
 		if err := errors.Join(db.Check(), db.Close()); err != nil {
@@ -135,7 +135,7 @@ func TestARetentionTurnedOnAgainKeepsPreviousImages(t *testing.T) {
 		}
 		upsert(t, c, "a", "p", 2)
 		db.Sweep(c)
-		got, _ := drain(t, c, changefeed.FullRange(), changefeed.At("2"), changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes})
+		got, _ := drain(t, c, feed.FullRange(), feed.At("2"), feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
 		if len(got) != 1 || got[0].Previous == nil || valueOf(t, got[0].Previous) != 1 {
 			t.Errorf("got %+v, want one change and what it replaced", got)
 		}

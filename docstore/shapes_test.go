@@ -15,8 +15,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // image is the files of a store.
@@ -155,7 +155,7 @@ func (m *maker) write(name string, n int) {
 		switch m.rng.IntN(8) {
 		case 0:
 			if m.body[name+pk+id] != "" {
-				if err := c.Delete(m.t.Context(), changefeed.Key(pk), id, ""); err != nil {
+				if err := c.Delete(m.t.Context(), feed.Key(pk), id, ""); err != nil {
 					m.t.Fatal(err)
 				}
 				delete(m.body, name+pk+id)
@@ -177,17 +177,17 @@ func (m *maker) commit(c *docstore.Container, pk string, ids ...string) {
 // commitFor writes documents that live for so many seconds; -1 is for ever.
 func (m *maker) commitFor(c *docstore.Container, ttl int, pk string, ids ...string) {
 	m.t.Helper()
-	var writes []changefeed.Write
+	var writes []feed.Write
 	for _, id := range ids {
 		pad := strings.Repeat(fmt.Sprintf("%x", m.rng.Uint64()), m.rng.IntN(m.size))
-		writes = append(writes, changefeed.Write{Body: fmt.Appendf(nil, `{"id":%q,"pk":%q,"ttl":%d,"v":%d,"pad":%q}`, id, pk, ttl, m.rng.Uint32(), pad)})
+		writes = append(writes, feed.Write{Body: fmt.Appendf(nil, `{"id":%q,"pk":%q,"ttl":%d,"v":%d,"pad":%q}`, id, pk, ttl, m.rng.Uint32(), pad)})
 	}
-	got, err := c.Commit(m.t.Context(), changefeed.Key(pk), writes)
+	got, err := c.Commit(m.t.Context(), feed.Key(pk), writes)
 	if err != nil {
 		m.t.Fatal(err)
 	}
 	for i, r := range got {
-		doc := line(string(changefeed.Key(pk)), ids[i], r.LSN, r.ETag, r.Body)
+		doc := line(string(feed.Key(pk)), ids[i], r.LSN, r.ETag, r.Body)
 		m.body[c.Name()+pk+ids[i]] = doc
 		m.all[c.Name()+" "+doc] = true
 	}
@@ -278,25 +278,25 @@ func lookAt(t testing.TB, c *docstore.Container) (facts []string, err error) {
 	facts = append(facts, fmt.Sprintf("%s %s head %d count %d %s %v", c.RID(), c.ETag(), c.Head(), c.Count(), spec, parts))
 	docs := map[string]bool{}
 	for _, p := range parts {
-		from := []changefeed.Position{{Start: changefeed.FromBeginning()}, changefeed.At("0")}
+		from := []feed.Position{{Start: feed.FromBeginning()}, feed.At("0")}
 		for i := range int64(4) {
-			from = append(from, changefeed.At(fmt.Sprint(c.Head()*i/4+1)))
+			from = append(from, feed.At(fmt.Sprint(c.Head()*i/4+1)))
 		}
 		for i, at := range from {
-			o := changefeed.ReadOptions{MaxItems: 7 * (i + 1)}
+			o := feed.ReadOptions{MaxItems: 7 * (i + 1)}
 			lines, err := follow(t, c, p.Range, at, o, docs)
 			if err != nil {
 				return nil, err
 			}
 			facts = append(facts, lines...)
-			if o.Mode = changefeed.AllVersionsAndDeletes; c.Spec().Retention > 0 && i > 0 {
+			if o.Mode = feed.AllVersionsAndDeletes; c.Spec().Retention > 0 && i > 0 {
 				if lines, err = follow(t, c, p.Range, at, o, nil); err != nil {
 					return nil, err
 				}
 				facts = append(facts, lines...)
 			}
 		}
-		n, err := c.Pending(t.Context(), p.Range, changefeed.At("0"), changefeed.ReadOptions{})
+		n, err := c.Pending(t.Context(), p.Range, feed.At("0"), feed.ReadOptions{})
 		if err != nil {
 			return nil, err
 		}
@@ -304,7 +304,7 @@ func lookAt(t testing.TB, c *docstore.Container) (facts []string, err error) {
 	}
 	for _, doc := range slices.Sorted(maps.Keys(docs)) {
 		key, id, _ := strings.Cut(doc, " ")
-		it, err := c.Item(t.Context(), changefeed.PartitionKey(key), id)
+		it, err := c.Item(t.Context(), feed.PartitionKey(key), id)
 		if err != nil {
 			return nil, err
 		}
@@ -313,7 +313,7 @@ func lookAt(t testing.TB, c *docstore.Container) (facts []string, err error) {
 	return facts, nil
 }
 
-func follow(t testing.TB, c *docstore.Container, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions, docs map[string]bool) (facts []string, err error) {
+func follow(t testing.TB, c *docstore.Container, r feed.Range, from feed.Position, o feed.ReadOptions, docs map[string]bool) (facts []string, err error) {
 	for {
 		page, err := c.Read(t.Context(), r, from, o)
 		if err != nil {

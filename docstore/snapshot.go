@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Snapshot is the documents of a container at one LSN: each document that was there then, once,
@@ -29,7 +29,7 @@ type held struct {
 }
 
 // Snapshot takes the present documents. It waits for the writes that are on their way to the
-// disk. Errors: [changefeed.ErrNotFound] if the container was deleted, [ErrClosed], [ErrFailed],
+// disk. Errors: [feed.ErrNotFound] if the container was deleted, [ErrClosed], [ErrFailed],
 // and the cause of ctx.
 func (c *Container) Snapshot(ctx context.Context) (*Snapshot, error) {
 	s, err := takeSnapshot(ctx, c)
@@ -105,7 +105,7 @@ func (s *Snapshot) LSN() (int64, error) {
 }
 
 // Partitions are the physical partitions, sorted by range.
-func (s *Snapshot) Partitions() []changefeed.Partition { return describe(s.l.parts) }
+func (s *Snapshot) Partitions() []feed.Partition { return describe(s.l.parts) }
 
 // A walk through a log copies some documents at a time. The first time it is a few, because many
 // readers want no more; then each time four times as many.
@@ -115,9 +115,9 @@ const (
 )
 
 // Documents yields the documents of a range that were last written after an LSN, in the order of
-// those writes. A range across several partitions is [changefeed.ErrGone]. An error is the last
+// those writes. A range across several partitions is [feed.ErrGone]. An error is the last
 // pair.
-func (s *Snapshot) Documents(ctx context.Context, rng changefeed.Range, after int64) iter.Seq2[Item, error] {
+func (s *Snapshot) Documents(ctx context.Context, rng feed.Range, after int64) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		if err := s.documents(ctx, rng, after, yield); err != nil {
 			yield(Item{}, fmt.Errorf("read documents of %q: %w", s.c.ID(), err))
@@ -126,7 +126,7 @@ func (s *Snapshot) Documents(ctx context.Context, rng changefeed.Range, after in
 }
 
 // documents calls yield for the documents of a range until yield returns false.
-func (s *Snapshot) documents(ctx context.Context, rng changefeed.Range, after int64, yield func(Item, error) bool) error {
+func (s *Snapshot) documents(ctx context.Context, rng feed.Range, after int64, yield func(Item, error) bool) error {
 	part, err := s.l.sole(rng)
 	if err != nil {
 		return err
@@ -153,9 +153,9 @@ func (s *Snapshot) documents(ctx context.Context, rng changefeed.Range, after in
 	return nil
 }
 
-// Item returns a document of the snapshot, or [changefeed.ErrNotFound]. The key must have all
+// Item returns a document of the snapshot, or [feed.ErrNotFound]. The key must have all
 // levels.
-func (s *Snapshot) Item(ctx context.Context, key changefeed.PartitionKey, id string) (Item, error) {
+func (s *Snapshot) Item(ctx context.Context, key feed.PartitionKey, id string) (Item, error) {
 	rng, pk, err := s.l.keyRange(string(key))
 	if err == nil && pk == "" {
 		_, err = s.l.hashKey(string(key)) // says which levels are missing
@@ -169,7 +169,7 @@ func (s *Snapshot) Item(ctx context.Context, key changefeed.PartitionKey, id str
 		item, found, err = s.lookUp(docKey(s.c.num, rng.Min, pk, id))
 	}
 	if err == nil && !found {
-		err = changefeed.ErrNotFound
+		err = feed.ErrNotFound
 	}
 	if err != nil {
 		return Item{}, fmt.Errorf("read item %q of %q: %w", id, s.c.ID(), err)

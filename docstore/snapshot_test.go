@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // shown is what a snapshot shows in each way of reading it, as id:number.
@@ -37,13 +37,13 @@ func shown(t *testing.T, s *docstore.Snapshot) []string {
 	take("ids", s.WithIDs(t.Context(), "i", 0))
 	for i := range 6 {
 		id := fmt.Sprint("i", i)
-		item, err := s.Item(t.Context(), changefeed.Key(id), id)
-		if errors.Is(err, changefeed.ErrNotFound) {
+		item, err := s.Item(t.Context(), feed.Key(id), id)
+		if errors.Is(err, feed.ErrNotFound) {
 			all = append(all, id+" is not there")
 		} else if err != nil {
 			t.Fatal(err)
 		} else {
-			take("key", s.Logical(t.Context(), changefeed.Key(item.ID), 0))
+			take("key", s.Logical(t.Context(), feed.Key(item.ID), 0))
 			all = append(all, fmt.Sprint(id, ":", valueOf(t, item.Body)))
 		}
 	}
@@ -58,7 +58,7 @@ func TestASnapshotStaysAsItIs(t *testing.T) {
 			upsert(t, c, fmt.Sprint("i", i), "", i)
 		}
 		upsert(t, c, "i0", "", 10)
-		if err := c.Delete(t.Context(), changefeed.Key("i4"), "i4", ""); err != nil {
+		if err := c.Delete(t.Context(), feed.Key("i4"), "i4", ""); err != nil {
 			t.Fatal(err)
 		}
 		s, err := c.Snapshot(t.Context())
@@ -76,7 +76,7 @@ func TestASnapshotStaysAsItIs(t *testing.T) {
 			func() error { _, err := c.Split(t.Context(), "0"); return err },
 			func() error { upsert(t, c, "i1", "", 11); return nil },
 			func() error { _, err := db.MoveSome(c); return err },
-			func() error { return c.Delete(t.Context(), changefeed.Key("i2"), "i2", "") },
+			func() error { return c.Delete(t.Context(), feed.Key("i2"), "i2", "") },
 			func() error { db.Sweep(c); return nil },
 			func() error { _, err := c.Merge(t.Context(), "1", "2"); return err },
 			func() error {
@@ -87,7 +87,7 @@ func TestASnapshotStaysAsItIs(t *testing.T) {
 			},
 			func() error { db.Sweep(c); return nil },
 			func() error { // raises the low-water mark
-				drain(t, c, changefeed.FullRange(), changefeed.At("0"), changefeed.ReadOptions{})
+				drain(t, c, feed.FullRange(), feed.At("0"), feed.ReadOptions{})
 				return nil
 			},
 			func() error { c.StepClock(time.Hour); db.Sweep(c); upsert(t, c, "i0", "", 15); return nil },
@@ -130,9 +130,9 @@ func TestASnapshotIsOfTheLowWaterMarkOfItsMoment(t *testing.T) {
 	for i := range 40 {
 		upsert(t, c, fmt.Sprint("i", i), "p", i+100)
 	}
-	drain(t, c, changefeed.FullRange(), changefeed.At("0"), changefeed.ReadOptions{}) // raises the mark
+	drain(t, c, feed.FullRange(), feed.At("0"), feed.ReadOptions{}) // raises the mark
 	n := 0
-	for item, err := range s.Documents(t.Context(), changefeed.FullRange(), 0) {
+	for item, err := range s.Documents(t.Context(), feed.FullRange(), 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +164,7 @@ func TestASnapshotIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Item(t.Context(), changefeed.Key("a", "b"), "i"); !errors.Is(err, docstore.ErrKeyMismatch) {
+	if _, err := s.Item(t.Context(), feed.Key("a", "b"), "i"); !errors.Is(err, docstore.ErrKeyMismatch) {
 		t.Errorf("a key of two levels: %v", err)
 	}
 	if err := s.Close(); err != nil {
@@ -173,7 +173,7 @@ func TestASnapshotIsRefused(t *testing.T) {
 	if err := db.DeleteContainer(t.Context(), c.Name()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Snapshot(t.Context()); !errors.Is(err, changefeed.ErrNotFound) {
+	if _, err := c.Snapshot(t.Context()); !errors.Is(err, feed.ErrNotFound) {
 		t.Errorf("of a deleted container: %v", err)
 	}
 	if err := db.Close(); err != nil {
@@ -228,7 +228,7 @@ func TestASnapshotWaitsForTheWritesItShows(t *testing.T) {
 		busy.Wait()
 		s := <-snapshots
 		var got []string
-		for item, err := range s.Documents(t.Context(), changefeed.FullRange(), 0) {
+		for item, err := range s.Documents(t.Context(), feed.FullRange(), 0) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/epk"
 )
 
@@ -23,8 +23,8 @@ type watch struct {
 }
 
 // Split cuts a partition in two halves of about equally many keys, while readers and
-// writers go on. Readers of a range across both get [changefeed.ErrGone] from then on.
-func (c *Container) Split(ctx context.Context, id string) ([]changefeed.Partition, error) {
+// writers go on. Readers of a range across both get [feed.ErrGone] from then on.
+func (c *Container) Split(ctx context.Context, id string) ([]feed.Partition, error) {
 	l := c.layout.Load()
 	part, err := l.find(id)
 	if err != nil {
@@ -38,9 +38,9 @@ func (c *Container) Split(ctx context.Context, id string) ([]changefeed.Partitio
 }
 
 // SplitAt cuts a partition in two at an effective partition key. A second split of the
-// same partition meanwhile is refused with [changefeed.ErrConflict].
+// same partition meanwhile is refused with [feed.ErrConflict].
 // The left half ends before cut, which must lie within the partition's range.
-func (c *Container) SplitAt(ctx context.Context, id, cut string) ([]changefeed.Partition, error) {
+func (c *Container) SplitAt(ctx context.Context, id, cut string) ([]feed.Partition, error) {
 	made, err := c.splitAt(ctx, id, cut)
 	if err != nil {
 		return nil, fmt.Errorf("split partition %s of %q: %w", id, c.ID(), err)
@@ -51,7 +51,7 @@ func (c *Container) SplitAt(ctx context.Context, id, cut string) ([]changefeed.P
 // splitAt counts the documents below the cut in a snapshot, outside the committer,
 // because a count of millions would hold up all writers. The watch, set
 // together with the snapshot, counts the writes that come after the snapshot.
-func (c *Container) splitAt(ctx context.Context, id, cut string) ([]changefeed.Partition, error) {
+func (c *Container) splitAt(ctx context.Context, id, cut string) ([]feed.Partition, error) {
 	var part *partition
 	var v view
 	// These steps run even if the caller has gone, who would else leave the view open
@@ -64,7 +64,7 @@ func (c *Container) splitAt(ctx context.Context, id, cut string) ([]changefeed.P
 			return refuse("cut %q is not within range %s", cut, part.rng)
 		}
 		if part.watch != nil {
-			return fmt.Errorf("another split is at work: %w", changefeed.ErrConflict)
+			return fmt.Errorf("another split is at work: %w", feed.ErrConflict)
 		}
 		part.watch = &watch{cut: cut}
 		v = c.db.eng.view()
@@ -115,29 +115,29 @@ func (g *group) cut(c *Container, part *partition, low int64) ([]*partition, err
 	// of the container may have come first.
 	at := slices.Index(l.parts, part)
 	if at < 0 || c.dropped.Load() {
-		return nil, changefeed.ErrNotFound
+		return nil, feed.ErrNotFound
 	}
 	l.parts = slices.Delete(l.parts, at, at+1)
 	parents := append(slices.Clone(part.parents), part.id())
 	made := []*partition{
-		l.grow(changefeed.Range{Min: part.rng.Min, Max: w.cut}, parents),
-		l.grow(changefeed.Range{Min: w.cut, Max: part.rng.Max}, parents),
+		l.grow(feed.Range{Min: part.rng.Min, Max: w.cut}, parents),
+		l.grow(feed.Range{Min: w.cut, Max: part.rng.Max}, parents),
 	}
 	made[0].docs.Store(low)
 	made[1].docs.Store(part.docs.Load() - low)
 	return made, g.replace(c, l, made, part)
 }
 
-// Merge joins two partitions whose ranges touch. Errors: [changefeed.ErrNotFound],
-// [changefeed.ErrConflict] while either is being split.
-func (c *Container) Merge(ctx context.Context, first, second string) (changefeed.Partition, error) {
+// Merge joins two partitions whose ranges touch. Errors: [feed.ErrNotFound],
+// [feed.ErrConflict] while either is being split.
+func (c *Container) Merge(ctx context.Context, first, second string) (feed.Partition, error) {
 	var made *partition
 	err := c.db.committer.do(ctx, func(g *group) (err error) {
 		made, err = g.join(c, first, second)
 		return err
 	})
 	if err != nil {
-		return changefeed.Partition{}, fmt.Errorf("merge partitions %s and %s of %q: %w", first, second, c.ID(), err)
+		return feed.Partition{}, fmt.Errorf("merge partitions %s and %s of %q: %w", first, second, c.ID(), err)
 	}
 	return describe([]*partition{made})[0], nil
 }
@@ -158,15 +158,15 @@ func (g *group) join(c *Container, first, second string) (*partition, error) {
 	}
 	switch {
 	case c.dropped.Load():
-		return nil, changefeed.ErrNotFound
+		return nil, feed.ErrNotFound
 	case a.rng.Max != b.rng.Min:
 		return nil, refuse("ranges %s and %s do not touch", a.rng, b.rng)
 	case a.watch != nil || b.watch != nil:
-		return nil, fmt.Errorf("a split is at work: %w", changefeed.ErrConflict)
+		return nil, fmt.Errorf("a split is at work: %w", feed.ErrConflict)
 	}
 	l.parts = slices.DeleteFunc(l.parts, func(part *partition) bool { return part == a || part == b })
 	parents := union(union(a.parents, b.parents), []string{a.id(), b.id()})
-	made := l.grow(changefeed.Range{Min: a.rng.Min, Max: b.rng.Max}, parents)
+	made := l.grow(feed.Range{Min: a.rng.Min, Max: b.rng.Max}, parents)
 	made.docs.Store(a.docs.Load() + b.docs.Load())
 	return made, g.replace(c, l, []*partition{made}, a, b)
 }
@@ -195,12 +195,12 @@ func (g *group) replace(c *Container, l *layout, made []*partition, gone ...*par
 }
 
 // describe returns the partition as others see it, without memory of the layout.
-func (p *partition) describe() changefeed.Partition {
-	return changefeed.Partition{ID: p.id(), Range: p.rng, Parents: slices.Clone(p.parents)}
+func (p *partition) describe() feed.Partition {
+	return feed.Partition{ID: p.id(), Range: p.rng, Parents: slices.Clone(p.parents)}
 }
 
-func describe(parts []*partition) []changefeed.Partition {
-	var list []changefeed.Partition
+func describe(parts []*partition) []feed.Partition {
+	var list []feed.Partition
 	for _, part := range parts {
 		list = append(list, part.describe())
 	}

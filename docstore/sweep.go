@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // The sweeper turns expired documents into deletes and removes versions that are older
@@ -231,7 +231,7 @@ func (s *sweep) expiredByLog(ctx context.Context, l *layout, now int64, keys [][
 	var marks []sweepMark
 	for num, log := range l.logs {
 		m := sweepMark{log: log}
-		sel := selection{rng: changefeed.FullRange(), begin: begin{lsn: log.swept.Load(), since: anyTime}}
+		sel := selection{rng: feed.FullRange(), begin: begin{lsn: log.swept.Load(), since: anyTime}}
 		err := s.walk(ctx, l, num, sel, s.c.head.Load(), func(e *entry, a addr) bool {
 			if len(keys) >= sweepChunk {
 				return false

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // wantPending compares a count from each LSN with the changes that a reader gets.
@@ -23,10 +23,10 @@ func wantPending(t *testing.T, c *docstore.Container, step int64) {
 		t.Fatal(err)
 	}
 	for from := int64(0); from <= c.Head(); from += step {
-		pos := changefeed.At(fmt.Sprint(from))
-		var want changefeed.Backlog
+		pos := feed.At(fmt.Sprint(from))
+		var want feed.Backlog
 		for _, p := range parts {
-			got, _ := drain(t, c, p.Range, pos, changefeed.ReadOptions{})
+			got, _ := drain(t, c, p.Range, pos, feed.ReadOptions{})
 			want.Items += int64(len(got))
 			for _, ch := range got[:min(1, len(got))] {
 				if want.Oldest.IsZero() || ch.Time.Before(want.Oldest) {
@@ -34,7 +34,7 @@ func wantPending(t *testing.T, c *docstore.Container, step int64) {
 				}
 			}
 		}
-		if got, err := c.Pending(t.Context(), changefeed.FullRange(), pos, changefeed.ReadOptions{}); err != nil || got != want {
+		if got, err := c.Pending(t.Context(), feed.FullRange(), pos, feed.ReadOptions{}); err != nil || got != want {
 			t.Fatalf("pending from %d: %+v, %v, want %+v", from, got, err, want)
 		}
 	}
@@ -50,11 +50,11 @@ func TestABacklogIsWhatAReaderGets(t *testing.T) {
 			id := fmt.Sprint("i", rng.IntN(60))
 			switch rng.IntN(20) {
 			case 0:
-				if _, err := c.Commit(t.Context(), changefeed.Key(pk), batchOf(pk, 10, n)); err != nil {
+				if _, err := c.Commit(t.Context(), feed.Key(pk), batchOf(pk, 10, n)); err != nil {
 					t.Fatal(err)
 				}
 			case 1:
-				_ = c.Delete(t.Context(), changefeed.Key(pk), id, "") // may be absent
+				_ = c.Delete(t.Context(), feed.Key(pk), id, "") // may be absent
 			case 2:
 				if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":%q,"pk":%q,"ttl":5}`, id, pk)); err != nil {
 					t.Fatal(err)
@@ -85,13 +85,13 @@ func TestABacklogIsAsOldAsItsFirstChange(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		for n := range 4 {
-			if err := c.Delete(t.Context(), changefeed.Key("p"), fmt.Sprint("i", n), ""); err != nil {
+			if err := c.Delete(t.Context(), feed.Key("p"), fmt.Sprint("i", n), ""); err != nil {
 				t.Fatal(err)
 			}
 		}
 		// Nothing has been read yet, so no low-water mark leads to the first change.
-		want := changefeed.Backlog{Items: 4, Oldest: times[4]}
-		got, err := c.Pending(t.Context(), changefeed.FullRange(), changefeed.At("0"), changefeed.ReadOptions{})
+		want := feed.Backlog{Items: 4, Oldest: times[4]}
+		got, err := c.Pending(t.Context(), feed.FullRange(), feed.At("0"), feed.ReadOptions{})
 		if err != nil || got != want {
 			t.Errorf("pending is %+v, %v: want %+v", got, err, want)
 		}
@@ -191,7 +191,7 @@ func TestABacklogEndsAtTheHead(t *testing.T) {
 		busy.Go(func() { upsert(t, c, "another", "p", 1) })
 		synctest.Wait()
 		busy.Go(func() {
-			got, err := c.Pending(t.Context(), changefeed.FullRange(), changefeed.At("2"), changefeed.ReadOptions{})
+			got, err := c.Pending(t.Context(), feed.FullRange(), feed.At("2"), feed.ReadOptions{})
 			if err != nil || got.Items != 8 {
 				t.Errorf("pending is %+v, %v: want 8, those up to the head", got, err)
 			}

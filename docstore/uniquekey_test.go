@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pkey"
 )
 
@@ -33,7 +33,7 @@ func TestUniqueKeyValueHasOneTextForOneValue(t *testing.T) {
 func TestUniqueKeyValueRefusesNumbersOutOfRange(t *testing.T) {
 	for _, body := range []string{`{"a":1e999}`, `{"a":[1,{"b":-1e999}]}`} {
 		got, err := uniqueKeyValue([]byte(body), []pkey.Path{{"a"}})
-		if !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), "unique key /a") {
+		if !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), "unique key /a") {
 			t.Errorf("%s: %s, %v, want a bad request for /a", body, got, err)
 		}
 	}

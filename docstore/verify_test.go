@@ -14,8 +14,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // storeOnDisk is a closed store with a table and a log, in a directory.
@@ -251,7 +251,7 @@ func TestAnInterruptedMakingIsGoneOnWith(t *testing.T) {
 			t.Fatalf("after change %d, opened again: %v", n, err)
 		}
 		if c, err = again.Container("c"); err == nil {
-			_, err = c.Item(t.Context(), changefeed.Key("p"), "a")
+			_, err = c.Item(t.Context(), feed.Key("p"), "a")
 		}
 		if err := errors.Join(err, again.Close()); err != nil {
 			t.Fatalf("after change %d: %v", n, err)

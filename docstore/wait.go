@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
-// Wait implements [changefeed.Waiter], and returns at once for a position that is
+// Wait implements [feed.Waiter], and returns at once for a position that is
 // neither after a token nor from now, since such a reader has not begun, and when the
 // range's partition is split or merged, since its reader must learn of that. For a
 // range across several partitions it returns at any change of the container.
-func (c *Container) Wait(ctx context.Context, rng changefeed.Range, from changefeed.Position) error {
+func (c *Container) Wait(ctx context.Context, rng feed.Range, from feed.Position) error {
 	head := c.head.Load()
 	lsn := head
 	if from.Token != "" {

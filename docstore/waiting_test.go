@@ -12,8 +12,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // letOthersRun gives goroutines that are ready the time to come to a lock.
@@ -30,7 +30,7 @@ func TestAWaiterSleepsThroughNoChange(t *testing.T) {
 	upsert(t, c, "a", "p", 1)
 	release := c.HoldGate()
 	done := make(chan error, 1)
-	go func() { done <- c.Wait(t.Context(), changefeed.FullRange(), changefeed.At("1")) }()
+	go func() { done <- c.Wait(t.Context(), feed.FullRange(), feed.At("1")) }()
 	letOthersRun() // it is at the gate
 	c.PublishAtTheGate()
 	release()
@@ -111,10 +111,10 @@ func TestTheFloorIsLiftedBeforeVersionsGo(t *testing.T) {
 		whole, refused := 0, 0
 		for n, left := range moments {
 			switch got, err := killedFeed(t, left); {
-			case errors.Is(err, changefeed.ErrTooOld):
+			case errors.Is(err, feed.ErrTooOld):
 				refused++
 			case err != nil || len(got) != versions:
-				t.Errorf("killed before write %d: %d versions, %v: want %d, or %v", n, len(got), err, versions, changefeed.ErrTooOld)
+				t.Errorf("killed before write %d: %d versions, %v: want %d, or %v", n, len(got), err, versions, feed.ErrTooOld)
 			default:
 				whole++
 			}
@@ -126,7 +126,7 @@ func TestTheFloorIsLiftedBeforeVersionsGo(t *testing.T) {
 }
 
 // killedFeed opens a store and reads its feed from the beginning.
-func killedFeed(t *testing.T, fs vfs.FS) ([]changefeed.Change, error) {
+func killedFeed(t *testing.T, fs vfs.FS) ([]feed.Change, error) {
 	t.Helper()
 	db, err := docstore.Open("db", docstore.Options{}.WithFS(fs).Resting())
 	if err != nil {
@@ -141,6 +141,6 @@ func killedFeed(t *testing.T, fs vfs.FS) ([]changefeed.Change, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := c.Read(t.Context(), changefeed.FullRange(), changefeed.At("0"), changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes})
+	page, err := c.Read(t.Context(), feed.FullRange(), feed.At("0"), feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
 	return page.Changes, err
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/rawjson"
 	"github.com/millrace/changefeed/internal/service"
 )
@@ -40,7 +40,7 @@ type write struct {
 func (w *write) prepare(c *Container, l *layout, pk string) (key string, err error) {
 	w.id = w.ID
 	switch w.Op {
-	case changefeed.WriteUpsert, changefeed.WriteCreate, changefeed.WriteReplace:
+	case feed.WriteUpsert, feed.WriteCreate, feed.WriteReplace:
 		s := rawjson.Strict(w.Body)
 		// A body that was checked as it came need not be checked again.
 		if w.Checked {
@@ -56,12 +56,12 @@ func (w *write) prepare(c *Container, l *layout, pk string) (key string, err err
 			return "", fmt.Errorf("%w: that of item %q is %s: want %s, that of the batch", ErrKeyMismatch, d.id, d.key, pk)
 		}
 		return string(d.key), w.render(c, l, d, w.Owned)
-	case changefeed.WritePatch:
+	case feed.WritePatch:
 		if err := keepsKey(w.Patch, l.paths); err != nil {
 			return "", err
 		}
 		w.Patch = copyPatch(w.Patch)
-	case changefeed.WriteDelete, changefeed.WriteRead:
+	case feed.WriteDelete, feed.WriteRead:
 	default:
 		return "", refuse("operation is %v: want upsert, create, replace, patch, delete or read", w.Op)
 	}
@@ -103,7 +103,7 @@ func (tx *transaction) execute(g *group, h *nextHead) error {
 	h.lsn++
 	tx.time = h.time
 	if tx.results = tx.single.result[:]; len(tx.writes) > 1 {
-		tx.results = make([]changefeed.Result, len(tx.writes))
+		tx.results = make([]feed.Result, len(tx.writes))
 	}
 	wrote, made := false, 0
 	for i := range tx.writes {
@@ -115,12 +115,12 @@ func (tx *transaction) execute(g *group, h *nextHead) error {
 			return err
 		}
 		res.Charge = chargeOf(w.Op, len(res.Body))
-		if w.Op != changefeed.WriteRead {
+		if w.Op != feed.WriteRead {
 			res.LSN, wrote = h.lsn, true
 		}
 		// Bodies that a patch or a read brings are not in the size that its caller
 		// sent: 100 operations of a few bytes could make a group of 200 MB.
-		if w.Op == changefeed.WriteRead || w.Op == changefeed.WritePatch {
+		if w.Op == feed.WriteRead || w.Op == feed.WritePatch {
 			made += len(res.Body)
 			g.bytes += len(res.Body)
 		}
@@ -141,22 +141,22 @@ func (tx *transaction) execute(g *group, h *nextHead) error {
 
 // run carries out a write on what the writes before it in its group have left, which no
 // disk has yet.
-func (w *write) run() (changefeed.Result, error) {
+func (w *write) run() (feed.Result, error) {
 	var err error
 	if w.old, err = w.tx.group.slot(w.key); err != nil {
-		return changefeed.Result{}, err
+		return feed.Result{}, err
 	}
 	if err := w.check(); err != nil {
-		return changefeed.Result{}, err
+		return feed.Result{}, err
 	}
 	switch w.Op {
-	case changefeed.WriteRead:
+	case feed.WriteRead:
 		return w.read()
-	case changefeed.WriteDelete:
-		return changefeed.Result{}, w.remove(opDelete)
-	case changefeed.WritePatch:
+	case feed.WriteDelete:
+		return feed.Result{}, w.remove(opDelete)
+	case feed.WritePatch:
 		if err := w.patch(); err != nil {
-			return changefeed.Result{}, err
+			return feed.Result{}, err
 		}
 	}
 	return w.put()
@@ -167,13 +167,13 @@ func (w *write) check() error {
 	// Presence decides before the ETag, and the condition comes last: only that has to
 	// read the body.
 	switch {
-	case w.old != nil && w.Op == changefeed.WriteCreate:
-		return fmt.Errorf("item %q exists: %w", w.id, changefeed.ErrConflict)
-	case w.old == nil && w.Op != changefeed.WriteCreate && w.Op != changefeed.WriteUpsert:
-		return fmt.Errorf("item %q: %w", w.id, changefeed.ErrNotFound)
+	case w.old != nil && w.Op == feed.WriteCreate:
+		return fmt.Errorf("item %q exists: %w", w.id, feed.ErrConflict)
+	case w.old == nil && w.Op != feed.WriteCreate && w.Op != feed.WriteUpsert:
+		return fmt.Errorf("item %q: %w", w.id, feed.ErrNotFound)
 	case w.IfMatch == "" || w.IfMatch == "*" && w.old != nil:
 	case w.old == nil || w.old.etag != w.IfMatch:
-		return fmt.Errorf("item %q: want ETag %s: %w", w.id, w.IfMatch, changefeed.ErrPrecondition)
+		return fmt.Errorf("item %q: want ETag %s: %w", w.id, w.IfMatch, feed.ErrPrecondition)
 	}
 	if w.If == nil || w.old == nil {
 		return nil
@@ -183,7 +183,7 @@ func (w *write) check() error {
 		return err
 	}
 	if ok, err := w.If.asked(e.body); err != nil || !ok {
-		return cmp.Or(err, fmt.Errorf("item %q does not meet the condition: %w", w.id, changefeed.ErrPrecondition))
+		return cmp.Or(err, fmt.Errorf("item %q does not meet the condition: %w", w.id, feed.ErrPrecondition))
 	}
 	return nil
 }
@@ -199,12 +199,12 @@ func (met Condition) asked(body []byte) (ok bool, err error) {
 }
 
 // read is the document as of this place in the batch.
-func (w *write) read() (changefeed.Result, error) {
+func (w *write) read() (feed.Result, error) {
 	e, err := w.tx.group.entry(w.tx.head.c, w.old.addr)
 	if err != nil {
-		return changefeed.Result{}, err
+		return feed.Result{}, err
 	}
-	return changefeed.Result{ETag: w.old.etag, LSN: w.old.lsn, Body: slices.Clone(e.body)}, nil
+	return feed.Result{ETag: w.old.etag, LSN: w.old.lsn, Body: slices.Clone(e.body)}, nil
 }
 
 // patch makes the body of a put.
@@ -225,7 +225,7 @@ func (w *write) patch() error {
 }
 
 // put writes a version of the document.
-func (w *write) put() (changefeed.Result, error) {
+func (w *write) put() (feed.Result, error) {
 	c, h := w.tx.head.c.num, w.tx.head
 	// The resource id comes of the first version, so that it stays through all others.
 	born := birth(w.at)
@@ -234,7 +234,7 @@ func (w *write) put() (changefeed.Result, error) {
 	}
 	w.finish(h.c, itemRID(h.c.own, born, w.tx.pk, w.id), h.time)
 	if err := w.takeUnique(); err != nil {
-		return changefeed.Result{}, err
+		return feed.Result{}, err
 	}
 	e := w.entry(opCreate)
 	e.ttl, e.etag, e.body = w.ttl, []byte(w.etag), w.body
@@ -255,7 +255,7 @@ func (w *write) put() (changefeed.Result, error) {
 		w.tx.group.set(ttlKey(c, h.time+int64(w.ttl)*1000, w.tx.epk, w.tx.pk, w.id), nil)
 	}
 	h.due(h.l.spec.expiry(h.time, w.ttl))
-	return changefeed.Result{ETag: w.etag, LSN: h.lsn, Created: w.old == nil, Body: w.body}, nil
+	return feed.Result{ETag: w.etag, LSN: h.lsn, Created: w.old == nil, Body: w.body}, nil
 }
 
 // entry is the version that the write makes, with the texts of its key, which need not be

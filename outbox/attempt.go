@@ -14,7 +14,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/rawjson"
 )
 
@@ -23,7 +23,7 @@ import (
 type attempt struct {
 	unit   string
 	key    string
-	writes []changefeed.Write
+	writes []feed.Write
 	size   int
 	once   bool // the first write remembers a message
 	unsure bool // it was sent, and what became of it is not known
@@ -48,19 +48,19 @@ type object struct {
 func (a *attempt) remember(message *envelope) error {
 	a.once = true
 	a.proof = provesFor(message.TTL, math.MaxInt64)
-	return a.put(*message, changefeed.WriteCreate, "")
+	return a.put(*message, feed.WriteCreate, "")
 }
 
 // object adds the write of an object.
 func (a *attempt) object(e *entry) error {
 	if e.id == "" || e.key == "" || e.typ == "" {
-		return fmt.Errorf("%w: object with ID %q, PartitionKey %q and Type %q: want none of them empty", changefeed.ErrBadRequest, e.id, e.key, e.typ)
+		return fmt.Errorf("%w: object with ID %q, PartitionKey %q and Type %q: want none of them empty", feed.ErrBadRequest, e.id, e.key, e.typ)
 	}
 	if e.typ == EventType || e.typ == inboxType {
-		return fmt.Errorf("%w: object %q has Type %q, which is that of other documents", changefeed.ErrBadRequest, e.id, e.typ)
+		return fmt.Errorf("%w: object %q has Type %q, which is that of other documents", feed.ErrBadRequest, e.id, e.typ)
 	}
 	o := object{entry: e, write: -1, seq: *e.seq}
-	op, ifMatch := changefeed.WriteReplace, *e.etag
+	op, ifMatch := feed.WriteReplace, *e.etag
 	for _, version := range e.versions() {
 		o.seq, ifMatch = max(o.seq, *version.seq), cmp.Or(ifMatch, *version.etag)
 	}
@@ -79,9 +79,9 @@ func (a *attempt) object(e *entry) error {
 		a.objects = append(a.objects, o)
 		return nil
 	case e.state == created:
-		op, ifMatch = changefeed.WriteCreate, ""
+		op, ifMatch = feed.WriteCreate, ""
 	case e.state == deleted:
-		op = changefeed.WriteDelete
+		op = feed.WriteDelete
 	}
 	o.write = len(a.writes)
 	a.objects = append(a.objects, o)
@@ -89,13 +89,13 @@ func (a *attempt) object(e *entry) error {
 	if stored.TTL == 0 {
 		stored.TTL = -1
 	}
-	if op != changefeed.WriteDelete {
+	if op != feed.WriteDelete {
 		data, err := marshal(e.data)
 		if err != nil {
 			return fmt.Errorf("%s %q: %w", e.typ, e.id, err)
 		}
 		if string(data) == "null" {
-			return fmt.Errorf("%w: %s %q: its Data is nil", changefeed.ErrBadRequest, e.typ, e.id)
+			return fmt.Errorf("%w: %s %q: its Data is nil", feed.ErrBadRequest, e.typ, e.id)
 		}
 		stored.Data = data
 	}
@@ -134,7 +134,7 @@ func (a *attempt) events(trace traceContext) error {
 			ID: id, PartitionKey: e.of.key, Type: EventType, Data: data, TTL: a.ttl, Seq: e.seq,
 			Object: e.of.id, ObjectType: e.of.typ, UnitSeq: i + 1, TraceParent: trace.parent, TraceState: trace.state,
 		}
-		if err := a.put(stored, changefeed.WriteCreate, ""); err != nil {
+		if err := a.put(stored, feed.WriteCreate, ""); err != nil {
 			return err
 		}
 	}
@@ -142,15 +142,15 @@ func (a *attempt) events(trace traceContext) error {
 }
 
 // put adds a write.
-func (a *attempt) put(stored envelope, op changefeed.WriteOp, ifMatch string) error {
+func (a *attempt) put(stored envelope, op feed.WriteOp, ifMatch string) error {
 	if a.key == "" {
 		a.key = stored.PartitionKey
 	}
 	if stored.PartitionKey != a.key {
 		return fmt.Errorf("%w: %s %q has %q, and others %q", ErrMixedKeys, stored.Type, stored.ID, stored.PartitionKey, a.key)
 	}
-	w := changefeed.Write{Op: op, ID: stored.ID, IfMatch: ifMatch}
-	if op != changefeed.WriteDelete {
+	w := feed.Write{Op: op, ID: stored.ID, IfMatch: ifMatch}
+	if op != feed.WriteDelete {
 		stored.Unit = a.unit
 		body, err := marshal(stored)
 		if err != nil {
@@ -163,18 +163,18 @@ func (a *attempt) put(stored envelope, op changefeed.WriteOp, ifMatch string) er
 }
 
 // send commits the writes. The error is a *NotStoredError or an *UnknownError.
-func (a *attempt) send(ctx context.Context, store changefeed.Committer) error {
+func (a *attempt) send(ctx context.Context, store feed.Committer) error {
 	if ctx.Err() != nil {
 		return a.outcome(context.Cause(ctx))
 	}
-	results, err := store.Commit(ctx, changefeed.Key(a.key), a.writes)
+	results, err := store.Commit(ctx, feed.Key(a.key), a.writes)
 	switch {
 	case err == nil:
 		a.takeETags(results)
 		return nil
-	case errors.Is(err, changefeed.ErrConflict), errors.Is(err, changefeed.ErrNotFound):
+	case errors.Is(err, feed.ErrConflict), errors.Is(err, feed.ErrNotFound):
 		return a.judge(ctx, store, err)
-	case errors.Is(err, changefeed.ErrThrottled), errors.Is(err, changefeed.ErrBadRequest), errors.Is(err, changefeed.ErrForbidden):
+	case errors.Is(err, feed.ErrThrottled), errors.Is(err, feed.ErrBadRequest), errors.Is(err, feed.ErrForbidden):
 		return a.outcome(err) // it says nothing of an earlier try
 	}
 	a.unsure = true
@@ -190,7 +190,7 @@ func (a *attempt) outcome(err error) error {
 }
 
 // judge finds out whether a refusal is one of the unit, or only of its second try.
-func (a *attempt) judge(ctx context.Context, store changefeed.Committer, refused error) error {
+func (a *attempt) judge(ctx context.Context, store feed.Committer, refused error) error {
 	stored, err := a.isStored(ctx, store)
 	if stored && err == nil {
 		err = a.readETags(ctx, store)
@@ -206,7 +206,7 @@ func (a *attempt) judge(ctx context.Context, store changefeed.Committer, refused
 }
 
 // takeETags notes the ETags of a batch that is stored. A document without one gets writtenSince afterwards.
-func (a *attempt) takeETags(results []changefeed.Result) {
+func (a *attempt) takeETags(results []feed.Result) {
 	for _, o := range a.objects {
 		if o.write >= 0 && o.write < len(results) && o.state != deleted {
 			*o.etag = results[o.write].ETag
@@ -220,11 +220,11 @@ const writtenSince = `"written-since"`
 
 // refusal names what was refused.
 func (a *attempt) refusal(err error) error {
-	at, ok := errors.AsType[*changefeed.WriteError](err)
+	at, ok := errors.AsType[*feed.WriteError](err)
 	switch {
 	case a.unsure && !a.isKnown():
 		return &UnknownError{Err: err, IsFinal: true}
-	case ok && at.Index == 0 && a.once && errors.Is(err, changefeed.ErrConflict):
+	case ok && at.Index == 0 && a.once && errors.Is(err, feed.ErrConflict):
 		return &NotStoredError{ErrDuplicate}
 	}
 	return &NotStoredError{err}
@@ -250,45 +250,45 @@ func provesFor(ttl int, most time.Duration) time.Duration {
 // isStored reports whether the writes were stored by an earlier try, whose answer was lost here or below the store: then
 // one of the documents has the number of this unit. Where there are only deletes, that nothing is there is all that the
 // unit wants.
-func (a *attempt) isStored(ctx context.Context, store changefeed.Committer) (bool, error) {
+func (a *attempt) isStored(ctx context.Context, store feed.Committer) (bool, error) {
 	there := false
 	for _, w := range a.traces() {
 		found, err := a.read(ctx, store, w.ID)
 		switch {
-		case errors.Is(err, changefeed.ErrNotFound):
+		case errors.Is(err, feed.ErrNotFound):
 			continue
 		case err != nil:
 			return false, err
-		case found.Unit == a.unit && w.Op != changefeed.WriteDelete:
+		case found.Unit == a.unit && w.Op != feed.WriteDelete:
 			return true, nil
 		}
 		there = true
 	}
-	return a.unsure && !there && a.only(changefeed.WriteDelete), nil
+	return a.unsure && !there && a.only(feed.WriteDelete), nil
 }
 
 // traces are the writes by which an earlier try can be recognized, the surest first: one event, or what remembers a
 // message, and the objects.
-func (a *attempt) traces() []changefeed.Write {
+func (a *attempt) traces() []feed.Write {
 	if a.event < 0 {
 		return a.writes
 	}
-	return append([]changefeed.Write{a.writes[a.event]}, a.writes[:a.event]...)
+	return append([]feed.Write{a.writes[a.event]}, a.writes[:a.event]...)
 }
 
-func (a *attempt) only(op changefeed.WriteOp) bool {
-	return !slices.ContainsFunc(a.writes, func(w changefeed.Write) bool { return w.Op != op })
+func (a *attempt) only(op feed.WriteOp) bool {
+	return !slices.ContainsFunc(a.writes, func(w feed.Write) bool { return w.Op != op })
 }
 
 // readETags takes over the ETags of what an earlier try has stored. If somebody has written an object since, its old
 // ETag stays, or it gets writtenSince in place of none, so that the next write of it is refused.
-func (a *attempt) readETags(ctx context.Context, store changefeed.Committer) error {
+func (a *attempt) readETags(ctx context.Context, store feed.Committer) error {
 	for _, o := range a.objects {
 		if o.write < 0 || o.state == deleted {
 			continue
 		}
 		found, err := a.read(ctx, store, o.id)
-		if err = ignore(err, changefeed.ErrNotFound); err != nil {
+		if err = ignore(err, feed.ErrNotFound); err != nil {
 			return err
 		}
 		if found.Unit == a.unit {
@@ -298,8 +298,8 @@ func (a *attempt) readETags(ctx context.Context, store changefeed.Committer) err
 	return nil
 }
 
-func (a *attempt) read(ctx context.Context, store changefeed.Committer, id string) (found envelope, err error) {
-	results, err := store.Commit(ctx, changefeed.Key(a.key), []changefeed.Write{{Op: changefeed.WriteRead, ID: id}})
+func (a *attempt) read(ctx context.Context, store feed.Committer, id string) (found envelope, err error) {
+	results, err := store.Commit(ctx, feed.Key(a.key), []feed.Write{{Op: feed.WriteRead, ID: id}})
 	if err != nil {
 		return found, err
 	}
@@ -345,13 +345,13 @@ func payload(e *recorded, id string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case e.EventName() == "":
-		return nil, fmt.Errorf("%w: its name is empty", changefeed.ErrBadRequest)
+		return nil, fmt.Errorf("%w: its name is empty", feed.ErrBadRequest)
 	case own[0] != '{':
-		return nil, fmt.Errorf("%w: it is %.40s: want a JSON object", changefeed.ErrBadRequest, own)
+		return nil, fmt.Errorf("%w: it is %.40s: want a JSON object", feed.ErrBadRequest, own)
 	}
 	for _, name := range []string{"id", "action"} {
 		if rawjson.Lookup(own, name) != nil {
-			return nil, fmt.Errorf("%w: it has a member %q of its own, which every event has already", changefeed.ErrBadRequest, name)
+			return nil, fmt.Errorf("%w: it has a member %q of its own, which every event has already", feed.ErrBadRequest, name)
 		}
 	}
 	head := rawjson.AppendString([]byte(`{"id":`), id)

@@ -10,21 +10,21 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/rawjson"
 )
 
 // Decoder makes a message of a change; ok is false for a change that is no event. With an
 // error, or without an ID in the message, the change is an event that cannot be published: it is parked.
-type Decoder func(c *changefeed.Change) (m Message, ok bool, err error)
+type Decoder func(c *feed.Change) (m Message, ok bool, err error)
 
 // EventsOfType decodes events as a [Unit] stores them, and as the .NET sample of the
 // transactional outbox does: documents of a type with data that have a member action. Other
 // documents and deletes are no events.
 func EventsOfType(typ string) Decoder {
-	return func(c *changefeed.Change) (Message, bool, error) {
+	return func(c *feed.Change) (Message, bool, error) {
 		var d stored
-		if c.Op != changefeed.OpDelete {
+		if c.Op != feed.OpDelete {
 			d = read(c.Body)
 		}
 		if rawjson.Text(d.typ) != typ {
@@ -99,7 +99,7 @@ var (
 
 // keyOf is the partition key as messages have it: the text of a key that is one string, and otherwise its JSON. A text that
 // begins with a bracket could be the JSON of another key, so its key is JSON too.
-func keyOf(c *changefeed.Change) string {
+func keyOf(c *feed.Change) string {
 	key := []byte(c.PartitionKey)
 	if inner, ok := bytes.CutPrefix(key, []byte("[")); ok {
 		inner, _ = bytes.CutSuffix(inner, []byte("]"))

@@ -28,7 +28,7 @@
 //	err = u.Commit(ctx)
 //	if errors.Is(err, outbox.ErrUnknown) { // the store has not answered
 //		err = u.Settle(ctx)
-//	} // nil: stored; changefeed.ErrPrecondition: not stored, somebody else was faster
+//	} // nil: stored; feed.ErrPrecondition: not stored, somebody else was faster
 //
 // A [Relay] is the handler of a processor on the same container:
 //

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"reflect"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Doc is an object in the envelope in which its container has it:
@@ -72,8 +72,8 @@ type envelope struct {
 }
 
 // Load reads an object: ErrNotFound when there is none, ErrType when the document is of another type.
-func Load[T any](ctx context.Context, from changefeed.Committer, partitionKey, typ, id string) (*Doc[T], error) {
-	results, err := from.Commit(ctx, changefeed.Key(partitionKey), []changefeed.Write{{Op: changefeed.WriteRead, ID: id}})
+func Load[T any](ctx context.Context, from feed.Committer, partitionKey, typ, id string) (*Doc[T], error) {
+	results, err := from.Commit(ctx, feed.Key(partitionKey), []feed.Write{{Op: feed.WriteRead, ID: id}})
 	if err != nil {
 		return nil, fmt.Errorf("load %s %q: %w", typ, id, refusal(err))
 	}
@@ -108,7 +108,7 @@ var ErrType = errors.New("document of another type")
 
 // refusal is the reason for which a batch was refused, without the write, when it has only one.
 func refusal(err error) error {
-	if refused, ok := errors.AsType[*changefeed.WriteError](err); ok {
+	if refused, ok := errors.AsType[*feed.WriteError](err); ok {
 		return refused.Err
 	}
 	return err

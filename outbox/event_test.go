@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 	"github.com/millrace/changefeed/outbox/outboxtest"
 )
@@ -101,7 +102,7 @@ func TestAnEventKeepsItsOwnTime(t *testing.T) {
 	if err := u.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for item, err := range contacts.Logical(t.Context(), changefeed.Key("c1"), 0) {
+	for item, err := range contacts.Logical(t.Context(), feed.Key("c1"), 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,8 +147,8 @@ func TestAnEventHasNoMembersThatEveryEventHas(t *testing.T) {
 		d.Data.Record(odd{member: "mine"})
 		u := outbox.NewUnit(contacts, outbox.Options{})
 		u.Create(d)
-		if err := u.Commit(t.Context()); !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), member) {
-			t.Errorf("an event with a member %s: %v, want %v", member, err, changefeed.ErrBadRequest)
+		if err := u.Commit(t.Context()); !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), member) {
+			t.Errorf("an event with a member %s: %v, want %v", member, err, feed.ErrBadRequest)
 		}
 	}
 }
@@ -176,7 +177,7 @@ func TestANumberThatIsNoneIsRefused(t *testing.T) {
 		"3": 3, "3.0": 3, "0": 0, "9007199254740992": 1 << 53,
 		"9007199254740994": 0, "1e17": 0, "1.5": 0, "-1": 0, `"3"`: 0, "null": 0,
 	} {
-		c := changefeed.Change{ID: "1", Body: []byte(`{"type":"domainEvent","seq":` + seq + `,"data":{"action":"Done"}}`)}
+		c := feed.Change{ID: "1", Body: []byte(`{"type":"domainEvent","seq":` + seq + `,"data":{"action":"Done"}}`)}
 		m, ok, err := decode(&c)
 		if isNumber := want > 0 || seq == "0"; !ok || (err == nil) != isNumber || m.Seq != want {
 			t.Errorf("seq %s: an event %v with number %d, %v; want %d", seq, ok, m.Seq, err, want)
@@ -196,7 +197,7 @@ func TestAMarkHasTwoMembers(t *testing.T) {
 		"": false, `"published":"yes",`: false, `"publishedLsn":7,`: false, `"published":true,"publishedLsn":7,`: false,
 		`"published":"2026-01-02T03:04:05Z","publishedLsn":7,`: true,
 	} {
-		c := changefeed.Change{ID: "1", Body: []byte(`{"type":"domainEvent",` + members + `"data":{"action":"Done"}}`)}
+		c := feed.Change{ID: "1", Body: []byte(`{"type":"domainEvent",` + members + `"data":{"action":"Done"}}`)}
 		if wants(&c) == isMarked {
 			t.Errorf("with %s the event counts as published: %v, want %v", members, !isMarked, isMarked)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 	"github.com/millrace/changefeed/outbox/natspub"
 )
@@ -72,11 +73,11 @@ func (s parcels) move(ctx context.Context, id, to string) error {
 	d.Data.move(to)
 	u := outbox.NewUnit(s.store, outbox.Options{})
 	u.Replace(d)
-	return commit(ctx, u) // changefeed.ErrPrecondition: somebody else was faster
+	return commit(ctx, u) // feed.ErrPrecondition: somebody else was faster
 }
 
 // relay publishes the events of the service until ctx ends. Several processes may run one.
-func relay(ctx context.Context, from *docstore.Container, leases changefeed.LeaseStore, to outbox.Publisher) error {
+func relay(ctx context.Context, from *docstore.Container, leases feed.LeaseStore, to outbox.Publisher) error {
 	r, err := outbox.NewRelay(to, outbox.RelayOptions{Source: "/parcels"})
 	if err != nil {
 		return err
@@ -100,7 +101,7 @@ func (s tracking) handle(ctx context.Context, m outbox.Message) error {
 	d, err := outbox.Load[*track](ctx, s.store, m.Key, "track", m.Key)
 	u := outbox.NewUnit(s.store, outbox.Options{})
 	switch {
-	case errors.Is(err, changefeed.ErrNotFound):
+	case errors.Is(err, feed.ErrNotFound):
 		d = &outbox.Doc[*track]{ID: m.Key, PartitionKey: m.Key, Type: "track", Data: &track{}}
 		u.Create(d)
 	case err != nil:

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/rawjson"
 	"github.com/millrace/changefeed/internal/service"
 )
@@ -24,7 +24,7 @@ const (
 
 // lsnBefore is the LSN that an event had before it was marked; ok is false for one without a mark. A foreign event may
 // have a member of the first name.
-func lsnBefore(c *changefeed.Change) (lsn int64, ok bool) {
+func lsnBefore(c *feed.Change) (lsn int64, ok bool) {
 	if rawjson.Text(rawjson.Lookup(c.Body, published)) == "" {
 		return 0, false
 	}
@@ -32,13 +32,13 @@ func lsnBefore(c *changefeed.Change) (lsn int64, ok bool) {
 	return lsn, err == nil
 }
 
-func isMarked(c *changefeed.Change) bool {
+func isMarked(c *feed.Change) bool {
 	_, ok := lsnBefore(c)
 	return ok
 }
 
 // rightfulLSN is the LSN of the commit of an event, whatever mark has moved it.
-func rightfulLSN(c *changefeed.Change) int64 {
+func rightfulLSN(c *feed.Change) int64 {
 	if lsn, ok := lsnBefore(c); ok {
 		return lsn
 	}
@@ -66,17 +66,17 @@ func (r *Relay) expire(ctx context.Context, chain []event) (n int, err error) {
 }
 
 // isForEver reports whether an event does not expire by itself. Only such events are marked.
-func isForEver(c *changefeed.Change) bool { return ttlOf(c) == 0 }
+func isForEver(c *feed.Change) bool { return ttlOf(c) == 0 }
 
 func (r *Relay) expireBatch(ctx context.Context, chain []event) error {
 	ttl := strconv.AppendInt(nil, int64(seconds(r.opts.ExpireAfter)), 10)
 	now := strconv.AppendQuote(nil, time.Now().UTC().Format(time.RFC3339))
-	var writes []changefeed.Write
+	var writes []feed.Write
 	for _, e := range chain {
 		if !isForEver(e.change) {
 			continue
 		}
-		writes = append(writes, changefeed.Write{Op: changefeed.WritePatch, ID: e.change.ID, Patch: []changefeed.PatchOp{
+		writes = append(writes, feed.Write{Op: feed.WritePatch, ID: e.change.ID, Patch: []feed.PatchOp{
 			{Op: "set", Path: "/ttl", Value: ttl},
 			{Op: "set", Path: "/" + published, Value: now},
 			{Op: "set", Path: "/" + publishedLSN, Value: strconv.AppendInt(nil, e.change.LSN, 10)},
@@ -84,12 +84,12 @@ func (r *Relay) expireBatch(ctx context.Context, chain []event) error {
 	}
 	for len(writes) > 0 {
 		_, err := r.opts.Container.Commit(ctx, chain[0].change.PartitionKey, writes)
-		refused, ok := errors.AsType[*changefeed.WriteError](err)
+		refused, ok := errors.AsType[*feed.WriteError](err)
 		switch {
 		case !ok:
 			return err
-		case errors.Is(err, changefeed.ErrNotFound): // somebody has deleted it
-		case errors.Is(err, changefeed.ErrBadRequest): // it has no room for this; it is published, and not to be published again
+		case errors.Is(err, feed.ErrNotFound): // somebody has deleted it
+		case errors.Is(err, feed.ErrBadRequest): // it has no room for this; it is published, and not to be published again
 			slog.Warn("published event will not expire", "key", chain[0].Key, "id", refused.Write.ID, "err", refused.Err)
 		default:
 			return err

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/lives"
 	"github.com/millrace/changefeed/outbox"
 )
@@ -39,8 +40,8 @@ type mortalStore struct {
 	*lives.Death
 }
 
-func (s mortalStore) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
-	if writes[0].Op != changefeed.WriteRead {
+func (s mortalStore) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
+	if writes[0].Op != feed.WriteRead {
 		s.At("before a commit")
 		defer s.At("after a commit")
 	}
@@ -53,7 +54,7 @@ type mortalLeases struct {
 	*lives.Death
 }
 
-func (s mortalLeases) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+func (s mortalLeases) Update(ctx context.Context, l feed.Record) (feed.Record, error) {
 	s.At("before a checkpoint")
 	defer s.At("after a checkpoint")
 	return s.Leases.Update(ctx, l)
@@ -106,7 +107,7 @@ func live(t *testing.T, l lives.Life) {
 	for i := range 2 {
 		r := newRelay(t, topic, outbox.RelayOptions{})
 		p, err := changefeed.New(contacts, mortalLeases{store, l.Death}, r, r.Options(changefeed.Options{
-			Instance: fmt.Sprint("relay", i), Start: changefeed.FromBeginning(), MaxItems: 3, Concurrency: 1 + l.Number%2*3,
+			Instance: fmt.Sprint("relay", i), Start: feed.FromBeginning(), MaxItems: 3, Concurrency: 1 + l.Number%2*3,
 		}))
 		if err != nil {
 			t.Fatal(err)
@@ -140,12 +141,12 @@ func live(t *testing.T, l lives.Life) {
 }
 
 // change makes a contact, or renames and describes it.
-func change(t *testing.T, store changefeed.Committer, id string) {
+func change(t *testing.T, store feed.Committer, id string) {
 	t.Helper()
 	u := outbox.NewUnit(store, outbox.Options{EventTTL: -1}) // the test that reads them is in another time
 	d, err := outbox.Load[*contact](t.Context(), store, id, "contact", id)
 	switch {
-	case errors.Is(err, changefeed.ErrNotFound):
+	case errors.Is(err, feed.ErrNotFound):
 		u.Create(docOf(id, newContact("A")))
 	case err != nil:
 		t.Fatal(err)
@@ -207,7 +208,7 @@ func stories(t *testing.T, in *docstore.Container, id string) (all []string) {
 // consume are the messages of a key in the order of the topic, without duplicates, and how many of these there were.
 func consume(t *testing.T, topic *docstore.Container, key string) (seen []string, twice int) {
 	t.Helper()
-	for item, err := range topic.Logical(t.Context(), changefeed.Key(key), 0) {
+	for item, err := range topic.Logical(t.Context(), feed.Key(key), 0) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // How events stay in order that another unit's relay has moved
@@ -20,7 +20,7 @@ import (
 
 // publishAll publishes a chain, and in their places among its events those that belong there and lie behind them now. It
 // returns how many of the chain are published.
-func (r *Relay) publishAll(ctx context.Context, b *changefeed.Batch, chain []event) (n int, err error) {
+func (r *Relay) publishAll(ctx context.Context, b *feed.Batch, chain []event) (n int, err error) {
 	moved, err := r.moved(ctx, b, chain)
 	if err != nil {
 		return 0, fmt.Errorf("look for events of key %q that another relay has marked: %w", chain[0].Key, err)
@@ -48,7 +48,7 @@ func (r *Relay) publishAll(ctx context.Context, b *changefeed.Batch, chain []eve
 // moved are the events that belong before the last unmarked one of a chain, lie behind the first one now, and are not
 // published yet. That an event has no mark says nothing of those before it: it may have a time to live of its own, or no
 // room for a mark, or it is the rest of a transaction.
-func (r *Relay) moved(ctx context.Context, b *changefeed.Batch, chain []event) ([]event, error) {
+func (r *Relay) moved(ctx context.Context, b *feed.Batch, chain []event) ([]event, error) {
 	if r.opts.Feed == nil || b.Redriven {
 		return nil, nil
 	}
@@ -78,7 +78,7 @@ func (r *Relay) publishEarly(ctx context.Context, at place, moved []event) error
 	for len(moved) > 0 {
 		n, err := r.publish(ctx, moved)
 		r.hand.publishedEarly(at, moved[:n])
-		if err != nil && !changefeed.IsPoison(err) {
+		if err != nil && !feed.IsPoison(err) {
 			return err
 		}
 		moved = moved[min(n+1, len(moved)):] // one that can never be sent is parked in its place in the feed
@@ -88,11 +88,11 @@ func (r *Relay) publishEarly(ctx context.Context, at place, moved []event) error
 
 // movedEvents are the marked events of a key that lie behind a change and belong before an event.
 func (r *Relay) movedEvents(
-	ctx context.Context, in changefeed.Range, behind *changefeed.Change, before event,
+	ctx context.Context, in feed.Range, behind *feed.Change, before event,
 ) (moved []event, err error) {
-	from := changefeed.Position{Start: changefeed.FromBeginning()}
+	from := feed.Position{Start: feed.FromBeginning()}
 	for {
-		page, err := r.opts.Feed.Read(ctx, in, from, changefeed.ReadOptions{Key: behind.PartitionKey})
+		page, err := r.opts.Feed.Read(ctx, in, from, feed.ReadOptions{Key: behind.PartitionKey})
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +118,7 @@ func (r *Relay) movedEvents(
 }
 
 // withoutEarly leaves out the events that were published before their place in the feed was reached.
-func (r *Relay) withoutEarly(b *changefeed.Batch, chain []event) []event {
+func (r *Relay) withoutEarly(b *feed.Batch, chain []event) []event {
 	if r.opts.Feed == nil || b.Redriven {
 		return chain
 	}

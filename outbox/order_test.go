@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -64,15 +65,15 @@ func TestEventsOfSeveralObjectsKeepTheOrderInWhichTheyWereRecorded(t *testing.T)
 
 // The service does not say in which order the documents of a transaction are in the feed.
 func TestEventsOfAUnitAreSortedWhereverTheFeedHasThem(t *testing.T) {
-	var changes []changefeed.Change
+	var changes []feed.Change
 	for i, place := range []int{3, 1, 4, 2} {
-		changes = append(changes, changefeed.Change{
-			ID: fmt.Sprint("e", i), LSN: 5, PartitionKey: changefeed.Key("k"),
+		changes = append(changes, feed.Change{
+			ID: fmt.Sprint("e", i), LSN: 5, PartitionKey: feed.Key("k"),
 			Body: fmt.Appendf(nil, `{"type":"domainEvent","object":"o%d","seq":1,"unitSeq":%d,"data":{"action":"a%[2]d"}}`, i, place),
 		})
 	}
 	to := &broker{}
-	if err := newRelay(t, to, outbox.RelayOptions{}).Handle(t.Context(), &changefeed.Batch{Changes: changes}); err != nil {
+	if err := newRelay(t, to, outbox.RelayOptions{}).Handle(t.Context(), &feed.Batch{Changes: changes}); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -86,15 +87,15 @@ func TestEventsOfAUnitAreSortedWhereverTheFeedHasThem(t *testing.T) {
 
 // A relay marks the events of several units of work in one transaction.
 func TestMarkedEventsAreSortedByTheirCommits(t *testing.T) {
-	var changes []changefeed.Change
+	var changes []feed.Change
 	for i, place := range []int{3, 1, 4, 2} {
-		changes = append(changes, changefeed.Change{
-			ID: fmt.Sprint("e", i), LSN: 9, PartitionKey: changefeed.Key("k"),
+		changes = append(changes, feed.Change{
+			ID: fmt.Sprint("e", i), LSN: 9, PartitionKey: feed.Key("k"),
 			Body: fmt.Appendf(nil, `{"type":"domainEvent","unitSeq":%d,"published":"2026-01-01T00:00:00Z","publishedLsn":%d,"data":{"action":"a%[2]d"}}`, 5-place, place),
 		})
 	}
 	to := &broker{}
-	if err := newRelay(t, to, outbox.RelayOptions{}).Handle(t.Context(), &changefeed.Batch{Changes: changes}); err != nil {
+	if err := newRelay(t, to, outbox.RelayOptions{}).Handle(t.Context(), &feed.Batch{Changes: changes}); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -127,12 +128,12 @@ func TestAnEventNamesItsObject(t *testing.T) {
 }
 
 func TestKeysThatDifferAreTextsThatDiffer(t *testing.T) {
-	texts := map[string]changefeed.PartitionKey{}
-	for _, key := range []changefeed.PartitionKey{
-		changefeed.Key("[7]"), changefeed.Key(7), changefeed.Key("7"), changefeed.Key(`["a"]`), changefeed.Key("a"), changefeed.Key("a", "b"),
-		changefeed.Key(`["a","b"]`), changefeed.Key(nil), changefeed.Key("[null]"), changefeed.Key("null"), changefeed.Key(""), changefeed.Key("["),
+	texts := map[string]feed.PartitionKey{}
+	for _, key := range []feed.PartitionKey{
+		feed.Key("[7]"), feed.Key(7), feed.Key("7"), feed.Key(`["a"]`), feed.Key("a"), feed.Key("a", "b"),
+		feed.Key(`["a","b"]`), feed.Key(nil), feed.Key("[null]"), feed.Key("null"), feed.Key(""), feed.Key("["),
 	} {
-		m, _, err := outbox.EventsOfType("e")(&changefeed.Change{ID: "1", PartitionKey: key, Body: []byte(`{"type":"e","data":{"action":"a"}}`)})
+		m, _, err := outbox.EventsOfType("e")(&feed.Change{ID: "1", PartitionKey: key, Body: []byte(`{"type":"e","data":{"action":"a"}}`)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -238,7 +239,7 @@ func TestAMovedEventKeepsItsPlaceAmongThoseThatHaveNoMark(t *testing.T) {
 					publishUpTo(t, contacts, leases, test.refused, test.noRoom)
 					to := &broker{fail: func(_ int, m outbox.Message) error {
 						if m.Seq == test.never {
-							return changefeed.Poison(errDown)
+							return feed.Poison(errDown)
 						}
 						return nil
 					}}
@@ -298,10 +299,10 @@ func publishUpTo(t *testing.T, contacts, leases *docstore.Container, refused, no
 		}
 	}
 	marks := committerFunc(func(
-		ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write,
-	) ([]changefeed.Result, error) {
-		if i := slices.IndexFunc(writes, func(w changefeed.Write) bool { return w.ID == full }); i >= 0 {
-			return nil, &changefeed.WriteError{Index: i, Write: writes[i], Err: changefeed.ErrBadRequest}
+		ctx context.Context, key feed.PartitionKey, writes []feed.Write,
+	) ([]feed.Result, error) {
+		if i := slices.IndexFunc(writes, func(w feed.Write) bool { return w.ID == full }); i >= 0 {
+			return nil, &feed.WriteError{Index: i, Write: writes[i], Err: feed.ErrBadRequest}
 		}
 		return contacts.Commit(ctx, key, writes)
 	})
@@ -318,10 +319,10 @@ func publishUpTo(t *testing.T, contacts, leases *docstore.Container, refused, no
 
 func TestAForeignEventThatSaysPublishedIsPublished(t *testing.T) {
 	contacts, _ := open(t)
-	changes := []changefeed.Change{{ID: "e", LSN: 1, PartitionKey: changefeed.Key("k"), Body: []byte(`{"id":"e","type":"domainEvent","published":"yes","data":{"action":"a"}}`)}}
+	changes := []feed.Change{{ID: "e", LSN: 1, PartitionKey: feed.Key("k"), Body: []byte(`{"id":"e","type":"domainEvent","published":"yes","data":{"action":"a"}}`)}}
 	to := &broker{}
 	r := newRelay(t, to, outbox.RelayOptions{Container: contacts, ExpireAfter: time.Hour})
-	if err := r.Handle(t.Context(), &changefeed.Batch{Changes: changes}); err != nil {
+	if err := r.Handle(t.Context(), &feed.Batch{Changes: changes}); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(to.messages()); n != 1 {
@@ -370,11 +371,11 @@ func TestTheTraceContextOfACommitIsStoredWithItsEvents(t *testing.T) {
 		if err := u.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		for item, err := range contacts.Logical(t.Context(), changefeed.Key("c1"), 0) {
+		for item, err := range contacts.Logical(t.Context(), feed.Key("c1"), 0) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m, ok, err := outbox.EventsOfType(outbox.EventType)(&changefeed.Change{Body: item.Body})
+			m, ok, err := outbox.EventsOfType(outbox.EventType)(&feed.Change{Body: item.Body})
 			if err != nil || ok && (m.TraceParent != parent || m.TraceState != state) {
 				t.Errorf("the event is %s, %v", item.Body, err)
 			}
@@ -384,16 +385,16 @@ func TestTheTraceContextOfACommitIsStoredWithItsEvents(t *testing.T) {
 
 // A broker that is down need not be asked for each key.
 func TestABrokerThatIsDownIsAskedOnceABatch(t *testing.T) {
-	var changes []changefeed.Change
+	var changes []feed.Change
 	for i := range 20 {
-		changes = append(changes, changefeed.Change{
-			ID: fmt.Sprint("e", i), LSN: int64(i + 1), PartitionKey: changefeed.Key(fmt.Sprint("k", i)), Body: []byte(`{"type":"domainEvent","data":{"action":"a"}}`),
+		changes = append(changes, feed.Change{
+			ID: fmt.Sprint("e", i), LSN: int64(i + 1), PartitionKey: feed.Key(fmt.Sprint("k", i)), Body: []byte(`{"type":"domainEvent","data":{"action":"a"}}`),
 		})
 	}
-	for want, failure := range map[int]error{1: errDown, 20: changefeed.Poison(errDown)} {
+	for want, failure := range map[int]error{1: errDown, 20: feed.Poison(errDown)} {
 		asked := 0
 		r := newRelay(t, publisherFunc(func(context.Context, []outbox.Message) (int, error) { asked++; return 0, failure }), outbox.RelayOptions{})
-		if err := r.Handle(t.Context(), &changefeed.Batch{Changes: changes}); err == nil {
+		if err := r.Handle(t.Context(), &feed.Batch{Changes: changes}); err == nil {
 			t.Error("nothing was accepted, and there is no error")
 		}
 		if asked != want {

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -85,7 +85,7 @@ func docOf(id string, c *contact) *outbox.Doc[*contact] {
 }
 
 // add commits a new contact.
-func add(t *testing.T, store changefeed.Committer, id, name string) *outbox.Doc[*contact] {
+func add(t *testing.T, store feed.Committer, id, name string) *outbox.Doc[*contact] {
 	t.Helper()
 	d := docOf(id, newContact(name))
 	u := outbox.NewUnit(store, outbox.Options{})
@@ -99,7 +99,7 @@ func add(t *testing.T, store changefeed.Committer, id, name string) *outbox.Doc[
 // stored are the documents of a logical partition, as they are.
 func stored(t *testing.T, in *docstore.Container, key string) (docs []map[string]any) {
 	t.Helper()
-	for item, err := range in.Logical(t.Context(), changefeed.Key(key), 0) {
+	for item, err := range in.Logical(t.Context(), feed.Key(key), 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func actions(docs []map[string]any) (names []string) {
 }
 
 // letterBox is a container of dead letters.
-func letterBox(t *testing.T) changefeed.LetterBox {
+func letterBox(t *testing.T) feed.LetterBox {
 	t.Helper()
 	db, err := docstore.Open("", docstore.Options{InMemory: true})
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
 )
 
@@ -62,8 +62,8 @@ func (e *UnknownError) Unwrap() error {
 
 // answers are the errors by which a store refuses a batch. An ErrPrecondition is an ErrConflict.
 var answers = []error{
-	changefeed.ErrConflict, changefeed.ErrNotFound, changefeed.ErrThrottled, changefeed.ErrBadRequest,
-	changefeed.ErrForbidden, changefeed.ErrGone,
+	feed.ErrConflict, feed.ErrNotFound, feed.ErrThrottled, feed.ErrBadRequest,
+	feed.ErrForbidden, feed.ErrGone,
 }
 
 func isAnswer(err error) bool {
@@ -91,7 +91,7 @@ func (u *Unit) Settle(ctx context.Context) error {
 			return err
 		}
 		wait := pause.Doubled(firstSettlePause, failures, longestSettlePause)
-		if throttled, ok := errors.AsType[*changefeed.ThrottledError](unknown.Err); ok {
+		if throttled, ok := errors.AsType[*feed.ThrottledError](unknown.Err); ok {
 			wait = max(wait, throttled.After)
 		}
 		if pause.For(ctx, wait) != nil {

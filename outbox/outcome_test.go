@@ -8,20 +8,20 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 )
 
 // readsFail is a store that loses the answer to the first batch, and whose next reads fail.
 type readsFail struct {
-	changefeed.Committer
+	feed.Committer
 	sent  int
 	reads []error // what the next reads answer
 }
 
-func (s *readsFail) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
-	if writes[0].Op == changefeed.WriteRead && len(s.reads) > 0 {
+func (s *readsFail) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
+	if writes[0].Op == feed.WriteRead && len(s.reads) > 0 {
 		err := s.reads[0]
 		s.reads = s.reads[1:]
 		return nil, err
@@ -34,8 +34,8 @@ func (s *readsFail) Commit(ctx context.Context, key changefeed.PartitionKey, wri
 }
 
 var sentinels = []error{
-	changefeed.ErrPrecondition, changefeed.ErrConflict, changefeed.ErrNotFound, changefeed.ErrThrottled,
-	changefeed.ErrBadRequest, changefeed.ErrForbidden,
+	feed.ErrPrecondition, feed.ErrConflict, feed.ErrNotFound, feed.ErrThrottled,
+	feed.ErrBadRequest, feed.ErrForbidden,
 }
 
 func TestARefusalIsNotReportedWhileTheOutcomeIsUnknown(t *testing.T) {
@@ -67,7 +67,7 @@ func TestARefusalIsNotReportedWhileTheOutcomeIsUnknown(t *testing.T) {
 }
 
 func TestAfterASuccessNoETagIsMissing(t *testing.T) {
-	overwrite := func(t *testing.T, contacts changefeed.Committer) {
+	overwrite := func(t *testing.T, contacts feed.Committer) {
 		t.Helper()
 		other, err := outbox.Load[*contact](t.Context(), contacts, "c1", "contact", "c1")
 		if err != nil {
@@ -83,13 +83,13 @@ func TestAfterASuccessNoETagIsMissing(t *testing.T) {
 	for name, lost := range map[string]int{"its answer is lost": 1, "its answer has no ETags": 0} {
 		t.Run(name, func(t *testing.T) {
 			contacts, _ := open(t)
-			store := committerFunc(func(ctx context.Context, key changefeed.PartitionKey, w []changefeed.Write) ([]changefeed.Result, error) {
+			store := committerFunc(func(ctx context.Context, key feed.PartitionKey, w []feed.Write) ([]feed.Result, error) {
 				results, err := contacts.Commit(ctx, key, w)
 				if lost--; lost == 0 {
 					return nil, errLost
 				}
-				if err == nil && w[0].Op != changefeed.WriteRead {
-					results = make([]changefeed.Result, len(w))
+				if err == nil && w[0].Op != feed.WriteRead {
+					results = make([]feed.Result, len(w))
 				}
 				return results, err
 			})
@@ -112,7 +112,7 @@ func TestAfterASuccessNoETagIsMissing(t *testing.T) {
 				doc.Data.rename("ours")
 				v := outbox.NewUnit(contacts, outbox.Options{})
 				v.Replace(doc)
-				if err := v.Commit(t.Context()); !errors.Is(err, changefeed.ErrPrecondition) {
+				if err := v.Commit(t.Context()); !errors.Is(err, feed.ErrPrecondition) {
 					t.Errorf("a replacement of what somebody has written since: %v", err)
 				}
 			}
@@ -134,7 +134,7 @@ type charged struct {
 func (charged) EventName() string { return "Charged" }
 
 // charge is the loop of the documentation: it may be told that an order is charged, that it is not, or that this is unknown.
-func charge(ctx context.Context, store changefeed.Committer, id, order string, o outbox.Options, once bool) error {
+func charge(ctx context.Context, store feed.Committer, id, order string, o outbox.Options, once bool) error {
 	for {
 		d, err := outbox.Load[*account](ctx, store, id, "account", id)
 		if err != nil {
@@ -154,7 +154,7 @@ func charge(ctx context.Context, store changefeed.Committer, id, order string, o
 		switch {
 		case errors.Is(err, outbox.ErrUnknown): // no word on it, and nothing that is done a second time
 			return err
-		case errors.Is(err, changefeed.ErrPrecondition), errors.Is(err, changefeed.ErrThrottled): // load again, decide again
+		case errors.Is(err, feed.ErrPrecondition), errors.Is(err, feed.ErrThrottled): // load again, decide again
 			continue
 		case errors.Is(err, outbox.ErrDuplicate):
 			return nil
@@ -179,14 +179,14 @@ const (
 
 // faulty is a store with a fault for each of its first requests, and somebody else who writes after one of them.
 type faulty struct {
-	changefeed.Committer
+	feed.Committer
 	faults []int
 	n      int
 	others int // after which request somebody else writes
 	other  func()
 }
 
-func (s *faulty) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+func (s *faulty) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
 	fault := noFault
 	if s.n++; s.n <= len(s.faults) {
 		fault = s.faults[s.n-1]
@@ -195,7 +195,7 @@ func (s *faulty) Commit(ctx context.Context, key changefeed.PartitionKey, writes
 	case requestLost:
 		return nil, errLost
 	case throttled:
-		return nil, changefeed.ErrThrottled
+		return nil, feed.ErrThrottled
 	case killedBefore:
 		panic(errKilled)
 	}
@@ -299,7 +299,7 @@ func TestTheDocumentedLoopWithoutAMemoryActsAtMostOnce(t *testing.T) {
 }
 
 // annotate is the write of somebody else.
-func annotate(t *testing.T, store changefeed.Committer, id string) {
+func annotate(t *testing.T, store feed.Committer, id string) {
 	t.Helper()
 	d, err := outbox.Load[*account](t.Context(), store, id, "account", id)
 	if err != nil {
@@ -317,7 +317,7 @@ func TestSettleFindsOutAndWritesNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		contacts, _ := open(t)
 		lost := 3
-		store := committerFunc(func(ctx context.Context, key changefeed.PartitionKey, w []changefeed.Write) ([]changefeed.Result, error) {
+		store := committerFunc(func(ctx context.Context, key feed.PartitionKey, w []feed.Write) ([]feed.Result, error) {
 			if lost--; lost >= 0 {
 				return nil, errLost
 			}
@@ -351,7 +351,7 @@ func TestSettleFindsOutAndWritesNothingElse(t *testing.T) {
 func TestSettleEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		store := committerFunc(func(context.Context, changefeed.PartitionKey, []changefeed.Write) ([]changefeed.Result, error) {
+		store := committerFunc(func(context.Context, feed.PartitionKey, []feed.Write) ([]feed.Result, error) {
 			asked++
 			return nil, errLost
 		})
@@ -385,8 +385,8 @@ func TestSettleEndsWithItsContext(t *testing.T) {
 func TestSettleWaitsForAsLongAsTheStoreAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		contacts, _ := open(t)
-		answers := []error{errLost, &changefeed.ThrottledError{After: 30 * time.Second}, &changefeed.ThrottledError{}}
-		store := committerFunc(func(ctx context.Context, key changefeed.PartitionKey, w []changefeed.Write) ([]changefeed.Result, error) {
+		answers := []error{errLost, &feed.ThrottledError{After: 30 * time.Second}, &feed.ThrottledError{}}
+		store := committerFunc(func(ctx context.Context, key feed.PartitionKey, w []feed.Write) ([]feed.Result, error) {
 			if len(answers) > 0 {
 				err := answers[0]
 				answers = answers[1:]
@@ -410,7 +410,7 @@ func TestSettleWaitsForAsLongAsTheStoreAsks(t *testing.T) {
 }
 
 // writeByAnother writes the object c1 as somebody does who has just loaded it.
-func writeByAnother(t *testing.T, contacts changefeed.Committer) {
+func writeByAnother(t *testing.T, contacts feed.Committer) {
 	t.Helper()
 	other, err := outbox.Load[*contact](t.Context(), contacts, "c1", "contact", "c1")
 	if err != nil {
@@ -428,7 +428,7 @@ func expireType(t *testing.T, contacts *docstore.Container, typ string) {
 	t.Helper()
 	for _, doc := range stored(t, contacts, "c1") {
 		if doc["type"] == typ {
-			if err := contacts.Delete(t.Context(), changefeed.Key("c1"), doc["id"].(string), ""); err != nil {
+			if err := contacts.Delete(t.Context(), feed.Key("c1"), doc["id"].(string), ""); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -485,7 +485,7 @@ func forgetsMessage(t *testing.T, wait time.Duration, remove func(t *testing.T, 
 
 func TestARefusalOfTheFirstTryIsCertain(t *testing.T) {
 	for _, refusal := range sentinels[3:] {
-		refuses := committerFunc(func(context.Context, changefeed.PartitionKey, []changefeed.Write) ([]changefeed.Result, error) {
+		refuses := committerFunc(func(context.Context, feed.PartitionKey, []feed.Write) ([]feed.Result, error) {
 			return nil, fmt.Errorf("store: %w", refusal)
 		})
 		u := outbox.NewUnit(refuses, outbox.Options{})
@@ -518,10 +518,10 @@ func TestAnUnreadOutcomeStaysOpen(t *testing.T) {
 }
 
 // twice is a store that gets each batch of writes twice.
-type twice struct{ changefeed.Committer }
+type twice struct{ feed.Committer }
 
-func (s twice) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
-	if writes[0].Op != changefeed.WriteRead {
+func (s twice) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
+	if writes[0].Op != feed.WriteRead {
 		_, _ = s.Committer.Commit(ctx, key, writes)
 	}
 	return s.Committer.Commit(ctx, key, writes)
@@ -547,7 +547,7 @@ func TestAMemoryProvesForLongerThanEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		if err := u.Settle(t.Context()); !errors.Is(err, changefeed.ErrPrecondition) || errors.Is(err, outbox.ErrUnknown) {
+		if err := u.Settle(t.Context()); !errors.Is(err, feed.ErrPrecondition) || errors.Is(err, outbox.ErrUnknown) {
 			t.Errorf("got %v, want that the unit is not stored: nothing remembers its message", err)
 		}
 	})
@@ -632,8 +632,8 @@ func TestADocumentWithoutAnETagDoesNotHideThatOfAnother(t *testing.T) {
 	u = outbox.NewUnit(contacts, outbox.Options{})
 	u.Replace(&mine)
 	u.Replace(&again)
-	if err := u.Commit(t.Context()); !errors.Is(err, changefeed.ErrPrecondition) {
-		t.Errorf("Commit: %v, want %v: the object was written since", err, changefeed.ErrPrecondition)
+	if err := u.Commit(t.Context()); !errors.Is(err, feed.ErrPrecondition) {
+		t.Errorf("Commit: %v, want %v: the object was written since", err, feed.ErrPrecondition)
 	}
 }
 
@@ -676,7 +676,7 @@ func TestARefusalMakesNoDocumentNew(t *testing.T) {
 	u := outbox.NewUnit(contacts, outbox.Options{})
 	u.Create(first)
 	u.Replace(second)
-	if err := u.Commit(t.Context()); !errors.Is(err, changefeed.ErrConflict) {
+	if err := u.Commit(t.Context()); !errors.Is(err, feed.ErrConflict) {
 		t.Fatal(err)
 	}
 	if !first.Data.IsNew() || second.Data.IsNew() {
@@ -694,7 +694,7 @@ func TestADeleteOfWhatIsNotThereIsNotStored(t *testing.T) {
 	u := outbox.NewUnit(contacts, outbox.Options{})
 	u.Delete(docOf("c1", &contact{Name: "A"}))
 	err := u.Commit(t.Context())
-	if _, ok := errors.AsType[*outbox.NotStoredError](err); !ok || !errors.Is(err, changefeed.ErrNotFound) {
+	if _, ok := errors.AsType[*outbox.NotStoredError](err); !ok || !errors.Is(err, feed.ErrNotFound) {
 		t.Errorf("got %v, want that nothing is stored because the document is not found", err)
 	}
 }

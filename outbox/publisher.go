@@ -15,7 +15,7 @@ type Publisher interface {
 	// len(msgs) there is an error, which says why msgs[n] is not among them; whether those
 	// after it have arrived is unknown, and they come again.
 	//
-	// An error that is [changefeed.Poison] says that msgs[n] can never be sent; after any
+	// An error that is [feed.Poison] says that msgs[n] can never be sent; after any
 	// other one it is sent again. An [ErrRefused] counts against
 	// [changefeed.Options.MaxAttempts], other errors do not. A Publisher splits what is too much for one request of its
 	// broker, and does not go on with a key after a message that was not accepted.
@@ -23,14 +23,14 @@ type Publisher interface {
 }
 
 // ErrNoID: a message has no ID, so that neither its broker nor its consumer would know it again when
-// it is published a second time. It comes as [changefeed.Poison].
+// it is published a second time. It comes as [feed.Poison].
 var ErrNoID = errors.New("event has no id")
 
 // ErrRefused: the broker has answered, has not taken this message, and may take others. Trying again may
-// help or not, so it counts as an attempt. Any other error that is no [changefeed.Poison] says that the broker does not
+// help or not, so it counts as an attempt. Any other error that is no [feed.Poison] says that the broker does not
 // work, and nothing of the message.
 var ErrRefused = errors.New("message was refused")
 
 // ErrTooLarge: the broker does not take a message of this size, or the store a batch. From a
-// [Publisher] it comes as [changefeed.Poison].
+// [Publisher] it comes as [feed.Poison].
 var ErrTooLarge = errors.New("too large")

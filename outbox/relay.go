@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // RelayOptions configure a [Relay]. The zero value works.
@@ -31,7 +32,7 @@ type RelayOptions struct {
 	// however long. At most one unit of processors of a container may do this, and others that
 	// publish the same events have so long to do it, and need Feed. An event with a time to live
 	// of its own is left as it is.
-	Container   changefeed.Committer
+	Container   feed.Committer
 	ExpireAfter time.Duration
 
 	// Feed is the container that the events come from. Set it if a relay of another unit has
@@ -39,16 +40,16 @@ type RelayOptions struct {
 	// with Feed this relay publishes them in their order all the same. It costs a read of the
 	// partition key for each batch with events that have no time to live of their own, which is
 	// not done where all have one: let the events of a key all be stored for ever, or none.
-	Feed changefeed.Source
+	Feed feed.Source
 
 	Hooks RelayHooks
 }
 
-// Relay publishes the events in a change feed: it is the [changefeed.Handler] of a processor.
+// Relay publishes the events in a change feed: it is the [feed.Handler] of a processor.
 //
 // It has no retries, lanes or parking of its own: the processor's Concurrency has the events
 // of different keys under way at once, its MaxAge and DeadLetters park an event that cannot be
-// published, at once what is [changefeed.Poison], and its HoldKeys hold the later ones of its
+// published, at once what is [feed.Poison], and its HoldKeys hold the later ones of its
 // key back until it is released. MaxAttempts parks sooner than a relay should: a processor sees
 // an outage in the failures of three keys, and fewer may have events while the broker is down. Events of one key are published one after the other, in the order of their LSN
 // and, in a transaction, in the order in which they were recorded. After a crash, or when an answer of the broker is lost,
@@ -94,22 +95,22 @@ const concurrency = 64
 func (r *Relay) Options(o changefeed.Options) changefeed.Options {
 	o.Concurrency = cmp.Or(o.Concurrency, concurrency)
 	if o.Start.IsZero() {
-		o.Start = changefeed.FromBeginning()
+		o.Start = feed.FromBeginning()
 	}
 	wanted := o.Filter
-	o.Filter = func(c *changefeed.Change) bool { return r.wants(c) && (wanted == nil || wanted(c)) }
+	o.Filter = func(c *feed.Change) bool { return r.wants(c) && (wanted == nil || wanted(c)) }
 	if o.Hooks.Parked == nil { // with one of ours the processor would set no default
 		o.Hooks.Parked = changefeed.LogHooks(slog.Default()).Parked
 	}
 	o.Hooks = changefeed.JoinHooks(o.Hooks, changefeed.Hooks{
-		Parked: func(l changefeed.DeadLetter) { r.hand.park(placeOf(l.Lease, &l.Change)) },
+		Parked: func(l feed.DeadLetter) { r.hand.park(placeOf(l.Lease, &l.Change)) },
 	})
 	return o
 }
 
 // wants reports whether a change is an event. Of one on which the decoder panics Handle is to say so: here it would
 // end the program.
-func (r *Relay) wants(c *changefeed.Change) (yes bool) {
+func (r *Relay) wants(c *feed.Change) (yes bool) {
 	defer func() {
 		if recover() != nil {
 			yes = true
@@ -120,7 +121,7 @@ func (r *Relay) wants(c *changefeed.Change) (yes bool) {
 }
 
 // decode leaves out what the relay has marked as published itself. Another one has to publish it all the same.
-func (r *Relay) decode(c *changefeed.Change) (m Message, ok bool, err error) {
+func (r *Relay) decode(c *feed.Change) (m Message, ok bool, err error) {
 	if r.opts.Container != nil && isMarked(c) {
 		return m, false, nil
 	}
@@ -131,7 +132,7 @@ func (r *Relay) decode(c *changefeed.Change) (m Message, ok bool, err error) {
 type event struct {
 	Message
 	index  int // of its change in the batch
-	change *changefeed.Change
+	change *feed.Change
 	lsn    int64 // of its commit
 	err    error // why it cannot be read
 }
@@ -139,7 +140,7 @@ type event struct {
 var errWaits = errors.New("waits for an earlier event of its key")
 
 // Handle publishes the events of a batch.
-func (r *Relay) Handle(ctx context.Context, b *changefeed.Batch) error {
+func (r *Relay) Handle(ctx context.Context, b *feed.Batch) error {
 	chains := r.chains(b)
 	left := &left{batch: b, items: map[int]error{}}
 	for _, chain := range chains {
@@ -168,8 +169,8 @@ func (r *Relay) Handle(ctx context.Context, b *changefeed.Batch) error {
 }
 
 // chains are the events of a batch, those of each key by themselves and in their order.
-func (r *Relay) chains(b *changefeed.Batch) (chains [][]event) {
-	at := map[changefeed.PartitionKey]int{}
+func (r *Relay) chains(b *feed.Batch) (chains [][]event) {
+	at := map[feed.PartitionKey]int{}
 	for i := range b.Changes {
 		c := &b.Changes[i]
 		m, ok, err := r.decode(c)
@@ -208,7 +209,7 @@ func compare(a, b event) int {
 func (r *Relay) publish(ctx context.Context, chain []event) (n int, err error) {
 	readable := chain
 	if i := slices.IndexFunc(chain, func(e event) bool { return e.err != nil }); i >= 0 {
-		readable, err = chain[:i], changefeed.Poison(fmt.Errorf("event %q: %w", chain[i].change.ID, chain[i].err))
+		readable, err = chain[:i], feed.Poison(fmt.Errorf("event %q: %w", chain[i].change.ID, chain[i].err))
 	}
 	if len(readable) == 0 {
 		return 0, err
@@ -249,7 +250,7 @@ var errPanicked = errors.New("publisher has panicked")
 
 // left are the changes of a batch that come again.
 type left struct {
-	batch *changefeed.Batch
+	batch *feed.Batch
 	items map[int]error
 	down  error // why the broker takes nothing at all
 	first error
@@ -261,7 +262,7 @@ func (l *left) add(chain []event, err error) {
 	if l.first == nil {
 		l.first = err
 	}
-	if said, ok := errors.AsType[*changefeed.Failure](err); ok {
+	if said, ok := errors.AsType[*feed.Failure](err); ok {
 		l.after = max(l.after, said.After)
 	}
 	if isDown(err) {
@@ -276,14 +277,14 @@ func (l *left) add(chain []event, err error) {
 }
 
 // isDown reports whether an error says that the broker does not work, and nothing of the event.
-func isDown(err error) bool { return !changefeed.IsPoison(err) && !errors.Is(err, ErrRefused) }
+func isDown(err error) bool { return !feed.IsPoison(err) && !errors.Is(err, ErrRefused) }
 
 // failure is what the processor is to know. That the broker does not take an event now says nothing of the event.
 func (l *left) failure() error {
 	if l.first == nil {
 		return nil
 	}
-	f := &changefeed.Failure{Err: l.first, Items: l.items, After: l.after, Outage: l.down != nil && !changefeed.IsPoison(l.first)}
+	f := &feed.Failure{Err: l.first, Items: l.items, After: l.after, Outage: l.down != nil && !feed.IsPoison(l.first)}
 	if f.Outage && len(l.items) == len(l.batch.Changes) {
 		f.Items = nil // the batch as a whole
 	}

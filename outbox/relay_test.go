@@ -18,6 +18,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -76,7 +77,7 @@ func relaying(t *testing.T, contacts, leases *docstore.Container, r *outbox.Rela
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Start = changefeed.FromBeginning()
+	o.Start = feed.FromBeginning()
 	o.Hooks.Error = func(*changefeed.Error) {}
 	p, err := changefeed.New(contacts, store, r, r.Options(o))
 	if err != nil {
@@ -152,7 +153,7 @@ func TestEventsArePublishedInOrderAndByteForByte(t *testing.T) {
 					}
 				}
 				m := to.messages()[0]
-				item, err := contacts.Item(t.Context(), changefeed.Key(m.Key), m.ID)
+				item, err := contacts.Item(t.Context(), feed.Key(m.Key), m.ID)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -175,12 +176,12 @@ func TestWhatIsNoEventIsNotPublished(t *testing.T) {
 		`{"id":"1","data":{"action":"x"}}`,
 		`{"id":"1"}`,
 	} {
-		if m, ok, err := decode(&changefeed.Change{Body: []byte(body)}); ok || err != nil {
+		if m, ok, err := decode(&feed.Change{Body: []byte(body)}); ok || err != nil {
 			t.Errorf("%s is taken for the event %+v, %v", body, m, err)
 		}
 	}
 	event := []byte(`{"id":"1","type":"domainEvent","data":{"action":"x"}}`)
-	if _, ok, err := decode(&changefeed.Change{Op: changefeed.OpDelete, Body: event}); ok || err != nil {
+	if _, ok, err := decode(&feed.Change{Op: feed.OpDelete, Body: event}); ok || err != nil {
 		t.Errorf("a delete is taken for an event, %v", err)
 	}
 	for body, want := range map[string]string{
@@ -191,7 +192,7 @@ func TestWhatIsNoEventIsNotPublished(t *testing.T) {
 		`{"id":"1","type":"domainEvent","seq":"x","data":{"action":"a"}}`: `seq is "x"`,
 		`{"id":"1","type":"domainEvent","seq":-1,"data":{"action":"a"}}`:  `seq is -1`,
 	} {
-		if _, ok, err := decode(&changefeed.Change{Body: []byte(body)}); !ok || err == nil || !strings.Contains(err.Error(), want) {
+		if _, ok, err := decode(&feed.Change{Body: []byte(body)}); !ok || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %t, %v: want an event that cannot be read", body, ok, err)
 		}
 	}
@@ -199,7 +200,7 @@ func TestWhatIsNoEventIsNotPublished(t *testing.T) {
 
 func TestTheSamplesEventsAreRead(t *testing.T) {
 	body := `{"id":"2f2c","partitionKey":"c1","type":"domainEvent","data":{"name":{"firstName":"A"},"contactId":"c1","action":"ContactNameUpdatedEvent","id":"2f2c","createdAt":"2026-01-02T03:04:05.1234567Z"},"ttl":120,"_etag":"x"}`
-	m, ok, err := outbox.EventsOfType("domainEvent")(&changefeed.Change{ID: "2f2c", PartitionKey: changefeed.Key("c1"), Body: []byte(body)})
+	m, ok, err := outbox.EventsOfType("domainEvent")(&feed.Change{ID: "2f2c", PartitionKey: feed.Key("c1"), Body: []byte(body)})
 	if !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -247,7 +248,7 @@ func TestABrokerThatIsDownLosesNothing(t *testing.T) {
 // refusing is a sink of dead letters that must stay empty.
 type refusing struct{ t *testing.T }
 
-func (r refusing) Put(_ context.Context, l changefeed.DeadLetter) error {
+func (r refusing) Put(_ context.Context, l feed.DeadLetter) error {
 	r.t.Errorf("%s was parked: %s", l.Change.ID, l.Cause)
 	return nil
 }
@@ -263,7 +264,7 @@ func TestAnEventThatCannotBePublishedIsParked(t *testing.T) {
 					}
 					to := &broker{fail: func(_ int, m outbox.Message) error {
 						if m.Key == "c2" && m.Seq == 3 {
-							return changefeed.Poison(outbox.ErrTooLarge)
+							return feed.Poison(outbox.ErrTooLarge)
 						}
 						return nil
 					}}
@@ -283,11 +284,11 @@ func TestAnEventThatCannotBePublishedIsParked(t *testing.T) {
 					if diff := cmp.Diff(wantOf, to.actions("c2")); diff != "" {
 						t.Error(diff)
 					}
-					for l, err := range box.Letters(t.Context(), changefeed.Key("c2")) {
+					for l, err := range box.Letters(t.Context(), feed.Key("c2")) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						if l.Disposition != changefeed.DispositionHeld && (l.Disposition != changefeed.DispositionPoison || !strings.Contains(l.Cause, "too large")) {
+						if l.Disposition != feed.DispositionHeld && (l.Disposition != feed.DispositionPoison || !strings.Contains(l.Cause, "too large")) {
 							t.Errorf("parked as %s because of %q", l.Disposition, l.Cause)
 						}
 					}
@@ -305,8 +306,8 @@ func TestWhatARelayParksIsLoggedByDefault(t *testing.T) {
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 	own := 0
 	r := newRelay(t, &broker{}, outbox.RelayOptions{})
-	r.Options(changefeed.Options{}).Hooks.Parked(changefeed.DeadLetter{ID: "1.a"})
-	r.Options(changefeed.Options{Hooks: changefeed.Hooks{Parked: func(changefeed.DeadLetter) { own++ }}}).Hooks.Parked(changefeed.DeadLetter{ID: "2.a"})
+	r.Options(changefeed.Options{}).Hooks.Parked(feed.DeadLetter{ID: "1.a"})
+	r.Options(changefeed.Options{Hooks: changefeed.Hooks{Parked: func(feed.DeadLetter) { own++ }}}).Hooks.Parked(feed.DeadLetter{ID: "2.a"})
 	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "letter=1.a") || own != 1 {
 		t.Errorf("the log is %q, own hooks were called %d times", got, own)
 	}
@@ -314,23 +315,23 @@ func TestWhatARelayParksIsLoggedByDefault(t *testing.T) {
 
 func TestARelayKeepsTheFilterAndTheStartOfItsUser(t *testing.T) {
 	r := newRelay(t, &broker{}, outbox.RelayOptions{})
-	if o := r.Options(changefeed.Options{}); o.Start != changefeed.FromBeginning() || o.Concurrency != 64 {
+	if o := r.Options(changefeed.Options{}); o.Start != feed.FromBeginning() || o.Concurrency != 64 {
 		t.Errorf("by default it begins at %+v, with a concurrency of %d", o.Start, o.Concurrency)
 	}
 	o := r.Options(changefeed.Options{
-		Start: changefeed.FromNow(), Concurrency: 3, Filter: func(c *changefeed.Change) bool { return c.ID != "unwanted" },
+		Start: feed.FromNow(), Concurrency: 3, Filter: func(c *feed.Change) bool { return c.ID != "unwanted" },
 	})
-	if o.Start != changefeed.FromNow() || o.Concurrency != 3 {
+	if o.Start != feed.FromNow() || o.Concurrency != 3 {
 		t.Errorf("it begins at %+v, with a concurrency of %d", o.Start, o.Concurrency)
 	}
 	event := []byte(`{"type":"domainEvent","data":{"action":"a"}}`)
 	for _, test := range []struct {
-		c    changefeed.Change
+		c    feed.Change
 		want bool
 	}{
-		{changefeed.Change{ID: "1", Body: event}, true},
-		{changefeed.Change{ID: "unwanted", Body: event}, false},
-		{changefeed.Change{ID: "1", Body: []byte(`{}`)}, false},
+		{feed.Change{ID: "1", Body: event}, true},
+		{feed.Change{ID: "unwanted", Body: event}, false},
+		{feed.Change{ID: "1", Body: []byte(`{}`)}, false},
 	} {
 		if got := o.Filter(&test.c); got != test.want {
 			t.Errorf("%s %s is filtered as %v, want %v", test.c.ID, test.c.Body, got, test.want)
@@ -342,19 +343,19 @@ func TestARelayKeepsTheFilterAndTheStartOfItsUser(t *testing.T) {
 func TestAChangeThatADecoderCannotReadIsAnEvent(t *testing.T) {
 	unread := errors.New("unread")
 	for name, decode := range map[string]outbox.Decoder{
-		"error": func(*changefeed.Change) (outbox.Message, bool, error) { return outbox.Message{}, false, unread },
-		"panic": func(*changefeed.Change) (outbox.Message, bool, error) { panic(unread) },
+		"error": func(*feed.Change) (outbox.Message, bool, error) { return outbox.Message{}, false, unread },
+		"panic": func(*feed.Change) (outbox.Message, bool, error) { panic(unread) },
 	} {
 		r := newRelay(t, &broker{}, outbox.RelayOptions{Decode: decode})
-		c := changefeed.Change{ID: "1", PartitionKey: changefeed.Key("k")}
+		c := feed.Change{ID: "1", PartitionKey: feed.Key("k")}
 		if !r.Options(changefeed.Options{}).Filter(&c) {
 			t.Errorf("%s: the change does not reach the relay", name)
 		}
 		if name == "panic" { // which the processor reports
 			continue
 		}
-		err := r.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{c}})
-		if !changefeed.IsPoison(err) || !errors.Is(err, unread) {
+		err := r.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{c}})
+		if !feed.IsPoison(err) || !errors.Is(err, unread) {
 			t.Errorf("%s: got %v, want it as Poison", name, err)
 		}
 		if s := r.Status(); s.Waiting != 1 {
@@ -364,19 +365,19 @@ func TestAChangeThatADecoderCannotReadIsAnEvent(t *testing.T) {
 }
 
 // eventOf is an event as the feed has it, of now.
-func eventOf(key, id string, lsn int64, members string) changefeed.Change {
-	return changefeed.Change{
-		ID: id, PartitionKey: changefeed.Key(key), LSN: lsn, Time: time.Now(),
+func eventOf(key, id string, lsn int64, members string) feed.Change {
+	return feed.Change{
+		ID: id, PartitionKey: feed.Key(key), LSN: lsn, Time: time.Now(),
 		Body: fmt.Appendf(nil, `{"id":%q,"type":"domainEvent",%s"data":{"action":"a"}}`, id, members),
 	}
 }
 
 func TestAMessageKeepsTheSourceOfItsDecoder(t *testing.T) {
 	to := &broker{}
-	r := newRelay(t, to, outbox.RelayOptions{Source: "/default", Decode: func(c *changefeed.Change) (outbox.Message, bool, error) {
+	r := newRelay(t, to, outbox.RelayOptions{Source: "/default", Decode: func(c *feed.Change) (outbox.Message, bool, error) {
 		return outbox.Message{ID: c.ID, Source: map[string]string{"1": "/own"}[c.ID]}, true, nil
 	}})
-	if err := r.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{{ID: "1", LSN: 1}, {ID: "2", LSN: 2}}}); err != nil {
+	if err := r.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{{ID: "1", LSN: 1}, {ID: "2", LSN: 2}}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := to.messages(); got[0].Source != "/own" || got[1].Source != "/default" {
@@ -387,17 +388,17 @@ func TestAMessageKeepsTheSourceOfItsDecoder(t *testing.T) {
 func TestThePauseIsTheLongestThatABrokerAsksFor(t *testing.T) {
 	pauses := map[string]time.Duration{"a": 5 * time.Second, "b": 20 * time.Second, "c": 10 * time.Second}
 	r := newRelay(t, publisherFunc(func(_ context.Context, msgs []outbox.Message) (int, error) {
-		return 0, &changefeed.Failure{After: pauses[msgs[0].Key], Err: outbox.ErrRefused}
+		return 0, &feed.Failure{After: pauses[msgs[0].Key], Err: outbox.ErrRefused}
 	}), outbox.RelayOptions{})
-	err := r.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{eventOf("a", "1", 1, ""), eventOf("b", "2", 2, ""), eventOf("c", "3", 3, "")}})
-	if failure, ok := errors.AsType[*changefeed.Failure](err); !ok || failure.After != 20*time.Second || failure.Outage {
+	err := r.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{eventOf("a", "1", 1, ""), eventOf("b", "2", 2, ""), eventOf("c", "3", 3, "")}})
+	if failure, ok := errors.AsType[*feed.Failure](err); !ok || failure.After != 20*time.Second || failure.Outage {
 		t.Errorf("got %+v, want a pause of 20 s and no outage", err)
 	}
 }
 
 // Its mark is lost, and with it the time to live of an event that is stored for ever.
 func TestAnEventWhoseMarkFailedComesAgainThoughTheNextWasRefused(t *testing.T) {
-	store := committerFunc(func(context.Context, changefeed.PartitionKey, []changefeed.Write) ([]changefeed.Result, error) {
+	store := committerFunc(func(context.Context, feed.PartitionKey, []feed.Write) ([]feed.Result, error) {
 		return nil, errLost
 	})
 	to := &broker{fail: func(_ int, m outbox.Message) error {
@@ -407,8 +408,8 @@ func TestAnEventWhoseMarkFailedComesAgainThoughTheNextWasRefused(t *testing.T) {
 		return nil
 	}}
 	r := newRelay(t, to, outbox.RelayOptions{Container: store, ExpireAfter: time.Hour})
-	err := r.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{eventOf("a", "1", 1, ""), eventOf("a", "2", 2, "")}})
-	if failure, ok := errors.AsType[*changefeed.Failure](err); !ok || !errors.Is(err, errLost) || failure.Items != nil && failure.Items[0] == nil {
+	err := r.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{eventOf("a", "1", 1, ""), eventOf("a", "2", 2, "")}})
+	if failure, ok := errors.AsType[*feed.Failure](err); !ok || !errors.Is(err, errLost) || failure.Items != nil && failure.Items[0] == nil {
 		t.Errorf("got %+v, want that both events come again", err)
 	}
 }
@@ -416,9 +417,9 @@ func TestAnEventWhoseMarkFailedComesAgainThoughTheNextWasRefused(t *testing.T) {
 // A mark makes an event larger, and some have no room for it. They are published, and not to be published again.
 func TestAnEventWithoutRoomForItsMarkIsDone(t *testing.T) {
 	var marked []string
-	store := committerFunc(func(_ context.Context, _ changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
-		if i := slices.IndexFunc(writes, func(w changefeed.Write) bool { return w.ID == "full" }); i >= 0 {
-			return nil, &changefeed.WriteError{Index: i, Write: writes[i], Err: changefeed.ErrBadRequest}
+	store := committerFunc(func(_ context.Context, _ feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
+		if i := slices.IndexFunc(writes, func(w feed.Write) bool { return w.ID == "full" }); i >= 0 {
+			return nil, &feed.WriteError{Index: i, Write: writes[i], Err: feed.ErrBadRequest}
 		}
 		for _, w := range writes {
 			marked = append(marked, w.ID)
@@ -426,8 +427,8 @@ func TestAnEventWithoutRoomForItsMarkIsDone(t *testing.T) {
 		return nil, nil
 	})
 	r := newRelay(t, &broker{}, outbox.RelayOptions{Container: store, ExpireAfter: time.Hour})
-	changes := []changefeed.Change{eventOf("a", "1", 1, ""), eventOf("a", "full", 2, ""), eventOf("a", "3", 3, "")}
-	if err := r.Handle(t.Context(), &changefeed.Batch{Changes: changes}); err != nil {
+	changes := []feed.Change{eventOf("a", "1", 1, ""), eventOf("a", "full", 2, ""), eventOf("a", "3", 3, "")}
+	if err := r.Handle(t.Context(), &feed.Batch{Changes: changes}); err != nil {
 		t.Errorf("an event that cannot be marked comes again: %v", err)
 	}
 	if diff := cmp.Diff([]string{"1", "3"}, marked); diff != "" {
@@ -442,7 +443,7 @@ func TestTheLagIsThatOfTheLastEvent(t *testing.T) {
 		second := eventOf("a", "2", 2, "")
 		time.Sleep(time.Second)
 		r := newRelay(t, &broker{}, outbox.RelayOptions{})
-		if err := r.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{first, second}}); err != nil {
+		if err := r.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{first, second}}); err != nil {
 			t.Fatal(err)
 		}
 		if lag := r.Status().Lag; lag != time.Second {
@@ -455,15 +456,15 @@ func TestTheStatusSaysWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRelay(t, publisherFunc(func(context.Context, []outbox.Message) (int, error) { return 0, outbox.ErrRefused }), outbox.RelayOptions{})
 		oldest := time.Now()
-		given := &changefeed.Batch{LeaseToken: "given"}
+		given := &feed.Batch{LeaseToken: "given"}
 		for n := range 20 {
 			given.Changes = append(given.Changes, eventOf(fmt.Sprint("k", n), fmt.Sprint(n), int64(n+1), ""))
 			time.Sleep(time.Second)
 		}
-		kept := &changefeed.Batch{LeaseToken: "kept", Changes: []changefeed.Change{eventOf("l", "l", 30, `"ttl":60,`)}}
+		kept := &feed.Batch{LeaseToken: "kept", Changes: []feed.Change{eventOf("l", "l", 30, `"ttl":60,`)}}
 		expires := time.Now().Add(time.Minute)
 		time.Sleep(time.Second)
-		for _, b := range []*changefeed.Batch{given, kept} {
+		for _, b := range []*feed.Batch{given, kept} {
 			if err := r.Handle(t.Context(), b); err == nil {
 				t.Error("everything was refused, and there is no error")
 			}
@@ -473,7 +474,7 @@ func TestTheStatusSaysWhatWaits(t *testing.T) {
 				t.Fatalf("%d keys wait, since %v until %v; want 21 since %v until %v", s.Waiting, s.Oldest, s.Expires, oldest, expires)
 			}
 		}
-		if err := r.Close(t.Context(), changefeed.Lease{Token: "given"}, changefeed.ReasonGiven); err != nil {
+		if err := r.Close(t.Context(), feed.Lease{Token: "given"}, feed.ReasonGiven); err != nil {
 			t.Fatal(err)
 		}
 		if s := r.Status(); s.Waiting != 1 || !s.Expires.Equal(expires) {
@@ -487,7 +488,7 @@ func TestTheAlarmIsOfTheEventThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recorded := time.Now().UTC().Format(time.RFC3339)
 		time.Sleep(time.Hour)
-		var changes []changefeed.Change
+		var changes []feed.Change
 		for n := range 3 {
 			c := eventOf("a", fmt.Sprint(n), int64(n+1), `"ttl":600,`)
 			c.Body = []byte(strings.Replace(string(c.Body), `"data":{`, `"data":{"createdAt":"`+recorded+`",`, 1))
@@ -505,7 +506,7 @@ func TestTheAlarmIsOfTheEventThatWaits(t *testing.T) {
 		}}})
 		for range 2 {
 			time.Sleep(3 * time.Minute)
-			if err := r.Handle(t.Context(), &changefeed.Batch{Changes: changes}); err == nil {
+			if err := r.Handle(t.Context(), &feed.Batch{Changes: changes}); err == nil {
 				t.Error("two events were refused, and there is no error")
 			}
 		}
@@ -535,7 +536,7 @@ func TestAnEventThatCannotBeReadIsParked(t *testing.T) {
 		to := &broker{}
 		var parked []string
 		relaying(t, contacts, leases, newRelay(t, to, outbox.RelayOptions{}), changefeed.Options{
-			MaxAttempts: 5, DeadLetters: deadletters.Func(func(_ context.Context, l changefeed.DeadLetter) error {
+			MaxAttempts: 5, DeadLetters: deadletters.Func(func(_ context.Context, l feed.DeadLetter) error {
 				parked = append(parked, l.Change.ID+": "+l.Cause)
 				return nil
 			}),
@@ -613,13 +614,13 @@ func TestEventsExpireAfterTheyArePublished(t *testing.T) {
 
 // The marks of 150 events take two batches, of which the second one fails.
 func TestEventsWithAMarkAreDoneThoughLaterOnesHaveNone(t *testing.T) {
-	b := &changefeed.Batch{}
+	b := &feed.Batch{}
 	for n := range 150 {
 		body := fmt.Appendf(nil, `{"id":"%d","partitionKey":"c1","type":"domainEvent","data":{"action":"a"}}`, n)
-		b.Changes = append(b.Changes, changefeed.Change{ID: fmt.Sprint(n), PartitionKey: changefeed.Key("c1"), LSN: int64(n + 1), Body: body})
+		b.Changes = append(b.Changes, feed.Change{ID: fmt.Sprint(n), PartitionKey: feed.Key("c1"), LSN: int64(n + 1), Body: body})
 	}
 	marked := 0
-	store := committerFunc(func(_ context.Context, _ changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	store := committerFunc(func(_ context.Context, _ feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
 		if marked > 0 {
 			return nil, errLost
 		}
@@ -627,7 +628,7 @@ func TestEventsWithAMarkAreDoneThoughLaterOnesHaveNone(t *testing.T) {
 		return nil, nil
 	})
 	err := newRelay(t, &broker{}, outbox.RelayOptions{Container: store, ExpireAfter: time.Hour}).Handle(t.Context(), b)
-	failure, ok := errors.AsType[*changefeed.Failure](err)
+	failure, ok := errors.AsType[*feed.Failure](err)
 	if !ok || marked == 0 || len(failure.Items) != len(b.Changes)-marked || failure.Items[marked-1] != nil || failure.Items[marked] == nil {
 		t.Errorf("got %+v after %d marks, want that the other events come again", failure, marked)
 	}
@@ -643,7 +644,7 @@ func TestAPublisherIsNotBelievedWhatCannotBe(t *testing.T) {
 	} {
 		r := newRelay(t, publisherFunc(func(context.Context, []outbox.Message) (int, error) { return test.n, test.err }), outbox.RelayOptions{})
 		body := []byte(`{"id":"e","partitionKey":"c1","type":"domainEvent","data":{"action":"a"}}`)
-		err := r.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{{ID: "e", Body: body}}})
+		err := r.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{{ID: "e", Body: body}}})
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("got %v, want %q", err, test.want)
 		}
@@ -675,11 +676,11 @@ func TestContradictoryRelayOptionsAreRefused(t *testing.T) {
 
 // The service does not say in which order the changes of a transaction are.
 func TestEventsOfATransactionAreInTheirOrder(t *testing.T) {
-	changes := make([]changefeed.Change, 6)
+	changes := make([]feed.Change, 6)
 	for i := range changes {
 		lsn, seq := 8+i/3, 1+i/3*3+(2-i%3) // 3 2 1 at 8, and 6 5 4 at 9
-		changes[i] = changefeed.Change{
-			ID: fmt.Sprint("e", seq), LSN: int64(lsn), PartitionKey: changefeed.Key("c1"),
+		changes[i] = feed.Change{
+			ID: fmt.Sprint("e", seq), LSN: int64(lsn), PartitionKey: feed.Key("c1"),
 			Body: fmt.Appendf(nil, `{"id":"e%d","partitionKey":"c1","type":"domainEvent","seq":%[1]d,"data":{"action":"a"}}`, seq),
 		}
 	}
@@ -689,11 +690,11 @@ func TestEventsOfATransactionAreInTheirOrder(t *testing.T) {
 		}
 		return nil
 	}}
-	err := newRelay(t, to, outbox.RelayOptions{}).Handle(t.Context(), &changefeed.Batch{Changes: changes})
+	err := newRelay(t, to, outbox.RelayOptions{}).Handle(t.Context(), &feed.Batch{Changes: changes})
 	if diff := cmp.Diff([]string{"a1", "a2", "a3", "a4"}, to.actions("c1")); diff != "" {
 		t.Error(diff)
 	}
-	failed, ok := errors.AsType[*changefeed.Failure](err)
+	failed, ok := errors.AsType[*feed.Failure](err)
 	if !ok || len(failed.Items) != 2 || failed.Items[3] == nil || failed.Items[4] == nil {
 		t.Errorf("got %v, want that the events 5 and 6 are left, which are the changes 4 and 3", err)
 	}
@@ -708,11 +709,11 @@ func TestAPublishedEventThatIsGoneIsDoneWith(t *testing.T) {
 		t.Fatal(err)
 	}
 	event := stored(t, contacts, "c1")[1]["id"].(string)
-	change := func(id string) changefeed.Change {
-		return changefeed.Change{ID: id, PartitionKey: changefeed.Key("c1"), Body: []byte(`{"type":"domainEvent","data":{"action":"a"}}`)}
+	change := func(id string) feed.Change {
+		return feed.Change{ID: id, PartitionKey: feed.Key("c1"), Body: []byte(`{"type":"domainEvent","data":{"action":"a"}}`)}
 	}
 	r := newRelay(t, &broker{}, outbox.RelayOptions{Container: contacts, ExpireAfter: time.Minute})
-	if err := r.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{change("gone"), change(event), change("gone as well")}}); err != nil {
+	if err := r.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{change("gone"), change(event), change("gone as well")}}); err != nil {
 		t.Fatal(err)
 	}
 	if ttl := stored(t, contacts, "c1")[1]["ttl"]; ttl != 60.0 {
@@ -738,14 +739,14 @@ func TestACallOfThePublisherCanBeTraced(t *testing.T) {
 			return context.WithValue(ctx, span{}, "of "+msgs[0].Key), func(n int, err error) { said = append(said, fmt.Sprint(n, " accepted, ", err)) }
 		},
 	}})
-	var changes []changefeed.Change
+	var changes []feed.Change
 	for _, id := range []string{"e1", "e2"} {
-		changes = append(changes, changefeed.Change{
-			ID: id, PartitionKey: changefeed.Key("c1"),
+		changes = append(changes, feed.Change{
+			ID: id, PartitionKey: feed.Key("c1"),
 			Body: fmt.Appendf(nil, `{"id":%q,"type":"domainEvent","traceparent":"00-%[1]s","data":{"action":"a"}}`, id),
 		})
 	}
-	if err := r.Handle(t.Context(), &changefeed.Batch{Changes: changes}); !errors.Is(err, errDown) {
+	if err := r.Handle(t.Context(), &feed.Batch{Changes: changes}); !errors.Is(err, errDown) {
 		t.Errorf("got %v", err)
 	}
 	if diff := cmp.Diff([]string{"link to 00-e1", "link to 00-e2", "1 accepted, broker is down"}, said); diff != "" {
@@ -780,11 +781,11 @@ func TestAnOutageParksNothingOfAQuietService(t *testing.T) {
 
 func TestAnEventWithoutAnIDIsParked(t *testing.T) {
 	to := &broker{}
-	r := newRelay(t, to, outbox.RelayOptions{Decode: func(c *changefeed.Change) (outbox.Message, bool, error) {
+	r := newRelay(t, to, outbox.RelayOptions{Decode: func(c *feed.Change) (outbox.Message, bool, error) {
 		return outbox.Message{ID: strings.TrimSuffix(c.ID, "?"), Key: "k", Data: c.Body}, true, nil
 	}})
-	err := r.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{{ID: "1", LSN: 1}, {ID: "?", LSN: 2}, {ID: "3", LSN: 3}}})
-	if !changefeed.IsPoison(err) || !errors.Is(err, outbox.ErrNoID) || len(to.messages()) != 1 {
+	err := r.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{{ID: "1", LSN: 1}, {ID: "?", LSN: 2}, {ID: "3", LSN: 3}}})
+	if !feed.IsPoison(err) || !errors.Is(err, outbox.ErrNoID) || len(to.messages()) != 1 {
 		t.Errorf("%d messages are published, %v; want 1 and an ErrNoID that is Poison", len(to.messages()), err)
 	}
 }

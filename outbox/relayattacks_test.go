@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -64,7 +65,7 @@ func TestAnEventWithoutRoomForItsExpiryIsPublishedOnce(t *testing.T) {
 				break
 			}
 			if pad < 2<<20-350 {
-				contacts.Delete(t.Context(), changefeed.Key(fmt.Sprint("c", pad)), "x", "")
+				contacts.Delete(t.Context(), feed.Key(fmt.Sprint("c", pad)), "x", "")
 			}
 		}
 		var mu sync.Mutex
@@ -142,7 +143,7 @@ func TestPoisonThatIsNotParkedWaits(t *testing.T) {
 		if err := u.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		to := &broker{fail: func(_ int, m outbox.Message) error { return changefeed.Poison(outbox.ErrTooLarge) }}
+		to := &broker{fail: func(_ int, m outbox.Message) error { return feed.Poison(outbox.ErrTooLarge) }}
 		var mu sync.Mutex
 		var alarms []time.Duration
 		r := newRelay(t, to, outbox.RelayOptions{Hooks: outbox.RelayHooks{Expiring: func(m outbox.Message, left time.Duration) {
@@ -177,7 +178,7 @@ func TestWhatIsParkedDoesNotWait(t *testing.T) {
 		}
 		to := &broker{fail: func(_ int, m outbox.Message) error {
 			if m.Key == "c1" && m.Seq == 2 {
-				return changefeed.Poison(outbox.ErrTooLarge)
+				return feed.Poison(outbox.ErrTooLarge)
 			}
 			return nil
 		}}
@@ -187,7 +188,7 @@ func TestWhatIsParkedDoesNotWait(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := changefeed.New(contacts, store, r, r.Options(changefeed.Options{Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}}}))
+		p, err := changefeed.New(contacts, store, r, r.Options(changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}}}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +207,7 @@ func TestWhatIsParkedDoesNotWait(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if l.Disposition != changefeed.DispositionHeld {
+			if l.Disposition != feed.DispositionHeld {
 				if _, err := deadletters.Redrive(t.Context(), contacts, store, l.Change.PartitionKey, l.ID); err != nil {
 					t.Error(err)
 				}
@@ -254,7 +255,7 @@ func TestAnEventThatIsRefusedForEverIsParked(t *testing.T) {
 		if err := p.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
-		var letters []changefeed.DeadLetter
+		var letters []feed.DeadLetter
 		for l, err := range box.Letters(t.Context(), "") {
 			if err != nil {
 				t.Fatal(err)
@@ -281,7 +282,7 @@ func TestAnotherRelayPublishesWhatThisOneLetsExpire(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := newRelay(t, to, o)
-			p, err := changefeed.New(contacts, store, r, r.Options(changefeed.Options{Start: changefeed.FromBeginning(), Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}}}))
+			p, err := changefeed.New(contacts, store, r, r.Options(changefeed.Options{Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}}}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -330,7 +331,7 @@ func TestAPublisherThatPanicsEndsItsSpan(t *testing.T) {
 	func() {
 		defer func() { recover() }()
 		body := []byte(`{"id":"e","partitionKey":"c1","type":"domainEvent","data":{"action":"a"}}`)
-		r.Handle(t.Context(), &changefeed.Batch{Changes: []changefeed.Change{{ID: "e", Body: body}}})
+		r.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{{ID: "e", Body: body}}})
 	}()
 	if began != ended {
 		t.Errorf("began %d, ended %d; status %+v", began, ended, r.Status())
@@ -340,13 +341,13 @@ func TestAPublisherThatPanicsEndsItsSpan(t *testing.T) {
 // What a relay has marked comes back in its feed.
 func TestAMarkedEventIsNoneToTheRelayThatMarkedIt(t *testing.T) {
 	contacts, _ := open(t)
-	changes := []changefeed.Change{{
-		ID: "e", PartitionKey: changefeed.Key("c1"),
+	changes := []feed.Change{{
+		ID: "e", PartitionKey: feed.Key("c1"),
 		Body: []byte(`{"id":"e","type":"domainEvent","data":{"action":"a"},"published":"2026-01-01T00:00:00Z","publishedLsn":7}`),
 	}}
 	for want, o := range []outbox.RelayOptions{{Container: contacts, ExpireAfter: time.Minute}, {}} {
 		to := &broker{}
-		if err := newRelay(t, to, o).Handle(t.Context(), &changefeed.Batch{Changes: changes}); err != nil || len(to.messages()) != want {
+		if err := newRelay(t, to, o).Handle(t.Context(), &feed.Batch{Changes: changes}); err != nil || len(to.messages()) != want {
 			t.Errorf("%+v: %d published, want %d; %v", o, len(to.messages()), want, err)
 		}
 	}

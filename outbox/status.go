@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/rawjson"
 )
 
@@ -69,7 +69,7 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // Close forgets the events of a lease that somebody else will publish.
-func (r *Relay) Close(_ context.Context, l changefeed.Lease, _ changefeed.Reason) error {
+func (r *Relay) Close(_ context.Context, l feed.Lease, _ feed.Reason) error {
 	r.hand.mu.Lock()
 	defer r.hand.mu.Unlock()
 	for p := range r.hand.waiting {
@@ -97,10 +97,10 @@ type hand struct {
 // place is where an event waits.
 type place struct {
 	lease string
-	key   changefeed.PartitionKey
+	key   feed.PartitionKey
 }
 
-func placeOf(lease string, c *changefeed.Change) place { return place{lease, c.PartitionKey} }
+func placeOf(lease string, c *feed.Change) place { return place{lease, c.PartitionKey} }
 
 // waiting is the next event of a key, which is not published yet.
 type waiting struct {
@@ -111,7 +111,7 @@ type waiting struct {
 }
 
 // take notes the next event of a key. A change that was parked is no part of the feed: it waits among the dead letters.
-func (r *Relay) take(b *changefeed.Batch, e event) {
+func (r *Relay) take(b *feed.Batch, e event) {
 	if b.Redriven {
 		return
 	}
@@ -187,7 +187,7 @@ func (h *hand) count(accepted []Message, err error) {
 }
 
 // ttlOf is the time to live that a document has by itself, 0 for none.
-func ttlOf(c *changefeed.Change) time.Duration {
+func ttlOf(c *feed.Change) time.Duration {
 	var ttl int64
 	if json.Unmarshal(rawjson.Lookup(c.Body, "ttl"), &ttl) != nil || ttl <= 0 {
 		return 0

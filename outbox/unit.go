@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -68,7 +68,7 @@ var (
 // Each document carries the number of its unit, which is drawn at random. So a Commit whose
 // answer is lost can be repeated: what was committed is recognized, and nothing is doubled.
 type Unit struct {
-	store   changefeed.Committer
+	store   feed.Committer
 	opts    Options
 	entries []*entry
 	once    *envelope // what remembers the message that is being handled
@@ -125,7 +125,7 @@ const (
 )
 
 // NewUnit begins a unit of work on a container that is partitioned by /partitionKey.
-func NewUnit(store changefeed.Committer, o Options) *Unit {
+func NewUnit(store feed.Committer, o Options) *Unit {
 	if o.EventTTL == 0 {
 		o.EventTTL = DefaultEventTTL
 	}
@@ -205,7 +205,7 @@ func (u *Unit) Once(partitionKey, messageID string, ttl time.Duration) {
 //	switch {
 //	case err == nil: // stored
 //	case errors.Is(err, outbox.ErrUnknown): // ctx has ended: say so to the caller, who may ask again
-//	case errors.Is(err, changefeed.ErrPrecondition): // not stored: load again, decide again
+//	case errors.Is(err, feed.ErrPrecondition): // not stored: load again, decide again
 //	}
 //
 // If an object was written by somebody else between the commit and the moment at which Commit finds

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -173,10 +173,10 @@ func TestARefusedUnitWritesNothing(t *testing.T) {
 		want  error
 		keeps *contact
 	}{
-		{"ETag has moved on", func(u *outbox.Unit) { u.Replace(&stale) }, changefeed.ErrPrecondition, stale.Data},
-		{"no such object", func(u *outbox.Unit) { u.Replace(missing) }, changefeed.ErrNotFound, missing.Data},
-		{"no such object to delete", func(u *outbox.Unit) { u.Delete(missing) }, changefeed.ErrNotFound, missing.Data},
-		{"id is taken", func(u *outbox.Unit) { u.Create(again) }, changefeed.ErrConflict, again.Data},
+		{"ETag has moved on", func(u *outbox.Unit) { u.Replace(&stale) }, feed.ErrPrecondition, stale.Data},
+		{"no such object", func(u *outbox.Unit) { u.Replace(missing) }, feed.ErrNotFound, missing.Data},
+		{"no such object to delete", func(u *outbox.Unit) { u.Delete(missing) }, feed.ErrNotFound, missing.Data},
+		{"id is taken", func(u *outbox.Unit) { u.Create(again) }, feed.ErrConflict, again.Data},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			u := outbox.NewUnit(contacts, outbox.Options{})
@@ -223,18 +223,18 @@ func TestLimitsAreCheckedBeforeAnythingIsSent(t *testing.T) {
 			u.Create(&outbox.Doc[*contact]{ID: "x", PartitionKey: "p", Type: "contact", Data: newContact("")})
 		}, outbox.ErrTooLarge, "102 documents"},
 		{"too large", func(u *outbox.Unit) { many(u, 3, strings.Repeat("x", 1<<20)) }, outbox.ErrTooLarge, "bytes, want at most 2097152"},
-		{"no id", func(u *outbox.Unit) { u.Create(docOf("", &contact{})) }, changefeed.ErrBadRequest, `ID ""`},
+		{"no id", func(u *outbox.Unit) { u.Create(docOf("", &contact{})) }, feed.ErrBadRequest, `ID ""`},
 		{"object that looks like an event", func(u *outbox.Unit) {
 			u.Create(&outbox.Doc[*contact]{ID: "1", PartitionKey: "1", Type: outbox.EventType, Data: &contact{}})
-		}, changefeed.ErrBadRequest, `Type "domainEvent"`},
-		{"event without a name", named(namedEvent("")), changefeed.ErrBadRequest, "its name is empty"},
-		{"event that is no object", named(namedEvent("E")), changefeed.ErrBadRequest, `it is "E": want a JSON object`},
-		{"event with an id of its own", named(idEvent{"7"}), changefeed.ErrBadRequest, `member "id" of its own`},
+		}, feed.ErrBadRequest, `Type "domainEvent"`},
+		{"event without a name", named(namedEvent("")), feed.ErrBadRequest, "its name is empty"},
+		{"event that is no object", named(namedEvent("E")), feed.ErrBadRequest, `it is "E": want a JSON object`},
+		{"event with an id of its own", named(idEvent{"7"}), feed.ErrBadRequest, `member "id" of its own`},
 		{"event that is no JSON", named(badEvent{}), nil, "unsupported type"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			sent := 0
-			u := outbox.NewUnit(committerFunc(func(context.Context, changefeed.PartitionKey, []changefeed.Write) ([]changefeed.Result, error) {
+			u := outbox.NewUnit(committerFunc(func(context.Context, feed.PartitionKey, []feed.Write) ([]feed.Result, error) {
 				sent++
 				return nil, errors.New("must not be called")
 			}), outbox.Options{})
@@ -276,9 +276,9 @@ func (e namedEvent) EventName() string { return string(e) }
 func (idEvent) EventName() string      { return "E" }
 func (badEvent) EventName() string     { return "E" }
 
-type committerFunc func(context.Context, changefeed.PartitionKey, []changefeed.Write) ([]changefeed.Result, error)
+type committerFunc func(context.Context, feed.PartitionKey, []feed.Write) ([]feed.Result, error)
 
-func (f committerFunc) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+func (f committerFunc) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
 	return f(ctx, key, writes)
 }
 
@@ -291,7 +291,7 @@ type lossy struct {
 
 var errLost = errors.New("connection reset")
 
-func (l *lossy) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+func (l *lossy) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
 	if l.refuse > 0 {
 		l.refuse--
 		return nil, errLost
@@ -369,7 +369,7 @@ func TestAnotherUnitIsNeverTakenForThisOne(t *testing.T) {
 	for _, same := range []*contact{newContact("A"), {Name: "A"}} { // to the byte, but by somebody else; with an event and without
 		u := outbox.NewUnit(contacts, outbox.Options{})
 		u.Create(docOf("c1", same))
-		if err := u.Commit(t.Context()); !errors.Is(err, changefeed.ErrConflict) {
+		if err := u.Commit(t.Context()); !errors.Is(err, feed.ErrConflict) {
 			t.Errorf("got %v, want a conflict", err)
 		}
 	}
@@ -400,7 +400,7 @@ func TestAnObjectThatWasWrittenSinceKeepsItsOldETag(t *testing.T) {
 	}
 	d.Data.rename("D")
 	u.Replace(d)
-	if err := u.Commit(t.Context()); !errors.Is(err, changefeed.ErrPrecondition) {
+	if err := u.Commit(t.Context()); !errors.Is(err, feed.ErrPrecondition) {
 		t.Errorf("got %v, want that the object has changed since", err)
 	}
 }
@@ -442,7 +442,7 @@ func TestADocumentOfAnotherTypeIsNotLoaded(t *testing.T) {
 	if _, err := outbox.Load[contact](t.Context(), contacts, "c1", "account", "c1"); !errors.Is(err, outbox.ErrType) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := outbox.Load[contact](t.Context(), contacts, "c1", "contact", "c2"); !errors.Is(err, changefeed.ErrNotFound) {
+	if _, err := outbox.Load[contact](t.Context(), contacts, "c1", "contact", "c2"); !errors.Is(err, feed.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -450,8 +450,8 @@ func TestADocumentOfAnotherTypeIsNotLoaded(t *testing.T) {
 // That a repetition is throttled says nothing of the try before it.
 func TestAThrottledRepetitionIsRepeated(t *testing.T) {
 	contacts, _ := open(t)
-	answers := []error{errLost, changefeed.ErrThrottled, changefeed.ErrForbidden}
-	store := committerFunc(func(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+	answers := []error{errLost, feed.ErrThrottled, feed.ErrForbidden}
+	store := committerFunc(func(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
 		if len(answers) == 0 {
 			return contacts.Commit(ctx, key, writes)
 		}

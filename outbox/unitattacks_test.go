@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -19,13 +19,13 @@ import (
 
 // script is a store whose n-th request (from 1) is refused or whose answer is lost.
 type script struct {
-	changefeed.Committer
+	feed.Committer
 	n    int
 	drop map[int]bool // request does not arrive
 	lose map[int]bool // answer does not arrive
 }
 
-func (s *script) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+func (s *script) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
 	s.n++
 	n := s.n
 	if s.drop[n] {
@@ -167,7 +167,7 @@ func TestALargeDocumentIsPatchedAndReopened(t *testing.T) {
 			t.Errorf("replace %d: %.200v", i, err)
 		}
 	}
-	_, err = c.Commit(t.Context(), changefeed.Key("c1"), []changefeed.Write{{Op: changefeed.WritePatch, ID: "c1", Patch: []changefeed.PatchOp{{Op: "set", Path: "/ttl", Value: []byte("60")}}}})
+	_, err = c.Commit(t.Context(), feed.Key("c1"), []feed.Write{{Op: feed.WritePatch, ID: "c1", Patch: []feed.PatchOp{{Op: "set", Path: "/ttl", Value: []byte("60")}}}})
 	if err != nil {
 		t.Errorf("patch of its ttl: %.200v", err)
 	}
@@ -202,7 +202,7 @@ func TestAnObjectWithoutDataIsRefused(t *testing.T) {
 	for name, track := range map[string]func(*outbox.Unit, outbox.Document){"create": (*outbox.Unit).Create, "replace": (*outbox.Unit).Replace} {
 		u := outbox.NewUnit(contacts, outbox.Options{})
 		track(u, none)
-		if err := u.Commit(t.Context()); !errors.Is(err, changefeed.ErrBadRequest) {
+		if err := u.Commit(t.Context()); !errors.Is(err, feed.ErrBadRequest) {
 			t.Errorf("%s of an object without data: got %v", name, err)
 		}
 	}
@@ -258,7 +258,7 @@ func TestWhatCannotBeKnownAnyMoreIsSaid(t *testing.T) {
 	}
 	for range 2 { // a second attempt would be another unit, and its refusal say nothing of this one
 		err := u.Commit(t.Context())
-		if unknown, ok := errors.AsType[*outbox.UnknownError](err); !ok || !unknown.IsFinal || errors.Is(err, changefeed.ErrPrecondition) {
+		if unknown, ok := errors.AsType[*outbox.UnknownError](err); !ok || !unknown.IsFinal || errors.Is(err, feed.ErrPrecondition) {
 			t.Errorf("got %v, want that it may have been stored", err)
 		}
 		if again := u.Settle(t.Context()); again != err {
@@ -331,7 +331,7 @@ func TestAnObjectThatSomebodyHasCreatedAnewIsNotOverwritten(t *testing.T) {
 	}
 	add(t, contacts, "c1", "theirs")
 	u.Replace(d)
-	if err := u.Commit(t.Context()); !errors.Is(err, changefeed.ErrPrecondition) {
+	if err := u.Commit(t.Context()); !errors.Is(err, feed.ErrPrecondition) {
 		t.Errorf("a replacement of an object that was deleted, and created by somebody else: %v", err)
 	}
 }
@@ -415,7 +415,7 @@ func TestUnitEqualsItsModel(t *testing.T) {
 			rnd = rnd*6364136223846793005 + 1442695040888963407
 			return int(rnd >> 33 % uint64(n))
 		}
-		flaky := committerFunc(func(ctx context.Context, key changefeed.PartitionKey, w []changefeed.Write) ([]changefeed.Result, error) {
+		flaky := committerFunc(func(ctx context.Context, key feed.PartitionKey, w []feed.Write) ([]feed.Result, error) {
 			switch next(5) {
 			case 0:
 				return nil, errLost
@@ -424,7 +424,7 @@ func TestUnitEqualsItsModel(t *testing.T) {
 				return nil, errLost
 			case 2:
 				if next(3) == 0 {
-					return nil, changefeed.ErrThrottled
+					return nil, feed.ErrThrottled
 				}
 			}
 			return contacts.Commit(ctx, key, w)
@@ -441,7 +441,7 @@ func TestUnitEqualsItsModel(t *testing.T) {
 			}
 			var err error
 			for range 100 {
-				if err = u.Commit(t.Context()); err == nil || !errors.Is(err, outbox.ErrUnknown) && !errors.Is(err, changefeed.ErrThrottled) {
+				if err = u.Commit(t.Context()); err == nil || !errors.Is(err, outbox.ErrUnknown) && !errors.Is(err, feed.ErrThrottled) {
 					break
 				}
 			}

@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/place"
 )
 
@@ -128,13 +128,13 @@ func TestAnImportIntoAnAccountGoesOnWhereItStopped(t *testing.T) {
 	defer client.Close()
 	for begun := false; !begun && t.Context().Err() == nil; {
 		orders, err := client.Container(t.Context(), "shop", "orders")
-		if errors.Is(err, changefeed.ErrNotFound) {
+		if errors.Is(err, feed.ErrNotFound) {
 			continue
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		page, err := orders.Read(t.Context(), changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{MaxItems: 2000})
+		page, err := orders.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{MaxItems: 2000})
 		if err != nil {
 			t.Fatal(err)
 		}

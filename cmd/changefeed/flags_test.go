@@ -17,6 +17,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/bench"
 	"github.com/millrace/changefeed/internal/letters"
 	"github.com/millrace/changefeed/internal/place"
@@ -175,7 +176,7 @@ func TestPartitionsThatAreNotWrittenAreAnError(t *testing.T) {
 	full.Close()
 	for _, form := range []string{"text", "json"} {
 		o := partitionOptions{form: &choice{value: form}}
-		err := o.write(full, []changefeed.Partition{{ID: "0", Range: changefeed.FullRange()}}, nil)
+		err := o.write(full, []feed.Partition{{ID: "0", Range: feed.FullRange()}}, nil)
 		if !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%s: got %v, want %v", form, err, os.ErrClosed)
 		}

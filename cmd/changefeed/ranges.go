@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/terminal"
 )
@@ -28,7 +28,7 @@ func (o *partitionOptions) register(cmd *cobra.Command) {
 }
 
 // write writes partitions, one a line, unless they could not be read or made.
-func (o *partitionOptions) write(w io.Writer, parts []changefeed.Partition, failed error) error {
+func (o *partitionOptions) write(w io.Writer, parts []feed.Partition, failed error) error {
 	if failed != nil {
 		return failed
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/arg"
 	"github.com/millrace/changefeed/internal/changeline"
 	"github.com/millrace/changefeed/internal/instance"
@@ -137,7 +137,7 @@ func (o *runOptions) check() error {
 	// at the first read, by the source.
 	if o.mode.IsAll() {
 		// Without its metadata a delete has nothing to show.
-		o.Options.Mode, o.form.Meta = changefeed.AllVersionsAndDeletes, true
+		o.Options.Mode, o.form.Meta = feed.AllVersionsAndDeletes, true
 		if !o.from.Value.IsNow() {
 			return usage.Flag("from", o.from.String(), "now with --mode all")
 		}

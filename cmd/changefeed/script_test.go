@@ -24,6 +24,7 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/load"
 )
 
@@ -94,19 +95,19 @@ func park(ctx context.Context, path, container string, unit ...string) (err erro
 	}
 	defer func() { err = cmp.Or(err, end()) }()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	one := changefeed.DeadLetter{
-		ID: "12.0", Disposition: changefeed.DispositionFailed, Cause: "no such address:\n\x1b[31m5 Elm Street", Attempts: 5,
-		Instance: "one", Lease: "-1F", Range: changefeed.Range{Max: "1F"}, Failed: at, Parked: at.Add(time.Minute),
-		Change: changefeed.Change{
-			ID: "order-7", PartitionKey: changefeed.Key("London"), LSN: 12, Time: at, ETag: `"0f"`, Body: json.RawMessage(`{"id":"order-7","city":"London"}`),
+	one := feed.DeadLetter{
+		ID: "12.0", Disposition: feed.DispositionFailed, Cause: "no such address:\n\x1b[31m5 Elm Street", Attempts: 5,
+		Instance: "one", Lease: "-1F", Range: feed.Range{Max: "1F"}, Failed: at, Parked: at.Add(time.Minute),
+		Change: feed.Change{
+			ID: "order-7", PartitionKey: feed.Key("London"), LSN: 12, Time: at, ETag: `"0f"`, Body: json.RawMessage(`{"id":"order-7","city":"London"}`),
 		},
 	}
 	held, namesake, odd := one, one, one
-	held.ID, held.Change.LSN, held.Disposition, held.Cause, held.Attempts = "13.0", 13, changefeed.DispositionHeld, "", 0
-	namesake.Change.PartitionKey, namesake.Change.Body = changefeed.Key("Paris"), json.RawMessage(`{"id":"order-7","city":"Paris"}`)
-	odd.ID, odd.Change.LSN, odd.Change.PartitionKey = "14.1", 14, changefeed.Key(nil, 5)
-	odd.Disposition, odd.Stack, odd.Change.Body = changefeed.DispositionUndecodable, "goroutine 1\n\tmain.go:1", json.RawMessage("\xffnot JSON")
-	for _, l := range []changefeed.DeadLetter{held, one, namesake, odd} {
+	held.ID, held.Change.LSN, held.Disposition, held.Cause, held.Attempts = "13.0", 13, feed.DispositionHeld, "", 0
+	namesake.Change.PartitionKey, namesake.Change.Body = feed.Key("Paris"), json.RawMessage(`{"id":"order-7","city":"Paris"}`)
+	odd.ID, odd.Change.LSN, odd.Change.PartitionKey = "14.1", 14, feed.Key(nil, 5)
+	odd.Disposition, odd.Stack, odd.Change.Body = feed.DispositionUndecodable, "goroutine 1\n\tmain.go:1", json.RawMessage("\xffnot JSON")
+	for _, l := range []feed.DeadLetter{held, one, namesake, odd} {
 		if err := box.Put(ctx, l); err != nil {
 			return err
 		}
@@ -115,7 +116,7 @@ func park(ctx context.Context, path, container string, unit ...string) (err erro
 }
 
 // openBox opens a file of letters or, if it is named, a container, which is made.
-func openBox(ctx context.Context, path, container string, unit ...string) (changefeed.LetterBox, func() error, error) {
+func openBox(ctx context.Context, path, container string, unit ...string) (feed.LetterBox, func() error, error) {
 	if container == "" {
 		b, err := deadletters.File(path, unit[0])
 		return b, func() error { return b.Close() }, err
@@ -127,7 +128,7 @@ func openBox(ctx context.Context, path, container string, unit ...string) (chang
 	var opened []*docstore.Container
 	for _, id := range append([]string{container}, unit[1:]...) {
 		c, err := db.CreateContainer(ctx, docstore.ContainerSpec{ID: id, Paths: []string{deadletters.KeyPath}})
-		if errors.Is(err, changefeed.ErrConflict) {
+		if errors.Is(err, feed.ErrConflict) {
 			c, err = db.Container(id)
 		}
 		if err != nil {
@@ -196,7 +197,7 @@ func drain(ctx context.Context, monitored *docstore.Container, store *docstore.L
 	h.versions = map[string]int{}
 	var mu sync.Mutex
 	batches, ready := make(chan struct{}, 1), make(chan struct{})
-	count := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+	count := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
 		mu.Lock()
 		defer mu.Unlock()
 		h.changes += len(b.Changes)
@@ -212,7 +213,7 @@ func drain(ctx context.Context, monitored *docstore.Container, store *docstore.L
 		}
 	}
 	p, err := changefeed.New(monitored, store, count, changefeed.Options{
-		Instance: "one", Start: changefeed.FromBeginning(),
+		Instance: "one", Start: feed.FromBeginning(),
 		Hooks: changefeed.Hooks{BatchDone: done, Ready: func() { close(ready) }},
 	})
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/memory"
 	"github.com/millrace/changefeed/internal/web"
 )
@@ -47,7 +47,7 @@ func TestServeTellsHowToConnect(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := client.Container(t.Context(), "shop", "orders"); !errors.Is(err, changefeed.ErrNotFound) {
+		if _, err := client.Container(t.Context(), "shop", "orders"); !errors.Is(err, feed.ErrNotFound) {
 			t.Errorf("%s: got %v, want that there is no such container", endpoint, err)
 		}
 		client.Close()

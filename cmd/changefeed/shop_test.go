@@ -22,9 +22,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/unit"
 )
 
@@ -199,7 +199,7 @@ func (s *shop) owners() map[string]int {
 	}
 	owners := map[string]int{}
 	for _, l := range records {
-		if l.Kind == changefeed.KindLease && l.State == changefeed.StateLive {
+		if l.Kind == feed.KindLease && l.State == feed.StateLive {
 			owners[l.Owner]++
 		}
 	}
@@ -273,8 +273,8 @@ const sellPause = 250 * time.Millisecond
 func (s *shop) order(key string, n int) bool {
 	body := fmt.Appendf(nil, `{"id":"%s-%06d","key":%q,"n":%d}`, key, n, key, n)
 	for {
-		_, err := s.orders.Commit(s.Context(), changefeed.Key(key), []changefeed.Write{{Op: changefeed.WriteCreate, Body: body}})
-		if err == nil || errors.Is(err, changefeed.ErrConflict) {
+		_, err := s.orders.Commit(s.Context(), feed.Key(key), []feed.Write{{Op: feed.WriteCreate, Body: body}})
+		if err == nil || errors.Is(err, feed.ErrConflict) {
 			return true
 		}
 		select {

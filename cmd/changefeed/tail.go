@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/arg"
 	"github.com/millrace/changefeed/internal/changeline"
 	"github.com/millrace/changefeed/internal/place"
@@ -32,7 +33,7 @@ type tailOptions struct {
 
 // tailCommand is the command tail.
 func tailCommand() *cobra.Command {
-	o := tailOptions{from: arg.Start{Value: changefeed.FromBeginning()}}
+	o := tailOptions{from: arg.Start{Value: feed.FromBeginning()}}
 	cmd := &cobra.Command{
 		Use:   "tail [ADDRESS]",
 		Short: "Follow the change feed of a container",
@@ -95,15 +96,15 @@ func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 	if o.mode.IsAll() {
 		o.form.Meta = true
 		if !cmd.Flags().Changed("from") {
-			o.from.Value = changefeed.FromNow()
+			o.from.Value = feed.FromNow()
 		}
 		if !o.from.Value.IsNow() && o.after == "" {
 			return usage.Flag("from", o.from.String(), "now with --mode all, or --after with a position")
 		}
 	}
-	from := changefeed.Position{Start: o.from.Value}
+	from := feed.Position{Start: o.from.Value}
 	if o.after != "" {
-		from = changefeed.At(o.after)
+		from = feed.At(o.after)
 	}
 	// A quiet feed writes nothing, so the end of a pipe has to be noticed in another
 	// way than by a write that fails.
@@ -113,7 +114,7 @@ func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 		if err := c.Retains(o.mode.Value); err != nil {
 			return err
 		}
-		pull := changefeed.PullOptions{ReadOptions: changefeed.ReadOptions{Mode: o.mode.Value, Key: o.key.Value, MaxItems: o.most}, Follow: o.follow}
+		pull := changefeed.PullOptions{ReadOptions: feed.ReadOptions{Mode: o.mode.Value, Key: o.key.Value, MaxItems: o.most}, Follow: o.follow}
 		return o.form.Follow(ctx, cmd.OutOrStdout(), c.Source, o.rng.Value(), from, pull)
 	})
 }

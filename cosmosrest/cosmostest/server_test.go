@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // In a test, [cosmostest.NewTestServer] does the first lines and the last.
@@ -37,7 +37,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := orders.Commit(ctx, changefeed.Key("Oslo"), []changefeed.Write{{Body: []byte(`{"id":"1","city":"Oslo"}`)}}); err != nil {
+	if _, err := orders.Commit(ctx, feed.Key("Oslo"), []feed.Write{{Body: []byte(`{"id":"1","city":"Oslo"}`)}}); err != nil {
 		log.Fatal(err)
 	}
 	stored, err := server.DB.Container("orders")

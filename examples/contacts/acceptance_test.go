@@ -46,6 +46,7 @@ import (
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -153,10 +154,10 @@ func onEachStore(t *testing.T, test func(s *service)) {
 }
 
 // documents are those of a contact in the order of the feed, the contact itself last.
-func (s *service) documents(path string) (all []changefeed.Change) {
+func (s *service) documents(path string) (all []feed.Change) {
 	s.Helper()
-	key := changefeed.Key(strings.TrimPrefix(path, root+"/"))
-	for page, err := range changefeed.Pull(s.Context(), s.contacts.store, changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.PullOptions{}) {
+	key := feed.Key(strings.TrimPrefix(path, root+"/"))
+	for page, err := range changefeed.Pull(s.Context(), s.contacts.store, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, changefeed.PullOptions{}) {
 		if err != nil {
 			s.Fatal(err)
 		}

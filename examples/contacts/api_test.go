@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -79,8 +79,8 @@ type refusing struct {
 	err error
 }
 
-func (s refusing) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
-	if writes[0].Op == changefeed.WriteRead {
+func (s refusing) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
+	if writes[0].Op == feed.WriteRead {
 		return s.store.Commit(ctx, key, writes)
 	}
 	return nil, s.err
@@ -97,10 +97,10 @@ func refusalsHaveTheirCodes(t *testing.T) {
 		status     int
 		retryAfter string
 	}{
-		{&changefeed.ThrottledError{After: 2500 * time.Millisecond}, 429, "3"},
-		{changefeed.ErrThrottled, 429, "1"},
-		{changefeed.ErrConflict, 409, ""},
-		{changefeed.ErrForbidden, 500, ""},
+		{&feed.ThrottledError{After: 2500 * time.Millisecond}, 429, "3"},
+		{feed.ErrThrottled, 429, "1"},
+		{feed.ErrConflict, 409, ""},
+		{feed.ErrForbidden, 500, ""},
 		{errors.New("connection reset"), 503, "1"},
 		{errors.New("bad gateway"), 503, "1"},
 		{context.Canceled, 499, ""},
@@ -148,9 +148,9 @@ type deaf struct {
 	lose int
 }
 
-func (s *deaf) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) ([]changefeed.Result, error) {
+func (s *deaf) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
 	results, err := s.store.Commit(ctx, key, writes)
-	if writes[0].Op != changefeed.WriteRead && s.lose > 0 {
+	if writes[0].Op != feed.WriteRead && s.lose > 0 {
 		s.lose--
 		return nil, errors.New("connection reset")
 	}
@@ -340,18 +340,18 @@ func TestAUnitWritesWhatItHasTracked(t *testing.T) {
 			err  error
 			want error
 		}{
-			"a single write under an old ETag": {commit(func(u *outbox.Unit) { u.Replace(stale) }), changefeed.ErrPrecondition},
-			"a batch under an old ETag":        {commit(func(u *outbox.Unit) { u.Replace(eventful) }), changefeed.ErrPrecondition},
-			"a contact that exists":            {commit(func(u *outbox.Unit) { u.Create(bare("one")) }), changefeed.ErrConflict},
-			"a contact that does not":          {commit(func(u *outbox.Unit) { u.Replace(bare("two")) }), changefeed.ErrNotFound},
-			"the delete of none":               {commit(func(u *outbox.Unit) { u.Delete(bare("two")) }), changefeed.ErrNotFound},
+			"a single write under an old ETag": {commit(func(u *outbox.Unit) { u.Replace(stale) }), feed.ErrPrecondition},
+			"a batch under an old ETag":        {commit(func(u *outbox.Unit) { u.Replace(eventful) }), feed.ErrPrecondition},
+			"a contact that exists":            {commit(func(u *outbox.Unit) { u.Create(bare("one")) }), feed.ErrConflict},
+			"a contact that does not":          {commit(func(u *outbox.Unit) { u.Replace(bare("two")) }), feed.ErrNotFound},
+			"the delete of none":               {commit(func(u *outbox.Unit) { u.Delete(bare("two")) }), feed.ErrNotFound},
 		} {
-			if !errors.Is(test.err, test.want) || test.want == changefeed.ErrConflict && errors.Is(test.err, changefeed.ErrPrecondition) {
+			if !errors.Is(test.err, test.want) || test.want == feed.ErrConflict && errors.Is(test.err, feed.ErrPrecondition) {
 				s.Errorf("%s: got %v, want %v", name, test.err, test.want)
 			}
 		}
 		fine("after what was refused", nil, "one", 2)
-		if _, err := s.contacts.load(ctx, "two"); !errors.Is(err, changefeed.ErrNotFound) {
+		if _, err := s.contacts.load(ctx, "two"); !errors.Is(err, feed.ErrNotFound) {
 			s.Errorf("a read of none: %v", err)
 		}
 	})

@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -22,8 +22,8 @@ type Contacts struct {
 
 // store is a container of docstore or of cosmos.
 type store interface {
-	changefeed.Committer
-	changefeed.Source
+	feed.Committer
+	feed.Source
 }
 
 // A Command changes a contact.
@@ -80,7 +80,7 @@ func (DeleteContact) apply(c *Contact) error {
 }
 
 // Do applies a command to a contact, and returns its new ETag. The contact must have one of the ETags in match. Without
-// any it must not change while the command is at work. Both are a [changefeed.ErrPrecondition] otherwise.
+// any it must not change while the command is at work. Both are a [feed.ErrPrecondition] otherwise.
 func (s *Contacts) Do(ctx context.Context, id string, cmd Command, match Tags) (etag string, err error) {
 	var wrong Faults
 	if cmd.check(&wrong); len(wrong) > 0 {
@@ -91,7 +91,7 @@ func (s *Contacts) Do(ctx context.Context, id string, cmd Command, match Tags) (
 		return "", err
 	}
 	if match != nil && !match.Have(d.ETag) {
-		return "", changefeed.ErrPrecondition
+		return "", feed.ErrPrecondition
 	}
 	if err := cmd.apply(d.Data); err != nil {
 		return "", err
@@ -110,7 +110,7 @@ const contactType = "contact"
 func (s *Contacts) load(ctx context.Context, id string) (*outbox.Doc[*Contact], error) {
 	d, err := outbox.Load[*Contact](ctx, s.store, id, contactType, id)
 	if err == nil && (d.Data == nil || d.Data.Deleted) {
-		err = changefeed.ErrNotFound
+		err = feed.ErrNotFound
 	}
 	return d, err
 }
@@ -145,7 +145,7 @@ func (s *Contacts) Create(ctx context.Context, cmd CreateContact, key string) (i
 		u.Create(&outbox.Doc[request]{ID: requestType, PartitionKey: id, Type: requestType, Data: request{digest(cmd)}})
 	}
 	err = commit(ctx, u)
-	if key != "" && errors.Is(err, changefeed.ErrConflict) {
+	if key != "" && errors.Is(err, feed.ErrConflict) {
 		return s.repeated(ctx, id, cmd)
 	}
 	return id, made.ETag, err

@@ -12,19 +12,19 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // containers are the container of contacts and what the relay needs beside it.
 type containers struct {
 	store   store
-	source  changefeed.Source // the feed of store
-	leases  changefeed.LeaseStore
-	letters changefeed.LetterBox
+	source  feed.Source // the feed of store
+	leases  feed.LeaseStore
+	letters feed.LetterBox
 	isAlone bool // no other process can have the leases
 	close   func() error
 }
@@ -122,7 +122,7 @@ func openStore(ctx context.Context, contacts, beside place) (c *containers, err 
 // openOrCreate makes a container, or opens the one that is there.
 func openOrCreate(ctx context.Context, db *docstore.DB, spec docstore.ContainerSpec) (*docstore.Container, error) {
 	c, err := db.CreateContainer(ctx, spec)
-	if errors.Is(err, changefeed.ErrConflict) {
+	if errors.Is(err, feed.ErrConflict) {
 		return db.Container(spec.ID)
 	}
 	return c, err
@@ -145,7 +145,7 @@ func openAccount(ctx context.Context, contacts, beside place) (c *containers, er
 		}
 	}()
 	store, err := client.Container(ctx, contacts.database, contacts.container)
-	if errors.Is(err, changefeed.ErrNotFound) {
+	if errors.Is(err, feed.ErrNotFound) {
 		return nil, fmt.Errorf("--contacts is %s/%s/%s: %w: make it with the partition key /partitionKey and the default time to live -1",
 			contacts.endpoint, contacts.database, contacts.container, err)
 	}
@@ -153,14 +153,14 @@ func openAccount(ctx context.Context, contacts, beside place) (c *containers, er
 		return nil, err
 	}
 	leases, err := client.Container(ctx, beside.database, beside.container)
-	if errors.Is(err, changefeed.ErrNotFound) {
+	if errors.Is(err, feed.ErrNotFound) {
 		leases, err = client.CreateLeaseContainer(ctx, beside.database, beside.container)
 	}
 	if err != nil {
 		return nil, err
 	}
 	letters, err := client.Container(ctx, beside.database, lettersName)
-	if errors.Is(err, changefeed.ErrNotFound) {
+	if errors.Is(err, feed.ErrNotFound) {
 		letters, err = client.CreateLetterContainer(ctx, beside.database, lettersName)
 	}
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -25,7 +25,7 @@ type problem struct {
 }
 
 // errNoContact is what lies behind a path that no contact can have.
-var errNoContact = changefeed.ErrNotFound
+var errNoContact = feed.ErrNotFound
 
 // statusCanceled is for the log alone: the client has gone.
 const statusCanceled = 499
@@ -38,12 +38,12 @@ var refusals = []struct {
 }{
 	{context.Canceled, statusCanceled, ""},
 	{outbox.ErrUnknown, http.StatusServiceUnavailable, "the store does not answer, so it is unknown whether this was done: read the contact before you try again"},
-	{changefeed.ErrPrecondition, http.StatusPreconditionFailed, "mid-air collision: the contact has changed since; read it again"},
-	{changefeed.ErrNotFound, http.StatusNotFound, "there is no such contact"},
+	{feed.ErrPrecondition, http.StatusPreconditionFailed, "mid-air collision: the contact has changed since; read it again"},
+	{feed.ErrNotFound, http.StatusNotFound, "there is no such contact"},
 	{ErrKeyReused, http.StatusUnprocessableEntity, ErrKeyReused.Error()},
-	{changefeed.ErrConflict, http.StatusConflict, "there is such a contact already"},
-	{changefeed.ErrThrottled, http.StatusTooManyRequests, "the store is busy"},
-	{changefeed.ErrGone, http.StatusServiceUnavailable, "a partition is being split"},
+	{feed.ErrConflict, http.StatusConflict, "there is such a contact already"},
+	{feed.ErrThrottled, http.StatusTooManyRequests, "the store is busy"},
+	{feed.ErrGone, http.StatusServiceUnavailable, "a partition is being split"},
 }
 
 // problemOf says what becomes of an error. One that the client has no part in is not shown to it.
@@ -85,7 +85,7 @@ func writeProblem(w http.ResponseWriter, r *http.Request, err error) {
 // wait is how many seconds a client should wait: as the store says, and at least one.
 func wait(err error) int {
 	var after time.Duration
-	if throttled, ok := errors.AsType[*changefeed.ThrottledError](err); ok {
+	if throttled, ok := errors.AsType[*feed.ThrottledError](err); ok {
 		after = throttled.After
 	}
 	return max(1, int(math.Ceil(after.Seconds())))

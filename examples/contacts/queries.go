@@ -7,7 +7,7 @@ import (
 	"errors"
 	"iter"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -86,7 +86,7 @@ type stretch struct {
 
 func parseCursor(text string) (c cursor, err error) {
 	if text == "" {
-		all := changefeed.FullRange()
+		all := feed.FullRange()
 		return cursor{{Min: all.Min, Max: all.Max}}, nil
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(text)
@@ -113,7 +113,7 @@ const readItems = 100
 
 // contacts yields those that are not deleted. The cursor is before a contact while it is yielded, and after it when the
 // next one is asked for.
-func (c *cursor) contacts(ctx context.Context, from changefeed.Source) iter.Seq2[*outbox.Doc[*Contact], error] {
+func (c *cursor) contacts(ctx context.Context, from feed.Source) iter.Seq2[*outbox.Doc[*Contact], error] {
 	return func(yield func(*outbox.Doc[*Contact], error) bool) {
 		for len(*c) > 0 {
 			page, err := c.read(ctx, from)
@@ -142,18 +142,18 @@ func (c *cursor) contacts(ctx context.Context, from changefeed.Source) iter.Seq2
 }
 
 // read reads the next page of the first stretch, which is cut where a partition ends.
-func (c *cursor) read(ctx context.Context, from changefeed.Source) (changefeed.Page, error) {
+func (c *cursor) read(ctx context.Context, from feed.Source) (feed.Page, error) {
 	for {
 		at := (*c)[0]
-		position := changefeed.Position{Start: changefeed.FromBeginning()}
+		position := feed.Position{Start: feed.FromBeginning()}
 		if at.Token != "" {
-			position = changefeed.At(at.Token)
+			position = feed.At(at.Token)
 		}
-		page, err := from.Read(ctx, changefeed.Range{Min: at.Min, Max: at.Max}, position, changefeed.ReadOptions{MaxItems: readItems})
+		page, err := from.Read(ctx, feed.Range{Min: at.Min, Max: at.Max}, position, feed.ReadOptions{MaxItems: readItems})
 		switch {
-		case errors.Is(err, changefeed.ErrBadRequest):
+		case errors.Is(err, feed.ErrBadRequest):
 			return page, errBadCursor
-		case !errors.Is(err, changefeed.ErrGone):
+		case !errors.Is(err, feed.ErrGone):
 			return page, err
 		}
 		if err := c.cut(ctx, from); err != nil {
@@ -163,7 +163,7 @@ func (c *cursor) read(ctx context.Context, from changefeed.Source) (changefeed.P
 }
 
 // cut divides the first stretch after the partition in which it begins. Both parts were read as far.
-func (c *cursor) cut(ctx context.Context, from changefeed.Source) error {
+func (c *cursor) cut(ctx context.Context, from feed.Source) error {
 	partitions, err := from.Partitions(ctx)
 	if err != nil {
 		return err
@@ -177,11 +177,11 @@ func (c *cursor) cut(ctx context.Context, from changefeed.Source) error {
 			return nil
 		}
 	}
-	return changefeed.ErrGone // the store does not know its own partitions yet
+	return feed.ErrGone // the store does not know its own partitions yet
 }
 
 // contactOf reads a contact from the feed; it is nil for another document, and for a contact that is deleted.
-func contactOf(c *changefeed.Change) (*outbox.Doc[*Contact], error) {
+func contactOf(c *feed.Change) (*outbox.Doc[*Contact], error) {
 	var document struct{ Type string }
 	if json.Unmarshal(c.Body, &document) != nil || document.Type != contactType {
 		return nil, nil

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -11,13 +12,13 @@ import (
 const processorName = "contact-events-processor"
 
 // newRelay makes a relay, and the options of the processor that it is the handler of.
-func newRelay(to outbox.Publisher, letters changefeed.LetterBox) (*outbox.Relay, changefeed.Options, error) {
+func newRelay(to outbox.Publisher, letters feed.LetterBox) (*outbox.Relay, changefeed.Options, error) {
 	relay, err := outbox.NewRelay(to, outbox.RelayOptions{Source: "/contacts"})
 	if err != nil {
 		return nil, changefeed.Options{}, err
 	}
 	return relay, relay.Options(changefeed.Options{
-		Start:       changefeed.FromBeginning(),
+		Start:       feed.FromBeginning(),
 		MinLeases:   4,              // so many relays can share a container that has one partition
 		MaxAge:      24 * time.Hour, // after which an event is parked; at once if the broker can never take it
 		DeadLetters: letters,

@@ -19,6 +19,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/fleet"
 	"github.com/millrace/changefeed/outbox"
 	"github.com/millrace/changefeed/outbox/outboxtest"
@@ -55,7 +56,7 @@ func (b *topic) messages() []outbox.Message {
 type bench struct {
 	*service
 	fleet   fleet.Fleet
-	letters changefeed.LetterBox
+	letters feed.LetterBox
 	paths   []string // of the contacts
 	updates int
 }
@@ -192,7 +193,7 @@ func TestAcceptance5OrderPerContactWithSeveralRelays(t *testing.T) {
 		}
 
 		// A message says all that one to Service Bus says in the sample.
-		stored := map[string]changefeed.Change{}
+		stored := map[string]feed.Change{}
 		for _, path := range b.paths {
 			for _, c := range b.documents(path) {
 				stored[c.ID] = c
@@ -328,14 +329,14 @@ func TestAnEventThatCannotBePublishedHoldsItsContact(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
-		var parked []changefeed.Disposition
+		var parked []feed.Disposition
 		for l, err := range b.letters.Letters(t.Context(), "") {
 			if err != nil {
 				t.Fatal(err)
 			}
 			parked = append(parked, l.Disposition)
 		}
-		if diff := cmp.Diff([]changefeed.Disposition{changefeed.DispositionPoison, changefeed.DispositionHeld}, parked); diff != "" {
+		if diff := cmp.Diff([]feed.Disposition{feed.DispositionPoison, feed.DispositionHeld}, parked); diff != "" {
 			t.Error(diff)
 		}
 		if err := b.fleet.Stop(); err != nil {

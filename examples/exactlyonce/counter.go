@@ -8,9 +8,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/millrace/changefeed/feed"
 	_ "modernc.org/sqlite" // the driver "sqlite"
-
-	"github.com/millrace/changefeed"
 )
 
 // openTotals opens the database with the totals. A transaction takes the lock of the database
@@ -42,7 +41,7 @@ type counter struct {
 var errFenced = errors.New("the lease has had a later owner")
 
 // Handle counts the changes of a batch in one transaction.
-func (h *counter) Handle(ctx context.Context, b *changefeed.Batch) error {
+func (h *counter) Handle(ctx context.Context, b *feed.Batch) error {
 	tx, err := h.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -57,7 +56,7 @@ func (h *counter) Handle(ctx context.Context, b *changefeed.Batch) error {
 }
 
 // count counts an order, unless that is done.
-func count(ctx context.Context, tx *sql.Tx, epoch int64, c changefeed.Change) error {
+func count(ctx context.Context, tx *sql.Tx, epoch int64, c feed.Change) error {
 	m, err := markOf(ctx, tx, c.PartitionKey)
 	switch {
 	case err != nil:
@@ -85,7 +84,7 @@ type mark struct {
 	items []string
 }
 
-func markOf(ctx context.Context, tx *sql.Tx, key changefeed.PartitionKey) (m mark, err error) {
+func markOf(ctx context.Context, tx *sql.Tx, key feed.PartitionKey) (m mark, err error) {
 	var items []byte
 	err = tx.QueryRowContext(ctx, `SELECT epoch, lsn, items FROM marks WHERE city = ?`, key).Scan(&m.epoch, &m.lsn, &items)
 	switch {
@@ -99,7 +98,7 @@ func markOf(ctx context.Context, tx *sql.Tx, key changefeed.PartitionKey) (m mar
 
 // pass moves the mark to a change, unless that is done. The changes of a transaction have one
 // LSN, and come one by one when the handler has failed on it too often: id and ETag tell them apart.
-func (m *mark) pass(c changefeed.Change) bool {
+func (m *mark) pass(c feed.Change) bool {
 	version := c.ID + c.ETag
 	if c.LSN < m.lsn || c.LSN == m.lsn && slices.Contains(m.items, version) {
 		return false
@@ -112,7 +111,7 @@ func (m *mark) pass(c changefeed.Change) bool {
 }
 
 // total reads how many orders of a city were counted.
-func total(ctx context.Context, db *sql.DB, key changefeed.PartitionKey) (n int, err error) {
+func total(ctx context.Context, db *sql.DB, key feed.PartitionKey) (n int, err error) {
 	err = db.QueryRowContext(ctx, `SELECT orders FROM totals WHERE city = ?`, key).Scan(&n)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil

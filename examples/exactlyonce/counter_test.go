@@ -20,6 +20,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A life is a process that writes some orders and counts until it kills itself with SIGKILL: before
@@ -70,7 +71,7 @@ func init() {
 
 type mortalSource struct{ *docstore.Container }
 
-func (s mortalSource) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+func (s mortalSource) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 	at("before a read")
 	page, err := s.Container.Read(ctx, r, from, o)
 	at("after a read")
@@ -79,7 +80,7 @@ func (s mortalSource) Read(ctx context.Context, r changefeed.Range, from changef
 
 type mortalLeases struct{ *docstore.Leases }
 
-func (s mortalLeases) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+func (s mortalLeases) Update(ctx context.Context, l feed.Record) (feed.Record, error) {
 	at("before a checkpoint")
 	l, err := s.Leases.Update(ctx, l)
 	at("after a checkpoint")
@@ -129,14 +130,14 @@ func live(ctx context.Context, dir string, n int) (err error) {
 		return err
 	}
 	counter := &counter{db}
-	handler := changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+	handler := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 		at("before a transaction")
 		err := counter.Handle(ctx, b)
 		at("after a transaction")
 		return err
 	})
 	p, err := changefeed.New(mortalSource{orders}, mortalLeases{leases}, handler, changefeed.Options{
-		Instance: "life", Start: changefeed.FromBeginning(), MaxItems: 3, Concurrency: 1 + n%2*3,
+		Instance: "life", Start: feed.FromBeginning(), MaxItems: 3, Concurrency: 1 + n%2*3,
 	})
 	if err != nil {
 		return err
@@ -192,7 +193,7 @@ func TestEachOrderIsCountedOnceWhereverTheProcessIsKilled(t *testing.T) {
 	}
 	defer db.Close()
 	for i := range lifeCities {
-		key := changefeed.Key(fmt.Sprint("city-", i))
+		key := feed.Key(fmt.Sprint("city-", i))
 		want := lives * lifeOrders / lifeCities
 		if got, err := total(t.Context(), db, key); got != want || err != nil {
 			t.Errorf("%s: %d orders were counted, want %d, %v", key, got, want, err)
@@ -207,16 +208,16 @@ func TestAnEarlierOwnerIsRefused(t *testing.T) {
 	}
 	defer db.Close()
 	h := &counter{db}
-	oslo := changefeed.Key("Oslo")
-	batch := func(epoch int64, lsns ...int64) *changefeed.Batch {
-		b := &changefeed.Batch{Epoch: epoch}
+	oslo := feed.Key("Oslo")
+	batch := func(epoch int64, lsns ...int64) *feed.Batch {
+		b := &feed.Batch{Epoch: epoch}
 		for _, lsn := range lsns {
-			b.Changes = append(b.Changes, changefeed.Change{ID: fmt.Sprint(lsn), PartitionKey: oslo, LSN: lsn})
+			b.Changes = append(b.Changes, feed.Change{ID: fmt.Sprint(lsn), PartitionKey: oslo, LSN: lsn})
 		}
 		return b
 	}
 	for _, c := range []struct {
-		batch *changefeed.Batch
+		batch *feed.Batch
 		err   error
 		total int
 	}{

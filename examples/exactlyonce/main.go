@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 func main() {
@@ -42,7 +43,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := changefeed.New(orders, leases, &counter{db}, changefeed.Options{Instance: "counter", Start: changefeed.FromBeginning()})
+	p, err := changefeed.New(orders, leases, &counter{db}, changefeed.Options{Instance: "counter", Start: feed.FromBeginning()})
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,7 @@ func openOrders(ctx context.Context, store *docstore.DB) (*docstore.Container, *
 
 func open(ctx context.Context, store *docstore.DB, spec docstore.ContainerSpec) (*docstore.Container, error) {
 	c, err := store.CreateContainer(ctx, spec)
-	if errors.Is(err, changefeed.ErrConflict) {
+	if errors.Is(err, feed.ErrConflict) {
 		return store.Container(spec.ID)
 	}
 	return c, err
@@ -86,7 +87,7 @@ func write(ctx context.Context, orders *docstore.Container, db *sql.DB) {
 			return
 		case <-time.After(time.Second):
 		}
-		total, err := total(ctx, db, changefeed.Key("Oslo"))
+		total, err := total(ctx, db, feed.Key("Oslo"))
 		fmt.Println(total, "orders counted of", orders.Count(), "written", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // order is a document of the store.
@@ -63,7 +64,7 @@ func run(ctx context.Context) error {
 	// The name says whose a lease is. Two processes on one host need two.
 	p, err := changefeed.New(orders, leases, changefeed.Items(mail), changefeed.Options{
 		Instance: hostname,
-		Start:    changefeed.FromBeginning(),
+		Start:    feed.FromBeginning(),
 	})
 	if err != nil {
 		return err
@@ -78,14 +79,14 @@ func run(ctx context.Context) error {
 // open creates a container, or opens it when it exists since an earlier run.
 func open(ctx context.Context, db *docstore.DB, spec docstore.ContainerSpec) (*docstore.Container, error) {
 	c, err := db.CreateContainer(ctx, spec)
-	if errors.Is(err, changefeed.ErrConflict) {
+	if errors.Is(err, feed.ErrConflict) {
 		return db.Container(spec.ID)
 	}
 	return c, err
 }
 
 // mail is the handler. An error would have the batch delivered again.
-func mail(_ context.Context, b *changefeed.Batch, items []changefeed.Item[order]) error {
+func mail(_ context.Context, b *feed.Batch, items []changefeed.Item[order]) error {
 	for _, it := range items {
 		fmt.Printf("lease %s: mail order %s of %s for a %s\n", b.LeaseToken, it.Value.ID, it.Value.City, it.Value.Item)
 	}

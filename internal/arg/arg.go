@@ -10,12 +10,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Key is a partition key; empty when none was given.
-type Key struct{ Value changefeed.PartitionKey }
+type Key struct{ Value feed.PartitionKey }
 
 // String is the key as JSON.
 func (k *Key) String() string { return string(k.Value) }
@@ -27,7 +27,7 @@ func (k *Key) Type() string { return "key" }
 // quotes within quotes are a nuisance in a shell.
 func (k *Key) Set(text string) error {
 	if !strings.HasPrefix(text, "[") {
-		k.Value = changefeed.Key(text)
+		k.Value = feed.Key(text)
 		return nil
 	}
 	var parts []any
@@ -42,17 +42,17 @@ func (k *Key) Set(text string) error {
 			if len(v) > 0 {
 				return fmt.Errorf("component %d is an object: want a string, number, boolean, null or {}", i+1)
 			}
-			parts[i] = changefeed.Undefined
+			parts[i] = feed.Undefined
 		case []any:
 			return fmt.Errorf("component %d is an array: want a string, number, boolean, null or {}", i+1)
 		}
 	}
-	k.Value = changefeed.Key(parts...)
+	k.Value = feed.Key(parts...)
 	return nil
 }
 
 // Start is the start of a feed.
-type Start struct{ Value changefeed.Start }
+type Start struct{ Value feed.Start }
 
 // String is the start as Set reads it; empty when none was given.
 func (s *Start) String() string {
@@ -71,17 +71,17 @@ func (s *Start) Words() []string { return []string{"beginning", "now"} }
 // Set reads beginning, now, a time, or a duration before now.
 func (s *Start) Set(text string) (err error) {
 	if ago, err := time.ParseDuration(text); err == nil && ago > 0 {
-		s.Value = changefeed.FromAgo(ago)
+		s.Value = feed.FromAgo(ago)
 		return nil
 	}
-	if s.Value, err = changefeed.ParseStart(text); err != nil {
+	if s.Value, err = feed.ParseStart(text); err != nil {
 		return errors.New("want beginning, now, a time such as 2026-01-31T15:04:05Z, or how long ago, such as 15m")
 	}
 	return nil
 }
 
 // Mode is the mode of a feed; its zero value is the latest version.
-type Mode struct{ Value changefeed.Mode }
+type Mode struct{ Value feed.Mode }
 
 // The words for the modes.
 const (
@@ -90,7 +90,7 @@ const (
 )
 
 // IsAll reports whether all versions and deletes are wanted.
-func (m *Mode) IsAll() bool { return m.Value == changefeed.AllVersionsAndDeletes }
+func (m *Mode) IsAll() bool { return m.Value == feed.AllVersionsAndDeletes }
 
 // String is the mode's word.
 func (m *Mode) String() string {
@@ -110,9 +110,9 @@ func (m *Mode) Words() []string { return []string{latest, all} }
 func (m *Mode) Set(text string) error {
 	switch text {
 	case latest:
-		m.Value = changefeed.LatestVersion
+		m.Value = feed.LatestVersion
 	case all:
-		m.Value = changefeed.AllVersionsAndDeletes
+		m.Value = feed.AllVersionsAndDeletes
 	default:
 		return errors.New("want " + latest + " or " + all)
 	}

@@ -4,11 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 func TestKeysOnTheCommandLine(t *testing.T) {
-	for text, want := range map[string]changefeed.PartitionKey{
+	for text, want := range map[string]feed.PartitionKey{
 		"London": `["London"]`, "5": `["5"]`, "": `[""]`, "a b": `["a b"]`, `{"a":1}`: `["{\"a\":1}"]`,
 		"[5]": `[5]`, "[5.0]": `[5]`, `["a", "b"]`: `["a","b"]`, "[null,true]": `[null,true]`, "[{}]": `[{}]`, `["<&>"]`: `["<&>"]`,
 	} {
@@ -27,9 +27,9 @@ func TestKeysOnTheCommandLine(t *testing.T) {
 
 func TestStartsOnTheCommandLine(t *testing.T) {
 	at := time.Date(2026, 1, 31, 15, 4, 5, 0, time.UTC)
-	for text, want := range map[string]changefeed.Start{
-		"beginning": changefeed.FromBeginning(), "now": changefeed.FromNow(),
-		"2026-01-31T15:04:05Z": changefeed.FromTime(at), "2026-01-31T16:04:05+01:00": changefeed.FromTime(at),
+	for text, want := range map[string]feed.Start{
+		"beginning": feed.FromBeginning(), "now": feed.FromNow(),
+		"2026-01-31T15:04:05Z": feed.FromTime(at), "2026-01-31T16:04:05+01:00": feed.FromTime(at),
 	} {
 		var s Start
 		if err := s.Set(text); err != nil || s.Value != want {
@@ -52,10 +52,10 @@ func TestStartsOnTheCommandLine(t *testing.T) {
 
 func TestARangeThatWasNotGivenIsThatOfAllKeys(t *testing.T) {
 	var r Range
-	if got := r.Value(); got != changefeed.FullRange() || r.String() != "" {
+	if got := r.Value(); got != feed.FullRange() || r.String() != "" {
 		t.Errorf("got %v, %q, want all keys and no text", got, r.String())
 	}
-	if err := r.Set("1F-2F"); err != nil || r.Value() != (changefeed.Range{Min: "1F", Max: "2F"}) || r.String() != "1F-2F" {
+	if err := r.Set("1F-2F"); err != nil || r.Value() != (feed.Range{Min: "1F", Max: "2F"}) || r.String() != "1F-2F" {
 		t.Errorf("got %v, %q, %v", r.Value(), r.String(), err)
 	}
 	if err := r.Set("2F-1F"); err == nil {

@@ -1,24 +1,24 @@
 package arg
 
-import "github.com/millrace/changefeed"
+import "github.com/millrace/changefeed/feed"
 
 // Range is a range of effective partition keys. Its zero value is that of all keys.
 type Range struct {
 	set  bool
-	read changefeed.Range
+	read feed.Range
 }
 
 // Value is the range that was given, or that of all keys.
-func (r *Range) Value() changefeed.Range {
+func (r *Range) Value() feed.Range {
 	if !r.set {
-		return changefeed.FullRange()
+		return feed.FullRange()
 	}
 	return r.read
 }
 
 // String is min-max; empty for all keys.
 func (r *Range) String() string {
-	if r.Value() == changefeed.FullRange() {
+	if r.Value() == feed.FullRange() {
 		return ""
 	}
 	return r.Value().String()
@@ -30,6 +30,6 @@ func (r *Range) Type() string { return "range" }
 // Set reads min-max.
 func (r *Range) Set(text string) (err error) {
 	r.set = true
-	r.read, err = changefeed.ParseRange(text)
+	r.read, err = feed.ParseRange(text)
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
 )
 
@@ -41,7 +42,7 @@ func concurrencyKeys(ctx context.Context, s *Site) (f Figure, err error) {
 		return f, err
 	}
 	var sizes []float64
-	rate := func(n int64, handler func(c *counter) changefeed.HandlerFunc) (float64, error) {
+	rate := func(n int64, handler func(c *counter) feed.HandlerFunc) (float64, error) {
 		c := newCounter(n)
 		o := changefeed.Options{Concurrency: callsAtOnce, MaxItems: callKeys}
 		_, err := a.workFrom(ctx, &inRounds{a.documents, c}, handler(c), o, c.over)
@@ -51,10 +52,10 @@ func concurrencyKeys(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Unit = "changes/s"
 	value, each, err := s.inTurns(ctx, handleRounds, f.Unit,
 		func() (float64, error) {
-			return rate(callDocs, func(c *counter) changefeed.HandlerFunc { return c.call })
+			return rate(callDocs, func(c *counter) feed.HandlerFunc { return c.call })
 		},
 		func() (float64, error) {
-			return rate(callDocsByKey, func(c *counter) changefeed.HandlerFunc { return byKey(c.call) })
+			return rate(callDocsByKey, func(c *counter) feed.HandlerFunc { return byKey(c.call) })
 		})
 	if err != nil {
 		return f, err
@@ -74,19 +75,19 @@ type inRounds struct {
 	c *counter
 }
 
-// Read implements [changefeed.Source].
-func (s *inRounds) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+// Read implements [feed.Source].
+func (s *inRounds) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 	before, _ := strconv.ParseInt(strings.Trim(from.Token, `"`), 10, 64) // 0 at the beginning, which has no token
 	for s.c.handled.Load() < before {
 		if err := pause.For(ctx, callTime/50); err != nil {
-			return changefeed.Page{}, err
+			return feed.Page{}, err
 		}
 	}
 	return s.Container.Read(ctx, r, from, o)
 }
 
 // call is a handler that takes as long for many changes as for one.
-func (c *counter) call(ctx context.Context, b *changefeed.Batch) error {
+func (c *counter) call(ctx context.Context, b *feed.Batch) error {
 	c.begin()
 	if err := pause.For(ctx, callTime); err != nil {
 		return err
@@ -97,10 +98,10 @@ func (c *counter) call(ctx context.Context, b *changefeed.Batch) error {
 }
 
 // byKey has a handler called for each key of a batch, one after the other.
-func byKey(handler changefeed.HandlerFunc) changefeed.HandlerFunc {
-	return func(ctx context.Context, b *changefeed.Batch) error {
+func byKey(handler feed.HandlerFunc) feed.HandlerFunc {
+	return func(ctx context.Context, b *feed.Batch) error {
 		for n, changes := 0, b.Changes; len(changes) > 0; changes = changes[n:] {
-			n = slices.IndexFunc(changes, func(c changefeed.Change) bool { return c.PartitionKey != changes[0].PartitionKey })
+			n = slices.IndexFunc(changes, func(c feed.Change) bool { return c.PartitionKey != changes[0].PartitionKey })
 			if n < 0 {
 				n = len(changes)
 			}

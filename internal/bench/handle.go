@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
 )
 
@@ -116,25 +117,25 @@ func (a *aisle) fill(ctx context.Context, n, keys, bytes int) error {
 func (a *aisle) put(ctx context.Context, key string, n, bytes int) error {
 	head := fmt.Sprintf(`{"id":%q,"city":%q,"text":"`, docID(n), key)
 	body := head + prose()[:bytes-len(head)-2] + `"}`
-	_, err := a.documents.Commit(ctx, changefeed.Key(key), []changefeed.Write{{Body: []byte(body)}})
+	_, err := a.documents.Commit(ctx, feed.Key(key), []feed.Write{{Body: []byte(body)}})
 	return err
 }
 
 // work runs a new unit from the beginning of the feed until over is closed, and returns what
 // its only instance said of itself then.
-func (a *aisle) work(ctx context.Context, handler changefeed.HandlerFunc, o changefeed.Options, over <-chan struct{}) (said changefeed.Status, err error) {
+func (a *aisle) work(ctx context.Context, handler feed.HandlerFunc, o changefeed.Options, over <-chan struct{}) (said changefeed.Status, err error) {
 	return a.workFrom(ctx, a.documents, handler, o, over)
 }
 
 // workFrom is work over a source that has the documents.
-func (a *aisle) workFrom(ctx context.Context, from changefeed.Source, handler changefeed.HandlerFunc, o changefeed.Options, over <-chan struct{}) (said changefeed.Status, err error) {
+func (a *aisle) workFrom(ctx context.Context, from feed.Source, handler feed.HandlerFunc, o changefeed.Options, over <-chan struct{}) (said changefeed.Status, err error) {
 	a.units++
 	leases, err := docstore.NewLeases(ctx, a.records, fmt.Sprint("unit-", a.units), a.documents)
 	if err != nil {
 		return said, err
 	}
 	// A short drain, because a handler that hangs would keep each round from its end.
-	o.Instance, o.Start, o.Drain = "bench", changefeed.FromBeginning(), 100*time.Millisecond
+	o.Instance, o.Start, o.Drain = "bench", feed.FromBeginning(), 100*time.Millisecond
 	o.Hooks.Error = func(err *changefeed.Error) { a.s.Complain(o.Instance, err) }
 	p, err := changefeed.New(from, leases, handler, o)
 	if err != nil {
@@ -200,7 +201,7 @@ func (c *counter) add(changes int) {
 func (c *counter) perSecond() float64 { return float64(c.n-c.first) / c.spent.Seconds() }
 
 // wait is a handler that takes so long for each change.
-func (c *counter) wait(ctx context.Context, b *changefeed.Batch, each time.Duration) error {
+func (c *counter) wait(ctx context.Context, b *feed.Batch, each time.Duration) error {
 	c.begin()
 	for range b.Changes {
 		if err := pause.For(ctx, each); err != nil {
@@ -223,7 +224,7 @@ func concurrency(ctx context.Context, s *Site) (f Figure, err error) {
 	}
 	rate := func(at int, n int64) (float64, error) {
 		c := newCounter(n)
-		handler := func(ctx context.Context, b *changefeed.Batch) error { return c.wait(ctx, b, parallelTime) }
+		handler := func(ctx context.Context, b *feed.Batch) error { return c.wait(ctx, b, parallelTime) }
 		_, err := a.work(ctx, handler, changefeed.Options{Concurrency: at}, c.over)
 		return c.perSecond(), err
 	}
@@ -292,7 +293,7 @@ func (a *aisle) happily(ctx context.Context, o changefeed.Options) (microseconds
 	// collected at this one's cost.
 	runtime.GC()
 	c := newCounter(happyDocs)
-	handler := func(_ context.Context, b *changefeed.Batch) error {
+	handler := func(_ context.Context, b *feed.Batch) error {
 		c.begin()
 		c.add(len(b.Changes))
 		return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/fleet"
 	"github.com/millrace/changefeed/internal/pause"
 )
@@ -56,7 +57,7 @@ func idle1000(ctx context.Context, s *Site) (f Figure, err error) {
 		}
 	}()
 	before := live()
-	handler := changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error { return nil })
+	handler := feed.HandlerFunc(func(context.Context, *feed.Batch) error { return nil })
 	if _, err := team.Start(ctx, handler, changefeed.Options{Instance: "bench", MinLeases: idleLeases}); err != nil {
 		return f, err
 	}

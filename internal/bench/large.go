@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A store that is larger than its cache: 3 million documents of 1 KB, filled once and
@@ -54,7 +54,7 @@ func (s *Site) warehouse(ctx context.Context) (*large, error) {
 	err = together(ctx, writers, func(ctx context.Context) error {
 		for n := int(next.Add(1)) - 1; n < largeDocs; n = int(next.Add(1)) - 1 {
 			key, body := docOf(n)
-			if _, err := l.documents.Commit(ctx, key, []changefeed.Write{{Body: body}}); err != nil {
+			if _, err := l.documents.Commit(ctx, key, []feed.Write{{Body: body}}); err != nil {
 				return err
 			}
 		}
@@ -94,11 +94,11 @@ func pending3M(ctx context.Context, s *Site) (f Figure, err error) {
 	if err != nil {
 		return f, err
 	}
-	count := func(r changefeed.Range, from changefeed.Position, want int64) (float64, error) {
+	count := func(r feed.Range, from feed.Position, want int64) (float64, error) {
 		var times []float64
 		for range pendingRounds {
 			begun := time.Now()
-			got, err := l.documents.Pending(ctx, r, from, changefeed.ReadOptions{})
+			got, err := l.documents.Pending(ctx, r, from, feed.ReadOptions{})
 			if err != nil {
 				return 0, err
 			}
@@ -109,18 +109,18 @@ func pending3M(ctx context.Context, s *Site) (f Figure, err error) {
 		}
 		return median(times), nil
 	}
-	full := changefeed.FullRange()
-	if f.Value, err = count(full, changefeed.Position{Start: changefeed.FromBeginning()}, largeDocs); err != nil {
+	full := feed.FullRange()
+	if f.Value, err = count(full, feed.Position{Start: feed.FromBeginning()}, largeDocs); err != nil {
 		return f, err
 	}
 	const left = largeDocs/2 + 17 // within a cell
-	middle, err := count(full, changefeed.At(strconv.Itoa(largeDocs-left)), left)
+	middle, err := count(full, feed.At(strconv.Itoa(largeDocs-left)), left)
 	if err != nil {
 		return f, err
 	}
 	// Nobody knows how many keys are in half of the range, so no number is wanted.
 	// Counts are kept for whole partitions; a part of one has to be read.
-	half, err := count(full.Cut(2)[0], changefeed.At(strconv.Itoa(largeDocs-100_000)), -1)
+	half, err := count(full.Cut(2)[0], feed.At(strconv.Itoa(largeDocs-100_000)), -1)
 	if err != nil {
 		return f, err
 	}
@@ -158,7 +158,7 @@ func overwrite3M(ctx context.Context, s *Site) (f Figure, err error) {
 		return func() (float64, error) {
 			return crowd(ctx, writers, largeSlice, func(ctx context.Context, _ int) error {
 				key, body := docOf(rand.IntN(docs))
-				_, err := c.Commit(ctx, key, []changefeed.Write{{Op: changefeed.WriteReplace, Body: body}})
+				_, err := c.Commit(ctx, key, []feed.Write{{Op: feed.WriteReplace, Body: body}})
 				return err
 			})
 		}

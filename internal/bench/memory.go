@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
 )
 
@@ -40,7 +41,7 @@ func memoryBound(ctx context.Context, s *Site) (f Figure, err error) {
 	}
 	work := func(each time.Duration, o changefeed.Options) error {
 		c := newCounter(bulkyDocs)
-		_, err := a.work(ctx, func(ctx context.Context, b *changefeed.Batch) error { return c.wait(ctx, b, each) }, o, c.over)
+		_, err := a.work(ctx, func(ctx context.Context, b *feed.Batch) error { return c.wait(ctx, b, each) }, o, c.over)
 		return err
 	}
 	if err := work(0, changefeed.Options{}); err != nil { // so that the caches of the store are full

@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/outbox"
 	"github.com/millrace/changefeed/outbox/natspub"
@@ -119,7 +120,7 @@ func (o *outboxStore) bare(ctx context.Context, key int, seq *atomic.Int64) erro
 	id := "bare-" + strconv.Itoa(key)
 	object := fmt.Sprintf(`{"id":%q,"partitionKey":%q,"type":"bare","data":{"name":"%d","text":%q},"ttl":-1}`, id, id, n, o.payloads)
 	event := fmt.Sprintf(`{"id":"%d","partitionKey":%q,"type":"none","data":{"id":"%d","action":"MemberRenamed","createdAt":"2026-01-01T00:00:00Z","name":"%d","text":%q},"ttl":864000}`, n, id, n, n, o.payloads)
-	_, err := o.members.Commit(ctx, changefeed.Key(id), []changefeed.Write{{Op: changefeed.WriteUpsert, Body: []byte(object)}, {Op: changefeed.WriteCreate, Body: []byte(event)}})
+	_, err := o.members.Commit(ctx, feed.Key(id), []feed.Write{{Op: feed.WriteUpsert, Body: []byte(object)}, {Op: feed.WriteCreate, Body: []byte(event)}})
 	return err
 }
 
@@ -172,7 +173,7 @@ func (o *outboxStore) relayed(ctx context.Context, to outbox.Publisher, n int64,
 	if err != nil {
 		return 0, err
 	}
-	options.Instance, options.Start, options.Drain = "bench", changefeed.FromBeginning(), 100*time.Millisecond
+	options.Instance, options.Start, options.Drain = "bench", feed.FromBeginning(), 100*time.Millisecond
 	options.Hooks.Error = func(err *changefeed.Error) { o.s.Complain(options.Instance, err) }
 	p, err := changefeed.New(o.members, leases, relay, relay.Options(options))
 	if err != nil {
@@ -262,7 +263,7 @@ func outboxSlowBroker(ctx context.Context, s *Site) (f Figure, err error) {
 func (o *outboxStore) serially(ctx context.Context, to outbox.Publisher, n int) (perSecond float64, err error) {
 	decode := outbox.EventsOfType(outbox.EventType)
 	begun, sent := time.Now(), 0
-	for page, err := range changefeed.Pull(ctx, o.members, changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.PullOptions{}) {
+	for page, err := range changefeed.Pull(ctx, o.members, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, changefeed.PullOptions{}) {
 		if err != nil {
 			return 0, err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/fleet"
 	"github.com/millrace/changefeed/internal/pause"
 )
@@ -66,7 +67,7 @@ func (s *Site) books(ctx context.Context) (*library, error) {
 	}
 	// The bare engine gets its changes from the feed, so that both hold the same bytes in the
 	// same order.
-	if _, err := l.read(ctx, func(p changefeed.Page) error { return l.bare.fill(p.Changes) }); err != nil {
+	if _, err := l.read(ctx, func(p feed.Page) error { return l.bare.fill(p.Changes) }); err != nil {
 		return nil, err
 	}
 	if err := l.shut(); err != nil { // the rest in memory comes to the tables
@@ -103,7 +104,7 @@ func (l *library) close() {
 
 // read reads the feed from the beginning, range after range, and checks that nothing is
 // missing.
-func (l *library) read(ctx context.Context, each func(changefeed.Page) error) (perSecond float64, err error) {
+func (l *library) read(ctx context.Context, each func(feed.Page) error) (perSecond float64, err error) {
 	partitions, err := l.documents.Partitions(ctx)
 	if err != nil {
 		return 0, err
@@ -111,9 +112,9 @@ func (l *library) read(ctx context.Context, each func(changefeed.Page) error) (p
 	n := 0
 	begun := time.Now()
 	for _, partition := range partitions {
-		at := changefeed.Position{Start: changefeed.FromBeginning()}
+		at := feed.Position{Start: feed.FromBeginning()}
 		for {
-			page, err := l.documents.Read(ctx, partition.Range, at, changefeed.ReadOptions{})
+			page, err := l.documents.Read(ctx, partition.Range, at, feed.ReadOptions{})
 			if err != nil {
 				return 0, err
 			}
@@ -166,7 +167,7 @@ func (s *Site) compareReads(ctx context.Context, f *Figure, subject, baseline fu
 // readOnly reads the feed and nothing else. Garbage of the round before is collected first.
 func (l *library) readOnly(ctx context.Context) (perSecond float64, err error) {
 	runtime.GC()
-	return l.read(ctx, func(changefeed.Page) error { return nil })
+	return l.read(ctx, func(feed.Page) error { return nil })
 }
 
 // scan reads the same bytes from the bare engine.
@@ -210,10 +211,10 @@ func (l *library) workOff(ctx context.Context, s *Site) (perSecond float64, err 
 // workOff runs an instance of a new unit over a feed from the beginning until its handler,
 // which only counts, has had all n changes. It returns how long that took, the start of the
 // instance included.
-func (s *Site) workOff(ctx context.Context, from changefeed.Source, leases fleet.Leases, n int64, pageItems int) (spent time.Duration, err error) {
+func (s *Site) workOff(ctx context.Context, from feed.Source, leases fleet.Leases, n int64, pageItems int) (spent time.Duration, err error) {
 	var handled atomic.Int64
 	all := make(chan struct{})
-	handler := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+	handler := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
 		if handled.Add(int64(len(b.Changes))) == n {
 			close(all)
 		}
@@ -221,7 +222,7 @@ func (s *Site) workOff(ctx context.Context, from changefeed.Source, leases fleet
 	})
 	team := &fleet.Fleet{Source: from, Leases: leases, Report: s.Complain}
 	begun := time.Now()
-	i, err := team.Start(ctx, handler, changefeed.Options{Instance: "bench", Start: changefeed.FromBeginning(), MaxItems: pageItems})
+	i, err := team.Start(ctx, handler, changefeed.Options{Instance: "bench", Start: feed.FromBeginning(), MaxItems: pageItems})
 	if err != nil {
 		return 0, err
 	}
@@ -295,7 +296,7 @@ func (p *pulse) listen(ctx context.Context, db *docstore.DB) (stop func() error,
 		return nil, err
 	}
 	team := &fleet.Fleet{Source: p.documents, Leases: leases, Look: time.Millisecond, Report: p.complain}
-	_, err = team.Start(ctx, changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+	_, err = team.Start(ctx, feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
 		p.round.Load().Handled(b, time.Now())
 		return nil
 	}), changefeed.Options{Instance: "bench"})
@@ -323,7 +324,7 @@ func (p *pulse) beat(ctx context.Context) (found fleet.Judgement, err error) {
 		// Each document is of a city of its own, so none waits for another of its key.
 		n := p.count * docsPerCity
 		key, body := docOf(n)
-		results, err := p.documents.Commit(ctx, key, []changefeed.Write{{Body: body}})
+		results, err := p.documents.Commit(ctx, key, []feed.Write{{Body: body}})
 		if err != nil {
 			return found, err
 		}

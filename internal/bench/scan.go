@@ -6,8 +6,7 @@ import (
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
-
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // bareEngine holds the changes of a feed under ascending numbers, in the engine below the
@@ -55,7 +54,7 @@ func (silentLog) Errorf(string, ...any) {}
 func (silentLog) Fatalf(string, ...any) {}
 
 // fill stores the parts of changes.
-func (e *bareEngine) fill(changes []changefeed.Change) error {
+func (e *bareEngine) fill(changes []feed.Change) error {
 	b := e.db.NewBatch()
 	for _, c := range changes {
 		e.next++

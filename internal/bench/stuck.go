@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
 )
 
@@ -108,9 +109,9 @@ func (a *aisle) fillStuck(ctx context.Context, n int) error {
 }
 
 // beside is a handler that takes a while for each change, and hands those of one key to another one.
-func (c *counter) beside(stuck changefeed.HandlerFunc) changefeed.HandlerFunc {
-	return func(ctx context.Context, b *changefeed.Batch) error {
-		if b.Changes[0].PartitionKey == changefeed.Key(stuckName) {
+func (c *counter) beside(stuck feed.HandlerFunc) feed.HandlerFunc {
+	return func(ctx context.Context, b *feed.Batch) error {
+		if b.Changes[0].PartitionKey == feed.Key(stuckName) {
 			return stuck(ctx, b)
 		}
 		return c.wait(ctx, b, healthyTime)
@@ -118,7 +119,7 @@ func (c *counter) beside(stuck changefeed.HandlerFunc) changefeed.HandlerFunc {
 }
 
 // hang is a handler that does not return before it must.
-func hang(ctx context.Context, _ *changefeed.Batch) error {
+func hang(ctx context.Context, _ *feed.Batch) error {
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
@@ -141,7 +142,7 @@ func (a *aisle) recover(ctx context.Context) (*recovery, error) {
 	r := &recovery{released: make(chan struct{}), over: make(chan struct{}), seen: make([]bool, stuckDocs)}
 	c := newCounter(healthyDocs)
 	done := make(chan struct{})
-	stuck := func(ctx context.Context, b *changefeed.Batch) error {
+	stuck := func(ctx context.Context, b *feed.Batch) error {
 		select {
 		case <-r.released:
 		case <-ctx.Done():
@@ -196,7 +197,7 @@ func (r *recovery) release(ctx context.Context, healthy, done <-chan struct{}) {
 }
 
 // take takes in changes of the key. There is one call at a time.
-func (r *recovery) take(changes []changefeed.Change) error {
+func (r *recovery) take(changes []feed.Change) error {
 	for i := range changes {
 		c := &changes[i]
 		n, err := strconv.Atoi(strings.TrimPrefix(c.ID, docID(0)[:4]))

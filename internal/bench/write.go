@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Durable writes, and the documents that all benchmarks write.
@@ -52,14 +52,14 @@ var prose = sync.OnceValue(func() string {
 
 // docOf is document n, of 1 KB. Its text differs from call to call, so that an overwrite
 // changes it.
-func docOf(n int) (key changefeed.PartitionKey, body []byte) {
+func docOf(n int) (key feed.PartitionKey, body []byte) {
 	city := fmt.Sprintf("city-%d", n/docsPerCity)
 	body = make([]byte, 0, docBytes)
 	body = fmt.Appendf(body, `{"id":%q,"city":%q,"text":"`, docID(n), city)
 	text := prose()
 	at := rand.IntN(len(text) - docBytes)
 	body = append(body, text[at:at+docBytes-len(body)-2]...)
-	return changefeed.Key(city), append(body, `"}`...)
+	return feed.Key(city), append(body, `"}`...)
 }
 
 // docID is the id of document n.
@@ -97,8 +97,8 @@ func together(parent context.Context, n int, work func(ctx context.Context) erro
 
 // fillCity writes the documents of a city.
 func fillCity(ctx context.Context, c *docstore.Container, city int) error {
-	writes := make([]changefeed.Write, docsPerCity)
-	var key changefeed.PartitionKey
+	writes := make([]feed.Write, docsPerCity)
+	var key feed.PartitionKey
 	for i := range writes {
 		key, writes[i].Body = docOf(city*docsPerCity + i)
 	}
@@ -131,7 +131,7 @@ func durableOverwrite(ctx context.Context, s *Site) (f Figure, err error) {
 	value, baseline, err := s.inTurns(ctx, writeRounds, f.Unit, func() (float64, error) {
 		return crowd(ctx, writers, writeSlice, func(ctx context.Context, _ int) error {
 			key, body := docOf(rand.IntN(overwriteDocs))
-			_, err := c.Commit(ctx, key, []changefeed.Write{{Op: changefeed.WriteReplace, Body: body}})
+			_, err := c.Commit(ctx, key, []feed.Write{{Op: feed.WriteReplace, Body: body}})
 			return err
 		})
 	}, func() (float64, error) {

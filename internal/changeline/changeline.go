@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Form is the form of a line. Its zero value writes the document alone.
@@ -33,7 +33,7 @@ type described struct {
 }
 
 // Write writes a change of a range and, unless it is empty, the position after it.
-func (f Form) Write(w *bufio.Writer, r changefeed.Range, c changefeed.Change, next string) error {
+func (f Form) Write(w *bufio.Writer, r feed.Range, c feed.Change, next string) error {
 	if !f.Meta {
 		return WriteDocument(w, c.Body)
 	}

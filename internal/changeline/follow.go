@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // buffer is how many bytes are written at once: a system call for each line would cost more than reading it.
@@ -21,10 +22,10 @@ func NewWriter(w io.Writer) *bufio.Writer { return bufio.NewWriterSize(w, buffer
 // Follow writes the changes of a feed until there are no more, ctx ends, which is no error, or o.MaxItems are written, if
 // that is more than 0. Lines are flushed after each page, so that a reader sees a change as soon as it is read. An error
 // says with which flags of changefeed tail to go on.
-func (f Form) Follow(ctx context.Context, to io.Writer, source changefeed.Source, r changefeed.Range, from changefeed.Position, o changefeed.PullOptions) error {
+func (f Form) Follow(ctx context.Context, to io.Writer, source feed.Source, r feed.Range, from feed.Position, o changefeed.PullOptions) error {
 	w := NewWriter(to)
 	written := 0
-	places := map[changefeed.Range]string{}
+	places := map[feed.Range]string{}
 	for page, err := range changefeed.Pull(ctx, source, r, from, o) {
 		if err != nil {
 			return fmt.Errorf("%w%s", err, goOn(places))
@@ -53,13 +54,13 @@ func (f Form) Follow(ctx context.Context, to io.Writer, source changefeed.Source
 
 // advance notes up to where a range was read. A range that was split since its last page is replaced by its parts: those of
 // which nothing was read yet go on where the whole was.
-func advance(places map[changefeed.Range]string, r changefeed.Range, token string, ofKey bool) {
+func advance(places map[feed.Range]string, r feed.Range, token string, ofKey bool) {
 	for whole, at := range places {
 		if whole == r || !whole.Contains(r) {
 			continue
 		}
 		delete(places, whole)
-		for _, rest := range []changefeed.Range{{Min: whole.Min, Max: r.Min}, {Min: r.Max, Max: whole.Max}} {
+		for _, rest := range []feed.Range{{Min: whole.Min, Max: r.Min}, {Min: r.Max, Max: whole.Max}} {
 			if !ofKey && !rest.Empty() { // the rest has nothing of the key, and sources refuse the two together
 				places[rest] = at
 			}
@@ -69,16 +70,16 @@ func advance(places map[changefeed.Range]string, r changefeed.Range, token strin
 }
 
 // goOn says with which flags to go on after the last change printed of each range.
-func goOn(places map[changefeed.Range]string) string {
+func goOn(places map[feed.Range]string) string {
 	var b strings.Builder
-	byKey := func(a, b changefeed.Range) int { return strings.Compare(a.Min, b.Min) }
+	byKey := func(a, b feed.Range) int { return strings.Compare(a.Min, b.Min) }
 	for i, r := range slices.SortedFunc(maps.Keys(places), byKey) {
 		if i == 0 {
 			b.WriteString("; to go on: ")
 		} else {
 			b.WriteString(", and ")
 		}
-		if r != changefeed.FullRange() {
+		if r != feed.FullRange() {
 			fmt.Fprintf(&b, "--range %s ", r)
 		}
 		fmt.Fprintf(&b, "--after '%s'", places[r])

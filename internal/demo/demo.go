@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/fleet"
 	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/usage"
@@ -123,7 +124,7 @@ func (d *performance) prepare(ctx context.Context, db *docstore.DB) (err error) 
 	spec := docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}, Ranges: ranges}
 	// Orders of an earlier demo would be handled too, and nobody has noted that they
 	// were written.
-	if d.orders, err = db.CreateContainer(ctx, spec); errors.Is(err, changefeed.ErrConflict) {
+	if d.orders, err = db.CreateContainer(ctx, spec); errors.Is(err, feed.ErrConflict) {
 		return usage.Error{Err: errors.New("--dir has a container orders already: want a new directory")}
 	}
 	if err != nil {
@@ -143,16 +144,16 @@ func (d *performance) prepare(ctx context.Context, db *docstore.DB) (err error) 
 // enter starts an instance.
 func (d *performance) enter(ctx context.Context, name string) error {
 	d.screen.say("starting %s", name)
-	_, err := d.fleet.Start(ctx, changefeed.HandlerFunc(d.handle), changefeed.Options{
-		Instance: name, Start: changefeed.FromBeginning(),
+	_, err := d.fleet.Start(ctx, feed.HandlerFunc(d.handle), changefeed.Options{
+		Instance: name, Start: feed.FromBeginning(),
 		Acquire: acquireEvery, Renew: renewEvery, Expiration: expiration, Drain: drainTime, Poll: pollEvery,
 		Hooks: changefeed.Hooks{
-			Acquired: func(lease changefeed.Lease) { d.screen.note("%s works on %s", name, lease.Token) },
-			Released: func(lease changefeed.Lease, why changefeed.Reason) {
+			Acquired: func(lease feed.Lease) { d.screen.note("%s works on %s", name, lease.Token) },
+			Released: func(lease feed.Lease, why feed.Reason) {
 				switch why {
-				case changefeed.ReasonGiven:
+				case feed.ReasonGiven:
 					d.screen.note("%s hands over %s", name, lease.Token)
-				case changefeed.ReasonSplit:
+				case feed.ReasonSplit:
 					d.screen.note("%s has replaced the lease of %s", name, lease.Token)
 				}
 			},
@@ -164,7 +165,7 @@ func (d *performance) enter(ctx context.Context, name string) error {
 var errDead = errors.New("this instance was killed")
 
 // handle is the handler of all instances: a little work, and a line in the book.
-func (d *performance) handle(ctx context.Context, b *changefeed.Batch) error {
+func (d *performance) handle(ctx context.Context, b *feed.Batch) error {
 	arrived := time.Now()
 	if err := pause.For(ctx, workTime); err != nil {
 		return err

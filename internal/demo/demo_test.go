@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/fleet"
 	"github.com/millrace/changefeed/internal/terminal"
 )
@@ -44,8 +45,8 @@ func TestTheBoardShowsEachInstance(t *testing.T) {
 	d.fleet.Instances()[1].Kill()
 	b := newBoard(d)
 	lags := []changefeed.Lag{
-		{Lease: changefeed.Lease{Owner: "host-1", Range: changefeed.Range{Max: "20"}}, Pending: 7},
-		{Lease: changefeed.Lease{Owner: "host-2", Range: changefeed.Range{Min: "20", Max: "FF"}}, Pending: 3},
+		{Lease: feed.Lease{Owner: "host-1", Range: feed.Range{Max: "20"}}, Pending: 7},
+		{Lease: feed.Lease{Owner: "host-2", Range: feed.Range{Min: "20", Max: "FF"}}, Pending: 3},
 	}
 	var out strings.Builder
 	for _, l := range b.table(b.rows(lags), lags) {
@@ -85,7 +86,7 @@ func newFleet(t *testing.T, names ...string) *fleet.Fleet {
 		}
 	})
 	for _, name := range names {
-		nothing := changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error { return nil })
+		nothing := feed.HandlerFunc(func(context.Context, *feed.Batch) error { return nil })
 		if _, err := f.Start(t.Context(), nothing, changefeed.Options{Instance: name}); err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/fleet"
 	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/terminal"
@@ -109,7 +109,7 @@ func (d *performance) kill(ctx context.Context) error {
 	}
 	var held []string
 	for _, record := range records {
-		if record.Kind == changefeed.KindLease && record.Owner == victim {
+		if record.Kind == feed.KindLease && record.Owner == victim {
 			held = append(held, record.Token)
 		}
 	}

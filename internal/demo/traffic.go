@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/fleet"
 	"github.com/millrace/changefeed/internal/pause"
 )
@@ -86,7 +86,7 @@ func (t *traffic) write(ctx context.Context) error {
 		n = 2 + rand.IntN(maxBasket-1)
 	}
 	city := cities[rand.IntN(len(cities))]
-	ids, writes := make([]string, n), make([]changefeed.Write, n)
+	ids, writes := make([]string, n), make([]feed.Write, n)
 	for i := range writes {
 		ids[i], writes[i] = t.order(city)
 		// The ledger knows a write by its document and LSN, and two writes of one
@@ -95,7 +95,7 @@ func (t *traffic) write(ctx context.Context) error {
 			ids[i], writes[i] = t.order(city)
 		}
 	}
-	key := changefeed.Key(city)
+	key := feed.Key(city)
 	results, err := t.orders.Commit(ctx, key, writes)
 	if err != nil {
 		return err
@@ -105,16 +105,16 @@ func (t *traffic) write(ctx context.Context) error {
 }
 
 // order is a new order, or a change of an open one.
-func (t *traffic) order(city string) (id string, w changefeed.Write) {
+func (t *traffic) order(city string) (id string, w feed.Write) {
 	t.mu.Lock()
 	t.count++
 	n := t.count
 	t.mu.Unlock()
 	id = fmt.Sprintf("order-%06d", n)
-	w.Op = changefeed.WriteCreate
+	w.Op = feed.WriteCreate
 	if rand.IntN(2) == 0 {
 		id = fmt.Sprintf("open-%d", rand.IntN(openOrders))
-		w.Op = changefeed.WriteUpsert
+		w.Op = feed.WriteUpsert
 	}
 	w.Body = fmt.Appendf(nil, `{"id":%q,"city":%q,"n":%d,"dish":%q,"quantity":%d}`,
 		id, city, n, dishes[rand.IntN(len(dishes))], 1+rand.IntN(4))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
 )
 
@@ -41,7 +42,7 @@ func (i *Instance) Kill() {
 
 // A Fleet is the instances of one unit that run in this process.
 type Fleet struct {
-	Source changefeed.Source
+	Source feed.Source
 	Leases Leases
 	Look   time.Duration                    // between two looks at the leases, for whoever waits for the fleet
 	Report func(instance string, err error) // gets the errors of instances that were not killed; may be nil
@@ -62,7 +63,7 @@ func (f *Fleet) Instances() []*Instance {
 
 // Start starts an instance. It runs until it is stopped: the end of ctx does not end it, so that changes that were written
 // can still be handled.
-func (f *Fleet) Start(ctx context.Context, handler changefeed.Handler, o changefeed.Options) (*Instance, error) {
+func (f *Fleet) Start(ctx context.Context, handler feed.Handler, o changefeed.Options) (*Instance, error) {
 	i := &Instance{name: o.Instance, wire: NewWire(ctx, f.Leases, &f.Sent)}
 	o.Hooks.Error = func(err *changefeed.Error) {
 		if f.Report != nil && !i.Killed() {
@@ -110,7 +111,7 @@ func (f *Fleet) Owners(ctx context.Context) (map[string]int, error) {
 	}
 	n := map[string]int{}
 	for _, record := range records {
-		if record.Kind == changefeed.KindLease && record.State == changefeed.StateLive {
+		if record.Kind == feed.KindLease && record.State == feed.StateLive {
 			n[record.Owner]++
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A Ledger compares the writes that were acknowledged with the changes that handlers got. It stands outside of the system
@@ -14,8 +14,8 @@ type Ledger struct {
 	mu       sync.Mutex
 	versions map[edition]*passage
 	docs     map[string]*newest
-	keys     map[changefeed.PartitionKey]int64 // the newest version handled of each key
-	meters   map[string]*Meter                 // by instance
+	keys     map[feed.PartitionKey]int64 // the newest version handled of each key
+	meters   map[string]*Meter           // by instance
 
 	dead    map[string]bool // instances that were killed: the work of their handlers does not count
 	orphans map[string]bool // leases that they left
@@ -50,7 +50,7 @@ type Meter struct {
 // NewLedger makes an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{
-		versions: map[edition]*passage{}, docs: map[string]*newest{}, keys: map[changefeed.PartitionKey]int64{},
+		versions: map[edition]*passage{}, docs: map[string]*newest{}, keys: map[feed.PartitionKey]int64{},
 		meters: map[string]*Meter{}, dead: map[string]bool{}, orphans: map[string]bool{},
 	}
 }
@@ -85,7 +85,7 @@ func (l *Ledger) meter(instance string) *Meter {
 }
 
 // Wrote notes writes of one partition key that were acknowledged: the results of one commit, and the ids that it wrote.
-func (l *Ledger) Wrote(key changefeed.PartitionKey, ids []string, results []changefeed.Result) {
+func (l *Ledger) Wrote(key feed.PartitionKey, ids []string, results []feed.Result) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,7 +109,7 @@ func (l *Ledger) Wrote(key changefeed.PartitionKey, ids []string, results []chan
 
 // Handled notes that the handler of an instance has done a batch that came at arrived. It returns false when the instance
 // was killed: then nobody knows of it, and the batch must count as failed.
-func (l *Ledger) Handled(b *changefeed.Batch, arrived time.Time) bool {
+func (l *Ledger) Handled(b *feed.Batch, arrived time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.dead[b.Instance] {

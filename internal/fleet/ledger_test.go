@@ -4,20 +4,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // batchOf is a batch of one document's versions.
-func batchOf(instance string, lsns ...int64) *changefeed.Batch {
-	b := &changefeed.Batch{Instance: instance, LeaseToken: "-FF"}
+func batchOf(instance string, lsns ...int64) *feed.Batch {
+	b := &feed.Batch{Instance: instance, LeaseToken: "-FF"}
 	for _, lsn := range lsns {
-		b.Changes = append(b.Changes, changefeed.Change{ID: "a", PartitionKey: changefeed.Key("London"), LSN: lsn})
+		b.Changes = append(b.Changes, feed.Change{ID: "a", PartitionKey: feed.Key("London"), LSN: lsn})
 	}
 	return b
 }
 
 func ack(l *Ledger, id string, lsn int64) {
-	l.Wrote(changefeed.Key("London"), []string{id}, []changefeed.Result{{LSN: lsn, Created: true}})
+	l.Wrote(feed.Key("London"), []string{id}, []feed.Result{{LSN: lsn, Created: true}})
 }
 
 func TestTheLedgerFindsEachKindOfDefect(t *testing.T) {

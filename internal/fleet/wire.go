@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // An instance cannot be killed while its process lives on: its goroutines still run.
@@ -16,8 +16,8 @@ import (
 
 // Leases is a lease store that can be followed.
 type Leases interface {
-	changefeed.LeaseStore
-	changefeed.Follower
+	feed.LeaseStore
+	feed.Follower
 }
 
 // A Wire is a lease store that can be cut off: then its instance is as good as dead for the others, and does not know it.
@@ -88,39 +88,39 @@ func through[T any](ctx context.Context, w *Wire, send func(context.Context) (T,
 	return got, err
 }
 
-// List implements [changefeed.LeaseStore].
-func (w *Wire) List(ctx context.Context) (records []changefeed.Record, now time.Time, err error) {
+// List implements [feed.LeaseStore].
+func (w *Wire) List(ctx context.Context) (records []feed.Record, now time.Time, err error) {
 	w.sent.Lists.Add(1)
-	records, err = through(ctx, w, func(ctx context.Context) (got []changefeed.Record, err error) {
+	records, err = through(ctx, w, func(ctx context.Context) (got []feed.Record, err error) {
 		got, now, err = w.leases.List(ctx)
 		return got, err
 	})
 	return records, now, err
 }
 
-// Create implements [changefeed.LeaseStore].
-func (w *Wire) Create(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+// Create implements [feed.LeaseStore].
+func (w *Wire) Create(ctx context.Context, record feed.Record) (feed.Record, error) {
 	w.sent.Writes.Add(1)
-	return through(ctx, w, func(ctx context.Context) (changefeed.Record, error) { return w.leases.Create(ctx, record) })
+	return through(ctx, w, func(ctx context.Context) (feed.Record, error) { return w.leases.Create(ctx, record) })
 }
 
-// Update implements [changefeed.LeaseStore].
-func (w *Wire) Update(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+// Update implements [feed.LeaseStore].
+func (w *Wire) Update(ctx context.Context, record feed.Record) (feed.Record, error) {
 	w.sent.Writes.Add(1)
-	return through(ctx, w, func(ctx context.Context) (changefeed.Record, error) { return w.leases.Update(ctx, record) })
+	return through(ctx, w, func(ctx context.Context) (feed.Record, error) { return w.leases.Update(ctx, record) })
 }
 
-// Delete implements [changefeed.LeaseStore].
-func (w *Wire) Delete(ctx context.Context, record changefeed.Record) error {
+// Delete implements [feed.LeaseStore].
+func (w *Wire) Delete(ctx context.Context, record feed.Record) error {
 	w.sent.Writes.Add(1)
 	_, err := through(ctx, w, func(ctx context.Context) (struct{}, error) { return struct{}{}, w.leases.Delete(ctx, record) })
 	return err
 }
 
-// Follow implements [changefeed.Follower].
-func (w *Wire) Follow(ctx context.Context, cursor string) (changed []changefeed.Record, next string, now time.Time, err error) {
+// Follow implements [feed.Follower].
+func (w *Wire) Follow(ctx context.Context, cursor string) (changed []feed.Record, next string, now time.Time, err error) {
 	w.sent.Follows.Add(1)
-	changed, err = through(ctx, w, func(ctx context.Context) (got []changefeed.Record, err error) {
+	changed, err = through(ctx, w, func(ctx context.Context) (got []feed.Record, err error) {
 		got, next, now, err = w.leases.Follow(ctx, cursor)
 		return got, err
 	})

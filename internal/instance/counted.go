@@ -6,47 +6,47 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Counted makes a Handler of one that does not know what it has in hand.
-func Counted(h changefeed.Handler) Handler {
+func Counted(h feed.Handler) Handler {
 	return &counted{handler: h, running: map[string]int{}}
 }
 
 // counted counts the batches in hand by their leases.
 type counted struct {
-	handler changefeed.Handler
+	handler feed.Handler
 
 	mu      sync.Mutex
 	running map[string]int
 	cut     []string
 }
 
-// Open implements [changefeed.Opener], also of a handler that does not.
-func (c *counted) Open(ctx context.Context, l changefeed.Lease) error {
-	if opener, ok := c.handler.(changefeed.Opener); ok {
+// Open implements [feed.Opener], also of a handler that does not.
+func (c *counted) Open(ctx context.Context, l feed.Lease) error {
+	if opener, ok := c.handler.(feed.Opener); ok {
 		return opener.Open(ctx, l)
 	}
 	return nil
 }
 
-// Close implements [changefeed.Closer], also of a handler that does not.
-func (c *counted) Close(ctx context.Context, l changefeed.Lease, why changefeed.Reason) error {
-	if closer, ok := c.handler.(changefeed.Closer); ok {
+// Close implements [feed.Closer], also of a handler that does not.
+func (c *counted) Close(ctx context.Context, l feed.Lease, why feed.Reason) error {
+	if closer, ok := c.handler.(feed.Closer); ok {
 		return closer.Close(ctx, l, why)
 	}
 	return nil
 }
 
-// Handle implements [changefeed.Handler].
-func (c *counted) Handle(ctx context.Context, b *changefeed.Batch) error {
+// Handle implements [feed.Handler].
+func (c *counted) Handle(ctx context.Context, b *feed.Batch) error {
 	c.count(b.LeaseToken, 1)
 	err := c.handler.Handle(ctx, b)
 	c.count(b.LeaseToken, -1)
 	// Only a stop cuts a batch short in the sense of the report. One that fails for
 	// another reason is tried again, and logged by the processor.
-	if errors.Is(context.Cause(ctx), changefeed.ErrStopped) && err != nil {
+	if errors.Is(context.Cause(ctx), feed.ErrStopped) && err != nil {
 		c.mu.Lock()
 		c.cut = append(c.cut, b.LeaseToken)
 		c.mu.Unlock()

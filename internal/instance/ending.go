@@ -14,6 +14,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/unit"
 )
 
@@ -104,8 +105,8 @@ type keptLeases struct {
 
 // hooks note the leases that are given up after the end of ctx and not freed.
 func (k *keptLeases) hooks(ctx context.Context) changefeed.Hooks {
-	return changefeed.Hooks{Released: func(l changefeed.Lease, why changefeed.Reason) {
-		if ctx.Err() == nil || why != changefeed.ReasonLost && why != changefeed.ReasonStuck {
+	return changefeed.Hooks{Released: func(l feed.Lease, why feed.Reason) {
+		if ctx.Err() == nil || why != feed.ReasonLost && why != feed.ReasonStuck {
 			return
 		}
 		k.mu.Lock()
@@ -180,7 +181,7 @@ func (e *leftError) Unwrap() error { return e.error }
 // changes. The function that it returns waits for the end of that watch.
 // It waits for Ready, because while leases are being made those that are there already
 // may have nothing left.
-func (i *Instance) endWhenHandled(ctx context.Context, end context.CancelCauseFunc, source changefeed.Source, store changefeed.LeaseStore) (wait func()) {
+func (i *Instance) endWhenHandled(ctx context.Context, end context.CancelCauseFunc, source feed.Source, store feed.LeaseStore) (wait func()) {
 	ready := make(chan struct{})
 	before := i.Options.Hooks.Ready
 	i.Options.Hooks.Ready = func() {

@@ -16,11 +16,12 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // idle has what it is given in hand.
 type idle struct {
-	changefeed.Handler
+	feed.Handler
 	running, cut []string
 	killed       bool
 }
@@ -139,10 +140,10 @@ func TestLeasesThatAreLostBeforeTheEndAreNotNamed(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	var kept keptLeases
 	hooks := kept.hooks(ctx)
-	hooks.Released(changefeed.Lease{Token: "before"}, changefeed.ReasonLost)
+	hooks.Released(feed.Lease{Token: "before"}, feed.ReasonLost)
 	end()
-	hooks.Released(changefeed.Lease{Token: "stuck"}, changefeed.ReasonStuck)
-	hooks.Released(changefeed.Lease{Token: "freed"}, changefeed.ReasonStopped)
+	hooks.Released(feed.Lease{Token: "stuck"}, feed.ReasonStuck)
+	hooks.Released(feed.Lease{Token: "freed"}, feed.ReasonStopped)
 	said := ""
 	kept.tell(func(text string) { said += text }, time.Minute)
 	if want := "ended: lease stuck was not freed, so others take over after 1m0s (--expiration), and what was not stored comes again"; said != want {
@@ -171,7 +172,7 @@ func TestAContainerThatWasMadeAnewEndsTheProcessor(t *testing.T) {
 	ctx, end := context.WithCancelCause(t.Context())
 	defer end(nil)
 	hooks := endingHooks(end)
-	hooks.Error(&changefeed.Error{Err: changefeed.ErrThrottled})
+	hooks.Error(&changefeed.Error{Err: feed.ErrThrottled})
 	if ctx.Err() != nil {
 		t.Error("an error that may pass has ended it")
 	}
@@ -182,7 +183,7 @@ func TestAContainerThatWasMadeAnewEndsTheProcessor(t *testing.T) {
 }
 
 // inMemory is a monitored container, and the lease store of a unit on it.
-func inMemory(t *testing.T) (*docstore.Container, changefeed.LeaseStore) {
+func inMemory(t *testing.T) (*docstore.Container, feed.LeaseStore) {
 	t.Helper()
 	db, err := docstore.Open("", docstore.Options{InMemory: true})
 	if err != nil {
@@ -206,11 +207,11 @@ func inMemory(t *testing.T) (*docstore.Container, changefeed.LeaseStore) {
 
 // leaseless is a lease store whose writes fail from a time on, as when its server is away.
 type leaseless struct {
-	changefeed.LeaseStore
+	feed.LeaseStore
 	away *atomic.Bool
 }
 
-func (s leaseless) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+func (s leaseless) Update(ctx context.Context, l feed.Record) (feed.Record, error) {
 	if s.away.Load() {
 		return l, errors.New("connection refused")
 	}
@@ -251,11 +252,11 @@ func TestAnEndSaysWhichLeasesWereNotFreed(t *testing.T) {
 
 // slow is a lease store whose list takes a minute.
 type slow struct {
-	changefeed.LeaseStore
+	feed.LeaseStore
 	listing *atomic.Bool
 }
 
-func (s slow) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+func (s slow) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 	s.listing.Store(true)
 	defer s.listing.Store(false)
 	time.Sleep(time.Minute)
@@ -267,7 +268,7 @@ func (s slow) List(ctx context.Context) ([]changefeed.Record, time.Time, error) 
 func TestTheEndOfAllWorkIsWatchedFromWhenAnInstanceIsReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		orders, store := inMemory(t)
-		lease := changefeed.Record{Kind: changefeed.KindLease, Token: "-FF", Range: changefeed.FullRange(), Version: 1, Position: changefeed.At(`"0"`)}
+		lease := feed.Record{Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange(), Version: 1, Position: feed.At(`"0"`)}
 		if _, err := store.Create(t.Context(), lease); err != nil {
 			t.Fatal(err)
 		}
@@ -302,9 +303,9 @@ type anew struct {
 	at time.Time
 }
 
-func (c anew) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+func (c anew) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 	if time.Now().After(c.at) {
-		return changefeed.Page{}, cosmos.ErrMadeAnew
+		return feed.Page{}, cosmos.ErrMadeAnew
 	}
 	return c.Container.Read(ctx, r, from, o)
 }
@@ -320,7 +321,7 @@ func TestAnInstanceEndsWithTheReason(t *testing.T) {
 		i := &Instance{Settings: Settings{
 			Name: "mailer", Say: func(text string) { said += text },
 			Options: changefeed.Options{
-				Instance: "one", Start: changefeed.FromBeginning(), Drain: 10 * time.Second, RetryMin: time.Second,
+				Instance: "one", Start: feed.FromBeginning(), Drain: 10 * time.Second, RetryMin: time.Second,
 				Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}},
 			},
 		}}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/terminal"
 )
 
@@ -77,11 +78,11 @@ type parkedChanges struct {
 // hooks count.
 func (p *parkedChanges) hooks() changefeed.Hooks {
 	return changefeed.Hooks{
-		Parked: func(l changefeed.DeadLetter) {
+		Parked: func(l feed.DeadLetter) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.changes++
-			if l.Disposition == changefeed.DispositionHeld {
+			if l.Disposition == feed.DispositionHeld {
 				p.held++
 			}
 		},

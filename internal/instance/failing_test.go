@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Whoever waits for run --once sees that a batch goes on failing, and no flood of it.
@@ -22,12 +23,12 @@ func TestABatchThatFailsAgainIsSaidEarlyAndThenRarely(t *testing.T) {
 	}
 	fails(1, 20)
 	fails(1, 20) // those of another lease are no news
-	hooks.BatchDone(changefeed.BatchDone{Batch: &changefeed.Batch{Attempt: 4}, Err: errors.New("no such table")})
+	hooks.BatchDone(changefeed.BatchDone{Batch: &feed.Batch{Attempt: 4}, Err: errors.New("no such table")})
 	fails(1, 3)
 	hooks.Error(&changefeed.Error{Origin: changefeed.OriginSource, Err: errors.New("no answer")})
-	hooks.BatchDone(changefeed.BatchDone{Batch: &changefeed.Batch{Attempt: 1}})
+	hooks.BatchDone(changefeed.BatchDone{Batch: &feed.Batch{Attempt: 1}})
 	fails(1, 3)
-	hooks.BatchDone(changefeed.BatchDone{Batch: &changefeed.Batch{Attempt: 4}})
+	hooks.BatchDone(changefeed.BatchDone{Batch: &feed.Batch{Attempt: 4}})
 	fails(1, 3)
 	limited := (&repeats{}).hooks(slog.New(slog.NewTextHandler(&out, nil)), changefeed.Options{RetryMin: firstRetry, RetryMax: lastRetry, MaxAttempts: 2})
 	limited.Error(&changefeed.Error{Origin: changefeed.OriginHandler, Lease: "-FF", Err: &changefeed.BatchError{Attempt: 2, Err: errors.New("no such table")}}) // is parked
@@ -43,17 +44,17 @@ func TestABatchThatFailsAgainIsSaidEarlyAndThenRarely(t *testing.T) {
 }
 
 func TestTheEndSaysWhatWasParked(t *testing.T) {
-	failed := changefeed.DeadLetter{Disposition: changefeed.DispositionFailed}
-	held := changefeed.DeadLetter{Disposition: changefeed.DispositionHeld}
+	failed := feed.DeadLetter{Disposition: feed.DispositionFailed}
+	held := feed.DeadLetter{Disposition: feed.DispositionHeld}
 	for _, tt := range []struct {
-		parked []changefeed.DeadLetter
+		parked []feed.DeadLetter
 		redone int
 		want   string
 	}{
 		{nil, 1, ""},
-		{[]changefeed.DeadLetter{failed}, 0, "ended: 1 change parked: see changefeed dlq list letters.ndjson --name mailer"},
+		{[]feed.DeadLetter{failed}, 0, "ended: 1 change parked: see changefeed dlq list letters.ndjson --name mailer"},
 		{
-			[]changefeed.DeadLetter{failed, held, held},
+			[]feed.DeadLetter{failed, held, held},
 			1, "ended: 3 changes parked, 2 of them because an earlier change of their key is; 1 letter handled again: see changefeed dlq list letters.ndjson --name mailer",
 		},
 	} {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/unit"
 	"github.com/millrace/changefeed/internal/usage"
@@ -45,7 +46,7 @@ type Instance struct {
 
 // A Handler knows what it has in hand.
 type Handler interface {
-	changefeed.Handler
+	feed.Handler
 	Running() (leases []string)    // with batches in hand
 	Unfinished() (leases []string) // whose batches were cut short since it was called last
 	Kill()                         // what is running
@@ -140,7 +141,7 @@ func (i *Instance) Run(ctx context.Context, handler func(monitored *place.Contai
 }
 
 // process runs the processor.
-func (i *Instance) process(ctx context.Context, source changefeed.Source, store changefeed.LeaseStore, h Handler) error {
+func (i *Instance) process(ctx context.Context, source feed.Source, store feed.LeaseStore, h Handler) error {
 	// The signals are watched beside the context: it ends with the first, and the second is for us.
 	signals := &ending{i.Say, h, i.Options.Drain, i.Options.Expiration, i.Exit}
 	defer signals.watch()()

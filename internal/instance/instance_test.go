@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/leasedoc"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/usage"
@@ -84,7 +85,7 @@ func orders(t *testing.T, ids ...string) string {
 func settings(source string, log io.Writer) Settings {
 	return Settings{
 		Name: "mailer", Source: source, Create: true, Once: true, Log: slog.New(slog.NewTextHandler(log, nil)),
-		Options: changefeed.Options{Instance: "one", Start: changefeed.FromBeginning()},
+		Options: changefeed.Options{Instance: "one", Start: feed.FromBeginning()},
 	}
 }
 
@@ -96,7 +97,7 @@ func run(t *testing.T, s Settings, bad string) (ids string, err error) {
 		t.Fatal(err)
 	}
 	var all []string
-	handler := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+	handler := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
 		var handled []string
 		for _, c := range b.Changes {
 			if c.ID == bad {
@@ -127,7 +128,7 @@ func TestAnInstanceRunsUntilAllIsHandled(t *testing.T) {
 	if ids, err := run(t, s, ""); ids != "" || err != nil {
 		t.Errorf("handled %s again, %v", ids, err)
 	}
-	s.Options.Start = changefeed.FromTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	s.Options.Start = feed.FromTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	if _, err := run(t, s, ""); err == nil || !strings.HasPrefix(err.Error(), `--from is 2026-01-02T03:04:05Z, but unit "mailer" began from beginning at `) || !strings.Contains(err.Error(), "changefeed leases docstore:") {
 		t.Errorf("another start: %v", err)
 	}
@@ -135,7 +136,7 @@ func TestAnInstanceRunsUntilAllIsHandled(t *testing.T) {
 	if _, err := run(t, s, ""); !errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), "--renew is 1h0m0s: want") || !strings.Contains(err.Error(), "--expiration") {
 		t.Errorf("a wrong option: %v", err)
 	}
-	s.Options.Renew, s.Options.Mode = 0, changefeed.AllVersionsAndDeletes
+	s.Options.Renew, s.Options.Mode = 0, feed.AllVersionsAndDeletes
 	if _, err := run(t, s, ""); err == nil || !strings.HasPrefix(err.Error(), "--mode is all: container") {
 		t.Errorf("all versions of a container that keeps none: %v", err)
 	}
@@ -181,7 +182,7 @@ func spoil(t *testing.T, source string, ids ...string) (left int64) {
 				return err
 			}
 		}
-		records, err := leases.Read(t.Context(), changefeed.FullRange(), changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+		records, err := leases.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
 		if err != nil {
 			return err
 		}
@@ -193,8 +194,8 @@ func spoil(t *testing.T, source string, ids ...string) (left int64) {
 			if _, err := leases.Upsert(t.Context(), []byte(body)); err != nil {
 				return err
 			}
-			r := changefeed.FullRange().Cut(2)[0]
-			backlog, err := orders.Pending(t.Context(), r, changefeed.Position{Start: changefeed.FromBeginning()}, changefeed.ReadOptions{})
+			r := feed.FullRange().Cut(2)[0]
+			backlog, err := orders.Pending(t.Context(), r, feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
 			left = backlog.Items
 			return err
 		}
@@ -219,7 +220,7 @@ func TestAnInstanceEndsWhenAllIsHandledButALeaseThatIsBroken(t *testing.T) {
 	if handled := len(strings.Fields(ids)); left == 0 || left == 8 || handled != 8-int(left) {
 		t.Errorf("handled %s, %d are in the lease that is broken", ids, left)
 	}
-	if err == nil || !errors.Is(err, changefeed.ErrBadLease) || !strings.Contains(err.Error(), "stand still until somebody mends them") || !strings.Contains(err.Error(), "never, 1m0s") {
+	if err == nil || !errors.Is(err, feed.ErrBadLease) || !strings.Contains(err.Error(), "stand still until somebody mends them") || !strings.Contains(err.Error(), "never, 1m0s") {
 		t.Errorf("ended with %v", err)
 	}
 	if !strings.Contains(log.String(), "never, 1m0s") {
@@ -228,7 +229,7 @@ func TestAnInstanceEndsWhenAllIsHandledButALeaseThatIsBroken(t *testing.T) {
 }
 
 func TestWhyAUnitDoesNotFitIsSaidInFlags(t *testing.T) {
-	i := &Instance{Settings: Settings{Name: "mailer", Options: changefeed.Options{Mode: changefeed.AllVersionsAndDeletes}}}
+	i := &Instance{Settings: Settings{Name: "mailer", Options: changefeed.Options{Mode: feed.AllVersionsAndDeletes}}}
 	i.leases, _ = place.Parse("--leases", "cosmos:shop/leases")
 	other := errors.New("disk full")
 	for _, tt := range []struct {
@@ -237,7 +238,7 @@ func TestWhyAUnitDoesNotFitIsSaidInFlags(t *testing.T) {
 	}{
 		{fmt.Errorf("run: %w", changefeed.ErrModeChanged), `--mode is all, but unit "mailer" has leases of the other mode: to begin anew, take another --name, or first delete its leases: changefeed leases cosmos:shop/leases --delete mailer`},
 		{changefeed.ErrLeasesGone, `unit "mailer" stands still: the leases of the unit are gone; restore cosmos:shop/leases, or start again, with --create-leases if it is missing and --from where the unit is to begin`},
-		{fmt.Errorf("run: %w", changefeed.ErrForeignLease), `unit "mailer" is a Java processor's`},
+		{fmt.Errorf("run: %w", feed.ErrForeignLease), `unit "mailer" is a Java processor's`},
 		{&changefeed.StartError{Leases: []string{"0", "1"}}, "0, 1"},
 		{&changefeed.StartError{Leases: []string{"0"}}, "has leases without a position, and nothing says where it began"},
 		{fmt.Errorf("run: %w", leasedoc.ErrSecondSet), `unit "mailer" has two sets of leases, made by different names of this machine: changefeed leases cosmos:shop/leases shows both`},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/arg"
 	"github.com/millrace/changefeed/internal/leasedoc"
 	"github.com/millrace/changefeed/internal/place"
@@ -17,14 +18,14 @@ import (
 
 // openLeases opens the lease store of the unit. Rights that will be needed later, such as to delete a lease after a
 // split, are tried now: a missing one should be an error at the start and not at night.
-func (i *Instance) openLeases(ctx context.Context, opener *place.Opener, monitored *place.Container) (changefeed.LeaseStore, error) {
+func (i *Instance) openLeases(ctx context.Context, opener *place.Opener, monitored *place.Container) (feed.LeaseStore, error) {
 	leases, err := opener.Open(ctx, i.leases)
-	if errors.Is(err, changefeed.ErrNotFound) || errors.Is(err, place.ErrNoContainer) {
+	if errors.Is(err, feed.ErrNotFound) || errors.Is(err, place.ErrNoContainer) {
 		if !i.Create {
 			return nil, fmt.Errorf("%w; --create-leases makes the lease container", err)
 		}
 		leases, err = opener.CreateLeases(ctx, i.leases)
-		if errors.Is(err, changefeed.ErrNotFound) || errors.Is(err, place.ErrNoDatabase) {
+		if errors.Is(err, feed.ErrNotFound) || errors.Is(err, place.ErrNoDatabase) {
 			return nil, fmt.Errorf("%w; --create-leases makes the container, in a database that is there", err)
 		}
 	}
@@ -61,7 +62,7 @@ func (i *Instance) refusal(err error) error {
 	case errors.Is(err, leasedoc.ErrSecondSet):
 		return fmt.Errorf("unit %q has two sets of leases, made by different names of this machine: changefeed leases %s shows both, and with --delete and the beginning of the ids, up to the dot, removes one",
 			i.Name, i.leases.String())
-	case errors.Is(err, changefeed.ErrForeignLease):
+	case errors.Is(err, feed.ErrForeignLease):
 		return fmt.Errorf("unit %q is a Java processor's, whose leases changefeed reads and does not write: stop it, then run with another --name and --from the time of the oldest change that is pending there, which changefeed leases %s shows",
 			i.Name, i.leases.String())
 	}

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/usage"
 )
@@ -42,13 +42,13 @@ func (i *Instance) openLetters(ctx context.Context, opener *place.Opener, monito
 }
 
 // letterBox is the box in a container, which is made if lease containers are.
-func (i *Instance) letterBox(ctx context.Context, opener *place.Opener, monitored *place.Container) (changefeed.LetterBox, error) {
+func (i *Instance) letterBox(ctx context.Context, opener *place.Opener, monitored *place.Container) (feed.LetterBox, error) {
 	at, err := place.Parse("--dead-letters", i.Letters)
 	if err != nil {
 		return nil, usage.Error{Err: err}
 	}
 	c, err := opener.Open(ctx, at)
-	if errors.Is(err, changefeed.ErrNotFound) || errors.Is(err, place.ErrNoContainer) {
+	if errors.Is(err, feed.ErrNotFound) || errors.Is(err, place.ErrNoContainer) {
 		if !i.Create {
 			return nil, fmt.Errorf("%w; --create-leases makes the container for dead letters, too", err)
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Leases of the Java processor are read and never written: an estimator shows their
@@ -49,7 +49,7 @@ func (r *reader) java(text []byte) {
 	switch state.StartFrom.Type {
 	case "NOW":
 	case "BEGINNING":
-		r.l.Position.Start = changefeed.FromBeginning()
+		r.l.Position.Start = feed.FromBeginning()
 	case "POINT_IN_TIME":
 		r.javaTime(state.StartFrom.PointInTimeMs)
 	case "LEASE", "LEGACY_CHECKPOINT":
@@ -72,7 +72,7 @@ func (r *reader) javaTime(ms int64) {
 		r.bad(memberContinuation+".StartFrom.PointInTimeMs", string(r.doc.get(memberContinuation)), "Unix milliseconds")
 		return
 	}
-	r.l.Position.Start = changefeed.FromTime(time.UnixMilli(ms))
+	r.l.Position.Start = feed.FromTime(time.UnixMilli(ms))
 }
 
 // isNewJava recognizes a Java lease from before its first checkpoint, which has no
@@ -84,7 +84,7 @@ func (r *reader) isNewJava() bool {
 // refuseJava marks a lease as Java's, whatever else is wrong.
 func (r *reader) refuseJava() {
 	if r.l.Err != nil {
-		r.l.Err = fmt.Errorf("%w: %w", changefeed.ErrForeignLease, r.l.Err)
+		r.l.Err = fmt.Errorf("%w: %w", feed.ErrForeignLease, r.l.Err)
 		return
 	}
 	r.l.Err = ErrJava

@@ -31,12 +31,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // ErrJava is the Err of a lease of a Java processor. Range, owner, position and mode are
 // valid.
-var ErrJava = fmt.Errorf("%w: it is a Java processor's", changefeed.ErrForeignLease)
+var ErrJava = fmt.Errorf("%w: it is a Java processor's", feed.ErrForeignLease)
 
 // The two partition key paths that a lease container may have.
 const (
@@ -55,9 +55,9 @@ func Prefix(processor, accountHost, dbRID, containerRID string) string {
 }
 
 // ID returns the id of a record's document.
-func ID(prefix string, kind changefeed.Kind, token string) string {
+func ID(prefix string, kind feed.Kind, token string) string {
 	switch {
-	case kind == changefeed.KindLease:
+	case kind == feed.KindLease:
 		return prefix + leaseInfix + token
 	case token == "" || isSingle(kind):
 		return prefix + "." + string(kind)
@@ -66,23 +66,23 @@ func ID(prefix string, kind changefeed.Kind, token string) string {
 }
 
 // isSingle reports whether a unit has one record of a kind at most, which has no token.
-func isSingle(kind changefeed.Kind) bool {
-	return kind == changefeed.KindInfo || kind == changefeed.KindLock
+func isSingle(kind feed.Kind) bool {
+	return kind == feed.KindInfo || kind == feed.KindLock
 }
 
 // KindOf returns kind and token of the record that an id belongs to; ok is false for an
 // id of another unit.
-func KindOf(prefix, id string) (kind changefeed.Kind, token string, ok bool) {
+func KindOf(prefix, id string) (kind feed.Kind, token string, ok bool) {
 	if token, ok := strings.CutPrefix(id, prefix+leaseInfix); ok {
-		return changefeed.KindLease, token, token != ""
+		return feed.KindLease, token, token != ""
 	}
 	rest, ok := strings.CutPrefix(id, prefix+".")
 	word, token, many := strings.Cut(rest, ".")
-	kind = changefeed.Kind(word)
+	kind = feed.Kind(word)
 	switch {
-	case !ok || !isWord(word) || kind == changefeed.KindLease: // whose ids are others
+	case !ok || !isWord(word) || kind == feed.KindLease: // whose ids are others
 		return "", "", false
-	case many && (token == "" || isSingle(kind)), !many && kind == changefeed.KindHost:
+	case many && (token == "" || isSingle(kind)), !many && kind == feed.KindHost:
 		return "", "", false
 	}
 	return kind, unescaper.Replace(token), true

@@ -3,7 +3,7 @@ package leasedoc_test
 import (
 	"testing"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/leasedoc"
 )
 
@@ -14,16 +14,16 @@ func TestIDsAreThoseOfDotNet(t *testing.T) {
 		t.Errorf("Prefix = %q, want %q", got, prefix)
 	}
 	for _, c := range []struct {
-		kind      changefeed.Kind
+		kind      feed.Kind
 		token, id string
 	}{
-		{changefeed.KindLease, "0", prefix + "..0"},
-		{changefeed.KindLease, "-FF", prefix + "..-FF"},
-		{changefeed.KindLease, "05C1CFFFFFFFF8-0BF333333333", prefix + "..05C1CFFFFFFFF8-0BF333333333"},
-		{changefeed.KindHost, "pod-7", prefix + ".host.pod-7"},
-		{changefeed.KindHost, `a/b\c?d#e%2F~2F`, prefix + ".host.a~2Fb~5Cc~3Fd~23e~252F~7E2F"},
-		{changefeed.KindInfo, "", prefix + ".info"},
-		{changefeed.KindLock, "", prefix + ".lock"},
+		{feed.KindLease, "0", prefix + "..0"},
+		{feed.KindLease, "-FF", prefix + "..-FF"},
+		{feed.KindLease, "05C1CFFFFFFFF8-0BF333333333", prefix + "..05C1CFFFFFFFF8-0BF333333333"},
+		{feed.KindHost, "pod-7", prefix + ".host.pod-7"},
+		{feed.KindHost, `a/b\c?d#e%2F~2F`, prefix + ".host.a~2Fb~5Cc~3Fd~23e~252F~7E2F"},
+		{feed.KindInfo, "", prefix + ".info"},
+		{feed.KindLock, "", prefix + ".lock"},
 		{"control", "", prefix + ".control"},
 		{"held", "a.b/c", prefix + ".held.a.b~2Fc"},
 	} {
@@ -51,7 +51,7 @@ func TestIDsOfOtherUnitsAreNotOk(t *testing.T) {
 
 // A second lock beside the first would lock nobody out.
 func TestASingleRecordHasOneID(t *testing.T) {
-	for _, kind := range []changefeed.Kind{changefeed.KindInfo, changefeed.KindLock} {
+	for _, kind := range []feed.Kind{feed.KindInfo, feed.KindLock} {
 		if got, want := leasedoc.ID(prefix, kind, "a"), leasedoc.ID(prefix, kind, ""); got != want {
 			t.Errorf("ID(%v, a) = %q, want %q", kind, got, want)
 		}

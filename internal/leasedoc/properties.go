@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/rawjson"
 )
@@ -72,14 +72,14 @@ func (r *reader) ourProperty(name, value string) (ok bool) {
 		}
 		return err == nil
 	case propStart:
-		start, err := changefeed.ParseStart(notes.TimeOf(value))
+		start, err := feed.ParseStart(notes.TimeOf(value))
 		if ok = err == nil && isWritable(start.Time()); ok {
 			r.l.Position.Start = start
 		}
 		return ok
 	case propState:
-		if r.l.State = changefeed.State(value); value == changefeed.StateLive.String() {
-			r.l.State = changefeed.StateLive
+		if r.l.State = feed.State(value); value == feed.StateLive.String() {
+			r.l.State = feed.StateLive
 		}
 		return isWord(value)
 	case propFence:

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/rawjson"
 )
@@ -19,18 +19,18 @@ import (
 // read wrong loses changes in silence.
 
 // Unmarshal reads a document of the unit. A fault is in Record.Err, which then wraps
-// [changefeed.ErrBadLease] and names the member, its value and the wanted form; the
+// [feed.ErrBadLease] and names the member, its value and the wanted form; the
 // other fields hold all that could be read.
-func Unmarshal(prefix string, doc []byte) changefeed.Record {
+func Unmarshal(prefix string, doc []byte) feed.Record {
 	r := reader{prefix: prefix}
 	r.l.Raw = slices.Clone(json.RawMessage(doc))
 	var err error
 	if r.doc, err = parseObject(doc); err != nil {
-		r.l.Err = fmt.Errorf("%w: %w: %s", changefeed.ErrBadLease, err, clip(string(doc)))
+		r.l.Err = fmt.Errorf("%w: %w: %s", feed.ErrBadLease, err, clip(string(doc)))
 	}
 	r.identity()
 	r.common()
-	if r.l.Kind == changefeed.KindLease {
+	if r.l.Kind == feed.KindLease {
 		r.lease()
 	}
 	return r.l
@@ -41,13 +41,13 @@ func Unmarshal(prefix string, doc []byte) changefeed.Record {
 type reader struct {
 	prefix string
 	doc    object
-	l      changefeed.Record
+	l      feed.Record
 }
 
 // bad records a member that is wrong, unless another was before.
 func (r *reader) bad(field, value, want string) {
 	if r.l.Err == nil {
-		r.l.Err = fmt.Errorf("%w: %s is %s: want %s", changefeed.ErrBadLease, field, clip(value), want)
+		r.l.Err = fmt.Errorf("%w: %s is %s: want %s", feed.ErrBadLease, field, clip(value), want)
 	}
 }
 
@@ -174,7 +174,7 @@ func (r *reader) token() bool {
 		return false
 	}
 	r.l.Token = token
-	if id := ID(r.prefix, changefeed.KindLease, token); id != r.l.ID {
+	if id := ID(r.prefix, feed.KindLease, token); id != r.l.ID {
 		r.bad(memberID, strconv.Quote(r.l.ID), fmt.Sprintf("%q, as its %s says", id, memberToken))
 	}
 	return true
@@ -184,9 +184,9 @@ func (r *reader) token() bool {
 func (r *reader) mode(field, text string) {
 	switch strings.ToLower(text) {
 	case "", strings.ToLower(modeLatest), "incremental":
-		r.l.Mode = changefeed.LatestVersion
+		r.l.Mode = feed.LatestVersion
 	case strings.ToLower(modeAll), "full_fidelity":
-		r.l.Mode = changefeed.AllVersionsAndDeletes
+		r.l.Mode = feed.AllVersionsAndDeletes
 	default:
 		r.bad(field, strconv.Quote(text), fmt.Sprintf("%q or %q", modeLatest, modeAll))
 	}
@@ -196,13 +196,13 @@ func (r *reader) mode(field, text string) {
 // may have neither: its token is a partition key range id, whose range only the source
 // knows.
 func (r *reader) feedRange() {
-	of, err := changefeed.ParseRange(r.l.Token)
+	of, err := feed.ParseRange(r.l.Token)
 	if err != nil && r.l.Version == 1 {
 		r.bad(memberToken, strconv.Quote(r.l.Token), "min-max in hex with min below max in a version 1 lease")
 	}
 	stored := r.storedRange()
 	switch {
-	case stored == (changefeed.Range{}):
+	case stored == (feed.Range{}):
 		r.l.Range = of
 	case err == nil && stored != of:
 		r.bad(memberFeedRange, stored.String(), fmt.Sprintf("the range of the token, %v", of))
@@ -212,11 +212,11 @@ func (r *reader) feedRange() {
 }
 
 // storedRange returns the EPK range of the member; the empty range for another form.
-func (r *reader) storedRange() changefeed.Range {
+func (r *reader) storedRange() feed.Range {
 	const want = `{"Range":{"min":"…","max":"…"}} in hex with min below max`
 	text := r.doc.getFold(memberFeedRange)
 	if text == nil {
-		return changefeed.Range{}
+		return feed.Range{}
 	}
 	var form struct {
 		PKRangeID *string
@@ -227,20 +227,20 @@ func (r *reader) storedRange() changefeed.Range {
 	}
 	if err := json.Unmarshal(text, &form); err != nil {
 		r.bad(memberFeedRange, string(text), want)
-		return changefeed.Range{}
+		return feed.Range{}
 	}
 	e := form.Range
 	if e == nil && form.PKRangeID != nil && r.l.Version == 0 {
-		return changefeed.Range{}
+		return feed.Range{}
 	}
 	if e == nil || e.Min == nil || e.Max == nil {
 		r.bad(memberFeedRange, string(text), want)
-		return changefeed.Range{}
+		return feed.Range{}
 	}
 	if (e.IsMinInclusive != nil && !*e.IsMinInclusive) || (e.IsMaxInclusive != nil && *e.IsMaxInclusive) {
 		r.bad(memberFeedRange, string(text), "a range that includes its minimum and not its maximum")
 	}
-	parsed, err := changefeed.ParseRange(*e.Min + "-" + *e.Max)
+	parsed, err := feed.ParseRange(*e.Min + "-" + *e.Max)
 	if err != nil {
 		r.bad(memberFeedRange, string(text), want)
 	}

@@ -8,80 +8,80 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/leasedoc"
 )
 
 func TestEveryDialectReads(t *testing.T) {
 	for _, c := range []struct {
 		name, doc string
-		want      changefeed.Record
+		want      feed.Record
 	}{
 		{
 			".NET version 0 before FeedRange, version and Mode",
 			`{"id":"P..0","_etag":"\"e\"","LeaseToken":"0","Owner":" ","ContinuationToken":null,"properties":{},"timestamp":null,"_ts":1700000000}`,
-			changefeed.Record{Kind: changefeed.KindLease, Token: "0", ETag: `"e"`, Updated: time.Unix(1700000000, 0).UTC()},
+			feed.Record{Kind: feed.KindLease, Token: "0", ETag: `"e"`, Updated: time.Unix(1700000000, 0).UTC()},
 		},
 		{
 			".NET version 1",
 			`{"id":"P..05C1CF-0BF333","version":1,"LeaseToken":"05C1CF-0BF333","FeedRange":{"Range":{"min":"05C1CF","max":"0BF333"}},` +
 				`"Owner":"a","ContinuationToken":"\"1083\"","properties":{"k":"v"},"timestamp":"2026-03-04T23:55:16.5233511Z","_ts":0,"Mode":"full-fidelity feed"}`,
-			changefeed.Record{
-				Kind: changefeed.KindLease, Token: "05C1CF-0BF333", Version: 1, Range: changefeed.Range{Min: "05C1CF", Max: "0BF333"}, Owner: "a",
-				Position: changefeed.At(`"1083"`), Properties: map[string]string{"k": "v"}, Timestamp: touched,
-				Mode: changefeed.AllVersionsAndDeletes,
+			feed.Record{
+				Kind: feed.KindLease, Token: "05C1CF-0BF333", Version: 1, Range: feed.Range{Min: "05C1CF", Max: "0BF333"}, Owner: "a",
+				Position: feed.At(`"1083"`), Properties: map[string]string{"k": "v"}, Timestamp: touched,
+				Mode: feed.AllVersionsAndDeletes,
 			},
 		},
 		{
 			".NET V2",
 			`{"id":"P..12","PartitionId":"12","Owner":null,"ContinuationToken":"\"7\"","state":2}`,
-			changefeed.Record{Kind: changefeed.KindLease, Token: "12", Position: changefeed.At(`"7"`)},
+			feed.Record{Kind: feed.KindLease, Token: "12", Position: feed.At(`"7"`)},
 		},
 		{
 			"Java on a partition key range id",
 			`{"id":"P..0","_etag":null,"LeaseToken":"0","ContinuationToken":"\"11\"","timestamp":"2022-11-15T17:43:34.634427001Z","Owner":"ZK"}`,
-			changefeed.Record{
-				Kind: changefeed.KindLease, Token: "0", Owner: "ZK", Position: changefeed.At(`"11"`),
+			feed.Record{
+				Kind: feed.KindLease, Token: "0", Owner: "ZK", Position: feed.At(`"11"`),
 				Timestamp: time.Date(2022, 11, 15, 17, 43, 34, 634427001, time.UTC),
 			},
 		},
 		{
 			"a range in the token alone",
 			`{"id":"P..-FF","version":1,"LeaseToken":"-FF","FeedRange":null}`,
-			changefeed.Record{Kind: changefeed.KindLease, Token: "-FF", Version: 1, Range: changefeed.FullRange()},
+			feed.Record{Kind: feed.KindLease, Token: "-FF", Version: 1, Range: feed.FullRange()},
 		},
 		{
 			"a range with its defaults spelled out, in another case",
 			`{"id":"P..-FF","version":1,"LeaseToken":"-FF","properties":{},"feedrange":{"range":{"min":"","max":"ff","isMinInclusive":true,"isMaxInclusive":false}}}`,
-			changefeed.Record{Kind: changefeed.KindLease, Token: "-FF", Version: 1, Range: changefeed.FullRange()},
+			feed.Record{Kind: feed.KindLease, Token: "-FF", Version: 1, Range: feed.FullRange()},
 		},
 		{
 			"a range as Java spells it, in a lease that is none of its",
 			`{"id":"P..0","LeaseToken":"0","ContinuationToken":null,"properties":null,"feedRange":{"Range":{"min":"","max":"3F"}}}`,
-			changefeed.Record{Kind: changefeed.KindLease, Token: "0", Range: changefeed.Range{Max: "3F"}},
+			feed.Record{Kind: feed.KindLease, Token: "0", Range: feed.Range{Max: "3F"}},
 		},
 		{
 			"the same without properties, and with a continuation that is no state of Java's",
 			`{"id":"P..0","LeaseToken":"0","ContinuationToken":"\"7\"","feedRange":{"Range":{"min":"","max":"3F"}}}`,
-			changefeed.Record{Kind: changefeed.KindLease, Token: "0", Range: changefeed.Range{Max: "3F"}, Position: changefeed.At(`"7"`)},
+			feed.Record{Kind: feed.KindLease, Token: "0", Range: feed.Range{Max: "3F"}, Position: feed.At(`"7"`)},
 		},
 		{
 			"a state that is spelled out though it is the usual one",
 			`{"id":"P..0","LeaseToken":"0","properties":{"changefeed.state":"live"}}`,
-			changefeed.Record{Kind: changefeed.KindLease, Token: "0", State: changefeed.StateLive},
+			feed.Record{Kind: feed.KindLease, Token: "0", State: feed.StateLive},
 		},
 		{
 			"a continuation without quotes",
 			`{"id":"P..0","LeaseToken":"0","ContinuationToken":"1083"}`,
-			changefeed.Record{Kind: changefeed.KindLease, Token: "0", Position: changefeed.At("1083")},
+			feed.Record{Kind: feed.KindLease, Token: "0", Position: feed.At("1083")},
 		},
 		{
 			"ours, of an owner that a foreign processor has replaced",
 			`{"id":"P..0","LeaseToken":"0","Owner":"dotnet","properties":{"changefeed.epoch":"go/1","changefeed.attempts":"2 after ",` +
 				`"changefeed.start":"2026-01-31T15:04:05Z","changefeed.state":"retired","changefeed.fence":"1500","changefeed.expiration":"90s"},"ttl":30}`,
-			changefeed.Record{
-				Kind: changefeed.KindLease, Token: "0", Owner: "dotnet", Attempts: 2, State: changefeed.StateRetired, Fence: time.UnixMilli(1500).UTC(),
-				Position:   changefeed.Position{Start: changefeed.FromTime(time.Date(2026, 1, 31, 15, 4, 5, 0, time.UTC))},
+			feed.Record{
+				Kind: feed.KindLease, Token: "0", Owner: "dotnet", Attempts: 2, State: feed.StateRetired, Fence: time.UnixMilli(1500).UTC(),
+				Position:   feed.Position{Start: feed.FromTime(time.Date(2026, 1, 31, 15, 4, 5, 0, time.UTC))},
 				Expiration: 90 * time.Second, TTL: 30 * time.Second,
 			},
 		},
@@ -100,11 +100,11 @@ func TestEveryDialectReads(t *testing.T) {
 }
 
 func TestMarkersAndHostsRead(t *testing.T) {
-	for doc, want := range map[string]changefeed.Record{
-		`{"id":"P.info"}`:          {Kind: changefeed.KindInfo, ID: "P.info"},
-		`{"id":"P.lock","ttl":30}`: {Kind: changefeed.KindLock, ID: "P.lock", TTL: 30 * time.Second},
+	for doc, want := range map[string]feed.Record{
+		`{"id":"P.info"}`:          {Kind: feed.KindInfo, ID: "P.info"},
+		`{"id":"P.lock","ttl":30}`: {Kind: feed.KindLock, ID: "P.lock", TTL: 30 * time.Second},
 		`{"id":"P.host.a~2Fb","Owner":"a/b","properties":{"changefeed.epoch":"a/b/1","w":"2"},"ttl":60}`: {
-			Kind: changefeed.KindHost, ID: "P.host.a~2Fb", Token: "a/b", Owner: "a/b", Epoch: "1", TTL: time.Minute,
+			Kind: feed.KindHost, ID: "P.host.a~2Fb", Token: "a/b", Owner: "a/b", Epoch: "1", TTL: time.Minute,
 			Properties: map[string]string{"w": "2"},
 		},
 	} {
@@ -149,22 +149,22 @@ func TestJavaLeasesReadButAreMarked(t *testing.T) {
 	long := time.UnixMilli(1700000000123)
 	for _, c := range []struct {
 		state string
-		want  changefeed.Position
+		want  feed.Position
 	}{
-		{state(`"BEGINNING"`, at(`"\"11\""`)), changefeed.Position{Token: `"11"`, Start: changefeed.FromBeginning()}},
-		{state(`"BEGINNING"`, `,"Range":{"min":"","max":"FF"}`), changefeed.Position{Start: changefeed.FromBeginning()}},
-		{state(`"NOW"`, at(`null`)), changefeed.Position{}},
-		{state(`"POINT_IN_TIME","PointInTimeMs":1700000000123`, at(`"\"5\""`)), changefeed.Position{Token: `"5"`, Start: changefeed.FromTime(long)}},
-		{state(`"LEASE","Etag":"\"9\""`, ""), changefeed.At(`"9"`)},
-		{state(`"LEASE","Etag":"\"9\""`, at(`"\"11\""`)), changefeed.At(`"11"`)},
-		{state(`"LEGACY_CHECKPOINT","Etag":"\"9\""`, ""), changefeed.At(`"9"`)},
+		{state(`"BEGINNING"`, at(`"\"11\""`)), feed.Position{Token: `"11"`, Start: feed.FromBeginning()}},
+		{state(`"BEGINNING"`, `,"Range":{"min":"","max":"FF"}`), feed.Position{Start: feed.FromBeginning()}},
+		{state(`"NOW"`, at(`null`)), feed.Position{}},
+		{state(`"POINT_IN_TIME","PointInTimeMs":1700000000123`, at(`"\"5\""`)), feed.Position{Token: `"5"`, Start: feed.FromTime(long)}},
+		{state(`"LEASE","Etag":"\"9\""`, ""), feed.At(`"9"`)},
+		{state(`"LEASE","Etag":"\"9\""`, at(`"\"11\""`)), feed.At(`"11"`)},
+		{state(`"LEGACY_CHECKPOINT","Etag":"\"9\""`, ""), feed.At(`"9"`)},
 	} {
 		for _, enc := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding, base64.RawURLEncoding} {
 			got := leasedoc.Unmarshal("P", []byte(javaDoc(enc.EncodeToString([]byte(c.state)))))
-			if !errors.Is(got.Err, leasedoc.ErrJava) || !errors.Is(got.Err, changefeed.ErrBadLease) {
+			if !errors.Is(got.Err, leasedoc.ErrJava) || !errors.Is(got.Err, feed.ErrBadLease) {
 				t.Errorf("%s: Err = %v, want ErrJava", c.state, got.Err)
 			}
-			if got.Position != c.want || got.Mode != changefeed.AllVersionsAndDeletes || got.Range != changefeed.FullRange() || got.Owner != "host-a" {
+			if got.Position != c.want || got.Mode != feed.AllVersionsAndDeletes || got.Range != feed.FullRange() || got.Owner != "host-a" {
 				t.Errorf("%s: position %+v, mode %v, range %v, owner %q", c.state, got.Position, got.Mode, got.Range, got.Owner)
 			}
 		}
@@ -173,7 +173,7 @@ func TestJavaLeasesReadButAreMarked(t *testing.T) {
 
 func TestTheDocumentedJavaStateReads(t *testing.T) {
 	got := leasedoc.Unmarshal("P", []byte(javaDoc(documented)))
-	if got.Position != changefeed.At(`"42"`) || got.Mode != changefeed.LatestVersion || !errors.Is(got.Err, leasedoc.ErrJava) {
+	if got.Position != feed.At(`"42"`) || got.Mode != feed.LatestVersion || !errors.Is(got.Err, leasedoc.ErrJava) {
 		t.Errorf("position %+v, mode %v, %v", got.Position, got.Mode, got.Err)
 	}
 	fresh := strings.Replace(javaDoc(""), `"ContinuationToken":""`, `"ContinuationToken":null`, 1)
@@ -239,11 +239,11 @@ func TestBrokenDocumentsTellWhatIsWrong(t *testing.T) {
 		javaDoc(encoded(`{"StartFrom":{"Type":"POINT_IN_TIME","PointInTimeMs":253402300800000}}`)):                   {"PointInTimeMs"},
 	} {
 		got := leasedoc.Unmarshal("P", []byte(doc))
-		if !errors.Is(got.Err, changefeed.ErrBadLease) || errors.Is(got.Err, leasedoc.ErrJava) {
+		if !errors.Is(got.Err, feed.ErrBadLease) || errors.Is(got.Err, leasedoc.ErrJava) {
 			t.Errorf("%s: Err = %v, want ErrBadLease", doc, got.Err)
 			continue
 		}
-		if java := strings.Contains(doc, `"host-a"`); errors.Is(got.Err, changefeed.ErrForeignLease) != java {
+		if java := strings.Contains(doc, `"host-a"`); errors.Is(got.Err, feed.ErrForeignLease) != java {
 			t.Errorf("%s: Err = %v, want ErrForeignLease of a Java lease alone, also of a broken one", doc, got.Err)
 		}
 		text := got.Err.Error() + " token:" + got.Token

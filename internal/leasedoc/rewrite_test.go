@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/leasedoc"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/rewriter"
@@ -37,19 +37,19 @@ func TestAttemptsCountForTheirPositionAlone(t *testing.T) {
 	}
 	for _, bad := range []string{"", "-1", "three", `-1 after "1083"`, ` after "1083"`, `3after "1083"`, `3 before "1083"`, "99999999999 after "} {
 		doc := fmt.Sprintf(`{"id":"P..0","LeaseToken":"0","ContinuationToken":"\"1083\"","properties":{"changefeed.attempts":%q}}`, bad)
-		if l := leasedoc.Unmarshal("P", []byte(doc)); !errors.Is(l.Err, changefeed.ErrBadLease) || l.Attempts != 0 {
+		if l := leasedoc.Unmarshal("P", []byte(doc)); !errors.Is(l.Err, feed.ErrBadLease) || l.Attempts != 0 {
 			t.Errorf("%q is read as %d, %v", bad, l.Attempts, l.Err)
 		}
 	}
 }
 
 // everyProperty is a lease with each property that is written for one.
-func everyProperty() changefeed.Record {
+func everyProperty() feed.Record {
 	at := notes.Place{Position: `"1083"`, Max: "FF", Partitions: []notes.Partition{{ID: "0", Max: "FF"}}}
 	partition := notes.Name(at.Min, at.Max, at.Partitions)
-	return changefeed.Record{
-		Kind: changefeed.KindLease, Token: "-FF", Version: 1, Range: changefeed.FullRange(), Owner: "a", Epoch: "17", Attempts: 3,
-		Position: changefeed.Position{Token: at.Position, Start: changefeed.FromTime(touched)}, State: changefeed.StateSplitting,
+	return feed.Record{
+		Kind: feed.KindLease, Token: "-FF", Version: 1, Range: feed.FullRange(), Owner: "a", Epoch: "17", Attempts: 3,
+		Position: feed.Position{Token: at.Position, Start: feed.FromTime(touched)}, State: feed.StateSplitting,
 		Fence: touched, Expiration: time.Minute,
 		Properties: map[string]string{
 			notes.DoneProperty:       notes.Done{At: at.Position, Partition: partition, Through: 9, Open: []int64{8}}.String(),
@@ -65,25 +65,25 @@ func everyProperty() changefeed.Record {
 }
 
 // everyKind is a record of each kind that we write, with each property that it may have.
-func everyKind() map[string]changefeed.Record {
+func everyKind() map[string]feed.Record {
 	lease := everyProperty()
 	retired, first := lease, lease
-	retired.State = changefeed.StateRetired
-	first.Position, first.Attempts = changefeed.Position{Start: changefeed.FromTime(touched)}, 0
+	retired.State = feed.StateRetired
+	first.Position, first.Attempts = feed.Position{Start: feed.FromTime(touched)}, 0
 	asked := notes.Request{Action: notes.Retry, EPK: "05E1", Key: `["oslo"]`, Letter: "12.0", Tries: 2}
 	served := notes.Outcome{Result: notes.Failed, Cause: "exit status 1", Count: 3, Left: 4}
-	return map[string]changefeed.Record{
+	return map[string]feed.Record{
 		"lease": lease, "retired lease": retired, "lease without a token": first,
-		"lock": {Kind: changefeed.KindLock, TTL: time.Minute, Timestamp: touched},
+		"lock": {Kind: feed.KindLock, TTL: time.Minute, Timestamp: touched},
 		"host": {
-			Kind: changefeed.KindHost, Token: "a/e1", Owner: "a", Epoch: "e1", Expiration: time.Minute, TTL: time.Minute, Timestamp: touched,
+			Kind: feed.KindHost, Token: "a/e1", Owner: "a", Epoch: "e1", Expiration: time.Minute, TTL: time.Minute, Timestamp: touched,
 			Properties: map[string]string{notes.MostProperty: notes.PlainNumber(4)},
 		},
-		"marker": {Kind: changefeed.KindInfo, Timestamp: touched, Properties: map[string]string{
-			notes.OptionProperty: notes.PlainTime(changefeed.FromTime(touched).String()), notes.OriginProperty: notes.PlainTime(changefeed.FromTime(touched).String()),
+		"marker": {Kind: feed.KindInfo, Timestamp: touched, Properties: map[string]string{
+			notes.OptionProperty: notes.PlainTime(feed.FromTime(touched).String()), notes.OriginProperty: notes.PlainTime(feed.FromTime(touched).String()),
 		}},
-		"request": {Kind: changefeed.KindRequest, Token: asked.Token(), Timestamp: touched, Properties: notes.SetWaits(asked.Properties(nil), "its lease has no owner")},
-		"answer":  {Kind: changefeed.KindRequest, Token: asked.Token(), Timestamp: touched, Properties: served.Properties(asked.Properties(nil))},
+		"request": {Kind: feed.KindRequest, Token: asked.Token(), Timestamp: touched, Properties: notes.SetWaits(asked.Properties(nil), "its lease has no owner")},
+		"answer":  {Kind: feed.KindRequest, Token: asked.Token(), Timestamp: touched, Properties: served.Properties(asked.Properties(nil))},
 	}
 }
 

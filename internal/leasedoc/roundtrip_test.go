@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/leasedoc"
 )
 
@@ -28,32 +28,32 @@ func TestRecordsSurviveTheRoundTrip(t *testing.T) {
 
 // randomRecord makes a record of what a document can hold: whole milliseconds, and of a
 // record that is no lease only what has a meaning.
-func randomRecord(r *rand.Rand) changefeed.Record {
-	l := changefeed.Record{
-		Kind:       pick(r, changefeed.KindLease, changefeed.KindHost, changefeed.KindInfo, changefeed.KindLock, "control"),
+func randomRecord(r *rand.Rand) feed.Record {
+	l := feed.Record{
+		Kind:       pick(r, feed.KindLease, feed.KindHost, feed.KindInfo, feed.KindLock, "control"),
 		Owner:      pick(r, "", "a", "a/b", "<é\u2028&\">"),
 		Expiration: pick(r, 0, time.Minute, 1500*time.Millisecond),
 		TTL:        pick(r, 0, 30*time.Second),
 		Timestamp:  pick(r, time.Time{}, touched),
 		Properties: pick(r, nil, map[string]string{"x": "", "a \"b\"": "<c>"}),
 	}
-	l.State = pick(r, changefeed.StateLive, changefeed.StateSplitting, changefeed.StateRetired, "paused")
+	l.State = pick(r, feed.StateLive, feed.StateSplitting, feed.StateRetired, "paused")
 	l.Epoch = pick(r, "", "e", "7-é")
 	switch l.Kind {
-	case changefeed.KindHost:
+	case feed.KindHost:
 		l.Token = pick(r, "h", "h/1#%?")
 	case "control":
 		l.Token = pick(r, "", "a.b/c")
-	case changefeed.KindLease:
-		l.Token, l.Range, l.Version = "12", pick(r, changefeed.Range{}, changefeed.Range{Min: "1F", Max: "2F"}), 0
+	case feed.KindLease:
+		l.Token, l.Range, l.Version = "12", pick(r, feed.Range{}, feed.Range{Min: "1F", Max: "2F"}), 0
 		if r.IntN(2) == 0 {
 			lo := r.IntN(200)
-			l.Range = changefeed.Range{Min: fmt.Sprintf("%02X", lo), Max: fmt.Sprintf("%02X", lo+1+r.IntN(50))}
+			l.Range = feed.Range{Min: fmt.Sprintf("%02X", lo), Max: fmt.Sprintf("%02X", lo+1+r.IntN(50))}
 			l.Token, l.Version = l.Range.String(), 1
 		}
 		l.Position.Token = pick(r, "", `"1083"`, "x<y>")
-		l.Position.Start = pick(r, changefeed.FromNow(), changefeed.FromBeginning(), changefeed.FromTime(touched))
-		l.Mode = changefeed.Mode(r.IntN(2))
+		l.Position.Start = pick(r, feed.FromNow(), feed.FromBeginning(), feed.FromTime(touched))
+		l.Mode = feed.Mode(r.IntN(2))
 		l.Attempts = r.IntN(3)
 		l.Fence = pick(r, time.Time{}, touched.Truncate(time.Millisecond))
 		l.ETag = pick(r, "", `"e"`)
@@ -94,7 +94,7 @@ func FuzzUnmarshal(f *testing.F) {
 			want := first
 			want.Raw = second.Raw
 			want.Timestamp = first.Timestamp.Truncate(100 * time.Nanosecond)
-			if first.Kind != changefeed.KindLease {
+			if first.Kind != feed.KindLease {
 				want.ETag, want.Updated = "", time.Time{}
 			}
 			if !reflect.DeepEqual(second, want) {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // A unit is known by its name, and by the account and container that it reads: two
@@ -23,7 +23,7 @@ type Unit struct {
 
 // ErrSecondSet is the Err of a lease of the unit under another name of this machine.
 var ErrSecondSet = fmt.Errorf("%w: the unit has another set of leases, under another name of this machine: delete the one that is not wanted",
-	changefeed.ErrForeignLease)
+	feed.ErrForeignLease)
 
 // Spellings returns the names under which a unit may know its account: the host as .NET
 // writes it and, for this machine, its other names. A processor that reaches the
@@ -72,7 +72,7 @@ func (u Unit) Searched() []string { return append(u.Prefixes(), u.java()...) }
 // leases or else with a marker; else the one that .NET would write.
 func (u Unit) Choose(ids []string) string {
 	prefixes := u.Prefixes()
-	for _, kind := range []changefeed.Kind{changefeed.KindLease, changefeed.KindInfo} {
+	for _, kind := range []feed.Kind{feed.KindLease, feed.KindInfo} {
 		for _, prefix := range prefixes {
 			if slices.ContainsFunc(ids, func(id string) bool { return isOf(prefix, id, kind) }) {
 				return prefix
@@ -83,7 +83,7 @@ func (u Unit) Choose(ids []string) string {
 }
 
 // isOf reports whether an id is of a kind of record under a prefix.
-func isOf(prefix, id string, want changefeed.Kind) bool {
+func isOf(prefix, id string, want feed.Kind) bool {
 	kind, _, ok := KindOf(prefix, id)
 	return ok && kind == want
 }
@@ -91,7 +91,7 @@ func isOf(prefix, id string, want changefeed.Kind) bool {
 // Record reads a document that a listing has found; ok is false for a document of
 // another unit. Leases and markers under another prefix come with Err set, so that an
 // operator sees them and no processor works on them.
-func (u Unit) Record(prefix, id string, doc []byte) (record changefeed.Record, ok bool) {
+func (u Unit) Record(prefix, id string, doc []byte) (record feed.Record, ok bool) {
 	if _, _, ok := KindOf(prefix, id); ok {
 		return Unmarshal(prefix, doc), true
 	}
@@ -101,14 +101,14 @@ func (u Unit) Record(prefix, id string, doc []byte) (record changefeed.Record, o
 	}{{u.Prefixes(), ErrSecondSet}, {u.java(), ErrJava}}
 	for _, other := range others {
 		for _, p := range other.prefixes {
-			if isOf(p, id, changefeed.KindLease) || isOf(p, id, changefeed.KindInfo) {
+			if isOf(p, id, feed.KindLease) || isOf(p, id, feed.KindInfo) {
 				record := Unmarshal(p, doc)
 				record.Err = other.err
 				return record, true
 			}
 		}
 	}
-	return changefeed.Record{}, false
+	return feed.Record{}, false
 }
 
 // IsProcessor reports whether the name of a processor can be in the ids of its documents: it is not blank, and has no

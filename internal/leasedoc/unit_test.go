@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/leasedoc"
 )
 
@@ -55,7 +55,7 @@ func TestAUnitIsFoundUnderEverySpelling(t *testing.T) {
 		name + ".info": leasedoc.ErrSecondSet, java + ".info": leasedoc.ErrJava,
 	} {
 		l, ok := u.Record(address, id, []byte(`{"id":"`+id+`","version":1,"LeaseToken":"-FF","Owner":"a"}`))
-		ranged := l.Kind != changefeed.KindLease || l.Range == changefeed.FullRange()
+		ranged := l.Kind != feed.KindLease || l.Range == feed.FullRange()
 		if !ok || !errors.Is(l.Err, want) || l.ID != id || l.Owner != "a" || !ranged {
 			t.Errorf("Record(%s) = %+v, %v, want the record with Err %v", id, l, ok, want)
 		}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/service"
 )
@@ -22,7 +22,7 @@ import (
 // container, /id or /partitionKey. Members of Record.Raw that the record does not know
 // are kept, except those that the server sets. Record.Properties replaces the properties
 // of Raw, unless it is nil.
-func Marshal(prefix, pkPath string, record changefeed.Record) ([]byte, error) {
+func Marshal(prefix, pkPath string, record feed.Record) ([]byte, error) {
 	doc, err := marshal(prefix, pkPath, record)
 	if err != nil {
 		return nil, fmt.Errorf("write lease document %s: %w", ID(prefix, record.Kind, record.Token), err)
@@ -31,7 +31,7 @@ func Marshal(prefix, pkPath string, record changefeed.Record) ([]byte, error) {
 }
 
 // marshal puts the members that we write first, and after them those of others as they were.
-func marshal(prefix, pkPath string, record changefeed.Record) ([]byte, error) {
+func marshal(prefix, pkPath string, record feed.Record) ([]byte, error) {
 	if err := check(record); err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func marshal(prefix, pkPath string, record changefeed.Record) ([]byte, error) {
 	default:
 		return nil, fmt.Errorf("partition key path is %q: want %s or %s", pkPath, pathID, pathPartitionKey)
 	}
-	if record.Kind == changefeed.KindLease {
+	if record.Kind == feed.KindLease {
 		w.lease()
 	} else {
 		w.presence()
@@ -64,7 +64,7 @@ func marshal(prefix, pkPath string, record changefeed.Record) ([]byte, error) {
 
 // check refuses a record that could not be read back. To store it would stop every
 // instance of the unit, not only the faulty one.
-func check(record changefeed.Record) error {
+func check(record feed.Record) error {
 	if record.Err != nil {
 		return record.Err
 	}
@@ -84,16 +84,16 @@ func check(record changefeed.Record) error {
 		return fmt.Errorf("attempts %d or expiration %v is negative", record.Attempts, record.Expiration)
 	}
 	switch record.Kind {
-	case changefeed.KindHost:
+	case feed.KindHost:
 		return needToken(record)
-	case changefeed.KindLease:
+	case feed.KindLease:
 		return errors.Join(needToken(record), checkLease(record))
 	}
 	return nil
 }
 
 // needToken refuses a record without a token, because its id is made of that.
-func needToken(record changefeed.Record) error {
+func needToken(record feed.Record) error {
 	if record.Token == "" {
 		return fmt.Errorf("token of a %v is empty", record.Kind)
 	}
@@ -101,8 +101,8 @@ func needToken(record changefeed.Record) error {
 }
 
 // checkLease refuses a lease whose token and range differ: others read the one or the other.
-func checkLease(record changefeed.Record) error {
-	if record.Mode > changefeed.AllVersionsAndDeletes {
+func checkLease(record feed.Record) error {
+	if record.Mode > feed.AllVersionsAndDeletes {
 		return fmt.Errorf("mode is %d: want 0 or 1", record.Mode)
 	}
 	if record.Version == 0 {
@@ -111,11 +111,11 @@ func checkLease(record changefeed.Record) error {
 	if record.Version != 1 {
 		return fmt.Errorf("version is %d: want 0 or 1", record.Version)
 	}
-	of, err := changefeed.ParseRange(record.Token)
+	of, err := feed.ParseRange(record.Token)
 	if err != nil {
 		return fmt.Errorf("token of a version 1 lease: %w", err)
 	}
-	if record.Range != (changefeed.Range{}) && record.Range != of {
+	if record.Range != (feed.Range{}) && record.Range != of {
 		return fmt.Errorf("range is %v: want that of token %s", record.Range, record.Token)
 	}
 	return nil
@@ -123,7 +123,7 @@ func checkLease(record changefeed.Record) error {
 
 // writer builds a document from a record and from the stored document that it replaces.
 type writer struct {
-	l   changefeed.Record
+	l   feed.Record
 	raw object
 	out object
 }
@@ -151,7 +151,7 @@ func (w *writer) lease() {
 	w.add(memberTimestamp, timestamp(record.Timestamp))
 	w.add(memberTs, serverTime(record.Updated))
 	// .NET stamps the mode when it creates a lease; its older leases have none.
-	if w.raw == nil || w.raw.get(memberMode) != nil || record.Mode != changefeed.LatestVersion {
+	if w.raw == nil || w.raw.get(memberMode) != nil || record.Mode != feed.LatestVersion {
 		w.add(memberMode, quote(modeText(record.Mode)))
 	}
 }
@@ -193,7 +193,7 @@ func (w *writer) rest() {
 // knows reports whether the record, or the server, decides about a member. Java
 // writes feedRange, and documents read from the feed have an _lsn.
 func (w *writer) knows(name string) bool {
-	isLease := w.l.Kind == changefeed.KindLease
+	isLease := w.l.Kind == feed.KindLease
 	switch name {
 	case memberID, memberETag, memberOwner, memberProperties, memberTimestamp, memberTs, memberTTL:
 		return true
@@ -206,10 +206,10 @@ func (w *writer) knows(name string) bool {
 // feedRange returns the range of the lease, or the stored one where that is not known.
 func (w *writer) feedRange() json.RawMessage {
 	r := w.l.Range
-	if r == (changefeed.Range{}) && w.l.Version == 1 {
-		r, _ = changefeed.ParseRange(w.l.Token) // check has parsed it
+	if r == (feed.Range{}) && w.l.Version == 1 {
+		r, _ = feed.ParseRange(w.l.Token) // check has parsed it
 	}
-	if r == (changefeed.Range{}) {
+	if r == (feed.Range{}) {
 		return w.raw.getFold(memberFeedRange)
 	}
 	edges := object{{"min", quote(r.Min)}, {"max", quote(r.Max)}}
@@ -249,8 +249,8 @@ func (w *writer) ownProperties() object {
 	record := w.l
 	add(propEpoch, record.Epoch != "", record.Owner+"/"+record.Epoch)
 	add(propAttempts, record.Attempts != 0, strconv.Itoa(record.Attempts)+attemptsAfter+record.Position.Token)
-	add(propStart, record.Position.Start != changefeed.Start{}, notes.PlainTime(record.Position.Start.String()))
-	add(propState, record.State != changefeed.StateLive, record.State.String())
+	add(propStart, record.Position.Start != feed.Start{}, notes.PlainTime(record.Position.Start.String()))
+	add(propState, record.State != feed.StateLive, record.State.String())
 	add(propFence, !record.Fence.IsZero(), notes.PlainNumber(fenceMillis(record.Fence)))
 	add(propExpiration, record.Expiration != 0, record.Expiration.String())
 	return p
@@ -278,8 +278,8 @@ func serverTime(t time.Time) json.RawMessage {
 	return integer(int(t.Unix()))
 }
 
-func modeText(m changefeed.Mode) string {
-	if m == changefeed.AllVersionsAndDeletes {
+func modeText(m feed.Mode) string {
+	if m == feed.AllVersionsAndDeletes {
 		return modeAll
 	}
 	return modeLatest

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/leasedoc"
 )
 
@@ -18,22 +18,22 @@ var touched = time.Date(2026, 3, 4, 23, 55, 16, 523351100, time.UTC)
 func TestWrittenDocumentsAreThoseOfDotNet(t *testing.T) {
 	for _, c := range []struct {
 		name, path, want string
-		lease            changefeed.Record
+		lease            feed.Record
 	}{
 		{
 			"a version 0 lease as first created", "/id",
 			`{"id":"P..0","version":0,"_etag":null,"LeaseToken":"0","FeedRange":{"Range":{"min":"","max":"FF"}},` +
 				`"Owner":null,"ContinuationToken":null,"properties":{},"timestamp":null,"_ts":0,"Mode":"Incremental Feed"}`,
-			changefeed.Record{Kind: changefeed.KindLease, Token: "0", Range: changefeed.FullRange()},
+			feed.Record{Kind: feed.KindLease, Token: "0", Range: feed.FullRange()},
 		},
 		{
 			"a version 1 lease at work", "/partitionKey",
 			`{"id":"P..-FF","partitionKey":"P..-FF","version":1,"_etag":"\"00\"","LeaseToken":"-FF",` +
 				`"FeedRange":{"Range":{"min":"","max":"FF"}},"Owner":"host-a","ContinuationToken":"\"1083\"","properties":{},` +
 				`"timestamp":"2026-03-04T23:55:16.5233511Z","_ts":1772668516,"Mode":"Full-Fidelity Feed"}`,
-			changefeed.Record{
-				Kind: changefeed.KindLease, Token: "-FF", Version: 1, Owner: "host-a", Position: changefeed.At(`"1083"`), ETag: `"00"`,
-				Mode: changefeed.AllVersionsAndDeletes, Timestamp: touched, Updated: touched.Truncate(time.Second),
+			feed.Record{
+				Kind: feed.KindLease, Token: "-FF", Version: 1, Owner: "host-a", Position: feed.At(`"1083"`), ETag: `"00"`,
+				Mode: feed.AllVersionsAndDeletes, Timestamp: touched, Updated: touched.Truncate(time.Second),
 			},
 		},
 		{
@@ -43,9 +43,9 @@ func TestWrittenDocumentsAreThoseOfDotNet(t *testing.T) {
 				`"changefeed.attempts":"3 after ","changefeed.start":"beginning","changefeed.state":"splitting",` +
 				`"changefeed.fence":"#1772668516524","changefeed.expiration":"1m0s"},` +
 				`"timestamp":null,"_ts":0,"Mode":"Incremental Feed","ttl":61}`,
-			changefeed.Record{
-				Kind: changefeed.KindLease, Token: "3F-FF", Version: 1, Owner: "a/b", Epoch: "e1", Attempts: 3, State: changefeed.StateSplitting,
-				Position: changefeed.Position{Start: changefeed.FromBeginning()}, Fence: touched, Expiration: time.Minute,
+			feed.Record{
+				Kind: feed.KindLease, Token: "3F-FF", Version: 1, Owner: "a/b", Epoch: "e1", Attempts: 3, State: feed.StateSplitting,
+				Position: feed.Position{Start: feed.FromBeginning()}, Fence: touched, Expiration: time.Minute,
 				TTL: 60*time.Second + 1, Properties: map[string]string{"team": "<red>"},
 			},
 		},
@@ -53,18 +53,18 @@ func TestWrittenDocumentsAreThoseOfDotNet(t *testing.T) {
 			"a version 1 lease that was stored without its range", "/id",
 			`{"id":"P..-FF","version":1,"_etag":null,"LeaseToken":"-FF","FeedRange":{"Range":{"min":"","max":"FF"}},` +
 				`"Owner":null,"ContinuationToken":null,"properties":{},"timestamp":null,"_ts":0}`,
-			changefeed.Record{
-				Kind: changefeed.KindLease, Token: "-FF", Version: 1, Raw: json.RawMessage(`{"id":"P..-FF","version":1,"LeaseToken":"-FF"}`),
+			feed.Record{
+				Kind: feed.KindLease, Token: "-FF", Version: 1, Raw: json.RawMessage(`{"id":"P..-FF","version":1,"LeaseToken":"-FF"}`),
 			},
 		},
-		{"the marker", "/partitionKey", `{"id":"P.info","partitionKey":"P.info"}`, changefeed.Record{Kind: changefeed.KindInfo}},
-		{"the lock", "/id", `{"id":"P.lock","ttl":30}`, changefeed.Record{Kind: changefeed.KindLock, TTL: 30 * time.Second}},
+		{"the marker", "/partitionKey", `{"id":"P.info","partitionKey":"P.info"}`, feed.Record{Kind: feed.KindInfo}},
+		{"the lock", "/id", `{"id":"P.lock","ttl":30}`, feed.Record{Kind: feed.KindLock, TTL: 30 * time.Second}},
 		{
 			"a host", "/id",
 			`{"id":"P.host.h1","Owner":"h1","properties":{"weight":"2","changefeed.epoch":"h1/e"},` +
 				`"timestamp":"2026-03-04T23:55:16.5233511Z","ttl":60}`,
-			changefeed.Record{
-				Kind: changefeed.KindHost, Token: "h1", Owner: "h1", Epoch: "e", TTL: time.Minute, Timestamp: touched,
+			feed.Record{
+				Kind: feed.KindHost, Token: "h1", Owner: "h1", Epoch: "e", TTL: time.Minute, Timestamp: touched,
 				Properties: map[string]string{"weight": "2"},
 			},
 		},
@@ -127,7 +127,7 @@ func TestATimeToLiveIsThatOfTheRecord(t *testing.T) {
 // Longer fractions and other zones are no text that .NET writes.
 func TestATimestampIsWrittenAsDotNetDoes(t *testing.T) {
 	local := time.Date(2026, 3, 5, 0, 55, 16, 523351199, time.FixedZone("CET", 3600))
-	got, err := leasedoc.Marshal("P", "/id", changefeed.Record{Kind: changefeed.KindLease, Token: "0", Timestamp: local})
+	got, err := leasedoc.Marshal("P", "/id", feed.Record{Kind: feed.KindLease, Token: "0", Timestamp: local})
 	if want := `"timestamp":"2026-03-04T23:55:16.5233511Z"`; err != nil || !strings.Contains(string(got), want) {
 		t.Errorf("Marshal = %s, %v, want %s", got, err, want)
 	}
@@ -143,7 +143,7 @@ func TestRemovedPropertiesAreGoneAndUnsetOnesStay(t *testing.T) {
 		{map[string]string{"b": "3"}, `"properties":{"b":"3"}`},
 		{map[string]string{}, `"properties":{}`},
 	} {
-		got, err := leasedoc.Marshal("P", "/id", changefeed.Record{Kind: changefeed.KindLease, Token: "0", Properties: c.properties, Raw: raw})
+		got, err := leasedoc.Marshal("P", "/id", feed.Record{Kind: feed.KindLease, Token: "0", Properties: c.properties, Raw: raw})
 		if err != nil || !strings.Contains(string(got), c.want) {
 			t.Errorf("properties %v: %v\n got %s\nwant %s", c.properties, err, got, c.want)
 		}
@@ -156,7 +156,7 @@ func TestAFenceIsNeverEarlierThanItWas(t *testing.T) {
 		0: 0, time.Nanosecond: time.Millisecond, time.Millisecond: time.Millisecond, 1_500_000: 2 * time.Millisecond,
 	} {
 		begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-		doc, err := leasedoc.Marshal("P", "/id", changefeed.Record{Kind: changefeed.KindLease, Token: "0", Fence: begin.Add(after)})
+		doc, err := leasedoc.Marshal("P", "/id", feed.Record{Kind: feed.KindLease, Token: "0", Fence: begin.Add(after)})
 		if got := leasedoc.Unmarshal("P", doc).Fence.Sub(begin); err != nil || got != want {
 			t.Errorf("a fence %v after is read as %v after, %v; want %v", after, got, err, want)
 		}
@@ -166,8 +166,8 @@ func TestAFenceIsNeverEarlierThanItWas(t *testing.T) {
 // An old lease of .NET has no mode, and gets one only if it says something new.
 func TestAModeIsWrittenWhereItIsNotTheOldOne(t *testing.T) {
 	raw := json.RawMessage(`{"id":"P..0","LeaseToken":"0"}`)
-	for mode, want := range map[changefeed.Mode]bool{changefeed.LatestVersion: false, changefeed.AllVersionsAndDeletes: true} {
-		doc, err := leasedoc.Marshal("P", "/id", changefeed.Record{Kind: changefeed.KindLease, Token: "0", Mode: mode, Raw: raw})
+	for mode, want := range map[feed.Mode]bool{feed.LatestVersion: false, feed.AllVersionsAndDeletes: true} {
+		doc, err := leasedoc.Marshal("P", "/id", feed.Record{Kind: feed.KindLease, Token: "0", Mode: mode, Raw: raw})
 		if got := leasedoc.Unmarshal("P", doc); err != nil || got.Mode != mode || strings.Contains(string(doc), `"Mode"`) != want {
 			t.Errorf("%v became %v, %v: %s", mode, got.Mode, err, doc)
 		}
@@ -175,33 +175,33 @@ func TestAModeIsWrittenWhereItIsNotTheOldOne(t *testing.T) {
 }
 
 func TestRecordsThatCouldNotBeReadAgainAreRefused(t *testing.T) {
-	for want, l := range map[string]changefeed.Record{
-		"no slash":       {Kind: changefeed.KindLease, Token: "0", Epoch: "a/b"},
-		"want 0 or 1":    {Kind: changefeed.KindLease, Token: "0", Version: 2},
-		"mode is 7":      {Kind: changefeed.KindLease, Token: "0", Mode: 7},
-		`state is "a.b"`: {Kind: changefeed.KindLease, Token: "0", State: "a.b"},
+	for want, l := range map[string]feed.Record{
+		"no slash":       {Kind: feed.KindLease, Token: "0", Epoch: "a/b"},
+		"want 0 or 1":    {Kind: feed.KindLease, Token: "0", Version: 2},
+		"mode is 7":      {Kind: feed.KindLease, Token: "0", Mode: 7},
+		`state is "a.b"`: {Kind: feed.KindLease, Token: "0", State: "a.b"},
 		`kind is ""`:     {Token: "0"},
 		`kind is "A"`:    {Kind: "A", Token: "0"},
 		`kind is "a.b"`:  {Kind: "a.b", Token: "0"},
-		"is negative":    {Kind: changefeed.KindLease, Token: "0", Attempts: -1},
-		"expiration -1s": {Kind: changefeed.KindLease, Token: "0", Expiration: -time.Second},
-		"min-max":        {Kind: changefeed.KindLease, Token: "0", Version: 1},
-		"range is -3F":   {Kind: changefeed.KindLease, Token: "3F-FF", Version: 1, Range: changefeed.Range{Max: "3F"}},
-		"token of a":     {Kind: changefeed.KindHost},
-		"time to live":   {Kind: changefeed.KindLease, Token: "0", TTL: -1},
-		"stored":         {Kind: changefeed.KindLease, Token: "0", Raw: json.RawMessage("{")},
-		"not a lease":    {Kind: changefeed.KindLease, Token: "0", Err: leasedoc.ErrJava},
-		"lease is empty": {Kind: changefeed.KindLease},
+		"is negative":    {Kind: feed.KindLease, Token: "0", Attempts: -1},
+		"expiration -1s": {Kind: feed.KindLease, Token: "0", Expiration: -time.Second},
+		"min-max":        {Kind: feed.KindLease, Token: "0", Version: 1},
+		"range is -3F":   {Kind: feed.KindLease, Token: "3F-FF", Version: 1, Range: feed.Range{Max: "3F"}},
+		"token of a":     {Kind: feed.KindHost},
+		"time to live":   {Kind: feed.KindLease, Token: "0", TTL: -1},
+		"stored":         {Kind: feed.KindLease, Token: "0", Raw: json.RawMessage("{")},
+		"not a lease":    {Kind: feed.KindLease, Token: "0", Err: leasedoc.ErrJava},
+		"lease is empty": {Kind: feed.KindLease},
 	} {
 		doc, err := leasedoc.Marshal("P", "/id", l)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Marshal = %s, %v, want an error with %q", doc, err, want)
 		}
 	}
-	if _, err := leasedoc.Marshal("P", "/pk", changefeed.Record{Kind: changefeed.KindLease, Token: "0"}); err == nil || !strings.Contains(err.Error(), `"/pk"`) {
+	if _, err := leasedoc.Marshal("P", "/pk", feed.Record{Kind: feed.KindLease, Token: "0"}); err == nil || !strings.Contains(err.Error(), `"/pk"`) {
 		t.Errorf("Marshal with partition key path /pk: %v", err)
 	}
-	java := changefeed.Record{Kind: changefeed.KindLease, Token: "0", Raw: json.RawMessage("{}"), Err: leasedoc.ErrJava}
+	java := feed.Record{Kind: feed.KindLease, Token: "0", Raw: json.RawMessage("{}"), Err: leasedoc.ErrJava}
 	if _, err := leasedoc.Marshal("P", "/id", java); !errors.Is(err, leasedoc.ErrJava) {
 		t.Errorf("Marshal of a Java lease: %v, want ErrJava", err)
 	}
@@ -210,15 +210,15 @@ func TestRecordsThatCouldNotBeReadAgainAreRefused(t *testing.T) {
 // What a later version keeps comes back from this one with all its members, under an id of its
 // own: above all, not that of a lease.
 func TestKindsAndStatesOfALaterVersionAreKept(t *testing.T) {
-	for doc, want := range map[string]changefeed.Record{
+	for doc, want := range map[string]feed.Record{
 		`{"id":"P.control","Owner":"a","properties":{"pause":"all"},"LeaseToken":[7],"version":3,"Mode":"x"}`: {
 			Kind: "control", Owner: "a", Properties: map[string]string{"pause": "all"},
 		},
 		`{"id":"P.held.a~2Fb.c","FeedRange":{"min":"1"},"ContinuationToken":{},"ttl":30}`: {Kind: "held", Token: "a/b.c", TTL: 30 * time.Second},
-		`{"id":"P.host.h","properties":{"changefeed.state":"draining"}}`:                  {Kind: changefeed.KindHost, Token: "h", State: "draining"},
+		`{"id":"P.host.h","properties":{"changefeed.state":"draining"}}`:                  {Kind: feed.KindHost, Token: "h", State: "draining"},
 		`{"id":"P..-FF","version":1,"_etag":null,"LeaseToken":"-FF","FeedRange":{"Range":{"min":"","max":"FF"}},"Owner":null,` +
 			`"ContinuationToken":null,"properties":{"changefeed.state":"paused"},"timestamp":null,"_ts":0}`: {
-			Kind: changefeed.KindLease, Token: "-FF", Version: 1, Range: changefeed.FullRange(), State: "paused",
+			Kind: feed.KindLease, Token: "-FF", Version: 1, Range: feed.FullRange(), State: "paused",
 		},
 	} {
 		got := leasedoc.Unmarshal("P", []byte(doc))

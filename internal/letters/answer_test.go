@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/feed"
 )
 
 // answers are what became of letters, one of each kind.
 func answers(id string) (all []Answer) {
-	key := changefeed.Key("a")
+	key := feed.Key("a")
 	for _, o := range []struct {
 		deadletters.Outcome
 		err error
@@ -124,7 +124,7 @@ func TestALineSaysHowFarAnAnswerHasCome(t *testing.T) {
 		{"", deadletters.Outcome{Result: deadletters.ResultHandled}, nil, `["a"] is released`},
 		{"1.0", deadletters.Outcome{}, errors.New("connection refused"), `1.0 of ["a"]: not served: connection refused`},
 	} {
-		a := Answer{ID: tt.id, short: tt.id, Key: json.RawMessage(changefeed.Key("a"))}
+		a := Answer{ID: tt.id, short: tt.id, Key: json.RawMessage(feed.Key("a"))}
 		if a.fill(tt.outcome, tt.err); a.String() != tt.want {
 			t.Errorf("%+v, %v:\n%s, want\n%s", tt.outcome, tt.err, a, tt.want)
 		}

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/usage"
 )
@@ -18,16 +18,16 @@ import (
 
 // box is where letters are read and removed: a file, or the boxes of a container.
 type box interface {
-	Letters(ctx context.Context, key changefeed.PartitionKey) Seq
-	Remove(ctx context.Context, key changefeed.PartitionKey, id string) error
+	Letters(ctx context.Context, key feed.PartitionKey) Seq
+	Remove(ctx context.Context, key feed.PartitionKey, id string) error
 }
 
 // boxes are those of the units of a name, in one container.
 type boxes []*deadletters.ContainerBox
 
 // Letters gives the letters of one box after those of another.
-func (all boxes) Letters(ctx context.Context, key changefeed.PartitionKey) Seq {
-	return func(yield func(changefeed.DeadLetter, error) bool) {
+func (all boxes) Letters(ctx context.Context, key feed.PartitionKey) Seq {
+	return func(yield func(feed.DeadLetter, error) bool) {
 		for _, b := range all {
 			for l, err := range b.Letters(ctx, key) {
 				if !yield(l, err) || err != nil {
@@ -39,7 +39,7 @@ func (all boxes) Letters(ctx context.Context, key changefeed.PartitionKey) Seq {
 }
 
 // Remove removes a letter from the box that has it.
-func (all boxes) Remove(ctx context.Context, key changefeed.PartitionKey, id string) error {
+func (all boxes) Remove(ctx context.Context, key feed.PartitionKey, id string) error {
 	var failed error
 	for _, b := range all {
 		failed = errors.Join(failed, b.Remove(ctx, key, id))

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/usage"
 )
 
@@ -42,7 +42,7 @@ func TestALetterIsNamedByTheBeginningOfItsID(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []string{paris, similar, rome, "4713.10"} {
-		if err := b.Put(t.Context(), letter(id, "London", 12, changefeed.DispositionFailed)); err != nil {
+		if err := b.Put(t.Context(), letter(id, "London", 12, feed.DispositionFailed)); err != nil {
 			t.Fatal(err)
 		}
 	}

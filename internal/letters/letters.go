@@ -11,8 +11,8 @@ import (
 	"os"
 	"slices"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/usage"
 )
@@ -44,13 +44,13 @@ func Parse(text string) (Place, error) {
 type Query struct {
 	Name   string // of the unit
 	Source string // the address of the container that the unit reads, where several units have the name
-	Key    changefeed.PartitionKey
+	Key    feed.PartitionKey
 	IDs    []string
 	Sole   bool // letters of several units are a mistake
 }
 
 // Seq are letters, until an error.
-type Seq = iter.Seq2[changefeed.DeadLetter, error]
+type Seq = iter.Seq2[feed.DeadLetter, error]
 
 // Read returns the letters that are meant, and for people where they are. An ID that no letter has, or that several
 // letters begin with, is an error after the letters.
@@ -68,7 +68,7 @@ func (q Query) Read(ctx context.Context, o *place.Opener, at Place) (from string
 // among are the letters that are meant, of some that may be. They go on one by one, because a box may hold more than
 // fit in memory: so what is missing is known only at the end.
 func (q Query) among(letters Seq) Seq {
-	return func(yield func(changefeed.DeadLetter, error) bool) {
+	return func(yield func(feed.DeadLetter, error) bool) {
 		found := finds{}
 		for l, err := range letters {
 			if err == nil && (q.Key != "" && l.Change.PartitionKey != q.Key || len(q.IDs) > 0 && !found.note(q.IDs, l.ID)) {
@@ -79,14 +79,14 @@ func (q Query) among(letters Seq) Seq {
 			}
 		}
 		if err := found.check(q.IDs, q.Name); err != nil {
-			yield(changefeed.DeadLetter{}, err)
+			yield(feed.DeadLetter{}, err)
 		}
 	}
 }
 
 // gather reads letters to their end. Their documents, which may be large, are left out: all of them are in memory at
 // once.
-func gather(letters Seq) (all []changefeed.DeadLetter, err error) {
+func gather(letters Seq) (all []feed.DeadLetter, err error) {
 	for l, err := range letters {
 		if err != nil {
 			return nil, err
@@ -98,12 +98,12 @@ func gather(letters Seq) (all []changefeed.DeadLetter, err error) {
 }
 
 // named gathers letters, and refuses an ID that letters of several keys have.
-func (q Query) named(letters Seq) ([]changefeed.DeadLetter, error) {
+func (q Query) named(letters Seq) ([]feed.DeadLetter, error) {
 	all, err := gather(letters)
 	if err != nil || len(q.IDs) == 0 {
 		return all, err
 	}
-	first := map[string]changefeed.PartitionKey{}
+	first := map[string]feed.PartitionKey{}
 	for _, l := range all {
 		if other, twice := first[l.ID]; twice {
 			return nil, usage.Error{Err: fmt.Errorf("ID is %s: letters of several keys have it, among them %s and %s: want --key", l.ID, other, l.Change.PartitionKey)}
@@ -149,7 +149,7 @@ func (q Query) drop(ctx context.Context, b box, warn func(text string)) (int, er
 			return 0, err
 		}
 	}
-	if i := slices.IndexFunc(doomed, func(l changefeed.DeadLetter) bool { return l.Disposition == changefeed.DispositionHeld }); i >= 0 {
+	if i := slices.IndexFunc(doomed, func(l feed.DeadLetter) bool { return l.Disposition == feed.DispositionHeld }); i >= 0 {
 		warn(fmt.Sprintf("a letter of %s was held: the key stays held until changefeed dlq release --key", doomed[i].Change.PartitionKey))
 	}
 	return len(doomed), nil

@@ -10,21 +10,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/usage"
 )
 
 // letter is a dead letter of a change.
-func letter(id, city string, lsn int64, d changefeed.Disposition) changefeed.DeadLetter {
+func letter(id, city string, lsn int64, d feed.Disposition) feed.DeadLetter {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	return changefeed.DeadLetter{
-		ID: id, Disposition: d, Cause: "no such \x1b[31maddress", Attempts: 5, Instance: "one", Lease: "-1F", Range: changefeed.Range{Max: "1F"},
+	return feed.DeadLetter{
+		ID: id, Disposition: d, Cause: "no such \x1b[31maddress", Attempts: 5, Instance: "one", Lease: "-1F", Range: feed.Range{Max: "1F"},
 		Failed: at, Parked: at.Add(time.Minute),
-		Change: changefeed.Change{
-			ID: "order-" + id, PartitionKey: changefeed.Key(city), LSN: lsn, Time: at, ETag: `"0f"`, Body: json.RawMessage(`{"id":"order-` + id + `"}`),
+		Change: feed.Change{
+			ID: "order-" + id, PartitionKey: feed.Key(city), LSN: lsn, Time: at, ETag: `"0f"`, Body: json.RawMessage(`{"id":"order-` + id + `"}`),
 		},
 	}
 }
@@ -38,9 +38,9 @@ func filed(t *testing.T) Place {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	for _, l := range []changefeed.DeadLetter{
-		letter("12.0", "London", 12, changefeed.DispositionFailed), letter("12.0", "Paris", 12, changefeed.DispositionFailed),
-		letter("13.0", "London", 13, changefeed.DispositionHeld),
+	for _, l := range []feed.DeadLetter{
+		letter("12.0", "London", 12, feed.DispositionFailed), letter("12.0", "Paris", 12, feed.DispositionFailed),
+		letter("13.0", "London", 13, feed.DispositionHeld),
 	} {
 		if err := b.Put(t.Context(), l); err != nil {
 			t.Fatal(err)
@@ -93,10 +93,10 @@ func TestAQueryMeansLettersOfAUnitAKeyOrIDs(t *testing.T) {
 		{Query{}, "", ""},
 		{Query{Name: "mailer"}, `12.0 ["London"], 13.0 ["London"], 12.0 ["Paris"]`, ""},
 		{Query{Name: "mailer", Source: "cosmos:shop/orders"}, `12.0 ["London"], 13.0 ["London"], 12.0 ["Paris"]`, ""}, // a file has those of a name
-		{Query{Name: "mailer", Key: changefeed.Key("Paris")}, `12.0 ["Paris"]`, ""},
+		{Query{Name: "mailer", Key: feed.Key("Paris")}, `12.0 ["Paris"]`, ""},
 		{Query{Name: "mailer", IDs: []string{"12.0"}}, `12.0 ["London"], 12.0 ["Paris"]`, ""},
 		{Query{Name: "mailer", IDs: []string{"14.0", "13.0"}}, `13.0 ["London"]`, `ID is 14.0: unit "mailer" has no such letter here`},
-		{Query{Name: "mailer", Key: changefeed.Key("Paris"), IDs: []string{"13.0"}}, "", `ID is 13.0`},
+		{Query{Name: "mailer", Key: feed.Key("Paris"), IDs: []string{"13.0"}}, "", `ID is 13.0`},
 	} {
 		got, err := listed(t, tt.query, at)
 		if got != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.HasPrefix(err.Error(), tt.err) {
@@ -115,7 +115,7 @@ func TestAllLettersThatAreNamedAreDroppedOrNone(t *testing.T) {
 	}{
 		{Query{IDs: []string{"13.0", "14.0"}}, 0, whole, "ID is 14.0"},
 		{Query{IDs: []string{"12.0", "13.0"}}, 0, whole, "ID is 12.0: letters of several keys have it"},
-		{Query{IDs: []string{"12.0"}, Key: changefeed.Key("Paris")}, 1, `12.0 ["London"], 13.0 ["London"]`, ""},
+		{Query{IDs: []string{"12.0"}, Key: feed.Key("Paris")}, 1, `12.0 ["London"], 13.0 ["London"]`, ""},
 		{Query{IDs: []string{"13.0"}}, 1, `12.0 ["London"]`, ""},
 		{Query{}, 1, "", ""},
 		{Query{}, 0, "", ""},
@@ -206,7 +206,7 @@ func TestLettersOfAnOlderVersionAreOfAnyUnit(t *testing.T) {
 	q.IDs = []string{"7.0", "7.1", "12.0"}
 	r := Redrive{Query: q, Letters: at, Opener: opener}
 	if keys, err := r.keys(t.Context()); err != nil ||
-		!slices.Equal(keys, []changefeed.PartitionKey{changefeed.Key("London"), changefeed.Key("Paris")}) {
+		!slices.Equal(keys, []feed.PartitionKey{feed.Key("London"), feed.Key("Paris")}) {
 		t.Errorf("keys %q, %v", keys, err)
 	}
 }
@@ -241,10 +241,10 @@ func TestBoxesAreOnePlace(t *testing.T) {
 	if got := all[2:].sources(); !slices.Equal(got, []string{"default/orders"}) {
 		t.Errorf("they read %q, want the container once that was made anew", got)
 	}
-	if err := all[2:].Remove(t.Context(), changefeed.Key("London"), "12.0"); err != nil {
+	if err := all[2:].Remove(t.Context(), feed.Key("London"), "12.0"); err != nil {
 		t.Errorf("a letter that no box has: %v", err)
 	}
-	if err := all[1:].Remove(t.Context(), changefeed.Key("London"), "12.0"); err == nil {
+	if err := all[1:].Remove(t.Context(), feed.Key("London"), "12.0"); err == nil {
 		t.Error("a box whose store is closed removes a letter")
 	}
 }
@@ -263,7 +263,7 @@ func stored(t *testing.T, more ...string) (Place, *place.Opener) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Put(t.Context(), letter("12.0", "London", 12, changefeed.DispositionFailed)); err != nil {
+		if err := b.Put(t.Context(), letter("12.0", "London", 12, feed.DispositionFailed)); err != nil {
 			t.Fatal(err)
 		}
 	}

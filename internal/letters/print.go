@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/terminal"
 )
 
@@ -19,14 +19,14 @@ import (
 
 // letterLine is a letter in the list for programs.
 type letterLine struct {
-	ID          string                 `json:"id"`
-	Key         json.RawMessage        `json:"key"`
-	Item        string                 `json:"item"`
-	Lease       string                 `json:"lease"`
-	Attempts    int                    `json:"attempts"`
-	Cause       string                 `json:"cause"`
-	Disposition changefeed.Disposition `json:"disposition"`
-	Parked      time.Time              `json:"parked"`
+	ID          string           `json:"id"`
+	Key         json.RawMessage  `json:"key"`
+	Item        string           `json:"item"`
+	Lease       string           `json:"lease"`
+	Attempts    int              `json:"attempts"`
+	Cause       string           `json:"cause"`
+	Disposition feed.Disposition `json:"disposition"`
+	Parked      time.Time        `json:"parked"`
 }
 
 // WriteList writes letters as JSON, one a line, without their documents.
@@ -48,7 +48,7 @@ func WriteList(w io.Writer, letters Seq) error {
 func WriteTable(w io.Writer, unit, from string, letters Seq) error {
 	at := terminal.Of(w)
 	rows := [][]string{{"ID", "KEY", "ITEM", "DISPOSITION", "ATTEMPTS", "PARKED", "CAUSE"}}
-	keys := map[changefeed.PartitionKey]bool{}
+	keys := map[feed.PartitionKey]bool{}
 	var ids []string
 	var failed error
 	for l, err := range letters {
@@ -111,7 +111,7 @@ func Show(w io.Writer, letters Seq) error {
 }
 
 // show writes a letter for people.
-func show(w io.Writer, l changefeed.DeadLetter) error {
+func show(w io.Writer, l feed.DeadLetter) error {
 	var b bytes.Buffer
 	c := &l.Change
 	fmt.Fprintf(&b, "%s of %s\n", l.ID, terminal.OneLine(string(c.PartitionKey)))

@@ -7,26 +7,26 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // until are letters and then, unless it is nil, an error.
-func until(failed error, letters ...changefeed.DeadLetter) Seq {
-	return func(yield func(changefeed.DeadLetter, error) bool) {
+func until(failed error, letters ...feed.DeadLetter) Seq {
+	return func(yield func(feed.DeadLetter, error) bool) {
 		for _, l := range letters {
 			if !yield(l, nil) {
 				return
 			}
 		}
 		if failed != nil {
-			yield(changefeed.DeadLetter{}, failed)
+			yield(feed.DeadLetter{}, failed)
 		}
 	}
 }
 
 // What was read before an error is shown: it may be all that the operator gets.
 func TestATableHasTheLettersBeforeAnError(t *testing.T) {
-	l := letter("12.0", "London", 12, changefeed.DispositionFailed)
+	l := letter("12.0", "London", 12, feed.DispositionFailed)
 	const table = "  ID    KEY         ITEM        DISPOSITION  ATTEMPTS  PARKED                CAUSE\n" +
 		"  12.0  [\"London\"]  order-12.0  failed       5         2026-01-02T03:05:05Z  no such [31maddress\n"
 	var b strings.Builder
@@ -34,7 +34,7 @@ func TestATableHasTheLettersBeforeAnError(t *testing.T) {
 		t.Errorf("got %v, and\n%s", err, b.String())
 	}
 	b.Reset()
-	odd := letter("13.0", "London", 13, changefeed.DispositionHeld)
+	odd := letter("13.0", "London", 13, feed.DispositionHeld)
 	odd.Change.ID = "a\x1b[2Jb\nc" // would clear the screen
 	if err := WriteTable(&b, "mailer", "letters", until(nil, l, odd)); err != nil || !strings.HasPrefix(b.String(), "mailer in letters: 2 dead letters of 1 key\n") ||
 		strings.Contains(b.String(), "\x1b") || strings.Count(b.String(), "\n") != 4 {
@@ -48,7 +48,7 @@ func TestATableHasTheLettersBeforeAnError(t *testing.T) {
 }
 
 func TestProgramsGetALetterALine(t *testing.T) {
-	l := letter("12.0", "London", 12, changefeed.DispositionFailed)
+	l := letter("12.0", "London", 12, feed.DispositionFailed)
 	var b strings.Builder
 	if err := WriteList(&b, until(nil, l, l)); err != nil || strings.Count(b.String(), "\n") != 2 || strings.Contains(b.String(), "document") {
 		t.Errorf("list: %v, and\n%s", err, b.String())
@@ -65,7 +65,7 @@ func TestProgramsGetALetterALine(t *testing.T) {
 }
 
 func TestPeopleGetAllThatIsKnownOfALetter(t *testing.T) {
-	l := letter("12.0", "London", 12, changefeed.DispositionFailed)
+	l := letter("12.0", "London", 12, feed.DispositionFailed)
 	l.Change.Previous, l.Stack = json.RawMessage("\xffno JSON"), "goroutine 1\n\tmain.go:1\n"
 	var b strings.Builder
 	if err := Show(&b, until(nil, l)); err != nil {

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/internal/unit"
@@ -60,10 +60,10 @@ type question struct {
 
 // ask asks one question after the other, and calls each with every answer. One that is not served does not stop the others,
 // unless nobody seems to serve its lease: then the others of that lease are left out.
-func (r *Redrive) ask(ctx context.Context, leaseOf func(key changefeed.PartitionKey) string, all []question, each func(Answer) error) error {
+func (r *Redrive) ask(ctx context.Context, leaseOf func(key feed.PartitionKey) string, all []question, each func(Answer) error) error {
 	inVain := map[string]int{}
 	for _, q := range all {
-		a, lease := q.answer, leaseOf(changefeed.PartitionKey(q.answer.Key))
+		a, lease := q.answer, leaseOf(feed.PartitionKey(q.answer.Key))
 		if a.Result = isUnasked; inVain[lease] < maxUnserved {
 			a.fill(r.within(ctx, q.ask))
 		}
@@ -82,19 +82,19 @@ func (r *Redrive) ask(ctx context.Context, leaseOf func(key changefeed.Partition
 
 // finder returns a function that finds the lease of a key, as the leases are now. Keys of unknown leases count as those of
 // one lease.
-func finder(ctx context.Context, source changefeed.Source, store changefeed.LeaseStore) (of func(changefeed.PartitionKey) string, err error) {
+func finder(ctx context.Context, source feed.Source, store feed.LeaseStore) (of func(feed.PartitionKey) string, err error) {
 	records, _, err := store.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	locator, ok := source.(changefeed.Locator)
-	return func(key changefeed.PartitionKey) string {
+	locator, ok := source.(feed.Locator)
+	return func(key feed.PartitionKey) string {
 		if !ok {
 			return ""
 		}
 		epk, err := locator.Locate(ctx, key)
 		for _, l := range records {
-			if err == nil && l.Kind == changefeed.KindLease && l.State == changefeed.StateLive && l.Range.Holds(epk) {
+			if err == nil && l.Kind == feed.KindLease && l.State == feed.StateLive && l.Range.Holds(epk) {
 				return l.Token
 			}
 		}
@@ -118,7 +118,7 @@ func (r *Redrive) Retry(ctx context.Context, each func(Answer) error) error {
 }
 
 // failed are the letters to retry.
-func (r *Redrive) failed(ctx context.Context) ([]changefeed.DeadLetter, error) {
+func (r *Redrive) failed(ctx context.Context) ([]feed.DeadLetter, error) {
 	_, letters, err := r.Read(ctx, r.Opener, r.Letters)
 	if err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func (r *Redrive) failed(ctx context.Context) ([]changefeed.DeadLetter, error) {
 	if err != nil {
 		return nil, err
 	}
-	isHeld := func(l changefeed.DeadLetter) bool { return l.Disposition == changefeed.DispositionHeld }
+	isHeld := func(l feed.DeadLetter) bool { return l.Disposition == feed.DispositionHeld }
 	// A held change would pass the one before it that has failed, which is what --hold
 	// is there to prevent.
 	if i := slices.IndexFunc(asked, isHeld); i >= 0 && len(r.IDs) > 0 {
@@ -137,7 +137,7 @@ func (r *Redrive) failed(ctx context.Context) ([]changefeed.DeadLetter, error) {
 }
 
 // retry asks for each letter.
-func (r *Redrive) retry(ctx context.Context, source changefeed.Source, store changefeed.LeaseStore, asked []changefeed.DeadLetter, each func(Answer) error) error {
+func (r *Redrive) retry(ctx context.Context, source feed.Source, store feed.LeaseStore, asked []feed.DeadLetter, each func(Answer) error) error {
 	leaseOf, err := finder(ctx, source, store)
 	if err != nil {
 		return err
@@ -183,7 +183,7 @@ func (r *Redrive) Release(ctx context.Context, each func(Answer) error) error {
 }
 
 // release asks for each key.
-func (r *Redrive) release(ctx context.Context, source changefeed.Source, store changefeed.LeaseStore, keys []changefeed.PartitionKey, each func(Answer) error) error {
+func (r *Redrive) release(ctx context.Context, source feed.Source, store feed.LeaseStore, keys []feed.PartitionKey, each func(Answer) error) error {
 	leaseOf, err := finder(ctx, source, store)
 	if err != nil {
 		return err
@@ -211,9 +211,9 @@ func (r *Redrive) Withdraw(ctx context.Context) (int, error) {
 }
 
 // keys are the keys to release, each once.
-func (r *Redrive) keys(ctx context.Context) (keys []changefeed.PartitionKey, err error) {
+func (r *Redrive) keys(ctx context.Context) (keys []feed.PartitionKey, err error) {
 	if len(r.IDs) == 0 {
-		return []changefeed.PartitionKey{r.Key}, nil
+		return []feed.PartitionKey{r.Key}, nil
 	}
 	_, letters, err := r.Read(ctx, r.Opener, r.Letters)
 	if err != nil {
@@ -228,7 +228,7 @@ func (r *Redrive) keys(ctx context.Context) (keys []changefeed.PartitionKey, err
 }
 
 // all are the letters of the unit or of the key, whatever their IDs.
-func (r *Redrive) all(ctx context.Context) ([]changefeed.DeadLetter, error) {
+func (r *Redrive) all(ctx context.Context) ([]feed.DeadLetter, error) {
 	q := r.Query
 	q.IDs = nil
 	_, letters, err := q.Read(ctx, r.Opener, r.Letters)
@@ -243,14 +243,14 @@ const unsaid = 5 * time.Minute
 
 // checkHeld refuses a key that is not held, which is a mistake most of the time. Its letters may have been dropped, which
 // ends no hold; where they are held, a processor of another make may have ended the hold of the lease.
-func (q Query) checkHeld(ctx context.Context, leases changefeed.LeaseStore, letters []changefeed.DeadLetter, key changefeed.PartitionKey) error {
+func (q Query) checkHeld(ctx context.Context, leases feed.LeaseStore, letters []feed.DeadLetter, key feed.PartitionKey) error {
 	records, _, err := leases.List(ctx)
 	if err != nil {
 		return err
 	}
-	says := func(r changefeed.Record) bool { return slices.Contains(unit.Held(r), string(key)) }
-	waits := func(l changefeed.DeadLetter) bool {
-		return l.Change.PartitionKey == key && (l.Disposition == changefeed.DispositionHeld || time.Since(l.Parked) < unsaid)
+	says := func(r feed.Record) bool { return slices.Contains(unit.Held(r), string(key)) }
+	waits := func(l feed.DeadLetter) bool {
+		return l.Change.PartitionKey == key && (l.Disposition == feed.DispositionHeld || time.Since(l.Parked) < unsaid)
 	}
 	if slices.ContainsFunc(records, says) || slices.ContainsFunc(letters, waits) {
 		return nil
@@ -259,7 +259,7 @@ func (q Query) checkHeld(ctx context.Context, leases changefeed.LeaseStore, lett
 }
 
 // unit finds the unit of the letters by its leases.
-func (r *Redrive) unit(ctx context.Context) (changefeed.Source, changefeed.LeaseStore, error) {
+func (r *Redrive) unit(ctx context.Context) (feed.Source, feed.LeaseStore, error) {
 	leases, err := r.Opener.Open(ctx, r.Leases)
 	if err != nil {
 		return nil, nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/usage"
@@ -37,23 +38,23 @@ func TestOnlyAKeyThatIsHeldCanBeReleased(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = leases.Create(t.Context(), changefeed.Record{
-		Kind: changefeed.KindLease, Token: "-FF", Range: changefeed.FullRange(), Version: 1, Position: changefeed.Position{Token: "5"},
+	_, err = leases.Create(t.Context(), feed.Record{
+		Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange(), Version: 1, Position: feed.Position{Token: "5"},
 		Properties: map[string]string{"changefeed.held": `{"at":"5","keys":["[\"Rome\"]"]}`},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	letter := func(city string, d changefeed.Disposition, age time.Duration) changefeed.DeadLetter {
-		return changefeed.DeadLetter{Disposition: d, Parked: time.Now().Add(-age), Change: changefeed.Change{PartitionKey: changefeed.Key(city)}}
+	letter := func(city string, d feed.Disposition, age time.Duration) feed.DeadLetter {
+		return feed.DeadLetter{Disposition: d, Parked: time.Now().Add(-age), Change: feed.Change{PartitionKey: feed.Key(city)}}
 	}
-	letters := []changefeed.DeadLetter{
-		letter("Oslo", changefeed.DispositionHeld, time.Hour), letter("Paris", changefeed.DispositionFailed, time.Second),
-		letter("London", changefeed.DispositionFailed, time.Hour),
+	letters := []feed.DeadLetter{
+		letter("Oslo", feed.DispositionHeld, time.Hour), letter("Paris", feed.DispositionFailed, time.Second),
+		letter("London", feed.DispositionFailed, time.Hour),
 	}
 	q := Query{Name: "mailer"}
 	for city, held := range map[string]bool{"Rome": true, "Oslo": true, "Paris": true, "London": false, "Roma": false} {
-		if err := q.checkHeld(t.Context(), leases, letters, changefeed.Key(city)); (err == nil) != held {
+		if err := q.checkHeld(t.Context(), leases, letters, feed.Key(city)); (err == nil) != held {
 			t.Errorf("%s is held: %v, but: %v", city, held, err)
 		}
 	}
@@ -63,7 +64,7 @@ func TestOnlyAKeyThatIsHeldCanBeReleased(t *testing.T) {
 type unserved struct {
 	db     *docstore.DB
 	orders *docstore.Container
-	leases changefeed.LeaseStore
+	leases feed.LeaseStore
 	Redrive
 }
 
@@ -89,7 +90,7 @@ func (u *unserved) serve(t *testing.T, broken *[]string) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler := changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+	handler := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
 		for _, c := range b.Changes {
 			if slices.Contains(*broken, c.ID) {
 				return fmt.Errorf("%s is broken", c.ID)
@@ -98,7 +99,7 @@ func (u *unserved) serve(t *testing.T, broken *[]string) (stop func()) {
 		return nil
 	})
 	p, err := changefeed.New(u.orders, u.leases, handler, changefeed.Options{
-		Instance: "one", Start: changefeed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true,
+		Instance: "one", Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +116,7 @@ func (u *unserved) serve(t *testing.T, broken *[]string) (stop func()) {
 }
 
 // retried are the answers to a retry.
-func (u *unserved) retried(t *testing.T, asked ...changefeed.DeadLetter) (all []Answer) {
+func (u *unserved) retried(t *testing.T, asked ...feed.DeadLetter) (all []Answer) {
 	t.Helper()
 	err := u.retry(t.Context(), u.orders, u.leases, asked, func(a Answer) error { all = append(all, a); return nil })
 	if err != nil {
@@ -171,7 +172,7 @@ func TestAKeyIsReleasedWithoutWhatFailed(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 		}
-		paris := []changefeed.PartitionKey{changefeed.Key("Paris")}
+		paris := []feed.PartitionKey{feed.Key("Paris")}
 		var got []Answer
 		release := func() {
 			got = nil
@@ -183,7 +184,7 @@ func TestAKeyIsReleasedWithoutWhatFailed(t *testing.T) {
 			t.Fatalf("released: %v", got)
 		}
 		left, err := u.all(t.Context())
-		if err != nil || len(left) != 2 || left[1].Disposition != changefeed.DispositionFailed {
+		if err != nil || len(left) != 2 || left[1].Disposition != feed.DispositionFailed {
 			t.Fatalf("left: %v, %v, want both, as failed", left, err)
 		}
 		if release(); got[0].Result != isHandled || got[0].Handled != 0 {
@@ -204,7 +205,7 @@ func TestALeaseThatNobodyServesDoesNotStopTheOthers(t *testing.T) {
 		defer u.db.Close()
 		u.Wait = 10 * time.Second
 		at := func(city string) string {
-			epk, err := u.orders.Locate(t.Context(), changefeed.Key(city))
+			epk, err := u.orders.Locate(t.Context(), feed.Key(city))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -212,21 +213,21 @@ func TestALeaseThatNobodyServesDoesNotStopTheOthers(t *testing.T) {
 		}
 		low, middle := min(at("London"), at("Paris")), max(at("London"), at("Paris"))
 		// The lease that was split is there still, because it could not be deleted.
-		for _, r := range []changefeed.Range{changefeed.FullRange(), {Max: low}, {Min: low, Max: middle}, {Min: middle, Max: "FF"}} {
-			lease := changefeed.Record{Kind: changefeed.KindLease, Token: r.String(), Range: r, Version: 1, State: changefeed.StateLive}
-			if r == changefeed.FullRange() {
-				lease.State = changefeed.StateRetired
+		for _, r := range []feed.Range{feed.FullRange(), {Max: low}, {Min: low, Max: middle}, {Min: middle, Max: "FF"}} {
+			lease := feed.Record{Kind: feed.KindLease, Token: r.String(), Range: r, Version: 1, State: feed.StateLive}
+			if r == feed.FullRange() {
+				lease.State = feed.StateRetired
 			}
 			if _, err := u.leases.Create(t.Context(), lease); err != nil {
 				t.Fatal(err)
 			}
 		}
-		var asked []changefeed.DeadLetter
+		var asked []feed.DeadLetter
 		for i := range 5 {
-			asked = append(asked, letter(fmt.Sprint(i, ".0"), "London", int64(i), changefeed.DispositionFailed))
+			asked = append(asked, letter(fmt.Sprint(i, ".0"), "London", int64(i), feed.DispositionFailed))
 		}
 		var results []string
-		for _, a := range u.retried(t, append(asked, letter("9.0", "Paris", 9, changefeed.DispositionFailed))...) {
+		for _, a := range u.retried(t, append(asked, letter("9.0", "Paris", 9, feed.DispositionFailed))...) {
 			results = append(results, a.Result)
 		}
 		want := []string{isUnserved, isUnserved, isUnserved, isUnasked, isUnasked, isUnserved}
@@ -242,9 +243,9 @@ func TestALetterThatIsNotServedDoesNotStopTheOthers(t *testing.T) {
 		u := newUnit(t)
 		defer u.db.Close()
 		u.Wait = 10 * time.Second
-		var asked []changefeed.DeadLetter
+		var asked []feed.DeadLetter
 		for i := range 9 {
-			asked = append(asked, letter(fmt.Sprint(i, ".0"), "London", int64(i), changefeed.DispositionFailed))
+			asked = append(asked, letter(fmt.Sprint(i, ".0"), "London", int64(i), feed.DispositionFailed))
 		}
 		// An owner serves one request, and dies.
 		time.AfterFunc(5*time.Second, func() {
@@ -254,12 +255,12 @@ func TestALetterThatIsNotServedDoesNotStopTheOthers(t *testing.T) {
 				return
 			}
 			r := records[0]
-			r.State, r.Properties = changefeed.StateRetired, notes.Outcome{Result: notes.Nothing}.Properties(r.Properties)
+			r.State, r.Properties = feed.StateRetired, notes.Outcome{Result: notes.Nothing}.Properties(r.Properties)
 			if _, err := u.leases.Update(t.Context(), r); err != nil {
 				t.Error(err)
 			}
 		})
-		asked[0].Change.PartitionKey = changefeed.Key("London", "NW1") // a key with too many components
+		asked[0].Change.PartitionKey = feed.Key("London", "NW1") // a key with too many components
 		begun := time.Now()
 		var results []string
 		for _, a := range u.retried(t, asked...) {
@@ -280,7 +281,7 @@ func TestTheWaitForAProcessorHasAnEnd(t *testing.T) {
 		u := newUnit(t)
 		defer u.db.Close()
 		begun := time.Now()
-		asked := letter("12.0", "London", 12, changefeed.DispositionFailed)
+		asked := letter("12.0", "London", 12, feed.DispositionFailed)
 		const want = `12.0 of ["London"]: not served within 1m0s: no instance has answered: is one running that has the dead letters?; the request was withdrawn`
 		if got := u.retried(t, asked); got[0].String() != want {
 			t.Errorf("got %v, want %s", got[0], want)
@@ -298,7 +299,7 @@ func TestARetryThatIsInterruptedEnds(t *testing.T) {
 		defer u.db.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		asked := []changefeed.DeadLetter{letter("12.0", "London", 12, changefeed.DispositionFailed), letter("13.0", "London", 13, changefeed.DispositionFailed)}
+		asked := []feed.DeadLetter{letter("12.0", "London", 12, feed.DispositionFailed), letter("13.0", "London", 13, feed.DispositionFailed)}
 		n := 0
 		err := u.retry(ctx, u.orders, u.leases, asked, func(Answer) error { n++; return nil })
 		if n != 1 || !errors.Is(err, context.DeadlineExceeded) {
@@ -324,7 +325,7 @@ func TestAHeldLetterIsNotRetriedByItself(t *testing.T) {
 }
 
 // onDisk is a unit without a processor, with the letters of filed, and its lease store for a while.
-func onDisk(t *testing.T, use func(leases changefeed.LeaseStore)) Redrive {
+func onDisk(t *testing.T, use func(leases feed.LeaseStore)) Redrive {
 	t.Helper()
 	dir := t.TempDir()
 	db, err := docstore.Open(dir, docstore.Options{})
@@ -349,18 +350,18 @@ func onDisk(t *testing.T, use func(leases changefeed.LeaseStore)) Redrive {
 
 // What is withdrawn is what was asked for the key, or for all.
 func TestRequestsAreWithdrawnByTheirKey(t *testing.T) {
-	r := onDisk(t, func(leases changefeed.LeaseStore) {
+	r := onDisk(t, func(leases feed.LeaseStore) {
 		for _, city := range []string{"London", "Oslo", "Paris"} {
-			q := notes.Request{Action: notes.Release, Key: string(changefeed.Key(city))}
-			if _, err := leases.Create(t.Context(), changefeed.Record{Kind: changefeed.KindRequest, Token: q.Token(), Properties: q.Properties(nil)}); err != nil {
+			q := notes.Request{Action: notes.Release, Key: string(feed.Key(city))}
+			if _, err := leases.Create(t.Context(), feed.Record{Kind: feed.KindRequest, Token: q.Token(), Properties: q.Properties(nil)}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	})
 	for _, tt := range []struct {
-		key  changefeed.PartitionKey
+		key  feed.PartitionKey
 		want int
-	}{{changefeed.Key("Oslo"), 1}, {changefeed.Key("Oslo"), 0}, {"", 2}} {
+	}{{feed.Key("Oslo"), 1}, {feed.Key("Oslo"), 0}, {"", 2}} {
 		r.Key = tt.key
 		if n, err := r.Withdraw(t.Context()); n != tt.want || err != nil {
 			t.Errorf("withdrew %d of %q, %v, want %d", n, tt.key, err, tt.want)
@@ -370,8 +371,8 @@ func TestRequestsAreWithdrawnByTheirKey(t *testing.T) {
 
 // A mistake in one ID releases no key.
 func TestAllKeysAreReleasedOrNone(t *testing.T) {
-	r := onDisk(t, func(leases changefeed.LeaseStore) {
-		lease := changefeed.Record{Kind: changefeed.KindLease, Token: "-FF", Range: changefeed.FullRange(), Version: 1, Position: changefeed.Position{Token: "5"}}
+	r := onDisk(t, func(leases feed.LeaseStore) {
+		lease := feed.Record{Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange(), Version: 1, Position: feed.Position{Token: "5"}}
 		if _, err := leases.Create(t.Context(), lease); err != nil {
 			t.Fatal(err)
 		}

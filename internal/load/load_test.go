@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/place"
 )
 
@@ -121,10 +122,10 @@ func (s importSite) run(ctx context.Context, t *testing.T, restart bool) (done R
 }
 
 // documents are those of the container; those of one key in the order in which they were written.
-func (s importSite) documents(t *testing.T) (all []changefeed.Change) {
+func (s importSite) documents(t *testing.T) (all []feed.Change) {
 	t.Helper()
-	from := changefeed.Position{Start: changefeed.FromBeginning()}
-	for page, err := range changefeed.Pull(t.Context(), s.container(t).Source, changefeed.FullRange(), from, changefeed.PullOptions{}) {
+	from := feed.Position{Start: feed.FromBeginning()}
+	for page, err := range changefeed.Pull(t.Context(), s.container(t).Source, feed.FullRange(), from, changefeed.PullOptions{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -323,7 +324,7 @@ func TestDocumentsOfOneKeyAreWrittenInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	documents := s.documents(t)
-	last := map[changefeed.PartitionKey]int{}
+	last := map[feed.PartitionKey]int{}
 	for _, d := range documents {
 		var id int
 		fmt.Sscan(d.ID, &id)
@@ -434,7 +435,7 @@ func TestKeysThatAreMissingOrBad(t *testing.T) {
 		t.Errorf("got %+v, %v, want those without a key imported, and the others refused", done, err)
 	}
 	for _, d := range s.documents(t) {
-		if want := changefeed.Key(changefeed.Undefined); d.PartitionKey != want {
+		if want := feed.Key(feed.Undefined); d.PartitionKey != want {
 			t.Fatalf("document %s has the key %s, want %s", d.ID, d.PartitionKey, want)
 		}
 	}
@@ -470,7 +471,7 @@ func TestAPauseIsKept(t *testing.T) {
 		begun, n := time.Now(), 0
 		err := unthrottled(t.Context(), func() error {
 			if n++; n < 4 {
-				return fmt.Errorf("write: %w", &changefeed.ThrottledError{After: 2 * time.Second})
+				return fmt.Errorf("write: %w", &feed.ThrottledError{After: 2 * time.Second})
 			}
 			return errStop
 		})
@@ -484,7 +485,7 @@ func TestAPauseIsKept(t *testing.T) {
 			if n++; n > 1 {
 				return nil
 			}
-			return &changefeed.ThrottledError{After: time.Hour}
+			return &feed.ThrottledError{After: time.Hour}
 		})
 		if !errors.Is(err, errStop) || time.Since(begun) != time.Second {
 			t.Errorf("got %v after %v, want the end after a second", err, time.Since(begun))

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/service"
 )
@@ -25,9 +25,9 @@ import (
 // A job is a record on its way.
 type job struct {
 	record
-	key     changefeed.PartitionKey // empty where it cannot be read
-	refusal error                   // why it is no document of this container
-	failure error                   // why the import cannot go on
+	key     feed.PartitionKey // empty where it cannot be read
+	refusal error             // why it is no document of this container
+	failure error             // why the import cannot go on
 	done    chan struct{}
 }
 
@@ -117,10 +117,10 @@ func (l *loader) finish(cancel context.CancelCauseFunc, each func(*job) error) (
 }
 
 // key is the partition key of a document. Only the store decides whether it is a good one, so all bad keys are as one.
-func (l *loader) key(text []byte) changefeed.PartitionKey {
+func (l *loader) key(text []byte) feed.PartitionKey {
 	components := make([]any, len(l.paths))
 	for i, path := range l.paths {
-		components[i] = changefeed.Undefined
+		components[i] = feed.Undefined
 		if raw := member(text, path); raw != nil && json.Unmarshal(raw, &components[i]) != nil {
 			return ""
 		}
@@ -129,7 +129,7 @@ func (l *loader) key(text []byte) changefeed.PartitionKey {
 			return ""
 		}
 	}
-	return changefeed.Key(components...)
+	return feed.Key(components...)
 }
 
 // member is the value at a path of names; nil when there is none.
@@ -178,7 +178,7 @@ func (l *loader) write(ctx context.Context, jobs []*job) {
 		j.failure = unthrottled(ctx, func() error {
 			return l.to.Upsert(ctx, j.key, j.text)
 		})
-		if errors.Is(j.failure, changefeed.ErrBadRequest) || errors.Is(j.failure, changefeed.ErrConflict) {
+		if errors.Is(j.failure, feed.ErrBadRequest) || errors.Is(j.failure, feed.ErrConflict) {
 			j.refusal, j.failure = reason(j.failure), nil
 		}
 		close(j.done)
@@ -188,14 +188,14 @@ func (l *loader) write(ctx context.Context, jobs []*job) {
 // commit writes jobs in one transaction. When it is refused because of one of them, it returns the index of that one;
 // else a number below zero. All are upserts, so to write them again after an error does no harm.
 func (l *loader) commit(ctx context.Context, jobs []*job) (refused int, err error) {
-	writes := make([]changefeed.Write, len(jobs))
+	writes := make([]feed.Write, len(jobs))
 	for i, j := range jobs {
-		writes[i] = changefeed.Write{Op: changefeed.WriteUpsert, Body: j.text}
+		writes[i] = feed.Write{Op: feed.WriteUpsert, Body: j.text}
 	}
 	err = unthrottled(ctx, func() error {
 		return l.to.Commit(ctx, jobs[0].key, writes)
 	})
-	if w, ok := errors.AsType[*changefeed.WriteError](err); ok {
+	if w, ok := errors.AsType[*feed.WriteError](err); ok {
 		return w.Index, w.Err
 	}
 	return -1, err
@@ -205,7 +205,7 @@ func (l *loader) commit(ctx context.Context, jobs []*job) (refused int, err erro
 func unthrottled(ctx context.Context, write func() error) error {
 	for {
 		err := write()
-		throttled, ok := errors.AsType[*changefeed.ThrottledError](err)
+		throttled, ok := errors.AsType[*feed.ThrottledError](err)
 		if !ok {
 			return err
 		}
@@ -219,7 +219,7 @@ func unthrottled(ctx context.Context, write func() error) error {
 
 // reason is why a document was refused, without the words that are the same for all of them.
 func reason(err error) error {
-	if _, why, ok := strings.Cut(err.Error(), changefeed.ErrBadRequest.Error()+": "); ok {
+	if _, why, ok := strings.Cut(err.Error(), feed.ErrBadRequest.Error()+": "); ok {
 		return errors.New(why)
 	}
 	return err

@@ -3,17 +3,17 @@ package load
 import (
 	"sync"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // queue has the jobs that wait to be written. Those of a partition key are written in their order: one batch of a key is
 // in hand at a time, and what comes meanwhile waits for the next one. It may be used by several goroutines.
 type queue struct {
 	mu    sync.Mutex
-	lines map[changefeed.PartitionKey]*line // of the keys that have jobs, in hand or not
-	ready []*line                           // that have jobs and no batch in hand, in the order in which they are taken
-	more  *sync.Cond                        // a line may be ready, or none will ever be
-	ended bool                              // the input has
+	lines map[feed.PartitionKey]*line // of the keys that have jobs, in hand or not
+	ready []*line                     // that have jobs and no batch in hand, in the order in which they are taken
+	more  *sync.Cond                  // a line may be ready, or none will ever be
+	ended bool                        // the input has
 }
 
 // line is what waits of a partition key.
@@ -23,7 +23,7 @@ type line struct {
 }
 
 func newQueue() *queue {
-	q := &queue{lines: map[changefeed.PartitionKey]*line{}}
+	q := &queue{lines: map[feed.PartitionKey]*line{}}
 	q.more = sync.NewCond(&q.mu)
 	return q
 }
@@ -82,7 +82,7 @@ func fits(jobs []*job) (n int) {
 }
 
 // done notes that the batch of a key is not in hand any more. Its writer takes again after that, so no other one is woken.
-func (q *queue) done(key changefeed.PartitionKey) {
+func (q *queue) done(key feed.PartitionKey) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.lines[key]

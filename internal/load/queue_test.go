@@ -10,14 +10,14 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 func queued(keys ...string) (*queue, []*job) {
 	q := newQueue()
 	var jobs []*job
 	for _, key := range keys {
-		j := &job{key: changefeed.PartitionKey(key)}
+		j := &job{key: feed.PartitionKey(key)}
 		q.add(j)
 		jobs = append(jobs, j)
 	}
@@ -109,7 +109,7 @@ func TestManyWritersKeepTheOrderOfAKey(t *testing.T) {
 	const keys, jobs, writers = 17, 20_000, 8
 	q := newQueue()
 	var mu sync.Mutex
-	written, inHand := map[changefeed.PartitionKey][]int64{}, map[changefeed.PartitionKey]bool{}
+	written, inHand := map[feed.PartitionKey][]int64{}, map[feed.PartitionKey]bool{}
 	var work sync.WaitGroup
 	for range writers {
 		work.Go(func() {
@@ -134,7 +134,7 @@ func TestManyWritersKeepTheOrderOfAKey(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
 	for i := range int64(jobs) {
-		j := &job{key: changefeed.PartitionKey(fmt.Sprint(rng.IntN(keys)))}
+		j := &job{key: feed.PartitionKey(fmt.Sprint(rng.IntN(keys)))}
 		j.next.Offset = i
 		q.add(j)
 	}

@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 var (
@@ -161,7 +161,7 @@ func (w *load) write(ctx context.Context, t *testing.T) {
 
 // writer writes its own documents. Its last write is finished whatever the time, so that its outcome is known.
 func (w *load) writer(ctx context.Context, n int) error {
-	var to changefeed.Committer = w.docs
+	var to feed.Committer = w.docs
 	if n%2 == 1 {
 		to = w.remote
 	}
@@ -200,25 +200,25 @@ func kindOf(n int) kind {
 }
 
 // one writes a document and, one time in eight, another one of the same key with it.
-func (w *load) one(ctx context.Context, to changefeed.Committer, id string, c change, pad int) error {
+func (w *load) one(ctx context.Context, to feed.Committer, id string, c change, pad int) error {
 	ids := []string{id}
 	if c.version%8 == 0 {
 		ids = append(ids, id+"+")
 	}
-	var writes []changefeed.Write
+	var writes []feed.Write
 	for _, each := range ids {
-		write := changefeed.Write{Op: changefeed.WriteUpsert, Body: fmt.Appendf(nil, `{"id":%q,"pk":%q,"v":%d,"pad":"%0*d"}`, each, id, c.version, pad, 0)}
+		write := feed.Write{Op: feed.WriteUpsert, Body: fmt.Appendf(nil, `{"id":%q,"pk":%q,"v":%d,"pad":"%0*d"}`, each, id, c.version, pad, 0)}
 		if c.kind == mortal {
 			write.Body = append(write.Body[:len(write.Body)-1], `,"ttl":1}`...)
 		}
 		if c.kind == remove {
-			write = changefeed.Write{Op: changefeed.WriteDelete, ID: each}
+			write = feed.Write{Op: feed.WriteDelete, ID: each}
 		}
 		writes = append(writes, write)
 	}
 	w.ledger.begin(ids...)
-	results, err := to.Commit(ctx, changefeed.Key(id), writes)
-	if c.kind == remove && errors.Is(err, changefeed.ErrNotFound) {
+	results, err := to.Commit(ctx, feed.Key(id), writes)
+	if c.kind == remove && errors.Is(err, feed.ErrNotFound) {
 		if len(ids) > 1 { // one of the two was not there, so that neither was deleted
 			return w.undone(ids)
 		}
@@ -246,7 +246,7 @@ func (w *load) undone(ids []string) error {
 // reshape splits the partition in which a boundary lies, or merges the two beside it, again and again. The boundaries
 // are few, because leases are not merged when partitions are.
 func (w *load) reshape(ctx context.Context) error {
-	cuts := changefeed.FullRange().Cut(loadRanges)[1:]
+	cuts := feed.FullRange().Cut(loadRanges)[1:]
 	apart := loadApart
 	if *loadFor > 0 {
 		apart *= 20
@@ -305,8 +305,8 @@ func (w *load) points(ctx context.Context) error {
 		if !ok {
 			return nil
 		}
-		it, err := w.docs.Item(ctx, changefeed.Key(id), id)
-		if err != nil && !errors.Is(err, changefeed.ErrNotFound) {
+		it, err := w.docs.Item(ctx, feed.Key(id), id)
+		if err != nil && !errors.Is(err, feed.ErrNotFound) {
 			return err
 		}
 		w.ledger.found("a point read", id, before, versionOf(it.Body))

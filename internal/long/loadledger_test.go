@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // ledger is what was acknowledged beside what readers saw. It knows ids and LSNs, and nothing of the system.
@@ -109,7 +110,7 @@ func (l *ledger) meet(e edition, from, other side) {
 }
 
 // versions notes what the feed of all versions shows.
-func (l *ledger) versions(changes []changefeed.Change) {
+func (l *ledger) versions(changes []feed.Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range changes {
@@ -125,7 +126,7 @@ func (l *ledger) versions(changes []changefeed.Change) {
 }
 
 // latest notes what a reader of the latest versions sees, and what it sees again.
-func (l *ledger) latest(reader string, changes []changefeed.Change) {
+func (l *ledger) latest(reader string, changes []feed.Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.newest[reader] == nil {
@@ -145,7 +146,7 @@ func (l *ledger) latest(reader string, changes []changefeed.Change) {
 func (l *ledger) reported(err *changefeed.Error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, cause := range []error{changefeed.ErrGone, changefeed.ErrLeaseLost, changefeed.ErrConflict, changefeed.ErrStopped} {
+	for _, cause := range []error{feed.ErrGone, feed.ErrLeaseLost, feed.ErrConflict, feed.ErrStopped} {
 		if errors.Is(err, cause) {
 			l.reports[cause.Error()]++
 			return

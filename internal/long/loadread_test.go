@@ -20,12 +20,13 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/feed"
 )
 
 // readVersions follows the feed of all versions and deletes in the store.
 func (w *load) readVersions(ctx context.Context) error {
-	o := changefeed.PullOptions{Follow: true, ReadOptions: changefeed.ReadOptions{Mode: changefeed.AllVersionsAndDeletes}}
-	for page, err := range changefeed.Pull(ctx, w.docs, changefeed.FullRange(), changefeed.At("0"), o) {
+	o := changefeed.PullOptions{Follow: true, ReadOptions: feed.ReadOptions{Mode: feed.AllVersionsAndDeletes}}
+	for page, err := range changefeed.Pull(ctx, w.docs, feed.FullRange(), feed.At("0"), o) {
 		if err != nil {
 			return fmt.Errorf("read all versions: %w", err)
 		}
@@ -36,8 +37,8 @@ func (w *load) readVersions(ctx context.Context) error {
 
 // readLatest follows the feed of the latest versions over HTTP.
 func (w *load) readLatest(ctx context.Context) error {
-	from := changefeed.Position{Start: changefeed.FromBeginning()}
-	for page, err := range changefeed.Pull(ctx, w.remote.Source(), changefeed.FullRange(), from, changefeed.PullOptions{Follow: true}) {
+	from := feed.Position{Start: feed.FromBeginning()}
+	for page, err := range changefeed.Pull(ctx, w.remote.Source(), feed.FullRange(), from, changefeed.PullOptions{Follow: true}) {
 		if err != nil {
 			return fmt.Errorf("read the latest versions: %w", err)
 		}
@@ -53,11 +54,11 @@ func (w *load) processor(name string) func(context.Context) error {
 		if err != nil {
 			return err
 		}
-		p, err := changefeed.New(w.remote.Source(), leases, changefeed.HandlerFunc(func(_ context.Context, b *changefeed.Batch) error {
+		p, err := changefeed.New(w.remote.Source(), leases, feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
 			w.ledger.latest("processor", b.Changes)
 			return nil
 		}), changefeed.Options{
-			Instance: name, Start: changefeed.FromBeginning(), Acquire: time.Second, Renew: 5 * time.Second, Expiration: 20 * time.Second,
+			Instance: name, Start: feed.FromBeginning(), Acquire: time.Second, Renew: 5 * time.Second, Expiration: 20 * time.Second,
 			Hooks: changefeed.Hooks{Error: func(err *changefeed.Error) { w.ledger.reported(err) }},
 		})
 		if err != nil {
@@ -91,7 +92,7 @@ func (w *load) queries(ctx context.Context) error {
 		if !ok {
 			return w.countAll(ctx)
 		}
-		key := string(changefeed.Key(id))
+		key := string(feed.Key(id))
 		rows, err := w.query(ctx, `{"query":"SELECT c.v FROM c WHERE c.pk = @pk AND c.id = @pk","parameters":[{"name":"@pk","value":"`+id+`"}]}`, key)
 		if err != nil {
 			return err

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 func TestEveryJobNamesATestAndItsFlags(t *testing.T) {
@@ -117,7 +117,7 @@ func TestTheLedgerFindsWhatIsMissingOrWrong(t *testing.T) {
 		l.written("a", 5, change{upsert, 1})
 		return l
 	}
-	seen := []changefeed.Change{{ID: "a", LSN: 5}}
+	seen := []feed.Change{{ID: "a", LSN: 5}}
 	good := written()
 	before, ok := good.settled("a")
 	good.found("a read", "a", before, 1)
@@ -133,7 +133,7 @@ func TestTheLedgerFindsWhatIsMissingOrWrong(t *testing.T) {
 		"a version that nobody wrote": func(l *ledger) {
 			l.latest("pull", seen)
 			l.versions(seen)
-			l.versions([]changefeed.Change{{ID: "b", LSN: 6}})
+			l.versions([]feed.Change{{ID: "b", LSN: 6}})
 		},
 		"a read that finds nothing": func(l *ledger) { l.latest("pull", seen); l.versions(seen); l.found("a read", "a", before, 0) },
 		"an LSN that goes back": func(l *ledger) {
@@ -141,12 +141,12 @@ func TestTheLedgerFindsWhatIsMissingOrWrong(t *testing.T) {
 			l.versions(seen)
 			l.begin("a")
 			l.written("a", 4, change{remove, 2})
-			l.versions([]changefeed.Change{{ID: "a", LSN: 4}})
+			l.versions([]feed.Change{{ID: "a", LSN: 4}})
 		},
 		"a document that expires by itself": func(l *ledger) {
 			l.latest("pull", seen)
 			l.versions(seen)
-			l.versions([]changefeed.Change{{ID: "a", LSN: 6, Expired: true}})
+			l.versions([]feed.Change{{ID: "a", LSN: 6, Expired: true}})
 		},
 		"a document that is not there": func(l *ledger) { l.latest("pull", seen); l.versions(seen); l.begin("a"); l.unwritten("a") },
 	} {

@@ -3,7 +3,7 @@ package nethost
 import (
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // lease has the members of .NET's class, in its order. The package has its own, apart
@@ -38,8 +38,8 @@ func (l *lease) owner() string {
 	return *l.Owner
 }
 
-func (l *lease) epks() changefeed.Range {
-	return changefeed.Range{Min: l.FeedRange.Range.Min, Max: l.FeedRange.Range.Max}
+func (l *lease) epks() feed.Range {
+	return feed.Range{Min: l.FeedRange.Range.Min, Max: l.FeedRange.Range.Max}
 }
 
 // touched is the time by which a host judges expiry: the owner's own timestamp, so a

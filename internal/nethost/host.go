@@ -18,8 +18,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Host is a host. Errors that no host would survive go to Failed.
@@ -27,8 +27,8 @@ type Host struct {
 	Orders, Leases *docstore.Container
 	Prefix         string // of the ids of the unit's documents
 	Name           string
-	Born           changefeed.Start // where a lease without a position begins
-	Handle         func(ctx context.Context, token string, of changefeed.Range, changes []changefeed.Change) error
+	Born           feed.Start // where a lease without a position begins
+	Handle         func(ctx context.Context, token string, of feed.Range, changes []feed.Change) error
 	Wrote          func() // after each write of a document, if set
 	Failed         func(error)
 
@@ -63,7 +63,7 @@ func (h *Host) Start(ctx context.Context) (stop, kill func()) {
 // bootstrap makes the leases of version 0 where there is no marker. .NET's lock is left
 // out: of two hosts at once, the slower one's creates conflict.
 func (h *Host) bootstrap() {
-	if _, err := h.Leases.Item(h.dead, changefeed.Key(h.Prefix+".info"), h.Prefix+".info"); err == nil {
+	if _, err := h.Leases.Item(h.dead, feed.Key(h.Prefix+".info"), h.Prefix+".info"); err == nil {
 		return
 	}
 	there := h.list()
@@ -75,28 +75,28 @@ func (h *Host) bootstrap() {
 			h.create(lease{LeaseToken: partition.ID}, partition.Range, nil)
 		}
 	}
-	marker := changefeed.Write{Op: changefeed.WriteUpsert, Body: fmt.Appendf(nil, `{"id":%q}`, h.Prefix+".info")}
-	if _, err := h.Leases.Commit(h.dead, changefeed.Key(h.Prefix+".info"), []changefeed.Write{marker}); err != nil {
+	marker := feed.Write{Op: feed.WriteUpsert, Body: fmt.Appendf(nil, `{"id":%q}`, h.Prefix+".info")}
+	if _, err := h.Leases.Commit(h.dead, feed.Key(h.Prefix+".info"), []feed.Write{marker}); err != nil {
 		h.fail(err)
 	}
 }
 
 // create inserts a lease; nil if another host was faster.
-func (h *Host) create(l lease, r changefeed.Range, token *string) *lease {
+func (h *Host) create(l lease, r feed.Range, token *string) *lease {
 	l.ID, l.Mode, l.ContinuationToken = h.Prefix+".."+l.LeaseToken, "Incremental Feed", token
 	l.FeedRange = &feedRange{}
 	l.FeedRange.Range.Min, l.FeedRange.Range.Max = r.Min, r.Max
 	if l.Properties == nil {
 		l.Properties = map[string]string{}
 	}
-	if h.write(changefeed.WriteCreate, &l) != nil {
+	if h.write(feed.WriteCreate, &l) != nil {
 		return nil
 	}
 	return &l
 }
 
 // write is conditional on the ETag that the lease has in memory, if any.
-func (h *Host) write(op changefeed.WriteOp, l *lease) error {
+func (h *Host) write(op feed.WriteOp, l *lease) error {
 	if err := h.dead.Err(); err != nil {
 		return err
 	}
@@ -104,18 +104,18 @@ func (h *Host) write(op changefeed.WriteOp, l *lease) error {
 	if err != nil {
 		return err
 	}
-	write := changefeed.Write{Op: op, ID: l.ID, Body: body}
-	if l.ETag != nil && op != changefeed.WriteCreate {
+	write := feed.Write{Op: op, ID: l.ID, Body: body}
+	if l.ETag != nil && op != feed.WriteCreate {
 		write.IfMatch = *l.ETag
 	}
-	_, err = h.Leases.Commit(h.dead, changefeed.Key(l.ID), []changefeed.Write{write})
+	_, err = h.Leases.Commit(h.dead, feed.Key(l.ID), []feed.Write{write})
 	h.wrote()
 	return err
 }
 
 // read returns a lease as stored.
 func (h *Host) read(id string) (*lease, error) {
-	item, err := h.Leases.Item(h.dead, changefeed.Key(id), id)
+	item, err := h.Leases.Item(h.dead, feed.Key(id), id)
 	if err != nil {
 		return nil, err
 	}
@@ -160,13 +160,13 @@ func (h *Host) update(l *lease, mutate func(*lease) error) (*lease, error) {
 		}
 		now := time.Now().UTC()
 		l.Timestamp = &now
-		err := h.write(changefeed.WriteReplace, l)
+		err := h.write(feed.WriteReplace, l)
 		switch {
 		case err == nil:
 			return l, nil
-		case errors.Is(err, changefeed.ErrNotFound):
+		case errors.Is(err, feed.ErrNotFound):
 			return l, errLost
-		case !errors.Is(err, changefeed.ErrConflict):
+		case !errors.Is(err, feed.ErrConflict):
 			return l, err
 		}
 		if l, err = h.read(l.ID); err != nil {
@@ -310,19 +310,19 @@ func (h *Host) renew(ctx context.Context, id string) {
 // process is the loop of reading: a checkpoint after each batch, and none for empty
 // pages.
 func (h *Host) process(ctx context.Context, l *lease) (last *string, err error) {
-	at := changefeed.Position{Start: h.Born}
+	at := feed.Position{Start: h.Born}
 	if last = l.ContinuationToken; last != nil {
-		at = changefeed.At(*last)
+		at = feed.At(*last)
 	}
 	for ctx.Err() == nil {
-		page, err := h.Orders.Read(ctx, l.epks(), at, changefeed.ReadOptions{MaxItems: 5})
-		if errors.Is(err, changefeed.ErrGone) {
+		page, err := h.Orders.Read(ctx, l.epks(), at, feed.ReadOptions{MaxItems: 5})
+		if errors.Is(err, feed.ErrGone) {
 			return last, errGone
 		}
 		if err != nil {
 			return last, err
 		}
-		at, last = changefeed.At(page.Next.Token), &page.Next.Token
+		at, last = feed.At(page.Next.Token), &page.Next.Token
 		if len(page.Changes) == 0 {
 			waitFor(ctx, 5*time.Second)
 			continue
@@ -340,7 +340,7 @@ func (h *Host) process(ctx context.Context, l *lease) (last *string, err error) 
 // replace makes the leases of the parts of a range that is gone, acquires them without
 // an ETag, and deletes the parent even if that failed.
 func (h *Host) replace(ctx context.Context, parent *lease, last *string) {
-	var parts []changefeed.Partition
+	var parts []feed.Partition
 	for _, partition := range h.partitions() {
 		if partition.Range.Overlaps(parent.epks()) {
 			parts = append(parts, partition)
@@ -359,7 +359,7 @@ func (h *Host) replace(ctx context.Context, parent *lease, last *string) {
 			h.take(ctx, made)
 		}
 	}
-	_ = h.Leases.Delete(h.dead, changefeed.Key(parent.ID), parent.ID, "")
+	_ = h.Leases.Delete(h.dead, feed.Key(parent.ID), parent.ID, "")
 	h.wrote()
 }
 
@@ -370,7 +370,7 @@ func (h *Host) wrote() {
 }
 
 // partitions returns the partitions of the monitored container.
-func (h *Host) partitions() []changefeed.Partition {
+func (h *Host) partitions() []feed.Partition {
 	partitions, err := h.Orders.Partitions(h.dead)
 	if err != nil {
 		h.fail(err)

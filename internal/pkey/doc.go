@@ -14,7 +14,7 @@
 // strings as encoding/json does, without its escapes for HTML, numbers as the shortest
 // text of their float64, zero without a sign, and {} for the value of a document that
 // lacks the path. That {} is not null: the service places both in logical partitions of
-// their own. [changefeed.Key] writes the same text for the same values.
+// their own. [feed.Key] writes the same text for the same values.
 //
-// A wrong path or key is a [changefeed.ErrBadRequest] that shows what is wrong.
+// A wrong path or key is a [feed.ErrBadRequest] that shows what is wrong.
 package pkey

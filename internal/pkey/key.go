@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/epk"
 	"github.com/millrace/changefeed/internal/rawjson"
 )
@@ -39,9 +39,9 @@ func (k *Key) add(c epk.Component) {
 }
 
 // Canonical returns the one text of a key; see [Parse].
-func Canonical(text string) (changefeed.PartitionKey, error) {
+func Canonical(text string) (feed.PartitionKey, error) {
 	k, err := Parse(text)
-	return changefeed.PartitionKey(k.text), err
+	return feed.PartitionKey(k.text), err
 }
 
 // plainString returns the only component of a key that is a single string, if the text
@@ -64,7 +64,7 @@ func plainString(key string) (string, bool) {
 // Of returns the key of a document that has these values at the paths, as JSON; nil is an
 // absent value. Objects and arrays cannot be part of a key, nor numbers that no float64
 // holds.
-func Of(paths []Path, values [][]byte) (changefeed.PartitionKey, error) {
+func Of(paths []Path, values [][]byte) (feed.PartitionKey, error) {
 	// Most keys are short: their text is made on the stack, and allocated once.
 	var short [128]byte
 	key := append(short[:0], '[')
@@ -75,7 +75,7 @@ func Of(paths []Path, values [][]byte) (changefeed.PartitionKey, error) {
 		value, err := values[i], error(nil)
 		switch {
 		case value == nil:
-			key = append(key, "{}"...) // changefeed.Undefined
+			key = append(key, "{}"...) // feed.Undefined
 		case value[0] == '{' || value[0] == '[':
 			return "", refuse("partition key %s is %s: want a string, number, boolean or null", p, Show(value))
 		default:
@@ -84,12 +84,12 @@ func Of(paths []Path, values [][]byte) (changefeed.PartitionKey, error) {
 			}
 		}
 	}
-	return changefeed.PartitionKey(append(key, ']')), nil
+	return feed.PartitionKey(append(key, ']')), nil
 }
 
 // Loose is Of for a client, to which a value that cannot be part of a key is an absent
 // one: the service knows better what it has accepted.
-func Loose(paths []Path, values [][]byte) changefeed.PartitionKey {
+func Loose(paths []Path, values [][]byte) feed.PartitionKey {
 	key, err := Of(paths, values)
 	if err == nil {
 		return key

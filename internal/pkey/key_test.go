@@ -9,13 +9,13 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/epk"
 )
 
 func TestParseGivesEachKeyOneText(t *testing.T) {
-	key, undefined := changefeed.Key, changefeed.Undefined
-	for text, want := range map[string]changefeed.PartitionKey{
+	key, undefined := feed.Key, feed.Undefined
+	for text, want := range map[string]feed.PartitionKey{
 		`["London"]`:                           key("London"),
 		`[""]`:                                 key(""),
 		`["a b<&>"]`:                           key("a b<&>"),
@@ -52,9 +52,9 @@ func TestParseRefuses(t *testing.T) {
 	for _, text := range []string{
 		``, `x`, `"a"`, `[`, `["a`, `["a"`, `["a",]`, `["a"]]`, `["a"] x`, `[a]`, `[nul]`, `[+1]`, `[01]`, `[1.]`, `[NaN]`, `[{"a":1}]`, `[["a"]]`, `[1e400]`,
 		`["\`, `["\q"]`, `["\u12"]`, `["\x4"]`, `["\U00110000"]`, `["\uzzzz"]`, "[\"\xff\"]", `[,]`, `{}`, `["a" "b"]`,
-		string(changefeed.Key([]string{"a"})),
+		string(feed.Key([]string{"a"})),
 	} {
-		if got, err := Parse(text); !errors.Is(err, changefeed.ErrBadRequest) || !strings.Contains(err.Error(), "partition key") {
+		if got, err := Parse(text); !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), "partition key") {
 			t.Errorf("parse %.40q: %+v, %v, want a bad request that names it", text, got, err)
 		}
 	}
@@ -79,24 +79,24 @@ func TestAKeyKeepsItsFirstComponentsAndCountsAll(t *testing.T) {
 	}
 }
 
-// The values of a document make the key that [changefeed.Key] makes of them, and its text
+// The values of a document make the key that [feed.Key] makes of them, and its text
 // is read as the same key.
 func TestTheKeyOfValuesIsReadAgain(t *testing.T) {
 	paths := []Path{{"a"}, {"b"}}
 	value := rapid.OneOf(
 		rapid.Float64().Filter(func(f float64) bool { return f-f == 0 }).AsAny(), rapid.String().AsAny(), rapid.Bool().AsAny(), rapid.Just[any](nil),
-		rapid.Just[any](changefeed.Undefined),
+		rapid.Just[any](feed.Undefined),
 	)
 	rapid.Check(t, func(t *rapid.T) {
 		var raw [2][]byte
 		var values [2]any
 		for i := range values {
-			if values[i] = value.Draw(t, "value"); values[i] != any(changefeed.Undefined) {
+			if values[i] = value.Draw(t, "value"); values[i] != any(feed.Undefined) {
 				raw[i], _ = json.Marshal(values[i])
 			}
 		}
 		key, err := Of(paths, raw[:])
-		if want := changefeed.Key(values[:]...); err != nil || key != want {
+		if want := feed.Key(values[:]...); err != nil || key != want {
 			t.Fatalf("key of %s is %s, %v, want %s", raw, key, err, want)
 		}
 		if again, err := Canonical(string(key)); err != nil || again != key || Loose(paths, raw[:]) != key {
@@ -146,10 +146,10 @@ func TestAValueThatIsNoKeyIsRefusedOrAbsent(t *testing.T) {
 		`1e999`:   `the number 1e999 is out of range: want one that a float64 holds`,
 	} {
 		values := [][]byte{[]byte(value), []byte(`"b"`)}
-		if key, err := Of(paths, values); !errors.Is(err, changefeed.ErrBadRequest) || !strings.HasSuffix(err.Error(), want) {
+		if key, err := Of(paths, values); !errors.Is(err, feed.ErrBadRequest) || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%s: %s, %v, want %s", value, key, err, want)
 		}
-		if got, want := Loose(paths, values), changefeed.Key(changefeed.Undefined, "b"); got != want {
+		if got, want := Loose(paths, values), feed.Key(feed.Undefined, "b"); got != want {
 			t.Errorf("%s: %s to a client, want %s", value, got, want)
 		}
 	}
@@ -162,7 +162,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		got, err := Canonical("[" + strconv.QuoteToASCII(s) + "]")
-		if want := changefeed.Key(string([]rune(s))); err != nil || got != want {
+		if want := feed.Key(string([]rune(s))); err != nil || got != want {
 			t.Fatalf("parse %q quoted: %s, %v, want %s", s, got, err, want)
 		}
 		if key, err := Canonical(s); err == nil { // any text: an error, or a text that stays

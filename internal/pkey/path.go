@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/epk"
 	"github.com/millrace/changefeed/internal/service"
 )
@@ -112,7 +112,7 @@ func ParsePaths(paths []string) ([]Path, error) {
 	return parsed, nil
 }
 
-// refuse returns a [changefeed.ErrBadRequest] with a reason.
+// refuse returns a [feed.ErrBadRequest] with a reason.
 func refuse(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", changefeed.ErrBadRequest, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: %s", feed.ErrBadRequest, fmt.Sprintf(format, args...))
 }

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -52,7 +52,7 @@ func TestParsePathSaysWhatIsWrong(t *testing.T) {
 		"/a\xff/b": `path "/a\xff/b" is not UTF-8: want one as in /tenant`,
 	} {
 		p, err := ParsePath(path)
-		if !errors.Is(err, changefeed.ErrBadRequest) {
+		if !errors.Is(err, feed.ErrBadRequest) {
 			t.Errorf("%s: %q, %v, want a bad request", path, p, err)
 		} else if !strings.HasSuffix(err.Error(), "bad request: "+want) {
 			t.Errorf("%s:\n got %v\nwant %s", path, err, want)
@@ -67,7 +67,7 @@ func TestContainersHaveOneToThreeDifferentKeyPaths(t *testing.T) {
 		}
 	}
 	for _, paths := range [][]string{nil, {"/a", "/b", "/c", "/d"}, {"/a", `/"a"`}, {"/a", "b"}} {
-		if p, err := ParsePaths(paths); !errors.Is(err, changefeed.ErrBadRequest) {
+		if p, err := ParsePaths(paths); !errors.Is(err, feed.ErrBadRequest) {
 			t.Errorf("%q: %q, %v, want a bad request", paths, p, err)
 		}
 	}
@@ -90,7 +90,7 @@ func FuzzKeyPath(f *testing.F) {
 	f.Fuzz(func(t *testing.T, path string) {
 		p, err := ParsePath(path)
 		if err != nil {
-			if !errors.Is(err, changefeed.ErrBadRequest) {
+			if !errors.Is(err, feed.ErrBadRequest) {
 				t.Errorf("%q: %v, want a bad request", path, err)
 			}
 			return

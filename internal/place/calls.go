@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/rest"
 )
 
@@ -37,9 +37,9 @@ func (e *callError) Error() string { return fmt.Sprintf("%s: %d: %s", e.request,
 
 // Is matches the sentinels of package changefeed.
 func (e *callError) Is(target error) bool {
-	return e.status == http.StatusNotFound && target == changefeed.ErrNotFound ||
-		e.status == http.StatusConflict && target == changefeed.ErrConflict ||
-		e.status == http.StatusBadRequest && target == changefeed.ErrBadRequest
+	return e.status == http.StatusNotFound && target == feed.ErrNotFound ||
+		e.status == http.StatusConflict && target == feed.ErrConflict ||
+		e.status == http.StatusBadRequest && target == feed.ErrBadRequest
 }
 
 // call sends a request about a kind of things in a resource, such as the colls of

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/usage"
 )
 
@@ -25,7 +25,7 @@ type partitionChange struct {
 
 // Split splits the partition that --range names at a key, or in the middle if at is empty. The id may be empty if there is
 // only one: a wrong guess would change the container, so with several it is an error of usage.
-func (c *Container) Split(ctx context.Context, id, at string) ([]changefeed.Partition, error) {
+func (c *Container) Split(ctx context.Context, id, at string) ([]feed.Partition, error) {
 	if strings.Trim(at, "0123456789abcdefABCDEF") != "" {
 		return nil, usage.Flag("at", at, "hex such as 1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF")
 	}
@@ -44,7 +44,7 @@ func (c *Container) Split(ctx context.Context, id, at string) ([]changefeed.Part
 }
 
 // split splits a partition that is there.
-func (c *Container) split(ctx context.Context, id, at string) ([]changefeed.Partition, error) {
+func (c *Container) split(ctx context.Context, id, at string) ([]feed.Partition, error) {
 	switch {
 	case c.Local == nil:
 		return c.change(ctx, partitionChange{Operation: "split", ID: id, At: at})
@@ -55,7 +55,7 @@ func (c *Container) split(ctx context.Context, id, at string) ([]changefeed.Part
 }
 
 // Merge merges two partitions whose ranges touch.
-func (c *Container) Merge(ctx context.Context, id, other string) ([]changefeed.Partition, error) {
+func (c *Container) Merge(ctx context.Context, id, other string) ([]feed.Partition, error) {
 	parts, err := c.Source.Partitions(ctx)
 	if err != nil {
 		return nil, err
@@ -69,12 +69,12 @@ func (c *Container) Merge(ctx context.Context, id, other string) ([]changefeed.P
 		return c.change(ctx, partitionChange{Operation: "merge", IDs: []string{id, other}})
 	}
 	made, err := c.Local.Merge(ctx, id, other)
-	return []changefeed.Partition{made}, err
+	return []feed.Partition{made}, err
 }
 
 // among refuses an id that no partition has, before anything is changed, and lists those
 // that there are.
-func among(parts []changefeed.Partition, field, id string) error {
+func among(parts []feed.Partition, field, id string) error {
 	var ids []string
 	for _, partition := range parts {
 		if partition.ID == id {
@@ -89,7 +89,7 @@ func among(parts []changefeed.Partition, field, id string) error {
 }
 
 // change asks the server. Azure has no such request.
-func (c *Container) change(ctx context.Context, wanted partitionChange) ([]changefeed.Partition, error) {
+func (c *Container) change(ctx context.Context, wanted partitionChange) ([]feed.Partition, error) {
 	var made struct {
 		PartitionKeyRanges []struct {
 			ID           string
@@ -106,9 +106,9 @@ func (c *Container) change(ctx context.Context, wanted partitionChange) ([]chang
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", wanted.Operation, err)
 	}
-	var parts []changefeed.Partition
+	var parts []feed.Partition
 	for _, p := range made.PartitionKeyRanges {
-		parts = append(parts, changefeed.Partition{ID: p.ID, Range: changefeed.Range{Min: p.MinInclusive, Max: p.MaxExclusive}, Parents: p.Parents})
+		parts = append(parts, feed.Partition{ID: p.ID, Range: feed.Range{Min: p.MinInclusive, Max: p.MaxExclusive}, Parents: p.Parents})
 	}
 	return parts, nil
 }

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // cutsPartitions reports whether the account splits partitions on demand. That is changefeed serve, whose description
@@ -57,7 +57,7 @@ func (a *Account) spec(ctx context.Context, at Address) (s docstore.ContainerSpe
 func (a *Account) create(ctx context.Context, at Address, s docstore.ContainerSpec) error {
 	var made struct{}
 	err := a.call(ctx, http.MethodPost, nil, "dbs", map[string]string{"id": at.Database}, &made)
-	if err != nil && !errors.Is(err, changefeed.ErrConflict) {
+	if err != nil && !errors.Is(err, feed.ErrConflict) {
 		return fmt.Errorf("create database: %w", err)
 	}
 	// Without version 2 an account would hash keys as for old clients, by the first 100
@@ -70,7 +70,7 @@ func (a *Account) create(ctx context.Context, at Address, s docstore.ContainerSp
 		p.Policy = &feedPolicy{int(s.Retention / time.Minute)}
 	}
 	err = a.call(ctx, http.MethodPost, []string{"dbs", at.Database}, "colls", p, &made)
-	if err != nil && !errors.Is(err, changefeed.ErrConflict) {
+	if err != nil && !errors.Is(err, feed.ErrConflict) {
 		return fmt.Errorf("create container: %w", err)
 	}
 	return nil

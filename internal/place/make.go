@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/usage"
 )
 
@@ -71,7 +71,7 @@ func (w Wanted) in(ctx context.Context, a Address, db *docstore.DB) (*docstore.C
 	if err == nil {
 		return c, w.agrees(a, c.Spec())
 	}
-	if !errors.Is(err, changefeed.ErrNotFound) {
+	if !errors.Is(err, feed.ErrNotFound) {
 		return nil, err
 	}
 	if len(w.Spec.Paths) == 0 {
@@ -79,14 +79,14 @@ func (w Wanted) in(ctx context.Context, a Address, db *docstore.DB) (*docstore.C
 	}
 	// The default database is in every store.
 	if a.Database != docstore.DefaultDatabase {
-		if _, err := db.CreateDatabase(ctx, a.Database, nil); err != nil && !errors.Is(err, changefeed.ErrConflict) {
+		if _, err := db.CreateDatabase(ctx, a.Database, nil); err != nil && !errors.Is(err, feed.ErrConflict) {
 			return nil, err
 		}
 	}
 	spec := w.Spec
 	spec.Database, spec.ID = a.Database, a.Container
 	c, err = db.CreateContainer(ctx, spec)
-	if errors.Is(err, changefeed.ErrBadRequest) {
+	if errors.Is(err, feed.ErrBadRequest) {
 		err = usage.Error{Err: err}
 	}
 	return c, err
@@ -141,7 +141,7 @@ func (o *Opener) makeRemote(ctx context.Context, at Address, w Wanted) (*Contain
 	switch {
 	case err == nil:
 		err = w.agrees(at, spec)
-	case !errors.Is(err, changefeed.ErrNotFound):
+	case !errors.Is(err, feed.ErrNotFound):
 	case len(w.Spec.Paths) == 0:
 		err = keyless(at)
 	default:
@@ -173,7 +173,7 @@ func (w Wanted) cut(ctx context.Context, c *Container, isNew bool) error {
 	}
 	// From left to right: the last partition always holds the edges that are still to be cut.
 	for i := 1; isNew && i < w.Spec.Ranges; i++ {
-		at := changefeed.FullRange().Cut(w.Spec.Ranges)[i].Min
+		at := feed.FullRange().Cut(w.Spec.Ranges)[i].Min
 		if parts, err = c.split(ctx, parts[len(parts)-1].ID, at); err != nil {
 			return err
 		}

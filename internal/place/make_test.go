@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/usage"
 )
 
@@ -61,10 +61,10 @@ func TestVersionsAreReadWhereTheyAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		stored := Stored(c, Address{})
-		if err := stored.Retains(changefeed.LatestVersion); err != nil {
+		if err := stored.Retains(feed.LatestVersion); err != nil {
 			t.Errorf("the latest version: %v", err)
 		}
-		if err := stored.Retains(changefeed.AllVersionsAndDeletes); (err == nil) != keeps {
+		if err := stored.Retains(feed.AllVersionsAndDeletes); (err == nil) != keeps {
 			t.Errorf("all versions of a retention of %v: %v", retention, err)
 		}
 	}
@@ -104,7 +104,7 @@ func TestAContainerOfAServerIsMadeAsItIsWanted(t *testing.T) {
 		if err != nil || len(parts) != 3 || !reflect.DeepEqual(c.Paths, wanted.Spec.Paths) {
 			t.Errorf("partitions %v, %v, and paths %v", parts, err, c.Paths)
 		}
-		for i, part := range changefeed.FullRange().Cut(3) {
+		for i, part := range feed.FullRange().Cut(3) {
 			if parts[i].Range != part {
 				t.Errorf("partition %d is %v, want %v", i, parts[i].Range, part)
 			}

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/feed"
 )
 
 // An account answers 404 for a database and for a container alike. Whoever has mistyped
@@ -28,7 +28,7 @@ func Status(err error) int {
 
 // missing says which part of an address does not exist and which ones do, as far as whoever asks may know that.
 func (a *Account) missing(ctx context.Context, at Address, err error) error {
-	if !errors.Is(err, changefeed.ErrNotFound) {
+	if !errors.Is(err, feed.ErrNotFound) {
 		return err
 	}
 	var list struct {

@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Containers for commands, which treat a store and an account alike: by source, by
@@ -22,8 +22,8 @@ import (
 type Container struct {
 	Address Address
 	Paths   []string // of the partition key, if they are known
-	Source  changefeed.Source
-	writer  changefeed.Committer
+	Source  feed.Source
+	writer  feed.Committer
 	Local   *docstore.Container // in a store; else nil
 	Remote  *cosmos.Container   // in an account; else nil
 	Account *Account            // of Remote
@@ -38,8 +38,8 @@ func Stored(c *docstore.Container, a Address) *Container {
 
 // Concrete is what a container of a store is, and one of an account.
 type Concrete interface {
-	changefeed.Source
-	changefeed.Committer
+	feed.Source
+	feed.Committer
 	identity
 }
 
@@ -60,7 +60,7 @@ func (c *Container) Concrete() Concrete {
 
 // Commit writes to one partition key. While an account is away, it is tried again: so what was written and not
 // acknowledged is written twice.
-func (c *Container) Commit(ctx context.Context, key changefeed.PartitionKey, writes []changefeed.Write) error {
+func (c *Container) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) error {
 	write := func() error {
 		_, err := c.writer.Commit(ctx, key, writes)
 		return err
@@ -73,16 +73,16 @@ func (c *Container) Commit(ctx context.Context, key changefeed.PartitionKey, wri
 
 // Upsert writes a document by commit. A store reads the partition key from the body, because it knows keys that the
 // caller cannot read, and why they are wrong.
-func (c *Container) Upsert(ctx context.Context, key changefeed.PartitionKey, body []byte) error {
+func (c *Container) Upsert(ctx context.Context, key feed.PartitionKey, body []byte) error {
 	if c.Local != nil {
 		_, err := c.Local.Upsert(ctx, body)
 		return err
 	}
 	if key == "" && json.Valid(body) {
-		return fmt.Errorf("%w: partition key %s is an object or an array: want a string, number, boolean or null", changefeed.ErrBadRequest, strings.Join(c.Paths, ","))
+		return fmt.Errorf("%w: partition key %s is an object or an array: want a string, number, boolean or null", feed.ErrBadRequest, strings.Join(c.Paths, ","))
 	}
-	err := c.Commit(ctx, key, []changefeed.Write{{Op: changefeed.WriteUpsert, Body: body}})
-	if w, ok := errors.AsType[*changefeed.WriteError](err); ok {
+	err := c.Commit(ctx, key, []feed.Write{{Op: feed.WriteUpsert, Body: body}})
+	if w, ok := errors.AsType[*feed.WriteError](err); ok {
 		err = w.Err
 	}
 	return err
@@ -90,8 +90,8 @@ func (c *Container) Upsert(ctx context.Context, key changefeed.PartitionKey, bod
 
 // Retains refuses a mode that the container is not made for. That of an account says so
 // itself.
-func (c *Container) Retains(m changefeed.Mode) error {
-	if m == changefeed.AllVersionsAndDeletes && c.Local != nil && c.Local.Retention() == 0 {
+func (c *Container) Retains(m feed.Mode) error {
+	if m == feed.AllVersionsAndDeletes && c.Local != nil && c.Local.Retention() == 0 {
 		return fmt.Errorf("--mode is all: container %q keeps no versions: it was imported without --retention", c.Address.Name())
 	}
 	return nil
@@ -177,7 +177,7 @@ func openError(err error) error {
 // find is a container that must be there.
 func find(db *docstore.DB, a Address) (*docstore.Container, error) {
 	c, err := db.Container(a.Name())
-	if !errors.Is(err, changefeed.ErrNotFound) {
+	if !errors.Is(err, feed.ErrNotFound) {
 		return c, err
 	}
 	var names []string

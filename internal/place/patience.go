@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/usage"
 )
@@ -111,7 +111,7 @@ func isAway(err error) bool {
 	// Errors of the network come in too many kinds to be listed, so those are listed
 	// that are no errors of the network.
 	for _, lasting := range []error{
-		changefeed.ErrBadRequest, changefeed.ErrConflict, changefeed.ErrGone, changefeed.ErrThrottled, changefeed.ErrNotFound, http.ErrSchemeMismatch,
+		feed.ErrBadRequest, feed.ErrConflict, feed.ErrGone, feed.ErrThrottled, feed.ErrNotFound, http.ErrSchemeMismatch,
 	} {
 		if errors.Is(err, lasting) {
 			return false
@@ -124,22 +124,22 @@ func isAway(err error) bool {
 
 // patientSource is the source of an account, read again while it is away.
 type patientSource struct {
-	changefeed.Source
-	changefeed.Locator
+	feed.Source
+	feed.Locator
 	retries *Patience
 }
 
 // source makes a source patient. To locate a key takes no request.
-func (p *Patience) source(s changefeed.Source, l changefeed.Locator) changefeed.Source {
+func (p *Patience) source(s feed.Source, l feed.Locator) feed.Source {
 	patient := patientSource{s, l, p}
-	if w, ok := s.(changefeed.Waiter); ok {
+	if w, ok := s.(feed.Waiter); ok {
 		return patientWaiter{patient, w}
 	}
 	return patient
 }
 
-// Partitions implements [changefeed.Source].
-func (s patientSource) Partitions(ctx context.Context) (all []changefeed.Partition, err error) {
+// Partitions implements [feed.Source].
+func (s patientSource) Partitions(ctx context.Context) (all []feed.Partition, err error) {
 	err = s.retries.during(ctx, func() error {
 		all, err = s.Source.Partitions(ctx)
 		return err
@@ -147,8 +147,8 @@ func (s patientSource) Partitions(ctx context.Context) (all []changefeed.Partiti
 	return all, err
 }
 
-// Read implements [changefeed.Source].
-func (s patientSource) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (page changefeed.Page, err error) {
+// Read implements [feed.Source].
+func (s patientSource) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (page feed.Page, err error) {
 	err = s.retries.during(ctx, func() error {
 		page, err = s.Source.Read(ctx, r, from, o)
 		return err
@@ -159,12 +159,12 @@ func (s patientSource) Read(ctx context.Context, r changefeed.Range, from change
 // patientWaiter is a patientSource whose readers are pushed.
 type patientWaiter struct {
 	patientSource
-	waiter changefeed.Waiter
+	waiter feed.Waiter
 }
 
-// Wait implements [changefeed.Waiter]. When the account is away it returns, so that the
+// Wait implements [feed.Waiter]. When the account is away it returns, so that the
 // next read finds out, and finds it again.
-func (s patientWaiter) Wait(ctx context.Context, r changefeed.Range, from changefeed.Position) error {
+func (s patientWaiter) Wait(ctx context.Context, r feed.Range, from feed.Position) error {
 	err := s.waiter.Wait(ctx, r, from)
 	if err != nil && ctx.Err() == nil && isAway(err) {
 		return nil

@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // TestPatienceHasAnEnd has an account that is away for longer than that.
@@ -101,10 +101,10 @@ func TestWhatAnAccountAnswersIsNotAskedAgain(t *testing.T) {
 	calls := 0
 	err := p.during(t.Context(), func() error {
 		calls++
-		return changefeed.ErrNotFound
+		return feed.ErrNotFound
 	})
-	if !errors.Is(err, changefeed.ErrNotFound) || calls != 1 {
-		t.Errorf("got %v after %d calls, want %v after one", err, calls, changefeed.ErrNotFound)
+	if !errors.Is(err, feed.ErrNotFound) || calls != 1 {
+		t.Errorf("got %v after %d calls, want %v after one", err, calls, feed.ErrNotFound)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestAnAccountThatIsAwayIsToldFromOneThatRefuses(t *testing.T) {
 	for err, want := range map[error]bool{
 		errors.New("connection reset"): true, context.DeadlineExceeded: true,
 		&cosmos.Error{Status: 503}: true, &cosmos.Error{Status: 408}: true,
-		&cosmos.Error{Status: 403}: false, changefeed.ErrConflict: false, changefeed.ErrThrottled: false,
+		&cosmos.Error{Status: 403}: false, feed.ErrConflict: false, feed.ErrThrottled: false,
 		x509.UnknownAuthorityError{Cert: &x509.Certificate{}}: false, x509.HostnameError{Certificate: &x509.Certificate{}}: false,
 	} {
 		if got := isAway(err); got != want {
@@ -128,17 +128,17 @@ type ending struct {
 	err error
 }
 
-func (e ending) Wait(context.Context, changefeed.Range, changefeed.Position) error { return e.err }
+func (e ending) Wait(context.Context, feed.Range, feed.Position) error { return e.err }
 
 // The read after the wait finds out what is wrong, and has the patience.
 func TestAWaitEndsWhenTheAccountIsAway(t *testing.T) {
 	p := &Patience{Limit: time.Minute, Say: t.Logf}
-	for err, want := range map[error]error{errors.New("connection reset"): nil, changefeed.ErrBadRequest: changefeed.ErrBadRequest} {
-		w, ok := p.source(ending{err: err}, nil).(changefeed.Waiter)
+	for err, want := range map[error]error{errors.New("connection reset"): nil, feed.ErrBadRequest: feed.ErrBadRequest} {
+		w, ok := p.source(ending{err: err}, nil).(feed.Waiter)
 		if !ok {
 			t.Fatal("the source of a server cannot wait")
 		}
-		got := w.Wait(t.Context(), changefeed.FullRange(), changefeed.Position{})
+		got := w.Wait(t.Context(), feed.FullRange(), feed.Position{})
 		if !errors.Is(got, want) || (got == nil) != (want == nil) {
 			t.Errorf("a wait that ends with %v: %v, want %v", err, got, want)
 		}

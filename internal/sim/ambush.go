@@ -3,7 +3,7 @@ package sim
 import (
 	"math/rand/v2"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Ambushes: faults at a chosen point of a chosen call. Random faults rarely hit the moment
@@ -70,12 +70,12 @@ func newAmbush(rng *rand.Rand) ambush {
 }
 
 // meaning names the purpose of an update of a record; seen is the stored record.
-func (i *instance) meaning(seen, record changefeed.Record) string {
+func (i *instance) meaning(seen, record feed.Record) string {
 	others := seen.Owner != record.Owner || seen.Epoch != record.Epoch
 	switch {
-	case record.Kind != changefeed.KindLease:
+	case record.Kind != feed.KindLease:
 		return "update " + string(record.Kind)
-	case record.State != changefeed.StateLive:
+	case record.State != feed.StateLive:
 		return "split"
 	case record.Free():
 		return "free"
@@ -91,7 +91,7 @@ func (i *instance) meaning(seen, record changefeed.Record) string {
 
 // pass notes that a call of a process has come to a point, and springs the ambush that is
 // due there, if any.
-func (i *instance) pass(at point, of changefeed.Range) {
+func (i *instance) pass(at point, of feed.Range) {
 	w := i.world
 	w.mu.Lock()
 	var due *ambush

@@ -4,14 +4,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // What a batch must be, before it is handled.
 
 // handed checks a batch against the model: the process has read its changes, its attempt is right and, in a strict world, it
 // is next and the checkpoint before it is stored.
-func (g *ledger) handed(c *call, by *instance, b *changefeed.Batch) {
+func (g *ledger) handed(c *call, by *instance, b *feed.Batch) {
 	t := g.model.tenures[place{by, b.LeaseToken}]
 	if t == nil {
 		g.breach("%s got a batch of %s, which it has not acquired", by, b.LeaseToken)
@@ -33,7 +33,7 @@ func (g *ledger) handed(c *call, by *instance, b *changefeed.Batch) {
 }
 
 // called counts a call. If its number is higher than the calls of its changes, it has those that the notes say.
-func (g *ledger) called(b *changefeed.Batch) {
+func (g *ledger) called(b *feed.Batch) {
 	most := 0
 	for _, change := range b.Changes {
 		most = max(most, g.begun[versionOf(change)])
@@ -51,7 +51,7 @@ func (g *ledger) called(b *changefeed.Batch) {
 
 // follow finds the place of a batch in its page: its changes are the next that the process has read. A page is one batch,
 // unless some of its changes have failed more often, one of its size took too long, or a transaction went beyond the most.
-func (g *ledger) follow(c *call, t *tenure, b *changefeed.Batch) bool {
+func (g *ledger) follow(c *call, t *tenure, b *feed.Batch) bool {
 	by := c.by.(*instance)
 	if t.hand == nil || t.n == len(t.hand.changes) {
 		p := g.model.pageOf(t, reading{by, b.Range}, b)
@@ -91,7 +91,7 @@ func (g *ledger) follow(c *call, t *tenure, b *changefeed.Batch) bool {
 }
 
 // pageOf is the page that begins with a batch and was read from where the process is.
-func (m *model) pageOf(t *tenure, at reading, b *changefeed.Batch) *page {
+func (m *model) pageOf(t *tenure, at reading, b *feed.Batch) *page {
 	from := t.empty()
 	for _, p := range slices.Backward(m.pages[at]) {
 		if begins(p.changes, b) && (t.hand == nil && t.root == "" || slices.Contains(from, p.from)) {
@@ -102,7 +102,7 @@ func (m *model) pageOf(t *tenure, at reading, b *changefeed.Batch) *page {
 }
 
 // begins reports whether some changes begin with those of a batch.
-func begins(changes []version, b *changefeed.Batch) bool {
+func begins(changes []version, b *feed.Batch) bool {
 	if len(b.Changes) > len(changes) {
 		return false
 	}
@@ -116,7 +116,7 @@ func begins(changes []version, b *changefeed.Batch) bool {
 
 // checkAttempt checks the number of a batch. Unless the world is strict, the notes of the last owner may be older than its calls, so the
 // number may be lower than all calls that were begun, but not than those of this owner.
-func (g *ledger) checkAttempt(t *tenure, by *instance, b *changefeed.Batch) {
+func (g *ledger) checkAttempt(t *tenure, by *instance, b *feed.Batch) {
 	least, most := 0, 0
 	for _, change := range b.Changes {
 		v := versionOf(change)
@@ -137,7 +137,7 @@ func (g *ledger) checkAttempt(t *tenure, by *instance, b *changefeed.Batch) {
 }
 
 // checkStored checks that the lease is stored as it must be before the next batch.
-func (g *ledger) checkStored(c *call, t *tenure, b *changefeed.Batch) {
+func (g *ledger) checkStored(c *call, t *tenure, b *feed.Batch) {
 	stored := g.model.leases[b.LeaseToken]
 	if stored.by != c.by {
 		return // stolen, or deleted: it will hear of it

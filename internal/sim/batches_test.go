@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/detector"
 	"github.com/millrace/changefeed/internal/epk"
 	"github.com/millrace/changefeed/internal/notes"
@@ -15,19 +15,19 @@ import (
 
 // rewriting is a lease store that writes something else than it was given.
 type rewriting struct {
-	changefeed.LeaseStore
-	edit func(*changefeed.Record)
+	feed.LeaseStore
+	edit func(*feed.Record)
 }
 
-func (s rewriting) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
-	if l.Kind == changefeed.KindLease && !l.Free() {
+func (s rewriting) Update(ctx context.Context, l feed.Record) (feed.Record, error) {
+	if l.Kind == feed.KindLease && !l.Free() {
 		s.edit(&l)
 	}
 	return s.LeaseStore.Update(ctx, l)
 }
 
-func (s rewriting) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
-	return s.LeaseStore.(changefeed.Follower).Follow(ctx, cursor)
+func (s rewriting) Follow(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
+	return s.LeaseStore.(feed.Follower).Follow(ctx, cursor)
 }
 
 func TestTheCheckersFindALeaseThatSaysSomethingElse(t *testing.T) {
@@ -36,21 +36,21 @@ func TestTheCheckersFindALeaseThatSaysSomethingElse(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, breach string
-		edit         func(*changefeed.Record)
+		edit         func(*feed.Record)
 	}{
-		{"the keys that are set aside are missing", "which passes", func(l *changefeed.Record) { l.Properties = notes.Set(l.Properties, notes.AsideProperty, "") }},
-		{"no attempts are counted", "attempts of", func(l *changefeed.Record) { l.Attempts = 0 }},
-		{"too many attempts are counted", "attempts of", func(l *changefeed.Record) { l.Attempts++ }},
-		{"the position is a transaction too far", "has not come", func(l *changefeed.Record) {
+		{"the keys that are set aside are missing", "which passes", func(l *feed.Record) { l.Properties = notes.Set(l.Properties, notes.AsideProperty, "") }},
+		{"no attempts are counted", "attempts of", func(l *feed.Record) { l.Attempts = 0 }},
+		{"too many attempts are counted", "attempts of", func(l *feed.Record) { l.Attempts++ }},
+		{"the position is a transaction too far", "has not come", func(l *feed.Record) {
 			if lsn := lsnOf(l.Position.Token); lsn > 0 {
-				l.Position = changefeed.At(service.Token(lsn + 1))
+				l.Position = feed.At(service.Token(lsn + 1))
 			}
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			const most = 60
 			for seed := range uint64(most) {
-				broken, _ := play(t, seed, seed%2 == 0, func(s changefeed.LeaseStore) changefeed.LeaseStore { return rewriting{s, c.edit} })
+				broken, _ := play(t, seed, seed%2 == 0, func(s feed.LeaseStore) feed.LeaseStore { return rewriting{s, c.edit} })
 				if strings.Contains(strings.Join(broken, "\n"), c.breach) {
 					t.Logf("seed %d", seed)
 					return
@@ -80,16 +80,16 @@ func TestABatchIsRightOrWrong(t *testing.T) {
 		{name: "a hole", batch: []int{0, 1, 3}, number: 1, breach: "no such page"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			g := newLedger(changefeed.LatestVersion, epk.HashV2)
+			g := newLedger(feed.LatestVersion, epk.HashV2)
 			by := &instance{name: "a", world: &world{ledger: g}}
-			g.acquired(by, changefeed.Lease{Token: "-FF", Range: changefeed.FullRange(), Position: changefeed.At(`"2"`)})
-			g.read(by, changefeed.FullRange(), `"2"`, changefeed.Page{Next: changefeed.At(`"4"`)})
-			page := changefeed.Page{Next: changefeed.At(`"9"`)}
+			g.acquired(by, feed.Lease{Token: "-FF", Range: feed.FullRange(), Position: feed.At(`"2"`)})
+			g.read(by, feed.FullRange(), `"2"`, feed.Page{Next: feed.At(`"4"`)})
+			page := feed.Page{Next: feed.At(`"9"`)}
 			for i, lsn := range []int64{5, 5, 6, 8} {
-				page.Changes = append(page.Changes, changefeed.Change{LSN: lsn, ID: string(rune('a' + i)), PartitionKey: `["x"]`})
+				page.Changes = append(page.Changes, feed.Change{LSN: lsn, ID: string(rune('a' + i)), PartitionKey: `["x"]`})
 			}
-			g.read(by, changefeed.FullRange(), `"4"`, page)
-			batch := &changefeed.Batch{LeaseToken: "-FF", Range: changefeed.FullRange()}
+			g.read(by, feed.FullRange(), `"4"`, page)
+			batch := &feed.Batch{LeaseToken: "-FF", Range: feed.FullRange()}
 			for _, i := range c.batch {
 				batch.Changes = append(batch.Changes, page.Changes[i])
 			}
@@ -108,13 +108,13 @@ func TestABatchIsRightOrWrong(t *testing.T) {
 
 // A call that was cut short by the end of the work counts for nothing.
 func TestACallThatIsCutShortIsNoAttempt(t *testing.T) {
-	g := newLedger(changefeed.LatestVersion, epk.HashV2)
+	g := newLedger(feed.LatestVersion, epk.HashV2)
 	by := &instance{name: "a", world: &world{ledger: g}}
-	g.acquired(by, changefeed.Lease{Token: "-FF", Range: changefeed.FullRange(), Position: changefeed.At(`"2"`), Attempts: 3})
-	page := changefeed.Page{Next: changefeed.At(`"9"`), Changes: []changefeed.Change{{LSN: 5, ID: "a", PartitionKey: `["x"]`}}}
-	g.read(by, changefeed.FullRange(), `"2"`, page)
-	batch := &changefeed.Batch{LeaseToken: "-FF", Range: changefeed.FullRange(), Changes: page.Changes, Attempt: 4}
-	for cause, attempt := range map[error]int{changefeed.ErrStopped: 4, changefeed.ErrLeaseLost: 4} {
+	g.acquired(by, feed.Lease{Token: "-FF", Range: feed.FullRange(), Position: feed.At(`"2"`), Attempts: 3})
+	page := feed.Page{Next: feed.At(`"9"`), Changes: []feed.Change{{LSN: 5, ID: "a", PartitionKey: `["x"]`}}}
+	g.read(by, feed.FullRange(), `"2"`, page)
+	batch := &feed.Batch{LeaseToken: "-FF", Range: feed.FullRange(), Changes: page.Changes, Attempt: 4}
+	for cause, attempt := range map[error]int{feed.ErrStopped: 4, feed.ErrLeaseLost: 4} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		batch.Attempt = attempt
 		call := g.handOver(ctx, by, batch)
@@ -123,7 +123,7 @@ func TestACallThatIsCutShortIsNoAttempt(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	call := g.handOver(ctx, by, batch)
-	cancel(changefeed.ErrHandlerTimeout)
+	cancel(feed.ErrHandlerTimeout)
 	g.end(call, false, nil)
 	if got := g.model.tenures[place{by, "-FF"}].counted(`"2"`); got != 4 || len(g.broken) > 0 {
 		t.Errorf("%d calls, broken %v", got, g.broken)
@@ -141,9 +141,9 @@ func TestAKeyThatIsSetAsideIsNotPassed(t *testing.T) {
 		`{"at":"\"9\"","keys":[{"key":"[\"y\"]","from":"\"5\"","lsn":7}]}`: false,
 		``: false,
 	} {
-		g := newLedger(changefeed.LatestVersion, epk.HashV2)
+		g := newLedger(feed.LatestVersion, epk.HashV2)
 		g.open[v] = entry{epk: "10"}
-		g.passesNothing(nil, changefeed.Record{Range: changefeed.FullRange(), Position: changefeed.At(`"9"`), Properties: map[string]string{notes.AsideProperty: aside}})
+		g.passesNothing(nil, feed.Record{Range: feed.FullRange(), Position: feed.At(`"9"`), Properties: map[string]string{notes.AsideProperty: aside}})
 		if got := len(g.broken) == 0; got != keeps || got != g.isOpen(v) {
 			t.Errorf("%s: kept %v, want %v", aside, got, keeps)
 		}

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Clocks that step, though all processes share the bubble's: times are shifted where they
@@ -54,7 +54,7 @@ func (k *wall) written(at time.Time) time.Time {
 // stepping is a lease store whose clock steps: its times are those of the bubble, off by as
 // much as the clock was then.
 type stepping struct {
-	changefeed.LeaseStore
+	feed.LeaseStore
 	*steps
 }
 
@@ -90,7 +90,7 @@ func (s *steps) told(at time.Time) time.Time {
 }
 
 // stamped is a record with the time that the clock showed.
-func (s stepping) stamped(record changefeed.Record, err error) (changefeed.Record, error) {
+func (s stepping) stamped(record feed.Record, err error) (feed.Record, error) {
 	if !record.Updated.IsZero() {
 		record.Updated = s.told(record.Updated)
 	}
@@ -98,27 +98,27 @@ func (s stepping) stamped(record changefeed.Record, err error) (changefeed.Recor
 }
 
 // all is stamped for several records.
-func (s stepping) all(records []changefeed.Record) []changefeed.Record {
+func (s stepping) all(records []feed.Record) []feed.Record {
 	for i := range records {
 		records[i], _ = s.stamped(records[i], nil)
 	}
 	return records
 }
 
-func (s stepping) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+func (s stepping) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 	records, now, err := s.LeaseStore.List(ctx)
 	return s.all(records), s.told(now), err
 }
 
-func (s stepping) Create(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+func (s stepping) Create(ctx context.Context, record feed.Record) (feed.Record, error) {
 	return s.stamped(s.LeaseStore.Create(ctx, record))
 }
 
-func (s stepping) Update(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+func (s stepping) Update(ctx context.Context, record feed.Record) (feed.Record, error) {
 	return s.stamped(s.LeaseStore.Update(ctx, record))
 }
 
-func (s stepping) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
-	records, next, now, err := s.LeaseStore.(changefeed.Follower).Follow(ctx, cursor)
+func (s stepping) Follow(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
+	records, next, now, err := s.LeaseStore.(feed.Follower).Follow(ctx, cursor)
 	return s.all(records), next, s.told(now), err
 }

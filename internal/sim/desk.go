@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // desk is the lease store as operators read it. They list it until their requests are answered, so a listing is used again
@@ -18,12 +18,12 @@ type desk struct {
 
 	mu      sync.Mutex
 	head    int64 // of the container before records were listed
-	records []changefeed.Record
+	records []feed.Record
 }
 
-// List implements [changefeed.LeaseStore]. It may still show a record that has expired since; who waits for a request
+// List implements [feed.LeaseStore]. It may still show a record that has expired since; who waits for a request
 // judges that by its time to live.
-func (d *desk) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+func (d *desk) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	head := d.container.Head()

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/nethost"
 	"github.com/millrace/changefeed/internal/pause"
 )
@@ -62,7 +62,7 @@ func (w *world) startNet() {
 }
 
 // handle is the delegate of a .NET host.
-func (n *netHost) handle(ctx context.Context, token string, of changefeed.Range, changes []changefeed.Change) error {
+func (n *netHost) handle(ctx context.Context, token string, of feed.Range, changes []feed.Change) error {
 	c := n.world.ledger.handOverTo(ctx, n, token, of, changes)
 	err := pause.For(ctx, time.Duration(1+len(changes))*5*time.Millisecond)
 	n.world.ledger.end(c, err == nil, c.changes)

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
 )
 
@@ -21,7 +21,7 @@ var errBox = errors.New("letter box: not there")
 
 // Handle is the delegate: mostly quick, sometimes slow, failing, panicking or deaf to its
 // context.
-func (i *instance) Handle(ctx context.Context, b *changefeed.Batch) error {
+func (i *instance) Handle(ctx context.Context, b *feed.Batch) error {
 	if i.isDead() { // it has a page in memory, but what it does with that is not in this world
 		return errHandler
 	}
@@ -29,7 +29,7 @@ func (i *instance) Handle(ctx context.Context, b *changefeed.Batch) error {
 	c := i.world.ledger.handOver(ctx, i, b)
 	i.world.inTurn(i, b)
 	ok := false
-	var done []changefeed.Change
+	var done []feed.Change
 	defer func() { i.world.ledger.end(c, ok, done) }()
 	i.link.thaw(ctx)
 	i.pass(point{"handle", before}, b.Range)
@@ -69,7 +69,7 @@ const deafTime = 15 * time.Second
 // mark checkpoints a batch by hand: at once, and sometimes fails all the same; or from
 // another goroutine much later, when batches that came after it may be checkpointed
 // already.
-func (i *instance) mark(ctx context.Context, d *rand.Rand, b *changefeed.Batch, c *call) error {
+func (i *instance) mark(ctx context.Context, d *rand.Rand, b *feed.Batch, c *call) error {
 	if i.world.isCalm() || d.IntN(3) == 0 {
 		if err := i.checkpoint(ctx, b, c); err != nil {
 			return err
@@ -97,7 +97,7 @@ func (i *instance) mark(ctx context.Context, d *rand.Rand, b *changefeed.Batch, 
 
 // checkpoint asks for a batch to be checkpointed. It is settled also if the lease is lost,
 // or if the batch comes again in smaller parts.
-func (i *instance) checkpoint(ctx context.Context, b *changefeed.Batch, c *call) error {
+func (i *instance) checkpoint(ctx context.Context, b *feed.Batch, c *call) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	i.world.ledger.asks(c)
@@ -106,7 +106,7 @@ func (i *instance) checkpoint(ctx context.Context, b *changefeed.Batch, c *call)
 	if err == nil {
 		i.world.ledger.saved(c)
 	}
-	if errors.Is(err, changefeed.ErrLeaseLost) || errors.Is(err, changefeed.ErrHandlerTimeout) {
+	if errors.Is(err, feed.ErrLeaseLost) || errors.Is(err, feed.ErrHandlerTimeout) {
 		return nil
 	}
 	return err

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // The history of leases: every request about them as its sender saw it, before the network,
@@ -31,20 +31,20 @@ type request struct {
 	verb  verb
 	by    *instance
 	me    owner
-	sent  changefeed.Record
+	sent  feed.Record
 	begun time.Time
 	ended time.Time
 	asked int64 // by the history's clock
 	told  int64
 
 	ending ending
-	etag   string                       // of the stored record, if it is known
-	listed map[string]changefeed.Record // as a listing has shown them, by lease token
+	etag   string                 // of the stored record, if it is known
+	listed map[string]feed.Record // as a listing has shown them, by lease token
 }
 
 // sight is a record that was shown to somebody, by a listing or in following the leases.
 type sight struct {
-	lease changefeed.Record
+	lease feed.Record
 	at    int64
 }
 
@@ -72,7 +72,7 @@ const (
 const never = math.MaxInt64
 
 // see is a lease store whose requests are recorded.
-func (h *history) see(by *instance, s changefeed.LeaseStore) changefeed.LeaseStore {
+func (h *history) see(by *instance, s feed.LeaseStore) feed.LeaseStore {
 	if f, pushed := s.(followed); pushed {
 		return seenFollowed{seen{h, by, f}}
 	}
@@ -83,7 +83,7 @@ func (h *history) see(by *instance, s changefeed.LeaseStore) changefeed.LeaseSto
 type seen struct {
 	h     *history
 	by    *instance
-	store changefeed.LeaseStore
+	store feed.LeaseStore
 }
 
 // seenFollowed is seen of a store that can be followed.
@@ -91,12 +91,12 @@ type seenFollowed struct{ seen }
 
 // List records a listing as a read of every lease at once: of those that it does not show, too,
 // which must have been absent.
-func (s seen) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
-	q := s.h.ask(s.by, list, changefeed.Record{})
+func (s seen) List(ctx context.Context) ([]feed.Record, time.Time, error) {
+	q := s.h.ask(s.by, list, feed.Record{})
 	records, now, err := s.store.List(ctx)
-	q.listed = map[string]changefeed.Record{}
+	q.listed = map[string]feed.Record{}
 	for _, record := range records {
-		if record.Kind == changefeed.KindLease {
+		if record.Kind == feed.KindLease {
 			q.listed[record.Token] = record
 		}
 	}
@@ -106,39 +106,39 @@ func (s seen) List(ctx context.Context) ([]changefeed.Record, time.Time, error) 
 }
 
 // Follow may show old records: it is no listing, but it does prove that they were written.
-func (s seenFollowed) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
-	records, next, now, err := s.store.(changefeed.Follower).Follow(ctx, cursor)
+func (s seenFollowed) Follow(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
+	records, next, now, err := s.store.(feed.Follower).Follow(ctx, cursor)
 	s.h.sight(records)
 	return records, next, now, err
 }
 
 // sight records that somebody was shown some leases.
-func (h *history) sight(records []changefeed.Record) {
+func (h *history) sight(records []feed.Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.clock++
 	for _, record := range records {
-		if record.Kind == changefeed.KindLease {
+		if record.Kind == feed.KindLease {
 			h.sights = append(h.sights, sight{record, h.clock})
 		}
 	}
 }
 
-func (s seen) Create(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+func (s seen) Create(ctx context.Context, record feed.Record) (feed.Record, error) {
 	q := s.h.ask(s.by, create, record)
 	got, err := s.store.Create(ctx, record)
 	s.h.answer(q, got.ETag, err)
 	return got, err
 }
 
-func (s seen) Update(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+func (s seen) Update(ctx context.Context, record feed.Record) (feed.Record, error) {
 	q := s.h.ask(s.by, update, record)
 	got, err := s.store.Update(ctx, record)
 	s.h.answer(q, got.ETag, err)
 	return got, err
 }
 
-func (s seen) Delete(ctx context.Context, record changefeed.Record) error {
+func (s seen) Delete(ctx context.Context, record feed.Record) error {
 	q := s.h.ask(s.by, remove, record)
 	err := s.store.Delete(ctx, record)
 	s.h.answer(q, "", err)
@@ -146,15 +146,15 @@ func (s seen) Delete(ctx context.Context, record changefeed.Record) error {
 }
 
 // ask records that a request is sent.
-func (h *history) ask(by *instance, v verb, record changefeed.Record) *request {
+func (h *history) ask(by *instance, v verb, record feed.Record) *request {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.clock++
 	q := &request{verb: v, by: by, sent: record, begun: time.Now(), asked: h.clock, told: never}
 	switch {
-	case v == list || record.Kind == changefeed.KindLease:
+	case v == list || record.Kind == feed.KindLease:
 		h.requests = append(h.requests, q)
-	case record.Kind == changefeed.KindHost && v != remove: // a process shows itself
+	case record.Kind == feed.KindHost && v != remove: // a process shows itself
 		if h.owners == nil {
 			h.owners = map[*instance]owner{}
 		}
@@ -172,9 +172,9 @@ func (h *history) answer(q *request, etag string, err error) {
 	switch {
 	case err == nil:
 		q.ending, q.etag = done, etag
-	case errors.Is(err, changefeed.ErrConflict):
+	case errors.Is(err, feed.ErrConflict):
 		q.ending = conflict
-	case errors.Is(err, changefeed.ErrNotFound):
+	case errors.Is(err, feed.ErrNotFound):
 		q.ending = missing
 	default:
 		return

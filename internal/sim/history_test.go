@@ -7,14 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/detector"
 )
 
 // A short history of one lease: who asks what, one after the other unless told otherwise.
 type episode struct {
 	*request
-	shown *changefeed.Record
+	shown *feed.Record
 }
 
 var (
@@ -23,8 +23,8 @@ var (
 )
 
 // lease is a lease of an owner at an LSN, as written at that second.
-func lease(by *instance, lsn string, second int) changefeed.Record {
-	l := changefeed.Record{Kind: changefeed.KindLease, Token: "-FF", Expiration: time.Minute, Position: changefeed.At(`"` + lsn + `"`), Timestamp: begin.Add(time.Duration(second) * time.Second)}
+func lease(by *instance, lsn string, second int) feed.Record {
+	l := feed.Record{Kind: feed.KindLease, Token: "-FF", Expiration: time.Minute, Position: feed.At(`"` + lsn + `"`), Timestamp: begin.Add(time.Duration(second) * time.Second)}
 	if by != nil {
 		l.Owner, l.Epoch = by.name, by.name+"1"
 	}
@@ -32,7 +32,7 @@ func lease(by *instance, lsn string, second int) changefeed.Record {
 }
 
 // writes is an update that was answered.
-func writes(by *instance, etag, next string, l changefeed.Record) episode {
+func writes(by *instance, etag, next string, l feed.Record) episode {
 	l.ETag = etag
 	return episode{request: &request{verb: update, by: by, sent: l, etag: next, ending: done}}
 }
@@ -44,7 +44,7 @@ func (e episode) how(end ending) episode {
 
 // retired is a write that retires the lease.
 func (e episode) retired() episode {
-	e.sent.State = changefeed.StateRetired
+	e.sent.State = feed.StateRetired
 	return e
 }
 
@@ -54,7 +54,7 @@ func (e episode) fenced() episode {
 	return e
 }
 
-func creates(l changefeed.Record) episode {
+func creates(l feed.Record) episode {
 	return episode{request: &request{verb: create, by: hostA, sent: l, etag: "1", ending: done}}
 }
 
@@ -64,7 +64,7 @@ func deletes(by *instance, etag string) episode {
 	return e
 }
 
-func lists(etag string, l changefeed.Record) episode {
+func lists(etag string, l feed.Record) episode {
 	l.ETag = etag
 	return episode{&request{verb: list, by: hostB, ending: done}, &l}
 }
@@ -136,9 +136,9 @@ func TestALateDeleteIsExplained(t *testing.T) {
 	made := h.ask(hostA, create, l)
 	l.ETag = "1"
 	h.answer(made, l.ETag, nil)
-	for i, records := range [][]changefeed.Record{{l}, {l}, nil} {
-		looking := h.ask(hostB, list, changefeed.Record{})
-		looking.listed = map[string]changefeed.Record{}
+	for i, records := range [][]feed.Record{{l}, {l}, nil} {
+		looking := h.ask(hostB, list, feed.Record{})
+		looking.listed = map[string]feed.Record{}
 		for _, r := range records {
 			looking.listed[r.Token] = r
 		}
@@ -148,7 +148,7 @@ func TestALateDeleteIsExplained(t *testing.T) {
 			h.ask(hostA, remove, l) // never answered
 		}
 	}
-	g := newLedger(changefeed.LatestVersion, 0)
+	g := newLedger(feed.LatestVersion, 0)
 	if h.check(g); len(g.broken) > 0 {
 		t.Error(g.broken)
 	}
@@ -156,12 +156,12 @@ func TestALateDeleteIsExplained(t *testing.T) {
 
 // stale is a lease store whose listings lag one behind.
 type stale struct {
-	changefeed.LeaseStore
+	feed.LeaseStore
 	mu   *sync.Mutex
-	last *[]changefeed.Record
+	last *[]feed.Record
 }
 
-func (s stale) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
+func (s stale) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 	records, now, err := s.LeaseStore.List(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,8 +173,8 @@ func (s stale) List(ctx context.Context) ([]changefeed.Record, time.Time, error)
 	return records, now, err
 }
 
-func (s stale) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
-	return s.LeaseStore.(changefeed.Follower).Follow(ctx, cursor)
+func (s stale) Follow(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
+	return s.LeaseStore.(feed.Follower).Follow(ctx, cursor)
 }
 
 func TestHistoriesTellALeaseStoreWithADefect(t *testing.T) {
@@ -182,9 +182,9 @@ func TestHistoriesTellALeaseStoreWithADefect(t *testing.T) {
 		t.Skip("it plays many worlds to test their checkers, which has nothing to do with data races")
 	}
 	for name, bug := range map[string]Bug{
-		"ignores ETags": func(s changefeed.LeaseStore) changefeed.LeaseStore { return blind{s} },
-		"lists what was": func(s changefeed.LeaseStore) changefeed.LeaseStore {
-			return stale{s, new(sync.Mutex), new([]changefeed.Record)}
+		"ignores ETags": func(s feed.LeaseStore) feed.LeaseStore { return blind{s} },
+		"lists what was": func(s feed.LeaseStore) feed.LeaseStore {
+			return stale{s, new(sync.Mutex), new([]feed.Record)}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Processes: each an instance of the real processor, on a network of its own.
@@ -81,7 +82,7 @@ func (w *world) options(i *instance) changefeed.Options {
 			Released: i.released,
 			Outage:   i.outage,
 			Error:    func(err *changefeed.Error) { w.ledger.note("%s: %v", i, err) },
-			Parked:   func(l changefeed.DeadLetter) { w.ledger.note("%s parks %s", i, l.ID) },
+			Parked:   func(l feed.DeadLetter) { w.ledger.note("%s parks %s", i, l.ID) },
 		},
 	}
 	o.Concurrency, o.MaxAttempts, o.HoldKeys = w.weather.at, w.weather.attempts, w.weather.hold
@@ -106,7 +107,7 @@ const (
 )
 
 // acquired notes that the process has begun to work on a lease.
-func (i *instance) acquired(lease changefeed.Lease) {
+func (i *instance) acquired(lease feed.Lease) {
 	i.world.ledger.acquired(i, lease)
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
@@ -114,7 +115,7 @@ func (i *instance) acquired(lease changefeed.Lease) {
 }
 
 // released notes that it has ended.
-func (i *instance) released(lease changefeed.Lease, why changefeed.Reason) {
+func (i *instance) released(lease feed.Lease, why feed.Reason) {
 	i.world.ledger.released(i, lease, why)
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
@@ -137,7 +138,7 @@ func (i *instance) returned() {
 }
 
 // sourceOf is the source as a process has it.
-func (w *world) sourceOf(i *instance) changefeed.Source {
+func (w *world) sourceOf(i *instance) feed.Source {
 	s := source{i.link, w.orders}
 	if w.push {
 		return pushed{s}
@@ -147,10 +148,10 @@ func (w *world) sourceOf(i *instance) changefeed.Source {
 
 // leasesOf is the lease store as a process has it, from the inside out: the store, its
 // stepping clock, the witness, a planted bug, the network, and the history.
-func (w *world) leasesOf(i *instance) changefeed.LeaseStore {
+func (w *world) leasesOf(i *instance) feed.LeaseStore {
 	// The witness stands behind the link, where writes arrive. The history stands
 	// before it, because an owner acts on the answers that it gets.
-	var store changefeed.LeaseStore = witness{stepping{w.unit, &w.clock}, w.ledger, i}
+	var store feed.LeaseStore = witness{stepping{w.unit, &w.clock}, w.ledger, i}
 	if w.bug != nil {
 		store = w.bug(store)
 	}

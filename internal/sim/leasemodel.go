@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
-
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // What a history of leases must be
@@ -43,7 +42,7 @@ type content struct {
 	lease    string // its token
 	owner    owner
 	token    string // the position's
-	state    changefeed.State
+	state    feed.State
 	attempts int
 	stamp    int64
 }
@@ -55,12 +54,12 @@ func (r record) untouched() bool { return r.there && r.owner.name == "" && r.val
 // mayBecome reports whether anybody may write a record over this one: to remove it without the right to delete, to adopt
 // it because its create was late, or to make it anew as after a delete.
 func (r record) mayBecome(next record) bool {
-	removed, again := next.state == changefeed.StateRetired, next.untouched() && next.token == r.token
-	return r.untouched() && (removed || again) || r.state == changefeed.StateRetired && next.state == changefeed.StateLive
+	removed, again := next.state == feed.StateRetired, next.untouched() && next.token == r.token
+	return r.untouched() && (removed || again) || r.state == feed.StateRetired && next.state == feed.StateLive
 }
 
 // contentOf is the content of a lease.
-func contentOf(record changefeed.Record) content {
+func contentOf(record feed.Record) content {
 	return content{record.Token, owner{record.Owner, record.Epoch}, record.Position.Token, record.State, record.Attempts, record.Timestamp.UnixNano()}
 }
 
@@ -70,7 +69,7 @@ func (c content) lsn() int64 { return lsnOf(c.token) }
 // look is a request in the history of one lease.
 type look struct {
 	*request
-	shown   changefeed.Record
+	shown   feed.Record
 	present bool
 }
 

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/epk"
 	"github.com/millrace/changefeed/internal/pkey"
 )
@@ -19,13 +19,13 @@ import (
 
 // ledger checks the promises of the processor.
 type ledger struct {
-	mode    changefeed.Mode
+	mode    feed.Mode
 	hash    epk.Kind
 	muddled atomic.Bool // a .NET host may have made leases beside ours
 
 	mu      sync.Mutex
-	items   map[changefeed.PartitionKey]map[string][]version // acknowledged writes that must be delivered
-	open    map[version]entry                                // those that were not handled yet
+	items   map[feed.PartitionKey]map[string][]version // acknowledged writes that must be delivered
+	open    map[version]entry                          // those that were not handled yet
 	handled map[version]bool
 	calls   map[*call]bool
 	model   model
@@ -35,12 +35,12 @@ type ledger struct {
 	foreign bool // .NET hosts are in the unit
 
 	// In worlds that are not strict:
-	begun  map[version]int                   // calls that handlers were given
-	tried  map[transaction]int               // the most of them that a change of a transaction had
-	noted  map[version]int                   // calls that a lease has counted before they were begun
-	failed map[version]bool                  // a handler has failed on a batch with it
-	holds  map[changefeed.PartitionKey]int64 // the least LSN of its letters so far
-	freed  map[changefeed.PartitionKey]bool  // an operator has asked for it to go on
+	begun  map[version]int             // calls that handlers were given
+	tried  map[transaction]int         // the most of them that a change of a transaction had
+	noted  map[version]int             // calls that a lease has counted before they were begun
+	failed map[version]bool            // a handler has failed on a batch with it
+	holds  map[feed.PartitionKey]int64 // the least LSN of its letters so far
+	freed  map[feed.PartitionKey]bool  // an operator has asked for it to go on
 
 	trace []event
 
@@ -49,14 +49,14 @@ type ledger struct {
 
 // version is a state of an item.
 type version struct {
-	key changefeed.PartitionKey
+	key feed.PartitionKey
 	id  string
 	lsn int64
 }
 
 // transaction is what was committed together.
 type transaction struct {
-	key changefeed.PartitionKey
+	key feed.PartitionKey
 	lsn int64
 }
 
@@ -78,8 +78,8 @@ type call struct {
 	by      actor
 	begun   time.Time
 	token   string
-	of      changefeed.Range
-	changes []changefeed.Change
+	of      feed.Range
+	changes []feed.Change
 	ctx     context.Context
 	tenure  *tenure // of ours
 
@@ -88,10 +88,10 @@ type call struct {
 	end      int   // how many changes of the page are before its last one, and that one
 }
 
-func newLedger(mode changefeed.Mode, hash epk.Kind) *ledger {
+func newLedger(mode feed.Mode, hash epk.Kind) *ledger {
 	return &ledger{
-		mode: mode, hash: hash, strict: true, items: map[changefeed.PartitionKey]map[string][]version{},
-		begun: map[version]int{}, noted: map[version]int{}, tried: map[transaction]int{}, failed: map[version]bool{}, holds: map[changefeed.PartitionKey]int64{}, freed: map[changefeed.PartitionKey]bool{},
+		mode: mode, hash: hash, strict: true, items: map[feed.PartitionKey]map[string][]version{},
+		begun: map[version]int{}, noted: map[version]int{}, tried: map[transaction]int{}, failed: map[version]bool{}, holds: map[feed.PartitionKey]int64{}, freed: map[feed.PartitionKey]bool{},
 		open: map[version]entry{}, handled: map[version]bool{}, calls: map[*call]bool{}, model: newModel(),
 	}
 }
@@ -142,7 +142,7 @@ func (g *ledger) fail(format string, args ...any) {
 
 // wrote records an acknowledged write. In latest-version mode it replaces the older
 // versions of the item, which need not be delivered any more; after a delete none need.
-func (g *ledger) wrote(key changefeed.PartitionKey, id string, lsn int64, deleted bool) {
+func (g *ledger) wrote(key feed.PartitionKey, id string, lsn int64, deleted bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.written++
@@ -150,7 +150,7 @@ func (g *ledger) wrote(key changefeed.PartitionKey, id string, lsn int64, delete
 		g.items[key] = map[string][]version{}
 	}
 	v := version{key, id, lsn}
-	if g.mode == changefeed.LatestVersion {
+	if g.mode == feed.LatestVersion {
 		for _, old := range g.items[key][id] {
 			delete(g.open, old)
 		}
@@ -166,7 +166,7 @@ func (g *ledger) wrote(key changefeed.PartitionKey, id string, lsn int64, delete
 }
 
 // place is the effective partition key of a key.
-func (g *ledger) place(key changefeed.PartitionKey) string {
+func (g *ledger) place(key feed.PartitionKey) string {
 	parts, err := pkey.Parse(string(key))
 	if err != nil {
 		g.breach("key %s: %v", key, err)
@@ -180,7 +180,7 @@ func (g *ledger) place(key changefeed.PartitionKey) string {
 
 // handOver checks a batch before it is handled: the model expects it, nothing earlier of
 // the same keys is owed, and nobody else is at work on them.
-func (g *ledger) handOver(ctx context.Context, by *instance, b *changefeed.Batch) *call {
+func (g *ledger) handOver(ctx context.Context, by *instance, b *feed.Batch) *call {
 	made := &call{by: by, begun: time.Now(), token: b.LeaseToken, of: b.Range, changes: b.Changes, ctx: ctx, tenure: newTenure(by), redriven: b.Redriven}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -191,7 +191,7 @@ func (g *ledger) handOver(ctx context.Context, by *instance, b *changefeed.Batch
 }
 
 // handOverTo checks a batch of a .NET host.
-func (g *ledger) handOverTo(ctx context.Context, by *netHost, token string, of changefeed.Range, changes []changefeed.Change) *call {
+func (g *ledger) handOverTo(ctx context.Context, by *netHost, token string, of feed.Range, changes []feed.Change) *call {
 	made := &call{by: by, begun: time.Now(), token: token, of: of, changes: changes, ctx: ctx, tenure: &tenure{passed: map[version]bool{}}}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -236,10 +236,10 @@ func (g *ledger) mayMeet(comer, holder *call) bool {
 	return steals || isRobbed || g.muddled.Load()
 }
 
-func versionOf(c changefeed.Change) version { return version{c.PartitionKey, c.ID, c.LSN} }
+func versionOf(c feed.Change) version { return version{c.PartitionKey, c.ID, c.LSN} }
 
 // end records that a call has returned and, with success, its changes as handled.
-func (g *ledger) end(c *call, ok bool, done []changefeed.Change) {
+func (g *ledger) end(c *call, ok bool, done []feed.Change) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.calls, c)

@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/pause"
 )
@@ -33,7 +33,7 @@ func isPoison(v version) bool {
 
 // attempt fails on some changes of a batch in one of the ways that a handler may, and says
 // which of them are done. In calm weather all are.
-func (i *instance) attempt(ctx context.Context, d *rand.Rand, b *changefeed.Batch) (done []changefeed.Change, err error) {
+func (i *instance) attempt(ctx context.Context, d *rand.Rand, b *feed.Batch) (done []feed.Change, err error) {
 	if err := i.handle(ctx, d); err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (i *instance) attempt(ctx context.Context, d *rand.Rand, b *changefeed.Batc
 		if i.world.trouble.isPoison(versionOf(c)) {
 			bad[n], first = errHandler, min(first, n)
 			if d.IntN(4) == 0 {
-				bad[n] = changefeed.Poison(errHandler)
+				bad[n] = feed.Poison(errHandler)
 			}
 		}
 	}
@@ -62,25 +62,25 @@ func (i *instance) attempt(ctx context.Context, d *rand.Rand, b *changefeed.Batc
 	case 0: // no more words
 		return nil, errHandler
 	case 1: // nonsense
-		return nil, &changefeed.Failure{Done: 77, Items: map[int]error{-1: errHandler}, Err: errHandler}
+		return nil, &feed.Failure{Done: 77, Items: map[int]error{-1: errHandler}, Err: errHandler}
 	case 2:
 		if first == 0 {
 			return nil, errHandler
 		}
-		return b.Changes[:first], &changefeed.Failure{Done: first, Err: errHandler, After: time.Second}
+		return b.Changes[:first], &feed.Failure{Done: first, Err: errHandler, After: time.Second}
 	}
 	for n, c := range b.Changes {
 		if bad[n] == nil {
 			done = append(done, c)
 		}
 	}
-	return done, &changefeed.Failure{Items: bad, Err: errHandler}
+	return done, &feed.Failure{Items: bad, Err: errHandler}
 }
 
 // box is where all processes park changes, as it is behind a link.
 type box struct {
 	mu      sync.Mutex
-	letters map[string]changefeed.DeadLetter // by key and id
+	letters map[string]feed.DeadLetter // by key and id
 }
 
 // letters is the box as a process has it, or the operator without a link.
@@ -90,10 +90,10 @@ type letters struct {
 	g   *ledger
 }
 
-func nameOf(key changefeed.PartitionKey, id string) string { return string(key) + " " + id }
+func nameOf(key feed.PartitionKey, id string) string { return string(key) + " " + id }
 
 // Put is about the keys of its change: a letter can be kept though its sender has no answer.
-func (s letters) Put(ctx context.Context, l changefeed.DeadLetter) error {
+func (s letters) Put(ctx context.Context, l feed.DeadLetter) error {
 	_, err := carry(ctx, s.link, parcel{call: "park", of: l.Range, fate: s.fateInBox()}, func(context.Context) (struct{}, error) {
 		s.box.mu.Lock()
 		s.box.letters[nameOf(l.Change.PartitionKey, l.ID)] = l
@@ -106,8 +106,8 @@ func (s letters) Put(ctx context.Context, l changefeed.DeadLetter) error {
 	return err
 }
 
-func (s letters) Remove(ctx context.Context, key changefeed.PartitionKey, id string) error {
-	_, err := carry(ctx, s.link, parcel{call: "unpark", of: changefeed.FullRange(), fate: s.fateInBox()}, func(context.Context) (struct{}, error) {
+func (s letters) Remove(ctx context.Context, key feed.PartitionKey, id string) error {
+	_, err := carry(ctx, s.link, parcel{call: "unpark", of: feed.FullRange(), fate: s.fateInBox()}, func(context.Context) (struct{}, error) {
 		s.box.mu.Lock()
 		l, there := s.box.letters[nameOf(key, id)]
 		delete(s.box.letters, nameOf(key, id))
@@ -120,13 +120,13 @@ func (s letters) Remove(ctx context.Context, key changefeed.PartitionKey, id str
 	return err
 }
 
-func (s letters) Letters(ctx context.Context, key changefeed.PartitionKey) iter.Seq2[changefeed.DeadLetter, error] {
-	return func(yield func(changefeed.DeadLetter, error) bool) {
-		found, err := carry(ctx, s.link, parcel{call: "letters", of: changefeed.FullRange(), fate: s.fateInBox()}, func(context.Context) ([]changefeed.DeadLetter, error) {
+func (s letters) Letters(ctx context.Context, key feed.PartitionKey) iter.Seq2[feed.DeadLetter, error] {
+	return func(yield func(feed.DeadLetter, error) bool) {
+		found, err := carry(ctx, s.link, parcel{call: "letters", of: feed.FullRange(), fate: s.fateInBox()}, func(context.Context) ([]feed.DeadLetter, error) {
 			return s.box.of(key), nil
 		})
 		if err != nil {
-			yield(changefeed.DeadLetter{}, err)
+			yield(feed.DeadLetter{}, err)
 			return
 		}
 		for _, l := range found {
@@ -138,7 +138,7 @@ func (s letters) Letters(ctx context.Context, key changefeed.PartitionKey) iter.
 }
 
 // of lists the letters of a key, or all, in their order.
-func (b *box) of(key changefeed.PartitionKey) (found []changefeed.DeadLetter) {
+func (b *box) of(key feed.PartitionKey) (found []feed.DeadLetter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, l := range b.letters {
@@ -146,7 +146,7 @@ func (b *box) of(key changefeed.PartitionKey) (found []changefeed.DeadLetter) {
 			found = append(found, l)
 		}
 	}
-	slices.SortFunc(found, func(a, o changefeed.DeadLetter) int {
+	slices.SortFunc(found, func(a, o feed.DeadLetter) int {
 		if byKey := strings.Compare(string(a.Change.PartitionKey), string(o.Change.PartitionKey)); byKey != 0 {
 			return byKey
 		}
@@ -160,16 +160,16 @@ func (b *box) of(key changefeed.PartitionKey) (found []changefeed.DeadLetter) {
 
 // parked notes that a change is among the dead letters: it is over, if it was one that
 // handlers have failed on or if its key is held.
-func (g *ledger) parked(by *instance, l changefeed.DeadLetter) {
+func (g *ledger) parked(by *instance, l feed.DeadLetter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	v := versionOf(l.Change)
 	g.tell("%s parks %s %s LSN %d: %s after %d attempts: %s", by, v.key, v.id, v.lsn, l.Disposition, l.Attempts, l.Cause)
-	if l.Disposition == changefeed.DispositionHeld {
+	if l.Disposition == feed.DispositionHeld {
 		if g.holds[v.key] == 0 {
 			g.breach("%s is held without an earlier letter of %s", v.id, v.key)
 		}
-	} else if !g.failed[v] && l.Disposition != changefeed.DispositionCrashed {
+	} else if !g.failed[v] && l.Disposition != feed.DispositionCrashed {
 		g.breach("%s %s LSN %d is parked, and no handler has failed on it", v.key, v.id, v.lsn)
 	}
 	if least := g.holds[v.key]; least == 0 || v.lsn < least {
@@ -181,7 +181,7 @@ func (g *ledger) parked(by *instance, l changefeed.DeadLetter) {
 // blocked checks that a process that has noted in its lease that it holds a key hands nothing
 // of it over, before somebody has asked for that. What came before the first letter may come again, after a crash. A note
 // counts for its position alone: another kind of processor moves that and knows nothing of the note.
-func (g *ledger) blocked(by *instance, b *changefeed.Batch) {
+func (g *ledger) blocked(by *instance, b *feed.Batch) {
 	stored := g.model.leases[b.LeaseToken]
 	note := stored.Properties[notes.HeldProperty]
 	if stored.by != by || b.Redriven || note == "" {
@@ -212,7 +212,7 @@ func (b *box) redrive(w *world, dice *rand.Rand) {
 }
 
 // ask asks for a letter to be handled again, or for its key to be released.
-func (b *box) ask(w *world, l changefeed.DeadLetter, release bool) error {
+func (b *box) ask(w *world, l feed.DeadLetter, release bool) error {
 	ctx, cancel := context.WithTimeout(w.ctx, 3*time.Minute)
 	defer cancel()
 	key := l.Change.PartitionKey
@@ -234,7 +234,7 @@ func (b *box) ask(w *world, l changefeed.DeadLetter, release bool) error {
 }
 
 // has reports whether a letter is in the box.
-func (b *box) has(l changefeed.DeadLetter) bool {
+func (b *box) has(l feed.DeadLetter) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	_, there := b.letters[nameOf(l.Change.PartitionKey, l.ID)]
@@ -245,7 +245,7 @@ func (b *box) has(l changefeed.DeadLetter) bool {
 func (b *box) empty(w *world) {
 	for range 5 {
 		for _, l := range b.of("") {
-			if err := b.ask(w, l, l.Disposition == changefeed.DispositionHeld); err != nil && !errors.Is(err, context.Canceled) {
+			if err := b.ask(w, l, l.Disposition == feed.DispositionHeld); err != nil && !errors.Is(err, context.Canceled) {
 				w.ledger.fail("letter %s %s: %v", l.Change.PartitionKey, l.ID, err)
 				return
 			}

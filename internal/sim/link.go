@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
 )
 
@@ -66,7 +66,7 @@ func (l *link) fate() fate {
 	case l.cut.After(now):
 		f.err, f.hang = errNetwork, l.hang
 	case l.full.After(now):
-		f.err = &changefeed.ThrottledError{After: l.upTo(5 * time.Second)}
+		f.err = &feed.ThrottledError{After: l.upTo(5 * time.Second)}
 	// From here on it is chance, which ends when the faults do. A dead link stays dead,
 	// and a frozen process moves again at its time.
 	case calm:
@@ -125,7 +125,7 @@ func (l *link) thawed() time.Time {
 // A parcel is a call of a process that crosses its link.
 type parcel struct {
 	call string
-	of   changefeed.Range // that it is about
+	of   feed.Range // that it is about
 	fate fate
 }
 

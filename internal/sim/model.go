@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -18,8 +18,8 @@ import (
 type model struct {
 	begun   bool // the marker was written
 	leases  map[string]kept
-	parents []changefeed.Record // all that were ever about to be split
-	deleted []changefeed.Record // by an operator
+	parents []feed.Record // all that were ever about to be split
+	deleted []feed.Record // by an operator
 	tenures map[place]*tenure
 	owned   map[place]time.Time // when a process last wrote itself into a lease as its owner
 	pages   map[reading][]*page
@@ -27,7 +27,7 @@ type model struct {
 
 // kept is a lease as it is in the store.
 type kept struct {
-	changefeed.Record
+	feed.Record
 	by *instance // that wrote it
 }
 
@@ -40,7 +40,7 @@ type place struct {
 // reading is a range that a process reads.
 type reading struct {
 	by *instance
-	of changefeed.Range
+	of feed.Range
 }
 
 // page is an answer to a read of the feed.
@@ -72,7 +72,7 @@ type tenure struct {
 	began  time.Time // when it became the owner, in the store
 	turn   time.Time // when a batch was last handed over
 	over   bool
-	of     changefeed.Range
+	of     feed.Range
 	root   string           // where it began
 	first  int              // how often the handler has received the first change after that
 	shown  map[version]bool // it has read them
@@ -121,7 +121,7 @@ func newTenure(by *instance) *tenure {
 }
 
 // acquired begins a tenure.
-func (g *ledger) acquired(by *instance, lease changefeed.Lease) {
+func (g *ledger) acquired(by *instance, lease feed.Lease) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.tell("%s has %s/%s at %v, attempts %d", by, lease.Token, lease.Epoch, lease.Position, lease.Attempts)
@@ -133,7 +133,7 @@ func (g *ledger) acquired(by *instance, lease changefeed.Lease) {
 }
 
 // released ends a tenure.
-func (g *ledger) released(by *instance, lease changefeed.Lease, why changefeed.Reason) {
+func (g *ledger) released(by *instance, lease feed.Lease, why feed.Reason) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.tell("%s released %s: %s", by, lease.Token, why)
@@ -143,7 +143,7 @@ func (g *ledger) released(by *instance, lease changefeed.Lease, why changefeed.R
 }
 
 // read records a page. A process that has found nothing is further by that.
-func (g *ledger) read(by *instance, of changefeed.Range, from string, p changefeed.Page) {
+func (g *ledger) read(by *instance, of feed.Range, from string, p feed.Page) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	made := &page{from: from, next: p.Next.Token}
@@ -174,7 +174,7 @@ func (g *ledger) read(by *instance, of changefeed.Range, from string, p changefe
 }
 
 // readKey records a page of one key. It moves no position.
-func (g *ledger) readKey(by *instance, of changefeed.Range, p changefeed.Page) {
+func (g *ledger) readKey(by *instance, of feed.Range, p feed.Page) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	t := g.model.tenures[place{by, g.model.tokenOf(by, of)}]
@@ -208,7 +208,7 @@ func (t *tenure) rest() {
 }
 
 // tokenOf is the token of the lease on a range that a process works on.
-func (m *model) tokenOf(by *instance, of changefeed.Range) string {
+func (m *model) tokenOf(by *instance, of feed.Range) string {
 	if t := m.tenures[place{by, of.String()}]; t != nil && !t.over {
 		return of.String()
 	}
@@ -233,7 +233,7 @@ func (t *tenure) returned(c *call, ok bool) {
 			}
 		}
 	case c.redriven:
-	case cause == nil || errors.Is(cause, changefeed.ErrHandlerTimeout): // else it was cut short
+	case cause == nil || errors.Is(cause, feed.ErrHandlerTimeout): // else it was cut short
 		t.late = t.late || cause != nil
 		for _, change := range c.changes {
 			t.calls[versionOf(change)]++

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // remove deletes a document of the unit, as an operator might who takes it for waste. The
@@ -33,7 +33,7 @@ func (w *world) remove() {
 	}
 	item := found[w.rng.IntN(len(found))]
 	w.ledger.note("an operator deletes %s", item.ID)
-	if err := w.lobby.Delete(w.ctx, changefeed.Key(item.ID), item.ID, ""); err != nil {
+	if err := w.lobby.Delete(w.ctx, feed.Key(item.ID), item.ID, ""); err != nil {
 		w.ledger.fail("delete: %v", err)
 	}
 	w.refresh()
@@ -51,13 +51,13 @@ func (w *world) refresh() {
 	defer w.ledger.mu.Unlock()
 	m := w.ledger.model.leases
 	for token, l := range m {
-		if !slices.ContainsFunc(records, func(r changefeed.Record) bool { return r.ID == l.ID }) {
+		if !slices.ContainsFunc(records, func(r feed.Record) bool { return r.ID == l.ID }) {
 			w.ledger.model.deleted = append(w.ledger.model.deleted, l.Record)
 			delete(m, token)
 		}
 	}
 	for _, record := range records {
-		if record.Kind == changefeed.KindLease && record.State != changefeed.StateRetired && m[record.Token].ETag != record.ETag {
+		if record.Kind == feed.KindLease && record.State != feed.StateRetired && m[record.Token].ETag != record.ETag {
 			m[record.Token] = kept{record, nil}
 		}
 	}

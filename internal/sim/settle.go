@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
 )
 
@@ -98,10 +99,10 @@ func (w *world) checkTiling() {
 		w.ledger.fail("list: %v", err)
 	}
 	at := ""
-	for at < changefeed.FullRange().Max {
+	for at < feed.FullRange().Max {
 		next := ""
 		for _, record := range records {
-			if record.Kind == changefeed.KindLease && record.State == changefeed.StateLive && record.Range.Holds(at) {
+			if record.Kind == feed.KindLease && record.State == feed.StateLive && record.Range.Holds(at) {
 				if next != "" {
 					w.ledger.fail("tiling: two leases hold %q", at)
 				}
@@ -171,7 +172,7 @@ func (w *world) stopAll() {
 		w.ledger.fail("list: %v", err)
 	}
 	for _, record := range records {
-		if record.Kind == changefeed.KindLease && !record.Free() && !w.ledger.muddled.Load() {
+		if record.Kind == feed.KindLease && !record.Free() && !w.ledger.muddled.Load() {
 			w.ledger.fail("stop: lease %s is still owned by %s", record.Token, record.Owner)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/detector"
 )
 
@@ -66,16 +66,16 @@ func playAll(t *testing.T, seeds int, hasLetters bool) {
 }
 
 // blind is a lease store that writes without regard to the ETag.
-type blind struct{ changefeed.LeaseStore }
+type blind struct{ feed.LeaseStore }
 
-func (s blind) Update(ctx context.Context, l changefeed.Record) (changefeed.Record, error) {
+func (s blind) Update(ctx context.Context, l feed.Record) (feed.Record, error) {
 	got, err := s.LeaseStore.Update(ctx, l)
-	for errors.Is(err, changefeed.ErrConflict) {
-		var records []changefeed.Record
+	for errors.Is(err, feed.ErrConflict) {
+		var records []feed.Record
 		if records, _, err = s.List(ctx); err != nil {
 			return got, err
 		}
-		err = changefeed.ErrNotFound
+		err = feed.ErrNotFound
 		for _, stored := range records {
 			if stored.ID == l.ID {
 				l.ETag = stored.ETag
@@ -86,8 +86,8 @@ func (s blind) Update(ctx context.Context, l changefeed.Record) (changefeed.Reco
 	return got, err
 }
 
-func (s blind) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
-	return s.LeaseStore.(changefeed.Follower).Follow(ctx, cursor)
+func (s blind) Follow(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
+	return s.LeaseStore.(feed.Follower).Follow(ctx, cursor)
 }
 
 func TestTheCheckersFindALeaseStoreWithoutETags(t *testing.T) {
@@ -96,7 +96,7 @@ func TestTheCheckersFindALeaseStoreWithoutETags(t *testing.T) {
 	}
 	const most = 40
 	for seed := range uint64(most) {
-		if broken, _ := play(t, seed, false, func(s changefeed.LeaseStore) changefeed.LeaseStore { return blind{s} }); len(broken) > 0 {
+		if broken, _ := play(t, seed, false, func(s feed.LeaseStore) feed.LeaseStore { return blind{s} }); len(broken) > 0 {
 			t.Logf("seed %d: %s", seed, broken[0])
 			return
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/pause"
 )
@@ -22,7 +23,7 @@ type trouble struct {
 	blinks  bool      // ... but for a call now and then
 	boxed   time.Time // the letter box is not well
 	illness illness
-	mended  map[changefeed.PartitionKey]bool
+	mended  map[feed.PartitionKey]bool
 }
 
 // illness is how the letter box is not well.
@@ -89,7 +90,7 @@ func (w *world) operate(dice *rand.Rand) {
 func (w *world) turn(dice *rand.Rand) {
 	t := &w.trouble
 	until := time.Now().Add(time.Duration(dice.Int64N(int64(90 * time.Second))))
-	key := changefeed.Key(w.city(dice.IntN(w.keys)))
+	key := feed.Key(w.city(dice.IntN(w.keys)))
 	switch what := dice.IntN(9); {
 	case what < 3:
 		w.box.redrive(w, dice)
@@ -146,7 +147,7 @@ func (b *box) drop(w *world, dice *rand.Rand) {
 }
 
 // unparked checks that a letter that a process removes was handled.
-func (g *ledger) unparked(by *instance, l changefeed.DeadLetter) {
+func (g *ledger) unparked(by *instance, l feed.DeadLetter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	v := versionOf(l.Change)
@@ -157,17 +158,17 @@ func (g *ledger) unparked(by *instance, l changefeed.DeadLetter) {
 }
 
 // inTurn checks that the held letters of a key are handed over in their order.
-func (w *world) inTurn(by *instance, b *changefeed.Batch) {
+func (w *world) inTurn(by *instance, b *feed.Batch) {
 	if !b.Redriven {
 		return
 	}
 	c := b.Changes[0]
 	held := false
 	for _, l := range w.box.of(c.PartitionKey) {
-		held = held || versionOf(l.Change) == versionOf(c) && l.Disposition == changefeed.DispositionHeld
+		held = held || versionOf(l.Change) == versionOf(c) && l.Disposition == feed.DispositionHeld
 	}
 	for _, l := range w.box.of(c.PartitionKey) {
-		if held && l.Disposition == changefeed.DispositionHeld && l.Change.LSN < c.LSN {
+		if held && l.Disposition == feed.DispositionHeld && l.Change.LSN < c.LSN {
 			w.ledger.fail("order: %s got the held letter of %s LSN %d before that of LSN %d", by, c.PartitionKey, c.LSN, l.Change.LSN)
 		}
 	}
@@ -181,7 +182,7 @@ func (w *world) heldKeys() (held, aside []string) {
 		w.ledger.fail("list: %v", err)
 	}
 	for _, record := range records {
-		if record.Kind != changefeed.KindLease || record.State != changefeed.StateLive {
+		if record.Kind != feed.KindLease || record.State != feed.StateLive {
 			continue
 		}
 		in := notes.Place{Position: record.Position.Token, Min: record.Range.Min, Max: record.Range.Max}
@@ -207,7 +208,7 @@ func (w *world) heldKeys() (held, aside []string) {
 func (w *world) free() {
 	held, _ := w.heldKeys()
 	for _, key := range held {
-		if err := w.box.ask(w, changefeed.DeadLetter{Change: changefeed.Change{PartitionKey: changefeed.PartitionKey(key)}}, true); err != nil {
+		if err := w.box.ask(w, feed.DeadLetter{Change: feed.Change{PartitionKey: feed.PartitionKey(key)}}, true); err != nil {
 			w.ledger.fail("release %s: %v", key, err)
 		}
 	}

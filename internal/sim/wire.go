@@ -5,7 +5,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 )
 
@@ -15,19 +15,19 @@ import (
 // leases is a lease store behind a link.
 type leases struct {
 	*link
-	store changefeed.LeaseStore
+	store feed.LeaseStore
 }
 
 // listing is an answer of List and of Follow.
 type listing struct {
-	records []changefeed.Record
+	records []feed.Record
 	cursor  string
 	now     time.Time
 }
 
 // List is about the whole key space, so an ambush at it splits or merges the first partition.
-func (s leases) List(ctx context.Context) ([]changefeed.Record, time.Time, error) {
-	q := parcel{call: "list", of: changefeed.FullRange(), fate: s.fate()}
+func (s leases) List(ctx context.Context) ([]feed.Record, time.Time, error) {
+	q := parcel{call: "list", of: feed.FullRange(), fate: s.fate()}
 	got, err := carry(ctx, s.link, q, func(ctx context.Context) (got listing, err error) {
 		got.records, got.now, err = s.store.List(ctx)
 		return got, err
@@ -37,7 +37,7 @@ func (s leases) List(ctx context.Context) ([]changefeed.Record, time.Time, error
 
 // seen moves the store's times to the clock that this instance takes for the store's. The
 // effect is the same as if its own clock were off by as much.
-func (s leases) seen(records []changefeed.Record) []changefeed.Record {
+func (s leases) seen(records []feed.Record) []feed.Record {
 	for i := range records {
 		records[i] = s.read(records[i])
 	}
@@ -45,24 +45,24 @@ func (s leases) seen(records []changefeed.Record) []changefeed.Record {
 }
 
 // read is a record as this instance sees it.
-func (s leases) read(record changefeed.Record) changefeed.Record {
+func (s leases) read(record feed.Record) feed.Record {
 	return shift(stamped(record, s.wall.written), s.skew)
 }
 
 // sent is a record of this instance as the store gets it.
-func (s leases) sent(record changefeed.Record) changefeed.Record {
+func (s leases) sent(record feed.Record) feed.Record {
 	return shift(stamped(record, s.wall.write), -s.skew)
 }
 
 // stamped is a record whose times of its writer are told by another clock.
-func stamped(record changefeed.Record, told func(time.Time) time.Time) changefeed.Record {
+func stamped(record feed.Record, told func(time.Time) time.Time) feed.Record {
 	record.Timestamp = told(record.Timestamp)
 	return dueAt(record, func(due, sent time.Time) (time.Time, time.Time) { return due, told(sent) })
 }
 
 // dueAt changes when the create of a lease had to arrive, by the store's clock, and when it was
 // sent, by its maker's.
-func dueAt(record changefeed.Record, change func(due, sent time.Time) (time.Time, time.Time)) changefeed.Record {
+func dueAt(record feed.Record, change func(due, sent time.Time) (time.Time, time.Time)) feed.Record {
 	if due, made := notes.ReadDue(record.Properties[notes.DueProperty]); made {
 		due.By, due.Sent = change(due.By, due.Sent)
 		record.Properties = notes.Set(record.Properties, notes.DueProperty, due.String())
@@ -71,7 +71,7 @@ func dueAt(record changefeed.Record, change func(due, sent time.Time) (time.Time
 }
 
 // shift moves all times of a record that the processor compares with a clock.
-func shift(record changefeed.Record, by time.Duration) changefeed.Record {
+func shift(record feed.Record, by time.Duration) feed.Record {
 	if !record.Updated.IsZero() {
 		record.Updated = record.Updated.Add(by)
 	}
@@ -79,41 +79,41 @@ func shift(record changefeed.Record, by time.Duration) changefeed.Record {
 		record.Fence = record.Fence.Add(by)
 	}
 	record.Position = shiftStart(record.Position, by)
-	if start, err := changefeed.ParseStart(notes.TimeOf(record.Properties[notes.OriginProperty])); err == nil { // of the marker
+	if start, err := feed.ParseStart(notes.TimeOf(record.Properties[notes.OriginProperty])); err == nil { // of the marker
 		record.Properties = maps.Clone(record.Properties)
-		record.Properties[notes.OriginProperty] = notes.PlainTime(shiftStart(changefeed.Position{Start: start}, by).Start.String())
+		record.Properties[notes.OriginProperty] = notes.PlainTime(shiftStart(feed.Position{Start: start}, by).Start.String())
 	}
 	return dueAt(record, func(due, sent time.Time) (time.Time, time.Time) { return due.Add(by), sent })
 }
 
 // shiftStart moves the start time of a position.
-func shiftStart(p changefeed.Position, by time.Duration) changefeed.Position {
+func shiftStart(p feed.Position, by time.Duration) feed.Position {
 	if at := p.Start.Time(); !at.IsZero() {
-		p.Start = changefeed.FromTime(at.Add(by))
+		p.Start = feed.FromTime(at.Add(by))
 	}
 	return p
 }
 
-func (s leases) Create(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+func (s leases) Create(ctx context.Context, record feed.Record) (feed.Record, error) {
 	return s.write(ctx, "create "+string(record.Kind), record, s.store.Create)
 }
 
-func (s leases) Update(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+func (s leases) Update(ctx context.Context, record feed.Record) (feed.Record, error) {
 	return s.write(ctx, s.by.meaning(s.by.world.ledger.stored(record), record), record, s.store.Update)
 }
 
 // write carries a record to the store, and the stored record back.
-func (s leases) write(ctx context.Context, call string, record changefeed.Record, do func(context.Context, changefeed.Record) (changefeed.Record, error)) (changefeed.Record, error) {
+func (s leases) write(ctx context.Context, call string, record feed.Record, do func(context.Context, feed.Record) (feed.Record, error)) (feed.Record, error) {
 	q := parcel{call: call, of: record.Range, fate: s.fateOfWrite(call)}
-	got, err := carry(ctx, s.link, q, func(ctx context.Context) (changefeed.Record, error) { return do(ctx, s.sent(record)) })
+	got, err := carry(ctx, s.link, q, func(ctx context.Context) (feed.Record, error) { return do(ctx, s.sent(record)) })
 	return s.read(got), err
 }
 
-func (s leases) Delete(ctx context.Context, record changefeed.Record) error {
+func (s leases) Delete(ctx context.Context, record feed.Record) error {
 	q := parcel{call: "delete", of: record.Range, fate: s.fateOfWrite("delete")}
 	_, err := carry(ctx, s.link, q, func(ctx context.Context) (struct{}, error) {
 		if s.by.world.weather.keepers {
-			return struct{}{}, changefeed.ErrForbidden
+			return struct{}{}, feed.ErrForbidden
 		}
 		return struct{}{}, s.store.Delete(ctx, record)
 	})
@@ -123,10 +123,10 @@ func (s leases) Delete(ctx context.Context, record changefeed.Record) error {
 // followed is leases whose changes can be followed.
 type followed struct{ leases }
 
-func (s followed) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
-	q := parcel{call: "follow", of: changefeed.FullRange(), fate: s.fate()}
+func (s followed) Follow(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
+	q := parcel{call: "follow", of: feed.FullRange(), fate: s.fate()}
 	got, err := carry(ctx, s.link, q, func(ctx context.Context) (got listing, err error) {
-		got.records, got.cursor, got.now, err = s.store.(changefeed.Follower).Follow(ctx, cursor)
+		got.records, got.cursor, got.now, err = s.store.(feed.Follower).Follow(ctx, cursor)
 		return got, err
 	})
 	return s.seen(got.records), got.cursor, got.now.Add(s.skew), err
@@ -135,20 +135,20 @@ func (s followed) Follow(ctx context.Context, cursor string) ([]changefeed.Recor
 // source is a source behind a link.
 type source struct {
 	*link
-	source changefeed.Source
+	source feed.Source
 }
 
-func (s source) Partitions(ctx context.Context) ([]changefeed.Partition, error) {
-	q := parcel{call: "partitions", of: changefeed.FullRange(), fate: s.fate()}
+func (s source) Partitions(ctx context.Context) ([]feed.Partition, error) {
+	q := parcel{call: "partitions", of: feed.FullRange(), fate: s.fate()}
 	return carry(ctx, s.link, q, s.source.Partitions)
 }
 
-func (s source) Read(ctx context.Context, r changefeed.Range, from changefeed.Position, o changefeed.ReadOptions) (changefeed.Page, error) {
+func (s source) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 	q := parcel{call: "read", of: r, fate: s.fate()}
 	if o.Key != "" {
 		q.call = "read key"
 	}
-	return carry(ctx, s.link, q, func(ctx context.Context) (changefeed.Page, error) {
+	return carry(ctx, s.link, q, func(ctx context.Context) (feed.Page, error) {
 		// The model hears of a page as it leaves the store, because its answer may
 		// still be lost.
 		page, err := s.source.Read(ctx, r, shiftStart(from, -s.skew), o)
@@ -164,14 +164,14 @@ func (s source) Read(ctx context.Context, r changefeed.Range, from changefeed.Po
 	})
 }
 
-// Locate implements [changefeed.Locator]: no request, so nothing can happen to it.
-func (s source) Locate(ctx context.Context, key changefeed.PartitionKey) (string, error) {
-	return s.source.(changefeed.Locator).Locate(ctx, key)
+// Locate implements [feed.Locator]: no request, so nothing can happen to it.
+func (s source) Locate(ctx context.Context, key feed.PartitionKey) (string, error) {
+	return s.source.(feed.Locator).Locate(ctx, key)
 }
 
 // pushed is a source that can be waited for.
 type pushed struct{ source }
 
-func (s pushed) Wait(ctx context.Context, r changefeed.Range, from changefeed.Position) error {
-	return s.source.source.(changefeed.Waiter).Wait(ctx, r, from)
+func (s pushed) Wait(ctx context.Context, r feed.Range, from feed.Position) error {
+	return s.source.source.(feed.Waiter).Wait(ctx, r, from)
 }

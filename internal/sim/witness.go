@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 )
 
@@ -16,21 +16,21 @@ import (
 // witness is a lease store that sees every write of a process arrive. A write that was cut off in the store could have been
 // stored and not seen, so none is: links lose requests and answers before and after it.
 type witness struct {
-	changefeed.LeaseStore
+	feed.LeaseStore
 	*ledger
 	by *instance
 }
 
 // Create checks a lease once it is stored. With the marker of the unit every key has a lease,
 // so from then on none may go without others that cover its changes.
-func (w witness) Create(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+func (w witness) Create(ctx context.Context, record feed.Record) (feed.Record, error) {
 	got, err := w.LeaseStore.Create(context.WithoutCancel(ctx), record)
 	w.note("%s creates %s %q for %s/%s at %v: %v", w.by, record.Kind, record.Token, record.Owner, record.Epoch, record.Position, err)
 	switch {
 	case err != nil:
-	case record.Kind == changefeed.KindLease:
+	case record.Kind == feed.KindLease:
 		w.created(w.by, got)
-	case record.Kind == changefeed.KindInfo:
+	case record.Kind == feed.KindInfo:
 		w.begin()
 	}
 	return got, err
@@ -38,32 +38,32 @@ func (w witness) Create(ctx context.Context, record changefeed.Record) (changefe
 
 // Update checks a lease as the store has it: a planted bug lies between the process and the
 // witness, and shows in what is stored.
-func (w witness) Update(ctx context.Context, record changefeed.Record) (changefeed.Record, error) {
+func (w witness) Update(ctx context.Context, record feed.Record) (feed.Record, error) {
 	got, err := w.LeaseStore.Update(context.WithoutCancel(ctx), record)
 	w.note("%s writes %s %q for %s/%s at %v, attempts %d, %v, %s: %v", w.by, record.Kind, record.Token, record.Owner, record.Epoch, record.Position, record.Attempts, record.State, said(record), err)
-	if err == nil && record.Kind == changefeed.KindLease {
+	if err == nil && record.Kind == feed.KindLease {
 		w.updated(w.by, got)
 	}
 	return got, err
 }
 
 // Delete checks that nothing is lost with a lease.
-func (w witness) Delete(ctx context.Context, record changefeed.Record) error {
+func (w witness) Delete(ctx context.Context, record feed.Record) error {
 	err := w.LeaseStore.Delete(context.WithoutCancel(ctx), record)
 	w.note("%s deletes %s %q: %v", w.by, record.Kind, record.Token, err)
-	if err == nil && record.Kind == changefeed.KindLease {
+	if err == nil && record.Kind == feed.KindLease {
 		w.removed(record)
 	}
 	return err
 }
 
 // Follow passes the ability on: an embedded interface hides the others of its value.
-func (w witness) Follow(ctx context.Context, cursor string) ([]changefeed.Record, string, time.Time, error) {
-	return w.LeaseStore.(changefeed.Follower).Follow(ctx, cursor)
+func (w witness) Follow(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
+	return w.LeaseStore.(feed.Follower).Follow(ctx, cursor)
 }
 
 // stored is a lease as it is in the store.
-func (g *ledger) stored(record changefeed.Record) changefeed.Record {
+func (g *ledger) stored(record feed.Record) feed.Record {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.model.leases[record.Token].Record
@@ -71,7 +71,7 @@ func (g *ledger) stored(record changefeed.Record) changefeed.Record {
 
 // created checks a new lease: all before its position is done, and a child begins where
 // its parent ends.
-func (g *ledger) created(by *instance, record changefeed.Record) {
+func (g *ledger) created(by *instance, record feed.Record) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if record.Free() {
@@ -94,27 +94,27 @@ func (g *ledger) created(by *instance, record changefeed.Record) {
 }
 
 // same compares two positions with their starts.
-func same(a, b changefeed.Position) bool {
+func same(a, b feed.Position) bool {
 	return a.Token == b.Token && a.Start.String() == b.Start.String()
 }
 
 // generationOf is how many splits a lease is away from the first leases.
-func generationOf(record changefeed.Record) int {
+func generationOf(record feed.Record) int {
 	return int(notes.Number(record.Properties, notes.GenerationProperty))
 }
 
 // updated checks the change of a lease.
-func (g *ledger) updated(by *instance, record changefeed.Record) {
+func (g *ledger) updated(by *instance, record feed.Record) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	was, known := g.model.leases[record.Token]
 	g.model.leases[record.Token] = kept{record, by}
-	if record.State == changefeed.StateRetired {
+	if record.State == feed.StateRetired {
 		g.coversOpen(record)
 		delete(g.model.leases, record.Token)
 		return
 	}
-	if record.State == changefeed.StateSplitting {
+	if record.State == feed.StateSplitting {
 		g.model.parents = append(g.model.parents, record)
 	}
 	if !known {
@@ -130,7 +130,7 @@ func (g *ledger) updated(by *instance, record changefeed.Record) {
 
 // moved compares a lease with its state before: its position is one that the writer has
 // reached, or the old one, and its attempts are those of the next batch.
-func (g *ledger) moved(by *instance, was, record changefeed.Record) {
+func (g *ledger) moved(by *instance, was, record feed.Record) {
 	t := g.model.tenures[place{by, record.Token}]
 	if t == nil {
 		t = &tenure{}
@@ -158,7 +158,7 @@ func (g *ledger) moved(by *instance, was, record changefeed.Record) {
 
 // movedFreely compares a lease with its state before in a world that is not strict: its position is one that the writer has read,
 // and its attempts are no more than some change after it has had.
-func (g *ledger) movedFreely(by *instance, t *tenure, was, record changefeed.Record) {
+func (g *ledger) movedFreely(by *instance, t *tenure, was, record feed.Record) {
 	at := record.Position.Token
 	waits := g.foreign && lsnOf(at) < t.read // before a key that is set aside, because a .NET host may take the lease
 	if at != was.Position.Token && !t.tokens[at] && !waits {
@@ -183,7 +183,7 @@ func (g *ledger) movedFreely(by *instance, t *tenure, was, record changefeed.Rec
 // passesNothing checks that all before the position of a lease is done, was asked to be checkpointed by hand, or belongs to
 // a key that is set aside: a handler asks before it knows that the checkpoint is stored. A breach is reported once, so what
 // was passed counts as done from then on.
-func (g *ledger) passesNothing(t *tenure, record changefeed.Record) {
+func (g *ledger) passesNothing(t *tenure, record feed.Record) {
 	at := lsnOf(record.Position.Token)
 	note := g.noteOf(record)
 	for v, e := range g.open {
@@ -204,7 +204,7 @@ type note struct {
 }
 
 // noteOf reads the notes of a lease as their writer means them, so whatever the partitions are by now.
-func (g *ledger) noteOf(record changefeed.Record) (n note) {
+func (g *ledger) noteOf(record feed.Record) (n note) {
 	for name, into := range map[string]any{notes.DoneProperty: &n.done, notes.AsideProperty: &n.aside} {
 		text := record.Properties[name]
 		if text == "" {
@@ -245,7 +245,7 @@ func (g *ledger) begin() {
 // removed checks that others cover the changes that a removed lease still had to deliver.
 // Before the unit has begun, a lease that overlaps others may go, and the rest of its range
 // gets another.
-func (g *ledger) removed(record changefeed.Record) {
+func (g *ledger) removed(record feed.Record) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.model.leases, record.Token)
@@ -256,7 +256,7 @@ func (g *ledger) removed(record changefeed.Record) {
 
 // coversOpen checks that for all open changes in the range of a lease there is another
 // lease, or was until an operator deleted it: then there is a hole, which is repaired.
-func (g *ledger) coversOpen(gone changefeed.Record) {
+func (g *ledger) coversOpen(gone feed.Record) {
 	for v, e := range g.open {
 		if !gone.Range.Holds(e.epk) {
 			continue
@@ -275,7 +275,7 @@ func (g *ledger) coversOpen(gone changefeed.Record) {
 }
 
 // gives reports whether a change comes from a lease that is open.
-func (g *ledger) gives(record changefeed.Record, v version, e entry) bool {
+func (g *ledger) gives(record feed.Record, v version, e entry) bool {
 	if !record.Range.Holds(e.epk) {
 		return false
 	}
@@ -284,7 +284,7 @@ func (g *ledger) gives(record changefeed.Record, v version, e entry) bool {
 }
 
 // count notes the call that a lease has counted before it is begun, because it may end the process.
-func (g *ledger) count(record changefeed.Record) {
+func (g *ledger) count(record feed.Record) {
 	s := g.noteOf(record).done.Suspect
 	if s == nil {
 		return
@@ -304,7 +304,7 @@ func (g *ledger) count(record changefeed.Record) {
 }
 
 // said are the notes of a record, for the story.
-func said(record changefeed.Record) string {
+func said(record feed.Record) string {
 	p := record.Properties
 	return "done " + p[notes.DoneProperty] + " held " + p[notes.HeldProperty] + " aside " + p[notes.AsideProperty]
 }

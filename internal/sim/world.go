@@ -35,14 +35,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/epk"
 	"github.com/millrace/changefeed/internal/pause"
 )
 
 // Bug replaces an instance's lease store by one with a defect, to see the checkers find it.
-type Bug func(changefeed.LeaseStore) changefeed.LeaseStore
+type Bug func(feed.LeaseStore) feed.LeaseStore
 
 // faultyTime is how long there are faults, in virtual time.
 const faultyTime = 10 * time.Minute
@@ -54,8 +54,8 @@ type world struct {
 	bug     Bug
 	weather weather
 
-	mode      changefeed.Mode
-	start0    changefeed.Start
+	mode      feed.Mode
+	start0    feed.Start
 	push      bool // sources and lease stores can be waited for
 	minLeases int
 	keys      int
@@ -145,16 +145,16 @@ func newWorld(ctx context.Context, seed uint64, hasLetters bool, bug Bug) (*worl
 	rng := rand.New(rand.NewPCG(seed, 1))
 	w := &world{
 		ctx: ctx, rng: rng, bug: bug, weather: newWeather(seed, hasLetters), push: rng.IntN(2) == 0, keys: 3 + rng.IntN(20),
-		box: &box{letters: map[string]changefeed.DeadLetter{}}, ready: make(chan struct{}), quiet: make(chan struct{}), diceSeed: rand.New(rand.NewPCG(seed, 2)),
+		box: &box{letters: map[string]feed.DeadLetter{}}, ready: make(chan struct{}), quiet: make(chan struct{}), diceSeed: rand.New(rand.NewPCG(seed, 2)),
 	}
-	w.trouble.mended = map[changefeed.PartitionKey]bool{}
+	w.trouble.mended = map[feed.PartitionKey]bool{}
 	w.drawUnit()
 	var err error
 	if w.db, err = docstore.Open("", docstore.Options{InMemory: true, CacheBytes: 1 << 20}); err != nil {
 		return nil, err
 	}
 	spec := docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}, Ranges: 1 + rng.IntN(5), Retention: 24 * time.Hour}
-	if w.mode == changefeed.LatestVersion {
+	if w.mode == feed.LatestVersion {
 		spec.Retention = 0
 	}
 	hash := epk.HashV2
@@ -182,14 +182,14 @@ func newWorld(ctx context.Context, seed uint64, hasLetters bool, bug Bug) (*worl
 func (w *world) drawUnit() {
 	switch {
 	case w.weather.foreign:
-		w.start0 = changefeed.FromBeginning()
+		w.start0 = feed.FromBeginning()
 	case w.rng.IntN(3) == 0:
-		w.mode = changefeed.AllVersionsAndDeletes
+		w.mode = feed.AllVersionsAndDeletes
 		if w.weather.removal == ofLeases {
 			w.weather.removal = noRemoval // a lease that is made anew cannot read older changes in this mode
 		}
 	case w.rng.IntN(2) == 0:
-		w.start0 = changefeed.FromBeginning()
+		w.start0 = feed.FromBeginning()
 	}
 	if w.rng.IntN(3) == 0 {
 		w.minLeases = w.rng.IntN(12)
@@ -253,14 +253,14 @@ func (w *world) city(n int) string { return fmt.Sprintf("city-%d%s", n, w.cities
 // commit writes one to three items of one key. Each writer has items of its own, so that
 // the order of two acknowledgements is the order of their LSNs.
 func (w *world) commit(ctx context.Context, dice *rand.Rand, city, value string) {
-	key := changefeed.Key(city)
-	var writes []changefeed.Write
+	key := feed.Key(city)
+	var writes []feed.Write
 	for _, n := range dice.Perm(3)[:1+dice.IntN(3)] {
 		id := fmt.Sprintf("%s-%d", value[:1], n)
 		body, _ := json.Marshal(map[string]string{"id": id, "city": city, "value": value})
-		write := changefeed.Write{Op: changefeed.WriteUpsert, ID: id, Body: body}
+		write := feed.Write{Op: feed.WriteUpsert, ID: id, Body: body}
 		if dice.IntN(8) == 0 {
-			write = changefeed.Write{Op: changefeed.WriteDelete, ID: id}
+			write = feed.Write{Op: feed.WriteDelete, ID: id}
 		}
 		writes = append(writes, write)
 	}
@@ -270,6 +270,6 @@ func (w *world) commit(ctx context.Context, dice *rand.Rand, city, value string)
 		return // a delete of a missing item refuses the batch
 	}
 	for i, r := range results {
-		w.ledger.wrote(key, writes[i].ID, r.LSN, writes[i].Op == changefeed.WriteDelete)
+		w.ledger.wrote(key, writes[i].ID, r.LSN, writes[i].Op == feed.WriteDelete)
 	}
 }

@@ -54,7 +54,7 @@ var samples = []badSample{
 		"-- b.go --\npackage m\nimport \"example.org/x\"\n-- c.go --\npackage m\nimport \"example.com/m/docstore\"\n" +
 		"-- d_test.go --\npackage m_test\nimport \"example.com/m/docstore\"\n", "b.go c.go"},
 	{"imports", "siblings stay apart but for one pair", "" +
-		"-- docstore/a.go --\npackage docstore\nimport (\n\t\"example.com/m\"\n\t\"example.org/x\"\n)\n" +
+		"-- docstore/a.go --\npackage docstore\nimport (\n\t\"example.com/m/feed\"\n\t\"example.org/x\"\n)\n" +
 		"-- docstore/b.go --\npackage docstore\nimport _ \"example.com/m/cosmos\"\n" +
 		"-- cosmosrest/a.go --\npackage cosmosrest\nimport (\n\t\"example.com/m/docstore\"\n\t\"example.com/m/cosmosrest/internal/sql\"\n)\n" +
 		"-- cmd/x/main.go --\npackage main\nimport \"example.com/m/cosmos\"\n", "docstore/b.go"},

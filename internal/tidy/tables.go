@@ -34,31 +34,32 @@ const (
 // its own family. A package without a line obeys the nearest line above it; a new top-level package needs its own.
 // Test files may import anything.
 var edges = map[string][]string{
-	".":                         {"internal/balance", "internal/beat", "internal/delivery", "internal/fold", "internal/keyspace", "internal/latest", "internal/mirror", "internal/notes", "internal/parallel", "internal/pause", "internal/rank", "internal/service", "internal/soon"}, // importing the processor must cost its user nothing
-	"changefeedtest":            {".", "internal/pause"},
-	"docstore":                  {".", "internal/epk", "internal/leasedoc", "internal/pkey", "internal/rawjson", "internal/service", thirdParty},
-	"cosmos":                    {".", "internal/epk", "internal/leasedoc", "internal/pause", "internal/pkey", "internal/rawjson", "internal/rest", "internal/service", thirdParty},
-	"deadletters":               {".", "internal/filelock", "internal/notes", "internal/pause", "internal/rawjson", "internal/service"},                                                                                                                                                               // sinks that cost their user nothing either
-	"cosmosrest":                {".", "cosmosrest/internal/auth", "cosmosrest/internal/hybridrow", "cosmosrest/internal/meter", "cosmosrest/internal/query", "cosmosrest/internal/sql", "cosmosrest/internal/wire", "docstore", "internal/pkey", "internal/rawjson", "internal/service", thirdParty}, // the one edge between siblings
-	"cosmosrest/cosmostest":     {".", "cosmosrest", "docstore"},
+	"feed":                      {"internal/keyspace"},                                                                                                                                                                                                                                         // the vocabulary: whoever shares it shares nothing else
+	".":                         {"feed", "internal/balance", "internal/beat", "internal/delivery", "internal/fold", "internal/keyspace", "internal/latest", "internal/mirror", "internal/notes", "internal/parallel", "internal/pause", "internal/rank", "internal/service", "internal/soon"}, // importing the processor must cost its user nothing
+	"changefeedtest":            {"feed", "internal/pause"},
+	"docstore":                  {"feed", "internal/epk", "internal/leasedoc", "internal/pkey", "internal/rawjson", "internal/service", thirdParty},
+	"cosmos":                    {"feed", "internal/epk", "internal/leasedoc", "internal/pause", "internal/pkey", "internal/rawjson", "internal/rest", "internal/service", thirdParty},
+	"deadletters":               {".", "feed", "internal/filelock", "internal/notes", "internal/pause", "internal/rawjson", "internal/service"},                                                                                                                                                          // sinks that cost their user nothing either
+	"cosmosrest":                {"cosmosrest/internal/auth", "cosmosrest/internal/hybridrow", "cosmosrest/internal/meter", "cosmosrest/internal/query", "cosmosrest/internal/sql", "cosmosrest/internal/wire", "docstore", "feed", "internal/pkey", "internal/rawjson", "internal/service", thirdParty}, // the one edge between siblings
+	"cosmosrest/cosmostest":     {"cosmosrest", "docstore"},
 	"cosmosrest/internal/auth":  {"cosmosrest/internal/wire", thirdParty},
 	"cosmosrest/internal/meter": {"cosmosrest/internal/wire", "docstore", "internal/service"},
-	"cosmosrest/internal/query": {".", "cosmosrest/internal/meter", "cosmosrest/internal/sql", "cosmosrest/internal/wire", "docstore", "internal/service"},
-	"cosmosrest/internal/sql":   {".", "internal/rawjson", "internal/service", thirdParty},
-	"cosmosrest/internal/wire":  {".", "internal/rawjson", "internal/service"},
-	"outbox":                    {".", "internal/pause", "internal/rawjson", "internal/service"},
-	"outbox/outboxtest":         {".", "outbox"},
-	"outbox/webhookpub":         {".", "outbox", "internal/cloudevent"}, // no SDK: importing it must cost its user nothing
-	"outbox/natspub":            {".", "outbox", "internal/cloudevent", "internal/filelock", thirdParty},
-	"outbox/kafkapub":           {".", "outbox", thirdParty},
+	"cosmosrest/internal/query": {"cosmosrest/internal/meter", "cosmosrest/internal/sql", "cosmosrest/internal/wire", "docstore", "feed", "internal/service"},
+	"cosmosrest/internal/sql":   {"internal/rawjson", "internal/service", thirdParty},
+	"cosmosrest/internal/wire":  {"feed", "internal/rawjson", "internal/service"},
+	"outbox":                    {".", "feed", "internal/pause", "internal/rawjson", "internal/service"},
+	"outbox/outboxtest":         {"feed", "outbox"},
+	"outbox/webhookpub":         {".", "feed", "internal/cloudevent", "outbox"}, // no SDK: importing it must cost its user nothing
+	"outbox/natspub":            {".", "feed", "internal/cloudevent", "internal/filelock", "outbox", thirdParty},
+	"outbox/kafkapub":           {".", "feed", "outbox", thirdParty},
 	"outbox/internal/calls":     {},
-	"outbox/rabbitpub":          {".", "outbox", "outbox/internal/calls", thirdParty},
-	"outbox/servicebuspub":      {".", "outbox", "outbox/internal/calls", "internal/cloudevent", thirdParty},
+	"outbox/rabbitpub":          {"feed", "outbox", "outbox/internal/calls", thirdParty},
+	"outbox/servicebuspub":      {"feed", "internal/cloudevent", "outbox", "outbox/internal/calls", thirdParty},
 	"outbox/outboxotel":         {"outbox", thirdParty},
-	"trigger":                   {".", "internal/changeline"},
-	"conformance":               {thirdParty},                                                                                                                                                                                           // modules of their own, with the SDKs
-	"cmd":                       {anyPackage, thirdParty},                                                                                                                                                                               // ties things together
-	"examples":                  {".", "changefeedtest", "cosmos", "cosmosrest", "deadletters", "docstore", "outbox", "outbox/kafkapub", "outbox/natspub", "outbox/rabbitpub", "outbox/servicebuspub", "outbox/webhookpub", thirdParty}, // public packages alone, so that they can be copied whole
+	"trigger":                   {"feed", "internal/changeline"},
+	"conformance":               {thirdParty},                                                                                                                                                                                                   // modules of their own, with the SDKs
+	"cmd":                       {anyPackage, thirdParty},                                                                                                                                                                                       // ties things together
+	"examples":                  {".", "changefeedtest", "cosmos", "cosmosrest", "deadletters", "docstore", "feed", "outbox", "outbox/kafkapub", "outbox/natspub", "outbox/rabbitpub", "outbox/servicebuspub", "outbox/webhookpub", thirdParty}, // public packages alone, so that they can be copied whole
 	"internal/epk":              {thirdParty},
 	"internal/balance":          {},
 	"internal/beat":             {},
@@ -73,29 +74,29 @@ var edges = map[string][]string{
 	"internal/parallel":         {},
 	"internal/fold":             {},
 	"internal/filelock":         {},
-	"internal/cloudevent":       {".", "outbox"},
-	"internal/leasedoc":         {".", "internal/notes", "internal/rawjson", "internal/service"},
-	"internal/pkey":             {".", "internal/epk", "internal/rawjson", "internal/service"},
+	"internal/cloudevent":       {"outbox"},
+	"internal/leasedoc":         {"feed", "internal/notes", "internal/rawjson", "internal/service"},
+	"internal/pkey":             {"feed", "internal/epk", "internal/rawjson", "internal/service"},
 	"internal/rank":             {"internal/service"},
 	"internal/rawjson":          {},
 	"internal/rest":             {thirdParty},
 	"internal/rewriter":         {},
 	"internal/service":          {"internal/rawjson"},
-	"internal/changeline":       {".", "internal/rawjson", "internal/service"},
+	"internal/changeline":       {".", "feed", "internal/rawjson", "internal/service"},
 	"internal/pause":            {},
 	"internal/usage":            {},
-	"internal/arg":              {".", "docstore", "internal/terminal", "internal/usage"},
-	"internal/place":            {".", "cosmos", "cosmosrest", "docstore", "internal/pause", "internal/rest", "internal/usage", thirdParty},
-	"internal/fleet":            {".", "internal/pause"},
-	"internal/demo":             {".", "docstore", "internal/fleet", "internal/pause", "internal/terminal", "internal/usage"},
+	"internal/arg":              {"docstore", "feed", "internal/terminal", "internal/usage"},
+	"internal/place":            {"cosmos", "cosmosrest", "docstore", "feed", "internal/pause", "internal/rest", "internal/usage", thirdParty},
+	"internal/fleet":            {".", "feed", "internal/pause"},
+	"internal/demo":             {".", "docstore", "feed", "internal/fleet", "internal/pause", "internal/terminal", "internal/usage"},
 	"internal/broker":           {"internal/usage", "outbox", "outbox/kafkapub", "outbox/natspub", "outbox/rabbitpub", "outbox/servicebuspub", "outbox/webhookpub", thirdParty},
-	"internal/bench":            {"outbox", "outbox/natspub", ".", "cosmos", "cosmosrest", "deadletters", "docstore", "internal/memory", "internal/fleet", "internal/memnet", "internal/pause", "internal/terminal", "internal/usage", "internal/web", thirdParty},
+	"internal/bench":            {".", "cosmos", "cosmosrest", "deadletters", "docstore", "feed", "internal/fleet", "internal/memnet", "internal/memory", "internal/pause", "internal/terminal", "internal/usage", "internal/web", "outbox", "outbox/natspub", thirdParty},
 	"internal/web":              {"cosmosrest", "docstore", "internal/place", "internal/usage"},
-	"internal/unit":             {".", "cosmos", "docstore", "internal/leasedoc", "internal/notes", "internal/pause", "internal/place", "internal/terminal", "internal/usage"},
-	"internal/letters":          {".", "deadletters", "internal/place", "internal/terminal", "internal/unit", "internal/usage"},
-	"internal/instance":         {".", "cosmos", "deadletters", "docstore", "internal/arg", "internal/leasedoc", "internal/place", "internal/terminal", "internal/unit", "internal/usage"},
-	"internal/unload":           {".", "docstore", "internal/changeline", "internal/place"},
-	"internal/load":             {".", "docstore", "internal/place", "internal/service", "internal/terminal"},
+	"internal/unit":             {".", "cosmos", "docstore", "feed", "internal/leasedoc", "internal/notes", "internal/pause", "internal/place", "internal/terminal", "internal/usage"},
+	"internal/letters":          {"deadletters", "feed", "internal/place", "internal/terminal", "internal/unit", "internal/usage"},
+	"internal/instance":         {".", "cosmos", "deadletters", "docstore", "feed", "internal/arg", "internal/leasedoc", "internal/place", "internal/terminal", "internal/unit", "internal/usage"},
+	"internal/unload":           {".", "docstore", "feed", "internal/changeline", "internal/place"},
+	"internal/load":             {"docstore", "feed", "internal/place", "internal/service", "internal/terminal"},
 	"internal/terminal":         {thirdParty},
 	"internal/lives":            {"docstore"},
 	"internal/memnet":           {},
@@ -104,11 +105,11 @@ var edges = map[string][]string{
 	"internal/measure":          {},
 	"internal/long":             {},
 	"internal/stress":           {},
-	"internal/nethost":          {".", "docstore"},
+	"internal/nethost":          {"docstore", "feed"},
 	"internal/sim":              {anyPackage, thirdParty}, // the whole system in one test
 	"internal/tidy":             {},
 
-	"cosmosrest/internal/hybridrow": {"."},
+	"cosmosrest/internal/hybridrow": {"feed"},
 	"cosmosrest/internal/netbatch":  {}, // shares nothing with what it tests
 }
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/usage"
 )
 
@@ -29,18 +29,18 @@ func Delete(ctx context.Context, name string, units []Unit) (u Unit, leases int,
 	if err != nil {
 		return u, 0, err
 	}
-	slices.SortStableFunc(records, func(a, b changefeed.Record) int {
+	slices.SortStableFunc(records, func(a, b feed.Record) int {
 		return cmp.Compare(deletedAfter(a.Kind), deletedAfter(b.Kind))
 	})
 	for _, record := range records {
 		err := u.store.Delete(ctx, record)
-		if errors.Is(err, changefeed.ErrConflict) {
+		if errors.Is(err, feed.ErrConflict) {
 			return u, leases, fmt.Errorf("a processor of unit %q has begun to work: stop it, then delete again: %w", name, err)
 		}
-		if err != nil && !errors.Is(err, changefeed.ErrNotFound) {
+		if err != nil && !errors.Is(err, feed.ErrNotFound) {
 			return u, leases, err
 		}
-		if record.Kind == changefeed.KindLease {
+		if record.Kind == feed.KindLease {
 			leases++
 		}
 	}
@@ -79,19 +79,19 @@ func chooseUnit(units []Unit, name string) (Unit, error) {
 
 // idleRecords are the records of a unit, or of the one of its sets whose ids begin so,
 // for which nobody works.
-func idleRecords(ctx context.Context, u Unit, name string) ([]changefeed.Record, error) {
+func idleRecords(ctx context.Context, u Unit, name string) ([]feed.Record, error) {
 	records, now, err := u.store.List(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if name != u.Processor {
-		records = slices.DeleteFunc(records, func(record changefeed.Record) bool { return !strings.HasPrefix(record.ID, name+".") })
+		records = slices.DeleteFunc(records, func(record feed.Record) bool { return !strings.HasPrefix(record.ID, name+".") })
 	}
 	for _, record := range records {
 		// A second more, because stores keep whole seconds.
 		allowed := cmp.Or(record.Expiration, silence) + time.Second
-		busy := record.Owner != "" && record.State != changefeed.StateRetired && now.Sub(record.Updated) <= allowed
-		if busy || record.Kind == changefeed.KindLock && now.Sub(record.Updated) <= silence {
+		busy := record.Owner != "" && record.State != feed.StateRetired && now.Sub(record.Updated) <= allowed
+		if busy || record.Kind == feed.KindLock && now.Sub(record.Updated) <= silence {
 			return nil, fmt.Errorf("unit %q is at work: %s was written %v ago by %q: stop its processors, or wait until %v of silence have passed",
 				u.Processor, record.ID, now.Sub(record.Updated).Round(time.Second), record.Owner, allowed)
 		}
@@ -100,8 +100,8 @@ func idleRecords(ctx context.Context, u Unit, name string) ([]changefeed.Record,
 }
 
 // deletedAfter orders the kinds in which records are deleted: the marker last, see [Delete].
-func deletedAfter(k changefeed.Kind) int {
-	if k == changefeed.KindInfo {
+func deletedAfter(k feed.Kind) int {
+	if k == feed.KindInfo {
 		return 1
 	}
 	return 0

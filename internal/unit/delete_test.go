@@ -8,19 +8,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/usage"
 )
 
 // deleting is a store that says what is deleted, in its order, and lets somebody else act before.
 type deleting struct {
 	Store
-	deleted []changefeed.Kind
-	before  func(r changefeed.Record) error
+	deleted []feed.Kind
+	before  func(r feed.Record) error
 }
 
-func (d *deleting) Delete(ctx context.Context, r changefeed.Record) error {
+func (d *deleting) Delete(ctx context.Context, r feed.Record) error {
 	if err := d.before(r); err != nil {
 		return err
 	}
@@ -29,41 +29,41 @@ func (d *deleting) Delete(ctx context.Context, r changefeed.Record) error {
 }
 
 // ended is a unit without a processor: two leases, an instance that has stopped, and the marker.
-func ended(t *testing.T, before func(store changefeed.LeaseStore, r changefeed.Record) error) (*deleting, []Unit) {
+func ended(t *testing.T, before func(store feed.LeaseStore, r feed.Record) error) (*deleting, []Unit) {
 	t.Helper()
 	o := newOffice(t)
-	free := func(l *changefeed.Record) { l.Owner, l.Epoch = "", "" }
+	free := func(l *feed.Record) { l.Owner, l.Epoch = "", "" }
 	o.lease(t, "-1F", free)
 	o.lease(t, "1F-FF", free)
-	for _, r := range []changefeed.Record{
-		{Kind: changefeed.KindInfo, Version: 1}, {Kind: changefeed.KindHost, Token: "one/e1", Owner: "one", Epoch: "e1", Version: 1, State: changefeed.StateRetired},
+	for _, r := range []feed.Record{
+		{Kind: feed.KindInfo, Version: 1}, {Kind: feed.KindHost, Token: "one/e1", Owner: "one", Epoch: "e1", Version: 1, State: feed.StateRetired},
 	} {
 		if _, err := o.store.Create(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	units := o.survey(t)
-	d := &deleting{Store: o.store, before: func(r changefeed.Record) error { return before(o.store, r) }}
+	d := &deleting{Store: o.store, before: func(r feed.Record) error { return before(o.store, r) }}
 	units[0].store = d
 	return d, units
 }
 
 // Whoever finds the marker without leases makes them again from where the unit began, and skips nothing.
 func TestTheMarkerOfAUnitIsDeletedLast(t *testing.T) {
-	d, units := ended(t, func(changefeed.LeaseStore, changefeed.Record) error { return nil })
+	d, units := ended(t, func(feed.LeaseStore, feed.Record) error { return nil })
 	_, n, err := Delete(t.Context(), "mailer", units)
-	if n != 2 || err != nil || len(d.deleted) != 4 || d.deleted[3] != changefeed.KindInfo {
+	if n != 2 || err != nil || len(d.deleted) != 4 || d.deleted[3] != feed.KindInfo {
 		t.Errorf("%d leases, %v, deleted %q", n, err, d.deleted)
 	}
 }
 
 // The check that nobody works may be late. Others may delete the same unit.
 func TestAUnitIsDeletedBesideOthers(t *testing.T) {
-	_, units := ended(t, func(store changefeed.LeaseStore, r changefeed.Record) error { return store.Delete(t.Context(), r) })
+	_, units := ended(t, func(store feed.LeaseStore, r feed.Record) error { return store.Delete(t.Context(), r) })
 	if _, n, err := Delete(t.Context(), "mailer", units); n != 2 || err != nil {
 		t.Errorf("what others delete, too: %d leases, %v", n, err)
 	}
-	d, units := ended(t, func(store changefeed.LeaseStore, r changefeed.Record) error {
+	d, units := ended(t, func(store feed.LeaseStore, r feed.Record) error {
 		if r.Token == "1F-FF" {
 			r.Owner, r.Epoch = "one", "e2"
 			_, err := store.Update(t.Context(), r)
@@ -72,8 +72,8 @@ func TestAUnitIsDeletedBesideOthers(t *testing.T) {
 		return nil
 	})
 	_, n, err := Delete(t.Context(), "mailer", units)
-	if n != 1 || !errors.Is(err, changefeed.ErrConflict) || !strings.Contains(err.Error(), "has begun to work") ||
-		slices.Contains(d.deleted, changefeed.KindInfo) {
+	if n != 1 || !errors.Is(err, feed.ErrConflict) || !strings.Contains(err.Error(), "has begun to work") ||
+		slices.Contains(d.deleted, feed.KindInfo) {
 		t.Errorf("a processor that begins: %d leases, %v, deleted %q", n, err, d.deleted)
 	}
 }
@@ -81,7 +81,7 @@ func TestAUnitIsDeletedBesideOthers(t *testing.T) {
 // A name means one unit, or the beginning of its ids does.
 func TestOnlyTheUnitThatIsNamedIsDeleted(t *testing.T) {
 	o := newOffice(t)
-	free := func(l *changefeed.Record) { l.Owner, l.Epoch = "", "" }
+	free := func(l *feed.Record) { l.Owner, l.Epoch = "", "" }
 	o.lease(t, "-FF", free)
 	bills, err := o.db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "bills", Paths: []string{"/id"}})
 	if err != nil {
@@ -126,31 +126,31 @@ func TestOnlyTheUnitThatIsNamedIsDeleted(t *testing.T) {
 // listing is a store with one record, at a time.
 type listing struct {
 	Store
-	record changefeed.Record
+	record feed.Record
 	now    time.Time
 }
 
-func (l listing) List(context.Context) ([]changefeed.Record, time.Time, error) {
-	return []changefeed.Record{l.record}, l.now, nil
+func (l listing) List(context.Context) ([]feed.Record, time.Time, error) {
+	return []feed.Record{l.record}, l.now, nil
 }
 
 // A unit whose records are deleted while it works begins anew, and repeats all: so nobody may be at work, nor perhaps.
 func TestAUnitAtWorkIsNotDeleted(t *testing.T) {
-	held := changefeed.Record{Kind: changefeed.KindLease, ID: "mailer..-FF", Owner: "one", Epoch: "e1", Expiration: time.Minute, Updated: time.Now()}
+	held := feed.Record{Kind: feed.KindLease, ID: "mailer..-FF", Owner: "one", Epoch: "e1", Expiration: time.Minute, Updated: time.Now()}
 	for _, tt := range []struct {
 		name string
-		edit func(r *changefeed.Record)
+		edit func(r *feed.Record)
 		busy time.Duration // for how long after the write
 	}{
-		{"a lease", func(*changefeed.Record) {}, 61 * time.Second}, // stores keep whole seconds
-		{"of an impatient owner", func(r *changefeed.Record) { r.Expiration = 10 * time.Second }, 11 * time.Second},
-		{"of a patient owner", func(r *changefeed.Record) { r.Expiration = time.Hour }, time.Hour + time.Second},
-		{"of another make", func(r *changefeed.Record) { r.Epoch, r.Expiration = "", 0 }, 61 * time.Second},
-		{"that is free", func(r *changefeed.Record) { r.Owner, r.Epoch = "", "" }, -1},
-		{"that was replaced", func(r *changefeed.Record) { r.State = changefeed.StateRetired }, -1},
-		{"an instance that owns nothing yet", func(r *changefeed.Record) { r.Kind = changefeed.KindHost }, 61 * time.Second},
-		{"an instance that has stopped", func(r *changefeed.Record) { r.Kind, r.State = changefeed.KindHost, changefeed.StateRetired }, -1},
-		{"somebody who makes leases", func(r *changefeed.Record) { *r = changefeed.Record{Kind: changefeed.KindLock, Updated: r.Updated} }, time.Minute},
+		{"a lease", func(*feed.Record) {}, 61 * time.Second}, // stores keep whole seconds
+		{"of an impatient owner", func(r *feed.Record) { r.Expiration = 10 * time.Second }, 11 * time.Second},
+		{"of a patient owner", func(r *feed.Record) { r.Expiration = time.Hour }, time.Hour + time.Second},
+		{"of another make", func(r *feed.Record) { r.Epoch, r.Expiration = "", 0 }, 61 * time.Second},
+		{"that is free", func(r *feed.Record) { r.Owner, r.Epoch = "", "" }, -1},
+		{"that was replaced", func(r *feed.Record) { r.State = feed.StateRetired }, -1},
+		{"an instance that owns nothing yet", func(r *feed.Record) { r.Kind = feed.KindHost }, 61 * time.Second},
+		{"an instance that has stopped", func(r *feed.Record) { r.Kind, r.State = feed.KindHost, feed.StateRetired }, -1},
+		{"somebody who makes leases", func(r *feed.Record) { *r = feed.Record{Kind: feed.KindLock, Updated: r.Updated} }, time.Minute},
 	} {
 		record := held
 		tt.edit(&record)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // silence is how long an owner may be silent if its lease does not say: the default of
@@ -31,18 +31,18 @@ const usual = 45
 
 // stand says of a live lease that nobody works on it, or perhaps nobody. Other states say more.
 func (r *Row) stand(state string) {
-	if r.record.State == changefeed.StateLive {
+	if r.record.State == feed.StateLive {
 		r.State = state
 	}
 }
 
 // describe makes the row of a record, with the notes that need no other record.
-func describe(record changefeed.Record, now time.Time) Row {
+func describe(record feed.Record, now time.Time) Row {
 	r := Row{
 		Kind: KindLease, ID: record.ID, Lease: record.Token, Owner: record.Owner, Epoch: record.Epoch, Position: record.Position.String(),
 		Mode: record.Mode.String(), State: record.State.String(), Attempts: record.Attempts, Held: len(Held(record)), HeldKeys: Held(record), SetAside: len(setAside(record)), Silent: max(0, now.Sub(record.Updated).Seconds()), record: record,
 	}
-	if record.Position == (changefeed.Position{}) {
+	if record.Position == (feed.Position{}) {
 		r.Position = "" // of another make, and not read yet
 	}
 	quiet := now.Sub(record.Updated)
@@ -50,13 +50,13 @@ func describe(record changefeed.Record, now time.Time) Row {
 	switch {
 	case record.Err != nil:
 		r.note("%v", record.Err)
-		if record.Kind == changefeed.KindLease {
+		if record.Kind == feed.KindLease {
 			r.State = stateBroken
 		}
-	case record.Kind != changefeed.KindLease:
-	case record.State == changefeed.StateRetired:
+	case record.Kind != feed.KindLease:
+	case record.State == feed.StateRetired:
 		r.note("replaced by others, and left because it could not be deleted: delete it")
-	case record.State != changefeed.StateLive && record.State != changefeed.StateSplitting:
+	case record.State != feed.StateLive && record.State != feed.StateSplitting:
 		r.note("its state %q belongs to a later version", record.State)
 	case record.Free():
 		r.stand(stateFree)
@@ -70,7 +70,7 @@ func describe(record changefeed.Record, now time.Time) Row {
 	case record.Epoch == "":
 		r.note("owned by a processor of another make")
 	}
-	if record.State == changefeed.StateSplitting {
+	if record.State == feed.StateSplitting {
 		r.note("its partition was split: its owner makes the leases that replace it")
 	}
 	if record.Fence.After(now) {
@@ -97,7 +97,7 @@ func (r *Row) instance(now time.Time) {
 	r.Kind = KindInstance
 	quiet := now.Sub(r.record.Updated).Round(time.Second)
 	switch {
-	case r.record.State == changefeed.StateRetired:
+	case r.record.State == feed.StateRetired:
 		r.gone = true
 		r.note("stopped %v ago", quiet)
 	case now.Sub(r.record.Updated) > cmp.Or(r.record.Expiration, silence):
@@ -112,7 +112,7 @@ func (r *Row) isAtWork() bool {
 	case KindInstance:
 		return !r.gone
 	case KindLease:
-		return r.record.Owner != "" && r.record.State != changefeed.StateRetired && r.State != stateExpired && r.State != stateBroken
+		return r.record.Owner != "" && r.record.State != feed.StateRetired && r.State != stateExpired && r.State != stateBroken
 	}
 	return false
 }

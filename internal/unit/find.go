@@ -4,16 +4,16 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/usage"
 )
 
 // Find finds the unit of a name among those of a lease container: the container that it reads, of some that may be, and
 // its lease store.
-func Find(ctx context.Context, leases *place.Container, among []*place.Container, name string) (*place.Container, changefeed.LeaseStore, error) {
+func Find(ctx context.Context, leases *place.Container, among []*place.Container, name string) (*place.Container, feed.LeaseStore, error) {
 	var source *place.Container
-	var found changefeed.LeaseStore
+	var found feed.LeaseStore
 	for _, c := range among {
 		// Where a unit is cannot be read from its name: the ids of its documents have
 		// the container's resource id in them, so each container is tried.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
 )
 
@@ -19,7 +20,7 @@ const (
 // AwaitHandled returns when the leases of a unit exist and have nothing left to handle, whoever has handled it, or when
 // ctx ends. It looks again and again, because others may still write, and reports estimates that fail. If leases are left
 // on which nobody can work, it returns an error that names them as soon as all others have nothing left.
-func AwaitHandled(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, report func(error)) (handled bool, err error) {
+func AwaitHandled(ctx context.Context, source feed.Source, leases feed.LeaseStore, report func(error)) (handled bool, err error) {
 	before := ""
 	for wait := firstLook; pause.For(ctx, wait) == nil; wait = min(2*wait, lastLook) {
 		lags, err := changefeed.Estimate(ctx, source, leases)
@@ -60,4 +61,4 @@ func standing(lags []changefeed.Lag) (stuck error, left bool) {
 }
 
 // hopeless are the errors of leases on which nobody works before somebody mends them.
-var hopeless = []error{changefeed.ErrBadLease, changefeed.ErrTooOld, changefeed.ErrNoStart}
+var hopeless = []error{feed.ErrBadLease, feed.ErrTooOld, changefeed.ErrNoStart}

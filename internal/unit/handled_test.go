@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 func TestLeasesStandStillIfNobodyCanWorkOnThem(t *testing.T) {
@@ -23,11 +24,11 @@ func TestLeasesStandStillIfNobodyCanWorkOnThem(t *testing.T) {
 		{"no lease", nil, 0, false},
 		{"nothing is pending", []changefeed.Lag{{}, {}}, 0, false},
 		{"something is pending", []changefeed.Lag{{}, {Pending: 1}, {}}, 0, true},
-		{"nobody knows", []changefeed.Lag{failed(changefeed.ErrThrottled), {}}, 0, true},
+		{"nobody knows", []changefeed.Lag{failed(feed.ErrThrottled), {}}, 0, true},
 		{"another lease has its range", []changefeed.Lag{failed(changefeed.ErrOverlap), {}}, 0, false},
-		{"it cannot be read", []changefeed.Lag{failed(changefeed.ErrBadLease), {}}, 1, false},
-		{"what comes next is gone", []changefeed.Lag{failed(changefeed.ErrTooOld), {Pending: 1}}, 1, true},
-		{"nothing says where it begins", []changefeed.Lag{failed(changefeed.ErrNoStart), failed(changefeed.ErrBadLease)}, 2, false},
+		{"it cannot be read", []changefeed.Lag{failed(feed.ErrBadLease), {}}, 1, false},
+		{"what comes next is gone", []changefeed.Lag{failed(feed.ErrTooOld), {Pending: 1}}, 1, true},
+		{"nothing says where it begins", []changefeed.Lag{failed(changefeed.ErrNoStart), failed(feed.ErrBadLease)}, 2, false},
 	} {
 		stuck, left := standing(tt.lags)
 		if n := strings.Count(fmt.Sprint(stuck), "lease -FF"); n != tt.stuck || (stuck == nil) != (n == 0) || left != tt.left {
@@ -38,12 +39,12 @@ func TestLeasesStandStillIfNobodyCanWorkOnThem(t *testing.T) {
 
 // looks is a lease store that answers each look in its own way, and the last one for ever.
 type looks struct {
-	changefeed.LeaseStore
-	all []func() ([]changefeed.Record, error)
+	feed.LeaseStore
+	all []func() ([]feed.Record, error)
 	at  []time.Time // of the looks
 }
 
-func (l *looks) List(context.Context) ([]changefeed.Record, time.Time, error) {
+func (l *looks) List(context.Context) ([]feed.Record, time.Time, error) {
 	records, err := l.all[min(len(l.at), len(l.all)-1)]()
 	l.at = append(l.at, time.Now())
 	return records, time.Now(), err
@@ -52,33 +53,33 @@ func (l *looks) List(context.Context) ([]changefeed.Record, time.Time, error) {
 // Who waits until all is handled is not told so too early, nor late; and hears of leases on which nobody can work.
 func TestTheEndOfAUnitsWorkIsAwaited(t *testing.T) {
 	const wait = 10 * time.Minute
-	lease := func(position string) changefeed.Record {
-		return changefeed.Record{
-			Kind: changefeed.KindLease, ID: "mailer..-FF", Token: "-FF", Range: changefeed.FullRange(), Version: 1, Position: changefeed.At(position),
+	lease := func(position string) feed.Record {
+		return feed.Record{
+			Kind: feed.KindLease, ID: "mailer..-FF", Token: "-FF", Range: feed.FullRange(), Version: 1, Position: feed.At(position),
 		}
 	}
-	look := func(records ...changefeed.Record) func() ([]changefeed.Record, error) {
-		return func() ([]changefeed.Record, error) { return records, nil }
+	look := func(records ...feed.Record) func() ([]feed.Record, error) {
+		return func() ([]feed.Record, error) { return records, nil }
 	}
-	fails := func() ([]changefeed.Record, error) { return nil, errors.New("connection refused") }
+	fails := func() ([]feed.Record, error) { return nil, errors.New("connection refused") }
 	broken := lease(`"4"`)
-	broken.Err = changefeed.ErrBadLease
+	broken.Err = feed.ErrBadLease
 	none, behind, done, stuck := look(), look(lease(`"2"`)), look(lease(`"4"`)), look(broken)
 	for _, tt := range []struct {
 		name    string
-		looks   []func() ([]changefeed.Record, error)
+		looks   []func() ([]feed.Record, error)
 		want    string
 		reports int
 	}{
-		{"nothing to do", []func() ([]changefeed.Record, error){done}, "handled", 0},
-		{"no lease yet", []func() ([]changefeed.Record, error){none, none, done}, "handled", 0},
-		{"no lease", []func() ([]changefeed.Record, error){none}, "ended", 0},
-		{"behind", []func() ([]changefeed.Record, error){behind, behind, done}, "handled", 0},
-		{"behind for ever", []func() ([]changefeed.Record, error){behind}, "ended", 0},
-		{"a store that is away for a while", []func() ([]changefeed.Record, error){fails, behind, fails, done}, "handled", 2},
-		{"stuck", []func() ([]changefeed.Record, error){behind, stuck}, "stuck", 0},
-		{"in the middle of a split", []func() ([]changefeed.Record, error){stuck, done}, "handled", 0},
-		{"in the middle of two splits", []func() ([]changefeed.Record, error){stuck, behind, stuck, done}, "handled", 0},
+		{"nothing to do", []func() ([]feed.Record, error){done}, "handled", 0},
+		{"no lease yet", []func() ([]feed.Record, error){none, none, done}, "handled", 0},
+		{"no lease", []func() ([]feed.Record, error){none}, "ended", 0},
+		{"behind", []func() ([]feed.Record, error){behind, behind, done}, "handled", 0},
+		{"behind for ever", []func() ([]feed.Record, error){behind}, "ended", 0},
+		{"a store that is away for a while", []func() ([]feed.Record, error){fails, behind, fails, done}, "handled", 2},
+		{"stuck", []func() ([]feed.Record, error){behind, stuck}, "stuck", 0},
+		{"in the middle of a split", []func() ([]feed.Record, error){stuck, done}, "handled", 0},
+		{"in the middle of two splits", []func() ([]feed.Record, error){stuck, behind, stuck, done}, "handled", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -108,7 +109,7 @@ func TestTheEndOfAUnitsWorkIsAwaited(t *testing.T) {
 func TestTheEndOfAWaitIsNoFailure(t *testing.T) {
 	o := newOffice(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	leases := &looks{all: []func() ([]changefeed.Record, error){func() ([]changefeed.Record, error) {
+	leases := &looks{all: []func() ([]feed.Record, error){func() ([]feed.Record, error) {
 		cancel()
 		return nil, context.Canceled
 	}}}

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/leasedoc"
 	"github.com/millrace/changefeed/internal/place"
 	"github.com/millrace/changefeed/internal/usage"
@@ -25,7 +25,7 @@ type registry struct {
 
 // A Store knows with which prefixes the ids of its documents begin.
 type Store interface {
-	changefeed.LeaseStore
+	feed.LeaseStore
 	Prefix() string
 	Searched() []string
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/terminal"
 )
@@ -42,10 +42,10 @@ func (r *Row) request(now time.Time) {
 	outcome, ok := notes.ReadOutcome(r.record.Properties)
 	why := r.record.Properties[notes.WaitsProperty]
 	switch {
-	case r.record.State == changefeed.StateRetired && ok:
+	case r.record.State == feed.StateRetired && ok:
 		r.State = served
 		r.note("its outcome is %s; the store removes it", outcome.Result)
-	case r.record.State == changefeed.StateRetired:
+	case r.record.State == feed.StateRetired:
 		r.State = withdrawn
 		r.note("the store removes it")
 	case r.record.TTL > 0 && now.After(r.record.Updated.Add(r.record.TTL)):

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/terminal"
 )
@@ -18,24 +18,24 @@ func TestARequestIsShownByActionKeyAndAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t)
 		o.lease(t, "-FF", nil)
-		ask := func(q notes.Request, edit func(*changefeed.Record)) {
+		ask := func(q notes.Request, edit func(*feed.Record)) {
 			q.EPK = strings.Repeat("0123456789ABCDEF", 2)
-			r := changefeed.Record{Kind: changefeed.KindRequest, Token: q.Token(), Timestamp: time.Now().UTC(), Properties: q.Properties(nil)}
+			r := feed.Record{Kind: feed.KindRequest, Token: q.Token(), Timestamp: time.Now().UTC(), Properties: q.Properties(nil)}
 			edit(&r)
 			if _, err := o.store.Create(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
 		}
-		ask(notes.Request{Action: notes.Retry, Key: `["Paris"]`, Letter: "4711.df8cf80227ec3237922df0ecd88385c5"}, func(*changefeed.Record) {})
-		ask(notes.Request{Action: notes.Release, Key: string(changefeed.Key(strings.Repeat("x", 100)))}, func(r *changefeed.Record) {
+		ask(notes.Request{Action: notes.Retry, Key: `["Paris"]`, Letter: "4711.df8cf80227ec3237922df0ecd88385c5"}, func(*feed.Record) {})
+		ask(notes.Request{Action: notes.Release, Key: string(feed.Key(strings.Repeat("x", 100)))}, func(r *feed.Record) {
 			r.Properties = notes.SetWaits(r.Properties, "instance a has no letter box")
 		})
-		ask(notes.Request{Action: notes.Release, Key: `["Rome"]`, Tries: 1}, func(*changefeed.Record) {})
-		ask(notes.Request{Action: notes.Release, Key: `["Oslo"]`}, func(r *changefeed.Record) {
-			r.State, r.Properties = changefeed.StateRetired, notes.Outcome{Result: notes.Failed}.Properties(r.Properties)
+		ask(notes.Request{Action: notes.Release, Key: `["Rome"]`, Tries: 1}, func(*feed.Record) {})
+		ask(notes.Request{Action: notes.Release, Key: `["Oslo"]`}, func(r *feed.Record) {
+			r.State, r.Properties = feed.StateRetired, notes.Outcome{Result: notes.Failed}.Properties(r.Properties)
 		})
-		ask(notes.Request{Action: notes.Release, Key: `["Bern"]`}, func(r *changefeed.Record) { r.State = changefeed.StateRetired })
-		ask(notes.Request{Action: notes.Release, Key: `["Kiev"]`}, func(r *changefeed.Record) { r.TTL = time.Minute })
+		ask(notes.Request{Action: notes.Release, Key: `["Bern"]`}, func(r *feed.Record) { r.State = feed.StateRetired })
+		ask(notes.Request{Action: notes.Release, Key: `["Kiev"]`}, func(r *feed.Record) { r.TTL = time.Minute })
 		time.Sleep(90 * time.Second)
 		units := o.survey(t)
 		var b strings.Builder
@@ -67,9 +67,9 @@ func TestARequestIsShownByActionKeyAndAge(t *testing.T) {
 // no output.
 func TestARequestSaysWhatItCan(t *testing.T) {
 	now := time.Now()
-	asking := func(edit func(r *changefeed.Record)) Row {
-		r := changefeed.Record{
-			Kind: changefeed.KindRequest, Token: "retry.1F", Timestamp: now.Add(-90 * time.Second), Updated: now.Add(-90 * time.Second),
+	asking := func(edit func(r *feed.Record)) Row {
+		r := feed.Record{
+			Kind: feed.KindRequest, Token: "retry.1F", Timestamp: now.Add(-90 * time.Second), Updated: now.Add(-90 * time.Second),
 			Properties: notes.Request{Action: notes.Retry, Key: `["Paris"]`}.Properties(nil),
 		}
 		edit(&r)
@@ -79,20 +79,20 @@ func TestARequestSaysWhatItCan(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name             string
-		edit             func(r *changefeed.Record)
+		edit             func(r *feed.Record)
 		state, what, age string
 	}{
-		{"as usual", func(*changefeed.Record) {}, "asked", `retry ["Paris"]`, "1m30s ago"},
-		{"without the time at which it was asked", func(r *changefeed.Record) { r.Timestamp = time.Time{} }, "asked", `retry ["Paris"]`, "1m30s ago"},
-		{"by a clock that is fast", func(r *changefeed.Record) { r.Timestamp = now.Add(time.Hour) }, "asked", `retry ["Paris"]`, "0s ago"},
-		{"by a clock that is slow", func(r *changefeed.Record) { r.Timestamp, r.TTL = now.Add(-time.Hour), 2*time.Minute }, "asked", `retry ["Paris"]`, "1h0m0s ago"},
-		{"for a key that is none", func(r *changefeed.Record) {
+		{"as usual", func(*feed.Record) {}, "asked", `retry ["Paris"]`, "1m30s ago"},
+		{"without the time at which it was asked", func(r *feed.Record) { r.Timestamp = time.Time{} }, "asked", `retry ["Paris"]`, "1m30s ago"},
+		{"by a clock that is fast", func(r *feed.Record) { r.Timestamp = now.Add(time.Hour) }, "asked", `retry ["Paris"]`, "0s ago"},
+		{"by a clock that is slow", func(r *feed.Record) { r.Timestamp, r.TTL = now.Add(-time.Hour), 2*time.Minute }, "asked", `retry ["Paris"]`, "1h0m0s ago"},
+		{"for a key that is none", func(r *feed.Record) {
 			r.Properties = notes.Request{Action: notes.Retry, Key: "Paris"}.Properties(nil)
 		}, "asked", "retry", "1m30s ago"},
-		{"by an action that would clear the screen", func(r *changefeed.Record) {
+		{"by an action that would clear the screen", func(r *feed.Record) {
 			r.Properties = notes.Request{Action: "\x1b[2Jodd\n", Key: `["Paris"]`}.Properties(nil)
 		}, "asked", `[2Jodd ["Paris"]`, "1m30s ago"},
-		{"anew, beside an outcome from before", func(r *changefeed.Record) {
+		{"anew, beside an outcome from before", func(r *feed.Record) {
 			r.Properties = notes.Outcome{Result: notes.Failed}.Properties(r.Properties)
 		}, "asked", `retry ["Paris"]`, "1m30s ago"},
 	} {

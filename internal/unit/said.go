@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 )
 
@@ -19,7 +19,7 @@ func clock(t, now time.Time) string {
 }
 
 // Held are the partition keys whose changes are parked until they are released, as a lease says.
-func Held(record changefeed.Record) []string {
+func Held(record feed.Record) []string {
 	held, _ := notes.ReadHeld(record.Properties[notes.HeldProperty], notes.Place{Position: record.Position.Token}) // what does not hold any more has no keys
 	return held.Keys
 }
@@ -41,14 +41,14 @@ func firstOf(keys []string) string {
 }
 
 // setAside are the partition keys whose changes are read again by key, as a lease says.
-func setAside(record changefeed.Record) []notes.AsideKey {
+func setAside(record feed.Record) []notes.AsideKey {
 	aside, _ := notes.ReadAside(record.Properties[notes.AsideProperty], notes.Place{Position: record.Position.Token}) // what does not hold any more has no keys
 	return aside.Keys
 }
 
 // outage is since when the owner of a lease sees an outage; zero if it sees none. A lease without an owner of ours may have
 // the property still, which nobody keeps up to date.
-func outage(record changefeed.Record) time.Time {
+func outage(record feed.Record) time.Time {
 	if record.Epoch == "" {
 		return time.Time{}
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/terminal"
 )
 
@@ -38,7 +38,7 @@ func TestAHeadingMarksWhatIsNoCount(t *testing.T) {
 func TestAHeadingSaysWhatIsKnown(t *testing.T) {
 	known, unknown := Row{Kind: KindLease, Lag: new(int64(0)), Waited: new(0.0), Exact: true}, Row{Kind: KindLease}
 	behind, replaced := known, unknown
-	behind.Lag, behind.Waited, replaced.record.State = new(int64(7)), new(3.0), changefeed.StateRetired
+	behind.Lag, behind.Waited, replaced.record.State = new(int64(7)), new(3.0), feed.StateRetired
 	shared, distance := behind, behind
 	shared.Shared, distance.Exact = true, false
 	for _, c := range []struct {
@@ -63,24 +63,24 @@ func TestAHeadingSaysWhatIsKnown(t *testing.T) {
 // Who reads the states alone must see whether anybody works on a lease.
 func TestTheStateOfALeaseSaysWhetherAnybodyWorksOnIt(t *testing.T) {
 	now := time.Now()
-	held := changefeed.Record{Kind: changefeed.KindLease, Token: "-FF", Owner: "one", Epoch: "e1", Expiration: time.Minute, Updated: now}
+	held := feed.Record{Kind: feed.KindLease, Token: "-FF", Owner: "one", Epoch: "e1", Expiration: time.Minute, Updated: now}
 	for _, tt := range []struct {
 		name  string
 		quiet time.Duration
-		edit  func(*changefeed.Record)
+		edit  func(*feed.Record)
 		want  string
 		note  string
 	}{
-		{"at work", 0, func(*changefeed.Record) {}, "live", ""},
-		{"of a .NET processor that has taken over from us", 0, func(l *changefeed.Record) { l.Epoch = "" }, "live", "owned by a processor of another make"},
-		{"late, as after a checkpoint", 26 * time.Second, func(*changefeed.Record) {}, "live", ""},
-		{"frozen", 28 * time.Second, func(*changefeed.Record) {}, "silent", "its owner has been silent for 28s: others take over in 32s"},
-		{"dead", 61 * time.Second, func(*changefeed.Record) {}, "expired", "expired: its owner has been silent for 1m1s"},
-		{"of a .NET processor that is dead", 61 * time.Second, func(l *changefeed.Record) { l.Epoch, l.Expiration = "", 0 }, "expired", ""},
-		{"free", 0, func(l *changefeed.Record) { l.Owner, l.Epoch = "", "" }, "free", ""},
-		{"spoilt", 0, func(l *changefeed.Record) { l.Err = changefeed.ErrBadLease }, "broken", "not a lease document"},
-		{"splitting, and its owner is dead", time.Hour, func(l *changefeed.Record) { l.State = changefeed.StateSplitting }, "splitting", "expired"},
-		{"retired", time.Hour, func(l *changefeed.Record) { l.State = changefeed.StateRetired }, "retired", ""},
+		{"at work", 0, func(*feed.Record) {}, "live", ""},
+		{"of a .NET processor that has taken over from us", 0, func(l *feed.Record) { l.Epoch = "" }, "live", "owned by a processor of another make"},
+		{"late, as after a checkpoint", 26 * time.Second, func(*feed.Record) {}, "live", ""},
+		{"frozen", 28 * time.Second, func(*feed.Record) {}, "silent", "its owner has been silent for 28s: others take over in 32s"},
+		{"dead", 61 * time.Second, func(*feed.Record) {}, "expired", "expired: its owner has been silent for 1m1s"},
+		{"of a .NET processor that is dead", 61 * time.Second, func(l *feed.Record) { l.Epoch, l.Expiration = "", 0 }, "expired", ""},
+		{"free", 0, func(l *feed.Record) { l.Owner, l.Epoch = "", "" }, "free", ""},
+		{"spoilt", 0, func(l *feed.Record) { l.Err = feed.ErrBadLease }, "broken", "not a lease document"},
+		{"splitting, and its owner is dead", time.Hour, func(l *feed.Record) { l.State = feed.StateSplitting }, "splitting", "expired"},
+		{"retired", time.Hour, func(l *feed.Record) { l.State = feed.StateRetired }, "retired", ""},
 	} {
 		record := held
 		tt.edit(&record)
@@ -157,10 +157,10 @@ func TestTheFirstKeysOfManyAreNamed(t *testing.T) {
 // A lease that was replaced, or that cannot be read, has the name of an owner still, who does not work on it.
 func TestNobodyWorksOnALeaseThatWasReplacedOrIsBroken(t *testing.T) {
 	now := time.Now()
-	free := changefeed.Record{Kind: changefeed.KindLease, Token: "-1F", Updated: now}
-	for name, other := range map[string]changefeed.Record{
-		"replaced": {Kind: changefeed.KindLease, Token: "-FF", Owner: "one", Epoch: "e1", Updated: now, State: changefeed.StateRetired},
-		"broken":   {Kind: changefeed.KindLease, Token: "-FF", Owner: "one", Epoch: "e1", Updated: now, Err: changefeed.ErrBadLease},
+	free := feed.Record{Kind: feed.KindLease, Token: "-1F", Updated: now}
+	for name, other := range map[string]feed.Record{
+		"replaced": {Kind: feed.KindLease, Token: "-FF", Owner: "one", Epoch: "e1", Updated: now, State: feed.StateRetired},
+		"broken":   {Kind: feed.KindLease, Token: "-FF", Owner: "one", Epoch: "e1", Updated: now, Err: feed.ErrBadLease},
 	} {
 		u := &Unit{Rows: []Row{describe(free, now), describe(other, now)}}
 		u.Rows[0].Lag = new(int64(2))
@@ -184,13 +184,13 @@ func TestHolesAndOverlapsAreThoseOfAllLeases(t *testing.T) {
 	} {
 		u := &Unit{}
 		for _, lease := range strings.Fields(c.leases) {
-			r, err := changefeed.ParseRange(strings.TrimPrefix(lease, "!"))
+			r, err := feed.ParseRange(strings.TrimPrefix(lease, "!"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			row := Row{Kind: KindLease, ID: lease, record: changefeed.Record{Range: r}}
+			row := Row{Kind: KindLease, ID: lease, record: feed.Record{Range: r}}
 			if strings.HasPrefix(lease, "!") {
-				row.record.State = changefeed.StateRetired
+				row.record.State = feed.StateRetired
 			}
 			u.Rows = append(u.Rows, row)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/leasedoc"
 	"github.com/millrace/changefeed/internal/place"
 )
@@ -63,7 +64,7 @@ type Row struct {
 	Request   *Request `json:"request,omitempty"`
 	Notes     []string `json:"notes,omitempty"`
 
-	record changefeed.Record
+	record feed.Record
 	gone   bool // an instance that has stopped, or is silent for too long
 }
 
@@ -129,9 +130,9 @@ func List(ctx context.Context, leases *place.Container, monitored []*place.Conta
 }
 
 // everything is all documents of a container.
-func everything(ctx context.Context, c changefeed.Source) (documents []changefeed.Change, err error) {
-	from := changefeed.Position{Start: changefeed.FromBeginning()}
-	for page, err := range changefeed.Pull(ctx, c, changefeed.FullRange(), from, changefeed.PullOptions{}) {
+func everything(ctx context.Context, c feed.Source) (documents []feed.Change, err error) {
+	from := feed.Position{Start: feed.FromBeginning()}
+	for page, err := range changefeed.Pull(ctx, c, feed.FullRange(), from, changefeed.PullOptions{}) {
 		if err != nil {
 			return nil, err
 		}
@@ -141,7 +142,7 @@ func everything(ctx context.Context, c changefeed.Source) (documents []changefee
 }
 
 // stray describes a document that belongs to no unit of this store.
-func stray(doc changefeed.Change, suffixes []suffix) Row {
+func stray(doc feed.Change, suffixes []suffix) Row {
 	r := Row{Kind: KindDocument, ID: doc.ID}
 	prefix, token, isLease := strings.Cut(doc.ID, "..")
 	if !isLease {
@@ -173,21 +174,21 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 		return nil, err
 	}
 	u := &Unit{Processor: processor, Container: monitored.Address.Name(), store: store}
-	markers := slices.DeleteFunc(slices.Clone(records), func(record changefeed.Record) bool { return record.Kind != changefeed.KindInfo })
+	markers := slices.DeleteFunc(slices.Clone(records), func(record feed.Record) bool { return record.Kind != feed.KindInfo })
 	for _, record := range records {
 		r := describe(record, now)
 		switch record.Kind {
-		case changefeed.KindLease:
+		case feed.KindLease:
 			r.estimate(ctx, monitored.Source, markers, now)
-		case changefeed.KindHost:
+		case feed.KindHost:
 			r.instance(now)
-		case changefeed.KindInfo, changefeed.KindLock:
+		case feed.KindInfo, feed.KindLock:
 			// In order, they say nothing to an operator.
 			if record.Err == nil {
 				continue
 			}
 			r.Kind = KindDocument
-		case changefeed.KindRequest:
+		case feed.KindRequest:
 			r.request(now)
 		default:
 			r.Kind = KindDocument
@@ -210,19 +211,19 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 // few is a lease store with few records, so that a mistake in the estimate of a lease spoils
 // no other.
 type few struct {
-	changefeed.LeaseStore
-	records []changefeed.Record
+	feed.LeaseStore
+	records []feed.Record
 	now     time.Time
 }
 
 // List lists them.
-func (s few) List(context.Context) ([]changefeed.Record, time.Time, error) {
+func (s few) List(context.Context) ([]feed.Record, time.Time, error) {
 	return s.records, s.now, nil
 }
 
 // estimate adds the lag, and the range of a lease that does not say it. The markers say where a lease without a position
 // begins.
-func (r *Row) estimate(ctx context.Context, source changefeed.Source, markers []changefeed.Record, now time.Time) {
+func (r *Row) estimate(ctx context.Context, source feed.Source, markers []feed.Record, now time.Time) {
 	record := r.record
 	if errors.Is(record.Err, leasedoc.ErrJava) {
 		record.Err = nil // its range and position could be read, and an estimate needs no more
@@ -250,7 +251,7 @@ func (r *Row) estimate(ctx context.Context, source changefeed.Source, markers []
 func (u *Unit) compare() {
 	var covering []*Row
 	for i := range u.Rows {
-		if r := &u.Rows[i]; r.Kind == KindLease && r.record.State != changefeed.StateRetired && !r.record.Range.Empty() {
+		if r := &u.Rows[i]; r.Kind == KindLease && r.record.State != feed.StateRetired && !r.record.Range.Empty() {
 			covering = append(covering, r)
 		}
 	}
@@ -263,7 +264,7 @@ func (u *Unit) compare() {
 		for _, other := range covering[:i] {
 			// A parent that is splitting lies over its children for a while, and reads
 			// nothing.
-			handedOver := r.record.State == changefeed.StateSplitting || other.record.State == changefeed.StateSplitting
+			handedOver := r.record.State == feed.StateSplitting || other.record.State == feed.StateSplitting
 			if !handedOver && r.record.Range.Overlaps(other.record.Range) {
 				r.note("overlaps %s: keys in both are handled twice", other.ID)
 				other.note("overlaps %s: keys in both are handled twice", r.ID)
@@ -272,17 +273,17 @@ func (u *Unit) compare() {
 		holes = append(holes, hole(covered, r.record.Range.Min)...)
 		covered = max(covered, r.record.Range.Max)
 	}
-	u.Rows = append(u.Rows, append(holes, hole(covered, changefeed.FullRange().Max)...)...)
+	u.Rows = append(u.Rows, append(holes, hole(covered, feed.FullRange().Max)...)...)
 }
 
 // hole is the row of a range without a lease, if there is one.
 func hole(from, to string) []Row {
-	r := changefeed.Range{Min: from, Max: to}
+	r := feed.Range{Min: from, Max: to}
 	if r.Empty() {
 		return nil
 	}
 	return []Row{{
-		Kind: KindHole, Range: r.String(), record: changefeed.Record{Range: r},
+		Kind: KindHole, Range: r.String(), record: feed.Record{Range: r},
 		Notes: []string{"no lease covers these keys: running processors repair that"},
 	}}
 }
@@ -322,7 +323,7 @@ func (u *Unit) Sums() Sum {
 		switch r.Kind {
 		case KindLease:
 			s.Leases++
-			s.Known = s.Known && (r.Lag != nil || r.record.State == changefeed.StateRetired)
+			s.Known = s.Known && (r.Lag != nil || r.record.State == feed.StateRetired)
 		case KindHole:
 			s.Known = false
 		case KindInstance:

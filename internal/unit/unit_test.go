@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/place"
 )
@@ -55,15 +55,15 @@ func (o office) put(t *testing.T, c *docstore.Container, body string) {
 }
 
 // lease adds a lease of a range.
-func (o office) lease(t *testing.T, part string, edit func(*changefeed.Record)) {
+func (o office) lease(t *testing.T, part string, edit func(*feed.Record)) {
 	t.Helper()
-	r, err := changefeed.ParseRange(part)
+	r, err := feed.ParseRange(part)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := changefeed.Record{
-		Kind: changefeed.KindLease, Token: part, Range: r, Version: 1, Owner: "one", Epoch: "e1",
-		Position: changefeed.Position{Start: changefeed.FromBeginning()},
+	l := feed.Record{
+		Kind: feed.KindLease, Token: part, Range: r, Version: 1, Owner: "one", Epoch: "e1",
+		Position: feed.Position{Start: feed.FromBeginning()},
 	}
 	if edit != nil {
 		edit(&l)
@@ -109,20 +109,20 @@ func TestWhatIsOddAboutALeaseIsNoted(t *testing.T) {
 	}{
 		{"nothing", func(t *testing.T, o office) { o.lease(t, "-FF", nil) }, "lease -FF-FF: \n"},
 		{"free", func(t *testing.T, o office) {
-			o.lease(t, "-FF", func(l *changefeed.Record) { l.Owner, l.Epoch = "", "" })
+			o.lease(t, "-FF", func(l *feed.Record) { l.Owner, l.Epoch = "", "" })
 			o.lease(t, "-1F", nil)
 		}, "lease -FF-FF: free: nobody works on it; overlaps"},
 		{"of another make", func(t *testing.T, o office) {
-			o.lease(t, "-FF", func(l *changefeed.Record) { l.Epoch = "" })
+			o.lease(t, "-FF", func(l *feed.Record) { l.Epoch = "" })
 		}, "owned by a processor of another make"},
 		{"failing", func(t *testing.T, o office) {
-			o.lease(t, "-FF", func(l *changefeed.Record) { l.Attempts = 7 })
+			o.lease(t, "-FF", func(l *feed.Record) { l.Attempts = 7 })
 		}, "the batch after its position has failed 7 times"},
 		{"handed over", func(t *testing.T, o office) {
-			o.lease(t, "-FF", func(l *changefeed.Record) { l.Fence = time.Now().Add(time.Hour) })
+			o.lease(t, "-FF", func(l *feed.Record) { l.Fence = time.Now().Add(time.Hour) })
 		}, "its new owner begins in"},
 		{"handed over long ago", func(t *testing.T, o office) {
-			o.lease(t, "-FF", func(l *changefeed.Record) { l.Fence = time.Now().Add(-time.Hour) })
+			o.lease(t, "-FF", func(l *feed.Record) { l.Fence = time.Now().Add(-time.Hour) })
 		}, "lease -FF-FF: \n"},
 		{"a marker that cannot be read", func(t *testing.T, o office) {
 			o.put(t, o.leases, fmt.Sprintf(`{"id":"%s.info","Owner":5}`, o.store.Prefix()))
@@ -132,12 +132,12 @@ func TestWhatIsOddAboutALeaseIsNoted(t *testing.T) {
 			o.lease(t, "1F-2F", nil)
 		}, "keys in both are handled twice\nlease 1F-2F1F-2F: overlaps"},
 		{"splitting", func(t *testing.T, o office) {
-			o.lease(t, "-FF", func(l *changefeed.Record) { l.State = changefeed.StateSplitting })
+			o.lease(t, "-FF", func(l *feed.Record) { l.State = feed.StateSplitting })
 			o.lease(t, "-1F", nil)
 			o.lease(t, "1F-FF", nil)
 		}, "lease -1F-1F: \nlease -FF-FF: its partition was split: its owner makes the leases that replace it\nlease 1F-FF1F-FF: \n"},
 		{"retired", func(t *testing.T, o office) {
-			o.lease(t, "-FF", func(l *changefeed.Record) { l.State = changefeed.StateRetired })
+			o.lease(t, "-FF", func(l *feed.Record) { l.State = feed.StateRetired })
 			o.lease(t, "-1F", nil)
 			o.lease(t, "1F-FF", nil)
 		}, "replaced by others, and left because it could not be deleted: delete it"},
@@ -150,7 +150,7 @@ func TestWhatIsOddAboutALeaseIsNoted(t *testing.T) {
 			o.lease(t, "1F-FF", nil)
 		}, "lease -2F-2F: overlaps mailer"},
 		{"too old", func(t *testing.T, o office) {
-			o.lease(t, "-FF", func(l *changefeed.Record) { l.Mode = changefeed.AllVersionsAndDeletes })
+			o.lease(t, "-FF", func(l *feed.Record) { l.Mode = feed.AllVersionsAndDeletes })
 		}, "lag unknown: "},
 		{"without a position", func(t *testing.T, o office) {
 			o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..0","version":0,"LeaseToken":"0","Owner":null,"ContinuationToken":null}`, o.store.Prefix()))
@@ -181,8 +181,8 @@ func TestWhatIsOddAboutALeaseIsNoted(t *testing.T) {
 func TestALeaseSaysWhatItHolds(t *testing.T) {
 	o := newOffice(t)
 	for part, at := range map[string]string{"-1F": "4", "1F-FF": "5"} {
-		o.lease(t, part, func(r *changefeed.Record) {
-			r.Position = changefeed.Position{Token: "5"}
+		o.lease(t, part, func(r *feed.Record) {
+			r.Position = feed.Position{Token: "5"}
 			r.Properties = map[string]string{"changefeed.held": `{"at":"` + at + `","keys":["[\"a\"]","[\"b\"]"]}`}
 		})
 	}
@@ -202,8 +202,8 @@ func TestALeaseSaysWhatItHasSetAside(t *testing.T) {
 	o := newOffice(t)
 	aside := notes.Aside{At: "5", Keys: []notes.AsideKey{{Key: `["a"]`, From: "3", LSN: 4, Passed: true}, {Key: `["b"]`, From: "5", LSN: 6}}}
 	for part, at := range map[string]string{"-1F": "5", "1F-2F": "6", "2F-FF": "5"} {
-		o.lease(t, part, func(r *changefeed.Record) {
-			r.Position = changefeed.Position{Token: at}
+		o.lease(t, part, func(r *feed.Record) {
+			r.Position = feed.Position{Token: at}
 			if part != "2F-FF" {
 				r.Properties = map[string]string{notes.AsideProperty: aside.String()}
 			}
@@ -229,20 +229,20 @@ func TestALeaseSaysSinceWhenThereIsAnOutage(t *testing.T) {
 	since := time.Date(2026, 3, 4, 12, 3, 11, 0, time.UTC)
 	for _, c := range []struct {
 		name  string
-		edit  func(*changefeed.Record)
+		edit  func(*feed.Record)
 		at    time.Time
 		notes string
 		json  string
 	}{
-		{"now", func(*changefeed.Record) {}, since, "outage since 12:03:11", "2026-03-04T12:03:11Z"},
-		{"since yesterday", func(*changefeed.Record) {}, since.Add(-24 * time.Hour), "outage since 2026-03-03 12:03:11", "2026-03-03T12:03:11Z"},
-		{"for days", func(*changefeed.Record) {}, since.Add(-48 * time.Hour), "outage since 2026-03-02 12:03:11", "2026-03-02T12:03:11Z"},
-		{"none", func(*changefeed.Record) {}, time.Time{}, "", ""},
-		{"of an owner that has stopped", func(r *changefeed.Record) { r.Owner, r.Epoch = "", "" }, since, "free: nobody works on it", ""},
-		{"of an owner that is silent", func(r *changefeed.Record) { r.Updated = now.Add(-5 * time.Minute) }, since, "expired: its owner has been silent for 5m0s, 1m0s are allowed", ""},
-		{"before another processor", func(r *changefeed.Record) { r.Epoch = "" }, since, "owned by a processor of another make", ""},
+		{"now", func(*feed.Record) {}, since, "outage since 12:03:11", "2026-03-04T12:03:11Z"},
+		{"since yesterday", func(*feed.Record) {}, since.Add(-24 * time.Hour), "outage since 2026-03-03 12:03:11", "2026-03-03T12:03:11Z"},
+		{"for days", func(*feed.Record) {}, since.Add(-48 * time.Hour), "outage since 2026-03-02 12:03:11", "2026-03-02T12:03:11Z"},
+		{"none", func(*feed.Record) {}, time.Time{}, "", ""},
+		{"of an owner that has stopped", func(r *feed.Record) { r.Owner, r.Epoch = "", "" }, since, "free: nobody works on it", ""},
+		{"of an owner that is silent", func(r *feed.Record) { r.Updated = now.Add(-5 * time.Minute) }, since, "expired: its owner has been silent for 5m0s, 1m0s are allowed", ""},
+		{"before another processor", func(r *feed.Record) { r.Epoch = "" }, since, "owned by a processor of another make", ""},
 	} {
-		l := changefeed.Record{Kind: changefeed.KindLease, Owner: "one", Epoch: "e1", Updated: now, Properties: map[string]string{notes.OutageProperty: notes.Outage(c.at)}}
+		l := feed.Record{Kind: feed.KindLease, Owner: "one", Epoch: "e1", Updated: now, Properties: map[string]string{notes.OutageProperty: notes.Outage(c.at)}}
 		c.edit(&l)
 		r := describe(l, now)
 		text, err := json.Marshal(r)
@@ -254,7 +254,7 @@ func TestALeaseSaysSinceWhenThereIsAnOutage(t *testing.T) {
 
 func TestALeaseOfASilentOwnerIsExpired(t *testing.T) {
 	now := time.Now()
-	l := changefeed.Record{Kind: changefeed.KindLease, Owner: "one", Epoch: "e1", Updated: now.Add(-2 * time.Minute)}
+	l := feed.Record{Kind: feed.KindLease, Owner: "one", Epoch: "e1", Updated: now.Add(-2 * time.Minute)}
 	if got := describe(l, now).Notes; len(got) != 1 || got[0] != "expired: its owner has been silent for 2m0s, 1m0s are allowed" {
 		t.Errorf("got notes %q, want that it is expired", got)
 	}
@@ -266,34 +266,34 @@ func TestALeaseOfASilentOwnerIsExpired(t *testing.T) {
 
 // A unit that has ended in good order is not a unit whose leases nobody takes.
 func TestAUnitWhoseInstancesHaveEndedIsStopped(t *testing.T) {
-	free := func(l *changefeed.Record) { l.Owner, l.Epoch = "", "" }
+	free := func(l *feed.Record) { l.Owner, l.Epoch = "", "" }
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {
 			name string
-			host func(*changefeed.Record) // nil for none
-			edit func(*changefeed.Record) // of the second lease
-			want string                   // of the first
+			host func(*feed.Record) // nil for none
+			edit func(*feed.Record) // of the second lease
+			want string             // of the first
 			note string
 		}{
 			{"nobody has worked yet", nil, free, "stopped", "stopped: no instance runs, 4 changes are waiting"},
-			{"ended", func(l *changefeed.Record) { l.State = changefeed.StateRetired }, free, "stopped", "stopped: no instance runs, 4 changes are waiting"},
-			{"at work", func(*changefeed.Record) {}, free, "free", "free: nobody works on it"},
-			{"another processor at work", nil, func(l *changefeed.Record) { l.Epoch = "" }, "free", "free: nobody works on it"},
-			{"its neighbour's owner has died", nil, func(l *changefeed.Record) { l.Expiration = time.Nanosecond }, "stopped", "stopped: no instance runs, 4 changes are waiting"},
-			{"nothing is waiting", nil, func(l *changefeed.Record) { free(l); l.State = changefeed.StateRetired }, "stopped", "stopped: no instance runs, nothing is waiting"},
+			{"ended", func(l *feed.Record) { l.State = feed.StateRetired }, free, "stopped", "stopped: no instance runs, 4 changes are waiting"},
+			{"at work", func(*feed.Record) {}, free, "free", "free: nobody works on it"},
+			{"another processor at work", nil, func(l *feed.Record) { l.Epoch = "" }, "free", "free: nobody works on it"},
+			{"its neighbour's owner has died", nil, func(l *feed.Record) { l.Expiration = time.Nanosecond }, "stopped", "stopped: no instance runs, 4 changes are waiting"},
+			{"nothing is waiting", nil, func(l *feed.Record) { free(l); l.State = feed.StateRetired }, "stopped", "stopped: no instance runs, nothing is waiting"},
 		} {
 			o := newOffice(t)
 			if tt.host != nil {
-				l := changefeed.Record{Kind: changefeed.KindHost, Token: "one/e1", Owner: "one", Epoch: "e1", Version: 1, Expiration: time.Minute}
+				l := feed.Record{Kind: feed.KindHost, Token: "one/e1", Owner: "one", Epoch: "e1", Version: 1, Expiration: time.Minute}
 				tt.host(&l)
 				if _, err := o.store.Create(t.Context(), l); err != nil {
 					t.Fatal(err)
 				}
 			}
-			o.lease(t, "-FF", func(l *changefeed.Record) {
+			o.lease(t, "-FF", func(l *feed.Record) {
 				free(l)
 				if strings.Contains(tt.note, "nothing") {
-					l.Position = changefeed.At(`"4"`)
+					l.Position = feed.At(`"4"`)
 				}
 			})
 			o.lease(t, "FE-FF", tt.edit)
@@ -313,16 +313,16 @@ func TestAUnitWhoseInstancesHaveEndedIsStopped(t *testing.T) {
 func TestInstancesThatAreGoneAreNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t)
-		host := func(name string, edit func(*changefeed.Record)) {
-			l := changefeed.Record{Kind: changefeed.KindHost, Token: name + "/e1", Owner: name, Epoch: "e1", Version: 1, Expiration: time.Minute}
+		host := func(name string, edit func(*feed.Record)) {
+			l := feed.Record{Kind: feed.KindHost, Token: name + "/e1", Owner: name, Epoch: "e1", Version: 1, Expiration: time.Minute}
 			edit(&l)
 			if _, err := o.store.Create(t.Context(), l); err != nil {
 				t.Fatal(err)
 			}
 		}
-		host("one", func(*changefeed.Record) {})
-		host("two", func(l *changefeed.Record) { l.State = changefeed.StateRetired })
-		host("three", func(l *changefeed.Record) { l.Expiration = time.Nanosecond })
+		host("one", func(*feed.Record) {})
+		host("two", func(l *feed.Record) { l.State = feed.StateRetired })
+		host("three", func(l *feed.Record) { l.Expiration = time.Nanosecond })
 		o.lease(t, "-FF", nil)
 		time.Sleep(2 * time.Second) // times of the store are in seconds
 		units := o.survey(t)
@@ -336,8 +336,8 @@ func TestInstancesThatAreGoneAreNotCounted(t *testing.T) {
 func TestRecordsOfALaterVersionAreNoLeasesAndGoWithTheirUnit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t)
-		o.lease(t, "-FF", func(l *changefeed.Record) { l.State = "paused" })
-		for _, r := range []changefeed.Record{{Kind: "control"}, {Kind: "held", Token: "-FF", Owner: "one", Epoch: "e1"}} {
+		o.lease(t, "-FF", func(l *feed.Record) { l.State = "paused" })
+		for _, r := range []feed.Record{{Kind: "control"}, {Kind: "held", Token: "-FF", Owner: "one", Epoch: "e1"}} {
 			if _, err := o.store.Create(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
@@ -453,13 +453,13 @@ func TestALagOfAPartOfAPartitionIsAnUpperBound(t *testing.T) {
 		o.put(t, o.monitored, fmt.Sprintf(`{"id":"more %d"}`, i))
 	}
 	for part, want := range map[string]bool{"-FE": true, "-FF": false} {
-		r, err := changefeed.ParseRange(part)
+		r, err := feed.ParseRange(part)
 		if err != nil {
 			t.Fatal(err)
 		}
-		record := changefeed.Record{Kind: changefeed.KindLease, ID: part, Token: part, Range: r, Version: 1, Position: changefeed.At(`"1"`)}
+		record := feed.Record{Kind: feed.KindLease, ID: part, Token: part, Range: r, Version: 1, Position: feed.At(`"1"`)}
 		row := describe(record, time.Now())
-		row.estimate(t.Context(), struct{ changefeed.Source }{o.monitored}, nil, time.Now())
+		row.estimate(t.Context(), struct{ feed.Source }{o.monitored}, nil, time.Now())
 		if row.Lag == nil || row.Exact || row.Shared != want {
 			t.Errorf("lease %s: lag %v, exact %v, shared %v, %q", part, row.Lag, row.Exact, row.Shared, row.Notes)
 		}

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/place"
 )
 
@@ -112,12 +112,12 @@ func TestWhatIsLeftOfADamagedStoreIsWritten(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		container string
-		key       changefeed.PartitionKey
+		key       feed.PartitionKey
 		want      []string
 	}{
 		{"orders", "", []string{`{"id":"0","city":"a"}`, `{"id":"1","city":"b"}`, `{"id":"2","city":"a"}`}},
-		{"orders", changefeed.Key("b"), []string{`{"id":"1","city":"b"}`}},
-		{"", changefeed.Key("b"), []string{`{"container":"bills","document":{"id":"1","city":"b"}}`, `{"container":"orders","document":{"id":"1","city":"b"}}`}},
+		{"orders", feed.Key("b"), []string{`{"id":"1","city":"b"}`}},
+		{"", feed.Key("b"), []string{`{"container":"bills","document":{"id":"1","city":"b"}}`, `{"container":"orders","document":{"id":"1","city":"b"}}`}},
 	} {
 		var b strings.Builder
 		left, err := Salvage(t.Context(), dir, tt.container, &b, Options{Key: tt.key})

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // fill makes a container with documents of two cities in turns.
@@ -45,20 +45,20 @@ func TestDocumentsAreWrittenAsTheyWereGiven(t *testing.T) {
 		}
 		return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 	}
-	all := export(Options{Range: changefeed.FullRange()})
+	all := export(Options{Range: feed.FullRange()})
 	of := func(city string) []string {
 		return slices.DeleteFunc(slices.Clone(all), func(line string) bool { return !strings.Contains(line, city) })
 	}
 	if a, b := of(`"a"`), of(`"b"`); !slices.Equal(a, []string{`{"id":"0","city":"a"}`, `{"id":"2","city":"a"}`}) || !slices.Equal(b, []string{`{"id":"1","city":"b"}`, `{"id":"3","city":"b"}`}) || len(all) != 4 {
 		t.Errorf("got %q, want each document, those of a key in the order of their writes", all)
 	}
-	if got := export(Options{Range: changefeed.FullRange(), Key: changefeed.Key("b")}); !slices.Equal(got, of(`"b"`)) {
+	if got := export(Options{Range: feed.FullRange(), Key: feed.Key("b")}); !slices.Equal(got, of(`"b"`)) {
 		t.Errorf("of a key: %q", got)
 	}
 	if got := slices.Concat(export(Options{Range: parts[0].Range}), export(Options{Range: parts[1].Range})); len(strings.Join(got, "")) != len(strings.Join(all, "")) {
 		t.Errorf("of both partitions: %q", got)
 	}
-	if got := export(Options{Range: changefeed.FullRange(), System: true}); len(got) != 4 || !strings.Contains(got[0], `"_etag":`) {
+	if got := export(Options{Range: feed.FullRange(), System: true}); len(got) != 4 || !strings.Contains(got[0], `"_etag":`) {
 		t.Errorf("with the system's: %q", got)
 	}
 }
@@ -74,7 +74,7 @@ func TestAnExportThatIsInterruptedIsAnError(t *testing.T) {
 	ctx, end := context.WithCancelCause(t.Context())
 	interrupted := errors.New("interrupted")
 	end(interrupted)
-	if err := Documents(ctx, c, &strings.Builder{}, Options{Range: changefeed.FullRange()}); !errors.Is(err, interrupted) {
+	if err := Documents(ctx, c, &strings.Builder{}, Options{Range: feed.FullRange()}); !errors.Is(err, interrupted) {
 		t.Errorf("got %v", err)
 	}
 }

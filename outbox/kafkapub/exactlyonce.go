@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -34,7 +35,7 @@ type ExactlyOnceOptions struct {
 	Client []kgo.Opt
 }
 
-// ExactlyOnce is a [changefeed.Handler] that publishes each event of a feed once, to consumers that
+// ExactlyOnce is a [feed.Handler] that publishes each event of a feed once, to consumers that
 // read what is committed (isolation.level read_committed).
 //
 // The events of a batch are one transaction of Kafka, together with a mark: how far the range of the
@@ -111,7 +112,7 @@ func (h *ExactlyOnce) Options(o changefeed.Options) (changefeed.Options, error) 
 		}
 	}
 	if o.Start.IsZero() {
-		o.Start = changefeed.FromBeginning()
+		o.Start = feed.FromBeginning()
 	}
 	return o, nil
 }
@@ -119,7 +120,7 @@ func (h *ExactlyOnce) Options(o changefeed.Options) (changefeed.Options, error) 
 var errLater = errors.New("the range has had a later owner")
 
 // Handle publishes the events of a batch, unless that is done.
-func (h *ExactlyOnce) Handle(ctx context.Context, b *changefeed.Batch) error {
+func (h *ExactlyOnce) Handle(ctx context.Context, b *feed.Batch) error {
 	if b.Redriven || b.Cut {
 		return ErrOutOfOrder
 	}
@@ -148,7 +149,7 @@ func (h *ExactlyOnce) Handle(ctx context.Context, b *changefeed.Batch) error {
 }
 
 // Close ends the connections of a lease.
-func (h *ExactlyOnce) Close(_ context.Context, l changefeed.Lease, _ changefeed.Reason) error {
+func (h *ExactlyOnce) Close(_ context.Context, l feed.Lease, _ feed.Reason) error {
 	o, err := h.borrow(l.Token)
 	if err != nil {
 		return err
@@ -197,7 +198,7 @@ func (h *ExactlyOnce) giveBack(o *owner) {
 }
 
 // publish sends the events that are not done, and the mark after them, in one transaction.
-func (h *ExactlyOnce) publish(ctx context.Context, o *owner, b *changefeed.Batch) error {
+func (h *ExactlyOnce) publish(ctx context.Context, o *owner, b *feed.Batch) error {
 	type event struct {
 		lsn int64
 		outbox.Message

@@ -16,14 +16,15 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 	"github.com/millrace/changefeed/outbox/kafkapub"
 )
 
 var (
-	full  = changefeed.FullRange()
-	left  = changefeed.Range{Min: "", Max: "1F"}
-	right = changefeed.Range{Min: "1F", Max: "FF"}
+	full  = feed.FullRange()
+	left  = feed.Range{Min: "", Max: "1F"}
+	right = feed.Range{Min: "1F", Max: "FF"}
 )
 
 // newOnce makes a handler, as in a process that has just begun.
@@ -34,8 +35,8 @@ func newOnce(t *testing.T, c *kfake.Cluster, client ...kgo.Opt) *kafkapub.Exactl
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for _, r := range []changefeed.Range{full, left, right} {
-			if err := h.Close(context.Background(), changefeed.Lease{Token: r.String()}, changefeed.ReasonStopped); err != nil {
+		for _, r := range []feed.Range{full, left, right} {
+			if err := h.Close(context.Background(), feed.Lease{Token: r.String()}, feed.ReasonStopped); err != nil {
 				t.Errorf("Close: %v", err)
 			}
 		}
@@ -44,12 +45,12 @@ func newOnce(t *testing.T, c *kfake.Cluster, client ...kgo.Opt) *kafkapub.Exactl
 }
 
 // batch has the events from one LSN to another, one for each LSN.
-func batch(r changefeed.Range, epoch int64, from, to int64) *changefeed.Batch {
-	b := &changefeed.Batch{LeaseToken: r.String(), Range: r, Epoch: epoch, Attempt: 1}
+func batch(r feed.Range, epoch int64, from, to int64) *feed.Batch {
+	b := &feed.Batch{LeaseToken: r.String(), Range: r, Epoch: epoch, Attempt: 1}
 	for lsn := from; lsn <= to; lsn++ {
 		key := fmt.Sprint("key-", lsn%3)
-		b.Changes = append(b.Changes, changefeed.Change{
-			ID: fmt.Sprint(lsn), PartitionKey: changefeed.Key(key), LSN: lsn, ETag: fmt.Sprintf(`"%d"`, lsn),
+		b.Changes = append(b.Changes, feed.Change{
+			ID: fmt.Sprint(lsn), PartitionKey: feed.Key(key), LSN: lsn, ETag: fmt.Sprintf(`"%d"`, lsn),
 			Body: fmt.Appendf(nil, `{"id":"%d","type":"domainEvent","data":{"action":"Done","n":%d}}`, lsn, lsn),
 		})
 	}
@@ -72,7 +73,7 @@ func wantOnce(t *testing.T, c *kfake.Cluster, upTo int) {
 	}
 }
 
-func handle(t *testing.T, h *kafkapub.ExactlyOnce, b *changefeed.Batch) {
+func handle(t *testing.T, h *kafkapub.ExactlyOnce, b *feed.Batch) {
 	t.Helper()
 	if err := h.Handle(t.Context(), b); err != nil {
 		t.Fatal(err)
@@ -124,9 +125,9 @@ func TestPartsGoOnWhereTheWholeWas(t *testing.T) {
 	deaf := newOnce(t, c)
 	handle(t, deaf, batch(full, 1, 1, 6))
 	// Of key-0 and key-1 the changes are in one part, of key-2 in the other.
-	of := func(b *changefeed.Batch, keys ...string) *changefeed.Batch {
-		b.Changes = slices.DeleteFunc(b.Changes, func(c changefeed.Change) bool {
-			return !slices.ContainsFunc(keys, func(key string) bool { return c.PartitionKey == changefeed.Key(key) })
+	of := func(b *feed.Batch, keys ...string) *feed.Batch {
+		b.Changes = slices.DeleteFunc(b.Changes, func(c feed.Change) bool {
+			return !slices.ContainsFunc(keys, func(key string) bool { return c.PartitionKey == feed.Key(key) })
 		})
 		return b
 	}
@@ -197,7 +198,7 @@ func TestACommitWhoseAnswerIsLostIsNotRepeated(t *testing.T) {
 func TestBatchesOutOfOrderAreRefused(t *testing.T) {
 	c := startKafka(t)
 	h := newOnce(t, c)
-	for _, b := range []*changefeed.Batch{{Redriven: true}, {Cut: true}} {
+	for _, b := range []*feed.Batch{{Redriven: true}, {Cut: true}} {
 		if err := h.Handle(t.Context(), b); !errors.Is(err, kafkapub.ErrOutOfOrder) {
 			t.Errorf("%+v: got %v", b, err)
 		}
@@ -210,7 +211,7 @@ func TestASecondBatchAtOnceIsRefused(t *testing.T) {
 	var h *kafkapub.ExactlyOnce
 	h, err := kafkapub.NewExactlyOnce(c.ListenAddrs(), topic, "relay", kafkapub.ExactlyOnceOptions{
 		Client: impatient(),
-		Decode: func(*changefeed.Change) (outbox.Message, bool, error) {
+		Decode: func(*feed.Change) (outbox.Message, bool, error) {
 			return outbox.Message{}, false, h.Handle(context.Background(), batch(full, 1, 2, 2))
 		},
 	})
@@ -220,7 +221,7 @@ func TestASecondBatchAtOnceIsRefused(t *testing.T) {
 	if err := h.Handle(t.Context(), batch(full, 1, 1, 1)); !errors.Is(err, kafkapub.ErrOutOfOrder) {
 		t.Errorf("a batch beside another one: %v", err)
 	}
-	if err := h.Close(t.Context(), changefeed.Lease{Token: full.String()}, changefeed.ReasonStopped); err != nil {
+	if err := h.Close(t.Context(), feed.Lease{Token: full.String()}, feed.ReasonStopped); err != nil {
 		t.Error(err)
 	}
 }
@@ -229,7 +230,7 @@ func TestALeaseThatComesBackGoesOn(t *testing.T) {
 	c := startKafka(t)
 	h := newOnce(t, c)
 	handle(t, h, batch(full, 1, 1, 3))
-	if err := h.Close(t.Context(), changefeed.Lease{Token: full.String()}, changefeed.ReasonLost); err != nil {
+	if err := h.Close(t.Context(), feed.Lease{Token: full.String()}, feed.ReasonLost); err != nil {
 		t.Fatal(err)
 	}
 	handle(t, h, batch(full, 3, 1, 6))
@@ -245,7 +246,7 @@ func TestTheMarksOfAnotherUnitSayNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		handle(t, h, batch(full, 1, 1, 3))
-		if err := h.Close(t.Context(), changefeed.Lease{Token: full.String()}, changefeed.ReasonStopped); err != nil {
+		if err := h.Close(t.Context(), feed.Lease{Token: full.String()}, feed.ReasonStopped); err != nil {
 			t.Error(err)
 		}
 	}
@@ -273,7 +274,7 @@ func TestAMarkOfTheWholeHidesNoneOfItsPart(t *testing.T) {
 		c := startKafka(t)
 		transaction := batch(full, 1, 1, 3)
 		for i := range transaction.Changes {
-			transaction.Changes[i].LSN, transaction.Changes[i].PartitionKey = 7, changefeed.Key("k")
+			transaction.Changes[i].LSN, transaction.Changes[i].PartitionKey = 7, feed.Key("k")
 		}
 		first := *transaction
 		first.Changes = transaction.Changes[:1]
@@ -292,10 +293,10 @@ func TestAMarkOfTheWholeHidesNoneOfItsPart(t *testing.T) {
 func TestOptionsThatChangeTheOrderAreRefused(t *testing.T) {
 	h := newOnce(t, startKafka(t))
 	o, err := h.Options(changefeed.Options{Concurrency: 1, MaxItems: 50})
-	if err != nil || o.MaxItems != 50 || o.Start != changefeed.FromBeginning() {
+	if err != nil || o.MaxItems != 50 || o.Start != feed.FromBeginning() {
 		t.Errorf("options %+v, %v", o, err)
 	}
-	if o, err := h.Options(changefeed.Options{Start: changefeed.FromNow()}); err != nil || o.Start != changefeed.FromNow() {
+	if o, err := h.Options(changefeed.Options{Start: feed.FromNow()}); err != nil || o.Start != feed.FromNow() {
 		t.Errorf("the start of the options is %+v, %v", o.Start, err)
 	}
 	letters, err := deadletters.File(filepath.Join(t.TempDir(), "letters"), "relay")
@@ -327,14 +328,14 @@ func TestAnEventThatCannotBeReadStopsItsRange(t *testing.T) {
 	unread := errors.New("unread")
 	h, err := kafkapub.NewExactlyOnce(c.ListenAddrs(), topic, "relay", kafkapub.ExactlyOnceOptions{
 		Client: impatient(),
-		Decode: func(c *changefeed.Change) (outbox.Message, bool, error) {
+		Decode: func(c *feed.Change) (outbox.Message, bool, error) {
 			return outbox.Message{ID: c.ID, Key: "k"}, c.LSN != 2, map[bool]error{true: unread}[c.LSN == 4]
 		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer h.Close(t.Context(), changefeed.Lease{Token: full.String()}, changefeed.ReasonStopped)
+	defer h.Close(t.Context(), feed.Lease{Token: full.String()}, feed.ReasonStopped)
 	if err := h.Handle(t.Context(), batch(full, 1, 1, 5)); !errors.Is(err, unread) {
 		t.Error(err)
 	}
@@ -362,10 +363,10 @@ func TestTheRestOfATransactionIsPublishedAfterACrash(t *testing.T) {
 
 func TestEventsOfATransactionAreInTheOrderInWhichTheyWereRecorded(t *testing.T) {
 	c := startKafka(t)
-	b := &changefeed.Batch{LeaseToken: full.String(), Range: full, Epoch: 1, Attempt: 1}
+	b := &feed.Batch{LeaseToken: full.String(), Range: full, Epoch: 1, Attempt: 1}
 	for i, place := range []int{2, 3, 1} { // of several objects, each of which has its first event
-		b.Changes = append(b.Changes, changefeed.Change{
-			ID: fmt.Sprint(place), PartitionKey: changefeed.Key("k"), LSN: 7, ETag: fmt.Sprint(place),
+		b.Changes = append(b.Changes, feed.Change{
+			ID: fmt.Sprint(place), PartitionKey: feed.Key("k"), LSN: 7, ETag: fmt.Sprint(place),
 			Body: fmt.Appendf(nil, `{"id":"%d","type":"domainEvent","seq":%d,"unitSeq":%[1]d,"data":{"action":"Done"}}`, place, 3-i),
 		})
 	}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 	"github.com/millrace/changefeed/outbox/kafkapub"
 	"github.com/millrace/changefeed/outbox/outboxtest"
@@ -221,7 +221,7 @@ func publishOnceAcrossKills(t *testing.T, k *realKafka) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer h.Close(context.Background(), changefeed.Lease{Token: full.String()}, changefeed.ReasonStopped)
+	defer h.Close(context.Background(), feed.Lease{Token: full.String()}, feed.ReasonStopped)
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
 	lsn := int64(1)

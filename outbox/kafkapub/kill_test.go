@@ -19,6 +19,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox/kafkapub"
 )
 
@@ -44,14 +45,14 @@ func relayUntilKilled(dir string) error {
 	if err != nil {
 		return err
 	}
-	return s.relay(context.Background(), strings.Split(os.Getenv(killBrokers), ","), func(*changefeed.Batch) {})
+	return s.relay(context.Background(), strings.Split(os.Getenv(killBrokers), ","), func(*feed.Batch) {})
 }
 
 // killed is the store of a process that is killed again and again.
 type killed struct {
 	*docstore.DB
 	events *docstore.Container
-	leases changefeed.LeaseStore
+	leases feed.LeaseStore
 }
 
 func openKilled(dir string) (s killed, err error) {
@@ -61,7 +62,7 @@ func openKilled(dir string) (s killed, err error) {
 	}
 	container := func(spec docstore.ContainerSpec) *docstore.Container {
 		c, failed := s.CreateContainer(ctx, spec)
-		if errors.Is(failed, changefeed.ErrConflict) {
+		if errors.Is(failed, feed.ErrConflict) {
 			c, failed = s.Container(spec.ID)
 		}
 		err = errors.Join(err, failed)
@@ -76,12 +77,12 @@ func openKilled(dir string) (s killed, err error) {
 }
 
 // relay publishes the events of the store until ctx ends.
-func (s killed) relay(ctx context.Context, brokers []string, handled func(*changefeed.Batch)) error {
+func (s killed) relay(ctx context.Context, brokers []string, handled func(*feed.Batch)) error {
 	once, err := kafkapub.NewExactlyOnce(brokers, topic, "relay", kafkapub.ExactlyOnceOptions{Client: impatient()})
 	if err != nil {
 		return err
 	}
-	o, err := once.Options(changefeed.Options{Start: changefeed.FromBeginning(), MaxItems: 2})
+	o, err := once.Options(changefeed.Options{Start: feed.FromBeginning(), MaxItems: 2})
 	if err != nil {
 		return err
 	}
@@ -95,10 +96,10 @@ func (s killed) relay(ctx context.Context, brokers []string, handled func(*chang
 // told is a handler that says which batches are done.
 type told struct {
 	*kafkapub.ExactlyOnce
-	handled func(*changefeed.Batch)
+	handled func(*feed.Batch)
 }
 
-func (h told) Handle(ctx context.Context, b *changefeed.Batch) error {
+func (h told) Handle(ctx context.Context, b *feed.Batch) error {
 	err := h.ExactlyOnce.Handle(ctx, b)
 	if err == nil {
 		h.handled(b)
@@ -115,10 +116,10 @@ func (s killed) bury(t *testing.T) {
 	}
 	for _, r := range records {
 		switch r.Kind {
-		case changefeed.KindLease:
+		case feed.KindLease:
 			r.Owner, r.Epoch = "", ""
 			_, err = s.leases.Update(t.Context(), r)
-		case changefeed.KindHost, changefeed.KindLock:
+		case feed.KindHost, feed.KindLock:
 			err = s.leases.Delete(t.Context(), r)
 		}
 		if err != nil {
@@ -214,7 +215,7 @@ func TestEachEventIsPublishedOnceWhereverTheProcessIsKilled(t *testing.T) {
 	defer stop()
 	var mu sync.Mutex
 	last := map[string]bool{}
-	if err := s.relay(ctx, c.ListenAddrs(), func(b *changefeed.Batch) {
+	if err := s.relay(ctx, c.ListenAddrs(), func(b *feed.Batch) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, change := range b.Changes {

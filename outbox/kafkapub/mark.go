@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/millrace/changefeed/feed"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/millrace/changefeed"
 )
 
 // mark is a record of the topic of marks: how far a range is published, or that it has an owner.
@@ -25,7 +24,7 @@ type mark struct {
 
 // pass moves the mark to a change, unless that is done. Changes of one transaction have one LSN: id
 // and ETag tell them apart.
-func (m *mark) pass(c *changefeed.Change) bool {
+func (m *mark) pass(c *feed.Change) bool {
 	version := c.ID + c.ETag
 	if c.LSN < m.LSN || c.LSN == m.LSN && slices.Contains(m.Items, version) {
 		return false
@@ -70,7 +69,7 @@ func (h *ExactlyOnce) producer(id string) (*kgo.Client, error) {
 //
 // Each owner first writes that it is there and then reads who else is. So of two owners of ranges that overlap
 // one at least sees the other: the one with the higher epoch ends the other, and the other gives up.
-func (h *ExactlyOnce) open(ctx context.Context, o *owner, b *changefeed.Batch) (err error) {
+func (h *ExactlyOnce) open(ctx context.Context, o *owner, b *feed.Batch) (err error) {
 	if o.client, err = h.producer(h.id(b.Range.String())); err != nil {
 		return err
 	}
@@ -106,10 +105,10 @@ func (h *ExactlyOnce) open(ctx context.Context, o *owner, b *changefeed.Batch) (
 }
 
 // judge reads from the marks of a unit what is done of a range, and which wholes it is a part of.
-func (h *ExactlyOnce) judge(marks map[string]mark, b *changefeed.Batch, o *owner) (wholes []string, err error) {
+func (h *ExactlyOnce) judge(marks map[string]mark, b *feed.Batch, o *owner) (wholes []string, err error) {
 	o.mark = mark{}
 	for _, m := range marks {
-		r, err := changefeed.ParseRange(m.Range)
+		r, err := feed.ParseRange(m.Range)
 		if err != nil {
 			return nil, fmt.Errorf("mark: %w", err)
 		}

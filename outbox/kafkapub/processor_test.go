@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox/kafkapub"
 )
 
@@ -19,10 +20,10 @@ import (
 type forgetful struct {
 	*kafkapub.ExactlyOnce
 	calls   atomic.Int64
-	handled func(b *changefeed.Batch)
+	handled func(b *feed.Batch)
 }
 
-func (f *forgetful) Handle(ctx context.Context, b *changefeed.Batch) error {
+func (f *forgetful) Handle(ctx context.Context, b *feed.Batch) error {
 	if err := f.ExactlyOnce.Handle(ctx, b); err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func TestAProcessorPublishesEachEventOnce(t *testing.T) {
 
 	var mu sync.Mutex
 	handled := map[string]bool{}
-	note := func(b *changefeed.Batch) {
+	note := func(b *feed.Batch) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, c := range b.Changes {
@@ -76,7 +77,7 @@ func TestAProcessorPublishesEachEventOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		o, err := once.Options(changefeed.Options{
-			Instance: instance, Start: changefeed.FromBeginning(), MaxItems: 20, Acquire: 200 * time.Millisecond,
+			Instance: instance, Start: feed.FromBeginning(), MaxItems: 20, Acquire: 200 * time.Millisecond,
 			Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}},
 		})
 		if err != nil {

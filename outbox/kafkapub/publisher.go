@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -105,9 +105,9 @@ func explain(err error) error {
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
 		return fmt.Errorf("%w: %w", ErrNoTopic, err)
 	case isTooLarge(err):
-		return changefeed.Poison(fmt.Errorf("%w: %w", outbox.ErrTooLarge, err))
+		return feed.Poison(fmt.Errorf("%w: %w", outbox.ErrTooLarge, err))
 	case errors.Is(err, kerr.InvalidRecord):
-		return changefeed.Poison(err)
+		return feed.Poison(err)
 	}
 	return err
 }

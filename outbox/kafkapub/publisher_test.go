@@ -18,7 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 	"github.com/millrace/changefeed/outbox/kafkapub"
 	"github.com/millrace/changefeed/outbox/outboxtest"
@@ -202,7 +202,7 @@ func TestAMessageThatIsTooLargeIsPoison(t *testing.T) {
 			c := startKafka(t, limited.cluster...)
 			p := newPublisher(t, c, kafkapub.Options{Client: limited.client})
 			n, err := p.Publish(t.Context(), msgs)
-			if n != 2 || !errors.Is(err, outbox.ErrTooLarge) || !changefeed.IsPoison(err) {
+			if n != 2 || !errors.Is(err, outbox.ErrTooLarge) || !feed.IsPoison(err) {
 				t.Errorf("%d, %v", n, err)
 			}
 			if n, err := p.Publish(t.Context(), msgs[3:]); n != 1 || err != nil {
@@ -236,7 +236,7 @@ func TestARefusedRecordHoldsBackTheNext(t *testing.T) {
 				}
 				msgs := events("Oslo", 1, many)
 				msgs[0].ID = "refused"
-				if n, err := p.Publish(t.Context(), msgs); n != 0 || err == nil || changefeed.IsPoison(err) {
+				if n, err := p.Publish(t.Context(), msgs); n != 0 || err == nil || feed.IsPoison(err) {
 					t.Errorf("%d, %v", n, err)
 				}
 			}
@@ -290,7 +290,7 @@ func TestACallEndsWithItsTimeoutThoughNothingIsAnswered(t *testing.T) {
 	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) { return nil, nil, true })
 	begun := time.Now()
 	n, err := p.Publish(t.Context(), events("Oslo", 2, 2))
-	if took := time.Since(begun); n != 0 || err == nil || changefeed.IsPoison(err) || took > 5*time.Second {
+	if took := time.Since(begun); n != 0 || err == nil || feed.IsPoison(err) || took > 5*time.Second {
 		t.Errorf("%d, %v after %v", n, err, took)
 	}
 }
@@ -327,7 +327,7 @@ func TestARecordThatTheTopicNeverTakesIsPoison(t *testing.T) {
 		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: refusal, Count: -1, When: func(r kmsg.Request) bool { return holds(r, "Oslo/3") }})
 		p := newPublisher(t, c, kafkapub.Options{Client: []kgo.Opt{kgo.ProducerBatchCompression(kgo.NoCompression())}})
 		n, err := p.Publish(t.Context(), events("Oslo", 1, 5))
-		if n != 2 || !changefeed.IsPoison(err) || errors.Is(err, outbox.ErrTooLarge) == errors.Is(refusal, kerr.InvalidRecord) {
+		if n != 2 || !feed.IsPoison(err) || errors.Is(err, outbox.ErrTooLarge) == errors.Is(refusal, kerr.InvalidRecord) {
 			t.Errorf("%v: %d, %v", refusal, n, err)
 		}
 		if n, err := p.Publish(t.Context(), events("Oslo", 4, 5)); n != 2 || err != nil {
@@ -401,7 +401,7 @@ func TestATopicThatIsMissingIsCreatedIfTheClusterCreatesTopics(t *testing.T) {
 		switch {
 		case creates && (n != 2 || err != nil || len(stored(t, c)["k"]) != 2):
 			t.Errorf("%d of 2 are published to a topic that the cluster creates: %v", n, err)
-		case !creates && (n != 0 || !errors.Is(err, kafkapub.ErrNoTopic) || changefeed.IsPoison(err)):
+		case !creates && (n != 0 || !errors.Is(err, kafkapub.ErrNoTopic) || feed.IsPoison(err)):
 			t.Errorf("%d are published to a topic that does not exist: %v, want %v", n, err, kafkapub.ErrNoTopic)
 		}
 	}

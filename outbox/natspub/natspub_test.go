@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 	"github.com/millrace/changefeed/outbox/natspub"
 	"github.com/millrace/changefeed/outbox/outboxtest"
@@ -249,7 +250,7 @@ func wantTemporary(t *testing.T, p *natspub.Publisher, text string) {
 	t.Helper()
 	begun := time.Now()
 	n, err := p.Publish(t.Context(), []outbox.Message{event("k", "refused")})
-	if n != 0 || err == nil || changefeed.IsPoison(err) || !strings.Contains(err.Error(), text) {
+	if n != 0 || err == nil || feed.IsPoison(err) || !strings.Contains(err.Error(), text) {
 		t.Errorf("Publish: %d, %v; want 0 and an error about %q that may pass", n, err, text)
 	}
 	if took := time.Since(begun); took > 5*time.Second {
@@ -445,7 +446,7 @@ func TestAFullStreamTakesNoMore(t *testing.T) {
 	wantPublished(t, p, m)
 	m.ID = "2"
 	n, err := p.Publish(t.Context(), []outbox.Message{m})
-	if n != 0 || err == nil || changefeed.IsPoison(err) || !strings.Contains(err.Error(), "maximum bytes") {
+	if n != 0 || err == nil || feed.IsPoison(err) || !strings.Contains(err.Error(), "maximum bytes") {
 		t.Errorf("Publish to a full stream: %d, %v", n, err)
 	}
 	js, err := jetstream.New(p.Conn())
@@ -471,7 +472,7 @@ func TestAServerWithoutRoomTakesNoMore(t *testing.T) {
 		m := event("k", string(rune('a'+n)))
 		m.Data = []byte(`"` + strings.Repeat("x", 200<<10) + `"`)
 		if n, err := p.Publish(t.Context(), []outbox.Message{m}); n != 1 {
-			if changefeed.IsPoison(err) {
+			if feed.IsPoison(err) {
 				t.Errorf("a full server: %v, want an error that may pass", err)
 			}
 			return
@@ -536,7 +537,7 @@ func TestAPublisherThatIsClosedSaysSo(t *testing.T) {
 		closed(t, e)
 	}
 	for _, p := range []*natspub.Publisher{p, e} {
-		if n, err := p.Publish(t.Context(), []outbox.Message{event("k", "1")}); n != 0 || !errors.Is(err, natspub.ErrClosed) || changefeed.IsPoison(err) {
+		if n, err := p.Publish(t.Context(), []outbox.Message{event("k", "1")}); n != 0 || !errors.Is(err, natspub.ErrClosed) || feed.IsPoison(err) {
 			t.Errorf("Publish: %d, %v; want an ErrClosed", n, err)
 		}
 	}
@@ -545,7 +546,7 @@ func TestAPublisherThatIsClosedSaysSo(t *testing.T) {
 func TestAnEventWithoutAnIDIsPoison(t *testing.T) {
 	t.Parallel()
 	p := embedded(t, t.TempDir(), natspub.Options{})
-	if n, err := p.Publish(t.Context(), []outbox.Message{event("k", "1"), event("k", ""), event("k", "2")}); n != 1 || !errors.Is(err, outbox.ErrNoID) || !changefeed.IsPoison(err) {
+	if n, err := p.Publish(t.Context(), []outbox.Message{event("k", "1"), event("k", ""), event("k", "2")}); n != 1 || !errors.Is(err, outbox.ErrNoID) || !feed.IsPoison(err) {
 		t.Errorf("Publish: %d, %v; want 1 and an ErrNoID that is Poison", n, err)
 	}
 }
@@ -567,12 +568,12 @@ func TestALimitOfTheStreamIsPoison(t *testing.T) {
 	defer closed(t, p)
 	m := event("k", "2")
 	m.Data = []byte(`"` + strings.Repeat("x", 1<<10) + `"`)
-	if n, err := p.Publish(t.Context(), []outbox.Message{event("k", "1"), m}); n != 1 || !errors.Is(err, outbox.ErrTooLarge) || !changefeed.IsPoison(err) {
+	if n, err := p.Publish(t.Context(), []outbox.Message{event("k", "1"), m}); n != 1 || !errors.Is(err, outbox.ErrTooLarge) || !feed.IsPoison(err) {
 		t.Errorf("Publish: %d, %v; want 1 and an ErrTooLarge that is Poison", n, err)
 	}
 	m = event("k", "3")
 	m.Source = strings.Repeat("x", 70<<10)
-	if n, err := p.Publish(t.Context(), []outbox.Message{m}); n != 0 || !errors.Is(err, outbox.ErrTooLarge) || !changefeed.IsPoison(err) {
+	if n, err := p.Publish(t.Context(), []outbox.Message{m}); n != 0 || !errors.Is(err, outbox.ErrTooLarge) || !feed.IsPoison(err) {
 		t.Errorf("Publish of a long header: %d, %v; want 0 and an ErrTooLarge that is Poison", n, err)
 	}
 }

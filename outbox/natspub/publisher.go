@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/cloudevent"
 	"github.com/millrace/changefeed/outbox"
 )
@@ -39,7 +39,7 @@ func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (n int, 
 
 func (p *Publisher) send(ctx context.Context, m *outbox.Message) error {
 	if m.ID == "" {
-		return changefeed.Poison(outbox.ErrNoID)
+		return feed.Poison(outbox.ErrNoID)
 	}
 	answer, err := p.requests.send(ctx, p.conn, &nats.Msg{Subject: subject(p.opts.Prefix, m.Key), Header: headers(m, p.opts.Stream), Data: m.Data})
 	if err == nil {
@@ -88,7 +88,7 @@ func (p *Publisher) meaning(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, nats.ErrMaxPayload), ok && (said.ErrorCode == codeMessageTooLarge || said.ErrorCode == codeHeaderTooLarge):
-		return changefeed.Poison(fmt.Errorf("%w: %w", outbox.ErrTooLarge, err))
+		return feed.Poison(fmt.Errorf("%w: %w", outbox.ErrTooLarge, err))
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
 		return fmt.Errorf("no stream takes subjects such as %s.key: was %s deleted?: %w", p.opts.Prefix, p.opts.Stream, err)
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionReconnecting):

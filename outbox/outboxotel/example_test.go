@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 	"github.com/millrace/changefeed/outbox/outboxotel"
 )
@@ -96,7 +97,7 @@ func Example() {
 }
 
 // open opens a container of contacts, and the leases of their relay.
-func open(ctx context.Context) (contacts *docstore.Container, leases changefeed.LeaseStore, done func()) {
+func open(ctx context.Context) (contacts *docstore.Container, leases feed.LeaseStore, done func()) {
 	dir, err := os.MkdirTemp("", "contacts")
 	if err != nil {
 		log.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 	"github.com/millrace/changefeed/outbox/outboxotel"
 )
@@ -48,10 +48,10 @@ func publish(t *testing.T, p *to, o outboxotel.Options, stored ...string) tracet
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &changefeed.Batch{}
+	b := &feed.Batch{}
 	for i, context := range stored {
 		body := fmt.Appendf(nil, `{"id":"%d","partitionKey":"c","type":"domainEvent","seq":%d,"traceparent":%q,"data":{"action":"Renamed"}}`, i, i+1, context)
-		b.Changes = append(b.Changes, changefeed.Change{ID: fmt.Sprint(i), PartitionKey: `["c"]`, LSN: int64(i), Body: body})
+		b.Changes = append(b.Changes, feed.Change{ID: fmt.Sprint(i), PartitionKey: `["c"]`, LSN: int64(i), Body: body})
 	}
 	if err := relay.Handle(t.Context(), b); (err == nil) != (p.err == nil) {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -22,7 +22,7 @@ func (s *suite) tooLarge() {
 	refused := func(want int, msgs ...outbox.Message) {
 		s.Helper()
 		n, err := p.Publish(s.Context(), msgs)
-		if n != want || !errors.Is(err, outbox.ErrTooLarge) || !changefeed.IsPoison(err) {
+		if n != want || !errors.Is(err, outbox.ErrTooLarge) || !feed.IsPoison(err) {
 			s.Errorf("Publish of %d messages, of which number %d is too large: %d, %v; want %d and an ErrTooLarge that is Poison", len(msgs), want+1, n, err, want)
 		}
 	}
@@ -77,7 +77,7 @@ func (s *suite) endedContext() {
 	p, msgs := s.publisher(), series("k", 1, 3)
 	ctx, cancel := context.WithCancelCause(s.Context())
 	cancel(errGone)
-	if n, err := p.Publish(ctx, msgs); n != 0 || !errors.Is(err, errGone) || changefeed.IsPoison(err) {
+	if n, err := p.Publish(ctx, msgs); n != 0 || !errors.Is(err, errGone) || feed.IsPoison(err) {
 		s.Errorf("Publish with an ended context: %d, %v; want 0 and the cause of its end", n, err)
 	}
 	s.publish(p, msgs...)
@@ -98,7 +98,7 @@ func (s *suite) stalled() {
 	if took := time.Since(begun); took > soon {
 		s.Errorf("Publish took %v, though its context had ended after 0.1 s", took)
 	}
-	if n != 0 || !errors.Is(err, errGone) || changefeed.IsPoison(err) {
+	if n != 0 || !errors.Is(err, errGone) || feed.IsPoison(err) {
 		s.Errorf("Publish to a broker that does not answer, until its context ended: %d, %v; want 0 and the cause of its end", n, err)
 	}
 	s.Start(s.T)

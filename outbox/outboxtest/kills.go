@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -57,7 +57,7 @@ func (s *suite) publishUntil(over <-chan struct{}, p outbox.Publisher, key strin
 	for {
 		m := message(key, int(accepted.Load())+1)
 		n, err := p.Publish(s.Context(), []outbox.Message{m})
-		if changefeed.IsPoison(err) {
+		if feed.IsPoison(err) {
 			s.Errorf("Publish says of a broker that is away that message %s can never be sent: %v", m.ID, err)
 			return
 		}

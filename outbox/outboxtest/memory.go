@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -80,7 +80,7 @@ func (b *Memory) keep(m outbox.Message) (changed <-chan struct{}, err error) {
 	case b.state == isStopped:
 		return nil, ErrDown
 	case b.MaxData > 0 && len(m.Data) > b.MaxData:
-		return nil, changefeed.Poison(fmt.Errorf("%d bytes of data, of at most %d: %w", len(m.Data), b.MaxData, outbox.ErrTooLarge))
+		return nil, feed.Poison(fmt.Errorf("%d bytes of data, of at most %d: %w", len(m.Data), b.MaxData, outbox.ErrTooLarge))
 	case b.failing[m.ID]:
 		delete(b.failing, m.ID)
 		return nil, ErrDown

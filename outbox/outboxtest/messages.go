@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -68,7 +68,7 @@ func (s *suite) hostileText() {
 // refused wants a message to be Poison.
 func (s *suite) refused(p outbox.Publisher, m outbox.Message) {
 	s.Helper()
-	if n, err := p.Publish(s.Context(), []outbox.Message{m}); n != 0 || !changefeed.IsPoison(err) {
+	if n, err := p.Publish(s.Context(), []outbox.Message{m}); n != 0 || !feed.IsPoison(err) {
 		s.Errorf("Publish of a message with the id %.20q and a key of %d characters: %d, %v; want 0 and Poison", m.ID, utf8.RuneCountInString(m.Key), n, err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 )
 
@@ -90,7 +90,7 @@ func (s *suite) persist(p outbox.Publisher, msgs []outbox.Message, accepted func
 		if msgs = msgs[n:]; len(msgs) == 0 {
 			return true
 		}
-		if changefeed.IsPoison(err) {
+		if feed.IsPoison(err) {
 			s.Errorf("Publish says of a broker that is away that message %s can never be sent: %v", msgs[0].ID, err)
 			return false
 		}
@@ -128,7 +128,7 @@ func (s *suite) honest(msgs []outbox.Message, n int, err error) bool {
 // temporary checks an error of a message that can be sent later.
 func (s *suite) temporary(err error) {
 	s.Helper()
-	if err == nil || changefeed.IsPoison(err) {
+	if err == nil || feed.IsPoison(err) {
 		s.Errorf("error %v, want one that is not Poison", err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 	"github.com/millrace/changefeed/outbox/outboxtest"
 )
@@ -126,7 +126,7 @@ var defects = []defect{
 			size += len(m.Data)
 		}
 		if size > 2*maxData {
-			return 0, changefeed.Poison(outbox.ErrTooLarge)
+			return 0, feed.Poison(outbox.ErrTooLarge)
 		}
 		return b.Publish(ctx, msgs)
 	}},
@@ -198,7 +198,7 @@ var defects = []defect{
 	}},
 	answering("gives up for an outage", "a broker that is out of reach for a while", func(_ []outbox.Message, n int, err error) (int, error) {
 		if errors.Is(err, outboxtest.ErrDown) {
-			err = changefeed.Poison(err)
+			err = feed.Poison(err)
 		}
 		return n, err
 	}),
@@ -237,7 +237,7 @@ var defects = []defect{
 	{name: "gives up at a kill", caught: killCase, publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
 		n, err := b.Publish(ctx, msgs)
 		if drawn.Add(1) == 10 || err != nil {
-			err = changefeed.Poison(outboxtest.ErrDown)
+			err = feed.Poison(outboxtest.ErrDown)
 			n = 0
 		}
 		return n, err
@@ -400,7 +400,7 @@ func ExampleMemory() {
 		{ID: "1", Key: "ada", Action: "Created", Data: []byte(`{"name":"Ada"}`)},
 		{ID: "2", Key: "ada", Action: "Described", Data: []byte(`"` + strings.Repeat("x", 200) + `"`)},
 	})
-	fmt.Println(n, err, changefeed.IsPoison(err))
+	fmt.Println(n, err, feed.IsPoison(err))
 	for _, m := range broker.Received() {
 		fmt.Println(m.ID, m.Attributes["type"], string(m.Data))
 	}

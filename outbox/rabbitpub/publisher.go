@@ -13,7 +13,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 	"github.com/millrace/changefeed/outbox/internal/calls"
 )
@@ -157,7 +157,7 @@ func message(m outbox.Message) amqp.Publishing {
 func explain(err error) error {
 	said, ok := errors.AsType[*amqp.Error](err)
 	if ok && (said.Code == amqp.ContentTooLarge || said.Code == amqp.PreconditionFailed && strings.Contains(said.Reason, "message size")) {
-		return changefeed.Poison(fmt.Errorf("%w: %w", outbox.ErrTooLarge, err))
+		return feed.Poison(fmt.Errorf("%w: %w", outbox.ErrTooLarge, err))
 	}
 	return err
 }

@@ -19,7 +19,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 	"github.com/millrace/changefeed/outbox/outboxtest"
 	"github.com/millrace/changefeed/outbox/rabbitpub"
@@ -145,7 +145,7 @@ func TestRabbitMQ(t *testing.T) {
 		must(t, ch.ExchangeDeclare("nowhere", "direct", false, true, false, false, nil))
 		p := newPublisher(t, url, "nowhere", rabbitpub.Options{})
 		n, err := p.Publish(t.Context(), []outbox.Message{event("Oslo", 1)})
-		if n != 0 || !errors.Is(err, rabbitpub.ErrNoRoute) || changefeed.IsPoison(err) {
+		if n != 0 || !errors.Is(err, rabbitpub.ErrNoRoute) || feed.IsPoison(err) {
 			t.Errorf("%d, %v", n, err)
 		}
 		_, err = ch.QueueDeclare("somewhere", false, true, false, false, nil)
@@ -158,7 +158,7 @@ func TestRabbitMQ(t *testing.T) {
 	t.Run("an exchange that is missing", func(t *testing.T) {
 		p := newPublisher(t, url, "missing", rabbitpub.Options{})
 		for range 2 {
-			if n, err := p.Publish(t.Context(), []outbox.Message{event("Oslo", 1)}); n != 0 || err == nil || !strings.Contains(err.Error(), "NOT_FOUND") || changefeed.IsPoison(err) {
+			if n, err := p.Publish(t.Context(), []outbox.Message{event("Oslo", 1)}); n != 0 || err == nil || !strings.Contains(err.Error(), "NOT_FOUND") || feed.IsPoison(err) {
 				t.Errorf("%d, %v", n, err)
 			}
 		}

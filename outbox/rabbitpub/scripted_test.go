@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 	"github.com/millrace/changefeed/outbox/rabbitpub"
 )
@@ -276,7 +276,7 @@ func TestOnlyWhatIsConfirmedAndNotReturnedIsAccepted(t *testing.T) {
 			p, _ := newScripted(t)
 			msgs := []outbox.Message{event(ack, 1), event(ack, 2), event(c.answer, 3), event(ack, 4)}
 			n, err := p.Publish(t.Context(), msgs)
-			if n != 2 || err == nil || c.want != nil && !errors.Is(err, c.want) || changefeed.IsPoison(err) != c.poison {
+			if n != 2 || err == nil || c.want != nil && !errors.Is(err, c.want) || feed.IsPoison(err) != c.poison {
 				t.Errorf("%d, %v", n, err)
 			}
 			if n, err := p.Publish(t.Context(), msgs[3:]); n != 1 || err != nil {

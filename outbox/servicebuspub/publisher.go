@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 	"github.com/Azure/go-amqp"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 	"github.com/millrace/changefeed/outbox/internal/calls"
 )
@@ -247,9 +247,9 @@ func isAboutMessage(err error) bool {
 func explain(err error) error {
 	switch {
 	case isTooLarge(err):
-		return changefeed.Poison(fmt.Errorf("%w: %w", outbox.ErrTooLarge, err))
+		return feed.Poison(fmt.Errorf("%w: %w", outbox.ErrTooLarge, err))
 	case errors.Is(err, errTooLong), isAboutMessage(err):
-		return changefeed.Poison(err)
+		return feed.Poison(err)
 	}
 	return err
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 	"github.com/millrace/changefeed/outbox/outboxtest"
 	"github.com/millrace/changefeed/outbox/servicebuspub"
@@ -103,7 +103,7 @@ func TestOnlyTheOutcomeAcceptedIsAnAcceptance(t *testing.T) {
 			msgs := events("c1", 1, 3)
 			broker.RefuseAlways(msgs[1].ID, way)
 			n, err := p.Publish(t.Context(), msgs)
-			if n > 1 || err == nil || changefeed.IsPoison(err) {
+			if n > 1 || err == nil || feed.IsPoison(err) {
 				t.Errorf("Publish of a message that the service has %s: %d accepted, %v; want at most 1 and an error that may pass", way, n, err)
 			}
 			broker.RefuseAlways(msgs[1].ID, "")
@@ -186,7 +186,7 @@ func TestAMessageThatIsNeverTakenIsPoisonByItself(t *testing.T) {
 		msgs := events("Oslo", 1, 9)
 		broker.RefuseAlways("Oslo/4", condition)
 		n, err := p.Publish(t.Context(), msgs)
-		if n != 3 || !changefeed.IsPoison(err) || errors.Is(err, outbox.ErrTooLarge) != (condition == "amqp:link:message-size-exceeded") {
+		if n != 3 || !feed.IsPoison(err) || errors.Is(err, outbox.ErrTooLarge) != (condition == "amqp:link:message-size-exceeded") {
 			t.Errorf("%s: %d, %v", condition, n, err)
 		}
 		if n, err = p.Publish(t.Context(), msgs[4:]); n != 5 || err != nil {
@@ -242,7 +242,7 @@ func TestWhatMayPassIsNoPoison(t *testing.T) {
 		broker := &peer.Broker{RequiresSession: true}
 		p := start(t, broker)
 		broker.RefuseAlways("Oslo/1", condition)
-		if n, err := p.Publish(t.Context(), events("Oslo", 1, 3)); n != 0 || err == nil || changefeed.IsPoison(err) {
+		if n, err := p.Publish(t.Context(), events("Oslo", 1, 3)); n != 0 || err == nil || feed.IsPoison(err) {
 			t.Errorf("%s: %d, %v", condition, n, err)
 		}
 		broker.RefuseAlways("Oslo/1", "")
@@ -263,7 +263,7 @@ func TestAnIDOrAKeyHasAtMost128Characters(t *testing.T) {
 		m := event("", 1)
 		m.ID, m.Key = c.id, c.key
 		n, err := p.Publish(t.Context(), []outbox.Message{m})
-		if c.taken != (err == nil) || changefeed.IsPoison(err) == c.taken || c.taken != (n == 1) {
+		if c.taken != (err == nil) || feed.IsPoison(err) == c.taken || c.taken != (n == 1) {
 			t.Errorf("id of %d and key of %d bytes: %d, %v", len(c.id), len(c.key), n, err)
 		}
 	}

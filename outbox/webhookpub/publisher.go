@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/cloudevent"
 	"github.com/millrace/changefeed/outbox"
 )
@@ -97,7 +98,7 @@ func (p *Publisher) Close() error {
 }
 
 // Publish sends the messages one by one, each after the one before it was accepted. See the package's
-// documentation for which errors are Poison. One with a Retry-After wraps a [changefeed.Failure] with its After.
+// documentation for which errors are Poison. One with a Retry-After wraps a [feed.Failure] with its After.
 func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (n int, err error) {
 	for i := range msgs {
 		if err := p.send(ctx, &msgs[i]); err != nil {
@@ -112,7 +113,7 @@ func (p *Publisher) send(ctx context.Context, m *outbox.Message) error {
 	defer cancel()
 	header, body, err := p.encode(m)
 	if err != nil {
-		return changefeed.Poison(err)
+		return feed.Poison(err)
 	}
 	req, err := http.NewRequestWithContext(timed, http.MethodPost, p.url, bytes.NewReader(body))
 	if err != nil {
@@ -179,16 +180,16 @@ func verdict(resp *http.Response, text []byte) error {
 	err := fmt.Errorf("answer %s%s", resp.Status, quoted(text))
 	switch {
 	case status == http.StatusRequestEntityTooLarge:
-		return changefeed.Poison(fmt.Errorf("%w: %w", outbox.ErrTooLarge, err))
+		return feed.Poison(fmt.Errorf("%w: %w", outbox.ErrTooLarge, err))
 	case status >= 400 && status < 500 && !slices.Contains(ofTheReceiver, status):
-		return changefeed.Poison(err)
+		return feed.Poison(err)
 	case status >= 500 && !slices.Contains(ofTheWay, status):
 		err = fmt.Errorf("%w: %w", outbox.ErrRefused, err)
 	case status >= 300 && status < 400:
 		err = fmt.Errorf("%w: redirects are not followed", err)
 	}
 	if after := retryAfter(resp.Header.Get("Retry-After"), time.Now()); after > 0 {
-		return &changefeed.Failure{After: after, Err: err}
+		return &feed.Failure{After: after, Err: err}
 	}
 	return err
 }

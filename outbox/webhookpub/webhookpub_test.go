@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/memnet"
 	"github.com/millrace/changefeed/outbox"
 	"github.com/millrace/changefeed/outbox/outboxtest"
@@ -222,9 +223,9 @@ func TestAnAnswerSaysWhetherTheEventComesAgain(t *testing.T) {
 		switch {
 		case err == nil && n == 1:
 			got = ""
-		case errors.Is(err, outbox.ErrTooLarge) && changefeed.IsPoison(err):
+		case errors.Is(err, outbox.ErrTooLarge) && feed.IsPoison(err):
 			got = "large"
-		case changefeed.IsPoison(err):
+		case feed.IsPoison(err):
 			got = "never"
 		case errors.Is(err, outbox.ErrRefused):
 			got = "refused"
@@ -258,7 +259,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 			p := publisher(t, "http://receiver", webhookpub.Options{Transport: server})
 			_, err := p.Publish(t.Context(), []outbox.Message{event})
 			after := time.Duration(0)
-			if said, ok := errors.AsType[*changefeed.Failure](err); ok {
+			if said, ok := errors.AsType[*feed.Failure](err); ok {
 				after = said.After
 			}
 			if err == nil || after != want || !strings.Contains(err.Error(), "429") {
@@ -293,7 +294,7 @@ func TestAReceiverThatDoesNotAnswerIsGivenUp(t *testing.T) {
 			})
 			begun := time.Now()
 			n, err := publisher(t, "http://receiver", webhookpub.Options{Transport: transport, Timeout: timeout}).Publish(t.Context(), []outbox.Message{event})
-			if took := time.Since(begun); n != 0 || err == nil || changefeed.IsPoison(err) || took != want || !strings.Contains(err.Error(), "no answer within "+want.String()) {
+			if took := time.Since(begun); n != 0 || err == nil || feed.IsPoison(err) || took != want || !strings.Contains(err.Error(), "no answer within "+want.String()) {
 				t.Errorf("Publish: %d, %v after %v", n, err, took)
 			}
 			transport.CloseIdleConnections()
@@ -360,7 +361,7 @@ func TestDataThatIsNotJSONIsPoisonInTheStructuredMode(t *testing.T) {
 	t.Parallel()
 	m := event
 	m.Data = []byte(`{"a":`)
-	if _, err := publisher(t, "http://127.0.0.1:1", webhookpub.Options{Structured: true}).Publish(t.Context(), []outbox.Message{m}); !changefeed.IsPoison(err) {
+	if _, err := publisher(t, "http://127.0.0.1:1", webhookpub.Options{Structured: true}).Publish(t.Context(), []outbox.Message{m}); !feed.IsPoison(err) {
 		t.Errorf("Publish: %v, want Poison", err)
 	}
 }

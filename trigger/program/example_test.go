@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/trigger/program"
 )
 
@@ -18,9 +18,9 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	err = handler.Handle(context.Background(), &changefeed.Batch{
-		LeaseToken: "-FF", Range: changefeed.FullRange(), Instance: "mailer-1", Attempt: 1,
-		Changes: []changefeed.Change{{ID: "1", Body: []byte(`{"id":"1","city":"Oslo"}`)}},
+	err = handler.Handle(context.Background(), &feed.Batch{
+		LeaseToken: "-FF", Range: feed.FullRange(), Instance: "mailer-1", Attempt: 1,
+		Changes: []feed.Change{{ID: "1", Body: []byte(`{"id":"1","city":"Oslo"}`)}},
 	})
 	fmt.Println(err)
 	// Output:

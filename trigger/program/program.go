@@ -45,7 +45,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/changeline"
 )
 
@@ -84,7 +84,7 @@ const defaultExpiration = time.Minute
 // processor keeps.
 const hurriedPart = 20
 
-// A Handler is a [changefeed.Handler] that starts a program for each batch. It may be shared by processors.
+// A Handler is a [feed.Handler] that starts a program for each batch. It may be shared by processors.
 type Handler struct {
 	path    string
 	command []string // beginning with the name that it was called by
@@ -118,7 +118,7 @@ func New(command []string, o Options) (*Handler, error) {
 
 // Handle starts the program on a batch and waits for it. Its error has the exit code or the signal that ended the
 // program, and the last line that it wrote to standard error, at most 1 KB.
-func (h *Handler) Handle(ctx context.Context, b *changefeed.Batch) error {
+func (h *Handler) Handle(ctx context.Context, b *feed.Batch) error {
 	input, err := h.lines(b)
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (h *Handler) Handle(ctx context.Context, b *changefeed.Batch) error {
 	}
 	if err != nil {
 		kill(cmd.Process) // what it has started must not go on beside the next attempt
-		if errors.Is(context.Cause(ctx), changefeed.ErrStopped) {
+		if errors.Is(context.Cause(ctx), feed.ErrStopped) {
 			h.unfinished(b.LeaseToken)
 		}
 		if reason := said.reason(); reason != "" {
@@ -176,7 +176,7 @@ func (h *Handler) start(lease string, cmd *exec.Cmd) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		return changefeed.ErrStopped
+		return feed.ErrStopped
 	}
 	if err := cmd.Start(); err != nil {
 		return err
@@ -229,7 +229,7 @@ func (h *Handler) Kill() {
 }
 
 // lines returns the changes of a batch, a line each.
-func (h *Handler) lines(b *changefeed.Batch) (*bytes.Buffer, error) {
+func (h *Handler) lines(b *feed.Batch) (*bytes.Buffer, error) {
 	var text bytes.Buffer
 	w := bufio.NewWriter(&text)
 	for _, c := range b.Changes {
@@ -240,7 +240,7 @@ func (h *Handler) lines(b *changefeed.Batch) (*bytes.Buffer, error) {
 	return &text, w.Flush()
 }
 
-func (h *Handler) process(ctx context.Context, b *changefeed.Batch, input *bytes.Buffer) *exec.Cmd {
+func (h *Handler) process(ctx context.Context, b *feed.Batch, input *bytes.Buffer) *exec.Cmd {
 	cmd := exec.Command(h.path)
 	cmd.Args = h.command
 	cmd.Env = append(os.Environ(),
@@ -265,8 +265,8 @@ type fenced struct {
 
 // Read implements [io.Reader].
 func (f fenced) Read(p []byte) (int, error) {
-	if f.left.Len() > 0 && errors.Is(context.Cause(f.ctx), changefeed.ErrLeaseLost) {
-		return 0, changefeed.ErrLeaseLost
+	if f.left.Len() > 0 && errors.Is(context.Cause(f.ctx), feed.ErrLeaseLost) {
+		return 0, feed.ErrLeaseLost
 	}
 	return f.left.Read(p)
 }
@@ -274,7 +274,7 @@ func (f fenced) Read(p []byte) (int, error) {
 // end asks a program to end, kills it if it does not, and returns how it ended.
 func (h *Handler) end(ctx context.Context, process *os.Process, ended <-chan error) (err error) {
 	patience := h.opts.Grace
-	if errors.Is(context.Cause(ctx), changefeed.ErrLeaseLost) {
+	if errors.Is(context.Cause(ctx), feed.ErrLeaseLost) {
 		patience = min(patience, h.opts.Expiration/hurriedPart)
 	}
 	terminate(process)

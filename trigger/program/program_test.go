@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // shell is a program that runs a script. What it starts holds the pipe open.
@@ -38,12 +38,12 @@ func shell(t *testing.T, script string) (h *Handler, output *os.File) {
 }
 
 // orders is a batch of two.
-func orders() *changefeed.Batch {
-	return &changefeed.Batch{
-		LeaseToken: "-1F", Range: changefeed.Range{Max: "1F"}, Instance: "one", Attempt: 2,
-		Changes: []changefeed.Change{
+func orders() *feed.Batch {
+	return &feed.Batch{
+		LeaseToken: "-1F", Range: feed.Range{Max: "1F"}, Instance: "one", Attempt: 2,
+		Changes: []feed.Change{
 			{LSN: 5, ID: "1", PartitionKey: `["a"]`, Body: []byte("{\"id\":\r\n\"1\"}")},
-			{LSN: 6, ID: "2", PartitionKey: `["a"]`, Op: changefeed.OpDelete},
+			{LSN: 6, ID: "2", PartitionKey: `["a"]`, Op: feed.OpDelete},
 		},
 	}
 }
@@ -103,14 +103,14 @@ func TestAProgramEndsWithItsLease(t *testing.T) {
 		want         string // of the error, and of the output
 		said         string
 	}{
-		{"one that is stubborn", "trap '' TERM; sleep 60 & echo begun; wait; sleep 60", changefeed.ErrLeaseLost, "sh: signal: killed", "begun\n"},
-		{"one that is stubborn for a while", "trap '' TERM; echo begun; sleep 20; echo beside its successor", changefeed.ErrLeaseLost, "sh: signal: killed", "begun\n"},
-		{"one that listens", "trap 'echo asked; exit 0' TERM; sleep 60 & echo begun; wait", changefeed.ErrStopped, "", "begun\nasked\n"},
+		{"one that is stubborn", "trap '' TERM; sleep 60 & echo begun; wait; sleep 60", feed.ErrLeaseLost, "sh: signal: killed", "begun\n"},
+		{"one that is stubborn for a while", "trap '' TERM; echo begun; sleep 20; echo beside its successor", feed.ErrLeaseLost, "sh: signal: killed", "begun\n"},
+		{"one that listens", "trap 'echo asked; exit 0' TERM; sleep 60 & echo begun; wait", feed.ErrStopped, "", "begun\nasked\n"},
 		{
 			"one that listens, and has started one that does not", "trap 'echo asked; exit 0' TERM; (trap '' TERM; echo begun; sleep 20; echo left behind) & wait",
-			changefeed.ErrStopped, "", "begun\nasked\n",
+			feed.ErrStopped, "", "begun\nasked\n",
 		},
-		{"one that fails", "trap 'exit 1' TERM; sleep 60 & echo begun; wait", changefeed.ErrHandlerTimeout, "sh: exit status 1", "begun\n"},
+		{"one that fails", "trap 'exit 1' TERM; sleep 60 & echo begun; wait", feed.ErrHandlerTimeout, "sh: exit status 1", "begun\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h, output := shell(t, tt.script)
@@ -138,7 +138,7 @@ func TestAProgramEndsWithItsLease(t *testing.T) {
 // TestAProgramThatIsAskedToEndMayStillReadItsBatch has a batch that no pipe holds. With
 // all of it read the program is done, so it must not come again.
 func TestAProgramThatIsAskedToEndMayStillReadItsBatch(t *testing.T) {
-	for _, cause := range []error{changefeed.ErrStopped, changefeed.ErrHandlerTimeout} {
+	for _, cause := range []error{feed.ErrStopped, feed.ErrHandlerTimeout} {
 		h, output := shell(t, "trap 'exec wc -l' TERM; sleep 60 & echo begun; wait")
 		b := orders()
 		b.Changes = slices.Repeat(b.Changes[:1], 20_000)
@@ -193,7 +193,7 @@ func TestAProgramIsDoneThoughOthersHaveItsOutput(t *testing.T) {
 func TestBatchesThatTheEndOfTheProcessorCutAreNamedOnce(t *testing.T) {
 	h, output := shell(t, "trap 'exit 1' TERM; sleep 60 & echo begun; wait")
 	lines := bufio.NewScanner(output)
-	for lease, cause := range map[string]error{"b": changefeed.ErrStopped, "a": changefeed.ErrStopped, "c": changefeed.ErrLeaseLost, "d": changefeed.ErrStopped} {
+	for lease, cause := range map[string]error{"b": feed.ErrStopped, "a": feed.ErrStopped, "c": feed.ErrLeaseLost, "d": feed.ErrStopped} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		b := orders()
 		b.LeaseToken = lease
@@ -220,9 +220,9 @@ func TestAProgramIsNotFedAfterItsLeaseWasLost(t *testing.T) {
 	if n, err := in.Read(b); n != 3 || err != nil {
 		t.Errorf("got %d bytes, %v, want 3", n, err)
 	}
-	cancel(changefeed.ErrLeaseLost)
-	if n, err := in.Read(b); n != 0 || !errors.Is(err, changefeed.ErrLeaseLost) {
-		t.Errorf("got %d bytes, %v, want none and %v", n, err, changefeed.ErrLeaseLost)
+	cancel(feed.ErrLeaseLost)
+	if n, err := in.Read(b); n != 0 || !errors.Is(err, feed.ErrLeaseLost) {
+		t.Errorf("got %d bytes, %v, want none and %v", n, err, feed.ErrLeaseLost)
 	}
 	in.left.Next(len("nges"))
 	if n, err := in.Read(b); n != 0 || err != io.EOF {
@@ -274,8 +274,8 @@ func TestProgramsOfOneLeaseRunBesideEachOther(t *testing.T) {
 func TestNoProgramIsStartedAfterAllWereKilled(t *testing.T) {
 	h, output := shell(t, "echo begun")
 	h.Kill()
-	if err := h.Handle(t.Context(), orders()); !errors.Is(err, changefeed.ErrStopped) {
-		t.Errorf("got %v, want %v", err, changefeed.ErrStopped)
+	if err := h.Handle(t.Context(), orders()); !errors.Is(err, feed.ErrStopped) {
+		t.Errorf("got %v, want %v", err, feed.ErrStopped)
 	}
 	h.opts.Stdout.(*os.File).Close()
 	if rest, err := io.ReadAll(output); err != nil || len(rest) > 0 {
@@ -321,9 +321,9 @@ func TestABatchThatWaitsForItsTurnHeedsItsContext(t *testing.T) {
 	}
 	h.turns <- struct{}{} // another program runs
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(changefeed.ErrLeaseLost)
-	if err := h.Handle(ctx, orders()); !errors.Is(err, changefeed.ErrLeaseLost) || !strings.Contains(err.Error(), "wait for one of 1 programs") {
-		t.Errorf("got %v, want %q", err, changefeed.ErrLeaseLost)
+	cancel(feed.ErrLeaseLost)
+	if err := h.Handle(ctx, orders()); !errors.Is(err, feed.ErrLeaseLost) || !strings.Contains(err.Error(), "wait for one of 1 programs") {
+		t.Errorf("got %v, want %q", err, feed.ErrLeaseLost)
 	}
 }
 

@@ -6,14 +6,14 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Operation is an operation of a batch. What is absent is nil, and what is there, not, even
 // if it is empty. All of it lies within the body that was read, so do not change the one
 // while the other is used.
 type Operation struct {
-	Op                    changefeed.WriteOp
+	Op                    feed.WriteOp
 	PartitionKey          []byte // of an operation of a bulk, as it travels in a header
 	EffectivePartitionKey []byte // hash of the key
 	ID                    []byte // absent where the body has it: Create and Upsert
@@ -53,13 +53,13 @@ const (
 const document = 2 // the only resource type of batches
 
 // operations are the operation types of a batch.
-var operations = map[int32]changefeed.WriteOp{
-	0:  changefeed.WriteCreate,
-	1:  changefeed.WritePatch,
-	2:  changefeed.WriteRead,
-	4:  changefeed.WriteDelete,
-	5:  changefeed.WriteReplace,
-	20: changefeed.WriteUpsert,
+var operations = map[int32]feed.WriteOp{
+	0:  feed.WriteCreate,
+	1:  feed.WritePatch,
+	2:  feed.WriteRead,
+	4:  feed.WriteDelete,
+	5:  feed.WriteReplace,
+	20: feed.WriteUpsert,
 }
 
 // Operations yields the operations of a request, or an error as the last. What comes after

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 )
 
 // The way to a query's documents, chosen by the headers and the filter. In this order,
@@ -58,9 +58,9 @@ func commonPrefix(sorted []string) string {
 // pinned are the partition keys that a header or the filter leaves, if it leaves fewer than
 // all. The filter may pin only the first levels of a hierarchical key; the keys then lack
 // the last ones.
-func (q *Query) pinned() ([]changefeed.PartitionKey, bool) {
+func (q *Query) pinned() ([]feed.PartitionKey, bool) {
 	if q.sel.Key != "" {
-		return []changefeed.PartitionKey{q.sel.Key}, true
+		return []feed.PartitionKey{q.sel.Key}, true
 	}
 	combined := [][]any{nil}
 	levels := 0
@@ -83,9 +83,9 @@ func (q *Query) pinned() ([]changefeed.PartitionKey, bool) {
 	if levels == 0 {
 		return nil, false
 	}
-	var keys []changefeed.PartitionKey
+	var keys []feed.PartitionKey
 	for _, key := range combined {
-		keys = append(keys, changefeed.Key(key...))
+		keys = append(keys, feed.Key(key...))
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys), true
@@ -107,8 +107,8 @@ func (q *Query) scalars(path []string) ([]any, bool) {
 }
 
 // whole reports whether keys have all their levels: only then can a document be looked up.
-func (q *Query) whole(keys []changefeed.PartitionKey) bool {
-	return !slices.ContainsFunc(keys, func(key changefeed.PartitionKey) bool {
+func (q *Query) whole(keys []feed.PartitionKey) bool {
+	return !slices.ContainsFunc(keys, func(key feed.PartitionKey) bool {
 		p, err := q.cont.LogicalPartition(key)
 		return err != nil || !p.Whole()
 	})

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/meter"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Queries beside writers. Documents that exist throughout have a number that grows with each
@@ -90,7 +90,7 @@ func (w *besideWorld) write() {
 	}
 	rounds = append(rounds, func(n int) {
 		w.upsert("x", fmt.Sprint("x", n%50), fmt.Sprint("x", n%7), n, n%2) // expires or is deleted
-		_ = w.cont.Delete(context.Background(), changefeed.Key(fmt.Sprint("x", (n+1)%7)), fmt.Sprint("x", (n+1)%50), "")
+		_ = w.cont.Delete(context.Background(), feed.Key(fmt.Sprint("x", (n+1)%7)), fmt.Sprint("x", (n+1)%50), "")
 	})
 	for _, round := range append(rounds, renew) {
 		round(1)
@@ -160,16 +160,16 @@ func (w *besideWorld) upsert(kind, id, pk string, n, ttl int) {
 
 func (w *besideWorld) batch(pk string, n int) {
 	var ids []string
-	var writes []changefeed.Write
+	var writes []feed.Write
 	for i := range members {
 		id := fmt.Sprint(pk, "-", i)
 		ids = append(ids, id)
-		writes = append(writes, changefeed.Write{
-			Op: changefeed.WriteUpsert, Body: fmt.Appendf(nil, `{"id":%q,"pk":%q,"kind":"b","v":%d}`, id, pk, n),
+		writes = append(writes, feed.Write{
+			Op: feed.WriteUpsert, Body: fmt.Appendf(nil, `{"id":%q,"pk":%q,"kind":"b","v":%d}`, id, pk, n),
 		})
 	}
 	w.note(w.begun, n, ids...)
-	if _, err := w.cont.Commit(context.Background(), changefeed.Key(pk), writes); err != nil {
+	if _, err := w.cont.Commit(context.Background(), feed.Key(pk), writes); err != nil {
 		w.t.Error(err)
 	}
 	w.note(w.acked, n, ids...)
@@ -248,7 +248,7 @@ func (w *besideWorld) page(results *Results, sel Selection, text, token string, 
 // the partitions were a moment ago.
 func (w *besideWorld) ranges() []Selection {
 	if rand.IntN(2) == 0 {
-		return []Selection{{Range: changefeed.FullRange()}}
+		return []Selection{{Range: feed.FullRange()}}
 	}
 	parts, err := w.cont.Partitions(w.t.Context())
 	if err != nil {
@@ -383,7 +383,7 @@ func (w *besideWorld) sum(text string, sels []Selection) (n int) {
 // inKey checks queries of one key whose documents are written together.
 func (w *besideWorld) inKey(text string) {
 	w.t.Helper()
-	sel := Selection{Range: changefeed.FullRange(), Key: changefeed.Key(fmt.Sprint("b", rand.IntN(groups)))}
+	sel := Selection{Range: feed.FullRange(), Key: feed.Key(fmt.Sprint("b", rand.IntN(groups)))}
 	rows, next := w.page(&Results{}, sel, text, "", 0)
 	var numbers []int
 	for _, raw := range rows {

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/sql"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Continuations: where a page ended, in the form in which a client holds it until the next
@@ -90,10 +90,10 @@ func (k *Continuation) fits(sorted uint64) error {
 }
 
 // unread are the spans of a range that are left, each with its progress.
-func (k *Continuation) unread(of changefeed.Range) (left []span) {
+func (k *Continuation) unread(of feed.Range) (left []span) {
 	lo := k.Min
-	for _, seg := range append(slices.Clip(k.Read), segment{Max: changefeed.FullRange().Max}) {
-		if r := (changefeed.Range{Min: lo, Max: seg.Max}).Intersect(of); !r.Empty() {
+	for _, seg := range append(slices.Clip(k.Read), segment{Max: feed.FullRange().Max}) {
+		if r := (feed.Range{Min: lo, Max: seg.Max}).Intersect(of); !r.Empty() {
 			left = append(left, span{rng: r, at: seg.progress})
 		}
 		lo = seg.Max
@@ -168,7 +168,7 @@ func (s *Scan) beginKeys() error {
 // save notes how far a scan has come. The keys between those of a scan by keys count as
 // unread, because the next page may be asked for under another filter.
 func (s *Scan) save(k *Continuation) {
-	k.Min, k.Read = changefeed.FullRange().Max, nil
+	k.Min, k.Read = feed.FullRange().Max, nil
 	if len(s.left) == 0 {
 		return
 	}

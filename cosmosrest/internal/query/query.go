@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/meter"
 	"github.com/millrace/changefeed/cosmosrest/internal/sql"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Queries from a request to a page: the text is parsed, the way to the documents chosen
@@ -19,13 +19,13 @@ import (
 
 // Selection is the part of a container that a request reads, by its headers.
 type Selection struct {
-	Range changefeed.Range
-	Key   changefeed.PartitionKey // empty is all; a hierarchical key may lack its last levels
-	Named bool                    // the request names a partition or a range of keys
+	Range feed.Range
+	Key   feed.PartitionKey // empty is all; a hierarchical key may lack its last levels
+	Named bool              // the request names a partition or a range of keys
 }
 
 // Within is the part of the range in which the key lies; it may be empty.
-func (s *Selection) Within(cont *docstore.Container) (changefeed.Range, error) {
+func (s *Selection) Within(cont *docstore.Container) (feed.Range, error) {
 	if s.Key == "" {
 		return s.Range, nil
 	}
@@ -117,7 +117,7 @@ func New(cont *docstore.Container, sel Selection, text Text, m *meter.Request, r
 	}
 	q.compiled = time.Since(q.begun)
 	if q.parsed.WithoutFrom() {
-		q.sel.Range = changefeed.FullRange()
+		q.sel.Range = feed.FullRange()
 	}
 	q.scan = &Scan{ctx: m.Limit(), meter: m, cont: cont, rng: q.sel.Range}
 	q.access()
@@ -125,7 +125,7 @@ func New(cont *docstore.Container, sel Selection, text Text, m *meter.Request, r
 }
 
 // Partition is the first partition that the query is about, and whether there is no other.
-func (q *Query) Partition() (part changefeed.Partition, only bool, err error) {
+func (q *Query) Partition() (part feed.Partition, only bool, err error) {
 	at, err := q.ranges()
 	if err != nil {
 		return part, false, err
@@ -147,11 +147,11 @@ func (q *Query) Crosses() string { return q.parsed.CrossPartition() }
 func (q *Query) MixesAggregates() bool { return q.parsed.MixesAggregates() }
 
 // ranges are the places of the pinned keys, or the whole selection.
-func (q *Query) ranges() ([]changefeed.Range, error) {
+func (q *Query) ranges() ([]feed.Range, error) {
 	if !q.scan.pinned {
-		return []changefeed.Range{q.sel.Range}, nil
+		return []feed.Range{q.sel.Range}, nil
 	}
-	var at []changefeed.Range
+	var at []feed.Range
 	for _, key := range q.scan.keys {
 		p, err := q.cont.LogicalPartition(key)
 		if err != nil {
@@ -159,7 +159,7 @@ func (q *Query) ranges() ([]changefeed.Range, error) {
 		}
 		at = append(at, p.Range())
 	}
-	slices.SortFunc(at, func(a, b changefeed.Range) int {
+	slices.SortFunc(at, func(a, b feed.Range) int {
 		if a.Min < b.Min {
 			return -1
 		}
@@ -177,10 +177,10 @@ func (q *Query) Plan(supports func(feature string) bool) (json.RawMessage, error
 		return nil, err
 	}
 	if q.parsed.WithoutFrom() {
-		at = []changefeed.Range{q.cont.PartitionAt(q.sel.Range.Min).Range}
+		at = []feed.Range{q.cont.PartitionAt(q.sel.Range.Min).Range}
 	}
 	if len(at) == 0 { // the filter lets nothing pass
-		at = []changefeed.Range{q.sel.Range}
+		at = []feed.Range{q.sel.Range}
 	}
 	var ranges []sql.KeyRange
 	for _, r := range at {

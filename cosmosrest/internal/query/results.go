@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/sql"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Rows that depend on each other are computed at once, and held while their pages are
@@ -186,7 +186,7 @@ func (q *Query) resume() error {
 		return err
 	}
 	s := *q.scan
-	s.rng = changefeed.FullRange()
+	s.rng = feed.FullRange()
 	if err := s.begin(Continuation{}); err != nil {
 		return err
 	}

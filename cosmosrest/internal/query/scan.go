@@ -9,10 +9,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/meter"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // Scans. The order of a scan is that of last writes, within spans in the order of the key
@@ -30,9 +30,9 @@ type Scan struct {
 	ctx   context.Context
 	meter *meter.Request
 	cont  *docstore.Container
-	rng   changefeed.Range // no others are shown
+	rng   feed.Range // no others are shown
 
-	keys   []changefeed.PartitionKey // the only ones, if pinned
+	keys   []feed.PartitionKey // the only ones, if pinned
 	pinned bool
 	ids    []string // the only ones of each key; nil is any
 	byID   bool     // by the index of ids, those with the prefix
@@ -52,7 +52,7 @@ type Scan struct {
 func NewScan(m *meter.Request, cont *docstore.Container, sel Selection) *Scan {
 	s := &Scan{ctx: m.Context(), meter: m, cont: cont, rng: sel.Range}
 	if sel.Key != "" {
-		s.keys, s.pinned = []changefeed.PartitionKey{sel.Key}, true
+		s.keys, s.pinned = []feed.PartitionKey{sel.Key}, true
 	}
 	return s
 }
@@ -86,9 +86,9 @@ func (s *Scan) Documents(page *wire.Documents, most int, next *Continuation) (mo
 
 // span is a part of a scan, read without interruption in the order of last writes.
 type span struct {
-	rng  changefeed.Range
-	key  changefeed.PartitionKey // of a scan by keys; empty if several have this one effective key
-	part bool                    // not all that begins with the key is in the range
+	rng  feed.Range
+	key  feed.PartitionKey // of a scan by keys; empty if several have this one effective key
+	part bool              // not all that begins with the key is in the range
 	at   progress
 }
 
@@ -107,7 +107,7 @@ const allRows = -1 // of a document
 // document is a document that a scan has read.
 type document struct {
 	id   string
-	key  changefeed.PartitionKey
+	key  feed.PartitionKey
 	lsn  int64
 	body []byte
 	skip int // combinations of its rows that earlier pages are done with
@@ -123,7 +123,7 @@ func (s *Scan) run(each visit) error {
 	for len(s.left) > 0 {
 		more, err := s.visitSpan(each)
 		switch {
-		case errors.Is(err, changefeed.ErrGone):
+		case errors.Is(err, feed.ErrGone):
 			s.cut()
 		case err != nil || !more:
 			return err
@@ -219,7 +219,7 @@ func (s *Scan) documents(st *span) iter.Seq2[document, error] {
 	case s.pinned && st.key != "":
 		return s.ofKey(st)
 	}
-	return s.items(s.snap.Documents(s.ctx, st.rng, st.at.After), changefeed.FullRange())
+	return s.items(s.snap.Documents(s.ctx, st.rng, st.at.After), feed.FullRange())
 }
 
 // ofKey are the documents of a key, or of all keys that begin with it, in the span's range.
@@ -227,7 +227,7 @@ func (s *Scan) ofKey(st *span) iter.Seq2[document, error] {
 	if s.ids != nil {
 		return s.points(st.key, st.at.After)
 	}
-	in := changefeed.FullRange()
+	in := feed.FullRange()
 	if st.part {
 		in = st.rng
 	}
@@ -235,10 +235,10 @@ func (s *Scan) ofKey(st *span) iter.Seq2[document, error] {
 }
 
 // items are those of a sequence that lie in a range.
-func (s *Scan) items(all iter.Seq2[docstore.Item, error], in changefeed.Range) iter.Seq2[document, error] {
+func (s *Scan) items(all iter.Seq2[docstore.Item, error], in feed.Range) iter.Seq2[document, error] {
 	return func(yield func(document, error) bool) {
 		for it, err := range all {
-			if err == nil && in != changefeed.FullRange() {
+			if err == nil && in != feed.FullRange() {
 				place, failed := s.cont.Locate(s.ctx, it.Key)
 				if failed == nil && !in.Holds(place) {
 					continue
@@ -259,7 +259,7 @@ func documentOf(it docstore.Item) document {
 // points are the documents of a key with the scan's ids, in the order of last writes like
 // all others. They must be looked up before they can be sorted, so the bodies of many are
 // read a second time.
-func (s *Scan) points(key changefeed.PartitionKey, after int64) iter.Seq2[document, error] {
+func (s *Scan) points(key feed.PartitionKey, after int64) iter.Seq2[document, error] {
 	return func(yield func(document, error) bool) {
 		var found []document
 		bodies := 0
@@ -295,13 +295,13 @@ func (s *Scan) points(key changefeed.PartitionKey, after int64) iter.Seq2[docume
 const maxHeldPoints = 8 << 20 // bytes of documents that are kept while all are looked up; others are read again
 
 // point is a document, or the zero document if there is none.
-func (s *Scan) point(key changefeed.PartitionKey, id string) (document, error) {
+func (s *Scan) point(key feed.PartitionKey, id string) (document, error) {
 	read := s.cont.Item
 	if s.snap != nil {
 		read = s.snap.Item
 	}
 	it, err := read(s.ctx, key, id)
-	if errors.Is(err, changefeed.ErrNotFound) {
+	if errors.Is(err, feed.ErrNotFound) {
 		return document{}, nil
 	}
 	return documentOf(it), err

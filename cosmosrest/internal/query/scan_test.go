@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmosrest/internal/meter"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // newContainer is a container with documents of these ids and the partition key p.
@@ -40,18 +40,18 @@ func newContainer(t *testing.T, ids ...string) *docstore.Container {
 func TestWhatLiesBetweenTheKeysOfAScanIsUnread(t *testing.T) {
 	var k Continuation
 	s := Scan{left: []span{
-		{rng: changefeed.Range{Min: "10", Max: "20"}, key: "a", at: progress{After: 5}},
-		{rng: changefeed.Range{Min: "40", Max: "50"}, key: "b", at: progress{After: 7}},
-		{rng: changefeed.Range{Min: "60", Max: "70"}, key: "c"},
+		{rng: feed.Range{Min: "10", Max: "20"}, key: "a", at: progress{After: 5}},
+		{rng: feed.Range{Min: "40", Max: "50"}, key: "b", at: progress{After: 7}},
+		{rng: feed.Range{Min: "60", Max: "70"}, key: "c"},
 	}}
 	s.save(&k)
 	want := []span{
-		{rng: changefeed.Range{Min: "10", Max: "20"}, at: progress{After: 5}},
-		{rng: changefeed.Range{Min: "20", Max: "40"}},
-		{rng: changefeed.Range{Min: "40", Max: "50"}, at: progress{After: 7}},
-		{rng: changefeed.Range{Min: "50", Max: "FF"}},
+		{rng: feed.Range{Min: "10", Max: "20"}, at: progress{After: 5}},
+		{rng: feed.Range{Min: "20", Max: "40"}},
+		{rng: feed.Range{Min: "40", Max: "50"}, at: progress{After: 7}},
+		{rng: feed.Range{Min: "50", Max: "FF"}},
 	}
-	if got := k.unread(changefeed.FullRange()); !slices.Equal(got, want) {
+	if got := k.unread(feed.FullRange()); !slices.Equal(got, want) {
 		t.Errorf("unread is %v, want %v", got, want)
 	}
 }
@@ -64,7 +64,7 @@ func TestPagesEndInTime(t *testing.T) {
 	cont := newContainer(t, ids...)
 	m := meter.NewLoad().Request(t.Context())
 	defer m.End()
-	q, err := New(cont, Selection{Range: changefeed.FullRange()}, Text{Query: "SELECT * FROM c WHERE c.id = 'i99' OR c.v = 1"}, &m, &Results{})
+	q, err := New(cont, Selection{Range: feed.FullRange()}, Text{Query: "SELECT * FROM c WHERE c.id = 'i99' OR c.v = 1"}, &m, &Results{})
 	if err != nil {
 		t.Fatal(err)
 	}

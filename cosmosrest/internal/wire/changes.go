@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/rawjson"
 )
 
@@ -12,7 +12,7 @@ import (
 
 // AddLatest appends a change of the latest-version feed: the document with its LSN. A body
 // ends with the system properties, so it has a member before the brace.
-func (d *Documents) AddLatest(ch *changefeed.Change) {
+func (d *Documents) AddLatest(ch *feed.Change) {
 	d.next()
 	d.text = append(d.text, ch.Body[:len(ch.Body)-1]...)
 	d.text = append(d.text, `,"_lsn":`...)
@@ -21,7 +21,7 @@ func (d *Documents) AddLatest(ch *changefeed.Change) {
 }
 
 // AddWrapped appends a change of the latest-version feed with its metadata beside the document.
-func (d *Documents) AddWrapped(ch *changefeed.Change) {
+func (d *Documents) AddWrapped(ch *feed.Change) {
 	d.next()
 	d.text = append(append(d.text, `{"current":`...), ch.Body...)
 	d.text = append(appendMetadata(d.text, ch), `}}`...)
@@ -30,13 +30,13 @@ func (d *Documents) AddWrapped(ch *changefeed.Change) {
 // AddVersion appends a change of the feed of all versions and deletes. A delete has an
 // empty document, and says in its metadata which document it was; paths are those of the
 // container's partition key.
-func (d *Documents) AddVersion(ch *changefeed.Change, paths []string) {
+func (d *Documents) AddVersion(ch *feed.Change, paths []string) {
 	d.next()
 	d.text = appendVersion(d.text, ch, paths)
 }
 
 // appendMetadata opens the metadata of a change: its LSN, and its time in Unix seconds.
-func appendMetadata(b []byte, ch *changefeed.Change) []byte {
+func appendMetadata(b []byte, ch *feed.Change) []byte {
 	b = append(b, `,"metadata":{"lsn":`...)
 	b = strconv.AppendInt(b, ch.LSN, 10)
 	b = append(b, `,"crts":`...)
@@ -44,9 +44,9 @@ func appendMetadata(b []byte, ch *changefeed.Change) []byte {
 }
 
 // appendVersion is [Documents.AddVersion].
-func appendVersion(b []byte, ch *changefeed.Change, paths []string) []byte {
+func appendVersion(b []byte, ch *feed.Change, paths []string) []byte {
 	b = append(b, `{"current":`...)
-	if ch.Op == changefeed.OpDelete {
+	if ch.Op == feed.OpDelete {
 		b = append(b, `{}`...)
 	} else {
 		b = append(b, ch.Body...)
@@ -55,7 +55,7 @@ func appendVersion(b []byte, ch *changefeed.Change, paths []string) []byte {
 	b = append(append(b, `,"operationType":"`...), ch.Op.String()...)
 	b = append(b, `","previousImageLSN":`...)
 	b = strconv.AppendInt(b, ch.PreviousLSN, 10)
-	if ch.Op == changefeed.OpDelete {
+	if ch.Op == feed.OpDelete {
 		b = append(b, `,"timeToLiveExpired":`...)
 		b = strconv.AppendBool(b, ch.Expired)
 		b = append(b, `,"id":`...)
@@ -72,7 +72,7 @@ func appendVersion(b []byte, ch *changefeed.Change, paths []string) []byte {
 
 // appendKeyObject adds a partition key as an object with the value of each path that the
 // document has. It is rare, only in deletes, so it may decode the key.
-func appendKeyObject(b []byte, key changefeed.PartitionKey, paths []string) []byte {
+func appendKeyObject(b []byte, key feed.PartitionKey, paths []string) []byte {
 	b = append(b, '{')
 	i, first := -1, true
 	for v := range rawjson.Elements([]byte(key)) {

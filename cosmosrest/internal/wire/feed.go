@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -14,11 +14,11 @@ import (
 
 // FeedMode reads which of the two change feeds is wanted, and whether its items carry
 // metadata.
-func (r *Request) FeedMode() (mode changefeed.Mode, wrapped bool, err error) {
+func (r *Request) FeedMode() (mode feed.Mode, wrapped bool, err error) {
 	switch aim := r.Header(HeaderAIM); {
 	case strings.EqualFold(aim, LatestFeed):
 	case strings.EqualFold(aim, VersionsFeed):
-		mode = changefeed.AllVersionsAndDeletes
+		mode = feed.AllVersionsAndDeletes
 	default:
 		return mode, false, BadRequest("A-IM is %.64q: want %s or %s", aim, LatestFeed, VersionsFeed)
 	}
@@ -35,15 +35,15 @@ func (r *Request) FeedMode() (mode changefeed.Mode, wrapped bool, err error) {
 // FeedStart reads where a feed begins: the beginning, unless a header says otherwise. A
 // start time stays in force beside a continuation, because after a merge older changes may
 // follow the continuation.
-func (r *Request) FeedStart() (p changefeed.Position, err error) {
-	p.Start = changefeed.FromBeginning()
+func (r *Request) FeedStart() (p feed.Position, err error) {
+	p.Start = feed.FromBeginning()
 	if text := r.Header(HeaderIfModified); text != "" {
 		at, err := parseTime(text)
 		if err != nil {
 			return p, err
 		}
 		if !at.IsZero() { // .NET's least time is the beginning
-			p.Start = changefeed.FromTime(at.Add(time.Second)) // the header leaves out its second
+			p.Start = feed.FromTime(at.Add(time.Second)) // the header leaves out its second
 		}
 	}
 	text := r.Header(HeaderIfNoneMatch)
@@ -51,7 +51,7 @@ func (r *Request) FeedStart() (p changefeed.Position, err error) {
 	switch {
 	case text == "":
 	case strings.Trim(text, `"`) == "*":
-		p.Start = changefeed.FromNow()
+		p.Start = feed.FromNow()
 	case !isToken:
 		return p, BadRequest("If-None-Match is %.64q: want an ETag that a feed has given, such as %q, or *", text, `"42"`)
 	default:

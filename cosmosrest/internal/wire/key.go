@@ -1,11 +1,11 @@
 package wire
 
-import "github.com/millrace/changefeed"
+import "github.com/millrace/changefeed/feed"
 
 // Key is a partition key as it travels; the store reads it. Only its size is checked.
-func Key(text string) (changefeed.PartitionKey, error) {
+func Key(text string) (feed.PartitionKey, error) {
 	if len(text) > maxKeyText {
 		return "", BadRequest("partition key has %d bytes: want at most %d", len(text), maxKeyText)
 	}
-	return changefeed.PartitionKey(text), nil
+	return feed.PartitionKey(text), nil
 }

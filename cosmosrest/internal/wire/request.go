@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -138,7 +138,7 @@ func isTooLarge(err error) bool {
 }
 
 // Key is the partition key header as it came; empty when there is none.
-func (r *Request) Key() (changefeed.PartitionKey, error) { return Key(r.Header(HeaderKey)) }
+func (r *Request) Key() (feed.PartitionKey, error) { return Key(r.Header(HeaderKey)) }
 
 // IsQuery reports a query, by its content type. The old SDKs' headers do alone, for clients
 // that send no content type: what comes as application/json is created, as in the service.
@@ -197,13 +197,13 @@ func (r *Request) PageRows() (int, error) {
 
 // Consistent refuses a read that the partition cannot serve at the consistency, or to the
 // session, of the request.
-func (r *Request) Consistent(part changefeed.Partition, newest int64) error {
+func (r *Request) Consistent(part feed.Partition, newest int64) error {
 	return Consistent(r.Header(HeaderConsistency), r.Header(HeaderSession), part, newest)
 }
 
 // Narrow applies the headers for a range of effective partition keys to a range. A bound
 // without a header is that of the range. named reports whether there was such a header.
-func (r *Request) Narrow(in changefeed.Range) (sub changefeed.Range, named bool, err error) {
+func (r *Request) Narrow(in feed.Range) (sub feed.Range, named bool, err error) {
 	sub = in
 	for _, bound := range []struct {
 		header string

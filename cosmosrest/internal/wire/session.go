@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -30,7 +30,7 @@ func RefuseStronger(level, account string) error {
 // unknown consistency level, or in a session that has seen more of the partition than
 // exists, up to the LSN newest. After a split, the session of a parent counts for its
 // children.
-func Consistent(level, session string, part changefeed.Partition, newest int64) error {
+func Consistent(level, session string, part feed.Partition, newest int64) error {
 	if level != "" && !slices.ContainsFunc(Consistencies, func(s string) bool { return strings.EqualFold(s, level) }) {
 		return BadRequest("header x-ms-consistency-level is %q: want one of %s", level, strings.Join(Consistencies, ", "))
 	}

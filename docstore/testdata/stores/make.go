@@ -15,8 +15,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 )
 
 // acked is a write that the store acknowledged.
@@ -42,39 +42,39 @@ func value[T any](v T, err error) T {
 	return v
 }
 
-func say(c *docstore.Container, id string, key changefeed.PartitionKey, body []byte) {
+func say(c *docstore.Container, id string, key feed.PartitionKey, body []byte) {
 	must(json.NewEncoder(os.Stdout).Encode(acked{c.ID(), id, string(key), body, c.Head()}))
 }
 
 // write upserts a document: one of "docs" and "plain" is its own partition key.
-func write(c *docstore.Container, key changefeed.PartitionKey, id, rest string) {
+func write(c *docstore.Container, key feed.PartitionKey, id, rest string) {
 	body := fmt.Sprintf(`{"id":%q,%s,"pad":%q}`, id, rest, strings.Repeat(id+" ", 30))
 	item := value(c.Upsert(ctx, []byte(body)))
 	say(c, id, key, item.Body)
 }
 
 func put(c *docstore.Container, id string, v int, ttl string) {
-	write(c, changefeed.Key(id), id, fmt.Sprintf(`"pk":%q,"v":%d%s`, id, v, ttl))
+	write(c, feed.Key(id), id, fmt.Sprintf(`"pk":%q,"v":%d%s`, id, v, ttl))
 }
 
-func remove(c *docstore.Container, key changefeed.PartitionKey, id string) {
+func remove(c *docstore.Container, key feed.PartitionKey, id string) {
 	must(c.Delete(ctx, key, id, ""))
 	say(c, id, key, nil)
 }
 
 // together writes three documents of one key in one transaction.
 func together(c *docstore.Container, v int) {
-	var writes []changefeed.Write
+	var writes []feed.Write
 	for i := range 3 {
-		writes = append(writes, changefeed.Write{Op: changefeed.WriteUpsert, Body: fmt.Appendf(nil, `{"id":"x%d","pk":"together","v":%d}`, i, v)})
+		writes = append(writes, feed.Write{Op: feed.WriteUpsert, Body: fmt.Appendf(nil, `{"id":"x%d","pk":"together","v":%d}`, i, v)})
 	}
-	for i, r := range value(c.Commit(ctx, changefeed.Key("together"), writes)) {
-		say(c, fmt.Sprint("x", i), changefeed.Key("together"), r.Body)
+	for i, r := range value(c.Commit(ctx, feed.Key("together"), writes)) {
+		say(c, fmt.Sprint("x", i), feed.Key("together"), r.Body)
 	}
 }
 
 func user(c *docstore.Container, n, v int) {
-	write(c, changefeed.Key("t", fmt.Sprint("u", n)), "profile", fmt.Sprintf(`"tenant":"t","user":"u%d","v":%d,"email":"u%d@example.com"`, n, v, n))
+	write(c, feed.Key("t", fmt.Sprint("u", n)), "profile", fmt.Sprintf(`"tenant":"t","user":"u%d","v":%d,"email":"u%d@example.com"`, n, v, n))
 }
 
 func split(c *docstore.Container, nth int) {
@@ -96,7 +96,7 @@ func first(db *docstore.DB) {
 	for i := range 4 {
 		put(docs, fmt.Sprint("brief", i), 1, `,"ttl":600`)
 		user(users, i, 1)
-		write(leases, changefeed.Key(fmt.Sprint("l", i)), fmt.Sprint("l", i), `"v":1`)
+		write(leases, feed.Key(fmt.Sprint("l", i)), fmt.Sprint("l", i), `"v":1`)
 	}
 	together(docs, 1)
 	split(docs, 0)
@@ -105,8 +105,8 @@ func first(db *docstore.DB) {
 		put(docs, fmt.Sprint("d", i), 2, "")
 		put(plain, fmt.Sprint("p", i), 2, "")
 	}
-	remove(docs, changefeed.Key("d15"), "d15")
-	remove(plain, changefeed.Key("p15"), "p15")
+	remove(docs, feed.Key("d15"), "d15")
+	remove(plain, feed.Key("p15"), "p15")
 }
 
 // second is what happens after that.
@@ -119,11 +119,11 @@ func second(db *docstore.DB) {
 		put(docs, fmt.Sprint("d", i), 3, "")
 		put(plain, fmt.Sprint("p", i), 3, "")
 	}
-	remove(docs, changefeed.Key("d14"), "d14")
-	remove(docs, changefeed.Key("d0"), "d0")
-	remove(users, changefeed.Key("t", "u3"), "profile")
+	remove(docs, feed.Key("d14"), "d14")
+	remove(docs, feed.Key("d0"), "d0")
+	remove(users, feed.Key("t", "u3"), "profile")
 	user(users, 0, 2)
-	write(leases, changefeed.Key("l0"), "l0", `"v":2`)
+	write(leases, feed.Key("l0"), "l0", `"v":2`)
 	parts := value(docs.Partitions(ctx))
 	value(docs.Merge(ctx, parts[0].ID, parts[1].ID))
 	put(docs, "d1", 4, "")

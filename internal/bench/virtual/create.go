@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/bench"
 	"github.com/millrace/changefeed/internal/memnet"
 )
@@ -30,7 +31,7 @@ const (
 func create1000(ctx context.Context, s *bench.Site) (f bench.Figure, err error) {
 	var took time.Duration
 	err = onStage(ctx, s, createLeases, func(ctx context.Context, st *stage) error {
-		return st.overHTTP(ctx, createWrites*writeCharge, func(source changefeed.Source, leases changefeed.LeaseStore) error {
+		return st.overHTTP(ctx, createWrites*writeCharge, func(source feed.Source, leases feed.LeaseStore) error {
 			took, err = untilReady(ctx, source, leases, st)
 			return err
 		})
@@ -44,7 +45,7 @@ func create1000(ctx context.Context, s *bench.Site) (f bench.Figure, err error) 
 }
 
 // untilReady runs a new unit until its leases exist.
-func untilReady(ctx context.Context, source changefeed.Source, leases changefeed.LeaseStore, st *stage) (time.Duration, error) {
+func untilReady(ctx context.Context, source feed.Source, leases feed.LeaseStore, st *stage) (time.Duration, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	begun := time.Now()
@@ -72,7 +73,7 @@ func untilReady(ctx context.Context, source changefeed.Source, leases changefeed
 // overHTTP serves the stage's store with so many request units a second for each container,
 // and runs a play with the client's view of it. The network is one in memory, which virtual
 // time can see through.
-func (st *stage) overHTTP(ctx context.Context, throughput int, play func(changefeed.Source, changefeed.LeaseStore) error) (err error) {
+func (st *stage) overHTTP(ctx context.Context, throughput int, play func(feed.Source, feed.LeaseStore) error) (err error) {
 	handler, err := cosmosrest.New(st.db, cosmosrest.Options{Throughput: throughput, Hosts: []string{"account.example"}})
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/bench"
 	"github.com/millrace/changefeed/internal/fleet"
 	"github.com/millrace/changefeed/internal/pause"
@@ -52,7 +53,7 @@ type stage struct {
 	db        *docstore.DB
 	documents *docstore.Container
 	options   changefeed.Options
-	handler   changefeed.Handler
+	handler   feed.Handler
 }
 
 // onStage runs a play with so many leases.
@@ -91,7 +92,7 @@ func onStage(outside context.Context, s *bench.Site, leases int, play func(ctx c
 			return err
 		}
 		st.Fleet = &fleet.Fleet{Source: st.documents, Leases: unit, Look: virtualLook, Report: s.Complain}
-		st.handler = changefeed.HandlerFunc(func(context.Context, *changefeed.Batch) error { return nil })
+		st.handler = feed.HandlerFunc(func(context.Context, *feed.Batch) error { return nil })
 		err = play(ctx, st)
 		return errors.Join(err, st.Stop())
 	})
@@ -132,8 +133,8 @@ func rebalance(ctx context.Context, s *bench.Site, leases, before, after int, or
 	var written, handled, again int
 	err = onStage(ctx, s, leases, func(ctx context.Context, st *stage) error {
 		ledger := fleet.NewLedger()
-		st.options.Start = changefeed.FromBeginning()
-		st.handler = changefeed.HandlerFunc(func(ctx context.Context, b *changefeed.Batch) error {
+		st.options.Start = feed.FromBeginning()
+		st.handler = feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 			if err := pause.For(ctx, handlerWork); err != nil {
 				return err
 			}
@@ -247,7 +248,7 @@ func takeover(ctx context.Context, s *bench.Site, hosts int, original float64, b
 func (st *stage) lastWrite(ctx context.Context, owner string) (last time.Time, err error) {
 	records, _, err := st.Leases.List(ctx)
 	for _, record := range records {
-		if record.Kind == changefeed.KindLease && record.Owner == owner && record.Updated.After(last) {
+		if record.Kind == feed.KindLease && record.Owner == owner && record.Updated.After(last) {
 			last = record.Updated
 		}
 	}

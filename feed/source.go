@@ -1,4 +1,4 @@
-package changefeed
+package feed
 
 import (
 	"context"
