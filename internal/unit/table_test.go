@@ -183,7 +183,7 @@ func TestHolesAndOverlapsAreThoseOfAllLeases(t *testing.T) {
 		{"!-FF", "!-FF; -FF no lease covers these keys"},
 	} {
 		u := &Unit{}
-		for _, lease := range strings.Fields(c.leases) {
+		for lease := range strings.FieldsSeq(c.leases) {
 			r, err := feed.ParseRange(strings.TrimPrefix(lease, "!"))
 			if err != nil {
 				t.Fatal(err)
