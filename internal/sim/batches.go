@@ -32,19 +32,12 @@ func (g *ledger) handed(c *call, by *instance, b *feed.Batch) {
 	g.called(b)
 }
 
-// called counts a call. If its number is higher than the calls of its changes, it has those that the notes say.
+// called counts a call. Each of its changes may have had as many calls as the notes say, but fewer than the number of the batch.
 func (g *ledger) called(b *feed.Batch) {
-	most := 0
-	for _, change := range b.Changes {
-		most = max(most, g.begun[versionOf(change)])
-	}
 	for _, change := range b.Changes {
 		v := versionOf(change)
 		of := transaction{v.key, v.lsn}
-		if b.Attempt > most+1 {
-			g.begun[v] = max(g.begun[v], g.noted[v], g.tried[of])
-		}
-		g.begun[v]++
+		g.begun[v] = 1 + max(g.begun[v], min(max(g.noted[v], g.tried[of]), b.Attempt-1))
 		g.tried[of] = max(g.tried[of], g.begun[v]) // notes count the calls of a transaction
 	}
 }
@@ -125,9 +118,11 @@ func (g *ledger) checkAttempt(t *tenure, by *instance, b *feed.Batch) {
 	switch {
 	case b.Redriven: // its letter counts the calls of the owners that have written it
 		least = 0
-	case !g.strict && b.Attempt == t.first+1 && b.Attempt > most+1: // the first one gets what the lease says, also if it is another by now
-		most = t.first
-		g.begun[versionOf(b.Changes[0])], t.first = t.first, 0
+	case !g.strict && b.Attempt == t.first+1: // the first change has what the lease says, also if it is another by now
+		first := versionOf(b.Changes[0])
+		if g.begun[first] = max(g.begun[first], t.first); b.Attempt > most+1 {
+			most, t.first = t.first, 0
+		}
 	case g.strict:
 		most = least
 	}

@@ -106,6 +106,29 @@ func TestABatchIsRightOrWrong(t *testing.T) {
 	}
 }
 
+// The number that a lease has is of the first change after its position, which may be another one by now. The change that has
+// it, or has as many calls by the notes, keeps it when it comes again alone, though another one of its batch had as many.
+func TestTheCallsThatALeaseCountsStayWithTheirChange(t *testing.T) {
+	for _, c := range []struct {
+		lease, noted, again int
+		breach              string
+	}{{8, 0, 10, ""}, {8, 0, 11, "attempt:"}, {0, 8, 10, ""}, {0, 8, 11, "attempt:"}, {0, 0, 10, "attempt:"}} {
+		g := newLedger(feed.LatestVersion, epk.HashV2)
+		g.strict = false
+		by := &instance{name: "a", world: &world{ledger: g}}
+		g.acquired(by, feed.Lease{Token: "-FF", Range: feed.FullRange(), Position: feed.At(`"2"`), Attempts: c.lease})
+		page := feed.Page{Next: feed.At(`"9"`), Changes: []feed.Change{{LSN: 5, ID: "a", PartitionKey: `["x"]`}, {LSN: 6, ID: "b", PartitionKey: `["y"]`}}}
+		g.read(by, feed.FullRange(), `"2"`, page)
+		g.noted[versionOf(page.Changes[0])], g.begun[versionOf(page.Changes[1])] = c.noted, 8
+		both := &feed.Batch{LeaseToken: "-FF", Range: feed.FullRange(), Changes: page.Changes, Attempt: 9}
+		g.end(g.handOver(t.Context(), by, both), false, nil)
+		g.handOver(t.Context(), by, &feed.Batch{LeaseToken: "-FF", Range: feed.FullRange(), Changes: page.Changes[:1], Attempt: c.again})
+		if broken := strings.Join(g.broken, "\n"); c.breach == "" && broken != "" || !strings.Contains(broken, c.breach) {
+			t.Errorf("%+v: broken is %q", c, broken)
+		}
+	}
+}
+
 // A call that was cut short by the end of the work counts for nothing.
 func TestACallThatIsCutShortIsNoAttempt(t *testing.T) {
 	g := newLedger(feed.LatestVersion, epk.HashV2)
