@@ -51,8 +51,8 @@ func ExampleBatch_OnCheckpoint() {
 		checkpoints++
 		return nil
 	})
-	fmt.Println(b.Checkpoint(context.Background()), checkpoints)
+	fmt.Println(b.Checkpoint(context.Background()), checkpoints, b.IsManual())
 	// Output:
 	// checkpoint by hand needs Options.Manual
-	// <nil> 1
+	// <nil> 1 true
 }
