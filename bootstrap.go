@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
@@ -78,7 +79,8 @@ func (r *run) makeUnit(ctx context.Context, h *hold) (*NewUnit, error) {
 	if err := r.untangle(ctx); err != nil {
 		return nil, err
 	}
-	atWork := r.view.leasesWhere(func(lease feed.Record) bool { return !isUntouched(lease) })
+	found := r.view.leasesWhere(func(feed.Record) bool { return true })
+	atWork := slices.ContainsFunc(found, func(lease feed.Record) bool { return !isUntouched(lease) })
 	// The leases are judged again under the lock: others may have been made since
 	// the listing before it.
 	start, err := r.firstStart()
@@ -89,8 +91,12 @@ func (r *run) makeUnit(ctx context.Context, h *hold) (*NewUnit, error) {
 	if err := (maker{run: r, hold: h, start: start}).cover(ctx); err != nil {
 		return nil, err
 	}
-	if len(atWork) > 0 { // only the marker is new
+	switch {
+	case atWork: // only the marker is new
 		began[notes.RepairedProperty] = "yes"
+	case len(found) > 0: // of this unit, or of the one before whose marker somebody has deleted
+		oldest := slices.MinFunc(found, func(a, b feed.Record) int { return a.Updated.Compare(b.Updated) })
+		began[notes.FoundProperty] = notes.PlainTime(oldest.Updated.UTC().Format(time.RFC3339Nano))
 	}
 	info := feed.Record{Kind: feed.KindInfo, Timestamp: timestamp(), Properties: began}
 	got, _, err := r.create(ctx, info)
@@ -101,7 +107,7 @@ func (r *run) makeUnit(ctx context.Context, h *hold) (*NewUnit, error) {
 		return nil, err
 	}
 	r.view.put(got)
-	if len(atWork) > 0 {
+	if atWork {
 		return nil, nil
 	}
 	return &NewUnit{Start: start}, nil

@@ -247,6 +247,108 @@ func TestAMarkerThatIsMadeAgainEndsNothing(t *testing.T) {
 	})
 }
 
+// cutAfterTheMarker starts an instance that makes the unit, and is cut off from the leases before it takes one.
+func (w *world) cutAfterTheMarker(cut *atomic.Bool) *process {
+	off := func() error {
+		if cut.Load() {
+			return errCutOff
+		}
+		return nil
+	}
+	store := &hookedStore{
+		Leases: w.leases,
+		list: func(ctx context.Context) ([]feed.Record, time.Time, error) {
+			if err := off(); err != nil {
+				return nil, time.Time{}, err
+			}
+			return w.leases.List(ctx)
+		},
+		create: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if err := off(); err != nil {
+				return l, err
+			}
+			got, err := w.leases.Create(ctx, l)
+			if l.Kind == feed.KindInfo {
+				cut.Store(true)
+			}
+			return got, err
+		},
+		update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if err := off(); err != nil {
+				return l, err
+			}
+			return w.leases.Update(ctx, l)
+		},
+		follow: func(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
+			if err := off(); err != nil {
+				return nil, "", time.Time{}, err
+			}
+			return w.leases.Follow(ctx, cursor)
+		},
+	}
+	return w.runWith(w.orders, store, "cut off", &tally{}, changefeed.Options{})
+}
+
+// makesLeases makes the two leases of the unit as an instance that ends before it makes the marker.
+func (w *world) makesLeases(t *testing.T, name string) {
+	maker := w.runWith(w.orders, &hookedStore{Leases: w.leases, create: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+		if l.Kind == feed.KindInfo {
+			return l, errCutOff
+		}
+		return w.leases.Create(ctx, l)
+	}}, name, &tally{}, changefeed.Options{})
+	w.until(time.Minute, "two leases", func() bool { return len(w.records(feed.KindLease)) == 2 })
+	time.Sleep(time.Second) // until the marker was refused
+	maker.stop(t)
+}
+
+// The marker is deleted before anybody has taken a lease, and a lease with it, which is made again. The next instance makes
+// a marker for the leases that are there, and the instance that made the first, which was cut off meanwhile, works on.
+func TestAMarkerThatIsMadeAgainForUntouchedLeasesEndsNothing(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		var cut atomic.Bool
+		a := w.cutAfterTheMarker(&cut)
+		w.until(time.Minute, "cut off", cut.Load)
+		for _, record := range []feed.Record{w.records(feed.KindInfo)[0], w.records(feed.KindLease)[0]} {
+			if err := w.leases.Delete(t.Context(), record); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		w.makesLeases(t, "interrupted")
+		b := w.run("b", &tally{}, changefeed.Options{})
+		w.balanced(1)
+		cut.Store(false)
+		time.Sleep(5 * time.Minute)
+		if len(w.records(feed.KindInfo)) != 1 || a.errs.find(changefeed.ErrLeasesGone) != nil {
+			t.Errorf("reported %v", a.errs.all())
+		}
+		a.stop(t)
+		b.stop(t)
+	})
+}
+
+// All records are deleted, and the creation of the next leases is interrupted: whoever completes it finds leases too, which
+// are not those of the instance that was cut off.
+func TestAUnitWhoseNewLeasesTwoInstancesMakeIsBegunAnew(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		var cut atomic.Bool
+		a := w.cutAfterTheMarker(&cut)
+		w.until(time.Minute, "cut off", cut.Load)
+		w.deleteLeases()
+		if err := w.leases.Delete(t.Context(), w.records(feed.KindInfo)[0]); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		w.makesLeases(t, "interrupted")
+		b := w.run("b", &tally{}, changefeed.Options{})
+		w.balanced(1)
+		cut.Store(false)
+		a.isTold(t, a.ends(t, 5*time.Minute), "the unit was begun anew")
+		b.stop(t)
+	})
+}
+
 // The request of a dead instance that was to make the marker may arrive after another instance has made it and somebody has
 // deleted that one. A marker that is older than the unit does not begin it anew.
 func TestAMarkerThatArrivesLateEndsNothing(t *testing.T) {

@@ -75,8 +75,7 @@ type missingError struct{ error }
 func (e *missingError) Unwrap() error { return e.error }
 
 // vanished returns why the records of the unit are gone, if the listing that came out as listed shows that. The marker is
-// that of the unit as it was joined. An older one begins nothing anew: the request of a dead instance that was to make it
-// has arrived late, after somebody had deleted the marker.
+// that of the unit as it was joined.
 func (v *view) vanished(marker feed.Record, listed error) error {
 	if missing, ok := errors.AsType[*missingError](listed); ok {
 		return fmt.Errorf("%w: the lease container is missing: %w", ErrLeasesGone, missing.error)
@@ -86,12 +85,22 @@ func (v *view) vanished(marker feed.Record, listed error) error {
 	}
 	info, there := v.marker()
 	switch {
-	case there && info.Timestamp.After(marker.Timestamp) && info.Properties[notes.RepairedProperty] == "":
+	case there && beginsAnew(info, marker):
 		return fmt.Errorf("%w: the unit was begun anew at %s", ErrLeasesGone, info.Timestamp.Format(time.RFC3339))
 	case !there && len(v.kind(feed.KindLease)) == 0:
 		return fmt.Errorf("%w: the lease container has neither leases nor the marker of the unit, as when it was deleted and made anew", ErrLeasesGone)
 	}
 	return nil
+}
+
+// beginsAnew reports whether a unit with a later marker has new leases too. If somebody deletes the marker alone, the next
+// one is made for the leases that are there. A marker that is older has arrived late, from an instance that is dead.
+func beginsAnew(later, marker feed.Record) bool {
+	if !later.Timestamp.After(marker.Timestamp) || later.Properties[notes.RepairedProperty] != "" {
+		return false
+	}
+	found, err := time.Parse(time.RFC3339Nano, notes.TimeOf(later.Properties[notes.FoundProperty]))
+	return err != nil || found.After(marker.Updated)
 }
 
 // resolve finds the ranges of old version 0 leases, which know only the id of their

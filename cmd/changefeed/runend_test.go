@@ -147,6 +147,10 @@ func TestASecondInterruptEndsWhatDoesNotListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
+	// More of one document than the pipe holds: once all of that is written, the command waits for the rest.
+	if _, err := silent.WriteString(`{"id":"` + strings.Repeat("a", 1<<17)); err != nil {
+		t.Fatal(err)
+	}
 	again, late := time.NewTicker(10*time.Millisecond), time.After(20*time.Second) // nothing shows that the first one was taken
 	defer again.Stop()
 	for {

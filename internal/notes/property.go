@@ -20,6 +20,10 @@ const (
 	// one before.
 	RepairedProperty = "repaired"
 
+	// FoundProperty of the marker: since when the oldest lease was there, by the store's clock, if there were leases that
+	// nobody had taken when it was made.
+	FoundProperty = "found"
+
 	OptionProperty = "start"  // of the marker: Options.Start as it was given
 	OriginProperty = "origin" // of the marker: where the unit began, as a start that means the same later
 )
