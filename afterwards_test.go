@@ -84,7 +84,7 @@ func TestAFailureThatHasPassedIsNotSaidToGoOn(t *testing.T) {
 					}
 					said := p.errs.all()[before:]
 					for n, err := range said {
-						failed, ok := errors.AsType[*changefeed.BatchError](err)
+						failed, ok := errors.AsType[*feed.BatchError](err)
 						if !ok || failed.Attempt != n+1 || !failed.Failing.IsZero() && failed.Failing.Before(put) {
 							t.Errorf("report %d of change %d, written at %v: %+v", n, i, put, failed)
 						}

@@ -27,7 +27,7 @@ func TestAPositionAheadOfItsFeedIsReported(t *testing.T) {
 		p = w.run("a", &tally{}, changefeed.Options{})
 		time.Sleep(time.Minute)
 		p.stop(t)
-		err := p.errs.find(changefeed.ErrAhead)
+		err := p.errs.find(feed.ErrAhead)
 		if err == nil || err.Lease != first.Token || !strings.Contains(err.Error(), `it is "1000", and the feed ends at 10`) {
 			t.Errorf("reported %v, want that lease %s is ahead", err, first.Token)
 		}
@@ -39,7 +39,7 @@ func TestAPositionAheadOfItsFeedIsReported(t *testing.T) {
 			t.Fatal(estimated)
 		}
 		for _, l := range lags {
-			if ahead := l.Lease.Token == first.Token; errors.Is(l.Err, changefeed.ErrAhead) != ahead {
+			if ahead := l.Lease.Token == first.Token; errors.Is(l.Err, feed.ErrAhead) != ahead {
 				t.Errorf("the lag of %s has error %v, ahead is %t", l.Lease.Token, l.Err, ahead)
 			}
 		}
@@ -72,7 +72,7 @@ func TestAReplicaThatLagsBehindForAWhileIsNotReported(t *testing.T) {
 		if err := p.Run(ctx); err != nil {
 			t.Error(err)
 		}
-		if err := errs.find(changefeed.ErrAhead); err != nil {
+		if err := errs.find(feed.ErrAhead); err != nil {
 			t.Error(err)
 		}
 	})

@@ -22,16 +22,16 @@ func (d *dispatcher) announce() {
 	keys := d.engine.News()
 	d.mu.Unlock()
 	for _, k := range keys {
-		d.r.hooks.Key(KeyEvent{Lease: d.lease.Token, Key: feed.PartitionKey(k.Key), Became: keyStates[k.Became]})
+		d.r.hooks.Key(feed.KeyEvent{Lease: d.lease.Token, Key: feed.PartitionKey(k.Key), Became: keyStates[k.Became]})
 	}
 	for _, o := range d.r.breaker.News() {
 		if o.Ended.IsZero() {
-			d.raise(OriginHandler, fmt.Errorf("%w: %d changes fail and hardly any succeeds, so none is parked for it", ErrOutage, o.Changes))
+			d.raise(feed.OriginHandler, fmt.Errorf("%w: %d changes fail and hardly any succeeds, so none is parked for it", feed.ErrOutage, o.Changes))
 		}
-		d.r.hooks.Outage(Outage(o))
+		d.r.hooks.Outage(feed.Outage(o))
 	}
 }
 
-var keyStates = map[delivery.KeyState]KeyState{
-	delivery.BecameAside: KeySetAside, delivery.CaughtUp: KeyCaughtUp, delivery.BecameHeld: KeyHeld, delivery.BecameFree: KeyReleased,
+var keyStates = map[delivery.KeyState]feed.KeyState{
+	delivery.BecameAside: feed.KeySetAside, delivery.CaughtUp: feed.KeyCaughtUp, delivery.BecameHeld: feed.KeyHeld, delivery.BecameFree: feed.KeyReleased,
 }

@@ -44,11 +44,11 @@ func (l *hearsay) about(word string) (lines []string) {
 
 func (l *hearsay) hooks() changefeed.Hooks {
 	return changefeed.Hooks{
-		Key: func(k changefeed.KeyEvent) { l.add("key %s %s", k.Key, k.Became) },
-		Redriven: func(r changefeed.Redriven) {
+		Key: func(k feed.KeyEvent) { l.add("key %s %s", k.Key, k.Became) },
+		Redriven: func(r feed.Redriven) {
 			l.add("redriven %s recall %v: %v", r.Letter.Change.ID, r.Recall, r.Err)
 		},
-		Outage: func(o changefeed.Outage) { l.add("outage over %v", !o.Ended.IsZero()) },
+		Outage: func(o feed.Outage) { l.add("outage over %v", !o.Ended.IsZero()) },
 	}
 }
 
@@ -194,12 +194,12 @@ func TestASourceThatCannotReadKeysIsReportedAtTheStart(t *testing.T) {
 				p.stop(t)
 				n := 0
 				for _, err := range p.errs.all() {
-					if errors.Is(err, changefeed.ErrNoKeyReads) {
+					if errors.Is(err, feed.ErrNoKeyReads) {
 						n++
 					}
 				}
 				if (n == 1) != c.want || n > 1 {
-					t.Errorf("said %d times, want it %v: %v", n, c.want, p.errs.find(changefeed.ErrNoKeyReads))
+					t.Errorf("said %d times, want it %v: %v", n, c.want, p.errs.find(feed.ErrNoKeyReads))
 				}
 			})
 		})

@@ -34,7 +34,7 @@ func (r *run) bootstrap(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		}
-		r.report(ctx, OriginBalancer, "", err)
+		r.report(ctx, feed.OriginBalancer, "", err)
 		if err := pause.For(ctx, r.backoff(rng, failures)); err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func (r *run) tryBootstrap(ctx context.Context) (done bool, err error) {
 	if _, err := r.firstStart(); err != nil {
 		return true, err
 	}
-	var made *NewUnit
+	var made *feed.NewUnit
 	done, err = r.locked(ctx, func(ctx context.Context, h *hold) (err error) {
 		made, err = r.makeUnit(ctx, h)
 		return err
@@ -75,7 +75,7 @@ func (r *run) tryBootstrap(ctx context.Context) (done bool, err error) {
 
 // makeUnit makes the leases of the unit, and its marker. It returns nil if another instance was faster,
 // or the unit is not new.
-func (r *run) makeUnit(ctx context.Context, h *hold) (*NewUnit, error) {
+func (r *run) makeUnit(ctx context.Context, h *hold) (*feed.NewUnit, error) {
 	if err := r.untangle(ctx); err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (r *run) makeUnit(ctx context.Context, h *hold) (*NewUnit, error) {
 	if atWork {
 		return nil, nil
 	}
-	return &NewUnit{Start: start}, nil
+	return &feed.NewUnit{Start: start}, nil
 }
 
 // checkMode refuses leases of the other mode: their positions mean something else.
@@ -120,7 +120,7 @@ func (r *run) checkMode() error {
 		return nil
 	}
 	return fmt.Errorf("%w: lease %s was made for %s, Options.Mode is %s: use another processor name, or delete its leases",
-		ErrModeChanged, other[0].ID, other[0].Mode, r.opts.Mode)
+		feed.ErrModeChanged, other[0].ID, other[0].Mode, r.opts.Mode)
 }
 
 // maker makes leases, while this instance has the lock.

@@ -134,7 +134,7 @@ func TestAParentStaysUntilItsChildrenCoverIt(t *testing.T) {
 				t.Fatal("the parent is gone, and half of its range has no lease")
 			}
 		}
-		if p.errs.find(changefeed.ErrHole) == nil {
+		if p.errs.find(feed.ErrHole) == nil {
 			t.Error("nothing was reported")
 		}
 		if err := w.leases.Delete(t.Context(), blocker); err != nil {
@@ -309,7 +309,7 @@ func TestTheRangeOfADeafHandlerIsFreeWhenItReturns(t *testing.T) {
 			t.Errorf("called %d times while the first call had not returned", d.calls)
 		}
 		d.mu.Unlock()
-		if p.errs.find(changefeed.ErrHandlerStuck) == nil {
+		if p.errs.find(feed.ErrHandlerStuck) == nil {
 			t.Error("the deaf handler was not reported")
 		}
 		close(d.release)

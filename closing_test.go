@@ -80,7 +80,7 @@ func TestADocumentThatDoesNotDecodeFailsByItself(t *testing.T) {
 				poison = append(poison, i)
 			}
 		}
-		if undecoded, ok := errors.AsType[*changefeed.DecodeError](err); !ok || undecoded.Change.ID != "bad" || items != 0 || len(said.Items) != 3 ||
+		if undecoded, ok := errors.AsType[*feed.DecodeError](err); !ok || undecoded.Change.ID != "bad" || items != 0 || len(said.Items) != 3 ||
 			!slices.Equal(poison, []int{1}) || !strings.Contains(err.Error(), "(1 changes failed)") {
 			t.Errorf("%v of %+v, with %d items handed over", err, said, items)
 		}

@@ -172,7 +172,7 @@ func testBuffer(t *testing.T, canReadKeys bool) {
 		}
 		reports := 0
 		for _, err := range p.errs.all() {
-			if errors.Is(err, changefeed.ErrBufferFull) {
+			if errors.Is(err, feed.ErrBufferFull) {
 				reports++
 			}
 		}
@@ -391,7 +391,7 @@ func TestAnInstanceTakesNoMoreLeasesThanItMay(t *testing.T) {
 		if got := fmt.Sprint(w.owners()); got != "map[:7 small:3]" {
 			t.Errorf("owners %s", got)
 		}
-		if err := small.errs.find(changefeed.ErrNoOwner); err == nil {
+		if err := small.errs.find(feed.ErrNoOwner); err == nil {
 			t.Error("nobody has said that leases have no owner")
 		}
 		small.stop(t)

@@ -26,7 +26,7 @@ import (
 type flaw struct {
 	id    string
 	holes []feed.Range // that have no lease
-	err   *Error       // of leases that overlap
+	err   *feed.Error  // of leases that overlap
 }
 
 // checkCover verifies that the leases tile the key space. A hole is repaired under the
@@ -46,13 +46,13 @@ func (b *balancer) checkCover(ctx context.Context) {
 			continue
 		}
 		start := b.recorded()
-		b.raise(&Error{Origin: OriginBalancer, Err: fmt.Errorf("%w: %v; creating leases from %v", ErrHole, f.holes, start)})
+		b.raise(&feed.Error{Origin: feed.OriginBalancer, Err: fmt.Errorf("%w: %v; creating leases from %v", feed.ErrHole, f.holes, start)})
 		bounded, cancel := context.WithTimeout(ctx, b.opts.Acquire) // the round has other work
 		_, err := b.locked(bounded, func(ctx context.Context, h *hold) error {
 			return maker{b.run, h, start, b.vacancy(f.holes)}.cover(ctx)
 		})
 		cancel()
-		b.report(ctx, OriginBalancer, "", err)
+		b.report(ctx, feed.OriginBalancer, "", err)
 	}
 }
 
@@ -99,12 +99,12 @@ func (r *run) holes() []feed.Range {
 func (b *balancer) overlaps() (found []flaw) {
 	add := func(of feed.Record, id string, err error) {
 		if !b.reported[id] {
-			found = append(found, flaw{id: id, err: &Error{Origin: OriginBalancer, Lease: of.Token, Err: err}})
+			found = append(found, flaw{id: id, err: &feed.Error{Origin: feed.OriginBalancer, Lease: of.Token, Err: err}})
 		}
 	}
 	good, bad := b.view.leases()
 	for _, lease := range bad {
-		if errors.Is(lease.Err, ErrOverlap) {
+		if errors.Is(lease.Err, feed.ErrOverlap) {
 			add(lease, lease.ID, lease.Err)
 		}
 	}
@@ -114,7 +114,7 @@ func (b *balancer) overlaps() (found []flaw) {
 			continue
 		}
 		if !b.view.covers(left) && !b.view.covers(right) { // else its worker, or whoever takes it, removes it
-			add(left, left.ID+" "+right.ID, fmt.Errorf("%w: %s and %s: keys in both are delivered twice", ErrOverlap, left.ID, right.ID))
+			add(left, left.ID+" "+right.ID, fmt.Errorf("%w: %s and %s: keys in both are delivered twice", feed.ErrOverlap, left.ID, right.ID))
 		}
 	}
 	return found
@@ -186,7 +186,7 @@ func (r *run) dropLate(ctx context.Context) {
 	leases, _ := r.view.leases()
 	for _, lease := range r.view.kind(feed.KindLease) {
 		if isLate(lease) && len(holes(lease.Range, leases)) == 0 {
-			r.report(ctx, OriginLeaseStore, lease.Token, r.discard(ctx, lease))
+			r.report(ctx, feed.OriginLeaseStore, lease.Token, r.discard(ctx, lease))
 		}
 	}
 }
@@ -267,7 +267,7 @@ func (w *worker) yield() feed.Reason {
 	if w.untilLost.Err() != nil {
 		return feed.ReasonLost
 	}
-	w.report(w.untilLost, OriginLeaseStore, err)
+	w.report(w.untilLost, feed.OriginLeaseStore, err)
 	pause.For(w.untilStopped, w.r.opts.Poll)
 	return w.release(ending{why: feed.ReasonRedundant})
 }

@@ -38,13 +38,13 @@ func (d *delegate) handle(b *feed.Batch) (how outcome, took time.Duration, err e
 	begun := time.Now()
 	how, err = d.call(func(ctx context.Context) error { return d.r.handler.Handle(ctx, b) })
 	took = time.Since(begun)
-	d.r.hooks.BatchDone(BatchDone{Batch: b, Duration: took, Err: err})
+	d.r.hooks.BatchDone(feed.BatchDone{Batch: b, Duration: took, Err: err})
 	return how, took, err
 }
 
 // call runs a function of the handler. What is stuck goes on alone: nobody waits for it.
 func (d *delegate) call(f func(context.Context) error) (outcome, error) {
-	d.activity.Set(ActivityHandling)
+	d.activity.Set(feed.ActivityHandling)
 	ctx, cancel := context.WithCancelCause(d.untilLost)
 	defer cancel(nil)
 	result := d.launch(ctx, f)
@@ -58,8 +58,8 @@ func (d *delegate) call(f func(context.Context) error) (outcome, error) {
 		return verdict(ctx, err)
 	case <-grace.C:
 	}
-	err := fmt.Errorf("%w, %v after it ended: %w", ErrHandlerStuck, d.r.opts.Drain, context.Cause(ctx))
-	d.raise(OriginHandler, err)
+	err := fmt.Errorf("%w, %v after it ended: %w", feed.ErrHandlerStuck, d.r.opts.Drain, context.Cause(ctx))
+	d.raise(feed.OriginHandler, err)
 	return isStuck, err
 }
 
@@ -90,7 +90,7 @@ func (d *delegate) patience(result <-chan error, cancel context.CancelCauseFunc)
 			return nil, false
 		case <-timeout.C:
 			cancel(feed.ErrHandlerTimeout)
-			d.raise(OriginHandler, fmt.Errorf("%w after %v", feed.ErrHandlerTimeout, d.r.opts.HandlerTimeout))
+			d.raise(feed.OriginHandler, fmt.Errorf("%w after %v", feed.ErrHandlerTimeout, d.r.opts.HandlerTimeout))
 			return nil, false
 		}
 	}
@@ -115,7 +115,7 @@ func protect(ctx context.Context, f func(context.Context) error, result chan<- e
 	err := errExit
 	defer func() {
 		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
+			err = &feed.PanicError{Value: v, Stack: debug.Stack()}
 		}
 		result <- err
 	}()
@@ -149,7 +149,7 @@ func (d *delegate) open() ending {
 		case wasCut:
 			continue // with the work
 		}
-		d.report(d.untilLost, OriginHandler, fmt.Errorf("open: %w", err))
+		d.report(d.untilLost, feed.OriginHandler, fmt.Errorf("open: %w", err))
 		d.backoff(failures, 0)
 	}
 	return d.ending()
@@ -170,10 +170,10 @@ func (d *delegate) close(why feed.Reason) feed.Reason {
 	select {
 	case err = <-result:
 	case <-ctx.Done():
-		err, why = ErrHandlerStuck, feed.ReasonStuck
+		err, why = feed.ErrHandlerStuck, feed.ReasonStuck
 	}
 	if err != nil {
-		d.raise(OriginHandler, fmt.Errorf("close: %w", err))
+		d.raise(feed.OriginHandler, fmt.Errorf("close: %w", err))
 	}
 	return why
 }

@@ -36,7 +36,7 @@ func TestAcceptance6AHungHandlerIsReportedAndItsLeaseMovesOn(t *testing.T) {
 		if items, _ := y.items(); items != 1 {
 			t.Errorf("the other instance got %d items, want the 1 that hangs", items)
 		}
-		if a.errs.find(changefeed.ErrHandlerStuck) == nil {
+		if a.errs.find(feed.ErrHandlerStuck) == nil {
 			t.Error("the stuck handler was not reported")
 		}
 		close(release)
@@ -81,7 +81,7 @@ func TestAHandlerThatPanicsIsReportedAndRetried(t *testing.T) {
 		w.put("oslo", "1", 1)
 		time.Sleep(5 * time.Second)
 		p.errs.mu.Lock()
-		var panicked *changefeed.PanicError
+		var panicked *feed.PanicError
 		if len(p.errs.errs) != 1 || !errors.As(p.errs.errs[0], &panicked) {
 			t.Fatalf("reported %v, want one panic", p.errs.errs)
 		}
@@ -110,7 +110,7 @@ func TestAHandlerThatIgnoresItsContextAtShutdownIsBounded(t *testing.T) {
 		if took := time.Since(start); took > 10*time.Second {
 			t.Errorf("Run returned after %v, want twice the drain of 5 s", took)
 		}
-		if p.errs.find(changefeed.ErrHandlerStuck) == nil {
+		if p.errs.find(feed.ErrHandlerStuck) == nil {
 			t.Error("not reported")
 		}
 		close(release)

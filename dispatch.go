@@ -129,7 +129,7 @@ func (d *dispatcher) await() ending {
 		case <-impatient.C:
 			if time.Since(reported) >= d.r.opts.Renew {
 				reported = time.Now()
-				d.report(d.untilStopped, OriginHandler, d.fullness())
+				d.report(d.untilStopped, feed.OriginHandler, d.fullness())
 			}
 		case <-d.untilStopped.Done():
 		}
@@ -166,7 +166,7 @@ func (d *dispatcher) fullness() error {
 	if !d.isFull() || oldest == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %d changes, %d bytes of pages, the oldest is LSN %d of partition %s", ErrBufferFull, d.engine.Items(), d.engine.Bytes(), oldest.LSN, oldest.Key)
+	return fmt.Errorf("%w: %d changes, %d bytes of pages, the oldest is LSN %d of partition %s", feed.ErrBufferFull, d.engine.Items(), d.engine.Bytes(), oldest.LSN, oldest.Key)
 }
 
 // start starts the goroutine of the dispatcher if there is something to do, unless it runs.
@@ -239,7 +239,7 @@ func (d *dispatcher) next() (do delivery.Effect, wait time.Duration, more bool) 
 		return do, 0, false
 	}
 	if do.Kind == delivery.Nothing && d.engine.InHand() == 0 && wait < delivery.Never {
-		d.activity.Set(ActivityFailing)
+		d.activity.Set(feed.ActivityFailing)
 	}
 	return do, wait, true
 }
@@ -297,7 +297,7 @@ func (d *dispatcher) settle(b *delivery.Batch, how outcome, err error, took time
 	d.mu.Lock()
 	switch how {
 	case hasSucceeded:
-		d.troubles.Remove(OriginHandler)
+		d.troubles.Remove(feed.OriginHandler)
 		d.engine.Succeeded(b, took < d.r.opts.HandlerTimeout/2, time.Now())
 	case hasFailed, wasLate:
 		failure = newBatchError(changesOf(b), b.Attempt(), b.Failing(), err) // before the engine divides the batch
@@ -311,7 +311,7 @@ func (d *dispatcher) settle(b *delivery.Batch, how outcome, err error, took time
 	urgent := failure != nil && !d.engine.IsIdle() || how == hasSucceeded && d.engine.NamesReturned()
 	d.mu.Unlock()
 	if failure != nil {
-		d.report(d.untilLost, OriginHandler, failure)
+		d.report(d.untilLost, feed.OriginHandler, failure)
 	}
 	if stuck {
 		d.stop(ending{why: feed.ReasonStuck})
@@ -328,7 +328,7 @@ func (d *dispatcher) save(urgent bool) {
 	d.mu.Unlock()
 	switch {
 	case due && first:
-		d.activity.Set(ActivityStoring)
+		d.activity.Set(feed.ActivityStoring)
 		d.keeper.store(d.untilDrained) // or the work ends
 	case due:
 		d.saver.Write()
@@ -355,7 +355,7 @@ func (d *dispatcher) isDue() bool {
 }
 
 // describe adds to a status what the engine has.
-func (d *dispatcher) describe(s *LeaseStatus) {
+func (d *dispatcher) describe(s *feed.LeaseStatus) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e := d.engine

@@ -108,7 +108,7 @@ func TestLeasesOfAllVersionsAreNotGoneOnWithInLatestVersion(t *testing.T) {
 			}
 		}
 		p.stop(t)
-		if err := w.ends(changefeed.Options{}); !errors.Is(err, changefeed.ErrModeChanged) {
+		if err := w.ends(changefeed.Options{}); !errors.Is(err, feed.ErrModeChanged) {
 			t.Errorf("got %v, want ErrModeChanged", err)
 		}
 	})

@@ -34,7 +34,7 @@ func TestALeaseIsItsOwnersToItsLastMoment(t *testing.T) {
 // A store, or a proxy before it, may ask for a pause of hours: nobody is asked for as long.
 func TestPausesThatAreAskedForAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := idle(Options{Hooks: Hooks{Error: func(*Error) {}}})
+		r := idle(Options{Hooks: Hooks{Error: func(*feed.Error) {}}})
 		calls, begun := 0, time.Now()
 		err := r.paced(t.Context(), r.balancer.rng, "", func() error {
 			if calls++; calls < 4 {
@@ -51,13 +51,13 @@ func TestPausesThatAreAskedForAreBounded(t *testing.T) {
 // What goes wrong at the end is told; that the end has come is not.
 func TestErrorsAtTheEndAreTold(t *testing.T) {
 	var told []error
-	r := idle(Options{Hooks: Hooks{Error: func(err *Error) { told = append(told, err.Err) }}})
+	r := idle(Options{Hooks: Hooks{Error: func(err *feed.Error) { told = append(told, err.Err) }}})
 	ended, end := context.WithCancelCause(t.Context())
 	stop, away := errors.New("stop"), errors.New("away")
 	end(stop)
-	r.report(ended, OriginSource, "", stop)
-	r.report(ended, OriginSource, "", away)
-	r.report(t.Context(), OriginSource, "", context.Canceled)
+	r.report(ended, feed.OriginSource, "", stop)
+	r.report(ended, feed.OriginSource, "", away)
+	r.report(t.Context(), feed.OriginSource, "", context.Canceled)
 	if !slices.Equal(told, []error{away, context.Canceled}) {
 		t.Errorf("told %v", told)
 	}
@@ -95,7 +95,7 @@ func TestALeaseWithoutAStartIsNotWorkedOn(t *testing.T) {
 	for i, owner := range []string{"", "net"} {
 		v.put(feed.Record{Kind: feed.KindLease, ID: "unit.." + half[i].String(), Version: 1, Token: half[i].String(), Range: half[i], Owner: owner})
 	}
-	if good, bad := v.placed(); len(good) != 0 || len(bad) != 2 || !errors.Is(bad[1].Err, ErrNoStart) {
+	if good, bad := v.placed(); len(good) != 0 || len(bad) != 2 || !errors.Is(bad[1].Err, feed.ErrNoStart) {
 		t.Errorf("worked on %v, not on %v", good, bad)
 	}
 	v.put(feed.Record{ID: "unit.info", Kind: feed.KindInfo, Properties: map[string]string{notes.OriginProperty: "beginning"}})

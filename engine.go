@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/delivery"
+	"github.com/millrace/changefeed/internal/fold"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/service"
 )
@@ -47,9 +48,9 @@ func (r *run) warnOfKeys() {
 	if r.canReadKeys() || r.opts.Concurrency == 1 && !r.opts.hasPolicy() {
 		return
 	}
-	r.hooks.Error(&Error{Origin: OriginSource, Err: fmt.Errorf(
+	r.hooks.Error(&feed.Error{Origin: feed.OriginSource, Err: fmt.Errorf(
 		"%w: a %T is no Locator: the changes behind one that fails wait in memory, and if they fill BufferItems (%d) or BufferBytes (%d), their lease waits",
-		ErrNoKeyReads, r.source, r.opts.BufferItems, r.opts.BufferBytes)})
+		feed.ErrNoKeyReads, r.source, r.opts.BufferItems, r.opts.BufferBytes)})
 }
 
 // changeOf is the change that the engine knows by its place.
@@ -97,4 +98,16 @@ func (d *dispatcher) shed(p *delivery.Page) {
 		kept[i].Body, kept[i].Previous = bytes.Clone(kept[i].Body), bytes.Clone(kept[i].Previous)
 	})
 	of.Changes = kept
+}
+
+// newBatchError describes the failure of some changes.
+func newBatchError(changes []feed.Change, attempt int, failing time.Time, err error) *feed.BatchError {
+	e := &feed.BatchError{
+		Attempt: attempt, Failing: failing, Count: len(changes), Err: err,
+		First: changes[0].LSN, Last: changes[len(changes)-1].LSN, Key: changes[0].PartitionKey,
+	}
+	for _, c := range changes[:min(len(changes), fold.MaxNamed)] {
+		e.IDs = append(e.IDs, c.ID)
+	}
+	return e
 }

@@ -146,7 +146,7 @@ func (m *meter) measure(ctx context.Context, lag *Lag, r feed.Range) error {
 		backlog, err := counter.Pending(ctx, r, lag.Lease.Position, feed.ReadOptions{Mode: lag.Lease.Mode})
 		lag.add(backlog)
 		if backlog.Ahead {
-			err = cmp.Or(err, ErrAhead)
+			err = cmp.Or(err, feed.ErrAhead)
 		}
 		return err
 	}

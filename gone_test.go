@@ -95,7 +95,7 @@ func TestALeaseIsKeptWhileItsSourceDoesNotKnowItsPartitions(t *testing.T) {
 		p, err := changefeed.New(source, w.leases, y, changefeed.Options{
 			Instance: "a", Start: feed.FromBeginning(), Hooks: changefeed.Hooks{
 				Released: func(feed.Lease, feed.Reason) { released.Add(1) },
-				Error:    func(*changefeed.Error) {},
+				Error:    func(*feed.Error) {},
 			},
 		})
 		if err != nil {

@@ -381,7 +381,7 @@ func TestALeaseWithHeldKeysGoesToAnInstanceWithoutALetterBox(t *testing.T) {
 				if items, _ := h.items(); items != 1 || w.pending() == 0 {
 					t.Errorf("%d items handled, %d pending, want the one of the other key, and that of the held key to wait", items, w.pending())
 				}
-				said := func(e *changefeed.Error) bool { return strings.Contains(e.Error(), "no letter box") }
+				said := func(e *feed.Error) bool { return strings.Contains(e.Error(), "no letter box") }
 				if !slices.ContainsFunc(p.errs.all(), said) {
 					t.Error("nobody has said that there is no letter box")
 				}

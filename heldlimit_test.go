@@ -52,7 +52,7 @@ func TestNoMoreKeysAreHeldThanALeaseHasRoomFor(t *testing.T) {
 			t.Errorf("%d keys held or parked at most, want %d; %d of 1 good changes handled, %d pending, want at least %d",
 				most, notes.MaxHeld, items, w.pending(), waiting)
 		}
-		if n := p.reports(changefeed.ErrTooManyHeld); n == 0 || n > 400 {
+		if n := p.reports(feed.ErrTooManyHeld); n == 0 || n > 400 {
 			t.Errorf("%d reports in an hour for %d changes that wait", n, waiting)
 		}
 		first := slices.MinFunc(box.all(), func(a, b feed.DeadLetter) int { return int(a.Change.LSN - b.Change.LSN) }).Change.PartitionKey

@@ -133,7 +133,7 @@ func (w *world) runToCrash(left int, name string, h feed.Handler, o changefeed.O
 	var ctx context.Context
 	ctx, p.cancel = context.WithCancel(w.t.Context())
 	o.Instance, o.Drain = name, time.Second
-	o.Hooks.Error = func(err *changefeed.Error) {
+	o.Hooks.Error = func(err *feed.Error) {
 		p.errs.add(err)
 		if errors.Is(err, errCrash) {
 			p.cancel()
@@ -171,7 +171,7 @@ func (p *process) took(t *testing.T) time.Duration {
 }
 
 // all is what has been reported so far.
-func (e *errorLog) all() []*changefeed.Error {
+func (e *errorLog) all() []*feed.Error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.errs)

@@ -17,111 +17,32 @@ type Hooks struct {
 	// Ready: the unit's leases exist; every change committed from now on will be delivered.
 	Ready func()
 	// Begun: the unit is new, and this instance has made its leases. It comes before Ready.
-	Begun func(u NewUnit)
+	Begun func(u feed.NewUnit)
 	// Acquired: this instance begins to work on a lease.
 	Acquired func(l feed.Lease)
 	// Released: this instance has stopped working on a lease.
 	Released func(l feed.Lease, why feed.Reason)
 	// BatchDone: the handler has come back, with or without success.
-	BatchDone func(d BatchDone)
+	BatchDone func(d feed.BatchDone)
 	// ReadDone: a page was read, or not.
-	ReadDone func(d ReadDone)
+	ReadDone func(d feed.ReadDone)
 	// WaitDone: the source had been waited for.
-	WaitDone func(d WaitDone)
+	WaitDone func(d feed.WaitDone)
 	// StoreDone: a held lease was written, or not.
-	StoreDone func(d StoreDone)
+	StoreDone func(d feed.StoreDone)
 	// Round: the balancer has compared the leases with the instances.
-	Round func(r Round)
+	Round func(r feed.Round)
 	// Parked: a change is among the dead letters.
 	Parked func(l feed.DeadLetter)
 	// Outage: an outage was detected, or is over.
-	Outage func(o Outage)
+	Outage func(o feed.Outage)
 	// Key: a partition key was set aside, has caught up, is held, or was released.
-	Key func(k KeyEvent)
+	Key func(k feed.KeyEvent)
 	// Redriven: a letter went to the handler again, at the request of an operator or after an
 	// outage.
-	Redriven func(r Redriven)
+	Redriven func(r feed.Redriven)
 	// Error: something failed, and the processor goes on.
-	Error func(err *Error)
-}
-
-// BatchDone is one call of the handler.
-type BatchDone struct {
-	Batch    *feed.Batch
-	Duration time.Duration
-	Err      error // nil when the batch is done
-}
-
-// ReadDone is one read of a lease's range.
-type ReadDone struct {
-	Lease    string // its token
-	Changes  int
-	Charge   float64 // in request units, 0 when the source does not say
-	Duration time.Duration
-	Err      error
-}
-
-// WaitDone is one wait for something new to read, of a source that is a [feed.Waiter]. It is not charged.
-type WaitDone struct {
-	Lease    string // its token
-	Duration time.Duration
-	Err      error
-}
-
-// StoreDone is one write of a held lease.
-type StoreDone struct {
-	Lease    string  // its token
-	Renewal  bool    // it was due by time; else there was something to store
-	Charge   float64 // in request units, 0 when the store does not say, as after an error
-	Duration time.Duration
-	Err      error
-}
-
-// Round is one round of the balancer.
-type Round struct {
-	Leases    int  // of the unit
-	Instances int  // that are alive, including this one
-	Owned     int  // by this instance when the round began, with those that a stuck handler keeps
-	Taken     int  // free, expired or handed over to this instance
-	Given     int  // to others
-	Stolen    int  // from owners that do not answer
-	Unowned   int  // that nobody may have, because all instances have as many as [Options.MaxLeases]
-	Listed    bool // all records were listed; else the view was followed
-}
-
-// Outage is a time in which at least three changes fail, and fewer partition keys succeed: nothing is
-// parked for that, unless it has failed for [Options.MaxAge], and the handler is called only now and
-// then to see whether it has recovered. Each instance recognizes outages for itself, over all its
-// leases. An outage ends when such a call succeeds; then all that has failed begins anew.
-type Outage struct {
-	Since   time.Time // when it was detected
-	Ended   time.Time // zero while it lasts
-	Changes int       // that had failed, as often as they may, when it was detected
-}
-
-// KeyEvent says that the changes of a partition key are treated differently from now on.
-type KeyEvent struct {
-	Lease  string // its token
-	Key    feed.PartitionKey
-	Became KeyState
-}
-
-// KeyState is how the changes of a partition key are treated.
-type KeyState string
-
-// The states of a partition key that differ from the common one, and their ends.
-const (
-	KeySetAside KeyState = "set aside" // its later changes are read again by key; see [Options.MaxSetAside]
-	KeyCaughtUp KeyState = "caught up" // it was set aside, and its changes come from the feed again
-	KeyHeld     KeyState = "held"      // its changes are parked; see [Options.HoldKeys]
-	KeyReleased KeyState = "released"  // it was held, and its changes go to the handler again
-)
-
-// Redriven is a letter that has gone to the handler again.
-type Redriven struct {
-	Letter feed.DeadLetter
-	Recall bool  // nobody has asked: it was parked just before an outage was detected
-	Err    error // why the handler has failed again; nil when it is done, and the letter removed
+	Error func(err *feed.Error)
 }
 
 // JoinHooks makes hooks of several: each event goes to all that want it, in their order. So
@@ -194,23 +115,26 @@ func (h Hooks) withDefaults() Hooks {
 		h.Outage = logged.Outage
 	}
 	if h.Begun == nil {
-		h.Begun = func(u NewUnit) {
-			if u.passesOver() {
+		h.Begun = func(u feed.NewUnit) {
+			if passesOver(u) {
 				logged.Begun(u)
 			}
 		}
 	}
 	return h.and(Hooks{
 		Acquired:  func(feed.Lease) {},
-		BatchDone: func(BatchDone) {},
-		ReadDone:  func(ReadDone) {},
-		WaitDone:  func(WaitDone) {},
-		StoreDone: func(StoreDone) {},
-		Round:     func(Round) {},
-		Key:       func(KeyEvent) {},
-		Redriven:  func(Redriven) {},
+		BatchDone: func(feed.BatchDone) {},
+		ReadDone:  func(feed.ReadDone) {},
+		WaitDone:  func(feed.WaitDone) {},
+		StoreDone: func(feed.StoreDone) {},
+		Round:     func(feed.Round) {},
+		Key:       func(feed.KeyEvent) {},
+		Redriven:  func(feed.Redriven) {},
 	})
 }
+
+// passesOver reports whether a new unit leaves changes behind, or may.
+func passesOver(u feed.NewUnit) bool { return u.Passed == nil || *u.Passed > 0 }
 
 // LogHooks are hooks that write to a logger: errors as errors, parked changes as warnings, a new unit
 // that passes over changes as a warning and any other as info, the
@@ -222,8 +146,8 @@ func (h Hooks) withDefaults() Hooks {
 // the handler are of the same kind if they differ only in words that have digits in them.
 // Errors of the source, the lease store and the balancer are if they are the same sentinel
 // of this package or, being none, have the same cause; but errors that somebody must
-// mend are written for each lease: [ErrHole], [ErrOverlap], [feed.ErrBadLease],
-// [ErrHandlerStuck], [ErrLeasesGone], [ErrSourceGone]. In any minute there are at most 20 lines of errors; the next line
+// mend are written for each lease: [feed.ErrHole], [feed.ErrOverlap], [feed.ErrBadLease],
+// [feed.ErrHandlerStuck], [feed.ErrLeasesGone], [feed.ErrSourceGone]. In any minute there are at most 20 lines of errors; the next line
 // counts the errors for which there was no room as unwritten. Parked changes are counted in the
 // same way: each is a line, but those that are only held are one a minute for each partition key.
 func LogHooks(log *slog.Logger) Hooks {
@@ -237,16 +161,16 @@ func LogHooks(log *slog.Logger) Hooks {
 		Released: func(lease feed.Lease, why feed.Reason) {
 			log.Info("lease released", "lease", lease.Token, "reason", string(why))
 		},
-		BatchDone: func(d BatchDone) {
+		BatchDone: func(d feed.BatchDone) {
 			log.Debug("batch done", "lease", d.Batch.LeaseToken, "changes", len(d.Batch.Changes),
 				"attempt", d.Batch.Attempt, "duration", d.Duration, "err", d.Err)
 		},
-		Round: func(r Round) {
+		Round: func(r feed.Round) {
 			log.Debug("round", "leases", r.Leases, "instances", r.Instances, "owned", r.Owned,
 				"taken", r.Taken, "given", r.Given, "stolen", r.Stolen)
 		},
 		Parked: logParked(log),
-		Outage: func(o Outage) {
+		Outage: func(o feed.Outage) {
 			if o.Ended.IsZero() {
 				log.Error("outage: several changes fail and hardly any succeeds, so none is parked for it", "changes", o.Changes, "since", o.Since)
 				return
@@ -255,8 +179,8 @@ func LogHooks(log *slog.Logger) Hooks {
 		},
 		Key:      logKeys(log),
 		Redriven: logRedriven(log),
-		Error: func(err *Error) {
-			if errors.Is(err.Err, ErrOutage) { // Outage has written it
+		Error: func(err *feed.Error) {
+			if errors.Is(err.Err, feed.ErrOutage) { // Outage has written it
 				return
 			}
 			left, ok := folded.Admit(kindOf(err), err.Lease, time.Now())
@@ -264,7 +188,7 @@ func LogHooks(log *slog.Logger) Hooks {
 				return
 			}
 			attrs := append([]any{"origin", string(err.Origin), "lease", err.Lease, "err", fold.Bounded(err.Err)}, left.Attrs("leases")...)
-			if panicked, ok := errors.AsType[*PanicError](err); ok {
+			if panicked, ok := errors.AsType[*feed.PanicError](err); ok {
 				attrs = append(attrs, "stack", string(panicked.Stack))
 			}
 			log.Error("change feed processor", attrs...)
@@ -273,8 +197,8 @@ func LogHooks(log *slog.Logger) Hooks {
 }
 
 // logBegun writes where a new unit begins: a warning if it passes over changes, or may.
-func logBegun(log *slog.Logger) func(NewUnit) {
-	return func(u NewUnit) {
+func logBegun(log *slog.Logger) func(feed.NewUnit) {
+	return func(u feed.NewUnit) {
 		switch {
 		case u.Passed == nil:
 			log.Warn("the unit is new and passes over the changes before its start, whose number is not known; to handle them, delete its leases and start it from the beginning",
@@ -306,9 +230,9 @@ func logParked(log *slog.Logger) func(feed.DeadLetter) {
 }
 
 // logKeys writes which keys are treated apart.
-func logKeys(log *slog.Logger) func(KeyEvent) {
+func logKeys(log *slog.Logger) func(feed.KeyEvent) {
 	var folded fold.Fold
-	return func(k KeyEvent) {
+	return func(k feed.KeyEvent) {
 		if left, ok := folded.Admit(string(k.Became), string(k.Key), time.Now()); ok {
 			log.Info("partition key "+string(k.Became), append([]any{"key", string(k.Key), "lease", k.Lease}, left.Attrs("keys")...)...)
 		}
@@ -316,9 +240,9 @@ func logKeys(log *slog.Logger) func(KeyEvent) {
 }
 
 // logRedriven writes how letters came out that were handed over again.
-func logRedriven(log *slog.Logger) func(Redriven) {
+func logRedriven(log *slog.Logger) func(feed.Redriven) {
 	var folded fold.Fold
-	return func(r Redriven) {
+	return func(r feed.Redriven) {
 		text := "letter handled again"
 		if r.Err != nil {
 			text = "letter failed again"
@@ -332,24 +256,24 @@ func logRedriven(log *slog.Logger) func(Redriven) {
 }
 
 // lasting are errors that somebody must mend, each for itself.
-var lasting = []error{ErrHole, ErrOverlap, feed.ErrBadLease, ErrHandlerStuck, ErrLeasesGone, ErrSourceGone}
+var lasting = []error{feed.ErrHole, feed.ErrOverlap, feed.ErrBadLease, feed.ErrHandlerStuck, feed.ErrLeasesGone, feed.ErrSourceGone}
 
 // answers are errors that a store repeats for all leases, whatever it is asked.
 var answers = []error{
 	feed.ErrThrottled, feed.ErrForbidden, feed.ErrNotFound, feed.ErrTooOld, feed.ErrGone, feed.ErrPrecondition, feed.ErrConflict, feed.ErrBadRequest,
-	ErrModeChanged, ErrStartIgnored,
+	feed.ErrModeChanged, feed.ErrStartIgnored,
 }
 
 // kindOf is the same for errors that are written once a minute. It does not hang on the
 // texts of errors alone, because each answer of an account has an id of its own, and the
 // names of the failed requests differ.
-func kindOf(err *Error) string {
+func kindOf(err *feed.Error) string {
 	origin := string(err.Origin) + ": "
 	if is(err, lasting) != nil {
 		return origin + err.Lease + ": " + err.Err.Error()
 	}
-	if err.Origin == OriginHandler {
-		if failed, ok := errors.AsType[*BatchError](err.Err); ok {
+	if err.Origin == feed.OriginHandler {
+		if failed, ok := errors.AsType[*feed.BatchError](err.Err); ok {
 			return origin + fold.Words(failed.Err.Error())
 		}
 		return origin + fold.Words(err.Err.Error())

@@ -102,7 +102,7 @@ func TestACloseThatHangsKeepsItsLeaseUntilItExpires(t *testing.T) {
 		b := w.run("b", h, changefeed.Options{})
 		time.Sleep(2 * time.Second)
 		a.stop(t)
-		if h.closing.Load() != 1 || a.errs.find(changefeed.ErrHandlerStuck) == nil {
+		if h.closing.Load() != 1 || a.errs.find(feed.ErrHandlerStuck) == nil {
 			t.Errorf("%d closing; reported %v", h.closing.Load(), a.errs.all())
 		}
 		written := w.records(feed.KindLease)[0].Updated

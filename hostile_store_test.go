@@ -133,7 +133,7 @@ func TestADeleteThatHangsStopsNoRounds(t *testing.T) {
 		time.Sleep(time.Minute)
 		gone.stop(t)
 		a := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{
-			Hooks: changefeed.Hooks{Round: func(changefeed.Round) { rounds.Add(1) }},
+			Hooks: changefeed.Hooks{Round: func(feed.Round) { rounds.Add(1) }},
 		})
 		time.Sleep(10 * time.Minute)
 		before := rounds.Load()

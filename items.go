@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 
 	"github.com/millrace/changefeed/feed"
 )
@@ -17,7 +16,7 @@ type Item[T any] struct {
 }
 
 // Items makes a [feed.Handler] of a function that wants documents decoded into T. A document
-// that does not decode fails by itself, as [feed.Poison] with a [DecodeError], and the function
+// that does not decode fails by itself, as [feed.Poison] with a [feed.DecodeError], and the function
 // gets the others in batches without it. With [Options.Manual] such a document fails its batch.
 func Items[T any](handle func(ctx context.Context, b *feed.Batch, items []Item[T]) error) feed.Handler {
 	return feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
@@ -46,28 +45,14 @@ func decode[T any](c feed.Change, into *Item[T]) error {
 	into.Change = c
 	if c.Body != nil {
 		if err := json.Unmarshal(c.Body, &into.Value); err != nil {
-			return &DecodeError{Change: c, Err: err}
+			return &feed.DecodeError{Change: c, Err: err}
 		}
 	}
 	if c.Previous != nil {
 		into.Before = new(T)
 		if err := json.Unmarshal(c.Previous, into.Before); err != nil {
-			return &DecodeError{Change: c, Err: err}
+			return &feed.DecodeError{Change: c, Err: err}
 		}
 	}
 	return nil
 }
-
-// DecodeError is a document that the type of [Items] cannot hold.
-type DecodeError struct {
-	Change feed.Change
-	Err    error
-}
-
-// Error names the item.
-func (e *DecodeError) Error() string {
-	return fmt.Sprintf("decode item %q of partition %s, LSN %d: %v", e.Change.ID, e.Change.PartitionKey, e.Change.LSN, e.Err)
-}
-
-// Unwrap gives the decoder's error.
-func (e *DecodeError) Unwrap() error { return e.Err }

@@ -72,7 +72,7 @@ func (k *keeper) trustedUntil(t time.Time) time.Time {
 // accept goes on from the outcome of a write begun at started.
 func (k *keeper) accept(lease feed.Record, of mark, started time.Time) {
 	k.stored, k.next, k.written, k.unanswered = lease, lease, started, nil
-	k.troubles.Remove(OriginLeaseStore)
+	k.troubles.Remove(feed.OriginLeaseStore)
 	k.fuse.Reset(time.Until(k.trustedUntil(started)))
 	k.saved(of)
 	k.r.view.put(lease)
@@ -204,7 +204,7 @@ func (k *keeper) write(ctx context.Context) error {
 			wait = max(wait, min(throttled.After, k.r.opts.Renew/4))
 		}
 		if !ok || time.Since(k.written) > k.r.opts.Renew*3/2 { // throttling now and then is no news
-			k.report(ctx, OriginLeaseStore, err)
+			k.report(ctx, feed.OriginLeaseStore, err)
 		}
 		if err := pause.For(ctx, wait); err != nil {
 			return err
@@ -225,7 +225,7 @@ func (k *keeper) try(ctx context.Context) (answer, error) {
 	if err != nil {
 		got.Charge = 0 // a store may return what it was given
 	}
-	k.r.hooks.StoreDone(StoreDone{Lease: lease.Token, Renewal: k.renewing, Charge: got.Charge, Duration: time.Since(started), Err: err})
+	k.r.hooks.StoreDone(feed.StoreDone{Lease: lease.Token, Renewal: k.renewing, Charge: got.Charge, Duration: time.Since(started), Err: err})
 	switch {
 	case err == nil:
 		k.accept(got, of, started)

@@ -112,7 +112,7 @@ func TestACreateThatArrivesAfterAMergeMakesNoSecondLease(t *testing.T) {
 						t.Errorf("%d items, %d pending, delivered twice: %v", len(y.seen), w.pending(), twice)
 					}
 					y.ordered(t)
-					if p.errs.find(changefeed.ErrOverlap) != nil {
+					if p.errs.find(feed.ErrOverlap) != nil {
 						t.Errorf("reported %v", p.errs.all())
 					}
 					p.stop(t)
@@ -167,7 +167,7 @@ func TestACreateThatArrivesAfterItsLeaseHasGoneIsRemoved(t *testing.T) {
 					t.Errorf("%d items, %d pending, delivered twice: %v", len(y.seen), w.pending(), twice)
 				}
 				y.ordered(t)
-				if errs := p.errs.find(changefeed.ErrOverlap); errs != nil {
+				if errs := p.errs.find(feed.ErrOverlap); errs != nil {
 					t.Errorf("reported %v", p.errs.all())
 				}
 				p.stop(t)
@@ -213,7 +213,7 @@ func TestOnlyAProvablyRedundantLeaseIsRemoved(t *testing.T) {
 					}
 				}
 				leases := len(w.records(feed.KindLease))
-				reported := p.errs.find(changefeed.ErrOverlap) != nil
+				reported := p.errs.find(feed.ErrOverlap) != nil
 				if c.removed != (leases == 1) || c.removed == reported {
 					t.Errorf("%d leases, reported %v", leases, p.errs.all())
 				}
@@ -349,7 +349,7 @@ func TestALeaseThatIsMadeAfterItsMakersLockIsNobodys(t *testing.T) {
 					store.delete = func(context.Context, feed.Record) error { return feed.ErrForbidden }
 				}
 				store.delay(func(feed.Record) bool { return true })
-				for p.errs.find(changefeed.ErrHole) == nil {
+				for p.errs.find(feed.ErrHole) == nil {
 					time.Sleep(time.Second)
 				}
 				time.Sleep(5 * time.Second)

@@ -177,7 +177,7 @@ func (t *tenure) mayHave(ctx context.Context, key string) (bool, error) {
 	}
 	place, err := locator.Locate(ctx, feed.PartitionKey(key))
 	if errors.Is(err, feed.ErrBadRequest) { // it is none, so no lease has it
-		t.raise(OriginLeaseStore, fmt.Errorf("%w: it names the key %s: %w", feed.ErrBadLease, key, err))
+		t.raise(feed.OriginLeaseStore, fmt.Errorf("%w: it names the key %s: %w", feed.ErrBadLease, key, err))
 		return false, nil
 	}
 	return err == nil && t.lease.Range.Holds(place), err
@@ -206,8 +206,8 @@ func (d *dispatcher) dropped(name string, err error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, notes.ErrMoved):
-		d.raise(OriginLeaseStore, fmt.Errorf("%w: property %s is dropped", ErrMoved, name))
+		d.raise(feed.OriginLeaseStore, fmt.Errorf("%w: property %s is dropped", feed.ErrMoved, name))
 	default:
-		d.raise(OriginLeaseStore, fmt.Errorf("%w: its property %s is dropped: %w", feed.ErrBadLease, name, err))
+		d.raise(feed.OriginLeaseStore, fmt.Errorf("%w: its property %s is dropped: %w", feed.ErrBadLease, name, err))
 	}
 }

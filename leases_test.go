@@ -127,7 +127,7 @@ func TestOfTwoOldLeasesOfMergedPartitionsTheOneBehindCounts(t *testing.T) {
 		if items, _ := y.items(); owed == 0 || items < owed {
 			t.Errorf("got %d items of the %d behind the position of the second lease", items, owed)
 		}
-		if a.errs.find(changefeed.ErrOverlap) == nil {
+		if a.errs.find(feed.ErrOverlap) == nil {
 			t.Error("the other lease was not reported")
 		}
 		a.stop(t)
@@ -263,7 +263,7 @@ func TestAChildThatSplitsBeforeItsParentIsGoneLosesNothing(t *testing.T) {
 					time.Sleep(3 * time.Minute)
 					b := w.runWith(w.orders, farAway(w.leases, 20*time.Millisecond), "b", y, changefeed.Options{Mode: mode})
 					time.Sleep(5 * time.Minute)
-					if err := b.errs.find(changefeed.ErrHole); err != nil {
+					if err := b.errs.find(feed.ErrHole); err != nil {
 						t.Errorf("reported %v", err)
 					}
 					y.ordered(t)

@@ -29,10 +29,10 @@ func (p *process) ends(t *testing.T, within time.Duration) error {
 // isTold fails the test unless an instance has ended with the reason, and had reported it before.
 func (p *process) isTold(t *testing.T, err error, want string) {
 	t.Helper()
-	if !errors.Is(err, changefeed.ErrLeasesGone) || !strings.Contains(err.Error(), want) {
+	if !errors.Is(err, feed.ErrLeasesGone) || !strings.Contains(err.Error(), want) {
 		t.Errorf("Run returned %v, want an ErrLeasesGone with %q", err, want)
 	}
-	if p.errs.find(changefeed.ErrLeasesGone) == nil {
+	if p.errs.find(feed.ErrLeasesGone) == nil {
 		t.Errorf("reported %v, want an ErrLeasesGone", p.errs.all())
 	}
 }
@@ -58,7 +58,7 @@ func TestEveryInstanceEndsWhenTheLeaseContainerIsDeleted(t *testing.T) {
 				t.Errorf("%v does not say what the store has answered", err)
 			}
 			all := p.errs.all()
-			if last := all[len(all)-1]; !errors.Is(last, changefeed.ErrLeasesGone) {
+			if last := all[len(all)-1]; !errors.Is(last, feed.ErrLeasesGone) {
 				t.Errorf("reported at last %v, as if somebody could still free leases", last)
 			}
 		}
@@ -160,7 +160,7 @@ func TestOneListingWithoutLeasesEndsNothing(t *testing.T) {
 				time.Sleep(time.Minute)
 				wrong.Store(true)
 				time.Sleep(time.Minute)
-				if wrong.Load() || p.errs.find(changefeed.ErrLeasesGone) != nil {
+				if wrong.Load() || p.errs.find(feed.ErrLeasesGone) != nil {
 					t.Errorf("not listed: %v; reported %v", wrong.Load(), p.errs.all())
 				}
 				p.stop(t)
@@ -185,8 +185,8 @@ func TestAMonitoredContainerThatIsMissingIsNotTakenForTheLeaseContainer(t *testi
 		if err := w.db.DeleteContainer(t.Context(), "orders"); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.ends(t, 5*time.Minute); !errors.Is(err, changefeed.ErrSourceGone) || p.errs.find(changefeed.ErrLeasesGone) != nil {
-			t.Errorf("Run returned %v, and reported %v", err, p.errs.find(changefeed.ErrLeasesGone))
+		if err := p.ends(t, 5*time.Minute); !errors.Is(err, feed.ErrSourceGone) || p.errs.find(feed.ErrLeasesGone) != nil {
+			t.Errorf("Run returned %v, and reported %v", err, p.errs.find(feed.ErrLeasesGone))
 		}
 	})
 }
@@ -239,7 +239,7 @@ func TestAMarkerThatIsMadeAgainEndsNothing(t *testing.T) {
 		if s := b.processor.Status(); len(s) != 1 || s[0].Began != nil {
 			t.Errorf("status %+v, want that the unit is not new", s)
 		}
-		if len(w.records(feed.KindInfo)) != 1 || a.errs.find(changefeed.ErrLeasesGone) != nil {
+		if len(w.records(feed.KindInfo)) != 1 || a.errs.find(feed.ErrLeasesGone) != nil {
 			t.Errorf("reported %v", a.errs.all())
 		}
 		a.stop(t)
@@ -320,7 +320,7 @@ func TestAMarkerThatIsMadeAgainForUntouchedLeasesEndsNothing(t *testing.T) {
 		w.balanced(1)
 		cut.Store(false)
 		time.Sleep(5 * time.Minute)
-		if len(w.records(feed.KindInfo)) != 1 || a.errs.find(changefeed.ErrLeasesGone) != nil {
+		if len(w.records(feed.KindInfo)) != 1 || a.errs.find(feed.ErrLeasesGone) != nil {
 			t.Errorf("reported %v", a.errs.all())
 		}
 		a.stop(t)
@@ -365,7 +365,7 @@ func TestAMarkerThatArrivesLateEndsNothing(t *testing.T) {
 		}
 		w.put("oslo", "item", 1)
 		time.Sleep(5 * time.Minute)
-		if a.errs.find(changefeed.ErrLeasesGone) != nil || w.pending() != 0 {
+		if a.errs.find(feed.ErrLeasesGone) != nil || w.pending() != 0 {
 			t.Errorf("reported %v, %d changes are pending", a.errs.all(), w.pending())
 		}
 		a.stop(t)

@@ -55,7 +55,7 @@ func (r *run) locked(ctx context.Context, f func(context.Context, *hold) error) 
 	}
 	unlocking, cancel := linger(ctx, r.opts.Drain)
 	defer cancel()
-	r.report(unlocking, OriginLeaseStore, "", r.paced(unlocking, r.random("unlock"), "", func() error {
+	r.report(unlocking, feed.OriginLeaseStore, "", r.paced(unlocking, r.random("unlock"), "", func() error {
 		return r.erase(unlocking, *h.lock.Load())
 	}))
 	return true, nil
@@ -137,7 +137,7 @@ func (r *run) renewLock(ctx context.Context, lose context.CancelCauseFunc, h *ho
 			lose(errLockLost)
 		}
 		if err != nil && ctx.Err() == nil {
-			r.report(ctx, OriginLeaseStore, "", fmt.Errorf("renew lock: %w", err))
+			r.report(ctx, feed.OriginLeaseStore, "", fmt.Errorf("renew lock: %w", err))
 		}
 		wait = lockBeat / 3
 	}

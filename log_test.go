@@ -216,7 +216,7 @@ func testOutage(t *testing.T, w *world, fail func() error, handler bool, most in
 	}
 	out.Store(false)
 	cancel()
-	if err := <-done; errors.Is(err, changefeed.ErrLeasesGone) != errors.Is(fail(), feed.ErrNotFound) {
+	if err := <-done; errors.Is(err, feed.ErrLeasesGone) != errors.Is(fail(), feed.ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -255,10 +255,10 @@ func TestAnErrorThatComesAgainIsWrittenOnceAMinute(t *testing.T) {
 		outage := errors.New("connection refused")
 		for n := range 150 { // two and a half minutes of two leases
 			for _, lease := range []string{"0", "1"} {
-				h.Error(&changefeed.Error{Origin: changefeed.OriginSource, Lease: lease, Err: outage})
+				h.Error(&feed.Error{Origin: feed.OriginSource, Lease: lease, Err: outage})
 			}
 			if n == 5 {
-				h.Error(&changefeed.Error{Origin: changefeed.OriginHandler, Lease: "0", Err: outage})
+				h.Error(&feed.Error{Origin: feed.OriginHandler, Lease: "0", Err: outage})
 			}
 			time.Sleep(time.Second)
 		}
@@ -282,9 +282,9 @@ func TestWhatMustBeMendedIsWrittenForEachLease(t *testing.T) {
 		for range 2 {
 			for i := range 3 {
 				lease := fmt.Sprint("lease", i)
-				h.Error(&changefeed.Error{Origin: changefeed.OriginLeaseStore, Lease: lease, Err: fmt.Errorf("read: %w", feed.ErrBadLease)})
-				h.Error(&changefeed.Error{Origin: changefeed.OriginBalancer, Err: fmt.Errorf("%w: %d-%d", changefeed.ErrOverlap, i, i+1)})
-				h.Error(&changefeed.Error{Origin: changefeed.OriginHandler, Lease: lease, Err: changefeed.ErrHandlerStuck})
+				h.Error(&feed.Error{Origin: feed.OriginLeaseStore, Lease: lease, Err: fmt.Errorf("read: %w", feed.ErrBadLease)})
+				h.Error(&feed.Error{Origin: feed.OriginBalancer, Err: fmt.Errorf("%w: %d-%d", feed.ErrOverlap, i, i+1)})
+				h.Error(&feed.Error{Origin: feed.OriginHandler, Lease: lease, Err: feed.ErrHandlerStuck})
 			}
 		}
 		if len(p.lines) != 9 {
@@ -299,10 +299,10 @@ func TestErrorsThatAreNotWrittenAreCounted(t *testing.T) {
 		p := &paper{}
 		h := p.hooks()
 		for range 50 {
-			h.Error(&changefeed.Error{Origin: changefeed.OriginHandler, Lease: "0", Err: errors.New(letters())})
+			h.Error(&feed.Error{Origin: feed.OriginHandler, Lease: "0", Err: errors.New(letters())})
 		}
 		time.Sleep(time.Minute)
-		h.Error(&changefeed.Error{Origin: changefeed.OriginHandler, Lease: "0", Err: errors.New("one more")})
+		h.Error(&feed.Error{Origin: feed.OriginHandler, Lease: "0", Err: errors.New("one more")})
 		want := `handler lease=0 err="one more" unwritten=30`
 		if n := len(p.lines); n != 21 || p.lines[n-1] != want {
 			t.Errorf("%d lines, the last %q; want 21 and %q", n, p.lines[n-1], want)

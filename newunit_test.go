@@ -13,14 +13,14 @@ import (
 )
 
 // begins runs an instance until it is ready, and returns what it has said of a new unit.
-func (w *world) begins(source feed.Source, unit string, o changefeed.Options) (said []changefeed.NewUnit, status changefeed.Status) {
+func (w *world) begins(source feed.Source, unit string, o changefeed.Options) (said []feed.NewUnit, status changefeed.Status) {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(w.t.Context())
 	ready := make(chan struct{})
 	o.Instance, o.Hooks = "a", changefeed.Hooks{
-		Begun: func(u changefeed.NewUnit) { said = append(said, u) },
+		Begun: func(u feed.NewUnit) { said = append(said, u) },
 		Ready: func() { close(ready) },
-		Error: func(err *changefeed.Error) { w.t.Error(err) },
+		Error: func(err *feed.Error) { w.t.Error(err) },
 	}
 	p, err := changefeed.New(source, w.unit(unit), &tally{}, o)
 	if err != nil {
@@ -134,7 +134,7 @@ func TestWhatANewUnitPassesOverIsLoggedByDefault(t *testing.T) {
 		log.Reset()
 		w.begins(w.orders, "all", changefeed.Options{Start: feed.FromBeginning()})
 		none := int64(0)
-		changefeed.LogHooks(slog.Default()).Begun(changefeed.NewUnit{Start: feed.FromBeginning(), Leases: 1, Passed: &none})
+		changefeed.LogHooks(slog.Default()).Begun(feed.NewUnit{Start: feed.FromBeginning(), Leases: 1, Passed: &none})
 		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=INFO") || !strings.Contains(got, "start=beginning leases=1 passed=0") {
 			t.Errorf("nothing is passed over: the log is %q, want one line for information", got)
 		}

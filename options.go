@@ -38,7 +38,7 @@ type Options struct {
 	MinLeases int
 
 	// MaxLeases is how many leases this instance takes at most; 0 is no limit. Leases that no
-	// instance may take are reported as [ErrNoOwner]. A split may leave more for a while.
+	// instance may take are reported as [feed.ErrNoOwner]. A split may leave more for a while.
 	MaxLeases int
 
 	// Poll is the longest pause between reads of an idle lease, 5 s by default. A
@@ -94,7 +94,7 @@ type Options struct {
 	// BufferItems and BufferBytes bound what is read of a lease and not yet handled: 4,000
 	// changes and 64 MiB by default. A page more may be read. When the buffer is full, keys
 	// that fail or hang are set aside, see MaxSetAside; if that does not help, nothing more is
-	// read, which is reported as [ErrBufferFull]. A lease remembers at most 5,000 changes that
+	// read, which is reported as [feed.ErrBufferFull]. A lease remembers at most 5,000 changes that
 	// are not done among others that are: with a larger buffer more is repeated by the next
 	// owner. With a Concurrency of 1 a page is in memory, and the next two pages of a backlog if
 	// the first one is within half of both bounds; more is read only with MaxWait, or while
@@ -116,7 +116,7 @@ type Options struct {
 	// that ends the process fails too. So is since when a change fails, to the second; the time
 	// counts anew after a merge of partitions. If at least three changes have failed, and more
 	// keys than have succeeded meanwhile, it is an outage, reported to [Hooks.Outage] and as
-	// [ErrOutage]: nothing is parked, and the handler is called only now and then to see whether it
+	// [feed.ErrOutage]: nothing is parked, and the handler is called only now and then to see whether it
 	// has recovered. MaxAge counts in an outage too. To recognize an outage takes MaxAttempts and
 	// DeadLetters: with MaxAge alone nothing is parked sooner, outage or not.
 	MaxAttempts int
@@ -142,7 +142,7 @@ type Options struct {
 	// HoldKeys parks the later changes of the key of a parked change too, so that their
 	// order is kept, until the key is released. It needs a [feed.LetterBox]. At most 1,000 keys
 	// of a lease are held, fewer if they are long; a change of one more waits, its key is set
-	// aside, and [ErrTooManyHeld] is reported.
+	// aside, and [feed.ErrTooManyHeld] is reported.
 	//
 	// After a merge of partitions the lease no longer says since which change a key is held:
 	// changes of a held key that come again are then parked, too, also those that were handled

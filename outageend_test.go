@@ -57,9 +57,9 @@ func TestASlowProbeThatFailsAfterAnOutageCountsForNothing(t *testing.T) {
 				})
 				time.Sleep(5 * time.Minute)
 				p.stop(t)
-				if p.errs.find(changefeed.ErrOutage) == nil || over.Load() == 0 || over.Load() >= failed.Load() {
+				if p.errs.find(feed.ErrOutage) == nil || over.Load() == 0 || over.Load() >= failed.Load() {
 					t.Errorf("outage said: %v; over after %v, the slow probe has failed after %v: the test shows nothing",
-						p.errs.find(changefeed.ErrOutage), time.Duration(over.Load()), time.Duration(failed.Load()))
+						p.errs.find(feed.ErrOutage), time.Duration(over.Load()), time.Duration(failed.Load()))
 				}
 				if calls.Load() != 3 || box.names() != "" || w.pending() != 0 {
 					t.Errorf("after the outage: %d calls with the slow change, want 3; letters %q, %d pending", calls.Load(), box.names(), w.pending())
@@ -88,7 +88,7 @@ func TestAllLeasesGoOnWhenAnOutageIsOver(t *testing.T) {
 		w.fill(items)
 		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: &letterBox{}})
 		time.Sleep(5 * time.Minute) // probes are half a minute apart by now
-		if p.errs.find(changefeed.ErrOutage) == nil {
+		if p.errs.find(feed.ErrOutage) == nil {
 			t.Error("no outage is recognized")
 		}
 		away.Store(false)

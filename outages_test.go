@@ -34,7 +34,7 @@ func TestUndecodableDocumentsOfSeveralKeysDoNotStopTheFeed(t *testing.T) {
 				p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: concurrency})
 				time.Sleep(time.Minute)
 				if n := len(box.all()); n != 3 {
-					t.Errorf("%d letters of 3; %v", n, p.errs.find(changefeed.ErrOutage))
+					t.Errorf("%d letters of 3; %v", n, p.errs.find(feed.ErrOutage))
 				}
 				w.put("oslo", "good", 1)
 				time.Sleep(time.Minute)

@@ -36,7 +36,7 @@ func (d *dispatcher) park(b *delivery.Batch) {
 	d.mu.Unlock()
 	switch {
 	case err != nil:
-		d.report(d.untilStopped, OriginDeadLetters, fmt.Errorf("park %w", letterError(l, err)))
+		d.report(d.untilStopped, feed.OriginDeadLetters, fmt.Errorf("park %w", letterError(l, err)))
 	case !there:
 		d.r.hooks.Parked(l)
 	}
@@ -70,8 +70,8 @@ var errNoBox = errors.New("its key is held, and this instance has no letter box:
 // reportUnheld reports a change that waits because its key cannot be held.
 func (d *dispatcher) reportUnheld(b *delivery.Batch) {
 	l := d.letter(b)
-	d.report(d.untilStopped, OriginDeadLetters, fmt.Errorf("park %w", letterError(l,
-		fmt.Errorf("%w: a lease has room for %d, and for less of long ones: release some", ErrTooManyHeld, notes.MaxHeld))))
+	d.report(d.untilStopped, feed.OriginDeadLetters, fmt.Errorf("park %w", letterError(l,
+		fmt.Errorf("%w: a lease has room for %d, and for less of long ones: release some", feed.ErrTooManyHeld, notes.MaxHeld))))
 }
 
 func letterError(l feed.DeadLetter, err error) error {
@@ -102,7 +102,7 @@ func (d *dispatcher) outside(f func(ctx context.Context, alive func()) error) er
 
 // foreign is an error of the dead letters, which are no handler when they panic.
 func foreign(err error) error {
-	if panicked, ok := errors.AsType[*PanicError](err); ok {
+	if panicked, ok := errors.AsType[*feed.PanicError](err); ok {
 		return fmt.Errorf("dead letters panicked: %v", panicked.Value)
 	}
 	return err
@@ -128,10 +128,10 @@ func (d *dispatcher) letter(b *delivery.Batch) feed.DeadLetter {
 // setCause notes why the change of a letter is not done.
 func setCause(l *feed.DeadLetter, err error) {
 	l.Cause, l.Stack, l.Disposition = fold.Text(err), "", feed.DispositionFailed
-	if panicked, ok := errors.AsType[*PanicError](err); ok {
+	if panicked, ok := errors.AsType[*feed.PanicError](err); ok {
 		l.Stack = string(panicked.Stack)
 	}
-	_, undecodable := errors.AsType[*DecodeError](err)
+	_, undecodable := errors.AsType[*feed.DecodeError](err)
 	switch {
 	case undecodable:
 		l.Disposition = feed.DispositionUndecodable

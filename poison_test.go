@@ -425,7 +425,7 @@ func TestWithoutDeadLettersAChangeThatFailsBlocksAlone(t *testing.T) {
 			ids   []string
 			key   feed.PartitionKey
 		}{{first, 22, []string{"item", "item", "item", "item"}, feed.Key("city-0")}, {last, 1, []string{"bad"}, feed.Key("city-7")}} {
-			got, ok := errors.AsType[*changefeed.BatchError](want.err)
+			got, ok := errors.AsType[*feed.BatchError](want.err)
 			if !ok || !errors.Is(got, errHandler) || got.Count != want.count || !slices.Equal(got.IDs, want.ids) || got.Key != want.key || got.First == 0 || got.Last < got.First {
 				t.Errorf("%v, want it to name %d changes of %v", want.err, want.count, want.ids)
 			}
@@ -471,7 +471,7 @@ func TestAnOutageParksNothing(t *testing.T) {
 				}
 				away = false
 				mu.Unlock()
-				if p.errs.find(changefeed.ErrOutage) == nil {
+				if p.errs.find(feed.ErrOutage) == nil {
 					t.Error("nobody has said so")
 				}
 				time.Sleep(5 * time.Minute)
@@ -518,7 +518,7 @@ func TestARefusedLetterStaysWithItsBatch(t *testing.T) {
 		h := failsOn(onID("bad"))
 		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, RetryMax: time.Second})
 		time.Sleep(time.Minute)
-		if err := p.errs.find(errDisk); err == nil || err.Origin != changefeed.OriginDeadLetters || w.pending() == 0 {
+		if err := p.errs.find(errDisk); err == nil || err.Origin != feed.OriginDeadLetters || w.pending() == 0 {
 			t.Errorf("%v, %d pending", err, w.pending())
 		}
 		mu.Lock()

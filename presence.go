@@ -33,7 +33,7 @@ func (p *presence) run(ctx context.Context) {
 			continue
 		}
 		failures++
-		p.r.report(ctx, OriginBalancer, "", fmt.Errorf("show presence: %w", err))
+		p.r.report(ctx, feed.OriginBalancer, "", fmt.Errorf("show presence: %w", err))
 		pause.For(ctx, min(p.r.opts.Renew, p.r.backoff(rng, failures)))
 	}
 }
@@ -94,7 +94,7 @@ func (p *presence) retire(ctx context.Context) {
 	if record := p.record; record.ETag != "" {
 		record.State, record.Timestamp = feed.StateRetired, timestamp()
 		_, err := p.r.store.Update(ctx, record)
-		p.r.report(ctx, OriginLeaseStore, "", err)
+		p.r.report(ctx, feed.OriginLeaseStore, "", err)
 	}
 }
 

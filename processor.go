@@ -56,7 +56,7 @@ func isNil(h feed.Handler) bool {
 // Run works until ctx ends, then lets each batch in hand finish, stores the positions,
 // releases the leases and returns nil. It returns an error only for what cannot mend itself: at
 // the start a mode or start that does not fit the existing leases, a container that does not exist,
-// a missing right; later [ErrLeasesGone] or [ErrSourceGone]. All else is reported to [Hooks.Error] and retried.
+// a missing right; later [feed.ErrLeasesGone] or [feed.ErrSourceGone]. All else is reported to [Hooks.Error] and retried.
 //
 // When ctx ends, Run returns within four times [Options.Drain], whatever it is about: the
 // batch in hand may go on for one Drain, has another to heed the end of its context, then
@@ -88,7 +88,7 @@ func (p *Processor) Run(ctx context.Context) error {
 	gone := r.balancer.rounds(working)
 	end()
 	around.Wait()
-	r.leave(errors.Is(gone, ErrLeasesGone))
+	r.leave(errors.Is(gone, feed.ErrLeasesGone))
 	return gone
 }
 
@@ -109,12 +109,12 @@ type run struct {
 	balancer balancer
 	follower follower
 	presence presence
-	ready    atomic.Bool             // the unit's leases exist
-	began    atomic.Pointer[NewUnit] // if this instance has made them
+	ready    atomic.Bool                  // the unit's leases exist
+	began    atomic.Pointer[feed.NewUnit] // if this instance has made them
 	absence  absence
 	shared   atomic.Bool // another kind of processor owns leases of the unit
-	last     latest.Value[Round]
-	troubles latest.Set[Origin, *Error] // that concern no single lease
+	last     latest.Value[feed.Round]
+	troubles latest.Set[feed.Origin, *feed.Error] // that concern no single lease
 }
 
 func (p *Processor) newRun(ctx context.Context) *run {
@@ -177,7 +177,7 @@ func (r *run) paced(ctx context.Context, rng *mathrand.Rand, lease string, f fun
 			return err
 		}
 		if time.Since(begun) > r.opts.Renew {
-			r.report(ctx, OriginLeaseStore, lease, err)
+			r.report(ctx, feed.OriginLeaseStore, lease, err)
 		}
 		wait := r.backoff(rng, failures)
 		if throttled.After > 0 {

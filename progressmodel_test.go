@@ -120,7 +120,7 @@ func (p *progress) answers(w sent) {
 }
 
 // written judges why a lease was written.
-func (p *progress) written(c *client, d changefeed.StoreDone) {
+func (p *progress) written(c *client, d feed.StoreDone) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for r, t := range p.held[c] {

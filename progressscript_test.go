@@ -120,8 +120,8 @@ func (c *client) run(t *testing.T, ctx context.Context) {
 	o.Instance = c.name
 	o.Hooks.Acquired = func(l feed.Lease) { c.model.acquired(c, l) }
 	o.Hooks.Released = func(l feed.Lease, _ feed.Reason) { c.model.released(c, l) }
-	o.Hooks.StoreDone = func(d changefeed.StoreDone) { c.model.written(c, d) }
-	o.Hooks.Error = func(*changefeed.Error) {} // there are many
+	o.Hooks.StoreDone = func(d feed.StoreDone) { c.model.written(c, d) }
+	o.Hooks.Error = func(*feed.Error) {} // there are many
 	p, err := changefeed.New(c, c, c, o)
 	if err == nil {
 		err = p.Run(ctx)

@@ -25,7 +25,7 @@ func (w *worker) read() (page feed.Page, e ending) {
 		case errors.Is(err, feed.ErrGone) && !w.whole():
 			return page, ending{why: feed.ReasonSplit}
 		}
-		w.report(w.untilStopped, OriginSource, err)
+		w.report(w.untilStopped, feed.OriginSource, err)
 		if w.r.absence.note(w.untilStopped, w.r.source, w.r.opts.Expiration, err) {
 			w.r.wake()
 		}
@@ -88,13 +88,13 @@ func (a *absence) note(ctx context.Context, source feed.Source, expiration time.
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.gone = fmt.Errorf("%w: %w", ErrSourceGone, err)
+	a.gone = fmt.Errorf("%w: %w", feed.ErrSourceGone, err)
 	return true
 }
 
 // readOnce reads the next page, unless it was read ahead.
 func (w *worker) readOnce() (feed.Page, error) {
-	w.activity.Set(ActivityReading)
+	w.activity.Set(feed.ActivityReading)
 	if w.ahead != nil {
 		if next, ok := <-w.ahead.pages; ok {
 			return next.page, next.err
@@ -112,9 +112,9 @@ func (w *worker) fetch(ctx context.Context, at feed.Position) (feed.Page, error)
 	begun := time.Now()
 	page, err := w.r.source.Read(ctx, w.lease.Range, at, o)
 	if err == nil {
-		w.troubles.Remove(OriginSource)
+		w.troubles.Remove(feed.OriginSource)
 	}
-	w.r.hooks.ReadDone(ReadDone{Lease: w.lease.Token, Changes: len(page.Changes), Charge: page.Charge, Duration: time.Since(begun), Err: err})
+	w.r.hooks.ReadDone(feed.ReadDone{Lease: w.lease.Token, Changes: len(page.Changes), Charge: page.Charge, Duration: time.Since(begun), Err: err})
 	return page, err
 }
 
@@ -139,13 +139,13 @@ func (w *worker) lookAhead(page feed.Page) {
 		w.tooFar = time.Now()
 	case time.Since(w.tooFar) >= w.r.opts.Renew:
 		w.tooFar = time.Now()
-		w.report(w.untilStopped, OriginSource, aheadError(w.dispatcher.readFrom(), page.Head))
+		w.report(w.untilStopped, feed.OriginSource, aheadError(w.dispatcher.readFrom(), page.Head))
 	}
 }
 
 func aheadError(at feed.Position, end int64) error {
 	return fmt.Errorf("%w: it is %s, and the feed ends at %d: was the container restored from a backup, or are these leases of another one? "+
-		"Changes up to the position will not be handled: delete the leases of this unit and begin anew", ErrAhead, at.Token, end)
+		"Changes up to the position will not be handled: delete the leases of this unit and begin anew", feed.ErrAhead, at.Token, end)
 }
 
 // readAhead reads the pages after one that goes to the handler.
@@ -211,7 +211,7 @@ func (w *worker) drop() {
 
 // rest waits after an empty page, until there may be more.
 func (w *worker) rest() {
-	w.activity.Set(ActivityWaiting)
+	w.activity.Set(feed.ActivityWaiting)
 	if waiter, ok := w.r.source.(feed.Waiter); ok {
 		w.await(waiter)
 		return
@@ -236,9 +236,9 @@ func (w *worker) await(waiter feed.Waiter) {
 	begun := time.Now()
 	err := waiter.Wait(waiting, w.lease.Range, w.dispatcher.readFrom())
 	waited := time.Since(begun)
-	w.r.hooks.WaitDone(WaitDone{Lease: w.lease.Token, Duration: waited, Err: err})
+	w.r.hooks.WaitDone(feed.WaitDone{Lease: w.lease.Token, Duration: waited, Err: err})
 	if err != nil && waiting.Err() == nil {
-		w.report(w.untilStopped, OriginSource, err)
+		w.report(w.untilStopped, feed.OriginSource, err)
 		pause.For(w.untilStopped, w.r.opts.Poll)
 	}
 	if waited > maxGather {

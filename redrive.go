@@ -134,7 +134,7 @@ func (s *requests) admit(q *request) error {
 	case q.asked.Action != notes.Retry && q.asked.Action != notes.Release:
 		return s.postpone(q, fmt.Errorf("%w: instance %s does not know the action %q of a newer version", feed.ErrBadLease, s.d.r.me.Instance, q.asked.Action))
 	case q.asked.Tries >= maxTries:
-		err := fmt.Errorf("%w: its owner has ended %d times while it was served", ErrHandlerStuck, q.asked.Tries)
+		err := fmt.Errorf("%w: its owner has ended %d times while it was served", feed.ErrHandlerStuck, q.asked.Tries)
 		return errors.Join(err, s.retire(q, notes.Outcome{Result: notes.Failed, Cause: err.Error(), Count: q.before, Left: notes.UnknownLeft}))
 	}
 	q.asked.Tries++
@@ -230,7 +230,7 @@ func (s *requests) serve(do delivery.Effect) {
 		l := letterOf(q)
 		err = s.d.outside(func(ctx context.Context, _ func()) error { return box.Remove(ctx, l.Change.PartitionKey, l.ID) })
 		if err == nil {
-			s.d.r.hooks.Redriven(Redriven{Letter: *l, Recall: q.Recall})
+			s.d.r.hooks.Redriven(feed.Redriven{Letter: *l, Recall: q.Recall})
 		} else if of, asked := q.Of.(*request); asked {
 			of.unsure = l.ID
 		}
@@ -317,7 +317,7 @@ func (s *requests) rewrite(box feed.LetterBox, q *delivery.Request) error {
 	}
 	setCause(&l, q.Err)
 	l.Attempts++
-	s.d.r.hooks.Redriven(Redriven{Letter: l, Recall: q.Recall, Err: q.Err})
+	s.d.r.hooks.Redriven(feed.Redriven{Letter: l, Recall: q.Recall, Err: q.Err})
 	if there, err := s.d.isThere(box, l); err != nil || !there {
 		return err
 	}
@@ -344,7 +344,7 @@ func (s *requests) conclude(q *delivery.Request, freed bool) {
 	case outcome.Result == "":
 		if q.Err != nil {
 			of.record.Properties = notes.SetWaits(of.record.Properties, fmt.Sprintf("instance %s: %v", s.d.r.me.Instance, q.Err))
-			s.d.report(s.d.untilStopped, OriginDeadLetters, of.failure(q.Err))
+			s.d.report(s.d.untilStopped, feed.OriginDeadLetters, of.failure(q.Err))
 		}
 		err = s.putBack(s.d.untilDrained, of)
 	default:
@@ -362,7 +362,7 @@ func (s *requests) reportUnlessOver(q *request, err error) {
 		s.d.r.view.Drop(q.record.ID)
 		return
 	}
-	s.d.report(s.d.untilStopped, OriginDeadLetters, q.failure(err))
+	s.d.report(s.d.untilStopped, feed.OriginDeadLetters, q.failure(err))
 }
 
 // outcome is what the caller of a request hears. It has no result if the request was not served.

@@ -70,8 +70,8 @@ func TestALeaseHoldsSoManyKeys(t *testing.T) {
 		p := w.run("a", h, o)
 		time.Sleep(10 * time.Minute)
 		p.stop(t)
-		if n := len(box.all()); n != notes.MaxHeld || w.pending() == 0 || p.errs.find(changefeed.ErrTooManyHeld) == nil {
-			t.Errorf("%d letters, want %d; %d pending; said: %v", n, notes.MaxHeld, w.pending(), p.errs.find(changefeed.ErrTooManyHeld))
+		if n := len(box.all()); n != notes.MaxHeld || w.pending() == 0 || p.errs.find(feed.ErrTooManyHeld) == nil {
+			t.Errorf("%d letters, want %d; %d pending; said: %v", n, notes.MaxHeld, w.pending(), p.errs.find(feed.ErrTooManyHeld))
 		}
 	})
 }
@@ -494,7 +494,7 @@ func TestAHostOfAnotherProcessorEndsAHold(t *testing.T) {
 		if items, _ := h.items(); items != 1 || box.names() != "bad failed, next held" || w.pending() != 0 {
 			t.Errorf("%d items, letters %q, %d pending", items, box.names(), w.pending())
 		}
-		if p.errs.find(changefeed.ErrMoved) == nil {
+		if p.errs.find(feed.ErrMoved) == nil {
 			t.Error("nobody has said so")
 		}
 	})

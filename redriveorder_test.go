@@ -87,8 +87,8 @@ func TestARedriveBesideAFailingPageDoesNotStopTheLease(t *testing.T) {
 			t.Errorf("%d items, %d again, letters %q, the page was handed over %d times", items, again, box.names(), tries)
 		}
 		h.perKey(t)
-		if !slices.ContainsFunc(p.errs.all()[reported:], func(e *changefeed.Error) bool {
-			said, ok := errors.AsType[*changefeed.BatchError](e)
+		if !slices.ContainsFunc(p.errs.all()[reported:], func(e *feed.Error) bool {
+			said, ok := errors.AsType[*feed.BatchError](e)
 			return ok && slices.Equal(said.IDs, []string{"next"})
 		}) {
 			t.Errorf("nobody has said that the page failed, only %v", p.errs.all()[reported:])

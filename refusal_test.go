@@ -95,11 +95,11 @@ func TestAStartThatLeasesWouldIgnoreIsRefused(t *testing.T) {
 		p := w.run("a", &tally{}, changefeed.Options{})
 		time.Sleep(time.Minute)
 		p.stop(t)
-		if err := w.ends(changefeed.Options{Start: feed.FromBeginning()}); !errors.Is(err, changefeed.ErrStartIgnored) {
+		if err := w.ends(changefeed.Options{Start: feed.FromBeginning()}); !errors.Is(err, feed.ErrStartIgnored) {
 			t.Errorf("got %v, want ErrStartIgnored", err)
 		}
 		at := feed.FromTime(time.Now())
-		if err := w.ends(changefeed.Options{Start: at}); !errors.Is(err, changefeed.ErrStartIgnored) || !strings.Contains(err.Error(), at.String()) {
+		if err := w.ends(changefeed.Options{Start: at}); !errors.Is(err, feed.ErrStartIgnored) || !strings.Contains(err.Error(), at.String()) {
 			t.Errorf("got %v, want ErrStartIgnored with the time", err)
 		}
 	})
@@ -124,7 +124,7 @@ func TestAModeThatLeasesWereNotMadeForIsRefused(t *testing.T) {
 		time.Sleep(time.Minute)
 		p.stop(t)
 		err := w.ends(changefeed.Options{Mode: feed.AllVersionsAndDeletes})
-		if !errors.Is(err, changefeed.ErrModeChanged) {
+		if !errors.Is(err, feed.ErrModeChanged) {
 			t.Errorf("got %v, want ErrModeChanged", err)
 		}
 		if err != nil && !strings.Contains(err.Error(), "processor name") {
@@ -208,7 +208,7 @@ func TestASecondLeaseForARangeIsReportedAndIgnored(t *testing.T) {
 		if items, again := y.items(); items != 10 || again != 0 {
 			t.Errorf("got %d items, %d again", items, again)
 		}
-		if p.errs.find(changefeed.ErrOverlap) == nil {
+		if p.errs.find(feed.ErrOverlap) == nil {
 			t.Error("not reported")
 		}
 		p.stop(t)
@@ -231,7 +231,7 @@ func TestADeletedLeaseIsMadeAgainFromWhereTheUnitBegan(t *testing.T) {
 		if n := w.pending(); n != 0 {
 			t.Errorf("%d pending", n)
 		}
-		if p.errs.find(changefeed.ErrHole) == nil {
+		if p.errs.find(feed.ErrHole) == nil {
 			t.Error("the hole was not reported")
 		}
 		if items, _ := y.items(); items != 10 {

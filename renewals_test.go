@@ -122,7 +122,7 @@ func TestADeafHandlerOfALostLeaseKeepsItsRange(t *testing.T) {
 		time.Sleep(90 * time.Second)
 		p.wire.Mend()
 		time.Sleep(5 * time.Minute)
-		if n := calls.Load(); n != 1 || p.errs.find(changefeed.ErrHandlerStuck) == nil {
+		if n := calls.Load(); n != 1 || p.errs.find(feed.ErrHandlerStuck) == nil {
 			t.Errorf("%d handlers work on one range; reported %v", n, first(p.errs.all()))
 		}
 		close(deaf)

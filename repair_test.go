@@ -46,7 +46,7 @@ func TestAHoleIsRepairedFromWhereTheUnitBegan(t *testing.T) {
 		w.deleteLeases()
 		time.Sleep(time.Minute)
 		w.tiles()
-		if p.errs.find(changefeed.ErrHole) == nil {
+		if p.errs.find(feed.ErrHole) == nil {
 			t.Error("the hole was not reported")
 		}
 		ready.Store(true)

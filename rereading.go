@@ -18,9 +18,9 @@ func (d *dispatcher) readKey(key string, from feed.Position) {
 		begun := time.Now()
 		read, err := d.r.source.Read(ctx, d.lease.Range, from, o)
 		cancel()
-		d.r.hooks.ReadDone(ReadDone{Lease: d.lease.Token, Changes: len(read.Changes), Charge: read.Charge, Duration: time.Since(begun), Err: err})
+		d.r.hooks.ReadDone(feed.ReadDone{Lease: d.lease.Token, Changes: len(read.Changes), Charge: read.Charge, Duration: time.Since(begun), Err: err})
 		if err != nil {
-			d.report(d.untilStopped, OriginSource, fmt.Errorf("read partition %s again: %w", key, err))
+			d.report(d.untilStopped, feed.OriginSource, fmt.Errorf("read partition %s again: %w", key, err))
 			d.tell(func(now time.Time) { d.engine.KeyFailed(key, now) })
 			return
 		}

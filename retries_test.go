@@ -171,7 +171,7 @@ func tick(n *atomic.Int64) {
 	}
 }
 
-func first(errs []*changefeed.Error) []*changefeed.Error { return errs[:min(3, len(errs))] }
+func first(errs []*feed.Error) []*feed.Error { return errs[:min(3, len(errs))] }
 
 // Leases that expire in an outage of their store are no reason to ask it more often.
 func TestAnOutageOfTheLeaseStoreIsAskedAtThePaceOfRounds(t *testing.T) {

@@ -51,7 +51,7 @@ func (b *balancer) rounds(ctx context.Context) error {
 			return b.gone
 		}
 		if gone := b.absence.proven(); gone != nil {
-			b.report(ctx, OriginSource, "", gone)
+			b.report(ctx, feed.OriginSource, "", gone)
 			return gone
 		}
 		wait := pause.Jitter(b.rng, b.opts.Acquire)
@@ -93,11 +93,11 @@ func (b *balancer) await(ctx context.Context, d time.Duration) {
 
 // round compares once and carries out the plan. It reports whether others are about to give us leases.
 func (b *balancer) round(ctx context.Context) (expecting bool) {
-	b.troubles.Remove(OriginBalancer, OriginLeaseStore, OriginSource)
+	b.troubles.Remove(feed.OriginBalancer, feed.OriginLeaseStore, feed.OriginSource)
 	s, listed, err := b.plan(ctx)
 	if err != nil {
 		b.planned = b.view.Now() // leases that expire in an outage are no reason to ask more often
-		b.report(ctx, OriginBalancer, "", err)
+		b.report(ctx, feed.OriginBalancer, "", err)
 		return false
 	}
 	// These judge by records that are not there, which only a listing shows.
@@ -108,20 +108,20 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 		b.presence.clean(ctx)
 	}
 	b.waiting.See(ids(s.pick(s.plan.Waiting)))
-	done := Round{Leases: len(s.leases), Instances: len(s.alive), Owned: b.claims.held(), Listed: listed}
+	done := feed.Round{Leases: len(s.leases), Instances: len(s.alive), Owned: b.claims.held(), Listed: listed}
 	done.Taken = b.acquire(ctx, append(s.pick(s.plan.Take), b.handedOver(s.leases)...))
 	done.Stolen = b.acquire(ctx, s.pick(s.plan.Steal))
 	done.Given = b.giveAway(s)
 	done.Unowned = s.plan.Unowned
 	if done.Unowned > 0 {
-		b.report(ctx, OriginBalancer, "", fmt.Errorf("%w: %d of %d, because each of %d instances has as many as its Options.MaxLeases allows: start more instances, or allow more",
-			ErrNoOwner, done.Unowned, done.Leases, done.Instances))
+		b.report(ctx, feed.OriginBalancer, "", fmt.Errorf("%w: %d of %d, because each of %d instances has as many as its Options.MaxLeases allows: start more instances, or allow more",
+			feed.ErrNoOwner, done.Unowned, done.Leases, done.Instances))
 	}
 	foreign := slices.IndexFunc(s.leases, isForeign)
 	b.shared.Store(foreign >= 0)
 	if i := foreign; i >= 0 && b.opts.HoldKeys {
-		b.report(ctx, OriginBalancer, s.leases[i].Token, fmt.Errorf("%w %q, which hands over the changes of held keys: do not share a unit that holds keys",
-			ErrForeignOwner, s.leases[i].Owner))
+		b.report(ctx, feed.OriginBalancer, s.leases[i].Token, fmt.Errorf("%w %q, which hands over the changes of held keys: do not share a unit that holds keys",
+			feed.ErrForeignOwner, s.leases[i].Owner))
 	}
 	b.serveRequests()
 	b.last.Set(done)
@@ -178,9 +178,9 @@ func (s situation) pick(indexes []int) []feed.Record {
 func (b *balancer) situation() situation {
 	good, bad := b.view.placed()
 	for _, lease := range bad {
-		if !b.reported[lease.ID] && !errors.Is(lease.Err, ErrOverlap) { // overlaps may pass: see checkCover
+		if !b.reported[lease.ID] && !errors.Is(lease.Err, feed.ErrOverlap) { // overlaps may pass: see checkCover
 			b.reported[lease.ID] = true
-			b.raise(&Error{Origin: OriginLeaseStore, Lease: lease.Token, Err: lease.Err})
+			b.raise(&feed.Error{Origin: feed.OriginLeaseStore, Lease: lease.Token, Err: lease.Err})
 		}
 	}
 	b.planned = b.view.Now()
@@ -237,7 +237,7 @@ func (b *balancer) declineGifts(ctx context.Context) {
 		}
 	}
 	if err != nil {
-		b.report(ctx, OriginLeaseStore, "", fmt.Errorf("release leases not begun: %w", err))
+		b.report(ctx, feed.OriginLeaseStore, "", fmt.Errorf("release leases not begun: %w", err))
 	}
 }
 
@@ -265,7 +265,7 @@ func (b *balancer) take(ctx context.Context, seen feed.Record) bool {
 		return false // ours already, though the view may not show that yet
 	}
 	if isUntouched(seen) && b.view.covers(seen) { // taken, it would rank higher and be redundant no more
-		b.report(ctx, OriginLeaseStore, seen.Token, b.discard(ctx, seen))
+		b.report(ctx, feed.OriginLeaseStore, seen.Token, b.discard(ctx, seen))
 		b.claims.free(seen.Range)
 		return false
 	}
@@ -305,7 +305,7 @@ func (b *balancer) tryTake(ctx context.Context, seen feed.Record) bool {
 		b.view.Distrust()
 		// The write may have been stored all the same: then handedOver finds the lease
 		// in a later round.
-		b.report(ctx, OriginLeaseStore, seen.Token, fmt.Errorf("acquire: %w", err))
+		b.report(ctx, feed.OriginLeaseStore, seen.Token, fmt.Errorf("acquire: %w", err))
 		return false
 	}
 	b.view.put(got)
@@ -357,9 +357,9 @@ func (r *run) wake() {
 const atOnce = 25
 
 // report calls Hooks.Error, unless the error is only that ctx has ended.
-func (r *run) report(ctx context.Context, from Origin, lease string, err error) {
+func (r *run) report(ctx context.Context, from feed.Origin, lease string, err error) {
 	if isFailure(ctx, err) {
-		r.raise(&Error{Origin: from, Lease: lease, Err: err})
+		r.raise(&feed.Error{Origin: from, Lease: lease, Err: err})
 	}
 }
 
@@ -369,7 +369,7 @@ func isFailure(ctx context.Context, err error) bool {
 }
 
 // raise calls Hooks.Error, and keeps an error that concerns no lease in the status of the instance.
-func (r *run) raise(err *Error) {
+func (r *run) raise(err *feed.Error) {
 	if err.Lease == "" {
 		r.troubles.Put(err.Origin, err)
 	}

@@ -19,10 +19,10 @@ import (
 var sentinels = []error{
 	feed.ErrConflict, feed.ErrPrecondition, feed.ErrNotFound, feed.ErrForbidden,
 	feed.ErrGone, feed.ErrTooOld, feed.ErrThrottled, feed.ErrBadRequest,
-	feed.ErrLeaseLost, feed.ErrStopped, feed.ErrHandlerTimeout, changefeed.ErrHandlerStuck,
-	feed.ErrNotManual, changefeed.ErrModeChanged, changefeed.ErrStartIgnored, changefeed.ErrHole,
-	changefeed.ErrOverlap, feed.ErrBadLease, context.Canceled, context.DeadlineExceeded,
-	&feed.ThrottledError{After: time.Millisecond}, &changefeed.Error{Err: changefeed.ErrHandlerStuck},
+	feed.ErrLeaseLost, feed.ErrStopped, feed.ErrHandlerTimeout, feed.ErrHandlerStuck,
+	feed.ErrNotManual, feed.ErrModeChanged, feed.ErrStartIgnored, feed.ErrHole,
+	feed.ErrOverlap, feed.ErrBadLease, context.Canceled, context.DeadlineExceeded,
+	&feed.ThrottledError{After: time.Millisecond}, &feed.Error{Err: feed.ErrHandlerStuck},
 }
 
 // fickle is a handler, a source and a lease store in which one call answers an error a few

@@ -22,8 +22,8 @@ func TestEveryInstanceEndsWhenTheMonitoredContainerIsDeleted(t *testing.T) {
 		begun := time.Now()
 		for _, p := range []*process{a, b} {
 			err := p.ends(t, 3*time.Minute)
-			if !errors.Is(err, changefeed.ErrSourceGone) || !errors.Is(err, feed.ErrNotFound) || p.errs.find(changefeed.ErrSourceGone) == nil {
-				t.Errorf("Run returned %v, and reported %v", err, p.errs.find(changefeed.ErrSourceGone))
+			if !errors.Is(err, feed.ErrSourceGone) || !errors.Is(err, feed.ErrNotFound) || p.errs.find(feed.ErrSourceGone) == nil {
+				t.Errorf("Run returned %v, and reported %v", err, p.errs.find(feed.ErrSourceGone))
 			}
 		}
 		if took := time.Since(begun); took < time.Minute {
@@ -84,8 +84,8 @@ func TestAnOutageOfTheSourceEndsNoUnit(t *testing.T) {
 				time.Sleep(c.lasts)
 				away.Store(false)
 				time.Sleep(2 * time.Minute)
-				if items, _ := y.items(); items != 5 || reads.Load() == 0 || p.errs.find(changefeed.ErrSourceGone) != nil {
-					t.Errorf("%d items handled, %d reads failed, reported %v", items, reads.Load(), p.errs.find(changefeed.ErrSourceGone))
+				if items, _ := y.items(); items != 5 || reads.Load() == 0 || p.errs.find(feed.ErrSourceGone) != nil {
+					t.Errorf("%d items handled, %d reads failed, reported %v", items, reads.Load(), p.errs.find(feed.ErrSourceGone))
 				}
 				p.stop(t)
 			})

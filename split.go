@@ -44,11 +44,11 @@ func (w *worker) split() feed.Reason {
 		case !w.ending().none():
 			return w.giveUp(w.ending())
 		case err == nil:
-			w.report(w.untilLost, OriginSource, fmt.Errorf("%w: one partition holds the range again: trying on", feed.ErrGone))
+			w.report(w.untilLost, feed.OriginSource, fmt.Errorf("%w: one partition holds the range again: trying on", feed.ErrGone))
 			pause.For(w.untilStopped, w.r.opts.Poll) // the source's list may be older than its answers to reads
 			return w.release(ending{why: feed.ReasonSplit, undone: true})
 		}
-		w.report(w.untilStopped, OriginLeaseStore, fmt.Errorf("split: %w", err))
+		w.report(w.untilStopped, feed.OriginLeaseStore, fmt.Errorf("split: %w", err))
 		w.backoff(failures, 0)
 	}
 	return w.giveUp(w.ending())
@@ -80,7 +80,7 @@ func (w *worker) replace() (done bool, err error) {
 	}
 	if open := w.uncovered(parent); len(open) > 0 { // the record that refused a child does not cover its range
 		w.r.view.Distrust()
-		return false, fmt.Errorf("%w: %v", ErrHole, open)
+		return false, fmt.Errorf("%w: %v", feed.ErrHole, open)
 	}
 	err = w.remove(ctx)
 	return err == nil, err

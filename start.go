@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/fold"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/service"
 )
@@ -23,7 +24,7 @@ import (
 //	2  from where its unit began, as the marker records it, else
 //	3  from Options.Start, which is then recorded in the marker
 //
-// and without any of these it is not worked on: Run returns [ErrNoStart] when there is
+// and without any of these it is not worked on: Run returns [feed.ErrNoStart] when there is
 // such a lease at the start, and leaves a later one alone and reports it. From now is never
 // assumed: changes written while nobody worked would be skipped. The position is stored
 // before the first change is handled.
@@ -113,7 +114,7 @@ func (r *run) checkStart(ctx context.Context, info feed.Record) (done bool, err 
 	case given == "" || given == began:
 		return true, nil
 	case known:
-		return true, &StartError{Given: given, Began: began, Since: info.Updated}
+		return true, &feed.StartError{Given: given, Began: began, Since: info.Updated}
 	}
 	info.Properties = r.record(r.opts.Start, r.view.Now(), info.Properties)
 	got, err := r.store.Update(ctx, info)
@@ -135,13 +136,13 @@ func (r *run) checkForeign() error {
 		return nil
 	}
 	return fmt.Errorf("%s: %w; use another processor name, from the time of the oldest change that is still pending there, so that some changes come again and none is lost; or delete these leases",
-		some(ids(foreign)), foreign[0].Err)
+		fold.Names(ids(foreign)), foreign[0].Err)
 }
 
 // checkPlaced refuses leases of which nobody says where they begin.
 func (r *run) checkPlaced() error {
 	if open := r.view.leasesWhere(hasNoStart); len(open) > 0 {
-		return &StartError{Leases: ids(open)}
+		return &feed.StartError{Leases: ids(open)}
 	}
 	return nil
 }
@@ -169,7 +170,7 @@ func (v *view) placed() (good, bad []feed.Record) {
 	good = slices.DeleteFunc(good, func(lease feed.Record) bool {
 		open := hasNoStart(lease)
 		if open {
-			lease.Err = &StartError{Leases: []string{lease.ID}}
+			lease.Err = &feed.StartError{Leases: []string{lease.ID}}
 			bad = append(bad, lease)
 		}
 		return open
@@ -229,21 +230,8 @@ func (w *worker) anchor() ending {
 	return e
 }
 
-// NewUnit is a deployment unit whose leases were just made.
-type NewUnit struct {
-	Start  feed.Start // where it begins
-	Leases int
-	// Passed is how many changes are there and come before Start, so that the unit does not get
-	// them; nil if that is not known: the source is no [feed.Counter], the mode is all versions and
-	// deletes, or the count took longer than 10 s.
-	Passed *int64
-}
-
-// passesOver reports whether there are changes that the unit does not get, or may be.
-func (u NewUnit) passesOver() bool { return u.Passed == nil || *u.Passed > 0 }
-
 // announce says where the unit begins that this instance has made.
-func (r *run) announce(ctx context.Context, unit *NewUnit) {
+func (r *run) announce(ctx context.Context, unit *feed.NewUnit) {
 	leases, _ := r.view.leases()
 	unit.Leases, unit.Passed = len(leases), r.passedOver(ctx, unit.Start, leases)
 	r.began.Store(unit)

@@ -122,11 +122,11 @@ func always(o outcome) map[string]outcome {
 
 var situations = []situation{
 	{maker: "dotnet, idle since its start", make: dotnetUnit("null", "null"), want: map[string]outcome{
-		"unset":     {err: changefeed.ErrNoStart},
+		"unset":     {err: feed.ErrNoStart},
 		"beginning": {handled: all}, unitsStart: {handled: sinceUnit}, "now": {handled: sinceOurs},
 	}},
 	{maker: "dotnet, one range idle", make: dotnetUnit(`"\"10\""`, "null"), quiet: true, want: map[string]outcome{
-		"unset": {err: changefeed.ErrNoStart}, unitsStart: {handled: sinceUnit},
+		"unset": {err: feed.ErrNoStart}, unitsStart: {handled: sinceUnit},
 	}},
 	{maker: "dotnet, with positions", make: dotnetUnit(`"\"10\""`, `"\"10\""`), want: always(outcome{handled: sinceUnit})},
 	{maker: "dotnet by 127.0.0.1", make: byAddress(dotnetUnit(`"\"10\""`, `"\"10\""`)), want: always(outcome{handled: sinceUnit})},
@@ -136,15 +136,15 @@ var situations = []situation{
 	{maker: "java, with positions", make: javaUnit(javaState), want: always(outcome{err: feed.ErrForeignLease})},
 	{maker: "ours from the beginning", make: ourUnit("beginning"), want: map[string]outcome{
 		"unset": {handled: all}, "beginning": {handled: all},
-		unitsStart: {err: changefeed.ErrStartIgnored}, "now": {err: changefeed.ErrStartIgnored},
+		unitsStart: {err: feed.ErrStartIgnored}, "now": {err: feed.ErrStartIgnored},
 	}},
 	{maker: "ours from a time", make: ourUnit(unitsStart), want: map[string]outcome{
 		"unset": {handled: sinceUnit}, unitsStart: {handled: sinceUnit},
-		"beginning": {err: changefeed.ErrStartIgnored}, "now": {err: changefeed.ErrStartIgnored},
+		"beginning": {err: feed.ErrStartIgnored}, "now": {err: feed.ErrStartIgnored},
 	}},
 	{maker: "ours from now", make: ourUnit("unset"), want: map[string]outcome{
 		"unset": {handled: sinceUnit}, "now": {handled: sinceUnit},
-		"beginning": {err: changefeed.ErrStartIgnored}, unitsStart: {err: changefeed.ErrStartIgnored},
+		"beginning": {err: feed.ErrStartIgnored}, unitsStart: {err: feed.ErrStartIgnored},
 	}},
 }
 
@@ -277,7 +277,7 @@ func TestTheLagOfALeaseWithoutAPositionIsThatOfItsUnit(t *testing.T) {
 			t.Fatalf("got %v, %v, want two lags", lags, err)
 		}
 		for _, l := range lags {
-			if !errors.Is(l.Err, changefeed.ErrNoStart) {
+			if !errors.Is(l.Err, feed.ErrNoStart) {
 				t.Errorf("lease %s: %d pending, %v, want ErrNoStart", l.Lease.Token, l.Pending, l.Err)
 			}
 		}
@@ -310,7 +310,7 @@ func TestAnExpiredLockIsTakenOverWithoutTheRightToDelete(t *testing.T) {
 			p, err := changefeed.New(w.orders, undeletable{w.leases}, &tally{}, changefeed.Options{
 				Instance: "a", Hooks: changefeed.Hooks{
 					Ready: func() { close(ready) },
-					Error: func(err *changefeed.Error) { t.Errorf("reported: %v", err) },
+					Error: func(err *feed.Error) { t.Errorf("reported: %v", err) },
 				},
 			})
 			if err != nil {

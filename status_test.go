@@ -16,7 +16,7 @@ import (
 )
 
 // lease is the status of the only lease of the only run.
-func leaseOf(t *testing.T, p *changefeed.Processor) changefeed.LeaseStatus {
+func leaseOf(t *testing.T, p *changefeed.Processor) feed.LeaseStatus {
 	t.Helper()
 	s := p.Status()
 	if len(s) != 1 || len(s[0].Leases) != 1 {
@@ -39,7 +39,7 @@ func TestARunningInstanceSaysWhatItDoes(t *testing.T) {
 		}}
 		p, err := changefeed.New(w.orders, store, h, changefeed.Options{
 			Instance: "a", Start: feed.FromBeginning(), RetryMin: 10 * time.Second, Drain: 30 * time.Second,
-			Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}},
+			Hooks: changefeed.Hooks{Error: func(*feed.Error) {}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -59,20 +59,20 @@ func TestARunningInstanceSaysWhatItDoes(t *testing.T) {
 		if s := p.Status()[0]; s.Instance != "a" || !s.Since.Equal(begun) || !s.Ready || s.Stopping || s.View.IsZero() || s.At.IsZero() || s.Round.Leases != 1 || len(s.Errors) != 0 {
 			t.Errorf("at rest: %+v", s)
 		}
-		if l := leaseOf(t, p); l.Activity != changefeed.ActivityWaiting || l.Failures != 0 || !l.Failing.IsZero() || len(l.Errors) != 0 {
+		if l := leaseOf(t, p); l.Activity != feed.ActivityWaiting || l.Failures != 0 || !l.Failing.IsZero() || len(l.Errors) != 0 {
 			t.Errorf("at rest: %+v", l)
 		}
 		rest := leaseOf(t, p).Lease.Position
 
 		w.put("oslo", "1", 1)
 		time.Sleep(time.Second)
-		if l := leaseOf(t, p); l.Activity != changefeed.ActivityHandling || l.Failing.IsZero() || l.Lease.Position != rest || l.Read == rest {
+		if l := leaseOf(t, p); l.Activity != feed.ActivityHandling || l.Failing.IsZero() || l.Lease.Position != rest || l.Read == rest {
 			t.Errorf("in the handler: %+v", l)
 		}
 		answers <- errDownstream
 		synctest.Wait()
 		l := leaseOf(t, p)
-		if l.Activity != changefeed.ActivityFailing || l.Failures != 1 || l.Lease.Attempts != 1 || len(l.Errors) != 1 || !errors.Is(l.Errors[0], errDownstream) {
+		if l.Activity != feed.ActivityFailing || l.Failures != 1 || l.Lease.Attempts != 1 || len(l.Errors) != 1 || !errors.Is(l.Errors[0], errDownstream) {
 			t.Errorf("after a failure: %+v", l)
 		}
 		time.Sleep(11 * time.Second)
@@ -80,12 +80,12 @@ func TestARunningInstanceSaysWhatItDoes(t *testing.T) {
 		answers <- nil
 		time.Sleep(time.Second)
 		l = leaseOf(t, p)
-		if l.Activity != changefeed.ActivityStoring || l.Failures != 0 || l.Unsaved != 1 || l.Lease.Position != l.Read || len(l.Errors) != 1 || l.Errors[0].Origin != changefeed.OriginLeaseStore {
+		if l.Activity != feed.ActivityStoring || l.Failures != 0 || l.Unsaved != 1 || l.Lease.Position != l.Read || len(l.Errors) != 1 || l.Errors[0].Origin != feed.OriginLeaseStore {
 			t.Errorf("while it cannot be stored: %+v", l)
 		}
 		away.Store(false)
 		time.Sleep(15 * time.Second)
-		if l := leaseOf(t, p); l.Activity != changefeed.ActivityWaiting || l.Unsaved != 0 || len(l.Errors) != 0 {
+		if l := leaseOf(t, p); l.Activity != feed.ActivityWaiting || l.Unsaved != 0 || len(l.Errors) != 0 {
 			t.Errorf("after it was stored: %+v", l)
 		}
 
@@ -117,7 +117,7 @@ func TestEachRunHasAStatus(t *testing.T) {
 			return w.leases.List(ctx)
 		}
 		p, err := changefeed.New(w.orders, struct{ feed.LeaseStore }{listing}, &tally{}, changefeed.Options{
-			Instance: "a", Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}},
+			Instance: "a", Hooks: changefeed.Hooks{Error: func(*feed.Error) {}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -138,7 +138,7 @@ func TestEachRunHasAStatus(t *testing.T) {
 			t.Errorf("status %+v, want two runs with two leases each", s)
 		}
 		for _, one := range s {
-			if !slices.IsSortedFunc(one.Leases, func(a, b changefeed.LeaseStatus) int {
+			if !slices.IsSortedFunc(one.Leases, func(a, b feed.LeaseStatus) int {
 				return slices.Compare([]string{a.Lease.Range.Min}, []string{b.Lease.Range.Min})
 			}) {
 				t.Errorf("leases in no order: %+v", one.Leases)
@@ -175,19 +175,19 @@ func TestHooksCountReadsWaitsAndWrites(t *testing.T) {
 			return w.leases.Update(ctx, l)
 		}}
 		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{Start: feed.FromBeginning(), Hooks: changefeed.Hooks{
-			ReadDone: func(d changefeed.ReadDone) {
+			ReadDone: func(d feed.ReadDone) {
 				mu.Lock()
 				defer mu.Unlock()
 				changes, charge = changes+d.Changes, charge+d.Charge
 			},
-			WaitDone: func(d changefeed.WaitDone) {
+			WaitDone: func(d feed.WaitDone) {
 				mu.Lock()
 				defer mu.Unlock()
 				if waits++; d.Duration > 18*time.Second {
 					t.Errorf("waited for %v", d.Duration)
 				}
 			},
-			StoreDone: func(d changefeed.StoreDone) {
+			StoreDone: func(d feed.StoreDone) {
 				mu.Lock()
 				defer mu.Unlock()
 				if d.Duration != time.Second || d.Lease == "" || d.Charge == 0 {
@@ -219,10 +219,10 @@ func TestJoinedHooksAreAllCalled(t *testing.T) {
 	var called []string
 	a := changefeed.Hooks{
 		Ready: func() { called = append(called, "a ready") },
-		Error: func(err *changefeed.Error) { called = append(called, "a "+err.Error()) },
+		Error: func(err *feed.Error) { called = append(called, "a "+err.Error()) },
 	}
 	b := changefeed.Hooks{
-		Error: func(err *changefeed.Error) { called = append(called, "b "+err.Error()) },
+		Error: func(err *feed.Error) { called = append(called, "b "+err.Error()) },
 		Released: func(l feed.Lease, why feed.Reason) {
 			called = append(called, "b "+l.Token+" "+string(why))
 		},
@@ -232,7 +232,7 @@ func TestJoinedHooksAreAllCalled(t *testing.T) {
 		t.Error("a hook that nobody wants is set")
 	}
 	h.Ready()
-	h.Error(&changefeed.Error{Origin: changefeed.OriginSource, Err: errDownstream})
+	h.Error(&feed.Error{Origin: feed.OriginSource, Err: errDownstream})
 	h.Released(feed.Lease{Token: "-FF"}, feed.ReasonLost)
 	failure := "source: " + errDownstream.Error()
 	if want := []string{"a ready", "a " + failure, "b " + failure, "b -FF lost"}; !slices.Equal(called, want) {

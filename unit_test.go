@@ -23,7 +23,7 @@ func TestAnOverlapIsToldOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)
-		told := slices.DeleteFunc(p.errs.all(), func(err *changefeed.Error) bool { return !errors.Is(err, changefeed.ErrOverlap) })
+		told := slices.DeleteFunc(p.errs.all(), func(err *feed.Error) bool { return !errors.Is(err, feed.ErrOverlap) })
 		if len(told) != 1 {
 			t.Errorf("told %d times in ten minutes", len(told))
 		}
@@ -55,7 +55,7 @@ func TestOfTwoStartsForAForeignUnitOneIsRefused(t *testing.T) {
 		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
 		p.cancel()
-		if err := <-p.done; !errors.Is(err, changefeed.ErrStartIgnored) {
+		if err := <-p.done; !errors.Is(err, feed.ErrStartIgnored) {
 			t.Errorf("got %v, want ErrStartIgnored", err)
 		}
 	})
@@ -68,7 +68,7 @@ func TestAnInstanceIsPresentBetweenItsBeats(t *testing.T) {
 		var settled atomic.Bool
 		var alone, moved atomic.Int64
 		o := changefeed.Options{Hooks: changefeed.Hooks{
-			Round: func(r changefeed.Round) {
+			Round: func(r feed.Round) {
 				if settled.Load() && r.Instances != 2 {
 					alone.Add(1)
 				}

@@ -78,7 +78,7 @@ func (e *missingError) Unwrap() error { return e.error }
 // that of the unit as it was joined.
 func (v *view) vanished(marker feed.Record, listed error) error {
 	if missing, ok := errors.AsType[*missingError](listed); ok {
-		return fmt.Errorf("%w: the lease container is missing: %w", ErrLeasesGone, missing.error)
+		return fmt.Errorf("%w: the lease container is missing: %w", feed.ErrLeasesGone, missing.error)
 	}
 	if listed != nil || marker.ID == "" {
 		return nil
@@ -86,9 +86,9 @@ func (v *view) vanished(marker feed.Record, listed error) error {
 	info, there := v.marker()
 	switch {
 	case there && beginsAnew(info, marker):
-		return fmt.Errorf("%w: the unit was begun anew at %s", ErrLeasesGone, info.Timestamp.Format(time.RFC3339))
+		return fmt.Errorf("%w: the unit was begun anew at %s", feed.ErrLeasesGone, info.Timestamp.Format(time.RFC3339))
 	case !there && len(v.kind(feed.KindLease)) == 0:
-		return fmt.Errorf("%w: the lease container has neither leases nor the marker of the unit, as when it was deleted and made anew", ErrLeasesGone)
+		return fmt.Errorf("%w: the lease container has neither leases nor the marker of the unit, as when it was deleted and made anew", feed.ErrLeasesGone)
 	}
 	return nil
 }
@@ -271,7 +271,7 @@ func isBefore(p feed.Position, other feed.Position) bool {
 // asSpareOf marks a lease as the spare of another.
 func asSpareOf(l feed.Record, other feed.Record) feed.Record {
 	l.Err = fmt.Errorf("%w: %s and %s are for the same range %s; the first is ignored: delete one",
-		ErrOverlap, l.ID, other.ID, l.Range)
+		feed.ErrOverlap, l.ID, other.ID, l.Range)
 	return l
 }
 
@@ -294,7 +294,7 @@ func (f *follower) run(ctx context.Context) {
 		changed, next, now, err := store.Follow(ctx, cursor)
 		if err != nil {
 			f.live.Store(false)
-			f.r.report(ctx, OriginLeaseStore, "", err)
+			f.r.report(ctx, feed.OriginLeaseStore, "", err)
 			if errors.Is(err, feed.ErrNotFound) {
 				f.r.wake() // to list, which shows whether the container is gone
 			}

@@ -21,8 +21,8 @@ type tenure struct {
 	r        *run
 	lease    feed.Record // as acquired
 	rng      *mathrand.Rand
-	activity latest.Value[Activity]
-	troubles latest.Set[Origin, *Error] // the last of each origin, until it succeeds
+	activity latest.Value[feed.Activity]
+	troubles latest.Set[feed.Origin, *feed.Error] // the last of each origin, until it succeeds
 
 	// untilLost ends, with the cause, when the lease is lost or given up: nothing may be
 	// written for it after that, and its handler must end.
@@ -86,22 +86,22 @@ func (t *tenure) ending() ending {
 }
 
 // report raises a failure, unless it is only that ctx has ended.
-func (t *tenure) report(ctx context.Context, from Origin, err error) {
+func (t *tenure) report(ctx context.Context, from feed.Origin, err error) {
 	if isFailure(ctx, err) {
 		t.raise(from, err)
 	}
 }
 
 // raise calls Hooks.Error, and has the error stand until something of its origin succeeds.
-func (t *tenure) raise(from Origin, err error) {
-	raised := &Error{Origin: from, Lease: t.lease.Token, Err: err}
+func (t *tenure) raise(from feed.Origin, err error) {
+	raised := &feed.Error{Origin: from, Lease: t.lease.Token, Err: err}
 	t.troubles.Put(from, raised)
 	t.r.hooks.Error(raised)
 }
 
 // backoff pauses after so many failures in a row, at least for so long, while the work goes on.
 func (t *tenure) backoff(failures int, least time.Duration) {
-	t.activity.Set(ActivityFailing)
+	t.activity.Set(feed.ActivityFailing)
 	pause.For(t.untilStopped, max(t.r.backoff(t.rng, failures), least))
 }
 
@@ -142,7 +142,7 @@ func (w *worker) work() feed.Reason {
 	if e.why != feed.ReasonStuck && w.untilLost.Err() != nil {
 		e = ending{why: feed.ReasonLost}
 	}
-	w.activity.Set(ActivityEnding)
+	w.activity.Set(feed.ActivityEnding)
 	e.why = w.delegate.close(e.why)
 	why := w.giveUp(e)
 	w.r.hooks.Released(w.lease.Lease(), why)
@@ -202,7 +202,7 @@ func (w *worker) begin() ending {
 		}
 	}
 	if !w.lease.Fence.IsZero() {
-		w.activity.Set(ActivityFenced)
+		w.activity.Set(feed.ActivityFenced)
 		if pause.For(w.untilStopped, w.lease.Fence.Sub(w.r.view.Now())) != nil {
 			return w.ending()
 		}
@@ -225,7 +225,7 @@ func (w *worker) restore() ending {
 		if err == nil {
 			return e
 		}
-		w.report(w.untilStopped, OriginSource, err)
+		w.report(w.untilStopped, feed.OriginSource, err)
 		w.backoff(failures, 0)
 	}
 	return w.ending()
@@ -267,7 +267,7 @@ func (w *worker) release(e ending) feed.Reason {
 		}
 	})
 	if err != nil {
-		w.report(w.untilLost, OriginLeaseStore, fmt.Errorf("release: %w", err))
+		w.report(w.untilLost, feed.OriginLeaseStore, fmt.Errorf("release: %w", err))
 		return feed.ReasonLost
 	}
 	return e.why

@@ -233,16 +233,16 @@ var errCutOff = fleet.ErrCutOff
 // errorLog collects what Hooks.Error is told.
 type errorLog struct {
 	mu   sync.Mutex
-	errs []*changefeed.Error
+	errs []*feed.Error
 }
 
-func (e *errorLog) add(err *changefeed.Error) {
+func (e *errorLog) add(err *feed.Error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.errs = append(e.errs, err)
 }
 
-func (e *errorLog) find(target error) *changefeed.Error {
+func (e *errorLog) find(target error) *feed.Error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, err := range e.errs {

@@ -235,7 +235,7 @@ func process(ctx context.Context, t *testing.T, client *cosmos.Client, instance 
 	}
 	p, err := changefeed.New(items.Source(), leases, feed.HandlerFunc(book.handle), changefeed.Options{
 		Instance: instance, Start: feed.FromBeginning(), MaxItems: 7, MinLeases: 4,
-		Hooks: changefeed.Hooks{Acquired: book.acquired(instance), Error: func(*changefeed.Error) {}},
+		Hooks: changefeed.Hooks{Acquired: book.acquired(instance), Error: func(*feed.Error) {}},
 	})
 	if err != nil {
 		t.Error(err)

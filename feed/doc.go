@@ -29,6 +29,12 @@
 //
 //   - A [Committer] writes items, several of one partition key in one transaction.
 //
+// # What a processor reports
+//
+//   - Hooks receive events: reads and writes ([ReadDone], [WaitDone], [StoreDone]), calls of the handler ([BatchDone]), a
+//     [Round] of the balancer, an [Outage], a [KeyEvent], a [Redriven] letter, a [NewUnit].
+//   - An [Error] is a failure with its [Origin]. A [LeaseStatus] is how far an instance has come with a lease.
+//
 // # Errors
 //
 // A source or a store returns an error that wraps one of the errors of this package, so that its caller can decide without

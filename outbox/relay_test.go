@@ -78,7 +78,7 @@ func relaying(t *testing.T, contacts, leases *docstore.Container, r *outbox.Rela
 		t.Fatal(err)
 	}
 	o.Start = feed.FromBeginning()
-	o.Hooks.Error = func(*changefeed.Error) {}
+	o.Hooks.Error = func(*feed.Error) {}
 	p, err := changefeed.New(contacts, store, r, r.Options(o))
 	if err != nil {
 		t.Fatal(err)

@@ -206,7 +206,7 @@ func drain(ctx context.Context, monitored *docstore.Container, store *docstore.L
 		}
 		return nil
 	})
-	done := func(changefeed.BatchDone) {
+	done := func(feed.BatchDone) {
 		select {
 		case batches <- struct{}{}:
 		default:

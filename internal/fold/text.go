@@ -24,3 +24,14 @@ func Bounded(err error) any {
 	}
 	return err
 }
+
+// Names lists the first of many names, and says how many more there are.
+func Names(names []string) string {
+	if len(names) <= MaxNamed {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:MaxNamed], ", "), len(names)-MaxNamed)
+}
+
+// MaxNamed is how many of many an error names.
+const MaxNamed = 4

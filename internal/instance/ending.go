@@ -156,7 +156,7 @@ func first(leases []string) []string {
 // attempt can succeed with the resource ids of the old one, while the changes of the new
 // one wait. A supervisor starts it again.
 func endingHooks(end context.CancelCauseFunc) changefeed.Hooks {
-	return changefeed.Hooks{Error: func(err *changefeed.Error) {
+	return changefeed.Hooks{Error: func(err *feed.Error) {
 		if errors.Is(err, cosmos.ErrMadeAnew) {
 			end(err)
 		}
@@ -189,7 +189,7 @@ func (i *Instance) endWhenHandled(ctx context.Context, end context.CancelCauseFu
 		close(ready)
 	}
 	failed := func(err error) {
-		i.Options.Hooks.Error(&changefeed.Error{Origin: changefeed.OriginSource, Err: fmt.Errorf("see whether all is handled: %w", err)})
+		i.Options.Hooks.Error(&feed.Error{Origin: feed.OriginSource, Err: fmt.Errorf("see whether all is handled: %w", err)})
 	}
 	var watching sync.WaitGroup
 	watching.Go(func() {

@@ -172,11 +172,11 @@ func TestAContainerThatWasMadeAnewEndsTheProcessor(t *testing.T) {
 	ctx, end := context.WithCancelCause(t.Context())
 	defer end(nil)
 	hooks := endingHooks(end)
-	hooks.Error(&changefeed.Error{Err: feed.ErrThrottled})
+	hooks.Error(&feed.Error{Err: feed.ErrThrottled})
 	if ctx.Err() != nil {
 		t.Error("an error that may pass has ended it")
 	}
-	hooks.Error(&changefeed.Error{Err: fmt.Errorf("read: %w", cosmos.ErrMadeAnew)})
+	hooks.Error(&feed.Error{Err: fmt.Errorf("read: %w", cosmos.ErrMadeAnew)})
 	if !errors.Is(context.Cause(ctx), cosmos.ErrMadeAnew) {
 		t.Errorf("ended by %v", context.Cause(ctx))
 	}
@@ -231,7 +231,7 @@ func TestAnEndSaysWhichLeasesWereNotFreed(t *testing.T) {
 			var down atomic.Bool
 			i := &Instance{Settings: Settings{
 				Name: "mailer", Say: func(text string) { said = append(said, text) },
-				Options: changefeed.Options{Instance: "one", Expiration: time.Minute, Drain: time.Second, MinLeases: 2, Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}}},
+				Options: changefeed.Options{Instance: "one", Expiration: time.Minute, Drain: time.Second, MinLeases: 2, Hooks: changefeed.Hooks{Error: func(*feed.Error) {}}},
 			}}
 			ctx, stop := context.WithCancel(t.Context())
 			time.AfterFunc(20*time.Second, func() {
@@ -279,7 +279,7 @@ func TestTheEndOfAllWorkIsWatchedFromWhenAnInstanceIsReady(t *testing.T) {
 			if slowly {
 				leases = slow{store, listing}
 			}
-			i := &Instance{Settings: Settings{Options: changefeed.Options{Hooks: changefeed.Hooks{Ready: func() { ready++ }, Error: func(*changefeed.Error) {}}}}}
+			i := &Instance{Settings: Settings{Options: changefeed.Options{Hooks: changefeed.Hooks{Ready: func() { ready++ }, Error: func(*feed.Error) {}}}}}
 			wait := i.endWhenHandled(ctx, end, orders, leases)
 			time.Sleep(time.Hour)
 			if ctx.Err() != nil {
@@ -322,7 +322,7 @@ func TestAnInstanceEndsWithTheReason(t *testing.T) {
 			Name: "mailer", Say: func(text string) { said += text },
 			Options: changefeed.Options{
 				Instance: "one", Start: feed.FromBeginning(), Drain: 10 * time.Second, RetryMin: time.Second,
-				Hooks: changefeed.Hooks{Error: func(*changefeed.Error) {}},
+				Hooks: changefeed.Hooks{Error: func(*feed.Error) {}},
 			},
 		}}
 		err := i.process(t.Context(), anew{orders, time.Now().Add(time.Minute)}, store, &idle{cut: []string{"-FF"}})

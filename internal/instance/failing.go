@@ -30,14 +30,14 @@ type repeats struct {
 // hooks watch the failures of the handler.
 func (r *repeats) hooks(log *slog.Logger, o changefeed.Options) changefeed.Hooks {
 	return changefeed.Hooks{
-		Error: func(err *changefeed.Error) {
-			failed, ok := errors.AsType[*changefeed.BatchError](err.Err)
+		Error: func(err *feed.Error) {
+			failed, ok := errors.AsType[*feed.BatchError](err.Err)
 			last := o.MaxAttempts > 0 && ok && failed.Attempt >= o.MaxAttempts // then it is divided, or parked
 			if ok && !last && r.isNews(failed.Attempt) {
 				log.Warn("a batch fails again and is tried again", "lease", err.Lease, "attempt", failed.Attempt, "next", pauseAfter(failed.Attempt, o).String())
 			}
 		},
-		BatchDone: func(d changefeed.BatchDone) {
+		BatchDone: func(d feed.BatchDone) {
 			if d.Err == nil && d.Batch.Attempt > 1 { // whatever failed does not fail any more
 				r.mu.Lock()
 				defer r.mu.Unlock()
@@ -86,7 +86,7 @@ func (p *parkedChanges) hooks() changefeed.Hooks {
 				p.held++
 			}
 		},
-		Redriven: func(r changefeed.Redriven) {
+		Redriven: func(r feed.Redriven) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			if r.Err == nil {

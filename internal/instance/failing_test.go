@@ -18,20 +18,20 @@ func TestABatchThatFailsAgainIsSaidEarlyAndThenRarely(t *testing.T) {
 	hooks := r.hooks(slog.New(slog.NewTextHandler(&out, nil)), changefeed.Options{RetryMin: firstRetry, RetryMax: lastRetry})
 	fails := func(from, to int) {
 		for attempt := from; attempt <= to; attempt++ {
-			hooks.Error(&changefeed.Error{Origin: changefeed.OriginHandler, Lease: "-FF", Err: &changefeed.BatchError{Attempt: attempt, Err: errors.New("no such table")}})
+			hooks.Error(&feed.Error{Origin: feed.OriginHandler, Lease: "-FF", Err: &feed.BatchError{Attempt: attempt, Err: errors.New("no such table")}})
 		}
 	}
 	fails(1, 20)
 	fails(1, 20) // those of another lease are no news
-	hooks.BatchDone(changefeed.BatchDone{Batch: &feed.Batch{Attempt: 4}, Err: errors.New("no such table")})
+	hooks.BatchDone(feed.BatchDone{Batch: &feed.Batch{Attempt: 4}, Err: errors.New("no such table")})
 	fails(1, 3)
-	hooks.Error(&changefeed.Error{Origin: changefeed.OriginSource, Err: errors.New("no answer")})
-	hooks.BatchDone(changefeed.BatchDone{Batch: &feed.Batch{Attempt: 1}})
+	hooks.Error(&feed.Error{Origin: feed.OriginSource, Err: errors.New("no answer")})
+	hooks.BatchDone(feed.BatchDone{Batch: &feed.Batch{Attempt: 1}})
 	fails(1, 3)
-	hooks.BatchDone(changefeed.BatchDone{Batch: &feed.Batch{Attempt: 4}})
+	hooks.BatchDone(feed.BatchDone{Batch: &feed.Batch{Attempt: 4}})
 	fails(1, 3)
 	limited := (&repeats{}).hooks(slog.New(slog.NewTextHandler(&out, nil)), changefeed.Options{RetryMin: firstRetry, RetryMax: lastRetry, MaxAttempts: 2})
-	limited.Error(&changefeed.Error{Origin: changefeed.OriginHandler, Lease: "-FF", Err: &changefeed.BatchError{Attempt: 2, Err: errors.New("no such table")}}) // is parked
+	limited.Error(&feed.Error{Origin: feed.OriginHandler, Lease: "-FF", Err: &feed.BatchError{Attempt: 2, Err: errors.New("no such table")}}) // is parked
 	var got []string
 	for line := range strings.Lines(out.String()) {
 		_, said, _ := strings.Cut(strings.TrimSpace(line), "level=WARN ")
@@ -64,8 +64,8 @@ func TestTheEndSaysWhatWasParked(t *testing.T) {
 			hooks.Parked(l)
 		}
 		for range tt.redone {
-			hooks.Redriven(changefeed.Redriven{Err: errors.New("failed again")})
-			hooks.Redriven(changefeed.Redriven{})
+			hooks.Redriven(feed.Redriven{Err: errors.New("failed again")})
+			hooks.Redriven(feed.Redriven{})
 		}
 		said := ""
 		p.tell(func(text string) { said += text }, "letters.ndjson", "mailer")

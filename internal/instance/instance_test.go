@@ -236,11 +236,11 @@ func TestWhyAUnitDoesNotFitIsSaidInFlags(t *testing.T) {
 		err  error
 		want string
 	}{
-		{fmt.Errorf("run: %w", changefeed.ErrModeChanged), `--mode is all, but unit "mailer" has leases of the other mode: to begin anew, take another --name, or first delete its leases: changefeed leases cosmos:shop/leases --delete mailer`},
-		{changefeed.ErrLeasesGone, `unit "mailer" stands still: the leases of the unit are gone; restore cosmos:shop/leases, or start again, with --create-leases if it is missing and --from where the unit is to begin`},
+		{fmt.Errorf("run: %w", feed.ErrModeChanged), `--mode is all, but unit "mailer" has leases of the other mode: to begin anew, take another --name, or first delete its leases: changefeed leases cosmos:shop/leases --delete mailer`},
+		{feed.ErrLeasesGone, `unit "mailer" stands still: the leases of the unit are gone; restore cosmos:shop/leases, or start again, with --create-leases if it is missing and --from where the unit is to begin`},
 		{fmt.Errorf("run: %w", feed.ErrForeignLease), `unit "mailer" is a Java processor's`},
-		{&changefeed.StartError{Leases: []string{"0", "1"}}, "0, 1"},
-		{&changefeed.StartError{Leases: []string{"0"}}, "has leases without a position, and nothing says where it began"},
+		{&feed.StartError{Leases: []string{"0", "1"}}, "0, 1"},
+		{&feed.StartError{Leases: []string{"0"}}, "has leases without a position, and nothing says where it began"},
 		{fmt.Errorf("run: %w", leasedoc.ErrSecondSet), `unit "mailer" has two sets of leases, made by different names of this machine: changefeed leases cosmos:shop/leases shows both`},
 		{other, "disk full"},
 	} {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/arg"
@@ -43,7 +42,7 @@ func (i *Instance) openLeases(ctx context.Context, opener *place.Opener, monitor
 // refusal explains a unit that does not fit the flags, and what to write instead.
 func (i *Instance) refusal(err error) error {
 	anew := fmt.Sprintf("to begin anew, take another --name, or first delete its leases: changefeed leases %s --delete %s", i.leases.String(), i.Name)
-	wrong, ok := errors.AsType[*changefeed.StartError](err)
+	wrong, ok := errors.AsType[*feed.StartError](err)
 	switch {
 	case ok && len(wrong.Leases) > 0:
 		return fmt.Errorf("unit %q has leases without a position, and nothing says where it began: add --from as its other processors have it (beginning, or a time), or --from now to skip what was written before (%s)",
@@ -51,13 +50,13 @@ func (i *Instance) refusal(err error) error {
 	case ok:
 		return fmt.Errorf("--from is %s, but unit %q began from %s at %s: leave --from out, or give it as it was, to go on where it is; %s",
 			wrong.Given, i.Name, wrong.Began, wrong.Since.Format(time.RFC3339), anew)
-	case errors.Is(err, changefeed.ErrLeasesGone):
+	case errors.Is(err, feed.ErrLeasesGone):
 		return fmt.Errorf("unit %q stands still: %w; restore %s, or start again, with --create-leases if it is missing and --from where the unit is to begin (beginning, a time, or now to pass over what was written before)",
 			i.Name, err, i.leases.String())
-	case errors.Is(err, changefeed.ErrSourceGone):
+	case errors.Is(err, feed.ErrSourceGone):
 		return fmt.Errorf("unit %q has ended: %w; its leases are in %s still. When there is a container again, it is another one: start again with --from where the unit is to begin (beginning, a time, or now to pass over what was written before)",
 			i.Name, err, i.leases.String())
-	case errors.Is(err, changefeed.ErrModeChanged):
+	case errors.Is(err, feed.ErrModeChanged):
 		return fmt.Errorf("--mode is %s, but unit %q has leases of the other mode: %s", &arg.Mode{Value: i.Options.Mode}, i.Name, anew)
 	case errors.Is(err, leasedoc.ErrSecondSet):
 		return fmt.Errorf("unit %q has two sets of leases, made by different names of this machine: changefeed leases %s shows both, and with --delete and the beginning of the ids, up to the dot, removes one",

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -143,7 +142,7 @@ func (l *ledger) latest(reader string, changes []feed.Change) {
 }
 
 // reported counts what a processor reports: splits that merges undo, leases that moved.
-func (l *ledger) reported(err *changefeed.Error) {
+func (l *ledger) reported(err *feed.Error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, cause := range []error{feed.ErrGone, feed.ErrLeaseLost, feed.ErrConflict, feed.ErrStopped} {

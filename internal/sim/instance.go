@@ -77,11 +77,11 @@ func (w *world) options(i *instance) changefeed.Options {
 		Manual: w.weather.manual, Drain: defaultDrain, Expiration: defaultExpiration, Acquire: defaultAcquire, Renew: defaultRenew,
 		Hooks: changefeed.Hooks{
 			Ready:    w.markReady,
-			Begun:    func(u changefeed.NewUnit) { w.ledger.note("%s begins the unit: %+v", i, u) },
+			Begun:    func(u feed.NewUnit) { w.ledger.note("%s begins the unit: %+v", i, u) },
 			Acquired: i.acquired,
 			Released: i.released,
 			Outage:   i.outage,
-			Error:    func(err *changefeed.Error) { w.ledger.note("%s: %v", i, err) },
+			Error:    func(err *feed.Error) { w.ledger.note("%s: %v", i, err) },
 			Parked:   func(l feed.DeadLetter) { w.ledger.note("%s parks %s", i, l.ID) },
 		},
 	}

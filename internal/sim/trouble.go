@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/pause"
@@ -125,7 +124,7 @@ func (w *world) sufferAll(until time.Time) {
 }
 
 // outage notes that a process sees an outage, or its end.
-func (i *instance) outage(o changefeed.Outage) {
+func (i *instance) outage(o feed.Outage) {
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
 	if i.down = o.Ended.IsZero(); !i.down {

@@ -34,7 +34,7 @@ const (
 // its own family. A package without a line obeys the nearest line above it; a new top-level package needs its own.
 // Test files may import anything.
 var edges = map[string][]string{
-	"feed":                      {"internal/keyspace"},                                                                                                                                                                                                                                         // the vocabulary: whoever shares it shares nothing else
+	"feed":                      {"internal/fold", "internal/keyspace"},                                                                                                                                                                                                                        // the vocabulary: whoever shares it shares nothing else
 	".":                         {"feed", "internal/balance", "internal/beat", "internal/delivery", "internal/fold", "internal/keyspace", "internal/latest", "internal/mirror", "internal/notes", "internal/parallel", "internal/pause", "internal/rank", "internal/service", "internal/soon"}, // importing the processor must cost its user nothing
 	"changefeedtest":            {"feed", "internal/pause"},
 	"docstore":                  {"feed", "internal/epk", "internal/leasedoc", "internal/pkey", "internal/rawjson", "internal/service", thirdParty},

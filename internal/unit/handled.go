@@ -50,7 +50,7 @@ func standing(lags []changefeed.Lag) (stuck error, left bool) {
 	var errs []error
 	for _, lag := range lags {
 		switch {
-		case errors.Is(lag.Err, changefeed.ErrOverlap): // another lease has its range
+		case errors.Is(lag.Err, feed.ErrOverlap): // another lease has its range
 		case lag.Err != nil && slices.ContainsFunc(hopeless, func(err error) bool { return errors.Is(lag.Err, err) }):
 			errs = append(errs, lag.Err)
 		case lag.Err != nil || lag.Pending > 0:
@@ -61,4 +61,4 @@ func standing(lags []changefeed.Lag) (stuck error, left bool) {
 }
 
 // hopeless are the errors of leases on which nobody works before somebody mends them.
-var hopeless = []error{feed.ErrBadLease, feed.ErrTooOld, changefeed.ErrNoStart}
+var hopeless = []error{feed.ErrBadLease, feed.ErrTooOld, feed.ErrNoStart}

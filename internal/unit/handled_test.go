@@ -25,10 +25,10 @@ func TestLeasesStandStillIfNobodyCanWorkOnThem(t *testing.T) {
 		{"nothing is pending", []changefeed.Lag{{}, {}}, 0, false},
 		{"something is pending", []changefeed.Lag{{}, {Pending: 1}, {}}, 0, true},
 		{"nobody knows", []changefeed.Lag{failed(feed.ErrThrottled), {}}, 0, true},
-		{"another lease has its range", []changefeed.Lag{failed(changefeed.ErrOverlap), {}}, 0, false},
+		{"another lease has its range", []changefeed.Lag{failed(feed.ErrOverlap), {}}, 0, false},
 		{"it cannot be read", []changefeed.Lag{failed(feed.ErrBadLease), {}}, 1, false},
 		{"what comes next is gone", []changefeed.Lag{failed(feed.ErrTooOld), {Pending: 1}}, 1, true},
-		{"nothing says where it begins", []changefeed.Lag{failed(changefeed.ErrNoStart), failed(feed.ErrBadLease)}, 2, false},
+		{"nothing says where it begins", []changefeed.Lag{failed(feed.ErrNoStart), failed(feed.ErrBadLease)}, 2, false},
 	} {
 		stuck, left := standing(tt.lags)
 		if n := strings.Count(fmt.Sprint(stuck), "lease -FF"); n != tt.stuck || (stuck == nil) != (n == 0) || left != tt.left {

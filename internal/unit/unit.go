@@ -233,7 +233,7 @@ func (r *Row) estimate(ctx context.Context, source feed.Source, markers []feed.R
 		err = lags[0].Err
 	}
 	switch {
-	case errors.Is(err, changefeed.ErrNoStart):
+	case errors.Is(err, feed.ErrNoStart):
 		r.note("lag unknown: it has no position, and nothing says where its unit began: changefeed run wants --from")
 	case err != nil:
 		r.note("lag unknown: %v", err)

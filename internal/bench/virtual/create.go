@@ -53,7 +53,7 @@ func untilReady(ctx context.Context, source feed.Source, leases feed.LeaseStore,
 	var reported []error
 	o := st.options
 	o.Instance = "host-1"
-	o.Hooks.Error = func(err *changefeed.Error) {
+	o.Hooks.Error = func(err *feed.Error) {
 		// What is reported after the unit is ready comes of its being stopped.
 		if took == 0 {
 			reported = append(reported, err)

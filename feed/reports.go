@@ -1,0 +1,168 @@
+package feed
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millrace/changefeed/internal/fold"
+)
+
+// Errors that a processor reports.
+var (
+	// ErrHandlerStuck: the handler did not return after its context had ended.
+	ErrHandlerStuck = errors.New("handler ignores its context")
+	// ErrOutage: at least three changes fail, and fewer partition keys succeed: nothing is parked for that, and the
+	// handler is called only now and then to see whether it has recovered; see [Outage].
+	ErrOutage = errors.New("the handler seems to lack what it needs")
+	// ErrTooManyHeld: a change cannot be parked, because the lease holds as many keys as it can. The
+	// change waits until a key is released, and other keys go on.
+	ErrTooManyHeld = errors.New("too many held keys")
+	// ErrMoved: another processor has moved a lease, or its range has another partition, so that
+	// what it says beside its position does not hold any more. What was done after the
+	// position is repeated, and what was held has been handled by the other processor. Keys that
+	// were set aside stay so if the position had passed their changes before.
+	ErrMoved = errors.New("lease was moved without us")
+	// ErrNoOwner: leases have no owner, because no instance may have more.
+	ErrNoOwner = errors.New("leases that no instance may own")
+	// ErrForeignOwner: a lease of a unit that holds keys has an owner that is another kind of processor.
+	ErrForeignOwner = errors.New("owned by another kind of processor")
+	// ErrBufferFull: nothing more is read of a lease, because changes that are not handled fill the
+	// buffer, and their keys cannot be set aside; see Options.MaxSetAside.
+	ErrBufferFull = errors.New("buffer is full")
+	// ErrNoKeyReads: the source cannot read a single partition key, so no key can be set aside, which
+	// is said once at the start; see Options.MaxSetAside.
+	ErrNoKeyReads = errors.New("the source cannot read a partition key again")
+	// ErrLeasesGone: the leases of a unit at work were deleted, all of them, or their container, or the unit was begun
+	// anew by another instance. How far the unit had come is lost, so Run ends with this error. Restore the
+	// container, or start again: the unit then begins where Options.Start says.
+	ErrLeasesGone = errors.New("the leases of the unit are gone")
+	// ErrSourceGone: the monitored container was deleted, for longer than Options.Expiration. Another container of its
+	// name is another feed, with other positions, so Run ends with this error. Start again when there is one: the unit
+	// then begins where Options.Start says.
+	ErrSourceGone = errors.New("the monitored container is gone")
+	// ErrModeChanged: existing leases were made in the other mode.
+	ErrModeChanged = errors.New("mode differs from that of the existing leases")
+	// ErrStartIgnored: the unit began elsewhere, so the start option would have no
+	// effect; see [StartError].
+	ErrStartIgnored = errors.New("start option would be ignored")
+	// ErrNoStart: leases have no position, and nothing says where their unit began;
+	// see [StartError].
+	ErrNoStart = errors.New("leases without a position or a start")
+	// ErrAhead: the position of a lease lies after the end of the  Nothing is handled
+	// until the feed has come as far, and the changes until then are not handled at all.
+	ErrAhead = errors.New("position is ahead of the feed")
+	// ErrHole: part of the key space has no lease.
+	ErrHole = errors.New("key range without a lease")
+	// ErrOverlap: two leases cover the same keys.
+	ErrOverlap = errors.New("leases overlap")
+)
+
+// StartError is an Options.Start that Run cannot go by, or the lack of one:
+// an [ErrStartIgnored] or, with Leases, an [ErrNoStart].
+type StartError struct {
+	Given  string    // Options.Start; empty when it is not set
+	Began  string    // where the unit began, as it was given then
+	Since  time.Time // when it began
+	Leases []string  // ids of leases that have no position
+}
+
+// Error names the start to set instead.
+func (e *StartError) Error() string {
+	if len(e.Leases) > 0 {
+		return fmt.Sprintf("%v: %s: set Options.Start to where the unit began, such as FromBeginning, or to FromNow to skip what was written before",
+			ErrNoStart, fold.Names(e.Leases))
+	}
+	return fmt.Sprintf("%v: Options.Start is %s, but the unit began from %s at %s: leave Start empty to go on where it is, or use another processor name to begin anew",
+		ErrStartIgnored, e.Given, e.Began, e.Since.Format(time.RFC3339))
+}
+
+// Is makes errors.Is(err, ErrStartIgnored) or errors.Is(err, ErrNoStart) true.
+func (e *StartError) Is(target error) bool {
+	if len(e.Leases) > 0 {
+		return target == ErrNoStart
+	}
+	return target == ErrStartIgnored
+}
+
+// BatchError is a batch that its handler has failed, as [Hooks.Error] reports it.
+type BatchError struct {
+	Attempt     int
+	Failing     time.Time // when it failed for the first time here
+	Count       int       // of its changes
+	First, Last int64     // their LSNs
+	Key         PartitionKey
+	IDs         []string // of the first of them
+	Err         error
+}
+
+// Error names the attempt, the changes and the cause.
+func (e *BatchError) Error() string {
+	since := time.Duration(0)
+	if !e.Failing.IsZero() {
+		since = time.Since(e.Failing).Round(time.Millisecond)
+	}
+	more := ""
+	if e.Count > len(e.IDs) {
+		more = fmt.Sprintf(" and %d more", e.Count-len(e.IDs))
+	}
+	return fmt.Sprintf("attempt %d, without progress for %v, %d changes, LSN %d to %d, ids %q%s, the first of partition %s: %v",
+		e.Attempt, since, e.Count, e.First, e.Last, e.IDs, more, e.Key, e.Err)
+}
+
+// Unwrap gives the handler's error.
+func (e *BatchError) Unwrap() error { return e.Err }
+
+// PanicError is a handler that panicked.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+// Error is the panic's value; the stack is in Stack.
+func (e *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v", e.Value) }
+
+// Origin is where an [Error] arose.
+type Origin string
+
+// The origins of errors.
+const (
+	OriginHandler    Origin = "handler"
+	OriginSource     Origin = "source"
+	OriginLeaseStore Origin = "lease store"
+	OriginBalancer   Origin = "balancer"
+
+	OriginDeadLetters Origin = "dead letters"
+)
+
+// Error is a failure as [Hooks.Error] gets it.
+type Error struct {
+	Origin Origin
+	Lease  string // lease token; empty when it concerns no single lease
+	Err    error
+}
+
+// Error names origin, lease and cause.
+func (e *Error) Error() string {
+	if e.Lease == "" {
+		return fmt.Sprintf("%s: %v", e.Origin, e.Err)
+	}
+	return fmt.Sprintf("%s: lease %s: %v", e.Origin, e.Lease, e.Err)
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// DecodeError is a document that the type of [Items] cannot hold.
+type DecodeError struct {
+	Change Change
+	Err    error
+}
+
+// Error names the item.
+func (e *DecodeError) Error() string {
+	return fmt.Sprintf("decode item %q of partition %s, LSN %d: %v", e.Change.ID, e.Change.PartitionKey, e.Change.LSN, e.Err)
+}
+
+// Unwrap gives the decoder's error.
+func (e *DecodeError) Unwrap() error { return e.Err }
