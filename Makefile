@@ -58,7 +58,7 @@ tidy: ## the house rules alone (they are part of every test run)
 	$(GO) test -count=1 ./internal/tidy
 
 search: ## every interleaving of the larger worlds of delivery, for some minutes
-	$(GO) test -count=1 -timeout=0 -v -run Interleaving ./internal/delivery -search.long
+	$(GO) test -count=1 -timeout=0 -v -run Interleaving ./internal/processor/delivery -search.long
 
 sim: ## the whole system in virtual time; SEEDS=10000 for a long run, FROM=501 to go on after the first 500
 	$(GO) test -count=1 -timeout=0 -run PromisesHold ./internal/sim -seeds $(SEEDS) -from $(FROM)

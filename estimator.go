@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/keyspace"
 	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/processor/records"
 	"github.com/millrace/changefeed/internal/service"
 )
 
@@ -53,16 +54,16 @@ func (l Lag) Age(now time.Time) time.Duration {
 // source Estimate reads the first change of each lease, and up to 500 of a lease that shares
 // its partition, as [Options.MinLeases] makes them: these reads cost request units.
 func Estimate(ctx context.Context, source feed.Source, leases feed.LeaseStore) ([]Lag, error) {
-	v := newView(leases, source)
-	if err := v.list(ctx, time.Now()); err != nil {
+	v := records.NewView(leases, source)
+	if err := v.List(ctx, time.Now()); err != nil {
 		return nil, err
 	}
-	good, bad := v.placed()
-	origin, _ := v.origin()
+	good, bad := v.Placed()
+	origin, _ := v.Origin()
 	m := meter{source: source}
 	lags := make([]Lag, 0, len(good)+len(bad))
 	for _, lease := range slices.Concat(good, bad) {
-		if hasNoStart(lease) {
+		if records.HasNoStart(lease) {
 			lease.Position.Start = origin
 		}
 		lag := Lag{Lease: lease.Lease(), Exact: true, Err: lease.Err}
@@ -85,7 +86,7 @@ func owed(lease feed.Record, all []feed.Record) []feed.Range {
 	case lease.State == feed.StateLive:
 		return []feed.Range{lease.Range}
 	}
-	return holes(lease.Range, slices.DeleteFunc(slices.Clone(all), func(other feed.Record) bool { return other.ID == lease.ID }))
+	return records.Holes(lease.Range, slices.DeleteFunc(slices.Clone(all), func(other feed.Record) bool { return other.ID == lease.ID }))
 }
 
 // meter measures backlogs of one source.
@@ -100,7 +101,7 @@ func (m *meter) addAside(ctx context.Context, lag *Lag) error {
 	if text == "" {
 		return nil
 	}
-	partitions, err := noted(ctx, m.source)
+	partitions, err := records.Noted(ctx, m.source)
 	if err != nil {
 		return err
 	}
@@ -158,7 +159,7 @@ func (m *meter) measure(ctx context.Context, lag *Lag, r feed.Range) error {
 			if err != nil {
 				return err
 			}
-			m.parts = rangesOf(partitions)
+			m.parts = records.RangesOf(partitions)
 		}
 		sum := Lag{Lease: lag.Lease, Exact: true}
 		var err error

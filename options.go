@@ -10,7 +10,7 @@ import (
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
-	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
 // Options configure a [Processor]. The zero value works.
@@ -223,6 +223,7 @@ func (o Options) validate() error {
 		none     = "a positive duration, or zero for none"
 	)
 	_, box := o.DeadLetters.(feed.LetterBox)
+	parts := o.parts()
 	for _, rule := range []struct {
 		ok    bool
 		field string
@@ -238,7 +239,7 @@ func (o Options) validate() error {
 		{o.HandlerTimeout > 0, "HandlerTimeout", o.HandlerTimeout, duration},
 		{o.RetryMin > 0, "RetryMin", o.RetryMin, duration},
 		{o.RetryMax > 0, "RetryMax", o.RetryMax, duration},
-		{o.Renew < o.trust(), "Renew", o.Renew, fmt.Sprintf("less than Expiration (%v) less its safety margin (%v)", o.Expiration, o.margin())},
+		{o.Renew < parts.Trust(), "Renew", o.Renew, fmt.Sprintf("less than Expiration (%v) less its safety margin (%v)", o.Expiration, parts.Margin())},
 		{o.RetryMax >= o.RetryMin, "RetryMax", o.RetryMax, fmt.Sprintf("at least RetryMin (%v)", o.RetryMin)},
 		{o.Mode <= feed.AllVersionsAndDeletes, "Mode", uint8(o.Mode), "LatestVersion or AllVersionsAndDeletes"},
 		{o.Mode == feed.LatestVersion || o.Start.IsNow(), "Start", o.Start, "now: all versions and deletes cannot start from the beginning or from a time"},
@@ -258,8 +259,8 @@ func (o Options) validate() error {
 		{o.MaxWait >= 0, "MaxWait", o.MaxWait, none},
 		{o.MaxAge >= 0, "MaxAge", o.MaxAge, none},
 		{!o.Manual || o.CheckpointItems == 0 && o.CheckpointEvery == 0, "Manual", true, "false with CheckpointItems or CheckpointEvery, which are for automatic checkpoints"},
-		{!o.Manual || !o.hasPolicy() && o.DeadLetters == nil, "Manual", true, "false with MaxAttempts, MaxAge or DeadLetters, which checkpoint without the handler's word"},
-		{o.DeadLetters == nil || o.hasPolicy(), "DeadLetters", fmt.Sprintf("%T", o.DeadLetters), "MaxAttempts or MaxAge beside it: without a limit nothing is ever parked"},
+		{!o.Manual || !parts.HasPolicy() && o.DeadLetters == nil, "Manual", true, "false with MaxAttempts, MaxAge or DeadLetters, which checkpoint without the handler's word"},
+		{o.DeadLetters == nil || parts.HasPolicy(), "DeadLetters", fmt.Sprintf("%T", o.DeadLetters), "MaxAttempts or MaxAge beside it: without a limit nothing is ever parked"},
 		{!o.HoldKeys || box, "HoldKeys", true, "DeadLetters that are a LetterBox, to release what is held"},
 		{o.MaxWait < o.HandlerTimeout, "MaxWait", o.MaxWait, fmt.Sprintf("less than HandlerTimeout (%v)", o.HandlerTimeout)},
 	} {
@@ -270,15 +271,14 @@ func (o Options) validate() error {
 	return nil
 }
 
-// hasPolicy reports whether a change that fails is ever told apart from its batch.
-func (o Options) hasPolicy() bool { return o.MaxAttempts > 0 || o.MaxAge > 0 }
-
-// margin is how long before its lease could be taken an owner stops: for clocks that
-// run at different speeds, and for the handler to notice.
-func (o Options) margin() time.Duration { return o.Expiration / 10 }
-
-// trust is how long an owner works on a lease after it began to write it.
-func (o Options) trust() time.Duration { return o.Expiration - o.margin() }
-
-// backoff is the pause before a request that has failed is repeated.
-func (o Options) backoff() pause.Backoff { return pause.Backoff{Min: o.RetryMin, Max: o.RetryMax} }
+// parts are the options as the parts of the processor know them.
+func (o Options) parts() instance.Options {
+	return instance.Options{
+		Instance: o.Instance, Start: o.Start, Mode: o.Mode, MaxItems: o.MaxItems, MinLeases: o.MinLeases, MaxLeases: o.MaxLeases,
+		Poll: o.Poll, Acquire: o.Acquire, Renew: o.Renew, Expiration: o.Expiration, Drain: o.Drain, HandlerTimeout: o.HandlerTimeout,
+		RetryMin: o.RetryMin, RetryMax: o.RetryMax, MaxBytes: o.MaxBytes, MaxWait: o.MaxWait, Filter: o.Filter,
+		Concurrency: o.Concurrency, BufferItems: o.BufferItems, BufferBytes: o.BufferBytes,
+		MaxAttempts: o.MaxAttempts, MaxAge: o.MaxAge, DeadLetters: o.DeadLetters, MaxSetAside: o.MaxSetAside, HoldKeys: o.HoldKeys,
+		Manual: o.Manual, CheckpointItems: o.CheckpointItems, CheckpointEvery: o.CheckpointEvery,
+	}
+}

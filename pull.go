@@ -13,6 +13,8 @@ import (
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/keyspace"
 	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/records"
 )
 
 // Pulling has no leases: the position is the caller's to keep. One goroutine reads the
@@ -39,7 +41,7 @@ type PullOptions struct {
 // yield when ctx ends.
 func Pull(ctx context.Context, source feed.Source, r feed.Range, from feed.Position, o PullOptions) iter.Seq2[feed.Page, error] {
 	return func(yield func(feed.Page, error) bool) {
-		p := puller{source: source, opts: o, poll: firstPoll}
+		p := puller{source: source, opts: o, poll: instance.FirstPoll}
 		if p.opts.Poll <= 0 {
 			p.opts.Poll = defaultPoll
 		}
@@ -84,7 +86,7 @@ func (p *puller) run(ctx context.Context, yield func(feed.Page, error) bool) err
 		}
 		switch {
 		case found:
-			p.poll = firstPoll
+			p.poll = instance.FirstPoll
 		case !p.opts.Follow:
 			return nil
 		default:
@@ -129,7 +131,7 @@ func (p *puller) cut(ctx context.Context, i int) error {
 		return err
 	}
 	whole := p.parts[i]
-	ranges := keyspace.CutAt([]feed.Range{whole.r}, rangesOf(partitions))
+	ranges := keyspace.CutAt([]feed.Range{whole.r}, records.RangesOf(partitions))
 	if locator, ok := p.source.(feed.Locator); ok && p.opts.Key != "" {
 		place, err := locator.Locate(ctx, p.opts.Key)
 		if err != nil {
@@ -158,7 +160,7 @@ func (p *puller) wait(ctx context.Context) error {
 		return p.rest(ctx)
 	}
 	// Writes that were not asked for wake a range too: pause, rather than read for each of them.
-	if err := pause.For(ctx, min(p.poll, maxGather)); err != nil {
+	if err := pause.For(ctx, min(p.poll, instance.MaxGather)); err != nil {
 		return err
 	}
 	p.poll = min(2*p.poll, p.opts.Poll)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
 // Status describes a call of [Processor.Run] that is under way.
@@ -44,27 +45,21 @@ func (p *Processor) Status() []Status {
 	return all
 }
 
+// status describes one run.
 func (r *run) status() Status {
-	s := Status{Instance: r.me.Instance, Since: r.phase, Ready: r.ready.Load(), Began: r.began.Load(), Outage: r.breaker.IsOpen(), View: r.view.LastAnswer()}
-	var workers []*worker
-	workers, s.Stopping = r.claims.all()
-	for _, w := range workers {
-		s.Leases = append(s.Leases, w.status())
+	in := r.in
+	s := Status{Instance: in.Me.Instance, Since: in.Since, Ready: r.unit.IsReady(), Began: r.unit.Began(), Outage: in.Breaker.IsOpen(), View: in.View.LastAnswer()}
+	var held []*instance.Held
+	held, s.Stopping = in.Claims.All()
+	for _, h := range held {
+		s.Leases = append(s.Leases, h.Status())
 	}
 	slices.SortFunc(s.Leases, func(a, b feed.LeaseStatus) int { return cmp.Compare(a.Lease.Range.Min, b.Lease.Range.Min) })
-	s.Round, s.At = r.last.Get()
-	s.Errors = r.troubles.Values()
-	_, broken := r.view.placed()
+	s.Round, s.At = r.unit.LastRound()
+	s.Errors = in.Troubles()
+	_, broken := in.View.Placed()
 	for _, lease := range broken {
 		s.Broken = append(s.Broken, &feed.Error{Origin: feed.OriginLeaseStore, Lease: lease.Token, Err: lease.Err})
 	}
-	return s
-}
-
-func (w *worker) status() feed.LeaseStatus {
-	s := feed.LeaseStatus{Lease: w.lease.Lease()}
-	s.Activity, s.Since = w.activity.Get()
-	s.Errors = w.troubles.Values()
-	w.dispatcher.describe(&s)
 	return s
 }

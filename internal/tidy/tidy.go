@@ -25,9 +25,9 @@ import (
 const (
 	maxFileLines    = 400
 	maxFuncLines    = 60
-	maxRootFiles    = 32   // dead letters and keys in parallel are of the processor itself: dispatch.go, leasenotes.go, park.go, redrive.go
-	maxRootLines    = 7500 // comments count too; what decides without I/O is in packages of its own: internal/delivery what the handler receives, rank, mirror, keyspace and balance who has which lease
-	maxRootNames    = 160  // hooks that tell of keys and letters have types and states of their own
+	maxRootFiles    = 15   // the root is the public face, and connects the parts of internal/processor
+	maxRootLines    = 2500 // comments count too
+	maxRootNames    = 60   // methods do not count
 	maxCommandLines = 2700 // flags, help and output of cmd/changefeed
 	maxOneWord      = 3    // types of a package with a method of one unexported name
 	maxInterface    = 4

@@ -1,0 +1,82 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/fold"
+	"github.com/millrace/changefeed/internal/processor/delivery"
+	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/records"
+)
+
+// call calls the handler with a batch.
+func (d *Dispatcher) call(b *delivery.Batch, note bool) {
+	batch := d.batch(b)
+	// The call counts though it may be the end of the process. The answer may come when the lease is lost.
+	if note && (d.store(d.held.UntilDrained) != nil || !d.held.Ending().None()) {
+		d.settle(b, wasCut, nil, 0)
+		return
+	}
+	how, took, err := d.delegate.handle(batch)
+	d.settle(b, how, err, took)
+}
+
+// batch is what the handler gets.
+func (d *Dispatcher) batch(b *delivery.Batch) *feed.Batch {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	of := b.Changes[0].Page.Of.(*readPage)
+	batch := &feed.Batch{
+		LeaseToken: d.held.Lease.Token, Range: d.held.Lease.Range, Instance: d.in.Me.Instance, Epoch: records.TermOf(d.held.Lease),
+		Attempt: b.Attempt(), Cut: b.IsCut(), Redriven: b.IsRedriven(), Changes: changesOf(b),
+		Session: of.Session, Charge: of.Charge, Head: of.Head, Position: of.Next,
+	}
+	of.Charge = 0
+	if d.in.Options.Manual {
+		batch.OnCheckpoint(func(ctx context.Context) error { return d.checkpoint(ctx, b) })
+	}
+	return batch
+}
+
+// settle tells the engine how a call came out.
+func (d *Dispatcher) settle(b *delivery.Batch, how outcome, err error, took time.Duration) {
+	var failure error
+	d.mu.Lock()
+	switch how {
+	case hasSucceeded:
+		d.held.Troubles.Remove(feed.OriginHandler)
+		d.engine.Succeeded(b, took < d.in.Options.HandlerTimeout/2, time.Now())
+	case hasFailed, wasLate:
+		failure = newBatchError(changesOf(b), b.Attempt(), b.Failing(), err) // before the engine divides the batch
+		d.engine.Failed(b, failureOf(err, len(b.Changes), how == wasLate), time.Now())
+	default:
+		d.stuck = d.stuck || how == isStuck
+		d.engine.Cut(b)
+	}
+	stuck := d.stuck
+	d.storing = d.in.Options.Concurrency == 1
+	urgent := failure != nil && !d.engine.IsIdle() || how == hasSucceeded && d.engine.NamesReturned()
+	d.mu.Unlock()
+	if failure != nil {
+		d.held.Report(d.held.UntilLost, feed.OriginHandler, failure)
+	}
+	if stuck {
+		d.held.Stop(instance.Ending{Why: feed.ReasonStuck})
+	}
+	d.save(urgent)
+	d.wake()
+}
+
+// newBatchError describes the failure of some changes.
+func newBatchError(changes []feed.Change, attempt int, failing time.Time, err error) *feed.BatchError {
+	e := &feed.BatchError{
+		Attempt: attempt, Failing: failing, Count: len(changes), Err: err,
+		First: changes[0].LSN, Last: changes[len(changes)-1].LSN, Key: changes[0].PartitionKey,
+	}
+	for _, c := range changes[:min(len(changes), fold.MaxNamed)] {
+		e.IDs = append(e.IDs, c.ID)
+	}
+	return e
+}

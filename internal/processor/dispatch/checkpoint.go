@@ -1,0 +1,78 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/processor/delivery"
+)
+
+// storeGap is how often the lease is written for what is done after a change that is not.
+const storeGap = time.Second
+
+// save has the lease written if that is urgent or due: before the next batch if one is in hand at a time, and otherwise in
+// the background.
+func (d *Dispatcher) save(urgent bool) {
+	d.mu.Lock()
+	due, first := d.isDue() || urgent, d.storing
+	d.mu.Unlock()
+	switch {
+	case due && first:
+		d.held.Activity.Set(feed.ActivityStoring)
+		d.store(d.held.UntilDrained) // or the work ends
+	case due:
+		d.saver.Write()
+	case !d.in.Options.Manual && d.in.Options.CheckpointItems == 0:
+		d.saver.Changed()
+	}
+	d.mu.Lock()
+	d.storing = false
+	d.mu.Unlock()
+}
+
+// isDue reports whether the lease is to be written now for what is done.
+func (d *Dispatcher) isDue() bool {
+	o, unsaved := d.in.Options, d.engine.Unsaved()
+	switch {
+	case unsaved == 0:
+		return false
+	case o.CheckpointItems == 0 && o.CheckpointEvery == 0:
+		return true
+	case o.CheckpointItems > 0 && unsaved >= o.CheckpointItems:
+		return true
+	}
+	return o.CheckpointEvery > 0 && time.Since(d.saved) >= o.CheckpointEvery
+}
+
+// checkpoint is [feed.Batch.Checkpoint].
+func (d *Dispatcher) checkpoint(ctx context.Context, b *delivery.Batch) error {
+	d.mu.Lock()
+	confirmed := d.engine.IsConfirmed(b)
+	if d.engine.IsFrozen() && !confirmed {
+		d.mu.Unlock()
+		return fmt.Errorf("%w: its range was split", feed.ErrLeaseLost)
+	}
+	fresh, valid := d.engine.Confirm(b, time.Now())
+	if fresh {
+		d.marks++
+	}
+	isStored := d.stored >= d.marks
+	d.mu.Unlock()
+	d.wake()
+	switch {
+	case !valid:
+		return fmt.Errorf("%w: this batch comes again in smaller parts", feed.ErrHandlerTimeout)
+	case isStored:
+		return nil
+	}
+	return d.store(ctx)
+}
+
+// Pending is what is done and not stored, and when it is to be stored at the latest; 0 is never.
+func (d *Dispatcher) Pending() (changes int, every time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.engine.Unsaved(), d.in.Options.CheckpointEvery
+}

@@ -1,0 +1,284 @@
+// Package dispatch hands the changes of one lease to the handler, in the order and the batches that package delivery
+// decides: it calls the handler, parks changes, reads keys again and serves what operators ask of a key.
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/processor/delivery"
+	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/soon"
+)
+
+// How pages go to the handler
+//
+// The engine of internal/processor/delivery decides which changes the handler receives, in which batches, and what becomes of those
+// that fail. It has no clock, no goroutine and no I/O. The dispatcher does what the engine says and tells it what has
+// happened: it calls the handler, stores letters (park.go), serves requests (redrive.go) and reads keys again
+// (rereading.go).
+//
+// As long as nothing fails and one batch is in hand at a time, the worker's own goroutine calls the handler and stores the
+// position, page after page. Everything else is done by a goroutine of the dispatcher, which starts others for the calls.
+// It ends when the engine has nothing left.
+
+// Dispatcher hands the pages of one lease to the handler, or their changes to the dead letters.
+type Dispatcher struct {
+	in       *instance.Instance
+	held     *instance.Held
+	store    func(context.Context) error // writes the lease; an error is that the work ends
+	delegate *delegate
+	letters  *letterCalls
+	news     chan struct{} // the engine may have something to do
+	space    chan struct{} // there may be room for a page
+	closing  chan struct{} // closed when nothing new is begun
+	watching func()        // ends the watch on the breaker
+	saver    *soon.Writer  // of the lease
+
+	mu              sync.Mutex
+	engine          *delivery.Engine
+	running         bool // the goroutine of the dispatcher
+	storing         bool // the lease is written for a batch before the next one is taken
+	closed          bool // nothing new is begun
+	stuck           bool
+	restored        bool      // what the last owner has noted is known
+	crashed         bool      // the last owner has ended without a word
+	here            string    // the partition, and its range, that LSNs count in; empty before that is known
+	marks           int       // of what the lease is to say, counted whenever that has changed by hand
+	stored          int       // the last of them that is stored
+	saved, madeRoom time.Time // when the lease last covered more changes, and when keys were last looked at to set some aside
+	requests        requests
+
+	loop  sync.WaitGroup // obey
+	calls sync.WaitGroup // of the handler, of the dead letters, of the source for a key, and requests
+}
+
+// New makes the dispatcher of a lease, which store writes. It was crashed if its last owner has ended without a word.
+func New(in *instance.Instance, held *instance.Held, crashed bool, store func(context.Context) error) *Dispatcher {
+	d := &Dispatcher{
+		in: in, held: held, store: store, delegate: &delegate{in: in, held: held}, crashed: crashed,
+		news: make(chan struct{}, 1), space: make(chan struct{}, 1), closing: make(chan struct{}), saved: time.Now(),
+	}
+	d.letters = &letterCalls{in: in, held: held, delegate: d.delegate}
+	d.requests = requests{d: d, serving: map[string]*request{}}
+	d.engine = delivery.New(rulesOf(in, held), in.Breaker)
+	d.engine.Begin(held.Lease.Position)
+	// The lease may be written before all of it is restored.
+	d.engine.Restore(delivery.Notes{First: held.Lease.Attempts}, time.Now())
+	if held.Lease.State == feed.StateSplitting { // it moves no more, because its children begin where it is
+		d.engine.Freeze()
+	}
+	d.saver = soon.New(max(storeGap, in.Options.CheckpointEvery), in.Work.Go, func() error { return store(held.UntilDrained) })
+	return d
+}
+
+// Deliver hands a page over, and waits until there is room for another one.
+func (d *Dispatcher) Deliver(page feed.Page) instance.Ending {
+	d.mu.Lock()
+	d.engine.AddPage(&readPage{Page: page}, page.Next, len(page.Changes), meta(page.Changes), time.Now())
+	d.engine.Share(d.in.Shared.Load())
+	settled := d.isDue() // what another owner has settled
+	d.mu.Unlock()
+	if settled {
+		d.saver.Write()
+	}
+	if d.in.Options.Concurrency == 1 && d.in.Options.MaxWait == 0 {
+		d.handOver()
+	}
+	d.Start()
+	notify(d.news)
+	return d.await()
+}
+
+// handOver calls the handler in this goroutine for as long as there is nothing else to do.
+func (d *Dispatcher) handOver() {
+	for {
+		d.mu.Lock()
+		if d.running || d.closed || !d.held.Ending().None() {
+			d.mu.Unlock()
+			return
+		}
+		do, _ := d.engine.Next(time.Now())
+		d.mu.Unlock()
+		d.announce()
+		switch do.Kind {
+		case delivery.Call:
+			d.call(do.Batch, do.Note)
+		case delivery.Nothing:
+			return
+		default:
+			d.execute(do)
+		}
+	}
+}
+
+// await waits until there is room for a page, or the work must end.
+func (d *Dispatcher) await() instance.Ending {
+	impatient := time.NewTicker(patience)
+	defer impatient.Stop()
+	reported := time.Now()
+	for d.held.Ending().None() && !d.hasRoom() {
+		select {
+		case <-d.space:
+		case <-impatient.C:
+			if time.Since(reported) >= d.in.Options.Renew {
+				reported = time.Now()
+				d.held.Report(d.held.UntilStopped, feed.OriginHandler, d.fullness())
+			}
+		case <-d.held.UntilStopped.Done():
+		}
+	}
+	return d.held.Ending()
+}
+
+// patience is how long a batch may be in the handler before what waits behind it of its keys is forgotten, if that fills
+// the buffer: it is read again later.
+const patience = time.Second
+
+// hasRoom reports whether another page may be read. If the buffer is full of changes behind others that fail, or that are
+// in the handler for long, their keys are set aside.
+func (d *Dispatcher) hasRoom() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.isFull() && time.Since(d.madeRoom) >= patience/10 { // it looks at each key
+		d.madeRoom = time.Now()
+		d.engine.MakeRoom(d.engine.Items()/2, patience, time.Now())
+		d.saver.Changed()
+	}
+	return !d.isFull() && !d.storing && (d.in.Options.Concurrency > 1 || d.in.Options.MaxWait > 0 || d.engine.IsBlocked())
+}
+
+func (d *Dispatcher) isFull() bool {
+	return d.engine.Items() >= d.in.Options.BufferItems || int64(d.engine.Bytes()) >= d.in.Options.BufferBytes
+}
+
+// fullness is the report of a buffer that has been full for a while, and whose oldest change keeps it so.
+func (d *Dispatcher) fullness() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	oldest := d.engine.FirstOpen()
+	if !d.isFull() || oldest == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %d changes, %d bytes of pages, the oldest is LSN %d of partition %s", feed.ErrBufferFull, d.engine.Items(), d.engine.Bytes(), oldest.LSN, oldest.Key)
+}
+
+// Start starts the goroutine of the dispatcher if there is something to do, unless it runs.
+func (d *Dispatcher) Start() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.running || d.closed || d.engine.IsIdle() {
+		return
+	}
+	d.running = true
+	if d.watching == nil {
+		d.watching = d.in.Breaker.Watch(func() { notify(d.news) })
+	}
+	d.loop.Go(d.obey)
+}
+
+// Finish begins nothing new, waits for what is in hand, and reports whether a handler is stuck.
+func (d *Dispatcher) Finish() (stuck bool) {
+	d.mu.Lock()
+	d.closed = true
+	close(d.closing)
+	d.mu.Unlock()
+	notify(d.news)
+	d.loop.Wait()
+	if d.watching != nil {
+		d.watching()
+	}
+	d.calls.Wait()
+	return d.stuck
+}
+
+// obey does what the engine says until it has nothing left, or the work ends.
+func (d *Dispatcher) obey() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		do, wait, more := d.next()
+		d.announce()
+		if !more {
+			return
+		}
+		if do.Kind != delivery.Nothing {
+			d.execute(do)
+			continue
+		}
+		timer.Reset(min(wait, d.saver.Due()))
+		select {
+		case <-d.news:
+		case <-timer.C:
+		case <-d.held.UntilStopped.Done():
+			return
+		}
+	}
+}
+
+// next asks the engine what to do. There is no more when it has nothing left, or when the work ends.
+func (d *Dispatcher) next() (do delivery.Effect, wait time.Duration, more bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.closed || !d.held.Ending().None():
+		return do, 0, false
+	case d.storing:
+		return do, delivery.Never, true
+	}
+	do, wait = d.engine.Next(time.Now())
+	if do.Kind == delivery.Nothing && d.engine.IsIdle() && d.saver.Due() == soon.Never {
+		d.running = false
+		notify(d.space)
+		return do, 0, false
+	}
+	if do.Kind == delivery.Nothing && d.engine.InHand() == 0 && wait < delivery.Never {
+		d.held.Activity.Set(feed.ActivityFailing)
+	}
+	return do, wait, true
+}
+
+// execute does what the engine says, in a goroutine of its own if that may take time.
+func (d *Dispatcher) execute(do delivery.Effect) {
+	switch do.Kind {
+	case delivery.Call:
+		d.calls.Go(func() { d.call(do.Batch, do.Note) })
+	case delivery.Park:
+		d.calls.Go(func() { d.park(do.Batch) })
+	case delivery.ReadKey:
+		d.calls.Go(func() { d.readKey(do.Key, do.From.(feed.Position)) })
+	case delivery.Shed:
+		d.shed(do.Page)
+	case delivery.TooManyHeld:
+		d.reportUnheld(do.Batch)
+	default:
+		d.calls.Go(func() { d.requests.serve(do) })
+	}
+}
+
+// notify makes a channel with room for one say that there is something.
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// wake has the dispatcher and the reader look at the engine, to which something has happened, and says what the engine has
+// noticed.
+func (d *Dispatcher) wake() {
+	notify(d.news)
+	notify(d.space)
+	d.announce()
+}
+
+// tell tells the engine of an event.
+func (d *Dispatcher) tell(event func(now time.Time)) {
+	d.mu.Lock()
+	event(time.Now())
+	d.mu.Unlock()
+	d.wake()
+}

@@ -1,0 +1,93 @@
+package dispatch
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/processor/delivery"
+	"github.com/millrace/changefeed/internal/processor/instance"
+)
+
+// The keys that are set aside are those of a position and a partition, but what the position has passed is nobody else's.
+func TestKeysSetAsideOutliveAForeignMove(t *testing.T) {
+	partitions := []notes.Partition{{ID: "1", Max: "FF"}}
+	text := notes.Aside{
+		At: `"7"`, Partition: notes.Name("", "FF", partitions), Recalls: []notes.Recall{{Key: "c", Letter: "1"}},
+		Keys: []notes.AsideKey{{Key: "a", From: `"2"`, LSN: 3, Passed: true}, {Key: "b", From: `"7"`, LSN: 8}},
+	}.String()
+	for _, c := range []struct {
+		name, position, partition string
+		keys                      string
+		lsn                       int64
+		recalls                   int
+	}{
+		{"as it was", `"7"`, "1", "ab", 3, 1},
+		{"moved", `"9"`, "1", "a", 3, 0},
+		{"in another partition", `"7"`, "2", "ab", 0, 1},
+	} {
+		a, err := notes.ReadAside(text, notes.Place{Position: c.position, Max: "FF", Partitions: []notes.Partition{{ID: c.partition, Max: "FF"}}})
+		var keys strings.Builder
+		for _, k := range a.Keys {
+			keys.WriteString(k.Key)
+		}
+		if keys.String() != c.keys || a.Keys[0].LSN != c.lsn || len(a.Recalls) != c.recalls || (err != nil) != (c.position != `"7"`) {
+			t.Errorf("%s: %+v, %v", c.name, a, err)
+		}
+	}
+}
+
+// idle is an instance that does nothing by itself.
+func idle(o instance.Options) *instance.Instance {
+	o.Instance, o.Acquire, o.Renew, o.Expiration, o.Drain = "a", 13*time.Second, 17*time.Second, time.Minute, 10*time.Second
+	o.RetryMin, o.RetryMax, o.HandlerTimeout, o.Poll = 100*time.Millisecond, 30*time.Second, 10*time.Minute, 5*time.Second
+	return instance.New(context.Background(), nil, nil, nil, o, instance.Hooks{Error: func(*feed.Error) {}, StoreDone: func(feed.StoreDone) {}})
+}
+
+// pageOf gives a dispatcher a page of changes of a key.
+func pageOf(o instance.Options, changes int) (*Dispatcher, *readPage, *delivery.Page) {
+	o.Concurrency, o.MaxSetAside = 1, 100
+	in := idle(o)
+	d := New(in, in.Hold(feed.Record{Kind: feed.KindLease, Token: "-FF"}), false, nil)
+	of := &readPage{Page: feed.Page{Next: feed.Position{Token: `"9"`, Start: feed.FromBeginning()}, Charge: 3}}
+	for i := range changes {
+		of.Changes = append(of.Changes, feed.Change{LSN: int64(i + 1), PartitionKey: `["a"]`, Body: []byte("body")})
+	}
+	return d, of, d.engine.AddPage(of, of.Next, changes, meta(of.Changes), time.Now())
+}
+
+// What is kept of a page when its memory is given up has memory of its own.
+func TestWhatIsKeptOfAPageIsACopy(t *testing.T) {
+	d, of, p := pageOf(instance.Options{}, 2)
+	before := of.Changes
+	d.shed(p)
+	if &of.Changes[0] == &before[0] || &of.Changes[0].Body[0] == &before[0].Body[0] || string(of.Changes[1].Body) != "body" {
+		t.Errorf("kept %+v", of.Changes)
+	}
+}
+
+func TestAPositionWithinAPageHasTheStartOfThePage(t *testing.T) {
+	_, of, _ := pageOf(instance.Options{}, 2)
+	if at, known := positionAfter(of.Next, 5); !known || at != (feed.Position{Token: `"5"`, Start: of.Next.Start}) {
+		t.Errorf("%+v, %v", at, known)
+	}
+}
+
+func TestAChargeCountsForOneBatch(t *testing.T) {
+	d, _, _ := pageOf(instance.Options{MaxItems: 1}, 2)
+	do, _ := d.engine.Next(time.Now())
+	if first, second := d.batch(do.Batch).Charge, d.batch(do.Batch).Charge; first != 3 || second != 0 {
+		t.Errorf("charges %v and %v", first, second)
+	}
+}
+
+func TestABufferIsFullOfBytes(t *testing.T) {
+	for most, want := range map[int64]bool{1: true, 1 << 20: false} {
+		if d, _, _ := pageOf(instance.Options{BufferItems: 100, BufferBytes: most}, 2); d.isFull() != want {
+			t.Errorf("at most %d bytes: full %v", most, d.isFull())
+		}
+	}
+}

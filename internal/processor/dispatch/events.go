@@ -1,0 +1,41 @@
+package dispatch
+
+import (
+	"fmt"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/processor/delivery"
+)
+
+// announce calls the hooks for the keys that the engine treats differently since it was called last, and for the outages
+// that have begun or ended.
+func (d *Dispatcher) announce() {
+	d.mu.Lock()
+	keys := d.engine.News()
+	d.mu.Unlock()
+	for _, k := range keys {
+		d.in.Hooks.Key(feed.KeyEvent{Lease: d.held.Lease.Token, Key: feed.PartitionKey(k.Key), Became: keyStates[k.Became]})
+	}
+	for _, o := range d.in.Breaker.News() {
+		if o.Ended.IsZero() {
+			d.held.Raise(feed.OriginHandler, fmt.Errorf("%w: %d changes fail and hardly any succeeds, so none is parked for it", feed.ErrOutage, o.Changes))
+		}
+		d.in.Hooks.Outage(feed.Outage(o))
+	}
+}
+
+var keyStates = map[delivery.KeyState]feed.KeyState{
+	delivery.BecameAside: feed.KeySetAside, delivery.CaughtUp: feed.KeyCaughtUp, delivery.BecameHeld: feed.KeyHeld, delivery.BecameFree: feed.KeyReleased,
+}
+
+// Describe adds to a status what the engine has.
+func (d *Dispatcher) Describe(s *feed.LeaseStatus) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.engine
+	s.InHand, s.Buffered, s.Parked, s.Held, s.SetAside = e.InHand(), e.Items(), e.Parked(), e.Held(), e.SetAside()
+	s.Redriven, s.Released, s.Unsaved = d.requests.redriven, d.requests.released, e.Unsaved()
+	s.Lease.Position, s.Lease.Attempts = e.Position().(feed.Position), e.Attempts()
+	s.Read = e.ReadFrom().(feed.Position)
+	s.Failures, s.Failing = e.Oldest()
+}

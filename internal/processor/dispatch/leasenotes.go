@@ -1,0 +1,100 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/processor/records"
+)
+
+// What a lease says of its changes
+//
+// The position says up to where all is done. What is done after the position, how often a change was tried, and which
+// keys are held or set aside stands beside it in notes: internal/notes says what they are worth to another owner.
+
+// Mark is what a write of the lease stores: so many changes for the first time, all that was confirmed by hand up to a mark,
+// and whether a batch is named that may end the process.
+type Mark struct {
+	changes, marks int
+	names          bool
+}
+
+// Fill puts into a record what the lease is to say.
+func (d *Dispatcher) Fill(l *feed.Record) Mark {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l.Position, l.Attempts = d.engine.Position().(feed.Position), d.engine.Attempts()
+	if d.here != "" { // otherwise nothing is known yet but what the last owner has noted
+		at, n := l.Position.Token, d.engine.Notes()
+		done := notes.Done{At: at, Partition: d.here, Through: n.Through, Open: n.Open, Tried: n.Tried, Suspect: n.Suspect}
+		held := notes.Held{At: at, Partition: d.here}
+		for _, h := range n.Held {
+			held.Keys, held.Since = append(held.Keys, h.Key), append(held.Since, h.Since)
+		}
+		aside := notes.Aside{At: at, Partition: d.here, Recalls: n.Recalls}
+		for _, k := range n.Aside {
+			k.AsideKey.From = k.From.(feed.Position).Token
+			aside.Keys = append(aside.Keys, k.AsideKey)
+		}
+		for name, text := range map[string]string{notes.DoneProperty: done.String(), notes.HeldProperty: held.String(), notes.AsideProperty: aside.String()} {
+			if l.Properties[name] != text {
+				records.SetProperty(l, name, text)
+			}
+		}
+	}
+	outage, _ := d.in.Breaker.Open()
+	if outage := notes.Outage(outage.Since); l.Properties[notes.OutageProperty] != outage {
+		records.SetProperty(l, notes.OutageProperty, outage)
+	}
+	return Mark{d.engine.Unsaved(), d.marks, d.here == "" || d.engine.NamesBatch()}
+}
+
+// Written notes that a write of the lease is stored.
+func (d *Dispatcher) Written(m Mark) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stored = max(d.stored, m.marks)
+	if !m.names {
+		d.engine.NamedNone()
+	}
+	if m.changes > 0 {
+		d.engine.Saved(m.changes)
+		d.saved = time.Now()
+	}
+}
+
+// BeginAt sets where reading begins.
+func (d *Dispatcher) BeginAt(at feed.Position) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.engine.Begin(at)
+}
+
+// Freeze ends the moves of the position: the children of the lease begin there.
+func (d *Dispatcher) Freeze() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.engine.Freeze()
+}
+
+// ReadFrom is where the next page begins.
+func (d *Dispatcher) ReadFrom() feed.Position {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.engine.ReadFrom().(feed.Position)
+}
+
+// Pass moves on after a page of which nothing was wanted, and has the lease written if that is due. What was omitted
+// counts only with a read that finds nothing, because in a backlog there may be thousands of such pages.
+func (d *Dispatcher) Pass(next feed.Position, omitted int, atEnd bool) (counted bool) {
+	d.mu.Lock()
+	d.engine.Pass(next, time.Now())
+	counted = atEnd && d.engine.Omit(omitted)
+	due := d.isDue()
+	d.mu.Unlock()
+	if due {
+		d.store(d.held.UntilDrained) // or the work ends
+	}
+	return counted
+}

@@ -1,0 +1,85 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/records"
+)
+
+// letterCalls are the calls of the dead letters. Their code is not ours, like that of the handler.
+type letterCalls struct {
+	in       *instance.Instance
+	held     *instance.Held
+	delegate *delegate
+}
+
+// call calls the dead letters, whose code is not ours either: what does not return, or show that it is alive, is left
+// behind.
+func (c *letterCalls) call(f func(ctx context.Context, alive func()) error) error {
+	ctx, cancel := context.WithCancelCause(c.held.UntilDrained)
+	defer cancel(nil)
+	fuse := time.AfterFunc(records.StoreTimeout, func() { cancel(context.DeadlineExceeded) })
+	defer fuse.Stop()
+	result := c.delegate.launch(ctx, func(ctx context.Context) error { return f(ctx, func() { fuse.Reset(records.StoreTimeout) }) })
+	select {
+	case err := <-result:
+		return foreign(err)
+	case <-ctx.Done():
+	}
+	// Code that heeds its context returns now, and its own error says more than ours.
+	select {
+	case err := <-result:
+		return foreign(err)
+	case <-time.After(c.in.Options.RetryMin):
+		return fmt.Errorf("no answer: %w", context.Cause(ctx))
+	}
+}
+
+// has reports whether a letter is among those of its key.
+func (c *letterCalls) has(box feed.LetterBox, l feed.DeadLetter) (there bool, err error) {
+	err = c.each(box, l.Change.PartitionKey, func(o feed.DeadLetter) bool {
+		there = o.ID == l.ID
+		return !there && o.Change.LSN <= l.Change.LSN
+	})
+	return there, err
+}
+
+// each calls f with the letters of a key, for as long as it says so.
+func (c *letterCalls) each(box feed.LetterBox, key feed.PartitionKey, f func(feed.DeadLetter) (more bool)) error {
+	var mu sync.Mutex
+	over := false // what is left behind calls f no more
+	err := c.call(func(ctx context.Context, alive func()) error {
+		for l, err := range box.Letters(ctx, key) {
+			if err != nil {
+				return err
+			}
+			alive()
+			mu.Lock()
+			over = over || !f(l)
+			done := over
+			mu.Unlock()
+			if done {
+				break
+			}
+		}
+		return nil
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	over = true
+	return err
+}
+
+// foreign is an error of the dead letters, which are no handler when they panic.
+func foreign(err error) error {
+	if panicked, ok := errors.AsType[*feed.PanicError](err); ok {
+		return fmt.Errorf("dead letters panicked: %v", panicked.Value)
+	}
+	return err
+}

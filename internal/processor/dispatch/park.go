@@ -1,0 +1,123 @@
+package dispatch
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/fold"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/processor/delivery"
+)
+
+// How changes are parked
+//
+// A change is parked when its letter is durable. With Options.HoldKeys its key is held from then on, until an operator
+// releases it: the lease says which keys, and since which LSN, and what comes after that is parked too. See redrive.go
+// for the way back.
+
+// park stores the letter of a batch of one change.
+func (d *Dispatcher) park(b *delivery.Batch) {
+	l := d.letter(b)
+	there, err := d.isParked(b, l)
+	if err == nil && !there {
+		err = d.letters.call(func(ctx context.Context, _ func()) error { return d.in.Options.DeadLetters.Put(ctx, l) })
+	}
+	d.mu.Lock()
+	if err == nil {
+		d.engine.LetterStored(b, time.Now())
+	} else {
+		d.engine.LetterRefused(b, time.Now())
+	}
+	d.mu.Unlock()
+	switch {
+	case err != nil:
+		d.held.Report(d.held.UntilStopped, feed.OriginDeadLetters, fmt.Errorf("park %w", letterError(l, err)))
+	case !there:
+		d.in.Hooks.Parked(l)
+	}
+	d.save(false)
+	d.wake()
+}
+
+// isParked reports whether a change has its letter already whose key is held for it: it comes again after a crash. The
+// lease decides what is held, because a letter that was stored a moment ago may not be seen yet, and an operator may have
+// dropped it.
+func (d *Dispatcher) isParked(b *delivery.Batch, l feed.DeadLetter) (there bool, err error) {
+	if !b.IsHeld() {
+		return false, nil
+	}
+	box, ok := d.in.Options.DeadLetters.(feed.LetterBox)
+	if !ok {
+		return false, errNoBox
+	}
+	d.mu.Lock()
+	since := d.engine.HeldSince(string(l.Change.PartitionKey))
+	d.mu.Unlock()
+	if since > 0 && l.Change.LSN != since {
+		return false, nil
+	}
+	return d.letters.has(box, l)
+}
+
+// errNoBox is why the changes of a held key wait, with all that comes after them of it.
+var errNoBox = errors.New("its key is held, and this instance has no letter box: set Options.DeadLetters to the unit's")
+
+// reportUnheld reports a change that waits because its key cannot be held.
+func (d *Dispatcher) reportUnheld(b *delivery.Batch) {
+	l := d.letter(b)
+	d.held.Report(d.held.UntilStopped, feed.OriginDeadLetters, fmt.Errorf("park %w", letterError(l,
+		fmt.Errorf("%w: a lease has room for %d, and for less of long ones: release some", feed.ErrTooManyHeld, notes.MaxHeld))))
+}
+
+func letterError(l feed.DeadLetter, err error) error {
+	return fmt.Errorf("item %q of partition %s, LSN %d: %w", l.Change.ID, l.Change.PartitionKey, l.Change.LSN, err)
+}
+
+// letter is what is parked of a batch of one change.
+func (d *Dispatcher) letter(b *delivery.Batch) feed.DeadLetter {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := b.Changes[0]
+	change := *changeOf(c)
+	l := feed.DeadLetter{
+		ID: letterID(d.in.Options.Mode, c.LSN, c.Place, change.ID), Index: c.Place, Change: change, Disposition: feed.DispositionHeld,
+		Instance: d.in.Me.Instance, Lease: d.held.Lease.Token, Range: d.held.Lease.Range, Parked: time.Now(),
+	}
+	if !b.IsHeld() {
+		l.Attempts, l.Failed = c.Calls(), b.Failing()
+		setCause(&l, b.Err)
+	}
+	return l
+}
+
+// setCause notes why the change of a letter is not done.
+func setCause(l *feed.DeadLetter, err error) {
+	l.Cause, l.Stack, l.Disposition = fold.Text(err), "", feed.DispositionFailed
+	if panicked, ok := errors.AsType[*feed.PanicError](err); ok {
+		l.Stack = string(panicked.Stack)
+	}
+	_, undecodable := errors.AsType[*feed.DecodeError](err)
+	switch {
+	case undecodable:
+		l.Disposition = feed.DispositionUndecodable
+	case errors.Is(err, delivery.ErrCrashed):
+		l.Disposition = feed.DispositionCrashed
+	case feed.IsPoison(err):
+		l.Disposition = feed.DispositionPoison
+	}
+}
+
+// letterID names the letter of a change. In latest-version mode its place among the changes of its
+// LSN moves when another item of the transaction is written again, so it is named by its item.
+func letterID(m feed.Mode, lsn int64, place int, item string) string {
+	if m == feed.AllVersionsAndDeletes {
+		return fmt.Sprintf("%d.%d", lsn, place)
+	}
+	// Half of the hash is as much as nobody finds two items for, not even who chooses their names.
+	h := sha256.Sum256([]byte(item))
+	return fmt.Sprintf("%d.%x", lsn, h[:sha256.Size/2])
+}

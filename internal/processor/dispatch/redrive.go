@@ -1,0 +1,184 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/fold"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/processor/delivery"
+)
+
+// How letters are handed over again
+//
+// Whoever wants a letter handled again writes a request among the leases: a record of [feed.KindRequest]
+// with the effective partition key. The owner of its range, and nobody else, serves it: so the
+// change goes to the handler in order with its key, wherever the lease is by then. The engine says in which steps
+// (internal/processor/delivery/request.go); here each step is done. When it has served the request, the owner writes into it what
+// became of it, and retires it: a retired request is never served again. Package notes has the protocol.
+
+// serve does one step of a request.
+func (s *requests) serve(do delivery.Effect) {
+	q := do.Request
+	box, ok := s.d.in.Options.DeadLetters.(feed.LetterBox)
+	if !ok {
+		s.d.tell(func(now time.Time) { s.d.engine.RequestFailed(q, errNoBox, now) })
+		return
+	}
+	var err error
+	var next func(now time.Time)
+	switch do.Kind {
+	case delivery.FindLetter:
+		var found *delivery.Letter
+		found, err = s.findLetter(box, q)
+		next = func(now time.Time) { s.d.engine.LetterFound(q, found, now) }
+	case delivery.ListLetters:
+		var held []*delivery.Letter
+		var failed bool
+		held, failed, err = s.heldLetters(box, q)
+		next = func(now time.Time) { s.d.engine.LettersListed(q, held, failed, now) }
+	case delivery.Remove:
+		l := letterOf(q)
+		err = s.d.letters.call(func(ctx context.Context, _ func()) error { return box.Remove(ctx, l.Change.PartitionKey, l.ID) })
+		if err == nil {
+			s.d.in.Hooks.Redriven(feed.Redriven{Letter: *l, Recall: q.Recall})
+		} else if of, asked := q.Of.(*request); asked {
+			of.unsure = l.ID
+		}
+		next = func(now time.Time) { s.redriven++; s.d.engine.LetterRemoved(q, now) }
+	case delivery.Rewrite:
+		err = s.rewrite(box, q)
+		next = func(now time.Time) { s.d.engine.LetterRewritten(q, now) }
+	case delivery.Answer:
+		s.conclude(q, do.Note)
+		return
+	}
+	if err != nil {
+		next = func(now time.Time) { s.d.engine.RequestFailed(q, err, now) }
+	}
+	s.d.tell(next)
+}
+
+func letterOf(q *delivery.Request) *feed.DeadLetter { return q.Current.Of.(*readPage).letter }
+
+// asLetter is a dead letter as the engine knows it.
+func asLetter(l feed.DeadLetter) *delivery.Letter {
+	return &delivery.Letter{Of: &readPage{Page: feed.Page{Changes: []feed.Change{l.Change}}, letter: &l}, LSN: l.Change.LSN, Size: changeSize(&l.Change), Calls: l.Attempts}
+}
+
+// findLetter looks for the letter that a retry names. One that is held behind another one is left alone, because it would
+// pass that.
+func (s *requests) findLetter(box feed.LetterBox, q *delivery.Request) (found *delivery.Letter, err error) {
+	of, _ := q.Of.(*request)
+	before := false
+	err = s.d.letters.each(box, feed.PartitionKey(q.Key), func(l feed.DeadLetter) bool {
+		of.sees(l)
+		isIt := l.ID == q.Letter
+		if isIt && !(before && l.Disposition == feed.DispositionHeld) {
+			found = asLetter(l)
+		}
+		before = true
+		return !isIt
+	})
+	return found, err
+}
+
+// A request reads so many letters at a time.
+const (
+	lettersAtOnce = 100
+	bytesAtOnce   = 16 << 20
+)
+
+// heldLetters lists the first held letters of a request's key, and reports whether another one has failed.
+func (s *requests) heldLetters(box feed.LetterBox, q *delivery.Request) (held []*delivery.Letter, failed bool, err error) {
+	of, asked := q.Of.(*request)
+	left, more := bytesAtOnce, false
+	err = s.d.letters.each(box, feed.PartitionKey(q.Key), func(l feed.DeadLetter) bool {
+		of.sees(l)
+		switch {
+		case l.Disposition != feed.DispositionHeld:
+			failed = failed || l.ID != q.Letter
+		case len(held) < lettersAtOnce && left > 0:
+			held = append(held, asLetter(l))
+			left -= changeSize(&l.Change)
+		default:
+			more = true
+		}
+		return !failed || !more
+	})
+	if asked {
+		of.whole = !more
+	}
+	return held, failed, err
+}
+
+// rewrite stores in a letter why it has failed again, unless it was dropped meanwhile.
+func (s *requests) rewrite(box feed.LetterBox, q *delivery.Request) error {
+	l := *letterOf(q)
+	if l.Disposition == feed.DispositionHeld {
+		l.Failed = time.Now()
+	}
+	setCause(&l, q.Err)
+	l.Attempts++
+	s.d.in.Hooks.Redriven(feed.Redriven{Letter: l, Recall: q.Recall, Err: q.Err})
+	if there, err := s.d.letters.has(box, l); err != nil || !there {
+		return err
+	}
+	return s.d.letters.call(func(ctx context.Context, _ func()) error { return box.Put(ctx, l) })
+}
+
+// conclude writes what became of a request into its record, once the lease says so too: a key that is free in memory alone
+// would be held again after a crash.
+func (s *requests) conclude(q *delivery.Request, freed bool) {
+	if freed && s.d.store(s.d.held.UntilDrained) != nil {
+		return // the work ends: the next owner serves the request
+	}
+	if freed {
+		s.d.tell(func(time.Time) { s.released++ })
+	}
+	of, _ := q.Of.(*request)
+	if of == nil { // nobody has asked
+		return
+	}
+	defer s.forget(of)
+	var err error
+	switch outcome := of.outcome(q); {
+	case of.lost:
+	case outcome.Result == "":
+		if q.Err != nil {
+			of.record.Properties = notes.SetWaits(of.record.Properties, fmt.Sprintf("instance %s: %v", s.d.in.Me.Instance, q.Err))
+			s.d.held.Report(s.d.held.UntilStopped, feed.OriginDeadLetters, of.failure(q.Err))
+		}
+		err = s.putBack(s.d.held.UntilDrained, of)
+	default:
+		err = s.retire(of, outcome)
+	}
+	if err != nil {
+		s.reportUnlessOver(of, err)
+	}
+}
+
+// outcome is what the caller of a request hears. It has no result if the request was not served.
+func (of *request) outcome(q *delivery.Request) notes.Outcome {
+	o := notes.Outcome{Count: of.before + q.Handled, Left: notes.UnknownLeft}
+	switch q.Result {
+	case delivery.HandledAgain:
+		if o.Result = notes.Handled; !q.IsHeld {
+			o.Left = 0
+		}
+	case delivery.FailedAgain:
+		if o.Result, o.Cause = notes.Failed, fold.Text(q.Err); of.whole {
+			o.Left = q.Waiting()
+		}
+	case delivery.NothingToDo:
+		if o.Result = notes.Nothing; o.Count > 0 {
+			o.Result = notes.Handled
+		}
+		if q.Letter == "" {
+			o.Left = 0
+		}
+	}
+	return o
+}

@@ -1,0 +1,76 @@
+package dispatch
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/processor/delivery"
+)
+
+// postpone notes in the request, once, why it is not served here.
+func (s *requests) postpone(q *request, why error) error {
+	before := q.record.Properties[notes.WaitsProperty]
+	q.record.Properties = notes.SetWaits(q.record.Properties, why.Error())
+	if q.record.Properties[notes.WaitsProperty] != before {
+		_ = s.storeRequest(s.d.held.UntilDrained, q) // otherwise its caller hears no reason
+	}
+	return why
+}
+
+// storeRequest writes what is known of a request, where the next owner of the range finds it. The request does not live
+// longer for that.
+func (s *requests) storeRequest(ctx context.Context, q *request) error {
+	q.record.Properties = q.asked.Properties(q.record.Properties)
+	if q.record.TTL > 0 {
+		q.record.TTL = max(q.record.TTL-s.d.in.View.Now().Sub(q.record.Updated), time.Second)
+	}
+	stored, err := s.d.in.Store.Update(ctx, q.record)
+	if err == nil {
+		q.record = stored
+		s.d.in.View.Put(stored)
+	}
+	return err
+}
+
+// putBack stores a request that cannot be served now, with how many letters were handled for it.
+func (s *requests) putBack(ctx context.Context, q *request) error {
+	q.asked.Tries-- // it has not ended the process
+	handled := q.before
+	if q.served != nil {
+		handled += q.served.Handled
+	}
+	q.record.Properties = notes.Set(q.record.Properties, notes.CountProperty, notes.PlainNumber(int64(handled)))
+	q.record.Properties = notes.Set(q.record.Properties, notes.UnsureProperty, q.unsure)
+	return s.storeRequest(ctx, q)
+}
+
+// handBack puts back what is left for the next owner of the lease, once, because this one ends in good order.
+func (s *requests) handBack() {
+	// Of the base, because the contexts of the work have mostly ended by now.
+	ctx, cancel := context.WithTimeout(s.d.in.Base, s.d.in.Options.Drain/2)
+	defer cancel()
+	s.d.mu.Lock()
+	left := slices.DeleteFunc(slices.Collect(maps.Values(s.serving)), func(q *request) bool { return q.lost })
+	clear(s.serving)
+	s.d.mu.Unlock()
+	for _, q := range left {
+		if q.served != nil && q.served.State == delivery.Removing { // its letter was handled
+			q.unsure = letterOf(q.served).ID
+		}
+		_ = s.putBack(ctx, q) // otherwise it counts as a try
+	}
+}
+
+// retire writes the outcome into a request.
+func (s *requests) retire(q *request, o notes.Outcome) error {
+	q.record.Properties, q.record.State, q.record.TTL = o.Properties(q.record.Properties), feed.StateRetired, notes.OutcomeTTL
+	stored, err := s.d.in.Store.Update(s.d.held.UntilDrained, q.record)
+	if err == nil {
+		s.d.in.View.Put(stored)
+	}
+	return err
+}

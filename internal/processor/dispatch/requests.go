@@ -1,0 +1,124 @@
+package dispatch
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/processor/delivery"
+	"github.com/millrace/changefeed/internal/processor/instance"
+)
+
+// requests serves what is asked of the keys of a lease. The lock of its dispatcher guards it.
+type requests struct {
+	d        *Dispatcher
+	serving  map[string]*request // by their tokens
+	redriven int                 // letters that were handled
+	released int                 // keys that are not held any more
+}
+
+// request is a request that is being served.
+type request struct {
+	record feed.Record
+	asked  notes.Request
+	lost   bool              // its record is gone: it was withdrawn, or another owner serves it
+	before int               // letters that were handled by tries that could not go on
+	unsure string            // ID of one of them that could not be removed, unless the answer was lost; empty if there is none
+	served *delivery.Request // nil before the engine knows of it
+	whole  bool              // all held letters of the key were listed
+}
+
+// Accept begins to serve a request, unless that is being done.
+func (s *requests) Accept(record feed.Record) {
+	q := &request{
+		record: record, asked: notes.ReadRequest(record.Properties), before: int(notes.Number(record.Properties, notes.CountProperty)),
+		unsure: record.Properties[notes.UnsureProperty],
+	}
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	if !s.d.restored || s.d.closed || s.serving[record.Token] != nil {
+		return
+	}
+	s.serving[record.Token] = q
+	s.d.calls.Go(func() {
+		if err := s.admit(q); err != nil {
+			s.forget(q)
+			s.reportUnlessOver(q, err)
+			return
+		}
+		s.d.mu.Lock()
+		q.served = &delivery.Request{Token: record.Token, Key: q.asked.Key, Letter: q.asked.Letter, Of: q}
+		s.d.engine.Ask(q.served, time.Now())
+		s.d.mu.Unlock()
+		s.d.Start()
+		notify(s.d.news)
+	})
+}
+
+// sees notes that a letter is there: so it is handled again, if it was before, and counts once.
+func (q *request) sees(l feed.DeadLetter) {
+	if q != nil && q.unsure == l.ID {
+		q.before, q.unsure = q.before-1, ""
+	}
+}
+
+func (q *request) failure(err error) error {
+	return fmt.Errorf("%s %s: %w", q.asked.Action, q.asked.Key, err)
+}
+
+func (s *requests) forget(q *request) {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	delete(s.serving, q.record.Token)
+}
+
+// Withdraw ends the requests whose records are not asked for any more.
+func (s *requests) Withdraw(asked map[string]bool) {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	for token, q := range s.serving {
+		if !asked[token] {
+			q.lost = true
+			s.d.engine.Withdraw(q.asked.Key, token)
+		}
+	}
+	notify(s.d.news)
+}
+
+// maxTries is how often a request may end the process that serves it.
+const maxTries = 3
+
+// admit checks a request, and counts in its record how often it was begun with: to serve it may end the process.
+func (s *requests) admit(q *request) error {
+	_, hasBox := s.d.in.Options.DeadLetters.(feed.LetterBox)
+	switch {
+	case !hasBox: // the next owner of the range may have one
+		return s.postpone(q, fmt.Errorf("instance %s has no letter box to read from", s.d.in.Me.Instance))
+	case q.asked.Action != notes.Retry && q.asked.Action != notes.Release:
+		return s.postpone(q, fmt.Errorf("%w: instance %s does not know the action %q of a newer version", feed.ErrBadLease, s.d.in.Me.Instance, q.asked.Action))
+	case q.asked.Tries >= maxTries:
+		err := fmt.Errorf("%w: its owner has ended %d times while it was served", feed.ErrHandlerStuck, q.asked.Tries)
+		return errors.Join(err, s.retire(q, notes.Outcome{Result: notes.Failed, Cause: err.Error(), Count: q.before, Left: notes.UnknownLeft}))
+	}
+	q.asked.Tries++
+	q.record.Properties = notes.Set(q.record.Properties, notes.WaitsProperty, "")
+	return s.storeRequest(s.d.held.UntilDrained, q)
+}
+
+// reportUnlessOver reports why a request is not served here. If its record is gone, or another write has changed it, the
+// request was withdrawn, or was served before: the view lagged behind, and nobody has to do anything.
+func (s *requests) reportUnlessOver(q *request, err error) {
+	if errors.Is(err, feed.ErrNotFound) || errors.Is(err, feed.ErrConflict) {
+		s.d.in.View.Drop(q.record.ID)
+		return
+	}
+	s.d.held.Report(s.d.held.UntilStopped, feed.OriginDeadLetters, q.failure(err))
+}
+
+// Requests serves what operators ask of the keys of this lease.
+func (d *Dispatcher) Requests() instance.Requests { return &d.requests }
+
+// HandBack leaves the requests that are not served to the next owner.
+func (d *Dispatcher) HandBack() { d.requests.handBack() }

@@ -1,0 +1,115 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/processor/delivery"
+	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/records"
+)
+
+// Restore goes on from what the last owner has noted. If several partitions have the range, that is for the children.
+func (d *Dispatcher) Restore(ctx context.Context) (instance.Ending, error) {
+	reader := noteReader{d.in, d.held}
+	partitions, err := reader.partitions(ctx)
+	if err != nil {
+		return instance.Ending{}, err
+	}
+	l := d.held.Lease
+	if partitions != nil && notes.Name(l.Range.Min, l.Range.Max, partitions) == notes.Unknown {
+		return instance.Ending{Why: feed.ReasonSplit}, nil
+	}
+	in := notes.Place{Position: l.Position.Token, Min: l.Range.Min, Max: l.Range.Max, Partitions: partitions}
+	done, err := notes.ReadDone(l.Properties[notes.DoneProperty], in)
+	reader.dropped(notes.DoneProperty, err)
+	held, err := notes.ReadHeld(l.Properties[notes.HeldProperty], in)
+	reader.dropped(notes.HeldProperty, err)
+	aside, err := notes.ReadAside(l.Properties[notes.AsideProperty], in)
+	reader.dropped(notes.AsideProperty, err)
+	n := delivery.Notes{Through: done.Through, Open: done.Open, Tried: done.Tried}
+	n.Outage = !notes.ReadOutage(l.Properties[notes.OutageProperty]).IsZero()
+	for i, key := range held.Keys {
+		mine, err := reader.mayHave(ctx, key)
+		if err != nil {
+			return instance.Ending{}, err
+		}
+		if mine {
+			n.Held = append(n.Held, notes.HeldKey{Key: key, Since: held.Since[i]})
+		}
+	}
+	for _, k := range aside.Keys {
+		mine, err := reader.mayHave(ctx, k.Key)
+		if err != nil {
+			return instance.Ending{}, err
+		}
+		if mine {
+			n.Aside = append(n.Aside, delivery.Aside{AsideKey: k, From: feed.Position{Token: k.From, Start: l.Position.Start}})
+		}
+	}
+	for _, of := range aside.Recalls {
+		mine, err := reader.mayHave(ctx, of.Key)
+		if err != nil {
+			return instance.Ending{}, err
+		}
+		if mine {
+			n.Recalls = append(n.Recalls, of)
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if partitions != nil {
+		d.here = notes.Name(l.Range.Min, l.Range.Max, partitions)
+	}
+	n.First = d.engine.Attempts()
+	d.engine.Restore(n, time.Now())
+	d.restored = true
+	if d.crashed || done.Suspect != nil {
+		d.engine.Inherit(done.Suspect, time.Now())
+	}
+	return instance.Ending{}, nil
+}
+
+// noteReader reads what the last owner of a lease has noted in it.
+type noteReader struct {
+	in   *instance.Instance
+	held *instance.Held
+}
+
+// mayHave reports whether a key may be in the lease's range: after a split only one of the children has it.
+func (r noteReader) mayHave(ctx context.Context, key string) (bool, error) {
+	locator, ok := r.in.Source.(feed.Locator)
+	if !ok {
+		return true, nil
+	}
+	place, err := locator.Locate(ctx, feed.PartitionKey(key))
+	if errors.Is(err, feed.ErrBadRequest) { // it is none, so no lease has it
+		r.held.Raise(feed.OriginLeaseStore, fmt.Errorf("%w: it names the key %s: %w", feed.ErrBadLease, key, err))
+		return false, nil
+	}
+	return err == nil && r.held.Lease.Range.Holds(place), err
+}
+
+// partitions lists the partitions if there is anything that depends on them.
+func (r noteReader) partitions(ctx context.Context) (all []notes.Partition, err error) {
+	p := r.held.Lease.Properties
+	if r.in.Options.Concurrency == 1 && !r.in.Options.HasPolicy() && p[notes.DoneProperty] == "" && p[notes.HeldProperty] == "" && p[notes.AsideProperty] == "" {
+		return nil, nil
+	}
+	return records.Noted(ctx, r.in.Source)
+}
+
+// dropped reports a note that could not be read, or does not hold any more.
+func (r noteReader) dropped(name string, err error) {
+	switch {
+	case err == nil:
+	case errors.Is(err, notes.ErrMoved):
+		r.held.Raise(feed.OriginLeaseStore, fmt.Errorf("%w: property %s is dropped", feed.ErrMoved, name))
+	default:
+		r.held.Raise(feed.OriginLeaseStore, fmt.Errorf("%w: its property %s is dropped: %w", feed.ErrBadLease, name, err))
+	}
+}

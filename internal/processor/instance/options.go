@@ -1,0 +1,71 @@
+package instance
+
+import (
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/pause"
+)
+
+// Options are those of the processor, with their defaults; changefeed.Options says what each means.
+type Options struct {
+	Instance        string
+	Start           feed.Start
+	Mode            feed.Mode
+	MaxItems        int
+	MinLeases       int
+	MaxLeases       int
+	Poll            time.Duration
+	Acquire         time.Duration
+	Renew           time.Duration
+	Expiration      time.Duration
+	Drain           time.Duration
+	HandlerTimeout  time.Duration
+	RetryMin        time.Duration
+	RetryMax        time.Duration
+	MaxBytes        int
+	MaxWait         time.Duration
+	Filter          func(c *feed.Change) bool
+	Concurrency     int
+	BufferItems     int
+	BufferBytes     int64
+	MaxAttempts     int
+	MaxAge          time.Duration
+	DeadLetters     feed.DeadLetters
+	MaxSetAside     int
+	HoldKeys        bool
+	Manual          bool
+	CheckpointItems int
+	CheckpointEvery time.Duration
+}
+
+// HasPolicy reports whether a change that fails is ever told apart from its batch.
+func (o *Options) HasPolicy() bool { return o.MaxAttempts > 0 || o.MaxAge > 0 }
+
+// Margin is how long before its lease could be taken an owner stops: for clocks that
+// run at different speeds, and for the handler to notice.
+func (o *Options) Margin() time.Duration { return o.Expiration / 10 }
+
+// Trust is how long an owner works on a lease after it began to write it.
+func (o *Options) Trust() time.Duration { return o.Expiration - o.Margin() }
+
+// backoff is the pause before a request that has failed is repeated.
+func (o *Options) backoff() pause.Backoff { return pause.Backoff{Min: o.RetryMin, Max: o.RetryMax} }
+
+// Hooks are those of the processor, all set; changefeed.Hooks says when each is called.
+type Hooks struct {
+	Ready     func()
+	Begun     func(u feed.NewUnit)
+	Acquired  func(l feed.Lease)
+	Released  func(l feed.Lease, why feed.Reason)
+	BatchDone func(d feed.BatchDone)
+	ReadDone  func(d feed.ReadDone)
+	WaitDone  func(d feed.WaitDone)
+	StoreDone func(d feed.StoreDone)
+	Round     func(r feed.Round)
+	Parked    func(l feed.DeadLetter)
+	Outage    func(o feed.Outage)
+	Key       func(k feed.KeyEvent)
+	Redriven  func(r feed.Redriven)
+	Error     func(err *feed.Error)
+}

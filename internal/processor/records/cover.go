@@ -1,0 +1,103 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/keyspace"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/processor/rank"
+)
+
+// IsOurs reports whether this processor has made the lease and no other kind holds it.
+func IsOurs(l feed.Record) bool {
+	_, made := l.Properties[notes.GenerationProperty]
+	return made && l.Kind == feed.KindLease && l.Version == 1 && l.Err == nil && IsKnownState(l.State) && (l.Free() || l.Epoch != "")
+}
+
+// IsUntouched reports whether a lease is ours and nobody has ever taken it.
+func IsUntouched(l feed.Record) bool { return IsOurs(l) && l.Free() && l.Expiration == 0 }
+
+// IsLate reports whether the lease was created after its maker's lock: somebody else may have
+// covered its range since, with leases that are cut in another way. Nobody may take it, unless
+// the next holder of the lock adopts it.
+func IsLate(l feed.Record) bool {
+	due, ok := notes.ReadDue(l.Properties[notes.DueProperty])
+	return ok && IsUntouched(l) && due.Sent.Equal(l.Timestamp) && l.Updated.After(due.By)
+}
+
+// GenerationOf is how many splits led to a lease of ours; 0 for one of which it is not known.
+func GenerationOf(l feed.Record) int {
+	return int(notes.Number(l.Properties, notes.GenerationProperty))
+}
+
+// SetGeneration notes how many splits led to a lease.
+func SetGeneration(l *feed.Record, n int) {
+	SetProperty(l, notes.GenerationProperty, notes.PlainNumber(int64(n)))
+}
+
+// IsRedundant reports whether a lease is redundant: it is live, and leases of higher rank cover
+// its range.
+func (v *View) IsRedundant(lease feed.Record) bool {
+	if lease.State != feed.StateLive || !IsOurs(lease) {
+		return false
+	}
+	others := v.overlapping(lease)
+	if len(others) == 0 || slices.ContainsFunc(others, func(other feed.Record) bool { return !IsOurs(other) }) {
+		return false
+	}
+	above := v.Ranking()
+	others = slices.DeleteFunc(others, func(other feed.Record) bool { return !above(other, lease) })
+	return len(others) > 0 && len(Holes(lease.Range, others)) == 0
+}
+
+// overlapping are the other leases that share keys with a lease.
+func (v *View) overlapping(lease feed.Record) (others []feed.Record) {
+	return v.Where(func(id string, other feed.Record) bool {
+		return id != lease.ID && other.Kind == feed.KindLease && other.State != feed.StateRetired && other.Range.Overlaps(lease.Range)
+	})
+}
+
+// Ranking compares leases of this unit: see [rank.Above]. A lease that was made for a hole
+// begins at the time at which the unit began. Nobody is owed older changes, so it has come as
+// far as a lease without a start at the same token.
+func (v *View) Ranking() (above func(lease, other feed.Record) bool) {
+	origin, known := v.Origin()
+	ranked := func(l feed.Record) rank.Lease {
+		at := rank.Position{Token: l.Position.Token, Since: l.Position.Start.Time(), Unknown: l.Position.Token == "" && l.Position.Start.IsNow()}
+		if known && at.Token != "" && at.Since.Equal(origin.Time()) {
+			at.Since = time.Time{}
+		}
+		return rank.Lease{Min: l.Range.Min, Max: l.Range.Max, Position: at, Generation: GenerationOf(l), Taken: l.Expiration > 0}
+	}
+	return func(lease, other feed.Record) bool { return rank.Above(ranked(lease), ranked(other)) }
+}
+
+// Holes lists the parts of r that no lease covers.
+func Holes(r feed.Range, leases []feed.Record) []feed.Range {
+	covered := make([]feed.Range, len(leases))
+	for i, lease := range leases {
+		covered[i] = lease.Range
+	}
+	return keyspace.Uncovered(r, covered)
+}
+
+// CreateAnew creates a lease. Where the right to delete is missing, a retired lease of that
+// range may be in the way. It is nobody's, and every write of its owners had an older ETag,
+// so making it live again is the same as a delete and a create.
+func (v *View) CreateAnew(ctx context.Context, lease feed.Record) (feed.Record, error) {
+	got, err := v.store.Create(ctx, lease)
+	if !errors.Is(err, feed.ErrConflict) {
+		return got, err
+	}
+	for _, old := range v.Kind(feed.KindLease) {
+		if old.Token == lease.Token && old.State == feed.StateRetired && IsOurs(old) && !IsLate(old) {
+			lease.ID, lease.ETag, lease.Raw = old.ID, old.ETag, old.Raw
+			return v.store.Update(ctx, lease)
+		}
+	}
+	return got, err
+}

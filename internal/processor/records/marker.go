@@ -1,0 +1,100 @@
+package records
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
+)
+
+// Marker is the unit's marker, if its leases have been created.
+func (v *View) Marker() (feed.Record, bool) {
+	for _, info := range v.Kind(feed.KindInfo) {
+		if info.Err == nil {
+			return info, true
+		}
+	}
+	return feed.Record{}, false
+}
+
+// Origin is where the unit began, if its marker records that.
+func (v *View) Origin() (feed.Start, bool) {
+	info, _ := v.Marker()
+	start, err := feed.ParseStart(notes.TimeOf(info.Properties[notes.OriginProperty]))
+	return start, err == nil
+}
+
+// Vanished returns why the records of the unit are gone, if the listing that came out as listed shows that. The marker is
+// that of the unit as it was joined.
+func (v *View) Vanished(marker feed.Record, listed error) error {
+	if missing, ok := errors.AsType[*missingError](listed); ok {
+		return fmt.Errorf("%w: the lease container is missing: %w", feed.ErrLeasesGone, missing.error)
+	}
+	if listed != nil || marker.ID == "" {
+		return nil
+	}
+	info, there := v.Marker()
+	switch {
+	case there && beginsAnew(info, marker):
+		return fmt.Errorf("%w: the unit was begun anew at %s", feed.ErrLeasesGone, info.Timestamp.Format(time.RFC3339))
+	case !there && len(v.Kind(feed.KindLease)) == 0:
+		return fmt.Errorf("%w: the lease container has neither leases nor the marker of the unit, as when it was deleted and made anew", feed.ErrLeasesGone)
+	}
+	return nil
+}
+
+// beginsAnew reports whether a unit with a later marker has new leases too. If somebody deletes the marker alone, the next
+// one is made for the leases that are there. A marker that is older has arrived late, from an instance that is dead.
+func beginsAnew(later, marker feed.Record) bool {
+	if !later.Timestamp.After(marker.Timestamp) || later.Properties[notes.RepairedProperty] != "" {
+		return false
+	}
+	found, err := time.Parse(time.RFC3339Nano, notes.TimeOf(later.Properties[notes.FoundProperty]))
+	return err != nil || found.After(marker.Updated)
+}
+
+// HasNoStart reports whether a lease does not say where it begins.
+func HasNoStart(l feed.Record) bool {
+	return l.Err == nil && l.State != feed.StateRetired && l.Position.Token == "" && l.Position.Start.IsZero()
+}
+
+// Placed lists the leases that can be worked on, and those that cannot: besides the bad
+// documents, leases of which nobody says where they begin.
+func (v *View) Placed() (good, bad []feed.Record) {
+	good, bad = v.Leases()
+	if _, known := v.Origin(); known {
+		return good, bad
+	}
+	good = slices.DeleteFunc(good, func(lease feed.Record) bool {
+		open := HasNoStart(lease)
+		if open {
+			lease.Err = &feed.StartError{Leases: []string{lease.ID}}
+			bad = append(bad, lease)
+		}
+		return open
+	})
+	return good, bad
+}
+
+// IDs are the ids of leases.
+func IDs(leases []feed.Record) (list []string) {
+	for _, lease := range leases {
+		list = append(list, lease.ID)
+	}
+	return list
+}
+
+// Recorded is where a lease that is lost must begin again: where the unit began, else
+// where nothing is skipped that the mode can still give.
+func (v *View) Recorded(mode feed.Mode) feed.Start {
+	if mode == feed.AllVersionsAndDeletes {
+		return feed.FromNow()
+	}
+	if start, ok := v.Origin(); ok {
+		return start
+	}
+	return feed.FromBeginning()
+}

@@ -1,0 +1,124 @@
+package records
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+)
+
+func record(id string, version int, written time.Time) feed.Record {
+	return feed.Record{ID: id, ETag: strconv.Itoa(version), Updated: written}
+}
+
+func listing(records ...feed.Record) map[string]feed.Record {
+	byID := map[string]feed.Record{}
+	for _, r := range records {
+		byID[r.ID] = r
+	}
+	return byID
+}
+
+func text(v *View) (all []string) {
+	for _, r := range v.Where(func(string, feed.Record) bool { return true }) {
+		all = append(all, r.ID+r.ETag)
+	}
+	return all
+}
+
+// Of a listing and the news that came while it was on its way, the later counts for each record.
+func TestNewsOutlivesTheListingItOvertakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		v := NewView(nil, nil)
+		v.Put(record("old", 1, store))
+		v.Put(record("gone before", 1, store))
+		v.Drop("gone before")
+		time.Sleep(time.Second)
+		asked := time.Now()
+		time.Sleep(time.Second)
+		v.Put(record("new", 1, store))
+		v.Put(record("ahead", 2, store.Add(2*time.Second)))
+		v.Put(record("late", 2, store.Add(2*time.Second)))
+		v.Drop("gone")
+		v.replace(listing(
+			record("ahead", 1, store), record("late", 3, store.Add(3*time.Second)),
+			record("gone", 1, store), record("gone before", 2, store.Add(time.Second)),
+		), store, asked)
+		if want := []string{"ahead2", "gone before2", "late3", "new1"}; !slices.Equal(text(v), want) {
+			t.Errorf("there are %v, want %v", text(v), want)
+		}
+		if _, known := v.Get("old"); known {
+			t.Error("news from before the listing has outlived it")
+		}
+		asked = time.Now().Add(time.Nanosecond)
+		time.Sleep(time.Second)
+		if v.replace(listing(), store, asked); len(text(v)) != 0 {
+			t.Errorf("the next listing is empty, and there are %v", text(v))
+		}
+	})
+}
+
+// A picture that was distrusted while its listing was on its way is not fresh.
+func TestDistrustOutlivesTheListingItOvertakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := NewView(nil, nil)
+		asked := time.Now()
+		v.replace(listing(), time.Now(), asked)
+		if !v.Listed().Equal(asked) {
+			t.Errorf("listed %v, want %v", v.Listed(), asked)
+		}
+		time.Sleep(time.Second)
+		if v.Distrust(); !v.Listed().IsZero() {
+			t.Error("trusted though something has contradicted it")
+		}
+		v.replace(listing(), time.Now(), asked)
+		if !v.Listed().IsZero() {
+			t.Error("trusted again by a listing that was asked for before")
+		}
+		time.Sleep(time.Second)
+		v.replace(listing(), time.Now(), time.Now())
+		if v.Listed().IsZero() {
+			t.Error("distrusted for ever")
+		}
+	})
+}
+
+// The store's clock goes on by ours.
+func TestTheStoresTimeGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := time.Now().Add(-time.Hour)
+		v := NewView(nil, nil)
+		if !v.LastAnswer().IsZero() {
+			t.Errorf("answered %v, before it was asked", v.LastAnswer())
+		}
+		v.answeredAt(store)
+		begun := time.Now()
+		time.Sleep(time.Minute)
+		if now := v.Now(); !now.Equal(store.Add(time.Minute)) || !v.LastAnswer().Equal(begun) {
+			t.Errorf("it is %v there, and it answered %v", now, v.LastAnswer())
+		}
+		v.replace(listing(), store, begun) // a listing is an answer
+		listed := time.Now()
+		time.Sleep(time.Second)
+		if now := v.Now(); !now.Equal(store.Add(time.Second)) || !v.LastAnswer().Equal(listed) {
+			t.Errorf("after a listing it is %v there, and it answered %v", now, v.LastAnswer())
+		}
+	})
+}
+
+// What replaces a record knows the one before.
+func TestARecordIsReplacedKnowingTheOneBefore(t *testing.T) {
+	v := NewView(nil, nil)
+	for version := range 3 {
+		v.change("a", func(old feed.Record, known bool) feed.Record {
+			if want := strconv.Itoa(version - 1); known != (version > 0) || known && old.ETag != want {
+				t.Errorf("version %d comes after %q, known %v", version, old.ETag, known)
+			}
+			return record("a", version, time.Time{})
+		})
+	}
+}

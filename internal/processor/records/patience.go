@@ -1,0 +1,36 @@
+package records
+
+import (
+	"context"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+)
+
+// StoreTimeout bounds one request to a lease store.
+const StoreTimeout = 65 * time.Second
+
+// PatientStore is a lease store whose writes end, also those that are never answered. An end of
+// the time is an error like any other that leaves the outcome unknown.
+type PatientStore struct{ feed.LeaseStore }
+
+// Create implements [feed.LeaseStore].
+func (s PatientStore) Create(ctx context.Context, l feed.Record) (feed.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, StoreTimeout)
+	defer cancel()
+	return s.LeaseStore.Create(ctx, l)
+}
+
+// Update implements [feed.LeaseStore].
+func (s PatientStore) Update(ctx context.Context, l feed.Record) (feed.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, StoreTimeout)
+	defer cancel()
+	return s.LeaseStore.Update(ctx, l)
+}
+
+// Delete implements [feed.LeaseStore].
+func (s PatientStore) Delete(ctx context.Context, l feed.Record) error {
+	ctx, cancel := context.WithTimeout(ctx, StoreTimeout)
+	defer cancel()
+	return s.LeaseStore.Delete(ctx, l)
+}

@@ -1,0 +1,83 @@
+package tenure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/records"
+)
+
+// giveUp lets go of the lease in the way that fits the reason.
+func (w *worker) giveUp(e instance.Ending) feed.Reason {
+	if e.Why != feed.ReasonStuck && e.Why != feed.ReasonLost {
+		w.dispatcher.HandBack()
+	}
+	switch e.Why {
+	case feed.ReasonSplit:
+		return w.split()
+	case feed.ReasonRedundant:
+		return w.yield()
+	case feed.ReasonStopped, feed.ReasonGiven:
+		return w.release(e)
+	}
+	return e.Why // lost already; or stuck, and then only expiry keeps others from starting too early
+}
+
+// release writes the next owner, or none.
+func (w *worker) release(e instance.Ending) feed.Reason {
+	// Of the base, because the context of the processor has mostly ended by now.
+	ctx, cancel := context.WithTimeout(w.in.Base, w.in.Options.Drain)
+	defer cancel()
+	err := w.keeper.edit(ctx, func(l *feed.Record) {
+		l.Owner, l.Epoch = e.To.Instance, e.To.Epoch
+		if e.Undone {
+			l.State = feed.StateLive
+		}
+	})
+	if err != nil {
+		w.held.Report(w.held.UntilLost, feed.OriginLeaseStore, fmt.Errorf("release: %w", err))
+		return feed.ReasonLost
+	}
+	return e.Why
+}
+
+// yield removes a lease that others cover. A lease that has moved on meanwhile, or cannot be
+// removed now, is freed instead, and whoever takes it decides again.
+func (w *worker) yield() feed.Reason {
+	ctx, cancel := context.WithTimeout(w.held.UntilDrained, records.StoreTimeout)
+	defer cancel()
+	var mine feed.Record
+	err := w.keeper.note(ctx, func(lease *feed.Record) { mine = *lease })
+	if err == nil && w.in.View.IsRedundant(mine) {
+		if err = w.remove(ctx); err == nil {
+			return feed.ReasonRedundant
+		}
+	}
+	if w.held.UntilLost.Err() != nil {
+		return feed.ReasonLost
+	}
+	w.held.Report(w.held.UntilLost, feed.OriginLeaseStore, err)
+	pause.For(w.held.UntilStopped, w.in.Options.Poll)
+	return w.release(instance.Ending{Why: feed.ReasonRedundant})
+}
+
+// remove deletes the worker's lease, or retires it.
+func (w *worker) remove(ctx context.Context) error {
+	var mine feed.Record
+	if err := w.keeper.note(ctx, func(lease *feed.Record) { mine = *lease }); err != nil {
+		return err
+	}
+	err := w.in.Store.Delete(ctx, mine)
+	switch {
+	case err == nil || errors.Is(err, feed.ErrNotFound):
+		w.in.View.Drop(mine.ID)
+		return nil
+	case errors.Is(err, feed.ErrForbidden):
+		return w.keeper.edit(ctx, func(lease *feed.Record) { lease.State, lease.Owner, lease.Epoch = feed.StateRetired, "", "" })
+	}
+	return fmt.Errorf("delete lease: %w", err)
+}

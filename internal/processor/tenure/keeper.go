@@ -1,0 +1,162 @@
+package tenure
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/processor/beat"
+	"github.com/millrace/changefeed/internal/processor/dispatch"
+	"github.com/millrace/changefeed/internal/processor/instance"
+)
+
+// How a lease is held
+//
+// The keeper writes a held lease, at the worker's request or to renew it, one write at a time. Each
+// write is conditional on the ETag of the write before, so a lease that somebody else has
+// written cannot be written again: whoever was replaced finds out by a conflict.
+//
+// A conflict may also be the echo of a write of ours whose answer was lost. Then the
+// record has the owner, epoch and timestamp of that write, and we go on from it.
+//
+// Others take the lease when its owner has been silent for the expiration by the
+// store's clock, counted from when the store took the write. The keeper counts the same
+// time by its own monotonic clock from *before* it sent the write, less a margin, and
+// then gives up: the handler's context ends before anybody else can begin, however
+// slow the store, and whatever the clocks say.
+
+// keeper is the only writer of a held lease, so that each write knows the ETag of the last.
+type keeper struct {
+	in    *instance.Instance
+	held  *instance.Held
+	turn  chan struct{} // has room for one: whoever writes has put something in
+	fuse  *time.Timer   // calls lose when the lease can no longer be trusted
+	due   *time.Timer   // of the next renewal
+	place float64       // in the burst of renewals, from 0 to 1
+
+	fill  func(*feed.Record) dispatch.Mark // puts into a record what the lease is to say
+	saved func(dispatch.Mark)              // notes that it is stored
+
+	// Of those whose turn it is.
+	rng        *rand.Rand
+	stored     feed.Record // as last written
+	next       feed.Record // what the next write stores, but for the progress
+	written    time.Time   // when the last successful write was begun
+	unanswered []time.Time // timestamps of the writes since then, whose outcome is not known
+	stamped    time.Time   // the last timestamp
+	renewing   bool
+}
+
+func newKeeper(in *instance.Instance, held *instance.Held, started time.Time) *keeper {
+	k := &keeper{
+		in: in, held: held, turn: make(chan struct{}, 1), rng: in.Random("keeper " + held.Lease.Token),
+		fill: func(*feed.Record) dispatch.Mark { return dispatch.Mark{} }, saved: func(dispatch.Mark) {},
+	}
+	k.place = k.rng.Float64()
+	k.fuse = time.AfterFunc(time.Until(k.trustedUntil(started)), func() {
+		k.held.Lose(fmt.Errorf("%w: not renewed in time", feed.ErrLeaseLost))
+	})
+	k.accept(held.Lease, dispatch.Mark{}, started)
+	k.due = time.NewTimer(time.Until(k.renewal()))
+	return k
+}
+
+// trustedUntil is when a lease written by a request begun at t must be given up.
+func (k *keeper) trustedUntil(t time.Time) time.Time {
+	return t.Add(k.in.Options.Trust())
+}
+
+// accept goes on from the outcome of a write begun at started.
+func (k *keeper) accept(lease feed.Record, of dispatch.Mark, started time.Time) {
+	k.stored, k.next, k.written, k.unanswered = lease, lease, started, nil
+	k.held.Troubles.Remove(feed.OriginLeaseStore)
+	k.fuse.Reset(time.Until(k.trustedUntil(started)))
+	k.saved(of)
+	k.in.View.Put(lease)
+}
+
+// keep renews the lease until it is lost or given up.
+func (k *keeper) keep() {
+	defer k.fuse.Stop()
+	defer k.due.Stop()
+	for {
+		renew := k.renew
+		select {
+		case <-k.held.UntilLost.Done():
+			return
+		case <-k.held.Checks():
+		case <-k.due.C:
+			renew = k.renewIfDue
+		}
+		if k.inTurn(k.held.UntilLost, renew) != nil {
+			return
+		}
+	}
+}
+
+// inTurn calls a function when nobody else writes. It returns the function's error, or why there was no turn.
+func (k *keeper) inTurn(ctx context.Context, f func() error) error {
+	select {
+	case k.turn <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-k.held.UntilLost.Done():
+		return context.Cause(k.held.UntilLost)
+	}
+	defer func() {
+		k.due.Reset(time.Until(k.renewal()))
+		<-k.turn
+	}()
+	if k.held.UntilLost.Err() != nil {
+		return context.Cause(k.held.UntilLost)
+	}
+	return f()
+}
+
+// renew writes the lease though there may be nothing to store, because a silent owner expires.
+func (k *keeper) renew() error {
+	k.renewing = true
+	defer func() { k.renewing = false }()
+	return k.write(k.held.UntilLost)
+}
+
+// renewIfDue renews the lease, unless it was written while the renewal waited for its turn.
+func (k *keeper) renewIfDue() error {
+	if time.Now().Before(k.renewal()) {
+		return nil
+	}
+	return k.renew()
+}
+
+// renewal is when the lease must be written next.
+func (k *keeper) renewal() time.Time {
+	of := beat.Beat{Phase: k.in.Since, Every: k.in.Options.Renew, Trust: k.in.Options.Trust()}
+	return of.Next(k.written, k.place, k.in.Claims.Number())
+}
+
+// store writes the lease now. There is an error only when ctx has ended or the lease is lost: any other failure is tried
+// again.
+func (k *keeper) store(ctx context.Context) error { return k.edit(ctx, func(*feed.Record) {}) }
+
+// edit writes the lease now, with a change.
+func (k *keeper) edit(ctx context.Context, change func(*feed.Record)) error {
+	return k.inTurn(ctx, func() error {
+		k.fill(&k.next)
+		change(&k.next)
+		both, cancel := context.WithCancelCause(k.held.UntilLost)
+		defer cancel(nil)
+		defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
+		return k.write(both)
+	})
+}
+
+// note changes the next write, without waiting for it. The change sees the lease as it would be written.
+func (k *keeper) note(ctx context.Context, change func(*feed.Record)) error {
+	return k.inTurn(ctx, func() error {
+		k.fill(&k.next)
+		change(&k.next)
+		return nil
+	})
+}

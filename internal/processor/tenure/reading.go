@@ -1,0 +1,129 @@
+package tenure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/processor/instance"
+)
+
+// read reads the next page, again and again until it succeeds.
+func (w *worker) read() (page feed.Page, e instance.Ending) {
+	for failures := 1; w.held.Ending().None(); failures++ {
+		page, err := w.readOnce()
+		switch {
+		case err == nil:
+			w.in.Absence.Disproved()
+			return page, instance.Ending{}
+		case !w.held.Ending().None():
+			return page, w.held.Ending()
+		case errors.Is(err, feed.ErrGone) && !w.whole():
+			return page, instance.Ending{Why: feed.ReasonSplit}
+		}
+		w.held.Report(w.held.UntilStopped, feed.OriginSource, err)
+		if w.in.Absence.Note(w.held.UntilStopped, w.in.Source, w.in.Options.Expiration, err) {
+			w.in.Wake()
+		}
+		least := time.Duration(0)
+		if throttled, ok := errors.AsType[*feed.ThrottledError](err); ok {
+			least = throttled.After
+		}
+		w.held.Backoff(failures, least)
+	}
+	return page, w.held.Ending()
+}
+
+// readOnce reads the next page, unless it was read ahead.
+func (w *worker) readOnce() (feed.Page, error) {
+	w.held.Activity.Set(feed.ActivityReading)
+	if w.ahead != nil {
+		if next, ok := <-w.ahead.pages; ok {
+			return next.page, next.err
+		}
+		w.drop()
+	}
+	return w.fetch(w.held.UntilStopped, w.dispatcher.ReadFrom())
+}
+
+// fetch reads the page after a position.
+func (w *worker) fetch(ctx context.Context, at feed.Position) (feed.Page, error) {
+	ctx, cancel := context.WithTimeout(ctx, instance.ReadTimeout)
+	defer cancel()
+	o := feed.ReadOptions{Mode: w.in.Options.Mode, MaxItems: w.in.Options.MaxItems}
+	begun := time.Now()
+	page, err := w.in.Source.Read(ctx, w.held.Lease.Range, at, o)
+	if err == nil {
+		w.held.Troubles.Remove(feed.OriginSource)
+	}
+	w.in.Hooks.ReadDone(feed.ReadDone{Lease: w.held.Lease.Token, Changes: len(page.Changes), Charge: page.Charge, Duration: time.Since(begun), Err: err})
+	return page, err
+}
+
+// whole reports whether one partition holds the range: then a source that says it is gone
+// does not know its own partitions yet, and there is nothing to split.
+func (w *worker) whole() bool {
+	ctx, cancel := context.WithTimeout(w.held.UntilStopped, instance.ReadTimeout)
+	defer cancel()
+	partitions, err := w.in.Source.Partitions(ctx)
+	return err != nil || slices.ContainsFunc(partitions, func(p feed.Partition) bool { return p.Range.Contains(w.held.Lease.Range) })
+}
+
+// lookAhead reports a position that stays ahead of its feed. A replica that lags behind looks the same for a while.
+func (w *worker) lookAhead(page feed.Page) {
+	switch {
+	case !page.Ahead:
+		w.tooFar = time.Time{}
+	case w.tooFar.IsZero():
+		w.tooFar = time.Now()
+	case time.Since(w.tooFar) >= w.in.Options.Renew:
+		w.tooFar = time.Now()
+		w.held.Report(w.held.UntilStopped, feed.OriginSource, aheadError(w.dispatcher.ReadFrom(), page.Head))
+	}
+}
+
+func aheadError(at feed.Position, end int64) error {
+	return fmt.Errorf("%w: it is %s, and the feed ends at %d: was the container restored from a backup, or are these leases of another one? "+
+		"Changes up to the position will not be handled: delete the leases of this unit and begin anew", feed.ErrAhead, at.Token, end)
+}
+
+// rest waits after an empty page, until there may be more.
+func (w *worker) rest() {
+	w.held.Activity.Set(feed.ActivityWaiting)
+	if waiter, ok := w.in.Source.(feed.Waiter); ok {
+		w.await(waiter)
+		return
+	}
+	pause.For(w.held.UntilStopped, pause.Doubled(instance.FirstPoll, w.idle-1, w.in.Options.Poll))
+}
+
+// await waits until the source says that there may be more. A quiet range is read now and
+// then all the same, so that its position moves on with its container's and does not fall
+// out of the retention.
+func (w *worker) await(waiter feed.Waiter) {
+	// Writes to other leases of the partition wake us too: do not read for each of them.
+	if w.idle > 1 && pause.For(w.held.UntilStopped, pause.Doubled(time.Millisecond, w.idle, instance.MaxGather)) != nil {
+		return
+	}
+	most := w.in.Options.Renew
+	if unsaved, every := w.dispatcher.Pending(); unsaved > 0 && every > 0 {
+		most = min(most, every)
+	}
+	waiting, cancel := context.WithTimeout(w.held.UntilStopped, most)
+	defer cancel()
+	begun := time.Now()
+	err := waiter.Wait(waiting, w.held.Lease.Range, w.dispatcher.ReadFrom())
+	waited := time.Since(begun)
+	w.in.Hooks.WaitDone(feed.WaitDone{Lease: w.held.Lease.Token, Duration: waited, Err: err})
+	if err != nil && waiting.Err() == nil {
+		w.held.Report(w.held.UntilStopped, feed.OriginSource, err)
+		pause.For(w.held.UntilStopped, w.in.Options.Poll)
+	}
+	if waited > instance.MaxGather {
+		w.idle = 0
+	}
+}

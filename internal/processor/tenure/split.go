@@ -1,0 +1,175 @@
+package tenure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/keyspace"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/records"
+)
+
+// How a lease is replaced after a split
+//
+// The range of a lease is gone when it spans several physical partitions. Its owner
+// then makes a lease for each part, at the position that is stored in the parent:
+//
+//	1  mark the parent as splitting, with its parts  (an update under its ETag: only the owner can)
+//	2  create the children that are missing          (their names are their ranges: a second create conflicts)
+//	3  delete the parent                             (or mark it retired, without the right to delete)
+//
+// A crash between any two steps leaves a parent that is splitting. Whoever takes it does
+// not read, but goes on from step 2, and creates only where no other lease covers, because
+// a child that was made before may have split in the meantime. The children read nothing
+// that the parent has yet to deliver, because the parent's position does not move after
+// step 1.
+//
+// The parts are never computed anew, even if the partitions merge or split again
+// meanwhile: a create that was sent and not answered may still arrive, and then must find
+// its own lease in its place, not leases that were cut in another way. The children then
+// follow the new partitions like any lease. A create can arrive even later, when its
+// lease has come and gone: see package rank.
+
+// split replaces the lease by those of its parts, from wherever an earlier owner has come to.
+func (w *worker) split() feed.Reason {
+	for failures := 1; w.held.Ending().None(); failures++ {
+		done, err := w.replace()
+		switch {
+		case done:
+			return feed.ReasonSplit
+		case !w.held.Ending().None():
+			return w.giveUp(w.held.Ending())
+		case err == nil:
+			w.held.Report(w.held.UntilLost, feed.OriginSource, fmt.Errorf("%w: one partition holds the range again: trying on", feed.ErrGone))
+			pause.For(w.held.UntilStopped, w.in.Options.Poll) // the source's list may be older than its answers to reads
+			return w.release(instance.Ending{Why: feed.ReasonSplit, Undone: true})
+		}
+		w.held.Report(w.held.UntilStopped, feed.OriginLeaseStore, fmt.Errorf("split: %w", err))
+		w.held.Backoff(failures, 0)
+	}
+	return w.giveUp(w.held.Ending())
+}
+
+// replace does the three steps, from wherever an earlier try has come to, and makes no
+// further child once the worker is stopped. It does nothing, without an error, when a merge
+// after the split has put the range into one partition again.
+func (w *worker) replace() (done bool, err error) {
+	ctx, cancel := context.WithTimeout(w.held.UntilDrained, records.StoreTimeout)
+	defer cancel()
+	if err := w.in.View.List(ctx, time.Now()); err != nil {
+		return false, err
+	}
+	parent, parts, err := w.plan(ctx)
+	if err != nil || parts == nil {
+		return false, err
+	}
+	for _, part := range keyspace.CutAt(w.uncovered(parent), parts) {
+		if !w.held.Ending().None() {
+			return false, nil
+		}
+		if err := w.createChild(ctx, parent, part); err != nil {
+			return false, err
+		}
+	}
+	if err := w.in.View.List(ctx, time.Now()); err != nil {
+		return false, err
+	}
+	if open := w.uncovered(parent); len(open) > 0 { // the record that refused a child does not cover its range
+		w.in.View.Distrust()
+		return false, fmt.Errorf("%w: %v", feed.ErrHole, open)
+	}
+	err = w.remove(ctx)
+	return err == nil, err
+}
+
+// plan marks the parent as splitting and records its parts there, unless that was done
+// before. A split that an older version has begun has no parts yet. There are no parts
+// when the range need not be split.
+func (w *worker) plan(ctx context.Context) (parent feed.Record, parts []feed.Range, err error) {
+	stored := false
+	if err := w.keeper.note(ctx, func(lease *feed.Record) { parent, stored = *lease, w.keeper.stored.State == feed.StateSplitting }); err != nil {
+		return parent, nil, err
+	}
+	if parts, known := splitParts(parent); known && parent.State == feed.StateSplitting {
+		if !stored { // an earlier try was not answered
+			err = w.keeper.store(ctx)
+		}
+		return parent, parts, err
+	}
+	partitions, err := w.in.Source.Partitions(ctx)
+	if err != nil {
+		return parent, nil, err
+	}
+	parts = keyspace.CutAt([]feed.Range{parent.Range}, records.RangesOf(partitions))
+	if slices.Contains(keyspace.CutAt(w.uncovered(parent), parts), parent.Range) {
+		return parent, nil, nil
+	}
+	w.dispatcher.Freeze() // the children begin where the parent is stored, so it moves no more
+	err = w.keeper.edit(ctx, func(lease *feed.Record) {
+		lease.State = feed.StateSplitting
+		records.SetProperty(lease, notes.PartsProperty, keyspace.Join(parts))
+		parent = *lease
+	})
+	return parent, parts, err
+}
+
+// splitParts are the ranges that the lease is being split into, if they are recorded and tile it.
+func splitParts(l feed.Record) (parts []feed.Range, known bool) {
+	return keyspace.Split(l.Range, l.Properties[notes.PartsProperty])
+}
+
+// uncovered are the parts of the parent that its descendants do not cover. An ancestor
+// that is still splitting covers them too, but waits for us. A lease of lower rank than
+// the parent is no child: a create that arrived late has left it, and it is removed.
+func (w *worker) uncovered(parent feed.Record) []feed.Range {
+	leases, _ := w.in.View.Leases()
+	above := w.in.View.Ranking()
+	return records.Holes(parent.Range, slices.DeleteFunc(leases, func(lease feed.Record) bool {
+		ranked := records.IsOurs(lease) && records.IsOurs(parent)
+		switch {
+		case lease.ID == parent.ID || ranked && above(parent, lease):
+			return true
+		case ranked && above(lease, parent):
+			return false
+		}
+		return !parent.Range.Contains(lease.Range)
+	}))
+}
+
+// createChild creates the lease for a part of the parent, as ours, and starts it.
+func (w *worker) createChild(ctx context.Context, parent feed.Record, part feed.Range) error {
+	child := feed.Record{
+		Kind: feed.KindLease, Version: 1, Token: part.String(), Range: part,
+		Owner: w.in.Me.Instance, Epoch: w.in.Me.Epoch, Expiration: w.in.Options.Expiration,
+		Position: parent.Position, Mode: parent.Mode, Attempts: parent.Attempts,
+		Timestamp: instance.Timestamp(), Properties: parent.Properties,
+	}
+	records.SetProperty(&child, notes.PartsProperty, "")
+	records.SetGeneration(&child, records.GenerationOf(parent)+1)
+	records.BeginTerm(&child)
+	if !w.in.Claims.Claim(part) {
+		return nil // made before, and being worked on
+	}
+	started := time.Now()
+	got, err := w.in.View.CreateAnew(ctx, child)
+	if errors.Is(err, feed.ErrConflict) {
+		w.in.Claims.Free(part)
+		return nil // made before, by us or by another
+	}
+	if err == nil {
+		w.in.View.Put(got)
+		err = w.in.View.List(ctx, time.Now()) // after a late create its worker must see the leases beside it
+	}
+	if err != nil {
+		w.in.Claims.Free(part)
+		return fmt.Errorf("create lease %s: %w", child.Token, err)
+	}
+	w.in.Begin(got, started, false)
+	return nil
+}

@@ -1,0 +1,193 @@
+// Package tenure is the work on one lease that an instance holds: it keeps the lease, reads its range, hands the pages over
+// to package dispatch, replaces the lease when its partition has split, and gives it up in good order.
+package tenure
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/processor/dispatch"
+	"github.com/millrace/changefeed/internal/processor/instance"
+)
+
+// worker works on one held lease: it reads, hands over and rests, and gives the lease up
+// in the way that fits the reason.
+type worker struct {
+	in         *instance.Instance
+	held       *instance.Held
+	keeper     *keeper
+	dispatcher *dispatch.Dispatcher
+	ahead      *readAhead // nil when nothing is read ahead
+
+	idle    int       // reads in a row that found nothing
+	omitted int       // changes that nobody wanted since the last one that somebody did, or since a read that found nothing
+	tooFar  time.Time // since when, or since the last report, reads have said that the position is ahead of the feed
+}
+
+// newWorker makes the worker of a lease that is ours since a write begun at started. It was crashed if its last owner has
+// ended without a word.
+func newWorker(in *instance.Instance, lease feed.Record, started time.Time, crashed bool) *worker {
+	held := in.Hold(lease)
+	w := &worker{in: in, held: held, keeper: newKeeper(in, held, started)}
+	w.dispatcher = dispatch.New(in, held, crashed, w.keeper.store)
+	w.keeper.fill, w.keeper.saved = w.dispatcher.Fill, w.dispatcher.Written
+	held.Status, held.Requests = w.status, w.dispatcher.Requests()
+	return w
+}
+
+// Begin begins to work on a claimed lease that is ours since a write begun at started. It was crashed if its last owner
+// has ended without a word.
+func Begin(in *instance.Instance, lease feed.Record, started time.Time, crashed bool) {
+	w := newWorker(in, lease, started, crashed)
+	in.Claims.Begin(w.held)
+	in.Work.Go(func() {
+		if w.work() == feed.ReasonStuck {
+			go func() { // it goes on alone, so nobody waits for it
+				w.dispatcher.Wait()
+				in.Claims.Free(lease.Range)
+			}()
+			return
+		}
+		in.Claims.Free(lease.Range)
+		in.Wake()
+	})
+}
+
+// work works until the lease is to be given up, gives it up, and returns why.
+func (w *worker) work() feed.Reason {
+	var keeping sync.WaitGroup
+	keeping.Go(w.keeper.keep)
+	defer keeping.Wait()
+	defer w.held.Lose(feed.ErrLeaseLost)
+	w.in.Hooks.Acquired(w.held.Lease.Lease())
+	e := w.loop()
+	if w.dispatcher.Finish() {
+		e = instance.Ending{Why: feed.ReasonStuck}
+	}
+	if e.Why != feed.ReasonStuck && w.held.UntilLost.Err() != nil {
+		e = instance.Ending{Why: feed.ReasonLost}
+	}
+	w.held.Activity.Set(feed.ActivityEnding)
+	e.Why = w.dispatcher.Close(e.Why)
+	why := w.giveUp(e)
+	w.in.Hooks.Released(w.held.Lease.Lease(), why)
+	return why
+}
+
+// loop reads and delivers until the lease is to be given up.
+func (w *worker) loop() instance.Ending {
+	if e := w.begin(); !e.None() {
+		return e
+	}
+	defer w.drop()
+	w.dispatcher.Start() // the last owner may have set keys aside, whose changes the feed does not have any more
+	for {
+		page, e := w.read()
+		switch {
+		case !e.None():
+			return e
+		case len(page.Changes) == 0:
+			w.idle++
+			w.lookAhead(page)
+			if w.dispatcher.Pass(page.Next, w.omitted, true) {
+				w.omitted = 0
+			}
+			w.rest()
+			continue
+		}
+		w.idle, w.tooFar = 0, time.Time{}
+		// While the handler has this page, the next ones are read.
+		w.prefetch(page)
+		read := len(page.Changes)
+		if page.Changes = w.in.Wanted(page.Changes); len(page.Changes) == 0 {
+			w.omitted += read
+			w.dispatcher.Pass(page.Next, 0, false)
+			continue
+		}
+		w.omitted = 0
+		if e := w.dispatcher.Deliver(page); !e.None() {
+			return e
+		}
+	}
+}
+
+// begin waits until the last owner must have stopped, and opens the handler.
+func (w *worker) begin() instance.Ending {
+	switch {
+	case !w.held.Ending().None(): // before anything of the handler is called
+		return w.held.Ending()
+	case w.held.Lease.State == feed.StateSplitting:
+		return instance.Ending{Why: feed.ReasonSplit}
+	case w.in.View.IsRedundant(w.held.Lease):
+		return instance.Ending{Why: feed.ReasonRedundant}
+	}
+	if w.held.Lease.Position.Token == "" {
+		if e := w.anchor(); !e.None() {
+			return e
+		}
+	}
+	if !w.held.Lease.Fence.IsZero() {
+		w.held.Activity.Set(feed.ActivityFenced)
+		if pause.For(w.held.UntilStopped, w.held.Lease.Fence.Sub(w.in.View.Now())) != nil {
+			return w.held.Ending()
+		}
+		if err := w.keeper.note(w.held.UntilDrained, func(l *feed.Record) { l.Fence = time.Time{} }); err != nil {
+			return w.held.Ending()
+		}
+	}
+	if e := w.restore(); !e.None() {
+		return e
+	}
+	return w.dispatcher.Open()
+}
+
+// restore has the lanes go on from what the last owner has done.
+func (w *worker) restore() instance.Ending {
+	for failures := 1; w.held.Ending().None(); failures++ {
+		ctx, cancel := context.WithTimeout(w.held.UntilStopped, instance.ReadTimeout)
+		e, err := w.dispatcher.Restore(ctx)
+		cancel()
+		if err == nil {
+			return e
+		}
+		w.held.Report(w.held.UntilStopped, feed.OriginSource, err)
+		w.held.Backoff(failures, 0)
+	}
+	return w.held.Ending()
+}
+
+// anchor fixes where a lease without a token begins, before anything of it is handled.
+func (w *worker) anchor() instance.Ending {
+	at := feed.Position{Start: w.held.Lease.Position.Start}
+	if at.Start.IsNow() {
+		at.Start = w.in.View.Recorded(w.in.Options.Mode)
+	}
+	w.dispatcher.BeginAt(at)
+	page, e := w.read()
+	switch e.Why {
+	case "":
+		if at = instance.StartOfPage(page, at); len(page.Changes) == 0 { // so what an owner before has failed with is not what comes
+			w.dispatcher.Pass(at, 0, false)
+		}
+	case feed.ReasonSplit: // the leases of the parts begin there
+	default:
+		return e
+	}
+	w.dispatcher.BeginAt(at)
+	if err := w.keeper.store(w.held.UntilDrained); err != nil {
+		return w.held.Ending()
+	}
+	return e
+}
+
+// status describes the work.
+func (w *worker) status() feed.LeaseStatus {
+	s := feed.LeaseStatus{Lease: w.held.Lease.Lease()}
+	s.Activity, s.Since = w.held.Activity.Get()
+	s.Errors = w.held.Troubles.Values()
+	w.dispatcher.Describe(&s)
+	return s
+}

@@ -1,0 +1,119 @@
+package tenure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/processor/dispatch"
+	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/records"
+)
+
+// answer is how a write came out. It is never read from an error, because a store may
+// return any error of this package.
+type answer uint8
+
+const (
+	writeFailed answer = iota // or it is not known
+	writeStored
+	writeRefused // the lease is somebody else's, or gone
+	writeOverdue // an earlier write has arrived late: try again on top of it
+)
+
+// write stores next, trying again until it is stored, ctx ends or the lease is lost.
+func (k *keeper) write(ctx context.Context) error {
+	for failures := 1; ; failures++ {
+		how, err := k.try(ctx)
+		switch {
+		case how == writeStored:
+			return nil
+		case how == writeRefused:
+			k.in.View.Distrust()
+			k.held.Lose(err)
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case how == writeOverdue && failures == 1: // at once, but only once: a store might answer so each time
+			continue
+		}
+		// A quarter of the renewal at most, so that several tries come before the fuse.
+		wait := min(k.in.Backoff(k.rng, failures), k.in.Options.Renew/4)
+		throttled, ok := errors.AsType[*feed.ThrottledError](err)
+		if ok {
+			wait = max(wait, min(throttled.After, k.in.Options.Renew/4))
+		}
+		if !ok || time.Since(k.written) > k.in.Options.Renew*3/2 { // throttling now and then is no news
+			k.held.Report(ctx, feed.OriginLeaseStore, err)
+		}
+		if err := pause.For(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// try writes once.
+func (k *keeper) try(ctx context.Context) (answer, error) {
+	of := k.fill(&k.next)
+	lease := k.next
+	lease.ETag, lease.Raw, lease.Timestamp = k.stored.ETag, k.stored.Raw, k.stamp()
+	k.unanswered = append(k.unanswered, lease.Timestamp)
+	started := time.Now()
+	bounded, cancel := context.WithTimeout(ctx, records.StoreTimeout)
+	defer cancel()
+	got, err := k.in.Store.Update(bounded, lease)
+	if err != nil {
+		got.Charge = 0 // a store may return what it was given
+	}
+	k.in.Hooks.StoreDone(feed.StoreDone{Lease: lease.Token, Renewal: k.renewing, Charge: got.Charge, Duration: time.Since(started), Err: err})
+	switch {
+	case err == nil:
+		k.accept(got, of, started)
+		return writeStored, nil
+	case errors.Is(err, feed.ErrNotFound):
+		k.in.View.Drop(lease.ID)
+		k.in.Relist()
+		return writeRefused, fmt.Errorf("%w: its record was deleted", feed.ErrLeaseLost)
+	case errors.Is(err, feed.ErrConflict):
+		return k.recognize(bounded, of, started)
+	}
+	return writeFailed, fmt.Errorf("write lease: %w", err)
+}
+
+// stamp is the time of a write, later than that of every earlier write, because a write whose
+// answer was lost is recognized by its stamp.
+func (k *keeper) stamp() time.Time {
+	now := instance.Timestamp()
+	if !now.After(k.stamped) {
+		now = k.stamped.Add(instance.TimestampGrain)
+	}
+	k.stamped = now
+	return now
+}
+
+// recognize finds out after a conflict whether the record holds a write of ours. After the
+// write begun at started, all is well. After an earlier write the lease is still ours, trusted
+// no longer than before, and next can be tried on top of that write.
+func (k *keeper) recognize(ctx context.Context, of dispatch.Mark, started time.Time) (answer, error) {
+	if err := k.in.View.List(ctx, time.Now()); err != nil {
+		return writeFailed, err
+	}
+	seen, ok := k.in.View.Get(k.stored.ID)
+	if !ok {
+		return writeRefused, fmt.Errorf("%w: its record was deleted", feed.ErrLeaseLost)
+	}
+	ours := slices.ContainsFunc(k.unanswered, seen.Timestamp.Equal)
+	if !ours || records.OwnerOf(seen) != records.OwnerOf(k.next) && records.OwnerOf(seen) != records.OwnerOf(k.stored) {
+		return writeRefused, fmt.Errorf("%w: %q has it now", feed.ErrLeaseLost, seen.Owner)
+	}
+	if seen.Timestamp.Equal(k.stamped) {
+		k.accept(seen, of, started)
+		return writeStored, nil
+	}
+	k.stored = seen
+	return writeOverdue, errors.New("an earlier write was late")
+}

@@ -1,0 +1,146 @@
+package unit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/records"
+)
+
+// The right to create leases is a record, the lock. It lasts for lockTime after the last
+// write. The holder writes it at each lockBeat while there is work, and sends no request
+// later than createTime after the last of these writes, so that none arrives when somebody
+// else may create.
+const (
+	lockTime   = 30 * time.Second
+	createTime = lockTime / 3
+	lockBeat   = createTime / 3
+)
+
+var errLockLost = errors.New("the lock was not renewed in time")
+
+// hold is the lock while this instance has it.
+type hold struct {
+	lock       atomic.Pointer[feed.Record] // as last written
+	unanswered atomic.Bool                 // a create was not answered, so it may still arrive
+}
+
+// due is until when, by the store's clock, nobody else can have the lock. A lease that is
+// created later is void: see [feed.Record.isLate].
+func (h *hold) due() time.Time { return h.lock.Load().Updated.Add(lockTime) }
+
+// locked runs f while this instance alone may create leases. It does nothing while
+// another does.
+func (u *Unit) locked(ctx context.Context, f func(context.Context, *hold) error) (done bool, err error) {
+	lock, asked, err := u.takeLock(ctx)
+	if errors.Is(err, feed.ErrConflict) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("lock: %w", err)
+	}
+	h := &hold{}
+	h.lock.Store(&lock)
+	if err := u.whileLocked(ctx, h, asked, f); err != nil {
+		return false, err // a request may still be on its way: the lock is left to expire
+	}
+	if h.unanswered.Load() {
+		return true, nil // so it is here
+	}
+	unlocking, cancel := instance.Linger(ctx, u.in.Options.Drain)
+	defer cancel()
+	u.in.Report(unlocking, feed.OriginLeaseStore, "", u.in.Paced(unlocking, u.in.Random("unlock"), "", func() error {
+		return u.erase(unlocking, *h.lock.Load())
+	}))
+	return true, nil
+}
+
+// takeLock creates the lock, or takes over a lock that nobody holds, by a write under its
+// ETag, because a listing may be stale and the right to delete may be missing.
+func (u *Unit) takeLock(ctx context.Context) (lock feed.Record, asked time.Time, err error) {
+	locks := u.in.View.Kind(feed.KindLock)
+	if len(locks) == 0 {
+		return u.create(ctx, feed.Record{Kind: feed.KindLock, TTL: lockTime})
+	}
+	free := locks[0]
+	if free.State != feed.StateRetired && u.in.View.Now().Sub(free.Updated) <= lockTime+records.ClockGrain {
+		return lock, asked, feed.ErrConflict
+	}
+	free.State, free.TTL, free.Err = feed.StateLive, lockTime, nil
+	err = u.in.Paced(ctx, u.in.Random("take lock"), "", func() (err error) {
+		asked, free.Timestamp = time.Now(), instance.Timestamp()
+		lock, err = u.in.Store.Update(ctx, free)
+		return err
+	})
+	if errors.Is(err, feed.ErrNotFound) { // its time to live was up
+		u.in.View.Drop(free.ID)
+		err = feed.ErrConflict
+	}
+	return lock, asked, err
+}
+
+// whileLocked runs f with a context that ends when the lock can no longer be trusted.
+func (u *Unit) whileLocked(ctx context.Context, h *hold, asked time.Time, f func(context.Context, *hold) error) error {
+	holding, lose := context.WithCancelCause(ctx)
+	var renewing sync.WaitGroup
+	renewing.Go(func() { u.renewLock(holding, lose, h, asked) })
+	err := u.in.View.List(holding, time.Now())
+	if err == nil {
+		err = f(holding, h)
+	}
+	lose(nil)
+	renewing.Wait()
+	return err
+}
+
+// renewLock keeps a lock alive that a request sent at asked has written, until ctx ends.
+// After createTime without success it calls lose. A conflict may be the echo of a write
+// whose answer was lost; if not, the lock is somebody else's.
+func (u *Unit) renewLock(ctx context.Context, lose context.CancelCauseFunc, h *hold, asked time.Time) {
+	fuse := time.AfterFunc(time.Until(asked.Add(createTime)), func() { lose(errLockLost) })
+	defer fuse.Stop()
+	rng := u.in.Random("lock")
+	var sent []time.Time
+	for wait := lockBeat; pause.For(ctx, wait) == nil; {
+		next := *h.lock.Load()
+		var got feed.Record
+		err := u.in.Paced(ctx, rng, "", func() (err error) {
+			asked, next.Timestamp = time.Now(), instance.Timestamp()
+			sent = append(sent, next.Timestamp)
+			got, err = u.in.Store.Update(ctx, next)
+			return err
+		})
+		switch {
+		case err == nil:
+			h.lock.Store(&got)
+			sent, wait = nil, lockBeat
+			fuse.Reset(time.Until(asked.Add(createTime)))
+			continue
+		case errors.Is(err, feed.ErrConflict):
+			err = u.in.View.List(ctx, asked)
+			locks := u.in.View.Kind(feed.KindLock)
+			// An echo does not reset the fuse: it may be of an earlier request than the
+			// last, and the lock is trusted from the time of the request that was
+			// stored.
+			if ours := len(locks) > 0 && slices.ContainsFunc(sent, locks[0].Timestamp.Equal); ours {
+				h.lock.Store(&locks[0])
+			} else if err == nil {
+				lose(errLockLost)
+			}
+		case errors.Is(err, feed.ErrNotFound):
+			lose(errLockLost)
+		}
+		if err != nil && ctx.Err() == nil {
+			u.in.Report(ctx, feed.OriginLeaseStore, "", fmt.Errorf("renew lock: %w", err))
+		}
+		wait = lockBeat / 3
+	}
+}

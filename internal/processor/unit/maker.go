@@ -1,0 +1,120 @@
+package unit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/keyspace"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/parallel"
+	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/records"
+)
+
+// maker makes leases, while this instance has the lock.
+type maker struct {
+	unit  *Unit
+	in    *instance.Instance
+	hold  *hold
+	start feed.Start // where they begin
+	fence time.Time  // of their first owners, if set
+}
+
+// cover creates leases for the parts of the key space without one, and ends at the first failure.
+func (m maker) cover(ctx context.Context) error {
+	partitions, err := m.in.Source.Partitions(ctx)
+	if err != nil {
+		return err
+	}
+	parts := keyspace.CutAt(m.unit.holes(), m.unit.grid(partitions))
+	creating, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	parallel.Each(creating, len(parts), atOnce, func(i int) {
+		if err := m.insistOn(creating, parts[i]); err != nil {
+			fail(fmt.Errorf("create lease %s: %w", parts[i], err))
+		}
+	})
+	return context.Cause(creating)
+}
+
+// insistOn creates a lease at the pace that the store allows, tries a few times, and returns the last error.
+func (m maker) insistOn(ctx context.Context, part feed.Range) error {
+	rng := m.in.Random("create " + part.String())
+	for failures := 1; ; failures++ {
+		err := m.in.Paced(ctx, rng, part.String(), func() error {
+			asking, cancel := context.WithTimeout(ctx, createTime)
+			defer cancel()
+			return m.createLease(asking, part)
+		})
+		gone := err == nil || hopeless(err) || failures == createAttempts
+		if gone || pause.For(ctx, m.in.Backoff(rng, failures)) != nil {
+			return err
+		}
+	}
+}
+
+// createAttempts are as many as take about ten seconds with the default pauses.
+const createAttempts = 7
+
+// createLease creates a free lease whose position is fixed before the first read, so that
+// every change from here on is delivered, whatever happens before the first checkpoint.
+func (m maker) createLease(ctx context.Context, part feed.Range) error {
+	at, err := m.unit.place(ctx, part, m.start)
+	if err != nil {
+		return err
+	}
+	lease := feed.Record{
+		Kind: feed.KindLease, Version: 1, Token: part.String(), Range: part,
+		Position: at, Mode: m.in.Options.Mode, Fence: m.fence, Timestamp: instance.Timestamp(),
+		Properties: map[string]string{notes.GenerationProperty: notes.PlainNumber(0)},
+	}
+	records.SetProperty(&lease, notes.DueProperty, notes.Due{By: m.hold.due(), Sent: lease.Timestamp}.String())
+	if !m.fence.IsZero() { // its range had owners before, and the next one's number must be higher than theirs
+		lease.Properties[notes.TermProperty] = notes.PlainNumber(m.in.View.Now().UnixMilli())
+	}
+	got, err := m.noted(m.in.View.CreateAnew(ctx, lease))
+	if lostRace(err) {
+		got, err = m.adopt(ctx, lease)
+	}
+	if err == nil {
+		m.in.View.Put(got)
+	}
+	return err
+}
+
+// noted notes whether a write may still arrive: unless it is stored, only a lost race says that it does not.
+func (m maker) noted(got feed.Record, err error) (feed.Record, error) {
+	if err != nil && !lostRace(err) {
+		m.hold.unanswered.Store(true)
+	}
+	return got, err
+}
+
+func lostRace(err error) bool {
+	return errors.Is(err, feed.ErrConflict) || errors.Is(err, feed.ErrNotFound)
+}
+
+// adopt gives the lease that is there in the place of a new one. If its create was late, it becomes
+// a lease now, where it was to begin. An [feed.ErrConflict] is a lost race.
+func (m maker) adopt(ctx context.Context, lease feed.Record) (feed.Record, error) {
+	if err := m.in.View.List(ctx, time.Now()); err != nil {
+		return lease, err
+	}
+	for _, old := range m.in.View.Kind(feed.KindLease) {
+		switch {
+		case old.Token != lease.Token:
+		case !records.IsLate(old):
+			return old, nil
+		default:
+			lease.ID, lease.ETag, lease.Raw, lease.Position = old.ID, old.ETag, old.Raw, old.Position
+			if got, err := m.noted(m.in.Store.Update(ctx, lease)); !errors.Is(err, feed.ErrNotFound) {
+				return got, err
+			}
+		}
+	}
+	return lease, fmt.Errorf("%w: %s was there, and is not", feed.ErrConflict, lease.Token)
+}

@@ -1,0 +1,116 @@
+package unit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/records"
+)
+
+// An instance that holds no lease yet can be given some only if the others see it. So
+// each keeps a record of its own, apart from the leases, and its absence is how they
+// see that it has ended.
+
+// presence shows this instance to the others, by a record in the lease store.
+type presence struct {
+	in     *instance.Instance
+	record feed.Record // as last written
+}
+
+// run shows the instance until ctx ends, on the same beat as leases are renewed.
+func (p *presence) run(ctx context.Context) {
+	rng := p.in.Random("present")
+	failures := 0
+	for ctx.Err() == nil {
+		err := p.in.Paced(ctx, rng, "", func() error { return p.show(ctx) })
+		if err == nil {
+			failures = 0
+			pause.For(ctx, p.in.Options.Renew-time.Since(p.in.Since)%p.in.Options.Renew)
+			continue
+		}
+		failures++
+		p.in.Report(ctx, feed.OriginBalancer, "", fmt.Errorf("show presence: %w", err))
+		pause.For(ctx, min(p.in.Options.Renew, p.in.Backoff(rng, failures)))
+	}
+}
+
+// show writes the record. It outlives two beats, so that one late write is no death, but not
+// the leases, so that nobody leaves free leases to a dead instance.
+func (p *presence) show(ctx context.Context) error {
+	record := p.record
+	record.Kind, record.Token = feed.KindHost, p.in.Me.Instance+"/"+p.in.Me.Epoch
+	record.Owner, record.Epoch = p.in.Me.Instance, p.in.Me.Epoch
+	record.Expiration = min(p.in.Options.Renew*5/2, p.in.Options.Expiration)
+	record.TTL = 2 * p.in.Options.Expiration
+	if most := p.in.Options.MaxLeases; most > 0 {
+		records.SetProperty(&record, notes.MostProperty, notes.PlainNumber(int64(most)))
+	}
+	record.Timestamp = instance.Timestamp()
+	got, err := p.put(ctx, record)
+	if err == nil {
+		p.record = got
+		p.in.View.Put(got)
+	}
+	return err
+}
+
+// put creates or updates the record. A conflict is an earlier write of ours whose answer
+// was lost, because nobody else writes this record.
+func (p *presence) put(ctx context.Context, record feed.Record) (feed.Record, error) {
+	ctx, cancel := instance.Linger(ctx, p.in.Options.Drain) // retire needs the ETag of a record that may have been stored
+	defer cancel()
+	if record.ETag != "" {
+		got, err := p.in.Store.Update(ctx, record)
+		if errors.Is(err, feed.ErrNotFound) {
+			p.in.Relist()
+		}
+		if !errors.Is(err, feed.ErrConflict) && !errors.Is(err, feed.ErrNotFound) {
+			return got, err
+		}
+	}
+	record.ETag = ""
+	got, err := p.in.Store.Create(ctx, record)
+	if !errors.Is(err, feed.ErrConflict) {
+		return got, err
+	}
+	if err := p.in.View.List(ctx, time.Now()); err != nil {
+		return feed.Record{}, err
+	}
+	for _, host := range p.in.View.Kind(feed.KindHost) {
+		if records.OwnerOf(host) == p.in.Me {
+			record.ETag, record.ID, record.Raw = host.ETag, host.ID, host.Raw
+		}
+	}
+	return p.in.Store.Update(ctx, record)
+}
+
+// retire announces that the instance leaves. The record is then left to its time to live,
+// because a deleted record does not appear in the feed that others follow.
+func (p *presence) retire(ctx context.Context) {
+	if record := p.record; record.ETag != "" {
+		record.State, record.Timestamp = feed.StateRetired, instance.Timestamp()
+		_, err := p.in.Store.Update(ctx, record)
+		p.in.Report(ctx, feed.OriginLeaseStore, "", err)
+	}
+}
+
+// clean removes the presence of instances that are long gone, where the store's time to
+// live does not.
+func (p *presence) clean(ctx context.Context) {
+	for _, host := range p.in.View.Kind(feed.KindHost) {
+		if host.Err == nil && records.IsKnownState(host.State) && p.in.View.Now().Sub(host.Updated) > 3*p.in.Options.Expiration && records.OwnerOf(host) != p.in.Me {
+			// An error is ignored, because another instance may be faster or have the right that we lack.
+			deleting, cancel := context.WithTimeout(ctx, p.in.Options.Renew)
+			_ = p.in.Store.Delete(deleting, host)
+			cancel()
+			p.in.View.Drop(host.ID)
+			return // the next round removes the next
+		}
+	}
+}

@@ -1,0 +1,30 @@
+package unit
+
+import (
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
+)
+
+// serveRequests gives the requests to the workers that have their ranges, and withdraws those whose records are gone.
+func (u *Unit) serveRequests() {
+	held, _ := u.in.Claims.All()
+	asked := map[string]bool{}
+	for _, q := range u.in.View.Kind(feed.KindRequest) {
+		if q.State != feed.StateLive { // it was served, and its caller has not deleted it yet
+			continue
+		}
+		if q.TTL > 0 && u.in.View.Now().After(q.Updated.Add(q.TTL)) { // its caller has died, and the store removes nothing
+			continue
+		}
+		asked[q.Token] = true
+		place := notes.ReadRequest(q.Properties).EPK
+		for _, h := range held {
+			if h.Lease.Range.Holds(place) {
+				h.Requests.Accept(q)
+			}
+		}
+	}
+	for _, h := range held {
+		h.Requests.Withdraw(asked)
+	}
+}

@@ -1,0 +1,82 @@
+// Package unit is the part of a processor that runs a deployment unit together with other instances: it makes the leases of
+// the unit, shows the instance to the others, follows their writes, and takes and gives leases. What an instance does with a
+// lease that it has taken is package tenure.
+package unit
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/latest"
+	"github.com/millrace/changefeed/internal/processor/instance"
+)
+
+// Unit is the part of one instance in its unit.
+type Unit struct {
+	in       *instance.Instance
+	balancer *balancer
+	follower *follower
+	presence *presence
+
+	ready atomic.Bool                  // the unit's leases exist
+	began atomic.Pointer[feed.NewUnit] // if this instance has made them
+	last  latest.Value[feed.Round]
+}
+
+// New makes the part of an instance. [Unit.Run] does its work.
+func New(in *instance.Instance) *Unit {
+	u := &Unit{in: in, follower: &follower{in: in}, presence: &presence{in: in}}
+	u.balancer = newBalancer(u)
+	return u
+}
+
+// Run works until ctx ends, then gives the leases back and returns nil. It calls ready when the leases of the unit exist.
+// It returns an error only for what cannot mend itself: at the start, or because the leases or the monitored container
+// are gone.
+func (u *Unit) Run(ctx context.Context, ready func()) error {
+	if err := u.bootstrap(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	ready()
+	u.ready.Store(true)
+	u.in.Hooks.Ready()
+	working, end := context.WithCancel(ctx)
+	defer end()
+	defer context.AfterFunc(working, u.in.Claims.Stop)()
+	var around sync.WaitGroup
+	around.Go(func() { u.follower.run(working) })
+	around.Go(func() { u.presence.run(working) })
+	gone := u.balancer.rounds(working)
+	end()
+	around.Wait()
+	u.leave(errors.Is(gone, feed.ErrLeasesGone))
+	return gone
+}
+
+// leave ends the work: others hear that we go, batches in hand are drained, and leases
+// released, unless they are gone.
+func (u *Unit) leave(gone bool) {
+	ctx, cancel := context.WithTimeout(u.in.Base, u.in.Options.Drain)
+	defer cancel()
+	if !gone {
+		u.presence.retire(ctx)
+		u.balancer.declineGifts(ctx)
+	}
+	u.in.Work.Wait()
+}
+
+// IsReady reports whether the unit's leases exist.
+func (u *Unit) IsReady() bool { return u.ready.Load() }
+
+// Began is where the unit begins, if this instance has made its leases; else nil.
+func (u *Unit) Began() *feed.NewUnit { return u.began.Load() }
+
+// LastRound is the last round, and when it was over.
+func (u *Unit) LastRound() (feed.Round, time.Time) { return u.last.Get() }
