@@ -42,10 +42,8 @@ type Dispatcher struct {
 	engine          *delivery.Engine
 	running         bool // the goroutine of the dispatcher
 	storing         bool // the lease is written for a batch before the next one is taken
-	closed          bool // nothing new is begun
-	stuck           bool
-	restored        bool      // what the last owner has noted is known
-	crashed         bool      // the last owner has ended without a word
+	stuck           bool // a call of the handler has not returned
+	phase           phase
 	here            string    // the partition, and its range, that LSNs count in; empty before that is known
 	marks           int       // of what the lease is to say, counted whenever that has changed by hand
 	stored          int       // the last of them that is stored
@@ -56,10 +54,19 @@ type Dispatcher struct {
 	calls sync.WaitGroup // of the handler, of the dead letters, of the source for a key, and requests
 }
 
-// New makes the dispatcher of a lease, which store writes. It was crashed if its last owner has ended without a word.
-func New(in *instance.Instance, held *instance.Held, crashed bool, store func(context.Context) error) *Dispatcher {
+// phase is how far a dispatcher is in its life.
+type phase uint8
+
+const (
+	begun  phase = iota
+	open         // what the last owner has noted is known, so requests can be served
+	closed       // nothing new is begun
+)
+
+// New makes the dispatcher of a lease, which store writes.
+func New(in *instance.Instance, held *instance.Held, store func(context.Context) error) *Dispatcher {
 	d := &Dispatcher{
-		in: in, held: held, store: store, delegate: &delegate{in: in, held: held}, crashed: crashed,
+		in: in, held: held, store: store, delegate: &delegate{in: in, held: held},
 		news: make(chan struct{}, 1), space: make(chan struct{}, 1), closing: make(chan struct{}), saved: time.Now(),
 	}
 	d.letters = &letterCalls{in: in, held: held, delegate: d.delegate}
@@ -97,7 +104,7 @@ func (d *Dispatcher) Deliver(page feed.Page) instance.Ending {
 func (d *Dispatcher) handOver() {
 	for {
 		d.mu.Lock()
-		if d.running || d.closed || !d.held.Ending().None() {
+		if d.running || d.phase == closed || !d.held.Ending().None() {
 			d.mu.Unlock()
 			return
 		}
@@ -170,7 +177,7 @@ func (d *Dispatcher) fullness() error {
 func (d *Dispatcher) Start() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.running || d.closed || d.engine.IsIdle() {
+	if d.running || d.phase == closed || d.engine.IsIdle() {
 		return
 	}
 	d.running = true
@@ -183,7 +190,7 @@ func (d *Dispatcher) Start() {
 // Finish begins nothing new, waits for what is in hand, and reports whether a handler is stuck.
 func (d *Dispatcher) Finish() (stuck bool) {
 	d.mu.Lock()
-	d.closed = true
+	d.phase = closed
 	close(d.closing)
 	d.mu.Unlock()
 	notify(d.news)
@@ -224,7 +231,7 @@ func (d *Dispatcher) next() (do delivery.Effect, wait time.Duration, more bool) 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case d.closed || !d.held.Ending().None():
+	case d.phase == closed || !d.held.Ending().None():
 		return do, 0, false
 	case d.storing:
 		return do, delivery.Never, true

@@ -51,7 +51,7 @@ func idle(o instance.Options) *instance.Instance {
 func pageOf(o instance.Options, changes int) (*Dispatcher, *readPage, *delivery.Page) {
 	o.Concurrency, o.MaxSetAside = 1, 100
 	in := idle(o)
-	d := New(in, in.Hold(feed.Record{Kind: feed.KindLease, Token: "-FF"}), false, nil)
+	d := New(in, in.Hold(feed.Record{Kind: feed.KindLease, Token: "-FF"}), nil)
 	of := &readPage{Page: feed.Page{Next: feed.Position{Token: `"9"`, Start: feed.FromBeginning()}, Charge: 3}}
 	for i := range changes {
 		of.Changes = append(of.Changes, feed.Change{LSN: int64(i + 1), PartitionKey: `["a"]`, Body: []byte("body")})

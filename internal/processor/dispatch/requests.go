@@ -38,7 +38,7 @@ func (s *requests) Accept(record feed.Record) {
 	}
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
-	if !s.d.restored || s.d.closed || s.serving[record.Token] != nil {
+	if s.d.phase != open || s.serving[record.Token] != nil {
 		return
 	}
 	s.serving[record.Token] = q

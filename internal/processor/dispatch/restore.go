@@ -14,7 +14,7 @@ import (
 )
 
 // Restore goes on from what the last owner has noted. If several partitions have the range, that is for the children.
-func (d *Dispatcher) Restore(ctx context.Context) (instance.Ending, error) {
+func (d *Dispatcher) Restore(ctx context.Context, crashed bool) (instance.Ending, error) {
 	reader := noteReader{d.in, d.held}
 	partitions, err := reader.partitions(ctx)
 	if err != nil {
@@ -24,41 +24,9 @@ func (d *Dispatcher) Restore(ctx context.Context) (instance.Ending, error) {
 	if partitions != nil && notes.Name(l.Range.Min, l.Range.Max, partitions) == notes.Unknown {
 		return instance.Ending{Why: feed.ReasonSplit}, nil
 	}
-	in := notes.Place{Position: l.Position.Token, Min: l.Range.Min, Max: l.Range.Max, Partitions: partitions}
-	done, err := notes.ReadDone(l.Properties[notes.DoneProperty], in)
-	reader.dropped(notes.DoneProperty, err)
-	held, err := notes.ReadHeld(l.Properties[notes.HeldProperty], in)
-	reader.dropped(notes.HeldProperty, err)
-	aside, err := notes.ReadAside(l.Properties[notes.AsideProperty], in)
-	reader.dropped(notes.AsideProperty, err)
-	n := delivery.Notes{Through: done.Through, Open: done.Open, Tried: done.Tried}
-	n.Outage = !notes.ReadOutage(l.Properties[notes.OutageProperty]).IsZero()
-	for i, key := range held.Keys {
-		mine, err := reader.mayHave(ctx, key)
-		if err != nil {
-			return instance.Ending{}, err
-		}
-		if mine {
-			n.Held = append(n.Held, notes.HeldKey{Key: key, Since: held.Since[i]})
-		}
-	}
-	for _, k := range aside.Keys {
-		mine, err := reader.mayHave(ctx, k.Key)
-		if err != nil {
-			return instance.Ending{}, err
-		}
-		if mine {
-			n.Aside = append(n.Aside, delivery.Aside{AsideKey: k, From: feed.Position{Token: k.From, Start: l.Position.Start}})
-		}
-	}
-	for _, of := range aside.Recalls {
-		mine, err := reader.mayHave(ctx, of.Key)
-		if err != nil {
-			return instance.Ending{}, err
-		}
-		if mine {
-			n.Recalls = append(n.Recalls, of)
-		}
+	n, suspect, err := reader.read(ctx, partitions)
+	if err != nil {
+		return instance.Ending{}, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,9 +35,11 @@ func (d *Dispatcher) Restore(ctx context.Context) (instance.Ending, error) {
 	}
 	n.First = d.engine.Attempts()
 	d.engine.Restore(n, time.Now())
-	d.restored = true
-	if d.crashed || done.Suspect != nil {
-		d.engine.Inherit(done.Suspect, time.Now())
+	if d.phase == begun {
+		d.phase = open
+	}
+	if crashed || suspect != nil {
+		d.engine.Inherit(suspect, time.Now())
 	}
 	return instance.Ending{}, nil
 }
@@ -78,6 +48,49 @@ func (d *Dispatcher) Restore(ctx context.Context) (instance.Ending, error) {
 type noteReader struct {
 	in   *instance.Instance
 	held *instance.Held
+}
+
+// read reads the notes, without the keys that are now in other leases. If there is a suspect, it was called alone when the
+// last owner ended.
+func (r noteReader) read(ctx context.Context, partitions []notes.Partition) (n delivery.Notes, suspect *notes.Suspect, err error) {
+	l := r.held.Lease
+	in := notes.Place{Position: l.Position.Token, Min: l.Range.Min, Max: l.Range.Max, Partitions: partitions}
+	done, err := notes.ReadDone(l.Properties[notes.DoneProperty], in)
+	r.dropped(notes.DoneProperty, err)
+	held, err := notes.ReadHeld(l.Properties[notes.HeldProperty], in)
+	r.dropped(notes.HeldProperty, err)
+	aside, err := notes.ReadAside(l.Properties[notes.AsideProperty], in)
+	r.dropped(notes.AsideProperty, err)
+	n = delivery.Notes{Through: done.Through, Open: done.Open, Tried: done.Tried}
+	n.Outage = !notes.ReadOutage(l.Properties[notes.OutageProperty]).IsZero()
+	for i, key := range held.Keys {
+		mine, err := r.mayHave(ctx, key)
+		if err != nil {
+			return n, nil, err
+		}
+		if mine {
+			n.Held = append(n.Held, notes.HeldKey{Key: key, Since: held.Since[i]})
+		}
+	}
+	for _, k := range aside.Keys {
+		mine, err := r.mayHave(ctx, k.Key)
+		if err != nil {
+			return n, nil, err
+		}
+		if mine {
+			n.Aside = append(n.Aside, delivery.Aside{AsideKey: k, From: feed.Position{Token: k.From, Start: l.Position.Start}})
+		}
+	}
+	for _, of := range aside.Recalls {
+		mine, err := r.mayHave(ctx, of.Key)
+		if err != nil {
+			return n, nil, err
+		}
+		if mine {
+			n.Recalls = append(n.Recalls, of)
+		}
+	}
+	return n, done.Suspect, nil
 }
 
 // mayHave reports whether a key may be in the lease's range: after a split only one of the children has it.

@@ -21,6 +21,7 @@ type worker struct {
 	keeper     *keeper
 	dispatcher *dispatch.Dispatcher
 	ahead      *readAhead // nil when nothing is read ahead
+	crashed    bool       // the last owner has ended without a word
 
 	idle    int       // reads in a row that found nothing
 	omitted int       // changes that nobody wanted since the last one that somebody did, or since a read that found nothing
@@ -31,8 +32,8 @@ type worker struct {
 // ended without a word.
 func newWorker(in *instance.Instance, lease feed.Record, started time.Time, crashed bool) *worker {
 	held := in.Hold(lease)
-	w := &worker{in: in, held: held, keeper: newKeeper(in, held, started)}
-	w.dispatcher = dispatch.New(in, held, crashed, w.keeper.store)
+	w := &worker{in: in, held: held, keeper: newKeeper(in, held, started), crashed: crashed}
+	w.dispatcher = dispatch.New(in, held, w.keeper.store)
 	w.keeper.fill, w.keeper.saved = w.dispatcher.Fill, w.dispatcher.Written
 	held.Status, held.Requests = w.status, w.dispatcher.Requests()
 	return w
@@ -148,7 +149,7 @@ func (w *worker) begin() instance.Ending {
 func (w *worker) restore() instance.Ending {
 	for failures := 1; w.held.Ending().None(); failures++ {
 		ctx, cancel := context.WithTimeout(w.held.UntilStopped, instance.ReadTimeout)
-		e, err := w.dispatcher.Restore(ctx)
+		e, err := w.dispatcher.Restore(ctx, w.crashed)
 		cancel()
 		if err == nil {
 			return e
