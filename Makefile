@@ -1,7 +1,7 @@
-# Everything here needs Go and, for the race detector, a C compiler. The tools are pinned in tools/go.mod.
+# Everything here needs Go and, for the race detector, a C compiler. The tools are pinned in tools/pinned/go.mod.
 
 GO    ?= go
-TOOL  := $(GO) tool -modfile=tools/go.mod
+TOOL  := $(GO) tool -modfile=tools/pinned/go.mod
 PKG   ?= ./...
 
 SEEDS    ?= 100
@@ -33,7 +33,7 @@ format: ## list files that gofumpt would change
 vet: ## go vet
 	@echo "== go vet"
 	@$(GO) vet $(PKG)
-	@$(GO) vet -tags brokers ./internal/broker ./cmd/changefeed ./examples/contacts && $(GO) test -tags brokers ./internal/broker
+	@$(GO) vet -tags brokers ./cmd/changefeed/internal/broker ./cmd/changefeed ./examples/contacts && $(GO) test -tags brokers ./cmd/changefeed/internal/broker
 
 lint: ## staticcheck
 	@echo "== staticcheck"
@@ -55,16 +55,16 @@ race: ## all tests with the race detector, shuffled
 		GOMAXPROCS=1 run $$(awk '$$1 == "FAIL" && NF == 3 { print $$2 }' "$$log"); }
 
 tidy: ## the house rules alone (they are part of every test run)
-	$(GO) test -count=1 ./internal/tidy
+	$(GO) test -count=1 ./tools/tidy
 
 search: ## every interleaving of the larger worlds of delivery, for some minutes
 	$(GO) test -count=1 -timeout=0 -v -run Interleaving ./internal/processor/delivery -search.long
 
 sim: ## the whole system in virtual time; SEEDS=10000 for a long run, FROM=501 to go on after the first 500
-	$(GO) test -count=1 -timeout=0 -run PromisesHold ./internal/sim -seeds $(SEEDS) -from $(FROM)
+	$(GO) test -count=1 -timeout=0 -run PromisesHold ./internal/proof/sim -seeds $(SEEDS) -from $(FROM)
 
 mutants: ## planted defects, which the tests must find; TABLE=root for one table, PART=3/10 for every tenth from the fourth
-	$(GO) run ./internal/mutants -table '$(TABLE)' -part $(PART)
+	$(GO) run ./tools/mutants -table '$(TABLE)' -part $(PART)
 
 crash: ## the store, and effects that happen once, under kill -9; CRASHES=200 for a long run
 	$(GO) test -count=1 -timeout=0 -run Kill -v ./docstore -crash.rounds $(CRASHES)
@@ -98,10 +98,10 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 	done
 
 long: ## all that proves longer, at length, goes on where it stopped (.long); FOR=20m, JOB="sim fuzz" for a part
-	$(GO) run ./internal/long -dir $(LONG) $(if $(FOR),-for $(FOR)) $(JOB)
+	$(GO) run ./tools/long -dir $(LONG) $(if $(FOR),-for $(FOR)) $(JOB)
 
 stress: ## every test 20 times beside busy loops, long ones 5 times; PKG=./docstore for one package
-	$(GO) run ./internal/stress $(PKG)
+	$(GO) run ./tools/stress $(PKG)
 
 transcripts: ## write anew what the server answers, to be read in the diff
 	$(GO) test -count=1 -run Transcripts ./cosmosrest -rewrite
@@ -123,15 +123,15 @@ page: ## the page of the contacts example in a Chromium, with pictures in PICTUR
 
 docs: ## run the Examples; check what the documents name
 	$(GO) test -run '^Example' ./...
-	$(GO) test -count=1 -run '/docs' ./internal/tidy
+	$(GO) test -count=1 -run '/docs' ./tools/tidy
 
 notices: ## collect the licences of the modules that are linked into the binary, after a change of go.mod
-	$(GO) run ./internal/notices/collect internal/notices/notices.txt
+	$(GO) run ./cmd/changefeed/internal/notices/collect cmd/changefeed/internal/notices/notices.txt
 
 archive: ## the stripped binary with the licences, in DIST (.dist); GOOS and GOARCH for another system, TAGS=brokers for all brokers
 	@name="changefeed-$$($(GO) env GOOS)-$$($(GO) env GOARCH)" && dir="$(DIST)/$$name" && mkdir -p "$$dir" && \
 		CGO_ENABLED=0 $(GO) build -trimpath -tags '$(TAGS)' -ldflags='-s -w' -o "$$dir/" ./cmd/changefeed && \
-		cp LICENSE README.md "$$dir/" && cp internal/notices/notices.txt "$$dir/NOTICES.txt" && \
+		cp LICENSE README.md "$$dir/" && cp cmd/changefeed/internal/notices/notices.txt "$$dir/NOTICES.txt" && \
 		tar -C "$(DIST)" -czf "$$dir.tar.gz" "$$name" && rm -r "$$dir" && echo "== $$dir.tar.gz"
 
 size: ## the size of the stripped binary, which may have 45 MB

@@ -11,7 +11,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/detector"
+	"github.com/millrace/changefeed/internal/proof/detector"
 )
 
 // Three keys have a bad change each, and then far more changes than fit into the buffer, before healthy keys have any.

@@ -16,8 +16,8 @@ import (
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 	"github.com/millrace/changefeed/internal/notes"
-	"github.com/millrace/changefeed/internal/service"
 )
 
 // What the dispatcher does with what the engine says.

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 	"github.com/millrace/changefeed/internal/keyspace"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/processor/records"
-	"github.com/millrace/changefeed/internal/service"
 )
 
 // The lag of a unit is measured from outside, with the lease store and the source

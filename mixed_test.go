@@ -10,7 +10,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/nethost"
+	"github.com/millrace/changefeed/internal/proof/nethost"
 )
 
 // A register is what the hosts of a mixed unit handle: who has a key in hand, and which

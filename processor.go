@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/latest"
 	"github.com/millrace/changefeed/internal/processor/dispatch"
 	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/latest"
 	"github.com/millrace/changefeed/internal/processor/tenure"
 	"github.com/millrace/changefeed/internal/processor/unit"
 )

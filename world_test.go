@@ -15,8 +15,8 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/fleet"
-	"github.com/millrace/changefeed/internal/rewriter"
+	"github.com/millrace/changefeed/internal/proof/fleet"
+	"github.com/millrace/changefeed/internal/proof/rewriter"
 )
 
 // world is a monitored container and its leases in an embedded store, in virtual time.

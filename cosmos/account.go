@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed/internal/rest"
+	"github.com/millrace/changefeed/internal/cosmosdb/rest"
 )
 
 // Regions: which address a request goes to. What a client knows of them it learns from

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/pkey"
+	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
 )
 
 // container is one with these partition key paths.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/rest"
+	"github.com/millrace/changefeed/internal/cosmosdb/rest"
 )
 
 // Options are the optional settings of [Open]. The zero value works.

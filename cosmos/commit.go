@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/rawjson"
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // Transactions, as batches of the service. All that can be judged without the service

@@ -4,7 +4,7 @@ import (
 	"net/url"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/millrace/changefeed/internal/rest"
+	"github.com/millrace/changefeed/internal/cosmosdb/rest"
 )
 
 // Credentials sign requests and nothing else: they are kept out of errors, logs and

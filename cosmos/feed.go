@@ -12,8 +12,8 @@ import (
 	"unicode/utf16"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 	"github.com/millrace/changefeed/internal/pause"
-	"github.com/millrace/changefeed/internal/service"
 )
 
 // How a range is read

@@ -13,13 +13,13 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/leasedoc"
-	"github.com/millrace/changefeed/internal/pkey"
-	"github.com/millrace/changefeed/internal/rawjson"
+	"github.com/millrace/changefeed/internal/cosmosdb/leasedoc"
+	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
 // The lease store on an account. All that decides about leases is in the root package
-// and in internal/leasedoc, so what is left here are four requests: one query lists,
+// and in internal/cosmosdb/leasedoc, so what is left here are four requests: one query lists,
 // and each write is conditional on an ETag.
 
 // The partition key paths that a lease container may have.

@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/millrace/changefeed/internal/rest"
+	"github.com/millrace/changefeed/internal/cosmosdb/rest"
 )
 
 // capabilities says that the client copes with merged partitions (1), and that it

@@ -7,8 +7,8 @@ import (
 	"net/http"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 	"github.com/millrace/changefeed/internal/pause"
-	"github.com/millrace/changefeed/internal/rawjson"
 )
 
 // probeTTL is how many seconds the probe of a self-test lives if the test is cut off

@@ -21,7 +21,7 @@ import (
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/memnet"
+	"github.com/millrace/changefeed/internal/proof/memnet"
 )
 
 // A server is the protocol over a store in memory, behind a network in memory.

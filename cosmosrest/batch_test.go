@@ -16,7 +16,7 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/rawjson"
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
 // batchResult is one of a batch, as clients read it.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/rawjson"
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
 // Batches in JSON, an array of operations and one of results. The array is walked over and

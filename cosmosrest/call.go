@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/pkey"
+	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
 )
 
 // call is a request on its way: its content, its sender, its cost, and its answer.

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/netbatch"
 	"github.com/millrace/changefeed/cosmosrest/internal/query"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // Requests of one kind, with one part of them from a stranger. FuzzServer has the whole of requests, and so reaches less

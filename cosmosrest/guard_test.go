@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
-	"github.com/millrace/changefeed/internal/memnet"
+	"github.com/millrace/changefeed/internal/proof/memnet"
 )
 
 // guardedWorld is a server with a guard on a network in memory.

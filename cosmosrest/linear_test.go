@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
-	"github.com/millrace/changefeed/internal/memnet"
+	"github.com/millrace/changefeed/internal/proof/memnet"
 )
 
 // Each document over HTTP is a register with conditional writes: whatever its clients see

@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // Offers: the throughput of databases and containers, as resources of their own. An offer

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // pending is how many changes a range has after a position.

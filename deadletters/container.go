@@ -15,7 +15,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/rawjson"
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
 // KeyPath is the partition key path of a container for letters.

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/rawjson"
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
 // A letter has one or two documents that the service accepts, each of nearly 2 MB, and is itself

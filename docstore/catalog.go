@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/epk"
+	"github.com/millrace/changefeed/internal/cosmosdb/epk"
 )
 
 // Containers are made, changed and dropped in the committer, as writes are: no write is

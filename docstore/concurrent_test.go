@@ -13,7 +13,7 @@ import (
 
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/detector"
+	"github.com/millrace/changefeed/internal/proof/detector"
 )
 
 // follower is a processor in small: it follows all ranges and takes over the position of

@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/epk"
-	"github.com/millrace/changefeed/internal/pkey"
-	"github.com/millrace/changefeed/internal/rawjson"
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/cosmosdb/epk"
+	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // The limits of one document; each is the service's.

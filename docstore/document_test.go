@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/pkey"
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 var sampleProps = service.System{

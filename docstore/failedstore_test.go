@@ -15,7 +15,7 @@ import (
 
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/detector"
+	"github.com/millrace/changefeed/internal/proof/detector"
 )
 
 // brokenSync is a disk on which one sync of the store's directory fails, once. It counts what is asked of it afterwards.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/detector"
+	"github.com/millrace/changefeed/internal/proof/detector"
 )
 
 // fault is a disk that fails at one kind of call, from one of them on, for a while.

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/epk"
-	"github.com/millrace/changefeed/internal/pkey"
+	"github.com/millrace/changefeed/internal/cosmosdb/epk"
+	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
 )
 
 // layout is the shape of a container at one moment: specification, partitions and logs.

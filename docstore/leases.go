@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/leasedoc"
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/cosmosdb/leasedoc"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // The lease store has no table of its own: records are documents of an ordinary

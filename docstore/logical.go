@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/epk"
-	"github.com/millrace/changefeed/internal/pkey"
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/cosmosdb/epk"
+	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // LogicalPartition is a partition key of a container, with its documents. The key is

@@ -16,8 +16,8 @@ import (
 
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/detector"
-	"github.com/millrace/changefeed/internal/epk"
+	"github.com/millrace/changefeed/internal/cosmosdb/epk"
+	"github.com/millrace/changefeed/internal/proof/detector"
 )
 
 var modelRuns = flag.Int("model.runs", 0, "histories of each model test; 0 is a few")

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/epk"
+	"github.com/millrace/changefeed/internal/cosmosdb/epk"
 )
 
 func drawUnique(rt *rapid.T) any {

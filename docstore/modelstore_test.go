@@ -11,8 +11,8 @@ import (
 
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/epk"
-	"github.com/millrace/changefeed/internal/pkey"
+	"github.com/millrace/changefeed/internal/cosmosdb/epk"
+	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
 )
 
 // modelStore is what a container is, in maps and by its documentation alone: it shares

@@ -18,7 +18,7 @@ import (
 
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/detector"
+	"github.com/millrace/changefeed/internal/proof/detector"
 )
 
 var faultCalls = flag.Int("fault.calls", 25, "how many calls of the disk fail, each in a run of its own, in each history; 0 is all of them")

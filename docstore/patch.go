@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/pkey"
-	"github.com/millrace/changefeed/internal/rawjson"
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // maxPatchOps is the service's limit of operations in a patch.

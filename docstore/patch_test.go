@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/pkey"
+	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
 )
 
 func patchOp(op, path, value string) feed.PatchOp {

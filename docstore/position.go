@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // A token is the decimal LSN up to which everything was read, in quotes as the service

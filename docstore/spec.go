@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/millrace/changefeed/internal/epk"
-	"github.com/millrace/changefeed/internal/pkey"
+	"github.com/millrace/changefeed/internal/cosmosdb/epk"
+	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
 )
 
 // ContainerSpec describes a container. DefaultTTL, Retention and Meta can be changed

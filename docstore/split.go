@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/epk"
+	"github.com/millrace/changefeed/internal/cosmosdb/epk"
 )
 
 // A split or merge changes the layout only, so a large partition takes no longer.

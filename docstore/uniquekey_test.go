@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/pkey"
+	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
 )
 
 func TestUniqueKeyValueHasOneTextForOneValue(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/rawjson"
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
 // attempt is a unit of work as it is sent: the same bytes until the outcome is known, so that a second try cannot

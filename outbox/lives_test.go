@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/lives"
+	"github.com/millrace/changefeed/internal/proof/lives"
 	"github.com/millrace/changefeed/outbox"
 )
 

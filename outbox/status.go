@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/rawjson"
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
 // RelayHooks are called with the events of a relay, from many goroutines, and must return soon.

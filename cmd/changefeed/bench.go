@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/changefeed/internal/bench"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/bench"
 )
 
 // benchOptions are the flags of bench.
@@ -18,7 +18,7 @@ type benchOptions struct {
 	output  *choice
 }
 
-// benchCommand is the command bench. The benchmarks themselves are in internal/bench.
+// benchCommand is the command bench. The benchmarks themselves are in cmd/changefeed/internal/bench.
 func benchCommand() *cobra.Command {
 	var o benchOptions
 	cmd := &cobra.Command{

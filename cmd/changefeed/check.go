@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/docstore"
-	"github.com/millrace/changefeed/internal/place"
-	"github.com/millrace/changefeed/internal/terminal"
-	"github.com/millrace/changefeed/internal/usage"
+	"github.com/millrace/changefeed/internal/host/place"
+	"github.com/millrace/changefeed/internal/host/terminal"
+	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // The command check. Its report has one form for a directory and for a server, and is

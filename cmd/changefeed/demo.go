@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/changefeed/internal/demo"
-	"github.com/millrace/changefeed/internal/usage"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/demo"
+	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // The command demo. Its judgement is the exit code, so it can stand in a script as the
@@ -25,7 +25,7 @@ type demoOptions struct {
 // shortestDemo is the least time in which all scenes of the demo fit.
 const shortestDemo = 10 * time.Second
 
-// demoCommand is the command demo. The demo itself is in internal/demo.
+// demoCommand is the command demo. The demo itself is in cmd/changefeed/internal/demo.
 func demoCommand() *cobra.Command {
 	var o demoOptions
 	cmd := &cobra.Command{

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/millrace/changefeed/internal/demo"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/demo"
 )
 
 func TestTheDemoEndsWell(t *testing.T) {

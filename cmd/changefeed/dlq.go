@@ -6,15 +6,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/changefeed/internal/arg"
-	"github.com/millrace/changefeed/internal/letters"
-	"github.com/millrace/changefeed/internal/place"
-	"github.com/millrace/changefeed/internal/terminal"
-	"github.com/millrace/changefeed/internal/usage"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/letters"
+	"github.com/millrace/changefeed/internal/host/arg"
+	"github.com/millrace/changefeed/internal/host/place"
+	"github.com/millrace/changefeed/internal/host/terminal"
+	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // The commands dlq: the dead letters of a unit, in a container or in a file. Which letters
-// a command line means, and what is done with them, is found out by internal/letters.
+// a command line means, and what is done with them, is found out by cmd/changefeed/internal/letters.
 
 // dlqCommand is the command dlq, which has the others.
 func dlqCommand() *cobra.Command {

@@ -8,12 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/changefeed/internal/place"
-	"github.com/millrace/changefeed/internal/unload"
-	"github.com/millrace/changefeed/internal/usage"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/unload"
+	"github.com/millrace/changefeed/internal/host/place"
+	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// The command export. Documents are written by internal/unload.
+// The command export. Documents are written by cmd/changefeed/internal/unload.
 
 // exportOptions are the flags of export.
 type exportOptions struct {

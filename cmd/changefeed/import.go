@@ -14,12 +14,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/load"
 	"github.com/millrace/changefeed/docstore"
-	"github.com/millrace/changefeed/internal/arg"
-	"github.com/millrace/changefeed/internal/load"
-	"github.com/millrace/changefeed/internal/place"
-	"github.com/millrace/changefeed/internal/terminal"
-	"github.com/millrace/changefeed/internal/usage"
+	"github.com/millrace/changefeed/internal/host/arg"
+	"github.com/millrace/changefeed/internal/host/place"
+	"github.com/millrace/changefeed/internal/host/terminal"
+	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // The command import. Whatever can be wrong is found before anything is made, in the
@@ -45,7 +45,7 @@ const (
 	maxWriters     = 4096
 )
 
-// importCommand is the command import. Loading itself is in internal/load.
+// importCommand is the command import. Loading itself is in cmd/changefeed/internal/load.
 func importCommand() *cobra.Command {
 	var o importOptions
 	cmd := &cobra.Command{

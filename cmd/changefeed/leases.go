@@ -6,13 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/changefeed/internal/place"
-	"github.com/millrace/changefeed/internal/terminal"
-	"github.com/millrace/changefeed/internal/unit"
+	"github.com/millrace/changefeed/internal/host/place"
+	"github.com/millrace/changefeed/internal/host/terminal"
+	"github.com/millrace/changefeed/internal/host/unit"
 )
 
 // The command leases. What a lease means, what is odd about it, and its table are in
-// internal/unit.
+// internal/host/unit.
 
 // leasesCommand is the command leases.
 func leasesCommand() *cobra.Command {

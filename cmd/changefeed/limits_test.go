@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed/internal/usage"
+	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // A kill after the drain would come when the processor has given the handler up.

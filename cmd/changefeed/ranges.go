@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/place"
-	"github.com/millrace/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/internal/host/place"
+	"github.com/millrace/changefeed/internal/host/terminal"
 )
 
 // partitionOptions are the flags of the commands about physical partitions, which work on a

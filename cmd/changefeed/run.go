@@ -13,17 +13,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/arg"
 	"github.com/millrace/changefeed/internal/changeline"
-	"github.com/millrace/changefeed/internal/instance"
-	"github.com/millrace/changefeed/internal/place"
-	"github.com/millrace/changefeed/internal/terminal"
-	"github.com/millrace/changefeed/internal/usage"
+	"github.com/millrace/changefeed/internal/host/arg"
+	"github.com/millrace/changefeed/internal/host/instance"
+	"github.com/millrace/changefeed/internal/host/place"
+	"github.com/millrace/changefeed/internal/host/terminal"
+	"github.com/millrace/changefeed/internal/host/usage"
 	"github.com/millrace/changefeed/trigger/program"
 )
 
 // The command run: a processor whose handler is a program. The program itself is started
-// and ended by trigger/program, and the processor by internal/instance.
+// and ended by trigger/program, and the processor by internal/host/instance.
 
 // runOptions are the flags of run.
 type runOptions struct {

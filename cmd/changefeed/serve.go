@@ -7,16 +7,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/memory"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/web"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
-	"github.com/millrace/changefeed/internal/arg"
-	"github.com/millrace/changefeed/internal/memory"
-	"github.com/millrace/changefeed/internal/usage"
-	"github.com/millrace/changefeed/internal/web"
+	"github.com/millrace/changefeed/internal/host/arg"
+	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // The command serve. What is served, where, and which combinations of flags are unsafe is
-// found out by internal/web.
+// found out by cmd/changefeed/internal/web.
 
 // serveOptions are the flags of serve.
 type serveOptions struct {

@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/memory"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/web"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/memory"
-	"github.com/millrace/changefeed/internal/web"
 )
 
 func TestServeTellsHowToConnect(t *testing.T) {

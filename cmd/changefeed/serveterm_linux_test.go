@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
-	"github.com/millrace/changefeed/internal/place"
+	"github.com/millrace/changefeed/internal/host/place"
 )
 
 // TestServeMayBeStoppedWhileItOpensItsStore: the signal comes as soon as the process has locked the directory.

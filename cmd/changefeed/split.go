@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/changefeed/internal/place"
+	"github.com/millrace/changefeed/internal/host/place"
 )
 
 // splitCommand is the command split.

@@ -8,11 +8,11 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/arg"
 	"github.com/millrace/changefeed/internal/changeline"
-	"github.com/millrace/changefeed/internal/place"
-	"github.com/millrace/changefeed/internal/terminal"
-	"github.com/millrace/changefeed/internal/usage"
+	"github.com/millrace/changefeed/internal/host/arg"
+	"github.com/millrace/changefeed/internal/host/place"
+	"github.com/millrace/changefeed/internal/host/terminal"
+	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // The command tail: a feed on standard output, without leases. It holds no state; when it

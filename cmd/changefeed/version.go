@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/changefeed/internal/notices"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/notices"
 )
 
 // The version, read from the build information that the Go linker leaves in every binary,

@@ -3,8 +3,8 @@ package changeline
 import (
 	"errors"
 
-	"github.com/millrace/changefeed/internal/rawjson"
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 var errObject = errors.New("read document: want a JSON object")

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 var documents = []struct{ stored, given string }{

@@ -17,7 +17,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // The properties of a lease.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/memnet"
+	"github.com/millrace/changefeed/internal/proof/memnet"
 	"github.com/millrace/changefeed/outbox"
 	"github.com/millrace/changefeed/outbox/outboxtest"
 	"github.com/millrace/changefeed/outbox/webhookpub"

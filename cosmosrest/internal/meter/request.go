@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // The account of one request: work, memory, and its turn on a processor.

@@ -1,6 +1,6 @@
 package sql
 
-import "github.com/millrace/changefeed/internal/rawjson"
+import "github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 
 // Functions of arrays and sets. An array is taken apart into values only where a function
 // needs all of them at once; the bytes of that are counted, because an array of 2 MB may

@@ -1,6 +1,6 @@
 package sql
 
-import "github.com/millrace/changefeed/internal/rawjson"
+import "github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 
 // Expressions that make arrays, objects and rows, and subqueries that stand where a value
 // may.

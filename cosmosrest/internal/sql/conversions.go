@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"slices"
 
-	"github.com/millrace/changefeed/internal/rawjson"
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
 // Conversions between strings, numbers, arrays and objects.

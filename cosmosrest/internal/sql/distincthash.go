@@ -5,7 +5,7 @@ import (
 	"math"
 	"math/bits"
 
-	"github.com/millrace/changefeed/internal/rawjson"
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
 // The hash by which arrays and objects are sorted. The .NET SDK computes it too, in its

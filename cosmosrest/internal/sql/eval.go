@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"math"
 
-	"github.com/millrace/changefeed/internal/rawjson"
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // Expressions evaluated. Each kind of expression is a node with one method; undefined is a

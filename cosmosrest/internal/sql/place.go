@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millrace/changefeed/internal/rawjson"
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // Places of rows, by which a page of sorted or grouped rows goes on.

@@ -1,6 +1,6 @@
 package sql
 
-import "github.com/millrace/changefeed/internal/rawjson"
+import "github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 
 // The rows of a plan: nested loops over FROM and JOIN, in the order of the text, WHERE
 // within.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/millrace/changefeed/internal/rawjson"
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
 // Values: JSON text that is decoded no further than an expression needs.

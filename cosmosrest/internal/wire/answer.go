@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // Answers. A status and its headers are sent once, with the charge and the activity id of

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/rawjson"
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
 // Changes as the feed shows them, in the three forms that clients ask for.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // The headers of the change feed: its mode, its start, and how long a poll may be held.

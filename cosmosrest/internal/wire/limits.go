@@ -3,7 +3,7 @@ package wire
 import (
 	"time"
 
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // The limits of requests and answers. Those of the service come from package service; the

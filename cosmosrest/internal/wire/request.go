@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // Requests: the headers that more than one operation reads, each with the service's rules

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // Consistency. One store has one copy of everything, so each level is served as Strong; a

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/processor/delivery"
 	"github.com/millrace/changefeed/internal/processor/instance"
-	"github.com/millrace/changefeed/internal/soon"
+	"github.com/millrace/changefeed/internal/processor/soon"
 )
 
 // How pages go to the handler

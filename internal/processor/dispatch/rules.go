@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/processor/delivery"
 	"github.com/millrace/changefeed/internal/processor/instance"
-	"github.com/millrace/changefeed/internal/service"
 )
 
 // What the engine of internal/processor/delivery knows of options, pages and changes: their numbers and keys. The changes

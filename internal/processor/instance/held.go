@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/latest"
 	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/processor/balance"
+	"github.com/millrace/changefeed/internal/processor/latest"
 )
 
 // Held is a lease that this instance holds, for as long as it does. Its contexts are named after

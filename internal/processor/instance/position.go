@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // StartOfPage is the position that a page was read from, as a token. Where tokens are LSNs in

@@ -21,7 +21,7 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/millrace/changefeed/internal/service"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // Lease is the part of a lease that its rank depends on.

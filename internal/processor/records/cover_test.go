@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 	"github.com/millrace/changefeed/internal/notes"
-	"github.com/millrace/changefeed/internal/service"
 )
 
 // keys is how many keys the key space of the model has.

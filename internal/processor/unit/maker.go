@@ -9,9 +9,9 @@ import (
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/keyspace"
 	"github.com/millrace/changefeed/internal/notes"
-	"github.com/millrace/changefeed/internal/parallel"
 	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/parallel"
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/parallel"
 	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/parallel"
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 

@@ -1,0 +1,226 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/proof/fleet"
+)
+
+// The benchmarks of a server under attack. Clients with a key read at a steady rate while
+// attackers do their worst; the figure is how much longer those reads take than in peace.
+// Several kinds of clients are at work, because each is hurt by another weakness: polls
+// that wait, new connections, point reads.
+
+// What clients with a key must get while a server is attacked, and the load that they make.
+const (
+	attackReads    = 1000 // point reads a second
+	attackQuiet    = 5 * time.Second
+	attackFor      = 10 * time.Second
+	attackRatio    = 5  // of the 99th percentile to that of the quiet phase
+	attackLimit    = 20 // ms
+	attackMemory   = 1 << 30
+	attackPolls    = 8 // feeds that wait
+	attackPoll     = 4 * time.Second
+	attackNewcomer = 100 * time.Millisecond // between new clients
+)
+
+// siege is a server, those who attack it, and those who do not.
+type siege struct {
+	s     *Site
+	t     *wired
+	polls atomic.Int64 // that were answered as they should be
+	came  atomic.Int64 // new clients that were served
+	peak  atomic.Int64 // bytes of the server
+
+	mu    sync.Mutex
+	wrong []error // errors of clients with a key
+}
+
+// blame records something that should not have happened to a client with a key.
+func (g *siege) blame(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.wrong = append(g.wrong, err)
+}
+
+// besieged makes a benchmark: reads in peace, and then while attack goes on. attack returns
+// when its context ends, with a report of the answers that the attackers got.
+func besieged(name string, attack func(ctx context.Context, g *siege) (string, error)) func(context.Context, *Site) (Figure, error) {
+	return func(ctx context.Context, s *Site) (f Figure, err error) {
+		f.Unit = "ms"
+		t, err := s.wired(ctx, name, serveDocs)
+		if err != nil {
+			return f, err
+		}
+		defer func() { err = t.end(err) }()
+		g := &siege{s: s, t: t}
+		// The documents of the attack are there in peace too, so that the attack alone differs.
+		if err := g.plant(); err != nil {
+			return f, err
+		}
+		quiet, err := g.serve(ctx, attackQuiet)
+		if err != nil {
+			return f, err
+		}
+		var met string
+		var failed error
+		attacked, stop := context.WithCancel(ctx)
+		var attackers sync.WaitGroup
+		attackers.Go(func() { met, failed = attack(attacked, g) })
+		waits, err := g.serve(ctx, attackFor)
+		stop()
+		attackers.Wait()
+		if err = errors.Join(err, failed); err != nil {
+			return f, err
+		}
+		g.judge(&f, quiet, waits, met)
+		return f, nil
+	}
+}
+
+// judge compares the reads under attack with those in peace. The ratio alone would let a
+// slow machine pass with slow reads in peace, so there is a limit in milliseconds too.
+func (g *siege) judge(f *Figure, quiet, waits []float64, met string) {
+	f.Value = fleet.Quantile(waits, 0.99)
+	f.Against(fleet.Quantile(quiet, 0.99))
+	f.Target = fmt.Sprintf("ratio ≤ %d, ≤ %d ms, %d MB, nobody cut", attackRatio, attackLimit, attackMemory>>20)
+	f.OK = *f.Ratio <= attackRatio && f.Value <= attackLimit && g.peak.Load() <= attackMemory && len(g.wrong) == 0
+	f.Detail = fmt.Sprintf("99 of 100 of %d signed point reads a second; half of them within %.2f ms; memory %d MB at most; %d polls waited, %d new clients came, %d were cut; %s",
+		attackReads, fleet.Quantile(waits, 0.5), g.peak.Load()>>20, g.polls.Load(), g.came.Load(), len(g.wrong), met)
+	if len(g.wrong) > 0 {
+		f.Detail += fmt.Sprintf("; the first: %v", g.wrong[0])
+	}
+}
+
+// serve has clients with a key read, wait and connect for so long, and returns how long
+// each read took in milliseconds.
+func (g *siege) serve(ctx context.Context, d time.Duration) (sorted []float64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	var work sync.WaitGroup
+	work.Go(func() { g.watch(ctx) })
+	work.Go(func() { g.arrive(ctx) })
+	for range attackPolls {
+		work.Go(func() { g.wait(ctx) })
+	}
+	waits := make([][]float64, serveSockets)
+	for i, w := range g.t.served.sockets {
+		work.Go(func() { waits[i] = g.read(ctx, w) })
+	}
+	work.Wait()
+	sorted = slices.Concat(waits...)
+	slices.Sort(sorted)
+	if len(sorted) == 0 {
+		err = errors.New("no point read was answered")
+	}
+	return sorted, err
+}
+
+// read reads at a steady rate. A read that begins late, because the read before it took
+// long, counts from when it was due: otherwise a server that stops would be measured once
+// and not for every client that waits.
+func (g *siege) read(ctx context.Context, w *socket) (waits []float64) {
+	const every = time.Second * serveSockets / attackReads
+	op := readOne(g.t.docs)
+	// Connections begin at random within a period, so that their reads do not come in bursts.
+	due := time.Now().Add(time.Duration(rand.Int64N(int64(every))))
+	for ; ; due = due.Add(every) {
+		if pause.For(ctx, time.Until(due)) != nil {
+			return waits
+		}
+		if err := op(w); err != nil {
+			g.blame(fmt.Errorf("point read: %w", err))
+			return waits
+		}
+		waits = append(waits, float64(time.Since(due).Microseconds())/1000)
+	}
+}
+
+// wait follows a feed without changes, by polls that the server holds.
+func (g *siege) wait(ctx context.Context) {
+	w, err := dialSocket(g.t.served.addr, g.t.served.key)
+	if err != nil {
+		g.blame(err)
+		return
+	}
+	defer w.Close()
+	// The first request asks for the present position and is not held, as its header is empty.
+	etag := "*"
+	poll := fmt.Sprintf("x-ms-cosmos-max-polling-interval: %d\r\n", attackPoll.Milliseconds())
+	for header := ""; ctx.Err() == nil; header = poll {
+		begun := time.Now()
+		a, err := w.do(feedRequest(0, etag, header))
+		if err == nil {
+			err = a.want(http.StatusNotModified)
+		}
+		if took := time.Since(begun); err == nil && header != "" && took < attackPoll-time.Second {
+			err = fmt.Errorf("it was held for %v", took)
+		}
+		if err != nil {
+			g.blame(fmt.Errorf("poll: %w", err))
+			return
+		}
+		etag = a.etag
+		g.polls.Add(1)
+	}
+}
+
+// arrive connects new clients with a key, again and again.
+func (g *siege) arrive(ctx context.Context) {
+	op := readOne(g.t.docs)
+	for pause.For(ctx, attackNewcomer) == nil {
+		w, err := dialSocket(g.t.served.addr, g.t.served.key)
+		if err == nil {
+			err = op(w)
+			_ = w.Close()
+		}
+		if err != nil {
+			g.blame(fmt.Errorf("new client: %w", err))
+			continue
+		}
+		g.came.Add(1)
+	}
+}
+
+// watch records the server's highest memory.
+func (g *siege) watch(ctx context.Context) {
+	for pause.For(ctx, 50*time.Millisecond) == nil {
+		g.peak.Store(max(g.peak.Load(), g.t.served.resident()))
+	}
+}
+
+// outcomes count the answers that attackers got.
+type outcomes struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (t *outcomes) add(what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.counts == nil {
+		t.counts = map[string]int{}
+	}
+	t.counts[what]++
+}
+
+func (t *outcomes) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var parts []string
+	for what, n := range t.counts {
+		parts = append(parts, fmt.Sprintf("%s %d", what, n))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}

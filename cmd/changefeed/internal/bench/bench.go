@@ -1,0 +1,320 @@
+// Package bench measures the store, the processor and the server on a machine, each figure
+// beside a baseline where one can be measured: the benchmarks of changefeed bench. Those
+// whose figures are the same on every machine, because they run in virtual time, are the
+// program in the directory virtual.
+package bench
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed/internal/host/terminal"
+	"github.com/millrace/changefeed/internal/host/usage"
+)
+
+// Figures, and how they are measured: baseline and subject in turns, medians compared.
+// Other work of the machine then hits both alike, and a single slow round moves neither.
+
+// Figure is the result of a benchmark.
+type Figure struct {
+	Name     string   `json:"name"`
+	Value    float64  `json:"value"`
+	Unit     string   `json:"unit"`
+	Baseline *float64 `json:"baseline"` // for comparison, in the same unit; nil where there is none
+	Ratio    *float64 `json:"ratio"`    // value to baseline; see compare
+	Detail   string   `json:"detail"`
+
+	Target string `json:"target"`
+	OK     bool   `json:"ok"` // the target is met
+}
+
+// Against compares the figure with a baseline.
+func (f *Figure) Against(baseline float64) {
+	f.Baseline, f.Ratio = new(baseline), new(f.Value/baseline)
+}
+
+// ratioOf sets the target that the figure is at least so large a part of its baseline.
+func (f *Figure) ratioOf(least float64) {
+	f.Target, f.OK = fmt.Sprintf("ratio ≥ %g", least), *f.Ratio >= least
+}
+
+// AtMost sets the target that the figure is no larger than a limit.
+func (f *Figure) AtMost(limit float64) {
+	f.Target, f.OK = fmt.Sprintf("≤ %g %s", limit, f.Unit), f.Value <= limit
+}
+
+// A Benchmark is a measurement, with its name.
+type Benchmark struct {
+	Name  string
+	About string // the subject and its baseline, for a help
+	Run   func(ctx context.Context, s *Site) (Figure, error)
+}
+
+// Names returns the names of benchmarks.
+func Names(all []Benchmark) (list []string) {
+	for _, b := range all {
+		list = append(list, b.Name)
+	}
+	return list
+}
+
+// Listed lists benchmarks for a help, a line each.
+func Listed(all []Benchmark) string {
+	var text strings.Builder
+	for _, b := range all {
+		fmt.Fprintf(&text, "  %-20s  %s\n", b.Name, b.About)
+	}
+	return text.String()
+}
+
+// Choose returns the benchmarks with some names, or all if there are no names. A name that
+// none has stands for those that begin with it, as outbox does for outbox_commit and others.
+// An unknown name is an error of usage, and lists those that there are.
+func Choose(all []Benchmark, wanted []string) ([]Benchmark, error) {
+	names := Names(all)
+	var chosen []string
+	for _, name := range wanted {
+		group := []string{name}
+		if !slices.Contains(names, name) {
+			group = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !strings.HasPrefix(n, name+"_") })
+		}
+		if len(group) == 0 {
+			return nil, usage.Error{Err: fmt.Errorf("there is no benchmark %q: want some of %s", name, strings.Join(names, ", "))}
+		}
+		chosen = append(chosen, group...)
+	}
+	// In the order of all, however they were named: neighbours share a store, which is
+	// filled for the first of them.
+	if len(wanted) == 0 {
+		return all, nil
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(b Benchmark) bool { return !slices.Contains(chosen, b.Name) }), nil
+}
+
+// A Plan is where and how benchmarks are measured.
+type Plan struct {
+	Dir     string        // the data is below it, in a directory that is removed again; empty is the system's for temporary files
+	Against string        // another build, a file, which is the baseline; see [Rivalled]
+	Binary  string        // this build, a file; for benchmarks that run as a whole against another build
+	Out     io.Writer     // of a table of the figures
+	Load    time.Duration // of all kinds of requests at once, for serve_memory
+	JSON    bool          // each figure as soon as it is measured, in place of the table
+	Log     io.Writer     // of the progress
+}
+
+// Rivalled lists the benchmarks that load a server in a process of its own: two servers can be measured in turns of
+// seconds. Of the others, two builds run the whole benchmark in turns.
+func Rivalled() []Benchmark {
+	return slices.DeleteFunc(All(), func(b Benchmark) bool { return !b.rivalled() })
+}
+
+func (b Benchmark) rivalled() bool {
+	return strings.HasPrefix(b.Name, "serve_") && !slices.Contains([]string{"serve_follow", "serve_start", "serve_memory"}, b.Name)
+}
+
+// Measure runs benchmarks in their order. Its error is [ErrInterrupted] after the end of ctx.
+func Measure(ctx context.Context, chosen []Benchmark, p Plan) error {
+	dir, err := os.MkdirTemp(p.Dir, "changefeed-bench-")
+	if err != nil {
+		return fmt.Errorf("make directory for the data: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	s := &Site{Plan: p, dir: dir}
+	defer s.close()
+	var all []Figure
+	conclude := func() error {
+		if p.JSON || len(all) == 0 {
+			return nil
+		}
+		return writeFigures(p.Out, all, terminal.Of(p.Out).Room())
+	}
+	for i, b := range chosen {
+		text := fmt.Sprintf("%d/%d %s: %s", i+1, len(chosen), b.Name, b.About)
+		fmt.Fprintln(p.Log, terminal.Wrap(text, 0, terminal.Of(p.Log).Room(), 4))
+		run := b.Run
+		if p.Against != "" && !b.rivalled() {
+			run = func(ctx context.Context, s *Site) (Figure, error) { return compareBuilds(ctx, s, b) }
+		}
+		f, err := run(ctx, s)
+		if ctx.Err() != nil { // a figure of a part is no measurement
+			return cmp.Or(conclude(), ErrInterrupted)
+		}
+		if err != nil { // and the figures so far are shown
+			return errors.Join(fmt.Errorf("measure %s: %w", b.Name, err), conclude())
+		}
+		f.Name = b.Name
+		all = append(all, f)
+		if p.JSON {
+			if err := json.NewEncoder(p.Out).Encode(f); err != nil {
+				return err
+			}
+		}
+	}
+	return conclude()
+}
+
+// All lists the benchmarks of a machine in the order in which they run. Those that follow
+// each other may share the stores that the site keeps.
+func All() []Benchmark {
+	return []Benchmark{
+		{"durable_overwrite", "durable overwrites of 1 KB documents by 16 writers; against a plain file with the same grouping and fsync", durableOverwrite},
+		{"feed_read", "reading a feed of 200,000 documents from the beginning; against a bare scan of the engine", feedRead},
+		{"processor_backlog", "a processor with 4 leases works off the same 200,000; against feed_read", processorBacklog},
+		{"write_to_handler", "from the acknowledgement of a write to the handler, at 200 writes a second", writeToHandler},
+		{"idle_1000", "heap and processor time of 1,000 idle leases", idle1000},
+		{"concurrency", "a handler that takes 10 ms for a change, 1,000 keys, 64 at once on one lease; against one after the other", concurrency},
+		{"concurrency_keys", "a handler that takes 5 ms for a call, 500 keys, 16 at once on one lease; against a call for each key", concurrencyKeys},
+		{"stuck_key", "10,000 keys beside one whose handler hangs with a million changes behind it; against the same without it", stuckKey},
+		{"poison_overhead", "processor time of a change with MaxAttempts and DeadLetters while none fails; against without", poisonOverhead},
+		{"memory_bound", "heap of a lease with documents of 1 MB, a slow handler and a buffer of 64 MB", memoryBound},
+		{"outbox_commit", "durable units of work of an object and an event; against the same two documents as a bare batch", outboxCommit},
+		{"outbox_relay", "a relay to embedded NATS JetStream on disk, 1,000 keys, synced every 2 minutes as a NATS server is by default", outboxRelay(relayEvents, relayRate, 2*time.Minute, "synced every 2 minutes")},
+		{"outbox_relay_sync", "the same, each event synced before it is acknowledged", outboxRelay(syncEvents, syncRate, 0, "each synced before it is acknowledged")},
+		{"outbox_slow_broker", "a relay to a broker that takes 5 ms to acknowledge; against one event after the other", outboxSlowBroker},
+		{"outbox_latency", "from the acknowledgement of a commit to the consumer of its event, at 200 commits a second", outboxLatency},
+		{"pending_3m", "the exact number of 3 million pending changes; fills the store that the next one needs too", pending3M},
+		{"overwrite_3m", "durable overwrites among 3 million documents of 1 KB; against the same among 100,000", overwrite3M},
+		{"serve_upsert", "upserts over HTTP, durable, with group commit; this and the next against net/http echoing as many bytes", served("serve-upsert", serveDocs, 8000, echoBody, upsertOne)},
+		{"serve_upsert_nosync", "the same, acknowledged before they are on the disk", served("serve-nosync", serveDocs, 14_000, echoBody, upsertOne, "--no-sync")},
+		{"serve_read", "point reads over HTTP", served("serve-read", serveDocs, 17_000, echoPage, readOne)},
+		{"serve_query", "queries by id and partition key over HTTP, 20,000 documents", served("serve-query", serveDocs, 8000, echoPage, queryOne)},
+		{"serve_query_200k", "the same, 200,000 documents", served("serve-query-200k", serveMore, 8000, echoPage, queryOne)},
+		{"serve_batch", "atomic batches of 10 upserts over HTTP, durable", served("serve-batch", serveDocs, 2500, echoBatch, batchOfTen)},
+		{"serve_feed", "a change feed of 100,000 documents over HTTP from the beginning, pages of 1,000", serveFeed},
+		{"serve_follow", "from the acknowledgement of a write to a reader that waits (long poll), at 200 writes a second", serveFollow},
+		{"processor_http_100", "a processor with 4 leases works off 200,000 documents over HTTP in pages of 100; against one connection that only reads them", processorHTTP("processor-http-100", 100, 0.35)},
+		{"processor_http_1000", "the same in pages of 1,000", processorHTTP("processor-http-1000", 1000, 0.6)},
+		{"processor_http_lease", "the same with one lease over one partition, in pages of 100", processorHTTPLease},
+		{"attack_connections", "point reads over HTTP while 10,000 connections without a key are held; against the same without an attack", besieged("attack-connections", attackConnections)},
+		{"attack_queries", "the same while 16 connections send hostile queries and pages of 4 MB are read slowly", besieged("attack-queries", attackQueries)},
+		{"serve_start", "from the start of a server to its first answer", serveStart},
+		{"serve_memory", "the most memory that a server with 20,000 documents takes under a load", serveMemory},
+	}
+}
+
+// ErrInterrupted is the error of a measurement that was interrupted: a figure of a part
+// would be wrong.
+var ErrInterrupted = errors.New("interrupted")
+
+// A Site is where benchmarks work. It keeps the stores that several of them need.
+type Site struct {
+	Plan
+	dir     string
+	library *library
+	large   *large
+}
+
+// close closes the stores; their files are removed by Measure.
+func (s *Site) close() {
+	if s.library != nil {
+		s.library.close()
+	}
+	if s.large != nil {
+		_ = s.large.db.Close() // the directory is removed next
+	}
+}
+
+// say writes the progress of a benchmark.
+func (s *Site) say(format string, args ...any) {
+	fmt.Fprintln(s.Log, terminal.Wrap(fmt.Sprintf("    "+format, args...), 0, terminal.Of(s.Log).Room(), 6))
+}
+
+// Complain writes an error that an instance reports, which none should.
+func (s *Site) Complain(instance string, err error) { s.say("%s: %v", instance, err) }
+
+// median is the middle value. A mean would be moved by a round that something else has
+// slowed down. Rounds are odd in number, so that the median is a round that was measured.
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}
+
+// inTurns measures two things in turns and returns the medians.
+func (s *Site) inTurns(ctx context.Context, rounds int, unit string, a, b func() (float64, error)) (medianA, medianB float64, err error) {
+	as, bs, err := s.turns(ctx, rounds, unit, a, b)
+	if err != nil {
+		return 0, 0, err
+	}
+	return median(as), median(bs), nil
+}
+
+// compare measures a server and its baseline in turns. Where that is another build, the ratio
+// is the median of the rounds' own, because a machine that gets slower from round to round has
+// both sides of a round alike.
+func (s *Site) compare(ctx context.Context, f *Figure, rounds int, own, base func() (float64, error)) error {
+	values, baselines, err := s.turns(ctx, rounds, f.Unit, own, base)
+	if err != nil {
+		return err
+	}
+	f.Value = median(values)
+	f.Against(median(baselines))
+	if s.Plan.Against != "" {
+		ratios := make([]float64, rounds)
+		for i := range ratios {
+			ratios[i] = values[i] / baselines[i]
+		}
+		*f.Ratio = median(ratios)
+	}
+	return nil
+}
+
+// turns measures two things in turns, so that other work of the machine hits both alike.
+func (s *Site) turns(ctx context.Context, rounds int, unit string, a, b func() (float64, error)) (as, bs []float64, err error) {
+	for n := range rounds {
+		x, err := a()
+		if err != nil {
+			return nil, nil, err
+		}
+		y, err := b()
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		as, bs = append(as, x), append(bs, y)
+		s.say("round %d of %d: %s %s, baseline %s", n+1, rounds, amount(x), unit, amount(y))
+	}
+	return as, bs, nil
+}
+
+// crowd has n goroutines repeat some work until they return or the time is over, and counts
+// how often they did it, unless parent ends first. Work that has begun is finished and
+// counted, and so is its time.
+func crowd(parent context.Context, n int, d time.Duration, work func(ctx context.Context, worker int) error) (perSecond float64, err error) {
+	ctx, cancel := context.WithTimeout(parent, d)
+	defer cancel()
+	counts, errs := make([]int, n), make([]error, n)
+	var working sync.WaitGroup
+	begun := time.Now()
+	for i := range n {
+		working.Go(func() {
+			for ctx.Err() == nil && errs[i] == nil {
+				errs[i] = work(context.WithoutCancel(ctx), i)
+				counts[i]++
+			}
+		})
+	}
+	working.Wait()
+	if parent.Err() != nil {
+		return 0, context.Cause(parent)
+	}
+	spent := time.Since(begun)
+	total := 0
+	for i, count := range counts {
+		if errs[i] != nil {
+			return 0, errs[i]
+		}
+		total += count
+	}
+	return float64(total) / spent.Seconds(), nil
+}

@@ -1,0 +1,339 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/proof/fleet"
+)
+
+// Reading: the feed of the embedded store, a processor over it, and the time from a write
+// to its handler.
+
+const (
+	// Bodies of 200 MB, twice what the store's cache of blocks can hold.
+	libraryDocs   = 200_000
+	libraryRanges = 4
+	readRounds    = 9
+	steadyRate    = 200 // writes a second
+	steadySlice   = 4 * time.Second
+	steadyRounds  = 3
+)
+
+// library is a store with a long feed, and the same bytes in the bare engine.
+type library struct {
+	db        *docstore.DB
+	documents *docstore.Container
+	records   *docstore.Container // of leases
+	bare      *bareEngine
+	units     int
+}
+
+// books is the site's library, filled the first time. It is closed and opened once, so that
+// everything is in the tables, where a feed of some age lies, and nothing in memory.
+func (s *Site) books(ctx context.Context) (*library, error) {
+	if s.library != nil {
+		return s.library, nil
+	}
+	s.say("filling a store with %d documents", libraryDocs)
+	// The site has the library before it is full, so that an error leaves nothing open.
+	l := &library{}
+	s.library = l
+	dir := filepath.Join(s.dir, "library")
+	if err := l.open(dir, filepath.Join(s.dir, "bare")); err != nil {
+		return nil, err
+	}
+	var err error
+	if l.documents, err = l.db.CreateContainer(ctx, docstore.ContainerSpec{
+		ID: "documents", Paths: []string{"/city"}, Ranges: libraryRanges,
+	}); err != nil {
+		return nil, err
+	}
+	if _, err = l.db.CreateContainer(ctx, docstore.LeaseSpec("leases")); err != nil {
+		return nil, err
+	}
+	if err := fillWith(ctx, l.documents, libraryDocs); err != nil {
+		return nil, err
+	}
+	// The bare engine gets its changes from the feed, so that both hold the same bytes in the
+	// same order.
+	if _, err := l.read(ctx, func(p feed.Page) error { return l.bare.fill(p.Changes) }); err != nil {
+		return nil, err
+	}
+	if err := l.shut(); err != nil { // the rest in memory comes to the tables
+		return nil, err
+	}
+	return l, l.open(dir, filepath.Join(s.dir, "bare"))
+}
+
+// open opens the store and the bare engine.
+func (l *library) open(store, bare string) (err error) {
+	if l.db, err = docstore.Open(store, docstore.Options{}); err != nil {
+		return err
+	}
+	for _, c := range l.db.Containers() {
+		switch c.ID() {
+		case "documents":
+			l.documents = c
+		case "leases":
+			l.records = c
+		}
+	}
+	l.bare, err = openBareEngine(bare)
+	return err
+}
+
+// shut closes both.
+func (l *library) shut() error { return errors.Join(l.db.Close(), l.bare.close()) }
+
+func (l *library) close() {
+	if l.db != nil && l.bare != nil {
+		_ = l.shut() // the directory is removed next
+	}
+}
+
+// read reads the feed from the beginning, range after range, and checks that nothing is
+// missing.
+func (l *library) read(ctx context.Context, each func(feed.Page) error) (perSecond float64, err error) {
+	partitions, err := l.documents.Partitions(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	begun := time.Now()
+	for _, partition := range partitions {
+		at := feed.Position{Start: feed.FromBeginning()}
+		for {
+			page, err := l.documents.Read(ctx, partition.Range, at, feed.ReadOptions{})
+			if err != nil {
+				return 0, err
+			}
+			if len(page.Changes) == 0 {
+				break
+			}
+			n, at = n+len(page.Changes), page.Next
+			if err := each(page); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if n != libraryDocs {
+		return 0, fmt.Errorf("the feed gave %d documents, want %d", n, libraryDocs)
+	}
+	return float64(n) / time.Since(begun).Seconds(), nil
+}
+
+// feedRead measures Source.Read against a scan of the bare engine, the most that any layout
+// could reach.
+func feedRead(ctx context.Context, s *Site) (f Figure, err error) {
+	read := func(l *library) (float64, error) { return l.readOnly(ctx) }
+	if err := s.compareReads(ctx, &f, read, (*library).scan); err != nil {
+		return f, err
+	}
+	f.ratioOf(0.6)
+	f.Detail = fmt.Sprintf("%d documents of 1 KB in %d ranges, read by one goroutine with Source.Read; baseline: a scan of the bare engine with the same settings over the same bytes, copied into one buffer",
+		libraryDocs, libraryRanges)
+	return f, nil
+}
+
+// compareReads measures two ways to read the site's library in turns.
+func (s *Site) compareReads(ctx context.Context, f *Figure, subject, baseline func(*library) (float64, error)) error {
+	l, err := s.books(ctx)
+	if err != nil {
+		return err
+	}
+	f.Unit = "documents/s"
+	value, compared, err := s.inTurns(ctx, readRounds, f.Unit,
+		func() (float64, error) { return subject(l) },
+		func() (float64, error) { return baseline(l) })
+	if err != nil {
+		return err
+	}
+	f.Value = value
+	f.Against(compared)
+	return nil
+}
+
+// readOnly reads the feed and nothing else. Garbage of the round before is collected first.
+func (l *library) readOnly(ctx context.Context) (perSecond float64, err error) {
+	runtime.GC()
+	return l.read(ctx, func(feed.Page) error { return nil })
+}
+
+// scan reads the same bytes from the bare engine.
+func (l *library) scan() (perSecond float64, err error) {
+	runtime.GC()
+	begun := time.Now()
+	n, err := l.bare.scan()
+	if err == nil && n != libraryDocs {
+		err = fmt.Errorf("the bare engine gave %d documents, want %d", n, libraryDocs)
+	}
+	return float64(n) / time.Since(begun).Seconds(), err
+}
+
+// processorBacklog measures a processor against reading the feed by itself.
+func processorBacklog(ctx context.Context, s *Site) (f Figure, err error) {
+	workOff := func(l *library) (float64, error) {
+		runtime.GC()
+		return l.workOff(ctx, s)
+	}
+	read := func(l *library) (float64, error) { return l.readOnly(ctx) }
+	if err := s.compareReads(ctx, &f, workOff, read); err != nil {
+		return f, err
+	}
+	f.ratioOf(0.5)
+	f.Detail = fmt.Sprintf("%d documents of 1 KB, one instance with %d leases, a checkpoint after each batch, from the start of the processor to the last batch; baseline: feed_read, in turns",
+		libraryDocs, libraryRanges)
+	return f, nil
+}
+
+// workOff runs a processor of a new unit over everything.
+func (l *library) workOff(ctx context.Context, s *Site) (perSecond float64, err error) {
+	l.units++
+	leases, err := docstore.NewLeases(ctx, l.records, fmt.Sprint("unit-", l.units), l.documents)
+	if err != nil {
+		return 0, err
+	}
+	spent, err := s.workOff(ctx, l.documents, leases, libraryDocs, 0)
+	return libraryDocs / spent.Seconds(), err
+}
+
+// workOff runs an instance of a new unit over a feed from the beginning until its handler,
+// which only counts, has had all n changes. It returns how long that took, the start of the
+// instance included.
+func (s *Site) workOff(ctx context.Context, from feed.Source, leases fleet.Leases, n int64, pageItems int) (spent time.Duration, err error) {
+	var handled atomic.Int64
+	all := make(chan struct{})
+	handler := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
+		if handled.Add(int64(len(b.Changes))) == n {
+			close(all)
+		}
+		return nil
+	})
+	team := &fleet.Fleet{Source: from, Leases: leases, Report: s.Complain}
+	begun := time.Now()
+	i, err := team.Start(ctx, handler, changefeed.Options{Instance: "bench", Start: feed.FromBeginning(), MaxItems: pageItems})
+	if err != nil {
+		return 0, err
+	}
+	select {
+	case <-all:
+	case <-i.Ended():
+	case <-ctx.Done():
+	}
+	// The clock stops before the fleet does: to release the leases is no part of the work.
+	spent = time.Since(begun)
+	err = team.Stop()
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	return spent, err
+}
+
+// writeToHandler measures how long an acknowledged write takes to its handler.
+func writeToHandler(ctx context.Context, s *Site) (f Figure, err error) {
+	db, err := docstore.Open(filepath.Join(s.dir, "latency"), docstore.Options{})
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = cmp.Or(err, db.Close()) }()
+	p := &pulse{complain: s.Complain}
+	stop, err := p.listen(ctx, db)
+	if err != nil {
+		return f, err
+	}
+	defer func() {
+		if serr := stop(); err == nil {
+			err = serr
+		}
+	}()
+	var medians, tails []float64
+	for n := range steadyRounds {
+		found, err := p.beat(ctx)
+		if err != nil {
+			return f, err
+		}
+		medians, tails = append(medians, found.P50), append(tails, found.P99)
+		s.say("round %d of %d: p50 %.2f ms, p99 %.2f ms of %d writes", n+1, steadyRounds, medians[n], tails[n], found.Written())
+	}
+	f.Unit, f.Value = "ms", median(tails)
+	f.AtMost(5)
+	f.Detail = fmt.Sprintf("99 of 100 changes are with the handler so soon after the write was acknowledged, half of them within %.2f ms; %d writes/s of 1 KB, fsync, 4 leases",
+		median(medians), steadyRate)
+	return f, nil
+}
+
+// pulse writes at a steady rate, and has a ledger of the round.
+type pulse struct {
+	documents *docstore.Container
+	complain  func(string, error)
+	round     atomic.Pointer[fleet.Ledger]
+	count     int
+}
+
+// listen starts a processor that times the changes that arrive.
+func (p *pulse) listen(ctx context.Context, db *docstore.DB) (stop func() error, err error) {
+	spec := docstore.ContainerSpec{ID: "documents", Paths: []string{"/city"}, Ranges: libraryRanges}
+	if p.documents, err = db.CreateContainer(ctx, spec); err != nil {
+		return nil, err
+	}
+	records, err := db.CreateContainer(ctx, docstore.LeaseSpec("leases"))
+	if err != nil {
+		return nil, err
+	}
+	leases, err := docstore.NewLeases(ctx, records, "bench", p.documents)
+	if err != nil {
+		return nil, err
+	}
+	team := &fleet.Fleet{Source: p.documents, Leases: leases, Look: time.Millisecond, Report: p.complain}
+	_, err = team.Start(ctx, feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
+		p.round.Load().Handled(b, time.Now())
+		return nil
+	}), changefeed.Options{Instance: "bench"})
+	if err == nil {
+		_, err = team.Balanced(ctx, 1)
+	}
+	return team.Stop, err
+}
+
+// beat writes for a while, waits until everything has arrived, and returns the ledger's
+// judgement.
+func (p *pulse) beat(ctx context.Context) (found fleet.Judgement, err error) {
+	ledger := fleet.NewLedger()
+	p.round.Store(ledger)
+	tick := time.NewTicker(time.Second / steadyRate)
+	defer tick.Stop()
+	end := time.Now().Add(steadySlice)
+	for time.Now().Before(end) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return found, context.Cause(ctx)
+		}
+		p.count++
+		// Each document is of a city of its own, so none waits for another of its key.
+		n := p.count * docsPerCity
+		key, body := docOf(n)
+		results, err := p.documents.Commit(ctx, key, []feed.Write{{Body: body}})
+		if err != nil {
+			return found, err
+		}
+		ledger.Wrote(key, []string{docID(n)}, results)
+	}
+	for ledger.Open() > 0 {
+		if err := pause.For(ctx, time.Millisecond); err != nil {
+			return found, err
+		}
+	}
+	return ledger.Judge(), nil
+}

@@ -1,0 +1,97 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"unicode/utf8"
+
+	"github.com/millrace/changefeed/internal/host/terminal"
+)
+
+// The table of figures, for a terminal of any width.
+
+// writeFigures writes a table with a bar for each figure, and a line about each below. In a
+// narrow terminal the table loses the bars, and then the targets, which the lines below
+// have in that case.
+func writeFigures(w io.Writer, all []Figure, width int) error {
+	table, targets := figureTable(all, true, true), true
+	// Widths are counted in runes, as the bars are of characters that take several
+	// bytes.
+	tooWide := func() bool {
+		return width > 0 && slices.ContainsFunc(strings.Split(table, "\n"), func(line string) bool { return utf8.RuneCountInString(line) > width })
+	}
+	if tooWide() {
+		table = figureTable(all, false, true)
+	}
+	if tooWide() {
+		table, targets = figureTable(all, false, false), false
+	}
+	if _, err := fmt.Fprintln(w, table); err != nil {
+		return err
+	}
+	for _, f := range all {
+		text := f.Name + ": " + f.Detail
+		if !targets {
+			text += "; target " + f.Target
+		}
+		if _, err := fmt.Fprintln(w, terminal.Wrap(text, 0, width, 2)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// figureTable is the table, with or without its wide columns.
+func figureTable(all []Figure, bars, targets bool) string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	row := func(name, value, baseline, ratio, bar, target, verdict string) {
+		cells := []string{name, value, baseline, ratio}
+		if bars {
+			cells = append(cells, bar)
+		}
+		if targets {
+			cells = append(cells, target)
+		}
+		fmt.Fprintln(t, strings.Join(append(cells, verdict), "\t"))
+	}
+	row("NAME", "VALUE", "BASELINE", "RATIO", "", "TARGET", "")
+	for _, f := range all {
+		baseline, ratio, bar, verdict := "-", "-", "", "ok"
+		if f.Baseline != nil {
+			baseline, ratio, bar = amount(*f.Baseline), fmt.Sprintf("%.3g", *f.Ratio), barOf(*f.Ratio)
+		}
+		if !f.OK {
+			verdict = "MISSED"
+		}
+		row(f.Name, amount(f.Value)+" "+f.Unit, baseline, ratio, bar, f.Target, verdict)
+	}
+	_ = t.Flush() // writes to memory
+	return b.String()
+}
+
+// figureBar is the width of the bar of a figure that equals its baseline.
+const figureBar = 20 // the width of a bar for a figure as large as its baseline
+
+// barOf draws a figure beside its baseline, which is the whole width.
+func barOf(ratio float64) string {
+	full := min(figureBar, max(0, int(ratio*figureBar+0.5)))
+	return strings.Repeat("█", full) + strings.Repeat("░", figureBar-full)
+}
+
+// amount writes a number with about four digits: more would claim a precision that no
+// benchmark has.
+func amount(x float64) string {
+	switch {
+	case x >= 1e6:
+		return fmt.Sprintf("%.2fM", x/1e6)
+	case x >= 1e4:
+		return fmt.Sprintf("%.1fk", x/1e3)
+	case x >= 100:
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprintf("%.3g", x)
+}

@@ -1,0 +1,86 @@
+// Package broker opens the message broker that an address names, for the commands and examples that publish events.
+package broker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed/internal/host/usage"
+	"github.com/millrace/changefeed/outbox"
+)
+
+// Publisher is a broker that is open.
+type Publisher interface {
+	outbox.Publisher
+	Close() error
+}
+
+// Settings are what an address does not say.
+type Settings struct {
+	// SyncEvery is how often an embedded broker syncs its files; with each message if it is zero.
+	SyncEvery time.Duration
+	// Listen is a loopback address at which other programs reach an embedded broker; none if it is empty.
+	Listen string
+	// Warn gets what a user should know of a broker that is taken all the same.
+	Warn func(text string)
+}
+
+// opener opens the broker of an address.
+type opener func(ctx context.Context, address string, s Settings) (Publisher, error)
+
+// kind is a kind of broker.
+type kind struct {
+	scheme string // of its addresses, up to the colon
+	form   string // of its addresses; empty for a variant of the kind before
+	what   string
+	open   opener // nil where its client is not linked
+}
+
+// kinds are in the order of the help.
+var kinds = []kind{
+	{"embedded", "embedded:DIR", "NATS JetStream in this process, with its files in a directory", openEmbedded},
+	{"nats", "nats://HOST:PORT", "NATS JetStream; several servers of a cluster are separated by commas", openNATS},
+	{"https", "https://HOST/PATH", "CloudEvents by POST, signed with $" + SecretVariable + " if that is set", openWebhook},
+	{"http", "", "", openWebhook},
+	{"servicebus", "servicebus:NAMESPACE/ENTITY", "Azure Service Bus, a queue or topic with sessions and duplicate detection; this machine's identity, or $SERVICEBUS_CONNECTION_STRING", openServiceBus},
+	{"kafka", "kafka:HOST:PORT/TOPIC", "Kafka; several brokers are separated by commas", openKafka},
+	{"amqp", "amqp://USER@HOST/VHOST?exchange=NAME", "RabbitMQ, which does not drop duplicates; or ?queue=NAME", openRabbit},
+	{"amqps", "", "", openRabbit},
+}
+
+// Help lists the forms of addresses.
+func Help() string {
+	var b strings.Builder
+	for _, k := range kinds {
+		if k.form != "" {
+			fmt.Fprintf(&b, "  %-38s%s\n", k.form, k.what)
+		}
+	}
+	return b.String()
+}
+
+// Open opens the broker of an address, which the flag gave.
+func Open(ctx context.Context, flag, address string, s Settings) (Publisher, error) {
+	scheme, rest, ok := strings.Cut(address, ":")
+	i := slices.IndexFunc(kinds, func(k kind) bool { return k.scheme == scheme })
+	if !ok || i < 0 || rest == "" {
+		var forms []string
+		for _, k := range kinds {
+			if k.form != "" {
+				forms = append(forms, k.form)
+			}
+		}
+		return nil, usage.Flag(flag, address, strings.Join(forms, ", "))
+	}
+	if kinds[i].open == nil {
+		return nil, usage.Error{Err: fmt.Errorf("--%s is %s: this changefeed is built without the client for it: want one that is built with it (go install -tags brokers github.com/millrace/changefeed/cmd/changefeed@latest)", flag, address)}
+	}
+	p, err := kinds[i].open(ctx, address, s)
+	if err != nil {
+		return nil, fmt.Errorf("--%s is %s: %w", flag, address, err)
+	}
+	return p, nil
+}

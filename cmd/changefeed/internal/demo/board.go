@@ -1,0 +1,176 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/proof/fleet"
+)
+
+// The board knows no more than a user of the library: its lag is that of the estimator,
+// and its owners are those in the leases. So it shows what an operator would see, and
+// when.
+
+// board is the table of the demo: the leases, the lag and the speed of each instance.
+type board struct {
+	d     *performance
+	every time.Duration
+	last  time.Time
+	rates map[string]float64
+}
+
+const (
+	liveEvery  = 250 * time.Millisecond
+	plainEvery = 2 * time.Second
+	keySpace   = 64  // characters of the picture of all keys
+	rateBar    = 24  // at most, and less on a narrow terminal
+	rowWidth   = 66  // of a row without its bar
+	fullRate   = 400 // changes a second of a full bar
+	smoothing  = 0.4 // the weight of the newest rate
+)
+
+// newBoard makes a board that is drawn often in a terminal, and seldom where each look is a line.
+func newBoard(d *performance) *board {
+	b := &board{d: d, every: plainEvery, last: time.Now(), rates: map[string]float64{}}
+	if d.screen.live() {
+		b.every = liveEvery
+	}
+	return b
+}
+
+// show keeps the board up to date until ctx ends.
+func (b *board) show(ctx context.Context) {
+	for pause.For(ctx, b.every) == nil {
+		lags, err := changefeed.Estimate(ctx, b.d.orders, b.d.fleet.Leases)
+		if err != nil {
+			continue // in the middle of a split; there will be another look
+		}
+		rows := b.rows(lags)
+		if b.d.screen.live() {
+			b.d.screen.show(b.table(rows, lags))
+		} else {
+			b.d.screen.say("%s", summary(b.head(rows), rows))
+		}
+	}
+}
+
+// row is one instance.
+type row struct {
+	name, state string
+	leases      int
+	lag         int64
+	rate        float64
+	p50, p99    float64
+}
+
+// rows are the instances, killed ones included: their leases are what the others wait for.
+func (b *board) rows(lags []changefeed.Lag) (rows []row) {
+	now := time.Now()
+	spent := now.Sub(b.last).Seconds()
+	b.last = now
+	for _, i := range b.d.fleet.Instances() {
+		r := row{name: i.Name(), state: "working"}
+		if i.Killed() {
+			r.state = "killed"
+		}
+		for _, lag := range lags {
+			if lag.Lease.Owner == i.Name() {
+				r.leases, r.lag = r.leases+1, r.lag+lag.Pending
+			}
+		}
+		m := b.d.ledger.Take(i.Name())
+		// Batches come in bursts, so an unsmoothed rate would flicker.
+		b.rates[i.Name()] += smoothing * (float64(m.Handled)/spent - b.rates[i.Name()])
+		r.rate, r.p50, r.p99 = b.rates[i.Name()], fleet.Quantile(m.Waits, 0.5), fleet.Quantile(m.Waits, 0.99)
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// head is the state of the whole in words.
+func (b *board) head(rows []row) string {
+	written, handled := b.d.ledger.Totals()
+	lag := int64(0)
+	rate := 0.0
+	for _, r := range rows {
+		lag, rate = lag+r.lag, rate+r.rate
+	}
+	return fmt.Sprintf("%d written, %d handled, lag %d, %.0f changes/s", written, handled, lag, rate)
+}
+
+// summary is the board in one line.
+func summary(head string, rows []row) string {
+	var hosts []string
+	for _, r := range rows {
+		hosts = append(hosts, fmt.Sprintf("%s %d", r.name, r.leases))
+	}
+	return head + "; leases: " + strings.Join(hosts, ", ")
+}
+
+// table lays out the board. On a narrow terminal the bars go first, because they only repeat a
+// figure.
+func (b *board) table(rows []row, lags []changefeed.Lag) []line {
+	bar := rateBar
+	if room := b.d.screen.Room(); room > 0 {
+		bar = max(0, min(rateBar, room-rowWidth))
+	}
+	lines := []line{
+		{},
+		{{b.head(rows), bold}},
+		{{fmt.Sprintf("%-10s %-8s %6s %7s  %-*s %9s %9s %9s", "INSTANCE", "STATE", "LEASES", "LAG",
+			bar, "", "CHANGES/S", "P50 ms", "P99 ms"), dim}},
+	}
+	for n, r := range rows {
+		style := colour(n)
+		if r.state == "killed" {
+			style = alarming
+		}
+		full := min(bar, int(r.rate/fullRate*float64(bar)+0.5))
+		lines = append(lines, line{
+			{fmt.Sprintf("%-10s %-8s", r.name, r.state), style},
+			{fmt.Sprintf(" %6d %7d  ", r.leases, r.lag), plain},
+			{strings.Repeat("█", full), style},
+			{strings.Repeat("·", bar-full), dim},
+			{fmt.Sprintf(" %9.0f %9.1f %9.1f", r.rate, r.p50, r.p99), plain},
+		})
+	}
+	return append(lines, b.keys(lags))
+}
+
+// colour is the style of an instance.
+func colour(n int) string { return fmt.Sprint(36 - n%5) } // cyan, magenta, blue, yellow, green
+
+// keys draws all keys in their order, each lease as wide as its range and with the number
+// of its owner.
+func (b *board) keys(lags []changefeed.Lag) line {
+	all := b.d.fleet.Instances()
+	picture := line{{"keys ", dim}}
+	for _, lag := range lags {
+		i := slices.IndexFunc(all, func(i *fleet.Instance) bool { return i.Name() == lag.Lease.Owner })
+		text, style := "?", alarming
+		if i >= 0 && !all[i].Killed() {
+			text, style = lag.Lease.Owner[len(lag.Lease.Owner)-1:], colour(i)
+		}
+		width := edgeAt(lag.Lease.Range.Max) - edgeAt(lag.Lease.Range.Min)
+		picture = append(picture, span{"▕", dim}, span{strings.Repeat(text, max(0, width-1)), style})
+	}
+	return append(picture, span{"▏", dim})
+}
+
+// edgeAt is where an edge of a range is in the picture of all keys, whose hashes begin
+// below 40.
+func edgeAt(edge string) int {
+	// The two highest bits of a hash are never set, so nothing lies beyond.
+	const end = 0x4000
+	at, err := strconv.ParseUint((edge + "0000")[:4], 16, 16)
+	if err != nil || at > end {
+		at = end
+	}
+	return int(at) * keySpace / end
+}

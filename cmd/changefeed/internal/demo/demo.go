@@ -1,0 +1,212 @@
+// Package demo plays a fleet of processors at work before one's eyes, and judges it: writers and instances over an
+// embedded store, one that joins, one that is killed, a range that is split, and at the end a comparison of all that was
+// written with all that was handled.
+package demo
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/host/usage"
+	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/proof/fleet"
+)
+
+// Play plays the demo on a store for a time, shows it on out, and judges it. It says where the store is, if that is
+// kept.
+func Play(ctx context.Context, dir string, length time.Duration, out io.Writer, kept bool) (found Findings, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	d := &performance{screen: newScreen(out), ledger: fleet.NewLedger(), length: length}
+	d.screen.leave = cancel
+	found, err = d.run(ctx, dir)
+	// Before the error of the run, which it has caused: a screen that nobody reads ends
+	// the demo.
+	if lost := d.screen.unread(); lost != nil {
+		return found, lost
+	}
+	if err != nil {
+		return found, err
+	}
+	d.conclude(found)
+	if kept {
+		d.screen.say("the store is kept: changefeed leases --db %s, changefeed tail --db %s --container orders", dir, dir)
+	}
+	return found, nil
+}
+
+// Findings are the judgement of a demo.
+type Findings struct {
+	Written                int     `json:"written"`
+	Handled                int     `json:"handled"` // versions, each counted once
+	Lost                   int     `json:"lost"`
+	OutOfOrder             int     `json:"out_of_order"`
+	Duplicates             int     `json:"duplicates"`
+	DuplicatesPlannedMoves int     `json:"duplicates_planned_moves"`
+	TakeoverMS             *int64  `json:"takeover_ms"`      // null when the demo ended before
+	RebalanceRounds        *int    `json:"rebalance_rounds"` // the same
+	LatencyMS              latency `json:"latency_ms"`
+
+	ledger fleet.Judgement
+}
+
+// latency is the time from the acknowledgement of a write to the handler.
+type latency struct {
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+}
+
+// performance is a performance: a stage, those on it, and the book in which everything is noted.
+type performance struct {
+	orders *docstore.Container
+	fleet  *fleet.Fleet
+	ledger *fleet.Ledger
+	screen *screen
+	length time.Duration
+
+	takeover *time.Duration
+	rounds   *int
+}
+
+// The times of the demo's leases.
+const (
+	acquireEvery = 500 * time.Millisecond
+	renewEvery   = 500 * time.Millisecond
+	expiration   = 2 * time.Second
+	drainTime    = time.Second
+	pollEvery    = time.Second
+	workTime     = 2 * time.Millisecond // of a handler, for each batch
+	lookEvery    = 10 * time.Millisecond
+	patience     = 30 * time.Second // for the fleet to handle what was written
+)
+
+// run plays the demo on a store and judges it.
+func (d *performance) run(ctx context.Context, dir string) (found Findings, err error) {
+	db, err := docstore.Open(filepath.Clean(dir), docstore.Options{})
+	if err != nil {
+		return found, err
+	}
+	defer func() { err = cmp.Or(err, db.Close()) }()
+	if err := d.prepare(ctx, db); err != nil {
+		return found, err
+	}
+	d.screen.say("container orders, keyed by /city, in %d ranges", ranges)
+	if err := cmp.Or(d.play(ctx), d.screen.unread()); err != nil {
+		return found, errors.Join(err, d.fleet.Stop())
+	}
+	// A demo that was ended early is judged all the same.
+	if err := d.audit(context.WithoutCancel(ctx)); err != nil {
+		return found, errors.Join(err, d.fleet.Stop())
+	}
+	j := d.ledger.Judge()
+	found = Findings{
+		Written: j.Written(), Handled: j.Handled, Lost: j.Lost, OutOfOrder: j.OutOfOrder,
+		Duplicates: j.Duplicates, DuplicatesPlannedMoves: j.Planned, RebalanceRounds: d.rounds, LatencyMS: latency{j.P50, j.P99}, ledger: j,
+	}
+	if d.takeover != nil {
+		found.TakeoverMS = new(d.takeover.Milliseconds())
+	}
+	return found, nil
+}
+
+const ranges = 4
+
+// prepare makes the containers.
+func (d *performance) prepare(ctx context.Context, db *docstore.DB) (err error) {
+	spec := docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}, Ranges: ranges}
+	// Orders of an earlier demo would be handled too, and nobody has noted that they
+	// were written.
+	if d.orders, err = db.CreateContainer(ctx, spec); errors.Is(err, feed.ErrConflict) {
+		return usage.Error{Err: errors.New("--dir has a container orders already: want a new directory")}
+	}
+	if err != nil {
+		return err
+	}
+	records, err := db.CreateContainer(ctx, docstore.LeaseSpec("leases"))
+	if err != nil {
+		return err
+	}
+	leases, err := docstore.NewLeases(ctx, records, "demo", d.orders)
+	d.fleet = &fleet.Fleet{Source: d.orders, Leases: leases, Look: lookEvery, Report: func(instance string, err error) {
+		d.screen.note("%s reports: %v", instance, err)
+	}}
+	return err
+}
+
+// enter starts an instance.
+func (d *performance) enter(ctx context.Context, name string) error {
+	d.screen.say("starting %s", name)
+	_, err := d.fleet.Start(ctx, feed.HandlerFunc(d.handle), changefeed.Options{
+		Instance: name, Start: feed.FromBeginning(),
+		Acquire: acquireEvery, Renew: renewEvery, Expiration: expiration, Drain: drainTime, Poll: pollEvery,
+		Hooks: changefeed.Hooks{
+			Acquired: func(lease feed.Lease) { d.screen.note("%s works on %s", name, lease.Token) },
+			Released: func(lease feed.Lease, why feed.Reason) {
+				switch why {
+				case feed.ReasonGiven:
+					d.screen.note("%s hands over %s", name, lease.Token)
+				case feed.ReasonSplit:
+					d.screen.note("%s has replaced the lease of %s", name, lease.Token)
+				}
+			},
+		},
+	})
+	return err
+}
+
+var errDead = errors.New("this instance was killed")
+
+// handle is the handler of all instances: a little work, and a line in the book.
+func (d *performance) handle(ctx context.Context, b *feed.Batch) error {
+	arrived := time.Now()
+	if err := pause.For(ctx, workTime); err != nil {
+		return err
+	}
+	// The instance was killed while it worked, so the batch must count as failed, as if
+	// its process had ended.
+	if !d.ledger.Handled(b, arrived) {
+		return errDead
+	}
+	return nil
+}
+
+// conclude writes the judgement.
+func (d *performance) conclude(f Findings) {
+	row := func(name string, bad bool, value, why string, args ...any) line {
+		style := good
+		if bad {
+			style = alarming
+		}
+		return line{{fmt.Sprintf("  %-18s", name), plain}, {fmt.Sprintf("%10s", value), style}, {"  ", plain}, {fmt.Sprintf(why, args...), dim}}
+	}
+	ms := func(x float64) string {
+		return time.Duration(x * float64(time.Millisecond)).Round(100 * time.Microsecond).String()
+	}
+	lines := []line{
+		{},
+		{{fmt.Sprintf("%d writes were acknowledged, %d transactions among them", f.Written, f.ledger.Transactions), bold}},
+		row("inserts", false, fmt.Sprint(f.ledger.Inserts), "documents that were new"),
+		row("overwrites", false, fmt.Sprint(f.ledger.Overwrites), "documents that were there already"),
+		row("handled", false, fmt.Sprint(f.Handled), "versions; the others were overwritten before somebody looked"),
+		row("lost", f.Lost > 0, fmt.Sprint(f.Lost), "every insert has arrived, and the last version of every document"),
+		row("out of order", f.OutOfOrder > 0, fmt.Sprint(f.OutOfOrder), "never an older version after a newer one"),
+		row("handled again", f.DuplicatesPlannedMoves > 0, fmt.Sprint(f.Duplicates),
+			"%d because of the kill, %d because of planned moves", f.Duplicates-f.DuplicatesPlannedMoves, f.DuplicatesPlannedMoves),
+		row("latency", false, ms(f.LatencyMS.P50), "from the acknowledgement to the handler; 99 of 100 within %s", ms(f.LatencyMS.P99)),
+	}
+	if f.RebalanceRounds != nil {
+		lines = append(lines, row("rebalance", false, fmt.Sprint(*f.RebalanceRounds), "acquire rounds of %v until the newcomer had its share", acquireEvery))
+	}
+	if f.TakeoverMS != nil {
+		lines = append(lines, row("takeover", false, ms(float64(*f.TakeoverMS)), "from the kill until others had its leases, which expire after %v", expiration))
+	}
+	d.screen.write(append(lines, line{})...)
+}

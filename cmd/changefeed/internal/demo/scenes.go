@@ -1,0 +1,211 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/host/terminal"
+	"github.com/millrace/changefeed/internal/pause"
+	"github.com/millrace/changefeed/internal/proof/fleet"
+)
+
+// What happens in the demo, by parts of its time, so that a long demo has the same
+// scenes: one instance joins, another dies, a range is split. Each scene waits for its
+// own outcome, so a slow machine plays them later and never at once.
+
+// scene is something that happens after a part of the demo's time.
+type scene struct {
+	at   float64
+	play func(*performance, context.Context) error
+}
+
+var scenes = []scene{
+	{0.2, (*performance).join},
+	{0.4, (*performance).kill},
+	{0.75, (*performance).split},
+}
+
+const (
+	cast     = 3 // instances at the beginning
+	newcomer = "host-4"
+	victim   = "host-2"
+	auditor  = "auditor"
+)
+
+// play writes, lets the scenes happen, and waits until everything has been handled.
+func (d *performance) play(ctx context.Context) error {
+	for n := range cast {
+		if err := d.enter(ctx, fmt.Sprintf("host-%d", n+1)); err != nil {
+			return err
+		}
+	}
+	if _, err := d.fleet.Balanced(ctx, cast); err != nil {
+		return err
+	}
+	d.screen.say("%d clerks begin to write", clerks)
+	begun := time.Now()
+	t := newTraffic(ctx, d.orders, d.ledger)
+	err := d.watched(ctx, func() error {
+		err := d.act(ctx, begun)
+		if err == nil {
+			err = pause.For(ctx, time.Until(begun.Add(d.length)))
+		}
+		// An interruption is a way to end the demo, and no failure of it.
+		early := ctx.Err() != nil
+		if early {
+			err = nil
+			d.screen.say("stopping early")
+		}
+		err = errors.Join(err, t.stop())
+		written, _ := d.ledger.Totals()
+		d.screen.say("the clerks have stopped after %d writes", written)
+		if d.screen.unread() != nil {
+			return err
+		}
+		return errors.Join(err, d.drain(context.WithoutCancel(ctx)))
+	})
+	return err
+}
+
+// act plays the scenes.
+func (d *performance) act(ctx context.Context, begun time.Time) error {
+	for _, s := range scenes {
+		if err := pause.For(ctx, time.Until(begun.Add(time.Duration(s.at*float64(d.length))))); err != nil {
+			return err
+		}
+		if err := s.play(d, ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// join starts another instance, which is to get its share at once.
+func (d *performance) join(ctx context.Context) error {
+	if err := d.enter(ctx, newcomer); err != nil {
+		return err
+	}
+	took, err := d.fleet.Balanced(ctx, cast+1)
+	if err != nil {
+		return err
+	}
+	// Rounded up: a round that has begun was needed.
+	d.rounds = new(int((took + acquireEvery - 1) / acquireEvery))
+	d.screen.say("%s has its share after %v", newcomer, took.Round(time.Millisecond))
+	return nil
+}
+
+// kill ends an instance without a goodbye.
+func (d *performance) kill(ctx context.Context) error {
+	records, _, err := d.fleet.Leases.List(ctx)
+	if err != nil {
+		return err
+	}
+	var held []string
+	for _, record := range records {
+		if record.Kind == feed.KindLease && record.Owner == victim {
+			held = append(held, record.Token)
+		}
+	}
+	d.screen.say("killing %s without a goodbye, with %s in its hands", victim, terminal.Count(len(held), "lease"))
+	// In the book first: a batch that the victim finishes from now on counts as failed,
+	// and comes again elsewhere.
+	d.ledger.Kill(victim, held)
+	all := d.fleet.Instances()
+	all[slices.IndexFunc(all, func(i *fleet.Instance) bool { return i.Name() == victim })].Kill()
+	// A lease without an owner counts as the victim's too: it was freed and nobody has
+	// it yet.
+	took, err := d.fleet.Until(ctx, "take over from "+victim, func(owners map[string]int) bool {
+		return owners[victim]+owners[""] == 0
+	})
+	if err != nil {
+		return err
+	}
+	d.ledger.Adopt()
+	d.takeover = &took
+	d.screen.say("the others have all leases of %s after %v", victim, took.Round(time.Millisecond))
+	return nil
+}
+
+// split splits the first range.
+func (d *performance) split(ctx context.Context) error {
+	partitions, err := d.orders.Partitions(ctx)
+	if err != nil {
+		return err
+	}
+	first := partitions[0]
+	d.screen.say("splitting range %s", first.Range.String())
+	children, err := d.orders.Split(ctx, first.ID)
+	if err != nil {
+		return err
+	}
+	// Two leases in place of one, and nobody's is left: then the split is over for
+	// every instance.
+	took, err := d.fleet.Until(ctx, "replace the lease of the range", func(owners map[string]int) bool {
+		n := 0
+		for _, held := range owners {
+			n += held
+		}
+		return owners[""] == 0 && n == len(partitions)+1
+	})
+	if err != nil {
+		return err
+	}
+	var ranges []string
+	for _, c := range children {
+		ranges = append(ranges, c.Range.String())
+	}
+	d.screen.say("%s have leases of their own after %v", strings.Join(ranges, " and "), took.Round(time.Millisecond))
+	return nil
+}
+
+// drain waits until everything that was acknowledged has been handled.
+func (d *performance) drain(ctx context.Context) error {
+	end := time.Now().Add(patience)
+	for d.ledger.Open() > 0 && time.Now().Before(end) {
+		if err := pause.For(ctx, lookEvery); err != nil {
+			return err
+		}
+	}
+	if n := d.ledger.Open(); n > 0 {
+		d.screen.say("%d documents have not arrived after %v", n, patience)
+	}
+	return nil
+}
+
+// audit stops everybody gracefully and lets a new instance look whether what was done
+// is known to be done: it should get nothing.
+func (d *performance) audit(ctx context.Context) error {
+	d.screen.say("all instances stop, and another one looks whether anything comes again")
+	if err := d.fleet.Stop(); err != nil {
+		return err
+	}
+	if err := d.enter(ctx, auditor); err != nil {
+		return err
+	}
+	if _, err := d.fleet.Balanced(ctx, 1); err != nil {
+		return err
+	}
+	if err := pause.For(ctx, acquireEvery); err != nil {
+		return err
+	}
+	return d.fleet.Stop()
+}
+
+// watched shows the table while f runs.
+func (d *performance) watched(ctx context.Context, f func() error) error {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var showing sync.WaitGroup
+	showing.Go(func() { newBoard(d).show(ctx) })
+	err := f()
+	cancel()
+	showing.Wait()
+	d.screen.show(nil)
+	return err
+}

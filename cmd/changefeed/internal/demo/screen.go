@@ -1,0 +1,178 @@
+package demo
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"github.com/millrace/changefeed/internal/host/terminal"
+)
+
+// screen shows what happens: events as lines, and below them, on a terminal, a table
+// that changes in place.
+type screen struct {
+	w io.Writer
+	terminal.Terminal
+	begun time.Time
+
+	mu     sync.Mutex
+	events []string // the last ones, for when all is drawn anew
+	table  []line
+	drawn  int // lines of the table on the terminal,
+	at     int // and the width that they were drawn for
+	lost   error
+	leave  func() // is called when nobody reads any more; may be nil
+}
+
+// span is a piece of text in one style.
+type span struct{ text, style string }
+
+type line []span
+
+// The styles of a terminal.
+const (
+	plain    = ""
+	bold     = "1"
+	dim      = "2"
+	alarming = "31"
+	good     = "32"
+)
+
+func newScreen(w io.Writer) *screen {
+	return &screen{w: w, Terminal: terminal.Of(w), begun: time.Now()}
+}
+
+func (s *screen) live() bool { return s.InPlace }
+
+// say writes an event.
+func (s *screen) say(format string, args ...any) {
+	at := fmt.Sprintf("%6.1fs  ", time.Since(s.begun).Seconds())
+	s.write(line{{at, dim}, {fmt.Sprintf(format, args...), plain}})
+}
+
+// note writes an event of less weight.
+func (s *screen) note(format string, args ...any) {
+	s.write(line{{fmt.Sprintf("%6.1fs  ", time.Since(s.begun).Seconds()) + fmt.Sprintf(format, args...), dim}})
+}
+
+// keptEvents is how many lines above the table are drawn again.
+const keptEvents = 100
+
+// write writes lines above the table.
+func (s *screen) write(lines ...line) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var b strings.Builder
+	s.clear(&b)
+	for _, l := range lines {
+		text := l.event(s.Terminal)
+		b.WriteString(text)
+		if s.live() {
+			s.events = append(s.events, text)
+		}
+	}
+	s.events = s.events[max(0, len(s.events)-keptEvents):]
+	s.draw(&b)
+	s.print(b.String())
+}
+
+// print writes text, and notes when its reader has gone away.
+func (s *screen) print(text string) {
+	_, err := io.WriteString(s.w, text)
+	if errors.Is(err, syscall.EPIPE) && s.lost == nil {
+		s.lost = err
+		if s.leave != nil {
+			s.leave()
+		}
+	}
+}
+
+// unread is the error of a screen that nobody reads any more.
+func (s *screen) unread() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lost
+}
+
+// show replaces the table.
+func (s *screen) show(table []line) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.table = table
+	var b strings.Builder
+	s.clear(&b)
+	s.draw(&b)
+	s.print(b.String())
+}
+
+// clear removes the table or, when the terminal has another width than it was drawn for,
+// everything: nobody knows how many lines it has there.
+func (s *screen) clear(b *strings.Builder) {
+	if s.drawn > 0 && s.at != s.Width() {
+		b.WriteString("\x1b[H\x1b[2J" + strings.Join(s.events, ""))
+	} else if s.drawn > 0 {
+		fmt.Fprintf(b, "\x1b[%dA\x1b[J", s.drawn)
+	}
+	s.drawn = 0
+}
+
+func (s *screen) draw(b *strings.Builder) {
+	if !s.live() || len(s.table) == 0 {
+		return
+	}
+	for _, l := range s.table {
+		l.render(b, s.Colour, s.Room())
+	}
+	s.drawn, s.at = len(s.table), s.Width()
+}
+
+// event is a line above the table: as long as need be, cut between words. What follows a
+// column of its own stays in that column.
+func (l line) event(t terminal.Terminal) string {
+	var b strings.Builder
+	last := len(l) - 1
+	for i, s := range l {
+		if i == last {
+			before := 0
+			for _, s := range l[:last] {
+				before += utf8.RuneCountInString(s.text)
+			}
+			indent := before
+			if last == 0 {
+				indent = eventIndent
+			}
+			s.text = terminal.Wrap(s.text, before, t.Room(), indent)
+		}
+		s.render(&b, t.Colour)
+	}
+	return b.String() + "\n"
+}
+
+// eventIndent is the width of the time before an event.
+const eventIndent = 9
+
+// render writes a span.
+func (s span) render(b *strings.Builder, styled bool) {
+	if styled && s.style != plain && s.text != "" {
+		s.text = "\x1b[" + s.style + "m" + s.text + "\x1b[0m"
+	}
+	b.WriteString(s.text)
+}
+
+// render writes a line, cut to a width so that it stays one; 0 is any.
+func (l line) render(b *strings.Builder, styled bool, width int) {
+	room := width
+	for _, s := range l {
+		if width > 0 {
+			s.text = terminal.Clip(s.text, room)
+			room -= utf8.RuneCountInString(s.text)
+		}
+		s.render(b, styled)
+	}
+	b.WriteByte('\n')
+}

@@ -1,0 +1,195 @@
+package letters
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/internal/host/terminal"
+)
+
+// An Answer says what became of a letter or a key that the processors of a unit were asked for. It is the object that
+// programs get.
+type Answer struct {
+	ID      string          `json:"id,omitempty"` // of the letter; empty for a release
+	Key     json.RawMessage `json:"key"`
+	Result  string          `json:"result"`          // one of those below
+	Handled int             `json:"handled"`         // letters that were handled, held ones included
+	Held    *int            `json:"held,omitempty"`  // held letters of the key that are left; nil when unknown
+	Cause   string          `json:"cause,omitempty"` // why it failed or was not served
+
+	short string // the ID for people
+}
+
+// The results of an answer.
+const (
+	isHandled  = string(deadletters.ResultHandled)
+	isFailed   = string(deadletters.ResultFailed)
+	isNothing  = string(deadletters.ResultNothing)
+	isUnserved = "not served" // in time, or there was an error
+	isUnasked  = "not asked"  // because nobody serves its lease
+)
+
+// fill writes the outcome into the answer.
+func (a *Answer) fill(o deadletters.Outcome, err error) {
+	if err != nil {
+		// The error begins with what was asked for, which the line says, too.
+		_, cause, ok := strings.Cut(err.Error(), string(a.Key)+": ")
+		if !ok {
+			cause = err.Error()
+		}
+		a.Result, a.Cause = isUnserved, cause
+		return
+	}
+	a.Result, a.Handled, a.Cause = string(o.Result), o.Handled, o.Cause
+	if o.Held >= 0 {
+		a.Held = &o.Held
+	}
+}
+
+// String is a line for people.
+func (a Answer) String() string {
+	key, cause := terminal.OneLine(string(a.Key)), terminal.OneLine(a.Cause)
+	switch {
+	case a.Result == isUnserved:
+		if !strings.HasPrefix(cause, isUnserved) {
+			cause = isUnserved + ": " + cause
+		}
+		return a.subject(key) + ": " + cause
+	case a.ID == "":
+		return a.released(key, cause)
+	}
+	return a.retried(a.subject(key), cause)
+}
+
+func (a Answer) subject(key string) string {
+	if a.ID == "" {
+		return key
+	}
+	return a.short + " of " + key
+}
+
+// retried is the line of a letter that was served.
+func (a Answer) retried(letter, cause string) string {
+	followers := ""
+	if a.Handled > 1 {
+		followers = fmt.Sprintf(", with %s after it", terminal.Count(a.Handled-1, "held letter"))
+	}
+	switch {
+	case a.Result == isHandled:
+		return letter + " is handled" + followers
+	case a.Result == isNothing:
+		return letter + ": nothing to do: the letter is gone, or it is held behind another one"
+	case a.Handled == 0:
+		return letter + " has failed again: " + cause
+	}
+	return letter + " is handled" + followers + "; then a held letter has failed: " + cause + a.left()
+}
+
+// released is the line of a key that was served.
+func (a Answer) released(key, cause string) string {
+	switch {
+	case a.Result == isNothing:
+		return key + ": nothing to do: it is not held"
+	case a.Result == isFailed && a.Handled > 0:
+		return fmt.Sprintf("%s is held still: %s handled, then one has failed: %s%s", key, areHeld(a.Handled), cause, a.left())
+	case a.Result == isFailed:
+		return key + " is held still: a held letter has failed: " + cause + a.left()
+	case a.Handled > 0:
+		return fmt.Sprintf("%s is released: %s handled", key, areHeld(a.Handled))
+	}
+	return key + " is released"
+}
+
+// left says how many letters are held still.
+func (a Answer) left() string {
+	if a.Held == nil || *a.Held == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %s left", areHeld(*a.Held))
+}
+
+// areHeld is a number of held letters, and a verb.
+func areHeld(n int) string {
+	verb := " are"
+	if n == 1 {
+		verb = " is"
+	}
+	return terminal.Count(n, "held letter") + verb
+}
+
+// A Report writes answers as they come: a line each for people, with a summary after the last one, or an object a line for
+// programs.
+type Report struct {
+	w        io.Writer
+	form     string
+	done     string // a result for people: handled or released
+	thing    string // what was asked for: letter or key
+	all      int
+	results  map[string]int
+	followed int // held letters
+}
+
+// NewReport makes the report of a command. The form is json, or any other word for people.
+func NewReport(w io.Writer, form, done, thing string) *Report {
+	return &Report{w: w, form: form, done: done, thing: thing, results: map[string]int{}}
+}
+
+// Write writes an answer. People get no line for what was not asked for.
+func (r *Report) Write(a Answer) (err error) {
+	r.all++
+	r.results[a.Result]++
+	r.followed += a.Handled
+	if a.ID != "" && a.Handled > 0 {
+		r.followed-- // the letter itself
+	}
+	switch {
+	case r.form == "json":
+		enc := json.NewEncoder(r.w)
+		enc.SetEscapeHTML(false)
+		err = enc.Encode(a)
+	case a.Result != isUnasked:
+		_, err = fmt.Fprintln(r.w, a)
+	}
+	return err
+}
+
+// Empty reports whether no answer was written.
+func (r *Report) Empty() bool { return r.all == 0 }
+
+// End writes the summary. It is an error if anything has failed again or was not served.
+func (r *Report) End() error {
+	if r.form != "json" {
+		if err := r.summary(); err != nil {
+			return err
+		}
+	}
+	var bad []string
+	for _, one := range []struct{ result, text string }{{isFailed, "failed again"}, {isUnserved, isUnserved}, {isUnasked, isUnasked}} {
+		if n := r.results[one.result]; n > 0 {
+			bad = append(bad, fmt.Sprintf("%d %s", n, one.text))
+		}
+	}
+	if bad == nil {
+		return nil
+	}
+	return fmt.Errorf("of %s: %s", terminal.Count(r.all, r.thing), strings.Join(bad, ", "))
+}
+
+func (r *Report) summary() error {
+	n := r.results
+	followed := ""
+	if r.followed > 0 {
+		followed = fmt.Sprintf(" (with %s)", terminal.Count(r.followed, "held letter"))
+	}
+	_, err := fmt.Fprintf(r.w, "%s %d%s, failed again %d, not served %d, nothing to do %d\n", r.done, n[isHandled], followed, n[isFailed], n[isUnserved], n[isNothing])
+	if err == nil && r.all == 0 && r.thing == "letter" {
+		_, err = fmt.Fprintln(r.w, "there is no letter to retry; what is held behind a letter that was dropped needs changefeed dlq release --key KEY")
+	}
+	if err == nil && n[isUnasked] > 0 {
+		_, err = fmt.Fprintf(r.w, "not asked %d: their leases did not serve %d in a row, so nobody seems to work on these now\n", n[isUnasked], maxUnserved)
+	}
+	return err
+}

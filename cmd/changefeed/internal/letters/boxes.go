@@ -1,0 +1,103 @@
+package letters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/host/place"
+	"github.com/millrace/changefeed/internal/host/usage"
+)
+
+// A unit is its name and the container that it reads, and whoever looks at letters knows
+// the name: so units are found by their letters.
+
+// box is where letters are read and removed: a file, or the boxes of a container.
+type box interface {
+	Letters(ctx context.Context, key feed.PartitionKey) Seq
+	Remove(ctx context.Context, key feed.PartitionKey, id string) error
+}
+
+// boxes are those of the units of a name, in one container.
+type boxes []*deadletters.ContainerBox
+
+// Letters gives the letters of one box after those of another.
+func (all boxes) Letters(ctx context.Context, key feed.PartitionKey) Seq {
+	return func(yield func(feed.DeadLetter, error) bool) {
+		for _, b := range all {
+			for l, err := range b.Letters(ctx, key) {
+				if !yield(l, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Remove removes a letter from the box that has it.
+func (all boxes) Remove(ctx context.Context, key feed.PartitionKey, id string) error {
+	var failed error
+	for _, b := range all {
+		failed = errors.Join(failed, b.Remove(ctx, key, id))
+	}
+	return failed
+}
+
+// sources are the containers that the units read, where that is known.
+func (all boxes) sources() (sources []string) {
+	for _, b := range all {
+		if b.Source() != "" {
+			sources = append(sources, b.Source())
+		}
+	}
+	return slices.Compact(sources) // a container that was made anew is there twice
+}
+
+// open opens the boxes of the units that are meant, and says where they are.
+func (q Query) open(ctx context.Context, o *place.Opener, at place.Address) (all boxes, from string, err error) {
+	c, err := o.Open(ctx, at)
+	if err != nil {
+		return nil, "", err
+	}
+	if all, err = q.find(ctx, c); err != nil {
+		return nil, "", err
+	}
+	from, err = q.from(c, all.sources())
+	return all, from, err
+}
+
+// from says where letters are, and of which units.
+func (q Query) from(c *place.Container, sources []string) (string, error) {
+	reads := strings.Join(sources, " and of ")
+	switch {
+	case len(sources) < 2:
+		return c.Address.Name(), nil
+	case q.Sole:
+		return "", usage.Error{Err: fmt.Errorf("--name is %s: units of this name have letters of %s here: want --source with the address of one", q.Name, reads)}
+	}
+	return c.Address.Name() + " of " + reads, nil
+}
+
+// find finds the boxes of the name, or of the unit that reads the container of --source. Letters of an older
+// version, which do not have it, may be anyone's.
+func (q Query) find(ctx context.Context, c *place.Container) (boxes, error) {
+	source := ""
+	if q.Source != "" {
+		at, err := place.Parse("--source", q.Source)
+		if err != nil {
+			return nil, usage.Error{Err: err}
+		}
+		source = at.Database + "/" + at.Container
+	}
+	all, err := deadletters.Boxes(ctx, c.Concrete(), q.Name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Address.Quote(), err)
+	}
+	return slices.DeleteFunc(all, func(b *deadletters.ContainerBox) bool {
+		return source != "" && b.Source() != "" && b.Source() != source
+	}), nil
+}

@@ -1,0 +1,93 @@
+package letters
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/millrace/changefeed/internal/host/usage"
+)
+
+// The ID of a letter is its LSN and a hash of 32 digits, which nobody can read or type. A table has the first digits of
+// the hash, and a command line may have any beginning of an ID that means one letter only.
+
+const (
+	hashSize  = 32 // digits of the hash in an ID
+	shortHash = 8  // digits of it in a table, if they tell its letters apart
+	leastHash = 4  // digits of it on a command line: fewer could be the place of a change, which IDs of other units have
+)
+
+// hashOf is the hash in an ID. The IDs of units that read all versions and deletes have none, and are never cut.
+func hashOf(id string) (hash string, ok bool) {
+	_, hash, _ = strings.Cut(id, ".")
+	return hash, len(hash) == hashSize
+}
+
+// shortIDs are the IDs as a table shows them, by the IDs.
+func shortIDs(ids []string) map[string]string {
+	sorted := slices.Clone(ids)
+	slices.Sort(sorted)
+	sorted = slices.Compact(sorted)
+	short := make(map[string]string, len(sorted))
+	for i, id := range sorted {
+		hash, ok := hashOf(id)
+		if !ok {
+			short[id] = id
+			continue
+		}
+		lsn := len(id) - len(hash)
+		size := lsn + shortHash
+		for _, next := range sorted[max(i-1, 0):min(i+2, len(sorted))] { // those that share the most with it
+			if next != id {
+				size = max(size, shared(id, next)+1)
+			}
+		}
+		short[id] = id[:min(size, len(id))]
+	}
+	return short
+}
+
+// shared is how many bytes two texts begin with alike.
+func shared(a, b string) (n int) {
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// means reports whether an argument is an ID or the beginning of it.
+func means(argument, id string) bool {
+	hash, ok := hashOf(id)
+	return argument == id || ok && strings.HasPrefix(id, argument) && len(argument) >= len(id)-len(hash)+leastHash
+}
+
+// finds collects which IDs the arguments of a command line mean.
+type finds map[string][]string
+
+// note notes the letter of an ID, and reports whether an argument means it.
+func (f finds) note(arguments []string, id string) (meant bool) {
+	for _, argument := range arguments {
+		if !means(argument, id) {
+			continue
+		}
+		meant = true
+		if known := f[argument]; len(known) < 2 && !slices.Contains(known, id) {
+			f[argument] = append(known, id)
+		}
+	}
+	return meant
+}
+
+// check refuses an argument that means no letter of the unit, or several.
+func (f finds) check(arguments []string, unit string) error {
+	for _, argument := range arguments {
+		switch found := f[argument]; len(found) {
+		case 0:
+			return fmt.Errorf("ID is %s: unit %q has no such letter here: want one that changefeed dlq list shows", argument, unit)
+		case 1:
+		default:
+			return usage.Error{Err: fmt.Errorf("ID is %s: several letters begin so, among them %s and %s: want more of it", argument, found[0], found[1])}
+		}
+	}
+	return nil
+}

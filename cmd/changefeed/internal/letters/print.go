@@ -1,0 +1,164 @@
+package letters
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/host/terminal"
+)
+
+// Letters as output: as a table or whole for people, and as lines of JSON. What a letter
+// quotes may be anything, so nothing of it reaches a terminal that would obey it.
+
+// letterLine is a letter in the list for programs.
+type letterLine struct {
+	ID          string           `json:"id"`
+	Key         json.RawMessage  `json:"key"`
+	Item        string           `json:"item"`
+	Lease       string           `json:"lease"`
+	Attempts    int              `json:"attempts"`
+	Cause       string           `json:"cause"`
+	Disposition feed.Disposition `json:"disposition"`
+	Parked      time.Time        `json:"parked"`
+}
+
+// WriteList writes letters as JSON, one a line, without their documents.
+func WriteList(w io.Writer, letters Seq) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	for l, err := range letters {
+		if err != nil {
+			return err
+		}
+		if err := enc.Encode(letterLine{l.ID, json.RawMessage(l.Change.PartitionKey), l.Change.ID, l.Lease, l.Attempts, l.Cause, l.Disposition, l.Parked}); err != nil {
+			return fmt.Errorf("write letter: %w", err)
+		}
+	}
+	return nil
+}
+
+// WriteTable writes the letters of a unit as a table, under a heading that says where they are.
+func WriteTable(w io.Writer, unit, from string, letters Seq) error {
+	at := terminal.Of(w)
+	rows := [][]string{{"ID", "KEY", "ITEM", "DISPOSITION", "ATTEMPTS", "PARKED", "CAUSE"}}
+	keys := map[feed.PartitionKey]bool{}
+	var ids []string
+	var failed error
+	for l, err := range letters {
+		// The letters read so far are shown before the error: they may be all that the
+		// operator gets.
+		if failed = err; err != nil {
+			break
+		}
+		keys[l.Change.PartitionKey] = true
+		ids = append(ids, l.ID)
+		rows = append(rows, []string{
+			l.ID, terminal.OneLine(string(l.Change.PartitionKey)), terminal.OneLine(l.Change.ID), string(l.Disposition), strconv.Itoa(l.Attempts),
+			when(l.Parked), terminal.OrDash(terminal.Clip(terminal.OneLine(l.Cause), longestCause)),
+		})
+	}
+	if failed == nil { // else it is no count of what is there
+		fmt.Fprintf(w, "%s in %s: %s of %s\n", unit, from, terminal.Count(len(rows)-1, "dead letter"), terminal.Count(len(keys), "key"))
+	}
+	for i, short := 0, shortIDs(ids); i < len(ids); i++ {
+		rows[i+1][0] = short[ids[i]]
+	}
+	if len(rows) > 1 {
+		if _, err := io.WriteString(w, terminal.Table(rows, at.Room())); err != nil {
+			return fmt.Errorf("write letters: %w", err)
+		}
+	}
+	return failed
+}
+
+const longestCause = 200 // characters of a cause in a table
+
+// WriteWhole writes the letters of a unit as JSON, one a line, in the form in which they are kept.
+func WriteWhole(w io.Writer, unit string, letters Seq) error {
+	for l, err := range letters {
+		if err != nil {
+			return err
+		}
+		text, err := deadletters.Marshal(unit, l)
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(append(text, '\n')); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Show writes all that is known of letters, for people.
+func Show(w io.Writer, letters Seq) error {
+	for l, err := range letters {
+		if err != nil {
+			return err
+		}
+		if err := show(w, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// show writes a letter for people.
+func show(w io.Writer, l feed.DeadLetter) error {
+	var b bytes.Buffer
+	c := &l.Change
+	fmt.Fprintf(&b, "%s of %s\n", l.ID, terminal.OneLine(string(c.PartitionKey)))
+	for _, row := range []struct{ name, value string }{
+		{"disposition", string(l.Disposition)},
+		{"cause", l.Cause},
+		{"attempts", strconv.Itoa(l.Attempts)},
+		{"change", fmt.Sprintf("%s of item %s, LSN %d, committed %s", c.Op, terminal.OneLine(c.ID), c.LSN, when(c.Time))},
+		{"etag", c.ETag},
+		{"lease", fmt.Sprintf("%s, range %s", l.Lease, l.Range)},
+		{"instance", l.Instance},
+		{"failed", when(l.Failed)},
+		{"parked", when(l.Parked)},
+		{"stack", l.Stack},
+		{"document", indented(c.Body)},
+		{"previous", indented(c.Previous)},
+	} {
+		if row.value == "" {
+			continue
+		}
+		text := terminal.Harmless(strings.TrimRight(row.value, "\n"))
+		if strings.Contains(text, "\n") {
+			fmt.Fprintf(&b, "  %s\n    %s\n", row.name, strings.ReplaceAll(text, "\n", "\n    "))
+		} else {
+			fmt.Fprintf(&b, "  %-12s %s\n", row.name, text)
+		}
+	}
+	_, err := b.WriteTo(w)
+	return err
+}
+
+// when is a time for people; empty for none.
+func when(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// indented is a document for people: as JSON, or quoted if it is none.
+func indented(doc []byte) string {
+	var b bytes.Buffer
+	switch {
+	case doc == nil:
+		return ""
+	case json.Indent(&b, doc, "", "  ") != nil:
+		return strconv.QuoteToGraphic(string(doc))
+	}
+	return b.String()
+}

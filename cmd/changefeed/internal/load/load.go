@@ -1,0 +1,121 @@
+// Package load writes many documents into a container, fast and so that it can be interrupted: input is cut into
+// documents, many of which are on their way at once; those that are refused are kept in a file; and a mark on the disk
+// says from where the next load of the same input goes on.
+package load
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed/internal/host/place"
+)
+
+// Options are the settings of a load. All but Restart are required.
+type Options struct {
+	Writers int    // documents that are written at the same time
+	Rejects string // file for documents that are refused
+	Restart bool   // begins anew, although an interrupted load could go on
+}
+
+// Result is the outcome of a load.
+type Result struct {
+	Imported int64   `json:"imported"`
+	Rejected int64   `json:"rejected"`
+	Seconds  float64 `json:"seconds"`
+	Rate     float64 `json:"documents_per_second"`
+	Before   int64   `json:"imported_before,omitempty"` // by the load that was interrupted
+	Rejects  string  `json:"rejects,omitempty"`         // file
+}
+
+// Documents writes the documents of an input to a container, from where an interrupted load of it stopped, and shows how
+// far it is. Documents that were refused make an error too, beside the result, because they are missing.
+// After an error the mark is saved all the same, so the result says how far the load
+// has come.
+func Documents(ctx context.Context, in *os.File, to *place.Container, show *Progress, o Options) (*Result, error) {
+	m, err := resume(in, to, show, o)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newSplitter(in, m.Place)
+	if err != nil {
+		return nil, err
+	}
+	t := &tally{mark: m, show: show, saved: time.Now(), rejects: rejectFile{path: o.Rejects, size: m.Rejects}}
+	before := m.Imported
+	begun := time.Now()
+	err = show.during(func() error { return newLoader(to, o.Writers).load(ctx, s, t.add) })
+	if err != nil {
+		// The cause first: a write that was cut off has an error of its own, which says
+		// less.
+		err = stopped(cmp.Or(context.Cause(ctx), err), m)
+	}
+	err = cmp.Or(err, t.finish(err == nil))
+	done := &Result{Imported: m.Imported - before, Rejected: m.Rejected, Before: before, Seconds: time.Since(begun).Seconds()}
+	done.Rate = float64(done.Imported) / done.Seconds
+	if done.Rejected > 0 {
+		done.Rejects = o.Rejects
+		err = cmp.Or(err, fmt.Errorf("%d of %s refused: see %s",
+			done.Rejected, documentsWere(done.Rejected+m.Imported), o.Rejects))
+	}
+	return done, err
+}
+
+// stopped is the error of a load that did not come to its end: why, and how it goes on.
+func stopped(err error, m *mark) error {
+	if m.path == "" || m.Place.Offset == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; done up to line %d, and the same command goes on from there", err, m.Place.Line)
+}
+
+// resume opens the mark of an import, and moves the input to it.
+func resume(in *os.File, to *place.Container, show *Progress, o Options) (*mark, error) {
+	m, found, err := openMark(in, to)
+	if err != nil {
+		return nil, err
+	}
+	if !found || o.Restart {
+		m.reset()
+		return m, dropRejects(o.Rejects)
+	}
+	if _, err := in.Seek(m.Place.Offset, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("go on with input: %w", err)
+	}
+	show.Say("going on after line %d of an interrupted import; --restart begins anew", m.Place.Line)
+	return m, nil
+}
+
+// dropRejects removes the rejects of an earlier import, which this one begins anew. A device is left where it is: root could
+// remove /dev/null.
+func dropRejects(file string) error {
+	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
+		return nil
+	}
+	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove old rejects: %w", err)
+	}
+	return nil
+}
+
+// documentsWere begins a sentence about n documents.
+func documentsWere(n int64) string {
+	if n == 1 {
+		return "1 document was"
+	}
+	return fmt.Sprintf("%d documents were", n)
+}
+
+// keyPaths are the segments of partition key paths.
+func keyPaths(paths []string) (segments [][]string) {
+	for _, p := range paths {
+		segments = append(segments, slices.DeleteFunc(strings.Split(p, "/"), func(s string) bool { return s == "" }))
+	}
+	return segments
+}

@@ -1,0 +1,137 @@
+package load
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/millrace/changefeed/internal/host/place"
+)
+
+// An import of millions must not begin anew after an interruption. The mark may be
+// short of what is written: all writes are upserts, so what comes after it is written
+// twice and does no harm.
+
+// A mark says how far a load has come: everything before it is written or kept as a
+// reject. Until the import is done it lies in the store's directory or, for an account,
+// beside the input.
+type mark struct {
+	Input     string    `json:"input"`
+	Size      int64     `json:"size"`
+	Modified  time.Time `json:"modified"`
+	Container string    `json:"container"` // its account and resource id: one that is made anew is empty
+	Place     point     `json:"place"`
+	Imported  int64     `json:"imported"`
+	Rejected  int64     `json:"rejected"`
+	Rejects   int64     `json:"rejects_size"` // of the reject file
+
+	path string // empty when the input cannot be read from the middle
+}
+
+const (
+	marksFolder = "imports" // of a store
+	markSuffix  = ".mark"   // beside the input
+)
+
+// openMark returns the mark of a load, and whether an interrupted one left it there. Input
+// that has changed since then is another input.
+func openMark(in *os.File, c *place.Container) (m *mark, found bool, err error) {
+	info, err := in.Stat()
+	if err != nil {
+		return nil, false, fmt.Errorf("read input: %w", err)
+	}
+	m = &mark{Size: info.Size(), Modified: info.ModTime()}
+	if !info.Mode().IsRegular() || in == os.Stdin {
+		return m, false, nil
+	}
+	if m.Input, err = filepath.Abs(in.Name()); err != nil {
+		return nil, false, fmt.Errorf("read input: %w", err)
+	}
+	m.locate(c)
+	text, err := os.ReadFile(m.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return m, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read mark of an earlier import: %w", err)
+	}
+	old := mark{path: m.path}
+	if json.Unmarshal(text, &old) != nil || !old.continues(m) { // cut short by a power loss, or of other input
+		return m, false, nil
+	}
+	return &old, true, nil
+}
+
+// locate sets where the mark is, and which container it is of. Where no file can be made
+// beside the input, an import into an account has none.
+func (m *mark) locate(c *place.Container) {
+	if c.Local != nil {
+		h := fnv.New64a()
+		fmt.Fprint(h, m.Input, "\x00", c.Local.Name())
+		m.Container = c.Local.RID()
+		m.path = filepath.Join(c.Address.Dir, marksFolder, fmt.Sprintf("%016x.json", h.Sum64()))
+		return
+	}
+	m.Container, m.path = c.Account.Endpoint+" "+c.Remote.RID(), m.Input+markSuffix
+	f, err := os.OpenFile(m.path+".new", os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		m.path = ""
+		return
+	}
+	f.Close()
+	_ = os.Remove(f.Name()) // is written anew
+}
+
+// continues reports whether a mark is for the same load.
+//
+// The input is not read to be compared: that would take as long as importing it. Size
+// and time of the last change stand for its content.
+func (m *mark) continues(now *mark) bool {
+	return m.Input == now.Input && m.Size == now.Size && m.Modified.Equal(now.Modified) &&
+		m.Container == now.Container && m.Place.Offset > 0 && m.Place.Offset <= m.Size
+}
+
+// reset moves a mark to the beginning.
+func (m *mark) reset() {
+	m.Place, m.Imported, m.Rejected, m.Rejects = point{}, 0, 0, 0
+}
+
+// save stores the mark, whole or not at all. It does not wait for the disk: an older mark, or one
+// that a power loss has cut, only means that documents are written again.
+func (m *mark) save() error {
+	if m.path == "" || m.Place.Offset == 0 {
+		return nil
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("save mark: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(m.path), 0o755); err != nil {
+		return fmt.Errorf("save mark: %w", err)
+	}
+	if err := os.WriteFile(m.path+".new", text, 0o644); err != nil {
+		return fmt.Errorf("save mark: %w", err)
+	}
+	if err := os.Rename(m.path+".new", m.path); err != nil {
+		return fmt.Errorf("save mark: %w", err)
+	}
+	return nil
+}
+
+// remove ends the load: the next one begins anew.
+func (m *mark) remove() error {
+	if m.path == "" {
+		return nil
+	}
+	if err := os.Remove(m.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove mark: %w", err)
+	}
+	if folder := filepath.Dir(m.path); filepath.Base(folder) == marksFolder {
+		_ = os.Remove(folder) // fails while other imports have marks there
+	}
+	return nil
+}

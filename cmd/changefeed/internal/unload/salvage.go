@@ -1,0 +1,124 @@
+package unload
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/changeline"
+	"github.com/millrace/changefeed/internal/host/place"
+)
+
+// Remains are what could be read of a damaged store, and what could not.
+type Remains struct {
+	*docstore.Salvaged          // of the wanted container alone, and of files that may have had its documents
+	wanted             string   // the container; empty for all
+	there              []string // the names of all containers
+	written            int      // documents
+}
+
+// Salvage writes the documents that are left of a container in the directory of a damaged store or, if none is named, of
+// all, each in an object with its container. It leaves Range out of account.
+func Salvage(ctx context.Context, dir, container string, to io.Writer, o Options) (*Remains, error) {
+	w := changeline.NewWriter(to)
+	r := &Remains{wanted: container}
+	var err error
+	r.Salvaged, err = docstore.Salvage(ctx, dir, func(of string, item docstore.Item) error {
+		// All that is left is read, whichever container is wanted: the rest is dropped here.
+		if container != "" && container != of || o.Key != "" && o.Key != item.Key {
+			return nil
+		}
+		r.written++
+		if container != "" {
+			of = ""
+		}
+		return o.write(w, of, item.ID, item.Key, item.Body)
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.narrow()
+	return r, w.Flush()
+}
+
+// narrow leaves out what is known of other containers than the one that is wanted, which nobody has asked for.
+func (r *Remains) narrow() {
+	for _, c := range r.Containers {
+		r.there = append(r.there, c.Name)
+	}
+	if r.wanted != "" {
+		r.Containers = slices.DeleteFunc(r.Containers, func(c docstore.SalvagedContainer) bool { return c.Name != r.wanted })
+		r.Lost = slices.DeleteFunc(r.Lost, func(l docstore.Loss) bool { return l.Container != "" && l.Container != r.wanted })
+		r.Missing = slices.DeleteFunc(r.Missing, func(m docstore.MissingItem) bool { return m.Container != r.wanted })
+	}
+}
+
+// within is an object with a document and its container.
+func within(container string, body []byte) ([]byte, error) {
+	return json.Marshal(struct {
+		Container string          `json:"container"`
+		Document  json.RawMessage `json:"document"`
+	}{container, body})
+}
+
+// WriteLosses lists all that is missing, and counts the rest.
+func (r *Remains) WriteLosses(to io.Writer) error {
+	var text strings.Builder
+	for _, l := range r.Lost {
+		fmt.Fprintf(&text, "lost: %s", l.File)
+		if l.To != "" {
+			fmt.Fprintf(&text, ", from %s to before %s", l.From, l.To)
+		}
+		fmt.Fprintf(&text, ": %s\n", l.Reason)
+	}
+	for _, m := range r.Missing {
+		fmt.Fprintf(&text, "missing: %s: item %q of partition %s as of LSN %d", m.Container, m.ID, m.Key, m.LSN)
+		if m.Older != 0 {
+			fmt.Fprintf(&text, "; its version of LSN %d is written", m.Older)
+		}
+		text.WriteByte('\n')
+	}
+	for _, c := range r.Containers {
+		for _, l := range c.Lost {
+			if l.To == 0 {
+				fmt.Fprintf(&text, "missing: %s: all LSNs from %d on, if there were any\n", c.Name, l.From)
+			} else {
+				fmt.Fprintf(&text, "missing: %s: LSNs %d to %d; what they wrote is not known\n", c.Name, l.From, l.To)
+			}
+		}
+	}
+	for _, c := range r.Containers {
+		fmt.Fprintf(&text, "container %s: %d documents", c.Name, c.Documents)
+		if c.Counted >= 0 {
+			fmt.Fprintf(&text, " of %d", c.Counted)
+		}
+		text.WriteByte('\n')
+	}
+	_, err := io.WriteString(to, text.String())
+	return err
+}
+
+// nameIsLost matches the stand-in for a container's name that was lost, as in
+// [docstore.Salvaged].
+var nameIsLost = regexp.MustCompile(`^container [0-9]+$`)
+
+// Err is the error of a store that has lost something, or lacks the container.
+func (r *Remains) Err() error {
+	switch {
+	case r.wanted != "" && !slices.Contains(r.there, r.wanted):
+		err := fmt.Errorf("--container is %s: %w: want one of %s", r.wanted, place.ErrNoContainer, strings.Join(r.there, ", "))
+		// The wanted container may be there under its number alone.
+		if lost := slices.IndexFunc(r.there, nameIsLost.MatchString); lost >= 0 {
+			err = fmt.Errorf("%w, as in --container '%s', which stands for one whose name is lost", err, r.there[lost])
+		}
+		return err
+	case len(r.Lost)+len(r.Missing) > 0:
+		return fmt.Errorf("%d documents are written, others may be missing: what was lost is listed above", r.written)
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/internal/host/place"
+	"github.com/millrace/changefeed/internal/host/usage"
+)
+
+// Options say which store is served, where, and to whom. They are those of [cosmosrest.Options], of [docstore.Options] and
+// of addresses, as flags have them; errors name the flags.
+type Options struct {
+	Dir       string        // of the store, made if there is none; empty is in memory
+	Cache     int64         // bytes of memory for the store's engine; 0 is the default of [docstore.Options]
+	NoSync    bool          // answers writes before they are on the disk
+	Retention time.Duration // of containers without a policy
+	Kept      bool          // what a store was served with before goes before Retention
+
+	Listen    string // host:port
+	Dedicated string // host:port of a dedicated gateway; empty for none
+	Plain     bool   // http instead of https
+	Cert      string // file with a certificate; one is made if it is empty
+	KeyFile   string // of Cert
+
+	Keys      []string // two at most, as of ReadOnly; by default the emulator's
+	ReadOnly  []string
+	Hosts     []string // names of the server besides loopback, for the emulator's key
+	Roles     string   // file with what the principals of Entra tokens may do
+	JWKS      string   // file or address of the keys that sign those
+	Issuer    string   // of those
+	Audiences []string // of those
+	Insecure  bool     // accepts the emulator's Entra tokens, which anybody can make
+
+	Lenient    bool
+	Level      string // of consistency that clients are told; empty is Session
+	Images     string // of which changes the feed of all versions shows the previous one: all, deletes or none; empty is deletes
+	Throughput int    // request units a second; 0 or [cosmosrest.Unlimited] for none
+
+	Log *slog.Logger
+}
+
+// DefaultListen is the emulator's address, which SDKs expect.
+const DefaultListen = "127.0.0.1:8081"
+
+// Keys in the environment stand in for Keys and ReadOnly. They are invisible to other users of the machine, unlike those on
+// a command line.
+const (
+	KeyVariable      = "CHANGEFEED_KEY"
+	ReadOnlyVariable = "CHANGEFEED_READ_ONLY_KEY"
+)
+
+const wantKey = "the base64 of 16 bytes or more" // for messages
+
+// Check refuses options that are wrong or unsafe: an address that other machines can reach needs a key that not everybody
+// knows. It takes keys that are not given from the environment.
+func (o *Options) Check() error {
+	o.Keys, o.ReadOnly = orVariable(o.Keys, KeyVariable), orVariable(o.ReadOnly, ReadOnlyVariable)
+	switch {
+	case slices.Contains(o.Keys, ""):
+		return usage.Flag("key", "empty", wantKey)
+	case slices.Contains(o.ReadOnly, ""):
+		return usage.Flag("read-only-key", "empty", wantKey)
+	}
+	// Both addresses lead to the same store, so both have the same rules.
+	for _, f := range []struct{ flag, value string }{{"listen", o.Listen}, {"dedicated-gateway", o.Dedicated}} {
+		if f.flag == "dedicated-gateway" && f.value == "" {
+			continue
+		}
+		_, _, err := net.SplitHostPort(f.value)
+		switch {
+		case err != nil:
+			return usage.Flag(f.flag, f.value, "host:port, such as "+DefaultListen)
+		// IsLoopback takes the rest of a URL, which begins with two slashes. An address
+		// without a host, such as :8081, is that of every interface, and so no
+		// loopback.
+		case place.IsLoopback("//" + f.value):
+		// Before the keys are looked at: a token that anybody can make gives everybody
+		// the rights of the store, whatever its key is.
+		case o.Insecure:
+			return usage.Flag(f.flag, f.value, "a loopback address such as "+DefaultListen+" with --insecure-aad, whose tokens anybody can make")
+		case len(o.Keys) == 0 || slices.ContainsFunc(slices.Concat(o.Keys, o.ReadOnly), cosmosrest.IsEmulatorKey):
+			return usage.Flag(f.flag, f.value, "a loopback address such as "+DefaultListen+", or a --key of your own: anybody knows the emulator's, and other machines can reach this address")
+		}
+	}
+	for _, name := range o.Hosts {
+		if err := cosmosrest.CheckHost(name); err != nil {
+			return usage.Flag("allow-host", name, strings.TrimPrefix(err.Error(), "want "))
+		}
+	}
+	if _, ok := images[o.Images]; !ok {
+		return usage.Flag("previous-images", o.Images, "all, deletes or none")
+	}
+	switch {
+	case len(o.Keys) > 2:
+		return usage.Flag("key", "given "+strconv.Itoa(len(o.Keys))+" times", "two at most")
+	case len(o.ReadOnly) > 2:
+		return usage.Flag("read-only-key", "given "+strconv.Itoa(len(o.ReadOnly))+" times", "two at most")
+	case o.Throughput < cosmosrest.Unlimited:
+		return usage.Flag("ru", strconv.Itoa(o.Throughput), "0 or more, or -1")
+	case o.Retention < 0:
+		return usage.Flag("retention", o.Retention.String(), "a time such as 10m or 168h, or 0")
+	}
+	return nil
+}
+
+// images are the values of --previous-images.
+var images = map[string]cosmosrest.Images{
+	"": cosmosrest.ImagesOfDeletes, "deletes": cosmosrest.ImagesOfDeletes, "all": cosmosrest.ImagesOfAll, "none": cosmosrest.NoImages,
+}
+
+// orVariable are the keys of a flag or, without any, the key in the environment.
+func orVariable(keys []string, variable string) []string {
+	if key := os.Getenv(variable); key != "" && len(keys) == 0 {
+		return []string{key}
+	}
+	return keys
+}
+
+// server is the options of the server.
+func (o *Options) server(ctx context.Context) (cosmosrest.Options, error) {
+	// A server has two keys of each kind, as an account has, so that they can be
+	// changed one after the other while clients go on. More were refused in check.
+	two := func(keys []string) (string, string) {
+		keys = append(slices.Clone(keys), "", "")
+		return keys[0], keys[1]
+	}
+	s := cosmosrest.Options{Lenient: o.Lenient, Hosts: o.Hosts, Consistency: o.Level, PreviousImages: images[o.Images], Throughput: o.Throughput, Logger: o.Log, Ending: ctx}
+	s.Keys.Primary, s.Keys.Secondary = two(o.Keys)
+	s.Keys.PrimaryReadOnly, s.Keys.SecondaryReadOnly = two(o.ReadOnly)
+	s.Keys.Primary = cmp.Or(s.Keys.Primary, cosmosrest.EmulatorKey) // also beside a read-only key
+	if o.Roles == "" && !o.Insecure {
+		return s, nil
+	}
+	s.Tokens = &cosmosrest.Tokens{Issuer: o.Issuer, Audiences: o.Audiences, JWKS: o.JWKS, Insecure: o.Insecure}
+	if o.Roles == "" {
+		return s, nil
+	}
+	text, err := os.ReadFile(o.Roles)
+	if err != nil {
+		return s, fmt.Errorf("read --roles: %w", err)
+	}
+	if s.Tokens.Roles, err = cosmosrest.ParseRoles(text); err != nil {
+		return s, fmt.Errorf("--roles %s: %w", o.Roles, err)
+	}
+	return s, nil
+}

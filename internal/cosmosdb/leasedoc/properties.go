@@ -1,0 +1,110 @@
+package leasedoc
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
+	"github.com/millrace/changefeed/internal/notes"
+)
+
+// properties reads others' properties into the map and ours into their fields. A value
+// that is no string has no place in the map; Marshal keeps it. A number of ours may have been
+// a string once, that somebody has rewritten.
+func (r *reader) properties() {
+	text := r.doc.get(memberProperties)
+	if text == nil {
+		return
+	}
+	stored, err := parseObject(text)
+	if err != nil {
+		r.bad(memberProperties, string(text), "an object of strings")
+		return
+	}
+	for _, m := range stored {
+		value, isText := rawjson.Text(m.value), isString(m.value)
+		if _, err := notes.ParseNumber(string(m.value)); err == nil && strings.HasPrefix(m.name, ours) {
+			value, isText = string(m.value), true
+		}
+		switch isField := isOurs(m.name); {
+		case isField && (!isText || !r.ourProperty(m.name, value)):
+			r.bad(memberProperties+"."+m.name, string(m.value), ourForms[m.name])
+		case !isField && isText:
+			r.setProperty(m.name, value)
+		}
+	}
+}
+
+func (r *reader) setProperty(name, value string) {
+	if r.l.Properties == nil {
+		r.l.Properties = map[string]string{}
+	}
+	r.l.Properties[name] = value
+}
+
+// ourForms are the forms of our properties, for the error of a property that has
+// another.
+var ourForms = map[string]string{
+	propEpoch:      `"<owner>/<epoch>"`,
+	propAttempts:   `a count and the token that it counts for, such as "3 after \"1083\""`,
+	propStart:      `"now", "beginning" or a time such as "at 2026-01-31T15:04:05Z"`,
+	propState:      `a word such as "splitting"`,
+	propFence:      `Unix milliseconds such as "#1767225600000"`,
+	propExpiration: `a duration such as "1m0s"`,
+}
+
+// ourProperty reads one of our properties, and reports whether it has the right form. A
+// wrong form makes the whole lease unusable, because to ignore a fence or a state would
+// give the lease two owners.
+func (r *reader) ourProperty(name, value string) (ok bool) {
+	switch name {
+	case propEpoch:
+		return r.epoch(value)
+	case propAttempts:
+		// They count for the position with which they were written. Another processor,
+		// which does not know them, may have moved it since.
+		count, at, known := strings.Cut(value, attemptsAfter)
+		n, err := strconv.ParseUint(count, 10, 31)
+		if known && at == rawjson.Text(r.doc.get(memberContinuation)) {
+			r.l.Attempts = int(n)
+		}
+		return err == nil
+	case propStart:
+		start, err := feed.ParseStart(notes.TimeOf(value))
+		if ok = err == nil && isWritable(start.Time()); ok {
+			r.l.Position.Start = start
+		}
+		return ok
+	case propState:
+		if r.l.State = feed.State(value); value == feed.StateLive.String() {
+			r.l.State = feed.StateLive
+		}
+		return isWord(value)
+	case propFence:
+		ms, err := notes.ParseNumber(value)
+		if ok = err == nil && ms >= 0 && ms <= latestSecond*1000; ok {
+			r.l.Fence = time.UnixMilli(ms).UTC()
+		}
+		return ok
+	default: // propExpiration
+		d, err := time.ParseDuration(value)
+		r.l.Expiration = max(d, 0)
+		return err == nil && d >= 0
+	}
+}
+
+// epoch reads the epoch of the owner. A processor that does not know epochs takes a
+// lease by writing Owner alone: the epoch left by the former owner then belongs to
+// nobody, which shows by the owner's name in it.
+func (r *reader) epoch(value string) bool {
+	slash := strings.LastIndexByte(value, '/')
+	if slash < 0 {
+		return false
+	}
+	if value[:slash] == r.l.Owner {
+		r.l.Epoch = value[slash+1:]
+	}
+	return true
+}

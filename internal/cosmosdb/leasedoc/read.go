@@ -1,0 +1,248 @@
+package leasedoc
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
+	"github.com/millrace/changefeed/internal/notes"
+)
+
+// Reading is tolerant of form and strict in meaning. Names and times in each notation
+// of the other processors are taken, and a value that could be misunderstood makes the
+// lease unusable: a lease that nobody takes is seen by its operator, while one that is
+// read wrong loses changes in silence.
+
+// Unmarshal reads a document of the unit. A fault is in Record.Err, which then wraps
+// [feed.ErrBadLease] and names the member, its value and the wanted form; the
+// other fields hold all that could be read.
+func Unmarshal(prefix string, doc []byte) feed.Record {
+	r := reader{prefix: prefix}
+	r.l.Raw = slices.Clone(json.RawMessage(doc))
+	var err error
+	if r.doc, err = parseObject(doc); err != nil {
+		r.l.Err = fmt.Errorf("%w: %w: %s", feed.ErrBadLease, err, clip(string(doc)))
+	}
+	r.identity()
+	r.common()
+	if r.l.Kind == feed.KindLease {
+		r.lease()
+	}
+	return r.l
+}
+
+// reader fills a record member by member and keeps the first complaint, because later
+// ones often follow from the first.
+type reader struct {
+	prefix string
+	doc    object
+	l      feed.Record
+}
+
+// bad records a member that is wrong, unless another was before.
+func (r *reader) bad(field, value, want string) {
+	if r.l.Err == nil {
+		r.l.Err = fmt.Errorf("%w: %s is %s: want %s", feed.ErrBadLease, field, clip(value), want)
+	}
+}
+
+// clip shortens a value for an error.
+func clip(value string) string {
+	const most = 120
+	if len(value) > most {
+		return value[:most] + "…"
+	}
+	return value
+}
+
+// text returns a string member; empty when absent or null.
+func (r *reader) text(name string) (s string) {
+	v := r.doc.get(name)
+	if v != nil && !isString(v) {
+		r.bad(name, string(v), "a string")
+	}
+	return rawjson.Text(v)
+}
+
+// number returns an integer member from least to most; 0 when absent or null.
+func (r *reader) number(name string, least, most int64) (n int64) {
+	v := r.doc.get(name)
+	if v == nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	if err != nil || n < least || n > most {
+		r.bad(name, string(v), fmt.Sprintf("an integer from %d to %d", least, most))
+		return 0
+	}
+	return n
+}
+
+// identity reads kind and token from the id. An id that ID would write otherwise is
+// refused, because an update would go to another document.
+func (r *reader) identity() {
+	r.l.ID = r.text(memberID)
+	kind, token, ok := KindOf(r.prefix, r.l.ID)
+	if !ok {
+		want := fmt.Sprintf("%q with a lease token or one of .host.<instance>, .info, .lock after %q",
+			r.prefix+leaseInfix, r.prefix)
+		r.bad(memberID, strconv.Quote(r.l.ID), want)
+	} else if id := ID(r.prefix, kind, token); id != r.l.ID {
+		r.bad(memberID, strconv.Quote(r.l.ID), strconv.Quote(id))
+	}
+	r.l.Kind, r.l.Token = kind, token
+}
+
+// common reads the members of every kind.
+func (r *reader) common() {
+	r.l.ETag = r.text(memberETag)
+	if owner := r.text(memberOwner); strings.TrimSpace(owner) != "" {
+		r.l.Owner = owner
+	}
+	r.l.Timestamp = r.timestamp()
+	if ts := r.number(memberTs, 0, latestSecond); ts != 0 {
+		r.l.Updated = time.Unix(ts, 0).UTC()
+	}
+	if ttl := r.number(memberTTL, -1, maxTTL); ttl > 0 { // -1 is never
+		r.l.TTL = time.Duration(ttl) * time.Second
+	}
+	r.properties()
+}
+
+// latestSecond is the last second of the year 9999. Later times cannot be written back
+// in the form of RFC 3339.
+const latestSecond = 253402300799
+
+// timestamp reads the notations of .NET and of Java, old and new.
+func (r *reader) timestamp() time.Time {
+	text := r.text(memberTimestamp)
+	if text == "" {
+		return time.Time{}
+	}
+	plain, _, _ := strings.Cut(text, "[") // Java's ZonedDateTime: …Z[UTC]
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05"} {
+		if t, err := time.Parse(layout, notes.TimeOf(plain)); err == nil && isWritable(t) {
+			return t.UTC()
+		}
+	}
+	r.bad(memberTimestamp, strconv.Quote(text), "a time such as 2026-03-04T23:55:16.5233511Z")
+	return time.Time{}
+}
+
+// isWritable reports whether a time has a year of four digits, also in UTC.
+func isWritable(t time.Time) bool {
+	year := t.UTC().Year()
+	return year >= 1 && year <= 9999
+}
+
+// lease reads the members of a lease. Without a token nothing else is read, since
+// nobody could say which range the rest is about.
+func (r *reader) lease() {
+	if !r.token() {
+		return
+	}
+	r.l.Version = int(r.number(memberVersion, 0, 1))
+	r.feedRange()
+	r.mode(memberMode, r.text(memberMode))
+	continuation := r.text(memberContinuation)
+	if state, java := javaState(continuation); java {
+		r.java(state)
+		r.refuseJava()
+		return
+	}
+	r.l.Position.Token = continuation
+	if r.isNewJava() {
+		r.refuseJava()
+	}
+}
+
+// token compares the member with the token in the id. The V2 library names it
+// PartitionId.
+func (r *reader) token() bool {
+	token := r.text(memberToken)
+	if token == "" {
+		token = r.text(memberPartitionID)
+	}
+	if token == "" {
+		r.bad(memberToken, string(orElse(r.doc.get(memberToken), json.RawMessage("missing"))),
+			"a partition key range id or min-max")
+		return false
+	}
+	r.l.Token = token
+	if id := ID(r.prefix, feed.KindLease, token); id != r.l.ID {
+		r.bad(memberID, strconv.Quote(r.l.ID), fmt.Sprintf("%q, as its %s says", id, memberToken))
+	}
+	return true
+}
+
+// mode reads the name of a mode, in any case: .NET's, or Java's.
+func (r *reader) mode(field, text string) {
+	switch strings.ToLower(text) {
+	case "", strings.ToLower(modeLatest), "incremental":
+		r.l.Mode = feed.LatestVersion
+	case strings.ToLower(modeAll), "full_fidelity":
+		r.l.Mode = feed.AllVersionsAndDeletes
+	default:
+		r.bad(field, strconv.Quote(text), fmt.Sprintf("%q or %q", modeLatest, modeAll))
+	}
+}
+
+// feedRange reads the range or, without one, takes that of the token. A version 0 lease
+// may have neither: its token is a partition key range id, whose range only the source
+// knows.
+func (r *reader) feedRange() {
+	of, err := feed.ParseRange(r.l.Token)
+	if err != nil && r.l.Version == 1 {
+		r.bad(memberToken, strconv.Quote(r.l.Token), "min-max in hex with min below max in a version 1 lease")
+	}
+	stored := r.storedRange()
+	switch {
+	case stored == (feed.Range{}):
+		r.l.Range = of
+	case err == nil && stored != of:
+		r.bad(memberFeedRange, stored.String(), fmt.Sprintf("the range of the token, %v", of))
+	default:
+		r.l.Range = stored
+	}
+}
+
+// storedRange returns the EPK range of the member; the empty range for another form.
+func (r *reader) storedRange() feed.Range {
+	const want = `{"Range":{"min":"…","max":"…"}} in hex with min below max`
+	text := r.doc.getFold(memberFeedRange)
+	if text == nil {
+		return feed.Range{}
+	}
+	var form struct {
+		PKRangeID *string
+		Range     *struct {
+			Min, Max                       *string
+			IsMinInclusive, IsMaxInclusive *bool
+		}
+	}
+	if err := json.Unmarshal(text, &form); err != nil {
+		r.bad(memberFeedRange, string(text), want)
+		return feed.Range{}
+	}
+	e := form.Range
+	if e == nil && form.PKRangeID != nil && r.l.Version == 0 {
+		return feed.Range{}
+	}
+	if e == nil || e.Min == nil || e.Max == nil {
+		r.bad(memberFeedRange, string(text), want)
+		return feed.Range{}
+	}
+	if (e.IsMinInclusive != nil && !*e.IsMinInclusive) || (e.IsMaxInclusive != nil && *e.IsMaxInclusive) {
+		r.bad(memberFeedRange, string(text), "a range that includes its minimum and not its maximum")
+	}
+	parsed, err := feed.ParseRange(*e.Min + "-" + *e.Max)
+	if err != nil {
+		r.bad(memberFeedRange, string(text), want)
+	}
+	return parsed
+}

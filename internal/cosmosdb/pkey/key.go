@@ -1,0 +1,146 @@
+package pkey
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/epk"
+	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
+)
+
+// A key has many texts in JSON and one here, which is used wherever keys are compared,
+// stored or hashed: [1.0] and [1] must not become two partitions.
+
+// Key is a partition key that was read.
+type Key struct {
+	text  string
+	n     int // components; those above the most that a container has are only counted
+	parts [epk.MaxLevels]epk.Component
+}
+
+// Text returns the one text of the key.
+func (k *Key) Text() string { return k.text }
+
+// Len returns the number of components.
+func (k *Key) Len() int { return k.n }
+
+// Components returns the components, to be hashed. They belong to the key.
+func (k *Key) Components() epk.Components { return k.parts[:min(k.n, len(k.parts))] }
+
+// add takes over the next component. Those above the most are counted too, because the
+// error of a key that is too long says how long it is.
+func (k *Key) add(c epk.Component) {
+	if k.n < len(k.parts) {
+		k.parts[k.n] = c
+	}
+	k.n++
+}
+
+// Canonical returns the one text of a key; see [Parse].
+func Canonical(text string) (feed.PartitionKey, error) {
+	k, err := Parse(text)
+	return feed.PartitionKey(k.text), err
+}
+
+// plainString returns the only component of a key that is a single string, if the text
+// of the key holds the string as it is: printable ASCII without escapes, as most keys
+// are. Such a text is the one text of its key.
+func plainString(key string) (string, bool) {
+	last := len(key) - len(`"]`)
+	if last < len(`["`) || key[:2] != `["` || key[last:] != `"]` {
+		return "", false
+	}
+	s := key[2:last]
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' || s[i] == '"' || s[i] == '\\' {
+			return "", false
+		}
+	}
+	return s, true
+}
+
+// Of returns the key of a document that has these values at the paths, as JSON; nil is an
+// absent value. Objects and arrays cannot be part of a key, nor numbers that no float64
+// holds.
+func Of(paths []Path, values [][]byte) (feed.PartitionKey, error) {
+	// Most keys are short: their text is made on the stack, and allocated once.
+	var short [128]byte
+	key := append(short[:0], '[')
+	for i, p := range paths {
+		if i > 0 {
+			key = append(key, ',')
+		}
+		value, err := values[i], error(nil)
+		switch {
+		case value == nil:
+			key = append(key, "{}"...) // feed.Undefined
+		case value[0] == '{' || value[0] == '[':
+			return "", refuse("partition key %s is %s: want a string, number, boolean or null", p, Show(value))
+		default:
+			if key, err = AppendScalar(key, value); err != nil {
+				return "", fmt.Errorf("read partition key %s: %w", p, err)
+			}
+		}
+	}
+	return feed.PartitionKey(append(key, ']')), nil
+}
+
+// Loose is Of for a client, to which a value that cannot be part of a key is an absent
+// one: the service knows better what it has accepted.
+func Loose(paths []Path, values [][]byte) feed.PartitionKey {
+	key, err := Of(paths, values)
+	if err == nil {
+		return key
+	}
+	for i, value := range values {
+		if value == nil || value[0] == '{' || value[0] == '[' {
+			values[i] = nil
+		} else if _, err := AppendScalar(nil, value); err != nil {
+			values[i] = nil // a number that no float64 holds
+		}
+	}
+	key, _ = Of(paths, values)
+	return key
+}
+
+// AppendScalar appends the one text of a string, number, boolean or null. Short integers,
+// which are most numbers, are copied: no float64 changes their digits.
+func AppendScalar(dst, raw []byte) ([]byte, error) {
+	const exact = 15 // digits that every float64 keeps
+	switch raw[0] {
+	case '"':
+		return rawjson.AppendString(dst, rawjson.Key(raw).Name()), nil
+	case 't', 'f', 'n':
+		return append(dst, raw...), nil
+	}
+	if len(raw) <= exact && !bytes.ContainsAny(raw, ".eE") && string(raw) != "-0" {
+		return append(dst, raw...), nil
+	}
+	f, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil {
+		return dst, refuse("%s is out of range: want one that a float64 holds", Show(raw))
+	}
+	return rawjson.AppendNumber(dst, f), nil
+}
+
+// Show names the type of a value and quotes its first 64 bytes, for an error.
+func Show(raw []byte) string {
+	const most = 64
+	text := string(raw)
+	if len(text) > most {
+		text = string(bytes.ToValidUTF8(raw[:most], nil)) + "..."
+	}
+	switch raw[0] {
+	case '{':
+		return "the object " + text
+	case '[':
+		return "the array " + text
+	case '"':
+		return "the string " + text
+	case 't', 'f', 'n':
+		return text
+	}
+	return "the number " + text
+}

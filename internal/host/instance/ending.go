@@ -1,0 +1,212 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/host/unit"
+)
+
+// How an instance ends
+//
+// The first Ctrl-C or SIGTERM ends the processor, which waits for the batches in hand. The
+// second ends the process, and the programs with it: they are in process groups of their
+// own, so the terminal's signal does not reach them.
+
+// sameSignal is how soon a second SIGTERM counts as the first: timeout(1) sends it to its
+// child, and then to the group that the child is in.
+const sameSignal = time.Second
+
+// ending says and does whatever the signals that end the process demand.
+type ending struct {
+	say        func(text string)
+	inHand     Handler
+	drain      time.Duration
+	expiration time.Duration
+	exit       func()
+}
+
+// watch follows the signals of the process until the function that it returns is called.
+func (e *ending) watch() (stop func()) {
+	// Package signal does not wait for a reader: two signals at once need room for two.
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	over := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() { e.follow(signals, over) })
+	return func() {
+		signal.Stop(signals)
+		close(over)
+		watching.Wait()
+	}
+}
+
+// follow takes the first signal as the one that has ended the processor, and the second as
+// an order to end at once.
+func (e *ending) follow(signals <-chan os.Signal, over <-chan struct{}) {
+	select {
+	case <-signals:
+	case <-over:
+		return
+	}
+	e.inHand.Unfinished() // with leases that were given away, which is no end
+	e.say(e.waits(e.inHand.Running()))
+	said := time.Now()
+	for again := false; !again; {
+		select {
+		// A second SIGINT always counts, even at once: a person who types Ctrl-C twice
+		// means it.
+		case s := <-signals:
+			again = s != syscall.SIGTERM || time.Since(said) > sameSignal
+		case <-over:
+			return
+		}
+	}
+	// Asked before the kill, because nothing is running after it.
+	cut := e.inHand.Running()
+	e.inHand.Kill()
+	text := fmt.Sprintf("ended at once; its leases are free in %v", e.expiration)
+	if len(cut) > 0 {
+		text += fmt.Sprintf(", and the batches of %s come again", strings.Join(first(cut), ", "))
+	}
+	e.say(text)
+	e.exit()
+}
+
+// last reports the batches that were not finished in time.
+func (e *ending) last() {
+	leases := e.inHand.Unfinished()
+	if len(leases) == 0 {
+		return
+	}
+	batches, were := "the batch", "was"
+	if len(leases) > 1 {
+		batches, were = "the batches", "were"
+	}
+	e.say(fmt.Sprintf("ended: %s of %s %s not finished within %v (--drain) and will come again", batches, strings.Join(first(leases), ", "), were, e.drain))
+}
+
+// keptLeases are those that an instance has not freed as it ended.
+type keptLeases struct {
+	mu     sync.Mutex
+	tokens []string
+}
+
+// hooks note the leases that are given up after the end of ctx and not freed.
+func (k *keptLeases) hooks(ctx context.Context) changefeed.Hooks {
+	return changefeed.Hooks{Released: func(l feed.Lease, why feed.Reason) {
+		if ctx.Err() == nil || why != feed.ReasonLost && why != feed.ReasonStuck {
+			return
+		}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.tokens = append(k.tokens, l.Token)
+	}}
+}
+
+// tell says which leases were not freed, and when others can have them.
+func (k *keptLeases) tell(say func(string), expiration time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.tokens) == 0 {
+		return
+	}
+	slices.Sort(k.tokens)
+	leases := "lease " + first(k.tokens)[0] + " was"
+	if len(k.tokens) > 1 {
+		leases = "leases " + strings.Join(first(k.tokens), ", ") + " were"
+	}
+	say(fmt.Sprintf("ended: %s not freed, so others take over after %v (--expiration), and what was not stored comes again", leases, expiration))
+}
+
+// waits says for which batches the end waits.
+func (e *ending) waits(leases []string) string {
+	if len(leases) == 0 {
+		return "ending: no batch is in hand, the leases are being freed; Ctrl-C again ends at once"
+	}
+	batches, have := "the batch", "has"
+	if len(leases) > 1 {
+		batches, have = "the batches", "have"
+	}
+	return fmt.Sprintf("ending: %s of %s %s %v to finish (--drain); Ctrl-C again ends at once",
+		batches, strings.Join(first(leases), ", "), have, e.drain)
+}
+
+// first are the tokens of a few leases, and how many more there are.
+func first(leases []string) []string {
+	const most = 3
+	if n := len(leases) - most; n > 0 {
+		return append(slices.Clone(leases[:most]), fmt.Sprintf("%d more", n))
+	}
+	return leases
+}
+
+// endingHooks end the processor when a container was deleted and made anew: no further
+// attempt can succeed with the resource ids of the old one, while the changes of the new
+// one wait. A supervisor starts it again.
+func endingHooks(end context.CancelCauseFunc) changefeed.Hooks {
+	return changefeed.Hooks{Error: func(err *feed.Error) {
+		if errors.Is(err, cosmos.ErrMadeAnew) {
+			end(err)
+		}
+	}}
+}
+
+// errHandled ends a processor that has handled all changes.
+var errHandled = errors.New("all changes are handled")
+
+// leftError ends a processor that has handled all changes but those of leases on which nobody can work.
+type leftError struct{ error }
+
+// Error says what is done, and what is not.
+func (e *leftError) Error() string {
+	return fmt.Sprintf("all other changes are handled, and these leases stand still until somebody mends them: %v", e.error)
+}
+
+// Unwrap gives the errors of the leases.
+func (e *leftError) Unwrap() error { return e.error }
+
+// endWhenHandled ends the processor as soon as it is ready and its unit has handled all
+// changes. The function that it returns waits for the end of that watch.
+// It waits for Ready, because while leases are being made those that are there already
+// may have nothing left.
+func (i *Instance) endWhenHandled(ctx context.Context, end context.CancelCauseFunc, source feed.Source, store feed.LeaseStore) (wait func()) {
+	ready := make(chan struct{})
+	before := i.Options.Hooks.Ready
+	i.Options.Hooks.Ready = func() {
+		before()
+		close(ready)
+	}
+	failed := func(err error) {
+		i.Options.Hooks.Error(&feed.Error{Origin: feed.OriginSource, Err: fmt.Errorf("see whether all is handled: %w", err)})
+	}
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+		}
+		handled, err := unit.AwaitHandled(ctx, source, store, failed)
+		switch {
+		case handled:
+			end(errHandled)
+		case err != nil:
+			end(&leftError{err})
+		}
+	})
+	return func() {
+		end(nil)
+		watching.Wait()
+	}
+}

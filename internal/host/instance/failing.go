@@ -1,0 +1,114 @@
+package instance
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/host/terminal"
+)
+
+// What is said of changes that fail: that they are tried again, and what was parked in the end.
+
+// The pauses between attempts: those of the processor, which the log names.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
+// repeats says that a batch fails again, and when it comes again: after the second failure, the fourth, the eighth and so
+// on. The log of errors has a line a minute, and a person who waits for the end would take the silence for work.
+type repeats struct {
+	mu   sync.Mutex
+	said int // the attempt that was said last, of any batch
+}
+
+// hooks watch the failures of the handler.
+func (r *repeats) hooks(log *slog.Logger, o changefeed.Options) changefeed.Hooks {
+	return changefeed.Hooks{
+		Error: func(err *feed.Error) {
+			failed, ok := errors.AsType[*feed.BatchError](err.Err)
+			last := o.MaxAttempts > 0 && ok && failed.Attempt >= o.MaxAttempts // then it is divided, or parked
+			if ok && !last && r.isNews(failed.Attempt) {
+				log.Warn("a batch fails again and is tried again", "lease", err.Lease, "attempt", failed.Attempt, "next", pauseAfter(failed.Attempt, o).String())
+			}
+		},
+		BatchDone: func(d feed.BatchDone) {
+			if d.Err == nil && d.Batch.Attempt > 1 { // whatever failed does not fail any more
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				r.said = 0
+			}
+		},
+	}
+}
+
+// isNews reports whether an attempt is to be said, and notes that it was.
+func (r *repeats) isNews(attempt int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if attempt < 2 || attempt&(attempt-1) != 0 || attempt <= r.said {
+		return false
+	}
+	r.said = attempt
+	return true
+}
+
+// pauseAfter is about how long the processor waits after so many failures.
+func pauseAfter(failures int, o changefeed.Options) time.Duration {
+	wait := o.RetryMin
+	for range failures - 1 {
+		if wait = 2 * wait; wait >= o.RetryMax {
+			return o.RetryMax
+		}
+	}
+	return wait
+}
+
+// parkedChanges counts what an instance has parked.
+type parkedChanges struct {
+	mu                    sync.Mutex
+	changes, held, redone int
+}
+
+// hooks count.
+func (p *parkedChanges) hooks() changefeed.Hooks {
+	return changefeed.Hooks{
+		Parked: func(l feed.DeadLetter) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.changes++
+			if l.Disposition == feed.DispositionHeld {
+				p.held++
+			}
+		},
+		Redriven: func(r feed.Redriven) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if r.Err == nil {
+				p.redone++
+			}
+		},
+	}
+}
+
+// tell says what was parked, and where to look.
+func (p *parkedChanges) tell(say func(string), letters, name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.changes == 0 {
+		return
+	}
+	text := terminal.Count(p.changes, "change") + " parked"
+	if p.held > 0 {
+		text += fmt.Sprintf(", %d of them because an earlier change of their key is", p.held)
+	}
+	if p.redone > 0 {
+		text += fmt.Sprintf("; %s handled again", terminal.Count(p.redone, "letter"))
+	}
+	say(fmt.Sprintf("ended: %s: see changefeed dlq list %s --name %s", text, letters, name))
+}

@@ -1,0 +1,196 @@
+// Package instance runs an instance of a deployment unit for a command: it opens the containers that addresses name, runs
+// a processor over them until it is told to end, and says how that ended.
+package instance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/host/place"
+	"github.com/millrace/changefeed/internal/host/unit"
+	"github.com/millrace/changefeed/internal/host/usage"
+)
+
+// Settings are what a command line says of an instance. Errors about them name their flags.
+type Settings struct {
+	Name    string // of the unit
+	Source  string // the address of the monitored container
+	Leases  string // the address of the lease container; by default it is beside the source
+	Create  bool   // make the lease container, and that of Letters, if there is none
+	Letters string // the address of a container for dead letters, or a file; empty for none
+	Once    bool   // end when all changes are handled
+	Account place.Settings
+	Options changefeed.Options // their Instance is by default the host's name
+
+	Log  *slog.Logger
+	Say  func(text string) // says how the instance ends, to people; nil writes that to Log
+	Exit func()            // ends the process at once, at the second interrupt
+}
+
+// An Instance is one that can be run.
+type Instance struct {
+	Settings
+	source place.Address
+	leases place.Address
+}
+
+// A Handler knows what it has in hand.
+type Handler interface {
+	feed.Handler
+	Running() (leases []string)    // with batches in hand
+	Unfinished() (leases []string) // whose batches were cut short since it was called last
+	Kill()                         // what is running
+}
+
+// New checks the settings. Nothing is opened yet, so that a wrong one costs nothing.
+func New(s Settings) (*Instance, error) {
+	if s.Options.Instance == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return nil, fmt.Errorf("name this instance: %w; want --instance", err)
+		}
+		s.Options.Instance = name
+	}
+	if err := s.checkLimits(); err != nil {
+		return nil, err
+	}
+	source, leases, err := s.addresses()
+	if err != nil {
+		return nil, usage.Error{Err: err}
+	}
+	s.Log = s.Log.With("name", s.Name, "instance", s.Options.Instance)
+	if s.Say == nil {
+		s.Say = func(text string) { s.Log.Warn(text) }
+	}
+	return &Instance{s, source, leases}, nil
+}
+
+// checkLimits refuses a limit without a place for what is beyond it, and the other way round. A limit alone would have the
+// change that fails tried for ever, as without one.
+func (s *Settings) checkLimits() error {
+	const want = "--dead-letters beside it: without a place to park a change, one that fails is tried for ever"
+	switch o := s.Options; {
+	case o.HoldKeys && s.Letters == "":
+		return usage.Error{Err: errors.New("--hold is set without --dead-letters: want a place for the changes that are held")}
+	case s.Letters != "" && o.MaxAttempts == 0 && o.MaxAge == 0:
+		return usage.Error{Err: fmt.Errorf("--dead-letters is %s: want --max-attempts or --max-age beside it: without a limit nothing is ever parked", s.Letters)}
+	case s.Letters == "" && o.MaxAttempts > 0:
+		return usage.Flag("max-attempts", strconv.Itoa(o.MaxAttempts), want)
+	case s.Letters == "" && o.MaxAge > 0:
+		return usage.Flag("max-age", o.MaxAge.String(), want)
+	}
+	return nil
+}
+
+// addresses parses the addresses of both containers.
+func (s *Settings) addresses() (source, leases place.Address, err error) {
+	if source, err = place.Parse("--source", s.Source); err != nil {
+		return source, leases, err
+	}
+	if s.Leases == "" {
+		leases = source.Beside(unit.DefaultContainer)
+		// Nobody wrote this address, so an error about it names the flag with which to
+		// write another.
+		leases.Field = "--leases"
+		return source, leases, nil
+	}
+	leases, err = place.Parse("--leases", s.Leases)
+	return source, leases, err
+}
+
+// Run opens the containers and runs a processor until ctx ends. Its handler is made when the monitored container is
+// open, and may change Options then.
+func (i *Instance) Run(ctx context.Context, handler func(monitored *place.Container) (Handler, error)) (err error) {
+	// One opener for both containers, because a second opening of the same store fails.
+	opener := place.NewOpener(i.Account)
+	opener.Log = i.Log
+	defer func() { err = cmp.Or(err, opener.Close()) }()
+	monitored, err := opener.Open(ctx, i.source)
+	if err != nil {
+		return err
+	}
+	// A container that retains nothing would fail at each read of all versions, for ever.
+	if err := monitored.Retains(i.Options.Mode); err != nil {
+		return err
+	}
+	i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, changefeed.LogHooks(i.Log)) // before a handler sets defaults
+	h, err := handler(monitored)
+	if err != nil {
+		return err
+	}
+	store, err := i.openLeases(ctx, opener, monitored)
+	if err != nil {
+		return err
+	}
+	closeLetters, err := i.openLetters(ctx, opener, monitored)
+	if err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, closeLetters()) }()
+	return i.process(ctx, monitored.Source, store, h)
+}
+
+// process runs the processor.
+func (i *Instance) process(ctx context.Context, source feed.Source, store feed.LeaseStore, h Handler) error {
+	// The signals are watched beside the context: it ends with the first, and the second is for us.
+	signals := &ending{i.Say, h, i.Options.Drain, i.Options.Expiration, i.Exit}
+	defer signals.watch()()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var kept keptLeases
+	var failed repeats
+	var parked parkedChanges
+	i.Options.RetryMin, i.Options.RetryMax = cmp.Or(i.Options.RetryMin, firstRetry), cmp.Or(i.Options.RetryMax, lastRetry)
+	i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, endingHooks(end), kept.hooks(ctx), failed.hooks(i.Log, i.Options), parked.hooks())
+	defer parked.tell(i.Say, i.Letters, i.Name)
+	if i.Once {
+		defer i.endWhenHandled(ctx, end, source, store)()
+	}
+	processor, err := changefeed.New(source, store, h, i.Options)
+	// The processor names fields of its options; who called the command knows flags.
+	if wrong, ok := errors.AsType[*changefeed.OptionError](err); ok {
+		return usage.Flag(flagName(wrong.Field), wrong.Value, strings.Replace(wrong.Want, "Expiration", "--expiration", 1))
+	}
+	if err != nil {
+		return err
+	}
+	if err := processor.Run(ctx); err != nil {
+		return i.refusal(err)
+	}
+	signals.last()
+	kept.tell(i.Say, i.Options.Expiration)
+	cause := context.Cause(ctx)
+	if left, ok := errors.AsType[*leftError](cause); ok {
+		return left
+	}
+	if errors.Is(cause, cosmos.ErrMadeAnew) {
+		return cause
+	}
+	return nil
+}
+
+// flagName is the flag for a field of [changefeed.Options]: the same words with dashes, but
+// for one.
+func flagName(field string) string {
+	if field == "HandlerTimeout" {
+		return "timeout"
+	}
+	var b strings.Builder
+	for i, r := range field {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('-')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}

@@ -1,0 +1,69 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/leasedoc"
+	"github.com/millrace/changefeed/internal/host/arg"
+	"github.com/millrace/changefeed/internal/host/place"
+	"github.com/millrace/changefeed/internal/host/unit"
+)
+
+// openLeases opens the lease store of the unit. Rights that will be needed later, such as to delete a lease after a
+// split, are tried now: a missing one should be an error at the start and not at night.
+func (i *Instance) openLeases(ctx context.Context, opener *place.Opener, monitored *place.Container) (feed.LeaseStore, error) {
+	leases, err := opener.Open(ctx, i.leases)
+	if errors.Is(err, feed.ErrNotFound) || errors.Is(err, place.ErrNoContainer) {
+		if !i.Create {
+			return nil, fmt.Errorf("%w; --create-leases makes the lease container", err)
+		}
+		leases, err = opener.CreateLeases(ctx, i.leases)
+		if errors.Is(err, feed.ErrNotFound) || errors.Is(err, place.ErrNoDatabase) {
+			return nil, fmt.Errorf("%w; --create-leases makes the container, in a database that is there", err)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	store, err := unit.OpenStore(ctx, leases, i.Name, monitored)
+	// Only an account has rights. In a store and its files there is nothing to try.
+	if remote, ok := store.(*cosmos.Leases); ok && err == nil {
+		err = remote.SelfTest(ctx, monitored.Remote, i.Options.Mode)
+	}
+	return store, err
+}
+
+// refusal explains a unit that does not fit the flags, and what to write instead.
+func (i *Instance) refusal(err error) error {
+	anew := fmt.Sprintf("to begin anew, take another --name, or first delete its leases: changefeed leases %s --delete %s", i.leases.String(), i.Name)
+	wrong, ok := errors.AsType[*feed.StartError](err)
+	switch {
+	case ok && len(wrong.Leases) > 0:
+		return fmt.Errorf("unit %q has leases without a position, and nothing says where it began: add --from as its other processors have it (beginning, or a time), or --from now to skip what was written before (%s)",
+			i.Name, strings.Join(wrong.Leases, ", "))
+	case ok:
+		return fmt.Errorf("--from is %s, but unit %q began from %s at %s: leave --from out, or give it as it was, to go on where it is; %s",
+			wrong.Given, i.Name, wrong.Began, wrong.Since.Format(time.RFC3339), anew)
+	case errors.Is(err, feed.ErrLeasesGone):
+		return fmt.Errorf("unit %q stands still: %w; restore %s, or start again, with --create-leases if it is missing and --from where the unit is to begin (beginning, a time, or now to pass over what was written before)",
+			i.Name, err, i.leases.String())
+	case errors.Is(err, feed.ErrSourceGone):
+		return fmt.Errorf("unit %q has ended: %w; its leases are in %s still. When there is a container again, it is another one: start again with --from where the unit is to begin (beginning, a time, or now to pass over what was written before)",
+			i.Name, err, i.leases.String())
+	case errors.Is(err, feed.ErrModeChanged):
+		return fmt.Errorf("--mode is %s, but unit %q has leases of the other mode: %s", &arg.Mode{Value: i.Options.Mode}, i.Name, anew)
+	case errors.Is(err, leasedoc.ErrSecondSet):
+		return fmt.Errorf("unit %q has two sets of leases, made by different names of this machine: changefeed leases %s shows both, and with --delete and the beginning of the ids, up to the dot, removes one",
+			i.Name, i.leases.String())
+	case errors.Is(err, feed.ErrForeignLease):
+		return fmt.Errorf("unit %q is a Java processor's, whose leases changefeed reads and does not write: stop it, then run with another --name and --from the time of the oldest change that is pending there, which changefeed leases %s shows",
+			i.Name, i.leases.String())
+	}
+	return err
+}

@@ -1,0 +1,65 @@
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/millrace/changefeed/deadletters"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/host/place"
+	"github.com/millrace/changefeed/internal/host/usage"
+)
+
+// openLetters sets where the processor parks changes that cannot be handled. A file is closed by the function that it
+// returns.
+func (i *Instance) openLetters(ctx context.Context, opener *place.Opener, monitored *place.Container) (closed func() error, err error) {
+	closed = func() error { return nil }
+	switch {
+	case i.Letters == "":
+		return closed, nil
+	case place.IsAddress(i.Letters):
+		i.Options.DeadLetters, err = i.letterBox(ctx, opener, monitored)
+		return closed, err
+	}
+	box, err := deadletters.File(i.Letters, i.Name)
+	if errors.Is(err, deadletters.ErrInUse) {
+		return nil, fmt.Errorf("--dead-letters is %s: %w: want a file of its own for each process, or a container, which they share", i.Letters, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--dead-letters is %s: %w", i.Letters, err)
+	}
+	if n := box.Torn(); n > 0 {
+		i.Log.Warn("the last line of the dead letters was cut off: a crash had interrupted it", "file", i.Letters, "bytes", n)
+	}
+	// It works as long as no range moves, so it is a warning and no refusal.
+	if i.Options.HoldKeys {
+		i.Log.Warn("the file of dead letters belongs to this process: what is held of a key is scattered when its range moves; want a container", "file", i.Letters)
+	}
+	i.Options.DeadLetters = box
+	return box.Close, nil
+}
+
+// letterBox is the box in a container, which is made if lease containers are.
+func (i *Instance) letterBox(ctx context.Context, opener *place.Opener, monitored *place.Container) (feed.LetterBox, error) {
+	at, err := place.Parse("--dead-letters", i.Letters)
+	if err != nil {
+		return nil, usage.Error{Err: err}
+	}
+	c, err := opener.Open(ctx, at)
+	if errors.Is(err, feed.ErrNotFound) || errors.Is(err, place.ErrNoContainer) {
+		if !i.Create {
+			return nil, fmt.Errorf("%w; --create-leases makes the container for dead letters, too", err)
+		}
+		c, err = opener.Create(ctx, at, docstore.ContainerSpec{Paths: []string{deadletters.KeyPath}})
+	}
+	if err != nil {
+		return nil, err
+	}
+	b, err := deadletters.Container(c.Concrete(), i.Name, monitored.Concrete())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Address.Quote(), err)
+	}
+	return b, nil
+}

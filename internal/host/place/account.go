@@ -1,0 +1,211 @@
+package place
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/cosmosrest"
+	"github.com/millrace/changefeed/internal/cosmosdb/rest"
+	"github.com/millrace/changefeed/internal/host/usage"
+)
+
+// Which account an address means, and with whose key. The settings come from flags and
+// from the environment, and may speak of different accounts; a key that was given
+// beside an endpoint goes to no other. Without a key an identity of Microsoft Entra ID
+// asks, except on this machine, where only an emulator can be meant.
+
+// Settings name an account and whoever asks it. The environment stands in for those that are empty.
+type Settings struct {
+	Endpoint   string // URL
+	Key        string // without one, and without a connection string, an identity of Microsoft Entra ID asks
+	Connection string // endpoint and key in one text
+	CA         string // file with the certificate of a server that made its own
+}
+
+// The variables of the environment that stand in for [Settings].
+const (
+	EndpointVariable   = "COSMOS_ENDPOINT"
+	KeyVariable        = "COSMOS_KEY"
+	ConnectionVariable = "COSMOS_CONNECTION_STRING"
+)
+
+// credentials are an endpoint and its key; without a key it is Entra ID's.
+type credentials struct{ Endpoint, key string }
+
+// find returns the account of an address. A key belongs to the endpoint beside it, and is shown to no other, which
+// would then have it.
+func (f Settings) find(a Address) (credentials, error) {
+	connection, err := parseConnection(cmp.Or(f.Connection, os.Getenv(ConnectionVariable)))
+	if err != nil {
+		return credentials{}, err
+	}
+	endpoint, key := cmp.Or(f.Endpoint, connection.Endpoint), connection.key
+	// A flag may name another account than the connection string, whose key is then not
+	// for it.
+	if !sameHost(endpoint, connection.Endpoint) {
+		key = ""
+	}
+	if endpoint == "" || f.Endpoint != "" && key == "" {
+		stated := os.Getenv(EndpointVariable)
+		endpoint = cmp.Or(endpoint, stated)
+		if stated == "" || sameHost(stated, endpoint) {
+			key = os.Getenv(KeyVariable)
+		}
+	}
+	switch {
+	case a.endpoint == "" && endpoint == "":
+		return credentials{}, usage.Error{Err: fmt.Errorf("%s is %s, of an account that nothing tells: want --endpoint, %s or %s", a.Field, a.Given, EndpointVariable, ConnectionVariable)}
+	case a.endpoint != "" && endpoint != "" && !sameHost(a.endpoint, endpoint):
+		key = ""
+	}
+	c := credentials{cmp.Or(a.endpoint, endpoint), cmp.Or(f.Key, key)}
+	// Nothing but an emulator listens there, so its key is no secret that could leak.
+	if c.key == "" && IsLoopback(c.Endpoint) {
+		c.key = cosmosrest.EmulatorKey
+	}
+	return c, nil
+}
+
+// parseConnection reads a connection string, or nothing. It is a secret, so errors do not repeat it.
+func parseConnection(text string) (c credentials, err error) {
+	endpoint, key, ok := rest.ParseConnection(text)
+	if text != "" && !ok {
+		return c, usage.Error{Err: errors.New("connection string has no AccountEndpoint or no AccountKey: want AccountEndpoint=https://HOST:PORT/;AccountKey=KEY;")}
+	}
+	return credentials{endpoint, key}, nil
+}
+
+// sameHost reports whether two URLs lead to the same server.
+func sameHost(one, other string) bool {
+	a, b := hostPort(one), hostPort(other)
+	return a != "" && a == b
+}
+
+// hostPort is host and port of a URL, also of one that leaves the port to its scheme: the
+// service's own connection strings name the port, and people do not.
+func hostPort(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" {
+		return ""
+	}
+	port := "443"
+	if u.Scheme == "http" {
+		port = "80"
+	}
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), cmp.Or(u.Port(), port))
+}
+
+// IsLoopback reports whether only this machine can reach a URL.
+func IsLoopback(endpoint string) bool {
+	host := hostOf(endpoint)
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// hostOf is the host of a URL without its port.
+func hostOf(endpoint string) string {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
+// An Account is an account that is open.
+type Account struct {
+	credentials
+	signer rest.Signer
+	client *cosmos.Client
+	http   *http.Client
+}
+
+// Account opens the account of an address.
+func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
+	c, err := o.flags.find(a)
+	if err != nil {
+		return nil, err
+	}
+	// All addresses of an endpoint share a client, its connections, and what it knows
+	// of regions.
+	if found := o.accounts[c.Endpoint]; found != nil {
+		return found, nil
+	}
+	opened := &Account{credentials: c}
+	if opened.http, err = o.flags.transport(); err != nil {
+		return nil, err
+	}
+	var credential cosmos.Credential
+	if opened.signer, credential, err = c.identify(); err != nil {
+		return nil, err
+	}
+	if opened.client, err = cosmos.Open(ctx, c.Endpoint, credential, cosmos.Options{Transport: opened.http, Logger: o.Log}); err != nil {
+		return nil, err
+	}
+	o.accounts[c.Endpoint] = opened
+	return opened, nil
+}
+
+// identify finds out who asks: whoever has the key or, without one, the identity that this machine has.
+func (c credentials) identify() (rest.Signer, cosmos.Credential, error) {
+	if c.key != "" {
+		signer, err := rest.Key(c.key)
+		return signer, cosmos.Key(c.key), err
+	}
+	identity, err := azidentity.NewDefaultAzureCredential(nil)
+	if err != nil {
+		return nil, cosmos.Credential{}, fmt.Errorf("find an identity, because there is no key for %s: %w", c.Endpoint, err)
+	}
+	endpoint, err := url.Parse(c.Endpoint)
+	if err != nil {
+		return nil, cosmos.Credential{}, fmt.Errorf("account %q: %w", c.Endpoint, err)
+	}
+	return rest.Token(identity, endpoint), cosmos.Token(identity), nil
+}
+
+// transport makes the connections of an account.
+func (f Settings) transport() (*http.Client, error) {
+	if f.CA == "" {
+		return rest.Connect(nil), nil
+	}
+	pem, err := os.ReadFile(f.CA)
+	if err != nil {
+		return nil, fmt.Errorf("read --ca: %w", err)
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("--ca is %s: there is no certificate in it: want a PEM file", f.CA)
+	}
+	return rest.Connect(&tls.Config{RootCAs: roots}), nil
+}
+
+// openRemote opens a container of an account, which must be there.
+func (o *Opener) openRemote(ctx context.Context, a Address) (*Container, error) {
+	opened, err := o.Account(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	c, err := opened.client.Container(ctx, a.Database, a.Container)
+	if err != nil {
+		return nil, opened.missing(ctx, a, err)
+	}
+	found := &Container{Address: a, Source: c.Source(), writer: c, Remote: c, Account: opened, retries: o.Retries}
+	if o.Retries != nil {
+		found.Source = o.Retries.source(found.Source, c)
+	}
+	return found, nil
+}

@@ -1,0 +1,126 @@
+package place
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/rest"
+)
+
+// Requests about databases, containers and partitions, and those that only changefeed
+// serve answers. Package cosmos does not have them: it has only what a processor needs.
+
+// Bounds of a request that is not about items.
+const (
+	callTimeout = 30 * time.Second
+	maxReply    = 16 << 20 // bytes
+)
+
+// callError is the answer of an account that refuses.
+type callError struct {
+	request string
+	status  int
+	said    string
+}
+
+// Error has the first line of what the account said.
+func (e *callError) Error() string { return fmt.Sprintf("%s: %d: %s", e.request, e.status, e.said) }
+
+// Is matches the sentinels of package changefeed.
+func (e *callError) Is(target error) bool {
+	return e.status == http.StatusNotFound && target == feed.ErrNotFound ||
+		e.status == http.StatusConflict && target == feed.ErrConflict ||
+		e.status == http.StatusBadRequest && target == feed.ErrBadRequest
+}
+
+// call sends a request about a kind of things in a resource, such as the colls of
+// dbs/shop, or about the resource itself, and reads the answer into reply.
+func (a *Account) call(ctx context.Context, method string, resource []string, kind string, body, reply any) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	request, err := a.request(ctx, method, resource, kind, body)
+	if err != nil {
+		return err
+	}
+	return a.send(request, func(body io.Reader) error {
+		text, err := io.ReadAll(io.LimitReader(body, maxReply))
+		if err != nil {
+			return fmt.Errorf("read answer of account: %w", err)
+		}
+		if err := json.Unmarshal(text, reply); err != nil {
+			return fmt.Errorf("read answer to %s %s: %w", method, request.URL.Path, err)
+		}
+		return nil
+	})
+}
+
+// send sends a request and has read take the answer, unless that is a refusal.
+func (a *Account) send(request *http.Request, read func(body io.Reader) error) error {
+	answer, err := a.http.Do(request)
+	if err != nil {
+		return fmt.Errorf("ask account: %w", err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode/100 == 2 {
+		return read(answer.Body)
+	}
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxReply))
+	if err != nil {
+		return fmt.Errorf("read answer of account: %w", err)
+	}
+	return &callError{request.Method + " " + request.URL.Path, answer.StatusCode, refusalOf(text)}
+}
+
+// request makes a signed request.
+func (a *Account) request(ctx context.Context, method string, resource []string, kind string, body any) (*http.Request, error) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("write request: %w", err)
+	}
+	// Marshal makes the text null of no body.
+	if method == http.MethodGet {
+		text = nil
+	}
+	at := rest.At(resource...)
+	if kind != "" {
+		at = rest.At(append(slices.Clone(resource), kind)...)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(a.Endpoint, "/")+cmp.Or(at.Raw, "/"), bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("make request: %w", err)
+	}
+	date := time.Now().UTC().Format(http.TimeFormat)
+	authorization, err := a.signer.Sign(ctx, method, at, date)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Authorization", authorization)
+	r.Header.Set("X-Ms-Date", date)
+	r.Header.Set("X-Ms-Version", rest.Version)
+	r.Header.Set("Content-Type", "application/json")
+	return r, nil
+}
+
+// refusalOf is the reason in the body of a refusal: its first line, because the rest is ids and
+// addresses within the service. Some messages are JSON in text.
+func refusalOf(body []byte) string {
+	var refusal struct{ Message string }
+	if json.Unmarshal(body, &refusal) != nil || refusal.Message == "" {
+		return fmt.Sprintf("%.200q", body)
+	}
+	line, _, _ := strings.Cut(refusal.Message, "\r\n")
+	var inner struct{ Errors []string }
+	if json.Unmarshal([]byte(strings.TrimPrefix(line, "Message: ")), &inner) == nil && len(inner.Errors) > 0 {
+		return inner.Errors[0]
+	}
+	return line
+}

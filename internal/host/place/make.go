@@ -1,0 +1,182 @@
+package place
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/host/usage"
+)
+
+// Making what an import needs. A wrong flag must leave nothing behind, neither a store
+// nor a container, because whoever mends the flag would then get the wrong one. So
+// everything is compared or tried before the first thing is made.
+
+// Wanted is a container that is made if it does not exist.
+type Wanted struct {
+	Spec docstore.ContainerSpec // Paths, Ranges, DefaultTTL and Retention of a new container
+
+	// Given reports whether a part of Spec was given, by the name of its flag: pk, ranges, ttl or retention. An existing
+	// container must have that part, because it does not change.
+	Given func(flag string) bool
+}
+
+// Make opens a container or, if it does not exist, makes it, with its store or database.
+func (o *Opener) Make(ctx context.Context, a Address, w Wanted) (*Container, error) {
+	if a.Dir == "" {
+		return o.makeRemote(ctx, a, w)
+	}
+	db, err := o.makeStore(ctx, a, w)
+	if err != nil {
+		return nil, err
+	}
+	c, err := w.in(ctx, a, db)
+	if err != nil {
+		return nil, err
+	}
+	return Stored(c, a), nil
+}
+
+// makeStore opens a store or makes it, but not for a container that cannot be: one that is made in memory says so first.
+func (o *Opener) makeStore(ctx context.Context, a Address, w Wanted) (*docstore.DB, error) {
+	db, err := o.stored(a, docstore.Options{MustExist: true})
+	if errors.Is(err, docstore.ErrNotStore) {
+		if err = w.rehearse(ctx, a); err == nil {
+			db, err = o.stored(a, docstore.Options{})
+		}
+	}
+	return db, err
+}
+
+// rehearse makes the container in memory, because a wrong definition must not leave a store
+// behind.
+func (w Wanted) rehearse(ctx context.Context, a Address) (err error) {
+	db, err := docstore.Open("", docstore.Options{InMemory: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, db.Close()) }()
+	_, err = w.in(ctx, a, db)
+	return err
+}
+
+// in is the container in a store, made if it does not exist.
+func (w Wanted) in(ctx context.Context, a Address, db *docstore.DB) (*docstore.Container, error) {
+	c, err := db.Container(a.Name())
+	if err == nil {
+		return c, w.agrees(a, c.Spec())
+	}
+	if !errors.Is(err, feed.ErrNotFound) {
+		return nil, err
+	}
+	if len(w.Spec.Paths) == 0 {
+		return nil, keyless(a)
+	}
+	// The default database is in every store.
+	if a.Database != docstore.DefaultDatabase {
+		if _, err := db.CreateDatabase(ctx, a.Database, nil); err != nil && !errors.Is(err, feed.ErrConflict) {
+			return nil, err
+		}
+	}
+	spec := w.Spec
+	spec.Database, spec.ID = a.Database, a.Container
+	c, err = db.CreateContainer(ctx, spec)
+	if errors.Is(err, feed.ErrBadRequest) {
+		err = usage.Error{Err: err}
+	}
+	return c, err
+}
+
+// keyless is the error of a new container for which no partition key was given: there is no
+// default that would be right, and it cannot be changed later.
+func keyless(a Address) error {
+	return usage.Error{Err: fmt.Errorf("--pk is missing: container %q is new, so its partition key path is needed, as in --pk /city", a.Name())}
+}
+
+// agrees refuses parts of Spec that an existing container does not have.
+func (w Wanted) agrees(a Address, has docstore.ContainerSpec) error {
+	for _, f := range []struct{ name, want, has string }{
+		{"pk", strings.Join(w.Spec.Paths, ","), strings.Join(has.Paths, ",")},
+		{"ranges", strconv.Itoa(w.Spec.Ranges), strconv.Itoa(cmp.Or(has.Ranges, w.Spec.Ranges))}, // those of an account are compared later
+		{"ttl", seconds(w.Spec.DefaultTTL), seconds(has.DefaultTTL)},
+		{"retention", w.Spec.Retention.String(), has.Retention.String()},
+	} {
+		if w.Given(f.name) && f.want != f.has {
+			return usage.Flag(f.name, f.want, fmt.Sprintf("%s, which container %q was made with, or another container", f.has, a.Name()))
+		}
+	}
+	return nil
+}
+
+// seconds is a time to live as --ttl shows it.
+func seconds(ttl *int) string {
+	if ttl == nil {
+		return "off"
+	}
+	return strconv.Itoa(*ttl)
+}
+
+// makeRemote opens a container of an account, made if it does not exist.
+func (o *Opener) makeRemote(ctx context.Context, at Address, w Wanted) (*Container, error) {
+	a, err := o.Account(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	// The flag is judged before the container is looked for: Azure is refused whether
+	// it is there or not.
+	cut := w.Given("ranges")
+	switch {
+	case cut && w.Spec.Ranges < 1:
+		return nil, usage.Flag("ranges", strconv.Itoa(w.Spec.Ranges), "1 or more")
+	case cut && !a.cutsPartitions(ctx):
+		return nil, usage.Error{Err: fmt.Errorf("--ranges is %d: an account chooses its partitions itself: want it for a new container of a store or of changefeed serve", w.Spec.Ranges)}
+	}
+	spec, err := a.spec(ctx, at)
+	isNew := err != nil
+	switch {
+	case err == nil:
+		err = w.agrees(at, spec)
+	case !errors.Is(err, feed.ErrNotFound):
+	case len(w.Spec.Paths) == 0:
+		err = keyless(at)
+	default:
+		spec = w.Spec
+		err = a.create(ctx, at, spec)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, err := o.Open(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	c.Paths = spec.Paths
+	if cut {
+		err = w.cut(ctx, c, isNew)
+	}
+	return c, err
+}
+
+// cut splits the partition of a new container into as many as were asked for. An existing one must have them.
+func (w Wanted) cut(ctx context.Context, c *Container, isNew bool) error {
+	parts, err := c.Source.Partitions(ctx)
+	if err != nil {
+		return err
+	}
+	if !isNew && len(parts) != w.Spec.Ranges {
+		return usage.Flag("ranges", strconv.Itoa(w.Spec.Ranges), fmt.Sprintf("%d, which container %q has, or another container", len(parts), c.Address.Name()))
+	}
+	// From left to right: the last partition always holds the edges that are still to be cut.
+	for i := 1; isNew && i < w.Spec.Ranges; i++ {
+		at := feed.FullRange().Cut(w.Spec.Ranges)[i].Min
+		if parts, err = c.split(ctx, parts[len(parts)-1].ID, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}

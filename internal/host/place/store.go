@@ -1,0 +1,146 @@
+package place
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/internal/host/usage"
+)
+
+// Commands about a whole store. Those of a directory are calls of package docstore;
+// those over a server are long answers to one request, read as they come, whose end
+// says that they are whole.
+
+// parseStore reads a directory or the address of a server.
+func parseStore(text string) (Address, error) {
+	a := Address{Field: "DIR", Given: text}
+	if !strings.HasPrefix(text, "http://") && !strings.HasPrefix(text, "https://") {
+		a.Dir = strings.TrimPrefix(text, "docstore:")
+		if a.Dir == "" || strings.Contains(text, "://") || strings.HasPrefix(text, "cosmos:") {
+			return a, usage.Error{Err: fmt.Errorf("DIR|ADDRESS is %q: want the directory of a store, or the http or https address of changefeed serve", text)}
+		}
+		return a, nil
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || strings.Trim(u.Path, "/") != "" {
+		return a, usage.Error{Err: fmt.Errorf("ADDRESS is %q: want that of a server, such as http://127.0.0.1:8081, without a path", text)}
+	}
+	a.Field, a.endpoint = "ADDRESS", u.Scheme+"://"+u.Host
+	return a, nil
+}
+
+// withStore runs f on the store of a directory, or g on the account of a server.
+func withStore(ctx context.Context, settings Settings, text string, f func(*docstore.DB) error, g func(*Account) error) (err error) {
+	a, err := parseStore(text)
+	if err != nil {
+		return err
+	}
+	o := NewOpener(settings)
+	defer func() { err = cmp.Or(err, o.Close()) }()
+	if a.Dir != "" {
+		db, err := o.store(a)
+		if err != nil {
+			return err
+		}
+		return f(db)
+	}
+	server, err := o.Account(ctx, a)
+	if err != nil {
+		return err
+	}
+	return g(server)
+}
+
+// stream asks a server for something that takes long, whose answer read reads as it comes.
+func (a *Account) stream(ctx context.Context, kind string, read func(io.Reader) error) error {
+	request, err := a.request(ctx, http.MethodGet, nil, kind, nil)
+	if err != nil {
+		return err
+	}
+	err = a.send(request, read)
+	refused, ok := errors.AsType[*callError](err)
+	if ok && (refused.status == http.StatusNotFound || refused.status == http.StatusBadRequest) {
+		return fmt.Errorf("%w; only changefeed serve does this", refused)
+	}
+	return err
+}
+
+// Check checks every invariant of a store, in its directory or over changefeed serve, and returns the violations. It calls
+// progress now and then with the number of records that it has checked.
+func Check(ctx context.Context, settings Settings, store string, progress func(records int64)) (violations []docstore.Violation, err error) {
+	err = withStore(ctx, settings, store,
+		func(db *docstore.DB) (err error) {
+			violations, err = db.CheckAll(ctx, progress)
+			return err
+		},
+		func(server *Account) error {
+			return server.stream(ctx, "check", func(r io.Reader) (err error) {
+				violations, err = readCheck(r, progress)
+				return err
+			})
+		})
+	return violations, err
+}
+
+// readCheck reads a server's lines about a check to the last.
+func readCheck(r io.Reader, progress func(int64)) ([]docstore.Violation, error) {
+	lines := json.NewDecoder(r)
+	for {
+		var line struct {
+			Records    int64
+			Violations []docstore.Violation
+			Error      string // why it could not be done
+			Done       bool
+		}
+		err := lines.Decode(&line)
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return nil, errEnded
+		case err != nil:
+			return nil, fmt.Errorf("read answer of server: %w", err)
+		}
+		progress(line.Records)
+		if line.Done && line.Error != "" {
+			return line.Violations, errors.New(line.Error)
+		}
+		if line.Done {
+			return line.Violations, nil
+		}
+	}
+}
+
+var errEnded = errors.New("the server's answer has no end: it stopped, or the connection broke")
+
+// Backup copies a store, in its directory or over changefeed serve, into a new directory. It adds the bytes that come over
+// the network to received.
+func Backup(ctx context.Context, settings Settings, store, to string, received *atomic.Int64) error {
+	return withStore(ctx, settings, store,
+		func(db *docstore.DB) error { return db.Backup(ctx, to) },
+		func(server *Account) error {
+			return server.stream(ctx, "backup", func(r io.Reader) error {
+				return docstore.ReceiveBackup(ctx, &counted{r, received}, to)
+			})
+		})
+}
+
+// counted is a reader that counts.
+type counted struct {
+	r io.Reader
+	n *atomic.Int64
+}
+
+// Read implements [io.Reader].
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.n.Add(int64(n))
+	return n, err
+}

@@ -1,0 +1,108 @@
+package unit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/host/usage"
+)
+
+// Deleting a unit forgets how far it has come, so it is done only while nobody works.
+// The check can be late: a processor may begin after it. Each delete is conditional on
+// the ETag that was listed, so such a beginning is noticed at the first lease that the
+// processor has written.
+
+// Delete removes the records of a unit, so that processors of its name begin anew.
+// It refuses while one of them is at work. The marker goes last: whoever finds it without
+// leases makes them again from where the unit began, and skips nothing.
+func Delete(ctx context.Context, name string, units []Unit) (u Unit, leases int, err error) {
+	if u, err = chooseUnit(units, name); err != nil {
+		return u, 0, err
+	}
+	records, err := idleRecords(ctx, u, name)
+	if err != nil {
+		return u, 0, err
+	}
+	slices.SortStableFunc(records, func(a, b feed.Record) int {
+		return cmp.Compare(deletedAfter(a.Kind), deletedAfter(b.Kind))
+	})
+	for _, record := range records {
+		err := u.store.Delete(ctx, record)
+		if errors.Is(err, feed.ErrConflict) {
+			return u, leases, fmt.Errorf("a processor of unit %q has begun to work: stop it, then delete again: %w", name, err)
+		}
+		if err != nil && !errors.Is(err, feed.ErrNotFound) {
+			return u, leases, err
+		}
+		if record.Kind == feed.KindLease {
+			leases++
+		}
+	}
+	return u, leases, nil
+}
+
+// chooseUnit is the unit of a name, or the one that has documents beginning so.
+func chooseUnit(units []Unit, name string) (Unit, error) {
+	var named []Unit
+	var known []string
+	for _, u := range units {
+		switch {
+		case u.store == nil:
+			continue
+		// The beginning of its ids names a set exactly, so it goes before a name that
+		// several units may have.
+		case slices.ContainsFunc(u.Rows, func(r Row) bool { return strings.HasPrefix(r.ID, name+".") }):
+			return u, nil
+		case u.Processor == name:
+			named = append(named, u)
+		}
+		known = append(known, u.Processor)
+	}
+	switch {
+	case len(named) == 1:
+		return named[0], nil
+	case len(named) == 0:
+		return Unit{}, usage.Flag("delete", name, "the name of a unit that has leases here: "+cmp.Or(strings.Join(known, ", "), "there is none"))
+	}
+	var prefixes []string
+	for _, u := range named {
+		prefixes = append(prefixes, u.store.Prefix())
+	}
+	return Unit{}, usage.Flag("delete", name, "one of several units of this name, as their documents begin: "+strings.Join(prefixes, " or "))
+}
+
+// idleRecords are the records of a unit, or of the one of its sets whose ids begin so,
+// for which nobody works.
+func idleRecords(ctx context.Context, u Unit, name string) ([]feed.Record, error) {
+	records, now, err := u.store.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if name != u.Processor {
+		records = slices.DeleteFunc(records, func(record feed.Record) bool { return !strings.HasPrefix(record.ID, name+".") })
+	}
+	for _, record := range records {
+		// A second more, because stores keep whole seconds.
+		allowed := cmp.Or(record.Expiration, silence) + time.Second
+		busy := record.Owner != "" && record.State != feed.StateRetired && now.Sub(record.Updated) <= allowed
+		if busy || record.Kind == feed.KindLock && now.Sub(record.Updated) <= silence {
+			return nil, fmt.Errorf("unit %q is at work: %s was written %v ago by %q: stop its processors, or wait until %v of silence have passed",
+				u.Processor, record.ID, now.Sub(record.Updated).Round(time.Second), record.Owner, allowed)
+		}
+	}
+	return records, nil
+}
+
+// deletedAfter orders the kinds in which records are deleted: the marker last, see [Delete].
+func deletedAfter(k feed.Kind) int {
+	if k == feed.KindInfo {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,39 @@
+package unit
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/host/place"
+	"github.com/millrace/changefeed/internal/host/usage"
+)
+
+// Find finds the unit of a name among those of a lease container: the container that it reads, of some that may be, and
+// its lease store.
+func Find(ctx context.Context, leases *place.Container, among []*place.Container, name string) (*place.Container, feed.LeaseStore, error) {
+	var source *place.Container
+	var found feed.LeaseStore
+	for _, c := range among {
+		// Where a unit is cannot be read from its name: the ids of its documents have
+		// the container's resource id in them, so each container is tried.
+		store, err := OpenStore(ctx, leases, name, c)
+		if err != nil {
+			return nil, nil, err
+		}
+		records, _, err := store.List(ctx)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case len(records) == 0:
+		case source != nil:
+			return nil, nil, usage.Error{Err: fmt.Errorf("--name is %s: units of this name read %s and %s: want --source with the address of one", name, source.Address.Name(), c.Address.Name())}
+		default:
+			source, found = c, store
+		}
+	}
+	if source == nil {
+		return nil, nil, usage.Flag("name", name, "that of a unit with leases in "+leases.Address.Name()+", or another --leases; changefeed leases shows the units")
+	}
+	return source, found, nil
+}

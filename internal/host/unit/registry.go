@@ -1,0 +1,78 @@
+package unit
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/millrace/changefeed/cosmos"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/leasedoc"
+	"github.com/millrace/changefeed/internal/host/place"
+	"github.com/millrace/changefeed/internal/host/usage"
+)
+
+// The id of a record begins with the processor's name, which the account's host follows
+// without a mark between them. All from the host on is known for each container, so an
+// id is cut where that begins.
+
+// A registry is a lease container, and the containers whose leases may be in it.
+type registry struct {
+	leases    *place.Container
+	monitored []*place.Container
+}
+
+// A Store knows with which prefixes the ids of its documents begin.
+type Store interface {
+	feed.LeaseStore
+	Prefix() string
+	Searched() []string
+}
+
+// OpenStore opens the lease store of a processor. Both containers must be in stores, or both in accounts.
+func OpenStore(ctx context.Context, leases *place.Container, processor string, monitored *place.Container) (Store, error) {
+	switch {
+	case leases.Local != nil && monitored.Local != nil:
+		return docstore.NewLeases(ctx, leases.Local, processor, monitored.Local)
+	case leases.Remote != nil && monitored.Remote != nil:
+		return cosmos.OpenLeases(ctx, leases.Remote, processor, monitored.Remote, cosmos.LeaseOptions{})
+	}
+	return nil, usage.Error{Err: fmt.Errorf("--leases is %s and --source is %s: want both in stores, or both in accounts", leases.Address.Given, monitored.Address.Given)}
+}
+
+// A suffix is what the ids of the units on a container have after the processor's name,
+// up to the dot.
+type suffix struct {
+	text      string
+	monitored *place.Container
+}
+
+// anybody is the name of a processor for questions whose answer is the same for all.
+const anybody = "x"
+
+// suffixes are those of all containers, in each spelling that a unit may have.
+func (r registry) suffixes(ctx context.Context) (all []suffix, err error) {
+	for _, c := range r.monitored {
+		store, err := OpenStore(ctx, r.leases, anybody, c)
+		if err != nil {
+			return nil, err
+		}
+		for _, prefix := range store.Searched() {
+			all = append(all, suffix{strings.TrimPrefix(prefix, anybody), c})
+		}
+	}
+	return all, nil
+}
+
+// unitOf finds the unit of a document by its id.
+func unitOf(suffixes []suffix, id string) (processor string, monitored *place.Container) {
+	for _, s := range suffixes {
+		if processor, _, ok := strings.Cut(id, s.text); ok && processor != "" {
+			if _, _, ok := leasedoc.KindOf(processor+s.text, id); ok {
+				return processor, s.monitored
+			}
+		}
+	}
+	return "", nil
+}

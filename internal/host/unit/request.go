@@ -1,0 +1,76 @@
+package unit
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/host/terminal"
+	"github.com/millrace/changefeed/internal/notes"
+)
+
+// A Request is what an operator has asked the owner of a key for, as programs get it.
+type Request struct {
+	Action string          `json:"action"` // retry, release, or one of a later version
+	Key    json.RawMessage `json:"key,omitempty"`
+	Letter string          `json:"letter,omitempty"` // ID
+	Asked  time.Time       `json:"asked,omitzero"`   // by the clock of whoever asked
+
+	age time.Duration
+}
+
+// The states of a request.
+const (
+	asked     = "asked"
+	served    = "served"    // its caller has not removed it
+	withdrawn = "withdrawn" // by a caller without the right to delete
+	expired   = "expired"   // its caller has died
+)
+
+// request makes the row of a request.
+func (r *Row) request(now time.Time) {
+	q := notes.ReadRequest(r.record.Properties)
+	r.Kind, r.Lease = KindRequest, ""
+	r.Request = &Request{Action: q.Action, Letter: q.Letter, Asked: r.record.Timestamp.UTC()}
+	if r.Request.age = now.Sub(r.Request.Asked); r.Request.Asked.IsZero() {
+		r.Request.age = now.Sub(r.record.Updated)
+	}
+	if json.Valid([]byte(q.Key)) {
+		r.Request.Key = json.RawMessage(q.Key)
+	}
+	outcome, ok := notes.ReadOutcome(r.record.Properties)
+	why := r.record.Properties[notes.WaitsProperty]
+	switch {
+	case r.record.State == feed.StateRetired && ok:
+		r.State = served
+		r.note("its outcome is %s; the store removes it", outcome.Result)
+	case r.record.State == feed.StateRetired:
+		r.State = withdrawn
+		r.note("the store removes it")
+	case r.record.TTL > 0 && now.After(r.record.Updated.Add(r.record.TTL)):
+		r.State = expired
+		r.note("nobody serves it any more")
+	case why != "":
+		r.State = asked
+		r.note("not served yet: %s", terminal.OneLine(why))
+	case q.Tries > 0:
+		r.State = asked
+		r.note("an instance has begun with it")
+	default:
+		r.State = asked
+		r.note("the owner of its range has not answered yet")
+	}
+}
+
+// longestKey is how many characters of a key a table has room for.
+const longestKey = 40
+
+// cells are the columns of a request: its action and its key, how old it is, and its state. Its ID would fill the line.
+func (q *Request) cells(r Row) []string {
+	name := terminal.OneLine(q.Action + " " + string(q.Key))
+	if short := terminal.Clip(name, longestKey); short != name {
+		name = short + terminal.Ellipsis
+	}
+	return []string{name, "-", terminal.Seconds(max(0, q.age.Seconds())) + " ago", "-", "-", "-", r.State, "-", strings.Join(r.Notes, "; ")}
+}

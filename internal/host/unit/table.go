@@ -1,0 +1,121 @@
+package unit
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/millrace/changefeed/internal/host/terminal"
+)
+
+// Units as output: a table each for people, an object a line for programs.
+
+// WriteJSON writes the rows of all units as JSON, one a line.
+func WriteJSON(w io.Writer, units []Unit) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	for _, u := range units {
+		for _, r := range u.Rows {
+			if err := enc.Encode(r); err != nil {
+				return fmt.Errorf("write lease: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// WriteTables writes a table for each unit of a lease container, as wide as the terminal.
+func WriteTables(w io.Writer, container string, units []Unit, at terminal.Terminal) error {
+	if len(units) == 0 {
+		_, err := fmt.Fprintf(w, "container %s has no leases\n", container)
+		return err
+	}
+	for i, u := range units {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if err := writeTable(w, &u, at); err != nil {
+			return fmt.Errorf("write leases: %w", err)
+		}
+	}
+	return nil
+}
+
+// writeTable writes the table of a unit. Instances are counted in its heading and have no
+// row.
+func writeTable(w io.Writer, u *Unit, at terminal.Terminal) error {
+	fmt.Fprintln(w, heading(u))
+	rows := [][]string{{"LEASE", "OWNER", "WRITTEN", "POSITION", "LAG", "WAITED", "STATE", "ATTEMPTS", "NOTE"}}
+	if u.Processor == "" {
+		rows = [][]string{{"DOCUMENT", "OWNER", "NOTE"}}
+	}
+	for _, r := range u.Rows {
+		switch {
+		case u.Processor == "":
+			rows = append(rows, []string{r.ID, terminal.OrDash(r.Owner), strings.Join(r.Notes, "; ")})
+		case r.Kind != KindInstance:
+			rows = append(rows, cells(r))
+		}
+	}
+	_, err := io.WriteString(w, terminal.Table(rows, at.Room()))
+	return err
+}
+
+// heading is the first line of a table: the unit and its sums.
+func heading(u *Unit) string {
+	if u.Processor == "" {
+		return "documents of no unit in this store"
+	}
+	sum := u.Sums()
+	behind := "nothing behind"
+	switch {
+	// Zero may mean that no lease could be counted. That must not read like good news.
+	case sum.Lag == 0 && !sum.Known:
+		behind = "nobody knows how far behind"
+	case sum.Lag > 0:
+		behind = fmt.Sprintf("%s%s behind, the oldest for %s", mark(sum.Exact, sum.Shared), terminal.Count(sum.Lag, "change"), terminal.Seconds(sum.Waited))
+	}
+	return fmt.Sprintf("%s on %s: %s, %s, %s", u.Processor, u.Container,
+		terminal.Count(sum.Leases, "lease"), terminal.Count(sum.Instances, "instance"), behind)
+}
+
+// mark stands before a lag that is not an exact count.
+func mark(exact, shared bool) string {
+	switch {
+	case exact:
+		return ""
+	case shared:
+		return "≤"
+	}
+	return "~"
+}
+
+// cells are the columns of a row.
+func cells(r Row) []string {
+	note := strings.Join(r.Notes, "; ")
+	switch r.Kind {
+	case KindHole:
+		return []string{r.Range, "-", "-", "-", "-", "-", "hole", "-", note}
+	case KindRequest:
+		return r.Request.cells(r)
+	case KindDocument:
+		return []string{r.ID, "-", "-", "-", "-", "-", "-", "-", note}
+	}
+	name := r.Lease
+	if r.Range != "" && r.Range != r.Lease { // the id of a partition
+		name += " (" + r.Range + ")"
+	}
+	// A dash would say that there is nothing to count, as for a hole. Here there is,
+	// and it is not known.
+	lag, waited := "?", "?"
+	if r.Lag != nil {
+		lag, waited = strconv.FormatInt(*r.Lag, 10), terminal.Seconds(*r.Waited)
+		lag = mark(r.Exact, r.Shared) + lag
+	}
+	return []string{
+		name, terminal.OrDash(r.Owner), terminal.Seconds(r.Silent) + " ago", r.Position, lag, waited,
+		r.State, strconv.Itoa(r.Attempts), note,
+	}
+}

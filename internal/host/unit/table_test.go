@@ -1,0 +1,211 @@
+package unit
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/host/terminal"
+)
+
+func TestAHeadingMarksWhatIsNoCount(t *testing.T) {
+	for _, c := range []struct {
+		exact, shared bool
+		want          string
+	}{
+		{true, false, "mailer on orders: 2 leases, 0 instances, 7 changes behind, the oldest for 3s"},
+		{false, false, "mailer on orders: 2 leases, 0 instances, ~7 changes behind, the oldest for 3s"},
+		{false, true, "mailer on orders: 2 leases, 0 instances, ≤7 changes behind, the oldest for 3s"},
+	} {
+		u := &Unit{Processor: "mailer", Container: "orders", Rows: []Row{
+			{Kind: KindLease, Lag: new(int64(4)), Exact: true, Waited: new(3.0)}, {Kind: KindLease, Lag: new(int64(3)), Waited: new(0.0), Exact: c.exact, Shared: c.shared},
+		}}
+		if got := heading(u); got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+		slices.Reverse(u.Rows)
+		if got := heading(u); got != c.want {
+			t.Errorf("in another order: got %s, want %s", got, c.want)
+		}
+	}
+}
+
+// Zero may mean that nobody knows, which must not read like good news; and what is known is said all the same.
+func TestAHeadingSaysWhatIsKnown(t *testing.T) {
+	known, unknown := Row{Kind: KindLease, Lag: new(int64(0)), Waited: new(0.0), Exact: true}, Row{Kind: KindLease}
+	behind, replaced := known, unknown
+	behind.Lag, behind.Waited, replaced.record.State = new(int64(7)), new(3.0), feed.StateRetired
+	shared, distance := behind, behind
+	shared.Shared, distance.Exact = true, false
+	for _, c := range []struct {
+		rows []Row
+		want string
+	}{
+		{[]Row{known, known}, "2 leases, 0 instances, nothing behind"},
+		{[]Row{known, unknown}, "2 leases, 0 instances, nobody knows how far behind"},
+		{[]Row{known, {Kind: KindHole}}, "1 lease, 0 instances, nobody knows how far behind"},
+		{[]Row{behind, unknown}, "2 leases, 0 instances, 7 changes behind, the oldest for 3s"},
+		{[]Row{known, replaced}, "2 leases, 0 instances, nothing behind"},
+		{[]Row{behind, behind}, "2 leases, 0 instances, 14 changes behind, the oldest for 3s"},
+		{[]Row{shared, distance}, "2 leases, 0 instances, ~14 changes behind, the oldest for 3s"}, // the shared one is a count
+		{[]Row{known, {Kind: KindInstance}, {Kind: KindInstance, gone: true}}, "1 lease, 1 instance, nothing behind"},
+	} {
+		if got := heading(&Unit{Processor: "mailer", Container: "orders", Rows: c.rows}); got != "mailer on orders: "+c.want {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+	}
+}
+
+// Who reads the states alone must see whether anybody works on a lease.
+func TestTheStateOfALeaseSaysWhetherAnybodyWorksOnIt(t *testing.T) {
+	now := time.Now()
+	held := feed.Record{Kind: feed.KindLease, Token: "-FF", Owner: "one", Epoch: "e1", Expiration: time.Minute, Updated: now}
+	for _, tt := range []struct {
+		name  string
+		quiet time.Duration
+		edit  func(*feed.Record)
+		want  string
+		note  string
+	}{
+		{"at work", 0, func(*feed.Record) {}, "live", ""},
+		{"of a .NET processor that has taken over from us", 0, func(l *feed.Record) { l.Epoch = "" }, "live", "owned by a processor of another make"},
+		{"late, as after a checkpoint", 26 * time.Second, func(*feed.Record) {}, "live", ""},
+		{"frozen", 28 * time.Second, func(*feed.Record) {}, "silent", "its owner has been silent for 28s: others take over in 32s"},
+		{"dead", 61 * time.Second, func(*feed.Record) {}, "expired", "expired: its owner has been silent for 1m1s"},
+		{"of a .NET processor that is dead", 61 * time.Second, func(l *feed.Record) { l.Epoch, l.Expiration = "", 0 }, "expired", ""},
+		{"free", 0, func(l *feed.Record) { l.Owner, l.Epoch = "", "" }, "free", ""},
+		{"spoilt", 0, func(l *feed.Record) { l.Err = feed.ErrBadLease }, "broken", "not a lease document"},
+		{"splitting, and its owner is dead", time.Hour, func(l *feed.Record) { l.State = feed.StateSplitting }, "splitting", "expired"},
+		{"retired", time.Hour, func(l *feed.Record) { l.State = feed.StateRetired }, "retired", ""},
+	} {
+		record := held
+		tt.edit(&record)
+		if r := describe(record, now.Add(tt.quiet)); r.State != tt.want || !strings.Contains(strings.Join(r.Notes, "; "), tt.note) {
+			t.Errorf("%s: %s, %q, want %s, %q", tt.name, r.State, r.Notes, tt.want, tt.note)
+		}
+	}
+}
+
+// A lag that is not known is null, and never 0.
+func TestALagThatIsNotKnownIsNull(t *testing.T) {
+	for _, tt := range []struct {
+		row  Row
+		want string
+	}{
+		{Row{Kind: KindLease}, `{"kind":"lease","written_seconds_ago":0,"lag":null,"lag_seconds":null}`},
+		{Row{Kind: KindLease, Lag: new(int64(0)), Waited: new(0.0)}, `{"kind":"lease","written_seconds_ago":0,"lag":0,"lag_seconds":0}`},
+		{Row{Kind: KindInstance}, `{"kind":"instance","written_seconds_ago":0}`},
+		{Row{Kind: KindInstance, State: "live", Position: "5"}, `{"kind":"instance","written_seconds_ago":0}`},
+	} {
+		if got, err := json.Marshal(tt.row); err != nil || string(got) != tt.want {
+			t.Errorf("%s, %v, want %s", got, err, tt.want)
+		}
+	}
+}
+
+func TestTheTableOfAUnit(t *testing.T) {
+	units := []Unit{
+		{Processor: "mailer", Container: "orders", Rows: []Row{
+			{Kind: KindLease, Lease: "-FF", Range: "-FF", Owner: "one", Position: "5", State: "live", Lag: new(int64(4)), Waited: new(0.0), Exact: true},
+			{Kind: KindInstance, Owner: "one"},
+			{Kind: KindLease, Lease: "0", Range: "-1F", State: "free", Position: "5", Lag: new(int64(3)), Waited: new(0.0)},
+			{Kind: KindInstance, Owner: "two", gone: true},
+		}},
+		{Rows: []Row{{Kind: KindDocument, ID: "note", Notes: []string{"no lease"}}}},
+	}
+	var table strings.Builder
+	if err := WriteTables(&table, "leases", units, terminal.Terminal{}); err != nil {
+		t.Fatal(err)
+	}
+	want := "mailer on orders: 2 leases, 1 instance, ~7 changes behind, the oldest for 0s\n" +
+		"  LEASE    OWNER  WRITTEN  POSITION  LAG  WAITED  STATE  ATTEMPTS  NOTE\n" +
+		"  -FF      one    0s ago   5         4    0s      live   0         \n" +
+		"  0 (-1F)  -      0s ago   5         ~3   0s      free   0         \n" +
+		"\ndocuments of no unit in this store\n" +
+		"  DOCUMENT  OWNER  NOTE\n" +
+		"  note      -      no lease\n"
+	if table.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", table.String(), want)
+	}
+	var lines strings.Builder
+	if err := WriteJSON(&lines, units); err != nil || strings.Count(lines.String(), "\n") != 5 {
+		t.Errorf("for programs: %v, want a line for each of 5 rows, in\n%s", err, lines.String())
+	}
+}
+
+// A lease may hold a thousand keys, in any script.
+func TestTheFirstKeysOfManyAreNamed(t *testing.T) {
+	long := strings.Repeat("é", 41)
+	for _, c := range []struct {
+		keys []string
+		want string
+	}{
+		{[]string{"a", "b", "c"}, "a b c"},
+		{[]string{"a", "b", "c", "d"}, "a b c …"},
+		{[]string{long, long[:80]}, long[:80] + "… " + long[:80]},
+	} {
+		if got := firstOf(c.keys); got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+	}
+}
+
+// A lease that was replaced, or that cannot be read, has the name of an owner still, who does not work on it.
+func TestNobodyWorksOnALeaseThatWasReplacedOrIsBroken(t *testing.T) {
+	now := time.Now()
+	free := feed.Record{Kind: feed.KindLease, Token: "-1F", Updated: now}
+	for name, other := range map[string]feed.Record{
+		"replaced": {Kind: feed.KindLease, Token: "-FF", Owner: "one", Epoch: "e1", Updated: now, State: feed.StateRetired},
+		"broken":   {Kind: feed.KindLease, Token: "-FF", Owner: "one", Epoch: "e1", Updated: now, Err: feed.ErrBadLease},
+	} {
+		u := &Unit{Rows: []Row{describe(free, now), describe(other, now)}}
+		u.Rows[0].Lag = new(int64(2))
+		if u.rest(); u.Rows[0].State != stateStopped || u.Rows[0].Notes[0] != "stopped: no instance runs, ~2 changes are waiting" {
+			t.Errorf("beside one that is %s: %s, %q", name, u.Rows[0].State, u.Rows[0].Notes)
+		}
+	}
+}
+
+// Leases are compared with all others: a wide one may lie over several, and one that was replaced covers nothing.
+func TestHolesAndOverlapsAreThoseOfAllLeases(t *testing.T) {
+	for _, c := range []struct {
+		leases string // a ! for one that was replaced
+		want   string // rows with their notes
+	}{
+		{"-FF", "-FF"},
+		{"-3F 1F-2F 2F-3F 3F-FF", "-3F overlaps 1F-2F, overlaps 2F-3F; 1F-2F overlaps -3F; 2F-3F overlaps -3F; 3F-FF"},
+		{"-3F 1F-2F 3F-FF", "-3F overlaps 1F-2F; 1F-2F overlaps -3F; 3F-FF"},
+		{"!-FF -1F", "!-FF; -1F; 1F-FF no lease covers these keys"},
+		{"!-FF", "!-FF; -FF no lease covers these keys"},
+	} {
+		u := &Unit{}
+		for lease := range strings.FieldsSeq(c.leases) {
+			r, err := feed.ParseRange(strings.TrimPrefix(lease, "!"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			row := Row{Kind: KindLease, ID: lease, record: feed.Record{Range: r}}
+			if strings.HasPrefix(lease, "!") {
+				row.record.State = feed.StateRetired
+			}
+			u.Rows = append(u.Rows, row)
+		}
+		u.compare()
+		var got []string
+		for _, r := range u.Rows {
+			var said []string
+			for _, note := range r.Notes {
+				before, _, _ := strings.Cut(note, ": ")
+				said = append(said, before)
+			}
+			got = append(got, strings.TrimSpace(cmp.Or(r.ID, r.Range)+" "+strings.Join(said, ", ")))
+		}
+		if strings.Join(got, "; ") != c.want {
+			t.Errorf("%s:\n%s, want\n%s", c.leases, strings.Join(got, "; "), c.want)
+		}
+	}
+}

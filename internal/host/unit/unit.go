@@ -1,0 +1,344 @@
+// Package unit is the deployment units of a lease container as tools see them: the leases and instances of each, where
+// they are, what is odd about them, and how a unit is deleted.
+package unit
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/leasedoc"
+	"github.com/millrace/changefeed/internal/host/place"
+)
+
+// DefaultContainer is the name of the lease container where none is given.
+const DefaultContainer = "leases"
+
+// A Unit is a deployment unit: the processors of one name on one container.
+type Unit struct {
+	Processor string
+	Container string // that they read; empty when it is not in this store
+	Rows      []Row
+	store     Store // nil for documents of no unit
+}
+
+// The kinds of rows.
+const (
+	KindLease    = "lease"
+	KindInstance = "instance"
+	KindRequest  = "request"  // of an operator, see package deadletters
+	KindHole     = "hole"     // keys that no lease covers
+	KindDocument = "document" // that is no record of a unit, or one of a kind that is not known here
+)
+
+// A Row describes one record, or keys that have none.
+type Row struct {
+	Processor string   `json:"processor,omitempty"`
+	Container string   `json:"container,omitempty"`
+	Kind      string   `json:"kind"`
+	ID        string   `json:"id,omitempty"`
+	Lease     string   `json:"lease,omitempty"` // token
+	Range     string   `json:"range,omitempty"`
+	Owner     string   `json:"owner,omitempty"`
+	Epoch     string   `json:"epoch,omitempty"`
+	Position  string   `json:"position,omitempty"`
+	Mode      string   `json:"mode,omitempty"`
+	State     string   `json:"state,omitempty"`
+	Attempts  int      `json:"attempts,omitempty"`
+	Held      int      `json:"held,omitempty"`      // partition keys
+	HeldKeys  []string `json:"held_keys,omitempty"` // their names
+	SetAside  int      `json:"set_aside,omitempty"` // partition keys
+	Outage    string   `json:"outage_since,omitempty"`
+	Silent    float64  `json:"written_seconds_ago"`
+	Lag       *int64   `json:"lag"` // changes; nil when unknown
+	Exact     bool     `json:"lag_exact,omitempty"`
+	Shared    bool     `json:"lag_shared,omitempty"` // an upper bound, see [changefeed.Lag]
+	Waited    *float64 `json:"lag_seconds"`          // of the oldest of these changes; nil when unknown
+	Request   *Request `json:"request,omitempty"`
+	Notes     []string `json:"notes,omitempty"`
+
+	record feed.Record
+	gone   bool // an instance that has stopped, or is silent for too long
+}
+
+func (r *Row) note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
+
+// Survey reads the units of the lease container at an address. The containers that they read are looked for beside it, in
+// the same store or database, because no lease names them.
+func Survey(ctx context.Context, o *place.Opener, at place.Address) ([]Unit, error) {
+	leases, err := o.Open(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	monitored, err := o.Neighbours(ctx, leases)
+	if err != nil {
+		return nil, err
+	}
+	return List(ctx, leases, monitored)
+}
+
+// List reads the units of a lease container whose monitored containers are given. Documents that belong to none of them are
+// in a last unit without a name.
+func List(ctx context.Context, leases *place.Container, monitored []*place.Container) ([]Unit, error) {
+	r := registry{leases, monitored}
+	documents, err := everything(ctx, r.leases.Source)
+	if err != nil {
+		return nil, err
+	}
+	suffixes, err := r.suffixes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	units := map[[2]string]*Unit{}
+	var strays Unit
+	// Documents are read first only to learn which units there are. Each unit is then
+	// listed by its own store, which judges records as a processor does.
+	for _, doc := range documents {
+		processor, monitored := unitOf(suffixes, doc.ID)
+		if processor == "" {
+			strays.Rows = append(strays.Rows, stray(doc, suffixes))
+			continue
+		}
+		name := [2]string{processor, monitored.Address.Name()}
+		if units[name] != nil {
+			continue
+		}
+		if units[name], err = readUnit(ctx, r.leases, processor, monitored); err != nil {
+			return nil, err
+		}
+	}
+	var all []Unit
+	for _, u := range units {
+		all = append(all, *u)
+	}
+	slices.SortFunc(all, func(a, b Unit) int {
+		return cmp.Or(strings.Compare(a.Processor, b.Processor), strings.Compare(a.Container, b.Container))
+	})
+	if len(strays.Rows) > 0 {
+		all = append(all, strays)
+	}
+	return all, nil
+}
+
+// everything is all documents of a container.
+func everything(ctx context.Context, c feed.Source) (documents []feed.Change, err error) {
+	from := feed.Position{Start: feed.FromBeginning()}
+	for page, err := range changefeed.Pull(ctx, c, feed.FullRange(), from, changefeed.PullOptions{}) {
+		if err != nil {
+			return nil, err
+		}
+		documents = append(documents, page.Changes...)
+	}
+	return documents, context.Cause(ctx)
+}
+
+// stray describes a document that belongs to no unit of this store.
+func stray(doc feed.Change, suffixes []suffix) Row {
+	r := Row{Kind: KindDocument, ID: doc.ID}
+	prefix, token, isLease := strings.Cut(doc.ID, "..")
+	if !isLease {
+		r.note("no lease of a container in this store")
+		return r
+	}
+	record := leasedoc.Unmarshal(prefix, doc.Body)
+	r.Owner, r.Lease = record.Owner, token
+	elsewhere := func(s suffix) bool {
+		_, rids, ok := strings.Cut(s.text, "_") // after the host
+		return ok && strings.HasSuffix(prefix, "_"+rids)
+	}
+	if slices.ContainsFunc(suffixes, elsewhere) {
+		r.note("a lease of a unit that has its containers from another address, whose host is in the id: look from there")
+	} else {
+		r.note("a lease, but of a container that is not in this store")
+	}
+	return r
+}
+
+// readUnit reads the records of a unit.
+func readUnit(ctx context.Context, leases *place.Container, processor string, monitored *place.Container) (*Unit, error) {
+	store, err := OpenStore(ctx, leases, processor, monitored)
+	if err != nil {
+		return nil, err
+	}
+	records, now, err := store.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	u := &Unit{Processor: processor, Container: monitored.Address.Name(), store: store}
+	markers := slices.DeleteFunc(slices.Clone(records), func(record feed.Record) bool { return record.Kind != feed.KindInfo })
+	for _, record := range records {
+		r := describe(record, now)
+		switch record.Kind {
+		case feed.KindLease:
+			r.estimate(ctx, monitored.Source, markers, now)
+		case feed.KindHost:
+			r.instance(now)
+		case feed.KindInfo, feed.KindLock:
+			// In order, they say nothing to an operator.
+			if record.Err == nil {
+				continue
+			}
+			r.Kind = KindDocument
+		case feed.KindRequest:
+			r.request(now)
+		default:
+			r.Kind = KindDocument
+			r.note("a record of kind %q, which belongs to a later version", record.Kind)
+		}
+		u.Rows = append(u.Rows, r)
+	}
+	u.rest()
+	u.compare()
+	// By their ranges, so that a hole stands where its keys are.
+	slices.SortStableFunc(u.Rows, func(a, b Row) int {
+		return cmp.Or(strings.Compare(a.record.Range.Min, b.record.Range.Min), strings.Compare(a.record.Range.Max, b.record.Range.Max))
+	})
+	for i := range u.Rows {
+		u.Rows[i].Processor, u.Rows[i].Container = u.Processor, u.Container
+	}
+	return u, nil
+}
+
+// few is a lease store with few records, so that a mistake in the estimate of a lease spoils
+// no other.
+type few struct {
+	feed.LeaseStore
+	records []feed.Record
+	now     time.Time
+}
+
+// List lists them.
+func (s few) List(context.Context) ([]feed.Record, time.Time, error) {
+	return s.records, s.now, nil
+}
+
+// estimate adds the lag, and the range of a lease that does not say it. The markers say where a lease without a position
+// begins.
+func (r *Row) estimate(ctx context.Context, source feed.Source, markers []feed.Record, now time.Time) {
+	record := r.record
+	if errors.Is(record.Err, leasedoc.ErrJava) {
+		record.Err = nil // its range and position could be read, and an estimate needs no more
+	}
+	lags, err := changefeed.Estimate(ctx, source, few{records: append(markers[:len(markers):len(markers)], record), now: now})
+	if err == nil && len(lags) > 0 {
+		err = lags[0].Err
+	}
+	switch {
+	case errors.Is(err, feed.ErrNoStart):
+		r.note("lag unknown: it has no position, and nothing says where its unit began: changefeed run wants --from")
+	case err != nil:
+		r.note("lag unknown: %v", err)
+	case len(lags) > 0:
+		r.Lag, r.Exact, r.Waited = new(lags[0].Pending), lags[0].Exact, new(lags[0].Age(now).Seconds())
+		r.Shared = lags[0].Shared
+		r.record.Range = lags[0].Lease.Range
+	}
+	if !r.record.Range.Empty() {
+		r.Range = r.record.Range.String()
+	}
+}
+
+// compare notes leases that overlap, and adds holes between them.
+func (u *Unit) compare() {
+	var covering []*Row
+	for i := range u.Rows {
+		if r := &u.Rows[i]; r.Kind == KindLease && r.record.State != feed.StateRetired && !r.record.Range.Empty() {
+			covering = append(covering, r)
+		}
+	}
+	slices.SortFunc(covering, func(a, b *Row) int { return strings.Compare(a.record.Range.Min, b.record.Range.Min) })
+	covered := ""
+	var holes []Row
+	for i, r := range covering {
+		// With all before it and not only with the last: a wide lease may lie over
+		// several.
+		for _, other := range covering[:i] {
+			// A parent that is splitting lies over its children for a while, and reads
+			// nothing.
+			handedOver := r.record.State == feed.StateSplitting || other.record.State == feed.StateSplitting
+			if !handedOver && r.record.Range.Overlaps(other.record.Range) {
+				r.note("overlaps %s: keys in both are handled twice", other.ID)
+				other.note("overlaps %s: keys in both are handled twice", r.ID)
+			}
+		}
+		holes = append(holes, hole(covered, r.record.Range.Min)...)
+		covered = max(covered, r.record.Range.Max)
+	}
+	u.Rows = append(u.Rows, append(holes, hole(covered, feed.FullRange().Max)...)...)
+}
+
+// hole is the row of a range without a lease, if there is one.
+func hole(from, to string) []Row {
+	r := feed.Range{Min: from, Max: to}
+	if r.Empty() {
+		return nil
+	}
+	return []Row{{
+		Kind: KindHole, Range: r.String(), record: feed.Record{Range: r},
+		Notes: []string{"no lease covers these keys: running processors repair that"},
+	}}
+}
+
+// MarshalJSON writes the row without the members that mean nothing for its kind.
+func (r Row) MarshalJSON() ([]byte, error) {
+	type plain Row
+	if r.Kind == KindLease {
+		return json.Marshal(plain(r))
+	}
+	r.Position, r.Mode = "", ""
+	if r.Kind != KindRequest {
+		r.State = ""
+	}
+	return json.Marshal(struct { // without a lag
+		plain
+		Lag    *int64   `json:"lag,omitempty"`
+		Waited *float64 `json:"lag_seconds,omitempty"`
+	}{plain: plain(r)})
+}
+
+// A Sum is the sum of the rows of a unit.
+type Sum struct {
+	Leases    int
+	Instances int // at work
+	Lag       int64
+	Exact     bool    // lag is a count
+	Shared    bool    // lag is an upper bound, because leases share a partition; else, if it is not exact, a distance of LSNs
+	Known     bool    // lag is that of all leases
+	Waited    float64 // seconds that the oldest pending change has waited
+}
+
+// Sums adds the rows up.
+func (u *Unit) Sums() Sum {
+	s := Sum{Known: true, Exact: true}
+	for _, r := range u.Rows {
+		switch r.Kind {
+		case KindLease:
+			s.Leases++
+			s.Known = s.Known && (r.Lag != nil || r.record.State == feed.StateRetired)
+		case KindHole:
+			s.Known = false
+		case KindInstance:
+			if !r.gone {
+				s.Instances++
+			}
+		}
+		if r.Lag != nil {
+			s.Lag += *r.Lag
+			s.Exact = s.Exact && r.Exact
+			s.Shared = s.Shared || !r.Exact && r.Shared
+		}
+		if r.Waited != nil {
+			s.Waited = max(s.Waited, *r.Waited)
+		}
+	}
+	return s
+}

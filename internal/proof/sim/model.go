@@ -1,0 +1,328 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
+)
+
+// The model of the leases: their contents after each write. It follows the reads and
+// batches of every process, so it knows the positions that a lease may have, and how often
+// the next batch has failed.
+
+// model is the leases in the store, who wrote them, and the work of each process on them.
+type model struct {
+	begun   bool // the marker was written
+	leases  map[string]kept
+	parents []feed.Record // all that were ever about to be split
+	deleted []feed.Record // by an operator
+	tenures map[place]*tenure
+	owned   map[place]time.Time // when a process last wrote itself into a lease as its owner
+	pages   map[reading][]*page
+}
+
+// kept is a lease as it is in the store.
+type kept struct {
+	feed.Record
+	by *instance // that wrote it
+}
+
+// place is a lease in a process.
+type place struct {
+	by    *instance
+	token string
+}
+
+// reading is a range that a process reads.
+type reading struct {
+	by *instance
+	of feed.Range
+}
+
+// page is an answer to a read of the feed.
+type page struct {
+	from, next string
+	changes    []version
+}
+
+// before is the token before the nth change: that of the page, or the LSN of the transaction before.
+func (p *page) before(n int) string {
+	if n == 0 {
+		return p.from
+	}
+	return p.after(n)
+}
+
+// after is the token after the first n changes.
+func (p *page) after(n int) string {
+	if n == len(p.changes) {
+		return p.next
+	}
+	return service.Token(p.changes[n-1].lsn)
+}
+
+// tenure is the work of a process on a lease since it acquired it.
+type tenure struct {
+	manual bool
+	every  int       // Options.CheckpointItems
+	began  time.Time // when it became the owner, in the store
+	turn   time.Time // when a batch was last handed over
+	over   bool
+	of     feed.Range
+	root   string           // where it began
+	first  int              // how often the handler has received the first change after that
+	shown  map[version]bool // it has read them
+	calls  map[version]int  // that have failed, and were not cut short
+	passed map[version]bool // the process goes on after them
+	asked  map[version]bool // it has asked for a checkpoint after them
+	tokens map[string]bool  // that it has seen in its reads of the feed
+	read   int64            // the LSN of the last of them
+
+	// In strict worlds:
+	reached map[string]bool // tokens that the lease may be at: all before them is done
+	line    []version       // of the pages that were handed over or are
+	hand    *page           // of the last batch
+	next    map[*page]*page // that was handed over after a page
+	n       int             // how many of its changes the process goes on after
+	late    bool            // a handler has failed after its time: batches are smaller
+	done    []int64         // LSNs of changes that were handled, in order; the store is not seen to be after them yet
+	last    string          // token after the last batch that it has passed
+	idle    []emptyRead     // after that
+}
+
+// emptyRead is a read that has found nothing.
+type emptyRead struct {
+	next             string
+	fromLSN, nextLSN int64
+}
+
+// newModel is the model of a unit without leases.
+func newModel() model {
+	return model{leases: map[string]kept{}, tenures: map[place]*tenure{}, owned: map[place]time.Time{}, pages: map[reading][]*page{}}
+}
+
+// lsnOf is the number of a token; no token is the beginning.
+func lsnOf(token string) int64 {
+	lsn, _ := service.LSN(token)
+	return lsn
+}
+
+// newTenure is a tenure that begins now.
+func newTenure(by *instance) *tenure {
+	return &tenure{
+		manual: by.opts.Manual, every: by.opts.CheckpointItems, began: time.Now(), turn: time.Now(),
+		shown: map[version]bool{}, calls: map[version]int{}, passed: map[version]bool{}, asked: map[version]bool{},
+		tokens: map[string]bool{}, reached: map[string]bool{}, next: map[*page]*page{},
+	}
+}
+
+// acquired begins a tenure.
+func (g *ledger) acquired(by *instance, lease feed.Lease) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.tell("%s has %s/%s at %v, attempts %d", by, lease.Token, lease.Epoch, lease.Position, lease.Attempts)
+	t := newTenure(by)
+	t.began = g.model.owned[place{by, lease.Token}]
+	t.of = lease.Range
+	t.root, t.last, t.first = lease.Position.Token, lease.Position.Token, lease.Attempts
+	g.model.tenures[place{by, lease.Token}] = t
+}
+
+// released ends a tenure.
+func (g *ledger) released(by *instance, lease feed.Lease, why feed.Reason) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.tell("%s released %s: %s", by, lease.Token, why)
+	if t := g.model.tenures[place{by, lease.Token}]; t != nil {
+		t.over = true
+	}
+}
+
+// read records a page. A process that has found nothing is further by that.
+func (g *ledger) read(by *instance, of feed.Range, from string, p feed.Page) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	made := &page{from: from, next: p.Next.Token}
+	for _, c := range p.Changes {
+		made.changes = append(made.changes, versionOf(c))
+	}
+	if len(p.Changes) > 0 {
+		const most = 8
+		at := reading{by, of}
+		pages := append(g.model.pages[at], made)
+		g.model.pages[at] = pages[max(0, len(pages)-most):]
+	}
+	t := g.model.tenures[place{by, g.model.tokenOf(by, of)}]
+	if t == nil {
+		return
+	}
+	t.tokens[from], t.tokens[made.next], t.read = true, true, max(t.read, lsnOf(made.next))
+	for _, v := range made.changes {
+		t.shown[v], t.tokens[service.Token(v.lsn)] = true, true
+	}
+	if len(p.Changes) == 0 {
+		found := emptyRead{made.next, lsnOf(from), lsnOf(made.next)}
+		if !slices.Contains(t.idle, found) { // an idle range is read again and again
+			t.idle = append(t.idle, found)
+		}
+		t.rest()
+	}
+}
+
+// readKey records a page of one key. It moves no position.
+func (g *ledger) readKey(by *instance, of feed.Range, p feed.Page) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := g.model.tenures[place{by, g.model.tokenOf(by, of)}]
+	if t == nil {
+		return
+	}
+	for _, c := range p.Changes {
+		t.shown[versionOf(c)] = true
+	}
+}
+
+// empty are the tokens after what the process has passed and empty reads.
+func (t *tenure) empty() []string {
+	found, at := []string{t.last}, lsnOf(t.last)
+	for _, p := range t.idle {
+		if p.fromLSN <= at { // else a batch comes before it
+			found, at = append(found, p.next), max(at, p.nextLSN)
+		}
+	}
+	return found
+}
+
+// rest allows the lease the positions that were found empty, if all before them is done.
+func (t *tenure) rest() {
+	if t.last != t.root && !t.reached[t.last] {
+		return
+	}
+	for _, token := range t.empty()[1:] {
+		t.reached[token] = true
+	}
+}
+
+// tokenOf is the token of the lease on a range that a process works on.
+func (m *model) tokenOf(by *instance, of feed.Range) string {
+	if t := m.tenures[place{by, of.String()}]; t != nil && !t.over {
+		return of.String()
+	}
+	for at, t := range m.tenures { // a lease of version 0
+		if at.by == by && !t.over && t.of == of {
+			return at.token
+		}
+	}
+	return ""
+}
+
+// returned records how a handler has returned.
+func (t *tenure) returned(c *call, ok bool) {
+	cause := context.Cause(c.ctx)
+	switch {
+	case ok:
+		t.pass(c)
+		if c.page != nil && !t.manual {
+			t.reach(c)
+			for _, change := range c.changes {
+				t.done = append(t.done, change.LSN)
+			}
+		}
+	case c.redriven:
+	case cause == nil || errors.Is(cause, feed.ErrHandlerTimeout): // else it was cut short
+		t.late = t.late || cause != nil
+		for _, change := range c.changes {
+			t.calls[versionOf(change)]++
+		}
+	}
+}
+
+// pass records that the process goes on after a batch.
+func (t *tenure) pass(c *call) {
+	if c.page == nil {
+		return
+	}
+	for _, change := range c.changes {
+		t.passed[versionOf(change)] = true
+	}
+	if c.page == t.hand {
+		t.n = max(t.n, c.end)
+	}
+	if after := c.page.after(c.end); lsnOf(after) > lsnOf(t.last) {
+		t.last = after
+		at := lsnOf(after)
+		t.idle = slices.DeleteFunc(t.idle, func(p emptyRead) bool { return p.fromLSN < at })
+	}
+}
+
+// reach allows the lease the positions after a batch.
+func (t *tenure) reach(c *call) {
+	t.reached[c.page.after(c.end)] = true
+	if next := t.next[c.page]; next != nil && c.end == len(c.page.changes) { // there was nothing up to that
+		t.reached[next.from] = true
+	}
+	t.rest()
+}
+
+// counted is how often the handler has received the first change after a token.
+func (t *tenure) counted(token string) int {
+	for _, v := range t.line {
+		if v.lsn > lsnOf(token) {
+			return t.calls[v]
+		}
+	}
+	if len(t.line) == 0 {
+		return t.first
+	}
+	return 0
+}
+
+// isHandled reports whether the first change after a token is handled, and waits to be confirmed by hand.
+func (t *tenure) isHandled(token string) bool {
+	i := slices.IndexFunc(t.line, func(v version) bool { return v.lsn > lsnOf(token) })
+	return t.manual && i >= 0 && t.passed[t.line[i]]
+}
+
+// asks records that a handler wants a batch, and all before it, checkpointed.
+func (g *ledger) asks(c *call) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := c.tenure
+	if !g.strict { // of each key what comes before it
+		for _, change := range c.changes {
+			t.passed[versionOf(change)] = true
+		}
+		for v := range t.passed {
+			for _, change := range c.changes {
+				if (v.key == change.PartitionKey || c.by.(*instance).opts.Concurrency == 1) && v.lsn <= change.LSN {
+					t.asked[v] = true
+				}
+			}
+		}
+		return
+	}
+	if t.pass(c); c.page == nil {
+		return
+	}
+	t.reach(c)
+	for v := range t.passed {
+		if v.lsn <= c.page.changes[c.end-1].lsn {
+			t.asked[v] = true
+		}
+	}
+}
+
+// saved checks that a checkpoint by hand that has succeeded is stored.
+func (g *ledger) saved(c *call) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, change := range c.changes {
+		if v := versionOf(change); g.isOpen(v) {
+			g.breach("checkpoint of %s by %s after LSN %d has succeeded, and was not stored", c.token, c.by, v.lsn)
+		}
+	}
+}

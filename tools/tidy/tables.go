@@ -1,0 +1,162 @@
+package tidy
+
+import "regexp"
+
+// The tables are code and not a file of settings: they need no parser and no path, and
+// a change of them makes the test cache forget what it knew.
+
+// waivers are the exceptions: rule, place, reason. Keep them sorted by rule and place.
+var waivers = []waiver{
+	{"file-length", "docstore/keys.go", "all byte layouts of the store, each with its reader beside its writer"},
+	{"goroutine", "trigger/program/stderr.go:newStderr", "a program may leave others behind, which write to its standard error for as long as they run"},
+	{"goroutine", "internal/processor/tenure/worker.go:Begin", "a handler that ignores its context cannot be waited for: it keeps its range until it returns"},
+	{"calls", "cosmosrest/call.go:call.recover", "net/http wants its own panic back, with which a handler cuts a connection"},
+	{"calls", "internal/processor/delivery/state.go:mustAllow", "a change of state that is not in the table is a mistake of ours, after which nothing that the lease says can be trusted"},
+	{"calls", "internal/proof/lives/lives.go:Live", "virtual time, in which each life begins hours after the one before"},
+	{"calls", "internal/proof/sim/handler.go:instance.handle", "plays a handler that panics"},
+	{"engine", "cmd/changefeed/internal/bench/scan.go", "a benchmark compares reading a feed with a scan of the bare engine"},
+	{"methods", "internal/processor/delivery:Engine", "one state machine: each method is an event, or a step of one; what can stand alone is a type of its own (feed, guard, holdings, recalls, width, sizeLimit, Breaker)"},
+	{"methods", "internal/proof/sim:ledger", "the outside checkers of one world, each a rule of its own"},
+	{"methods", "internal/proof/sim:world", "what happens to one world, each a kind of event"},
+	{"methods", "changefeedtest:containerTest", "a test a method, run by their names; none calls another"},
+	{"words", "cmd/changefeed:register", "the flags of each command have the same two: register, run"},
+	{"words", "cmd/changefeed:run", "the flags of each command have the same two: register, run"},
+	{"words", "docstore:close", "what is opened is closed: engine, view, cursor, feed"},
+	{"words", "docstore:each", "it visits all that its receiver stands for, and nothing else, in seven sizes"},
+}
+
+const (
+	anyPackage = "..." // every package of this module
+	thirdParty = "*"   // modules other than ours and the standard library
+)
+
+// edges says what the code of a package, and of the packages below it, may import besides the standard library and
+// its own family. A package without a line obeys the nearest line above it; a new top-level package needs its own.
+// Test files may import anything.
+var edges = map[string][]string{
+	"feed":                            {"internal/fold", "internal/keyspace"},                                                                                                                                                                                                                                                           // the vocabulary: whoever shares it shares nothing else
+	".":                               {"feed", "internal/fold", "internal/keyspace", "internal/processor/latest", "internal/notes", "internal/pause", "internal/processor/dispatch", "internal/processor/instance", "internal/processor/records", "internal/processor/tenure", "internal/processor/unit", "internal/cosmosdb/service"}, // importing the processor must cost its user nothing
+	"changefeedtest":                  {"feed", "internal/pause"},
+	"docstore":                        {"feed", "internal/cosmosdb/epk", "internal/cosmosdb/leasedoc", "internal/cosmosdb/pkey", "internal/cosmosdb/rawjson", "internal/cosmosdb/service", thirdParty},
+	"cosmos":                          {"feed", "internal/cosmosdb/epk", "internal/cosmosdb/leasedoc", "internal/pause", "internal/cosmosdb/pkey", "internal/cosmosdb/rawjson", "internal/cosmosdb/rest", "internal/cosmosdb/service", thirdParty},
+	"deadletters":                     {".", "feed", "internal/filelock", "internal/notes", "internal/pause", "internal/cosmosdb/rawjson", "internal/cosmosdb/service"},                                                                                                                                                                   // sinks that cost their user nothing either
+	"cosmosrest":                      {"cosmosrest/internal/auth", "cosmosrest/internal/hybridrow", "cosmosrest/internal/meter", "cosmosrest/internal/query", "cosmosrest/internal/sql", "cosmosrest/internal/wire", "docstore", "feed", "internal/cosmosdb/pkey", "internal/cosmosdb/rawjson", "internal/cosmosdb/service", thirdParty}, // the one edge between siblings
+	"cosmosrest/cosmostest":           {"cosmosrest", "docstore"},
+	"cosmosrest/internal/auth":        {"cosmosrest/internal/wire", thirdParty},
+	"cosmosrest/internal/meter":       {"cosmosrest/internal/wire", "docstore", "internal/cosmosdb/service"},
+	"cosmosrest/internal/query":       {"cosmosrest/internal/meter", "cosmosrest/internal/sql", "cosmosrest/internal/wire", "docstore", "feed", "internal/cosmosdb/service"},
+	"cosmosrest/internal/sql":         {"internal/cosmosdb/rawjson", "internal/cosmosdb/service", thirdParty},
+	"cosmosrest/internal/wire":        {"feed", "internal/cosmosdb/rawjson", "internal/cosmosdb/service"},
+	"outbox":                          {".", "feed", "internal/pause", "internal/cosmosdb/rawjson", "internal/cosmosdb/service"},
+	"outbox/outboxtest":               {"feed", "outbox"},
+	"outbox/webhookpub":               {".", "feed", "internal/cloudevent", "outbox"}, // no SDK: importing it must cost its user nothing
+	"outbox/natspub":                  {".", "feed", "internal/cloudevent", "internal/filelock", "outbox", thirdParty},
+	"outbox/kafkapub":                 {".", "feed", "outbox", thirdParty},
+	"outbox/internal/calls":           {},
+	"outbox/rabbitpub":                {"feed", "outbox", "outbox/internal/calls", thirdParty},
+	"outbox/servicebuspub":            {"feed", "internal/cloudevent", "outbox", "outbox/internal/calls", thirdParty},
+	"outbox/outboxotel":               {"outbox", thirdParty},
+	"trigger":                         {"feed", "internal/changeline"},
+	"conformance":                     {thirdParty},                                                                                                                                                                                                   // modules of their own, with the SDKs
+	"cmd":                             {anyPackage, thirdParty},                                                                                                                                                                                       // ties things together
+	"examples":                        {".", "changefeedtest", "cosmos", "cosmosrest", "deadletters", "docstore", "feed", "outbox", "outbox/kafkapub", "outbox/natspub", "outbox/rabbitpub", "outbox/servicebuspub", "outbox/webhookpub", thirdParty}, // public packages alone, so that they can be copied whole
+	"internal/cosmosdb/epk":           {thirdParty},
+	"internal/processor/balance":      {},
+	"internal/processor/beat":         {},
+	"cmd/changefeed/internal/memory":  {},
+	"internal/keyspace":               {},
+	"internal/processor/delivery":     {"internal/notes"},
+	"internal/proof/detector":         {},
+	"internal/processor/latest":       {},
+	"internal/notes":                  {"internal/cosmosdb/service"},
+	"internal/processor/soon":         {},
+	"internal/processor/parallel":     {},
+	"internal/fold":                   {},
+	"internal/filelock":               {},
+	"internal/cloudevent":             {"outbox"},
+	"internal/cosmosdb/leasedoc":      {"feed", "internal/notes", "internal/cosmosdb/rawjson", "internal/cosmosdb/service"},
+	"internal/cosmosdb/pkey":          {"feed", "internal/cosmosdb/epk", "internal/cosmosdb/rawjson", "internal/cosmosdb/service"},
+	"internal/processor/rank":         {"internal/cosmosdb/service"},
+	"internal/processor/dispatch":     {"feed", "internal/fold", "internal/notes", "internal/processor/delivery", "internal/processor/instance", "internal/processor/records", "internal/cosmosdb/service", "internal/processor/soon"},
+	"internal/processor/instance":     {"feed", "internal/processor/latest", "internal/pause", "internal/processor/balance", "internal/processor/delivery", "internal/processor/records", "internal/cosmosdb/service"},
+	"internal/processor/records":      {"feed", "internal/keyspace", "internal/notes", "internal/processor/balance", "internal/processor/rank", "internal/cosmosdb/service"},
+	"internal/processor/tenure":       {"feed", "internal/keyspace", "internal/notes", "internal/pause", "internal/processor/beat", "internal/processor/dispatch", "internal/processor/instance", "internal/processor/records"},
+	"internal/processor/unit":         {"feed", "internal/fold", "internal/keyspace", "internal/processor/latest", "internal/notes", "internal/processor/parallel", "internal/pause", "internal/processor/balance", "internal/processor/instance", "internal/processor/records"},
+	"internal/cosmosdb/rawjson":       {},
+	"internal/cosmosdb/rest":          {thirdParty},
+	"internal/proof/rewriter":         {},
+	"internal/cosmosdb/service":       {"internal/cosmosdb/rawjson"},
+	"internal/changeline":             {".", "feed", "internal/cosmosdb/rawjson", "internal/cosmosdb/service"},
+	"internal/pause":                  {},
+	"internal/host/usage":             {},
+	"internal/host/arg":               {"docstore", "feed", "internal/host/terminal", "internal/host/usage"},
+	"internal/host/place":             {"cosmos", "cosmosrest", "docstore", "feed", "internal/pause", "internal/cosmosdb/rest", "internal/host/usage", thirdParty},
+	"internal/proof/fleet":            {".", "feed", "internal/pause"},
+	"cmd/changefeed/internal/demo":    {".", "docstore", "feed", "internal/proof/fleet", "internal/pause", "internal/host/terminal", "internal/host/usage"},
+	"cmd/changefeed/internal/broker":  {"internal/host/usage", "outbox", "outbox/kafkapub", "outbox/natspub", "outbox/rabbitpub", "outbox/servicebuspub", "outbox/webhookpub", thirdParty},
+	"cmd/changefeed/internal/bench":   {".", "cosmos", "cosmosrest", "deadletters", "docstore", "feed", "internal/proof/fleet", "internal/proof/memnet", "cmd/changefeed/internal/memory", "internal/pause", "internal/host/terminal", "internal/host/usage", "cmd/changefeed/internal/web", "outbox", "outbox/natspub", thirdParty},
+	"cmd/changefeed/internal/web":     {"cosmosrest", "docstore", "internal/host/place", "internal/host/usage"},
+	"internal/host/unit":              {".", "cosmos", "docstore", "feed", "internal/cosmosdb/leasedoc", "internal/notes", "internal/pause", "internal/host/place", "internal/host/terminal", "internal/host/usage"},
+	"cmd/changefeed/internal/letters": {"deadletters", "feed", "internal/host/place", "internal/host/terminal", "internal/host/unit", "internal/host/usage"},
+	"internal/host/instance":          {".", "cosmos", "deadletters", "docstore", "feed", "internal/host/arg", "internal/cosmosdb/leasedoc", "internal/host/place", "internal/host/terminal", "internal/host/unit", "internal/host/usage"},
+	"cmd/changefeed/internal/unload":  {".", "docstore", "feed", "internal/changeline", "internal/host/place"},
+	"cmd/changefeed/internal/load":    {"docstore", "feed", "internal/host/place", "internal/cosmosdb/service", "internal/host/terminal"},
+	"internal/host/terminal":          {thirdParty},
+	"internal/proof/lives":            {"docstore"},
+	"internal/proof/memnet":           {},
+	"cmd/changefeed/internal/notices": {},
+	"tools/mutants":                   {},
+	"tools/measure":                   {},
+	"tools/long":                      {},
+	"tools/stress":                    {},
+	"internal/proof/nethost":          {"docstore", "feed"},
+	"internal/proof/sim":              {anyPackage, thirdParty}, // the whole system in one test
+	"tools/tidy":                      {},
+
+	"cosmosrest/internal/hybridrow": {"feed"},
+	"cosmosrest/internal/netbatch":  {}, // shares nothing with what it tests
+}
+
+const (
+	engineModule = "github.com/cockroachdb/pebble"
+	engineFiles  = "docstore/engine*.go" // what is verified before the engine opens a store is as much its format as its API
+)
+
+var (
+	vagueName = regexp.MustCompile(`^(utils?|common|helpers?|shared|types|models?|base|errors?|misc)$|utils?$|_`)
+
+	// The brackets keep these very words from breaking the rule.
+	unfinished = regexp.MustCompile(`\b(TO[D]O|FIX[M]E|XX[X])\b`)
+
+	forbiddenCall = regexp.MustCompile(`^(time\.Sleep|context\.(Background|TO[D]O)|os\.Exit|fmt\.Print.*|log\..*|panic|print|println)$`)
+
+	wordRune = regexp.MustCompile(`^\w`)
+
+	// Methods whose meaning the standard library fixes need no comment.
+	wellKnownMethod = regexp.MustCompile(`^(Error|String|Unwrap|MarshalJSON|UnmarshalJSON)$`)
+)
+
+// forTests are the packages that are imported by tests alone, and so may import testing.
+var forTests = []string{"changefeedtest", "cosmosrest/cosmostest", "cosmosrest/internal/netbatch", "cmd/changefeed/internal/bench/virtual", "internal/proof/lives", "outbox/outboxtest"}
+
+// knownFiles are the files that belong here. A new kind of file needs a line.
+var knownFiles = []*regexp.Regexp{
+	regexp.MustCompile(`^([a-z0-9]+/)*[a-z0-9_]+\.go$`),
+	regexp.MustCompile(`(^|/)testdata/`),
+	regexp.MustCompile(`^(README\.md|CHANGELOG\.md|LICENSE|Makefile|\.gitignore|\.gitattributes)$`),
+	regexp.MustCompile(`^(tools/pinned/|conformance/(go|cloudevents)/|examples/exactlyonce/)?go\.(mod|sum)$`), // pinned apart from the library's own requirements
+	regexp.MustCompile(`^conformance/(js|servicebus|standardwebhooks)/([a-z-]+\.mjs|package(-lock)?\.json)$`),
+	regexp.MustCompile(`^conformance/standardwebhooks/([a-z-]+\.py|requirements\.txt)$`),
+	regexp.MustCompile(`^conformance/python/([a-z_]+\.py|requirements\.txt)$`),
+	regexp.MustCompile(`^conformance/java/([A-Z][A-Za-z]+\.java|pom\.xml)$`),
+	regexp.MustCompile(`^conformance/kafka/pom\.xml$`), // the broker itself
+	regexp.MustCompile(`^\.ci/run$`),
+	regexp.MustCompile(`^docs/[a-z0-9/-]*([a-z0-9-]+|README)\.(md|svg)$`),
+	regexp.MustCompile(`^examples/[a-z]+/README\.md$`),
+	regexp.MustCompile(`^examples/contacts/(page\.html|openapi\.json)$`), // what its service serves
+	regexp.MustCompile(`^tools/mutants/tables/[a-z]+\.txt$`),
+	regexp.MustCompile(`^cmd/changefeed/internal/notices/notices\.txt$`), // licences of others, which the binary carries
+}
+
+// foreign are heads of qualified names (`Head.Name`) that documents may use though they are not ours: whose they are.
+var foreign = map[string]string{}
