@@ -13,6 +13,7 @@ const (
 	GenerationProperty = "changefeed.generation" // how many splits led to a lease; only those that this processor has made have one
 	PartsProperty      = "changefeed.parts"      // the ranges of the children of a lease that is splitting
 	DueProperty        = "changefeed.due"        // a [Due] of a lease that was made under the lock
+	MakerProperty      = "changefeed.maker"      // who had the lock then: a name for that one time
 
 	MostProperty = "changefeed.most" // of a host: how many leases it may have
 
@@ -20,9 +21,8 @@ const (
 	// one before.
 	RepairedProperty = "repaired"
 
-	// FoundProperty of the marker: since when the oldest lease was there, by the store's clock, if there were leases that
-	// nobody had taken when it was made.
-	FoundProperty = "found"
+	// MakersProperty of the marker: the makers of its leases that nobody had taken when it was made, by their names.
+	MakersProperty = "makers"
 
 	OptionProperty = "start"  // of the marker: Options.Start as it was given
 	OriginProperty = "origin" // of the marker: where the unit began, as a start that means the same later

@@ -117,6 +117,43 @@ func TestAReleaseHandsOverOneLetterAfterTheOther(t *testing.T) {
 	w.wants(Call, 5)
 }
 
+// An owner that ends before the lease says that a key is held leaves held letters, and their changes come again. What of the
+// key comes before them, and is not done, is handled or parked first.
+func TestHeldLettersComeAfterEarlierChangesOfTheirKey(t *testing.T) {
+	w := newTrial(t, withBox, "a")
+	b := w.wants(Call, 1)
+	release := func(lsn int64) *Request {
+		q := w.asks(Request{Token: "1"})
+		w.wants(ListLetters)
+		w.LettersListed(q, []*Letter{{LSN: lsn}}, false, w.now)
+		return q
+	}
+	if q := release(2); q.State != Answered || q.Result != NotServed {
+		t.Errorf("result %d while an earlier change is in the handler", q.Result)
+	}
+	w.wants(Answer)
+	w.succeeds(b)
+	w.handles(release(2), 2)
+
+	w = holding(t, 1)
+	w.lsn = 4
+	w.page("a")
+	if q := release(6); q.State != Answered || q.Result != NotServed {
+		t.Errorf("result %d while an earlier change is to be parked", q.Result)
+	}
+	w.wants(Answer)
+	w.wants(Park, 5)
+
+	w = holding(t, 1)
+	w.lanes["a"].aside = aside{state: behind, after: 4}
+	if q := release(6); q.State != Answered || q.Result != NotServed {
+		t.Errorf("result %d while an earlier change is to be read again", q.Result)
+	}
+	w = holding(t, 1)
+	w.lanes["a"].aside = aside{state: behind, after: 5}
+	w.handles(release(6), 6)
+}
+
 // Which letters have failed is asked once: those that are held come after these.
 func TestARetryGoesOnWithAllHeldLetters(t *testing.T) {
 	w := holding(t, 1)

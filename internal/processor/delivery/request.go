@@ -164,6 +164,8 @@ func (e *Engine) LettersListed(q *Request, letters []*Letter, failed bool, now t
 	case q.State != Listing:
 	case failed && q.Letter != "" && !q.sure:
 		e.answer(q, LetterGone, q.handled(), nil)
+	case len(letters) > 0 && q.lane.isBehind(letters[0].LSN):
+		e.putOff(q, LetterThere, nil)
 	case len(letters) > 0:
 		q.sure = true
 		q.letters = letters[1:]
@@ -175,6 +177,15 @@ func (e *Engine) LettersListed(q *Request, letters []*Letter, failed bool, now t
 		q.freed = true
 		e.answer(q, LetterGone, HandledAgain, nil)
 	}
+}
+
+// isBehind reports whether a change of the key from before an LSN is not done. Then a letter of that LSN was left by an owner
+// that had read further, and ended before the lease said that the key is held: its change comes again, in its order.
+func (l *lane) isBehind(lsn int64) bool {
+	isBefore := func(c *Change) bool { return !c.letter && c.lane == l && c.LSN < lsn }
+	unread := (l.aside.state == behind || l.aside.state == reading) && l.aside.after+1 < lsn
+	return unread || slices.ContainsFunc(l.waiting, isBefore) ||
+		slices.ContainsFunc(l.line, func(b *Batch) bool { return slices.ContainsFunc(b.Changes, isBefore) })
 }
 
 // handled is the result of a request that has come to its end.
@@ -262,13 +273,17 @@ func (e *Engine) LetterRewritten(q *Request, now time.Time) {
 // RequestFailed notes that the letters could not be read or written, for which no change is at fault.
 func (e *Engine) RequestFailed(q *Request, err error, now time.Time) {
 	e.now = now
-	if q.State == Answered {
-		return
+	if q.State != Answered {
+		e.putOff(q, BoxFailed, err)
 	}
+}
+
+// putOff ends a request that cannot be served now. Its owner asks again; a recall does so by itself.
+func (e *Engine) putOff(q *Request, because RequestEvent, err error) {
 	if q.Recall {
 		e.recalls.postpone(e, recall{key: q.Key, letter: q.Letter, inHand: q.leave, done: q.Handled > 0})
 	}
-	e.answer(q, BoxFailed, NotServed, err)
+	e.answer(q, because, NotServed, err)
 }
 
 // answer ends a request, and begins with the next one of its key.

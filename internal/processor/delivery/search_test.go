@@ -171,7 +171,8 @@ func (v *requestVisits) checkAll(t *testing.T) {
 	for from, events := range requestTransitions {
 		for because, all := range events {
 			for _, next := range all {
-				if v[from][because][next].Load() == 0 {
+				early := from == Listing && because == LetterThere && next == Answered // TestHeldLettersComeAfterEarlierChangesOfTheirKey
+				if v[from][because][next].Load() == 0 && !early {
 					t.Errorf("the search has not seen request %v %v %v", from, because, next)
 				}
 			}

@@ -144,6 +144,7 @@ const (
 //	Rewriting  LetterRewritten  Answered   failed
 //	Rewriting  BoxFailed        Answered
 //	Listing    LetterThere      Redriving
+//	Listing    LetterThere      Answered   an earlier change of its key is not done
 //	Listing    LetterGone       Answered   the key is free; or it stays held for another letter that has failed
 //	Listing    BoxFailed        Answered
 //	Listing    Withdrawn        Answered
@@ -155,7 +156,7 @@ var requestTransitions = map[RequestState]map[RequestEvent][]RequestState{
 	Redriving: {LetterHandled: {Removing}, LetterFailed: {Rewriting, Answered}, Withdrawn: {Answered}},
 	Removing:  {LetterRemoved: {Redriving, Asked, Answered}, BoxFailed: {Answered}},
 	Rewriting: {LetterRewritten: {Answered}, BoxFailed: {Answered}},
-	Listing:   {LetterThere: {Redriving}, LetterGone: {Answered}, BoxFailed: {Answered}, Withdrawn: {Answered}},
+	Listing:   {LetterThere: {Redriving, Answered}, LetterGone: {Answered}, BoxFailed: {Answered}, Withdrawn: {Answered}},
 }
 
 // mustAllow panics if a table does not have a transition.

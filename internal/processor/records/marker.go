@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
@@ -47,13 +48,27 @@ func (v *View) Vanished(marker feed.Record, listed error) error {
 }
 
 // beginsAnew reports whether a unit with a later marker has new leases too. If somebody deletes the marker alone, the next
-// one is made for the leases that are there. A marker that is older has arrived late, from an instance that is dead.
+// one is made for the leases that are there: some are at work, or have the same makers. A marker that is older has arrived
+// late, from an instance that is dead.
 func beginsAnew(later, marker feed.Record) bool {
 	if !later.Timestamp.After(marker.Timestamp) || later.Properties[notes.RepairedProperty] != "" {
 		return false
 	}
-	found, err := time.Parse(time.RFC3339Nano, notes.TimeOf(later.Properties[notes.FoundProperty]))
-	return err != nil || found.After(marker.Updated)
+	known := strings.Fields(marker.Properties[notes.MakersProperty])
+	return !slices.ContainsFunc(strings.Fields(later.Properties[notes.MakersProperty]), func(maker string) bool {
+		return slices.Contains(known, maker)
+	})
+}
+
+// Makers are those of the leases that nobody has taken, each once.
+func (v *View) Makers() (all []string) {
+	for _, lease := range v.LeasesWhere(IsUntouched) {
+		if maker := lease.Properties[notes.MakerProperty]; maker != "" {
+			all = append(all, maker)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // HasNoStart reports whether a lease does not say where it begins.

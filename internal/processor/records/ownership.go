@@ -43,6 +43,7 @@ func TermOf(l feed.Record) int64 { return notes.Number(l.Properties, notes.TermP
 // BeginTerm makes the lease a new owner's.
 func BeginTerm(l *feed.Record) {
 	SetProperty(l, notes.DueProperty, "")
+	SetProperty(l, notes.MakerProperty, "")
 	SetProperty(l, notes.TermProperty, notes.PlainNumber(TermOf(*l)+1))
 }
 

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
@@ -79,8 +79,7 @@ func (u *Unit) makeUnit(ctx context.Context, h *hold) (*feed.NewUnit, error) {
 	if err := u.untangle(ctx); err != nil {
 		return nil, err
 	}
-	found := u.in.View.LeasesWhere(func(feed.Record) bool { return true })
-	atWork := slices.ContainsFunc(found, func(lease feed.Record) bool { return !records.IsUntouched(lease) })
+	atWork := len(u.in.View.LeasesWhere(func(lease feed.Record) bool { return !records.IsUntouched(lease) })) > 0
 	// The leases are judged again under the lock: others may have been made since
 	// the listing before it.
 	start, err := u.firstStart()
@@ -91,13 +90,10 @@ func (u *Unit) makeUnit(ctx context.Context, h *hold) (*feed.NewUnit, error) {
 	if err := (maker{unit: u, in: u.in, hold: h, start: start}).cover(ctx); err != nil {
 		return nil, err
 	}
-	switch {
-	case atWork: // only the marker is new
+	if atWork { // only the marker is new
 		began[notes.RepairedProperty] = "yes"
-	case len(found) > 0: // of this unit, or of the one before whose marker somebody has deleted
-		oldest := slices.MinFunc(found, func(a, b feed.Record) int { return a.Updated.Compare(b.Updated) })
-		began[notes.FoundProperty] = notes.PlainTime(oldest.Updated.UTC().Format(time.RFC3339Nano))
 	}
+	began[notes.MakersProperty] = strings.Join(u.in.View.Makers(), " ")
 	info := feed.Record{Kind: feed.KindInfo, Timestamp: instance.Timestamp(), Properties: began}
 	got, _, err := u.create(ctx, info)
 	if errors.Is(err, feed.ErrConflict) {

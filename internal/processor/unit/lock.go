@@ -2,6 +2,7 @@ package unit
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -29,6 +30,7 @@ var errLockLost = errors.New("the lock was not renewed in time")
 
 // hold is the lock while this instance has it.
 type hold struct {
+	maker      string                      // a name for this one time, which the leases have that it makes
 	lock       atomic.Pointer[feed.Record] // as last written
 	unanswered atomic.Bool                 // a create was not answered, so it may still arrive
 }
@@ -47,7 +49,7 @@ func (u *Unit) locked(ctx context.Context, f func(context.Context, *hold) error)
 	if err != nil {
 		return false, fmt.Errorf("lock: %w", err)
 	}
-	h := &hold{}
+	h := &hold{maker: "m" + rand.Text()[:12]}
 	h.lock.Store(&lock)
 	if err := u.whileLocked(ctx, h, asked, f); err != nil {
 		return false, err // a request may still be on its way: the lock is left to expire

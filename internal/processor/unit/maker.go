@@ -73,6 +73,7 @@ func (m maker) createLease(ctx context.Context, part feed.Range) error {
 		Properties: map[string]string{notes.GenerationProperty: notes.PlainNumber(0)},
 	}
 	records.SetProperty(&lease, notes.DueProperty, notes.Due{By: m.hold.due(), Sent: lease.Timestamp}.String())
+	records.SetProperty(&lease, notes.MakerProperty, m.hold.maker)
 	if !m.fence.IsZero() { // its range had owners before, and the next one's number must be higher than theirs
 		lease.Properties[notes.TermProperty] = notes.PlainNumber(m.in.View.Now().UnixMilli())
 	}
