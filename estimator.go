@@ -50,6 +50,9 @@ func (l Lag) Age(now time.Time) time.Duration {
 // split that no instance has seen yet, because it then asks all partitions of the range.
 // A lag that is not known has its reason in Err and does not spoil the others.
 //
+// A unit is done if there are lags, none has an Err, and each Pending is 0. If the unit has no leases yet, there are no lags
+// and no error: wait for [Hooks.Ready] first. If Err is set, Pending says nothing.
+//
 // A source that is a [feed.Counter] counts, which takes longer the more there is. Of any other
 // source Estimate reads the first change of each lease, and up to 500 of a lease that shares
 // its partition, as [Options.MinLeases] makes them: these reads cost request units.

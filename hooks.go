@@ -144,8 +144,8 @@ func passesOver(u feed.NewUnit) bool { return u.Passed == nil || *u.Passed > 0 }
 // Errors of the same kind are one line a minute, for however many leases, so that an outage
 // does not fill the log; the next line counts the errors left out as repeated. Errors of
 // the handler are of the same kind if they differ only in words that have digits in them.
-// Errors of the source, the lease store and the balancer are if they are the same sentinel
-// of this package or, being none, have the same cause; but errors that somebody must
+// Errors of the source, the lease store and the balancer are if they are the same error
+// of package feed or, being none, have the same cause; but errors that somebody must
 // mend are written for each lease: [feed.ErrHole], [feed.ErrOverlap], [feed.ErrBadLease],
 // [feed.ErrHandlerStuck], [feed.ErrLeasesGone], [feed.ErrSourceGone]. In any minute there are at most 20 lines of errors; the next line
 // counts the errors for which there was no room as unwritten. Parked changes are counted in the

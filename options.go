@@ -21,9 +21,9 @@ type Options struct {
 
 	// Start is where the unit begins when it is new; from now if it is not set. A unit
 	// remembers it: at a restart the same is welcome, none goes on where the unit is, and
-	// another one, FromNow included, makes Run return ErrStartIgnored. A unit that a .NET
+	// another one, FromNow included, makes Run return [feed.ErrStartIgnored]. A unit that a .NET
 	// processor made remembers none and takes this one, for what has no position yet;
-	// without it Run then returns ErrNoStart.
+	// without it Run then returns [feed.ErrNoStart].
 	Start feed.Start
 
 	// Mode is latest version by default.
@@ -122,7 +122,8 @@ type Options struct {
 	MaxAttempts int
 	MaxAge      time.Duration
 
-	// DeadLetters is where changes are parked that cannot be handled. It excludes Manual, as
+	// DeadLetters is where changes are parked that cannot be handled. It needs MaxAttempts or MaxAge: without a limit nothing is
+	// parked. It excludes Manual, as
 	// MaxAttempts and MaxAge do: to park a change is a checkpoint without the handler's word.
 	DeadLetters feed.DeadLetters
 

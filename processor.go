@@ -23,8 +23,8 @@ type Processor struct {
 	runs latest.Set[string, *run] // that are under way, by their epochs
 }
 
-// New makes a processor. The lease store names the deployment unit: processors with the
-// same store name share the work, those with different names each see every change.
+// New makes a processor. The lease store names the deployment unit: processors whose lease stores were opened with the
+// same processor name share the work, those of different names each see every change.
 // An option that makes no sense is an [*OptionError].
 func New(source feed.Source, leases feed.LeaseStore, handler feed.Handler, o Options) (*Processor, error) {
 	switch {
@@ -49,8 +49,9 @@ func isNil(h feed.Handler) bool {
 
 // Run works until ctx ends, then lets each batch in hand finish, stores the positions,
 // releases the leases and returns nil. It returns an error only for what cannot mend itself: at
-// the start a mode or start that does not fit the existing leases, a container that does not exist,
-// a missing right; later [feed.ErrLeasesGone] or [feed.ErrSourceGone]. All else is reported to [Hooks.Error] and retried.
+// the start [feed.ErrModeChanged], [feed.ErrStartIgnored], [feed.ErrNoStart], or [feed.ErrNotFound], [feed.ErrForbidden] or
+// [feed.ErrBadRequest] of the source or the lease store; later [feed.ErrLeasesGone], or [feed.ErrSourceGone] if no read has found
+// the monitored container for an [Options.Expiration]. All else is reported to [Hooks.Error] and retried.
 //
 // When ctx ends, Run returns within four times [Options.Drain], whatever it is about: the
 // batch in hand may go on for one Drain, has another to heed the end of its context, then

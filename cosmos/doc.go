@@ -35,7 +35,7 @@
 // and a second try would then fail or, worse, succeed twice. The caller finds out, as
 // the processor does. A long pause that the service asks for is returned, not waited
 // for, because the processor knows what else there is to do. An [Error] has the
-// service's own words, and errors.Is finds the sentinels of package changefeed in it.
+// service's own words, and errors.Is finds the errors of package feed in it.
 //
 // Reads go to the preferred regions and fail over to the next; writes go to the write
 // region. The account is read at the start, every five minutes while requests are made,

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// One type for all refusals, with the reason as a sentinel of package changefeed: the
+// One type for all refusals, with the reason as a sentinel of package feed: the
 // processor asks for reasons and knows no status, so that it works over any store,
 // while people see the status that the service's documents explain.
 

@@ -60,7 +60,8 @@ type Disposition string
 
 // The dispositions.
 const (
-	// DispositionFailed: the handler failed on it Options.MaxAttempts times, or for Options.MaxAge.
+	// DispositionFailed: the handler failed on it until its limit was used up (Options.MaxAttempts or Options.MaxAge), and
+	// then with it alone. [DeadLetter.Attempts] may be higher than the limit: calls that look for the bad change count too.
 	DispositionFailed Disposition = "failed"
 	// DispositionPoison: the handler has said that trying again cannot help; see [Poison].
 	DispositionPoison Disposition = "poison"
@@ -126,7 +127,10 @@ func (f *Failure) Error() string {
 func (f *Failure) Unwrap() error { return f.Err }
 
 // Poison says of a batch, or of a change in [Failure.Items], that trying again cannot help:
-// what is left of Options.MaxAttempts is skipped.
+// what is left of Options.MaxAttempts is skipped. A batch of one change is parked at once. If a batch has several changes and
+// you do not say which one is bad, the batch is divided first, and its parts are called again, until that change is alone. To
+// have a change parked without another call, name it: &Failure{Items: map[int]error{i: Poison(err)}}. If there is no
+// limit (Options.MaxAttempts or Options.MaxAge), nothing is parked, and the batch is retried for ever.
 func Poison(err error) error { return &poison{err} }
 
 type poison struct{ error }

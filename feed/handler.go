@@ -2,7 +2,7 @@ package feed
 
 import "context"
 
-// Handler is the delegate: the code that handles each batch of changes.
+// Handler is your code: it handles each batch of changes.
 //
 // Returning nil means that the batch is done. If Handle returns an error, whichever it is, or
 // panics, its changes are delivered again after a pause, with a higher attempt number and with

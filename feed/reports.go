@@ -8,7 +8,28 @@ import (
 	"github.com/millrace/changefeed/internal/fold"
 )
 
-// Errors that a processor reports.
+// Errors that changefeed.Processor.Run returns. The first three are of its start. It also returns [ErrNotFound],
+// [ErrForbidden] or [ErrBadRequest] of a source or a store then.
+var (
+	// ErrModeChanged: existing leases were made in the other mode.
+	ErrModeChanged = errors.New("mode differs from that of the existing leases")
+	// ErrStartIgnored: the unit began elsewhere, so the start option would have no
+	// effect; see [StartError].
+	ErrStartIgnored = errors.New("start option would be ignored")
+	// ErrNoStart: leases have no position, and nothing says where their unit began;
+	// see [StartError].
+	ErrNoStart = errors.New("leases without a position or a start")
+	// ErrLeasesGone: the leases of a unit at work were deleted, all of them, or their container, or the unit was begun
+	// anew by another instance. How far the unit had come is lost, so Run ends with this error. Restore the
+	// container, or start again: the unit then begins where Options.Start says.
+	ErrLeasesGone = errors.New("the leases of the unit are gone")
+	// ErrSourceGone: the monitored container was deleted, for longer than Options.Expiration. Another container of its
+	// name is another feed, with other positions, so Run ends with this error. Start again when there is one: the unit
+	// then begins where Options.Start says.
+	ErrSourceGone = errors.New("the monitored container is gone")
+)
+
+// Errors that changefeed.Hooks.Error gets: the processor goes on.
 var (
 	// ErrHandlerStuck: the handler did not return after its context had ended.
 	ErrHandlerStuck = errors.New("handler ignores its context")
@@ -33,23 +54,7 @@ var (
 	// ErrNoKeyReads: the source cannot read a single partition key, so no key can be set aside, which
 	// is said once at the start; see Options.MaxSetAside.
 	ErrNoKeyReads = errors.New("the source cannot read a partition key again")
-	// ErrLeasesGone: the leases of a unit at work were deleted, all of them, or their container, or the unit was begun
-	// anew by another instance. How far the unit had come is lost, so Run ends with this error. Restore the
-	// container, or start again: the unit then begins where Options.Start says.
-	ErrLeasesGone = errors.New("the leases of the unit are gone")
-	// ErrSourceGone: the monitored container was deleted, for longer than Options.Expiration. Another container of its
-	// name is another feed, with other positions, so Run ends with this error. Start again when there is one: the unit
-	// then begins where Options.Start says.
-	ErrSourceGone = errors.New("the monitored container is gone")
-	// ErrModeChanged: existing leases were made in the other mode.
-	ErrModeChanged = errors.New("mode differs from that of the existing leases")
-	// ErrStartIgnored: the unit began elsewhere, so the start option would have no
-	// effect; see [StartError].
-	ErrStartIgnored = errors.New("start option would be ignored")
-	// ErrNoStart: leases have no position, and nothing says where their unit began;
-	// see [StartError].
-	ErrNoStart = errors.New("leases without a position or a start")
-	// ErrAhead: the position of a lease lies after the end of the  Nothing is handled
+	// ErrAhead: the position of a lease lies after the end of the feed. Nothing is handled
 	// until the feed has come as far, and the changes until then are not handled at all.
 	ErrAhead = errors.New("position is ahead of the feed")
 	// ErrHole: part of the key space has no lease.
@@ -85,7 +90,7 @@ func (e *StartError) Is(target error) bool {
 	return target == ErrStartIgnored
 }
 
-// BatchError is a batch that its handler has failed, as [Hooks.Error] reports it.
+// BatchError is a batch that its handler has failed, as changefeed.Hooks.Error reports it.
 type BatchError struct {
 	Attempt     int
 	Failing     time.Time // when it failed for the first time here
@@ -135,7 +140,7 @@ const (
 	OriginDeadLetters Origin = "dead letters"
 )
 
-// Error is a failure as [Hooks.Error] gets it.
+// Error is a failure as changefeed.Hooks.Error gets it.
 type Error struct {
 	Origin Origin
 	Lease  string // lease token; empty when it concerns no single lease
@@ -153,7 +158,7 @@ func (e *Error) Error() string {
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// DecodeError is a document that the type of [Items] cannot hold.
+// DecodeError is a document that the type of changefeed.Items cannot hold.
 type DecodeError struct {
 	Change Change
 	Err    error

@@ -71,7 +71,7 @@ type envelope struct {
 	ETag         string          `json:"_etag,omitempty"`
 }
 
-// Load reads an object: ErrNotFound when there is none, ErrType when the document is of another type.
+// Load reads an object: [feed.ErrNotFound] when there is none, ErrType when the document is of another type.
 func Load[T any](ctx context.Context, from feed.Committer, partitionKey, typ, id string) (*Doc[T], error) {
 	results, err := from.Commit(ctx, feed.Key(partitionKey), []feed.Write{{Op: feed.WriteRead, ID: id}})
 	if err != nil {

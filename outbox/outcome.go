@@ -18,7 +18,7 @@ var ErrUnknown = errors.New("whether the unit of work is stored is unknown")
 // an earlier try. The unit still has its objects and their events.
 type NotStoredError struct {
 	// Err is why: an ErrPrecondition, ErrConflict, ErrNotFound, ErrThrottled, ErrBadRequest
-	// or ErrForbidden of package changefeed, [ErrTooLarge], [ErrMixedKeys] or [ErrDuplicate],
+	// or ErrForbidden of package feed, [ErrTooLarge], [ErrMixedKeys] or [ErrDuplicate],
 	// or the cause of the end of a ctx that had ended before anything was sent.
 	Err error
 }
@@ -31,7 +31,7 @@ func (e *NotStoredError) Unwrap() error { return e.Err }
 // UnknownError is the outcome of a [Unit.Commit] that may have been stored or not: the store has
 // not answered, for example. [Unit.Settle] finds out.
 //
-// It is an [ErrUnknown] and never one of the errors of package changefeed, even if the store
+// It is an [ErrUnknown] and never one of the errors of package feed, even if the store
 // refused a later try with one of these: a refusal of that try says nothing of an earlier one.
 type UnknownError struct {
 	// Err is why the outcome is unknown.

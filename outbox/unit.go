@@ -132,11 +132,11 @@ func NewUnit(store feed.Committer, o Options) *Unit {
 	return &Unit{store: store, opts: o}
 }
 
-// Create tracks a new object: a document with its id is an ErrConflict.
+// Create tracks a new object: a document with its id is a [feed.ErrConflict].
 func (u *Unit) Create(d Document) { u.track(d, created) }
 
 // Replace tracks an object that has changed. Where the Doc has an ETag the document must
-// still have it, else it is an ErrPrecondition.
+// still have it, else it is a [feed.ErrPrecondition].
 func (u *Unit) Replace(d Document) { u.track(d, replaced) }
 
 // Delete tracks an object to be removed from the container, under its ETag as for Replace.
@@ -210,7 +210,7 @@ func (u *Unit) Once(partitionKey, messageID string, ttl time.Duration) {
 //
 // If an object was written by somebody else between the commit and the moment at which Commit finds
 // out that it is stored, the Doc gets an ETag that no document has, so that the next
-// Replace is an ErrPrecondition.
+// Replace is a [feed.ErrPrecondition].
 func (u *Unit) Commit(ctx context.Context) error {
 	if u.attempt != nil {
 		if err := u.try(ctx); err != nil {

@@ -1,4 +1,4 @@
-// Package program makes a program the delegate of a change feed processor: it is started for each batch of changes,
+// Package program makes a program the handler of a change feed processor: it is started for each batch of changes,
 // in any language, and the batch is done when it exits with 0.
 //
 //	handler, err := program.New([]string{"./mail.sh", "-q"}, program.Options{Stderr: os.Stderr})
