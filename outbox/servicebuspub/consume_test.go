@@ -113,7 +113,8 @@ func TestAnEventThatFailsComesAgainBeforeTheLaterOnes(t *testing.T) {
 	if !errors.Is(err, refused) || trying.Err() != nil {
 		t.Errorf("got %v, want the error of the function, which ends the other sessions", err)
 	}
-	if want := []string{"Oslo/1", "Oslo/2", "Oslo/3"}; !slices.Equal(got, want) || broker.Left(entity) != 3 {
+	// The other reader may have the session, and try the event once more, before it hears that the first one has ended.
+	if want := []string{"Oslo/1", "Oslo/2", "Oslo/3"}; !slices.Equal(slices.Compact(got), want) || broker.Left(entity) != 3 {
 		t.Errorf("consumed %v, %d are left", got, broker.Left(entity))
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
