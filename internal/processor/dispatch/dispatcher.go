@@ -73,6 +73,7 @@ func New(in *instance.Instance, held *instance.Held, store func(context.Context)
 	d.requests = requests{d: d, serving: map[string]*request{}}
 	d.engine = delivery.New(rulesOf(in, held), in.Breaker)
 	d.engine.Begin(held.Lease.Position)
+	d.engine.Share(in.Shared.Load())
 	// The lease may be written before all of it is restored.
 	d.engine.Restore(delivery.Notes{First: held.Lease.Attempts}, time.Now())
 	if held.Lease.State == feed.StateSplitting { // it moves no more, because its children begin where it is

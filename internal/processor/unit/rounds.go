@@ -110,6 +110,9 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 		b.presence.clean(ctx)
 	}
 	b.waiting.See(records.IDs(s.pick(s.plan.Waiting)))
+	// Before the first lease is begun, because its position passes no key that is set aside if others would skip it.
+	foreign := slices.IndexFunc(s.leases, records.IsForeign)
+	b.in.Shared.Store(foreign >= 0)
 	done := feed.Round{Leases: len(s.leases), Instances: len(s.alive), Owned: b.in.Claims.Number(), Listed: listed}
 	done.Taken = b.acquire(ctx, append(s.pick(s.plan.Take), b.handedOver(s.leases)...))
 	done.Stolen = b.acquire(ctx, s.pick(s.plan.Steal))
@@ -119,8 +122,6 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 		b.in.Report(ctx, feed.OriginBalancer, "", fmt.Errorf("%w: %d of %d, because each of %d instances has as many as its Options.MaxLeases allows: start more instances, or allow more",
 			feed.ErrNoOwner, done.Unowned, done.Leases, done.Instances))
 	}
-	foreign := slices.IndexFunc(s.leases, records.IsForeign)
-	b.in.Shared.Store(foreign >= 0)
 	if i := foreign; i >= 0 && b.in.Options.HoldKeys {
 		b.in.Report(ctx, feed.OriginBalancer, s.leases[i].Token, fmt.Errorf("%w %q, which hands over the changes of held keys: do not share a unit that holds keys",
 			feed.ErrForeignOwner, s.leases[i].Owner))

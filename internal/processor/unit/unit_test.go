@@ -95,3 +95,40 @@ func TestAFreeLeaseBehindAFenceIsNotTaken(t *testing.T) {
 		}
 	})
 }
+
+// stock is a lease store of some records.
+type stock struct {
+	feed.LeaseStore
+	records []feed.Record
+}
+
+func (s stock) List(context.Context) ([]feed.Record, time.Time, error) {
+	return s.records, time.Now(), nil
+}
+
+func (s stock) Update(_ context.Context, l feed.Record) (feed.Record, error) { return l, nil }
+
+// An instance knows that a unit is shared before it works on a lease: until then the position of a lease would pass keys
+// that are set aside, which another kind of processor would skip.
+func TestAnInstanceKnowsThatAUnitIsSharedBeforeItsFirstLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		half := feed.FullRange().Cut(2)
+		s := stock{}
+		for i, owner := range []string{"", "net"} {
+			s.records = append(s.records, feed.Record{
+				Kind: feed.KindLease, ID: half[i].String(), Version: 1, Token: half[i].String(), Range: half[i], Position: feed.At(`"1"`), Owner: owner, Updated: time.Now(),
+			})
+		}
+		in := instance.New(t.Context(), nil, s, nil, idle(instance.Options{}).Options, instance.Hooks{Error: func(*feed.Error) {}, Round: func(feed.Round) {}})
+		begun := 0
+		in.Begin = func(feed.Record, time.Time, bool) {
+			if begun++; !in.Shared.Load() {
+				t.Error("a lease is begun as if nobody else were there")
+			}
+		}
+		New(in).balancer.round(t.Context())
+		if begun != 1 {
+			t.Errorf("%d leases were begun, want the free one", begun)
+		}
+	})
+}
