@@ -11,6 +11,16 @@ import (
 // polled is a source without its optional abilities, as Azure is one.
 type polled struct{ feed.Source }
 
+// Before the first run nothing is known, which is not the same as nothing to do.
+func TestAUnitThatHasNotBegunHasNoLags(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(5)
+		if lags, err := changefeed.Estimate(t.Context(), w.orders, w.leases); len(lags) != 0 || err != nil {
+			t.Errorf("%d lags, %v, want none", len(lags), err)
+		}
+	})
+}
+
 // Leases that share a partition have one distance between them: what it says of each is
 // a bound, and while there is little to do they are counted.
 func TestTheEstimateOfLeasesThatShareAPartitionIsHonest(t *testing.T) {

@@ -230,9 +230,7 @@ func TestAMarkerThatIsMadeAgainEndsNothing(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		a := w.run("a", &tally{}, changefeed.Options{})
 		time.Sleep(20 * time.Second)
-		if err := w.leases.Delete(t.Context(), w.records(feed.KindInfo)[0]); err != nil {
-			t.Fatal(err)
-		}
+		w.delete(w.records(feed.KindInfo)[0])
 		time.Sleep(5 * time.Minute)
 		b := w.run("b", &tally{}, changefeed.Options{})
 		w.balanced(2)
@@ -246,6 +244,14 @@ func TestAMarkerThatIsMadeAgainEndsNothing(t *testing.T) {
 		a.stop(t)
 		b.stop(t)
 	})
+}
+
+// delete removes a record, as an operator does.
+func (w *world) delete(record feed.Record) {
+	w.t.Helper()
+	if err := w.leases.Delete(w.t.Context(), record); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // cutAfterTheMarker starts an instance that makes the unit, and is cut off from the leases before it takes one.
@@ -310,11 +316,8 @@ func TestAMarkerThatIsMadeAgainForUntouchedLeasesEndsNothing(t *testing.T) {
 		var cut atomic.Bool
 		a := w.cutAfterTheMarker(&cut)
 		w.until(time.Minute, "cut off", cut.Load)
-		for _, record := range []feed.Record{w.records(feed.KindInfo)[0], w.records(feed.KindLease)[0]} {
-			if err := w.leases.Delete(t.Context(), record); err != nil {
-				t.Fatal(err)
-			}
-		}
+		w.delete(w.records(feed.KindInfo)[0])
+		w.delete(w.records(feed.KindLease)[0])
 		time.Sleep(time.Minute)
 		w.makesLeases(t, "interrupted")
 		b := w.run("b", &tally{}, changefeed.Options{})
@@ -337,9 +340,7 @@ func TestAUnitWhoseNewLeasesTwoInstancesMakeIsBegunAnew(t *testing.T) {
 		a := w.cutAfterTheMarker(&cut)
 		w.until(time.Minute, "cut off", cut.Load)
 		w.deleteLeases()
-		if err := w.leases.Delete(t.Context(), w.records(feed.KindInfo)[0]); err != nil {
-			t.Fatal(err)
-		}
+		w.delete(w.records(feed.KindInfo)[0])
 		time.Sleep(time.Minute)
 		w.makesLeases(t, "interrupted")
 		b := w.run("b", &tally{}, changefeed.Options{})
@@ -357,9 +358,7 @@ func TestAMarkerThatArrivesLateEndsNothing(t *testing.T) {
 		a := w.run("a", &tally{}, changefeed.Options{})
 		time.Sleep(20 * time.Second)
 		late := w.records(feed.KindInfo)[0]
-		if err := w.leases.Delete(t.Context(), late); err != nil {
-			t.Fatal(err)
-		}
+		w.delete(late)
 		late.ID, late.ETag, late.Raw, late.Timestamp = "", "", nil, late.Timestamp.Add(-time.Minute)
 		late.Properties = notes.Set(late.Properties, notes.MakersProperty, "another") // its leases were removed
 		if _, err := w.leases.Create(t.Context(), late); err != nil {

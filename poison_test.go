@@ -315,6 +315,23 @@ func TestTheWaitThatAHandlerAsksForIsKeptInABisection(t *testing.T) {
 	})
 }
 
+// Without a limit nothing is parked, so poison is retried like any other failure, and the lease waits.
+func TestPoisonWithoutALimitIsTriedForEver(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(3)
+		calls := 0
+		p := w.run("a", feed.HandlerFunc(func(context.Context, *feed.Batch) error {
+			calls++
+			return feed.Poison(errors.New("bad"))
+		}), changefeed.Options{Start: feed.FromBeginning()})
+		time.Sleep(10 * time.Minute)
+		p.stop(t)
+		if calls < 20 || w.pending() != 3 {
+			t.Errorf("%d calls, %d pending, want calls every 30 s, and all 3", calls, w.pending())
+		}
+	})
+}
+
 // Items parks one undecodable document by itself, with its bytes, and delivers the others.
 func TestAnUndecodableDocumentIsPoisonByItself(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {

@@ -34,7 +34,7 @@ func (d *Dispatcher) save(urgent bool) {
 
 // isDue reports whether the lease is to be written now for what is done.
 func (d *Dispatcher) isDue() bool {
-	o, unsaved := d.in.Options, d.engine.Unsaved()
+	o, unsaved := &d.in.Options, d.engine.Unsaved()
 	switch {
 	case unsaved == 0:
 		return false

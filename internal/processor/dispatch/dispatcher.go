@@ -34,7 +34,6 @@ type Dispatcher struct {
 	letters  *letterCalls
 	news     chan struct{} // the engine may have something to do
 	space    chan struct{} // there may be room for a page
-	closing  chan struct{} // closed when nothing new is begun
 	watching func()        // ends the watch on the breaker
 	saver    *soon.Writer  // of the lease
 
@@ -67,7 +66,7 @@ const (
 func New(in *instance.Instance, held *instance.Held, store func(context.Context) error) *Dispatcher {
 	d := &Dispatcher{
 		in: in, held: held, store: store, delegate: &delegate{in: in, held: held},
-		news: make(chan struct{}, 1), space: make(chan struct{}, 1), closing: make(chan struct{}), saved: time.Now(),
+		news: make(chan struct{}, 1), space: make(chan struct{}, 1), saved: time.Now(),
 	}
 	d.letters = &letterCalls{in: in, held: held, delegate: d.delegate}
 	d.requests = requests{d: d, serving: map[string]*request{}}
@@ -192,7 +191,6 @@ func (d *Dispatcher) Start() {
 func (d *Dispatcher) Finish() (stuck bool) {
 	d.mu.Lock()
 	d.phase = closed
-	close(d.closing)
 	d.mu.Unlock()
 	notify(d.news)
 	d.loop.Wait()

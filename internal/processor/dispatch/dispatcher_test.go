@@ -10,6 +10,7 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/processor/delivery"
 	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/instance/instancetest"
 )
 
 // The keys that are set aside are those of a position and a partition, but what the position has passed is nobody else's.
@@ -40,17 +41,10 @@ func TestKeysSetAsideOutliveAForeignMove(t *testing.T) {
 	}
 }
 
-// idle is an instance that does nothing by itself.
-func idle(o instance.Options) *instance.Instance {
-	o.Instance, o.Acquire, o.Renew, o.Expiration, o.Drain = "a", 13*time.Second, 17*time.Second, time.Minute, 10*time.Second
-	o.RetryMin, o.RetryMax, o.HandlerTimeout, o.Poll = 100*time.Millisecond, 30*time.Second, 10*time.Minute, 5*time.Second
-	return instance.New(context.Background(), nil, nil, nil, o, instance.Hooks{Error: func(*feed.Error) {}, StoreDone: func(feed.StoreDone) {}})
-}
-
 // pageOf gives a dispatcher a page of changes of a key.
 func pageOf(o instance.Options, changes int) (*Dispatcher, *readPage, *delivery.Page) {
 	o.Concurrency, o.MaxSetAside = 1, 100
-	in := idle(o)
+	in := instancetest.Idle(context.Background(), nil, o)
 	d := New(in, in.Hold(feed.Record{Kind: feed.KindLease, Token: "-FF"}), nil)
 	of := &readPage{Page: feed.Page{Next: feed.Position{Token: `"9"`, Start: feed.FromBeginning()}, Charge: 3}}
 	for i := range changes {

@@ -49,7 +49,7 @@ type Instance struct {
 	troubles latest.Set[feed.Origin, *feed.Error] // that concern no single lease
 }
 
-// New makes an instance with an epoch of its own. What it does must end before it ends with ctx, whose values it keeps.
+// New makes an instance with an epoch of its own. It keeps the values of ctx, and goes on when ctx ends: [Held] says how long.
 func New(ctx context.Context, source feed.Source, store feed.LeaseStore, handler feed.Handler, o Options, hooks Hooks) *Instance {
 	epoch := rand.Text()[:epochLength]
 	seed := fnv.New64a()

@@ -1,4 +1,4 @@
-package instance
+package instance_test
 
 import (
 	"context"
@@ -9,19 +9,14 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/instance/instancetest"
 )
-
-// idle is an instance that does nothing by itself.
-func idle(o Options) *Instance {
-	o.Instance, o.Acquire, o.Renew, o.Expiration, o.Drain = "a", 13*time.Second, 17*time.Second, time.Minute, 10*time.Second
-	o.RetryMin, o.RetryMax, o.HandlerTimeout, o.Poll = 100*time.Millisecond, 30*time.Second, 10*time.Minute, 5*time.Second
-	return New(context.Background(), nil, nil, nil, o, Hooks{Error: func(*feed.Error) {}, StoreDone: func(feed.StoreDone) {}})
-}
 
 // A store, or a proxy before it, may ask for a pause of hours: nobody is asked for as long.
 func TestPausesThatAreAskedForAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := idle(Options{})
+		r := instancetest.Idle(t.Context(), nil, instance.Options{})
 		calls, begun := 0, time.Now()
 		err := r.Paced(t.Context(), r.Random("test"), "", func() error {
 			if calls++; calls < 4 {
@@ -38,7 +33,7 @@ func TestPausesThatAreAskedForAreBounded(t *testing.T) {
 // What goes wrong at the end is told; that the end has come is not.
 func TestErrorsAtTheEndAreTold(t *testing.T) {
 	var told []error
-	r := idle(Options{})
+	r := instancetest.Idle(t.Context(), nil, instance.Options{})
 	r.Hooks.Error = func(err *feed.Error) { told = append(told, err.Err) }
 	ended, end := context.WithCancelCause(t.Context())
 	stop, away := errors.New("stop"), errors.New("away")
@@ -59,7 +54,7 @@ func TestThePositionBeforeAPageKeepsItsStart(t *testing.T) {
 		{feed.Position{Token: `"9"`}, feed.Position{Token: `"6"`, Start: from.Start}},
 		{feed.Position{Token: `"10"`}, from}, // a token of another kind: only the start is known
 	} {
-		if got := StartOfPage((feed.Page{Changes: []feed.Change{change(7), change(9)}, Next: c.page}), from); got != c.want {
+		if got := instance.StartOfPage((feed.Page{Changes: []feed.Change{change(7), change(9)}, Next: c.page}), from); got != c.want {
 			t.Errorf("the position before the changes 7 and 9 with the token %s after them is %+v, want %+v", c.page.Token, got, c.want)
 		}
 	}

@@ -39,7 +39,7 @@ func (w *worker) prefetch(page feed.Page) {
 // isBacklog reports whether the feed has as much again behind a page. At its end nothing is read ahead: what comes while
 // the handler works would wait for one call more. With keys in parallel the lanes have room for pages.
 func (w *worker) isBacklog(page feed.Page) bool {
-	o, n := w.in.Options, len(page.Changes)
+	o, n := &w.in.Options, len(page.Changes)
 	if o.Concurrency > 1 || n == 0 || n > o.BufferItems/pagesAhead || int64(dispatch.SizeOf(page)) > o.BufferBytes/pagesAhead {
 		return false
 	}

@@ -10,15 +10,9 @@ import (
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/instance/instancetest"
 	"github.com/millrace/changefeed/internal/processor/records"
 )
-
-// idle is an instance that does nothing by itself.
-func idle(o instance.Options) *instance.Instance {
-	o.Instance, o.Acquire, o.Renew, o.Expiration, o.Drain = "a", 13*time.Second, 17*time.Second, time.Minute, 10*time.Second
-	o.RetryMin, o.RetryMax, o.HandlerTimeout, o.Poll = 100*time.Millisecond, 30*time.Second, 10*time.Minute, 5*time.Second
-	return instance.New(context.Background(), nil, nil, nil, o, instance.Hooks{Error: func(*feed.Error) {}, StoreDone: func(feed.StoreDone) {}})
-}
 
 // shelf is a lease store that notes what is deleted and what is freed.
 type shelf struct {
@@ -43,8 +37,7 @@ func TestALeaseThatIsNoLongerCoveredIsFreed(t *testing.T) {
 	for _, covered := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &shelf{}
-			r := idle(instance.Options{})
-			r.Store = records.PatientStore{LeaseStore: s}
+			r := instancetest.Idle(t.Context(), s, instance.Options{})
 			late := made(feed.FullRange(), 1, 1)
 			late.Owner, late.Epoch = r.Me.Instance, r.Me.Epoch
 			if covered {

@@ -36,7 +36,7 @@ type hold struct {
 }
 
 // due is until when, by the store's clock, nobody else can have the lock. A lease that is
-// created later is void: see [feed.Record.isLate].
+// created later is void: see [records.IsLate].
 func (h *hold) due() time.Time { return h.lock.Load().Updated.Add(lockTime) }
 
 // locked runs f while this instance alone may create leases. It does nothing while

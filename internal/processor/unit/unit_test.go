@@ -8,15 +8,9 @@ import (
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/instance/instancetest"
 	"github.com/millrace/changefeed/internal/processor/records"
 )
-
-// idle is an instance that does nothing by itself.
-func idle(o instance.Options) *instance.Instance {
-	o.Instance, o.Acquire, o.Renew, o.Expiration, o.Drain = "a", 13*time.Second, 17*time.Second, time.Minute, 10*time.Second
-	o.RetryMin, o.RetryMax, o.HandlerTimeout, o.Poll = 100*time.Millisecond, 30*time.Second, 10*time.Minute, 5*time.Second
-	return instance.New(context.Background(), nil, nil, nil, o, instance.Hooks{Error: func(*feed.Error) {}, StoreDone: func(feed.StoreDone) {}})
-}
 
 // There are at least as many leases as were asked for, and they tile the key space.
 func TestTheGridHasAtLeastMinLeases(t *testing.T) {
@@ -25,7 +19,7 @@ func TestTheGridHasAtLeastMinLeases(t *testing.T) {
 		partitions = append(partitions, feed.Partition{Range: r})
 	}
 	for _, least := range []int{0, 1, 3, 4, 7, 100} {
-		cells := New(idle(instance.Options{MinLeases: least})).grid(partitions)
+		cells := New(instancetest.Idle(t.Context(), nil, instance.Options{MinLeases: least})).grid(partitions)
 		if len(cells) < max(3, least) || len(cells) > max(3, least)+2 {
 			t.Errorf("%d cells for %d leases of 3 partitions", len(cells), least)
 		}
@@ -35,7 +29,7 @@ func TestTheGridHasAtLeastMinLeases(t *testing.T) {
 // A hole or an overlap is told when a later listing has it, too.
 func TestAFlawIsToldWhenItLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := New(idle(instance.Options{}))
+		u := New(instancetest.Idle(t.Context(), nil, instance.Options{}))
 		told := func(ids ...string) (n int) {
 			var found []flaw
 			for _, id := range ids {
@@ -61,7 +55,7 @@ func TestAFlawIsToldWhenItLasts(t *testing.T) {
 // What waits to be taken waits since it was first seen so.
 func TestALeaseIsOverdueSinceItWasFirstFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := New(idle(instance.Options{}))
+		u := New(instancetest.Idle(t.Context(), nil, instance.Options{}))
 		free := feed.Record{Kind: feed.KindLease, ID: "l", Version: 1, Token: "-FF", Range: feed.FullRange(), Position: feed.At(`"1"`)}
 		u.in.View.Put(free)
 		begun := time.Now()
@@ -83,7 +77,7 @@ func TestALeaseIsOverdueSinceItWasFirstFree(t *testing.T) {
 // A lease that is free may be taken when the last owner must have stopped, and not before.
 func TestAFreeLeaseBehindAFenceIsNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := New(idle(instance.Options{}))
+		u := New(instancetest.Idle(t.Context(), nil, instance.Options{}))
 		now := time.Now()
 		u.in.View.Heard([]feed.Record{{Kind: feed.KindLease, ID: "l", Version: 1, Token: "-FF", Range: feed.FullRange(), Position: feed.At(`"1"`), Fence: now.Add(time.Minute)}}, now)
 		if p := u.balancer.situation().plan; len(p.Take) != 0 {
@@ -119,7 +113,7 @@ func TestAnInstanceKnowsThatAUnitIsSharedBeforeItsFirstLease(t *testing.T) {
 				Kind: feed.KindLease, ID: half[i].String(), Version: 1, Token: half[i].String(), Range: half[i], Position: feed.At(`"1"`), Owner: owner, Updated: time.Now(),
 			})
 		}
-		in := instance.New(t.Context(), nil, s, nil, idle(instance.Options{}).Options, instance.Hooks{Error: func(*feed.Error) {}, Round: func(feed.Round) {}})
+		in := instancetest.Idle(t.Context(), s, instance.Options{})
 		begun := 0
 		in.Begin = func(feed.Record, time.Time, bool) {
 			if begun++; !in.Shared.Load() {

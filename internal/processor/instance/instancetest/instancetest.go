@@ -1,0 +1,20 @@
+// Package instancetest has an instance for the tests of the parts of a processor.
+package instancetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/processor/instance"
+)
+
+// Idle is an instance that does nothing by itself. Times that are not set are the defaults of the processor, and its hooks do
+// nothing.
+func Idle(ctx context.Context, store feed.LeaseStore, o instance.Options) *instance.Instance {
+	o.Instance, o.Acquire, o.Renew, o.Expiration, o.Drain = "a", 13*time.Second, 17*time.Second, time.Minute, 10*time.Second
+	o.RetryMin, o.RetryMax, o.HandlerTimeout, o.Poll = 100*time.Millisecond, 30*time.Second, 10*time.Minute, 5*time.Second
+	return instance.New(ctx, nil, store, nil, o, instance.Hooks{
+		Error: func(*feed.Error) {}, StoreDone: func(feed.StoreDone) {}, Round: func(feed.Round) {},
+	})
+}
