@@ -166,6 +166,8 @@ func (b *bounds) spend(how outcome, bad bool) {
 		b.partial--
 	case how == items || how == each:
 		b.items--
+	case how == apart:
+		b.apart--
 	case how == late:
 		b.late--
 	case how == hopeless:
@@ -195,6 +197,8 @@ func (w *world) failure(b *Batch, how outcome) Failure {
 		for i := range b.Changes {
 			f.Left = append(f.Left, &Part{Changes: []int{i}, Err: errHandler, Hopeless: i == 0})
 		}
+	case apart:
+		f.Left = []*Part{{Changes: places(last), Err: errHandler}, {Changes: []int{last}, Err: errHandler, Hopeless: true}}
 	case items:
 		// The one has failed, what follows of its key was not tried, and the rest is done.
 		f.Left = []*Part{{Changes: []int{bad}, Err: errHandler}}

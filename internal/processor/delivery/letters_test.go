@@ -117,6 +117,34 @@ func TestAReleaseHandsOverOneLetterAfterTheOther(t *testing.T) {
 	w.wants(Call, 5)
 }
 
+// Also one that has failed for good by itself waits for the letters of those before it.
+func TestTheLettersOfAKeyAreStoredInTheOrderOfItsChanges(t *testing.T) {
+	w := newTrial(t, withBox, "a", "a", "a")
+	w.Failed(w.wants(Call, 1, 2, 3), Failure{Err: errTrial, Left: []*Part{
+		{Changes: []int{0, 1}, Err: errTrial}, {Changes: []int{2}, Err: errTrial, Hopeless: true},
+	}}, w.now)
+	w.Failed(w.wants(Call, 1), Failure{Err: errTrial, Hopeless: true}, w.now)
+	for lsn := range int64(3) {
+		w.LetterStored(w.wants(Park, lsn+1), w.now)
+	}
+	w.wantsNothing(Never)
+}
+
+// The changes behind a letter that is stored while the held letters are listed would not be in the list, and stay parked.
+func TestAKeyThatIsHeldDuringAReleaseParksNothingMore(t *testing.T) {
+	w := newTrial(t, withBox, "a", "a")
+	w.Failed(w.wants(Call, 1, 2), Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Hopeless: true}, {Changes: []int{1}, Untried: true}}}, w.now)
+	q := w.asks(Request{Token: "1"})
+	w.wants(ListLetters)
+	w.LetterStored(w.wants(Park, 1), w.now)
+	w.wantsNothing(Never)
+	w.LettersListed(q, nil, false, w.now)
+	if w.wants(Answer); w.Held() != 0 {
+		t.Errorf("%d keys are held", w.Held())
+	}
+	w.wants(Call, 2)
+}
+
 // An owner that ends before the lease says that a key is held leaves held letters, and their changes come again. What of the
 // key comes before them, and is not done, is handled or parked first.
 func TestHeldLettersComeAfterEarlierChangesOfTheirKey(t *testing.T) {

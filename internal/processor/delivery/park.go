@@ -100,13 +100,16 @@ func (e *Engine) hold(l *lane, since int64) {
 	if l.hold == notHeld {
 		e.held.add(l.key)
 		l.hold, l.heldSince = isHeld, since
+		if len(l.requests) > 0 && l.requests[0].State == Listing { // what is parked now would not be listed
+			l.hold = releasing
+		}
 	}
 	l.heldSince = min(l.heldSince, since)
-	// What is in hand runs to its end. The other batches are dissolved, because their
-	// changes are parked one by one, in their order.
+	// What is in hand runs to its end. The other batches are dissolved, also those that were to be parked for a failure
+	// of their own: the changes of a key are parked one by one, in their order.
 	var waiting []*Change
 	for _, b := range slices.Clone(l.line) {
-		if b.request != nil || b.State != ToCall && b.State != Suspect {
+		if b.request != nil || b.State == Calling || b.State == Parking {
 			continue
 		}
 		if len(b.lanes) > 1 {

@@ -64,6 +64,7 @@ const (
 //	Suspect  OutageOver       ToCall
 //	Suspect  KeyHeld          Over
 //	ToPark   TimeReached      Parking
+//	ToPark   KeyHeld          Over      a change of its key before it was parked
 //	ToPark   RequestServed    Over      its key may be free soon, so its change waits again
 //	Parking  LetterStored     Over
 //	Parking  LetterRefused    ToPark
@@ -76,7 +77,7 @@ var transitions = map[BatchState]map[Event][]BatchState{
 		HandlerDone: {Over}, HandlerCut: {ToCall, Suspect}, HandlerFailed: {ToCall, Over, Suspect, ToPark},
 	},
 	Suspect: {Judged: {ToPark}, TimeReached: {Calling}, OutageOver: {ToCall}, KeyHeld: {Over}},
-	ToPark:  {TimeReached: {Parking}, RequestServed: {Over}},
+	ToPark:  {TimeReached: {Parking}, KeyHeld: {Over}, RequestServed: {Over}},
 	Parking: {LetterStored: {Over}, LetterRefused: {ToPark}},
 }
 

@@ -28,10 +28,10 @@ type setting struct {
 
 // bounds is how often something may happen.
 type bounds struct {
-	fail, partial, items, late, hopeless, word int // how a call ends
-	cut, refuse, crash, clean                  int
-	retry, release, withdraw, boxFails         int
-	outage, keyFails, keyLags, room, byHand    int
+	fail, partial, items, apart, late, hopeless, word int // how a call ends
+	cut, refuse, crash, clean                         int
+	retry, release, withdraw, boxFails                int
+	outage, keyFails, keyLags, room, byHand           int
 }
 
 // truth is what really happened to a change.
@@ -207,6 +207,7 @@ const (
 	partial // what is before the first bad change is done
 	items   // the bad changes have failed, the rest is done or was not tried
 	each    // every change has failed by itself
+	apart   // the last change has failed for good by itself, and the others together
 	late
 	hopeless
 	word // the handler says that it is an outage
@@ -214,7 +215,7 @@ const (
 	lags
 )
 
-var outcomes = []string{"", "failed", "partial", "items", "each", "late", "hopeless", "says outage", "cut", "lags"}
+var outcomes = []string{"", "failed", "partial", "items", "each", "apart", "late", "hopeless", "says outage", "cut", "lags"}
 
 func (a action) String() string {
 	return fmt.Sprintf("%s %d %s", deeds[a.kind], a.at, outcomes[a.how])
@@ -337,6 +338,7 @@ func (w *world) verdicts(b *Batch) (hows []outcome) {
 	may(several && left.partial > 0, partial)
 	may(several && left.items > 0, items)
 	may(several && left.items > 0, each)
+	may(several && left.apart > 0, apart)
 	may(left.late > 0, late)
 	may(left.hopeless > 0, hopeless)
 	may(left.word > 0, word)

@@ -134,6 +134,10 @@ var worlds = []setting{
 		bounds: bounds{fail: 1, items: 1, release: 1},
 	},
 	{
+		name: "poison behind a failure", pages: "1a 1a 2a 3b", rules: Rules{Concurrency: 1, MaxAttempts: 1, CanPark: true, HoldKeys: true, HasBox: true, CanReadKeys: true, MaxAside: 1},
+		bounds: bounds{fail: 2, apart: 1, release: 1, crash: 1}, long: bounds{fail: 3, apart: 1, release: 1, crash: 1},
+	},
+	{
 		name: "age of a batch in an outage", pages: "1a 2b 3c | 4d 4d", rules: Rules{Concurrency: 1, MaxAttempts: 2, MaxAge: 3 * time.Second, CanPark: true},
 		bounds: bounds{outage: 1},
 	},
