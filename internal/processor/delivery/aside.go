@@ -100,8 +100,11 @@ func (e *Engine) setLaneAside(l *lane) {
 // splitWaiting returns what stays in memory of what waits in a lane that is set aside, and what is forgotten. Changes of a
 // transaction that has begun stay: reading is by LSN, so the others of the transaction would come again.
 func (l *lane) splitWaiting() (kept, forgotten []*Change) {
-	n := 0
-	for last := l.lastInLine(); n < len(l.waiting) && l.waiting[n].LSN == last; n++ {
+	n, begun := 0, l.lastInLine()
+	if len(l.waiting) > 0 && l.waiting[0].cut { // others of its transaction may be done
+		begun = l.waiting[0].LSN
+	}
+	for ; n < len(l.waiting) && l.waiting[n].LSN == begun; n++ {
 	}
 	return l.waiting[:n:n], l.waiting[n:]
 }
@@ -133,12 +136,11 @@ func (e *Engine) releaseHandled(l *lane) {
 	})
 }
 
-// unbatch has the changes wait again that are in batches behind the first one, so that they are forgotten too. The parts
-// of a transaction stay together.
+// unbatch has the changes wait again that are in batches behind the first one, so that they are forgotten too.
 func (e *Engine) unbatch(l *lane) {
 	for i := len(l.line) - 1; i > 0; i-- {
-		b, before := l.line[i], l.line[i-1]
-		if b.State != ToCall || b.request != nil || len(b.lanes) > 1 || before.Changes[len(before.Changes)-1].LSN == b.Changes[0].LSN {
+		b := l.line[i]
+		if b.State != ToCall || b.request != nil || len(b.lanes) > 1 {
 			return
 		}
 		for _, c := range b.Changes {

@@ -174,6 +174,37 @@ func TestTheRestOfATransactionIsNotForgotten(t *testing.T) {
 	}
 }
 
+// The first part of it is done, and would come again.
+func TestTheRestOfATransactionIsNotForgottenBehindALetter(t *testing.T) {
+	r := readsKeys
+	r.HasBox = true
+	w := newTrial(t, r, "a", "+a")
+	w.fails(w.wants(Call, 1, 1))
+	w.succeeds(w.wants(Call, 1))
+	q := w.asks(Request{Token: "1", Letter: "0.0"})
+	w.wants(FindLetter)
+	w.LetterFound(q, &Letter{LSN: 9}, w.now)
+	w.wants(Call, 9)
+	w.page("a")
+	w.wait(time.Second)
+	if w.MakeRoom(0, 0, w.now); w.SetAside() != 1 || w.Items() != 2 {
+		t.Errorf("%d keys are set aside, %d changes in memory, want 1, the letter and the rest of the transaction", w.SetAside(), w.Items())
+	}
+}
+
+// A key is held from within a transaction. What waits of that is not forgotten, because the first part of it would come again.
+func TestTheRestOfATransactionOfAHeldKeyIsNotForgotten(t *testing.T) {
+	r := withBox
+	w := newTrial(t, r, "a", "+a", "+a", "a")
+	w.Failed(w.wants(Call, 1, 1, 1, 2), Failure{Err: errTrial, Left: []*Part{{Changes: []int{1}, Hopeless: true}, {Changes: []int{2, 3}, Untried: true}}}, w.now)
+	w.LetterStored(w.wants(Park, 1), w.now)
+	w.asks(Request{Token: "1"})
+	w.wants(ListLetters)
+	if w.MakeRoom(0, 0, w.now); w.SetAside() != 1 || w.Items() != 1 {
+		t.Errorf("%d keys are set aside, %d changes in memory, want 1 and the rest of the transaction", w.SetAside(), w.Items())
+	}
+}
+
 // A handler that hangs on a key must not have the changes behind it fill the memory.
 func TestWhatWaitsForACallOfLongIsForgotten(t *testing.T) {
 	w := newTrial(t, readsKeys, "a")
