@@ -238,6 +238,28 @@ func TestThePositionDoesNotMoveBackWhenALeaseIsShared(t *testing.T) {
 	}
 }
 
+// The position of a shared lease waits for a key within a page that is not settled. When the key goes on, the position does not
+// move back to the begin of the page.
+func TestThePositionDoesNotMoveBackWhenAKeyGoesOn(t *testing.T) {
+	r := readsKeys
+	r.After = knowsLSNs
+	w := newTrial(t, r)
+	w.Begin(int64(2))
+	w.Share(true)
+	w.Restore(Notes{Aside: []Aside{{AsideKey: notes.AsideKey{Key: "a", LSN: 4, Last: 3, Passed: true, Covered: 2}, From: int64(3)}}}, w.now)
+	w.lsn = 4
+	w.page("b", "x", "a")
+	w.wants(ReadKey)
+	w.wants(Call, 5)
+	if at := w.Position(); at != int64(3) {
+		t.Fatalf("position %v before the key is read, want 3", at)
+	}
+	w.reads("a", 0, 7)
+	if at := w.Position(); at != int64(3) {
+		t.Errorf("position %v after the key was read, want 3", at)
+	}
+}
+
 // A processor of another kind may move the position. Then the next owner keeps the key only if the position had passed its
 // change before: here it is right behind that.
 func TestThePositionHasPassedTheChangeBeforeIt(t *testing.T) {

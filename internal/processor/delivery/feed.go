@@ -262,7 +262,8 @@ func (e *Engine) Position() Position {
 		return e.feed.at
 	}
 	at, before, lsn := e.feed.read, e.feed.last+1, e.feed.covered
-	if c := e.FirstOpen(); c != nil {
+	c := e.FirstOpen()
+	if c != nil {
 		at, before = c.Page.From, c.LSN
 		if n := c.Page.counted; n > 0 {
 			at, _ = e.rules.After(c.Page.Next, c.Page.changes[n-1].LSN)
@@ -277,7 +278,10 @@ func (e *Engine) Position() Position {
 		}
 		lsn = first - 1
 	}
-	e.feed.at, e.feed.atLSN = at, lsn
+	if c != nil && lsn < e.feed.atLSN { // it has waited for a key within the page, and does not move back
+		return e.feed.at
+	}
+	e.feed.at, e.feed.atLSN = at, max(lsn, e.feed.atLSN)
 	return at
 }
 
