@@ -226,7 +226,9 @@ func TestWhatWaitsForACallOfLongIsForgotten(t *testing.T) {
 
 // The position has passed a key that is set aside. When a processor of another kind joins, it must not move back.
 func TestThePositionDoesNotMoveBackWhenALeaseIsShared(t *testing.T) {
-	w := newTrial(t, readsKeys, "a", "b")
+	r := readsKeys
+	r.After = knowsLSNs
+	w := newTrial(t, r, "a", "b")
 	w.fails(w.wants(Call, 1))
 	w.succeeds(w.wants(Call, 2))
 	if at := w.Position(); at != int64(2) {

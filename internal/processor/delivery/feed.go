@@ -263,7 +263,8 @@ func (e *Engine) Position() Position {
 	}
 	at, before, lsn := e.feed.read, e.feed.last+1, e.feed.covered
 	c := e.FirstOpen()
-	if c != nil {
+	waits := c != nil
+	if waits {
 		at, before = c.Page.From, c.LSN
 		if n := c.Page.counted; n > 0 {
 			at, _ = e.rules.After(c.Page.Next, c.Page.changes[n-1].LSN)
@@ -273,12 +274,12 @@ func (e *Engine) Position() Position {
 	// waits for them, unless it has passed them already.
 	if first := e.firstAside(); e.feed.shared && first < before {
 		var known bool
-		if at, known = e.rules.After(e.feed.read, first-1); !known || first-1 <= e.feed.atLSN {
+		if at, known = e.rules.After(e.feed.read, first-1); !known {
 			return e.feed.at
 		}
-		lsn = first - 1
+		lsn, waits = first-1, true
 	}
-	if c != nil && lsn < e.feed.atLSN { // it has waited for a key within the page, and does not move back
+	if waits && lsn < e.feed.atLSN { // it does not move back
 		return e.feed.at
 	}
 	e.feed.at, e.feed.atLSN = at, max(lsn, e.feed.atLSN)
