@@ -324,7 +324,7 @@ func TestPoisonWithoutALimitIsTriedForEver(t *testing.T) {
 			calls++
 			return feed.Poison(errors.New("bad"))
 		}), changefeed.Options{Start: feed.FromBeginning()})
-		time.Sleep(10 * time.Minute)
+		time.Sleep(10 * time.Minute) // in virtual time, for twenty calls with the longest pause between them
 		p.stop(t)
 		if calls < 20 || w.pending() != 3 {
 			t.Errorf("%d calls, %d pending, want calls every 30 s, and all 3", calls, w.pending())
