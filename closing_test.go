@@ -81,7 +81,7 @@ func TestADocumentThatDoesNotDecodeFailsByItself(t *testing.T) {
 			}
 		}
 		if undecoded, ok := errors.AsType[*feed.DecodeError](err); !ok || undecoded.Change.ID != "bad" || items != 0 || len(said.Items) != 3 ||
-			!slices.Equal(poison, []int{1}) || !strings.Contains(err.Error(), "(1 changes failed)") {
+			!slices.Equal(poison, []int{1}) || !strings.Contains(err.Error(), "(1 change failed)") {
 			t.Errorf("%v of %+v, with %d items handed over", err, said, items)
 		}
 		if err := h.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{good, good}}); err != nil || items != 2 {

@@ -55,7 +55,10 @@ func TestAHandlerThatHeedsItsDeadlineIsRetriedInPlace(t *testing.T) {
 			}
 			return nil
 		}}
-		p := w.run("a", y, changefeed.Options{HandlerTimeout: 10 * time.Second, Start: feed.FromBeginning()})
+		var failed error
+		o := changefeed.Options{HandlerTimeout: 10 * time.Second, Start: feed.FromBeginning()}
+		o.Hooks.BatchDone = func(d feed.BatchDone) { failed = errors.Join(failed, d.Err) }
+		p := w.run("a", y, o)
 		w.put("oslo", "1", 1)
 		time.Sleep(20 * time.Second)
 		if items, again := y.items(); items != 1 || again != 0 || len(y.attempts) != 2 || y.attempts[1] != 2 {
@@ -63,6 +66,9 @@ func TestAHandlerThatHeedsItsDeadlineIsRetriedInPlace(t *testing.T) {
 		}
 		if p.errs.find(feed.ErrHandlerTimeout) == nil {
 			t.Error("the deadline was not reported")
+		}
+		if text := feed.ErrHandlerTimeout.Error(); failed == nil || strings.Count(failed.Error(), text) != 1 {
+			t.Errorf("the call has failed with %q, want that it says %q once", failed, text)
 		}
 		p.stop(t)
 	})

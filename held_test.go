@@ -56,6 +56,40 @@ func TestAHeldKeyStaysHeldThoughItsLettersAreNotSeenAtOnce(t *testing.T) {
 	}
 }
 
+// A change that the handler has received with another one, which is parked, is held behind it. Its letter says how often.
+func TestALetterThatIsHeldCountsTheCallsThatHadItsChange(t *testing.T) {
+	for _, concurrency := range []int{1, 8} {
+		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				for i, id := range []string{"bad", "near", "far"} {
+					w.put("oslo", id, i)
+				}
+				box := &letterBox{}
+				h := &receipts{bad: []string{"bad"}, times: map[string]int{}}
+				p := w.run("a", h, changefeed.Options{
+					Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: box, HoldKeys: true, Concurrency: concurrency,
+				})
+				time.Sleep(time.Minute)
+				w.put("oslo", "later", 3)
+				time.Sleep(time.Minute)
+				p.stop(t)
+				if box.names() != "bad failed, near held, far held, later held" {
+					t.Fatalf("letters %q", box.names())
+				}
+				for _, l := range box.all() {
+					if l.Attempts != h.times[l.Change.ID] || l.Failed.IsZero() != (l.Attempts == 0) {
+						t.Errorf("the letter of %s says %d attempts, first failed %v; the handler had it %d times",
+							l.Change.ID, l.Attempts, l.Failed, h.times[l.Change.ID])
+					}
+				}
+				if h.times["near"] == 0 {
+					t.Error("the handler has received no held change: the test shows nothing")
+				}
+			})
+		})
+	}
+}
+
 // A held change does not pass the one that it is held for.
 func TestAHeldLetterIsNotRedrivenPastItsFirst(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {

@@ -200,6 +200,8 @@ func LogHooks(log *slog.Logger) Hooks {
 func logBegun(log *slog.Logger) func(feed.NewUnit) {
 	return func(u feed.NewUnit) {
 		switch {
+		case u.Mode == feed.AllVersionsAndDeletes:
+			log.Info("the unit is new and begins now: all versions and deletes cannot begin earlier", "start", u.Start.String(), "leases", u.Leases)
 		case u.Passed == nil:
 			log.Warn("the unit is new and passes over the changes before its start, whose number is not known; to handle them, delete its leases and start it from the beginning",
 				"start", u.Start.String(), "leases", u.Leases, "passed", nil)

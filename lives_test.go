@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -395,6 +396,30 @@ func TestEachOwnerOfAKeyHasAHigherEpoch(t *testing.T) {
 			if len(got) != owners+1 { // the split made another one
 				t.Errorf("%s: owners %q", key, got)
 			}
+		}
+	})
+}
+
+// A unit that was away for longer than the retention says what to do, because trying again cannot help.
+func TestAPositionThatIsNotRetainedAnyMoreSaysWhatToDo(t *testing.T) {
+	inWorldOf(t, docstore.ContainerSpec{Ranges: 1, Retention: time.Hour}, func(t *testing.T, w *world) {
+		o := changefeed.Options{Mode: feed.AllVersionsAndDeletes}
+		p := w.run("a", &tally{}, o)
+		time.Sleep(time.Minute)
+		p.stop(t)
+		for range 10 {
+			w.fill(10)
+			time.Sleep(40 * time.Minute)
+		}
+		y := &tally{}
+		p = w.run("a", y, o)
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if err := p.errs.find(feed.ErrTooOld); err == nil || !strings.Contains(err.Error(), "delete the leases") {
+			t.Errorf("reported %v, want %v and what to do", err, feed.ErrTooOld)
+		}
+		if items, _ := y.items(); items != 0 {
+			t.Errorf("%d changes were handed over, though those before them are gone", items)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/pause"
 )
@@ -100,7 +101,7 @@ func TestANewUnitWaitsABoundedTimeForItsCount(t *testing.T) {
 
 // Who sets no hooks learns that changes are passed over.
 func TestWhatANewUnitPassesOverIsLoggedByDefault(t *testing.T) {
-	inWorld(t, 1, func(t *testing.T, w *world) {
+	inWorldOf(t, docstore.ContainerSpec{Ranges: 1, Retention: time.Hour}, func(t *testing.T, w *world) {
 		var log strings.Builder
 		before := slog.Default()
 		defer slog.SetDefault(before)
@@ -137,6 +138,12 @@ func TestWhatANewUnitPassesOverIsLoggedByDefault(t *testing.T) {
 		changefeed.LogHooks(slog.Default()).Begun(feed.NewUnit{Start: feed.FromBeginning(), Leases: 1, Passed: &none})
 		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=INFO") || !strings.Contains(got, "start=beginning leases=1 passed=0") {
 			t.Errorf("nothing is passed over: the log is %q, want one line for information", got)
+		}
+		log.Reset()
+		said, _ := w.begins(w.orders, "versions", changefeed.Options{Mode: feed.AllVersionsAndDeletes})
+		changefeed.LogHooks(slog.Default()).Begun(said[0])
+		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=INFO") || !strings.Contains(got, "cannot begin earlier") {
+			t.Errorf("all versions and deletes: the log is %q, want one line that advises nothing that cannot be done", got)
 		}
 	})
 }

@@ -70,7 +70,7 @@ type Options struct {
 
 	// RetryMin and RetryMax bound the pause before a failed batch is delivered again,
 	// and before a failed read or another failed request is repeated; it doubles from
-	// 100 ms to 30 s by default.
+	// 100 ms to 30 s by default, or stays at RetryMin if that is longer than 30 s.
 	RetryMin, RetryMax time.Duration
 
 	// MaxBytes is how many bytes of documents a batch has at most, a single transaction

@@ -4,6 +4,7 @@ import "github.com/millrace/changefeed/feed"
 
 // kindCases test that records of all kinds live beside each other.
 var kindCases = []leaseCase{
+	{name: "records belong to who writes and who reads them", test: recordsAreCopied},
 	{name: "every kind is listed, each with its own names", test: kindsListed},
 	{name: "kinds and states of later versions are kept", test: laterKept},
 }
@@ -63,4 +64,28 @@ func laterKept(d *leaseTest) {
 		d.Error("Create of a record without a kind: nil, want an error")
 	}
 	d.wantNames("in the end", d.list(), name(known))
+}
+
+// recordsAreCopied changes what was written, what a write returned, and what was listed. The store keeps what it was given.
+func recordsAreCopied(d *leaseTest) {
+	change := func(l feed.Record) {
+		l.Properties["team"] = "changed"
+		l.Properties["more"] = "added"
+		for i := range l.Raw {
+			l.Raw[i] = 'x'
+		}
+	}
+	given := full("-FF")
+	created := d.create(given)
+	change(given)
+	d.wantSame("List after what was created has changed", d.list()[name(given)], full("-FF"))
+	change(created)
+	d.wantSame("List after the answer of Create has changed", d.list()[name(given)], full("-FF"))
+	given = d.list()[name(given)]
+	updated := d.update(given)
+	change(given)
+	change(updated)
+	d.wantSame("List after an update and its answer have changed", d.list()[name(given)], full("-FF"))
+	change(d.list()[name(given)])
+	d.wantSame("List after the last listing has changed", d.list()[name(given)], full("-FF"))
 }

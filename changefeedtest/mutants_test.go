@@ -394,6 +394,32 @@ func lagging() func(*changefeedtest.Harness) {
 	}})
 }
 
+// keptByCaller lists records with the properties that were given with the last write, not a copy of them.
+func keptByCaller() func(*changefeedtest.Harness) {
+	var mu sync.Mutex
+	given := map[string]map[string]string{}
+	return onLeases(keeping{
+		create: func(ctx context.Context, s *docstore.Leases, l feed.Record) (feed.Record, error) {
+			created, err := s.Create(ctx, l)
+			mu.Lock()
+			defer mu.Unlock()
+			given[created.ID] = l.Properties
+			return created, err
+		},
+		list: func(ctx context.Context, s *docstore.Leases) ([]feed.Record, time.Time, error) {
+			records, now, err := s.List(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			for i := range records {
+				if p := given[records[i].ID]; p["more"] != "" {
+					records[i].Properties = p
+				}
+			}
+			return records, now, err
+		},
+	})
+}
+
 // goingBack gives the last but one version of a record after the last.
 func goingBack() func(*changefeedtest.Harness) {
 	var mu sync.Mutex
@@ -433,6 +459,10 @@ var leaseMutants = []mutant{
 			}
 			return created, err
 		}}),
+	},
+	{
+		"keeps the properties of the caller", changefeedtest.TestLeaseStore, "records belong to who writes and who reads them",
+		keptByCaller(),
 	},
 	{
 		"updates what is gone", changefeedtest.TestLeaseStore, "update and delete of what is gone tell so",

@@ -18,6 +18,9 @@ func checkDir(dir string, mustExist bool) error {
 		return fmt.Errorf("open store %s: %w: it is a file, want a directory", dir, ErrNotStore)
 	}
 	entries, err := os.ReadDir(dir)
+	if mustExist && errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("open store %s: %w: there is no such directory", dir, ErrNotStore)
+	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("open store: %w", err)
 	}

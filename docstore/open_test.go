@@ -199,8 +199,8 @@ func TestADirectoryThatCannotBeMadeIsNotCalledDamaged(t *testing.T) {
 
 func TestOpenCanInsistOnAStore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
-	if _, err := docstore.Open(dir, docstore.Options{MustExist: true}); !errors.Is(err, docstore.ErrNotStore) {
-		t.Errorf("got %v, want %v", err, docstore.ErrNotStore)
+	if _, err := docstore.Open(dir, docstore.Options{MustExist: true}); !errors.Is(err, docstore.ErrNotStore) || !strings.Contains(err.Error(), "no such directory") {
+		t.Errorf("got %v, want %v, because there is no such directory", err, docstore.ErrNotStore)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the directory was made: %v", err)

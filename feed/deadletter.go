@@ -46,12 +46,12 @@ type DeadLetter struct {
 
 	Cause    string // the handler's last error, 8 KB of it at most; of a held change empty
 	Stack    string // of the handler's goroutine if it panicked
-	Attempts int    // how often the handler has received it, one more for each retry that failed; of a held change 0
+	Attempts int    // how often the handler has received it, a held change too; one more for each retry that failed
 
 	Instance string    // that parked it
 	Lease    string    // token of the lease that it came from
 	Range    Range     // of that lease
-	Failed   time.Time // when it failed for the first time, as far as this instance knows
+	Failed   time.Time // when it failed for the first time, as far as this instance knows; zero if it has not failed
 	Parked   time.Time // by the clock of the instance
 }
 
@@ -115,6 +115,9 @@ func (f *Failure) Error() string {
 			if err != ErrUntried {
 				failed++
 			}
+		}
+		if failed == 1 {
+			return text + " (1 change failed)"
 		}
 		return fmt.Sprintf("%s (%d changes failed)", text, failed)
 	case f.Done > 0:

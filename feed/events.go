@@ -86,6 +86,7 @@ type Redriven struct {
 // NewUnit is a deployment unit whose leases were just made.
 type NewUnit struct {
 	Start  Start // where it begins
+	Mode   Mode  // of its changes
 	Leases int
 	// Passed is how many changes are there and come before Start, so that the unit does not get
 	// them; nil if that is not known: the source is no [Counter], the mode is all versions and

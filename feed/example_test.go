@@ -39,7 +39,7 @@ func ExampleFailure() {
 	})
 	err := handler.Handle(context.Background(), &feed.Batch{Changes: []feed.Change{{ID: "1"}, {ID: "2"}, {ID: "3"}}})
 	fmt.Println(err)
-	// Output: mail (1 changes failed)
+	// Output: mail (1 change failed)
 }
 
 // The test of a handler that checkpoints by hand makes batches that count checkpoints.

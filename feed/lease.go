@@ -17,6 +17,9 @@ import (
 // then finds out by itself whether the write arrived. So too when ctx has ended: any
 // other error will do, whether it wraps the context's or not. A write or listing that has
 // no answer after 65 seconds finds its ctx ended.
+//
+// A record and its Properties and Raw belong to the caller, who may change them after the call: a store keeps copies, and
+// returns copies.
 type LeaseStore interface {
 	// List returns all records of the unit, in any order, and the store's own time. Every
 	// write acknowledged to any client before the call is in the result: List must not lag.
@@ -28,7 +31,7 @@ type LeaseStore interface {
 	// is present. The result has the ID, ETag and Updated that the store gave it.
 	Create(ctx context.Context, l Record) (Record, error)
 
-	// Update replaces a record, or returns [ErrConflict] when the stored ETag is
+	// Update replaces the record with this kind and token, or returns [ErrConflict] when the stored ETag is
 	// another, [ErrNotFound] when the record is gone. Members of the stored document
 	// that the record does not know are kept.
 	Update(ctx context.Context, l Record) (Record, error)

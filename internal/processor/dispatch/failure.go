@@ -3,6 +3,9 @@ package dispatch
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/processor/delivery"
@@ -17,12 +20,12 @@ func failureOf(err error, changes int, late bool) delivery.Failure {
 		return f
 	}
 	f.After, f.Outage = said.After, said.Outage
-	fits := 0 <= said.Done && said.Done < changes
-	for i := range said.Items {
-		fits = fits && 0 <= i && i < changes
+	if misfit := misfit(said, changes); misfit != nil {
+		f.Err = fmt.Errorf("%w (the whole batch has failed: %w)", err, misfit)
+		return f
 	}
 	last := &delivery.Part{Hopeless: true}
-	for i := 0; fits && i < changes; i++ {
+	for i := range changes {
 		cause, failed := said.Items[i]
 		if !failed && (len(said.Items) > 0 || said.Done == 0 || i < said.Done) {
 			continue
@@ -36,6 +39,19 @@ func failureOf(err error, changes int, late bool) delivery.Failure {
 		last.Changes = append(last.Changes, i)
 	}
 	return f
+}
+
+// misfit is why a handler's failure is none of a batch of so many changes; nil if it fits.
+func misfit(said *feed.Failure, changes int) error {
+	if said.Done < 0 || said.Done >= changes {
+		return fmt.Errorf("Failure.Done is %d, want 0 to %d", said.Done, changes-1)
+	}
+	for _, i := range slices.Sorted(maps.Keys(said.Items)) {
+		if i < 0 || i >= changes {
+			return fmt.Errorf("Failure.Items names change %d, want 0 to %d", i, changes-1)
+		}
+	}
+	return nil
 }
 
 // probeErrors calls all code of the handler that is in the failure.

@@ -16,7 +16,7 @@ func TestAFailureCountsIfItFitsItsBatch(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		err   error
-		left  string // parts, h for hopeless, u for untried
+		left  string // parts, h for hopeless, u for untried; what is wrong with it after "="
 		after time.Duration
 	}{
 		{"any error", bad, "", 0},
@@ -31,10 +31,10 @@ func TestAFailureCountsIfItFitsItsBatch(t *testing.T) {
 		{"what was not tried is apart", &feed.Failure{Items: map[int]error{0: feed.ErrUntried, 1: feed.ErrUntried, 2: poison, 3: feed.ErrUntried}}, "[0 1]u [2]h [3]u", 0},
 		{"also from what failed", &feed.Failure{Items: map[int]error{0: bad, 1: feed.ErrUntried, 3: bad}}, "[0] [1]u [3]", 0},
 		{"no item", &feed.Failure{Items: map[int]error{}, Err: bad}, "", 0},
-		{"all are done", &feed.Failure{Done: 4, Err: bad}, "", 0},
-		{"fewer than none", &feed.Failure{Done: -1, Err: bad}, "", 0},
-		{"an item too many", &feed.Failure{Items: map[int]error{0: bad, 4: bad}, After: time.Second}, "", time.Second},
-		{"an item before the first", &feed.Failure{Items: map[int]error{-1: bad}}, "", 0},
+		{"all are done", &feed.Failure{Done: 4, Err: bad}, "=Failure.Done is 4, want 0 to 3", 0},
+		{"fewer than none", &feed.Failure{Done: -1, Err: bad}, "=Failure.Done is -1, want 0 to 3", 0},
+		{"an item too many", &feed.Failure{Items: map[int]error{0: bad, 4: bad}, After: time.Second}, "=Failure.Items names change 4, want 0 to 3", time.Second},
+		{"an item before the first", &feed.Failure{Items: map[int]error{-1: bad}}, "=Failure.Items names change -1, want 0 to 3", 0},
 	} {
 		got := failureOf(c.err, 4, true)
 		left := ""
@@ -44,8 +44,12 @@ func TestAFailureCountsIfItFitsItsBatch(t *testing.T) {
 			}
 			left += fmt.Sprint(" ", p.Changes) + map[bool]string{true: "h"}[p.Hopeless] + map[bool]string{true: "u"}[p.Untried]
 		}
-		if left = strings.TrimSpace(left); got.Err != c.err || !got.Late || left != c.left || got.After != c.after || got.Hopeless != feed.IsPoison(c.err) {
-			t.Errorf("%s: %+v, left %q, want %q", c.name, got, left, c.left)
+		want, wrong, _ := strings.Cut(c.left, "=")
+		if !errors.Is(got.Err, c.err) || (got.Err != c.err) != (wrong != "") || !strings.Contains(got.Err.Error(), wrong) {
+			t.Errorf("%s: the error is %q, want that of the handler, and that %q", c.name, got.Err, wrong)
+		}
+		if left = strings.TrimSpace(left); !got.Late || left != want || got.After != c.after || got.Hopeless != feed.IsPoison(c.err) {
+			t.Errorf("%s: %+v, left %q, want %q", c.name, got, left, want)
 		}
 	}
 }

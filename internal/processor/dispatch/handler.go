@@ -104,10 +104,18 @@ func verdict(ctx context.Context, err error) (outcome, error) {
 	case cause == nil:
 		return hasFailed, err
 	case cause == feed.ErrHandlerTimeout:
-		return wasLate, fmt.Errorf("%w: %w", cause, err)
+		return wasLate, withCause(err, cause)
 	default:
-		return wasCut, fmt.Errorf("handler was cut short: %w: %w", cause, err)
+		return wasCut, fmt.Errorf("handler was cut short: %w", withCause(err, cause))
 	}
+}
+
+// withCause puts the cause of the end of a handler's context before its error, unless that says it already.
+func withCause(err, cause error) error {
+	if errors.Is(err, cause) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", cause, err)
 }
 
 // protect turns a panic into an error, and the end of the goroutine too.

@@ -86,9 +86,9 @@ func (d *Dispatcher) letter(b *delivery.Batch) feed.DeadLetter {
 	l := feed.DeadLetter{
 		ID: letterID(d.in.Options.Mode, c.LSN, c.Place, change.ID), Index: c.Place, Change: change, Disposition: feed.DispositionHeld,
 		Instance: d.in.Me.Instance, Lease: d.held.Lease.Token, Range: d.held.Lease.Range, Parked: time.Now(),
+		Attempts: c.Calls(), Failed: b.Failing(),
 	}
 	if !b.IsHeld() {
-		l.Attempts, l.Failed = c.Calls(), b.Failing()
 		setCause(&l, b.Err)
 	}
 	return l

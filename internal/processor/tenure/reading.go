@@ -25,7 +25,7 @@ func (w *worker) read() (page feed.Page, e instance.Ending) {
 		case errors.Is(err, feed.ErrGone) && !w.whole():
 			return page, instance.Ending{Why: feed.ReasonSplit}
 		}
-		w.held.Report(w.held.UntilStopped, feed.OriginSource, err)
+		w.held.Report(w.held.UntilStopped, feed.OriginSource, advise(err))
 		if w.in.Absence.Note(w.held.UntilStopped, w.in.Source, w.in.Options.Expiration, err) {
 			w.in.Wake()
 		}
@@ -62,6 +62,14 @@ func (w *worker) fetch(ctx context.Context, at feed.Position) (feed.Page, error)
 	}
 	w.in.Hooks.ReadDone(feed.ReadDone{Lease: w.held.Lease.Token, Changes: len(page.Changes), Charge: page.Charge, Duration: time.Since(begun), Err: err})
 	return page, err
+}
+
+// advise adds to an error that stays until somebody acts, what to do.
+func advise(err error) error {
+	if errors.Is(err, feed.ErrTooOld) {
+		return fmt.Errorf("%w: trying again cannot help; use another processor name, or delete the leases of this one, to begin anew", err)
+	}
+	return err
 }
 
 // whole reports whether one partition holds the range: then a source that says it is gone

@@ -106,7 +106,7 @@ func (u *Unit) makeUnit(ctx context.Context, h *hold) (*feed.NewUnit, error) {
 	if atWork {
 		return nil, nil
 	}
-	return &feed.NewUnit{Start: start}, nil
+	return &feed.NewUnit{Start: start, Mode: u.in.Options.Mode}, nil
 }
 
 // checkMode refuses leases of the other mode: their positions mean something else.
