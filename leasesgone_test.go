@@ -192,6 +192,47 @@ func TestAMonitoredContainerThatIsMissingIsNotTakenForTheLeaseContainer(t *testi
 	})
 }
 
+// unlisted is a container whose partitions are not found while it is away.
+type unlisted struct {
+	*docstore.Container
+	away atomic.Bool
+}
+
+func (s *unlisted) Partitions(ctx context.Context) ([]feed.Partition, error) {
+	if s.away.Load() {
+		return nil, feed.ErrNotFound
+	}
+	return s.Container.Partitions(ctx)
+}
+
+// The partitions of the monitored container are not found for a while, which a listing of leases asks for. The leases are
+// there, and the unit goes on.
+func TestPartitionsThatAreNotFoundAreNotTakenForTheLeases(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		for _, partition := range []string{"0", "unknown"} { // the one that is unknown is looked for in each listing
+			if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindLease, Token: partition, Position: feed.At(`"0"`)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindInfo}); err != nil {
+			t.Fatal(err)
+		}
+		y := &tally{}
+		source := &unlisted{Container: w.orders}
+		p := w.runWith(source, w.leases, "a", y, changefeed.Options{Start: feed.FromBeginning()})
+		time.Sleep(20 * time.Second)
+		source.away.Store(true)
+		time.Sleep(10 * time.Minute)
+		source.away.Store(false)
+		w.fill(10)
+		time.Sleep(time.Minute)
+		if items, _ := y.items(); items != 10 || p.errs.find(feed.ErrNotFound) == nil || p.errs.find(feed.ErrLeasesGone) != nil {
+			t.Errorf("%d of 10 items handled after it; reported: %v", items, p.errs.find(feed.ErrNotFound))
+		}
+		p.stop(t)
+	})
+}
+
 // Another program has rewritten one lease, so that it cannot be read. Its range stands still, which the instance says, and
 // the others go on.
 func TestALeaseThatIsBrokenStopsItselfAlone(t *testing.T) {
