@@ -227,6 +227,19 @@ func (e *Engine) redriven(q *Request) {
 	e.do(Effect{Kind: Remove, Request: q})
 }
 
+// Conclusion takes an effect that ends what is under way without another call of the handler: of a letter that the handler
+// had, or of a request that is over. An owner that ends carries these out and no others, so that the next owner does not
+// hand the letter over again.
+func (e *Engine) Conclusion() (do Effect, found bool) {
+	i := slices.IndexFunc(e.effects, func(o Effect) bool { return o.Kind == Remove || o.Kind == Rewrite || o.Kind == Answer })
+	if i < 0 {
+		return do, false
+	}
+	do = e.effects[i]
+	e.effects = slices.Delete(e.effects, i, i+1)
+	return do, true
+}
+
 // failedAgain notes that the handler has failed with a letter again.
 func (e *Engine) failedAgain(b *Batch, f Failure) {
 	q := b.request

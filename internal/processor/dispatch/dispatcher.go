@@ -187,7 +187,7 @@ func (d *Dispatcher) Start() {
 	d.loop.Go(d.obey)
 }
 
-// Finish begins nothing new, waits for what is in hand, and reports whether a handler is stuck.
+// Finish begins nothing new, waits for what is in hand, concludes it, and reports whether a handler is stuck.
 func (d *Dispatcher) Finish() (stuck bool) {
 	d.mu.Lock()
 	d.phase = closed
@@ -198,7 +198,21 @@ func (d *Dispatcher) Finish() (stuck bool) {
 		d.watching()
 	}
 	d.calls.Wait()
+	d.conclude()
 	return d.stuck
+}
+
+// conclude carries out what is left of letters that the handler is done with, while the lease is ours.
+func (d *Dispatcher) conclude() {
+	for d.held.UntilDrained.Err() == nil {
+		d.mu.Lock()
+		do, found := d.engine.Conclusion()
+		d.mu.Unlock()
+		if !found {
+			return
+		}
+		d.requests.serve(do)
+	}
 }
 
 // obey does what the engine says until it has nothing left, or the work ends.
