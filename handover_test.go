@@ -95,3 +95,42 @@ func (w *world) stopsBesideALetter(release, split bool, concurrency int) {
 		w.t.Errorf("letters %q, want %q", box.names(), want)
 	}
 }
+
+// The partition of a lease is split again and again while nobody runs. What was done does not come again, and a change that
+// fails has its age and its attempts.
+func TestNotesOfALeaseSurviveSplitsWhileNobodyRuns(t *testing.T) {
+	for splits := range 4 {
+		t.Run(fmt.Sprint(splits), func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				w.put("bad", "bad", 0)
+				w.fill(30)
+				box := &letterBox{}
+				h := &receipts{bad: []string{"bad"}, times: map[string]int{}}
+				o := changefeed.Options{Start: feed.FromBeginning(), MaxAge: time.Hour, DeadLetters: box, MaxItems: 5}
+				begun := time.Now()
+				p := w.run("a", h, o)
+				time.Sleep(50 * time.Minute)
+				p.stop(t)
+				before := h.times["item"]
+				for range splits {
+					for i := len(w.partitions()) - 1; i >= 0; i-- {
+						w.split(i)
+					}
+				}
+				p = w.run("b", h, o)
+				time.Sleep(20 * time.Minute)
+				p.stop(t)
+				if again := h.times["item"] - before; again != 0 {
+					t.Errorf("%d changes came again", again)
+				}
+				if err := p.errs.find(feed.ErrMoved); err != nil {
+					t.Errorf("reported: %v", err)
+				}
+				letters := box.all()
+				if len(letters) != 1 || letters[0].Parked.Sub(begun) > time.Hour+time.Minute || letters[0].Attempts != h.times["bad"] {
+					t.Errorf("letters %q, want that of the bad change after an hour, with %d attempts", box.names(), h.times["bad"])
+				}
+			})
+		})
+	}
+}

@@ -228,8 +228,8 @@ func Name(from, to string, partitions []Partition) string {
 	return Unknown
 }
 
-// counts reports whether LSNs of a named partition count in the one that has a range now: if it is the same, or a child
-// that a split has made of it.
+// counts reports whether LSNs of a named partition count in the one that has a range now: if it is the same, or one that
+// splits have made of it.
 func counts(name, from, to string, partitions []Partition) bool {
 	if name == Name(from, to, partitions) {
 		return name != Unknown
@@ -237,6 +237,28 @@ func counts(name, from, to string, partitions []Partition) bool {
 	id, keys, _ := strings.Cut(name, " ")
 	least, most, ok := strings.Cut(keys, "-")
 	return ok && slices.ContainsFunc(partitions, func(p Partition) bool {
-		return p.Min <= from && to <= p.Max && least <= p.Min && p.Max <= most && len(p.Parents) > 0 && p.Parents[len(p.Parents)-1] == id
+		return p.Min <= from && to <= p.Max && least <= p.Min && p.Max <= most && p.comesBySplits(id, partitions)
 	})
+}
+
+// comesBySplits reports whether a partition has come from another one by splits alone. A merge counts LSNs anew, and the
+// list of parents does not say which of them were merged. But each split on the way leaves partitions that come from the one
+// that was split, and not from the part that leads here; and a merge leaves none for the partitions that it has merged.
+func (p Partition) comesBySplits(id string, partitions []Partition) bool {
+	i := slices.Index(p.Parents, id)
+	if i < 0 {
+		return false
+	}
+	if i == len(p.Parents)-1 {
+		return true
+	}
+	way := append(slices.Clone(p.Parents[i:]), p.ID)
+	for k, part := range way[1:] {
+		if !slices.ContainsFunc(partitions, func(o Partition) bool {
+			return slices.Contains(o.Parents, way[k]) && o.ID != part && !slices.Contains(o.Parents, part)
+		}) {
+			return false
+		}
+	}
+	return true
 }

@@ -33,7 +33,7 @@ func TestWhatIsDoneCountsWhereItWasWritten(t *testing.T) {
 		{"a part of it", note("1 -10"), "04", "08", nil},
 		{"a child", note("2 10-20"), "10", "18", nil},
 		{"a part of a child", note("2 10-20"), "1A", "1C", nil},
-		{"a grandchild", note("0 -20"), "10", "18", ErrMoved}, // what its own parent had done is not known
+		{"a grandchild", note("0 -20"), "10", "18", nil}, // a write under its own parent would name that
 		{"across children", note("2 10-20"), "10", "20", ErrMoved},
 		{"another partition", note("2 10-20"), "04", "08", ErrMoved},
 		{"a merge, of its last parent", note("6 80-FF"), "80", "FF", ErrMoved},
@@ -49,6 +49,36 @@ func TestWhatIsDoneCountsWhereItWasWritten(t *testing.T) {
 		got, err := ReadDone(c.text, Place{`"7"`, c.from, c.to, world})
 		if !errors.Is(err, c.want) || (err == nil && c.text != "") != (got.Through == 9 && len(got.Open) == 1) {
 			t.Errorf("%s: %+v, %v, want %v", c.name, got, err, c.want)
+		}
+	}
+}
+
+// LSNs count on through splits, and not through a merge, wherever on the way that was.
+func TestLSNsCountOnThroughSplitsAlone(t *testing.T) {
+	p := func(id, from, to string, parents ...string) Partition { return Partition{id, from, to, parents} }
+	for _, c := range []struct {
+		name       string
+		of         string // the partition that LSNs are of
+		from, to   string
+		partitions []Partition
+		want       bool
+	}{
+		{"three splits", "0 -80", "", "10", []Partition{p("5", "", "10", "0", "1", "3"), p("6", "10", "20", "0", "1", "3"), p("4", "20", "40", "0", "1"), p("2", "40", "80", "0")}, true},
+		{"three splits, beside a merge", "0 -80", "", "10",
+			[]Partition{p("5", "", "10", "0", "1", "3"), p("6", "10", "20", "0", "1", "3"), p("4", "20", "40", "0", "1"), p("9", "40", "FF", "0", "2", "8")}, true},
+		{"both halves merged", "0 -80", "", "80", []Partition{p("3", "", "80", "0", "1", "2")}, false},
+		{"both halves merged and split again", "0 -80", "", "40", []Partition{p("4", "", "40", "0", "1", "2", "3"), p("5", "40", "80", "0", "1", "2", "3")}, false},
+		{"since the merge", "3 -80", "", "20",
+			[]Partition{p("6", "", "20", "0", "1", "2", "3", "4"), p("7", "20", "40", "0", "1", "2", "3", "4"), p("5", "40", "80", "0", "1", "2", "3")}, true},
+		{"quarters merged across halves", "0 -80", "20", "60",
+			[]Partition{p("3", "", "20", "0", "1"), p("7", "20", "60", "0", "1", "4", "2", "5"), p("6", "60", "80", "0", "2")}, false},
+		{"quarters merged across halves, in another order", "0 -80", "20", "60",
+			[]Partition{p("3", "", "20", "0", "1"), p("7", "20", "60", "0", "1", "2", "4", "5"), p("6", "60", "80", "0", "2")}, false},
+		{"the quarter that was merged", "4 20-40", "20", "60",
+			[]Partition{p("3", "", "20", "0", "1"), p("7", "20", "60", "0", "1", "4", "2", "5"), p("6", "60", "80", "0", "2")}, false},
+	} {
+		if got := counts(c.of, c.from, c.to, c.partitions); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
 }
