@@ -262,6 +262,26 @@ func TestThePositionDoesNotMoveBackWhenAKeyGoesOn(t *testing.T) {
 	}
 }
 
+// The position of a shared lease is that of a read after the last change, since nothing came there. When the next change comes,
+// the position does not move back to the last change that it has passed.
+func TestThePositionDoesNotMoveBackToTheLastChangeBeforeIt(t *testing.T) {
+	r := readsKeys
+	r.After = knowsLSNs
+	w := newTrial(t, r)
+	w.Begin(int64(3))
+	w.Share(true)
+	w.Restore(Notes{Aside: []Aside{{AsideKey: notes.AsideKey{Key: "a", LSN: 4, Last: 3, Passed: true, Covered: 3}, From: int64(3)}}}, w.now)
+	w.Pass(int64(6), w.now)
+	if at := w.Position(); at != int64(6) {
+		t.Fatalf("position %v after a read without changes, want 6", at)
+	}
+	w.lsn = 8
+	w.page("b")
+	if at := w.Position(); at != int64(6) {
+		t.Errorf("position %v when a change has come, want 6", at)
+	}
+}
+
 // A processor of another kind may move the position. Then the next owner keeps the key only if the position had passed its
 // change before: here it is right behind that.
 func TestThePositionHasPassedTheChangeBeforeIt(t *testing.T) {

@@ -263,23 +263,24 @@ func (e *Engine) Position() Position {
 	}
 	at, before, lsn := e.feed.read, e.feed.last+1, e.feed.covered
 	c := e.FirstOpen()
-	waits := c != nil
-	if waits {
+	if c != nil {
 		at, before = c.Page.From, c.LSN
 		if n := c.Page.counted; n > 0 {
 			at, _ = e.rules.After(c.Page.Next, c.Page.changes[n-1].LSN)
 		}
 	}
 	// A processor of another kind does not know which keys are set aside: so the position
-	// waits for them, unless it has passed them already.
+	// waits for them, unless it has passed them already, or is right before them.
 	if first := e.firstAside(); e.feed.shared && first < before {
-		var known bool
-		if at, known = e.rules.After(e.feed.read, first-1); !known {
+		known := false
+		if lsn = first - 1; lsn > e.feed.atLSN {
+			at, known = e.rules.After(e.feed.read, lsn)
+		}
+		if !known {
 			return e.feed.at
 		}
-		lsn, waits = first-1, true
 	}
-	if waits && lsn < e.feed.atLSN { // it does not move back
+	if c != nil && lsn < e.feed.atLSN { // it does not move back
 		return e.feed.at
 	}
 	e.feed.at, e.feed.atLSN = at, max(lsn, e.feed.atLSN)

@@ -169,6 +169,8 @@ func (g *ledger) parked(by *instance, l feed.DeadLetter) {
 		if g.holds[v.key] == 0 {
 			g.breach("%s is held without an earlier letter of %s", v.id, v.key)
 		}
+		// The lease has told its owner of these calls: of the first change after its position, also if that is another by now.
+		g.noted[v] = max(g.noted[v], l.Attempts)
 	} else if !g.failed[v] && l.Disposition != feed.DispositionCrashed {
 		g.breach("%s %s LSN %d is parked, and no handler has failed on it", v.key, v.id, v.lsn)
 	}
