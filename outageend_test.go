@@ -227,3 +227,65 @@ func TestWhatReturnsAfterAnOutageGoesToTheChildThatHasItsKey(t *testing.T) {
 		}
 	})
 }
+
+// All that fails is of one lease, which another instance gets while the first one cannot reach the lease store. The outage is
+// over for the first one: nothing that it has could show an end.
+func TestAnOutageEndsForAnInstanceThatHasLostWhatFails(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		for i, n := 0, 0; n < 5; i++ {
+			city := fmt.Sprint("city-", i)
+			if epk, err := w.orders.Locate(t.Context(), feed.Key(city)); err == nil && w.partitions()[0].Range.Holds(epk) {
+				w.put(city, "item", n)
+				n++
+			}
+		}
+		var mended, away atomic.Bool
+		h := &tally{before: func(context.Context, *feed.Batch) error {
+			if mended.Load() {
+				return nil
+			}
+			return errHandler
+		}}
+		store := &hookedStore{Leases: w.leases}
+		store.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if away.Load() {
+				return l, errCutOff
+			}
+			return w.leases.Update(ctx, l)
+		}
+		var mu sync.Mutex
+		var said []feed.Outage
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: &letterBox{}}
+		o.Hooks.Outage = func(o feed.Outage) {
+			mu.Lock()
+			defer mu.Unlock()
+			said = append(said, o)
+		}
+		a := w.runWith(w.orders, store, "a", h, o)
+		time.Sleep(5 * time.Minute)
+		if !a.processor.Status()[0].Outage {
+			t.Fatal("no outage is recognized: the test shows nothing")
+		}
+		o.Hooks.Outage = nil
+		away.Store(true)
+		b := w.run("b", h, o)
+		time.Sleep(3 * time.Minute)
+		mended.Store(true)
+		time.Sleep(time.Minute)
+		away.Store(false)
+		time.Sleep(time.Hour)
+		if a.processor.Status()[0].Outage || w.pending() != 0 {
+			t.Errorf("an outage goes on an hour after all was handled; %d pending", w.pending())
+		}
+		for _, l := range w.records(feed.KindLease) {
+			if since := l.Properties["changefeed.outage"]; since != "" {
+				t.Errorf("lease %s of %s says an outage: %s", l.Token, l.Owner, since)
+			}
+		}
+		a.stop(t)
+		b.stop(t)
+		if len(said) != 2 || said[0].Ended.IsZero() == said[1].Ended.IsZero() {
+			t.Errorf("the hook heard %+v, want a begin and an end", said)
+		}
+	})
+}

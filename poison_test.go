@@ -502,6 +502,36 @@ func TestAnOutageParksNothing(t *testing.T) {
 	}
 }
 
+// The partition of a lease is split in an outage. The instance has the parts, and the outage goes on.
+func TestASplitInAnOutageParksNothing(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var mended atomic.Bool
+		h := &tally{before: func(context.Context, *feed.Batch) error {
+			if mended.Load() {
+				return nil
+			}
+			return errHandler
+		}}
+		w.fill(5)
+		box := &letterBox{}
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		time.Sleep(time.Minute)
+		w.split(0)
+		time.Sleep(time.Minute)
+		w.split(0)
+		time.Sleep(30 * time.Minute)
+		if !p.processor.Status()[0].Outage || box.names() != "" {
+			t.Errorf("after two splits: outage %v, letters %q", p.processor.Status()[0].Outage, box.names())
+		}
+		mended.Store(true)
+		time.Sleep(5 * time.Minute)
+		p.stop(t)
+		if items, again := h.items(); items != 5 || again != 0 || w.pending() != 0 || box.names() != "" {
+			t.Errorf("after it: %d items, %d again, %d pending, letters %q", items, again, w.pending(), box.names())
+		}
+	})
+}
+
 // One bad change on a quiet feed is no outage.
 func TestOneBadChangeOnAQuietFeedIsParked(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {

@@ -186,7 +186,7 @@ func (b *ContainerBox) get(ctx context.Context, key feed.PartitionKey, id string
 
 // Remove deletes the document of a letter, and its parts with it.
 func (b *ContainerBox) Remove(ctx context.Context, key feed.PartitionKey, id string) error {
-	if err := b.remove(ctx, key, b.id(id)); err != nil && !errors.Is(err, feed.ErrNotFound) {
+	if err := b.remove(ctx, spelled(key), b.id(id)); err != nil && !errors.Is(err, feed.ErrNotFound) {
 		return fmt.Errorf("remove letter %s of %s: %w", id, key, err)
 	}
 	return nil
@@ -225,7 +225,7 @@ type filed struct {
 // parked a moment ago.
 func (b *ContainerBox) Letters(ctx context.Context, key feed.PartitionKey) iter.Seq2[feed.DeadLetter, error] {
 	return func(yield func(feed.DeadLetter, error) bool) {
-		all, err := b.find(ctx, key)
+		all, err := b.find(ctx, spelled(key))
 		if err != nil {
 			yield(feed.DeadLetter{}, fmt.Errorf("read letters of %q: %w", b.processor, err))
 			return

@@ -153,7 +153,7 @@ func (b *FileBox) Put(ctx context.Context, l feed.DeadLetter) error {
 
 // Remove appends a line that says so.
 func (b *FileBox) Remove(ctx context.Context, key feed.PartitionKey, id string) error {
-	n := name{b.processor, key, id}
+	n := name{b.processor, spelled(key), id}
 	if there, err := b.has(ctx, n); err != nil || !there {
 		return err
 	}
@@ -234,7 +234,7 @@ func (b *FileBox) Letters(ctx context.Context, key feed.PartitionKey) iter.Seq2[
 		}
 		index := maps.Clone(b.index)
 		b.leave()
-		letters(ctx, b.file, index, b.processor, key)(yield)
+		letters(ctx, b.file, index, b.processor, spelled(key))(yield)
 	}
 }
 

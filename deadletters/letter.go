@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
@@ -172,6 +173,15 @@ func parse(text []byte) (l feed.DeadLetter, err error) {
 		return l, fmt.Errorf("parse letter %s of %s: %w", l.ID, said.Key, err)
 	}
 	return l, nil
+}
+
+// spelled returns a key in the text that it has in changes and letters: a caller may spell the same JSON in another way. What
+// is no key stays as it is: there are no letters of it.
+func spelled(key feed.PartitionKey) feed.PartitionKey {
+	if one, err := pkey.Canonical(string(key)); err == nil {
+		return one
+	}
+	return key
 }
 
 // parseKey returns the one text of a key: a container may write the same JSON otherwise.

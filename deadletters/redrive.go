@@ -50,7 +50,7 @@ const (
 // has failed, its held letters follow, and the key is released. That the handler fails again is no error but
 // [ResultFailed].
 //
-// The request is a record among the leases, and is served once. Two callers who ask for the same letter at the same time
+// The key is a JSON array in any spelling. The request is a record among the leases, and is served once. Two callers who ask for the same letter at the same time
 // share it; the one who made it removes it with its outcome, and if the other one has not read that yet, it asks again. When
 // ctx ends before the request is served, Redrive withdraws it, which takes at most 5 seconds, and
 // returns an error that is [ErrNotServed] and the cause of ctx. A request that an instance has begun with is carried out all
@@ -61,14 +61,14 @@ const (
 // [feed.Locator], so that the owner of a key cannot be found, and a [feed.ErrBadRequest] if key is not a
 // partition key of the source. An error of the lease store is returned if the request cannot be written.
 func Redrive(ctx context.Context, source feed.Source, leases feed.LeaseStore, key feed.PartitionKey, letter string) (Outcome, error) {
-	return ask(ctx, source, leases, notes.Request{Action: notes.Retry, Key: string(key), Letter: letter})
+	return ask(ctx, source, leases, notes.Request{Action: notes.Retry, Key: string(spelled(key)), Letter: letter})
 }
 
 // Release lets a held key go on without the changes of it that have failed: those that are held are handled, in their order,
 // and then the key is not held any more. If one of them fails, the key stays held from there, which is [ResultFailed]. The
 // letters of the changes that had failed before stay. Release waits and is withdrawn as [Redrive] is, with the same errors.
 func Release(ctx context.Context, source feed.Source, leases feed.LeaseStore, key feed.PartitionKey) (Outcome, error) {
-	return ask(ctx, source, leases, notes.Request{Action: notes.Release, Key: string(key)})
+	return ask(ctx, source, leases, notes.Request{Action: notes.Release, Key: string(spelled(key))})
 }
 
 // ask writes a request and waits for its outcome.
@@ -93,6 +93,7 @@ func ask(ctx context.Context, source feed.Source, leases feed.LeaseStore, q note
 // right to delete, requests are retired instead. If the lease store returns an error, Withdraw returns it with the number of
 // requests that were withdrawn before.
 func Withdraw(ctx context.Context, leases feed.LeaseStore, key feed.PartitionKey) (n int, err error) {
+	key = spelled(key)
 	for range maxConflicts {
 		records, _, err := leases.List(ctx)
 		if err != nil {

@@ -99,3 +99,35 @@ func openFile(t *testing.T, path string) *deadletters.FileBox {
 	t.Cleanup(func() { _ = b.Close() })
 	return b
 }
+
+// A caller may spell a key otherwise than changes do.
+func TestLettersAreFoundByAnySpellingOfTheirKey(t *testing.T) {
+	for name, open := range map[string]func() feed.LetterBox{
+		"container": opening(t, container(t, docstore.ContainerSpec{Paths: []string{deadletters.KeyPath}}), "mailer"),
+		"file":      func() feed.LetterBox { return openFile(t, filepath.Join(t.TempDir(), "letters.ndjson")) },
+	} {
+		box := open()
+		key := feed.Key("Oslo", 5)
+		for _, spelled := range []feed.PartitionKey{key, `["Osl\u006f",5.0]`, ` [ "Oslo", 5e0 ] `} {
+			change := feed.Change{ID: "1", PartitionKey: key, LSN: 7, Body: []byte(`{"id":"1"}`)}
+			if err := box.Put(t.Context(), feed.DeadLetter{ID: "7.0", Change: change, Disposition: feed.DispositionFailed}); err != nil {
+				t.Fatal(err)
+			}
+			found := func() (n int) {
+				for _, err := range box.Letters(t.Context(), spelled) {
+					if err != nil {
+						t.Error(err)
+					}
+					n++
+				}
+				return n
+			}
+			if n := found(); n != 1 {
+				t.Errorf("%s: %d letters of %s, want 1", name, n, spelled)
+			}
+			if err := box.Remove(t.Context(), spelled, "7.0"); err != nil || found() != 0 {
+				t.Errorf("%s: the letter of %s is there after Remove: %v", name, spelled, err)
+			}
+		}
+	}
+}

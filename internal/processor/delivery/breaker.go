@@ -39,7 +39,8 @@ type Breaker struct {
 
 type result struct {
 	key string
-	lsn int64 // of the change that has failed
+	of  *Engine // of the lease of a change that has failed
+	lsn int64   // of the change that has failed
 	ok  bool
 	at  time.Time // when the call was begun, or has failed
 
@@ -91,8 +92,8 @@ func (b *Breaker) succeeded(key string, begun time.Time) {
 }
 
 // failed notes that a change of a key has failed by itself, as often as it may.
-func (b *Breaker) failed(key string, lsn int64, now time.Time) {
-	b.note(result{key: key, lsn: lsn, at: now})
+func (b *Breaker) failed(of *Engine, key string, lsn int64, now time.Time) {
+	b.note(result{key: key, of: of, lsn: lsn, at: now})
 	b.troubled(now)
 }
 
@@ -198,9 +199,24 @@ func (b *Breaker) IsOpen() bool {
 func (b *Breaker) close(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.open {
-		return
+	if b.open {
+		b.end(now)
 	}
+}
+
+// leave forgets what has failed of a lease that somebody else has now. Then an outage is over in which nothing else has
+// failed: no call of this process could show its end.
+func (b *Breaker) leave(of *Engine, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.recent = slices.DeleteFunc(b.recent, func(r result) bool { return r.of == of })
+	if b.open && !slices.ContainsFunc(b.recent, func(r result) bool { return !r.ok }) {
+		b.end(now)
+	}
+}
+
+// end ends the outage. The caller has the lock.
+func (b *Breaker) end(now time.Time) {
 	b.news = append(b.news, Outage{Since: b.since, Ended: now, Changes: b.failing})
 	// Nothing is remembered beyond: failures of the outage would count against the
 	// first key that fails afterwards.

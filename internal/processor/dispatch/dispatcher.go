@@ -198,21 +198,8 @@ func (d *Dispatcher) Finish() (stuck bool) {
 		d.watching()
 	}
 	d.calls.Wait()
-	d.conclude()
+	d.requests.finish()
 	return d.stuck
-}
-
-// conclude carries out what is left of letters that the handler is done with, while the lease is ours.
-func (d *Dispatcher) conclude() {
-	for d.held.UntilDrained.Err() == nil {
-		d.mu.Lock()
-		do, found := d.engine.Conclusion()
-		d.mu.Unlock()
-		if !found {
-			return
-		}
-		d.requests.serve(do)
-	}
 }
 
 // obey does what the engine says until it has nothing left, or the work ends.

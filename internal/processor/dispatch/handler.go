@@ -189,8 +189,18 @@ func (d *delegate) close(why feed.Reason) feed.Reason {
 // Open calls the handler's Open until it succeeds, if it has one.
 func (d *Dispatcher) Open() instance.Ending { return d.delegate.open() }
 
-// Close calls the handler's Close, if it has one, and returns why the work ends.
-func (d *Dispatcher) Close(why feed.Reason) feed.Reason { return d.delegate.close(why) }
+// Close calls the handler's Close, if it has one, and returns why the work ends. The failures of a lease that goes to
+// another instance are no part of an outage here any more; those of a lease that is split mostly stay.
+func (d *Dispatcher) Close(why feed.Reason) feed.Reason {
+	why = d.delegate.close(why)
+	if why != feed.ReasonStopped && why != feed.ReasonSplit {
+		d.mu.Lock()
+		d.engine.Leave(time.Now())
+		d.mu.Unlock()
+		d.announce()
+	}
+	return why
+}
 
 // Wait waits for the calls that were left behind because they are stuck.
 func (d *Dispatcher) Wait() { d.delegate.calls.Wait() }

@@ -74,6 +74,19 @@ func (s *requests) forget(q *request) {
 	delete(s.serving, q.record.Token)
 }
 
+// finish does what is left of letters that the handler is done with, while the lease is ours.
+func (s *requests) finish() {
+	for s.d.held.UntilDrained.Err() == nil {
+		s.d.mu.Lock()
+		do, found := s.d.engine.Conclusion()
+		s.d.mu.Unlock()
+		if !found {
+			return
+		}
+		s.serve(do)
+	}
+}
+
 // Withdraw ends the requests whose records are not asked for any more.
 func (s *requests) Withdraw(asked map[string]bool) {
 	s.d.mu.Lock()
