@@ -361,6 +361,7 @@ func (e *Engine) forgetFailures() {
 		anew(l)
 	}
 	e.feed.restored.tried = withoutFailures(e.feed.restored.tried)
+	e.guard.beginAnew()
 }
 
 func withoutFailures(runs []notes.Run) []notes.Run {

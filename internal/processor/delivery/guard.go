@@ -67,6 +67,16 @@ func (g *guard) count(c *Change, name func(*Change) string) {
 	}
 }
 
+// beginAnew forgets that what the last owner had in the handler has failed, but not how often it was called, nor since when.
+func (g *guard) beginAnew() {
+	if g.former == nil {
+		return
+	}
+	former := *g.former // the lease may say it
+	former.Tried = withoutFailures(former.Tried)
+	g.former = &former
+}
+
 // pageAdded parks the change that has ended the last owners, if it is in the page.
 func (g *guard) pageAdded(e *Engine, p *Page) {
 	if g.crashed == nil {

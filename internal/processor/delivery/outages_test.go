@@ -112,6 +112,29 @@ func TestAfterAnOutageWhatIsNotReadYetBeginsAnew(t *testing.T) {
 	}
 }
 
+// So does what the last owner had in its handler when it ended, if it is of a key that could not be read until then.
+func TestAfterAnOutageWhatTheLastOwnerHadInItsHandlerBeginsAnew(t *testing.T) {
+	r := readsKeys
+	r.MaxAttempts, r.CanPark = 3, true
+	w := newTrial(t, r)
+	w.Restore(Notes{Aside: []Aside{{AsideKey: notes.AsideKey{Key: "a", LSN: 1, Last: 1}, From: int64(0)}}}, w.now)
+	s := suspected(1, 1, 2)
+	w.Inherit(s, w.now)
+	w.wants(ReadKey)
+	w.outageBegins()
+	w.KeyFailed("a", w.now)
+	w.outageEnds()
+	w.wait(time.Minute)
+	w.wants(ReadKey)
+	w.reads("a", 5, 1)
+	if b := w.wants(Call, 1); b.failures() != 0 || b.Attempt() != 3 || b.Failing() != time.Unix(900, 0) {
+		t.Errorf("%d failures count, attempt %d, since %v; want 0 and 3 since 900", b.failures(), b.Attempt(), b.Failing().Unix())
+	}
+	if s.First().Failures != 2 {
+		t.Error("what the last owner has noted was changed")
+	}
+}
+
 // The probe of another lease has begun at the same moment, so the batch of this one waits. It may be the whole common lane
 // by then, and what is behind it must go on when it fails.
 func TestKeysGoOnAfterTheProbeOfAnotherLease(t *testing.T) {
