@@ -90,6 +90,42 @@ func TestACheckpointDuringASplitIsRefusedOrKept(t *testing.T) {
 	})
 }
 
+// A batch that was confirmed before the split is done for the leases of the parts, too. To confirm it again is no error.
+func TestAConfirmedBatchMayBeConfirmedAgainDuringASplit(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(3)
+		var batch atomic.Pointer[feed.Batch]
+		var again atomic.Pointer[error]
+		store := &hookedStore{Leases: w.leases}
+		store.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if b := batch.Load(); b != nil && l.Kind == feed.KindLease {
+				err := b.Checkpoint(ctx)
+				again.CompareAndSwap(nil, &err)
+			}
+			return w.leases.Create(ctx, l)
+		}
+		h := feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
+			batch.CompareAndSwap(nil, b)
+			return b.Checkpoint(ctx)
+		})
+		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: feed.FromBeginning(), Manual: true})
+		time.Sleep(time.Second)
+		w.split(0)
+		w.fill(3)
+		time.Sleep(time.Minute)
+		switch err := again.Load(); {
+		case err == nil:
+			t.Error("no checkpoint was asked for during the split")
+		case *err != nil:
+			t.Errorf("a second checkpoint during a split: %v", *err)
+		}
+		p.stop(t)
+		if n := w.pending(); n != 0 {
+			t.Errorf("%d changes are pending", n)
+		}
+	})
+}
+
 // A checkpoint by hand takes in every batch before it, also those whose lane was empty in between.
 func TestAManualCheckpointTakesInAllBatchesBeforeItOfItsKey(t *testing.T) {
 	for _, o := range []changefeed.Options{{Concurrency: 1}, {Concurrency: 1, MaxWait: time.Second}, {Concurrency: 8}} {

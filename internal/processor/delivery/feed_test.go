@@ -419,6 +419,22 @@ func TestABatchIsConfirmedThatHasFailed(t *testing.T) {
 	w.wants(Call, 3, 4)
 }
 
+// A transaction that has failed comes again in parts, which share an LSN. The last part stands for those before it.
+func TestTheLastPartOfATransactionIsConfirmedWithThoseBeforeIt(t *testing.T) {
+	for _, concurrency := range []int{1, 2} {
+		w := newTrial(t, Rules{Concurrency: concurrency, MaxAttempts: 1, CanPark: true, ByHand: true}, "a", "+a")
+		w.fails(w.wants(Call, 1, 1))
+		first := w.wants(Call, 1)
+		w.succeeds(first)
+		second := w.wants(Call, 1)
+		w.succeeds(second)
+		if fresh, valid := w.Confirm(second, w.now); !fresh || !valid || !w.IsConfirmed(first) {
+			t.Errorf("fresh %v, valid %v, the first part is confirmed: %v", fresh, valid, w.IsConfirmed(first))
+		}
+		w.wantsLease("1: 0[] +2")
+	}
+}
+
 func TestOldestIsHowOftenAndSinceWhen(t *testing.T) {
 	w := newTrial(t, Rules{})
 	if calls, since := w.Oldest(); calls != 0 || !since.IsZero() {

@@ -194,3 +194,24 @@ func TestTheLeaseNamesNoBatchThatHasReturnedWhenTheNextIsCalled(t *testing.T) {
 		t.Errorf("effect %d, note %v; want a call before which the lease is written", do.Kind, do.Note)
 	}
 }
+
+// A stop in good order cuts a call short, and has not ended the process. So the next owner calls the change that had one
+// attempt left, and does not park it.
+func TestACallThatWasCutShortIsNamedNoMore(t *testing.T) {
+	r := Rules{MaxAttempts: 3, CanPark: true}
+	w := newTrial(t, r, "a")
+	for range 2 {
+		w.fails(w.wants(Call, 1))
+		w.wait(time.Minute)
+	}
+	b := w.wants(Call, 1)
+	if n := w.Notes(); n.Suspect == nil {
+		t.Fatal("the lease names no batch that has failed and is in the handler")
+	}
+	if w.Cut(b); w.Notes().Suspect != nil {
+		t.Errorf("the lease names %+v after its call", w.Notes().Suspect)
+	}
+	w = w.after(r, true)
+	w.page("a")
+	w.wants(Call, 1)
+}

@@ -112,6 +112,25 @@ func TestAfterAnOutageWhatIsNotReadYetBeginsAnew(t *testing.T) {
 	}
 }
 
+// What was forgotten of a key that is set aside begins anew too when its key is read again.
+func TestAfterAnOutageWhatWasForgottenOfAKeyBeginsAnew(t *testing.T) {
+	r := readsKeys
+	r.MaxAttempts, r.CanPark = 3, true
+	w := newTrial(t, r)
+	tried := []notes.Run{{From: 1, To: 1, Calls: 2, Failures: 2}}
+	w.Restore(Notes{Aside: []Aside{{AsideKey: notes.AsideKey{Key: "a", LSN: 1, Last: 1, Tried: tried}, From: int64(0)}}}, w.now)
+	w.outageBegins()
+	w.outageEnds()
+	w.wants(ReadKey)
+	w.reads("a", 5, 1)
+	if b := w.wants(Call, 1); b.failures() != 0 || b.Attempt() != 3 {
+		t.Errorf("%d failures count, attempt %d; want 0 and 3", b.failures(), b.Attempt())
+	}
+	if tried[0].Failures != 2 {
+		t.Error("the notes of the last owner were changed")
+	}
+}
+
 // So does what the last owner had in its handler when it ended, if it is of a key that could not be read until then.
 func TestAfterAnOutageWhatTheLastOwnerHadInItsHandlerBeginsAnew(t *testing.T) {
 	r := readsKeys
@@ -132,6 +151,25 @@ func TestAfterAnOutageWhatTheLastOwnerHadInItsHandlerBeginsAnew(t *testing.T) {
 	}
 	if s.First().Failures != 2 {
 		t.Error("what the last owner has noted was changed")
+	}
+}
+
+// The probe of another lease has begun at the same moment, so a batch of this one waits that has not failed. It is the next
+// probe, before a batch that was one and has failed: that one may be poison.
+func TestABatchThatHasNotFailedIsTheProbeBeforeThoseThatHave(t *testing.T) {
+	w := newTrial(t, Rules{Concurrency: 2, MaxAttempts: 9, CanPark: true}, "a")
+	w.outageBegins()
+	w.wait(time.Minute)
+	w.fails(w.wants(Call, 1))
+	w.page("b")
+	w.wait(time.Minute)
+	w.Engine.now = w.now
+	w.probe()
+	w.breaker.beginProbe(w.now)
+	w.wait(time.Minute)
+	w.succeeds(w.wants(Call, 2))
+	if w.breaker.IsOpen() {
+		t.Error("a probe has succeeded, and the outage lasts")
 	}
 }
 
@@ -279,6 +317,28 @@ func TestWhatWasParkedBeforeASuccessIsNotRecalled(t *testing.T) {
 	w.wait(time.Second)
 	w.page("b")
 	w.succeeds(w.wants(Call, 2))
+	w.wait(time.Second)
+	if n := w.Notes(); len(n.Recalls) != 0 {
+		t.Errorf("the lease says %v", n.Recalls)
+	}
+	w.outageBegins()
+	w.outageEnds()
+	w.wantsNothing(Never)
+}
+
+// A slow call may succeed after a quick one that was begun later. It does not hide that.
+func TestWhatWasParkedBeforeASuccessIsNotRecalledThoughASlowCallSucceedsLast(t *testing.T) {
+	w := newTrial(t, Rules{Concurrency: 3, MaxItems: 1, MaxAttempts: 1, CanPark: true, HasBox: true}, "slow", "bad")
+	slow, bad := w.wants(Call, 1), w.wants(Call, 2)
+	w.wait(time.Second)
+	w.fails(bad)
+	w.wait(time.Second)
+	w.page("good")
+	good := w.wants(Call, 3)
+	w.wait(time.Second)
+	w.succeeds(good)
+	w.succeeds(slow)
+	w.LetterStored(w.wants(Park, 2), w.now)
 	w.wait(time.Second)
 	if n := w.Notes(); len(n.Recalls) != 0 {
 		t.Errorf("the lease says %v", n.Recalls)

@@ -107,3 +107,25 @@ func TestTheNumberOfKeysFollowsAHandlerInSpiteOfNoise(t *testing.T) {
 		t.Errorf("by key: %d changes in %d calls", changes, calls)
 	}
 }
+
+// A call of few keys says nothing of many. So many in a row narrow a batch, because there are no more keys, and a call of many
+// keys begins the row anew, also a quick one.
+func TestCallsOfFewKeysNarrowABatchIfTheyAreInARow(t *testing.T) {
+	var w width
+	w.to(3, false)
+	few := func(calls int) {
+		for range calls {
+			w.observe(1, 1, widthQuick)
+		}
+	}
+	for range 3 {
+		few(widthRest - 1)
+		w.observe(8, 8, widthQuick/2)
+	}
+	if w.lanes != 8 {
+		t.Errorf("%d lanes, want 8: calls of many keys were between those of few", w.lanes)
+	}
+	if few(widthRest); w.lanes != 4 {
+		t.Errorf("%d lanes after %d calls of few keys, want 4", w.lanes, widthRest)
+	}
+}

@@ -2,6 +2,8 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
+	"iter"
 	"strings"
 	"testing"
 	"time"
@@ -82,6 +84,36 @@ func TestABufferIsFullOfBytes(t *testing.T) {
 	for most, want := range map[int64]bool{1: true, 1 << 20: false} {
 		if d, _, _ := pageOf(instance.Options{BufferItems: 100, BufferBytes: most}, 2); d.isFull() != want {
 			t.Errorf("at most %d bytes: full %v", most, d.isFull())
+		}
+	}
+}
+
+// largeLetters are letters of a key that is held, 2 MB each.
+type largeLetters struct {
+	feed.LetterBox
+	count int
+}
+
+func (b largeLetters) Letters(_ context.Context, key feed.PartitionKey) iter.Seq2[feed.DeadLetter, error] {
+	return func(yield func(feed.DeadLetter, error) bool) {
+		body := make([]byte, 2<<20)
+		for i := range b.count {
+			c := feed.Change{LSN: int64(i + 1), PartitionKey: key, Body: body}
+			if !yield(feed.DeadLetter{ID: fmt.Sprint(c.LSN), Change: c, Disposition: feed.DispositionHeld}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// A release hands the letters of its key over a few at a time, so that large ones do not fill the memory, and lists again.
+func TestAReleaseHasFewLargeLettersInMemory(t *testing.T) {
+	d, _, _ := pageOf(instance.Options{}, 0)
+	for count, want := range map[int]int{5: 5, 100: bytesAtOnce / (2 << 20)} {
+		q := &request{}
+		held, failed, err := d.requests.heldLetters(largeLetters{count: count}, &delivery.Request{Key: `["a"]`, Of: q})
+		if len(held) != want || failed || err != nil || q.whole != (count == want) {
+			t.Errorf("of %d letters %d are in memory, want %d; that is all: %v, %v, %v", count, len(held), want, q.whole, failed, err)
 		}
 	}
 }

@@ -1,0 +1,68 @@
+package feed_test
+
+import (
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/millrace/changefeed/feed"
+)
+
+// The head is not known, or was read before the changes, or after them.
+func TestALagIsNeverNegative(t *testing.T) {
+	for _, c := range []struct{ head, lag int64 }{{0, 0}, {3, 0}, {7, 0}, {9, 2}} {
+		b := &feed.Batch{Head: c.head, Changes: []feed.Change{{LSN: 5}, {LSN: 7}}}
+		if got := b.Lag(); got != c.lag {
+			t.Errorf("a lag of %d behind a head of %d, want %d", got, c.head, c.lag)
+		}
+	}
+	if got := (&feed.Batch{Head: 9}).Lag(); got != 0 {
+		t.Errorf("a batch without changes has a lag of %d", got)
+	}
+}
+
+// A start is compared with the one that the unit's records say, which have neither a zone nor a monotonic clock.
+func TestTwoStartsOfTheSameTimeAreEqual(t *testing.T) {
+	now := time.Now()
+	want := feed.FromTime(time.Unix(0, now.UnixNano()).UTC())
+	for name, at := range map[string]time.Time{
+		"the time of the clock":     now,
+		"in another zone":           now.In(time.FixedZone("there", 3600)),
+		"without a monotonic clock": now.Round(0),
+	} {
+		if got := feed.FromTime(at); got != want {
+			t.Errorf("%s: a start of %v, want one that equals %v", name, got, want)
+		}
+	}
+}
+
+// What a handler and an operator see of a lease is what its record says, all of it.
+func TestALeaseSaysWhatItsRecordSays(t *testing.T) {
+	record := feed.Record{
+		ID: "7", Token: "-FF", Range: feed.FullRange(), Owner: "a", Epoch: "e", Mode: feed.AllVersionsAndDeletes,
+		Position: feed.Position{Token: "5"}, Attempts: 3, State: feed.StateSplitting, Updated: time.Unix(1000, 0),
+		Properties: map[string]string{"a": "b"},
+	}
+	lease, of := reflect.ValueOf(record.Lease()), reflect.ValueOf(record)
+	for i := range lease.NumField() {
+		name := lease.Type().Field(i).Name
+		got, want := lease.Field(i).Interface(), of.FieldByName(name).Interface()
+		if lease.Field(i).IsZero() || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is %v, want %v as the record says", name, got, want)
+		}
+	}
+}
+
+// Each operation has a word, and one of a newer version its number.
+func TestEachWriteHasAText(t *testing.T) {
+	for op := range feed.WriteOp(math.MaxUint8) {
+		if text := op.String(); text == "" || strings.HasPrefix(text, "WriteOp(") != (op > feed.WriteRead) {
+			t.Errorf("operation %d has the text %q", uint8(op), text)
+		}
+	}
+	if got := (feed.WriteRead + 1).String(); got != "WriteOp(6)" {
+		t.Errorf("the operation after the last one has the text %q", got)
+	}
+}
