@@ -24,7 +24,8 @@ This is done by the instance of the unit that owns the range of the key: one mus
 the same dead letters. The command waits for each answer as long as --wait says. Then it
 withdraws the request, says why nobody has served it, as far as that is known, and goes on;
 of a lease that has not served three in a row it asks for no more. A line says what became
-of each, and the last line counts them. If any has failed again or was not served, the exit code is 1.
+of each, and the last line counts them. If any has failed again or was not served, or a key
+to release was not held, the exit code is 1.
 
 With -o json, one object a line: id (of a letter), key, result, which is "handled",
 "failed", "nothing" (to do), "not served" or "not asked", handled (letters that were

@@ -159,7 +159,7 @@ func (r *Report) Write(a Answer) (err error) {
 // Empty reports whether no answer was written.
 func (r *Report) Empty() bool { return r.all == 0 }
 
-// End writes the summary. It is an error if anything has failed again or was not served.
+// End writes the summary. It is an error if anything has failed again or was not served, or if a key to release was not held.
 func (r *Report) End() error {
 	if r.form != "json" {
 		if err := r.summary(); err != nil {
@@ -171,6 +171,9 @@ func (r *Report) End() error {
 		if n := r.results[one.result]; n > 0 {
 			bad = append(bad, fmt.Sprintf("%d %s", n, one.text))
 		}
+	}
+	if n := r.results[isNothing]; n > 0 && r.thing == "key" {
+		bad = append(bad, fmt.Sprintf("%d not held", n))
 	}
 	if bad == nil {
 		return nil

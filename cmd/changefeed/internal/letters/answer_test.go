@@ -57,7 +57,7 @@ not asked 1: their leases did not serve 3 in a row, so nobody seems to work on t
 ["a"]: not served: bad request
 released 2 (with 6 held letters), failed again 2, not served 2, nothing to do 1
 not asked 1: their leases did not serve 3 in a row, so nobody seems to work on these now
-`, "of 8 keys: 2 failed again, 2 not served, 1 not asked",
+`, "of 8 keys: 2 failed again, 2 not served, 1 not asked, 1 not held",
 		},
 	} {
 		var b strings.Builder
