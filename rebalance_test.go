@@ -3,6 +3,7 @@ package changefeed_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -350,4 +351,40 @@ func TestAStoppedInstanceFreesItsLeasesAtOnce(t *testing.T) {
 			t.Errorf("presence records left: %v", hosts)
 		}
 	})
+}
+
+// An instance that joins after splits is given a lease as after any other time: the instances agree on how many there are,
+// though nobody is told of the leases that were split.
+func TestAnInstanceThatJoinsAfterSplitsIsGivenItsLeases(t *testing.T) {
+	for seed := range uint64(detector.Rounds(60, 15)) {
+		inWorld(t, 1+int(seed%3), func(t *testing.T, w *world) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			var stolen atomic.Int64
+			o := changefeed.Options{Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Round: func(r feed.Round) { stolen.Add(int64(r.Stolen)) }}}
+			var all []*process
+			for i := range 1 + rng.IntN(3) {
+				all = append(all, w.run(fmt.Sprint("i", i), &tally{}, o))
+				time.Sleep(time.Minute)
+			}
+			for range 1 + rng.IntN(3) {
+				w.split(rng.IntN(len(w.partitions())))
+				time.Sleep(time.Duration(rng.IntN(2)*rng.IntN(1000)) * time.Millisecond)
+			}
+			time.Sleep(time.Duration(rng.IntN(3)) * time.Second)
+			last := w.run("last", &tally{}, o)
+			all = append(all, last)
+			leases := len(w.partitions())
+			time.Sleep(20 * time.Second)
+			if n := len(last.processor.Status()[0].Leases); n < leases/len(all) {
+				t.Errorf("seed %d: the last of %d instances has %d of %d leases after 20 s", seed, len(all), n, leases)
+			}
+			time.Sleep(2 * time.Minute)
+			if n := stolen.Load(); n != 0 {
+				t.Errorf("seed %d: %d leases were stolen from owners that live", seed, n)
+			}
+			for _, p := range all {
+				p.stop(t)
+			}
+		})
+	}
 }

@@ -122,3 +122,36 @@ func TestARecordIsReplacedKnowingTheOneBefore(t *testing.T) {
 		})
 	}
 }
+
+// A follower hears of no deletes. A lease for a part of another one says that there may have been one.
+func TestALeaseForAPartOfAnotherHasThePictureListedAnew(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		record feed.Record
+		anew   bool
+	}{
+		{"a part", feed.Record{Kind: feed.KindLease, Range: feed.Range{Min: "", Max: "20"}}, true},
+		{"a merge", feed.Record{Kind: feed.KindLease, Range: feed.Range{Min: "", Max: "FF"}}, true},
+		{"a part of a lease that is being split", feed.Record{Kind: feed.KindLease, Range: feed.Range{Min: "40", Max: "60"}}, false},
+		{"a part that is being split", feed.Record{Kind: feed.KindLease, Range: feed.Range{Min: "", Max: "20"}, State: feed.StateSplitting}, false},
+		{"keys beside it", feed.Record{Kind: feed.KindLease, Range: feed.Range{Min: "80", Max: "FF"}}, false},
+		{"an instance", feed.Record{Kind: feed.KindHost}, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			v := NewView(nil, nil)
+			asked := time.Now().Add(time.Second)
+			time.Sleep(time.Minute)
+			v.replace(listing(
+				feed.Record{ID: "old", Kind: feed.KindLease, Range: feed.Range{Min: "", Max: "40"}},
+				feed.Record{ID: "splitting", Kind: feed.KindLease, Range: feed.Range{Min: "40", Max: "80"}, State: feed.StateSplitting},
+			), asked, asked)
+			c.record.ID = "new"
+			if !v.Heard([]feed.Record{c.record}, time.Now()) {
+				t.Errorf("%s: no round follows", c.name)
+			}
+			if anew := v.Listed().IsZero(); anew != c.anew {
+				t.Errorf("%s: listed anew %v, want %v", c.name, anew, c.anew)
+			}
+		})
+	}
+}

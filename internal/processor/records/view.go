@@ -97,10 +97,18 @@ func (v *View) Put(record feed.Record) (news bool) {
 	return news
 }
 
-// Heard applies the news of a follower, and reports whether a round should follow.
+// Heard applies the news of a follower, and reports whether a round should follow. A follower hears of no deletes: so a lease
+// for keys of another one, which has been split or merged, says that the picture must be listed anew.
 func (v *View) Heard(changed []feed.Record, now time.Time) (news bool) {
 	for _, record := range changed {
-		news = v.Put(record) || news
+		if !v.Put(record) {
+			continue
+		}
+		news = true
+		isLive := func(l feed.Record) bool { return l.State == feed.StateLive }
+		if record.Kind == feed.KindLease && isLive(record) && slices.ContainsFunc(v.overlapping(record), isLive) {
+			v.Distrust()
+		}
 	}
 	v.answeredAt(now)
 	return news
