@@ -29,16 +29,16 @@ type LeaseStatus struct {
 	Errors []*Error
 }
 
-// Activity is a step of the work on a lease.
+// Activity is a step of the work on a lease, as a word for metrics and JSON.
 type Activity string
 
 // The activities.
 const (
-	ActivityFenced   Activity = "waits until its last owner must have stopped"
-	ActivityReading  Activity = "reads"
-	ActivityHandling Activity = "is in the handler"
-	ActivityStoring  Activity = "is stored"
-	ActivityFailing  Activity = "waits to try again"
-	ActivityWaiting  Activity = "waits for changes"
-	ActivityEnding   Activity = "is given up"
+	ActivityFenced   Activity = "fenced" // it waits until its last owner must have stopped
+	ActivityReading  Activity = "reading"
+	ActivityHandling Activity = "handling" // a batch is in the handler
+	ActivityStoring  Activity = "storing"  // the position is being written
+	ActivityFailing  Activity = "failing"  // it waits to try again
+	ActivityWaiting  Activity = "waiting"  // for changes
+	ActivityEnding   Activity = "ending"   // it is given up
 )

@@ -66,3 +66,14 @@ func TestEachWriteHasAText(t *testing.T) {
 		t.Errorf("the operation after the last one has the text %q", got)
 	}
 }
+
+// An activity is a label of metrics and a value in JSON.
+func TestEachActivityIsAWord(t *testing.T) {
+	for _, a := range []feed.Activity{
+		feed.ActivityFenced, feed.ActivityReading, feed.ActivityHandling, feed.ActivityStoring, feed.ActivityFailing, feed.ActivityWaiting, feed.ActivityEnding,
+	} {
+		if strings.Trim(string(a), "abcdefghijklmnopqrstuvwxyz") != "" {
+			t.Errorf("%q is no word", a)
+		}
+	}
+}
