@@ -170,17 +170,24 @@ func TestOneListingWithoutLeasesEndsNothing(t *testing.T) {
 	}
 }
 
+// listsPartitions makes a unit whose listings of leases ask for the partitions: one of its leases is of a partition that is not
+// known.
+func (w *world) listsPartitions() {
+	w.t.Helper()
+	for _, partition := range []string{"0", "unknown"} {
+		if _, err := w.leases.Create(w.t.Context(), feed.Record{Kind: feed.KindLease, Token: partition, Position: feed.At(`"0"`)}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	if _, err := w.leases.Create(w.t.Context(), feed.Record{Kind: feed.KindInfo}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // A partition list of a monitored container that is missing says nothing of the leases.
 func TestAMonitoredContainerThatIsMissingIsNotTakenForTheLeaseContainer(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		for _, partition := range []string{"0", "unknown"} { // the one that is unknown is looked for in each listing
-			if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindLease, Token: partition, Position: feed.At(`"0"`)}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindInfo}); err != nil {
-			t.Fatal(err)
-		}
+		w.listsPartitions()
 		p := w.runWith(w.orders, w.leases, "a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(20 * time.Second)
 		if err := w.db.DeleteContainer(t.Context(), "orders"); err != nil {
@@ -209,14 +216,7 @@ func (s *unlisted) Partitions(ctx context.Context) ([]feed.Partition, error) {
 // there, and the unit goes on.
 func TestPartitionsThatAreNotFoundAreNotTakenForTheLeases(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		for _, partition := range []string{"0", "unknown"} { // the one that is unknown is looked for in each listing
-			if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindLease, Token: partition, Position: feed.At(`"0"`)}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindInfo}); err != nil {
-			t.Fatal(err)
-		}
+		w.listsPartitions()
 		y := &tally{}
 		source := &unlisted{Container: w.orders}
 		p := w.runWith(source, w.leases, "a", y, changefeed.Options{Start: feed.FromBeginning()})
