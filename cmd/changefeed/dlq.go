@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -71,6 +73,9 @@ func (o *letterOptions) register(cmd *cobra.Command) {
 // are ids, also one that looks like an address.
 func (o *letterOptions) parse(cmd *cobra.Command, args []string) (at letters.Place, err error) {
 	o.query.Key = o.key.Value
+	if strings.TrimSpace(o.query.Name) == "" {
+		return at, usage.Flag("name", strconv.Quote(o.query.Name), "the name of a deployment unit, such as mailer")
+	}
 	switch {
 	case o.db != "" || cmd.Flags().Changed("container"):
 		o.query.IDs = args

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/feed"
@@ -60,7 +61,7 @@ func WriteTable(w io.Writer, unit, from string, letters Seq) error {
 		keys[l.Change.PartitionKey] = true
 		ids = append(ids, l.ID)
 		rows = append(rows, []string{
-			l.ID, terminal.OneLine(string(l.Change.PartitionKey)), terminal.OneLine(l.Change.ID), string(l.Disposition), strconv.Itoa(l.Attempts),
+			l.ID, cell(string(l.Change.PartitionKey)), cell(l.Change.ID), string(l.Disposition), strconv.Itoa(l.Attempts),
 			when(l.Parked), terminal.OrDash(terminal.Clip(terminal.OneLine(l.Cause), longestCause)),
 		})
 	}
@@ -78,7 +79,18 @@ func WriteTable(w io.Writer, unit, from string, letters Seq) error {
 	return failed
 }
 
-const longestCause = 200 // characters of a cause in a table
+const (
+	longestCause = 200 // characters of a cause in a table
+	longestName  = 40  // and of a key or an id, which dlq show has in full
+)
+
+// cell is a name in a table: a long one must not make the table unreadable.
+func cell(name string) string {
+	if name = terminal.OneLine(name); utf8.RuneCountInString(name) > longestName {
+		return terminal.Clip(name, longestName-1) + terminal.Ellipsis
+	}
+	return name
+}
 
 // WriteWhole writes the letters of a unit as JSON, one a line, in the form in which they are kept.
 func WriteWhole(w io.Writer, unit string, letters Seq) error {

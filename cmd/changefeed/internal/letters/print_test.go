@@ -47,6 +47,19 @@ func TestATableHasTheLettersBeforeAnError(t *testing.T) {
 	}
 }
 
+// One long key must not make every line of a table as wide as itself.
+func TestATableHasTheBeginningOfALongKey(t *testing.T) {
+	long := letter("12.0", strings.Repeat("å", 300), 12, feed.DispositionFailed)
+	long.Change.ID = strings.Repeat("i", 41)
+	var b strings.Builder
+	if err := WriteTable(&b, "mailer", "letters", until(nil, long, letter("13.0", "London", 13, feed.DispositionFailed))); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.String(); !strings.Contains(got, `["`+strings.Repeat("å", 37)+"…  "+strings.Repeat("i", 39)+"…  failed") || strings.Contains(got, strings.Repeat(" ", 60)) {
+		t.Errorf("the table is\n%s", got)
+	}
+}
+
 func TestProgramsGetALetterALine(t *testing.T) {
 	l := letter("12.0", "London", 12, feed.DispositionFailed)
 	var b strings.Builder
