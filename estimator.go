@@ -111,22 +111,21 @@ func (m *meter) addAside(ctx context.Context, lag *Lag) error {
 	in := notes.Place{Position: at.Token, Min: lag.Lease.Range.Min, Max: lag.Lease.Range.Max, Partitions: partitions}
 	aside, _ := notes.ReadAside(text, in) // what does not hold any more has no keys
 	for _, k := range aside.Keys {
-		counter, ok := m.source.(feed.Counter)
-		if !ok {
-			lag.add(feed.Backlog{Items: 1}) // or more
-			lag.Exact = false
-			continue
-		}
 		from := feed.Position{Token: k.From, Start: at.Start}
 		if _, isLSN := service.LSN(k.From); isLSN && k.LSN > 0 {
 			from.Token = service.Token(k.LSN - 1)
 		}
 		o := feed.ReadOptions{Mode: lag.Lease.Mode, Key: feed.PartitionKey(k.Key)}
-		all, err := counter.Pending(ctx, lag.Lease.Range, from, o)
+		all, err := m.count(ctx, lag.Lease.Range, from, o)
+		if errors.Is(err, errors.ErrUnsupported) {
+			lag.add(feed.Backlog{Items: 1}) // or more
+			lag.Exact = false
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		after, err := counter.Pending(ctx, lag.Lease.Range, at, o)
+		after, err := m.count(ctx, lag.Lease.Range, at, o)
 		if err != nil {
 			return err
 		}
@@ -135,6 +134,14 @@ func (m *meter) addAside(ctx context.Context, lag *Lag) error {
 		}
 	}
 	return nil
+}
+
+// count asks the source to count; [errors.ErrUnsupported] if it cannot.
+func (m *meter) count(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Backlog, error) {
+	if counter, ok := m.source.(feed.Counter); ok {
+		return counter.Pending(ctx, r, from, o)
+	}
+	return feed.Backlog{}, errors.ErrUnsupported
 }
 
 // Small backlogs of leases that share a partition are read and counted, because their
@@ -146,8 +153,8 @@ const (
 
 // measure adds the backlog of one range.
 func (m *meter) measure(ctx context.Context, lag *Lag, r feed.Range) error {
-	if counter, ok := m.source.(feed.Counter); ok {
-		backlog, err := counter.Pending(ctx, r, lag.Lease.Position, feed.ReadOptions{Mode: lag.Lease.Mode})
+	backlog, err := m.count(ctx, r, lag.Lease.Position, feed.ReadOptions{Mode: lag.Lease.Mode})
+	if !errors.Is(err, errors.ErrUnsupported) {
 		lag.add(backlog)
 		if backlog.Ahead {
 			err = cmp.Or(err, feed.ErrAhead)

@@ -171,7 +171,11 @@ func (p *puller) wait(ctx context.Context) error {
 		waits.Go(func() { more(cmp.Or(waiter.Wait(waiting, part.r, part.at), errMore)) }) // the first that has more ends the wait of all
 	}
 	waits.Wait()
-	if cause := context.Cause(waiting); ctx.Err() == nil && cause != errMore {
+	cause := context.Cause(waiting)
+	if errors.Is(cause, errors.ErrUnsupported) {
+		return p.rest(ctx)
+	}
+	if ctx.Err() == nil && cause != errMore {
 		return cause
 	}
 	return context.Cause(ctx)

@@ -80,8 +80,7 @@ type containerTest struct {
 // with the declaration.
 func (s *containerTest) checkHooks(needs []Ability) {
 	s.Helper()
-	_, waits := s.Source.(feed.Waiter)
-	_, counts := s.Source.(feed.Counter)
+	waits, counts := s.waits(), s.counts()
 	_, locates := s.Source.(feed.Locator)
 	for _, a := range needs {
 		switch a {
@@ -102,6 +101,24 @@ func (s *containerTest) checkHooks(needs []Ability) {
 	if (waits && s.h.lacks(Waiting)) || (counts && s.h.lacks(Counting)) || (locates && s.h.lacks(Locating)) {
 		s.Fatalf("the source has an ability that Lacks denies: %v", s.h.Lacks)
 	}
+}
+
+// waits reports whether the source is a Waiter that can wait.
+func (s *containerTest) waits() bool {
+	waiter, ok := s.Source.(feed.Waiter)
+	ended, cancel := context.WithCancel(s.Context())
+	cancel()
+	return ok && !errors.Is(waiter.Wait(ended, s.whole(), feed.Position{}), errors.ErrUnsupported)
+}
+
+// counts reports whether the source is a Counter that can count.
+func (s *containerTest) counts() bool {
+	counter, ok := s.Source.(feed.Counter)
+	if !ok {
+		return false
+	}
+	_, err := counter.Pending(s.Context(), s.whole(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
+	return !errors.Is(err, errors.ErrUnsupported)
 }
 
 func (s *containerTest) pass(d time.Duration) { s.Helper(); s.h.pass(s.T, d) }

@@ -36,7 +36,7 @@ func TestAPositionAheadOfTheServersFeedIsTold(t *testing.T) {
 		"in another form": {nil, `4`, true},
 		"not told":        {silent, `"4"`, false},
 	} {
-		source := find(t, s.client(t, master, c.via), "items").Source()
+		source := find(t, s.client(t, master, c.via), "items")
 		parts, err := source.Partitions(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +47,7 @@ func TestAPositionAheadOfTheServersFeedIsTold(t *testing.T) {
 				t.Errorf("%s: partition %s: ahead %t of %d, %v; want %t", name, p.ID, page.Ahead, page.Head, err, c.want)
 			}
 		}
-		backlog, err := source.(feed.Counter).Pending(t.Context(), feed.FullRange(), feed.At(c.token), feed.ReadOptions{})
+		backlog, err := source.Pending(t.Context(), feed.FullRange(), feed.At(c.token), feed.ReadOptions{})
 		if counted := c.want || c.via != nil; err != nil || backlog.Ahead != counted {
 			t.Errorf("%s: a count is %+v, %v; want ahead %t", name, backlog, err, counted)
 		}

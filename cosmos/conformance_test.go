@@ -43,7 +43,7 @@ func monitored(t *testing.T, want changefeedtest.Container) changefeedtest.Store
 		return s.transport.RoundTrip(r)
 	})), "items")
 	return changefeedtest.Store{
-		Source:    items.Source(),
+		Source:    items,
 		Committer: items,
 		Split: func(t *testing.T, id string) {
 			t.Helper()

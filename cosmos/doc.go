@@ -19,14 +19,14 @@
 //	if err := leases.SelfTest(ctx, orders, feed.LatestVersion); err != nil {
 //		return err
 //	}
-//	p, err := changefeed.New(orders.Source(), leases, handler, changefeed.Options{Instance: "worker-1"})
+//	p, err := changefeed.New(orders, leases, handler, changefeed.Options{Instance: "worker-1"})
 //
 // [Client.CreateLeaseContainer] makes the lease container, and [Client.CreateLetterContainer]
 // one for dead letters, if the credential is a key.
 //
 // The credential is an account key ([Key]) or an identity of Microsoft Entra ID
 // ([Token]); [OpenString] takes a connection string. The same code speaks to
-// changefeed's own server, where [Container.Source] is pushed instead of polling.
+// changefeed's own server, where a container is pushed instead of polled ([Container.Wait]).
 //
 // # Requests
 //

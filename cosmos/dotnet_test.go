@@ -111,7 +111,7 @@ func handleFor(t *testing.T, s *server, start feed.Start, d time.Duration) map[i
 	client := s.client(t, master, nil)
 	var mu sync.Mutex
 	handled := map[int64]int{}
-	p, err := changefeed.New(find(t, client, "items").Source(), unit(t, client, "orders"),
+	p, err := changefeed.New(find(t, client, "items"), unit(t, client, "orders"),
 		feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
 			mu.Lock()
 			defer mu.Unlock()

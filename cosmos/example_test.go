@@ -78,7 +78,7 @@ func Example() {
 		stop() // one batch is enough for an example
 		return nil
 	})
-	p, err := changefeed.New(orders.Source(), leases, handler, changefeed.Options{
+	p, err := changefeed.New(orders, leases, handler, changefeed.Options{
 		Instance: "host-1", Start: feed.FromBeginning(),
 	})
 	if err != nil {

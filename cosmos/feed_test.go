@@ -338,7 +338,7 @@ func TestAPositionThatTheRetentionHasPassed(t *testing.T) {
 		items := a.open(t, cosmos.Options{})
 		o := feed.ReadOptions{Mode: feed.AllVersionsAndDeletes}
 		_, err := items.Read(t.Context(), feed.FullRange(), feed.At(`"5"`), o)
-		_, counted := items.Source().(feed.Counter).Pending(t.Context(), feed.FullRange(), feed.At(`"5"`), o)
+		_, counted := items.Pending(t.Context(), feed.FullRange(), feed.At(`"5"`), o)
 		for what, err := range map[string]error{"read": err, "count": counted} {
 			if !errors.Is(err, feed.ErrTooOld) || errors.Is(err, feed.ErrBadRequest) {
 				t.Errorf("%s: %v, want ErrTooOld", what, err)

@@ -3,6 +3,7 @@ package cosmos
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -10,15 +11,15 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// counted is a container whose server counts pending changes. Azure does not, so the
-// ability is a type of its own: an estimator asks for the interface.
-type counted struct{ pushed }
-
 // countTimeout bounds a count, which takes the server the longer the more is pending.
 const countTimeout = time.Minute
 
-// Pending implements [feed.Counter].
-func (c counted) Pending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Backlog, error) {
+// Pending implements [feed.Counter], if the server counts pending changes, as changefeed's own server does: then lags are exact.
+// Azure does not: there it returns an [errors.ErrUnsupported], and an estimator goes by the distances between LSNs.
+func (c *Container) Pending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Backlog, error) {
+	if known, _ := c.client.regions.current(); !known.counts {
+		return feed.Backlog{}, fmt.Errorf("count feed of %q: %w: the account counts no changes", c.id, errors.ErrUnsupported)
+	}
 	b, err := c.pending(ctx, r, from, o)
 	if err != nil {
 		return feed.Backlog{}, fmt.Errorf("count feed of %q: %w", c.id, err)
@@ -28,7 +29,7 @@ func (c counted) Pending(ctx context.Context, r feed.Range, from feed.Position, 
 
 // pending asks for the count by a header of a feed's read, so that position, range and key travel
 // as in a read. A server that does not know the header answers with a page, which is no count.
-func (c counted) pending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (b feed.Backlog, err error) {
+func (c *Container) pending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (b feed.Backlog, err error) {
 	if r.Empty() {
 		return b, badRequest("range %v is empty: want min below max", r)
 	}

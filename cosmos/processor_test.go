@@ -233,7 +233,7 @@ func process(ctx context.Context, t *testing.T, client *cosmos.Client, instance 
 		t.Error(err)
 		return
 	}
-	p, err := changefeed.New(items.Source(), leases, feed.HandlerFunc(book.handle), changefeed.Options{
+	p, err := changefeed.New(items, leases, feed.HandlerFunc(book.handle), changefeed.Options{
 		Instance: instance, Start: feed.FromBeginning(), MaxItems: 7, MinLeases: 4,
 		Hooks: changefeed.Hooks{Acquired: book.acquired(instance), Error: func(*feed.Error) {}},
 	})

@@ -10,67 +10,46 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// Source returns the container in the form that a processor should have. If the server
-// can hold a read until there is a change, as changefeed's own server does, the result
-// is also a [feed.Waiter], and leases are pushed: each waits with one request
-// that the server holds, up to 30 seconds. Azure cannot do so; there the result is the
-// container itself, which the processor polls.
-//
-// Such a server also counts, so the result is a [feed.Counter] and lags are
-// exact.
+// Wait implements [feed.Waiter], if the server can hold a read until there is a change, as changefeed's own server does: then
+// leases are pushed, and each waits with one request that the server holds, up to 30 seconds. Azure cannot do so: there Wait
+// returns an [errors.ErrUnsupported], and a processor polls.
 //
 // A wait returns no changes, so the next Read reads them again. A wait asks for one
 // item only: an activity costs a small page more, and a quiet range costs a request
 // every 30 seconds instead of one for each poll.
-func (c *Container) Source() feed.Source {
+func (c *Container) Wait(ctx context.Context, r feed.Range, from feed.Position) error {
 	known, _ := c.client.regions.current()
 	if known.hold <= 0 {
-		return c
+		return fmt.Errorf("wait for changes of %q: %w: the account holds no reads", c.id, errors.ErrUnsupported)
 	}
-	p := pushed{Container: c, hold: known.hold, versions: known.versions || c.retention > 0}
-	if known.counts {
-		return counted{p}
-	}
-	return p
-}
-
-// pushed is a container whose server holds reads.
-type pushed struct {
-	*Container
-	hold     time.Duration
-	versions bool // there are deletes to wait for
-}
-
-// Wait implements [feed.Waiter].
-func (p pushed) Wait(ctx context.Context, r feed.Range, from feed.Position) error {
 	if from.Token == "" && !from.Start.IsNow() {
 		return nil // there may be changes already
 	}
 	from.Start = feed.Start{}
 	o := feed.ReadOptions{MaxItems: 1}
-	if p.versions { // deletes count too
+	if known.versions || c.retention > 0 { // deletes count too
 		o.Mode = feed.AllVersionsAndDeletes
 	}
 	for n := 1; ; n++ {
-		hold, begun := p.until(ctx), time.Now()
+		hold, begun := until(ctx, known.hold), time.Now()
 		// What is left of the context is too short for another read that is held, and
 		// reads that are not would make a busy loop of the end.
 		if n > 1 && hold < holdMargin {
 			<-ctx.Done()
-			return fmt.Errorf("wait for changes of %q: %w", p.id, context.Cause(ctx))
+			return fmt.Errorf("wait for changes of %q: %w", c.id, context.Cause(ctx))
 		}
-		page, err := p.read(ctx, r, from, o, hold)
+		page, err := c.read(ctx, r, from, o, hold)
 		switch {
 		case errors.Is(err, feed.ErrGone) || errors.Is(err, feed.ErrTooOld):
 			return nil // for the reader to find out
 		case err != nil:
-			return fmt.Errorf("wait for changes of %q: %w", p.id, err)
+			return fmt.Errorf("wait for changes of %q: %w", c.id, err)
 		case len(page.Changes) > 0:
 			return nil
 		}
 		from = page.Next
 		if err := pauseUnheld(ctx, begun, hold, n); err != nil {
-			return fmt.Errorf("wait for changes of %q: %w", p.id, err)
+			return fmt.Errorf("wait for changes of %q: %w", c.id, err)
 		}
 	}
 }
@@ -84,15 +63,15 @@ func pauseUnheld(ctx context.Context, begun time.Time, hold time.Duration, n int
 	return pause.For(ctx, backoff(n))
 }
 
-// until returns how long the server is to hold a read. The answer must come a little
+// until returns how long the server is to hold a read, at most as long as it can. The answer must come a little
 // before the context ends, because a request that is cut off takes its connection
 // along.
-func (p pushed) until(ctx context.Context) time.Duration {
+func until(ctx context.Context, most time.Duration) time.Duration {
 	end, ok := ctx.Deadline()
 	if !ok {
-		return p.hold
+		return most
 	}
-	return max(0, min(p.hold, time.Until(end)-holdMargin))
+	return max(0, min(most, time.Until(end)-holdMargin))
 }
 
 // holdMargin is how long before the end of a context the answer is to come.

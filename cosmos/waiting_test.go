@@ -37,7 +37,7 @@ func deleteEndsWait(t *testing.T, own bool) {
 		if err := put(t.Context(), stored, `{"id":"a","pk":"k"}`); err != nil {
 			t.Fatal(err)
 		}
-		source := find(t, s.client(t, master, nil), "items").Source()
+		source := find(t, s.client(t, master, nil), "items")
 		page, err := source.Read(t.Context(), feed.FullRange(), feed.Position{}, feed.ReadOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -52,7 +52,7 @@ func deleteEndsWait(t *testing.T, own bool) {
 			}
 		})
 		begun := time.Now()
-		err = source.(feed.Waiter).Wait(t.Context(), feed.FullRange(), page.Next)
+		err = source.Wait(t.Context(), feed.FullRange(), page.Next)
 		if took := time.Since(begun); err != nil || took != after {
 			t.Errorf("Wait: %v after %v, want nil after %v", err, took, after)
 		}
@@ -66,11 +66,11 @@ func TestAWaitEndsBeforeItsContext(t *testing.T) {
 		s := serve(t, cosmosrest.Options{})
 		s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
 		m := &meter{to: s.transport, count: map[string]int{}}
-		source := find(t, s.client(t, master, m), "items").Source()
+		source := find(t, s.client(t, master, m), "items")
 		enough := errors.New("enough")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 17*time.Second, enough)
 		defer cancel()
-		if err := source.(feed.Waiter).Wait(ctx, feed.FullRange(), feed.Position{}); !errors.Is(err, enough) {
+		if err := source.Wait(ctx, feed.FullRange(), feed.Position{}); !errors.Is(err, enough) {
 			t.Errorf("Wait: %v, want the cause", err)
 		}
 		if got := m.count["items feed"]; got != 1 {
@@ -95,7 +95,7 @@ func TestWaitingIsPacedWhereNobodyHolds(t *testing.T) {
 			r.Header.Del("X-Ms-Cosmos-Max-Polling-Interval")
 			return s.transport.RoundTrip(r)
 		}))
-		source := find(t, client, "items").Source()
+		source := find(t, client, "items")
 		leases := unit(t, client, "unit")
 		_, cursor, _, err := leases.Follow(t.Context(), "")
 		if err != nil {
@@ -103,7 +103,7 @@ func TestWaitingIsPacedWhereNobodyHolds(t *testing.T) {
 		}
 		for name, wait := range map[string]func(ctx context.Context) error{
 			"wait": func(ctx context.Context) error {
-				return source.(feed.Waiter).Wait(ctx, feed.FullRange(), feed.Position{})
+				return source.Wait(ctx, feed.FullRange(), feed.Position{})
 			},
 			"follow": func(ctx context.Context) error { _, _, _, err := leases.Follow(ctx, cursor); return err },
 		} {
@@ -128,7 +128,7 @@ func wait(t *testing.T, a *account, from feed.Position) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	return a.open(t, cosmos.Options{}).Source().(feed.Waiter).Wait(ctx, feed.FullRange(), from)
+	return a.open(t, cosmos.Options{}).Wait(ctx, feed.FullRange(), from)
 }
 
 // TestAWaitAsksForLittleAndGoesOn has a wait from now: the second request must not begin at its own now, or what came between
@@ -161,8 +161,8 @@ func TestAServerIsNotAskedToHoldARequestForHours(t *testing.T) {
 	a.trouble = func(*http.Request, int) (*http.Response, error) {
 		return say(200, `{"Documents":[{"current":{"id":"a"},"metadata":{"lsn":10}}]}`, "etag", `"10"`), nil
 	}
-	source := a.open(t, cosmos.Options{}).Source()
-	if err := source.(feed.Waiter).Wait(t.Context(), feed.FullRange(), feed.At(`"9"`)); err != nil {
+	source := a.open(t, cosmos.Options{})
+	if err := source.Wait(t.Context(), feed.FullRange(), feed.At(`"9"`)); err != nil {
 		t.Fatal(err)
 	}
 	if got := a.log[len(a.log)-1].Header.Get("x-ms-cosmos-max-polling-interval"); got != "600000" {
@@ -191,7 +191,7 @@ func TestAWaitEndsWhereTheReaderMustLook(t *testing.T) {
 // TestAzureIsPolled has an account that says nothing of waiting.
 func TestAzureIsPolled(t *testing.T) {
 	items := (&account{}).open(t, cosmos.Options{})
-	if _, waits := items.Source().(feed.Waiter); waits {
-		t.Error("the source is a Waiter")
+	if err := items.Wait(t.Context(), feed.FullRange(), feed.Position{}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("Wait: %v, want %v", err, errors.ErrUnsupported)
 	}
 }

@@ -30,7 +30,8 @@ type Source interface {
 // Waiter is an optional ability of a [Source]: readers are pushed instead of polling.
 type Waiter interface {
 	// Wait returns nil when r may have changes after from, or context.Cause(ctx) when ctx
-	// ends. It may return early.
+	// ends. It may return early. A source that has the ability with some servers only returns an
+	// [errors.ErrUnsupported] with the others, at once: then it is polled.
 	Wait(ctx context.Context, r Range, from Position) error
 }
 
@@ -38,7 +39,7 @@ type Waiter interface {
 type Counter interface {
 	// Pending counts the changes of r after from: as many as reads would give now, no
 	// more and no fewer. Unlike Read it accepts any range, and otherwise returns the
-	// same errors.
+	// same errors. A source that counts with some servers only returns an [errors.ErrUnsupported] with the others.
 	Pending(ctx context.Context, r Range, from Position, o ReadOptions) (Backlog, error)
 }
 

@@ -166,7 +166,7 @@ func openAccount(ctx context.Context, contacts, beside place) (c *containers, er
 	if err != nil {
 		return nil, err
 	}
-	c = &containers{store: store, source: store.Source(), close: func() error { client.Close(); return nil }}
+	c = &containers{store: store, source: store, close: func() error { client.Close(); return nil }}
 	if c.leases, err = cosmos.OpenLeases(ctx, leases, processorName, store, cosmos.LeaseOptions{}); err != nil {
 		return nil, err
 	}

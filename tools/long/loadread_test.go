@@ -38,7 +38,7 @@ func (w *load) readVersions(ctx context.Context) error {
 // readLatest follows the feed of the latest versions over HTTP.
 func (w *load) readLatest(ctx context.Context) error {
 	from := feed.Position{Start: feed.FromBeginning()}
-	for page, err := range changefeed.Pull(ctx, w.remote.Source(), feed.FullRange(), from, changefeed.PullOptions{Follow: true}) {
+	for page, err := range changefeed.Pull(ctx, w.remote, feed.FullRange(), from, changefeed.PullOptions{Follow: true}) {
 		if err != nil {
 			return fmt.Errorf("read the latest versions: %w", err)
 		}
@@ -54,7 +54,7 @@ func (w *load) processor(name string) func(context.Context) error {
 		if err != nil {
 			return err
 		}
-		p, err := changefeed.New(w.remote.Source(), leases, feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
+		p, err := changefeed.New(w.remote, leases, feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
 			w.ledger.latest("processor", b.Changes)
 			return nil
 		}), changefeed.Options{

@@ -203,7 +203,7 @@ func (o *Opener) openRemote(ctx context.Context, a Address) (*Container, error) 
 	if err != nil {
 		return nil, opened.missing(ctx, a, err)
 	}
-	found := &Container{Address: a, Source: c.Source(), writer: c, Remote: c, Account: opened, retries: o.Retries}
+	found := &Container{Address: a, Source: c, writer: c, Remote: c, Account: opened, retries: o.Retries}
 	if o.Retries != nil {
 		found.Source = o.Retries.source(found.Source, c)
 	}

@@ -111,7 +111,7 @@ func isAway(err error) bool {
 	// Errors of the network come in too many kinds to be listed, so those are listed
 	// that are no errors of the network.
 	for _, lasting := range []error{
-		feed.ErrBadRequest, feed.ErrConflict, feed.ErrGone, feed.ErrThrottled, feed.ErrNotFound, http.ErrSchemeMismatch,
+		feed.ErrBadRequest, feed.ErrConflict, feed.ErrGone, feed.ErrThrottled, feed.ErrNotFound, http.ErrSchemeMismatch, errors.ErrUnsupported,
 	} {
 		if errors.Is(err, lasting) {
 			return false

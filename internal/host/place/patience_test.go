@@ -113,7 +113,7 @@ func TestAnAccountThatIsAwayIsToldFromOneThatRefuses(t *testing.T) {
 	for err, want := range map[error]bool{
 		errors.New("connection reset"): true, context.DeadlineExceeded: true,
 		&cosmos.Error{Status: 503}: true, &cosmos.Error{Status: 408}: true,
-		&cosmos.Error{Status: 403}: false, feed.ErrConflict: false, feed.ErrThrottled: false,
+		&cosmos.Error{Status: 403}: false, feed.ErrConflict: false, feed.ErrThrottled: false, errors.ErrUnsupported: false,
 		x509.UnknownAuthorityError{Cert: &x509.Certificate{}}: false, x509.HostnameError{Certificate: &x509.Certificate{}}: false,
 	} {
 		if got := isAway(err); got != want {

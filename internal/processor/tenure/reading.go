@@ -102,20 +102,19 @@ func aheadError(at feed.Position, end int64) error {
 // rest waits after an empty page, until there may be more.
 func (w *worker) rest() {
 	w.held.Activity.Set(feed.ActivityWaiting)
-	if waiter, ok := w.in.Source.(feed.Waiter); ok {
-		w.await(waiter)
+	if waiter, ok := w.in.Source.(feed.Waiter); ok && !w.polls && w.await(waiter) {
 		return
 	}
+	w.polls = true
 	pause.For(w.held.UntilStopped, pause.Doubled(instance.FirstPoll, w.idle-1, w.in.Options.Poll))
 }
 
-// await waits until the source says that there may be more. A quiet range is read now and
-// then all the same, so that its position moves on with its container's and does not fall
-// out of the retention.
-func (w *worker) await(waiter feed.Waiter) {
+// await waits until the source says that there may be more, and reports whether the source can wait. A quiet range is read
+// now and then all the same, so that its position moves on with its container's and does not fall out of the retention.
+func (w *worker) await(waiter feed.Waiter) (canWait bool) {
 	// Writes to other leases of the partition wake us too: do not read for each of them.
 	if w.idle > 1 && pause.For(w.held.UntilStopped, pause.Doubled(time.Millisecond, w.idle, instance.MaxGather)) != nil {
-		return
+		return true
 	}
 	most := w.in.Options.Renew
 	if unsaved, every := w.dispatcher.Pending(); unsaved > 0 && every > 0 {
@@ -125,6 +124,9 @@ func (w *worker) await(waiter feed.Waiter) {
 	defer cancel()
 	begun := time.Now()
 	err := waiter.Wait(waiting, w.held.Lease.Range, w.dispatcher.ReadFrom())
+	if errors.Is(err, errors.ErrUnsupported) {
+		return false
+	}
 	waited := time.Since(begun)
 	w.in.Hooks.WaitDone(feed.WaitDone{Lease: w.held.Lease.Token, Duration: waited, Err: err})
 	if err != nil && waiting.Err() == nil {
@@ -134,4 +136,5 @@ func (w *worker) await(waiter feed.Waiter) {
 	if waited > instance.MaxGather {
 		w.idle = 0
 	}
+	return true
 }

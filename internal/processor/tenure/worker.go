@@ -22,6 +22,7 @@ type worker struct {
 	dispatcher *dispatch.Dispatcher
 	ahead      *readAhead // nil when nothing is read ahead
 	crashed    bool       // the last owner has ended without a word
+	polls      bool       // the source cannot wait
 
 	idle    int       // reads in a row that found nothing
 	omitted int       // changes that nobody wanted since the last one that somebody did, or since a read that found nothing

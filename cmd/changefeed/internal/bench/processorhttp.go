@@ -93,7 +93,7 @@ func (w *worker) workOff(ctx context.Context) (perSecond float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	spent, err := w.s.workOff(ctx, w.documents.Source(), leases, libraryDocs, w.items)
+	spent, err := w.s.workOff(ctx, w.documents, leases, libraryDocs, w.items)
 	w.used = append(w.used, (busy() - used).Seconds())
 	w.served = append(w.served, (w.from.busy() - served).Seconds())
 	return libraryDocs / spent.Seconds(), err

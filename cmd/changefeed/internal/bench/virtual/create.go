@@ -107,5 +107,5 @@ func (st *stage) overHTTP(ctx context.Context, throughput int, play func(feed.So
 	if err != nil {
 		return err
 	}
-	return play(documents.Source(), leases)
+	return play(documents, leases)
 }
