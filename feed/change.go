@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
+	"reflect"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/millrace/changefeed/internal/keyspace"
 )
@@ -72,9 +75,49 @@ var Undefined = undefined{}
 
 type undefined struct{}
 
+// NewKey makes a partition key as [Key] does, and returns an [ErrBadRequest] that names the component if one cannot be in a
+// key: use it for values that your program has not chosen itself.
+func NewKey(components ...any) (PartitionKey, error) {
+	if n := len(components); n == 0 || n > maxLevels {
+		return "", fmt.Errorf("%w: partition key has %d components, want 1 to %d", ErrBadRequest, n, maxLevels)
+	}
+	for i, c := range components {
+		if why := impossible(c); why != "" {
+			return "", fmt.Errorf("%w: component %d of the partition key is %s: want a string, a finite number, a boolean, nil or Undefined", ErrBadRequest, i, why)
+		}
+	}
+	return Key(components...), nil
+}
+
+// maxLevels is how many levels a hierarchical partition key has at most, by the service's limits.
+const maxLevels = 3
+
+// impossible is why a value cannot be in a partition key; empty if it can.
+func impossible(component any) string {
+	v := reflect.ValueOf(component)
+	switch v.Kind() {
+	case reflect.Invalid, reflect.Bool:
+		return ""
+	case reflect.String:
+		if !utf8.ValidString(v.String()) {
+			return fmt.Sprintf("%+q, which is not UTF-8", v.String())
+		}
+		return ""
+	case reflect.Float32, reflect.Float64:
+		if f := v.Float(); math.IsNaN(f) || math.IsInf(f, 0) {
+			return fmt.Sprint(f)
+		}
+		return ""
+	}
+	if component == Undefined || v.CanInt() || v.CanUint() {
+		return ""
+	}
+	return fmt.Sprintf("of type %T", component)
+}
+
 // Key makes a partition key of its components: strings, numbers, booleans, nil, or
 // [Undefined]. A component of another type makes a key that every store refuses,
-// with an error that names it.
+// with an error that names it; see [NewKey].
 func Key(components ...any) PartitionKey {
 	var b strings.Builder
 	b.WriteByte('[')

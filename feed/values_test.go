@@ -1,6 +1,7 @@
 package feed_test
 
 import (
+	"errors"
 	"math"
 	"reflect"
 	"strings"
@@ -74,6 +75,35 @@ func TestEachActivityIsAWord(t *testing.T) {
 	} {
 		if strings.Trim(string(a), "abcdefghijklmnopqrstuvwxyz") != "" {
 			t.Errorf("%q is no word", a)
+		}
+	}
+}
+
+// A value that cannot be in a partition key is refused where the key is made, by its place and its value.
+func TestAnImpossibleKeyIsRefusedWhereItIsMade(t *testing.T) {
+	type name string
+	for _, c := range []struct {
+		components []any
+		key        feed.PartitionKey
+		err        string
+	}{
+		{[]any{"Oslo"}, `["Oslo"]`, ""},
+		{[]any{name("Oslo"), 5, 2.5}, `["Oslo",5,2.5]`, ""},
+		{[]any{uint8(5)}, `[5]`, ""},
+		{[]any{true, nil, feed.Undefined}, `[true,null,{}]`, ""},
+		{nil, "", "has 0 components, want 1 to 3"},
+		{[]any{1, 2, 3, 4}, "", "has 4 components, want 1 to 3"},
+		{[]any{"a", math.NaN()}, "", "component 1 of the partition key is NaN"},
+		{[]any{math.Inf(-1)}, "", "component 0 of the partition key is -Inf"},
+		{[]any{"\xff"}, "", `component 0 of the partition key is "\xff", which is not UTF-8`},
+		{[]any{[]string{"a"}}, "", "of type []string"},
+		{[]any{struct{ City string }{"Oslo"}}, "", "of type struct"},
+		{[]any{new(string)}, "", "of type *string"},
+		{[]any{func() {}}, "", "of type func()"},
+	} {
+		key, err := feed.NewKey(c.components...)
+		if key != c.key || (err == nil) != (c.err == "") || err != nil && (!errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), c.err)) {
+			t.Errorf("%v: %s, %v, want %s, %q", c.components, key, err, c.key, c.err)
 		}
 	}
 }
