@@ -83,7 +83,7 @@ func NewKey(components ...any) (PartitionKey, error) {
 	}
 	for i, c := range components {
 		if why := impossible(c); why != "" {
-			return "", fmt.Errorf("%w: component %d of the partition key is %s: want a string, a finite number, a boolean, nil or Undefined", ErrBadRequest, i, why)
+			return "", fmt.Errorf("%w: component %d of the partition key is %s: want a string, a finite number, a boolean, nil or Undefined", ErrBadRequest, i+1, why)
 		}
 	}
 	return Key(components...), nil

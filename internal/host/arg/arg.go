@@ -25,10 +25,10 @@ func (k *Key) Type() string { return "key" }
 
 // Set reads a JSON array, or else takes the text as it is: most keys are one string, and
 // quotes within quotes are a nuisance in a shell.
-func (k *Key) Set(text string) error {
+func (k *Key) Set(text string) (err error) {
 	if !strings.HasPrefix(text, "[") {
-		k.Value = feed.Key(text)
-		return nil
+		k.Value, err = feed.NewKey(text)
+		return err
 	}
 	var parts []any
 	if err := json.Unmarshal([]byte(text), &parts); err != nil || len(parts) == 0 {
@@ -47,8 +47,8 @@ func (k *Key) Set(text string) error {
 			return fmt.Errorf("component %d is an array: want a string, number, boolean, null or {}", i+1)
 		}
 	}
-	k.Value = feed.Key(parts...)
-	return nil
+	k.Value, err = feed.NewKey(parts...)
+	return err
 }
 
 // Start is the start of a feed.
