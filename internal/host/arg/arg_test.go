@@ -17,7 +17,7 @@ func TestKeysOnTheCommandLine(t *testing.T) {
 			t.Errorf("--key %s: got %s, %v, want %s", text, k.Value, err, want)
 		}
 	}
-	for _, text := range []string{"[", "[]", `[{"a":1}]`, "[[1]]", "[1] 2"} {
+	for _, text := range []string{"[", "[]", `[{"a":1}]`, "[[1]]", "[1] 2", "[1,2,3,4]", "\xff"} {
 		var k Key
 		if err := k.Set(text); err == nil {
 			t.Errorf("--key %s: got %s, want an error", text, k.Value)
