@@ -50,7 +50,8 @@ const (
 // has failed, its held letters follow, and the key is released. That the handler fails again is no error but
 // [ResultFailed].
 //
-// The key is a JSON array in any spelling. The request is a record among the leases, and is served once. Two callers who ask for the same letter at the same time
+// The key is a JSON array in any spelling. The request is a record among the leases, and is served once. Two callers who ask
+// for the same letter at the same time
 // share it; the one who made it removes it with its outcome, and if the other one has not read that yet, it asks again. When
 // ctx ends before the request is served, Redrive withdraws it, which takes at most 5 seconds, and
 // returns an error that is [ErrNotServed] and the cause of ctx. A request that an instance has begun with is carried out all

@@ -33,14 +33,15 @@ type Breaker struct {
 	next    time.Time // when the next probe may go
 	era     int       // how many outages are over
 	before  int64     // good, when the last outage began
+	engines int       // that were made so far
 	wakes   map[int]func()
 	wake    int
 }
 
 type result struct {
 	key string
-	of  *Engine // of the lease of a change that has failed
-	lsn int64   // of the change that has failed
+	of  int   // number of the engine of a change that has failed
+	lsn int64 // of the change that has failed
 	ok  bool
 	at  time.Time // when the call was begun, or has failed
 
@@ -56,6 +57,14 @@ const (
 // NewBreaker returns a closed breaker, which lets a probe go after each backoff.
 func NewBreaker(backoff func(failures int) time.Duration) *Breaker {
 	return &Breaker{backoff: backoff, wakes: map[int]func(){}}
+}
+
+// join numbers a new engine.
+func (b *Breaker) join() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.engines++
+	return b.engines
 }
 
 // Watch has wake called when an outage is over, until stop is called. It must not wait.
@@ -92,7 +101,7 @@ func (b *Breaker) succeeded(key string, begun time.Time) {
 }
 
 // failed notes that a change of a key has failed by itself, as often as it may.
-func (b *Breaker) failed(of *Engine, key string, lsn int64, now time.Time) {
+func (b *Breaker) failed(of int, key string, lsn int64, now time.Time) {
 	b.note(result{key: key, of: of, lsn: lsn, at: now})
 	b.troubled(now)
 }
@@ -206,10 +215,10 @@ func (b *Breaker) close(now time.Time) {
 
 // leave forgets what has failed of a lease that somebody else has now. Then an outage is over in which nothing else has
 // failed: no call of this process could show its end.
-func (b *Breaker) leave(of *Engine, now time.Time) {
+func (b *Breaker) leave(of int, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.recent = slices.DeleteFunc(b.recent, func(r result) bool { return r.of == of })
+	b.recent = slices.DeleteFunc(b.recent, func(r result) bool { return !r.ok && r.of == of })
 	if b.open && !slices.ContainsFunc(b.recent, func(r result) bool { return !r.ok }) {
 		b.end(now)
 	}

@@ -15,7 +15,7 @@ func newTrialBreaker() *Breaker {
 // openBreaker has as many keys fail as make an outage.
 func openBreaker(b *Breaker, now time.Time) {
 	for i := range outage {
-		b.failed(nil, fmt.Sprint("failing ", i), int64(i), now)
+		b.failed(0, fmt.Sprint("failing ", i), int64(i), now)
 	}
 	b.judge("failing 0", now, false, now)
 }
@@ -47,7 +47,7 @@ func TestABreakerJudges(t *testing.T) {
 			b.succeeded(fmt.Sprint("after", i), failing.Add(time.Second))
 		}
 		for i := range c.fail {
-			b.failed(nil, fmt.Sprint("bad", i), int64(i), failing.Add(2*time.Second))
+			b.failed(0, fmt.Sprint("bad", i), int64(i), failing.Add(2*time.Second))
 		}
 		now := failing.Add(3 * time.Second)
 		park := b.judge("bad0", failing, c.others, now)
@@ -80,7 +80,7 @@ func TestSuccessesCountFromAFailureOn(t *testing.T) {
 		}
 	}
 	count(-time.Minute, "before", 0)
-	b.failed(nil, "bad", 1, now)
+	b.failed(0, "bad", 1, now)
 	count(time.Second, "soon", 2)
 	count(time.Minute, "then", 3)
 	count(time.Hour, "late", 4)
@@ -125,11 +125,11 @@ func TestASlowSuccessLeavesWhatWasParkedAmongTheFailures(t *testing.T) {
 	now := time.Unix(1000, 0)
 	b.troubled(now)
 	for lsn, key := range []string{"a", "b"} {
-		b.failed(nil, key, int64(lsn), now.Add(2*time.Second))
+		b.failed(0, key, int64(lsn), now.Add(2*time.Second))
 		b.settled(key)
 	}
 	b.succeeded("slow", now.Add(time.Second))
-	b.failed(nil, "c", 3, now.Add(3*time.Second))
+	b.failed(0, "c", 3, now.Add(3*time.Second))
 	if b.judge("c", now, false, now.Add(3*time.Second)); !b.IsOpen() {
 		t.Error("three keys have failed, two of them are parked, and there is no outage")
 	}

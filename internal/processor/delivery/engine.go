@@ -65,6 +65,7 @@ type Rules struct {
 type Engine struct {
 	rules   Rules
 	breaker *Breaker
+	number  int // by which the breaker knows the failures of this engine
 	era     int // outages of the breaker that this engine has heard the end of
 	now     time.Time
 
@@ -96,7 +97,7 @@ type Engine struct {
 // New returns an engine without changes. The engines of several leases may share a breaker.
 func New(r Rules, b *Breaker) *Engine {
 	r.Concurrency = max(r.Concurrency, 1)
-	e := &Engine{rules: r, breaker: b, lanes: map[string]*lane{}, common: &lane{}, era: b.outages()}
+	e := &Engine{rules: r, breaker: b, number: b.join(), lanes: map[string]*lane{}, common: &lane{}, era: b.outages()}
 	if e.rules.After == nil {
 		e.rules.After = func(Position, int64) (Position, bool) { return nil, false }
 	}

@@ -231,7 +231,7 @@ func (e *Engine) isolate(b *Batch) {
 	b.evidence = *b.since
 	*b.since = e.now // an outage may begin while a batch is divided: the next part needs evidence of its own
 	if !b.hopeless && !e.isOld(b) && !b.outlived {
-		e.breaker.failed(e, key, b.Changes[0].LSN, e.now)
+		e.breaker.failed(e.number, key, b.Changes[0].LSN, e.now)
 		if !e.breaker.judge(key, b.evidence, true, e.now) {
 			e.wait(b, Suspect)
 			e.setAside(b)
@@ -346,7 +346,7 @@ func (e *Engine) endOutage() {
 }
 
 // Leave notes that the lease belongs to somebody else: what has failed of it says nothing of an outage here any more.
-func (e *Engine) Leave(now time.Time) { e.breaker.leave(e, now) }
+func (e *Engine) Leave(now time.Time) { e.breaker.leave(e.number, now) }
 
 // forgetFailures has changes that are in no batch begin anew, and those that are not read yet.
 func (e *Engine) forgetFailures() {

@@ -54,7 +54,7 @@ func TestAnOldBatchIsDividedInAnOutage(t *testing.T) {
 	do, _ := e.Next(start)
 	e.Failed(do.Batch, Failure{Err: errHandler}, start)
 	for i := range outage { // keys of another lease
-		b.failed(nil, fmt.Sprint(i), 1, start)
+		b.failed(0, fmt.Sprint(i), 1, start)
 	}
 	if b.judge("0", start, true, start); !b.IsOpen() {
 		t.Fatal("no outage")
