@@ -29,7 +29,7 @@ type setting struct {
 // bounds is how often something may happen.
 type bounds struct {
 	fail, partial, items, apart, late, hopeless, word int // how a call ends
-	cut, refuse, crash, clean                         int
+	cut, refuse, crash, clean, stop                   int
 	retry, release, withdraw, boxFails                int
 	outage, keyFails, keyLags, room, byHand           int
 }
@@ -187,6 +187,7 @@ const (
 	pass   // time passes
 	store  // the lease
 	crash
+	stop     // in good order
 	ask      // a request that is recorded
 	retryIt  // record a retry of a letter
 	freeIt   // record a release of a key
@@ -197,7 +198,7 @@ const (
 	makeRoom
 )
 
-var deeds = []string{"next", "readPage", "answer", "pass", "store", "crash", "ask", "retry", "release", "withdraw", "confirm", "outage", "outage over", "makeRoom"}
+var deeds = []string{"next", "readPage", "answer", "pass", "store", "crash", "stop", "ask", "retry", "release", "withdraw", "confirm", "outage", "outage over", "makeRoom"}
 
 type outcome uint8
 
@@ -229,6 +230,7 @@ func (w *world) actions() []action {
 			all = append(all, action{kind, int8(at), how})
 		}
 	}
+	may(w.left.stop > 0 && len(w.flying) == 0, stop, 0, fine)
 	if w.wait < 0 {
 		may(true, next, 0, fine)
 		if !w.set.lazy {
@@ -352,13 +354,15 @@ func (w *world) isBad(b *Batch) bool {
 
 // truth finds a change.
 func (w *world) truth(c *Change) *truth {
-	lsn, place := c.LSN, c.Place
 	if name, is := c.Page.Of.(string); is { // of a letter
-		if _, err := fmt.Sscanf(name, "%d.%d", &lsn, &place); err != nil {
-			panic(err)
-		}
+		return w.named(name)
 	}
-	i := slices.IndexFunc(w.all, func(t *truth) bool { return t.lsn == lsn && t.place == place })
+	return w.named(letterName(c.LSN, c.Place))
+}
+
+// named finds the change of a letter.
+func (w *world) named(letter string) *truth {
+	i := slices.IndexFunc(w.all, func(t *truth) bool { return letterName(t.lsn, t.place) == letter })
 	return w.all[i]
 }
 
@@ -385,6 +389,8 @@ func (w *world) do(a action) {
 		w.store()
 	case crash:
 		w.crash(int(a.at))
+	case stop:
+		w.stop()
 	case ask:
 		w.ask(&w.records[a.at])
 	case retryIt:
@@ -548,6 +554,32 @@ func (w *world) crash(how int) {
 	if inherit {
 		w.e.Inherit(suspect, w.now)
 	}
+}
+
+// stop ends the engine in good order, when nothing is in hand, and begins the next one. What the handler is done with does not
+// come again.
+func (w *world) stop() {
+	w.left.stop--
+	for {
+		do, found := w.e.Conclusion()
+		if !found {
+			break
+		}
+		if do.Kind == Answer {
+			w.start(do)
+		} else {
+			w.answer(do, fine)
+		}
+	}
+	for _, l := range w.box {
+		if w.named(l.name).handled {
+			w.breach("the letter %s is left, though the handler is done with it", l.name)
+		}
+	}
+	w.store()
+	w.life++
+	w.begin()
+	w.e.Restore(w.lease.notes, w.now)
 }
 
 // record stores a request.

@@ -66,6 +66,10 @@ var worlds = []setting{
 		bounds: bounds{fail: 1, retry: 1, crash: 1}, long: bounds{fail: 1, retry: 1, release: 1, crash: 1},
 	},
 	{
+		name: "retry and stop", pages: "1a 2a | 3a", lazy: true, rules: Rules{Concurrency: 1, MaxAttempts: 1, CanPark: true, HoldKeys: true, HasBox: true},
+		bounds: bounds{fail: 2, retry: 1, stop: 1}, long: bounds{fail: 2, retry: 1, release: 1, stop: 2},
+	},
+	{
 		name: "by hand", pages: "1a 2b | 3a", rules: Rules{Concurrency: 1, MaxAttempts: 2, ByHand: true},
 		bounds: bounds{fail: 1, byHand: 2, crash: 1}, long: bounds{fail: 2, late: 1, byHand: 3, crash: 1},
 	},
