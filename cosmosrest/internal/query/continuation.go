@@ -3,6 +3,7 @@ package query
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/sql"
@@ -47,7 +48,10 @@ type segment struct {
 
 // Encode is the token of the continuation.
 func (k *Continuation) Encode() string {
-	text, _ := json.Marshal(k) // always marshals
+	text, err := json.Marshal(k)
+	if err != nil {
+		panic(fmt.Sprintf("continuation %+v: %v", k, err)) // a value of a place is no JSON
+	}
 	return wire.EncodeContinuation(text)
 }
 

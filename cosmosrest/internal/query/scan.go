@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/meter"
+	"github.com/millrace/changefeed/cosmosrest/internal/sql"
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
@@ -93,11 +94,11 @@ type span struct {
 }
 
 // progress is how far a span was read: all documents up to an LSN; of those with the next
-// LSN, all up to one document; and of that document so many combinations of the rows of
+// LSN, all up to one document in the order of resource ids; and of that document so many combinations of the rows of
 // FROM and JOIN. A batch gives all its documents one LSN, so the LSN alone would not do.
 type progress struct {
 	After int64  `json:"a,omitempty"`
-	Doc   uint64 `json:"d,omitempty"` // hash of its id
+	Doc   uint64 `json:"d,omitempty"` // number of its resource id
 	Rows  int    `json:"r,omitempty"`
 }
 
@@ -112,6 +113,9 @@ type document struct {
 	body []byte
 	skip int // combinations of its rows that earlier pages are done with
 }
+
+// number is the place of a document among those of its LSN.
+func (d *document) number() uint64 { return sql.DocumentNumber(d.body) }
 
 // visit takes a document, and returns how many combinations of its rows are done, or
 // allRows, and whether to go on.
@@ -141,7 +145,14 @@ func (s *Scan) visitSpan(each visit) (more bool, err error) {
 	if s.timed {
 		begun = time.Now()
 	}
-	for d, err := range unseen(s.documents(st), st.at) {
+	var last document
+	rows := 0
+	defer func() {
+		if last.body != nil {
+			st.at = progress{After: last.lsn - 1, Doc: last.number(), Rows: rows}
+		}
+	}()
+	for d, err := range inPlaces(s.documents(st), st.at) {
 		if err != nil {
 			return false, err
 		}
@@ -156,12 +167,11 @@ func (s *Scan) visitSpan(each visit) (more bool, err error) {
 		if err := s.meter.Work(meter.DocWork + len(d.body)); err != nil {
 			return false, err
 		}
-		rows, more, err := each(d)
+		done, more, err := each(d)
 		if err != nil {
 			return false, err
 		}
-		st.at = progress{After: d.lsn - 1, Doc: hashText(d.id), Rows: rows}
-		if !more {
+		if last, rows = d, done; !more {
 			return false, nil
 		}
 		if s.timed {
@@ -171,39 +181,38 @@ func (s *Scan) visitSpan(each visit) (more bool, err error) {
 	return true, nil
 }
 
-// unseen leaves out the documents of one LSN that earlier pages had. If the last of those
-// has changed since, it is not among them, and the place where the page ended cannot be
-// found: then all are shown.
-func unseen(docs iter.Seq2[document, error], at progress) iter.Seq2[document, error] {
-	if at.Doc == 0 {
-		return docs
-	}
+// inPlaces has documents in the order of their places, from a place on: by LSN and, where a batch has given several the same,
+// by resource id. So the place is found also when the document that was there has changed since, which has a later LSN then.
+func inPlaces(docs iter.Seq2[document, error], from progress) iter.Seq2[document, error] {
 	return func(yield func(document, error) bool) {
-		var together []document
+		var together []document // of one LSN
 		release := func() bool {
-			if i := slices.IndexFunc(together, func(d document) bool { return hashText(d.id) == at.Doc }); i >= 0 {
-				if together = together[i:]; at.Rows == allRows {
-					together = together[1:]
-				} else {
-					together[0].skip = at.Rows
-				}
+			if len(together) > 1 {
+				slices.SortStableFunc(together, func(a, b document) int { return cmp.Compare(a.number(), b.number()) })
 			}
 			for _, d := range together {
+				if d.lsn == from.After+1 && from.Doc != 0 {
+					switch n := d.number(); {
+					case n < from.Doc || n == from.Doc && from.Rows == allRows:
+						continue
+					case n == from.Doc:
+						d.skip = from.Rows
+					}
+				}
 				if !yield(d, nil) {
 					return false
 				}
 			}
-			together = nil
+			together = together[:0]
 			return true
 		}
 		for d, err := range docs {
-			if err == nil && d.lsn == at.After+1 {
-				// Whether the document at which the page ended is still among those of
-				// its LSN is known when the last of them has come.
-				together = append(together, d)
-				continue
+			if len(together) > 0 && (err != nil || d.lsn != together[0].lsn) && !release() {
+				return
 			}
-			if !release() || !yield(d, err) {
+			if err == nil {
+				together = append(together, d)
+			} else if !yield(d, err) {
 				return
 			}
 		}

@@ -78,6 +78,9 @@ func (c *compiler) collection(ref *sourceRef, root bool) (n node, plain bool) {
 		at.steps = append(at.steps, step)
 	}
 	at.memo = c.memo(at)
+	if ok { // in a subquery, of which another query has bound the name
+		c.stray(at, ref.Name, ref.Path, ref.Pos.Offset)
+	}
 	return at, !ok && len(at.steps) == 0
 }
 

@@ -77,23 +77,23 @@ func (c *compiler) sealGroups(p *plan, list []*expr) {
 }
 
 // stray notes a path for the SELECT that it belongs to: the one that bound its slot.
-func (c *compiler) stray(n path, p *primary) {
+func (c *compiler) stray(n path, name string, steps []*suffix, at int) {
 	for agg := c.agg; agg != nil; agg = agg.outer {
 		if n.slot < agg.base {
 			continue
 		}
 		if agg.open && !agg.inside {
-			agg.strays = append(agg.strays, stray{p.text(), p.Pos.Offset})
+			agg.strays = append(agg.strays, stray{pathText(name, steps), at})
 		}
 		return
 	}
 }
 
-// text is the path for messages.
-func (p *primary) text() string {
+// pathText is a path for messages.
+func pathText(name string, steps []*suffix) string {
 	var text strings.Builder
-	text.WriteString(p.Name)
-	for _, s := range p.Suffix {
+	text.WriteString(name)
+	for _, s := range steps {
 		if s.Field != "" {
 			text.WriteString("." + s.Field)
 		}

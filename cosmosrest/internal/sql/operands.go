@@ -252,7 +252,7 @@ func (c *compiler) reference(p *primary) node {
 		n.steps, rest = append(n.steps, step), rest[1:]
 	}
 	n.memo = c.memo(n)
-	c.stray(n, p)
+	c.stray(n, p.Name, p.Suffix, p.Pos.Offset)
 	return c.steps(n, rest)
 }
 

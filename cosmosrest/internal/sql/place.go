@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 
@@ -180,6 +181,8 @@ func resumeText(v value, most int) json.RawMessage {
 	switch {
 	case v.kind == undefined:
 		return json.RawMessage("[]")
+	case v.kind == number && math.IsInf(v.float(), 0):
+		return json.RawMessage(map[bool]string{true: "-", false: ""}[v.float() < 0] + "1e999") // out of range, as it was written
 	case v.kind < str:
 		return v.appendJSON(nil)
 	case v.kind == str:
@@ -278,7 +281,7 @@ func (b *Bound) Unsettled() bool {
 // WHERE is left out, because the query may have another one by now.
 func (b *Bound) Settle(doc []byte) bool {
 	at, p := b.resume.after, *b.q.plan
-	if p.base != nil || !p.grouped() && documentNumber(doc) != at.doc {
+	if p.base != nil || !p.grouped() && DocumentNumber(doc) != at.doc {
 		return false
 	}
 	p.where = nil // which may be another one now
@@ -302,11 +305,11 @@ func (b *Bound) Settle(doc []byte) bool {
 	return !b.Unsettled()
 }
 
-// documentNumber is the number in the resource id of an item, by which rows with equal keys
+// DocumentNumber is the number in the resource id of an item, by which rows with equal keys
 // are sorted: SDKs go on among them by it. The id is one of the system properties, which
 // end the document; the last is looked for, because a document may hold another. Only items
 // have a number.
-func documentNumber(doc []byte) uint64 {
+func DocumentNumber(doc []byte) uint64 {
 	n, _ := ridNumber(service.SystemText(doc, "_rid"))
 	return n
 }

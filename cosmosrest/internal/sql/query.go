@@ -227,6 +227,12 @@ func sortingOf(text string, stmt *selectStmt, p *plan) string {
 	for _, ordered := range stmt.Tail.Order {
 		keys = append(keys, w.expr(ordered.Expr)+" "+strconv.FormatBool(ordered.Desc))
 	}
+	switch { // without keys rows are only numbered
+	case len(keys) == 0 && p.grouped():
+		return "aggregate"
+	case len(keys) == 0 && p.distinct:
+		return "distinct"
+	}
 	return strings.Join(keys, ",")
 }
 

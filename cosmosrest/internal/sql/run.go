@@ -77,7 +77,7 @@ func (s *collection) document(doc []byte, done int) error {
 		return nil // without FROM, there is one row, of no document
 	}
 	s.f.begin(doc)
-	s.c.doc = documentNumber(doc)
+	s.c.doc = DocumentNumber(doc)
 	s.plans[0].each(s.f, func() bool { return s.f.combination <= done || s.c.add(s.f) })
 	return s.f.failure()
 }
