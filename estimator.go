@@ -89,7 +89,9 @@ func owed(lease feed.Record, all []feed.Record) []feed.Range {
 	case lease.State == feed.StateLive:
 		return []feed.Range{lease.Range}
 	}
-	return records.Holes(lease.Range, slices.DeleteFunc(slices.Clone(all), func(other feed.Record) bool { return other.ID == lease.ID }))
+	return records.Holes(lease.Range, slices.DeleteFunc(slices.Clone(all), func(other feed.Record) bool {
+		return other.ID == lease.ID || other.State == feed.StateSplitting && other.Range.Contains(lease.Range) // its parent, which leaves it to this one
+	}))
 }
 
 // meter measures backlogs of one source.

@@ -21,6 +21,37 @@ func TestAUnitThatHasNotBegunHasNoLags(t *testing.T) {
 	})
 }
 
+// A child may split before its parent is gone: what neither its own children nor those of its parent have is owed once.
+func TestWhatASplitWithinASplitHasLeftIsPendingOnce(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(40)
+		for r, state := range map[feed.Range]feed.State{
+			feed.FullRange():           feed.StateSplitting,
+			feed.FullRange().Cut(2)[0]: feed.StateSplitting,
+			feed.FullRange().Cut(4)[0]: feed.StateLive,
+		} {
+			if _, err := w.leases.Create(t.Context(), feed.Record{
+				Kind: feed.KindLease, Version: 1, Token: r.String(), Range: r, State: state, Position: feed.Position{Start: feed.FromBeginning()},
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lags, err := changefeed.Estimate(t.Context(), w.orders, w.leases)
+		if err != nil || len(lags) != 3 {
+			t.Fatalf("%+v, %v, want three lags", lags, err)
+		}
+		var sum int64
+		for _, l := range lags {
+			if sum += l.Pending; l.Err != nil || l.Pending == 0 {
+				t.Errorf("lease %s: %d pending, %v, want some", l.Lease.Token, l.Pending, l.Err)
+			}
+		}
+		if sum != 40 {
+			t.Errorf("%d pending, want 40", sum)
+		}
+	})
+}
+
 // Leases that share a partition have one distance between them: what it says of each is
 // a bound, and while there is little to do they are counted.
 func TestTheEstimateOfLeasesThatShareAPartitionIsHonest(t *testing.T) {
