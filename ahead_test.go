@@ -77,3 +77,23 @@ func TestAReplicaThatLagsBehindForAWhileIsNotReported(t *testing.T) {
 		}
 	})
 }
+
+// A page with changes shows that the position is not ahead of its feed: what was seen before it does not count.
+func TestAReplicaThatLagsBehindAgainAfterAChangeIsNotReported(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		began := time.Now()
+		source := lagging{w.orders, func() bool { return time.Since(began) >= 30*time.Second && time.Since(began) < 58*time.Second }}
+		y := &tally{}
+		p := w.runWith(source, w.leases, "a", y, changefeed.Options{})
+		time.Sleep(44 * time.Second)
+		w.put("oslo", "1", 1)
+		time.Sleep(time.Minute)
+		if items, _ := y.items(); items != 1 {
+			t.Errorf("%d items, want 1", items)
+		}
+		if err := p.errs.find(feed.ErrAhead); err != nil {
+			t.Error(err)
+		}
+		p.stop(t)
+	})
+}

@@ -52,6 +52,31 @@ func TestWhatASplitWithinASplitHasLeftIsPendingOnce(t *testing.T) {
 	})
 }
 
+// A lag of several parts is a bound if one of them is, whichever comes last.
+func TestALagIsSharedIfAPartOfItIs(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		w.fill(3000)
+		quarter := feed.FullRange().Cut(4)
+		for r, state := range map[feed.Range]feed.State{feed.FullRange(): feed.StateSplitting, quarter[1]: feed.StateLive} {
+			if _, err := w.leases.Create(t.Context(), feed.Record{
+				Kind: feed.KindLease, Version: 1, Token: r.String(), Range: r, State: state, Position: feed.Position{Start: feed.FromBeginning()},
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.splitAt(0, quarter[2].Min) // so that the second part has a partition of its own
+		lags, err := changefeed.Estimate(t.Context(), polled{w.orders}, w.leases)
+		if err != nil || len(lags) != 2 {
+			t.Fatalf("%+v, %v, want two lags", lags, err)
+		}
+		for _, l := range lags {
+			if l.Err != nil || l.Exact || !l.Shared {
+				t.Errorf("lease %s: exact %v, shared %v, %v, want a bound", l.Lease.Token, l.Exact, l.Shared, l.Err)
+			}
+		}
+	})
+}
+
 // Leases that share a partition have one distance between them: what it says of each is
 // a bound, and while there is little to do they are counted.
 func TestTheEstimateOfLeasesThatShareAPartitionIsHonest(t *testing.T) {

@@ -119,3 +119,63 @@ func TestALeaseIsKeptWhileItsSourceDoesNotKnowItsPartitions(t *testing.T) {
 		}
 	})
 }
+
+// A source that says that a range is gone, and cannot list its partitions, says nothing of a split: the lease is kept.
+func TestALeaseIsKeptWhileItsPartitionsCannotBeListed(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var released atomic.Int64
+		var gone atomic.Bool
+		source := &strayed{hookedSource: &hookedSource{Container: w.orders}, partitions: func(context.Context) error {
+			if gone.Load() {
+				return errCutOff
+			}
+			return nil
+		}}
+		source.read = func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+			if gone.Load() {
+				return feed.Page{}, feed.ErrGone
+			}
+			return w.orders.Read(ctx, r, from, o)
+		}
+		y := &tally{}
+		p := w.runWith(source, w.leases, "a", y, changefeed.Options{
+			Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Released: func(feed.Lease, feed.Reason) { released.Add(1) }},
+		})
+		time.Sleep(10 * time.Second)
+		gone.Store(true)
+		w.put("oslo", "1", 1)
+		time.Sleep(5 * time.Minute)
+		gone.Store(false)
+		time.Sleep(time.Minute)
+		if items, _ := y.items(); items != 1 || released.Load() != 0 || p.errs.find(feed.ErrGone) == nil {
+			t.Errorf("%d items, the lease given up %d times; reported %v", items, released.Load(), p.errs.find(feed.ErrGone))
+		}
+		p.stop(t)
+	})
+}
+
+// A lease that is free again, because its split was undone, does not wait for the next round.
+func TestALeaseWhoseSplitIsUndoneIsTakenAtOnce(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var rounds, released, acquired atomic.Int64 // the times in milliseconds
+		source := &mergesBack{hookedSource: &hookedSource{Container: w.orders}, w: w}
+		p := w.runWith(source, w.leases, "a", &tally{}, changefeed.Options{Acquire: 5 * time.Minute, Hooks: changefeed.Hooks{
+			Round:    func(feed.Round) { rounds.Add(1) },
+			Released: func(feed.Lease, feed.Reason) { released.CompareAndSwap(0, time.Now().UnixMilli()) },
+			Acquired: func(feed.Lease) { acquired.Store(time.Now().UnixMilli()) },
+		}})
+		time.Sleep(time.Minute)
+		last := rounds.Load()
+		w.until(10*time.Minute, "a round", func() bool { return rounds.Load() > last }) // the next one is a while away
+		time.Sleep(10 * time.Second)
+		source.on.Store(true)
+		w.split(0)
+		w.fill(20)
+		w.until(time.Minute, "released", func() bool { return released.Load() > 0 })
+		time.Sleep(10 * time.Second)
+		if took := time.Duration(acquired.Load()-released.Load()) * time.Millisecond; took < 0 || took > time.Second {
+			t.Errorf("taken %v after it was released, want at once", took)
+		}
+		p.stop(t)
+	})
+}

@@ -57,6 +57,31 @@ func TestAGoneRangeThatIsWholeIsReportedAndTriedAgain(t *testing.T) {
 	})
 }
 
+// Only a lease that is woken all the time gathers before it waits again: what comes after a quiet time is read at once.
+func TestALeaseThatIsWokenSeldomWaitsAgainAtOnce(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var waits, longest atomic.Int64
+		var ended time.Time // of the last wait
+		source := &hookedSource{Container: w.orders, wait: func(ctx context.Context, _ feed.Range, _ feed.Position) error {
+			if waits.Add(1) > 10 {
+				longest.Store(max(longest.Load(), int64(time.Since(ended))))
+			}
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+			ended = time.Now()
+			return nil
+		}}
+		p := w.runWith(source, w.leases, "a", &tally{}, changefeed.Options{})
+		time.Sleep(time.Minute)
+		if pause := time.Duration(longest.Load()); waits.Load() < 50 || pause > time.Millisecond {
+			t.Errorf("%d waits in a minute, with %v between two of them", waits.Load(), pause)
+		}
+		p.stop(t)
+	})
+}
+
 // Wait may return early, even always.
 func TestAWaitThatReturnsEarlyMakesNoBusyLoop(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {

@@ -274,6 +274,22 @@ func TestAnErrorThatComesAgainIsWrittenOnceAMinute(t *testing.T) {
 	})
 }
 
+// Batches name their items and keys. Those that fail for the same cause are one line all the same.
+func TestBatchesThatFailForTheSameCauseAreOneLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &paper{}
+		h := p.hooks()
+		for range 30 {
+			h.Error(&feed.Error{Origin: feed.OriginHandler, Lease: "0", Err: &feed.BatchError{
+				Attempt: 1, Count: 1, IDs: []string{letters()}, Key: feed.Key(letters()), Err: errors.New("connection refused"),
+			}})
+		}
+		if len(p.lines) != 1 {
+			t.Errorf("%d lines, want 1:\n%s", len(p.lines), strings.Join(p.lines, "\n"))
+		}
+	})
+}
+
 // What somebody must mend is written for each lease: folded, all but one would be unknown.
 func TestWhatMustBeMendedIsWrittenForEachLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -166,3 +166,57 @@ func TestPullOfAKeyReadsItsPartition(t *testing.T) {
 		}
 	})
 }
+
+// A pull that had nothing to do for long asks as often as before when something comes.
+func TestAPullThatWasIdleIsQuickAgain(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		time.AfterFunc(time.Minute, func() { w.put("oslo", "1", 1) })
+		var written time.Time
+		pages := 0
+		source := struct{ feed.Source }{w.orders} // it cannot wait
+		for _, err := range changefeed.Pull(ctx, source, feed.FullRange(), feed.Position{}, changefeed.PullOptions{Follow: true}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if pages++; pages == 2 {
+				break
+			}
+			time.AfterFunc(100*time.Millisecond, func() {
+				written = time.Now()
+				w.put("oslo", "2", 1)
+			})
+		}
+		if took := time.Since(written); pages != 2 || took > 200*time.Millisecond {
+			t.Errorf("%d pages; what came soon after the first was read after %v", pages, took)
+		}
+	})
+}
+
+// restless is a source that says at once that there may be more, as one does whose writes are for others.
+type restless struct{ *docstore.Container }
+
+func (restless) Wait(context.Context, feed.Range, feed.Position) error { return nil }
+
+// A pull that is woken for others all the time reads seldom, but soon after what it has asked for.
+func TestAPullThatIsWokenForOthersIsStillQuick(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		var written time.Time
+		time.AfterFunc(63*time.Second, func() {
+			written = time.Now()
+			w.put("oslo", "1", 1)
+		})
+		for _, err := range changefeed.Pull(ctx, restless{w.orders}, feed.FullRange(), feed.Position{}, changefeed.PullOptions{Follow: true}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+		if took := time.Since(written); written.IsZero() || took > time.Second {
+			t.Errorf("read after %v, want within a second", took)
+		}
+	})
+}

@@ -315,6 +315,52 @@ func TestASplitMakesNoFurtherLeaseWhenStopped(t *testing.T) {
 	})
 }
 
+// A child that was at work when the split of its parent was stopped half-way keeps its range, though the partitions merge
+// again before somebody finishes the split: nothing comes again.
+func TestASplitThatIsStoppedTakesNoChildBack(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var creates atomic.Int64
+		store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindLease && creates.Add(1) == 3 { // after that of the unit, and the first child
+				time.Sleep(10 * time.Second)
+			}
+			return w.leases.Create(ctx, l)
+		}}
+		var still atomic.Bool
+		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+			for still.Load() {
+				time.Sleep(time.Millisecond)
+			}
+			return w.orders.Read(ctx, r, from, o)
+		}}
+		y := &tally{}
+		a := w.runWith(source, store, "a", y, changefeed.Options{Start: feed.FromBeginning()})
+		w.fill(40)
+		time.Sleep(time.Minute)
+		still.Store(true)
+		w.split(0)
+		w.split(0) // so that a third child is to be made
+		w.fill(40)
+		still.Store(false)
+		w.until(time.Minute, "creating", func() bool { return creates.Load() == 3 })
+		time.Sleep(3 * time.Second)
+		if _, handled := y.items(); handled == 0 || handled == 40 {
+			t.Fatalf("%d of 40 changes handled by the first child: the test shows nothing", handled)
+		}
+		a.stop(t)
+		w.merge(0)
+		w.merge(0)
+		b := w.run("b", y, changefeed.Options{})
+		time.Sleep(5 * time.Minute)
+		if items, again := y.items(); items != 40 || again != 40 || w.pending() != 0 || b.errs.find(feed.ErrOverlap) != nil {
+			t.Errorf("%d items, %d again, %d pending, want both versions of 40; reported %v", items, again, w.pending(), first(b.errs.all()))
+		}
+		y.ordered(t)
+		w.tiles()
+		b.stop(t)
+	})
+}
+
 // rest stops an instance after a while, and lets its presence run out.
 func (p *process) rest(t *testing.T) {
 	t.Helper()

@@ -3,6 +3,7 @@ package changefeed_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -91,6 +92,39 @@ func TestAnOutageOfTheSourceEndsNoUnit(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A read that finds the container shows that it is there: only another expiration without it shows that it has gone.
+func TestAContainerThatIsAwayNowAndThenIsNotGone(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var away atomic.Bool
+		source := &strayed{hookedSource: &hookedSource{Container: w.orders}, partitions: func(context.Context) error {
+			if away.Load() {
+				return feed.ErrNotFound
+			}
+			return nil
+		}}
+		source.read = func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+			if away.Load() {
+				return feed.Page{}, feed.ErrNotFound
+			}
+			return w.orders.Read(ctx, r, from, o)
+		}
+		y := &tally{}
+		p := w.runWith(source, w.leases, "a", y, changefeed.Options{Start: feed.FromBeginning()})
+		for n := range 3 {
+			time.Sleep(5 * time.Minute)
+			away.Store(true)
+			w.put("oslo", strconv.Itoa(n), 1)
+			time.Sleep(40 * time.Second)
+			away.Store(false)
+		}
+		time.Sleep(time.Minute)
+		if items, _ := y.items(); items != 3 || p.errs.find(feed.ErrNotFound) == nil {
+			t.Errorf("%d items handled, want 3; reported %v", items, p.errs.find(feed.ErrNotFound))
+		}
+		p.stop(t)
+	})
 }
 
 // strayed is a source whose partitions may not be found.

@@ -104,6 +104,33 @@ func TestARunningInstanceSaysWhatItDoes(t *testing.T) {
 	})
 }
 
+// An error of the source stands for as long as no read succeeds.
+func TestAnErrorOfTheSourceStandsUntilItIsReadAgain(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var away atomic.Bool
+		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+			if away.Load() {
+				return feed.Page{}, errDownstream
+			}
+			return w.orders.Read(ctx, r, from, o)
+		}}
+		p := w.runWith(source, w.leases, "a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
+		time.Sleep(20 * time.Second)
+		away.Store(true)
+		w.put("oslo", "1", 1)
+		time.Sleep(20 * time.Second)
+		if l := leaseOf(t, p.processor); l.Activity != feed.ActivityFailing || len(l.Errors) != 1 || !errors.Is(l.Errors[0], errDownstream) {
+			t.Errorf("while it cannot be read: %+v", l)
+		}
+		away.Store(false)
+		time.Sleep(time.Minute)
+		if l := leaseOf(t, p.processor); l.Activity != feed.ActivityWaiting || len(l.Errors) != 0 {
+			t.Errorf("when it has been read: %+v", l)
+		}
+		p.stop(t)
+	})
+}
+
 // Two runs of one processor are two instances, and what fails for all leases stands until a
 // round begins anew.
 func TestEachRunHasAStatus(t *testing.T) {

@@ -585,3 +585,41 @@ func TestAnOutcomeThatIsNotReadYetIsNotOverwritten(t *testing.T) {
 		})
 	}
 }
+
+// gap is a lease store whose lists lag for a while from a time on.
+type gap struct {
+	lagging
+	from time.Time
+}
+
+func (s gap) List(ctx context.Context) ([]feed.Record, time.Time, error) {
+	if time.Now().Before(s.from) {
+		return s.LeaseStore.List(ctx)
+	}
+	return s.lagging.List(ctx)
+}
+
+// Who asks anew, after the request of somebody else has gone, has not seen the new one in a list yet.
+func TestARequestThatIsAskedAnewOutlivesAListThatLags(t *testing.T) {
+	inOffice(t, func(t *testing.T, o *office) {
+		first := make(chan error, 1)
+		go func() {
+			_, err := o.ask(o.leases, time.Minute)
+			first <- err
+		}()
+		time.Sleep(500 * time.Millisecond)
+		time.AfterFunc(5*time.Second, func() {
+			if err := o.leases.Delete(t.Context(), o.requests()[0]); err != nil {
+				t.Error(err)
+			}
+		})
+		time.AfterFunc(15*time.Second, func() { o.serve(notes.Outcome{Result: notes.Handled, Count: 1}) })
+		s := gap{lagging{o.leases, time.Now().Add(9 * time.Second), nil}, time.Now().Add(5 * time.Second)}
+		if got, err := o.ask(s, time.Minute); got.Result != deadletters.ResultHandled || err != nil {
+			t.Errorf("who has asked anew gets %+v, %v", got, err)
+		}
+		if err := <-first; !errors.Is(err, deadletters.ErrNotServed) {
+			t.Errorf("whose request was withdrawn gets %v", err)
+		}
+	})
+}

@@ -2,6 +2,8 @@ package instance_test
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/processor/balance"
@@ -36,4 +38,19 @@ func TestTheFirstEndingCounts(t *testing.T) {
 	if tn.Lose(feed.ErrLeaseLost); tn.Stop(instance.Ending{Why: feed.ReasonStopped}) || tn.Ending().Why != feed.ReasonLost {
 		t.Errorf("a lost lease was stopped: %+v", tn.Ending())
 	}
+}
+
+// What a batch that has had all of its drain time leaves is stored yet: writing goes on for as long again.
+func TestWritesGoOnForTwoDrainTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := instancetest.Idle(t.Context(), nil, instance.Options{})
+		held := r.Hold(feed.Record{Kind: feed.KindLease, Token: "-FF"})
+		defer held.Lose(nil)
+		held.Stop(instance.Ending{Why: feed.ReasonStopped})
+		begun := time.Now()
+		<-held.UntilDrained.Done()
+		if took, want := time.Since(begun), 2*r.Options.Drain; took != want || held.UntilLost.Err() != nil {
+			t.Errorf("writes end %v after the stop, want %v", took, want)
+		}
+	})
 }

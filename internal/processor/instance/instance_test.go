@@ -46,6 +46,71 @@ func TestErrorsAtTheEndAreTold(t *testing.T) {
 	}
 }
 
+// A store that throttles and names no pause is asked again after pauses that double, each half of what it may be at least.
+func TestAStoreThatNamesNoPauseIsAskedMoreAndMoreSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := instancetest.Idle(t.Context(), nil, instance.Options{})
+		calls, begun := 0, time.Now()
+		err := r.Paced(t.Context(), r.Random("test"), "", func() error {
+			if calls++; calls < 6 {
+				return &feed.ThrottledError{}
+			}
+			return nil
+		})
+		if took, least := time.Since(begun), 15*r.Options.RetryMin; err != nil || took < least {
+			t.Errorf("%v after %v, want five pauses of %v together", err, took, least)
+		}
+	})
+}
+
+// A source may keep the page that it has given, and the next one is read while a filter works on it.
+func TestAFilterLeavesThePageAsItIs(t *testing.T) {
+	r := instancetest.Idle(t.Context(), nil, instance.Options{Filter: func(c *feed.Change) bool { return c.LSN%2 == 0 }})
+	var page []feed.Change
+	for lsn := range int64(6) {
+		page = append(page, feed.Change{LSN: lsn})
+	}
+	if wanted := r.Wanted(page); len(wanted) != 3 {
+		t.Errorf("%d changes are wanted, want 3", len(wanted))
+	}
+	for i, c := range page {
+		if c.LSN != int64(i) {
+			t.Fatalf("the page is %+v now", page)
+		}
+	}
+}
+
+// moved is a source whose partitions are found, or not.
+type moved struct {
+	feed.Source
+	err error
+}
+
+func (s *moved) Partitions(context.Context) ([]feed.Partition, error) { return nil, s.err }
+
+// Partitions that are found show that the container is there: only another expiration without it shows that it has gone.
+func TestAContainerWhosePartitionsAreFoundIsNotGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a instance.Absence
+		s := &moved{}
+		note := func() bool { return a.Note(t.Context(), s, time.Minute, feed.ErrNotFound) }
+		note()
+		time.Sleep(time.Minute)
+		if note() {
+			t.Fatal("gone, though its partitions are there")
+		}
+		s.err = feed.ErrNotFound
+		time.Sleep(time.Second)
+		if note() {
+			t.Errorf("gone a second after its partitions were there: %v", a.Proven())
+		}
+		time.Sleep(time.Minute)
+		if !note() || !errors.Is(a.Proven(), feed.ErrSourceGone) {
+			t.Errorf("not gone after another expiration: %v", a.Proven())
+		}
+	})
+}
+
 // The position before a page keeps the time from which it was read.
 func TestThePositionBeforeAPageKeepsItsStart(t *testing.T) {
 	from := feed.Position{Start: feed.FromTime(time.Unix(1, 0))}

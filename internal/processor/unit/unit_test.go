@@ -2,11 +2,15 @@ package unit
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/processor/instance"
 	"github.com/millrace/changefeed/internal/processor/instance/instancetest"
 	"github.com/millrace/changefeed/internal/processor/records"
@@ -123,6 +127,161 @@ func TestAnInstanceKnowsThatAUnitIsSharedBeforeItsFirstLease(t *testing.T) {
 		New(in).balancer.round(t.Context())
 		if begun != 1 {
 			t.Errorf("%d leases were begun, want the free one", begun)
+		}
+	})
+}
+
+// A unit whose creation was interrupted begins where its first lease does, whose position was read before it was written.
+func TestAUnitThatWasInterruptedBeganBeforeItsFirstLeaseWasRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := New(instancetest.Idle(t.Context(), nil, instance.Options{}))
+		now := time.Now()
+		var leases []feed.Record
+		for i, r := range feed.FullRange().Cut(2) {
+			leases = append(leases, feed.Record{Kind: feed.KindLease, ID: r.String(), Version: 1, Token: r.String(), Range: r, Position: feed.At(`"1"`), Updated: now.Add(-time.Duration(i+1) * time.Hour)})
+		}
+		u.in.View.Heard(leases, now)
+		if at, most := u.begun(), now.Add(-2*time.Hour-createTime); at.After(most) {
+			t.Errorf("the unit began at %v, want %v at most, before its first create was sent", at, most)
+		}
+	})
+}
+
+// made is a lease as this processor makes it.
+func made(r feed.Range, maker *hold, updated time.Time) feed.Record {
+	l := feed.Record{
+		Kind: feed.KindLease, ID: r.String(), Version: 1, Token: r.String(), Range: r, Position: feed.At(`"1"`), Timestamp: instance.Timestamp(), Updated: updated,
+	}
+	records.SetGeneration(&l, 0)
+	records.SetProperty(&l, notes.DueProperty, notes.Due{By: maker.due(), Sent: l.Timestamp}.String())
+	return l
+}
+
+// holding is the lock, as it was written at a time.
+func holding(at time.Time) *hold {
+	h := &hold{maker: "m"}
+	h.lock.Store(&feed.Record{Kind: feed.KindLock, ID: "lock", Updated: at})
+	return h
+}
+
+// Of leases that overlap before the unit begins, those that nobody has taken go, also behind a narrow one that stays.
+func TestALeaseBehindOneThatWasTakenIsUntangled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &deletions{}
+		u := New(instancetest.Idle(t.Context(), s, instance.Options{}))
+		quarter := feed.FullRange().Cut(4)
+		for _, r := range append(quarter[1:3:3], feed.FullRange()) {
+			l := made(r, holding(time.Now()), time.Now())
+			if r == quarter[1] {
+				l.Expiration = time.Minute // somebody has worked on it
+			}
+			u.in.View.Put(l)
+		}
+		if err := u.untangle(t.Context()); err != nil || !slices.Equal(s.tokens, []string{quarter[2].String()}) {
+			t.Errorf("removed %v, %v, want %s", s.tokens, err, quarter[2])
+		}
+	})
+}
+
+// deletions is a lease store that notes what is deleted.
+type deletions struct {
+	feed.LeaseStore
+	tokens []string
+}
+
+func (s *deletions) Delete(_ context.Context, l feed.Record) error {
+	s.tokens = append(s.tokens, l.Token)
+	return nil
+}
+
+// desk serves requests, and notes by their tokens which it has been given and which it has been left.
+type desk struct{ accepted, asked []string }
+
+func (d *desk) Accept(request feed.Record) { d.accepted = append(d.accepted, request.Token) }
+
+func (d *desk) Withdraw(asked map[string]bool) { d.asked = slices.Sorted(maps.Keys(asked)) }
+
+// A request of a caller who has died is withdrawn when its time is over, though the store still has it.
+func TestARequestWhoseTimeIsOverIsWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := New(instancetest.Idle(t.Context(), nil, instance.Options{}))
+		held, d := u.in.Hold(feed.Record{Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange()}), &desk{}
+		held.Requests = d
+		defer held.Lose(nil)
+		u.in.Claims.Claim(held.Lease.Range)
+		u.in.Claims.Begin(held)
+		now := time.Now()
+		q := notes.Request{Action: notes.Retry, EPK: "10", Key: `["oslo"]`, Letter: "1.0"}
+		u.in.View.Heard([]feed.Record{{Kind: feed.KindRequest, ID: "q", Token: q.Token(), Properties: q.Properties(nil), TTL: time.Minute, Updated: now}}, now)
+		u.serveRequests()
+		if one := []string{q.Token()}; !slices.Equal(d.accepted, one) || !slices.Equal(d.asked, one) {
+			t.Fatalf("accepted %v, asked are %v, want the request", d.accepted, d.asked)
+		}
+		time.Sleep(2 * time.Minute)
+		if u.serveRequests(); len(d.accepted) != 1 || len(d.asked) != 0 {
+			t.Errorf("accepted %v, and asked are %v when its time is over, want none", d.accepted, d.asked)
+		}
+	})
+}
+
+// slow is a lease store whose next update takes a time, and each after that is not answered.
+type slow struct {
+	feed.LeaseStore
+	takes time.Duration
+	asked int
+}
+
+func (s *slow) Update(ctx context.Context, l feed.Record) (feed.Record, error) {
+	if s.asked++; s.asked > 1 {
+		<-ctx.Done()
+		return l, context.Cause(ctx)
+	}
+	time.Sleep(s.takes)
+	return l, nil
+}
+
+// The lock is trusted from before a request is sent that renews it: the store may have stamped it long before it answers.
+func TestTheLockIsTrustedFromBeforeItsRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := New(instancetest.Idle(t.Context(), &slow{takes: createTime / 2}, instance.Options{}))
+		begun := time.Now()
+		ctx, lose := context.WithCancelCause(t.Context())
+		u.renewLock(ctx, lose, holding(begun), begun)
+		if took, want := time.Since(begun), lockBeat+createTime; took != want || !errors.Is(context.Cause(ctx), errLockLost) {
+			t.Errorf("trusted for %v, want %v; ended with %v", took, want, context.Cause(ctx))
+		}
+	})
+}
+
+// hearsay is a lease store of some records whose updates are not answered.
+type hearsay struct{ stock }
+
+func (hearsay) Update(_ context.Context, l feed.Record) (feed.Record, error) {
+	return l, errors.New("no answer")
+}
+
+// The write that makes a late lease one of the unit may still arrive if it was not answered, so the lock is left to expire.
+func TestAnAdoptionThatIsNotAnsweredMayStillArrive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := made(feed.FullRange(), holding(time.Now()), time.Now().Add(time.Hour))
+		u := New(instancetest.Idle(t.Context(), hearsay{stock{records: []feed.Record{late}}}, instance.Options{}))
+		m := maker{unit: u, in: u.in, hold: holding(time.Now().Add(time.Hour))}
+		if _, err := m.adopt(t.Context(), made(feed.FullRange(), m.hold, time.Time{})); err == nil || !m.hold.unanswered.Load() {
+			t.Errorf("got %v; may arrive %v, want that it may", err, m.hold.unanswered.Load())
+		}
+	})
+}
+
+// A lease that is made for a hole waits for as long as the owner of the lost one may trust it, by that owner's expiration or ours.
+func TestALeaseForAHoleWaitsForTheOwnerOfTheLostOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := New(instancetest.Idle(t.Context(), nil, instance.Options{}))
+		half, ours := feed.FullRange().Cut(2), u.in.Options.Expiration
+		for _, theirs := range []time.Duration{0, ours / 2, 3 * ours} {
+			u.balancer.tiled = []feed.Record{{Range: half[0], Expiration: theirs}, {Range: half[1], Expiration: time.Hour}}
+			if got, want := u.balancer.vacancy(half[:1]).Sub(u.in.View.Now()), max(ours, theirs)+records.ClockGrain; got != want {
+				t.Errorf("waits for %v after an owner with an expiration of %v, want %v", got, theirs, want)
+			}
 		}
 	})
 }
