@@ -54,7 +54,9 @@ func queryItems(c *call) error {
 		return err
 	}
 	if more {
-		c.out.Set(wire.AnswerContinuation, q.From.Encode())
+		if err := c.goOn(&q.From); err != nil {
+			return err
+		}
 	}
 	c.out.SetCount(docs.Count())
 	c.out.SetQueried()
@@ -224,9 +226,21 @@ func readFeed(c *call) error {
 		return err
 	}
 	if more {
-		c.out.Set(wire.AnswerContinuation, next.Encode())
+		if err := c.goOn(&next); err != nil {
+			return err
+		}
 	}
 	c.spend(cont, part.ID, service.ScanCharge(scan.Read()))
 	c.out.SetCount(docs.Count())
 	return c.reply(http.StatusOK, docs.Finish())
+}
+
+// goOn says where the next page begins.
+func (c *call) goOn(at *query.Continuation) error {
+	token, err := at.Encode()
+	if err != nil {
+		return err
+	}
+	c.out.Set(wire.AnswerContinuation, token)
+	return nil
 }

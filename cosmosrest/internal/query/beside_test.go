@@ -250,7 +250,9 @@ func (w *besideWorld) page(results *Results, sel Selection, text, token string, 
 		w.t.Fatal(err)
 	}
 	if more {
-		next = k.Encode()
+		if next, err = k.Encode(); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 	return body.Documents, next
 }

@@ -46,13 +46,13 @@ type segment struct {
 	progress
 }
 
-// Encode is the token of the continuation.
-func (k *Continuation) Encode() string {
+// Encode is the token of the continuation. It is an error if a value of a place is no JSON: an empty token would end the pages.
+func (k *Continuation) Encode() (string, error) {
 	text, err := json.Marshal(k)
 	if err != nil {
-		panic(fmt.Sprintf("continuation %+v: %v", k, err)) // a value of a place is no JSON
+		return "", fmt.Errorf("encode continuation: %w", err)
 	}
-	return wire.EncodeContinuation(text)
+	return wire.EncodeContinuation(text), nil
 }
 
 // ParseContinuation reads the token of a request for rows of a container, given by its
