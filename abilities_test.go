@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,16 +28,16 @@ func (s without) Pending(context.Context, feed.Range, feed.Position, feed.ReadOp
 func TestASourceThatCannotWaitIsPolled(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		y := &tally{}
-		reads, waits := 0, 0
+		var reads, waits atomic.Int64
 		o := changefeed.Options{Start: feed.FromBeginning(), Poll: 10 * time.Second}
-		o.Hooks.ReadDone = func(feed.ReadDone) { reads++ }
-		o.Hooks.WaitDone = func(feed.WaitDone) { waits++ }
+		o.Hooks.ReadDone = func(feed.ReadDone) { reads.Add(1) }
+		o.Hooks.WaitDone = func(feed.WaitDone) { waits.Add(1) }
 		p := w.runWith(without{w.orders}, w.leases, "a", y, o)
 		time.Sleep(time.Minute)
-		reads = 0
+		reads.Store(0)
 		time.Sleep(10 * time.Minute)
-		if reads < 100 || reads > 140 || waits != 0 {
-			t.Errorf("%d reads of two leases in ten minutes, want one each 10 s; %d waits", reads, waits)
+		if n := reads.Load(); n < 100 || n > 140 || waits.Load() != 0 {
+			t.Errorf("%d reads of two leases in ten minutes, want one each 10 s; %d waits", n, waits.Load())
 		}
 		w.fill(10)
 		time.Sleep(15 * time.Second)

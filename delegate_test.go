@@ -67,10 +67,10 @@ func TestAHandlerThatHeedsItsDeadlineIsRetriedInPlace(t *testing.T) {
 		if p.errs.find(feed.ErrHandlerTimeout) == nil {
 			t.Error("the deadline was not reported")
 		}
+		p.stop(t)
 		if text := feed.ErrHandlerTimeout.Error(); failed == nil || strings.Count(failed.Error(), text) != 1 {
 			t.Errorf("the call has failed with %q, want that it says %q once", failed, text)
 		}
-		p.stop(t)
 	})
 }
 

@@ -67,11 +67,15 @@ func (p *producer) send(ctx context.Context, records []*kgo.Record) (n int, err 
 		ctx, stop = context.WithTimeoutCause(ctx, p.timeout+grace, fmt.Errorf("no answer within %v", p.timeout))
 		defer stop()
 	}
-	if err := p.Flush(ctx); err != nil {
+	ended, failed := p.Flush(ctx) != nil, -1
+	if !ended { // else results may be written still
+		failed = slices.IndexFunc(results, func(err error) bool { return err != nil })
+	}
+	if ended || failed >= 0 && ctx.Err() != nil && errors.Is(results[failed], ctx.Err()) { // the records may notice the end first
 		p.isSpent = true
 		return 0, context.Cause(ctx)
 	}
-	if failed := slices.IndexFunc(results, func(err error) bool { return err != nil }); failed >= 0 {
+	if failed >= 0 {
 		return failed, results[failed]
 	}
 	p.isWarm = true
