@@ -98,7 +98,7 @@ type span struct {
 // FROM and JOIN. A batch gives all its documents one LSN, so the LSN alone would not do.
 type progress struct {
 	After int64  `json:"a,omitempty"`
-	Doc   uint64 `json:"d,omitempty"` // number of its resource id
+	Doc   uint64 `json:"i,omitempty"` // number of its resource id; "d" was a hash in tokens of older builds, which show all of the LSN again
 	Rows  int    `json:"r,omitempty"`
 }
 
