@@ -19,7 +19,7 @@ import (
 func deliveries() map[string]changefeed.Options {
 	return map[string]changefeed.Options{
 		"as read":          {},
-		"with a policy":    {MaxAttempts: 5, DeadLetters: &letterBox{}},
+		"with a policy":    {OnFailure: changefeed.FailurePolicy{MaxAttempts: 5, DeadLetters: &letterBox{}}},
 		"after a wait":     {MaxWait: time.Second},
 		"keys in parallel": {Concurrency: 4},
 	}
@@ -29,7 +29,7 @@ func deliveries() map[string]changefeed.Options {
 // there is time for more.
 func TestBatchesDoNotGrowWhileTheyTakeMostOfTheirTime(t *testing.T) {
 	for name, o := range deliveries() {
-		if o.MaxAttempts == 0 {
+		if o.OnFailure.MaxAttempts == 0 {
 			t.Run(name, func(t *testing.T) {
 				inWorld(t, 1, func(t *testing.T, w *world) { w.takesMostOfItsTime(o) })
 			})

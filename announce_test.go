@@ -65,7 +65,7 @@ func TestHooksHearOfKeysAndLetters(t *testing.T) {
 		lsn := w.put("oslo", "bad", 1)
 		w.many(20, 5)
 		box, said := &letterBox{}, &hearsay{}
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Hooks: said.hooks()}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}, Hooks: said.hooks()}
 		p := w.run("a", h, o)
 		w.isParked(box, "bad")
 		w.put("oslo", "next", 2)
@@ -134,7 +134,7 @@ func TestAnOutageIsToldOnceAtItsBeginningAndItsEnd(t *testing.T) {
 		var text lockedText
 		said := &hearsay{}
 		hooks := changefeed.JoinHooks(changefeed.LogHooks(slog.New(slog.NewTextHandler(&text, nil))), said.hooks())
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: &letterBox{}, Instance: "a", Hooks: hooks}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: &letterBox{}}, Instance: "a", Hooks: hooks}
 		processor, err := changefeed.New(w.orders, w.leases, h, o)
 		if err != nil {
 			t.Fatal(err)
@@ -181,7 +181,7 @@ func TestASourceThatCannotReadKeysIsReportedAtTheStart(t *testing.T) {
 		want   bool
 	}{
 		"in parallel":       {plainSource, changefeed.Options{Concurrency: 2}, true},
-		"with a policy":     {plainSource, changefeed.Options{MaxAttempts: 2}, true},
+		"with a policy":     {plainSource, changefeed.Options{OnFailure: changefeed.FailurePolicy{MaxAttempts: 2}}, true},
 		"in order":          {plainSource, changefeed.Options{}, false},
 		"by hand":           {plainSource, changefeed.Options{Concurrency: 2, Manual: true}, true},
 		"where keys can be": {func(w *world) feed.Source { return w.orders }, changefeed.Options{Concurrency: 2}, false},
@@ -275,7 +275,7 @@ func testKeyThatHangs(t *testing.T, byHand bool) {
 func TestWhatAnOutageHasParkedReturnsUnderTheNextOwnerOfAQuietFeed(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		box, said := &letterBox{}, &hearsay{}
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, Hooks: said.hooks()}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}, Hooks: said.hooks()}
 		p := w.run("a", failsOn(func(feed.Change) error { return errHandler }), o)
 		for i := range 3 { // one after the other
 			w.put(fmt.Sprint("city-", i), "item", i)

@@ -51,7 +51,7 @@ func TestNothingThatAHandlerReturnsIsHarmful(t *testing.T) {
 					return h.Handle(ctx, b)
 				})
 				box := &letterBox{}
-				p := w.run("a", handler, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, RetryMax: time.Second})
+				p := w.run("a", handler, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}, RetryMax: time.Second})
 				time.Sleep(2 * time.Minute)
 				p.stop(t)
 				if l := box.all(); len(l) != 1 || l[0].Change.ID != "bad" || l[0].Cause == "" || w.pending() != 0 {
@@ -70,7 +70,7 @@ func TestKillsBlameNoChange(t *testing.T) {
 				w.many(2000, 50)
 				box := &letterBox{}
 				h := &slow{each: 10 * time.Millisecond}
-				o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, HoldKeys: true, Concurrency: concurrency, MaxItems: 20}
+				o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box, HoldKeys: true}, Concurrency: concurrency, MaxItems: 20}
 				for life := range 8 {
 					p := w.run(fmt.Sprint("life-", life), h, o)
 					time.Sleep(90*time.Second + time.Duration(life)*300*time.Millisecond) // the leases of the last life expire first
@@ -108,7 +108,7 @@ func TestACrashCountsForWhatWasInTheHandler(t *testing.T) {
 			return context.Cause(ctx)
 		}
 		box := &letterBox{}
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 5, DeadLetters: box, Concurrency: 4, Drain: time.Second}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 5, DeadLetters: box}, Concurrency: 4, Drain: time.Second}
 		for life, want := range []string{"first", "other", "other", "other"} {
 			p := w.run(fmt.Sprint("life-", life), h, o)
 			if id := <-in; id != want {
@@ -148,7 +148,7 @@ func TestAnAnswerThatComesAfterTheLeaseIsLostBeginsNothing(t *testing.T) {
 			}
 			return errHandler
 		})
-		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: &letterBox{}})
+		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: &letterBox{}}})
 		time.Sleep(5 * time.Minute)
 		p.stop(t)
 		if !frozen.Load() || calls.Load() < 2 || late.Load() != 0 {
@@ -187,7 +187,7 @@ func TestAStopRepeatsNothingInParallel(t *testing.T) {
 			}
 			return errors.Join(err, (&slow{each: h.each}).Handle(ctx, &done), h.tally.record(&done))
 		})
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: 8}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}, Concurrency: 8}
 		for life := range 4 {
 			p := w.run(fmt.Sprint("life-", life), handler, o)
 			time.Sleep(time.Second)
@@ -236,7 +236,7 @@ func TestTheBeginningOfAnOutageParksNothing(t *testing.T) {
 		}
 		box := &letterBox{}
 		p := w.run("a", h, changefeed.Options{
-			Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, HoldKeys: true, Concurrency: 8, MaxItems: 10, RetryMin: time.Millisecond,
+			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box, HoldKeys: true}, Concurrency: 8, MaxItems: 10, RetryMin: time.Millisecond,
 		})
 		time.Sleep(time.Second)
 		away.Store(true)
@@ -260,7 +260,7 @@ func TestAHeldChangeThatComesAgainKeepsItsLetter(t *testing.T) {
 		w.put("oslo", "later", 2)
 		box := &letterBox{}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, CheckpointEvery: time.Hour}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}, CheckpointEvery: time.Hour}
 		p := w.run("a", h, o)
 		time.Sleep(2 * time.Second)
 		p.kill(t)
@@ -296,7 +296,7 @@ func TestRequestsAreServedWithoutTheRightToDelete(t *testing.T) {
 				return nil
 			}
 			return errHandler
-		}), changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, Hooks: changefeed.Hooks{Error: func(*feed.Error) {}}})
+		}), changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}, Hooks: changefeed.Hooks{Error: func(*feed.Error) {}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -338,7 +338,7 @@ func TestChangesOfATransactionHaveLettersOfTheirOwn(t *testing.T) {
 				}
 				box := &letterBox{}
 				h := failsOn(onID("costarring", "liquid"))
-				p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: hold})
+				p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: hold}})
 				time.Sleep(time.Minute)
 				p.stop(t)
 				if items, _ := h.items(); items+len(box.all()) != 2 {
@@ -358,7 +358,7 @@ func TestALetterIsNamedByItsItem(t *testing.T) {
 		}
 		box := &letterBox{}
 		h := failsOn(onID("one"))
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: box}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box}}
 		p := w.run("a", h, o)
 		time.Sleep(time.Minute)
 		p.kill(t)

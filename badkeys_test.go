@@ -161,7 +161,7 @@ func TestHealthyKeysPassBadOnesThatFillTheBuffer(t *testing.T) {
 	forConcurrencies(t, func(t *testing.T, concurrency int) {
 		inBadWorld(t, func(t *testing.T, w *badWorld) {
 			o := w.options(concurrency)
-			o.MaxAttempts, o.DeadLetters = 5, w.box
+			o.OnFailure.MaxAttempts, o.OnFailure.DeadLetters = 5, w.box
 			p := w.run("a", w, o)
 			w.until(time.Hour, "handled the healthy keys", func() bool { return w.isHandled("healthy") })
 			w.isBounded(p)
@@ -183,7 +183,7 @@ func TestBadChangesThatFillTheBufferAreParkedWhenTheirAgeIsOver(t *testing.T) {
 	forConcurrencies(t, func(t *testing.T, concurrency int) {
 		inBadWorld(t, func(t *testing.T, w *badWorld) {
 			o := w.options(concurrency)
-			o.MaxAge, o.DeadLetters = age, w.box
+			o.OnFailure.MaxAge, o.OnFailure.DeadLetters = age, w.box
 			p := w.run("a", w, o)
 			time.Sleep(age - time.Minute)
 			w.isBounded(p)
@@ -208,7 +208,7 @@ func TestBadKeysAreTriedOnWhileHealthyKeysPassThem(t *testing.T) {
 	forConcurrencies(t, func(t *testing.T, concurrency int) {
 		inBadWorld(t, func(t *testing.T, w *badWorld) {
 			o := w.options(concurrency)
-			o.MaxAttempts = 3
+			o.OnFailure.MaxAttempts = 3
 			p := w.run("a", w, o)
 			w.until(time.Hour, "handled the healthy keys", func() bool { return w.isHandled("healthy") })
 			w.isBounded(p)
@@ -239,7 +239,7 @@ func TestTheNextOwnerGoesOnWithBadKeysThatFillTheBuffer(t *testing.T) {
 			forConcurrencies(t, func(t *testing.T, concurrency int) {
 				inBadWorld(t, func(t *testing.T, w *badWorld) {
 					o := w.options(concurrency)
-					o.MaxAttempts = 3
+					o.OnFailure.MaxAttempts = 3
 					p := w.run("a", w, o)
 					w.until(time.Hour, "handled the healthy keys", func() bool { return w.isHandled("healthy") })
 					time.Sleep(time.Minute)

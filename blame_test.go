@@ -131,7 +131,7 @@ func TestAHealthyChangeIsNotBlamedForTheCrashOfAnother(t *testing.T) {
 					return nil
 				}}
 				box := &letterBox{}
-				o.Start, o.MaxAttempts, o.DeadLetters, o.Drain = feed.FromBeginning(), 5, box, time.Second
+				o.Start, o.OnFailure.MaxAttempts, o.OnFailure.DeadLetters, o.Drain = feed.FromBeginning(), 5, box, time.Second
 				o.RetryMin, o.RetryMax = 5*time.Second, 5*time.Second
 				w.put("oslo", "weak", 1)
 				life.Store(1)
@@ -192,7 +192,7 @@ func TestAChangeThatWasNotCalledIsNotBlamedForACrash(t *testing.T) {
 					return nil
 				}}
 				box := &letterBox{}
-				o.Start, o.MaxAttempts, o.DeadLetters, o.Drain = feed.FromBeginning(), 5, box, time.Second
+				o.Start, o.OnFailure.MaxAttempts, o.OnFailure.DeadLetters, o.Drain = feed.FromBeginning(), 5, box, time.Second
 				o.RetryMin, o.RetryMax = 5*time.Second, 5*time.Second
 				w.put("oslo", "weak", 1)
 				p := w.run("life-1", h, o)
@@ -249,7 +249,7 @@ func TestAHandledChangeIsNotBlamedForTheCrashOfTheNext(t *testing.T) {
 				}}
 				box := &letterBox{}
 				o := changefeed.Options{
-					Start: feed.FromBeginning(), MaxItems: 1, MaxAttempts: 3, DeadLetters: box, CheckpointItems: c.items, Drain: time.Second,
+					Start: feed.FromBeginning(), MaxItems: 1, OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}, CheckpointItems: c.items, Drain: time.Second,
 				}
 				w.put("oslo", "weak", 1)
 				w.put("rome", "fatal", 1)
@@ -268,10 +268,10 @@ func TestAHandledChangeIsNotBlamedForTheCrashOfTheNext(t *testing.T) {
 // nothing is in the handler. Checkpoints are rare, and still the lease does not name the change any more.
 func TestAHandledChangeIsNotBlamedForAKillAfterIt(t *testing.T) {
 	for name, o := range map[string]changefeed.Options{
-		"every 30 s":                 {MaxAttempts: 3, CheckpointEvery: 30 * time.Second},
-		"every 100 items":            {MaxAttempts: 3, CheckpointItems: 100},
-		"every 30 s, two at once":    {MaxAttempts: 3, CheckpointEvery: 30 * time.Second, Concurrency: 2},
-		"every 100 items, by an age": {MaxAge: 10 * time.Second, CheckpointItems: 100},
+		"every 30 s":                 {OnFailure: changefeed.FailurePolicy{MaxAttempts: 3}, CheckpointEvery: 30 * time.Second},
+		"every 100 items":            {OnFailure: changefeed.FailurePolicy{MaxAttempts: 3}, CheckpointItems: 100},
+		"every 30 s, two at once":    {OnFailure: changefeed.FailurePolicy{MaxAttempts: 3}, CheckpointEvery: 30 * time.Second, Concurrency: 2},
+		"every 100 items, by an age": {OnFailure: changefeed.FailurePolicy{MaxAge: 10 * time.Second}, CheckpointItems: 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
@@ -282,7 +282,7 @@ func TestAHandledChangeIsNotBlamedForAKillAfterIt(t *testing.T) {
 					return nil
 				}}
 				box := &letterBox{}
-				o.Start, o.DeadLetters = feed.FromBeginning(), box
+				o.Start, o.OnFailure.DeadLetters = feed.FromBeginning(), box
 				w.put("oslo", "weak", 1)
 				p := w.run("a", h, o)
 				time.Sleep(5 * time.Second)
@@ -310,7 +310,7 @@ func TestOneKillInTheHandlerParksNothingThoughMaxAgeIsShort(t *testing.T) {
 			return nil
 		}}
 		box := &letterBox{}
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAge: 10 * time.Second, DeadLetters: box, Drain: time.Second}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAge: 10 * time.Second, DeadLetters: box}, Drain: time.Second}
 		w.put("oslo", "healthy", 1)
 		w.live(h, o, 0, in)
 		if items, _ := h.items(); items != 1 || box.names() != "" || w.pending() != 0 {
@@ -403,7 +403,7 @@ func TestAttemptsDoNotOutliveThePositionThatTheyBelongTo(t *testing.T) {
 					return nil
 				}}
 				box := &letterBox{}
-				o.Start, o.MaxAttempts, o.DeadLetters, o.RetryMin, o.RetryMax = feed.FromBeginning(), 5, box, 5*time.Second, 5*time.Second
+				o.Start, o.OnFailure.MaxAttempts, o.OnFailure.DeadLetters, o.RetryMin, o.RetryMax = feed.FromBeginning(), 5, box, 5*time.Second, 5*time.Second
 				w.failsAndIsMoved(h, o, failed)
 				w.put("oslo", "next", 2)
 				p := w.run("life-2", h, o)
@@ -437,7 +437,7 @@ func TestAKillAfterAForeignMoveParksNothing(t *testing.T) {
 					return nil
 				}}
 				box := &letterBox{}
-				o.Start, o.MaxAttempts, o.DeadLetters, o.RetryMin, o.RetryMax = feed.FromBeginning(), 5, box, 5*time.Second, 5*time.Second
+				o.Start, o.OnFailure.MaxAttempts, o.OnFailure.DeadLetters, o.RetryMin, o.RetryMax = feed.FromBeginning(), 5, box, 5*time.Second, 5*time.Second
 				o.Drain = time.Second
 				w.failsAndIsMoved(h, o, failed)
 				w.put("oslo", "next", 2)

@@ -221,7 +221,7 @@ func TestNothingIsLostInParallel(t *testing.T) {
 					return nil
 				}
 				o := changefeed.Options{
-					Start: feed.FromBeginning(), Concurrency: 1 + int(seed%3)*4, MaxItems: 10, MaxAttempts: 6, DeadLetters: box, Drain: time.Second,
+					Start: feed.FromBeginning(), Concurrency: 1 + int(seed%3)*4, MaxItems: 10, OnFailure: changefeed.FailurePolicy{MaxAttempts: 6, DeadLetters: box}, Drain: time.Second,
 				}
 				wanted := map[string]bool{}
 				for life := range 8 {

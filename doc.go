@@ -12,7 +12,7 @@
 //   - A [feed.Handler] is your code. It receives each [feed.Batch] of a lease, one at a time or, with
 //     [Options.Concurrency], several of different partition keys at once.
 //   - [feed.DeadLetters] are where changes are parked that a handler cannot handle: see
-//     [Options.MaxAttempts], and package deadletters.
+//     [FailurePolicy.MaxAttempts], and package deadletters.
 //   - A [Processor] ties them together; each [Processor.Run] is one instance.
 //   - A [feed.Committer] writes items, several of one partition key in one transaction.
 //   - [Pull] reads a feed without leases; [Estimate] measures the lag of a unit.
@@ -52,7 +52,7 @@
 //   - At least once is not once: after a crash the last batch comes again. Handlers
 //     should be idempotent.
 //   - A failed batch is retried for ever, with pauses, and holds its lease up, loudly. To park
-//     bad changes, set [Options.MaxAttempts] and [Options.DeadLetters]: then other keys go on.
+//     bad changes, set [FailurePolicy.MaxAttempts] and [FailurePolicy.DeadLetters]: then other keys go on.
 //     Finding the failing change in a batch takes extra calls beyond MaxAttempts.
 //   - Between partition keys there is no order.
 //   - In latest-version mode, versions between two reads and deletes do not appear.

@@ -63,7 +63,7 @@ func TestThePositionOfASharedUnitWaitsForAKeySetAside(t *testing.T) {
 			}
 		}()
 		h := failsOn(onID("bad"))
-		p := w.run("a", h, changefeed.Options{Concurrency: 2, MaxAttempts: 1})
+		p := w.run("a", h, changefeed.Options{Concurrency: 2, OnFailure: changefeed.FailurePolicy{MaxAttempts: 1}})
 		time.Sleep(2 * time.Minute)
 		bad := w.put(w.cityIn(parts[1]), "bad", 1)
 		time.Sleep(10 * time.Second)
@@ -88,7 +88,7 @@ func TestALeaseSaysThatThereIsAnOutage(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		h, mended := failsUntilMended()
 		w.many(20, 5)
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: &letterBox{}})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: &letterBox{}}})
 		says := func() bool {
 			return slices.ContainsFunc(w.records(feed.KindLease), func(l feed.Record) bool { return l.Properties[notes.OutageProperty] != "" })
 		}
@@ -102,7 +102,7 @@ func TestALeaseSaysThatThereIsAnOutage(t *testing.T) {
 // setAside leaves a lease whose key oslo is set aside: two changes of it are to be read again, and those of some items
 // between them.
 func (w *world) setAside(o changefeed.Options, between ...string) changefeed.Options {
-	o.Concurrency, o.MaxAttempts = 4, 1
+	o.Concurrency, o.OnFailure.MaxAttempts = 4, 1
 	w.many(20, 5)
 	p := w.run("a", failsOn(onID("bad")), o)
 	time.Sleep(10 * time.Second)
@@ -245,7 +245,7 @@ func TestACallThatEndedTheProcessCountsThoughItsLeaseWasFreed(t *testing.T) {
 			return nil
 		}}
 		w.put("oslo", "bad", 1)
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 5, DeadLetters: &letterBox{}, Drain: time.Second}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 5, DeadLetters: &letterBox{}}, Drain: time.Second}
 		p := w.run("a", h, o)
 		<-in
 		p.kill(t)
@@ -293,7 +293,7 @@ func (w *world) heldWith(store feed.LeaseStore) (p *process, h *tally, box *lett
 		return errHandler
 	}}
 	p = w.runWith(w.orders, store, "a", h, changefeed.Options{
-		Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, HandlerTimeout: 10 * time.Minute,
+		Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}, HandlerTimeout: 10 * time.Minute,
 	})
 	lsn = w.put("oslo", "bad", 1)
 	w.isParked(box, "bad")
@@ -429,7 +429,7 @@ func TestAReleaseDoesNotReadAllLettersAtOnce(t *testing.T) {
 		for i := range n {
 			w.put("oslo", fmt.Sprint("next-", i), i)
 		}
-		p := w.run("a", failsOn(onID("bad", "next-0")), changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: box, HoldKeys: true})
+		p := w.run("a", failsOn(onID("bad", "next-0")), changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box, HoldKeys: true}})
 		w.until(time.Hour, "all parked", func() bool { return len(box.all()) == n+1 })
 		said, err := deadletters.Release(t.Context(), w.orders, w.leases, feed.Key("oslo"))
 		p.stop(t)
@@ -454,7 +454,7 @@ func TestAHeldChangeOfATransactionHasOneLetter(t *testing.T) {
 			return nil
 		}}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}}
 		p = w.run("a", h, o)
 		time.Sleep(10 * time.Second)
 		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{upsert("oslo", "bad", 1), upsert("oslo", "next", 2)}); err != nil {
@@ -513,7 +513,7 @@ func TestMaxAgeAloneFreesTheOtherKeys(t *testing.T) {
 		w.put("oslo", "bad", 1)
 		w.many(20, 5)
 		h := failsOn(onID("bad"))
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAge: time.Hour, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAge: time.Hour, DeadLetters: box}})
 		time.Sleep(time.Minute)
 		w.put("city-1", "later", 1)
 		time.Sleep(20 * time.Minute)
@@ -537,7 +537,7 @@ func TestALetterWhoseRetryFailsHasNoStackOfAnEarlierPanic(t *testing.T) {
 		})
 		box := &letterBox{}
 		lsn := w.put("oslo", "bad", 1)
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box}})
 		w.isParked(box, "bad")
 		if l := box.all()[0]; l.Stack == "" {
 			t.Error("a letter of a panic has no stack")
@@ -569,7 +569,7 @@ func TestTheSecondLetterOfATransactionSaysWhyItsRetryFailed(t *testing.T) {
 			t.Fatal(err)
 		}
 		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box}})
 		w.until(5*time.Minute, "both parked", func() bool { return box.names() == "one failed, two failed" })
 		later.Store(true)
 		said, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(results[0].LSN, "two"))
@@ -605,7 +605,7 @@ func TestAnOutcomeCountsTheLettersOfEarlierTries(t *testing.T) {
 		h, mended := failsUntilMended()
 		lsn := w.put("oslo", "bad", 1)
 		box := &interruptedBox{blindBox: &blindBox{letterBox: &letterBox{}}}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}})
 		w.isParked(box.letterBox, "bad")
 		w.put("oslo", "next", 2)
 		w.until(time.Minute, "next parked", func() bool { return len(box.all()) == 2 })
@@ -642,7 +642,7 @@ func TestALetterThatCouldNotBeRemovedCountsOnce(t *testing.T) {
 		h, mended := failsUntilMended()
 		lsn := w.put("oslo", "bad", 1)
 		box := &stickyBox{letterBox: &letterBox{}, of: "bad"}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
 		w.isParked(box.letterBox, "bad")
 		mended.Store(true)
 		said, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad"))
@@ -665,7 +665,7 @@ func TestAHeldLetterThatCouldNotBeRemovedCountsOnce(t *testing.T) {
 				var mended atomic.Bool
 				lsn := w.put("oslo", "bad", 1)
 				box := &stickyBox{letterBox: &letterBox{}, of: "next", lost: lost}
-				p := w.run("a", breaking(&mended, "bad"), changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true})
+				p := w.run("a", breaking(&mended, "bad"), changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}})
 				w.isParked(box.letterBox, "bad")
 				w.put("oslo", "next", 2)
 				w.put("oslo", "last", 3)

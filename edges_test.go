@@ -32,27 +32,33 @@ func TestALagIsAsOldAsItsOldestPart(t *testing.T) {
 
 // The parts of the processor have all options, each under its name.
 func TestThePartsHaveAllOptions(t *testing.T) {
-	o := Options{Start: feed.FromBeginning(), Filter: func(*feed.Change) bool { return true }, DeadLetters: unused{}}
-	given := reflect.ValueOf(&o).Elem()
-	for i := range given.NumField() {
-		switch f := given.Field(i); f.Kind() {
-		case reflect.String:
-			f.SetString("a")
-		case reflect.Bool:
-			f.SetBool(true)
-		case reflect.Int, reflect.Int64:
-			f.SetInt(int64(i + 1)) // of each field another one
-		case reflect.Uint8:
-			f.SetUint(1)
+	o := Options{Start: feed.FromBeginning(), Filter: func(*feed.Change) bool { return true }, OnFailure: FailurePolicy{DeadLetters: unused{}}}
+	given := map[string]reflect.Value{}
+	fill := func(fields reflect.Value) {
+		for i := range fields.NumField() {
+			f := fields.Field(i)
+			switch f.Kind() {
+			case reflect.String:
+				f.SetString("a")
+			case reflect.Bool:
+				f.SetBool(true)
+			case reflect.Int, reflect.Int64:
+				f.SetInt(int64(len(given) + 1)) // of each field another one
+			case reflect.Uint8:
+				f.SetUint(1)
+			}
+			given[fields.Type().Field(i).Name] = f
 		}
 	}
+	fill(reflect.ValueOf(&o).Elem())
+	fill(reflect.ValueOf(&o.OnFailure).Elem())
 	parts := reflect.ValueOf(o.parts())
-	if parts.NumField() != given.NumField()-1 { // Hooks are handed over apart
-		t.Errorf("the parts have %d options of %d", parts.NumField(), given.NumField()-1)
+	if parts.NumField() != len(given)-2 { // Hooks are handed over apart, and OnFailure field by field
+		t.Errorf("the parts have %d options of %d", parts.NumField(), len(given)-2)
 	}
 	for i := range parts.NumField() {
 		name, got := parts.Type().Field(i).Name, parts.Field(i)
-		if want := given.FieldByName(name); got.IsZero() || got.Comparable() && !got.Equal(want) {
+		if want := given[name]; got.IsZero() || got.Comparable() && !got.Equal(want) {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}

@@ -52,7 +52,7 @@ func (w *world) stopsBesideALetter(release, split bool, concurrency int) {
 		return nil
 	})
 	box := &letterBox{}
-	o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: box, HoldKeys: true, Concurrency: concurrency}
+	o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box, HoldKeys: true}, Concurrency: concurrency}
 	p := w.run("a", h, o)
 	time.Sleep(time.Minute)
 	mended.Store(true)
@@ -106,7 +106,7 @@ func TestNotesOfALeaseSurviveSplitsWhileNobodyRuns(t *testing.T) {
 				w.fill(30)
 				box := &letterBox{}
 				h := &receipts{bad: []string{"bad"}, times: map[string]int{}}
-				o := changefeed.Options{Start: feed.FromBeginning(), MaxAge: time.Hour, DeadLetters: box, MaxItems: 5}
+				o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAge: time.Hour, DeadLetters: box}, MaxItems: 5}
 				begun := time.Now()
 				p := w.run("a", h, o)
 				time.Sleep(50 * time.Minute)

@@ -44,7 +44,7 @@ func TestAHeldKeyStaysHeldThoughItsLettersAreNotSeenAtOnce(t *testing.T) {
 				box := &staleBox{&letterBox{}, time.Second}
 				h := failsOn(onID("bad"))
 				p := w.run("a", h, changefeed.Options{
-					Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: concurrency,
+					Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}, Concurrency: concurrency,
 				})
 				time.Sleep(time.Minute)
 				p.stop(t)
@@ -67,7 +67,7 @@ func TestALetterThatIsHeldCountsTheCallsThatHadItsChange(t *testing.T) {
 				box := &letterBox{}
 				h := &receipts{bad: []string{"bad"}, times: map[string]int{}}
 				p := w.run("a", h, changefeed.Options{
-					Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: box, HoldKeys: true, Concurrency: concurrency,
+					Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box, HoldKeys: true}, Concurrency: concurrency,
 				})
 				time.Sleep(time.Minute)
 				w.put("oslo", "later", 3)
@@ -97,7 +97,7 @@ func TestAHeldLetterIsNotRedrivenPastItsFirst(t *testing.T) {
 		lsn := w.put("oslo", "next", 2)
 		box := &letterBox{}
 		h := failsOn(onID("bad"))
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}})
 		time.Sleep(time.Minute)
 		_, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "next"))
 		time.Sleep(time.Minute)
@@ -124,7 +124,7 @@ func TestARetryAndAReleaseAtOnceRepeatNothing(t *testing.T) {
 				}}
 				lsn := w.put("oslo", "bad", 1)
 				p := w.run("a", h, changefeed.Options{
-					Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: concurrency,
+					Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}, Concurrency: concurrency,
 				})
 				time.Sleep(time.Minute)
 				for i := range 5 {
@@ -180,7 +180,7 @@ func TestWhatAHeldKeyCostsGrowsWithItsChanges(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		box := &paced{letterBox: &letterBox{}}
 		w.put("oslo", "bad", 1)
-		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: box, HoldKeys: true})
+		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box, HoldKeys: true}})
 		time.Sleep(time.Minute)
 		const n = 300
 		for i := range n {
@@ -206,7 +206,7 @@ func TestARetryReadsTheLettersOfItsKeyOnce(t *testing.T) {
 		})
 		box := &paced{letterBox: &letterBox{}}
 		lsn := w.put("oslo", "bad", 1)
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: box, HoldKeys: true})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box, HoldKeys: true}})
 		time.Sleep(time.Minute)
 		const n = 50
 		for i := range n {
@@ -232,7 +232,7 @@ func TestAHeldKeyWithManyLettersCanBeReleased(t *testing.T) {
 		box := &paced{letterBox: &letterBox{}}
 		w.put("oslo", "bad", 1)
 		h := failsOn(onID("bad"))
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: box, HoldKeys: true})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box, HoldKeys: true}})
 		time.Sleep(time.Minute)
 		const n = 100
 		for i := range n {
@@ -262,7 +262,7 @@ func TestAReleaseGoesOnUnderManyOwners(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		box := &paced{letterBox: &letterBox{}}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: box, HoldKeys: true}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box, HoldKeys: true}}
 		w.put("oslo", "bad", 1)
 		p := w.run("first", h, o)
 		w.isParked(box.letterBox, "bad")
@@ -308,7 +308,7 @@ func TestAHeldChangeOfATransactionStaysAfterItsFirst(t *testing.T) {
 			return nil
 		}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}}
 		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{upsert("oslo", "bad", 1), upsert("oslo", "next", 2)}); err != nil {
 			t.Fatal(err)
 		}
@@ -357,7 +357,7 @@ func TestABusyKeyCanBeReleased(t *testing.T) {
 			return nil
 		}}
 		lsn := w.put("oslo", "bad", 1)
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: 8})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}, Concurrency: 8})
 		time.Sleep(time.Minute)
 		mended.Store(true)
 		stop := make(chan struct{})
@@ -398,15 +398,15 @@ func TestALeaseWithHeldKeysGoesToAnInstanceWithoutALetterBox(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				w.put("oslo", "bad", 1)
 				p := w.run("a", failsOn(onID("bad")), changefeed.Options{
-					Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: &letterBox{}, HoldKeys: true,
+					Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: &letterBox{}, HoldKeys: true},
 				})
 				time.Sleep(time.Minute)
 				p.stop(t)
 				w.put("oslo", "next", 1)
 				w.put("rome", "free", 1)
-				o := changefeed.Options{DeadLetters: box}
+				o := changefeed.Options{OnFailure: changefeed.FailurePolicy{DeadLetters: box}}
 				if box != nil {
-					o.MaxAttempts = 2
+					o.OnFailure.MaxAttempts = 2
 				}
 				h := &tally{}
 				p = w.run("b", h, o)
@@ -430,7 +430,7 @@ func TestKeysWithOnePlaceAreReleasedEach(t *testing.T) {
 		box := &letterBox{}
 		h := failsOn(onID("bad"))
 		cities := []string{strings.Repeat("x", 120) + "a", strings.Repeat("x", 120) + "b"}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}})
 		for _, city := range cities {
 			w.put(city, "bad", 1)
 			w.put(city, "next", 1)
@@ -469,7 +469,7 @@ func TestWhatComesAfterAnUndecodableDocumentOfAHeldKeyIsHeld(t *testing.T) {
 				})
 				box := &letterBox{}
 				p := w.run("a", h, changefeed.Options{
-					Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, HoldKeys: true, Concurrency: concurrency,
+					Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box, HoldKeys: true}, Concurrency: concurrency,
 				})
 				time.Sleep(time.Minute)
 				p.stop(t)
@@ -492,7 +492,7 @@ func TestALetterThatIsDroppedDuringItsRetryStaysAway(t *testing.T) {
 			}
 			return errHandler
 		}}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
 		time.Sleep(time.Minute)
 		oslo, id := feed.Key("oslo"), letterNamed(lsn, "bad")
 		time.AfterFunc(5*time.Second, func() { _ = box.Remove(t.Context(), oslo, id) })

@@ -38,7 +38,7 @@ func TestNoMoreKeysAreHeldThanALeaseHasRoomFor(t *testing.T) {
 		})
 		box := &letterBox{}
 		p := w.run("a", h, changefeed.Options{
-			Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: unhurried{box}, HoldKeys: true, Concurrency: 16,
+			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: unhurried{box}, HoldKeys: true}, Concurrency: 16,
 		})
 		most := 0
 		for range 10 * 60 { // a minute

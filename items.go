@@ -17,8 +17,8 @@ type Item[T any] struct {
 
 // Items makes a [feed.Handler] of a function that wants documents decoded into T. A document
 // that does not decode fails by itself, as [feed.Poison] with a [feed.DecodeError], and the function
-// gets the others in batches without it. If there is no limit ([Options.MaxAttempts] or [Options.MaxAge]), the document is
-// retried for ever, and its lease waits. To have it parked, set a limit and [Options.DeadLetters]. With [Options.Manual] such
+// gets the others in batches without it. If there is no limit ([FailurePolicy.MaxAttempts] or [FailurePolicy.MaxAge]), the document is
+// retried for ever, and its lease waits. To have it parked, set a limit and [FailurePolicy.DeadLetters]. With [Options.Manual] such
 // a document fails its batch. items[i] is b.Changes[i], so a [feed.Failure] counts in both.
 func Items[T any](handle func(ctx context.Context, b *feed.Batch, items []Item[T]) error) feed.Handler {
 	return feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {

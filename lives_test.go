@@ -272,7 +272,7 @@ func TestEachEffectHappensOnceWhenLettersAreRedriven(t *testing.T) {
 			return counter.Handle(ctx, b)
 		})
 		box := &letterBox{}
-		p := w.run("a", handler, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true})
+		p := w.run("a", handler, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}})
 		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{upsert("oslo", "1", 1), upsert("oslo", "bad", 2), upsert("oslo", "3", 3)}); err != nil {
 			t.Fatal(err)
 		}

@@ -153,7 +153,7 @@ func TestWhatIsParkedIsLoggedByDefault(t *testing.T) {
 		defer slog.SetDefault(before)
 		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 		w.put("oslo", "bad", 1)
-		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: &letterBox{}})
+		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: &letterBox{}}})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "change parked") {

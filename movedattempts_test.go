@@ -63,11 +63,11 @@ func (w *world) failedOnce(crash bool, o changefeed.Options) {
 func TestAttemptsEndWhereAnotherHostPassesAnEmptyPage(t *testing.T) {
 	for _, o := range []changefeed.Options{
 		{},
-		{MaxAttempts: 3, DeadLetters: &letterBox{}},
-		{MaxAttempts: 3, DeadLetters: &letterBox{}, Concurrency: 4},
+		{OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: &letterBox{}}},
+		{OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: &letterBox{}}, Concurrency: 4},
 	} {
 		for _, crash := range []bool{false, true} {
-			t.Run(fmt.Sprintf("concurrency %d, at most %d, crash %v", o.Concurrency, o.MaxAttempts, crash), func(t *testing.T) {
+			t.Run(fmt.Sprintf("concurrency %d, at most %d, crash %v", o.Concurrency, o.OnFailure.MaxAttempts, crash), func(t *testing.T) {
 				inWorld(t, 1, func(t *testing.T, w *world) {
 					o.Start = feed.FromBeginning()
 					w.failedOnce(crash, o)

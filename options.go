@@ -93,7 +93,7 @@ type Options struct {
 
 	// BufferItems and BufferBytes bound what is read of a lease and not yet handled: 4,000
 	// changes and 64 MiB by default. A page more may be read. When the buffer is full, keys
-	// that fail or hang are set aside, see MaxSetAside; if that does not help, nothing more is
+	// that fail or hang are set aside, see [FailurePolicy]; if that does not help, nothing more is
 	// read, which is reported as [feed.ErrBufferFull]. A lease remembers at most 5,000 changes that
 	// are not done among others that are: with a larger buffer more is repeated by the next
 	// owner. With a Concurrency of 1 a page is in memory, and the next two pages of a backlog if
@@ -102,59 +102,15 @@ type Options struct {
 	BufferItems int
 	BufferBytes int64
 
-	// MaxAttempts is how often a change may fail, and MaxAge for how long, before the change at
-	// fault is told apart and parked in DeadLetters. Zero, the default, is no limit.
-	//
-	// Without both, and with a Concurrency of 1, all changes come in the order of the feed: a
-	// batch that fails is retried whole, for ever, and its lease waits. Otherwise a failing
-	// batch of several partition keys comes again in two parts, by key, and a batch of one key
-	// whole until its attempts are used up, then in two parts, by transaction, until the change
-	// that fails is alone. Other keys go on meanwhile. Without DeadLetters that change is
+	// OnFailure says what happens to changes that the handler cannot handle. By default they are
 	// retried for ever.
-	//
-	// Attempts are stored in the lease, with the position for which they count, so a handler
-	// that ends the process fails too. So is since when a change fails, to the second; the time
-	// counts anew after a merge of partitions. If at least three changes have failed, and more
-	// keys than have succeeded meanwhile, it is an outage, reported to [Hooks.Outage] and as
-	// [feed.ErrOutage]: nothing is parked, and the handler is called only now and then to see whether it
-	// has recovered. MaxAge counts in an outage too. To recognize an outage takes MaxAttempts and
-	// DeadLetters: with MaxAge alone nothing is parked sooner, outage or not.
-	MaxAttempts int
-	MaxAge      time.Duration
-
-	// DeadLetters is where changes are parked that cannot be handled. It needs MaxAttempts or MaxAge: without a limit nothing is
-	// parked. It excludes Manual, as
-	// MaxAttempts and MaxAge do: to park a change is a checkpoint without the handler's word.
-	DeadLetters feed.DeadLetters
-
-	// MaxSetAside is how many partition keys of a lease may be set aside, 100 by default and
-	// 1,000 at most. A key is set aside when a change of it has used up its attempts or cannot be
-	// parked, or when the buffer is full and the key fails or has been in the handler for more
-	// than a second. Later changes of the key are then forgotten, and read again by key when it
-	// goes on, in order with its new ones, also by the next owner: so they need no memory, hold
-	// up no other key, and the position moves past them. In a unit shared with another kind of
-	// processor the position waits before the oldest change that is not done.
-	//
-	// Beyond that number the changes of such a key stay in memory, up to BufferItems and
-	// BufferBytes, and when these are full nothing more is read. It needs a source that is a
-	// [feed.Locator], and a limit or a Concurrency above 1.
-	MaxSetAside int
-
-	// HoldKeys parks the later changes of the key of a parked change too, so that their
-	// order is kept, until the key is released. It needs a [feed.LetterBox]. At most 1,000 keys
-	// of a lease are held, fewer if they are long; a change of one more waits, its key is set
-	// aside, and [feed.ErrTooManyHeld] is reported.
-	//
-	// After a merge of partitions the lease no longer says since which change a key is held:
-	// changes of a held key that come again are then parked, too, also those that were handled
-	// before the first one failed. A release hands them to the handler once more.
-	HoldKeys bool
+	OnFailure FailurePolicy
 
 	// Manual leaves checkpoints to [feed.Batch.Checkpoint]: a batch is done when it is confirmed, and
 	// then it is done whatever its handler returns. What the handler has returned nil for and
-	// not confirmed comes again under the next owner, and not before. It excludes MaxAttempts,
-	// MaxAge and DeadLetters, which make checkpoints of their own, and CheckpointItems and
-	// CheckpointEvery.
+	// not confirmed comes again under the next owner, and not before. It excludes the
+	// MaxAttempts, MaxAge and DeadLetters of OnFailure, which make checkpoints of their own, and
+	// CheckpointItems and CheckpointEvery.
 	Manual bool
 
 	// CheckpointItems and CheckpointEvery make automatic checkpoints rarer: when at
@@ -166,6 +122,60 @@ type Options struct {
 	CheckpointEvery time.Duration
 
 	Hooks Hooks
+}
+
+// A FailurePolicy says what happens to changes that the handler cannot handle. The zero value
+// retries them for ever.
+//
+// Without MaxAttempts and MaxAge, and with a Concurrency of 1, all changes arrive in the order of
+// the feed: a batch that fails is retried whole, for ever, and its lease waits. Otherwise a failing
+// batch of several partition keys is retried in two parts, by key. A batch of one key is retried
+// whole until its attempts are used up, then in two parts, by transaction, until the change that
+// fails is alone. Other keys go on meanwhile.
+type FailurePolicy struct {
+	// MaxAttempts is how often a change may fail, and MaxAge for how long, before the change that
+	// fails is parked in DeadLetters. Zero, the default, is no limit. Without DeadLetters the
+	// change is retried for ever, alone.
+	//
+	// The lease stores the attempts with the position for which they count, so a handler that ends
+	// the process fails too. The lease also stores since when a change fails, to the second; after
+	// a merge of partitions that time starts anew.
+	//
+	// If at least three changes have failed, and more keys than have succeeded meanwhile, it is an
+	// outage, reported to [Hooks.Outage] and as [feed.ErrOutage]: nothing is parked, and the
+	// handler is called only now and then to see whether it has recovered. MaxAge counts in an
+	// outage too. An outage is recognized only with MaxAttempts and DeadLetters: with MaxAge alone
+	// nothing is parked sooner, outage or not.
+	MaxAttempts int
+	MaxAge      time.Duration
+
+	// DeadLetters is where changes are parked that the handler cannot handle. It needs MaxAttempts
+	// or MaxAge: without a limit nothing is parked. It excludes [Options.Manual], as MaxAttempts
+	// and MaxAge do: parking a change is a checkpoint that the handler has not confirmed.
+	DeadLetters feed.DeadLetters
+
+	// HoldKeys parks the later changes of the key of a parked change too, so that their order is
+	// kept, until you release the key. It needs a [feed.LetterBox]. At most 1,000 keys of a lease
+	// are held, fewer if they are long; a change of one more key waits, that key is set aside, and
+	// [feed.ErrTooManyHeld] is reported.
+	//
+	// After a merge of partitions the lease no longer says since which change a key is held:
+	// changes of a held key that are delivered again are then parked too, also those that were
+	// handled before the first one failed. A release hands them to the handler once more.
+	HoldKeys bool
+
+	// MaxSetAside is how many partition keys of a lease may be set aside, 100 by default and 1,000
+	// at most. A key is set aside when a change of the key has used up its attempts or cannot be
+	// parked, or when the buffer is full and the key fails or has been in the handler for more than
+	// a second. The processor then forgets later changes of the key and reads them again by key
+	// when the key goes on, in order with its new ones, also under the next owner. So these changes
+	// need no memory and hold up no other key, and the position moves past them. In a unit shared
+	// with another kind of processor the position waits before the oldest unfinished change.
+	//
+	// Beyond that number the changes of such a key stay in memory, up to [Options.BufferItems] and
+	// [Options.BufferBytes], and when these are full nothing more is read. Setting aside needs a
+	// source that is a [feed.Locator], and a limit or a Concurrency above 1.
+	MaxSetAside int
 }
 
 // The defaults of [Options]; acquire, renew, expiration and poll are those of the
@@ -199,7 +209,7 @@ func (o Options) withDefaults() Options {
 	o.RetryMin = cmp.Or(o.RetryMin, defaultRetryMin)
 	o.RetryMax = cmp.Or(o.RetryMax, max(defaultRetryMax, o.RetryMin))
 	o.Concurrency = cmp.Or(o.Concurrency, 1)
-	o.MaxSetAside = cmp.Or(o.MaxSetAside, defaultMaxSetAside)
+	o.OnFailure.MaxSetAside = cmp.Or(o.OnFailure.MaxSetAside, defaultMaxSetAside)
 	o.BufferItems = cmp.Or(o.BufferItems, defaultBufferItems)
 	o.BufferBytes = cmp.Or(o.BufferBytes, defaultBufferBytes)
 	o.Hooks = o.Hooks.withDefaults()
@@ -223,7 +233,7 @@ func (o Options) validate() error {
 		number   = "a positive number, or zero for the default"
 		none     = "a positive duration, or zero for none"
 	)
-	_, box := o.DeadLetters.(feed.LetterBox)
+	_, box := o.OnFailure.DeadLetters.(feed.LetterBox)
 	parts := o.parts()
 	for _, rule := range []struct {
 		ok    bool
@@ -252,17 +262,17 @@ func (o Options) validate() error {
 		{o.Concurrency >= 0, "Concurrency", o.Concurrency, number},
 		{o.BufferItems >= 0, "BufferItems", o.BufferItems, number},
 		{o.BufferBytes >= 0, "BufferBytes", o.BufferBytes, number},
-		{o.MaxAttempts >= 0, "MaxAttempts", o.MaxAttempts, number},
-		{o.MaxSetAside >= 0, "MaxSetAside", o.MaxSetAside, number},
-		{o.MaxSetAside <= notes.MaxAside, "MaxSetAside", o.MaxSetAside, fmt.Sprintf("at most %d, for which a lease has room", notes.MaxAside)},
+		{o.OnFailure.MaxAttempts >= 0, "OnFailure.MaxAttempts", o.OnFailure.MaxAttempts, number},
+		{o.OnFailure.MaxSetAside >= 0, "OnFailure.MaxSetAside", o.OnFailure.MaxSetAside, number},
+		{o.OnFailure.MaxSetAside <= notes.MaxAside, "OnFailure.MaxSetAside", o.OnFailure.MaxSetAside, fmt.Sprintf("at most %d, for which a lease has room", notes.MaxAside)},
 		{o.MinLeases <= maxLeases, "MinLeases", o.MinLeases, fmt.Sprintf("at most %d", maxLeases)},
 		{o.CheckpointEvery >= 0, "CheckpointEvery", o.CheckpointEvery, none},
 		{o.MaxWait >= 0, "MaxWait", o.MaxWait, none},
-		{o.MaxAge >= 0, "MaxAge", o.MaxAge, none},
+		{o.OnFailure.MaxAge >= 0, "OnFailure.MaxAge", o.OnFailure.MaxAge, none},
 		{!o.Manual || o.CheckpointItems == 0 && o.CheckpointEvery == 0, "Manual", true, "false with CheckpointItems or CheckpointEvery, which are for automatic checkpoints"},
-		{!o.Manual || !parts.HasPolicy() && o.DeadLetters == nil, "Manual", true, "false with MaxAttempts, MaxAge or DeadLetters, which checkpoint without the handler's word"},
-		{o.DeadLetters == nil || parts.HasPolicy(), "DeadLetters", fmt.Sprintf("%T", o.DeadLetters), "MaxAttempts or MaxAge beside it: without a limit nothing is ever parked"},
-		{!o.HoldKeys || box, "HoldKeys", true, "DeadLetters that are a LetterBox, to release what is held"},
+		{!o.Manual || !parts.HasPolicy() && o.OnFailure.DeadLetters == nil, "Manual", true, "false with a MaxAttempts, MaxAge or DeadLetters of OnFailure, which checkpoint without the handler's word"},
+		{o.OnFailure.DeadLetters == nil || parts.HasPolicy(), "OnFailure.DeadLetters", fmt.Sprintf("%T", o.OnFailure.DeadLetters), "MaxAttempts or MaxAge beside it: without a limit nothing is ever parked"},
+		{!o.OnFailure.HoldKeys || box, "OnFailure.HoldKeys", true, "DeadLetters that are a LetterBox, to release what is held"},
 		{o.MaxWait < o.HandlerTimeout, "MaxWait", o.MaxWait, fmt.Sprintf("less than HandlerTimeout (%v)", o.HandlerTimeout)},
 	} {
 		if !rule.ok {
@@ -279,7 +289,7 @@ func (o Options) parts() instance.Options {
 		Poll: o.Poll, Acquire: o.Acquire, Renew: o.Renew, Expiration: o.Expiration, Drain: o.Drain, HandlerTimeout: o.HandlerTimeout,
 		RetryMin: o.RetryMin, RetryMax: o.RetryMax, MaxBytes: o.MaxBytes, MaxWait: o.MaxWait, Filter: o.Filter,
 		Concurrency: o.Concurrency, BufferItems: o.BufferItems, BufferBytes: o.BufferBytes,
-		MaxAttempts: o.MaxAttempts, MaxAge: o.MaxAge, DeadLetters: o.DeadLetters, MaxSetAside: o.MaxSetAside, HoldKeys: o.HoldKeys,
+		MaxAttempts: o.OnFailure.MaxAttempts, MaxAge: o.OnFailure.MaxAge, DeadLetters: o.OnFailure.DeadLetters, MaxSetAside: o.OnFailure.MaxSetAside, HoldKeys: o.OnFailure.HoldKeys,
 		Manual: o.Manual, CheckpointItems: o.CheckpointItems, CheckpointEvery: o.CheckpointEvery,
 	}
 }

@@ -53,7 +53,7 @@ func TestASlowProbeThatFailsAfterAnOutageCountsForNothing(t *testing.T) {
 				w.fill(40)               // in both ranges
 				box := &letterBox{}
 				p := w.run("a", h, changefeed.Options{
-					Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: c.concurrency, RetryMax: 2 * time.Second,
+					Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}, Concurrency: c.concurrency, RetryMax: 2 * time.Second,
 				})
 				time.Sleep(5 * time.Minute)
 				p.stop(t)
@@ -87,7 +87,7 @@ func TestAllLeasesGoOnWhenAnOutageIsOver(t *testing.T) {
 		}}
 		const items = 40 // in all ranges
 		w.fill(items)
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: &letterBox{}})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: &letterBox{}}})
 		time.Sleep(5 * time.Minute) // probes are half a minute apart by now
 		if p.errs.find(feed.ErrOutage) == nil {
 			t.Error("no outage is recognized")
@@ -112,7 +112,7 @@ func TestAShortOutageLeavesNothingBehind(t *testing.T) {
 			t.Run(fmt.Sprintf("%d instances, concurrency %d, holding %v", c.instances, c.concurrency, hold), func(t *testing.T) {
 				inWorld(t, 4, func(t *testing.T, w *world) {
 					w.shortOutage(c.instances, changefeed.Options{
-						Start: feed.FromBeginning(), MaxAttempts: 5, HoldKeys: hold, Concurrency: c.concurrency,
+						Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 5, HoldKeys: hold}, Concurrency: c.concurrency,
 					})
 				})
 			})
@@ -131,7 +131,7 @@ func (w *world) shortOutage(instances int, o changefeed.Options) {
 		return nil
 	}}
 	box := &letterBox{}
-	o.DeadLetters = box
+	o.OnFailure.DeadLetters = box
 	// A read takes a moment, so a lease has nothing but what fails while its next page is read.
 	distant := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, ro feed.ReadOptions) (feed.Page, error) {
 		waitFor(ctx, 5*time.Millisecond)
@@ -197,7 +197,7 @@ func TestWhatReturnsAfterAnOutageGoesToTheChildThatHasItsKey(t *testing.T) {
 			return nil
 		}}
 		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
 		for i := range 4 {
 			w.put(fmt.Sprint("city-", i), fmt.Sprint("item-", i), i)
 			time.Sleep(time.Minute)
@@ -255,7 +255,7 @@ func TestAnOutageEndsForAnInstanceThatHasLostWhatFails(t *testing.T) {
 		}
 		var mu sync.Mutex
 		var said []feed.Outage
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: &letterBox{}}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: &letterBox{}}}
 		o.Hooks.Outage = func(o feed.Outage) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -31,7 +31,7 @@ func TestUndecodableDocumentsOfSeveralKeysDoNotStopTheFeed(t *testing.T) {
 					return nil
 				})
 				box := &letterBox{}
-				p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: concurrency})
+				p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}, Concurrency: concurrency})
 				time.Sleep(time.Minute)
 				if n := len(box.all()); n != 3 {
 					t.Errorf("%d letters of 3; %v", n, p.errs.find(feed.ErrOutage))
@@ -55,7 +55,7 @@ func TestARefusedLetterBlocksItsKeyAlone(t *testing.T) {
 		w.put("rome", "after", 1)
 		box := &letterBox{refuse: func(feed.DeadLetter) error { return errors.New("refused") }}
 		h := failsOn(onID("bad"))
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
 		time.Sleep(time.Minute)
 		w.fill(10)
 		time.Sleep(time.Hour)
@@ -79,7 +79,7 @@ func TestAnOutageOnAQuietFeedParksLittle(t *testing.T) {
 					return nil
 				}}
 				box := &letterBox{}
-				p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 20, DeadLetters: box, Concurrency: concurrency})
+				p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 20, DeadLetters: box}, Concurrency: concurrency})
 				for i := range 30 {
 					w.put(fmt.Sprint("city-", i), "item", i)
 					time.Sleep(10 * time.Minute)
@@ -117,7 +117,7 @@ func TestAnOutageThatBeginsInABisectionParksNoMore(t *testing.T) {
 					return bad(ctx, b)
 				}
 				box := &letterBox{}
-				p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: tt.concurrency})
+				p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}, Concurrency: tt.concurrency})
 				time.Sleep(3 * time.Hour)
 				p.stop(t)
 				// What is found first is judged by what succeeded before.

@@ -70,7 +70,7 @@ func inHeldKey(t *testing.T, concurrency int, test func(t *testing.T, k *heldKey
 			return nil
 		}}
 		k.p = w.run("a", k.h, changefeed.Options{
-			Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: k.box, HoldKeys: true, Concurrency: concurrency,
+			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: k.box, HoldKeys: true}, Concurrency: concurrency,
 		})
 		k.bad = w.put("oslo", "bad", 1)
 		w.isParked(k.box.letterBox, "bad")

@@ -121,7 +121,7 @@ func TestAcceptance5OneBadItemInAHundredIsParked(t *testing.T) {
 			}
 			h := failsOn(onID(fmt.Sprint("item-", bad)))
 			box := &letterBox{}
-			p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box})
+			p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}})
 			time.Sleep(time.Minute)
 			p.stop(t)
 			if items, again := h.items(); items != 99 || again != 0 || w.pending() != 0 {
@@ -180,7 +180,7 @@ func TestATransactionIsCutInTheLastStepOnly(t *testing.T) {
 			return inner(ctx, b)
 		}
 		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if box.names() != "t11 failed" || whole < 3 || cut != 8 || w.pending() != 0 {
@@ -242,7 +242,7 @@ func TestAHandlerSaysWhatHasFailed(t *testing.T) {
 					return err
 				})
 				box := &letterBox{}
-				p := w.run("a", handler, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+				p := w.run("a", handler, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
 				time.Sleep(time.Minute)
 				p.stop(t)
 				if calls > tt.most || box.names() != tt.letters || len(done) != 9 || w.pending() != 0 {
@@ -306,7 +306,7 @@ func TestTheWaitThatAHandlerAsksForIsKeptInABisection(t *testing.T) {
 			calls = append(calls, time.Now())
 			return &feed.Failure{After: time.Hour, Err: errHandler}
 		}}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: &letterBox{}})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: &letterBox{}}})
 		time.Sleep(90 * time.Minute)
 		p.stop(t)
 		if len(calls) < 2 || calls[1].Sub(calls[0]) < time.Hour {
@@ -350,7 +350,7 @@ func TestAnUndecodableDocumentIsPoisonByItself(t *testing.T) {
 			return nil
 		})
 		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 100, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 100, DeadLetters: box}})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if !slices.Equal(got, []int{0, 1, 2, 3, 4, 8}) || box.names() != "odd undecodable" || w.pending() != 0 {
@@ -386,7 +386,7 @@ func TestPoisonBesideAnUndecodableDocumentTakesNoHealthyChangeAlong(t *testing.T
 			return nil
 		})
 		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if box.names() != "item-4 poison, odd undecodable" || len(done) != 9 {
@@ -413,7 +413,7 @@ func TestAnOutageThatIsSaidBesideAnUndecodableDocumentCountsNoAttempt(t *testing
 			return nil
 		})
 		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box}})
 		time.Sleep(20 * time.Minute)
 		p.stop(t)
 		if box.names() != "odd undecodable" || done != 1 {
@@ -429,7 +429,7 @@ func TestWithoutDeadLettersAChangeThatFailsBlocksAlone(t *testing.T) {
 		w.put("city-7", "bad", 1)
 		w.put("city-7", "after", 1)
 		h := failsOn(onID("bad"))
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, RetryMax: time.Second})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2}, RetryMax: time.Second})
 		time.Sleep(time.Minute)
 		if items, again := h.items(); items != 20 || again != 0 || w.pending() == 0 {
 			t.Errorf("%d items, %d again, %d pending", items, again, w.pending())
@@ -472,7 +472,7 @@ func TestAnOutageParksNothing(t *testing.T) {
 				w.fill(50)
 				w.put("oslo", "bad", 1)
 				box := &letterBox{}
-				p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: concurrency})
+				p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}, Concurrency: concurrency})
 				time.Sleep(time.Minute)
 				mu.Lock()
 				calls = 0
@@ -514,7 +514,7 @@ func TestASplitInAnOutageParksNothing(t *testing.T) {
 		}}
 		w.fill(5)
 		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
 		time.Sleep(time.Minute)
 		w.split(0)
 		time.Sleep(time.Minute)
@@ -537,7 +537,7 @@ func TestOneBadChangeOnAQuietFeedIsParked(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.put("oslo", "bad", 1)
 		box := &letterBox{}
-		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box})
+		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if box.names() != "bad failed" || w.pending() != 0 {
@@ -563,7 +563,7 @@ func TestARefusedLetterStaysWithItsBatch(t *testing.T) {
 			return nil
 		}}
 		h := failsOn(onID("bad"))
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, RetryMax: time.Second})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}, RetryMax: time.Second})
 		time.Sleep(time.Minute)
 		if err := p.errs.find(errDisk); err == nil || err.Origin != feed.OriginDeadLetters || w.pending() == 0 {
 			t.Errorf("%v, %d pending", err, w.pending())
@@ -602,7 +602,7 @@ func TestAChangeThatEndsTheProcessIsParked(t *testing.T) {
 						return ctx.Err()
 					}
 					p := w.run(fmt.Sprint("life-", lives), h, changefeed.Options{
-						Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: concurrency, Drain: time.Second,
+						Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}, Concurrency: concurrency, Drain: time.Second,
 					})
 					select {
 					case <-crash:
@@ -633,7 +633,7 @@ func TestAHeldKeyIsParkedBehindItsFirst(t *testing.T) {
 				w.put("rome", "free", 3)
 				box := &letterBox{}
 				h := failsOn(onID("bad"))
-				o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: concurrency}
+				o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}, Concurrency: concurrency}
 				p := w.run("a", h, o)
 				time.Sleep(time.Minute)
 				l := leaseOf(t, p.processor)
@@ -680,7 +680,7 @@ func TestLettersAreRedriven(t *testing.T) {
 					}
 					return nil
 				}
-				o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Concurrency: concurrency}
+				o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}, Concurrency: concurrency}
 				a, b := w.run("a", h, o), w.run("b", h, o)
 				w.many(40, 10)
 				oslo := feed.Key("oslo")
@@ -723,7 +723,7 @@ func TestAHeldKeyIsReleasedWithoutItsFirst(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		box := &letterBox{}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}}
 		p := w.run("a", h, o)
 		for i, id := range []string{"bad", "next", "later"} {
 			w.put("oslo", id, i)
@@ -760,7 +760,7 @@ func TestAChangeOfNearlyTwoMegabytesIsParked(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := failsOn(onID("bad"))
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
 		time.Sleep(time.Minute)
 		w.fill(10)
 		time.Sleep(time.Minute)

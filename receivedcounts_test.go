@@ -86,7 +86,7 @@ func TestALetterCountsTheCallsThatHadItsChange(t *testing.T) {
 func (w *world) countsCalls(h *receipts, crash bool, first, second changefeed.Options) {
 	box := &letterBox{}
 	for _, o := range []*changefeed.Options{&first, &second} {
-		o.Start, o.MaxAttempts, o.DeadLetters = feed.FromBeginning(), 8, box
+		o.Start, o.OnFailure.MaxAttempts, o.OnFailure.DeadLetters = feed.FromBeginning(), 8, box
 		o.RetryMin, o.RetryMax, o.HandlerTimeout = 10*time.Second, 10*time.Second, 7*time.Second
 	}
 	p := w.run("a", h, first)
@@ -154,7 +154,7 @@ func TestChangesOfATransactionKeepTheirOwnAttempts(t *testing.T) {
 					return &feed.Failure{Items: failed, Err: errHandler}
 				})
 				box := &letterBox{}
-				o.Start, o.MaxAttempts, o.DeadLetters = feed.FromBeginning(), 5, box
+				o.Start, o.OnFailure.MaxAttempts, o.OnFailure.DeadLetters = feed.FromBeginning(), 5, box
 				p := w.run("first", h, o)
 				<-three
 				p.stop(t)

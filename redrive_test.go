@@ -35,7 +35,7 @@ func TestALetterWhoseAnswerIsLostIsThereOnce(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.put("oslo", "bad", 1)
 		box := &lossyBox{letterBox: &letterBox{}}
-		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if box.names() != "bad failed" || box.puts.Load() != 2 || w.pending() != 0 {
@@ -66,7 +66,7 @@ func TestALeaseHoldsSoManyKeys(t *testing.T) {
 			return said
 		})
 		box := &letterBox{}
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxItems: 50, MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		o := changefeed.Options{Start: feed.FromBeginning(), MaxItems: 50, OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}}
 		p := w.run("a", h, o)
 		time.Sleep(10 * time.Minute)
 		p.stop(t)
@@ -95,7 +95,7 @@ func TestOnlyWhatWasAloneIsParkedAfterACrash(t *testing.T) {
 			return context.Cause(ctx)
 		}
 		box := &letterBox{}
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: 4, Drain: time.Second}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}, Concurrency: 4, Drain: time.Second}
 		p := w.run("a", h, o)
 		<-crash
 		p.kill(t)
@@ -131,7 +131,7 @@ func TestACrashIsNotBlamedOnAnotherItemOfTheTransaction(t *testing.T) {
 					return context.Cause(ctx)
 				}}
 				box := &letterBox{}
-				o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 3, DeadLetters: box, Concurrency: concurrency, Drain: time.Second}
+				o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}, Concurrency: concurrency, Drain: time.Second}
 				moved := false
 				for life := range 20 {
 					p := w.run(fmt.Sprint("life-", life), h, o)
@@ -163,7 +163,7 @@ func TestTheTextOfAnErrorIsBounded(t *testing.T) {
 			return fmt.Errorf("%s%w", strings.Repeat("no ", 1<<20), errHandler)
 		}}
 		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
 		time.Sleep(time.Minute)
 		if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(bad, "bad")); err != nil {
 			t.Fatal(err)
@@ -186,7 +186,7 @@ func TestAHoldSurvivesTwoOwners(t *testing.T) {
 		w.put("oslo", "bad", 1)
 		box := &letterBox{}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}}
 		for _, name := range []string{"a", "b", "c"} {
 			p := w.run(name, h, o)
 			time.Sleep(time.Minute)
@@ -207,7 +207,7 @@ func TestAHoldGoesToTheChildThatHasItsKey(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.put("oslo", "bad", 1)
 		box := &letterBox{}
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}}
 		p := w.run("a", failsOn(onID("bad")), o)
 		time.Sleep(time.Minute)
 		w.split(0)
@@ -272,7 +272,7 @@ func TestAReleaseWaitsForWhatIsBeingParked(t *testing.T) {
 			}
 		}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}}
 		p := w.run("a", h, o)
 		time.Sleep(time.Minute)
 		if _, err := deadletters.Release(t.Context(), w.orders, w.leases, feed.Key("oslo")); err != nil {
@@ -300,7 +300,7 @@ func TestAReleaseStopsAtWhatFails(t *testing.T) {
 			return nil
 		}}
 		box := &letterBox{}
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}}
 		p := w.run("a", h, o)
 		oslo := feed.Key("oslo")
 		bad := w.put("oslo", "bad", 1)
@@ -344,7 +344,7 @@ func TestAStopInGoodOrderIsNoEndOfTheProcessForARequest(t *testing.T) {
 			return errHandler
 		}}
 		box := &letterBox{}
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, Drain: time.Second}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}, Drain: time.Second}
 		p := w.run("a", h, o)
 		w.isParked(box, "bad")
 		answer := make(chan deadletters.Outcome, 1)
@@ -389,7 +389,7 @@ func TestARequestThatEndsTheProcessIsGivenUp(t *testing.T) {
 			return errHandler
 		}}
 		box := &letterBox{}
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, Drain: time.Second}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}, Drain: time.Second}
 		p := w.run("a", h, o)
 		time.Sleep(time.Minute)
 		p.stop(t)
@@ -439,7 +439,7 @@ func TestARequestWaitsForTheOwnerOfItsRange(t *testing.T) {
 			return onID("bad")(b.Changes[0])
 		}}
 		box := &letterBox{}
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}}
 		running := map[string]*process{"a": w.run("a", h, o), "b": w.run("b", h, o)}
 		time.Sleep(time.Minute) // a lease each
 		bad := w.put("oslo", "bad", 1)
@@ -471,7 +471,7 @@ func TestAHostOfAnotherProcessorEndsAHold(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		box := &letterBox{}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}}
 		w.put("oslo", "bad", 1)
 		w.put("oslo", "next", 2)
 		p := w.run("a", h, o)
@@ -512,7 +512,7 @@ func TestARequestOfANewerVersionIsLeftAlone(t *testing.T) {
 		if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindRequest, Token: q.Token(), Properties: q.Properties(nil)}); err != nil {
 			t.Fatal(err)
 		}
-		p := w.run("a", &tally{}, changefeed.Options{MaxAttempts: 1, DeadLetters: &letterBox{}})
+		p := w.run("a", &tally{}, changefeed.Options{OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: &letterBox{}}})
 		time.Sleep(5 * time.Minute)
 		p.stop(t)
 		left := w.records(feed.KindRequest)
@@ -550,7 +550,7 @@ func TestARequestWaitsForItsLetterBox(t *testing.T) {
 		}}
 		bad := w.put("oslo", "bad", 1)
 		box := &blindBox{letterBox: &letterBox{}}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
 		time.Sleep(time.Minute)
 		mended.Store(true)
 		box.blind.Store(true)

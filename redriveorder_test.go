@@ -69,7 +69,7 @@ func TestARedriveBesideAFailingPageDoesNotStopTheLease(t *testing.T) {
 		}}
 		box := &letterBox{}
 		lsn := w.put("oslo", "bad", 1)
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 5, DeadLetters: box})
+		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 5, DeadLetters: box}})
 		w.isParked(box, "bad")
 		reported := len(p.errs.all())
 		mended.Store(true)
@@ -131,12 +131,12 @@ func isRedrivenInOrder(t *testing.T, w *world, h *apart, o changefeed.Options, t
 	t.Helper()
 	h.tally, h.inHand = &tally{}, make(chan struct{}, 1)
 	box := &letterBox{}
-	o.Start, o.DeadLetters = feed.FromBeginning(), box
+	o.Start, o.OnFailure.DeadLetters = feed.FromBeginning(), box
 	oslo := feed.Key("oslo")
 	lsn := w.put("oslo", "first", 1)
 	p := w.run("a", h, o)
 	w.isParked(box, "first")
-	if o.HoldKeys { // else the second change would be parked, too
+	if o.OnFailure.HoldKeys { // else the second change would be parked, too
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		if _, err := deadletters.Release(ctx, w.orders, w.leases, oslo); err != nil {
@@ -188,7 +188,7 @@ func TestARedriveLetsNoLaterChangePassOneThatFails(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, hold %v", name, hold), func(t *testing.T) {
 				inWorld(t, 1, func(t *testing.T, w *world) {
 					h := &apart{divides: takesTooLong, fails: errHandler}
-					o.MaxAttempts, o.HoldKeys, o.RetryMin, o.RetryMax = 10, hold, 5*time.Second, 5*time.Second
+					o.OnFailure.MaxAttempts, o.OnFailure.HoldKeys, o.RetryMin, o.RetryMax = 10, hold, 5*time.Second, 5*time.Second
 					isRedrivenInOrder(t, w, h, o, []string{"second"}, []string{"third"}, []string{"fourth"})
 				})
 			})
@@ -206,7 +206,7 @@ func TestARedriveLetsNoPartOfATransactionPassAnEarlierOne(t *testing.T) {
 					divides: func(context.Context) error { return errHandler },
 					fails:   &feed.Failure{Outage: true, Err: errHandler},
 				}
-				o := changefeed.Options{MaxAttempts: 2, HoldKeys: hold, RetryMin: 5 * time.Second, RetryMax: 5 * time.Second}
+				o := changefeed.Options{OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, HoldKeys: hold}, RetryMin: 5 * time.Second, RetryMax: 5 * time.Second}
 				isRedrivenInOrder(t, w, h, o, []string{"second", "third"}, []string{"fourth"})
 			})
 		})

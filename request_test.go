@@ -35,7 +35,7 @@ func TestARedriveReturnsItsOutcome(t *testing.T) {
 		w.put("oslo", "next", 2)
 		w.put("oslo", "later", 3)
 		p := w.run("a", breaking(&mended, "bad"), changefeed.Options{
-			Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true,
+			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true},
 		})
 		time.Sleep(time.Minute)
 		for _, want := range []deadletters.Outcome{
@@ -65,7 +65,7 @@ func TestAReleaseReturnsItsOutcome(t *testing.T) {
 			w.put("oslo", id, i)
 		}
 		p := w.run("a", breaking(&mended, "bad", "worse"), changefeed.Options{
-			Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true,
+			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true},
 		})
 		time.Sleep(time.Minute)
 		for _, want := range []deadletters.Outcome{
@@ -92,7 +92,7 @@ func TestAHeldKeyWithoutLettersIsReleased(t *testing.T) {
 		box := &letterBox{}
 		bad := w.put("oslo", "bad", 1)
 		p := w.run("a", failsOn(onID("bad")), changefeed.Options{
-			Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true,
+			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true},
 		})
 		time.Sleep(time.Minute)
 		oslo := feed.Key("oslo")
@@ -140,7 +140,7 @@ func TestAReleaseThatTimedOutDoesNotLiftALaterHold(t *testing.T) {
 				}
 				box := &letterBox{}
 				p := w.run("a", failsOn(onID("bad")), changefeed.Options{
-					Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true,
+					Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true},
 				})
 				w.put("oslo", "bad", 1)
 				time.Sleep(time.Minute)
@@ -176,7 +176,7 @@ func TestARequestOfADeadCallerIsNotServedInAStoreThatRemovesNothing(t *testing.T
 		w.put("oslo", "bad", 1)
 		w.put("oslo", "next", 2)
 		p := w.runWith(w.orders, leases, "a", failsOn(onID("bad")), changefeed.Options{
-			Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true,
+			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true},
 		})
 		time.Sleep(time.Hour)
 		// Asked again, it is served, although the record is the same.
@@ -203,7 +203,7 @@ func TestARequestEndsInTheMidstOfItsListing(t *testing.T) {
 		w.put("oslo", "bad", 1)
 		h := failsOn(onID("bad"))
 		p := w.runWith(w.orders, leases, "a", h, changefeed.Options{
-			Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true,
+			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true},
 		})
 		time.Sleep(time.Minute)
 		const held = 30
@@ -259,7 +259,7 @@ func TestAServedRequestIsNotServedAgainWithoutTheRightToDelete(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		store := &hookedStore{Leases: w.leases, delete: func(context.Context, feed.Record) error { return feed.ErrForbidden }}
 		box := &letterBox{}
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}}
 		p := w.runWith(w.orders, store, "a", failsOn(onID("bad")), o)
 		oslo := feed.Key("oslo")
 		w.put("oslo", "bad", 1)
@@ -292,7 +292,7 @@ func TestARequestDoesNotLiveLongerForItsTries(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		box := &blindBox{letterBox: &letterBox{}}
 		bad := w.put("oslo", "bad", 1)
-		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box})
+		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
 		time.Sleep(time.Minute)
 		box.blind.Store(true)
 		dies := &hookedStore{Leases: w.leases, delete: func(context.Context, feed.Record) error { return errors.New("no answer") }}

@@ -128,7 +128,7 @@ func TestEachWriteThatIsNeverAnsweredEndsAndIsAskedAgain(t *testing.T) {
 				if c.after == 0 {
 					s.arm()
 				}
-				p := w.runWith(w.orders, s, "a", h, changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 1, DeadLetters: box})
+				p := w.runWith(w.orders, s, "a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box}})
 				time.Sleep(5 * time.Minute)
 				if c.after > 0 {
 					s.arm()

@@ -1,9 +1,11 @@
 // Package deadletters has places for the changes that a handler cannot handle: sinks for
-// changefeed.Options.DeadLetters.
+// changefeed.FailurePolicy.DeadLetters.
 //
 //	letters, err := deadletters.Container(container, "mailer", orders) // of docstore or cosmos
 //	letters, err := deadletters.File("mailer.ndjson", "mailer")
-//	p, err := changefeed.New(orders, leases, handler, changefeed.Options{MaxAttempts: 5, DeadLetters: letters})
+//	p, err := changefeed.New(orders, leases, handler, changefeed.Options{
+//		OnFailure: changefeed.FailurePolicy{MaxAttempts: 5, DeadLetters: letters},
+//	})
 //
 // [Container] keeps letters in an ordinary container, for the whole fleet: whatever
 // instance parks a change, every other can read it, and hold or redrive its key.

@@ -142,7 +142,7 @@ type Batch struct {
 	Instance   string   // the instance that runs the handler
 	Epoch      int64    // number of the owner: each owner of a lease, or of the one that it was split from, has a higher one
 	Attempt    int      // 1 more than the handler has received any of the changes before, in an outage too, and before it was parked
-	Cut        bool     // it has only a part of a transaction, which failed as a whole: see Options.MaxAttempts
+	Cut        bool     // it has only a part of a transaction, which failed as a whole: see FailurePolicy.MaxAttempts
 	Redriven   bool     // its change was among the dead letters
 	Session    string   // session token of the read, for reading your own lease's writes
 	Charge     float64  // request charge of the read, in request units; of a page in several batches the first one has it

@@ -14,11 +14,11 @@ type DeadLetters interface {
 	// Put keeps a letter, and is durable when it returns nil. It replaces the letter with
 	// the same ID and partition key, which comes again after a crash or a lost answer.
 	// After an error the change is not parked: it waits, its key is set aside (see
-	// Options.MaxSetAside), and Put is called again after a pause.
+	// FailurePolicy.MaxSetAside), and Put is called again after a pause.
 	Put(ctx context.Context, l DeadLetter) error
 }
 
-// LetterBox is [DeadLetters] that can be read again. Options.HoldKeys and redriving need one.
+// LetterBox is [DeadLetters] that can be read again. FailurePolicy.HoldKeys and redriving need one.
 //
 // All methods, Put among them, return an error when their ctx had ended before they were done, and Letters gives one:
 // otherwise a caller who has gone would take a letter for safe, or think that there are no more. What was asked for may
@@ -60,7 +60,7 @@ type Disposition string
 
 // The dispositions.
 const (
-	// DispositionFailed: the handler failed on it until its limit was used up (Options.MaxAttempts or Options.MaxAge), and
+	// DispositionFailed: the handler failed on it until its limit was used up (FailurePolicy.MaxAttempts or FailurePolicy.MaxAge), and
 	// then with it alone. [DeadLetter.Attempts] may be higher than the limit: calls that look for the bad change count too.
 	DispositionFailed Disposition = "failed"
 	// DispositionPoison: the handler has said that trying again cannot help; see [Poison].
@@ -68,10 +68,10 @@ const (
 	// DispositionUndecodable: the processor's Items could not decode it.
 	DispositionUndecodable Disposition = "undecodable"
 	// DispositionCrashed: the process ended while it was alone in the handler, and by that it has
-	// failed Options.MaxAttempts times.
+	// failed FailurePolicy.MaxAttempts times.
 	DispositionCrashed Disposition = "crashed"
 	// DispositionHeld: an earlier change of its key is parked, and the unit holds such
-	// keys; see Options.HoldKeys.
+	// keys; see FailurePolicy.HoldKeys.
 	DispositionHeld Disposition = "held"
 )
 
@@ -93,7 +93,7 @@ type Failure struct {
 	After time.Duration
 
 	// Outage says that the changes are not at fault: something that the handler needs does not
-	// answer. It counts no attempt of Options.MaxAttempts, only the time of Options.MaxAge.
+	// answer. It counts no attempt of FailurePolicy.MaxAttempts, only the time of FailurePolicy.MaxAge.
 	// Without it an outage is recognized by three keys that fail, which a quiet feed may not have.
 	// It does not set Status.Outage, for which keys are compared.
 	Outage bool
@@ -130,10 +130,10 @@ func (f *Failure) Error() string {
 func (f *Failure) Unwrap() error { return f.Err }
 
 // Poison says of a batch, or of a change in [Failure.Items], that trying again cannot help:
-// what is left of Options.MaxAttempts is skipped. A batch of one change is parked at once. If a batch has several changes and
+// what is left of FailurePolicy.MaxAttempts is skipped. A batch of one change is parked at once. If a batch has several changes and
 // you do not say which one is bad, the batch is divided first, and its parts are called again, until that change is alone. To
 // have a change parked without another call, name it: &Failure{Items: map[int]error{i: Poison(err)}}. If there is no
-// limit (Options.MaxAttempts or Options.MaxAge), nothing is parked, and the batch is retried for ever.
+// limit (FailurePolicy.MaxAttempts or FailurePolicy.MaxAge), nothing is parked, and the batch is retried for ever.
 func Poison(err error) error { return &poison{err} }
 
 type poison struct{ error }

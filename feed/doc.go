@@ -1,6 +1,6 @@
 // Package feed has the words of a change feed: what a container gives, what a lease store keeps, and what a handler
 // receives. It runs nothing. The processor is package changefeed; stores, triggers and tests share these words with it.
-// Options, Hooks, Status, Processor, Items and Pull in this documentation are those of package changefeed.
+// Options, FailurePolicy, Hooks, Status, Processor, Items and Pull in this documentation are those of package changefeed.
 //
 // # What a container gives
 //

@@ -49,7 +49,7 @@ type Round struct {
 }
 
 // Outage is a time in which at least three changes fail, and fewer partition keys succeed: nothing is
-// parked for that, unless it has failed for Options.MaxAge, and the handler is called only now and
+// parked for that, unless it has failed for FailurePolicy.MaxAge, and the handler is called only now and
 // then to see whether it has recovered. Each instance recognizes outages for itself, over all its
 // leases. An outage ends when such a call succeeds; then all that has failed begins anew.
 type Outage struct {
@@ -70,9 +70,9 @@ type KeyState string
 
 // The states of a partition key that differ from the common one, and their ends.
 const (
-	KeySetAside KeyState = "set aside" // its later changes are read again by key; see Options.MaxSetAside
+	KeySetAside KeyState = "set aside" // its later changes are read again by key; see FailurePolicy.MaxSetAside
 	KeyCaughtUp KeyState = "caught up" // it was set aside, and its changes come from the feed again
-	KeyHeld     KeyState = "held"      // its changes are parked; see Options.HoldKeys
+	KeyHeld     KeyState = "held"      // its changes are parked; see FailurePolicy.HoldKeys
 	KeyReleased KeyState = "released"  // it was held, and its changes go to the handler again
 )
 

@@ -6,7 +6,7 @@ import "context"
 //
 // Returning nil means that the batch is done. If Handle returns an error, whichever it is, or
 // panics, its changes are delivered again after a pause, with a higher attempt number and with
-// the lease still held: the batch as a whole or, as Options.MaxAttempts says, in parts. An
+// the lease still held: the batch as a whole or, as FailurePolicy.MaxAttempts says, in parts. An
 // error that is a [Failure] says which of the changes have failed, and one of [Poison] that
 // trying again cannot help. What [Batch.Checkpoint] has confirmed does not come again, whatever
 // Handle returns.

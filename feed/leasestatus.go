@@ -20,7 +20,7 @@ type LeaseStatus struct {
 	Buffered int // changes that were read and are neither handled nor parked
 	Parked   int // changes that were parked since the lease was acquired
 	Held     int // partition keys whose changes are parked until they are released
-	SetAside int // partition keys that fail or are stuck, whose later changes are read again by key; see Options.MaxSetAside
+	SetAside int // partition keys that fail or are stuck, whose later changes are read again by key; see FailurePolicy.MaxSetAside
 	Redriven int // letters that were handled again since the lease was acquired
 	Released int // partition keys that were released since then
 

@@ -49,10 +49,10 @@ var (
 	// ErrForeignOwner: a lease of a unit that holds keys has an owner that is another kind of processor.
 	ErrForeignOwner = errors.New("owned by another kind of processor")
 	// ErrBufferFull: nothing more is read of a lease, because changes that are not handled fill the
-	// buffer, and their keys cannot be set aside; see Options.MaxSetAside.
+	// buffer, and their keys cannot be set aside; see FailurePolicy.MaxSetAside.
 	ErrBufferFull = errors.New("buffer is full")
 	// ErrNoKeyReads: the source cannot read a single partition key, so no key can be set aside, which
-	// is said once at the start; see Options.MaxSetAside.
+	// is said once at the start; see FailurePolicy.MaxSetAside.
 	ErrNoKeyReads = errors.New("the source cannot read a partition key again")
 	// ErrAhead: the position of a lease lies after the end of the feed. Nothing is handled
 	// until the feed has come as far, and the changes until then are not handled at all.

@@ -244,7 +244,7 @@ func TestAMovedEventKeepsItsPlaceAmongThoseThatHaveNoMark(t *testing.T) {
 						return nil
 					}}
 					late, box := newRelay(t, to, outbox.RelayOptions{Feed: contacts}), letterBox(t)
-					relaying(t, contacts, leases, late, changefeed.Options{MaxItems: maxItems, MaxAttempts: 5, DeadLetters: box}, func() bool {
+					relaying(t, contacts, leases, late, changefeed.Options{MaxItems: maxItems, OnFailure: changefeed.FailurePolicy{MaxAttempts: 5, DeadLetters: box}}, func() bool {
 						s := late.Status()
 						return s.Waiting == 0 && s.Published+s.Parked == int64(len(test.want))+min(1, int64(test.never))
 					})

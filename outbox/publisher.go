@@ -17,7 +17,7 @@ type Publisher interface {
 	//
 	// An error that is [feed.Poison] says that msgs[n] can never be sent; after any
 	// other one it is sent again. An [ErrRefused] counts against
-	// [changefeed.Options.MaxAttempts], other errors do not. A Publisher splits what is too much for one request of its
+	// [changefeed.FailurePolicy.MaxAttempts], other errors do not. A Publisher splits what is too much for one request of its
 	// broker, and does not go on with a key after a message that was not accepted.
 	Publish(ctx context.Context, msgs []Message) (n int, err error)
 }

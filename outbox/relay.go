@@ -91,7 +91,7 @@ const concurrency = 64
 // is 64; a Start that is not set is from the beginning, so that nothing is skipped that was
 // committed before the relay ran; and a hook tells the relay what was parked.
 //
-//	changefeed.New(contacts, leases, relay, relay.Options(changefeed.Options{MaxAge: 24 * time.Hour, …}))
+//	changefeed.New(contacts, leases, relay, relay.Options(changefeed.Options{OnFailure: changefeed.FailurePolicy{MaxAge: 24 * time.Hour, …}}))
 func (r *Relay) Options(o changefeed.Options) changefeed.Options {
 	o.Concurrency = cmp.Or(o.Concurrency, concurrency)
 	if o.Start.IsZero() {

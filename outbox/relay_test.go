@@ -226,7 +226,7 @@ func TestABrokerThatIsDownLosesNothing(t *testing.T) {
 		}}
 		r := newRelay(t, to, outbox.RelayOptions{})
 		seen := false
-		relaying(t, contacts, leases, r, changefeed.Options{Concurrency: 4, MaxAttempts: 20, DeadLetters: refusing{t}}, func() bool {
+		relaying(t, contacts, leases, r, changefeed.Options{Concurrency: 4, OnFailure: changefeed.FailurePolicy{MaxAttempts: 20, DeadLetters: refusing{t}}}, func() bool {
 			s := r.Status()
 			seen = seen || s.Err != nil && s.Waiting > 0 && time.Since(s.Oldest) > time.Minute
 			return len(to.messages()) == 70 && s.Waiting == 0
@@ -275,7 +275,7 @@ func TestAnEventThatCannotBePublishedIsParked(t *testing.T) {
 					}
 					r := newRelay(t, to, outbox.RelayOptions{})
 					relaying(t, contacts, leases, r, changefeed.Options{
-						Concurrency: concurrency, MaxAttempts: 2, DeadLetters: box, HoldKeys: hold,
+						Concurrency: concurrency, OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: hold},
 					}, func() bool { return len(to.messages()) == want && r.Status().Waiting == 0 })
 					wantOf := []string{"ContactCreatedEvent1", "ContactDescriptionUpdatedEvent2"}
 					if !hold {
@@ -536,10 +536,13 @@ func TestAnEventThatCannotBeReadIsParked(t *testing.T) {
 		to := &broker{}
 		var parked []string
 		relaying(t, contacts, leases, newRelay(t, to, outbox.RelayOptions{}), changefeed.Options{
-			MaxAttempts: 5, DeadLetters: deadletters.Func(func(_ context.Context, l feed.DeadLetter) error {
-				parked = append(parked, l.Change.ID+": "+l.Cause)
-				return nil
-			}),
+			OnFailure: changefeed.FailurePolicy{
+				MaxAttempts: 5,
+				DeadLetters: deadletters.Func(func(_ context.Context, l feed.DeadLetter) error {
+					parked = append(parked, l.Change.ID+": "+l.Cause)
+					return nil
+				}),
+			},
 		}, func() bool { return len(to.messages()) == 2 })
 		if len(parked) != 1 || !strings.Contains(parked[0], "bad: ") || !strings.Contains(parked[0], "no data.action") {
 			t.Errorf("parked %q", parked)
@@ -771,7 +774,7 @@ func TestAnOutageParksNothingOfAQuietService(t *testing.T) {
 				return nil
 			}}
 			relaying(t, contacts, leases, newRelay(t, to, outbox.RelayOptions{}),
-				changefeed.Options{Concurrency: concurrency, MaxAttempts: 3, DeadLetters: refusing{t}}, func() bool { return len(to.messages()) == len(want) })
+				changefeed.Options{Concurrency: concurrency, OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: refusing{t}}}, func() bool { return len(to.messages()) == len(want) })
 			if diff := cmp.Diff(want, to.actions("c1")); diff != "" {
 				t.Error(diff)
 			}

@@ -80,7 +80,7 @@ func TestAnEventWithoutRoomForItsExpiryIsPublishedOnce(t *testing.T) {
 		})
 		r := newRelay(t, to, outbox.RelayOptions{Container: contacts, ExpireAfter: time.Hour})
 		n := 0
-		relaying(t, contacts, leases, r, changefeed.Options{MaxAttempts: 5}, func() bool { n++; return n > 600 })
+		relaying(t, contacts, leases, r, changefeed.Options{OnFailure: changefeed.FailurePolicy{MaxAttempts: 5}}, func() bool { n++; return n > 600 })
 		for key, n := range times {
 			if n > 1 {
 				t.Errorf("event of %s published %d times in 10 minutes, and still not done: %.200v", key, n, r.Status())
@@ -114,9 +114,9 @@ func TestAnOutageHidesNoAlarm(t *testing.T) {
 						alarmed[m.Key]++
 						mu.Unlock()
 					}}})
-					o := changefeed.Options{Concurrency: conc, MaxAttempts: attempts}
+					o := changefeed.Options{Concurrency: conc, OnFailure: changefeed.FailurePolicy{MaxAttempts: attempts}}
 					if attempts > 0 {
-						o.DeadLetters = letterBox(t)
+						o.OnFailure.DeadLetters = letterBox(t)
 					}
 					waiting := 0
 					n := 0
@@ -188,7 +188,7 @@ func TestWhatIsParkedDoesNotWait(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := changefeed.New(contacts, store, r, r.Options(changefeed.Options{Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true, Hooks: changefeed.Hooks{Error: func(*feed.Error) {}}}))
+		p, err := changefeed.New(contacts, store, r, r.Options(changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}, Hooks: changefeed.Hooks{Error: func(*feed.Error) {}}}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +242,7 @@ func TestAnEventThatIsRefusedForEverIsParked(t *testing.T) {
 			t.Fatal(err)
 		}
 		var attempts atomic.Int64
-		p, err := changefeed.New(contacts, store, r, r.Options(changefeed.Options{MaxAttempts: 5, DeadLetters: box, Hooks: changefeed.Hooks{Error: func(err *feed.Error) {
+		p, err := changefeed.New(contacts, store, r, r.Options(changefeed.Options{OnFailure: changefeed.FailurePolicy{MaxAttempts: 5, DeadLetters: box}, Hooks: changefeed.Hooks{Error: func(err *feed.Error) {
 			if failed, ok := errors.AsType[*feed.BatchError](err); ok {
 				attempts.Store(max(attempts.Load(), int64(failed.Attempt)))
 			}

@@ -31,7 +31,7 @@ func TestFlagsOfAnInstanceSetWhatTheyName(t *testing.T) {
 	want := changefeed.Options{
 		Poll: 5 * time.Second, Acquire: 13 * time.Second, Renew: 17 * time.Second,
 		Expiration: time.Minute, Drain: 10 * time.Second,
-		HandlerTimeout: 10 * time.Minute, Concurrency: 1, MaxSetAside: 100,
+		HandlerTimeout: 10 * time.Minute, Concurrency: 1, OnFailure: changefeed.FailurePolicy{MaxSetAside: 100},
 	}
 	var o runOptions
 	o.register(&cobra.Command{})
@@ -40,8 +40,12 @@ func TestFlagsOfAnInstanceSetWhatTheyName(t *testing.T) {
 	}
 	want = changefeed.Options{
 		Instance: "one", MaxItems: 1, MinLeases: 2, Poll: 3 * time.Second, Acquire: 4 * time.Second, Renew: 5 * time.Second,
-		Expiration: 6 * time.Second, Drain: 7 * time.Second, HandlerTimeout: 8 * time.Second, Concurrency: 9, MaxAttempts: 10,
-		MaxAge: 11 * time.Second, MaxSetAside: 12, HoldKeys: true,
+		Expiration: 6 * time.Second, Drain: 7 * time.Second, HandlerTimeout: 8 * time.Second, Concurrency: 9, OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 10,
+			MaxAge:      11 * time.Second,
+			MaxSetAside: 12,
+			HoldKeys:    true,
+		},
 	}
 	cmd := &cobra.Command{}
 	o.register(cmd)
@@ -57,7 +61,7 @@ func told(t *testing.T, o changefeed.Options) string {
 	t.Helper()
 	text, err := json.Marshal([]any{
 		o.Instance, o.MaxItems, o.MinLeases, o.Poll, o.Acquire, o.Renew, o.Expiration, o.Drain, o.HandlerTimeout,
-		o.Concurrency, o.MaxAttempts, o.MaxAge, o.MaxSetAside, o.HoldKeys,
+		o.Concurrency, o.OnFailure.MaxAttempts, o.OnFailure.MaxAge, o.OnFailure.MaxSetAside, o.OnFailure.HoldKeys,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -18,11 +18,13 @@ func newRelay(to outbox.Publisher, letters feed.LetterBox) (*outbox.Relay, chang
 		return nil, changefeed.Options{}, err
 	}
 	return relay, relay.Options(changefeed.Options{
-		Start:       feed.FromBeginning(),
-		MinLeases:   4,              // so many relays can share a container that has one partition
-		MaxAge:      24 * time.Hour, // after which an event is parked; at once if the broker can never take it
-		DeadLetters: letters,
-		HoldKeys:    true, // the later events of its contact wait until it is released
+		Start:     feed.FromBeginning(),
+		MinLeases: 4, // so many relays can share a container that has one partition
+		OnFailure: changefeed.FailurePolicy{
+			DeadLetters: letters,
+			MaxAge:      24 * time.Hour, // after which an event is parked; at once if the broker can never take it
+			HoldKeys:    true,           // the later events of its contact wait until it is released
+		},
 	}), nil
 }
 

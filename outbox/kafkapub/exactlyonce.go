@@ -101,10 +101,10 @@ func (h *ExactlyOnce) Options(o changefeed.Options) (changefeed.Options, error) 
 		value any
 	}{
 		{"Concurrency", o.Concurrency > 1, o.Concurrency},
-		{"MaxAttempts", o.MaxAttempts > 0, o.MaxAttempts},
-		{"MaxAge", o.MaxAge > 0, o.MaxAge},
-		{"DeadLetters", o.DeadLetters != nil, "set"},
-		{"HoldKeys", o.HoldKeys, o.HoldKeys},
+		{"OnFailure.MaxAttempts", o.OnFailure.MaxAttempts > 0, o.OnFailure.MaxAttempts},
+		{"OnFailure.MaxAge", o.OnFailure.MaxAge > 0, o.OnFailure.MaxAge},
+		{"OnFailure.DeadLetters", o.OnFailure.DeadLetters != nil, "set"},
+		{"OnFailure.HoldKeys", o.OnFailure.HoldKeys, o.OnFailure.HoldKeys},
 	} {
 		if option.isSet {
 			wrong := &changefeed.OptionError{Field: option.field, Value: fmt.Sprint(option.value), Want: "none: an event that fails is retried until it passes"}

@@ -305,8 +305,8 @@ func TestOptionsThatChangeTheOrderAreRefused(t *testing.T) {
 	}
 	defer letters.Close()
 	for field, o := range map[string]changefeed.Options{
-		"Concurrency": {Concurrency: 2}, "MaxAttempts": {MaxAttempts: 3}, "MaxAge": {MaxAge: time.Hour},
-		"DeadLetters": {DeadLetters: letters}, "HoldKeys": {HoldKeys: true},
+		"Concurrency": {Concurrency: 2}, "OnFailure.MaxAttempts": {OnFailure: changefeed.FailurePolicy{MaxAttempts: 3}}, "OnFailure.MaxAge": {OnFailure: changefeed.FailurePolicy{MaxAge: time.Hour}},
+		"OnFailure.DeadLetters": {OnFailure: changefeed.FailurePolicy{DeadLetters: letters}}, "OnFailure.HoldKeys": {OnFailure: changefeed.FailurePolicy{HoldKeys: true}},
 	} {
 		_, err := h.Options(o)
 		wrong, ok := errors.AsType[*changefeed.OptionError](err)

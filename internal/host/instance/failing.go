@@ -32,7 +32,7 @@ func (r *repeats) hooks(log *slog.Logger, o changefeed.Options) changefeed.Hooks
 	return changefeed.Hooks{
 		Error: func(err *feed.Error) {
 			failed, ok := errors.AsType[*feed.BatchError](err.Err)
-			last := o.MaxAttempts > 0 && ok && failed.Attempt >= o.MaxAttempts // then it is divided, or parked
+			last := o.OnFailure.MaxAttempts > 0 && ok && failed.Attempt >= o.OnFailure.MaxAttempts // then it is divided, or parked
 			if ok && !last && r.isNews(failed.Attempt) {
 				log.Warn("a batch fails again and is tried again", "lease", err.Lease, "attempt", failed.Attempt, "next", pauseAfter(failed.Attempt, o).String())
 			}

@@ -30,7 +30,7 @@ func TestABatchThatFailsAgainIsSaidEarlyAndThenRarely(t *testing.T) {
 	fails(1, 3)
 	hooks.BatchDone(feed.BatchDone{Batch: &feed.Batch{Attempt: 4}})
 	fails(1, 3)
-	limited := (&repeats{}).hooks(slog.New(slog.NewTextHandler(&out, nil)), changefeed.Options{RetryMin: firstRetry, RetryMax: lastRetry, MaxAttempts: 2})
+	limited := (&repeats{}).hooks(slog.New(slog.NewTextHandler(&out, nil)), changefeed.Options{RetryMin: firstRetry, RetryMax: lastRetry, OnFailure: changefeed.FailurePolicy{MaxAttempts: 2}})
 	limited.Error(&feed.Error{Origin: feed.OriginHandler, Lease: "-FF", Err: &feed.BatchError{Attempt: 2, Err: errors.New("no such table")}}) // is parked
 	var got []string
 	for line := range strings.Lines(out.String()) {

@@ -80,14 +80,14 @@ func New(s Settings) (*Instance, error) {
 func (s *Settings) checkLimits() error {
 	const want = "--dead-letters beside it: without a place to park a change, one that fails is tried for ever"
 	switch o := s.Options; {
-	case o.HoldKeys && s.Letters == "":
+	case o.OnFailure.HoldKeys && s.Letters == "":
 		return usage.Error{Err: errors.New("--hold is set without --dead-letters: want a place for the changes that are held")}
-	case s.Letters != "" && o.MaxAttempts == 0 && o.MaxAge == 0:
+	case s.Letters != "" && o.OnFailure.MaxAttempts == 0 && o.OnFailure.MaxAge == 0:
 		return usage.Error{Err: fmt.Errorf("--dead-letters is %s: want --max-attempts or --max-age beside it: without a limit nothing is ever parked", s.Letters)}
-	case s.Letters == "" && o.MaxAttempts > 0:
-		return usage.Flag("max-attempts", strconv.Itoa(o.MaxAttempts), want)
-	case s.Letters == "" && o.MaxAge > 0:
-		return usage.Flag("max-age", o.MaxAge.String(), want)
+	case s.Letters == "" && o.OnFailure.MaxAttempts > 0:
+		return usage.Flag("max-attempts", strconv.Itoa(o.OnFailure.MaxAttempts), want)
+	case s.Letters == "" && o.OnFailure.MaxAge > 0:
+		return usage.Flag("max-age", o.OnFailure.MaxAge.String(), want)
 	}
 	return nil
 }
@@ -179,9 +179,10 @@ func (i *Instance) process(ctx context.Context, source feed.Source, store feed.L
 	return nil
 }
 
-// flagName is the flag for a field of [changefeed.Options]: the same words with dashes, but
-// for one.
+// flagName is the flag for a field of [changefeed.Options] or of a struct in it: the same words with
+// dashes, but for one.
 func flagName(field string) string {
+	field = field[strings.LastIndexByte(field, '.')+1:]
 	if field == "HandlerTimeout" {
 		return "timeout"
 	}

@@ -30,13 +30,15 @@ func TestWrongSettingsAreNamedByTheirFlags(t *testing.T) {
 		{func(*Settings) {}, ""},
 		{func(s *Settings) { s.Source = "orders" }, `--source is "orders"`},
 		{func(s *Settings) { s.Leases = "leases" }, `--leases is "leases"`},
-		{func(s *Settings) { s.Options.HoldKeys = true }, "--hold is set without --dead-letters"},
-		{func(s *Settings) { s.Options.HoldKeys, s.Options.MaxAttempts = true, 2 }, "--hold is set without --dead-letters"},
-		{func(s *Settings) { s.Options.MaxAttempts = 2 }, "--max-attempts is 2: want --dead-letters beside it"},
-		{func(s *Settings) { s.Options.MaxAge = time.Hour }, "--max-age is 1h0m0s: want --dead-letters beside it"},
+		{func(s *Settings) { s.Options.OnFailure.HoldKeys = true }, "--hold is set without --dead-letters"},
+		{func(s *Settings) { s.Options.OnFailure.HoldKeys, s.Options.OnFailure.MaxAttempts = true, 2 }, "--hold is set without --dead-letters"},
+		{func(s *Settings) { s.Options.OnFailure.MaxAttempts = 2 }, "--max-attempts is 2: want --dead-letters beside it"},
+		{func(s *Settings) { s.Options.OnFailure.MaxAge = time.Hour }, "--max-age is 1h0m0s: want --dead-letters beside it"},
 		{func(s *Settings) { s.Letters = "letters.ndjson" }, "--dead-letters is letters.ndjson: want --max-attempts or --max-age"},
-		{func(s *Settings) { s.Letters, s.Options.MaxAge = "letters.ndjson", time.Hour }, ""},
-		{func(s *Settings) { s.Letters, s.Options.MaxAttempts, s.Options.HoldKeys = "letters.ndjson", 1, true }, ""},
+		{func(s *Settings) { s.Letters, s.Options.OnFailure.MaxAge = "letters.ndjson", time.Hour }, ""},
+		{func(s *Settings) {
+			s.Letters, s.Options.OnFailure.MaxAttempts, s.Options.OnFailure.HoldKeys = "letters.ndjson", 1, true
+		}, ""},
 	} {
 		s := Settings{Source: "cosmos:shop/orders", Log: slog.New(slog.DiscardHandler)}
 		tt.edit(&s)
@@ -255,7 +257,7 @@ func TestWhatCannotBeHandledIsParkedInAFileOrAContainer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "letters.ndjson")
 	var log bytes.Buffer
 	s := settings(source, &log)
-	s.Options.MaxAttempts, s.Options.HoldKeys, s.Letters = 1, true, file
+	s.Options.OnFailure.MaxAttempts, s.Options.OnFailure.HoldKeys, s.Letters = 1, true, file
 	said := ""
 	s.Say = func(text string) { said += text }
 	if ids, err := run(t, s, "bad"); ids != "1 2" || err != nil {
@@ -292,7 +294,7 @@ func TestWhatCannotBeHandledIsParkedInAFileOrAContainer(t *testing.T) {
 	}
 
 	s = settings(source, io.Discard)
-	s.Name, s.Options.MaxAttempts, s.Letters = "filer", 1, strings.Replace(source, "#orders", "#letters", 1)
+	s.Name, s.Options.OnFailure.MaxAttempts, s.Letters = "filer", 1, strings.Replace(source, "#orders", "#letters", 1)
 	if ids, err := run(t, s, "bad"); ids != "1 2" || err != nil {
 		t.Errorf("handled %s, %v", ids, err)
 	}

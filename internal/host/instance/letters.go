@@ -20,7 +20,7 @@ func (i *Instance) openLetters(ctx context.Context, opener *place.Opener, monito
 	case i.Letters == "":
 		return closed, nil
 	case place.IsAddress(i.Letters):
-		i.Options.DeadLetters, err = i.letterBox(ctx, opener, monitored)
+		i.Options.OnFailure.DeadLetters, err = i.letterBox(ctx, opener, monitored)
 		return closed, err
 	}
 	box, err := deadletters.File(i.Letters, i.Name)
@@ -34,10 +34,10 @@ func (i *Instance) openLetters(ctx context.Context, opener *place.Opener, monito
 		i.Log.Warn("the last line of the dead letters was cut off: a crash had interrupted it", "file", i.Letters, "bytes", n)
 	}
 	// It works as long as no range moves, so it is a warning and no refusal.
-	if i.Options.HoldKeys {
+	if i.Options.OnFailure.HoldKeys {
 		i.Log.Warn("the file of dead letters belongs to this process: what is held of a key is scattered when its range moves; want a container", "file", i.Letters)
 	}
-	i.Options.DeadLetters = box
+	i.Options.OnFailure.DeadLetters = box
 	return box.Close, nil
 }
 

@@ -15,7 +15,7 @@ import (
 
 // How changes are parked
 //
-// A change is parked when its letter is durable. With Options.HoldKeys its key is held from then on, until an operator
+// A change is parked when its letter is durable. With FailurePolicy.HoldKeys its key is held from then on, until an operator
 // releases it: the lease says which keys, and since which LSN, and what comes after that is parked too. See redrive.go
 // for the way back.
 
@@ -64,7 +64,7 @@ func (d *Dispatcher) isParked(b *delivery.Batch, l feed.DeadLetter) (there bool,
 }
 
 // errNoBox is why the changes of a held key wait, with all that comes after them of it.
-var errNoBox = errors.New("its key is held, and this instance has no letter box: set Options.DeadLetters to the unit's")
+var errNoBox = errors.New("its key is held, and this instance has no letter box: set FailurePolicy.DeadLetters to the unit's")
 
 // reportUnheld reports a change that waits because its key cannot be held.
 func (d *Dispatcher) reportUnheld(b *delivery.Batch) {

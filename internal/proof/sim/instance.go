@@ -85,10 +85,10 @@ func (w *world) options(i *instance) changefeed.Options {
 			Parked:   func(l feed.DeadLetter) { w.ledger.note("%s parks %s", i, l.ID) },
 		},
 	}
-	o.Concurrency, o.MaxAttempts, o.HoldKeys = w.weather.at, w.weather.attempts, w.weather.hold
-	o.MaxAge, o.BufferItems = w.weather.age, w.weather.buffer
-	if o.MaxAttempts > 0 {
-		o.DeadLetters = letters{i.link, w.box, w.ledger}
+	o.Concurrency, o.OnFailure.MaxAttempts, o.OnFailure.HoldKeys = w.weather.at, w.weather.attempts, w.weather.hold
+	o.OnFailure.MaxAge, o.BufferItems = w.weather.age, w.weather.buffer
+	if o.OnFailure.MaxAttempts > 0 {
+		o.OnFailure.DeadLetters = letters{i.link, w.box, w.ledger}
 	}
 	// Drawn in any case, so that a seed goes on with the same draws whether it is manual or not.
 	if every := w.rng.IntN(2) * w.rng.IntN(30); !o.Manual {

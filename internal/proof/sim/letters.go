@@ -37,7 +37,7 @@ func (i *instance) attempt(ctx context.Context, d *rand.Rand, b *feed.Batch) (do
 	if err := i.handle(ctx, d); err != nil {
 		return nil, err
 	}
-	if i.world.isCalm() || i.opts.MaxAttempts == 0 {
+	if i.world.isCalm() || i.opts.OnFailure.MaxAttempts == 0 {
 		return b.Changes, nil
 	}
 	if i.world.trouble.isDown(d) {

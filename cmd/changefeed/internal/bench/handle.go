@@ -268,7 +268,7 @@ func poisonOverhead(ctx context.Context, s *Site) (f Figure, err error) {
 	for _, at := range []int{1, happyAt} {
 		ready, plain, err := s.turns(ctx, happyRounds, f.Unit,
 			func() (float64, error) {
-				return a.happily(ctx, changefeed.Options{Concurrency: at, MaxAttempts: maxAttempts, DeadLetters: box})
+				return a.happily(ctx, changefeed.Options{Concurrency: at, OnFailure: changefeed.FailurePolicy{MaxAttempts: maxAttempts, DeadLetters: box}})
 			},
 			func() (float64, error) { return a.happily(ctx, changefeed.Options{Concurrency: at}) })
 		if err != nil {

@@ -99,7 +99,7 @@ func (u *unserved) serve(t *testing.T, broken *[]string) (stop func()) {
 		return nil
 	})
 	p, err := changefeed.New(u.orders, u.leases, handler, changefeed.Options{
-		Instance: "one", Start: feed.FromBeginning(), MaxAttempts: 2, DeadLetters: box, HoldKeys: true,
+		Instance: "one", Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true},
 	})
 	if err != nil {
 		t.Fatal(err)
