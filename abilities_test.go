@@ -30,8 +30,8 @@ func TestASourceThatCannotWaitIsPolled(t *testing.T) {
 		y := &tally{}
 		var reads, waits atomic.Int64
 		o := changefeed.Options{Start: feed.FromBeginning(), Poll: 10 * time.Second}
-		o.Hooks.ReadDone = func(feed.ReadDone) { reads.Add(1) }
-		o.Hooks.WaitDone = func(feed.WaitDone) { waits.Add(1) }
+		o.Hooks.ReadDone = func(context.Context, feed.ReadDone) { reads.Add(1) }
+		o.Hooks.WaitDone = func(context.Context, feed.WaitDone) { waits.Add(1) }
 		p := w.runWith(without{w.orders}, w.leases, "a", y, o)
 		time.Sleep(time.Minute)
 		reads.Store(0)

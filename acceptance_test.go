@@ -55,7 +55,7 @@ func TestAcceptance1AFailedFirstBatchComesAgainOnAnotherInstance(t *testing.T) {
 func TestAcceptance2NothingWrittenAroundAStartIsSkipped(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		y := &tally{}
-		ready := func() { w.fill(10) } // the leases exist, nothing has been read
+		ready := func(context.Context) { w.fill(10) } // the leases exist, nothing has been read
 		p := w.run("a", y, changefeed.Options{Hooks: changefeed.Hooks{Ready: ready}})
 		time.Sleep(time.Minute)
 		if items, again := y.items(); items != 10 || again != 0 {
@@ -147,7 +147,7 @@ func TestAcceptance3EveryRangeIsCoveredWhenLeaseCreationFails(t *testing.T) {
 	for k := range creations {
 		inWorld(t, 5, func(t *testing.T, w *world) {
 			w.fill(20)
-			o := changefeed.Options{Instance: "a", Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Error: func(*feed.Error) {}}}
+			o := changefeed.Options{Instance: "a", Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}}}
 			store := unlucky{w.leases, new(atomic.Int64)}
 			store.k.Store(int64(k + 1))
 			crashed, err := changefeed.New(w.orders, store, &tally{}, o)
@@ -291,7 +291,7 @@ func TestAcceptance4SkewedClocksStealNothing(t *testing.T) {
 		for n, skew := range []time.Duration{-5 * time.Minute, 0, 5 * time.Minute} {
 			p, err := changefeed.New(w.orders, skewed{w.leases, skew}, y, changefeed.Options{
 				Instance: fmt.Sprint("host-", n), Start: feed.FromBeginning(),
-				Hooks: changefeed.Hooks{Released: func(_ feed.Lease, why feed.Reason) {
+				Hooks: changefeed.Hooks{Released: func(_ context.Context, _ feed.Lease, why feed.Reason) {
 					if why == feed.ReasonLost {
 						lost.Add(1)
 					}

@@ -44,11 +44,11 @@ func (l *hearsay) about(word string) (lines []string) {
 
 func (l *hearsay) hooks() changefeed.Hooks {
 	return changefeed.Hooks{
-		Key: func(k feed.KeyEvent) { l.add("key %s %s", k.Key, k.Became) },
-		Redriven: func(r feed.Redriven) {
+		Key: func(_ context.Context, k feed.KeyEvent) { l.add("key %s %s", k.Key, k.Became) },
+		Redriven: func(_ context.Context, r feed.Redriven) {
 			l.add("redriven %s recall %v: %v", r.Letter.Change.ID, r.Recall, r.Err)
 		},
-		Outage: func(o feed.Outage) { l.add("outage over %v", !o.Ended.IsZero()) },
+		Outage: func(_ context.Context, o feed.Outage) { l.add("outage over %v", !o.Ended.IsZero()) },
 	}
 }
 

@@ -296,7 +296,7 @@ func TestRequestsAreServedWithoutTheRightToDelete(t *testing.T) {
 				return nil
 			}
 			return errHandler
-		}), changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}, Hooks: changefeed.Hooks{Error: func(*feed.Error) {}}})
+		}), changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}, Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}}})
 		if err != nil {
 			t.Fatal(err)
 		}

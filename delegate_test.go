@@ -57,7 +57,7 @@ func TestAHandlerThatHeedsItsDeadlineIsRetriedInPlace(t *testing.T) {
 		}}
 		var failed error
 		o := changefeed.Options{HandlerTimeout: 10 * time.Second, Start: feed.FromBeginning()}
-		o.Hooks.BatchDone = func(d feed.BatchDone) { failed = errors.Join(failed, d.Err) }
+		o.Hooks.BatchDone = func(_ context.Context, d feed.BatchDone) { failed = errors.Join(failed, d.Err) }
 		p := w.run("a", y, o)
 		w.put("oslo", "1", 1)
 		time.Sleep(20 * time.Second)

@@ -463,7 +463,7 @@ func TestAHeldChangeOfATransactionHasOneLetter(t *testing.T) {
 		w.until(time.Minute, "two letters", func() bool { return len(box.all()) == 2 })
 		p.kill(t)
 		var parked atomic.Int64
-		o.Hooks.Parked = func(feed.DeadLetter) { parked.Add(1) }
+		o.Hooks.Parked = func(context.Context, feed.DeadLetter) { parked.Add(1) }
 		p = w.run("b", h, o)
 		time.Sleep(5 * time.Minute)
 		p.stop(t)

@@ -1,6 +1,7 @@
 package changefeed
 
 import (
+	"context"
 	"reflect"
 	"testing"
 	"time"
@@ -66,3 +67,33 @@ func TestThePartsHaveAllOptions(t *testing.T) {
 
 // unused is a place for dead letters that receives none.
 type unused struct{ feed.DeadLetters }
+
+// Each hook receives the context to which the hooks are bound, and each part has the hook of its name.
+func TestEachHookReceivesTheContextOfItsRun(t *testing.T) {
+	type traceKey struct{}
+	var hooks Hooks
+	var called []string
+	for field, value := range reflect.ValueOf(&hooks).Elem().Fields() {
+		value.Set(reflect.MakeFunc(field.Type, func(arguments []reflect.Value) []reflect.Value {
+			if ctx := arguments[0].Interface().(context.Context); ctx.Value(traceKey{}) != "trace" {
+				t.Errorf("%s received another context", field.Name)
+			}
+			called = append(called, field.Name)
+			return nil
+		}))
+	}
+	parts := reflect.ValueOf(hooks.within(context.WithValue(t.Context(), traceKey{}, "trace")))
+	for field, hook := range parts.Fields() {
+		var arguments []reflect.Value
+		for i := range field.Type.NumIn() {
+			arguments = append(arguments, reflect.Zero(field.Type.In(i)))
+		}
+		hook.Call(arguments)
+		if len(called) == 0 || called[len(called)-1] != field.Name {
+			t.Errorf("%s called %v", field.Name, called)
+		}
+	}
+	if len(called) != reflect.TypeFor[Hooks]().NumField() {
+		t.Errorf("%d hooks were called, of %d", len(called), reflect.TypeFor[Hooks]().NumField())
+	}
+}

@@ -130,7 +130,7 @@ func ExampleBatch_exactlyOnce() {
 		return nil
 	}
 	p, err := changefeed.New(orders, leases, feed.HandlerFunc(handler), changefeed.Options{
-		Instance: "host-1", Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Error: func(*feed.Error) {}},
+		Instance: "host-1", Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}},
 	})
 	if err != nil {
 		log.Fatal(err)

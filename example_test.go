@@ -112,7 +112,7 @@ func ExampleEstimate() {
 	nothing := feed.HandlerFunc(func(context.Context, *feed.Batch) error { return nil })
 	p, err := changefeed.New(orders, leases, nothing, changefeed.Options{
 		Instance: "host-1",
-		Hooks:    changefeed.Hooks{Ready: stop}, // the leases exist: enough
+		Hooks:    changefeed.Hooks{Ready: func(context.Context) { stop() }}, // the leases exist: enough
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -158,7 +158,7 @@ func ExampleMode() {
 		}
 		return nil
 	})
-	write := func() { // when the leases exist: all versions and deletes starts from now
+	write := func(context.Context) { // when the leases exist: all versions and deletes starts from now
 		_, err := orders.Commit(ctx, feed.Key("Oslo"), []feed.Write{
 			{Op: feed.WriteCreate, Body: []byte(`{"id":"7","city":"Oslo","item":"lamp"}`)},
 			{Op: feed.WriteUpsert, Body: []byte(`{"id":"7","city":"Oslo","item":"desk"}`)},

@@ -94,8 +94,8 @@ func TestALeaseIsKeptWhileItsSourceDoesNotKnowItsPartitions(t *testing.T) {
 		y := &tally{}
 		p, err := changefeed.New(source, w.leases, y, changefeed.Options{
 			Instance: "a", Start: feed.FromBeginning(), Hooks: changefeed.Hooks{
-				Released: func(feed.Lease, feed.Reason) { released.Add(1) },
-				Error:    func(*feed.Error) {},
+				Released: func(context.Context, feed.Lease, feed.Reason) { released.Add(1) },
+				Error:    func(context.Context, *feed.Error) {},
 			},
 		})
 		if err != nil {
@@ -139,7 +139,7 @@ func TestALeaseIsKeptWhileItsPartitionsCannotBeListed(t *testing.T) {
 		}
 		y := &tally{}
 		p := w.runWith(source, w.leases, "a", y, changefeed.Options{
-			Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Released: func(feed.Lease, feed.Reason) { released.Add(1) }},
+			Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Released: func(context.Context, feed.Lease, feed.Reason) { released.Add(1) }},
 		})
 		time.Sleep(10 * time.Second)
 		gone.Store(true)
@@ -160,9 +160,9 @@ func TestALeaseWhoseSplitIsUndoneIsTakenAtOnce(t *testing.T) {
 		var rounds, released, acquired atomic.Int64 // the times in milliseconds
 		source := &mergesBack{hookedSource: &hookedSource{Container: w.orders}, w: w}
 		p := w.runWith(source, w.leases, "a", &tally{}, changefeed.Options{Acquire: 5 * time.Minute, Hooks: changefeed.Hooks{
-			Round:    func(feed.Round) { rounds.Add(1) },
-			Released: func(feed.Lease, feed.Reason) { released.CompareAndSwap(0, time.Now().UnixMilli()) },
-			Acquired: func(feed.Lease) { acquired.Store(time.Now().UnixMilli()) },
+			Round:    func(context.Context, feed.Round) { rounds.Add(1) },
+			Released: func(context.Context, feed.Lease, feed.Reason) { released.CompareAndSwap(0, time.Now().UnixMilli()) },
+			Acquired: func(context.Context, feed.Lease) { acquired.Store(time.Now().UnixMilli()) },
 		}})
 		time.Sleep(time.Minute)
 		last := rounds.Load()

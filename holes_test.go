@@ -64,7 +64,7 @@ func TestAnInstanceStoppedBeforeTheLeasesExistIsNotReady(t *testing.T) {
 			return w.leases.List(ctx)
 		}
 		p, err := changefeed.New(w.orders, store, &tally{}, changefeed.Options{
-			Instance: "a", Hooks: changefeed.Hooks{Ready: func() { t.Error("ready without leases") }},
+			Instance: "a", Hooks: changefeed.Hooks{Ready: func(context.Context) { t.Error("ready without leases") }},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -133,8 +133,8 @@ func (w *world) runToCrash(left int, name string, h feed.Handler, o changefeed.O
 	var ctx context.Context
 	ctx, p.cancel = context.WithCancel(w.t.Context())
 	o.Instance, o.Drain = name, time.Second
-	o.Hooks.Error = func(err *feed.Error) {
-		p.errs.add(err)
+	o.Hooks.Error = func(_ context.Context, err *feed.Error) {
+		p.errs.add(w.t.Context(), err)
 		if errors.Is(err, errCrash) {
 			p.cancel()
 		}

@@ -1,48 +1,53 @@
 package changefeed
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/fold"
+	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
 // Hooks are called with the events of a processor. Unset hooks do nothing, except that Error,
 // Parked, Outage and Begun write warnings and errors to [slog.Default] as [LogHooks] do, so that
 // nothing fails, leaves the feed or is passed over in silence. They are called from many goroutines and must return soon; a hook that
 // panics ends the program. [JoinHooks] joins several.
+//
+// The context of a hook has the values of the context that was passed to [Processor.Run], such as a
+// trace, and does not end, so that a hook can still report what happens during a stop.
 type Hooks struct {
 	// Ready: the unit's leases exist; every change committed from now on will be delivered.
-	Ready func()
+	Ready func(ctx context.Context)
 	// Begun: the unit is new, and this instance has made its leases. It comes before Ready.
-	Begun func(u feed.NewUnit)
+	Begun func(ctx context.Context, u feed.NewUnit)
 	// Acquired: this instance begins to work on a lease.
-	Acquired func(l feed.Lease)
+	Acquired func(ctx context.Context, l feed.Lease)
 	// Released: this instance has stopped working on a lease.
-	Released func(l feed.Lease, why feed.Reason)
+	Released func(ctx context.Context, l feed.Lease, why feed.Reason)
 	// BatchDone: the handler has come back, with or without success.
-	BatchDone func(d feed.BatchDone)
+	BatchDone func(ctx context.Context, d feed.BatchDone)
 	// ReadDone: a page was read, or not.
-	ReadDone func(d feed.ReadDone)
+	ReadDone func(ctx context.Context, d feed.ReadDone)
 	// WaitDone: the source had been waited for.
-	WaitDone func(d feed.WaitDone)
+	WaitDone func(ctx context.Context, d feed.WaitDone)
 	// StoreDone: a held lease was written, or not.
-	StoreDone func(d feed.StoreDone)
+	StoreDone func(ctx context.Context, d feed.StoreDone)
 	// Round: the balancer has compared the leases with the instances.
-	Round func(r feed.Round)
+	Round func(ctx context.Context, r feed.Round)
 	// Parked: a change is among the dead letters.
-	Parked func(l feed.DeadLetter)
+	Parked func(ctx context.Context, l feed.DeadLetter)
 	// Outage: an outage was detected, or is over.
-	Outage func(o feed.Outage)
+	Outage func(ctx context.Context, o feed.Outage)
 	// Key: a partition key was set aside, has caught up, is held, or was released.
-	Key func(k feed.KeyEvent)
+	Key func(ctx context.Context, k feed.KeyEvent)
 	// Redriven: a letter went to the handler again, at the request of an operator or after an
 	// outage.
-	Redriven func(r feed.Redriven)
+	Redriven func(ctx context.Context, r feed.Redriven)
 	// Error: something failed, and the processor goes on.
-	Error func(err *feed.Error)
+	Error func(ctx context.Context, err *feed.Error)
 }
 
 // JoinHooks makes hooks of several: each event goes to all that want it, in their order. So
@@ -59,19 +64,19 @@ func JoinHooks(hooks ...Hooks) Hooks {
 // when neither has it.
 func (h Hooks) and(next Hooks) Hooks {
 	return Hooks{
-		Ready: func() {
-			for _, hook := range []func(){h.Ready, next.Ready} {
+		Ready: func(ctx context.Context) {
+			for _, hook := range []func(context.Context){h.Ready, next.Ready} {
 				if hook != nil {
-					hook()
+					hook(ctx)
 				}
 			}
 		},
 		Begun:    both(h.Begun, next.Begun),
 		Acquired: both(h.Acquired, next.Acquired),
-		Released: func(lease feed.Lease, why feed.Reason) {
-			for _, hook := range []func(feed.Lease, feed.Reason){h.Released, next.Released} {
+		Released: func(ctx context.Context, lease feed.Lease, why feed.Reason) {
+			for _, hook := range []func(context.Context, feed.Lease, feed.Reason){h.Released, next.Released} {
 				if hook != nil {
-					hook(lease, why)
+					hook(ctx, lease, why)
 				}
 			}
 		},
@@ -89,17 +94,42 @@ func (h Hooks) and(next Hooks) Hooks {
 }
 
 // both returns a hook that calls two, either of which may be unset.
-func both[E any](first, second func(E)) func(E) {
+func both[E any](first, second func(context.Context, E)) func(context.Context, E) {
 	switch {
 	case first == nil:
 		return second
 	case second == nil:
 		return first
 	}
-	return func(event E) {
-		first(event)
-		second(event)
+	return func(ctx context.Context, event E) {
+		first(ctx, event)
+		second(ctx, event)
 	}
+}
+
+// within returns the hooks as the parts of the processor call them: each receives ctx.
+func (h Hooks) within(ctx context.Context) instance.Hooks {
+	return instance.Hooks{
+		Ready:     func() { h.Ready(ctx) },
+		Begun:     bound(ctx, h.Begun),
+		Acquired:  bound(ctx, h.Acquired),
+		Released:  func(lease feed.Lease, why feed.Reason) { h.Released(ctx, lease, why) },
+		BatchDone: bound(ctx, h.BatchDone),
+		ReadDone:  bound(ctx, h.ReadDone),
+		WaitDone:  bound(ctx, h.WaitDone),
+		StoreDone: bound(ctx, h.StoreDone),
+		Round:     bound(ctx, h.Round),
+		Parked:    bound(ctx, h.Parked),
+		Outage:    bound(ctx, h.Outage),
+		Key:       bound(ctx, h.Key),
+		Redriven:  bound(ctx, h.Redriven),
+		Error:     bound(ctx, h.Error),
+	}
+}
+
+// bound returns a hook that receives ctx with each event.
+func bound[E any](ctx context.Context, hook func(context.Context, E)) func(E) {
+	return func(event E) { hook(ctx, event) }
 }
 
 // withDefaults sets the unset hooks.
@@ -115,21 +145,21 @@ func (h Hooks) withDefaults() Hooks {
 		h.Outage = logged.Outage
 	}
 	if h.Begun == nil {
-		h.Begun = func(u feed.NewUnit) {
+		h.Begun = func(ctx context.Context, u feed.NewUnit) {
 			if passesOver(u) {
-				logged.Begun(u)
+				logged.Begun(ctx, u)
 			}
 		}
 	}
 	return h.and(Hooks{
-		Acquired:  func(feed.Lease) {},
-		BatchDone: func(feed.BatchDone) {},
-		ReadDone:  func(feed.ReadDone) {},
-		WaitDone:  func(feed.WaitDone) {},
-		StoreDone: func(feed.StoreDone) {},
-		Round:     func(feed.Round) {},
-		Key:       func(feed.KeyEvent) {},
-		Redriven:  func(feed.Redriven) {},
+		Acquired:  func(context.Context, feed.Lease) {},
+		BatchDone: func(context.Context, feed.BatchDone) {},
+		ReadDone:  func(context.Context, feed.ReadDone) {},
+		WaitDone:  func(context.Context, feed.WaitDone) {},
+		StoreDone: func(context.Context, feed.StoreDone) {},
+		Round:     func(context.Context, feed.Round) {},
+		Key:       func(context.Context, feed.KeyEvent) {},
+		Redriven:  func(context.Context, feed.Redriven) {},
 	})
 }
 
@@ -153,33 +183,33 @@ func passesOver(u feed.NewUnit) bool { return u.Passed == nil || *u.Passed > 0 }
 func LogHooks(log *slog.Logger) Hooks {
 	var folded fold.Fold
 	return Hooks{
-		Ready: func() { log.Info("change feed processor ready") },
+		Ready: func(ctx context.Context) { log.InfoContext(ctx, "change feed processor ready") },
 		Begun: logBegun(log),
-		Acquired: func(lease feed.Lease) {
-			log.Info("lease acquired", "lease", lease.Token, "position", positionOf(lease))
+		Acquired: func(ctx context.Context, lease feed.Lease) {
+			log.InfoContext(ctx, "lease acquired", "lease", lease.Token, "position", positionOf(lease))
 		},
-		Released: func(lease feed.Lease, why feed.Reason) {
-			log.Info("lease released", "lease", lease.Token, "reason", string(why))
+		Released: func(ctx context.Context, lease feed.Lease, why feed.Reason) {
+			log.InfoContext(ctx, "lease released", "lease", lease.Token, "reason", string(why))
 		},
-		BatchDone: func(d feed.BatchDone) {
-			log.Debug("batch done", "lease", d.Batch.LeaseToken, "changes", len(d.Batch.Changes),
+		BatchDone: func(ctx context.Context, d feed.BatchDone) {
+			log.DebugContext(ctx, "batch done", "lease", d.Batch.LeaseToken, "changes", len(d.Batch.Changes),
 				"attempt", d.Batch.Attempt, "duration", d.Duration, "err", d.Err)
 		},
-		Round: func(r feed.Round) {
-			log.Debug("round", "leases", r.Leases, "instances", r.Instances, "owned", r.Owned,
+		Round: func(ctx context.Context, r feed.Round) {
+			log.DebugContext(ctx, "round", "leases", r.Leases, "instances", r.Instances, "owned", r.Owned,
 				"taken", r.Taken, "given", r.Given, "stolen", r.Stolen)
 		},
 		Parked: logParked(log),
-		Outage: func(o feed.Outage) {
+		Outage: func(ctx context.Context, o feed.Outage) {
 			if o.Ended.IsZero() {
-				log.Error("outage: several changes fail and hardly any succeeds, so none is parked for it", "changes", o.Changes, "since", o.Since)
+				log.ErrorContext(ctx, "outage: several changes fail and hardly any succeeds, so none is parked for it", "changes", o.Changes, "since", o.Since)
 				return
 			}
-			log.Warn("outage is over", "since", o.Since, "duration", o.Ended.Sub(o.Since))
+			log.WarnContext(ctx, "outage is over", "since", o.Since, "duration", o.Ended.Sub(o.Since))
 		},
 		Key:      logKeys(log),
 		Redriven: logRedriven(log),
-		Error: func(err *feed.Error) {
+		Error: func(ctx context.Context, err *feed.Error) {
 			if errors.Is(err.Err, feed.ErrOutage) { // Outage has written it
 				return
 			}
@@ -191,39 +221,39 @@ func LogHooks(log *slog.Logger) Hooks {
 			if panicked, ok := errors.AsType[*feed.PanicError](err); ok {
 				attrs = append(attrs, "stack", string(panicked.Stack))
 			}
-			log.Error("change feed processor", attrs...)
+			log.ErrorContext(ctx, "change feed processor", attrs...)
 		},
 	}
 }
 
 // logBegun writes where a new unit begins: a warning if it passes over changes, or may.
-func logBegun(log *slog.Logger) func(feed.NewUnit) {
-	return func(u feed.NewUnit) {
+func logBegun(log *slog.Logger) func(context.Context, feed.NewUnit) {
+	return func(ctx context.Context, u feed.NewUnit) {
 		switch {
 		case u.Mode == feed.AllVersionsAndDeletes:
-			log.Info("the unit is new and begins now: all versions and deletes cannot begin earlier", "start", u.Start.String(), "leases", u.Leases)
+			log.InfoContext(ctx, "the unit is new and begins now: all versions and deletes cannot begin earlier", "start", u.Start.String(), "leases", u.Leases)
 		case u.Passed == nil:
-			log.Warn("the unit is new and passes over the changes before its start, whose number is not known; to handle them, delete its leases and start it from the beginning",
+			log.WarnContext(ctx, "the unit is new and passes over the changes before its start, whose number is not known; to handle them, delete its leases and start it from the beginning",
 				"start", u.Start.String(), "leases", u.Leases, "passed", nil)
 		case *u.Passed > 0:
-			log.Warn("the unit is new and passes over the changes before its start; to handle them, delete its leases and start it from the beginning",
+			log.WarnContext(ctx, "the unit is new and passes over the changes before its start; to handle them, delete its leases and start it from the beginning",
 				"start", u.Start.String(), "leases", u.Leases, "passed", *u.Passed)
 		default:
-			log.Info("the unit is new", "start", u.Start.String(), "leases", u.Leases, "passed", 0)
+			log.InfoContext(ctx, "the unit is new", "start", u.Start.String(), "leases", u.Leases, "passed", 0)
 		}
 	}
 }
 
 // logParked writes which changes are parked.
-func logParked(log *slog.Logger) func(feed.DeadLetter) {
+func logParked(log *slog.Logger) func(context.Context, feed.DeadLetter) {
 	var folded fold.Fold
-	return func(l feed.DeadLetter) {
+	return func(ctx context.Context, l feed.DeadLetter) {
 		kind := string(l.Change.PartitionKey)
 		if l.Disposition != feed.DispositionHeld { // each is for somebody to look at
 			kind += " " + l.ID
 		}
 		if left, ok := folded.Admit(kind, l.ID, time.Now()); ok {
-			log.Warn("change parked", append([]any{
+			log.WarnContext(ctx, "change parked", append([]any{
 				"letter", l.ID, "key", string(l.Change.PartitionKey), "item", l.Change.ID, "lsn", l.Change.LSN,
 				"lease", l.Lease, "disposition", string(l.Disposition), "attempts", l.Attempts, "cause", l.Cause,
 			}, left.Attrs("letters")...)...)
@@ -232,25 +262,25 @@ func logParked(log *slog.Logger) func(feed.DeadLetter) {
 }
 
 // logKeys writes which keys are treated apart.
-func logKeys(log *slog.Logger) func(feed.KeyEvent) {
+func logKeys(log *slog.Logger) func(context.Context, feed.KeyEvent) {
 	var folded fold.Fold
-	return func(k feed.KeyEvent) {
+	return func(ctx context.Context, k feed.KeyEvent) {
 		if left, ok := folded.Admit(string(k.Became), string(k.Key), time.Now()); ok {
-			log.Info("partition key "+string(k.Became), append([]any{"key", string(k.Key), "lease", k.Lease}, left.Attrs("keys")...)...)
+			log.InfoContext(ctx, "partition key "+string(k.Became), append([]any{"key", string(k.Key), "lease", k.Lease}, left.Attrs("keys")...)...)
 		}
 	}
 }
 
 // logRedriven writes how letters came out that were handed over again.
-func logRedriven(log *slog.Logger) func(feed.Redriven) {
+func logRedriven(log *slog.Logger) func(context.Context, feed.Redriven) {
 	var folded fold.Fold
-	return func(r feed.Redriven) {
+	return func(ctx context.Context, r feed.Redriven) {
 		text := "letter handled again"
 		if r.Err != nil {
 			text = "letter failed again"
 		}
 		if left, ok := folded.Admit(text, r.Letter.ID, time.Now()); ok {
-			log.Info(text, append([]any{
+			log.InfoContext(ctx, text, append([]any{
 				"letter", r.Letter.ID, "key", string(r.Letter.Change.PartitionKey), "lease", r.Letter.Lease, "recall", r.Recall, "err", r.Err,
 			}, left.Attrs("letters")...)...)
 		}

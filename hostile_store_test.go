@@ -33,7 +33,7 @@ func TestABootstrapOnASlowStoreMakesEachLeaseOnce(t *testing.T) {
 		const want = 200
 		p := w.runWith(w.orders, slow, "a", &tally{}, changefeed.Options{
 			MinLeases: want, Start: feed.FromBeginning(),
-			Hooks: changefeed.Hooks{Ready: func() { ready.Store(true) }},
+			Hooks: changefeed.Hooks{Ready: func(context.Context) { ready.Store(true) }},
 		})
 		time.Sleep(15 * time.Second)
 		if n := len(w.records(feed.KindLease)); ready.Load() || n == 0 || n == want {
@@ -101,7 +101,7 @@ func TestNewsBetweenTheFirstListingAndTheCursorIsNotMissed(t *testing.T) {
 			return w.leases.Follow(ctx, cursor)
 		}
 		b := w.runWith(w.orders, store, "b", &tally{}, changefeed.Options{
-			Hooks: changefeed.Hooks{Ready: func() { ready.Store(true) }},
+			Hooks: changefeed.Hooks{Ready: func(context.Context) { ready.Store(true) }},
 		})
 		w.until(20*time.Second, "with b for all four leases that a freed", func() bool { return w.owners()["b"] == 4 })
 		b.stop(t)
@@ -133,7 +133,7 @@ func TestADeleteThatHangsStopsNoRounds(t *testing.T) {
 		time.Sleep(time.Minute)
 		gone.stop(t)
 		a := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{
-			Hooks: changefeed.Hooks{Round: func(feed.Round) { rounds.Add(1) }},
+			Hooks: changefeed.Hooks{Round: func(context.Context, feed.Round) { rounds.Add(1) }},
 		})
 		time.Sleep(10 * time.Minute)
 		before := rounds.Load()

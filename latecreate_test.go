@@ -317,7 +317,7 @@ func TestALeaseThatOthersOvertakeIsGivenUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		begun := make(chan feed.Lease, 10)
-		p = w.run("b", y, changefeed.Options{Hooks: changefeed.Hooks{Acquired: func(l feed.Lease) { begun <- l }}})
+		p = w.run("b", y, changefeed.Options{Hooks: changefeed.Hooks{Acquired: func(_ context.Context, l feed.Lease) { begun <- l }}})
 		time.Sleep(5 * time.Minute)
 		w.tiles()
 		if n := len(begun); n != 2 || len(w.records(feed.KindLease)) != 1 {
@@ -338,7 +338,7 @@ func TestALeaseThatIsMadeAfterItsMakersLockIsNobodys(t *testing.T) {
 				store := w.tardy(70 * time.Second)
 				taken := make(chan string, 10)
 				p := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: feed.FromBeginning(), Hooks: changefeed.Hooks{
-					Acquired: func(l feed.Lease) { taken <- l.Token },
+					Acquired: func(_ context.Context, l feed.Lease) { taken <- l.Token },
 				}})
 				w.trickle()
 				<-taken

@@ -128,7 +128,7 @@ func TestParkedChangesAreAFewLinesAMinute(t *testing.T) {
 		}
 		park := changefeed.LogHooks(slog.Default()).Parked
 		letter := func(id string, d feed.Disposition) {
-			park(feed.DeadLetter{ID: id, Disposition: d, Change: feed.Change{ID: "item", PartitionKey: feed.Key("oslo")}})
+			park(t.Context(), feed.DeadLetter{ID: id, Disposition: d, Change: feed.Change{ID: "item", PartitionKey: feed.Key("oslo")}})
 		}
 		letter("1.a", feed.DispositionFailed)
 		for i := range 100 {
@@ -255,10 +255,10 @@ func TestAnErrorThatComesAgainIsWrittenOnceAMinute(t *testing.T) {
 		outage := errors.New("connection refused")
 		for n := range 150 { // two and a half minutes of two leases
 			for _, lease := range []string{"0", "1"} {
-				h.Error(&feed.Error{Origin: feed.OriginSource, Lease: lease, Err: outage})
+				h.Error(t.Context(), &feed.Error{Origin: feed.OriginSource, Lease: lease, Err: outage})
 			}
 			if n == 5 {
-				h.Error(&feed.Error{Origin: feed.OriginHandler, Lease: "0", Err: outage})
+				h.Error(t.Context(), &feed.Error{Origin: feed.OriginHandler, Lease: "0", Err: outage})
 			}
 			time.Sleep(time.Second)
 		}
@@ -280,7 +280,7 @@ func TestBatchesThatFailForTheSameCauseAreOneLine(t *testing.T) {
 		p := &paper{}
 		h := p.hooks()
 		for range 30 {
-			h.Error(&feed.Error{Origin: feed.OriginHandler, Lease: "0", Err: &feed.BatchError{
+			h.Error(t.Context(), &feed.Error{Origin: feed.OriginHandler, Lease: "0", Err: &feed.BatchError{
 				Attempt: 1, Count: 1, IDs: []string{letters()}, Key: feed.Key(letters()), Err: errors.New("connection refused"),
 			}})
 		}
@@ -298,9 +298,9 @@ func TestWhatMustBeMendedIsWrittenForEachLease(t *testing.T) {
 		for range 2 {
 			for i := range 3 {
 				lease := fmt.Sprint("lease", i)
-				h.Error(&feed.Error{Origin: feed.OriginLeaseStore, Lease: lease, Err: fmt.Errorf("read: %w", feed.ErrBadLease)})
-				h.Error(&feed.Error{Origin: feed.OriginBalancer, Err: fmt.Errorf("%w: %d-%d", feed.ErrOverlap, i, i+1)})
-				h.Error(&feed.Error{Origin: feed.OriginHandler, Lease: lease, Err: feed.ErrHandlerStuck})
+				h.Error(t.Context(), &feed.Error{Origin: feed.OriginLeaseStore, Lease: lease, Err: fmt.Errorf("read: %w", feed.ErrBadLease)})
+				h.Error(t.Context(), &feed.Error{Origin: feed.OriginBalancer, Err: fmt.Errorf("%w: %d-%d", feed.ErrOverlap, i, i+1)})
+				h.Error(t.Context(), &feed.Error{Origin: feed.OriginHandler, Lease: lease, Err: feed.ErrHandlerStuck})
 			}
 		}
 		if len(p.lines) != 9 {
@@ -315,10 +315,10 @@ func TestErrorsThatAreNotWrittenAreCounted(t *testing.T) {
 		p := &paper{}
 		h := p.hooks()
 		for range 50 {
-			h.Error(&feed.Error{Origin: feed.OriginHandler, Lease: "0", Err: errors.New(letters())})
+			h.Error(t.Context(), &feed.Error{Origin: feed.OriginHandler, Lease: "0", Err: errors.New(letters())})
 		}
 		time.Sleep(time.Minute)
-		h.Error(&feed.Error{Origin: feed.OriginHandler, Lease: "0", Err: errors.New("one more")})
+		h.Error(t.Context(), &feed.Error{Origin: feed.OriginHandler, Lease: "0", Err: errors.New("one more")})
 		want := `handler lease=0 err="one more" unwritten=30`
 		if n := len(p.lines); n != 21 || p.lines[n-1] != want {
 			t.Errorf("%d lines, the last %q; want 21 and %q", n, p.lines[n-1], want)

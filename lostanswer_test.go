@@ -75,7 +75,7 @@ func TestALockWhoseRenewalWasNotAnsweredIsKept(t *testing.T) {
 		}
 		var ready atomic.Bool
 		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{
-			MinLeases: 100, Hooks: changefeed.Hooks{Ready: func() { ready.Store(true) }},
+			MinLeases: 100, Hooks: changefeed.Hooks{Ready: func(context.Context) { ready.Store(true) }},
 		})
 		time.Sleep(25 * time.Second)
 		if !ready.Load() || lost.Load() < 2 {

@@ -19,9 +19,9 @@ func (w *world) begins(source feed.Source, unit string, o changefeed.Options) (s
 	ctx, stop := context.WithCancel(w.t.Context())
 	ready := make(chan struct{})
 	o.Instance, o.Hooks = "a", changefeed.Hooks{
-		Begun: func(u feed.NewUnit) { said = append(said, u) },
-		Ready: func() { close(ready) },
-		Error: func(err *feed.Error) { w.t.Error(err) },
+		Begun: func(_ context.Context, u feed.NewUnit) { said = append(said, u) },
+		Ready: func(context.Context) { close(ready) },
+		Error: func(_ context.Context, err *feed.Error) { w.t.Error(err) },
 	}
 	p, err := changefeed.New(source, w.unit(unit), &tally{}, o)
 	if err != nil {
@@ -135,13 +135,13 @@ func TestWhatANewUnitPassesOverIsLoggedByDefault(t *testing.T) {
 		log.Reset()
 		w.begins(w.orders, "all", changefeed.Options{Start: feed.FromBeginning()})
 		none := int64(0)
-		changefeed.LogHooks(slog.Default()).Begun(feed.NewUnit{Start: feed.FromBeginning(), Leases: 1, Passed: &none})
+		changefeed.LogHooks(slog.Default()).Begun(t.Context(), feed.NewUnit{Start: feed.FromBeginning(), Leases: 1, Passed: &none})
 		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=INFO") || !strings.Contains(got, "start=beginning leases=1 passed=0") {
 			t.Errorf("nothing is passed over: the log is %q, want one line for information", got)
 		}
 		log.Reset()
 		said, _ := w.begins(w.orders, "versions", changefeed.Options{Mode: feed.AllVersionsAndDeletes})
-		changefeed.LogHooks(slog.Default()).Begun(said[0])
+		changefeed.LogHooks(slog.Default()).Begun(t.Context(), said[0])
 		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=INFO") || !strings.Contains(got, "cannot begin earlier") {
 			t.Errorf("all versions and deletes: the log is %q, want one line that advises nothing that cannot be done", got)
 		}

@@ -256,7 +256,7 @@ func TestAnOutageEndsForAnInstanceThatHasLostWhatFails(t *testing.T) {
 		var mu sync.Mutex
 		var said []feed.Outage
 		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: &letterBox{}}}
-		o.Hooks.Outage = func(o feed.Outage) {
+		o.Hooks.Outage = func(_ context.Context, o feed.Outage) {
 			mu.Lock()
 			defer mu.Unlock()
 			said = append(said, o)

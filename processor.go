@@ -62,7 +62,7 @@ func isNil(h feed.Handler) bool {
 // It may be called again after it has returned, and even several times at once: each
 // call is an instance of its own.
 func (p *Processor) Run(ctx context.Context) error {
-	in := instance.New(ctx, p.source, p.leases, p.handler, p.opts.parts(), instance.Hooks(p.opts.Hooks))
+	in := instance.New(ctx, p.source, p.leases, p.handler, p.opts.parts(), p.opts.Hooks.within(context.WithoutCancel(ctx)))
 	in.Begin = func(lease feed.Record, started time.Time, crashed bool) { tenure.Begin(in, lease, started, crashed) }
 	r := &run{in, unit.New(in)}
 	p.runs.Put(in.Me.Epoch, r)

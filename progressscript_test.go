@@ -118,10 +118,10 @@ func playProgress(t *testing.T, seed uint64) map[string]int {
 func (c *client) run(t *testing.T, ctx context.Context) {
 	o := c.o
 	o.Instance = c.name
-	o.Hooks.Acquired = func(l feed.Lease) { c.model.acquired(c, l) }
-	o.Hooks.Released = func(l feed.Lease, _ feed.Reason) { c.model.released(c, l) }
-	o.Hooks.StoreDone = func(d feed.StoreDone) { c.model.written(c, d) }
-	o.Hooks.Error = func(*feed.Error) {} // there are many
+	o.Hooks.Acquired = func(_ context.Context, l feed.Lease) { c.model.acquired(c, l) }
+	o.Hooks.Released = func(_ context.Context, l feed.Lease, _ feed.Reason) { c.model.released(c, l) }
+	o.Hooks.StoreDone = func(_ context.Context, d feed.StoreDone) { c.model.written(c, d) }
+	o.Hooks.Error = func(context.Context, *feed.Error) {} // there are many
 	p, err := changefeed.New(c, c, c, o)
 	if err == nil {
 		err = p.Run(ctx)

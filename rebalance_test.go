@@ -213,7 +213,7 @@ func TestLeasesAreCreatedAtThePaceThatTheStoreAllows(t *testing.T) {
 		store := newBudget(w.leases, writes)
 		var ready sync.WaitGroup
 		o := changefeed.Options{MinLeases: leases}
-		o.Hooks.Ready = ready.Done
+		o.Hooks.Ready = func(context.Context) { ready.Done() }
 		begun := time.Now()
 		ready.Add(2)
 		a, b := w.runWith(w.orders, store, "a", &tally{}, o), w.runWith(w.orders, store, "b", &tally{}, o)
@@ -360,7 +360,7 @@ func TestAnInstanceThatJoinsAfterSplitsIsGivenItsLeases(t *testing.T) {
 		inWorld(t, 1+int(seed%3), func(t *testing.T, w *world) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			var stolen atomic.Int64
-			o := changefeed.Options{Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Round: func(r feed.Round) { stolen.Add(int64(r.Stolen)) }}}
+			o := changefeed.Options{Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Round: func(_ context.Context, r feed.Round) { stolen.Add(int64(r.Stolen)) }}}
 			var all []*process
 			for i := range 1 + rng.IntN(3) {
 				all = append(all, w.run(fmt.Sprint("i", i), &tally{}, o))

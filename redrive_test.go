@@ -174,7 +174,7 @@ func TestTheTextOfAnErrorIsBounded(t *testing.T) {
 			t.Errorf("letters %q, the cause has %d bytes", box.names(), len(l[0].Cause))
 		}
 		var log bytes.Buffer
-		changefeed.LogHooks(slog.New(slog.NewTextHandler(&log, nil))).Error(p.errs.find(errHandler))
+		changefeed.LogHooks(slog.New(slog.NewTextHandler(&log, nil))).Error(t.Context(), p.errs.find(errHandler))
 		if log.Len() < 8<<10 || log.Len() > 9<<10 {
 			t.Errorf("the log has %d bytes", log.Len())
 		}

@@ -59,7 +59,7 @@ func TestAStoreThatAsksForLongPausesCostsNoLease(t *testing.T) {
 			return w.leases.Update(ctx, l)
 		}}
 		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{
-			Hooks: changefeed.Hooks{Released: func(feed.Lease, feed.Reason) { lost.Add(1) }},
+			Hooks: changefeed.Hooks{Released: func(context.Context, feed.Lease, feed.Reason) { lost.Add(1) }},
 		})
 		time.Sleep(time.Minute)
 		renewed := w.records(feed.KindLease)[0].Updated

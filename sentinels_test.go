@@ -161,7 +161,7 @@ func (w *world) survives(call string, failure error) {
 		}
 		p := w.runWith(w.fickleSource(f), w.fickleStore(f), "a", h, changefeed.Options{
 			Start: feed.FromBeginning(), Drain: drain, RetryMax: time.Second,
-			Hooks: changefeed.Hooks{Released: func(l feed.Lease, why feed.Reason) {
+			Hooks: changefeed.Hooks{Released: func(_ context.Context, l feed.Lease, why feed.Reason) {
 				answered := call == "Update" && (errors.Is(failure, feed.ErrNotFound) || errors.Is(failure, feed.ErrConflict))
 				if why == feed.ReasonLost && !answered {
 					w.t.Errorf("%s fails with %v: lease %s was lost", call, failure, l.Token)

@@ -207,7 +207,7 @@ func TestRunReturnsInTimeWhateverHangs(t *testing.T) {
 func (w *world) stopsIn(phase string, h *hang) {
 	const drain = 3 * time.Second
 	var ended atomic.Bool
-	o := changefeed.Options{Drain: drain, Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Acquired: func(l feed.Lease) {
+	o := changefeed.Options{Drain: drain, Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Acquired: func(_ context.Context, l feed.Lease) {
 		if ended.Load() && phase != "gift" {
 			w.t.Errorf("work on lease %s was begun after the end", l.Token)
 		}

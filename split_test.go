@@ -184,7 +184,7 @@ func TestAcceptance9ASplitSurvivesACrashBetweenAnyTwoSteps(t *testing.T) {
 				ctx, crash := context.WithCancel(t.Context())
 				p, err := changefeed.New(w.orders, store, y, changefeed.Options{
 					Instance: "a", Start: feed.FromBeginning(), Drain: time.Second,
-					Hooks: changefeed.Hooks{Error: func(err *feed.Error) {
+					Hooks: changefeed.Hooks{Error: func(_ context.Context, err *feed.Error) {
 						if errors.Is(err, errCrash) {
 							crash()
 						}
@@ -230,7 +230,7 @@ func TestAcceptance9ASplitNeedsNoRightToDelete(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		y := &tally{}
 		p, err := changefeed.New(w.orders, unprivileged{w.leases}, y, changefeed.Options{
-			Instance: "a", Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Error: func(*feed.Error) {}},
+			Instance: "a", Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -134,7 +134,7 @@ func TestALeaseThatIsBeingSplitCountsForNobody(t *testing.T) {
 					return w.leases.Create(ctx, l)
 				}}
 				a := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{Hooks: changefeed.Hooks{
-					Released: func(_ feed.Lease, why feed.Reason) {
+					Released: func(_ context.Context, _ feed.Lease, why feed.Reason) {
 						if why == feed.ReasonGiven {
 							given.Add(1)
 						}

@@ -190,7 +190,7 @@ func (s situation) join(t *testing.T, w *world, start string) {
 
 	ready := make(chan struct{})
 	y := &tally{}
-	p := w.run("ours", y, changefeed.Options{Start: option(start), Hooks: changefeed.Hooks{Ready: func() { close(ready) }}})
+	p := w.run("ours", y, changefeed.Options{Start: option(start), Hooks: changefeed.Hooks{Ready: func(context.Context) { close(ready) }}})
 	want := s.want[start]
 	select {
 	case <-ready:
@@ -309,8 +309,8 @@ func TestAnExpiredLockIsTakenOverWithoutTheRightToDelete(t *testing.T) {
 			ready := make(chan struct{})
 			p, err := changefeed.New(w.orders, undeletable{w.leases}, &tally{}, changefeed.Options{
 				Instance: "a", Hooks: changefeed.Hooks{
-					Ready: func() { close(ready) },
-					Error: func(err *feed.Error) { t.Errorf("reported: %v", err) },
+					Ready: func(context.Context) { close(ready) },
+					Error: func(_ context.Context, err *feed.Error) { t.Errorf("reported: %v", err) },
 				},
 			})
 			if err != nil {

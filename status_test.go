@@ -39,7 +39,7 @@ func TestARunningInstanceSaysWhatItDoes(t *testing.T) {
 		}}
 		p, err := changefeed.New(w.orders, store, h, changefeed.Options{
 			Instance: "a", Start: feed.FromBeginning(), RetryMin: 10 * time.Second, Drain: 30 * time.Second,
-			Hooks: changefeed.Hooks{Error: func(*feed.Error) {}},
+			Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -144,7 +144,7 @@ func TestEachRunHasAStatus(t *testing.T) {
 			return w.leases.List(ctx)
 		}
 		p, err := changefeed.New(w.orders, struct{ feed.LeaseStore }{listing}, &tally{}, changefeed.Options{
-			Instance: "a", Hooks: changefeed.Hooks{Error: func(*feed.Error) {}},
+			Instance: "a", Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -202,19 +202,19 @@ func TestHooksCountReadsWaitsAndWrites(t *testing.T) {
 			return w.leases.Update(ctx, l)
 		}}
 		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{Start: feed.FromBeginning(), Hooks: changefeed.Hooks{
-			ReadDone: func(d feed.ReadDone) {
+			ReadDone: func(_ context.Context, d feed.ReadDone) {
 				mu.Lock()
 				defer mu.Unlock()
 				changes, charge = changes+d.Changes, charge+d.Charge
 			},
-			WaitDone: func(d feed.WaitDone) {
+			WaitDone: func(_ context.Context, d feed.WaitDone) {
 				mu.Lock()
 				defer mu.Unlock()
 				if waits++; d.Duration > 18*time.Second {
 					t.Errorf("waited for %v", d.Duration)
 				}
 			},
-			StoreDone: func(d feed.StoreDone) {
+			StoreDone: func(_ context.Context, d feed.StoreDone) {
 				mu.Lock()
 				defer mu.Unlock()
 				if d.Duration != time.Second || d.Lease == "" || d.Charge == 0 {
@@ -241,16 +241,40 @@ func TestHooksCountReadsWaitsAndWrites(t *testing.T) {
 	})
 }
 
+// A hook can still report during a stop: its context has the values of the context of Run, and does not end with it.
+func TestHooksHaveTheValuesOfTheContextOfRun(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		type traceKey struct{}
+		var released atomic.Int32
+		p, err := changefeed.New(w.orders, w.leases, &tally{}, changefeed.Options{
+			Instance: "a", Hooks: changefeed.Hooks{Released: func(ctx context.Context, _ feed.Lease, why feed.Reason) {
+				if ctx.Value(traceKey{}) != "trace" || ctx.Err() != nil {
+					t.Errorf("released as %s with the context %v, %v", why, ctx, ctx.Err())
+				}
+				released.Add(1)
+			}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithTimeout(context.WithValue(t.Context(), traceKey{}, "trace"), time.Minute)
+		defer stop()
+		if err := p.Run(ctx); err != nil || released.Load() != 1 {
+			t.Errorf("%v, %d leases were released, want 1", err, released.Load())
+		}
+	})
+}
+
 // Joined hooks are all called, in their order; what nobody wants stays unset.
 func TestJoinedHooksAreAllCalled(t *testing.T) {
 	var called []string
 	a := changefeed.Hooks{
-		Ready: func() { called = append(called, "a ready") },
-		Error: func(err *feed.Error) { called = append(called, "a "+err.Error()) },
+		Ready: func(context.Context) { called = append(called, "a ready") },
+		Error: func(_ context.Context, err *feed.Error) { called = append(called, "a "+err.Error()) },
 	}
 	b := changefeed.Hooks{
-		Error: func(err *feed.Error) { called = append(called, "b "+err.Error()) },
-		Released: func(l feed.Lease, why feed.Reason) {
+		Error: func(_ context.Context, err *feed.Error) { called = append(called, "b "+err.Error()) },
+		Released: func(_ context.Context, l feed.Lease, why feed.Reason) {
 			called = append(called, "b "+l.Token+" "+string(why))
 		},
 	}
@@ -258,9 +282,9 @@ func TestJoinedHooksAreAllCalled(t *testing.T) {
 	if h.Round != nil || h.Acquired != nil || h.BatchDone != nil {
 		t.Error("a hook that nobody wants is set")
 	}
-	h.Ready()
-	h.Error(&feed.Error{Origin: feed.OriginSource, Err: errDownstream})
-	h.Released(feed.Lease{Token: "-FF"}, feed.ReasonLost)
+	h.Ready(t.Context())
+	h.Error(t.Context(), &feed.Error{Origin: feed.OriginSource, Err: errDownstream})
+	h.Released(t.Context(), feed.Lease{Token: "-FF"}, feed.ReasonLost)
 	failure := "source: " + errDownstream.Error()
 	if want := []string{"a ready", "a " + failure, "b " + failure, "b -FF lost"}; !slices.Equal(called, want) {
 		t.Errorf("called %q, want %q", called, want)

@@ -29,7 +29,7 @@ func TestALeaseLastsAsLongAsItsOwnerSays(t *testing.T) {
 		}
 		var taken atomic.Int64
 		o := changefeed.Options{Expiration: 30 * time.Second, Renew: 10 * time.Second}
-		o.Hooks.Acquired = func(feed.Lease) { taken.CompareAndSwap(0, time.Now().UnixMilli()) }
+		o.Hooks.Acquired = func(context.Context, feed.Lease) { taken.CompareAndSwap(0, time.Now().UnixMilli()) }
 		b := w.run("b", &tally{}, o)
 		time.Sleep(2 * long)
 		wait := time.UnixMilli(taken.Load()).Sub(l.Updated)
@@ -256,7 +256,7 @@ func TestARenewalIsNotPutOffBeyondASafeBeat(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var lost atomic.Int64
 		o := changefeed.Options{Start: feed.FromBeginning(), Renew: 25 * time.Second, Expiration: 30 * time.Second}
-		o.Hooks.Released = func(_ feed.Lease, why feed.Reason) {
+		o.Hooks.Released = func(_ context.Context, _ feed.Lease, why feed.Reason) {
 			if why == feed.ReasonLost {
 				lost.Add(1)
 			}
@@ -307,7 +307,7 @@ func TestTheEchoOfALostAnswerIsRecognized(t *testing.T) {
 				var lost atomic.Int64
 				y := &tally{}
 				o := changefeed.Options{Start: feed.FromBeginning()}
-				o.Hooks.Released = func(_ feed.Lease, why feed.Reason) {
+				o.Hooks.Released = func(_ context.Context, _ feed.Lease, why feed.Reason) {
 					if why == feed.ReasonLost {
 						lost.Add(1)
 					}

@@ -68,12 +68,12 @@ func TestAnInstanceIsPresentBetweenItsBeats(t *testing.T) {
 		var settled atomic.Bool
 		var alone, moved atomic.Int64
 		o := changefeed.Options{Hooks: changefeed.Hooks{
-			Round: func(r feed.Round) {
+			Round: func(_ context.Context, r feed.Round) {
 				if settled.Load() && r.Instances != 2 {
 					alone.Add(1)
 				}
 			},
-			Acquired: func(feed.Lease) {
+			Acquired: func(context.Context, feed.Lease) {
 				if settled.Load() {
 					moved.Add(1)
 				}
@@ -167,7 +167,7 @@ func TestALockIsLeftAloneWhileItsHolderMayBeAtWork(t *testing.T) {
 		}
 		begun := time.Now()
 		var ready atomic.Int64
-		p := w.run("a", &tally{}, changefeed.Options{Hooks: changefeed.Hooks{Ready: func() { ready.Store(int64(time.Since(begun))) }}})
+		p := w.run("a", &tally{}, changefeed.Options{Hooks: changefeed.Hooks{Ready: func(context.Context) { ready.Store(int64(time.Since(begun))) }}})
 		time.Sleep(2 * time.Minute)
 		if took := time.Duration(ready.Load()); took < 30*time.Second || took > 70*time.Second {
 			t.Errorf("ready after %v, want the lock to be left for 30 s", took)
@@ -326,7 +326,7 @@ func TestACreationThatTakesLongIsOneAttempt(t *testing.T) {
 		}}
 		var ready atomic.Bool
 		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{
-			MinLeases: 100, Hooks: changefeed.Hooks{Ready: func() { ready.Store(true) }},
+			MinLeases: 100, Hooks: changefeed.Hooks{Ready: func(context.Context) { ready.Store(true) }},
 		})
 		time.Sleep(25 * time.Second)
 		if !ready.Load() || len(p.errs.all()) != 0 {

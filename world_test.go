@@ -236,7 +236,7 @@ type errorLog struct {
 	errs []*feed.Error
 }
 
-func (e *errorLog) add(err *feed.Error) {
+func (e *errorLog) add(_ context.Context, err *feed.Error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.errs = append(e.errs, err)

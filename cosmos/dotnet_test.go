@@ -276,7 +276,7 @@ func TestASecondSetOfLeasesIsRefusedByName(t *testing.T) {
 			}
 			for _, store := range []feed.LeaseStore{unit(t, client, "orders"), direct} {
 				p, err := changefeed.New(items, store, feed.HandlerFunc(func(context.Context, *feed.Batch) error { return nil }), changefeed.Options{
-					Instance: "go-1", Hooks: changefeed.Hooks{Ready: func() { t.Error("the hook said Ready") }},
+					Instance: "go-1", Hooks: changefeed.Hooks{Ready: func(context.Context) { t.Error("the hook said Ready") }},
 				})
 				if err != nil {
 					t.Fatal(err)

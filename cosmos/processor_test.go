@@ -150,8 +150,8 @@ func (l *ledger) handle(_ context.Context, b *feed.Batch) error {
 	return nil
 }
 
-func (l *ledger) acquired(instance string) func(feed.Lease) {
-	return func(lease feed.Lease) {
+func (l *ledger) acquired(instance string) func(context.Context, feed.Lease) {
+	return func(_ context.Context, lease feed.Lease) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		delete(l.last, instance+" "+lease.Token)
@@ -235,7 +235,7 @@ func process(ctx context.Context, t *testing.T, client *cosmos.Client, instance 
 	}
 	p, err := changefeed.New(items, leases, feed.HandlerFunc(book.handle), changefeed.Options{
 		Instance: instance, Start: feed.FromBeginning(), MaxItems: 7, MinLeases: 4,
-		Hooks: changefeed.Hooks{Acquired: book.acquired(instance), Error: func(*feed.Error) {}},
+		Hooks: changefeed.Hooks{Acquired: book.acquired(instance), Error: func(context.Context, *feed.Error) {}},
 	})
 	if err != nil {
 		t.Error(err)

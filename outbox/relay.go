@@ -103,7 +103,7 @@ func (r *Relay) Options(o changefeed.Options) changefeed.Options {
 		o.Hooks.Parked = changefeed.LogHooks(slog.Default()).Parked
 	}
 	o.Hooks = changefeed.JoinHooks(o.Hooks, changefeed.Hooks{
-		Parked: func(l feed.DeadLetter) { r.hand.park(placeOf(l.Lease, &l.Change)) },
+		Parked: func(_ context.Context, l feed.DeadLetter) { r.hand.park(placeOf(l.Lease, &l.Change)) },
 	})
 	return o
 }

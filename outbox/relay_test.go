@@ -78,7 +78,7 @@ func relaying(t *testing.T, contacts, leases *docstore.Container, r *outbox.Rela
 		t.Fatal(err)
 	}
 	o.Start = feed.FromBeginning()
-	o.Hooks.Error = func(*feed.Error) {}
+	o.Hooks.Error = func(context.Context, *feed.Error) {}
 	p, err := changefeed.New(contacts, store, r, r.Options(o))
 	if err != nil {
 		t.Fatal(err)
@@ -306,8 +306,8 @@ func TestWhatARelayParksIsLoggedByDefault(t *testing.T) {
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 	own := 0
 	r := newRelay(t, &broker{}, outbox.RelayOptions{})
-	r.Options(changefeed.Options{}).Hooks.Parked(feed.DeadLetter{ID: "1.a"})
-	r.Options(changefeed.Options{Hooks: changefeed.Hooks{Parked: func(feed.DeadLetter) { own++ }}}).Hooks.Parked(feed.DeadLetter{ID: "2.a"})
+	r.Options(changefeed.Options{}).Hooks.Parked(t.Context(), feed.DeadLetter{ID: "1.a"})
+	r.Options(changefeed.Options{Hooks: changefeed.Hooks{Parked: func(context.Context, feed.DeadLetter) { own++ }}}).Hooks.Parked(t.Context(), feed.DeadLetter{ID: "2.a"})
 	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "letter=1.a") || own != 1 {
 		t.Errorf("the log is %q, own hooks were called %d times", got, own)
 	}

@@ -206,7 +206,7 @@ func drain(ctx context.Context, monitored *docstore.Container, store *docstore.L
 		}
 		return nil
 	})
-	done := func(feed.BatchDone) {
+	done := func(context.Context, feed.BatchDone) {
 		select {
 		case batches <- struct{}{}:
 		default:
@@ -214,7 +214,7 @@ func drain(ctx context.Context, monitored *docstore.Container, store *docstore.L
 	}
 	p, err := changefeed.New(monitored, store, count, changefeed.Options{
 		Instance: "one", Start: feed.FromBeginning(),
-		Hooks: changefeed.Hooks{BatchDone: done, Ready: func() { close(ready) }},
+		Hooks: changefeed.Hooks{BatchDone: done, Ready: func(context.Context) { close(ready) }},
 	})
 	if err != nil {
 		return h, err

@@ -293,8 +293,8 @@ func TestAcceptance6ARelayThatDiesAnywhereLosesNothing(t *testing.T) {
 						return done, err
 					})
 					dying = b.start("a", mortal, changefeed.Hooks{
-						BatchDone: func(feed.BatchDone) { dies("before the checkpoint") },
-						StoreDone: func(feed.StoreDone) { dies("after the checkpoint") },
+						BatchDone: func(context.Context, feed.BatchDone) { dies("before the checkpoint") },
+						StoreDone: func(context.Context, feed.StoreDone) { dies("after the checkpoint") },
 					})
 					close(begun)
 					b.write(8, 2)

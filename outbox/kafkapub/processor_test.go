@@ -78,7 +78,7 @@ func TestAProcessorPublishesEachEventOnce(t *testing.T) {
 		}
 		o, err := once.Options(changefeed.Options{
 			Instance: instance, Start: feed.FromBeginning(), MaxItems: 20, Acquire: 200 * time.Millisecond,
-			Hooks: changefeed.Hooks{Error: func(*feed.Error) {}},
+			Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -59,7 +59,7 @@ func (w *load) processor(name string) func(context.Context) error {
 			return nil
 		}), changefeed.Options{
 			Instance: name, Start: feed.FromBeginning(), Acquire: time.Second, Renew: 5 * time.Second, Expiration: 20 * time.Second,
-			Hooks: changefeed.Hooks{Error: func(err *feed.Error) { w.ledger.reported(err) }},
+			Hooks: changefeed.Hooks{Error: func(_ context.Context, err *feed.Error) { w.ledger.reported(err) }},
 		})
 		if err != nil {
 			return err

@@ -105,7 +105,7 @@ type keptLeases struct {
 
 // hooks note the leases that are given up after the end of ctx and not freed.
 func (k *keptLeases) hooks(ctx context.Context) changefeed.Hooks {
-	return changefeed.Hooks{Released: func(l feed.Lease, why feed.Reason) {
+	return changefeed.Hooks{Released: func(_ context.Context, l feed.Lease, why feed.Reason) {
 		if ctx.Err() == nil || why != feed.ReasonLost && why != feed.ReasonStuck {
 			return
 		}
@@ -156,7 +156,7 @@ func first(leases []string) []string {
 // attempt can succeed with the resource ids of the old one, while the changes of the new
 // one wait. A supervisor starts it again.
 func endingHooks(end context.CancelCauseFunc) changefeed.Hooks {
-	return changefeed.Hooks{Error: func(err *feed.Error) {
+	return changefeed.Hooks{Error: func(_ context.Context, err *feed.Error) {
 		if errors.Is(err, cosmos.ErrMadeAnew) {
 			end(err)
 		}
@@ -184,12 +184,12 @@ func (e *leftError) Unwrap() error { return e.error }
 func (i *Instance) endWhenHandled(ctx context.Context, end context.CancelCauseFunc, source feed.Source, store feed.LeaseStore) (wait func()) {
 	ready := make(chan struct{})
 	before := i.Options.Hooks.Ready
-	i.Options.Hooks.Ready = func() {
-		before()
+	i.Options.Hooks.Ready = func(ctx context.Context) {
+		before(ctx)
 		close(ready)
 	}
 	failed := func(err error) {
-		i.Options.Hooks.Error(&feed.Error{Origin: feed.OriginSource, Err: fmt.Errorf("see whether all is handled: %w", err)})
+		i.Options.Hooks.Error(ctx, &feed.Error{Origin: feed.OriginSource, Err: fmt.Errorf("see whether all is handled: %w", err)})
 	}
 	var watching sync.WaitGroup
 	watching.Go(func() {

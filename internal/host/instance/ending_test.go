@@ -140,10 +140,10 @@ func TestLeasesThatAreLostBeforeTheEndAreNotNamed(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	var kept keptLeases
 	hooks := kept.hooks(ctx)
-	hooks.Released(feed.Lease{Token: "before"}, feed.ReasonLost)
+	hooks.Released(t.Context(), feed.Lease{Token: "before"}, feed.ReasonLost)
 	end()
-	hooks.Released(feed.Lease{Token: "stuck"}, feed.ReasonStuck)
-	hooks.Released(feed.Lease{Token: "freed"}, feed.ReasonStopped)
+	hooks.Released(t.Context(), feed.Lease{Token: "stuck"}, feed.ReasonStuck)
+	hooks.Released(t.Context(), feed.Lease{Token: "freed"}, feed.ReasonStopped)
 	said := ""
 	kept.tell(func(text string) { said += text }, time.Minute)
 	if want := "ended: lease stuck was not freed, so others take over after 1m0s (--expiration), and what was not stored comes again"; said != want {
@@ -172,11 +172,11 @@ func TestAContainerThatWasMadeAnewEndsTheProcessor(t *testing.T) {
 	ctx, end := context.WithCancelCause(t.Context())
 	defer end(nil)
 	hooks := endingHooks(end)
-	hooks.Error(&feed.Error{Err: feed.ErrThrottled})
+	hooks.Error(t.Context(), &feed.Error{Err: feed.ErrThrottled})
 	if ctx.Err() != nil {
 		t.Error("an error that may pass has ended it")
 	}
-	hooks.Error(&feed.Error{Err: fmt.Errorf("read: %w", cosmos.ErrMadeAnew)})
+	hooks.Error(t.Context(), &feed.Error{Err: fmt.Errorf("read: %w", cosmos.ErrMadeAnew)})
 	if !errors.Is(context.Cause(ctx), cosmos.ErrMadeAnew) {
 		t.Errorf("ended by %v", context.Cause(ctx))
 	}
@@ -231,7 +231,7 @@ func TestAnEndSaysWhichLeasesWereNotFreed(t *testing.T) {
 			var down atomic.Bool
 			i := &Instance{Settings: Settings{
 				Name: "mailer", Say: func(text string) { said = append(said, text) },
-				Options: changefeed.Options{Instance: "one", Expiration: time.Minute, Drain: time.Second, MinLeases: 2, Hooks: changefeed.Hooks{Error: func(*feed.Error) {}}},
+				Options: changefeed.Options{Instance: "one", Expiration: time.Minute, Drain: time.Second, MinLeases: 2, Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}}},
 			}}
 			ctx, stop := context.WithCancel(t.Context())
 			time.AfterFunc(20*time.Second, func() {
@@ -279,13 +279,13 @@ func TestTheEndOfAllWorkIsWatchedFromWhenAnInstanceIsReady(t *testing.T) {
 			if slowly {
 				leases = slow{store, listing}
 			}
-			i := &Instance{Settings: Settings{Options: changefeed.Options{Hooks: changefeed.Hooks{Ready: func() { ready++ }, Error: func(*feed.Error) {}}}}}
+			i := &Instance{Settings: Settings{Options: changefeed.Options{Hooks: changefeed.Hooks{Ready: func(context.Context) { ready++ }, Error: func(context.Context, *feed.Error) {}}}}}
 			wait := i.endWhenHandled(ctx, end, orders, leases)
 			time.Sleep(time.Hour)
 			if ctx.Err() != nil {
 				t.Errorf("ended before it was ready: %v", context.Cause(ctx))
 			}
-			i.Options.Hooks.Ready()
+			i.Options.Hooks.Ready(t.Context())
 			time.Sleep(10 * time.Second)
 			if ended := errors.Is(context.Cause(ctx), errHandled); ended == slowly || ready != 1 {
 				t.Errorf("ready and with nothing to do: %v; Ready was called %d times", context.Cause(ctx), ready)
@@ -322,7 +322,7 @@ func TestAnInstanceEndsWithTheReason(t *testing.T) {
 			Name: "mailer", Say: func(text string) { said += text },
 			Options: changefeed.Options{
 				Instance: "one", Start: feed.FromBeginning(), Drain: 10 * time.Second, RetryMin: time.Second,
-				Hooks: changefeed.Hooks{Error: func(*feed.Error) {}},
+				Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}},
 			},
 		}}
 		err := i.process(t.Context(), anew{orders, time.Now().Add(time.Minute)}, store, &idle{cut: []string{"-FF"}})

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -30,14 +31,14 @@ type repeats struct {
 // hooks watch the failures of the handler.
 func (r *repeats) hooks(log *slog.Logger, o changefeed.Options) changefeed.Hooks {
 	return changefeed.Hooks{
-		Error: func(err *feed.Error) {
+		Error: func(_ context.Context, err *feed.Error) {
 			failed, ok := errors.AsType[*feed.BatchError](err.Err)
 			last := o.OnFailure.MaxAttempts > 0 && ok && failed.Attempt >= o.OnFailure.MaxAttempts // then it is divided, or parked
 			if ok && !last && r.isNews(failed.Attempt) {
 				log.Warn("a batch fails again and is tried again", "lease", err.Lease, "attempt", failed.Attempt, "next", pauseAfter(failed.Attempt, o).String())
 			}
 		},
-		BatchDone: func(d feed.BatchDone) {
+		BatchDone: func(_ context.Context, d feed.BatchDone) {
 			if d.Err == nil && d.Batch.Attempt > 1 { // whatever failed does not fail any more
 				r.mu.Lock()
 				defer r.mu.Unlock()
@@ -78,7 +79,7 @@ type parkedChanges struct {
 // hooks count.
 func (p *parkedChanges) hooks() changefeed.Hooks {
 	return changefeed.Hooks{
-		Parked: func(l feed.DeadLetter) {
+		Parked: func(_ context.Context, l feed.DeadLetter) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.changes++
@@ -86,7 +87,7 @@ func (p *parkedChanges) hooks() changefeed.Hooks {
 				p.held++
 			}
 		},
-		Redriven: func(r feed.Redriven) {
+		Redriven: func(_ context.Context, r feed.Redriven) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			if r.Err == nil {

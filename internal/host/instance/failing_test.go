@@ -18,20 +18,20 @@ func TestABatchThatFailsAgainIsSaidEarlyAndThenRarely(t *testing.T) {
 	hooks := r.hooks(slog.New(slog.NewTextHandler(&out, nil)), changefeed.Options{RetryMin: firstRetry, RetryMax: lastRetry})
 	fails := func(from, to int) {
 		for attempt := from; attempt <= to; attempt++ {
-			hooks.Error(&feed.Error{Origin: feed.OriginHandler, Lease: "-FF", Err: &feed.BatchError{Attempt: attempt, Err: errors.New("no such table")}})
+			hooks.Error(t.Context(), &feed.Error{Origin: feed.OriginHandler, Lease: "-FF", Err: &feed.BatchError{Attempt: attempt, Err: errors.New("no such table")}})
 		}
 	}
 	fails(1, 20)
 	fails(1, 20) // those of another lease are no news
-	hooks.BatchDone(feed.BatchDone{Batch: &feed.Batch{Attempt: 4}, Err: errors.New("no such table")})
+	hooks.BatchDone(t.Context(), feed.BatchDone{Batch: &feed.Batch{Attempt: 4}, Err: errors.New("no such table")})
 	fails(1, 3)
-	hooks.Error(&feed.Error{Origin: feed.OriginSource, Err: errors.New("no answer")})
-	hooks.BatchDone(feed.BatchDone{Batch: &feed.Batch{Attempt: 1}})
+	hooks.Error(t.Context(), &feed.Error{Origin: feed.OriginSource, Err: errors.New("no answer")})
+	hooks.BatchDone(t.Context(), feed.BatchDone{Batch: &feed.Batch{Attempt: 1}})
 	fails(1, 3)
-	hooks.BatchDone(feed.BatchDone{Batch: &feed.Batch{Attempt: 4}})
+	hooks.BatchDone(t.Context(), feed.BatchDone{Batch: &feed.Batch{Attempt: 4}})
 	fails(1, 3)
 	limited := (&repeats{}).hooks(slog.New(slog.NewTextHandler(&out, nil)), changefeed.Options{RetryMin: firstRetry, RetryMax: lastRetry, OnFailure: changefeed.FailurePolicy{MaxAttempts: 2}})
-	limited.Error(&feed.Error{Origin: feed.OriginHandler, Lease: "-FF", Err: &feed.BatchError{Attempt: 2, Err: errors.New("no such table")}}) // is parked
+	limited.Error(t.Context(), &feed.Error{Origin: feed.OriginHandler, Lease: "-FF", Err: &feed.BatchError{Attempt: 2, Err: errors.New("no such table")}}) // is parked
 	var got []string
 	for line := range strings.Lines(out.String()) {
 		_, said, _ := strings.Cut(strings.TrimSpace(line), "level=WARN ")
@@ -61,11 +61,11 @@ func TestTheEndSaysWhatWasParked(t *testing.T) {
 		var p parkedChanges
 		hooks := p.hooks()
 		for _, l := range tt.parked {
-			hooks.Parked(l)
+			hooks.Parked(t.Context(), l)
 		}
 		for range tt.redone {
-			hooks.Redriven(feed.Redriven{Err: errors.New("failed again")})
-			hooks.Redriven(feed.Redriven{})
+			hooks.Redriven(t.Context(), feed.Redriven{Err: errors.New("failed again")})
+			hooks.Redriven(t.Context(), feed.Redriven{})
 		}
 		said := ""
 		p.tell(func(text string) { said += text }, "letters.ndjson", "mailer")

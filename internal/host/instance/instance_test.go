@@ -123,7 +123,7 @@ func TestAnInstanceRunsUntilAllIsHandled(t *testing.T) {
 	}
 	s.Create = true
 	ready := 0
-	s.Options.Hooks.Ready = func() { ready++ }
+	s.Options.Hooks.Ready = func(context.Context) { ready++ }
 	if ids, err := run(t, s, ""); ids != "1 2" || err != nil || ready != 1 {
 		t.Errorf("handled %s, %v, and was ready %d times", ids, err, ready)
 	}
@@ -317,5 +317,16 @@ func TestWhatCannotBeHandledIsParkedInAFileOrAContainer(t *testing.T) {
 	s.Name, s.Create, s.Letters = "biller", false, s.Letters+"2"
 	if _, err := run(t, s, ""); !errors.Is(err, place.ErrNoContainer) || !strings.HasSuffix(err.Error(), "makes the container for dead letters, too") {
 		t.Errorf("without a container for letters: %v", err)
+	}
+}
+
+// An option that the processor refuses is named by the flag that sets it, also if it is a field of a struct.
+func TestRefusedOptionsAreNamedByTheirFlags(t *testing.T) {
+	for field, want := range map[string]string{
+		"Renew": "renew", "MaxItems": "max-items", "HandlerTimeout": "timeout", "OnFailure.MaxSetAside": "max-set-aside",
+	} {
+		if got := flagName(field); got != want {
+			t.Errorf("%s is named --%s, want --%s", field, got, want)
+		}
 	}
 }

@@ -65,7 +65,7 @@ func (f *Fleet) Instances() []*Instance {
 // can still be handled.
 func (f *Fleet) Start(ctx context.Context, handler feed.Handler, o changefeed.Options) (*Instance, error) {
 	i := &Instance{name: o.Instance, wire: NewWire(ctx, f.Leases, &f.Sent)}
-	o.Hooks.Error = func(err *feed.Error) {
+	o.Hooks.Error = func(_ context.Context, err *feed.Error) {
 		if f.Report != nil && !i.Killed() {
 			f.Report(i.name, err)
 		}

@@ -77,12 +77,12 @@ func (w *world) options(i *instance) changefeed.Options {
 		Manual: w.weather.manual, Drain: defaultDrain, Expiration: defaultExpiration, Acquire: defaultAcquire, Renew: defaultRenew,
 		Hooks: changefeed.Hooks{
 			Ready:    w.markReady,
-			Begun:    func(u feed.NewUnit) { w.ledger.note("%s begins the unit: %+v", i, u) },
+			Begun:    func(_ context.Context, u feed.NewUnit) { w.ledger.note("%s begins the unit: %+v", i, u) },
 			Acquired: i.acquired,
 			Released: i.released,
 			Outage:   i.outage,
-			Error:    func(err *feed.Error) { w.ledger.note("%s: %v", i, err) },
-			Parked:   func(l feed.DeadLetter) { w.ledger.note("%s parks %s", i, l.ID) },
+			Error:    func(_ context.Context, err *feed.Error) { w.ledger.note("%s: %v", i, err) },
+			Parked:   func(_ context.Context, l feed.DeadLetter) { w.ledger.note("%s parks %s", i, l.ID) },
 		},
 	}
 	o.Concurrency, o.OnFailure.MaxAttempts, o.OnFailure.HoldKeys = w.weather.at, w.weather.attempts, w.weather.hold
@@ -107,7 +107,7 @@ const (
 )
 
 // acquired notes that the process has begun to work on a lease.
-func (i *instance) acquired(lease feed.Lease) {
+func (i *instance) acquired(_ context.Context, lease feed.Lease) {
 	i.world.ledger.acquired(i, lease)
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
@@ -115,7 +115,7 @@ func (i *instance) acquired(lease feed.Lease) {
 }
 
 // released notes that it has ended.
-func (i *instance) released(lease feed.Lease, why feed.Reason) {
+func (i *instance) released(_ context.Context, lease feed.Lease, why feed.Reason) {
 	i.world.ledger.released(i, lease, why)
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -124,7 +125,7 @@ func (w *world) sufferAll(until time.Time) {
 }
 
 // outage notes that a process sees an outage, or its end.
-func (i *instance) outage(o feed.Outage) {
+func (i *instance) outage(_ context.Context, o feed.Outage) {
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
 	if i.down = o.Ended.IsZero(); !i.down {

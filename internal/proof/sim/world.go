@@ -211,7 +211,7 @@ func (w *world) dice() *rand.Rand {
 func (w *world) name() string { return fmt.Sprintf("host-%c", 'a'+rune(w.rng.IntN(6))) }
 
 // markReady notes that the unit has leases. Every instance reports that, the first counts.
-func (w *world) markReady() { w.readyOnce.Do(func() { close(w.ready) }) }
+func (w *world) markReady(context.Context) { w.readyOnce.Do(func() { close(w.ready) }) }
 
 // isCalm reports that the faults have ended.
 func (w *world) isCalm() bool {

@@ -136,7 +136,7 @@ func (a *aisle) workFrom(ctx context.Context, from feed.Source, handler feed.Han
 	}
 	// A short drain, because a handler that hangs would keep each round from its end.
 	o.Instance, o.Start, o.Drain = "bench", feed.FromBeginning(), 100*time.Millisecond
-	o.Hooks.Error = func(err *feed.Error) { a.s.Complain(o.Instance, err) }
+	o.Hooks.Error = func(_ context.Context, err *feed.Error) { a.s.Complain(o.Instance, err) }
 	p, err := changefeed.New(from, leases, handler, o)
 	if err != nil {
 		return said, err

@@ -148,8 +148,8 @@ func (d *performance) enter(ctx context.Context, name string) error {
 		Instance: name, Start: feed.FromBeginning(),
 		Acquire: acquireEvery, Renew: renewEvery, Expiration: expiration, Drain: drainTime, Poll: pollEvery,
 		Hooks: changefeed.Hooks{
-			Acquired: func(lease feed.Lease) { d.screen.note("%s works on %s", name, lease.Token) },
-			Released: func(lease feed.Lease, why feed.Reason) {
+			Acquired: func(_ context.Context, lease feed.Lease) { d.screen.note("%s works on %s", name, lease.Token) },
+			Released: func(_ context.Context, lease feed.Lease, why feed.Reason) {
 				switch why {
 				case feed.ReasonGiven:
 					d.screen.note("%s hands over %s", name, lease.Token)

@@ -53,13 +53,13 @@ func untilReady(ctx context.Context, source feed.Source, leases feed.LeaseStore,
 	var reported []error
 	o := st.options
 	o.Instance = "host-1"
-	o.Hooks.Error = func(err *feed.Error) {
+	o.Hooks.Error = func(_ context.Context, err *feed.Error) {
 		// What is reported after the unit is ready comes of its being stopped.
 		if took == 0 {
 			reported = append(reported, err)
 		}
 	}
-	o.Hooks.Ready = func() {
+	o.Hooks.Ready = func(context.Context) {
 		took = time.Since(begun)
 		stop()
 	}
