@@ -2,6 +2,7 @@ package changefeed_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -305,5 +306,25 @@ func (h *late) end(crash bool) {
 		h.p.kill(h.t)
 	} else {
 		h.p.stop(h.t)
+	}
+}
+
+// A Failure that does not fit its batch fails the whole batch, and the report says what is wrong with it, beside the cause.
+func TestAFailureThatDoesNotFitItsBatchIsReported(t *testing.T) {
+	for want, failure := range map[string]*feed.Failure{
+		"cause (after 9 changes) (the whole batch has failed: Failure.Done is 9, want 0 to 0)":            {Done: 9, Err: errors.New("cause")},
+		"cause (1 change failed) (the whole batch has failed: Failure.Items names change 7, want 0 to 0)": {Items: map[int]error{7: errors.New("cause")}},
+	} {
+		inWorld(t, 1, func(t *testing.T, w *world) {
+			h := &tally{before: func(context.Context, *feed.Batch) error { return failure }}
+			p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning()})
+			w.put("oslo", "only", 1)
+			time.Sleep(time.Minute)
+			p.stop(t)
+			got := p.errs.find(failure)
+			if got == nil || !strings.HasSuffix(got.Error(), `id "only" of partition ["oslo"]: `+want) {
+				t.Errorf("reported is %v, want %q", got, want)
+			}
+		})
 	}
 }

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/notes"
 )
 
 // What no attempt can help is parked, however many keys have it: it says nothing of an outage, and the feed goes on.
@@ -62,6 +64,70 @@ func TestARefusedLetterBlocksItsKeyAlone(t *testing.T) {
 		p.stop(t)
 		if items, _ := h.items(); items != 11 {
 			t.Errorf("%d of 11 items of other keys are handled", items)
+		}
+	})
+}
+
+// In an outage a letter that somebody asks for waits until the handler is probed. If the request is withdrawn meanwhile, the
+// letter is not handed over when the outage ends, soon after.
+func TestALetterThatWaitsInAnOutageCanBeWithdrawn(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var down, redriven atomic.Bool
+		var calls atomic.Int64
+		h := &tally{before: func(_ context.Context, b *feed.Batch) error {
+			calls.Add(1)
+			if down.Load() || b.Changes[0].ID == "bad" && !redriven.Load() {
+				return errHandler
+			}
+			return nil
+		}}
+		box := &letterBox{}
+		outage := make(chan feed.Outage, 2)
+		p := w.run("a", h, changefeed.Options{
+			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}, Concurrency: 4,
+			Hooks: changefeed.Hooks{
+				Outage: func(_ context.Context, o feed.Outage) { outage <- o },
+				Redriven: func(_ context.Context, r feed.Redriven) {
+					t.Errorf("a letter is handed over, recall %v: %v", r.Recall, r.Err)
+				},
+			},
+		})
+		lsn := w.put("oslo", "bad", 1)
+		w.fill(40)
+		w.isParked(box, "bad")
+		time.Sleep(time.Minute)
+		w.fill(40) // these succeed, so the change is bad, and does not return by itself after an outage
+		time.Sleep(time.Minute)
+		redriven.Store(true) // from now on the letter would be handled
+		down.Store(true)
+		w.fill(5)
+		<-outage
+		time.Sleep(time.Minute) // the pauses between two probes are long now
+		before := calls.Load()
+		w.until(time.Minute, "a probe", func() bool { return calls.Load() > before })
+		asked := make(chan error, 1)
+		go func() {
+			_, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad"))
+			asked <- err
+		}()
+		begun := func() bool {
+			requests := w.records(feed.KindRequest)
+			return len(requests) == 1 && notes.ReadRequest(requests[0].Properties).Tries > 0
+		}
+		w.until(5*time.Second, "an instance that has begun with the request", begun)
+		if n, err := deadletters.Withdraw(t.Context(), w.leases, feed.Key("oslo")); n != 1 || err != nil {
+			t.Fatalf("%d requests are withdrawn, %v", n, err)
+		}
+		if err := <-asked; !errors.Is(err, deadletters.ErrNotServed) {
+			t.Errorf("the caller gets %v", err)
+		}
+		time.Sleep(time.Second) // the leases are followed
+		down.Store(false)
+		<-outage
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if box.names() != "bad failed" {
+			t.Errorf("letters %q: a letter was handled whose request was withdrawn", box.names())
 		}
 	})
 }

@@ -3,6 +3,7 @@ package changefeed_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"sync"
@@ -239,6 +240,52 @@ func TestHooksCountReadsWaitsAndWrites(t *testing.T) {
 			t.Errorf("%d renewals, %d other writes, want together %d", renewals, checkpoints, updates.Load()-1)
 		}
 	})
+}
+
+// While the handler has a batch the lease is handling, also if its worker waits for changes meanwhile. When the batch is done
+// the lease waits again, also if the batch had failed before.
+func TestALeaseIsHandlingAsLongAsABatchIsInTheHandler(t *testing.T) {
+	for _, concurrency := range []int{1, 4} {
+		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
+			inWorld(t, 1, func(t *testing.T, w *world) {
+				answers := make(chan error)
+				h := feed.HandlerFunc(func(context.Context, *feed.Batch) error { return <-answers })
+				p, err := changefeed.New(w.orders, w.leases, h, changefeed.Options{
+					Instance: "a", Start: feed.FromBeginning(), Concurrency: concurrency, RetryMin: 3 * time.Second,
+					Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				done := make(chan error)
+				go func() { done <- p.Run(ctx) }()
+				time.Sleep(time.Minute)
+				does := func(want feed.Activity) {
+					t.Helper()
+					time.Sleep(time.Second)
+					if s := leaseOf(t, p); s.Activity != want {
+						t.Errorf("the lease is %s since %v, want %s; %d changes in hand", s.Activity, s.Since, want, s.InHand)
+					}
+				}
+				does(feed.ActivityWaiting)
+				w.put("oslo", "1", 1)
+				does(feed.ActivityHandling)
+				time.Sleep(time.Minute) // the worker reads and waits meanwhile
+				does(feed.ActivityHandling)
+				answers <- errHandler
+				does(feed.ActivityFailing)
+				time.Sleep(5 * time.Second)
+				does(feed.ActivityHandling)
+				answers <- nil
+				does(feed.ActivityWaiting)
+				stop()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 // A hook can still report during a stop: its context has the values of the context of Run, and does not end with it.

@@ -90,8 +90,10 @@ func ask(ctx context.Context, source feed.Source, leases feed.LeaseStore, q note
 
 // Withdraw withdraws the requests of [Redrive] and [Release] for a key that are not served yet, and returns their number;
 // with an empty key it withdraws those for all keys of the unit. The callers may have died; a caller who still waits gets
-// [ErrNotServed]. If an instance has begun with a request, the request is counted, and carried out all the same. Without the
-// right to delete, requests are retired instead. If the lease store returns an error, Withdraw returns it with the number of
+// [ErrNotServed]. If an instance has begun with a request, the request is counted: what is not in the handler by the time
+// that the instance reads of the withdrawal, within a second if the store is a [feed.Follower] and otherwise within a round, is
+// not handed to it. Such a request stays among the records, retired, for 15 minutes, as each one does without the right to
+// delete. If the lease store returns an error, Withdraw returns it with the number of
 // requests that were withdrawn before.
 func Withdraw(ctx context.Context, leases feed.LeaseStore, key feed.PartitionKey) (n int, err error) {
 	key = spelled(key)
@@ -123,13 +125,16 @@ func Withdraw(ctx context.Context, leases feed.LeaseStore, key feed.PartitionKey
 	return n, fmt.Errorf("withdraw requests: %w: they were written %d times meanwhile: try again", feed.ErrConflict, maxConflicts)
 }
 
-// withdraw takes a live request away, so that nobody serves it.
+// withdraw takes a live request away, so that nobody serves it. An instance that has begun with it follows what is written
+// and not what is deleted, so the record stays, retired, for as long as an instance may need to read it.
 func withdraw(ctx context.Context, leases feed.LeaseStore, r feed.Record) error {
-	err := leases.Delete(ctx, r)
-	if errors.Is(err, feed.ErrForbidden) {
-		r.State, r.TTL = feed.StateRetired, notes.OutcomeTTL
-		_, err = leases.Update(ctx, r)
+	if notes.ReadRequest(r.Properties).Tries == 0 {
+		if err := leases.Delete(ctx, r); !errors.Is(err, feed.ErrForbidden) {
+			return err
+		}
 	}
+	r.State, r.TTL = feed.StateRetired, notes.OutcomeTTL
+	_, err := leases.Update(ctx, r)
 	return err
 }
 

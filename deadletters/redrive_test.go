@@ -204,14 +204,15 @@ func TestACallerWhoGivesUpWithdrawsTheRequest(t *testing.T) {
 		name string
 		edit func(r *feed.Record)
 		want string
+		left feed.State // of its record; empty if the record is deleted
 	}{
-		{"no answer", func(*feed.Record) {}, "no instance has answered: is one running that has the dead letters?"},
-		{"a reason", func(r *feed.Record) { r.Properties = notes.SetWaits(r.Properties, "no letter box") }, "no letter box"},
+		{"no answer", func(*feed.Record) {}, "no instance has answered: is one running that has the dead letters?", ""},
+		{"a reason", func(r *feed.Record) { r.Properties = notes.SetWaits(r.Properties, "no letter box") }, "no letter box", ""},
 		{"begun", func(r *feed.Record) {
 			q := notes.ReadRequest(r.Properties)
 			q.Tries = 1
 			r.Properties = q.Properties(r.Properties)
-		}, "an instance has begun with it, and may still finish"},
+		}, "an instance has begun with it, and may still finish", feed.StateRetired}, // which the instance reads
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inOffice(t, func(t *testing.T, o *office) {
@@ -221,8 +222,9 @@ func TestACallerWhoGivesUpWithdrawsTheRequest(t *testing.T) {
 				if !errors.Is(err, deadletters.ErrNotServed) || !errors.Is(err, context.DeadlineExceeded) || err.Error() != want {
 					t.Errorf("got %v, want %s", err, want)
 				}
-				if left := o.requests(); len(left) != 0 {
-					t.Errorf("left: %+v", left)
+				left := o.requests()
+				if gone := len(left) == 0; gone != (tt.left == "") || !gone && left[0].State != tt.left {
+					t.Errorf("left: %+v, want state %q", left, tt.left)
 				}
 			})
 		})

@@ -1,10 +1,13 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -105,8 +108,8 @@ type Failure struct {
 // Error is the text of the cause.
 func (f *Failure) Error() string {
 	text := "handler failed"
-	if f.Err != nil {
-		text = f.Err.Error()
+	if cause := cmp.Or(f.Err, f.firstCause()); cause != nil {
+		text = cause.Error()
 	}
 	switch {
 	case len(f.Items) > 0:
@@ -124,6 +127,16 @@ func (f *Failure) Error() string {
 		return fmt.Sprintf("%s (after %d changes)", text, f.Done)
 	}
 	return text
+}
+
+// firstCause is why the first change has failed that Items names with a cause of its own; nil if there is none.
+func (f *Failure) firstCause() error {
+	for _, i := range slices.Sorted(maps.Keys(f.Items)) {
+		if cause := f.Items[i]; cause != nil && cause != ErrUntried {
+			return cause
+		}
+	}
+	return nil
 }
 
 // Unwrap gives the cause.

@@ -107,12 +107,16 @@ func (e *BatchError) Error() string {
 	if !e.Failing.IsZero() {
 		since = time.Since(e.Failing).Round(time.Millisecond)
 	}
+	attempt := fmt.Sprintf("attempt %d, without progress for %v", e.Attempt, since)
+	if e.Count == 1 && len(e.IDs) == 1 {
+		return fmt.Sprintf("%s, LSN %d, id %q of partition %s: %v", attempt, e.First, e.IDs[0], e.Key, e.Err)
+	}
 	more := ""
 	if e.Count > len(e.IDs) {
 		more = fmt.Sprintf(" and %d more", e.Count-len(e.IDs))
 	}
-	return fmt.Sprintf("attempt %d, without progress for %v, %d changes, LSN %d to %d, ids %q%s, the first of partition %s: %v",
-		e.Attempt, since, e.Count, e.First, e.Last, e.IDs, more, e.Key, e.Err)
+	return fmt.Sprintf("%s, %d changes, LSN %d to %d, ids %q%s, the first of partition %s: %v",
+		attempt, e.Count, e.First, e.Last, e.IDs, more, e.Key, e.Err)
 }
 
 // Unwrap gives the handler's error.

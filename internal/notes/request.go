@@ -18,8 +18,8 @@ import (
 //  4. The caller reads the outcome and deletes the record. Without the right to delete, the record stays retired. Who asks
 //     the same again makes it live again, without the outcome.
 //
-// A caller whose context ends withdraws its request: it deletes the record or, without the right to do that, makes it retired
-// without an outcome.
+// A caller whose context ends withdraws its request: it deletes the record or, if an owner has begun with it or without the
+// right to delete, makes it retired without an outcome. Owners that follow the store read of that, and not of deletes.
 
 // The actions of a request.
 const (

@@ -49,8 +49,9 @@ func (d *Dispatcher) settle(b *delivery.Batch, how outcome, err error, took time
 		d.held.Troubles.Remove(feed.OriginHandler)
 		d.engine.Succeeded(b, took < d.in.Options.HandlerTimeout/2, time.Now())
 	case hasFailed, wasLate:
-		failure = newBatchError(changesOf(b), b.Attempt(), b.Failing(), err) // before the engine divides the batch
-		d.engine.Failed(b, failureOf(err, len(b.Changes), how == wasLate), time.Now())
+		said := failureOf(err, len(b.Changes), how == wasLate)
+		failure = newBatchError(changesOf(b), b.Attempt(), b.Failing(), said.Err) // before the engine divides the batch
+		d.engine.Failed(b, said, time.Now())
 	default:
 		d.stuck = d.stuck || how == isStuck
 		d.engine.Cut(b)

@@ -20,8 +20,9 @@ func (d *Dispatcher) save(urgent bool) {
 	d.mu.Unlock()
 	switch {
 	case due && first:
-		d.held.Activity.Set(feed.ActivityStoring)
+		d.held.Activity.DispatcherDoes(feed.ActivityStoring)
 		d.store(d.held.UntilDrained) // or the work ends
+		d.held.Activity.DispatcherDoes("")
 	case due:
 		d.saver.Write()
 	case !d.in.Options.Manual && d.in.Options.CheckpointItems == 0:

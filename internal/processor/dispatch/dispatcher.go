@@ -237,13 +237,18 @@ func (d *Dispatcher) next() (do delivery.Effect, wait time.Duration, more bool) 
 		return do, delivery.Never, true
 	}
 	do, wait = d.engine.Next(time.Now())
-	if do.Kind == delivery.Nothing && d.engine.IsIdle() && d.saver.Due() == soon.Never {
+	if do.Kind != delivery.Nothing {
+		return do, wait, true
+	}
+	var activity feed.Activity
+	if d.engine.InHand() == 0 && wait < delivery.Never {
+		activity = feed.ActivityFailing
+	}
+	d.held.Activity.DispatcherDoes(activity)
+	if d.engine.IsIdle() && d.saver.Due() == soon.Never {
 		d.running = false
 		notify(d.space)
 		return do, 0, false
-	}
-	if do.Kind == delivery.Nothing && d.engine.InHand() == 0 && wait < delivery.Never {
-		d.held.Activity.Set(feed.ActivityFailing)
 	}
 	return do, wait, true
 }

@@ -44,7 +44,8 @@ func (d *delegate) handle(b *feed.Batch) (how outcome, took time.Duration, err e
 
 // call runs a function of the handler. What is stuck goes on alone: nobody waits for it.
 func (d *delegate) call(f func(context.Context) error) (outcome, error) {
-	d.held.Activity.Set(feed.ActivityHandling)
+	d.held.Activity.BeginCall()
+	defer d.held.Activity.EndCall()
 	ctx, cancel := context.WithCancelCause(d.held.UntilLost)
 	defer cancel(nil)
 	result := d.launch(ctx, f)

@@ -18,7 +18,7 @@ type Held struct {
 	in       *Instance
 	Lease    feed.Record // as acquired
 	rng      *mathrand.Rand
-	Activity latest.Value[feed.Activity]
+	Activity Activities
 	Troubles latest.Set[feed.Origin, *feed.Error] // the last of each origin, until it succeeds
 
 	// UntilLost ends, with the cause, when the lease is lost or given up: nothing may be
@@ -112,7 +112,7 @@ func (h *Held) Raise(from feed.Origin, err error) {
 
 // Backoff pauses after so many failures in a row, at least for so long, while the work goes on.
 func (h *Held) Backoff(failures int, least time.Duration) {
-	h.Activity.Set(feed.ActivityFailing)
+	h.Activity.WorkerDoes(feed.ActivityFailing)
 	pause.For(h.UntilStopped, max(h.in.Backoff(h.rng, failures), least))
 }
 

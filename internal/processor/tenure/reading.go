@@ -40,7 +40,7 @@ func (w *worker) read() (page feed.Page, e instance.Ending) {
 
 // readOnce reads the next page, unless it was read ahead.
 func (w *worker) readOnce() (feed.Page, error) {
-	w.held.Activity.Set(feed.ActivityReading)
+	w.held.Activity.WorkerDoes(feed.ActivityReading)
 	if w.ahead != nil {
 		if next, ok := <-w.ahead.pages; ok {
 			return next.page, next.err
@@ -101,7 +101,7 @@ func aheadError(at feed.Position, end int64) error {
 
 // rest waits after an empty page, until there may be more.
 func (w *worker) rest() {
-	w.held.Activity.Set(feed.ActivityWaiting)
+	w.held.Activity.WorkerDoes(feed.ActivityWaiting)
 	if waiter, ok := w.in.Source.(feed.Waiter); ok && !w.polls && w.await(waiter) {
 		return
 	}

@@ -72,7 +72,7 @@ func (w *worker) work() feed.Reason {
 	if e.Why != feed.ReasonStuck && w.held.UntilLost.Err() != nil {
 		e = instance.Ending{Why: feed.ReasonLost}
 	}
-	w.held.Activity.Set(feed.ActivityEnding)
+	w.held.Activity.WorkerDoes(feed.ActivityEnding)
 	e.Why = w.dispatcher.Close(e.Why)
 	why := w.giveUp(e)
 	w.in.Hooks.Released(w.held.Lease.Lease(), why)
@@ -132,7 +132,7 @@ func (w *worker) begin() instance.Ending {
 		}
 	}
 	if !w.held.Lease.Fence.IsZero() {
-		w.held.Activity.Set(feed.ActivityFenced)
+		w.held.Activity.WorkerDoes(feed.ActivityFenced)
 		if pause.For(w.held.UntilStopped, w.held.Lease.Fence.Sub(w.in.View.Now())) != nil {
 			return w.held.Ending()
 		}
@@ -188,7 +188,7 @@ func (w *worker) anchor() instance.Ending {
 // status describes the work.
 func (w *worker) status() feed.LeaseStatus {
 	s := feed.LeaseStatus{Lease: w.held.Lease.Lease()}
-	s.Activity, s.Since = w.held.Activity.Get()
+	s.Activity, s.Since = w.held.Activity.Now()
 	s.Errors = w.held.Troubles.Values()
 	w.dispatcher.Describe(&s)
 	return s
