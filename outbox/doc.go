@@ -21,6 +21,14 @@
 // A [Unit] of work commits it, on a container of docstore or of Cosmos DB that is partitioned
 // by /partitionKey:
 //
+//	c := &Contact{Name: "Grace"}
+//	c.RecordCreated(ContactCreated{c.Name})
+//	u := outbox.NewUnit(contacts, outbox.Options{})
+//	u.Create(&outbox.Doc[*Contact]{ID: id, PartitionKey: id, Type: "contact", Data: c})
+//	err = u.Commit(ctx) // feed.ErrConflict: the object exists
+//
+// Later it is changed:
+//
 //	d, err := outbox.Load[*Contact](ctx, contacts, id, "contact", id)
 //	d.Data.Rename("Ada")
 //	u := outbox.NewUnit(contacts, outbox.Options{})
@@ -34,7 +42,7 @@
 //
 //	relay, err := outbox.NewRelay(broker, outbox.RelayOptions{Source: "/contacts"})
 //	p, err := changefeed.New(contacts, leases, relay, relay.Options(changefeed.Options{
-//		MaxAge: 24 * time.Hour, DeadLetters: letters, HoldKeys: true,
+//		OnFailure: changefeed.FailurePolicy{MaxAge: 24 * time.Hour, DeadLetters: letters, HoldKeys: true},
 //	}))
 //	err = p.Run(ctx)
 //

@@ -755,7 +755,7 @@ func TestACallOfThePublisherCanBeTraced(t *testing.T) {
 	if diff := cmp.Diff([]string{"link to 00-e1", "link to 00-e2", "1 accepted, broker is down"}, said); diff != "" {
 		t.Error(diff)
 	}
-	if s := r.Status(); s.Published != 1 || s.Refused != 1 || !errors.Is(s.Err, errDown) {
+	if s := r.Status(); s.Published != 1 || s.Failed != 1 || !errors.Is(s.Err, errDown) {
 		t.Errorf("status %+v", s)
 	}
 }

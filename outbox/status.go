@@ -36,7 +36,7 @@ const alarmEvery = time.Minute
 // RelayStatus is how far a relay is.
 type RelayStatus struct {
 	Published int64         // messages that the broker has accepted
-	Refused   int64         // calls of the publisher that failed
+	Failed    int64         // calls of the publisher that failed, whatever the broker said
 	Parked    int64         // events that the processor has parked, or held
 	Err       error         // why the last of them failed; nil after a success
 	Lag       time.Duration // between the time of the event that was accepted last and its acceptance
@@ -179,7 +179,7 @@ func (h *hand) count(accepted []Message, err error) {
 	defer h.mu.Unlock()
 	h.status.Published += int64(len(accepted))
 	if h.status.Err = err; err != nil {
-		h.status.Refused++
+		h.status.Failed++
 	}
 	if n := len(accepted); n > 0 {
 		h.status.Lag = time.Since(accepted[n-1].Time)

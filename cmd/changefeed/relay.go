@@ -142,7 +142,7 @@ func (o *relayOptions) handlerOptions(log *slog.Logger, monitored *place.Contain
 // report says how much was published.
 func (o *relayOptions) report(cmd *cobra.Command, s outbox.RelayStatus) error {
 	if o.output.value == "json" {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"published": s.Published, "parked": s.Parked, "refused": s.Refused, "lag_seconds": s.Lag.Seconds()})
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"published": s.Published, "parked": s.Parked, "failed": s.Failed, "lag_seconds": s.Lag.Seconds()})
 	}
 	events := "events"
 	if s.Published == 1 {

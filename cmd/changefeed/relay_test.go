@@ -33,9 +33,9 @@ func TestARelayClosesItsBroker(t *testing.T) {
 
 // What was parked is not what the broker has refused.
 func TestTheEndOfARelayCountsWhatBecameOfItsEvents(t *testing.T) {
-	status := outbox.RelayStatus{Published: 4, Parked: 1, Refused: 2, Lag: 3 * time.Second}
+	status := outbox.RelayStatus{Published: 4, Parked: 1, Failed: 2, Lag: 3 * time.Second}
 	for form, want := range map[string]string{
-		"json": `{"lag_seconds":3,"parked":1,"published":4,"refused":2}`, "text": "4 events published, 1 parked",
+		"json": `{"failed":2,"lag_seconds":3,"parked":1,"published":4}`, "text": "4 events published, 1 parked",
 	} {
 		var o relayOptions
 		var out bytes.Buffer
@@ -63,7 +63,7 @@ func TestAJSONLogHasNothingElseInIt(t *testing.T) {
 		"--to", "embedded:" + t.TempDir(), "--max-attempts", "1", "--dead-letters", filepath.Join(t.TempDir(), "letters"), "-v", "-o", "json",
 	}
 	out, said, err := call(t, relay...)
-	if err != nil || !strings.Contains(out, `"parked":1,"published":1,`) {
+	if err != nil || !strings.Contains(out, `"parked":1,"published":1}`) {
 		t.Fatalf("got %q, %v: %s", out, err, said)
 	}
 	for line := range strings.Lines(said) {
