@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/millrace/changefeed/docstore/internal/fields"
 )
 
 // manifest is the part of the engine's manifest that says which files there must be.
@@ -61,14 +63,14 @@ func newManifest() *manifest {
 
 // edit applies a record.
 func (m *manifest) edit(record []byte) error {
-	r := &reader{b: record}
-	for len(r.b) > 0 && !r.bad {
-		if err := m.field(r, r.uvarint()); err != nil {
+	r := &fields.Reader{Rest: record}
+	for len(r.Rest) > 0 && !r.Short {
+		if err := m.field(r, r.Uvarint()); err != nil {
 			return err
 		}
 	}
-	if r.bad {
-		return errFormat
+	if r.Short {
+		return fields.ErrShort
 	}
 	m.edits++
 	return nil
@@ -76,35 +78,35 @@ func (m *manifest) edit(record []byte) error {
 
 // field applies one field of a record. Those that say nothing about files are read only to get
 // past them. An unknown tag is an error, because its length is unknown too.
-func (m *manifest) field(r *reader, tag uint64) error {
+func (m *manifest) field(r *fields.Reader, tag uint64) error {
 	switch tag {
 	case tagComparer:
-		r.text()
+		r.Text()
 	case tagFirstLog:
-		m.firstLog = r.uvarint()
+		m.firstLog = r.Uvarint()
 	case tagNextFile, tagLastSeq, tagPrevLog:
-		r.uvarint()
+		r.Uvarint()
 	case tagPointer:
-		r.uvarint()
-		r.text()
+		r.Uvarint()
+		r.Text()
 	case tagDropTable:
-		delete(m.tables, tablePlace{r.uvarint(), r.uvarint()})
+		delete(m.tables, tablePlace{r.Uvarint(), r.Uvarint()})
 	case tagTable, tagTable2, tagTable3, tagTable4, tagTable5:
 		return m.table(r, tag)
 	case tagBacking:
-		file := r.uvarint()
-		m.files[file] = r.uvarint()
+		file := r.Uvarint()
+		m.files[file] = r.Uvarint()
 	case tagDropBacking:
-		delete(m.files, r.uvarint())
+		delete(m.files, r.Uvarint())
 	case tagBlob:
-		r.uvarint()
-		file := r.uvarint()
-		m.blobs[file] = r.uvarint()
-		r.uvarint()
-		r.uvarint()
+		r.Uvarint()
+		file := r.Uvarint()
+		m.blobs[file] = r.Uvarint()
+		r.Uvarint()
+		r.Uvarint()
 	case tagDropBlob:
-		r.uvarint()
-		delete(m.blobs, r.uvarint())
+		r.Uvarint()
+		delete(m.blobs, r.Uvarint())
 	default:
 		return fmt.Errorf("%w: tag %d", errManifest, tag)
 	}
@@ -117,22 +119,22 @@ func (m *manifest) field(r *reader, tag uint64) error {
 // level, number, path (table 3), size, a byte of flags and the bounds of points if the first
 // flag says so (table 5), bounds, least and greatest sequence number (not table), members up
 // to an end (tables 4 and 5)
-func (m *manifest) table(r *reader, tag uint64) error {
-	place := tablePlace{r.uvarint(), r.uvarint()}
+func (m *manifest) table(r *fields.Reader, tag uint64) error {
+	place := tablePlace{r.Uvarint(), r.Uvarint()}
 	if tag == tagTable3 {
-		r.uvarint()
+		r.Uvarint()
 	}
-	size := r.uvarint()
+	size := r.Uvarint()
 	t := table{file: place.num}
 	if tag == tagTable5 { // it has ranges, and points perhaps
-		if len(r.b) > 0 && r.take()&1 != 0 {
+		if len(r.Rest) > 0 && r.Byte()&1 != 0 {
 			t.bound(r)
 		}
 	}
 	t.bound(r)
 	if tag != tagTable {
-		r.uvarint()
-		r.uvarint()
+		r.Uvarint()
+		r.Uvarint()
 	}
 	if tag == tagTable4 || tag == tagTable5 {
 		backing, err := tableMembers(r)
@@ -151,8 +153,8 @@ func (m *manifest) table(r *reader, tag uint64) error {
 }
 
 // bound reads the least and the greatest key of a table and keeps the extremes.
-func (t *table) bound(r *reader) {
-	lo, hi := userKey(r.text()), userKey(r.text())
+func (t *table) bound(r *fields.Reader) {
+	lo, hi := userKey(r.Text()), userKey(r.Text())
 	if t.min == nil || bytes.Compare(lo, t.min) < 0 {
 		t.min = bytes.Clone(lo)
 	}
@@ -166,24 +168,24 @@ func userKey(key []byte) []byte { return key[:max(0, len(key)-8)] }
 
 // tableMembers reads to the end of a table's record and returns the file of a virtual
 // table.
-func tableMembers(r *reader) (backing uint64, err error) {
-	for !r.bad {
-		switch member := r.uvarint(); {
+func tableMembers(r *fields.Reader) (backing uint64, err error) {
+	for !r.Short {
+		switch member := r.Uvarint(); {
 		case member == memberEnd:
 			return backing, nil
 		case member == memberVirtual:
-			backing = r.uvarint()
+			backing = r.Uvarint()
 		case member == memberBlobs:
-			r.uvarint()
-			for n := r.uvarint(); n > 0 && !r.bad; n-- {
-				r.uvarint()
-				r.uvarint()
+			r.Uvarint()
+			for n := r.Uvarint(); n > 0 && !r.Short; n-- {
+				r.Uvarint()
+				r.Uvarint()
 			}
 		default:
-			r.text()
+			r.Text()
 		}
 	}
-	return 0, errFormat
+	return 0, fields.ErrShort
 }
 
 // live returns the files that the store consists of, with their sizes.

@@ -3,9 +3,10 @@ package docstore
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/millrace/changefeed/docstore/internal/fields"
 )
 
 // What is stored where. Numbers in keys are big-endian, because the engine sorts keys
@@ -68,9 +69,6 @@ const (
 // dataTables are the tables whose keys begin with a container: they go with the
 // container.
 const dataTables = "hnwdilrstu"
-
-// errFormat is a record that is too short for the form above.
-var errFormat = errors.New("record is cut short")
 
 // addr is the place of one version of a document. The LSN alone would name a
 // transaction; idx is the write within the transaction.
@@ -138,7 +136,7 @@ func tableKey(table byte, cont uint32, extra int) []byte {
 // splitKey takes the container off a key that tableKey began.
 func splitKey(key []byte) (cont uint32, tail []byte, err error) {
 	if len(key) < prefixSize {
-		return 0, nil, fmt.Errorf("key %q: %w", key, errFormat)
+		return 0, nil, fmt.Errorf("key %q: %w", key, fields.ErrShort)
 	}
 	return binary.BigEndian.Uint32(key[1:]), key[prefixSize:], nil
 }
@@ -163,7 +161,7 @@ func lowKey(cont, log uint32) []byte {
 // splitNumber reads the tail of a key that countKey or lowKey made.
 func splitNumber(tail []byte) (uint32, error) {
 	if len(tail) != 4 {
-		return 0, fmt.Errorf("key %q: %w", tail, errFormat)
+		return 0, fmt.Errorf("key %q: %w", tail, fields.ErrShort)
 	}
 	return binary.BigEndian.Uint32(tail), nil
 }
@@ -187,7 +185,7 @@ func splitDoc(tail []byte) (epk, pk, id []byte, err error) {
 	epk, rest, ok := bytes.Cut(tail, []byte{0})
 	pk, id, ok2 := bytes.Cut(rest, []byte{0})
 	if !ok || !ok2 {
-		return nil, nil, nil, fmt.Errorf("key %q: %w", tail, errFormat)
+		return nil, nil, nil, fmt.Errorf("key %q: %w", tail, fields.ErrShort)
 	}
 	return epk, pk, id, nil
 }
@@ -207,7 +205,7 @@ func splitID(tail []byte) (id, epk, pk []byte, err error) {
 	j := bytes.LastIndexByte(tail, 0)
 	i := bytes.LastIndexByte(tail[:max(j, 0)], 0)
 	if i < 0 {
-		return nil, nil, nil, fmt.Errorf("key %q: %w", tail, errFormat)
+		return nil, nil, nil, fmt.Errorf("key %q: %w", tail, fields.ErrShort)
 	}
 	return tail[:i], tail[i+1 : j], tail[j+1:], nil
 }
@@ -222,7 +220,7 @@ func uniqueKey(cont uint32, index int, epk, pk, value string) []byte {
 // splitUnique takes the parts from the tail of a key that uniqueKey made.
 func splitUnique(tail []byte) (index int, epk, pk, value []byte, err error) {
 	if len(tail) == 0 {
-		return 0, nil, nil, nil, fmt.Errorf("key %q: %w", tail, errFormat)
+		return 0, nil, nil, nil, fmt.Errorf("key %q: %w", tail, fields.ErrShort)
 	}
 	epk, pk, value, err = splitDoc(tail[1:])
 	return int(tail[0]), epk, pk, value, err
@@ -239,7 +237,7 @@ func ttlKey(cont uint32, expiry int64, epk, pk, id string) []byte {
 // a key that ttlKey made.
 func splitTTL(tail []byte) (expiry int64, doc []byte, err error) {
 	if len(tail) < 8 {
-		return 0, nil, fmt.Errorf("key %q: %w", tail, errFormat)
+		return 0, nil, fmt.Errorf("key %q: %w", tail, fields.ErrShort)
 	}
 	return int64(binary.BigEndian.Uint64(tail)), tail[8:], nil
 }
@@ -262,7 +260,7 @@ func appendAddr(b []byte, a addr) []byte {
 // splitAddr reads the tail of a log key.
 func splitAddr(tail []byte) (addr, error) {
 	if len(tail) != addrSize {
-		return addr{}, fmt.Errorf("key %q: %w", tail, errFormat)
+		return addr{}, fmt.Errorf("key %q: %w", tail, fields.ErrShort)
 	}
 	return parseAddr(tail), nil
 }
@@ -297,7 +295,7 @@ func tallyKey(cont uint32, at tallyAt) []byte {
 // splitTally reads the tail of a key that tallyKey made.
 func splitTally(tail []byte) (tallyAt, error) {
 	if len(tail) != 4+8 {
-		return tallyAt{}, fmt.Errorf("key %q: %w", tail, errFormat)
+		return tallyAt{}, fmt.Errorf("key %q: %w", tail, fields.ErrShort)
 	}
 	return tallyAt{binary.BigEndian.Uint32(tail), int64(binary.BigEndian.Uint64(tail[4:]))}, nil
 }
@@ -331,22 +329,22 @@ func (p *slot) encode() []byte {
 // slots of older stores end before.
 func decodeSlot(b []byte) (slot, error) {
 	if len(b) < addrSize {
-		return slot{}, fmt.Errorf("slot: %w", errFormat)
+		return slot{}, fmt.Errorf("slot: %w", fields.ErrShort)
 	}
-	r := reader{b: b[addrSize:]}
+	r := fields.Reader{Rest: b[addrSize:]}
 	p := slot{addr: parseAddr(b)}
-	p.time = int64(r.uvarint())
-	p.ttl = int(r.varint())
-	p.size = int(r.uvarint())
-	p.etag = string(r.text())
-	for n := r.uvarint(); n > 0 && !r.bad; n-- {
-		p.uniq = append(p.uniq, string(r.text()))
+	p.time = int64(r.Uvarint())
+	p.ttl = int(r.Varint())
+	p.size = int(r.Uvarint())
+	p.etag = string(r.Text())
+	for n := r.Uvarint(); n > 0 && !r.Short; n-- {
+		p.uniq = append(p.uniq, string(r.Text()))
 	}
-	if len(r.b) > 0 {
-		p.born = int64(r.uvarint())
+	if len(r.Rest) > 0 {
+		p.born = int64(r.Uvarint())
 	}
-	if r.bad {
-		return slot{}, fmt.Errorf("slot: %w", errFormat)
+	if r.Short {
+		return slot{}, fmt.Errorf("slot: %w", fields.ErrShort)
 	}
 	return p, nil
 }
@@ -374,89 +372,42 @@ func (e *entry) head(more []byte) []byte {
 // reason.
 func peekEntry(b []byte) (op entryOp, epk []byte, err error) {
 	op, epk, r := beginEntry(b)
-	if r.bad {
-		return op, nil, fmt.Errorf("entry: %w", errFormat)
+	if r.Short {
+		return op, nil, fmt.Errorf("entry: %w", fields.ErrShort)
 	}
 	return op, epk, nil
 }
 
 // beginEntry reads operation and epk, and returns the reader of the fields after them.
-func beginEntry(b []byte) (op entryOp, epk []byte, rest reader) {
+func beginEntry(b []byte) (op entryOp, epk []byte, rest fields.Reader) {
 	if len(b) == 0 {
-		return 0, nil, reader{bad: true}
+		return 0, nil, fields.Reader{Short: true}
 	}
-	rest = reader{b: b[1:]}
-	epk = rest.text()
+	rest = fields.Reader{Rest: b[1:]}
+	epk = rest.Text()
 	return entryOp(b[0]), epk, rest
 }
 
 // decodeEntry reads an entry; the result refers to b.
 func decodeEntry(b []byte) (e entry, err error) {
-	var r reader
+	var r fields.Reader
 	e.op, e.epk, r = beginEntry(b)
-	e.prev = int64(r.uvarint())
-	e.prevIdx = uint16(r.uvarint())
-	e.time = int64(r.uvarint())
-	e.ttl = int(r.varint())
-	e.pk = r.text()
-	e.id = r.text()
-	e.etag = r.text()
-	e.body = r.b
-	if r.bad {
-		return entry{}, fmt.Errorf("entry: %w", errFormat)
+	e.prev = int64(r.Uvarint())
+	e.prevIdx = uint16(r.Uvarint())
+	e.time = int64(r.Uvarint())
+	e.ttl = int(r.Varint())
+	e.pk = r.Text()
+	e.id = r.Text()
+	e.etag = r.Text()
+	e.body = r.Rest
+	if r.Short {
+		return entry{}, fmt.Errorf("entry: %w", fields.ErrShort)
 	}
 	return e, nil
 }
 
 func appendText[T string | []byte](b []byte, s T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
-// reader takes fields off a record. After a field that is cut short it is bad and
-// returns zeros, so callers check once, at the end.
-type reader struct {
-	b   []byte
-	bad bool
-}
-
-func (r *reader) uvarint() uint64 {
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 {
-		r.bad = true
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-func (r *reader) varint() int64 {
-	v, n := binary.Varint(r.b)
-	if n <= 0 {
-		r.bad = true
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-// take returns the next byte. The record must have one.
-func (r *reader) take() byte {
-	b := r.b[0]
-	r.b = r.b[1:]
-	return b
-}
-
-// text takes off a text. Its length may be anything in a damaged record, and so is
-// compared with what is left before it is used.
-func (r *reader) text() []byte {
-	n := r.uvarint()
-	if r.bad || n > uint64(len(r.b)) {
-		r.bad = true
-		return nil
-	}
-	s := r.b[:n]
-	r.b = r.b[n:]
-	return s
 }
 
 // encodeNumbers makes the value of the tables of heads, counts, low-water marks and
@@ -470,12 +421,12 @@ func encodeNumbers(values ...int64) (b []byte) {
 
 // decodeNumbers reads exactly len(numbers) numbers: more or fewer are damage.
 func decodeNumbers(b []byte, numbers []int64) error {
-	r := reader{b: b}
+	r := fields.Reader{Rest: b}
 	for i := range numbers {
-		numbers[i] = int64(r.uvarint())
+		numbers[i] = int64(r.Uvarint())
 	}
-	if r.bad || len(r.b) > 0 {
-		return errFormat
+	if r.Short || len(r.Rest) > 0 {
+		return fields.ErrShort
 	}
 	return nil
 }

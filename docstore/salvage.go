@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/millrace/changefeed/docstore/internal/fields"
 )
 
 // Salvaged is the result of [Salvage].
@@ -162,8 +164,8 @@ func (s *salvager) records() error {
 		return err
 	}
 	err = s.each(tableHead, func(key, value []byte) error {
-		r := reader{b: value}
-		if n := r.uvarint(); !r.bad {
+		r := fields.Reader{Rest: value}
+		if n := r.Uvarint(); !r.Short {
 			s.container(key).Head = int64(n)
 		}
 		return nil
@@ -172,8 +174,8 @@ func (s *salvager) records() error {
 		return err
 	}
 	return s.each(tableCount, func(key, value []byte) error {
-		c, r := s.container(key), reader{b: value}
-		if n := r.uvarint(); !r.bad && c.layout != nil {
+		c, r := s.container(key), fields.Reader{Rest: value}
+		if n := r.Uvarint(); !r.Short && c.layout != nil {
 			c.Counted = max(c.Counted, 0) + int64(n)
 		}
 		return nil
