@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/millrace/changefeed/docstore/internal/engine"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/cosmosdb/epk"
 )
@@ -148,7 +149,7 @@ func (db *DB) DeleteContainer(ctx context.Context, name string) error {
 	}
 	err = db.committer.do(ctx, func(g *group) error {
 		// What must be undone if the group is refused is not begun.
-		if err := g.needRoom(givesBack); err != nil {
+		if err := g.needRoom(engine.GivesBack); err != nil {
 			return err
 		}
 		// Callers may hold c beyond its removal from the map: they are refused by this
@@ -158,7 +159,7 @@ func (db *DB) DeleteContainer(ctx context.Context, name string) error {
 		}
 		for _, table := range []byte(dataTables) {
 			from := tableKey(table, c.num, 0)
-			g.ranges = append(g.ranges, [2][]byte{from, after(from)})
+			g.ranges = append(g.ranges, [2][]byte{from, engine.After(from)})
 		}
 		g.drop(containerKey(c.num), 0)
 		g.publish = append(g.publish, func() {

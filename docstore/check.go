@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/millrace/changefeed/docstore/internal/engine"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -19,7 +20,7 @@ type checker struct {
 	ctx      context.Context
 	progress func(records int64)
 	records  int64
-	view     view
+	view     engine.View
 	found    []Violation
 	known    []uint32 // containers
 
@@ -43,31 +44,31 @@ func (k *checker) wrong(format string, args ...any) {
 
 // each calls f for the keys in [from, to).
 func (k *checker) each(from, to []byte, f func(key, value []byte) error) (err error) {
-	it, err := k.view.cursor(from, to)
+	it, err := k.view.Cursor(from, to)
 	if err != nil {
 		return err
 	}
-	defer it.closeInto(&err, "close cursor")
-	for ok := it.first(); ok; ok = it.next() {
+	defer it.CloseInto(&err, "close cursor")
+	for ok := it.First(); ok; ok = it.Next() {
 		if err := k.read(1); err != nil {
 			return err
 		}
-		value, err := it.value()
+		value, err := it.Value()
 		if err != nil {
 			return err
 		}
-		if err := f(it.key(), value); err != nil {
-			return fmt.Errorf("key %q: %w", it.key(), err)
+		if err := f(it.Key(), value); err != nil {
+			return fmt.Errorf("key %q: %w", it.Key(), err)
 		}
 	}
-	return it.err()
+	return it.Err()
 }
 
 // table calls f for the keys of one table of the container, without table and
 // container.
 func (k *checker) table(table byte, f func(tail, value []byte) error) error {
 	from := tableKey(table, k.cont, 0)
-	return k.each(from, after(from), func(key, value []byte) error { return f(key[len(from):], value) })
+	return k.each(from, engine.After(from), func(key, value []byte) error { return f(key[len(from):], value) })
 }
 
 func (k *checker) container(num uint32, l *layout) error {
@@ -106,7 +107,7 @@ func (k *checker) container(num uint32, l *layout) error {
 
 func (k *checker) numbers(key []byte, n int) ([]int64, error) {
 	numbers := make([]int64, n)
-	value, found, err := k.view.get(key)
+	value, found, err := k.view.Get(key)
 	if err != nil || !found {
 		return numbers, err
 	}
@@ -176,7 +177,7 @@ func (k *checker) document(tail, value []byte) error {
 
 // sameVersion verifies that the log agrees with the primary index.
 func (k *checker) sameVersion(s slot, epk, pk, id []byte) error {
-	value, found, err := k.view.get(logKey(tableLog, k.cont, s.addr))
+	value, found, err := k.view.Get(logKey(tableLog, k.cont, s.addr))
 	if err != nil {
 		return err
 	}
@@ -196,7 +197,7 @@ func (k *checker) sameVersion(s slot, epk, pk, id []byte) error {
 	if err != nil || doc.id != string(id) || string(doc.key) != string(pk) || doc.ttl != s.ttl {
 		k.wrong("body of item %q has id %q and key %s (%v)", id, doc.id, doc.key, err)
 	}
-	_, dead, err := k.view.get(logKey(tableDead, k.cont, s.addr))
+	_, dead, err := k.view.Get(logKey(tableDead, k.cont, s.addr))
 	if dead {
 		k.wrong("item %q is marked dead at LSN %d", id, s.lsn)
 	}
@@ -205,7 +206,7 @@ func (k *checker) sameVersion(s slot, epk, pk, id []byte) error {
 
 // wants verifies that a key is present with a value.
 func (k *checker) wants(what string, key, value []byte) error {
-	v, found, err := k.view.get(key)
+	v, found, err := k.view.Get(key)
 	if err == nil && (!found || !bytes.Equal(v, value)) {
 		k.wrong("%s has %q for %q: want %q", what, v, key, value)
 	}
@@ -236,7 +237,7 @@ func (k *checker) version(tail, value []byte) error {
 	case !log.rng.Holds(string(e.epk)):
 		k.wrong("version at LSN %d has key %s: want one in %s", a.lsn, e.epk, log.rng)
 	}
-	_, dead, err := k.view.get(logKey(tableDead, k.cont, a))
+	_, dead, err := k.view.Get(logKey(tableDead, k.cont, a))
 	if err != nil || dead {
 		return err
 	}
@@ -250,7 +251,7 @@ func (k *checker) version(tail, value []byte) error {
 	tally := k.rows[tallyAt{a.log, number}]
 	tally[cell]++
 	k.rows[tallyAt{a.log, number}] = tally
-	v, found, err := k.view.get(docKey(k.cont, string(e.epk), string(e.pk), string(e.id)))
+	v, found, err := k.view.Get(docKey(k.cont, string(e.epk), string(e.pk), string(e.id)))
 	if err != nil {
 		return err
 	}
@@ -266,7 +267,7 @@ func (k *checker) mark(tail, _ []byte) error {
 	if err != nil {
 		return err
 	}
-	_, found, err := k.view.get(logKey(tableLog, k.cont, a))
+	_, found, err := k.view.Get(logKey(tableLog, k.cont, a))
 	if err == nil && (!found || !k.l.marked) {
 		k.wrong("mark at LSN %d has no version", a.lsn)
 	}
@@ -332,7 +333,7 @@ func (k *checker) low(tail, value []byte) error {
 		if err != nil {
 			return err
 		}
-		_, dead, err := k.view.get(logKey(tableDead, k.cont, a))
+		_, dead, err := k.view.Get(logKey(tableDead, k.cont, a))
 		if err == nil && !dead && !op.gone() {
 			k.wrong("version at LSN %d of log %d lives below the low-water mark %d", a.lsn, num, low[0])
 		}
@@ -359,7 +360,7 @@ func (k *checker) tally(tail, value []byte) error {
 
 // slot returns an entry of the primary index, nil if absent.
 func (k *checker) slot(tail []byte) (*slot, error) {
-	value, found, err := k.view.get(append(tableKey(tableDoc, k.cont, len(tail)), tail...))
+	value, found, err := k.view.Get(append(tableKey(tableDoc, k.cont, len(tail)), tail...))
 	if err != nil || !found {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millrace/changefeed/docstore/internal/engine"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -67,10 +68,8 @@ func (k *committer) submit(ctx context.Context, tx *transaction) error {
 	if err := k.db.closed(); err != nil {
 		return err
 	}
-	if k.db.eng.guard.stalled.Load() { // so the committer does not come to the queue
-		if err := k.db.eng.guard.lacksRoom(1); err != nil {
-			return err
-		}
+	if err := k.db.eng.WritesStall(); err != nil { // so the committer does not come to the queue
+		return err
 	}
 	select {
 	case k.queue <- tx:
@@ -297,9 +296,9 @@ func (g *group) write() error {
 	for i := range g.changes {
 		size += len(g.changes[i].key) + len(g.changes[i].value) + len(g.changes[i].body) + 16
 	}
-	w := g.db.eng.newBatch(size + 256*len(g.heads) + 64)
+	w := g.db.eng.NewBatch(size + 256*len(g.heads) + 64)
 	for _, r := range g.ranges {
-		w.dropRange(r[0], r[1])
+		w.DropRange(r[0], r[1])
 	}
 	g.fill(w)
 	if err := g.tally(w); err != nil {
@@ -311,7 +310,7 @@ func (g *group) write() error {
 	seq := g.db.applied.Load() + 1
 	g.applies(seq)
 	begun := time.Now()
-	if err := w.commit(); err != nil {
+	if err := w.Commit(); err != nil {
 		return g.db.fail(err)
 	}
 	g.flush = time.Since(begun)
@@ -321,6 +320,16 @@ func (g *group) write() error {
 	g.recent.note(g)
 	g.db.wroteSome()
 	return nil
+}
+
+// needRoom returns [ErrDiskFull] while the disk has less than a part of the store's reserve. One look is enough for a group.
+func (g *group) needRoom(part uint64) error {
+	if g.roomy {
+		return nil
+	}
+	err := g.db.eng.LacksRoom(part)
+	g.roomy = err == nil
+	return err
 }
 
 // applies says that the engine is about to show the group: to readers of its containers, and
@@ -336,14 +345,14 @@ func (g *group) applies(seq int64) {
 }
 
 // fill puts head, counts and low-water marks of a container into the write.
-func (h *nextHead) fill(w batch) {
-	w.set(headKey(h.c.num), encodeNumbers(h.lsn, h.time))
+func (h *nextHead) fill(w engine.Batch) {
+	w.Set(headKey(h.c.num), encodeNumbers(h.lsn, h.time))
 	for p, d := range h.parts {
-		w.set(countKey(h.c.num, p.num), encodeNumbers(p.docs.Load()+d.docs, h.lsn))
+		w.Set(countKey(h.c.num, p.num), encodeNumbers(p.docs.Load()+d.docs, h.lsn))
 	}
 	for n, log := range h.l.logs {
 		if low := log.low.Load(); low > log.saved.Load() {
-			w.set(lowKey(h.c.num, n), encodeNumbers(low))
+			w.Set(lowKey(h.c.num, n), encodeNumbers(low))
 			log.saved.Store(low)
 		}
 	}

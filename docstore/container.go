@@ -253,7 +253,7 @@ func (c *Container) Item(ctx context.Context, key feed.PartitionKey, id string) 
 func (x index) item(ctx context.Context, key []byte) (Item, bool, error) {
 	var missed addr
 	for {
-		value, found, err := x.c.db.eng.get(nil, key)
+		value, found, err := x.c.db.eng.Get(nil, key)
 		if err != nil {
 			return Item{}, false, err
 		}
@@ -267,7 +267,7 @@ func (x index) item(ctx context.Context, key []byte) (Item, bool, error) {
 		if x.c.layout.Load().spec.expired(s.time, s.ttl, x.c.clock.now()) {
 			return Item{}, false, nil
 		}
-		value, found, err = x.c.db.eng.get(make([]byte, 0, s.size), logKey(tableLog, x.c.num, s.addr))
+		value, found, err = x.c.db.eng.Get(make([]byte, 0, s.size), logKey(tableLog, x.c.num, s.addr))
 		if err != nil {
 			return Item{}, false, err
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/millrace/changefeed/docstore/internal/engine"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -50,8 +51,8 @@ func (m moment) pending(ctx context.Context, rng feed.Range, from feed.Position,
 	if len(parts) == 0 {
 		return total, refuse("range %q holds no keys: want min below max, within -FF", rng)
 	}
-	k := counter{moment: m, view: m.c.db.eng.view(), now: m.c.clock.now()}
-	defer func() { err = cmp.Or(err, k.view.close()) }()
+	k := counter{moment: m, view: m.c.db.eng.View(), now: m.c.clock.now()}
+	defer func() { err = cmp.Or(err, k.view.Close()) }()
 	if m.c.layout.Load() != m.l {
 		return total, errMoved
 	}
@@ -74,7 +75,7 @@ func (m moment) pending(ctx context.Context, rng feed.Range, from feed.Position,
 // counter counts changes in one state of the engine.
 type counter struct {
 	moment
-	view  view
+	view  engine.View
 	now   int64
 	total feed.Backlog
 }
@@ -136,7 +137,7 @@ func (k *counter) found(items, at int64) {
 // open opens the feed of one log in (sel.lsn, upTo].
 func (k *counter) open(num uint32, sel selection, upTo int64) (*logWalk, error) {
 	f := &logWalk{sel: sel, now: k.now}
-	if err := f.openLog(moment{c: k.c, l: k.l, head: upTo}, num, k.view.cursor); err != nil {
+	if err := f.openLog(moment{c: k.c, l: k.l, head: upTo}, num, k.view.Cursor); err != nil {
 		return nil, errors.Join(err, f.close())
 	}
 	return f, nil
@@ -164,19 +165,19 @@ func (k *counter) tallied(num uint32, after int64) (items, first int64, err erro
 	size := k.c.tallies.cells
 	from, _ := size.row(after + 1)
 	to, _ := size.row(k.head)
-	it, err := k.view.cursor(tallyKey(k.c.num, tallyAt{num, from}), tallyKey(k.c.num, tallyAt{num, to + 1}))
+	it, err := k.view.Cursor(tallyKey(k.c.num, tallyAt{num, from}), tallyKey(k.c.num, tallyAt{num, to + 1}))
 	if err != nil {
 		return 0, 0, err
 	}
-	defer it.closeInto(&err, "close cursor")
+	defer it.CloseInto(&err, "close cursor")
 	last := size.end(k.head)
-	for ok := it.first(); ok; ok = it.next() {
-		at, err := splitTally(tailOf(it.key()))
+	for ok := it.First(); ok; ok = it.Next() {
+		at, err := splitTally(tailOf(it.Key()))
 		if err != nil {
 			return 0, 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
 		var cells row
-		value, err := it.value()
+		value, err := it.Value()
 		if err == nil {
 			err = decodeRow(value, &cells)
 		}
@@ -194,7 +195,7 @@ func (k *counter) tallied(num uint32, after int64) (items, first int64, err erro
 			items += living
 		}
 	}
-	return items, first, it.err()
+	return items, first, it.Err()
 }
 
 // scan counts the versions of a log in (sel.lsn, upTo], expired ones too, until each
@@ -242,17 +243,17 @@ func (k *counter) expired(ctx context.Context, num uint32, sel selection) (items
 // expiredByIndex counts the documents of a log after an LSN that have expired and were not
 // deleted yet, by the index of expiries.
 func (k *counter) expiredByIndex(num uint32, after int64) (items int64, err error) {
-	it, err := k.view.cursor(tableKey(tableTTL, k.c.num, 0), ttlKey(k.c.num, k.now+1, "", "", ""))
+	it, err := k.view.Cursor(tableKey(tableTTL, k.c.num, 0), ttlKey(k.c.num, k.now+1, "", "", ""))
 	if err != nil {
 		return 0, err
 	}
-	defer it.closeInto(&err, "close cursor")
-	for ok := it.first(); ok; ok = it.next() {
-		_, doc, err := splitTTL(tailOf(it.key()))
+	defer it.CloseInto(&err, "close cursor")
+	for ok := it.First(); ok; ok = it.Next() {
+		_, doc, err := splitTTL(tailOf(it.Key()))
 		if err != nil {
 			return 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
-		value, found, err := k.view.get(append(tableKey(tableDoc, k.c.num, len(doc)), doc...))
+		value, found, err := k.view.Get(append(tableKey(tableDoc, k.c.num, len(doc)), doc...))
 		if err != nil {
 			return 0, err
 		}
@@ -268,5 +269,5 @@ func (k *counter) expiredByIndex(num uint32, after int64) (items int64, err erro
 			items++
 		}
 	}
-	return items, it.err()
+	return items, it.Err()
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/changefeed/docstore/internal/engine"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -35,13 +35,20 @@ type Options struct {
 	MustExist bool
 
 	// The rest is for tests and for opening a copy.
-	fs      filesystem
-	buffer  uint64 // of writes in memory; 0 is bufferOf CacheBytes
+	fs      engine.FS
+	buffer  uint64 // of writes in memory; 0 follows from CacheBytes
 	small   bool   // tables are, for tests
 	resting bool   // nothing in the background: a backup must not differ from its original
-	raised  bool   // the format is the present one: the store may get its first inventory
 	cells   cells  // of tallies; 0 is cellLSNs
-	plain   int64  // bytes on the disk up to which tables are not compressed; 0 is plainStore
+	plain   int64  // bytes on the disk up to which tables are not compressed; 0 is a gigabyte
+}
+
+// ofEngine are the settings of the engine.
+func (o Options) ofEngine() engine.Options {
+	return engine.Options{
+		NoSync: o.NoSync, InMemory: o.InMemory, CacheBytes: o.CacheBytes, Schema: onDisk, AsFound: o.resting,
+		FS: o.fs, Buffer: o.buffer, SmallTables: o.small, Plain: o.plain,
+	}
 }
 
 // DB is an open store. All methods may be called concurrently.
@@ -51,7 +58,7 @@ type Options struct {
 // as needed.
 type DB struct {
 	dir  string
-	eng  *engine
+	eng  *engine.Engine
 	rid  []byte
 	tags tagger
 
@@ -89,6 +96,27 @@ const (
 	formatNoTally = "1"
 )
 
+// onDisk is what the engine has to know of keys.go.
+var onDisk = engine.Schema{
+	FormatKey: metaKey("format"),
+	Formats:   []string{formatNoTally, formatVersion},
+	Heads:     loadedTables,
+	Age:       ageOfSlot,
+}
+
+// loadedTables are the tables that are read when a store is opened. They are verified
+// before, so that an open that fails has changed nothing.
+var loadedTables = []byte{tableMeta, tableContainer, tableDatabase, tableHead, tableCount, tableLow}
+
+// ageOfSlot is the LSN of an entry in the primary index.
+func ageOfSlot(key, value []byte) (int64, bool) {
+	if key[0] != tableDoc {
+		return 0, false
+	}
+	s, err := decodeSlot(value)
+	return s.lsn, err == nil
+}
+
 // maxQueue is how many transactions wait for the committer before writers block: two full
 // groups, so the committer finds the next group ready after the disk.
 const maxQueue = 1024
@@ -104,49 +132,23 @@ func Open(dir string, o Options) (*DB, error) { return OpenContext(life{}, dir, 
 // cannot be made or the disk was full for 10 seconds. When ctx ends first, the error is
 // its cause together with the error of the disk that was being waited out.
 func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
-	if o.CacheBytes == 0 {
-		o.CacheBytes = defaultCache
-	}
 	if !o.InMemory && o.fs == nil {
-		if err := checkDir(dir, o.MustExist); err != nil {
+		if dir == "" {
+			return nil, refuse("name of the directory is empty: want a path, or Options.InMemory")
+		}
+		if err := engine.CheckDir(dir, o.MustExist); err != nil {
 			return nil, err
 		}
 	}
-	eng, err := openEngine(ctx, dir, o)
+	var db *DB
+	_, err := engine.Open(ctx, dir, o.ofEngine(), func(eng *engine.Engine) error {
+		db = newDB(dir, eng, o)
+		return db.start()
+	})
 	if err != nil {
-		return nil, fmt.Errorf("open store %s: %w", dir, openError(err))
-	}
-	db := &DB{
-		dir: dir, eng: eng, tags: newTagger(),
-		stop: make(chan struct{}),
-		wake: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
-		cells: cmp.Or(o.cells, cellLSNs), rest: o.resting,
-	}
-	queue := make(chan *transaction, maxQueue)
-	db.committer = committer{db: db, queue: queue, ended: make(chan struct{}), gather: newGather(queue, eng.sync)}
-	settled := eng.guard.until(ctx)
-	err = db.start()
-	settled()
-	if failure := eng.guard.err(); failure != nil {
-		err = openFailure(ctx, failure)
-	}
-	if err == nil && eng.raising {
-		if err = eng.close(); err == nil {
-			o.raised = true
-			return OpenContext(ctx, dir, o)
-		}
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
-	if err != nil {
-		_ = eng.close() // has nothing to lose
-		return nil, fmt.Errorf("open store %s: %w", dir, err)
-	}
-	if !o.InMemory && o.fs == nil {
-		if err := errors.Join(closeFiles(dir), eng.dropStages()); err != nil {
-			return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), eng.close())
-		}
-	}
-	eng.guard.opened(func(err error) { _ = db.fail(err) })
+	db.eng.OnFailure(func(err error) { _ = db.fail(err) })
 	db.work.Go(db.committer.run)
 	if !o.resting {
 		db.work.Go(db.sweepAll)
@@ -156,6 +158,19 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 	return db, nil
 }
 
+// newDB is a store on an engine that is being opened.
+func newDB(dir string, eng *engine.Engine, o Options) *DB {
+	db := &DB{
+		dir: dir, eng: eng, tags: newTagger(),
+		stop: make(chan struct{}),
+		wake: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
+		cells: cmp.Or(o.cells, cellLSNs), rest: o.resting,
+	}
+	queue := make(chan *transaction, maxQueue)
+	db.committer = committer{db: db, queue: queue, ended: make(chan struct{}), gather: newGather(queue, !o.NoSync)}
+	return db
+}
+
 // Close stops the background work, waits for its end, and closes the files. Writes that were
 // not acknowledged return [ErrClosed]. A write that waits for room on a full disk has 10 seconds
 // from its beginning, and returns [ErrFailed] when they have passed. A second call does nothing and
@@ -163,10 +178,10 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 func (db *DB) Close() error {
 	var err error
 	db.closer.Do(func() {
-		db.eng.guard.leaving.Store(true) // first, because a write that waits for room keeps the committer from its end
+		db.eng.PrepareClose() // first, because a write that waits for room keeps the committer from its end
 		close(db.stop)
 		db.work.Wait()
-		if err = db.eng.close(); err != nil {
+		if err = db.eng.Close(); err != nil {
 			err = fmt.Errorf("close store %s: %w", db.dir, err)
 		}
 	})

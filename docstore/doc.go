@@ -84,5 +84,6 @@
 // # Where to read on
 //
 // keys.go has the byte layout, commit.go the way of a write, and read.go and move.go
-// the reasons why no reader misses a change.
+// the reasons why no reader misses a change. Package internal/engine has the files and
+// what is done when a disk fails them.
 package docstore

@@ -1,32 +1,32 @@
 package docstore
 
 import (
-	"errors"
 	"fmt"
 
+	"github.com/millrace/changefeed/docstore/internal/engine"
 	"github.com/millrace/changefeed/feed"
 )
 
 var (
 	// ErrInUse means that another process, or another DB of this one, has the directory
 	// open.
-	ErrInUse = errors.New("directory is in use")
+	ErrInUse = engine.ErrInUse
 	// ErrCorrupt means that the files are not as they were written.
-	ErrCorrupt = errors.New("store is corrupt")
+	ErrCorrupt = engine.ErrCorrupt
 	// ErrNotStore means that the directory holds no store; its files are left alone.
-	ErrNotStore = errors.New("not a store")
+	ErrNotStore = engine.ErrNotStore
 	// ErrFormat means that a newer version, or another program, wrote the directory.
-	ErrFormat = errors.New("unknown format")
+	ErrFormat = engine.ErrFormat
 	// ErrClosed means that the store has been closed.
-	ErrClosed = errors.New("store is closed")
+	ErrClosed = engine.ErrClosed
 	// ErrFailed means that the disk failed. From then on the store refuses reads and
 	// writes alike, with the reason. Acknowledged writes are safe: close the store and
 	// open it again. Lack of room or of descriptors is waited out for 10 seconds first.
-	ErrFailed = errors.New("store has failed")
+	ErrFailed = engine.ErrFailed
 	// ErrDiskFull means that a write was refused, and left nothing, because the disk has less room
 	// than the store needs for what it has: 64 MB, or a sixteenth of a small disk. Reads go on, and so
 	// do writes as soon as there is room.
-	ErrDiskFull = errors.New("disk is full")
+	ErrDiskFull = engine.ErrDiskFull
 	// ErrUniqueKey is the [feed.ErrConflict] of a unique key that another
 	// document of the logical partition has.
 	ErrUniqueKey = fmt.Errorf("%w: unique key is taken", feed.ErrConflict)

@@ -9,6 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/millrace/changefeed/docstore/internal/engine"
 )
 
 // WithFS makes the store stand on a file system.
@@ -33,7 +35,7 @@ func (o Options) WithCells(lsns int) Options {
 func (db *DB) Untally(c *Container) error {
 	return db.committer.do(life{db.stop}, func(g *group) error {
 		from := tableKey(tableTally, c.num, 0)
-		g.ranges = append(g.ranges, [2][]byte{from, after(from)})
+		g.ranges = append(g.ranges, [2][]byte{from, engine.After(from)})
 		g.set(metaKey("format"), []byte(formatNoTally))
 		c.tallies.on = false
 		clear(c.tallies.rows)
@@ -51,11 +53,11 @@ func (c *Container) Tallied() bool { return c.layout.Load().tallied }
 
 // RaiseTally has the first cell of the first log say one version too many.
 func (db *DB) RaiseTally(c *Container) error {
-	w := db.eng.newBatch(0)
+	w := db.eng.NewBatch(0)
 	r := c.tallies.rows[tallyAt{}]
 	r[0]++
-	w.set(tallyKey(c.num, tallyAt{}), encodeNumbers(r[:]...))
-	return w.commit()
+	w.Set(tallyKey(c.num, tallyAt{}), encodeNumbers(r[:]...))
+	return w.Commit()
 }
 
 // DropTallies removes all tallies behind the store's back.
@@ -65,9 +67,9 @@ func (db *DB) DropTallies(c *Container) error {
 
 func (db *DB) dropTable(table byte, c *Container) error {
 	from := tableKey(table, c.num, 0)
-	w := db.eng.newBatch(0)
-	w.dropRange(from, after(from))
-	return w.commit()
+	w := db.eng.NewBatch(0)
+	w.DropRange(from, engine.After(from))
+	return w.Commit()
 }
 
 // SalvageFrom is Salvage of a store on a file system.
@@ -100,14 +102,14 @@ func Failing(fs vfs.FS, f func(write bool, path string) bool) vfs.FS {
 // LogScan reads the log of partition 0 of the first container.
 func (db *DB) LogScan() (n, bytes int, err error) {
 	from, to := logBounds(tableLog, 1, 0, -1, 1<<62)
-	it, err := db.eng.cursor(from, to)
+	it, err := db.eng.Cursor(from, to)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer it.closeInto(&err, "close")
+	defer it.CloseInto(&err, "close")
 	var buf []byte
-	for ok := it.first(); ok; ok = it.next() {
-		v, err := it.value()
+	for ok := it.First(); ok; ok = it.Next() {
+		v, err := it.Value()
 		if err != nil {
 			return 0, 0, err
 		}
@@ -115,15 +117,15 @@ func (db *DB) LogScan() (n, bytes int, err error) {
 		bytes += len(buf)
 		n++
 	}
-	return n, bytes, it.err()
+	return n, bytes, it.Err()
 }
 
 // Damage removes stored versions behind the store's back.
 func (db *DB) Damage(c *Container) error {
 	from, to := logBounds(tableLog, c.num, 0, -1, 1<<62)
-	w := db.eng.newBatch(0)
-	w.dropRange(from, to)
-	return w.commit()
+	w := db.eng.NewBatch(0)
+	w.DropRange(from, to)
+	return w.Commit()
 }
 
 // Orphan removes the entries of documents in the primary index behind the store's back.
@@ -133,14 +135,19 @@ func (db *DB) Orphan(c *Container) error {
 
 // SetFormat writes a format number.
 func (db *DB) SetFormat(f string) error {
-	w := db.eng.newBatch(0)
-	w.set(metaKey("format"), []byte(f))
-	return errors.Join(w.commit(), db.eng.inventory.raised(f))
+	return db.eng.SetFormat(f)
 }
+
+// silent drops the log of the engine's library.
+type silent struct{}
+
+func (silent) Infof(string, ...any)  {}
+func (silent) Errorf(string, ...any) {}
+func (silent) Fatalf(string, ...any) {}
 
 // FormatOf reads the format of a store that nobody has open.
 func FormatOf(fs vfs.FS, dir string) (string, error) {
-	db, err := pebble.Open(dir, &pebble.Options{FS: fs, ReadOnly: true, FormatMajorVersion: pebble.FormatNewest, Logger: quietLog{}})
+	db, err := pebble.Open(dir, &pebble.Options{FS: fs, ReadOnly: true, FormatMajorVersion: pebble.FormatNewest, Logger: silent{}})
 	if err != nil {
 		return "", err
 	}
@@ -155,7 +162,7 @@ func FormatOf(fs vfs.FS, dir string) (string, error) {
 // TryOlder does to a store what a program did that knew neither its format nor the inventory: the
 // engine was opened, and wrote, before the program refused.
 func TryOlder(fs vfs.FS, dir string) error {
-	db, err := pebble.Open(dir, &pebble.Options{FS: fs, FormatMajorVersion: pebble.FormatNewest, Logger: quietLog{}})
+	db, err := pebble.Open(dir, &pebble.Options{FS: fs, FormatMajorVersion: pebble.FormatNewest, Logger: silent{}})
 	if err != nil {
 		return err
 	}
@@ -175,12 +182,12 @@ func (db *DB) MoveSome(c *Container) (bool, error) {
 // Versions counts the stored versions of a container.
 func (db *DB) Versions(c *Container) (n int) {
 	from := tableKey(tableLog, c.num, 0)
-	it, err := db.eng.cursor(from, after(from))
+	it, err := db.eng.Cursor(from, engine.After(from))
 	if err != nil {
 		return -1
 	}
-	defer it.closeInto(&err, "close")
-	for ok := it.first(); ok; ok = it.next() {
+	defer it.CloseInto(&err, "close")
+	for ok := it.First(); ok; ok = it.Next() {
 		n++
 	}
 	return n
@@ -189,21 +196,21 @@ func (db *DB) Versions(c *Container) (n int) {
 // EachVersion tells where the stored versions of a container are.
 func (db *DB) EachVersion(c *Container, visit func(lsn int64, idx int)) (err error) {
 	from := tableKey(tableLog, c.num, 0)
-	it, err := db.eng.cursor(from, after(from))
+	it, err := db.eng.Cursor(from, engine.After(from))
 	if err != nil {
 		return err
 	}
-	defer it.closeInto(&err, "close")
-	for ok := it.first(); ok; ok = it.next() {
-		a := parseAddr(tailOf(it.key()))
+	defer it.CloseInto(&err, "close")
+	for ok := it.First(); ok; ok = it.Next() {
+		a := parseAddr(tailOf(it.Key()))
 		visit(a.lsn, int(a.idx))
 	}
-	return it.err()
+	return it.Err()
 }
 
 // Compact rewrites all tables into one level.
 func (db *DB) Compact(ctx context.Context) error {
-	return db.eng.db.(*pebble.DB).Compact(ctx, []byte{0}, []byte{0xff}, false)
+	return db.eng.Compact(ctx, []byte{0}, []byte{0xff})
 }
 
 // SubmitLate puts a request into the queue of a closed store, as a writer does that has
@@ -306,7 +313,7 @@ func (db *DB) FailControl(c *Container) error {
 		epk := h.l.at("").rng.Min
 		h.count(h.l.at(epk), epk, 1)
 		h.lsn++
-		g.ranges = append(g.ranges, [2][]byte{tableKey(tableDoc, c.num, 0), after(tableKey(tableDoc, c.num, 0))})
+		g.ranges = append(g.ranges, [2][]byte{tableKey(tableDoc, c.num, 0), engine.After(tableKey(tableDoc, c.num, 0))})
 		g.lives(c, addr{lsn: 1}, -1)
 		l := c.layout.Load().clone()
 		l.floor = farAway

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/millrace/changefeed/docstore/internal/engine"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -14,8 +15,8 @@ import (
 // even while versions are being moved (see move.go), so there are no ties.
 type logWalk struct {
 	sel     selection
-	now     int64 // time of the container, which decides who has expired
-	view    *view // where several cursors must see one state
+	now     int64        // time of the container, which decides who has expired
+	view    *engine.View // where several cursors must see one state
 	tracks  []*track
 	stop    func(lsn int64) bool // asked before each version
 	stopped bool
@@ -30,8 +31,8 @@ type track struct {
 	c      *Container
 	num    uint32
 	log    *changelog
-	it     *cursor
-	dead   *cursor // marks of superseded versions; nil where none are kept
+	it     *engine.Cursor
+	dead   *engine.Cursor // marks of superseded versions; nil where none are kept
 	deadOK bool
 	ok     bool
 	all    bool // the selection holds every key of the log
@@ -47,14 +48,14 @@ type track struct {
 // to log and about marks; a single cursor is a snapshot by itself and cheaper.
 func (m moment) feed(logs []uint32, sel selection) (*logWalk, error) {
 	f := &logWalk{sel: sel, now: m.c.clock.now()}
-	open := m.c.db.eng.cursor
+	open := m.c.db.eng.Cursor
 	switch {
 	case m.held != nil:
-		f.now, open = m.held.now, m.held.view.cursor
+		f.now, open = m.held.now, m.held.view.Cursor
 	case len(logs) > 1 || m.l.marks(sel):
-		v := m.c.db.eng.view()
+		v := m.c.db.eng.View()
 		f.view = &v
-		open = v.cursor
+		open = v.Cursor
 	}
 	for _, num := range logs {
 		if err := f.openLog(m, num, open); err != nil {
@@ -127,7 +128,7 @@ func (f *logWalk) walk(ctx context.Context, spec *ContainerSpec, visit func(*ent
 				return fmt.Errorf("%w: LSN %d: %w", ErrCorrupt, t.lsn, err)
 			}
 			if f.sel.shows(&f.entry, spec, f.now) {
-				if more, err := visit(&f.entry, parseAddr(tailOf(t.it.key()))); err != nil || !more {
+				if more, err := visit(&f.entry, parseAddr(tailOf(t.it.Key()))); err != nil || !more {
 					return err
 				}
 			}
@@ -136,7 +137,7 @@ func (f *logWalk) walk(ctx context.Context, spec *ContainerSpec, visit func(*ent
 	}
 }
 
-type openCursor func(from, to []byte) (*cursor, error)
+type openCursor func(from, to []byte) (*engine.Cursor, error)
 
 // open places the cursors of one log. Readers of last versions skip the dead ones
 // before the low-water mark: a log that is overwritten again and again begins with
@@ -170,12 +171,12 @@ func (t *track) open(open openCursor, m moment, sel selection) (err error) {
 		if t.dead, err = open(from, to); err != nil {
 			return err
 		}
-		t.deadOK = t.dead.first()
+		t.deadOK = t.dead.First()
 	}
 	if sel.search {
-		t.ok = t.it.seek(logKey(tableLog, cont, addr{num, start + 1, 0}))
+		t.ok = t.it.Seek(logKey(tableLog, cont, addr{num, start + 1, 0}))
 	} else {
-		t.ok = t.it.first()
+		t.ok = t.it.First()
 	}
 	t.here()
 	return nil
@@ -184,9 +185,9 @@ func (t *track) open(open openCursor, m moment, sel selection) (err error) {
 // jump goes on after an LSN.
 func (t *track) jump(lsn int64) {
 	first := addr{log: t.num, lsn: lsn + 1}
-	t.ok = t.it.seek(logKey(tableLog, t.c.num, first))
+	t.ok = t.it.Seek(logKey(tableLog, t.c.num, first))
 	if t.dead != nil {
-		t.deadOK = t.dead.seek(logKey(tableDead, t.c.num, first))
+		t.deadOK = t.dead.Seek(logKey(tableDead, t.c.num, first))
 	}
 	t.here()
 }
@@ -196,14 +197,14 @@ func (t *track) jump(lsn int64) {
 func (t *track) seekTime(num uint32, since, lo, hi int64) (int64, error) {
 	for hi-lo > 1 {
 		mid := lo + (hi-lo)/2
-		if !t.it.seek(logKey(tableLog, t.c.num, addr{num, mid + 1, 0})) {
-			if err := t.it.err(); err != nil {
+		if !t.it.Seek(logKey(tableLog, t.c.num, addr{num, mid + 1, 0})) {
+			if err := t.it.Err(); err != nil {
 				return 0, err
 			}
 			hi = mid
 			continue
 		}
-		value, err := t.it.value()
+		value, err := t.it.Value()
 		if err != nil {
 			return 0, err
 		}
@@ -223,12 +224,12 @@ func (t *track) seekTime(num uint32, since, lo, hi int64) (int64, error) {
 // here reads the LSN of the present key.
 func (t *track) here() {
 	if t.ok {
-		t.lsn = parseAddr(tailOf(t.it.key())).lsn
+		t.lsn = parseAddr(tailOf(t.it.Key())).lsn
 	}
 }
 
 func (t *track) step() {
-	t.ok = t.it.next()
+	t.ok = t.it.Next()
 	t.here()
 }
 
@@ -238,15 +239,15 @@ func (t *track) buried() bool {
 	if !t.deadOK {
 		return false
 	}
-	key := t.it.key()
+	key := t.it.Key()
 	for t.deadOK {
-		switch order := compareVersions(t.dead.key(), key); {
+		switch order := compareVersions(t.dead.Key(), key); {
 		case order == 0:
 			return true
 		case order > 0:
 			return false
 		}
-		t.deadOK = t.dead.next()
+		t.deadOK = t.dead.Next()
 	}
 	return false
 }
@@ -261,7 +262,7 @@ func (t *track) look(sel *selection) (value []byte, shown bool, err error) {
 	if latest && t.buried() {
 		return nil, false, nil
 	}
-	v, err := t.it.value()
+	v, err := t.it.Value()
 	if err != nil {
 		return nil, false, err
 	}
@@ -302,9 +303,9 @@ func (f *logWalk) lowest() *track {
 // err returns the error that ended a cursor, which looks like the end of its log.
 func (f *logWalk) err() error {
 	for _, t := range f.tracks {
-		for _, it := range []*cursor{t.it, t.dead} {
-			if it != nil && it.err() != nil {
-				return it.err()
+		for _, it := range []*engine.Cursor{t.it, t.dead} {
+			if it != nil && it.Err() != nil {
+				return it.Err()
 			}
 		}
 	}
@@ -315,14 +316,14 @@ func (f *logWalk) err() error {
 func (f *logWalk) close() error {
 	var errs []error
 	for _, t := range f.tracks {
-		for _, it := range []*cursor{t.it, t.dead} {
+		for _, it := range []*engine.Cursor{t.it, t.dead} {
 			if it != nil {
-				errs = append(errs, it.close())
+				errs = append(errs, it.Close())
 			}
 		}
 	}
 	if f.view != nil {
-		errs = append(errs, f.view.close())
+		errs = append(errs, f.view.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -65,15 +65,15 @@ func (x index) each(ctx context.Context, rng feed.Range, key feed.PartitionKey, 
 
 // keys are the first keys of [from, to).
 func (x index) keys(from, to []byte) (keys [][]byte, err error) {
-	it, err := x.c.db.eng.cursor(from, to)
+	it, err := x.c.db.eng.Cursor(from, to)
 	if err != nil {
 		return nil, err
 	}
-	defer it.closeInto(&err, "close cursor")
-	for ok := it.first(); ok && len(keys) < maxScan; ok = it.next() {
-		keys = append(keys, slices.Clone(it.key()))
+	defer it.CloseInto(&err, "close cursor")
+	for ok := it.First(); ok && len(keys) < maxScan; ok = it.Next() {
+		keys = append(keys, slices.Clone(it.Key()))
 	}
-	return keys, it.err()
+	return keys, it.Err()
 }
 
 // Stats are figures of a store.
@@ -106,7 +106,7 @@ type PartitionStats struct {
 func (db *DB) Stats() Stats {
 	var s Stats
 	if db.closed() == nil {
-		s.DiskBytes, s.BufferSize, s.CacheBytes = db.eng.usage()
+		s.DiskBytes, s.BufferSize, s.CacheBytes = db.eng.Usage()
 	}
 	for _, c := range db.Containers() {
 		cs := ContainerStats{ID: c.ID(), Head: c.Head(), Documents: c.Count()}

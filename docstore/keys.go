@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"slices"
 
 	"github.com/millrace/changefeed/docstore/internal/fields"
 )
@@ -298,17 +297,6 @@ func splitTally(tail []byte) (tallyAt, error) {
 		return tallyAt{}, fmt.Errorf("key %q: %w", tail, fields.ErrShort)
 	}
 	return tallyAt{binary.BigEndian.Uint32(tail), int64(binary.BigEndian.Uint64(tail[4:]))}, nil
-}
-
-// after returns the least key above all keys with this prefix, nil if there is none.
-func after(prefix []byte) []byte {
-	key := slices.Clone(prefix)
-	for i := len(key) - 1; i >= 0; i-- {
-		if key[i]++; key[i] != 0 {
-			return key[:i+1]
-		}
-	}
-	return nil
 }
 
 // encode makes the value of the primary index; decodeSlot reads it.

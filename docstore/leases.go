@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/changefeed/docstore/internal/engine"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/cosmosdb/leasedoc"
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
@@ -124,7 +125,7 @@ func (x index) withIDs(ctx context.Context, prefix string) (items []Item, err er
 	if err := x.c.usable(ctx); err != nil {
 		return nil, err
 	}
-	keys, err := keysWithIDs(x.c.db.eng.cursor, x.c.num, prefix)
+	keys, err := keysWithIDs(x.c.db.eng.Cursor, x.c.num, prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -143,19 +144,19 @@ func (x index) withIDs(ctx context.Context, prefix string) (items []Item, err er
 // keysWithIDs returns the keys in the primary index of ids that begin with prefix.
 func keysWithIDs(open openCursor, cont uint32, prefix string) (keys [][]byte, err error) {
 	from := append(tableKey(tableID, cont, len(prefix)), prefix...)
-	it, err := open(from, after(from))
+	it, err := open(from, engine.After(from))
 	if err != nil {
 		return nil, err
 	}
-	defer it.closeInto(&err, "close cursor")
-	for ok := it.first(); ok; ok = it.next() {
-		id, epk, pk, err := splitID(tailOf(it.key()))
+	defer it.CloseInto(&err, "close cursor")
+	for ok := it.First(); ok; ok = it.Next() {
+		id, epk, pk, err := splitID(tailOf(it.Key()))
 		if err != nil {
 			return nil, err
 		}
 		keys = append(keys, docKey(cont, string(epk), string(pk), string(id)))
 	}
-	return keys, it.err()
+	return keys, it.Err()
 }
 
 // Create implements [feed.LeaseStore].

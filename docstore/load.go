@@ -1,14 +1,13 @@
 package docstore
 
 import (
-	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
 )
 
 // loader reads what is held in memory while a store is open. It reads with
-// [engine.find] and cursors over the tables of loadTables, whose blocks have been
+// [engine.Engine.Find] and cursors over the tables of loadedTables, whose blocks have been
 // verified.
 type loader struct{ db *DB }
 
@@ -17,21 +16,19 @@ type loader struct{ db *DB }
 // it is raised last, because a store whose load failed must still open with the version
 // before.
 func (ld loader) load() error {
-	format, found, err := ld.db.eng.find(metaKey("format"))
+	format, found, err := ld.db.eng.Format()
 	switch {
 	case err != nil:
-		return openError(err)
+		return err
 	case !found:
 		err = ld.format()
 	default:
-		if err = knownFormat(string(format)); err == nil {
-			ld.db.rid, _, err = ld.db.eng.find(metaKey("rid"))
-		}
+		ld.db.rid, _, err = ld.db.eng.Find(metaKey("rid"))
 	}
 	if err != nil {
 		return err
 	}
-	next, _, err := ld.db.eng.find(metaKey("next"))
+	next, _, err := ld.db.eng.Find(metaKey("next"))
 	if err != nil {
 		return err
 	}
@@ -46,30 +43,24 @@ func (ld loader) load() error {
 	if err := errors.Join(ld.retention(), ld.containers()); err != nil {
 		return err
 	}
-	if string(format) != formatNoTally || ld.db.rest {
+	if format != formatNoTally || ld.db.rest {
 		return nil
 	}
 	// A program of the version before would write versions and not tally them.
-	w := ld.db.eng.newBatch(0)
-	w.set(metaKey("format"), []byte(formatVersion))
-	return cmp.Or(w.commit(), ld.db.eng.inventory.raised(formatVersion))
+	return ld.db.eng.SetFormat(formatVersion)
 }
 
-// format makes a new store. An engine that already holds keys is refused, because keys
-// without a format record are damaged or another program's.
+// format makes a new store.
 func (ld loader) format() error {
-	if err := ld.db.eng.refuseOther(); err != nil {
-		return err
-	}
 	ld.db.rid = make([]byte, 4)
 	if _, err := rand.Read(ld.db.rid); err != nil {
 		return err
 	}
 	ld.db.rid[3] &= 0x7f
-	w := ld.db.eng.newBatch(0)
-	w.set(metaKey("format"), []byte(formatVersion))
-	w.set(metaKey("rid"), ld.db.rid)
-	return w.commit()
+	w := ld.db.eng.NewBatch(0)
+	w.Set(metaKey("format"), []byte(formatVersion))
+	w.Set(metaKey("rid"), ld.db.rid)
+	return w.Commit()
 }
 
 // containers reads the records of all containers.
@@ -98,21 +89,21 @@ func (ld loader) containers() error {
 
 // each calls visit for the records of a table, until an error.
 func (ld loader) each(table byte, visit func(key, value []byte) error) (err error) {
-	c, err := ld.db.eng.cursor([]byte{table}, []byte{table + 1})
+	c, err := ld.db.eng.Cursor([]byte{table}, []byte{table + 1})
 	if err != nil {
 		return err
 	}
-	defer c.closeInto(&err, "close cursor")
-	for ok := c.first(); ok; ok = c.next() {
-		value, err := c.value()
+	defer c.CloseInto(&err, "close cursor")
+	for ok := c.First(); ok; ok = c.Next() {
+		value, err := c.Value()
 		if err == nil {
-			err = visit(c.key(), value)
+			err = visit(c.Key(), value)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return c.err()
+	return c.Err()
 }
 
 // container reads head, counts and low-water marks of a container.
@@ -149,7 +140,7 @@ func (ld loader) container(c *Container) error {
 // numbers reads a record of n numbers, all zero if the record is absent: a container
 // that was never written to has none.
 func (ld loader) numbers(key []byte, n int) ([]int64, error) {
-	value, found, err := ld.db.eng.find(key)
+	value, found, err := ld.db.eng.Find(key)
 	numbers := make([]int64, n)
 	if err != nil || !found {
 		return numbers, err

@@ -105,13 +105,13 @@ func (s *Snapshot) WithIDs(ctx context.Context, prefix string, after int64) iter
 		if !s.l.byID {
 			return nil, refuse("container %q has no index by id: want the partition key /id or /partitionKey", s.c.ID())
 		}
-		keys, err := keysWithIDs(s.held.view.cursor, s.c.num, prefix)
+		keys, err := keysWithIDs(s.held.view.Cursor, s.c.num, prefix)
 		if err != nil {
 			return nil, err
 		}
 		var found []written
 		for _, key := range keys {
-			value, ok, err := s.held.view.get(key)
+			value, ok, err := s.held.view.Get(key)
 			if err != nil {
 				return nil, err
 			}
@@ -168,28 +168,28 @@ func (s *Snapshot) inOrder(ctx context.Context, find func() ([]written, error)) 
 // written after an LSN; with pk, those of one logical partition, because hashes may
 // collide.
 func (s *Snapshot) places(from, to []byte, after int64, pk string) (found []written, err error) {
-	it, err := s.held.view.cursor(from, to)
+	it, err := s.held.view.Cursor(from, to)
 	if err != nil {
 		return nil, err
 	}
-	defer it.closeInto(&err, "close cursor")
-	for ok := it.first(); ok; ok = it.next() {
-		_, own, _, err := splitDoc(tailOf(it.key()))
+	defer it.CloseInto(&err, "close cursor")
+	for ok := it.First(); ok; ok = it.Next() {
+		_, own, _, err := splitDoc(tailOf(it.Key()))
 		if err != nil {
 			return nil, err
 		}
 		if pk != "" && string(own) != pk {
 			continue
 		}
-		value, err := it.value()
+		value, err := it.Value()
 		if err != nil {
 			return nil, err
 		}
-		if found, err = appendWritten(found, it.key(), value, after); err != nil {
+		if found, err = appendWritten(found, it.Key(), value, after); err != nil {
 			return nil, err
 		}
 	}
-	return found, it.err()
+	return found, it.Err()
 }
 
 // appendWritten adds a document to found if its last write came after an LSN.

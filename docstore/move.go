@@ -75,25 +75,25 @@ func (s *sweep) moveSome(ctx context.Context, num uint32) (some bool, err error)
 // firstKeys returns the keys of the first versions of a log, with all of the last LSN.
 func (s *sweep) firstKeys(num uint32) (keys [][]byte, err error) {
 	from, to := logBounds(tableLog, s.c.num, num, -1, farAway-1)
-	it, err := s.c.db.eng.cursor(from, to)
+	it, err := s.c.db.eng.Cursor(from, to)
 	if err != nil {
 		return nil, err
 	}
-	defer it.closeInto(&err, "close cursor")
+	defer it.CloseInto(&err, "close cursor")
 	size, last := 0, int64(-1)
-	for ok := it.first(); ok; ok = it.next() {
-		lsn := parseAddr(tailOf(it.key())).lsn
+	for ok := it.First(); ok; ok = it.Next() {
+		lsn := parseAddr(tailOf(it.Key())).lsn
 		if size >= moveChunk && lsn != last {
 			break
 		}
-		value, err := it.value()
+		value, err := it.Value()
 		if err != nil {
 			return nil, err
 		}
 		size, last = size+len(value), lsn
-		keys = append(keys, slices.Clone(it.key()))
+		keys = append(keys, slices.Clone(it.Key()))
 	}
-	return keys, it.err()
+	return keys, it.Err()
 }
 
 // moveOne moves a version with its mark or its entry of the primary index: a version

@@ -4,19 +4,21 @@ import (
 	"bytes"
 	"hash/maphash"
 	"slices"
+
+	"github.com/millrace/changefeed/docstore/internal/engine"
 )
 
 // overlay is the keys that a group has changed so far, over the engine's state: a write
 // sees those of the group before it, and those of a refused transaction are taken back.
 type overlay struct {
-	eng     *engine
+	eng     *engine.Engine
 	recent  *recent
 	changes []change
 	latest  map[uint64]int // place of a key (see find) to its last change
 	hash    func(key []byte) uint64
 }
 
-func newOverlay(eng *engine, r *recent) overlay {
+func newOverlay(eng *engine.Engine, r *recent) overlay {
 	return overlay{eng: eng, recent: r, latest: map[uint64]int{}, hash: placeOf}
 }
 
@@ -58,7 +60,7 @@ func (o *overlay) get(key []byte) ([]byte, bool, error) {
 	if slot, ok := o.recent.slots[string(key)]; ok {
 		return slot.value, true, nil
 	}
-	return o.eng.get(nil, key)
+	return o.eng.Get(nil, key)
 }
 
 func (o *overlay) set(key, value []byte) { o.apply(change{key: key, value: value}) }
@@ -103,7 +105,7 @@ func (o *overlay) rollback(mark int) {
 
 // fill puts the last change of each key into a batch, in the order of the keys: the
 // engine finds the place of a key fast if it is near that of the key before.
-func (o *overlay) fill(b batch) {
+func (o *overlay) fill(b engine.Batch) {
 	last := make([]*change, 0, len(o.latest))
 	for i := range o.changes {
 		if ch := &o.changes[i]; !ch.over {
@@ -114,11 +116,11 @@ func (o *overlay) fill(b batch) {
 	for _, ch := range last {
 		switch {
 		case !ch.drop:
-			b.set(ch.key, ch.value, ch.body...)
+			b.Set(ch.key, ch.value, ch.body...)
 		case ch.size > 0:
-			b.dropSized(ch.key, ch.size)
+			b.DropSized(ch.key, ch.size)
 		default:
-			b.drop(ch.key)
+			b.Drop(ch.key)
 		}
 	}
 }

@@ -119,7 +119,7 @@ func (b *pageBuilder) addPrevious(c *Container, logs []uint32, e *entry) error {
 	// The log of a former partition comes before that to which its versions are moved,
 	// so a version that is moved between the two reads is found.
 	for _, num := range logs {
-		value, found, err := c.db.eng.get(nil, logKey(tableLog, c.num, addr{num, e.prev, e.prevIdx}))
+		value, found, err := c.db.eng.Get(nil, logKey(tableLog, c.num, addr{num, e.prev, e.prevIdx}))
 		if err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ func TestRecentSlotsAreThoseOfTheEngine(t *testing.T) {
 			for key, slot := range g.recent.slots {
 				value := slot.value
 				size += slotCost(len(key), len(value))
-				if stored, found, err := db.eng.get(nil, []byte(key)); err != nil || !found || string(stored) != string(value) {
+				if stored, found, err := db.eng.Get(nil, []byte(key)); err != nil || !found || string(stored) != string(value) {
 					t.Errorf("slot %q is %q, want %q, %v", key, value, stored, err)
 				}
 			}

@@ -3,6 +3,8 @@ package docstore
 import (
 	"sync"
 	"time"
+
+	"github.com/millrace/changefeed/docstore/internal/engine"
 )
 
 // Deleted documents leave their room to the engine, which gives it back when it rewrites
@@ -62,7 +64,7 @@ func (db *DB) reclaimAll() {
 		if !quiet {
 			db.wroteSome()
 		}
-		if db.eng.guard.lacksRoom(givesBack) != nil {
+		if db.eng.LacksRoom(engine.GivesBack) != nil {
 			db.wroteSome() // to look again
 			continue
 		}
@@ -70,7 +72,7 @@ func (db *DB) reclaimAll() {
 		if quiet {
 			ranges = append(ranges, db.emptied(heads)...)
 		}
-		if err := db.eng.reclaim(life{db.stop}, ranges, quiet); err != nil {
+		if err := db.eng.Reclaim(life{db.stop}, ranges, quiet); err != nil {
 			db.dropped.add(ranges) // for another try after the next write
 		}
 	}
@@ -88,7 +90,7 @@ func (db *DB) emptied(heads map[*Container]int64) (ranges [][2][]byte) {
 		heads[c] = head
 		for _, table := range []byte(dataTables) {
 			from := tableKey(table, c.num, 0)
-			if to := after(from); db.eng.room(from, to) >= worthwhile {
+			if to := engine.After(from); db.eng.RoomOf(from, to) >= worthwhile {
 				ranges = append(ranges, [2][]byte{from, to})
 			}
 		}

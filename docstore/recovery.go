@@ -55,18 +55,18 @@ func (db *DB) Recovery() Recovery {
 	return found
 }
 
-// start reads what the store keeps in memory, and only then records that the store has
-// been opened, because a first open that fails is repeated from the beginning.
+// start reads what the store keeps in memory.
 func (db *DB) start() error {
 	err := loader{db}.load()
 	if err != nil {
 		return err
 	}
-	db.found = db.eng.recovery
-	if db.found.Log != "" {
+	end := db.eng.NewestLog()
+	db.found = Recovery{Log: end.Log, Reached: end.Reached, Dropped: end.Dropped, Lost: end.Lost}
+	if end.Log != "" {
 		for _, c := range db.Containers() {
 			db.found.Heads = append(db.found.Heads, Head{Container: c.Name(), LSN: c.Head()})
 		}
 	}
-	return db.eng.inventory.made()
+	return nil
 }

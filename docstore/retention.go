@@ -62,7 +62,7 @@ const retentionName = "retention" // of the record in the table of the store
 
 // retention reads the retention of the store.
 func (ld loader) retention() error {
-	value, found, err := ld.db.eng.find(metaKey(retentionName))
+	value, found, err := ld.db.eng.Find(metaKey(retentionName))
 	if err != nil || !found {
 		return err
 	}
@@ -296,13 +296,13 @@ func (s *sweep) notSince(ctx context.Context, l *layout, old []addr) ([]addr, er
 // marked returns the superseded versions of a log, up to an LSN.
 func (s *sweep) marked(num uint32, upTo int64) (old []addr, err error) {
 	from, to := logBounds(tableDead, s.c.num, num, -1, upTo)
-	it, err := s.c.db.eng.cursor(from, to)
+	it, err := s.c.db.eng.Cursor(from, to)
 	if err != nil {
 		return nil, err
 	}
-	defer it.closeInto(&err, "close cursor")
-	for ok := it.first(); ok; ok = it.next() {
-		old = append(old, parseAddr(tailOf(it.key())))
+	defer it.CloseInto(&err, "close cursor")
+	for ok := it.First(); ok; ok = it.Next() {
+		old = append(old, parseAddr(tailOf(it.Key())))
 	}
-	return old, it.err()
+	return old, it.Err()
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/changefeed/docstore/internal/engine"
 	"github.com/millrace/changefeed/docstore/internal/fields"
 )
 
@@ -74,20 +75,16 @@ type MissingItem struct {
 //
 // The places of all documents are held in memory, some 50 bytes for each.
 func Salvage(ctx context.Context, dir string, visit func(container string, item Item) error) (*Salvaged, error) {
-	return salvage(ctx, realDisk, filepath.Clean(dir), visit)
+	return salvage(ctx, nil, filepath.Clean(dir), visit)
 }
 
-// salvage is [Salvage] in a file system. The steps build on each other in this order.
-func salvage(ctx context.Context, fs filesystem, dir string, visit func(container string, item Item) error) (found *Salvaged, err error) {
-	unlock, err := lockIfThere(fs, dir)
-	if err != nil {
-		return nil, fmt.Errorf("salvage store %s: %w", dir, openError(err))
-	}
-	defer func() { err = cmp.Or(err, unlock()) }()
-	w, err := openWreck(fs, dir)
+// salvage is [Salvage] in a file system, the machine's if it is nil. The steps build on each other in this order.
+func salvage(ctx context.Context, fs engine.FS, dir string, visit func(container string, item Item) error) (found *Salvaged, err error) {
+	w, err := engine.OpenWreck(ctx, fs, dir, onDisk)
 	if err != nil {
 		return nil, fmt.Errorf("salvage store %s: %w", dir, err)
 	}
+	defer func() { err = cmp.Or(err, w.Close()) }()
 	s := &salvager{ctx: ctx, w: w, visit: visit, containers: map[uint32]*salvaged{}, best: map[string]addr{}, current: map[versionAt]bool{}}
 	for _, step := range []func() error{s.records, s.slots, s.newest, s.documents, s.missing, s.lostLSNs} {
 		if err := step(); err != nil {
@@ -101,7 +98,7 @@ func salvage(ctx context.Context, fs filesystem, dir string, visit func(containe
 // do not: first the containers, then the index, then the versions.
 type salvager struct {
 	ctx        context.Context
-	w          *wreck
+	w          *engine.Wreck
 	visit      func(string, Item) error
 	containers map[uint32]*salvaged
 
@@ -126,7 +123,7 @@ type versionAt struct {
 // over.
 func (s *salvager) each(table byte, visit func(key, value []byte) error) error {
 	n := 0
-	return s.w.each([]byte{table}, []byte{table + 1}, func(key, value []byte) error {
+	return s.w.Each([]byte{table}, []byte{table + 1}, func(key, value []byte) error {
 		if n++; n%1024 == 0 && s.ctx.Err() != nil {
 			return context.Cause(s.ctx)
 		}
@@ -184,7 +181,7 @@ func (s *salvager) records() error {
 
 // uncertain reports whether a document's entry in the primary index may be lost or old.
 func (s *salvager) uncertain(key []byte) bool {
-	return slices.ContainsFunc(s.w.lost, func(l lostSpan) bool { return l.holds(key) })
+	return slices.ContainsFunc(s.w.Lost, func(l engine.LostSpan) bool { return l.Holds(key) })
 }
 
 // slots reads the primary index.
@@ -199,7 +196,7 @@ func (s *salvager) slots() error {
 
 // newest finds the newest version of each document for which the index is uncertain.
 func (s *salvager) newest() error {
-	if len(s.w.lost) == 0 {
+	if len(s.w.Lost) == 0 {
 		return nil
 	}
 	return s.entries(func(key []byte, at addr, e *entry) error {
@@ -280,13 +277,13 @@ func (s *salvager) report() *Salvaged {
 		found.Containers = append(found.Containers, c.SalvagedContainer)
 	}
 	slices.SortFunc(found.Containers, func(a, b SalvagedContainer) int { return cmp.Compare(a.Name, b.Name) })
-	for _, l := range s.w.lost {
-		loss := Loss{File: l.file, Reason: l.why}
-		if l.to != nil {
-			loss.From, loss.To = s.describe(l.from), s.describe(l.to)
+	for _, l := range s.w.Lost {
+		loss := Loss{File: l.File, Reason: l.Why}
+		if l.To != nil {
+			loss.From, loss.To = s.describe(l.From), s.describe(l.To)
 			// A key begins with its table and its container, so all keys between two of one container are of it.
-			if len(l.from) >= 5 && len(l.to) >= 5 && string(l.from[:5]) == string(l.to[:5]) {
-				if c := s.containers[binary.BigEndian.Uint32(l.from[1:])]; c != nil {
+			if len(l.From) >= 5 && len(l.To) >= 5 && string(l.From[:5]) == string(l.To[:5]) {
+				if c := s.containers[binary.BigEndian.Uint32(l.From[1:])]; c != nil {
 					loss.Container = c.Name
 				}
 			}

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
+
+	"github.com/millrace/changefeed/docstore/internal/engine"
 )
 
 // Which LSNs a damaged store has lost. Each commit has an LSN of its container, without gaps,
@@ -15,13 +17,13 @@ import (
 
 // lostLSNs lists the LSNs of each container that are lost.
 func (s *salvager) lostLSNs() error {
-	logLost := slices.ContainsFunc(s.w.lost, func(l lostSpan) bool { return isLogName(l.file) })
+	logLost := slices.ContainsFunc(s.w.Lost, func(l engine.LostSpan) bool { return engine.IsLog(l.File) })
 	inLogs, inTables, err := s.evidence(logLost)
 	if err != nil {
 		return err
 	}
 	for num, c := range s.containers {
-		for _, l := range s.w.lost {
+		for _, l := range s.w.Lost {
 			if span, ok := lsnsOf(l, num); ok {
 				c.Lost = append(c.Lost, span)
 			}
@@ -35,12 +37,6 @@ func (s *salvager) lostLSNs() error {
 	return nil
 }
 
-// isLogName reports whether a file is one of the engine's logs.
-func isLogName(file string) bool {
-	_, ok := logNumber(file)
-	return ok
-}
-
 // evidence finds the LSNs that are in the logs, by container, and the newest one that is in a
 // table alone.
 func (s *salvager) evidence(logLost bool) (inLogs map[uint32]map[int64]bool, inTables map[uint32]int64, err error) {
@@ -48,15 +44,15 @@ func (s *salvager) evidence(logLost bool) (inLogs map[uint32]map[int64]bool, inT
 	if !logLost {
 		return inLogs, inTables, nil
 	}
-	for _, v := range s.w.writes {
-		if v.end || len(v.key) != 5+addrSize || v.key[0] != tableLog {
+	for key := range s.w.Logged() {
+		if len(key) != 5+addrSize || key[0] != tableLog {
 			continue
 		}
-		num := binary.BigEndian.Uint32(v.key[1:])
+		num := binary.BigEndian.Uint32(key[1:])
 		if inLogs[num] == nil {
 			inLogs[num] = map[int64]bool{}
 		}
-		inLogs[num][parseAddr(v.key[5:]).lsn] = true
+		inLogs[num][parseAddr(key[5:]).lsn] = true
 	}
 	err = s.entries(func(key []byte, at addr, _ *entry) error {
 		if num := binary.BigEndian.Uint32(key[1:]); !inLogs[num][at.lsn] {
@@ -84,11 +80,11 @@ func gaps(inTables int64, inLogs map[int64]bool, head int64) (lost []LSNs) {
 }
 
 // lsnsOf are the LSNs of a container in a span of keys that a table has lost.
-func lsnsOf(l lostSpan, num uint32) (LSNs, bool) {
+func lsnsOf(l engine.LostSpan, num uint32) (LSNs, bool) {
 	own := binary.BigEndian.AppendUint32([]byte{tableLog}, num)
-	if l.to == nil || len(l.from) < 5+addrSize || len(l.to) < 5+addrSize || !bytes.HasPrefix(l.from, own) || !bytes.HasPrefix(l.to, own) {
+	if l.To == nil || len(l.From) < 5+addrSize || len(l.To) < 5+addrSize || !bytes.HasPrefix(l.From, own) || !bytes.HasPrefix(l.To, own) {
 		return LSNs{}, false // of several tables or containers: the loss itself says from where to where
 	}
-	from, to := parseAddr(l.from[5:]), parseAddr(l.to[5:])
+	from, to := parseAddr(l.From[5:]), parseAddr(l.To[5:])
 	return LSNs{from.lsn, to.lsn}, from.log == to.log && from.lsn <= to.lsn
 }

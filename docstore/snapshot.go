@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/millrace/changefeed/docstore/internal/engine"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -23,7 +24,7 @@ type Snapshot struct{ moment }
 
 // held is the state of the engine that all reads of a snapshot share.
 type held struct {
-	view view
+	view engine.View
 	now  int64            // time of the container, which decides who has expired
 	lows map[uint32]int64 // low-water marks, by log
 }
@@ -76,7 +77,7 @@ func (s *Snapshot) hold() error {
 			s.held.lows[num] = low
 		}
 	}
-	s.held.view = s.c.db.eng.view()
+	s.held.view = s.c.db.eng.View()
 	if s.c.layout.Load() != s.l {
 		return errMoved
 	}
@@ -84,7 +85,7 @@ func (s *Snapshot) hold() error {
 }
 
 // Close gives the snapshot back.
-func (s *Snapshot) Close() error { return s.held.view.close() }
+func (s *Snapshot) Close() error { return s.held.view.Close() }
 
 // LSN returns the newest LSN of which the snapshot has the documents. It is read when it is first
 // asked for: looking up documents does not need it.
@@ -92,7 +93,7 @@ func (s *Snapshot) LSN() (int64, error) {
 	if s.head > 0 {
 		return s.head, nil
 	}
-	value, found, err := s.held.view.get(headKey(s.c.num))
+	value, found, err := s.held.view.Get(headKey(s.c.num))
 	if err != nil || !found { // nothing has been written
 		return 0, err
 	}
@@ -179,7 +180,7 @@ func (s *Snapshot) Item(ctx context.Context, key feed.PartitionKey, id string) (
 
 // lookUp returns the document at a key of the primary index.
 func (s *Snapshot) lookUp(key []byte) (Item, bool, error) {
-	value, found, err := s.held.view.get(key)
+	value, found, err := s.held.view.Get(key)
 	if err != nil || !found {
 		return Item{}, false, err
 	}
@@ -190,7 +191,7 @@ func (s *Snapshot) lookUp(key []byte) (Item, bool, error) {
 	if s.l.spec.expired(at.time, at.ttl, s.held.now) {
 		return Item{}, false, nil
 	}
-	value, found, err = s.held.view.get(logKey(tableLog, s.c.num, at.addr))
+	value, found, err = s.held.view.Get(logKey(tableLog, s.c.num, at.addr))
 	if err != nil {
 		return Item{}, false, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/millrace/changefeed/docstore/internal/engine"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/cosmosdb/epk"
 )
@@ -53,7 +54,7 @@ func (c *Container) SplitAt(ctx context.Context, id, cut string) ([]feed.Partiti
 // together with the snapshot, counts the writes that come after the snapshot.
 func (c *Container) splitAt(ctx context.Context, id, cut string) ([]feed.Partition, error) {
 	var part *partition
-	var v view
+	var v engine.View
 	// These steps run even if the caller has gone, who would else leave the view open
 	// and the partition marked as being split.
 	err := c.db.committer.do(context.WithoutCancel(ctx), func(*group) (err error) {
@@ -67,7 +68,7 @@ func (c *Container) splitAt(ctx context.Context, id, cut string) ([]feed.Partiti
 			return fmt.Errorf("another split is at work: %w", feed.ErrConflict)
 		}
 		part.watch = &watch{cut: cut}
-		v = c.db.eng.view()
+		v = c.db.eng.View()
 		return nil
 	})
 	if err != nil {
@@ -87,22 +88,22 @@ func (c *Container) splitAt(ctx context.Context, id, cut string) ([]feed.Partiti
 }
 
 // count counts the documents with keys in [lo, hi) and closes the view.
-func (x index) count(ctx context.Context, v view, lo, hi string) (n int64, err error) {
-	defer func() { err = errors.Join(err, v.close()) }()
+func (x index) count(ctx context.Context, v engine.View, lo, hi string) (n int64, err error) {
+	defer func() { err = errors.Join(err, v.Close()) }()
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
-	it, err := v.cursor(append(tableKey(tableDoc, x.c.num, len(lo)), lo...), append(tableKey(tableDoc, x.c.num, len(hi)), hi...))
+	it, err := v.Cursor(append(tableKey(tableDoc, x.c.num, len(lo)), lo...), append(tableKey(tableDoc, x.c.num, len(hi)), hi...))
 	if err != nil {
 		return 0, err
 	}
-	defer it.closeInto(&err, "close cursor")
-	for ok := it.first(); ok; ok = it.next() {
+	defer it.CloseInto(&err, "close cursor")
+	for ok := it.First(); ok; ok = it.Next() {
 		if n++; n%4096 == 0 && ctx.Err() != nil {
 			return 0, context.Cause(ctx)
 		}
 	}
-	return n, it.err()
+	return n, it.Err()
 }
 
 // cut replaces a partition by two. It runs in the committer.

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/millrace/changefeed/docstore/internal/engine"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -201,13 +202,13 @@ func (s *sweep) findExpired(ctx context.Context) (found expired, err error) {
 // expiredByIndex returns expired documents with a ttl of their own.
 func (s *sweep) expiredByIndex(now int64) (keys [][]byte, err error) {
 	from := tableKey(tableTTL, s.c.num, 0)
-	it, err := s.c.db.eng.cursor(from, after(from))
+	it, err := s.c.db.eng.Cursor(from, engine.After(from))
 	if err != nil {
 		return nil, err
 	}
-	defer it.closeInto(&err, "close cursor")
-	for ok := it.first(); ok && len(keys) < sweepChunk; ok = it.next() {
-		at, doc, err := splitTTL(tailOf(it.key()))
+	defer it.CloseInto(&err, "close cursor")
+	for ok := it.First(); ok && len(keys) < sweepChunk; ok = it.Next() {
+		at, doc, err := splitTTL(tailOf(it.Key()))
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
@@ -217,7 +218,7 @@ func (s *sweep) expiredByIndex(now int64) (keys [][]byte, err error) {
 		}
 		keys = append(keys, append(tableKey(tableDoc, s.c.num, len(doc)), doc...))
 	}
-	return keys, it.err()
+	return keys, it.Err()
 }
 
 // sweepMark is a place in a log up to which no version will expire by the default.

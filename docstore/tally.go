@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/millrace/changefeed/docstore/internal/engine"
 )
 
 // A tally is the number of versions that live in a stretch of a log: those that are
@@ -70,7 +72,7 @@ func (g *group) lives(c *Container, at addr, n int64) {
 }
 
 // tally puts the tallies that the group changes into the write.
-func (g *group) tally(w batch) error {
+func (g *group) tally(w engine.Batch) error {
 	for _, v := range g.living {
 		if err := v.c.tallies.add(v.at, v.n); err != nil {
 			for _, v := range g.living {
@@ -111,7 +113,7 @@ func (t *tallies) row(key tallyAt) (r row, err error) {
 	if known {
 		return r, nil
 	}
-	value, found, err := t.c.db.eng.get(nil, tallyKey(t.c.num, key))
+	value, found, err := t.c.db.eng.Get(nil, tallyKey(t.c.num, key))
 	if err == nil && found {
 		err = decodeRow(value, &r)
 	}
@@ -127,7 +129,7 @@ func decodeRow(value []byte, r *row) error {
 
 // flush puts the changed rows into a write. The store fails with a write that fails, so
 // the rows in memory may be ahead of the write.
-func (t *tallies) flush(w batch) {
+func (t *tallies) flush(w engine.Batch) {
 	if t.meanwhile != nil {
 		for key, r := range t.dirty {
 			t.meanwhile[key] = sumOf(t.meanwhile[key], r)
@@ -140,9 +142,9 @@ func (t *tallies) flush(w batch) {
 	}
 	for key, r := range t.dirty {
 		if r == (row{}) {
-			w.drop(tallyKey(t.c.num, key))
+			w.Drop(tallyKey(t.c.num, key))
 		} else {
-			w.set(tallyKey(t.c.num, key), encodeNumbers(r[:]...))
+			w.Set(tallyKey(t.c.num, key), encodeNumbers(r[:]...))
 		}
 		t.rows[key] = r
 	}
@@ -165,11 +167,11 @@ func (t *tallies) build(ctx context.Context) error {
 	if t.c.layout.Load().tallied {
 		return nil
 	}
-	var v view
+	var v engine.View
 	// This step runs even if the store is being closed: the view would else stay open.
 	err := t.c.db.committer.do(context.WithoutCancel(ctx), func(*group) error {
 		t.meanwhile = map[tallyAt]row{}
-		v = t.c.db.eng.view()
+		v = t.c.db.eng.View()
 		return nil
 	})
 	if err != nil {
@@ -207,20 +209,20 @@ func sumOf(a, b row) row {
 
 // countRows counts the versions in a view by the primary index, which has exactly those
 // that live, and closes the view.
-func (t *tallies) countRows(ctx context.Context, v view) (rows map[tallyAt]row, err error) {
-	defer func() { err = errors.Join(err, v.close()) }()
+func (t *tallies) countRows(ctx context.Context, v engine.View) (rows map[tallyAt]row, err error) {
+	defer func() { err = errors.Join(err, v.Close()) }()
 	from := tableKey(tableDoc, t.c.num, 0)
-	it, err := v.cursor(from, after(from))
+	it, err := v.Cursor(from, engine.After(from))
 	if err != nil {
 		return nil, err
 	}
-	defer it.closeInto(&err, "close cursor")
+	defer it.CloseInto(&err, "close cursor")
 	rows = map[tallyAt]row{}
-	for n, ok := 0, it.first(); ok; n, ok = n+1, it.next() {
+	for n, ok := 0, it.First(); ok; n, ok = n+1, it.Next() {
 		if n%4096 == 0 && ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		value, err := it.value()
+		value, err := it.Value()
 		if err != nil {
 			return nil, err
 		}
@@ -234,5 +236,5 @@ func (t *tallies) countRows(ctx context.Context, v view) (rows map[tallyAt]row, 
 		r[cell]++
 		rows[key] = r
 	}
-	return rows, it.err()
+	return rows, it.Err()
 }

@@ -46,8 +46,8 @@ func (db *DB) CheckAll(ctx context.Context, progress func(records int64)) (found
 	if err := db.closed(); err != nil {
 		return nil, err
 	}
-	k := &checker{db: db, ctx: ctx, progress: progress, view: db.eng.view()}
-	defer func() { err = errors.Join(err, k.view.close()) }()
+	k := &checker{db: db, ctx: ctx, progress: progress, view: db.eng.View()}
+	defer func() { err = errors.Join(err, k.view.Close()) }()
 	err = k.each([]byte{tableContainer}, []byte{tableContainer + 1}, func(key, value []byte) error {
 		num, _, err := splitKey(key)
 		if err != nil {

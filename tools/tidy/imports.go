@@ -65,13 +65,13 @@ func family(dir string) (string, bool) {
 	}
 }
 
-// checkEngine refuses the engine's packages outside the files named for it.
+// checkEngine refuses the packages of the engine's library outside the engine.
 func checkEngine(r *repo) (found []finding) {
 	for _, f := range r.code() {
-		theirs, _ := path.Match(engineFiles, f.path)
+		theirs := strings.HasPrefix(f.dir+"/", engineDir+"/")
 		for _, target := range f.imports {
 			if strings.HasPrefix(target+"/", engineModule+"/") && !theirs {
-				found = append(found, finding{f.path, fmt.Sprintf("only %s may import %s", engineFiles, target)})
+				found = append(found, finding{f.path, fmt.Sprintf("only %s may import %s", engineDir, target)})
 			}
 		}
 	}

@@ -63,8 +63,8 @@ var samples = []badSample{
 	{"cobra", "the command alone", "" +
 		"-- cmd/changefeed/a.go --\npackage main\nimport \"github.com/spf13/cobra\"\n" +
 		"-- cmd/changefeed/internal/letters/a.go --\npackage letters\nimport \"github.com/spf13/cobra\"\n", "cmd/changefeed/internal/letters/a.go"},
-	{"engine", "one file names it", "" +
-		"-- docstore/engine.go --\npackage docstore\nimport \"github.com/cockroachdb/pebble/v2\"\n" +
+	{"engine", "one package names it", "" +
+		"-- docstore/internal/engine/a.go --\npackage engine\nimport \"github.com/cockroachdb/pebble/v2\"\n" +
 		"-- docstore/scan.go --\npackage docstore\nimport \"github.com/cockroachdb/pebble/v2/vfs\"\n", "docstore/scan.go"},
 
 	{"released", "in the command, or in code that it imports", "" +

@@ -1,10 +1,12 @@
-package docstore
+package engine
 
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"os"
 	"slices"
@@ -17,20 +19,21 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A damaged store is read past the engine, which would refuse the whole of it: each table
+// A damaged store is read past the library, which would refuse the whole of it: each table
 // and each log by itself, and of their values for a key the newest. Without a manifest it
 // is not known which tables are in use. Then all are read, and a document may come back
 // that had been deleted; that is better than to leave out a document that was not.
 
-// wreck is a damaged store.
-type wreck struct {
+// Wreck is a damaged store.
+type Wreck struct {
 	survey
+	unlock  func() error
 	options sstable.ReaderOptions
 	guess   bool // the manifest is damaged, so all files are read
 	files   []uint64
 	writes  []version    // those of the logs, by key, the newest first
 	ranges  []keyRemoval // ranges of keys that were removed
-	lost    []lostSpan
+	Lost    []LostSpan
 }
 
 // version is a value of a key, or its removal.
@@ -46,39 +49,68 @@ type keyRemoval struct {
 	seq, file uint64
 }
 
-// lostSpan is a span of keys, [from, to), that a file may have held and that cannot be
+// Logged yields the keys that the logs set, and not those that they remove.
+func (w *Wreck) Logged() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for _, v := range w.writes {
+			if !v.end && !yield(v.key) {
+				return
+			}
+		}
+	}
+}
+
+// LostSpan is a span of keys, [from, to), that a file may have held and that cannot be
 // read. Without to, any key may be lost.
-type lostSpan struct {
-	file, why string
-	from, to  []byte
+type LostSpan struct {
+	File, Why string
+	From, To  []byte
 	tail      bool // of the newest log: what came before is all there
 }
 
-// holds reports whether a key may be in the span.
-func (s lostSpan) holds(key []byte) bool {
-	return !s.tail && bytes.Compare(s.from, key) <= 0 && (s.to == nil || bytes.Compare(key, s.to) < 0)
+// Holds reports whether a key may be in the span.
+func (s LostSpan) Holds(key []byte) bool {
+	return !s.tail && bytes.Compare(s.From, key) <= 0 && (s.To == nil || bytes.Compare(key, s.To) < 0)
 }
 
-// openWreck finds the files of a store that are in use and can be read.
-func openWreck(fs vfs.FS, dir string) (*wreck, error) {
-	w := &wreck{survey: survey{fs: fs, dir: dir, manifest: newManifest()}}
-	var err error
-	if w.names, err = fs.List(dir); err != nil {
-		return nil, err
+// OpenWreck locks the directory of a store, and finds the files that are in use and can be read.
+// No file is changed or made. Without a file system it is the machine's.
+func OpenWreck(ctx context.Context, fs FS, dir string, keys Schema) (*Wreck, error) {
+	if fs == nil {
+		fs = realDisk
+	}
+	unlock, err := lockIfThere(fs, dir)
+	if err != nil {
+		return nil, openError(err)
+	}
+	w := &Wreck{survey: survey{ctx: ctx, fs: fs, dir: dir, schema: keys, manifest: newManifest()}, unlock: unlock}
+	if err := w.findFiles(); err != nil {
+		return nil, cmp.Or(err, unlock())
+	}
+	return w, nil
+}
+
+// Close gives the directory back.
+func (w *Wreck) Close() error { return w.unlock() }
+
+// findFiles finds the files that are in use and can be read.
+func (w *Wreck) findFiles() (err error) {
+	if w.names, err = w.fs.List(w.dir); err != nil {
+		return err
 	}
 	slices.Sort(w.names)
 	if store, _ := look(w.names); !store {
-		return nil, ErrNotStore
+		return ErrNotStore
 	}
 	o := &pebble.Options{}
 	o.EnsureDefaults()
 	w.options = o.MakeReaderOptions()
-	w.facts, w.known, err = readInventory(fs, dir)
+	w.facts, w.known, err = readInventory(w.fs, w.dir)
 	if err := w.lose(err); err != nil {
-		return nil, err
+		return err
 	}
 	if err := w.lose(w.markers()); err != nil {
-		return nil, err
+		return err
 	}
 	if w.manifestName == "" { // the newest was in use, unless a kill came while it was made
 		for _, name := range w.names {
@@ -87,22 +119,22 @@ func openWreck(fs vfs.FS, dir string) (*wreck, error) {
 			}
 		}
 	}
-	before := len(w.lost)
+	before := len(w.Lost)
 	if err := w.lose(w.readManifest()); err != nil {
-		return nil, err
+		return err
 	}
-	w.guess = len(w.lost) > before
-	return w, errors.Join(w.findTables(), w.readLogs())
+	w.guess = len(w.Lost) > before
+	return errors.Join(w.findTables(), w.readLogs())
 }
 
 // lose records a damage and returns any other error.
-func (w *wreck) lose(err error) error {
+func (w *Wreck) lose(err error) error {
 	d, ok := errors.AsType[damage](err)
 	switch {
 	case ok:
-		w.lost = append(w.lost, lostSpan{file: d.file, why: firstLine(d.err)})
+		w.Lost = append(w.Lost, LostSpan{File: d.file, Why: firstLine(d.err)})
 	case err != nil && unreadable(err):
-		w.lost = append(w.lost, lostSpan{why: firstLine(err)})
+		w.Lost = append(w.Lost, LostSpan{Why: firstLine(err)})
 	default:
 		return err
 	}
@@ -116,7 +148,7 @@ func unreadable(err error) bool {
 }
 
 // findTables opens all tables once, and records those that cannot be read.
-func (w *wreck) findTables() error {
+func (w *Wreck) findTables() error {
 	tables := map[uint64]table{}
 	for _, t := range w.manifest.tables {
 		tables[t.file] = t
@@ -136,7 +168,7 @@ func (w *wreck) findTables() error {
 		case err == nil:
 			w.files = append(w.files, file)
 		case unreadable(err):
-			w.lost = append(w.lost, lostSpan{file: tableName(file), why: firstLine(err), from: t.min, to: after(t.max)})
+			w.Lost = append(w.Lost, LostSpan{File: tableName(file), Why: firstLine(err), From: t.min, To: After(t.max)})
 		default:
 			return err
 		}
@@ -145,7 +177,7 @@ func (w *wreck) findTables() error {
 }
 
 // table opens a table for f.
-func (w *wreck) table(file uint64, f func(r *sstable.Reader) error) (err error) {
+func (w *Wreck) table(file uint64, f func(r *sstable.Reader) error) (err error) {
 	handle, err := w.fs.Open(w.fs.PathJoin(w.dir, tableName(file)))
 	if err != nil {
 		return err
@@ -154,7 +186,7 @@ func (w *wreck) table(file uint64, f func(r *sstable.Reader) error) (err error) 
 	if err != nil {
 		return errors.Join(err, handle.Close())
 	}
-	r, err := sstable.NewReader(life{}, readable, w.options)
+	r, err := sstable.NewReader(w.ctx, readable, w.options)
 	if err != nil {
 		return cmp.Or(err, readable.Close())
 	}
@@ -163,8 +195,8 @@ func (w *wreck) table(file uint64, f func(r *sstable.Reader) error) (err error) 
 }
 
 // removals reads the ranges of keys that a table removes: those of deleted containers.
-func (w *wreck) removals(file uint64, r *sstable.Reader) error {
-	it, err := r.NewRawRangeDelIter(life{}, sstable.NoFragmentTransforms, sstable.NoReadEnv)
+func (w *Wreck) removals(file uint64, r *sstable.Reader) error {
+	it, err := r.NewRawRangeDelIter(w.ctx, sstable.NoFragmentTransforms, sstable.NoReadEnv)
 	if it == nil || err != nil {
 		return err
 	}
@@ -179,7 +211,7 @@ func (w *wreck) removals(file uint64, r *sstable.Reader) error {
 }
 
 // readLogs reads the remains of the logs.
-func (w *wreck) readLogs() error {
+func (w *Wreck) readLogs() error {
 	nums := slices.Clone(w.facts.Logs)
 	for _, name := range w.names {
 		if num, ok := logNumber(name); ok {
@@ -201,11 +233,11 @@ func (w *wreck) readLogs() error {
 }
 
 // readLogTo reads the whole records of a log, and records where some are missing.
-func (w *wreck) readLogTo(num uint64, next *uint64, newest bool) error {
+func (w *Wreck) readLogTo(num uint64, next *uint64, newest bool) error {
 	name := logName(num)
 	file, err := w.fs.Open(w.fs.PathJoin(w.dir, name))
 	if errors.Is(err, os.ErrNotExist) {
-		w.lost = append(w.lost, lostSpan{file: name, why: "it is missing"})
+		w.Lost = append(w.Lost, LostSpan{File: name, Why: "it is missing"})
 		return nil
 	}
 	if err != nil {
@@ -218,13 +250,13 @@ func (w *wreck) readLogTo(num uint64, next *uint64, newest bool) error {
 		// Every change of a key has a number, without gaps: so a gap says how many are
 		// missing, though not which.
 		if ok && *next != 0 && seq > *next {
-			w.lost = append(w.lost, lostSpan{file: name, why: fmt.Sprintf("%d changes of keys before offset %d are missing", seq-*next, c.base+int64(c.at))})
+			w.Lost = append(w.Lost, LostSpan{File: name, Why: fmt.Sprintf("%d changes of keys before offset %d are missing", seq-*next, c.base+int64(c.at))})
 		}
 		*next = seq + count
 		return w.batch(record, num)
 	})
 	if err != nil && unreadable(err) {
-		w.lost = append(w.lost, lostSpan{file: name, why: firstLine(err)})
+		w.Lost = append(w.Lost, LostSpan{File: name, Why: firstLine(err)})
 		return nil
 	}
 	if err != nil {
@@ -232,17 +264,17 @@ func (w *wreck) readLogTo(num uint64, next *uint64, newest bool) error {
 	}
 	listed := !w.known || slices.Contains(w.facts.Logs, num)
 	if !c.closed && (listed || !w.justMade(num, c, newest)) {
-		lost := lostSpan{file: name, why: fmt.Sprintf("what followed offset %d, if anything did, is not there", c.end), tail: newest}
+		lost := LostSpan{File: name, Why: fmt.Sprintf("what followed offset %d, if anything did, is not there", c.end), tail: newest}
 		if c.later > 0 {
-			lost.why, lost.tail = fmt.Sprintf("what is at offset %d is damaged, with %d whole records after it", c.broken, c.later), false
+			lost.Why, lost.tail = fmt.Sprintf("what is at offset %d is damaged, with %d whole records after it", c.broken, c.later), false
 		}
-		w.lost = append(w.lost, lost)
+		w.Lost = append(w.Lost, lost)
 	}
 	return nil
 }
 
 // batch takes the changes of a record.
-func (w *wreck) batch(record []byte, file uint64) error {
+func (w *Wreck) batch(record []byte, file uint64) error {
 	if len(record) < batchHeader {
 		return nil
 	}
@@ -269,10 +301,10 @@ func (w *wreck) batch(record []byte, file uint64) error {
 	}
 }
 
-// firstLine is an error of the engine without its stack and prefixes, for a list of losses.
+// firstLine is an error of the library without its stack and prefixes, for a list of losses.
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
-	for _, prefix := range []string{"pebble: ", "pebble/table: ", "file 000000: "} { // the engine does not know it here
+	for _, prefix := range []string{"pebble: ", "pebble/table: ", "file 000000: "} { // the library does not know it here
 		line = strings.TrimPrefix(line, prefix)
 	}
 	return line

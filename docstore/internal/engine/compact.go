@@ -1,4 +1,4 @@
-package docstore
+package engine
 
 import (
 	"sync"

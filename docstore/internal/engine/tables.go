@@ -1,18 +1,15 @@
-package docstore
+package engine
 
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/sstable"
 )
-
-// loadTables are the tables that are read when a store is opened. They are verified
-// before, so that an open that fails has changed nothing.
-var loadTables = []byte{tableMeta, tableContainer, tableDatabase, tableHead, tableCount, tableLow}
 
 // heads reads the blocks that opening the store will read; their checksums are verified
 // on the way. The rest of a table is verified whenever it is read, since reading all of
@@ -22,7 +19,7 @@ func (s *survey) heads(o *pebble.Options) error {
 	o.EnsureDefaults()
 	byFile := map[uint64][]byte{}
 	for _, t := range s.manifest.tables {
-		for _, table := range loadTables {
+		for _, table := range s.schema.Heads {
 			if bytes.Compare(t.min, []byte{table + 1}) < 0 && bytes.Compare(t.max, []byte{table}) >= 0 {
 				byFile[t.file] = append(byFile[t.file], table)
 			}
@@ -36,7 +33,7 @@ func (s *survey) heads(o *pebble.Options) error {
 	return nil
 }
 
-// readTable reads some of our tables in a file of the engine's.
+// readTable reads some of our tables in a file of the library's.
 func (s *survey) readTable(file uint64, tables []byte, o sstable.ReaderOptions) (err error) {
 	f, err := s.fs.Open(s.fs.PathJoin(s.dir, tableName(file)))
 	if err != nil {
@@ -59,7 +56,7 @@ func (s *survey) readTable(file uint64, tables []byte, o sstable.ReaderOptions) 
 		del.Close()
 	}
 	for _, table := range slices.Compact(slices.Sorted(slices.Values(tables))) {
-		if err := readKeys(r, []byte{table}, []byte{table + 1}); err != nil {
+		if err := readKeys(s.ctx, r, []byte{table}, []byte{table + 1}); err != nil {
 			return damagedTable(file, err)
 		}
 	}
@@ -67,8 +64,8 @@ func (s *survey) readTable(file uint64, tables []byte, o sstable.ReaderOptions) 
 }
 
 // readKeys reads the blocks that hold the keys in [from, to).
-func readKeys(r *sstable.Reader, from, to []byte) (err error) {
-	it, err := tableIterator(r, from, to)
+func readKeys(ctx context.Context, r *sstable.Reader, from, to []byte) (err error) {
+	it, err := tableIterator(ctx, r, from, to)
 	if err != nil {
 		return err
 	}

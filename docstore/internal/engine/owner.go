@@ -1,7 +1,8 @@
-package docstore
+package engine
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,7 +14,7 @@ import (
 // only: a store holds users' data, and the usual umask lets everybody read.
 type ownerFS struct{ vfs.FS }
 
-var machine filesystem = ownerFS{vfs.Default}
+var machine FS = ownerFS{vfs.Default}
 
 const (
 	ownerFile = 0o600
@@ -80,6 +81,36 @@ func closeFiles(dir string) error {
 		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
 			return err
 		}
+	}
+	return nil
+}
+
+// CheckDir refuses a directory that lacks a store although it must have one, or that
+// holds other files: a store made among them would be taken for part of them, and the
+// other way round.
+func CheckDir(dir string, mustExist bool) error {
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return fmt.Errorf("open store %s: %w: it is a file, want a directory", dir, ErrNotStore)
+	}
+	entries, err := os.ReadDir(dir)
+	if mustExist && errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("open store %s: %w: there is no such directory", dir, ErrNotStore)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("open store: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	store, other := look(names)
+	switch {
+	case store:
+		return nil
+	case mustExist:
+		return fmt.Errorf("open store %s: %w", dir, ErrNotStore)
+	case other:
+		return fmt.Errorf("open store %s: %w: it holds other files, want an empty directory or a store", dir, ErrNotStore)
 	}
 	return nil
 }

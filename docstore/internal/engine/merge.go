@@ -1,8 +1,9 @@
-package docstore
+package engine
 
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"iter"
 	"slices"
 
@@ -10,14 +11,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 )
 
-// A damaged store is read without the engine, because opening it would delete what the
+// A damaged store is read without the library, because opening it would delete what the
 // manifest does not name. The contents of the logs and of each table are sorted by key, so
 // one pass that always takes the least key sees all versions of a key together, and holds
 // one version of each source in memory.
 
-// each calls visit for the keys in [from, to) with their newest values, in order. It
-// merges the sorted contents of all logs and tables, as the engine would.
-func (w *wreck) each(from, to []byte, visit func(key, value []byte) error) error {
+// Each calls visit for the keys in [from, to) with their newest values, in order. It
+// merges the sorted contents of all logs and tables, as the library would.
+func (w *Wreck) Each(from, to []byte, visit func(key, value []byte) error) error {
 	sources, err := w.sources(from, to)
 	defer func() {
 		for _, s := range sources {
@@ -40,7 +41,7 @@ func (w *wreck) each(from, to []byte, visit func(key, value []byte) error) error
 
 // sources opens all logs, which are one source, and each table, at their first keys in
 // [from, to). The caller stops them, after an error too.
-func (w *wreck) sources(from, to []byte) (sources []*source, err error) {
+func (w *Wreck) sources(from, to []byte) (sources []*source, err error) {
 	add := func(versions iter.Seq2[version, error]) error {
 		s := &source{}
 		s.pull, s.stop = iter.Pull2(versions)
@@ -68,7 +69,7 @@ func leastKey(sources []*source) (key []byte) {
 // takeNewest moves all sources past a key and returns its newest version.
 // A table may have several versions of a key, newest first, because views keep old
 // ones.
-func (w *wreck) takeNewest(sources []*source, key []byte) (newest version, err error) {
+func (w *Wreck) takeNewest(sources []*source, key []byte) (newest version, err error) {
 	for _, s := range sources {
 		for s.ok && err == nil && bytes.Equal(s.head.key, key) {
 			if newest.key == nil || w.newer(s.head, newest) {
@@ -80,15 +81,15 @@ func (w *wreck) takeNewest(sources []*source, key []byte) (newest version, err e
 	return newest, err
 }
 
-// newer reports whether a is the newer of two values of a key. The engine sets the
+// newer reports whether a is the newer of two values of a key. The library sets the
 // sequence numbers of its last level to 0, so without a manifest they decide little;
-// then LSNs do.
-func (w *wreck) newer(a, b version) bool {
-	if w.guess && !a.end && !b.end && a.key[0] == tableDoc {
-		s, err := decodeSlot(a.value)
-		t, err2 := decodeSlot(b.value)
-		if err == nil && err2 == nil && s.lsn != t.lsn {
-			return s.lsn > t.lsn
+// then the values say how old they are, if they can.
+func (w *Wreck) newer(a, b version) bool {
+	if w.guess && !a.end && !b.end {
+		s, ok := w.schema.Age(a.key, a.value)
+		t, ok2 := w.schema.Age(b.key, b.value)
+		if ok && ok2 && s != t {
+			return s > t
 		}
 	}
 	return w.after(a.seq, a.file, b.seq, b.file)
@@ -96,7 +97,7 @@ func (w *wreck) newer(a, b version) bool {
 
 // after orders two writes by their sequence numbers. Where the last level has lost them, the
 // younger file decides, which is a guess.
-func (w *wreck) after(seq, file, seq2, file2 uint64) bool {
+func (w *Wreck) after(seq, file, seq2, file2 uint64) bool {
 	if w.guess && (seq == 0 || seq2 == 0) {
 		return file > file2
 	}
@@ -104,7 +105,7 @@ func (w *wreck) after(seq, file, seq2, file2 uint64) bool {
 }
 
 // removed reports whether the key of a value was removed with a range.
-func (w *wreck) removed(v version) bool {
+func (w *Wreck) removed(v version) bool {
 	return slices.ContainsFunc(w.ranges, func(r keyRemoval) bool {
 		return bytes.Compare(r.from, v.key) <= 0 && bytes.Compare(v.key, r.to) < 0 && w.after(r.seq, r.file, v.seq, v.file)
 	})
@@ -136,20 +137,20 @@ func logVersions(writes []version, to []byte) iter.Seq2[version, error] {
 
 // tableVersions yields the readable versions of a table. Blocks can be walked from both
 // ends, so a damaged block costs its own keys and not the rest of the table.
-func (w *wreck) tableVersions(file uint64, from, to []byte) iter.Seq2[version, error] {
+func (w *Wreck) tableVersions(file uint64, from, to []byte) iter.Seq2[version, error] {
 	return func(yield func(version, error) bool) {
 		err := w.table(file, func(r *sstable.Reader) error {
-			last, more, err := walkTable(r, from, to, file, yield)
+			last, more, err := walkTable(w.ctx, r, from, to, file, yield)
 			if err == nil || !more || !unreadable(err) {
 				return err
 			}
-			resume, why := resumeTable(r, last, to), firstLine(err)
-			w.hole(lostSpan{file: tableName(file), why: why, from: last, to: resume})
+			resume, why := resumeTable(w.ctx, r, last, to), firstLine(err)
+			w.hole(LostSpan{File: tableName(file), Why: why, From: last, To: resume})
 			if bytes.Equal(resume, to) {
 				return nil
 			}
-			if _, more, err = walkTable(r, resume, to, file, yield); err != nil && more && unreadable(err) {
-				w.hole(lostSpan{file: tableName(file), why: firstLine(err), from: resume, to: to})
+			if _, more, err = walkTable(w.ctx, r, resume, to, file, yield); err != nil && more && unreadable(err) {
+				w.hole(LostSpan{File: tableName(file), Why: firstLine(err), From: resume, To: to})
 				return nil
 			}
 			return err
@@ -161,18 +162,18 @@ func (w *wreck) tableVersions(file uint64, from, to []byte) iter.Seq2[version, e
 }
 
 // hole records a span once: tables are read several times.
-func (w *wreck) hole(s lostSpan) {
-	if !slices.ContainsFunc(w.lost, func(o lostSpan) bool {
-		return o.file == s.file && bytes.Equal(o.from, s.from) && bytes.Equal(o.to, s.to)
+func (w *Wreck) hole(s LostSpan) {
+	if !slices.ContainsFunc(w.Lost, func(o LostSpan) bool {
+		return o.File == s.File && bytes.Equal(o.From, s.From) && bytes.Equal(o.To, s.To)
 	}) {
-		w.lost = append(w.lost, s)
+		w.Lost = append(w.Lost, s)
 	}
 }
 
-// tableIterator walks the keys [from, to) of a table by itself, without the engine that the
+// tableIterator walks the keys [from, to) of a table by itself, without the library that the
 // table belongs to.
-func tableIterator(r *sstable.Reader, from, to []byte) (sstable.Iterator, error) {
-	return r.NewPointIter(life{}, sstable.IterOptions{
+func tableIterator(ctx context.Context, r *sstable.Reader, from, to []byte) (sstable.Iterator, error) {
+	return r.NewPointIter(ctx, sstable.IterOptions{
 		Lower: from, Upper: to, FilterBlockSizeLimit: sstable.NeverUseFilterBlock,
 		Env: sstable.NoReadEnv, ReaderProvider: sstable.MakeTrivialReaderProvider(r), BlobContext: sstable.AssertNoBlobHandles,
 	})
@@ -180,9 +181,9 @@ func tableIterator(r *sstable.Reader, from, to []byte) (sstable.Iterator, error)
 
 // walkTable yields the keys of a table in [from, to) as far as they can be read. It
 // returns the last key, and whether the caller wants more.
-func walkTable(r *sstable.Reader, from, to []byte, file uint64, yield func(version, error) bool) (last []byte, more bool, err error) {
+func walkTable(ctx context.Context, r *sstable.Reader, from, to []byte, file uint64, yield func(version, error) bool) (last []byte, more bool, err error) {
 	last = from
-	it, err := tableIterator(r, from, to)
+	it, err := tableIterator(ctx, r, from, to)
 	if err != nil {
 		return last, true, err
 	}
@@ -208,9 +209,9 @@ func walkTable(r *sstable.Reader, from, to []byte, file uint64, yield func(versi
 }
 
 // resumeTable returns the least key that can be reached backwards from to.
-func resumeTable(r *sstable.Reader, after, to []byte) []byte {
+func resumeTable(ctx context.Context, r *sstable.Reader, after, to []byte) []byte {
 	least := to
-	it, err := tableIterator(r, after, to)
+	it, err := tableIterator(ctx, r, after, to)
 	if err != nil {
 		return least
 	}

@@ -1,8 +1,8 @@
-package docstore
+package engine
 
 import "sync/atomic"
 
-// users counts the users of the engine, because the engine panics when closed
+// users counts the users of the engine, because the library panics when closed
 // below a reader. Counting costs each read an atomic addition.
 type users struct {
 	n    atomic.Int64

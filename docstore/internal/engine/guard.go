@@ -1,4 +1,4 @@
-package docstore
+package engine
 
 import (
 	"context"
@@ -13,24 +13,24 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The engine does not bear every error of a disk. It panics, with locks held, when a
+// The library does not bear every error of a disk. It panics, with locks held, when a
 // log cannot be made or closed, calls a failed manifest fatal and goes on, and tries
 // a failed flush again at once and for ever, even while a store is being opened.
-// Therefore the engine stands on a guard, which hides those errors:
+// Therefore the library stands on a guard, which hides those errors:
 //
 //   - Errors that may pass (no space, no descriptors) are waited out, where nothing has been
 //     done yet: before a file is made or a log gets room. Not while the store is opened,
 //     because the caller of Open waits for an answer.
 //   - Any other error of a log, a manifest or the directory breaks the guard. From then on
-//     nothing on the disk is changed, and everything that the engine does is pretended to
-//     succeed, so that the engine comes to an end and can be closed. The store fails with the
+//     nothing on the disk is changed, and everything that the library does is pretended to
+//     succeed, so that the library comes to an end and can be closed. The store fails with the
 //     reason, and the files are as if the process had been killed in that moment. No compaction
-//     begins any more (enginecompact.go), because what it would read may be pretended.
-//   - An error of a table is shown, because the engine can try again; the guard paces the
+//     begins any more (compact.go), because what it would read may be pretended.
+//   - An error of a table is shown, because the library can try again; the guard paces the
 //     tries. If they do not help within 10 seconds, the guard breaks, unless the disk is full:
 //     then writes are refused, and the tries go on until there is room.
 
-// guard stands between the engine and the disk.
+// guard stands between the library and the disk.
 type guard struct {
 	vfs.FS
 	dir string
@@ -59,7 +59,7 @@ const (
 	diskPatience = 10 * time.Second
 	firstPause   = 10 * time.Millisecond
 	longestPause = time.Second
-	readPause    = 100 * time.Millisecond // after a failed read, which the engine may try again at once
+	readPause    = 100 * time.Millisecond // after a failed read, which the library may try again at once
 )
 
 // newGuard guards the files of a store that is being opened.
@@ -124,7 +124,7 @@ func (g *guard) until(ctx context.Context) (settled func()) {
 	}
 }
 
-// hurry ends all waits for the disk, because the engine is being closed.
+// hurry ends all waits for the disk, because the library is being closed.
 func (g *guard) hurry() { g.once.Do(func() { close(g.closing) }) }
 
 // pause waits; false means that another try is of no use.
@@ -140,8 +140,8 @@ func (g *guard) pause(d time.Duration) bool {
 	return false
 }
 
-// rest waits between two reads of the engine of which the first has failed. It waits while the guard is
-// broken too: then the engine looks for tables that were pretended, and would look without a pause.
+// rest waits between two reads of the library of which the first has failed. It waits while the guard is
+// broken too: then the library looks for tables that were pretended, and would look without a pause.
 func (g *guard) rest() {
 	timer := time.NewTimer(readPause)
 	defer timer.Stop()
@@ -214,7 +214,7 @@ func (g *guard) waitsFor() error {
 	return g.last
 }
 
-// tableError records the outcome of a step on a table and returns it to the engine. It
+// tableError records the outcome of a step on a table and returns it to the library. It
 // breaks the guard when tables have failed for diskPatience, other than by a full disk.
 func (g *guard) tableError(verb, name string, err error) error {
 	err = named(verb, name, err)
@@ -227,7 +227,7 @@ func (g *guard) tableError(verb, name string, err error) error {
 	}
 	out := err != nil && time.Since(g.since) >= diskPatience
 	g.mu.Unlock()
-	if out && !g.isLackOfRoom(err) { // with less than the reserve nothing more is written, so the engine may try for ever
+	if out && !g.isLackOfRoom(err) { // with less than the reserve nothing more is written, so the library may try for ever
 		g.fail(err)
 	}
 	return err

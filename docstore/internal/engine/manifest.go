@@ -1,4 +1,4 @@
-package docstore
+package engine
 
 import (
 	"bytes"
@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/changefeed/docstore/internal/fields"
 )
 
-// manifest is the part of the engine's manifest that says which files there must be.
-// The format is the engine's own and is read here a second time, because the engine
+// manifest is the part of the library's manifest that says which files there must be.
+// The format is the library's own and is read here a second time, because the library
 // reads manifests only while it opens a store, and then deletes files.
 type manifest struct {
 	tables   map[tablePlace]table
@@ -30,7 +30,7 @@ type table struct {
 }
 
 // Tags of the records of a manifest, and of the optional members of a table. An unknown
-// tag is an error, since its length is unknown: the pinned version of the engine writes
+// tag is an error, since its length is unknown: the pinned version of the library writes
 // these.
 const (
 	tagComparer    = 1
@@ -163,7 +163,7 @@ func (t *table) bound(r *fields.Reader) {
 	}
 }
 
-// userKey is a key of the engine without the sequence number and kind at its end.
+// userKey is a key of the library without the sequence number and kind at its end.
 func userKey(key []byte) []byte { return key[:max(0, len(key)-8)] }
 
 // tableMembers reads to the end of a table's record and returns the file of a virtual

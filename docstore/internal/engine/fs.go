@@ -1,4 +1,4 @@
-package docstore
+package engine
 
 import (
 	"errors"
@@ -9,10 +9,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The guard as the file system that the engine sees. Changes to the store's own
+// The guard as the file system that the library sees. Changes to the store's own
 // directory succeed, wait or are pretended. Changes to a copy, in another directory,
 // fail as they are, because somebody waits for that copy and must not believe in it.
-// Reads pass their errors on, which the engine bears.
+// Reads pass their errors on, which the library bears.
 
 // fileKind decides how the guard treats an error of a file.
 type fileKind int
@@ -114,7 +114,7 @@ func (g *guard) unreadable() error {
 	return nil
 }
 
-// afterRead waits after a failed read of a table, which the engine repeats at once.
+// afterRead waits after a failed read of a table, which the library repeats at once.
 func (g *guard) afterRead(name string) {
 	if g.kind(name) == tableFile {
 		g.rest()
@@ -158,7 +158,7 @@ func (g *guard) RemoveAll(name string) error {
 	return g.change(name, func() error { return g.FS.RemoveAll(name) })
 }
 
-// Rename renames a file. The engine writes its options under another name first.
+// Rename renames a file. The library writes its options under another name first.
 func (g *guard) Rename(old, name string) error {
 	return g.change(name, func() error {
 		if g.kind(name) == foreignFile {
@@ -196,7 +196,7 @@ func (g *guard) Lock(name string) (io.Closer, error) {
 	return g.FS.Lock(name)
 }
 
-// List lists the directory. The engine leaves goroutines behind when that fails late in
+// List lists the directory. The library leaves goroutines behind when that fails late in
 // its opening, so only the first list may fail.
 func (g *guard) List(dir string) (names []string, err error) {
 	if g.PathJoin(dir) != g.PathJoin(g.dir) {

@@ -1,4 +1,4 @@
-package docstore
+package engine
 
 import (
 	"cmp"
@@ -17,12 +17,12 @@ func plainOf(o Options) int64 {
 	if o.InMemory {
 		return 0
 	}
-	return cmp.Or(o.plain, plainStore)
+	return cmp.Or(o.Plain, plainStore)
 }
 
-// compressionOf is how the engine writes the tables that it makes from now on. The first level is never compressed, because
+// compressionOf is how the library writes the tables that it makes from now on. The first level is never compressed, because
 // its tables are soon merged into the next: to compress and decompress them was a tenth of a batch's processor time. For the
-// others, feeds are read nearly twice as fast as with the engine's default.
+// others, feeds are read nearly twice as fast as with the library's default.
 func compressionOf(large *atomic.Bool) pebble.DBCompressionSettings {
 	if !large.Load() {
 		return pebble.DBCompressionNone
@@ -33,4 +33,4 @@ func compressionOf(large *atomic.Bool) pebble.DBCompressionSettings {
 }
 
 // weigh finds out if the store has grown so large that its tables are to be compressed, or is so no longer.
-func (e *engine) weigh(m *pebble.Metrics) { e.large.Store(int64(m.DiskSpaceUsage()) > e.plain) }
+func (e *Engine) weigh(w weights) { e.large.Store(w.disk > e.plain) }

@@ -1,4 +1,4 @@
-package docstore
+package engine
 
 import (
 	"errors"
@@ -6,10 +6,18 @@ import (
 	"slices"
 )
 
-// The logs hold the writes that are in no table yet. The engine takes the first record
+// The logs hold the writes that are in no table yet. The library takes the first record
 // that it cannot read for the end of a log, and drops the rest. That is right for the
 // newest log after a kill and loses acknowledged writes anywhere else. So every log is
 // read to its end here, and compared with what the inventory says of it.
+
+// LogEnd is how far the newest log of a store reaches that had not been closed.
+type LogEnd struct {
+	Log     string // name of the newest log; empty when the store was closed, or is new
+	Reached int64  // bytes up to the end of the last whole write
+	Dropped int64  // bytes after them of a write that is not whole
+	Lost    int    // whole writes after the dropped bytes: only of a store that did not wait for the disk
+}
 
 // logs reads the logs that are not yet in tables, to their ends. Sequence numbers run
 // on from record to record and from log to log, so that a record lost anywhere shows.
@@ -33,8 +41,8 @@ func (s *survey) logs() error {
 	return nil
 }
 
-// presentLogs returns the numbers of the logs that the engine will read, and refuses a
-// store that lacks one: the engine would go on without it.
+// presentLogs returns the numbers of the logs that the library will read, and refuses a
+// store that lacks one: the library would go on without it.
 func (s *survey) presentLogs() ([]uint64, error) {
 	var nums []uint64
 	for _, name := range s.names {
@@ -95,7 +103,7 @@ func (s *survey) judgeLog(num uint64, c *chunks, newest bool) error {
 	case listed:
 		return s.judgeEnd(name, c, newest)
 	case newest:
-		s.recovery = Recovery{Log: name}
+		s.newest = LogEnd{Log: name}
 	}
 	return nil
 }
@@ -108,12 +116,12 @@ func (s *survey) judgeEnd(name string, c *chunks, newest bool) error {
 	case !newest && !c.closed:
 		return s.notClosed(name, c)
 	case newest && !c.closed:
-		s.recovery = Recovery{Log: name, Reached: c.end, Lost: c.later, Dropped: max(0, c.torn-c.end)}
+		s.newest = LogEnd{Log: name, Reached: c.end, Lost: c.later, Dropped: max(0, c.torn-c.end)}
 	}
 	return nil
 }
 
-// notClosed refuses a log without its end although there is a younger log: the engine
+// notClosed refuses a log without its end although there is a younger log: the library
 // ends a log before it begins the next.
 func (s *survey) notClosed(name string, c *chunks) error {
 	return damaged(name, "it is whole up to offset %d only, and does not end there", c.end)

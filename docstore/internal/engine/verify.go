@@ -1,4 +1,4 @@
-package docstore
+package engine
 
 import (
 	"context"
@@ -6,32 +6,30 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A store is verified before the engine opens it, because the engine deletes: the files
+// A store is verified before the library opens it, because the library deletes: the files
 // that its manifest does not name, and the part of a log that it could not read. Verifying
 // reads everything that decides about this, and writes nothing: the markers, the manifest
 // to its end, the names and sizes of the tables, the logs to their ends, the options. The
-// blocks of tables have checksums, which the engine verifies at each read.
+// blocks of tables have checksums, which the library verifies at each read.
 
-// verifyEngine locks the directory and verifies its files. After success the guard stands
+// lockAndVerify locks the directory and verifies its files. After success the guard stands
 // on a file system that keeps the inventory up to date, unless the store is to get its first
-// inventory and raise is set: then its format has to be raised before (see engineformat.go).
-func verifyEngine(ctx context.Context, e *engine, dir string, po *pebble.Options, raise bool) (err error) {
+// inventory and raise is set: then its format has to be raised before (see format.go).
+func lockAndVerify(ctx context.Context, e *Engine, dir string, po *pebble.Options, raise bool) (err error) {
 	fs := e.guard.FS
 	if e.lock, err = pebble.LockDirectory(dir, fs); err != nil {
 		return unusableError{err}
 	}
 	e.inventory = &inventory{fs: fs, dir: dir, noSync: !e.sync}
-	e.inventory.facts, e.recovery, err = verify(ctx, fs, dir, po)
+	e.inventory.facts, e.newest, err = verify(ctx, fs, dir, e.schema, po)
 	if err == nil {
 		e.inventory.facts.Format, err = checkFormat(ctx, e, dir, po)
 	}
@@ -58,7 +56,7 @@ func verifyEngine(ctx context.Context, e *engine, dir string, po *pebble.Options
 }
 
 // unlock gives the directory back.
-func (e *engine) unlock() error {
+func (e *Engine) unlock() error {
 	if e.lock == nil {
 		return nil
 	}
@@ -77,24 +75,25 @@ type survey struct {
 	marker       string // the newest that names a manifest; older ones await removal
 	manifestName string
 	manifest     *manifest
-	recovery     Recovery
+	newest       LogEnd
+	schema       Schema
 }
 
 // verify refuses a damaged store. It returns the facts that the inventory goes on from,
 // and the state of the newest log's end; a new directory gets the facts of a store in
 // the making.
-func verify(ctx context.Context, fs vfs.FS, dir string, o *pebble.Options) (facts, Recovery, error) {
-	s := survey{ctx: ctx, fs: fs, dir: dir}
+func verify(ctx context.Context, fs vfs.FS, dir string, keys Schema, o *pebble.Options) (facts, LogEnd, error) {
+	s := survey{ctx: ctx, fs: fs, dir: dir, schema: keys}
 	var err error
 	if s.names, err = fs.List(dir); err != nil {
-		return facts{}, Recovery{}, err
+		return facts{}, LogEnd{}, err
 	}
 	slices.Sort(s.names)
 	if s.facts, s.known, err = readInventory(fs, dir); err != nil {
-		return facts{}, Recovery{}, err
+		return facts{}, LogEnd{}, err
 	}
 	if store, _ := look(s.names); !store || s.facts.Making {
-		return facts{Version: inventoryVersion, Making: true}, Recovery{}, nil
+		return facts{Version: inventoryVersion, Making: true}, LogEnd{}, nil
 	}
 	// Each step goes by what the one before has verified: a marker names the manifest,
 	// and the manifest all other files.
@@ -104,16 +103,16 @@ func verify(ctx context.Context, fs vfs.FS, dir string, o *pebble.Options) (fact
 			err = context.Cause(ctx)
 		}
 		if err != nil {
-			return facts{}, Recovery{}, err
+			return facts{}, LogEnd{}, err
 		}
 	}
 	s.facts.Version = inventoryVersion
-	return s.facts, s.recovery, nil
+	return s.facts, s.newest, nil
 }
 
 // look reports whether the names in a directory are those of a store, or of the remains
 // of a store, and whether there are other files. A lost marker must not make a store
-// look like an empty directory: the engine would format it and delete the tables.
+// look like an empty directory: the library would format it and delete the tables.
 func look(names []string) (store, other bool) {
 	for _, name := range names {
 		switch {
@@ -142,48 +141,6 @@ func ours(name string) bool {
 	return name == inventoryName
 }
 
-// damage is the [ErrCorrupt] of a file. The name is empty where the engine's error has
-// it.
-type damage struct {
-	file string
-	err  error
-}
-
-// Error is one line, although the engine's error may have several, and says how to go
-// on.
-func (d damage) Error() string {
-	return fmt.Sprintf("%v: %s: nothing was changed; restore the directory from a copy, or read what is left with changefeed export --salvage", ErrCorrupt, d.reason())
-}
-
-// reason names the file and the damage.
-func (d damage) reason() string {
-	file := d.file
-	if info := pebble.ExtractDataCorruptionInfo(d.err); info != nil && file == "" {
-		file = path.Base(info.Path)
-	}
-	what, _, _ := strings.Cut(strings.TrimPrefix(d.err.Error(), "pebble: "), "\n")
-	return strings.TrimPrefix(file+": "+what, ": ")
-}
-
-// Unwrap returns the class and the engine's error.
-func (d damage) Unwrap() []error { return []error{ErrCorrupt, d.err} }
-
-// damaged is the [ErrCorrupt] of a file. A file that the disk does not give is none: the same files may be read another time,
-// and whoever is told to restore a copy would lose what was written since.
-func damaged(name, format string, args ...any) error {
-	err := fmt.Errorf(format, args...)
-	if isOfDisk(err) {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return damage{name, err}
-}
-
-// isOfDisk reports whether an error is one of the operating system's, other than that there is no such file.
-func isOfDisk(err error) bool {
-	number, ok := errors.AsType[syscall.Errno](err)
-	return ok && number != syscall.ENOENT
-}
-
 func sortedNames(files map[string]uint64) []string { return slices.Sorted(maps.Keys(files)) }
 
 const (
@@ -198,7 +155,7 @@ const (
 )
 
 // markers finds the manifest, and refuses a store without markers or of another format.
-// The markers are empty files, which some copy tools skip; without them the engine
+// The markers are empty files, which some copy tools skip; without them the library
 // would make a new store and delete the tables.
 func (s *survey) markers() (err error) {
 	if s.marker, s.manifestName, err = currentManifest(s.names); err != nil {
@@ -282,7 +239,7 @@ func (s *survey) readManifest() error {
 }
 
 // sealedManifest compares the manifest with the inventory. A manifest that was cut at
-// the end of a record looks whole, and the engine would bring back an old state; but it
+// the end of a record looks whole, and the library would bring back an old state; but it
 // wants logs that the inventory knows to be in tables, or is shorter than when the
 // store was closed.
 func (s *survey) sealedManifest(c *chunks) error {
@@ -324,7 +281,7 @@ func (s *survey) tables() error {
 	return nil
 }
 
-// options verifies that the engine will accept its newest file of options, so that a
+// options verifies that the library will accept its newest file of options, so that a
 // damaged file is refused by name.
 func (s *survey) options(o *pebble.Options) error {
 	newest, number := "", uint64(0)

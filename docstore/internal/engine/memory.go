@@ -1,4 +1,4 @@
-package docstore
+package engine
 
 // The memory of the engine is [Options.CacheBytes]. Buffers of writes are taken from the cache of blocks: mostly two, one
 // that is written to, and one that becomes a table or is kept to be used again.

@@ -1,4 +1,4 @@
-package docstore
+package engine
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// A disk without any room left is more than the engine bears: it cannot write the tables that its logs must become, nor
+// A disk without any room left is more than the library bears: it cannot write the tables that its logs must become, nor
 // the manifest that names them. So the store keeps a reserve for what is written already. With less than that on the disk it
 // refuses writes, each by itself, and reads go on; with more, writes go on by themselves. What gives room back, the end of
 // a container and the work of the reclaimer, may use a part of the reserve.
@@ -14,7 +14,6 @@ import (
 const (
 	reserve     = 2 * mostBuffer // bytes: for the tables of a full buffer, and for the merge of some tables
 	reservePart = 16             // of the disk: the reserve is no larger part of it
-	givesBack   = 4              // what gives room back needs so much less
 )
 
 // lacksRoom returns [ErrDiskFull] while the disk has less than the reserve, or a part of it. A file system that does not
@@ -41,12 +40,20 @@ func (g *guard) isLackOfRoom(err error) bool {
 	return (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)) && g.lacksRoom(1) != nil
 }
 
-// needRoom returns [ErrDiskFull] while the disk has less than a part of the store's reserve. One look is enough for a group.
-func (g *group) needRoom(part uint64) error {
-	if g.roomy {
+// GivesBack is the part of the reserve that has to be there for work that gives room back.
+const GivesBack = 4
+
+// LacksRoom returns [ErrDiskFull] while the disk has less than the reserve divided by part, which is 1 or [GivesBack].
+func (e *Engine) LacksRoom(part uint64) error { return e.guard.lacksRoom(part) }
+
+// WritesStall returns [ErrDiskFull] while a write has waited for room for long, so that the next need not.
+func (e *Engine) WritesStall() error {
+	if !e.guard.stalled.Load() {
 		return nil
 	}
-	err := g.db.eng.guard.lacksRoom(part)
-	g.roomy = err == nil
-	return err
+	return e.guard.lacksRoom(1)
 }
+
+// PrepareClose is called before the store is closed: from now on a write waits for room on a full disk
+// no longer than for a disk that fails.
+func (e *Engine) PrepareClose() { e.guard.leaving.Store(true) }

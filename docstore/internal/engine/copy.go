@@ -1,4 +1,4 @@
-package docstore
+package engine
 
 import (
 	"context"
@@ -8,12 +8,10 @@ import (
 	"io"
 	"slices"
 	"strings"
-
-	"github.com/cockroachdb/pebble/v2"
 )
 
 // A stage is a directory within the store's, with the files of one moment. They are links
-// where the file system has links, so a stage takes no room and the engine may delete the
+// where the file system has links, so a stage takes no room and the library may delete the
 // originals meanwhile. A stage exists while a backup is read.
 const (
 	stagePrefix = "backup-"
@@ -22,14 +20,14 @@ const (
 
 // copyFiles calls visit for the files of the store in one state, with every write that
 // was acknowledged before.
-func (e *engine) copyFiles(ctx context.Context, visit func(name string, size int64, content io.Reader) error) (err error) {
+func (e *Engine) copyFiles(ctx context.Context, visit func(name string, size int64, content io.Reader) error) (err error) {
 	if !e.use.enter() {
 		return ErrClosed
 	}
 	defer e.use.leave()
 	g := e.guard
 	stage := g.PathJoin(g.dir, stagePrefix+rand.Text()+stageSuffix)
-	if err := e.db.(*pebble.DB).Checkpoint(stage, pebble.WithFlushedWAL()); err != nil {
+	if err := e.db.checkpoint(stage); err != nil {
 		return errors.Join(err, g.FS.RemoveAll(stage))
 	}
 	defer func() { err = errors.Join(err, g.FS.RemoveAll(stage)) }()
@@ -53,7 +51,7 @@ func (e *engine) copyFiles(ctx context.Context, visit func(name string, size int
 
 // copyFile shows a staged file to visit. It reads past the guard, because a copy that cannot be
 // read is the backup's failure and not the store's.
-func (e *engine) copyFile(ctx context.Context, stage, name string, visit func(string, int64, io.Reader) error) (err error) {
+func (e *Engine) copyFile(ctx context.Context, stage, name string, visit func(string, int64, io.Reader) error) (err error) {
 	file, err := e.guard.FS.Open(e.guard.PathJoin(stage, name))
 	if err != nil {
 		return err
@@ -67,7 +65,7 @@ func (e *engine) copyFile(ctx context.Context, stage, name string, visit func(st
 }
 
 // dropStages removes the stages of backups that were killed.
-func (e *engine) dropStages() error {
+func (e *Engine) dropStages() error {
 	g := e.guard
 	names, err := g.FS.List(g.dir)
 	if err != nil {

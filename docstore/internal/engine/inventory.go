@@ -1,4 +1,4 @@
-package docstore
+package engine
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 )
 
 // The inventory is a file of the store that lists the logs and, after a clean end, how far
-// the newest log and the manifest reach. The engine keeps neither: it reads the logs that
+// the newest log and the manifest reach. The library keeps neither: it reads the logs that
 // it finds, and takes the first broken record of the last log for the point of a power
 // loss, so a log that was deleted or cut by a copy tool would go unnoticed. Tables need no
 // entry, since the manifest names them.
@@ -226,8 +226,14 @@ func (v *inventory) dropped(num uint64) {
 // logNumber returns the number in the name of a log.
 func logNumber(name string) (uint64, bool) { return fileNumber(name, logSuffix) }
 
+// IsLog reports whether a name is that of a log.
+func IsLog(file string) bool {
+	_, ok := logNumber(file)
+	return ok
+}
+
 // fileNumber returns the number in the name of a file of a kind, if the name is written
-// as the engine writes it. Other spellings are other programs' files.
+// as the library writes it. Other spellings are other programs' files.
 func fileNumber(name, suffix string) (uint64, bool) {
 	text, ok := strings.CutSuffix(name, suffix)
 	if !ok || len(text) < 6 {
@@ -237,7 +243,7 @@ func fileNumber(name, suffix string) (uint64, bool) {
 	return n, err == nil && fmt.Sprintf("%06d", n) == text
 }
 
-// inventoryFS is a file system that records the making and dropping of logs. The engine
+// inventoryFS is a file system that records the making and dropping of logs. The library
 // has no hook that comes before the first write to a log; its file system does.
 type inventoryFS struct {
 	vfs.FS

@@ -1,4 +1,4 @@
-package docstore
+package engine
 
 import (
 	"encoding/binary"
@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// The engine's logs and manifests are blocks of 32 KB, which hold chunks: a checksum, a
-// length, a type, in logs the number of the log, and a part of a record. The engine takes
+// The library's logs and manifests are blocks of 32 KB, which hold chunks: a checksum, a
+// length, a type, in logs the number of the log, and a part of a record. The library takes
 // the first chunk that is not whole for the end of the file. Here the rest is read too,
 // because a whole record after a broken one was written later: so the broken record had
 // been safe before, and is damaged.
@@ -23,7 +23,7 @@ const (
 	chunkOfLogs  = chunkKinds + 1   // the first type with a log's number; manifests have those below
 	chunkSynced  = 2*chunkKinds + 1 // the first with the safe offset too
 	chunkUnknown = 3*chunkKinds + 1 // none from here on
-	chunkMask    = 0xa282ead8       // what the engine adds to its checksums
+	chunkMask    = 0xa282ead8       // what the library adds to its checksums
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -208,7 +208,7 @@ func parseChunk(rest []byte, log uint32) (k chunk, ok bool) {
 		return k, false
 	}
 	sum := crc32.Checksum(rest[6:k.size], castagnoli)
-	// The engine turns and shifts its checksums before it stores them, because a
+	// The library turns and shifts its checksums before it stores them, because a
 	// checksum of data that has its own checksum in it says little.
 	if (sum>>15|sum<<17)+chunkMask != binary.LittleEndian.Uint32(rest) {
 		return k, false

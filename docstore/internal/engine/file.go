@@ -1,4 +1,4 @@
-package docstore
+package engine
 
 import (
 	"strings"
@@ -7,12 +7,12 @@ import (
 )
 
 // The files of a guarded store, by what an error of each would mean. Errors of vital
-// files are hidden, because the engine would panic or go on without the file; errors of
-// tables are shown, because the engine then writes the table again; errors of reads are
-// shown too, and only paced. engineguard.go says when the guard breaks, after which
+// files are hidden, because the library would panic or go on without the file; errors of
+// tables are shown, because the library then writes the table again; errors of reads are
+// shown too, and only paced. guard.go says when the guard breaks, after which
 // writes do nothing.
 
-// guardedVital is a log, a manifest, a marker or the directory. The engine sees none of
+// guardedVital is a log, a manifest, a marker or the directory. The library sees none of
 // its errors, because it cannot bear them.
 type guardedVital struct {
 	vfs.File
@@ -77,7 +77,7 @@ func (f *guardedVital) Close() error {
 	return nil
 }
 
-// Stat is asked of a log that was made out of an old one, for the figures of [engine.reclaim] alone.
+// Stat is asked of a log that was made out of an old one, for the figures of [Engine.Reclaim] alone.
 // A log whose size cannot be read counts as empty there, so the store goes on.
 func (f *guardedVital) Stat() (vfs.FileInfo, error) {
 	info, err := f.File.Stat()
@@ -87,7 +87,7 @@ func (f *guardedVital) Stat() (vfs.FileInfo, error) {
 	return info, nil
 }
 
-// Preallocate does nothing: the engine would give each log room for a full write
+// Preallocate does nothing: the library would give each log room for a full write
 // buffer, and a small store would take many times its size. See makeRoom.
 func (f *guardedVital) Preallocate(int64, int64) error { return nil }
 
@@ -121,7 +121,7 @@ type guardedTable struct {
 	vfs.File
 	g    *guard
 	name string
-	torn bool // lacks a write; the engine closes it and begins another
+	torn bool // lacks a write; the library closes it and begins another
 }
 
 // Write writes, or pretends to.

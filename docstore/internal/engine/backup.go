@@ -1,0 +1,197 @@
+package engine
+
+import (
+	"archive/tar"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// A backup is the engine's own files of one moment. It is written under another name, or
+// into a stream whose end says that it is whole, and is tried before it counts.
+
+// CopyInto makes a directory with a copy of the files. The copy is on the disk, and try has
+// found nothing wrong with it, before the directory has its name.
+func (e *Engine) CopyInto(ctx context.Context, dir string, try func(dir string) error) error {
+	return intoNew(dir, func(partial string) error {
+		return e.copyFiles(ctx, func(name string, _ int64, content io.Reader) error {
+			return writeFile(filepath.Join(partial, name), content)
+		})
+	}, try)
+}
+
+// StreamTo writes the files into a stream for [ReceiveInto]: a tar archive of the files, and of
+// a last file with their number and checksum, because a stream that breaks between two files
+// looks whole.
+func (e *Engine) StreamTo(ctx context.Context, w io.Writer) error {
+	out := tar.NewWriter(w)
+	sum := newBackupSum()
+	err := e.copyFiles(ctx, func(name string, size int64, content io.Reader) error {
+		return addFile(out, name, size, sum.reading(name, content))
+	})
+	if err == nil {
+		err = sum.write(out)
+	}
+	if err == nil {
+		err = out.Close()
+	}
+	return err
+}
+
+// ReceiveInto makes a directory of the stream that [Engine.StreamTo] wrote, as [Engine.CopyInto] makes one.
+func ReceiveInto(ctx context.Context, r io.Reader, dir string, try func(dir string) error) error {
+	return intoNew(dir, func(partial string) error {
+		in := tar.NewReader(readUntil{ctx, r})
+		sum := newBackupSum()
+		for {
+			h, err := in.Next()
+			switch {
+			case errors.Is(err, io.EOF):
+				return fmt.Errorf("stream ended before the backup did: %w", io.ErrUnexpectedEOF)
+			case err != nil:
+				return err
+			case h.Name == backupEnd:
+				return errors.Join(sum.verify(in), nothingMore(in))
+			// The stream may come from another machine. A name with a directory in it
+			// could lead out of the directory that is being made.
+			case h.Typeflag != tar.TypeReg || h.Name == "" || filepath.Base(h.Name) != h.Name:
+				return fmt.Errorf("stream has %q: want the files of a store", h.Name)
+			}
+			if err := writeFile(filepath.Join(partial, h.Name), sum.reading(h.Name, in)); err != nil {
+				return err
+			}
+		}
+	}, try)
+}
+
+// nothingMore reads the rest of the stream, so that a sender is not cut off, and
+// refuses a file after the last.
+func nothingMore(in *tar.Reader) error {
+	h, err := in.Next()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("stream has %q after its end", h.Name)
+}
+
+const partialSuffix = ".partial"
+
+// intoNew makes a directory by calling fill and try with another name and renaming at the end,
+// so that a directory of the wanted name is whole, even after a kill.
+func intoNew(dir string, fill, try func(partial string) error) (err error) {
+	dir = filepath.Clean(dir)
+	if _, err := os.Lstat(dir); err == nil {
+		return fmt.Errorf("%w: want the name of a new directory", fs.ErrExist)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	partial := dir + partialSuffix
+	if _, err := os.Lstat(partial); !errors.Is(err, fs.ErrNotExist) {
+		return cmp.Or(err, fmt.Errorf("%w: %s is of a backup at work, or of one that was killed: then remove it", fs.ErrExist, partial))
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(partial))
+		}
+	}()
+	// The rename is the last step that can fail by halves, and the files are synced
+	// before it: a directory of the wanted name is on the disk as a whole. Its parent
+	// is synced after it, because the new name is part of the parent.
+	if err := makeDir(machine, partial); err != nil {
+		return err
+	}
+	if err := fill(partial); err != nil {
+		return err
+	}
+	if err := syncDir(machine, partial); err != nil {
+		return err
+	}
+	if err := try(partial); err != nil {
+		return err
+	}
+	if err := os.Rename(partial, dir); err != nil {
+		return err
+	}
+	return syncDir(machine, filepath.Dir(dir))
+}
+
+// writeFile makes a file and brings it to the disk.
+func writeFile(name string, content io.Reader) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, ownerFile)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, content)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// backupEnd is the name of the last file of a stream.
+const backupEnd = "backup.end"
+
+// backupSum is the content of the last file of a stream, about those before.
+type backupSum struct {
+	Files int
+	CRC   uint32 // of their names and contents
+	hash  hash.Hash32
+}
+
+// newBackupSum sums by the polynomial for which processors have an instruction, because every
+// byte of a backup goes through it.
+func newBackupSum() *backupSum {
+	return &backupSum{hash: crc32.New(crc32.MakeTable(crc32.Castagnoli))}
+}
+
+// reading counts a file and sums it up while it is read.
+func (s *backupSum) reading(name string, content io.Reader) io.Reader {
+	s.Files++
+	_, _ = io.WriteString(s.hash, name) // never fails
+	return io.TeeReader(content, s.hash)
+}
+
+// write ends the stream with the sum. It comes last, because only then is it known.
+func (s *backupSum) write(out *tar.Writer) error {
+	s.CRC = s.hash.Sum32()
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	if err := out.WriteHeader(&tar.Header{Name: backupEnd, Mode: ownerFile, Size: int64(len(text))}); err != nil {
+		return err
+	}
+	_, err = out.Write(text)
+	return err
+}
+
+// verify compares the files received with the sum at the end of the stream.
+func (s *backupSum) verify(last io.Reader) error {
+	var want backupSum
+	if err := json.NewDecoder(last).Decode(&want); err != nil {
+		return fmt.Errorf("read end of stream: %w", err)
+	}
+	if got := s.hash.Sum32(); want.Files != s.Files || want.CRC != got {
+		return fmt.Errorf("%w: stream has %d files with checksum %08x: want %d with %08x", ErrCorrupt, s.Files, got, want.Files, want.CRC)
+	}
+	return nil
+}
+
+func addFile(out *tar.Writer, name string, size int64, content io.Reader) error {
+	if err := out.WriteHeader(&tar.Header{Name: name, Mode: ownerFile, Size: size}); err != nil {
+		return err
+	}
+	_, err := io.Copy(out, content)
+	return err
+}

@@ -1,0 +1,14 @@
+package engine
+
+import "errors"
+
+// The errors of the engine. Package docstore has them under the same names, and says more of each.
+var (
+	ErrInUse    = errors.New("directory is in use")
+	ErrCorrupt  = errors.New("store is corrupt")
+	ErrNotStore = errors.New("not a store")
+	ErrFormat   = errors.New("unknown format")
+	ErrClosed   = errors.New("store is closed")
+	ErrFailed   = errors.New("store has failed")
+	ErrDiskFull = errors.New("disk is full")
+)
