@@ -25,7 +25,8 @@ type Processor struct {
 
 // New makes a processor. The lease store names the deployment unit: processors whose lease stores were opened with the
 // same processor name share the work, those of different names each see every change.
-// An option that makes no sense is an [*OptionError].
+// An option that makes no sense, or that the handler cannot work with, is an [*OptionError]. If the handler is a
+// [HandlerWithNeeds], New joins its needs with the options.
 func New(source feed.Source, leases feed.LeaseStore, handler feed.Handler, o Options) (*Processor, error) {
 	switch {
 	case source == nil:
@@ -34,6 +35,10 @@ func New(source feed.Source, leases feed.LeaseStore, handler feed.Handler, o Opt
 		return nil, &OptionError{"leases", "nil", "a LeaseStore, such as docstore.Leases"}
 	case isNil(handler):
 		return nil, &OptionError{"handler", "nil", "a Handler, such as a HandlerFunc"}
+	}
+	o, err := o.meeting(NeedsOf(handler))
+	if err != nil {
+		return nil, err
 	}
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {

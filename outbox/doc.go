@@ -41,9 +41,9 @@
 // A [Relay] is the handler of a processor on the same container:
 //
 //	relay, err := outbox.NewRelay(broker, outbox.RelayOptions{Source: "/contacts"})
-//	p, err := changefeed.New(contacts, leases, relay, relay.Options(changefeed.Options{
+//	p, err := changefeed.New(contacts, leases, relay, changefeed.Options{
 //		OnFailure: changefeed.FailurePolicy{MaxAge: 24 * time.Hour, DeadLetters: letters, HoldKeys: true},
-//	}))
+//	})
 //	err = p.Run(ctx)
 //
 // The broker is a [Publisher]: of package natspub (NATS JetStream, also embedded), webhookpub,

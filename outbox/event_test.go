@@ -192,7 +192,7 @@ func TestAMarkHasTwoMembers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wants := r.Options(changefeed.Options{}).Filter
+	wants := r.Needs().Filter
 	for members, isMarked := range map[string]bool{
 		"": false, `"published":"yes",`: false, `"publishedLsn":7,`: false, `"published":true,"publishedLsn":7,`: false,
 		`"published":"2026-01-02T03:04:05Z","publishedLsn":7,`: true,

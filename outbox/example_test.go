@@ -82,7 +82,7 @@ func relay(ctx context.Context, from *docstore.Container, leases feed.LeaseStore
 	if err != nil {
 		return err
 	}
-	p, err := changefeed.New(from, leases, r, r.Options(changefeed.Options{}))
+	p, err := changefeed.New(from, leases, r, changefeed.Options{})
 	if err != nil {
 		return err
 	}

@@ -106,9 +106,9 @@ func live(t *testing.T, l lives.Life) {
 	ended := make(chan error)
 	for i := range 2 {
 		r := newRelay(t, topic, outbox.RelayOptions{})
-		p, err := changefeed.New(contacts, mortalLeases{store, l.Death}, r, r.Options(changefeed.Options{
+		p, err := changefeed.New(contacts, mortalLeases{store, l.Death}, r, changefeed.Options{
 			Instance: fmt.Sprint("relay", i), Start: feed.FromBeginning(), MaxItems: 3, Concurrency: 1 + l.Number%2*3,
-		}))
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -152,7 +152,7 @@ func unitOf(t *testing.T, contacts, leases *docstore.Container, name string, o o
 		t.Fatal(err)
 	}
 	r := newRelay(t, to, o)
-	p, err := changefeed.New(contacts, store, r, r.Options(changefeed.Options{MaxItems: 2, Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}}}))
+	p, err := changefeed.New(contacts, store, r, changefeed.Options{MaxItems: 2, Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}}})
 	if err != nil {
 		t.Fatal(err)
 	}

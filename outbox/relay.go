@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -85,27 +84,15 @@ func NewRelay(to Publisher, o RelayOptions) (*Relay, error) {
 // some milliseconds to acknowledge.
 const concurrency = 64
 
-// Options are those of the processor that the relay is the handler of: o with what the relay
-// needs. Its Filter lets events alone reach the relay, for otherwise each object that was
-// handled without the broker would say that there is no outage; a Concurrency that is not set
-// is 64; a Start that is not set is from the beginning, so that nothing is skipped that was
-// committed before the relay ran; and a hook tells the relay what was parked.
-//
-//	changefeed.New(contacts, leases, relay, relay.Options(changefeed.Options{OnFailure: changefeed.FailurePolicy{MaxAge: 24 * time.Hour, …}}))
-func (r *Relay) Options(o changefeed.Options) changefeed.Options {
-	o.Concurrency = cmp.Or(o.Concurrency, concurrency)
-	if o.Start.IsZero() {
-		o.Start = feed.FromBeginning()
+// Needs are what the relay needs of its processor. A Filter lets events alone reach the relay, for otherwise each object
+// that was handled without the broker would say that there is no outage; a Concurrency that is not set is 64; a Start that
+// is not set is from the beginning, so that nothing is skipped that was committed before the relay ran; and a hook tells
+// the relay what was parked.
+func (r *Relay) Needs() changefeed.Needs {
+	return changefeed.Needs{
+		Filter: r.wants, Concurrency: concurrency, Start: feed.FromBeginning(),
+		Hooks: changefeed.Hooks{Parked: func(_ context.Context, l feed.DeadLetter) { r.hand.park(placeOf(l.Lease, &l.Change)) }},
 	}
-	wanted := o.Filter
-	o.Filter = func(c *feed.Change) bool { return r.wants(c) && (wanted == nil || wanted(c)) }
-	if o.Hooks.Parked == nil { // with one of ours the processor would set no default
-		o.Hooks.Parked = changefeed.LogHooks(slog.Default()).Parked
-	}
-	o.Hooks = changefeed.JoinHooks(o.Hooks, changefeed.Hooks{
-		Parked: func(_ context.Context, l feed.DeadLetter) { r.hand.park(placeOf(l.Lease, &l.Change)) },
-	})
-	return o
 }
 
 // wants reports whether a change is an event. Of one on which the decoder panics Handle is to say so: here it would

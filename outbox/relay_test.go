@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -79,7 +78,7 @@ func relaying(t *testing.T, contacts, leases *docstore.Container, r *outbox.Rela
 	}
 	o.Start = feed.FromBeginning()
 	o.Hooks.Error = func(context.Context, *feed.Error) {}
-	p, err := changefeed.New(contacts, store, r, r.Options(o))
+	p, err := changefeed.New(contacts, store, r, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,42 +297,19 @@ func TestAnEventThatCannotBePublishedIsParked(t *testing.T) {
 	}
 }
 
-// A relay needs to know what is parked. That takes no line from the log.
-func TestWhatARelayParksIsLoggedByDefault(t *testing.T) {
-	var log strings.Builder
-	before := slog.Default()
-	defer slog.SetDefault(before)
-	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-	own := 0
-	r := newRelay(t, &broker{}, outbox.RelayOptions{})
-	r.Options(changefeed.Options{}).Hooks.Parked(t.Context(), feed.DeadLetter{ID: "1.a"})
-	r.Options(changefeed.Options{Hooks: changefeed.Hooks{Parked: func(context.Context, feed.DeadLetter) { own++ }}}).Hooks.Parked(t.Context(), feed.DeadLetter{ID: "2.a"})
-	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "letter=1.a") || own != 1 {
-		t.Errorf("the log is %q, own hooks were called %d times", got, own)
+func TestARelayNeedsItsEventsAlone(t *testing.T) {
+	needs := newRelay(t, &broker{}, outbox.RelayOptions{}).Needs()
+	if needs.Start != feed.FromBeginning() || needs.Concurrency != 64 || needs.InOrder {
+		t.Errorf("needs %+v", needs)
 	}
-}
-
-func TestARelayKeepsTheFilterAndTheStartOfItsUser(t *testing.T) {
-	r := newRelay(t, &broker{}, outbox.RelayOptions{})
-	if o := r.Options(changefeed.Options{}); o.Start != feed.FromBeginning() || o.Concurrency != 64 {
-		t.Errorf("by default it begins at %+v, with a concurrency of %d", o.Start, o.Concurrency)
-	}
-	o := r.Options(changefeed.Options{
-		Start: feed.FromNow(), Concurrency: 3, Filter: func(c *feed.Change) bool { return c.ID != "unwanted" },
-	})
-	if o.Start != feed.FromNow() || o.Concurrency != 3 {
-		t.Errorf("it begins at %+v, with a concurrency of %d", o.Start, o.Concurrency)
-	}
-	event := []byte(`{"type":"domainEvent","data":{"action":"a"}}`)
 	for _, test := range []struct {
 		c    feed.Change
 		want bool
 	}{
-		{feed.Change{ID: "1", Body: event}, true},
-		{feed.Change{ID: "unwanted", Body: event}, false},
+		{feed.Change{ID: "1", Body: []byte(`{"type":"domainEvent","data":{"action":"a"}}`)}, true},
 		{feed.Change{ID: "1", Body: []byte(`{}`)}, false},
 	} {
-		if got := o.Filter(&test.c); got != test.want {
+		if got := needs.Filter(&test.c); got != test.want {
 			t.Errorf("%s %s is filtered as %v, want %v", test.c.ID, test.c.Body, got, test.want)
 		}
 	}
@@ -348,7 +324,7 @@ func TestAChangeThatADecoderCannotReadIsAnEvent(t *testing.T) {
 	} {
 		r := newRelay(t, &broker{}, outbox.RelayOptions{Decode: decode})
 		c := feed.Change{ID: "1", PartitionKey: feed.Key("k")}
-		if !r.Options(changefeed.Options{}).Filter(&c) {
+		if !r.Needs().Filter(&c) {
 			t.Errorf("%s: the change does not reach the relay", name)
 		}
 		if name == "panic" { // which the processor reports

@@ -188,7 +188,7 @@ func TestWhatIsParkedDoesNotWait(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := changefeed.New(contacts, store, r, r.Options(changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}, Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}}}))
+		p, err := changefeed.New(contacts, store, r, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}, Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,11 +242,11 @@ func TestAnEventThatIsRefusedForEverIsParked(t *testing.T) {
 			t.Fatal(err)
 		}
 		var attempts atomic.Int64
-		p, err := changefeed.New(contacts, store, r, r.Options(changefeed.Options{OnFailure: changefeed.FailurePolicy{MaxAttempts: 5, DeadLetters: box}, Hooks: changefeed.Hooks{Error: func(_ context.Context, err *feed.Error) {
+		p, err := changefeed.New(contacts, store, r, changefeed.Options{OnFailure: changefeed.FailurePolicy{MaxAttempts: 5, DeadLetters: box}, Hooks: changefeed.Hooks{Error: func(_ context.Context, err *feed.Error) {
 			if failed, ok := errors.AsType[*feed.BatchError](err); ok {
 				attempts.Store(max(attempts.Load(), int64(failed.Attempt)))
 			}
-		}}}))
+		}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -282,7 +282,7 @@ func TestAnotherRelayPublishesWhatThisOneLetsExpire(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := newRelay(t, to, o)
-			p, err := changefeed.New(contacts, store, r, r.Options(changefeed.Options{Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}}}))
+			p, err := changefeed.New(contacts, store, r, changefeed.Options{Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -114,7 +114,6 @@ func (o *relayOptions) run(cmd *cobra.Command) (err error) {
 		if relay, err = outbox.NewRelay(to, o.handlerOptions(i.Log, monitored)); err != nil {
 			return nil, err
 		}
-		i.Options = relay.Options(i.Options)
 		return instance.Counted(relay), nil
 	})
 	if err != nil {

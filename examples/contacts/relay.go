@@ -17,7 +17,7 @@ func newRelay(to outbox.Publisher, letters feed.LetterBox) (*outbox.Relay, chang
 	if err != nil {
 		return nil, changefeed.Options{}, err
 	}
-	return relay, relay.Options(changefeed.Options{
+	return relay, changefeed.Options{
 		Start:     feed.FromBeginning(),
 		MinLeases: 4, // so many relays can share a container that has one partition
 		OnFailure: changefeed.FailurePolicy{
@@ -25,7 +25,7 @@ func newRelay(to outbox.Publisher, letters feed.LetterBox) (*outbox.Relay, chang
 			MaxAge:      24 * time.Hour, // after which an event is parked; at once if the broker can never take it
 			HoldKeys:    true,           // the later events of its contact wait until it is released
 		},
-	}), nil
+	}, nil
 }
 
 // alone has short leases, for a process whose leases are in a store that no other process can open: one that was killed is

@@ -46,7 +46,7 @@ type ExactlyOnceOptions struct {
 // any such mark.
 //
 // The mark is a place in the order of the feed, so batches have to come in this order, and Options
-// refuses what would change it, with [ErrOutOfOrder]: keys in parallel, dead letters and held keys. A dead
+// refuses what would change it, with a [changefeed.OptionError]: keys in parallel, dead letters and held keys. A dead
 // letter that is redriven is older than the mark, and would be passed over though it was never
 // published; to note each such letter would take a mark for each key. So an event that Kafka never takes,
 // such as one that is too large, stops its range, and is reported, until it is skipped by hand. Where that
@@ -87,34 +87,13 @@ func NewExactlyOnce(brokers []string, topic, unit string, o ExactlyOnceOptions) 
 	return h, nil
 }
 
-// ErrOutOfOrder: with these options, a processor would hand over changes in another order than that
-// of the feed, or it has done so.
+// ErrOutOfOrder: changes were handed over in another order than that of the feed.
 var ErrOutOfOrder = errors.New("changes come out of order")
 
-// Options are those of the processor that the handler is for: o, from the beginning if it has no
-// Start. The error is an [ErrOutOfOrder] and a [changefeed.OptionError] if o has a Concurrency above
-// 1, MaxAttempts, MaxAge, DeadLetters or HoldKeys.
-func (h *ExactlyOnce) Options(o changefeed.Options) (changefeed.Options, error) {
-	for _, option := range []struct {
-		field string
-		isSet bool
-		value any
-	}{
-		{"Concurrency", o.Concurrency > 1, o.Concurrency},
-		{"OnFailure.MaxAttempts", o.OnFailure.MaxAttempts > 0, o.OnFailure.MaxAttempts},
-		{"OnFailure.MaxAge", o.OnFailure.MaxAge > 0, o.OnFailure.MaxAge},
-		{"OnFailure.DeadLetters", o.OnFailure.DeadLetters != nil, "set"},
-		{"OnFailure.HoldKeys", o.OnFailure.HoldKeys, o.OnFailure.HoldKeys},
-	} {
-		if option.isSet {
-			wrong := &changefeed.OptionError{Field: option.field, Value: fmt.Sprint(option.value), Want: "none: an event that fails is retried until it passes"}
-			return o, fmt.Errorf("%w: %w", ErrOutOfOrder, wrong)
-		}
-	}
-	if o.Start.IsZero() {
-		o.Start = feed.FromBeginning()
-	}
-	return o, nil
+// Needs are what the handler needs of its processor: all changes in the order of the feed, from the beginning if the options
+// have no Start. So [changefeed.New] refuses a Concurrency above 1, MaxAttempts, MaxAge, DeadLetters and HoldKeys.
+func (h *ExactlyOnce) Needs() changefeed.Needs {
+	return changefeed.Needs{InOrder: true, Start: feed.FromBeginning()}
 }
 
 var errLater = errors.New("the range has had a later owner")

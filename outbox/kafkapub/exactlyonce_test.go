@@ -4,18 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/millrace/changefeed"
-	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/outbox"
 	"github.com/millrace/changefeed/outbox/kafkapub"
@@ -290,29 +286,11 @@ func TestAMarkOfTheWholeHidesNoneOfItsPart(t *testing.T) {
 	}
 }
 
+// The processor refuses options that change the order, and begins from the beginning.
 func TestOptionsThatChangeTheOrderAreRefused(t *testing.T) {
 	h := newOnce(t, startKafka(t))
-	o, err := h.Options(changefeed.Options{Concurrency: 1, MaxItems: 50})
-	if err != nil || o.MaxItems != 50 || o.Start != feed.FromBeginning() {
-		t.Errorf("options %+v, %v", o, err)
-	}
-	if o, err := h.Options(changefeed.Options{Start: feed.FromNow()}); err != nil || o.Start != feed.FromNow() {
-		t.Errorf("the start of the options is %+v, %v", o.Start, err)
-	}
-	letters, err := deadletters.File(filepath.Join(t.TempDir(), "letters"), "relay")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer letters.Close()
-	for field, o := range map[string]changefeed.Options{
-		"Concurrency": {Concurrency: 2}, "OnFailure.MaxAttempts": {OnFailure: changefeed.FailurePolicy{MaxAttempts: 3}}, "OnFailure.MaxAge": {OnFailure: changefeed.FailurePolicy{MaxAge: time.Hour}},
-		"OnFailure.DeadLetters": {OnFailure: changefeed.FailurePolicy{DeadLetters: letters}}, "OnFailure.HoldKeys": {OnFailure: changefeed.FailurePolicy{HoldKeys: true}},
-	} {
-		_, err := h.Options(o)
-		wrong, ok := errors.AsType[*changefeed.OptionError](err)
-		if !errors.Is(err, kafkapub.ErrOutOfOrder) || !ok || wrong.Field != field {
-			t.Errorf("%s: got %v", field, err)
-		}
+	if needs := h.Needs(); !needs.InOrder || needs.Start != feed.FromBeginning() {
+		t.Errorf("needs %+v", needs)
 	}
 }
 

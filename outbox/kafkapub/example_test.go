@@ -75,11 +75,7 @@ func ExampleExactlyOnce() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	options, err := once.Options(changefeed.Options{}) // kafkapub.ErrOutOfOrder: with keys in parallel, or dead letters
-	if err != nil {
-		log.Fatal(err)
-	}
-	p, err := changefeed.New(contacts, leases, once, options)
+	p, err := changefeed.New(contacts, leases, once, changefeed.Options{}) // refuses keys in parallel, and dead letters
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -82,11 +82,7 @@ func (s killed) relay(ctx context.Context, brokers []string, handled func(*feed.
 	if err != nil {
 		return err
 	}
-	o, err := once.Options(changefeed.Options{Start: feed.FromBeginning(), MaxItems: 2})
-	if err != nil {
-		return err
-	}
-	p, err := changefeed.New(s.events, s.leases, told{once, handled}, o)
+	p, err := changefeed.New(s.events, s.leases, told{once, handled}, changefeed.Options{MaxItems: 2})
 	if err != nil {
 		return err
 	}

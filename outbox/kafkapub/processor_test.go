@@ -76,14 +76,10 @@ func TestAProcessorPublishesEachEventOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o, err := once.Options(changefeed.Options{
-			Instance: instance, Start: feed.FromBeginning(), MaxItems: 20, Acquire: 200 * time.Millisecond,
+		p, err := changefeed.New(contacts, leases, &forgetful{ExactlyOnce: once, handled: note}, changefeed.Options{
+			Instance: instance, MaxItems: 20, Acquire: 200 * time.Millisecond,
 			Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := changefeed.New(contacts, leases, &forgetful{ExactlyOnce: once, handled: note}, o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -71,7 +71,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	p, err := changefeed.New(contacts, leases, relay, relay.Options(changefeed.Options{}))
+	p, err := changefeed.New(contacts, leases, relay, changefeed.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -22,6 +23,9 @@ type counted struct {
 	running map[string]int
 	cut     []string
 }
+
+// Needs implements [changefeed.HandlerWithNeeds].
+func (c *counted) Needs() changefeed.Needs { return changefeed.NeedsOf(c.handler) }
 
 // Open implements [feed.Opener], also of a handler that does not.
 func (c *counted) Open(ctx context.Context, l feed.Lease) error {

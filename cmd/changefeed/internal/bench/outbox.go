@@ -175,7 +175,7 @@ func (o *outboxStore) relayed(ctx context.Context, to outbox.Publisher, n int64,
 	}
 	options.Instance, options.Start, options.Drain = "bench", feed.FromBeginning(), 100*time.Millisecond
 	options.Hooks.Error = func(_ context.Context, err *feed.Error) { o.s.Complain(options.Instance, err) }
-	p, err := changefeed.New(o.members, leases, relay, relay.Options(options))
+	p, err := changefeed.New(o.members, leases, relay, options)
 	if err != nil {
 		return 0, err
 	}

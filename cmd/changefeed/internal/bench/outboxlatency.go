@@ -51,7 +51,7 @@ func outboxLatency(ctx context.Context, s *Site) (f Figure, err error) {
 		return f, err
 	}
 	team := &fleet.Fleet{Source: o.members, Leases: leases, Look: time.Millisecond, Report: s.Complain}
-	if _, err := team.Start(ctx, relay, relay.Options(changefeed.Options{Instance: "bench"})); err != nil {
+	if _, err := team.Start(ctx, relay, changefeed.Options{Instance: "bench"}); err != nil {
 		return f, err
 	}
 	defer func() { err = errors.Join(err, team.Stop()) }()
