@@ -182,7 +182,7 @@ func (w *world) heldKeys() (held, aside []string) {
 		w.ledger.fail("list: %v", err)
 	}
 	for _, record := range records {
-		if record.Kind != feed.KindLease || record.State != feed.StateLive {
+		if record.Kind != feed.KindLease || record.State != feed.StateLive || w.isSpare(record, records) {
 			continue
 		}
 		in := notes.Place{Position: record.Position.Token, Min: record.Range.Min, Max: record.Range.Max}
@@ -202,6 +202,29 @@ func (w *world) heldKeys() (held, aside []string) {
 	}
 	slices.Sort(held)
 	return slices.Compact(held), aside
+}
+
+// isSpare reports whether a lease is ignored and left to its user to delete: a .NET host has made it beside one of ours for the
+// same range, which an instance has.
+func (w *world) isSpare(lease feed.Record, all []feed.Record) bool {
+	of := w.rangeOf(lease)
+	return lease.Epoch == "" && slices.ContainsFunc(all, func(r feed.Record) bool {
+		return r.Kind == feed.KindLease && r.State == feed.StateLive && r.Token != lease.Token && r.Epoch != "" && w.rangeOf(r) == of
+	})
+}
+
+// rangeOf is the range of a lease. One of an older version knows its partition alone.
+func (w *world) rangeOf(lease feed.Record) feed.Range {
+	partitions, err := w.orders.Partitions(w.ctx)
+	if err != nil {
+		w.ledger.fail("list partitions: %v", err)
+	}
+	for _, p := range partitions {
+		if lease.Range.Empty() && p.ID == lease.Token {
+			return p.Range
+		}
+	}
+	return lease.Range
 }
 
 // free has every key released that is held though it has no letter, and checks that none is left.
