@@ -15,72 +15,72 @@ import (
 
 // Options configure a [Processor]. The zero value works.
 type Options struct {
-	// Instance names this instance in the leases; by default after the host and the process.
-	// Two processes may share a name by mistake: each is still an owner of its own.
+	// Instance names this instance in the leases; the default is host name and process id.
+	// If two processes share a name by mistake, each is still an owner of its own.
 	Instance string
 
-	// Start is where the unit begins when it is new; from now if it is not set. A unit
-	// remembers it: at a restart the same is welcome, none goes on where the unit is, and
-	// another one, FromNow included, makes Run return [feed.ErrStartIgnored]. A unit that a .NET
-	// processor made remembers none and takes this one, for what has no position yet;
-	// without it Run then returns [feed.ErrNoStart].
+	// Start is where a new unit begins; the default is now. The unit remembers it. On a restart,
+	// pass the same Start or none; any other, including FromNow, makes Run return
+	// [feed.ErrStartIgnored]. A unit that a .NET processor made remembers no start: leases without
+	// a position begin at Start, and if Start is not set Run returns [feed.ErrNoStart].
 	Start feed.Start
 
-	// Mode is latest version by default.
+	// Mode is which changes the feed shows; the default is the latest version of each item.
 	Mode feed.Mode
 
-	// MaxItems is how many changes a batch has at most, transactions excepted; 0 is the
-	// source's default.
+	// MaxItems is how many changes a batch has at most; 0 is the source's default. A single
+	// transaction may have more.
 	MaxItems int
 
-	// MinLeases cuts the physical partitions into finer leases when the unit is
-	// created, so that there are at least so many; 0 is one a partition.
+	// MinLeases is how many leases a new unit has at least: physical partitions are cut into finer
+	// leases. 0 is one lease for each partition.
 	MinLeases int
 
 	// MaxLeases is how many leases this instance takes at most; 0 is no limit. Leases that no
-	// instance may take are reported as [feed.ErrNoOwner]. A split may leave more for a while.
+	// instance may take are reported as [feed.ErrNoOwner]. After a split an instance may own more
+	// for a while.
 	MaxLeases int
 
-	// Poll is the longest pause between reads of an idle lease, 5 s by default. A
-	// source that is a [feed.Waiter] is not polled, only read once a Renew.
+	// Poll is the longest pause between two reads of an idle lease, 5 s by default. A
+	// source that is a [feed.Waiter] is not polled: an idle lease is read once per Renew.
 	Poll time.Duration
 
-	// Acquire is the time between two rounds of the balancer, 13 s by default,
-	// lengthened or shortened by a tenth at random.
+	// Acquire is the time between two rounds of the balancer, 13 s by default, varied at random by
+	// a tenth.
 	Acquire time.Duration
 
-	// Renew is the time between two writes of an idle lease, 17 s by default; half as
-	// much again after a checkpoint, so that an instance's renewals come together.
+	// Renew is the time between two writes of an idle lease, 17 s by default. After a checkpoint
+	// it is up to half as much longer, so that the renewals of an instance come together.
 	Renew time.Duration
 
-	// Expiration is how long an owner may be silent before others take its leases,
-	// 60 s by default. Renew must be shorter than nine tenths of it.
+	// Expiration is how long an owner may be silent before other instances take its leases, 60 s
+	// by default. Renew must be shorter than nine tenths of Expiration.
 	Expiration time.Duration
 
-	// Drain is how long a batch in hand may go on when the processor stops or hands
-	// its lease over, 10 s by default. Then the handler's context ends. Run returns
-	// within four times as long.
+	// Drain is how long a batch in the handler may go on when the processor stops or hands its
+	// lease over, 10 s by default. Then the context of the handler ends. Run returns within four
+	// times Drain.
 	Drain time.Duration
 
-	// HandlerTimeout is how long a handler may take for one batch, 10 min by default.
-	// Then its context ends with [feed.ErrHandlerTimeout] and the batch counts as failed. It
-	// comes again in two parts, and later batches have half as many changes, down to one
-	// transaction; batches grow again when one takes less than half of the time.
+	// HandlerTimeout is how long a handler may take for one batch, 10 min by default. Then its
+	// context ends with [feed.ErrHandlerTimeout] and the batch has failed. The batch is retried in
+	// two parts, and later batches have half as many changes, down to one transaction. Batches
+	// grow again when one takes less than half of the time.
 	HandlerTimeout time.Duration
 
-	// RetryMin and RetryMax bound the pause before a failed batch is delivered again,
-	// and before a failed read or another failed request is repeated; it doubles from
-	// 100 ms to 30 s by default, or stays at RetryMin if that is longer than 30 s.
+	// RetryMin and RetryMax bound the pause before a failed batch is redelivered, and before a
+	// failed read or another failed request is repeated. The pause doubles from 100 ms to 30 s by
+	// default, or stays at RetryMin if RetryMin is longer than 30 s.
 	RetryMin, RetryMax time.Duration
 
-	// MaxBytes is how many bytes of documents a batch has at most, a single transaction
-	// excepted, and MaxWait how long a batch that is not full waits for more changes; none
-	// of both by default.
+	// MaxBytes is how many bytes of documents a batch has at most; a single transaction may have
+	// more. MaxWait is how long a batch that is not full waits for more changes. Zero, the default
+	// of both, is no limit and no wait.
 	MaxBytes int
 	MaxWait  time.Duration
 
-	// Filter says which changes the handler wants; all by default. The position moves past
-	// the others. It must be quick, and a panic in it ends the program.
+	// Filter reports whether the handler wants a change; nil, the default, is all changes. The
+	// position moves past the others. Filter must be quick, and a panic in it ends the program.
 	Filter func(c *feed.Change) bool
 
 	// Concurrency is how many batches of one lease are handled at once, 1 by default. Changes
@@ -106,18 +106,19 @@ type Options struct {
 	// retried for ever.
 	OnFailure FailurePolicy
 
-	// Manual leaves checkpoints to [feed.Batch.Checkpoint]: a batch is done when it is confirmed, and
-	// then it is done whatever its handler returns. What the handler has returned nil for and
-	// not confirmed comes again under the next owner, and not before. It excludes the
+	// Manual leaves checkpoints to [feed.Batch.Checkpoint]: a batch is done when the handler confirms
+	// it, whatever the handler returns. If the handler returns nil without confirming, the batch is
+	// redelivered under the next owner, and not before. Manual excludes the
 	// MaxAttempts, MaxAge and DeadLetters of OnFailure, which make checkpoints of their own, and
 	// CheckpointItems and CheckpointEvery.
 	Manual bool
 
-	// CheckpointItems and CheckpointEvery make automatic checkpoints rarer: when at
-	// least so many changes are done before the position, or so much time has passed, since the
-	// last one. Both zero is whenever the position can move, which is after each batch as long
-	// as nothing fails; what is done after a change that is not is stored within a second. What
-	// was done since is delivered again after a crash, not after a stop in good order.
+	// CheckpointItems and CheckpointEvery make automatic checkpoints rarer: a checkpoint comes when
+	// at least CheckpointItems changes are done since the last one, or CheckpointEvery has passed.
+	// If both are zero, a checkpoint comes whenever the position can move: after each batch as long
+	// as nothing fails. Changes that are done after one that is not are noted in the lease within a
+	// second. After a crash, what was done since the last checkpoint is redelivered; after an
+	// orderly stop nothing is.
 	CheckpointItems int
 	CheckpointEvery time.Duration
 
