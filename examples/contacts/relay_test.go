@@ -20,7 +20,6 @@ import (
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/proof/fleet"
 	"github.com/millrace/changefeed/outbox"
 	"github.com/millrace/changefeed/outbox/outboxtest"
 )
@@ -55,7 +54,7 @@ func (b *topic) messages() []outbox.Message {
 // bench is a service and the relays of it, in virtual time.
 type bench struct {
 	*service
-	fleet   fleet.Fleet
+	relays  *relays
 	letters feed.LetterBox
 	paths   []string // of the contacts
 	updates int
@@ -76,7 +75,7 @@ func newBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{service: newService(t, contacts), fleet: fleet.Fleet{Source: contacts, Leases: leases, Look: time.Second}}
+	b := &bench{service: newService(t, contacts), relays: &relays{source: contacts, leases: leases}}
 	if b.letters, err = deadletters.Container(box, processorName, contacts); err != nil {
 		t.Fatal(err)
 	}
@@ -84,18 +83,14 @@ func newBench(t *testing.T) *bench {
 }
 
 // start starts a relay.
-func (b *bench) start(name string, to outbox.Publisher, hooks changefeed.Hooks) *fleet.Instance {
+func (b *bench) start(name string, to outbox.Publisher, hooks changefeed.Hooks) *running {
 	b.Helper()
 	relay, o, err := newRelay(to, b.letters)
 	if err != nil {
 		b.Fatal(err)
 	}
 	o.Instance, o.Hooks = name, changefeed.JoinHooks(o.Hooks, hooks)
-	i, err := b.fleet.Start(b.Context(), relay, o)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return i
+	return b.relays.start(b, relay, o)
 }
 
 // write makes contacts, and then updates all that there are.
@@ -143,9 +138,7 @@ func (b *bench) until(messages func() []outbox.Message) (printed []received) {
 	if len(printed) != b.total() || len(last) != len(b.paths) {
 		b.Errorf("%d events of %d contacts, want %d of %d", len(printed), len(last), b.total(), len(b.paths))
 	}
-	if err := b.fleet.Stop(); err != nil {
-		b.Error(err)
-	}
+	b.relays.stop()
 	for l, err := range b.letters.Letters(b.Context(), "") {
 		b.Errorf("parked: %s %s %s after %d attempts: %s, %v", l.Disposition, l.Change.PartitionKey, l.Change.ID, l.Attempts, l.Cause, err)
 	}
@@ -180,11 +173,9 @@ func TestAcceptance5OrderPerContactWithSeveralRelays(t *testing.T) {
 		b.write(20, 2)
 		second := b.start("b", to, changefeed.Hooks{}) // gets leases from the first
 		b.write(5, 2)
-		if _, err := b.fleet.Balanced(t.Context(), 2); err != nil {
-			t.Fatal(err)
-		}
+		b.relays.balanced(t, 2)
 		b.write(5, 2)
-		second.Kill() // its leases are left to expire
+		second.kill() // its leases are left to expire
 		b.start("c", to, changefeed.Hooks{})
 		b.write(0, 2)
 		b.until(to.messages)
@@ -267,7 +258,7 @@ func TestAcceptance6ARelayThatDiesAnywhereLosesNothing(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := newBench(t)
 					to := &topic{}
-					var dying *fleet.Instance
+					var dying *running
 					left := n
 					var mu sync.Mutex
 					begun := make(chan struct{})
@@ -277,10 +268,10 @@ func TestAcceptance6ARelayThatDiesAnywhereLosesNothing(t *testing.T) {
 						defer mu.Unlock()
 						if at == point {
 							if left--; left < 0 {
-								dying.Kill()
+								dying.kill()
 							}
 						}
-						return dying.Killed()
+						return dying.killed.Load()
 					}
 					mortal := publisherFunc(func(ctx context.Context, msgs []outbox.Message) (int, error) {
 						if dies("before an event is sent") {
@@ -298,7 +289,7 @@ func TestAcceptance6ARelayThatDiesAnywhereLosesNothing(t *testing.T) {
 					})
 					close(begun)
 					b.write(8, 2)
-					<-dying.Ended()
+					<-dying.ended
 					b.start("b", to, changefeed.Hooks{})
 					b.until(to.messages)
 				})
@@ -339,9 +330,7 @@ func TestAnEventThatCannotBePublishedHoldsItsContact(t *testing.T) {
 		if diff := cmp.Diff([]feed.Disposition{feed.DispositionPoison, feed.DispositionHeld}, parked); diff != "" {
 			t.Error(diff)
 		}
-		if err := b.fleet.Stop(); err != nil {
-			t.Error(err)
-		}
+		b.relays.stop()
 	})
 }
 
