@@ -24,7 +24,7 @@ type Request struct {
 const (
 	asked     = "asked"
 	served    = "served"    // its caller has not removed it
-	withdrawn = "withdrawn" // by a caller without the right to delete
+	withdrawn = "withdrawn" // after an instance had begun with it, or by a caller without the right to delete
 	expired   = "expired"   // its caller has died
 )
 
