@@ -24,7 +24,7 @@ func TestALagIsAsOldAsItsOldestPart(t *testing.T) {
 	at := func(s int64) time.Time { return time.Unix(s, 0) }
 	var l Lag
 	for _, b := range []feed.Backlog{{}, {Items: 2, Oldest: at(20)}, {}, {Items: 3, Oldest: at(10)}, {Items: 1, Oldest: at(30)}} {
-		l.add(b)
+		l.addBacklog(b)
 	}
 	if l.Pending != 6 || !l.Oldest.Equal(at(10)) || l.Age(at(15)) != 5*time.Second || l.Age(at(5)) != 0 {
 		t.Errorf("%d pending since %v", l.Pending, l.Oldest)
@@ -53,7 +53,7 @@ func TestThePartsHaveAllOptions(t *testing.T) {
 	}
 	fill(reflect.ValueOf(&o).Elem())
 	fill(reflect.ValueOf(&o.OnFailure).Elem())
-	parts := reflect.ValueOf(o.parts())
+	parts := reflect.ValueOf(o.toParts())
 	if parts.NumField() != len(given)-2 { // Hooks are handed over apart, and OnFailure field by field
 		t.Errorf("the parts have %d options of %d", parts.NumField(), len(given)-2)
 	}
@@ -82,7 +82,7 @@ func TestEachHookReceivesTheContextOfItsRun(t *testing.T) {
 			return nil
 		}))
 	}
-	parts := reflect.ValueOf(hooks.within(context.WithValue(t.Context(), traceKey{}, "trace")))
+	parts := reflect.ValueOf(hooks.bindTo(context.WithValue(t.Context(), traceKey{}, "trace")))
 	for field, hook := range parts.Fields() {
 		var arguments []reflect.Value
 		for i := range field.Type.NumIn() {

@@ -71,7 +71,7 @@ func Estimate(ctx context.Context, source feed.Source, leases feed.LeaseStore) (
 		}
 		lag := Lag{Lease: lease.Lease(), Exact: true, Err: lease.Err}
 		for _, part := range owed(lease, good) { // a lease of another dialect can be measured all the same
-			lag.Err = cmp.Or(lag.Err, m.measure(ctx, &lag, part))
+			lag.Err = cmp.Or(lag.Err, m.measureRange(ctx, &lag, part))
 		}
 		lag.Err = cmp.Or(lag.Err, m.addAside(ctx, &lag))
 		lag.Exact = lag.Exact && lag.Err == nil
@@ -118,28 +118,28 @@ func (m *meter) addAside(ctx context.Context, lag *Lag) error {
 			from.Token = service.Token(k.LSN - 1)
 		}
 		o := feed.ReadOptions{Mode: lag.Lease.Mode, Key: feed.PartitionKey(k.Key)}
-		all, err := m.count(ctx, lag.Lease.Range, from, o)
+		all, err := m.countPending(ctx, lag.Lease.Range, from, o)
 		if errors.Is(err, errors.ErrUnsupported) {
-			lag.add(feed.Backlog{Items: 1}) // or more
+			lag.addBacklog(feed.Backlog{Items: 1}) // or more
 			lag.Exact = false
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		after, err := m.count(ctx, lag.Lease.Range, at, o)
+		after, err := m.countPending(ctx, lag.Lease.Range, at, o)
 		if err != nil {
 			return err
 		}
 		if all.Items -= after.Items; all.Items > 0 {
-			lag.add(all)
+			lag.addBacklog(all)
 		}
 	}
 	return nil
 }
 
-// count asks the source to count; [errors.ErrUnsupported] if it cannot.
-func (m *meter) count(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Backlog, error) {
+// countPending asks the source to count; [errors.ErrUnsupported] if it cannot.
+func (m *meter) countPending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Backlog, error) {
 	if counter, ok := m.source.(feed.Counter); ok {
 		return counter.Pending(ctx, r, from, o)
 	}
@@ -153,11 +153,11 @@ const (
 	countMost = 500 // changes a lease
 )
 
-// measure adds the backlog of one range.
-func (m *meter) measure(ctx context.Context, lag *Lag, r feed.Range) error {
-	backlog, err := m.count(ctx, r, lag.Lease.Position, feed.ReadOptions{Mode: lag.Lease.Mode})
+// measureRange adds the backlog of one range.
+func (m *meter) measureRange(ctx context.Context, lag *Lag, r feed.Range) error {
+	backlog, err := m.countPending(ctx, r, lag.Lease.Position, feed.ReadOptions{Mode: lag.Lease.Mode})
 	if !errors.Is(err, errors.ErrUnsupported) {
-		lag.add(backlog)
+		lag.addBacklog(backlog)
 		if backlog.Ahead {
 			err = cmp.Or(err, feed.ErrAhead)
 		}
@@ -176,22 +176,22 @@ func (m *meter) measure(ctx context.Context, lag *Lag, r feed.Range) error {
 		sum := Lag{Lease: lag.Lease, Exact: true}
 		var err error
 		for _, cell := range keyspace.CutAt([]feed.Range{r}, m.parts) { // each lies in one partition
-			if err = m.distance(ctx, &sum, cell, !slices.Contains(m.parts, cell)); err != nil {
+			if err = m.addDistance(ctx, &sum, cell, !slices.Contains(m.parts, cell)); err != nil {
 				break
 			}
 		}
 		if errors.Is(err, feed.ErrGone) && known {
 			continue // split since they were listed
 		}
-		lag.add(feed.Backlog{Items: sum.Pending, Oldest: sum.Oldest})
+		lag.addBacklog(feed.Backlog{Items: sum.Pending, Oldest: sum.Oldest})
 		lag.Exact, lag.Shared = lag.Exact && sum.Exact, lag.Shared || sum.Shared
 		return err
 	}
 }
 
-// distance adds how far the first pending change of a range is from the head, or the
+// addDistance adds how far the first pending change of a range is from the head, or the
 // number of changes where the range is a part of a partition and they are few.
-func (m *meter) distance(ctx context.Context, lag *Lag, r feed.Range, shared bool) error {
+func (m *meter) addDistance(ctx context.Context, lag *Lag, r feed.Range, shared bool) error {
 	o := feed.ReadOptions{Mode: lag.Lease.Mode, MaxItems: 1}
 	if shared {
 		o.MaxItems = countPage
@@ -209,16 +209,16 @@ func (m *meter) distance(ctx context.Context, lag *Lag, r feed.Range, shared boo
 			return err
 		}
 		if len(page.Changes) == 0 {
-			lag.add(feed.Backlog{Items: int64(items), Oldest: first.Time})
+			lag.addBacklog(feed.Backlog{Items: int64(items), Oldest: first.Time})
 			return nil
 		}
 	}
-	lag.add(feed.Backlog{Items: bound, Oldest: first.Time})
+	lag.addBacklog(feed.Backlog{Items: bound, Oldest: first.Time})
 	lag.Exact, lag.Shared = false, lag.Shared || shared
 	return nil
 }
 
-func (l *Lag) add(backlog feed.Backlog) {
+func (l *Lag) addBacklog(backlog feed.Backlog) {
 	l.Pending += backlog.Items
 	if l.Oldest.IsZero() || !backlog.Oldest.IsZero() && backlog.Oldest.Before(l.Oldest) {
 		l.Oldest = backlog.Oldest

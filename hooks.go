@@ -107,8 +107,8 @@ func both[E any](first, second func(context.Context, E)) func(context.Context, E
 	}
 }
 
-// within returns the hooks as the parts of the processor call them: each receives ctx.
-func (h Hooks) within(ctx context.Context) instance.Hooks {
+// bindTo returns the hooks as the parts of the processor call them: each receives ctx.
+func (h Hooks) bindTo(ctx context.Context) instance.Hooks {
 	return instance.Hooks{
 		Ready:     func() { h.Ready(ctx) },
 		Begun:     bound(ctx, h.Begun),

@@ -40,8 +40,8 @@ func NeedsOf(handler feed.Handler) Needs {
 	return Needs{}
 }
 
-// meeting returns the options with what a handler needs.
-func (o Options) meeting(n Needs) (Options, error) {
+// withNeeds returns the options with what a handler needs.
+func (o Options) withNeeds(n Needs) (Options, error) {
 	if n.InOrder {
 		if err := o.inOrder(); err != nil {
 			return o, err

@@ -235,7 +235,7 @@ func (o Options) validate() error {
 		none     = "a positive duration, or zero for none"
 	)
 	_, box := o.OnFailure.DeadLetters.(feed.LetterBox)
-	parts := o.parts()
+	parts := o.toParts()
 	for _, rule := range []struct {
 		ok    bool
 		field string
@@ -283,8 +283,8 @@ func (o Options) validate() error {
 	return nil
 }
 
-// parts are the options as the parts of the processor know them.
-func (o Options) parts() instance.Options {
+// toParts are the options as the parts of the processor know them.
+func (o Options) toParts() instance.Options {
 	return instance.Options{
 		Instance: o.Instance, Start: o.Start, Mode: o.Mode, MaxItems: o.MaxItems, MinLeases: o.MinLeases, MaxLeases: o.MaxLeases,
 		Poll: o.Poll, Acquire: o.Acquire, Renew: o.Renew, Expiration: o.Expiration, Drain: o.Drain, HandlerTimeout: o.HandlerTimeout,

@@ -36,7 +36,7 @@ func New(source feed.Source, leases feed.LeaseStore, handler feed.Handler, o Opt
 	case isNil(handler):
 		return nil, &OptionError{"handler", "nil", "a Handler, such as a HandlerFunc"}
 	}
-	o, err := o.meeting(NeedsOf(handler))
+	o, err := o.withNeeds(NeedsOf(handler))
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func isNil(h feed.Handler) bool {
 // It may be called again after it has returned, and even several times at once: each
 // call is an instance of its own.
 func (p *Processor) Run(ctx context.Context) error {
-	in := instance.New(ctx, p.source, p.leases, p.handler, p.opts.parts(), p.opts.Hooks.within(context.WithoutCancel(ctx)))
+	in := instance.New(ctx, p.source, p.leases, p.handler, p.opts.toParts(), p.opts.Hooks.bindTo(context.WithoutCancel(ctx)))
 	in.Begin = func(lease feed.Record, started time.Time, crashed bool) { tenure.Begin(in, lease, started, crashed) }
 	r := &run{in, unit.New(in)}
 	p.runs.Put(in.Me.Epoch, r)

@@ -46,7 +46,7 @@ func Pull(ctx context.Context, source feed.Source, r feed.Range, from feed.Posit
 			p.opts.Poll = defaultPoll
 		}
 		p.parts = []part{{r, from}}
-		if err := p.run(ctx, yield); err != nil && ctx.Err() == nil {
+		if err := p.readInTurns(ctx, yield); err != nil && ctx.Err() == nil {
 			yield(feed.Page{}, err)
 		}
 	}
@@ -66,13 +66,13 @@ type part struct {
 	at feed.Position
 }
 
-// run reads the parts in turns, a page of each, so that no range waits for the end of
+// readInTurns reads the parts in turns, a page of each, so that no range waits for the end of
 // another.
-func (p *puller) run(ctx context.Context, yield func(feed.Page, error) bool) error {
+func (p *puller) readInTurns(ctx context.Context, yield func(feed.Page, error) bool) error {
 	for {
 		found := false
 		for i := 0; i < len(p.parts); i++ {
-			page, err := p.read(ctx, i)
+			page, err := p.readPart(ctx, i)
 			if err != nil {
 				return err
 			}
@@ -90,15 +90,15 @@ func (p *puller) run(ctx context.Context, yield func(feed.Page, error) bool) err
 		case !p.opts.Follow:
 			return nil
 		default:
-			if err := p.wait(ctx); err != nil {
+			if err := p.waitForMore(ctx); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// read reads the next page of a part; one whose range is gone is cut first.
-func (p *puller) read(ctx context.Context, i int) (feed.Page, error) {
+// readPart reads the next page of a part; one whose range is gone is cut first.
+func (p *puller) readPart(ctx context.Context, i int) (feed.Page, error) {
 	for ctx.Err() == nil {
 		part := p.parts[i]
 		page, err := p.source.Read(ctx, part.r, part.at, p.opts.ReadOptions)
@@ -108,14 +108,14 @@ func (p *puller) read(ctx context.Context, i int) (feed.Page, error) {
 			page.Range = part.r
 			return page, nil
 		case errors.Is(err, feed.ErrGone):
-			if err := p.cut(ctx, i); err != nil {
+			if err := p.cutPart(ctx, i); err != nil {
 				return feed.Page{}, err
 			}
 			if p.parts[i] == part { // the source does not know its own partitions yet
-				p.rest(ctx)
+				p.pauseLonger(ctx)
 			}
 		case ok:
-			p.rest(ctx)
+			p.pauseLonger(ctx)
 			pause.For(ctx, throttled.After)
 		default:
 			return feed.Page{}, fmt.Errorf("read %s: %w", part.r, err)
@@ -124,8 +124,8 @@ func (p *puller) read(ctx context.Context, i int) (feed.Page, error) {
 	return feed.Page{}, context.Cause(ctx)
 }
 
-// cut replaces a part by one for each partition.
-func (p *puller) cut(ctx context.Context, i int) error {
+// cutPart replaces a part by one for each partition.
+func (p *puller) cutPart(ctx context.Context, i int) error {
 	partitions, err := p.source.Partitions(ctx)
 	if err != nil {
 		return err
@@ -153,11 +153,11 @@ func (p *puller) cut(ctx context.Context, i int) error {
 	return nil
 }
 
-// wait waits until some part may have more.
-func (p *puller) wait(ctx context.Context) error {
+// waitForMore waits until some part may have more.
+func (p *puller) waitForMore(ctx context.Context) error {
 	waiter, ok := p.source.(feed.Waiter)
 	if !ok {
-		return p.rest(ctx)
+		return p.pauseLonger(ctx)
 	}
 	// Writes that were not asked for wake a range too: pause, rather than read for each of them.
 	if err := pause.For(ctx, min(p.poll, instance.MaxGather)); err != nil {
@@ -173,7 +173,7 @@ func (p *puller) wait(ctx context.Context) error {
 	waits.Wait()
 	cause := context.Cause(waiting)
 	if errors.Is(cause, errors.ErrUnsupported) {
-		return p.rest(ctx)
+		return p.pauseLonger(ctx)
 	}
 	if ctx.Err() == nil && cause != errMore {
 		return cause
@@ -184,8 +184,8 @@ func (p *puller) wait(ctx context.Context) error {
 // errMore ends the wait for news when there is some.
 var errMore = errors.New("a range has more")
 
-// rest pauses for longer each time, until a page comes.
-func (p *puller) rest(ctx context.Context) error {
+// pauseLonger pauses for longer each time, until a page comes.
+func (p *puller) pauseLonger(ctx context.Context) error {
 	p.poll = min(2*p.poll, p.opts.Poll)
 	return pause.For(ctx, p.poll)
 }

@@ -39,14 +39,14 @@ type Status struct {
 func (p *Processor) Status() []Status {
 	var all []Status
 	for _, r := range p.runs.Values() {
-		all = append(all, r.status())
+		all = append(all, r.describe())
 	}
 	slices.SortFunc(all, func(a, b Status) int { return a.Since.Compare(b.Since) })
 	return all
 }
 
-// status describes one run.
-func (r *run) status() Status {
+// describe describes one run.
+func (r *run) describe() Status {
 	in := r.in
 	s := Status{Instance: in.Me.Instance, Since: in.Since, Ready: r.unit.IsReady(), Began: r.unit.Began(), Outage: in.Breaker.IsOpen(), View: in.View.LastAnswer()}
 	var held []*instance.Held

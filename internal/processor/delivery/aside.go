@@ -61,14 +61,14 @@ func (e *Engine) setLaneAside(l *lane) {
 		return
 	}
 	e.Position() // so that it is known whether it has passed the key
-	e.unbatch(l)
+	e.requeueBehindFirst(l)
 	if isNew {
 		if l.aside.state == notAside {
 			e.asides = append(e.asides, l)
 		}
 		l.aside = aside{state: behind, from: e.feed.read, after: max(l.aside.after, e.feed.last), dropped: l.aside.dropped, restored: l.aside.restored, passed: l.aside.passed}
 		e.addAside(l.key)
-		e.report(l.key, BecameAside)
+		e.reportKey(l.key, BecameAside)
 	}
 	kept, forgotten := l.splitWaiting()
 	if n := len(forgotten); n > 0 {
@@ -90,11 +90,11 @@ func (e *Engine) setLaneAside(l *lane) {
 	l.tried = slices.Concat(runsOf(forgotten, e.rules.Name), slices.DeleteFunc(l.tried, func(r notes.Run) bool { return r.To <= l.aside.after }))
 	for _, c := range forgotten {
 		c.left = true
-		e.settle(c)
+		e.settleChange(c)
 	}
 	l.waiting = kept
 	e.feed.trim()
-	e.advance(l)
+	e.advanceLane(l)
 }
 
 // splitWaiting returns what stays in memory of what waits in a lane that is set aside, and what is forgotten. Changes of a
@@ -136,8 +136,8 @@ func (e *Engine) releaseHandled(l *lane) {
 	})
 }
 
-// unbatch has the changes wait again that are in batches behind the first one, so that they are forgotten too.
-func (e *Engine) unbatch(l *lane) {
+// requeueBehindFirst has the changes wait again that are in batches behind the first one, so that they are forgotten too.
+func (e *Engine) requeueBehindFirst(l *lane) {
 	for i := len(l.line) - 1; i > 0; i-- {
 		b := l.line[i]
 		if b.State != ToCall || b.request != nil || len(b.lanes) > 1 {
@@ -148,7 +148,7 @@ func (e *Engine) unbatch(l *lane) {
 		}
 		l.waiting = slices.Concat(b.Changes, l.waiting)
 		e.queued += len(b.Changes)
-		e.replace(b, KeySetAside)
+		e.replaceBatch(b, KeySetAside)
 	}
 }
 
@@ -173,7 +173,7 @@ func (c *Change) isBefore(o *Change) bool {
 
 // restoreAside goes on with a key that another owner has set aside.
 func (e *Engine) restoreAside(k notes.AsideKey, from Position) {
-	l := e.own(k.Key)
+	l := e.ownLaneFor(k.Key)
 	l.aside = aside{
 		state: behind, from: from, after: k.LSN - 1, dropped: k.Last, restored: k.Last == 0, passed: k.Passed,
 	}
@@ -197,7 +197,7 @@ func (e *Engine) removeAside(key string) {
 	if e.aside--; e.rules.MaxAsideBytes > 0 {
 		e.asideBytes -= e.rules.AsideBytes(key)
 	}
-	e.report(key, CaughtUp)
+	e.reportKey(key, CaughtUp)
 }
 
 // isElsewhere reports whether a change of the feed is not to be taken from there: its key is read again, or was and has
@@ -262,7 +262,7 @@ func (e *Engine) readKeys() time.Duration {
 		}
 		l.aside.state, l.aside.late = reading, false
 		e.reading++
-		e.do(Effect{Kind: ReadKey, Key: l.key, From: l.aside.from})
+		e.queueEffect(Effect{Kind: ReadKey, Key: l.key, From: l.aside.from})
 	}
 	return wait
 }
@@ -283,13 +283,13 @@ func (e *Engine) KeyRead(key string, of any, next Position, head int64, n int, m
 		c := &p.changes[i]
 		c.release()
 		if c.LSN <= seen {
-			e.settle(c)
+			e.settleChange(c)
 			continue
 		}
 		if at := slices.Index(l.ahead, e.rules.Name(c)); at >= 0 {
 			l.ahead = slices.Delete(l.ahead, at, at+1)
 			a.after = c.LSN
-			e.settle(c)
+			e.settleChange(c)
 			continue
 		}
 		e.guard.count(c, e.rules.Name)
@@ -314,7 +314,7 @@ func (e *Engine) KeyRead(key string, of any, next Position, head int64, n int, m
 		a.notBefore = now.Add(e.rules.Backoff(1))
 	}
 	e.guard.pageAdded(e, p)
-	e.advance(l)
+	e.advanceLane(l)
 	return p
 }
 
@@ -335,19 +335,19 @@ func (e *Engine) KeyFailed(key string, now time.Time) {
 // dropCaughtUp forgets of keys that they were set aside, once nothing is left of that.
 func (e *Engine) dropCaughtUp() {
 	e.asides = slices.DeleteFunc(e.asides, func(l *lane) bool {
-		from, _ := l.continues()
+		from, _ := l.continueFrom()
 		if l.aside.state != caughtUp || from != nil || l.aside.after > e.feed.last {
 			return false
 		}
 		l.aside, l.tried = aside{}, nil
-		e.advance(l)
+		e.advanceLane(l)
 		return true
 	})
 }
 
-// continues is where a key continues that the position has passed: the first of its changes that is not settled, and a
+// continueFrom is where a key continues that the position has passed: the first of its changes that is not settled, and a
 // position before that; nil if there is none.
-func (l *lane) continues() (from Position, lsn int64) {
+func (l *lane) continueFrom() (from Position, lsn int64) {
 	if l.aside.state == notAside {
 		return nil, 0
 	}

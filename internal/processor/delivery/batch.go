@@ -92,16 +92,16 @@ func (e *Engine) isExhausted(b *Batch) bool {
 	return b.hopeless || e.isOld(b) || e.rules.MaxAttempts > 0 && b.failures() >= e.rules.MaxAttempts && !b.excused
 }
 
-// forget takes a batch off those that are not in hand.
-func (e *Engine) forget(b *Batch) {
+// forgetBatch takes a batch off those that are not in hand.
+func (e *Engine) forgetBatch(b *Batch) {
 	if i := slices.Index(e.batches, b); i >= 0 {
 		e.batches = slices.Delete(e.batches, i, i+1)
 	}
 }
 
-// replace puts parts in the place of a batch, in each of its lanes. There may be none.
-func (e *Engine) replace(b *Batch, because Event, parts ...*Batch) {
-	e.forget(b)
+// replaceBatch puts parts in the place of a batch, in each of its lanes. There may be none.
+func (e *Engine) replaceBatch(b *Batch, because Event, parts ...*Batch) {
+	e.forgetBatch(b)
 	b.to(Over, because)
 	for _, part := range parts {
 		part.lanes = nil
@@ -117,13 +117,13 @@ func (e *Engine) replace(b *Batch, because Event, parts ...*Batch) {
 		i := slices.Index(l.line, b)
 		l.line = slices.Replace(l.line, i, i+1, here...)
 		l.lettersFirst()
-		e.advance(l)
+		e.advanceLane(l)
 	}
 	e.batches = append(e.batches, parts...)
 }
 
-// spread gives each key of a batch of the common lane a lane of its own, so that other keys can pass it.
-func (e *Engine) spread(b *Batch) {
+// spreadKeys gives each key of a batch of the common lane a lane of its own, so that other keys can pass it.
+func (e *Engine) spreadKeys(b *Batch) {
 	if e.rules.InOrder || !slices.Contains(b.lanes, e.common) {
 		return
 	}
@@ -134,7 +134,7 @@ func (e *Engine) spread(b *Batch) {
 		if c.lane != e.common {
 			continue
 		}
-		at := e.named(c.Key)
+		at := e.laneFor(c.Key)
 		c.lane = at
 		if !slices.Contains(at.line, b) {
 			b.lanes = append(b.lanes, at)
@@ -153,7 +153,7 @@ func (e *Engine) spread(b *Batch) {
 		at.waiting = append(at.waiting, c)
 		return true
 	})
-	e.advance(e.common)
+	e.advanceLane(e.common)
 }
 
 // insert puts a batch into the line of a lane: after the letters that are handed over, and before all else.
@@ -179,8 +179,8 @@ func (l *lane) lettersFirst() {
 	slices.SortStableFunc(l.line, func(a, b *Batch) int { return rank(a) - rank(b) })
 }
 
-// extract makes a batch of the changes that a batch has of a key, so that the key can be treated apart.
-func (e *Engine) extract(b *Batch, at *lane) *Batch {
+// extractKey makes a batch of the changes that a batch has of a key, so that the key can be treated apart.
+func (e *Engine) extractKey(b *Batch, at *lane) *Batch {
 	mine, others := *b, *b
 	mine.Changes, others.Changes = nil, nil
 	for _, c := range b.Changes {
@@ -207,12 +207,12 @@ func (e *Engine) extract(b *Batch, at *lane) *Batch {
 	if len(others.Changes) > 0 {
 		parts = append(parts, &others)
 	}
-	e.replace(b, RequestServed, parts...)
+	e.replaceBatch(b, RequestServed, parts...)
 	return &mine
 }
 
-// part is a new batch of some of a batch's changes, with what is known of the whole.
-func (b *Batch) part(changes []*Change) *Batch {
+// partOf is a new batch of some of a batch's changes, with what is known of the whole.
+func (b *Batch) partOf(changes []*Change) *Batch {
 	return &Batch{
 		Changes: changes, Err: b.Err, failing: b.failing, streak: b.streak, notBefore: b.notBefore, asked: b.asked,
 		since: b.since, taken: b.taken, last: b.last, era: b.era, excused: b.excused, outlived: b.outlived, probed: b.probed,
@@ -235,11 +235,11 @@ func (b *Batch) halves() []*Batch {
 				second = append(second, c)
 			}
 		}
-		return []*Batch{b.part(first), b.part(second)}
+		return []*Batch{b.partOf(first), b.partOf(second)}
 	}
 	at, _ := middle(b.Changes)
 	markCut(b.Changes, at)
-	return []*Batch{b.part(b.Changes[:at:at]), b.part(b.Changes[at:])}
+	return []*Batch{b.partOf(b.Changes[:at:at]), b.partOf(b.Changes[at:])}
 }
 
 // middle is where the transaction begins that is nearest to the middle, and whether there is only one.

@@ -143,7 +143,7 @@ const Never = time.Duration(math.MaxInt64)
 func (e *Engine) Next(now time.Time) (do Effect, wait time.Duration) {
 	e.now = now
 	e.endOutage()
-	recalled := e.recalls.resume(e)
+	recalled := e.recalls.resumeDue(e)
 	e.judgeSuspects()
 	e.reportUnheld()
 	wait = min(recalled, e.readKeys(), e.untilOld())
@@ -156,13 +156,13 @@ func (e *Engine) Next(now time.Time) (do Effect, wait time.Duration) {
 		return Effect{}, min(wait, left)
 	}
 	if b.State == ToPark {
-		return e.park(b), 0
+		return e.parkBatch(b), 0
 	}
-	return e.call(b), 0
+	return e.callBatch(b), 0
 }
 
-// do queues an effect.
-func (e *Engine) do(effect Effect) { e.effects = append(e.effects, effect) }
+// queueEffect queues an effect.
+func (e *Engine) queueEffect(effect Effect) { e.effects = append(e.effects, effect) }
 
 // nextBatch finds a batch whose time has come.
 func (e *Engine) nextBatch() (*Batch, time.Duration) {
@@ -174,7 +174,7 @@ func (e *Engine) nextBatch() (*Batch, time.Duration) {
 		e.formHeld()
 	}
 	e.divideLarge()
-	b, parks := e.due(func(b *Batch) bool { return b.State == ToPark && e.mayPark(b) })
+	b, parks := e.dueBatch(func(b *Batch) bool { return b.State == ToPark && e.mayPark(b) })
 	if b != nil {
 		return b, 0
 	}
@@ -184,7 +184,7 @@ func (e *Engine) nextBatch() (*Batch, time.Duration) {
 		return b, min(parks, wait)
 	}
 	var wait time.Duration
-	if b, wait = e.due(func(b *Batch) bool { return b.State == ToCall }); b != nil {
+	if b, wait = e.dueBatch(func(b *Batch) bool { return b.State == ToCall }); b != nil {
 		return b, 0
 	}
 	if b, left = e.formNext(); b != nil && e.isTooLarge(b) {
@@ -199,14 +199,14 @@ func (e *Engine) nextBatch() (*Batch, time.Duration) {
 // inOutage finds a batch while the breaker is open: one that is too old to wait for the end of the outage or, when it is
 // time for that, one that shows whether the outage is over.
 func (e *Engine) inOutage(left time.Duration) (*Batch, time.Duration) {
-	b, wait := e.due(func(b *Batch) bool { return b.State == ToCall && e.isOld(b) })
+	b, wait := e.dueBatch(func(b *Batch) bool { return b.State == ToCall && e.isOld(b) })
 	if b != nil {
 		return b, 0
 	}
 	if left > 0 {
 		return nil, min(wait, left)
 	}
-	if b = e.probe(); b == nil {
+	if b = e.findProbe(); b == nil {
 		return nil, wait
 	}
 	if left := e.breaker.beginProbe(e.now); left > 0 { // another lease has begun one
@@ -216,8 +216,8 @@ func (e *Engine) inOutage(left time.Duration) (*Batch, time.Duration) {
 	return b, 0
 }
 
-// due finds a batch of a kind that is first in its lanes and whose time has come.
-func (e *Engine) due(is func(*Batch) bool) (*Batch, time.Duration) {
+// dueBatch finds a batch of a kind that is first in its lanes and whose time has come.
+func (e *Engine) dueBatch(is func(*Batch) bool) (*Batch, time.Duration) {
 	wait := Never
 	for _, b := range e.batches {
 		if !is(b) || !b.isFirst() || b.isPaused() {
@@ -232,17 +232,17 @@ func (e *Engine) due(is func(*Batch) bool) (*Batch, time.Duration) {
 	return nil, wait
 }
 
-// call hands a batch to the handler.
-func (e *Engine) call(b *Batch) Effect {
+// callBatch hands a batch to the handler.
+func (e *Engine) callBatch(b *Batch) Effect {
 	b.era, b.taken = e.era, e.now
 	note := e.guard.beforeCall(e, b) || b.request != nil && b.request.Recall
-	e.take(b, Calling)
+	e.takeInHand(b, Calling)
 	return Effect{Kind: Call, Batch: b, Note: note}
 }
 
-// take has a batch in hand.
-func (e *Engine) take(b *Batch, s BatchState) {
-	e.forget(b)
+// takeInHand has a batch in hand.
+func (e *Engine) takeInHand(b *Batch, s BatchState) {
+	e.forgetBatch(b)
 	b.to(s, TimeReached)
 	e.inHand++
 }
@@ -260,16 +260,16 @@ func (e *Engine) Succeeded(b *Batch, quick bool, now time.Time) {
 	if b.probe {
 		e.breaker.close(e.now)
 	}
-	e.credit(b.Changes, b.taken)
+	e.creditKeys(b.Changes, b.taken)
 	for _, c := range b.Changes {
 		c.calls++
 	}
-	e.finish(b.Changes)
-	e.replace(b, HandlerDone)
+	e.finishHandled(b.Changes)
+	e.replaceBatch(b, HandlerDone)
 	if b.request != nil {
-		e.redriven(b.request)
+		e.letterHandled(b.request)
 	}
-	e.guard.relax(e)
+	e.guard.relaxIfSettled(e)
 }
 
 // Cut notes that the call of a batch was cut short, so it has neither succeeded nor failed.
@@ -277,7 +277,7 @@ func (e *Engine) Cut(b *Batch) {
 	e.putDown(b)
 	e.guard.afterCall(b)
 	b.probe = false
-	e.spread(b) // a letter of one of its keys may wait by now
+	e.spreadKeys(b) // a letter of one of its keys may wait by now
 	if b.suspected {
 		b.to(Suspect, HandlerCut)
 	} else {
@@ -289,8 +289,8 @@ func (e *Engine) Cut(b *Batch) {
 	e.batches = append(e.batches, b)
 }
 
-// finish settles changes that are handled, or notes that they wait for a confirmation by hand.
-func (e *Engine) finish(changes []*Change) {
+// finishHandled settles changes that are handled, or notes that they wait for a confirmation by hand.
+func (e *Engine) finishHandled(changes []*Change) {
 	for _, c := range changes {
 		switch {
 		case c.state == Settled || c.state == Handled:
@@ -300,14 +300,14 @@ func (e *Engine) finish(changes []*Change) {
 				c.lane.handled = append(c.lane.handled, c)
 			}
 		default:
-			e.settle(c)
+			e.settleChange(c)
 		}
 	}
 	e.feed.trim()
 }
 
-// settle notes that a change does not come again from here.
-func (e *Engine) settle(c *Change) {
+// settleChange notes that a change does not come again from here.
+func (e *Engine) settleChange(c *Change) {
 	if c.state != Handled && c.state != Settled {
 		e.leaveMemory(c)
 	}
@@ -326,14 +326,14 @@ func (e *Engine) leaveMemory(c *Change) {
 	if freed := c.Page.shed(c); freed > 0 {
 		e.bytes -= freed
 		if c.Page.inMemory > 0 {
-			e.do(Effect{Kind: Shed, Page: c.Page})
+			e.queueEffect(Effect{Kind: Shed, Page: c.Page})
 		}
 	}
 }
 
-// credit counts changes as handled, for the breaker, by a call that was begun at a time: only that shows that the handler
+// creditKeys counts changes as handled, for the breaker, by a call that was begun at a time: only that shows that the handler
 // had then what it needs.
-func (e *Engine) credit(changes []*Change, begun time.Time) {
+func (e *Engine) creditKeys(changes []*Change, begun time.Time) {
 	for i, c := range changes {
 		if i == 0 || c.Key != changes[i-1].Key {
 			e.breaker.succeeded(c.Key, begun)
@@ -370,7 +370,7 @@ const (
 	BecameFree
 )
 
-func (e *Engine) report(key string, became KeyState) {
+func (e *Engine) reportKey(key string, became KeyState) {
 	e.news = append(e.news, KeyNews{key, became})
 }
 

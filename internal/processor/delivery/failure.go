@@ -44,7 +44,7 @@ func (e *Engine) Failed(b *Batch, f Failure, now time.Time) {
 	e.now = now
 	e.putDown(b)
 	e.guard.afterCall(b)
-	defer e.guard.relax(e)
+	defer e.guard.relaxIfSettled(e)
 	probe := b.probe
 	b.probe = false
 	if b.request != nil {
@@ -57,34 +57,34 @@ func (e *Engine) Failed(b *Batch, f Failure, now time.Time) {
 		e.breaker.close(e.now)
 	}
 	e.breaker.troubled(now)
-	e.spread(b)
+	e.spreadKeys(b)
 	if stale {
 		b.beginAnew()
 	}
-	e.count(b, f, missed || stale)
-	left := e.leave(b, f)
+	e.countFailure(b, f, missed || stale)
+	left := e.divideWhatIsLeft(b, f)
 	if len(left) == 0 {
-		e.replace(b, HandlerFailed)
+		e.replaceBatch(b, HandlerFailed)
 		return
 	}
 	if f.Late {
 		e.limit.shrink(len(b.Changes))
 	}
 	if len(left) == 1 && left[0] == b {
-		e.decide(b, missed, f.Late)
+		e.decideNext(b, missed, f.Late)
 		return
 	}
-	e.replace(b, HandlerFailed, left...)
+	e.replaceBatch(b, HandlerFailed, left...)
 	for _, part := range left {
 		if !part.failing.IsZero() && part.State != Over { // it may be set aside behind the part before it
-			e.decide(part, missed, f.Late)
+			e.decideNext(part, missed, f.Late)
 		}
 	}
 }
 
-// count notes a failure in a batch. It is excused if it was not the batch's own: the handler said so, it showed that an
+// countFailure notes a failure in a batch. It is excused if it was not the batch's own: the handler said so, it showed that an
 // outage goes on, or the call began before the end of an outage.
-func (e *Engine) count(b *Batch, f Failure, excused bool) {
+func (e *Engine) countFailure(b *Batch, f Failure, excused bool) {
 	b.Err, b.hopeless = f.Err, f.Hopeless
 	b.excused = excused || f.Outage
 	b.streak++
@@ -123,8 +123,8 @@ func (f *Failure) hasTried(i int) bool {
 	return true
 }
 
-// leave settles what is done of a batch, or confirmed by hand, and returns what is left of it in parts.
-func (e *Engine) leave(b *Batch, f Failure) []*Batch {
+// divideWhatIsLeft settles what is done of a batch, or confirmed by hand, and returns what is left of it in parts.
+func (e *Engine) divideWhatIsLeft(b *Batch, f Failure) []*Batch {
 	if b.isSettled() {
 		return nil
 	}
@@ -134,7 +134,7 @@ func (e *Engine) leave(b *Batch, f Failure) []*Batch {
 	of := make([]*Batch, len(b.Changes)) // nil for what is done
 	var parts []*Batch
 	for _, p := range f.Left {
-		part := b.part(nil)
+		part := b.partOf(nil)
 		part.suspected, part.apart = b.suspected, b.apart
 		if part.taken = b.taken; p.Untried {
 			part.failing, part.apart, part.streak, part.taken, part.since = time.Time{}, time.Time{}, 0, time.Time{}, nil
@@ -164,8 +164,8 @@ func (e *Engine) leave(b *Batch, f Failure) []*Batch {
 	}
 	// The done part is evidence for the breaker, and must not be tried again whatever
 	// becomes of the rest.
-	e.credit(done, b.taken)
-	e.finish(done)
+	e.creditKeys(done, b.taken)
+	e.finishHandled(done)
 	return parts
 }
 
@@ -174,18 +174,18 @@ func (b *Batch) isSettled() bool {
 	return !slices.ContainsFunc(b.Changes, func(c *Change) bool { return c.state != Settled })
 }
 
-// decide says what comes of a batch that has failed: it comes again, whole or in parts, waits for evidence, or is parked.
-func (e *Engine) decide(b *Batch, missed, late bool) {
+// decideNext says what comes of a batch that has failed: it comes again, whole or in parts, waits for evidence, or is parked.
+func (e *Engine) decideNext(b *Batch, missed, late bool) {
 	exhausted := e.isExhausted(b)
 	switch {
 	case len(b.lanes) > 1, late && b.isDivisible(), len(b.Changes) > 1 && (missed || exhausted && e.rules.mayDivide()):
-		e.divide(b, HandlerFailed)
+		e.divideBatch(b, HandlerFailed)
 	case missed && b.suspected:
-		e.wait(b, Suspect)
+		e.waitInState(b, Suspect)
 	case exhausted && e.rules.CanPark:
-		e.isolate(b)
+		e.judgeAlone(b)
 	default:
-		e.wait(b, ToCall)
+		e.waitInState(b, ToCall)
 		if exhausted {
 			e.setAside(b)
 		}
@@ -201,8 +201,8 @@ func (b *Batch) isDivisible() bool {
 	return !alone
 }
 
-// wait has a batch that has failed wait in a state.
-func (e *Engine) wait(b *Batch, s BatchState) {
+// waitInState has a batch that has failed wait in a state.
+func (e *Engine) waitInState(b *Batch, s BatchState) {
 	b.to(s, HandlerFailed)
 	for _, l := range b.lanes {
 		l.lettersFirst()
@@ -212,33 +212,33 @@ func (e *Engine) wait(b *Batch, s BatchState) {
 	}
 }
 
-// divide replaces a batch by its halves. If attempts are left they wait as the batch would, and otherwise each has one try
+// divideBatch replaces a batch by its halves. If attempts are left they wait as the batch would, and otherwise each has one try
 // at once.
-func (e *Engine) divide(b *Batch, because Event) {
-	e.spread(b) // its parts must not pass each other when the first one fails
+func (e *Engine) divideBatch(b *Batch, because Event) {
+	e.spreadKeys(b) // its parts must not pass each other when the first one fails
 	halves := b.halves()
 	if e.isExhausted(b) {
 		for _, half := range halves {
 			half.notBefore = b.asked
 		}
 	}
-	e.replace(b, because, halves...)
+	e.replaceBatch(b, because, halves...)
 }
 
-// isolate decides about a change that has failed alone as often as it may.
-func (e *Engine) isolate(b *Batch) {
+// judgeAlone decides about a change that has failed alone as often as it may.
+func (e *Engine) judgeAlone(b *Batch) {
 	key := b.Changes[0].Key
 	b.evidence = *b.since
 	*b.since = e.now // an outage may begin while a batch is divided: the next part needs evidence of its own
 	if !b.hopeless && !e.isOld(b) && !b.outlived {
 		e.breaker.failed(e.number, key, b.Changes[0].LSN, e.now)
 		if !e.breaker.judge(key, b.evidence, true, e.now) {
-			e.wait(b, Suspect)
+			e.waitInState(b, Suspect)
 			e.setAside(b)
 			return
 		}
 	}
-	e.wait(b, ToPark)
+	e.waitInState(b, ToPark)
 	b.prepareLetter()
 }
 
@@ -256,7 +256,7 @@ func (e *Engine) judgeSuspects() {
 			b.to(ToPark, Judged)
 			b.prepareLetter()
 		case b.State == ToCall && e.isOld(b) && len(b.Changes) > 1 && e.breaker.IsOpen():
-			e.divide(b, TimeReached)
+			e.divideBatch(b, TimeReached)
 		}
 	}
 }
@@ -269,7 +269,7 @@ func (e *Engine) divideLarge() {
 	}
 	for i := 0; i < len(e.batches); i++ {
 		if b := e.batches[i]; b.State == ToCall && b.isFirst() && e.isTooLarge(b) {
-			e.divide(b, TimeReached)
+			e.divideBatch(b, TimeReached)
 			i = -1 // its first part may be too large, too
 		}
 	}
@@ -296,12 +296,12 @@ func (e *Engine) untilOld() time.Duration {
 	return wait
 }
 
-// probe finds the batch that shows whether an outage is over: one that has not failed, or else the one that was tried
+// findProbe finds the batch that shows whether an outage is over: one that has not failed, or else the one that was tried
 // longest ago, because some of them may be poison.
-func (e *Engine) probe() *Batch {
+func (e *Engine) findProbe() *Batch {
 	var found *Batch
 	if i := slices.IndexFunc(e.ready, func(l *lane) bool { return l.isFree() && l.hold == notHeld }); i >= 0 {
-		found = e.form(e.ready[i])
+		found = e.formBatch(e.ready[i])
 	} else {
 		for _, b := range e.batches {
 			mayCall := (b.State == ToCall || b.State == Suspect) && b.isFirst() && !b.isPaused()
@@ -342,7 +342,7 @@ func (e *Engine) endOutage() {
 		b.notBefore = e.now.Add(e.rules.Backoff(1))
 	}
 	e.forgetFailures()
-	e.recalls.start(e)
+	e.recalls.startRecalls(e)
 }
 
 // Leave notes that the lease belongs to somebody else: what has failed of it says nothing of an outage here any more.

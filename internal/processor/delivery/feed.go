@@ -93,7 +93,7 @@ func (e *Engine) addEach(p *Page) {
 	for i := range p.changes {
 		c := &p.changes[i]
 		if e.feed.restored.isSettled(c.LSN) {
-			e.settle(c)
+			e.settleChange(c)
 			continue
 		}
 		e.feed.restored.count(c, e.feed.name)
@@ -102,7 +102,7 @@ func (e *Engine) addEach(p *Page) {
 		}
 		at := e.laneOf(c.Key)
 		if at.isElsewhere(c) {
-			e.settle(c)
+			e.settleChange(c)
 			continue
 		}
 		c.lane = at
@@ -291,7 +291,7 @@ func (e *Engine) Position() Position {
 func (e *Engine) firstAside() int64 {
 	first := int64(math.MaxInt64)
 	for _, l := range e.asides {
-		if from, lsn := l.continues(); from != nil {
+		if from, lsn := l.continueFrom(); from != nil {
 			first = min(first, lsn)
 		}
 	}

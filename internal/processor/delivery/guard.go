@@ -98,18 +98,18 @@ func (g *guard) pageAdded(e *Engine, p *Page) {
 
 // parkCrashed has a change parked that waits in its lane. What waits before it goes to the handler first.
 func (e *Engine) parkCrashed(c *Change) {
-	l := e.own(c.Key)
+	l := e.ownLaneFor(c.Key)
 	if l.hold != notHeld { // it is parked when its turn comes
 		return
 	}
 	for l.waiting[0] != c {
-		n, _ := l.fits(e.share(), positive(e.rules.MaxBytes), true)
+		n, _ := l.countFitting(e.shareOfNext(), positive(e.rules.MaxBytes), true)
 		b := &Batch{}
-		e.join(b, l, min(n, slices.Index(l.waiting, c)))
+		e.joinBatch(b, l, min(n, slices.Index(l.waiting, c)))
 		e.batches = append(e.batches, b)
 	}
 	b := &Batch{State: ToPark, Err: ErrCrashed}
-	e.join(b, l, 1)
+	e.joinBatch(b, l, 1)
 	e.batches = append(e.batches, b)
 }
 
@@ -187,8 +187,8 @@ func (e *Engine) isOldest(b *Batch) bool {
 	return c != nil && slices.Contains(b.Changes, c)
 }
 
-// relax ends the care when what was in the handler is settled or, if that is not known, after a while.
-func (g *guard) relax(e *Engine) {
+// relaxIfSettled ends the care when what was in the handler is settled or, if that is not known, after a while.
+func (g *guard) relaxIfSettled(e *Engine) {
 	switch {
 	case !g.isCareful():
 	case g.former == nil && e.now.Sub(g.since) < blindCare:

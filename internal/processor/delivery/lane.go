@@ -44,27 +44,27 @@ func (e *Engine) laneOf(key string) *lane {
 	if e.rules.Concurrency == 1 || e.rules.InOrder {
 		return e.common
 	}
-	return e.named(key)
+	return e.laneFor(key)
 }
 
-// named is the lane of a key, which is made if there is none.
-func (e *Engine) named(key string) *lane {
+// laneFor is the lane of a key, which is made if there is none.
+func (e *Engine) laneFor(key string) *lane {
 	if e.lanes[key] == nil {
 		e.lanes[key] = &lane{key: key}
 	}
 	return e.lanes[key]
 }
 
-// own gives a key a lane of its own, and moves what there is of the key in the common lane. The caller adds something to
+// ownLaneFor gives a key a lane of its own, and moves what there is of the key in the common lane. The caller adds something to
 // the lane, or marks it: an idle one would go.
-func (e *Engine) own(key string) *lane {
+func (e *Engine) ownLaneFor(key string) *lane {
 	if at := e.lanes[key]; at != nil {
 		return at
 	}
-	at := e.named(key)
+	at := e.laneFor(key)
 	for _, b := range slices.Clone(e.common.line) {
 		if b.State == ToCall {
-			e.extract(b, at)
+			e.extractKey(b, at)
 		}
 	}
 	e.common.waiting = slices.DeleteFunc(slices.Clone(e.common.waiting), func(c *Change) bool {
@@ -76,9 +76,9 @@ func (e *Engine) own(key string) *lane {
 		return true
 	})
 	at.since = e.common.since
-	e.advance(e.common)
+	e.advanceLane(e.common)
 	if !at.isIdle() {
-		e.advance(at)
+		e.advanceLane(at)
 	}
 	return at
 }
@@ -93,11 +93,11 @@ func (l *lane) add(e *Engine, changes ...*Change) {
 	} else {
 		l.waiting = append(l.waiting, changes...)
 	}
-	e.advance(l)
+	e.advanceLane(l)
 }
 
-// advance makes a lane ready if it has changes to hand over and no batch, and removes it when there is nothing left of it.
-func (e *Engine) advance(l *lane) {
+// advanceLane makes a lane ready if it has changes to hand over and no batch, and removes it when there is nothing left of it.
+func (e *Engine) advanceLane(l *lane) {
 	if l.isFree() && !l.listed {
 		l.listed = true
 		e.ready = append(e.ready, l)
@@ -131,10 +131,10 @@ func (l *lane) isIdle() bool {
 	return len(l.line) == 0 && len(l.waiting) == 0 && l.hold == notHeld && len(l.requests) == 0 && len(l.handled) == 0 && l.aside == aside{}
 }
 
-// fits is how many of the changes that wait in a lane fit into a batch with so much room, and their size. A transaction is
+// countFitting is how many of the changes that wait in a lane fit into a batch with so much room, and their size. A transaction is
 // not cut, and the first one fits always if the batch has nothing yet. Changes that have failed differently often, or since
 // another time, are not put together, so that nobody inherits the failures of others, or their age.
-func (l *lane) fits(items, bytes int, empty bool) (n, size int) {
+func (l *lane) countFitting(items, bytes int, empty bool) (n, size int) {
 	for n < len(l.waiting) {
 		end, more := transaction(l.waiting, n)
 		if (n > 0 || !empty) && (end > items || size+more > bytes) || !l.waiting[n].hasFailedLike(l.waiting[0]) {
@@ -165,9 +165,9 @@ func positive(limit int) int {
 	return limit
 }
 
-// share is how many changes the next batch may have: an equal part of all that wait, for each free place in the handler that
+// shareOfNext is how many changes the next batch may have: an equal part of all that wait, for each free place in the handler that
 // the free lanes can take. A single lane takes one place, so it need not leave changes for the others.
-func (e *Engine) share() int {
+func (e *Engine) shareOfNext() int {
 	most := min(positive(e.rules.MaxItems), positive(e.limit.items), positive(e.guard.careful))
 	if e.rules.Concurrency == 1 || e.rules.InOrder {
 		return most
@@ -202,7 +202,7 @@ func (e *Engine) formNext() (*Batch, time.Duration) {
 			return nil, left
 		}
 	}
-	return e.form(e.ready[0]), 0
+	return e.formBatch(e.ready[0]), 0
 }
 
 // waitsForOthers reports whether nothing new is to be tried yet: two batches have failed whose keys are not apart, and
@@ -226,7 +226,7 @@ func (e *Engine) isFull() bool {
 		if !l.isFree() {
 			continue
 		}
-		n, size := l.fits(most, positive(e.rules.MaxBytes), true)
+		n, size := l.countFitting(most, positive(e.rules.MaxBytes), true)
 		items, bytes = items+n, bytes+size
 		if n < len(l.waiting) || items >= most || bytes >= positive(e.rules.MaxBytes) {
 			return true
@@ -235,9 +235,9 @@ func (e *Engine) isFull() bool {
 	return false
 }
 
-// form makes a batch that begins with the changes of a lane that is ready, and has those of others if there is room.
-func (e *Engine) form(first *lane) *Batch {
-	items, bytes := e.share(), positive(e.rules.MaxBytes)
+// formBatch makes a batch that begins with the changes of a lane that is ready, and has those of others if there is room.
+func (e *Engine) formBatch(first *lane) *Batch {
+	items, bytes := e.shareOfNext(), positive(e.rules.MaxBytes)
 	b := &Batch{}
 	for i := -1; i < len(e.ready); i++ {
 		l := first
@@ -247,11 +247,11 @@ func (e *Engine) form(first *lane) *Batch {
 		if !l.isFree() || l.hold != notHeld { // it was first, or is in the list though it is not ready any more
 			continue
 		}
-		n, size := l.fits(items-len(b.Changes), bytes, len(b.Changes) == 0)
+		n, size := l.countFitting(items-len(b.Changes), bytes, len(b.Changes) == 0)
 		if n == 0 || len(b.Changes) > 0 && !l.waiting[0].hasFailedLike(b.Changes[0]) {
 			break
 		}
-		e.join(b, l, n)
+		e.joinBatch(b, l, n)
 		if bytes -= size; bytes <= 0 || len(b.Changes) >= items || e.rules.Concurrency > 1 && len(b.lanes) >= e.width.lanes {
 			break
 		}
@@ -260,8 +260,8 @@ func (e *Engine) form(first *lane) *Batch {
 	return b
 }
 
-// join puts the first n changes that wait in a lane into a batch.
-func (e *Engine) join(b *Batch, l *lane, n int) {
+// joinBatch puts the first n changes that wait in a lane into a batch.
+func (e *Engine) joinBatch(b *Batch, l *lane, n int) {
 	for _, c := range l.waiting[:n] {
 		c.state = Batched
 		if c.failing > 0 && (b.failing.IsZero() || c.failing < b.failing.UnixNano()) { // under another owner, or in another batch
@@ -282,5 +282,5 @@ func (e *Engine) join(b *Batch, l *lane, n int) {
 	e.queued -= n
 	b.lanes = append(b.lanes, l)
 	l.line = append(l.line, b)
-	e.advance(l)
+	e.advanceLane(l)
 }

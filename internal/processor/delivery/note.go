@@ -47,7 +47,7 @@ func (e *Engine) Notes() Notes {
 	slices.SortFunc(s.Held, func(a, b notes.HeldKey) int { return cmp.Compare(a.Key, b.Key) })
 	left := maxRuns
 	for _, l := range e.asides {
-		if k, noted := l.note(&e.feed, left); noted {
+		if k, noted := l.asideNote(&e.feed, left); noted {
 			s.Aside = append(s.Aside, k)
 			left -= len(k.Tried)
 		}
@@ -58,10 +58,10 @@ func (e *Engine) Notes() Notes {
 	return s
 }
 
-// note is what the lease says of a key that is set aside, with so many runs of its changes at most.
-func (l *lane) note(f *feed, most int) (k Aside, noted bool) {
+// asideNote is what the lease says of a key that is set aside, with so many runs of its changes at most.
+func (l *lane) asideNote(f *feed, most int) (k Aside, noted bool) {
 	covered := f.atLSN
-	from, lsn := l.continues()
+	from, lsn := l.continueFrom()
 	if a := &l.aside; from == nil && a.state == caughtUp && a.after > f.last && a.empty < feedIsEmpty { // it is ahead of the feed
 		from, lsn = a.from, a.after+1
 	}
@@ -122,7 +122,7 @@ func (e *Engine) Restore(s Notes, now time.Time) {
 		e.feed.restored.first = s.First
 	}
 	for _, h := range s.Held {
-		e.hold(e.own(h.Key), h.Since)
+		e.holdKey(e.ownLaneFor(h.Key), h.Since)
 	}
 	for _, k := range s.Aside {
 		e.feed.covered = max(e.feed.covered, k.Covered)
@@ -191,7 +191,7 @@ func (e *Engine) Confirm(b *Batch, now time.Time) (fresh, valid bool) {
 			until = last[""]
 		}
 		if c.state == Handled && c.LSN <= until {
-			e.settle(c)
+			e.settleChange(c)
 		}
 	}
 	e.feed.each(settle)
@@ -201,12 +201,12 @@ func (e *Engine) Confirm(b *Batch, now time.Time) (fresh, valid bool) {
 		}
 	}
 	for _, c := range b.Changes {
-		e.settle(c)
+		e.settleChange(c)
 	}
 	e.feed.trim()
 	e.guard.afterCall(b)
 	if b.State == ToCall { // its retry is needless
-		e.replace(b, ConfirmedByHand)
+		e.replaceBatch(b, ConfirmedByHand)
 	}
 	return true, true
 }

@@ -164,7 +164,7 @@ func TestABatchThatHasNotFailedIsTheProbeBeforeThoseThatHave(t *testing.T) {
 	w.page("b")
 	w.wait(time.Minute)
 	w.Engine.now = w.now
-	w.probe()
+	w.findProbe()
 	w.breaker.beginProbe(w.now)
 	w.wait(time.Minute)
 	w.succeeds(w.wants(Call, 2))
@@ -180,7 +180,7 @@ func TestKeysGoOnAfterTheProbeOfAnotherLease(t *testing.T) {
 	w.outageBegins()
 	w.wait(time.Second)
 	w.Engine.now = w.now
-	w.probe()
+	w.findProbe()
 	w.breaker.beginProbe(w.now)
 	w.wantsNothing(2 * time.Second)
 	w.outageEnds()

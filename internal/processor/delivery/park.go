@@ -35,18 +35,18 @@ func (e *Engine) reportUnheld() {
 		if b.State == ToPark && !b.reported && !e.mayPark(b) {
 			b.reported = true
 			e.setAside(b)
-			e.do(Effect{Kind: TooManyHeld, Batch: b})
+			e.queueEffect(Effect{Kind: TooManyHeld, Batch: b})
 		}
 	}
 }
 
-// park has the letter of a batch stored. Its place among the held keys is taken before that.
-func (e *Engine) park(b *Batch) Effect {
+// parkBatch has the letter of a batch stored. Its place among the held keys is taken before that.
+func (e *Engine) parkBatch(b *Batch) Effect {
 	if e.rules.HoldKeys && b.lanes[0].hold == notHeld {
 		b.reserved = true
 		e.held.add(b.Changes[0].Key)
 	}
-	e.take(b, Parking)
+	e.takeInHand(b, Parking)
 	return Effect{Kind: Park, Batch: b}
 }
 
@@ -62,15 +62,15 @@ func (e *Engine) LetterStored(b *Batch, now time.Time) {
 	}
 	if b.unreserve(e); e.rules.HoldKeys && !b.isHeld {
 		if l.hold == notHeld {
-			e.report(l.key, BecameHeld)
+			e.reportKey(l.key, BecameHeld)
 		}
-		e.hold(l, c.LSN)
+		e.holdKey(l, c.LSN)
 	}
-	e.settle(c)
+	e.settleChange(c)
 	e.feed.trim()
-	e.replace(b, LetterStored)
+	e.replaceBatch(b, LetterStored)
 	e.beginRequest(l)
-	e.guard.relax(e)
+	e.guard.relaxIfSettled(e)
 }
 
 // LetterRefused notes that a letter could not be stored. The change is not at fault: it is tried again after a pause.
@@ -94,9 +94,9 @@ func (b *Batch) unreserve(e *Engine) {
 	}
 }
 
-// hold has the changes of a key parked that come after an LSN, which is that of the first of them that has failed; 0 is
+// holdKey has the changes of a key parked that come after an LSN, which is that of the first of them that has failed; 0 is
 // unknown.
-func (e *Engine) hold(l *lane, since int64) {
+func (e *Engine) holdKey(l *lane, since int64) {
 	if l.hold == notHeld {
 		e.held.add(l.key)
 		l.hold, l.heldSince = isHeld, since
@@ -113,25 +113,25 @@ func (e *Engine) hold(l *lane, since int64) {
 			continue
 		}
 		if len(b.lanes) > 1 {
-			b = e.extract(b, l)
+			b = e.extractKey(b, l)
 		}
 		for _, c := range b.Changes {
 			c.state = Queued
 		}
 		waiting = append(waiting, b.Changes...)
-		e.replace(b, KeyHeld)
+		e.replaceBatch(b, KeyHeld)
 	}
 	e.queued += len(waiting)
 	l.waiting = append(waiting, l.waiting...)
-	e.advance(l)
+	e.advanceLane(l)
 }
 
-// release ends the hold of a key: what comes of it goes to the handler again.
-func (e *Engine) release(l *lane) {
+// endHold ends the hold of a key: what comes of it goes to the handler again.
+func (e *Engine) endHold(l *lane) {
 	if l.hold != notHeld {
 		l.hold, l.heldSince = notHeld, 0
 		e.held.remove(l.key)
-		e.report(l.key, BecameFree)
+		e.reportKey(l.key, BecameFree)
 	}
 }
 
@@ -142,7 +142,7 @@ func (e *Engine) formParked(l *lane) *Batch {
 	if b.isHeld {
 		b.State = ToPark
 	}
-	e.join(b, l, 1)
+	e.joinBatch(b, l, 1)
 	e.batches = append(e.batches, b)
 	return b
 }
@@ -214,8 +214,8 @@ func (r *recalls) postpone(e *Engine, p recall) {
 	r.pending = append(r.pending, p)
 }
 
-// resume hands changes over again whose time has come, and returns when to ask again.
-func (r *recalls) resume(e *Engine) (wait time.Duration) {
+// resumeDue hands changes over again whose time has come, and returns when to ask again.
+func (r *recalls) resumeDue(e *Engine) (wait time.Duration) {
 	wait = Never
 	if !r.since.IsZero() && !r.isUncertain(e) {
 		r.since, r.next, r.probes = time.Time{}, time.Time{}, 0
@@ -237,7 +237,7 @@ func (r *recalls) resume(e *Engine) (wait time.Duration) {
 			wait = min(wait, left)
 			r.pending = append(r.pending, p)
 		default:
-			e.recall(p)
+			e.recallLetter(p)
 		}
 	}
 	return wait
@@ -254,12 +254,12 @@ func (r *recalls) mayProbe(e *Engine) bool {
 	return true
 }
 
-// start hands over again what an outage has had parked, when it is over.
-func (r *recalls) start(e *Engine) {
+// startRecalls hands over again what an outage has had parked, when it is over.
+func (r *recalls) startRecalls(e *Engine) {
 	before := e.breaker.goodBefore()
 	for _, p := range r.parked {
 		if p.failed.After(before) {
-			e.recall(p)
+			e.recallLetter(p)
 		}
 	}
 	r.parked = nil
@@ -284,7 +284,7 @@ func (e *Engine) openRecalls() []recall {
 	return all
 }
 
-func (e *Engine) recall(p recall) {
+func (e *Engine) recallLetter(p recall) {
 	e.Ask(&Request{Token: "recall." + p.key + "." + p.letter, Key: p.key, Letter: p.letter, Recall: true, leave: p.inHand, mayBeGone: p.inHand || p.done}, e.now)
 }
 

@@ -63,14 +63,14 @@ const (
 // Ask has a request served, unless the same is being served already.
 func (e *Engine) Ask(q *Request, now time.Time) {
 	e.now = now
-	l := e.own(q.Key)
+	l := e.ownLaneFor(q.Key)
 	if slices.ContainsFunc(l.requests, func(o *Request) bool { return o.Token == q.Token }) {
 		return
 	}
 	q.lane = l
 	l.requests = append(l.requests, q)
 	e.requests++
-	e.advance(l)
+	e.advanceLane(l)
 	e.beginRequest(l)
 }
 
@@ -86,16 +86,16 @@ func (e *Engine) Withdraw(key, token string) {
 	}
 	switch q := l.requests[i]; q.State {
 	case Asked, Finding, Listing:
-		e.answer(q, Withdrawn, NotServed, nil)
+		e.answerRequest(q, Withdrawn, NotServed, nil)
 	case Redriving:
 		waits := slices.IndexFunc(l.line, func(b *Batch) bool { return b.request == q && b.State == ToCall })
 		if waits < 0 {
 			return
 		}
 		b := l.line[waits]
-		e.settle(b.Changes[0])
-		e.replace(b, RequestServed)
-		e.answer(q, Withdrawn, NotServed, nil)
+		e.settleChange(b.Changes[0])
+		e.replaceBatch(b, RequestServed)
+		e.answerRequest(q, Withdrawn, NotServed, nil)
 	}
 }
 
@@ -108,23 +108,23 @@ func (e *Engine) beginRequest(l *lane) {
 	q := l.requests[0]
 	if q.Letter != "" && q.Current == nil && !q.gone {
 		q.to(Finding, ItsTurn)
-		e.do(Effect{Kind: FindLetter, Request: q})
+		e.queueEffect(Effect{Kind: FindLetter, Request: q})
 		return
 	}
 	if l.hold == isHeld { // its changes wait from now on
 		l.hold = releasing
-		e.advance(l)
+		e.advanceLane(l)
 	}
 	if slices.ContainsFunc(l.line, func(b *Batch) bool { return b.State == Parking }) {
 		return
 	}
-	e.unpark(l)
+	e.unparkHeld(l)
 	q.to(Listing, ItsTurn)
-	e.do(Effect{Kind: ListLetters, Request: q})
+	e.queueEffect(Effect{Kind: ListLetters, Request: q})
 }
 
-// unpark has the changes of a key wait again that were to be parked only because the key is held: it may be free soon.
-func (e *Engine) unpark(l *lane) {
+// unparkHeld has the changes of a key wait again that were to be parked only because the key is held: it may be free soon.
+func (e *Engine) unparkHeld(l *lane) {
 	for _, b := range slices.Backward(slices.Clone(l.line)) {
 		if b.State != ToPark || !b.isHeld {
 			continue
@@ -132,7 +132,7 @@ func (e *Engine) unpark(l *lane) {
 		b.Changes[0].state = Queued
 		l.waiting = slices.Concat(b.Changes, l.waiting)
 		e.queued++
-		e.replace(b, RequestServed)
+		e.replaceBatch(b, RequestServed)
 	}
 }
 
@@ -148,11 +148,11 @@ func (e *Engine) LetterFound(q *Request, l *Letter, now time.Time) {
 		q.to(Asked, LetterGone)
 		e.beginRequest(q.lane)
 	case l == nil:
-		e.answer(q, LetterGone, NothingToDo, nil)
+		e.answerRequest(q, LetterGone, NothingToDo, nil)
 	case q.leave:
-		e.answer(q, LetterThere, NotServed, nil)
+		e.answerRequest(q, LetterThere, NotServed, nil)
 	default:
-		e.redrive(q, l, LetterThere)
+		e.redriveLetter(q, l, LetterThere)
 	}
 }
 
@@ -163,19 +163,19 @@ func (e *Engine) LettersListed(q *Request, letters []*Letter, failed bool, now t
 	switch {
 	case q.State != Listing:
 	case failed && q.Letter != "" && !q.sure:
-		e.answer(q, LetterGone, q.handled(), nil)
+		e.answerRequest(q, LetterGone, q.handled(), nil)
 	case len(letters) > 0 && q.lane.isBehind(letters[0].LSN):
 		e.putOff(q, LetterThere, nil)
 	case len(letters) > 0:
 		q.sure = true
 		q.letters = letters[1:]
-		e.redrive(q, letters[0], LetterThere)
+		e.redriveLetter(q, letters[0], LetterThere)
 	case q.lane.hold == notHeld && q.Handled == 0:
-		e.answer(q, LetterGone, NothingToDo, nil)
+		e.answerRequest(q, LetterGone, NothingToDo, nil)
 	default:
-		e.release(q.lane)
+		e.endHold(q.lane)
 		q.freed = true
-		e.answer(q, LetterGone, HandledAgain, nil)
+		e.answerRequest(q, LetterGone, HandledAgain, nil)
 	}
 }
 
@@ -196,8 +196,8 @@ func (q *Request) handled() Result {
 	return HandledAgain
 }
 
-// redrive puts a letter before all that waits of its key. It has one try.
-func (e *Engine) redrive(q *Request, letter *Letter, because RequestEvent) {
+// redriveLetter puts a letter before all that waits of its key. It has one try.
+func (e *Engine) redriveLetter(q *Request, letter *Letter, because RequestEvent) {
 	q.to(Redriving, because)
 	q.Current = letter
 	l := q.lane
@@ -207,7 +207,7 @@ func (e *Engine) redrive(q *Request, letter *Letter, because RequestEvent) {
 	c.release()
 	b := &Batch{Changes: []*Change{c}, lanes: []*lane{l}, request: q}
 	if len(l.line) > 0 && l.line[0].State == ToCall && len(l.line[0].lanes) > 1 {
-		e.extract(l.line[0], l)
+		e.extractKey(l.line[0], l)
 	}
 	i := 0
 	for i < len(l.line) && (l.line[i].State == Calling || l.line[i].State == Parking) {
@@ -217,14 +217,14 @@ func (e *Engine) redrive(q *Request, letter *Letter, because RequestEvent) {
 	e.items++
 	e.bytes += p.bytes
 	e.batches = append(e.batches, b)
-	e.advance(l)
+	e.advanceLane(l)
 }
 
-// redriven notes that the handler is done with a letter.
-func (e *Engine) redriven(q *Request) {
+// letterHandled notes that the handler is done with a letter.
+func (e *Engine) letterHandled(q *Request) {
 	q.to(Removing, LetterHandled)
 	q.Handled++
-	e.do(Effect{Kind: Remove, Request: q})
+	e.queueEffect(Effect{Kind: Remove, Request: q})
 }
 
 // Conclusion takes an effect that ends what is under way without another call of the handler: of a letter that the handler
@@ -243,22 +243,22 @@ func (e *Engine) Conclusion() (do Effect, found bool) {
 // failedAgain notes that the handler has failed with a letter again.
 func (e *Engine) failedAgain(b *Batch, f Failure) {
 	q := b.request
-	e.settle(b.Changes[0])
-	e.replace(b, HandlerFailed)
+	e.settleChange(b.Changes[0])
+	e.replaceBatch(b, HandlerFailed)
 	q.Err = f.Err
 	of := recall{key: q.Key, letter: q.Letter, failed: e.now}
 	switch {
 	case q.Recall && e.breaker.IsOpen(): // it returns after this outage
 		e.recalls.parked = append(e.recalls.parked, of)
-		e.answer(q, LetterFailed, NotServed, nil)
+		e.answerRequest(q, LetterFailed, NotServed, nil)
 		return
 	case q.Recall && (f.Outage || e.recalls.isUncertain(e)): // it returns when something has succeeded
 		e.recalls.inherit(e, of, true)
-		e.answer(q, LetterFailed, NotServed, nil)
+		e.answerRequest(q, LetterFailed, NotServed, nil)
 		return
 	}
 	q.to(Rewriting, LetterFailed)
-	e.do(Effect{Kind: Rewrite, Request: q})
+	e.queueEffect(Effect{Kind: Rewrite, Request: q})
 }
 
 // LetterRemoved notes that the letter is gone that was handled.
@@ -268,9 +268,9 @@ func (e *Engine) LetterRemoved(q *Request, now time.Time) {
 	case len(q.letters) > 0:
 		next := q.letters[0]
 		q.letters = q.letters[1:]
-		e.redrive(q, next, LetterRemoved)
+		e.redriveLetter(q, next, LetterRemoved)
 	case q.lane.hold == notHeld:
-		e.answer(q, LetterRemoved, HandledAgain, nil)
+		e.answerRequest(q, LetterRemoved, HandledAgain, nil)
 	default:
 		q.to(Asked, LetterRemoved)
 		e.beginRequest(q.lane)
@@ -280,7 +280,7 @@ func (e *Engine) LetterRemoved(q *Request, now time.Time) {
 // LetterRewritten notes that the letter says why it has failed again.
 func (e *Engine) LetterRewritten(q *Request, now time.Time) {
 	e.now = now
-	e.answer(q, LetterRewritten, FailedAgain, q.Err)
+	e.answerRequest(q, LetterRewritten, FailedAgain, q.Err)
 }
 
 // RequestFailed notes that the letters could not be read or written, for which no change is at fault.
@@ -296,11 +296,11 @@ func (e *Engine) putOff(q *Request, because RequestEvent, err error) {
 	if q.Recall {
 		e.recalls.postpone(e, recall{key: q.Key, letter: q.Letter, inHand: q.leave, done: q.Handled > 0})
 	}
-	e.answer(q, because, NotServed, err)
+	e.answerRequest(q, because, NotServed, err)
 }
 
-// answer ends a request, and begins with the next one of its key.
-func (e *Engine) answer(q *Request, because RequestEvent, r Result, err error) {
+// answerRequest ends a request, and begins with the next one of its key.
+func (e *Engine) answerRequest(q *Request, because RequestEvent, r Result, err error) {
 	l := q.lane
 	q.to(Answered, because)
 	q.Result, q.Err, q.IsHeld = r, err, l.hold != notHeld
@@ -310,7 +310,7 @@ func (e *Engine) answer(q *Request, because RequestEvent, r Result, err error) {
 		l.hold = isHeld
 	}
 	// A key that is free must not be held under the next owner: nobody would ask again.
-	e.do(Effect{Kind: Answer, Request: q, Note: q.freed})
-	e.advance(l)
+	e.queueEffect(Effect{Kind: Answer, Request: q, Note: q.freed})
+	e.advanceLane(l)
 	e.beginRequest(l)
 }

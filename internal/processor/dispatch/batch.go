@@ -11,20 +11,20 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// call calls the handler with a batch.
-func (d *Dispatcher) call(b *delivery.Batch, note bool) {
-	batch := d.batch(b)
+// callHandler calls the handler with a batch.
+func (d *Dispatcher) callHandler(b *delivery.Batch, note bool) {
+	batch := d.newBatch(b)
 	// The call counts though it may be the end of the process. The answer may come when the lease is lost.
 	if note && (d.store(d.held.UntilDrained) != nil || !d.held.Ending().None()) {
-		d.settle(b, wasCut, nil, 0)
+		d.recordOutcome(b, wasCut, nil, 0)
 		return
 	}
 	how, took, err := d.delegate.handle(batch)
-	d.settle(b, how, err, took)
+	d.recordOutcome(b, how, err, took)
 }
 
-// batch is what the handler gets.
-func (d *Dispatcher) batch(b *delivery.Batch) *feed.Batch {
+// newBatch is what the handler gets.
+func (d *Dispatcher) newBatch(b *delivery.Batch) *feed.Batch {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	of := b.Changes[0].Page.Of.(*readPage)
@@ -40,8 +40,8 @@ func (d *Dispatcher) batch(b *delivery.Batch) *feed.Batch {
 	return batch
 }
 
-// settle tells the engine how a call came out.
-func (d *Dispatcher) settle(b *delivery.Batch, how outcome, err error, took time.Duration) {
+// recordOutcome tells the engine how a call came out.
+func (d *Dispatcher) recordOutcome(b *delivery.Batch, how outcome, err error, took time.Duration) {
 	var failure error
 	d.mu.Lock()
 	switch how {
@@ -66,8 +66,8 @@ func (d *Dispatcher) settle(b *delivery.Batch, how outcome, err error, took time
 	if stuck {
 		d.held.Stop(instance.Ending{Why: feed.ReasonStuck})
 	}
-	d.save(urgent)
-	d.wake()
+	d.saveIfDue(urgent)
+	d.wakeAll()
 }
 
 // newBatchError describes the failure of some changes.

@@ -12,9 +12,9 @@ import (
 // storeGap is how often the lease is written for what is done after a change that is not.
 const storeGap = time.Second
 
-// save has the lease written if that is urgent or due: before the next batch if one is in hand at a time, and otherwise in
+// saveIfDue has the lease written if that is urgent or due: before the next batch if one is in hand at a time, and otherwise in
 // the background.
-func (d *Dispatcher) save(urgent bool) {
+func (d *Dispatcher) saveIfDue(urgent bool) {
 	d.mu.Lock()
 	due, first := d.isDue() || urgent, d.storing
 	d.mu.Unlock()
@@ -61,7 +61,7 @@ func (d *Dispatcher) checkpoint(ctx context.Context, b *delivery.Batch) error {
 	}
 	isStored := d.stored >= d.marks
 	d.mu.Unlock()
-	d.wake()
+	d.wakeAll()
 	switch {
 	case !valid:
 		return fmt.Errorf("%w: this batch comes again in smaller parts", feed.ErrHandlerTimeout)

@@ -97,7 +97,7 @@ func (d *Dispatcher) Deliver(page feed.Page) instance.Ending {
 	}
 	d.Start()
 	notify(d.news)
-	return d.await()
+	return d.awaitRoom()
 }
 
 // handOver calls the handler in this goroutine for as long as there is nothing else to do.
@@ -110,10 +110,10 @@ func (d *Dispatcher) handOver() {
 		}
 		do, _ := d.engine.Next(time.Now())
 		d.mu.Unlock()
-		d.announce()
+		d.callNewsHooks()
 		switch do.Kind {
 		case delivery.Call:
-			d.call(do.Batch, do.Note)
+			d.callHandler(do.Batch, do.Note)
 		case delivery.Nothing:
 			return
 		default:
@@ -122,8 +122,8 @@ func (d *Dispatcher) handOver() {
 	}
 }
 
-// await waits until there is room for a page, or the work must end.
-func (d *Dispatcher) await() instance.Ending {
+// awaitRoom waits until there is room for a page, or the work must end.
+func (d *Dispatcher) awaitRoom() instance.Ending {
 	impatient := time.NewTicker(patience)
 	defer impatient.Stop()
 	reported := time.Now()
@@ -133,7 +133,7 @@ func (d *Dispatcher) await() instance.Ending {
 		case <-impatient.C:
 			if time.Since(reported) >= d.in.Options.Renew {
 				reported = time.Now()
-				d.held.Report(d.held.UntilStopped, feed.OriginHandler, d.fullness())
+				d.held.Report(d.held.UntilStopped, feed.OriginHandler, d.reportFullness())
 			}
 		case <-d.held.UntilStopped.Done():
 		}
@@ -162,8 +162,8 @@ func (d *Dispatcher) isFull() bool {
 	return d.engine.Items() >= d.in.Options.BufferItems || int64(d.engine.Bytes()) >= d.in.Options.BufferBytes
 }
 
-// fullness is the report of a buffer that has been full for a while, and whose oldest change keeps it so.
-func (d *Dispatcher) fullness() error {
+// reportFullness is the report of a buffer that has been full for a while, and whose oldest change keeps it so.
+func (d *Dispatcher) reportFullness() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	oldest := d.engine.FirstOpen()
@@ -184,7 +184,7 @@ func (d *Dispatcher) Start() {
 	if d.watching == nil {
 		d.watching = d.in.Breaker.Watch(func() { notify(d.news) })
 	}
-	d.loop.Go(d.obey)
+	d.loop.Go(d.runEffects)
 }
 
 // Finish begins nothing new, waits for what is in hand, concludes it, and reports whether a handler is stuck.
@@ -198,17 +198,17 @@ func (d *Dispatcher) Finish() (stuck bool) {
 		d.watching()
 	}
 	d.calls.Wait()
-	d.requests.finish()
+	d.requests.finishConcluded()
 	return d.stuck
 }
 
-// obey does what the engine says until it has nothing left, or the work ends.
-func (d *Dispatcher) obey() {
+// runEffects does what the engine says until it has nothing left, or the work ends.
+func (d *Dispatcher) runEffects() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		do, wait, more := d.next()
-		d.announce()
+		do, wait, more := d.nextEffect()
+		d.callNewsHooks()
 		if !more {
 			return
 		}
@@ -226,8 +226,8 @@ func (d *Dispatcher) obey() {
 	}
 }
 
-// next asks the engine what to do. There is no more when it has nothing left, or when the work ends.
-func (d *Dispatcher) next() (do delivery.Effect, wait time.Duration, more bool) {
+// nextEffect asks the engine what to do. There is no more when it has nothing left, or when the work ends.
+func (d *Dispatcher) nextEffect() (do delivery.Effect, wait time.Duration, more bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -257,17 +257,17 @@ func (d *Dispatcher) next() (do delivery.Effect, wait time.Duration, more bool) 
 func (d *Dispatcher) execute(do delivery.Effect) {
 	switch do.Kind {
 	case delivery.Call:
-		d.calls.Go(func() { d.call(do.Batch, do.Note) })
+		d.calls.Go(func() { d.callHandler(do.Batch, do.Note) })
 	case delivery.Park:
-		d.calls.Go(func() { d.park(do.Batch) })
+		d.calls.Go(func() { d.storeLetter(do.Batch) })
 	case delivery.ReadKey:
 		d.calls.Go(func() { d.readKey(do.Key, do.From.(feed.Position)) })
 	case delivery.Shed:
-		d.shed(do.Page)
+		d.shedPage(do.Page)
 	case delivery.TooManyHeld:
 		d.reportUnheld(do.Batch)
 	default:
-		d.calls.Go(func() { d.requests.serve(do) })
+		d.calls.Go(func() { d.requests.serveEffect(do) })
 	}
 }
 
@@ -279,18 +279,18 @@ func notify(c chan struct{}) {
 	}
 }
 
-// wake has the dispatcher and the reader look at the engine, to which something has happened, and says what the engine has
+// wakeAll has the dispatcher and the reader look at the engine, to which something has happened, and says what the engine has
 // noticed.
-func (d *Dispatcher) wake() {
+func (d *Dispatcher) wakeAll() {
 	notify(d.news)
 	notify(d.space)
-	d.announce()
+	d.callNewsHooks()
 }
 
-// tell tells the engine of an event.
-func (d *Dispatcher) tell(event func(now time.Time)) {
+// tellEngine tells the engine of an event.
+func (d *Dispatcher) tellEngine(event func(now time.Time)) {
 	d.mu.Lock()
 	event(time.Now())
 	d.mu.Unlock()
-	d.wake()
+	d.wakeAll()
 }

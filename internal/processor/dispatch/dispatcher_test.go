@@ -59,7 +59,7 @@ func pageOf(o instance.Options, changes int) (*Dispatcher, *readPage, *delivery.
 func TestWhatIsKeptOfAPageIsACopy(t *testing.T) {
 	d, of, p := pageOf(instance.Options{}, 2)
 	before := of.Changes
-	d.shed(p)
+	d.shedPage(p)
 	if &of.Changes[0] == &before[0] || &of.Changes[0].Body[0] == &before[0].Body[0] || string(of.Changes[1].Body) != "body" {
 		t.Errorf("kept %+v", of.Changes)
 	}
@@ -75,7 +75,7 @@ func TestAPositionWithinAPageHasTheStartOfThePage(t *testing.T) {
 func TestAChargeCountsForOneBatch(t *testing.T) {
 	d, _, _ := pageOf(instance.Options{MaxItems: 1}, 2)
 	do, _ := d.engine.Next(time.Now())
-	if first, second := d.batch(do.Batch).Charge, d.batch(do.Batch).Charge; first != 3 || second != 0 {
+	if first, second := d.newBatch(do.Batch).Charge, d.newBatch(do.Batch).Charge; first != 3 || second != 0 {
 		t.Errorf("charges %v and %v", first, second)
 	}
 }

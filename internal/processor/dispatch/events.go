@@ -7,9 +7,9 @@ import (
 	"github.com/millrace/changefeed/internal/processor/delivery"
 )
 
-// announce calls the hooks for the keys that the engine treats differently since it was called last, and for the outages
+// callNewsHooks calls the hooks for the keys that the engine treats differently since it was called last, and for the outages
 // that have begun or ended.
-func (d *Dispatcher) announce() {
+func (d *Dispatcher) callNewsHooks() {
 	d.mu.Lock()
 	keys := d.engine.News()
 	d.mu.Unlock()

@@ -36,20 +36,20 @@ const (
 // handle has the handler handle a batch.
 func (d *delegate) handle(b *feed.Batch) (how outcome, took time.Duration, err error) {
 	begun := time.Now()
-	how, err = d.call(func(ctx context.Context) error { return d.in.Handler.Handle(ctx, b) })
+	how, err = d.runInHandler(func(ctx context.Context) error { return d.in.Handler.Handle(ctx, b) })
 	took = time.Since(begun)
 	d.in.Hooks.BatchDone(feed.BatchDone{Batch: b, Duration: took, Err: err})
 	return how, took, err
 }
 
-// call runs a function of the handler. What is stuck goes on alone: nobody waits for it.
-func (d *delegate) call(f func(context.Context) error) (outcome, error) {
+// runInHandler runs a function of the handler. What is stuck goes on alone: nobody waits for it.
+func (d *delegate) runInHandler(f func(context.Context) error) (outcome, error) {
 	d.held.Activity.BeginCall()
 	defer d.held.Activity.EndCall()
 	ctx, cancel := context.WithCancelCause(d.held.UntilLost)
 	defer cancel(nil)
 	result := d.launch(ctx, f)
-	if err, returned := d.patience(result, cancel); returned {
+	if err, returned := d.awaitResult(result, cancel); returned {
 		return verdict(ctx, err)
 	}
 	grace := time.NewTimer(d.in.Options.Drain)
@@ -71,8 +71,8 @@ func (d *delegate) launch(ctx context.Context, f func(context.Context) error) <-
 	return result
 }
 
-// patience waits for the handler as long as it may go on, and then ends its context.
-func (d *delegate) patience(result <-chan error, cancel context.CancelCauseFunc) (err error, returned bool) {
+// awaitResult waits for the handler as long as it may go on, and then ends its context.
+func (d *delegate) awaitResult(result <-chan error, cancel context.CancelCauseFunc) (err error, returned bool) {
 	timeout := time.NewTimer(d.in.Options.HandlerTimeout)
 	defer timeout.Stop()
 	drain := make(<-chan time.Time)
@@ -148,7 +148,7 @@ func (d *delegate) open() instance.Ending {
 		return instance.Ending{}
 	}
 	for failures := 1; d.held.Ending().None(); failures++ {
-		how, err := d.call(func(ctx context.Context) error { return opener.Open(ctx, d.held.Lease.Lease()) })
+		how, err := d.runInHandler(func(ctx context.Context) error { return opener.Open(ctx, d.held.Lease.Lease()) })
 		switch how {
 		case hasSucceeded:
 			d.opened = true
@@ -198,7 +198,7 @@ func (d *Dispatcher) Close(why feed.Reason) feed.Reason {
 		d.mu.Lock()
 		d.engine.Leave(time.Now())
 		d.mu.Unlock()
-		d.announce()
+		d.callNewsHooks()
 	}
 	return why
 }

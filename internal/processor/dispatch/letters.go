@@ -19,9 +19,9 @@ type letterCalls struct {
 	delegate *delegate
 }
 
-// call calls the dead letters, whose code is not ours either: what does not return, or show that it is alive, is left
+// callLetters calls the dead letters, whose code is not ours either: what does not return, or show that it is alive, is left
 // behind.
-func (c *letterCalls) call(f func(ctx context.Context, alive func()) error) error {
+func (c *letterCalls) callLetters(f func(ctx context.Context, alive func()) error) error {
 	ctx, cancel := context.WithCancelCause(c.held.UntilDrained)
 	defer cancel(nil)
 	fuse := time.AfterFunc(records.StoreTimeout, func() { cancel(context.DeadlineExceeded) })
@@ -41,20 +41,20 @@ func (c *letterCalls) call(f func(ctx context.Context, alive func()) error) erro
 	}
 }
 
-// has reports whether a letter is among those of its key.
-func (c *letterCalls) has(box feed.LetterBox, l feed.DeadLetter) (there bool, err error) {
-	err = c.each(box, l.Change.PartitionKey, func(o feed.DeadLetter) bool {
+// hasLetter reports whether a letter is among those of its key.
+func (c *letterCalls) hasLetter(box feed.LetterBox, l feed.DeadLetter) (there bool, err error) {
+	err = c.eachLetter(box, l.Change.PartitionKey, func(o feed.DeadLetter) bool {
 		there = o.ID == l.ID
 		return !there && o.Change.LSN <= l.Change.LSN
 	})
 	return there, err
 }
 
-// each calls f with the letters of a key, for as long as it says so.
-func (c *letterCalls) each(box feed.LetterBox, key feed.PartitionKey, f func(feed.DeadLetter) (more bool)) error {
+// eachLetter calls f with the letters of a key, for as long as it says so.
+func (c *letterCalls) eachLetter(box feed.LetterBox, key feed.PartitionKey, f func(feed.DeadLetter) (more bool)) error {
 	var mu sync.Mutex
 	over := false // what is left behind calls f no more
-	err := c.call(func(ctx context.Context, alive func()) error {
+	err := c.callLetters(func(ctx context.Context, alive func()) error {
 		for l, err := range box.Letters(ctx, key) {
 			if err != nil {
 				return err

@@ -43,8 +43,8 @@ func SizeOf(page feed.Page) (bytes int) {
 	return bytes
 }
 
-// shed gives the changes of a page that are still needed memory of their own, and gives up the rest.
-func (d *Dispatcher) shed(p *delivery.Page) {
+// shedPage gives the changes of a page that are still needed memory of their own, and gives up the rest.
+func (d *Dispatcher) shedPage(p *delivery.Page) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	of := p.Of.(*readPage)

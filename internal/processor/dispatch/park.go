@@ -19,12 +19,12 @@ import (
 // releases it: the lease says which keys, and since which LSN, and what comes after that is parked too. See redrive.go
 // for the way back.
 
-// park stores the letter of a batch of one change.
-func (d *Dispatcher) park(b *delivery.Batch) {
-	l := d.letter(b)
+// storeLetter stores the letter of a batch of one change.
+func (d *Dispatcher) storeLetter(b *delivery.Batch) {
+	l := d.newLetter(b)
 	there, err := d.isParked(b, l)
 	if err == nil && !there {
-		err = d.letters.call(func(ctx context.Context, _ func()) error { return d.in.Options.DeadLetters.Put(ctx, l) })
+		err = d.letters.callLetters(func(ctx context.Context, _ func()) error { return d.in.Options.DeadLetters.Put(ctx, l) })
 	}
 	d.mu.Lock()
 	if err == nil {
@@ -39,8 +39,8 @@ func (d *Dispatcher) park(b *delivery.Batch) {
 	case !there:
 		d.in.Hooks.Parked(l)
 	}
-	d.save(false)
-	d.wake()
+	d.saveIfDue(false)
+	d.wakeAll()
 }
 
 // isParked reports whether a change has its letter already whose key is held for it: it comes again after a crash. The
@@ -60,7 +60,7 @@ func (d *Dispatcher) isParked(b *delivery.Batch, l feed.DeadLetter) (there bool,
 	if since > 0 && l.Change.LSN != since {
 		return false, nil
 	}
-	return d.letters.has(box, l)
+	return d.letters.hasLetter(box, l)
 }
 
 // errNoBox is why the changes of a held key wait, with all that comes after them of it.
@@ -68,7 +68,7 @@ var errNoBox = errors.New("its key is held, and this instance has no letter box:
 
 // reportUnheld reports a change that waits because its key cannot be held.
 func (d *Dispatcher) reportUnheld(b *delivery.Batch) {
-	l := d.letter(b)
+	l := d.newLetter(b)
 	d.held.Report(d.held.UntilStopped, feed.OriginDeadLetters, fmt.Errorf("park %w", letterError(l,
 		fmt.Errorf("%w: a lease has room for %d, and for less of long ones: release some", feed.ErrTooManyHeld, notes.MaxHeld))))
 }
@@ -77,8 +77,8 @@ func letterError(l feed.DeadLetter, err error) error {
 	return fmt.Errorf("item %q of partition %s, LSN %d: %w", l.Change.ID, l.Change.PartitionKey, l.Change.LSN, err)
 }
 
-// letter is what is parked of a batch of one change.
-func (d *Dispatcher) letter(b *delivery.Batch) feed.DeadLetter {
+// newLetter is what is parked of a batch of one change.
+func (d *Dispatcher) newLetter(b *delivery.Batch) feed.DeadLetter {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	c := b.Changes[0]

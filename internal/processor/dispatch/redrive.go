@@ -19,12 +19,12 @@ import (
 // (internal/processor/delivery/request.go); here each step is done. When it has served the request, the owner writes into it what
 // became of it, and retires it: a retired request is never served again. Package notes has the protocol.
 
-// serve does one step of a request.
-func (s *requests) serve(do delivery.Effect) {
+// serveEffect does one step of a request.
+func (s *requests) serveEffect(do delivery.Effect) {
 	q := do.Request
 	box, ok := s.d.in.Options.DeadLetters.(feed.LetterBox)
 	if !ok {
-		s.d.tell(func(now time.Time) { s.d.engine.RequestFailed(q, errNoBox, now) })
+		s.d.tellEngine(func(now time.Time) { s.d.engine.RequestFailed(q, errNoBox, now) })
 		return
 	}
 	var err error
@@ -41,7 +41,7 @@ func (s *requests) serve(do delivery.Effect) {
 		next = func(now time.Time) { s.d.engine.LettersListed(q, held, failed, now) }
 	case delivery.Remove:
 		l := letterOf(q)
-		err = s.d.letters.call(func(ctx context.Context, _ func()) error { return box.Remove(ctx, l.Change.PartitionKey, l.ID) })
+		err = s.d.letters.callLetters(func(ctx context.Context, _ func()) error { return box.Remove(ctx, l.Change.PartitionKey, l.ID) })
 		if err == nil {
 			s.d.in.Hooks.Redriven(feed.Redriven{Letter: *l, Recall: q.Recall})
 		} else if of, asked := q.Of.(*request); asked {
@@ -49,16 +49,16 @@ func (s *requests) serve(do delivery.Effect) {
 		}
 		next = func(now time.Time) { s.redriven++; s.d.engine.LetterRemoved(q, now) }
 	case delivery.Rewrite:
-		err = s.rewrite(box, q)
+		err = s.rewriteLetter(box, q)
 		next = func(now time.Time) { s.d.engine.LetterRewritten(q, now) }
 	case delivery.Answer:
-		s.conclude(q, do.Note)
+		s.writeOutcome(q, do.Note)
 		return
 	}
 	if err != nil {
 		next = func(now time.Time) { s.d.engine.RequestFailed(q, err, now) }
 	}
-	s.d.tell(next)
+	s.d.tellEngine(next)
 }
 
 func letterOf(q *delivery.Request) *feed.DeadLetter { return q.Current.Of.(*readPage).letter }
@@ -73,8 +73,8 @@ func asLetter(l feed.DeadLetter) *delivery.Letter {
 func (s *requests) findLetter(box feed.LetterBox, q *delivery.Request) (found *delivery.Letter, err error) {
 	of, _ := q.Of.(*request)
 	before := false
-	err = s.d.letters.each(box, feed.PartitionKey(q.Key), func(l feed.DeadLetter) bool {
-		of.sees(l)
+	err = s.d.letters.eachLetter(box, feed.PartitionKey(q.Key), func(l feed.DeadLetter) bool {
+		of.countLetterOnce(l)
 		isIt := l.ID == q.Letter
 		if isIt && !(before && l.Disposition == feed.DispositionHeld) {
 			found = asLetter(l)
@@ -95,8 +95,8 @@ const (
 func (s *requests) heldLetters(box feed.LetterBox, q *delivery.Request) (held []*delivery.Letter, failed bool, err error) {
 	of, asked := q.Of.(*request)
 	left, more := bytesAtOnce, false
-	err = s.d.letters.each(box, feed.PartitionKey(q.Key), func(l feed.DeadLetter) bool {
-		of.sees(l)
+	err = s.d.letters.eachLetter(box, feed.PartitionKey(q.Key), func(l feed.DeadLetter) bool {
+		of.countLetterOnce(l)
 		switch {
 		case l.Disposition != feed.DispositionHeld:
 			failed = failed || l.ID != q.Letter
@@ -114,8 +114,8 @@ func (s *requests) heldLetters(box feed.LetterBox, q *delivery.Request) (held []
 	return held, failed, err
 }
 
-// rewrite stores in a letter why it has failed again, unless it was dropped meanwhile.
-func (s *requests) rewrite(box feed.LetterBox, q *delivery.Request) error {
+// rewriteLetter stores in a letter why it has failed again, unless it was dropped meanwhile.
+func (s *requests) rewriteLetter(box feed.LetterBox, q *delivery.Request) error {
 	l := *letterOf(q)
 	if l.Disposition == feed.DispositionHeld {
 		l.Failed = time.Now()
@@ -123,20 +123,20 @@ func (s *requests) rewrite(box feed.LetterBox, q *delivery.Request) error {
 	setCause(&l, q.Err)
 	l.Attempts++
 	s.d.in.Hooks.Redriven(feed.Redriven{Letter: l, Recall: q.Recall, Err: q.Err})
-	if there, err := s.d.letters.has(box, l); err != nil || !there {
+	if there, err := s.d.letters.hasLetter(box, l); err != nil || !there {
 		return err
 	}
-	return s.d.letters.call(func(ctx context.Context, _ func()) error { return box.Put(ctx, l) })
+	return s.d.letters.callLetters(func(ctx context.Context, _ func()) error { return box.Put(ctx, l) })
 }
 
-// conclude writes what became of a request into its record, once the lease says so too: a key that is free in memory alone
+// writeOutcome writes what became of a request into its record, once the lease says so too: a key that is free in memory alone
 // would be held again after a crash.
-func (s *requests) conclude(q *delivery.Request, freed bool) {
+func (s *requests) writeOutcome(q *delivery.Request, freed bool) {
 	if freed && s.d.store(s.d.held.UntilDrained) != nil {
 		return // the work ends: the next owner serves the request
 	}
 	if freed {
-		s.d.tell(func(time.Time) { s.released++ })
+		s.d.tellEngine(func(time.Time) { s.released++ })
 	}
 	of, _ := q.Of.(*request)
 	if of == nil { // nobody has asked
@@ -149,7 +149,7 @@ func (s *requests) conclude(q *delivery.Request, freed bool) {
 	case outcome.Result == "":
 		if q.Err != nil {
 			of.record.Properties = notes.SetWaits(of.record.Properties, fmt.Sprintf("instance %s: %v", s.d.in.Me.Instance, q.Err))
-			s.d.held.Report(s.d.held.UntilStopped, feed.OriginDeadLetters, of.failure(q.Err))
+			s.d.held.Report(s.d.held.UntilStopped, feed.OriginDeadLetters, of.describeFailure(q.Err))
 		}
 		err = s.putBack(s.d.held.UntilDrained, of)
 	default:

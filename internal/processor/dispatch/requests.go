@@ -57,14 +57,14 @@ func (s *requests) Accept(record feed.Record) {
 	})
 }
 
-// sees notes that a letter is there: so it is handled again, if it was before, and counts once.
-func (q *request) sees(l feed.DeadLetter) {
+// countLetterOnce notes that a letter is there: so it is handled again, if it was before, and counts once.
+func (q *request) countLetterOnce(l feed.DeadLetter) {
 	if q != nil && q.unsure == l.ID {
 		q.before, q.unsure = q.before-1, ""
 	}
 }
 
-func (q *request) failure(err error) error {
+func (q *request) describeFailure(err error) error {
 	return fmt.Errorf("%s %s: %w", q.asked.Action, q.asked.Key, err)
 }
 
@@ -74,8 +74,8 @@ func (s *requests) forget(q *request) {
 	delete(s.serving, q.record.Token)
 }
 
-// finish does what is left of letters that the handler is done with, while the lease is ours.
-func (s *requests) finish() {
+// finishConcluded does what is left of letters that the handler is done with, while the lease is ours.
+func (s *requests) finishConcluded() {
 	for s.d.held.UntilDrained.Err() == nil {
 		s.d.mu.Lock()
 		do, found := s.d.engine.Conclusion()
@@ -83,7 +83,7 @@ func (s *requests) finish() {
 		if !found {
 			return
 		}
-		s.serve(do)
+		s.serveEffect(do)
 	}
 }
 
@@ -127,7 +127,7 @@ func (s *requests) reportUnlessOver(q *request, err error) {
 		s.d.in.View.Drop(q.record.ID)
 		return
 	}
-	s.d.held.Report(s.d.held.UntilStopped, feed.OriginDeadLetters, q.failure(err))
+	s.d.held.Report(s.d.held.UntilStopped, feed.OriginDeadLetters, q.describeFailure(err))
 }
 
 // Requests serves what operators ask of the keys of this lease.

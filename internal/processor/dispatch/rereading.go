@@ -22,7 +22,7 @@ func (d *Dispatcher) readKey(key string, from feed.Position) {
 		d.in.Hooks.ReadDone(feed.ReadDone{Lease: d.held.Lease.Token, Changes: len(read.Changes), Charge: read.Charge, Duration: time.Since(begun), Err: err})
 		if err != nil {
 			d.held.Report(d.held.UntilStopped, feed.OriginSource, fmt.Errorf("read partition %s again: %w", key, err))
-			d.tell(func(now time.Time) { d.engine.KeyFailed(key, now) })
+			d.tellEngine(func(now time.Time) { d.engine.KeyFailed(key, now) })
 			return
 		}
 		page = read
@@ -32,10 +32,10 @@ func (d *Dispatcher) readKey(key string, from feed.Position) {
 		}
 		from = page.Next
 	}
-	d.tell(func(now time.Time) {
+	d.tellEngine(func(now time.Time) {
 		d.engine.KeyRead(key, &readPage{Page: page}, page.Next, page.Head, len(page.Changes), meta(page.Changes), now)
 	})
-	d.save(false)
+	d.saveIfDue(false)
 }
 
 // keyItems is how many changes a read of a key asks for, where Options.MaxItems does not say.

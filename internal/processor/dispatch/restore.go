@@ -56,11 +56,11 @@ func (r noteReader) read(ctx context.Context, partitions []notes.Partition) (n d
 	l := r.held.Lease
 	in := notes.Place{Position: l.Position.Token, Min: l.Range.Min, Max: l.Range.Max, Partitions: partitions}
 	done, err := notes.ReadDone(l.Properties[notes.DoneProperty], in)
-	r.dropped(notes.DoneProperty, err)
+	r.reportDropped(notes.DoneProperty, err)
 	held, err := notes.ReadHeld(l.Properties[notes.HeldProperty], in)
-	r.dropped(notes.HeldProperty, err)
+	r.reportDropped(notes.HeldProperty, err)
 	aside, err := notes.ReadAside(l.Properties[notes.AsideProperty], in)
-	r.dropped(notes.AsideProperty, err)
+	r.reportDropped(notes.AsideProperty, err)
 	n = delivery.Notes{Through: done.Through, Open: done.Open, Tried: done.Tried}
 	n.Outage = !notes.ReadOutage(l.Properties[notes.OutageProperty]).IsZero()
 	for i, key := range held.Keys {
@@ -116,8 +116,8 @@ func (r noteReader) partitions(ctx context.Context) (all []notes.Partition, err 
 	return records.Noted(ctx, r.in.Source)
 }
 
-// dropped reports a note that could not be read, or does not hold any more.
-func (r noteReader) dropped(name string, err error) {
+// reportDropped reports a note that could not be read, or does not hold any more.
+func (r noteReader) reportDropped(name string, err error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, notes.ErrMoved):

@@ -71,7 +71,7 @@ func (m *model) at(l feed.Record) int {
 	return int(n)
 }
 
-// split makes the children and then removes the parent, as worker.replace does.
+// split makes the children and then removes the parent, as worker.replaceByParts does.
 func (m *model) split(l feed.Record) {
 	var inside []int
 	for n := 1; n < keys; n++ {

@@ -18,21 +18,21 @@ func (w *worker) giveUp(e instance.Ending) feed.Reason {
 	}
 	switch e.Why {
 	case feed.ReasonSplit:
-		return w.split()
+		return w.splitLease()
 	case feed.ReasonRedundant:
-		return w.yield()
+		return w.removeCovered()
 	case feed.ReasonStopped, feed.ReasonGiven:
-		return w.release(e)
+		return w.writeNextOwner(e)
 	}
 	return e.Why // lost already; or stuck, and then only expiry keeps others from starting too early
 }
 
-// release writes the next owner, or none.
-func (w *worker) release(e instance.Ending) feed.Reason {
+// writeNextOwner writes the next owner, or none.
+func (w *worker) writeNextOwner(e instance.Ending) feed.Reason {
 	// Of the base, because the context of the processor has mostly ended by now.
 	ctx, cancel := context.WithTimeout(w.in.Base, w.in.Options.Drain)
 	defer cancel()
-	err := w.keeper.edit(ctx, func(l *feed.Record) {
+	err := w.keeper.storeWith(ctx, func(l *feed.Record) {
 		l.Owner, l.Epoch = e.To.Instance, e.To.Epoch
 		if e.Undone {
 			l.State = feed.StateLive
@@ -45,15 +45,15 @@ func (w *worker) release(e instance.Ending) feed.Reason {
 	return e.Why
 }
 
-// yield removes a lease that others cover. A lease that has moved on meanwhile, or cannot be
+// removeCovered removes a lease that others cover. A lease that has moved on meanwhile, or cannot be
 // removed now, is freed instead, and whoever takes it decides again.
-func (w *worker) yield() feed.Reason {
+func (w *worker) removeCovered() feed.Reason {
 	ctx, cancel := context.WithTimeout(w.held.UntilDrained, records.StoreTimeout)
 	defer cancel()
 	var mine feed.Record
-	err := w.keeper.note(ctx, func(lease *feed.Record) { mine = *lease })
+	err := w.keeper.changeNextWrite(ctx, func(lease *feed.Record) { mine = *lease })
 	if err == nil && w.in.View.IsRedundant(mine) {
-		if err = w.remove(ctx); err == nil {
+		if err = w.deleteLease(ctx); err == nil {
 			return feed.ReasonRedundant
 		}
 	}
@@ -62,13 +62,13 @@ func (w *worker) yield() feed.Reason {
 	}
 	w.held.Report(w.held.UntilLost, feed.OriginLeaseStore, err)
 	pause.For(w.held.UntilStopped, w.in.Options.Poll)
-	return w.release(instance.Ending{Why: feed.ReasonRedundant})
+	return w.writeNextOwner(instance.Ending{Why: feed.ReasonRedundant})
 }
 
-// remove deletes the worker's lease, or retires it.
-func (w *worker) remove(ctx context.Context) error {
+// deleteLease deletes the worker's lease, or retires it.
+func (w *worker) deleteLease(ctx context.Context) error {
 	var mine feed.Record
-	if err := w.keeper.note(ctx, func(lease *feed.Record) { mine = *lease }); err != nil {
+	if err := w.keeper.changeNextWrite(ctx, func(lease *feed.Record) { mine = *lease }); err != nil {
 		return err
 	}
 	err := w.in.Store.Delete(ctx, mine)
@@ -77,7 +77,7 @@ func (w *worker) remove(ctx context.Context) error {
 		w.in.View.Drop(mine.ID)
 		return nil
 	case errors.Is(err, feed.ErrForbidden):
-		return w.keeper.edit(ctx, func(lease *feed.Record) { lease.State, lease.Owner, lease.Epoch = feed.StateRetired, "", "" })
+		return w.keeper.storeWith(ctx, func(lease *feed.Record) { lease.State, lease.Owner, lease.Epoch = feed.StateRetired, "", "" })
 	}
 	return fmt.Errorf("delete lease: %w", err)
 }

@@ -58,8 +58,8 @@ func newKeeper(in *instance.Instance, held *instance.Held, started time.Time) *k
 	k.fuse = time.AfterFunc(time.Until(k.trustedUntil(started)), func() {
 		k.held.Lose(fmt.Errorf("%w: not renewed in time", feed.ErrLeaseLost))
 	})
-	k.accept(held.Lease, dispatch.Mark{}, started)
-	k.due = time.NewTimer(time.Until(k.renewal()))
+	k.acceptWrite(held.Lease, dispatch.Mark{}, started)
+	k.due = time.NewTimer(time.Until(k.nextRenewal()))
 	return k
 }
 
@@ -68,8 +68,8 @@ func (k *keeper) trustedUntil(t time.Time) time.Time {
 	return t.Add(k.in.Options.Trust())
 }
 
-// accept goes on from the outcome of a write begun at started.
-func (k *keeper) accept(lease feed.Record, of dispatch.Mark, started time.Time) {
+// acceptWrite goes on from the outcome of a write begun at started.
+func (k *keeper) acceptWrite(lease feed.Record, of dispatch.Mark, started time.Time) {
 	k.stored, k.next, k.written, k.unanswered = lease, lease, started, nil
 	k.held.Troubles.Remove(feed.OriginLeaseStore)
 	k.fuse.Reset(time.Until(k.trustedUntil(started)))
@@ -77,8 +77,8 @@ func (k *keeper) accept(lease feed.Record, of dispatch.Mark, started time.Time) 
 	k.in.View.Put(lease)
 }
 
-// keep renews the lease until it is lost or given up.
-func (k *keeper) keep() {
+// keepRenewing renews the lease until it is lost or given up.
+func (k *keeper) keepRenewing() {
 	defer k.fuse.Stop()
 	defer k.due.Stop()
 	for {
@@ -106,7 +106,7 @@ func (k *keeper) inTurn(ctx context.Context, f func() error) error {
 		return context.Cause(k.held.UntilLost)
 	}
 	defer func() {
-		k.due.Reset(time.Until(k.renewal()))
+		k.due.Reset(time.Until(k.nextRenewal()))
 		<-k.turn
 	}()
 	if k.held.UntilLost.Err() != nil {
@@ -124,24 +124,24 @@ func (k *keeper) renew() error {
 
 // renewIfDue renews the lease, unless it was written while the renewal waited for its turn.
 func (k *keeper) renewIfDue() error {
-	if time.Now().Before(k.renewal()) {
+	if time.Now().Before(k.nextRenewal()) {
 		return nil
 	}
 	return k.renew()
 }
 
-// renewal is when the lease must be written next.
-func (k *keeper) renewal() time.Time {
+// nextRenewal is when the lease must be written next.
+func (k *keeper) nextRenewal() time.Time {
 	of := beat.Beat{Phase: k.in.Since, Every: k.in.Options.Renew, Trust: k.in.Options.Trust()}
 	return of.Next(k.written, k.place, k.in.Claims.Number())
 }
 
 // store writes the lease now. There is an error only when ctx has ended or the lease is lost: any other failure is tried
 // again.
-func (k *keeper) store(ctx context.Context) error { return k.edit(ctx, func(*feed.Record) {}) }
+func (k *keeper) store(ctx context.Context) error { return k.storeWith(ctx, func(*feed.Record) {}) }
 
-// edit writes the lease now, with a change.
-func (k *keeper) edit(ctx context.Context, change func(*feed.Record)) error {
+// storeWith writes the lease now, with a change.
+func (k *keeper) storeWith(ctx context.Context, change func(*feed.Record)) error {
 	return k.inTurn(ctx, func() error {
 		k.fill(&k.next)
 		change(&k.next)
@@ -152,8 +152,8 @@ func (k *keeper) edit(ctx context.Context, change func(*feed.Record)) error {
 	})
 }
 
-// note changes the next write, without waiting for it. The change sees the lease as it would be written.
-func (k *keeper) note(ctx context.Context, change func(*feed.Record)) error {
+// changeNextWrite changes the next write, without waiting for it. The change sees the lease as it would be written.
+func (k *keeper) changeNextWrite(ctx context.Context, change func(*feed.Record)) error {
 	return k.inTurn(ctx, func() error {
 		k.fill(&k.next)
 		change(&k.next)

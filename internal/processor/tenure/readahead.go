@@ -25,8 +25,8 @@ type pageAhead struct {
 // time how long a page takes; with two, the slower of their averages does.
 const pagesAhead = 2
 
-// prefetch begins to read the pages after one that goes to the handler, unless that is under way.
-func (w *worker) prefetch(page feed.Page) {
+// readAhead begins to read the pages after one that goes to the handler, unless that is under way.
+func (w *worker) readAhead(page feed.Page) {
 	if w.ahead != nil || !w.isBacklog(page) {
 		return
 	}
@@ -51,7 +51,7 @@ func (w *worker) readOn(ctx context.Context, page feed.Page, pages chan<- pageAh
 	defer close(pages)
 	var err error
 	for err == nil && w.isBacklog(page) {
-		page, err = w.fetch(ctx, page.Next)
+		page, err = w.fetchPage(ctx, page.Next)
 		select {
 		case pages <- pageAhead{page, err}:
 		case <-ctx.Done():
@@ -60,8 +60,8 @@ func (w *worker) readOn(ctx context.Context, page feed.Page, pages chan<- pageAh
 	}
 }
 
-// drop ends what is read ahead.
-func (w *worker) drop() {
+// dropReadAhead ends what is read ahead.
+func (w *worker) dropReadAhead() {
 	if w.ahead != nil {
 		w.ahead.end()
 		w.ahead.work.Wait()

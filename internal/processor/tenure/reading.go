@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
-// read reads the next page, again and again until it succeeds.
-func (w *worker) read() (page feed.Page, e instance.Ending) {
+// readNextPage reads the next page, again and again until it succeeds.
+func (w *worker) readNextPage() (page feed.Page, e instance.Ending) {
 	for failures := 1; w.held.Ending().None(); failures++ {
 		page, err := w.readOnce()
 		switch {
@@ -22,7 +22,7 @@ func (w *worker) read() (page feed.Page, e instance.Ending) {
 			return page, instance.Ending{}
 		case !w.held.Ending().None():
 			return page, w.held.Ending()
-		case errors.Is(err, feed.ErrGone) && !w.whole():
+		case errors.Is(err, feed.ErrGone) && !w.isInOnePartition():
 			return page, instance.Ending{Why: feed.ReasonSplit}
 		}
 		w.held.Report(w.held.UntilStopped, feed.OriginSource, advise(err))
@@ -45,13 +45,13 @@ func (w *worker) readOnce() (feed.Page, error) {
 		if next, ok := <-w.ahead.pages; ok {
 			return next.page, next.err
 		}
-		w.drop()
+		w.dropReadAhead()
 	}
-	return w.fetch(w.held.UntilStopped, w.dispatcher.ReadFrom())
+	return w.fetchPage(w.held.UntilStopped, w.dispatcher.ReadFrom())
 }
 
-// fetch reads the page after a position.
-func (w *worker) fetch(ctx context.Context, at feed.Position) (feed.Page, error) {
+// fetchPage reads the page after a position.
+func (w *worker) fetchPage(ctx context.Context, at feed.Position) (feed.Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, instance.ReadTimeout)
 	defer cancel()
 	o := feed.ReadOptions{Mode: w.in.Options.Mode, MaxItems: w.in.Options.MaxItems}
@@ -72,9 +72,9 @@ func advise(err error) error {
 	return err
 }
 
-// whole reports whether one partition holds the range: then a source that says it is gone
+// isInOnePartition reports whether one partition holds the range: then a source that says it is gone
 // does not know its own partitions yet, and there is nothing to split.
-func (w *worker) whole() bool {
+func (w *worker) isInOnePartition() bool {
 	ctx, cancel := context.WithTimeout(w.held.UntilStopped, instance.ReadTimeout)
 	defer cancel()
 	partitions, err := w.in.Source.Partitions(ctx)
@@ -99,19 +99,19 @@ func aheadError(at feed.Position, end int64) error {
 		"Changes up to the position will not be handled: delete the leases of this unit and begin anew", feed.ErrAhead, at.Token, end)
 }
 
-// rest waits after an empty page, until there may be more.
-func (w *worker) rest() {
+// waitAfterEmptyPage waits after an empty page, until there may be more.
+func (w *worker) waitAfterEmptyPage() {
 	w.held.Activity.WorkerDoes(feed.ActivityWaiting)
-	if waiter, ok := w.in.Source.(feed.Waiter); ok && !w.polls && w.await(waiter) {
+	if waiter, ok := w.in.Source.(feed.Waiter); ok && !w.polls && w.awaitChanges(waiter) {
 		return
 	}
 	w.polls = true
 	pause.For(w.held.UntilStopped, pause.Doubled(instance.FirstPoll, w.idle-1, w.in.Options.Poll))
 }
 
-// await waits until the source says that there may be more, and reports whether the source can wait. A quiet range is read
+// awaitChanges waits until the source says that there may be more, and reports whether the source can wait. A quiet range is read
 // now and then all the same, so that its position moves on with its container's and does not fall out of the retention.
-func (w *worker) await(waiter feed.Waiter) (canWait bool) {
+func (w *worker) awaitChanges(waiter feed.Waiter) (canWait bool) {
 	// Writes to other leases of the partition wake us too: do not read for each of them.
 	if w.idle > 1 && pause.For(w.held.UntilStopped, pause.Doubled(time.Millisecond, w.idle, instance.MaxGather)) != nil {
 		return true

@@ -36,10 +36,10 @@ import (
 // follow the new partitions like any lease. A create can arrive even later, when its
 // lease has come and gone: see package rank.
 
-// split replaces the lease by those of its parts, from wherever an earlier owner has come to.
-func (w *worker) split() feed.Reason {
+// splitLease replaces the lease by those of its parts, from wherever an earlier owner has come to.
+func (w *worker) splitLease() feed.Reason {
 	for failures := 1; w.held.Ending().None(); failures++ {
-		done, err := w.replace()
+		done, err := w.replaceByParts()
 		switch {
 		case done:
 			return feed.ReasonSplit
@@ -48,7 +48,7 @@ func (w *worker) split() feed.Reason {
 		case err == nil:
 			w.held.Report(w.held.UntilLost, feed.OriginSource, fmt.Errorf("%w: one partition holds the range again: trying on", feed.ErrGone))
 			pause.For(w.held.UntilStopped, w.in.Options.Poll) // the source's list may be older than its answers to reads
-			return w.release(instance.Ending{Why: feed.ReasonSplit, Undone: true})
+			return w.writeNextOwner(instance.Ending{Why: feed.ReasonSplit, Undone: true})
 		}
 		w.held.Report(w.held.UntilStopped, feed.OriginLeaseStore, fmt.Errorf("split: %w", err))
 		w.held.Backoff(failures, 0)
@@ -56,20 +56,20 @@ func (w *worker) split() feed.Reason {
 	return w.giveUp(w.held.Ending())
 }
 
-// replace does the three steps, from wherever an earlier try has come to, and makes no
+// replaceByParts does the three steps, from wherever an earlier try has come to, and makes no
 // further child once the worker is stopped. It does nothing, without an error, when a merge
 // after the split has put the range into one partition again.
-func (w *worker) replace() (done bool, err error) {
+func (w *worker) replaceByParts() (done bool, err error) {
 	ctx, cancel := context.WithTimeout(w.held.UntilDrained, records.StoreTimeout)
 	defer cancel()
 	if err := w.in.View.List(ctx, time.Now()); err != nil {
 		return false, err
 	}
-	parent, parts, err := w.plan(ctx)
+	parent, parts, err := w.planParts(ctx)
 	if err != nil || parts == nil {
 		return false, err
 	}
-	for _, part := range keyspace.CutAt(w.uncovered(parent), parts) {
+	for _, part := range keyspace.CutAt(w.uncoveredParts(parent), parts) {
 		if !w.held.Ending().None() {
 			return false, nil
 		}
@@ -80,20 +80,20 @@ func (w *worker) replace() (done bool, err error) {
 	if err := w.in.View.List(ctx, time.Now()); err != nil {
 		return false, err
 	}
-	if open := w.uncovered(parent); len(open) > 0 { // the record that refused a child does not cover its range
+	if open := w.uncoveredParts(parent); len(open) > 0 { // the record that refused a child does not cover its range
 		w.in.View.Distrust()
 		return false, fmt.Errorf("%w: %v", feed.ErrHole, open)
 	}
-	err = w.remove(ctx)
+	err = w.deleteLease(ctx)
 	return err == nil, err
 }
 
-// plan marks the parent as splitting and records its parts there, unless that was done
+// planParts marks the parent as splitting and records its parts there, unless that was done
 // before. A split that an older version has begun has no parts yet. There are no parts
 // when the range need not be split.
-func (w *worker) plan(ctx context.Context) (parent feed.Record, parts []feed.Range, err error) {
+func (w *worker) planParts(ctx context.Context) (parent feed.Record, parts []feed.Range, err error) {
 	stored := false
-	if err := w.keeper.note(ctx, func(lease *feed.Record) { parent, stored = *lease, w.keeper.stored.State == feed.StateSplitting }); err != nil {
+	if err := w.keeper.changeNextWrite(ctx, func(lease *feed.Record) { parent, stored = *lease, w.keeper.stored.State == feed.StateSplitting }); err != nil {
 		return parent, nil, err
 	}
 	if parts, known := splitParts(parent); known && parent.State == feed.StateSplitting {
@@ -107,11 +107,11 @@ func (w *worker) plan(ctx context.Context) (parent feed.Record, parts []feed.Ran
 		return parent, nil, err
 	}
 	parts = keyspace.CutAt([]feed.Range{parent.Range}, records.RangesOf(partitions))
-	if slices.Contains(keyspace.CutAt(w.uncovered(parent), parts), parent.Range) {
+	if slices.Contains(keyspace.CutAt(w.uncoveredParts(parent), parts), parent.Range) {
 		return parent, nil, nil
 	}
 	w.dispatcher.Freeze() // the children begin where the parent is stored, so it moves no more
-	err = w.keeper.edit(ctx, func(lease *feed.Record) {
+	err = w.keeper.storeWith(ctx, func(lease *feed.Record) {
 		lease.State = feed.StateSplitting
 		records.SetProperty(lease, notes.PartsProperty, keyspace.Join(parts))
 		parent = *lease
@@ -124,10 +124,10 @@ func splitParts(l feed.Record) (parts []feed.Range, known bool) {
 	return keyspace.Split(l.Range, l.Properties[notes.PartsProperty])
 }
 
-// uncovered are the parts of the parent that its descendants do not cover. An ancestor
+// uncoveredParts are the parts of the parent that its descendants do not cover. An ancestor
 // that is still splitting covers them too, but waits for us. A lease of lower rank than
 // the parent is no child: a create that arrived late has left it, and it is removed.
-func (w *worker) uncovered(parent feed.Record) []feed.Range {
+func (w *worker) uncoveredParts(parent feed.Record) []feed.Range {
 	leases, _ := w.in.View.Leases()
 	above := w.in.View.Ranking()
 	return records.Holes(parent.Range, slices.DeleteFunc(leases, func(lease feed.Record) bool {

@@ -61,11 +61,11 @@ func Begin(in *instance.Instance, lease feed.Record, started time.Time, crashed 
 // work works until the lease is to be given up, gives it up, and returns why.
 func (w *worker) work() feed.Reason {
 	var keeping sync.WaitGroup
-	keeping.Go(w.keeper.keep)
+	keeping.Go(w.keeper.keepRenewing)
 	defer keeping.Wait()
 	defer w.held.Lose(feed.ErrLeaseLost)
 	w.in.Hooks.Acquired(w.held.Lease.Lease())
-	e := w.loop()
+	e := w.readAndDeliver()
 	if w.dispatcher.Finish() {
 		e = instance.Ending{Why: feed.ReasonStuck}
 	}
@@ -79,15 +79,15 @@ func (w *worker) work() feed.Reason {
 	return why
 }
 
-// loop reads and delivers until the lease is to be given up.
-func (w *worker) loop() instance.Ending {
+// readAndDeliver reads and delivers until the lease is to be given up.
+func (w *worker) readAndDeliver() instance.Ending {
 	if e := w.begin(); !e.None() {
 		return e
 	}
-	defer w.drop()
+	defer w.dropReadAhead()
 	w.dispatcher.Start() // the last owner may have set keys aside, whose changes the feed does not have any more
 	for {
-		page, e := w.read()
+		page, e := w.readNextPage()
 		switch {
 		case !e.None():
 			return e
@@ -97,12 +97,12 @@ func (w *worker) loop() instance.Ending {
 			if w.dispatcher.Pass(page.Next, w.omitted, true) {
 				w.omitted = 0
 			}
-			w.rest()
+			w.waitAfterEmptyPage()
 			continue
 		}
 		w.idle, w.tooFar = 0, time.Time{}
 		// While the handler has this page, the next ones are read.
-		w.prefetch(page)
+		w.readAhead(page)
 		read := len(page.Changes)
 		if page.Changes = w.in.Wanted(page.Changes); len(page.Changes) == 0 {
 			w.omitted += read
@@ -127,7 +127,7 @@ func (w *worker) begin() instance.Ending {
 		return instance.Ending{Why: feed.ReasonRedundant}
 	}
 	if w.held.Lease.Position.Token == "" {
-		if e := w.anchor(); !e.None() {
+		if e := w.fixStart(); !e.None() {
 			return e
 		}
 	}
@@ -136,18 +136,18 @@ func (w *worker) begin() instance.Ending {
 		if pause.For(w.held.UntilStopped, w.held.Lease.Fence.Sub(w.in.View.Now())) != nil {
 			return w.held.Ending()
 		}
-		if err := w.keeper.note(w.held.UntilDrained, func(l *feed.Record) { l.Fence = time.Time{} }); err != nil {
+		if err := w.keeper.changeNextWrite(w.held.UntilDrained, func(l *feed.Record) { l.Fence = time.Time{} }); err != nil {
 			return w.held.Ending()
 		}
 	}
-	if e := w.restore(); !e.None() {
+	if e := w.restoreNotes(); !e.None() {
 		return e
 	}
 	return w.dispatcher.Open()
 }
 
-// restore has the lanes go on from what the last owner has done.
-func (w *worker) restore() instance.Ending {
+// restoreNotes has the lanes go on from what the last owner has done.
+func (w *worker) restoreNotes() instance.Ending {
 	for failures := 1; w.held.Ending().None(); failures++ {
 		ctx, cancel := context.WithTimeout(w.held.UntilStopped, instance.ReadTimeout)
 		e, err := w.dispatcher.Restore(ctx, w.crashed)
@@ -161,14 +161,14 @@ func (w *worker) restore() instance.Ending {
 	return w.held.Ending()
 }
 
-// anchor fixes where a lease without a token begins, before anything of it is handled.
-func (w *worker) anchor() instance.Ending {
+// fixStart fixes where a lease without a token begins, before anything of it is handled.
+func (w *worker) fixStart() instance.Ending {
 	at := feed.Position{Start: w.held.Lease.Position.Start}
 	if at.Start.IsNow() {
 		at.Start = w.in.View.Recorded(w.in.Options.Mode)
 	}
 	w.dispatcher.BeginAt(at)
-	page, e := w.read()
+	page, e := w.readNextPage()
 	switch e.Why {
 	case "":
 		if at = instance.StartOfPage(page, at); len(page.Changes) == 0 { // so what an owner before has failed with is not what comes

@@ -28,7 +28,7 @@ const (
 // write stores next, trying again until it is stored, ctx ends or the lease is lost.
 func (k *keeper) write(ctx context.Context) error {
 	for failures := 1; ; failures++ {
-		how, err := k.try(ctx)
+		how, err := k.writeOnce(ctx)
 		switch {
 		case how == writeStored:
 			return nil
@@ -56,11 +56,11 @@ func (k *keeper) write(ctx context.Context) error {
 	}
 }
 
-// try writes once.
-func (k *keeper) try(ctx context.Context) (answer, error) {
+// writeOnce writes once.
+func (k *keeper) writeOnce(ctx context.Context) (answer, error) {
 	of := k.fill(&k.next)
 	lease := k.next
-	lease.ETag, lease.Raw, lease.Timestamp = k.stored.ETag, k.stored.Raw, k.stamp()
+	lease.ETag, lease.Raw, lease.Timestamp = k.stored.ETag, k.stored.Raw, k.nextStamp()
 	k.unanswered = append(k.unanswered, lease.Timestamp)
 	started := time.Now()
 	bounded, cancel := context.WithTimeout(ctx, records.StoreTimeout)
@@ -72,21 +72,21 @@ func (k *keeper) try(ctx context.Context) (answer, error) {
 	k.in.Hooks.StoreDone(feed.StoreDone{Lease: lease.Token, Renewal: k.renewing, Charge: got.Charge, Duration: time.Since(started), Err: err})
 	switch {
 	case err == nil:
-		k.accept(got, of, started)
+		k.acceptWrite(got, of, started)
 		return writeStored, nil
 	case errors.Is(err, feed.ErrNotFound):
 		k.in.View.Drop(lease.ID)
 		k.in.Relist()
 		return writeRefused, fmt.Errorf("%w: its record was deleted", feed.ErrLeaseLost)
 	case errors.Is(err, feed.ErrConflict):
-		return k.recognize(bounded, of, started)
+		return k.recognizeOwnWrite(bounded, of, started)
 	}
 	return writeFailed, fmt.Errorf("write lease: %w", err)
 }
 
-// stamp is the time of a write, later than that of every earlier write, because a write whose
+// nextStamp is the time of a write, later than that of every earlier write, because a write whose
 // answer was lost is recognized by its stamp.
-func (k *keeper) stamp() time.Time {
+func (k *keeper) nextStamp() time.Time {
 	now := instance.Timestamp()
 	if !now.After(k.stamped) {
 		now = k.stamped.Add(instance.TimestampGrain)
@@ -95,10 +95,10 @@ func (k *keeper) stamp() time.Time {
 	return now
 }
 
-// recognize finds out after a conflict whether the record holds a write of ours. After the
+// recognizeOwnWrite finds out after a conflict whether the record holds a write of ours. After the
 // write begun at started, all is well. After an earlier write the lease is still ours, trusted
 // no longer than before, and next can be tried on top of that write.
-func (k *keeper) recognize(ctx context.Context, of dispatch.Mark, started time.Time) (answer, error) {
+func (k *keeper) recognizeOwnWrite(ctx context.Context, of dispatch.Mark, started time.Time) (answer, error) {
 	if err := k.in.View.List(ctx, time.Now()); err != nil {
 		return writeFailed, err
 	}
@@ -111,7 +111,7 @@ func (k *keeper) recognize(ctx context.Context, of dispatch.Mark, started time.T
 		return writeRefused, fmt.Errorf("%w: %q has it now", feed.ErrLeaseLost, seen.Owner)
 	}
 	if seen.Timestamp.Equal(k.stamped) {
-		k.accept(seen, of, started)
+		k.acceptWrite(seen, of, started)
 		return writeStored, nil
 	}
 	k.stored = seen

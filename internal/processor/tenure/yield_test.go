@@ -47,8 +47,8 @@ func TestALeaseThatIsNoLongerCoveredIsFreed(t *testing.T) {
 			}
 			w := newWorker(r, late, time.Now(), false)
 			var keeping sync.WaitGroup
-			keeping.Go(w.keeper.keep)
-			w.yield()
+			keeping.Go(w.keeper.keepRenewing)
+			w.removeCovered()
 			w.held.Lose(feed.ErrLeaseLost)
 			keeping.Wait()
 			if (s.deleted == 1) != covered || (s.freed == 1) == covered {

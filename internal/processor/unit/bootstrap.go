@@ -63,12 +63,12 @@ func (u *Unit) tryBootstrap(ctx context.Context) (done bool, err error) {
 		return true, err
 	}
 	var made *feed.NewUnit
-	done, err = u.locked(ctx, func(ctx context.Context, h *hold) (err error) {
+	done, err = u.withLock(ctx, func(ctx context.Context, h *hold) (err error) {
 		made, err = u.makeUnit(ctx, h)
 		return err
 	})
 	if made != nil {
-		u.announce(ctx, made)
+		u.announceNewUnit(ctx, made)
 	}
 	return done, err
 }
@@ -76,7 +76,7 @@ func (u *Unit) tryBootstrap(ctx context.Context) (done bool, err error) {
 // makeUnit makes the leases of the unit, and its marker. It returns nil if another instance was faster,
 // or the unit is not new.
 func (u *Unit) makeUnit(ctx context.Context, h *hold) (*feed.NewUnit, error) {
-	if err := u.untangle(ctx); err != nil {
+	if err := u.removeOverlapping(ctx); err != nil {
 		return nil, err
 	}
 	atWork := len(u.in.View.LeasesWhere(func(lease feed.Record) bool { return !records.IsUntouched(lease) })) > 0
@@ -86,8 +86,8 @@ func (u *Unit) makeUnit(ctx context.Context, h *hold) (*feed.NewUnit, error) {
 	if err != nil {
 		return nil, err
 	}
-	began := u.record(start, u.begun(), nil) // before any change that is written while the leases are made
-	if err := (maker{unit: u, in: u.in, hold: h, start: start}).cover(ctx); err != nil {
+	began := u.recordStart(start, u.beganAt(), nil) // before any change that is written while the leases are made
+	if err := (maker{unit: u, in: u.in, hold: h, start: start}).coverHoles(ctx); err != nil {
 		return nil, err
 	}
 	if atWork { // only the marker is new
@@ -95,7 +95,7 @@ func (u *Unit) makeUnit(ctx context.Context, h *hold) (*feed.NewUnit, error) {
 	}
 	began[notes.MakersProperty] = strings.Join(u.in.View.Makers(), " ")
 	info := feed.Record{Kind: feed.KindInfo, Timestamp: instance.Timestamp(), Properties: began}
-	got, _, err := u.create(ctx, info)
+	got, _, err := u.createRecord(ctx, info)
 	if errors.Is(err, feed.ErrConflict) {
 		return nil, nil
 	}
@@ -119,9 +119,9 @@ func (u *Unit) checkMode() error {
 		feed.ErrModeChanged, other[0].ID, other[0].Mode, u.in.Options.Mode)
 }
 
-// grid is the partitions, cut so finely that there are MinLeases. It is the same each
+// leaseRanges is the partitions, cut so finely that there are MinLeases. It is the same each
 // time, so that a creation that was interrupted goes on with the same parts.
-func (u *Unit) grid(partitions []feed.Partition) (cells []feed.Range) {
+func (u *Unit) leaseRanges(partitions []feed.Partition) (cells []feed.Range) {
 	finer := (u.in.Options.MinLeases + len(partitions) - 1) / max(1, len(partitions))
 	for _, partition := range partitions {
 		cells = append(cells, partition.Range.Cut(finer)...)
@@ -129,8 +129,8 @@ func (u *Unit) grid(partitions []feed.Partition) (cells []feed.Range) {
 	return cells
 }
 
-// create creates a record at the pace that the store allows, by a request sent at asked.
-func (u *Unit) create(ctx context.Context, record feed.Record) (got feed.Record, asked time.Time, err error) {
+// createRecord creates a record at the pace that the store allows, by a request sent at asked.
+func (u *Unit) createRecord(ctx context.Context, record feed.Record) (got feed.Record, asked time.Time, err error) {
 	err = u.in.Paced(ctx, u.in.Random("create "+string(record.Kind)), record.Token, func() error {
 		asked, record.Timestamp = time.Now(), instance.Timestamp()
 		got, err = u.in.Store.Create(ctx, record)

@@ -32,13 +32,13 @@ type flaw struct {
 // lock, from where the unit began, because how far the lost lease had come is unknown.
 // Leases that overlap are reported: nothing here shows which of them is right.
 func (b *balancer) checkCover(ctx context.Context) {
-	flaws := b.overlaps()
+	flaws := b.newOverlaps()
 	if open := b.unit.holes(); len(open) > 0 {
 		flaws = append(flaws, flaw{id: fmt.Sprint(open), holes: open})
 	} else {
 		b.tiled, _ = b.in.View.Leases()
 	}
-	for _, f := range b.lasting(flaws) {
+	for _, f := range b.lastingFlaws(flaws) {
 		if f.err != nil {
 			b.reported[f.id] = true
 			b.in.Raise(f.err)
@@ -47,17 +47,17 @@ func (b *balancer) checkCover(ctx context.Context) {
 		start := b.in.View.Recorded(b.in.Options.Mode)
 		b.in.Raise(&feed.Error{Origin: feed.OriginBalancer, Err: fmt.Errorf("%w: %v; creating leases from %v", feed.ErrHole, f.holes, start)})
 		bounded, cancel := context.WithTimeout(ctx, b.in.Options.Acquire) // the round has other work
-		_, err := b.unit.locked(bounded, func(ctx context.Context, h *hold) error {
-			return maker{b.unit, b.in, h, start, b.vacancy(f.holes)}.cover(ctx)
+		_, err := b.unit.withLock(bounded, func(ctx context.Context, h *hold) error {
+			return maker{b.unit, b.in, h, start, b.holesOpenAt(f.holes)}.coverHoles(ctx)
 		})
 		cancel()
 		b.in.Report(ctx, feed.OriginBalancer, "", err)
 	}
 }
 
-// vacancy is when, by the store's clock, work on leases made for holes may begin. Somebody
+// holesOpenAt is when, by the store's clock, work on leases made for holes may begin. Somebody
 // has deleted a lease, and its owner hears of that only at its next write.
-func (b *balancer) vacancy(open []feed.Range) time.Time {
+func (b *balancer) holesOpenAt(open []feed.Range) time.Time {
 	trust := b.in.Options.Expiration
 	for _, lease := range b.tiled {
 		if slices.ContainsFunc(open, lease.Range.Overlaps) {
@@ -67,10 +67,10 @@ func (b *balancer) vacancy(open []feed.Range) time.Time {
 	return b.in.View.Now().Add(trust + records.ClockGrain)
 }
 
-// lasting are the flaws that an earlier listing had too. A listing is not of one moment:
+// lastingFlaws are the flaws that an earlier listing had too. A listing is not of one moment:
 // during a split, ours or another processor's, it shows the parent beside its children, or
 // neither. So a new flaw is checked again in the next round.
-func (b *balancer) lasting(found []flaw) (lasting []flaw) {
+func (b *balancer) lastingFlaws(found []flaw) (lasting []flaw) {
 	var seen []string
 	for _, f := range found {
 		seen = append(seen, f.id)
@@ -94,8 +94,8 @@ func (u *Unit) holes() []feed.Range {
 	return records.Holes(feed.FullRange(), slices.Concat(all, bad))
 }
 
-// overlaps are the leases whose ranges overlap and that were not reported yet.
-func (b *balancer) overlaps() (found []flaw) {
+// newOverlaps are the leases whose ranges overlap and that were not reported yet.
+func (b *balancer) newOverlaps() (found []flaw) {
 	add := func(of feed.Record, id string, err error) {
 		if !b.reported[id] {
 			found = append(found, flaw{id: id, err: &feed.Error{Origin: feed.OriginBalancer, Lease: of.Token, Err: err}})
@@ -125,7 +125,7 @@ func (u *Unit) dropLate(ctx context.Context) {
 	leases, _ := u.in.View.Leases()
 	for _, lease := range u.in.View.Kind(feed.KindLease) {
 		if records.IsLate(lease) && len(records.Holes(lease.Range, leases)) == 0 {
-			u.in.Report(ctx, feed.OriginLeaseStore, lease.Token, u.discard(ctx, lease))
+			u.in.Report(ctx, feed.OriginLeaseStore, lease.Token, u.discardUntaken(ctx, lease))
 		}
 	}
 }
@@ -146,10 +146,10 @@ func (b *balancer) dropRedundant() {
 	}
 }
 
-// untangle removes leases that overlap others, before the unit has begun. They are left
+// removeOverlapping removes leases that overlap others, before the unit has begun. They are left
 // from an attempt to make the leases when the partitions were others, or a create of that
 // attempt has arrived late. Nobody has worked on them yet.
-func (u *Unit) untangle(ctx context.Context) error {
+func (u *Unit) removeOverlapping(ctx context.Context) error {
 	leases, _ := u.in.View.Leases()
 	reach := ""
 	for _, lease := range leases { // ordered by Range.Min
@@ -157,16 +157,16 @@ func (u *Unit) untangle(ctx context.Context) error {
 			reach = max(reach, lease.Range.Max)
 			continue
 		}
-		if err := u.discard(ctx, lease); err != nil {
+		if err := u.discardUntaken(ctx, lease); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// discard removes a lease that nobody has taken. The ETag refuses it if somebody has meanwhile.
-func (u *Unit) discard(ctx context.Context, lease feed.Record) error {
-	err := u.erase(ctx, lease)
+// discardUntaken removes a lease that nobody has taken. The ETag refuses it if somebody has meanwhile.
+func (u *Unit) discardUntaken(ctx context.Context, lease feed.Record) error {
+	err := u.eraseRecord(ctx, lease)
 	switch {
 	case err == nil || errors.Is(err, feed.ErrNotFound):
 		u.in.View.Drop(lease.ID)
@@ -178,8 +178,8 @@ func (u *Unit) discard(ctx context.Context, lease feed.Record) error {
 	return nil
 }
 
-// erase deletes a record or, without the right to delete, retires it.
-func (u *Unit) erase(ctx context.Context, record feed.Record) error {
+// eraseRecord deletes a record or, without the right to delete, retires it.
+func (u *Unit) eraseRecord(ctx context.Context, record feed.Record) error {
 	err := u.in.Store.Delete(ctx, record)
 	if errors.Is(err, feed.ErrForbidden) {
 		record.State, record.Timestamp = feed.StateRetired, instance.Timestamp()

@@ -49,14 +49,14 @@ func (f *follower) run(ctx context.Context) {
 		if f.in.View.Heard(changed, now) {
 			f.in.Wake()
 		}
-		f.verify(changed)
+		f.verifyOwners(changed)
 		// A store may answer at once each time, so the pace is bounded here.
 		pause.For(ctx, f.in.Options.Acquire/roundsPerEvent-time.Since(asked))
 	}
 }
 
-// verify makes keepers write the leases that seem to have another owner: only a conditional write proves it.
-func (f *follower) verify(changed []feed.Record) {
+// verifyOwners makes keepers write the leases that seem to have another owner: only a conditional write proves it.
+func (f *follower) verifyOwners(changed []feed.Record) {
 	for _, record := range changed {
 		if held, _ := f.in.Claims.Held(record.Range); held != nil && record.Kind == feed.KindLease && records.OwnerOf(record) != f.in.Me {
 			held.Verify()

@@ -35,13 +35,13 @@ type hold struct {
 	unanswered atomic.Bool                 // a create was not answered, so it may still arrive
 }
 
-// due is until when, by the store's clock, nobody else can have the lock. A lease that is
+// endOfLock is until when, by the store's clock, nobody else can have the lock. A lease that is
 // created later is void: see [records.IsLate].
-func (h *hold) due() time.Time { return h.lock.Load().Updated.Add(lockTime) }
+func (h *hold) endOfLock() time.Time { return h.lock.Load().Updated.Add(lockTime) }
 
-// locked runs f while this instance alone may create leases. It does nothing while
+// withLock runs f while this instance alone may create leases. It does nothing while
 // another does.
-func (u *Unit) locked(ctx context.Context, f func(context.Context, *hold) error) (done bool, err error) {
+func (u *Unit) withLock(ctx context.Context, f func(context.Context, *hold) error) (done bool, err error) {
 	lock, asked, err := u.takeLock(ctx)
 	if errors.Is(err, feed.ErrConflict) {
 		return false, nil
@@ -60,7 +60,7 @@ func (u *Unit) locked(ctx context.Context, f func(context.Context, *hold) error)
 	unlocking, cancel := instance.Linger(ctx, u.in.Options.Drain)
 	defer cancel()
 	u.in.Report(unlocking, feed.OriginLeaseStore, "", u.in.Paced(unlocking, u.in.Random("unlock"), "", func() error {
-		return u.erase(unlocking, *h.lock.Load())
+		return u.eraseRecord(unlocking, *h.lock.Load())
 	}))
 	return true, nil
 }
@@ -70,7 +70,7 @@ func (u *Unit) locked(ctx context.Context, f func(context.Context, *hold) error)
 func (u *Unit) takeLock(ctx context.Context) (lock feed.Record, asked time.Time, err error) {
 	locks := u.in.View.Kind(feed.KindLock)
 	if len(locks) == 0 {
-		return u.create(ctx, feed.Record{Kind: feed.KindLock, TTL: lockTime})
+		return u.createRecord(ctx, feed.Record{Kind: feed.KindLock, TTL: lockTime})
 	}
 	free := locks[0]
 	if free.State != feed.StateRetired && u.in.View.Now().Sub(free.Updated) <= lockTime+records.ClockGrain {

@@ -24,13 +24,13 @@ type maker struct {
 	fence time.Time  // of their first owners, if set
 }
 
-// cover creates leases for the parts of the key space without one, and ends at the first failure.
-func (m maker) cover(ctx context.Context) error {
+// coverHoles creates leases for the parts of the key space without one, and ends at the first failure.
+func (m maker) coverHoles(ctx context.Context) error {
 	partitions, err := m.in.Source.Partitions(ctx)
 	if err != nil {
 		return err
 	}
-	parts := keyspace.CutAt(m.unit.holes(), m.unit.grid(partitions))
+	parts := keyspace.CutAt(m.unit.holes(), m.unit.leaseRanges(partitions))
 	creating, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	parallel.Each(creating, len(parts), atOnce, func(i int) {
@@ -63,7 +63,7 @@ const createAttempts = 7
 // createLease creates a free lease whose position is fixed before the first read, so that
 // every change from here on is delivered, whatever happens before the first checkpoint.
 func (m maker) createLease(ctx context.Context, part feed.Range) error {
-	at, err := m.unit.place(ctx, part, m.start)
+	at, err := m.unit.resolveStart(ctx, part, m.start)
 	if err != nil {
 		return err
 	}
@@ -72,14 +72,14 @@ func (m maker) createLease(ctx context.Context, part feed.Range) error {
 		Position: at, Mode: m.in.Options.Mode, Fence: m.fence, Timestamp: instance.Timestamp(),
 		Properties: map[string]string{notes.GenerationProperty: notes.PlainNumber(0)},
 	}
-	records.SetProperty(&lease, notes.DueProperty, notes.Due{By: m.hold.due(), Sent: lease.Timestamp}.String())
+	records.SetProperty(&lease, notes.DueProperty, notes.Due{By: m.hold.endOfLock(), Sent: lease.Timestamp}.String())
 	records.SetProperty(&lease, notes.MakerProperty, m.hold.maker)
 	if !m.fence.IsZero() { // its range had owners before, and the next one's number must be higher than theirs
 		lease.Properties[notes.TermProperty] = notes.PlainNumber(m.in.View.Now().UnixMilli())
 	}
-	got, err := m.noted(m.in.View.CreateAnew(ctx, lease))
+	got, err := m.noteWhetherLate(m.in.View.CreateAnew(ctx, lease))
 	if lostRace(err) {
-		got, err = m.adopt(ctx, lease)
+		got, err = m.adoptExisting(ctx, lease)
 	}
 	if err == nil {
 		m.in.View.Put(got)
@@ -87,8 +87,8 @@ func (m maker) createLease(ctx context.Context, part feed.Range) error {
 	return err
 }
 
-// noted notes whether a write may still arrive: unless it is stored, only a lost race says that it does not.
-func (m maker) noted(got feed.Record, err error) (feed.Record, error) {
+// noteWhetherLate notes whether a write may still arrive: unless it is stored, only a lost race says that it does not.
+func (m maker) noteWhetherLate(got feed.Record, err error) (feed.Record, error) {
 	if err != nil && !lostRace(err) {
 		m.hold.unanswered.Store(true)
 	}
@@ -99,9 +99,9 @@ func lostRace(err error) bool {
 	return errors.Is(err, feed.ErrConflict) || errors.Is(err, feed.ErrNotFound)
 }
 
-// adopt gives the lease that is there in the place of a new one. If its create was late, it becomes
+// adoptExisting gives the lease that is there in the place of a new one. If its create was late, it becomes
 // a lease now, where it was to begin. An [feed.ErrConflict] is a lost race.
-func (m maker) adopt(ctx context.Context, lease feed.Record) (feed.Record, error) {
+func (m maker) adoptExisting(ctx context.Context, lease feed.Record) (feed.Record, error) {
 	if err := m.in.View.List(ctx, time.Now()); err != nil {
 		return lease, err
 	}
@@ -112,7 +112,7 @@ func (m maker) adopt(ctx context.Context, lease feed.Record) (feed.Record, error
 			return old, nil
 		default:
 			lease.ID, lease.ETag, lease.Raw, lease.Position = old.ID, old.ETag, old.Raw, old.Position
-			if got, err := m.noted(m.in.Store.Update(ctx, lease)); !errors.Is(err, feed.ErrNotFound) {
+			if got, err := m.noteWhetherLate(m.in.Store.Update(ctx, lease)); !errors.Is(err, feed.ErrNotFound) {
 				return got, err
 			}
 		}

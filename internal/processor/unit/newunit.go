@@ -7,8 +7,8 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// announce says where the unit begins that this instance has made.
-func (u *Unit) announce(ctx context.Context, unit *feed.NewUnit) {
+// announceNewUnit says where the unit begins that this instance has made.
+func (u *Unit) announceNewUnit(ctx context.Context, unit *feed.NewUnit) {
 	leases, _ := u.in.View.Leases()
 	unit.Leases, unit.Passed = len(leases), u.passedOver(ctx, unit.Start, leases)
 	u.began.Store(unit)

@@ -28,7 +28,7 @@ func (p *presence) run(ctx context.Context) {
 	rng := p.in.Random("present")
 	failures := 0
 	for ctx.Err() == nil {
-		err := p.in.Paced(ctx, rng, "", func() error { return p.show(ctx) })
+		err := p.in.Paced(ctx, rng, "", func() error { return p.writePresence(ctx) })
 		if err == nil {
 			failures = 0
 			pause.For(ctx, p.in.Options.Renew-time.Since(p.in.Since)%p.in.Options.Renew)
@@ -40,9 +40,9 @@ func (p *presence) run(ctx context.Context) {
 	}
 }
 
-// show writes the record. It outlives two beats, so that one late write is no death, but not
+// writePresence writes the record. It outlives two beats, so that one late write is no death, but not
 // the leases, so that nobody leaves free leases to a dead instance.
-func (p *presence) show(ctx context.Context) error {
+func (p *presence) writePresence(ctx context.Context) error {
 	record := p.record
 	record.Kind, record.Token = feed.KindHost, p.in.Me.Instance+"/"+p.in.Me.Epoch
 	record.Owner, record.Epoch = p.in.Me.Instance, p.in.Me.Epoch
@@ -52,7 +52,7 @@ func (p *presence) show(ctx context.Context) error {
 		records.SetProperty(&record, notes.MostProperty, notes.PlainNumber(int64(most)))
 	}
 	record.Timestamp = instance.Timestamp()
-	got, err := p.put(ctx, record)
+	got, err := p.putRecord(ctx, record)
 	if err == nil {
 		p.record = got
 		p.in.View.Put(got)
@@ -60,9 +60,9 @@ func (p *presence) show(ctx context.Context) error {
 	return err
 }
 
-// put creates or updates the record. A conflict is an earlier write of ours whose answer
+// putRecord creates or updates the record. A conflict is an earlier write of ours whose answer
 // was lost, because nobody else writes this record.
-func (p *presence) put(ctx context.Context, record feed.Record) (feed.Record, error) {
+func (p *presence) putRecord(ctx context.Context, record feed.Record) (feed.Record, error) {
 	ctx, cancel := instance.Linger(ctx, p.in.Options.Drain) // retire needs the ETag of a record that may have been stored
 	defer cancel()
 	if record.ETag != "" {
@@ -90,9 +90,9 @@ func (p *presence) put(ctx context.Context, record feed.Record) (feed.Record, er
 	return p.in.Store.Update(ctx, record)
 }
 
-// retire announces that the instance leaves. The record is then left to its time to live,
+// announceLeaving announces that the instance leaves. The record is then left to its time to live,
 // because a deleted record does not appear in the feed that others follow.
-func (p *presence) retire(ctx context.Context) {
+func (p *presence) announceLeaving(ctx context.Context) {
 	if record := p.record; record.ETag != "" {
 		record.State, record.Timestamp = feed.StateRetired, instance.Timestamp()
 		_, err := p.in.Store.Update(ctx, record)
@@ -100,9 +100,9 @@ func (p *presence) retire(ctx context.Context) {
 	}
 }
 
-// clean removes the presence of instances that are long gone, where the store's time to
+// cleanPresences removes the presence of instances that are long gone, where the store's time to
 // live does not.
-func (p *presence) clean(ctx context.Context) {
+func (p *presence) cleanPresences(ctx context.Context) {
 	for _, host := range p.in.View.Kind(feed.KindHost) {
 		if host.Err == nil && records.IsKnownState(host.State) && p.in.View.Now().Sub(host.Updated) > 3*p.in.Options.Expiration && records.OwnerOf(host) != p.in.Me {
 			// An error is ignored, because another instance may be faster or have the right that we lack.

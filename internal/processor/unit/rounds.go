@@ -45,8 +45,8 @@ func newBalancer(u *Unit) *balancer {
 	}
 }
 
-// rounds balances until ctx ends, or returns why the unit is gone.
-func (b *balancer) rounds(ctx context.Context) error {
+// runRounds balances until ctx ends, or returns why the unit is gone.
+func (b *balancer) runRounds(ctx context.Context) error {
 	for ctx.Err() == nil {
 		expecting := b.round(ctx)
 		if b.gone != nil {
@@ -63,13 +63,13 @@ func (b *balancer) rounds(ctx context.Context) error {
 		if pause.For(ctx, b.in.Options.Acquire/roundsPerEvent) != nil {
 			break
 		}
-		b.await(ctx, min(wait, b.untilExpiry()))
+		b.awaitNews(ctx, min(wait, b.untilExpiry()))
 	}
 	return nil
 }
 
-// await waits for news, for at most d.
-func (b *balancer) await(ctx context.Context, d time.Duration) {
+// awaitNews waits for news, for at most d.
+func (b *balancer) awaitNews(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -96,7 +96,7 @@ func (b *balancer) untilExpiry() time.Duration {
 // round compares once and carries out the plan. It reports whether others are about to give us leases.
 func (b *balancer) round(ctx context.Context) (expecting bool) {
 	b.in.Solved(feed.OriginBalancer, feed.OriginLeaseStore, feed.OriginSource)
-	s, listed, err := b.plan(ctx)
+	s, listed, err := b.planRound(ctx)
 	if err != nil {
 		b.planned = b.in.View.Now() // leases that expire in an outage are no reason to ask more often
 		b.in.Report(ctx, feed.OriginBalancer, "", err)
@@ -107,7 +107,7 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 		b.dropRedundant()
 		b.unit.dropLate(ctx)
 		b.checkCover(ctx)
-		b.presence.clean(ctx)
+		b.presence.cleanPresences(ctx)
 	}
 	b.waiting.See(records.IDs(s.pick(s.plan.Waiting)))
 	// Before the first lease is begun, because its position passes no key that is set aside if others would skip it.
@@ -132,22 +132,22 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 	return s.plan.Expected > 0
 }
 
-// plan makes the plan of a round. A theft is planned by a listing, because a stale view
+// planRound makes the plan of a round. A theft is planned by a listing, because a stale view
 // must not cost anybody a lease.
-func (b *balancer) plan(ctx context.Context) (s situation, listed bool, err error) {
+func (b *balancer) planRound(ctx context.Context) (s situation, listed bool, err error) {
 	if b.follower.live.Load() && time.Since(b.in.View.Listed()) < listRounds*b.in.Options.Acquire {
 		if s = b.situation(); len(s.plan.Steal) == 0 {
 			return s, false, nil
 		}
 	}
-	if err := b.list(ctx); err != nil {
+	if err := b.listRecords(ctx); err != nil {
 		return s, false, err
 	}
 	return b.situation(), true, nil
 }
 
-// list lists all records. That the unit is gone is believed if a second listing says so too.
-func (b *balancer) list(ctx context.Context) error {
+// listRecords lists all records. That the unit is gone is believed if a second listing says so too.
+func (b *balancer) listRecords(ctx context.Context) error {
 	if b.marker.ID == "" {
 		b.marker, _ = b.in.View.Marker()
 	}

@@ -29,9 +29,9 @@ import (
 // assumed: changes written while nobody worked would be skipped. The position is stored
 // before the first change is handled.
 
-// begun is when a unit without a marker began: now, or when the first lease was made of
+// beganAt is when a unit without a marker began: now, or when the first lease was made of
 // those that are there from a creation that was interrupted.
-func (u *Unit) begun() time.Time {
+func (u *Unit) beganAt() time.Time {
 	at := u.in.View.Now()
 	for _, lease := range u.in.View.Kind(feed.KindLease) {
 		if read := lease.Updated.Add(-createTime); read.Before(at) {
@@ -41,9 +41,9 @@ func (u *Unit) begun() time.Time {
 	return at
 }
 
-// record adds to the marker's properties where the unit begins, if it begins at a time of
+// recordStart adds to the marker's properties where the unit begins, if it begins at a time of
 // the store.
-func (u *Unit) record(start feed.Start, now time.Time, properties map[string]string) map[string]string {
+func (u *Unit) recordStart(start feed.Start, now time.Time, properties map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, properties)
 	all[notes.OptionProperty] = notes.PlainTime(cmp.Or(start.Given(), start.String()))
@@ -87,7 +87,7 @@ func (u *Unit) checkStart(ctx context.Context, info feed.Record) (done bool, err
 	case known:
 		return true, &feed.StartError{Given: given, Began: began, Since: info.Updated}
 	}
-	info.Properties = u.record(u.in.Options.Start, u.in.View.Now(), info.Properties)
+	info.Properties = u.recordStart(u.in.Options.Start, u.in.View.Now(), info.Properties)
 	got, err := u.in.Store.Update(ctx, info)
 	if errors.Is(err, feed.ErrConflict) || errors.Is(err, feed.ErrNotFound) {
 		return false, nil // another instance records its own, or the unit begins anew
@@ -118,9 +118,9 @@ func (u *Unit) checkPlaced() error {
 	return nil
 }
 
-// place is the position of a start, as a token where the feed gives one, because a processor
+// resolveStart is the position of a start, as a token where the feed gives one, because a processor
 // of another kind would begin a lease without a token at a start of its own.
-func (u *Unit) place(ctx context.Context, part feed.Range, start feed.Start) (feed.Position, error) {
+func (u *Unit) resolveStart(ctx context.Context, part feed.Range, start feed.Start) (feed.Position, error) {
 	at := feed.Position{Start: start.AsAgo(0)}
 	if start.IsNow() {
 		at.Start = feed.Start{}

@@ -46,7 +46,7 @@ func (b *balancer) acquire(ctx context.Context, leases []feed.Record) int {
 	bounded, cancel := context.WithTimeout(ctx, b.in.Options.Acquire)
 	defer cancel()
 	parallel.Each(bounded, len(leases), atOnce, func(i int) {
-		if b.take(bounded, leases[i]) {
+		if b.takeLease(bounded, leases[i]) {
 			got.Add(1)
 		}
 	})
@@ -56,13 +56,13 @@ func (b *balancer) acquire(ctx context.Context, leases []feed.Record) int {
 	return int(got.Load())
 }
 
-// take makes a lease ours and starts to work on it.
-func (b *balancer) take(ctx context.Context, seen feed.Record) bool {
+// takeLease makes a lease ours and starts to work on it.
+func (b *balancer) takeLease(ctx context.Context, seen feed.Record) bool {
 	if !b.in.Claims.Claim(seen.Range) {
 		return false // ours already, though the view may not show that yet
 	}
 	if records.IsUntouched(seen) && b.in.View.IsRedundant(seen) { // taken, it would rank higher and be redundant no more
-		b.in.Report(ctx, feed.OriginLeaseStore, seen.Token, b.unit.discard(ctx, seen))
+		b.in.Report(ctx, feed.OriginLeaseStore, seen.Token, b.unit.discardUntaken(ctx, seen))
 		b.in.Claims.Free(seen.Range)
 		return false
 	}
@@ -78,7 +78,7 @@ func (b *balancer) take(ctx context.Context, seen feed.Record) bool {
 func (b *balancer) tryTake(ctx context.Context, seen feed.Record) bool {
 	lease := seen
 	lease.Owner, lease.Epoch, lease.Expiration = b.in.Me.Instance, b.in.Me.Epoch, b.in.Options.Expiration
-	lease.Fence = b.fence(seen)
+	lease.Fence = b.fencedUntil(seen)
 	records.BeginTerm(&lease)
 	// Its owner has ended without a word, and the handler may be why.
 	crashed := !seen.Free() && seen.Epoch != "" && records.OwnerOf(seen) != b.in.Me && records.IsExpired(seen, b.in.View.Now(), b.in.Options.Expiration)
@@ -110,10 +110,10 @@ func (b *balancer) tryTake(ctx context.Context, seen feed.Record) bool {
 	return true
 }
 
-// fence is until when, by the store's clock, a new owner must wait: an owner that did not
+// fencedUntil is until when, by the store's clock, a new owner must wait: an owner that did not
 // give the lease away trusts it until it would have expired, and hears of us only at its
 // next write.
-func (b *balancer) fence(seen feed.Record) time.Time {
+func (b *balancer) fencedUntil(seen feed.Record) time.Time {
 	now := b.in.View.Now()
 	given := seen.Free() || records.OwnerOf(seen) == b.in.Me
 	if given || records.IsExpired(seen, now, b.in.Options.Expiration) {

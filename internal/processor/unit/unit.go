@@ -53,20 +53,20 @@ func (u *Unit) Run(ctx context.Context, ready func()) error {
 	var around sync.WaitGroup
 	around.Go(func() { u.follower.run(working) })
 	around.Go(func() { u.presence.run(working) })
-	gone := u.balancer.rounds(working)
+	gone := u.balancer.runRounds(working)
 	end()
 	around.Wait()
-	u.leave(errors.Is(gone, feed.ErrLeasesGone))
+	u.leaveUnit(errors.Is(gone, feed.ErrLeasesGone))
 	return gone
 }
 
-// leave ends the work: others hear that we go, batches in hand are drained, and leases
+// leaveUnit ends the work: others hear that we go, batches in hand are drained, and leases
 // released, unless they are gone.
-func (u *Unit) leave(gone bool) {
+func (u *Unit) leaveUnit(gone bool) {
 	ctx, cancel := context.WithTimeout(u.in.Base, u.in.Options.Drain)
 	defer cancel()
 	if !gone {
-		u.presence.retire(ctx)
+		u.presence.announceLeaving(ctx)
 		u.balancer.declineGifts(ctx)
 	}
 	u.in.Work.Wait()

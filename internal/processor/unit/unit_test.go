@@ -23,7 +23,7 @@ func TestTheGridHasAtLeastMinLeases(t *testing.T) {
 		partitions = append(partitions, feed.Partition{Range: r})
 	}
 	for _, least := range []int{0, 1, 3, 4, 7, 100} {
-		cells := New(instancetest.Idle(t.Context(), nil, instance.Options{MinLeases: least})).grid(partitions)
+		cells := New(instancetest.Idle(t.Context(), nil, instance.Options{MinLeases: least})).leaseRanges(partitions)
 		if len(cells) < max(3, least) || len(cells) > max(3, least)+2 {
 			t.Errorf("%d cells for %d leases of 3 partitions", len(cells), least)
 		}
@@ -39,7 +39,7 @@ func TestAFlawIsToldWhenItLasts(t *testing.T) {
 			for _, id := range ids {
 				found = append(found, flaw{id: id})
 			}
-			return len(u.balancer.lasting(found))
+			return len(u.balancer.lastingFlaws(found))
 		}
 		if n := told("a"); n != 0 {
 			t.Errorf("%d are told at once", n)
@@ -141,7 +141,7 @@ func TestAUnitThatWasInterruptedBeganBeforeItsFirstLeaseWasRead(t *testing.T) {
 			leases = append(leases, feed.Record{Kind: feed.KindLease, ID: r.String(), Version: 1, Token: r.String(), Range: r, Position: feed.At(`"1"`), Updated: now.Add(-time.Duration(i+1) * time.Hour)})
 		}
 		u.in.View.Heard(leases, now)
-		if at, most := u.begun(), now.Add(-2*time.Hour-createTime); at.After(most) {
+		if at, most := u.beganAt(), now.Add(-2*time.Hour-createTime); at.After(most) {
 			t.Errorf("the unit began at %v, want %v at most, before its first create was sent", at, most)
 		}
 	})
@@ -153,7 +153,7 @@ func made(r feed.Range, maker *hold, updated time.Time) feed.Record {
 		Kind: feed.KindLease, ID: r.String(), Version: 1, Token: r.String(), Range: r, Position: feed.At(`"1"`), Timestamp: instance.Timestamp(), Updated: updated,
 	}
 	records.SetGeneration(&l, 0)
-	records.SetProperty(&l, notes.DueProperty, notes.Due{By: maker.due(), Sent: l.Timestamp}.String())
+	records.SetProperty(&l, notes.DueProperty, notes.Due{By: maker.endOfLock(), Sent: l.Timestamp}.String())
 	return l
 }
 
@@ -177,7 +177,7 @@ func TestALeaseBehindOneThatWasTakenIsUntangled(t *testing.T) {
 			}
 			u.in.View.Put(l)
 		}
-		if err := u.untangle(t.Context()); err != nil || !slices.Equal(s.tokens, []string{quarter[2].String()}) {
+		if err := u.removeOverlapping(t.Context()); err != nil || !slices.Equal(s.tokens, []string{quarter[2].String()}) {
 			t.Errorf("removed %v, %v, want %s", s.tokens, err, quarter[2])
 		}
 	})
@@ -266,7 +266,7 @@ func TestAnAdoptionThatIsNotAnsweredMayStillArrive(t *testing.T) {
 		late := made(feed.FullRange(), holding(time.Now()), time.Now().Add(time.Hour))
 		u := New(instancetest.Idle(t.Context(), hearsay{stock{records: []feed.Record{late}}}, instance.Options{}))
 		m := maker{unit: u, in: u.in, hold: holding(time.Now().Add(time.Hour))}
-		if _, err := m.adopt(t.Context(), made(feed.FullRange(), m.hold, time.Time{})); err == nil || !m.hold.unanswered.Load() {
+		if _, err := m.adoptExisting(t.Context(), made(feed.FullRange(), m.hold, time.Time{})); err == nil || !m.hold.unanswered.Load() {
 			t.Errorf("got %v; may arrive %v, want that it may", err, m.hold.unanswered.Load())
 		}
 	})
@@ -279,7 +279,7 @@ func TestALeaseForAHoleWaitsForTheOwnerOfTheLostOne(t *testing.T) {
 		half, ours := feed.FullRange().Cut(2), u.in.Options.Expiration
 		for _, theirs := range []time.Duration{0, ours / 2, 3 * ours} {
 			u.balancer.tiled = []feed.Record{{Range: half[0], Expiration: theirs}, {Range: half[1], Expiration: time.Hour}}
-			if got, want := u.balancer.vacancy(half[:1]).Sub(u.in.View.Now()), max(ours, theirs)+records.ClockGrain; got != want {
+			if got, want := u.balancer.holesOpenAt(half[:1]).Sub(u.in.View.Now()), max(ours, theirs)+records.ClockGrain; got != want {
 				t.Errorf("waits for %v after an owner with an expiration of %v, want %v", got, theirs, want)
 			}
 		}
