@@ -44,15 +44,15 @@ type object struct {
 	news   []*Recorder // those that were new
 }
 
-// remember adds the document by which a message is known to have been handled.
-func (a *attempt) remember(message *envelope) error {
+// addMemory adds the document by which a message is known to have been handled.
+func (a *attempt) addMemory(message *envelope) error {
 	a.once = true
 	a.proof = provesFor(message.TTL, math.MaxInt64)
-	return a.put(*message, feed.WriteCreate, "")
+	return a.addWrite(*message, feed.WriteCreate, "")
 }
 
-// object adds the write of an object.
-func (a *attempt) object(e *entry) error {
+// addObject adds the write of an object.
+func (a *attempt) addObject(e *entry) error {
 	if e.id == "" || e.key == "" || e.typ == "" {
 		return fmt.Errorf("%w: object with ID %q, PartitionKey %q and Type %q: want none of them empty", feed.ErrBadRequest, e.id, e.key, e.typ)
 	}
@@ -99,7 +99,7 @@ func (a *attempt) object(e *entry) error {
 		}
 		stored.Data = data
 	}
-	return a.put(stored, op, ifMatch)
+	return a.addWrite(stored, op, ifMatch)
 }
 
 // raised is an event of an object, with its number there.
@@ -109,9 +109,9 @@ type raised struct {
 	seq uint64
 }
 
-// events adds the events of all objects in the order in which they were recorded. Those of an object are numbered after
+// addEvents adds the events of all objects in the order in which they were recorded. Those of an object are numbered after
 // the events that it has had.
-func (a *attempt) events(trace traceContext) error {
+func (a *attempt) addEvents(trace traceContext) error {
 	var all []raised
 	for i := range a.objects {
 		o := &a.objects[i]
@@ -134,15 +134,15 @@ func (a *attempt) events(trace traceContext) error {
 			ID: id, PartitionKey: e.of.key, Type: EventType, Data: data, TTL: a.ttl, Seq: e.seq,
 			Object: e.of.id, ObjectType: e.of.typ, UnitSeq: i + 1, TraceParent: trace.parent, TraceState: trace.state,
 		}
-		if err := a.put(stored, feed.WriteCreate, ""); err != nil {
+		if err := a.addWrite(stored, feed.WriteCreate, ""); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// put adds a write.
-func (a *attempt) put(stored envelope, op feed.WriteOp, ifMatch string) error {
+// addWrite adds a write.
+func (a *attempt) addWrite(stored envelope, op feed.WriteOp, ifMatch string) error {
 	if a.key == "" {
 		a.key = stored.PartitionKey
 	}
@@ -162,10 +162,10 @@ func (a *attempt) put(stored envelope, op feed.WriteOp, ifMatch string) error {
 	return nil
 }
 
-// send commits the writes. The error is a *NotStoredError or an *UnknownError.
-func (a *attempt) send(ctx context.Context, store feed.Committer) error {
+// commitWrites commits the writes. The error is a *NotStoredError or an *UnknownError.
+func (a *attempt) commitWrites(ctx context.Context, store feed.Committer) error {
 	if ctx.Err() != nil {
-		return a.outcome(context.Cause(ctx))
+		return a.outcomeOf(context.Cause(ctx))
 	}
 	results, err := store.Commit(ctx, feed.Key(a.key), a.writes)
 	switch {
@@ -173,24 +173,24 @@ func (a *attempt) send(ctx context.Context, store feed.Committer) error {
 		a.takeETags(results)
 		return nil
 	case errors.Is(err, feed.ErrConflict), errors.Is(err, feed.ErrNotFound):
-		return a.judge(ctx, store, err)
+		return a.judgeRefusal(ctx, store, err)
 	case errors.Is(err, feed.ErrThrottled), errors.Is(err, feed.ErrBadRequest), errors.Is(err, feed.ErrForbidden):
-		return a.outcome(err) // it says nothing of an earlier try
+		return a.outcomeOf(err) // it says nothing of an earlier try
 	}
 	a.unsure = true
-	return a.outcome(err)
+	return a.outcomeOf(err)
 }
 
-// outcome is that of a try which has written nothing, or of which that is unknown.
-func (a *attempt) outcome(err error) error {
+// outcomeOf is that of a try which has written nothing, or of which that is unknown.
+func (a *attempt) outcomeOf(err error) error {
 	if a.unsure {
 		return &UnknownError{Err: err}
 	}
 	return &NotStoredError{err}
 }
 
-// judge finds out whether a refusal is one of the unit, or only of its second try.
-func (a *attempt) judge(ctx context.Context, store feed.Committer, refused error) error {
+// judgeRefusal finds out whether a refusal is one of the unit, or only of its second try.
+func (a *attempt) judgeRefusal(ctx context.Context, store feed.Committer, refused error) error {
 	stored, err := a.isStored(ctx, store)
 	if stored && err == nil {
 		err = a.readETags(ctx, store)
@@ -202,7 +202,7 @@ func (a *attempt) judge(ctx context.Context, store feed.Committer, refused error
 	case stored:
 		return nil
 	}
-	return a.refusal(refused)
+	return a.nameRefusal(refused)
 }
 
 // takeETags notes the ETags of a batch that is stored. A document without one gets writtenSince afterwards.
@@ -218,8 +218,8 @@ func (a *attempt) takeETags(results []feed.Result) {
 // because somebody else has written it since: under an empty ETag the next write would overwrite that one's change.
 const writtenSince = `"written-since"`
 
-// refusal names what was refused.
-func (a *attempt) refusal(err error) error {
+// nameRefusal names what was refused.
+func (a *attempt) nameRefusal(err error) error {
 	at, ok := errors.AsType[*feed.WriteError](err)
 	switch {
 	case a.unsure && !a.isKnown():
@@ -252,8 +252,8 @@ func provesFor(ttl int, most time.Duration) time.Duration {
 // unit wants.
 func (a *attempt) isStored(ctx context.Context, store feed.Committer) (bool, error) {
 	there := false
-	for _, w := range a.traces() {
-		found, err := a.read(ctx, store, w.ID)
+	for _, w := range a.ownTraces() {
+		found, err := a.readDocument(ctx, store, w.ID)
 		switch {
 		case errors.Is(err, feed.ErrNotFound):
 			continue
@@ -264,19 +264,19 @@ func (a *attempt) isStored(ctx context.Context, store feed.Committer) (bool, err
 		}
 		there = true
 	}
-	return a.unsure && !there && a.only(feed.WriteDelete), nil
+	return a.unsure && !there && a.hasOnly(feed.WriteDelete), nil
 }
 
-// traces are the writes by which an earlier try can be recognized, the surest first: one event, or what remembers a
+// ownTraces are the writes by which an earlier try can be recognized, the surest first: one event, or what remembers a
 // message, and the objects.
-func (a *attempt) traces() []feed.Write {
+func (a *attempt) ownTraces() []feed.Write {
 	if a.event < 0 {
 		return a.writes
 	}
 	return append([]feed.Write{a.writes[a.event]}, a.writes[:a.event]...)
 }
 
-func (a *attempt) only(op feed.WriteOp) bool {
+func (a *attempt) hasOnly(op feed.WriteOp) bool {
 	return !slices.ContainsFunc(a.writes, func(w feed.Write) bool { return w.Op != op })
 }
 
@@ -287,7 +287,7 @@ func (a *attempt) readETags(ctx context.Context, store feed.Committer) error {
 		if o.write < 0 || o.state == deleted {
 			continue
 		}
-		found, err := a.read(ctx, store, o.id)
+		found, err := a.readDocument(ctx, store, o.id)
 		if err = ignore(err, feed.ErrNotFound); err != nil {
 			return err
 		}
@@ -298,7 +298,7 @@ func (a *attempt) readETags(ctx context.Context, store feed.Committer) error {
 	return nil
 }
 
-func (a *attempt) read(ctx context.Context, store feed.Committer, id string) (found envelope, err error) {
+func (a *attempt) readDocument(ctx context.Context, store feed.Committer, id string) (found envelope, err error) {
 	results, err := store.Commit(ctx, feed.Key(a.key), []feed.Write{{Op: feed.WriteRead, ID: id}})
 	if err != nil {
 		return found, err

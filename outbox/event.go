@@ -98,8 +98,8 @@ func (r *Recorder) Recorded() []Event {
 // IsNew reports whether the object is one whose created event is not committed yet.
 func (r *Recorder) IsNew() bool { return r.isNew }
 
-// drop removes events that are committed.
-func (r *Recorder) drop(committed []*recorded) {
+// dropCommitted removes events that are committed.
+func (r *Recorder) dropCommitted(committed []*recorded) {
 	r.events = slices.DeleteFunc(r.events, func(e *recorded) bool { return slices.Contains(committed, e) })
 }
 

@@ -49,9 +49,9 @@ func rightfulLSN(c *feed.Change) int64 {
 // to find its events, published or not.
 const LeastExpireAfter = time.Minute
 
-// expire lets the events of a key expire that are published, where the options want that. It returns how many of
+// expirePublished lets the events of a key expire that are published, where the options want that. It returns how many of
 // them are done with.
-func (r *Relay) expire(ctx context.Context, chain []event) (n int, err error) {
+func (r *Relay) expirePublished(ctx context.Context, chain []event) (n int, err error) {
 	if r.opts.Container == nil {
 		return len(chain), nil
 	}

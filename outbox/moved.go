@@ -21,7 +21,7 @@ import (
 // publishAll publishes a chain, and in their places among its events those that belong there and lie behind them now. It
 // returns how many of the chain are published.
 func (r *Relay) publishAll(ctx context.Context, b *feed.Batch, chain []event) (n int, err error) {
-	moved, err := r.moved(ctx, b, chain)
+	moved, err := r.findMoved(ctx, b, chain)
 	if err != nil {
 		return 0, fmt.Errorf("look for events of key %q that another relay has marked: %w", chain[0].Key, err)
 	}
@@ -37,7 +37,7 @@ func (r *Relay) publishAll(ctx context.Context, b *feed.Batch, chain []event) (n
 		if moved = moved[here:]; len(moved) > 0 {
 			run = run[:slices.IndexFunc(run, func(e event) bool { return compare(moved[0], e) < 0 })]
 		}
-		done, err := r.publish(ctx, run)
+		done, err := r.publishChain(ctx, run)
 		if n += done; err != nil {
 			return n, err
 		}
@@ -45,10 +45,10 @@ func (r *Relay) publishAll(ctx context.Context, b *feed.Batch, chain []event) (n
 	return n, nil
 }
 
-// moved are the events that belong before the last unmarked one of a chain, lie behind the first one now, and are not
+// findMoved are the events that belong before the last unmarked one of a chain, lie behind the first one now, and are not
 // published yet. That an event has no mark says nothing of those before it: it may have a time to live of its own, or no
 // room for a mark, or it is the rest of a transaction.
-func (r *Relay) moved(ctx context.Context, b *feed.Batch, chain []event) ([]event, error) {
+func (r *Relay) findMoved(ctx context.Context, b *feed.Batch, chain []event) ([]event, error) {
 	if r.opts.Feed == nil || b.Redriven {
 		return nil, nil
 	}
@@ -76,7 +76,7 @@ func (r *Relay) moved(ctx context.Context, b *feed.Batch, chain []event) ([]even
 // publishEarly publishes events before their place in the feed is reached.
 func (r *Relay) publishEarly(ctx context.Context, at place, moved []event) error {
 	for len(moved) > 0 {
-		n, err := r.publish(ctx, moved)
+		n, err := r.publishChain(ctx, moved)
 		r.hand.publishedEarly(at, moved[:n])
 		if err != nil && !feed.IsPoison(err) {
 			return err

@@ -85,7 +85,7 @@ const (
 // Without an unknown outcome Settle sends nothing and returns the outcome of the last Commit.
 func (u *Unit) Settle(ctx context.Context) error {
 	for failures := 0; u.attempt != nil; failures++ {
-		err := u.try(ctx)
+		err := u.sendOnce(ctx)
 		unknown, ok := errors.AsType[*UnknownError](err)
 		if !ok || unknown.IsFinal {
 			return err

@@ -90,14 +90,14 @@ const concurrency = 64
 // the relay what was parked.
 func (r *Relay) Needs() changefeed.Needs {
 	return changefeed.Needs{
-		Filter: r.wants, Concurrency: concurrency, Start: feed.FromBeginning(),
+		Filter: r.wantsChange, Concurrency: concurrency, Start: feed.FromBeginning(),
 		Hooks: changefeed.Hooks{Parked: func(_ context.Context, l feed.DeadLetter) { r.hand.park(placeOf(l.Lease, &l.Change)) }},
 	}
 }
 
-// wants reports whether a change is an event. Of one on which the decoder panics Handle is to say so: here it would
+// wantsChange reports whether a change is an event. Of one on which the decoder panics Handle is to say so: here it would
 // end the program.
-func (r *Relay) wants(c *feed.Change) (yes bool) {
+func (r *Relay) wantsChange(c *feed.Change) (yes bool) {
 	defer func() {
 		if recover() != nil {
 			yes = true
@@ -128,35 +128,35 @@ var errWaits = errors.New("waits for an earlier event of its key")
 
 // Handle publishes the events of a batch.
 func (r *Relay) Handle(ctx context.Context, b *feed.Batch) error {
-	chains := r.chains(b)
+	chains := r.chainsOf(b)
 	left := &left{batch: b, items: map[int]error{}}
 	for _, chain := range chains {
 		at := placeOf(b.LeaseToken, chain[0].change)
-		r.take(b, chain[0])
+		r.takeNext(b, chain[0])
 		if left.down != nil { // the broker does not answer: the other keys need not find that out
-			left.add(chain, left.down)
+			left.addLeft(chain, left.down)
 			continue
 		}
 		chain = r.withoutEarly(b, chain)
 		n, err := r.publishAll(ctx, b, chain)
-		if done, lost := r.expire(ctx, chain[:n]); lost != nil {
+		if done, lost := r.expirePublished(ctx, chain[:n]); lost != nil {
 			n, err = done, lost
 		}
 		if err == nil {
 			r.hand.remove(at)
 			continue
 		}
-		r.take(b, chain[n])
-		left.add(chain[n:], err)
+		r.takeNext(b, chain[n])
+		left.addLeft(chain[n:], err)
 	}
 	if left.first != nil {
-		r.alarm(time.Now())
+		r.giveAlarms(time.Now())
 	}
 	return left.failure()
 }
 
-// chains are the events of a batch, those of each key by themselves and in their order.
-func (r *Relay) chains(b *feed.Batch) (chains [][]event) {
+// chainsOf are the events of a batch, those of each key by themselves and in their order.
+func (r *Relay) chainsOf(b *feed.Batch) (chains [][]event) {
 	at := map[feed.PartitionKey]int{}
 	for i := range b.Changes {
 		c := &b.Changes[i]
@@ -192,8 +192,8 @@ func compare(a, b event) int {
 	return cmp.Or(cmp.Compare(a.lsn, b.lsn), cmp.Compare(a.UnitSeq, b.UnitSeq), cmp.Compare(a.Seq, b.Seq))
 }
 
-// publish sends the events of a key, up to one that cannot be read.
-func (r *Relay) publish(ctx context.Context, chain []event) (n int, err error) {
+// publishChain sends the events of a key, up to one that cannot be read.
+func (r *Relay) publishChain(ctx context.Context, chain []event) (n int, err error) {
 	readable := chain
 	if i := slices.IndexFunc(chain, func(e event) bool { return e.err != nil }); i >= 0 {
 		readable, err = chain[:i], feed.Poison(fmt.Errorf("event %q: %w", chain[i].change.ID, chain[i].err))
@@ -205,22 +205,22 @@ func (r *Relay) publish(ctx context.Context, chain []event) (n int, err error) {
 	for i, e := range readable {
 		msgs[i] = e.Message
 	}
-	n, refused := r.send(ctx, msgs)
+	n, refused := r.callPublisher(ctx, msgs)
 	if n < len(msgs) {
 		return n, fmt.Errorf("publish %s %q of key %q: %w", msgs[n].Action, msgs[n].ID, msgs[n].Key, refused)
 	}
 	return n, err
 }
 
-// send calls the publisher, and does not believe it what cannot be.
-func (r *Relay) send(ctx context.Context, msgs []Message) (n int, err error) {
+// callPublisher calls the publisher, and does not believe it what cannot be.
+func (r *Relay) callPublisher(ctx context.Context, msgs []Message) (n int, err error) {
 	said := func(int, error) {}
 	if r.opts.Hooks.Publishing != nil {
 		ctx, said = r.opts.Hooks.Publishing(ctx, msgs)
 	}
 	n, err = 0, errPanicked
 	defer func() {
-		r.hand.count(msgs[:n], err)
+		r.hand.countCall(msgs[:n], err)
 		said(n, err)
 	}()
 	n, err = r.to.Publish(ctx, msgs)
@@ -244,8 +244,8 @@ type left struct {
 	after time.Duration
 }
 
-// add notes the events of a key from the first one that is not done, and why.
-func (l *left) add(chain []event, err error) {
+// addLeft notes the events of a key from the first one that is not done, and why.
+func (l *left) addLeft(chain []event, err error) {
 	if l.first == nil {
 		l.first = err
 	}

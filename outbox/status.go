@@ -110,8 +110,8 @@ type waiting struct {
 	alarmed            time.Time // when the hook was last called
 }
 
-// take notes the next event of a key. A change that was parked is no part of the feed: it waits among the dead letters.
-func (r *Relay) take(b *feed.Batch, e event) {
+// takeNext notes the next event of a key. A change that was parked is no part of the feed: it waits among the dead letters.
+func (r *Relay) takeNext(b *feed.Batch, e event) {
 	if b.Redriven {
 		return
 	}
@@ -135,16 +135,16 @@ func (h *hand) put(at place, next *waiting) {
 	h.waiting[at] = next
 }
 
-// alarm gives the alarms that are due, of all that waits: in an outage the processor calls the relay for one key now and
+// giveAlarms gives the alarms that are due, of all that waits: in an outage the processor calls the relay for one key now and
 // then, which says nothing of the others.
-func (r *Relay) alarm(now time.Time) {
-	for _, w := range r.hand.due(now) {
+func (r *Relay) giveAlarms(now time.Time) {
+	for _, w := range r.hand.dueForAlarm(now) {
 		r.opts.Hooks.Expiring(w.event, w.expires.Sub(now))
 	}
 }
 
-// due are the events to warn of. They are looked for at most once a second, because there may be many.
-func (h *hand) due(now time.Time) (due []waiting) {
+// dueForAlarm are the events to warn of. They are looked for at most once a second, because there may be many.
+func (h *hand) dueForAlarm(now time.Time) (due []waiting) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if now.Sub(h.looked) < time.Second {
@@ -173,8 +173,8 @@ func (h *hand) park(at place) {
 	h.status.Parked++
 }
 
-// count notes the outcome of a call.
-func (h *hand) count(accepted []Message, err error) {
+// countCall notes the outcome of a call.
+func (h *hand) countCall(accepted []Message, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.status.Published += int64(len(accepted))

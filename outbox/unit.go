@@ -43,8 +43,8 @@ type Options struct {
 // traceContext is the W3C trace context of a commit.
 type traceContext struct{ parent, state string }
 
-// trace calls the functions. A tracestate without a traceparent means nothing.
-func (o Options) trace(ctx context.Context) (t traceContext) {
+// traceOf calls the functions. A tracestate without a traceparent means nothing.
+func (o Options) traceOf(ctx context.Context) (t traceContext) {
 	if o.TraceParent != nil {
 		t.parent = o.TraceParent(ctx)
 	}
@@ -213,7 +213,7 @@ func (u *Unit) Once(partitionKey, messageID string, ttl time.Duration) {
 // Replace is a [feed.ErrPrecondition].
 func (u *Unit) Commit(ctx context.Context) error {
 	if u.attempt != nil {
-		if err := u.try(ctx); err != nil {
+		if err := u.sendOnce(ctx); err != nil {
 			return err
 		}
 	}
@@ -230,26 +230,26 @@ func (u *Unit) Commit(ctx context.Context) error {
 		return nil
 	}
 	u.attempt = made
-	return u.try(ctx)
+	return u.sendOnce(ctx)
 }
 
-// try sends the attempt once.
-func (u *Unit) try(ctx context.Context) error {
-	u.pending(false)
-	err := u.attempt.send(ctx, u.store)
+// sendOnce sends the attempt once.
+func (u *Unit) sendOnce(ctx context.Context) error {
+	u.markNew(false)
+	err := u.attempt.commitWrites(ctx, u.store)
 	unknown, ok := errors.AsType[*UnknownError](err)
 	if ok && !unknown.IsFinal {
 		return err
 	}
 	u.outcome = err
-	u.pending(err != nil)
-	u.close(err == nil)
+	u.markNew(err != nil)
+	u.closeAttempt(err == nil)
 	return err
 }
 
-// pending says of the new objects of an attempt whether they are still new: while it may be stored, and
+// markNew says of the new objects of an attempt whether they are still new: while it may be stored, and
 // afterwards, what happens to them is an event.
-func (u *Unit) pending(isNew bool) {
+func (u *Unit) markNew(isNew bool) {
 	for _, o := range u.attempt.objects {
 		for _, r := range o.news {
 			r.isNew = isNew
@@ -257,8 +257,8 @@ func (u *Unit) pending(isNew bool) {
 	}
 }
 
-// close ends an attempt, and tracks what had to wait for its end.
-func (u *Unit) close(stored bool) {
+// closeAttempt ends an attempt, and tracks what had to wait for its end.
+func (u *Unit) closeAttempt(stored bool) {
 	if stored {
 		for _, o := range u.attempt.objects {
 			*o.entry.seq = o.seq
@@ -268,7 +268,7 @@ func (u *Unit) close(stored bool) {
 				}
 			}
 			for _, r := range o.recorders() {
-				r.drop(o.events)
+				r.dropCommitted(o.events)
 			}
 		}
 		u.entries, u.once = nil, nil
@@ -299,17 +299,17 @@ func (u *Unit) close(stored bool) {
 func (u *Unit) newAttempt(ctx context.Context) (*attempt, error) {
 	a := &attempt{unit: newID(), begun: time.Now(), ttl: seconds(u.opts.EventTTL), event: -1}
 	if u.once != nil {
-		if err := a.remember(u.once); err != nil {
+		if err := a.addMemory(u.once); err != nil {
 			return nil, err
 		}
 	}
 	for _, e := range u.entries {
 		e.tracked = e.from.tracked()
-		if err := a.object(e); err != nil {
+		if err := a.addObject(e); err != nil {
 			return nil, err
 		}
 	}
-	if err := a.events(u.opts.trace(ctx)); err != nil {
+	if err := a.addEvents(u.opts.traceOf(ctx)); err != nil {
 		return nil, err
 	}
 	switch {

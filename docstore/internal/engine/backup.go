@@ -35,10 +35,10 @@ func (e *Engine) StreamTo(ctx context.Context, w io.Writer) error {
 	out := tar.NewWriter(w)
 	sum := newBackupSum()
 	err := e.copyFiles(ctx, func(name string, size int64, content io.Reader) error {
-		return addFile(out, name, size, sum.reading(name, content))
+		return addFile(out, name, size, sum.sumWhileRead(name, content))
 	})
 	if err == nil {
-		err = sum.write(out)
+		err = sum.writeSum(out)
 	}
 	if err == nil {
 		err = out.Close()
@@ -59,13 +59,13 @@ func ReceiveInto(ctx context.Context, r io.Reader, dir string, try func(dir stri
 			case err != nil:
 				return err
 			case h.Name == backupEnd:
-				return errors.Join(sum.verify(in), nothingMore(in))
+				return errors.Join(sum.verifySum(in), nothingMore(in))
 			// The stream may come from another machine. A name with a directory in it
 			// could lead out of the directory that is being made.
 			case h.Typeflag != tar.TypeReg || h.Name == "" || filepath.Base(h.Name) != h.Name:
 				return fmt.Errorf("stream has %q: want the files of a store", h.Name)
 			}
-			if err := writeFile(filepath.Join(partial, h.Name), sum.reading(h.Name, in)); err != nil {
+			if err := writeFile(filepath.Join(partial, h.Name), sum.sumWhileRead(h.Name, in)); err != nil {
 				return err
 			}
 		}
@@ -155,15 +155,15 @@ func newBackupSum() *backupSum {
 	return &backupSum{hash: crc32.New(crc32.MakeTable(crc32.Castagnoli))}
 }
 
-// reading counts a file and sums it up while it is read.
-func (s *backupSum) reading(name string, content io.Reader) io.Reader {
+// sumWhileRead counts a file and sums it up while it is read.
+func (s *backupSum) sumWhileRead(name string, content io.Reader) io.Reader {
 	s.Files++
 	_, _ = io.WriteString(s.hash, name) // never fails
 	return io.TeeReader(content, s.hash)
 }
 
-// write ends the stream with the sum. It comes last, because only then is it known.
-func (s *backupSum) write(out *tar.Writer) error {
+// writeSum ends the stream with the sum. It comes last, because only then is it known.
+func (s *backupSum) writeSum(out *tar.Writer) error {
 	s.CRC = s.hash.Sum32()
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -176,8 +176,8 @@ func (s *backupSum) write(out *tar.Writer) error {
 	return err
 }
 
-// verify compares the files received with the sum at the end of the stream.
-func (s *backupSum) verify(last io.Reader) error {
+// verifySum compares the files received with the sum at the end of the stream.
+func (s *backupSum) verifySum(last io.Reader) error {
 	var want backupSum
 	if err := json.NewDecoder(last).Decode(&want); err != nil {
 		return fmt.Errorf("read end of stream: %w", err)

@@ -57,31 +57,31 @@ func newChunks(r io.Reader, log uint32) *chunks {
 	return &chunks{r: r, log: log, block: make([]byte, 0, chunkBlock), broken: -1}
 }
 
-// each calls visit for all records, with ok false for those after a broken chunk. A
+// eachRecord calls visit for all records, with ok false for those after a broken chunk. A
 // record is valid until the next call.
-func (c *chunks) each(visit func(record []byte, ok bool) error) error {
+func (c *chunks) eachRecord(visit func(record []byte, ok bool) error) error {
 	for !c.closed {
-		if err := c.fill(); err != nil {
+		if err := c.readBlock(); err != nil {
 			return err
 		}
 		if len(c.block) == 0 {
 			break
 		}
 		for c.at < len(c.block) && !c.closed {
-			if err := c.step(visit); err != nil {
+			if err := c.stepChunk(visit); err != nil {
 				return err
 			}
 		}
 	}
 	if c.open {
 		c.torn = c.base
-		c.fail(c.end)
+		c.failAt(c.end)
 	}
 	return nil
 }
 
-// fill reads the next block; an empty block is the end of the file.
-func (c *chunks) fill() error {
+// readBlock reads the next block; an empty block is the end of the file.
+func (c *chunks) readBlock() error {
 	c.base += int64(len(c.block))
 	n, err := io.ReadFull(c.r, c.block[:chunkBlock])
 	c.block, c.at = c.block[:n], 0
@@ -91,17 +91,17 @@ func (c *chunks) fill() error {
 	return err
 }
 
-// step takes the next chunk of the block, or moves on by a byte where there is none:
+// stepChunk takes the next chunk of the block, or moves on by a byte where there is none:
 // damage may have hit a length, and the next whole chunk is found by its checksum
 // alone.
-func (c *chunks) step(visit func([]byte, bool) error) error {
+func (c *chunks) stepChunk(visit func([]byte, bool) error) error {
 	rest := c.block[c.at:]
 	here := c.base + int64(c.at)
-	if c.padding(rest) {
+	if c.isPadding(rest) {
 		c.at = len(c.block)
 		return nil
 	}
-	if c.trailer(rest) && !c.open && c.broken < 0 {
+	if c.isTrailer(rest) && !c.open && c.broken < 0 {
 		c.closed, c.end = true, here+logHeader
 		return nil
 	}
@@ -110,12 +110,12 @@ func (c *chunks) step(visit func([]byte, bool) error) error {
 		if c.broken < 0 {
 			c.torn = here + remains(rest, c.log)
 		}
-		c.fail(here)
+		c.failAt(here)
 		c.at++
 		return nil
 	}
 	if k.first == c.open && (k.first || c.broken < 0) { // the chunk between is missing
-		c.fail(here)
+		c.failAt(here)
 	}
 	c.at += k.size
 	if c.broken >= 0 {
@@ -143,16 +143,16 @@ func (c *chunks) step(visit func([]byte, bool) error) error {
 	return visit(c.record, c.broken < 0)
 }
 
-// fail records the first chunk that is not whole; the record around it is lost.
-func (c *chunks) fail(at int64) {
+// failAt records the first chunk that is not whole; the record around it is lost.
+func (c *chunks) failAt(at int64) {
 	c.open = false
 	if c.broken < 0 {
 		c.broken = at
 	}
 }
 
-// padding reports whether rest is the end of a block in which no chunk found room.
-func (c *chunks) padding(rest []byte) bool {
+// isPadding reports whether rest is the end of a block in which no chunk found room.
+func (c *chunks) isPadding(rest []byte) bool {
 	room := syncHeader
 	if c.log == 0 {
 		room = chunkHeader
@@ -168,9 +168,9 @@ func (c *chunks) padding(rest []byte) bool {
 	return true
 }
 
-// trailer reports whether rest begins with the header that ends a closed log: with
+// isTrailer reports whether rest begins with the header that ends a closed log: with
 // the number after the log's.
-func (c *chunks) trailer(rest []byte) bool {
+func (c *chunks) isTrailer(rest []byte) bool {
 	return c.log != 0 && len(rest) >= logHeader && binary.LittleEndian.Uint32(rest) == 0 &&
 		binary.LittleEndian.Uint16(rest[4:]) == 0 && rest[6] == chunkOfLogs &&
 		binary.LittleEndian.Uint32(rest[chunkHeader:]) == c.log+1

@@ -15,12 +15,12 @@ func FuzzLogFile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, file []byte, log uint32) {
 		m := newManifest()
 		read := 0
-		err := newChunks(bytes.NewReader(file), log).each(func(record []byte, ok bool) error {
+		err := newChunks(bytes.NewReader(file), log).eachRecord(func(record []byte, ok bool) error {
 			if read += len(record); read > len(file) {
 				t.Fatalf("%d bytes of records in a file of %d", read, len(file))
 			}
 			if ok {
-				_ = m.edit(record) // only must come to an end
+				_ = m.applyEdit(record) // only must come to an end
 				_, _, _ = batchHead(record)
 			}
 			return nil
@@ -28,6 +28,6 @@ func FuzzLogFile(f *testing.F) {
 		if errors.Is(err, io.ErrNoProgress) {
 			t.Error(err)
 		}
-		_ = m.live()
+		_ = m.liveFiles()
 	})
 }

@@ -40,7 +40,7 @@ type compactions struct {
 
 // GetAllowedWithoutPermission returns how many may run at a time.
 func (c compactions) GetAllowedWithoutPermission() int {
-	if c.guard.frozen() {
+	if c.guard.isBroken() {
 		return 0
 	}
 	return c.DBForCompaction.GetAllowedWithoutPermission()

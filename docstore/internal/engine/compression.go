@@ -32,5 +32,5 @@ func compressionOf(large *atomic.Bool) pebble.DBCompressionSettings {
 	return s
 }
 
-// weigh finds out if the store has grown so large that its tables are to be compressed, or is so no longer.
-func (e *Engine) weigh(w weights) { e.large.Store(w.disk > e.plain) }
+// weighStore finds out if the store has grown so large that its tables are to be compressed, or is so no longer.
+func (e *Engine) weighStore(w weights) { e.large.Store(w.disk > e.plain) }

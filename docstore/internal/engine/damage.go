@@ -64,7 +64,7 @@ func (e *Engine) readError(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case e.guard.frozen():
+	case e.guard.isBroken():
 		return fmt.Errorf("%w: %w", ErrFailed, e.guard.err())
 	case isCorrupt(err):
 		return damage{err: err}
@@ -82,11 +82,11 @@ type damage struct {
 // Error is one line, although the library's error may have several, and says how to go
 // on.
 func (d damage) Error() string {
-	return fmt.Sprintf("%v: %s: nothing was changed; restore the directory from a copy, or read what is left with changefeed export --salvage", ErrCorrupt, d.reason())
+	return fmt.Sprintf("%v: %s: nothing was changed; restore the directory from a copy, or read what is left with changefeed export --salvage", ErrCorrupt, d.describeDamage())
 }
 
-// reason names the file and the damage.
-func (d damage) reason() string {
+// describeDamage names the file and the damage.
+func (d damage) describeDamage() string {
 	file := d.file
 	if info := pebble.ExtractDataCorruptionInfo(d.err); info != nil && file == "" {
 		file = path.Base(info.Path)

@@ -35,11 +35,11 @@ func (f *guardedVital) Write(b []byte) (int, error) {
 	if f.log {
 		f.makeRoom(int64(n))
 	}
-	if f.g.frozen() {
+	if f.g.isBroken() {
 		return n, nil
 	}
 	_, err := f.File.Write(b)
-	f.g.must("write", f.name, err)
+	f.g.breakOnError("write", f.name, err)
 	f.at += int64(n)
 	return n, nil
 }
@@ -53,8 +53,8 @@ func (f *guardedVital) SyncData() error { return f.sync(f.File.SyncData) }
 // sync breaks the guard after a failure, because it is not known what reached the disk, and a
 // second try could succeed without it.
 func (f *guardedVital) sync(do func() error) error {
-	if !f.g.frozen() {
-		f.g.must("sync", f.name, do())
+	if !f.g.isBroken() {
+		f.g.breakOnError("sync", f.name, do())
 	}
 	return nil
 }
@@ -71,8 +71,8 @@ func (f *guardedVital) SyncTo(length int64) (full bool, err error) {
 // Close closes the file.
 func (f *guardedVital) Close() error {
 	err := f.File.Close()
-	if !f.g.frozen() {
-		f.g.must("close", f.name, err)
+	if !f.g.isBroken() {
+		f.g.breakOnError("close", f.name, err)
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func (f *guardedVital) Close() error {
 func (f *guardedVital) Stat() (vfs.FileInfo, error) {
 	info, err := f.File.Stat()
 	if err != nil {
-		return f.g.pretended(f.name).Stat()
+		return f.g.pretendFile(f.name).Stat()
 	}
 	return info, nil
 }
@@ -126,7 +126,7 @@ type guardedTable struct {
 
 // Write writes, or pretends to.
 func (f *guardedTable) Write(b []byte) (int, error) {
-	if f.g.frozen() {
+	if f.g.isBroken() {
 		return len(b), nil
 	}
 	n, err := f.File.Write(b)
@@ -143,7 +143,7 @@ func (f *guardedTable) SyncData() error { return f.sync(f.File.SyncData) }
 // sync brings the table to the disk. Only that ends a series of failures: a table that
 // was created, or lacks one of its writes, proves nothing about the disk.
 func (f *guardedTable) sync(do func() error) error {
-	if f.g.frozen() {
+	if f.g.isBroken() {
 		return nil
 	}
 	err := f.g.tableError("sync", f.name, do())
@@ -155,7 +155,7 @@ func (f *guardedTable) sync(do func() error) error {
 
 // SyncTo brings a beginning of the table to the disk.
 func (f *guardedTable) SyncTo(length int64) (full bool, err error) {
-	if f.g.frozen() {
+	if f.g.isBroken() {
 		return false, nil
 	}
 	full, err = f.File.SyncTo(length)
@@ -165,7 +165,7 @@ func (f *guardedTable) SyncTo(length int64) (full bool, err error) {
 // Close closes the table.
 func (f *guardedTable) Close() error {
 	err := f.File.Close()
-	if f.g.frozen() {
+	if f.g.isBroken() {
 		return nil
 	}
 	return f.g.tableError("close", f.name, err)
@@ -180,7 +180,7 @@ type guardedReader struct {
 
 // Read reads on.
 func (f *guardedReader) Read(b []byte) (int, error) {
-	if err := f.g.unreadable(); err != nil {
+	if err := f.g.openingError(); err != nil {
 		return 0, err
 	}
 	return f.File.Read(b)
@@ -188,7 +188,7 @@ func (f *guardedReader) Read(b []byte) (int, error) {
 
 // ReadAt reads at a place.
 func (f *guardedReader) ReadAt(b []byte, at int64) (int, error) {
-	if err := f.g.unreadable(); err != nil {
+	if err := f.g.openingError(); err != nil {
 		return 0, err
 	}
 	n, err := f.File.ReadAt(b, at)

@@ -31,7 +31,7 @@ import (
 func checkFormat(ctx context.Context, e *Engine, dir string, po *pebble.Options) (string, error) {
 	facts := e.inventory.facts
 	if facts.Making {
-		return e.schema.present(), nil
+		return e.schema.presentFormat(), nil
 	}
 	format := facts.Format
 	if format == "" {
@@ -40,7 +40,7 @@ func checkFormat(ctx context.Context, e *Engine, dir string, po *pebble.Options)
 			return "", err
 		}
 	}
-	return format, e.schema.accept(format)
+	return format, e.schema.checkFormat(format)
 }
 
 // Schema is what the engine has to know of its user's keys and values before they can be read.
@@ -54,11 +54,11 @@ type Schema struct {
 	Age func(key, value []byte) (age int64, ok bool)
 }
 
-// present is the format in which stores are written.
-func (s Schema) present() string { return s.Formats[len(s.Formats)-1] }
+// presentFormat is the format in which stores are written.
+func (s Schema) presentFormat() string { return s.Formats[len(s.Formats)-1] }
 
-// accept refuses a format that this version does not read.
-func (s Schema) accept(format string) error {
+// checkFormat refuses a format that this version does not read.
+func (s Schema) checkFormat(format string) error {
 	if format == "" || slices.Contains(s.Formats, format) {
 		return nil
 	}
@@ -80,14 +80,14 @@ func (e *Engine) Format() (format string, found bool, err error) {
 	case !found:
 		return "", false, e.refuseOther()
 	}
-	return string(value), true, e.schema.accept(string(value))
+	return string(value), true, e.schema.checkFormat(string(value))
 }
 
 // SetFormat changes the format, in the store and in its inventory.
 func (e *Engine) SetFormat(format string) error {
 	w := e.NewBatch(0)
 	w.Set(e.schema.FormatKey, []byte(format))
-	return cmp.Or(w.Commit(), e.inventory.raised(format))
+	return cmp.Or(w.Commit(), e.inventory.recordFormat(format))
 }
 
 // readFormat reads the format from the library's files, and writes nothing.
@@ -95,10 +95,10 @@ func readFormat(ctx context.Context, e *Engine, dir string, po *pebble.Options) 
 	o := *po
 	o.ReadOnly, o.Lock = true, e.lock
 	o.Experimental.CompactionScheduler = newScheduler(e.guard)
-	settled := e.guard.until(ctx)
+	settled := e.guard.breakWhenDone(ctx)
 	db, err := pebble.Open(dir, &o)
 	settled()
-	if e.guard.frozen() {
+	if e.guard.isBroken() {
 		err = openFailure(ctx, e.guard.err())
 	}
 	if err != nil {

@@ -23,9 +23,9 @@ const (
 	tableFile
 )
 
-// kind tells files apart by directory and suffix. Whatever is not known is vital: an
+// kindOf tells files apart by directory and suffix. Whatever is not known is vital: an
 // error too many stops the store, an error too few loses data.
-func (g *guard) kind(name string) fileKind {
+func (g *guard) kindOf(name string) fileKind {
 	switch {
 	case g.PathDir(name) != g.dir:
 		return foreignFile
@@ -44,15 +44,15 @@ func (g *guard) Create(name string, category vfs.DiskWriteCategory) (file vfs.Fi
 		file, err = g.FS.Create(name, category)
 		return err
 	}
-	switch kind := g.kind(name); {
+	switch kind := g.kindOf(name); {
 	case kind == foreignFile:
-		if g.frozen() {
+		if g.isBroken() {
 			return nil, g.err()
 		}
 		return file, create()
-	case kind == tableFile && !g.frozen():
+	case kind == tableFile && !g.isBroken():
 		g.beforeTable()
-		if g.frozen() {
+		if g.isBroken() {
 			break
 		}
 		if err := g.tableError("create", name, create()); err != nil {
@@ -62,19 +62,19 @@ func (g *guard) Create(name string, category vfs.DiskWriteCategory) (file vfs.Fi
 	case g.insist("create", name, create):
 		return newVital(file, g, name), nil
 	}
-	return g.pretended(name), nil
+	return g.pretendFile(name), nil
 }
 
-// pretended returns a file that exists in memory only.
-func (g *guard) pretended(name string) vfs.File {
+// pretendFile returns a file that exists in memory only.
+func (g *guard) pretendFile(name string) vfs.File {
 	file, _ := vfs.NewMem().Create("nowhere", vfs.WriteCategoryUnspecified) // has room for it
 	return newVital(file, g, name)
 }
 
 // ReuseForWrite makes a log, out of an old one unless old logs are to go (see reclaim).
 func (g *guard) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	if g.frozen() {
-		return g.pretended(name), nil
+	if g.isBroken() {
+		return g.pretendFile(name), nil
 	}
 	if !g.afresh.Load() {
 		file, err := g.FS.ReuseForWrite(old, name, category)
@@ -83,11 +83,11 @@ func (g *guard) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) 
 		}
 		// Another try would succeed, and would not show what the sync that failed has lost.
 		if errors.Is(err, errUnrecorded) && !mayPass(err) {
-			g.fail(named("reuse", name, err))
+			g.breakWith(named("reuse", name, err))
 		}
 	}
 	file, err := g.Create(name, category)
-	if err == nil && !g.frozen() {
+	if err == nil && !g.isBroken() {
 		_ = g.FS.Remove(old) // a log too many is removed at the next opening
 	}
 	return file, err
@@ -95,7 +95,7 @@ func (g *guard) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) 
 
 // Open opens a file for reading.
 func (g *guard) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
-	if err := g.unreadable(); err != nil {
+	if err := g.openingError(); err != nil {
 		return nil, err
 	}
 	file, err := g.FS.Open(name, opts...)
@@ -106,8 +106,8 @@ func (g *guard) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	return &guardedReader{file, g, name}, nil
 }
 
-// unreadable is the error of all reads while the opening of a store is given up.
-func (g *guard) unreadable() error {
+// openingError is the error of all reads while the opening of a store is given up.
+func (g *guard) openingError() error {
 	if g.opening.Load() {
 		return g.err()
 	}
@@ -116,8 +116,8 @@ func (g *guard) unreadable() error {
 
 // afterRead waits after a failed read of a table, which the library repeats at once.
 func (g *guard) afterRead(name string) {
-	if g.kind(name) == tableFile {
-		g.rest()
+	if g.kindOf(name) == tableFile {
+		g.pauseReads()
 	}
 }
 
@@ -133,16 +133,16 @@ func (g *guard) OpenDir(name string) (file vfs.File, err error) {
 	if g.insist("open", name, open) {
 		return newVital(file, g, name), nil
 	}
-	return g.pretended(name), nil
+	return g.pretendFile(name), nil
 }
 
-// change runs f unless the guard is broken. Then a change to the store is pretended,
+// changeUnlessBroken runs f unless the guard is broken. Then a change to the store is pretended,
 // and one to a copy fails: a copy that looks whole and is not would be worse than none.
-func (g *guard) change(name string, f func() error) error {
-	if !g.frozen() {
+func (g *guard) changeUnlessBroken(name string, f func() error) error {
+	if !g.isBroken() {
 		return f()
 	}
-	if g.kind(name) == foreignFile {
+	if g.kindOf(name) == foreignFile {
 		return g.err()
 	}
 	return nil
@@ -150,18 +150,18 @@ func (g *guard) change(name string, f func() error) error {
 
 // Remove removes a file. An error is passed on: a file too many does no harm.
 func (g *guard) Remove(name string) error {
-	return g.change(name, func() error { return g.FS.Remove(name) })
+	return g.changeUnlessBroken(name, func() error { return g.FS.Remove(name) })
 }
 
 // RemoveAll removes a copy.
 func (g *guard) RemoveAll(name string) error {
-	return g.change(name, func() error { return g.FS.RemoveAll(name) })
+	return g.changeUnlessBroken(name, func() error { return g.FS.RemoveAll(name) })
 }
 
 // Rename renames a file. The library writes its options under another name first.
 func (g *guard) Rename(old, name string) error {
-	return g.change(name, func() error {
-		if g.kind(name) == foreignFile {
+	return g.changeUnlessBroken(name, func() error {
+		if g.kindOf(name) == foreignFile {
 			return g.FS.Rename(old, name)
 		}
 		g.insist("rename", name, func() error { return g.FS.Rename(old, name) })
@@ -171,17 +171,17 @@ func (g *guard) Rename(old, name string) error {
 
 // Link is used for copies alone.
 func (g *guard) Link(old, name string) error {
-	return g.change(name, func() error { return g.FS.Link(old, name) })
+	return g.changeUnlessBroken(name, func() error { return g.FS.Link(old, name) })
 }
 
 // MkdirAll makes the directory, or that of a copy.
 func (g *guard) MkdirAll(name string, perm os.FileMode) error {
-	return g.change(name, func() error { return g.FS.MkdirAll(name, perm) })
+	return g.changeUnlessBroken(name, func() error { return g.FS.MkdirAll(name, perm) })
 }
 
 // OpenReadWrite is used for no file of a store.
 func (g *guard) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (file vfs.File, err error) {
-	err = g.change(name, func() error {
+	err = g.changeUnlessBroken(name, func() error {
 		file, err = g.FS.OpenReadWrite(name, category, opts...)
 		return err
 	})
@@ -190,7 +190,7 @@ func (g *guard) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts 
 
 // Lock locks the directory.
 func (g *guard) Lock(name string) (io.Closer, error) {
-	if err := g.unreadable(); err != nil {
+	if err := g.openingError(); err != nil {
 		return nil, err
 	}
 	return g.FS.Lock(name)

@@ -69,9 +69,9 @@ func newGuard(fs vfs.FS, dir string) *guard {
 	return g
 }
 
-// fail breaks the guard; the first reason stays, because later ones are its
+// breakWith breaks the guard; the first reason stays, because later ones are its
 // consequences.
-func (g *guard) fail(reason error) {
+func (g *guard) breakWith(reason error) {
 	if !g.failure.CompareAndSwap(nil, &reason) {
 		return
 	}
@@ -92,12 +92,12 @@ func (g *guard) err() error {
 	return nil
 }
 
-// frozen reports whether the guard is broken: then writes only pretend to be done.
-func (g *guard) frozen() bool { return g.failure.Load() != nil }
+// isBroken reports whether the guard is broken: then writes only pretend to be done.
+func (g *guard) isBroken() bool { return g.failure.Load() != nil }
 
-// opened ends the time in which reads fail with the guard. From now on the guard calls
+// endOpening ends the time in which reads fail with the guard. From now on the guard calls
 // tell with its failure, at once if there is one already.
-func (g *guard) opened(tell func(error)) {
+func (g *guard) endOpening(tell func(error)) {
 	g.opening.Store(false)
 	g.mu.Lock()
 	g.tell = tell
@@ -107,14 +107,14 @@ func (g *guard) opened(tell func(error)) {
 	}
 }
 
-// until breaks the guard when ctx ends, unless settled is called first.
-func (g *guard) until(ctx context.Context) (settled func()) {
+// breakWhenDone breaks the guard when ctx ends, unless settled is called first.
+func (g *guard) breakWhenDone(ctx context.Context) (settled func()) {
 	giveUp := func() {
 		if err := g.waitsFor(); err != nil {
-			g.fail(fmt.Errorf("%w, while waiting for the disk: %w", context.Cause(ctx), err))
+			g.breakWith(fmt.Errorf("%w, while waiting for the disk: %w", context.Cause(ctx), err))
 			return
 		}
-		g.fail(context.Cause(ctx))
+		g.breakWith(context.Cause(ctx))
 	}
 	stop := context.AfterFunc(ctx, giveUp)
 	return func() {
@@ -124,8 +124,8 @@ func (g *guard) until(ctx context.Context) (settled func()) {
 	}
 }
 
-// hurry ends all waits for the disk, because the library is being closed.
-func (g *guard) hurry() { g.once.Do(func() { close(g.closing) }) }
+// endWaits ends all waits for the disk, because the library is being closed.
+func (g *guard) endWaits() { g.once.Do(func() { close(g.closing) }) }
 
 // pause waits; false means that another try is of no use.
 func (g *guard) pause(d time.Duration) bool {
@@ -140,9 +140,9 @@ func (g *guard) pause(d time.Duration) bool {
 	return false
 }
 
-// rest waits between two reads of the library of which the first has failed. It waits while the guard is
+// pauseReads waits between two reads of the library of which the first has failed. It waits while the guard is
 // broken too: then the library looks for tables that were pretended, and would look without a pause.
-func (g *guard) rest() {
+func (g *guard) pauseReads() {
 	timer := time.NewTimer(readPause)
 	defer timer.Stop()
 	select {
@@ -167,7 +167,7 @@ func mayPass(err error) bool {
 // for is waited for until there is room, because with a broken guard nobody could read.
 func (g *guard) insist(verb, name string, try func() error) bool {
 	begin := time.Now()
-	for wait := firstPause; !g.frozen(); wait = min(2*wait, longestPause) {
+	for wait := firstPause; !g.isBroken(); wait = min(2*wait, longestPause) {
 		err := named(verb, name, try())
 		g.waitingOut(err)
 		if err == nil {
@@ -178,17 +178,17 @@ func (g *guard) insist(verb, name string, try func() error) bool {
 		full := long && g.isLackOfRoom(err)
 		g.stalled.Store(full)
 		if g.opening.Load() || !mayPass(err) || long && !full || !g.pause(wait) {
-			g.fail(err)
+			g.breakWith(err)
 		}
 	}
 	return false
 }
 
-// must breaks the guard after an error of a step that cannot be tried again: half of it
+// breakOnError breaks the guard after an error of a step that cannot be tried again: half of it
 // may have been done.
-func (g *guard) must(verb, name string, err error) {
+func (g *guard) breakOnError(verb, name string, err error) {
 	if err != nil {
-		g.fail(named(verb, name, err))
+		g.breakWith(named(verb, name, err))
 	}
 }
 
@@ -228,7 +228,7 @@ func (g *guard) tableError(verb, name string, err error) error {
 	out := err != nil && time.Since(g.since) >= diskPatience
 	g.mu.Unlock()
 	if out && !g.isLackOfRoom(err) { // with less than the reserve nothing more is written, so the library may try for ever
-		g.fail(err)
+		g.breakWith(err)
 	}
 	return err
 }

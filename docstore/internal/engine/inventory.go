@@ -134,9 +134,9 @@ func (v *inventory) save() error {
 	return syncDir(v.fs, v.dir)
 }
 
-// begin records that a store is being made. A store whose making was interrupted has
+// recordMaking records that a store is being made. A store whose making was interrupted has
 // acknowledged nothing, so it is made from the beginning.
-func (v *inventory) begin() error {
+func (v *inventory) recordMaking() error {
 	if err := v.save(); err != nil {
 		return err
 	}
@@ -154,8 +154,8 @@ func (v *inventory) begin() error {
 	return syncDir(v.fs, v.dir)
 }
 
-// made records that the store has been opened for the first time.
-func (v *inventory) made() error {
+// recordOpened records that the store has been opened for the first time.
+func (v *inventory) recordOpened() error {
 	if v == nil || !v.facts.Making {
 		return nil
 	}
@@ -165,8 +165,8 @@ func (v *inventory) made() error {
 	return v.save()
 }
 
-// raised records the format that the store has now.
-func (v *inventory) raised(format string) error {
+// recordFormat records the format that the store has now.
+func (v *inventory) recordFormat(format string) error {
 	if v == nil {
 		return nil
 	}
@@ -176,9 +176,9 @@ func (v *inventory) raised(format string) error {
 	return v.save()
 }
 
-// seal records where the files of a closed store end: from now on a shorter file is
+// sealLogs records where the files of a closed store end: from now on a shorter file is
 // damage and not the trace of a power loss.
-func (v *inventory) seal() error {
+func (v *inventory) sealLogs() error {
 	if v == nil {
 		return nil
 	}
@@ -202,9 +202,9 @@ func (v *inventory) seal() error {
 	return v.save()
 }
 
-// opened records a new log before anything is written to it. An inventory that lacked
+// addLog records a new log before anything is written to it. An inventory that lacked
 // the log could not refuse a store that lost it.
-func (v *inventory) opened(num uint64) (*atomic.Int64, error) {
+func (v *inventory) addLog(num uint64) (*atomic.Int64, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.newest = &atomic.Int64{}
@@ -215,9 +215,9 @@ func (v *inventory) opened(num uint64) (*atomic.Int64, error) {
 	return v.newest, v.save()
 }
 
-// dropped records that a log is not needed any more. The file is not saved for that,
+// dropLog records that a log is not needed any more. The file is not saved for that,
 // since a log that is named but before First is not looked for.
-func (v *inventory) dropped(num uint64) {
+func (v *inventory) dropLog(num uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.facts.First = max(v.facts.First, num+1)
@@ -256,46 +256,46 @@ func (fs inventoryFS) Unwrap() vfs.FS { return fs.FS }
 // Create records a new log.
 func (fs inventoryFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := fs.FS.Create(name, category)
-	return fs.noted(name, file, err)
+	return fs.noteOpened(name, file, err)
 }
 
 // ReuseForWrite records a new log in the place of one that is no longer needed.
 func (fs inventoryFS) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	fs.dropped(old)
+	fs.dropRemoved(old)
 	file, err := fs.FS.ReuseForWrite(old, name, category)
-	return fs.noted(name, file, err)
+	return fs.noteOpened(name, file, err)
 }
 
 // Remove records that a log is gone.
 func (fs inventoryFS) Remove(name string) error {
 	err := fs.FS.Remove(name)
 	if err == nil {
-		fs.dropped(name)
+		fs.dropRemoved(name)
 	}
 	return err
 }
 
-// log returns the number of a log of the store; logs of copies are not the store's.
-func (fs inventoryFS) log(name string) (uint64, bool) {
+// logNumber returns the number of a log of the store; logs of copies are not the store's.
+func (fs inventoryFS) logNumber(name string) (uint64, bool) {
 	num, ok := logNumber(fs.PathBase(name))
 	return num, ok && fs.PathJoin(fs.inv.dir, fs.PathBase(name)) == fs.PathJoin(name)
 }
 
-// dropped takes a log that was removed out of the inventory.
-func (fs inventoryFS) dropped(name string) {
-	if num, ok := fs.log(name); ok {
-		fs.inv.dropped(num)
+// dropRemoved takes a log that was removed out of the inventory.
+func (fs inventoryFS) dropRemoved(name string) {
+	if num, ok := fs.logNumber(name); ok {
+		fs.inv.dropLog(num)
 	}
 }
 
-// noted adds a log that was opened to the inventory, and counts the bytes written to it. A log
+// noteOpened adds a log that was opened to the inventory, and counts the bytes written to it. A log
 // that cannot be recorded is not used, because its loss would go unnoticed.
-func (fs inventoryFS) noted(name string, file vfs.File, err error) (vfs.File, error) {
-	num, ok := fs.log(name)
+func (fs inventoryFS) noteOpened(name string, file vfs.File, err error) (vfs.File, error) {
+	num, ok := fs.logNumber(name)
 	if err != nil || !ok {
 		return file, err
 	}
-	written, err := fs.inv.opened(num)
+	written, err := fs.inv.addLog(num)
 	if err != nil {
 		_ = file.Close() // holds nothing yet
 		return nil, fmt.Errorf("%w: %w", errUnrecorded, err)

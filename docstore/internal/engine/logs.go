@@ -19,9 +19,9 @@ type LogEnd struct {
 	Lost    int    // whole writes after the dropped bytes: only of a store that did not wait for the disk
 }
 
-// logs reads the logs that are not yet in tables, to their ends. Sequence numbers run
+// verifyLogs reads the logs that are not yet in tables, to their ends. Sequence numbers run
 // on from record to record and from log to log, so that a record lost anywhere shows.
-func (s *survey) logs() error {
+func (s *survey) verifyLogs() error {
 	present, err := s.presentLogs()
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (s *survey) readLog(num uint64, next *uint64) (*chunks, error) {
 	}
 	defer file.Close()
 	c := newChunks(file, uint32(num))
-	err = c.each(func(record []byte, ok bool) error {
+	err = c.eachRecord(func(record []byte, ok bool) error {
 		if !ok {
 			return nil
 		}

@@ -61,11 +61,11 @@ func newManifest() *manifest {
 	return &manifest{tables: map[tablePlace]table{}, files: map[uint64]uint64{}, blobs: map[uint64]uint64{}}
 }
 
-// edit applies a record.
-func (m *manifest) edit(record []byte) error {
+// applyEdit applies a record.
+func (m *manifest) applyEdit(record []byte) error {
 	r := &fields.Reader{Rest: record}
 	for len(r.Rest) > 0 && !r.Short {
-		if err := m.field(r, r.Uvarint()); err != nil {
+		if err := m.applyField(r, r.Uvarint()); err != nil {
 			return err
 		}
 	}
@@ -76,9 +76,9 @@ func (m *manifest) edit(record []byte) error {
 	return nil
 }
 
-// field applies one field of a record. Those that say nothing about files are read only to get
+// applyField applies one field of a record. Those that say nothing about files are read only to get
 // past them. An unknown tag is an error, because its length is unknown too.
-func (m *manifest) field(r *fields.Reader, tag uint64) error {
+func (m *manifest) applyField(r *fields.Reader, tag uint64) error {
 	switch tag {
 	case tagComparer:
 		r.Text()
@@ -92,7 +92,7 @@ func (m *manifest) field(r *fields.Reader, tag uint64) error {
 	case tagDropTable:
 		delete(m.tables, tablePlace{r.Uvarint(), r.Uvarint()})
 	case tagTable, tagTable2, tagTable3, tagTable4, tagTable5:
-		return m.table(r, tag)
+		return m.addTable(r, tag)
 	case tagBacking:
 		file := r.Uvarint()
 		m.files[file] = r.Uvarint()
@@ -113,13 +113,13 @@ func (m *manifest) field(r *fields.Reader, tag uint64) error {
 	return nil
 }
 
-// table applies the record of a new table. A virtual table is part of the file of
+// addTable applies the record of a new table. A virtual table is part of the file of
 // another, so its size says nothing about a file.
 //
 // level, number, path (table 3), size, a byte of flags and the bounds of points if the first
 // flag says so (table 5), bounds, least and greatest sequence number (not table), members up
 // to an end (tables 4 and 5)
-func (m *manifest) table(r *fields.Reader, tag uint64) error {
+func (m *manifest) addTable(r *fields.Reader, tag uint64) error {
 	place := tablePlace{r.Uvarint(), r.Uvarint()}
 	if tag == tagTable3 {
 		r.Uvarint()
@@ -128,10 +128,10 @@ func (m *manifest) table(r *fields.Reader, tag uint64) error {
 	t := table{file: place.num}
 	if tag == tagTable5 { // it has ranges, and points perhaps
 		if len(r.Rest) > 0 && r.Byte()&1 != 0 {
-			t.bound(r)
+			t.readBound(r)
 		}
 	}
-	t.bound(r)
+	t.readBound(r)
 	if tag != tagTable {
 		r.Uvarint()
 		r.Uvarint()
@@ -152,8 +152,8 @@ func (m *manifest) table(r *fields.Reader, tag uint64) error {
 	return nil
 }
 
-// bound reads the least and the greatest key of a table and keeps the extremes.
-func (t *table) bound(r *fields.Reader) {
+// readBound reads the least and the greatest key of a table and keeps the extremes.
+func (t *table) readBound(r *fields.Reader) {
 	lo, hi := userKey(r.Text()), userKey(r.Text())
 	if t.min == nil || bytes.Compare(lo, t.min) < 0 {
 		t.min = bytes.Clone(lo)
@@ -188,8 +188,8 @@ func tableMembers(r *fields.Reader) (backing uint64, err error) {
 	return 0, fields.ErrShort
 }
 
-// live returns the files that the store consists of, with their sizes.
-func (m *manifest) live() map[string]uint64 {
+// liveFiles returns the files that the store consists of, with their sizes.
+func (m *manifest) liveFiles() map[string]uint64 {
 	files := map[string]uint64{}
 	for _, t := range m.tables {
 		files[tableName(t.file)] = m.files[t.file]

@@ -25,7 +25,7 @@ func (e *Engine) Get(dst, key []byte) ([]byte, bool, error) {
 	return dst, true, closer.Close()
 }
 
-// Find is Get while a store is being opened. Only blocks are read that survey.heads
+// Find is Get while a store is being opened. Only blocks are read that survey.verifyHeads
 // has verified, which Get would not do: Get also reads the filters of tables, and damage
 // found that late would come after the library has changed files.
 func (e *Engine) Find(key []byte) (value []byte, found bool, err error) {
@@ -79,12 +79,12 @@ func (w Batch) Commit() (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			w.e.stuck.Store(true)
-			w.e.guard.fail(fmt.Errorf("%v", r))
+			w.e.guard.breakWith(fmt.Errorf("%v", r))
 			err = w.e.guard.err()
 		}
 	}()
 	if err = w.b.apply(w.e.sync); err != nil {
-		w.e.guard.fail(err)
+		w.e.guard.breakWith(err)
 	}
 	if err := w.e.guard.err(); err != nil { // the library was shown a success
 		return err

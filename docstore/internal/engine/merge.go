@@ -19,7 +19,7 @@ import (
 // Each calls visit for the keys in [from, to) with their newest values, in order. It
 // merges the sorted contents of all logs and tables, as the library would.
 func (w *Wreck) Each(from, to []byte, visit func(key, value []byte) error) error {
-	sources, err := w.sources(from, to)
+	sources, err := w.openSources(from, to)
 	defer func() {
 		for _, s := range sources {
 			s.stop()
@@ -32,16 +32,16 @@ func (w *Wreck) Each(from, to []byte, visit func(key, value []byte) error) error
 		}
 		var newest version
 		newest, err = w.takeNewest(sources, key)
-		if err == nil && !newest.end && !w.removed(newest) {
+		if err == nil && !newest.end && !w.isRemoved(newest) {
 			err = visit(newest.key, newest.value)
 		}
 	}
 	return err
 }
 
-// sources opens all logs, which are one source, and each table, at their first keys in
+// openSources opens all logs, which are one source, and each table, at their first keys in
 // [from, to). The caller stops them, after an error too.
-func (w *Wreck) sources(from, to []byte) (sources []*source, err error) {
+func (w *Wreck) openSources(from, to []byte) (sources []*source, err error) {
 	add := func(versions iter.Seq2[version, error]) error {
 		s := &source{}
 		s.pull, s.stop = iter.Pull2(versions)
@@ -72,7 +72,7 @@ func leastKey(sources []*source) (key []byte) {
 func (w *Wreck) takeNewest(sources []*source, key []byte) (newest version, err error) {
 	for _, s := range sources {
 		for s.ok && err == nil && bytes.Equal(s.head.key, key) {
-			if newest.key == nil || w.newer(s.head, newest) {
+			if newest.key == nil || w.isNewer(s.head, newest) {
 				newest = s.head
 			}
 			err = s.next()
@@ -81,10 +81,10 @@ func (w *Wreck) takeNewest(sources []*source, key []byte) (newest version, err e
 	return newest, err
 }
 
-// newer reports whether a is the newer of two values of a key. The library sets the
+// isNewer reports whether a is the newer of two values of a key. The library sets the
 // sequence numbers of its last level to 0, so without a manifest they decide little;
 // then the values say how old they are, if they can.
-func (w *Wreck) newer(a, b version) bool {
+func (w *Wreck) isNewer(a, b version) bool {
 	if w.guess && !a.end && !b.end {
 		s, ok := w.schema.Age(a.key, a.value)
 		t, ok2 := w.schema.Age(b.key, b.value)
@@ -92,22 +92,22 @@ func (w *Wreck) newer(a, b version) bool {
 			return s > t
 		}
 	}
-	return w.after(a.seq, a.file, b.seq, b.file)
+	return w.isAfter(a.seq, a.file, b.seq, b.file)
 }
 
-// after orders two writes by their sequence numbers. Where the last level has lost them, the
+// isAfter orders two writes by their sequence numbers. Where the last level has lost them, the
 // younger file decides, which is a guess.
-func (w *Wreck) after(seq, file, seq2, file2 uint64) bool {
+func (w *Wreck) isAfter(seq, file, seq2, file2 uint64) bool {
 	if w.guess && (seq == 0 || seq2 == 0) {
 		return file > file2
 	}
 	return cmp.Or(cmp.Compare(seq, seq2), cmp.Compare(file, file2)) > 0
 }
 
-// removed reports whether the key of a value was removed with a range.
-func (w *Wreck) removed(v version) bool {
+// isRemoved reports whether the key of a value was removed with a range.
+func (w *Wreck) isRemoved(v version) bool {
 	return slices.ContainsFunc(w.ranges, func(r keyRemoval) bool {
-		return bytes.Compare(r.from, v.key) <= 0 && bytes.Compare(v.key, r.to) < 0 && w.after(r.seq, r.file, v.seq, v.file)
+		return bytes.Compare(r.from, v.key) <= 0 && bytes.Compare(v.key, r.to) < 0 && w.isAfter(r.seq, r.file, v.seq, v.file)
 	})
 }
 
@@ -139,18 +139,18 @@ func logVersions(writes []version, to []byte) iter.Seq2[version, error] {
 // ends, so a damaged block costs its own keys and not the rest of the table.
 func (w *Wreck) tableVersions(file uint64, from, to []byte) iter.Seq2[version, error] {
 	return func(yield func(version, error) bool) {
-		err := w.table(file, func(r *sstable.Reader) error {
+		err := w.openTable(file, func(r *sstable.Reader) error {
 			last, more, err := walkTable(w.ctx, r, from, to, file, yield)
 			if err == nil || !more || !unreadable(err) {
 				return err
 			}
 			resume, why := resumeTable(w.ctx, r, last, to), firstLine(err)
-			w.hole(LostSpan{File: tableName(file), Why: why, From: last, To: resume})
+			w.recordLost(LostSpan{File: tableName(file), Why: why, From: last, To: resume})
 			if bytes.Equal(resume, to) {
 				return nil
 			}
 			if _, more, err = walkTable(w.ctx, r, resume, to, file, yield); err != nil && more && unreadable(err) {
-				w.hole(LostSpan{File: tableName(file), Why: firstLine(err), From: resume, To: to})
+				w.recordLost(LostSpan{File: tableName(file), Why: firstLine(err), From: resume, To: to})
 				return nil
 			}
 			return err
@@ -161,8 +161,8 @@ func (w *Wreck) tableVersions(file uint64, from, to []byte) iter.Seq2[version, e
 	}
 }
 
-// hole records a span once: tables are read several times.
-func (w *Wreck) hole(s LostSpan) {
+// recordLost records a span once: tables are read several times.
+func (w *Wreck) recordLost(s LostSpan) {
 	if !slices.ContainsFunc(w.Lost, func(o LostSpan) bool {
 		return o.File == s.File && bytes.Equal(o.From, s.From) && bytes.Equal(o.To, s.To)
 	}) {

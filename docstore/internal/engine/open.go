@@ -94,10 +94,10 @@ func Open(ctx context.Context, dir string, o Options, load func(*Engine) error) 
 // start has the user read what it keeps in memory, and only then records that the store has been
 // opened, because a first open that fails is repeated from the beginning.
 func (e *Engine) start(ctx context.Context, load func(*Engine) error) error {
-	settled := e.guard.until(ctx)
+	settled := e.guard.breakWhenDone(ctx)
 	err := load(e)
 	if err == nil {
-		err = e.inventory.made()
+		err = e.inventory.recordOpened()
 	}
 	settled()
 	if failure := e.guard.err(); failure != nil {
@@ -108,7 +108,7 @@ func (e *Engine) start(ctx context.Context, load func(*Engine) error) error {
 
 // OnFailure ends the opening, and has tell called when the disk fails, at once if it has failed
 // already.
-func (e *Engine) OnFailure(tell func(error)) { e.guard.opened(tell) }
+func (e *Engine) OnFailure(tell func(error)) { e.guard.endOpening(tell) }
 
 // NewestLog is how far the newest log reached when the store was opened.
 func (e *Engine) NewestLog() LogEnd { return e.newest }
@@ -135,14 +135,14 @@ func openVerified(ctx context.Context, dir string, o Options) (*Engine, error) {
 			return nil, err
 		}
 	}
-	settled := g.until(ctx)
+	settled := g.breakWhenDone(ctx)
 	db, err := pebble.Open(dir, po)
 	settled()
 	if err == nil {
 		e.db = pebbleDB{db}
-		e.weigh(e.db.measure())
+		e.weighStore(e.db.measure())
 	}
-	if g.frozen() { // then the library's own error is only a consequence
+	if g.isBroken() { // then the library's own error is only a consequence
 		err = openFailure(ctx, g.err())
 	}
 	switch {
@@ -151,7 +151,7 @@ func openVerified(ctx context.Context, dir string, o Options) (*Engine, error) {
 	case e.db != nil:
 		_ = e.Close()
 	default:
-		_ = e.unlock()
+		_ = e.unlockDirectory()
 	}
 	return nil, err
 }
@@ -173,7 +173,7 @@ func pebbleOptions(g *guard, large *atomic.Bool, o Options) *pebble.Options {
 		// Whoever reads a damaged block gets the error. A compaction that meets the
 		// block would be tried again at once, for ever: the pause keeps that from taking
 		// a core.
-		EventListener: &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) { g.rest() }},
+		EventListener: &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) { g.pauseReads() }},
 	}
 	for i := range po.Levels {
 		po.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)
@@ -202,7 +202,7 @@ func (quietLog) Infof(string, ...any) {}
 func (quietLog) Errorf(string, ...any) {}
 
 // Fatalf breaks the guard.
-func (l quietLog) Fatalf(format string, args ...any) { l.g.fail(fmt.Errorf(format, args...)) }
+func (l quietLog) Fatalf(format string, args ...any) { l.g.breakWith(fmt.Errorf(format, args...)) }
 
 // Close closes the engine after its last user has left. A stuck engine is not closed,
 // since that would wait for its own locks; the directory stays locked until the process
@@ -212,14 +212,14 @@ func (e *Engine) Close() (err error) {
 	if e.stuck.Load() {
 		return e.guard.err()
 	}
-	e.guard.hurry()
+	e.guard.endWaits()
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%v", r)
 		}
 	}()
 	if err = cmp.Or(e.db.Close(), e.guard.err()); err == nil {
-		err = e.inventory.seal()
+		err = e.inventory.sealLogs()
 	}
-	return cmp.Or(e.guard.err(), err, e.unlock())
+	return cmp.Or(e.guard.err(), err, e.unlockDirectory())
 }

@@ -14,7 +14,7 @@ func (e *Engine) Reclaim(ctx context.Context, ranges [][2][]byte, quiet bool) er
 	}
 	defer e.use.leave()
 	w := e.db.measure()
-	e.weigh(w)
+	e.weighStore(w)
 	if quiet && w.logs > spareLogs {
 		e.guard.afresh.Store(true)
 		defer e.guard.afresh.Store(false)

@@ -106,10 +106,10 @@ func (w *Wreck) findFiles() (err error) {
 	o.EnsureDefaults()
 	w.options = o.MakeReaderOptions()
 	w.facts, w.known, err = readInventory(w.fs, w.dir)
-	if err := w.lose(err); err != nil {
+	if err := w.recordDamage(err); err != nil {
 		return err
 	}
-	if err := w.lose(w.markers()); err != nil {
+	if err := w.recordDamage(w.findManifest()); err != nil {
 		return err
 	}
 	if w.manifestName == "" { // the newest was in use, unless a kill came while it was made
@@ -120,15 +120,15 @@ func (w *Wreck) findFiles() (err error) {
 		}
 	}
 	before := len(w.Lost)
-	if err := w.lose(w.readManifest()); err != nil {
+	if err := w.recordDamage(w.readManifest()); err != nil {
 		return err
 	}
 	w.guess = len(w.Lost) > before
 	return errors.Join(w.findTables(), w.readLogs())
 }
 
-// lose records a damage and returns any other error.
-func (w *Wreck) lose(err error) error {
+// recordDamage records a damage and returns any other error.
+func (w *Wreck) recordDamage(err error) error {
 	d, ok := errors.AsType[damage](err)
 	switch {
 	case ok:
@@ -163,7 +163,7 @@ func (w *Wreck) findTables() error {
 	}
 	for _, file := range slices.Sorted(maps.Keys(tables)) {
 		t := tables[file]
-		err := w.table(file, func(r *sstable.Reader) error { return w.removals(file, r) })
+		err := w.openTable(file, func(r *sstable.Reader) error { return w.readRemovals(file, r) })
 		switch {
 		case err == nil:
 			w.files = append(w.files, file)
@@ -176,8 +176,8 @@ func (w *Wreck) findTables() error {
 	return nil
 }
 
-// table opens a table for f.
-func (w *Wreck) table(file uint64, f func(r *sstable.Reader) error) (err error) {
+// openTable opens a table for f.
+func (w *Wreck) openTable(file uint64, f func(r *sstable.Reader) error) (err error) {
 	handle, err := w.fs.Open(w.fs.PathJoin(w.dir, tableName(file)))
 	if err != nil {
 		return err
@@ -194,8 +194,8 @@ func (w *Wreck) table(file uint64, f func(r *sstable.Reader) error) (err error) 
 	return f(r)
 }
 
-// removals reads the ranges of keys that a table removes: those of deleted containers.
-func (w *Wreck) removals(file uint64, r *sstable.Reader) error {
+// readRemovals reads the ranges of keys that a table removes: those of deleted containers.
+func (w *Wreck) readRemovals(file uint64, r *sstable.Reader) error {
 	it, err := r.NewRawRangeDelIter(w.ctx, sstable.NoFragmentTransforms, sstable.NoReadEnv)
 	if it == nil || err != nil {
 		return err
@@ -245,7 +245,7 @@ func (w *Wreck) readLogTo(num uint64, next *uint64, newest bool) error {
 	}
 	defer file.Close()
 	c := newChunks(file, uint32(num))
-	err = c.each(func(record []byte, _ bool) error {
+	err = c.eachRecord(func(record []byte, _ bool) error {
 		seq, count, ok := batchHead(record)
 		// Every change of a key has a number, without gaps: so a gap says how many are
 		// missing, though not which.
@@ -253,7 +253,7 @@ func (w *Wreck) readLogTo(num uint64, next *uint64, newest bool) error {
 			w.Lost = append(w.Lost, LostSpan{File: name, Why: fmt.Sprintf("%d changes of keys before offset %d are missing", seq-*next, c.base+int64(c.at))})
 		}
 		*next = seq + count
-		return w.batch(record, num)
+		return w.addChanges(record, num)
 	})
 	if err != nil && unreadable(err) {
 		w.Lost = append(w.Lost, LostSpan{File: name, Why: firstLine(err)})
@@ -273,8 +273,8 @@ func (w *Wreck) readLogTo(num uint64, next *uint64, newest bool) error {
 	return nil
 }
 
-// batch takes the changes of a record.
-func (w *Wreck) batch(record []byte, file uint64) error {
+// addChanges takes the changes of a record.
+func (w *Wreck) addChanges(record []byte, file uint64) error {
 	if len(record) < batchHeader {
 		return nil
 	}

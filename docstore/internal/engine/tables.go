@@ -11,10 +11,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 )
 
-// heads reads the blocks that opening the store will read; their checksums are verified
+// verifyHeads reads the blocks that opening the store will read; their checksums are verified
 // on the way. The rest of a table is verified whenever it is read, since reading all of
 // a large store at each start would take minutes.
-func (s *survey) heads(o *pebble.Options) error {
+func (s *survey) verifyHeads(o *pebble.Options) error {
 	o = o.Clone()
 	o.EnsureDefaults()
 	byFile := map[uint64][]byte{}

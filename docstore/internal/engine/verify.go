@@ -37,10 +37,10 @@ func lockAndVerify(ctx context.Context, e *Engine, dir string, po *pebble.Option
 		e.raising, err = isOld(e, fs, dir)
 	}
 	if err == nil && e.inventory.facts.Making {
-		err = e.inventory.begin()
+		err = e.inventory.recordMaking()
 	}
 	if err != nil {
-		_ = e.unlock()
+		_ = e.unlockDirectory()
 		if errors.Is(err, ErrCorrupt) || errors.Is(err, ErrFormat) {
 			return err
 		}
@@ -55,8 +55,8 @@ func lockAndVerify(ctx context.Context, e *Engine, dir string, po *pebble.Option
 	return nil
 }
 
-// unlock gives the directory back.
-func (e *Engine) unlock() error {
+// unlockDirectory gives the directory back.
+func (e *Engine) unlockDirectory() error {
 	if e.lock == nil {
 		return nil
 	}
@@ -97,7 +97,7 @@ func verify(ctx context.Context, fs vfs.FS, dir string, keys Schema, o *pebble.O
 	}
 	// Each step goes by what the one before has verified: a marker names the manifest,
 	// and the manifest all other files.
-	for _, step := range []func() error{s.markers, s.readManifest, s.tables, s.logs, func() error { return s.options(o) }, func() error { return s.heads(o) }} {
+	for _, step := range []func() error{s.findManifest, s.readManifest, s.verifyTables, s.verifyLogs, func() error { return s.verifyOptions(o) }, func() error { return s.verifyHeads(o) }} {
 		err := step()
 		if err == nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -154,10 +154,10 @@ const (
 	logSuffix      = ".log"
 )
 
-// markers finds the manifest, and refuses a store without markers or of another format.
+// findManifest finds the manifest, and refuses a store without markers or of another format.
 // The markers are empty files, which some copy tools skip; without them the library
 // would make a new store and delete the tables.
-func (s *survey) markers() (err error) {
+func (s *survey) findManifest() (err error) {
 	if s.marker, s.manifestName, err = currentManifest(s.names); err != nil {
 		return err
 	}
@@ -218,11 +218,11 @@ func (s *survey) readManifest() error {
 	defer file.Close()
 	s.manifest = newManifest()
 	c := newChunks(file, 0)
-	err = c.each(func(record []byte, ok bool) error {
+	err = c.eachRecord(func(record []byte, ok bool) error {
 		if !ok {
 			return nil
 		}
-		if err := s.manifest.edit(record); err != nil {
+		if err := s.manifest.applyEdit(record); err != nil {
 			return damaged(name, "record %d: %w", s.manifest.edits+1, err)
 		}
 		return nil
@@ -254,9 +254,9 @@ func (s *survey) sealedManifest(c *chunks) error {
 	return nil
 }
 
-// tables verifies that all files which the manifest names are there, with their sizes.
-func (s *survey) tables() error {
-	live := s.manifest.live()
+// verifyTables verifies that all files which the manifest names are there, with their sizes.
+func (s *survey) verifyTables() error {
+	live := s.manifest.liveFiles()
 	for _, name := range s.names {
 		number, ok := strings.CutSuffix(name, blobSuffix)
 		if _, used := live[number+tableSuffix]; ok && used {
@@ -281,9 +281,9 @@ func (s *survey) tables() error {
 	return nil
 }
 
-// options verifies that the library will accept its newest file of options, so that a
+// verifyOptions verifies that the library will accept its newest file of options, so that a
 // damaged file is refused by name.
-func (s *survey) options(o *pebble.Options) error {
+func (s *survey) verifyOptions(o *pebble.Options) error {
 	newest, number := "", uint64(0)
 	for _, name := range s.names {
 		if text, ok := strings.CutPrefix(name, optionsPrefix); ok {
