@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,7 +86,10 @@ func (e *Engine) Format() (format string, found bool, err error) {
 func (e *Engine) SetFormat(format string) error {
 	w := e.NewBatch(0)
 	w.Set(e.schema.FormatKey, []byte(format))
-	return cmp.Or(w.Commit(), e.inventory.recordFormat(format))
+	if err := w.Commit(); err != nil {
+		return err
+	}
+	return e.inventory.recordFormat(format)
 }
 
 // readFormat reads the format from the library's files, and writes nothing.
