@@ -85,8 +85,8 @@ func TestEachHookReceivesTheContextOfItsRun(t *testing.T) {
 	parts := reflect.ValueOf(hooks.bindTo(context.WithValue(t.Context(), traceKey{}, "trace")))
 	for field, hook := range parts.Fields() {
 		var arguments []reflect.Value
-		for i := range field.Type.NumIn() {
-			arguments = append(arguments, reflect.Zero(field.Type.In(i)))
+		for in := range field.Type.Ins() {
+			arguments = append(arguments, reflect.Zero(in))
 		}
 		hook.Call(arguments)
 		if len(called) == 0 || called[len(called)-1] != field.Name {
