@@ -29,10 +29,10 @@ func (db *DB) CreateContainer(ctx context.Context, spec ContainerSpec) (*Contain
 	}
 	bounds := append(append([]string{epk.Min}, epk.Even(l.kind, l.spec.Ranges)...), epk.Max)
 	for i := range bounds[1:] {
-		l.grow(feed.Range{Min: bounds[i], Max: bounds[i+1]}, nil)
+		l.addPartition(feed.Range{Min: bounds[i], Max: bounds[i+1]}, nil)
 	}
 	var c *Container
-	err = db.committer.do(ctx, func(g *group) (err error) {
+	err = db.committer.runAlone(ctx, func(g *group) (err error) {
 		name := l.spec.name()
 		if (*db.containers.Load())[name] != nil {
 			return fmt.Errorf("it exists: %w", feed.ErrConflict)
@@ -54,9 +54,9 @@ func (db *DB) CreateContainer(ctx context.Context, spec ContainerSpec) (*Contain
 		c = newContainer(db, num, rid)
 		c.tallies.on, l.tallied = true, true
 		l.common, _ = db.Retention()
-		l.retain(l.retention(), 0)
-		l.renew(db)
-		return g.store(c, l, func() {
+		l.adaptMarks(l.retention(), 0)
+		l.renewETag(db)
+		return g.storeLayout(c, l, func() {
 			next := maps.Clone(*db.containers.Load())
 			next[name] = c
 			db.containers.Store(&next)
@@ -68,10 +68,10 @@ func (db *DB) CreateContainer(ctx context.Context, spec ContainerSpec) (*Contain
 	return c, nil
 }
 
-// store writes the container's record. Once the group is safe on the disk, readers see
+// storeLayout writes the container's record. Once the group is safe on the disk, readers see
 // the layout, and then runs, if not nil: a layout that readers saw earlier could be
 // lost again.
-func (g *group) store(c *Container, l *layout, then func()) error {
+func (g *group) storeLayout(c *Container, l *layout, then func()) error {
 	b, err := l.encode(c.rid)
 	if err != nil {
 		return err
@@ -86,8 +86,8 @@ func (g *group) store(c *Container, l *layout, then func()) error {
 	return nil
 }
 
-// renew gives the specification a new ETag.
-func (l *layout) renew(db *DB) {
+// renewETag gives the specification a new ETag.
+func (l *layout) renewETag(db *DB) {
 	l.etag, l.changed = db.tags.tag(), time.Now().UnixMilli()
 }
 
@@ -114,7 +114,7 @@ func (db *DB) UpdateContainer(ctx context.Context, name string, change func(*Con
 	if err != nil {
 		return nil, fmt.Errorf("replace container: %w", err)
 	}
-	err = db.committer.do(ctx, func(g *group) error {
+	err = db.committer.runAlone(ctx, func(g *group) error {
 		l := c.layout.Load().clone()
 		if c.dropped.Load() {
 			return feed.ErrNotFound
@@ -129,9 +129,9 @@ func (db *DB) UpdateContainer(ctx context.Context, name string, change func(*Con
 		}
 		before := l.retention()
 		l.spec.DefaultTTL, l.spec.Retention, l.spec.Meta = spec.DefaultTTL, spec.Retention, spec.Meta
-		l.retain(before, c.lsn)
-		l.renew(db)
-		return g.store(c, l, func() { c.alarm.set(1) })
+		l.adaptMarks(before, c.lsn)
+		l.renewETag(db)
+		return g.storeLayout(c, l, func() { c.alarm.setAlarm(1) })
 	})
 	if err != nil {
 		return nil, fmt.Errorf("replace container %q: %w", c.ID(), err)
@@ -147,7 +147,7 @@ func (db *DB) DeleteContainer(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("delete container: %w", err)
 	}
-	err = db.committer.do(ctx, func(g *group) error {
+	err = db.committer.runAlone(ctx, func(g *group) error {
 		// What must be undone if the group is refused is not begun.
 		if err := g.needRoom(engine.GivesBack); err != nil {
 			return err

@@ -35,22 +35,22 @@ type checker struct {
 
 type entryTime struct{ lsn, time int64 }
 
-// wrong records a violation.
-func (k *checker) wrong(format string, args ...any) {
+// addViolation records a violation.
+func (k *checker) addViolation(format string, args ...any) {
 	if len(k.found) < maxFound {
 		k.found = append(k.found, Violation{k.l.spec.ID, fmt.Sprintf(format, args...)})
 	}
 }
 
-// each calls f for the keys in [from, to).
-func (k *checker) each(from, to []byte, f func(key, value []byte) error) (err error) {
+// eachKey calls f for the keys in [from, to).
+func (k *checker) eachKey(from, to []byte, f func(key, value []byte) error) (err error) {
 	it, err := k.view.Cursor(from, to)
 	if err != nil {
 		return err
 	}
 	defer it.CloseInto(&err, "close cursor")
 	for ok := it.First(); ok; ok = it.Next() {
-		if err := k.read(1); err != nil {
+		if err := k.countRecords(1); err != nil {
 			return err
 		}
 		value, err := it.Value()
@@ -64,80 +64,80 @@ func (k *checker) each(from, to []byte, f func(key, value []byte) error) (err er
 	return it.Err()
 }
 
-// table calls f for the keys of one table of the container, without table and
+// eachOfTable calls f for the keys of one table of the container, without table and
 // container.
-func (k *checker) table(table byte, f func(tail, value []byte) error) error {
+func (k *checker) eachOfTable(table byte, f func(tail, value []byte) error) error {
 	from := tableKey(table, k.cont, 0)
-	return k.each(from, engine.After(from), func(key, value []byte) error { return f(key[len(from):], value) })
+	return k.eachKey(from, engine.After(from), func(key, value []byte) error { return f(key[len(from):], value) })
 }
 
-func (k *checker) container(num uint32, l *layout) error {
+func (k *checker) checkContainer(num uint32, l *layout) error {
 	k.cont, k.l, k.known = num, l, append(k.known, num)
 	k.docs, k.rows, k.last = map[*partition]int64{}, map[tallyAt]row{}, map[uint32]entryTime{}
-	head, err := k.numbers(headKey(num), 2)
+	head, err := k.readNumbers(headKey(num), 2)
 	if err != nil {
 		return err
 	}
 	k.head, k.time = head[0], head[1]
-	k.tiles()
+	k.checkTiles()
 	for _, step := range []struct {
 		table byte
 		check func(tail, value []byte) error
 	}{
-		{tableDoc, k.document},
-		{tableLog, k.version},
-		{tableDead, k.mark},
-		{tableTTL, k.expiry},
-		{tableUnique, k.unique},
-		{tableID, k.id},
-		{tableLow, k.low},
-		{tableTally, k.tally},
+		{tableDoc, k.checkDocument},
+		{tableLog, k.checkVersion},
+		{tableDead, k.checkMark},
+		{tableTTL, k.checkExpiry},
+		{tableUnique, k.checkUniqueKey},
+		{tableID, k.checkIDEntry},
+		{tableLow, k.checkLowWater},
+		{tableTally, k.checkTally},
 	} {
-		if err := k.table(step.table, step.check); err != nil {
+		if err := k.eachOfTable(step.table, step.check); err != nil {
 			return err
 		}
 	}
 	for at, r := range k.rows {
 		if k.l.tallied {
-			k.wrong("row %d of log %d has no tallies: want %d", at.row, at.log, r)
+			k.addViolation("row %d of log %d has no tallies: want %d", at.row, at.log, r)
 		}
 	}
-	return k.counts()
+	return k.checkCounts()
 }
 
-func (k *checker) numbers(key []byte, n int) ([]int64, error) {
+func (k *checker) readNumbers(key []byte, n int) ([]int64, error) {
 	numbers := make([]int64, n)
 	value, found, err := k.view.Get(key)
 	if err != nil || !found {
 		return numbers, err
 	}
 	if decodeNumbers(value, numbers) != nil {
-		k.wrong("record %q is broken", key)
+		k.addViolation("record %q is broken", key)
 	}
 	return numbers, nil
 }
 
-// tiles verifies that the ranges cover the key space without overlap, and that each
+// checkTiles verifies that the ranges cover the key space without overlap, and that each
 // partition has its log.
-func (k *checker) tiles() {
+func (k *checker) checkTiles() {
 	edge := feed.FullRange().Min
 	for _, part := range k.l.parts {
 		if part.rng.Min != edge || part.rng.Empty() {
-			k.wrong("partition %s has range %s: want one from %q", part.id(), part.rng, edge)
+			k.addViolation("partition %s has range %s: want one from %q", part.id(), part.rng, edge)
 		}
 		edge = part.rng.Max
 		if log := k.l.logs[part.num]; log == nil || log.rng != part.rng {
-			k.wrong("partition %s has no log of its own", part.id())
+			k.addViolation("partition %s has no log of its own", part.id())
 		}
 	}
 	if edge != feed.FullRange().Max {
-		k.wrong("ranges end at %q", edge)
+		k.addViolation("ranges end at %q", edge)
 	}
 }
 
-// document verifies an entry of the primary index, and that each index has an entry for
+// checkDocument verifies an entry of the primary index, and that each index has an entry for
 // it.
-func (k *checker) document(tail, value []byte) error {
+func (k *checker) checkDocument(tail, value []byte) error {
 	epk, pk, id, err := splitDoc(tail)
 	if err != nil {
 		return err
@@ -149,26 +149,26 @@ func (k *checker) document(tail, value []byte) error {
 	part := k.l.at(string(epk))
 	k.docs[part]++
 	if hash, err := k.l.hashKey(string(pk)); err != nil || hash != string(epk) {
-		k.wrong("item %q has key %s at %s: want %s (%v)", id, pk, epk, hash, err)
+		k.addViolation("item %q has key %s at %s: want %s (%v)", id, pk, epk, hash, err)
 	}
-	if !slices.Contains(k.l.reading(part), s.log) {
-		k.wrong("item %q is in log %d, which its partition %s does not read", id, s.log, part.id())
+	if !slices.Contains(k.l.logsOf(part), s.log) {
+		k.addViolation("item %q is in log %d, which its partition %s does not read", id, s.log, part.id())
 	}
 	if err := k.sameVersion(s, epk, pk, id); err != nil {
 		return err
 	}
 	if s.ttl > 0 {
-		if err := k.wants("ttl index", ttlKey(k.cont, s.time+int64(s.ttl)*1000, string(epk), string(pk), string(id)), nil); err != nil {
+		if err := k.checkPresent("ttl index", ttlKey(k.cont, s.time+int64(s.ttl)*1000, string(epk), string(pk), string(id)), nil); err != nil {
 			return err
 		}
 	}
 	if k.l.byID {
-		if err := k.wants("id index", idKey(k.cont, string(id), string(epk), string(pk)), nil); err != nil {
+		if err := k.checkPresent("id index", idKey(k.cont, string(id), string(epk), string(pk)), nil); err != nil {
 			return err
 		}
 	}
 	for i, u := range s.uniq {
-		if err := k.wants("unique key", uniqueKey(k.cont, i, string(epk), string(pk), u), id); err != nil {
+		if err := k.checkPresent("unique key", uniqueKey(k.cont, i, string(epk), string(pk), u), id); err != nil {
 			return err
 		}
 	}
@@ -182,39 +182,39 @@ func (k *checker) sameVersion(s slot, epk, pk, id []byte) error {
 		return err
 	}
 	if !found {
-		k.wrong("item %q has no version at LSN %d of log %d", id, s.lsn, s.log)
+		k.addViolation("item %q has no version at LSN %d of log %d", id, s.lsn, s.log)
 		return nil
 	}
 	e, err := decodeEntry(value)
 	if err != nil {
 		return err
 	}
-	ofItem := bytes.Equal(e.epk, epk) && bytes.Equal(e.pk, pk) && bytes.Equal(e.id, id) && !e.op.gone()
-	if !ofItem || !s.describes(e) || len(value) != s.size {
-		k.wrong("item %q differs from its version at LSN %d: index %+v, log %+v", id, s.lsn, s, e)
+	ofItem := bytes.Equal(e.epk, epk) && bytes.Equal(e.pk, pk) && bytes.Equal(e.id, id) && !e.op.endsDocument()
+	if !ofItem || !s.isSlotOf(e) || len(value) != s.size {
+		k.addViolation("item %q differs from its version at LSN %d: index %+v, log %+v", id, s.lsn, s, e)
 	}
 	doc, err := parseDocument(e.body, k.l.paths)
 	if err != nil || doc.id != string(id) || string(doc.key) != string(pk) || doc.ttl != s.ttl {
-		k.wrong("body of item %q has id %q and key %s (%v)", id, doc.id, doc.key, err)
+		k.addViolation("body of item %q has id %q and key %s (%v)", id, doc.id, doc.key, err)
 	}
 	_, dead, err := k.view.Get(logKey(tableDead, k.cont, s.addr))
 	if dead {
-		k.wrong("item %q is marked dead at LSN %d", id, s.lsn)
+		k.addViolation("item %q is marked dead at LSN %d", id, s.lsn)
 	}
 	return err
 }
 
-// wants verifies that a key is present with a value.
-func (k *checker) wants(what string, key, value []byte) error {
+// checkPresent verifies that a key is present with a value.
+func (k *checker) checkPresent(what string, key, value []byte) error {
 	v, found, err := k.view.Get(key)
 	if err == nil && (!found || !bytes.Equal(v, value)) {
-		k.wrong("%s has %q for %q: want %q", what, v, key, value)
+		k.addViolation("%s has %q for %q: want %q", what, v, key, value)
 	}
 	return err
 }
 
-// version verifies an entry of a log.
-func (k *checker) version(tail, value []byte) error {
+// checkVersion verifies an entry of a log.
+func (k *checker) checkVersion(tail, value []byte) error {
 	a, err := splitAddr(tail)
 	if err != nil {
 		return err
@@ -228,22 +228,22 @@ func (k *checker) version(tail, value []byte) error {
 	log := k.l.logs[a.log]
 	switch {
 	case log == nil:
-		k.wrong("log %d is not known", a.log)
+		k.addViolation("log %d is not known", a.log)
 		return nil
 	case a.lsn > k.head || e.time > k.time:
-		k.wrong("version at LSN %d, time %d is above the head %d, %d", a.lsn, e.time, k.head, k.time)
+		k.addViolation("version at LSN %d, time %d is above the head %d, %d", a.lsn, e.time, k.head, k.time)
 	case e.time < before.time || e.prev > a.lsn:
-		k.wrong("version at LSN %d, time %d follows %+v and supersedes LSN %d", a.lsn, e.time, before, e.prev)
+		k.addViolation("version at LSN %d, time %d follows %+v and supersedes LSN %d", a.lsn, e.time, before, e.prev)
 	case !log.rng.Holds(string(e.epk)):
-		k.wrong("version at LSN %d has key %s: want one in %s", a.lsn, e.epk, log.rng)
+		k.addViolation("version at LSN %d has key %s: want one in %s", a.lsn, e.epk, log.rng)
 	}
 	_, dead, err := k.view.Get(logKey(tableDead, k.cont, a))
 	if err != nil || dead {
 		return err
 	}
-	if e.op.gone() {
+	if e.op.endsDocument() {
 		if !k.l.marked {
-			k.wrong("a delete is kept at LSN %d without a retention", a.lsn)
+			k.addViolation("a delete is kept at LSN %d without a retention", a.lsn)
 		}
 		return nil
 	}
@@ -256,65 +256,65 @@ func (k *checker) version(tail, value []byte) error {
 		return err
 	}
 	if !found || parseAddr(v) != a {
-		k.wrong("version at LSN %d of item %q lives, but is not the item's", a.lsn, e.id)
+		k.addViolation("version at LSN %d of item %q lives, but is not the item's", a.lsn, e.id)
 	}
 	return nil
 }
 
-// mark verifies that a mark has its version.
-func (k *checker) mark(tail, _ []byte) error {
+// checkMark verifies that a mark has its version.
+func (k *checker) checkMark(tail, _ []byte) error {
 	a, err := splitAddr(tail)
 	if err != nil {
 		return err
 	}
 	_, found, err := k.view.Get(logKey(tableLog, k.cont, a))
 	if err == nil && (!found || !k.l.marked) {
-		k.wrong("mark at LSN %d has no version", a.lsn)
+		k.addViolation("mark at LSN %d has no version", a.lsn)
 	}
 	return err
 }
 
-// expiry verifies that an entry of the ttl index has its document.
-func (k *checker) expiry(tail, _ []byte) error {
+// checkExpiry verifies that an entry of the ttl index has its document.
+func (k *checker) checkExpiry(tail, _ []byte) error {
 	at, doc, err := splitTTL(tail)
 	if err != nil {
 		return err
 	}
-	s, err := k.slot(doc)
+	s, err := k.slotOf(doc)
 	if err == nil && (s == nil || s.ttl <= 0 || s.time+int64(s.ttl)*1000 != at) {
-		k.wrong("ttl index has %q at %d, but the item has not", doc, at)
+		k.addViolation("ttl index has %q at %d, but the item has not", doc, at)
 	}
 	return err
 }
 
-// unique verifies that a unique key has its document.
-func (k *checker) unique(tail, value []byte) error {
+// checkUniqueKey verifies that a unique key has its document.
+func (k *checker) checkUniqueKey(tail, value []byte) error {
 	i, epk, pk, v, err := splitUnique(tail)
 	if err != nil {
 		return err
 	}
-	s, err := k.slot(appendDoc(nil, string(epk), string(pk), string(value)))
+	s, err := k.slotOf(appendDoc(nil, string(epk), string(pk), string(value)))
 	if err == nil && (s == nil || i >= len(s.uniq) || s.uniq[i] != string(v)) {
-		k.wrong("unique key %d has %q for item %q, but the item has not", i, v, value)
+		k.addViolation("unique key %d has %q for item %q, but the item has not", i, v, value)
 	}
 	return err
 }
 
-// id verifies that an entry of the index by id has its document.
-func (k *checker) id(tail, _ []byte) error {
+// checkIDEntry verifies that an entry of the index by id has its document.
+func (k *checker) checkIDEntry(tail, _ []byte) error {
 	id, epk, pk, err := splitID(tail)
 	if err != nil {
 		return err
 	}
-	s, err := k.slot(appendDoc(nil, string(epk), string(pk), string(id)))
+	s, err := k.slotOf(appendDoc(nil, string(epk), string(pk), string(id)))
 	if err == nil && s == nil {
-		k.wrong("index by id has %q, which is no item", id)
+		k.addViolation("index by id has %q, which is no item", id)
 	}
 	return err
 }
 
-// low verifies that nothing lives before a low-water mark: readers would never see it.
-func (k *checker) low(tail, value []byte) error {
+// checkLowWater verifies that nothing lives before a low-water mark: readers would never see it.
+func (k *checker) checkLowWater(tail, value []byte) error {
 	num, err := splitNumber(tail)
 	if err != nil {
 		return err
@@ -324,7 +324,7 @@ func (k *checker) low(tail, value []byte) error {
 		return err
 	}
 	from, to := logBounds(tableLog, k.cont, num, -1, low[0])
-	return k.each(from, to, func(key, value []byte) error {
+	return k.eachKey(from, to, func(key, value []byte) error {
 		op, _, err := peekEntry(value)
 		if err != nil {
 			return err
@@ -334,15 +334,15 @@ func (k *checker) low(tail, value []byte) error {
 			return err
 		}
 		_, dead, err := k.view.Get(logKey(tableDead, k.cont, a))
-		if err == nil && !dead && !op.gone() {
-			k.wrong("version at LSN %d of log %d lives below the low-water mark %d", a.lsn, num, low[0])
+		if err == nil && !dead && !op.endsDocument() {
+			k.addViolation("version at LSN %d of log %d lives below the low-water mark %d", a.lsn, num, low[0])
 		}
 		return err
 	})
 }
 
-// tally verifies a row of tallies, after all versions have been counted.
-func (k *checker) tally(tail, value []byte) error {
+// checkTally verifies a row of tallies, after all versions have been counted.
+func (k *checker) checkTally(tail, value []byte) error {
 	at, err := splitTally(tail)
 	if err != nil {
 		return err
@@ -352,14 +352,14 @@ func (k *checker) tally(tail, value []byte) error {
 		return err
 	}
 	if want := k.rows[at]; stored != want || !k.l.tallied {
-		k.wrong("row %d of log %d has the tallies %d: want %d", at.row, at.log, stored, want)
+		k.addViolation("row %d of log %d has the tallies %d: want %d", at.row, at.log, stored, want)
 	}
 	delete(k.rows, at)
 	return nil
 }
 
-// slot returns an entry of the primary index, nil if absent.
-func (k *checker) slot(tail []byte) (*slot, error) {
+// slotOf returns an entry of the primary index, nil if absent.
+func (k *checker) slotOf(tail []byte) (*slot, error) {
 	value, found, err := k.view.Get(append(tableKey(tableDoc, k.cont, len(tail)), tail...))
 	if err != nil || !found {
 		return nil, err
@@ -368,25 +368,25 @@ func (k *checker) slot(tail []byte) (*slot, error) {
 	return &s, err
 }
 
-// counts verifies the counts of the partitions.
-func (k *checker) counts() error {
+// checkCounts verifies the counts of the partitions.
+func (k *checker) checkCounts() error {
 	for _, part := range k.l.parts {
-		n, err := k.numbers(countKey(k.cont, part.num), 2)
+		n, err := k.readNumbers(countKey(k.cont, part.num), 2)
 		if err != nil {
 			return err
 		}
 		if n[0] != k.docs[part] || n[1] > k.head {
-			k.wrong("partition %s counts %d documents, has %d; newest LSN %d, head %d", part.id(), n[0], k.docs[part], n[1], k.head)
+			k.addViolation("partition %s counts %d documents, has %d; newest LSN %d, head %d", part.id(), n[0], k.docs[part], n[1], k.head)
 		}
 	}
 	return nil
 }
 
-// strays refuses keys of containers that do not exist: a new container with that number
+// refuseStrays refuses keys of containers that do not exist: a new container with that number
 // would inherit them.
-func (k *checker) strays() error {
+func (k *checker) refuseStrays() error {
 	for _, table := range []byte(dataTables) {
-		err := k.each([]byte{table}, []byte{table + 1}, func(key, _ []byte) error {
+		err := k.eachKey([]byte{table}, []byte{table + 1}, func(key, _ []byte) error {
 			if num, _, err := splitKey(key); err != nil || !slices.Contains(k.known, num) {
 				return fmt.Errorf("%w: it belongs to no container", ErrCorrupt)
 			}

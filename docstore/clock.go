@@ -25,8 +25,8 @@ func (k *clock) now() int64 {
 	return max(time.Now().UnixMilli(), k.ahead.Load()+k.running())
 }
 
-// committed records the time of a commit.
-func (k *clock) committed(at int64) { raise(&k.ahead, at-k.running()) }
+// recordCommit records the time of a commit.
+func (k *clock) recordCommit(at int64) { raise(&k.ahead, at-k.running()) }
 
 // running is how long the clock has run, in milliseconds, by the monotonic clock.
 func (k *clock) running() int64 { return time.Since(k.begin).Milliseconds() }

@@ -78,11 +78,11 @@ func (k *committer) submit(ctx context.Context, tx *transaction) error {
 	case <-k.db.stop:
 		return ErrClosed
 	}
-	return k.outcome(ctx, tx)
+	return k.awaitOutcome(ctx, tx)
 }
 
-// outcome waits for the end of a transaction that is in the queue.
-func (k *committer) outcome(ctx context.Context, tx *transaction) error {
+// awaitOutcome waits for the end of a transaction that is in the queue.
+func (k *committer) awaitOutcome(ctx context.Context, tx *transaction) error {
 	select {
 	case <-tx.done:
 		return tx.err
@@ -98,14 +98,14 @@ func (k *committer) outcome(ctx context.Context, tx *transaction) error {
 	}
 }
 
-// do runs f in the committer, alone in a group.
-func (k *committer) do(ctx context.Context, f func(*group) error) error {
+// runAlone runs f in the committer, alone in a group.
+func (k *committer) runAlone(ctx context.Context, f func(*group) error) error {
 	return k.submit(ctx, &transaction{control: f})
 }
 
-// run is the goroutine. Transactions that are still queued when it ends find that out
+// commitLoop is the goroutine. Transactions that are still queued when it ends find that out
 // themselves: one more may come at any time.
-func (k *committer) run() {
+func (k *committer) commitLoop() {
 	defer close(k.ended)
 	k.spare = k.db.newGroup(&k.recent)
 	var next *transaction
@@ -125,9 +125,9 @@ func (k *committer) run() {
 // transaction that it took but that must not be in this group.
 func (k *committer) commit(first *transaction) (left *transaction) {
 	g := k.spare
-	g.take(first)
+	g.executeInMemory(first)
 	for left == nil && first.control == nil && len(g.txs) < maxGroup && g.bytes < maxGroupBytes {
-		tx := k.gather.more(len(g.txs))
+		tx := k.gather.nextForGroup(len(g.txs))
 		if tx == nil {
 			break
 		}
@@ -137,10 +137,10 @@ func (k *committer) commit(first *transaction) (left *transaction) {
 			left = tx
 			continue
 		}
-		g.take(tx)
+		g.executeInMemory(tx)
 	}
-	g.finish()
-	k.gather.written(len(g.txs), g.flush)
+	g.writeAndPublish()
+	k.gather.noteWritten(len(g.txs), g.flush)
 	k.spare = g.emptied()
 	return left
 }
@@ -211,8 +211,8 @@ func (g *group) head(c *Container) *nextHead {
 	return h
 }
 
-// take carries out one transaction in memory. A refused one leaves nothing.
-func (g *group) take(tx *transaction) {
+// executeInMemory carries out one transaction in memory. A refused one leaves nothing.
+func (g *group) executeInMemory(tx *transaction) {
 	g.txs = append(g.txs, tx)
 	g.bytes += tx.size
 	if err := g.db.closed(); err != nil {
@@ -220,7 +220,7 @@ func (g *group) take(tx *transaction) {
 		return
 	}
 	if tx.control != nil {
-		tx.err = g.control(tx.control)
+		tx.err = g.runControl(tx.control)
 		return
 	}
 	if tx.c.dropped.Load() {
@@ -236,7 +236,7 @@ func (g *group) take(tx *transaction) {
 	// transaction begins again, and expires that document first, under an LSN before
 	// its own.
 	for again := true; again; {
-		if tx.err = tx.execute(g, h); tx.err == nil {
+		if tx.err = tx.executeWrites(g, h); tx.err == nil {
 			return
 		}
 		g.rollback(mark)
@@ -252,9 +252,9 @@ func (g *group) take(tx *transaction) {
 	}
 }
 
-// control runs a control, which has the group for itself. One that fails leaves nothing, as a
+// runControl runs a control, which has the group for itself. One that fails leaves nothing, as a
 // refused transaction does: the first half of a move would be a loss.
-func (g *group) control(run func(*group) error) error {
+func (g *group) runControl(run func(*group) error) error {
 	err := run(g)
 	if err != nil {
 		g.rollback(0)
@@ -264,12 +264,12 @@ func (g *group) control(run func(*group) error) error {
 	return err
 }
 
-// finish writes the group, publishes it and answers its transactions.
-func (g *group) finish() {
-	err := g.write()
+// writeAndPublish writes the group, publishes it and answers its transactions.
+func (g *group) writeAndPublish() {
+	err := g.writeToDisk()
 	if err == nil {
 		for _, h := range g.heads {
-			h.publish()
+			h.publishHead()
 		}
 		for _, f := range g.publish {
 			f()
@@ -283,9 +283,9 @@ func (g *group) finish() {
 	}
 }
 
-// write brings the group to the disk.
+// writeToDisk brings the group to the disk.
 // The counters applied and safe enclose the commit, for settle.
-func (g *group) write() error {
+func (g *group) writeToDisk() error {
 	if len(g.changes) == 0 && len(g.ranges) == 0 {
 		return nil
 	}
@@ -301,23 +301,23 @@ func (g *group) write() error {
 		w.DropRange(r[0], r[1])
 	}
 	g.fill(w)
-	if err := g.tally(w); err != nil {
+	if err := g.writeTallies(w); err != nil {
 		return err
 	}
 	for _, h := range g.heads {
-		h.fill(w)
+		h.fillBatch(w)
 	}
 	seq := g.db.applied.Load() + 1
-	g.applies(seq)
+	g.markApplied(seq)
 	begun := time.Now()
 	if err := w.Commit(); err != nil {
-		return g.db.fail(err)
+		return g.db.failWith(err)
 	}
 	g.flush = time.Since(begun)
 	g.db.safe.Store(seq)
 	g.db.settled.open()
 	g.db.dropped.add(g.ranges)
-	g.recent.note(g)
+	g.recent.noteGroup(g)
 	g.db.wroteSome()
 	return nil
 }
@@ -332,9 +332,9 @@ func (g *group) needRoom(part uint64) error {
 	return err
 }
 
-// applies says that the engine is about to show the group: to readers of its containers, and
+// markApplied says that the engine is about to show the group: to readers of its containers, and
 // to all readers where a control may have changed more.
-func (g *group) applies(seq int64) {
+func (g *group) markApplied(seq int64) {
 	for _, h := range g.heads {
 		h.c.applied.Store(seq)
 	}
@@ -344,8 +344,8 @@ func (g *group) applies(seq int64) {
 	g.db.applied.Store(seq)
 }
 
-// fill puts head, counts and low-water marks of a container into the write.
-func (h *nextHead) fill(w engine.Batch) {
+// fillBatch puts head, counts and low-water marks of a container into the write.
+func (h *nextHead) fillBatch(w engine.Batch) {
 	w.Set(headKey(h.c.num), encodeNumbers(h.lsn, h.time))
 	for p, d := range h.parts {
 		w.Set(countKey(h.c.num, p.num), encodeNumbers(p.docs.Load()+d.docs, h.lsn))
@@ -358,12 +358,12 @@ func (h *nextHead) fill(w engine.Batch) {
 	}
 }
 
-// publish makes the container's changes visible and wakes those who wait for them.
+// publishHead makes the container's changes visible and wakes those who wait for them.
 //
 // The order is the one on which readers rely (see Container): counts, head, gates.
-func (h *nextHead) publish() {
+func (h *nextHead) publishHead() {
 	h.c.lsn = h.lsn
-	h.c.clock.committed(h.time)
+	h.c.clock.recordCommit(h.time)
 	for p, d := range h.parts {
 		p.docs.Add(d.docs)
 		if p.watch != nil {
@@ -377,11 +377,11 @@ func (h *nextHead) publish() {
 		p.gate.open()
 	}
 	h.c.gate.open()
-	h.c.alarm.set(h.next.at)
+	h.c.alarm.setAlarm(h.next.at)
 }
 
-// fail stops the store after an error of the disk and wakes everybody who waits.
-func (db *DB) fail(err error) error {
+// failWith stops the store after an error of the disk and wakes everybody who waits.
+func (db *DB) failWith(err error) error {
 	err = fmt.Errorf("write to disk: %w: %w", ErrFailed, err)
 	if db.failed.CompareAndSwap(nil, &err) {
 		db.settled.open()

@@ -118,14 +118,14 @@ func (c *Container) Count() int64 {
 
 // Partitions returns the physical partitions, sorted by range.
 func (c *Container) Partitions(ctx context.Context) ([]feed.Partition, error) {
-	if err := c.usable(ctx); err != nil {
+	if err := c.checkUsable(ctx); err != nil {
 		return nil, err
 	}
 	return describe(c.layout.Load().parts), nil
 }
 
-// usable returns why the container cannot be used, or nil.
-func (c *Container) usable(ctx context.Context) error {
+// checkUsable returns why the container cannot be used, or nil.
+func (c *Container) checkUsable(ctx context.Context) error {
 	if err := c.db.closed(); err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (c *Container) Commit(ctx context.Context, key feed.PartitionKey, writes []
 	for i, w := range writes {
 		list[i].Write = w
 	}
-	tx, err := p.commit(ctx, list)
+	tx, err := p.commitBatch(ctx, list)
 	if err != nil {
 		return nil, err
 	}
@@ -174,9 +174,9 @@ func refused(err error) bool {
 	return false
 }
 
-// one commits a single write; without a key, under that of its body. The error names
+// commitOne commits a single write; without a key, under that of its body. The error names
 // the operation and the container in place of the index in a batch.
-func (c *Container) one(ctx context.Context, key feed.PartitionKey, w feed.Write) (Item, error) {
+func (c *Container) commitOne(ctx context.Context, key feed.PartitionKey, w feed.Write) (Item, error) {
 	p := LogicalPartition{c: c}
 	var err error
 	if key != "" {
@@ -184,7 +184,7 @@ func (c *Container) one(ctx context.Context, key feed.PartitionKey, w feed.Write
 	}
 	var tx *transaction
 	if err == nil {
-		tx, err = p.commit(ctx, []Write{{Write: w}})
+		tx, err = p.commitBatch(ctx, []Write{{Write: w}})
 	}
 	if err != nil {
 		if we, ok := errors.AsType[*feed.WriteError](err); ok {
@@ -206,37 +206,37 @@ func verb(o feed.WriteOp) string {
 // the body is no document of this container, and [ErrUniqueKey] when another document
 // of the logical partition has one of its unique keys.
 func (c *Container) Create(ctx context.Context, body []byte) (Item, error) {
-	return c.one(ctx, "", feed.Write{Op: feed.WriteCreate, Body: body})
+	return c.commitOne(ctx, "", feed.Write{Op: feed.WriteCreate, Body: body})
 }
 
 // Upsert adds a document, or replaces that with the same id.
 // The key and the errors are those of [Container.Create], without ErrConflict.
 func (c *Container) Upsert(ctx context.Context, body []byte) (Item, error) {
-	return c.one(ctx, "", feed.Write{Op: feed.WriteUpsert, Body: body})
+	return c.commitOne(ctx, "", feed.Write{Op: feed.WriteUpsert, Body: body})
 }
 
 // Replace replaces a document with this ETag, or with any if ifMatch is empty. Errors:
 // [feed.ErrNotFound], [feed.ErrPrecondition] when the ETag is another.
 func (c *Container) Replace(ctx context.Context, body []byte, ifMatch string) (Item, error) {
-	return c.one(ctx, "", feed.Write{Op: feed.WriteReplace, Body: body, IfMatch: ifMatch})
+	return c.commitOne(ctx, "", feed.Write{Op: feed.WriteReplace, Body: body, IfMatch: ifMatch})
 }
 
 // Patch changes parts of a document, by up to 10 operations in order; all or none take
 // effect. Errors as for [Container.Replace].
 func (c *Container) Patch(ctx context.Context, key feed.PartitionKey, id string, ops []feed.PatchOp, ifMatch string) (Item, error) {
-	return c.one(ctx, key, feed.Write{Op: feed.WritePatch, ID: id, Patch: ops, IfMatch: ifMatch})
+	return c.commitOne(ctx, key, feed.Write{Op: feed.WritePatch, ID: id, Patch: ops, IfMatch: ifMatch})
 }
 
 // Delete removes a document with this ETag, or with any if ifMatch is empty. Errors as
 // for [Container.Replace].
 func (c *Container) Delete(ctx context.Context, key feed.PartitionKey, id, ifMatch string) error {
-	_, err := c.one(ctx, key, feed.Write{Op: feed.WriteDelete, ID: id, IfMatch: ifMatch})
+	_, err := c.commitOne(ctx, key, feed.Write{Op: feed.WriteDelete, ID: id, IfMatch: ifMatch})
 	return err
 }
 
 // Item returns a document, or [feed.ErrNotFound].
 func (c *Container) Item(ctx context.Context, key feed.PartitionKey, id string) (Item, error) {
-	if err := c.usable(ctx); err != nil {
+	if err := c.checkUsable(ctx); err != nil {
 		return Item{}, err
 	}
 	p, err := c.LogicalPartition(key)
@@ -258,7 +258,7 @@ func (x index) item(ctx context.Context, key []byte) (Item, bool, error) {
 			return Item{}, false, err
 		}
 		if !found {
-			return Item{}, false, x.c.db.settle(ctx, x.c)
+			return Item{}, false, x.c.db.awaitSafe(ctx, x.c)
 		}
 		s, err := decodeSlot(value)
 		if err != nil {
@@ -280,7 +280,7 @@ func (x index) item(ctx context.Context, key []byte) (Item, bool, error) {
 		}
 		// The version is applied but may not be safe yet: see settle.
 		if s.lsn > x.c.head.Load() {
-			if err := x.c.db.settle(ctx, x.c); err != nil {
+			if err := x.c.db.awaitSafe(ctx, x.c); err != nil {
 				return Item{}, false, err
 			}
 		}

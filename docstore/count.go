@@ -25,7 +25,7 @@ func (c *Container) Pending(ctx context.Context, rng feed.Range, from feed.Posit
 	for {
 		total, err := c.moment().pending(ctx, rng, from, options)
 		if err == nil {
-			return total, c.db.settle(ctx, c)
+			return total, c.db.awaitSafe(ctx, c)
 		}
 		if !errors.Is(err, errMoved) {
 			return feed.Backlog{}, fmt.Errorf("count feed of %q: %w", c.ID(), err)
@@ -37,14 +37,14 @@ func (c *Container) Pending(ctx context.Context, rng feed.Range, from feed.Posit
 // taken, because a layout that was replaced meanwhile may name other logs than the state has.
 // A partition without anything newer than the position costs nothing.
 func (m moment) pending(ctx context.Context, rng feed.Range, from feed.Position, options feed.ReadOptions) (total feed.Backlog, err error) {
-	if err := m.c.usable(ctx); err != nil {
+	if err := m.c.checkUsable(ctx); err != nil {
 		return total, err
 	}
 	sel, err := m.l.selection(rng, options)
 	if err != nil {
 		return total, err
 	}
-	if sel.begin, err = m.l.begin(from, options, m.head); err != nil {
+	if sel.begin, err = m.l.resolvePosition(from, options, m.head); err != nil {
 		return total, err
 	}
 	parts := m.l.overlapping(sel.rng)
@@ -63,8 +63,8 @@ func (m moment) pending(ctx context.Context, rng feed.Range, from feed.Position,
 		if p.newest.Load() <= sel.lsn {
 			continue
 		}
-		for _, num := range m.l.reading(p) {
-			if err := k.count(ctx, num, part); err != nil {
+		for _, num := range m.l.logsOf(p) {
+			if err := k.countLog(ctx, num, part); err != nil {
 				return total, err
 			}
 		}
@@ -80,14 +80,14 @@ type counter struct {
 	total feed.Backlog
 }
 
-// count adds the changes of one log in (sel.lsn, head].
+// countLog adds the changes of one log in (sel.lsn, head].
 // Oldest is the time of the first change. If the first cell has none, the walk goes on
 // where the tallies place the first version that lives, up to the first that is shown.
-func (k *counter) count(ctx context.Context, num uint32, sel selection) (err error) {
+func (k *counter) countLog(ctx context.Context, num uint32, sel selection) (err error) {
 	whole := k.l.tallied && sel.mode == feed.LatestVersion && sel.pk == "" && sel.rng.Contains(k.l.logs[num].rng)
 	// The time is looked for even beside a token, because tallies have no times.
 	sel.search = sel.search || whole && sel.since != anyTime
-	f, err := k.open(num, sel, k.head)
+	f, err := k.openLog(num, sel, k.head)
 	if err != nil {
 		return err
 	}
@@ -102,15 +102,15 @@ func (k *counter) count(ctx context.Context, num uint32, sel selection) (err err
 	}
 	f.stop = func(lsn int64) bool { return lsn > edge }
 	found := false
-	err = f.walk(ctx, &k.l.spec, func(e *entry, _ addr) (bool, error) {
-		k.found(1, e.time)
+	err = f.walkLogs(ctx, &k.l.spec, func(e *entry, _ addr) (bool, error) {
+		k.addFound(1, e.time)
 		found = true
 		return true, nil
 	})
 	if err != nil || edge == k.head {
 		return err
 	}
-	rest, first, err := k.rest(ctx, num, sel, edge)
+	rest, first, err := k.countRest(ctx, num, sel, edge)
 	if err != nil || rest == 0 {
 		return err
 	}
@@ -119,23 +119,23 @@ func (k *counter) count(ctx context.Context, num uint32, sel selection) (err err
 		return nil
 	}
 	f.stop = nil
-	t.jump(first)
-	return f.walk(ctx, &k.l.spec, func(e *entry, _ addr) (bool, error) {
-		k.found(0, e.time)
+	t.jumpAfter(first)
+	return f.walkLogs(ctx, &k.l.spec, func(e *entry, _ addr) (bool, error) {
+		k.addFound(0, e.time)
 		return false, nil
 	})
 }
 
-// found adds changes, of which the oldest has this time.
-func (k *counter) found(items, at int64) {
+// addFound adds changes, of which the oldest has this time.
+func (k *counter) addFound(items, at int64) {
 	k.total.Items += items
 	if at := time.UnixMilli(at).UTC(); k.total.Oldest.IsZero() || at.Before(k.total.Oldest) {
 		k.total.Oldest = at
 	}
 }
 
-// open opens the feed of one log in (sel.lsn, upTo].
-func (k *counter) open(num uint32, sel selection, upTo int64) (*logWalk, error) {
+// openLog opens the feed of one log in (sel.lsn, upTo].
+func (k *counter) openLog(num uint32, sel selection, upTo int64) (*logWalk, error) {
 	f := &logWalk{sel: sel, now: k.now}
 	if err := f.openLog(moment{c: k.c, l: k.l, head: upTo}, num, k.view.Cursor); err != nil {
 		return nil, errors.Join(err, f.close())
@@ -143,25 +143,25 @@ func (k *counter) open(num uint32, sel selection, upTo int64) (*logWalk, error) 
 	return f, nil
 }
 
-// rest counts the changes of a log after the end of a cell, by its tallies, and returns
+// countRest counts the changes of a log after the end of a cell, by its tallies, and returns
 // an LSN after which the first of them is. Two kinds of versions that live are no
 // changes: those after the head, and those that have expired and wait for the sweeper.
-func (k *counter) rest(ctx context.Context, num uint32, sel selection, after int64) (items, first int64, err error) {
-	if items, first, err = k.tallied(num, after); err != nil || items == 0 {
+func (k *counter) countRest(ctx context.Context, num uint32, sel selection, after int64) (items, first int64, err error) {
+	if items, first, err = k.addCells(num, after); err != nil || items == 0 {
 		return 0, 0, err
 	}
 	sel.begin = begin{lsn: k.head, since: anyTime}
-	late, err := k.scan(ctx, num, sel, k.c.tallies.cells.end(k.head), func(*entry) bool { return true })
+	late, err := k.scanVersions(ctx, num, sel, k.c.tallies.cells.end(k.head), func(*entry) bool { return true })
 	if err != nil {
 		return 0, 0, err
 	}
 	sel.begin.lsn = after
-	expired, err := k.expired(ctx, num, sel)
+	expired, err := k.countExpired(ctx, num, sel)
 	return items - late - expired, first, err
 }
 
-// tallied adds up the cells after the end of a cell up to that of the head.
-func (k *counter) tallied(num uint32, after int64) (items, first int64, err error) {
+// addCells adds up the cells after the end of a cell up to that of the head.
+func (k *counter) addCells(num uint32, after int64) (items, first int64, err error) {
 	size := k.c.tallies.cells
 	from, _ := size.row(after + 1)
 	to, _ := size.row(k.head)
@@ -198,14 +198,14 @@ func (k *counter) tallied(num uint32, after int64) (items, first int64, err erro
 	return items, first, it.Err()
 }
 
-// scan counts the versions of a log in (sel.lsn, upTo], expired ones too, until each
+// scanVersions counts the versions of a log in (sel.lsn, upTo], expired ones too, until each
 // returns false.
-func (k *counter) scan(ctx context.Context, num uint32, sel selection, upTo int64, each func(*entry) bool) (items int64, err error) {
-	f, err := k.open(num, sel, upTo)
+func (k *counter) scanVersions(ctx context.Context, num uint32, sel selection, upTo int64, each func(*entry) bool) (items int64, err error) {
+	f, err := k.openLog(num, sel, upTo)
 	if err != nil {
 		return 0, err
 	}
-	err = f.each(ctx, nil, func(e *entry, _ addr) (bool, error) {
+	err = f.eachShown(ctx, nil, func(e *entry, _ addr) (bool, error) {
 		if !each(e) {
 			return false, nil
 		}
@@ -215,10 +215,10 @@ func (k *counter) scan(ctx context.Context, num uint32, sel selection, upTo int6
 	return items, err
 }
 
-// expired counts the versions of a log in (sel.lsn, head] that have expired and that
+// countExpired counts the versions of a log in (sel.lsn, head] that have expired and that
 // the sweeper has not deleted yet, which are few: those with a ttl of their own by the
 // index, and those that live by the default at the beginning of the log.
-func (k *counter) expired(ctx context.Context, num uint32, sel selection) (items int64, err error) {
+func (k *counter) countExpired(ctx context.Context, num uint32, sel selection) (items int64, err error) {
 	spec := &k.l.spec
 	if spec.DefaultTTL == nil {
 		return 0, nil
@@ -228,7 +228,7 @@ func (k *counter) expired(ctx context.Context, num uint32, sel selection) (items
 	}
 	// Times of commits grow with LSNs, so the first version that the default lets live
 	// ends the scan.
-	_, err = k.scan(ctx, num, sel, k.head, func(e *entry) bool {
+	_, err = k.scanVersions(ctx, num, sel, k.head, func(e *entry) bool {
 		if spec.expiry(e.time, 0) > k.now {
 			return false
 		}

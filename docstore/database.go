@@ -40,7 +40,7 @@ func (db *DB) CreateDatabase(ctx context.Context, id string, meta json.RawMessag
 	var database Database
 	err := checkName("database id", id)
 	if err == nil {
-		err = db.committer.do(ctx, func(g *group) (err error) {
+		err = db.committer.runAlone(ctx, func(g *group) (err error) {
 			if _, taken := db.database(id); taken {
 				return fmt.Errorf("it exists: %w", feed.ErrConflict)
 			}
@@ -103,7 +103,7 @@ func (db *DB) ReplaceDatabase(ctx context.Context, id string, meta json.RawMessa
 // be quick.
 func (db *DB) UpdateDatabase(ctx context.Context, id string, change func(meta json.RawMessage) (json.RawMessage, error)) (Database, error) {
 	var database Database
-	err := db.committer.do(ctx, func(g *group) (err error) {
+	err := db.committer.runAlone(ctx, func(g *group) (err error) {
 		old, ok := db.database(id)
 		if !ok {
 			return feed.ErrNotFound
@@ -135,7 +135,7 @@ func (db *DB) DeleteDatabase(ctx context.Context, id string) error {
 			return fmt.Errorf("delete database %q: %w", id, err)
 		}
 	}
-	err := db.committer.do(ctx, func(g *group) error {
+	err := db.committer.runAlone(ctx, func(g *group) error {
 		if _, ok := db.database(id); !ok {
 			return feed.ErrNotFound
 		}
@@ -198,11 +198,11 @@ func (db *DB) Databases() []Database {
 	return list
 }
 
-// databases reads the records of all databases.
-func (ld loader) databases() error {
+// readDatabases reads the records of all databases.
+func (ld loader) readDatabases() error {
 	all := map[string]Database{}
 	ld.db.databases.Store(&all)
-	return ld.each(tableDatabase, func(key, value []byte) error {
+	return ld.eachRecord(tableDatabase, func(key, value []byte) error {
 		var database Database
 		if err := json.Unmarshal(value, &database); err != nil {
 			return fmt.Errorf("%w: read database %q: %w", ErrCorrupt, key[1:], err)

@@ -148,8 +148,8 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
-	db.eng.OnFailure(func(err error) { _ = db.fail(err) })
-	db.work.Go(db.committer.run)
+	db.eng.OnFailure(func(err error) { _ = db.failWith(err) })
+	db.work.Go(db.committer.commitLoop)
 	if !o.resting {
 		db.work.Go(db.sweepAll)
 		db.work.Go(db.reclaimAll)
@@ -202,13 +202,13 @@ func (db *DB) closed() error {
 	}
 }
 
-// settle waits until every write of a container that the caller may have read is safe on
+// awaitSafe waits until every write of a container that the caller may have read is safe on
 // the disk. Without it a reader could store a position after a change that a power loss takes
 // back, and the change that later gets the same LSN would be skipped.
 //
 // It does not wait for the writes of other containers, whose keys the caller has not read: else
 // a processor's read of the feed would wait for the flush of each checkpoint of its leases.
-func (db *DB) settle(ctx context.Context, c *Container) error {
+func (db *DB) awaitSafe(ctx context.Context, c *Container) error {
 	// Both are raised before the engine shows the group, so whatever was read is counted.
 	seen := max(c.applied.Load(), db.broad.Load())
 	for {
@@ -216,14 +216,14 @@ func (db *DB) settle(ctx context.Context, c *Container) error {
 		if db.safe.Load() >= seen {
 			return nil
 		}
-		if err := db.await(ctx, ch); err != nil {
+		if err := db.awaitEvent(ctx, ch); err != nil {
 			return err
 		}
 	}
 }
 
-// await waits for a channel, the end of ctx or that of the store.
-func (db *DB) await(ctx context.Context, ch <-chan struct{}) error {
+// awaitEvent waits for a channel, the end of ctx or that of the store.
+func (db *DB) awaitEvent(ctx context.Context, ch <-chan struct{}) error {
 	if err := db.closed(); err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func (o Options) WithCells(lsns int) Options {
 
 // Untally makes the store one of the version before, which has no tallies.
 func (db *DB) Untally(c *Container) error {
-	return db.committer.do(life{db.stop}, func(g *group) error {
+	return db.committer.runAlone(life{db.stop}, func(g *group) error {
 		from := tableKey(tableTally, c.num, 0)
 		g.ranges = append(g.ranges, [2][]byte{from, engine.After(from)})
 		g.set(metaKey("format"), []byte(formatNoTally))
@@ -41,12 +41,12 @@ func (db *DB) Untally(c *Container) error {
 		clear(c.tallies.rows)
 		l := c.layout.Load().clone()
 		l.tallied = false
-		return g.store(c, l, nil)
+		return g.storeLayout(c, l, nil)
 	})
 }
 
 // Tally gives a container of an older store its tallies.
-func (db *DB) Tally(c *Container) error { return c.tallies.build(life{db.stop}) }
+func (db *DB) Tally(c *Container) error { return c.tallies.buildTallies(life{db.stop}) }
 
 // Tallied tells whether it has them.
 func (c *Container) Tallied() bool { return c.layout.Load().tallied }
@@ -218,7 +218,7 @@ func (db *DB) Compact(ctx context.Context) error {
 func (db *DB) SubmitLate(ctx context.Context) error {
 	r := &transaction{control: func(*group) error { return nil }, done: make(chan struct{})}
 	db.committer.queue <- r
-	return db.committer.outcome(ctx, r)
+	return db.committer.awaitOutcome(ctx, r)
 }
 
 // Hold keeps the committer busy until release is called.
@@ -232,7 +232,7 @@ func (db *DB) Hold() (release func()) {
 
 // Glitch has a container's time be this far ahead of the clock for one write.
 func (db *DB) Glitch(c *Container, ahead time.Duration) error {
-	return db.committer.do(life{db.stop}, func(g *group) error {
+	return db.committer.runAlone(life{db.stop}, func(g *group) error {
 		t := g.head(c)
 		t.time += ahead.Milliseconds()
 		g.set(metaKey("test"), nil)
@@ -241,7 +241,9 @@ func (db *DB) Glitch(c *Container, ahead time.Duration) error {
 }
 
 // StepClock sets the machine's clock forward, as far as this container can see.
-func (c *Container) StepClock(by time.Duration) { c.clock.committed(c.clock.now() + by.Milliseconds()) }
+func (c *Container) StepClock(by time.Duration) {
+	c.clock.recordCommit(c.clock.now() + by.Milliseconds())
+}
 
 // Dir is where the store is.
 func (db *DB) Dir() string { return db.dir }
@@ -262,7 +264,7 @@ func (c *Container) ExpireSeenAt(ctx context.Context, t time.Time) (int, error) 
 	if err != nil {
 		return 0, err
 	}
-	return s.expire(ctx, expired{keys: keys})
+	return s.expireFound(ctx, expired{keys: keys})
 }
 
 // ExpireBehind has the sweeper delete what it has found before f.
@@ -273,7 +275,7 @@ func (c *Container) ExpireBehind(ctx context.Context, f func()) (int, error) {
 		return 0, err
 	}
 	f()
-	return s.expire(ctx, found)
+	return s.expireFound(ctx, found)
 }
 
 // ErrMoved is what a reader by a former layout gets.
@@ -283,7 +285,7 @@ var ErrMoved = errMoved
 func (db *DB) OpenBehind(c *Container, f func()) error {
 	l := c.layout.Load()
 	f()
-	feed, err := moment{c: c, l: l, head: c.head.Load()}.feed(l.reading(l.parts[0]), everything(0))
+	feed, err := moment{c: c, l: l, head: c.head.Load()}.feed(l.logsOf(l.parts[0]), everything(0))
 	if err != nil {
 		return err
 	}
@@ -294,7 +296,7 @@ func (db *DB) OpenBehind(c *Container, f func()) error {
 func (c *Container) SnapshotBehind(f func()) error {
 	s := &Snapshot{moment{c: c, l: c.layout.Load()}}
 	f()
-	return errors.Join(s.hold(), s.Close())
+	return errors.Join(s.holdState(), s.Close())
 }
 
 // WithIDs is [Snapshot.WithIDs] of a snapshot of its own.
@@ -305,19 +307,19 @@ func (c *Container) WithIDs(ctx context.Context, prefix string, after int64) ite
 // FailControl runs a control that makes a database, changes the container and drops its documents,
 // and fails then.
 func (db *DB) FailControl(c *Container) error {
-	return db.committer.do(life{db.stop}, func(g *group) error {
+	return db.committer.runAlone(life{db.stop}, func(g *group) error {
 		if _, err := g.newDatabase("half", nil); err != nil {
 			return err
 		}
 		h := g.head(c)
 		epk := h.l.at("").rng.Min
-		h.count(h.l.at(epk), epk, 1)
+		h.countDocuments(h.l.at(epk), epk, 1)
 		h.lsn++
 		g.ranges = append(g.ranges, [2][]byte{tableKey(tableDoc, c.num, 0), engine.After(tableKey(tableDoc, c.num, 0))})
-		g.lives(c, addr{lsn: 1}, -1)
+		g.countLiving(c, addr{lsn: 1}, -1)
 		l := c.layout.Load().clone()
 		l.floor = farAway
-		if err := g.store(c, l, nil); err != nil {
+		if err := g.storeLayout(c, l, nil); err != nil {
 			return err
 		}
 		return ErrDisk

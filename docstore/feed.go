@@ -80,7 +80,7 @@ func (f *logWalk) openLog(m moment, num uint32, open openCursor) error {
 	t := &track{c: m.c, num: num, log: m.l.logs[num], still: len(m.l.former) == 0}
 	t.all = f.sel.rng.Contains(t.log.rng)
 	f.tracks = append(f.tracks, t)
-	return t.open(open, m, f.sel)
+	return t.placeCursors(open, m, f.sel)
 }
 
 // low returns up to which LSN every version of a log is dead in the state that is read.
@@ -91,22 +91,22 @@ func (m moment) low(num uint32) int64 {
 	return m.l.logs[num].low.Load()
 }
 
-// each calls visit for the versions that the selection shows, in order, until visit
+// eachShown calls visit for the versions that the selection shows, in order, until visit
 // returns false, and closes the feed. With a specification, expired versions are left
 // out.
-func (f *logWalk) each(ctx context.Context, spec *ContainerSpec, visit func(*entry, addr) (bool, error)) error {
-	err := f.walk(ctx, spec, visit)
+func (f *logWalk) eachShown(ctx context.Context, spec *ContainerSpec, visit func(*entry, addr) (bool, error)) error {
+	err := f.walkLogs(ctx, spec, visit)
 	return cmp.Or(err, f.err(), f.close())
 }
 
-// walk walks the logs. It looks at ctx and the store every 1,024 versions only, because
+// walkLogs walks the logs. It looks at ctx and the store every 1,024 versions only, because
 // most are passed over and the looks would cost more than the walk.
-func (f *logWalk) walk(ctx context.Context, spec *ContainerSpec, visit func(*entry, addr) (bool, error)) error {
+func (f *logWalk) walkLogs(ctx context.Context, spec *ContainerSpec, visit func(*entry, addr) (bool, error)) error {
 	for steps := 1; ; steps++ {
 		if steps%1024 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		t := f.lowest()
+		t := f.lowestTrack()
 		if t == nil {
 			return nil
 		}
@@ -119,7 +119,7 @@ func (f *logWalk) walk(ctx context.Context, spec *ContainerSpec, visit func(*ent
 			f.stopped = true
 			return nil
 		}
-		value, shown, err := t.look(&f.sel)
+		value, shown, err := t.lookAt(&f.sel)
 		if err != nil {
 			return err
 		}
@@ -133,20 +133,20 @@ func (f *logWalk) walk(ctx context.Context, spec *ContainerSpec, visit func(*ent
 				}
 			}
 		}
-		t.step()
+		t.stepOn()
 	}
 }
 
 type openCursor func(from, to []byte) (*engine.Cursor, error)
 
-// open places the cursors of one log. Readers of last versions skip the dead ones
+// placeCursors places the cursors of one log. Readers of last versions skip the dead ones
 // before the low-water mark: a log that is overwritten again and again begins with
 // millions of tombstones, and stepping over them takes seconds.
 //
 // A search for a time moves the start before the cursor of the marks is opened, so that
 // both cursors begin at one place. A walk that a search or a moving version makes begin
 // elsewhere says nothing about the low-water mark, and does not raise it.
-func (t *track) open(open openCursor, m moment, sel selection) (err error) {
+func (t *track) placeCursors(open openCursor, m moment, sel selection) (err error) {
 	start, head, cont, num := sel.lsn, m.head, t.c.num, t.num
 	low := m.low(num)
 	if sel.mode == feed.LatestVersion && start <= low {
@@ -178,18 +178,18 @@ func (t *track) open(open openCursor, m moment, sel selection) (err error) {
 	} else {
 		t.ok = t.it.First()
 	}
-	t.here()
+	t.readLSN()
 	return nil
 }
 
-// jump goes on after an LSN.
-func (t *track) jump(lsn int64) {
+// jumpAfter goes on after an LSN.
+func (t *track) jumpAfter(lsn int64) {
 	first := addr{log: t.num, lsn: lsn + 1}
 	t.ok = t.it.Seek(logKey(tableLog, t.c.num, first))
 	if t.dead != nil {
 		t.deadOK = t.dead.Seek(logKey(tableDead, t.c.num, first))
 	}
-	t.here()
+	t.readLSN()
 }
 
 // seekTime returns the greatest LSN in [lo, hi] up to which all commits came before
@@ -221,21 +221,21 @@ func (t *track) seekTime(num uint32, since, lo, hi int64) (int64, error) {
 	return lo, nil
 }
 
-// here reads the LSN of the present key.
-func (t *track) here() {
+// readLSN reads the LSN of the present key.
+func (t *track) readLSN() {
 	if t.ok {
 		t.lsn = parseAddr(tailOf(t.it.Key())).lsn
 	}
 }
 
-func (t *track) step() {
+func (t *track) stepOn() {
 	t.ok = t.it.Next()
-	t.here()
+	t.readLSN()
 }
 
-// buried reports whether the present version has been superseded. The marks are walked
+// isSuperseded reports whether the present version has been superseded. The marks are walked
 // beside the log, since a lookup for each version would cost the scan its speed.
-func (t *track) buried() bool {
+func (t *track) isSuperseded() bool {
 	if !t.deadOK {
 		return false
 	}
@@ -255,11 +255,11 @@ func (t *track) buried() bool {
 // compareVersions compares two keys of one log, from either of its tables.
 func compareVersions(a, b []byte) int { return bytes.Compare(tailOf(a), tailOf(b)) }
 
-// look returns the present version, and whether its range and its successor let it be
+// lookAt returns the present version, and whether its range and its successor let it be
 // shown. The whole entry is decoded only for versions that are.
-func (t *track) look(sel *selection) (value []byte, shown bool, err error) {
+func (t *track) lookAt(sel *selection) (value []byte, shown bool, err error) {
 	latest := sel.mode == feed.LatestVersion
-	if latest && t.buried() {
+	if latest && t.isSuperseded() {
 		return nil, false, nil
 	}
 	v, err := t.it.Value()
@@ -270,27 +270,27 @@ func (t *track) look(sel *selection) (value []byte, shown bool, err error) {
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: LSN %d: %w", ErrCorrupt, t.lsn, err)
 	}
-	if latest && op.gone() {
+	if latest && op.endsDocument() {
 		return nil, false, nil
 	}
-	t.found(t.lsn)
+	t.recordLiving(t.lsn)
 	if t.all {
 		return v, true, nil
 	}
 	return v, sel.rng.Min <= string(key) && string(key) < sel.rng.Max, nil
 }
 
-// found records the first living version, so that the next reader can begin there.
-func (t *track) found(lsn int64) {
+// recordLiving records the first living version, so that the next reader can begin there.
+func (t *track) recordLiving(lsn int64) {
 	if t.lowest {
 		t.lowest = false
 		raise(&t.log.low, lsn-1)
 	}
 }
 
-// lowest returns the track with the lowest LSN, nil at the end. A partition reads a
+// lowestTrack returns the track with the lowest LSN, nil at the end. A partition reads a
 // handful of logs at most, so a scan is quicker than a heap.
-func (f *logWalk) lowest() *track {
+func (f *logWalk) lowestTrack() *track {
 	var best *track
 	for _, t := range f.tracks {
 		if t.ok && (best == nil || t.lsn < best.lsn) {

@@ -35,10 +35,10 @@ func newGather(queue <-chan *transaction, sync bool) *gather {
 	return a
 }
 
-// more returns the next transaction for a group that has some; nil when the group is to be
+// nextForGroup returns the next transaction for a group that has some; nil when the group is to be
 // written.
-func (a *gather) more(has int) *transaction {
-	if tx := a.ready(); tx != nil || has >= a.want {
+func (a *gather) nextForGroup(has int) *transaction {
+	if tx := a.nextReady(); tx != nil || has >= a.want {
 		return tx
 	}
 	if !a.timing {
@@ -54,10 +54,10 @@ func (a *gather) more(has int) *transaction {
 	}
 }
 
-// ready returns the next transaction of the queue, nil for none. An empty queue is looked at
+// nextReady returns the next transaction of the queue, nil for none. An empty queue is looked at
 // again when the goroutines that are ready have run: among them are callers with
 // transactions, which then share this group's batch and flush.
-func (a *gather) ready() *transaction {
+func (a *gather) nextReady() *transaction {
 	for again := true; ; again = false {
 		select {
 		case tx := <-a.queue:
@@ -71,10 +71,10 @@ func (a *gather) ready() *transaction {
 	}
 }
 
-// written notes a group of n transactions, whose flush took some time: 0 without a flush. The
+// noteWritten notes a group of n transactions, whose flush took some time: 0 without a flush. The
 // next group waits for as many as the smaller of the last two, so that two callers who met
 // by chance are not waited for.
-func (a *gather) written(n int, flush time.Duration) {
+func (a *gather) noteWritten(n int, flush time.Duration) {
 	a.timer.Stop()
 	a.timing = false
 	if !a.sync || flush == 0 {

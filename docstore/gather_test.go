@@ -39,13 +39,13 @@ func TestAGroupWaitsForItsUsualCallers(t *testing.T) {
 				a := newGather(make(chan *transaction, maxQueue), !c.noSync)
 				a.flush = c.flush
 				for _, n := range c.before {
-					a.written(n, c.flush)
+					a.noteWritten(n, c.flush)
 				}
 				begun := time.Now()
-				if tx := a.more(c.has); tx != nil || time.Since(begun) != c.waits {
+				if tx := a.nextForGroup(c.has); tx != nil || time.Since(begun) != c.waits {
 					t.Errorf("got %v after %v: want none after %v", tx, time.Since(begun), c.waits)
 				}
-				if a.more(c.has); time.Since(begun) != c.waits {
+				if a.nextForGroup(c.has); time.Since(begun) != c.waits {
 					t.Errorf("asked again, it waited again: %v in all", time.Since(begun))
 				}
 			})
@@ -60,8 +60,8 @@ func TestAGroupWaitsOnceForAll(t *testing.T) {
 		queue := make(chan *transaction, maxQueue)
 		a := newGather(queue, true)
 		a.flush = flush
-		a.written(16, flush)
-		a.written(16, flush)
+		a.noteWritten(16, flush)
+		a.noteWritten(16, flush)
 		begun := time.Now()
 		go func() {
 			for range 16 {
@@ -70,7 +70,7 @@ func TestAGroupWaitsOnceForAll(t *testing.T) {
 			}
 		}()
 		has := 1
-		for a.more(has) != nil {
+		for a.nextForGroup(has) != nil {
 			has++
 		}
 		if has < 4 || has > 5 || time.Since(begun) != flush {

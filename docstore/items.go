@@ -40,7 +40,7 @@ func (x index) each(ctx context.Context, rng feed.Range, key feed.PartitionKey, 
 	// the caller works on a document: an open cursor keeps the room of all that is
 	// deleted meanwhile.
 	for {
-		if err := x.c.usable(ctx); err != nil {
+		if err := x.c.checkUsable(ctx); err != nil {
 			return err
 		}
 		keys, err := x.keys(from, to)
@@ -116,7 +116,7 @@ func (db *DB) Stats() Stats {
 		l := c.layout.Load()
 		for _, part := range l.parts {
 			cs.Partitions = append(cs.Partitions, PartitionStats{
-				ID: part.id(), Range: part.rng, Documents: part.docs.Load(), Newest: part.newest.Load(), Logs: len(l.reading(part)),
+				ID: part.id(), Range: part.rng, Documents: part.docs.Load(), Newest: part.newest.Load(), Logs: len(l.logsOf(part)),
 			})
 		}
 		s.Containers = append(s.Containers, cs)

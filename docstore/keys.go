@@ -104,8 +104,8 @@ type entry struct {
 	body    []byte
 }
 
-// describes reports whether a slot repeats the properties of an entry.
-func (s slot) describes(e entry) bool {
+// isSlotOf reports whether a slot repeats the properties of an entry.
+func (s slot) isSlotOf(e entry) bool {
 	return s.etag == string(e.etag) && s.time == e.time && s.ttl == e.ttl
 }
 
@@ -119,8 +119,8 @@ const (
 	opExpire  entryOp = 'e'
 )
 
-// gone reports whether the version is the end of a document.
-func (o entryOp) gone() bool { return o == opDelete || o == opExpire }
+// endsDocument reports whether the version is the end of a document.
+func (o entryOp) endsDocument() bool { return o == opDelete || o == opExpire }
 
 const prefixSize = 1 + 4 // of a key in a table: the table and the container
 

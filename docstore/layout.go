@@ -84,10 +84,10 @@ func (l *layout) overlapping(rng feed.Range) []*partition {
 	return found
 }
 
-// sole returns the partition that holds all of rng. A range across several partitions is
+// partitionOfAll returns the partition that holds all of rng. A range across several partitions is
 // [feed.ErrGone]: the caller must learn of the split, since the children of a
 // split are read, and owned, separately.
-func (l *layout) sole(rng feed.Range) (*partition, error) {
+func (l *layout) partitionOfAll(rng feed.Range) (*partition, error) {
 	found := l.overlapping(rng)
 	if len(found) == 1 && found[0].rng.Contains(rng) {
 		return found[0], nil
@@ -117,8 +117,8 @@ func (l *layout) clone() *layout {
 	return &c
 }
 
-// grow adds a partition and its log.
-func (l *layout) grow(rng feed.Range, parents []string) *partition {
+// addPartition adds a partition and its log.
+func (l *layout) addPartition(rng feed.Range, parents []string) *partition {
 	part := &partition{num: l.next, rng: rng, parents: parents}
 	l.logs[l.next] = &changelog{rng: rng}
 	l.next++
@@ -132,10 +132,10 @@ func (l *layout) grow(rng feed.Range, parents []string) *partition {
 	return part
 }
 
-// reading returns the logs that have versions of a partition: those of former
+// logsOf returns the logs that have versions of a partition: those of former
 // partitions that shared keys with it, then its own. The order matters to addPrevious,
 // which follows versions that are being moved from the former to the latter.
-func (l *layout) reading(part *partition) []uint32 {
+func (l *layout) logsOf(part *partition) []uint32 {
 	var logs []uint32
 	for _, num := range l.former {
 		if l.logs[num].rng.Overlaps(part.rng) {
@@ -145,8 +145,8 @@ func (l *layout) reading(part *partition) []uint32 {
 	return append(logs, part.num)
 }
 
-// settle recomputes which logs no partition writes any more.
-func (l *layout) settle() {
+// findIdleLogs recomputes which logs no partition writes any more.
+func (l *layout) findIdleLogs() {
 	l.former = nil
 	for num := range l.logs {
 		if !slices.ContainsFunc(l.parts, func(part *partition) bool { return part.num == num }) {
@@ -223,6 +223,6 @@ func decodeLayout(b []byte) (l *layout, rid string, err error) {
 	for _, log := range r.Logs {
 		l.logs[log.Num] = &changelog{rng: log.Range}
 	}
-	l.settle()
+	l.findIdleLogs()
 	return l, r.RID, nil
 }

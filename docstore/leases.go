@@ -49,10 +49,10 @@ func NewLeases(ctx context.Context, leases *Container, processor string, monitor
 		return nil, fmt.Errorf("%w: %q: want a name that tells this deployment unit from others, without / \\ ? and #",
 			ErrProcessorName, processor)
 	}
-	if err := leases.usable(ctx); err != nil {
+	if err := leases.checkUsable(ctx); err != nil {
 		return nil, fmt.Errorf("open leases: %w", err)
 	}
-	if err := monitored.usable(ctx); err != nil {
+	if err := monitored.checkUsable(ctx); err != nil {
 		return nil, fmt.Errorf("open leases: %w", err)
 	}
 	l := leases.layout.Load()
@@ -122,7 +122,7 @@ func (s *Leases) record(body []byte, at time.Time) feed.Record {
 
 // withIDs returns the documents whose ids begin with prefix, from the index by id.
 func (x index) withIDs(ctx context.Context, prefix string) (items []Item, err error) {
-	if err := x.c.usable(ctx); err != nil {
+	if err := x.c.checkUsable(ctx); err != nil {
 		return nil, err
 	}
 	keys, err := keysWithIDs(x.c.db.eng.Cursor, x.c.num, prefix)
@@ -162,13 +162,13 @@ func keysWithIDs(open openCursor, cont uint32, prefix string) (keys [][]byte, er
 // Create implements [feed.LeaseStore].
 func (s *Leases) Create(ctx context.Context, record feed.Record) (feed.Record, error) {
 	record.ID, record.ETag = leasedoc.ID(s.prefix, record.Kind, record.Token), ""
-	return s.write(ctx, feed.WriteCreate, record)
+	return s.writeRecord(ctx, feed.WriteCreate, record)
 }
 
 // Update implements [feed.LeaseStore].
 func (s *Leases) Update(ctx context.Context, record feed.Record) (feed.Record, error) {
 	record.ETag = exact(record.ETag)
-	return s.write(ctx, feed.WriteReplace, record)
+	return s.writeRecord(ctx, feed.WriteReplace, record)
 }
 
 // exact returns an ETag that matches one version at most. To the container an empty
@@ -180,14 +180,14 @@ func exact(etag string) string {
 	return etag
 }
 
-// write stores a record as a document of the .NET processor, and returns it as stored, because
+// writeRecord stores a record as a document of the .NET processor, and returns it as stored, because
 // the next write needs its ETag.
-func (s *Leases) write(ctx context.Context, op feed.WriteOp, record feed.Record) (feed.Record, error) {
+func (s *Leases) writeRecord(ctx context.Context, op feed.WriteOp, record feed.Record) (feed.Record, error) {
 	doc, err := leasedoc.Marshal(s.prefix, s.path, record)
 	if err != nil {
 		return record, fmt.Errorf("%s lease %s: %w", verb(op), record.Token, err)
 	}
-	item, err := s.c.one(ctx, "", feed.Write{Op: op, Body: doc, IfMatch: record.ETag})
+	item, err := s.c.commitOne(ctx, "", feed.Write{Op: op, Body: doc, IfMatch: record.ETag})
 	if err != nil {
 		return record, fmt.Errorf("%s lease %s: %w", verb(op), record.Token, err)
 	}
@@ -227,7 +227,7 @@ func (s *Leases) key(id string, record feed.Record) (feed.PartitionKey, error) {
 // The cursor is an LSN of the lease container, quoted as in a position.
 func (s *Leases) Follow(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
 	if cursor == "" {
-		if err := s.c.usable(ctx); err != nil {
+		if err := s.c.checkUsable(ctx); err != nil {
 			return nil, "", time.Time{}, fmt.Errorf("follow leases: %w", err)
 		}
 		return nil, service.Token(s.c.head.Load()), s.c.clock.time(), nil
@@ -237,7 +237,7 @@ func (s *Leases) Follow(ctx context.Context, cursor string) ([]feed.Record, stri
 		return nil, "", time.Time{}, fmt.Errorf("follow leases: %w", err)
 	}
 	for {
-		changed, head, err := s.since(ctx, lsn)
+		changed, head, err := s.recordsSince(ctx, lsn)
 		if err != nil {
 			return nil, "", time.Time{}, fmt.Errorf("follow leases: %w", err)
 		}
@@ -253,11 +253,11 @@ func (s *Leases) Follow(ctx context.Context, cursor string) ([]feed.Record, stri
 // its work.
 const followGather = 300 * time.Millisecond
 
-// gather waits for followGather, unless ctx or the store ends before.
-func (s *Leases) gather(ctx context.Context) error {
+// awaitGather waits for followGather, unless ctx or the store ends before.
+func (s *Leases) awaitGather(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, followGather, errGathered)
 	defer cancel()
-	if err := s.c.db.await(ctx, nil); !errors.Is(err, errGathered) {
+	if err := s.c.db.awaitEvent(ctx, nil); !errors.Is(err, errGathered) {
 		return err
 	}
 	return nil
@@ -265,30 +265,30 @@ func (s *Leases) gather(ctx context.Context) error {
 
 var errGathered = errors.New("gathered for long enough")
 
-// since waits until the head passes an LSN, and reads the unit's records up to the new
+// recordsSince waits until the head passes an LSN, and reads the unit's records up to the new
 // head.
 // The gate's channel is taken before the head is read: a write in between closes that
 // channel, and is not slept through.
-func (s *Leases) since(ctx context.Context, lsn int64) ([]feed.Record, int64, error) {
+func (s *Leases) recordsSince(ctx context.Context, lsn int64) ([]feed.Record, int64, error) {
 	for {
 		ch := s.c.gate.next()
-		if err := s.c.usable(ctx); err != nil {
+		if err := s.c.checkUsable(ctx); err != nil {
 			return nil, 0, err
 		}
 		if s.c.head.Load() > lsn {
 			break
 		}
-		if err := s.c.db.await(ctx, ch); err != nil {
+		if err := s.c.db.awaitEvent(ctx, ch); err != nil {
 			return nil, 0, err
 		}
 	}
-	if err := s.gather(ctx); err != nil {
+	if err := s.awaitGather(ctx); err != nil {
 		return nil, 0, err
 	}
 	head := s.c.head.Load()
 	changes, err := s.readTo(ctx, lsn, head)
 	if errors.Is(err, feed.ErrGone) { // a split came in between
-		return s.since(ctx, lsn)
+		return s.recordsSince(ctx, lsn)
 	}
 	if err != nil {
 		return nil, 0, err

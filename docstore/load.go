@@ -11,17 +11,17 @@ import (
 // verified.
 type loader struct{ db *DB }
 
-// load reads into memory what every request needs: databases, containers, counts.
+// readAll reads into memory what every request needs: databases, containers, counts.
 // The format is read first, because the records of another format would be misread, and
 // it is raised last, because a store whose load failed must still open with the version
 // before.
-func (ld loader) load() error {
+func (ld loader) readAll() error {
 	format, found, err := ld.db.eng.Format()
 	switch {
 	case err != nil:
 		return err
 	case !found:
-		err = ld.format()
+		err = ld.makeStore()
 	default:
 		ld.db.rid, _, err = ld.db.eng.Find(metaKey("rid"))
 	}
@@ -37,10 +37,10 @@ func (ld loader) load() error {
 			return fmt.Errorf("%w: number of the next container: %w", ErrCorrupt, err)
 		}
 	}
-	if err := ld.databases(); err != nil {
+	if err := ld.readDatabases(); err != nil {
 		return err
 	}
-	if err := errors.Join(ld.retention(), ld.containers()); err != nil {
+	if err := errors.Join(ld.readRetention(), ld.readContainers()); err != nil {
 		return err
 	}
 	if format != formatNoTally || ld.db.rest {
@@ -50,8 +50,8 @@ func (ld loader) load() error {
 	return ld.db.eng.SetFormat(formatVersion)
 }
 
-// format makes a new store.
-func (ld loader) format() error {
+// makeStore makes a new store.
+func (ld loader) makeStore() error {
 	ld.db.rid = make([]byte, 4)
 	if _, err := rand.Read(ld.db.rid); err != nil {
 		return err
@@ -63,11 +63,11 @@ func (ld loader) format() error {
 	return w.Commit()
 }
 
-// containers reads the records of all containers.
-func (ld loader) containers() error {
+// readContainers reads the records of all containers.
+func (ld loader) readContainers() error {
 	all := map[string]*Container{}
 	ld.db.containers.Store(&all)
-	return ld.each(tableContainer, func(key, value []byte) error {
+	return ld.eachRecord(tableContainer, func(key, value []byte) error {
 		num, _, err := splitKey(key)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrCorrupt, err)
@@ -79,7 +79,7 @@ func (ld loader) containers() error {
 		c := newContainer(ld.db, num, rid)
 		c.tallies.on = l.tallied
 		c.layout.Store(l)
-		if err := ld.container(c); err != nil {
+		if err := ld.readContainer(c); err != nil {
 			return fmt.Errorf("load container %q: %w", l.spec.ID, err)
 		}
 		all[l.spec.name()] = c
@@ -87,8 +87,8 @@ func (ld loader) containers() error {
 	})
 }
 
-// each calls visit for the records of a table, until an error.
-func (ld loader) each(table byte, visit func(key, value []byte) error) (err error) {
+// eachRecord calls visit for the records of a table, until an error.
+func (ld loader) eachRecord(table byte, visit func(key, value []byte) error) (err error) {
 	c, err := ld.db.eng.Cursor([]byte{table}, []byte{table + 1})
 	if err != nil {
 		return err
@@ -106,28 +106,28 @@ func (ld loader) each(table byte, visit func(key, value []byte) error) (err erro
 	return c.Err()
 }
 
-// container reads head, counts and low-water marks of a container.
-func (ld loader) container(c *Container) error {
+// readContainer reads head, counts and low-water marks of a container.
+func (ld loader) readContainer(c *Container) error {
 	l := c.layout.Load()
-	head, err := ld.numbers(headKey(c.num), 2)
+	head, err := ld.readNumbers(headKey(c.num), 2)
 	if err != nil {
 		return err
 	}
 	c.lsn = head[0]
-	c.clock.committed(head[1])
+	c.clock.recordCommit(head[1])
 	c.newestTime.Store(head[1])
 	c.head.Store(head[0])
 	for _, part := range l.parts {
-		n, err := ld.numbers(countKey(c.num, part.num), 2)
+		n, err := ld.readNumbers(countKey(c.num, part.num), 2)
 		if err != nil {
 			return err
 		}
 		part.docs.Store(n[0])
 		part.newest.Store(n[1])
 	}
-	c.alarm.set(1) // documents may have expired while the store was closed
+	c.alarm.setAlarm(1) // documents may have expired while the store was closed
 	for num, log := range l.logs {
-		low, err := ld.numbers(lowKey(c.num, num), 1)
+		low, err := ld.readNumbers(lowKey(c.num, num), 1)
 		if err != nil {
 			return err
 		}
@@ -137,9 +137,9 @@ func (ld loader) container(c *Container) error {
 	return nil
 }
 
-// numbers reads a record of n numbers, all zero if the record is absent: a container
+// readNumbers reads a record of n numbers, all zero if the record is absent: a container
 // that was never written to has none.
-func (ld loader) numbers(key []byte, n int) ([]int64, error) {
+func (ld loader) readNumbers(key []byte, n int) ([]int64, error) {
 	value, found, err := ld.db.eng.Find(key)
 	numbers := make([]int64, n)
 	if err != nil || !found {

@@ -54,7 +54,7 @@ func (p *LogicalPartition) Partition() (part feed.Partition, newest int64) {
 
 // Item returns a document, or [feed.ErrNotFound].
 func (p *LogicalPartition) Item(ctx context.Context, id string) (Item, error) {
-	if err := p.c.usable(ctx); err != nil {
+	if err := p.c.checkUsable(ctx); err != nil {
 		return Item{}, err
 	}
 	epk := p.epk
@@ -108,7 +108,7 @@ type Commit struct {
 
 // Commit is [Container.Commit] for writes with conditions.
 func (p *LogicalPartition) Commit(ctx context.Context, writes []Write) (Commit, error) {
-	tx, err := p.commit(ctx, writes)
+	tx, err := p.commitBatch(ctx, writes)
 	var done Commit
 	done.Partition, done.Newest = p.Partition()
 	if err != nil {
@@ -122,14 +122,14 @@ func (p *LogicalPartition) Commit(ctx context.Context, writes []Write) (Commit, 
 	return done, nil
 }
 
-// commit carries out a batch; without a key, under that of the first body.
-func (p *LogicalPartition) commit(ctx context.Context, writes []Write) (*transaction, error) {
+// commitBatch carries out a batch; without a key, under that of the first body.
+func (p *LogicalPartition) commitBatch(ctx context.Context, writes []Write) (*transaction, error) {
 	c := p.c
-	if err := c.usable(ctx); err != nil {
+	if err := c.checkUsable(ctx); err != nil {
 		return nil, err
 	}
 	l := c.layout.Load()
-	tx, err := p.transaction(l, writes)
+	tx, err := p.prepareBatch(l, writes)
 	if err != nil {
 		return nil, err
 	}
@@ -144,9 +144,9 @@ func (p *LogicalPartition) commit(ctx context.Context, writes []Write) (*transac
 	return tx, nil
 }
 
-// transaction prepares a batch: all work that can be done in the caller's goroutine is
+// prepareBatch prepares a batch: all work that can be done in the caller's goroutine is
 // done here, because the committer serves every writer of the store.
-func (p *LogicalPartition) transaction(l *layout, writes []Write) (*transaction, error) {
+func (p *LogicalPartition) prepareBatch(l *layout, writes []Write) (*transaction, error) {
 	if len(writes) == 0 || len(writes) > maxBatch {
 		return nil, fmt.Errorf("%w: %d writes: want 1 to %d", ErrBatchLimit, len(writes), maxBatch)
 	}
@@ -157,7 +157,7 @@ func (p *LogicalPartition) transaction(l *layout, writes []Write) (*transaction,
 	}
 	for i, w := range writes {
 		tx.writes[i].Write = w
-		if pk, err = tx.writes[i].prepare(p.c, l, pk); err != nil {
+		if pk, err = tx.writes[i].parseBody(p.c, l, pk); err != nil {
 			return nil, &feed.WriteError{Index: i, Write: w.Write, Err: err}
 		}
 		tx.size += len(w.Body)

@@ -141,7 +141,7 @@ type written struct {
 // they are wanted.
 func (s *Snapshot) inOrder(ctx context.Context, find func() ([]written, error)) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
-		err := s.c.usable(ctx)
+		err := s.c.checkUsable(ctx)
 		var places []written
 		if err == nil {
 			places, err = find()

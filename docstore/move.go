@@ -28,9 +28,9 @@ const (
 	moveTurn  = 250 * time.Millisecond // before the sweeper looks after other things
 )
 
-// move brings versions from the logs of former partitions to where they belong, for a
+// moveVersions brings versions from the logs of former partitions to where they belong, for a
 // turn.
-func (s *sweep) move(ctx context.Context) error {
+func (s *sweep) moveVersions(ctx context.Context) error {
 	begin := time.Now()
 	for {
 		l := s.c.layout.Load()
@@ -58,7 +58,7 @@ func (s *sweep) moveSome(ctx context.Context, num uint32) (some bool, err error)
 	if err != nil || len(keys) == 0 {
 		return false, err
 	}
-	return true, s.c.db.committer.do(ctx, func(g *group) error {
+	return true, s.c.db.committer.runAlone(ctx, func(g *group) error {
 		if s.c.dropped.Load() {
 			return nil
 		}
@@ -132,22 +132,22 @@ func (s *sweep) moveOne(g *group, l *layout, key []byte) error {
 	case place != nil && place.addr == old:
 		place.addr = to
 		g.set(doc, place.encode())
-		g.lives(s.c, old, -1)
-		g.lives(s.c, to, 1)
+		g.countLiving(s.c, old, -1)
+		g.countLiving(s.c, to, 1)
 	}
 	return nil
 }
 
 // forgetLog takes an empty log out of the layout, which ends its cost for readers.
 func (s *sweep) forgetLog(ctx context.Context, num uint32) error {
-	return s.c.db.committer.do(ctx, func(g *group) error {
+	return s.c.db.committer.runAlone(ctx, func(g *group) error {
 		if s.c.dropped.Load() {
 			return nil
 		}
 		l := s.c.layout.Load().clone()
 		delete(l.logs, num)
-		l.settle()
+		l.findIdleLogs()
 		g.drop(lowKey(s.c.num, num), 0)
-		return g.store(s.c, l, nil)
+		return g.storeLayout(s.c, l, nil)
 	})
 }

@@ -26,10 +26,10 @@ var placeSeed = maphash.MakeSeed()
 
 func placeOf(key []byte) uint64 { return maphash.Bytes(placeSeed, key) }
 
-// find returns the place of a key in latest, and its last change; -1 for none. The place is the
+// placeOf returns the place of a key in latest, and its last change; -1 for none. The place is the
 // first from the hash of the key on that has the key or is free: a map by keys would need a
 // copy of each.
-func (o *overlay) find(key []byte) (place uint64, last int) {
+func (o *overlay) placeOf(key []byte) (place uint64, last int) {
 	for place = o.hash(key); ; place++ {
 		i, ok := o.latest[place]
 		if !ok {
@@ -53,7 +53,7 @@ type change struct {
 
 // get is the value of a key as the group has it so far.
 func (o *overlay) get(key []byte) ([]byte, bool, error) {
-	if _, i := o.find(key); i >= 0 {
+	if _, i := o.placeOf(key); i >= 0 {
 		ch := &o.changes[i]
 		return append(slices.Clip(ch.value), ch.body...), !ch.drop, nil
 	}
@@ -63,22 +63,22 @@ func (o *overlay) get(key []byte) ([]byte, bool, error) {
 	return o.eng.Get(nil, key)
 }
 
-func (o *overlay) set(key, value []byte) { o.apply(change{key: key, value: value}) }
+func (o *overlay) set(key, value []byte) { o.applyChange(change{key: key, value: value}) }
 
 // setEntry sets a version in a log, and returns the size of its value.
 func (o *overlay) setEntry(key []byte, e *entry) int {
 	head := e.head(nil)
-	o.apply(change{key: key, value: head, body: e.body})
+	o.applyChange(change{key: key, value: head, body: e.body})
 	return len(head) + len(e.body)
 }
 
 // drop removes a key, whose value has this size where that is known.
-func (o *overlay) drop(key []byte, size int) { o.apply(change{key: key, drop: true, size: size}) }
+func (o *overlay) drop(key []byte, size int) { o.applyChange(change{key: key, drop: true, size: size}) }
 
-// apply adds a change after an earlier one of the same key, which stays: rollback goes
+// applyChange adds a change after an earlier one of the same key, which stays: rollback goes
 // back to it.
-func (o *overlay) apply(ch change) {
-	place, last := o.find(ch.key)
+func (o *overlay) applyChange(ch change) {
+	place, last := o.placeOf(ch.key)
 	if ch.before = last; last >= 0 {
 		o.changes[last].over = true
 	}
@@ -92,7 +92,7 @@ func (o *overlay) apply(ch change) {
 func (o *overlay) rollback(mark int) {
 	for i := len(o.changes) - 1; i >= mark; i-- {
 		ch := &o.changes[i]
-		place, _ := o.find(ch.key)
+		place, _ := o.placeOf(ch.key)
 		if ch.before >= 0 {
 			o.latest[place] = ch.before
 			o.changes[ch.before].over = false

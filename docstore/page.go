@@ -48,15 +48,17 @@ type textPlaces struct {
 	body, previous int
 }
 
-// items returns how many changes the page may have.
-func (b *pageBuilder) items() int {
+// maxItems returns how many changes the page may have.
+func (b *pageBuilder) maxItems() int {
 	if b.max <= 0 {
 		return defaultItems
 	}
 	return b.max
 }
 
-func (b *pageBuilder) full() bool { return len(b.changes) >= b.items() || len(b.slab) >= maxPageBytes }
+func (b *pageBuilder) full() bool {
+	return len(b.changes) >= b.maxItems() || len(b.slab) >= maxPageBytes
+}
 
 // overflows reports whether the last transaction, with so many bytes more, has no room
 // beside those before it.
@@ -64,8 +66,8 @@ func (b *pageBuilder) overflows(more int) bool {
 	return len(b.slab)+more > maxPageBytes && b.transaction.changes > 0
 }
 
-// cut takes the last transaction out of the page.
-func (b *pageBuilder) cut() {
+// cutLast takes the last transaction out of the page.
+func (b *pageBuilder) cutLast() {
 	t := b.transaction
 	b.changes, b.places = b.changes[:t.changes], b.places[:t.changes]
 	b.slab, b.text = b.slab[:t.slab], b.text[:t.text]
@@ -75,13 +77,13 @@ func (b *pageBuilder) cut() {
 // step.
 func (b *pageBuilder) add(c *Container, logs []uint32, e *entry, lsn int64, mode feed.Mode) error {
 	if len(b.changes) == 0 {
-		b.begin()
+		b.makeBuffers()
 	}
 	change := feed.Change{Op: feed.OpUpsert, LSN: lsn, Time: time.UnixMilli(e.time).UTC()}
 	b.text = append(append(append(b.text, e.id...), e.pk...), e.etag...)
 	n := len(b.text)
 	at := textPlaces{etag: n, pk: n - len(e.etag), id: n - len(e.etag) - len(e.pk)}
-	if !e.op.gone() {
+	if !e.op.endsDocument() {
 		b.slab = append(b.slab, e.body...)
 	}
 	at.body = len(b.slab)
@@ -97,10 +99,10 @@ func (b *pageBuilder) add(c *Container, logs []uint32, e *entry, lsn int64, mode
 	return nil
 }
 
-// begin makes buffers about as large as those of the last page, since pages of a
+// makeBuffers makes buffers about as large as those of the last page, since pages of a
 // container are alike, unless the memory has them already.
-func (b *pageBuilder) begin() {
-	n := min(b.items(), defaultItems)
+func (b *pageBuilder) makeBuffers() {
+	n := min(b.maxItems(), defaultItems)
 	if size := min(b.hint.Load(), int64(n)<<12); int64(cap(b.slab)) < size {
 		b.slab = make([]byte, 0, size+size/16)
 	}
@@ -132,9 +134,9 @@ func (b *pageBuilder) addPrevious(c *Container, logs []uint32, e *entry) error {
 	return nil
 }
 
-// finish cuts the changes out of the buffers. Capacities are cut too, so that an append
+// cutChanges cuts the changes out of the buffers. Capacities are cut too, so that an append
 // to one body cannot write over the next.
-func (b *pageBuilder) finish() []feed.Change {
+func (b *pageBuilder) cutChanges() []feed.Change {
 	text := string(b.text)
 	pos, body := 0, 0
 	for i := range b.changes {

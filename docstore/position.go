@@ -29,9 +29,9 @@ type begin struct {
 
 const anyTime = math.MinInt64
 
-// begin resolves a position to an LSN. A start time is kept beside a token, because the
+// resolvePosition resolves a position to an LSN. A start time is kept beside a token, because the
 // time may lie ahead of the changes read so far.
-func (l *layout) begin(from feed.Position, options feed.ReadOptions, head int64) (b begin, err error) {
+func (l *layout) resolvePosition(from feed.Position, options feed.ReadOptions, head int64) (b begin, err error) {
 	b.since = anyTime
 	if t := from.Start.Time(); !t.IsZero() {
 		b.since, b.search = t.UnixMilli(), from.Token == ""

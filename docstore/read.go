@@ -80,24 +80,24 @@ func (c *Container) moment() moment {
 
 // read reads a page, or returns errMoved.
 func (m moment) read(ctx context.Context, memory *PageMemory, rng feed.Range, from feed.Position, options feed.ReadOptions) (page feed.Page, err error) {
-	if err := m.c.usable(ctx); err != nil {
+	if err := m.c.checkUsable(ctx); err != nil {
 		return page, err
 	}
-	part, sel, err := m.l.choose(rng, options)
+	part, sel, err := m.l.choosePartition(rng, options)
 	if err != nil {
 		return page, err
 	}
-	if sel.begin, err = m.l.begin(from, options, m.head); err != nil {
+	if sel.begin, err = m.l.resolvePosition(from, options, m.head); err != nil {
 		return page, err
 	}
 	page.Head = min(part.newest.Load(), m.head)
 	b := &pageBuilder{max: options.MaxItems, hint: &m.c.hint, PageMemory: memory}
 	next := max(m.head, sel.lsn)
 	if sel.lsn < m.head {
-		if next, err = m.collect(ctx, b, part, sel); err != nil {
+		if next, err = m.collectPage(ctx, b, part, sel); err != nil {
 			return page, err
 		}
-		if err := m.c.db.settle(ctx, m.c); err != nil {
+		if err := m.c.db.awaitSafe(ctx, m.c); err != nil {
 			return page, err
 		}
 	}
@@ -107,7 +107,7 @@ func (m moment) read(ctx context.Context, memory *PageMemory, rng feed.Range, fr
 	page.Next = feed.Position{Token: service.Token(next), Start: from.Start}
 	page.Session = service.SessionToken(part.id(), page.Head)
 	page.Charge = service.ScanCharge(len(b.changes), len(b.slab))
-	page.Changes = b.finish()
+	page.Changes = b.cutChanges()
 	if sel.lsn > m.c.head.Load() { // the container's head, because its partitions share one count of LSNs
 		page.Ahead, page.Head = true, m.head
 	}
@@ -118,13 +118,13 @@ func tooOld(l *layout, lsn int64) error {
 	return fmt.Errorf("%w: LSN %d of container %q, whose versions begin after %d", feed.ErrTooOld, lsn, l.spec.ID, l.floor)
 }
 
-// choose returns the partition that a read is about.
-func (l *layout) choose(rng feed.Range, options feed.ReadOptions) (*partition, selection, error) {
+// choosePartition returns the partition that a read is about.
+func (l *layout) choosePartition(rng feed.Range, options feed.ReadOptions) (*partition, selection, error) {
 	sel, err := l.selection(rng, options)
 	if err != nil {
 		return nil, sel, err
 	}
-	part, err := l.sole(sel.rng)
+	part, err := l.partitionOfAll(sel.rng)
 	return part, sel, err
 }
 
@@ -160,18 +160,18 @@ func (l *layout) keyRange(key string) (feed.Range, string, error) {
 	return feed.Range{Min: hash, Max: hash + "0"}, k.Text(), err
 }
 
-// collect fills a page with the changes in (sel.lsn, head] and returns the LSN after
+// collectPage fills a page with the changes in (sel.lsn, head] and returns the LSN after
 // which the next page begins. A page ends between transactions only, since a position
 // is an LSN and cannot say how much of a transaction was read.
-func (m moment) collect(ctx context.Context, b *pageBuilder, part *partition, sel selection) (next int64, err error) {
-	logs := m.l.reading(part)
+func (m moment) collectPage(ctx context.Context, b *pageBuilder, part *partition, sel selection) (next int64, err error) {
+	logs := m.l.logsOf(part)
 	f, err := m.feed(logs, sel)
 	if err != nil {
 		return 0, err
 	}
 	last, before := sel.lsn, sel.lsn
 	f.stop = func(lsn int64) bool { return lsn != last && b.full() }
-	err = f.each(ctx, &m.l.spec, func(e *entry, a addr) (bool, error) {
+	err = f.eachShown(ctx, &m.l.spec, func(e *entry, a addr) (bool, error) {
 		if a.lsn != last {
 			b.transaction = pageSize{len(b.changes), len(b.slab), len(b.text)}
 			before, last = last, a.lsn
@@ -186,7 +186,7 @@ func (m moment) collect(ctx context.Context, b *pageBuilder, part *partition, se
 		}
 		// Too large: the transaction that began last waits for the next page.
 		if !fits {
-			b.cut()
+			b.cutLast()
 			last, f.stopped = before, true
 		}
 		return !f.stopped, nil

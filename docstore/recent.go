@@ -16,8 +16,8 @@ type recent struct {
 // recentSlot stands behind a pointer, so that a slot is replaced without another copy of its key.
 type recentSlot struct{ value []byte }
 
-// note takes over the slots that a group has written.
-func (r *recent) note(g *group) {
+// noteGroup takes over the slots that a group has written.
+func (r *recent) noteGroup(g *group) {
 	if len(g.ranges) > 0 || r.slots == nil { // a container has gone, or the store was opened
 		r.slots, r.size = map[string]*recentSlot{}, 0
 	}

@@ -24,7 +24,7 @@ func TestRecentSlotsAreThoseOfTheEngine(t *testing.T) {
 	a, b := make("a"), make("b")
 	agree := func(want int) {
 		t.Helper()
-		err := db.committer.do(t.Context(), func(g *group) error {
+		err := db.committer.runAlone(t.Context(), func(g *group) error {
 			size := 0
 			for key, slot := range g.recent.slots {
 				value := slot.value
@@ -61,10 +61,10 @@ func TestRecentSlotsAreThoseOfTheEngine(t *testing.T) {
 
 	var r recent
 	g := &group{}
-	r.note(g)
+	r.noteGroup(g)
 	for i := range 2 * maxRecent / 100 {
 		g.changes = []change{{key: fmt.Appendf(nil, "%c%040d", tableDoc, i), value: []byte{}}}
-		r.note(g)
+		r.noteGroup(g)
 	}
 	if r.size > maxRecent || r.size < maxRecent/2 || len(r.slots) != r.size/slotCost(len(fmt.Sprintf("d%040d", 0)), 0) {
 		t.Errorf("%d slots take %d bytes, want %d at most", len(r.slots), r.size, maxRecent)

@@ -70,7 +70,7 @@ func (db *DB) reclaimAll() {
 		}
 		ranges := db.dropped.take()
 		if quiet {
-			ranges = append(ranges, db.emptied(heads)...)
+			ranges = append(ranges, db.emptiedRanges(heads)...)
 		}
 		if err := db.eng.Reclaim(life{db.stop}, ranges, quiet); err != nil {
 			db.dropped.add(ranges) // for another try after the next write
@@ -78,10 +78,10 @@ func (db *DB) reclaimAll() {
 	}
 }
 
-// emptied returns the ranges of containers that have had documents and have none. A
+// emptiedRanges returns the ranges of containers that have had documents and have none. A
 // head that has not moved since the last time means that the room was given back
 // already.
-func (db *DB) emptied(heads map[*Container]int64) (ranges [][2][]byte) {
+func (db *DB) emptiedRanges(heads map[*Container]int64) (ranges [][2][]byte) {
 	for _, c := range db.Containers() {
 		head := c.Head()
 		if c.Count() > 0 || head == heads[c] {

@@ -57,7 +57,7 @@ func (db *DB) Recovery() Recovery {
 
 // start reads what the store keeps in memory.
 func (db *DB) start() error {
-	err := loader{db}.load()
+	err := loader{db}.readAll()
 	if err != nil {
 		return err
 	}

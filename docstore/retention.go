@@ -31,10 +31,10 @@ const (
 // retention returns how long versions are kept; 0 is not at all.
 func (l *layout) retention() time.Duration { return cmp.Or(l.spec.Retention, l.common) }
 
-// retain adapts the marks to a retention that was another one up to an LSN. Turned on,
+// adaptMarks adapts the marks to a retention that was another one up to an LSN. Turned on,
 // the feed of all versions begins after that LSN, since earlier versions are gone or
 // have no marks. Turned off, everything superseded until now is to be drained.
-func (l *layout) retain(before time.Duration, lsn int64) {
+func (l *layout) adaptMarks(before time.Duration, lsn int64) {
 	now := l.retention()
 	if (before == 0) != (now == 0) {
 		l.floor, l.purged = lsn, lsn
@@ -60,8 +60,8 @@ func (db *DB) Retention() (d time.Duration, set bool) {
 
 const retentionName = "retention" // of the record in the table of the store
 
-// retention reads the retention of the store.
-func (ld loader) retention() error {
+// readRetention reads the retention of the store.
+func (ld loader) readRetention() error {
 	value, found, err := ld.db.eng.Find(metaKey(retentionName))
 	if err != nil || !found {
 		return err
@@ -84,13 +84,13 @@ func (db *DB) SetRetention(ctx context.Context, d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("set retention: %w", refuse("retention is %v: want 0 or more", d))
 	}
-	err := db.committer.do(ctx, func(g *group) error {
+	err := db.committer.runAlone(ctx, func(g *group) error {
 		for _, c := range db.Containers() {
 			l := c.layout.Load().clone()
 			before := l.retention()
 			l.common = d
-			l.retain(before, c.lsn)
-			if err := g.store(c, l, func() { c.alarm.set(1) }); err != nil {
+			l.adaptMarks(before, c.lsn)
+			if err := g.storeLayout(c, l, func() { c.alarm.setAlarm(1) }); err != nil {
 				return err
 			}
 		}
@@ -104,8 +104,8 @@ func (db *DB) SetRetention(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// forget removes the versions that the retention no longer covers.
-func (s *sweep) forget(ctx context.Context) error {
+// forgetVersions removes the versions that the retention no longer covers.
+func (s *sweep) forgetVersions(ctx context.Context) error {
 	l := s.c.layout.Load()
 	if l.drain > 0 {
 		if err := s.drainMarks(ctx, l.drain); err != nil {
@@ -123,7 +123,7 @@ func (s *sweep) forget(ctx context.Context) error {
 		return err
 	}
 	if floor > l.purged {
-		if err := s.advance(ctx, floor); err != nil {
+		if err := s.advanceFloor(ctx, floor); err != nil {
 			return err
 		}
 	}
@@ -141,7 +141,7 @@ func (s *sweep) floorAt(ctx context.Context, l *layout, cutoff time.Time) (floor
 	floor = head
 	for num := range l.logs {
 		sel := everything(l.purged)
-		err := s.walk(ctx, l, num, sel, head, func(e *entry, a addr) bool {
+		err := s.walkShown(ctx, l, num, sel, head, func(e *entry, a addr) bool {
 			if e.time < cutoff.UnixMilli() {
 				return true
 			}
@@ -166,48 +166,48 @@ func everything(lsn int64) selection {
 	}
 }
 
-// advance lifts the floor and removes the versions before it. The floor goes first, so
+// advanceFloor lifts the floor and removes the versions before it. The floor goes first, so
 // that a reader before the floor is refused, rather than shown a feed with gaps; purged goes
 // last, so that a crash in between repeats the removal.
-func (s *sweep) advance(ctx context.Context, floor int64) error {
-	err := s.change(ctx, func(l *layout) { l.floor = max(l.floor, floor) })
+func (s *sweep) advanceFloor(ctx context.Context, floor int64) error {
+	err := s.changeLayout(ctx, func(l *layout) { l.floor = max(l.floor, floor) })
 	if err != nil {
 		return err
 	}
-	if err := s.purge(ctx, s.c.layout.Load(), floor); err != nil {
+	if err := s.purgeSuperseded(ctx, s.c.layout.Load(), floor); err != nil {
 		return err
 	}
-	return s.change(ctx, func(l *layout) { l.purged = max(l.purged, floor) })
+	return s.changeLayout(ctx, func(l *layout) { l.purged = max(l.purged, floor) })
 }
 
-// change stores a changed layout.
-func (s *sweep) change(ctx context.Context, f func(*layout)) error {
-	return s.c.db.committer.do(ctx, func(g *group) error {
+// changeLayout stores a changed layout.
+func (s *sweep) changeLayout(ctx context.Context, f func(*layout)) error {
+	return s.c.db.committer.runAlone(ctx, func(g *group) error {
 		if s.c.dropped.Load() {
 			return nil
 		}
 		l := s.c.layout.Load().clone()
 		f(l)
-		return g.store(s.c, l, nil)
+		return g.storeLayout(s.c, l, nil)
 	})
 }
 
-// purge removes the versions superseded by those in (purged, floor], and the deletes
+// purgeSuperseded removes the versions superseded by those in (purged, floor], and the deletes
 // among them, from all logs in one state of the engine, because versions of one
 // document may lie in several, and a version removed here names another one there.
-func (s *sweep) purge(ctx context.Context, l *layout, floor int64) error {
+func (s *sweep) purgeSuperseded(ctx context.Context, l *layout, floor int64) error {
 	f, err := moment{c: s.c, l: l, head: floor}.feed(slices.Collect(maps.Keys(l.logs)), everything(l.purged))
 	if err != nil {
 		return err
 	}
 	var old []addr
-	err = f.each(ctx, nil, func(e *entry, a addr) (bool, error) {
+	err = f.eachShown(ctx, nil, func(e *entry, a addr) (bool, error) {
 		if e.prev != 0 {
 			for m := range l.logs {
 				old = append(old, addr{m, e.prev, e.prevIdx})
 			}
 		}
-		if e.op.gone() {
+		if e.op.endsDocument() {
 			old = append(old, a)
 		}
 		if len(old) < sweepChunk {
@@ -228,7 +228,7 @@ func (s *sweep) removeVersions(ctx context.Context, old []addr) error {
 	if len(old) == 0 {
 		return nil
 	}
-	return s.c.db.committer.do(ctx, func(g *group) error {
+	return s.c.db.committer.runAlone(ctx, func(g *group) error {
 		for _, a := range old {
 			g.drop(logKey(tableDead, s.c.num, a), 0)
 			g.drop(logKey(tableLog, s.c.num, a), 0)
@@ -243,15 +243,15 @@ func (s *sweep) removeVersions(ctx context.Context, old []addr) error {
 func (s *sweep) drainMarks(ctx context.Context, upTo int64) error {
 	l := s.c.layout.Load()
 	for num := range l.logs {
-		old, err := s.marked(num, upTo)
+		old, err := s.supersededUpTo(num, upTo)
 		if err == nil && len(old) > 0 && l.retention() > 0 {
 			old, err = s.notSince(ctx, l, old)
 		}
 		if err != nil {
 			return err
 		}
-		err = s.walk(ctx, l, num, everything(0), upTo, func(e *entry, a addr) bool {
-			if e.op.gone() {
+		err = s.walkShown(ctx, l, num, everything(0), upTo, func(e *entry, a addr) bool {
+			if e.op.endsDocument() {
 				old = append(old, a)
 			}
 			return true
@@ -267,7 +267,7 @@ func (s *sweep) drainMarks(ctx context.Context, upTo int64) error {
 			old = old[k:]
 		}
 	}
-	return s.change(ctx, func(l *layout) {
+	return s.changeLayout(ctx, func(l *layout) {
 		l.drain = 0
 		l.marked = l.retention() > 0
 	})
@@ -282,7 +282,7 @@ func (s *sweep) notSince(ctx context.Context, l *layout, old []addr) ([]addr, er
 	}
 	wanted := map[place]bool{}
 	for num := range l.logs {
-		err := s.walk(ctx, l, num, everything(l.floor), farAway-1, func(e *entry, _ addr) bool {
+		err := s.walkShown(ctx, l, num, everything(l.floor), farAway-1, func(e *entry, _ addr) bool {
 			wanted[place{e.prev, e.prevIdx}] = true
 			return true
 		})
@@ -293,8 +293,8 @@ func (s *sweep) notSince(ctx context.Context, l *layout, old []addr) ([]addr, er
 	return slices.DeleteFunc(old, func(a addr) bool { return wanted[place{a.lsn, a.idx}] }), nil
 }
 
-// marked returns the superseded versions of a log, up to an LSN.
-func (s *sweep) marked(num uint32, upTo int64) (old []addr, err error) {
+// supersededUpTo returns the superseded versions of a log, up to an LSN.
+func (s *sweep) supersededUpTo(num uint32, upTo int64) (old []addr, err error) {
 	from, to := logBounds(tableDead, s.c.num, num, -1, upTo)
 	it, err := s.c.db.eng.Cursor(from, to)
 	if err != nil {

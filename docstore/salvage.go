@@ -86,7 +86,7 @@ func salvage(ctx context.Context, fs engine.FS, dir string, visit func(container
 	}
 	defer func() { err = cmp.Or(err, w.Close()) }()
 	s := &salvager{ctx: ctx, w: w, visit: visit, containers: map[uint32]*salvaged{}, best: map[string]addr{}, current: map[versionAt]bool{}}
-	for _, step := range []func() error{s.records, s.slots, s.newest, s.documents, s.missing, s.lostLSNs} {
+	for _, step := range []func() error{s.readRecords, s.readSlots, s.findNewest, s.handDocuments, s.listMissing, s.lostLSNs} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("salvage store %s: %w", dir, err)
 		}
@@ -119,9 +119,9 @@ type versionAt struct {
 	at   addr
 }
 
-// each calls visit for the keys of a table. A record that cannot be read is passed
+// eachReadable calls visit for the keys of a table. A record that cannot be read is passed
 // over.
-func (s *salvager) each(table byte, visit func(key, value []byte) error) error {
+func (s *salvager) eachReadable(table byte, visit func(key, value []byte) error) error {
 	n := 0
 	return s.w.Each([]byte{table}, []byte{table + 1}, func(key, value []byte) error {
 		if n++; n%1024 == 0 && s.ctx.Err() != nil {
@@ -134,8 +134,8 @@ func (s *salvager) each(table byte, visit func(key, value []byte) error) error {
 	})
 }
 
-// container returns the container of a key, made up if its record is lost.
-func (s *salvager) container(key []byte) *salvaged {
+// containerOf returns the container of a key, made up if its record is lost.
+func (s *salvager) containerOf(key []byte) *salvaged {
 	num := binary.BigEndian.Uint32(key[1:])
 	c := s.containers[num]
 	if c == nil {
@@ -145,13 +145,13 @@ func (s *salvager) container(key []byte) *salvaged {
 	return c
 }
 
-// records reads the records of containers, and the counts by which one sees what is
+// readRecords reads the records of containers, and the counts by which one sees what is
 // missing.
-func (s *salvager) records() error {
-	err := s.each(tableContainer, func(key, value []byte) error {
+func (s *salvager) readRecords() error {
+	err := s.eachReadable(tableContainer, func(key, value []byte) error {
 		l, _, err := decodeLayout(value)
 		if err == nil {
-			c := s.container(key)
+			c := s.containerOf(key)
 			c.layout = l
 			c.Name = l.spec.shortName()
 		}
@@ -160,18 +160,18 @@ func (s *salvager) records() error {
 	if err != nil {
 		return err
 	}
-	err = s.each(tableHead, func(key, value []byte) error {
+	err = s.eachReadable(tableHead, func(key, value []byte) error {
 		r := fields.Reader{Rest: value}
 		if n := r.Uvarint(); !r.Short {
-			s.container(key).Head = int64(n)
+			s.containerOf(key).Head = int64(n)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return s.each(tableCount, func(key, value []byte) error {
-		c, r := s.container(key), fields.Reader{Rest: value}
+	return s.eachReadable(tableCount, func(key, value []byte) error {
+		c, r := s.containerOf(key), fields.Reader{Rest: value}
 		if n := r.Uvarint(); !r.Short && c.layout != nil {
 			c.Counted = max(c.Counted, 0) + int64(n)
 		}
@@ -179,14 +179,14 @@ func (s *salvager) records() error {
 	})
 }
 
-// uncertain reports whether a document's entry in the primary index may be lost or old.
-func (s *salvager) uncertain(key []byte) bool {
+// isUncertain reports whether a document's entry in the primary index may be lost or old.
+func (s *salvager) isUncertain(key []byte) bool {
 	return slices.ContainsFunc(s.w.Lost, func(l engine.LostSpan) bool { return l.Holds(key) })
 }
 
-// slots reads the primary index.
-func (s *salvager) slots() error {
-	return s.each(tableDoc, func(key, value []byte) error {
+// readSlots reads the primary index.
+func (s *salvager) readSlots() error {
+	return s.eachReadable(tableDoc, func(key, value []byte) error {
 		if p, err := decodeSlot(value); err == nil {
 			s.current[versionAt{binary.BigEndian.Uint32(key[1:]), p.addr}] = false
 		}
@@ -194,13 +194,13 @@ func (s *salvager) slots() error {
 	})
 }
 
-// newest finds the newest version of each document for which the index is uncertain.
-func (s *salvager) newest() error {
+// findNewest finds the newest version of each document for which the index is uncertain.
+func (s *salvager) findNewest() error {
 	if len(s.w.Lost) == 0 {
 		return nil
 	}
-	return s.entries(func(key []byte, at addr, e *entry) error {
-		if doc := s.doc(key, e); s.uncertain(doc) {
+	return s.eachVersion(func(key []byte, at addr, e *entry) error {
+		if doc := s.doc(key, e); s.isUncertain(doc) {
 			if old, ok := s.best[string(doc)]; !ok || old.lsn < at.lsn || old.lsn == at.lsn && old.idx < at.idx {
 				s.best[string(doc)] = at
 			}
@@ -213,9 +213,9 @@ func (s *salvager) doc(key []byte, e *entry) []byte {
 	return docKey(binary.BigEndian.Uint32(key[1:]), string(e.epk), string(e.pk), string(e.id))
 }
 
-// entries calls visit for all versions.
-func (s *salvager) entries(visit func(key []byte, at addr, e *entry) error) error {
-	return s.each(tableLog, func(key, value []byte) error {
+// eachVersion calls visit for all versions.
+func (s *salvager) eachVersion(visit func(key []byte, at addr, e *entry) error) error {
+	return s.eachReadable(tableLog, func(key, value []byte) error {
 		if len(key) != 5+addrSize {
 			return nil
 		}
@@ -227,10 +227,10 @@ func (s *salvager) entries(visit func(key []byte, at addr, e *entry) error) erro
 	})
 }
 
-// documents hands the newest version of each document to the caller.
-func (s *salvager) documents() error {
+// handDocuments hands the newest version of each document to the caller.
+func (s *salvager) handDocuments() error {
 	now := time.Now().UnixMilli()
-	return s.entries(func(key []byte, at addr, e *entry) error {
+	return s.eachVersion(func(key []byte, at addr, e *entry) error {
 		p := versionAt{binary.BigEndian.Uint32(key[1:]), at}
 		_, named := s.current[p]
 		if named {
@@ -241,8 +241,8 @@ func (s *salvager) documents() error {
 		if best, unsure := s.best[string(s.doc(key, e))]; unsure {
 			named = best == at
 		}
-		c := s.container(key)
-		if !named || e.op.gone() || c.layout != nil && c.layout.spec.expired(e.time, e.ttl, now) {
+		c := s.containerOf(key)
+		if !named || e.op.endsDocument() || c.layout != nil && c.layout.spec.expired(e.time, e.ttl, now) {
 			return nil
 		}
 		c.Documents++
@@ -250,9 +250,9 @@ func (s *salvager) documents() error {
 	})
 }
 
-// missing lists documents that the primary index names and whose version was not found.
-func (s *salvager) missing() error {
-	return s.each(tableDoc, func(key, value []byte) error {
+// listMissing lists documents that the primary index names and whose version was not found.
+func (s *salvager) listMissing() error {
+	return s.eachReadable(tableDoc, func(key, value []byte) error {
 		p, err := decodeSlot(value)
 		if err != nil || s.current[versionAt{binary.BigEndian.Uint32(key[1:]), p.addr}] {
 			return nil
@@ -265,7 +265,7 @@ func (s *salvager) missing() error {
 		if err != nil {
 			return nil
 		}
-		s.absent = append(s.absent, MissingItem{s.container(key).Name, string(pk), string(id), p.lsn, best.lsn})
+		s.absent = append(s.absent, MissingItem{s.containerOf(key).Name, string(pk), string(id), p.lsn, best.lsn})
 		return nil
 	})
 }
@@ -280,7 +280,7 @@ func (s *salvager) report() *Salvaged {
 	for _, l := range s.w.Lost {
 		loss := Loss{File: l.File, Reason: l.Why}
 		if l.To != nil {
-			loss.From, loss.To = s.describe(l.From), s.describe(l.To)
+			loss.From, loss.To = s.describeKey(l.From), s.describeKey(l.To)
 			// A key begins with its table and its container, so all keys between two of one container are of it.
 			if len(l.From) >= 5 && len(l.To) >= 5 && string(l.From[:5]) == string(l.To[:5]) {
 				if c := s.containers[binary.BigEndian.Uint32(l.From[1:])]; c != nil {
@@ -293,8 +293,8 @@ func (s *salvager) report() *Salvaged {
 	return found
 }
 
-// describe writes a key for a reader.
-func (s *salvager) describe(key []byte) string {
+// describeKey writes a key for a reader.
+func (s *salvager) describeKey(key []byte) string {
 	if len(key) == 0 {
 		return "the beginning"
 	}

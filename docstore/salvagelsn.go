@@ -18,7 +18,7 @@ import (
 // lostLSNs lists the LSNs of each container that are lost.
 func (s *salvager) lostLSNs() error {
 	logLost := slices.ContainsFunc(s.w.Lost, func(l engine.LostSpan) bool { return engine.IsLog(l.File) })
-	inLogs, inTables, err := s.evidence(logLost)
+	inLogs, inTables, err := s.findEvidence(logLost)
 	if err != nil {
 		return err
 	}
@@ -37,9 +37,9 @@ func (s *salvager) lostLSNs() error {
 	return nil
 }
 
-// evidence finds the LSNs that are in the logs, by container, and the newest one that is in a
+// findEvidence finds the LSNs that are in the logs, by container, and the newest one that is in a
 // table alone.
-func (s *salvager) evidence(logLost bool) (inLogs map[uint32]map[int64]bool, inTables map[uint32]int64, err error) {
+func (s *salvager) findEvidence(logLost bool) (inLogs map[uint32]map[int64]bool, inTables map[uint32]int64, err error) {
 	inLogs, inTables = map[uint32]map[int64]bool{}, map[uint32]int64{}
 	if !logLost {
 		return inLogs, inTables, nil
@@ -54,7 +54,7 @@ func (s *salvager) evidence(logLost bool) (inLogs map[uint32]map[int64]bool, inT
 		}
 		inLogs[num][parseAddr(key[5:]).lsn] = true
 	}
-	err = s.entries(func(key []byte, at addr, _ *entry) error {
+	err = s.eachVersion(func(key []byte, at addr, _ *entry) error {
 		if num := binary.BigEndian.Uint32(key[1:]); !inLogs[num][at.lsn] {
 			inTables[num] = max(inTables[num], at.lsn)
 		}

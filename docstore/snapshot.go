@@ -42,14 +42,14 @@ func (c *Container) Snapshot(ctx context.Context) (*Snapshot, error) {
 
 // takeSnapshot takes a snapshot and waits until all of it is safe.
 func takeSnapshot(ctx context.Context, c *Container) (*Snapshot, error) {
-	if err := c.usable(ctx); err != nil {
+	if err := c.checkUsable(ctx); err != nil {
 		return nil, err
 	}
 	for {
 		s := &Snapshot{moment{c: c, l: c.layout.Load()}}
-		err := s.hold()
+		err := s.holdState()
 		if err == nil {
-			err = c.db.settle(ctx, c)
+			err = c.db.awaitSafe(ctx, c)
 		}
 		if err == nil {
 			return s, nil
@@ -60,14 +60,14 @@ func takeSnapshot(ctx context.Context, c *Container) (*Snapshot, error) {
 	}
 }
 
-// hold takes time, low-water marks and state of the engine, in this order and after the layout. A
+// holdState takes time, low-water marks and state of the engine, in this order and after the layout. A
 // mark or a time of after the state would hide documents which the state still has: one that has
 // been replaced since, or one that was renewed before it expired.
 //
 // The state may be that of after a group that is not published yet. If the group is a control,
 // the layout is then that of before. It fits all the same, because a control changes either the
 // layout or the places of versions, and not both.
-func (s *Snapshot) hold() error {
+func (s *Snapshot) holdState() error {
 	s.held = &held{now: s.c.clock.now()}
 	for num, log := range s.l.logs {
 		if low := log.low.Load(); low > 0 {
@@ -128,7 +128,7 @@ func (s *Snapshot) Documents(ctx context.Context, rng feed.Range, after int64) i
 
 // documents calls yield for the documents of a range until yield returns false.
 func (s *Snapshot) documents(ctx context.Context, rng feed.Range, after int64, yield func(Item, error) bool) error {
-	part, err := s.l.sole(rng)
+	part, err := s.l.partitionOfAll(rng)
 	if err != nil {
 		return err
 	}
@@ -138,14 +138,14 @@ func (s *Snapshot) documents(ctx context.Context, rng feed.Range, after int64, y
 	}
 	sel := selection{rng: rng, begin: begin{lsn: after, since: anyTime}}
 	for chunk := minChunk; sel.lsn < head; chunk = min(4*chunk, maxChunk) {
-		if err := s.c.usable(ctx); err != nil {
+		if err := s.c.checkUsable(ctx); err != nil {
 			return err
 		}
 		b := &pageBuilder{max: chunk, hint: &s.c.hint, PageMemory: new(PageMemory)}
-		if sel.lsn, err = s.collect(ctx, b, part, sel); err != nil {
+		if sel.lsn, err = s.collectPage(ctx, b, part, sel); err != nil {
 			return err
 		}
-		for _, ch := range b.finish() {
+		for _, ch := range b.cutChanges() {
 			if !yield(Item{ID: ch.ID, Key: ch.PartitionKey, ETag: ch.ETag, LSN: ch.LSN, Time: ch.Time, Body: ch.Body}, nil) {
 				return nil
 			}
@@ -162,7 +162,7 @@ func (s *Snapshot) Item(ctx context.Context, key feed.PartitionKey, id string) (
 		_, err = s.l.hashKey(string(key)) // says which levels are missing
 	}
 	if err == nil {
-		err = s.c.usable(ctx)
+		err = s.c.checkUsable(ctx)
 	}
 	var item Item
 	found := false

@@ -57,7 +57,7 @@ func (c *Container) splitAt(ctx context.Context, id, cut string) ([]feed.Partiti
 	var v engine.View
 	// These steps run even if the caller has gone, who would else leave the view open
 	// and the partition marked as being split.
-	err := c.db.committer.do(context.WithoutCancel(ctx), func(*group) (err error) {
+	err := c.db.committer.runAlone(context.WithoutCancel(ctx), func(*group) (err error) {
 		if part, err = c.layout.Load().find(id); err != nil {
 			return err
 		}
@@ -76,12 +76,12 @@ func (c *Container) splitAt(ctx context.Context, id, cut string) ([]feed.Partiti
 	}
 	low, err := index{c}.count(ctx, v, part.rng.Min, cut)
 	if err != nil {
-		stop := c.db.committer.do(context.WithoutCancel(ctx), func(*group) error { part.watch = nil; return nil })
+		stop := c.db.committer.runAlone(context.WithoutCancel(ctx), func(*group) error { part.watch = nil; return nil })
 		return nil, errors.Join(err, stop)
 	}
 	var made []*partition
-	err = c.db.committer.do(context.WithoutCancel(ctx), func(g *group) error {
-		made, err = g.cut(c, part, low)
+	err = c.db.committer.runAlone(context.WithoutCancel(ctx), func(g *group) error {
+		made, err = g.cutPartition(c, part, low)
 		return err
 	})
 	return describe(made), err
@@ -106,8 +106,8 @@ func (x index) count(ctx context.Context, v engine.View, lo, hi string) (n int64
 	return n, it.Err()
 }
 
-// cut replaces a partition by two. It runs in the committer.
-func (g *group) cut(c *Container, part *partition, low int64) ([]*partition, error) {
+// cutPartition replaces a partition by two. It runs in the committer.
+func (g *group) cutPartition(c *Container, part *partition, low int64) ([]*partition, error) {
 	w := part.watch
 	part.watch = nil
 	low += w.low
@@ -121,20 +121,20 @@ func (g *group) cut(c *Container, part *partition, low int64) ([]*partition, err
 	l.parts = slices.Delete(l.parts, at, at+1)
 	parents := append(slices.Clone(part.parents), part.id())
 	made := []*partition{
-		l.grow(feed.Range{Min: part.rng.Min, Max: w.cut}, parents),
-		l.grow(feed.Range{Min: w.cut, Max: part.rng.Max}, parents),
+		l.addPartition(feed.Range{Min: part.rng.Min, Max: w.cut}, parents),
+		l.addPartition(feed.Range{Min: w.cut, Max: part.rng.Max}, parents),
 	}
 	made[0].docs.Store(low)
 	made[1].docs.Store(part.docs.Load() - low)
-	return made, g.replace(c, l, made, part)
+	return made, g.replacePartitions(c, l, made, part)
 }
 
 // Merge joins two partitions whose ranges touch. Errors: [feed.ErrNotFound],
 // [feed.ErrConflict] while either is being split.
 func (c *Container) Merge(ctx context.Context, first, second string) (feed.Partition, error) {
 	var made *partition
-	err := c.db.committer.do(ctx, func(g *group) (err error) {
-		made, err = g.join(c, first, second)
+	err := c.db.committer.runAlone(ctx, func(g *group) (err error) {
+		made, err = g.joinPartitions(c, first, second)
 		return err
 	})
 	if err != nil {
@@ -143,8 +143,8 @@ func (c *Container) Merge(ctx context.Context, first, second string) (feed.Parti
 	return describe([]*partition{made})[0], nil
 }
 
-// join replaces two partitions by one. It runs in the committer.
-func (g *group) join(c *Container, first, second string) (*partition, error) {
+// joinPartitions replaces two partitions by one. It runs in the committer.
+func (g *group) joinPartitions(c *Container, first, second string) (*partition, error) {
 	l := c.layout.Load().clone()
 	a, err := l.find(first)
 	if err != nil {
@@ -167,15 +167,15 @@ func (g *group) join(c *Container, first, second string) (*partition, error) {
 	}
 	l.parts = slices.DeleteFunc(l.parts, func(part *partition) bool { return part == a || part == b })
 	parents := union(union(a.parents, b.parents), []string{a.id(), b.id()})
-	made := l.grow(feed.Range{Min: a.rng.Min, Max: b.rng.Max}, parents)
+	made := l.addPartition(feed.Range{Min: a.rng.Min, Max: b.rng.Max}, parents)
 	made.docs.Store(a.docs.Load() + b.docs.Load())
-	return made, g.replace(c, l, []*partition{made}, a, b)
+	return made, g.replacePartitions(c, l, []*partition{made}, a, b)
 }
 
-// replace stores a layout in which new partitions take the place of old ones. The
+// replacePartitions stores a layout in which new partitions take the place of old ones. The
 // newest LSN is inherited, because a reader of a new partition waits at its gate for
 // anything newer.
-func (g *group) replace(c *Container, l *layout, made []*partition, gone ...*partition) error {
+func (g *group) replacePartitions(c *Container, l *layout, made []*partition, gone ...*partition) error {
 	for _, part := range made {
 		for _, old := range gone {
 			part.newest.Store(max(part.newest.Load(), old.newest.Load()))
@@ -185,13 +185,13 @@ func (g *group) replace(c *Container, l *layout, made []*partition, gone ...*par
 	for _, old := range gone {
 		g.drop(countKey(c.num, old.num), 0)
 	}
-	l.settle()
-	return g.store(c, l, func() {
+	l.findIdleLogs()
+	return g.storeLayout(c, l, func() {
 		for _, old := range gone {
 			old.retired.Store(true)
 			old.gate.open()
 		}
-		c.alarm.set(1)
+		c.alarm.setAlarm(1)
 	})
 }
 

@@ -57,9 +57,9 @@ type alarm struct {
 	wake chan<- struct{} // the sweeper
 }
 
-// set records that something is due at a time; 0 is never. The sweeper is woken only for a
+// setAlarm records that something is due at a time; 0 is never. The sweeper is woken only for a
 // time earlier than the present one.
-func (a *alarm) set(at int64) {
+func (a *alarm) setAlarm(at int64) {
 	if at == 0 {
 		return
 	}
@@ -78,8 +78,8 @@ func (a *alarm) set(at int64) {
 	}
 }
 
-// due returns when the sweeper is to come; 0 is never.
-func (a *alarm) due() int64 { return a.at.Load() }
+// dueAt returns when the sweeper is to come; 0 is never.
+func (a *alarm) dueAt() int64 { return a.at.Load() }
 
 func (a *alarm) clear() { a.at.Store(0) }
 
@@ -103,7 +103,7 @@ func (db *DB) sweepAll() {
 		}
 		last = time.Now()
 		for _, c := range db.Containers() {
-			if due := c.alarm.due(); due != 0 && due <= c.clock.now() {
+			if due := c.alarm.dueAt(); due != 0 && due <= c.clock.now() {
 				(&sweep{c: c}).run(life{db.stop})
 			}
 		}
@@ -113,7 +113,7 @@ func (db *DB) sweepAll() {
 // nextSweep returns how long until the first container is due, if any is.
 func (db *DB) nextSweep() (wait time.Duration, some bool) {
 	for _, c := range db.Containers() {
-		if due := c.alarm.due(); due != 0 {
+		if due := c.alarm.dueAt(); due != 0 {
 			until := c.clock.until(due)
 			if !some || until < wait {
 				wait, some = until, true
@@ -137,15 +137,15 @@ func (s *sweep) run(ctx context.Context) {
 	s.c.alarm.clear()
 	err := s.expireAll(ctx)
 	if err == nil {
-		err = s.forget(ctx)
+		err = s.forgetVersions(ctx)
 	}
 	if err == nil {
-		err = s.move(ctx)
+		err = s.moveVersions(ctx)
 	}
 	if err != nil {
 		s.next.note(s.c.clock.now() + sweepPause.Milliseconds())
 	}
-	s.c.alarm.set(s.next.at)
+	s.c.alarm.setAlarm(s.next.at)
 }
 
 // soonest is the least of some times; 0 is none.
@@ -164,7 +164,7 @@ func (s *sweep) expireAll(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		n, err := s.expire(ctx, found)
+		n, err := s.expireFound(ctx, found)
 		if err != nil {
 			return err
 		}
@@ -233,7 +233,7 @@ func (s *sweep) expiredByLog(ctx context.Context, l *layout, now int64, keys [][
 	for num, log := range l.logs {
 		m := sweepMark{log: log}
 		sel := selection{rng: feed.FullRange(), begin: begin{lsn: log.swept.Load(), since: anyTime}}
-		err := s.walk(ctx, l, num, sel, s.c.head.Load(), func(e *entry, a addr) bool {
+		err := s.walkShown(ctx, l, num, sel, s.c.head.Load(), func(e *entry, a addr) bool {
 			if len(keys) >= sweepChunk {
 				return false
 			}
@@ -256,16 +256,16 @@ func (s *sweep) expiredByLog(ctx context.Context, l *layout, now int64, keys [][
 	return keys, marks, nil
 }
 
-// expire deletes those of the documents that have expired, each under an LSN of its
+// expireFound deletes those of the documents that have expired, each under an LSN of its
 // own, and counts them. The logs count as looked through only if the default is still the one by
 // which the documents were found: by another one, some are not deleted now, and must be found again.
-func (s *sweep) expire(ctx context.Context, found expired) (int, error) {
+func (s *sweep) expireFound(ctx context.Context, found expired) (int, error) {
 	if len(found.keys) == 0 {
 		found.raise()
 		return 0, nil
 	}
 	deleted := 0 // read only after success: a caller whose context has ended has gone, and the committer goes on
-	err := s.c.db.committer.do(ctx, func(g *group) error {
+	err := s.c.db.committer.runAlone(ctx, func(g *group) error {
 		if s.c.dropped.Load() {
 			return nil
 		}
@@ -312,7 +312,7 @@ func (h *nextHead) expire(g *group, key []byte) error {
 		id: string(id), key: key, old: old, at: addr{part.num, h.lsn, 0},
 		tx: &transaction{epk: string(epk), pk: string(pk), group: g, head: h, part: part},
 	}
-	return w.remove(opExpire)
+	return w.removeDocument(opExpire)
 }
 
 // expireFirst deletes the expired documents among those of a transaction, and those that
@@ -340,12 +340,12 @@ func (tx *transaction) expireFirst() error {
 	return nil
 }
 
-// walk calls f for the versions of a log that the selection shows, expired ones
+// walkShown calls f for the versions of a log that the selection shows, expired ones
 // included, until f returns false.
-func (s *sweep) walk(ctx context.Context, l *layout, num uint32, sel selection, head int64, f func(*entry, addr) bool) error {
+func (s *sweep) walkShown(ctx context.Context, l *layout, num uint32, sel selection, head int64, f func(*entry, addr) bool) error {
 	fd, err := moment{c: s.c, l: l, head: head}.feed([]uint32{num}, sel)
 	if err != nil {
 		return err
 	}
-	return fd.each(ctx, nil, func(e *entry, a addr) (bool, error) { return f(e, a), nil })
+	return fd.eachShown(ctx, nil, func(e *entry, a addr) (bool, error) { return f(e, a), nil })
 }

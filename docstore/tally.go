@@ -66,15 +66,15 @@ type lives struct {
 	n  int64
 }
 
-// lives notes that n versions more live at an address, 1 or -1.
-func (g *group) lives(c *Container, at addr, n int64) {
+// countLiving notes that n versions more live at an address, 1 or -1.
+func (g *group) countLiving(c *Container, at addr, n int64) {
 	g.living = append(g.living, lives{c, at, n})
 }
 
-// tally puts the tallies that the group changes into the write.
-func (g *group) tally(w engine.Batch) error {
+// writeTallies puts the tallies that the group changes into the write.
+func (g *group) writeTallies(w engine.Batch) error {
 	for _, v := range g.living {
-		if err := v.c.tallies.add(v.at, v.n); err != nil {
+		if err := v.c.tallies.addLiving(v.at, v.n); err != nil {
 			for _, v := range g.living {
 				clear(v.c.tallies.dirty)
 			}
@@ -82,14 +82,14 @@ func (g *group) tally(w engine.Batch) error {
 		}
 	}
 	for _, v := range g.living {
-		v.c.tallies.flush(w)
+		v.c.tallies.flushRows(w)
 	}
 	return nil
 }
 
-// add counts n more versions at an address, or fewer. While the tallies of a store of before
+// addLiving counts n more versions at an address, or fewer. While the tallies of a store of before
 // are being counted, changes are kept apart and added at the end.
-func (t *tallies) add(at addr, n int64) error {
+func (t *tallies) addLiving(at addr, n int64) error {
 	if t.meanwhile == nil && !t.on {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (t *tallies) add(at addr, n int64) error {
 	r, changed := t.dirty[key]
 	if !changed && t.on {
 		var err error
-		if r, err = t.row(key); err != nil {
+		if r, err = t.readRow(key); err != nil {
 			return err
 		}
 	}
@@ -107,8 +107,8 @@ func (t *tallies) add(at addr, n int64) error {
 	return nil
 }
 
-// row returns a row as it is in the engine.
-func (t *tallies) row(key tallyAt) (r row, err error) {
+// readRow returns a row as it is in the engine.
+func (t *tallies) readRow(key tallyAt) (r row, err error) {
 	r, known := t.rows[key]
 	if known {
 		return r, nil
@@ -127,9 +127,9 @@ func decodeRow(value []byte, r *row) error {
 	return nil
 }
 
-// flush puts the changed rows into a write. The store fails with a write that fails, so
+// flushRows puts the changed rows into a write. The store fails with a write that fails, so
 // the rows in memory may be ahead of the write.
-func (t *tallies) flush(w engine.Batch) {
+func (t *tallies) flushRows(w engine.Batch) {
 	if t.meanwhile != nil {
 		for key, r := range t.dirty {
 			t.meanwhile[key] = sumOf(t.meanwhile[key], r)
@@ -157,19 +157,19 @@ func (db *DB) tallyAll() {
 	for _, c := range db.Containers() {
 		// Without tallies a backlog is counted one by one, so an error of the disk, or
 		// the end of the store, leaves only that undone.
-		_ = c.tallies.build(life{db.stop})
+		_ = c.tallies.buildTallies(life{db.stop})
 	}
 }
 
-// build gives the container its tallies. It counts in a view, outside the committer;
+// buildTallies gives the container its tallies. It counts in a view, outside the committer;
 // what the groups after the view change is added.
-func (t *tallies) build(ctx context.Context) error {
+func (t *tallies) buildTallies(ctx context.Context) error {
 	if t.c.layout.Load().tallied {
 		return nil
 	}
 	var v engine.View
 	// This step runs even if the store is being closed: the view would else stay open.
-	err := t.c.db.committer.do(context.WithoutCancel(ctx), func(*group) error {
+	err := t.c.db.committer.runAlone(context.WithoutCancel(ctx), func(*group) error {
 		t.meanwhile = map[tallyAt]row{}
 		v = t.c.db.eng.View()
 		return nil
@@ -179,9 +179,9 @@ func (t *tallies) build(ctx context.Context) error {
 	}
 	rows, err := t.countRows(ctx, v)
 	if err != nil {
-		return errors.Join(err, t.c.db.committer.do(ctx, func(*group) error { t.meanwhile = nil; return nil }))
+		return errors.Join(err, t.c.db.committer.runAlone(ctx, func(*group) error { t.meanwhile = nil; return nil }))
 	}
-	return t.c.db.committer.do(ctx, func(g *group) error {
+	return t.c.db.committer.runAlone(ctx, func(g *group) error {
 		if t.c.dropped.Load() {
 			return nil
 		}
@@ -195,7 +195,7 @@ func (t *tallies) build(ctx context.Context) error {
 		}
 		l := t.c.layout.Load().clone()
 		l.tallied = true
-		return g.store(t.c, l, func() { t.meanwhile, t.on = nil, true })
+		return g.storeLayout(t.c, l, func() { t.meanwhile, t.on = nil, true })
 	})
 }
 

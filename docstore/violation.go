@@ -48,7 +48,7 @@ func (db *DB) CheckAll(ctx context.Context, progress func(records int64)) (found
 	}
 	k := &checker{db: db, ctx: ctx, progress: progress, view: db.eng.View()}
 	defer func() { err = errors.Join(err, k.view.Close()) }()
-	err = k.each([]byte{tableContainer}, []byte{tableContainer + 1}, func(key, value []byte) error {
+	err = k.eachKey([]byte{tableContainer}, []byte{tableContainer + 1}, func(key, value []byte) error {
 		num, _, err := splitKey(key)
 		if err != nil {
 			return err
@@ -57,22 +57,22 @@ func (db *DB) CheckAll(ctx context.Context, progress func(records int64)) (found
 		if err != nil {
 			return err
 		}
-		return k.container(num, l)
+		return k.checkContainer(num, l)
 	})
 	if err == nil {
-		err = k.strays()
+		err = k.refuseStrays()
 	}
 	if err != nil {
 		return k.found, fmt.Errorf("check store %s: %w", db.dir, err)
 	}
-	return k.found, k.read(0)
+	return k.found, k.countRecords(0)
 }
 
 const checkStep = 4096 // records between two looks at what goes on
 
-// read counts records and returns why the check must end, every checkStep records: the
+// countRecords counts records and returns why the check must end, every checkStep records: the
 // looks would else cost more than the reading.
-func (k *checker) read(n int64) error {
+func (k *checker) countRecords(n int64) error {
 	k.records += n
 	if n > 0 && k.records%checkStep != 0 {
 		return nil

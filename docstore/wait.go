@@ -24,9 +24,9 @@ func (c *Container) Wait(ctx context.Context, rng feed.Range, from feed.Position
 		return context.Cause(ctx)
 	}
 	// The partition is chosen once: when another layout comes, this one's is retired.
-	part, spans := c.layout.Load().sole(rng)
+	part, spans := c.layout.Load().partitionOfAll(rng)
 	for {
-		if err := c.usable(ctx); err != nil {
+		if err := c.checkUsable(ctx); err != nil {
 			return err
 		}
 		// The channel is taken before the state is read, so that no change falls in
@@ -39,7 +39,7 @@ func (c *Container) Wait(ctx context.Context, rng feed.Range, from feed.Position
 		if news || c.dropped.Load() {
 			return nil
 		}
-		if err := c.db.await(ctx, ch); err != nil {
+		if err := c.db.awaitEvent(ctx, ch); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 // What a write does to its document, in the committer: every write of the store waits
 // while one is carried out, so whatever needs no place in the order was done before, in
-// prepare. A refused write leaves its changes in the group; group.take rolls the
+// parseBody. A refused write leaves its changes in the group; group.executeInMemory rolls the
 // transaction back.
 
 // write is one operation of a transaction. Its caller prepares it as far as that goes;
@@ -35,9 +35,9 @@ type write struct {
 	old *slot // of the version that it replaces; nil for none
 }
 
-// prepare parses and renders the body, for the partition key pk. With pk empty, the key
+// parseBody parses and renders the body, for the partition key pk. With pk empty, the key
 // is that of the body.
-func (w *write) prepare(c *Container, l *layout, pk string) (key string, err error) {
+func (w *write) parseBody(c *Container, l *layout, pk string) (key string, err error) {
 	w.id = w.ID
 	switch w.Op {
 	case feed.WriteUpsert, feed.WriteCreate, feed.WriteReplace:
@@ -55,7 +55,7 @@ func (w *write) prepare(c *Container, l *layout, pk string) (key string, err err
 		case pk != "" && string(d.key) != pk:
 			return "", fmt.Errorf("%w: that of item %q is %s: want %s, that of the batch", ErrKeyMismatch, d.id, d.key, pk)
 		}
-		return string(d.key), w.render(c, l, d, w.Owned)
+		return string(d.key), w.renderBody(c, l, d, w.Owned)
 	case feed.WritePatch:
 		if err := keepsKey(w.Patch, l.paths); err != nil {
 			return "", err
@@ -71,9 +71,9 @@ func (w *write) prepare(c *Container, l *layout, pk string) (key string, err err
 	return pk, nil
 }
 
-// render makes the body up to its system properties, in place if that is allowed, and reads
+// renderBody makes the body up to its system properties, in place if that is allowed, and reads
 // its unique keys.
-func (w *write) render(c *Container, l *layout, d document, inPlace bool) error {
+func (w *write) renderBody(c *Container, l *layout, d document, inPlace bool) error {
 	w.id, w.ttl, w.etag = d.id, d.ttl, c.db.tags.tag()
 	w.uniq = nil
 	for _, paths := range l.unique {
@@ -88,14 +88,14 @@ func (w *write) render(c *Container, l *layout, d document, inPlace bool) error 
 	return nil
 }
 
-// finish adds the system properties, of which resource id and time are known now.
-func (w *write) finish(c *Container, rid string, ms int64) {
+// addSystemFields adds the system properties, of which resource id and time are known now.
+func (w *write) addSystemFields(c *Container, rid string, ms int64) {
 	sys := service.System{Container: c.self, RID: rid, ETag: w.etag, Time: ms / 1000}
 	w.body = append(sys.Append(w.body[:w.user]), '}') // from there: a transaction may begin again
 }
 
-// execute carries out a transaction: one LSN, all writes or an error.
-func (tx *transaction) execute(g *group, h *nextHead) error {
+// executeWrites carries out a transaction: one LSN, all writes or an error.
+func (tx *transaction) executeWrites(g *group, h *nextHead) error {
 	tx.group, tx.head, tx.part = g, h, h.l.at(tx.epk)
 	if err := tx.expireFirst(); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (tx *transaction) execute(g *group, h *nextHead) error {
 	for i := range tx.writes {
 		w := &tx.writes[i]
 		w.tx, w.at = tx, addr{tx.part.num, h.lsn, uint16(i)}
-		res, err := w.run()
+		res, err := w.carryOut()
 		if err != nil {
 			tx.failed = i
 			return err
@@ -135,35 +135,35 @@ func (tx *transaction) execute(g *group, h *nextHead) error {
 		h.lsn--
 		return nil
 	}
-	h.count(tx.part, tx.epk, 0)
+	h.countDocuments(tx.part, tx.epk, 0)
 	return nil
 }
 
-// run carries out a write on what the writes before it in its group have left, which no
+// carryOut carries out a write on what the writes before it in its group have left, which no
 // disk has yet.
-func (w *write) run() (feed.Result, error) {
+func (w *write) carryOut() (feed.Result, error) {
 	var err error
 	if w.old, err = w.tx.group.slot(w.key); err != nil {
 		return feed.Result{}, err
 	}
-	if err := w.check(); err != nil {
+	if err := w.checkCondition(); err != nil {
 		return feed.Result{}, err
 	}
 	switch w.Op {
 	case feed.WriteRead:
-		return w.read()
+		return w.readCurrent()
 	case feed.WriteDelete:
-		return feed.Result{}, w.remove(opDelete)
+		return feed.Result{}, w.removeDocument(opDelete)
 	case feed.WritePatch:
-		if err := w.patch(); err != nil {
+		if err := w.patchBody(); err != nil {
 			return feed.Result{}, err
 		}
 	}
-	return w.put()
+	return w.putVersion()
 }
 
-// check refuses an op whose document is, or is not, there, or is another version.
-func (w *write) check() error {
+// checkCondition refuses an op whose document is, or is not, there, or is another version.
+func (w *write) checkCondition() error {
 	// Presence decides before the ETag, and the condition comes last: only that has to
 	// read the body.
 	switch {
@@ -182,14 +182,14 @@ func (w *write) check() error {
 	if err != nil {
 		return err
 	}
-	if ok, err := w.If.asked(e.body); err != nil || !ok {
+	if ok, err := w.If.holdsFor(e.body); err != nil || !ok {
 		return cmp.Or(err, fmt.Errorf("item %q does not meet the condition: %w", w.id, feed.ErrPrecondition))
 	}
 	return nil
 }
 
-// asked runs the condition. One that panics fails its write, not the committer.
-func (met Condition) asked(body []byte) (ok bool, err error) {
+// holdsFor runs the condition. One that panics fails its write, not the committer.
+func (met Condition) holdsFor(body []byte) (ok bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("condition panicked: %v", p)
@@ -198,8 +198,8 @@ func (met Condition) asked(body []byte) (ok bool, err error) {
 	return met(body)
 }
 
-// read is the document as of this place in the batch.
-func (w *write) read() (feed.Result, error) {
+// readCurrent is the document as of this place in the batch.
+func (w *write) readCurrent() (feed.Result, error) {
 	e, err := w.tx.group.entry(w.tx.head.c, w.old.addr)
 	if err != nil {
 		return feed.Result{}, err
@@ -207,8 +207,8 @@ func (w *write) read() (feed.Result, error) {
 	return feed.Result{ETag: w.old.etag, LSN: w.old.lsn, Body: slices.Clone(e.body)}, nil
 }
 
-// patch makes the body of a put.
-func (w *write) patch() error {
+// patchBody makes the body of a put.
+func (w *write) patchBody() error {
 	e, err := w.tx.group.entry(w.tx.head.c, w.old.addr)
 	if err != nil {
 		return err
@@ -221,34 +221,34 @@ func (w *write) patch() error {
 	if err != nil {
 		return err
 	}
-	return w.render(w.tx.head.c, w.tx.head.l, d, false)
+	return w.renderBody(w.tx.head.c, w.tx.head.l, d, false)
 }
 
-// put writes a version of the document.
-func (w *write) put() (feed.Result, error) {
+// putVersion writes a version of the document.
+func (w *write) putVersion() (feed.Result, error) {
 	c, h := w.tx.head.c.num, w.tx.head
 	// The resource id comes of the first version, so that it stays through all others.
 	born := birth(w.at)
 	if w.old != nil {
 		born = w.old.born
 	}
-	w.finish(h.c, itemRID(h.c.own, born, w.tx.pk, w.id), h.time)
+	w.addSystemFields(h.c, itemRID(h.c.own, born, w.tx.pk, w.id), h.time)
 	if err := w.takeUnique(); err != nil {
 		return feed.Result{}, err
 	}
 	e := w.entry(opCreate)
 	e.ttl, e.etag, e.body = w.ttl, []byte(w.etag), w.body
 	if w.old == nil {
-		h.count(w.tx.part, w.tx.epk, 1)
+		h.countDocuments(w.tx.part, w.tx.epk, 1)
 		if h.l.byID {
 			w.tx.group.set(idKey(c, w.id, w.tx.epk, w.tx.pk), nil)
 		}
 	} else {
 		e.op = opReplace
-		w.supersede()
+		w.supersedeOld()
 	}
 	size := w.tx.group.setEntry(logKey(tableLog, c, w.at), &e)
-	w.tx.group.lives(h.c, w.at, 1)
+	w.tx.group.countLiving(h.c, w.at, 1)
 	now := slot{addr: w.at, time: h.time, ttl: w.ttl, size: size, etag: w.etag, uniq: w.uniq, born: born}
 	w.tx.group.set(w.key, now.encode())
 	if w.ttl > 0 {
@@ -272,11 +272,11 @@ func (w *write) entry(op entryOp) entry {
 // maxSystem is room for the system properties, which do not count to a document's size.
 const maxSystem = 1024
 
-// remove ends the document.
-func (w *write) remove(how entryOp) error {
+// removeDocument ends the document.
+func (w *write) removeDocument(how entryOp) error {
 	c, h := w.tx.head.c.num, w.tx.head
 	w.releaseUnique(nil)
-	w.supersede()
+	w.supersedeOld()
 	w.tx.group.drop(w.key, 0)
 	if h.l.byID {
 		w.tx.group.drop(idKey(c, w.id, w.tx.epk, w.tx.pk), 0)
@@ -285,14 +285,14 @@ func (w *write) remove(how entryOp) error {
 		e := w.entry(how)
 		w.tx.group.set(logKey(tableLog, c, w.at), e.encode())
 	}
-	h.count(w.tx.part, w.tx.epk, -1)
+	h.countDocuments(w.tx.part, w.tx.epk, -1)
 	return nil
 }
 
-// supersede takes the old version out of the feed of last versions.
-func (w *write) supersede() {
+// supersedeOld takes the old version out of the feed of last versions.
+func (w *write) supersedeOld() {
 	c := w.tx.head.c.num
-	w.tx.group.lives(w.tx.head.c, w.old.addr, -1)
+	w.tx.group.countLiving(w.tx.head.c, w.old.addr, -1)
 	if w.old.ttl > 0 {
 		w.tx.group.drop(ttlKey(c, w.old.time+int64(w.old.ttl)*1000, w.tx.epk, w.tx.pk, w.id), 0)
 	}
@@ -315,7 +315,7 @@ func (w *write) takeUnique() error {
 			return err
 		}
 		if taken && string(holder) != w.id {
-			if key, err := w.lapsed(string(holder)); key != nil || err != nil {
+			if key, err := w.lapsedHolder(string(holder)); key != nil || err != nil {
 				return cmp.Or(err, error(inTheWay{key}))
 			}
 			return fmt.Errorf("item %q: %w: item %q has %s at %s", w.id, ErrUniqueKey,
@@ -336,8 +336,8 @@ type inTheWay struct{ key []byte }
 // Error says so.
 func (inTheWay) Error() string { return "an expired item has the unique key" }
 
-// lapsed is the key of another document of the partition if that has expired.
-func (w *write) lapsed(id string) ([]byte, error) {
+// lapsedHolder is the key of another document of the partition if that has expired.
+func (w *write) lapsedHolder(id string) ([]byte, error) {
 	key := docKey(w.tx.head.c.num, w.tx.epk, w.tx.pk, id)
 	other, err := w.tx.group.slot(key)
 	if err != nil || other == nil || !w.tx.head.l.spec.expired(other.time, other.ttl, w.tx.head.time) {
@@ -383,8 +383,8 @@ func (g *group) entry(c *Container, a addr) (entry, error) {
 	return decodeEntry(v)
 }
 
-// count notes that a partition is touched and has n documents more.
-func (h *nextHead) count(p *partition, epk string, n int64) {
+// countDocuments notes that a partition is touched and has n documents more.
+func (h *nextHead) countDocuments(p *partition, epk string, n int64) {
 	d := h.parts[p]
 	d.docs += n
 	if p.watch != nil && epk < p.watch.cut {

@@ -21,7 +21,6 @@ var waivers = []waiver{
 	{"methods", "changefeedtest:containerTest", "a test a method, run by their names; none calls another"},
 	{"words", "cmd/changefeed:register", "the flags of each command have the same two: register, run"},
 	{"words", "cmd/changefeed:run", "the flags of each command have the same two: register, run"},
-	{"words", "docstore:each", "it visits all that its receiver stands for, and nothing else, in seven sizes"},
 }
 
 const (
