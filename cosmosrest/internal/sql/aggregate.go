@@ -35,13 +35,13 @@ func (c *accumulator) add(agg aggregate, v value) {
 		}
 		c.sum.include(v.float())
 	case "MIN", "MAX":
-		c.compete(agg.name == "MIN", v)
+		c.keepExtreme(agg.name == "MIN", v)
 	}
 	c.count++
 }
 
-// compete keeps the least or the greatest value, of whatever type.
-func (c *accumulator) compete(least bool, v value) {
+// keepExtreme keeps the least or the greatest value, of whatever type.
+func (c *accumulator) keepExtreme(least bool, v value) {
 	if v.kind >= array {
 		c.bad = true
 		return

@@ -9,11 +9,11 @@ import "github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 // arrayFunctions are those with an array as their first argument. The sets differ only in
 // which values of both arrays they keep.
 var arrayFunctions = map[string]*function{
-	"ARRAY_LENGTH": ofArrays(1, func(f *frame, a []value) value { return numberValue(float64(f.length(a[0]))) }),
+	"ARRAY_LENGTH": ofArrays(1, func(f *frame, a []value) value { return numberValue(float64(f.countElements(a[0]))) }),
 	"ARRAY_CONCAT": ofArrays(-1, func(f *frame, a []value) value {
 		w := arrayWriter{f: f}
 		for _, v := range a {
-			w.addAll(f.elements(v))
+			w.addAll(f.elementsOf(v))
 		}
 		return w.value()
 	}),
@@ -46,15 +46,15 @@ func ofArrays(n int, compute func(f *frame, args []value) value) *function {
 	}}
 }
 
-// elements are the values of an array.
-func (f *frame) elements(arr value) []value {
-	n := f.length(arr)
-	if !f.hold(n * valueSize) {
+// elementsOf are the values of an array.
+func (f *frame) elementsOf(arr value) []value {
+	n := f.countElements(arr)
+	if !f.holdBytes(n * valueSize) {
 		return nil
 	}
 	all := make([]value, 0, n)
 	for raw := range rawjson.Elements(arr.raw) {
-		if !f.spend(itemWork) {
+		if !f.spendWork(itemWork) {
 			break
 		}
 		all = append(all, rawValue(raw))
@@ -68,10 +68,10 @@ const (
 	keySize   = 100 // besides its text
 )
 
-// length is the number of elements in an array, which must be counted: the text does not
+// countElements is the number of elements in an array, which must be counted: the text does not
 // say it.
-func (f *frame) length(arr value) (n int) {
-	if !f.spend(len(arr.raw)) {
+func (f *frame) countElements(arr value) (n int) {
+	if !f.spendWork(len(arr.raw)) {
 		return 0
 	}
 	for range rawjson.Elements(arr.raw) {
@@ -80,23 +80,23 @@ func (f *frame) length(arr value) (n int) {
 	return n
 }
 
-// hold accounts for bytes of an array that is taken apart, and reports whether to go on.
-func (f *frame) hold(bytes int) bool {
+// holdBytes accounts for bytes of an array that is taken apart, and reports whether to go on.
+func (f *frame) holdBytes(bytes int) bool {
 	f.spread += bytes
 	if f.spread > maxHeld {
-		f.fail(failf(-1, "The query needs more than %d MB of memory.", maxHeld>>20))
+		f.failWith(failf(-1, "The query needs more than %d MB of memory.", maxHeld>>20))
 	}
 	if f.meter != nil && f.ended == nil {
 		f.ended = f.meter.Hold(bytes)
 	}
 	if f.ended != nil {
-		f.fail(failf(-1, "The query was ended."))
+		f.failWith(failf(-1, "The query was ended."))
 	}
 	return f.err == nil
 }
 
-// release returns all that was taken apart since the account was at before.
-func (f *frame) release(before int) {
+// releaseTo returns all that was taken apart since the account was at before.
+func (f *frame) releaseTo(before int) {
 	if more := f.spread - before; more > 0 && f.meter != nil {
 		_ = f.meter.Hold(-more) // there is room for less
 	}
@@ -116,7 +116,7 @@ func arraySlice(f *frame, args []value) value {
 	if args[0].kind != array || !ok {
 		return value{}
 	}
-	all := f.elements(args[0])
+	all := f.elementsOf(args[0])
 	if start < 0 {
 		start = max(0, len(all)+start)
 	}
@@ -142,7 +142,7 @@ func arrayContains(f *frame, args []value) value {
 	partial := len(args) > 2 && args[2].kind == isTrue
 	for raw := range rawjson.Elements(args[0].raw) {
 		v := rawValue(raw)
-		if !f.spend(itemWork + costToCompare(v, args[1])) {
+		if !f.spendWork(itemWork + costToCompare(v, args[1])) {
 			break
 		}
 		if equal(v, args[1]) || partial && f.hasMembers(v, args[1]) {
@@ -159,7 +159,7 @@ func (f *frame) hasMembers(v, wanted value) bool {
 	}
 	for _, member := range rawjson.Distinct(wanted.raw) {
 		got := rawjson.Lookup(v.raw, string(member.Key.Name()))
-		if !f.spend(len(v.raw)+deepWork*len(member.Value)) || got == nil || !equal(rawValue(got), rawValue(member.Value)) {
+		if !f.spendWork(len(v.raw)+deepWork*len(member.Value)) || got == nil || !equal(rawValue(got), rawValue(member.Value)) {
 			return false
 		}
 	}
@@ -173,11 +173,11 @@ func containsSome(f *frame, args []value, all bool) value {
 	if args[0].kind != array {
 		return value{}
 	}
-	have := f.keysOf(f.elements(args[0]))
+	have := f.keysOf(f.elementsOf(args[0]))
 	unknown := false
 	for _, v := range args[1:] {
 		switch {
-		case !f.spend(deepWork * len(v.raw)):
+		case !f.spendWork(deepWork * len(v.raw)):
 			return value{}
 		case v.kind == undefined:
 			unknown = true
@@ -198,11 +198,11 @@ func canonical(v value) string { return string(appendCanonical(nil, v, 0)) }
 func (f *frame) keysOf(values []value) map[string]bool {
 	keys := map[string]bool{}
 	for _, v := range values {
-		if !f.spend(itemWork + deepWork*len(v.raw)) {
+		if !f.spendWork(itemWork + deepWork*len(v.raw)) {
 			break
 		}
 		key := canonical(v)
-		if !keys[key] && !f.hold(keySize+len(key)) {
+		if !keys[key] && !f.holdBytes(keySize+len(key)) {
 			break
 		}
 		keys[key] = true
@@ -214,7 +214,7 @@ func (f *frame) keysOf(values []value) map[string]bool {
 // that in selects by the sets of keys of either array.
 func setFunction(in func(x, y map[string]bool) func(key string) bool) *function {
 	return ofArrays(2, func(f *frame, args []value) value {
-		x, y := f.elements(args[0]), f.elements(args[1])
+		x, y := f.elementsOf(args[0]), f.elementsOf(args[1])
 		wanted := in(f.keysOf(x), f.keysOf(y))
 		seen := map[string]bool{}
 		out := arrayWriter{f: f}

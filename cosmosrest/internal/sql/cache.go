@@ -44,7 +44,7 @@ type entry struct {
 // once; that is cheaper than to have one wait for the other. Errors are not kept: nobody
 // repeats them for long.
 func (c *cache) get(key cacheKey) (*Query, error) {
-	if query := c.find(key); query != nil {
+	if query := c.findParsed(key); query != nil {
 		return query, nil
 	}
 	query, err := parse(key.text, key.condition)
@@ -52,13 +52,13 @@ func (c *cache) get(key cacheKey) (*Query, error) {
 		return nil, err
 	}
 	if len(key.text) <= maxCachedQuery {
-		c.put(key, query)
+		c.keepQuery(key, query)
 	}
 	return query, nil
 }
 
-// find returns a query that was parsed before, or nil.
-func (c *cache) find(key cacheKey) *Query {
+// findParsed returns a query that was parsed before, or nil.
+func (c *cache) findParsed(key cacheKey) *Query {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.entries[key]
@@ -69,8 +69,8 @@ func (c *cache) find(key cacheKey) *Query {
 	return e.Value.(*entry).query
 }
 
-// put keeps a query, and drops the least recently used ones.
-func (c *cache) put(key cacheKey, query *Query) {
+// keepQuery keeps a query, and drops the least recently used ones.
+func (c *cache) keepQuery(key cacheKey, query *Query) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.entries[key]; ok {

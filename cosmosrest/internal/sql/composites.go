@@ -24,14 +24,14 @@ func (n arrayNode) eval(f *frame) value {
 // ends.
 const maxComposite = 16 << 20
 
-// room reports whether a value can be added to an array or object of so many bytes, and
+// hasRoom reports whether a value can be added to an array or object of so many bytes, and
 // spends the work of writing it.
-func (f *frame) room(size int, v value) bool {
+func (f *frame) hasRoom(size int, v value) bool {
 	n := len(v.raw) + len(v.text)
 	if size+n > maxComposite {
-		f.fail(failf(-1, "The query makes a value of more than %d MB.", maxComposite>>20))
+		f.failWith(failf(-1, "The query makes a value of more than %d MB.", maxComposite>>20))
 	}
-	return f.spend(writeWork + n)
+	return f.spendWork(writeWork + n)
 }
 
 // arrayWriter makes the JSON of an array. Each element is written after a comma; the first
@@ -43,7 +43,7 @@ type arrayWriter struct {
 
 // add appends a value, unless it is undefined.
 func (w *arrayWriter) add(v value) {
-	if v.kind == undefined || !w.f.room(len(w.b), v) {
+	if v.kind == undefined || !w.f.hasRoom(len(w.b), v) {
 		return
 	}
 	w.b = append(w.b, ',')
@@ -82,7 +82,7 @@ func (n objectNode) eval(f *frame) value {
 	b := make([]byte, 0, 64)
 	for _, field := range n.members {
 		v := field.node.eval(f)
-		if v.kind == undefined || !f.room(len(b), v) {
+		if v.kind == undefined || !f.hasRoom(len(b), v) {
 			continue
 		}
 		b = append(append(b, ','), field.quoted...)
@@ -113,7 +113,7 @@ type existsNode struct{ plan *plan }
 
 func (n existsNode) eval(f *frame) value {
 	found := false
-	n.plan.rows(f, func(value) bool {
+	n.plan.eachResult(f, func(value) bool {
 		found = true
 		return false
 	})
@@ -125,7 +125,7 @@ type arrayOf struct{ plan *plan }
 
 func (n arrayOf) eval(f *frame) value {
 	out := arrayWriter{f: f}
-	n.plan.rows(f, func(v value) bool {
+	n.plan.eachResult(f, func(v value) bool {
 		out.add(v)
 		return f.err == nil
 	})
@@ -138,7 +138,7 @@ type scalarOf struct{ plan *plan }
 
 func (n scalarOf) eval(f *frame) value {
 	var first value
-	n.plan.rows(f, func(v value) bool {
+	n.plan.eachResult(f, func(v value) bool {
 		first = v
 		return false
 	})

@@ -44,7 +44,7 @@ func toString(f *frame, args []value) value {
 	if args[0].kind == str {
 		return args[0]
 	}
-	return f.text(args[0].appendJSON(nil))
+	return f.madeText(args[0].appendJSON(nil))
 }
 
 // objectToArray makes [{"k": name, "v": value}, …]; other names than k and v can be given.
@@ -58,7 +58,7 @@ func objectToArray(f *frame, args []value) value {
 	}
 	out := arrayWriter{f: f}
 	for _, member := range rawjson.Distinct(args[0].raw) {
-		if !f.spend(itemWork) {
+		if !f.spendWork(itemWork) {
 			break
 		}
 		pair := objectNode{[]field{newField(names[0], constant{rawValue(member.Key)}), newField(names[1], constant{rawValue(member.Value)})}}

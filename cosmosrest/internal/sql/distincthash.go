@@ -41,22 +41,22 @@ func (v value) hashInto(seed hash128, depth int) hash128 {
 	}
 	switch v.kind {
 	case null:
-		return seedNull.mixed(seed)
+		return seedNull.mixedWith(seed)
 	case isFalse:
-		return seedFalse.mixed(seed)
+		return seedFalse.mixedWith(seed)
 	case isTrue:
-		return seedTrue.mixed(seed)
+		return seedTrue.mixedWith(seed)
 	case number:
 		var b [10]byte     // a double, and two bytes that only integers above 2^53 would need, which are doubles here
 		f := v.float() + 0 // no negative zero
 		binary.LittleEndian.PutUint64(b[:], math.Float64bits(f))
-		return murmur128(b[:], seedNumber.mixed(seed))
+		return murmur128(b[:], seedNumber.mixedWith(seed))
 	case str:
-		return murmur128(v.bytes(), seedString.mixed(seed))
+		return murmur128(v.bytes(), seedString.mixedWith(seed))
 	case array:
-		return v.hashElements(seedArray.mixed(seed), depth)
+		return v.hashElements(seedArray.mixedWith(seed), depth)
 	case object:
-		return v.hashMembers(seedObject.mixed(seed), depth)
+		return v.hashMembers(seedObject.mixedWith(seed), depth)
 	}
 	return seed
 }
@@ -65,7 +65,7 @@ func (v value) hashInto(seed hash128, depth int) hash128 {
 func (v value) hashElements(hash hash128, depth int) hash128 {
 	i := uint64(0)
 	for raw := range rawjson.Elements(v.raw) {
-		hash = rawValue(raw).hashInto(seedIndex.plus(i), depth+1).mixed(hash)
+		hash = rawValue(raw).hashInto(seedIndex.plus(i), depth+1).mixedWith(hash)
 		i++
 	}
 	return hash
@@ -76,7 +76,7 @@ func (v value) hashElements(hash hash128, depth int) hash128 {
 func (v value) hashMembers(hash hash128, depth int) hash128 {
 	var all hash128
 	for _, member := range rawjson.Distinct(v.raw) {
-		name := murmur128(member.Key.Name(), seedString.mixed(seedProperty))
+		name := murmur128(member.Key.Name(), seedString.mixedWith(seedProperty))
 		one := rawValue(member.Value).hashInto(name, depth+1)
 		all.low ^= one.low
 		all.high ^= one.high
@@ -84,11 +84,11 @@ func (v value) hashMembers(hash hash128, depth int) hash128 {
 	if all == (hash128{}) {
 		return hash
 	}
-	return all.mixed(hash)
+	return all.mixedWith(hash)
 }
 
-// mixed is the hash of a hash's bytes.
-func (h hash128) mixed(seed hash128) hash128 { return murmur128(h.bytes(), seed) }
+// mixedWith is the hash of a hash's bytes.
+func (h hash128) mixedWith(seed hash128) hash128 { return murmur128(h.bytes(), seed) }
 
 // bytes are the 16 bytes by which hashes are ordered.
 func (h hash128) bytes() []byte {

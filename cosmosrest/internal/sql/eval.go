@@ -61,7 +61,7 @@ func (n path) eval(f *frame) value {
 func (n path) find(f *frame) value {
 	v := f.slots[n.slot]
 	for _, step := range n.steps {
-		if !f.spend(len(v.raw)) {
+		if !f.spendWork(len(v.raw)) {
 			return value{}
 		}
 		if v = step.of(v); v.kind == undefined {
@@ -89,7 +89,7 @@ type index struct{ base, key node }
 
 func (n index) eval(f *frame) value {
 	base, key := n.base.eval(f), n.key.eval(f)
-	if !f.spend(len(base.raw)) {
+	if !f.spendWork(len(base.raw)) {
 		return value{}
 	}
 	switch key.kind {
@@ -150,7 +150,7 @@ type compare struct {
 
 func (n compare) eval(f *frame) value {
 	left, right := n.l.eval(f), n.r.eval(f)
-	if left.kind == undefined || right.kind == undefined || !f.spend(costToCompare(left, right)) {
+	if left.kind == undefined || right.kind == undefined || !f.spendWork(costToCompare(left, right)) {
 		return value{}
 	}
 	return compareValues(n.op, left, right)
@@ -212,7 +212,7 @@ func (n inList) eval(f *frame) value {
 		v := item.eval(f)
 		if v.kind == undefined {
 			unknown = true
-		} else if f.spend(costToCompare(x, v)) && equal(x, v) {
+		} else if f.spendWork(costToCompare(x, v)) && equal(x, v) {
 			return boolValue(true)
 		}
 	}
@@ -263,9 +263,9 @@ func (n arithmetic) eval(f *frame) value {
 		if left.kind != str || right.kind != str {
 			return value{}
 		}
-		return f.text(bytes.Join([][]byte{left.bytes(), right.bytes()}, nil))
+		return f.madeText(bytes.Join([][]byte{left.bytes(), right.bytes()}, nil))
 	}
-	if left.kind != number || right.kind != number || !f.spend(opWork) {
+	if left.kind != number || right.kind != number || !f.spendWork(opWork) {
 		return value{}
 	}
 	return numberValue(calculate(n.op, left.float(), right.float()))
@@ -311,9 +311,9 @@ func toInt32(f float64) int32 {
 // maxText bounds a string that a query makes, in bytes: the size of a document.
 const maxText = service.MaxItem
 
-// text is a string that the query made; a longer one than a document may hold is undefined.
-func (f *frame) text(text []byte) value {
-	if len(text) > maxText || !f.spend(len(text)) {
+// madeText is a string that the query made; a longer one than a document may hold is undefined.
+func (f *frame) madeText(text []byte) value {
+	if len(text) > maxText || !f.spendWork(len(text)) {
 		return value{}
 	}
 	return value{kind: str, decoded: true, text: text}

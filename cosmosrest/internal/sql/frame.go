@@ -67,50 +67,50 @@ const (
 	conditionByte = 8       // and besides for each byte of the document
 )
 
-// fail ends the evaluation with its first error.
-func (f *frame) fail(err *Error) {
+// failWith ends the evaluation with its first error.
+func (f *frame) failWith(err *Error) {
 	if f.err == nil {
 		f.err = err
 	}
 }
 
-// spend takes n units of work, and reports whether to go on.
-func (f *frame) spend(n int) bool {
+// spendWork takes n units of work, and reports whether to go on.
+func (f *frame) spendWork(n int) bool {
 	f.work -= n
 	f.asking += n
 	switch {
 	case f.work < 0:
-		f.fail(failf(-1, "The query takes too long on one document."))
+		f.failWith(failf(-1, "The query takes too long on one document."))
 	case f.asking > askWork:
-		f.ask()
+		f.askMeter()
 	}
 	return f.err == nil
 }
 
-// ask gives the meter the work done since the last time. The context is looked at here and
+// askMeter gives the meter the work done since the last time. The context is looked at here and
 // not in each step, because a look costs more than a step.
-func (f *frame) ask() {
+func (f *frame) askMeter() {
 	n := f.asking
 	f.asking = 0
 	if f.meter != nil && f.ended == nil {
 		f.ended = f.meter.Work(n)
 	}
 	if f.ended != nil || f.ctx != nil && f.ctx.Err() != nil {
-		f.fail(failf(-1, "The query was ended."))
+		f.failWith(failf(-1, "The query was ended."))
 	}
 }
 
-// begin readies the frame for a document.
-func (f *frame) begin(doc []byte) {
+// beginDocument readies the frame for a document.
+func (f *frame) beginDocument(doc []byte) {
 	f.slots[rootSlot] = documentValue(doc)
 	f.round++
 	f.combination = 0
 	f.work, f.err = f.most+f.bytely*len(doc), nil
 }
 
-// failure is the error with which the evaluation ended. An end from outside comes first,
+// endError is the error with which the evaluation ended. An end from outside comes first,
 // because the frame's own error is then only its echo.
-func (f *frame) failure() error {
+func (f *frame) endError() error {
 	switch {
 	case f.err == nil:
 		return nil

@@ -37,17 +37,17 @@ func (n call) eval(f *frame) value {
 		cost += slowWork * (len(v.raw) + len(v.text))
 		f.stack = append(f.stack, v)
 	}
-	if !f.spend(cost) {
+	if !f.spendWork(cost) {
 		return value{}
 	}
-	defer f.release(f.spread)
+	defer f.releaseTo(f.spread)
 	return n.fn.run(f, f.stack[base:])
 }
 
-// call compiles name(args). Names of functions are compared without case, as in the
+// compileCall compiles name(args). Names of functions are compared without case, as in the
 // service. COUNT and its like are not in the table of functions, because they see many
 // rows; IIF is not, because it must evaluate only the branch that it takes.
-func (c *compiler) call(name string, a *args, at int) node {
+func (c *compiler) compileCall(name string, a *args, at int) node {
 	upper := strings.ToUpper(name)
 	if a.Sub != nil {
 		return c.callSubquery(upper, name, a.Sub, at)
@@ -58,26 +58,26 @@ func (c *compiler) call(name string, a *args, at int) node {
 	case ridFunction:
 		return path{slot: rootSlot, memo: -1, steps: []step{{name: "_rid", index: -1}}}
 	case "IIF":
-		if c.arity(name, len(a.list()), 3, 3, at) {
-			return conditional{c.expr(a.list()[0]), c.expr(a.list()[1]), c.expr(a.list()[2])}
+		if c.checkArity(name, len(a.list()), 3, 3, at) {
+			return conditional{c.compileExpr(a.list()[0]), c.compileExpr(a.list()[1]), c.compileExpr(a.list()[2])}
 		}
 		return constant{}
 	}
 	fn, ok := functions[upper]
 	if !ok {
-		c.fail(failf(at, "%s is not a recognized built-in function name.", clip(name)))
+		c.failFirst(failf(at, "%s is not a recognized built-in function name.", clip(name)))
 		return constant{}
 	}
-	if !c.arity(name, len(a.list()), fn.min, fn.max, at) {
+	if !c.checkArity(name, len(a.list()), fn.min, fn.max, at) {
 		return constant{}
 	}
-	return call{fn, c.exprs(a.list())}
+	return call{fn, c.compileList(a.list())}
 }
 
-// arity reports whether a function takes n arguments, and fails if it does not.
-func (c *compiler) arity(name string, n, min, max, at int) bool {
+// checkArity reports whether a function takes n arguments, and fails if it does not.
+func (c *compiler) checkArity(name string, n, min, max, at int) bool {
 	if n < min || max >= 0 && n > max {
-		c.fail(failf(at, "The %s function requires %s argument(s).", strings.ToUpper(name), counts(min, max)))
+		c.failFirst(failf(at, "The %s function requires %s argument(s).", strings.ToUpper(name), counts(min, max)))
 		return false
 	}
 	return true
@@ -98,11 +98,11 @@ func counts(min, max int) string {
 func (c *compiler) callSubquery(upper, name string, stmt *selectStmt, at int) node {
 	switch upper {
 	case "EXISTS":
-		return existsNode{c.expression(stmt, true)}
+		return existsNode{c.compileExpression(stmt, true)}
 	case "ARRAY":
-		return arrayOf{c.expression(stmt, false)}
+		return arrayOf{c.compileExpression(stmt, false)}
 	}
-	c.fail(failf(at, "%s does not take a subquery.", clip(name)))
+	c.failFirst(failf(at, "%s does not take a subquery.", clip(name)))
 	return constant{}
 }
 
@@ -111,14 +111,14 @@ func (c *compiler) callSubquery(upper, name string, stmt *selectStmt, at int) no
 // another.
 func (c *compiler) aggregateCall(name string, list []*expr, at int) node {
 	if !c.agg.open || c.agg.inside {
-		c.fail(failf(at, "The aggregate function %s is allowed in the SELECT clause only, and not in another aggregate.", clip(name)))
+		c.failFirst(failf(at, "The aggregate function %s is allowed in the SELECT clause only, and not in another aggregate.", clip(name)))
 		return constant{}
 	}
-	if !c.arity(name, len(list), 1, 1, at) {
+	if !c.checkArity(name, len(list), 1, 1, at) {
 		return constant{}
 	}
 	c.agg.inside = true
-	arg := c.expr(list[0])
+	arg := c.compileExpr(list[0])
 	c.agg.inside = false
 	p := c.agg.plan
 	p.aggregates = append(p.aggregates, aggregate{name, arg})

@@ -34,13 +34,13 @@ type stray struct {
 	at   int
 }
 
-// mark is the number of strays so far, for seal.
-func (c *compiler) mark() int { return len(c.agg.strays) }
+// countStrays is the number of strays so far, for seal.
+func (c *compiler) countStrays() int { return len(c.agg.strays) }
 
-// seal replaces an expression that GROUP BY names, and takes back the strays that were
+// sealGroupKey replaces an expression that GROUP BY names, and takes back the strays that were
 // noted in it since mark. Expressions are compared as compiled, so spelling and brackets do
 // not matter.
-func (c *compiler) seal(n node, mark int) node {
+func (c *compiler) sealGroupKey(n node, mark int) node {
 	if !c.agg.open || c.agg.inside {
 		return n
 	}
@@ -69,15 +69,15 @@ func (c *compiler) sealGroups(p *plan, list []*expr) {
 	}
 	slices.SortStableFunc(shortest, func(i, j int) int { return length(i) - length(j) })
 	for _, i := range shortest {
-		mark := c.mark()
-		c.agg.sealed[i] = c.expr(list[i])
+		mark := c.countStrays()
+		c.agg.sealed[i] = c.compileExpr(list[i])
 		c.agg.strays = c.agg.strays[:mark]
 		p.groups[i] = all[i]
 	}
 }
 
-// stray notes a path for the SELECT that it belongs to: the one that bound its slot.
-func (c *compiler) stray(n path, name string, steps []*suffix, at int) {
+// noteStray notes a path for the SELECT that it belongs to: the one that bound its slot.
+func (c *compiler) noteStray(n path, name string, steps []*suffix, at int) {
 	for agg := c.agg; agg != nil; agg = agg.outer {
 		if n.slot < agg.base {
 			continue
@@ -129,7 +129,7 @@ func (c *collector) addToGroup(f *frame) bool {
 	for i, agg := range c.p.aggregates {
 		g.acc[i].add(agg, agg.arg.eval(f))
 	}
-	return c.fits(f)
+	return c.checkFits(f)
 }
 
 // groupRows makes a row of each group, sorted by its keys. Without GROUP BY there is one

@@ -27,7 +27,7 @@ func (n like) eval(f *frame) value {
 	}
 	// The most that the match can take is spent beforehand, though it mostly takes
 	// less: the matcher has no place where it could stop.
-	if !f.spend(writeWork*len(pattern.bytes()) + len(x.bytes())*(1+len(pattern.bytes()))) {
+	if !f.spendWork(writeWork*len(pattern.bytes()) + len(x.bytes())*(1+len(pattern.bytes()))) {
 		return value{}
 	}
 	return boolValue(matchWildcards([]rune(string(x.bytes())), wildcards([]rune(string(pattern.bytes())), escape)))

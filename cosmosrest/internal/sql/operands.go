@@ -34,68 +34,68 @@ type binding struct {
 	slot int
 }
 
-// fail keeps the first error, which is the leftmost and so the most useful.
-func (c *compiler) fail(err *Error) {
+// failFirst keeps the first error, which is the leftmost and so the most useful.
+func (c *compiler) failFirst(err *Error) {
 	if c.err == nil {
 		c.err = err
 	}
 }
 
-// near fails at an operator, in the service's words. The operator is repeated as the query
+// failNear fails at an operator, in the service's words. The operator is repeated as the query
 // spells it.
-func (c *compiler) near(l *link) {
+func (c *compiler) failNear(l *link) {
 	op := l.Op
 	if l.Not {
 		op = "NOT"
 	}
-	c.fail(failf(l.Pos.Offset, "Syntax error, incorrect syntax near %s.", clip(c.text[l.Pos.Offset:l.Pos.Offset+len(op)])))
+	c.failFirst(failf(l.Pos.Offset, "Syntax error, incorrect syntax near %s.", clip(c.text[l.Pos.Offset:l.Pos.Offset+len(op)])))
 }
 
-// exprs compiles a list of expressions.
-func (c *compiler) exprs(list []*expr) []node {
+// compileList compiles a list of expressions.
+func (c *compiler) compileList(list []*expr) []node {
 	nodes := make([]node, len(list))
 	for i, e := range list {
-		nodes[i] = c.expr(e)
+		nodes[i] = c.compileExpr(e)
 	}
 	return nodes
 }
 
-// primary compiles an operand without its signs.
-func (c *compiler) primary(p *primary) node {
+// compilePrimary compiles an operand without its signs.
+func (c *compiler) compilePrimary(p *primary) node {
 	if p.Name != "" {
-		return c.reference(p)
+		return c.compileReference(p)
 	}
-	return c.steps(c.literal(p), p.Suffix)
+	return c.compileSteps(c.compileLiteral(p), p.Suffix)
 }
 
-// literal compiles an operand that does not begin with a name. Brackets with one expression
+// compileLiteral compiles an operand that does not begin with a name. Brackets with one expression
 // are a group.
-func (c *compiler) literal(p *primary) node {
+func (c *compiler) compileLiteral(p *primary) node {
 	switch {
 	case p.Literal != "":
-		return c.scalar(p.Literal, p.Pos.Offset)
+		return c.compileScalar(p.Literal, p.Pos.Offset)
 	case p.Array != nil:
-		return c.array(p.Array)
+		return c.compileArray(p.Array)
 	case p.Object != nil:
-		return c.object(p.Object, p.Pos.Offset)
+		return c.compileObject(p.Object, p.Pos.Offset)
 	case p.Group.Sub != nil:
-		return scalarOf{c.expression(p.Group.Sub, true)}
+		return scalarOf{c.compileExpression(p.Group.Sub, true)}
 	case len(p.Group.list()) != 1:
-		c.fail(failf(p.Pos.Offset, "Syntax error, incorrect syntax near '('."))
+		c.failFirst(failf(p.Pos.Offset, "Syntax error, incorrect syntax near '('."))
 		return constant{}
 	}
-	return c.expr(p.Group.list()[0])
+	return c.compileExpr(p.Group.list()[0])
 }
 
-// scalar compiles a literal token, whose first byte says what it is.
-func (c *compiler) scalar(text string, at int) node {
+// compileScalar compiles a literal token, whose first byte says what it is.
+func (c *compiler) compileScalar(text string, at int) node {
 	switch ch := text[0]; {
 	case isQuote(ch):
 		return constant{textValue(c.unescape(text, at))}
 	case isNumeral(ch):
-		return c.number(text, at)
+		return c.compileNumber(text, at)
 	case ch == '@':
-		return c.param(text)
+		return c.compileParam(text)
 	}
 	return named(text)
 }
@@ -104,10 +104,10 @@ func (c *compiler) scalar(text string, at int) node {
 func isQuote(c byte) bool   { return c == '"' || c == '\'' }
 func isNumeral(c byte) bool { return isDigit(c) || c == '.' }
 
-// array compiles an array. If all elements are constants, so is the array: it is made once,
+// compileArray compiles an array. If all elements are constants, so is the array: it is made once,
 // and pins.go can see the values of ARRAY_CONTAINS([…], c.id).
-func (c *compiler) array(literal *arrayLit) node {
-	n := arrayNode{c.exprs(literal.list())}
+func (c *compiler) compileArray(literal *arrayLit) node {
+	n := arrayNode{c.compileList(literal.list())}
 	for _, item := range n.items {
 		if _, known := item.(constant); !known {
 			return n
@@ -129,12 +129,12 @@ func named(word string) node {
 	}
 }
 
-// number keeps the literal as it was written, if that is JSON, so that a whole number with
+// compileNumber keeps the literal as it was written, if that is JSON, so that a whole number with
 // more digits than a double has comes back unchanged when the query selects it.
-func (c *compiler) number(text string, at int) node {
+func (c *compiler) compileNumber(text string, at int) node {
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil {
-		c.fail(failf(at, "Syntax error, the number %s is out of range.", clip(text)))
+		c.failFirst(failf(at, "Syntax error, the number %s is out of range.", clip(text)))
 		return constant{}
 	}
 	v := numberValue(f)
@@ -144,9 +144,9 @@ func (c *compiler) number(text string, at int) node {
 	return constant{v}
 }
 
-// negative compiles unary minus. A negative number becomes a constant, as clients send it
+// compileMinus compiles unary minus. A negative number becomes a constant, as clients send it
 // in lists.
-func (c *compiler) negative(operand node) node {
+func (c *compiler) compileMinus(operand node) node {
 	if k, ok := operand.(constant); ok && k.v.kind == number {
 		v := numberValue(-k.v.num)
 		if k.v.raw != nil && k.v.raw[0] != '-' {
@@ -157,8 +157,8 @@ func (c *compiler) negative(operand node) node {
 	return minus{operand}
 }
 
-// param numbers the parameters by first use; Bind fills in their values.
-func (c *compiler) param(name string) node {
+// compileParam numbers the parameters by first use; Bind fills in their values.
+func (c *compiler) compileParam(name string) node {
 	i, ok := c.params[name]
 	if !ok {
 		i = len(c.params)
@@ -167,9 +167,9 @@ func (c *compiler) param(name string) node {
 	return parameter{i}
 }
 
-// object compiles an object. Unlike documents, whose duplicate members are kept, the
+// compileObject compiles an object. Unlike documents, whose duplicate members are kept, the
 // query's own text may not name a member twice: the service refuses that.
-func (c *compiler) object(literal *objectLit, at int) node {
+func (c *compiler) compileObject(literal *objectLit, at int) node {
 	var n objectNode
 	seen := map[string]bool{}
 	for _, property := range literal.Members {
@@ -178,20 +178,20 @@ func (c *compiler) object(literal *objectLit, at int) node {
 		case isQuote(name[0]):
 			name = c.unescape(name, at)
 		case !isLetter(name[0]) || words[name] != 0:
-			c.fail(failf(at, "Syntax error, incorrect syntax near %s.", clip(name)))
+			c.failFirst(failf(at, "Syntax error, incorrect syntax near %s.", clip(name)))
 		}
 		if seen[name] {
-			c.duplicate(name, at)
+			c.failDuplicate(name, at)
 		}
 		seen[name] = true
-		n.members = append(n.members, newField(name, c.expr(property.Value)))
+		n.members = append(n.members, newField(name, c.compileExpr(property.Value)))
 	}
 	return n
 }
 
-// duplicate fails because of a name that is there already.
-func (c *compiler) duplicate(name string, at int) {
-	c.fail(failf(at, "The property name %s is specified more than once.", clip(name)))
+// failDuplicate fails because of a name that is there already.
+func (c *compiler) failDuplicate(name string, at int) {
+	c.failFirst(failf(at, "The property name %s is specified more than once.", clip(name)))
 }
 
 // unescape decodes a string literal. It may stand in either kind of quotes, has the escapes
@@ -221,25 +221,25 @@ func (c *compiler) unescape(quoted string, at int) string {
 	}
 	var text string
 	if json.Unmarshal(append(b, '"'), &text) != nil {
-		c.fail(failf(at, "Syntax error, invalid string literal token %s.", clip(quoted)))
+		c.failFirst(failf(at, "Syntax error, invalid string literal token %s.", clip(quoted)))
 	}
 	return text
 }
 
-// reference compiles an operand that begins with a name: a function if it is called, else a
+// compileReference compiles an operand that begins with a name: a function if it is called, else a
 // value that FROM or JOIN has bound. Constant steps after the name become part of the path,
 // and are found in one walk; a step whose key is computed is a node of its own.
-func (c *compiler) reference(p *primary) node {
+func (c *compiler) compileReference(p *primary) node {
 	if len(p.Suffix) > 0 && p.Suffix[0].Call != nil {
-		return c.steps(c.call(p.Name, p.Suffix[0].Call, p.Pos.Offset), p.Suffix[1:])
+		return c.compileSteps(c.compileCall(p.Name, p.Suffix[0].Call, p.Pos.Offset), p.Suffix[1:])
 	}
 	if p.Name == "UDF" {
-		c.fail(failf(p.Pos.Offset, "User-defined functions (udf.) are not supported."))
+		c.failFirst(failf(p.Pos.Offset, "User-defined functions (udf.) are not supported."))
 		return constant{}
 	}
-	slot, ok := c.resolve(p.Name)
+	slot, ok := c.resolveName(p.Name)
 	if !ok {
-		c.unresolved(p.Name, p.Pos.Offset)
+		c.failUnresolved(p.Name, p.Pos.Offset)
 		return constant{}
 	}
 	n := path{slot: slot, memo: -1}
@@ -251,19 +251,19 @@ func (c *compiler) reference(p *primary) node {
 		}
 		n.steps, rest = append(n.steps, step), rest[1:]
 	}
-	n.memo = c.memo(n)
-	c.stray(n, p.Name, p.Suffix, p.Pos.Offset)
-	return c.steps(n, rest)
+	n.memo = c.memoPlace(n)
+	c.noteStray(n, p.Name, p.Suffix, p.Pos.Offset)
+	return c.compileSteps(n, rest)
 }
 
-// unresolved fails because of a name that nothing has bound.
-func (c *compiler) unresolved(name string, at int) {
-	c.fail(failf(at, "Identifier %s could not be resolved.", clip(name)))
+// failUnresolved fails because of a name that nothing has bound.
+func (c *compiler) failUnresolved(name string, at int) {
+	c.failFirst(failf(at, "Identifier %s could not be resolved.", clip(name)))
 }
 
-// resolve finds the slot of a name. The innermost binding wins, as in a subquery that uses
+// resolveName finds the slot of a name. The innermost binding wins, as in a subquery that uses
 // the alias of the query around it.
-func (c *compiler) resolve(name string) (int, bool) {
+func (c *compiler) resolveName(name string) (int, bool) {
 	for i := len(c.names) - 1; i >= 0; i-- {
 		if c.names[i].name == name {
 			return c.names[i].slot, true
@@ -291,25 +291,25 @@ func (c *compiler) constantStep(s *suffix) (step, bool) {
 	return step{index: int(i)}, err == nil
 }
 
-// steps compiles the steps after an operand.
-func (c *compiler) steps(n node, suffixes []*suffix) node {
+// compileSteps compiles the steps after an operand.
+func (c *compiler) compileSteps(n node, suffixes []*suffix) node {
 	for _, s := range suffixes {
 		switch {
 		case s.Field != "":
 			n = index{n, constant{textValue(s.Field)}}
 		case s.Index != nil:
-			n = index{n, c.expr(s.Index)}
+			n = index{n, c.compileExpr(s.Index)}
 		default:
-			c.fail(failf(s.Pos.Offset, "Syntax error, incorrect syntax near '('."))
+			c.failFirst(failf(s.Pos.Offset, "Syntax error, incorrect syntax near '('."))
 		}
 	}
 	return n
 }
 
-// memo gives a path into the document its place in the frame, or -1 if it needs none:
+// memoPlace gives a path into the document its place in the frame, or -1 if it needs none:
 // values of JOIN change from row to row, so remembering them would cost more than finding
 // them.
-func (c *compiler) memo(n path) int {
+func (c *compiler) memoPlace(n path) int {
 	if n.slot != rootSlot || len(n.steps) == 0 {
 		return -1
 	}

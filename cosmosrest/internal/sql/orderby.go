@@ -47,7 +47,7 @@ type row struct {
 // parameters.
 func newCollector(p *plan, f *frame) *collector {
 	c := &collector{p: p, seen: map[string]int{}, groups: map[string]*group{}}
-	c.offset, c.limit = p.bounds(f)
+	c.offset, c.limit = p.rowBounds(f)
 	return c
 }
 
@@ -65,8 +65,8 @@ func (c *collector) resumed(r resume) *collector {
 	return c
 }
 
-// add takes the row that the frame's slots hold, and reports whether to go on.
-func (c *collector) add(f *frame) bool {
+// addRow takes the row that the frame's slots hold, and reports whether to go on.
+func (c *collector) addRow(f *frame) bool {
 	if c.p.firstRow && len(c.rows) > 0 {
 		return false
 	}
@@ -82,7 +82,7 @@ func (c *collector) add(f *frame) bool {
 		return f.err == nil
 	}
 	if c.p.distinct && len(c.p.order) == 0 {
-		if old, ok := c.first(r.v, f); !ok {
+		if old, ok := c.isFirst(r.v, f); !ok {
 			if old != nil && r.doc < old.doc { // whose place is the first
 				old.doc, old.at = r.doc, r.at
 			}
@@ -91,35 +91,35 @@ func (c *collector) add(f *frame) bool {
 	}
 	for _, o := range c.p.order {
 		key := o.node.eval(f)
-		if !f.spend(deepWork * len(key.raw)) {
+		if !f.spendWork(deepWork * len(key.raw)) {
 			return false
 		}
 		r.keys = append(r.keys, sortKey(key))
 	}
 	// With DISTINCT a row of an earlier page stays for now: it keeps its equals away
 	// from this page.
-	if !c.p.distinct && !c.resume.shows(c.p, r) {
+	if !c.p.distinct && !c.resume.showsRow(c.p, r) {
 		return f.err == nil
 	}
 	r.v = own(r.v)
 	c.held += r.size()
 	c.rows = append(c.rows, r)
-	c.prune()
-	return c.fits(f)
+	c.pruneRows()
+	return c.checkFits(f)
 }
 
 // pruneSlack is how many rows are held beyond twice the wanted number before the surplus is
 // dropped, so that the cost of sorting is shared by many rows.
 const pruneSlack = 1000
 
-// prune drops rows that TOP or LIMIT would cut off. With DISTINCT any row may still drop
+// pruneRows drops rows that TOP or LIMIT would cut off. With DISTINCT any row may still drop
 // out because of another, so all stay.
-func (c *collector) prune() {
+func (c *collector) pruneRows() {
 	wanted := c.offset + c.limit
 	if c.limit < 0 || c.p.distinct || int64(len(c.rows)) < 2*wanted+pruneSlack {
 		return
 	}
-	c.sort()
+	c.sortRows()
 	clear(c.rows[wanted:])
 	c.rows = c.rows[:wanted]
 	c.held = 0
@@ -128,10 +128,10 @@ func (c *collector) prune() {
 	}
 }
 
-// fits fails if too much is held, and reports whether to go on.
-func (c *collector) fits(f *frame) bool {
+// checkFits fails if too much is held, and reports whether to go on.
+func (c *collector) checkFits(f *frame) bool {
 	if c.held > maxHeld {
-		f.fail(failf(-1, "The query needs more than %d MB of memory.", maxHeld>>20))
+		f.failWith(failf(-1, "The query needs more than %d MB of memory.", maxHeld>>20))
 	}
 	return f.err == nil
 }
@@ -167,44 +167,44 @@ func (r *row) size() int {
 	return n
 }
 
-// first reports whether DISTINCT sees the value for the first time, as that of the next
+// isFirst reports whether DISTINCT sees the value for the first time, as that of the next
 // row; else it returns the row that has it.
-func (c *collector) first(v value, f *frame) (old *row, ok bool) {
+func (c *collector) isFirst(v value, f *frame) (old *row, ok bool) {
 	key := appendCanonical(nil, v, 0)
 	if i, seen := c.seen[string(key)]; seen {
 		return c.rows[i], false
 	}
 	c.seen[string(key)] = len(c.rows)
 	c.held += rowCost + len(key)
-	return nil, c.fits(f)
+	return nil, c.checkFits(f)
 }
 
-// finish returns the rows of the result. DISTINCT after ORDER BY keeps the first of equal
+// finishRows returns the rows of the result. DISTINCT after ORDER BY keeps the first of equal
 // rows in that order, so it can be applied only now.
-func (c *collector) finish(f *frame) []*row {
+func (c *collector) finishRows(f *frame) []*row {
 	if c.p.grouped() {
 		c.rows = c.groupRows(f)
 	}
-	c.sort()
+	c.sortRows()
 	if c.p.distinct && (c.p.grouped() || len(c.p.order) > 0) {
 		sorted := c.rows
 		c.rows = c.rows[:0]
 		for _, r := range sorted {
-			if _, ok := c.first(r.v, f); ok {
+			if _, ok := c.isFirst(r.v, f); ok {
 				c.rows = append(c.rows, r)
 			}
 		}
 	}
-	return c.cut(slices.DeleteFunc(c.rows, func(r *row) bool { return !c.resume.shows(c.p, r) }))
+	return c.cutRows(slices.DeleteFunc(c.rows, func(r *row) bool { return !c.resume.showsRow(c.p, r) }))
 }
 
-// sort orders the rows by place; rows of no document stay in the order in which they came.
-func (c *collector) sort() {
+// sortRows orders the rows by place; rows of no document stay in the order in which they came.
+func (c *collector) sortRows() {
 	slices.SortStableFunc(c.rows, c.p.compareRows)
 }
 
-// cut applies TOP or OFFSET LIMIT.
-func (c *collector) cut(rows []*row) []*row {
+// cutRows applies TOP or OFFSET LIMIT.
+func (c *collector) cutRows(rows []*row) []*row {
 	rows = rows[min(c.offset, int64(len(rows))):]
 	if c.limit >= 0 {
 		rows = rows[:min(c.limit, int64(len(rows)))]
@@ -212,8 +212,8 @@ func (c *collector) cut(rows []*row) []*row {
 	return rows
 }
 
-// bounds are OFFSET, and TOP or LIMIT; limit is -1 without either.
-func (p *plan) bounds(f *frame) (offset, limit int64) {
+// rowBounds are OFFSET, and TOP or LIMIT; limit is -1 without either.
+func (p *plan) rowBounds(f *frame) (offset, limit int64) {
 	limit = -1
 	if p.offset != nil {
 		offset = int64(p.offset.eval(f).float())

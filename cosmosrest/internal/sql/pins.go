@@ -14,7 +14,7 @@ import "encoding/json"
 // or in every term of an OR. A document with another value there, or with none, makes no
 // row; with one of these it still may not.
 func (b *Bound) Pins(path []string) ([]json.RawMessage, bool) {
-	values, ok := b.pins(b.q.plan.where, path)
+	values, ok := b.pinsOf(b.q.plan.where, path)
 	if !ok {
 		return nil, false
 	}
@@ -36,7 +36,7 @@ func (b *Bound) Pinned(path []string) (json.RawMessage, bool) {
 
 // IDs returns the ids that a document may have to make a row, and whether WHERE confines them.
 func (b *Bound) IDs() ([]string, bool) {
-	values, ok := b.pins(b.q.plan.where, []string{"id"})
+	values, ok := b.pinsOf(b.q.plan.where, []string{"id"})
 	ids := []string{}
 	for _, v := range values {
 		if v.kind == str {
@@ -66,10 +66,10 @@ func (b *Bound) idPrefix(n node) (string, bool) {
 		if n.fn != functions["STARTSWITH"] || !isPath(n.args[0], []string{"id"}) {
 			return "", false
 		}
-		prefix := b.known(n.args[1])
+		prefix := b.knownValue(n.args[1])
 		// The third argument is whether case does not count. Then ids with the same
 		// prefix are not neighbours in the store, so nothing is gained.
-		exact := len(n.args) == 2 || b.known(n.args[2]).kind == isFalse
+		exact := len(n.args) == 2 || b.knownValue(n.args[2]).kind == isFalse
 		if prefix.kind == str && exact {
 			return string(prefix.bytes()), true
 		}
@@ -77,8 +77,8 @@ func (b *Bound) idPrefix(n node) (string, bool) {
 	return "", false
 }
 
-// pins is Pins for an expression.
-func (b *Bound) pins(n node, path []string) ([]value, bool) {
+// pinsOf is Pins for an expression.
+func (b *Bound) pinsOf(n node, path []string) ([]value, bool) {
 	switch n := n.(type) {
 	case logic:
 		if n.decides == isFalse {
@@ -93,9 +93,9 @@ func (b *Bound) pins(n node, path []string) ([]value, bool) {
 		if isPath(n.r, path) {
 			n.l, n.r = n.r, n.l
 		}
-		return b.scalars(n.l, []node{n.r}, path)
+		return b.scalarValues(n.l, []node{n.r}, path)
 	case inList:
-		return b.scalars(n.x, n.list, path)
+		return b.scalarValues(n.x, n.list, path)
 	case call:
 		return b.pinsOfCall(n, path)
 	}
@@ -108,15 +108,15 @@ func (b *Bound) pinsOfCall(n call, path []string) ([]value, bool) {
 	case functions["IS_NULL"]:
 		return []value{{kind: null}}, isPath(n.args[0], path)
 	case functions["ARRAY_CONTAINS"]:
-		known := b.known(n.args[0])
+		known := b.knownValue(n.args[0])
 		if known.kind != array {
 			return nil, false
 		}
 		var list []node
-		for _, v := range b.f.elements(known) {
+		for _, v := range b.f.elementsOf(known) {
 			list = append(list, constant{v})
 		}
-		return b.scalars(n.args[1], list, path)
+		return b.scalarValues(n.args[1], list, path)
 	}
 	return nil, false
 }
@@ -125,7 +125,7 @@ func (b *Bound) pinsOfCall(n call, path []string) ([]value, bool) {
 // path.
 func (b *Bound) pinsOfAny(terms []node, path []string) (best []value, found bool) {
 	for _, term := range terms {
-		if v, ok := b.pins(term, path); ok && (!found || len(v) < len(best)) {
+		if v, ok := b.pinsOf(term, path); ok && (!found || len(v) < len(best)) {
 			best, found = v, true
 		}
 	}
@@ -137,7 +137,7 @@ func (b *Bound) pinsOfAll(terms []node, path []string) ([]value, bool) {
 	var all []value
 	seen := map[string]bool{}
 	for _, term := range terms {
-		values, ok := b.pins(term, path)
+		values, ok := b.pinsOf(term, path)
 		if !ok {
 			return nil, false
 		}
@@ -159,16 +159,16 @@ func appendNew(all, values []value, seen map[string]bool) []value {
 	return all
 }
 
-// scalars are the values of list if operand is the path and all of them are known scalars. An
+// scalarValues are the values of list if operand is the path and all of them are known scalars. An
 // undefined literal equals nothing, so it is left out; an undefined parameter is not known
 // yet.
-func (b *Bound) scalars(operand node, list []node, path []string) ([]value, bool) {
+func (b *Bound) scalarValues(operand node, list []node, path []string) ([]value, bool) {
 	if !isPath(operand, path) {
 		return nil, false
 	}
 	var values []value
 	for _, n := range list {
-		v := b.known(n)
+		v := b.knownValue(n)
 		if v.kind >= array {
 			return nil, false
 		}
@@ -181,8 +181,8 @@ func (b *Bound) scalars(operand node, list []node, path []string) ([]value, bool
 	return appendNew(nil, values, map[string]bool{}), true
 }
 
-// known is the value of a literal or a parameter, else undefined.
-func (b *Bound) known(n node) value {
+// knownValue is the value of a literal or a parameter, else undefined.
+func (b *Bound) knownValue(n node) value {
 	switch n.(type) {
 	case constant, parameter:
 		return n.eval(&b.f)

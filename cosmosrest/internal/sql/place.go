@@ -252,8 +252,8 @@ func (p *plan) compareRows(a, b *row) int {
 	return cmp.Compare(a.at, b.at)
 }
 
-// shows reports whether a row comes after the place where the rows begin.
-func (r *resume) shows(p *plan, own *row) bool {
+// showsRow reports whether a row comes after the place where the rows begin.
+func (r *resume) showsRow(p *plan, own *row) bool {
 	if at := r.after; at != nil && cmp.Or(p.compareKeys(own.keys, at.keys), p.compareDocs(own.doc, at.doc), cmp.Compare(own.at, at.row)) <= 0 {
 		return false
 	}
@@ -285,8 +285,8 @@ func (b *Bound) Settle(doc []byte) bool {
 		return false
 	}
 	p.where = nil // which may be another one now
-	b.f.begin(doc)
-	p.each(&b.f, func() bool {
+	b.f.beginDocument(doc)
+	p.eachRow(&b.f, func() bool {
 		if !p.grouped() && b.f.combination != at.row {
 			return true
 		}

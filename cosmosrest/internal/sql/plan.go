@@ -51,9 +51,9 @@ type orderKey struct {
 	desc bool
 }
 
-// collects reports whether rows depend on each other, so that none is known before the last
+// collectsRows reports whether rows depend on each other, so that none is known before the last
 // document.
-func (p *plan) collects() bool {
+func (p *plan) collectsRows() bool {
 	return p.distinct || len(p.order) > 0 || p.grouped() || p.inputs == 0 || p.base != nil
 }
 
@@ -64,25 +64,25 @@ func (p *plan) limits() bool { return p.top != nil || p.limit != nil }
 // single group.
 func (p *plan) grouped() bool { return len(p.groups) > 0 || len(p.aggregates) > 0 }
 
-// subquery compiles a SELECT within another. Its names are visible in it only; its slots
+// compileSubquery compiles a SELECT within another. Its names are visible in it only; its slots
 // come after all that are in use, because both are evaluated in one frame.
-func (c *compiler) subquery(stmt *selectStmt) *plan {
+func (c *compiler) compileSubquery(stmt *selectStmt) *plan {
 	names := c.names
-	p := c.query(stmt, c.slots+1)
+	p := c.compileQuery(stmt, c.slots+1)
 	c.names = names
 	return p
 }
 
-// expression compiles a subquery that stands where a value may. In a query without FROM
+// compileExpression compiles a subquery that stands where a value may. In a query without FROM
 // there is no document that it could be about, so its own FROM is the container, and it is
 // run over all documents before the query itself. With firstRow the caller needs no more
 // than one row, which may end that scan early.
-func (c *compiler) expression(stmt *selectStmt, firstRow bool) *plan {
-	p := c.subquery(stmt)
+func (c *compiler) compileExpression(stmt *selectStmt, firstRow bool) *plan {
+	p := c.compileSubquery(stmt)
 	if len(c.names) == 0 && !p.withoutFrom() {
 		c.apart = append(c.apart, p)
 		p.apart = len(c.apart)
-		p.firstRow = firstRow && !p.collects() && !p.limits()
+		p.firstRow = firstRow && !p.collectsRows() && !p.limits()
 	}
 	return p
 }
@@ -95,53 +95,53 @@ func (p *plan) withoutFrom() bool {
 	return p.inputs == 0
 }
 
-// query compiles a SELECT whose slots begin at base. The order matters: FROM binds the
+// compileQuery compiles a SELECT whose slots begin at base. The order matters: FROM binds the
 // names, GROUP BY must be known before SELECT is compiled, so that its expressions are
 // found there and sealed, and a path that no group covers can be reported only after the
 // whole of SELECT was seen.
-func (c *compiler) query(stmt *selectStmt, base int) *plan {
+func (c *compiler) compileQuery(stmt *selectStmt, base int) *plan {
 	p := &plan{distinct: stmt.Distinct}
 	agg := &aggregation{plan: p, outer: c.agg, base: base, names: len(c.names)}
 	c.agg = agg
-	c.from(p, stmt.From)
+	c.compileSources(p, stmt.From)
 	if stmt.Tail.Where != nil {
-		p.where = c.expr(stmt.Tail.Where)
+		p.where = c.compileExpr(stmt.Tail.Where)
 	}
-	p.groups = c.exprs(stmt.Tail.Group)
+	p.groups = c.compileList(stmt.Tail.Group)
 	if len(p.groups) > maxGroups {
-		c.fail(failf(stmt.Tail.Group[maxGroups].Pos.Offset, "The query has more than %d expressions in GROUP BY.", maxGroups))
+		c.failFirst(failf(stmt.Tail.Group[maxGroups].Pos.Offset, "The query has more than %d expressions in GROUP BY.", maxGroups))
 	}
 	agg.open = true
 	c.sealGroups(p, stmt.Tail.Group)
-	c.selection(p, stmt)
+	c.compileSelect(p, stmt)
 	agg.open = false
 	if p.grouped() && len(agg.strays) > 0 {
 		lost := agg.strays[0]
-		c.fail(failf(lost.at, "Property reference %s is invalid in the select list because it is not contained in either an "+
+		c.failFirst(failf(lost.at, "Property reference %s is invalid in the select list because it is not contained in either an "+
 			"aggregate function or the GROUP BY clause.", clip(lost.text)))
 	}
-	c.tail(p, stmt)
+	c.compileTail(p, stmt)
 	c.agg = agg.outer
 	return p
 }
 
-// selection compiles the list after SELECT, with the service's restrictions on *.
-func (c *compiler) selection(p *plan, stmt *selectStmt) {
+// compileSelect compiles the list after SELECT, with the service's restrictions on *.
+func (c *compiler) compileSelect(p *plan, stmt *selectStmt) {
 	switch {
 	case stmt.List.Value != nil:
-		p.row = c.expr(stmt.List.Value)
+		p.row = c.compileExpr(stmt.List.Value)
 	case !stmt.List.Star:
 		p.columns = true
-		p.row = c.items(stmt.List.Items)
+		p.row = c.compileColumns(stmt.List.Items)
 	case p.inputs == 0:
-		c.fail(failf(stmt.Pos.Offset, "'SELECT *' is not valid if FROM clause is omitted."))
+		c.failFirst(failf(stmt.Pos.Offset, "'SELECT *' is not valid if FROM clause is omitted."))
 	case p.inputs > 1:
-		c.fail(failf(stmt.Pos.Offset, "'SELECT *' is only valid with a single input set."))
+		c.failFirst(failf(stmt.Pos.Offset, "'SELECT *' is only valid with a single input set."))
 	default:
 		p.star = true
 		p.row = path{slot: p.starSlot(), memo: -1}
 		if len(p.groups) > 0 {
-			c.fail(failf(stmt.Pos.Offset, "'SELECT *' is not allowed with GROUP BY."))
+			c.failFirst(failf(stmt.Pos.Offset, "'SELECT *' is not allowed with GROUP BY."))
 		}
 	}
 }
@@ -154,9 +154,9 @@ func (p *plan) starSlot() int {
 	return rootSlot
 }
 
-// items compiles a list of columns. A column without a name is $1, $2, …, as in the
+// compileColumns compiles a list of columns. A column without a name is $1, $2, …, as in the
 // service.
-func (c *compiler) items(list []*item) node {
+func (c *compiler) compileColumns(list []*item) node {
 	var row objectNode
 	seen := map[string]bool{}
 	unnamed := 0
@@ -170,10 +170,10 @@ func (c *compiler) items(list []*item) node {
 			name = "$" + strconv.Itoa(unnamed)
 		}
 		if seen[name] {
-			c.duplicate(name, item.Expr.Pos.Offset)
+			c.failDuplicate(name, item.Expr.Pos.Offset)
 		}
 		seen[name] = true
-		row.members = append(row.members, newField(name, c.expr(item.Expr)))
+		row.members = append(row.members, newField(name, c.compileExpr(item.Expr)))
 	}
 	return row
 }
@@ -193,22 +193,22 @@ func (e *expr) lastName(c *compiler) string {
 	return ""
 }
 
-// tail compiles ORDER BY and the counts.
-func (c *compiler) tail(p *plan, stmt *selectStmt) {
+// compileTail compiles ORDER BY and the counts.
+func (c *compiler) compileTail(p *plan, stmt *selectStmt) {
 	tail := stmt.Tail
 	for _, ordered := range tail.Order {
-		p.order = append(p.order, orderKey{c.expr(ordered.Expr), ordered.Desc})
+		p.order = append(p.order, orderKey{c.compileExpr(ordered.Expr), ordered.Desc})
 	}
 	switch {
 	case len(tail.Order) > 0 && len(p.groups) > 0:
-		c.fail(failf(tail.Order[0].Expr.Pos.Offset, "'ORDER BY' is not supported in presence of GROUP BY."))
+		c.failFirst(failf(tail.Order[0].Expr.Pos.Offset, "'ORDER BY' is not supported in presence of GROUP BY."))
 	case p.grouped():
 		p.order = nil // of a single row
 	}
 	if stmt.Top != nil && tail.Offset != nil {
-		c.fail(failf(tail.Offset.Pos.Offset, "'TOP' and 'OFFSET LIMIT' are not allowed in one query."))
+		c.failFirst(failf(tail.Offset.Pos.Offset, "'TOP' and 'OFFSET LIMIT' are not allowed in one query."))
 	}
-	p.top, p.offset, p.limit = c.count("TOP", stmt.Top), c.count("OFFSET", tail.Offset), c.count("LIMIT", tail.Limit)
+	p.top, p.offset, p.limit = c.compileCount("TOP", stmt.Top), c.compileCount("OFFSET", tail.Offset), c.compileCount("LIMIT", tail.Limit)
 }
 
 // count is a number or parameter of TOP, OFFSET or LIMIT. Its value is checked by Bind,
@@ -219,16 +219,16 @@ type count struct {
 	at     int
 }
 
-// count compiles a count, or returns nil if there is none.
-func (c *compiler) count(clause string, o *operand) node {
+// compileCount compiles a count, or returns nil if there is none.
+func (c *compiler) compileCount(clause string, o *operand) node {
 	if o == nil {
 		return nil
 	}
 	if !isNumeral(o.Value[0]) && o.Value[0] != '@' {
-		c.fail(failf(o.Pos.Offset, "Syntax error, incorrect syntax near %s.", clip(o.Value)))
+		c.failFirst(failf(o.Pos.Offset, "Syntax error, incorrect syntax near %s.", clip(o.Value)))
 		return nil
 	}
-	n := c.scalar(o.Value, o.Pos.Offset)
+	n := c.compileScalar(o.Value, o.Pos.Offset)
 	c.counts = append(c.counts, count{clause, n, o.Pos.Offset})
 	return n
 }

@@ -392,7 +392,7 @@ func mergeAggregate(kind string, parts []value) value {
 	return numberValue(sum)
 }
 
-func elements(v value) []value { return (&frame{work: maxWork}).elements(v) }
+func elements(v value) []value { return (&frame{work: maxWork}).elementsOf(v) }
 
 func TestAPlanIsForClientsThatCanRunIt(t *testing.T) {
 	tests := []struct{ query, features string }{

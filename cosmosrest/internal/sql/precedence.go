@@ -49,13 +49,13 @@ type climber struct {
 	depth int
 }
 
-// expr compiles an expression. An operator that is left over is one that no rule expects
+// compileExpr compiles an expression. An operator that is left over is one that no rule expects
 // here.
-func (c *compiler) expr(e *expr) node {
+func (c *compiler) compileExpr(e *expr) node {
 	p := &climber{c: c, links: e.Rest}
 	n := p.climb(e.First, levelChoice)
 	if len(p.links) > 0 {
-		c.near(p.links[0])
+		c.failNear(p.links[0])
 	}
 	return n
 }
@@ -66,31 +66,31 @@ func (p *climber) climb(u *unary, min int) node {
 	p.depth++
 	defer func() { p.depth-- }()
 	if p.depth > maxChain || len(u.Signs) > maxChain {
-		p.c.fail(failf(u.Primary.Pos.Offset, "The query is too complex: more than %d operators in a chain.", maxChain))
+		p.c.failFirst(failf(u.Primary.Pos.Offset, "The query is too complex: more than %d operators in a chain.", maxChain))
 		return constant{}
 	}
-	mark := p.c.mark()
-	return p.extend(p.operand(u, u.Signs), min, mark)
+	mark := p.c.countStrays()
+	return p.extendLeft(p.climbOperand(u, u.Signs), min, mark)
 }
 
-// operand compiles an operand with its signs, the outermost first. Each step may be an
+// climbOperand compiles an operand with its signs, the outermost first. Each step may be an
 // expression of GROUP BY, so each is offered to seal.
-func (p *climber) operand(u *unary, signs []string) node {
-	mark := p.c.mark()
+func (p *climber) climbOperand(u *unary, signs []string) node {
+	mark := p.c.countStrays()
 	if len(signs) == 0 {
-		return p.c.seal(p.c.primary(u.Primary), mark)
+		return p.c.sealGroupKey(p.c.compilePrimary(u.Primary), mark)
 	}
-	return p.c.seal(p.signed(signs[0], p.operand(u, signs[1:]), mark), mark)
+	return p.c.sealGroupKey(p.applySign(signs[0], p.climbOperand(u, signs[1:]), mark), mark)
 }
 
-// signed applies a sign. NOT covers the comparison that follows, so it takes the operators
+// applySign applies a sign. NOT covers the comparison that follows, so it takes the operators
 // down to that level before it is applied; the other signs bind tighter than any operator.
-func (p *climber) signed(sign string, operand node, mark int) node {
+func (p *climber) applySign(sign string, operand node, mark int) node {
 	switch sign {
 	case "NOT":
-		return not{p.extend(operand, levelCompare, mark)}
+		return not{p.extendLeft(operand, levelCompare, mark)}
 	case "-":
-		return p.c.negative(operand)
+		return p.c.compileMinus(operand)
 	case "~":
 		return complement{operand}
 	default:
@@ -98,10 +98,10 @@ func (p *climber) signed(sign string, operand node, mark int) node {
 	}
 }
 
-// extend takes the operators that bind at least as tightly as min, and applies each to what
+// extendLeft takes the operators that bind at least as tightly as min, and applies each to what
 // stands left of it. After an error it stops, because the nodes that it would go on with
 // mean nothing.
-func (p *climber) extend(left node, min, mark int) node {
+func (p *climber) extendLeft(left node, min, mark int) node {
 	for chain := 0; len(p.links) > 0 && p.c.err == nil; chain++ {
 		l := p.links[0]
 		level := levels[l.Op]
@@ -110,23 +110,23 @@ func (p *climber) extend(left node, min, mark int) node {
 		}
 		p.links = p.links[1:]
 		if level > levelCompare && chain > maxChain {
-			p.c.fail(failf(l.Pos.Offset, "The query is too complex: more than %d operators in a chain.", maxChain))
+			p.c.failFirst(failf(l.Pos.Offset, "The query is too complex: more than %d operators in a chain.", maxChain))
 		}
-		left = p.c.seal(p.apply(left, l, level), mark)
+		left = p.c.sealGroupKey(p.applyOperator(left, l, level), mark)
 	}
 	return left
 }
 
-// apply makes the node of an operator. IN, BETWEEN and LIKE may have a NOT before them.
-func (p *climber) apply(left node, l *link, level int) node {
+// applyOperator makes the node of an operator. IN, BETWEEN and LIKE may have a NOT before them.
+func (p *climber) applyOperator(left node, l *link, level int) node {
 	if l.Not && l.Op != "IN" && l.Op != "LIKE" && l.Op != "BETWEEN" {
-		p.c.near(l)
+		p.c.failNear(l)
 		return left
 	}
 	var n node
 	switch l.Op {
 	case "?":
-		return p.choice(left, l)
+		return p.climbChoice(left, l)
 	case "??":
 		// The right side begins at the operator's own level, so that a ?? b ?? c groups
 		// to the right. The other operators group to the left: their right side is a
@@ -137,11 +137,11 @@ func (p *climber) apply(left node, l *link, level int) node {
 	case "AND":
 		return join(isFalse, left, p.climb(l.Right, level+1))
 	case "IN":
-		n = inList{left, p.list(l)}
+		n = inList{left, p.climbList(l)}
 	case "BETWEEN":
-		n = p.between(left, l)
+		n = p.climbBetween(left, l)
 	case "LIKE":
-		n = p.like(left, l)
+		n = p.climbLike(left, l)
 	case "=", "!=", "<>", "<", "<=", ">", ">=":
 		return compare{l.Op, left, p.climb(l.Right, level+1)}
 	default:
@@ -162,10 +162,10 @@ func join(decides kind, left, right node) node {
 	return logic{decides, []node{left, right}}
 }
 
-// expect takes the next operator, which must be op: the second half of ?: or BETWEEN.
-func (p *climber) expect(op string, after *link) *link {
+// expectOperator takes the next operator, which must be op: the second half of ?: or BETWEEN.
+func (p *climber) expectOperator(op string, after *link) *link {
 	if len(p.links) == 0 || p.links[0].Op != op || p.links[0].Not {
-		p.c.near(after)
+		p.c.failNear(after)
 		return after
 	}
 	l := p.links[0]
@@ -173,35 +173,35 @@ func (p *climber) expect(op string, after *link) *link {
 	return l
 }
 
-// choice compiles cond ? then : other.
-func (p *climber) choice(cond node, l *link) node {
+// climbChoice compiles cond ? then : other.
+func (p *climber) climbChoice(cond node, l *link) node {
 	then := p.climb(l.Right, levelChoice)
-	other := p.expect(":", l)
+	other := p.expectOperator(":", l)
 	return conditional{cond, then, p.climb(other.Right, levelChoice)}
 }
 
-// between compiles BETWEEN as two comparisons, by which pins.go need not know it. The AND
+// climbBetween compiles BETWEEN as two comparisons, by which pins.go need not know it. The AND
 // inside is the operator's own, so both bounds are read at a level above AND.
-func (p *climber) between(operand node, l *link) node {
+func (p *climber) climbBetween(operand node, l *link) node {
 	low := p.climb(l.Right, levelBitOr)
-	and := p.expect("AND", l)
+	and := p.expectOperator("AND", l)
 	high := p.climb(and.Right, levelBitOr)
 	return logic{isFalse, []node{compare{">=", operand, low}, compare{"<=", operand, high}}}
 }
 
-// list compiles the list of IN. Brackets are required, and a list of a single element is
+// climbList compiles the list of IN. Brackets are required, and a list of a single element is
 // still a list, so the group is taken apart here and not compiled as an operand.
-func (p *climber) list(l *link) []node {
+func (p *climber) climbList(l *link) []node {
 	prim := l.Right.Primary
 	if len(l.Right.Signs) > 0 || prim.Group == nil || prim.Group.Sub != nil || len(prim.Group.list()) == 0 || len(prim.Suffix) > 0 {
-		p.c.near(l)
+		p.c.failNear(l)
 		return nil
 	}
-	return p.c.exprs(prim.Group.list())
+	return p.c.compileList(prim.Group.list())
 }
 
-// like compiles LIKE with its ESCAPE, if there is one.
-func (p *climber) like(operand node, l *link) node {
+// climbLike compiles LIKE with its ESCAPE, if there is one.
+func (p *climber) climbLike(operand node, l *link) node {
 	n := like{x: operand, pattern: p.climb(l.Right, levelBitOr)}
 	if len(p.links) == 0 || p.links[0].Op != "ESCAPE" {
 		return n

@@ -62,9 +62,9 @@ func parse(text string, isCondition bool) (*Query, error) {
 	c := &compiler{text: text, params: map[string]int{}, memos: map[string]int{}}
 	query := &Query{text: text, isCondition: isCondition}
 	if isCondition {
-		query.plan = c.condition(stmt.Condition)
+		query.plan = c.compileCondition(stmt.Condition)
 	} else {
-		query.plan = c.query(stmt.Query, rootSlot)
+		query.plan = c.compileQuery(stmt.Query, rootSlot)
 	}
 	for _, p := range append(c.apart, query.plan) {
 		for ; p != nil; p = p.base {
@@ -102,11 +102,11 @@ func (q *Query) statement() *selectStmt {
 	return stmt.Query
 }
 
-// condition compiles the condition of a patch as SELECT * would be.
-func (c *compiler) condition(s *condition) *plan {
+// compileCondition compiles the condition of a patch as SELECT * would be.
+func (c *compiler) compileCondition(s *condition) *plan {
 	stmt := &selectStmt{List: selection{Star: true}, From: []*sourceRef{s.From}}
 	stmt.Tail.Where = s.Where
-	return c.query(stmt, rootSlot)
+	return c.compileQuery(stmt, rootSlot)
 }
 
 // WithoutFrom reports whether the rows of the query come from no document. They come once
@@ -205,11 +205,11 @@ func (b *Bound) Meter(m Meter) { b.f.meter = m }
 
 // Streams reports whether each document's rows depend on nothing but the document, so that
 // Rows can be used. TOP and OFFSET LIMIT are left to the caller then: see [Bound.Limit].
-func (b *Bound) Streams() bool { return !b.q.plan.collects() }
+func (b *Bound) Streams() bool { return !b.q.plan.collectsRows() }
 
 // Limit returns how many rows to leave out, and how many to return after them at most;
 // limit is -1 if there is no bound.
-func (b *Bound) Limit() (offset, limit int64) { return b.q.plan.bounds(&b.f) }
+func (b *Bound) Limit() (offset, limit int64) { return b.q.plan.rowBounds(&b.f) }
 
 // Sorting is a text of the keys by which rows that depend on each other are sorted: a
 // [Place] belongs to all queries with the same text.
@@ -245,9 +245,9 @@ func (b *Bound) Combination() int { return b.f.combination }
 // document. A row is valid during the call only; that of SELECT * is the document itself.
 // It returns emit's error, or an *Error.
 func (b *Bound) Rows(doc []byte, emit func(row []byte) error) error {
-	b.f.begin(doc)
+	b.f.beginDocument(doc)
 	var failed error
-	b.q.plan.each(&b.f, func() bool {
+	b.q.plan.eachRow(&b.f, func() bool {
 		v := b.q.plan.row.eval(&b.f)
 		if v.kind != undefined && b.f.err == nil {
 			failed = emit(v.json())
@@ -257,7 +257,7 @@ func (b *Bound) Rows(doc []byte, emit func(row []byte) error) error {
 	if failed != nil {
 		return failed
 	}
-	return b.f.failure()
+	return b.f.endError()
 }
 
 // json is the value as JSON, without a copy if possible.

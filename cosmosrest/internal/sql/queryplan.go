@@ -60,7 +60,7 @@ type planRange struct {
 // be merged, or not by a client that supports only some features; nil is all.
 func (b *Bound) Plan(ranges []KeyRange, supports func(feature string) bool) (json.RawMessage, error) {
 	w := &rewriter{q: b.q, s: b.q.statement(), p: b.q.plan}
-	if err := w.refuse(); err != nil {
+	if err := w.refusalOf(); err != nil {
 		return nil, err
 	}
 	info := queryInfo{
@@ -68,7 +68,7 @@ func (b *Bound) Plan(ranges []KeyRange, supports func(feature string) bool) (jso
 		HasSelectValue: w.s.List.Value != nil, DistinctType: "None",
 	}
 	if !w.p.withoutFrom() { // else one range does it all
-		b.merging(w, &info)
+		b.fillMerging(w, &info)
 	}
 	if missing := info.missing(supports); len(missing) > 0 {
 		return nil, unsupported(missing)
@@ -80,9 +80,9 @@ func (b *Bound) Plan(ranges []KeyRange, supports func(feature string) bool) (jso
 	return json.Marshal(plan)
 }
 
-// merging fills in how a client treats the rows of several ranges.
-func (b *Bound) merging(w *rewriter, info *queryInfo) {
-	b.counts(info)
+// fillMerging fills in how a client treats the rows of several ranges.
+func (b *Bound) fillMerging(w *rewriter, info *queryInfo) {
+	b.fillCounts(info)
 	info.OrderByExpressions, info.GroupByExpressions = w.orderBy(), w.texts(w.s.Tail.Group)
 	for _, key := range w.p.order {
 		direction := "Ascending"
@@ -98,9 +98,9 @@ func (b *Bound) merging(w *rewriter, info *queryInfo) {
 	info.RewrittenQuery = w.rewrite(*info)
 }
 
-// counts fills in TOP, or OFFSET and LIMIT, as numbers: a client has no values of
+// fillCounts fills in TOP, or OFFSET and LIMIT, as numbers: a client has no values of
 // parameters.
-func (b *Bound) counts(info *queryInfo) {
+func (b *Bound) fillCounts(info *queryInfo) {
 	offset, limit := b.Limit()
 	switch {
 	case b.q.plan.top != nil:
@@ -117,9 +117,9 @@ type rewriter struct {
 	p *plan
 }
 
-// refuse returns the reason why a query has no plan. An aggregate within a larger
+// refusalOf returns the reason why a query has no plan. An aggregate within a larger
 // expression cannot be merged, because its parts arrive only as results.
-func (w *rewriter) refuse() error {
+func (w *rewriter) refusalOf() error {
 	switch {
 	case w.s == nil:
 		return failf(-1, "A condition has no query plan.")

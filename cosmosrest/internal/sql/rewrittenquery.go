@@ -15,32 +15,32 @@ import (
 func (w *rewriter) rewrite(info queryInfo) string {
 	switch {
 	case w.p.grouped():
-		return w.grouping()
+		return w.groupingQuery()
 	case len(w.p.order) > 0:
-		return w.sorting(info)
+		return w.sortingQuery(info)
 	case info.Limit != nil:
 		list := w.text(w.s.List.Pos.Offset, w.s.List.EndPos.Offset)
 		if w.p.distinct {
 			list = "DISTINCT " + list
 		}
-		return "SELECT " + list + w.from() + w.where() + w.reach(info)
+		return "SELECT " + list + w.from() + w.where() + w.reachOfRange(info)
 	}
 	return ""
 }
 
-// grouping returns the key of each group as groupByItems and its columns as payload, with
+// groupingQuery returns the key of each group as groupByItems and its columns as payload, with
 // aggregates in parts that a client can add up. A count of rows is left out, because it is
 // about merged groups.
-func (w *rewriter) grouping() string {
+func (w *rewriter) groupingQuery() string {
 	var payload string
 	columns := w.columns()
 	if w.s.List.Value != nil {
-		payload = w.partial(columns[0])
+		payload = w.partialColumn(columns[0])
 		if _, _, ok := aggregateOf(columns[0]); ok {
 			payload = "[" + payload + "]"
 		}
 	} else {
-		payload = w.members(w.partial)
+		payload = w.membersOf(w.partialColumn)
 	}
 	head := "SELECT "
 	switch {
@@ -54,9 +54,9 @@ func (w *rewriter) grouping() string {
 	return head + w.from() + w.where() + w.groupBy()
 }
 
-// partial is a column for one range. An average is sent as sum and count; MIN and MAX say
+// partialColumn is a column for one range. An average is sent as sum and count; MIN and MAX say
 // in item2 how many values they saw, because a range without any has no item.
-func (w *rewriter) partial(e *expr) string {
+func (w *rewriter) partialColumn(e *expr) string {
 	name, arg, ok := aggregateOf(e)
 	if !ok {
 		return w.expr(e)
@@ -71,8 +71,8 @@ func (w *rewriter) partial(e *expr) string {
 	return fmt.Sprintf(`{"item": %s(%s)}`, name, x)
 }
 
-// members is the object that a SELECT list makes.
-func (w *rewriter) members(column func(*expr) string) string {
+// membersOf is the object that a SELECT list makes.
+func (w *rewriter) membersOf(column func(*expr) string) string {
 	var all []string
 	columns := w.columns()
 	for i, name := range w.names() {
@@ -81,10 +81,10 @@ func (w *rewriter) members(column func(*expr) string) string {
 	return "{" + strings.Join(all, ", ") + "}"
 }
 
-// sorting returns the keys as orderByItems and the row as payload, and has a place for the
+// sortingQuery returns the keys as orderByItems and the row as payload, and has a place for the
 // condition by which a client resumes. Equal rows of DISTINCT are recognized by the client,
 // which must then count the rows as well, so TOP and LIMIT are left to it.
-func (w *rewriter) sorting(info queryInfo) string {
+func (w *rewriter) sortingQuery(info queryInfo) string {
 	head := "SELECT "
 	if info.Top != nil && !w.p.distinct {
 		head += fmt.Sprintf("TOP %d ", *info.Top)
@@ -105,7 +105,7 @@ func (w *rewriter) sorting(info queryInfo) string {
 		payload = w.expr(w.s.List.Value)
 		filter += " AND IS_DEFINED(" + payload + ")" // VALUE makes no row of undefined
 	case !w.s.List.Star:
-		payload = w.members(w.expr)
+		payload = w.membersOf(w.expr)
 	}
 	head += items(w.orderBy()) + " AS orderByItems, " + payload + " AS payload"
 	var order []string
@@ -119,16 +119,16 @@ func (w *rewriter) sorting(info queryInfo) string {
 	if w.p.distinct {
 		return query
 	}
-	return query + w.reach(info)
+	return query + w.reachOfRange(info)
 }
 
 // ridFunction is a function for plans only: the resource id of the document, where FROM
 // gives the document no name.
 const ridFunction = "DOCUMENT_RID"
 
-// reach bounds the rows of one range to those that the client may need: all of OFFSET and
+// reachOfRange bounds the rows of one range to those that the client may need: all of OFFSET and
 // LIMIT might come from this range.
-func (w *rewriter) reach(info queryInfo) string {
+func (w *rewriter) reachOfRange(info queryInfo) string {
 	if info.Limit == nil {
 		return ""
 	}

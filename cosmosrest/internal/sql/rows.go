@@ -5,14 +5,14 @@ import "github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 // The rows of a plan: nested loops over FROM and JOIN, in the order of the text, WHERE
 // within.
 
-// each visits every row of FROM and JOIN that WHERE lets pass, until visit returns false.
+// eachRow visits every row of FROM and JOIN that WHERE lets pass, until visit returns false.
 // It returns false if it was stopped, by visit or by an error of the frame.
-func (p *plan) each(f *frame, visit func() bool) bool { return p.from(f, 0, visit) }
+func (p *plan) eachRow(f *frame, visit func() bool) bool { return p.from(f, 0, visit) }
 
 // from is the loop over source i and those after it. Rows are counted before WHERE, so that
 // the number of a row does not depend on the filter: a continuation names it.
 func (p *plan) from(f *frame, i int, visit func() bool) bool {
-	if !f.spend(f.perRow) {
+	if !f.spendWork(f.perRow) {
 		return false
 	}
 	if i == len(p.sources) {
@@ -30,7 +30,7 @@ func (p *plan) from(f *frame, i int, visit func() bool) bool {
 		return p.from(f, i+1, visit)
 	}
 	if s.sub != nil {
-		return s.sub.rows(f, func(v value) bool { return s.bind(f, v, next) })
+		return s.sub.eachResult(f, func(v value) bool { return s.bind(f, v, next) })
 	}
 	return s.bind(f, s.node.eval(f), next)
 }
@@ -45,7 +45,7 @@ func (s *source) bind(f *frame, v value, next func(value) bool) bool {
 	case !s.each:
 		return next(v)
 	}
-	if !f.spend(len(v.raw)) {
+	if !f.spendWork(len(v.raw)) {
 		return false
 	}
 	for raw := range rawjson.Elements(v.raw) {
@@ -56,10 +56,10 @@ func (s *source) bind(f *frame, v value, next func(value) bool) bool {
 	return true
 }
 
-// rows visits the rows of the whole query as SELECT makes them, until visit returns false.
+// eachResult visits the rows of the whole query as SELECT makes them, until visit returns false.
 // It is for subqueries; the rows of a subquery that reads the container by itself are there
 // already.
-func (p *plan) rows(f *frame, visit func(value) bool) bool {
+func (p *plan) eachResult(f *frame, visit func(value) bool) bool {
 	if p.apart > 0 {
 		for _, v := range f.apart[p.apart-1] {
 			if !visit(v) {
@@ -68,22 +68,22 @@ func (p *plan) rows(f *frame, visit func(value) bool) bool {
 		}
 		return f.err == nil
 	}
-	if p.collects() || p.limits() {
-		return p.collected(f, visit)
+	if p.collectsRows() || p.limits() {
+		return p.eachCollected(f, visit)
 	}
-	return p.each(f, func() bool {
+	return p.eachRow(f, func() bool {
 		v := p.row.eval(f)
 		return v.kind == undefined || visit(v)
 	})
 }
 
-// collected visits the rows of a subquery that sorts, groups, compares or counts them.
-func (p *plan) collected(f *frame, visit func(value) bool) bool {
+// eachCollected visits the rows of a subquery that sorts, groups, compares or counts them.
+func (p *plan) eachCollected(f *frame, visit func(value) bool) bool {
 	c := newCollector(p, f)
-	if !p.each(f, func() bool { return c.add(f) }) {
+	if !p.eachRow(f, func() bool { return c.addRow(f) }) {
 		return false
 	}
-	for _, r := range c.finish(f) {
+	for _, r := range c.finishRows(f) {
 		if !visit(r.v) {
 			return false
 		}

@@ -63,23 +63,23 @@ func (r *Run) Add(doc []byte) error { return r.AddRest(doc, 0) }
 // JOIN.
 func (r *Run) AddRest(doc []byte, done int) error {
 	for _, s := range r.apart {
-		if err := s.document(doc, 0); err != nil {
+		if err := s.feedDocument(doc, 0); err != nil {
 			return err
 		}
 	}
-	return r.query.document(doc, done)
+	return r.query.feedDocument(doc, done)
 }
 
-// document feeds a document to the innermost plan. Without FROM a query has one row, of no
+// feedDocument feeds a document to the innermost plan. Without FROM a query has one row, of no
 // document.
-func (s *collection) document(doc []byte, done int) error {
+func (s *collection) feedDocument(doc []byte, done int) error {
 	if s.plans[0].inputs == 0 {
 		return nil // without FROM, there is one row, of no document
 	}
-	s.f.begin(doc)
+	s.f.beginDocument(doc)
 	s.c.doc = DocumentNumber(doc)
-	s.plans[0].each(s.f, func() bool { return s.f.combination <= done || s.c.add(s.f) })
-	return s.f.failure()
+	s.plans[0].eachRow(s.f, func() bool { return s.f.combination <= done || s.c.addRow(s.f) })
+	return s.f.endError()
 }
 
 // Held is about how many bytes the run holds.
@@ -98,12 +98,12 @@ func (r *Run) Finish() ([]Row, error) {
 		for _, own := range s.finish() {
 			r.f.apart[i] = append(r.f.apart[i], own.v)
 		}
-		if err := r.f.failure(); err != nil {
+		if err := r.f.endError(); err != nil {
 			return nil, err
 		}
 	}
 	found := r.query.finish()
-	if err := r.f.failure(); err != nil {
+	if err := r.f.endError(); err != nil {
 		return nil, err
 	}
 	rows := make([]Row, len(found))
@@ -116,20 +116,20 @@ func (r *Run) Finish() ([]Row, error) {
 
 // finish returns the rows of the last plan in the chain.
 func (s *collection) finish() []*row {
-	s.f.begin(nil)
+	s.f.beginDocument(nil)
 	if s.plans[0].inputs == 0 {
-		s.plans[0].each(s.f, func() bool { return s.c.add(s.f) })
+		s.plans[0].eachRow(s.f, func() bool { return s.c.addRow(s.f) })
 	}
-	found := s.c.finish(s.f)
+	found := s.c.finishRows(s.f)
 	for i := range s.plans[1:] {
-		found = s.over(i+1, found)
+		found = s.runOver(i+1, found)
 	}
 	return found
 }
 
-// over runs plan i over the rows of the plan before. Each row has an allowance of work of
+// runOver runs plan i over the rows of the plan before. Each row has an allowance of work of
 // its own, as each document has.
-func (s *collection) over(i int, rows []*row) []*row {
+func (s *collection) runOver(i int, rows []*row) []*row {
 	p, f, c := s.plans[i], s.f, s.collector(i)
 	f.combination = 0
 	from := &p.sources[0]
@@ -137,11 +137,11 @@ func (s *collection) over(i int, rows []*row) []*row {
 		f.work = f.most
 		next := func(v value) bool {
 			f.slots[from.slot] = v
-			return p.from(f, 1, func() bool { return c.add(f) })
+			return p.from(f, 1, func() bool { return c.addRow(f) })
 		}
 		if !from.bind(f, own.v, next) {
 			return nil
 		}
 	}
-	return c.finish(f)
+	return c.finishRows(f)
 }

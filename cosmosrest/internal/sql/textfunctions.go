@@ -14,7 +14,7 @@ import (
 
 // Functions of strings. Characters are Unicode code points, counted from 0, so positions do
 // not depend on how a string is encoded. A result that may be longer than the arguments is
-// made by frame.text, which bounds it.
+// made by frame.madeText, which bounds it.
 
 // ofText makes a function of one string.
 func ofText(compute func(text []byte) []byte) *function {
@@ -22,7 +22,7 @@ func ofText(compute func(text []byte) []byte) *function {
 		if args[0].kind != str {
 			return value{}
 		}
-		return f.text(compute(args[0].bytes()))
+		return f.madeText(compute(args[0].bytes()))
 	}}
 }
 
@@ -71,9 +71,9 @@ func trim(plain func([]byte) []byte, set func([]byte, string) []byte) *function 
 		case !areText(args...):
 			return value{}
 		case len(args) == 1:
-			return f.text(plain(args[0].bytes()))
+			return f.madeText(plain(args[0].bytes()))
 		}
-		return f.text(set(args[0].bytes(), string(args[1].bytes())))
+		return f.madeText(set(args[0].bytes(), string(args[1].bytes())))
 	}}
 }
 
@@ -86,7 +86,7 @@ func concat(f *frame, args []value) value {
 	for _, v := range args {
 		b = append(b, v.bytes()...)
 	}
-	return f.text(b)
+	return f.madeText(b)
 }
 
 // slice is count characters of text from start on; places outside of it are clamped.
@@ -108,7 +108,7 @@ func substring(f *frame, args []value) value {
 	case start < 0:
 		return textValue("")
 	}
-	return f.text(slice(args[0].bytes(), start, count))
+	return f.madeText(slice(args[0].bytes(), start, count))
 }
 
 // left, right and the others below are the functions of their names.
@@ -117,7 +117,7 @@ func left(f *frame, args []value) value {
 	if args[0].kind != str || !ok {
 		return value{}
 	}
-	return f.text(slice(args[0].bytes(), 0, n))
+	return f.madeText(slice(args[0].bytes(), 0, n))
 }
 
 func right(f *frame, args []value) value {
@@ -126,7 +126,7 @@ func right(f *frame, args []value) value {
 		return value{}
 	}
 	text := args[0].bytes()
-	return f.text(slice(text, utf8.RuneCount(text)-max(n, 0), max(n, 0)))
+	return f.madeText(slice(text, utf8.RuneCount(text)-max(n, 0), max(n, 0)))
 }
 
 // indexOf counts in characters, though it searches bytes: in valid UTF-8 a match begins at
@@ -163,7 +163,7 @@ func replace(f *frame, args []value) value {
 	if bytes.Count(text, old)*len(by) > maxText {
 		return value{}
 	}
-	return f.text(bytes.ReplaceAll(text, old, by))
+	return f.madeText(bytes.ReplaceAll(text, old, by))
 }
 
 // maxReplicate bounds the result of REPLICATE, in bytes, as the service does.
@@ -175,7 +175,7 @@ func replicate(f *frame, args []value) value {
 	if args[0].kind != str || !ok || n < 0 || n*len(args[0].bytes()) > maxReplicate {
 		return value{}
 	}
-	return f.text(bytes.Repeat(args[0].bytes(), n))
+	return f.madeText(bytes.Repeat(args[0].bytes(), n))
 }
 
 // stringJoin is StringJoin(array, separator). Its parts stay in place until their sum is
@@ -197,7 +197,7 @@ func stringJoin(f *frame, args []value) value {
 	if size > maxText {
 		return value{}
 	}
-	return f.text(bytes.Join(parts, args[1].bytes()))
+	return f.madeText(bytes.Join(parts, args[1].bytes()))
 }
 
 // stringSplit is StringSplit(s, separator). An empty separator splits into characters.
@@ -235,7 +235,7 @@ func regexMatch(f *frame, args []value) value {
 	if len(args) > 2 {
 		flags := string(args[2].bytes())
 		if strings.Trim(flags, "ims") != "" {
-			f.fail(failf(-1, "RegexMatch does not support the modifiers %s: want i, m or s.", clip(flags)))
+			f.failWith(failf(-1, "RegexMatch does not support the modifiers %s: want i, m or s.", clip(flags)))
 			return value{}
 		}
 		if flags != "" {
@@ -243,7 +243,7 @@ func regexMatch(f *frame, args []value) value {
 		}
 	}
 	expression := f.regexp(pattern)
-	if expression == nil || !f.spend(slowWork*len(args[0].bytes())*expression.steps) {
+	if expression == nil || !f.spendWork(slowWork*len(args[0].bytes())*expression.steps) {
 		return value{}
 	}
 	return boolValue(expression.Match(args[0].bytes()))
@@ -264,7 +264,7 @@ func (f *frame) regexp(pattern string) *expression {
 		return expression
 	}
 	if len(pattern) > maxPattern {
-		f.fail(failf(-1, "The regular expression is %d bytes long: want at most %d.", len(pattern), maxPattern))
+		f.failWith(failf(-1, "The regular expression is %d bytes long: want at most %d.", len(pattern), maxPattern))
 		return nil
 	}
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
@@ -273,15 +273,15 @@ func (f *frame) regexp(pattern string) *expression {
 		steps = stepsOf(parsed)
 	}
 	if steps > maxProgram {
-		f.fail(failf(-1, "The regular expression %s has %d steps, with those that it repeats: want at most %d.", clip(pattern), steps, maxProgram))
+		f.failWith(failf(-1, "The regular expression %s has %d steps, with those that it repeats: want at most %d.", clip(pattern), steps, maxProgram))
 	}
 	// Paid in advance, because nothing can end a compilation that has begun.
-	if !f.spend(compileWork * steps) {
+	if !f.spendWork(compileWork * steps) {
 		return nil
 	}
 	re, err := regexp.Compile(pattern)
 	if err != nil {
-		f.fail(failf(-1, "RegexMatch does not support the regular expression %s: %v.", clip(pattern), err))
+		f.failWith(failf(-1, "RegexMatch does not support the regular expression %s: %v.", clip(pattern), err))
 		return nil
 	}
 	if f.patterns == nil || len(f.patterns) >= maxPatterns {

@@ -31,7 +31,7 @@ func search(f *frame, args []value, judge func(found []bool) bool) value {
 	text := phrase(args[0])
 	found := make([]bool, len(args)-1)
 	for i, pattern := range args[1:] {
-		if !f.spend(len(text)) {
+		if !f.spendWork(len(text)) {
 			return value{}
 		}
 		found[i] = strings.Contains(text, phrase(pattern))
