@@ -64,9 +64,9 @@ func newRegions(preferred []string) *regions {
 // regionKey makes "West US 2" and "westus2" equal: Azure uses both.
 func regionKey(name string) string { return strings.ToLower(strings.ReplaceAll(name, " ", "")) }
 
-// current returns the account, and whether it is young enough to be used without a
+// currentAccount returns the account, and whether it is young enough to be used without a
 // read.
-func (a *regions) current() (known *account, fresh bool) {
+func (a *regions) currentAccount() (known *account, fresh bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.known, a.known != nil && time.Now().Before(a.due)
@@ -75,12 +75,12 @@ func (a *regions) current() (known *account, fresh bool) {
 // isMultiWrite reports whether every region takes writes. As long as the account has not been
 // read it is false, because a region that takes none would refuse.
 func (a *regions) isMultiWrite() bool {
-	known, _ := a.current()
+	known, _ := a.currentAccount()
 	return known != nil && known.multiWrite
 }
 
-// learn keeps an account; nil records a read that failed.
-func (a *regions) learn(read *account) {
+// keepAccount keeps an account; nil records a read that failed.
+func (a *regions) keepAccount(read *account) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.tried = time.Now()
@@ -90,17 +90,17 @@ func (a *regions) learn(read *account) {
 	}
 }
 
-// expire makes the next request read the account.
-func (a *regions) expire() {
+// expireAccount makes the next request read the account.
+func (a *regions) expireAccount() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.due = time.Time{}
 }
 
-// failed puts a region last for a while and brings the next read of the account
+// markFailed puts a region last for a while and brings the next read of the account
 // forward, because the account may have failed over. Not to now: while a region is
 // down, every request would read the account.
-func (a *regions) failed(region *url.URL) {
+func (a *regions) markFailed(region *url.URL) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.down[region.Host] = time.Now().Add(regionPenalty)
@@ -109,17 +109,17 @@ func (a *regions) failed(region *url.URL) {
 	}
 }
 
-// answered records that a region has answered.
-func (a *regions) answered(region *url.URL) {
+// markAnswered records that a region has answered.
+func (a *regions) markAnswered(region *url.URL) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.down, region.Host)
 }
 
-// best returns the first region that has not failed lately or, if all have, the one
+// bestOf returns the first region that has not failed lately or, if all have, the one
 // that failed first. When a failed region's time is up, a single request goes there to
 // find out whether it serves again; the others stay away for another penalty.
-func (a *regions) best(regions []*url.URL) *url.URL {
+func (a *regions) bestOf(regions []*url.URL) *url.URL {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
@@ -136,25 +136,25 @@ func (a *regions) best(regions []*url.URL) *url.URL {
 	return slices.MinFunc(regions, func(x, y *url.URL) int { return a.down[x.Host].Compare(a.down[y.Host]) })
 }
 
-// target returns the region to which a request goes.
-func (c *Client) target(ctx context.Context, r request) *url.URL {
-	acc := c.account(ctx)
+// targetOf returns the region to which a request goes.
+func (c *Client) targetOf(ctx context.Context, r request) *url.URL {
+	acc := c.freshAccount(ctx)
 	switch {
 	// The hub has no substitute: a lease that two instances write in two regions would
 	// have two owners. While it is down, lease writes fail and leases run out.
 	case r.hub:
 		return acc.hub[0]
 	case r.writes:
-		return c.regions.best(acc.write)
+		return c.regions.bestOf(acc.write)
 	}
-	return c.regions.best(acc.read)
+	return c.regions.bestOf(acc.read)
 }
 
-// account returns the account, read anew if it is too old. The first to find that
+// freshAccount returns the account, read anew if it is too old. The first to find that
 // reads; the others go on with the old knowledge, because a region that hangs must not
 // hold up requests to those that answer.
-func (c *Client) account(ctx context.Context) *account {
-	known, fresh := c.regions.current()
+func (c *Client) freshAccount(ctx context.Context) *account {
+	known, fresh := c.regions.currentAccount()
 	if fresh {
 		return known
 	}
@@ -164,11 +164,11 @@ func (c *Client) account(ctx context.Context) *account {
 	default:
 		return known
 	}
-	if known, fresh = c.regions.current(); fresh {
+	if known, fresh = c.regions.currentAccount(); fresh {
 		return known // somebody else has read it
 	}
 	read, err := c.readAccount(ctx, known)
-	c.regions.learn(read)
+	c.regions.keepAccount(read)
 	if err == nil {
 		return read
 	}
@@ -185,7 +185,7 @@ func (c *Client) readAccount(ctx context.Context, known *account) (*account, err
 		hosts = append(hosts, slices.DeleteFunc(slices.Clone(known.read), func(u *url.URL) bool { return u.Host == c.endpoint.Host })...)
 	}
 	r := request{method: http.MethodGet, at: rest.At(), action: actionMetadata, within: accountPatience}
-	a, err := c.send(ctx, r, func() *url.URL { return c.regions.best(hosts) })
+	a, err := c.sendTo(ctx, r, func() *url.URL { return c.regions.bestOf(hosts) })
 	if err != nil {
 		return nil, err
 	}
@@ -224,20 +224,20 @@ func (c *Client) parseAccount(body []byte) (*account, error) {
 		return acc, nil
 	}
 	var err error
-	if acc.read, err = c.order(all); err != nil || len(said.WritableLocations) == 0 {
+	if acc.read, err = c.orderRegions(all); err != nil || len(said.WritableLocations) == 0 {
 		return acc, err
 	}
-	acc.hub, _ = c.order(said.WritableLocations[:1]) // parsed above
+	acc.hub, _ = c.orderRegions(said.WritableLocations[:1]) // parsed above
 	acc.write = acc.hub
 	if acc.multiWrite {
-		acc.write, _ = c.order(said.WritableLocations) // likewise
+		acc.write, _ = c.orderRegions(said.WritableLocations) // likewise
 	}
 	return acc, nil
 }
 
-// order returns the addresses of regions: the preferred ones, then the others as
+// orderRegions returns the addresses of regions: the preferred ones, then the others as
 // listed.
-func (c *Client) order(locations []location) (list []*url.URL, err error) {
+func (c *Client) orderRegions(locations []location) (list []*url.URL, err error) {
 	rank := func(l location) int {
 		if i := slices.Index(c.regions.preferred, regionKey(l.Name)); i >= 0 {
 			return i

@@ -25,7 +25,7 @@ func BenchmarkPage(b *testing.B) {
 	c := container("/pk")
 	b.SetBytes(int64(page.Len()))
 	for b.Loop() {
-		changes, err := c.changes(slices.Clone(page.Bytes()), feed.LatestVersion)
+		changes, err := c.readChanges(slices.Clone(page.Bytes()), feed.LatestVersion)
 		if err != nil || len(changes) != 1000 {
 			b.Fatal(len(changes), err)
 		}

@@ -19,14 +19,14 @@ import (
 // documents are cut out of the page and keep its memory, and only members that a change
 // needs are read.
 
-// changes reads the body of a page, {"_rid":…,"Documents":[…],"_count":…}. Documents
+// readChanges reads the body of a page, {"_rid":…,"Documents":[…],"_count":…}. Documents
 // are cut out and not decoded, because decoding would cost more than all the rest of a
 // read.
-func (c *Container) changes(body []byte, m feed.Mode) (list []feed.Change, err error) {
+func (c *Container) readChanges(body []byte, m feed.Mode) (list []feed.Change, err error) {
 	page := latestPage{c: c, body: body}
-	read := page.item
+	read := page.readItem
 	if m == feed.AllVersionsAndDeletes {
-		read = func(s *rawjson.Scanner) (feed.Change, bool) { return c.version(body, s) }
+		read = func(s *rawjson.Scanner) (feed.Change, bool) { return c.readVersion(body, s) }
 	}
 	err = eachDocument(body, func(s *rawjson.Scanner) {
 		from := s.Pos()
@@ -112,8 +112,8 @@ func (c *Container) scanItem(text []byte, s *rawjson.Scanner) (it item, ok bool)
 	return it, true
 }
 
-// key is the partition key of the document.
-func (c *Container) key(it *item) feed.PartitionKey { return pkey.Loose(c.paths, it.keys[:]) }
+// keyOf is the partition key of the document.
+func (c *Container) keyOf(it *item) feed.PartitionKey { return pkey.Loose(c.paths, it.keys[:]) }
 
 // integer decodes a whole number; any other value gives 0.
 func integer(raw []byte) int64 {
@@ -153,22 +153,22 @@ type latestPage struct {
 	key  feed.PartitionKey
 }
 
-// item reads a document.
-func (p *latestPage) item(s *rawjson.Scanner) (feed.Change, bool) {
+// readItem reads a document.
+func (p *latestPage) readItem(s *rawjson.Scanner) (feed.Change, bool) {
 	it, ok := p.c.scanItem(p.body, s)
 	if !ok {
 		return feed.Change{}, false
 	}
 	return feed.Change{
-		Op: feed.OpUpsert, ID: p.keep(it.id), PartitionKey: p.keyOf(&it), LSN: it.lsn,
-		Time: time.Unix(integer(it.time), 0).UTC(), ETag: p.keep(it.etag), Body: it.body,
+		Op: feed.OpUpsert, ID: p.keepText(it.id), PartitionKey: p.keyOf(&it), LSN: it.lsn,
+		Time: time.Unix(integer(it.time), 0).UTC(), ETag: p.keepText(it.etag), Body: it.body,
 	}, true
 }
 
-// keep is the text of a string, as a part of the texts of the page.
+// keepText is the text of a string, as a part of the texts of the page.
 // The strings that were given out stay valid when the builder grows, because it then
 // leaves its old memory to them.
-func (p *latestPage) keep(value []byte) string {
+func (p *latestPage) keepText(value []byte) string {
 	p.text = rawjson.AppendText(p.text[:0], value)
 	from := p.texts.Len()
 	p.texts.Write(p.text)
@@ -181,14 +181,14 @@ func (p *latestPage) keyOf(it *item) feed.PartitionKey {
 	same := func(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 	if p.key == "" || !slices.EqualFunc(it.keys[:], p.keys[:], same) {
 		p.keys = it.keys // before key, which clears those that cannot be part of a key
-		p.key = p.c.key(it)
+		p.key = p.c.keyOf(it)
 	}
 	return p.key
 }
 
-// version reads an entry of the feed of all versions and deletes,
+// readVersion reads an entry of the feed of all versions and deletes,
 // {"current":{…},"metadata":{…},"previous":{…}}.
-func (c *Container) version(text []byte, s *rawjson.Scanner) (ch feed.Change, ok bool) {
+func (c *Container) readVersion(text []byte, s *rawjson.Scanner) (ch feed.Change, ok bool) {
 	var current, previous, metadata rawjson.Span
 	for _, key := range s.Object() {
 		switch value := s.Value(); string(key.Name()) {
@@ -203,21 +203,21 @@ func (c *Container) version(text []byte, s *rawjson.Scanner) (ch feed.Change, ok
 	if s.Bad() {
 		return ch, false
 	}
-	ch = c.metadata(s, metadata.Of(text))
+	ch = c.readMetadata(s, metadata.Of(text))
 	// The current image is read after the previous one, so that its id and key win. A
 	// delete has them in its metadata, if previous images are not kept.
-	if it, ok := c.image(s, text, previous); ok {
-		ch.Previous, ch.ID, ch.PartitionKey = it.body, rawjson.Text(it.id), c.key(&it)
+	if it, ok := c.readImage(s, text, previous); ok {
+		ch.Previous, ch.ID, ch.PartitionKey = it.body, rawjson.Text(it.id), c.keyOf(&it)
 	}
-	if it, ok := c.image(s, text, current); ok && ch.Op != feed.OpDelete {
-		ch.Body, ch.ETag, ch.ID, ch.PartitionKey = it.body, rawjson.Text(it.etag), rawjson.Text(it.id), c.key(&it)
+	if it, ok := c.readImage(s, text, current); ok && ch.Op != feed.OpDelete {
+		ch.Body, ch.ETag, ch.ID, ch.PartitionKey = it.body, rawjson.Text(it.etag), rawjson.Text(it.id), c.keyOf(&it)
 	}
 	return ch, !s.Bad()
 }
 
-// image reads an image of an item; null and {} are absent images. One that is broken makes
+// readImage reads an image of an item; null and {} are absent images. One that is broken makes
 // the page bad.
-func (c *Container) image(page *rawjson.Scanner, text []byte, at rawjson.Span) (item, bool) {
+func (c *Container) readImage(page *rawjson.Scanner, text []byte, at rawjson.Span) (item, bool) {
 	s := rawjson.Scan(text[:at.To], at.From)
 	if s.Peek() != '{' {
 		return item{}, false
@@ -229,8 +229,8 @@ func (c *Container) image(page *rawjson.Scanner, text []byte, at rawjson.Span) (
 	return it, ok && it.id != nil
 }
 
-// metadata reads the metadata of a version. Only those of a delete have id and key.
-func (c *Container) metadata(page *rawjson.Scanner, text []byte) (ch feed.Change) {
+// readMetadata reads the metadata of a version. Only those of a delete have id and key.
+func (c *Container) readMetadata(page *rawjson.Scanner, text []byte) (ch feed.Change) {
 	s := rawjson.Scan(text, 0)
 	for _, key := range s.Object() {
 		switch value := s.Value().Of(text); string(key.Name()) {

@@ -35,7 +35,7 @@ func TestAnItemIsCutOutOfItsPage(t *testing.T) {
 		{"a key that is none", `{"id":"a","pk":{"x":1}}`, "a", `{"id":"a","pk":{"x":1}}`, `[{}]`},
 	} {
 		page := []byte(`{"_rid":"r","Documents":[` + c.doc + `, ` + c.doc + `],"_count":2}`)
-		changes, err := container("/pk").changes(page, feed.LatestVersion)
+		changes, err := container("/pk").readChanges(page, feed.LatestVersion)
 		if err != nil || len(changes) != 2 {
 			t.Errorf("%s: %d changes, %v", c.name, len(changes), err)
 			continue
@@ -53,7 +53,7 @@ func TestAnItemIsCutOutOfItsPage(t *testing.T) {
 func TestEachDocumentHasItsOwnKey(t *testing.T) {
 	c := container("/a", "/b")
 	page := []byte(`{"Documents":[{"a":"x","b":1},{"a":"x","b":1},{"a":"x"},{"b":1},{},{"a":{},"b":1},{"a":"x","b":1}]}`)
-	changes, err := c.changes(page, feed.LatestVersion)
+	changes, err := c.readChanges(page, feed.LatestVersion)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestEachDocumentHasItsOwnKey(t *testing.T) {
 func TestKeysBelowAPathAndOfSeveralLevels(t *testing.T) {
 	c := container("/tenant", `/address/"the city"`)
 	page := []byte(`{"Documents":[{"id":"1","tenant":"t","address":{"x":[{}],"the city":"Ghent"}},{"id":"2","address":7}]}`)
-	changes, err := c.changes(page, feed.LatestVersion)
+	changes, err := c.readChanges(page, feed.LatestVersion)
 	if err != nil || len(changes) != 2 {
 		t.Fatalf("%d changes, %v", len(changes), err)
 	}
@@ -83,7 +83,7 @@ func TestKeysBelowAPathAndOfSeveralLevels(t *testing.T) {
 
 func TestKeysOfSeveralLevelsBelowOneMember(t *testing.T) {
 	page := []byte(`{"Documents":[{"id":"1","at":{"city":"Ghent","country":"be"}}]}`)
-	changes, err := container("/at/country", "/at/city").changes(page, feed.LatestVersion)
+	changes, err := container("/at/country", "/at/city").readChanges(page, feed.LatestVersion)
 	if err != nil || len(changes) != 1 || changes[0].PartitionKey != feed.Key("be", "Ghent") {
 		t.Errorf("%+v, %v, want both levels of the key", changes, err)
 	}
@@ -96,7 +96,7 @@ func TestVersionsWithTheirMetadata(t *testing.T) {
 		{"current":{},"metadata":{"lsn":9,"crts":102,"operationType":"delete","previousImageLSN":8,"timeToLiveExpired":true,"id":"a","partitionKey":{"pk":"k"}},"previous":{}},
 		{"current":{"id":"b","pk":5,"_etag":"\"e3\""},"metadata":{"lsn":10,"crts":103,"operationType":"delete"},"previous":{"id":"b","pk":5}}
 	]}`
-	got, err := container("/pk").changes([]byte(page), feed.AllVersionsAndDeletes)
+	got, err := container("/pk").readChanges([]byte(page), feed.AllVersionsAndDeletes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,12 +146,12 @@ func TestAPageThatIsNone(t *testing.T) {
 		`{"Documents":[{"id":"a"]}`, `{"Documents":[{"id":"a}]}`, `{"Documents":[{"id" "a"}]}`, `{"Documents":[{"id":}]}`,
 	} {
 		for _, mode := range []feed.Mode{feed.LatestVersion, feed.AllVersionsAndDeletes} {
-			if changes, err := container("/pk").changes([]byte(page), mode); err == nil {
+			if changes, err := container("/pk").readChanges([]byte(page), mode); err == nil {
 				t.Errorf("%v page %s: %d changes, want an error", mode, page, len(changes))
 			}
 		}
 	}
-	if _, err := container("/pk").changes([]byte(`{"Documents":[{"current":{"id":"a"}}]}`), feed.AllVersionsAndDeletes); err == nil {
+	if _, err := container("/pk").readChanges([]byte(`{"Documents":[{"current":{"id":"a"}}]}`), feed.AllVersionsAndDeletes); err == nil {
 		t.Error("a version without metadata is no error")
 	}
 }
@@ -167,8 +167,8 @@ func FuzzPage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		page := append(append([]byte(`{"Documents":[`), text...), "]}"...)
 		c := container("/pk", "/a/b")
-		_, _ = c.changes(slices.Clone(page), feed.AllVersionsAndDeletes) // only must not panic
-		changes, err := c.changes(slices.Clone(page), feed.LatestVersion)
+		_, _ = c.readChanges(slices.Clone(page), feed.AllVersionsAndDeletes) // only must not panic
+		changes, err := c.readChanges(slices.Clone(page), feed.LatestVersion)
 		var want map[string]json.RawMessage
 		if !utf8.Valid(text) || json.Unmarshal(text, &want) != nil || want == nil {
 			return

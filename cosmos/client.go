@@ -72,7 +72,7 @@ func Open(ctx context.Context, endpoint string, credential Credential, o Options
 		c.Close()
 		return nil, fmt.Errorf("open account %s: %w", c.endpoint, err)
 	}
-	c.regions.learn(known)
+	c.regions.keepAccount(known)
 	return c, nil
 }
 
@@ -95,7 +95,7 @@ func newClient(endpoint string, credential Credential, o Options) (*Client, erro
 		return nil, err
 	}
 	c := &Client{endpoint: at, transport: o.Transport, timeout: o.RequestTimeout, log: o.Logger, close: func() {}}
-	if c.signer, err = credential.signer(at); err != nil {
+	if c.signer, err = credential.newSigner(at); err != nil {
 		return nil, err
 	}
 	if c.timeout == 0 {

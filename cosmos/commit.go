@@ -28,15 +28,15 @@ const (
 // again, because it may have been applied: its error has no sentinel of package
 // changefeed, and the caller finds out by reading.
 func (c *Container) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
-	results, err := c.commit(ctx, key, writes)
+	results, err := c.commitBatch(ctx, key, writes)
 	if err != nil {
 		return nil, fmt.Errorf("commit to %q: %w", c.id, err)
 	}
 	return results, nil
 }
 
-// commit checks the writes before it sends them, so that an error names the write that is wrong.
-func (c *Container) commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
+// commitBatch checks the writes before it sends them, so that an error names the write that is wrong.
+func (c *Container) commitBatch(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
 	if len(writes) == 0 || len(writes) > maxWrites {
 		return nil, badRequest("batch has %d writes: want 1 to %d", len(writes), maxWrites)
 	}
@@ -47,14 +47,14 @@ func (c *Container) commit(ctx context.Context, key feed.PartitionKey, writes []
 	operations := make([]operation, len(writes))
 	body := []byte{'['}
 	for i, w := range writes {
-		op, err := c.operation(own.Text(), w)
+		op, err := c.operationOf(own.Text(), w)
 		if err != nil {
-			return nil, op.refused(i, w, err)
+			return nil, op.refusedError(i, w, err)
 		}
 		if i > 0 {
 			body = append(body, ',')
 		}
-		operations[i], body = op, op.append(body)
+		operations[i], body = op, op.appendJSON(body)
 	}
 	body = append(body, ']')
 	a, err := c.do(ctx, request{
@@ -81,9 +81,9 @@ type operation struct {
 	item string // id of the body, for errors
 }
 
-// append appends the operation as JSON, with the body as the caller wrote it, which
+// appendJSON appends the operation as JSON, with the body as the caller wrote it, which
 // encoding/json would rewrite.
-func (o operation) append(dst []byte) []byte {
+func (o operation) appendJSON(dst []byte) []byte {
 	dst = rawjson.AppendString(append(dst, `{"operationType":`...), o.kind)
 	if o.id != "" {
 		dst = rawjson.AppendString(append(dst, `,"id":`...), o.id)
@@ -97,15 +97,15 @@ func (o operation) append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// refused is the error of the operation with this index, with the id of its item.
-func (o operation) refused(i int, w feed.Write, err error) error {
+// refusedError is the error of the operation with this index, with the id of its item.
+func (o operation) refusedError(i int, w feed.Write, err error) error {
 	w.ID = cmp.Or(w.ID, o.item)
 	return &feed.WriteError{Index: i, Write: w, Err: err}
 }
 
-// operation is a write in the form of a batch, which names the item of a replace beside its body.
+// operationOf is a write in the form of a batch, which names the item of a replace beside its body.
 // After an error it has the id, for the error's text.
-func (c *Container) operation(key string, w feed.Write) (operation, error) {
+func (c *Container) operationOf(key string, w feed.Write) (operation, error) {
 	op := operation{kind: w.Op.String(), id: w.ID, ifMatch: w.IfMatch}
 	switch w.Op {
 	case feed.WriteUpsert, feed.WriteCreate, feed.WriteReplace:
@@ -160,7 +160,7 @@ func (c *Container) checkItem(key string, w feed.Write) (id string, err error) {
 	case w.ID != "" && w.ID != id:
 		return id, badRequest("id of the body is %q: want %q, that of the write", id, w.ID)
 	}
-	if own := c.key(&it); string(own) != key {
+	if own := c.keyOf(&it); string(own) != key {
 		return id, badRequest("partition key of item %q is %s: want %s, that of the batch", id, own, key)
 	}
 	return id, checkID(id)
@@ -201,7 +201,7 @@ func parseResults(a *answer, operations []operation, writes []feed.Write) ([]fee
 				Code: http.StatusText(r.StatusCode), Message: firstLine(r.Message), ActivityID: a.header.Get(headerActivity),
 			}
 			e.reason = e.sentinel()
-			return nil, operations[i].refused(i, writes[i], e)
+			return nil, operations[i].refusedError(i, writes[i], e)
 		}
 	}
 	// The status 207 says that nothing was applied, and every row would be taken for a

@@ -44,10 +44,10 @@ func (c *Client) Container(ctx context.Context, database, id string) (*Container
 	if database == "" || id == "" {
 		return nil, badRequest("container is %q: want database/container, neither of them empty", found.name())
 	}
-	found.docs = found.at("docs")
-	a, err := c.do(ctx, request{method: http.MethodGet, at: found.at(), action: actionMetadata})
+	found.docs = found.resourceAt("docs")
+	a, err := c.do(ctx, request{method: http.MethodGet, at: found.resourceAt(), action: actionMetadata})
 	if err == nil {
-		err = found.parse(a.body)
+		err = found.parseProperties(a.body)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open container %s: %w", found.name(), err)
@@ -57,8 +57,8 @@ func (c *Client) Container(ctx context.Context, database, id string) (*Container
 
 func (c *Container) name() string { return c.database + "/" + c.id }
 
-// at returns the resource with this path below the container.
-func (c *Container) at(segments ...string) rest.Resource {
+// resourceAt returns the resource with this path below the container.
+func (c *Container) resourceAt(segments ...string) rest.Resource {
 	return rest.At(append([]string{"dbs", c.database, "colls", c.id}, segments...)...)
 }
 
@@ -72,8 +72,8 @@ func (c *Container) Database() string { return c.database }
 // anew.
 func (c *Container) RID() string { return c.rid }
 
-// parse reads the properties of the container.
-func (c *Container) parse(body []byte) error {
+// parseProperties reads the properties of the container.
+func (c *Container) parseProperties(body []byte) error {
 	var said struct {
 		RID          string `json:"_rid"`
 		DefaultTTL   *int   `json:"defaultTtl"`
@@ -139,14 +139,14 @@ func (c *Container) KeyPaths() [][]string {
 
 // Locate implements [feed.Locator], without a request.
 func (c *Container) Locate(_ context.Context, key feed.PartitionKey) (epk string, err error) {
-	if epk, err = c.place(key); err != nil {
+	if epk, err = c.placeOf(key); err != nil {
 		return "", fmt.Errorf("locate in %q: %w", c.id, err)
 	}
 	return epk, nil
 }
 
-// place checks a key and returns its effective partition key.
-func (c *Container) place(key feed.PartitionKey) (string, error) {
+// placeOf checks a key and returns its effective partition key.
+func (c *Container) placeOf(key feed.PartitionKey) (string, error) {
 	k, err := c.parseKey(key)
 	if err != nil {
 		return "", err
@@ -163,21 +163,21 @@ func (c *Container) place(key feed.PartitionKey) (string, error) {
 // existing container is left alone. Azure refuses the request with an Entra ID
 // credential, because containers are then made through its management interface.
 func (c *Client) CreateLeaseContainer(ctx context.Context, database, id string) (*Container, error) {
-	return c.create(ctx, "lease", database, id, leaseKeyPath, map[string]any{"defaultTtl": -1})
+	return c.createContainer(ctx, "lease", database, id, leaseKeyPath, map[string]any{"defaultTtl": -1})
 }
 
 // CreateLetterContainer makes a container for dead letters in an existing database, with
 // partition key /key as deadletters.Container wants it. Nothing in it expires. What
 // [Client.CreateLeaseContainer] says of existing containers and credentials holds here too.
 func (c *Client) CreateLetterContainer(ctx context.Context, database, id string) (*Container, error) {
-	return c.create(ctx, "letter", database, id, letterKeyPath, map[string]any{})
+	return c.createContainer(ctx, "letter", database, id, letterKeyPath, map[string]any{})
 }
 
 // letterKeyPath is that of package deadletters, which is no part of this one.
 const letterKeyPath = "/key"
 
-// create makes a container with a partition key path and more properties, unless it is there.
-func (c *Client) create(ctx context.Context, kind, database, id, path string, properties map[string]any) (*Container, error) {
+// createContainer makes a container with a partition key path and more properties, unless it is there.
+func (c *Client) createContainer(ctx context.Context, kind, database, id, path string, properties map[string]any) (*Container, error) {
 	properties["id"] = id
 	properties["partitionKey"] = map[string]any{"paths": []string{path}, "kind": "Hash", "version": 2}
 	// Nothing is searched but ids, so the other members need no index.

@@ -33,8 +33,8 @@ func (c Credential) String() string {
 	return "account key"
 }
 
-// signer checks the key, so that a wrong one is an error of Open and not of every request.
-func (c Credential) signer(endpoint *url.URL) (rest.Signer, error) {
+// newSigner checks the key, so that a wrong one is an error of Open and not of every request.
+func (c Credential) newSigner(endpoint *url.URL) (rest.Signer, error) {
 	if c.token != nil {
 		return rest.Token(c.token, endpoint), nil
 	}

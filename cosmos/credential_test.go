@@ -12,7 +12,7 @@ import (
 
 func TestAKeyThatIsNone(t *testing.T) {
 	for _, key := range []string{"", "not base64!", "===="} {
-		if _, err := Key(key).signer(nil); !errors.Is(err, feed.ErrBadRequest) {
+		if _, err := Key(key).newSigner(nil); !errors.Is(err, feed.ErrBadRequest) {
 			t.Errorf("Key(%q): %v, want ErrBadRequest", key, err)
 		}
 	}

@@ -165,13 +165,13 @@ func (e *Error) sentinel() error {
 	case http.StatusPreconditionFailed:
 		return feed.ErrPrecondition
 	case http.StatusTooManyRequests:
-		return &feed.ThrottledError{After: e.pause()}
+		return &feed.ThrottledError{After: e.pauseAsked()}
 	}
 	return nil
 }
 
-// pause returns how long a throttled request is to wait.
-func (e *Error) pause() time.Duration {
+// pauseAsked returns how long a throttled request is to wait.
+func (e *Error) pauseAsked() time.Duration {
 	if e.After > 0 {
 		return e.After
 	}

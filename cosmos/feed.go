@@ -48,25 +48,25 @@ const maxMoves = 4
 // a page, about 4 MB. The bodies of a page share memory: to keep a single body, clone
 // it.
 func (c *Container) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
-	page, err := c.read(ctx, r, from, o, 0)
+	page, err := c.readPage(ctx, r, from, o, 0)
 	if err != nil {
 		return feed.Page{}, fmt.Errorf("read feed of %q: %w", c.id, err)
 	}
 	return page, nil
 }
 
-// read reads a page. If there is no change yet, the server holds the request for as
+// readPage reads a page. If there is no change yet, the server holds the request for as
 // long as hold.
-func (c *Container) read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions, hold time.Duration) (feed.Page, error) {
-	a, err := c.feed(ctx, r, from, o, hold)
+func (c *Container) readPage(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions, hold time.Duration) (feed.Page, error) {
+	a, err := c.feedAnswer(ctx, r, from, o, hold)
 	if err != nil {
 		return feed.Page{}, err
 	}
-	return c.page(a, from, o.Mode)
+	return c.pageOf(a, from, o.Mode)
 }
 
-// feed returns the answer that contains the page.
-func (c *Container) feed(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions, hold time.Duration) (*answer, error) {
+// feedAnswer returns the answer that contains the page.
+func (c *Container) feedAnswer(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions, hold time.Duration) (*answer, error) {
 	header, err := feedHeader(from, o)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (c *Container) feed(ctx context.Context, r feed.Range, from feed.Position, 
 		header.set(headerPolling, strconv.FormatInt(hold.Milliseconds(), 10))
 	}
 	if o.Key != "" {
-		place, err := c.place(o.Key)
+		place, err := c.placeOf(o.Key)
 		if err != nil {
 			return nil, err
 		}
@@ -86,7 +86,7 @@ func (c *Container) feed(ctx context.Context, r feed.Range, from feed.Position, 
 		}
 		header.set(headerKey, ascii(string(o.Key)))
 	}
-	a, err := c.routed(ctx, r, request{
+	a, err := c.sendRouted(ctx, r, request{
 		method: http.MethodGet, at: c.docs, header: header, hold: hold, action: actionFeed, moves: true,
 	})
 	return a, tooOld(o.Mode, err)
@@ -123,10 +123,10 @@ func feedHeader(from feed.Position, o feed.ReadOptions) (fields, error) {
 	return h, nil
 }
 
-// routed sends a read of a range to the partition that holds it. If the service says
+// sendRouted sends a read of a range to the partition that holds it. If the service says
 // that the partition has moved, or the list lacks a holder, the list is read again:
 // only a fresh list without a holder is a split.
-func (c *Container) routed(ctx context.Context, r feed.Range, req request) (*answer, error) {
+func (c *Container) sendRouted(ctx context.Context, r feed.Range, req request) (*answer, error) {
 	if r.Empty() {
 		return nil, badRequest("range %v is empty: want min below max", r)
 	}
@@ -137,7 +137,7 @@ func (c *Container) routed(ctx context.Context, r feed.Range, req request) (*ans
 			return nil, fmt.Errorf("range %v: %w", r, feed.ErrGone)
 		}
 		if held {
-			a, err := c.do(ctx, req.to(part, r))
+			a, err := c.do(ctx, req.addressedTo(part, r))
 			if e, ok := errors.AsType[*Error](err); !ok || !e.movedRange() || moves == maxMoves {
 				return a, err
 			}
@@ -153,9 +153,9 @@ func (c *Container) routed(ctx context.Context, r feed.Range, req request) (*ans
 	return nil, err
 }
 
-// to addresses a request to a range of a partition. A logical partition is an address
+// addressedTo addresses a request to a range of a partition. A logical partition is an address
 // by itself: the service finds its partition.
-func (q request) to(partition feed.Partition, r feed.Range) request {
+func (q request) addressedTo(partition feed.Partition, r feed.Range) request {
 	if q.header.has(headerKey) {
 		return q
 	}
@@ -186,8 +186,8 @@ func saysTooOld(message string) bool {
 	return strings.Contains(message, "retention") && (strings.Contains(message, "older") || strings.Contains(message, "outside"))
 }
 
-// page reads an answer of the feed.
-func (c *Container) page(a *answer, from feed.Position, m feed.Mode) (page feed.Page, err error) {
+// pageOf reads an answer of the feed.
+func (c *Container) pageOf(a *answer, from feed.Position, m feed.Mode) (page feed.Page, err error) {
 	page.Next = from
 	if etag := a.header.Get(headerETag); etag != "" {
 		page.Next.Token = etag
@@ -199,7 +199,7 @@ func (c *Container) page(a *answer, from feed.Position, m feed.Mode) (page feed.
 	_, page.Head, _ = service.Session(page.Session)
 	page.Charge = a.charge()
 	if a.is(http.StatusOK) {
-		page.Changes, err = c.changes(a.body, m)
+		page.Changes, err = c.readChanges(a.body, m)
 	}
 	if end, ok := service.LSN(a.header.Get(headerLSN)); ok && len(page.Changes) == 0 {
 		if at, ok := service.LSN(from.Token); ok && at > end {

@@ -29,29 +29,29 @@ const followGather = 300 * time.Millisecond
 // server that can do so holds the read until there is a change; Azure is asked every
 // [LeaseOptions].FollowEvery.
 func (s *Leases) Follow(ctx context.Context, from string) ([]feed.Record, string, time.Time, error) {
-	changed, next, now, err := s.follow(ctx, from)
+	changed, next, now, err := s.followChanges(ctx, from)
 	if err != nil {
 		return nil, "", time.Time{}, fmt.Errorf("follow leases: %w", err)
 	}
 	return changed, next, now, nil
 }
 
-// follow polls until there is a change. The cursor moves on at empty answers too, and is returned
+// followChanges polls until there is a change. The cursor moves on at empty answers too, and is returned
 // only with changes: after an error the caller goes on from the cursor before.
-func (s *Leases) follow(ctx context.Context, from string) ([]feed.Record, string, time.Time, error) {
+func (s *Leases) followChanges(ctx context.Context, from string) ([]feed.Record, string, time.Time, error) {
 	if from == "" {
-		return s.present(ctx)
+		return s.presentCursor(ctx)
 	}
 	at := cursor{}
 	if err := json.Unmarshal([]byte(from), &at); err != nil {
 		return nil, "", time.Time{}, badRequest("cursor is %.100q: want one that Follow gave", from)
 	}
 	for n := 1; ; n++ {
-		if err := s.pace(ctx, at); err != nil {
+		if err := s.awaitTurn(ctx, at); err != nil {
 			return nil, "", time.Time{}, err
 		}
-		hold, begun := s.holds(at), time.Now()
-		changed, now, err := s.poll(ctx, at, hold)
+		hold, begun := s.holdTime(at), time.Now()
+		changed, now, err := s.pollRanges(ctx, at, hold)
 		if err != nil {
 			return nil, "", time.Time{}, err
 		}
@@ -62,7 +62,7 @@ func (s *Leases) follow(ctx context.Context, from string) ([]feed.Record, string
 			continue
 		}
 		if hold > 0 {
-			more, later, err := s.gather(ctx, at)
+			more, later, err := s.gatherMore(ctx, at)
 			if err != nil {
 				return nil, "", time.Time{}, err
 			}
@@ -72,12 +72,12 @@ func (s *Leases) follow(ctx context.Context, from string) ([]feed.Record, string
 	}
 }
 
-// gather reads the changes that come shortly after the first.
-func (s *Leases) gather(ctx context.Context, at cursor) ([]feed.Record, time.Time, error) {
+// gatherMore reads the changes that come shortly after the first.
+func (s *Leases) gatherMore(ctx context.Context, at cursor) ([]feed.Record, time.Time, error) {
 	if err := pause.For(ctx, followGather); err != nil {
 		return nil, time.Time{}, err
 	}
-	return s.poll(ctx, at, 0)
+	return s.pollRanges(ctx, at, 0)
 }
 
 // String returns the cursor in the form that Follow takes.
@@ -86,9 +86,9 @@ func (c cursor) String() string {
 	return string(text)
 }
 
-// pace waits until the feed may be read again; where the server holds reads, at once.
-func (s *Leases) pace(ctx context.Context, at cursor) error {
-	if s.holds(at) > 0 {
+// awaitTurn waits until the feed may be read again; where the server holds reads, at once.
+func (s *Leases) awaitTurn(ctx context.Context, at cursor) error {
+	if s.holdTime(at) > 0 {
 		return nil
 	}
 	s.mu.Lock()
@@ -97,19 +97,19 @@ func (s *Leases) pace(ctx context.Context, at cursor) error {
 	return pause.For(ctx, wait)
 }
 
-// holds returns how long the server may hold a read at a cursor. With several ranges it
+// holdTime returns how long the server may hold a read at a cursor. With several ranges it
 // must not, because a held range would keep the others waiting; lease containers have
 // one range.
-func (s *Leases) holds(at cursor) time.Duration {
+func (s *Leases) holdTime(at cursor) time.Duration {
 	if len(at) > 1 {
 		return 0
 	}
 	return s.hold
 }
 
-// present returns the cursor after all changes so far. A range that is split meanwhile leaves parts without a
+// presentCursor returns the cursor after all changes so far. A range that is split meanwhile leaves parts without a
 // continuation, which would be followed from the next read on: so they are read until each has one.
-func (s *Leases) present(ctx context.Context) ([]feed.Record, string, time.Time, error) {
+func (s *Leases) presentCursor(ctx context.Context) ([]feed.Record, string, time.Time, error) {
 	parts, err := s.c.Partitions(ctx)
 	if err != nil {
 		return nil, "", time.Time{}, err
@@ -119,20 +119,20 @@ func (s *Leases) present(ctx context.Context) ([]feed.Record, string, time.Time,
 		at[partition.Range.String()] = ""
 	}
 	for {
-		_, now, err := s.poll(ctx, at, 0)
+		_, now, err := s.pollRanges(ctx, at, 0)
 		if err != nil || !slices.Contains(slices.Collect(maps.Values(at)), "") {
 			return nil, at.String(), now, err
 		}
 	}
 }
 
-// poll reads each range of the cursor once, and moves the cursor.
-func (s *Leases) poll(ctx context.Context, at cursor, hold time.Duration) (changed []feed.Record, now time.Time, err error) {
+// pollRanges reads each range of the cursor once, and moves the cursor.
+func (s *Leases) pollRanges(ctx context.Context, at cursor, hold time.Duration) (changed []feed.Record, now time.Time, err error) {
 	s.mu.Lock()
 	s.polled = time.Now()
 	s.mu.Unlock()
 	for text := range maps.Clone(at) {
-		page, date, err := s.pull(ctx, at, text, hold)
+		page, date, err := s.pullRange(ctx, at, text, hold)
 		if err != nil {
 			return nil, now, err
 		}
@@ -140,38 +140,38 @@ func (s *Leases) poll(ctx context.Context, at cursor, hold time.Duration) (chang
 			now = date
 		}
 		for _, ch := range page.Changes {
-			if s.owns(ch.ID) {
-				changed = append(changed, s.record(ch.Body))
+			if s.isOwn(ch.ID) {
+				changed = append(changed, s.readRecord(ch.Body))
 			}
 		}
 	}
 	return changed, now, nil
 }
 
-// pull reads a range of the cursor. A range that was split is replaced by its parts,
+// pullRange reads a range of the cursor. A range that was split is replaced by its parts,
 // which are read the next time.
-func (s *Leases) pull(ctx context.Context, at cursor, text string, hold time.Duration) (feed.Page, time.Time, error) {
+func (s *Leases) pullRange(ctx context.Context, at cursor, text string, hold time.Duration) (feed.Page, time.Time, error) {
 	r, err := feed.ParseRange(text)
 	if err != nil {
 		return feed.Page{}, time.Time{}, err
 	}
 	from := feed.At(at[text])
-	a, err := s.c.feed(ctx, r, from, feed.ReadOptions{}, hold)
+	a, err := s.c.feedAnswer(ctx, r, from, feed.ReadOptions{}, hold)
 	if errors.Is(err, feed.ErrGone) {
-		return feed.Page{}, time.Time{}, s.divide(ctx, at, r)
+		return feed.Page{}, time.Time{}, s.divideCursor(ctx, at, r)
 	}
 	if err != nil {
 		return feed.Page{}, time.Time{}, err
 	}
-	page, err := s.c.page(a, from, feed.LatestVersion)
+	page, err := s.c.pageOf(a, from, feed.LatestVersion)
 	at[text] = page.Next.Token
 	return page, s.now(a.header), err
 }
 
-// divide gives the continuation of a range to the partitions that the range spans.
+// divideCursor gives the continuation of a range to the partitions that the range spans.
 // A continuation of the whole is one of each part, because the children of a split go
 // on with the LSNs of their parent.
-func (s *Leases) divide(ctx context.Context, at cursor, r feed.Range) error {
+func (s *Leases) divideCursor(ctx context.Context, at cursor, r feed.Range) error {
 	parts, err := s.c.Partitions(ctx)
 	if err != nil {
 		return err

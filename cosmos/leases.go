@@ -91,7 +91,7 @@ func OpenLeases(ctx context.Context, leases *Container, processor string, monito
 	if err != nil {
 		return nil, err
 	}
-	known, _ := leases.client.regions.current()
+	known, _ := leases.client.regions.currentAccount()
 	if !leases.expires {
 		leases.client.log.WarnContext(ctx, "lease container has no time to live, so records of instances that ended stay until somebody deletes them: set its default to -1",
 			"container", leases.name())
@@ -103,22 +103,22 @@ func OpenLeases(ctx context.Context, leases *Container, processor string, monito
 		Processor: processor, Host: monitored.client.endpoint.Hostname(),
 		DatabaseRID: database, ContainerRID: monitored.rid, Database: monitored.database, Container: monitored.id,
 	}}
-	if err := s.find(ctx); err != nil {
+	if err := s.findOtherNames(ctx); err != nil {
 		return nil, fmt.Errorf("open leases: %w", err)
 	}
 	return s, nil
 }
 
-// find looks for records of the unit under other names of this machine and under those
+// findOtherNames looks for records of the unit under other names of this machine and under those
 // of Java's older processor: once, so that a listing reads a single range of ids.
-func (s *Leases) find(ctx context.Context) error {
+func (s *Leases) findOtherNames(ctx context.Context) error {
 	prefixes := s.unit.Searched()
 	if own := s.unit.Prefixes(); len(own) == 1 {
 		prefixes = prefixes[1:] // List sees what is there
 	}
 	found := map[string][]byte{}
 	err := unthrottled(ctx, func() error {
-		_, err := s.query(ctx, prefixes, func(it item) { found[rawjson.Text(it.id)] = slices.Clone(it.body) })
+		_, err := s.queryPrefixes(ctx, prefixes, func(it item) { found[rawjson.Text(it.id)] = slices.Clone(it.body) })
 		return err
 	})
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *Leases) find(ctx context.Context) error {
 	ids := slices.Sorted(maps.Keys(found))
 	s.prefix = s.unit.Choose(ids)
 	for _, id := range ids {
-		if record, ok := s.unit.Record(s.prefix, id, found[id]); ok && !s.owns(id) {
+		if record, ok := s.unit.Record(s.prefix, id, found[id]); ok && !s.isOwn(id) {
 			s.strange = append(s.strange, record)
 		}
 	}
@@ -155,8 +155,8 @@ func (s *Leases) Prefix() string { return s.prefix }
 // that of [Leases.Prefix] are listed with Err set.
 func (s *Leases) Searched() []string { return s.unit.Searched() }
 
-// record reads a document, and remembers its time if that is the latest.
-func (s *Leases) record(body []byte) feed.Record {
+// readRecord reads a document, and remembers its time if that is the latest.
+func (s *Leases) readRecord(body []byte) feed.Record {
 	record := leasedoc.Unmarshal(s.prefix, body)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,9 +187,9 @@ const maxListPages = 10_000
 // List implements [feed.LeaseStore].
 func (s *Leases) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 	var records []feed.Record
-	now, err := s.query(ctx, []string{s.prefix}, func(it item) {
-		if s.owns(rawjson.Text(it.id)) {
-			records = append(records, s.record(it.body))
+	now, err := s.queryPrefixes(ctx, []string{s.prefix}, func(it item) {
+		if s.isOwn(rawjson.Text(it.id)) {
+			records = append(records, s.readRecord(it.body))
 		}
 	})
 	if err != nil {
@@ -198,9 +198,9 @@ func (s *Leases) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 	return append(records, s.strange...), now, nil
 }
 
-// query visits the documents whose ids begin with one of the prefixes and a dot, and
+// queryPrefixes visits the documents whose ids begin with one of the prefixes and a dot, and
 // gives the store's time.
-func (s *Leases) query(ctx context.Context, prefixes []string, visit func(item)) (time.Time, error) {
+func (s *Leases) queryPrefixes(ctx context.Context, prefixes []string, visit func(item)) (time.Time, error) {
 	var begins []string
 	var parameters []map[string]string
 	for i, prefix := range prefixes {
@@ -239,8 +239,8 @@ func (s *Leases) query(ctx context.Context, prefixes []string, visit func(item))
 	return time.Time{}, fmt.Errorf("more than %d pages", maxListPages)
 }
 
-// owns tells the documents of the unit from those of others.
-func (s *Leases) owns(id string) bool {
+// isOwn tells the documents of the unit from those of others.
+func (s *Leases) isOwn(id string) bool {
 	_, _, ok := leasedoc.KindOf(s.prefix, id)
 	return ok
 }
@@ -248,13 +248,13 @@ func (s *Leases) owns(id string) bool {
 // Create implements [feed.LeaseStore].
 func (s *Leases) Create(ctx context.Context, record feed.Record) (feed.Record, error) {
 	record.ID, record.ETag = leasedoc.ID(s.prefix, record.Kind, record.Token), ""
-	return s.write(ctx, "create", feed.WriteCreate, record)
+	return s.writeRecord(ctx, "create", feed.WriteCreate, record)
 }
 
 // Update implements [feed.LeaseStore].
 func (s *Leases) Update(ctx context.Context, record feed.Record) (feed.Record, error) {
 	record.ID, record.ETag = leasedoc.ID(s.prefix, record.Kind, record.Token), exact(record.ETag)
-	return s.write(ctx, "update", feed.WriteReplace, record)
+	return s.writeRecord(ctx, "update", feed.WriteReplace, record)
 }
 
 // exact returns an ETag that matches one version at most. An empty ETag would send no
@@ -266,18 +266,18 @@ func exact(etag string) string {
 	return etag
 }
 
-// write stores a record and reads it back from the answer. An answer without an ETag is an error,
+// writeRecord stores a record and reads it back from the answer. An answer without an ETag is an error,
 // because the next write would have no condition.
-func (s *Leases) write(ctx context.Context, verb string, op feed.WriteOp, record feed.Record) (feed.Record, error) {
+func (s *Leases) writeRecord(ctx context.Context, verb string, op feed.WriteOp, record feed.Record) (feed.Record, error) {
 	charge := 0.0
 	doc, err := leasedoc.Marshal(s.prefix, s.path, record)
 	if err == nil {
-		doc, charge, err = s.put(ctx, feed.Write{Op: op, ID: record.ID, Body: doc, IfMatch: record.ETag}, s.keyOf(record.ID, doc))
+		doc, charge, err = s.putRecord(ctx, feed.Write{Op: op, ID: record.ID, Body: doc, IfMatch: record.ETag}, s.keyOf(record.ID, doc))
 	}
 	if err != nil {
 		return record, fmt.Errorf("%s lease %s: %w", verb, record.Token, err)
 	}
-	stored := s.record(doc)
+	stored := s.readRecord(doc)
 	if stored.ETag == "" {
 		return record, fmt.Errorf("%s lease %s: the answer is no document: %.100q", verb, record.Token, doc)
 	}
@@ -291,7 +291,7 @@ func (s *Leases) Delete(ctx context.Context, record feed.Record) error {
 		record.ID = leasedoc.ID(s.prefix, record.Kind, record.Token)
 	}
 	w := feed.Write{Op: feed.WriteDelete, ID: record.ID, IfMatch: exact(record.ETag)}
-	if _, _, err := s.put(ctx, w, s.keyOf(record.ID, record.Raw)); err != nil {
+	if _, _, err := s.putRecord(ctx, w, s.keyOf(record.ID, record.Raw)); err != nil {
 		return fmt.Errorf("delete lease %s: %w", record.Token, err)
 	}
 	return nil
@@ -305,22 +305,22 @@ func (s *Leases) keyOf(id string, doc []byte) feed.PartitionKey {
 	return pkey.Loose(s.c.paths, [][]byte{rawjson.Lookup(doc, s.c.paths[0]...)})
 }
 
-// put sends one write and returns the stored document, and the request units.
+// putRecord sends one write and returns the stored document, and the request units.
 //
 // The path of the request names the document, unless the service's gateway misreads the
 // id there: then the write is sent as a batch, which names the document in its body.
-func (s *Leases) put(ctx context.Context, w feed.Write, key feed.PartitionKey) (doc []byte, charge float64, err error) {
+func (s *Leases) putRecord(ctx context.Context, w feed.Write, key feed.PartitionKey) (doc []byte, charge float64, err error) {
 	r := request{body: w.Body, writes: true, header: fields{{headerContentType, jsonType}, {headerKey, ascii(string(key))}}}
 	switch w.Op {
 	case feed.WriteCreate:
 		r.method, r.at, r.action = http.MethodPost, s.c.docs, actionCreate
 	case feed.WriteReplace:
-		r.method, r.at, r.action = http.MethodPut, s.c.at("docs", w.ID), actionReplace
+		r.method, r.at, r.action = http.MethodPut, s.c.resourceAt("docs", w.ID), actionReplace
 	default:
-		r.method, r.at, r.action = http.MethodDelete, s.c.at("docs", w.ID), actionDelete
+		r.method, r.at, r.action = http.MethodDelete, s.c.resourceAt("docs", w.ID), actionDelete
 	}
 	if w.Op != feed.WriteCreate && !fitsPath(w.ID) {
-		results, err := s.c.commit(ctx, key, []feed.Write{w})
+		results, err := s.c.commitBatch(ctx, key, []feed.Write{w})
 		if err != nil {
 			return nil, 0, err
 		}

@@ -17,19 +17,19 @@ const countTimeout = time.Minute
 // Pending implements [feed.Counter], if the server counts pending changes, as changefeed's own server does: then lags are exact.
 // Azure does not: there it returns an [errors.ErrUnsupported], and an estimator goes by the distances between LSNs.
 func (c *Container) Pending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Backlog, error) {
-	if known, _ := c.client.regions.current(); !known.counts {
+	if known, _ := c.client.regions.currentAccount(); !known.counts {
 		return feed.Backlog{}, fmt.Errorf("count feed of %q: %w: the account counts no changes", c.id, errors.ErrUnsupported)
 	}
-	b, err := c.pending(ctx, r, from, o)
+	b, err := c.countPending(ctx, r, from, o)
 	if err != nil {
 		return feed.Backlog{}, fmt.Errorf("count feed of %q: %w", c.id, err)
 	}
 	return b, nil
 }
 
-// pending asks for the count by a header of a feed's read, so that position, range and key travel
+// countPending asks for the count by a header of a feed's read, so that position, range and key travel
 // as in a read. A server that does not know the header answers with a page, which is no count.
-func (c *Container) pending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (b feed.Backlog, err error) {
+func (c *Container) countPending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (b feed.Backlog, err error) {
 	if r.Empty() {
 		return b, badRequest("range %v is empty: want min below max", r)
 	}
@@ -43,7 +43,7 @@ func (c *Container) pending(ctx context.Context, r feed.Range, from feed.Positio
 	header.set(headerStartEPK, r.Min)
 	header.set(headerEndEPK, r.Max)
 	if o.Key != "" {
-		if _, err := c.place(o.Key); err != nil {
+		if _, err := c.placeOf(o.Key); err != nil {
 			return b, err
 		}
 		header.set(headerKey, ascii(string(o.Key)))

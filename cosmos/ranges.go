@@ -86,7 +86,7 @@ func (c *Container) readRanges(ctx context.Context) (rangeSet, error) {
 	all := map[string]rangeInfo{}
 	etag := ""
 	for range maxRangePages {
-		r := request{method: http.MethodGet, at: c.at("pkranges"), action: actionMetadata, header: fields{
+		r := request{method: http.MethodGet, at: c.resourceAt("pkranges"), action: actionMetadata, header: fields{
 			{headerAIM, feedLatest}, {headerMaxItems, "-1"},
 		}}
 		if etag != "" {
@@ -98,7 +98,7 @@ func (c *Container) readRanges(ctx context.Context) (rangeSet, error) {
 		}
 		next := a.header.Get(headerETag)
 		if a.is(http.StatusNotModified) || next == "" && etag != "" {
-			return c.assemble(all)
+			return c.assembleRanges(all)
 		}
 		var page struct {
 			RID                string `json:"_rid"` // of the container
@@ -115,15 +115,15 @@ func (c *Container) readRanges(ctx context.Context) (rangeSet, error) {
 			all[info.ID] = info
 		}
 		if etag = next; etag == "" {
-			return c.assemble(all)
+			return c.assembleRanges(all)
 		}
 	}
 	return nil, fmt.Errorf("the list of ranges has more than %d pages", maxRangePages)
 }
 
-// assemble leaves out the ranges from which others have come. If the rest does not
+// assembleRanges leaves out the ranges from which others have come. If the rest does not
 // cover the key space, the list was read while it changed.
-func (c *Container) assemble(all map[string]rangeInfo) (rangeSet, error) {
+func (c *Container) assembleRanges(all map[string]rangeInfo) (rangeSet, error) {
 	gone := map[string]bool{}
 	for _, info := range all {
 		for _, parent := range info.Parents {

@@ -58,13 +58,13 @@ func (a *answer) charge() float64 {
 	return units
 }
 
-// attempt sends a request once. The timeout's cause names the host, because "context
+// sendOnce sends a request once. The timeout's cause names the host, because "context
 // deadline exceeded" would not say which of several regions did not answer.
-func (c *Client) attempt(ctx context.Context, to *url.URL, r request, activity string) (*answer, error) {
+func (c *Client) sendOnce(ctx context.Context, to *url.URL, r request, activity string) (*answer, error) {
 	within := cmp.Or(r.within, c.timeout+r.hold)
 	ctx, cancel := context.WithTimeoutCause(ctx, within, silence{to.Host, within})
 	defer cancel()
-	req, err := c.build(ctx, to, r, activity)
+	req, err := c.buildRequest(ctx, to, r, activity)
 	if err != nil {
 		return nil, lost(ctx, r, err)
 	}
@@ -94,9 +94,9 @@ func (s silence) Error() string { return fmt.Sprintf("no answer from %s within %
 // ownFields is how many headers each request has beside those of its kind, at most.
 const ownFields = 10
 
-// build makes the signed HTTP request. Each attempt is signed anew, since the date is
+// buildRequest makes the signed HTTP request. Each attempt is signed anew, since the date is
 // part of the signature.
-func (c *Client) build(ctx context.Context, to *url.URL, r request, activity string) (*http.Request, error) {
+func (c *Client) buildRequest(ctx context.Context, to *url.URL, r request, activity string) (*http.Request, error) {
 	u := *to
 	// Both forms are given, because an id may hold a slash, and the path alone would
 	// have it taken for a separator.

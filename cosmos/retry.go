@@ -43,15 +43,15 @@ type verdict struct {
 	after     time.Duration // at least
 }
 
-// judge is the table above.
-func (r request) judge(err error) verdict {
+// judgeError is the table above.
+func (r request) judgeError(err error) verdict {
 	e, answered := errors.AsType[*Error](err)
 	if !answered {
 		return verdict{again: !r.writes || neverSent(err), elsewhere: true}
 	}
 	switch e.Status {
 	case http.StatusTooManyRequests:
-		return verdict{again: e.pause() <= longestPause, after: e.pause()}
+		return verdict{again: e.pauseAsked() <= longestPause, after: e.pauseAsked()}
 	case statusRetryWith:
 		return verdict{again: true, after: e.After}
 	case http.StatusGone:
@@ -77,33 +77,33 @@ func neverSent(err error) bool {
 
 // do sends a request, again if necessary.
 func (c *Client) do(ctx context.Context, r request) (*answer, error) {
-	return c.send(ctx, r, func() *url.URL { return c.target(ctx, r) })
+	return c.sendTo(ctx, r, func() *url.URL { return c.targetOf(ctx, r) })
 }
 
-// send is do with a choice of regions. All attempts have one activity id.
-func (c *Client) send(ctx context.Context, r request, target func() *url.URL) (*answer, error) {
+// sendTo is do with a choice of regions. All attempts have one activity id.
+func (c *Client) sendTo(ctx context.Context, r request, target func() *url.URL) (*answer, error) {
 	activity := newActivity()
 	for n := 1; ; n++ {
 		if ctx.Err() != nil {
 			return nil, lost(ctx, r, nil)
 		}
 		to := target()
-		a, err := c.attempt(ctx, to, r, activity)
+		a, err := c.sendOnce(ctx, to, r, activity)
 		if err == nil {
-			c.regions.answered(to)
+			c.regions.markAnswered(to)
 		}
 		if err == nil || ctx.Err() != nil {
 			return a, err
 		}
-		v := r.judge(err)
+		v := r.judgeError(err)
 		if v.elsewhere {
-			c.regions.failed(to)
+			c.regions.markFailed(to)
 			// The region has answered, and the request is to blame.
 		} else {
-			c.regions.answered(to)
+			c.regions.markAnswered(to)
 		}
 		if v.moved {
-			c.regions.expire()
+			c.regions.expireAccount()
 		}
 		if !v.again || n == maxAttempts {
 			return nil, err

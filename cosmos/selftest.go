@@ -28,7 +28,7 @@ func (s *Leases) SelfTest(ctx context.Context, monitored *Container, mode feed.M
 	err := errors.Join(
 		unthrottled(ctx, func() error { return monitored.testFeed(ctx, mode) }),
 		unthrottled(ctx, func() error { _, _, err := s.List(ctx); return err }),
-		unthrottled(ctx, func() error { _, _, _, err := s.present(ctx); return err }),
+		unthrottled(ctx, func() error { _, _, _, err := s.presentCursor(ctx); return err }),
 		s.testWrites(ctx),
 	)
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *Leases) testWrites(ctx context.Context) error {
 	etag := ""
 	put := func(op feed.WriteOp) error {
 		return unthrottled(ctx, func() error {
-			stored, _, err := s.put(ctx, feed.Write{Op: op, ID: id, Body: doc, IfMatch: etag}, key)
+			stored, _, err := s.putRecord(ctx, feed.Write{Op: op, ID: id, Body: doc, IfMatch: etag}, key)
 			if err == nil {
 				etag = rawjson.Text(rawjson.Lookup(stored, "_etag"))
 			}

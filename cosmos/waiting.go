@@ -18,7 +18,7 @@ import (
 // item only: an activity costs a small page more, and a quiet range costs a request
 // every 30 seconds instead of one for each poll.
 func (c *Container) Wait(ctx context.Context, r feed.Range, from feed.Position) error {
-	known, _ := c.client.regions.current()
+	known, _ := c.client.regions.currentAccount()
 	if known.hold <= 0 {
 		return fmt.Errorf("wait for changes of %q: %w: the account holds no reads", c.id, errors.ErrUnsupported)
 	}
@@ -38,7 +38,7 @@ func (c *Container) Wait(ctx context.Context, r feed.Range, from feed.Position) 
 			<-ctx.Done()
 			return fmt.Errorf("wait for changes of %q: %w", c.id, context.Cause(ctx))
 		}
-		page, err := c.read(ctx, r, from, o, hold)
+		page, err := c.readPage(ctx, r, from, o, hold)
 		switch {
 		case errors.Is(err, feed.ErrGone) || errors.Is(err, feed.ErrTooOld):
 			return nil // for the reader to find out

@@ -151,13 +151,13 @@ func keyText(key feed.PartitionKey) string {
 // Put writes the document of a letter. Where the documents in the letter are too large for that even
 // when compressed, they are cut in parts, which are written before it.
 func (b *ContainerBox) Put(ctx context.Context, l feed.DeadLetter) error {
-	text, parts, err := b.envelope(l)
+	text, parts, err := b.envelopeOf(l)
 	if err != nil {
 		return err
 	}
 	for _, doc := range append(parts, text) { // the letter last: it is there with all of its parts or not at all
 		if err == nil {
-			_, err = b.commit(ctx, l.Change.PartitionKey, feed.Write{Op: feed.WriteUpsert, Body: doc})
+			_, err = b.commitWrites(ctx, l.Change.PartitionKey, feed.Write{Op: feed.WriteUpsert, Body: doc})
 		}
 	}
 	if errors.Is(err, feed.ErrBadRequest) {
@@ -171,13 +171,13 @@ func (b *ContainerBox) Put(ctx context.Context, l feed.DeadLetter) error {
 
 func (b *ContainerBox) id(letter string) string { return b.prefix + escape(letter, "") }
 
-func (b *ContainerBox) commit(ctx context.Context, key feed.PartitionKey, writes ...feed.Write) ([]feed.Result, error) {
+func (b *ContainerBox) commitWrites(ctx context.Context, key feed.PartitionKey, writes ...feed.Write) ([]feed.Result, error) {
 	return b.in.Commit(ctx, feed.Key(keyText(key)), writes)
 }
 
-// get reads a document of a key.
-func (b *ContainerBox) get(ctx context.Context, key feed.PartitionKey, id string) ([]byte, error) {
-	results, err := b.commit(ctx, key, feed.Write{Op: feed.WriteRead, ID: id})
+// getDocument reads a document of a key.
+func (b *ContainerBox) getDocument(ctx context.Context, key feed.PartitionKey, id string) ([]byte, error) {
+	results, err := b.commitWrites(ctx, key, feed.Write{Op: feed.WriteRead, ID: id})
 	if err != nil {
 		return nil, err
 	}
@@ -186,14 +186,14 @@ func (b *ContainerBox) get(ctx context.Context, key feed.PartitionKey, id string
 
 // Remove deletes the document of a letter, and its parts with it.
 func (b *ContainerBox) Remove(ctx context.Context, key feed.PartitionKey, id string) error {
-	if err := b.remove(ctx, spelled(key), b.id(id)); err != nil && !errors.Is(err, feed.ErrNotFound) {
+	if err := b.removeDocument(ctx, spelled(key), b.id(id)); err != nil && !errors.Is(err, feed.ErrNotFound) {
 		return fmt.Errorf("remove letter %s of %s: %w", id, key, err)
 	}
 	return nil
 }
 
-func (b *ContainerBox) remove(ctx context.Context, key feed.PartitionKey, id string) error {
-	text, err := b.get(ctx, key, id)
+func (b *ContainerBox) removeDocument(ctx context.Context, key feed.PartitionKey, id string) error {
+	text, err := b.getDocument(ctx, key, id)
 	if err != nil {
 		return err
 	}
@@ -202,9 +202,9 @@ func (b *ContainerBox) remove(ctx context.Context, key feed.PartitionKey, id str
 	for _, part := range parts {
 		writes = append(writes, feed.Write{Op: feed.WriteDelete, ID: part})
 	}
-	_, err = b.commit(ctx, key, writes...)
+	_, err = b.commitWrites(ctx, key, writes...)
 	if errors.Is(err, feed.ErrNotFound) { // perhaps a part of it: then nothing was deleted
-		_, err = b.commit(ctx, key, writes[0])
+		_, err = b.commitWrites(ctx, key, writes[0])
 	}
 	return err
 }
@@ -225,7 +225,7 @@ type filed struct {
 // parked a moment ago.
 func (b *ContainerBox) Letters(ctx context.Context, key feed.PartitionKey) iter.Seq2[feed.DeadLetter, error] {
 	return func(yield func(feed.DeadLetter, error) bool) {
-		all, err := b.find(ctx, spelled(key))
+		all, err := b.findUnordered(ctx, spelled(key))
 		if err != nil {
 			yield(feed.DeadLetter{}, fmt.Errorf("read letters of %q: %w", b.processor, err))
 			return
@@ -234,7 +234,7 @@ func (b *ContainerBox) Letters(ctx context.Context, key feed.PartitionKey) iter.
 		for _, f := range all {
 			l, found := f.letter, true
 			if !f.whole {
-				if l, found, err = b.read(ctx, f.letter.Change.PartitionKey, f.letter.ID); err != nil {
+				if l, found, err = b.readAgain(ctx, f.letter.Change.PartitionKey, f.letter.ID); err != nil {
 					yield(feed.DeadLetter{}, fmt.Errorf("read letters of %q: %w", b.processor, err))
 					return
 				}
@@ -251,9 +251,9 @@ func inOrder(x, y *feed.DeadLetter) int {
 	return cmp.Or(cmp.Compare(x.Change.PartitionKey, y.Change.PartitionKey), cmp.Compare(x.Change.LSN, y.Change.LSN), cmp.Compare(x.Index, y.Index))
 }
 
-// find finds letters without their order. Beyond maxHeld bytes it keeps only what they
+// findUnordered finds letters without their order. Beyond maxHeld bytes it keeps only what they
 // are sorted by.
-func (b *ContainerBox) find(ctx context.Context, key feed.PartitionKey) (all []filed, err error) {
+func (b *ContainerBox) findUnordered(ctx context.Context, key feed.PartitionKey) (all []filed, err error) {
 	var o changefeed.PullOptions
 	in := feed.FullRange()
 	if key != "" {
@@ -301,17 +301,17 @@ func (b *ContainerBox) rangeOf(ctx context.Context, key feed.PartitionKey) (feed
 	return feed.Range{Min: epk, Max: epk + "0"}, err
 }
 
-// read reads a letter again. It may have been removed since.
-func (b *ContainerBox) read(ctx context.Context, key feed.PartitionKey, id string) (l feed.DeadLetter, found bool, err error) {
+// readAgain reads a letter again. It may have been removed since.
+func (b *ContainerBox) readAgain(ctx context.Context, key feed.PartitionKey, id string) (l feed.DeadLetter, found bool, err error) {
 	for range 2 { // a letter that is removed between its parts is not found the second time
 		var text []byte
-		if text, err = b.get(ctx, key, b.id(id)); errors.Is(err, feed.ErrNotFound) {
+		if text, err = b.getDocument(ctx, key, b.id(id)); errors.Is(err, feed.ErrNotFound) {
 			return l, false, nil
 		}
 		if err != nil {
 			return l, false, err
 		}
-		if l, err = b.open(ctx, key, text); !errors.Is(err, feed.ErrNotFound) {
+		if l, err = b.openEnvelope(ctx, key, text); !errors.Is(err, feed.ErrNotFound) {
 			break
 		}
 	}

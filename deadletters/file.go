@@ -79,7 +79,7 @@ func File(path, processor string) (*FileBox, error) {
 		return nil, fmt.Errorf("open dead letters %s: %w", path, err)
 	}
 	b := &FileBox{path: path, processor: processor, lock: lock, gate: make(chan struct{}, 1)}
-	if err := b.open(); err != nil {
+	if err := b.openFile(); err != nil {
 		if b.file != nil {
 			err = errors.Join(err, b.file.Close())
 		}
@@ -96,8 +96,8 @@ func regular(info fs.FileInfo, err error) error {
 	return err
 }
 
-// open reads the file and puts it in order.
-func (b *FileBox) open() (err error) {
+// openFile reads the file and puts it in order.
+func (b *FileBox) openFile() (err error) {
 	if b.file, err = os.OpenFile(b.path, os.O_RDWR|os.O_CREATE, ownerFile); err != nil {
 		return err
 	}
@@ -111,12 +111,12 @@ func (b *FileBox) open() (err error) {
 	}
 	b.index, b.size, b.torn, b.messy = found.index, found.end, info.Size()-found.end, true
 	if found.unended { // a crash lost the line break, and nothing else
-		if err := b.append(nil); err != nil {
+		if err := b.appendLine(nil); err != nil {
 			return err
 		}
 	}
 	if found.live < b.size/2 {
-		return b.compact()
+		return b.compactFile()
 	}
 	return syncDir(filepath.Dir(b.path)) // the file may be new
 }
@@ -142,7 +142,7 @@ func (b *FileBox) Put(ctx context.Context, l feed.DeadLetter) error {
 		return err
 	}
 	key := l.Change.PartitionKey
-	err = b.write(ctx, text, func(at int64, size int64) {
+	err = b.writeLine(ctx, text, func(at int64, size int64) {
 		b.index[name{b.processor, key, l.ID}] = place{at, size, l.Change.LSN, l.Index}
 	})
 	if err != nil {
@@ -154,27 +154,27 @@ func (b *FileBox) Put(ctx context.Context, l feed.DeadLetter) error {
 // Remove appends a line that says so.
 func (b *FileBox) Remove(ctx context.Context, key feed.PartitionKey, id string) error {
 	n := name{b.processor, spelled(key), id}
-	if there, err := b.has(ctx, n); err != nil || !there {
+	if there, err := b.hasLetter(ctx, n); err != nil || !there {
 		return err
 	}
-	err := b.write(ctx, removal(n), func(int64, int64) { delete(b.index, n) })
+	err := b.writeLine(ctx, removal(n), func(int64, int64) { delete(b.index, n) })
 	if err != nil {
 		return fmt.Errorf("remove letter %s of %s from %s: %w", id, key, b.path, err)
 	}
 	return nil
 }
 
-func (b *FileBox) has(ctx context.Context, n name) (there bool, err error) {
-	if err := b.enter(ctx); err != nil {
+func (b *FileBox) hasLetter(ctx context.Context, n name) (there bool, err error) {
+	if err := b.enterGate(ctx); err != nil {
 		return false, err
 	}
-	defer b.leave()
+	defer b.leaveGate()
 	_, there = b.index[n]
 	return there, nil
 }
 
-// enter waits for the gate. It is a channel because writing takes time.
-func (b *FileBox) enter(ctx context.Context) error {
+// enterGate waits for the gate. It is a channel because writing takes time.
+func (b *FileBox) enterGate(ctx context.Context) error {
 	if ctx.Err() != nil { // a select may take the gate all the same
 		return context.Cause(ctx)
 	}
@@ -186,25 +186,25 @@ func (b *FileBox) enter(ctx context.Context) error {
 	}
 }
 
-func (b *FileBox) leave() { <-b.gate }
+func (b *FileBox) leaveGate() { <-b.gate }
 
-// write appends a line, and notes where it is when it is safe.
-func (b *FileBox) write(ctx context.Context, text []byte, note func(at, size int64)) error {
-	if err := b.enter(ctx); err != nil {
+// writeLine appends a line, and notes where it is when it is safe.
+func (b *FileBox) writeLine(ctx context.Context, text []byte, note func(at, size int64)) error {
+	if err := b.enterGate(ctx); err != nil {
 		return err
 	}
-	defer b.leave()
+	defer b.leaveGate()
 	at, text := b.size, sealed(text)
-	if err := b.append(text); err != nil {
+	if err := b.appendLine(text); err != nil {
 		return err
 	}
 	note(at, int64(len(text)))
 	return nil
 }
 
-// append writes a line after the last that is safe. What a write that failed has left
+// appendLine writes a line after the last that is safe. What a write that failed has left
 // there is cut off first: the disk may have any part of it.
-func (b *FileBox) append(text []byte) error {
+func (b *FileBox) appendLine(text []byte) error {
 	if b.messy {
 		if err := b.file.Truncate(b.size); err != nil {
 			return err
@@ -228,12 +228,12 @@ var syncFile = (*os.File).Sync
 // Letters gives the letters that there are when it is called.
 func (b *FileBox) Letters(ctx context.Context, key feed.PartitionKey) iter.Seq2[feed.DeadLetter, error] {
 	return func(yield func(feed.DeadLetter, error) bool) {
-		if err := b.enter(ctx); err != nil {
+		if err := b.enterGate(ctx); err != nil {
 			yield(feed.DeadLetter{}, err)
 			return
 		}
 		index := maps.Clone(b.index)
-		b.leave()
+		b.leaveGate()
 		letters(ctx, b.file, index, b.processor, spelled(key))(yield)
 	}
 }

@@ -55,7 +55,7 @@ func (a *inquiry) await(ctx context.Context) (o Outcome, err error) {
 		}
 		served := false
 		if err == nil {
-			o, served, err = a.look(ctx)
+			o, served, err = a.lookForOutcome(ctx)
 		}
 		if served || errors.Is(err, ErrNotServed) {
 			return o, err
@@ -64,7 +64,7 @@ func (a *inquiry) await(ctx context.Context) (o Outcome, err error) {
 			err = pause.For(ctx, wait)
 		}
 		if err != nil {
-			return a.leave(ctx, err)
+			return a.giveUp(ctx, err)
 		}
 	}
 }
@@ -150,8 +150,8 @@ func (a *inquiry) isUnread(r feed.Record) bool {
 	return served && a.listed.Sub(r.Updated) < unread
 }
 
-// look looks for the outcome.
-func (a *inquiry) look(ctx context.Context) (o Outcome, served bool, err error) {
+// lookForOutcome looks for the outcome.
+func (a *inquiry) lookForOutcome(ctx context.Context) (o Outcome, served bool, err error) {
 	if a.followed == "" {
 		return o, false, nil
 	}
@@ -161,7 +161,7 @@ func (a *inquiry) look(ctx context.Context) (o Outcome, served bool, err error) 
 	}
 	if there && nameOf(r) == a.followed {
 		a.record, a.seen = r, true
-		if o, served = a.outcome(ctx, r); served || r.State == feed.StateLive {
+		if o, served = a.takeOutcome(ctx, r); served || r.State == feed.StateLive {
 			return o, served, nil
 		}
 	} else if !a.seen && time.Since(a.posted) < maxLag {
@@ -175,9 +175,9 @@ func (a *inquiry) look(ctx context.Context) (o Outcome, served bool, err error) 
 	return o, false, nil
 }
 
-// outcome reads the outcome in a record that is served, and deletes the record if this caller has written it. Without the
+// takeOutcome reads the outcome in a record that is served, and deletes the record if this caller has written it. Without the
 // right to delete it the record stays retired, until the store removes it.
-func (a *inquiry) outcome(ctx context.Context, r feed.Record) (Outcome, bool) {
+func (a *inquiry) takeOutcome(ctx context.Context, r feed.Record) (Outcome, bool) {
 	o, ok := notes.ReadOutcome(r.Properties)
 	if !ok || r.State == feed.StateLive {
 		return Outcome{}, false
@@ -191,9 +191,9 @@ func (a *inquiry) outcome(ctx context.Context, r feed.Record) (Outcome, bool) {
 // withdrawTime is how long a caller whose context has ended takes to withdraw a request.
 const withdrawTime = 5 * time.Second
 
-// leave withdraws the request, because ctx has ended or the request could not be written. If it was served at that moment,
+// giveUp withdraws the request, because ctx has ended or the request could not be written. If it was served at that moment,
 // leave returns the outcome.
-func (a *inquiry) leave(ctx context.Context, cause error) (Outcome, error) {
+func (a *inquiry) giveUp(ctx context.Context, cause error) (Outcome, error) {
 	within := time.Since(a.begun)
 	if deadline, ok := ctx.Deadline(); ok { // the end of which a busy machine notices late
 		within = min(within, deadline.Sub(a.begun))
@@ -218,13 +218,13 @@ func (a *inquiry) withdraw(ctx context.Context) (o Outcome, served bool, fate st
 			r = a.record // the list lags, or there is none
 		}
 		if a.isOurs(r) {
-			if o, served = a.outcome(ctx, r); served {
+			if o, served = a.takeOutcome(ctx, r); served {
 				return o, true, ""
 			}
 		}
 		switch {
 		case err != nil:
-			return o, false, a.stays(err)
+			return o, false, a.staysAsked(err)
 		case r.ID == "" || r.State != feed.StateLive:
 			return o, false, "the request is gone"
 		case nameOf(r) != a.name:
@@ -235,10 +235,10 @@ func (a *inquiry) withdraw(ctx context.Context) (o Outcome, served bool, fate st
 		case err == nil:
 			return o, false, "the request was withdrawn"
 		case !errors.Is(err, feed.ErrConflict) && !errors.Is(err, feed.ErrNotFound):
-			return o, false, a.stays(err)
+			return o, false, a.staysAsked(err)
 		}
 	}
-	return o, false, a.stays(feed.ErrConflict)
+	return o, false, a.staysAsked(feed.ErrConflict)
 }
 
 // isOurs reports whether a record is that of this caller, or the one that this caller follows.
@@ -246,8 +246,8 @@ func (a *inquiry) isOurs(r feed.Record) bool {
 	return nameOf(r) == a.name || nameOf(r) == a.followed
 }
 
-// stays says for how long a request stays that cannot be withdrawn.
-func (a *inquiry) stays(err error) string {
+// staysAsked says for how long a request stays that cannot be withdrawn.
+func (a *inquiry) staysAsked(err error) string {
 	return fmt.Sprintf("the request could not be withdrawn, and stays asked for at most %v: %v", time.Until(a.expires).Round(time.Second), err)
 }
 

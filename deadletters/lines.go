@@ -83,22 +83,22 @@ func readLines(f io.Reader) (content, error) {
 			return c, err
 		}
 		text, ended := bytes.CutSuffix(line, []byte("\n"))
-		switch err := c.add(bytes.TrimSuffix(text, []byte("\r"))); { // an editor, or git, may have added that
+		switch err := c.addLine(bytes.TrimSuffix(text, []byte("\r"))); { // an editor, or git, may have added that
 		case len(line) == 0, err != nil && !ended && isTorn(text):
-			return c, c.damages()
+			return c, c.damagedLines()
 		case err != nil:
 			c.damage = cmp.Or(c.damage, fmt.Errorf("line %d: %w", n, err))
 			c.damaged++
 		}
 		c.end += int64(len(line))
 		if c.unended = !ended; c.unended {
-			return c, c.damages()
+			return c, c.damagedLines()
 		}
 	}
 }
 
-// damages is the error of the damaged lines, if there are some.
-func (c *content) damages() error {
+// damagedLines is the error of the damaged lines, if there are some.
+func (c *content) damagedLines() error {
 	if c.damaged > 1 {
 		return fmt.Errorf("%w (the first of %d such lines)", c.damage, c.damaged)
 	}
@@ -117,8 +117,8 @@ func isTorn(text []byte) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) && (isBegun(letterBegin) || isBegun(removalBegin))
 }
 
-// add takes the next line into the index.
-func (c *content) add(line []byte) error {
+// addLine takes the next line into the index.
+func (c *content) addLine(line []byte) error {
 	text, err := unsealed(line)
 	if err != nil {
 		return err
@@ -148,9 +148,9 @@ func (c *content) add(line []byte) error {
 	return nil
 }
 
-// compact writes the file anew, with the letters that are there. The new file takes the
+// compactFile writes the file anew, with the letters that are there. The new file takes the
 // place of the old one when it is safe: a crash before that leaves the old one.
-func (b *FileBox) compact() error {
+func (b *FileBox) compactFile() error {
 	next, err := os.OpenFile(b.path+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC, ownerFile)
 	if err != nil {
 		return err

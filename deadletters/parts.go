@@ -21,8 +21,8 @@ import (
 // What is beside them takes less than the rest of a document.
 const partSize = 1 << 20
 
-// envelope returns the document of a letter, and those of its parts.
-func (b *ContainerBox) envelope(l feed.DeadLetter) (text []byte, parts [][]byte, err error) {
+// envelopeOf returns the document of a letter, and those of its parts.
+func (b *ContainerBox) envelopeOf(l feed.DeadLetter) (text []byte, parts [][]byte, err error) {
 	head, err := marshalHead(b.processor, b.source, l)
 	if err != nil {
 		return nil, nil, err
@@ -80,15 +80,15 @@ func partsOf(text []byte) (ids []string, err error) {
 	return ids, err
 }
 
-// open takes the letter out of its document and of its parts. [feed.ErrNotFound] is that of a part.
-func (b *ContainerBox) open(ctx context.Context, key feed.PartitionKey, text []byte) (l feed.DeadLetter, err error) {
+// openEnvelope takes the letter out of its document and of its parts. [feed.ErrNotFound] is that of a part.
+func (b *ContainerBox) openEnvelope(ctx context.Context, key feed.PartitionKey, text []byte) (l feed.DeadLetter, err error) {
 	var rest []byte
 	parts, err := partsOf(text)
 	if err != nil {
 		return l, err
 	}
 	for _, id := range parts {
-		doc, err := b.get(ctx, key, id)
+		doc, err := b.getDocument(ctx, key, id)
 		if err != nil {
 			return l, fmt.Errorf("part %q: %w", id, err)
 		}

@@ -18,17 +18,17 @@ const (
 	maxPoints = 10_000 // ids times keys that are looked up
 )
 
-// access chooses the way.
-func (q *Query) access() {
+// chooseAccess chooses the way.
+func (q *Query) chooseAccess() {
 	s := q.scan
-	s.keys, s.pinned = q.pinned()
+	s.keys, s.pinned = q.pinnedKeys()
 	ids, known := q.bound.IDs()
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
 	switch {
 	// With a key whose last levels are open nothing can be looked up: an id is unique
 	// in a whole key only.
-	case s.pinned && known && len(ids)*len(s.keys) <= maxPoints && q.whole(s.keys):
+	case s.pinned && known && len(ids)*len(s.keys) <= maxPoints && q.areWhole(s.keys):
 		s.ids = ids
 	case !s.pinned && q.cont.HasIDIndex():
 		s.prefix, s.byID = q.bound.IDPrefix()
@@ -55,10 +55,10 @@ func commonPrefix(sorted []string) string {
 	return first[:n]
 }
 
-// pinned are the partition keys that a header or the filter leaves, if it leaves fewer than
+// pinnedKeys are the partition keys that a header or the filter leaves, if it leaves fewer than
 // all. The filter may pin only the first levels of a hierarchical key; the keys then lack
 // the last ones.
-func (q *Query) pinned() ([]feed.PartitionKey, bool) {
+func (q *Query) pinnedKeys() ([]feed.PartitionKey, bool) {
 	if q.sel.Key != "" {
 		return []feed.PartitionKey{q.sel.Key}, true
 	}
@@ -67,7 +67,7 @@ func (q *Query) pinned() ([]feed.PartitionKey, bool) {
 	for _, path := range q.cont.KeyPaths() {
 		// The first level that the filter leaves open ends the key, because a prefix of
 		// levels has a range of the key space and any other choice of levels has none.
-		values, ok := q.scalars(path)
+		values, ok := q.scalarsOf(path)
 		if !ok || len(values)*len(combined) > maxPinned {
 			break
 		}
@@ -91,8 +91,8 @@ func (q *Query) pinned() ([]feed.PartitionKey, bool) {
 	return slices.Compact(keys), true
 }
 
-// scalars are the values that the filter leaves for a path, if it confines the path.
-func (q *Query) scalars(path []string) ([]any, bool) {
+// scalarsOf are the values that the filter leaves for a path, if it confines the path.
+func (q *Query) scalarsOf(path []string) ([]any, bool) {
 	raws, ok := q.bound.Pins(path)
 	if !ok {
 		return nil, false
@@ -106,8 +106,8 @@ func (q *Query) scalars(path []string) ([]any, bool) {
 	return values, true
 }
 
-// whole reports whether keys have all their levels: only then can a document be looked up.
-func (q *Query) whole(keys []feed.PartitionKey) bool {
+// areWhole reports whether keys have all their levels: only then can a document be looked up.
+func (q *Query) areWhole(keys []feed.PartitionKey) bool {
 	return !slices.ContainsFunc(keys, func(key feed.PartitionKey) bool {
 		p, err := q.cont.LogicalPartition(key)
 		return err != nil || !p.Whole()

@@ -20,13 +20,13 @@ func TestCommonPrefix(t *testing.T) {
 func TestTheRowsOfSoManyQueriesAreKept(t *testing.T) {
 	var r Results
 	for i := range maxResults + 1 {
-		r.put(strconv.Itoa(i), 1, nil)
+		r.putRows(strconv.Itoa(i), 1, nil)
 	}
 	if _, queries := r.Kept(); queries != maxResults {
 		t.Errorf("the rows of %d queries are kept, want %d", queries, maxResults)
 	}
 	for name, want := range map[string]bool{"0": false, "1": true, strconv.Itoa(maxResults): true} {
-		if _, found := r.get(name, 1); found != want {
+		if _, found := r.getRows(name, 1); found != want {
 			t.Errorf("query %s is kept: %v", name, found)
 		}
 	}

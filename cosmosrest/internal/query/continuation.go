@@ -64,15 +64,15 @@ func ParseContinuation(token, rid string) (Continuation, error) {
 		return k, nil
 	}
 	text, ok := wire.DecodeContinuation(token)
-	if !ok || json.Unmarshal(text, &k) != nil || k.Container != hashText(rid) || !k.sound() {
+	if !ok || json.Unmarshal(text, &k) != nil || k.Container != hashText(rid) || !k.isSound() {
 		return k, wire.BadRequest("Invalid Continuation Token. x-ms-continuation is %.64q: want one that this server gave for the same container", token)
 	}
 	k.token = token
 	return k, nil
 }
 
-// sound reports whether the numbers are such as this server writes.
-func (k *Continuation) sound() bool {
+// isSound reports whether the numbers are such as this server writes.
+func (k *Continuation) isSound() bool {
 	for _, s := range k.Read {
 		if s.After < 0 || s.Rows < allRows {
 			return false
@@ -82,19 +82,19 @@ func (k *Continuation) sound() bool {
 }
 
 // OfDocuments refuses a continuation that is the place of a row among sorted ones.
-func (k *Continuation) OfDocuments() error { return k.fits(0) }
+func (k *Continuation) OfDocuments() error { return k.checkOrder(0) }
 
-// fits refuses the place of a row for rows in another order; sorted is the hash of the keys
+// checkOrder refuses the place of a row for rows in another order; sorted is the hash of the keys
 // by which those are sorted, 0 for the rows of a scan.
-func (k *Continuation) fits(sorted uint64) error {
+func (k *Continuation) checkOrder(sorted uint64) error {
 	if k.Place == nil || k.Sorted == sorted {
 		return nil
 	}
 	return wire.BadRequest("x-ms-continuation is %.64q, the place of a row among rows in another order: want one of a query with the same ORDER BY or GROUP BY", k.token)
 }
 
-// unread are the spans of a range that are left, each with its progress.
-func (k *Continuation) unread(of feed.Range) (left []span) {
+// unreadSpans are the spans of a range that are left, each with its progress.
+func (k *Continuation) unreadSpans(of feed.Range) (left []span) {
 	lo := k.Min
 	for _, seg := range append(slices.Clip(k.Read), segment{Max: feed.FullRange().Max}) {
 		if r := (feed.Range{Min: lo, Max: seg.Max}).Intersect(of); !r.Empty() {
@@ -105,16 +105,16 @@ func (k *Continuation) unread(of feed.Range) (left []span) {
 	return left
 }
 
-// open takes a snapshot for a page that begins where another ended. Close the scan with the page,
+// openAt takes a snapshot for a page that begins where another ended. Close the scan with the page,
 // also after an error. A single document needs none, and most queries of programs are about one.
-func (s *Scan) open(k Continuation) (err error) {
+func (s *Scan) openAt(k Continuation) (err error) {
 	if s.pinned && len(s.keys)*len(s.ids) == 1 {
-		return s.begin(k)
+		return s.beginAt(k)
 	}
 	if s.snap, err = s.cont.Snapshot(s.ctx); err != nil {
 		return err
 	}
-	return s.begin(k)
+	return s.beginAt(k)
 }
 
 // closeInto gives the snapshot back in a deferred call. Its error becomes that of the function
@@ -129,16 +129,16 @@ func (s *Scan) closeInto(err *error) {
 	s.snap = nil
 }
 
-// begin sets a scan to where a page ended.
-func (s *Scan) begin(k Continuation) error {
-	s.left = k.unread(s.rng)
+// beginAt sets a scan to where a page ended.
+func (s *Scan) beginAt(k Continuation) error {
+	s.left = k.unreadSpans(s.rng)
 	switch {
 	case s.pinned:
 		return s.beginKeys()
 	case s.byID:
 		return nil
 	}
-	s.cut()
+	s.cutSpans()
 	return nil
 }
 
@@ -169,9 +169,9 @@ func (s *Scan) beginKeys() error {
 	return nil
 }
 
-// save notes how far a scan has come. The keys between those of a scan by keys count as
+// saveProgress notes how far a scan has come. The keys between those of a scan by keys count as
 // unread, because the next page may be asked for under another filter.
-func (s *Scan) save(k *Continuation) {
+func (s *Scan) saveProgress(k *Continuation) {
 	k.Min, k.Read = feed.FullRange().Max, nil
 	if len(s.left) == 0 {
 		return

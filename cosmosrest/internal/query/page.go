@@ -32,13 +32,13 @@ var (
 	errEnough = errors.New("query has all its rows")
 )
 
-// fill takes documents until a row is left for another page, or there are no more rows. It
+// fillPage takes documents until a row is left for another page, or there are no more rows. It
 // does look for that further row: JavaScript's SDK takes a continuation as the promise of
 // one.
-func (p *page) fill(s *Scan, begun time.Time) (more bool, err error) {
-	err = s.run(func(d document) (int, bool, error) {
+func (p *page) fillPage(s *Scan, begun time.Time) (more bool, err error) {
+	err = s.runScan(func(d document) (int, bool, error) {
 		p.skip = d.skip
-		err := p.bound.Rows(d.body, p.emit)
+		err := p.bound.Rows(d.body, p.emitRow)
 		switch {
 		case errors.Is(err, errFull):
 			more = true
@@ -53,8 +53,8 @@ func (p *page) fill(s *Scan, begun time.Time) (more bool, err error) {
 	return more, err
 }
 
-// emit adds a row, unless earlier pages had it or OFFSET leaves it out.
-func (p *page) emit(row []byte) error {
+// emitRow adds a row, unless earlier pages had it or OFFSET leaves it out.
+func (p *page) emitRow(row []byte) error {
 	switch {
 	case p.bound.Combination() <= p.skip:
 		return nil
@@ -66,11 +66,11 @@ func (p *page) emit(row []byte) error {
 	}
 	p.docs.Add(row)
 	p.k.Taken++
-	if p.done() {
+	if p.hasAllRows() {
 		return errEnough
 	}
 	return nil
 }
 
-// done reports whether the query has all its rows.
-func (p *page) done() bool { return p.limit >= 0 && p.k.Taken >= p.limit }
+// hasAllRows reports whether the query has all its rows.
+func (p *page) hasAllRows() bool { return p.limit >= 0 && p.k.Taken >= p.limit }

@@ -120,7 +120,7 @@ func New(cont *docstore.Container, sel Selection, text Text, m *meter.Request, r
 		q.sel.Range = feed.FullRange()
 	}
 	q.scan = &Scan{ctx: m.Limit(), meter: m, cont: cont, rng: q.sel.Range}
-	q.access()
+	q.chooseAccess()
 	return q, nil
 }
 
@@ -200,9 +200,9 @@ func (q *Query) hash() uint64 {
 	return hashText(q.cont.RID(), string(asked), string(q.sel.Key), q.scan.rng.Min, q.scan.rng.Max)
 }
 
-// sorting is a hash of the keys by which the query's rows are sorted, with the values of
+// sortingHash is a hash of the keys by which the query's rows are sorted, with the values of
 // parameters if the keys name any.
-func (q *Query) sorting() uint64 {
+func (q *Query) sortingHash() uint64 {
 	parts := []string{q.bound.Sorting()}
 	if strings.Contains(parts[0], "@") {
 		for _, p := range q.text.Parameters {
@@ -223,25 +223,25 @@ func (q *Query) Page(docs *wire.Documents) (more bool, err error) {
 	if !q.bound.Streams() {
 		return q.pageOfAll(docs)
 	}
-	if err := q.From.fits(0); err != nil {
+	if err := q.From.checkOrder(0); err != nil {
 		return false, err
 	}
 	defer q.scan.closeInto(&err)
-	if err := q.scan.open(q.From); err != nil {
+	if err := q.scan.openAt(q.From); err != nil {
 		return false, err
 	}
 	q.bound.Until(q.scan.ctx)
 	p := page{docs: docs, bound: q.bound, max: q.Max, k: &q.From}
 	p.offset, p.limit = q.bound.Limit()
-	if p.done() {
+	if p.hasAllRows() {
 		return false, nil
 	}
-	more, err = p.fill(q.scan, q.begun)
-	if err == nil && !p.done() && q.Max > 0 && docs.Count() == q.Max && q.throughGateway() {
+	more, err = p.fillPage(q.scan, q.begun)
+	if err == nil && !p.hasAllRows() && q.Max > 0 && docs.Count() == q.Max && q.throughGateway() {
 		more = true
 	}
 	if more {
-		q.scan.save(&q.From)
+		q.scan.saveProgress(&q.From)
 	}
 	return more, err
 }

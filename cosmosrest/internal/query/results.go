@@ -45,12 +45,12 @@ func (r *Results) Kept() (bytes, queries int) {
 	return r.bytes, r.list.Len()
 }
 
-// get returns the rows of a query that were put under a name. The query must be the same as
+// getRows returns the rows of a query that were put under a name. The query must be the same as
 // well: names travel in continuations, which any client may send.
-func (r *Results) get(name string, query uint64) ([]sql.Row, bool) {
+func (r *Results) getRows(name string, query uint64) ([]sql.Row, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.expire()
+	r.expireUnread()
 	for e := r.list.Front(); e != nil; e = e.Next() {
 		if found, ok := e.Value.(*result); ok && found.name == name && found.query == query {
 			found.used = time.Now()
@@ -61,50 +61,50 @@ func (r *Results) get(name string, query uint64) ([]sql.Row, bool) {
 	return nil, false
 }
 
-// put holds rows, and drops the least recently used ones for them.
-func (r *Results) put(name string, query uint64, rows []sql.Row) {
+// putRows holds rows, and drops the least recently used ones for them.
+func (r *Results) putRows(name string, query uint64, rows []sql.Row) {
 	made := &result{name: name, query: query, rows: rows, used: time.Now()}
 	for i := range rows {
 		made.bytes += rows[i].Held()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.expire()
+	r.expireUnread()
 	if made.bytes > maxResultBytes {
 		return
 	}
 	r.list.PushFront(made)
 	r.bytes += made.bytes
 	for r.list.Len() > maxResults || r.bytes > maxResultBytes {
-		r.drop(r.list.Back())
+		r.dropElement(r.list.Back())
 	}
 }
 
-// remove drops the rows of a name whose last page was fetched.
-func (r *Results) remove(name string) {
+// removeRows drops the rows of a name whose last page was fetched.
+func (r *Results) removeRows(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for e := r.list.Front(); e != nil; e = e.Next() {
 		if found, ok := e.Value.(*result); ok && found.name == name {
-			r.drop(e)
+			r.dropElement(e)
 			return
 		}
 	}
 }
 
-// expire drops the rows that nobody has asked for in a while: clients abandon queries
+// expireUnread drops the rows that nobody has asked for in a while: clients abandon queries
 // without a word.
-func (r *Results) expire() {
+func (r *Results) expireUnread() {
 	for e := r.list.Back(); e != nil; e = r.list.Back() {
 		if found, ok := e.Value.(*result); !ok || time.Since(found.used) < resultLife {
 			return
 		}
-		r.drop(e)
+		r.dropElement(e)
 	}
 }
 
-// drop takes rows out of the list and out of the account.
-func (r *Results) drop(e *list.Element) {
+// dropElement takes rows out of the list and out of the account.
+func (r *Results) dropElement(e *list.Element) {
 	if gone, ok := r.list.Remove(e).(*result); ok {
 		r.bytes -= gone.bytes
 	}
@@ -114,17 +114,17 @@ func (r *Results) drop(e *list.Element) {
 // among them, also where the rows are no longer held, or are others: those of one of the
 // ranges of a split, or those that pass another filter.
 func (q *Query) pageOfAll(docs *wire.Documents) (more bool, err error) {
-	sorted := q.sorting()
-	if err := q.From.fits(sorted); err != nil {
+	sorted := q.sortingHash()
+	if err := q.From.checkOrder(sorted); err != nil {
 		return false, err
 	}
 	kept := q.results
-	rows, ok := kept.get(q.From.Result, q.hash())
+	rows, ok := kept.getRows(q.From.Result, q.hash())
 	// Where rows are still held, the page begins at a number. If they have to be
 	// computed again, those before its place are left out already.
 	begin := min(q.From.Rows, len(rows))
 	if !ok {
-		if rows, err = q.compute(); err != nil {
+		if rows, err = q.computeRows(); err != nil {
 			return false, err
 		}
 		begin = 0
@@ -135,7 +135,7 @@ func (q *Query) pageOfAll(docs *wire.Documents) (more bool, err error) {
 		n++
 	}
 	if n == len(rows) {
-		kept.remove(q.From.Result)
+		kept.removeRows(q.From.Result)
 		return false, nil
 	}
 	place := rows[n-1].Place()
@@ -143,24 +143,24 @@ func (q *Query) pageOfAll(docs *wire.Documents) (more bool, err error) {
 	q.From.Rows, q.From.Taken = n, q.From.Taken+int64(n-begin)
 	if !ok {
 		q.From.Result = wire.NewUUID()
-		kept.put(q.From.Result, q.hash(), rows)
+		kept.putRows(q.From.Result, q.hash(), rows)
 	}
 	return true, nil
 }
 
-// compute runs the query over the whole selection, in one snapshot: so each document counts once.
-func (q *Query) compute() (rows []sql.Row, err error) {
+// computeRows runs the query over the whole selection, in one snapshot: so each document counts once.
+func (q *Query) computeRows() (rows []sql.Row, err error) {
 	q.bound.Until(q.scan.ctx)
 	defer q.scan.closeInto(&err)
-	if err := q.scan.open(q.From); err != nil {
+	if err := q.scan.openAt(q.From); err != nil {
 		return nil, err
 	}
-	if err := q.resume(); err != nil {
+	if err := q.resumeAfterPage(); err != nil {
 		return nil, err
 	}
 	run := q.bound.NewRun()
 	held := 0
-	err = q.scan.run(func(d document) (int, bool, error) {
+	err = q.scan.runScan(func(d document) (int, bool, error) {
 		err := run.AddRest(d.body, d.skip)
 		if now := run.Held(); err == nil && now != held {
 			err = q.meter.Hold(now - held)
@@ -174,10 +174,10 @@ func (q *Query) compute() (rows []sql.Row, err error) {
 	return run.Finish()
 }
 
-// resume has the rows begin after the place where the last page ended. If the token had no
+// resumeAfterPage has the rows begin after the place where the last page ended. If the token had no
 // room for the keys of that row, its document is looked for, which after a split may be in
 // the other range.
-func (q *Query) resume() error {
+func (q *Query) resumeAfterPage() error {
 	if q.From.Place == nil {
 		return nil
 	}
@@ -187,10 +187,10 @@ func (q *Query) resume() error {
 	}
 	s := *q.scan
 	s.rng = feed.FullRange()
-	if err := s.begin(Continuation{}); err != nil {
+	if err := s.beginAt(Continuation{}); err != nil {
 		return err
 	}
-	err = s.run(func(d document) (int, bool, error) { return allRows, !q.bound.Settle(d.body), nil })
+	err = s.runScan(func(d document) (int, bool, error) { return allRows, !q.bound.Settle(d.body), nil })
 	q.scan.docs, q.scan.bytes = s.docs, s.bytes
 	return err
 }

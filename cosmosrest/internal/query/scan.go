@@ -65,10 +65,10 @@ func (s *Scan) Read() (docs, bytes int) { return s.docs, s.bytes }
 // next says then where that begins.
 func (s *Scan) Documents(page *wire.Documents, most int, next *Continuation) (more bool, err error) {
 	defer s.closeInto(&err)
-	if err := s.open(*next); err != nil {
+	if err := s.openAt(*next); err != nil {
 		return false, err
 	}
-	err = s.run(func(d document) (int, bool, error) {
+	err = s.runScan(func(d document) (int, bool, error) {
 		if d.skip > 0 { // by a query, which has rows of it
 			return allRows, true, nil
 		}
@@ -80,7 +80,7 @@ func (s *Scan) Documents(page *wire.Documents, most int, next *Continuation) (mo
 		return allRows, true, nil
 	})
 	if more {
-		s.save(next)
+		s.saveProgress(next)
 	}
 	return more, err
 }
@@ -121,14 +121,14 @@ func (d *document) number() uint64 { return sql.DocumentNumber(d.body) }
 // allRows, and whether to go on.
 type visit func(d document) (rows int, more bool, err error)
 
-// run visits documents until each has enough or none is left. A span that goes across several
+// runScan visits documents until each has enough or none is left. A span that goes across several
 // partitions is read in parts.
-func (s *Scan) run(each visit) error {
+func (s *Scan) runScan(each visit) error {
 	for len(s.left) > 0 {
 		more, err := s.visitSpan(each)
 		switch {
 		case errors.Is(err, feed.ErrGone):
-			s.cut()
+			s.cutSpans()
 		case err != nil || !more:
 			return err
 		default:
@@ -152,7 +152,7 @@ func (s *Scan) visitSpan(each visit) (more bool, err error) {
 			st.at = progress{After: last.lsn - 1, Doc: last.number(), Rows: rows}
 		}
 	}()
-	for d, err := range inPlaces(s.documents(st), st.at) {
+	for d, err := range inPlaces(s.documentsOf(st), st.at) {
 		if err != nil {
 			return false, err
 		}
@@ -220,8 +220,8 @@ func inPlaces(docs iter.Seq2[document, error], from progress) iter.Seq2[document
 	}
 }
 
-// documents are those of a span that were written after its progress.
-func (s *Scan) documents(st *span) iter.Seq2[document, error] {
+// documentsOf are those of a span that were written after its progress.
+func (s *Scan) documentsOf(st *span) iter.Seq2[document, error] {
 	switch {
 	case s.byID:
 		return s.items(s.snap.WithIDs(s.ctx, s.prefix, st.at.After), st.rng)
@@ -316,9 +316,9 @@ func (s *Scan) point(key feed.PartitionKey, id string) (document, error) {
 	return documentOf(it), err
 }
 
-// cut divides the spans of a scan at the bounds of partitions, since a feed is read from one
+// cutSpans divides the spans of a scan at the bounds of partitions, since a feed is read from one
 // partition at a time.
-func (s *Scan) cut() {
+func (s *Scan) cutSpans() {
 	var left []span
 	for _, st := range s.left {
 		for _, p := range s.snap.Partitions() {

@@ -44,14 +44,14 @@ func TestWhatLiesBetweenTheKeysOfAScanIsUnread(t *testing.T) {
 		{rng: feed.Range{Min: "40", Max: "50"}, key: "b", at: progress{After: 7}},
 		{rng: feed.Range{Min: "60", Max: "70"}, key: "c"},
 	}}
-	s.save(&k)
+	s.saveProgress(&k)
 	want := []span{
 		{rng: feed.Range{Min: "10", Max: "20"}, at: progress{After: 5}},
 		{rng: feed.Range{Min: "20", Max: "40"}},
 		{rng: feed.Range{Min: "40", Max: "50"}, at: progress{After: 7}},
 		{rng: feed.Range{Min: "50", Max: "FF"}},
 	}
-	if got := k.unread(feed.FullRange()); !slices.Equal(got, want) {
+	if got := k.unreadSpans(feed.FullRange()); !slices.Equal(got, want) {
 		t.Errorf("unread is %v, want %v", got, want)
 	}
 }
