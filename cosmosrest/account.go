@@ -15,14 +15,14 @@ import (
 // pending changes can be counted, and whether containers without a policy keep all
 // versions.
 func readAccount(c *call) error {
-	if err := c.allow(auth.ReadMetadata); err != nil {
+	if err := c.allowAction(auth.ReadMetadata); err != nil {
 		return err
 	}
 	name, endpoint := endpointOf(&c.in)
 	here := []map[string]string{{"name": region, "databaseAccountEndpoint": endpoint}}
 	keeps, _ := c.s.db.Retention()
 	replicas := map[string]any{"asyncReplication": false, "minReplicaSetSize": 1, "maxReplicasetSize": 4}
-	return c.reply(http.StatusOK, wire.Encode(map[string]any{
+	return c.sendReply(http.StatusOK, wire.Encode(map[string]any{
 		"id": name, "_rid": name + ".sql.cosmosdb.azure.com", "_self": "",
 		"media": "//media/", "addresses": "//addresses/", "_dbs": "//dbs/",
 		"writableLocations": here, "readableLocations": here, "enableMultipleWriteLocations": false,

@@ -39,9 +39,9 @@ func (a *longAnswer) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// ended passes on an error that can still be answered, and logs one that cannot. Then the
+// passOnEnd passes on an error that can still be answered, and logs one that cannot. Then the
 // answer lacks its end, by which clients recognize it.
-func (a *longAnswer) ended(err error) error {
+func (a *longAnswer) passOnEnd(err error) error {
 	if err != nil && a.c.out.Status != 0 {
 		a.c.s.log.Warn("answer broke off", "path", a.c.in.Path(), "err", err, "activity", a.c.out.Activity)
 		return nil
@@ -51,12 +51,12 @@ func (a *longAnswer) ended(err error) error {
 
 // sendBackup answers with a copy of the store, as [docstore.ReceiveBackup] reads it.
 func sendBackup(c *call) error {
-	if err := c.allow(auth.Manage); err != nil {
+	if err := c.allowAction(auth.Manage); err != nil {
 		return err
 	}
 	c.out.Charge += service.ManageCharge
 	a := c.answerLong("application/x-tar")
-	return a.ended(c.s.db.BackupTo(c.ctx, a))
+	return a.passOnEnd(c.s.db.BackupTo(c.ctx, a))
 }
 
 // checkState is a line of the answer to a check; the last line has Done set.
@@ -72,7 +72,7 @@ const checkEvery = time.Second // between two lines
 
 // checkStore checks the store, and reports its progress line by line.
 func checkStore(c *call) error {
-	if err := c.allow(auth.Manage); err != nil {
+	if err := c.allowAction(auth.Manage); err != nil {
 		return err
 	}
 	c.out.Charge += service.ManageCharge
@@ -92,5 +92,5 @@ func checkStore(c *call) error {
 	if err != nil {
 		state.Error = err.Error()
 	}
-	return a.ended(out.Encode(state))
+	return a.passOnEnd(out.Encode(state))
 }

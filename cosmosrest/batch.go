@@ -85,11 +85,11 @@ func writeBatch(c *call) error {
 		return err
 	}
 	for i := range steps {
-		if err := c.allow(actions[steps[i].write.Op]); err != nil {
+		if err := c.allowAction(actions[steps[i].write.Op]); err != nil {
 			return err
 		}
 	}
-	cont, err := c.container()
+	cont, err := c.targetContainer()
 	if err != nil {
 		return err
 	}
@@ -120,14 +120,14 @@ func (c *call) readSteps(format batchFormat, body []byte) ([]step, error) {
 		s := &steps[i]
 		s.write.Op, s.key, s.keyed = ops[i].op, ops[i].key, ops[i].keyed
 		s.minimal = s.write.Op != feed.WriteRead && (ops[i].minimal || c.in.Minimal())
-		s.wrong = s.complete(&ops[i])
+		s.wrong = s.completeMembers(&ops[i])
 	}
 	return steps, nil
 }
 
-// complete sets the members that the kind of operation needs. An operation has its
+// completeMembers sets the members that the kind of operation needs. An operation has its
 // conditions with it, because a batch has one header for all.
-func (s *step) complete(o *batchOp) (err error) {
+func (s *step) completeMembers(o *batchOp) (err error) {
 	if o.wrong != nil {
 		return o.wrong
 	}
@@ -193,10 +193,10 @@ type outcome struct {
 	after       time.Duration
 }
 
-// done is the outcome of an operation that was carried out. A read whose client has the
+// outcomeOf is the outcome of an operation that was carried out. A read whose client has the
 // item already is a 304, as in the service also when the ETag came as If-Match: that does
 // not undo a batch.
-func (s *step) done(r feed.Result) outcome {
+func (s *step) outcomeOf(r feed.Result) outcome {
 	o := outcome{status: statusOf(s.write.Op, r), charge: r.Charge, etag: r.ETag, body: r.Body}
 	if s.known != "" && wire.Matches(s.known, r.ETag) {
 		o.status, o.charge, o.body = http.StatusNotModified, service.ReadCharge(0), nil
@@ -234,11 +234,11 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 	if key == "" {
 		return nil, wire.BadRequest("PartitionKey value must be supplied for this operation: want the header x-ms-documentdb-partitionkey")
 	}
-	p, err := c.logical(cont, key)
+	p, err := c.findLogical(cont, key)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.readable(&c.in, steps); err != nil {
+	if err := p.checkSession(&c.in, steps); err != nil {
 		return nil, err
 	}
 	done, err := p.Commit(c.ctx, writes)
@@ -246,7 +246,7 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 	if err != nil {
 		one, ok := errors.AsType[*feed.WriteError](err)
 		if !ok { // of the store, and of no single write
-			c.spend(cont, done.Partition.ID, done.Charge)
+			c.chargeRequest(cont, done.Partition.ID, done.Charge)
 			c.out.SetSession(done.Partition.ID, done.Newest)
 			return nil, err
 		}
@@ -256,7 +256,7 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 		outcomes[one.Index] = refused(err)
 	}
 	for i, r := range done.Results {
-		outcomes[i] = steps[i].done(r)
+		outcomes[i] = steps[i].outcomeOf(r)
 	}
 	if over := firstBeyond(outcomes, wire.MaxPage); over >= 0 && onlyReads(steps) {
 		spent := total(outcomes)
@@ -267,7 +267,7 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 	}
 	// A refused batch has its charge and its session token too: it cost the store a
 	// look, and its client may have to read the state that refused it.
-	c.spend(cont, done.Partition.ID, total(outcomes))
+	c.chargeRequest(cont, done.Partition.ID, total(outcomes))
 	c.out.SetSession(done.Partition.ID, done.Newest)
 	for i, r := range done.Results {
 		if writes[i].Op != feed.WriteRead {
@@ -297,8 +297,8 @@ func onlyReads(steps []step) bool {
 // dependent is the outcome of an operation that was not tried because of another.
 var dependent = outcome{status: http.StatusFailedDependency}
 
-// readable refuses reads that the client's session cannot have: it has seen a newer state.
-func (p *logical) readable(in *wire.Request, steps []step) error {
+// checkSession refuses reads that the client's session cannot have: it has seen a newer state.
+func (p *logical) checkSession(in *wire.Request, steps []step) error {
 	if slices.ContainsFunc(steps, func(s step) bool { return s.write.Op == feed.WriteRead }) {
 		return in.Consistent(p.part, p.newest)
 	}
@@ -328,7 +328,7 @@ func replyBatch(c *call, format batchFormat, outcomes []outcome) error {
 	c.out.SetCount(len(outcomes))
 	c.out.Set("Content-Type", format.contentType)
 	c.written = true
-	return c.reply(status, format.write(outcomes))
+	return c.sendReply(status, format.write(outcomes))
 }
 
 // room is how many bytes an answer may need.

@@ -30,7 +30,7 @@ func readJSON(body []byte) ([]batchOp, error) {
 	ops := make([]batchOp, len(texts))
 	for i := range texts {
 		var err error
-		if ops[i], err = texts[i].parse(); err != nil {
+		if ops[i], err = texts[i].parseMembers(); err != nil {
 			return nil, wire.BadRequest("operation %d of the batch: %v", i, err)
 		}
 	}
@@ -54,7 +54,7 @@ func splitBatch(body []byte) (texts []operationText, ok bool) {
 	for i := range s.Array() {
 		var o operationText
 		if s.Peek() == '{' {
-			o.scan(&s, body)
+			o.scanMembers(&s, body)
 		}
 		if i <= wire.MaxBatchOps {
 			texts = append(texts, o)
@@ -63,9 +63,9 @@ func splitBatch(body []byte) (texts []operationText, ok bool) {
 	return texts, s.End()
 }
 
-// scan reads the members of an operation. Unknown members are passed over, because SDKs send
+// scanMembers reads the members of an operation. Unknown members are passed over, because SDKs send
 // some that only a newer service knows.
-func (o *operationText) scan(s *rawjson.Scanner, body []byte) {
+func (o *operationText) scanMembers(s *rawjson.Scanner, body []byte) {
 	for _, key := range s.Object() {
 		value := s.Value().Of(body)
 		switch string(key.Name()) {
@@ -87,8 +87,8 @@ func (o *operationText) scan(s *rawjson.Scanner, body []byte) {
 	}
 }
 
-// parse reads the members of an operation.
-func (o *operationText) parse() (op batchOp, err error) {
+// parseMembers reads the members of an operation.
+func (o *operationText) parseMembers() (op batchOp, err error) {
 	kind, ok := operationNames[string(rawjson.Key(o.kind).Name())]
 	if !ok || o.kind[0] != '"' {
 		return op, wire.BadRequest("operationType is %s: want Create, Upsert, Replace, Patch, Delete or Read", shown(o.kind))
@@ -111,13 +111,13 @@ func writeJSON(outcomes []outcome) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = outcomes[i].append(b)
+		b = outcomes[i].appendJSON(b)
 	}
 	return append(b, ']')
 }
 
-// append appends the JSON of an outcome.
-func (o *outcome) append(b []byte) []byte {
+// appendJSON appends the JSON of an outcome.
+func (o *outcome) appendJSON(b []byte) []byte {
 	b = append(b, `{"statusCode":`...)
 	b = strconv.AppendInt(b, int64(o.status), 10)
 	if o.sub != 0 {

@@ -30,7 +30,7 @@ type bulk struct {
 // at once.
 func writeBulk(c *call, cont *docstore.Container, steps []step) ([]outcome, error) {
 	b := bulk{steps: steps, places: make([]logical, len(steps)), outcomes: make([]outcome, len(steps))}
-	if err := b.locate(c, cont); err != nil {
+	if err := b.locateOperations(c, cont); err != nil {
 		return nil, err
 	}
 	if c.in.Header(wire.HeaderContinueOnErr) != "" && !c.in.Flag(wire.HeaderContinueOnErr) {
@@ -50,7 +50,7 @@ func (b *bulk) answerSessions(c *call) {
 	seen := map[string]bool{}
 	for i := range b.steps {
 		p := &b.places[i]
-		c.spend(p.cont, p.part.ID, b.outcomes[i].charge)
+		c.chargeRequest(p.cont, p.part.ID, b.outcomes[i].charge)
 		_, newest = p.Partition()
 		if !seen[p.part.ID] {
 			seen[p.part.ID] = true
@@ -62,10 +62,10 @@ func (b *bulk) answerSessions(c *call) {
 	c.out.Set(wire.AnswerSession, strings.Join(sessions, ","))
 }
 
-// locate finds the partition of each operation. If the client named a range that was split
+// locateOperations finds the partition of each operation. If the client named a range that was split
 // since, or that a key is not in, nothing at all is done, so that the client can sort its
 // operations anew.
-func (b *bulk) locate(c *call, cont *docstore.Container) error {
+func (b *bulk) locateOperations(c *call, cont *docstore.Container) error {
 	own, err := c.in.Key()
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (b *bulk) locate(c *call, cont *docstore.Container) error {
 	// learns that these are out of date.
 	var wanted feed.Partition
 	if id := c.in.Header(wire.HeaderRangeID); id != "" {
-		if wanted, err = c.partition(cont, id); err != nil {
+		if wanted, err = c.findPartition(cont, id); err != nil {
 			return err
 		}
 	}
@@ -97,25 +97,25 @@ func (b *bulk) locate(c *call, cont *docstore.Container) error {
 		}
 		b.places[i] = p
 	}
-	return b.admit(c)
+	return b.admitOperations(c)
 }
 
-// admit refuses what cannot be carried out: operations that make no sense, those whose
+// admitOperations refuses what cannot be carried out: operations that make no sense, those whose
 // partition has used up its budget, and reads that the session is ahead of. If all
 // partitions have used up theirs, the request is refused as a whole, because SDKs wait for
 // as long as an answer says and not for as long as a result does.
-func (b *bulk) admit(c *call) error {
+func (b *bulk) admitOperations(c *call) error {
 	budgets := map[string]error{} // by partition: why it takes nothing, or nil
 	var full error
 	throttled := true
 	for i := range b.places {
 		p := &b.places[i]
 		if _, asked := budgets[p.part.ID]; !asked {
-			err := c.admit(p.cont, p.part.ID)
+			err := c.admitRequest(p.cont, p.part.ID)
 			budgets[p.part.ID] = err
 			full, throttled = cmp.Or(full, err), throttled && err != nil
 		}
-		if err := cmp.Or(b.steps[i].wrong, budgets[p.part.ID], p.readable(&c.in, b.steps[i:i+1])); err != nil {
+		if err := cmp.Or(b.steps[i].wrong, budgets[p.part.ID], p.checkSession(&c.in, b.steps[i:i+1])); err != nil {
 			b.outcomes[i] = refused(err)
 		}
 	}
@@ -136,7 +136,7 @@ func (b *bulk) runAll(ctx context.Context) {
 	for _, line := range lines {
 		wait.Go(func() {
 			for _, i := range line {
-				b.run(ctx, i)
+				b.runOperation(ctx, i)
 			}
 		})
 	}
@@ -146,7 +146,7 @@ func (b *bulk) runAll(ctx context.Context) {
 // runUntilError runs the operations in order, and none after the first that fails.
 func (b *bulk) runUntilError(ctx context.Context) {
 	for i := range b.steps {
-		if b.run(ctx, i); b.outcomes[i].status < http.StatusBadRequest {
+		if b.runOperation(ctx, i); b.outcomes[i].status < http.StatusBadRequest {
 			continue
 		}
 		for rest := i + 1; rest < len(b.steps); rest++ {
@@ -156,8 +156,8 @@ func (b *bulk) runUntilError(ctx context.Context) {
 	}
 }
 
-// run carries out an operation, unless it was refused before.
-func (b *bulk) run(ctx context.Context, i int) {
+// runOperation carries out an operation, unless it was refused before.
+func (b *bulk) runOperation(ctx context.Context, i int) {
 	if b.outcomes[i].status != 0 {
 		return
 	}
@@ -167,13 +167,13 @@ func (b *bulk) run(ctx context.Context, i int) {
 		b.outcomes[i] = refused(err)
 		return
 	}
-	b.outcomes[i] = b.fitted(s.done(done.Results[0]), s.write.Op)
+	b.outcomes[i] = b.cutToFit(s.outcomeOf(done.Results[0]), s.write.Op)
 }
 
-// fitted is an outcome cut to the room in the answer, which is no larger than a page: a
+// cutToFit is an outcome cut to the room in the answer, which is no larger than a page: a
 // read must be sent again in another request, and a patched item is left out. Other bodies
 // came with the request, so their size is bounded by it.
-func (b *bulk) fitted(o outcome, op feed.WriteOp) outcome {
+func (b *bulk) cutToFit(o outcome, op feed.WriteOp) outcome {
 	made := op == feed.WriteRead || op == feed.WritePatch // the others came with the request
 	if !made || len(o.body) == 0 || b.answered.Add(int64(len(o.body))) <= wire.MaxPage {
 		return o

@@ -36,9 +36,9 @@ func newCall(s *Server, w http.ResponseWriter, r *http.Request) *call {
 	return &call{s: s, ctx: r.Context(), in: in, work: s.load.Request(r.Context()), out: wire.NewAnswer(w, in.Activity())}
 }
 
-// serve parses the request, finds its sender, and calls its operation, in this order: a
+// serveRequest parses the request, finds its sender, and calls its operation, in this order: a
 // stranger learns nothing about which resources exist.
-func (c *call) serve() error {
+func (c *call) serveRequest() error {
 	_, host := c.in.Base()
 	if err := c.s.hosts.refuse(host); err != nil {
 		return err
@@ -65,17 +65,17 @@ func (c *call) serve() error {
 	return op(c)
 }
 
-// allow refuses an action on the target that the sender may not do.
-func (c *call) allow(action string) error {
-	if c.who.May(action, c.resource) {
+// allowAction refuses an action on the target that the sender may not do.
+func (c *call) allowAction(action string) error {
+	if c.who.May(action, c.targetResource) {
 		return nil
 	}
-	return c.who.Refusal(action, c.resource(), &c.in)
+	return c.who.Refusal(action, c.targetResource(), &c.in)
 }
 
-// resource is the target by ids, also when the path has resource ids. It finds what
-// [call.container] finds.
-func (c *call) resource() auth.Resource {
+// targetResource is the target by ids, also when the path has resource ids. It finds what
+// [call.targetContainer] finds.
+func (c *call) targetResource() auth.Resource {
 	t := c.in.Target
 	if t.Coll != "" {
 		if _, err := c.s.db.Container(t.DB + "/" + t.Coll); err == nil {
@@ -98,14 +98,14 @@ func (c *call) resource() auth.Resource {
 	return on
 }
 
-// container is the container in the path, by id or by resource id. It becomes the owner of
+// targetContainer is the container in the path, by id or by resource id. It becomes the owner of
 // the answer.
-func (c *call) container() (*docstore.Container, error) {
+func (c *call) targetContainer() (*docstore.Container, error) {
 	t := c.in.Target
 	found, err := c.s.db.Container(t.DB + "/" + t.Coll)
 	if errors.Is(err, feed.ErrNotFound) {
 		if found = c.s.byRID(t.DB, t.Coll); found == nil {
-			return nil, c.missing()
+			return nil, c.missingContainer()
 		}
 		err = nil
 	}
@@ -143,19 +143,19 @@ func (c *call) setOwner(cont *docstore.Container) {
 	c.out.Set(wire.AnswerAltContentPath, path)
 }
 
-// missing is the error of a missing container, also for a request about what is in it: the
+// missingContainer is the error of a missing container, also for a request about what is in it: the
 // service's gateway reads the container first. The sub-status says that the owner is
 // missing, which is the database.
-func (c *call) missing() error {
+func (c *call) missingContainer() error {
 	t := c.in.Target
-	if _, err := c.database(); err != nil {
+	if _, err := c.targetDatabase(); err != nil {
 		return wire.NotFound(wire.SubOwnerNotFound, "Owner resource does not exist: there is no database %q", t.DB)
 	}
 	return wire.NotFound(0, wire.NoResource+": there is no container %q in database %q", t.Coll, t.DB)
 }
 
-// database is the database in the path, by id or by resource id.
-func (c *call) database() (docstore.Database, error) {
+// targetDatabase is the database in the path, by id or by resource id.
+func (c *call) targetDatabase() (docstore.Database, error) {
 	t := c.in.Target
 	d, err := c.s.db.Database(t.DB)
 	if err == nil || !errors.Is(err, feed.ErrNotFound) {
@@ -173,11 +173,11 @@ func (c *call) database() (docstore.Database, error) {
 	return d, wire.NotFound(sub, wire.NoResource+": there is no database %q", t.DB)
 }
 
-// selection reads the headers that say which documents a request is about.
-func (c *call) selection(cont *docstore.Container) (sel query.Selection, err error) {
+// readSelection reads the headers that say which documents a request is about.
+func (c *call) readSelection(cont *docstore.Container) (sel query.Selection, err error) {
 	sel.Range = feed.FullRange()
 	if id := c.in.Header(wire.HeaderRangeID); id != "" {
-		partition, err := c.partition(cont, id)
+		partition, err := c.findPartition(cont, id)
 		if err != nil {
 			return sel, err
 		}
@@ -196,9 +196,9 @@ func (c *call) selection(cont *docstore.Container) (sel query.Selection, err err
 	return sel, err
 }
 
-// partition finds the partition of a range id, before which some SDKs write the container's
+// findPartition finds the partition of a range id, before which some SDKs write the container's
 // resource id and a comma.
-func (c *call) partition(cont *docstore.Container, id string) (feed.Partition, error) {
+func (c *call) findPartition(cont *docstore.Container, id string) (feed.Partition, error) {
 	if rid, bare, ok := strings.Cut(id, ","); ok {
 		if rid != cont.RID() {
 			return feed.Partition{}, wire.BadRequest("x-ms-documentdb-partitionkeyrangeid is %q: want the resource id %s before the comma", id, cont.RID())
@@ -217,19 +217,19 @@ func (c *call) partition(cont *docstore.Container, id string) (feed.Partition, e
 	return feed.Partition{}, wire.Gone("PartitionKeyRange with id '%s' in collection '%s' doesn't exist: it is gone, read the ranges again", wire.Clip(id), cont.ID())
 }
 
-// admit refuses a request when the partition has used up its budget.
-func (c *call) admit(cont *docstore.Container, partition string) error {
+// admitRequest refuses a request when the partition has used up its budget.
+func (c *call) admitRequest(cont *docstore.Container, partition string) error {
 	return c.s.budgets.Admit(c.ctx, cont, partition)
 }
 
-// spend charges a request that was admitted.
-func (c *call) spend(cont *docstore.Container, partition string, ru float64) {
+// chargeRequest charges a request that was admitted.
+func (c *call) chargeRequest(cont *docstore.Container, partition string, ru float64) {
 	c.out.Charge += ru
 	c.s.budgets.Spend(cont, partition, ru)
 }
 
-// waiting is the context of a request that waits for a change, for so long at most.
-func (c *call) waiting(most time.Duration) (context.Context, context.CancelFunc) {
+// waitContext is the context of a request that waits for a change, for so long at most.
+func (c *call) waitContext(most time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(c.ctx, most)
 	if c.s.o.Ending == nil {
 		return ctx, cancel
@@ -242,10 +242,10 @@ func (c *call) waiting(most time.Duration) (context.Context, context.CancelFunc)
 	}
 }
 
-// reply sends an answer. A nil body is empty. A large answer is refused while too
+// sendReply sends an answer. A nil body is empty. A large answer is refused while too
 // much is being sent, unless it says that something was written: whoever is refused tries
 // again.
-func (c *call) reply(status int, body []byte) error {
+func (c *call) sendReply(status int, body []byte) error {
 	c.work.Rest()
 	sent, err := c.s.load.Send(len(body), c.written)
 	if err != nil {
@@ -259,8 +259,8 @@ func (c *call) reply(status int, body []byte) error {
 	return nil
 }
 
-// refuse sends the answer of an error, unless an answer has been sent.
-func (c *call) refuse(err error) {
+// sendError sends the answer of an error, unless an answer has been sent.
+func (c *call) sendError(err error) {
 	if c.out.Status != 0 {
 		return
 	}
@@ -277,7 +277,7 @@ func (c *call) refuse(err error) {
 		dismiss(c.ctx)
 	}
 	c.out.SetError(e, last)
-	_ = c.reply(e.Status, e.Body(c.out.Activity)) // an error is never large
+	_ = c.sendReply(e.Status, e.Body(c.out.Activity)) // an error is never large
 	drop()
 }
 
@@ -292,8 +292,8 @@ func (c *call) errorOf(err error) *wire.Error {
 	return errorOf(err)
 }
 
-// recover turns a panic, which is a mistake of ours, into a 500 without details.
-func (c *call) recover() {
+// recoverPanic turns a panic, which is a mistake of ours, into a 500 without details.
+func (c *call) recoverPanic() {
 	p := recover()
 	if p == nil {
 		return
@@ -303,5 +303,5 @@ func (c *call) recover() {
 		panic(p)
 	}
 	c.s.log.Error("request panicked", "method", c.in.Method, "path", c.in.Path(), "panic", p, "stack", string(debug.Stack()))
-	c.refuse(errors.New("the server made a mistake: its log says which"))
+	c.sendError(errors.New("the server made a mistake: its log says which"))
 }

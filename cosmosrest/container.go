@@ -18,12 +18,12 @@ import (
 // postContainers creates a container, or queries those of a database.
 func postContainers(c *call) error {
 	if c.in.IsQuery() {
-		return eachContainer(c, resources.query)
+		return eachContainer(c, resources.queryPage)
 	}
-	if err := c.allow(auth.Manage); err != nil {
+	if err := c.allowAction(auth.Manage); err != nil {
 		return err
 	}
-	d, err := c.database()
+	d, err := c.targetDatabase()
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func postContainers(c *call) error {
 	if err != nil {
 		return err
 	}
-	spec, err := p.spec(c.s.o.Lenient)
+	spec, err := p.checkSpec(c.s.o.Lenient)
 	if err != nil {
 		return err
 	}
@@ -53,14 +53,14 @@ func postContainers(c *call) error {
 }
 
 // listContainers lists the containers of a database.
-func listContainers(c *call) error { return eachContainer(c, resources.list) }
+func listContainers(c *call) error { return eachContainer(c, resources.listPage) }
 
 // eachContainer answers with the containers of a database.
 func eachContainer(c *call, answer func(resources, *call) error) error {
-	if err := c.allow(auth.ReadMetadata); err != nil {
+	if err := c.allowAction(auth.ReadMetadata); err != nil {
 		return err
 	}
-	d, err := c.database()
+	d, err := c.targetDatabase()
 	if err != nil {
 		return err
 	}
@@ -80,10 +80,10 @@ func eachContainer(c *call, answer func(resources, *call) error) error {
 
 // readContainer answers with a container, and on demand with the number of its documents.
 func readContainer(c *call) error {
-	if err := c.allow(auth.ReadMetadata); err != nil {
+	if err := c.allowAction(auth.ReadMetadata); err != nil {
 		return err
 	}
-	cont, err := c.container()
+	cont, err := c.targetContainer()
 	if err != nil {
 		return err
 	}
@@ -98,10 +98,10 @@ func readContainer(c *call) error {
 // replaceContainer changes the policies of a container. Whatever decides where documents
 // lie cannot be changed.
 func replaceContainer(c *call) error {
-	if err := c.allow(auth.Manage); err != nil {
+	if err := c.allowAction(auth.Manage); err != nil {
 		return err
 	}
-	cont, err := c.container()
+	cont, err := c.targetContainer()
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func replaceContainer(c *call) error {
 	if err != nil {
 		return err
 	}
-	next, err := p.spec(c.s.o.Lenient)
+	next, err := p.checkSpec(c.s.o.Lenient)
 	if err != nil {
 		return err
 	}
@@ -136,10 +136,10 @@ func replaceContainer(c *call) error {
 
 // deleteContainer deletes a container with its documents.
 func deleteContainer(c *call) error {
-	if err := c.allow(auth.Manage); err != nil {
+	if err := c.allowAction(auth.Manage); err != nil {
 		return err
 	}
-	cont, err := c.container()
+	cont, err := c.targetContainer()
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func deleteContainer(c *call) error {
 	}
 	c.out.Charge += service.ManageCharge
 	c.out.SetContainer()
-	return c.reply(http.StatusNoContent, nil)
+	return c.sendReply(http.StatusNoContent, nil)
 }
 
 // containerQuota is what the service allows a container to have; sizes are in KB, and -1 is
@@ -162,7 +162,7 @@ const containerQuota = "functions=25;storedProcedures=100;triggers=25;documentSi
 // replyContainer answers with a container.
 func replyContainer(c *call, status int, cont *docstore.Container) error {
 	c.out.Range = cont.PartitionAt("").ID
-	if c.s.shares(cont) {
+	if c.s.sharesThroughput(cont) {
 		c.out.Set(wire.AnswerShared, "true")
 	}
 	v, body := containerJSON(cont)
@@ -171,9 +171,9 @@ func replyContainer(c *call, status int, cont *docstore.Container) error {
 	return c.replyResource(status, v, body)
 }
 
-// shares reports whether a container shares the throughput of its database: the database has
+// sharesThroughput reports whether a container shares the throughput of its database: the database has
 // an offer, and the container has none.
-func (s *Server) shares(cont *docstore.Container) bool {
+func (s *Server) sharesThroughput(cont *docstore.Container) bool {
 	d, err := s.db.Database(cont.Database())
 	return err == nil && offeredIn(d.Meta) > 0 && offeredIn(cont.Spec().Meta) == 0
 }
@@ -192,6 +192,6 @@ func containerJSON(cont *docstore.Container) (version, []byte) {
 		p["_"+name] = wire.Encode(name + "/")
 	}
 	v := m.at(cont.ETag(), cont.Changed())
-	p.identify(cont.ID(), cont.RID(), cont.Self(), v)
+	p.setIdentity(cont.ID(), cont.RID(), cont.Self(), v)
 	return v, wire.Encode(p)
 }

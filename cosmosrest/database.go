@@ -18,7 +18,7 @@ func postDatabases(c *call) error {
 	if c.in.IsQuery() {
 		return queryDatabases(c)
 	}
-	if err := c.allow(auth.Manage); err != nil {
+	if err := c.allowAction(auth.Manage); err != nil {
 		return err
 	}
 	p, err := readProperties(&c.in)
@@ -43,20 +43,20 @@ func postDatabases(c *call) error {
 
 // queryDatabases queries the databases of the account.
 func queryDatabases(c *call) error {
-	if err := c.allow(auth.ReadMetadata); err != nil {
+	if err := c.allowAction(auth.ReadMetadata); err != nil {
 		return err
 	}
-	return c.s.databases().query(c)
+	return c.s.databases().queryPage(c)
 }
 
 // listDatabases lists the databases of the account.
 func listDatabases(c *call) error {
-	if err := c.allow(auth.ReadMetadata); err != nil {
+	if err := c.allowAction(auth.ReadMetadata); err != nil {
 		return err
 	}
 	all := c.s.databases()
 	c.setQuota("databases", maxDatabases, len(all.all))
-	return all.list(c)
+	return all.listPage(c)
 }
 
 // databases are all databases as clients see them.
@@ -71,10 +71,10 @@ func (s *Server) databases() resources {
 
 // readDatabase answers with a database.
 func readDatabase(c *call) error {
-	if err := c.allow(auth.ReadMetadata); err != nil {
+	if err := c.allowAction(auth.ReadMetadata); err != nil {
 		return err
 	}
-	d, err := c.database()
+	d, err := c.targetDatabase()
 	if err != nil {
 		return err
 	}
@@ -83,10 +83,10 @@ func readDatabase(c *call) error {
 
 // deleteDatabase deletes a database with its containers.
 func deleteDatabase(c *call) error {
-	if err := c.allow(auth.Manage); err != nil {
+	if err := c.allowAction(auth.Manage); err != nil {
 		return err
 	}
-	d, err := c.database()
+	d, err := c.targetDatabase()
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func deleteDatabase(c *call) error {
 		return err
 	}
 	c.out.Charge += service.ManageCharge
-	return c.reply(http.StatusNoContent, nil)
+	return c.sendReply(http.StatusNoContent, nil)
 }
 
 // replyDatabase answers with a database.
@@ -125,6 +125,6 @@ func databaseJSON(d docstore.Database) (version, []byte) {
 	m := readMeta(d.Meta)
 	v := m.at(d.ETag, d.Changed)
 	p := properties{"_colls": wire.Encode("colls/"), "_users": wire.Encode("users/")}
-	p.identify(d.ID, d.RID, "dbs/"+d.RID+"/", v)
+	p.setIdentity(d.ID, d.RID, "dbs/"+d.RID+"/", v)
 	return v, wire.Encode(p)
 }

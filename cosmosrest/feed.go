@@ -38,8 +38,8 @@ var pages = sync.Pool{New: func() any { return new(docstore.PageMemory) }}
 // a single large page would stay for ever.
 const maxPageKept = 2 * wire.MaxPage
 
-// free returns the memory of the page; the page must not be used any more.
-func (f *feedRead) free() {
+// freePage returns the memory of the page; the page must not be used any more.
+func (f *feedRead) freePage() {
 	if f.memory.Size() <= maxPageKept {
 		pages.Put(f.memory)
 	}
@@ -47,10 +47,10 @@ func (f *feedRead) free() {
 
 // readChangeFeed serves GET docs with A-IM: a page of either change feed, or 304.
 func readChangeFeed(c *call) error {
-	if err := c.allow(auth.ReadChangeFeed); err != nil {
+	if err := c.allowAction(auth.ReadChangeFeed); err != nil {
 		return err
 	}
-	cont, err := c.container()
+	cont, err := c.targetContainer()
 	if err != nil {
 		return err
 	}
@@ -58,20 +58,20 @@ func readChangeFeed(c *call) error {
 	if c.in.Flag(wire.HeaderPending) {
 		return f.countPending()
 	}
-	if err := f.parse(); err != nil {
+	if err := f.parseHeaders(); err != nil {
 		return err
 	}
-	if err := c.admit(cont, f.part.ID); err != nil {
+	if err := c.admitRequest(cont, f.part.ID); err != nil {
 		return err
 	}
 	giveWay()
 	f.memory = pages.Get().(*docstore.PageMemory)
-	defer f.free()
-	page, err := f.read()
+	defer f.freePage()
+	page, err := f.readOrWait()
 	if err != nil {
 		return err
 	}
-	return f.answer(page)
+	return f.sendPage(page)
 }
 
 // steps is how many goroutines a write passes through on its way to the disk: that of its request,
@@ -88,8 +88,8 @@ func giveWay() {
 	}
 }
 
-// parse reads the request's headers.
-func (f *feedRead) parse() (err error) {
+// parseHeaders reads the request's headers.
+func (f *feedRead) parseHeaders() (err error) {
 	in := f.c.in
 	if f.o.Mode, f.wrapped, err = in.FeedMode(); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (f *feedRead) parse() (err error) {
 	if f.wait, err = in.Polling(); err != nil {
 		return err
 	}
-	if err := f.choose(); err != nil {
+	if err := f.choosePartition(); err != nil {
 		return err
 	}
 	f.c.out.Range = f.part.ID
@@ -113,11 +113,11 @@ func (f *feedRead) parse() (err error) {
 	return f.checkVersions()
 }
 
-// choose finds the partition to read. The service reads no feed over several at once, so a
+// choosePartition finds the partition to read. The service reads no feed over several at once, so a
 // range across partitions is a 410, after which a client reads the list of partitions
 // again.
-func (f *feedRead) choose() error {
-	sel, err := f.c.selection(f.cont)
+func (f *feedRead) choosePartition() error {
+	sel, err := f.c.readSelection(f.cont)
 	if err != nil {
 		return err
 	}
@@ -157,13 +157,13 @@ func (f *feedRead) checkVersions() error {
 	return nil
 }
 
-// read is a page. An empty page is held back for as long as the client is willing to wait.
-func (f *feedRead) read() (feed.Page, error) {
-	page, err := f.once()
+// readOrWait is a page. An empty page is held back for as long as the client is willing to wait.
+func (f *feedRead) readOrWait() (feed.Page, error) {
+	page, err := f.readOnce()
 	if f.wait == 0 || err != nil || len(page.Changes) > 0 {
 		return page, err
 	}
-	ctx, cancel := f.c.waiting(f.wait)
+	ctx, cancel := f.c.waitContext(f.wait)
 	defer cancel()
 	// News of the range may be nothing to this reader: of another key, or a delete,
 	// which the latest versions do not show.
@@ -175,27 +175,27 @@ func (f *feedRead) read() (feed.Page, error) {
 			return page, err
 		}
 		f.from = page.Next
-		page, err = f.once()
+		page, err = f.readOnce()
 	}
 	return page, err
 }
 
-// once reads a page, empty or not.
-func (f *feedRead) once() (feed.Page, error) {
+// readOnce reads a page, empty or not.
+func (f *feedRead) readOnce() (feed.Page, error) {
 	if f.foreign {
-		return f.nothing()
+		return f.emptyPage()
 	}
 	page, err := f.memory.Read(f.c.ctx, f.cont, f.rng, f.from, f.o)
 	if err == nil {
 		size := 0
 		for i := range page.Changes {
 			ch := &page.Changes[i]
-			if !f.c.s.o.PreviousImages.shows(ch) {
+			if !f.c.s.o.PreviousImages.showsImage(ch) {
 				ch.Previous = nil
 			}
 			size += len(ch.Body) + len(ch.Previous)
 		}
-		f.c.spend(f.cont, f.part.ID, service.ScanCharge(len(page.Changes), size))
+		f.c.chargeRequest(f.cont, f.part.ID, service.ScanCharge(len(page.Changes), size))
 	}
 	return page, err
 }
@@ -204,14 +204,14 @@ func (f *feedRead) once() (feed.Page, error) {
 // key was given.
 func (f *feedRead) waitRange() feed.Range { return f.rng.Intersect(f.part.Range) }
 
-// nothing is the page of a range that has nothing of the key, up to the newest change, so
+// emptyPage is the page of a range that has nothing of the key, up to the newest change, so
 // that a reader moves on.
-func (f *feedRead) nothing() (feed.Page, error) {
+func (f *feedRead) emptyPage() (feed.Page, error) {
 	page, err := f.cont.Read(f.c.ctx, f.waitRange(), feed.Position{}, feed.ReadOptions{})
 	if err != nil {
 		return page, err
 	}
-	f.c.spend(f.cont, f.part.ID, service.ScanCharge(0, 0))
+	f.c.chargeRequest(f.cont, f.part.ID, service.ScanCharge(0, 0))
 	asked, _ := service.LSN(f.from.Token) // 0 is right for none
 	if read, _ := service.LSN(page.Next.Token); asked > read {
 		page.Next.Token = service.Token(asked)
@@ -219,15 +219,15 @@ func (f *feedRead) nothing() (feed.Page, error) {
 	return page, nil
 }
 
-// answer sends a page, or 304 for an empty one.
-func (f *feedRead) answer(page feed.Page) error {
+// sendPage sends a page, or 304 for an empty one.
+func (f *feedRead) sendPage(page feed.Page) error {
 	c := f.c
 	c.out.Set(wire.AnswerETag, page.Next.Token)
 	c.out.SetCount(len(page.Changes))
 	c.out.Set(wire.AnswerSession, page.Session)
 	c.out.SetLSN(max(page.Head, f.cont.Head())) // positions count in the container's LSNs
 	if len(page.Changes) == 0 {
-		return c.reply(http.StatusNotModified, nil)
+		return c.sendReply(http.StatusNotModified, nil)
 	}
 	docs := wire.NewDocuments(f.cont.RID())
 	defer docs.Free()
@@ -242,5 +242,5 @@ func (f *feedRead) answer(page feed.Page) error {
 	for i := range page.Changes {
 		add(&page.Changes[i])
 	}
-	return c.reply(http.StatusOK, docs.Finish())
+	return c.sendReply(http.StatusOK, docs.Finish())
 }

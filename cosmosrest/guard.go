@@ -74,7 +74,7 @@ func (g *Guard) Protect(s *http.Server) {
 	}
 	s.ConnState = func(c net.Conn, state http.ConnState) {
 		if known := unwrap(c); known != nil {
-			known.enter(state)
+			known.enterState(state)
 		}
 	}
 }
@@ -96,7 +96,7 @@ func unwrap(c net.Conn) *guarded {
 // stranger's no longer.
 func vouch(ctx context.Context) {
 	if c, _ := ctx.Value(guardedKey{}).(*guarded); c != nil && !c.known.Swap(true) {
-		c.guard.welcome(c)
+		c.guard.welcomeClient(c)
 	}
 }
 
@@ -138,18 +138,18 @@ func (l *guardedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		c := &guarded{Conn: conn, guard: l.guard, from: addressOf(conn), since: time.Now()}
-		if l.place(c) {
+		if l.placeOf(c) {
 			return c, nil
 		}
 		_ = conn.Close() // nobody has used it yet
 	}
 }
 
-// place finds a place for a connection. It is false when there is none, or the listener is
+// placeOf finds a place for a connection. It is false when there is none, or the listener is
 // closed.
-func (l *guardedListener) place(c *guarded) bool {
+func (l *guardedListener) placeOf(c *guarded) bool {
 	for {
-		left, found := l.guard.admit(c)
+		left, found := l.guard.admitConnection(c)
 		if left != nil {
 			_ = left.Conn.Close() // whoever serves it sees that
 		}
@@ -182,24 +182,24 @@ const (
 	placeLater           // strangers have the places, whose requests are being read or served
 )
 
-// admit counts a connection, if there is a place for it, and returns the connection that has
+// admitConnection counts a connection, if there is a place for it, and returns the connection that has
 // to make room for it, if any has to.
-func (g *Guard) admit(c *guarded) (left *guarded, found placement) {
+func (g *Guard) admitConnection(c *guarded) (left *guarded, found placement) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case g.strangers.Len() >= g.mostStrangers:
-		left = g.loiterer()
+		left = g.longestLoiterer()
 	case len(g.open) >= g.most:
-		left = g.spare()
+		left = g.cheapestToLose()
 	default:
-		g.seat(c)
+		g.seatStranger(c)
 		return nil, placeFound
 	}
 	switch {
 	case left != nil:
-		g.drop(left)
-		g.seat(c)
+		g.dropConnection(left)
+		g.seatStranger(c)
 		return left, placeFound
 	case g.strangers.Len() > 0:
 		return nil, placeLater
@@ -207,28 +207,28 @@ func (g *Guard) admit(c *guarded) (left *guarded, found placement) {
 	return nil, placeNone
 }
 
-// seat counts a connection as a stranger's.
-func (g *Guard) seat(c *guarded) {
+// seatStranger counts a connection as a stranger's.
+func (g *Guard) seatStranger(c *guarded) {
 	g.open[c] = struct{}{}
 	g.of[c.from]++
 	c.place = g.strangers.PushBack(c)
 }
 
-// spare is the connection whose loss costs least when all are taken: a stranger's if there
+// cheapestToLose is the connection whose loss costs least when all are taken: a stranger's if there
 // are many, that of the client that has been idle for longest, or else a stranger's.
-func (g *Guard) spare() *guarded {
+func (g *Guard) cheapestToLose() *guarded {
 	if g.strangers.Len() <= strangersKept {
-		if c := g.idlest(); c != nil {
+		if c := g.idlestClient(); c != nil {
 			return c
 		}
 	}
-	return g.loiterer()
+	return g.longestLoiterer()
 }
 
-// loiterer is the stranger that is closed to make room: of those for whom the server has
+// longestLoiterer is the stranger that is closed to make room: of those for whom the server has
 // waited long enough, one of the address that has the most strangers, a silent one before
 // one that has sent something, and the oldest of these. It is nil if there is none.
-func (g *Guard) loiterer() (found *guarded) {
+func (g *Guard) longestLoiterer() (found *guarded) {
 	now := time.Now()
 	for e := g.strangers.Front(); e != nil; e = e.Next() {
 		c, _ := e.Value.(*guarded)
@@ -241,9 +241,9 @@ func (g *Guard) loiterer() (found *guarded) {
 	return found
 }
 
-// idlest is the connection of a client with a key that has been idle for longest; nil if
+// idlestClient is the connection of a client with a key that has been idle for longest; nil if
 // all are at work.
-func (g *Guard) idlest() (found *guarded) {
+func (g *Guard) idlestClient() (found *guarded) {
 	least := int64(0)
 	for c := range g.open {
 		if since := c.idle.Load(); since != 0 && c.known.Load() && (found == nil || since < least) {
@@ -253,28 +253,28 @@ func (g *Guard) idlest() (found *guarded) {
 	return found
 }
 
-// welcome takes a connection off the strangers, whose places are few.
-func (g *Guard) welcome(c *guarded) {
+// welcomeClient takes a connection off the strangers, whose places are few.
+func (g *Guard) welcomeClient(c *guarded) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.unlist(c)
+	g.unlistStranger(c)
 }
 
-// leave stops counting a connection that was closed.
-func (g *Guard) leave(c *guarded) {
+// leaveGuard stops counting a connection that was closed.
+func (g *Guard) leaveGuard(c *guarded) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.drop(c)
+	g.dropConnection(c)
 }
 
-// drop forgets a connection, which may be forgotten already: it was closed to make room.
-func (g *Guard) drop(c *guarded) {
+// dropConnection forgets a connection, which may be forgotten already: it was closed to make room.
+func (g *Guard) dropConnection(c *guarded) {
 	delete(g.open, c)
-	g.unlist(c)
+	g.unlistStranger(c)
 }
 
-// unlist takes a connection off the strangers, if it is among them.
-func (g *Guard) unlist(c *guarded) {
+// unlistStranger takes a connection off the strangers, if it is among them.
+func (g *Guard) unlistStranger(c *guarded) {
 	if c.place == nil {
 		return
 	}

@@ -162,7 +162,7 @@ func TestWhoHasMostStrangersMakesRoomFirst(t *testing.T) {
 		c.from = addressOf(addressed{conn, from})
 		c.heard.Store(heard)
 		c.reading.Store(true)
-		if left, found := g.admit(c); left != nil || found != placeFound {
+		if left, found := g.admitConnection(c); left != nil || found != placeFound {
 			t.Fatalf("admit: %v, %v", left, found)
 		}
 		return c
@@ -170,25 +170,25 @@ func TestWhoHasMostStrangersMakesRoomFirst(t *testing.T) {
 	lone := open("10.0.0.1:1", false, 0)
 	begun := open("10.0.0.2:1", true, time.Second)
 	silent := open("10.0.0.2:2", false, 2*time.Second)
-	if found := g.loiterer(); found != silent {
+	if found := g.longestLoiterer(); found != silent {
 		t.Errorf("the first to make room is that of %v, silent %v: want the silent one of the address with two", found.from, !found.heard.Load())
 	}
-	g.leave(silent)
+	g.leaveGuard(silent)
 	busy := open("10.0.0.2:3", false, 3*time.Second)
 	busy.busy.Store(true)
-	if found := g.loiterer(); found != begun {
+	if found := g.longestLoiterer(); found != begun {
 		t.Errorf("want the one of the address with two that has no request")
 	}
 	begun.busy.Store(true)
-	if found := g.loiterer(); found != lone {
+	if found := g.longestLoiterer(); found != lone {
 		t.Errorf("want the one whose address has no request")
 	}
 	lone.reading.Store(false)
-	if found := g.loiterer(); found != nil {
+	if found := g.longestLoiterer(); found != nil {
 		t.Errorf("want none: all are at work")
 	}
 	busy.refused.Store(true)
-	if found := g.loiterer(); found != busy {
+	if found := g.longestLoiterer(); found != busy {
 		t.Errorf("want the one that is being refused")
 	}
 }

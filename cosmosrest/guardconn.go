@@ -41,12 +41,12 @@ type guarded struct {
 // Close implements [net.Conn]. The guard forgets the connection first: its place is free at
 // once.
 func (c *guarded) Close() error {
-	c.guard.leave(c)
+	c.guard.leaveGuard(c)
 	return c.Conn.Close()
 }
 
-// enter notes what the server does with the connection.
-func (c *guarded) enter(state http.ConnState) {
+// enterState notes what the server does with the connection.
+func (c *guarded) enterState(state http.ConnState) {
 	since := int64(0)
 	if state == http.StateIdle {
 		since = time.Now().UnixNano()
@@ -89,7 +89,7 @@ func (c *guarded) Read(b []byte) (int, error) {
 func (c *guarded) Write(b []byte) (n int, err error) {
 	for {
 		part := b[n:min(len(b), n+writePart)]
-		if err := c.await(); err != nil {
+		if err := c.awaitPart(); err != nil {
 			return n, err
 		}
 		m, err := c.Conn.Write(part)
@@ -99,9 +99,9 @@ func (c *guarded) Write(b []byte) (n int, err error) {
 	}
 }
 
-// await sets the deadline of the next part, unless the last deadline was set less than a second
+// awaitPart sets the deadline of the next part, unless the last deadline was set less than a second
 // ago: a system call for each part would cost more than it is worth.
-func (c *guarded) await() error {
+func (c *guarded) awaitPart() error {
 	now := time.Now()
 	due := now.Add(writePause)
 	c.mu.Lock()

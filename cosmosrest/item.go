@@ -41,21 +41,21 @@ func locate(cont *docstore.Container, key feed.PartitionKey) (logical, error) {
 	return l, nil
 }
 
-// logical finds a partition key, and refuses the request if the budget of its partition is
+// findLogical finds a partition key, and refuses the request if the budget of its partition is
 // used up.
-func (c *call) logical(cont *docstore.Container, key feed.PartitionKey) (logical, error) {
+func (c *call) findLogical(cont *docstore.Container, key feed.PartitionKey) (logical, error) {
 	l, err := locate(cont, key)
 	if err != nil {
 		return l, err
 	}
 	c.out.Range = l.part.ID
-	return l, c.admit(cont, l.part.ID)
+	return l, c.admitRequest(cont, l.part.ID)
 }
 
-// item finds the item that the path names. On a lenient server the partition key may come
+// findItem finds the item that the path names. On a lenient server the partition key may come
 // from the new body, if there is one.
-func (c *call) item(body []byte) (ref itemRef, err error) {
-	cont, err := c.container()
+func (c *call) findItem(body []byte) (ref itemRef, err error) {
+	cont, err := c.targetContainer()
 	if err != nil {
 		return ref, err
 	}
@@ -78,7 +78,7 @@ func (c *call) item(body []byte) (ref itemRef, err error) {
 		}
 		return ref, wire.Errorf(http.StatusBadRequest, sub, wire.CodeBadRequest, wire.NoKey+" PartitionKey value must be supplied for this operation: want the header x-ms-documentdb-partitionkey")
 	}
-	if ref.logical, err = c.logical(cont, key); err != nil {
+	if ref.logical, err = c.findLogical(cont, key); err != nil {
 		return ref, err
 	}
 	ref.id = c.in.Target.ID
@@ -125,10 +125,10 @@ func (c *call) idOf(cont *docstore.Container, key feed.PartitionKey, rid string)
 
 // readItem answers with an item, or with 304 if the client has it already.
 func readItem(c *call) error {
-	if err := c.allow(auth.ReadItem); err != nil {
+	if err := c.allowAction(auth.ReadItem); err != nil {
 		return err
 	}
-	p, err := c.item(nil)
+	p, err := c.findItem(nil)
 	if err != nil {
 		return err
 	}
@@ -144,30 +144,30 @@ func readItem(c *call) error {
 	part, newest := p.Partition()
 	// Charge and session come before the error, because a read that finds nothing has
 	// both.
-	c.spend(p.cont, part.ID, service.ReadCharge(size))
+	c.chargeRequest(p.cont, part.ID, service.ReadCharge(size))
 	c.out.SetSession(part.ID, newest)
 	if err != nil {
 		return err
 	}
 	c.out.Set(wire.AnswerETag, item.ETag)
 	if same {
-		return c.reply(http.StatusNotModified, nil)
+		return c.sendReply(http.StatusNotModified, nil)
 	}
 	if match := c.in.Header(wire.HeaderIfMatch); match != "" && !wire.Matches(match, item.ETag) {
 		return wire.PreconditionFailed("item %q has the ETag %s: want %s", item.ID, item.ETag, match)
 	}
 	c.out.SetItemLSN(item.LSN)
-	return c.reply(http.StatusOK, item.Body)
+	return c.sendReply(http.StatusOK, item.Body)
 }
 
 // deleteItem deletes an item.
 func deleteItem(c *call) error {
-	if err := c.allow(auth.Delete); err != nil {
+	if err := c.allowAction(auth.Delete); err != nil {
 		return err
 	}
-	p, err := c.item(nil)
+	p, err := c.findItem(nil)
 	if err != nil {
 		return err
 	}
-	return c.write(p.logical, docstore.Write{Write: feed.Write{Op: feed.WriteDelete, ID: p.id, IfMatch: c.in.IfMatch()}})
+	return c.writeItems(p.logical, docstore.Write{Write: feed.Write{Op: feed.WriteDelete, ID: p.id, IfMatch: c.in.IfMatch()}})
 }

@@ -28,14 +28,14 @@ type resource struct {
 	body []byte
 }
 
-// list answers a GET: a page of the resources.
-func (from resources) list(c *call) error {
+// listPage answers a GET: a page of the resources.
+func (from resources) listPage(c *call) error {
 	return from.replyPage(c, func(r resource, emit func([]byte) error) error { return emit(r.body) })
 }
 
-// query answers a POST: a page of a query's rows. A query whose rows depend on several
+// queryPage answers a POST: a page of a query's rows. A query whose rows depend on several
 // resources, or that counts its rows itself, has a single page.
-func (from resources) query(c *call) error {
+func (from resources) queryPage(c *call) error {
 	text, err := c.queryText()
 	if err != nil {
 		return err
@@ -123,5 +123,5 @@ func (from resources) replyRows(c *call, rows []json.RawMessage) error {
 	count := strconv.Itoa(len(rows))
 	b.WriteString(`],"_count":` + count + `}`)
 	c.out.Set(wire.AnswerItemCount, count)
-	return c.reply(http.StatusOK, b.Bytes())
+	return c.sendReply(http.StatusOK, b.Bytes())
 }

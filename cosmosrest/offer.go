@@ -57,7 +57,7 @@ func offered(c *call) (*offer, error) {
 		content.Autoscale = json.RawMessage(auto)
 	}
 	o := &offer{ID: c.s.newOfferID()}
-	return o, o.change(content)
+	return o, o.changeContent(content)
 }
 
 // impliedOffer is the offer of a container that was made without one, and whose database has
@@ -82,8 +82,8 @@ type offerContent struct {
 	Autoscale json.RawMessage `json:"offerAutopilotSettings,omitempty"`
 }
 
-// change gives the offer another content, unless the service would refuse it.
-func (o *offer) change(to offerContent) error {
+// changeContent gives the offer another content, unless the service would refuse it.
+func (o *offer) changeContent(to offerContent) error {
 	name, least, step := "offerThroughput", minManual, stepManual
 	var ru int
 	switch {
@@ -116,8 +116,8 @@ func (o *offer) ranges() int {
 	return (o.RU + rangeThroughput - 1) / rangeThroughput
 }
 
-// least is the lowest throughput that the offer can be changed to.
-func (o *offer) least() int {
+// leastThroughput is the lowest throughput that the offer can be changed to.
+func (o *offer) leastThroughput() int {
 	if o.Autoscale != nil {
 		return minAutoscale
 	}
@@ -148,8 +148,8 @@ func (s *Server) offers() []owned {
 	return all
 }
 
-// update changes an offer where it is kept, and nothing if change fails.
-func (s *Server) update(ctx context.Context, o owned, change func(*offer) error) error {
+// updateOffer changes an offer where it is kept, and nothing if change fails.
+func (s *Server) updateOffer(ctx context.Context, o owned, change func(*offer) error) error {
 	renew := func(raw json.RawMessage) (json.RawMessage, error) {
 		m := readMeta(raw)
 		if m.Offer == nil || m.Offer.ID != o.ID {
@@ -184,7 +184,7 @@ func noOffer(id string) *wire.Error {
 }
 
 // listOffers lists the offers of the account.
-func listOffers(c *call) error { return eachOffer(c, resources.list) }
+func listOffers(c *call) error { return eachOffer(c, resources.listPage) }
 
 // queryOffers queries the offers of the account.
 func queryOffers(c *call) error {
@@ -193,12 +193,12 @@ func queryOffers(c *call) error {
 		f.Allow = "GET, POST"
 		return f
 	}
-	return eachOffer(c, resources.query)
+	return eachOffer(c, resources.queryPage)
 }
 
 // eachOffer answers with all offers.
 func eachOffer(c *call, answer func(resources, *call) error) error {
-	if err := c.allow(auth.ReadMetadata); err != nil {
+	if err := c.allowAction(auth.ReadMetadata); err != nil {
 		return err
 	}
 	all := resources{member: "Offers"}
@@ -210,7 +210,7 @@ func eachOffer(c *call, answer func(resources, *call) error) error {
 
 // readOffer answers with an offer.
 func readOffer(c *call) error {
-	if err := c.allow(auth.ReadMetadata); err != nil {
+	if err := c.allowAction(auth.ReadMetadata); err != nil {
 		return err
 	}
 	o, err := c.s.offer(c.in.Target.ID)
@@ -232,7 +232,7 @@ func (s *Server) offer(id string) (owned, error) {
 
 // replaceOffer changes a throughput. The budget follows at once.
 func replaceOffer(c *call) error {
-	if err := c.allow(auth.Manage); err != nil {
+	if err := c.allowAction(auth.Manage); err != nil {
 		return err
 	}
 	o, err := c.s.offer(c.in.Target.ID)
@@ -244,18 +244,18 @@ func replaceOffer(c *call) error {
 		return err
 	}
 	var owner string
-	if err := p.member("offerResourceId", "the resource id of the offer's owner", &owner); err != nil {
+	if err := p.decodeMember("offerResourceId", "the resource id of the offer's owner", &owner); err != nil {
 		return err
 	}
 	if owner != "" && owner != o.rid {
 		return wire.BadRequest("offerResourceId is %q: want %q, an offer stays with its owner", owner, o.rid)
 	}
 	var content offerContent
-	if err := p.member("content", `an object such as {"offerThroughput":400}`, &content); err != nil {
+	if err := p.decodeMember("content", `an object such as {"offerThroughput":400}`, &content); err != nil {
 		return err
 	}
 	// Judged within the update of the store, where no other can come in between.
-	err = c.s.update(c.ctx, o, func(now *offer) error {
+	err = c.s.updateOffer(c.ctx, o, func(now *offer) error {
 		if err := c.in.RefuseOther(now.ETag); err != nil {
 			return err
 		}
@@ -263,7 +263,7 @@ func replaceOffer(c *call) error {
 			return err
 		}
 		o.offer = now
-		return now.change(content)
+		return now.changeContent(content)
 	})
 	if err != nil {
 		return err
@@ -289,7 +289,7 @@ func (o *offer) mayMigrate(c *call, to offerContent) error {
 // pending.
 func replyOffer(c *call, o owned) error {
 	c.out.Set(wire.AnswerOfferPending, "false")
-	c.out.Set(wire.AnswerMinThroughput, strconv.Itoa(o.least()))
+	c.out.Set(wire.AnswerMinThroughput, strconv.Itoa(o.leastThroughput()))
 	return c.replyResource(http.StatusOK, o.version, o.json())
 }
 
@@ -305,6 +305,6 @@ func (o owned) json() []byte {
 		"offerVersion": wire.Encode("V2"), "offerType": wire.Encode("Invalid"), "content": wire.Encode(content),
 		"resource": wire.Encode(o.self), "offerResourceId": wire.Encode(o.rid),
 	}
-	p.identify(o.ID, o.ID, "offers/"+o.ID+"/", o.version)
+	p.setIdentity(o.ID, o.ID, "offers/"+o.ID+"/", o.version)
 	return wire.Encode(p)
 }

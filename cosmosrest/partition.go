@@ -27,10 +27,10 @@ import (
 // that it knows, and drops those that are parents of others: the rest tiles the key space
 // again.
 func listRanges(c *call) error {
-	if err := c.allow(auth.ReadMetadata); err != nil {
+	if err := c.allowAction(auth.ReadMetadata); err != nil {
 		return err
 	}
-	cont, err := c.container()
+	cont, err := c.targetContainer()
 	if err != nil {
 		return err
 	}
@@ -41,12 +41,12 @@ func listRanges(c *call) error {
 	c.out.Set(wire.AnswerETag, rangesTag(cont, parts))
 	all := len(parts)
 	if c.in.Header(wire.HeaderAIM) == "" {
-		return rangesOf(cont, parts, all).list(c)
+		return rangesOf(cont, parts, all).listPage(c)
 	}
 	known := knownRange(cont, c.in.Header(wire.HeaderIfNoneMatch))
 	parts = slices.DeleteFunc(parts, func(partition feed.Partition) bool { return rangeNumber(partition) <= known })
 	if len(parts) == 0 {
-		return c.reply(http.StatusNotModified, nil)
+		return c.sendReply(http.StatusNotModified, nil)
 	}
 	return rangesOf(cont, parts, all).replyAll(c)
 }
@@ -90,7 +90,7 @@ func rangesOf(cont *docstore.Container, parts []feed.Partition, all int) resourc
 			"ridPrefix": wire.Encode(rangeNumber(partition)), "throughputFraction": wire.Encode(1 / float64(all)), "status": wire.Encode("online"),
 			"ownedArchivalPKRangeIds": wire.Encode([]string{}), "lsn": wire.Encode(cont.Newest(partition.Range.Min)),
 		}
-		body.identify(partition.ID, rid, cont.Self()+"pkranges/"+rid+"/", version{`"` + rid + `"`, changed})
+		body.setIdentity(partition.ID, rid, cont.Self()+"pkranges/"+rid+"/", version{`"` + rid + `"`, changed})
 		// A page goes on after an id, and the partitions are in the order of their
 		// ranges, so their upper bounds stand for ids here.
 		found.all = append(found.all, resource{partition.Range.Max, wire.Encode(body)})
@@ -118,10 +118,10 @@ type partitionChange struct {
 
 // changePartitions splits or merges partitions, and answers the new ones.
 func changePartitions(c *call) error {
-	if err := c.allow(auth.Manage); err != nil {
+	if err := c.allowAction(auth.Manage); err != nil {
 		return err
 	}
-	cont, err := c.container()
+	cont, err := c.targetContainer()
 	if err != nil {
 		return err
 	}

@@ -17,10 +17,10 @@ import (
 
 // patchItem changes parts of an item.
 func patchItem(c *call) error {
-	if err := c.allow(auth.Replace); err != nil {
+	if err := c.allowAction(auth.Replace); err != nil {
 		return err
 	}
-	p, err := c.item(nil)
+	p, err := c.findItem(nil)
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func patchItem(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.write(p.logical, docstore.Write{Write: feed.Write{Op: feed.WritePatch, ID: p.id, Patch: ops, IfMatch: c.in.IfMatch()}, If: cond})
+	return c.writeItems(p.logical, docstore.Write{Write: feed.Write{Op: feed.WritePatch, ID: p.id, Patch: ops, IfMatch: c.in.IfMatch()}, If: cond})
 }
 
 // parsePatch reads a patch: {"condition", "operations"}, or the bare operations, as batches

@@ -27,7 +27,7 @@ func (f *feedRead) countPending() (err error) {
 	if f.from, err = f.c.in.FeedStart(); err != nil {
 		return err
 	}
-	sel, err := f.c.selection(f.cont)
+	sel, err := f.c.readSelection(f.cont)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (f *feedRead) countPending() (err error) {
 		return err
 	}
 	f.part = f.cont.PartitionAt(f.rng.Min)
-	if err := f.c.admit(f.cont, f.part.ID); err != nil {
+	if err := f.c.admitRequest(f.cont, f.part.ID); err != nil {
 		return err
 	}
 	begun := time.Now()
@@ -45,10 +45,10 @@ func (f *feedRead) countPending() (err error) {
 	if err != nil {
 		return err
 	}
-	f.c.spend(f.cont, f.part.ID, max(service.CountCharge(backlog.Items), float64(took.Milliseconds())))
+	f.c.chargeRequest(f.cont, f.part.ID, max(service.CountCharge(backlog.Items), float64(took.Milliseconds())))
 	p := pending{Items: backlog.Items, Ahead: backlog.Ahead}
 	if !backlog.Oldest.IsZero() {
 		p.Oldest = &backlog.Oldest
 	}
-	return f.c.reply(http.StatusOK, wire.Encode(p))
+	return f.c.sendReply(http.StatusOK, wire.Encode(p))
 }

@@ -34,10 +34,10 @@ const (
 	wantUnique = `{"uniqueKeys":[{"paths":["/a"]}]}` // for messages
 )
 
-// spec checks a container's properties, and returns those that the store acts on. On a
+// checkSpec checks a container's properties, and returns those that the store acts on. On a
 // lenient server a container may lack a partition key; it gets the one that the service
 // gives to such containers.
-func (p properties) spec(lenient bool) (s docstore.ContainerSpec, err error) {
+func (p properties) checkSpec(lenient bool) (s docstore.ContainerSpec, err error) {
 	if s.ID, err = p.id(); err != nil {
 		return s, err
 	}
@@ -48,7 +48,7 @@ func (p properties) spec(lenient bool) (s docstore.ContainerSpec, err error) {
 	if s.Paths, s.HashVersion, err = p.partitionKey(); err != nil {
 		return s, err
 	}
-	if s.DefaultTTL, err = p.ttl(); err != nil {
+	if s.DefaultTTL, err = p.defaultTTL(); err != nil {
 		return s, err
 	}
 	if s.Retention, err = p.retention(); err != nil {
@@ -86,7 +86,7 @@ func (p properties) partitionKey() (paths []string, hashVersion int, err error) 
 	if p["partitionKey"] == nil {
 		return nil, 0, wire.BadRequest("partitionKey is missing: want one such as %s", wantKey)
 	}
-	if err := p.member("partitionKey", wantKey, &key); err != nil {
+	if err := p.decodeMember("partitionKey", wantKey, &key); err != nil {
 		return nil, 0, err
 	}
 	n := len(key.Paths)
@@ -109,9 +109,9 @@ func (p properties) partitionKey() (paths []string, hashVersion int, err error) 
 	return key.Paths, max(key.Version, 1), err
 }
 
-// ttl is the default time to live in seconds; nil for none.
-func (p properties) ttl() (seconds *int, err error) {
-	return seconds, p.member("defaultTtl", "whole seconds above 0, or -1", &seconds)
+// defaultTTL is the default time to live in seconds; nil for none.
+func (p properties) defaultTTL() (seconds *int, err error) {
+	return seconds, p.decodeMember("defaultTtl", "whole seconds above 0, or -1", &seconds)
 }
 
 // feedPolicy is a change feed policy.
@@ -122,7 +122,7 @@ type feedPolicy struct {
 // retention is for how long the change feed policy keeps all versions and deletes.
 func (p properties) retention() (time.Duration, error) {
 	var policy feedPolicy
-	if err := p.member("changeFeedPolicy", `whole minutes, as in {"retentionDuration":10}`, &policy); err != nil {
+	if err := p.decodeMember("changeFeedPolicy", `whole minutes, as in {"retentionDuration":10}`, &policy); err != nil {
 		return 0, err
 	}
 	if policy.Minutes < 0 || policy.Minutes > maxRetain {
@@ -144,7 +144,7 @@ type uniqueKey struct {
 // uniqueKeys are the sets of paths of the unique key policy.
 func (p properties) uniqueKeys() (sets [][]string, err error) {
 	var policy uniquePolicy
-	if err := p.member("uniqueKeyPolicy", wantUnique, &policy); err != nil {
+	if err := p.decodeMember("uniqueKeyPolicy", wantUnique, &policy); err != nil {
 		return nil, err
 	}
 	for _, key := range policy.Keys {
@@ -175,7 +175,7 @@ const (
 // checkIndexing refuses an indexing policy that the service would refuse.
 func (p properties) checkIndexing() error {
 	var policy indexing
-	if err := p.member("indexingPolicy", `an object such as {"indexingMode":"consistent","automatic":true}`, &policy); err != nil {
+	if err := p.decodeMember("indexingPolicy", `an object such as {"indexingMode":"consistent","automatic":true}`, &policy); err != nil {
 		return err
 	}
 	all := slices.Concat(policy.Included, policy.Excluded)
@@ -196,7 +196,7 @@ func (p properties) checkIndexing() error {
 // checkObjects refuses members that are there and are no objects.
 func (p properties) checkObjects(names ...string) error {
 	for _, name := range names {
-		if err := p.member(name, "an object", &properties{}); err != nil {
+		if err := p.decodeMember(name, "an object", &properties{}); err != nil {
 			return err
 		}
 	}

@@ -31,8 +31,8 @@ func readProperties(in *wire.Request) (properties, error) {
 	return p, nil
 }
 
-// member decodes a member into v; without the member v stays as it is.
-func (p properties) member(name, want string, v any) error {
+// decodeMember decodes a member into v; without the member v stays as it is.
+func (p properties) decodeMember(name, want string, v any) error {
 	raw, ok := p[name]
 	if !ok {
 		return nil
@@ -53,7 +53,7 @@ func (p properties) id() (string, error) {
 		return "", wire.BadRequest("id is missing: want a name such as %q", "orders")
 	}
 	var id string
-	if err := p.member("id", "a string", &id); err != nil {
+	if err := p.decodeMember("id", "a string", &id); err != nil {
 		return "", err
 	}
 	switch {
@@ -76,8 +76,8 @@ func (p properties) without(system ...string) properties {
 	return own
 }
 
-// identify sets the members that every resource has.
-func (p properties) identify(id, rid, self string, v version) {
+// setIdentity sets the members that every resource has.
+func (p properties) setIdentity(id, rid, self string, v version) {
 	p["id"], p["_rid"], p["_self"] = wire.Encode(id), wire.Encode(rid), wire.Encode(self)
 	p["_etag"], p["_ts"] = wire.Encode(v.ETag), wire.Encode(v.Changed)
 }
@@ -127,7 +127,7 @@ func (c *call) replyResource(status int, v version, body []byte) error {
 	}
 	c.out.Set(wire.AnswerETag, v.ETag)
 	if read && c.in.Has(v.ETag) {
-		return c.reply(http.StatusNotModified, nil)
+		return c.sendReply(http.StatusNotModified, nil)
 	}
-	return c.reply(status, body)
+	return c.sendReply(status, body)
 }

@@ -33,11 +33,11 @@ func queryItems(c *call) error {
 	if q.From, err = query.ParseContinuation(c.in.Header(wire.HeaderContinuation), q.cont.RID()); err != nil {
 		return err
 	}
-	part, err := q.route(c)
+	part, err := q.firstPartition(c)
 	if err != nil {
 		return err
 	}
-	if err := c.admit(q.cont, part.ID); err != nil {
+	if err := c.admitRequest(q.cont, part.ID); err != nil {
 		return err
 	}
 	c.out.SetSession(part.ID, q.cont.Newest(part.Range.Min))
@@ -49,7 +49,7 @@ func queryItems(c *call) error {
 	}
 	more, err := q.Page(docs)
 	// Also work that came to nothing is charged, or a query that always fails would be free.
-	c.spend(q.cont, part.ID, q.Charge())
+	c.chargeRequest(q.cont, part.ID, q.Charge())
 	if err != nil {
 		return err
 	}
@@ -69,36 +69,36 @@ func queryItems(c *call) error {
 	case c.in.Flag(wire.HeaderIndexMetrics):
 		c.out.Set(wire.AnswerIndexMetrics, query.IndexMetrics)
 	}
-	return c.reply(http.StatusOK, docs.Finish())
+	return c.sendReply(http.StatusOK, docs.Finish())
 }
 
 // newItemQuery reads a query and finds the way to its documents. Compiling a long text is
 // charged, also if the query cannot be run: else broken queries would be computed for
 // nothing.
 func newItemQuery(c *call) (q itemQuery, err error) {
-	if err := c.allow(auth.Query); err != nil {
+	if err := c.allowAction(auth.Query); err != nil {
 		return q, err
 	}
-	if q.cont, err = c.container(); err != nil {
+	if q.cont, err = c.targetContainer(); err != nil {
 		return q, err
 	}
 	text, err := c.queryText()
 	if err != nil {
 		return q, err
 	}
-	if q.sel, err = c.selection(q.cont); err != nil {
+	if q.sel, err = c.readSelection(q.cont); err != nil {
 		return q, err
 	}
 	first := q.cont.PartitionAt(q.sel.Range.Min).ID
 	// Only a long text costs enough by itself to be refused before it is parsed.
 	if text.Long() {
-		if err := c.admit(q.cont, first); err != nil {
+		if err := c.admitRequest(q.cont, first); err != nil {
 			return q, err
 		}
 	}
 	q.Query, err = query.New(q.cont, q.sel, text, &c.work, &c.s.results)
 	if err != nil && c.work.Units() > 0 {
-		c.spend(q.cont, first, c.work.Charge(0, 0))
+		c.chargeRequest(q.cont, first, c.work.Charge(0, 0))
 	}
 	return q, err
 }
@@ -115,9 +115,9 @@ func (c *call) queryText() (query.Text, error) {
 	return query.ParseText(body)
 }
 
-// route is the first partition that the query is about. It refuses queries that the
+// firstPartition is the first partition that the query is about. It refuses queries that the
 // service's gateway does not spread over partitions.
-func (q *itemQuery) route(c *call) (feed.Partition, error) {
+func (q *itemQuery) firstPartition(c *call) (feed.Partition, error) {
 	part, only, err := q.Partition()
 	if err != nil {
 		return part, err
@@ -172,21 +172,21 @@ func planQuery(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.spend(q.cont, q.cont.PartitionAt(q.sel.Range.Min).ID, c.work.Charge(0, 0))
-	return c.reply(http.StatusOK, plan)
+	c.chargeRequest(q.cont, q.cont.PartitionAt(q.sel.Range.Min).ID, c.work.Charge(0, 0))
+	return c.sendReply(http.StatusOK, plan)
 }
 
 // readFeed serves GET docs: a page of the documents, in the order of their last writes
 // in each range.
 func readFeed(c *call) error {
-	if err := c.allow(auth.ReadChangeFeed); err != nil {
+	if err := c.allowAction(auth.ReadChangeFeed); err != nil {
 		return err
 	}
-	cont, err := c.container()
+	cont, err := c.targetContainer()
 	if err != nil {
 		return err
 	}
-	sel, err := c.selection(cont)
+	sel, err := c.readSelection(cont)
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func readFeed(c *call) error {
 	if err := c.in.Consistent(part, newest); err != nil {
 		return err
 	}
-	if err := c.admit(cont, part.ID); err != nil {
+	if err := c.admitRequest(cont, part.ID); err != nil {
 		return err
 	}
 	c.out.SetSession(part.ID, newest)
@@ -230,9 +230,9 @@ func readFeed(c *call) error {
 			return err
 		}
 	}
-	c.spend(cont, part.ID, service.ScanCharge(scan.Read()))
+	c.chargeRequest(cont, part.ID, service.ScanCharge(scan.Read()))
 	c.out.SetCount(docs.Count())
-	return c.reply(http.StatusOK, docs.Finish())
+	return c.sendReply(http.StatusOK, docs.Finish())
 }
 
 // goOn says where the next page begins.

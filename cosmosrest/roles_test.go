@@ -66,7 +66,7 @@ func TestRolesGrantInTheirScope(t *testing.T) {
 	} {
 		t.Run(c.who+" "+c.path, func(t *testing.T) {
 			call := w.call(t, c.path, issuer.bearer(t, map[string]any{"oid": c.who}))
-			err := call.allow(c.action)
+			err := call.allowAction(c.action)
 			if c.want == "" {
 				if err != nil {
 					t.Errorf("%s: %v, want it to be allowed", c.action, err)
@@ -126,10 +126,10 @@ func TestNamesThatLookLikeResourceIDs(t *testing.T) {
 	}
 	roles := Roles{alice: {{Database: parts[1], Actions: []string{"Cosmos DB Built-in Data Contributor"}}}}
 	w = serveStore(t, w.db, Options{Tokens: tokensOf(t, roles, issuer)})
-	if err := w.call(t, "dbs/"+parts[1], issuer.bearer(t, nil)).allow(auth.ReadMetadata); err != nil {
+	if err := w.call(t, "dbs/"+parts[1], issuer.bearer(t, nil)).allowAction(auth.ReadMetadata); err != nil {
 		t.Errorf("the database with that name: %v, want it to be allowed", err)
 	}
-	if err := w.call(t, strings.Trim(secret.Self(), "/"), issuer.bearer(t, nil)).allow(auth.ReadMetadata); err == nil {
+	if err := w.call(t, strings.Trim(secret.Self(), "/"), issuer.bearer(t, nil)).allowAction(auth.ReadMetadata); err == nil {
 		t.Error("a container of the other database can be read")
 	}
 }

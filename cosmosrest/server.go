@@ -29,8 +29,8 @@ const (
 	NoImages                      // as all other accounts do
 )
 
-// shows reports whether the image before a change is shown.
-func (i Images) shows(ch *feed.Change) bool {
+// showsImage reports whether the image before a change is shown.
+func (i Images) showsImage(ch *feed.Change) bool {
 	switch {
 	case ch.Expired || i == NoImages:
 		return false
@@ -136,9 +136,9 @@ func New(db *docstore.DB, o Options) (*Server, error) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := newCall(s, w, r)
 	defer c.work.End()
-	defer c.recover()
-	if err := c.serve(); err != nil {
-		c.refuse(err)
+	defer c.recoverPanic()
+	if err := c.serveRequest(); err != nil {
+		c.sendError(err)
 	}
 	if s.log.Enabled(c.ctx, slog.LevelDebug) {
 		s.log.Debug("request", "method", r.Method, "path", r.URL.Path, "status", c.out.Status, "charge", c.out.Charge, "activity", c.out.Activity)

@@ -246,7 +246,7 @@ func TestTheLogHasEachRequestThatFailed(t *testing.T) {
 	for _, err := range []error{errors.New("a cable is loose"), docstore.ErrFailed} {
 		log.Reset()
 		rec := httptest.NewRecorder()
-		newCall(w.Server, rec, httptest.NewRequestWithContext(t.Context(), "GET", "/dbs/db", nil)).refuse(err)
+		newCall(w.Server, rec, httptest.NewRequestWithContext(t.Context(), "GET", "/dbs/db", nil)).sendError(err)
 		activity := received(t, rec).Get("x-ms-activity-id")
 		for _, part := range []string{"/dbs/db", err.Error(), activity, fmt.Sprint(rec.Code)} {
 			if !strings.Contains(log.String(), part) {

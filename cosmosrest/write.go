@@ -26,10 +26,10 @@ func createItem(c *call) error {
 		// where it does.
 		w.If = unlessOther(c.in.Header(wire.HeaderIfMatch), c.in.Header(wire.HeaderIfNoneMatch))
 	}
-	if err := c.allow(action); err != nil {
+	if err := c.allowAction(action); err != nil {
 		return err
 	}
-	cont, err := c.container()
+	cont, err := c.targetContainer()
 	if err != nil {
 		return err
 	}
@@ -46,11 +46,11 @@ func createItem(c *call) error {
 			return err
 		}
 	}
-	p, err := c.logical(cont, key)
+	p, err := c.findLogical(cont, key)
 	if err != nil {
 		return err
 	}
-	return c.write(p, w)
+	return c.writeItems(p, w)
 }
 
 // keyOf is the partition key of a body that came without a header for it.
@@ -76,7 +76,7 @@ func unlessOther(match, none string) docstore.Condition {
 
 // replaceItem replaces an item.
 func replaceItem(c *call) error {
-	if err := c.allow(auth.Replace); err != nil {
+	if err := c.allowAction(auth.Replace); err != nil {
 		return err
 	}
 	body, err := c.in.Body(wire.MaxItem)
@@ -85,7 +85,7 @@ func replaceItem(c *call) error {
 	}
 	// Read before the item is looked for: without the header its key may be in the
 	// body.
-	p, err := c.item(body)
+	p, err := c.findItem(body)
 	if err != nil {
 		return err
 	}
@@ -93,19 +93,19 @@ func replaceItem(c *call) error {
 	if id := rawjson.Unquote(rawjson.Lookup(body, "id")); len(id) > 0 && string(id) != p.id {
 		// Another id renames the item, which for the feed is a delete and a create.
 		w.Op, w.ID, w.IfMatch = feed.WriteCreate, "", ""
-		return c.write(p.logical, docstore.Write{Write: feed.Write{Op: feed.WriteDelete, ID: p.id, IfMatch: c.in.IfMatch()}}, w)
+		return c.writeItems(p.logical, docstore.Write{Write: feed.Write{Op: feed.WriteDelete, ID: p.id, IfMatch: c.in.IfMatch()}}, w)
 	}
-	return c.write(p.logical, w)
+	return c.writeItems(p.logical, w)
 }
 
-// write carries out writes as one and answers with the last. A refused write is charged too,
+// writeItems carries out writes as one and answers with the last. A refused write is charged too,
 // and has the session token, because the client may have to read the state that refused it.
-func (c *call) write(p logical, writes ...docstore.Write) error {
+func (c *call) writeItems(p logical, writes ...docstore.Write) error {
 	if err := c.withoutTriggers(); err != nil {
 		return err
 	}
 	done, err := p.Commit(c.ctx, writes)
-	c.spend(p.cont, done.Partition.ID, done.Charge)
+	c.chargeRequest(p.cont, done.Partition.ID, done.Charge)
 	c.out.SetSession(done.Partition.ID, done.Newest)
 	if err != nil {
 		if refused, ok := errors.AsType[*feed.WriteError](err); ok {
@@ -117,7 +117,7 @@ func (c *call) write(p logical, writes ...docstore.Write) error {
 	w, r := &writes[len(writes)-1], &done.Results[len(writes)-1]
 	c.out.SetLSN(r.LSN) // its own; the session token may know of later ones
 	if w.Op == feed.WriteDelete {
-		return c.reply(http.StatusNoContent, nil)
+		return c.sendReply(http.StatusNoContent, nil)
 	}
 	c.out.Set(wire.AnswerETag, r.ETag)
 	status := statusOf(w.Op, *r)
@@ -125,9 +125,9 @@ func (c *call) write(p logical, writes ...docstore.Write) error {
 		status = http.StatusOK
 	}
 	if c.in.Minimal() {
-		return c.reply(status, nil)
+		return c.sendReply(status, nil)
 	}
-	return c.reply(status, r.Body)
+	return c.sendReply(status, r.Body)
 }
 
 // withoutTriggers refuses a write whose triggers would not run: to leave them out silently

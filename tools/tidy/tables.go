@@ -10,7 +10,7 @@ var waivers = []waiver{
 	{"file-length", "docstore/keys.go", "all byte layouts of the store, each with its reader beside its writer"},
 	{"goroutine", "trigger/program/stderr.go:newStderr", "a program may leave others behind, which write to its standard error for as long as they run"},
 	{"goroutine", "internal/processor/tenure/worker.go:Begin", "a handler that ignores its context cannot be waited for: it keeps its range until it returns"},
-	{"calls", "cosmosrest/call.go:call.recover", "net/http wants its own panic back, with which a handler cuts a connection"},
+	{"calls", "cosmosrest/call.go:call.recoverPanic", "net/http wants its own panic back, with which a handler cuts a connection"},
 	{"calls", "internal/processor/delivery/state.go:mustAllow", "a change of state that is not in the table is a mistake of ours, after which nothing that the lease says can be trusted"},
 	{"calls", "internal/proof/lives/lives.go:Live", "virtual time, in which each life begins hours after the one before"},
 	{"calls", "internal/proof/sim/handler.go:instance.handle", "plays a handler that panics"},
