@@ -1,6 +1,10 @@
 package sql
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+)
 
 // QueryInfo is what a plan says of a query.
 type QueryInfo = queryInfo
@@ -34,4 +38,15 @@ func Merge(info QueryInfo, parts [][]string) []string {
 		out = append(out, string(row.json()))
 	}
 	return out
+}
+
+// Functions are the names of the built-in functions, in order.
+func Functions() []string { return slices.Sorted(maps.Keys(functions)) }
+
+// WrittenDown are the expressions whose values are written down.
+func WrittenDown() (list []string) {
+	for _, e := range expressions {
+		list = append(list, e.expr)
+	}
+	return list
 }
