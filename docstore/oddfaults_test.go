@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -141,7 +142,7 @@ func TestABackupEndsWithItsContext(t *testing.T) {
 type tableFaults struct {
 	vfs.FS
 	fault func() error
-	free  *uint64
+	free  *atomic.Uint64
 }
 
 func (f tableFaults) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
@@ -154,7 +155,7 @@ func (f tableFaults) Create(name string, category vfs.DiskWriteCategory) (vfs.Fi
 }
 
 func (f tableFaults) GetDiskUsage(string) (vfs.DiskUsage, error) {
-	return vfs.DiskUsage{AvailBytes: *f.free, TotalBytes: 1 << 40}, nil
+	return vfs.DiskUsage{AvailBytes: f.free.Load(), TotalBytes: 1 << 40}, nil
 }
 
 const roomy = 1 << 39
@@ -169,12 +170,13 @@ func compact(t *testing.T, db *DB) {
 // Two short faults of the disk, long after each other, are not one long fault: the store goes on.
 func TestTwoShortFaultsAreNotALongOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		faults, free := 0, uint64(roomy)
+		var faults atomic.Int64
+		var free atomic.Uint64
+		free.Store(roomy)
 		fault := func() error {
-			if faults == 0 {
+			if faults.Add(-1) < 0 {
 				return nil
 			}
-			faults--
 			return syscall.EIO
 		}
 		db, err := Open("store", Options{fs: tableFaults{vfs.NewMem(), fault, &free}})
@@ -188,7 +190,7 @@ func TestTwoShortFaultsAreNotALongOne(t *testing.T) {
 		}
 		for range 2 {
 			upsertID(t, c, "1")
-			faults = 1
+			faults.Store(1)
 			compact(t, db)
 			time.Sleep(time.Minute)
 		}
@@ -199,9 +201,11 @@ func TestTwoShortFaultsAreNotALongOne(t *testing.T) {
 // A quota that is used up is waited for as a disk that is full.
 func TestAFullQuotaIsAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		full, free := false, uint64(roomy)
+		var full atomic.Bool
+		var free atomic.Uint64
+		free.Store(roomy)
 		fault := func() error {
-			if full {
+			if full.Load() {
 				return syscall.EDQUOT
 			}
 			return nil
@@ -215,14 +219,16 @@ func TestAFullQuotaIsAFullDisk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		full, free = true, 0
+		full.Store(true)
+		free.Store(0)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			compact(t, db)
 		}()
 		time.Sleep(30 * time.Second)
-		full, free = false, roomy
+		full.Store(false)
+		free.Store(roomy)
 		<-done
 		time.Sleep(time.Minute)
 		upsertID(t, c, "1")
