@@ -40,7 +40,7 @@ func NeedsOf(handler feed.Handler) Needs {
 	return Needs{}
 }
 
-// withNeeds returns the options with what a handler needs.
+// withNeeds returns the options with what a handler needs, but for its hooks, which New adds to the defaults.
 func (o Options) withNeeds(n Needs) (Options, error) {
 	if n.InOrder {
 		if err := o.inOrder(); err != nil {
@@ -56,7 +56,6 @@ func (o Options) withNeeds(n Needs) (Options, error) {
 	} else if n.Filter != nil {
 		o.Filter = func(c *feed.Change) bool { return n.Filter(c) && own(c) }
 	}
-	o.Hooks = o.Hooks.withDefaults().and(n.Hooks)
 	return o, nil
 }
 

@@ -36,11 +36,13 @@ func New(source feed.Source, leases feed.LeaseStore, handler feed.Handler, o Opt
 	case isNil(handler):
 		return nil, &OptionError{"handler", "nil", "a Handler, such as a HandlerFunc"}
 	}
-	o, err := o.withNeeds(NeedsOf(handler))
+	needs := NeedsOf(handler)
+	o, err := o.withNeeds(needs)
 	if err != nil {
 		return nil, err
 	}
 	o = o.withDefaults()
+	o.Hooks = o.Hooks.and(needs.Hooks)
 	if err := o.validate(); err != nil {
 		return nil, err
 	}

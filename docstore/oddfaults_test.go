@@ -160,6 +160,21 @@ func (f tableFaults) GetDiskUsage(string) (vfs.DiskUsage, error) {
 
 const roomy = 1 << 39
 
+// openOn opens a store with a container on a file system, until the test ends.
+func openOn(t *testing.T, fs vfs.FS) (*DB, *Container) {
+	t.Helper()
+	db, err := Open("store", Options{fs: fs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	c, err := db.CreateContainer(t.Context(), ContainerSpec{ID: "c", Paths: []string{"/p"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db, c
+}
+
 // compact brings all into tables, unless that takes a minute.
 func compact(t *testing.T, db *DB) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -179,20 +194,12 @@ func TestTwoShortFaultsAreNotALongOne(t *testing.T) {
 			}
 			return syscall.EIO
 		}
-		db, err := Open("store", Options{fs: tableFaults{vfs.NewMem(), fault, &free}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		c, err := db.CreateContainer(t.Context(), ContainerSpec{ID: "c", Paths: []string{"/p"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		db, c := openOn(t, tableFaults{vfs.NewMem(), fault, &free})
 		for range 2 {
 			upsertID(t, c, "1")
 			faults.Store(1)
 			compact(t, db)
-			time.Sleep(time.Minute)
+			time.Sleep(time.Minute) // of virtual time: longer than a fault may last
 		}
 		upsertID(t, c, "2")
 	})
@@ -210,15 +217,7 @@ func TestAFullQuotaIsAFullDisk(t *testing.T) {
 			}
 			return nil
 		}
-		db, err := Open("store", Options{fs: tableFaults{vfs.NewMem(), fault, &free}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		c, err := db.CreateContainer(t.Context(), ContainerSpec{ID: "c", Paths: []string{"/p"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		db, c := openOn(t, tableFaults{vfs.NewMem(), fault, &free})
 		full.Store(true)
 		free.Store(0)
 		done := make(chan struct{})
@@ -226,11 +225,11 @@ func TestAFullQuotaIsAFullDisk(t *testing.T) {
 			defer close(done)
 			compact(t, db)
 		}()
-		time.Sleep(30 * time.Second)
+		time.Sleep(30 * time.Second) // of virtual time: the quota is used up for as long
 		full.Store(false)
 		free.Store(roomy)
 		<-done
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // of virtual time: for the next look at the disk
 		upsertID(t, c, "1")
 	})
 }
