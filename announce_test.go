@@ -70,6 +70,9 @@ func TestHooksHearOfKeysAndLetters(t *testing.T) {
 		w.isParked(box, "bad")
 		w.put("oslo", "next", 2)
 		w.until(5*time.Minute, "next parked", func() bool { return len(box.all()) == 2 })
+		if l := leaseOf(t, p.processor); l.Held != 1 || w.lag().Held != 1 || w.lag().SetAside != l.SetAside {
+			t.Errorf("the status has %d keys held and %d set aside, the lag %+v", l.Held, l.SetAside, w.lag())
+		}
 		redrive := func() {
 			if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad")); err != nil {
 				t.Error(err)
@@ -113,6 +116,10 @@ func TestHooksHearOfKeysThatAreSetAside(t *testing.T) {
 		said := &hearsay{}
 		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), Concurrency: 4, BufferItems: 100, MaxItems: 50, Hooks: said.hooks()})
 		w.until(5*time.Minute, "set aside", func() bool { return len(said.about("key")) == 1 })
+		w.until(time.Minute, "the lag has the key", func() bool { return w.lag().SetAside == 1 })
+		if l := leaseOf(t, p.processor); l.SetAside != w.lag().SetAside || l.Held != w.lag().Held {
+			t.Errorf("the status has %d keys set aside and %d held, the lag %+v", l.SetAside, l.Held, w.lag())
+		}
 		close(release)
 		time.Sleep(5 * time.Minute)
 		p.stop(t)

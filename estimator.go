@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/cosmosdb/service"
 	"github.com/millrace/changefeed/internal/keyspace"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/processor/records"
@@ -31,6 +30,9 @@ type Lag struct {
 	// Shared says of a distance that other leases read the same partition. It counts
 	// their transactions too: it is an upper bound, and such lags do not add up.
 	Shared bool
+
+	Held     int // partition keys whose changes are parked until they are released, as in [feed.LeaseStatus]
+	SetAside int // partition keys that are read again by key, as in [feed.LeaseStatus]; Pending counts their changes
 
 	Oldest time.Time // commit time of the oldest pending change; zero when there is none
 	Err    error     // why the lag is not known, or why the document is not a lease to work on
@@ -73,7 +75,7 @@ func Estimate(ctx context.Context, source feed.Source, leases feed.LeaseStore) (
 		for _, part := range owed(lease, good) { // a lease of another dialect can be measured all the same
 			lag.Err = cmp.Or(lag.Err, m.measureRange(ctx, &lag, part))
 		}
-		lag.Err = cmp.Or(lag.Err, m.addAside(ctx, &lag))
+		lag.Err = cmp.Or(lag.Err, m.addKeys(ctx, &lag))
 		lag.Exact = lag.Exact && lag.Err == nil
 		lags = append(lags, lag)
 	}
@@ -100,22 +102,27 @@ type meter struct {
 	parts  []feed.Range // the partitions, as last listed; nil before
 }
 
-// addAside adds the changes of keys that are set aside, as far as the position of the lease has passed them.
-func (m *meter) addAside(ctx context.Context, lag *Lag) error {
-	at, text := lag.Lease.Position, lag.Lease.Properties[notes.AsideProperty]
-	if text == "" {
+// addKeys adds the keys that are held and set aside, and the changes of the latter as far as the position of the lease has passed
+// them. What a note says of another position does not hold any more, and has no keys.
+func (m *meter) addKeys(ctx context.Context, lag *Lag) error {
+	at := lag.Lease.Position
+	held, text := lag.Lease.Properties[notes.HeldProperty], lag.Lease.Properties[notes.AsideProperty]
+	if held == "" && text == "" {
 		return nil
 	}
 	partitions, err := records.Noted(ctx, m.source)
 	if err != nil {
 		return err
 	}
-	in := notes.Place{Position: at.Token, Min: lag.Lease.Range.Min, Max: lag.Lease.Range.Max, Partitions: partitions}
-	aside, _ := notes.ReadAside(text, in) // what does not hold any more has no keys
+	lsn, _ := records.TokenLSN(m.source, at.Token)
+	in := notes.Place{Position: at.Token, LSN: lsn, Min: lag.Lease.Range.Min, Max: lag.Lease.Range.Max, Partitions: partitions}
+	holds, _ := notes.ReadHeld(held, in)
+	aside, _ := notes.ReadAside(text, in)
+	lag.Held, lag.SetAside = len(holds.Keys), len(aside.Keys)
 	for _, k := range aside.Keys {
 		from := feed.Position{Token: k.From, Start: at.Start}
-		if _, isLSN := service.LSN(k.From); isLSN && k.LSN > 0 {
-			from.Token = service.Token(k.LSN - 1)
+		if k.LSN > 0 {
+			from, _ = records.PositionAfter(m.source, k.LSN-1, from)
 		}
 		o := feed.ReadOptions{Mode: lag.Lease.Mode, Key: feed.PartitionKey(k.Key)}
 		all, err := m.countPending(ctx, lag.Lease.Range, from, o)

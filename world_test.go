@@ -168,6 +168,16 @@ func (w *world) pending() (total int64) {
 	return total
 }
 
+// lag is that of the only lease.
+func (w *world) lag() changefeed.Lag {
+	w.t.Helper()
+	lags, err := changefeed.Estimate(w.t.Context(), w.orders, w.leases)
+	if err != nil || len(lags) != 1 {
+		w.t.Fatalf("lags %+v, %v, want one", lags, err)
+	}
+	return lags[0]
+}
+
 // tally is a handler that remembers what it was given.
 type tally struct {
 	mu       sync.Mutex

@@ -29,7 +29,7 @@
 // [Counts] wraps them and counts requests. The result of a wrapper has the optional
 // interfaces ([feed.Waiter], [feed.Counter], [feed.Locator],
 // [feed.Follower]) of the wrapped store, and no others, so a processor behaves as
-// with the store itself.
+// with the store itself; a [feed.Sequencer] is asked without a fault.
 //
 // The suites never sleep. Where time must pass it passes in a bubble, or through
 // [Harness].Pass.

@@ -94,6 +94,7 @@ const (
 	Waiting          Ability = "feed.Waiter"
 	Counting         Ability = "feed.Counter"
 	Locating         Ability = "feed.Locator"
+	Sequencing       Ability = "feed.Sequencer"
 	Following        Ability = "feed.Follower"
 	Throttling       Ability = "throttling on demand"
 	ForeignWrites    Ability = "lease documents written by others"

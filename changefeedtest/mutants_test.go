@@ -82,6 +82,20 @@ type misplacing struct{ *docstore.Container }
 
 func (misplacing) Locate(context.Context, feed.PartitionKey) (string, error) { return "1F", nil }
 
+// counting is wrong about tokens and their LSNs.
+type counting struct {
+	*docstore.Container
+	off, ahead int64
+	trusting   bool
+}
+
+func (c counting) TokenLSN(token string) (lsn int64, ok bool) {
+	lsn, ok = c.Container.TokenLSN(token)
+	return lsn - c.ahead, ok || c.trusting
+}
+
+func (c counting) TokenAfter(lsn int64) string { return c.Container.TokenAfter(lsn - c.off) }
+
 // onSource makes a defect of a change to the source.
 func onSource(change func(*docstore.Container) feed.Source) func(*changefeedtest.Harness) {
 	return func(h *changefeedtest.Harness) {
@@ -264,6 +278,18 @@ var sourceMutants = []mutant{
 	{
 		"places all keys in one partition", changefeedtest.TestSource, "the place of a key is in the partition that has its items",
 		onSource(func(c *docstore.Container) feed.Source { return misplacing{c} }),
+	},
+	{
+		"tokens begin with the change that they are after", changefeedtest.TestSource, "the LSN of a token divides the changes",
+		onSource(func(c *docstore.Container) feed.Source { return counting{Container: c, off: 1} }),
+	},
+	{
+		"tokens have an LSN more", changefeedtest.TestSource, "the LSN of a token divides the changes after a split",
+		onSource(func(c *docstore.Container) feed.Source { return counting{Container: c, ahead: 1} }),
+	},
+	{
+		"each text is a token", changefeedtest.TestSource, "a text that is no token has no LSN",
+		onSource(func(c *docstore.Container) feed.Source { return counting{Container: c, trusting: true} }),
 	},
 	{
 		"reads all logical partitions", changefeedtest.TestSource, "a logical partition can be read alone, transactions whole",

@@ -24,7 +24,7 @@ import (
 // places of keys vary in length: a store that assumes a fixed length passes all other
 // tests and then skips documents.
 func TestSource(t *testing.T, h Harness) {
-	for _, c := range slices.Concat(pageCases, startCases, rangeCases, mergeCases, keyCases, versionCases, waitCases, countCases, raceCases) {
+	for _, c := range slices.Concat(pageCases, startCases, rangeCases, mergeCases, keyCases, versionCases, waitCases, countCases, tokenCases, raceCases) {
 		t.Run(c.name, func(t *testing.T) { c.run(t, h) })
 	}
 	for _, c := range slices.Concat(rangeCases, mergeCases, keyCases, versionCases, countCases, raceCases) {
@@ -82,6 +82,7 @@ func (s *containerTest) checkHooks(needs []Ability) {
 	s.Helper()
 	waits, counts := s.waits(), s.counts()
 	_, locates := s.Source.(feed.Locator)
+	sequences := s.sequences()
 	for _, a := range needs {
 		switch a {
 		case Splitting:
@@ -96,9 +97,11 @@ func (s *containerTest) checkHooks(needs []Ability) {
 			needHook(s.T, counts, "the source is no Counter", a)
 		case Locating:
 			needHook(s.T, locates, "the source is no Locator", a)
+		case Sequencing:
+			needHook(s.T, sequences, "the source is no Sequencer", a)
 		}
 	}
-	if (waits && s.h.lacks(Waiting)) || (counts && s.h.lacks(Counting)) || (locates && s.h.lacks(Locating)) {
+	if (waits && s.h.lacks(Waiting)) || (counts && s.h.lacks(Counting)) || (locates && s.h.lacks(Locating)) || (sequences && s.h.lacks(Sequencing)) {
 		s.Fatalf("the source has an ability that Lacks denies: %v", s.h.Lacks)
 	}
 }

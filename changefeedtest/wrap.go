@@ -120,6 +120,23 @@ func (s source) Read(ctx context.Context, r feed.Range, from feed.Position, o fe
 	return onlyGood(page, err)
 }
 
+// TokenLSN passes on [feed.Sequencer]. There is no call to a store, so nothing stands between.
+func (s source) TokenLSN(token string) (lsn int64, ok bool) {
+	q, ok := s.source.(feed.Sequencer)
+	if !ok {
+		return 0, false
+	}
+	return q.TokenLSN(token)
+}
+
+// TokenAfter passes on [feed.Sequencer].
+func (s source) TokenAfter(lsn int64) string {
+	if q, ok := s.source.(feed.Sequencer); ok {
+		return q.TokenAfter(lsn)
+	}
+	return ""
+}
+
 // waiter, counter and follower are the optional abilities, each by itself, because a wrapper must
 // have exactly those of its store.
 type waiter struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/epk"
 	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
 	"github.com/millrace/changefeed/internal/cosmosdb/rest"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // A container is read when it is opened, and not again: paths and kind of its key
@@ -144,6 +145,12 @@ func (c *Container) Locate(_ context.Context, key feed.PartitionKey) (epk string
 	}
 	return epk, nil
 }
+
+// TokenLSN implements [feed.Sequencer]: the service's tokens of a change feed are LSNs in quotes. It is not ok for any other text.
+func (c *Container) TokenLSN(token string) (lsn int64, ok bool) { return service.LSN(token) }
+
+// TokenAfter implements [feed.Sequencer].
+func (c *Container) TokenAfter(lsn int64) string { return service.Token(lsn) }
 
 // placeOf checks a key and returns its effective partition key.
 func (c *Container) placeOf(key feed.PartitionKey) (string, error) {

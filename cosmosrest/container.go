@@ -117,7 +117,7 @@ func replaceContainer(c *call) error {
 	// ETag, one is refused.
 	cont, err = c.s.db.UpdateContainer(c.ctx, cont.Name(), func(spec *docstore.ContainerSpec) error {
 		m := readMeta(spec.Meta)
-		if err := c.in.RefuseOther(m.at(cont.ETag(), cont.Changed()).ETag); err != nil {
+		if err := c.in.RefuseOther(m.at(cont.Version()).ETag); err != nil {
 			return err
 		}
 		if err := unchanged(*spec, next, p); err != nil {
@@ -191,7 +191,7 @@ func containerJSON(cont *docstore.Container) (version, []byte) {
 	for _, name := range []string{"docs", "sprocs", "triggers", "udfs", "conflicts"} {
 		p["_"+name] = wire.Encode(name + "/")
 	}
-	v := m.at(cont.ETag(), cont.Changed())
+	v := m.at(cont.Version())
 	p.setIdentity(cont.ID(), cont.RID(), cont.Self(), v)
 	return v, wire.Encode(p)
 }

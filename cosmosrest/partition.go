@@ -82,7 +82,7 @@ func rangeNumber(partition feed.Partition) int64 {
 // altogether.
 func rangesOf(cont *docstore.Container, parts []feed.Partition, all int) resources {
 	found := resources{member: "PartitionKeyRanges", rid: cont.RID()}
-	changed := cont.Changed().Unix()
+	_, changed := cont.Version()
 	for _, partition := range parts {
 		rid := rangeRID(cont, partition)
 		body := properties{
@@ -90,7 +90,7 @@ func rangesOf(cont *docstore.Container, parts []feed.Partition, all int) resourc
 			"ridPrefix": wire.Encode(rangeNumber(partition)), "throughputFraction": wire.Encode(1 / float64(all)), "status": wire.Encode("online"),
 			"ownedArchivalPKRangeIds": wire.Encode([]string{}), "lsn": wire.Encode(cont.Newest(partition.Range.Min)),
 		}
-		body.setIdentity(partition.ID, rid, cont.Self()+"pkranges/"+rid+"/", version{`"` + rid + `"`, changed})
+		body.setIdentity(partition.ID, rid, cont.Self()+"pkranges/"+rid+"/", version{`"` + rid + `"`, changed.Unix()})
 		// A page goes on after an id, and the partitions are in the order of their
 		// ranges, so their upper bounds stand for ids here.
 		found.all = append(found.all, resource{partition.Range.Max, wire.Encode(body)})

@@ -13,7 +13,7 @@ import (
 )
 
 // Container is a set of documents with a partition key, and a change feed. It is a
-// [feed.Source], [feed.Waiter], [feed.Counter], [feed.Locator]
+// [feed.Source], [feed.Waiter], [feed.Counter], [feed.Locator], [feed.Sequencer]
 // and [feed.Committer]. All methods may be called concurrently.
 //
 // Its state is read without locks: the committer publishes a group by first storing the
@@ -72,12 +72,11 @@ func (c *Container) Database() string { return c.layout.Load().spec.Database }
 // the id alone in the [DefaultDatabase].
 func (c *Container) Name() string { return c.layout.Load().spec.shortName() }
 
-// ETag returns the ETag of the specification, which changes with each
-// [DB.ReplaceContainer].
-func (c *Container) ETag() string { return c.layout.Load().etag }
-
-// Changed returns when the specification was last changed.
-func (c *Container) Changed() time.Time { return time.UnixMilli(c.layout.Load().changed).UTC() }
+// Version returns the ETag of the specification, which changes with each [DB.ReplaceContainer], and when that was.
+func (c *Container) Version() (etag string, changed time.Time) {
+	l := c.layout.Load()
+	return l.etag, time.UnixMilli(l.changed).UTC()
+}
 
 // RID returns the container's resource id. A container that is deleted and made again
 // gets another resource id, so that clients with a cached id notice.

@@ -140,14 +140,14 @@ func TestContainerMeta(t *testing.T) {
 	db := open(t, docstore.Options{InMemory: true})
 	spec := docstore.ContainerSpec{ID: "c", Meta: json.RawMessage(`{"x":1}`)}
 	c := container(t, db, spec)
-	first, rid := c.ETag(), c.RID()
+	first, rid := etagOf(c), c.RID()
 	ttl := 5
 	spec = docstore.ContainerSpec{ID: "c", Paths: []string{"/pk"}, Meta: json.RawMessage(`{"x":2}`), DefaultTTL: &ttl}
 	if _, err := db.ReplaceContainer(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.Spec(); string(got.Meta) != `{"x":2}` || *got.DefaultTTL != 5 || c.ETag() == first || c.RID() != rid {
-		t.Errorf("replaced to %+v with ETag %s, which was %s", got, c.ETag(), first)
+	if got := c.Spec(); string(got.Meta) != `{"x":2}` || *got.DefaultTTL != 5 || etagOf(c) == first || c.RID() != rid {
+		t.Errorf("replaced to %+v with ETag %s, which was %s", got, etagOf(c), first)
 	}
 }
 
@@ -161,7 +161,8 @@ func TestDatabasesReopen(t *testing.T) {
 	want := database(t, db, "shop", `{"a":1}`)
 	database(t, db, "gone", "")
 	c := container(t, db, docstore.ContainerSpec{Database: "shop", ID: "c", Meta: json.RawMessage(`{"x":1}`)})
-	etag, self := c.ETag(), c.Self()
+	etag, changed := c.Version()
+	self := c.Self()
 	upsert(t, c, "1", "p", 7)
 	if err := db.DeleteDatabase(t.Context(), "gone"); err != nil {
 		t.Fatal(err)
@@ -190,8 +191,8 @@ func TestDatabasesReopen(t *testing.T) {
 	if c, err = db.Container("shop/c"); err != nil {
 		t.Fatal(err)
 	}
-	if c.ETag() != etag || c.Self() != self || string(c.Spec().Meta) != `{"x":1}` || c.Changed().IsZero() {
-		t.Errorf("container is %+v with ETag %s and link %s, want %s and %s", c.Spec(), c.ETag(), c.Self(), etag, self)
+	if tag, at := c.Version(); tag != etag || !at.Equal(changed) || changed.IsZero() || c.Self() != self || string(c.Spec().Meta) != `{"x":1}` {
+		t.Errorf("container is %+v with ETag %s and link %s, want %s and %s", c.Spec(), etagOf(c), c.Self(), etag, self)
 	}
 	if it, err := c.Item(t.Context(), feed.Key("p"), "1"); err != nil || !strings.Contains(string(it.Body), `"v":7`) {
 		t.Errorf("item is %s, %v", it.Body, err)

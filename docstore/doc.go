@@ -7,7 +7,7 @@
 // the container; the change feed of a partition is its documents in the order of their
 // last writes or, while the container has a retention, all versions and deletes.
 //
-// A container is a [feed.Source], with [feed.Waiter], [feed.Counter] and [feed.Locator], and a [feed.Committer]. [Leases] keeps the records of a
+// A container is a [feed.Source], with [feed.Waiter], [feed.Counter], [feed.Locator] and [feed.Sequencer], and a [feed.Committer]. [Leases] keeps the records of a
 // processor in another container, as a [feed.LeaseStore]:
 //
 //	db, err := docstore.Open("data", docstore.Options{})

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // How the server's queries reach documents when a filter pins a partition key, the
@@ -24,6 +25,12 @@ func (c *Container) Locate(_ context.Context, key feed.PartitionKey) (epk string
 	}
 	return epk, nil
 }
+
+// TokenLSN implements [feed.Sequencer].
+func (c *Container) TokenLSN(token string) (lsn int64, ok bool) { return service.LSN(token) }
+
+// TokenAfter implements [feed.Sequencer].
+func (c *Container) TokenAfter(lsn int64) string { return service.Token(lsn) }
 
 // KeyOf returns the partition key of a body.
 func (c *Container) KeyOf(body []byte) (feed.PartitionKey, error) {

@@ -275,7 +275,7 @@ func lookAt(t testing.TB, c *docstore.Container) (facts []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	facts = append(facts, fmt.Sprintf("%s %s head %d count %d %s %v", c.RID(), c.ETag(), c.Head(), c.Count(), spec, parts))
+	facts = append(facts, fmt.Sprintf("%s %s head %d count %d %s %v", c.RID(), etagOf(c), c.Head(), c.Count(), spec, parts))
 	docs := map[string]bool{}
 	for _, p := range parts {
 		from := []feed.Position{{Start: feed.FromBeginning()}, feed.At("0")}

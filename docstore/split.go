@@ -42,17 +42,17 @@ func (c *Container) Split(ctx context.Context, id string) ([]feed.Partition, err
 // same partition meanwhile is refused with [feed.ErrConflict].
 // The left half ends before cut, which must lie within the partition's range.
 func (c *Container) SplitAt(ctx context.Context, id, cut string) ([]feed.Partition, error) {
-	made, err := c.splitAt(ctx, id, cut)
+	made, err := cutPartition(ctx, c, id, cut)
 	if err != nil {
 		return nil, fmt.Errorf("split partition %s of %q: %w", id, c.ID(), err)
 	}
 	return made, nil
 }
 
-// splitAt counts the documents below the cut in a snapshot, outside the committer,
+// cutPartition counts the documents below the cut in a snapshot, outside the committer,
 // because a count of millions would hold up all writers. The watch, set
 // together with the snapshot, counts the writes that come after the snapshot.
-func (c *Container) splitAt(ctx context.Context, id, cut string) ([]feed.Partition, error) {
+func cutPartition(ctx context.Context, c *Container, id, cut string) ([]feed.Partition, error) {
 	var part *partition
 	var v engine.View
 	// These steps run even if the caller has gone, who would else leave the view open

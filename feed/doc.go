@@ -11,7 +11,7 @@
 //   - A [PartitionKey] is the logical partition of an item. Changes of one partition key are in commit order. [Key] makes
 //     one.
 //   - A source may be able to do more: a [Waiter] holds a read until there are changes, a [Counter] counts pending
-//     changes, and a [Locator] finds the range of a partition key.
+//     changes, a [Locator] finds the range of a partition key, and a [Sequencer] compares continuation tokens.
 //
 // # What is kept about a unit
 //

@@ -58,6 +58,18 @@ type Locator interface {
 	Locate(ctx context.Context, key PartitionKey) (epk string, err error)
 }
 
+// Sequencer is an optional ability of a [Source]: the LSN that a continuation token stands for. With it the processor compares
+// positions and sets one within a page. Without it the position of a lease that fails within a page stays before that page, and of
+// two leases for the same keys none is removed as redundant.
+type Sequencer interface {
+	// TokenLSN is the LSN that a token is after: of the partition that is read, the changes with this LSN and below are before
+	// the token, and all others after it. It is not ok for a text that is no token, and for a source that cannot tell.
+	TokenLSN(token string) (lsn int64, ok bool)
+
+	// TokenAfter is the token after the changes with an LSN: TokenLSN of it is that LSN. A source that cannot tell returns "".
+	TokenAfter(lsn int64) string
+}
+
 // ReadOptions say how to read.
 type ReadOptions struct {
 	Mode     Mode

@@ -16,8 +16,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // The properties of a lease.
@@ -118,6 +116,7 @@ type Partition struct {
 // Place is where a lease stands whose notes are read.
 type Place struct {
 	Position   string // its token
+	LSN        int64  // that the token is after; 0 is unknown
 	Min, Max   string // its range
 	Partitions []Partition
 }
@@ -209,7 +208,7 @@ func ReadAside(text string, in Place) (a Aside, err error) {
 			k.LSN, k.Last, k.Tried = 0, 0, nil
 		}
 		if isElsewhere || err != nil {
-			k.Covered, _ = service.LSN(in.Position)
+			k.Covered = in.LSN
 		}
 	}
 	return a, err

@@ -46,7 +46,7 @@ func TestWhatIsDoneCountsWhereItWasWritten(t *testing.T) {
 		{"nothing", "", "", "10", nil},
 		{"another position", Done{At: `"6"`, Partition: "1 -10", Through: 9, Open: []int64{8}}.String(), "", "10", ErrMoved},
 	} {
-		got, err := ReadDone(c.text, Place{`"7"`, c.from, c.to, world})
+		got, err := ReadDone(c.text, Place{`"7"`, 7, c.from, c.to, world})
 		if !errors.Is(err, c.want) || (err == nil && c.text != "") != (got.Through == 9 && len(got.Open) == 1) {
 			t.Errorf("%s: %+v, %v, want %v", c.name, got, err, c.want)
 		}
@@ -100,11 +100,11 @@ func TestLSNsCountOnThroughSplitsAlone(t *testing.T) {
 
 func TestABadNoteSaysNothing(t *testing.T) {
 	for _, text := range []string{"{", "[]", `{"at":7}`, `{"at":"\"7\"","partition":"1 -10","through":9,"open":["x"],"keys":[1]}`, "nonsense"} {
-		d, err := ReadDone(text, Place{`"7"`, "", "10", world})
+		d, err := ReadDone(text, Place{`"7"`, 7, "", "10", world})
 		if err == nil || !reflect.DeepEqual(d, Done{}) {
 			t.Errorf("%s is read as %+v, %v", text, d, err)
 		}
-		h, err := ReadHeld(text, Place{`"7"`, "", "FF", nil})
+		h, err := ReadHeld(text, Place{`"7"`, 7, "", "FF", nil})
 		if err == nil || h.Keys != nil {
 			t.Errorf("%s is read as %+v, %v", text, h, err)
 		}
@@ -127,25 +127,25 @@ func TestHeldKeysAreThoseOfAPosition(t *testing.T) {
 		{"in another one", "FF", merged, []int64{0, 0}},
 		{"when the partitions are not known", "FF", nil, []int64{0, 0}},
 	} {
-		h, err := ReadHeld(text, Place{`"7"`, "", c.to, c.partitions})
+		h, err := ReadHeld(text, Place{`"7"`, 7, "", c.to, c.partitions})
 		if err != nil || strings.Join(h.Keys, " ") != `["oslo"] ["<rome>"]` || !slices.Equal(h.Since, c.since) {
 			t.Errorf("%s: %+v, %v", c.name, h, err)
 		}
 	}
-	if h, err := ReadHeld(`{"at":"\"7\"","keys":["[\"oslo\"]"]}`, Place{`"7"`, "", "FF", whole}); err != nil || !slices.Equal(h.Since, []int64{0}) {
+	if h, err := ReadHeld(`{"at":"\"7\"","keys":["[\"oslo\"]"]}`, Place{`"7"`, 7, "", "FF", whole}); err != nil || !slices.Equal(h.Since, []int64{0}) {
 		t.Errorf("of an older version: %+v, %v", h, err)
 	}
-	if h, err := ReadHeld(text, Place{`"7"`, "", "FF", whole}); err != nil || len(h.Keys) != 2 {
+	if h, err := ReadHeld(text, Place{`"7"`, 7, "", "FF", whole}); err != nil || len(h.Keys) != 2 {
 		t.Errorf("%s is read as %+v, %v", text, h, err)
 	}
 	short := Held{At: `"7"`, Partition: Name("", "FF", whole), Keys: []string{`["oslo"]`, `["rome"]`}, Since: []int64{8}}.String()
-	if h, err := ReadHeld(short, Place{`"7"`, "", "FF", whole}); err != nil || !slices.Equal(h.Since, []int64{0, 0}) {
+	if h, err := ReadHeld(short, Place{`"7"`, 7, "", "FF", whole}); err != nil || !slices.Equal(h.Since, []int64{0, 0}) {
 		t.Errorf("with one LSN of two keys: %+v, %v, want both unknown", h, err)
 	}
-	if h, err := ReadHeld(text, Place{`"8"`, "", "FF", whole}); !errors.Is(err, ErrMoved) || h.Keys != nil {
+	if h, err := ReadHeld(text, Place{`"8"`, 8, "", "FF", whole}); !errors.Is(err, ErrMoved) || h.Keys != nil {
 		t.Errorf("at another position: %+v, %v", h, err)
 	}
-	if h, err := ReadHeld("", Place{`"7"`, "", "FF", whole}); err != nil || h.Keys != nil {
+	if h, err := ReadHeld("", Place{`"7"`, 7, "", "FF", whole}); err != nil || h.Keys != nil {
 		t.Errorf("without a note: %+v, %v", h, err)
 	}
 }
@@ -170,7 +170,7 @@ func TestANoteIsEmptyWhenThereIsNothingToSay(t *testing.T) {
 		if got := c.done.String(); got != c.want {
 			t.Errorf("%+v is written %s, want %s", c.done, got, c.want)
 		}
-		if got, err := ReadDone(c.want, Place{`"7"`, "", "10", world}); err != nil || c.want != "" && !reflect.DeepEqual(got, c.done) {
+		if got, err := ReadDone(c.want, Place{`"7"`, 7, "", "10", world}); err != nil || c.want != "" && !reflect.DeepEqual(got, c.done) {
 			t.Errorf("%s is read as %+v, %v", c.want, got, err)
 		}
 	}
@@ -184,7 +184,7 @@ func TestANoteIsEmptyWhenThereIsNothingToSay(t *testing.T) {
 		t.Errorf("no key that is set aside is written %s", got)
 	}
 	recalls := Aside{At: `"7"`, Partition: "1 -10", Recalls: []Recall{{Key: `["oslo"]`, Letter: "3.0", Done: true}}}
-	if got, err := ReadAside(recalls.String(), Place{`"7"`, "", "10", world}); err != nil || !reflect.DeepEqual(got, recalls) {
+	if got, err := ReadAside(recalls.String(), Place{`"7"`, 7, "", "10", world}); err != nil || !reflect.DeepEqual(got, recalls) {
 		t.Errorf("letters to be recalled, and no key, are read as %+v, %v", got, err)
 	}
 }
@@ -193,7 +193,7 @@ func TestANoteIsEmptyWhenThereIsNothingToSay(t *testing.T) {
 func TestASuspectHasChangesAndRuns(t *testing.T) {
 	for _, suspect := range []string{`{"letter":"8.1","changes":1}`, `{"letter":"8.1","tried":[{"from":8,"to":9,"calls":3}]}`} {
 		text := `{"at":"\"7\"","partition":"1 -10","suspect":` + suspect + `}`
-		if got, err := ReadDone(text, Place{`"7"`, "", "10", world}); err == nil || got.Suspect != nil {
+		if got, err := ReadDone(text, Place{`"7"`, 7, "", "10", world}); err == nil || got.Suspect != nil {
 			t.Errorf("suspect %s is read as %+v, %v", suspect, got.Suspect, err)
 		}
 	}
@@ -279,12 +279,12 @@ func TestOpenChangesAreWrittenAsDifferences(t *testing.T) {
 	if want := `{"at":"7","partition":"1 -FF","through":130,"open":[100,1,19]}`; text != want {
 		t.Errorf("%s, want %s", text, want)
 	}
-	got, err := ReadDone(text, Place{"7", "", "FF", partitions})
+	got, err := ReadDone(text, Place{"7", 7, "", "FF", partitions})
 	if err != nil || !slices.Equal(got.Open, []int64{100, 101, 120}) || d.Open[2] != 120 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for _, bad := range []string{"[100,0]", "[-1]", "[100,1,-5]"} {
-		if got, err := ReadDone(`{"at":"7","partition":"1 -FF","through":130,"open":`+bad+"}", Place{"7", "", "FF", partitions}); err == nil || len(got.Open) > 0 {
+		if got, err := ReadDone(`{"at":"7","partition":"1 -FF","through":130,"open":`+bad+"}", Place{"7", 7, "", "FF", partitions}); err == nil || len(got.Open) > 0 {
 			t.Errorf("%s: %+v, want an error", bad, got)
 		}
 	}
@@ -344,7 +344,7 @@ func aside() Aside {
 
 func TestKeysThatAreSetAsideAreReadAsTheyWereWritten(t *testing.T) {
 	want := aside()
-	if got, err := ReadAside(want.String(), Place{`"7"`, "10", "18", world}); err != nil || !reflect.DeepEqual(got, want) {
+	if got, err := ReadAside(want.String(), Place{`"7"`, 7, "10", "18", world}); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%s is read as %+v, %v", want, got, err)
 	}
 	if got := want.Keys[0].Tried[0].FailingSince(); !got.Equal(time.Unix(1700000000, 0)) || !(Run{}).FailingSince().IsZero() {
@@ -354,7 +354,7 @@ func TestKeysThatAreSetAsideAreReadAsTheyWereWritten(t *testing.T) {
 		t.Errorf("without a note: %+v, %v", got, err)
 	}
 	for _, text := range []string{"{", "[]", `{"at":7}`, `{"at":"\"7\"","keys":["x"]}`} {
-		if got, err := ReadAside(text, Place{`"7"`, "10", "18", world}); err == nil || errors.Is(err, ErrMoved) || got.Keys != nil || got.Recalls != nil {
+		if got, err := ReadAside(text, Place{`"7"`, 7, "10", "18", world}); err == nil || errors.Is(err, ErrMoved) || got.Keys != nil || got.Recalls != nil {
 			t.Errorf("%s is read as %+v, %v", text, got, err)
 		}
 	}
@@ -365,7 +365,7 @@ func TestKeysThatAreSetAsideAreReadAsTheyWereWritten(t *testing.T) {
 func TestKeysThatThePositionHadPassedStaySetAside(t *testing.T) {
 	want := aside().Keys[:1]
 	want[0].Covered = 8
-	got, err := ReadAside(aside().String(), Place{`"8"`, "10", "18", world})
+	got, err := ReadAside(aside().String(), Place{`"8"`, 8, "10", "18", world})
 	if !errors.Is(err, ErrMoved) || len(got.Recalls) > 0 || !reflect.DeepEqual(got.Keys, want) {
 		t.Errorf("read as %+v, %v, want the key with changes before the position", got, err)
 	}
@@ -374,7 +374,7 @@ func TestKeysThatThePositionHadPassedStaySetAside(t *testing.T) {
 // LSNs mean nothing in another partition. The keys are set aside all the same, and all of them is read again.
 func TestInAnotherPartitionKeysThatAreSetAsideHaveNoLSN(t *testing.T) {
 	for lsn, position := range map[int64]string{7: `"7"`, 8: `"8"`} {
-		got, err := ReadAside(aside().String(), Place{position, "20", "FF", world})
+		got, err := ReadAside(aside().String(), Place{position, lsn, "20", "FF", world})
 		if moved := position != `"7"`; errors.Is(err, ErrMoved) != moved || len(got.Keys) != map[bool]int{true: 1, false: 2}[moved] {
 			t.Errorf("at %s: read as %+v, %v", position, got, err)
 		}

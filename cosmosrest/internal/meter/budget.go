@@ -92,7 +92,7 @@ func (all *Budgets) bucket(ctx context.Context, cont *docstore.Container, partit
 	if v, ok := all.of.Load(cont); ok {
 		b = v.(*budget)
 	}
-	if b == nil || b.tag != cont.ETag() || b.databaseTag != all.db.DatabaseETag(cont.Database()) || !b.knows(partition) {
+	if tag, _ := cont.Version(); b == nil || b.tag != tag || b.databaseTag != all.db.DatabaseETag(cont.Database()) || !b.knows(partition) {
 		d, _ := all.db.Database(cont.Database()) // none when the store closes: then the request will fail
 		b = all.make(ctx, cont, d)
 	}
@@ -118,7 +118,8 @@ func (all *Budgets) make(ctx context.Context, cont *docstore.Container, d docsto
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	all.forgetDropped()
-	b := &budget{tag: cont.ETag(), databaseTag: d.ETag}
+	tag, _ := cont.Version()
+	b := &budget{tag: tag, databaseTag: d.ETag}
 	own, common := all.offered(cont.Spec().Meta), all.offered(d.Meta)
 	var err error
 	switch {

@@ -67,7 +67,7 @@ func TestWhatIsKeptOfAPageIsACopy(t *testing.T) {
 
 func TestAPositionWithinAPageHasTheStartOfThePage(t *testing.T) {
 	_, of, _ := pageOf(instance.Options{}, 2)
-	if at, known := positionAfter(of.Next, 5); !known || at != (feed.Position{Token: `"5"`, Start: of.Next.Start}) {
+	if at, known := positionAfter(instancetest.Counted{}, of.Next, 5); !known || at != (feed.Position{Token: `"5"`, Start: of.Next.Start}) {
 		t.Errorf("%+v, %v", at, known)
 	}
 }

@@ -54,7 +54,8 @@ type noteReader struct {
 // last owner ended.
 func (r noteReader) read(ctx context.Context, partitions []notes.Partition) (n delivery.Notes, suspect *notes.Suspect, err error) {
 	l := r.held.Lease
-	in := notes.Place{Position: l.Position.Token, Min: l.Range.Min, Max: l.Range.Max, Partitions: partitions}
+	lsn, _ := records.TokenLSN(r.in.Source, l.Position.Token)
+	in := notes.Place{Position: l.Position.Token, LSN: lsn, Min: l.Range.Min, Max: l.Range.Max, Partitions: partitions}
 	done, err := notes.ReadDone(l.Properties[notes.DoneProperty], in)
 	r.reportDropped(notes.DoneProperty, err)
 	held, err := notes.ReadHeld(l.Properties[notes.HeldProperty], in)

@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/cosmosdb/service"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/processor/delivery"
 	"github.com/millrace/changefeed/internal/processor/instance"
+	"github.com/millrace/changefeed/internal/processor/records"
 )
 
 // What the engine of internal/processor/delivery knows of options, pages and changes: their numbers and keys. The changes
@@ -26,7 +26,9 @@ func rulesOf(in *instance.Instance, held *instance.Held) delivery.Rules {
 		CanReadKeys: in.CanReadKeys(), MaxAside: o.MaxSetAside, MaxAsideBytes: notes.MaxAsideBytes, AsideBytes: notes.AsideBytes, KeyPages: keyPages,
 		MaxHeld: notes.MaxHeld, MaxHeldBytes: notes.MaxHeldBytes, HeldBytes: notes.HeldBytes,
 		Backoff: func(failures int) time.Duration { return in.Backoff(rng, failures) },
-		After:   positionAfter,
+		After: func(end delivery.Position, lsn int64) (delivery.Position, bool) {
+			return positionAfter(in.Source, end, lsn)
+		},
 		Name: func(c *delivery.Change) string {
 			return letterID(o.Mode, c.LSN, c.Place, changeOf(c).ID)
 		},
@@ -46,11 +48,11 @@ func WarnOfKeys(in *instance.Instance) {
 		feed.ErrNoKeyReads, in.Source, in.Options.BufferItems, in.Options.BufferBytes)})
 }
 
-// positionAfter is the position after an LSN, if tokens are LSNs in quotes, as the service's are, and reading has come so far.
-func positionAfter(end delivery.Position, lsn int64) (delivery.Position, bool) {
+// positionAfter is the position after an LSN, if the source is a [feed.Sequencer] and reading has come so far.
+func positionAfter(source feed.Source, end delivery.Position, lsn int64) (delivery.Position, bool) {
 	read := end.(feed.Position)
-	if last, isLSN := service.LSN(read.Token); !isLSN || read.Token != service.Token(last) || last < lsn {
+	if last, ok := records.TokenLSN(source, read.Token); !ok || last < lsn {
 		return nil, false
 	}
-	return feed.Position{Token: service.Token(lsn), Start: read.Start}, true
+	return records.PositionAfter(source, lsn, read)
 }

@@ -119,8 +119,12 @@ func TestThePositionBeforeAPageKeepsItsStart(t *testing.T) {
 		{feed.Position{Token: `"9"`}, feed.Position{Token: `"6"`, Start: from.Start}},
 		{feed.Position{Token: `"10"`}, from}, // a token of another kind: only the start is known
 	} {
-		if got := instance.StartOfPage((feed.Page{Changes: []feed.Change{change(7), change(9)}, Next: c.page}), from); got != c.want {
+		if got := instance.StartOfPage(instancetest.Counted{}, (feed.Page{Changes: []feed.Change{change(7), change(9)}, Next: c.page}), from); got != c.want {
 			t.Errorf("the position before the changes 7 and 9 with the token %s after them is %+v, want %+v", c.page.Token, got, c.want)
 		}
+	}
+	page := feed.Page{Changes: []feed.Change{change(7), change(9)}, Next: feed.At(`"9"`)}
+	if got := instance.StartOfPage(struct{ feed.Source }{instancetest.Counted{}}, page, from); got != from {
+		t.Errorf("a source that is no Sequencer: %+v, want %+v", got, from)
 	}
 }

@@ -4,21 +4,21 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/cosmosdb/service"
+	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// StartOfPage is the position that a page was read from, as a token. Where tokens are LSNs in
-// quotes, as the service's are, the token before the first change is known; otherwise the
-// position stays as it was.
-func StartOfPage(p feed.Page, from feed.Position) feed.Position {
+// StartOfPage is the position that a page was read from, as a token. If the source is a [feed.Sequencer], the token before the
+// first change is known; otherwise the position stays as it was.
+func StartOfPage(source feed.Source, p feed.Page, from feed.Position) feed.Position {
 	if len(p.Changes) == 0 {
 		return p.Next
 	}
 	first, last := p.Changes[0].LSN, p.Changes[len(p.Changes)-1].LSN
-	if p.Next.Token != service.Token(last) {
+	if end, ok := records.TokenLSN(source, p.Next.Token); !ok || end != last {
 		return from
 	}
-	return feed.Position{Token: service.Token(first - 1), Start: from.Start}
+	before, _ := records.PositionAfter(source, first-1, from)
+	return before
 }
 
 // The pauses of a range that waits for changes.

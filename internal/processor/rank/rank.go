@@ -20,8 +20,6 @@ package rank
 import (
 	"cmp"
 	"time"
-
-	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // Lease is the part of a lease that its rank depends on.
@@ -35,6 +33,8 @@ type Lease struct {
 // Position is how far a lease has come.
 type Position struct {
 	Token   string
+	LSN     int64     // that the token is after, if it is counted
+	Counted bool      // the source can tell the LSN of the token
 	Since   time.Time // changes before it are left out; zero is none
 	Unknown bool      // there is no token, and nothing says where the lease begins
 }
@@ -62,20 +62,17 @@ func order(a, b bool) int {
 	return -1
 }
 
-// compare orders positions, if both are LSNs in quotes, as the service's are, or nothing
-// was read from either yet. It is not ok for reads since different times, whose changes differ.
+// compare orders positions, if the LSN of each is known, or nothing was read from either yet. It is not ok for reads since different times, whose changes differ.
 func compare(a, b Position) (further int, ok bool) {
 	if a == b {
 		return 0, true
 	}
-	at, read := service.LSN(a.Token)
-	other, otherRead := service.LSN(b.Token)
 	switch {
-	case read && otherRead:
-		return cmp.Compare(at, other), a.Since.Equal(b.Since)
-	case read && b.Token == "" && !b.Unknown:
+	case a.Counted && b.Counted:
+		return cmp.Compare(a.LSN, b.LSN), a.Since.Equal(b.Since)
+	case a.Counted && b.Token == "" && !b.Unknown:
 		return 1, true
-	case otherRead && a.Token == "" && !a.Unknown:
+	case b.Counted && a.Token == "" && !a.Unknown:
 		return -1, true
 	}
 	return 0, false

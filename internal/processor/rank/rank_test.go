@@ -6,9 +6,20 @@ import (
 	"time"
 )
 
+// at is the position after an LSN that the source can tell.
+func at(lsn int64) Position {
+	return Position{Token: fmt.Sprintf("%q", fmt.Sprint(lsn)), LSN: lsn, Counted: true}
+}
+
+// since is the same of a reader from a time.
+func since(began time.Time, lsn int64) Position {
+	p := at(lsn)
+	p.Since = began
+	return p
+}
+
 // Each lease ranks above the one after it, and the other way round for none.
 func TestLeasesAreRanked(t *testing.T) {
-	at := func(lsn int) Position { return Position{Token: fmt.Sprintf("%q", fmt.Sprint(lsn))} }
 	ordered := []Lease{
 		{Min: "", Max: "FF", Position: at(10)},
 		{Min: "", Max: "FF", Position: at(9), Generation: 2},
@@ -30,9 +41,9 @@ func TestLeasesAreRanked(t *testing.T) {
 // What reads from different times, or from nobody knows where, have done cannot be compared.
 func TestSomeLeasesAreNotRanked(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	read := Lease{Position: Position{Token: `"10"`}, Generation: 1}
+	read := Lease{Position: at(10), Generation: 1}
 	for _, other := range []Position{
-		{Token: `"9"`, Since: began},
+		since(began, 9),
 		{Token: "opaque"},
 		{Unknown: true},
 	} {
@@ -41,14 +52,14 @@ func TestSomeLeasesAreNotRanked(t *testing.T) {
 		}
 	}
 	// At the same token, too, whatever their generations.
-	for _, at := range [][2]Position{
-		{{Token: `"10"`}, {Token: `"10"`, Since: began}},
+	for _, pair := range [][2]Position{
+		{at(10), since(began, 10)},
 		{{}, {Since: began}},
 		{{}, {Unknown: true}},
 	} {
-		one, other := Lease{Position: at[0], Generation: 1}, Lease{Position: at[1], Generation: 2}
+		one, other := Lease{Position: pair[0], Generation: 1}, Lease{Position: pair[1], Generation: 2}
 		if Above(one, other) || Above(other, one) {
-			t.Errorf("%+v is compared with %+v", at[0], at[1])
+			t.Errorf("%+v is compared with %+v", pair[0], pair[1])
 		}
 	}
 	opaque := Position{Token: "opaque"}

@@ -67,7 +67,8 @@ func (v *View) overlapping(lease feed.Record) (others []feed.Record) {
 func (v *View) Ranking() (above func(lease, other feed.Record) bool) {
 	origin, known := v.Origin()
 	ranked := func(l feed.Record) rank.Lease {
-		at := rank.Position{Token: l.Position.Token, Since: l.Position.Start.Time(), Unknown: l.Position.Token == "" && l.Position.Start.IsNow()}
+		lsn, counted := TokenLSN(v.source, l.Position.Token)
+		at := rank.Position{Token: l.Position.Token, LSN: lsn, Counted: counted, Since: l.Position.Start.Time(), Unknown: l.Position.Token == "" && l.Position.Start.IsNow()}
 		if known && at.Token != "" && at.Since.Equal(origin.Time()) {
 			at.Since = time.Time{}
 		}

@@ -61,6 +61,12 @@ func (m *model) create(l feed.Record) {
 	}
 }
 
+// counted is a source whose tokens are LSNs in quotes.
+type counted struct{ feed.Source }
+
+func (counted) TokenLSN(token string) (lsn int64, ok bool) { return service.LSN(token) }
+func (counted) TokenAfter(lsn int64) string                { return service.Token(lsn) }
+
 func (m *model) any() feed.Record {
 	ids := slices.Sorted(maps.Keys(m.leases))
 	return m.leases[ids[m.rng.IntN(len(ids))]]
@@ -84,7 +90,7 @@ func (m *model) split(l feed.Record) {
 	}
 	cut := cell(inside[m.rng.IntN(len(inside))], keys).Min
 	for _, r := range []feed.Range{{Min: l.Range.Min, Max: cut}, {Min: cut, Max: l.Range.Max}} {
-		if old, taken := m.leases[r.String()]; taken && NewView(nil, nil).Ranking()(l, old) {
+		if old, taken := m.leases[r.String()]; taken && NewView(nil, counted{}).Ranking()(l, old) {
 			return // tried again when that one has gone
 		}
 		m.create(made(r, m.at(l), GenerationOf(l)+1))
@@ -95,7 +101,7 @@ func (m *model) split(l feed.Record) {
 // look is a view that is up to date for one lease. Each other is as it was at some time,
 // if it was there at all.
 func (m *model) look(l feed.Record) *View {
-	v := NewView(nil, nil)
+	v := NewView(nil, counted{})
 	for id, states := range m.seen {
 		if n := m.rng.IntN(len(states) + 1); n < len(states) {
 			v.Put(states[n])
@@ -180,7 +186,7 @@ func TestALeaseOfAHoleCoversALateOne(t *testing.T) {
 		{"after it", feed.FromTime(began).String(), began, 300, false},
 		{"before it, of a unit from the beginning", feed.FromBeginning().String(), began, 0, false},
 	} {
-		v := NewView(nil, nil)
+		v := NewView(nil, counted{})
 		v.Put(feed.Record{ID: "unit.info", Kind: feed.KindInfo, Properties: map[string]string{notes.OriginProperty: c.origin}})
 		hole, late := made(cell(0, keys), 200, 0), made(cell(0, keys/2), c.late, 0)
 		hole.Position.Start = feed.FromTime(c.start)

@@ -40,10 +40,11 @@ func TestALeaseWithoutAStartIsNotWorkedOn(t *testing.T) {
 
 // Tokens of version 0 leases are compared as numbers.
 func TestPositionsAreComparedAsNumbers(t *testing.T) {
+	v := NewView(nil, counted{})
 	ordered := []feed.Position{{}, feed.At(`"9"`), feed.At(`"10"`), feed.At(`"99"`), feed.At(`"100"`)}
 	for i, a := range ordered {
 		for j, b := range ordered {
-			if got := isBefore(a, b); got != (i < j) {
+			if got := v.isBefore(a, b); got != (i < j) {
 				t.Errorf("%v before %v: %v", a, b, got)
 			}
 		}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
 // View is an instance's picture of its unit's records: the last listing, with the writes
@@ -148,7 +147,7 @@ func (v *View) Leases() (good, bad []feed.Record) {
 			bad = append(bad, lease)
 		case !twice:
 			byRange[lease.Range] = lease
-		case outranks(lease, other):
+		case v.outranks(lease, other):
 			byRange[lease.Range] = lease
 			bad = append(bad, asSpareOf(other, lease))
 		default:
@@ -165,14 +164,14 @@ func (v *View) Leases() (good, bad []feed.Record) {
 // before free. Two old leases whose partitions were merged know only the range of both:
 // there the earlier position wins, so that nothing is skipped. Else the lease that was
 // worked on wins: it has a token, and was written last.
-func outranks(l feed.Record, other feed.Record) bool {
+func (v *View) outranks(l feed.Record, other feed.Record) bool {
 	switch {
 	case (l.State == feed.StateLive) != (other.State == feed.StateLive):
 		return l.State == feed.StateLive
 	case l.Free() != other.Free():
 		return other.Free()
 	case l.Version == 0 && other.Version == 0:
-		return isBefore(l.Position, other.Position)
+		return v.isBefore(l.Position, other.Position)
 	case l.Version != other.Version:
 		return other.Version == 0
 	}
@@ -182,11 +181,10 @@ func outranks(l feed.Record, other feed.Record) bool {
 	return l.Updated.After(other.Updated)
 }
 
-// isBefore compares tokens that are LSNs in quotes, as the service's are; no token is
-// before all.
-func isBefore(p feed.Position, other feed.Position) bool {
-	a, _ := service.LSN(p.Token)
-	b, _ := service.LSN(other.Token)
+// isBefore compares positions by the LSNs of their tokens. No token is before all, and so is one whose LSN is not known.
+func (v *View) isBefore(p feed.Position, other feed.Position) bool {
+	a, _ := TokenLSN(v.source, p.Token)
+	b, _ := TokenLSN(v.source, other.Token)
 	return a < b
 }
 

@@ -171,7 +171,7 @@ func (w *worker) fixStart() instance.Ending {
 	page, e := w.readNextPage()
 	switch e.Why {
 	case "":
-		if at = instance.StartOfPage(page, at); len(page.Changes) == 0 { // so what an owner before has failed with is not what comes
+		if at = instance.StartOfPage(w.in.Source, page, at); len(page.Changes) == 0 { // so what an owner before has failed with is not what comes
 			w.dispatcher.Pass(at, 0, false)
 		}
 	case feed.ReasonSplit: // the leases of the parts begin there

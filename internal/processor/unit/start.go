@@ -129,5 +129,5 @@ func (u *Unit) resolveStart(ctx context.Context, part feed.Range, start feed.Sta
 	if err != nil {
 		return at, fmt.Errorf("read position of %v: %w", start, err)
 	}
-	return instance.StartOfPage(page, at), nil
+	return instance.StartOfPage(u.in.Source, page, at), nil
 }

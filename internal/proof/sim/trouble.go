@@ -185,7 +185,7 @@ func (w *world) heldKeys() (held, aside []string) {
 		if record.Kind != feed.KindLease || record.State != feed.StateLive || w.isSpare(record, records) {
 			continue
 		}
-		in := notes.Place{Position: record.Position.Token, Min: record.Range.Min, Max: record.Range.Max}
+		in := notes.Place{Position: record.Position.Token, LSN: lsnOf(record.Position.Token), Min: record.Range.Min, Max: record.Range.Max}
 		h, err := notes.ReadHeld(record.Properties[notes.HeldProperty], in)
 		if err != nil {
 			w.ledger.fail("lease %s: held: %v", record.Token, err)

@@ -164,6 +164,14 @@ func (s source) Read(ctx context.Context, r feed.Range, from feed.Position, o fe
 	})
 }
 
+// TokenLSN implements [feed.Sequencer].
+func (s source) TokenLSN(token string) (lsn int64, ok bool) {
+	return s.source.(feed.Sequencer).TokenLSN(token)
+}
+
+// TokenAfter implements [feed.Sequencer].
+func (s source) TokenAfter(lsn int64) string { return s.source.(feed.Sequencer).TokenAfter(lsn) }
+
 // Locate implements [feed.Locator]: no request, so nothing can happen to it.
 func (s source) Locate(ctx context.Context, key feed.PartitionKey) (string, error) {
 	return s.source.(feed.Locator).Locate(ctx, key)

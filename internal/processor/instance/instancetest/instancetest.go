@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/service"
 	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
@@ -18,3 +19,12 @@ func Idle(ctx context.Context, store feed.LeaseStore, o instance.Options) *insta
 		Error: func(*feed.Error) {}, StoreDone: func(feed.StoreDone) {}, Round: func(feed.Round) {},
 	})
 }
+
+// Counted is a source whose tokens are LSNs in quotes.
+type Counted struct{ feed.Source }
+
+// TokenLSN implements [feed.Sequencer].
+func (Counted) TokenLSN(token string) (lsn int64, ok bool) { return service.LSN(token) }
+
+// TokenAfter implements [feed.Sequencer].
+func (Counted) TokenAfter(lsn int64) string { return service.Token(lsn) }
