@@ -97,3 +97,41 @@ func TestEachHookReceivesTheContextOfItsRun(t *testing.T) {
 		t.Errorf("%d hooks were called, of %d", len(called), reflect.TypeFor[Hooks]().NumField())
 	}
 }
+
+// Each hook has a default, and the parts of the processor call each with the context of the run.
+func TestEachHookIsBoundAndHasADefault(t *testing.T) {
+	type key struct{}
+	ctx := context.WithValue(t.Context(), key{}, "run")
+	var called string
+	all, set := Hooks{}.withDefaults(), Hooks{}
+	fields := reflect.ValueOf(&set).Elem()
+	for i := range fields.NumField() {
+		name := fields.Type().Field(i).Name
+		if reflect.ValueOf(all).Field(i).IsNil() {
+			t.Errorf("%s has no default", name)
+		}
+		fields.Field(i).Set(reflect.MakeFunc(fields.Field(i).Type(), func(args []reflect.Value) []reflect.Value {
+			called, _ = args[0].Interface().(context.Context).Value(key{}).(string)
+			called += " " + name
+			return nil
+		}))
+	}
+	bound := reflect.ValueOf(set.bindTo(ctx))
+	if bound.NumField() != fields.NumField() {
+		t.Errorf("the parts have %d hooks of %d", bound.NumField(), fields.NumField())
+	}
+	for i := range bound.NumField() {
+		hook, name := bound.Field(i), bound.Type().Field(i).Name
+		if hook.IsNil() {
+			t.Errorf("%s is not bound", name)
+			continue
+		}
+		args := make([]reflect.Value, hook.Type().NumIn())
+		for n := range args {
+			args[n] = reflect.Zero(hook.Type().In(n))
+		}
+		if hook.Call(args); called != "run "+name {
+			t.Errorf("%s calls %q", name, called)
+		}
+	}
+}

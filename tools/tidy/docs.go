@@ -32,12 +32,12 @@ var (
 	notInSlug = regexp.MustCompile(`[^\w -]`)
 )
 
-// checkDocs resolves the names in the README and in the documents under docs: a
+// checkDocs resolves the names in the README, in CONTRIBUTING.md and in the documents under docs: a
 // document that names a file of yesterday sends its reader astray.
 func checkDocs(r *repo) (found []finding) {
 	known := index(r)
 	for _, p := range r.paths {
-		if p != "README.md" && (!strings.HasPrefix(p, "docs/") || path.Ext(p) != ".md") {
+		if p != "README.md" && p != "CONTRIBUTING.md" && (!strings.HasPrefix(p, "docs/") || path.Ext(p) != ".md") {
 			continue
 		}
 		for _, text := range missing(r, known, p) {

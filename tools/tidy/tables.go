@@ -141,7 +141,7 @@ var forTests = []string{"changefeedtest", "cosmosrest/cosmostest", "cosmosrest/i
 var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^([a-z0-9]+/)*[a-z0-9_]+\.go$`),
 	regexp.MustCompile(`(^|/)testdata/`),
-	regexp.MustCompile(`^(README\.md|CHANGELOG\.md|LICENSE|Makefile|\.gitignore|\.gitattributes)$`),
+	regexp.MustCompile(`^(README\.md|CONTRIBUTING\.md|CHANGELOG\.md|LICENSE|Makefile|\.gitignore|\.gitattributes)$`),
 	regexp.MustCompile(`^(tools/pinned/|conformance/(go|cloudevents)/|examples/exactlyonce/)?go\.(mod|sum)$`), // pinned apart from the library's own requirements
 	regexp.MustCompile(`^conformance/(js|servicebus|standardwebhooks)/([a-z-]+\.mjs|package(-lock)?\.json)$`),
 	regexp.MustCompile(`^conformance/standardwebhooks/([a-z-]+\.py|requirements\.txt)$`),
