@@ -1,10 +1,12 @@
 package docstore_test
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"maps"
@@ -130,6 +132,16 @@ func TestABackupThatFailsLeavesNothing(t *testing.T) {
 		"no tar": func() error {
 			return docstore.ReceiveBackup(t.Context(), strings.NewReader(strings.Repeat("no", 5000)), dir)
 		},
+		"more": func() error {
+			return docstore.ReceiveBackup(t.Context(), bytes.NewReader(repack(t, whole, func(string, []byte) {}, "more")), dir)
+		},
+		"damaged": func() error { // the sum is that of the damaged files, as of a backup of a damaged store
+			return docstore.ReceiveBackup(t.Context(), bytes.NewReader(repack(t, whole, func(_ string, content []byte) {
+				if at := bytes.Index(content, []byte(`"v":50`)); at >= 0 {
+					content[at+4] = '7'
+				}
+			}, "")), dir)
+		},
 		"canceled": func() error { return docstore.ReceiveBackup(ended, bytes.NewReader(whole), dir) },
 		"backup":   func() error { return db.Backup(ended, dir) },
 		"no name":  func() error { return db.Backup(t.Context(), "") },
@@ -145,6 +157,9 @@ func TestABackupThatFailsLeavesNothing(t *testing.T) {
 		if name == "bent" && (!errors.Is(err, docstore.ErrCorrupt) || !strings.Contains(err.Error(), "stream has")) {
 			t.Errorf("%s: %v: want the stream to be refused, before a store of it is opened", name, err)
 		}
+		if name == "damaged" && (!errors.Is(err, docstore.ErrCorrupt) || strings.Contains(err.Error(), "stream has")) {
+			t.Errorf("%s: %v: want the store to be refused that the stream holds", name, err)
+		}
 		if left, err := os.ReadDir(top); err != nil || len(left) > 0 {
 			t.Errorf("%s: %v are left, %v", name, left, err)
 		}
@@ -152,4 +167,46 @@ func TestABackupThatFailsLeavesNothing(t *testing.T) {
 	if err := docstore.ReceiveBackup(t.Context(), bytes.NewReader(whole), dir); err != nil {
 		t.Error(err)
 	}
+}
+
+// repack makes a stream anew, with files that edit may change, their sum, and a file after the end if more names one.
+func repack(t *testing.T, stream []byte, edit func(name string, content []byte), more string) []byte {
+	t.Helper()
+	var made bytes.Buffer
+	in, out := tar.NewReader(bytes.NewReader(stream)), tar.NewWriter(&made)
+	add := func(name string, content []byte) {
+		if err := out.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(content))}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := out.Write(content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sum, n := crc32.New(crc32.MakeTable(crc32.Castagnoli)), 0
+	for {
+		h, err := in.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Name == "backup.end" {
+			break
+		}
+		edit(h.Name, content)
+		add(h.Name, content)
+		_, _ = io.WriteString(sum, h.Name)
+		_, _ = sum.Write(content)
+		n++
+	}
+	add("backup.end", fmt.Appendf(nil, `{"Files":%d,"CRC":%d}`, n, sum.Sum32()))
+	if more != "" {
+		add(more, []byte("more"))
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return made.Bytes()
 }

@@ -93,7 +93,7 @@ func (k *counter) countLog(ctx context.Context, num uint32, sel selection) (err 
 	}
 	defer func() { err = cmp.Or(err, f.err(), f.close()) }()
 	t := f.tracks[0]
-	if !t.ok {
+	if !t.it.ok {
 		return nil
 	}
 	edge := k.head

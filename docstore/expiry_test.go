@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -363,6 +364,33 @@ func TestWhatLivesLongerByAnotherDefaultIsFoundAgain(t *testing.T) {
 		time.Sleep(time.Minute)
 		if n, err := c.ExpireBehind(t.Context(), func() {}); n != 2 || err != nil || c.Count() != 0 {
 			t.Errorf("%d deleted, %v, %d left: want both deleted", n, err, c.Count())
+		}
+	})
+}
+
+// A document that is written while the sweeper deletes others is deleted when its own time comes, and not at the next time
+// that the sweeper has found.
+func TestADocumentThatIsWrittenDuringASweepExpiresInItsTime(t *testing.T) {
+	inBubble(t, docstore.ContainerSpec{DefaultTTL: new(docstore.NoDefaultTTL)}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
+		put := func(text string) {
+			t.Helper()
+			if _, err := c.Upsert(t.Context(), []byte(text)); err != nil {
+				t.Error(err)
+			}
+		}
+		put(`{"id":"due","pk":"p","ttl":10}`)
+		put(`{"id":"far","pk":"p","ttl":3600}`)
+		time.Sleep(9 * time.Second)
+		release := db.Hold() // the sweeper has found what is due, and its delete waits
+		time.Sleep(5 * time.Second)
+		var writing sync.WaitGroup
+		writing.Go(func() { put(`{"id":"soon","pk":"p","ttl":30}`) })
+		synctest.Wait()
+		release()
+		writing.Wait()
+		time.Sleep(40 * time.Second)
+		if n := c.Count(); n != 1 {
+			t.Errorf("%d documents are kept, want only that which expires in an hour", n)
 		}
 	})
 }

@@ -26,18 +26,22 @@ type logWalk struct {
 // errMoved means that the layout changed while the feed was opened; see move.go.
 var errMoved = errors.New("layout has changed")
 
+// placed is a cursor, and whether it is at a key.
+type placed struct {
+	*engine.Cursor
+	ok bool
+}
+
 // track is the walk through one log.
 type track struct {
-	c      *Container
-	num    uint32
-	log    *changelog
-	it     *engine.Cursor
-	dead   *engine.Cursor // marks of superseded versions; nil where none are kept
-	deadOK bool
-	ok     bool
-	all    bool // the selection holds every key of the log
-	lsn    int64
-	start  int64 // the versions come after this LSN
+	c     *Container
+	num   uint32
+	log   *changelog
+	it    placed
+	dead  placed // marks of superseded versions; without a cursor where none are kept
+	all   bool   // the selection holds every key of the log
+	lsn   int64
+	start int64 // the versions come after this LSN
 
 	still  bool // no version is moved into this log meanwhile
 	lowest bool // every version since the low-water mark was dead
@@ -156,7 +160,7 @@ func (t *track) placeCursors(open openCursor, m moment, sel selection) (err erro
 		return nil
 	}
 	from, to := logBounds(tableLog, cont, num, start, head)
-	if t.it, err = open(from, to); err != nil {
+	if t.it.Cursor, err = open(from, to); err != nil {
 		return err
 	}
 	if sel.search {
@@ -168,15 +172,15 @@ func (t *track) placeCursors(open openCursor, m moment, sel selection) (err erro
 	}
 	if m.l.marks(sel) {
 		from, to := logBounds(tableDead, cont, num, start, head)
-		if t.dead, err = open(from, to); err != nil {
+		if t.dead.Cursor, err = open(from, to); err != nil {
 			return err
 		}
-		t.deadOK = t.dead.First()
+		t.dead.ok = t.dead.First()
 	}
 	if sel.search {
-		t.ok = t.it.Seek(logKey(tableLog, cont, addr{num, start + 1, 0}))
+		t.it.ok = t.it.Seek(logKey(tableLog, cont, addr{num, start + 1, 0}))
 	} else {
-		t.ok = t.it.First()
+		t.it.ok = t.it.First()
 	}
 	t.readLSN()
 	return nil
@@ -185,9 +189,9 @@ func (t *track) placeCursors(open openCursor, m moment, sel selection) (err erro
 // jumpAfter goes on after an LSN.
 func (t *track) jumpAfter(lsn int64) {
 	first := addr{log: t.num, lsn: lsn + 1}
-	t.ok = t.it.Seek(logKey(tableLog, t.c.num, first))
-	if t.dead != nil {
-		t.deadOK = t.dead.Seek(logKey(tableDead, t.c.num, first))
+	t.it.ok = t.it.Seek(logKey(tableLog, t.c.num, first))
+	if t.dead.Cursor != nil {
+		t.dead.ok = t.dead.Seek(logKey(tableDead, t.c.num, first))
 	}
 	t.readLSN()
 }
@@ -223,31 +227,31 @@ func (t *track) seekTime(num uint32, since, lo, hi int64) (int64, error) {
 
 // readLSN reads the LSN of the present key.
 func (t *track) readLSN() {
-	if t.ok {
+	if t.it.ok {
 		t.lsn = parseAddr(tailOf(t.it.Key())).lsn
 	}
 }
 
 func (t *track) stepOn() {
-	t.ok = t.it.Next()
+	t.it.ok = t.it.Next()
 	t.readLSN()
 }
 
 // isSuperseded reports whether the present version has been superseded. The marks are walked
 // beside the log, since a lookup for each version would cost the scan its speed.
 func (t *track) isSuperseded() bool {
-	if !t.deadOK {
+	if !t.dead.ok {
 		return false
 	}
 	key := t.it.Key()
-	for t.deadOK {
+	for t.dead.ok {
 		switch order := compareVersions(t.dead.Key(), key); {
 		case order == 0:
 			return true
 		case order > 0:
 			return false
 		}
-		t.deadOK = t.dead.Next()
+		t.dead.ok = t.dead.Next()
 	}
 	return false
 }
@@ -293,7 +297,7 @@ func (t *track) recordLiving(lsn int64) {
 func (f *logWalk) lowestTrack() *track {
 	var best *track
 	for _, t := range f.tracks {
-		if t.ok && (best == nil || t.lsn < best.lsn) {
+		if t.it.ok && (best == nil || t.lsn < best.lsn) {
 			best = t
 		}
 	}
@@ -303,7 +307,7 @@ func (f *logWalk) lowestTrack() *track {
 // err returns the error that ended a cursor, which looks like the end of its log.
 func (f *logWalk) err() error {
 	for _, t := range f.tracks {
-		for _, it := range []*engine.Cursor{t.it, t.dead} {
+		for _, it := range []*engine.Cursor{t.it.Cursor, t.dead.Cursor} {
 			if it != nil && it.Err() != nil {
 				return it.Err()
 			}
@@ -316,7 +320,7 @@ func (f *logWalk) err() error {
 func (f *logWalk) close() error {
 	var errs []error
 	for _, t := range f.tracks {
-		for _, it := range []*engine.Cursor{t.it, t.dead} {
+		for _, it := range []*engine.Cursor{t.it.Cursor, t.dead.Cursor} {
 			if it != nil {
 				errs = append(errs, it.Close())
 			}

@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -301,5 +302,103 @@ func TestWhatIsLostIsListedOnce(t *testing.T) {
 	}
 	if losses == 0 {
 		t.Error("nothing was lost")
+	}
+}
+
+// A gap in the newest log is damage if the store waited for the disk, and a loss that is reported if it did not: how the store
+// was opened when the log was begun decides, and not how it was opened before.
+func TestAGapInTheNewestLogIsJudgedByHowTheLogWasWritten(t *testing.T) {
+	for _, noSync := range []bool{false, true} {
+		dir := filepath.Join(t.TempDir(), "store")
+		before, err := Open(dir, Options{NoSync: !noSync})
+		if err == nil {
+			_, err = before.CreateContainer(t.Context(), ContainerSpec{ID: "c", Paths: []string{"/p"}})
+		}
+		if err = errors.Join(err, before.Close()); err != nil {
+			t.Fatal(err)
+		}
+		db, err := Open(dir, Options{NoSync: noSync})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := db.Container("c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 200 {
+			upsertID(t, c, fmt.Sprint("item-", i, strings.Repeat("-", 200)))
+		}
+		killed := filepath.Join(t.TempDir(), "killed")
+		if err := errors.Join(os.CopyFS(killed, os.DirFS(dir)), db.Close()); err != nil {
+			t.Fatal(err)
+		}
+		log := newestFile(t, killed, "*.log")
+		rewrite(t, log, func(content []byte) []byte {
+			at := bytes.Index(content, []byte("item-100-"))
+			clear(content[at : at+100])
+			return content
+		})
+		if !noSync {
+			isRefused(t, killed, log)
+			continue
+		}
+		db, err = Open(killed, Options{})
+		if err != nil {
+			t.Errorf("without waiting for the disk: %v", err)
+			continue
+		}
+		if r := db.Recovery(); r.Lost == 0 {
+			t.Errorf("recovery says %+v, though the writes after the gap are lost", r)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The block of a table with the ranges that were removed is verified like those with keys: without it what was deleted returns.
+func TestARemovedRangeOfATableIsVerified(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	storeWith(t, dir, "1")
+	db, err := Open(dir, Options{})
+	if err == nil {
+		err = db.DeleteContainer(t.Context(), "c")
+	}
+	if err = errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	storeWith(t, dir, "2") // what was in the log is in a table now
+	damaged := 0
+	names, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := sstable.NewMemReader(content, sstable.ReaderOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		layout, err := r.Layout()
+		if err = errors.Join(err, r.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if layout.RangeDel.Length == 0 {
+			continue
+		}
+		damaged++
+		flip := func(content []byte) []byte {
+			content[layout.RangeDel.Offset+layout.RangeDel.Length/2] ^= 1
+			return content
+		}
+		rewrite(t, name, flip)
+		isRefused(t, dir, name)
+		rewrite(t, name, flip)
+	}
+	if damaged == 0 {
+		t.Error("no table has ranges that were removed")
 	}
 }

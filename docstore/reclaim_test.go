@@ -3,6 +3,7 @@ package docstore_test
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,6 +77,48 @@ func TestRoomComesBackAfterEverythingWasDeleted(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A read that fails while room is given back does not lose it: the next try gives it back.
+func TestRoomThatCouldNotBeGivenBackIsGivenBackLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fails, failed atomic.Bool
+		mem := vfs.NewMem()
+		db, err := docstore.Open("db", docstore.Options{}.WithFS(docstore.Failing(mem, func(write bool, path string) bool {
+			if write || !fails.Load() || !strings.HasSuffix(path, ".sst") {
+				return false
+			}
+			failed.Store(true)
+			return true
+		})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept, c := container(t, db, docstore.ContainerSpec{ID: "kept"}), container(t, db, docstore.ContainerSpec{})
+		for i := range 600 {
+			if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"%d","pk":"p","pad":%q}`, i, noise(50_000))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		full := bytesOf(t, mem)
+		if err := db.DeleteContainer(t.Context(), "c"); err != nil {
+			t.Fatal(err)
+		}
+		fails.Store(true)
+		time.Sleep(2 * time.Minute)
+		fails.Store(false)
+		if !failed.Load() {
+			t.Fatal("nothing has failed")
+		}
+		upsert(t, kept, "1", "p", 1)
+		time.Sleep(2 * time.Minute)
+		if left := bytesOf(t, mem); left > 3<<20 {
+			t.Errorf("%d bytes with everything in it, %d with nothing", full, left)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // noise is text that does not compress well.

@@ -1,6 +1,9 @@
 package tidy
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // A badSample is a small repository and the places, in order, where one rule must object.
 type badSample struct{ rule, name, files, want string }
@@ -79,17 +82,19 @@ var samples = []badSample{
 	{"interface", "five methods", "-- a.go --\npackage m\n" +
 		"type Big interface { A(); B(); C(); D(); E() }\ntype Fits interface { A(); B(); C(); D() }\n", "a.go:Big"},
 
-	{"methods", "of one type in all files", "-- a/a.go --\npackage a\n" + strings.Repeat("func (t *T) M() {}\n", maxMethods) + "-- a/b.go --\npackage a\nfunc (t T) N() {}\n" +
-		"-- b/a.go --\npackage b\n" + strings.Repeat("func (t *T[K]) M() {}\n", maxMethods) + "func (u U) M() {}\n" +
-		"-- b/a_test.go --\npackage b\n" + strings.Repeat("func (t *T[K]) M() {}\n", maxMethods), "a:T"},
+	{"methods", "of one type in all files", "-- a/a.go --\npackage a\n" + manyMethods("T", maxMethods) + "-- a/b.go --\npackage a\nfunc (t T) N() {}\n" +
+		"-- b/a.go --\npackage b\n" + manyMethods("T[K]", maxMethods) + "func (u U) M() {}\n" +
+		"-- b/a_test.go --\npackage b\nfunc (t *T[K]) N() {}\n", "a:T"},
+	{"methods", "with those of embedded types", "-- go.mod --\nmodule example.com/m\n" +
+		"-- a/a.go --\npackage a\nimport \"example.com/m/b\"\ntype T struct {\n\t*b.B\n\ti\n\tn int\n}\ntype i interface { N() }\n" +
+		"type U struct {\n\tb *b.B\n\ti\n}\n" +
+		"-- b/b.go --\npackage b\ntype B struct{}\n" + manyMethods("B", maxMethods), "a:T"},
 
 	{"testing", "but for packages that are for tests", "-- a/a.go --\npackage a\nimport \"testing\"\n-- b/b.go --\npackage b\nimport _ \"testing/synctest\"\n" +
 		"-- b/b_test.go --\npackage b\nimport \"testing\"\n-- changefeedtest/a.go --\npackage changefeedtest\nimport \"testing\"\n", "a/a.go b/b.go"},
 
-	{"words", "one name in one package", "-- a/a.go --\npackage a\nfunc (t T) run() {}\nfunc (t *U) run() {}\nfunc (t V) run() {}\nfunc (t W) Run() {}\n" +
-		"-- a/b.go --\npackage a\nfunc (t W) run() {}\n-- b/b.go --\npackage b\nfunc (t T) run() {}\n", "a:run"},
-	{"words", "an interface has the name, and three are few", "-- a/a.go --\npackage a\ntype i interface {\n\teval()\n}\n" +
-		"func (t T) eval() {}\nfunc (t U) eval() {}\nfunc (t V) eval() {}\nfunc (t W) eval() {}\nfunc (t T) add() {}\nfunc (t U) add() {}\nfunc (t V) add() {}\n", ""},
+	{"booleans", "five in one struct", "-- a/a.go --\npackage a\ntype T struct {\n\tA, B, C bool\n\tD bool\n\tE bool\n}\n" +
+		"type U struct {\n\tA, B, C, D bool\n\tE *bool\n\tF func() bool\n}\n", "a:T"},
 	{"doc-name", "functions, methods and types", "-- a.go --\npackage m\n// It works.\nfunc F() {}\n// This too.\nfunc (t T) m() {}\n// Ts are many.\ntype T int\n" +
 		"type (\n\t// Here.\n\tU int\n)\n", "a.go:F a.go:T a.go:T.m a.go:U"},
 	{"doc-name", "an article, and what has none", "-- a.go --\npackage m\n// A T is.\ntype T int\n// m works.\nfunc (t T) m() {}\nfunc f() {}\n// Here:\ntype (\n\t// V is.\n\tV int\n)\n", ""},
@@ -145,6 +150,15 @@ func rootFiles(n int) string {
 	var b strings.Builder
 	for i := range n {
 		b.WriteString("-- " + string(rune('a'+i)) + ".go --\npackage m\n")
+	}
+	return b.String()
+}
+
+// manyMethods are so many methods of a type.
+func manyMethods(of string, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "func (t *%s) M%d() {}\n", of, i)
 	}
 	return b.String()
 }

@@ -3,7 +3,6 @@ package tidy
 import (
 	"fmt"
 	"go/ast"
-	"maps"
 	"slices"
 )
 
@@ -98,61 +97,6 @@ func exported(d ast.Decl) (n int) {
 		}
 	}
 	return n
-}
-
-// checkMethods finds types with so many methods that nobody knows them all: short functions hide
-// them from the other limits.
-func checkMethods(r *repo) (found []finding) {
-	methods := map[string]int{}
-	for _, f := range r.code() {
-		for _, d := range f.ast.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
-				methods[f.dir+":"+receiver(fn)]++
-			}
-		}
-	}
-	for _, where := range slices.Sorted(maps.Keys(methods)) {
-		if n := methods[where]; n > maxMethods {
-			found = append(found, finding{where, fmt.Sprintf("%d methods, limit %d", n, maxMethods)})
-		}
-	}
-	return found
-}
-
-// checkWords counts the types of a package that have a method of one unexported name. A method of an interface of the
-// package has to have its name, so it does not count, and neither do packages of tests.
-func checkWords(r *repo) (found []finding) {
-	// Methods of an interface are collected on the way, and left out at the end: the
-	// interface may stand in a later file than the type.
-	types := map[string]map[string]bool{}
-	var fixed []string
-	for _, f := range r.code() {
-		ast.Inspect(f.ast, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.FuncDecl:
-				if n.Recv != nil && !n.Name.IsExported() {
-					where := f.dir + ":" + n.Name.Name
-					if types[where] == nil {
-						types[where] = map[string]bool{}
-					}
-					types[where][receiver(n)] = true
-				}
-			case *ast.InterfaceType:
-				for _, m := range n.Methods.List {
-					for _, name := range m.Names {
-						fixed = append(fixed, f.dir+":"+name.Name)
-					}
-				}
-			}
-			return true
-		})
-	}
-	for _, where := range slices.Sorted(maps.Keys(types)) {
-		if n := len(types[where]); n > maxOneWord && !slices.Contains(fixed, where) {
-			found = append(found, finding{where, fmt.Sprintf("a method of %d types, limit %d", n, maxOneWord)})
-		}
-	}
-	return found
 }
 
 // checkInterfaces finds interfaces that are larger than an implementer likes.

@@ -29,9 +29,9 @@ const (
 	maxRootLines    = 2500 // comments count too
 	maxRootNames    = 60   // methods do not count
 	maxCommandLines = 2700 // flags, help and output of cmd/changefeed
-	maxOneWord      = 3    // types of a package with a method of one unexported name
 	maxInterface    = 4
-	maxMethods      = 40
+	maxMethods      = 40 // those of embedded types count
+	maxBooleans     = 4  // of a struct
 	testAllowance   = 2
 )
 
@@ -60,7 +60,7 @@ var rules = []rule{
 	{"command-size", "what is not flags, help or output of a command can be tested without a process", checkCommandSize},
 	{"package-doc", "go doc shows only a comment attached to the package clause", checkPackageDoc},
 	{"methods", "a type with many methods has several owners: each is a type", checkMethods},
-	{"words", "a word that means five things in one package is looked up five times", checkWords},
+	{"booleans", "so many booleans have combinations that are written nowhere: a state is a type", checkBooleans},
 	{"testing", "a program that imports testing has its flags, and tests decide nothing in what is shipped", checkTesting},
 	{"doc-name", "a comment that begins with the name is found by it, and is about it", checkDocName},
 	{"exported-doc", "an exported name is a promise, so it says which", checkExportedDoc},

@@ -24,7 +24,6 @@ type plan struct {
 	groups     []node
 	aggregates []aggregate
 	distinct   bool
-	star       bool
 	columns    bool // SELECT has a list, not VALUE or *
 	row        node // what SELECT makes of a row
 	order      []orderKey
@@ -138,7 +137,6 @@ func (c *compiler) compileSelect(p *plan, stmt *selectStmt) {
 	case p.inputs > 1:
 		c.failFirst(failf(stmt.Pos.Offset, "'SELECT *' is only valid with a single input set."))
 	default:
-		p.star = true
 		p.row = path{slot: p.starSlot(), memo: -1}
 		if len(p.groups) > 0 {
 			c.failFirst(failf(stmt.Pos.Offset, "'SELECT *' is not allowed with GROUP BY."))

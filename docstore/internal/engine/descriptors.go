@@ -14,8 +14,11 @@ const (
 func MaxDescriptors() int { return openTables() + otherFiles }
 
 // openTables returns how many tables are kept open.
-func openTables() int {
-	limit := descriptorLimit()
+func openTables() int { return tablesWithin(descriptorLimit()) }
+
+// tablesWithin returns how many tables may be open in a process with a limit of descriptors; 0 is no limit. Half of the limit is
+// left to the rest of the process.
+func tablesWithin(limit int) int {
 	if limit <= 0 {
 		return mostTables
 	}

@@ -17,21 +17,21 @@ import (
 // stored and not seen, so none is: links lose requests and answers before and after it.
 type witness struct {
 	feed.LeaseStore
-	*ledger
-	by *instance
+	ledger *ledger
+	by     *instance
 }
 
 // Create checks a lease once it is stored. With the marker of the unit every key has a lease,
 // so from then on none may go without others that cover its changes.
 func (w witness) Create(ctx context.Context, record feed.Record) (feed.Record, error) {
 	got, err := w.LeaseStore.Create(context.WithoutCancel(ctx), record)
-	w.note("%s creates %s %q for %s/%s at %v: %v", w.by, record.Kind, record.Token, record.Owner, record.Epoch, record.Position, err)
+	w.ledger.note("%s creates %s %q for %s/%s at %v: %v", w.by, record.Kind, record.Token, record.Owner, record.Epoch, record.Position, err)
 	switch {
 	case err != nil:
 	case record.Kind == feed.KindLease:
-		w.created(w.by, got)
+		w.ledger.created(w.by, got)
 	case record.Kind == feed.KindInfo:
-		w.begin()
+		w.ledger.begin()
 	}
 	return got, err
 }
@@ -40,9 +40,9 @@ func (w witness) Create(ctx context.Context, record feed.Record) (feed.Record, e
 // witness, and shows in what is stored.
 func (w witness) Update(ctx context.Context, record feed.Record) (feed.Record, error) {
 	got, err := w.LeaseStore.Update(context.WithoutCancel(ctx), record)
-	w.note("%s writes %s %q for %s/%s at %v, attempts %d, %v, %s: %v", w.by, record.Kind, record.Token, record.Owner, record.Epoch, record.Position, record.Attempts, record.State, said(record), err)
+	w.ledger.note("%s writes %s %q for %s/%s at %v, attempts %d, %v, %s: %v", w.by, record.Kind, record.Token, record.Owner, record.Epoch, record.Position, record.Attempts, record.State, said(record), err)
 	if err == nil && record.Kind == feed.KindLease {
-		w.updated(w.by, got)
+		w.ledger.updated(w.by, got)
 	}
 	return got, err
 }
@@ -50,9 +50,9 @@ func (w witness) Update(ctx context.Context, record feed.Record) (feed.Record, e
 // Delete checks that nothing is lost with a lease.
 func (w witness) Delete(ctx context.Context, record feed.Record) error {
 	err := w.LeaseStore.Delete(context.WithoutCancel(ctx), record)
-	w.note("%s deletes %s %q: %v", w.by, record.Kind, record.Token, err)
+	w.ledger.note("%s deletes %s %q: %v", w.by, record.Kind, record.Token, err)
 	if err == nil && record.Kind == feed.KindLease {
-		w.removed(record)
+		w.ledger.removed(record)
 	}
 	return err
 }

@@ -226,12 +226,17 @@ type scan struct {
 	depth   int
 	quoted  bool
 	escaped bool
-	begins  bool // pos is in the space before the first character of a line
-	comma   bool // some write the comma before the element
-	blank   int  // that space, up to the comma
-	begun   int  // where that line begins
+	line    margin
 	alone   bool // the first line is a brace alone, so that nested lines can be known by their indentation only
 	other   int  // where another element may begin, if this one is broken
+}
+
+// margin is the space before the first character of a line.
+type margin struct {
+	isOpen bool // no character has come yet
+	comma  bool // some write the comma before the element
+	blank  int  // the space, up to the comma
+	begun  int  // where the line begins
 }
 
 // run goes on to the end of the text, and reports whether it came to it.
@@ -255,14 +260,14 @@ func (c *scan) run(text []byte) (ended bool) {
 // step looks at one character.
 func (c *scan) step(text []byte) (ended bool) {
 	char := text[c.pos]
-	if c.begins {
+	if c.line.isOpen {
 		c.begin(char)
 	}
 	switch {
 	case char == '\n': // no string spans lines
-		c.alone = c.alone || c.begun == 0 && len(bytes.TrimSpace(text[:c.pos])) == 1
+		c.alone = c.alone || c.line.begun == 0 && len(bytes.TrimSpace(text[:c.pos])) == 1
 		c.quoted, c.escaped = false, false
-		c.begins, c.comma, c.blank, c.begun = true, false, 0, c.pos+1
+		c.line = margin{isOpen: true, begun: c.pos + 1}
 	case c.escaped:
 		c.escaped = false
 	case char == '\\':
@@ -284,17 +289,17 @@ func (c *scan) step(text []byte) (ended bool) {
 func (c *scan) begin(char byte) {
 	switch char {
 	case ' ', '\t':
-		if !c.comma {
-			c.blank++
+		if !c.line.comma {
+			c.line.blank++
 		}
 	case ',':
-		c.comma = true
+		c.line.comma = true
 	case '\r', '\n':
 	default:
-		c.begins = false
+		c.line.isOpen = false
 		told := c.indent > 0 || !c.alone
-		if char == '{' && c.other == 0 && c.depth > 0 && c.blank == c.indent && told {
-			c.other = c.begun
+		if char == '{' && c.other == 0 && c.depth > 0 && c.line.blank == c.indent && told {
+			c.other = c.line.begun
 		}
 	}
 }
