@@ -395,10 +395,34 @@ func TestARemovedRangeOfATableIsVerified(t *testing.T) {
 			return content
 		}
 		rewrite(t, name, flip)
+		before := namesAndSizes(t, dir)
 		isRefused(t, dir, name)
+		if after := namesAndSizes(t, dir); after != before {
+			t.Errorf("a store that is refused has the files %s, and had %s", after, before)
+		}
 		rewrite(t, name, flip)
 	}
 	if damaged == 0 {
 		t.Error("no table has ranges that were removed")
 	}
+}
+
+// namesAndSizes are the files of a directory, but for the lock, which may be made anew.
+func namesAndSizes(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Name() != "LOCK" {
+			fmt.Fprintf(&text, "%s %d, ", e.Name(), info.Size())
+		}
+	}
+	return text.String()
 }
