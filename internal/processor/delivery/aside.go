@@ -47,21 +47,21 @@ const (
 )
 
 // setAside sets the key of a batch aside.
-func (e *Engine) setAside(b *Batch) {
+func (b *Batch) setAside(e *Engine) {
 	if len(b.lanes) == 1 {
-		e.setLaneAside(b.lanes[0])
+		b.lanes[0].setAside(e)
 	}
 }
 
-// setLaneAside forgets what waits of a key. It does nothing if the source cannot read a key, or too many are set aside:
+// setAside forgets what waits of a key. It does nothing if the source cannot read a key, or too many are set aside:
 // then what waits stays in memory, and the buffer is the bound.
-func (e *Engine) setLaneAside(l *lane) {
+func (l *lane) setAside(e *Engine) {
 	isNew := l.aside.state == notAside || l.aside.state == caughtUp
 	if !e.rules.CanReadKeys || l == e.common || l.aside.state == reading || isNew && !e.mayAddAside(l.key) {
 		return
 	}
 	e.Position() // so that it is known whether it has passed the key
-	e.requeueBehindFirst(l)
+	l.requeueBehindFirst(e)
 	if isNew {
 		if l.aside.state == notAside {
 			e.asides = append(e.asides, l)
@@ -75,7 +75,7 @@ func (e *Engine) setLaneAside(l *lane) {
 		l.aside.from, l.aside.after = forgotten[0].Page.From, forgotten[0].LSN-1
 		l.aside.dropped = max(l.aside.dropped, forgotten[n-1].LSN)
 	}
-	e.releaseHandled(l)
+	l.releaseHandled(e)
 	for _, c := range kept {
 		c.release()
 	}
@@ -90,11 +90,11 @@ func (e *Engine) setLaneAside(l *lane) {
 	l.tried = slices.Concat(runsOf(forgotten, e.rules.Name), slices.DeleteFunc(l.tried, func(r notes.Run) bool { return r.To <= l.aside.after }))
 	for _, c := range forgotten {
 		c.left = true
-		e.settleChange(c)
+		c.settle(e)
 	}
 	l.waiting = kept
 	e.feed.trim()
-	e.advanceLane(l)
+	l.advance(e)
 }
 
 // splitWaiting returns what stays in memory of what waits in a lane that is set aside, and what is forgotten. Changes of a
@@ -123,7 +123,7 @@ func (l *lane) lastInLine() (lsn int64) {
 
 // releaseHandled has the position wait no longer for changes of a key that are not confirmed: from now on the lease says of
 // the key alone from where it continues.
-func (e *Engine) releaseHandled(l *lane) {
+func (l *lane) releaseHandled(e *Engine) {
 	if !e.rules.ByHand {
 		return
 	}
@@ -137,7 +137,7 @@ func (e *Engine) releaseHandled(l *lane) {
 }
 
 // requeueBehindFirst has the changes wait again that are in batches behind the first one, so that they are forgotten too.
-func (e *Engine) requeueBehindFirst(l *lane) {
+func (l *lane) requeueBehindFirst(e *Engine) {
 	for i := len(l.line) - 1; i > 0; i-- {
 		b := l.line[i]
 		if b.State != ToCall || b.request != nil || len(b.lanes) > 1 {
@@ -148,7 +148,7 @@ func (e *Engine) requeueBehindFirst(l *lane) {
 		}
 		l.waiting = slices.Concat(b.Changes, l.waiting)
 		e.queued += len(b.Changes)
-		e.replaceBatch(b, KeySetAside)
+		b.replaceBy(e, KeySetAside)
 	}
 }
 
@@ -230,7 +230,7 @@ func (e *Engine) MakeRoom(items int, patience time.Duration, now time.Time) {
 		if e.items <= items {
 			return
 		}
-		e.setLaneAside(l)
+		l.setAside(e)
 	}
 }
 
@@ -283,13 +283,13 @@ func (e *Engine) KeyRead(key string, of any, next Position, head int64, n int, m
 		c := &p.changes[i]
 		c.release()
 		if c.LSN <= seen {
-			e.settleChange(c)
+			c.settle(e)
 			continue
 		}
 		if at := slices.Index(l.ahead, e.rules.Name(c)); at >= 0 {
 			l.ahead = slices.Delete(l.ahead, at, at+1)
 			a.after = c.LSN
-			e.settleChange(c)
+			c.settle(e)
 			continue
 		}
 		e.guard.count(c, e.rules.Name)
@@ -314,7 +314,7 @@ func (e *Engine) KeyRead(key string, of any, next Position, head int64, n int, m
 		a.notBefore = now.Add(e.rules.Backoff(1))
 	}
 	e.guard.pageAdded(e, p)
-	e.advanceLane(l)
+	l.advance(e)
 	return p
 }
 
@@ -340,7 +340,7 @@ func (e *Engine) dropCaughtUp() {
 			return false
 		}
 		l.aside, l.tried = aside{}, nil
-		e.advanceLane(l)
+		l.advance(e)
 		return true
 	})
 }

@@ -83,13 +83,13 @@ func (b *Batch) isPaused() bool {
 func (b *Batch) failures() int { return b.Changes[0].failures }
 
 // isOld reports whether a batch has failed for so long that nothing else counts.
-func (e *Engine) isOld(b *Batch) bool {
+func (b *Batch) isOld(e *Engine) bool {
 	return e.rules.MaxAge > 0 && !b.failing.IsZero() && age(b.failing, e.now) >= e.rules.MaxAge
 }
 
 // isExhausted reports whether a batch has been tried often enough, or for long enough.
-func (e *Engine) isExhausted(b *Batch) bool {
-	return b.hopeless || e.isOld(b) || e.rules.MaxAttempts > 0 && b.failures() >= e.rules.MaxAttempts && !b.excused
+func (b *Batch) isExhausted(e *Engine) bool {
+	return b.hopeless || b.isOld(e) || e.rules.MaxAttempts > 0 && b.failures() >= e.rules.MaxAttempts && !b.excused
 }
 
 // forgetBatch takes a batch off those that are not in hand.
@@ -99,8 +99,26 @@ func (e *Engine) forgetBatch(b *Batch) {
 	}
 }
 
-// replaceBatch puts parts in the place of a batch, in each of its lanes. There may be none.
-func (e *Engine) replaceBatch(b *Batch, because Event, parts ...*Batch) {
+// beginCall hands a batch to the handler.
+func (b *Batch) beginCall(e *Engine) Effect {
+	b.era, b.taken = e.era, e.now
+	note := e.guard.beforeCall(e, b) || b.request != nil && b.request.Recall
+	b.takeInHand(e, Calling)
+	return Effect{Kind: Call, Batch: b, Note: note}
+}
+
+// takeInHand has a batch in hand.
+func (b *Batch) takeInHand(e *Engine, s BatchState) {
+	e.forgetBatch(b)
+	b.to(s, TimeReached)
+	e.inHand++
+}
+
+// putDown notes that a batch is not in hand any more.
+func (b *Batch) putDown(e *Engine) { e.inHand-- }
+
+// replaceBy puts parts in the place of a batch, in each of its lanes. There may be none.
+func (b *Batch) replaceBy(e *Engine, because Event, parts ...*Batch) {
 	e.forgetBatch(b)
 	b.to(Over, because)
 	for _, part := range parts {
@@ -117,13 +135,13 @@ func (e *Engine) replaceBatch(b *Batch, because Event, parts ...*Batch) {
 		i := slices.Index(l.line, b)
 		l.line = slices.Replace(l.line, i, i+1, here...)
 		l.lettersFirst()
-		e.advanceLane(l)
+		l.advance(e)
 	}
 	e.batches = append(e.batches, parts...)
 }
 
 // spreadKeys gives each key of a batch of the common lane a lane of its own, so that other keys can pass it.
-func (e *Engine) spreadKeys(b *Batch) {
+func (b *Batch) spreadKeys(e *Engine) {
 	if e.rules.InOrder || !slices.Contains(b.lanes, e.common) {
 		return
 	}
@@ -153,7 +171,7 @@ func (e *Engine) spreadKeys(b *Batch) {
 		at.waiting = append(at.waiting, c)
 		return true
 	})
-	e.advanceLane(e.common)
+	e.common.advance(e)
 }
 
 // insert puts a batch into the line of a lane: after the letters that are handed over, and before all else.
@@ -180,7 +198,7 @@ func (l *lane) lettersFirst() {
 }
 
 // extractKey makes a batch of the changes that a batch has of a key, so that the key can be treated apart.
-func (e *Engine) extractKey(b *Batch, at *lane) *Batch {
+func (b *Batch) extractKey(e *Engine, at *lane) *Batch {
 	mine, others := *b, *b
 	mine.Changes, others.Changes = nil, nil
 	for _, c := range b.Changes {
@@ -207,7 +225,7 @@ func (e *Engine) extractKey(b *Batch, at *lane) *Batch {
 	if len(others.Changes) > 0 {
 		parts = append(parts, &others)
 	}
-	e.replaceBatch(b, RequestServed, parts...)
+	b.replaceBy(e, RequestServed, parts...)
 	return &mine
 }
 

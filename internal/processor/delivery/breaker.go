@@ -100,6 +100,16 @@ func (b *Breaker) succeeded(key string, begun time.Time) {
 	}
 }
 
+// creditKeys counts changes as handled, for the breaker, by a call that was begun at a time: only that shows that the handler
+// had then what it needs.
+func (b *Breaker) creditKeys(changes []*Change, begun time.Time) {
+	for i, c := range changes {
+		if i == 0 || c.Key != changes[i-1].Key {
+			b.succeeded(c.Key, begun)
+		}
+	}
+}
+
 // failed notes that a change of a key has failed by itself, as often as it may.
 func (b *Breaker) failed(of int, key string, lsn int64, now time.Time) {
 	b.note(result{key: key, of: of, lsn: lsn, at: now})

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"slices"
 	"time"
 
 	"github.com/millrace/changefeed/internal/notes"
@@ -113,6 +114,31 @@ func (c *Change) release() {
 	if !c.passed {
 		c.passed = true
 		c.Page.open--
+	}
+}
+
+// settle notes that a change does not come again from here.
+func (c *Change) settle(e *Engine) {
+	if c.state != Handled && c.state != Settled {
+		c.leaveMemory(e)
+	}
+	if c.state == Handled && c.passed {
+		c.lane.handled = slices.DeleteFunc(c.lane.handled, func(o *Change) bool { return o == c })
+	}
+	if c.state != Settled {
+		c.state = Settled
+		c.release()
+	}
+}
+
+// leaveMemory gives up the memory of a change.
+func (c *Change) leaveMemory(e *Engine) {
+	e.items--
+	if freed := c.Page.shed(c); freed > 0 {
+		e.bytes -= freed
+		if c.Page.inMemory > 0 {
+			e.queueEffect(Effect{Kind: Shed, Page: c.Page})
+		}
 	}
 }
 

@@ -25,7 +25,6 @@ package delivery
 
 import (
 	"math"
-	"slices"
 	"time"
 )
 
@@ -156,9 +155,9 @@ func (e *Engine) Next(now time.Time) (do Effect, wait time.Duration) {
 		return Effect{}, min(wait, left)
 	}
 	if b.State == ToPark {
-		return e.parkBatch(b), 0
+		return b.beginParking(e), 0
 	}
-	return e.callBatch(b), 0
+	return b.beginCall(e), 0
 }
 
 // queueEffect queues an effect.
@@ -174,7 +173,7 @@ func (e *Engine) nextBatch() (*Batch, time.Duration) {
 		e.formHeld()
 	}
 	e.divideLarge()
-	b, parks := e.dueBatch(func(b *Batch) bool { return b.State == ToPark && e.mayPark(b) })
+	b, parks := e.dueBatch(func(b *Batch) bool { return b.State == ToPark && b.mayPark(e) })
 	if b != nil {
 		return b, 0
 	}
@@ -187,7 +186,7 @@ func (e *Engine) nextBatch() (*Batch, time.Duration) {
 	if b, wait = e.dueBatch(func(b *Batch) bool { return b.State == ToCall }); b != nil {
 		return b, 0
 	}
-	if b, left = e.formNext(); b != nil && e.isTooLarge(b) {
+	if b, left = e.formNext(); b != nil && b.isTooLarge(e) {
 		return e.nextBatch()
 	}
 	if b != nil {
@@ -199,7 +198,7 @@ func (e *Engine) nextBatch() (*Batch, time.Duration) {
 // inOutage finds a batch while the breaker is open: one that is too old to wait for the end of the outage or, when it is
 // time for that, one that shows whether the outage is over.
 func (e *Engine) inOutage(left time.Duration) (*Batch, time.Duration) {
-	b, wait := e.dueBatch(func(b *Batch) bool { return b.State == ToCall && e.isOld(b) })
+	b, wait := e.dueBatch(func(b *Batch) bool { return b.State == ToCall && b.isOld(e) })
 	if b != nil {
 		return b, 0
 	}
@@ -232,52 +231,34 @@ func (e *Engine) dueBatch(is func(*Batch) bool) (*Batch, time.Duration) {
 	return nil, wait
 }
 
-// callBatch hands a batch to the handler.
-func (e *Engine) callBatch(b *Batch) Effect {
-	b.era, b.taken = e.era, e.now
-	note := e.guard.beforeCall(e, b) || b.request != nil && b.request.Recall
-	e.takeInHand(b, Calling)
-	return Effect{Kind: Call, Batch: b, Note: note}
-}
-
-// takeInHand has a batch in hand.
-func (e *Engine) takeInHand(b *Batch, s BatchState) {
-	e.forgetBatch(b)
-	b.to(s, TimeReached)
-	e.inHand++
-}
-
-// putDown notes that a batch is not in hand any more.
-func (e *Engine) putDown(*Batch) { e.inHand-- }
-
 // Succeeded notes that the handler is done with a batch. The call was quick if it took less than half of its time.
 func (e *Engine) Succeeded(b *Batch, quick bool, now time.Time) {
 	e.now = now
-	e.putDown(b)
+	b.putDown(e)
 	e.guard.afterCall(b)
 	e.limit.grow(len(b.Changes), quick)
 	e.width.observe(len(b.lanes), len(b.Changes), now.Sub(b.taken))
 	if b.probe {
 		e.breaker.close(e.now)
 	}
-	e.creditKeys(b.Changes, b.taken)
+	e.breaker.creditKeys(b.Changes, b.taken)
 	for _, c := range b.Changes {
 		c.calls++
 	}
 	e.finishHandled(b.Changes)
-	e.replaceBatch(b, HandlerDone)
+	b.replaceBy(e, HandlerDone)
 	if b.request != nil {
-		e.letterHandled(b.request)
+		b.request.letterHandled(e)
 	}
 	e.guard.relaxIfSettled(e)
 }
 
 // Cut notes that the call of a batch was cut short, so it has neither succeeded nor failed.
 func (e *Engine) Cut(b *Batch) {
-	e.putDown(b)
+	b.putDown(e)
 	e.guard.afterCall(b)
 	b.probe = false
-	e.spreadKeys(b) // a letter of one of its keys may wait by now
+	b.spreadKeys(e) // a letter of one of its keys may wait by now
 	if b.suspected {
 		b.to(Suspect, HandlerCut)
 	} else {
@@ -295,50 +276,15 @@ func (e *Engine) finishHandled(changes []*Change) {
 		switch {
 		case c.state == Settled || c.state == Handled:
 		case e.rules.ByHand && !c.letter:
-			e.leaveMemory(c)
+			c.leaveMemory(e)
 			if c.state = Handled; c.passed {
 				c.lane.handled = append(c.lane.handled, c)
 			}
 		default:
-			e.settleChange(c)
+			c.settle(e)
 		}
 	}
 	e.feed.trim()
-}
-
-// settleChange notes that a change does not come again from here.
-func (e *Engine) settleChange(c *Change) {
-	if c.state != Handled && c.state != Settled {
-		e.leaveMemory(c)
-	}
-	if c.state == Handled && c.passed {
-		c.lane.handled = slices.DeleteFunc(c.lane.handled, func(o *Change) bool { return o == c })
-	}
-	if c.state != Settled {
-		c.state = Settled
-		c.release()
-	}
-}
-
-// leaveMemory gives up the memory of a change.
-func (e *Engine) leaveMemory(c *Change) {
-	e.items--
-	if freed := c.Page.shed(c); freed > 0 {
-		e.bytes -= freed
-		if c.Page.inMemory > 0 {
-			e.queueEffect(Effect{Kind: Shed, Page: c.Page})
-		}
-	}
-}
-
-// creditKeys counts changes as handled, for the breaker, by a call that was begun at a time: only that shows that the handler
-// had then what it needs.
-func (e *Engine) creditKeys(changes []*Change, begun time.Time) {
-	for i, c := range changes {
-		if i == 0 || c.Key != changes[i-1].Key {
-			e.breaker.succeeded(c.Key, begun)
-		}
-	}
 }
 
 // Items is how many changes are in memory and not handled, letters included.

@@ -42,13 +42,13 @@ func (f *Failure) isTotal(changes int) bool {
 // say.
 func (e *Engine) Failed(b *Batch, f Failure, now time.Time) {
 	e.now = now
-	e.putDown(b)
+	b.putDown(e)
 	e.guard.afterCall(b)
 	defer e.guard.relaxIfSettled(e)
 	probe := b.probe
 	b.probe = false
 	if b.request != nil {
-		e.failedAgain(b, f)
+		b.request.letterFailed(e, b, f)
 		return
 	}
 	stale := b.era != e.breaker.outages()                  // it was called before the end of an outage
@@ -57,34 +57,34 @@ func (e *Engine) Failed(b *Batch, f Failure, now time.Time) {
 		e.breaker.close(e.now)
 	}
 	e.breaker.troubled(now)
-	e.spreadKeys(b)
+	b.spreadKeys(e)
 	if stale {
 		b.beginAnew()
 	}
-	e.countFailure(b, f, missed || stale)
-	left := e.divideWhatIsLeft(b, f)
+	b.countFailure(e, f, missed || stale)
+	left := b.divideWhatIsLeft(e, f)
 	if len(left) == 0 {
-		e.replaceBatch(b, HandlerFailed)
+		b.replaceBy(e, HandlerFailed)
 		return
 	}
 	if f.Late {
 		e.limit.shrink(len(b.Changes))
 	}
 	if len(left) == 1 && left[0] == b {
-		e.decideNext(b, missed, f.Late)
+		b.decideNext(e, missed, f.Late)
 		return
 	}
-	e.replaceBatch(b, HandlerFailed, left...)
+	b.replaceBy(e, HandlerFailed, left...)
 	for _, part := range left {
 		if !part.failing.IsZero() && part.State != Over { // it may be set aside behind the part before it
-			e.decideNext(part, missed, f.Late)
+			part.decideNext(e, missed, f.Late)
 		}
 	}
 }
 
 // countFailure notes a failure in a batch. It is excused if it was not the batch's own: the handler said so, it showed that an
 // outage goes on, or the call began before the end of an outage.
-func (e *Engine) countFailure(b *Batch, f Failure, excused bool) {
+func (b *Batch) countFailure(e *Engine, f Failure, excused bool) {
 	b.Err, b.hopeless = f.Err, f.Hopeless
 	b.excused = excused || f.Outage
 	b.streak++
@@ -124,7 +124,7 @@ func (f *Failure) hasTried(i int) bool {
 }
 
 // divideWhatIsLeft settles what is done of a batch, or confirmed by hand, and returns what is left of it in parts.
-func (e *Engine) divideWhatIsLeft(b *Batch, f Failure) []*Batch {
+func (b *Batch) divideWhatIsLeft(e *Engine, f Failure) []*Batch {
 	if b.isSettled() {
 		return nil
 	}
@@ -164,7 +164,7 @@ func (e *Engine) divideWhatIsLeft(b *Batch, f Failure) []*Batch {
 	}
 	// The done part is evidence for the breaker, and must not be tried again whatever
 	// becomes of the rest.
-	e.creditKeys(done, b.taken)
+	e.breaker.creditKeys(done, b.taken)
 	e.finishHandled(done)
 	return parts
 }
@@ -175,19 +175,19 @@ func (b *Batch) isSettled() bool {
 }
 
 // decideNext says what comes of a batch that has failed: it comes again, whole or in parts, waits for evidence, or is parked.
-func (e *Engine) decideNext(b *Batch, missed, late bool) {
-	exhausted := e.isExhausted(b)
+func (b *Batch) decideNext(e *Engine, missed, late bool) {
+	exhausted := b.isExhausted(e)
 	switch {
 	case len(b.lanes) > 1, late && b.isDivisible(), len(b.Changes) > 1 && (missed || exhausted && e.rules.mayDivide()):
-		e.divideBatch(b, HandlerFailed)
+		b.replaceByHalves(e, HandlerFailed)
 	case missed && b.suspected:
-		e.waitInState(b, Suspect)
+		b.waitInState(e, Suspect)
 	case exhausted && e.rules.CanPark:
-		e.judgeAlone(b)
+		b.judgeAlone(e)
 	default:
-		e.waitInState(b, ToCall)
+		b.waitInState(e, ToCall)
 		if exhausted {
-			e.setAside(b)
+			b.setAside(e)
 		}
 	}
 }
@@ -202,7 +202,7 @@ func (b *Batch) isDivisible() bool {
 }
 
 // waitInState has a batch that has failed wait in a state.
-func (e *Engine) waitInState(b *Batch, s BatchState) {
+func (b *Batch) waitInState(e *Engine, s BatchState) {
 	b.to(s, HandlerFailed)
 	for _, l := range b.lanes {
 		l.lettersFirst()
@@ -212,33 +212,33 @@ func (e *Engine) waitInState(b *Batch, s BatchState) {
 	}
 }
 
-// divideBatch replaces a batch by its halves. If attempts are left they wait as the batch would, and otherwise each has one try
-// at once.
-func (e *Engine) divideBatch(b *Batch, because Event) {
-	e.spreadKeys(b) // its parts must not pass each other when the first one fails
+// replaceByHalves puts the halves of a batch in its place. If attempts are left they wait as the batch would, and otherwise
+// each has one try at once.
+func (b *Batch) replaceByHalves(e *Engine, because Event) {
+	b.spreadKeys(e) // its parts must not pass each other when the first one fails
 	halves := b.halves()
-	if e.isExhausted(b) {
+	if b.isExhausted(e) {
 		for _, half := range halves {
 			half.notBefore = b.asked
 		}
 	}
-	e.replaceBatch(b, because, halves...)
+	b.replaceBy(e, because, halves...)
 }
 
 // judgeAlone decides about a change that has failed alone as often as it may.
-func (e *Engine) judgeAlone(b *Batch) {
+func (b *Batch) judgeAlone(e *Engine) {
 	key := b.Changes[0].Key
 	b.evidence = *b.since
 	*b.since = e.now // an outage may begin while a batch is divided: the next part needs evidence of its own
-	if !b.hopeless && !e.isOld(b) && !b.outlived {
+	if !b.hopeless && !b.isOld(e) && !b.outlived {
 		e.breaker.failed(e.number, key, b.Changes[0].LSN, e.now)
 		if !e.breaker.judge(key, b.evidence, true, e.now) {
-			e.waitInState(b, Suspect)
-			e.setAside(b)
+			b.waitInState(e, Suspect)
+			b.setAside(e)
 			return
 		}
 	}
-	e.waitInState(b, ToPark)
+	b.waitInState(e, ToPark)
 	b.prepareLetter()
 }
 
@@ -251,12 +251,12 @@ func (e *Engine) judgeSuspects() {
 	for _, b := range slices.Clone(e.batches) {
 		switch {
 		case b.request != nil || b.failing.IsZero() || !e.rules.CanPark:
-		case b.State == Suspect && (e.isOld(b) || e.breaker.judge(b.Changes[0].Key, b.evidence, others, e.now)),
-			b.State == ToCall && e.isOld(b) && len(b.Changes) == 1 && !b.apart.IsZero():
+		case b.State == Suspect && (b.isOld(e) || e.breaker.judge(b.Changes[0].Key, b.evidence, others, e.now)),
+			b.State == ToCall && b.isOld(e) && len(b.Changes) == 1 && !b.apart.IsZero():
 			b.to(ToPark, Judged)
 			b.prepareLetter()
-		case b.State == ToCall && e.isOld(b) && len(b.Changes) > 1 && e.breaker.IsOpen():
-			e.divideBatch(b, TimeReached)
+		case b.State == ToCall && b.isOld(e) && len(b.Changes) > 1 && e.breaker.IsOpen():
+			b.replaceByHalves(e, TimeReached)
 		}
 	}
 }
@@ -268,17 +268,17 @@ func (e *Engine) divideLarge() {
 		return
 	}
 	for i := 0; i < len(e.batches); i++ {
-		if b := e.batches[i]; b.State == ToCall && b.isFirst() && e.isTooLarge(b) {
-			e.divideBatch(b, TimeReached)
+		if b := e.batches[i]; b.State == ToCall && b.isFirst() && b.isTooLarge(e) {
+			b.replaceByHalves(e, TimeReached)
 			i = -1 // its first part may be too large, too
 		}
 	}
 }
 
-func (e *Engine) isTooLarge(b *Batch) bool {
+func (b *Batch) isTooLarge(e *Engine) bool {
 	n := len(b.Changes)
 	tooLong := e.limit.items > 0 && n > e.limit.items && b.isDivisible()
-	fatal := e.guard.isCareful() && n > e.guard.careful && e.isExhausted(b)
+	fatal := e.guard.isCareful() && n > e.guard.careful && b.isExhausted(e)
 	return b.request == nil && n > 1 && (tooLong || fatal)
 }
 

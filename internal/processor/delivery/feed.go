@@ -58,9 +58,9 @@ func (e *Engine) AddPage(of any, next Position, n int, meta func(i int) Meta, no
 	e.items += n
 	e.bytes += p.bytes
 	if !e.isPlain() {
-		e.addEach(p)
+		p.addToLanes(e)
 	} else if n > 0 {
-		e.addAll(p)
+		p.addToCommon(e)
 	}
 	if n > 0 {
 		e.feed.last, e.feed.restored.attempts = p.changes[n-1].LSN, 0
@@ -75,8 +75,8 @@ func (e *Engine) isPlain() bool {
 	return (e.rules.Concurrency == 1 || e.rules.InOrder) && len(e.lanes) == 0 && e.feed.restored.end() == 0
 }
 
-// addAll adds the changes of a page to the common lane.
-func (e *Engine) addAll(p *Page) {
+// addToCommon adds the changes of a page to the common lane.
+func (p *Page) addToCommon(e *Engine) {
 	all := make([]*Change, len(p.changes))
 	for i := range p.changes {
 		all[i] = &p.changes[i]
@@ -88,12 +88,12 @@ func (e *Engine) addAll(p *Page) {
 	e.common.add(e, all...)
 }
 
-// addEach adds the changes of a page to their lanes, but for those that are settled already.
-func (e *Engine) addEach(p *Page) {
+// addToLanes adds the changes of a page to their lanes, but for those that are settled already.
+func (p *Page) addToLanes(e *Engine) {
 	for i := range p.changes {
 		c := &p.changes[i]
 		if e.feed.restored.isSettled(c.LSN) {
-			e.settleChange(c)
+			c.settle(e)
 			continue
 		}
 		e.feed.restored.count(c, e.feed.name)
@@ -102,7 +102,7 @@ func (e *Engine) addEach(p *Page) {
 		}
 		at := e.laneOf(c.Key)
 		if at.isElsewhere(c) {
-			e.settleChange(c)
+			c.settle(e)
 			continue
 		}
 		c.lane = at

@@ -87,7 +87,7 @@ func (g *guard) pageAdded(e *Engine, p *Page) {
 		if c.state != Queued || c.LSN != g.crashed.First().From || e.rules.Name(c) != g.crashed.Letter {
 			continue
 		}
-		e.parkCrashed(c)
+		c.parkCrashed(e)
 		g.crashed = nil
 		return
 	}
@@ -97,7 +97,7 @@ func (g *guard) pageAdded(e *Engine, p *Page) {
 }
 
 // parkCrashed has a change parked that waits in its lane. What waits before it goes to the handler first.
-func (e *Engine) parkCrashed(c *Change) {
+func (c *Change) parkCrashed(e *Engine) {
 	l := e.ownLaneFor(c.Key)
 	if l.hold != notHeld { // it is parked when its turn comes
 		return
@@ -105,18 +105,18 @@ func (e *Engine) parkCrashed(c *Change) {
 	for l.waiting[0] != c {
 		n, _ := l.countFitting(e.shareOfNext(), positive(e.rules.MaxBytes), true)
 		b := &Batch{}
-		e.joinBatch(b, l, min(n, slices.Index(l.waiting, c)))
+		b.takeFrom(e, l, min(n, slices.Index(l.waiting, c)))
 		e.batches = append(e.batches, b)
 	}
 	b := &Batch{State: ToPark, Err: ErrCrashed}
-	e.joinBatch(b, l, 1)
+	b.takeFrom(e, l, 1)
 	e.batches = append(e.batches, b)
 }
 
 // beforeCall names a batch that may end the process, because one has done that before, or because it has failed. It reports
 // whether the lease must be written before the call: also if it names another batch, which has returned.
 func (g *guard) beforeCall(e *Engine, b *Batch) (write bool) {
-	failed := b.streak > 0 && (e.isOldest(b) || len(b.lanes) == 1 && b.lanes[0].aside.state != notAside)
+	failed := b.streak > 0 && (b.isOldest(e) || len(b.lanes) == 1 && b.lanes[0].aside.state != notAside)
 	if b.request != nil || !e.rules.mayDivide() || g.of != nil || !g.isCareful() && !failed {
 		write = g.named && g.of == nil
 		g.named = g.named && !write
@@ -124,7 +124,7 @@ func (g *guard) beforeCall(e *Engine, b *Batch) (write bool) {
 	}
 	g.of, g.named = b, true
 	g.suspect = &notes.Suspect{
-		Changes: len(b.Changes), Alone: g.isCareful() || e.rules.Concurrency == 1, Tried: e.triedNow(b),
+		Changes: len(b.Changes), Alone: g.isCareful() || e.rules.Concurrency == 1, Tried: b.triedNow(e),
 	}
 	g.suspect.Letter = e.rules.Name(slices.MinFunc(b.Changes, func(x, y *Change) int { return cmp.Compare(x.LSN, y.LSN) }))
 	return true
@@ -132,7 +132,7 @@ func (g *guard) beforeCall(e *Engine, b *Batch) (write bool) {
 
 // triedNow is how often the handler has received the changes of a batch if the call that begins never returns. Runs of
 // several keys have no change of another batch between them, because nobody inherits the failures of others.
-func (e *Engine) triedNow(b *Batch) (runs []notes.Run) {
+func (b *Batch) triedNow(e *Engine) (runs []notes.Run) {
 	oneKey := len(b.lanes) == 1 && b.lanes[0] != e.common
 	changes := slices.SortedStableFunc(slices.Values(b.Changes), func(x, y *Change) int { return cmp.Compare(x.LSN, y.LSN) })
 	for i, c := range changes {
@@ -182,7 +182,7 @@ func (e *Engine) NamesBatch() bool { return e.guard.suspect != nil || e.guard.cr
 func (e *Engine) NamedNone() { e.guard.named = e.guard.of != nil }
 
 // isOldest reports whether a batch has the oldest change for which the position waits.
-func (e *Engine) isOldest(b *Batch) bool {
+func (b *Batch) isOldest(e *Engine) bool {
 	c := e.FirstOpen()
 	return c != nil && slices.Contains(b.Changes, c)
 }

@@ -174,7 +174,7 @@ func (w *world) checkAge() {
 		return
 	}
 	for _, b := range w.e.batches {
-		if (b.State == ToCall || b.State == Suspect) && b.isFirst() && w.e.isOld(b) && !b.notBefore.After(w.now) {
+		if (b.State == ToCall || b.State == Suspect) && b.isFirst() && b.isOld(w.e) && !b.notBefore.After(w.now) {
 			w.breach("%d is too old, and waits in state %d", b.Changes[0].LSN, b.State)
 		}
 	}
@@ -190,7 +190,7 @@ func (w *world) checkHolds() {
 	for _, l := range w.e.lanes {
 		has := slices.ContainsFunc(w.box, func(o letter) bool { return o.key == l.key })
 		asked := slices.ContainsFunc(w.records, func(r record) bool { return r.key == l.key })
-		for _, r := range w.e.openRecalls() {
+		for _, r := range w.e.recalls.listOpen(w.e) {
 			asked = asked || r.key == l.key
 		}
 		if l.hold != notHeld && !has && len(l.requests) == 0 && !asked {

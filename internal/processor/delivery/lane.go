@@ -64,7 +64,7 @@ func (e *Engine) ownLaneFor(key string) *lane {
 	at := e.laneFor(key)
 	for _, b := range slices.Clone(e.common.line) {
 		if b.State == ToCall {
-			e.extractKey(b, at)
+			b.extractKey(e, at)
 		}
 	}
 	e.common.waiting = slices.DeleteFunc(slices.Clone(e.common.waiting), func(c *Change) bool {
@@ -76,9 +76,9 @@ func (e *Engine) ownLaneFor(key string) *lane {
 		return true
 	})
 	at.since = e.common.since
-	e.advanceLane(e.common)
+	e.common.advance(e)
 	if !at.isIdle() {
-		e.advanceLane(at)
+		at.advance(e)
 	}
 	return at
 }
@@ -93,11 +93,11 @@ func (l *lane) add(e *Engine, changes ...*Change) {
 	} else {
 		l.waiting = append(l.waiting, changes...)
 	}
-	e.advanceLane(l)
+	l.advance(e)
 }
 
-// advanceLane makes a lane ready if it has changes to hand over and no batch, and removes it when there is nothing left of it.
-func (e *Engine) advanceLane(l *lane) {
+// advance makes a lane ready if it has changes to hand over and no batch, and removes it when there is nothing left of it.
+func (l *lane) advance(e *Engine) {
 	if l.isFree() && !l.listed {
 		l.listed = true
 		e.ready = append(e.ready, l)
@@ -190,7 +190,7 @@ func (e *Engine) formNext() (*Batch, time.Duration) {
 	if e.held.keys > 0 {
 		for _, l := range e.ready {
 			if l.hold == isHeld && l.isFree() {
-				return e.formParked(l), 0
+				return l.formParked(e), 0
 			}
 		}
 	}
@@ -251,7 +251,7 @@ func (e *Engine) formBatch(first *lane) *Batch {
 		if n == 0 || len(b.Changes) > 0 && !l.waiting[0].hasFailedLike(b.Changes[0]) {
 			break
 		}
-		e.joinBatch(b, l, n)
+		b.takeFrom(e, l, n)
 		if bytes -= size; bytes <= 0 || len(b.Changes) >= items || e.rules.Concurrency > 1 && len(b.lanes) >= e.width.lanes {
 			break
 		}
@@ -260,8 +260,8 @@ func (e *Engine) formBatch(first *lane) *Batch {
 	return b
 }
 
-// joinBatch puts the first n changes that wait in a lane into a batch.
-func (e *Engine) joinBatch(b *Batch, l *lane, n int) {
+// takeFrom puts the first n changes that wait in a lane into a batch.
+func (b *Batch) takeFrom(e *Engine, l *lane, n int) {
 	for _, c := range l.waiting[:n] {
 		c.state = Batched
 		if c.failing > 0 && (b.failing.IsZero() || c.failing < b.failing.UnixNano()) { // under another owner, or in another batch
@@ -282,5 +282,5 @@ func (e *Engine) joinBatch(b *Batch, l *lane, n int) {
 	e.queued -= n
 	b.lanes = append(b.lanes, l)
 	l.line = append(l.line, b)
-	e.advanceLane(l)
+	l.advance(e)
 }

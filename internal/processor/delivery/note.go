@@ -52,7 +52,7 @@ func (e *Engine) Notes() Notes {
 			left -= len(k.Tried)
 		}
 	}
-	for _, r := range e.openRecalls() {
+	for _, r := range e.recalls.listOpen(e) {
 		s.Recalls = append(s.Recalls, notes.Recall{Key: r.key, Letter: r.letter, InHand: r.inHand, Done: r.done})
 	}
 	return s
@@ -122,7 +122,7 @@ func (e *Engine) Restore(s Notes, now time.Time) {
 		e.feed.restored.first = s.First
 	}
 	for _, h := range s.Held {
-		e.holdKey(e.ownLaneFor(h.Key), h.Since)
+		e.ownLaneFor(h.Key).holdFrom(e, h.Since)
 	}
 	for _, k := range s.Aside {
 		e.feed.covered = max(e.feed.covered, k.Covered)
@@ -191,7 +191,7 @@ func (e *Engine) Confirm(b *Batch, now time.Time) (fresh, valid bool) {
 			until = last[""]
 		}
 		if c.state == Handled && c.LSN <= until {
-			e.settleChange(c)
+			c.settle(e)
 		}
 	}
 	e.feed.each(settle)
@@ -201,12 +201,12 @@ func (e *Engine) Confirm(b *Batch, now time.Time) (fresh, valid bool) {
 		}
 	}
 	for _, c := range b.Changes {
-		e.settleChange(c)
+		c.settle(e)
 	}
 	e.feed.trim()
 	e.guard.afterCall(b)
 	if b.State == ToCall { // its retry is needless
-		e.replaceBatch(b, ConfirmedByHand)
+		b.replaceBy(e, ConfirmedByHand)
 	}
 	return true, true
 }

@@ -25,35 +25,35 @@ func (h *holdings) add(key string) { h.keys++; h.bytes += h.rules.HeldBytes(key)
 func (h *holdings) remove(key string) { h.keys--; h.bytes -= h.rules.HeldBytes(key) }
 
 // mayPark reports whether the letter of a batch may be stored: its key can be held if it must be.
-func (e *Engine) mayPark(b *Batch) bool {
+func (b *Batch) mayPark(e *Engine) bool {
 	return b.isHeld || !e.rules.HoldKeys || b.lanes[0].hold != notHeld || e.held.fits(b.Changes[0].Key)
 }
 
 // reportUnheld has changes reported, each once, whose keys cannot be held.
 func (e *Engine) reportUnheld() {
 	for _, b := range slices.Clone(e.batches) {
-		if b.State == ToPark && !b.reported && !e.mayPark(b) {
+		if b.State == ToPark && !b.reported && !b.mayPark(e) {
 			b.reported = true
-			e.setAside(b)
+			b.setAside(e)
 			e.queueEffect(Effect{Kind: TooManyHeld, Batch: b})
 		}
 	}
 }
 
-// parkBatch has the letter of a batch stored. Its place among the held keys is taken before that.
-func (e *Engine) parkBatch(b *Batch) Effect {
+// beginParking has the letter of a batch stored. Its place among the held keys is taken before that.
+func (b *Batch) beginParking(e *Engine) Effect {
 	if e.rules.HoldKeys && b.lanes[0].hold == notHeld {
 		b.reserved = true
 		e.held.add(b.Changes[0].Key)
 	}
-	e.takeInHand(b, Parking)
+	b.takeInHand(e, Parking)
 	return Effect{Kind: Park, Batch: b}
 }
 
 // LetterStored notes that a letter is durable.
 func (e *Engine) LetterStored(b *Batch, now time.Time) {
 	e.now = now
-	e.putDown(b)
+	b.putDown(e)
 	e.parked++
 	c, l := b.Changes[0], b.lanes[0]
 	if !b.isHeld {
@@ -64,27 +64,27 @@ func (e *Engine) LetterStored(b *Batch, now time.Time) {
 		if l.hold == notHeld {
 			e.reportKey(l.key, BecameHeld)
 		}
-		e.holdKey(l, c.LSN)
+		l.holdFrom(e, c.LSN)
 	}
-	e.settleChange(c)
+	c.settle(e)
 	e.feed.trim()
-	e.replaceBatch(b, LetterStored)
-	e.beginRequest(l)
+	b.replaceBy(e, LetterStored)
+	l.beginRequest(e)
 	e.guard.relaxIfSettled(e)
 }
 
 // LetterRefused notes that a letter could not be stored. The change is not at fault: it is tried again after a pause.
 func (e *Engine) LetterRefused(b *Batch, now time.Time) {
 	e.now = now
-	e.putDown(b)
+	b.putDown(e)
 	b.unreserve(e)
 	b.to(ToPark, LetterRefused)
 	b.streak++
 	b.notBefore = now.Add(e.rules.Backoff(b.streak))
 	e.batches = append(e.batches, b)
 	b.lanes[0].lettersFirst()
-	e.setAside(b)
-	e.beginRequest(b.lanes[0])
+	b.setAside(e)
+	b.lanes[0].beginRequest(e)
 }
 
 func (b *Batch) unreserve(e *Engine) {
@@ -94,9 +94,9 @@ func (b *Batch) unreserve(e *Engine) {
 	}
 }
 
-// holdKey has the changes of a key parked that come after an LSN, which is that of the first of them that has failed; 0 is
+// holdFrom has the changes of a key parked that come after an LSN, which is that of the first of them that has failed; 0 is
 // unknown.
-func (e *Engine) holdKey(l *lane, since int64) {
+func (l *lane) holdFrom(e *Engine, since int64) {
 	if l.hold == notHeld {
 		e.held.add(l.key)
 		l.hold, l.heldSince = isHeld, since
@@ -113,21 +113,21 @@ func (e *Engine) holdKey(l *lane, since int64) {
 			continue
 		}
 		if len(b.lanes) > 1 {
-			b = e.extractKey(b, l)
+			b = b.extractKey(e, l)
 		}
 		for _, c := range b.Changes {
 			c.state = Queued
 		}
 		waiting = append(waiting, b.Changes...)
-		e.replaceBatch(b, KeyHeld)
+		b.replaceBy(e, KeyHeld)
 	}
 	e.queued += len(waiting)
 	l.waiting = append(waiting, l.waiting...)
-	e.advanceLane(l)
+	l.advance(e)
 }
 
 // endHold ends the hold of a key: what comes of it goes to the handler again.
-func (e *Engine) endHold(l *lane) {
+func (l *lane) endHold(e *Engine) {
 	if l.hold != notHeld {
 		l.hold, l.heldSince = notHeld, 0
 		e.held.remove(l.key)
@@ -137,12 +137,12 @@ func (e *Engine) endHold(l *lane) {
 
 // formParked makes a batch of the next change of a held key. A change from before the one that the key is held for was
 // handled, and has come again after a crash or a merge: so it goes to the handler.
-func (e *Engine) formParked(l *lane) *Batch {
+func (l *lane) formParked(e *Engine) *Batch {
 	b := &Batch{isHeld: l.waiting[0].LSN >= l.heldSince}
 	if b.isHeld {
 		b.State = ToPark
 	}
-	e.joinBatch(b, l, 1)
+	b.takeFrom(e, l, 1)
 	e.batches = append(e.batches, b)
 	return b
 }
@@ -151,7 +151,7 @@ func (e *Engine) formParked(l *lane) *Batch {
 func (e *Engine) formHeld() {
 	for _, l := range slices.Clone(e.ready) {
 		if l.hold == isHeld && l.isFree() {
-			e.formParked(l)
+			l.formParked(e)
 		}
 	}
 }
@@ -179,7 +179,7 @@ const maxRecalls = 100
 
 // note remembers that a batch was parked.
 func (r *recalls) note(e *Engine, b *Batch) {
-	if b.hopeless || e.isOld(b) || b.last.IsZero() || !e.rules.HasBox {
+	if b.hopeless || b.isOld(e) || b.last.IsZero() || !e.rules.HasBox {
 		return
 	}
 	r.parked = slices.DeleteFunc(r.parked, func(o recall) bool { return !e.breaker.noneSince(o.failed) })
@@ -237,7 +237,7 @@ func (r *recalls) resumeDue(e *Engine) (wait time.Duration) {
 			wait = min(wait, left)
 			r.pending = append(r.pending, p)
 		default:
-			e.recallLetter(p)
+			p.handOver(e)
 		}
 	}
 	return wait
@@ -259,16 +259,16 @@ func (r *recalls) startRecalls(e *Engine) {
 	before := e.breaker.goodBefore()
 	for _, p := range r.parked {
 		if p.failed.After(before) {
-			e.recallLetter(p)
+			p.handOver(e)
 		}
 	}
 	r.parked = nil
 }
 
-// openRecalls are the changes that are to be handed over again, or may be: those for which nothing was handled since.
-func (e *Engine) openRecalls() []recall {
-	all := slices.Clone(e.recalls.pending)
-	for _, p := range e.recalls.parked {
+// listOpen lists the changes that are to be handed over again, or may be: those for which nothing was handled since.
+func (r *recalls) listOpen(e *Engine) []recall {
+	all := slices.Clone(r.pending)
+	for _, p := range r.parked {
 		if e.breaker.noneSince(p.failed) {
 			all = append(all, p)
 		}
@@ -284,7 +284,8 @@ func (e *Engine) openRecalls() []recall {
 	return all
 }
 
-func (e *Engine) recallLetter(p recall) {
+// handOver has a change that was parked handed over again.
+func (p recall) handOver(e *Engine) {
 	e.Ask(&Request{Token: "recall." + p.key + "." + p.letter, Key: p.key, Letter: p.letter, Recall: true, leave: p.inHand, mayBeGone: p.inHand || p.done}, e.now)
 }
 

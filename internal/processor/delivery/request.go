@@ -70,8 +70,8 @@ func (e *Engine) Ask(q *Request, now time.Time) {
 	q.lane = l
 	l.requests = append(l.requests, q)
 	e.requests++
-	e.advanceLane(l)
-	e.beginRequest(l)
+	l.advance(e)
+	l.beginRequest(e)
 }
 
 // Withdraw ends a request, unless a letter is in the handler for it.
@@ -86,22 +86,22 @@ func (e *Engine) Withdraw(key, token string) {
 	}
 	switch q := l.requests[i]; q.State {
 	case Asked, Finding, Listing:
-		e.answerRequest(q, Withdrawn, NotServed, nil)
+		q.answer(e, Withdrawn, NotServed, nil)
 	case Redriving:
 		waits := slices.IndexFunc(l.line, func(b *Batch) bool { return b.request == q && b.State == ToCall })
 		if waits < 0 {
 			return
 		}
 		b := l.line[waits]
-		e.settleChange(b.Changes[0])
-		e.replaceBatch(b, RequestServed)
-		e.answerRequest(q, Withdrawn, NotServed, nil)
+		b.Changes[0].settle(e)
+		b.replaceBy(e, RequestServed)
+		q.answer(e, Withdrawn, NotServed, nil)
 	}
 }
 
 // beginRequest begins with the first request of a key, unless a letter of the key is being stored: what is read of the
 // letters must have all.
-func (e *Engine) beginRequest(l *lane) {
+func (l *lane) beginRequest(e *Engine) {
 	if len(l.requests) == 0 || l.requests[0].State != Asked {
 		return
 	}
@@ -113,18 +113,18 @@ func (e *Engine) beginRequest(l *lane) {
 	}
 	if l.hold == isHeld { // its changes wait from now on
 		l.hold = releasing
-		e.advanceLane(l)
+		l.advance(e)
 	}
 	if slices.ContainsFunc(l.line, func(b *Batch) bool { return b.State == Parking }) {
 		return
 	}
-	e.unparkHeld(l)
+	l.unparkHeld(e)
 	q.to(Listing, ItsTurn)
 	e.queueEffect(Effect{Kind: ListLetters, Request: q})
 }
 
 // unparkHeld has the changes of a key wait again that were to be parked only because the key is held: it may be free soon.
-func (e *Engine) unparkHeld(l *lane) {
+func (l *lane) unparkHeld(e *Engine) {
 	for _, b := range slices.Backward(slices.Clone(l.line)) {
 		if b.State != ToPark || !b.isHeld {
 			continue
@@ -132,7 +132,7 @@ func (e *Engine) unparkHeld(l *lane) {
 		b.Changes[0].state = Queued
 		l.waiting = slices.Concat(b.Changes, l.waiting)
 		e.queued++
-		e.replaceBatch(b, RequestServed)
+		b.replaceBy(e, RequestServed)
 	}
 }
 
@@ -146,13 +146,13 @@ func (e *Engine) LetterFound(q *Request, l *Letter, now time.Time) {
 		// An owner that has ended may have handled it, and not what is held behind it.
 		q.gone = true
 		q.to(Asked, LetterGone)
-		e.beginRequest(q.lane)
+		q.lane.beginRequest(e)
 	case l == nil:
-		e.answerRequest(q, LetterGone, NothingToDo, nil)
+		q.answer(e, LetterGone, NothingToDo, nil)
 	case q.leave:
-		e.answerRequest(q, LetterThere, NotServed, nil)
+		q.answer(e, LetterThere, NotServed, nil)
 	default:
-		e.redriveLetter(q, l, LetterThere)
+		q.redriveLetter(e, l, LetterThere)
 	}
 }
 
@@ -163,19 +163,19 @@ func (e *Engine) LettersListed(q *Request, letters []*Letter, failed bool, now t
 	switch {
 	case q.State != Listing:
 	case failed && q.Letter != "" && !q.sure:
-		e.answerRequest(q, LetterGone, q.handled(), nil)
+		q.answer(e, LetterGone, q.handled(), nil)
 	case len(letters) > 0 && q.lane.isBehind(letters[0].LSN):
-		e.putOff(q, LetterThere, nil)
+		q.putOff(e, LetterThere, nil)
 	case len(letters) > 0:
 		q.sure = true
 		q.letters = letters[1:]
-		e.redriveLetter(q, letters[0], LetterThere)
+		q.redriveLetter(e, letters[0], LetterThere)
 	case q.lane.hold == notHeld && q.Handled == 0:
-		e.answerRequest(q, LetterGone, NothingToDo, nil)
+		q.answer(e, LetterGone, NothingToDo, nil)
 	default:
-		e.endHold(q.lane)
+		q.lane.endHold(e)
 		q.freed = true
-		e.answerRequest(q, LetterGone, HandledAgain, nil)
+		q.answer(e, LetterGone, HandledAgain, nil)
 	}
 }
 
@@ -197,7 +197,7 @@ func (q *Request) handled() Result {
 }
 
 // redriveLetter puts a letter before all that waits of its key. It has one try.
-func (e *Engine) redriveLetter(q *Request, letter *Letter, because RequestEvent) {
+func (q *Request) redriveLetter(e *Engine, letter *Letter, because RequestEvent) {
 	q.to(Redriving, because)
 	q.Current = letter
 	l := q.lane
@@ -207,7 +207,7 @@ func (e *Engine) redriveLetter(q *Request, letter *Letter, because RequestEvent)
 	c.release()
 	b := &Batch{Changes: []*Change{c}, lanes: []*lane{l}, request: q}
 	if len(l.line) > 0 && l.line[0].State == ToCall && len(l.line[0].lanes) > 1 {
-		e.extractKey(l.line[0], l)
+		l.line[0].extractKey(e, l)
 	}
 	i := 0
 	for i < len(l.line) && (l.line[i].State == Calling || l.line[i].State == Parking) {
@@ -217,11 +217,11 @@ func (e *Engine) redriveLetter(q *Request, letter *Letter, because RequestEvent)
 	e.items++
 	e.bytes += p.bytes
 	e.batches = append(e.batches, b)
-	e.advanceLane(l)
+	l.advance(e)
 }
 
 // letterHandled notes that the handler is done with a letter.
-func (e *Engine) letterHandled(q *Request) {
+func (q *Request) letterHandled(e *Engine) {
 	q.to(Removing, LetterHandled)
 	q.Handled++
 	e.queueEffect(Effect{Kind: Remove, Request: q})
@@ -240,21 +240,20 @@ func (e *Engine) Conclusion() (do Effect, found bool) {
 	return do, true
 }
 
-// failedAgain notes that the handler has failed with a letter again.
-func (e *Engine) failedAgain(b *Batch, f Failure) {
-	q := b.request
-	e.settleChange(b.Changes[0])
-	e.replaceBatch(b, HandlerFailed)
+// letterFailed notes that the handler has failed with a letter again.
+func (q *Request) letterFailed(e *Engine, b *Batch, f Failure) {
+	b.Changes[0].settle(e)
+	b.replaceBy(e, HandlerFailed)
 	q.Err = f.Err
 	of := recall{key: q.Key, letter: q.Letter, failed: e.now}
 	switch {
 	case q.Recall && e.breaker.IsOpen(): // it returns after this outage
 		e.recalls.parked = append(e.recalls.parked, of)
-		e.answerRequest(q, LetterFailed, NotServed, nil)
+		q.answer(e, LetterFailed, NotServed, nil)
 		return
 	case q.Recall && (f.Outage || e.recalls.isUncertain(e)): // it returns when something has succeeded
 		e.recalls.inherit(e, of, true)
-		e.answerRequest(q, LetterFailed, NotServed, nil)
+		q.answer(e, LetterFailed, NotServed, nil)
 		return
 	}
 	q.to(Rewriting, LetterFailed)
@@ -268,39 +267,39 @@ func (e *Engine) LetterRemoved(q *Request, now time.Time) {
 	case len(q.letters) > 0:
 		next := q.letters[0]
 		q.letters = q.letters[1:]
-		e.redriveLetter(q, next, LetterRemoved)
+		q.redriveLetter(e, next, LetterRemoved)
 	case q.lane.hold == notHeld:
-		e.answerRequest(q, LetterRemoved, HandledAgain, nil)
+		q.answer(e, LetterRemoved, HandledAgain, nil)
 	default:
 		q.to(Asked, LetterRemoved)
-		e.beginRequest(q.lane)
+		q.lane.beginRequest(e)
 	}
 }
 
 // LetterRewritten notes that the letter says why it has failed again.
 func (e *Engine) LetterRewritten(q *Request, now time.Time) {
 	e.now = now
-	e.answerRequest(q, LetterRewritten, FailedAgain, q.Err)
+	q.answer(e, LetterRewritten, FailedAgain, q.Err)
 }
 
 // RequestFailed notes that the letters could not be read or written, for which no change is at fault.
 func (e *Engine) RequestFailed(q *Request, err error, now time.Time) {
 	e.now = now
 	if q.State != Answered {
-		e.putOff(q, BoxFailed, err)
+		q.putOff(e, BoxFailed, err)
 	}
 }
 
 // putOff ends a request that cannot be served now. Its owner asks again; a recall does so by itself.
-func (e *Engine) putOff(q *Request, because RequestEvent, err error) {
+func (q *Request) putOff(e *Engine, because RequestEvent, err error) {
 	if q.Recall {
 		e.recalls.postpone(e, recall{key: q.Key, letter: q.Letter, inHand: q.leave, done: q.Handled > 0})
 	}
-	e.answerRequest(q, because, NotServed, err)
+	q.answer(e, because, NotServed, err)
 }
 
-// answerRequest ends a request, and begins with the next one of its key.
-func (e *Engine) answerRequest(q *Request, because RequestEvent, r Result, err error) {
+// answer ends a request, and begins with the next one of its key.
+func (q *Request) answer(e *Engine, because RequestEvent, r Result, err error) {
 	l := q.lane
 	q.to(Answered, because)
 	q.Result, q.Err, q.IsHeld = r, err, l.hold != notHeld
@@ -311,6 +310,6 @@ func (e *Engine) answerRequest(q *Request, because RequestEvent, r Result, err e
 	}
 	// A key that is free must not be held under the next owner: nobody would ask again.
 	e.queueEffect(Effect{Kind: Answer, Request: q, Note: q.freed})
-	e.advanceLane(l)
-	e.beginRequest(l)
+	l.advance(e)
+	l.beginRequest(e)
 }
