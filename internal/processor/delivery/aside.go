@@ -46,6 +46,15 @@ const (
 	caughtUp // the feed is taken again
 )
 
+// asides are the keys that are set aside.
+type asides struct {
+	lanes   []*lane // of these keys, and of those that were set aside and are not forgotten as such
+	keys    int
+	bytes   int // of what the lease says of them at least
+	reading int // reads by key under way
+	rules   *Rules
+}
+
 // setAside sets the key of a batch aside.
 func (b *Batch) setAside(e *Engine) {
 	if len(b.lanes) == 1 {
@@ -57,17 +66,17 @@ func (b *Batch) setAside(e *Engine) {
 // then what waits stays in memory, and the buffer is the bound.
 func (l *lane) setAside(e *Engine) {
 	isNew := l.aside.state == notAside || l.aside.state == caughtUp
-	if !e.rules.CanReadKeys || l == e.common || l.aside.state == reading || isNew && !e.mayAddAside(l.key) {
+	if !e.rules.CanReadKeys || l == e.lanes.common || l.aside.state == reading || isNew && !e.asides.mayAdd(l.key) {
 		return
 	}
 	e.Position() // so that it is known whether it has passed the key
 	l.requeueBehindFirst(e)
 	if isNew {
 		if l.aside.state == notAside {
-			e.asides = append(e.asides, l)
+			e.asides.lanes = append(e.asides.lanes, l)
 		}
 		l.aside = aside{state: behind, from: e.feed.read, after: max(l.aside.after, e.feed.last), dropped: l.aside.dropped, restored: l.aside.restored, passed: l.aside.passed}
-		e.addAside(l.key)
+		e.asides.add(l.key)
 		e.reportKey(l.key, BecameAside)
 	}
 	kept, forgotten := l.splitWaiting()
@@ -86,7 +95,7 @@ func (l *lane) setAside(e *Engine) {
 			}
 		}
 	}
-	e.queued -= len(forgotten)
+	e.lanes.queued -= len(forgotten)
 	l.tried = slices.Concat(runsOf(forgotten, e.rules.Name), slices.DeleteFunc(l.tried, func(r notes.Run) bool { return r.To <= l.aside.after }))
 	for _, c := range forgotten {
 		c.left = true
@@ -147,7 +156,7 @@ func (l *lane) requeueBehindFirst(e *Engine) {
 			c.state = Queued
 		}
 		l.waiting = slices.Concat(b.Changes, l.waiting)
-		e.queued += len(b.Changes)
+		e.lanes.queued += len(b.Changes)
 		b.replaceBy(e, KeySetAside)
 	}
 }
@@ -171,33 +180,32 @@ func (c *Change) isBefore(o *Change) bool {
 	return !slices.ContainsFunc(c.Page.changes[c.Index+1:o.Index], func(b Change) bool { return b.Key == c.Key })
 }
 
-// restoreAside goes on with a key that another owner has set aside.
-func (e *Engine) restoreAside(k notes.AsideKey, from Position) {
-	l := e.ownLaneFor(k.Key)
+// restoreKey goes on with a key that another owner has set aside.
+func (a *asides) restoreKey(e *Engine, k notes.AsideKey, from Position) {
+	l := e.lanes.ownLaneFor(e, k.Key)
 	l.aside = aside{
 		state: behind, from: from, after: k.LSN - 1, dropped: k.Last, restored: k.Last == 0, passed: k.Passed,
 	}
 	l.tried = k.Tried
-	e.asides = append(e.asides, l)
-	e.addAside(k.Key)
+	a.lanes = append(a.lanes, l)
+	a.add(k.Key)
 }
 
-// mayAddAside reports whether the lease has room for one more key that is set aside.
-func (e *Engine) mayAddAside(key string) bool {
-	return e.aside < e.rules.MaxAside && (e.rules.MaxAsideBytes == 0 || e.asideBytes+e.rules.AsideBytes(key) <= e.rules.MaxAsideBytes)
+// mayAdd reports whether the lease has room for one more key that is set aside.
+func (a *asides) mayAdd(key string) bool {
+	return a.keys < a.rules.MaxAside && (a.rules.MaxAsideBytes == 0 || a.bytes+a.rules.AsideBytes(key) <= a.rules.MaxAsideBytes)
 }
 
-func (e *Engine) addAside(key string) {
-	if e.aside++; e.rules.MaxAsideBytes > 0 {
-		e.asideBytes += e.rules.AsideBytes(key)
+func (a *asides) add(key string) {
+	if a.keys++; a.rules.MaxAsideBytes > 0 {
+		a.bytes += a.rules.AsideBytes(key)
 	}
 }
 
-func (e *Engine) removeAside(key string) {
-	if e.aside--; e.rules.MaxAsideBytes > 0 {
-		e.asideBytes -= e.rules.AsideBytes(key)
+func (a *asides) remove(key string) {
+	if a.keys--; a.rules.MaxAsideBytes > 0 {
+		a.bytes -= a.rules.AsideBytes(key)
 	}
-	e.reportKey(key, CaughtUp)
 }
 
 // isElsewhere reports whether a change of the feed is not to be taken from there: its key is read again, or was and has
@@ -218,7 +226,7 @@ func (l *lane) isElsewhere(c *Change) bool {
 func (e *Engine) MakeRoom(items int, patience time.Duration, now time.Time) {
 	e.now = now
 	var stuck []*lane
-	for _, l := range e.lanes {
+	for _, l := range e.lanes.own {
 		if len(l.waiting) > 0 && l.isStuck(now.Add(-patience)) {
 			stuck = append(stuck, l)
 		}
@@ -247,13 +255,13 @@ func (l *lane) isStuck(since time.Time) bool {
 }
 
 // readKeys has the keys read again whose changes in memory are settled, and returns when to ask again.
-func (e *Engine) readKeys() time.Duration {
+func (a *asides) readKeys(e *Engine) time.Duration {
 	wait := Never
-	if len(e.asides) > 0 {
-		e.dropCaughtUp()
+	if len(a.lanes) > 0 {
+		a.dropCaughtUp(e)
 	}
-	for _, l := range e.asides {
-		if l.aside.state != behind || len(l.line) > 0 || len(l.waiting) > 0 || l.hold == releasing || e.reading >= e.rules.KeyPages {
+	for _, l := range a.lanes {
+		if l.aside.state != behind || len(l.line) > 0 || len(l.waiting) > 0 || l.hold == releasing || a.reading >= e.rules.KeyPages {
 			continue
 		}
 		if left := l.aside.notBefore.Sub(e.now); left > 0 {
@@ -261,7 +269,7 @@ func (e *Engine) readKeys() time.Duration {
 			continue
 		}
 		l.aside.state, l.aside.late = reading, false
-		e.reading++
+		a.reading++
 		e.queueEffect(Effect{Kind: ReadKey, Key: l.key, From: l.aside.from})
 	}
 	return wait
@@ -271,8 +279,8 @@ func (e *Engine) readKeys() time.Duration {
 // change at that time, 0 if it is not known.
 func (e *Engine) KeyRead(key string, of any, next Position, head int64, n int, meta func(i int) Meta, now time.Time) *Page {
 	e.now = now
-	e.reading--
-	l := e.lanes[key]
+	e.asides.reading--
+	l := e.lanes.own[key]
 	a := &l.aside
 	p := newPage(of, a.from, next, n, meta, 0, nil)
 	p.ofKey, p.added = true, now
@@ -300,7 +308,7 @@ func (e *Engine) KeyRead(key string, of any, next Position, head int64, n int, m
 		}
 		a.after = c.LSN
 		c.lane = l
-		e.queued++
+		e.lanes.queued++
 		l.add(e, c)
 	}
 	a.from, a.streak, a.state = next, 0, behind
@@ -308,8 +316,9 @@ func (e *Engine) KeyRead(key string, of any, next Position, head int64, n int, m
 	switch {
 	case isEnd, n > 0 && !a.restored && a.after >= a.dropped:
 		a.state, a.empty = caughtUp, 0
-		e.removeAside(key)
-		e.dropCaughtUp()
+		e.asides.remove(key)
+		e.reportKey(key, CaughtUp)
+		e.asides.dropCaughtUp(e)
 	case n == 0: // a replica that lags behind, or a change that came meanwhile
 		a.notBefore = now.Add(e.rules.Backoff(1))
 	}
@@ -325,16 +334,16 @@ const feedIsEmpty = 2
 // KeyFailed notes that a key could not be read.
 func (e *Engine) KeyFailed(key string, now time.Time) {
 	e.now = now
-	e.reading--
-	a := &e.lanes[key].aside
+	e.asides.reading--
+	a := &e.lanes.own[key].aside
 	a.state = behind
 	a.streak++
 	a.notBefore = now.Add(e.rules.Backoff(a.streak))
 }
 
 // dropCaughtUp forgets of keys that they were set aside, once nothing is left of that.
-func (e *Engine) dropCaughtUp() {
-	e.asides = slices.DeleteFunc(e.asides, func(l *lane) bool {
+func (a *asides) dropCaughtUp(e *Engine) {
+	a.lanes = slices.DeleteFunc(a.lanes, func(l *lane) bool {
 		from, _ := l.continueFrom()
 		if l.aside.state != caughtUp || from != nil || l.aside.after > e.feed.last {
 			return false

@@ -26,7 +26,7 @@ func behindWith(t *testing.T, last int64, keys ...string) *trial {
 
 // reads answers a read of a key with the changes of some LSNs.
 func (w *trial) reads(key string, head int64, lsns ...int64) {
-	next := w.lanes[key].aside.from
+	next := w.lanes.own[key].aside.from
 	if n := len(lsns); n > 0 {
 		next = lsns[n-1]
 	}

@@ -92,10 +92,43 @@ func (b *Batch) isExhausted(e *Engine) bool {
 	return b.hopeless || b.isOld(e) || e.rules.MaxAttempts > 0 && b.failures() >= e.rules.MaxAttempts && !b.excused
 }
 
-// forgetBatch takes a batch off those that are not in hand.
-func (e *Engine) forgetBatch(b *Batch) {
-	if i := slices.Index(e.batches, b); i >= 0 {
-		e.batches = slices.Delete(e.batches, i, i+1)
+// batchQueue is the batches that are not in hand, in the order in which they were made.
+type batchQueue []*Batch
+
+// findDue finds a batch of a kind that is first in its lanes and whose time has come.
+func (q *batchQueue) findDue(now time.Time, is func(*Batch) bool) (*Batch, time.Duration) {
+	wait := Never
+	for _, b := range *q {
+		if !is(b) || !b.isFirst() || b.isPaused() {
+			continue
+		}
+		left := b.notBefore.Sub(now)
+		if left <= 0 {
+			return b, 0
+		}
+		wait = min(wait, left)
+	}
+	return nil, wait
+}
+
+// untilOld is how long until a batch is too old to wait.
+func (q *batchQueue) untilOld(e *Engine) time.Duration {
+	wait := Never
+	for _, b := range *q {
+		if e.rules.MaxAge == 0 || b.failing.IsZero() || b.State != ToCall && b.State != Suspect {
+			continue
+		}
+		if left := e.rules.MaxAge - age(b.failing, e.now); left > 0 {
+			wait = min(wait, left)
+		}
+	}
+	return wait
+}
+
+// remove takes a batch out.
+func (q *batchQueue) remove(b *Batch) {
+	if i := slices.Index(*q, b); i >= 0 {
+		*q = slices.Delete(*q, i, i+1)
 	}
 }
 
@@ -109,7 +142,7 @@ func (b *Batch) beginCall(e *Engine) Effect {
 
 // takeInHand has a batch in hand.
 func (b *Batch) takeInHand(e *Engine, s BatchState) {
-	e.forgetBatch(b)
+	e.batches.remove(b)
 	b.to(s, TimeReached)
 	e.inHand++
 }
@@ -119,7 +152,7 @@ func (b *Batch) putDown(e *Engine) { e.inHand-- }
 
 // replaceBy puts parts in the place of a batch, in each of its lanes. There may be none.
 func (b *Batch) replaceBy(e *Engine, because Event, parts ...*Batch) {
-	e.forgetBatch(b)
+	e.batches.remove(b)
 	b.to(Over, because)
 	for _, part := range parts {
 		part.lanes = nil
@@ -142,36 +175,36 @@ func (b *Batch) replaceBy(e *Engine, because Event, parts ...*Batch) {
 
 // spreadKeys gives each key of a batch of the common lane a lane of its own, so that other keys can pass it.
 func (b *Batch) spreadKeys(e *Engine) {
-	if e.rules.InOrder || !slices.Contains(b.lanes, e.common) {
+	if e.rules.InOrder || !slices.Contains(b.lanes, e.lanes.common) {
 		return
 	}
-	i := slices.Index(e.common.line, b)
-	e.common.line = slices.Delete(e.common.line, i, i+1)
-	b.lanes = slices.DeleteFunc(slices.Clone(b.lanes), func(l *lane) bool { return l == e.common })
+	i := slices.Index(e.lanes.common.line, b)
+	e.lanes.common.line = slices.Delete(e.lanes.common.line, i, i+1)
+	b.lanes = slices.DeleteFunc(slices.Clone(b.lanes), func(l *lane) bool { return l == e.lanes.common })
 	for _, c := range b.Changes {
-		if c.lane != e.common {
+		if c.lane != e.lanes.common {
 			continue
 		}
-		at := e.laneFor(c.Key)
+		at := e.lanes.laneFor(c.Key)
 		c.lane = at
 		if !slices.Contains(at.line, b) {
 			b.lanes = append(b.lanes, at)
 			at.insert(b)
 		}
 	}
-	e.common.waiting = slices.DeleteFunc(slices.Clone(e.common.waiting), func(c *Change) bool {
-		at := e.lanes[c.Key]
+	e.lanes.common.waiting = slices.DeleteFunc(slices.Clone(e.lanes.common.waiting), func(c *Change) bool {
+		at := e.lanes.own[c.Key]
 		if at == nil {
 			return false
 		}
 		c.lane = at
 		if len(at.waiting) == 0 {
-			at.since = e.common.since
+			at.since = e.lanes.common.since
 		}
 		at.waiting = append(at.waiting, c)
 		return true
 	})
-	e.common.advance(e)
+	e.lanes.common.advance(e)
 }
 
 // insert puts a batch into the line of a lane: after the letters that are handed over, and before all else.

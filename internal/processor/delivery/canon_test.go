@@ -43,7 +43,7 @@ const (
 // left says which fields grow for ever and are not looked at, and which count only up to a limit.
 var leftOut = []string{
 	"Engine.rules", "Engine.now", "Engine.news", "feed.spare", "Engine.parked", "Engine.era", "Engine.limit.full", "Breaker.backoff", "Breaker.mu", "Breaker.wakes", "Breaker.wake",
-	"Breaker.era", "Breaker.news", "Breaker.keys", "holdings.rules", "feed.unsaved", "Page.Next", "world.set", "world.now", "world.life",
+	"Breaker.era", "Breaker.news", "Breaker.keys", "holdings.rules", "lanes.rules", "asides.rules", "feed.unsaved", "Page.Next", "world.set", "world.now", "world.life",
 	"world.crashes", "world.asked", "world.fair", "world.last", "world.broken", "world.ends", "letter.life", "record.token", "Request.Token",
 	"Request.Err", "Request.Of", "Batch.Err", "lane.listed", "lane.since", "world.good", "world.born", "truth.failedAt", "Engine.width", "Page.added", "Outage.Since", "Page.covers", "Breaker.since",
 }

@@ -68,40 +68,35 @@ type Engine struct {
 	era     int // outages of the breaker that this engine has heard the end of
 	now     time.Time
 
-	feed   feed
-	common *lane
-	lanes  map[string]*lane
-	asides []*lane // that are set aside, or were and are not forgotten as such
-	ready  []*lane // lanes that have changes to hand over and no batch, and others that had: see prune
+	feed    feed
+	lanes   lanes
+	asides  asides
+	batches batchQueue
+	held    holdings
+	recalls recalls
+	limit   sizeLimit
+	width   width
+	guard   guard
 
-	batches    []*Batch // that are not in hand, in the order in which they were made
-	inHand     int      // batches that are in the handler, or whose letters are being stored
-	items      int      // changes in memory that are not settled, letters included
-	queued     int      // of them, those that wait in lanes
-	bytes      int      // of the pages of these changes
-	held       holdings
-	limit      sizeLimit
-	width      width
-	guard      guard
-	aside      int // keys that are set aside
-	asideBytes int // of what the lease says of them at least
-	reading    int // reads by key under way
-	parked     int // letters stored so far
-	requests   int // that are not answered
-	effects    []Effect
-	news       []KeyNews // that News has not returned yet
-	recalls    recalls
+	items    int // changes in memory that are not settled, letters included
+	bytes    int // of the pages of these changes
+	inHand   int // batches that are in the handler, or whose letters are being stored
+	parked   int // letters stored so far
+	requests int // that are not answered
+	effects  []Effect
+	news     []KeyNews // that News has not returned yet
 }
 
 // New returns an engine without changes. The engines of several leases may share a breaker.
 func New(r Rules, b *Breaker) *Engine {
 	r.Concurrency = max(r.Concurrency, 1)
-	e := &Engine{rules: r, breaker: b, number: b.join(), lanes: map[string]*lane{}, common: &lane{}, era: b.outages()}
+	e := &Engine{rules: r, breaker: b, number: b.join(), era: b.outages()}
 	if e.rules.After == nil {
 		e.rules.After = func(Position, int64) (Position, bool) { return nil, false }
 	}
 	e.feed.after, e.feed.name, e.feed.keeps = e.rules.After, e.rules.Name, e.rules.ByHand
-	e.held.rules = &e.rules
+	e.lanes = lanes{common: &lane{}, own: map[string]*lane{}, rules: &e.rules}
+	e.held.rules, e.asides.rules = &e.rules, &e.rules
 	e.width.lanes = widthAtFirst
 	return e
 }
@@ -145,7 +140,7 @@ func (e *Engine) Next(now time.Time) (do Effect, wait time.Duration) {
 	recalled := e.recalls.resumeDue(e)
 	e.judgeSuspects()
 	e.reportUnheld()
-	wait = min(recalled, e.readKeys(), e.untilOld())
+	wait = min(recalled, e.asides.readKeys(e), e.batches.untilOld(e))
 	if len(e.effects) > 0 {
 		do, e.effects = e.effects[0], e.effects[1:]
 		return do, 0
@@ -170,10 +165,10 @@ func (e *Engine) nextBatch() (*Batch, time.Duration) {
 	}
 	// Letters go first, and in an outage too: they need nothing that the handler needs.
 	if e.breaker.IsOpen() {
-		e.formHeld()
+		e.lanes.formHeld(e)
 	}
 	e.divideLarge()
-	b, parks := e.dueBatch(func(b *Batch) bool { return b.State == ToPark && b.mayPark(e) })
+	b, parks := e.batches.findDue(e.now, func(b *Batch) bool { return b.State == ToPark && b.mayPark(e) })
 	if b != nil {
 		return b, 0
 	}
@@ -183,10 +178,10 @@ func (e *Engine) nextBatch() (*Batch, time.Duration) {
 		return b, min(parks, wait)
 	}
 	var wait time.Duration
-	if b, wait = e.dueBatch(func(b *Batch) bool { return b.State == ToCall }); b != nil {
+	if b, wait = e.batches.findDue(e.now, func(b *Batch) bool { return b.State == ToCall }); b != nil {
 		return b, 0
 	}
-	if b, left = e.formNext(); b != nil && b.isTooLarge(e) {
+	if b, left = e.lanes.formNext(e); b != nil && b.isTooLarge(e) {
 		return e.nextBatch()
 	}
 	if b != nil {
@@ -198,7 +193,7 @@ func (e *Engine) nextBatch() (*Batch, time.Duration) {
 // inOutage finds a batch while the breaker is open: one that is too old to wait for the end of the outage or, when it is
 // time for that, one that shows whether the outage is over.
 func (e *Engine) inOutage(left time.Duration) (*Batch, time.Duration) {
-	b, wait := e.dueBatch(func(b *Batch) bool { return b.State == ToCall && b.isOld(e) })
+	b, wait := e.batches.findDue(e.now, func(b *Batch) bool { return b.State == ToCall && b.isOld(e) })
 	if b != nil {
 		return b, 0
 	}
@@ -215,20 +210,17 @@ func (e *Engine) inOutage(left time.Duration) (*Batch, time.Duration) {
 	return b, 0
 }
 
-// dueBatch finds a batch of a kind that is first in its lanes and whose time has come.
-func (e *Engine) dueBatch(is func(*Batch) bool) (*Batch, time.Duration) {
-	wait := Never
+// waitsForOthers reports whether nothing new is to be tried yet: two batches have failed whose keys are not apart, and
+// nothing has succeeded since. If it is an outage, more calls would not help, and if it is not, they will be told apart
+// soon.
+func (e *Engine) waitsForOthers() bool {
+	unclear := 0
 	for _, b := range e.batches {
-		if !is(b) || !b.isFirst() || b.isPaused() {
-			continue
+		if b.State == ToCall && b.streak > 0 && len(b.lanes) > 1 && e.breaker.noneSince(b.failing) {
+			unclear++
 		}
-		left := b.notBefore.Sub(e.now)
-		if left <= 0 {
-			return b, 0
-		}
-		wait = min(wait, left)
 	}
-	return nil, wait
+	return unclear > 1
 }
 
 // Succeeded notes that the handler is done with a batch. The call was quick if it took less than half of its time.
@@ -330,4 +322,4 @@ func (e *Engine) News() (news []KeyNews) {
 func (e *Engine) Held() int { return e.held.keys }
 
 // SetAside is how many keys are set aside.
-func (e *Engine) SetAside() int { return e.aside }
+func (e *Engine) SetAside() int { return e.asides.keys }

@@ -247,7 +247,7 @@ func (b *Batch) prepareLetter() { b.notBefore, b.streak = time.Time{}, 0 }
 
 // judgeSuspects parks the changes that are at fault by now.
 func (e *Engine) judgeSuspects() {
-	others := e.inHand > 0 || e.hasReady() || slices.ContainsFunc(e.batches, func(b *Batch) bool { return b.State == ToCall && b.isFirst() && !b.isPaused() })
+	others := e.inHand > 0 || e.lanes.hasReady() || slices.ContainsFunc(e.batches, func(b *Batch) bool { return b.State == ToCall && b.isFirst() && !b.isPaused() })
 	for _, b := range slices.Clone(e.batches) {
 		switch {
 		case b.request != nil || b.failing.IsZero() || !e.rules.CanPark:
@@ -282,26 +282,12 @@ func (b *Batch) isTooLarge(e *Engine) bool {
 	return b.request == nil && n > 1 && (tooLong || fatal)
 }
 
-// untilOld is how long until a batch is too old to wait.
-func (e *Engine) untilOld() time.Duration {
-	wait := Never
-	for _, b := range e.batches {
-		if e.rules.MaxAge == 0 || b.failing.IsZero() || b.State != ToCall && b.State != Suspect {
-			continue
-		}
-		if left := e.rules.MaxAge - age(b.failing, e.now); left > 0 {
-			wait = min(wait, left)
-		}
-	}
-	return wait
-}
-
 // findProbe finds the batch that shows whether an outage is over: one that has not failed, or else the one that was tried
 // longest ago, because some of them may be poison.
 func (e *Engine) findProbe() *Batch {
 	var found *Batch
-	if i := slices.IndexFunc(e.ready, func(l *lane) bool { return l.isFree() && l.hold == notHeld }); i >= 0 {
-		found = e.formBatch(e.ready[i])
+	if i := slices.IndexFunc(e.lanes.ready, func(l *lane) bool { return l.isFree() && l.hold == notHeld }); i >= 0 {
+		found = e.lanes.formBatch(e, e.lanes.ready[i])
 	} else {
 		for _, b := range e.batches {
 			mayCall := (b.State == ToCall || b.State == Suspect) && b.isFirst() && !b.isPaused()
@@ -356,8 +342,8 @@ func (e *Engine) forgetFailures() {
 		}
 		l.tried = withoutFailures(l.tried)
 	}
-	anew(e.common)
-	for _, l := range e.lanes {
+	anew(e.lanes.common)
+	for _, l := range e.lanes.own {
 		anew(l)
 	}
 	e.feed.restored.tried = withoutFailures(e.feed.restored.tried)

@@ -72,7 +72,7 @@ func (e *Engine) AddPage(of any, next Position, n int, meta func(i int) Meta, no
 
 // isPlain reports whether every change goes to the common lane.
 func (e *Engine) isPlain() bool {
-	return (e.rules.Concurrency == 1 || e.rules.InOrder) && len(e.lanes) == 0 && e.feed.restored.end() == 0
+	return (e.rules.Concurrency == 1 || e.rules.InOrder) && len(e.lanes.own) == 0 && e.feed.restored.end() == 0
 }
 
 // addToCommon adds the changes of a page to the common lane.
@@ -80,12 +80,12 @@ func (p *Page) addToCommon(e *Engine) {
 	all := make([]*Change, len(p.changes))
 	for i := range p.changes {
 		all[i] = &p.changes[i]
-		all[i].lane = e.common
+		all[i].lane = e.lanes.common
 	}
 	all[0].calls, all[0].failures = e.feed.restored.first, e.feed.restored.first
 	e.feed.restored.first = 0
-	e.queued += len(all)
-	e.common.add(e, all...)
+	e.lanes.queued += len(all)
+	e.lanes.common.add(e, all...)
 }
 
 // addToLanes adds the changes of a page to their lanes, but for those that are settled already.
@@ -100,13 +100,13 @@ func (p *Page) addToLanes(e *Engine) {
 		if first := e.feed.restored.first; first > 0 {
 			c.calls, c.failures, e.feed.restored.first = max(c.calls, first), max(c.failures, first), 0
 		}
-		at := e.laneOf(c.Key)
+		at := e.lanes.laneOf(c.Key)
 		if at.isElsewhere(c) {
 			c.settle(e)
 			continue
 		}
 		c.lane = at
-		e.queued++
+		e.lanes.queued++
 		at.add(e, c)
 	}
 	if n := len(p.changes); n > 0 && e.feed.restored.end() <= p.changes[n-1].LSN {
@@ -121,7 +121,7 @@ func (e *Engine) Pass(next Position, now time.Time) {
 		e.feed.restored.first, e.feed.restored.attempts = 0, 0
 	}
 	e.feed.read = next
-	for _, l := range e.asides {
+	for _, l := range e.asides.lanes {
 		l.aside.empty = min(l.aside.empty+1, feedIsEmpty)
 	}
 }
@@ -271,7 +271,7 @@ func (e *Engine) Position() Position {
 	}
 	// A processor of another kind does not know which keys are set aside: so the position
 	// waits for them, unless it has passed them already, or is right before them.
-	if first := e.firstAside(); e.feed.shared && first < before {
+	if first := e.asides.firstOpen(); e.feed.shared && first < before {
 		known := false
 		if lsn = first - 1; lsn > e.feed.atLSN {
 			at, known = e.rules.After(e.feed.read, lsn)
@@ -287,10 +287,10 @@ func (e *Engine) Position() Position {
 	return at
 }
 
-// firstAside is the LSN of the oldest change that is not settled and whose key is set aside, or an earlier one.
-func (e *Engine) firstAside() int64 {
+// firstOpen is the LSN of the oldest change that is not settled and whose key is set aside, or an earlier one.
+func (a *asides) firstOpen() int64 {
 	first := int64(math.MaxInt64)
-	for _, l := range e.asides {
+	for _, l := range a.lanes {
 		if from, lsn := l.continueFrom(); from != nil {
 			first = min(first, lsn)
 		}

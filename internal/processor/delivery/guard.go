@@ -98,12 +98,12 @@ func (g *guard) pageAdded(e *Engine, p *Page) {
 
 // parkCrashed has a change parked that waits in its lane. What waits before it goes to the handler first.
 func (c *Change) parkCrashed(e *Engine) {
-	l := e.ownLaneFor(c.Key)
+	l := e.lanes.ownLaneFor(e, c.Key)
 	if l.hold != notHeld { // it is parked when its turn comes
 		return
 	}
 	for l.waiting[0] != c {
-		n, _ := l.countFitting(e.shareOfNext(), positive(e.rules.MaxBytes), true)
+		n, _ := l.countFitting(e.lanes.shareOfNext(e), positive(e.rules.MaxBytes), true)
 		b := &Batch{}
 		b.takeFrom(e, l, min(n, slices.Index(l.waiting, c)))
 		e.batches = append(e.batches, b)
@@ -133,7 +133,7 @@ func (g *guard) beforeCall(e *Engine, b *Batch) (write bool) {
 // triedNow is how often the handler has received the changes of a batch if the call that begins never returns. Runs of
 // several keys have no change of another batch between them, because nobody inherits the failures of others.
 func (b *Batch) triedNow(e *Engine) (runs []notes.Run) {
-	oneKey := len(b.lanes) == 1 && b.lanes[0] != e.common
+	oneKey := len(b.lanes) == 1 && b.lanes[0] != e.lanes.common
 	changes := slices.SortedStableFunc(slices.Values(b.Changes), func(x, y *Change) int { return cmp.Compare(x.LSN, y.LSN) })
 	for i, c := range changes {
 		run := c.run(e.rules.Name)
@@ -203,5 +203,5 @@ func (e *Engine) isOpenBefore(lsn int64) bool {
 	if c := e.FirstOpen(); c != nil && c.LSN <= lsn {
 		return true
 	}
-	return e.firstAside() <= lsn
+	return e.asides.firstOpen() <= lsn
 }

@@ -153,7 +153,7 @@ func TestALeaseHasRoomForSoManyBytesOfKeysThatAreSetAside(t *testing.T) {
 	w.fails(first)
 	w.fails(second)
 	w.fails(third)
-	if w.SetAside() != 2 || w.lanes["another one"].aside.state != notAside {
+	if w.SetAside() != 2 || w.lanes.own["another one"].aside.state != notAside {
 		t.Errorf("%d keys are set aside, want those of 10 and 5 bytes", w.SetAside())
 	}
 	if got := w.News(); !slices.Equal(got, []KeyNews{{"a long key", BecameAside}, {"short", BecameAside}}) {
@@ -163,8 +163,8 @@ func TestALeaseHasRoomForSoManyBytesOfKeysThatAreSetAside(t *testing.T) {
 	w.succeeds(w.wants(Call, 1))
 	w.wants(ReadKey)
 	w.KeyRead("a long key", nil, int64(3), 0, 0, nil, w.now)
-	if got := w.News(); !slices.Equal(got, []KeyNews{{"a long key", CaughtUp}}) || w.asideBytes != 5 {
-		t.Errorf("news %v, %d bytes", got, w.asideBytes)
+	if got := w.News(); !slices.Equal(got, []KeyNews{{"a long key", CaughtUp}}) || w.asides.bytes != 5 {
+		t.Errorf("news %v, %d bytes", got, w.asides.bytes)
 	}
 }
 
@@ -406,8 +406,8 @@ func TestWhatIsDoneBehindAFailureIsNotReadAgain(t *testing.T) {
 	}
 	w.succeeds(b)
 	w.wantsNothing(Never)
-	if w.Items() != 0 || len(w.lanes) > 0 {
-		t.Errorf("%d items, lanes %v", w.Items(), w.lanes)
+	if w.Items() != 0 || len(w.lanes.own) > 0 {
+		t.Errorf("%d items, lanes %v", w.Items(), w.lanes.own)
 	}
 }
 
@@ -506,8 +506,8 @@ func TestATransactionThatHasBegunIsNotForgotten(t *testing.T) {
 	w.succeeds(first)
 	w.succeeds(w.wants(Call, 1))
 	do, _ := w.Next(w.now)
-	if do.Kind != ReadKey || w.lanes["a"].aside.after != 1 {
-		t.Errorf("effect %+v after %d", do, w.lanes["a"].aside.after)
+	if do.Kind != ReadKey || w.lanes.own["a"].aside.after != 1 {
+		t.Errorf("effect %+v after %d", do, w.lanes.own["a"].aside.after)
 	}
 }
 

@@ -53,7 +53,7 @@ func (w *world) checkCall(b *Batch) {
 // requests are the requests that the engine serves.
 func (w *world) requests() (all []*Request) {
 	for _, key := range w.keys() {
-		if l := w.e.lanes[key]; l != nil {
+		if l := w.e.lanes.own[key]; l != nil {
 			all = append(all, l.requests...)
 		}
 	}
@@ -187,7 +187,7 @@ func (w *world) isFreeing(key string) bool {
 
 // checkHolds checks that somebody can end each hold, and that no held letter of a free key is left.
 func (w *world) checkHolds() {
-	for _, l := range w.e.lanes {
+	for _, l := range w.e.lanes.own {
 		has := slices.ContainsFunc(w.box, func(o letter) bool { return o.key == l.key })
 		asked := slices.ContainsFunc(w.records, func(r record) bool { return r.key == l.key })
 		for _, r := range w.e.recalls.listOpen(w.e) {
@@ -201,7 +201,7 @@ func (w *world) checkHolds() {
 		}
 	}
 	for _, o := range w.box {
-		l := w.e.lanes[o.key]
+		l := w.e.lanes.own[o.key]
 		if o.held && o.life == w.life && (l == nil || l.hold == notHeld) {
 			w.breach("%s is a held letter of a free key", o.name)
 		}
@@ -212,9 +212,9 @@ func (w *world) checkHolds() {
 func (w *world) checkCounts() {
 	e := w.e
 	c := count{pages: map[*Page]bool{}, batches: map[*Batch]bool{}}
-	c.lane(w, e.common)
+	c.lane(w, e.lanes.common)
 	for _, key := range w.keys() {
-		if l := e.lanes[key]; l != nil {
+		if l := e.lanes.own[key]; l != nil {
 			c.lane(w, l)
 		}
 	}
@@ -233,19 +233,19 @@ func (w *world) checkCounts() {
 		}
 	}
 	same("Items", e.Items(), c.items)
-	same("queued", e.queued, c.queued)
+	same("queued", e.lanes.queued, c.queued)
 	same("Bytes", e.Bytes(), c.bytes)
 	same("InHand", e.InHand(), c.inHand)
 	same("calls", e.InHand(), calls)
-	same("aside", e.aside, c.aside)
-	same("reading", e.reading, c.reading)
+	same("aside", e.asides.keys, c.aside)
+	same("reading", e.asides.reading, c.reading)
 	same("held keys", e.held.keys, c.held)
 	same("held bytes", e.held.bytes, c.held) // each name has one byte
 	same("batches", len(e.batches), len(c.batches)-c.inHand)
-	same("lanes", len(e.lanes), c.lanes)
-	same("asides", len(e.asides), c.asides)
-	if e.aside > e.rules.MaxAside && w.life == 0 {
-		w.breach("%d keys are set aside", e.aside)
+	same("lanes", len(e.lanes.own), c.lanes)
+	same("asides", len(e.asides.lanes), c.asides)
+	if e.asides.keys > e.rules.MaxAside && w.life == 0 {
+		w.breach("%d keys are set aside", e.asides.keys)
 	}
 	if e.held.keys > e.rules.MaxHeld && w.life == 0 {
 		w.breach("%d keys are held", e.held.keys)
@@ -266,13 +266,13 @@ type count struct {
 func (c *count) lane(w *world, l *lane) {
 	e := w.e
 	c.queued += len(l.waiting)
-	if l != e.common {
+	if l != e.lanes.common {
 		c.lanes++
 		if l.isIdle() {
 			w.breach("%s has an idle lane", l.key)
 		}
 	}
-	if l.isFree() && (!l.listed || !slices.Contains(e.ready, l)) {
+	if l.isFree() && (!l.listed || !slices.Contains(e.lanes.ready, l)) {
 		w.breach("lane %q is ready and nobody knows", l.key)
 	}
 	switch l.aside.state {

@@ -173,12 +173,12 @@ func TestHeldLettersComeAfterEarlierChangesOfTheirKey(t *testing.T) {
 	w.wants(Park, 5)
 
 	w = holding(t, 1)
-	w.lanes["a"].aside = aside{state: behind, after: 4}
+	w.lanes.own["a"].aside = aside{state: behind, after: 4}
 	if q := release(6); q.State != Answered || q.Result != NotServed {
 		t.Errorf("result %d while an earlier change is to be read again", q.Result)
 	}
 	w = holding(t, 1)
-	w.lanes["a"].aside = aside{state: behind, after: 5}
+	w.lanes.own["a"].aside = aside{state: behind, after: 5}
 	w.handles(release(6), 6)
 }
 

@@ -36,7 +36,7 @@ func (e *Engine) Notes() Notes {
 	}
 	s.Through, s.Open = e.feed.settledAfter(notes.MaxOpen)
 	s.Tried = e.feed.tried()
-	for key, l := range e.lanes {
+	for key, l := range e.lanes.own {
 		if e.held.keys == 0 {
 			break // there may be thousands of lanes, and the lease is written after each page
 		}
@@ -46,7 +46,7 @@ func (e *Engine) Notes() Notes {
 	}
 	slices.SortFunc(s.Held, func(a, b notes.HeldKey) int { return cmp.Compare(a.Key, b.Key) })
 	left := maxRuns
-	for _, l := range e.asides {
+	for _, l := range e.asides.lanes {
 		if k, noted := l.asideNote(&e.feed, left); noted {
 			s.Aside = append(s.Aside, k)
 			left -= len(k.Tried)
@@ -122,12 +122,12 @@ func (e *Engine) Restore(s Notes, now time.Time) {
 		e.feed.restored.first = s.First
 	}
 	for _, h := range s.Held {
-		e.ownLaneFor(h.Key).holdFrom(e, h.Since)
+		e.lanes.ownLaneFor(e, h.Key).holdFrom(e, h.Since)
 	}
 	for _, k := range s.Aside {
 		e.feed.covered = max(e.feed.covered, k.Covered)
 		e.feed.last, e.feed.atLSN = e.feed.covered, e.feed.covered
-		e.restoreAside(k.AsideKey, k.From)
+		e.asides.restoreKey(e, k.AsideKey, k.From)
 	}
 	for _, r := range s.Recalls {
 		e.recalls.inherit(e, recall{key: r.Key, letter: r.Letter, inHand: r.InHand, done: r.Done}, s.Outage)
@@ -195,7 +195,7 @@ func (e *Engine) Confirm(b *Batch, now time.Time) (fresh, valid bool) {
 		}
 	}
 	e.feed.each(settle)
-	for _, l := range e.asides {
+	for _, l := range e.asides.lanes {
 		for _, c := range slices.Clone(l.handled) {
 			settle(c)
 		}
@@ -216,7 +216,7 @@ func (e *Engine) IsConfirmed(b *Batch) bool { return b.isSettled() }
 
 // IsIdle reports whether nothing is in memory, in hand or to be done.
 func (e *Engine) IsIdle() bool {
-	return e.items == 0 && e.inHand == 0 && e.reading == 0 && len(e.effects) == 0 && len(e.asides) == 0 && (len(e.recalls.pending) == 0 || !e.rules.HasBox) && e.requests == 0
+	return e.items == 0 && e.inHand == 0 && e.asides.reading == 0 && len(e.effects) == 0 && len(e.asides.lanes) == 0 && (len(e.recalls.pending) == 0 || !e.rules.HasBox) && e.requests == 0
 }
 
 // IsBlocked reports whether all that is in memory waits for something else than its turn: it has failed, or is behind
@@ -226,7 +226,7 @@ func (e *Engine) IsBlocked() bool {
 	if e.items == 0 {
 		return e.inHand == 0
 	}
-	if e.rules.InOrder || e.inHand > 0 || e.hasReady() {
+	if e.rules.InOrder || e.inHand > 0 || e.lanes.hasReady() {
 		return false
 	}
 	return !slices.ContainsFunc(e.batches, func(b *Batch) bool { return b.streak == 0 && b.State != ToPark })
@@ -235,7 +235,7 @@ func (e *Engine) IsBlocked() bool {
 // Oldest is how often the handler has received the oldest change in memory that is not done, and since when that is here.
 func (e *Engine) Oldest() (calls int, since time.Time) {
 	oldest := e.FirstOpen()
-	for _, l := range e.asides { // the position has passed their changes
+	for _, l := range e.asides.lanes { // the position has passed their changes
 		if len(l.line) == 0 {
 			continue
 		}

@@ -285,7 +285,7 @@ func parkedAlone(t *testing.T) *trial {
 func (w *trial) recalled(key string) *Request {
 	w.t.Helper()
 	w.wants(FindLetter)
-	l := w.lanes[key]
+	l := w.lanes.own[key]
 	if l == nil || len(l.requests) != 1 || !l.requests[0].Recall {
 		w.t.Fatalf("the letter of %s is not recalled", key)
 	}

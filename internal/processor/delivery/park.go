@@ -121,7 +121,7 @@ func (l *lane) holdFrom(e *Engine, since int64) {
 		waiting = append(waiting, b.Changes...)
 		b.replaceBy(e, KeyHeld)
 	}
-	e.queued += len(waiting)
+	e.lanes.queued += len(waiting)
 	l.waiting = append(waiting, l.waiting...)
 	l.advance(e)
 }
@@ -145,15 +145,6 @@ func (l *lane) formParked(e *Engine) *Batch {
 	b.takeFrom(e, l, 1)
 	e.batches = append(e.batches, b)
 	return b
-}
-
-// formHeld makes batches of what is held and ready.
-func (e *Engine) formHeld() {
-	for _, l := range slices.Clone(e.ready) {
-		if l.hold == isHeld && l.isFree() {
-			l.formParked(e)
-		}
-	}
 }
 
 // recalls are changes that were parked although an outage may have been the cause: if one is detected, before anything is
@@ -273,10 +264,10 @@ func (r *recalls) listOpen(e *Engine) []recall {
 			all = append(all, p)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(e.lanes)) {
-		for _, q := range e.lanes[key].requests {
+	for _, key := range slices.Sorted(maps.Keys(e.lanes.own)) {
+		for _, q := range e.lanes.own[key].requests {
 			if q.Recall { // it is under way
-				inHand := slices.ContainsFunc(e.lanes[key].line, func(b *Batch) bool { return b.request == q && b.State == Calling })
+				inHand := slices.ContainsFunc(e.lanes.own[key].line, func(b *Batch) bool { return b.request == q && b.State == Calling })
 				all = append(all, recall{key: q.Key, letter: q.Letter, inHand: inHand || q.leave, done: q.Handled > 0})
 			}
 		}
@@ -291,7 +282,7 @@ func (p recall) handOver(e *Engine) {
 
 // HeldSince is the LSN of the change that a key is held for; 0 is unknown.
 func (e *Engine) HeldSince(key string) int64 {
-	if l := e.lanes[key]; l != nil {
+	if l := e.lanes.own[key]; l != nil {
 		return l.heldSince
 	}
 	return 0

@@ -63,7 +63,7 @@ const (
 // Ask has a request served, unless the same is being served already.
 func (e *Engine) Ask(q *Request, now time.Time) {
 	e.now = now
-	l := e.ownLaneFor(q.Key)
+	l := e.lanes.ownLaneFor(e, q.Key)
 	if slices.ContainsFunc(l.requests, func(o *Request) bool { return o.Token == q.Token }) {
 		return
 	}
@@ -76,7 +76,7 @@ func (e *Engine) Ask(q *Request, now time.Time) {
 
 // Withdraw ends a request, unless a letter is in the handler for it.
 func (e *Engine) Withdraw(key, token string) {
-	l := e.lanes[key]
+	l := e.lanes.own[key]
 	if l == nil {
 		return
 	}
@@ -131,7 +131,7 @@ func (l *lane) unparkHeld(e *Engine) {
 		}
 		b.Changes[0].state = Queued
 		l.waiting = slices.Concat(b.Changes, l.waiting)
-		e.queued++
+		e.lanes.queued++
 		b.replaceBy(e, RequestServed)
 	}
 }

@@ -431,14 +431,14 @@ func TestAKeyIsHeldFromItsLetterOn(t *testing.T) {
 func TestAFreeKeyHasNoLaneOfItsOwn(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 2, CanPark: true}, "a", "b")
 	w.fails(w.wants(Call, 1, 2))
-	if len(w.lanes) != 2 {
-		t.Errorf("%d keys have lanes, want those that failed", len(w.lanes))
+	if len(w.lanes.own) != 2 {
+		t.Errorf("%d keys have lanes, want those that failed", len(w.lanes.own))
 	}
 	w.wait(time.Second)
 	w.succeeds(w.wants(Call, 1))
 	w.succeeds(w.wants(Call, 2))
-	if len(w.lanes) != 0 {
-		t.Errorf("%d lanes are left", len(w.lanes))
+	if len(w.lanes.own) != 0 {
+		t.Errorf("%d lanes are left", len(w.lanes.own))
 	}
 	w.page("a", "b")
 	w.wants(Call, 3, 4)

@@ -279,7 +279,7 @@ func (w *world) hasWrites() bool {
 }
 
 func (w *world) hasStuck() bool {
-	for _, l := range w.e.lanes {
+	for _, l := range w.e.lanes.own {
 		if len(l.waiting) > 0 && l.isStuck(w.now) {
 			return true
 		}
