@@ -22,7 +22,6 @@ var waivers = []waiver{
 	{"calls", "internal/proof/lives/lives.go:Live", "virtual time, in which each life begins hours after the one before"},
 	{"calls", "internal/proof/sim/handler.go:instance.handle", "plays a handler that panics"},
 	{"engine", "cmd/changefeed/internal/bench/scan.go", "a benchmark compares reading a feed with a scan of the bare engine"},
-	{"methods", "internal/processor/delivery:Engine", "one state machine: each method is an event, or a step of one; what can stand alone is a type of its own (feed, guard, holdings, recalls, width, sizeLimit, Breaker)"},
 	{"methods", "internal/proof/sim:ledger", "the outside checkers of one world, each a rule of its own"},
 	{"methods", "internal/proof/sim:world", "what happens to one world, each a kind of event"},
 	{"methods", "changefeedtest:containerTest", "a test a method, run by their names; none calls another"},

@@ -13,17 +13,17 @@ func (w *world) answer(do Effect, how outcome) {
 	case Park:
 		if how == failed {
 			w.left.refuse--
-			w.e.LetterRefused(do.Batch, w.now)
+			w.e.Tell(LetterRefused{Batch: do.Batch}, w.now)
 			return
 		}
 		w.putLetter(do.Batch)
-		w.e.LetterStored(do.Batch, w.now)
+		w.e.Tell(LetterStored{Batch: do.Batch}, w.now)
 	case ReadKey:
 		w.readKey(do, how)
 	default:
 		if how == failed {
 			w.left.boxFails--
-			w.e.RequestFailed(do.Request, errHandler, w.now)
+			w.e.Tell(RequestFailed{Request: do.Request, Err: errHandler}, w.now)
 			return
 		}
 		w.answerBox(do)
@@ -35,15 +35,15 @@ func (w *world) answerBox(do Effect) {
 	q := do.Request
 	switch do.Kind {
 	case FindLetter:
-		w.e.LetterFound(q, w.find(q), w.now)
+		w.e.Tell(LetterFound{Request: q, Letter: w.find(q)}, w.now)
 	case ListLetters:
 		letters, failed := w.list(q)
-		w.e.LettersListed(q, letters, failed, w.now)
+		w.e.Tell(LettersListed{Request: q, Letters: letters, Failed: failed}, w.now)
 	case Remove:
 		w.removeLetter(q)
-		w.e.LetterRemoved(q, w.now)
+		w.e.Tell(LetterRemoved{Request: q}, w.now)
 	case Rewrite:
-		w.e.LetterRewritten(q, w.now)
+		w.e.Tell(LetterRewritten{Request: q}, w.now)
 	}
 }
 
@@ -102,7 +102,7 @@ func (w *world) removeLetter(q *Request) {
 func (w *world) endCall(b *Batch, how outcome) {
 	if how == cut {
 		w.left.cut--
-		w.e.Cut(b)
+		w.e.Tell(Cut{Batch: b}, w.now)
 		return
 	}
 	if how == fine {
@@ -111,7 +111,7 @@ func (w *world) endCall(b *Batch, how outcome) {
 			w.truth(c).calls++
 		}
 		w.noteGood(b)
-		w.e.Succeeded(b, true, w.now)
+		w.e.Tell(Succeeded{Batch: b, Quick: true}, w.now)
 		return
 	}
 	f := w.failure(b, how)
@@ -140,7 +140,7 @@ func (w *world) endCall(b *Batch, how outcome) {
 			t.calls++
 		}
 	}
-	w.e.Failed(b, f, w.now)
+	w.e.Tell(Failed{Batch: b, Failure: f}, w.now)
 }
 
 func (w *world) noteGood(b *Batch) {
@@ -261,11 +261,11 @@ func (w *world) readKey(do Effect, how outcome) {
 	switch how {
 	case failed:
 		w.left.keyFails--
-		w.e.KeyFailed(do.Key, w.now)
+		w.e.Tell(KeyFailed{Key: do.Key}, w.now)
 		return
 	case lags: // it shows nothing after what was asked for
 		w.left.keyLags--
-		w.e.KeyRead(do.Key, nil, do.From, max(do.From.(int64), 1), 0, nil, w.now)
+		w.e.Tell(KeyRead{Key: do.Key, Next: do.From, Head: max(do.From.(int64), 1), Changes: 0}, w.now)
 		return
 	}
 	var page []*truth
@@ -280,7 +280,7 @@ func (w *world) readKey(do Effect, how outcome) {
 		}
 		page = append(page, c)
 	}
-	w.e.KeyRead(do.Key, nil, next, head, len(page), metaOf(page), w.now)
+	w.e.Tell(KeyRead{Key: do.Key, Next: next, Head: head, Changes: len(page), Meta: metaOf(page)}, w.now)
 }
 
 // answered notes the outcome of a request.

@@ -275,15 +275,23 @@ func (a *asides) readKeys(e *Engine) time.Duration {
 	return wait
 }
 
-// KeyRead notes a page of a key, which was read from where the effect said. Head is the LSN of the partition's newest
-// change at that time, 0 if it is not known.
-func (e *Engine) KeyRead(key string, of any, next Position, head int64, n int, meta func(i int) Meta, now time.Time) *Page {
-	e.now = now
+// KeyRead says that a page of a key was read, from where the effect said.
+type KeyRead struct {
+	Key     string
+	Of      any // of the owner: see Page
+	Next    Position
+	Head    int64 // LSN of the newest change of the partition at that time; 0 is unknown
+	Changes int   // how many there are
+	Meta    func(i int) Meta
+}
+
+func (v KeyRead) applyTo(e *Engine) {
+	n := v.Changes
 	e.asides.reading--
-	l := e.lanes.own[key]
+	l := e.lanes.own[v.Key]
 	a := &l.aside
-	p := newPage(of, a.from, next, n, meta, 0, nil)
-	p.ofKey, p.added = true, now
+	p := newPage(v.Of, a.from, v.Next, n, v.Meta, 0, nil)
+	p.ofKey, p.added = true, e.now
 	seen := a.after
 	e.items += n
 	e.bytes += p.bytes
@@ -311,34 +319,36 @@ func (e *Engine) KeyRead(key string, of any, next Position, head int64, n int, m
 		e.lanes.queued++
 		l.add(e, c)
 	}
-	a.from, a.streak, a.state = next, 0, behind
-	isEnd := n == 0 && !a.late && (head == 0 || head >= a.dropped)
+	a.from, a.streak, a.state = v.Next, 0, behind
+	isEnd := n == 0 && !a.late && (v.Head == 0 || v.Head >= a.dropped)
 	switch {
 	case isEnd, n > 0 && !a.restored && a.after >= a.dropped:
 		a.state, a.empty = caughtUp, 0
-		e.asides.remove(key)
-		e.reportKey(key, CaughtUp)
+		e.asides.remove(v.Key)
+		e.reportKey(v.Key, CaughtUp)
 		e.asides.dropCaughtUp(e)
 	case n == 0: // a replica that lags behind, or a change that came meanwhile
-		a.notBefore = now.Add(e.rules.Backoff(1))
+		a.notBefore = e.now.Add(e.rules.Backoff(1))
 	}
 	e.guard.pageAdded(e, p)
 	l.advance(e)
-	return p
 }
 
 // feedIsEmpty is how many reads of the feed show that it never gives what was read by key: a later version or a delete has
 // taken its place. The second read that finds nothing began when the key had caught up already.
 const feedIsEmpty = 2
 
-// KeyFailed notes that a key could not be read.
-func (e *Engine) KeyFailed(key string, now time.Time) {
-	e.now = now
+// KeyFailed says that a key could not be read.
+type KeyFailed struct {
+	Key string
+}
+
+func (v KeyFailed) applyTo(e *Engine) {
 	e.asides.reading--
-	a := &e.lanes.own[key].aside
+	a := &e.lanes.own[v.Key].aside
 	a.state = behind
 	a.streak++
-	a.notBefore = now.Add(e.rules.Backoff(a.streak))
+	a.notBefore = e.now.Add(e.rules.Backoff(a.streak))
 }
 
 // dropCaughtUp forgets of keys that they were set aside, once nothing is left of that.

@@ -30,7 +30,7 @@ func (w *trial) reads(key string, head int64, lsns ...int64) {
 	if n := len(lsns); n > 0 {
 		next = lsns[n-1]
 	}
-	w.KeyRead(key, nil, next, head, len(lsns), func(i int) Meta { return Meta{lsns[i], key, 100} }, w.now)
+	w.Tell(KeyRead{Key: key, Next: next, Head: head, Changes: len(lsns), Meta: func(i int) Meta { return Meta{lsns[i], key, 100} }}, w.now)
 }
 
 func TestAKeyThatIsToBeReadIsWork(t *testing.T) {
@@ -40,8 +40,8 @@ func TestAKeyThatIsToBeReadIsWork(t *testing.T) {
 	}
 	w.wants(ReadKey)
 	w.reads("a", 5)
-	if !w.IsIdle() || w.SetAside() != 0 {
-		t.Errorf("%d keys are set aside, idle %v", w.SetAside(), w.IsIdle())
+	if !w.IsIdle() || w.Counts().SetAside != 0 {
+		t.Errorf("%d keys are set aside, idle %v", w.Counts().SetAside, w.IsIdle())
 	}
 }
 
@@ -57,7 +57,7 @@ func TestAKeyThatCannotBeReadIsReadLater(t *testing.T) {
 	w := behindWith(t, 5, "a")
 	for n := range 4 {
 		w.wants(ReadKey)
-		w.KeyFailed("a", w.now)
+		w.Tell(KeyFailed{Key: "a"}, w.now)
 		w.wantsNothing(time.Second << n)
 		w.wait(time.Second << n)
 	}
@@ -68,14 +68,14 @@ func TestAPauseBetweenReadsIsShortAgainAfterASuccess(t *testing.T) {
 	w := behindWith(t, 5, "a")
 	for n := range 3 {
 		w.wants(ReadKey)
-		w.KeyFailed("a", w.now)
+		w.Tell(KeyFailed{Key: "a"}, w.now)
 		w.wait(time.Second << n)
 	}
 	w.wants(ReadKey)
 	w.reads("a", 5, 1)
 	w.succeeds(w.wants(Call, 1))
 	w.wants(ReadKey)
-	w.KeyFailed("a", w.now)
+	w.Tell(KeyFailed{Key: "a"}, w.now)
 	w.wantsNothing(time.Second)
 }
 
@@ -90,8 +90,8 @@ func TestKeysWithTheMostChangesAreSetAsideFirst(t *testing.T) {
 	w.page("a", "b", "b", "b", "c")
 	w.wait(time.Minute)
 	w.MakeRoom(5, time.Second, w.now)
-	if got := w.News(); len(got) != 1 || got[0] != (KeyNews{"b", BecameAside}) || w.Items() != 5 {
-		t.Errorf("news %v, %d changes in memory: want b set aside alone, and 5", got, w.Items())
+	if got := w.News(); len(got) != 1 || got[0] != (KeyNews{"b", BecameAside}) || w.Counts().Items != 5 {
+		t.Errorf("news %v, %d changes in memory: want b set aside alone, and 5", got, w.Counts().Items)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestAKeyIsReadUntilAReplicaHasAllOfIt(t *testing.T) {
 	w.wait(time.Second)
 	w.wants(ReadKey)
 	w.reads("a", 5)
-	if w.SetAside() != 0 {
+	if w.Counts().SetAside != 0 {
 		t.Error("the key is set aside still")
 	}
 }
@@ -120,7 +120,7 @@ func TestAChangeThatComesDuringAReadOfItsKeyIsReadByKey(t *testing.T) {
 	w.wants(ReadKey)
 	w.reads("a", 0, 6)
 	w.succeeds(w.wants(Call, 6))
-	if w.wantsNothing(Never); w.SetAside() != 0 {
+	if w.wantsNothing(Never); w.Counts().SetAside != 0 {
 		t.Error("the key is set aside still")
 	}
 }
@@ -136,7 +136,7 @@ func TestAKeyWhoseLastChangeIsNotKnownIsReadToItsEnd(t *testing.T) {
 	w.succeeds(w.wants(Call, 4))
 	w.wants(ReadKey)
 	w.reads("a", 0)
-	if w.wantsNothing(Never); w.SetAside() != 0 {
+	if w.wantsNothing(Never); w.Counts().SetAside != 0 {
 		t.Error("the key is set aside still")
 	}
 }
@@ -151,8 +151,8 @@ func TestForgottenChangesKeepTheirAttempts(t *testing.T) {
 	w.wait(time.Second)
 	w.fails(w.wants(Call, 1, 3)) // it is divided
 	w.fails(w.wants(Call, 1))    // 3 is forgotten
-	if w.Items() != 1 {
-		t.Fatalf("%d changes in memory, want 1", w.Items())
+	if w.Counts().Items != 1 {
+		t.Fatalf("%d changes in memory, want 1", w.Counts().Items)
 	}
 	w.wait(time.Minute)
 	w.succeeds(w.wants(Call, 1))
@@ -169,8 +169,8 @@ func TestTheRestOfATransactionIsNotForgotten(t *testing.T) {
 	b := w.wants(Call, 1, 1)
 	w.fails(b)
 	w.fails(w.wants(Call, 1))
-	if w.SetAside() != 1 || w.Items() != 3 {
-		t.Errorf("%d keys are set aside, %d changes in memory, want 1 and both of LSN 1 with 3", w.SetAside(), w.Items())
+	if w.Counts().SetAside != 1 || w.Counts().Items != 3 {
+		t.Errorf("%d keys are set aside, %d changes in memory, want 1 and both of LSN 1 with 3", w.Counts().SetAside, w.Counts().Items)
 	}
 }
 
@@ -183,12 +183,12 @@ func TestTheRestOfATransactionIsNotForgottenBehindALetter(t *testing.T) {
 	w.succeeds(w.wants(Call, 1))
 	q := w.asks(Request{Token: "1", Letter: "0.0"})
 	w.wants(FindLetter)
-	w.LetterFound(q, &Letter{LSN: 9}, w.now)
+	w.Tell(LetterFound{Request: q, Letter: &Letter{LSN: 9}}, w.now)
 	w.wants(Call, 9)
 	w.page("a")
 	w.wait(time.Second)
-	if w.MakeRoom(0, 0, w.now); w.SetAside() != 1 || w.Items() != 2 {
-		t.Errorf("%d keys are set aside, %d changes in memory, want 1, the letter and the rest of the transaction", w.SetAside(), w.Items())
+	if w.MakeRoom(0, 0, w.now); w.Counts().SetAside != 1 || w.Counts().Items != 2 {
+		t.Errorf("%d keys are set aside, %d changes in memory, want 1, the letter and the rest of the transaction", w.Counts().SetAside, w.Counts().Items)
 	}
 }
 
@@ -196,12 +196,12 @@ func TestTheRestOfATransactionIsNotForgottenBehindALetter(t *testing.T) {
 func TestTheRestOfATransactionOfAHeldKeyIsNotForgotten(t *testing.T) {
 	r := withBox
 	w := newTrial(t, r, "a", "+a", "+a", "a")
-	w.Failed(w.wants(Call, 1, 1, 1, 2), Failure{Err: errTrial, Left: []*Part{{Changes: []int{1}, Hopeless: true}, {Changes: []int{2, 3}, Untried: true}}}, w.now)
-	w.LetterStored(w.wants(Park, 1), w.now)
+	w.Tell(Failed{Batch: w.wants(Call, 1, 1, 1, 2), Failure: Failure{Err: errTrial, Left: []*Part{{Changes: []int{1}, Hopeless: true}, {Changes: []int{2, 3}, Untried: true}}}}, w.now)
+	w.Tell(LetterStored{Batch: w.wants(Park, 1)}, w.now)
 	w.asks(Request{Token: "1"})
 	w.wants(ListLetters)
-	if w.MakeRoom(0, 0, w.now); w.SetAside() != 1 || w.Items() != 1 {
-		t.Errorf("%d keys are set aside, %d changes in memory, want 1 and the rest of the transaction", w.SetAside(), w.Items())
+	if w.MakeRoom(0, 0, w.now); w.Counts().SetAside != 1 || w.Counts().Items != 1 {
+		t.Errorf("%d keys are set aside, %d changes in memory, want 1 and the rest of the transaction", w.Counts().SetAside, w.Counts().Items)
 	}
 }
 
@@ -212,13 +212,13 @@ func TestWhatWaitsForACallOfLongIsForgotten(t *testing.T) {
 	w.page("a", "a")
 	w.wait(time.Second)
 	w.MakeRoom(0, time.Minute, w.now)
-	if w.Items() != 3 {
-		t.Errorf("%d changes in memory after a second, want 3", w.Items())
+	if w.Counts().Items != 3 {
+		t.Errorf("%d changes in memory after a second, want 3", w.Counts().Items)
 	}
 	w.wait(time.Minute)
 	w.MakeRoom(0, time.Minute, w.now)
-	if w.Items() != 1 || w.SetAside() != 1 {
-		t.Errorf("%d changes in memory after a minute, want 1", w.Items())
+	if w.Counts().Items != 1 || w.Counts().SetAside != 1 {
+		t.Errorf("%d changes in memory after a minute, want 1", w.Counts().Items)
 	}
 	w.succeeds(b)
 	w.wants(ReadKey)
@@ -271,7 +271,7 @@ func TestThePositionDoesNotMoveBackToTheLastChangeBeforeIt(t *testing.T) {
 	w.Begin(int64(3))
 	w.Share(true)
 	w.Restore(Notes{Aside: []Aside{{AsideKey: notes.AsideKey{Key: "a", LSN: 4, Last: 3, Passed: true, Covered: 3}, From: int64(3)}}}, w.now)
-	w.Pass(int64(6), w.now)
+	w.Tell(FeedPassed{Next: int64(6)}, w.now)
 	if at := w.Position(); at != int64(6) {
 		t.Fatalf("position %v after a read without changes, want 6", at)
 	}

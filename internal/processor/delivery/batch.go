@@ -35,7 +35,7 @@ type Batch struct {
 }
 
 // to changes the state.
-func (b *Batch) to(next BatchState, because Event) {
+func (b *Batch) to(next BatchState, because BatchEvent) {
 	mustAllow(transitions, "batch", b.State, because, next)
 	if visited != nil {
 		visited(b.State, because, next)
@@ -44,7 +44,7 @@ func (b *Batch) to(next BatchState, because Event) {
 }
 
 // visited is told of each transition, by the test that compares them with their table.
-var visited func(BatchState, Event, BatchState)
+var visited func(BatchState, BatchEvent, BatchState)
 
 // Failing is since when the batch fails; zero if it has not failed.
 func (b *Batch) Failing() time.Time { return b.failing }
@@ -60,6 +60,9 @@ func (b *Batch) Attempt() int {
 
 // IsHeld reports whether the change is to be parked only because its key is held.
 func (b *Batch) IsHeld() bool { return b.isHeld }
+
+// HeldSince is the LSN of the change that the key of the batch is held for; 0 is unknown.
+func (b *Batch) HeldSince() int64 { return b.lanes[0].heldSince }
 
 // IsRedriven reports whether its change is a letter that is handed over again.
 func (b *Batch) IsRedriven() bool { return b.request != nil }
@@ -151,7 +154,7 @@ func (b *Batch) takeInHand(e *Engine, s BatchState) {
 func (b *Batch) putDown(e *Engine) { e.inHand-- }
 
 // replaceBy puts parts in the place of a batch, in each of its lanes. There may be none.
-func (b *Batch) replaceBy(e *Engine, because Event, parts ...*Batch) {
+func (b *Batch) replaceBy(e *Engine, because BatchEvent, parts ...*Batch) {
 	e.batches.remove(b)
 	b.to(Over, because)
 	for _, part := range parts {

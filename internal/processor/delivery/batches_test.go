@@ -21,14 +21,14 @@ func TestKeysThatFailedDifferentlyOftenAreNotPutTogether(t *testing.T) {
 // What the handler has not had comes as it would have come without the failure.
 func TestWhatWasNotTriedComesAgainWhole(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 3}, "a", "b", "c")
-	w.Failed(w.wants(Call, 1, 2, 3), Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Err: errTrial}, {Changes: []int{1, 2}, Untried: true}}}, w.now)
+	w.Tell(Failed{Batch: w.wants(Call, 1, 2, 3), Failure: Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Err: errTrial}, {Changes: []int{1, 2}, Untried: true}}}}, w.now)
 	w.wants(Call, 2, 3)
 }
 
 // The handler must be able to know that the change has others beside it, though it is done with these.
 func TestTheRestOfATransactionIsCut(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 3}, "a", "+a")
-	w.Failed(w.wants(Call, 1, 1), Failure{Err: errTrial, Left: []*Part{{Changes: []int{1}, Untried: true}}}, w.now)
+	w.Tell(Failed{Batch: w.wants(Call, 1, 1), Failure: Failure{Err: errTrial, Left: []*Part{{Changes: []int{1}, Untried: true}}}}, w.now)
 	if b := w.wants(Call, 1); !b.IsCut() {
 		t.Error("the rest of a transaction is taken for the whole")
 	}
@@ -90,7 +90,7 @@ func TestABatchThatIsConfirmedIsDoneThoughItsCallFails(t *testing.T) {
 	w := newTrial(t, Rules{ByHand: true, MaxAttempts: 3}, "a", "a")
 	b := w.wants(Call, 1, 2)
 	w.Confirm(b, w.now)
-	w.Failed(b, Failure{Err: errTrial, Late: true}, w.now)
+	w.Tell(Failed{Batch: b, Failure: Failure{Err: errTrial, Late: true}}, w.now)
 	if w.wantsNothing(Never); !w.IsIdle() || w.Position() != int64(2) {
 		t.Errorf("position %v, idle %v", w.Position(), w.IsIdle())
 	}

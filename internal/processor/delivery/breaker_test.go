@@ -171,7 +171,7 @@ func TestABreakerProbesLessAndLess(t *testing.T) {
 func TestWhatIsParkedIsNoEvidence(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 1, CanPark: true}, "a")
 	w.fails(w.wants(Call, 1))
-	w.LetterStored(w.wants(Park, 1), w.now)
+	w.Tell(LetterStored{Batch: w.wants(Park, 1)}, w.now)
 	if recent := w.breaker.recent; len(recent) != 1 || recent[0].ok || !recent[0].parked {
 		t.Errorf("the breaker knows %+v of a key that was parked", recent)
 	}
@@ -184,8 +184,8 @@ func TestAnOutageUsesUpNoAttempts(t *testing.T) {
 		if news := w.breaker.News(); len(parked) > 0 || len(news) != 1 || news[0].Changes < outage || calls > 200 {
 			t.Errorf("concurrency %d: %v are parked, outages %v, %d calls", concurrency, parked, news, calls)
 		}
-		if _, parked = w.play(time.Hour, has(1)); !slices.Equal(parked, []int64{1}) || w.Items() != 0 {
-			t.Errorf("concurrency %d: after the outage %v are parked, %d items are left", concurrency, parked, w.Items())
+		if _, parked = w.play(time.Hour, has(1)); !slices.Equal(parked, []int64{1}) || w.Counts().Items != 0 {
+			t.Errorf("concurrency %d: after the outage %v are parked, %d items are left", concurrency, parked, w.Counts().Items)
 		}
 	}
 }
@@ -202,7 +202,7 @@ func TestAnOutageThatIsSaidCountsNoAttempt(t *testing.T) {
 				parked = w.now.Sub(begun)
 			case Call:
 				calls++
-				w.Failed(do.Batch, Failure{Err: errTrial, Outage: true}, w.now)
+				w.Tell(Failed{Batch: do.Batch, Failure: Failure{Err: errTrial, Outage: true}}, w.now)
 			default:
 				w.wait(wait)
 			}
@@ -225,8 +225,8 @@ func TestAfterAnOutageAttemptsBeginAnew(t *testing.T) {
 		}
 		return bad
 	})
-	if !slices.Equal(parked, []int64{1}) || calls < 3 || w.Items() != 0 {
-		t.Errorf("%v is parked after %d calls since the outage, %d items are left", parked, calls, w.Items())
+	if !slices.Equal(parked, []int64{1}) || calls < 3 || w.Counts().Items != 0 {
+		t.Errorf("%v is parked after %d calls since the outage, %d items are left", parked, calls, w.Counts().Items)
 	}
 }
 
@@ -244,8 +244,8 @@ func TestAfterAnOutageThePartsOfABatchBeginAnew(t *testing.T) {
 			failed[first] = true
 			return true
 		})
-		if len(parked) > 0 || w.Items() != 0 || len(failed) < 4 {
-			t.Errorf("concurrency %d: %v are parked, %d items are left, %d batches failed after the outage", concurrency, parked, w.Items(), len(failed))
+		if len(parked) > 0 || w.Counts().Items != 0 || len(failed) < 4 {
+			t.Errorf("concurrency %d: %v are parked, %d items are left, %d batches failed after the outage", concurrency, parked, w.Counts().Items, len(failed))
 		}
 	}
 }

@@ -1,7 +1,10 @@
 // Package delivery decides which changes of a lease the handler receives now, in which batches, and what becomes of
-// those that fail. It has no clock, no goroutine and no I/O. Its owner tells an [Engine] what has happened (a page was
-// read, the handler has failed, a letter is stored), and asks [Engine.Next] what to do: call the handler, store a
-// letter, read a key again. So a test can visit every interleaving of a small world.
+// those that fail. It has no clock, no goroutine and no I/O. Its owner tells an [Engine] what has happened ([Engine.Tell]:
+// a page was read, the handler has failed, a letter is stored), and asks what to do ([Engine.Next]: call the handler,
+// store a letter, read a key again). So a test can visit every interleaving of a small world.
+//
+// Each [Event] is a type, and its method applyTo does what follows from it. From there the work goes to the method of
+// what it is about, a batch, a lane, a change, a request or a part of the engine, which gets the engine as its argument.
 //
 // # Lanes
 //
@@ -99,6 +102,18 @@ func New(r Rules, b *Breaker) *Engine {
 	e.held.rules, e.asides.rules = &e.rules, &e.rules
 	e.width.lanes = widthAtFirst
 	return e
+}
+
+// Event is something that has happened, which the owner of the engine tells it: a page was read, a call has come to its
+// end, the lease is stored.
+type Event interface {
+	applyTo(e *Engine)
+}
+
+// Tell tells the engine what has happened.
+func (e *Engine) Tell(what Event, now time.Time) {
+	e.now = now
+	what.applyTo(e)
 }
 
 // Effect is something that the owner of the engine must do.
@@ -223,13 +238,18 @@ func (e *Engine) waitsForOthers() bool {
 	return unclear > 1
 }
 
-// Succeeded notes that the handler is done with a batch. The call was quick if it took less than half of its time.
-func (e *Engine) Succeeded(b *Batch, quick bool, now time.Time) {
-	e.now = now
+// Succeeded says that the handler is done with a batch.
+type Succeeded struct {
+	Batch *Batch
+	Quick bool // the call took less than half of its time
+}
+
+func (v Succeeded) applyTo(e *Engine) {
+	b := v.Batch
 	b.putDown(e)
 	e.guard.afterCall(b)
-	e.limit.grow(len(b.Changes), quick)
-	e.width.observe(len(b.lanes), len(b.Changes), now.Sub(b.taken))
+	e.limit.grow(len(b.Changes), v.Quick)
+	e.width.observe(len(b.lanes), len(b.Changes), e.now.Sub(b.taken))
 	if b.probe {
 		e.breaker.close(e.now)
 	}
@@ -245,8 +265,13 @@ func (e *Engine) Succeeded(b *Batch, quick bool, now time.Time) {
 	e.guard.relaxIfSettled(e)
 }
 
-// Cut notes that the call of a batch was cut short, so it has neither succeeded nor failed.
-func (e *Engine) Cut(b *Batch) {
+// Cut says that the call of a batch was cut short, so it has neither succeeded nor failed.
+type Cut struct {
+	Batch *Batch
+}
+
+func (v Cut) applyTo(e *Engine) {
+	b := v.Batch
 	b.putDown(e)
 	e.guard.afterCall(b)
 	b.probe = false
@@ -279,17 +304,24 @@ func (e *Engine) finishHandled(changes []*Change) {
 	e.feed.trim()
 }
 
-// Items is how many changes are in memory and not handled, letters included.
-func (e *Engine) Items() int { return e.items }
+// Counts is how much an engine has.
+type Counts struct {
+	Items    int // changes in memory that are not handled, letters included
+	Bytes    int // of the pages that these changes are of
+	InHand   int // batches that are in the handler, or are being parked
+	Parked   int // letters that were stored
+	Held     int // keys
+	SetAside int // keys
+	Unsaved  int // changes that are settled and that the stored lease does not cover
+}
 
-// Bytes is the size of the pages that these changes are of.
-func (e *Engine) Bytes() int { return e.bytes }
-
-// InHand is how many batches are in the handler, or are being parked.
-func (e *Engine) InHand() int { return e.inHand }
-
-// Parked is how many letters were stored.
-func (e *Engine) Parked() int { return e.parked }
+// Counts counts what the engine has.
+func (e *Engine) Counts() Counts {
+	return Counts{
+		Items: e.items, Bytes: e.bytes, InHand: e.inHand, Parked: e.parked,
+		Held: e.held.keys, SetAside: e.asides.keys, Unsaved: e.feed.unsaved,
+	}
+}
 
 // KeyNews says that the changes of a key are treated differently from now on.
 type KeyNews struct {
@@ -317,9 +349,3 @@ func (e *Engine) News() (news []KeyNews) {
 	news, e.news = e.news, nil
 	return news
 }
-
-// Held is how many keys are held.
-func (e *Engine) Held() int { return e.held.keys }
-
-// SetAside is how many keys are set aside.
-func (e *Engine) SetAside() int { return e.asides.keys }

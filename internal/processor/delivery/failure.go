@@ -38,10 +38,15 @@ func (f *Failure) isTotal(changes int) bool {
 	return f.Left == nil || changes == 0
 }
 
-// Failed notes that the call of a batch has failed. What is left of the batch comes again, in the parts that the rules
+// Failed says that the call of a batch has failed. What is left of the batch comes again, in the parts that the rules
 // say.
-func (e *Engine) Failed(b *Batch, f Failure, now time.Time) {
-	e.now = now
+type Failed struct {
+	Batch   *Batch
+	Failure Failure
+}
+
+func (v Failed) applyTo(e *Engine) {
+	b, f := v.Batch, v.Failure
 	b.putDown(e)
 	e.guard.afterCall(b)
 	defer e.guard.relaxIfSettled(e)
@@ -56,7 +61,7 @@ func (e *Engine) Failed(b *Batch, f Failure, now time.Time) {
 	if probe && !stale && !missed {
 		e.breaker.close(e.now)
 	}
-	e.breaker.troubled(now)
+	e.breaker.troubled(e.now)
 	b.spreadKeys(e)
 	if stale {
 		b.beginAnew()
@@ -125,7 +130,7 @@ func (f *Failure) hasTried(i int) bool {
 
 // divideWhatIsLeft settles what is done of a batch, or confirmed by hand, and returns what is left of it in parts.
 func (b *Batch) divideWhatIsLeft(e *Engine, f Failure) []*Batch {
-	if b.isSettled() {
+	if b.IsConfirmed() {
 		return nil
 	}
 	if f.Left == nil {
@@ -169,8 +174,8 @@ func (b *Batch) divideWhatIsLeft(e *Engine, f Failure) []*Batch {
 	return parts
 }
 
-// isSettled reports whether nothing is left of a batch, because all of it was confirmed by hand.
-func (b *Batch) isSettled() bool {
+// IsConfirmed reports whether all of a batch is done for good, because it was confirmed by hand.
+func (b *Batch) IsConfirmed() bool {
 	return !slices.ContainsFunc(b.Changes, func(c *Change) bool { return c.state != Settled })
 }
 
@@ -214,7 +219,7 @@ func (b *Batch) waitInState(e *Engine, s BatchState) {
 
 // replaceByHalves puts the halves of a batch in its place. If attempts are left they wait as the batch would, and otherwise
 // each has one try at once.
-func (b *Batch) replaceByHalves(e *Engine, because Event) {
+func (b *Batch) replaceByHalves(e *Engine, because BatchEvent) {
 	b.spreadKeys(e) // its parts must not pass each other when the first one fails
 	halves := b.halves()
 	if b.isExhausted(e) {
@@ -331,8 +336,11 @@ func (e *Engine) endOutage() {
 	e.recalls.startRecalls(e)
 }
 
-// Leave notes that the lease belongs to somebody else: what has failed of it says nothing of an outage here any more.
-func (e *Engine) Leave(now time.Time) { e.breaker.leave(e.number, now) }
+// LeaseLeft says that the lease belongs to somebody else: what has failed of it says nothing of an outage here any
+// more.
+type LeaseLeft struct{}
+
+func (LeaseLeft) applyTo(e *Engine) { e.breaker.leave(e.number, e.now) }
 
 // forgetFailures has changes that are in no batch begin anew, and those that are not read yet.
 func (e *Engine) forgetFailures() {

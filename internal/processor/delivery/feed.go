@@ -3,7 +3,6 @@ package delivery
 import (
 	"math"
 	"slices"
-	"time"
 
 	"github.com/millrace/changefeed/internal/notes"
 )
@@ -48,13 +47,20 @@ func (e *Engine) Begin(at Position) { e.feed.read, e.feed.at = at, at }
 // ReadFrom is where the next page of the feed begins.
 func (e *Engine) ReadFrom() Position { return e.feed.read }
 
-// AddPage adds a page of n changes, which was read from where ReadFrom says.
-func (e *Engine) AddPage(of any, next Position, n int, meta func(i int) Meta, now time.Time) *Page {
-	e.now = now
-	p := newPage(of, e.feed.read, next, n, meta, e.feed.last, e.feed.takeSpare())
-	p.added = now
+// PageRead says that a page of the feed was read, from where ReadFrom says.
+type PageRead struct {
+	Of      any // of the owner: see Page
+	Next    Position
+	Changes int // how many there are
+	Meta    func(i int) Meta
+}
+
+func (v PageRead) applyTo(e *Engine) {
+	n := v.Changes
+	p := newPage(v.Of, e.feed.read, v.Next, n, v.Meta, e.feed.last, e.feed.takeSpare())
+	p.added = e.now
 	e.feed.pages = append(e.feed.pages, p)
-	e.feed.read = next
+	e.feed.read = v.Next
 	e.items += n
 	e.bytes += p.bytes
 	if !e.isPlain() {
@@ -67,7 +73,6 @@ func (e *Engine) AddPage(of any, next Position, n int, meta func(i int) Meta, no
 	}
 	e.feed.trim()
 	e.guard.pageAdded(e, p)
-	return p
 }
 
 // isPlain reports whether every change goes to the common lane.
@@ -114,13 +119,16 @@ func (p *Page) addToLanes(e *Engine) {
 	}
 }
 
-// Pass notes that there was nothing up to next.
-func (e *Engine) Pass(next Position, now time.Time) {
-	e.now = now
-	if next != e.feed.read { // it is progress, so what failed before is not what comes
+// FeedPassed says that there is nothing in the feed up to a position.
+type FeedPassed struct {
+	Next Position
+}
+
+func (v FeedPassed) applyTo(e *Engine) {
+	if v.Next != e.feed.read { // it is progress, so what failed before is not what comes
 		e.feed.restored.first, e.feed.restored.attempts = 0, 0
 	}
-	e.feed.read = next
+	e.feed.read = v.Next
 	for _, l := range e.asides.lanes {
 		l.aside.empty = min(l.aside.empty+1, feedIsEmpty)
 	}
@@ -301,17 +309,24 @@ func (a *asides) firstOpen() int64 {
 // Share notes whether another kind of processor may take the lease.
 func (e *Engine) Share(shared bool) { e.feed.shared = shared }
 
-// Freeze ends the moves of the position, and returns it.
+// Freeze ends the moves of the position.
 func (e *Engine) Freeze() { e.Position(); e.feed.frozen = true }
 
 // IsFrozen reports whether a split has begun.
 func (e *Engine) IsFrozen() bool { return e.feed.frozen }
 
-// Unsaved is how many changes are settled that the stored lease does not cover.
-func (e *Engine) Unsaved() int { return e.feed.unsaved }
+// LeaseStored says that the lease is stored.
+type LeaseStored struct {
+	Changes   int  // Counts.Unsaved, when it was written
+	NamesNone bool // Notes named no batch then
+}
 
-// Saved notes that the lease is stored as it was when so many changes were unsaved.
-func (e *Engine) Saved(changes int) { e.feed.unsaved -= changes }
+func (v LeaseStored) applyTo(e *Engine) {
+	if v.NamesNone {
+		e.guard.named = e.guard.of != nil
+	}
+	e.feed.unsaved -= v.Changes
+}
 
 // end is the last LSN of which the notes say something.
 func (r *restored) end() int64 {

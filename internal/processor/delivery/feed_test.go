@@ -17,7 +17,7 @@ import (
 // many settled changes the stored lease does not cover.
 func (w *trial) leaseSays() string {
 	n := w.Notes()
-	return fmt.Sprintf("%d: %d%v +%d", w.Position(), n.Through, n.Open, w.Unsaved())
+	return fmt.Sprintf("%d: %d%v +%d", w.Position(), n.Through, n.Open, w.Counts().Unsaved)
 }
 
 func (w *trial) wantsLease(want string) {
@@ -44,7 +44,7 @@ func TestThePositionWaitsForTheOldestPage(t *testing.T) {
 	w.wantsLease("0: 4[2] +0")
 	w.succeeds(b)
 	w.wantsLease("3: 4[] +3")
-	w.Saved(3)
+	w.Tell(LeaseStored{Changes: 3}, w.now)
 	w.succeeds(w.wants(Call, 5))
 	w.wantsLease("5: 0[] +2")
 }
@@ -56,7 +56,7 @@ func TestThePositionMayBeWithinAPage(t *testing.T) {
 	w.wantsLease("0: 2[1 2] +0")
 	w.succeeds(a)
 	w.wantsLease("1: 2[2] +1") // not within LSN 2
-	w.Saved(1)
+	w.Tell(LeaseStored{Changes: 1}, w.now)
 	w.succeeds(d)
 	w.wantsLease("1: 3[2] +0")
 	w.succeeds(c)
@@ -206,7 +206,7 @@ func TestTriedRunsReachTheNextOwner(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 3, CanPark: true}, "a", "a", "b", "a")
 	w.fails(w.wants(Call, 1, 2, 3, 4))
 	w.wait(time.Second)
-	w.Failed(w.wants(Call, 1, 2, 4), Failure{Err: errTrial, Outage: true}, w.now)
+	w.Tell(Failed{Batch: w.wants(Call, 1, 2, 4), Failure: Failure{Err: errTrial, Outage: true}}, w.now)
 	n := w.Notes()
 	want := []notes.Run{
 		{From: 1, To: 2, Calls: 2, Failures: 1, Failing: 1000},
@@ -270,16 +270,16 @@ func TestTheFirstChangeHasTheAttemptsOfTheLease(t *testing.T) {
 func TestAnEmptyPageMovesThePosition(t *testing.T) {
 	w := newTrial(t, Rules{})
 	w.Restore(Notes{First: 2}, w.now)
-	w.Pass(int64(0), w.now)
+	w.Tell(FeedPassed{Next: int64(0)}, w.now)
 	if w.Attempts() != 2 {
 		t.Errorf("%d attempts after a page that does not move", w.Attempts())
 	}
-	w.Pass(int64(3), w.now)
+	w.Tell(FeedPassed{Next: int64(3)}, w.now)
 	if w.lsn = 3; w.Attempts() != 0 || w.Position() != Position(int64(3)) {
 		t.Errorf("%d attempts at %v", w.Attempts(), w.Position())
 	}
 	w.page("a")
-	w.Pass(int64(7), w.now)
+	w.Tell(FeedPassed{Next: int64(7)}, w.now)
 	w.wantsLease("3: 0[] +0")
 	if w.Omit(2) {
 		t.Error("what was omitted counts though a change before it is open")
@@ -297,7 +297,7 @@ func TestAPositionThatIsFrozenStays(t *testing.T) {
 	w.succeeds(w.wants(Call, 1))
 	w.Freeze()
 	w.succeeds(w.wants(Call, 2))
-	w.Pass(int64(9), w.now)
+	w.Tell(FeedPassed{Next: int64(9)}, w.now)
 	if w.Position() != Position(int64(1)) || !w.IsFrozen() {
 		t.Errorf("the position moved to %v", w.Position())
 	}
@@ -315,18 +315,18 @@ func TestASharedLeaseWaitsForKeysThatAreSetAside(t *testing.T) {
 		w.wait(time.Second)
 		w.succeeds(w.wants(Call, 1))
 		want := map[bool]int64{false: 3, true: 1}[shared]
-		if got := w.Position(); got != Position(want) || w.SetAside() != 1 || w.Items() != 0 {
-			t.Errorf("shared %v: position %v with %d keys set aside, %d items; want %d", shared, got, w.SetAside(), w.Items(), want)
+		if got := w.Position(); got != Position(want) || w.Counts().SetAside != 1 || w.Counts().Items != 0 {
+			t.Errorf("shared %v: position %v with %d keys set aside, %d items; want %d", shared, got, w.Counts().SetAside, w.Counts().Items, want)
 		}
 		n := w.Notes()
 		if len(n.Aside) != 1 || n.Aside[0].Key != "a" || n.Aside[0].LSN != 2 || !shared && !n.Aside[0].Passed {
 			t.Errorf("shared %v: set aside are %+v", shared, n.Aside)
 		}
 		w.wants(ReadKey)
-		w.KeyRead("a", nil, int64(2), 3, 1, func(int) Meta { return Meta{LSN: 2, Key: "a", Size: 100} }, w.now)
+		w.Tell(KeyRead{Key: "a", Next: int64(2), Head: 3, Changes: 1, Meta: func(int) Meta { return Meta{LSN: 2, Key: "a", Size: 100} }}, w.now)
 		w.succeeds(w.wants(Call, 2))
-		if got := w.Position(); got != Position(int64(3)) || w.SetAside() != 0 {
-			t.Errorf("shared %v: position %v, %d keys set aside at the end", shared, got, w.SetAside())
+		if got := w.Position(); got != Position(int64(3)) || w.Counts().SetAside != 0 {
+			t.Errorf("shared %v: position %v, %d keys set aside at the end", shared, got, w.Counts().SetAside)
 		}
 	}
 }
@@ -338,8 +338,8 @@ func TestASharedLeaseWaitsForTheOldestKey(t *testing.T) {
 	w.fails(w.wants(Call, 2))
 	w.fails(w.wants(Call, 4))
 	w.MakeRoom(0, time.Second, w.now)
-	if got := w.Position(); got != Position(int64(1)) || w.SetAside() != 2 {
-		t.Errorf("position %v with %d keys set aside, want 1", got, w.SetAside())
+	if got := w.Position(); got != Position(int64(1)) || w.Counts().SetAside != 2 {
+		t.Errorf("position %v with %d keys set aside, want 1", got, w.Counts().SetAside)
 	}
 }
 
@@ -351,8 +351,8 @@ func TestAConfirmedBatchTakesInWhatCameBefore(t *testing.T) {
 	w.succeeds(second)
 	w.wantsLease("0: 0[] +0")
 	w.wants(Call, 5, 6)
-	if fresh, valid := w.Confirm(second, w.now); !fresh || !valid || !w.IsConfirmed(first) {
-		t.Errorf("fresh %v, valid %v, the first is confirmed: %v", fresh, valid, w.IsConfirmed(first))
+	if fresh, valid := w.Confirm(second, w.now); !fresh || !valid || !first.IsConfirmed() {
+		t.Errorf("fresh %v, valid %v, the first is confirmed: %v", fresh, valid, first.IsConfirmed())
 	}
 	if first := w.FirstOpen(); first.LSN != 5 {
 		t.Errorf("LSN %d is open first, want 5", first.LSN)
@@ -393,7 +393,7 @@ func TestALateConfirmationIsOfItsKeyAlone(t *testing.T) {
 
 func TestAConfirmationLeavesOutWhatHasFailed(t *testing.T) {
 	w := newTrial(t, Rules{MaxItems: 1, ByHand: true, MaxAttempts: 1}, "a", "b")
-	w.Failed(w.wants(Call, 1), Failure{Err: errTrial, Hopeless: true}, w.now) // nothing can be parked, so it is tried for ever
+	w.Tell(Failed{Batch: w.wants(Call, 1), Failure: Failure{Err: errTrial, Hopeless: true}}, w.now) // nothing can be parked, so it is tried for ever
 	second := w.wants(Call, 2)
 	w.succeeds(second)
 	w.Confirm(second, w.now)
@@ -406,13 +406,13 @@ func TestAConfirmationLeavesOutWhatHasFailed(t *testing.T) {
 func TestABatchIsConfirmedThatHasFailed(t *testing.T) {
 	w := newTrial(t, Rules{ByHand: true}, "a", "a", "a", "a")
 	b := w.wants(Call, 1, 2, 3, 4)
-	w.Failed(b, Failure{Err: errTrial, Late: true}, w.now)
+	w.Tell(Failed{Batch: b, Failure: Failure{Err: errTrial, Late: true}}, w.now)
 	if _, valid := w.Confirm(b, w.now); valid {
 		t.Error("a batch is confirmed that comes again in parts")
 	}
 	w.wait(time.Second)
 	half := w.wants(Call, 1, 2)
-	w.Failed(half, Failure{Err: errors.New("again")}, w.now)
+	w.Tell(Failed{Batch: half, Failure: Failure{Err: errors.New("again")}}, w.now)
 	if fresh, valid := w.Confirm(half, w.now); !fresh || !valid {
 		t.Errorf("fresh %v, valid %v", fresh, valid)
 	}
@@ -428,8 +428,8 @@ func TestTheLastPartOfATransactionIsConfirmedWithThoseBeforeIt(t *testing.T) {
 		w.succeeds(first)
 		second := w.wants(Call, 1)
 		w.succeeds(second)
-		if fresh, valid := w.Confirm(second, w.now); !fresh || !valid || !w.IsConfirmed(first) {
-			t.Errorf("fresh %v, valid %v, the first part is confirmed: %v", fresh, valid, w.IsConfirmed(first))
+		if fresh, valid := w.Confirm(second, w.now); !fresh || !valid || !first.IsConfirmed() {
+			t.Errorf("fresh %v, valid %v, the first part is confirmed: %v", fresh, valid, first.IsConfirmed())
 		}
 		w.wantsLease("1: 0[] +2")
 	}

@@ -29,21 +29,26 @@ type guard struct {
 // that time one of them reaches the change that ends the process.
 const blindCare = 5 * time.Second
 
-// Inherit notes that the last owner has ended without a word, and what was in its handler; nil if that is not known.
-func (e *Engine) Inherit(s *notes.Suspect, now time.Time) {
+// OwnerCrashed says that the last owner has ended without a word.
+type OwnerCrashed struct {
+	Suspect *notes.Suspect // what was in its handler; nil if that is not known
+}
+
+func (v OwnerCrashed) applyTo(e *Engine) {
+	s := v.Suspect
 	r := &e.rules
 	if !r.mayDivide() {
 		return
 	}
 	g := &e.guard
-	g.former, g.since, g.careful, g.named = s, now, math.MaxInt, true
+	g.former, g.since, g.careful, g.named = s, e.now, math.MaxInt, true
 	if s == nil {
 		return
 	}
 	e.feed.restored.tried = slices.Insert(e.feed.restored.tried, 0, s.Tried...)
 	first := s.First()
 	// The time until another owner has the lease may be longer than MaxAge, and one end of a process is no pattern.
-	isOld := r.MaxAge > 0 && age(first.FailingSince(), now) >= r.MaxAge && first.Failures > 1
+	isOld := r.MaxAge > 0 && age(first.FailingSince(), e.now) >= r.MaxAge && first.Failures > 1
 	switch {
 	case !s.Alone || !isOld && (r.MaxAttempts == 0 || first.Failures < r.MaxAttempts):
 	case s.Changes > 1:
@@ -174,12 +179,6 @@ func (e *Engine) NamesReturned() bool {
 	g := &e.guard
 	return g.named && g.of == nil && g.crashed == nil
 }
-
-// NamesBatch reports whether Notes names a batch that may end the process.
-func (e *Engine) NamesBatch() bool { return e.guard.suspect != nil || e.guard.crashed != nil }
-
-// NamedNone notes that the lease was stored when Notes named no batch.
-func (e *Engine) NamedNone() { e.guard.named = e.guard.of != nil }
 
 // isOldest reports whether a batch has the oldest change for which the position waits.
 func (b *Batch) isOldest(e *Engine) bool {

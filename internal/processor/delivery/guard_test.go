@@ -20,7 +20,7 @@ func suspected(from, to int64, failures int) *notes.Suspect {
 
 func TestTheCareEndsWhenTheSuspectIsHandled(t *testing.T) {
 	w := newTrial(t, Rules{Concurrency: 2, MaxAttempts: 3, CanPark: true})
-	w.Inherit(suspected(1, 1, 1), w.now)
+	w.Tell(OwnerCrashed{Suspect: suspected(1, 1, 1)}, w.now)
 	w.page("a", "b", "c")
 	b := w.wants(Call, 1)
 	w.wantsNothing(Never) // one batch at a time
@@ -32,7 +32,7 @@ func TestTheCareEndsWhenTheSuspectIsHandled(t *testing.T) {
 // Any change of the batch may have ended the process.
 func TestTheCareLastsForAllChangesOfTheSuspect(t *testing.T) {
 	w := newTrial(t, Rules{Concurrency: 2, MaxAttempts: 3, CanPark: true})
-	w.Inherit(suspected(1, 2, 1), w.now)
+	w.Tell(OwnerCrashed{Suspect: suspected(1, 2, 1)}, w.now)
 	w.page("a", "b", "c", "d")
 	w.succeeds(w.wants(Call, 1))
 	b := w.wants(Call, 2)
@@ -45,7 +45,7 @@ func TestTheCareLastsForAllChangesOfTheSuspect(t *testing.T) {
 // If nothing is known of the crash, the care ends after some seconds.
 func TestTheCareEndsAfterAWhile(t *testing.T) {
 	w := newTrial(t, Rules{Concurrency: 2, MaxAttempts: 3, CanPark: true})
-	w.Inherit(nil, w.now)
+	w.Tell(OwnerCrashed{}, w.now)
 	w.page("a", "b", "c", "d")
 	w.succeeds(w.wants(Call, 1))
 	b := w.wants(Call, 2)
@@ -59,7 +59,7 @@ func TestTheCareEndsAfterAWhile(t *testing.T) {
 // A key that was set aside may have the suspect, though it was not read yet.
 func TestTheCareLastsUntilAKeyIsReadAgain(t *testing.T) {
 	w := behindWith(t, 1, "a")
-	w.Inherit(suspected(1, 1, 1), w.now)
+	w.Tell(OwnerCrashed{Suspect: suspected(1, 1, 1)}, w.now)
 	w.page("b", "c", "d")
 	w.wants(ReadKey)
 	w.succeeds(w.wants(Call, 6))
@@ -80,7 +80,7 @@ func TestTheCareLastsUntilAKeyIsReadAgain(t *testing.T) {
 // As many changes as have ended the process are divided until one is alone. Until then no batch is larger.
 func TestBatchesAreSmallUntilTheSuspectIsFound(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 2, CanPark: true})
-	w.Inherit(suspected(5, 8, 2), w.now)
+	w.Tell(OwnerCrashed{Suspect: suspected(5, 8, 2)}, w.now)
 	w.page("a", "a", "a", "a", "a", "a", "a", "a")
 	for lsn := int64(1); lsn < 8; lsn += 2 {
 		w.succeeds(w.wants(Call, lsn, lsn+1))
@@ -93,7 +93,7 @@ func TestTheChangeIsParkedThatHasEndedTheProcess(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 2, CanPark: true})
 	s := suspected(1, 1, 2)
 	s.Letter = letterName(1, 1)
-	w.Inherit(s, w.now)
+	w.Tell(OwnerCrashed{Suspect: s}, w.now)
 	if n := w.Notes(); n.Suspect != s {
 		t.Errorf("the lease says %+v before the change is read", n.Suspect)
 	}
@@ -115,7 +115,7 @@ func TestTheChangeIsParkedThatHasEndedTheProcess(t *testing.T) {
 // be careful because of it.
 func TestAChangeThatWasReplacedIsNamedNoMore(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 2, CanPark: true})
-	w.Inherit(suspected(1, 1, 2), w.now)
+	w.Tell(OwnerCrashed{Suspect: suspected(1, 1, 2)}, w.now)
 	w.lsn = 1
 	w.page("a")
 	if n := w.Notes(); n.Suspect != nil {
@@ -146,7 +146,7 @@ func TestTheLeaseNamesOneBatch(t *testing.T) {
 
 func TestASuspectAloneHasTheCallThatEndedTheProcess(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 3, CanPark: true})
-	w.Inherit(suspected(1, 1, 1), w.now)
+	w.Tell(OwnerCrashed{Suspect: suspected(1, 1, 1)}, w.now)
 	w.page("a", "b")
 	for lsn, want := range []int{2, 1} {
 		b := w.wants(Call, int64(lsn+1))
@@ -163,7 +163,7 @@ func TestAChangeOfAKeySetAsideIsParkedThatHasEndedTheProcess(t *testing.T) {
 	r.CanPark = true
 	w := newTrial(t, r)
 	w.Restore(Notes{Aside: []Aside{{AsideKey: notes.AsideKey{Key: "a", LSN: 1, Last: 1, Passed: true, Covered: 5}, From: int64(0)}}}, w.now)
-	w.Inherit(suspected(1, 1, 1), w.now)
+	w.Tell(OwnerCrashed{Suspect: suspected(1, 1, 1)}, w.now)
 	w.wants(ReadKey)
 	w.reads("a", 5, 1)
 	if b := w.wants(Park, 1); b.Err != ErrCrashed {
@@ -174,7 +174,7 @@ func TestAChangeOfAKeySetAsideIsParkedThatHasEndedTheProcess(t *testing.T) {
 // After a crash one batch is in the handler at a time, so that the next end of the process has one cause.
 func TestOneBatchIsInHandAfterACrash(t *testing.T) {
 	w := newTrial(t, Rules{Concurrency: 2, MaxAttempts: 3, CanPark: true})
-	w.Inherit(nil, w.now)
+	w.Tell(OwnerCrashed{}, w.now)
 	w.page("a", "b")
 	first := w.wants(Call, 1)
 	w.wantsNothing(Never)
@@ -208,7 +208,7 @@ func TestACallThatWasCutShortIsNamedNoMore(t *testing.T) {
 	if n := w.Notes(); n.Suspect == nil {
 		t.Fatal("the lease names no batch that has failed and is in the handler")
 	}
-	if w.Cut(b); w.Notes().Suspect != nil {
+	if w.Tell(Cut{Batch: b}, w.now); w.Notes().Suspect != nil {
 		t.Errorf("the lease names %+v after its call", w.Notes().Suspect)
 	}
 	w = w.after(r, true)

@@ -20,7 +20,7 @@ func (w *trial) after(r Rules, crashed bool) *trial {
 	next.Begin(at)
 	next.Restore(n, next.now)
 	if crashed {
-		next.Inherit(n.Suspect, next.now)
+		next.Tell(OwnerCrashed{Suspect: n.Suspect}, next.now)
 	}
 	return next
 }
@@ -56,7 +56,7 @@ func TestMaxAgeGoesOnForAKeyThatIsReadAgain(t *testing.T) {
 		t.Fatalf("the lease says %+v", n.Aside)
 	}
 	next.wants(ReadKey)
-	next.KeyRead("a", nil, int64(1), 0, 1, func(int) Meta { return Meta{LSN: 1, Key: "a", Size: 100} }, next.now)
+	next.Tell(KeyRead{Key: "a", Next: int64(1), Head: 0, Changes: 1, Meta: func(int) Meta { return Meta{LSN: 1, Key: "a", Size: 100} }}, next.now)
 	if b := next.wants(Call, 1); b.Failing() != time.Unix(1000, 0) {
 		t.Errorf("failing since %v", b.Failing())
 	}
@@ -96,7 +96,7 @@ func TestCallsOfAnOutageDoNotMakeACrash(t *testing.T) {
 	r := Rules{MaxAttempts: 3, CanPark: true}
 	w := newTrial(t, r, "a")
 	for range 5 {
-		w.Failed(w.wants(Call, 1), Failure{Err: errTrial, Outage: true}, w.now)
+		w.Tell(Failed{Batch: w.wants(Call, 1), Failure: Failure{Err: errTrial, Outage: true}}, w.now)
 		w.wait(time.Minute)
 	}
 	w.wants(Call, 1)
@@ -136,7 +136,7 @@ func TestNobodyInheritsTheCallsOfOthers(t *testing.T) {
 func TestACallOfSeveralKeysIsNotedInRuns(t *testing.T) {
 	r := Rules{Concurrency: 2, MaxAttempts: 2, CanPark: true}
 	w := newTrial(t, r)
-	w.Inherit(nil, w.now) // careful
+	w.Tell(OwnerCrashed{}, w.now) // careful
 	w.width.lanes = 2
 	w.page("a", "b", "c", "c", "a", "b", "c", "c")
 	w.wants(Call, 1, 5, 2, 6)
@@ -153,8 +153,8 @@ func TestALeaseHasRoomForSoManyBytesOfKeysThatAreSetAside(t *testing.T) {
 	w.fails(first)
 	w.fails(second)
 	w.fails(third)
-	if w.SetAside() != 2 || w.lanes.own["another one"].aside.state != notAside {
-		t.Errorf("%d keys are set aside, want those of 10 and 5 bytes", w.SetAside())
+	if w.Counts().SetAside != 2 || w.lanes.own["another one"].aside.state != notAside {
+		t.Errorf("%d keys are set aside, want those of 10 and 5 bytes", w.Counts().SetAside)
 	}
 	if got := w.News(); !slices.Equal(got, []KeyNews{{"a long key", BecameAside}, {"short", BecameAside}}) {
 		t.Errorf("news %v", got)
@@ -162,7 +162,7 @@ func TestALeaseHasRoomForSoManyBytesOfKeysThatAreSetAside(t *testing.T) {
 	w.wait(time.Second)
 	w.succeeds(w.wants(Call, 1))
 	w.wants(ReadKey)
-	w.KeyRead("a long key", nil, int64(3), 0, 0, nil, w.now)
+	w.Tell(KeyRead{Key: "a long key", Next: int64(3), Head: 0, Changes: 0}, w.now)
 	if got := w.News(); !slices.Equal(got, []KeyNews{{"a long key", CaughtUp}}) || w.asides.bytes != 5 {
 		t.Errorf("news %v, %d bytes", got, w.asides.bytes)
 	}
@@ -184,9 +184,9 @@ func TestOneLeaseProbes(t *testing.T) {
 func TestALetterKnowsItsCalls(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 2, CanPark: true, HasBox: true})
 	q := &Request{Token: "1", Key: "a", Letter: "1.0"}
-	w.Ask(q, w.now)
+	w.Tell(RequestMade{Request: q}, w.now)
 	w.wants(FindLetter)
-	w.LetterFound(q, &Letter{LSN: 1, Calls: 2, Size: 100}, w.now)
+	w.Tell(LetterFound{Request: q, Letter: &Letter{LSN: 1, Calls: 2, Size: 100}}, w.now)
 	if b := w.wants(Call, 1); b.Attempt() != 3 {
 		t.Errorf("attempt %d, want 3", b.Attempt())
 	}
@@ -197,18 +197,18 @@ func TestAKeyThatIsHeldAndReleasedIsNews(t *testing.T) {
 	w.fails(w.wants(Call, 1, 2))
 	w.fails(w.wants(Call, 1))
 	w.succeeds(w.wants(Call, 2))
-	w.LetterStored(w.wants(Park, 1), w.now)
+	w.Tell(LetterStored{Batch: w.wants(Park, 1)}, w.now)
 	if got := w.News(); !slices.Equal(got, []KeyNews{{"a", BecameHeld}}) {
 		t.Errorf("news %v", got)
 	}
 	next := w.after(Rules{MaxAttempts: 1, CanPark: true, HasBox: true, HoldKeys: true}, false)
-	if got := next.News(); next.Held() != 1 || len(got) > 0 {
-		t.Errorf("%d keys are held by the next owner, for which it is no news: %v", next.Held(), got)
+	if got := next.News(); next.Counts().Held != 1 || len(got) > 0 {
+		t.Errorf("%d keys are held by the next owner, for which it is no news: %v", next.Counts().Held, got)
 	}
 	q := &Request{Token: "1", Key: "a"}
-	w.Ask(q, w.now)
+	w.Tell(RequestMade{Request: q}, w.now)
 	w.wants(ListLetters)
-	w.LettersListed(q, nil, false, w.now)
+	w.Tell(LettersListed{Request: q, Failed: false}, w.now)
 	if got := w.News(); !slices.Equal(got, []KeyNews{{"a", BecameFree}}) {
 		t.Errorf("news %v", got)
 	}
@@ -227,7 +227,7 @@ func TestARecallNeedsNoOtherChange(t *testing.T) {
 		if do.Kind != FindLetter || do.Request.Key != key {
 			t.Fatalf("effect %+v, want the letter of %s", do, key)
 		}
-		w.LetterFound(do.Request, &Letter{LSN: 1, Size: 100, Calls: 2}, w.now)
+		w.Tell(LetterFound{Request: do.Request, Letter: &Letter{LSN: 1, Size: 100, Calls: 2}}, w.now)
 		return w.wants(Call, 1)
 	}
 	w.fails(recall("a")) // the outage goes on, so no letter is rewritten
@@ -249,7 +249,7 @@ func TestABadChangeIsNotRecalledForEver(t *testing.T) {
 		if do.Kind != FindLetter {
 			t.Fatalf("try %d: effect %+v", n, do)
 		}
-		w.LetterFound(do.Request, &Letter{LSN: 1, Size: 100}, w.now)
+		w.Tell(LetterFound{Request: do.Request, Letter: &Letter{LSN: 1, Size: 100}}, w.now)
 		w.fails(w.wants(Call, 1))
 		w.wants(Answer)
 	}
@@ -269,7 +269,7 @@ func TestARecallThatEndsTheProcessIsNotRepeated(t *testing.T) {
 		w.Restore(Notes{Outage: true, Held: []notes.HeldKey{{Key: "a", Since: 1}}, Recalls: []notes.Recall{{Key: "a", Letter: "1.0"}}}, w.now)
 		w.wait(time.Second)
 		do, _ := w.Next(w.now)
-		w.LetterFound(do.Request, &Letter{LSN: 1, Size: 100}, w.now)
+		w.Tell(LetterFound{Request: do.Request, Letter: &Letter{LSN: 1, Size: 100}}, w.now)
 		if do, _ = w.Next(w.now); do.Kind != Call || !do.Note {
 			t.Fatalf("effect %+v, want a call that is noted first", do)
 		}
@@ -282,11 +282,11 @@ func TestARecallThatEndsTheProcessIsNotRepeated(t *testing.T) {
 			t.Fatalf("effect %+v, want a look for the letter", do)
 		}
 		if there {
-			w.LetterFound(do.Request, &Letter{LSN: 1, Size: 100}, w.now)
+			w.Tell(LetterFound{Request: do.Request, Letter: &Letter{LSN: 1, Size: 100}}, w.now)
 		} else {
-			w.LetterFound(do.Request, nil, w.now)
+			w.Tell(LetterFound{Request: do.Request}, w.now)
 			w.wants(ListLetters)
-			w.LettersListed(do.Request, nil, false, w.now)
+			w.Tell(LettersListed{Request: do.Request, Failed: false}, w.now)
 		}
 		w.wants(Answer)
 		w.wantsNothing(Never)
@@ -302,7 +302,7 @@ func TestAParkedChangeCountsForTheNextOwner(t *testing.T) {
 	r := Rules{MaxAttempts: 1, CanPark: true, HasBox: true}
 	w := newTrial(t, r, "a")
 	w.fails(w.wants(Call, 1))
-	w.LetterStored(w.wants(Park, 1), w.now)
+	w.Tell(LetterStored{Batch: w.wants(Park, 1)}, w.now)
 	w = w.after(r, false)
 	w.wantsNothing(Never)
 	w.page("b", "c")
@@ -329,7 +329,7 @@ func TestAKeyThatIsAheadOfTheFeedIsNoted(t *testing.T) {
 	w.wait(time.Second)
 	w.succeeds(w.wants(Call, 1))
 	w.wants(ReadKey)
-	w.KeyRead("a", nil, int64(5), 5, 2, func(i int) Meta { return Meta{LSN: int64(4 + i), Key: "a", Size: 100} }, w.now)
+	w.Tell(KeyRead{Key: "a", Next: int64(5), Head: 5, Changes: 2, Meta: func(i int) Meta { return Meta{LSN: int64(4 + i), Key: "a", Size: 100} }}, w.now)
 	w.succeeds(w.wants(Call, 4, 5))
 	if n := w.Notes(); len(n.Aside) != 1 || n.Aside[0].LSN != 6 {
 		t.Errorf("the lease says %+v, want that the key continues after 5", n.Aside)
@@ -365,7 +365,7 @@ func TestCallsOfChangesBehindAPageOfAKeyAreKept(t *testing.T) {
 	w := newTrial(t, r)
 	w.Restore(Notes{Aside: []Aside{{From: int64(0), AsideKey: notes.AsideKey{Key: "a", LSN: 1, Last: 4, Tried: []notes.Run{{From: 1, To: 4, Calls: 3, Failures: 3}}}}}}, w.now)
 	w.wants(ReadKey)
-	w.KeyRead("a", nil, int64(2), 4, 2, func(i int) Meta { return Meta{LSN: int64(1 + i), Key: "a", Size: 100} }, w.now)
+	w.Tell(KeyRead{Key: "a", Next: int64(2), Head: 4, Changes: 2, Meta: func(i int) Meta { return Meta{LSN: int64(1 + i), Key: "a", Size: 100} }}, w.now)
 	w.limit.items = 1 // the second change of the page waits, and is forgotten
 	first := w.wants(Call, 1)
 	w.MakeRoom(0, -time.Second, w.now)
@@ -376,14 +376,14 @@ func TestCallsOfChangesBehindAPageOfAKeyAreKept(t *testing.T) {
 	w.limit.items = 0
 	w.succeeds(first)
 	w.wants(ReadKey)
-	w.KeyRead("a", nil, int64(2), 4, 1, func(int) Meta { return Meta{LSN: 2, Key: "a", Size: 100} }, w.now)
+	w.Tell(KeyRead{Key: "a", Next: int64(2), Head: 4, Changes: 1, Meta: func(int) Meta { return Meta{LSN: 2, Key: "a", Size: 100} }}, w.now)
 	if b := w.wants(Call, 2); b.Attempt() != 4 {
 		t.Errorf("attempt %d of 2, want 4", b.Attempt())
 	} else {
 		w.succeeds(b)
 	}
 	w.wants(ReadKey)
-	w.KeyRead("a", nil, int64(4), 4, 2, func(i int) Meta { return Meta{LSN: int64(3 + i), Key: "a", Size: 100} }, w.now)
+	w.Tell(KeyRead{Key: "a", Next: int64(4), Head: 4, Changes: 2, Meta: func(i int) Meta { return Meta{LSN: int64(3 + i), Key: "a", Size: 100} }}, w.now)
 	if b := w.wants(Call, 3, 4); b.Attempt() != 4 {
 		t.Errorf("attempt %d of 3, want 4", b.Attempt())
 	}
@@ -394,11 +394,11 @@ func TestCallsOfChangesBehindAPageOfAKeyAreKept(t *testing.T) {
 func TestWhatIsDoneBehindAFailureIsNotReadAgain(t *testing.T) {
 	r := Rules{Concurrency: 2, MaxAttempts: 1, CanReadKeys: true, MaxAside: 1, KeyPages: 1}
 	w := newTrial(t, r, "a", "a", "a", "a")
-	w.Failed(w.wants(Call, 1, 2, 3, 4), Failure{Left: []*Part{{Changes: []int{0}, Err: errTrial}, {Changes: []int{1}, Err: errTrial}, {Changes: []int{3}, Untried: true}}}, w.now)
+	w.Tell(Failed{Batch: w.wants(Call, 1, 2, 3, 4), Failure: Failure{Left: []*Part{{Changes: []int{0}, Err: errTrial}, {Changes: []int{1}, Err: errTrial}, {Changes: []int{3}, Untried: true}}}}, w.now)
 	w.wait(time.Second)
 	w.succeeds(w.wants(Call, 1))
 	w.wants(ReadKey)
-	w.KeyRead("a", nil, int64(4), 4, 3, func(i int) Meta { return Meta{LSN: int64(2 + i), Key: "a", Size: 100} }, w.now)
+	w.Tell(KeyRead{Key: "a", Next: int64(4), Head: 4, Changes: 3, Meta: func(i int) Meta { return Meta{LSN: int64(2 + i), Key: "a", Size: 100} }}, w.now)
 	b := w.wants(Call, 2)
 	w.succeeds(b)
 	if b = w.wants(Call, 4); b.Attempt() != 1 {
@@ -406,8 +406,8 @@ func TestWhatIsDoneBehindAFailureIsNotReadAgain(t *testing.T) {
 	}
 	w.succeeds(b)
 	w.wantsNothing(Never)
-	if w.Items() != 0 || len(w.lanes.own) > 0 {
-		t.Errorf("%d items, lanes %v", w.Items(), w.lanes.own)
+	if w.Counts().Items != 0 || len(w.lanes.own) > 0 {
+		t.Errorf("%d items, lanes %v", w.Counts().Items, w.lanes.own)
 	}
 }
 
@@ -417,7 +417,7 @@ func TestHowFarAKeyGoesIsUnknownUntilItsEnd(t *testing.T) {
 	w := newTrial(t, r)
 	w.Restore(Notes{Aside: []Aside{{From: int64(0), AsideKey: notes.AsideKey{Key: "a", Passed: true}}}}, w.now)
 	w.wants(ReadKey)
-	w.KeyRead("a", nil, int64(2), 9, 2, func(i int) Meta { return Meta{LSN: int64(1 + i), Key: "a", Size: 100} }, w.now)
+	w.Tell(KeyRead{Key: "a", Next: int64(2), Head: 9, Changes: 2, Meta: func(i int) Meta { return Meta{LSN: int64(1 + i), Key: "a", Size: 100} }}, w.now)
 	n := w.Notes()
 	if len(n.Aside) != 1 || n.Aside[0].Last != 0 || !n.Aside[0].Passed {
 		t.Fatalf("the lease says %+v, want no last LSN, and that the position has passed the key", n.Aside)
@@ -425,7 +425,7 @@ func TestHowFarAKeyGoesIsUnknownUntilItsEnd(t *testing.T) {
 	next := newTrial(t, r)
 	next.Restore(n, w.now)
 	next.wants(ReadKey)
-	next.KeyRead("a", nil, int64(2), 9, 2, func(i int) Meta { return Meta{LSN: int64(1 + i), Key: "a", Size: 100} }, next.now)
+	next.Tell(KeyRead{Key: "a", Next: int64(2), Head: 9, Changes: 2, Meta: func(i int) Meta { return Meta{LSN: int64(1 + i), Key: "a", Size: 100} }}, next.now)
 	next.succeeds(next.wants(Call, 1, 2))
 	next.wants(ReadKey) // and on
 }
@@ -438,14 +438,14 @@ func TestAKeyIsForgottenThoughTheFeedNeverGivesItsLastChange(t *testing.T) {
 	w.wait(time.Second)
 	w.succeeds(w.wants(Call, 1))
 	w.wants(ReadKey)
-	w.KeyRead("a", nil, int64(5), 5, 1, func(int) Meta { return Meta{LSN: 5, Key: "a", Size: 100} }, w.now)
+	w.Tell(KeyRead{Key: "a", Next: int64(5), Head: 5, Changes: 1, Meta: func(int) Meta { return Meta{LSN: 5, Key: "a", Size: 100} }}, w.now)
 	w.succeeds(w.wants(Call, 5))
 	for n := range 3 {
 		w.wantsNothing(Never)
 		if got := len(w.Notes().Aside); got != map[bool]int{true: 1, false: 0}[n < 2] {
 			t.Errorf("after %d reads that have found nothing %d keys are noted", n, got)
 		}
-		w.Pass(int64(6+n), w.now)
+		w.Tell(FeedPassed{Next: int64(6 + n)}, w.now)
 	}
 }
 
@@ -455,7 +455,7 @@ func TestARecallWhoseLetterWasDroppedLeavesItsKeyHeld(t *testing.T) {
 	w.Restore(Notes{Outage: true, Held: []notes.HeldKey{{Key: "a", Since: 1}}, Recalls: []notes.Recall{{Key: "a", Letter: "1.0"}}}, w.now)
 	w.wait(time.Second)
 	do, _ := w.Next(w.now)
-	w.LetterFound(do.Request, nil, w.now)
+	w.Tell(LetterFound{Request: do.Request}, w.now)
 	w.wants(Answer)
 	w.wantsNothing(Never)
 	if n := w.Notes(); len(n.Held) != 1 || len(n.Recalls) > 0 {
@@ -470,10 +470,10 @@ func TestARecallThatIsHandledFreesItsKeyThoughTheRemovalFails(t *testing.T) {
 	w.Restore(Notes{Outage: true, Held: []notes.HeldKey{{Key: "a", Since: 1}}, Recalls: []notes.Recall{{Key: "a", Letter: "1.0"}}}, w.now)
 	w.wait(time.Second)
 	do, _ := w.Next(w.now)
-	w.LetterFound(do.Request, &Letter{LSN: 1, Size: 100}, w.now)
+	w.Tell(LetterFound{Request: do.Request, Letter: &Letter{LSN: 1, Size: 100}}, w.now)
 	w.succeeds(w.wants(Call, 1))
 	w.wants(Remove)
-	w.RequestFailed(do.Request, errTrial, w.now)
+	w.Tell(RequestFailed{Request: do.Request, Err: errTrial}, w.now)
 	w.wants(Answer)
 	if n := w.Notes(); len(n.Recalls) != 1 || !n.Recalls[0].Done || n.Recalls[0].InHand {
 		t.Fatalf("the lease says %+v", n.Recalls)
@@ -482,9 +482,9 @@ func TestARecallThatIsHandledFreesItsKeyThoughTheRemovalFails(t *testing.T) {
 	if do, _ = w.Next(w.now); do.Kind != FindLetter {
 		t.Fatalf("effect %+v, want a look for the letter", do)
 	}
-	w.LetterFound(do.Request, nil, w.now)
+	w.Tell(LetterFound{Request: do.Request}, w.now)
 	w.wants(ListLetters)
-	w.LettersListed(do.Request, nil, false, w.now)
+	w.Tell(LettersListed{Request: do.Request, Failed: false}, w.now)
 	w.wants(Answer)
 	if n := w.Notes(); len(n.Held) > 0 {
 		t.Errorf("the lease says %+v", n.Held)
@@ -500,8 +500,8 @@ func TestATransactionThatHasBegunIsNotForgotten(t *testing.T) {
 	w.page("a", "+a", "a")
 	first := w.wants(Call, 1)
 	w.MakeRoom(0, -time.Second, w.now)
-	if w.SetAside() != 1 || w.Items() != 2 {
-		t.Fatalf("%d keys are set aside, %d items", w.SetAside(), w.Items())
+	if w.Counts().SetAside != 1 || w.Counts().Items != 2 {
+		t.Fatalf("%d keys are set aside, %d items", w.Counts().SetAside, w.Counts().Items)
 	}
 	w.succeeds(first)
 	w.succeeds(w.wants(Call, 1))
@@ -515,7 +515,7 @@ func TestATransactionThatHasBegunIsNotForgotten(t *testing.T) {
 func TestMaxAgeGoesOnThroughOutagesThatTheHandlerNames(t *testing.T) {
 	r := Rules{MaxAge: 20 * time.Second, CanPark: true}
 	w := newTrial(t, r, "a")
-	w.Failed(w.wants(Call, 1), Failure{Err: errTrial, Outage: true}, w.now)
+	w.Tell(Failed{Batch: w.wants(Call, 1), Failure: Failure{Err: errTrial, Outage: true}}, w.now)
 	w.wait(15 * time.Second)
 	w = w.after(r, false)
 	w.page("a")

@@ -232,11 +232,11 @@ func (w *world) checkCounts() {
 			w.breach("%s is %d, and should be %d", name, have, want)
 		}
 	}
-	same("Items", e.Items(), c.items)
+	same("Items", e.Counts().Items, c.items)
 	same("queued", e.lanes.queued, c.queued)
-	same("Bytes", e.Bytes(), c.bytes)
-	same("InHand", e.InHand(), c.inHand)
-	same("calls", e.InHand(), calls)
+	same("Bytes", e.Counts().Bytes, c.bytes)
+	same("InHand", e.Counts().InHand, c.inHand)
+	same("calls", e.Counts().InHand, calls)
 	same("aside", e.asides.keys, c.aside)
 	same("reading", e.asides.reading, c.reading)
 	same("held keys", e.held.keys, c.held)

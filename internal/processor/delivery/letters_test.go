@@ -22,7 +22,7 @@ func holding(t *testing.T, since int64) *trial {
 // asks has a request of the key a served.
 func (w *trial) asks(q Request) *Request {
 	q.Key = "a"
-	w.Ask(&q, w.now)
+	w.Tell(RequestMade{Request: &q}, w.now)
 	return &q
 }
 
@@ -31,7 +31,7 @@ func (w *trial) handles(q *Request, lsn int64) {
 	w.t.Helper()
 	w.succeeds(w.wants(Call, lsn))
 	w.wants(Remove)
-	w.LetterRemoved(q, w.now)
+	w.Tell(LetterRemoved{Request: q}, w.now)
 }
 
 func TestARequestIsServedOnce(t *testing.T) {
@@ -42,7 +42,7 @@ func TestARequestIsServedOnce(t *testing.T) {
 	if w.IsIdle() {
 		t.Error("an engine that serves a request is idle")
 	}
-	w.LetterFound(q, nil, w.now)
+	w.Tell(LetterFound{Request: q}, w.now)
 	w.wants(Answer)
 	w.wantsNothing(Never)
 	if !w.IsIdle() {
@@ -54,14 +54,14 @@ func TestAWithdrawnRequestIsNotServed(t *testing.T) {
 	w := newTrial(t, withBox)
 	q := w.asks(Request{Token: "retry", Letter: "1.0"})
 	w.wants(FindLetter)
-	w.Withdraw("a", "retry")
-	w.LetterFound(q, &Letter{LSN: 1}, w.now)
+	w.Tell(RequestWithdrawn{Key: "a", Token: "retry"}, w.now)
+	w.Tell(LetterFound{Request: q, Letter: &Letter{LSN: 1}}, w.now)
 	w.wants(Answer)
 	w.wantsNothing(Never)
 	q = w.asks(Request{Token: "release"})
 	w.wants(ListLetters)
-	w.Withdraw("a", "release")
-	w.LettersListed(q, []*Letter{{LSN: 1}}, false, w.now)
+	w.Tell(RequestWithdrawn{Key: "a", Token: "release"}, w.now)
+	w.Tell(LettersListed{Request: q, Letters: []*Letter{{LSN: 1}}, Failed: false}, w.now)
 	w.wants(Answer)
 	w.wantsNothing(Never)
 }
@@ -71,12 +71,12 @@ func TestARequestIsNotWithdrawnWhileItsLetterIsInTheHandler(t *testing.T) {
 	w := newTrial(t, withBox)
 	q := w.asks(Request{Token: "1", Letter: "1.0"})
 	w.wants(FindLetter)
-	w.LetterFound(q, &Letter{LSN: 1}, w.now)
+	w.Tell(LetterFound{Request: q, Letter: &Letter{LSN: 1}}, w.now)
 	b := w.wants(Call, 1)
-	w.Withdraw("a", "1")
+	w.Tell(RequestWithdrawn{Key: "a", Token: "1"}, w.now)
 	w.succeeds(b)
 	w.wants(Remove)
-	w.LetterRemoved(q, w.now)
+	w.Tell(LetterRemoved{Request: q}, w.now)
 	if w.wants(Answer); q.Result != HandledAgain {
 		t.Errorf("result %d", q.Result)
 	}
@@ -88,10 +88,10 @@ func TestARequestIsWithdrawnUntilItsLetterIsInTheHandler(t *testing.T) {
 	b := w.wants(Call, 1)
 	q := w.asks(Request{Token: "1", Letter: "1.0"})
 	w.wants(FindLetter)
-	w.LetterFound(q, &Letter{LSN: 9}, w.now)
-	w.Withdraw("a", "1")
-	if w.wants(Answer); q.Result != NotServed || w.Items() != 1 {
-		t.Errorf("result %d; %d changes are in memory, want that in the handler alone", q.Result, w.Items())
+	w.Tell(LetterFound{Request: q, Letter: &Letter{LSN: 9}}, w.now)
+	w.Tell(RequestWithdrawn{Key: "a", Token: "1"}, w.now)
+	if w.wants(Answer); q.Result != NotServed || w.Counts().Items != 1 {
+		t.Errorf("result %d; %d changes are in memory, want that in the handler alone", q.Result, w.Counts().Items)
 	}
 	w.page("a")
 	w.succeeds(b)
@@ -106,13 +106,13 @@ func TestAReleaseHandsOverOneLetterAfterTheOther(t *testing.T) {
 	w.lsn = 4
 	w.page("a")
 	w.wantsNothing(Never) // it waits for the letters
-	w.LettersListed(q, []*Letter{{LSN: 1}, {LSN: 2}}, false, w.now)
+	w.Tell(LettersListed{Request: q, Letters: []*Letter{{LSN: 1}, {LSN: 2}}, Failed: false}, w.now)
 	w.handles(q, 1)
 	w.handles(q, 2)
 	w.wants(ListLetters)
-	w.LettersListed(q, nil, false, w.now)
-	if w.wants(Answer); w.Held() != 0 {
-		t.Errorf("%d keys are held", w.Held())
+	w.Tell(LettersListed{Request: q, Failed: false}, w.now)
+	if w.wants(Answer); w.Counts().Held != 0 {
+		t.Errorf("%d keys are held", w.Counts().Held)
 	}
 	w.wants(Call, 5)
 }
@@ -120,12 +120,12 @@ func TestAReleaseHandsOverOneLetterAfterTheOther(t *testing.T) {
 // Also one that has failed for good by itself waits for the letters of those before it.
 func TestTheLettersOfAKeyAreStoredInTheOrderOfItsChanges(t *testing.T) {
 	w := newTrial(t, withBox, "a", "a", "a")
-	w.Failed(w.wants(Call, 1, 2, 3), Failure{Err: errTrial, Left: []*Part{
+	w.Tell(Failed{Batch: w.wants(Call, 1, 2, 3), Failure: Failure{Err: errTrial, Left: []*Part{
 		{Changes: []int{0, 1}, Err: errTrial}, {Changes: []int{2}, Err: errTrial, Hopeless: true},
-	}}, w.now)
-	w.Failed(w.wants(Call, 1), Failure{Err: errTrial, Hopeless: true}, w.now)
+	}}}, w.now)
+	w.Tell(Failed{Batch: w.wants(Call, 1), Failure: Failure{Err: errTrial, Hopeless: true}}, w.now)
 	for lsn := range int64(3) {
-		w.LetterStored(w.wants(Park, lsn+1), w.now)
+		w.Tell(LetterStored{Batch: w.wants(Park, lsn+1)}, w.now)
 	}
 	w.wantsNothing(Never)
 }
@@ -133,14 +133,14 @@ func TestTheLettersOfAKeyAreStoredInTheOrderOfItsChanges(t *testing.T) {
 // The changes behind a letter that is stored while the held letters are listed would not be in the list, and stay parked.
 func TestAKeyThatIsHeldDuringAReleaseParksNothingMore(t *testing.T) {
 	w := newTrial(t, withBox, "a", "a")
-	w.Failed(w.wants(Call, 1, 2), Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Hopeless: true}, {Changes: []int{1}, Untried: true}}}, w.now)
+	w.Tell(Failed{Batch: w.wants(Call, 1, 2), Failure: Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Hopeless: true}, {Changes: []int{1}, Untried: true}}}}, w.now)
 	q := w.asks(Request{Token: "1"})
 	w.wants(ListLetters)
-	w.LetterStored(w.wants(Park, 1), w.now)
+	w.Tell(LetterStored{Batch: w.wants(Park, 1)}, w.now)
 	w.wantsNothing(Never)
-	w.LettersListed(q, nil, false, w.now)
-	if w.wants(Answer); w.Held() != 0 {
-		t.Errorf("%d keys are held", w.Held())
+	w.Tell(LettersListed{Request: q, Failed: false}, w.now)
+	if w.wants(Answer); w.Counts().Held != 0 {
+		t.Errorf("%d keys are held", w.Counts().Held)
 	}
 	w.wants(Call, 2)
 }
@@ -153,7 +153,7 @@ func TestHeldLettersComeAfterEarlierChangesOfTheirKey(t *testing.T) {
 	release := func(lsn int64) *Request {
 		q := w.asks(Request{Token: "1"})
 		w.wants(ListLetters)
-		w.LettersListed(q, []*Letter{{LSN: lsn}}, false, w.now)
+		w.Tell(LettersListed{Request: q, Letters: []*Letter{{LSN: lsn}}, Failed: false}, w.now)
 		return q
 	}
 	if q := release(2); q.State != Answered || q.Result != NotServed {
@@ -187,13 +187,13 @@ func TestARetryGoesOnWithAllHeldLetters(t *testing.T) {
 	w := holding(t, 1)
 	q := w.asks(Request{Token: "1", Letter: "1.0"})
 	w.wants(FindLetter)
-	w.LetterFound(q, &Letter{LSN: 1}, w.now)
+	w.Tell(LetterFound{Request: q, Letter: &Letter{LSN: 1}}, w.now)
 	w.handles(q, 1)
 	w.wants(ListLetters)
-	w.LettersListed(q, []*Letter{{LSN: 2}}, false, w.now)
+	w.Tell(LettersListed{Request: q, Letters: []*Letter{{LSN: 2}}, Failed: false}, w.now)
 	w.handles(q, 2)
 	w.wants(ListLetters)
-	w.LettersListed(q, []*Letter{{LSN: 3}}, true, w.now)
+	w.Tell(LettersListed{Request: q, Letters: []*Letter{{LSN: 3}}, Failed: true}, w.now)
 	w.handles(q, 3)
 }
 
@@ -203,7 +203,7 @@ func TestAReleaseIsServedThoughALetterIsRefused(t *testing.T) {
 	b := w.wants(Park, 1)
 	w.asks(Request{Token: "1"})
 	w.wantsNothing(Never) // what is read of the letters must have this one
-	w.LetterRefused(b, w.now)
+	w.Tell(LetterRefused{Batch: b}, w.now)
 	w.wants(ListLetters)
 }
 
@@ -214,7 +214,7 @@ func TestALetterGoesBeforeThePartsOfABatch(t *testing.T) {
 	b := w.wants(Call, 2, 3)
 	q := w.asks(Request{Token: "1", Letter: "1.0"})
 	w.wants(FindLetter)
-	w.LetterFound(q, &Letter{LSN: 1}, w.now)
+	w.Tell(LetterFound{Request: q, Letter: &Letter{LSN: 1}}, w.now)
 	w.fails(b)
 	w.handles(q, 1)
 	w.wants(Answer)
@@ -228,11 +228,11 @@ func TestALetterWaitsForWhatIsInTheHandler(t *testing.T) {
 	w.wants(Call, 2)
 	q := w.asks(Request{Token: "1", Letter: "1.0"})
 	w.wants(FindLetter)
-	w.LetterFound(q, &Letter{LSN: 1}, w.now)
+	w.Tell(LetterFound{Request: q, Letter: &Letter{LSN: 1}}, w.now)
 	w.page("a")
 	w.MakeRoom(0, time.Second, w.now)
-	if w.Items() != 2 { // 3 and 4 are forgotten
-		t.Errorf("%d changes and letters in memory, want 2", w.Items())
+	if w.Counts().Items != 2 { // 3 and 4 are forgotten
+		t.Errorf("%d changes and letters in memory, want 2", w.Counts().Items)
 	}
 	w.wantsNothing(Never)
 }
@@ -243,10 +243,10 @@ func TestALetterStopsNoOtherKey(t *testing.T) {
 	w.width.lanes = 2
 	w.page("a", "b", "c", "d")
 	b := w.wants(Call, 1, 2)
-	w.Cut(b)
+	w.Tell(Cut{Batch: b}, w.now)
 	q := w.asks(Request{Token: "1", Letter: "9.0"})
 	w.wants(FindLetter)
-	w.LetterFound(q, &Letter{LSN: 9}, w.now)
+	w.Tell(LetterFound{Request: q, Letter: &Letter{LSN: 9}}, w.now)
 	w.wants(Call, 2)
 	w.wants(Call, 9)
 }
@@ -259,7 +259,7 @@ func TestChangesWaitForARecall(t *testing.T) {
 	q := w.asks(Request{Token: "1", Letter: "9.0", Recall: true})
 	w.wants(FindLetter)
 	w.wantsNothing(Never) // 1 waits
-	w.LetterFound(q, &Letter{LSN: 9}, w.now)
+	w.Tell(LetterFound{Request: q, Letter: &Letter{LSN: 9}}, w.now)
 	w.handles(q, 9)
 	w.wants(Answer)
 	w.succeeds(w.wants(Call, 1))
@@ -268,7 +268,7 @@ func TestChangesWaitForARecall(t *testing.T) {
 	w.wants(FindLetter)
 	w.page("a")
 	w.wantsNothing(Never) // and so does what comes
-	w.LetterFound(q, nil, w.now)
+	w.Tell(LetterFound{Request: q}, w.now)
 	w.wants(Answer)
 	w.wants(Call, 2)
 }
@@ -277,10 +277,10 @@ func TestChangesWaitForARecall(t *testing.T) {
 func TestAKeyIsHeldSinceTheFirstChangeThatFailed(t *testing.T) {
 	w := holding(t, 5)
 	w.page("a")
-	w.Failed(w.wants(Call, 1), Failure{Err: errTrial, Hopeless: true}, w.now)
-	w.LetterStored(w.wants(Park, 1), w.now)
-	if n := w.Notes(); w.HeldSince("a") != 1 || !slices.Equal(n.Held, []notes.HeldKey{{Key: "a", Since: 1}}) {
-		t.Errorf("held since %d, and the lease says %v", w.HeldSince("a"), n.Held)
+	w.Tell(Failed{Batch: w.wants(Call, 1), Failure: Failure{Err: errTrial, Hopeless: true}}, w.now)
+	w.Tell(LetterStored{Batch: w.wants(Park, 1)}, w.now)
+	if n := w.Notes(); w.lanes.own["a"].heldSince != 1 || !slices.Equal(n.Held, []notes.HeldKey{{Key: "a", Since: 1}}) {
+		t.Errorf("held since %d, and the lease says %v", w.lanes.own["a"].heldSince, n.Held)
 	}
 }
 
@@ -289,8 +289,8 @@ func TestASuspectOfAHeldKeyIsHeld(t *testing.T) {
 	w := newTrial(t, withBox, "x", "a", "a")
 	w.wants(Call, 1)
 	b := w.wants(Call, 2, 3)
-	w.Failed(b, Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Hopeless: true, Err: errTrial}, {Changes: []int{1}, Err: errTrial}}}, w.now)
-	w.LetterStored(w.wants(Park, 2), w.now)
+	w.Tell(Failed{Batch: b, Failure: Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Hopeless: true, Err: errTrial}, {Changes: []int{1}, Err: errTrial}}}}, w.now)
+	w.Tell(LetterStored{Batch: w.wants(Park, 2)}, w.now)
 	if b = w.wants(Park, 3); !b.IsHeld() {
 		t.Error("a change of a held key is parked for itself")
 	}
@@ -303,23 +303,23 @@ func TestALeaseHasRoomForSoManyHeldKeys(t *testing.T) {
 	r.MaxHeld, r.MaxHeldBytes = 1, 1000
 	w := newTrial(t, r, "a", "b", "b")
 	a, b := w.wants(Call, 1), w.wants(Call, 2, 3)
-	w.Failed(a, Failure{Err: errTrial, Hopeless: true}, w.now)
-	w.Failed(b, Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Hopeless: true}, {Changes: []int{1}, Untried: true}}}, w.now)
+	w.Tell(Failed{Batch: a, Failure: Failure{Err: errTrial, Hopeless: true}}, w.now)
+	w.Tell(Failed{Batch: b, Failure: Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Hopeless: true}, {Changes: []int{1}, Untried: true}}}}, w.now)
 	w.wants(Park, 1)
 	w.wants(TooManyHeld, 2)
 	w.wantsNothing(Never)
-	if w.Items() != 2 || w.SetAside() != 1 {
-		t.Errorf("%d changes are in memory, %d keys set aside", w.Items(), w.SetAside())
+	if w.Counts().Items != 2 || w.Counts().SetAside != 1 {
+		t.Errorf("%d changes are in memory, %d keys set aside", w.Counts().Items, w.Counts().SetAside)
 	}
 }
 
 func TestALetterThatWasRefusedLeavesNothingBehind(t *testing.T) {
 	w := newTrial(t, withBox, "a")
-	w.Failed(w.wants(Call, 1), Failure{Err: errTrial, Hopeless: true}, w.now)
-	w.LetterRefused(w.wants(Park, 1), w.now)
+	w.Tell(Failed{Batch: w.wants(Call, 1), Failure: Failure{Err: errTrial, Hopeless: true}}, w.now)
+	w.Tell(LetterRefused{Batch: w.wants(Park, 1)}, w.now)
 	w.wait(time.Second)
-	w.LetterStored(w.wants(Park, 1), w.now)
-	if len(w.batches) != 0 || w.Held() != 1 {
-		t.Errorf("%d batches are kept, %d keys held", len(w.batches), w.Held())
+	w.Tell(LetterStored{Batch: w.wants(Park, 1)}, w.now)
+	if len(w.batches) != 0 || w.Counts().Held != 1 {
+		t.Errorf("%d batches are kept, %d keys held", len(w.batches), w.Counts().Held)
 	}
 }

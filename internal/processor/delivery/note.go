@@ -174,7 +174,7 @@ func (e *Engine) Confirm(b *Batch, now time.Time) (fresh, valid bool) {
 	switch {
 	case slices.ContainsFunc(b.Changes, func(c *Change) bool { return c.left }):
 		return false, false
-	case b.isSettled():
+	case b.IsConfirmed():
 		return false, true
 	}
 	if b.State == Over && slices.ContainsFunc(b.Changes, func(c *Change) bool { return c.state == Batched || c.state == Queued }) {
@@ -210,9 +210,6 @@ func (e *Engine) Confirm(b *Batch, now time.Time) (fresh, valid bool) {
 	}
 	return true, true
 }
-
-// IsConfirmed reports whether all of a batch is done for good.
-func (e *Engine) IsConfirmed(b *Batch) bool { return b.isSettled() }
 
 // IsIdle reports whether nothing is in memory, in hand or to be done.
 func (e *Engine) IsIdle() bool {

@@ -16,7 +16,7 @@ func newTestEngine(r Rules, b *Breaker) *Engine {
 
 // addKeys adds a page with one change of each of so many keys.
 func addKeys(e *Engine, keys int, now time.Time) {
-	e.AddPage(nil, int64(keys), keys, func(i int) Meta { return Meta{LSN: int64(i + 1), Key: fmt.Sprint(i), Size: 1} }, now)
+	e.Tell(PageRead{Next: int64(keys), Changes: keys, Meta: func(i int) Meta { return Meta{LSN: int64(i + 1), Key: fmt.Sprint(i), Size: 1} }}, now)
 }
 
 func TestAFailureAfterTheEndOfItsOutageDoesNotCount(t *testing.T) {
@@ -32,7 +32,7 @@ func TestAFailureAfterTheEndOfItsOutageDoesNotCount(t *testing.T) {
 	now := start
 	for _, c := range calls[:3] {
 		now = now.Add(time.Millisecond)
-		e.Failed(c, Failure{Err: errHandler}, now)
+		e.Tell(Failed{Batch: c, Failure: Failure{Err: errHandler}}, now)
 	}
 	if !b.IsOpen() {
 		t.Fatal("three keys have failed, and there is no outage")
@@ -40,7 +40,7 @@ func TestAFailureAfterTheEndOfItsOutageDoesNotCount(t *testing.T) {
 	b.close(now.Add(time.Second)) // a call of another lease has succeeded
 	now = now.Add(2 * time.Second)
 	e.Next(now)
-	e.Failed(slow, Failure{Err: errHandler}, now)
+	e.Tell(Failed{Batch: slow, Failure: Failure{Err: errHandler}}, now)
 	if slow.State != ToCall || slow.Changes[0].failures != 0 {
 		t.Errorf("state %d with %d failures: want another try", slow.State, slow.Changes[0].failures)
 	}
@@ -50,9 +50,9 @@ func TestAFailureAfterTheEndOfItsOutageDoesNotCount(t *testing.T) {
 func TestAnOldBatchIsDividedInAnOutage(t *testing.T) {
 	b := NewBreaker(second)
 	e := newTestEngine(Rules{MaxAttempts: 2, MaxAge: 3 * time.Second, CanPark: true}, b)
-	e.AddPage(nil, int64(1), 2, func(int) Meta { return Meta{LSN: 1, Key: "a", Size: 1} }, start)
+	e.Tell(PageRead{Next: int64(1), Changes: 2, Meta: func(int) Meta { return Meta{LSN: 1, Key: "a", Size: 1} }}, start)
 	do, _ := e.Next(start)
-	e.Failed(do.Batch, Failure{Err: errHandler}, start)
+	e.Tell(Failed{Batch: do.Batch, Failure: Failure{Err: errHandler}}, start)
 	for i := range outage { // keys of another lease
 		b.failed(0, fmt.Sprint(i), 1, start)
 	}
@@ -69,13 +69,13 @@ func TestAnOldBatchIsDividedInAnOutage(t *testing.T) {
 		if do.Kind != Call || len(do.Batch.Changes) != 1 {
 			t.Fatalf("after MaxAge: %+v", do)
 		}
-		e.Failed(do.Batch, Failure{Err: errHandler}, now)
+		e.Tell(Failed{Batch: do.Batch, Failure: Failure{Err: errHandler}}, now)
 		if do, _ = e.Next(now); do.Kind != Park {
 			t.Fatalf("after its try: %+v", do)
 		}
-		e.LetterStored(do.Batch, now)
+		e.Tell(LetterStored{Batch: do.Batch}, now)
 	}
-	if e.Items() != 0 || !b.IsOpen() {
-		t.Errorf("%d changes are left, outage %v", e.Items(), b.IsOpen())
+	if e.Counts().Items != 0 || !b.IsOpen() {
+		t.Errorf("%d changes are left, outage %v", e.Counts().Items, b.IsOpen())
 	}
 }

@@ -60,7 +60,7 @@ func TestACallThatWasCutShortIsNoProbeAnyMore(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 2, CanPark: true}, "a")
 	w.outageBegins()
 	w.wait(time.Second)
-	w.Cut(w.wants(Call, 1))
+	w.Tell(Cut{Batch: w.wants(Call, 1)}, w.now)
 	w.outageEnds()
 	b := w.wants(Call, 1)
 	w.outageBegins()
@@ -83,7 +83,7 @@ func TestABatchOfManyKeysIsMuchEvidence(t *testing.T) {
 // Another key of its batch was handled: so the change is at fault.
 func TestAPartThatIsHandledIsEvidence(t *testing.T) {
 	w := newTrial(t, Rules{MaxItems: 2, MaxAttempts: 1, CanPark: true}, "a", "b", "c")
-	w.Failed(w.wants(Call, 1, 2), Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Err: errTrial}}}, w.now)
+	w.Tell(Failed{Batch: w.wants(Call, 1, 2), Failure: Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Err: errTrial}}}}, w.now)
 	w.wants(Park, 1)
 }
 
@@ -138,10 +138,10 @@ func TestAfterAnOutageWhatTheLastOwnerHadInItsHandlerBeginsAnew(t *testing.T) {
 	w := newTrial(t, r)
 	w.Restore(Notes{Aside: []Aside{{AsideKey: notes.AsideKey{Key: "a", LSN: 1, Last: 1}, From: int64(0)}}}, w.now)
 	s := suspected(1, 1, 2)
-	w.Inherit(s, w.now)
+	w.Tell(OwnerCrashed{Suspect: s}, w.now)
 	w.wants(ReadKey)
 	w.outageBegins()
-	w.KeyFailed("a", w.now)
+	w.Tell(KeyFailed{Key: "a"}, w.now)
 	w.outageEnds()
 	w.wait(time.Minute)
 	w.wants(ReadKey)
@@ -205,7 +205,7 @@ func TestASuspectThatOutlivesAnOutageIsParked(t *testing.T) {
 		if a = w.wants(Call, 1); named {
 			f.Left = []*Part{{Changes: []int{0}, Err: errTrial}}
 		}
-		w.Failed(a, f, w.now)
+		w.Tell(Failed{Batch: a, Failure: f}, w.now)
 		w.wants(Park, 1)
 	}
 }
@@ -237,7 +237,7 @@ func TestARefusedLetterDoesNotWaitForTheEndOfAnOutage(t *testing.T) {
 	w.page("a")
 	w.outageBegins()
 	w.breaker.beginProbe(w.now.Add(time.Hour)) // another lease
-	w.LetterRefused(w.wants(Park, 1), w.now)
+	w.Tell(LetterRefused{Batch: w.wants(Park, 1)}, w.now)
 	w.wantsNothing(time.Second)
 	w.wait(time.Second)
 	w.wants(Park, 1)
@@ -277,7 +277,7 @@ func TestASuccessHasMoreTried(t *testing.T) {
 func parkedAlone(t *testing.T) *trial {
 	w := newTrial(t, Rules{MaxAttempts: 1, CanPark: true, HasBox: true}, "a")
 	w.fails(w.wants(Call, 1))
-	w.LetterStored(w.wants(Park, 1), w.now)
+	w.Tell(LetterStored{Batch: w.wants(Park, 1)}, w.now)
 	return w
 }
 
@@ -300,9 +300,9 @@ func TestWhatAnOutageHasHadParkedIsRecalledOnce(t *testing.T) {
 		w.outageEnds()
 		q := w.recalled("a")
 		if dropped {
-			w.LetterFound(q, nil, w.now)
+			w.Tell(LetterFound{Request: q}, w.now)
 		} else {
-			w.LetterFound(q, &Letter{LSN: 1}, w.now)
+			w.Tell(LetterFound{Request: q, Letter: &Letter{LSN: 1}}, w.now)
 			w.handles(q, 1)
 		}
 		w.wants(Answer)
@@ -338,7 +338,7 @@ func TestWhatWasParkedBeforeASuccessIsNotRecalledThoughASlowCallSucceedsLast(t *
 	w.wait(time.Second)
 	w.succeeds(good)
 	w.succeeds(slow)
-	w.LetterStored(w.wants(Park, 2), w.now)
+	w.Tell(LetterStored{Batch: w.wants(Park, 2)}, w.now)
 	w.wait(time.Second)
 	if n := w.Notes(); len(n.Recalls) != 0 {
 		t.Errorf("the lease says %v", n.Recalls)
@@ -354,7 +354,7 @@ func TestThereIsRoomForTheRecallsOfAnOutage(t *testing.T) {
 	for n := range maxRecalls + 1 {
 		w.page(fmt.Sprint("bad ", n))
 		w.fails(w.wants(Call, w.lsn))
-		w.LetterStored(w.wants(Park, w.lsn), w.now)
+		w.Tell(LetterStored{Batch: w.wants(Park, w.lsn)}, w.now)
 		w.wait(time.Second)
 		if n < maxRecalls {
 			w.page("good")
@@ -382,7 +382,7 @@ func TestARecallThatFailsInAnOutageIsMadeAgain(t *testing.T) {
 	w := parkedAlone(t)
 	w.outageBegins()
 	w.outageEnds()
-	w.LetterFound(w.recalled("a"), &Letter{LSN: 1}, w.now)
+	w.Tell(LetterFound{Request: w.recalled("a"), Letter: &Letter{LSN: 1}}, w.now)
 	b := w.wants(Call, 1)
 	w.outageBegins()
 	w.fails(b)
@@ -396,8 +396,8 @@ func TestARecallWhoseHandlerNamesAnOutageIsMadeAgain(t *testing.T) {
 	w := parkedAlone(t)
 	w.outageBegins()
 	w.outageEnds()
-	w.LetterFound(w.recalled("a"), &Letter{LSN: 1}, w.now)
-	w.Failed(w.wants(Call, 1), Failure{Err: errTrial, Outage: true}, w.now)
+	w.Tell(LetterFound{Request: w.recalled("a"), Letter: &Letter{LSN: 1}}, w.now)
+	w.Tell(Failed{Batch: w.wants(Call, 1), Failure: Failure{Err: errTrial, Outage: true}}, w.now)
 	w.wants(Answer)
 	w.page("b")
 	w.succeeds(w.wants(Call, 2))
@@ -408,7 +408,7 @@ func TestARecallIsMadeLaterIfTheLettersCannotBeRead(t *testing.T) {
 	w := parkedAlone(t)
 	w.outageBegins()
 	w.outageEnds()
-	w.RequestFailed(w.recalled("a"), errTrial, w.now)
+	w.Tell(RequestFailed{Request: w.recalled("a"), Err: errTrial}, w.now)
 	w.wants(Answer)
 	w.wantsNothing(time.Second)
 	w.wait(time.Second)
@@ -436,7 +436,7 @@ func TestARecallThatWaitsIsWork(t *testing.T) {
 	w := parkedAlone(t)
 	w.outageBegins()
 	w.outageEnds()
-	w.RequestFailed(w.recalled("a"), errTrial, w.now)
+	w.Tell(RequestFailed{Request: w.recalled("a"), Err: errTrial}, w.now)
 	w.wants(Answer)
 	if w.wantsNothing(time.Second); w.IsIdle() {
 		t.Error("an engine with a letter to hand over again is idle")
@@ -448,8 +448,8 @@ func TestAPartThatWasParkedJustBeforeAnOutageIsRecalled(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 1, CanPark: true, HasBox: true}, "a", "a")
 	b := w.wants(Call, 1, 2)
 	w.wait(time.Second)
-	w.Failed(b, Failure{Err: errTrial, Left: []*Part{{Changes: []int{1}, Err: errTrial}}}, w.now)
-	w.LetterStored(w.wants(Park, 2), w.now)
+	w.Tell(Failed{Batch: b, Failure: Failure{Err: errTrial, Left: []*Part{{Changes: []int{1}, Err: errTrial}}}}, w.now)
+	w.Tell(LetterStored{Batch: w.wants(Park, 2)}, w.now)
 	w.wait(time.Second)
 	w.outageBegins()
 	w.outageEnds()
@@ -461,7 +461,7 @@ func TestAProbeThatIsHandledInPartEndsAnOutage(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 2, CanPark: true}, "a", "b")
 	w.outageBegins()
 	w.wait(time.Second)
-	w.Failed(w.wants(Call, 1, 2), Failure{Err: errTrial, Left: []*Part{{Changes: []int{1}, Err: errTrial}}}, w.now)
+	w.Tell(Failed{Batch: w.wants(Call, 1, 2), Failure: Failure{Err: errTrial, Left: []*Part{{Changes: []int{1}, Err: errTrial}}}}, w.now)
 	if w.breaker.IsOpen() {
 		t.Error("a part of a probe was handled, and the outage lasts")
 	}

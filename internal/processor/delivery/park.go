@@ -50,9 +50,13 @@ func (b *Batch) beginParking(e *Engine) Effect {
 	return Effect{Kind: Park, Batch: b}
 }
 
-// LetterStored notes that a letter is durable.
-func (e *Engine) LetterStored(b *Batch, now time.Time) {
-	e.now = now
+// LetterStored says that the letter of a batch is durable.
+type LetterStored struct {
+	Batch *Batch
+}
+
+func (v LetterStored) applyTo(e *Engine) {
+	b := v.Batch
 	b.putDown(e)
 	e.parked++
 	c, l := b.Changes[0], b.lanes[0]
@@ -68,19 +72,24 @@ func (e *Engine) LetterStored(b *Batch, now time.Time) {
 	}
 	c.settle(e)
 	e.feed.trim()
-	b.replaceBy(e, LetterStored)
+	b.replaceBy(e, Stored)
 	l.beginRequest(e)
 	e.guard.relaxIfSettled(e)
 }
 
-// LetterRefused notes that a letter could not be stored. The change is not at fault: it is tried again after a pause.
-func (e *Engine) LetterRefused(b *Batch, now time.Time) {
-	e.now = now
+// LetterRefused says that the letter of a batch could not be stored. The change is not at fault: it is tried again
+// after a pause.
+type LetterRefused struct {
+	Batch *Batch
+}
+
+func (v LetterRefused) applyTo(e *Engine) {
+	b := v.Batch
 	b.putDown(e)
 	b.unreserve(e)
-	b.to(ToPark, LetterRefused)
+	b.to(ToPark, Refused)
 	b.streak++
-	b.notBefore = now.Add(e.rules.Backoff(b.streak))
+	b.notBefore = e.now.Add(e.rules.Backoff(b.streak))
 	e.batches = append(e.batches, b)
 	b.lanes[0].lettersFirst()
 	b.setAside(e)
@@ -277,13 +286,5 @@ func (r *recalls) listOpen(e *Engine) []recall {
 
 // handOver has a change that was parked handed over again.
 func (p recall) handOver(e *Engine) {
-	e.Ask(&Request{Token: "recall." + p.key + "." + p.letter, Key: p.key, Letter: p.letter, Recall: true, leave: p.inHand, mayBeGone: p.inHand || p.done}, e.now)
-}
-
-// HeldSince is the LSN of the change that a key is held for; 0 is unknown.
-func (e *Engine) HeldSince(key string) int64 {
-	if l := e.lanes.own[key]; l != nil {
-		return l.heldSince
-	}
-	return 0
+	RequestMade{Request: &Request{Token: "recall." + p.key + "." + p.letter, Key: p.key, Letter: p.letter, Recall: true, leave: p.inHand, mayBeGone: p.inHand || p.done}}.applyTo(e)
 }

@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"slices"
-	"time"
 )
 
 // How letters are handed over again
@@ -60,9 +59,13 @@ const (
 	NothingToDo
 )
 
-// Ask has a request served, unless the same is being served already.
-func (e *Engine) Ask(q *Request, now time.Time) {
-	e.now = now
+// RequestMade says that there is a request. It is served, unless the same is being served already.
+type RequestMade struct {
+	Request *Request
+}
+
+func (v RequestMade) applyTo(e *Engine) {
+	q := v.Request
 	l := e.lanes.ownLaneFor(e, q.Key)
 	if slices.ContainsFunc(l.requests, func(o *Request) bool { return o.Token == q.Token }) {
 		return
@@ -74,13 +77,18 @@ func (e *Engine) Ask(q *Request, now time.Time) {
 	l.beginRequest(e)
 }
 
-// Withdraw ends a request, unless a letter is in the handler for it.
-func (e *Engine) Withdraw(key, token string) {
-	l := e.lanes.own[key]
+// RequestWithdrawn says that a request is not asked for any more. It ends, unless a letter is in the handler for it.
+type RequestWithdrawn struct {
+	Key   string
+	Token string
+}
+
+func (v RequestWithdrawn) applyTo(e *Engine) {
+	l := e.lanes.own[v.Key]
 	if l == nil {
 		return
 	}
-	i := slices.IndexFunc(l.requests, func(o *Request) bool { return o.Token == token })
+	i := slices.IndexFunc(l.requests, func(o *Request) bool { return o.Token == v.Token })
 	if i < 0 {
 		return
 	}
@@ -136,10 +144,14 @@ func (l *lane) unparkHeld(e *Engine) {
 	}
 }
 
-// LetterFound notes which letter the request names; nil if there is none, or it must not be handed over because it is held
-// behind another one.
-func (e *Engine) LetterFound(q *Request, l *Letter, now time.Time) {
-	e.now = now
+// LetterFound is the answer to FindLetter.
+type LetterFound struct {
+	Request *Request
+	Letter  *Letter // nil if there is none, or it must not be handed over because it is held behind another one
+}
+
+func (v LetterFound) applyTo(e *Engine) {
+	q, l := v.Request, v.Letter
 	switch {
 	case q.State != Finding: // withdrawn
 	case l == nil && q.lane.hold != notHeld && (!q.Recall || q.mayBeGone):
@@ -156,10 +168,15 @@ func (e *Engine) LetterFound(q *Request, l *Letter, now time.Time) {
 	}
 }
 
-// LettersListed notes the first held letters of the request's key. Failed says that there is another letter of the key,
-// which has failed.
-func (e *Engine) LettersListed(q *Request, letters []*Letter, failed bool, now time.Time) {
-	e.now = now
+// LettersListed is the answer to ListLetters.
+type LettersListed struct {
+	Request *Request
+	Letters []*Letter // the first that are held
+	Failed  bool      // there is another letter of the key, which has failed
+}
+
+func (v LettersListed) applyTo(e *Engine) {
+	q, letters, failed := v.Request, v.Letters, v.Failed
 	switch {
 	case q.State != Listing:
 	case failed && q.Letter != "" && !q.sure:
@@ -260,33 +277,46 @@ func (q *Request) letterFailed(e *Engine, b *Batch, f Failure) {
 	e.queueEffect(Effect{Kind: Rewrite, Request: q})
 }
 
-// LetterRemoved notes that the letter is gone that was handled.
-func (e *Engine) LetterRemoved(q *Request, now time.Time) {
-	e.now = now
+// LetterRemoved says that the letter is gone that the handler has handled for a request.
+type LetterRemoved struct {
+	Request *Request
+}
+
+func (v LetterRemoved) applyTo(e *Engine) {
+	q := v.Request
 	switch {
 	case len(q.letters) > 0:
 		next := q.letters[0]
 		q.letters = q.letters[1:]
-		q.redriveLetter(e, next, LetterRemoved)
+		q.redriveLetter(e, next, Removed)
 	case q.lane.hold == notHeld:
-		q.answer(e, LetterRemoved, HandledAgain, nil)
+		q.answer(e, Removed, HandledAgain, nil)
 	default:
-		q.to(Asked, LetterRemoved)
+		q.to(Asked, Removed)
 		q.lane.beginRequest(e)
 	}
 }
 
-// LetterRewritten notes that the letter says why it has failed again.
-func (e *Engine) LetterRewritten(q *Request, now time.Time) {
-	e.now = now
-	q.answer(e, LetterRewritten, FailedAgain, q.Err)
+// LetterRewritten says that the letter of a request has the error with which it has failed again.
+type LetterRewritten struct {
+	Request *Request
 }
 
-// RequestFailed notes that the letters could not be read or written, for which no change is at fault.
-func (e *Engine) RequestFailed(q *Request, err error, now time.Time) {
-	e.now = now
+func (v LetterRewritten) applyTo(e *Engine) {
+	q := v.Request
+	q.answer(e, Rewritten, FailedAgain, q.Err)
+}
+
+// RequestFailed says that the letters of a request could not be read or written, for which no change is at fault.
+type RequestFailed struct {
+	Request *Request
+	Err     error
+}
+
+func (v RequestFailed) applyTo(e *Engine) {
+	q := v.Request
 	if q.State != Answered {
-		q.putOff(e, BoxFailed, err)
+		q.putOff(e, BoxFailed, v.Err)
 	}
 }
 

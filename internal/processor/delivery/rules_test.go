@@ -47,7 +47,7 @@ func (w *trial) page(keys ...string) {
 		}
 		all = append(all, Meta{LSN: w.lsn, Key: key, Size: 100})
 	}
-	w.AddPage(nil, w.lsn, len(all), func(i int) Meta { return all[i] }, w.now)
+	w.Tell(PageRead{Next: w.lsn, Changes: len(all), Meta: func(i int) Meta { return all[i] }}, w.now)
 }
 
 // wait lets time pass.
@@ -78,8 +78,8 @@ func (w *trial) wantsNothing(want time.Duration) {
 	}
 }
 
-func (w *trial) succeeds(b *Batch) { w.Succeeded(b, true, w.now) }
-func (w *trial) fails(b *Batch)    { w.Failed(b, Failure{Err: errTrial}, w.now) }
+func (w *trial) succeeds(b *Batch) { w.Tell(Succeeded{Batch: b, Quick: true}, w.now) }
+func (w *trial) fails(b *Batch)    { w.Tell(Failed{Batch: b, Failure: Failure{Err: errTrial}}, w.now) }
 
 // play does what the engine says for a while: the handler fails with what bad says.
 func (w *trial) play(during time.Duration, bad func(*Batch) bool) (calls int, parked []int64) {
@@ -92,7 +92,7 @@ func (w *trial) play(during time.Duration, bad func(*Batch) bool) (calls int, pa
 			w.wait(min(wait, time.Minute))
 		case do.Kind == Park:
 			parked = append(parked, lsnsOf(do.Batch)...)
-			w.LetterStored(do.Batch, w.now)
+			w.Tell(LetterStored{Batch: do.Batch}, w.now)
 		case do.Kind == Call && bad(do.Batch):
 			calls++
 			w.fails(do.Batch)
@@ -229,7 +229,7 @@ func TestABatchThatFailsComesAgainAfterPauses(t *testing.T) {
 		w.wait(time.Second << n)
 	}
 	b := w.wants(Call, 1, 2)
-	w.Failed(b, Failure{Err: errTrial, After: time.Hour}, w.now) // the handler asks for a longer pause
+	w.Tell(Failed{Batch: b, Failure: Failure{Err: errTrial, After: time.Hour}}, w.now) // the handler asks for a longer pause
 	w.wantsNothing(time.Hour)
 	if b.Failing() != time.Unix(1000, 0) {
 		t.Errorf("failing since %v", b.Failing())
@@ -256,7 +256,7 @@ func TestABadChangeIsFoundInFewCalls(t *testing.T) {
 		w := newTrial(t, Rules{MaxAttempts: c.attempts, CanPark: true}, slices.Repeat([]string{"a"}, c.changes)...)
 		bad := int64(c.changes*2/3 + 1)
 		calls, parked := w.play(24*time.Hour, has(bad))
-		if !slices.Equal(parked, []int64{bad}) || calls > c.calls || w.Items() != 0 || w.Unsaved() != c.changes {
+		if !slices.Equal(parked, []int64{bad}) || calls > c.calls || w.Counts().Items != 0 || w.Counts().Unsaved != c.changes {
 			t.Errorf("of %d changes %v are parked after %d calls, want %d after %d at most", c.changes, parked, calls, bad, c.calls)
 		}
 	}
@@ -289,13 +289,13 @@ func TestATransactionIsCutLast(t *testing.T) {
 func TestAHandlerSaysWhatIsLeft(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 2, CanPark: true}, "a", "a", "a", "a")
 	b := w.wants(Call, 1, 2, 3, 4)
-	w.Failed(b, Failure{Err: errTrial, Left: []*Part{
+	w.Tell(Failed{Batch: b, Failure: Failure{Err: errTrial, Left: []*Part{
 		{Changes: []int{1}, Err: errTrial, Hopeless: true}, {Changes: []int{2, 3}, Untried: true},
-	}}, w.now)
-	if w.Items() != 3 || w.FirstOpen().LSN != 2 {
-		t.Fatalf("%d items, the first of them %d", w.Items(), w.FirstOpen().LSN)
+	}}}, w.now)
+	if w.Counts().Items != 3 || w.FirstOpen().LSN != 2 {
+		t.Fatalf("%d items, the first of them %d", w.Counts().Items, w.FirstOpen().LSN)
 	}
-	w.LetterStored(w.wants(Park, 2), w.now)
+	w.Tell(LetterStored{Batch: w.wants(Park, 2)}, w.now)
 	b = w.wants(Call, 3, 4)
 	if b.Attempt() != 1 || !b.Failing().IsZero() {
 		t.Errorf("attempt %d of what was not tried, failing since %v", b.Attempt(), b.Failing())
@@ -309,7 +309,7 @@ func TestAHandlerSaysWhatIsLeft(t *testing.T) {
 func TestAPartThatIsToldApartHasItsAttempts(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 3, CanPark: true}, "a", "b", "a")
 	b := w.wants(Call, 1, 2, 3)
-	w.Failed(b, Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Err: errTrial}, {Changes: []int{2}, Untried: true}}}, w.now)
+	w.Tell(Failed{Batch: b, Failure: Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Err: errTrial}, {Changes: []int{2}, Untried: true}}}}, w.now)
 	w.wait(time.Second)
 	if b = w.wants(Call, 1); b.Attempt() != 2 {
 		t.Errorf("attempt %d, want 2", b.Attempt())
@@ -317,7 +317,7 @@ func TestAPartThatIsToldApartHasItsAttempts(t *testing.T) {
 	w.fails(b)
 	w.wait(2 * time.Second)
 	w.fails(w.wants(Call, 1))
-	w.LetterStored(w.wants(Park, 1), w.now) // another key was handled meanwhile: 2
+	w.Tell(LetterStored{Batch: w.wants(Park, 1)}, w.now) // another key was handled meanwhile: 2
 	w.succeeds(w.wants(Call, 3))
 }
 
@@ -325,17 +325,17 @@ func TestAPartThatIsToldApartHasItsAttempts(t *testing.T) {
 func TestABatchThatTookTooLongComesAgainInHalves(t *testing.T) {
 	keys := slices.Repeat([]string{"a"}, 8)
 	w := newTrial(t, Rules{}, keys...)
-	w.Failed(w.wants(Call, 1, 2, 3, 4, 5, 6, 7, 8), Failure{Err: errTrial, Late: true}, w.now)
+	w.Tell(Failed{Batch: w.wants(Call, 1, 2, 3, 4, 5, 6, 7, 8), Failure: Failure{Err: errTrial, Late: true}}, w.now)
 	w.page(keys...)
 	w.page(keys...)
 	w.wait(time.Second)
-	w.Succeeded(w.wants(Call, 1, 2, 3, 4), false, w.now)
-	w.Succeeded(w.wants(Call, 5, 6, 7, 8), false, w.now)
+	w.Tell(Succeeded{Batch: w.wants(Call, 1, 2, 3, 4), Quick: false}, w.now)
+	w.Tell(Succeeded{Batch: w.wants(Call, 5, 6, 7, 8), Quick: false}, w.now)
 	w.succeeds(w.wants(Call, 9, 10, 11, 12))
 	b := w.wants(Call, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24) // 8 is the size that took too long: no limit any more
-	w.Failed(b, Failure{Err: errTrial, Late: true}, w.now)
+	w.Tell(Failed{Batch: b, Failure: Failure{Err: errTrial, Late: true}}, w.now)
 	w.wait(time.Second)
-	w.Failed(w.wants(Call, 13, 14, 15, 16, 17, 18), Failure{Err: errTrial, Late: true}, w.now)
+	w.Tell(Failed{Batch: w.wants(Call, 13, 14, 15, 16, 17, 18), Failure: Failure{Err: errTrial, Late: true}}, w.now)
 	w.wait(2 * time.Second)
 	w.succeeds(w.wants(Call, 13, 14, 15))
 }
@@ -344,7 +344,7 @@ func TestABatchThatTookTooLongComesAgainInHalves(t *testing.T) {
 func TestATransactionThatTookTooLongStaysWhole(t *testing.T) {
 	w := newTrial(t, Rules{}, "a", "+a", "+a", "+a")
 	for n := range 5 {
-		w.Failed(w.wants(Call, 1, 1, 1, 1), Failure{Err: errTrial, Late: true}, w.now)
+		w.Tell(Failed{Batch: w.wants(Call, 1, 1, 1, 1), Failure: Failure{Err: errTrial, Late: true}}, w.now)
 		w.wait(time.Second << n)
 	}
 	w.succeeds(w.wants(Call, 1, 1, 1, 1))
@@ -363,8 +363,8 @@ func TestABatchFailsForSoLongAtMost(t *testing.T) {
 func TestABadChangeBlocksItsKeyAlone(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 1}, "a", "b", "a", "c")
 	calls, _ := w.play(time.Minute, func(b *Batch) bool { return len(b.Changes) > 1 || b.Changes[0].Key == "a" })
-	if through, open := w.feed.settledAfter(9); w.Items() != 2 || through != 4 || !slices.Equal(open, []int64{1, 3}) || calls < 5 {
-		t.Errorf("%d items are left, %v through %d, %d calls", w.Items(), open, through, calls)
+	if through, open := w.feed.settledAfter(9); w.Counts().Items != 2 || through != 4 || !slices.Equal(open, []int64{1, 3}) || calls < 5 {
+		t.Errorf("%d items are left, %v through %d, %d calls", w.Counts().Items, open, through, calls)
 	}
 }
 
@@ -375,7 +375,7 @@ func TestALetterThatIsRefusedIsStoredLater(t *testing.T) {
 	w.fails(w.wants(Call, 1))
 	for n := range 4 {
 		b := w.wants(Park, 1)
-		w.LetterRefused(b, w.now)
+		w.Tell(LetterRefused{Batch: b}, w.now)
 		w.page("b")
 		w.succeeds(w.wants(Call, 3+int64(n)))
 		w.wantsNothing(time.Second << n)
@@ -384,10 +384,10 @@ func TestALetterThatIsRefusedIsStoredLater(t *testing.T) {
 			t.Errorf("%d calls, want 2", b.Changes[0].Calls())
 		}
 	}
-	w.LetterStored(w.wants(Park, 1), w.now)
+	w.Tell(LetterStored{Batch: w.wants(Park, 1)}, w.now)
 	w.succeeds(w.wants(Call, 2))
-	if w.Parked() != 1 || w.Items() != 0 {
-		t.Errorf("%d parked, %d items left", w.Parked(), w.Items())
+	if w.Counts().Parked != 1 || w.Counts().Items != 0 {
+		t.Errorf("%d parked, %d items left", w.Counts().Parked, w.Counts().Items)
 	}
 }
 
@@ -404,7 +404,7 @@ func TestHeldChangesAreParkedInAnOutage(t *testing.T) {
 			if !b.IsHeld() {
 				t.Fatalf("concurrency %d: %d is parked for itself", concurrency, lsn+1)
 			}
-			w.LetterStored(b, w.now)
+			w.Tell(LetterStored{Batch: b}, w.now)
 		}
 		w.wait(time.Hour)
 		w.wants(Call, 3)
@@ -415,15 +415,15 @@ func TestHeldChangesAreParkedInAnOutage(t *testing.T) {
 func TestAKeyIsHeldFromItsLetterOn(t *testing.T) {
 	for _, hold := range []bool{false, true} {
 		w := newTrial(t, Rules{MaxAttempts: 1, CanPark: true, HoldKeys: hold}, "a", "b", "a")
-		w.Failed(w.wants(Call, 1, 2, 3), Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Hopeless: true}, {Changes: []int{2}, Untried: true}}}, w.now)
-		w.LetterStored(w.wants(Park, 1), w.now)
+		w.Tell(Failed{Batch: w.wants(Call, 1, 2, 3), Failure: Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Hopeless: true}, {Changes: []int{2}, Untried: true}}}}, w.now)
+		w.Tell(LetterStored{Batch: w.wants(Park, 1)}, w.now)
 		if !hold {
 			w.succeeds(w.wants(Call, 3))
 		} else if b := w.wants(Park, 3); b.IsHeld() {
-			w.LetterStored(b, w.now)
+			w.Tell(LetterStored{Batch: b}, w.now)
 		}
-		if w.Held() != map[bool]int{true: 1}[hold] || w.Items() != 0 {
-			t.Errorf("hold %v: %d keys are held, %d items are left", hold, w.Held(), w.Items())
+		if w.Counts().Held != map[bool]int{true: 1}[hold] || w.Counts().Items != 0 {
+			t.Errorf("hold %v: %d keys are held, %d items are left", hold, w.Counts().Held, w.Counts().Items)
 		}
 	}
 }
@@ -448,8 +448,8 @@ func TestHandledChangesGiveTheirMemoryBack(t *testing.T) {
 	w := newTrial(t, Rules{MaxItems: 1}, "a", "b", "c", "d", "e", "f", "g", "h")
 	for i, want := range []int{800, 800, 800, 800, 800, 200, 200, 0} {
 		w.succeeds(w.wants(Call, int64(i+1)))
-		if w.Bytes() != want {
-			t.Errorf("%d bytes after %d of 8 changes, want %d", w.Bytes(), i+1, want)
+		if w.Counts().Bytes != want {
+			t.Errorf("%d bytes after %d of 8 changes, want %d", w.Counts().Bytes, i+1, want)
 		}
 		do, _ := w.Next(w.now)
 		if do.Kind == Shed != (want == 200 && i == 5) {
@@ -462,7 +462,7 @@ func TestHandledChangesGiveTheirMemoryBack(t *testing.T) {
 				t.Errorf("kept are %v", kept)
 			}
 		} else if do.Kind == Call { // taken to see what comes
-			w.Cut(do.Batch)
+			w.Tell(Cut{Batch: do.Batch}, w.now)
 		}
 	}
 }
@@ -471,7 +471,7 @@ func TestHandledChangesGiveTheirMemoryBack(t *testing.T) {
 func TestACallThatIsCutShortCountsNothing(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 1, CanPark: true}, "a", "b")
 	b := w.wants(Call, 1, 2)
-	w.Cut(b)
+	w.Tell(Cut{Batch: b}, w.now)
 	if again := w.wants(Call, 1, 2); again != b || b.Attempt() != 1 || !b.Failing().IsZero() {
 		t.Errorf("attempt %d, failing since %v", b.Attempt(), b.Failing())
 	}

@@ -123,7 +123,7 @@ func TestEveryInterleavingOfSmallWorlds(t *testing.T) {
 	var states, edges atomic.Int64
 	var asked requestVisits
 	requestVisited = func(from RequestState, because RequestEvent, next RequestState) { asked[from][because][next].Add(1) }
-	visited = func(from BatchState, because Event, next BatchState) { seen[from][because][next].Add(1) }
+	visited = func(from BatchState, because BatchEvent, next BatchState) { seen[from][because][next].Add(1) }
 	t.Run("worlds", func(t *testing.T) {
 		for i := range worlds {
 			set := &worlds[i]

@@ -18,19 +18,19 @@ const (
 	Over                      // its changes are settled, or other batches have them
 )
 
-// Event is why a batch changes its state.
-type Event uint8
+// BatchEvent is why a batch changes its state.
+type BatchEvent uint8
 
 // The events of a batch.
 const (
-	TimeReached Event = iota // or a place in the handler, or in front of its lanes, is free
+	TimeReached BatchEvent = iota // or a place in the handler, or in front of its lanes, is free
 	HandlerDone
 	HandlerFailed
 	HandlerCut // the call was cut short, because the work on the lease ends
 	Judged     // there is evidence that the change is at fault, or MaxAge has passed
 	OutageOver
-	LetterStored
-	LetterRefused
+	Stored  // its letter
+	Refused // its letter
 	ConfirmedByHand
 	KeyHeld       // its key is held from now on, so its changes are parked one by one
 	KeySetAside   // its changes are read again later
@@ -66,9 +66,9 @@ const (
 //	ToPark   TimeReached      Parking
 //	ToPark   KeyHeld          Over      a change of its key before it was parked
 //	ToPark   RequestServed    Over      its key may be free soon, so its change waits again
-//	Parking  LetterStored     Over
-//	Parking  LetterRefused    ToPark
-var transitions = map[BatchState]map[Event][]BatchState{
+//	Parking  Stored           Over
+//	Parking  Refused          ToPark
+var transitions = map[BatchState]map[BatchEvent][]BatchState{
 	ToCall: {
 		TimeReached: {Calling, Over}, ConfirmedByHand: {Over}, KeyHeld: {Over}, KeySetAside: {Over}, RequestServed: {Over}, Judged: {ToPark},
 		HandlerFailed: {ToCall, Over, Suspect, ToPark},
@@ -78,7 +78,7 @@ var transitions = map[BatchState]map[Event][]BatchState{
 	},
 	Suspect: {Judged: {ToPark}, TimeReached: {Calling}, OutageOver: {ToCall}, KeyHeld: {Over}},
 	ToPark:  {TimeReached: {Parking}, KeyHeld: {Over}, RequestServed: {Over}},
-	Parking: {LetterStored: {Over}, LetterRefused: {ToPark}},
+	Parking: {Stored: {Over}, Refused: {ToPark}},
 }
 
 // ChangeState is where a change stands.
@@ -116,8 +116,8 @@ const (
 	LetterGone // there is none that it may hand over
 	LetterHandled
 	LetterFailed
-	LetterRemoved
-	LetterRewritten
+	Removed
+	Rewritten
 	BoxFailed // the letters could not be read or written
 	Withdrawn
 )
@@ -138,11 +138,11 @@ const (
 //	Redriving  LetterFailed     Rewriting
 //	Redriving  LetterFailed     Answered   nobody has asked, and the outage goes on
 //	Redriving  Withdrawn        Answered   its letter is not in the handler yet
-//	Removing   LetterRemoved    Redriving  there are more letters
-//	Removing   LetterRemoved    Asked      its key is held
-//	Removing   LetterRemoved    Answered   handled
+//	Removing   Removed          Redriving  there are more letters
+//	Removing   Removed          Asked      its key is held
+//	Removing   Removed          Answered   handled
 //	Removing   BoxFailed        Answered
-//	Rewriting  LetterRewritten  Answered   failed
+//	Rewriting  Rewritten        Answered   failed
 //	Rewriting  BoxFailed        Answered
 //	Listing    LetterThere      Redriving
 //	Listing    LetterThere      Answered   an earlier change of its key is not done
@@ -155,8 +155,8 @@ var requestTransitions = map[RequestState]map[RequestEvent][]RequestState{
 		LetterThere: {Redriving, Answered}, LetterGone: {Asked, Answered}, BoxFailed: {Answered}, Withdrawn: {Answered},
 	},
 	Redriving: {LetterHandled: {Removing}, LetterFailed: {Rewriting, Answered}, Withdrawn: {Answered}},
-	Removing:  {LetterRemoved: {Redriving, Asked, Answered}, BoxFailed: {Answered}},
-	Rewriting: {LetterRewritten: {Answered}, BoxFailed: {Answered}},
+	Removing:  {Removed: {Redriving, Asked, Answered}, BoxFailed: {Answered}},
+	Rewriting: {Rewritten: {Answered}, BoxFailed: {Answered}},
 	Listing:   {LetterThere: {Redriving, Answered}, LetterGone: {Answered}, BoxFailed: {Answered}, Withdrawn: {Answered}},
 }
 

@@ -83,8 +83,8 @@ func (w *walk) check() {
 			w.Fatalf("%d of %s is not done, at %d with %+v", lsn, key, at, n)
 		}
 	}
-	if w.e.InHand() > w.rules.Concurrency || w.e.Items() < 0 || w.e.Bytes() < 0 {
-		w.Fatalf("%d in hand, %d items, %d bytes", w.e.InHand(), w.e.Items(), w.e.Bytes())
+	if w.e.Counts().InHand > w.rules.Concurrency || w.e.Counts().Items < 0 || w.e.Counts().Bytes < 0 {
+		w.Fatalf("%d in hand, %d items, %d bytes", w.e.Counts().InHand, w.e.Counts().Items, w.e.Counts().Bytes)
 	}
 }
 
@@ -134,7 +134,7 @@ func (w *walk) answer(do Effect) {
 	case Park:
 		c := do.Batch.Changes[0]
 		if refused {
-			w.e.LetterRefused(do.Batch, w.now)
+			w.e.Tell(LetterRefused{Batch: do.Batch}, w.now)
 			return
 		}
 		if !w.bad[c.LSN] && !do.Batch.IsHeld() && w.outage.IsZero() {
@@ -147,7 +147,7 @@ func (w *walk) answer(do Effect) {
 		if w.rules.HoldKeys && w.held[c.Key] == 0 {
 			w.held[c.Key] = c.LSN
 		}
-		w.e.LetterStored(do.Batch, w.now)
+		w.e.Tell(LetterStored{Batch: do.Batch}, w.now)
 	case ReadKey:
 		w.readKey(do, refused)
 	default:
@@ -158,21 +158,21 @@ func (w *walk) answer(do Effect) {
 func (w *walk) answerCall(b *Batch) {
 	switch {
 	case w.fails(b):
-		w.e.Failed(b, Failure{Err: errors.New("no")}, w.now)
+		w.e.Tell(Failed{Batch: b, Failure: Failure{Err: errors.New("no")}}, w.now)
 	case w.rng.IntN(10) == 0:
-		w.e.Cut(b)
+		w.e.Tell(Cut{Batch: b}, w.now)
 		w.restart() // the work on the lease ends
 	default:
 		for _, c := range b.Changes {
 			w.done[c.LSN], w.here[c.LSN] = true, w.here[c.LSN] || !b.IsRedriven()
 		}
-		w.e.Succeeded(b, true, w.now)
+		w.e.Tell(Succeeded{Batch: b, Quick: true}, w.now)
 	}
 }
 
 func (w *walk) readKey(do Effect, refused bool) {
 	if refused {
-		w.e.KeyFailed(do.Key, w.now)
+		w.e.Tell(KeyFailed{Key: do.Key}, w.now)
 		return
 	}
 	var found []Meta
@@ -182,13 +182,13 @@ func (w *walk) readKey(do Effect, refused bool) {
 			found = append(found, Meta{lsn, do.Key, 1})
 		}
 	}
-	w.e.KeyRead(do.Key, nil, next, end, len(found), func(i int) Meta { return found[i] }, w.now)
+	w.e.Tell(KeyRead{Key: do.Key, Next: next, Head: end, Changes: len(found), Meta: func(i int) Meta { return found[i] }}, w.now)
 }
 
 func (w *walk) answerRequest(do Effect, refused bool) {
 	q := do.Request
 	if refused {
-		w.e.RequestFailed(q, errors.New("no box"), w.now)
+		w.e.Tell(RequestFailed{Request: q, Err: errors.New("no box")}, w.now)
 		return
 	}
 	switch do.Kind {
@@ -199,7 +199,7 @@ func (w *walk) answerRequest(do Effect, refused bool) {
 				found = &Letter{LSN: lsn, Size: 1}
 			}
 		}
-		w.e.LetterFound(q, found, w.now)
+		w.e.Tell(LetterFound{Request: q, Letter: found}, w.now)
 	case ListLetters:
 		var held []*Letter
 		for _, lsn := range w.letter[q.Key] {
@@ -210,12 +210,12 @@ func (w *walk) answerRequest(do Effect, refused bool) {
 		if len(held) == 0 {
 			delete(w.held, q.Key)
 		}
-		w.e.LettersListed(q, held[:min(len(held), 2)], false, w.now)
+		w.e.Tell(LettersListed{Request: q, Letters: held[:min(len(held), 2)], Failed: false}, w.now)
 	case Remove:
 		w.letter[q.Key] = slices.DeleteFunc(w.letter[q.Key], func(lsn int64) bool { return lsn == q.Current.LSN })
-		w.e.LetterRemoved(q, w.now)
+		w.e.Tell(LetterRemoved{Request: q}, w.now)
 	case Rewrite:
-		w.e.LetterRewritten(q, w.now)
+		w.e.Tell(LetterRewritten{Request: q}, w.now)
 	}
 }
 
@@ -239,7 +239,7 @@ func (w *walk) step(quiet bool) (over bool) {
 	case what == 0 && !quiet:
 		w.restart()
 	case what == 1 && !quiet:
-		w.e.Ask(&Request{Token: fmt.Sprint(w.rng.IntN(9)), Key: w.keys[w.rng.IntN(len(w.keys))]}, w.now)
+		w.e.Tell(RequestMade{Request: &Request{Token: fmt.Sprint(w.rng.IntN(9)), Key: w.keys[w.rng.IntN(len(w.keys))]}}, w.now)
 	case what == 2 && !quiet && w.outage.IsZero():
 		w.outage = w.now.Add(20 * after)
 	case what < 6 && int(read) < len(w.keys):
@@ -259,7 +259,7 @@ func (w *walk) step(quiet bool) (over bool) {
 
 func (w *walk) readFeed(read int64) {
 	n := 1 + w.rng.IntN(min(4, len(w.keys)-int(read)))
-	w.e.AddPage(nil, read+int64(n), n, func(i int) Meta { return Meta{read + int64(i) + 1, w.keys[int(read)+i], 1} }, w.now)
+	w.e.Tell(PageRead{Next: read + int64(n), Changes: n, Meta: func(i int) Meta { return Meta{read + int64(i) + 1, w.keys[int(read)+i], 1} }}, w.now)
 	if w.rng.IntN(4) == 0 {
 		w.e.MakeRoom(0, after, w.now)
 	}
@@ -277,11 +277,11 @@ func TestRandomWalksKeepTheirPromises(t *testing.T) {
 					clear(w.bad)
 				}
 				if i > 10000 {
-					t.Fatalf("no end: %d items, at %v of %d, %+v", w.e.Items(), w.e.Position(), len(w.keys), w.e.Notes())
+					t.Fatalf("no end: %d items, at %v of %d, %+v", w.e.Counts().Items, w.e.Position(), len(w.keys), w.e.Notes())
 				}
 			}
-			if w.e.Items() != 0 || w.e.Bytes() != 0 || w.e.Position() != int64(len(w.keys)) {
-				t.Fatalf("%d items, %d bytes, at %v of %d, %+v", w.e.Items(), w.e.Bytes(), w.e.Position(), len(w.keys), w.e.Notes())
+			if w.e.Counts().Items != 0 || w.e.Counts().Bytes != 0 || w.e.Position() != int64(len(w.keys)) {
+				t.Fatalf("%d items, %d bytes, at %v of %d, %+v", w.e.Counts().Items, w.e.Counts().Bytes, w.e.Position(), len(w.keys), w.e.Notes())
 			}
 		})
 	}

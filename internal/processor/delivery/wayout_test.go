@@ -83,9 +83,9 @@ func (w *world) checkEnd() {
 	switch {
 	case at != w.ends[len(w.ends)-1]:
 		w.breach("the end is at %d", at)
-	case e.Items() != 0 || e.Bytes() != 0 || e.SetAside() != 0 || len(e.lanes.own) > 0 || len(e.batches) > 0 || len(e.feed.pages) > 0:
+	case e.Counts().Items != 0 || e.Counts().Bytes != 0 || e.Counts().SetAside != 0 || len(e.lanes.own) > 0 || len(e.batches) > 0 || len(e.feed.pages) > 0:
 		w.breach("at the end %d changes, %d bytes, %d keys set aside, %d lanes, %d batches, %d pages are left",
-			e.Items(), e.Bytes(), e.SetAside(), len(e.lanes.own), len(e.batches), len(e.feed.pages))
+			e.Counts().Items, e.Counts().Bytes, e.Counts().SetAside, len(e.lanes.own), len(e.batches), len(e.feed.pages))
 	case len(n.Open)+len(n.Tried)+len(n.Held)+len(n.Aside) > 0 || n.Suspect != nil:
 		w.breach("at the end the lease says %+v", n)
 	case len(w.records) > 0:

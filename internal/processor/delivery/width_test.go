@@ -43,7 +43,7 @@ func (m *mill) run(took func(changes []*Change) time.Duration, d time.Duration) 
 		b := m.inHand[first]
 		m.now = m.ends[first]
 		m.inHand, m.ends = append(m.inHand[:first], m.inHand[first+1:]...), append(m.ends[:first], m.ends[first+1:]...)
-		m.e.Succeeded(b, true, m.now)
+		m.e.Tell(Succeeded{Batch: b, Quick: true}, m.now)
 		changes, calls = changes+len(b.Changes), calls+1
 	}
 	return changes, calls
@@ -51,13 +51,13 @@ func (m *mill) run(took func(changes []*Change) time.Duration, d time.Duration) 
 
 // read fills the buffer, of the size that is the default of the processor.
 func (m *mill) read() {
-	for m.e.Items() < 4000 {
+	for m.e.Counts().Items < 4000 {
 		before := m.lsn
 		m.lsn += 1000
-		m.e.AddPage(nil, m.lsn, 1000, func(i int) Meta {
+		m.e.Tell(PageRead{Next: m.lsn, Changes: 1000, Meta: func(i int) Meta {
 			lsn := before + int64(i) + 1
 			return Meta{LSN: lsn, Key: fmt.Sprint(lsn % m.keys), Size: 100}
-		}, m.now)
+		}}, m.now)
 	}
 }
 

@@ -402,7 +402,7 @@ func (w *world) do(a action) {
 		w.record(w.keys()[a.at], "")
 	case withdraw:
 		w.left.withdraw--
-		w.e.Withdraw(w.records[a.at].key, w.records[a.at].token)
+		w.e.Tell(RequestWithdrawn{Key: w.records[a.at].key, Token: w.records[a.at].token}, w.now)
 	case confirm:
 		w.left.byHand--
 		w.confirm(int(a.at))
@@ -487,7 +487,7 @@ func (w *world) readPage() {
 			page = append(page, c)
 		}
 	}
-	w.e.AddPage(nil, end, len(page), metaOf(page), w.now)
+	w.e.Tell(PageRead{Next: end, Changes: len(page), Meta: metaOf(page)}, w.now)
 }
 
 func metaOf(page []*truth) func(int) Meta {
@@ -515,10 +515,10 @@ func (w *world) leaseNow() (int64, Notes) {
 }
 
 func (w *world) store() {
-	unsaved := w.e.Unsaved()
+	unsaved := w.e.Counts().Unsaved
 	_, n := w.leaseNow()
 	w.lease = storedLease{at: w.e.Position().(int64), notes: n}
-	w.e.Saved(unsaved)
+	w.e.Tell(LeaseStored{Changes: unsaved}, w.now)
 }
 
 // crash ends the engine, and begins the next one. What was being written may be there: 1 is that it is. 2 is the end of an
@@ -552,7 +552,7 @@ func (w *world) crash(how int) {
 	w.begin()
 	w.e.Restore(w.lease.notes, w.now)
 	if inherit {
-		w.e.Inherit(suspect, w.now)
+		w.e.Tell(OwnerCrashed{Suspect: suspect}, w.now)
 	}
 }
 
@@ -590,7 +590,7 @@ func (w *world) record(key, name string) {
 
 func (w *world) ask(q *record) {
 	q.asked = true
-	w.e.Ask(&Request{Token: q.token, Key: q.key, Letter: q.letter}, w.now)
+	w.e.Tell(RequestMade{Request: &Request{Token: q.token, Key: q.key, Letter: q.letter}}, w.now)
 }
 
 var errHandler = errors.New("the handler has failed")

@@ -47,14 +47,14 @@ func (d *Dispatcher) recordOutcome(b *delivery.Batch, how outcome, err error, to
 	switch how {
 	case hasSucceeded:
 		d.held.Troubles.Remove(feed.OriginHandler)
-		d.engine.Succeeded(b, took < d.in.Options.HandlerTimeout/2, time.Now())
+		d.engine.Tell(delivery.Succeeded{Batch: b, Quick: took < d.in.Options.HandlerTimeout/2}, time.Now())
 	case hasFailed, wasLate:
 		said := failureOf(err, len(b.Changes), how == wasLate)
 		failure = newBatchError(changesOf(b), b.Attempt(), b.Failing(), said.Err) // before the engine divides the batch
-		d.engine.Failed(b, said, time.Now())
+		d.engine.Tell(delivery.Failed{Batch: b, Failure: said}, time.Now())
 	default:
 		d.stuck = d.stuck || how == isStuck
-		d.engine.Cut(b)
+		d.engine.Tell(delivery.Cut{Batch: b}, time.Now())
 	}
 	stuck := d.stuck
 	d.storing = d.in.Options.Concurrency == 1

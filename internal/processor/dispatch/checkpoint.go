@@ -35,7 +35,7 @@ func (d *Dispatcher) saveIfDue(urgent bool) {
 
 // isDue reports whether the lease is to be written now for what is done.
 func (d *Dispatcher) isDue() bool {
-	o, unsaved := &d.in.Options, d.engine.Unsaved()
+	o, unsaved := &d.in.Options, d.engine.Counts().Unsaved
 	switch {
 	case unsaved == 0:
 		return false
@@ -50,7 +50,7 @@ func (d *Dispatcher) isDue() bool {
 // checkpoint is [feed.Batch.Checkpoint].
 func (d *Dispatcher) checkpoint(ctx context.Context, b *delivery.Batch) error {
 	d.mu.Lock()
-	confirmed := d.engine.IsConfirmed(b)
+	confirmed := b.IsConfirmed()
 	if d.engine.IsFrozen() && !confirmed {
 		d.mu.Unlock()
 		return fmt.Errorf("%w: its range was split", feed.ErrLeaseLost)
@@ -75,5 +75,5 @@ func (d *Dispatcher) checkpoint(ctx context.Context, b *delivery.Batch) error {
 func (d *Dispatcher) Pending() (changes int, every time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.engine.Unsaved(), d.in.Options.CheckpointEvery
+	return d.engine.Counts().Unsaved, d.in.Options.CheckpointEvery
 }

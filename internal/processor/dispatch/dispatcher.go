@@ -85,7 +85,7 @@ func New(in *instance.Instance, held *instance.Held, store func(context.Context)
 // Deliver hands a page over, and waits until there is room for another one.
 func (d *Dispatcher) Deliver(page feed.Page) instance.Ending {
 	d.mu.Lock()
-	d.engine.AddPage(&readPage{Page: page}, page.Next, len(page.Changes), meta(page.Changes), time.Now())
+	d.engine.Tell(delivery.PageRead{Of: &readPage{Page: page}, Next: page.Next, Changes: len(page.Changes), Meta: meta(page.Changes)}, time.Now())
 	d.engine.Share(d.in.Shared.Load())
 	settled := d.isDue() // what another owner has settled
 	d.mu.Unlock()
@@ -152,25 +152,26 @@ func (d *Dispatcher) hasRoom() bool {
 	defer d.mu.Unlock()
 	if d.isFull() && time.Since(d.madeRoom) >= patience/10 { // it looks at each key
 		d.madeRoom = time.Now()
-		d.engine.MakeRoom(d.engine.Items()/2, patience, time.Now())
+		d.engine.MakeRoom(d.engine.Counts().Items/2, patience, time.Now())
 		d.saver.Changed()
 	}
 	return !d.isFull() && !d.storing && (d.in.Options.Concurrency > 1 || d.in.Options.MaxWait > 0 || d.engine.IsBlocked())
 }
 
 func (d *Dispatcher) isFull() bool {
-	return d.engine.Items() >= d.in.Options.BufferItems || int64(d.engine.Bytes()) >= d.in.Options.BufferBytes
+	n := d.engine.Counts()
+	return n.Items >= d.in.Options.BufferItems || int64(n.Bytes) >= d.in.Options.BufferBytes
 }
 
 // reportFullness is the report of a buffer that has been full for a while, and whose oldest change keeps it so.
 func (d *Dispatcher) reportFullness() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	oldest := d.engine.FirstOpen()
+	oldest, n := d.engine.FirstOpen(), d.engine.Counts()
 	if !d.isFull() || oldest == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %d changes, %d bytes of pages, the oldest is LSN %d of partition %s", feed.ErrBufferFull, d.engine.Items(), d.engine.Bytes(), oldest.LSN, oldest.Key)
+	return fmt.Errorf("%w: %d changes, %d bytes of pages, the oldest is LSN %d of partition %s", feed.ErrBufferFull, n.Items, n.Bytes, oldest.LSN, oldest.Key)
 }
 
 // Start starts the goroutine of the dispatcher if there is something to do, unless it runs.
@@ -241,7 +242,7 @@ func (d *Dispatcher) nextEffect() (do delivery.Effect, wait time.Duration, more 
 		return do, wait, true
 	}
 	var activity feed.Activity
-	if d.engine.InHand() == 0 && wait < delivery.Never {
+	if d.engine.Counts().InHand == 0 && wait < delivery.Never {
 		activity = feed.ActivityFailing
 	}
 	d.held.Activity.DispatcherDoes(activity)
@@ -287,10 +288,10 @@ func (d *Dispatcher) wakeAll() {
 	d.callNewsHooks()
 }
 
-// tellEngine tells the engine of an event.
-func (d *Dispatcher) tellEngine(event func(now time.Time)) {
+// tellEngine tells the engine what has happened.
+func (d *Dispatcher) tellEngine(what delivery.Event) {
 	d.mu.Lock()
-	event(time.Now())
+	d.engine.Tell(what, time.Now())
 	d.mu.Unlock()
 	d.wakeAll()
 }

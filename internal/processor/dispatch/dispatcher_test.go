@@ -44,7 +44,7 @@ func TestKeysSetAsideOutliveAForeignMove(t *testing.T) {
 }
 
 // pageOf gives a dispatcher a page of changes of a key.
-func pageOf(o instance.Options, changes int) (*Dispatcher, *readPage, *delivery.Page) {
+func pageOf(o instance.Options, changes int) (*Dispatcher, *readPage) {
 	o.Concurrency, o.MaxSetAside = 1, 100
 	in := instancetest.Idle(context.Background(), nil, o)
 	d := New(in, in.Hold(feed.Record{Kind: feed.KindLease, Token: "-FF"}), nil)
@@ -52,28 +52,29 @@ func pageOf(o instance.Options, changes int) (*Dispatcher, *readPage, *delivery.
 	for i := range changes {
 		of.Changes = append(of.Changes, feed.Change{LSN: int64(i + 1), PartitionKey: `["a"]`, Body: []byte("body")})
 	}
-	return d, of, d.engine.AddPage(of, of.Next, changes, meta(of.Changes), time.Now())
+	d.engine.Tell(delivery.PageRead{Of: of, Next: of.Next, Changes: changes, Meta: meta(of.Changes)}, time.Now())
+	return d, of
 }
 
 // What is kept of a page when its memory is given up has memory of its own.
 func TestWhatIsKeptOfAPageIsACopy(t *testing.T) {
-	d, of, p := pageOf(instance.Options{}, 2)
+	d, of := pageOf(instance.Options{}, 2)
 	before := of.Changes
-	d.shedPage(p)
+	d.shedPage(d.engine.FirstOpen().Page)
 	if &of.Changes[0] == &before[0] || &of.Changes[0].Body[0] == &before[0].Body[0] || string(of.Changes[1].Body) != "body" {
 		t.Errorf("kept %+v", of.Changes)
 	}
 }
 
 func TestAPositionWithinAPageHasTheStartOfThePage(t *testing.T) {
-	_, of, _ := pageOf(instance.Options{}, 2)
+	_, of := pageOf(instance.Options{}, 2)
 	if at, known := positionAfter(instancetest.Counted{}, of.Next, 5); !known || at != (feed.Position{Token: `"5"`, Start: of.Next.Start}) {
 		t.Errorf("%+v, %v", at, known)
 	}
 }
 
 func TestAChargeCountsForOneBatch(t *testing.T) {
-	d, _, _ := pageOf(instance.Options{MaxItems: 1}, 2)
+	d, _ := pageOf(instance.Options{MaxItems: 1}, 2)
 	do, _ := d.engine.Next(time.Now())
 	if first, second := d.newBatch(do.Batch).Charge, d.newBatch(do.Batch).Charge; first != 3 || second != 0 {
 		t.Errorf("charges %v and %v", first, second)
@@ -82,7 +83,7 @@ func TestAChargeCountsForOneBatch(t *testing.T) {
 
 func TestABufferIsFullOfBytes(t *testing.T) {
 	for most, want := range map[int64]bool{1: true, 1 << 20: false} {
-		if d, _, _ := pageOf(instance.Options{BufferItems: 100, BufferBytes: most}, 2); d.isFull() != want {
+		if d, _ := pageOf(instance.Options{BufferItems: 100, BufferBytes: most}, 2); d.isFull() != want {
 			t.Errorf("at most %d bytes: full %v", most, d.isFull())
 		}
 	}
@@ -108,7 +109,7 @@ func (b largeLetters) Letters(_ context.Context, key feed.PartitionKey) iter.Seq
 
 // A release hands the letters of its key over a few at a time, so that large ones do not fill the memory, and lists again.
 func TestAReleaseHasFewLargeLettersInMemory(t *testing.T) {
-	d, _, _ := pageOf(instance.Options{}, 0)
+	d, _ := pageOf(instance.Options{}, 0)
 	for count, want := range map[int]int{5: 5, 100: bytesAtOnce / (2 << 20)} {
 		q := &request{}
 		held, failed, err := d.requests.heldLetters(largeLetters{count: count}, &delivery.Request{Key: `["a"]`, Of: q})

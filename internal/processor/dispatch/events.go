@@ -32,9 +32,9 @@ var keyStates = map[delivery.KeyState]feed.KeyState{
 func (d *Dispatcher) Describe(s *feed.LeaseStatus) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	e := d.engine
-	s.InHand, s.Buffered, s.Parked, s.Held, s.SetAside = e.InHand(), e.Items(), e.Parked(), e.Held(), e.SetAside()
-	s.Redriven, s.Released, s.Unsaved = d.requests.redriven, d.requests.released, e.Unsaved()
+	e, n := d.engine, d.engine.Counts()
+	s.InHand, s.Buffered, s.Parked, s.Held, s.SetAside, s.Unsaved = n.InHand, n.Items, n.Parked, n.Held, n.SetAside, n.Unsaved
+	s.Redriven, s.Released = d.requests.redriven, d.requests.released
 	s.Lease.Position, s.Lease.Attempts = e.Position().(feed.Position), e.Attempts()
 	s.Read = e.ReadFrom().(feed.Position)
 	s.Failures, s.Failing = e.Oldest()

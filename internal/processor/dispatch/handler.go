@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/processor/delivery"
 	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
@@ -196,7 +197,7 @@ func (d *Dispatcher) Close(why feed.Reason) feed.Reason {
 	why = d.delegate.close(why)
 	if why != feed.ReasonStopped && why != feed.ReasonSplit {
 		d.mu.Lock()
-		d.engine.Leave(time.Now())
+		d.engine.Tell(delivery.LeaseLeft{}, time.Now())
 		d.mu.Unlock()
 		d.callNewsHooks()
 	}

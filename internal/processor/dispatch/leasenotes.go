@@ -5,6 +5,7 @@ import (
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/notes"
+	"github.com/millrace/changefeed/internal/processor/delivery"
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
@@ -25,8 +26,10 @@ func (d *Dispatcher) Fill(l *feed.Record) Mark {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l.Position, l.Attempts = d.engine.Position().(feed.Position), d.engine.Attempts()
+	names := true
 	if d.here != "" { // otherwise nothing is known yet but what the last owner has noted
 		at, n := l.Position.Token, d.engine.Notes()
+		names = n.Suspect != nil
 		done := notes.Done{At: at, Partition: d.here, Through: n.Through, Open: n.Open, Tried: n.Tried, Suspect: n.Suspect}
 		held := notes.Held{At: at, Partition: d.here}
 		for _, h := range n.Held {
@@ -47,7 +50,7 @@ func (d *Dispatcher) Fill(l *feed.Record) Mark {
 	if outage := notes.Outage(outage.Since); l.Properties[notes.OutageProperty] != outage {
 		records.SetProperty(l, notes.OutageProperty, outage)
 	}
-	return Mark{d.engine.Unsaved(), d.marks, d.here == "" || d.engine.NamesBatch()}
+	return Mark{d.engine.Counts().Unsaved, d.marks, names}
 }
 
 // Written notes that a write of the lease is stored.
@@ -55,11 +58,8 @@ func (d *Dispatcher) Written(m Mark) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stored = max(d.stored, m.marks)
-	if !m.names {
-		d.engine.NamedNone()
-	}
+	d.engine.Tell(delivery.LeaseStored{Changes: m.changes, NamesNone: !m.names}, time.Now())
 	if m.changes > 0 {
-		d.engine.Saved(m.changes)
 		d.saved = time.Now()
 	}
 }
@@ -89,7 +89,7 @@ func (d *Dispatcher) ReadFrom() feed.Position {
 // counts only with a read that finds nothing, because in a backlog there may be thousands of such pages.
 func (d *Dispatcher) Pass(next feed.Position, omitted int, atEnd bool) (counted bool) {
 	d.mu.Lock()
-	d.engine.Pass(next, time.Now())
+	d.engine.Tell(delivery.FeedPassed{Next: next}, time.Now())
 	counted = atEnd && d.engine.Omit(omitted)
 	due := d.isDue()
 	d.mu.Unlock()

@@ -28,9 +28,9 @@ func (d *Dispatcher) storeLetter(b *delivery.Batch) {
 	}
 	d.mu.Lock()
 	if err == nil {
-		d.engine.LetterStored(b, time.Now())
+		d.engine.Tell(delivery.LetterStored{Batch: b}, time.Now())
 	} else {
-		d.engine.LetterRefused(b, time.Now())
+		d.engine.Tell(delivery.LetterRefused{Batch: b}, time.Now())
 	}
 	d.mu.Unlock()
 	switch {
@@ -55,7 +55,7 @@ func (d *Dispatcher) isParked(b *delivery.Batch, l feed.DeadLetter) (there bool,
 		return false, errNoBox
 	}
 	d.mu.Lock()
-	since := d.engine.HeldSince(string(l.Change.PartitionKey))
+	since := b.HeldSince()
 	d.mu.Unlock()
 	if since > 0 && l.Change.LSN != since {
 		return false, nil

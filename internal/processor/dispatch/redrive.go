@@ -24,41 +24,42 @@ func (s *requests) serveEffect(do delivery.Effect) {
 	q := do.Request
 	box, ok := s.d.in.Options.DeadLetters.(feed.LetterBox)
 	if !ok {
-		s.d.tellEngine(func(now time.Time) { s.d.engine.RequestFailed(q, errNoBox, now) })
+		s.d.tellEngine(delivery.RequestFailed{Request: q, Err: errNoBox})
 		return
 	}
 	var err error
-	var next func(now time.Time)
+	var what delivery.Event
 	switch do.Kind {
 	case delivery.FindLetter:
 		var found *delivery.Letter
 		found, err = s.findLetter(box, q)
-		next = func(now time.Time) { s.d.engine.LetterFound(q, found, now) }
+		what = delivery.LetterFound{Request: q, Letter: found}
 	case delivery.ListLetters:
 		var held []*delivery.Letter
 		var failed bool
 		held, failed, err = s.heldLetters(box, q)
-		next = func(now time.Time) { s.d.engine.LettersListed(q, held, failed, now) }
+		what = delivery.LettersListed{Request: q, Letters: held, Failed: failed}
 	case delivery.Remove:
 		l := letterOf(q)
 		err = s.d.letters.callLetters(func(ctx context.Context, _ func()) error { return box.Remove(ctx, l.Change.PartitionKey, l.ID) })
 		if err == nil {
 			s.d.in.Hooks.Redriven(feed.Redriven{Letter: *l, Recall: q.Recall})
+			s.countOne(&s.redriven)
 		} else if of, asked := q.Of.(*request); asked {
 			of.unsure = l.ID
 		}
-		next = func(now time.Time) { s.redriven++; s.d.engine.LetterRemoved(q, now) }
+		what = delivery.LetterRemoved{Request: q}
 	case delivery.Rewrite:
 		err = s.rewriteLetter(box, q)
-		next = func(now time.Time) { s.d.engine.LetterRewritten(q, now) }
+		what = delivery.LetterRewritten{Request: q}
 	case delivery.Answer:
 		s.writeOutcome(q, do.Note)
 		return
 	}
 	if err != nil {
-		next = func(now time.Time) { s.d.engine.RequestFailed(q, err, now) }
+		what = delivery.RequestFailed{Request: q, Err: err}
 	}
-	s.d.tellEngine(next)
+	s.d.tellEngine(what)
 }
 
 func letterOf(q *delivery.Request) *feed.DeadLetter { return q.Current.Of.(*readPage).letter }
@@ -136,7 +137,8 @@ func (s *requests) writeOutcome(q *delivery.Request, freed bool) {
 		return // the work ends: the next owner serves the request
 	}
 	if freed {
-		s.d.tellEngine(func(time.Time) { s.released++ })
+		s.countOne(&s.released)
+		s.d.wakeAll()
 	}
 	of, _ := q.Of.(*request)
 	if of == nil { // nobody has asked

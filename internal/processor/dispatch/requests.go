@@ -50,7 +50,7 @@ func (s *requests) Accept(record feed.Record) {
 		}
 		s.d.mu.Lock()
 		q.served = &delivery.Request{Token: record.Token, Key: q.asked.Key, Letter: q.asked.Letter, Of: q}
-		s.d.engine.Ask(q.served, time.Now())
+		s.d.engine.Tell(delivery.RequestMade{Request: q.served}, time.Now())
 		s.d.mu.Unlock()
 		s.d.Start()
 		notify(s.d.news)
@@ -66,6 +66,13 @@ func (q *request) countLetterOnce(l feed.DeadLetter) {
 
 func (q *request) describeFailure(err error) error {
 	return fmt.Errorf("%s %s: %w", q.asked.Action, q.asked.Key, err)
+}
+
+// countOne counts one more letter or key.
+func (s *requests) countOne(count *int) {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	*count++
 }
 
 func (s *requests) forget(q *request) {
@@ -94,7 +101,7 @@ func (s *requests) Withdraw(asked map[string]bool) {
 	for token, q := range s.serving {
 		if !asked[token] {
 			q.lost = true
-			s.d.engine.Withdraw(q.asked.Key, token)
+			s.d.engine.Tell(delivery.RequestWithdrawn{Key: q.asked.Key, Token: token}, time.Now())
 		}
 	}
 	notify(s.d.news)

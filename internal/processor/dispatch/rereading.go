@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/processor/delivery"
 	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
@@ -22,7 +23,7 @@ func (d *Dispatcher) readKey(key string, from feed.Position) {
 		d.in.Hooks.ReadDone(feed.ReadDone{Lease: d.held.Lease.Token, Changes: len(read.Changes), Charge: read.Charge, Duration: time.Since(begun), Err: err})
 		if err != nil {
 			d.held.Report(d.held.UntilStopped, feed.OriginSource, fmt.Errorf("read partition %s again: %w", key, err))
-			d.tellEngine(func(now time.Time) { d.engine.KeyFailed(key, now) })
+			d.tellEngine(delivery.KeyFailed{Key: key})
 			return
 		}
 		page = read
@@ -32,8 +33,8 @@ func (d *Dispatcher) readKey(key string, from feed.Position) {
 		}
 		from = page.Next
 	}
-	d.tellEngine(func(now time.Time) {
-		d.engine.KeyRead(key, &readPage{Page: page}, page.Next, page.Head, len(page.Changes), meta(page.Changes), now)
+	d.tellEngine(delivery.KeyRead{
+		Key: key, Of: &readPage{Page: page}, Next: page.Next, Head: page.Head, Changes: len(page.Changes), Meta: meta(page.Changes),
 	})
 	d.saveIfDue(false)
 }

@@ -39,7 +39,7 @@ func (d *Dispatcher) Restore(ctx context.Context, crashed bool) (instance.Ending
 		d.phase = open
 	}
 	if crashed || suspect != nil {
-		d.engine.Inherit(suspect, time.Now())
+		d.engine.Tell(delivery.OwnerCrashed{Suspect: suspect}, time.Now())
 	}
 	return instance.Ending{}, nil
 }
