@@ -153,6 +153,31 @@ func (b *Batch) takeInHand(e *Engine, s BatchState) {
 // putDown notes that a batch is not in hand any more.
 func (b *Batch) putDown(e *Engine) { e.inHand-- }
 
+// takeFrom puts the first n changes that wait in a lane into a batch.
+func (b *Batch) takeFrom(e *Engine, l *lane, n int) {
+	for _, c := range l.waiting[:n] {
+		c.state = Batched
+		if c.failing > 0 && (b.failing.IsZero() || c.failing < b.failing.UnixNano()) { // under another owner, or in another batch
+			b.failing = time.Unix(0, c.failing)
+		}
+	}
+	// The capacity ends where the batch does: nobody may append to it over the changes
+	// that still wait.
+	if len(b.Changes) == 0 {
+		b.Changes = l.waiting[:n:n]
+	} else {
+		b.Changes = append(b.Changes, l.waiting[:n]...)
+	}
+	if l.waiting = l.waiting[n:]; len(l.waiting) == 0 {
+		l.waiting = nil
+	}
+	l.since = e.now
+	e.lanes.queued -= n
+	b.lanes = append(b.lanes, l)
+	l.line = append(l.line, b)
+	l.advance(e)
+}
+
 // replaceBy puts parts in the place of a batch, in each of its lanes. There may be none.
 func (b *Batch) replaceBy(e *Engine, because BatchEvent, parts ...*Batch) {
 	e.batches.remove(b)
@@ -208,29 +233,6 @@ func (b *Batch) spreadKeys(e *Engine) {
 		return true
 	})
 	e.lanes.common.advance(e)
-}
-
-// insert puts a batch into the line of a lane: after the letters that are handed over, and before all else.
-func (l *lane) insert(b *Batch) {
-	i := 0
-	for i < len(l.line) && (l.line[i].request != nil || l.line[i].State == Calling || l.line[i].State == Parking) {
-		i++
-	}
-	l.line = slices.Insert(l.line, i, b)
-}
-
-// lettersFirst puts the letters that are handed over again before all else that is not in hand.
-func (l *lane) lettersFirst() {
-	rank := func(b *Batch) int {
-		switch {
-		case b.State == Calling || b.State == Parking:
-			return 0
-		case b.request != nil:
-			return 1
-		}
-		return 2
-	}
-	slices.SortStableFunc(l.line, func(a, b *Batch) int { return rank(a) - rank(b) })
 }
 
 // extractKey makes a batch of the changes that a batch has of a key, so that the key can be treated apart.

@@ -104,8 +104,14 @@ func New(r Rules, b *Breaker) *Engine {
 	return e
 }
 
-// Event is something that has happened, which the owner of the engine tells it: a page was read, a call has come to its
-// end, the lease is stored.
+// Event is something that has happened, which the owner of the engine tells it:
+//
+//	of the feed    PageRead, FeedPassed
+//	of a call      Succeeded, Failed, Cut
+//	of a change    LetterStored, LetterRefused
+//	of a key       KeyRead, KeyFailed
+//	of a request   RequestMade, RequestWithdrawn, RequestFailed, LetterFound, LettersListed, LetterRemoved, LetterRewritten
+//	of the lease   LeaseStored, LeaseLeft, OwnerCrashed
 type Event interface {
 	applyTo(e *Engine)
 }

@@ -60,6 +60,29 @@ func (l *lane) advance(e *Engine) {
 	}
 }
 
+// insert puts a batch into the line of a lane: after the letters that are handed over, and before all else.
+func (l *lane) insert(b *Batch) {
+	i := 0
+	for i < len(l.line) && (l.line[i].request != nil || l.line[i].State == Calling || l.line[i].State == Parking) {
+		i++
+	}
+	l.line = slices.Insert(l.line, i, b)
+}
+
+// lettersFirst puts the letters that are handed over again before all else that is not in hand.
+func (l *lane) lettersFirst() {
+	rank := func(b *Batch) int {
+		switch {
+		case b.State == Calling || b.State == Parking:
+			return 0
+		case b.request != nil:
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(l.line, func(a, b *Batch) int { return rank(a) - rank(b) })
+}
+
 // isFree reports whether what waits in a lane may go into a batch.
 func (l *lane) isFree() bool { return len(l.line) == 0 && len(l.waiting) > 0 && !l.isPaused() }
 
@@ -105,29 +128,4 @@ func positive(limit int) int {
 		return math.MaxInt
 	}
 	return limit
-}
-
-// takeFrom puts the first n changes that wait in a lane into a batch.
-func (b *Batch) takeFrom(e *Engine, l *lane, n int) {
-	for _, c := range l.waiting[:n] {
-		c.state = Batched
-		if c.failing > 0 && (b.failing.IsZero() || c.failing < b.failing.UnixNano()) { // under another owner, or in another batch
-			b.failing = time.Unix(0, c.failing)
-		}
-	}
-	// The capacity ends where the batch does: nobody may append to it over the changes
-	// that still wait.
-	if len(b.Changes) == 0 {
-		b.Changes = l.waiting[:n:n]
-	} else {
-		b.Changes = append(b.Changes, l.waiting[:n]...)
-	}
-	if l.waiting = l.waiting[n:]; len(l.waiting) == 0 {
-		l.waiting = nil
-	}
-	l.since = e.now
-	e.lanes.queued -= n
-	b.lanes = append(b.lanes, l)
-	l.line = append(l.line, b)
-	l.advance(e)
 }

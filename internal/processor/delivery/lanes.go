@@ -61,6 +61,50 @@ func (all *lanes) ownLaneFor(e *Engine, key string) *lane {
 	return at
 }
 
+// isPlain reports whether every change goes to the common lane.
+func (e *Engine) isPlain() bool {
+	return (e.rules.Concurrency == 1 || e.rules.InOrder) && len(e.lanes.own) == 0 && e.feed.restored.end() == 0
+}
+
+// addToCommon adds the changes of a page to the common lane.
+func (p *Page) addToCommon(e *Engine) {
+	all := make([]*Change, len(p.changes))
+	for i := range p.changes {
+		all[i] = &p.changes[i]
+		all[i].lane = e.lanes.common
+	}
+	all[0].calls, all[0].failures = e.feed.restored.first, e.feed.restored.first
+	e.feed.restored.first = 0
+	e.lanes.queued += len(all)
+	e.lanes.common.add(e, all...)
+}
+
+// addToLanes adds the changes of a page to their lanes, but for those that are settled already.
+func (p *Page) addToLanes(e *Engine) {
+	for i := range p.changes {
+		c := &p.changes[i]
+		if e.feed.restored.isSettled(c.LSN) {
+			c.settle(e)
+			continue
+		}
+		e.feed.restored.count(c, e.feed.name)
+		if first := e.feed.restored.first; first > 0 {
+			c.calls, c.failures, e.feed.restored.first = max(c.calls, first), max(c.failures, first), 0
+		}
+		at := e.lanes.laneOf(c.Key)
+		if at.isElsewhere(c) {
+			c.settle(e)
+			continue
+		}
+		c.lane = at
+		e.lanes.queued++
+		at.add(e, c)
+	}
+	if n := len(p.changes); n > 0 && e.feed.restored.end() <= p.changes[n-1].LSN {
+		e.feed.restored = restored{}
+	}
+}
+
 // hasReady reports whether a lane has changes to hand over. It takes lanes that have none off the front of the list.
 func (all *lanes) hasReady() bool {
 	n := 0
