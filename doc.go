@@ -1,27 +1,26 @@
-// Package changefeed is a change feed processor for Azure Cosmos DB, and for every
-// store that can show its changes range by range: it reads the feed of a monitored
-// container with many cooperating instances, hands batches of changes to your code at
-// least once and in order, and keeps its progress as leases.
+// Package changefeed is a change feed processor for Azure Cosmos DB, and for every store that can show its changes
+// range by range. Many cooperating instances read the feed of a monitored container. They hand batches of changes to
+// your code at least once and in order, and store their progress in leases.
 //
 // # Nouns
 //
-//   - A [feed.Source] is the monitored container: its key space is tiled by ranges, and each
-//     range has an ordered feed of changes.
-//   - A [feed.Lease] says who reads a range, and up to where. A [feed.LeaseStore] keeps the [feed.Record]s
-//     of one deployment unit: all instances that share the work under one processor name.
+//   - A [feed.Source] is the monitored container. Ranges tile its key space, and each range has an ordered feed of
+//     changes.
+//   - A [feed.Lease] says who reads a range, and up to which position. A [feed.LeaseStore] keeps the [feed.Record]s of
+//     one deployment unit: all instances that share the work under one processor name.
 //   - A [feed.Handler] is your code. It receives each [feed.Batch] of a lease, one at a time or, with
 //     [Options.Concurrency], several of different partition keys at once.
-//   - [feed.DeadLetters] are where changes are parked that a handler cannot handle: see
-//     [FailurePolicy.MaxAttempts], and package deadletters.
+//   - [feed.DeadLetters] keep the changes that a handler cannot handle: see [FailurePolicy.MaxAttempts], and package
+//     deadletters.
 //   - A [Processor] ties them together; each [Processor.Run] is one instance.
 //   - A [feed.Committer] writes items, several of one partition key in one transaction.
 //   - [Pull] reads a feed without leases; [Estimate] measures the lag of a unit.
 //
 // # Use
 //
-// The embedded store of package docstore is a Source, a LeaseStore and a Committer. So is
-// package cosmos, for Azure Cosmos DB and for the server that speaks its protocol over a
-// docstore (package cosmosrest, changefeed serve). Over the embedded store:
+// The embedded store of package docstore is a Source, a LeaseStore and a Committer. Package cosmos is the same for
+// Azure Cosmos DB, and for the server that speaks the protocol of Azure over a docstore (package cosmosrest, changefeed
+// serve). Over the embedded store:
 //
 //	leases, err := docstore.NewLeases(ctx, leaseContainer, "mailer", orders)
 //	if err != nil { … }
@@ -40,22 +39,21 @@
 //
 // # What it promises
 //
-// At least once, from the very first change: a lease knows where it begins before it is
-// first read. In order: changes of one partition key arrive in commit order, and a later
-// one never while an earlier one is unfinished. One owner: a handler's context ends with
-// [feed.ErrLeaseLost] before another instance can begin, whatever the clocks of the hosts
-// say. Progress never moves back. Every key has a lease: holes are repaired or reported.
-// Failures reach [Hooks.Error], and [Processor.Status] describes a running instance.
+// At least once, from the very first change: a lease stores its start before an instance first reads its range. In
+// order: changes of one partition key arrive in commit order, and a later change never arrives while an earlier one is
+// unfinished. One owner: a handler's context ends with [feed.ErrLeaseLost] before another instance can begin, whatever
+// the clocks of the hosts say. Progress never moves back. Every key has a lease: holes are repaired or reported.
+// [Hooks.Error] reports failures, and [Processor.Status] describes a running instance.
 //
 // # Caveats
 //
-//   - At least once is not once: after a crash the last batch comes again. Handlers
-//     should be idempotent.
-//   - A failed batch is retried for ever, with pauses, and holds its lease up, loudly. To park
-//     bad changes, set [FailurePolicy.MaxAttempts] and [FailurePolicy.DeadLetters]: then other keys go on.
-//     Finding the failing change in a batch takes extra calls beyond MaxAttempts.
-//   - Between partition keys there is no order.
-//   - In latest-version mode, versions between two reads and deletes do not appear.
-//   - A handler that ignores its context cannot be stopped: it is reported, and its
-//     lease left to expire.
+//   - At least once is not once: after a crash the last batch is redelivered. Make your handlers idempotent.
+//   - By default a failed batch is retried for ever, with pauses. Its lease makes no progress meanwhile, and each
+//     failure is reported. To park bad changes, set [FailurePolicy.MaxAttempts] and [FailurePolicy.DeadLetters]: then
+//     other keys go on. To find the failing change in a batch, the processor calls your handler more often than
+//     MaxAttempts.
+//   - Changes of different partition keys have no order.
+//   - In latest-version mode you do not see deletes, nor the versions between two reads.
+//   - A handler that ignores its context cannot be stopped. The processor reports the handler and lets its lease
+//     expire.
 package changefeed

@@ -2,7 +2,7 @@ package changefeed
 
 import "fmt"
 
-// OptionError is an option that [New] refuses.
+// OptionError describes an option that [New] refuses.
 type OptionError struct {
 	Field string // as in Options
 	Value string

@@ -13,33 +13,31 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// The lag of a unit is measured from outside, with the lease store and the source
-// alone. No instance is asked, so it is right while none runs, and for units of other
-// processors too.
+// The estimator measures the lag of a unit from outside, with the lease store and the source alone. It asks no
+// instance, so the lag is right even if no instance runs, and for units of other processors too.
 
-// Lag is how much of its range a lease has still to handle.
+// Lag says how much of its range a lease still has to handle.
 type Lag struct {
 	Lease   feed.Lease
-	Pending int64 // changes that are not checkpointed yet
+	Pending int64 // changes without a checkpoint
 
-	// Exact says that Pending counts changes. Else it is a distance in LSNs, which counts
-	// transactions: several changes in a transaction count once, and transactions that
-	// were overwritten or deleted since still count. Azure offers no better figure.
+	// Exact says that Pending counts changes. If Exact is false, Pending is a distance in LSNs, which counts
+	// transactions: several changes in a transaction count once, and transactions that were overwritten or deleted
+	// since still count. Azure offers no better figure.
 	Exact bool
 
-	// Shared says of a distance that other leases read the same partition. It counts
-	// their transactions too: it is an upper bound, and such lags do not add up.
+	// Shared says that Pending is a distance and that other leases read the same partition. The distance counts their
+	// transactions too: Pending is an upper bound, and you cannot add such lags up.
 	Shared bool
 
 	Held     int // partition keys whose changes are parked until they are released, as in [feed.LeaseStatus]
 	SetAside int // partition keys that are read again by key, as in [feed.LeaseStatus]; Pending counts their changes
 
-	Oldest time.Time // commit time of the oldest pending change; zero when there is none
-	Err    error     // why the lag is not known, or why the document is not a lease to work on
+	Oldest time.Time // commit time of the oldest pending change; zero if there is none
+	Err    error     // why the lag is unknown, or why the document is no valid lease
 }
 
-// Age is how long the oldest pending change has waited at the time of now, 0 when
-// nothing is pending.
+// Age is how long the oldest pending change has waited at the time now, 0 if no change is pending.
 func (l Lag) Age(now time.Time) time.Duration {
 	if l.Oldest.IsZero() {
 		return 0
@@ -47,17 +45,17 @@ func (l Lag) Age(now time.Time) time.Duration {
 	return max(0, now.Sub(l.Oldest))
 }
 
-// Estimate measures the lag of every lease of a unit, without taking part in it. It is
-// right before the first checkpoint, because a lease knows where it begins, and after a
-// split that no instance has seen yet, because it then asks all partitions of the range.
-// A lag that is not known has its reason in Err and does not spoil the others.
+// Estimate measures the lag of every lease of a unit, without taking part in the unit. The lag is right before the
+// first checkpoint, because a lease stores its start. The lag is also right after a split that no instance has noticed
+// yet, because Estimate then asks all partitions of the range. If the lag of a lease is unknown, its Err says why; the
+// other lags stay right.
 //
-// A unit is done if there are lags, none has an Err, and each Pending is 0. If the unit has no leases yet, there are no lags
-// and no error: wait for [Hooks.Ready] first. If Err is set, Pending says nothing.
+// A unit is done if there are lags, none has an Err, and each Pending is 0. If the unit has no leases yet, there are no
+// lags and no error: wait for [Hooks.Ready] first. If Err is set, Pending says nothing.
 //
-// A source that is a [feed.Counter] counts, which takes longer the more there is. Of any other
-// source Estimate reads the first change of each lease, and up to 500 of a lease that shares
-// its partition, as [Options.MinLeases] makes them: these reads cost request units.
+// A source that is a [feed.Counter] counts; the time grows with the number of changes. From any other source Estimate
+// reads the first change of each lease, and up to 500 changes of a lease that shares its partition, as
+// [Options.MinLeases] makes them: these reads cost request units.
 func Estimate(ctx context.Context, source feed.Source, leases feed.LeaseStore) ([]Lag, error) {
 	v := records.NewView(leases, source)
 	if err := v.List(ctx, time.Now()); err != nil {
@@ -72,7 +70,7 @@ func Estimate(ctx context.Context, source feed.Source, leases feed.LeaseStore) (
 			lease.Position.Start = origin
 		}
 		lag := Lag{Lease: lease.Lease(), Exact: true, Err: lease.Err}
-		for _, part := range owed(lease, good) { // a lease of another dialect can be measured all the same
+		for _, part := range owed(lease, good) { // a lease in the format of another processor can be measured too
 			lag.Err = cmp.Or(lag.Err, m.measureRange(ctx, &lag, part))
 		}
 		lag.Err = cmp.Or(lag.Err, m.addKeys(ctx, &lag))
@@ -82,8 +80,8 @@ func Estimate(ctx context.Context, source feed.Source, leases feed.LeaseStore) (
 	return lags, context.Cause(ctx)
 }
 
-// owed is the part of a lease's range that no other lease accounts for: where a splitting
-// lease has children already, the backlog is theirs.
+// owed returns the parts of a lease's range that no other lease accounts for: if a splitting lease already has
+// children, the backlog is theirs.
 func owed(lease feed.Record, all []feed.Record) []feed.Range {
 	switch {
 	case lease.Range.Empty():
@@ -92,18 +90,18 @@ func owed(lease feed.Record, all []feed.Record) []feed.Range {
 		return []feed.Range{lease.Range}
 	}
 	return records.Holes(lease.Range, slices.DeleteFunc(slices.Clone(all), func(other feed.Record) bool {
-		return other.ID == lease.ID || other.State == feed.StateSplitting && other.Range.Contains(lease.Range) // its parent, which leaves it to this one
+		return other.ID == lease.ID || other.State == feed.StateSplitting && other.Range.Contains(lease.Range) // the splitting parent leaves its range to this lease
 	}))
 }
 
-// meter measures backlogs of one source.
+// meter measures backlogs of a source.
 type meter struct {
 	source feed.Source
 	parts  []feed.Range // the partitions, as last listed; nil before
 }
 
-// addKeys adds the keys that are held and set aside, and the changes of the latter as far as the position of the lease has passed
-// them. What a note says of another position does not hold any more, and has no keys.
+// addKeys adds the held keys and those set aside, and the changes of the latter before the position of the lease. If a
+// note was written for another position, it is outdated and has no keys.
 func (m *meter) addKeys(ctx context.Context, lag *Lag) error {
 	at := lag.Lease.Position
 	held, text := lag.Lease.Properties[notes.HeldProperty], lag.Lease.Properties[notes.AsideProperty]
@@ -145,7 +143,7 @@ func (m *meter) addKeys(ctx context.Context, lag *Lag) error {
 	return nil
 }
 
-// countPending asks the source to count; [errors.ErrUnsupported] if it cannot.
+// countPending asks the source to count; [errors.ErrUnsupported] if the source cannot count.
 func (m *meter) countPending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Backlog, error) {
 	if counter, ok := m.source.(feed.Counter); ok {
 		return counter.Pending(ctx, r, from, o)
@@ -153,14 +151,13 @@ func (m *meter) countPending(ctx context.Context, r feed.Range, from feed.Positi
 	return feed.Backlog{}, errors.ErrUnsupported
 }
 
-// Small backlogs of leases that share a partition are read and counted, because their
-// distance says little.
+// Small backlogs of leases that share a partition are read and counted, because their distance says little.
 const (
 	countPage = 100 // changes a page
 	countMost = 500 // changes a lease
 )
 
-// measureRange adds the backlog of one range.
+// measureRange adds the backlog of a range.
 func (m *meter) measureRange(ctx context.Context, lag *Lag, r feed.Range) error {
 	backlog, err := m.countPending(ctx, r, lag.Lease.Position, feed.ReadOptions{Mode: lag.Lease.Mode})
 	if !errors.Is(err, errors.ErrUnsupported) {
@@ -170,8 +167,7 @@ func (m *meter) measureRange(ctx context.Context, lag *Lag, r feed.Range) error 
 		}
 		return err
 	}
-	// The partitions are listed once for all leases, and again when a read finds them
-	// changed.
+	// Estimate lists the partitions once for all leases, and again when a read finds them changed.
 	for known := m.parts != nil; ; known = false {
 		if !known {
 			partitions, err := m.source.Partitions(ctx)
@@ -182,7 +178,7 @@ func (m *meter) measureRange(ctx context.Context, lag *Lag, r feed.Range) error 
 		}
 		sum := Lag{Lease: lag.Lease, Exact: true}
 		var err error
-		for _, cell := range keyspace.CutAt([]feed.Range{r}, m.parts) { // each lies in one partition
+		for _, cell := range keyspace.CutAt([]feed.Range{r}, m.parts) { // each lies in a single partition
 			if err = m.addDistance(ctx, &sum, cell, !slices.Contains(m.parts, cell)); err != nil {
 				break
 			}
@@ -196,8 +192,8 @@ func (m *meter) measureRange(ctx context.Context, lag *Lag, r feed.Range) error 
 	}
 }
 
-// addDistance adds how far the first pending change of a range is from the head, or the
-// number of changes where the range is a part of a partition and they are few.
+// addDistance adds the distance from the first pending change of a range to the head. If the range is a part of a
+// partition and has few changes, addDistance adds their number.
 func (m *meter) addDistance(ctx context.Context, lag *Lag, r feed.Range, shared bool) error {
 	o := feed.ReadOptions{Mode: lag.Lease.Mode, MaxItems: 1}
 	if shared {

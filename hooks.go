@@ -11,13 +11,13 @@ import (
 	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
-// Hooks are called with the events of a processor. Unset hooks do nothing, except that Error,
-// Parked, Outage and Begun write warnings and errors to [slog.Default] as [LogHooks] do, so that
-// nothing fails, leaves the feed or is passed over in silence. They are called from many goroutines and must return soon; a hook that
-// panics ends the program. [JoinHooks] joins several.
+// Hooks are called with the events of a processor. Unset hooks do nothing, except that Error, Parked, Outage and Begun
+// write warnings and errors to [slog.Default] as [LogHooks] do. So no change fails, leaves the feed or is skipped in
+// silence. The processor calls hooks from many goroutines, so they must return soon; a hook that panics ends the
+// program. [JoinHooks] joins several.
 //
-// The context of a hook has the values of the context that was passed to [Processor.Run], such as a
-// trace, and does not end, so that a hook can still report what happens during a stop.
+// The context of a hook has the values of the context that you passed to [Processor.Run], such as a trace. The context
+// does not end, so that a hook can still report events during a stop.
 type Hooks struct {
 	// Ready: the unit's leases exist; every change committed from now on will be delivered.
 	Ready func(ctx context.Context)
@@ -27,31 +27,30 @@ type Hooks struct {
 	Acquired func(ctx context.Context, l feed.Lease)
 	// Released: this instance has stopped working on a lease.
 	Released func(ctx context.Context, l feed.Lease, why feed.Reason)
-	// BatchDone: the handler has come back, with or without success.
+	// BatchDone: the handler has returned, with or without success.
 	BatchDone func(ctx context.Context, d feed.BatchDone)
-	// ReadDone: a page was read, or not.
+	// ReadDone: the read of a page has succeeded or failed.
 	ReadDone func(ctx context.Context, d feed.ReadDone)
-	// WaitDone: the source had been waited for.
+	// WaitDone: a wait for changes of the source is over.
 	WaitDone func(ctx context.Context, d feed.WaitDone)
-	// StoreDone: a held lease was written, or not.
+	// StoreDone: the write of a held lease has succeeded or failed.
 	StoreDone func(ctx context.Context, d feed.StoreDone)
 	// Round: the balancer has compared the leases with the instances.
 	Round func(ctx context.Context, r feed.Round)
-	// Parked: a change is among the dead letters.
+	// Parked: a change is now among the dead letters.
 	Parked func(ctx context.Context, l feed.DeadLetter)
 	// Outage: an outage was detected, or is over.
 	Outage func(ctx context.Context, o feed.Outage)
 	// Key: a partition key was set aside, has caught up, is held, or was released.
 	Key func(ctx context.Context, k feed.KeyEvent)
-	// Redriven: a letter went to the handler again, at the request of an operator or after an
-	// outage.
+	// Redriven: the handler has received a letter again, at the request of an operator or after an outage.
 	Redriven func(ctx context.Context, r feed.Redriven)
 	// Error: something failed, and the processor goes on.
 	Error func(ctx context.Context, err *feed.Error)
 }
 
-// JoinHooks makes hooks of several: each event goes to all that want it, in their order. So
-// JoinHooks(LogHooks(log), own) logs beside hooks of your own.
+// JoinHooks joins several hooks: for each event it calls every set hook, in their order. JoinHooks(LogHooks(log), own)
+// logs events and calls your own hooks.
 func JoinHooks(hooks ...Hooks) Hooks {
 	var joined Hooks
 	for _, h := range hooks {
@@ -60,8 +59,8 @@ func JoinHooks(hooks ...Hooks) Hooks {
 	return joined
 }
 
-// and returns hooks that call those of h, then those of next. A hook that has a default stays unset
-// when neither has it.
+// and returns hooks that call those of h, then those of next. If a hook with a default is unset in both, it stays
+// unset.
 func (h Hooks) and(next Hooks) Hooks {
 	return Hooks{
 		Ready: func(ctx context.Context) {
@@ -107,7 +106,7 @@ func both[E any](first, second func(context.Context, E)) func(context.Context, E
 	}
 }
 
-// bindTo returns the hooks as the parts of the processor call them: each receives ctx.
+// bindTo returns the hooks for the parts of the processor: each receives ctx.
 func (h Hooks) bindTo(ctx context.Context) instance.Hooks {
 	return instance.Hooks{
 		Ready:     func() { h.Ready(ctx) },
@@ -163,23 +162,22 @@ func (h Hooks) withDefaults() Hooks {
 	})
 }
 
-// passesOver reports whether a new unit leaves changes behind, or may.
+// passesOver reports whether a new unit skips changes, or may skip some.
 func passesOver(u feed.NewUnit) bool { return u.Passed == nil || *u.Passed > 0 }
 
-// LogHooks are hooks that write to a logger: errors as errors, parked changes as warnings, a new unit
-// that passes over changes as a warning and any other as info, the
-// beginning of an outage as an error and its end as a warning, leases that come and go as info, so are keys that are set
-// aside, held or free again, and letters that are handed over again, and batches as debug.
+// LogHooks are hooks that write to a logger. Failures and the beginning of an outage have the level error. Parked
+// changes, the end of an outage and a new unit that skips changes have the level warning. Any other new unit, acquired
+// and released leases, redriven letters, and keys when they are set aside, held or free again have the level info.
+// Batches have the level debug.
 //
-// Errors of the same kind are one line a minute, for however many leases, so that an outage
-// does not fill the log; the next line counts the errors left out as repeated. Errors of
-// the handler are of the same kind if they differ only in words that have digits in them.
-// Errors of the source, the lease store and the balancer are if they are the same error
-// of package feed or, being none, have the same cause; but errors that somebody must
-// mend are written for each lease: [feed.ErrHole], [feed.ErrOverlap], [feed.ErrBadLease],
-// [feed.ErrHandlerStuck], [feed.ErrLeasesGone], [feed.ErrSourceGone]. In any minute there are at most 20 lines of errors; the next line
-// counts the errors for which there was no room as unwritten. Parked changes are counted in the
-// same way: each is a line, but those that are only held are one a minute for each partition key.
+// If many leases report errors of the same kind, LogHooks write one line a minute, so that an outage does not fill the
+// log. The next line counts the omitted errors as repeated. Errors of the handler are of the same kind if they differ
+// only in words with digits. Errors of the source, the lease store and the balancer are of the same kind if they are
+// the same error of package feed, or, for other errors, if they have the same cause. Errors that an operator must
+// repair are written for each lease: [feed.ErrHole], [feed.ErrOverlap], [feed.ErrBadLease], [feed.ErrHandlerStuck],
+// [feed.ErrLeasesGone], [feed.ErrSourceGone]. In any minute LogHooks write at most 20 lines of errors; the next line
+// counts the errors beyond that as unwritten. Parked changes are limited in the same way: each is a line, but merely
+// held changes share one line a minute for each partition key.
 func LogHooks(log *slog.Logger) Hooks {
 	var folded fold.Fold
 	return Hooks{
@@ -210,7 +208,7 @@ func LogHooks(log *slog.Logger) Hooks {
 		Key:      logKeys(log),
 		Redriven: logRedriven(log),
 		Error: func(ctx context.Context, err *feed.Error) {
-			if errors.Is(err.Err, feed.ErrOutage) { // Outage has written it
+			if errors.Is(err.Err, feed.ErrOutage) { // Outage has already written this error
 				return
 			}
 			left, ok := folded.Admit(kindOf(err), err.Lease, time.Now())
@@ -226,7 +224,7 @@ func LogHooks(log *slog.Logger) Hooks {
 	}
 }
 
-// logBegun writes where a new unit begins: a warning if it passes over changes, or may.
+// logBegun writes where a new unit begins: as a warning if the unit skips changes or may skip some.
 func logBegun(log *slog.Logger) func(context.Context, feed.NewUnit) {
 	return func(ctx context.Context, u feed.NewUnit) {
 		switch {
@@ -249,7 +247,7 @@ func logParked(log *slog.Logger) func(context.Context, feed.DeadLetter) {
 	var folded fold.Fold
 	return func(ctx context.Context, l feed.DeadLetter) {
 		kind := string(l.Change.PartitionKey)
-		if l.Disposition != feed.DispositionHeld { // each is for somebody to look at
+		if l.Disposition != feed.DispositionHeld { // an operator looks at each of these
 			kind += " " + l.ID
 		}
 		if left, ok := folded.Admit(kind, l.ID, time.Now()); ok {
@@ -261,7 +259,7 @@ func logParked(log *slog.Logger) func(context.Context, feed.DeadLetter) {
 	}
 }
 
-// logKeys writes which keys are treated apart.
+// logKeys writes which keys are set aside, held, or free again.
 func logKeys(log *slog.Logger) func(context.Context, feed.KeyEvent) {
 	var folded fold.Fold
 	return func(ctx context.Context, k feed.KeyEvent) {
@@ -271,7 +269,7 @@ func logKeys(log *slog.Logger) func(context.Context, feed.KeyEvent) {
 	}
 }
 
-// logRedriven writes how letters came out that were handed over again.
+// logRedriven writes the results of redriven letters.
 func logRedriven(log *slog.Logger) func(context.Context, feed.Redriven) {
 	var folded fold.Fold
 	return func(ctx context.Context, r feed.Redriven) {
@@ -287,18 +285,18 @@ func logRedriven(log *slog.Logger) func(context.Context, feed.Redriven) {
 	}
 }
 
-// lasting are errors that somebody must mend, each for itself.
+// lasting are errors that an operator must repair, for each lease.
 var lasting = []error{feed.ErrHole, feed.ErrOverlap, feed.ErrBadLease, feed.ErrHandlerStuck, feed.ErrLeasesGone, feed.ErrSourceGone}
 
-// answers are errors that a store repeats for all leases, whatever it is asked.
+// answers are errors which a store repeats for all leases and all requests.
 var answers = []error{
 	feed.ErrThrottled, feed.ErrForbidden, feed.ErrNotFound, feed.ErrTooOld, feed.ErrGone, feed.ErrPrecondition, feed.ErrConflict, feed.ErrBadRequest,
 	feed.ErrModeChanged, feed.ErrStartIgnored,
 }
 
-// kindOf is the same for errors that are written once a minute. It does not hang on the
-// texts of errors alone, because each answer of an account has an id of its own, and the
-// names of the failed requests differ.
+// kindOf returns the kind of an error: errors of the same kind share one line a minute. The texts of errors alone
+// cannot tell the kind, because each answer of an account contains its own id, and the names of the failed requests
+// differ.
 func kindOf(err *feed.Error) string {
 	origin := string(err.Origin) + ": "
 	if is(err, lasting) != nil {
@@ -326,8 +324,8 @@ func is(err error, sentinels []error) error {
 	return nil
 }
 
-// positionOf is where an acquired lease is. A lease of another processor may not say, and then
-// begins where the unit does, not now.
+// positionOf describes the position of an acquired lease. A lease of another processor may have no position; then the
+// lease begins where the unit began, not now.
 func positionOf(lease feed.Lease) string {
 	if lease.Position == (feed.Position{}) {
 		return "none yet"

@@ -11,15 +11,16 @@ import (
 // Item is a change with its body decoded.
 type Item[T any] struct {
 	feed.Change
-	Value  T  // the current version; zero for a delete
-	Before *T // the previous version, where the change has one
+	Value  T  // the current version; zero after a delete
+	Before *T // the previous version, if the change has one
 }
 
-// Items makes a [feed.Handler] of a function that wants documents decoded into T. A document
-// that does not decode fails by itself, as [feed.Poison] with a [feed.DecodeError], and the function
-// gets the others in batches without it. If there is no limit ([FailurePolicy.MaxAttempts] or [FailurePolicy.MaxAge]), the document is
-// retried for ever, and its lease waits. To have it parked, set a limit and [FailurePolicy.DeadLetters]. With [Options.Manual] such
-// a document fails its batch. items[i] is b.Changes[i], so a [feed.Failure] counts in both.
+// Items makes a [feed.Handler] from a function that receives documents decoded into T. If a document cannot be decoded,
+// it fails alone, as [feed.Poison] with a [feed.DecodeError], and the function receives the others in batches without
+// that document. If there is no limit ([FailurePolicy.MaxAttempts] or [FailurePolicy.MaxAge]), the document is retried
+// for ever, and its lease waits. To park the document, set a limit and [FailurePolicy.DeadLetters]. With
+// [Options.Manual] such a document fails its batch. items[i] is b.Changes[i], so an index in a [feed.Failure] means the
+// same in both.
 func Items[T any](handle func(ctx context.Context, b *feed.Batch, items []Item[T]) error) feed.Handler {
 	return feed.HandlerFunc(func(ctx context.Context, b *feed.Batch) error {
 		items := make([]Item[T], len(b.Changes))

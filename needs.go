@@ -7,32 +7,33 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Needs are what a handler needs of the processor that calls it. A handler states them as a [HandlerWithNeeds], and [New]
-// joins them with the [Options] of its caller, who does not have to know them. The zero value needs nothing.
+// Needs are the requirements of a handler for its processor. A handler states its Needs as a [HandlerWithNeeds], and
+// [New] joins them with the [Options]. So you do not have to know them. The zero value needs nothing.
 type Needs struct {
-	// Filter says which changes the handler wants. The handler receives those that Options.Filter wants too.
+	// Filter says which changes the handler wants. The handler receives a change if both this Filter and Options.Filter
+	// want it.
 	Filter func(c *feed.Change) bool
 
-	// Concurrency and Start are used if the options have none.
+	// Concurrency and Start apply if you do not set them in the options.
 	Concurrency int
 	Start       feed.Start
 
-	// InOrder says that the handler needs all changes of a range in the order of the feed, and none of them parked. Options
-	// with a Concurrency above 1, or with a limit, dead letters or held keys in OnFailure, are refused.
+	// InOrder says that the handler needs all changes of a range in the order of the feed, and none of them parked. New
+	// refuses options with a Concurrency above 1, or with a limit, dead letters or held keys in OnFailure.
 	InOrder bool
 
-	// Hooks are called after those of the options. They replace no default.
+	// Hooks are called after the hooks of the options. They replace no default.
 	Hooks Hooks
 }
 
-// HandlerWithNeeds is a [feed.Handler] that needs more of its processor than to be called. A handler that wraps another one
-// passes its needs on: see [NeedsOf].
+// HandlerWithNeeds is a [feed.Handler] with requirements for its processor. If your handler wraps another handler, pass
+// the needs of that handler on: see [NeedsOf].
 type HandlerWithNeeds interface {
 	feed.Handler
 	Needs() Needs
 }
 
-// NeedsOf returns the needs that a handler states, none if it is no [HandlerWithNeeds].
+// NeedsOf returns the needs that a handler states, or the zero value if the handler is no [HandlerWithNeeds].
 func NeedsOf(handler feed.Handler) Needs {
 	if h, ok := handler.(HandlerWithNeeds); ok {
 		return h.Needs()
@@ -40,7 +41,7 @@ func NeedsOf(handler feed.Handler) Needs {
 	return Needs{}
 }
 
-// withNeeds returns the options with what a handler needs, but for its hooks, which New adds to the defaults.
+// withNeeds returns the options joined with the needs of a handler, except for hooks: New adds those to the defaults.
 func (o Options) withNeeds(n Needs) (Options, error) {
 	if n.InOrder {
 		if err := o.inOrder(); err != nil {
@@ -59,7 +60,7 @@ func (o Options) withNeeds(n Needs) (Options, error) {
 	return o, nil
 }
 
-// inOrder refuses options with which changes are parked, or handed over in another order than that of the feed.
+// inOrder refuses options that park changes or hand them over in another order than that of the feed.
 func (o Options) inOrder() error {
 	p := o.OnFailure
 	for _, rule := range []struct {

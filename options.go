@@ -15,172 +15,159 @@ import (
 
 // Options configure a [Processor]. The zero value works.
 type Options struct {
-	// Instance names this instance in the leases; the default is host name and process id.
-	// If two processes share a name by mistake, each is still an owner of its own.
+	// Instance names this instance in the leases; the default is host name and process id. If two processes share a
+	// name by mistake, they still count as two owners.
 	Instance string
 
-	// Start is where a new unit begins; the default is now. The unit remembers it. On a restart,
-	// pass the same Start or none; any other, including FromNow, makes Run return
-	// [feed.ErrStartIgnored]. A unit that a .NET processor made remembers no start: leases without
-	// a position begin at Start, and if Start is not set Run returns [feed.ErrNoStart].
+	// Start says where a new unit begins; the default is now. The unit remembers its start. On a restart, pass the same
+	// Start or none; with any other, including FromNow, Run returns [feed.ErrStartIgnored]. A unit that a .NET
+	// processor made remembers no start. Leases without a position then begin at Start, and if you do not set Start,
+	// Run returns [feed.ErrNoStart].
 	Start feed.Start
 
-	// Mode is which changes the feed shows; the default is the latest version of each item.
+	// Mode selects the changes that the feed shows; the default is the latest version of each item.
 	Mode feed.Mode
 
-	// MaxItems is how many changes a batch has at most; 0 is the source's default. A single
-	// transaction may have more.
+	// MaxItems limits the changes of a batch; 0 is the source's default. A single transaction may have more.
 	MaxItems int
 
-	// MinLeases is how many leases a new unit has at least: physical partitions are cut into finer
-	// leases. 0 is one lease for each partition.
+	// MinLeases is the smallest number of leases of a new unit: the processor cuts physical partitions into finer
+	// leases if the unit would have fewer. 0 is a lease for each partition.
 	MinLeases int
 
-	// MaxLeases is how many leases this instance takes at most; 0 is no limit. Leases that no
-	// instance may take are reported as [feed.ErrNoOwner]. After a split an instance may own more
-	// for a while.
+	// MaxLeases limits the leases that this instance takes; 0 is no limit. Leases that no instance may take are
+	// reported as [feed.ErrNoOwner]. After a split an instance may own more for a while.
 	MaxLeases int
 
-	// Poll is the longest pause between two reads of an idle lease, 5 s by default. A
-	// source that is a [feed.Waiter] is not polled: an idle lease is read once per Renew.
+	// Poll is the longest pause between two reads of an idle lease, 5 s by default. If the source is a [feed.Waiter],
+	// the processor does not poll: it reads an idle lease once per Renew.
 	Poll time.Duration
 
 	// Acquire is the time between two rounds of the balancer, 13 s by default, varied at random by
 	// a tenth.
 	Acquire time.Duration
 
-	// Renew is the time between two writes of an idle lease, 17 s by default. After a checkpoint
-	// it is up to half as much longer, so that the renewals of an instance come together.
+	// Renew is the time between two writes of an idle lease, 17 s by default. After a checkpoint the time is up to half
+	// as much longer, so that an instance renews several leases together.
 	Renew time.Duration
 
-	// Expiration is how long an owner may be silent before other instances take its leases, 60 s
-	// by default. Renew must be shorter than nine tenths of Expiration.
+	// Expiration is how long an owner may be silent before other instances take its leases, 60 s by default. Renew must
+	// be shorter than nine tenths of Expiration.
 	Expiration time.Duration
 
-	// Drain is how long a batch in the handler may go on when the processor stops or hands its
-	// lease over, 10 s by default. Then the context of the handler ends. Run returns within four
-	// times Drain.
+	// Drain limits how long a batch in the handler may go on when the processor stops or hands the lease over, 10 s by
+	// default. Then the context of the handler ends. Run returns within four times Drain.
 	Drain time.Duration
 
-	// HandlerTimeout is how long a handler may take for one batch, 10 min by default. Then its
-	// context ends with [feed.ErrHandlerTimeout] and the batch has failed. The batch is retried in
-	// two parts, and later batches have half as many changes, down to one transaction. Batches
-	// grow again when one takes less than half of the time.
+	// HandlerTimeout limits the time of a handler for a batch, 10 min by default. If a handler takes longer, its
+	// context ends with [feed.ErrHandlerTimeout] and the batch has failed. The processor retries the batch in two
+	// parts, and later batches have half as many changes, down to one transaction. Batches grow again when a call takes
+	// less than half of HandlerTimeout.
 	HandlerTimeout time.Duration
 
-	// RetryMin and RetryMax bound the pause before a failed batch is redelivered, and before a
-	// failed read or another failed request is repeated. The pause doubles from 100 ms to 30 s by
-	// default, or stays at RetryMin if RetryMin is longer than 30 s.
+	// RetryMin and RetryMax bound the pause before a failed batch is redelivered, and before a failed read or another
+	// failed request is repeated. By default the pause doubles from 100 ms to 30 s. If you set RetryMin above 30 s and
+	// leave RetryMax unset, the pause stays at RetryMin.
 	RetryMin, RetryMax time.Duration
 
-	// MaxBytes is how many bytes of documents a batch has at most; a single transaction may have
-	// more. MaxWait is how long a batch that is not full waits for more changes. Zero, the default
-	// of both, is no limit and no wait.
+	// MaxBytes limits the bytes of documents in a batch; a single transaction may have more. MaxWait is how long a
+	// batch that is not full waits for more changes. Zero, the default of both, is no limit and no wait.
 	MaxBytes int
 	MaxWait  time.Duration
 
-	// Filter reports whether the handler wants a change; nil, the default, is all changes. The
-	// position moves past the others. Filter must be quick, and a panic in it ends the program.
+	// Filter reports whether the handler wants a change; if Filter is nil, the default, the handler receives all
+	// changes. The position moves past unwanted changes. Filter must be quick, and a panic in Filter ends the program.
 	Filter func(c *feed.Change) bool
 
-	// Concurrency is how many batches of one lease are handled at once, 1 by default. Changes
-	// of one partition key are handled in their order, and a key is in one batch at a time.
-	// With 1 a batch has changes of all keys. Above 1 it has changes of several keys only if
-	// that makes calls cheaper: the processor begins with one key a batch, tries twice as many
-	// now and then, and keeps that if each change then takes less than three quarters of the
-	// time. A key that hangs in a call holds up the other keys of that call.
+	// Concurrency is how many batches of one lease are handled at once, 1 by default. Changes of a partition key are
+	// handled in their order, and a key is in one batch at a time.
+	//
+	// With 1, a batch has changes of all keys. Above 1, a batch has changes of several keys only if fewer calls save
+	// time: the processor begins with a single key per batch and tries twice as many now and then. If each change then
+	// takes less than three quarters of the time, the processor keeps the larger number. If the call for a key hangs,
+	// the other keys of that call wait.
 	Concurrency int
 
-	// BufferItems and BufferBytes bound what is read of a lease and not yet handled: 4,000
-	// changes and 64 MiB by default. A page more may be read. When the buffer is full, keys
-	// that fail or hang are set aside, see [FailurePolicy]; if that does not help, nothing more is
-	// read, which is reported as [feed.ErrBufferFull]. A lease remembers at most 5,000 changes that
-	// are not done among others that are: with a larger buffer more is repeated by the next
-	// owner. With a Concurrency of 1 a page is in memory, and the next two pages of a backlog if
-	// the first one is within half of both bounds; more is read only with MaxWait, or while
-	// changes fail.
+	// BufferItems and BufferBytes bound the read and not yet handled changes of a lease: 4,000 changes and 64 MiB by
+	// default. The processor may read a page more. When the buffer is full, the processor sets aside failing and
+	// hanging keys, see [FailurePolicy]. If that does not help, it reads nothing more and reports [feed.ErrBufferFull].
+	//
+	// A lease remembers at most 5,000 unfinished changes among done ones: with a larger buffer the next owner may
+	// repeat more. With a Concurrency of 1, a page is in memory, plus the next two pages of a backlog if the first page
+	// is within half of both bounds. More is read only with MaxWait, or while changes fail.
 	BufferItems int
 	BufferBytes int64
 
-	// OnFailure says what happens to changes that the handler cannot handle. By default they are
-	// retried for ever.
+	// OnFailure says what happens to changes that the handler cannot handle. By default they are retried for ever.
 	OnFailure FailurePolicy
 
-	// Manual leaves checkpoints to [feed.Batch.Checkpoint]: a batch is done when the handler confirms
-	// it, whatever the handler returns. If the handler returns nil without confirming, the batch is
-	// redelivered under the next owner, and not before. Manual excludes the
-	// MaxAttempts, MaxAge and DeadLetters of OnFailure, which make checkpoints of their own, and
-	// CheckpointItems and CheckpointEvery.
+	// Manual leaves checkpoints to [feed.Batch.Checkpoint]: a batch is done when the handler confirms it, whatever the
+	// handler returns. If the handler returns nil and does not confirm the batch, the next owner of the lease receives
+	// the batch again, and this owner does not. You cannot combine Manual with the MaxAttempts, MaxAge and DeadLetters
+	// of OnFailure, because they make checkpoints of their own, nor with CheckpointItems and CheckpointEvery.
 	Manual bool
 
-	// CheckpointItems and CheckpointEvery make automatic checkpoints rarer: a checkpoint comes when
-	// at least CheckpointItems changes are done since the last one, or CheckpointEvery has passed.
-	// If both are zero, a checkpoint comes whenever the position can move: after each batch as long
-	// as nothing fails. Changes that are done after one that is not are noted in the lease within a
-	// second. After a crash, what was done since the last checkpoint is redelivered; after an
-	// orderly stop nothing is.
+	// CheckpointItems and CheckpointEvery make automatic checkpoints rarer: the processor makes a checkpoint when at
+	// least CheckpointItems changes are done since the last checkpoint, or when CheckpointEvery has passed. If both are
+	// zero, it makes a checkpoint whenever the position can move: after each batch if nothing fails. Done changes after
+	// an unfinished change are noted in the lease within a second. After a crash, the changes handled since the last
+	// checkpoint are redelivered; after an orderly stop none are.
 	CheckpointItems int
 	CheckpointEvery time.Duration
 
 	Hooks Hooks
 }
 
-// A FailurePolicy says what happens to changes that the handler cannot handle. The zero value
-// retries them for ever.
+// A FailurePolicy says what happens to changes that the handler cannot handle. The zero value retries them for ever.
 //
-// Without MaxAttempts and MaxAge, and with a Concurrency of 1, all changes arrive in the order of
-// the feed: a batch that fails is retried whole, for ever, and its lease waits. Otherwise a failing
-// batch of several partition keys is retried in two parts, by key. A batch of one key is retried
-// whole until its attempts are used up, then in two parts, by transaction, until the change that
-// fails is alone. Other keys go on meanwhile.
+// Without MaxAttempts and MaxAge, and with a Concurrency of 1, all changes arrive in the order of the feed: a failed
+// batch is retried whole, for ever, and its lease waits. With any other setting, a failing batch of several partition
+// keys is retried in two parts, divided by key. A batch of a single key is retried whole until its attempts are used
+// up, then in two parts, divided by transaction, until the failing change is alone. Other keys go on meanwhile.
 type FailurePolicy struct {
-	// MaxAttempts is how often a change may fail, and MaxAge for how long, before the change that
-	// fails is parked in DeadLetters. Zero, the default, is no limit. Without DeadLetters the
-	// change is retried for ever, alone.
+	// MaxAttempts is how often a change may fail, and MaxAge for how long, before the change is parked in DeadLetters.
+	// Zero, the default, is no limit. If you set a limit without DeadLetters, the change is retried for ever, alone.
 	//
-	// The lease stores the attempts with the position for which they count, so a handler that ends
-	// the process fails too. The lease also stores since when a change fails, to the second; after
-	// a merge of partitions that time starts anew.
+	// The lease stores the attempts with the position for which they count. So a change also fails if its handler ends
+	// the process. The lease also stores since when a change fails, to the second; after a merge of partitions that
+	// time starts anew.
 	//
-	// If at least three changes have failed, and more keys than have succeeded meanwhile, it is an
-	// outage, reported to [Hooks.Outage] and as [feed.ErrOutage]: nothing is parked, and the
-	// handler is called only now and then to see whether it has recovered. MaxAge counts in an
-	// outage too. An outage is recognized only with MaxAttempts and DeadLetters: with MaxAge alone
-	// nothing is parked sooner, outage or not.
+	// If at least three changes have failed, and more keys have failed than succeeded meanwhile, the processor reports
+	// an outage to [Hooks.Outage] and as [feed.ErrOutage]. During an outage nothing is parked, except a change that has
+	// failed for MaxAge. The processor calls the handler only now and then to see whether it has recovered. An outage
+	// is recognized only with MaxAttempts and DeadLetters: with MaxAge alone nothing is parked sooner, outage or not.
 	MaxAttempts int
 	MaxAge      time.Duration
 
-	// DeadLetters is where changes are parked that the handler cannot handle. It needs MaxAttempts
-	// or MaxAge: without a limit nothing is parked. It excludes [Options.Manual], as MaxAttempts
-	// and MaxAge do: parking a change is a checkpoint that the handler has not confirmed.
+	// DeadLetters keeps the parked changes. If you set DeadLetters, set MaxAttempts or MaxAge too: without a limit
+	// nothing is parked. DeadLetters excludes [Options.Manual], as MaxAttempts and MaxAge do, because parking a change
+	// is a checkpoint that the handler has not confirmed.
 	DeadLetters feed.DeadLetters
 
-	// HoldKeys parks the later changes of the key of a parked change too, so that their order is
-	// kept, until you release the key. It needs a [feed.LetterBox]. At most 1,000 keys of a lease
-	// are held, fewer if they are long; a change of one more key waits, that key is set aside, and
-	// [feed.ErrTooManyHeld] is reported.
+	// HoldKeys parks the later changes of the key of a parked change too, so that their order is kept, until you
+	// release the key. DeadLetters must then be a [feed.LetterBox]. A lease can hold at most 1,000 keys, fewer if they
+	// are long. If another key would have to be held, its change waits, the key is set aside, and [feed.ErrTooManyHeld]
+	// is reported.
 	//
-	// After a merge of partitions the lease no longer says since which change a key is held:
-	// changes of a held key that are delivered again are then parked too, also those that were
-	// handled before the first one failed. A release hands them to the handler once more.
+	// After a merge of partitions the lease no longer says since which change a key is held. If changes of a held key
+	// are then redelivered, they are parked too, also those handled before the first failure. When you release the key,
+	// the handler receives them once more.
 	HoldKeys bool
 
-	// MaxSetAside is how many partition keys of a lease may be set aside, 100 by default and 1,000
-	// at most. A key is set aside when a change of the key has used up its attempts or cannot be
-	// parked, or when the buffer is full and the key fails or has been in the handler for more than
-	// a second. The processor then forgets later changes of the key and reads them again by key
-	// when the key goes on, in order with its new ones, also under the next owner. So these changes
-	// need no memory and hold up no other key, and the position moves past them. In a unit shared
+	// MaxSetAside limits the partition keys of a lease that may be set aside, 100 by default and 1,000 at most. A key
+	// is set aside when a change of the key has used up its attempts or cannot be parked, or when the buffer is full
+	// and the key fails or has been in the handler for more than a second. The processor then forgets later changes of
+	// the key. When the key goes on, the processor, also the next owner, reads these changes again by key, in order
+	// with new ones. So they need no memory and delay no other key, and the position moves past them. In a unit shared
 	// with another kind of processor the position waits before the oldest unfinished change.
 	//
-	// Beyond that number the changes of such a key stay in memory, up to [Options.BufferItems] and
-	// [Options.BufferBytes], and when these are full nothing more is read. Setting aside needs a
-	// source that is a [feed.Locator], and a limit or a Concurrency above 1.
+	// Once MaxSetAside keys are set aside, the changes of a further failing key stay in memory, up to
+	// [Options.BufferItems] and [Options.BufferBytes]. When these are full, the processor reads nothing more. Setting
+	// aside needs a source that is a [feed.Locator], and a limit or a Concurrency above 1.
 	MaxSetAside int
 }
 
-// The defaults of [Options]; acquire, renew, expiration and poll are those of the
-// service's own processors.
+// The defaults of [Options]; acquire, renew, expiration and poll are the defaults of the service's own processors.
 const (
 	defaultPoll           = 5 * time.Second
 	defaultAcquire        = 13 * time.Second
@@ -198,7 +185,7 @@ const (
 // maxLeases bounds MinLeases.
 const maxLeases = 100_000
 
-// withDefaults fills what is zero.
+// withDefaults replaces zero values by their defaults.
 func (o Options) withDefaults() Options {
 	o.Instance = cmp.Or(o.Instance, hostInstance())
 	o.Poll = cmp.Or(o.Poll, defaultPoll)
@@ -226,8 +213,8 @@ func hostInstance() string {
 	return fmt.Sprintf("%s-%d", host, os.Getpid())
 }
 
-// validate checks options after withDefaults. A combination in which one would be ignored in
-// silence is refused too.
+// validate checks options after withDefaults. It also refuses combinations in which an option would be ignored in
+// silence.
 func (o Options) validate() error {
 	const (
 		duration = "a positive duration, or zero for the default"
@@ -283,7 +270,7 @@ func (o Options) validate() error {
 	return nil
 }
 
-// toParts are the options as the parts of the processor know them.
+// toParts converts the options to those of the processor's parts.
 func (o Options) toParts() instance.Options {
 	return instance.Options{
 		Instance: o.Instance, Start: o.Start, Mode: o.Mode, MaxItems: o.MaxItems, MinLeases: o.MinLeases, MaxLeases: o.MaxLeases,

@@ -12,21 +12,21 @@ import (
 	"github.com/millrace/changefeed/internal/processor/unit"
 )
 
-// Processor reads the change feed of a source with as many other instances as share
-// its leases, and hands the changes to a handler. It is made by [New].
+// Processor reads the change feed of a source, together with the other instances that share its leases, and hands the
+// changes to a handler. [New] makes a Processor.
 type Processor struct {
 	source  feed.Source
 	leases  feed.LeaseStore
 	handler feed.Handler
 	opts    Options
 
-	runs latest.Set[string, *run] // that are under way, by their epochs
+	runs latest.Set[string, *run] // running calls of Run, by their epochs
 }
 
-// New makes a processor. The lease store names the deployment unit: processors whose lease stores were opened with the
-// same processor name share the work, those of different names each see every change.
-// An option that makes no sense, or that the handler cannot work with, is an [*OptionError]. If the handler is a
-// [HandlerWithNeeds], New joins its needs with the options.
+// New makes a processor. The lease store names the deployment unit. Processors share the work if you opened their lease
+// stores with the same processor name; with different names each processor sees every change. If an option is invalid
+// or does not fit the handler, New returns an [*OptionError]. If the handler is a [HandlerWithNeeds], New joins its
+// needs with the options.
 func New(source feed.Source, leases feed.LeaseStore, handler feed.Handler, o Options) (*Processor, error) {
 	switch {
 	case source == nil:
@@ -54,20 +54,19 @@ func isNil(h feed.Handler) bool {
 	return h == nil || isFunc && f == nil
 }
 
-// Run works until ctx ends, then lets each batch in hand finish, stores the positions,
-// releases the leases and returns nil. It returns an error only for what cannot mend itself: at
-// the start [feed.ErrModeChanged], [feed.ErrStartIgnored], [feed.ErrNoStart], or [feed.ErrNotFound], [feed.ErrForbidden] or
-// [feed.ErrBadRequest] of the source or the lease store; later [feed.ErrLeasesGone], or [feed.ErrSourceGone] if no read has found
-// the monitored container for an [Options.Expiration]. All else is reported to [Hooks.Error] and retried.
+// Run works until ctx ends. Then it lets each batch in the handler finish, stores the positions, releases the leases
+// and returns nil. Run returns an error only if a retry cannot help. At the start these errors are
+// [feed.ErrModeChanged], [feed.ErrStartIgnored], [feed.ErrNoStart], or [feed.ErrNotFound], [feed.ErrForbidden] or
+// [feed.ErrBadRequest] of the source or the lease store. Later they are [feed.ErrLeasesGone], or [feed.ErrSourceGone]
+// if no read has found the monitored container for an [Options.Expiration]. All other errors are reported to
+// [Hooks.Error] and retried.
 //
-// When ctx ends, Run returns within four times [Options.Drain], whatever it is about: the
-// batch in hand may go on for one Drain, has another to heed the end of its context, then
-// [feed.Closer] and the release of the lease have one each. That holds with a source or a lease
-// store that does not answer, if their calls end with their contexts, and with a handler
-// that does not return: it is left behind, and its lease to expire.
+// When ctx ends, Run returns within four times [Options.Drain]. A batch in the handler may go on for one Drain. Then
+// its context ends, and the handler has another Drain to return. [feed.Closer] and the release of the lease have one
+// Drain each. If a source or a lease store does not answer, this still holds, provided that its calls end with their
+// contexts. If a handler does not return, Run leaves it behind and lets its lease expire.
 //
-// It may be called again after it has returned, and even several times at once: each
-// call is an instance of its own.
+// You may call Run again after it has returned, and even several times at once: each call is an instance of its own.
 func (p *Processor) Run(ctx context.Context) error {
 	in := instance.New(ctx, p.source, p.leases, p.handler, p.opts.toParts(), p.opts.Hooks.bindTo(context.WithoutCancel(ctx)))
 	in.Begin = func(lease feed.Record, started time.Time, crashed bool) { tenure.Begin(in, lease, started, crashed) }

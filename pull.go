@@ -17,28 +17,25 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// Pulling has no leases: the position is the caller's to keep. One goroutine reads the
-// ranges in turn and hands over a page before it reads the next, so memory is bounded
-// by one page and a caller that stops has lost nothing.
+// Pulling has no leases: the caller stores the position. A single goroutine reads the ranges in turn and hands over a
+// page before it reads the next. So the memory is bounded by a page, and a caller that stops has lost nothing.
 
-// PullOptions say how [Pull] reads. The zero value reads the latest versions of
-// everything that is there, and ends.
+// PullOptions say how [Pull] reads. The zero value reads the latest versions of all present items, and ends.
 type PullOptions struct {
 	feed.ReadOptions
 
-	// Follow goes on waiting for changes at the end of the feed.
+	// Follow makes Pull wait for more changes at the end of the feed.
 	Follow bool
 
-	// Poll is the longest pause between reads at the end of the feed, 5 s by default.
-	// A source that is a [feed.Waiter] is not polled.
+	// Poll is the longest pause between reads at the end of the feed, 5 s by default. If the source is a [feed.Waiter],
+	// Pull does not poll.
 	Poll time.Duration
 }
 
-// Pull reads the change feed of r, after from, without leases and without a processor:
-// the pull model. It yields pages that have changes, each with the Range that it came
-// from and the position Next from which that range can be resumed; ranges inside r take
-// turns. Splits are followed. An error is yielded once, as the last pair; it does not
-// yield when ctx ends.
+// Pull reads the change feed of r, after from, without leases and without a processor: the pull model. Pull yields
+// pages with changes. Each page has its Range, and the position Next from which you can resume that range; ranges
+// inside r take turns. Pull follows splits. An error is yielded once, as the last pair; the end of ctx is not yielded
+// as an error.
 func Pull(ctx context.Context, source feed.Source, r feed.Range, from feed.Position, o PullOptions) iter.Seq2[feed.Page, error] {
 	return func(yield func(feed.Page, error) bool) {
 		p := puller{source: source, opts: o, poll: instance.FirstPoll}
@@ -60,14 +57,13 @@ type puller struct {
 	poll   time.Duration
 }
 
-// part is a part of the range, and how far it has been read.
+// part is a part of the range, with the position up to which it has been read.
 type part struct {
 	r  feed.Range
 	at feed.Position
 }
 
-// readInTurns reads the parts in turns, a page of each, so that no range waits for the end of
-// another.
+// readInTurns reads a page of each part in turn, so that no range waits for the end of another.
 func (p *puller) readInTurns(ctx context.Context, yield func(feed.Page, error) bool) error {
 	for {
 		found := false
@@ -97,7 +93,7 @@ func (p *puller) readInTurns(ctx context.Context, yield func(feed.Page, error) b
 	}
 }
 
-// readPart reads the next page of a part; one whose range is gone is cut first.
+// readPart reads the next page of a part. If the range of the part is gone, readPart first cuts the part.
 func (p *puller) readPart(ctx context.Context, i int) (feed.Page, error) {
 	for ctx.Err() == nil {
 		part := p.parts[i]
@@ -111,7 +107,7 @@ func (p *puller) readPart(ctx context.Context, i int) (feed.Page, error) {
 			if err := p.cutPart(ctx, i); err != nil {
 				return feed.Page{}, err
 			}
-			if p.parts[i] == part { // the source does not know its own partitions yet
+			if p.parts[i] == part { // the source has not noticed the split yet
 				p.pauseLonger(ctx)
 			}
 		case ok:
@@ -124,7 +120,7 @@ func (p *puller) readPart(ctx context.Context, i int) (feed.Page, error) {
 	return feed.Page{}, context.Cause(ctx)
 }
 
-// cutPart replaces a part by one for each partition.
+// cutPart replaces a part by several, one for each partition.
 func (p *puller) cutPart(ctx context.Context, i int) error {
 	partitions, err := p.source.Partitions(ctx)
 	if err != nil {
@@ -140,7 +136,7 @@ func (p *puller) cutPart(ctx context.Context, i int) error {
 		if !whole.r.Holds(place) {
 			return fmt.Errorf("%w: partition key %s is not in range %s", feed.ErrBadRequest, p.opts.Key, whole.r)
 		}
-		ranges = slices.DeleteFunc(ranges, func(r feed.Range) bool { return !r.Holds(place) }) // the source would refuse them
+		ranges = slices.DeleteFunc(ranges, func(r feed.Range) bool { return !r.Holds(place) }) // the source would refuse the other ranges
 	}
 	var parts []part
 	for _, r := range ranges {
@@ -153,13 +149,13 @@ func (p *puller) cutPart(ctx context.Context, i int) error {
 	return nil
 }
 
-// waitForMore waits until some part may have more.
+// waitForMore waits until a part may have more changes.
 func (p *puller) waitForMore(ctx context.Context) error {
 	waiter, ok := p.source.(feed.Waiter)
 	if !ok {
 		return p.pauseLonger(ctx)
 	}
-	// Writes that were not asked for wake a range too: pause, rather than read for each of them.
+	// Unwanted writes wake a range too: pause, instead of a read for each of them.
 	if err := pause.For(ctx, min(p.poll, instance.MaxGather)); err != nil {
 		return err
 	}
@@ -168,7 +164,7 @@ func (p *puller) waitForMore(ctx context.Context) error {
 	defer more(nil)
 	var waits sync.WaitGroup
 	for _, part := range p.parts {
-		waits.Go(func() { more(cmp.Or(waiter.Wait(waiting, part.r, part.at), errMore)) }) // the first that has more ends the wait of all
+		waits.Go(func() { more(cmp.Or(waiter.Wait(waiting, part.r, part.at), errMore)) }) // the first part with more changes ends the wait of all
 	}
 	waits.Wait()
 	cause := context.Cause(waiting)
@@ -181,10 +177,10 @@ func (p *puller) waitForMore(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// errMore ends the wait for news when there is some.
+// errMore ends the wait when a range has more changes.
 var errMore = errors.New("a range has more")
 
-// pauseLonger pauses for longer each time, until a page comes.
+// pauseLonger pauses, each time for longer, until a page has changes.
 func (p *puller) pauseLonger(ctx context.Context) error {
 	p.poll = min(2*p.poll, p.opts.Poll)
 	return pause.For(ctx, p.poll)

@@ -9,33 +9,33 @@ import (
 	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
-// Status describes a call of [Processor.Run] that is under way.
+// Status describes a running call of [Processor.Run].
 type Status struct {
 	Instance string
 	Since    time.Time     // when Run was called
 	Ready    bool          // the unit's leases exist
-	Began    *feed.NewUnit // where the unit begins, if this call has made its leases; else nil
+	Began    *feed.NewUnit // where the unit begins, if this call has made its leases; otherwise nil
 	Outage   bool          // there is an outage: nothing is parked, and the handler is only probed
-	Stopping bool          // its context has ended; it finishes the batches in hand
+	Stopping bool          // the context of Run has ended; the instance finishes the batches in the handler
 
 	View  time.Time  // when the lease store last answered with leases; zero before
 	Round feed.Round // the last round
 	At    time.Time  // when that round was over; zero before the first
 
-	// Leases are those that this instance works on, by their ranges.
+	// Leases are the leases of this instance, sorted by their ranges.
 	Leases []feed.LeaseStatus
 
-	// Broken are the documents among the leases that this instance leaves alone, and why: nobody works
-	// on their ranges before somebody mends or deletes them, unless another lease has the range.
+	// Broken are the invalid documents among the leases, with the reason. This instance leaves them alone: no instance
+	// works on their ranges until an operator repairs or deletes them, unless another lease has the range.
 	Broken []*feed.Error
 
-	// Errors are the last reports that concern no single lease, at most one of each origin,
-	// since the last round began, or since Run was called.
+	// Errors are the last reports that concern no single lease, at most one report of each origin, since the last round
+	// began, or since Run was called.
 	Errors []*feed.Error
 }
 
-// Status describes each call of Run that is under way, in the order of their beginnings. It
-// asks nobody, waits for nothing and holds nothing up, so a health check may call it often.
+// Status describes each running call of Run, in the order of their beginnings. Status makes no request, waits for
+// nothing and delays nothing, so a health check may call it often.
 func (p *Processor) Status() []Status {
 	var all []Status
 	for _, r := range p.runs.Values() {
