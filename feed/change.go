@@ -17,17 +17,17 @@ import (
 type Op uint8
 
 const (
-	// OpUpsert is a create or a replace: latest-version mode does not say which.
+	// OpUpsert is a create or a replace: latest-version mode does not distinguish them.
 	OpUpsert Op = iota
 	// OpCreate is the first version of an item. All versions and deletes only.
 	OpCreate
 	// OpReplace is a later version of an item. All versions and deletes only.
 	OpReplace
-	// OpDelete is the end of an item, by a delete or by its time to live. All versions and deletes only.
+	// OpDelete is the delete of an item, by a request or by its time to live. All versions and deletes only.
 	OpDelete
 )
 
-// String gives the service's word for the operation.
+// String returns the service's word for the operation.
 func (o Op) String() string {
 	switch o {
 	case OpUpsert:
@@ -47,27 +47,25 @@ type Change struct {
 	Op           Op
 	ID           string
 	PartitionKey PartitionKey
-	LSN          int64     // log sequence number: changes with one LSN were committed together
+	LSN          int64     // log sequence number: changes with the same LSN were committed together
 	Time         time.Time // commit time by the store's clock; whole seconds from the service
 	ETag         string    // quoted, as stored in the item; empty for a delete
 
-	// Body is the item as stored; nil for a delete. A store may have system properties in
-	// it, as the service does: then ETag and Time repeat _etag and _ts. ID repeats id, and
-	// _lsn is not in it.
-	// All readers of the batch share the body, so it must not be modified.
+	// Body is the item as stored; nil for a delete. If the store adds system properties, as the service does, then ETag
+	// and Time repeat _etag and _ts, ID repeats id, and Body has no _lsn. All readers of the batch share Body, so you
+	// must not modify it.
 	Body json.RawMessage
 
-	// Previous is the version before this one: all versions and deletes only, and only
-	// where the container keeps it.
+	// Previous is the version before this change: all versions and deletes only, and only if the container keeps
+	// previous versions.
 	Previous json.RawMessage
 
 	PreviousLSN int64 // LSN of the version before this one; 0 for a create and in latest-version mode
 	Expired     bool  // a delete by time to live
 }
 
-// PartitionKey is the value of an item's partition key in the form that the service
-// puts on the wire: a JSON array with one component a path, as in ["London"], [5],
-// [null] or, for an item without the property, [{}].
+// PartitionKey is the value of an item's partition key in the form of the service's protocol: a JSON array with one
+// component per path, as in ["London"], [5], [null] or, if the item lacks the property, [{}].
 type PartitionKey string
 
 // Undefined is the partition key component of an item that lacks the property.
@@ -75,8 +73,8 @@ var Undefined = undefined{}
 
 type undefined struct{}
 
-// NewKey makes a partition key as [Key] does, and returns an [ErrBadRequest] that names the component if one cannot be in a
-// key: use it for values that your program has not chosen itself.
+// NewKey makes a partition key as [Key] does. If a component is invalid, NewKey returns an [ErrBadRequest] that names
+// the component: use NewKey for values that your program has not chosen itself.
 func NewKey(components ...any) (PartitionKey, error) {
 	if n := len(components); n == 0 || n > maxLevels {
 		return "", fmt.Errorf("%w: partition key has %d components, want 1 to %d", ErrBadRequest, n, maxLevels)
@@ -89,10 +87,10 @@ func NewKey(components ...any) (PartitionKey, error) {
 	return Key(components...), nil
 }
 
-// maxLevels is how many levels a hierarchical partition key has at most, by the service's limits.
+// maxLevels is the largest number of levels of a hierarchical partition key, by the service's limits.
 const maxLevels = 3
 
-// impossible is why a value cannot be in a partition key; empty if it can.
+// impossible says why a value cannot be in a partition key; empty if it can.
 func impossible(component any) string {
 	v := reflect.ValueOf(component)
 	switch v.Kind() {
@@ -115,9 +113,8 @@ func impossible(component any) string {
 	return fmt.Sprintf("of type %T", component)
 }
 
-// Key makes a partition key of its components: strings, numbers, booleans, nil, or
-// [Undefined]. A component of another type makes a key that every store refuses,
-// with an error that names it; see [NewKey].
+// Key makes a partition key from its components: strings, numbers, booleans, nil, or [Undefined]. If a component has
+// another type, every store refuses the key, with an error that names the component; see [NewKey].
 func Key(components ...any) PartitionKey {
 	var b strings.Builder
 	b.WriteByte('[')
@@ -137,24 +134,24 @@ func Key(components ...any) PartitionKey {
 
 // Batch is the input of a [Handler]: changes of a lease, those of each partition key in order.
 type Batch struct {
-	LeaseToken string   // the lease that the changes came from
-	Range      Range    // its effective partition key range
+	LeaseToken string   // token of the changes' lease
+	Range      Range    // effective partition key range of the lease
 	Instance   string   // the instance that runs the handler
-	Epoch      int64    // number of the owner: each owner of a lease, or of the one that it was split from, has a higher one
-	Attempt    int      // 1 more than the handler has received any of the changes before, in an outage too, and before it was parked
-	Cut        bool     // it has only a part of a transaction, which failed as a whole: see FailurePolicy.MaxAttempts
-	Redriven   bool     // its change was among the dead letters
+	Epoch      int64    // number of the owner: each new owner of a lease, or of its children after a split, has a higher number
+	Attempt    int      // 1 plus how often the handler has received any of the changes, also during an outage, and before the change was parked
+	Cut        bool     // the batch has only a part of a transaction, which failed as a whole: see FailurePolicy.MaxAttempts
+	Redriven   bool     // the change was among the dead letters
 	Session    string   // session token of the read, for reading your own lease's writes
-	Charge     float64  // request charge of the read, in request units; of a page in several batches the first one has it
-	Position   Position // after the page that its changes are of; of a redriven change none
-	Head       int64    // LSN of the newest change of the partition at the read, 0 when unknown
+	Charge     float64  // request charge of the read, in request units; if several batches share a page, the first has the charge
+	Position   Position // after the page of the changes; zero for a redriven change
+	Head       int64    // LSN of the newest change of the partition at the read, 0 if unknown
 	Changes    []Change
 
 	confirm func(context.Context) error // nil: the processor checkpoints by itself
 }
 
-// Lag is how far the last change was before the head when it was read, in LSNs, which count
-// the transactions of the whole partition. It is 0 when the head is not known.
+// Lag returns the distance from the last change to the head at the time of the read, in LSNs, which count the
+// transactions of the whole partition. Lag is 0 if the head is unknown.
 func (b *Batch) Lag() int64 {
 	if len(b.Changes) == 0 {
 		return 0
@@ -162,16 +159,16 @@ func (b *Batch) Lag() int64 {
 	return max(0, b.Head-b.Changes[len(b.Changes)-1].LSN)
 }
 
-// Checkpoint stores that this batch is done, and so is every batch before it on this lease that
-// its handler has returned nil for; with an Options.Concurrency above 1, every such batch of
-// its partition keys. It is for processors with Options.Manual; elsewhere it returns
-// [ErrNotManual], because the processor checkpoints by itself when the handler returns nil. It
-// may be called before Handle has returned or after that, from any goroutine. What is confirmed
-// is done, although the handler returns an error or runs out of time afterwards: it does not come
-// again. A batch that is confirmed already is a no-op: progress never moves back. Nothing is
-// stored, and there is an error, when the lease is gone or is being split (ErrLeaseLost), or
-// the batch comes again in smaller parts because the handler took too long
-// (ErrHandlerTimeout).
+// Checkpoint stores that this batch is done, and so is every earlier batch of this lease for which the handler has
+// returned nil; with an Options.Concurrency above 1, every such batch of its partition keys. Checkpoint is for
+// processors with Options.Manual. Without Manual it returns [ErrNotManual], because the processor checkpoints by itself
+// when the handler returns nil.
+//
+// You may call Checkpoint before Handle has returned or afterwards, from any goroutine. Confirmed changes are not
+// redelivered, even if the handler then returns an error or runs out of time. If the batch is confirmed already,
+// Checkpoint does nothing: progress never moves back. Checkpoint stores nothing and returns an error if the lease is
+// gone or is being split (ErrLeaseLost), or if the batch is redelivered in smaller parts because the handler took too
+// long (ErrHandlerTimeout).
 func (b *Batch) Checkpoint(ctx context.Context) error {
 	if b.confirm == nil {
 		return ErrNotManual
@@ -179,19 +176,20 @@ func (b *Batch) Checkpoint(ctx context.Context) error {
 	return b.confirm(ctx)
 }
 
-// IsManual reports whether the batch is for its handler to checkpoint, with [Batch.Checkpoint].
+// IsManual reports whether the handler must checkpoint the batch with [Batch.Checkpoint].
 func (b *Batch) IsManual() bool { return b.confirm != nil }
 
-// OnCheckpoint sets what [Batch.Checkpoint] calls. It is for whoever makes batches: a processor, or the test of a handler.
+// OnCheckpoint sets the function that [Batch.Checkpoint] calls. Only code that makes batches needs OnCheckpoint: a
+// processor, or the test of a handler.
 func (b *Batch) OnCheckpoint(confirm func(context.Context) error) { b.confirm = confirm }
 
-// Committer writes items: one atomic batch in one logical partition, as the service's
-// transactional batch. Stores prove it with changefeedtest.TestCommitter.
+// Committer writes items: an atomic batch in one logical partition, like the service's transactional batch. A store
+// proves its implementation with changefeedtest.TestCommitter.
 type Committer interface {
-	// Commit applies all writes or none, in order, with one LSN. The error of a
-	// refused write is a [*WriteError] that names it. At most 100 writes and 2 MB.
-	// A key that is none, or not that of an item, is an [ErrBadRequest]. After any other
-	// error than these, also that of an ended ctx, the batch may have been applied.
+	// Commit applies all writes or none, in order, with a single LSN. If a write is refused, the error is a
+	// [*WriteError] that names the write. A batch has at most 100 writes and 2 MB. If the key is invalid, or is not the
+	// key of an item, the error is an [ErrBadRequest]. After any other error, also when ctx has ended, the batch may
+	// have been applied.
 	Commit(ctx context.Context, key PartitionKey, writes []Write) ([]Result, error)
 }
 
@@ -201,15 +199,15 @@ type WriteOp uint8
 const (
 	// WriteUpsert creates the item or replaces it.
 	WriteUpsert WriteOp = iota
-	// WriteCreate refuses an item that exists, with [ErrConflict].
+	// WriteCreate creates the item; if the item exists, the write is refused with [ErrConflict].
 	WriteCreate
-	// WriteReplace refuses an item that does not exist, with [ErrNotFound].
+	// WriteReplace replaces the item; if the item is missing, the write is refused with [ErrNotFound].
 	WriteReplace
 	// WritePatch changes parts of an item.
 	WritePatch
 	// WriteDelete removes an item.
 	WriteDelete
-	// WriteRead reads an item as of this place in the batch.
+	// WriteRead reads an item in its state at this place in the batch.
 	WriteRead
 )
 
@@ -225,10 +223,10 @@ func (o WriteOp) String() string {
 // Write is one operation of a batch.
 type Write struct {
 	Op      WriteOp
-	ID      string          // needed by patch, delete and read; else taken from the body
+	ID      string          // needed by patch, delete and read; for other writes, empty means the id in the body
 	Body    json.RawMessage // the item, for create, upsert and replace
 	Patch   []PatchOp       // for patch; at most 10
-	IfMatch string          // ETag that the item must have, else [ErrPrecondition]; empty is any
+	IfMatch string          // ETag that the item must have, otherwise [ErrPrecondition]; empty is any
 }
 
 // PatchOp is one step of a patch.
@@ -248,7 +246,7 @@ type Result struct {
 	Body    json.RawMessage // the item, with system properties if the store has them; nil after a delete
 }
 
-// WriteError is a batch that was refused because of one of its writes.
+// WriteError describes a batch that was refused because of a write.
 type WriteError struct {
 	Index int
 	Write Write
@@ -260,5 +258,5 @@ func (e *WriteError) Error() string {
 	return fmt.Sprintf("write %d (%s %q): %v", e.Index, e.Write.Op, e.Write.ID, e.Err)
 }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (e *WriteError) Unwrap() error { return e.Err }

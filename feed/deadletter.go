@@ -11,101 +11,99 @@ import (
 	"time"
 )
 
-// DeadLetters is where a processor parks changes that its handler cannot handle, so that
-// the feed goes on. Package deadletters has some; changefeedtest.TestDeadLetters proves others.
+// DeadLetters is a store in which a processor parks changes that its handler cannot handle, so that the feed goes on.
+// Package deadletters has implementations; changefeedtest.TestDeadLetters proves yours.
 type DeadLetters interface {
-	// Put keeps a letter, and is durable when it returns nil. It replaces the letter with
-	// the same ID and partition key, which comes again after a crash or a lost answer.
-	// After an error the change is not parked: it waits, its key is set aside (see
-	// FailurePolicy.MaxSetAside), and Put is called again after a pause.
+	// Put stores a letter; when Put returns nil, the letter is durable. Put replaces a letter with the same ID and
+	// partition key, because after a crash or a lost answer the processor calls Put again. If Put returns an error, the
+	// change is not parked: it waits, its key is set aside (see FailurePolicy.MaxSetAside), and Put is called again
+	// after a pause.
 	Put(ctx context.Context, l DeadLetter) error
 }
 
-// LetterBox is [DeadLetters] that can be read again. FailurePolicy.HoldKeys and redriving need one.
+// LetterBox is [DeadLetters] that can be read. FailurePolicy.HoldKeys and redriving need a LetterBox.
 //
-// All methods, Put among them, return an error when their ctx had ended before they were done, and Letters gives one:
-// otherwise a caller who has gone would take a letter for safe, or think that there are no more. What was asked for may
-// have been done all the same.
+// If ctx ends before a method is done, all methods return an error, also Put, and Letters yields an error. Otherwise a
+// caller would take an unsaved letter for safe, or believe that there are no more letters. The operation may have taken
+// effect nevertheless.
 type LetterBox interface {
 	DeadLetters
 
-	// Letters gives the letters of a partition key in the order of their LSN and Index, or
-	// with an empty key all letters, those of each key in that order.
+	// Letters yields the letters of a partition key in the order of their LSN and Index. With an empty key, Letters
+	// yields all letters, those of each key in that order.
 	Letters(ctx context.Context, key PartitionKey) iter.Seq2[DeadLetter, error]
 
-	// Remove removes a letter. It is no error when there is none.
+	// Remove removes a letter. If the letter is missing, Remove returns nil.
 	Remove(ctx context.Context, key PartitionKey, id string) error
 }
 
-// DeadLetter is a change that was parked, and why.
+// DeadLetter is a parked change, and the reason.
 type DeadLetter struct {
-	// ID is unique among the letters of a partition key, and the same when the same change is
-	// parked again: its LSN and a hash of its item, such as 4711.df8cf80227ec3237922df0ecd88385c5;
-	// with all versions and deletes its LSN and Index, such as 4711.0.
+	// ID is unique among the letters of a partition key, and stays the same if the same change is parked again. The ID
+	// is the LSN and a hash of the item, such as 4711.df8cf80227ec3237922df0ecd88385c5; with all versions and deletes
+	// the LSN and Index, such as 4711.0.
 	ID          string
 	Change      Change
-	Index       int // of the change among those of its LSN
+	Index       int // index of the change among the changes of its LSN
 	Disposition Disposition
 
-	Cause    string // the handler's last error, 8 KB of it at most; of a held change empty
+	Cause    string // the handler's last error, at most 8 KB; empty for a held change
 	Stack    string // of the handler's goroutine if it panicked
-	Attempts int    // how often the handler has received it, a held change too; one more for each retry that failed
+	Attempts int    // how often the handler has received the change, also a held change; 1 more for each failed retry
 
-	Instance string    // that parked it
-	Lease    string    // token of the lease that it came from
-	Range    Range     // of that lease
-	Failed   time.Time // when it failed for the first time, as far as this instance knows; zero if it has not failed
+	Instance string    // the instance that parked the change
+	Lease    string    // token of the change's lease
+	Range    Range     // range of that lease
+	Failed   time.Time // first failure that this instance knows of; zero if the change has not failed
 	Parked   time.Time // by the clock of the instance
 }
 
-// Disposition is why a change is among the dead letters.
+// Disposition says why a change is among the dead letters.
 type Disposition string
 
 // The dispositions.
 const (
-	// DispositionFailed: the handler failed on it until its limit was used up (FailurePolicy.MaxAttempts or FailurePolicy.MaxAge), and
-	// then with it alone. [DeadLetter.Attempts] may be higher than the limit: calls that look for the bad change count too.
+	// DispositionFailed: the handler failed on the change until the limit was used up (FailurePolicy.MaxAttempts or
+	// FailurePolicy.MaxAge), in the end with this change alone. [DeadLetter.Attempts] may be higher than the limit:
+	// calls that search for the bad change count too.
 	DispositionFailed Disposition = "failed"
-	// DispositionPoison: the handler has said that trying again cannot help; see [Poison].
+	// DispositionPoison: the handler has said that a retry cannot help; see [Poison].
 	DispositionPoison Disposition = "poison"
-	// DispositionUndecodable: the processor's Items could not decode it.
+	// DispositionUndecodable: Items could not decode the change.
 	DispositionUndecodable Disposition = "undecodable"
-	// DispositionCrashed: the process ended while it was alone in the handler, and by that it has
-	// failed FailurePolicy.MaxAttempts times.
+	// DispositionCrashed: the process ended while the handler had this change alone, and with that failure the change
+	// has failed FailurePolicy.MaxAttempts times.
 	DispositionCrashed Disposition = "crashed"
-	// DispositionHeld: an earlier change of its key is parked, and the unit holds such
-	// keys; see FailurePolicy.HoldKeys.
+	// DispositionHeld: an earlier change of the key is parked, and the unit holds such keys; see
+	// FailurePolicy.HoldKeys.
 	DispositionHeld Disposition = "held"
 )
 
-// Failure is an error of a handler that says more than that its batch has failed. The
-// changes that it does not name are done. A Failure that names none, or one that the
-// batch does not have, fails the whole batch as any other error does.
+// Failure is an error of a handler that says which changes of the batch have failed. All other changes are done. If a
+// Failure names no change, or a change outside the batch, the whole batch has failed, as with any other error.
 type Failure struct {
-	// Done says that the first so many changes are done, and the others are not, where
-	// Items is nil.
+	// Done applies if Items is nil: the first Done changes are done, and the others are not.
 	Done int
 
-	// Items are the errors of exactly those changes that have failed, by their index in
-	// [Batch.Changes]. One of them that is [Poison] is not tried again. Changes of the same
-	// key after one that has failed are done before it, then: a handler that needs the order
-	// says Done instead.
+	// Items contains the errors of exactly those changes that have failed, by their index in [Batch.Changes]. If an
+	// error is [Poison], its change is not retried. Later changes of the same key then count as done before the failed
+	// one: if your handler needs the order, set Done instead.
 	Items map[int]error
 
-	// After is how long to wait at least before the next attempt.
+	// After is the shortest pause before the next attempt.
 	After time.Duration
 
-	// Outage says that the changes are not at fault: something that the handler needs does not
-	// answer. It counts no attempt of FailurePolicy.MaxAttempts, only the time of FailurePolicy.MaxAge.
-	// Without it an outage is recognized by three keys that fail, which a quiet feed may not have.
-	// It does not set Status.Outage, for which keys are compared.
+	// Outage says that the changes are not at fault: a dependency of the handler does not answer. Such a failure counts
+	// no attempt of FailurePolicy.MaxAttempts, only the time of FailurePolicy.MaxAge. If you do not set Outage, the
+	// processor recognizes an outage when three keys fail, and a quiet feed may not have three. Outage does not set
+	// Status.Outage, because that field compares keys.
 	Outage bool
 
-	// Err is why.
+	// Err is the cause.
 	Err error
 }
 
-// Error is the text of the cause.
+// Error returns the text of the cause.
 func (f *Failure) Error() string {
 	text := "handler failed"
 	if cause := cmp.Or(f.Err, f.firstCause()); cause != nil {
@@ -129,7 +127,7 @@ func (f *Failure) Error() string {
 	return text
 }
 
-// firstCause is why the first change has failed that Items names with a cause of its own; nil if there is none.
+// firstCause returns the cause of the first change in Items that has a cause of its own; nil if there is none.
 func (f *Failure) firstCause() error {
 	for _, i := range slices.Sorted(maps.Keys(f.Items)) {
 		if cause := f.Items[i]; cause != nil && cause != ErrUntried {
@@ -139,25 +137,26 @@ func (f *Failure) firstCause() error {
 	return nil
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Poison says of a batch, or of a change in [Failure.Items], that trying again cannot help:
-// what is left of FailurePolicy.MaxAttempts is skipped. A batch of one change is parked at once. If a batch has several changes and
-// you do not say which one is bad, the batch is divided first, and its parts are called again, until that change is alone. To
-// have a change parked without another call, name it: &Failure{Items: map[int]error{i: Poison(err)}}. If there is no
-// limit (FailurePolicy.MaxAttempts or FailurePolicy.MaxAge), nothing is parked, and the batch is retried for ever.
+// Poison marks an error of a batch, or of a change in [Failure.Items]: a retry cannot help, so the remaining attempts
+// of FailurePolicy.MaxAttempts are skipped. A batch with a single change is parked at once. If a batch has several
+// changes and you do not say which of them is bad, the processor first divides the batch and calls the handler with its
+// parts, until the bad change is alone. To have a change parked without another call, name it: &Failure{Items:
+// map[int]error{i: Poison(err)}}. If there is no limit (FailurePolicy.MaxAttempts or FailurePolicy.MaxAge), nothing is
+// parked, and the batch is retried for ever.
 func Poison(err error) error { return &poison{err} }
 
 type poison struct{ error }
 
 func (p *poison) Unwrap() error { return p.error }
 
-// ErrUntried is for a change in [Failure.Items] that the handler has not tried, because another one of its batch failed
-// before. It comes again and counts no attempt.
+// ErrUntried marks a change in [Failure.Items] that the handler has not tried, because another change of the batch
+// failed before. The change is redelivered and counts no attempt.
 var ErrUntried = errors.New("not tried")
 
-// IsPoison reports whether an error says that trying again cannot help: it is, or wraps, one of [Poison].
+// IsPoison reports whether an error says that a retry cannot help: it is, or wraps, an error of [Poison].
 func IsPoison(err error) bool {
 	_, ok := errors.AsType[*poison](err)
 	return ok

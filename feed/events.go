@@ -4,63 +4,63 @@ import (
 	"time"
 )
 
-// BatchDone is one call of the handler.
+// BatchDone describes a call of the handler.
 type BatchDone struct {
 	Batch    *Batch
 	Duration time.Duration
-	Err      error // nil when the batch is done
+	Err      error // nil if the batch is done
 }
 
-// ReadDone is one read of a lease's range.
+// ReadDone describes a read of a lease's range.
 type ReadDone struct {
-	Lease    string // its token
+	Lease    string // token of the lease
 	Changes  int
-	Charge   float64 // in request units, 0 when the source does not say
+	Charge   float64 // in request units, 0 if unknown
 	Duration time.Duration
 	Err      error
 }
 
-// WaitDone is one wait for something new to read, of a source that is a [Waiter]. It is not charged.
+// WaitDone describes a wait for new changes, if the source is a [Waiter]. A wait has no charge.
 type WaitDone struct {
-	Lease    string // its token
+	Lease    string // token of the lease
 	Duration time.Duration
 	Err      error
 }
 
-// StoreDone is one write of a held lease.
+// StoreDone describes a write of a held lease.
 type StoreDone struct {
-	Lease    string  // its token
-	Renewal  bool    // it was due by time; else there was something to store
-	Charge   float64 // in request units, 0 when the store does not say, as after an error
+	Lease    string  // token of the lease
+	Renewal  bool    // true for a timed renewal, false for a checkpoint
+	Charge   float64 // in request units, 0 if unknown, as after an error
 	Duration time.Duration
 	Err      error
 }
 
-// Round is one round of the balancer.
+// Round describes a round of the balancer.
 type Round struct {
 	Leases    int  // of the unit
-	Instances int  // that are alive, including this one
-	Owned     int  // by this instance when the round began, with those that a stuck handler keeps
-	Taken     int  // free, expired or handed over to this instance
-	Given     int  // to others
+	Instances int  // live instances, including this one
+	Owned     int  // by this instance when the round began, including leases that a stuck handler keeps
+	Taken     int  // by this instance, because they were free, expired or handed over
+	Given     int  // to other instances
 	Stolen    int  // from owners that do not answer
-	Unowned   int  // that nobody may have, because all instances have as many as Options.MaxLeases
-	Listed    bool // all records were listed; else the view was followed
+	Unowned   int  // leases that no instance may own, because all instances have as many as Options.MaxLeases
+	Listed    bool // true if all records were listed, false if changes were followed
 }
 
-// Outage is a time in which at least three changes fail, and fewer partition keys succeed: nothing is
-// parked for that, unless it has failed for FailurePolicy.MaxAge, and the handler is called only now and
-// then to see whether it has recovered. Each instance recognizes outages for itself, over all its
-// leases. An outage ends when such a call succeeds; then all that has failed begins anew.
+// Outage is a time in which at least three changes fail, and fewer partition keys succeed. During an outage a change is
+// parked only if it has failed for FailurePolicy.MaxAge, and the handler is called only now and then to see whether it
+// has recovered. Each instance recognizes outages for itself, over all its leases. An outage ends when such a call
+// succeeds; then all failed changes begin anew.
 type Outage struct {
-	Since   time.Time // when it was detected
-	Ended   time.Time // zero while it lasts
-	Changes int       // that had failed, as often as they may, when it was detected
+	Since   time.Time // when the outage was detected
+	Ended   time.Time // zero while the outage lasts
+	Changes int       // changes that had used up their attempts when the outage was detected
 }
 
 // KeyEvent says that the changes of a partition key are treated differently from now on.
 type KeyEvent struct {
-	Lease  string // its token
+	Lease  string // token of the lease
 	Key    PartitionKey
 	Became KeyState
 }
@@ -68,28 +68,27 @@ type KeyEvent struct {
 // KeyState is how the changes of a partition key are treated.
 type KeyState string
 
-// The states of a partition key that differ from the common one, and their ends.
+// The states of a partition key that differ from the usual state, and their ends.
 const (
-	KeySetAside KeyState = "set aside" // its later changes are read again by key; see FailurePolicy.MaxSetAside
-	KeyCaughtUp KeyState = "caught up" // it was set aside, and its changes come from the feed again
-	KeyHeld     KeyState = "held"      // its changes are parked; see FailurePolicy.HoldKeys
-	KeyReleased KeyState = "released"  // it was held, and its changes go to the handler again
+	KeySetAside KeyState = "set aside" // later changes of the key are read again by key; see FailurePolicy.MaxSetAside
+	KeyCaughtUp KeyState = "caught up" // the key was set aside, and its changes arrive from the feed again
+	KeyHeld     KeyState = "held"      // changes of the key are parked; see FailurePolicy.HoldKeys
+	KeyReleased KeyState = "released"  // the key was held, and its changes go to the handler again
 )
 
-// Redriven is a letter that has gone to the handler again.
+// Redriven describes a letter that the handler has received again.
 type Redriven struct {
 	Letter DeadLetter
-	Recall bool  // nobody has asked: it was parked just before an outage was detected
-	Err    error // why the handler has failed again; nil when it is done, and the letter removed
+	Recall bool  // no operator has requested this: the change was parked just before an outage was detected
+	Err    error // why the handler has failed again; nil if the letter is done and removed
 }
 
-// NewUnit is a deployment unit whose leases were just made.
+// NewUnit describes a deployment unit whose leases were just made.
 type NewUnit struct {
-	Start  Start // where it begins
-	Mode   Mode  // of its changes
+	Start  Start // where the unit begins
+	Mode   Mode  // mode of the changes
 	Leases int
-	// Passed is how many changes are there and come before Start, so that the unit does not get
-	// them; nil if that is not known: the source is no [Counter], the mode is all versions and
-	// deletes, or the count took longer than 10 s.
+	// Passed is the number of present changes before Start, which the unit skips. Passed is nil if the number is
+	// unknown: the source is no [Counter], the mode is all versions and deletes, or the count took longer than 10 s.
 	Passed *int64
 }

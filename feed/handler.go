@@ -4,46 +4,43 @@ import "context"
 
 // Handler is your code: it handles each batch of changes.
 //
-// Returning nil means that the batch is done. If Handle returns an error, whichever it is, or
-// panics, its changes are delivered again after a pause, with a higher attempt number and with
-// the lease still held: the batch as a whole or, as FailurePolicy.MaxAttempts says, in parts. An
-// error that is a [Failure] says which of the changes have failed, and one of [Poison] that
-// trying again cannot help. What [Batch.Checkpoint] has confirmed does not come again, whatever
-// Handle returns.
+// If Handle returns nil, the batch is done. If Handle returns an error or panics, its changes are redelivered after a
+// pause, with a higher attempt number, and the instance keeps the lease: either the whole batch is redelivered or, as
+// FailurePolicy.MaxAttempts says, parts of the batch. If the error is a [Failure], it says which of the changes have
+// failed. An error of [Poison] says that a retry cannot help. Changes that you have confirmed with [Batch.Checkpoint]
+// are not redelivered, whatever Handle returns.
 //
-// The context ends with cause [ErrLeaseLost] when the lease is lost, with
-// [ErrHandlerTimeout] past Options.HandlerTimeout and with [ErrStopped] when the
-// processor stops or hands the lease over and Options.Drain has passed; a handler
-// must then return soon, because somebody else may begin.
+// The context ends with cause [ErrLeaseLost] when the lease is lost, with [ErrHandlerTimeout] after
+// Options.HandlerTimeout, and with [ErrStopped] when the processor stops or hands the lease over and Options.Drain has
+// passed. Return soon when the context ends, because another instance may begin.
 //
-// Handle is called for one batch at a time on each lease or, with Options.Concurrency, for
-// several batches of different partition keys, and concurrently for different leases.
+// Handle is called for one batch at a time on each lease or, with Options.Concurrency, for several batches of different
+// partition keys. Calls for different leases are concurrent.
 type Handler interface {
 	Handle(ctx context.Context, b *Batch) error
 }
 
-// HandlerFunc makes a [Handler] of a function.
+// HandlerFunc makes a [Handler] from a function.
 type HandlerFunc func(ctx context.Context, b *Batch) error
 
 // Handle calls f.
 func (f HandlerFunc) Handle(ctx context.Context, b *Batch) error { return f(ctx, b) }
 
-// Opener is an optional ability of a [Handler]: Open is called before the first batch
-// of a lease that the instance has acquired. An error is retried like a failed batch.
+// Opener is an optional ability of a [Handler]: the instance calls Open after it has acquired a lease, before the first
+// batch. After an error Open is called again, as a failed batch is retried.
 type Opener interface {
 	Open(ctx context.Context, l Lease) error
 }
 
-// Closer is an optional ability of a [Handler]: Close is called after the last batch of
-// a lease, with the lease as it was acquired, before it is released, if [Opener] (when
-// there is one) had succeeded. It is not called when the handler is stuck. After
-// [ReasonLost] somebody else may own the lease already. A Close that takes longer than
-// Options.Drain counts as a stuck handler.
+// Closer is an optional ability of a [Handler]: Close is called after the last batch of a lease, with the lease as it
+// was acquired, before the lease is released. If the handler is an [Opener], Close is called only if Open has
+// succeeded. If the handler is stuck, Close is not called. After [ReasonLost] another instance may own the lease
+// already. If Close takes longer than Options.Drain, the handler counts as stuck.
 type Closer interface {
 	Close(ctx context.Context, l Lease, why Reason) error
 }
 
-// Reason is why a lease was given up.
+// Reason is the reason for giving up a lease.
 type Reason string
 
 // The reasons.
@@ -54,7 +51,7 @@ const (
 	ReasonSplit   Reason = "split"   // replaced by the leases of its children
 	ReasonStuck   Reason = "stuck"   // its handler ignores its context
 
-	// ReasonRedundant: other leases cover its range and have come as far. It was left from
-	// a create that arrived late.
+	// ReasonRedundant: other leases cover the range and have progressed at least as far. The lease was left from a
+	// create that arrived late.
 	ReasonRedundant Reason = "redundant"
 )

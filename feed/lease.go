@@ -7,55 +7,51 @@ import (
 	"time"
 )
 
-// LeaseStore keeps the records of one deployment unit: who reads what, up to where. A
-// store implements it, bound to a processor name and a monitored container, and proves
-// it with changefeedtest.TestLeaseStore. All methods may be called concurrently. Every kind
-// and every state that is a word of small letters is kept, also those that come later.
+// LeaseStore keeps the records of one deployment unit: who reads which range, and up to which position. A store
+// implements LeaseStore for a processor name and a monitored container, and proves the implementation with
+// changefeedtest.TestLeaseStore. All methods may be called concurrently. The store keeps every kind and every state
+// that is a word of small letters, also future kinds and states.
 //
-// Every write is conditional. A store must answer a write whose outcome it does not
-// know with an error that is neither [ErrConflict] nor [ErrNotFound]; the processor
-// then finds out by itself whether the write arrived. So too when ctx has ended: any
-// other error will do, whether it wraps the context's or not. A write or listing that has
-// no answer after 65 seconds finds its ctx ended.
+// Every write is conditional. If a store does not know the outcome of a write, the error must be neither [ErrConflict]
+// nor [ErrNotFound]; the processor then finds out by itself whether the write arrived. The same holds if ctx has ended:
+// then any other error is allowed, whether or not it wraps the error of the context. If a write or a listing has no
+// answer after 65 seconds, its ctx ends.
 //
-// A record and its Properties and Raw belong to the caller, who may change them after the call: a store keeps copies, and
-// returns copies.
+// A record and its Properties and Raw belong to the caller, who may change them after the call: a store keeps copies,
+// and returns copies.
 type LeaseStore interface {
-	// List returns all records of the unit, in any order, and the store's own time. Every
-	// write acknowledged to any client before the call is in the result: List must not lag.
-	// It need not be of one moment: of writes made meanwhile it may show some and not
-	// others. A document that cannot be read as a record is returned with Err set.
+	// List returns all records of the unit, in any order, and the store's own time. The result contains every write
+	// that was acknowledged to any client before the call: List must not lag. The result need not show a single moment:
+	// of the writes during the call, List may show some and omit others. If a document is not a valid record, List
+	// returns the record with Err set.
 	List(ctx context.Context) (records []Record, now time.Time, err error)
 
-	// Create adds a record, or returns [ErrConflict] when a record with its kind and token
-	// is present. The result has the ID, ETag and Updated that the store gave it.
+	// Create adds a record, or returns [ErrConflict] if a record with its kind and token exists. The result has the ID,
+	// ETag and Updated of the store.
 	Create(ctx context.Context, l Record) (Record, error)
 
-	// Update replaces the record with this kind and token, or returns [ErrConflict] when the stored ETag is
-	// another, [ErrNotFound] when the record is gone. Members of the stored document
-	// that the record does not know are kept.
+	// Update replaces the record with this kind and token. Update returns [ErrConflict] if the stored ETag differs, and
+	// [ErrNotFound] if the record is gone. Members of the stored document that the record does not know are kept.
 	Update(ctx context.Context, l Record) (Record, error)
 
-	// Delete removes a record, or returns [ErrConflict] when the stored ETag is another,
-	// [ErrNotFound] when the record is gone, [ErrForbidden] without the right to delete.
+	// Delete removes a record. Delete returns [ErrConflict] if the stored ETag differs, [ErrNotFound] if the record is
+	// gone, and [ErrForbidden] if the caller lacks the right to delete.
 	Delete(ctx context.Context, l Record) error
 }
 
-// Follower is an optional ability of a [LeaseStore]: its changes can be followed, so
-// that a round need not list everything and hears of a hand-over at once.
+// Follower is an optional ability of a [LeaseStore]: an instance can follow its changes. So a round need not list all
+// records, and an instance notices a hand-over at once.
 type Follower interface {
-	// Follow waits until records have changed since cursor and returns them, the
-	// cursor after them and the store's time. With an empty cursor it returns at
-	// once, with the present cursor and no records. It may return early without
-	// records. Deleted records do not appear. Records come in any order. The last
-	// version of a record always comes; earlier versions may be left out, and none
-	// comes after a later one. A record may come again unchanged. When ctx ends
-	// Follow returns an error.
+	// Follow waits until records have changed since cursor. Follow returns these records, the cursor after them and the
+	// store's time. With an empty cursor, Follow returns the present cursor at once, without records. Follow may return
+	// early without records. Deleted records do not appear. Records arrive in any order. The last version of a record
+	// always arrives; earlier versions may be omitted, and none arrives after a later version. A record may arrive
+	// again unchanged. When ctx ends, Follow returns an error.
 	Follow(ctx context.Context, cursor string) (changed []Record, next string, now time.Time, err error)
 }
 
-// Kind is the word for a kind of record. The kinds may grow: a record of a kind that is not
-// among these belongs to a newer version: kept, left alone, and no lease.
+// Kind is the kind of a record. Later versions may add kinds: a record of an unknown kind belongs to a newer version,
+// is kept and left alone, and is no lease.
 type Kind string
 
 const (
@@ -71,49 +67,47 @@ const (
 	KindRequest Kind = "request"
 )
 
-// Record is one document of a [LeaseStore]. Every kind has Kind, ID, Token, Owner, Epoch, State,
-// Expiration, TTL, Timestamp, Properties and the fields that the store sets. The other fields
-// have a meaning for [KindLease] only.
+// Record is one document of a [LeaseStore]. Every kind uses Kind, ID, Token, Owner, Epoch, State, Expiration, TTL,
+// Timestamp, Properties and the fields that the store sets. The other fields have a meaning for [KindLease] only.
 type Record struct {
 	Kind  Kind   // required: a store refuses a record without a kind
-	Token string // of a lease "min-max", or a partition key range id in version 0; of a host its instance and epoch
+	Token string // of a lease: "min-max", or a partition key range id in version 0; of a host: its instance and epoch
 	Range Range  // the keys that the lease covers; unknown (empty) in old version 0 leases
 
 	// Version is 1 for a lease on an EPK range, 0 for one on a partition key range id.
 	Version int
 
 	Owner string // instance name; empty is free
-	Epoch string // the owner's process, so that two processes with one name are two owners; empty for other processors
+	Epoch string // the owner's process, so that two processes with the same name are two owners; empty for other processors
 
 	Position Position
 	Mode     Mode
-	Attempts int       // how often the handler has received the first change after Position; counts for this Position alone
-	State    State     // live, or on its way out after a split
-	Fence    time.Time // by the store's clock: a new owner must not begin before it
+	Attempts int       // how often the handler has received the first change after Position; valid for this Position alone
+	State    State     // live, or being replaced after a split
+	Fence    time.Time // by the store's clock: a new owner must not begin before this time
 
-	// Expiration is how long the owner may be silent; others use the larger of this
-	// and their own.
+	// Expiration is how long the owner may be silent; other instances use the larger of this and their own expiration.
 	Expiration time.Duration
-	TTL        time.Duration // the store removes the record when it was not written for so long; 0 is never
+	TTL        time.Duration // the store removes the record if it was not written for this time; 0 is never
 
-	Timestamp time.Time // last write by the writer's clock; kept for other processors, never judged by
+	Timestamp time.Time // last write by the writer's clock; kept for other processors, never compared
 	Updated   time.Time // last write by the store's clock; set by the store
 
 	ID     string  // the record's name in the store; set by the store
 	ETag   string  // set by the store
-	Charge float64 // of the write that returned it, in request units; set by the store, 0 when it does not say
+	Charge float64 // request units of the write that returned the record; set by the store, 0 if unknown
 
-	Properties map[string]string // everybody's; kept
-	Raw        json.RawMessage   // the stored document; a store keeps the members that it does not know
-	Err        error             // why the document is not a record that can be worked with
+	Properties map[string]string // free for all users; kept
+	Raw        json.RawMessage   // the stored document; a store keeps unknown members
+	Err        error             // why the document is not a valid record
 }
 
-// Lease is the right of one instance to read one range, as a handler and an operator see it:
-// a [Record] of [KindLease] without the fields that only its writers need.
+// Lease is the right of one instance to read one range, for handlers and operators: a [Record] of [KindLease] without
+// the fields that only its writers need.
 type Lease struct {
 	ID       string // the record's name in the store
 	Token    string // "min-max", or a partition key range id in a version 0 lease
-	Range    Range  // the keys that it covers
+	Range    Range  // the keys of the lease
 	Owner    string // instance name; empty is free
 	Epoch    string // the owner's process; empty for other processors
 	Position Position
@@ -122,10 +116,10 @@ type Lease struct {
 	State    State
 	Updated  time.Time // last write by the store's clock
 
-	Properties map[string]string // everybody's; not to be modified
+	Properties map[string]string // shared by all users; do not modify it
 }
 
-// Lease returns a record of [KindLease] as handlers and operators see it.
+// Lease returns a record of [KindLease] in the form for handlers and operators.
 func (l Record) Lease() Lease {
 	return Lease{
 		ID: l.ID, Token: l.Token, Range: l.Range, Owner: l.Owner, Epoch: l.Epoch, Position: l.Position, Mode: l.Mode,
@@ -133,21 +127,20 @@ func (l Record) Lease() Lease {
 	}
 }
 
-// State is where a lease stands in a split. A lease in a state that is not among these
-// belongs to a newer version: it is kept, reported and left alone, and still covers its range.
+// State is the stage of a lease in a split. A lease in an unknown state belongs to a newer version: it is kept,
+// reported and left alone, and still covers its range.
 type State string
 
 const (
-	// StateLive is a lease to work on.
+	// StateLive is a lease whose owner handles its range.
 	StateLive State = ""
-	// StateSplitting is a lease whose range is gone: whoever owns it makes the leases
-	// that replace it and does not read.
+	// StateSplitting is a lease whose range is gone: its owner makes the leases that replace it and does not read.
 	StateSplitting State = "splitting"
-	// StateRetired is a lease that has been replaced but could not be deleted.
+	// StateRetired is a lease that other leases replace but that could not be deleted.
 	StateRetired State = "retired"
 )
 
-// String returns the word for the state, which is "live" for the zero State.
+// String returns the word for the state; the zero State is "live".
 func (s State) String() string { return cmp.Or(string(s), "live") }
 
 // Free reports whether the lease has no owner.

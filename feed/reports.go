@@ -8,54 +8,51 @@ import (
 	"github.com/millrace/changefeed/internal/fold"
 )
 
-// Errors that changefeed.Processor.Run returns. The first three are of its start. It also returns [ErrNotFound],
-// [ErrForbidden] or [ErrBadRequest] of a source or a store then.
+// Errors that changefeed.Processor.Run returns, the first three only at its start. At its start, Run also returns
+// [ErrNotFound], [ErrForbidden] or [ErrBadRequest] of a source or a store.
 var (
 	// ErrModeChanged: existing leases were made in the other mode.
 	ErrModeChanged = errors.New("mode differs from that of the existing leases")
-	// ErrStartIgnored: the unit began elsewhere, so the start option would have no
-	// effect; see [StartError].
+	// ErrStartIgnored: the unit began with another start, so Options.Start would have no effect; see [StartError].
 	ErrStartIgnored = errors.New("start option would be ignored")
-	// ErrNoStart: leases have no position, and nothing says where their unit began;
-	// see [StartError].
+	// ErrNoStart: leases have no position, and no record says where their unit began; see [StartError].
 	ErrNoStart = errors.New("leases without a position or a start")
-	// ErrLeasesGone: the leases of a unit at work were deleted, all of them, or their container, or the unit was begun
-	// anew by another instance. How far the unit had come is lost, so Run ends with this error. Restore the
-	// container, or start again: the unit then begins where Options.Start says.
+	// ErrLeasesGone: all leases of a working unit, or their container, were deleted, or another instance has begun the
+	// unit anew. The progress of the unit is lost, so Run ends with this error. Restore the container, or start again:
+	// the unit then begins where Options.Start says.
 	ErrLeasesGone = errors.New("the leases of the unit are gone")
-	// ErrSourceGone: the monitored container was deleted, for longer than Options.Expiration. Another container of its
-	// name is another feed, with other positions, so Run ends with this error. Start again when there is one: the unit
-	// then begins where Options.Start says.
+	// ErrSourceGone: the monitored container was deleted, for longer than Options.Expiration. Another container of the
+	// same name is another feed, with other positions, so Run ends with this error. Start again when there is such a
+	// container: the unit then begins where Options.Start says.
 	ErrSourceGone = errors.New("the monitored container is gone")
 )
 
-// Errors that changefeed.Hooks.Error gets: the processor goes on.
+// Errors that changefeed.Hooks.Error receives: the processor goes on.
 var (
 	// ErrHandlerStuck: the handler did not return after its context had ended.
 	ErrHandlerStuck = errors.New("handler ignores its context")
-	// ErrOutage: at least three changes fail, and fewer partition keys succeed: nothing is parked for that, and the
-	// handler is called only now and then to see whether it has recovered; see [Outage].
+	// ErrOutage: at least three changes fail, and fewer partition keys succeed. Nothing is parked during the outage,
+	// and the handler is called only now and then to see whether it has recovered; see [Outage].
 	ErrOutage = errors.New("the handler seems to lack what it needs")
-	// ErrTooManyHeld: a change cannot be parked, because the lease holds as many keys as it can. The
-	// change waits until a key is released, and other keys go on.
+	// ErrTooManyHeld: a change cannot be parked, because the lease already holds as many keys as it can. The change
+	// waits until a key is released, and other keys go on.
 	ErrTooManyHeld = errors.New("too many held keys")
-	// ErrMoved: another processor has moved a lease, or its range has another partition, so that
-	// what it says beside its position does not hold any more. What was done after the
-	// position is repeated, and what was held has been handled by the other processor. Keys that
-	// were set aside stay so if the position had passed their changes before.
+	// ErrMoved: another processor has moved a lease, or the range of the lease has another partition, so the notes
+	// beside the position are invalid. Changes that were done after the position are repeated, and the other processor
+	// has handled the held changes. Keys that were set aside stay so if the position had already passed their changes.
 	ErrMoved = errors.New("lease was moved without us")
-	// ErrNoOwner: leases have no owner, because no instance may have more.
+	// ErrNoOwner: leases have no owner, because no instance may own more leases.
 	ErrNoOwner = errors.New("leases that no instance may own")
-	// ErrForeignOwner: a lease of a unit that holds keys has an owner that is another kind of processor.
+	// ErrForeignOwner: the unit holds keys, but a processor of another kind owns one of its leases.
 	ErrForeignOwner = errors.New("owned by another kind of processor")
-	// ErrBufferFull: nothing more is read of a lease, because changes that are not handled fill the
-	// buffer, and their keys cannot be set aside; see FailurePolicy.MaxSetAside.
+	// ErrBufferFull: the processor reads nothing more of a lease, because unhandled changes fill the buffer, and their
+	// keys cannot be set aside; see FailurePolicy.MaxSetAside.
 	ErrBufferFull = errors.New("buffer is full")
-	// ErrNoKeyReads: the source cannot read a single partition key, so no key can be set aside, which
-	// is said once at the start; see FailurePolicy.MaxSetAside.
+	// ErrNoKeyReads: the source cannot read a single partition key, so no key can be set aside. This error is reported
+	// once, at the start; see FailurePolicy.MaxSetAside.
 	ErrNoKeyReads = errors.New("the source cannot read a partition key again")
-	// ErrAhead: the position of a lease lies after the end of the feed. Nothing is handled
-	// until the feed has come as far, and the changes until then are not handled at all.
+	// ErrAhead: the position of a lease lies after the end of the feed. The processor handles nothing until the feed
+	// has reached the position, and never handles the changes before the position.
 	ErrAhead = errors.New("position is ahead of the feed")
 	// ErrHole: part of the key space has no lease.
 	ErrHole = errors.New("key range without a lease")
@@ -63,16 +60,16 @@ var (
 	ErrOverlap = errors.New("leases overlap")
 )
 
-// StartError is an Options.Start that Run cannot go by, or the lack of one:
-// an [ErrStartIgnored] or, with Leases, an [ErrNoStart].
+// StartError says that Run cannot use Options.Start, or that Options.Start is missing: an [ErrStartIgnored] or, with
+// Leases, an [ErrNoStart].
 type StartError struct {
-	Given  string    // Options.Start; empty when it is not set
-	Began  string    // where the unit began, as it was given then
+	Given  string    // Options.Start; empty if not set
+	Began  string    // where the unit began, in the words of its first start
 	Since  time.Time // when it began
-	Leases []string  // ids of leases that have no position
+	Leases []string  // ids of leases without a position
 }
 
-// Error names the start to set instead.
+// Error names the start that you should set instead.
 func (e *StartError) Error() string {
 	if len(e.Leases) > 0 {
 		return fmt.Sprintf("%v: %s: set Options.Start to where the unit began, such as FromBeginning, or to FromNow to skip what was written before",
@@ -90,14 +87,14 @@ func (e *StartError) Is(target error) bool {
 	return target == ErrStartIgnored
 }
 
-// BatchError is a batch that its handler has failed, as changefeed.Hooks.Error reports it.
+// BatchError is a failed batch, as changefeed.Hooks.Error receives it.
 type BatchError struct {
 	Attempt     int
-	Failing     time.Time // when it failed for the first time here
-	Count       int       // of its changes
-	First, Last int64     // their LSNs
+	Failing     time.Time // when the batch failed for the first time in this instance
+	Count       int       // of the changes
+	First, Last int64     // LSNs of the changes
 	Key         PartitionKey
-	IDs         []string // of the first of them
+	IDs         []string // ids of the first changes
 	Err         error
 }
 
@@ -119,19 +116,19 @@ func (e *BatchError) Error() string {
 		attempt, e.Count, e.First, e.Last, e.IDs, more, e.Key, e.Err)
 }
 
-// Unwrap gives the handler's error.
+// Unwrap returns the handler's error.
 func (e *BatchError) Unwrap() error { return e.Err }
 
-// PanicError is a handler that panicked.
+// PanicError describes a panic of the handler.
 type PanicError struct {
 	Value any
 	Stack []byte
 }
 
-// Error is the panic's value; the stack is in Stack.
+// Error returns the panic's value; the stack is in Stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v", e.Value) }
 
-// Origin is where an [Error] arose.
+// Origin says where an [Error] arose.
 type Origin string
 
 // The origins of errors.
@@ -144,10 +141,10 @@ const (
 	OriginDeadLetters Origin = "dead letters"
 )
 
-// Error is a failure as changefeed.Hooks.Error gets it.
+// Error is a failure, as changefeed.Hooks.Error receives it.
 type Error struct {
 	Origin Origin
-	Lease  string // lease token; empty when it concerns no single lease
+	Lease  string // lease token; empty if the error concerns no single lease
 	Err    error
 }
 
@@ -159,10 +156,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: lease %s: %v", e.Origin, e.Lease, e.Err)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// DecodeError is a document that the type of changefeed.Items cannot hold.
+// DecodeError says that changefeed.Items could not decode a document into its type.
 type DecodeError struct {
 	Change Change
 	Err    error
@@ -173,5 +170,5 @@ func (e *DecodeError) Error() string {
 	return fmt.Sprintf("decode item %q of partition %s, LSN %d: %v", e.Change.ID, e.Change.PartitionKey, e.Change.LSN, e.Err)
 }
 
-// Unwrap gives the decoder's error.
+// Unwrap returns the decoder's error.
 func (e *DecodeError) Unwrap() error { return e.Err }

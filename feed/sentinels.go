@@ -8,10 +8,10 @@ import (
 
 // Errors of sources and stores.
 var (
-	// ErrConflict: a record or item with this id exists, or its ETag has moved on.
+	// ErrConflict: a record or item with this id exists, or its ETag has changed.
 	ErrConflict = errors.New("conflict")
-	// ErrPrecondition is the [ErrConflict] of a conditional write: the stored ETag is
-	// another, or a condition of the write does not hold.
+	// ErrPrecondition is the [ErrConflict] of a conditional write: the stored ETag differs, or a condition of the write
+	// is false.
 	ErrPrecondition = fmt.Errorf("%w: precondition failed", ErrConflict)
 	// ErrNotFound: there is no such record, item or container.
 	ErrNotFound = errors.New("not found")
@@ -23,28 +23,28 @@ var (
 	ErrTooOld = errors.New("position is older than the retention")
 	// ErrThrottled: the store asks for a pause; see [ThrottledError].
 	ErrThrottled = errors.New("request rate is too large")
-	// ErrBadRequest: the store refuses the input as such; trying again cannot help.
+	// ErrBadRequest: the store refuses the input; a retry cannot help.
 	ErrBadRequest = errors.New("bad request")
-	// ErrBadLease: a document among the leases is no lease.
+	// ErrBadLease: a document among the leases is no valid lease.
 	ErrBadLease = errors.New("not a lease document")
-	// ErrForeignLease: a lease of a kind of processor that this one cannot share leases
-	// with; it reads them and does not write them.
+	// ErrForeignLease: the lease belongs to a kind of processor with which this processor cannot share leases; this
+	// processor reads the lease and never writes it.
 	ErrForeignLease = fmt.Errorf("%w that this processor can write", ErrBadLease)
-	// ErrNotManual: Batch.Checkpoint on a processor that checkpoints by itself.
+	// ErrNotManual: the handler called Batch.Checkpoint, but the processor checkpoints by itself.
 	ErrNotManual = errors.New("checkpoint by hand needs Options.Manual")
 )
 
 // Errors that end a handler's context, as its cause.
 var (
-	// ErrLeaseLost: the lease belongs to somebody else, or may soon.
+	// ErrLeaseLost: the lease belongs to another owner, or may soon.
 	ErrLeaseLost = errors.New("lease lost")
-	// ErrStopped: the processor is stopping, or hands the lease over, and the drain time is up.
+	// ErrStopped: the processor stops or hands the lease over, and Options.Drain has passed.
 	ErrStopped = errors.New("processor stopped")
 	// ErrHandlerTimeout: the handler took longer than Options.HandlerTimeout.
 	ErrHandlerTimeout = errors.New("handler deadline exceeded")
 )
 
-// ThrottledError is the [ErrThrottled] with the time to wait.
+// ThrottledError is the [ErrThrottled] that says how long to wait.
 type ThrottledError struct {
 	After time.Duration
 }

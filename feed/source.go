@@ -9,64 +9,69 @@ import (
 	"github.com/millrace/changefeed/internal/keyspace"
 )
 
-// Source is where changes come from: a monitored container. A store implements it and
-// proves it with changefeedtest.TestSource. All methods may be called concurrently.
+// Source is a monitored container. A store implements Source and proves the implementation with
+// changefeedtest.TestSource. All methods may be called concurrently.
 type Source interface {
 	// Partitions lists the physical partitions; their ranges tile the key space.
 	Partitions(ctx context.Context) ([]Partition, error)
 
-	// Read returns the changes of r after from, in LSN order, and the position after
-	// them; an empty page when there are none yet, whose Next may still have moved.
-	// Changes of one transaction are never cut between pages. It returns [ErrGone] when
-	// r spans more than one physical partition (after a split), [ErrTooOld] when the
-	// position lies before the changes that all versions and deletes retains, [ErrThrottled]
-	// when the store asks for a pause, [ErrBadRequest] for a token that the store never
-	// gave, a start that the mode has not, or a Key that is none or not of r. When ctx has
-	// ended it returns any error. A range inside one partition stays readable
-	// through merges, and every position stays valid through splits and merges.
+	// Read returns the changes of r after from, in LSN order, and the position after them. If there are no changes yet,
+	// Read returns an empty page, whose Next may still have moved. Changes of one transaction are never cut between
+	// pages. Errors:
+	//
+	//   - [ErrGone] if r spans more than one physical partition, as after a split.
+	//   - [ErrTooOld] if the position lies before the changes that all versions and deletes retains.
+	//   - [ErrThrottled] if the store asks for a pause.
+	//   - [ErrBadRequest] if the token is not the store's, the mode does not support the start, or Key is invalid or
+	//     outside r.
+	//   - Any error if ctx has ended.
+	//
+	// A range inside one partition stays readable through merges, and every position stays valid through splits and
+	// merges.
 	Read(ctx context.Context, r Range, from Position, o ReadOptions) (Page, error)
 }
 
-// Waiter is an optional ability of a [Source]: readers are pushed instead of polling.
+// Waiter is an optional ability of a [Source]: a reader waits for changes instead of polling.
 type Waiter interface {
-	// Wait returns nil when r may have changes after from, or context.Cause(ctx) when ctx
-	// ends. It may return early. A source that has the ability with some servers only returns an
-	// [errors.ErrUnsupported] with the others, at once: then it is polled.
+	// Wait returns nil when r may have changes after from, or context.Cause(ctx) when ctx ends. Wait may return early.
+	// If a source can wait with some servers only, Wait returns an [errors.ErrUnsupported] at once with the others:
+	// then the processor polls.
 	Wait(ctx context.Context, r Range, from Position) error
 }
 
 // Counter is an optional ability of a [Source]: an exact count of the pending changes.
 type Counter interface {
-	// Pending counts the changes of r after from: as many as reads would give now, no
-	// more and no fewer. Unlike Read it accepts any range, and otherwise returns the
-	// same errors. A source that counts with some servers only returns an [errors.ErrUnsupported] with the others.
+	// Pending counts the changes of r after from: exactly as many as reads would return now. Unlike Read, Pending
+	// accepts any range, and otherwise returns the same errors. If a source can count with some servers only, Pending
+	// returns an [errors.ErrUnsupported] with the others.
 	Pending(ctx context.Context, r Range, from Position, o ReadOptions) (Backlog, error)
 }
 
 // Backlog counts the changes of a range after a position.
 type Backlog struct {
 	Items  int64     // changes not yet read
-	Oldest time.Time // commit time of the first of them; zero when there are none
+	Oldest time.Time // commit time of the first of them; zero if there are none
 	Ahead  bool      // the position lies after the end of the feed, see [Page]
 }
 
-// Locator is an optional ability of a [Source]: where a key is.
+// Locator is an optional ability of a [Source]: it finds the place of a key.
 type Locator interface {
-	// Locate returns the effective partition key of a key with all its levels, which is
-	// in the one [Range] that [Range.Holds] it. It is an [ErrBadRequest] when key is none,
-	// or has more or fewer components than the container has paths.
+	// Locate returns the effective partition key of a key with all its levels. That place is in the one [Range] for
+	// which [Range.Holds] is true. Locate returns [ErrBadRequest] if key is invalid, or has more or fewer components
+	// than the container has paths.
 	Locate(ctx context.Context, key PartitionKey) (epk string, err error)
 }
 
-// Sequencer is an optional ability of a [Source]: the LSN that a continuation token stands for. With it the processor compares
-// positions and sets one within a page. Without it the position of a lease that fails within a page stays before that page, and of
-// two leases for the same keys none is removed as redundant.
+// Sequencer is an optional ability of a [Source]: it knows the LSN of a continuation token. With a Sequencer the
+// processor compares positions and can set a position within a page. Without a Sequencer the position of a lease that
+// fails within a page stays before that page, and if two leases cover the same keys, neither is removed as redundant.
 type Sequencer interface {
-	// TokenLSN is the LSN that a token is after: of the partition that is read, the changes with this LSN and below are before
-	// the token, and all others after it. It is not ok for a text that is no token, and for a source that cannot tell.
+	// TokenLSN returns the LSN of a token: in the partition of the read, changes with this LSN and below are before the
+	// token, and all others after it. ok is false if the text is no token, or if the source cannot know.
 	TokenLSN(token string) (lsn int64, ok bool)
 
-	// TokenAfter is the token after the changes with an LSN: TokenLSN of it is that LSN. A source that cannot tell returns "".
+	// TokenAfter returns the token after the changes with an LSN: TokenLSN of this token is that LSN. If the source
+	// cannot make such a token, TokenAfter returns "".
 	TokenAfter(lsn int64) string
 }
 
@@ -81,11 +86,11 @@ type ReadOptions struct {
 type Mode uint8
 
 const (
-	// LatestVersion shows the last version of each item that was created or replaced;
-	// versions between two reads and deletes do not appear.
+	// LatestVersion shows the last version of each created or replaced item; versions between two reads and deletes do
+	// not appear.
 	LatestVersion Mode = iota
-	// AllVersionsAndDeletes shows every create, replace and delete within the
-	// container's retention. It starts from now or from a continuation only.
+	// AllVersionsAndDeletes shows every create, replace and delete within the container's retention. This mode starts
+	// from now or from a continuation only.
 	AllVersionsAndDeletes
 )
 
@@ -101,29 +106,29 @@ func (m Mode) String() string {
 type Page struct {
 	Changes []Change
 	Next    Position // where the next read begins; always set
-	Head    int64    // LSN of the newest change of the partition, 0 when unknown
+	Head    int64    // LSN of the newest change of the partition, 0 if unknown
 	Session string   // session token of the read
 	Charge  float64  // request units
 	Range   Range    // the range read; set by Pull
 
-	// Ahead is set for a page without changes whose position lies after the end of the feed, which
-	// is then Head: the position is that of another feed, or of a state that a backup does
-	// not have. A source that does not know leaves it false.
+	// Ahead is true for a page without changes whose position lies after the end of the feed; the end is then Head. The
+	// position then belongs to another feed, or to a state that a backup does not contain. A source without this
+	// knowledge leaves Ahead false.
 	Ahead bool
 }
 
-// Position is a place in the change feed of a range: a continuation token, or, before
-// there is one, a [Start]. The start stays beside the token, because after a merge a
-// reader from a start time must go on filtering by it. The zero Position reads from now.
+// Position is a place in the change feed of a range: a continuation token, or, if there is no token yet, a [Start]. The
+// start stays beside the token, because after a merge a reader from a start time must go on filtering by that time. The
+// zero Position reads from now.
 type Position struct {
-	Token string // continuation as the store gave it: opaque, quotes included
+	Token string // continuation from the store: opaque, quotes included
 	Start Start
 }
 
-// At is the position of a continuation token.
+// At returns the position of a continuation token.
 func At(token string) Position { return Position{Token: token} }
 
-// String is the token, or the start when there is none.
+// String returns the token, or the start if there is no token.
 func (p Position) String() string {
 	if p.Token != "" {
 		return p.Token
@@ -131,34 +136,34 @@ func (p Position) String() string {
 	return p.Start.String()
 }
 
-// Start is where reading begins when there is no continuation. The zero Start is no
-// choice: a new unit then begins from now, and an existing unit goes on where it is.
+// Start says where reading begins if there is no continuation. The zero Start is no choice: a new unit then begins from
+// now, and an existing unit goes on from its position.
 type Start struct {
 	now, beginning bool
 	at             time.Time
 	ago            time.Duration // of FromAgo
 }
 
-// FromNow begins with the changes made after the lease is created.
+// FromNow begins with the changes committed after the lease is created.
 func FromNow() Start { return Start{now: true} }
 
 // FromBeginning begins with the oldest change that the feed still has.
 func FromBeginning() Start { return Start{beginning: true} }
 
-// FromTime begins with the changes made at t and later. The service keeps whole seconds,
-// so all of the second that t is in may come.
+// FromTime begins with the changes committed at t and later. The service keeps whole seconds, so you may receive all
+// changes of the second of t.
 func FromTime(t time.Time) Start { return Start{at: t.UTC().Round(0)} }
 
-// FromAgo is [FromTime] of the time d before now. A program may set it at every run: the unit
-// recognizes it by d, and goes on from the time of the first run.
+// FromAgo is [FromTime] of the time d before now. A program may set FromAgo at every run: the unit recognizes d, and
+// goes on from the time of the first run.
 func FromAgo(d time.Duration) Start {
 	return Start{at: time.Now().UTC().Add(-d).Round(0), ago: d}
 }
 
-// IsZero reports that no start was chosen.
+// IsZero reports whether no start was chosen.
 func (s Start) IsZero() bool { return s == Start{} }
 
-// IsNow reports whether the start is from now, as the zero Start is.
+// IsNow reports whether the start is from now; the zero Start is from now too.
 func (s Start) IsNow() bool { return !s.beginning && s.at.IsZero() }
 
 // IsBeginning reports whether the start is from the beginning.
@@ -167,16 +172,16 @@ func (s Start) IsBeginning() bool { return s.beginning }
 // Time is the start time, zero for the other kinds.
 func (s Start) Time() time.Time { return s.at }
 
-// Ago is the distance of a start that [FromAgo] has made, zero for the others.
+// Ago returns the d of a start that [FromAgo] has made, zero for the others.
 func (s Start) Ago() time.Duration { return s.ago }
 
-// AsAgo is the same start as one that [FromAgo] has made with a distance.
+// AsAgo returns the same start as if [FromAgo] had made it with d.
 func (s Start) AsAgo(d time.Duration) Start {
 	s.ago = d
 	return s
 }
 
-// String gives "now", "beginning" or the time in RFC 3339; [ParseStart] reads it.
+// String returns "now", "beginning" or the time in RFC 3339; [ParseStart] reads it.
 func (s Start) String() string {
 	switch {
 	case s.beginning:
@@ -187,7 +192,8 @@ func (s Start) String() string {
 	return s.at.Format(time.RFC3339Nano)
 }
 
-// Given is the start as its user gave it, the same at each start of a program: FromAgo has its distance, not its time.
+// Given returns the start as the user gave it, the same text at each start of a program: for FromAgo the distance, not
+// the time.
 func (s Start) Given() string {
 	switch {
 	case s.IsZero():
@@ -198,7 +204,7 @@ func (s Start) Given() string {
 	return s.String()
 }
 
-// ParseStart reads now, beginning or a time in RFC 3339, as [Start.String] writes them.
+// ParseStart reads now, beginning or a time in RFC 3339, the texts of [Start.String].
 func ParseStart(text string) (Start, error) {
 	switch strings.ToLower(text) {
 	case "now":
@@ -217,11 +223,11 @@ func ParseStart(text string) (Start, error) {
 type Partition struct {
 	ID      string // partition key range id
 	Range   Range
-	Parents []string // ids of all partitions that it came from, by splits and merges
+	Parents []string // ids of all partitions from which this partition came, by splits and merges
 }
 
-// Range is a half-open range [Min, Max) of effective partition keys: the hex text of
-// hashed keys, "" below and "FF" above all of them.
+// Range is a half-open range [Min, Max) of effective partition keys: the hex text of hashed keys, with "" below and
+// "FF" above all keys.
 type Range struct {
 	Min, Max string
 }
@@ -229,7 +235,7 @@ type Range struct {
 // FullRange is the whole key space.
 func FullRange() Range { return Range{Min: "", Max: "FF"} }
 
-// String is the lease token of the range: min-max.
+// String returns the lease token of the range: min-max.
 func (r Range) String() string { return r.Min + "-" + r.Max }
 
 // ParseRange reads a range written min-max, such as -FF or 05C1CF-0BF333.
@@ -241,24 +247,24 @@ func ParseRange(text string) (Range, error) {
 	return r, nil
 }
 
-// Empty reports whether the range holds no key.
+// Empty reports whether the range contains no key.
 func (r Range) Empty() bool { return r.Min >= r.Max }
 
 // Contains reports whether all of o lies in r.
 func (r Range) Contains(o Range) bool { return r.Min <= o.Min && o.Max <= r.Max }
 
-// Holds reports whether the key with this effective partition key lies in r.
+// Holds reports whether r contains the key with this effective partition key.
 func (r Range) Holds(epk string) bool { return r.Min <= epk && epk < r.Max }
 
-// Overlaps reports whether r and o share a key.
+// Overlaps reports whether r and o have a key in common.
 func (r Range) Overlaps(o Range) bool { return !r.Intersect(o).Empty() }
 
-// Intersect is the part that r and o share; it may be empty.
+// Intersect returns the common part of r and o, which may be empty.
 func (r Range) Intersect(o Range) Range {
 	return Range{Min: max(r.Min, o.Min), Max: min(r.Max, o.Max)}
 }
 
-// Cut divides the range into n parts of about equally many keys, fewer when it is too
-// narrow. It takes hashes of version 2, which begin below 40; for containers with
-// version 1 hashes the parts are valid but uneven.
+// Cut divides the range into n parts with about equally many keys, or fewer parts if the range is too narrow. Cut
+// assumes hashes of version 2, which begin below 40; in containers with version 1 hashes the parts are valid but
+// uneven.
 func (r Range) Cut(n int) []Range { return keyspace.Cut(r, n) }
