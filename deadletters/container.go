@@ -21,41 +21,38 @@ import (
 // KeyPath is the partition key path of a container for letters.
 const KeyPath = "/key"
 
-// Store is a container as it is needed for letters: *docstore.Container is one, and
-// *cosmos.Container.
+// Store is a container that can hold letters, such as *docstore.Container or *cosmos.Container.
 type Store interface {
 	feed.Committer
 	feed.Source
 }
 
-// ContainerBox is a [feed.LetterBox] in a container. Each letter is a document of
-// the partition key /key, which has the text of the change's own partition key, such as
-// ["London"], so that the letters of one key lie together:
+// ContainerBox is a [feed.LetterBox] in a container. Each letter is a document with the partition key /key. This key is
+// the text of the change's own partition key, such as ["London"], so that the letters of a key lie together:
 //
 //	{"id":"mailer.AQAAAIAAAAA=.4711.df8cf802…","key":"[\"London\"]","ttl":-1,"letter":{"id":"4711.df8cf802…","key":["London"],…}}
 //
-// Its id begins with the name of the processor and the resource id of the container that it reads.
-// Its ttl keeps letters where the container has a default time to live. A letter whose
-// documents are too large for one document names others, its parts. Units may share a container,
-// also those of one name that read different containers, and documents of others are left alone.
+// The id begins with the name of the processor and the resource id of the monitored container. The ttl keeps letters if
+// the container has a default time to live. If the documents of a letter are too large for one document, the letter
+// names further documents, its parts. Units may share a container, also units with the same name that read different
+// containers. A ContainerBox leaves foreign documents alone.
 type ContainerBox struct {
 	in        Store
 	processor string
 	source    string // DATABASE/CONTAINER
-	prefix    string // of the ids of documents
+	prefix    string // of the ids of the letters' documents
 }
 
-// Monitored is the container that a unit reads, which tells the unit from others of its name:
-// *docstore.Container is one, and *cosmos.Container.
+// Monitored is the container that a unit reads, such as *docstore.Container or *cosmos.Container. It distinguishes the
+// unit from others with the same name.
 type Monitored interface {
 	Database() string
 	ID() string
-	RID() string // resource id, which no other container has
+	RID() string // resource id, unique to the container
 }
 
-// Container is the box of the unit of a processor that reads the monitored container. For
-// letters in a container that is not partitioned by [KeyPath], and says so, it is a
-// [feed.ErrBadRequest] that names the path.
+// Container returns the box of the unit of a processor that reads the monitored container. If the container in says
+// that it is not partitioned by [KeyPath], Container returns a [feed.ErrBadRequest] that names the path.
 func Container(in Store, processor string, monitored Monitored) (*ContainerBox, error) {
 	b, err := unitless(in, processor)
 	if err == nil {
@@ -65,8 +62,8 @@ func Container(in Store, processor string, monitored Monitored) (*ContainerBox, 
 	return b, err
 }
 
-// Boxes finds the boxes of all units of a processor name that have letters in a container,
-// in the order of what they read. It reads the whole container.
+// Boxes finds the boxes of all units of a processor name with letters in a container, sorted by the containers that the
+// units read. Boxes reads the whole container.
 func Boxes(ctx context.Context, in Store, processor string) ([]*ContainerBox, error) {
 	all, err := unitless(in, processor)
 	if err != nil {
@@ -95,17 +92,17 @@ func Boxes(ctx context.Context, in Store, processor string) ([]*ContainerBox, er
 	}), context.Cause(ctx)
 }
 
-// Source is the container whose changes are in the letters, DATABASE/CONTAINER. It is empty for
-// letters of an older version, which did not tell the units of one name apart.
+// Source returns the container whose changes are in the letters, DATABASE/CONTAINER. Source returns "" for letters of
+// an older version, which did not distinguish units with the same name.
 func (b *ContainerBox) Source() string { return b.source }
 
-// sourceOf is the source that the letter in a document names.
+// sourceOf returns the source that the letter in a document names.
 func sourceOf(text []byte) (source string) {
 	_ = json.Unmarshal(rawjson.Lookup(text, "letter", "source"), &source)
 	return source
 }
 
-// unitless is the box of a processor, in a container where its letters can be, without its unit.
+// unitless returns the box of a processor without its unit, if the container is suitable for letters.
 func unitless(in Store, processor string) (*ContainerBox, error) {
 	if processor == "" {
 		return nil, fmt.Errorf("%w: dead letters: processor name is empty: want one such as mailer", feed.ErrBadRequest)
@@ -122,7 +119,7 @@ func unitless(in Store, processor string) (*ContainerBox, error) {
 	return &ContainerBox{in: in, processor: processor, prefix: escape(processor, ".") + "."}, nil
 }
 
-// escape writes a text so that it can be in an id: the service refuses some characters.
+// escape makes a text suitable for an id: the service refuses some characters.
 func escape(text, more string) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -135,11 +132,11 @@ func escape(text, more string) string {
 	return b.String()
 }
 
-// maxKey is how many bytes the service accepts as a partition key.
+// maxKey is the largest partition key that the service accepts, in bytes.
 const maxKey = 2048
 
-// keyText is the member key for a partition key: its text or, since the text is a little
-// longer than the key, the beginning of it with a hash.
+// keyText returns the member key for a partition key: the text of the key. If this text is too long for the service,
+// because it is a little longer than the key's values, keyText returns its beginning with a hash.
 func keyText(key feed.PartitionKey) string {
 	if len(key) <= maxKey {
 		return string(key)
@@ -148,14 +145,14 @@ func keyText(key feed.PartitionKey) string {
 	return strings.ToValidUTF8(string(key[:maxKey-len(sum)]), "") + sum
 }
 
-// Put writes the document of a letter. Where the documents in the letter are too large for that even
-// when compressed, they are cut in parts, which are written before it.
+// Put writes the document of a letter. If the documents in the letter are too large even when compressed, they are
+// divided into parts, which Put writes first.
 func (b *ContainerBox) Put(ctx context.Context, l feed.DeadLetter) error {
 	text, parts, err := b.envelopeOf(l)
 	if err != nil {
 		return err
 	}
-	for _, doc := range append(parts, text) { // the letter last: it is there with all of its parts or not at all
+	for _, doc := range append(parts, text) { // the letter last: it exists with all of its parts or not at all
 		if err == nil {
 			_, err = b.commitWrites(ctx, l.Change.PartitionKey, feed.Write{Op: feed.WriteUpsert, Body: doc})
 		}
@@ -184,7 +181,7 @@ func (b *ContainerBox) getDocument(ctx context.Context, key feed.PartitionKey, i
 	return results[0].Body, nil
 }
 
-// Remove deletes the document of a letter, and its parts with it.
+// Remove deletes the document of a letter, together with its parts.
 func (b *ContainerBox) Remove(ctx context.Context, key feed.PartitionKey, id string) error {
 	if err := b.removeDocument(ctx, spelled(key), b.id(id)); err != nil && !errors.Is(err, feed.ErrNotFound) {
 		return fmt.Errorf("remove letter %s of %s: %w", id, key, err)
@@ -203,26 +200,25 @@ func (b *ContainerBox) removeDocument(ctx context.Context, key feed.PartitionKey
 		writes = append(writes, feed.Write{Op: feed.WriteDelete, ID: part})
 	}
 	_, err = b.commitWrites(ctx, key, writes...)
-	if errors.Is(err, feed.ErrNotFound) { // perhaps a part of it: then nothing was deleted
+	if errors.Is(err, feed.ErrNotFound) { // a part may be missing: then nothing was deleted
 		_, err = b.commitWrites(ctx, key, writes[0])
 	}
 	return err
 }
 
-// maxHeld is how many bytes of letters are held in memory while they are sorted. The
-// letters above that are read again, one by one.
+// maxHeld bounds the bytes of letters that are in memory while they are sorted. Letters beyond that are read again,
+// each by itself.
 var maxHeld = 64 << 20
 
-// filed is a letter that was found in the feed, whole or to be read again.
+// filed is a letter found in the feed, either whole or to be read again.
 type filed struct {
 	letter feed.DeadLetter
 	whole  bool
 }
 
-// Letters reads the feed of the container from its beginning, because a feed is the one
-// way to all documents that every store has. Letters that are parked meanwhile may be
-// missing; so may, on an account whose consistency is session or weaker, letters that were
-// parked a moment ago.
+// Letters reads the feed of the container from its beginning, because only the feed reaches all documents in every
+// store. Letters that are parked during the call may be missing. On an account whose consistency is session or weaker,
+// letters that were parked just before the call may be missing too.
 func (b *ContainerBox) Letters(ctx context.Context, key feed.PartitionKey) iter.Seq2[feed.DeadLetter, error] {
 	return func(yield func(feed.DeadLetter, error) bool) {
 		all, err := b.findUnordered(ctx, spelled(key))
@@ -246,13 +242,13 @@ func (b *ContainerBox) Letters(ctx context.Context, key feed.PartitionKey) iter.
 	}
 }
 
-// inOrder compares letters by key, and those of a key in the order of their changes.
+// inOrder compares letters by key, and letters of the same key in the order of their changes.
 func inOrder(x, y *feed.DeadLetter) int {
 	return cmp.Or(cmp.Compare(x.Change.PartitionKey, y.Change.PartitionKey), cmp.Compare(x.Change.LSN, y.Change.LSN), cmp.Compare(x.Index, y.Index))
 }
 
-// findUnordered finds letters without their order. Beyond maxHeld bytes it keeps only what they
-// are sorted by.
+// findUnordered finds letters without sorting them. Beyond maxHeld bytes findUnordered keeps only the fields for the
+// sorting.
 func (b *ContainerBox) findUnordered(ctx context.Context, key feed.PartitionKey) (all []filed, err error) {
 	var o changefeed.PullOptions
 	in := feed.FullRange()
@@ -277,9 +273,8 @@ func (b *ContainerBox) findUnordered(ctx context.Context, key feed.PartitionKey)
 			if err != nil {
 				return nil, fmt.Errorf("document %q of %s: %w", c.ID, c.PartitionKey, err)
 			}
-			// Letters are sorted by their changes, and a feed has them in the order in
-			// which they were parked, so all must be known before the first is given
-			// out.
+			// Letters are sorted by their changes, but a feed has letters in the order in which they were parked. So
+			// Letters must find all letters before it yields the first.
 			held += len(c.Body)
 			f := filed{l, held <= maxHeld && len(parts) == 0}
 			if !f.whole {
@@ -291,7 +286,7 @@ func (b *ContainerBox) findUnordered(ctx context.Context, key feed.PartitionKey)
 	return all, context.Cause(ctx)
 }
 
-// rangeOf is a range with nothing but the letters of a key, in one partition.
+// rangeOf returns a range that contains only the letters of a key, in a single partition.
 func (b *ContainerBox) rangeOf(ctx context.Context, key feed.PartitionKey) (feed.Range, error) {
 	locator, ok := b.in.(feed.Locator)
 	if !ok {
@@ -301,9 +296,9 @@ func (b *ContainerBox) rangeOf(ctx context.Context, key feed.PartitionKey) (feed
 	return feed.Range{Min: epk, Max: epk + "0"}, err
 }
 
-// readAgain reads a letter again. It may have been removed since.
+// readAgain reads a letter again. The letter may have been removed meanwhile.
 func (b *ContainerBox) readAgain(ctx context.Context, key feed.PartitionKey, id string) (l feed.DeadLetter, found bool, err error) {
-	for range 2 { // a letter that is removed between its parts is not found the second time
+	for range 2 { // if a letter is removed between the reads of its parts, the second try does not find it
 		var text []byte
 		if text, err = b.getDocument(ctx, key, b.id(id)); errors.Is(err, feed.ErrNotFound) {
 			return l, false, nil

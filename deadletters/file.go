@@ -17,57 +17,55 @@ import (
 	"github.com/millrace/changefeed/internal/filelock"
 )
 
-// ErrInUse means that another process, or another box of this one, has the file open.
+// ErrInUse means that another process, or another box of this process, has the file open.
 var ErrInUse = errors.New("file of dead letters is in use")
 
-// ErrDamaged means that a line of the file is not as it was written.
+// ErrDamaged means that a line of the file has changed since it was written.
 var ErrDamaged = errors.New("file of dead letters is damaged")
 
-// FileBox is a [feed.LetterBox] in a file of JSON lines. The file belongs to this
-// host: other instances of the unit do not see its letters, so where the range of a held
-// key moves to another host, that host knows nothing of them. One process at a time has
-// the file open; a lock on the file beside it, PATH.lock, shuts others out, and
-// [ReadFile] reads it meanwhile.
+// FileBox is a [feed.LetterBox] in a file of JSON lines. The file belongs to its host: instances of the unit on other
+// hosts do not see its letters. If the range of a held key moves to another host, that host does not know the letters.
+// Only one process at a time has the file open; a lock on the file PATH.lock excludes other processes, but [ReadFile]
+// can read the letters meanwhile.
 //
-// A letter is a line, in the form that the package documents and with a checksum, crc. A
-// letter that was removed stays, and a later line says so: {"removed":ID,"key":[…],…}.
-// [File] writes the file anew without such letters when they are more than half of it.
+// A letter is a line, in the form described in the package comment and with a checksum, crc. A removed letter stays in
+// the file, and a later line marks its removal: {"removed":ID,"key":[…],…}. [File] rewrites the file without removed
+// letters if these are more than half of the file.
 type FileBox struct {
 	path, processor string
 	lock            io.Closer
 	torn            int64
 
-	gate  chan struct{} // held by whoever uses what follows
+	gate  chan struct{} // protects the fields below
 	file  *os.File
 	index map[name]place
 	size  int64 // of the lines that are safe on the disk
-	messy bool  // there may be something after them, of a write that failed
+	messy bool  // remains of a failed write may follow those lines
 }
 
-// name is what a letter is known by.
+// name identifies a letter.
 type name struct {
 	processor string
 	key       feed.PartitionKey
 	id        string
 }
 
-// place is where a letter is in the file, and in the order of its key.
+// place is the place of a letter in the file, and in the order of its key.
 type place struct {
 	at, size int64 // of its line, without the line break
 	lsn      int64
 	index    int
 }
 
-// File opens the file of a processor's letters, or makes it. The file may have letters of
-// other processors as well, which are left alone. The error is [ErrInUse],
-// [ErrDamaged] with the number of the line, which leaves the file as it is, or
-// [feed.ErrBadRequest] for what is no regular file. What a crash has left of the last
-// line was not acknowledged to anybody: it is cut off, see [FileBox.Torn].
+// File opens the file of a processor's letters, or creates the file. The file may contain letters of other processors,
+// which are left alone. File returns [ErrInUse], or [ErrDamaged] with the number of the line and leaves the file
+// unchanged, or [feed.ErrBadRequest] if path is no regular file. If a crash has cut the last line short, that line was
+// never acknowledged, and File removes it: see [FileBox.Torn].
 func File(path, processor string) (*FileBox, error) {
 	if processor == "" {
 		return nil, fmt.Errorf("%w: dead letters: processor name is empty: want one such as mailer", feed.ErrBadRequest)
 	}
-	// Before the lock, whose file would stay beside a device or a directory.
+	// Check before taking the lock: otherwise the lock file would stay beside a device or a directory.
 	if err := regular(os.Stat(path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("open dead letters %s: %w", path, err)
 	}
@@ -88,7 +86,7 @@ func File(path, processor string) (*FileBox, error) {
 	return b, nil
 }
 
-// regular refuses what is no file of its own: letters are lost in /dev/null.
+// regular refuses anything but a regular file: letters would be lost in /dev/null.
 func regular(info fs.FileInfo, err error) error {
 	if err == nil && !info.Mode().IsRegular() {
 		err = fmt.Errorf("%w: it is %s: want a regular file", feed.ErrBadRequest, info.Mode())
@@ -96,7 +94,7 @@ func regular(info fs.FileInfo, err error) error {
 	return err
 }
 
-// openFile reads the file and puts it in order.
+// openFile reads the file and repairs its end.
 func (b *FileBox) openFile() (err error) {
 	if b.file, err = os.OpenFile(b.path, os.O_RDWR|os.O_CREATE, ownerFile); err != nil {
 		return err
@@ -110,7 +108,7 @@ func (b *FileBox) openFile() (err error) {
 		return err
 	}
 	b.index, b.size, b.torn, b.messy = found.index, found.end, info.Size()-found.end, true
-	if found.unended { // a crash lost the line break, and nothing else
+	if found.unended { // a crash lost only the line break
 		if err := b.appendLine(nil); err != nil {
 			return err
 		}
@@ -121,8 +119,8 @@ func (b *FileBox) openFile() (err error) {
 	return syncDir(filepath.Dir(b.path)) // the file may be new
 }
 
-// Torn is how many bytes were cut off at the end of the file when it was opened: a line
-// that a crash had interrupted.
+// Torn returns how many bytes were removed from the end of the file when it was opened: a line that a crash had
+// interrupted.
 func (b *FileBox) Torn() int64 { return b.torn }
 
 // Close releases the file.
@@ -151,7 +149,7 @@ func (b *FileBox) Put(ctx context.Context, l feed.DeadLetter) error {
 	return nil
 }
 
-// Remove appends a line that says so.
+// Remove appends a line that marks the removal.
 func (b *FileBox) Remove(ctx context.Context, key feed.PartitionKey, id string) error {
 	n := name{b.processor, spelled(key), id}
 	if there, err := b.hasLetter(ctx, n); err != nil || !there {
@@ -173,9 +171,9 @@ func (b *FileBox) hasLetter(ctx context.Context, n name) (there bool, err error)
 	return there, nil
 }
 
-// enterGate waits for the gate. It is a channel because writing takes time.
+// enterGate waits for the gate. The gate is a channel because writing takes time.
 func (b *FileBox) enterGate(ctx context.Context) error {
-	if ctx.Err() != nil { // a select may take the gate all the same
+	if ctx.Err() != nil { // a select may take the gate although ctx has ended
 		return context.Cause(ctx)
 	}
 	select {
@@ -188,7 +186,7 @@ func (b *FileBox) enterGate(ctx context.Context) error {
 
 func (b *FileBox) leaveGate() { <-b.gate }
 
-// writeLine appends a line, and notes where it is when it is safe.
+// writeLine appends a line, and notes its place once the line is safe.
 func (b *FileBox) writeLine(ctx context.Context, text []byte, note func(at, size int64)) error {
 	if err := b.enterGate(ctx); err != nil {
 		return err
@@ -202,8 +200,8 @@ func (b *FileBox) writeLine(ctx context.Context, text []byte, note func(at, size
 	return nil
 }
 
-// appendLine writes a line after the last that is safe. What a write that failed has left
-// there is cut off first: the disk may have any part of it.
+// appendLine writes a line after the last safe line. First appendLine cuts off the remains of a failed write, because
+// the disk may have any part of them.
 func (b *FileBox) appendLine(text []byte) error {
 	if b.messy {
 		if err := b.file.Truncate(b.size); err != nil {
@@ -222,10 +220,10 @@ func (b *FileBox) appendLine(text []byte) error {
 	return nil
 }
 
-// syncFile has a file on the disk when it returns; a test keeps what is there, and lets the rest go.
+// syncFile makes a file safe on the disk; a test keeps what was synced, and loses the rest.
 var syncFile = (*os.File).Sync
 
-// Letters gives the letters that there are when it is called.
+// Letters yields the letters that exist at the time of the call.
 func (b *FileBox) Letters(ctx context.Context, key feed.PartitionKey) iter.Seq2[feed.DeadLetter, error] {
 	return func(yield func(feed.DeadLetter, error) bool) {
 		if err := b.enterGate(ctx); err != nil {
@@ -238,9 +236,9 @@ func (b *FileBox) Letters(ctx context.Context, key feed.PartitionKey) iter.Seq2[
 	}
 }
 
-// ReadFile gives the letters of a processor in a file that another process may have open.
-// The errors are those of [File], but for [ErrInUse]. [ErrDamaged] comes after the letters that
-// can be read, which may have among them one that a damaged line has removed.
+// ReadFile yields the letters of a processor in a file, even if another process has the file open. ReadFile has the
+// errors of [File], except for [ErrInUse]. [ErrDamaged] comes after the readable letters. If a damaged line was a
+// removal, the removed letter is among them.
 func ReadFile(ctx context.Context, path, processor string) iter.Seq2[feed.DeadLetter, error] {
 	return func(yield func(feed.DeadLetter, error) bool) {
 		f, err := os.Open(path)
@@ -267,8 +265,7 @@ func ReadFile(ctx context.Context, path, processor string) iter.Seq2[feed.DeadLe
 	}
 }
 
-// letters reads the letters of an index that are of one processor and, unless it is empty,
-// of one key.
+// letters reads the letters of an index that belong to a processor and, unless key is empty, to a key.
 func letters(ctx context.Context, f io.ReaderAt, index map[name]place, processor string, key feed.PartitionKey) iter.Seq2[feed.DeadLetter, error] {
 	return func(yield func(feed.DeadLetter, error) bool) {
 		maps.DeleteFunc(index, func(n name, _ place) bool { return n.processor != processor || key != "" && n.key != key })
@@ -292,8 +289,7 @@ func letters(ctx context.Context, f io.ReaderAt, index map[name]place, processor
 	}
 }
 
-// letterAt reads a letter again: the index has only the places, because documents may
-// be large and letters many.
+// letterAt reads a letter again: the index has only places, because documents may be large and letters many.
 func letterAt(f io.ReaderAt, p place) (feed.DeadLetter, error) {
 	text := make([]byte, p.size)
 	if _, err := f.ReadAt(text, p.at); err != nil {

@@ -13,24 +13,24 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// inquiry is a request as its caller sees it, from asking to the answer. Who asks for the same as somebody else follows the
-// record of that caller, and leaves it to them to delete it.
+// inquiry is a request from its caller's point of view, until the answer. If another caller has already requested the
+// same, the inquiry follows the record of that caller, and leaves the deletion of the record to that caller.
 type inquiry struct {
 	leases  feed.LeaseStore
 	request notes.Request
-	name    string // in the records that this caller has written
+	name    string // in the records of this caller
 
 	begun    time.Time
-	followed string      // the name in the record that is waited for; empty when none was written yet
-	record   feed.Record // the record that is waited for, as far as it is known
-	seen     bool        // a list has shown it
-	posted   time.Time   // when this caller found or wrote it
-	expires  time.Time   // when the store removes what this caller has written
-	listed   time.Time   // when the last list was made, by the store's clock
+	followed string      // the name in the followed record; empty if no record was written yet
+	record   feed.Record // the followed record, in its last known state
+	seen     bool        // whether a list has shown the record
+	posted   time.Time   // when this caller found or wrote the record
+	expires  time.Time   // when the store removes the record of this caller
+	listed   time.Time   // time of the last list, by the store's clock
 	trouble  error       // why the last list failed
 }
 
-// callerProperty tells the record of a caller from those of others who ask for the same before or after.
+// callerProperty distinguishes the record of a caller from the records of others who request the same before or after.
 const callerProperty = "changefeed.caller"
 
 func newInquiry(leases feed.LeaseStore, q notes.Request) *inquiry {
@@ -43,11 +43,11 @@ const (
 	lastWait  = 2 * time.Second
 )
 
-// maxLag is for how long a list that lacks a request says nothing. The list of a [feed.LeaseStore] must not lag. If
-// one lags all the same, nobody takes a request that is not listed yet for one that is gone.
+// maxLag is how long a missing request in a list proves nothing. The list of a [feed.LeaseStore] must not lag. If a
+// list does lag, maxLag prevents that an unlisted request counts as gone.
 const maxLag = 5 * time.Second
 
-// await asks, and waits for the outcome.
+// await makes the request, and waits for the outcome.
 func (a *inquiry) await(ctx context.Context) (o Outcome, err error) {
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		if a.followed == "" {
@@ -72,10 +72,10 @@ func (a *inquiry) await(ctx context.Context) (o Outcome, err error) {
 // The time to live of a request.
 const (
 	maxTTL   = 24 * time.Hour
-	extraTTL = time.Minute // beyond the deadline of its caller, who withdraws it by then
+	extraTTL = time.Minute // beyond the deadline of the caller, who withdraws the request before
 )
 
-// ttl is how long a request is kept for a caller who may have died.
+// ttl is how long a request is kept, because its caller may have died.
 func ttl(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -84,13 +84,13 @@ func ttl(ctx context.Context) time.Duration {
 	return min(max(time.Until(deadline), 0)+extraTTL, maxTTL)
 }
 
-// unread is for how long an outcome is left to the caller who has asked for it. Callers look for it every lastWait, and
-// stores keep whole seconds.
+// unread is how long an outcome is left for the caller who has requested it. Callers look for their outcome every
+// lastWait, and stores keep whole seconds.
 const unread = 2 * lastWait
 
-// post writes the request, or makes one live again that was served before. If somebody else has asked for the same, and
-// that is not served yet, it follows theirs. When another write comes between, or they may not have read the outcome,
-// nothing is followed yet.
+// post writes the request, or revives a record that was served before. If another caller has requested the same, and
+// that request is not served yet, post follows the record of that caller. If another write intervenes, or if the other
+// caller may not have read the outcome, post follows no record yet.
 func (a *inquiry) post(ctx context.Context) error {
 	r := feed.Record{
 		Kind: feed.KindRequest, Token: a.request.Token(), Timestamp: time.Now().UTC(), TTL: ttl(ctx), Properties: a.properties(nil),
@@ -128,7 +128,7 @@ func (a *inquiry) properties(others map[string]string) map[string]string {
 
 func nameOf(r feed.Record) string { return cmp.Or(r.Properties[callerProperty], "unnamed") }
 
-// find finds the record of the request. One whose time is over is as good as retired: nobody serves it, although the store
+// find finds the record of the request. An expired record counts as retired: no instance serves it, although the store
 // has not removed it.
 func (a *inquiry) find(ctx context.Context) (found feed.Record, there bool, err error) {
 	records, now, err := a.leases.List(ctx)
@@ -144,7 +144,7 @@ func (a *inquiry) find(ctx context.Context) (found feed.Record, there bool, err 
 	return found, there, err
 }
 
-// isUnread reports whether a record has an outcome that whoever has asked for it may not have read.
+// isUnread reports whether a record has an outcome that its caller may not have read.
 func (a *inquiry) isUnread(r feed.Record) bool {
 	_, served := notes.ReadOutcome(r.Properties)
 	return served && a.listed.Sub(r.Updated) < unread
@@ -167,7 +167,7 @@ func (a *inquiry) lookForOutcome(ctx context.Context) (o Outcome, served bool, e
 	} else if !a.seen && time.Since(a.posted) < maxLag {
 		return o, false, nil
 	}
-	// The request is gone. It was withdrawn; or, if it was written by somebody else, they may have had the outcome.
+	// The request is gone: somebody has withdrawn it, or another caller has taken the outcome of their own request.
 	if a.followed == a.name && time.Now().Before(a.expires) {
 		return o, false, fmt.Errorf("%w: somebody has withdrawn the request", ErrNotServed)
 	}
@@ -175,8 +175,8 @@ func (a *inquiry) lookForOutcome(ctx context.Context) (o Outcome, served bool, e
 	return o, false, nil
 }
 
-// takeOutcome reads the outcome in a record that is served, and deletes the record if this caller has written it. Without the
-// right to delete it the record stays retired, until the store removes it.
+// takeOutcome reads the outcome in a served record, and deletes the record if this caller has written it. If the caller
+// lacks the right to delete, the record stays retired until the store removes it.
 func (a *inquiry) takeOutcome(ctx context.Context, r feed.Record) (Outcome, bool) {
 	o, ok := notes.ReadOutcome(r.Properties)
 	if !ok || r.State == feed.StateLive {
@@ -188,14 +188,14 @@ func (a *inquiry) takeOutcome(ctx context.Context, r feed.Record) (Outcome, bool
 	return Outcome{Result: Result(o.Result), Cause: o.Cause, Handled: o.Count, Held: o.Left}, true
 }
 
-// withdrawTime is how long a caller whose context has ended takes to withdraw a request.
+// withdrawTime bounds how long a caller withdraws a request after its context has ended.
 const withdrawTime = 5 * time.Second
 
-// giveUp withdraws the request, because ctx has ended or the request could not be written. If it was served at that moment,
-// leave returns the outcome.
+// giveUp withdraws the request, because ctx has ended or the request could not be written. If the request was served at
+// that moment, giveUp returns the outcome.
 func (a *inquiry) giveUp(ctx context.Context, cause error) (Outcome, error) {
 	within := time.Since(a.begun)
-	if deadline, ok := ctx.Deadline(); ok { // the end of which a busy machine notices late
+	if deadline, ok := ctx.Deadline(); ok { // a busy machine notices the end of the deadline late
 		within = min(within, deadline.Sub(a.begun))
 	}
 	lingering, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTime)
@@ -210,12 +210,13 @@ func (a *inquiry) giveUp(ctx context.Context, cause error) (Outcome, error) {
 	return o, a.notServed(ctx, within, fate)
 }
 
-// withdraw takes the request back if this caller has written it, unless it is served. It says what became of it.
+// withdraw withdraws the request if this caller has written it, unless it is served. fate says in words whether it was
+// withdrawn.
 func (a *inquiry) withdraw(ctx context.Context) (o Outcome, served bool, fate string) {
 	for range maxConflicts {
 		r, there, err := a.find(ctx)
 		if !there && !a.seen {
-			r = a.record // the list lags, or there is none
+			r = a.record // the list lags, or there is no record
 		}
 		if a.isOurs(r) {
 			if o, served = a.takeOutcome(ctx, r); served {
@@ -241,17 +242,17 @@ func (a *inquiry) withdraw(ctx context.Context) (o Outcome, served bool, fate st
 	return o, false, a.staysAsked(feed.ErrConflict)
 }
 
-// isOurs reports whether a record is that of this caller, or the one that this caller follows.
+// isOurs reports whether a record belongs to this caller, or to the caller that this inquiry follows.
 func (a *inquiry) isOurs(r feed.Record) bool {
 	return nameOf(r) == a.name || nameOf(r) == a.followed
 }
 
-// staysAsked says for how long a request stays that cannot be withdrawn.
+// staysAsked says how long a request stays if it cannot be withdrawn.
 func (a *inquiry) staysAsked(err error) string {
 	return fmt.Sprintf("the request could not be withdrawn, and stays asked for at most %v: %v", time.Until(a.expires).Round(time.Second), err)
 }
 
-// notServed is the error of a caller whose context has ended.
+// notServed returns the error for a caller whose context has ended.
 func (a *inquiry) notServed(ctx context.Context, within time.Duration, fate string) error {
 	text := fmt.Sprintf("%v within %v", ErrNotServed, within.Round(10*time.Millisecond))
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -260,7 +261,7 @@ func (a *inquiry) notServed(ctx context.Context, within time.Duration, fate stri
 	return &unserved{text + ": " + a.reason() + "; " + fate, context.Cause(ctx)}
 }
 
-// reason says why the request is not served, as far as that is known.
+// reason says why the request is not served, as far as the caller knows.
 func (a *inquiry) reason() string {
 	switch why := a.record.Properties[notes.WaitsProperty]; {
 	case why != "":
@@ -273,7 +274,7 @@ func (a *inquiry) reason() string {
 	return "no instance has answered: is one running that has the dead letters?"
 }
 
-// unserved is an [ErrNotServed] that is the cause of a context as well.
+// unserved is an [ErrNotServed] that also wraps the cause of a context.
 type unserved struct {
 	text  string
 	cause error

@@ -16,12 +16,11 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// A letter is one JSON object, everywhere the same. A document is last in it and in one
-// of three forms: as it is, where that is JSON on one line which stores accept; else as
-// base64, because it must come back to the byte; or compressed, where it would be too
-// large for a container.
+// A letter is the same JSON object everywhere. Its documents stand last, each in one of three forms. If a document is
+// JSON on one line that stores accept, the letter contains it unchanged. Otherwise the letter contains the document in
+// base64, because its bytes must not change. If the document would be too large for a container, it is compressed.
 
-// letter is a letter without its documents, which follow it as they are.
+// letter is a letter without its documents, which follow separately.
 type letter struct {
 	ID          string           `json:"id"`
 	Key         json.RawMessage  `json:"key"`
@@ -58,11 +57,11 @@ type documents struct {
 
 const (
 	maxLevels = 120      // of a document within a letter: stores accept about 128 in all
-	maxText   = 64 << 10 // bytes of a cause or stack: no error text is worth the place of a document
+	maxText   = 64 << 10 // bytes of a cause or stack: no error text is worth the space of a document
 )
 
-// Marshal returns a letter of a processor as one line of JSON, in the form that the
-// package documents. The error is that of a partition key that is not JSON.
+// Marshal returns a letter of a processor as one line of JSON, in the form described in the package comment. Marshal
+// returns an error if the partition key is not JSON.
 func Marshal(processor string, l feed.DeadLetter) ([]byte, error) {
 	head, err := marshalHead(processor, "", l)
 	if err != nil {
@@ -72,7 +71,7 @@ func Marshal(processor string, l feed.DeadLetter) ([]byte, error) {
 	return append(append(head, documents...), '}'), err
 }
 
-// marshalHead returns a letter without its documents, and without its end.
+// marshalHead returns a letter without its documents, and without its closing brace.
 func marshalHead(processor, source string, l feed.DeadLetter) ([]byte, error) {
 	c := &l.Change
 	var b bytes.Buffer
@@ -92,7 +91,7 @@ func marshalHead(processor, source string, l feed.DeadLetter) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("}\n")), nil
 }
 
-// marshalDocuments returns the members of a letter that follow its head, compressed or not.
+// marshalDocuments returns the members of a letter after its head, compressed or not.
 func marshalDocuments(l feed.DeadLetter, compressed bool) (text []byte, err error) {
 	for _, d := range []struct {
 		name string
@@ -105,7 +104,7 @@ func marshalDocuments(l feed.DeadLetter, compressed bool) (text []byte, err erro
 	return text, nil
 }
 
-// clip cuts a text that is too long.
+// clip shortens a long text.
 func clip(text string) string {
 	if len(text) <= maxText {
 		return text
@@ -113,8 +112,8 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:maxText], "") + "…"
 }
 
-// appendDocument appends a member with a document, in the first of the three forms that
-// keeps every byte of it.
+// appendDocument appends a member with a document, in the first of the three forms that keeps every byte of the
+// document.
 func appendDocument(dst []byte, name string, doc []byte, compressed bool) ([]byte, error) {
 	if doc == nil {
 		return dst, nil
@@ -131,8 +130,8 @@ func appendDocument(dst []byte, name string, doc []byte, compressed bool) ([]byt
 		}
 		return appendBase64(append(dst, `_gzip":`...), b.Bytes()), nil
 	}
-	// As JSON it must come back to the byte: on one line, with no space at its ends,
-	// which a parser takes off, and no deeper than readers go.
+	// As JSON the document must keep every byte: a single line, no space at its ends, which a parser removes, and no
+	// deeper nesting than readers accept.
 	if levels, ok := rawjson.Check(doc); !ok || levels > maxLevels || bytes.ContainsAny(doc, "\r\n") || doc[0] <= ' ' || doc[len(doc)-1] <= ' ' {
 		return appendBase64(append(dst, `_raw":`...), doc), nil
 	}
@@ -143,7 +142,7 @@ func appendBase64(dst, raw []byte) []byte {
 	return append(base64.StdEncoding.AppendEncode(append(dst, '"'), raw), '"')
 }
 
-// parse reads what Marshal has written.
+// parse reads the text of Marshal.
 func parse(text []byte) (l feed.DeadLetter, err error) {
 	var said struct {
 		letter
@@ -175,8 +174,8 @@ func parse(text []byte) (l feed.DeadLetter, err error) {
 	return l, nil
 }
 
-// spelled returns a key in the text that it has in changes and letters: a caller may spell the same JSON in another way. What
-// is no key stays as it is: there are no letters of it.
+// spelled returns a key in the spelling of changes and letters: a caller may spell the same JSON in another way. An
+// invalid key stays unchanged: no letters have such a key.
 func spelled(key feed.PartitionKey) feed.PartitionKey {
 	if one, err := pkey.Canonical(string(key)); err == nil {
 		return one
@@ -184,8 +183,8 @@ func spelled(key feed.PartitionKey) feed.PartitionKey {
 	return key
 }
 
-// parseKey returns the one text of a key: a container may write the same JSON otherwise.
-// A component that a document lacked is an empty object in it.
+// parseKey returns the canonical text of a key: a container may write the same JSON in another way. An empty object
+// stands for a component that the document lacked.
 func parseKey(text []byte) (feed.PartitionKey, error) {
 	var parts []any
 	if err := json.Unmarshal(text, &parts); err != nil {
@@ -208,11 +207,10 @@ func parseOp(text string) (feed.Op, bool) {
 	return 0, false
 }
 
-// document returns the bytes of a document from the form that it has, nil for none.
+// document returns the bytes of a document from its form, nil if there is no document.
 func document(plain json.RawMessage, raw, compressed []byte) (json.RawMessage, error) {
-	// A few bytes can be made that unpack to gigabytes, and letters may lie where
-	// others write.
-	const most = 8 * service.MaxItem // far more than any document has
+	// A few malicious bytes can unpack to gigabytes, and other users may write to the container of the letters.
+	const most = 8 * service.MaxItem // far more than the largest document
 	switch {
 	case plain != nil:
 		return plain, nil
@@ -227,7 +225,7 @@ func document(plain json.RawMessage, raw, compressed []byte) (json.RawMessage, e
 	if err != nil {
 		return nil, err
 	}
-	if len(text) > most { // without an error its beginning would pass for the document
+	if len(text) > most { // without an error, a truncated text would pass for the document
 		return nil, fmt.Errorf("it unpacks to more than %d bytes", most)
 	}
 	return text, z.Close()

@@ -17,9 +17,8 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
-// The lines of a file of letters. Each ends with a checksum of what comes before it,
-// because a letter that has changed on the disk must not be delivered as if it were the
-// change: JSON alone shows few damages.
+// The lines of a file of letters. Each ends with a checksum of the text before, because a letter that has changed on
+// the disk must not be delivered instead of the change: JSON alone reveals few damages.
 
 const (
 	ownerFile = 0o600 // letters are users' data
@@ -33,19 +32,19 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// seal is the end of a line that begins with text.
+// seal returns the end of a line that begins with text.
 func seal(text []byte) []byte {
 	return fmt.Appendf(nil, "%s%08x%s", sealBegin, crc32.Checksum(text, castagnoli), sealEnd)
 }
 
 // sealed adds the checksum to an object.
 func sealed(object []byte) []byte {
-	// Without its brace, and without room after it: the caller's object stays whole.
+	// Drop the brace and limit the capacity: the caller's object stays unchanged.
 	text := object[: len(object)-1 : len(object)-1]
 	return append(text, seal(text)...)
 }
 
-// unsealed takes the checksum off a line.
+// unsealed removes the checksum from a line.
 func unsealed(line []byte) ([]byte, error) {
 	end := len(line) - sealSize
 	if end < 0 || !bytes.Equal(seal(line[:end]), line[end:]) {
@@ -54,7 +53,7 @@ func unsealed(line []byte) ([]byte, error) {
 	return append(line[:end:end], '}'), nil
 }
 
-// removal is the line that removes a letter.
+// removal returns the line that removes a letter.
 func removal(n name) []byte {
 	text := rawjson.AppendString([]byte(removalBegin[:len(removalBegin)-1]), n.id)
 	text = append(append(text, `,"key":`...), n.key...)
@@ -62,18 +61,18 @@ func removal(n name) []byte {
 	return append(text, '}')
 }
 
-// content is what a file has.
+// content describes a file.
 type content struct {
 	index   map[name]place
 	end     int64 // of the last whole line
 	live    int64 // bytes of the letters in index
-	unended bool  // the line that ends there has no line break
+	unended bool  // the last line has no line break
 	damaged int   // lines
 	damage  error // of the first of them
 }
 
-// readLines reads a file from its beginning. A damaged line is passed over, and named: it may
-// have been the only copy of a change.
+// readLines reads a file from its beginning. readLines skips a damaged line and reports it, because the line may have
+// been the only copy of a change.
 func readLines(f io.Reader) (content, error) {
 	c := content{index: map[name]place{}}
 	in := bufio.NewReaderSize(f, 256<<10)
@@ -83,7 +82,7 @@ func readLines(f io.Reader) (content, error) {
 			return c, err
 		}
 		text, ended := bytes.CutSuffix(line, []byte("\n"))
-		switch err := c.addLine(bytes.TrimSuffix(text, []byte("\r"))); { // an editor, or git, may have added that
+		switch err := c.addLine(bytes.TrimSuffix(text, []byte("\r"))); { // an editor, or git, may have added the \r
 		case len(line) == 0, err != nil && !ended && isTorn(text):
 			return c, c.damagedLines()
 		case err != nil:
@@ -97,7 +96,7 @@ func readLines(f io.Reader) (content, error) {
 	}
 }
 
-// damagedLines is the error of the damaged lines, if there are some.
+// damagedLines returns the error of the damaged lines, if there are any.
 func (c *content) damagedLines() error {
 	if c.damaged > 1 {
 		return fmt.Errorf("%w (the first of %d such lines)", c.damage, c.damaged)
@@ -105,8 +104,8 @@ func (c *content) damagedLines() error {
 	return c.damage
 }
 
-// isTorn reports whether a text is the beginning of a line, and not all of it: what a crash leaves.
-// A file of something else may have one line without a break, and would be cut off as torn.
+// isTorn reports whether a text is the beginning of a line and incomplete, as after a crash. isTorn checks the
+// beginning too, because another kind of file may have a single line without a break, and would be cut off as torn.
 func isTorn(text []byte) bool {
 	isBegun := func(begin string) bool {
 		n := min(len(text), len(begin))
@@ -117,7 +116,7 @@ func isTorn(text []byte) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) && (isBegun(letterBegin) || isBegun(removalBegin))
 }
 
-// addLine takes the next line into the index.
+// addLine adds the next line to the index.
 func (c *content) addLine(line []byte) error {
 	text, err := unsealed(line)
 	if err != nil {
@@ -148,8 +147,8 @@ func (c *content) addLine(line []byte) error {
 	return nil
 }
 
-// compactFile writes the file anew, with the letters that are there. The new file takes the
-// place of the old one when it is safe: a crash before that leaves the old one.
+// compactFile rewrites the file with the present letters. The new file replaces the old file when the new file is safe:
+// after an earlier crash the old file remains.
 func (b *FileBox) compactFile() error {
 	next, err := os.OpenFile(b.path+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC, ownerFile)
 	if err != nil {
@@ -160,7 +159,7 @@ func (b *FileBox) compactFile() error {
 		err = syncFile(next)
 	}
 	if err == nil {
-		err = b.file.Close() // some systems rename no file that is open
+		err = b.file.Close() // some systems cannot rename an open file
 	}
 	if err = errors.Join(err, next.Close()); err != nil {
 		return err
@@ -201,6 +200,6 @@ func syncDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	_ = d.Sync() // not every system can
+	_ = d.Sync() // not every system supports this
 	return d.Close()
 }

@@ -10,18 +10,18 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
-// A letter has one or two documents that the service accepts, each of nearly 2 MB, and is itself
-// written as one. Where it would be too large, what follows its head is cut in parts: documents of
-// the same partition key, so that all of it is removed in one batch. They cannot be written in one,
-// which is bounded as a document is. So the letter names its parts and is written last, and the
-// name of a part has a hash of the whole: a letter that is written again, which is with the same
-// documents, has the same parts, and never those of another one.
+// A letter has one or two documents that the service accepts, each of nearly 2 MB, and the letter itself is written as
+// one document. If that document would be too large, the text after its head is cut into parts: documents of the same
+// partition key, so that a single batch can remove all of them. A single batch cannot write them, because the size of a
+// batch is bounded like the size of a document. So the letter names its parts and is written last. The name of a part
+// contains a hash of the whole text: if a letter is written again, with the same documents, it has the same parts, and
+// never the parts of another letter.
 
-// partSize is how many bytes of documents a letter has in its own document, and in each of its parts.
-// What is beside them takes less than the rest of a document.
+// partSize bounds the bytes of documents in a letter's own document, and in each of its parts. The other members take
+// less than the rest of a document.
 const partSize = 1 << 20
 
-// envelopeOf returns the document of a letter, and those of its parts.
+// envelopeOf returns the document of a letter, and its parts.
 func (b *ContainerBox) envelopeOf(l feed.DeadLetter) (text []byte, parts [][]byte, err error) {
 	head, err := marshalHead(b.processor, b.source, l)
 	if err != nil {
@@ -53,17 +53,17 @@ func (b *ContainerBox) envelopeOf(l feed.DeadLetter) (text []byte, parts [][]byt
 	return append(append(text, rest...), "}}"...), parts, nil
 }
 
-// begin is what each document of a box begins with.
+// begin returns the beginning of each document of a box.
 func begin(id string, key feed.PartitionKey) []byte {
 	text := rawjson.AppendString([]byte(`{"id":`), id)
 	text = rawjson.AppendString(append(text, `,"key":`...), keyText(key))
 	return append(text, `,"ttl":-1`...)
 }
 
-// isPart reports whether a document is the part of a letter.
+// isPart reports whether a document is a part of a letter.
 func isPart(text []byte) bool { return rawjson.Lookup(text, "part") != nil }
 
-// partIDs are the ids of the parts of a letter whose head is followed by rest.
+// partIDs returns the ids of the parts of a letter; rest is the text after its head.
 func partIDs(id string, rest []byte) (ids []string) {
 	sum := sha256.Sum256(rest)
 	for i := 0; i*partSize < len(rest); i++ {
@@ -72,7 +72,7 @@ func partIDs(id string, rest []byte) (ids []string) {
 	return ids
 }
 
-// partsOf are the ids of the parts of the letter in a document, none if it is whole.
+// partsOf returns the ids of the parts of the letter in a document, none if the letter is whole.
 func partsOf(text []byte) (ids []string, err error) {
 	if list := rawjson.Lookup(text, "parts"); list != nil {
 		err = json.Unmarshal(list, &ids)
@@ -80,7 +80,7 @@ func partsOf(text []byte) (ids []string, err error) {
 	return ids, err
 }
 
-// openEnvelope takes the letter out of its document and of its parts. [feed.ErrNotFound] is that of a part.
+// openEnvelope assembles the letter from its document and its parts. [feed.ErrNotFound] means that a part is missing.
 func (b *ContainerBox) openEnvelope(ctx context.Context, key feed.PartitionKey, text []byte) (l feed.DeadLetter, err error) {
 	var rest []byte
 	parts, err := partsOf(text)

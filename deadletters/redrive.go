@@ -9,65 +9,67 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// ErrNotServed means that no instance has served the request of a [Redrive] or [Release]. The text of the error says why, if
-// that is known, and whether the request was withdrawn.
+// ErrNotServed means that no instance has served the request of a [Redrive] or [Release]. The text of the error says
+// why, if the reason is known, and whether the request was withdrawn.
 var ErrNotServed = errors.New("not served")
 
-// Outcome is what became of a request that an instance has served.
+// Outcome is the result of a request that an instance has served.
 type Outcome struct {
 	Result Result
 
-	// Cause is the text of the handler's error if Result is [ResultFailed], and empty otherwise. At most 1 KB of it is
-	// kept here; the letter has more of it.
+	// Cause is the text of the handler's error if Result is [ResultFailed], and empty otherwise. Cause has at most 1 KB
+	// of the text; the letter has more.
 	Cause string
 
-	// Handled is how many letters were handled and removed: the one that was asked for, and the held ones that followed.
+	// Handled is how many letters were handled and removed: the requested letter, and the held letters after it.
 	Handled int
 
-	// Held is how many held letters of the key are left; -1 if the instance has not counted them. It is 0 when the key
-	// is not held any more.
+	// Held is how many held letters of the key remain; -1 if the instance has not counted them. Held is 0 if the key is
+	// no longer held.
 	Held int
 }
 
-// Result is the outcome of a request in a word.
+// Result is the result of a request as a word.
 type Result string
 
 // The results of a request.
 const (
-	// ResultHandled: the letter of a [Redrive] was handled, and so were the held letters that could follow it; or the key
-	// of a [Release] is not held any more.
+	// ResultHandled: after a [Redrive], the letter was handled, and so were the held letters that could follow; after a
+	// [Release], the key is no longer held.
 	ResultHandled Result = notes.Handled
-	// ResultFailed: the handler has failed on a letter, which stays with the new cause. If Handled is 0, that is the
-	// first letter. Otherwise the letters before it are done, and the key stays held from there.
+	// ResultFailed: the handler has failed on a letter, which stays with the new cause. If Handled is 0, the first
+	// letter has failed. Otherwise the letters before the failed letter are done, and the key stays held from the
+	// failed letter.
 	ResultFailed Result = notes.Failed
-	// ResultNothing: there was nothing to do. The letter of a [Redrive] is gone, or held behind another one that has to
-	// be handled first; the key of a [Release] was not held.
+	// ResultNothing: no letter was handled. The letter of a [Redrive] is gone, or is held behind another letter that
+	// must be handled first; the key of a [Release] was not held.
 	ResultNothing Result = notes.Nothing
 )
 
-// Redrive has a dead letter handled again, by the instance that owns the range of its key, and waits for the outcome. The
-// handler is called once for the letter. If it succeeds the letter is removed; if the key is held and no other letter of it
-// has failed, its held letters follow, and the key is released. That the handler fails again is no error but
-// [ResultFailed].
+// Redrive makes the handler handle a dead letter again and waits for the outcome. The instance that owns the range of
+// the letter's key calls the handler once for the letter. If the handler succeeds, the letter is removed. If the key is
+// held and none of its other letters has failed, its held letters follow, and the key is released. If the handler fails
+// again, you receive [ResultFailed] and no error.
 //
-// The key is a JSON array in any spelling. The request is a record among the leases, and is served once. Two callers who ask
-// for the same letter at the same time
-// share it; the one who made it removes it with its outcome, and if the other one has not read that yet, it asks again. When
-// ctx ends before the request is served, Redrive withdraws it, which takes at most 5 seconds, and
-// returns an error that is [ErrNotServed] and the cause of ctx. A request that an instance has begun with is carried out all
-// the same. If the process of the caller dies, the lease store removes the request one minute after the deadline of ctx, and
-// after 24 hours at the latest, which is also the bound without a deadline.
+// The key is a JSON array in any spelling. The request is a record among the leases, and is served once. If two callers
+// request the same letter at the same time, they share the record. The caller who made the record removes it with its
+// outcome; if the other caller has not read the outcome yet, it requests the letter again.
 //
-// The error is [ErrNotServed], too, if the request is withdrawn by [Withdraw]. It is an [errors.ErrUnsupported] if source is no
-// [feed.Locator], so that the owner of a key cannot be found, and a [feed.ErrBadRequest] if key is not a
-// partition key of the source. An error of the lease store is returned if the request cannot be written.
+// When ctx ends before the request is served, Redrive withdraws the request, which takes at most 5 seconds, and returns
+// an error that is [ErrNotServed] and the cause of ctx. If an instance has begun with the request, it still carries the
+// request out. If the process of the caller dies, the lease store removes the request one minute after the deadline of
+// ctx, and after 24 hours at the latest; without a deadline, after 24 hours.
+//
+// Redrive also returns [ErrNotServed] if [Withdraw] withdraws the request. Redrive returns an [errors.ErrUnsupported]
+// if source is no [feed.Locator], because then the owner of a key cannot be found, and a [feed.ErrBadRequest] if key is
+// not a partition key of the source. If the request cannot be written, Redrive returns the error of the lease store.
 func Redrive(ctx context.Context, source feed.Source, leases feed.LeaseStore, key feed.PartitionKey, letter string) (Outcome, error) {
 	return ask(ctx, source, leases, notes.Request{Action: notes.Retry, Key: string(spelled(key)), Letter: letter})
 }
 
-// Release lets a held key go on without the changes of it that have failed: those that are held are handled, in their order,
-// and then the key is not held any more. If one of them fails, the key stays held from there, which is [ResultFailed]. The
-// letters of the changes that had failed before stay. Release waits and is withdrawn as [Redrive] is, with the same errors.
+// Release lets a held key go on without its failed changes: the held changes are handled, in their order, and then the
+// key is no longer held. If one of them fails, the key stays held from that change, and you receive [ResultFailed]. The
+// letters of the earlier failed changes stay. Release waits and is withdrawn as [Redrive] is, with the same errors.
 func Release(ctx context.Context, source feed.Source, leases feed.LeaseStore, key feed.PartitionKey) (Outcome, error) {
 	return ask(ctx, source, leases, notes.Request{Action: notes.Release, Key: string(spelled(key))})
 }
@@ -88,13 +90,15 @@ func ask(ctx context.Context, source feed.Source, leases feed.LeaseStore, q note
 	return o, nil
 }
 
-// Withdraw withdraws the requests of [Redrive] and [Release] for a key that are not served yet, and returns their number;
-// with an empty key it withdraws those for all keys of the unit. The callers may have died; a caller who still waits gets
-// [ErrNotServed]. If an instance has begun with a request, the request is counted: what is not in the handler by the time
-// that the instance reads of the withdrawal, within a second if the store is a [feed.Follower] and otherwise within a round, is
-// not handed to it. Such a request stays among the records, retired, for 15 minutes, as each one does without the right to
-// delete. If the lease store returns an error, Withdraw returns it with the number of
-// requests that were withdrawn before.
+// Withdraw withdraws the unserved requests of [Redrive] and [Release] for a key, and returns their number; with an
+// empty key Withdraw withdraws the requests for all keys of the unit. The callers may have died; a caller who still
+// waits receives [ErrNotServed].
+//
+// If an instance has begun with a request, the request is counted. The instance reads the withdrawal within a second if
+// the store is a [feed.Follower], and otherwise within a round; letters that are not in the handler by then are not
+// handled. Such a request stays among the records, retired, for 15 minutes, as does every withdrawn request if you lack
+// the right to delete. If the lease store returns an error, Withdraw returns the error with the number of requests that
+// were withdrawn before.
 func Withdraw(ctx context.Context, leases feed.LeaseStore, key feed.PartitionKey) (n int, err error) {
 	key = spelled(key)
 	for range maxConflicts {
@@ -111,9 +115,9 @@ func Withdraw(ctx context.Context, leases feed.LeaseStore, key feed.PartitionKey
 			switch err := withdraw(ctx, leases, r); {
 			case err == nil:
 				n++
-			case errors.Is(err, feed.ErrConflict): // its owner has written it
+			case errors.Is(err, feed.ErrConflict): // the owner of the request has written it
 				again = true
-			case errors.Is(err, feed.ErrNotFound): // its caller has withdrawn it
+			case errors.Is(err, feed.ErrNotFound): // the caller has withdrawn the request
 			default:
 				return n, fmt.Errorf("withdraw request %s: %w", r.ID, err)
 			}
@@ -125,8 +129,8 @@ func Withdraw(ctx context.Context, leases feed.LeaseStore, key feed.PartitionKey
 	return n, fmt.Errorf("withdraw requests: %w: they were written %d times meanwhile: try again", feed.ErrConflict, maxConflicts)
 }
 
-// withdraw takes a live request away, so that nobody serves it. An instance that has begun with it follows what is written
-// and not what is deleted, so the record stays, retired, for as long as an instance may need to read it.
+// withdraw removes a live request, so that no instance serves it. An instance that has begun with the request follows
+// writes and not deletes, so the record stays, retired, long enough for the instance to read it.
 func withdraw(ctx context.Context, leases feed.LeaseStore, r feed.Record) error {
 	if notes.ReadRequest(r.Properties).Tries == 0 {
 		if err := leases.Delete(ctx, r); !errors.Is(err, feed.ErrForbidden) {
@@ -138,5 +142,5 @@ func withdraw(ctx context.Context, leases feed.LeaseStore, r feed.Record) error 
 	return err
 }
 
-// maxConflicts is how often a request is read again because its owner has written it meanwhile.
+// maxConflicts bounds how often a request is read again because its owner has written it meanwhile.
 const maxConflicts = 10
