@@ -18,33 +18,33 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
-// attempt is a unit of work as it is sent: the same bytes until the outcome is known, so that a second try cannot
-// become something else than the first.
+// attempt is a unit of work in the form that is sent: the same bytes until the outcome is known, so that a second try
+// cannot differ from the first.
 type attempt struct {
 	unit   string
 	key    string
 	writes []feed.Write
 	size   int
 	once   bool // the first write remembers a message
-	unsure bool // it was sent, and what became of it is not known
+	unsure bool // the attempt was sent, with an unknown outcome
 	begun  time.Time
-	ttl    int           // of its events, in seconds; negative is for ever
-	proof  time.Duration // how long after begun a document by which the unit is recognized exists for sure
+	ttl    int           // of the events, in seconds; negative is for ever
+	proof  time.Duration // how long after begun a document that identifies the unit exists for sure
 
 	objects []object
-	event   int // the first write that is an event, -1 without
+	event   int // index of the first event among the writes, -1 if there is none
 }
 
-// object is one that is written, or whose events are.
+// object is an object that is written, or whose events are written.
 type object struct {
 	*entry
-	write  int // its index, -1 if only its events are written
+	write  int // index of the write, -1 if only events are written
 	seq    uint64
 	events []*recorded
-	news   []*Recorder // those that were new
+	news   []*Recorder // the recorders that were new
 }
 
-// addMemory adds the document by which a message is known to have been handled.
+// addMemory adds the document that remembers the handled message.
 func (a *attempt) addMemory(message *envelope) error {
 	a.once = true
 	a.proof = provesFor(message.TTL, math.MaxInt64)
@@ -102,15 +102,15 @@ func (a *attempt) addObject(e *entry) error {
 	return a.addWrite(stored, op, ifMatch)
 }
 
-// raised is an event of an object, with its number there.
+// raised is an event of an object, with its number among the object's events.
 type raised struct {
 	*recorded
 	of  *object
 	seq uint64
 }
 
-// addEvents adds the events of all objects in the order in which they were recorded. Those of an object are numbered after
-// the events that it has had.
+// addEvents adds the events of all objects in the order in which they were recorded. The numbers of an object's events
+// continue after the earlier events.
 func (a *attempt) addEvents(trace traceContext) error {
 	var all []raised
 	for i := range a.objects {
@@ -175,13 +175,13 @@ func (a *attempt) commitWrites(ctx context.Context, store feed.Committer) error 
 	case errors.Is(err, feed.ErrConflict), errors.Is(err, feed.ErrNotFound):
 		return a.judgeRefusal(ctx, store, err)
 	case errors.Is(err, feed.ErrThrottled), errors.Is(err, feed.ErrBadRequest), errors.Is(err, feed.ErrForbidden):
-		return a.outcomeOf(err) // it says nothing of an earlier try
+		return a.outcomeOf(err) // the answer says nothing about an earlier try
 	}
 	a.unsure = true
 	return a.outcomeOf(err)
 }
 
-// outcomeOf is that of a try which has written nothing, or of which that is unknown.
+// outcomeOf returns the outcome after a try that has written nothing, or may have.
 func (a *attempt) outcomeOf(err error) error {
 	if a.unsure {
 		return &UnknownError{Err: err}
@@ -189,7 +189,7 @@ func (a *attempt) outcomeOf(err error) error {
 	return &NotStoredError{err}
 }
 
-// judgeRefusal finds out whether a refusal is one of the unit, or only of its second try.
+// judgeRefusal finds out whether a refusal concerns the unit, or only its second try.
 func (a *attempt) judgeRefusal(ctx context.Context, store feed.Committer, refused error) error {
 	stored, err := a.isStored(ctx, store)
 	if stored && err == nil {
@@ -205,7 +205,7 @@ func (a *attempt) judgeRefusal(ctx context.Context, store feed.Committer, refuse
 	return a.nameRefusal(refused)
 }
 
-// takeETags notes the ETags of a batch that is stored. A document without one gets writtenSince afterwards.
+// takeETags notes the ETags of a stored batch. A document without an ETag receives writtenSince afterwards.
 func (a *attempt) takeETags(results []feed.Result) {
 	for _, o := range a.objects {
 		if o.write >= 0 && o.write < len(results) && o.state != deleted {
@@ -214,11 +214,12 @@ func (a *attempt) takeETags(results []feed.Result) {
 	}
 }
 
-// writtenSince is an ETag that no document has. It is that of an object that is stored in a version which nobody has seen,
-// because somebody else has written it since: under an empty ETag the next write would overwrite that one's change.
+// writtenSince is an ETag that no document has. A stored object receives writtenSince if another writer has written the
+// object since, so that the stored version is unknown: under an empty ETag the next write would overwrite the change of
+// that writer.
 const writtenSince = `"written-since"`
 
-// nameRefusal names what was refused.
+// nameRefusal returns the reason of a refusal as the outcome.
 func (a *attempt) nameRefusal(err error) error {
 	at, ok := errors.AsType[*feed.WriteError](err)
 	switch {
@@ -230,16 +231,16 @@ func (a *attempt) nameRefusal(err error) error {
 	return &NotStoredError{err}
 }
 
-// isKnown reports whether an earlier try would have left a trace: what remembers a message does, and an event until it
-// expires, for nobody writes them again; an object only until somebody does.
+// isKnown reports whether an earlier try would certainly have left a trace. The record of a message, and an event until
+// it expires, are certain traces, because no writer writes them again. An object is a trace only until the next write.
 func (a *attempt) isKnown() bool { return time.Since(a.begun) < a.proof }
 
-// eventProves is how long an event exists for sure, however long its time to live: a relay may let it expire so long
-// after it was published (RelayOptions.ExpireAfter).
+// eventProves is how long an event exists for sure, whatever the time to live: a relay may let a published event expire
+// after this time (RelayOptions.ExpireAfter).
 const eventProves = LeastExpireAfter
 
-// provesFor is how long a document with a time to live in seconds exists for sure, and at most so long. The store counts
-// from a time that is rounded to a second.
+// provesFor returns how long a document with a time to live in seconds exists for sure, bounded by most. The store
+// counts from a time rounded to a second.
 func provesFor(ttl int, most time.Duration) time.Duration {
 	if ttl < 0 {
 		return most
@@ -247,9 +248,9 @@ func provesFor(ttl int, most time.Duration) time.Duration {
 	return min(time.Duration(ttl)*time.Second-time.Second, most)
 }
 
-// isStored reports whether the writes were stored by an earlier try, whose answer was lost here or below the store: then
-// one of the documents has the number of this unit. Where there are only deletes, that nothing is there is all that the
-// unit wants.
+// isStored reports whether an earlier try has stored the writes although its answer was lost here or below the store:
+// then a document has the number of this unit. If the unit has only deletes and none of its documents exists, the unit
+// counts as stored.
 func (a *attempt) isStored(ctx context.Context, store feed.Committer) (bool, error) {
 	there := false
 	for _, w := range a.ownTraces() {
@@ -267,8 +268,8 @@ func (a *attempt) isStored(ctx context.Context, store feed.Committer) (bool, err
 	return a.unsure && !there && a.hasOnly(feed.WriteDelete), nil
 }
 
-// ownTraces are the writes by which an earlier try can be recognized, the surest first: one event, or what remembers a
-// message, and the objects.
+// ownTraces returns the writes that reveal an earlier try, the surest first: an event, or the record of a message, and
+// then the objects.
 func (a *attempt) ownTraces() []feed.Write {
 	if a.event < 0 {
 		return a.writes
@@ -280,8 +281,8 @@ func (a *attempt) hasOnly(op feed.WriteOp) bool {
 	return !slices.ContainsFunc(a.writes, func(w feed.Write) bool { return w.Op != op })
 }
 
-// readETags takes over the ETags of what an earlier try has stored. If somebody has written an object since, its old
-// ETag stays, or it gets writtenSince in place of none, so that the next write of it is refused.
+// readETags reads the ETags of the objects that an earlier try has stored. If another writer has written an object
+// since, the old ETag stays, or an empty ETag becomes writtenSince, so that the next write of the object is refused.
 func (a *attempt) readETags(ctx context.Context, store feed.Committer) error {
 	for _, o := range a.objects {
 		if o.write < 0 || o.state == deleted {
@@ -313,21 +314,21 @@ func ignore(err, which error) error {
 	return err
 }
 
-// newID draws a random UUID, which programs of other languages read as such.
+// newID draws a random UUID, which programs in other languages can parse.
 func newID() string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // it never fails
+	_, _ = rand.Read(b[:]) // Read never fails
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// digest is an id that the service accepts for any text.
+// digest makes an id that the service accepts from any text.
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:16])
 }
 
-// marshal is the JSON of a value, with <, > and & as they are.
+// marshal returns the JSON of a value, with unescaped <, > and &.
 func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -338,7 +339,7 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// payload is the data of an event: its own members after those that every event has.
+// payload returns the data of an event: the members of every event, then the event's own members.
 func payload(e *recorded, id string) ([]byte, error) {
 	own, err := marshal(e.Event)
 	switch {

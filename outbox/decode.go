@@ -14,13 +14,12 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
-// Decoder makes a message of a change; ok is false for a change that is no event. With an
-// error, or without an ID in the message, the change is an event that cannot be published: it is parked.
+// Decoder makes a message from a change; ok is false if the change is no event. If the Decoder returns an error, or a
+// message without an ID, the change is an event that cannot be published, and is parked.
 type Decoder func(c *feed.Change) (m Message, ok bool, err error)
 
-// EventsOfType decodes events as a [Unit] stores them, and as the .NET sample of the
-// transactional outbox does: documents of a type with data that have a member action. Other
-// documents and deletes are no events.
+// EventsOfType decodes the events that a [Unit] or the .NET sample of the transactional outbox stores: documents of
+// type typ whose data has a member action. Other documents and deletes are no events.
 func EventsOfType(typ string) Decoder {
 	return func(c *feed.Change) (Message, bool, error) {
 		var d stored
@@ -46,7 +45,7 @@ func EventsOfType(typ string) Decoder {
 			return m, true, errNoAction
 		}
 		if d.seq != nil {
-			n, err := strconv.ParseFloat(string(d.seq), 64) // some write 1.0
+			n, err := strconv.ParseFloat(string(d.seq), 64) // some writers write 1.0
 			if err != nil || n < 0 || n != math.Trunc(n) || n > 1<<53 {
 				return m, true, fmt.Errorf("seq is %.40s: want the number of the event", d.seq)
 			}
@@ -56,10 +55,10 @@ func EventsOfType(typ string) Decoder {
 	}
 }
 
-// stored are the members of a document that make an event of it, as they are.
+// stored are the raw members of a document that make an event.
 type stored struct{ typ, data, seq, unitSeq, object, objectType, traceparent, tracestate, action, createdAt []byte }
 
-// read finds them in one pass over the document, and one over its data.
+// read finds the members in a pass over the document, and a pass over the data.
 func read(body []byte) (d stored) {
 	for name, value := range rawjson.Members(body) {
 		switch {
@@ -97,8 +96,8 @@ var (
 	errNoAction = errors.New("event has no data.action: want the name of the event")
 )
 
-// keyOf is the partition key as messages have it: the text of a key that is one string, and otherwise its JSON. A text that
-// begins with a bracket could be the JSON of another key, so its key is JSON too.
+// keyOf returns the partition key in the form of messages: the text of a single string, and the JSON of any other key.
+// A text with a leading bracket could be the JSON of another key, so such a key stays JSON too.
 func keyOf(c *feed.Change) string {
 	key := []byte(c.PartitionKey)
 	if inner, ok := bytes.CutPrefix(key, []byte("[")); ok {

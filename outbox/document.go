@@ -10,18 +10,18 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Doc is an object in the envelope in which its container has it:
+// Doc is an object in the envelope of its stored document:
 //
 //	{"id":"…","partitionKey":"…","type":"contact","data":{…},"ttl":-1,"seq":3,"unit":"…","_etag":"…"}
 //
-// Its container is partitioned by /partitionKey.
+// The container is partitioned by /partitionKey.
 type Doc[T any] struct {
 	ID           string
 	PartitionKey string
 	Type         string // of the object, as in contact
 	Data         T
 	TTL          int    // time to live in seconds; 0 is -1, for ever
-	ETag         string // of the version that was loaded or committed; empty for none
+	ETag         string // of the loaded or committed version; empty if there is none
 	Seq          uint64 // how many events the object has had
 }
 
@@ -30,20 +30,20 @@ type Document interface {
 	tracked() tracked
 }
 
-// tracked is what a unit of work needs of a document.
+// tracked contains the fields of a document that a unit of work needs.
 type tracked struct {
 	id, key, typ string
 	ttl          int
 	etag         *string
 	seq          *uint64
 	data         any
-	events       *Recorder // nil for an object that records none
+	events       *Recorder // nil if the object records no events
 }
 
 func (d *Doc[T]) tracked() tracked {
 	t := tracked{id: d.ID, key: d.PartitionKey, typ: d.Type, ttl: d.TTL, etag: &d.ETag, seq: &d.Seq, data: d.Data}
 	if v := reflect.ValueOf(d.Data); v.Kind() == reflect.Pointer && v.IsNil() {
-		return t // which is refused when it is to be written
+		return t // the write refuses a nil pointer
 	}
 	for _, data := range []any{&d.Data, d.Data} {
 		if a, ok := data.(Aggregate); ok {
@@ -63,15 +63,16 @@ type envelope struct {
 	TTL          int             `json:"ttl,omitempty"`
 	Seq          uint64          `json:"seq,omitempty"`
 	Object       string          `json:"object,omitempty"`     // of an event: the id of its object
-	ObjectType   string          `json:"objectType,omitempty"` // and the type
-	UnitSeq      int             `json:"unitSeq,omitempty"`    // and its number in its unit of work, from 1
+	ObjectType   string          `json:"objectType,omitempty"` // of an event: the type of its object
+	UnitSeq      int             `json:"unitSeq,omitempty"`    // of an event: its number in its unit of work, from 1
 	TraceParent  string          `json:"traceparent,omitempty"`
 	TraceState   string          `json:"tracestate,omitempty"`
-	Unit         string          `json:"unit,omitempty"` // by which a unit of work knows its own documents
+	Unit         string          `json:"unit,omitempty"` // identifies the documents of a unit of work
 	ETag         string          `json:"_etag,omitempty"`
 }
 
-// Load reads an object: [feed.ErrNotFound] when there is none, ErrType when the document is of another type.
+// Load reads an object. Load returns [feed.ErrNotFound] if the object is missing, and ErrType if the document has
+// another type.
 func Load[T any](ctx context.Context, from feed.Committer, partitionKey, typ, id string) (*Doc[T], error) {
 	results, err := from.Commit(ctx, feed.Key(partitionKey), []feed.Write{{Op: feed.WriteRead, ID: id}})
 	if err != nil {
@@ -87,7 +88,7 @@ func Load[T any](ctx context.Context, from feed.Committer, partitionKey, typ, id
 	return d, nil
 }
 
-// Decode reads a document as a feed or a container has it.
+// Decode reads a document of a feed or a container.
 func Decode[T any](body json.RawMessage) (*Doc[T], error) {
 	var e envelope
 	if err := json.Unmarshal(body, &e); err != nil {
@@ -103,10 +104,10 @@ func Decode[T any](body json.RawMessage) (*Doc[T], error) {
 	return d, nil
 }
 
-// ErrType: a document is of another type than was asked for.
+// ErrType: the document has another type than requested.
 var ErrType = errors.New("document of another type")
 
-// refusal is the reason for which a batch was refused, without the write, when it has only one.
+// refusal returns the reason why a batch with a single write was refused, without the description of the write.
 func refusal(err error) error {
 	if refused, ok := errors.AsType[*feed.WriteError](err); ok {
 		return refused.Err

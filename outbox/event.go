@@ -6,22 +6,21 @@ import (
 	"time"
 )
 
-// Event is something that has happened to an object. It is stored as JSON, so it is a JSON
-// object; it is marshalled when its unit of work commits, so one that refers to its object
-// carries the final state of it. It gets the members id, action and createdAt: of these it may
-// have a createdAt of its own, which is kept.
+// Event is an event of an object. An Event is stored as JSON and must be a JSON object. The unit of work marshals the
+// Event at the commit, so an Event with a reference to the object contains the final state of the object. The stored
+// event has the members id, action and createdAt. If your Event has a member createdAt of its own, that value is kept;
+// id and action must be absent.
 type Event interface {
-	// EventName is the action, as in ContactNameUpdatedEvent.
+	// EventName returns the action, as in ContactNameUpdatedEvent.
 	EventName() string
 }
 
-// Aggregate is an object that records its events: one that embeds a [Recorder].
+// Aggregate is an object that embeds a [Recorder] and so records its events.
 type Aggregate interface {
 	recorder() *Recorder
 }
 
 // Recorder keeps the events of an object until a unit of work has committed them. Embed it:
-//
 //	type Contact struct {
 //		outbox.Recorder
 //		Name string `json:"name"`
@@ -32,36 +31,37 @@ type Aggregate interface {
 //		c.Record(Renamed{Name: to})
 //	}
 //
-// A Recorder is found only if Data itself is the object that embeds it, or a pointer to that. The events of a Recorder
-// in a named field, or of a child in a field, are not stored: record on the object that is the Doc's Data.
+// A Unit finds a Recorder only if Data itself is the object that embeds the Recorder, or a pointer to that object.
+// Events of a Recorder in a named field, or of a child in a field, are not stored: record events on the object that is
+// the Doc's Data.
 //
-// The zero value has no events, as an object has that was read. A Recorder is not for
-// concurrent use, and has no part in the JSON of its object.
+// The zero value has no events, like an object that was read. A Recorder is not for concurrent use, and does not appear
+// in the JSON of the object.
 type Recorder struct {
 	events []*recorded
-	isNew  bool // its created event says all that happens until it is committed
+	isNew  bool // the created event covers all later events until the commit
 }
 
 type recorded struct {
 	Event
 	at    time.Time
-	place int64 // among all events that this process has recorded
+	place int64 // order among all events that this process has recorded
 }
 
-// recordings counts the events that this process has recorded, of whatever object: a unit of work stores its events in the
-// order in which they were recorded.
+// recordings counts the events that this process has recorded, for all objects, because a unit of work stores its
+// events in the order in which they were recorded.
 var recordings atomic.Int64
 
 func newRecorded(e Event) *recorded { return &recorded{e, time.Now(), recordings.Add(1)} }
 
-// RecordCreated records the first event of a new object. Until that is committed it is the
-// only one: [Recorder.Record] and [Recorder.RecordAlso] add nothing, since the created event
-// carries the state that the object has at the commit.
+// RecordCreated records the first event of a new object. Until this event is committed, no other event is added:
+// [Recorder.Record] and [Recorder.RecordAlso] do nothing, because the created event contains the object's state at the
+// commit.
 func (r *Recorder) RecordCreated(e Event) {
 	r.events, r.isNew = []*recorded{newRecorded(e)}, true
 }
 
-// Record records an event. An earlier one of the same name is replaced in its place.
+// Record records an event. If an earlier event has the same name, the new event takes the place of the earlier event.
 func (r *Recorder) Record(e Event) {
 	same := func(earlier *recorded) bool { return earlier.EventName() == e.EventName() }
 	if i := slices.IndexFunc(r.events, same); i >= 0 && !r.isNew {
@@ -71,7 +71,7 @@ func (r *Recorder) Record(e Event) {
 	r.RecordAlso(e)
 }
 
-// RecordAlso records an event and keeps earlier ones of the same name.
+// RecordAlso records an event and keeps earlier events of the same name.
 func (r *Recorder) RecordAlso(e Event) {
 	if !r.isNew {
 		r.events = append(r.events, newRecorded(e))
@@ -83,10 +83,10 @@ func (r *Recorder) Forget(name string) {
 	r.events = slices.DeleteFunc(r.events, func(e *recorded) bool { return e.EventName() == name })
 }
 
-// ForgetAll removes all events. A new object is then as one that was read.
+// ForgetAll removes all events. A new object is then treated like an object that was read.
 func (r *Recorder) ForgetAll() { r.events, r.isNew = nil, false }
 
-// Recorded are the events that are not committed yet, in the order of their first occurrence.
+// Recorded returns the events that are not committed yet, in the order of their first occurrence.
 func (r *Recorder) Recorded() []Event {
 	events := make([]Event, len(r.events))
 	for i, e := range r.events {
@@ -95,10 +95,10 @@ func (r *Recorder) Recorded() []Event {
 	return events
 }
 
-// IsNew reports whether the object is one whose created event is not committed yet.
+// IsNew reports whether the object has a created event that is not committed yet.
 func (r *Recorder) IsNew() bool { return r.isNew }
 
-// dropCommitted removes events that are committed.
+// dropCommitted removes committed events.
 func (r *Recorder) dropCommitted(committed []*recorded) {
 	r.events = slices.DeleteFunc(r.events, func(e *recorded) bool { return slices.Contains(committed, e) })
 }

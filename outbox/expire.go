@@ -14,16 +14,16 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// The members of the mark that an event has once it is published, if it expires after that: when it was published, and
-// the LSN that it had before the mark. The write of the mark moves the event in the feed, behind events that were committed
-// later; that LSN says where it belongs.
+// The members of the mark that a published event receives if the event expires after the publication: the time of the
+// publication, and the LSN that the event had before the mark. The write of the mark moves the event in the feed,
+// behind events that were committed later; that LSN says where the event belongs.
 const (
 	published    = "published"
 	publishedLSN = "publishedLsn"
 )
 
-// lsnBefore is the LSN that an event had before it was marked; ok is false for one without a mark. A foreign event may
-// have a member of the first name.
+// lsnBefore returns the LSN of an event before the mark; ok is false if the event has no mark. A foreign event may have
+// a member with the name published.
 func lsnBefore(c *feed.Change) (lsn int64, ok bool) {
 	if rawjson.Text(rawjson.Lookup(c.Body, published)) == "" {
 		return 0, false
@@ -37,7 +37,7 @@ func isMarked(c *feed.Change) bool {
 	return ok
 }
 
-// rightfulLSN is the LSN of the commit of an event, whatever mark has moved it.
+// rightfulLSN returns the LSN of the commit of an event, even if a mark has moved the event.
 func rightfulLSN(c *feed.Change) int64 {
 	if lsn, ok := lsnBefore(c); ok {
 		return lsn
@@ -45,12 +45,12 @@ func rightfulLSN(c *feed.Change) int64 {
 	return c.LSN
 }
 
-// LeastExpireAfter is the least [RelayOptions.ExpireAfter]. For so long a unit of work whose answer was lost can be sure
-// to find its events, published or not.
+// LeastExpireAfter is the smallest [RelayOptions.ExpireAfter]. If an answer was lost, a unit of work can find the
+// events for at least this time, published or not.
 const LeastExpireAfter = time.Minute
 
-// expirePublished lets the events of a key expire that are published, where the options want that. It returns how many of
-// them are done with.
+// expirePublished lets the published events of a key expire, if the options say so. It returns the number of finished
+// events.
 func (r *Relay) expirePublished(ctx context.Context, chain []event) (n int, err error) {
 	if r.opts.Container == nil {
 		return len(chain), nil
@@ -65,7 +65,7 @@ func (r *Relay) expirePublished(ctx context.Context, chain []event) (n int, err 
 	return n, nil
 }
 
-// isForEver reports whether an event does not expire by itself. Only such events are marked.
+// isForEver reports whether an event never expires by itself. Only such events are marked.
 func isForEver(c *feed.Change) bool { return ttlOf(c) == 0 }
 
 func (r *Relay) expireBatch(ctx context.Context, chain []event) error {
@@ -88,8 +88,8 @@ func (r *Relay) expireBatch(ctx context.Context, chain []event) error {
 		switch {
 		case !ok:
 			return err
-		case errors.Is(err, feed.ErrNotFound): // somebody has deleted it
-		case errors.Is(err, feed.ErrBadRequest): // it has no room for this; it is published, and not to be published again
+		case errors.Is(err, feed.ErrNotFound): // the event was deleted
+		case errors.Is(err, feed.ErrBadRequest): // the event has no room for the mark; do not publish the event again
 			slog.Warn("published event will not expire", "key", chain[0].Key, "id", refused.Write.ID, "err", refused.Err)
 		default:
 			return err

@@ -9,17 +9,18 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// How events stay in order that another unit's relay has moved
+// The order of events that another unit's relay has moved
 //
-// A relay with ExpireAfter marks an event once it is published. The mark is a write, so the event moves in the feed. A relay
-// of another unit, which lags behind, then finds e2 before e1. So before it publishes an event without a mark it reads the
-// feed of the partition key, and publishes first what was committed before and lies behind it now. When it reaches such an
-// event in the feed, it passes over it.
+// A relay with ExpireAfter marks a published event. The mark is a write, so the event moves in the feed. A relay of
+// another unit that lags behind then finds e2 before e1. So this relay reads the feed of the partition key before it
+// publishes an event without a mark. The relay first publishes the events that were committed earlier and now lie
+// behind. When the relay later reaches such an event in the feed, it skips the event.
 //
-// An event that is not marked at the time of this read lay in its place when the feed was read before, so nothing is missed.
+// An event without a mark at the time of this read lay in its place when the feed was read before, so no event is
+// missed.
 
-// publishAll publishes a chain, and in their places among its events those that belong there and lie behind them now. It
-// returns how many of the chain are published.
+// publishAll publishes a chain. Among these events, in their places, publishAll also publishes the moved events. It
+// returns how many events of the chain are published.
 func (r *Relay) publishAll(ctx context.Context, b *feed.Batch, chain []event) (n int, err error) {
 	moved, err := r.findMoved(ctx, b, chain)
 	if err != nil {
@@ -45,9 +46,9 @@ func (r *Relay) publishAll(ctx context.Context, b *feed.Batch, chain []event) (n
 	return n, nil
 }
 
-// findMoved are the events that belong before the last unmarked one of a chain, lie behind the first one now, and are not
-// published yet. That an event has no mark says nothing of those before it: it may have a time to live of its own, or no
-// room for a mark, or it is the rest of a transaction.
+// findMoved returns the unpublished events that belong before the last unmarked event of a chain and now lie behind the
+// first. An event without a mark proves nothing about the events before it: it may have a time to live of its own, or
+// no room for a mark, or it is the rest of a transaction.
 func (r *Relay) findMoved(ctx context.Context, b *feed.Batch, chain []event) ([]event, error) {
 	if r.opts.Feed == nil || b.Redriven {
 		return nil, nil
@@ -67,13 +68,13 @@ func (r *Relay) findMoved(ctx context.Context, b *feed.Batch, chain []event) ([]
 	if err != nil {
 		return nil, err
 	}
-	moved = slices.DeleteFunc(moved, func(m event) bool { // what the chain has itself
+	moved = slices.DeleteFunc(moved, func(m event) bool { // remove the events of the chain
 		return slices.ContainsFunc(chain, func(e event) bool { return e.change.ID == m.change.ID })
 	})
 	return r.hand.notEarly(placeOf(b.LeaseToken, last.change), moved, false), nil
 }
 
-// publishEarly publishes events before their place in the feed is reached.
+// publishEarly publishes events before the relay reaches their place in the feed.
 func (r *Relay) publishEarly(ctx context.Context, at place, moved []event) error {
 	for len(moved) > 0 {
 		n, err := r.publishChain(ctx, moved)
@@ -81,12 +82,12 @@ func (r *Relay) publishEarly(ctx context.Context, at place, moved []event) error
 		if err != nil && !feed.IsPoison(err) {
 			return err
 		}
-		moved = moved[min(n+1, len(moved)):] // one that can never be sent is parked in its place in the feed
+		moved = moved[min(n+1, len(moved)):] // an event that can never be sent is parked in its place in the feed
 	}
 	return nil
 }
 
-// movedEvents are the marked events of a key that lie behind a change and belong before an event.
+// movedEvents returns the marked events of a key that lie behind a change and belong before an event.
 func (r *Relay) movedEvents(
 	ctx context.Context, in feed.Range, behind *feed.Change, before event,
 ) (moved []event, err error) {
@@ -117,7 +118,7 @@ func (r *Relay) movedEvents(
 	return moved, nil
 }
 
-// withoutEarly leaves out the events that were published before their place in the feed was reached.
+// withoutEarly removes the events that were published before the relay reached their place in the feed.
 func (r *Relay) withoutEarly(b *feed.Batch, chain []event) []event {
 	if r.opts.Feed == nil || b.Redriven {
 		return chain
@@ -125,8 +126,8 @@ func (r *Relay) withoutEarly(b *feed.Batch, chain []event) []event {
 	return r.hand.notEarly(placeOf(b.LeaseToken, chain[0].change), chain, true)
 }
 
-// notEarly are those of some events that were not published early. If their place in the feed is reached now, the others are
-// forgotten.
+// notEarly returns the events that were not published early. If the relay has now reached the place of the others in
+// the feed, notEarly forgets them.
 func (h *hand) notEarly(at place, events []event, isReached bool) (rest []event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -148,7 +149,7 @@ func (h *hand) notEarly(at place, events []event, isReached bool) (rest []event)
 	return rest
 }
 
-// publishedEarly notes events that were published before their place in the feed was reached.
+// publishedEarly notes events that were published before the relay reached their place in the feed.
 func (h *hand) publishedEarly(at place, events []event) {
 	if len(events) == 0 {
 		return

@@ -11,34 +11,34 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// ErrUnknown is what every [UnknownError] is.
+// ErrUnknown is wrapped by every [UnknownError].
 var ErrUnknown = errors.New("whether the unit of work is stored is unknown")
 
-// NotStoredError is the outcome of a [Unit.Commit] that has written nothing, neither now nor in
-// an earlier try. The unit still has its objects and their events.
+// NotStoredError is the outcome of a [Unit.Commit] that has written nothing, neither now nor in an earlier try. The
+// unit still has its objects and their events.
 type NotStoredError struct {
-	// Err is why: an ErrPrecondition, ErrConflict, ErrNotFound, ErrThrottled, ErrBadRequest
-	// or ErrForbidden of package feed, [ErrTooLarge], [ErrMixedKeys] or [ErrDuplicate],
-	// or the cause of the end of a ctx that had ended before anything was sent.
+	// Err is the reason: an ErrPrecondition, ErrConflict, ErrNotFound, ErrThrottled, ErrBadRequest or ErrForbidden of
+	// package feed, [ErrTooLarge], [ErrMixedKeys] or [ErrDuplicate], or, if ctx ended before the unit was sent, the
+	// cause of that end.
 	Err error
 }
 
 func (e *NotStoredError) Error() string { return fmt.Sprintf("unit of work is not stored: %v", e.Err) }
 
-// Unwrap gives Err.
+// Unwrap returns Err.
 func (e *NotStoredError) Unwrap() error { return e.Err }
 
-// UnknownError is the outcome of a [Unit.Commit] that may have been stored or not: the store has
-// not answered, for example. [Unit.Settle] finds out.
+// UnknownError is the outcome of a [Unit.Commit] if the unit may have been stored or not: for example, the store has
+// not answered. [Unit.Settle] finds out.
 //
-// It is an [ErrUnknown] and never one of the errors of package feed, even if the store
-// refused a later try with one of these: a refusal of that try says nothing of an earlier one.
+// An UnknownError is an [ErrUnknown] and never one of the errors of package feed, even if the store refused a later try
+// with such an error, because the refusal of that try says nothing about an earlier try.
 type UnknownError struct {
 	// Err is why the outcome is unknown.
 	Err error
-	// IsFinal: it cannot be found out any more, because somebody has written the objects since,
-	// and the unit has no events or these may have expired. Load the objects and see. Commit and
-	// Settle of this unit send nothing more.
+	// IsFinal says that nobody can find out the outcome any more: another writer has written the objects since, and the
+	// unit has no events or its events may have expired. Load the objects and look. Commit and Settle of this unit send
+	// nothing more.
 	IsFinal bool
 }
 
@@ -52,7 +52,7 @@ func (e *UnknownError) Error() string {
 // Is makes errors.Is(err, ErrUnknown) true.
 func (e *UnknownError) Is(target error) bool { return target == ErrUnknown }
 
-// Unwrap gives Err, except if it is an answer of the store.
+// Unwrap returns Err, except if Err is an answer of the store.
 func (e *UnknownError) Unwrap() error {
 	if isAnswer(e.Err) {
 		return nil
@@ -60,7 +60,7 @@ func (e *UnknownError) Unwrap() error {
 	return e.Err
 }
 
-// answers are the errors by which a store refuses a batch. An ErrPrecondition is an ErrConflict.
+// answers are the errors with which a store refuses a batch. An ErrPrecondition is an ErrConflict.
 var answers = []error{
 	feed.ErrConflict, feed.ErrNotFound, feed.ErrThrottled, feed.ErrBadRequest,
 	feed.ErrForbidden, feed.ErrGone,
@@ -76,13 +76,12 @@ const (
 	longestSettlePause = 5 * time.Second
 )
 
-// Settle finds out what became of a Commit whose outcome is unknown. It sends the same unit
-// again, which doubles nothing, until the store answers or ctx ends; the pauses between two tries
-// grow from 50 ms to 5 s. It returns what Commit returns: nil if the unit is stored, a
-// [*NotStoredError], or an [*UnknownError] after ctx has ended or if IsFinal is set. What was tracked
-// or recorded since is not written; Commit does that.
+// Settle finds out the unknown outcome of a Commit. Settle sends the same unit again, which stores nothing twice, until
+// the store answers or ctx ends; the pauses between two tries grow from 50 ms to 5 s. Settle returns the same as
+// Commit: nil if the unit is stored, a [*NotStoredError], or an [*UnknownError] after ctx has ended or if IsFinal is
+// set. Settle does not write objects or events that were tracked or recorded since; Commit does.
 //
-// Without an unknown outcome Settle sends nothing and returns the outcome of the last Commit.
+// If no outcome is unknown, Settle sends nothing and returns the outcome of the last Commit.
 func (u *Unit) Settle(ctx context.Context) error {
 	for failures := 0; u.attempt != nil; failures++ {
 		err := u.sendOnce(ctx)

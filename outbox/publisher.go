@@ -5,32 +5,31 @@ import (
 	"errors"
 )
 
-// Publisher sends messages to a broker. Package outboxtest proves one.
+// Publisher sends messages to a broker. Package outboxtest proves a Publisher.
 //
-// Publishers are called concurrently, for messages of different keys; those of one key come
-// one call after the other.
+// Publishers are called concurrently for messages of different keys, and one call after the other for messages of the
+// same key.
 type Publisher interface {
-	// Publish sends messages of one key, in order, and returns how many of them, from the
-	// first on, the broker has accepted: n is an honest prefix, as of an io.Writer. With n <
-	// len(msgs) there is an error, which says why msgs[n] is not among them; whether those
-	// after it have arrived is unknown, and they come again.
+	// Publish sends messages of one key, in order, and returns how many of them, from the first on, the broker has
+	// accepted. The count n must be honest, as of an io.Writer. If n < len(msgs), Publish returns an error that says
+	// why msgs[n] was not accepted; whether later messages have arrived is unknown, and they are sent again.
 	//
-	// An error that is [feed.Poison] says that msgs[n] can never be sent; after any
-	// other one it is sent again. An [ErrRefused] counts against
-	// [changefeed.FailurePolicy.MaxAttempts], other errors do not. A Publisher splits what is too much for one request of its
-	// broker, and does not go on with a key after a message that was not accepted.
+	// If the error is [feed.Poison], msgs[n] can never be sent; after any other error msgs[n] is sent again. An
+	// [ErrRefused] counts against [changefeed.FailurePolicy.MaxAttempts], other errors do not. If messages exceed a
+	// request of the broker, the Publisher splits them. After a message that was not accepted, the Publisher sends no
+	// later message of its key.
 	Publish(ctx context.Context, msgs []Message) (n int, err error)
 }
 
-// ErrNoID: a message has no ID, so that neither its broker nor its consumer would know it again when
-// it is published a second time. It comes as [feed.Poison].
+// ErrNoID: the message has no ID, so neither the broker nor the consumer could recognize a second publication. A
+// Publisher returns ErrNoID as [feed.Poison].
 var ErrNoID = errors.New("event has no id")
 
-// ErrRefused: the broker has answered, has not taken this message, and may take others. Trying again may
-// help or not, so it counts as an attempt. Any other error that is no [feed.Poison] says that the broker does not
-// work, and nothing of the message.
+// ErrRefused: the broker has answered and has not accepted this message, but may accept others. A retry may help or
+// not, so the refusal counts as an attempt. Any other error that is no [feed.Poison] says that the broker does not
+// work, and nothing about the message.
 var ErrRefused = errors.New("message was refused")
 
-// ErrTooLarge: the broker does not take a message of this size, or the store a batch. From a
-// [Publisher] it comes as [feed.Poison].
+// ErrTooLarge: the broker refuses a message of this size, or the store refuses a batch of this size. A [Publisher]
+// returns ErrTooLarge as [feed.Poison].
 var ErrTooLarge = errors.New("too large")

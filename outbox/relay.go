@@ -14,31 +14,29 @@ import (
 
 // RelayOptions configure a [Relay]. The zero value works.
 type RelayOptions struct {
-	// Source is the source attribute of the messages: a URI reference that names where they
-	// come from; /events by default.
+	// Source is the source attribute of the messages: a URI reference that names their origin; /events by default.
 	Source string
 
-	// Decode says which changes are events; those of type [EventType] by default.
+	// Decode says which changes are events; by default those of type [EventType].
 	Decode Decoder
 
-	// Alarm is how long before an event expires that is not published [RelayHooks.Expiring]
-	// is called; a fifth of its time to live by default.
+	// Alarm says how early [RelayHooks.Expiring] is called before an unpublished event expires; by default a fifth of
+	// the event's time to live.
 	Alarm time.Duration
 
-	// Container and ExpireAfter, when they are set, let an event expire so long after it was
-	// published, in whole seconds and at least a minute, which costs a write for each: then units of work can
-	// store events for ever (a negative [Options.EventTTL]), and none is lost to an outage
-	// however long. At most one unit of processors of a container may do this, and others that
-	// publish the same events have so long to do it, and need Feed. An event with a time to live
-	// of its own is left as it is.
+	// Container and ExpireAfter, if you set them, let an event expire ExpireAfter after its publication, in whole
+	// seconds and at least a minute. This costs a write per event. Units of work can then store events for ever (a
+	// negative [Options.EventTTL]), and no outage, however long, loses an event. Set them in at most one unit of
+	// processors of a container. If other units publish the same events, they must do so within ExpireAfter, and need
+	// Feed. An event with a time to live of its own stays unchanged.
 	Container   feed.Committer
 	ExpireAfter time.Duration
 
-	// Feed is the container that the events come from. Set it if a relay of another unit has
-	// ExpireAfter: the writes of that one move events behind later ones of their object, and
-	// with Feed this relay publishes them in their order all the same. It costs a read of the
-	// partition key for each batch with events that have no time to live of their own, which is
-	// not done where all have one: let the events of a key all be stored for ever, or none.
+	// Feed is the container of the events. Set Feed if a relay of another unit has ExpireAfter: the writes of that
+	// relay move events behind later events of their object, and with Feed this relay still publishes them in their
+	// order. Feed costs a read of the partition key for each batch with events that have no time to live of their own.
+	// If all events of the batch have a time to live, there is no such read. So store either all events of a key for
+	// ever, or none.
 	Feed feed.Source
 
 	Hooks RelayHooks
@@ -46,20 +44,22 @@ type RelayOptions struct {
 
 // Relay publishes the events in a change feed: it is the [feed.Handler] of a processor.
 //
-// It has no retries, lanes or parking of its own: the processor's Concurrency has the events
-// of different keys under way at once, its MaxAge and DeadLetters park an event that cannot be
-// published, at once what is [feed.Poison], and its HoldKeys hold the later ones of its
-// key back until it is released. MaxAttempts parks sooner than a relay should: a processor sees
-// an outage in the failures of three keys, and fewer may have events while the broker is down. Events of one key are published one after the other, in the order of their LSN
-// and, in a transaction, in the order in which they were recorded. After a crash, or when an answer of the broker is lost,
-// an event is published again, with the same ID.
+// A Relay does not retry, run keys in parallel or park events itself; the processor does. Concurrency publishes the
+// events of different keys at the same time. MaxAge and DeadLetters park an event that cannot be published; an event
+// that is [feed.Poison] is parked at once. HoldKeys holds the later events of the key back until you release the key.
+// Do not use MaxAttempts, because MaxAttempts parks events too early: a processor recognizes an outage when three keys
+// fail, and fewer keys may have events while the broker is down.
+//
+// Events of the same key are published one after the other, in the order of their LSN and, within a transaction, in the
+// order in which they were recorded. After a crash, or when an answer of the broker is lost, an event is published
+// again, with the same ID.
 type Relay struct {
 	to   Publisher
 	opts RelayOptions
 	hand hand
 }
 
-// NewRelay makes a relay to a broker.
+// NewRelay makes a relay that publishes to a broker.
 func NewRelay(to Publisher, o RelayOptions) (*Relay, error) {
 	if to == nil {
 		return nil, &changefeed.OptionError{Field: "Publisher", Value: "nil", Want: "where the events go"}
@@ -80,14 +80,14 @@ func NewRelay(to Publisher, o RelayOptions) (*Relay, error) {
 	return &Relay{to: to, opts: o, hand: hand{waiting: map[place]*waiting{}, early: map[place]map[string]bool{}}}, nil
 }
 
-// concurrency is how many partition keys of a lease a relay has under way by default: enough for a broker that takes
-// some milliseconds to acknowledge.
+// concurrency is the default number of a lease's partition keys that a relay publishes at the same time: enough for a
+// broker that takes some milliseconds to acknowledge.
 const concurrency = 64
 
-// Needs are what the relay needs of its processor. A Filter lets events alone reach the relay, for otherwise each object
-// that was handled without the broker would say that there is no outage; a Concurrency that is not set is 64; a Start that
-// is not set is from the beginning, so that nothing is skipped that was committed before the relay ran; and a hook tells
-// the relay what was parked.
+// Needs returns the needs of the relay. A Filter passes only events to the relay, because otherwise each object that is
+// handled without the broker would count as a success and hide an outage. The default Concurrency is 64. The default
+// Start is from the beginning, so that changes from the time before the relay ran are not skipped. A hook tells the
+// relay about parked events.
 func (r *Relay) Needs() changefeed.Needs {
 	return changefeed.Needs{
 		Filter: r.wantsChange, Concurrency: concurrency, Start: feed.FromBeginning(),
@@ -95,8 +95,8 @@ func (r *Relay) Needs() changefeed.Needs {
 	}
 }
 
-// wantsChange reports whether a change is an event. Of one on which the decoder panics Handle is to say so: here it would
-// end the program.
+// wantsChange reports whether a change is an event. If the decoder panics, wantsChange returns true, so that Handle
+// reports the panic: in a filter the panic would end the program.
 func (r *Relay) wantsChange(c *feed.Change) (yes bool) {
 	defer func() {
 		if recover() != nil {
@@ -107,7 +107,7 @@ func (r *Relay) wantsChange(c *feed.Change) (yes bool) {
 	return ok || err != nil
 }
 
-// decode leaves out what the relay has marked as published itself. Another one has to publish it all the same.
+// decode skips events that this relay has marked as published. A relay of another unit still has to publish them.
 func (r *Relay) decode(c *feed.Change) (m Message, ok bool, err error) {
 	if r.opts.Container != nil && isMarked(c) {
 		return m, false, nil
@@ -115,13 +115,13 @@ func (r *Relay) decode(c *feed.Change) (m Message, ok bool, err error) {
 	return r.opts.Decode(c)
 }
 
-// event is one of a batch.
+// event is an event of a batch.
 type event struct {
 	Message
-	index  int // of its change in the batch
+	index  int // of the change in the batch
 	change *feed.Change
-	lsn    int64 // of its commit
-	err    error // why it cannot be read
+	lsn    int64 // of the commit
+	err    error // why the event is unreadable
 }
 
 var errWaits = errors.New("waits for an earlier event of its key")
@@ -133,7 +133,7 @@ func (r *Relay) Handle(ctx context.Context, b *feed.Batch) error {
 	for _, chain := range chains {
 		at := placeOf(b.LeaseToken, chain[0].change)
 		r.takeNext(b, chain[0])
-		if left.down != nil { // the broker does not answer: the other keys need not find that out
+		if left.down != nil { // the broker does not answer: do not try the other keys
 			left.addLeft(chain, left.down)
 			continue
 		}
@@ -155,7 +155,7 @@ func (r *Relay) Handle(ctx context.Context, b *feed.Batch) error {
 	return left.failure()
 }
 
-// chainsOf are the events of a batch, those of each key by themselves and in their order.
+// chainsOf returns the events of a batch, grouped by key and in their order.
 func (r *Relay) chainsOf(b *feed.Batch) (chains [][]event) {
 	at := map[feed.PartitionKey]int{}
 	for i := range b.Changes {
@@ -182,8 +182,8 @@ func (r *Relay) chainsOf(b *feed.Batch) (chains [][]event) {
 	return chains
 }
 
-// sortChain sorts the events of a key by their commit, and those of one transaction as they were recorded. The service
-// does not say in which order it has these.
+// sortChain sorts the events of a key by their commit, and the events of a transaction in the order in which they were
+// recorded. The service does not define the order of the latter in a feed.
 func sortChain(chain []event) {
 	slices.SortStableFunc(chain, compare)
 }
@@ -192,7 +192,7 @@ func compare(a, b event) int {
 	return cmp.Or(cmp.Compare(a.lsn, b.lsn), cmp.Compare(a.UnitSeq, b.UnitSeq), cmp.Compare(a.Seq, b.Seq))
 }
 
-// publishChain sends the events of a key, up to one that cannot be read.
+// publishChain sends the events of a key, up to the first unreadable event.
 func (r *Relay) publishChain(ctx context.Context, chain []event) (n int, err error) {
 	readable := chain
 	if i := slices.IndexFunc(chain, func(e event) bool { return e.err != nil }); i >= 0 {
@@ -212,7 +212,7 @@ func (r *Relay) publishChain(ctx context.Context, chain []event) (n int, err err
 	return n, err
 }
 
-// callPublisher calls the publisher, and does not believe it what cannot be.
+// callPublisher calls the publisher, and refuses impossible results.
 func (r *Relay) callPublisher(ctx context.Context, msgs []Message) (n int, err error) {
 	said := func(int, error) {}
 	if r.opts.Hooks.Publishing != nil {
@@ -235,16 +235,16 @@ func (r *Relay) callPublisher(ctx context.Context, msgs []Message) (n int, err e
 
 var errPanicked = errors.New("publisher has panicked")
 
-// left are the changes of a batch that come again.
+// left are the changes of a batch that will be redelivered.
 type left struct {
 	batch *feed.Batch
 	items map[int]error
-	down  error // why the broker takes nothing at all
+	down  error // why the broker accepts no message at all
 	first error
 	after time.Duration
 }
 
-// addLeft notes the events of a key from the first one that is not done, and why.
+// addLeft notes the unfinished events of a key, and the reason.
 func (l *left) addLeft(chain []event, err error) {
 	if l.first == nil {
 		l.first = err
@@ -263,17 +263,17 @@ func (l *left) addLeft(chain []event, err error) {
 	}
 }
 
-// isDown reports whether an error says that the broker does not work, and nothing of the event.
+// isDown reports whether an error says that the broker does not work, and nothing about the event.
 func isDown(err error) bool { return !feed.IsPoison(err) && !errors.Is(err, ErrRefused) }
 
-// failure is what the processor is to know. That the broker does not take an event now says nothing of the event.
+// failure returns the error for the processor. If the broker does not work, the error says nothing about the event.
 func (l *left) failure() error {
 	if l.first == nil {
 		return nil
 	}
 	f := &feed.Failure{Err: l.first, Items: l.items, After: l.after, Outage: l.down != nil && !feed.IsPoison(l.first)}
 	if f.Outage && len(l.items) == len(l.batch.Changes) {
-		f.Items = nil // the batch as a whole
+		f.Items = nil // the whole batch
 	}
 	return f
 }

@@ -14,15 +14,14 @@ import (
 
 // RelayHooks are called with the events of a relay, from many goroutines, and must return soon.
 type RelayHooks struct {
-	// Publishing is called before messages of one key are sent, with the context of the
-	// call, which it may replace, to begin a span for example; it may set a TraceParent that is
-	// empty. The function that it returns is called with the outcome. Package outboxotel has
-	// one for OpenTelemetry.
+	// Publishing is called before messages of one key are sent, with the context of the call. Publishing may return
+	// another context, for example to begin a span, and may set a TraceParent that is empty. The returned function is
+	// called with the outcome. Package outboxotel has such a hook for OpenTelemetry.
 	Publishing func(ctx context.Context, msgs []Message) (context.Context, func(n int, err error))
 
-	// Expiring: an event that could not be published yet expires so soon, or has expired, when
-	// left is negative. It is called when the broker refuses something, at most once a minute
-	// for a partition key; without it a warning is written to slog.Default.
+	// Expiring is called for an event that could not be published yet and expires after left; if left is negative, the
+	// event has expired. Expiring is called when the broker refuses a message, at most once a minute for each partition
+	// key. If you do not set Expiring, the relay writes a warning to slog.Default.
 	Expiring func(m Message, left time.Duration)
 }
 
@@ -30,24 +29,24 @@ func logExpiring(m Message, left time.Duration) {
 	slog.Warn("event expires before it is published", "key", m.Key, "id", m.ID, "action", m.Action, "left", left.Round(time.Second))
 }
 
-// alarmEvery is how often the hook Expiring is called for a key.
+// alarmEvery is the shortest time between two calls of Expiring for a key.
 const alarmEvery = time.Minute
 
-// RelayStatus is how far a relay is.
+// RelayStatus describes the progress of a relay.
 type RelayStatus struct {
 	Published int64         // messages that the broker has accepted
-	Failed    int64         // calls of the publisher that failed, whatever the broker said
+	Failed    int64         // failed calls of the publisher, whatever the broker said
 	Parked    int64         // events that the processor has parked, or held
-	Err       error         // why the last of them failed; nil after a success
-	Lag       time.Duration // between the time of the event that was accepted last and its acceptance
+	Err       error         // why the last call failed; nil after a success
+	Lag       time.Duration // between the time of the last accepted event and its acceptance
 
 	Waiting int       // partition keys whose next event has not been accepted
-	Oldest  time.Time // when the oldest of these events was committed; zero for none
-	Expires time.Time // when the first of them expires; zero for none or never
+	Oldest  time.Time // when the oldest of these events was committed; zero if there is none
+	Expires time.Time // when the first of them expires; zero if there is none, or never
 }
 
-// Status tells how far the relay is. What no processor has read yet it does not know: for that
-// there is [changefeed.Estimate].
+// Status returns the progress of the relay. Status does not include changes that no processor has read yet: for those,
+// call [changefeed.Estimate].
 func (r *Relay) Status() RelayStatus {
 	h := &r.hand
 	h.mu.Lock()
@@ -68,7 +67,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// Close forgets the events of a lease that somebody else will publish.
+// Close forgets the events of a lease, because another owner will publish them.
 func (r *Relay) Close(_ context.Context, l feed.Lease, _ feed.Reason) error {
 	r.hand.mu.Lock()
 	defer r.hand.mu.Unlock()
@@ -85,16 +84,16 @@ func (r *Relay) Close(_ context.Context, l feed.Lease, _ feed.Reason) error {
 	return nil
 }
 
-// hand is what a relay has in hand.
+// hand contains the events in the relay's hand.
 type hand struct {
 	mu      sync.Mutex
 	status  RelayStatus
 	waiting map[place]*waiting
-	looked  time.Time                 // for alarms
+	looked  time.Time                 // when the last search for alarms began
 	early   map[place]map[string]bool // the ids of moved events that were published before their place in the feed was reached
 }
 
-// place is where an event waits.
+// place identifies a waiting event's lease and key.
 type place struct {
 	lease string
 	key   feed.PartitionKey
@@ -106,17 +105,17 @@ func placeOf(lease string, c *feed.Change) place { return place{lease, c.Partiti
 type waiting struct {
 	event              Message
 	committed, expires time.Time
-	warn               time.Time // when it is time to warn
+	warn               time.Time // when to warn
 	alarmed            time.Time // when the hook was last called
 }
 
-// takeNext notes the next event of a key. A change that was parked is no part of the feed: it waits among the dead letters.
+// takeNext notes the next event of a key. A parked change is outside the feed and waits among the dead letters.
 func (r *Relay) takeNext(b *feed.Batch, e event) {
 	if b.Redriven {
 		return
 	}
 	next := &waiting{event: e.Message, committed: e.change.Time}
-	if next.event.ID == "" { // it cannot be read
+	if next.event.ID == "" { // the event is unreadable
 		next.event.ID, next.event.Key = e.change.ID, keyOf(e.change)
 	}
 	if ttl := ttlOf(e.change); ttl > 0 {
@@ -135,15 +134,16 @@ func (h *hand) put(at place, next *waiting) {
 	h.waiting[at] = next
 }
 
-// giveAlarms gives the alarms that are due, of all that waits: in an outage the processor calls the relay for one key now and
-// then, which says nothing of the others.
+// giveAlarms gives the due alarms for all waiting events: in an outage the processor calls the relay for a single key
+// now and then, which says nothing about the others.
 func (r *Relay) giveAlarms(now time.Time) {
 	for _, w := range r.hand.dueForAlarm(now) {
 		r.opts.Hooks.Expiring(w.event, w.expires.Sub(now))
 	}
 }
 
-// dueForAlarm are the events to warn of. They are looked for at most once a second, because there may be many.
+// dueForAlarm returns the events that need a warning. The search runs at most once a second, because there may be many
+// events.
 func (h *hand) dueForAlarm(now time.Time) (due []waiting) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -186,7 +186,7 @@ func (h *hand) countCall(accepted []Message, err error) {
 	}
 }
 
-// ttlOf is the time to live that a document has by itself, 0 for none.
+// ttlOf returns the time to live of a document itself, 0 if it has none.
 func ttlOf(c *feed.Change) time.Duration {
 	var ttl int64
 	if json.Unmarshal(rawjson.Lookup(c.Body, "ttl"), &ttl) != nil || ttl <= 0 {

@@ -16,7 +16,7 @@ import (
 // EventType is the type of an event's document.
 const EventType = "domainEvent"
 
-// inboxType is the type of what remembers a message.
+// inboxType is the type of the documents that remember messages.
 const inboxType = "inbox"
 
 // DefaultEventTTL is how long events are kept, published or not.
@@ -24,26 +24,25 @@ const DefaultEventTTL = 10 * 24 * time.Hour
 
 // Options configure a [Unit]. The zero value works.
 type Options struct {
-	// EventTTL is the time to live of events, in whole seconds; 10 days by default. An event
-	// that no relay has published by then is lost, so a [Relay] warns before. A negative one
-	// is for ever: then let [RelayOptions.ExpireAfter] remove them.
+	// EventTTL is the time to live of events, in whole seconds; 10 days by default. If no relay has published an event
+	// by then, the event is lost, so a [Relay] warns before. If you set a negative EventTTL, events live for ever: then
+	// let [RelayOptions.ExpireAfter] remove them.
 	//
-	// The container needs a default time to live, -1 for example, or the service expires
-	// nothing.
+	// The container needs a default time to live, for example -1, because otherwise the service expires nothing.
 	EventTTL time.Duration
 
-	// TraceParent gives the W3C trace context to store with the events, as that of package
-	// outboxotel does; none by default.
+	// TraceParent returns the W3C trace context to store with the events, such as the function of package outboxotel;
+	// none by default.
 	TraceParent func(ctx context.Context) string
 
-	// TraceState gives the tracestate that belongs to TraceParent; none by default.
+	// TraceState returns the tracestate that belongs to TraceParent; none by default.
 	TraceState func(ctx context.Context) string
 }
 
 // traceContext is the W3C trace context of a commit.
 type traceContext struct{ parent, state string }
 
-// traceOf calls the functions. A tracestate without a traceparent means nothing.
+// traceOf calls the functions. A tracestate without a traceparent has no meaning.
 func (o Options) traceOf(ctx context.Context) (t traceContext) {
 	if o.TraceParent != nil {
 		t.parent = o.TraceParent(ctx)
@@ -55,37 +54,37 @@ func (o Options) traceOf(ctx context.Context) (t traceContext) {
 }
 
 var (
-	// ErrMixedKeys: the objects of a unit of work are of several logical partitions.
+	// ErrMixedKeys: the objects of a unit of work belong to several logical partitions.
 	ErrMixedKeys = errors.New("objects of several partition keys")
 	// ErrDuplicate: the message of [Unit.Once] was handled before.
 	ErrDuplicate = errors.New("message was handled before")
 )
 
-// Unit is a unit of work: objects of one logical partition and the events that they have
-// recorded, committed as one atomic batch. It is not for concurrent use. Make one for each piece
-// of work: after a Commit that was refused it still has what it had.
+// Unit is a unit of work: objects of one logical partition and their recorded events, committed as one atomic batch. A
+// Unit is not for concurrent use. Make a new Unit for each piece of work: after a refused Commit, the Unit still
+// contains its objects.
 //
-// Each document carries the number of its unit, which is drawn at random. So a Commit whose
-// answer is lost can be repeated: what was committed is recognized, and nothing is doubled.
+// Each document contains the random number of the unit. So you can repeat a Commit whose answer was lost: the committed
+// documents are recognized, and nothing is stored twice.
 type Unit struct {
 	store   feed.Committer
 	opts    Options
 	entries []*entry
-	once    *envelope // what remembers the message that is being handled
-	attempt *attempt  // whose outcome is unknown
+	once    *envelope // the document that remembers the handled message
+	attempt *attempt  // the attempt with an unknown outcome
 	outcome error     // of the last attempt whose outcome is known, or can never be known
-	later   []func()  // calls since it was sent, to be made when its outcome is known
+	later   []func()  // calls since the attempt was sent, postponed until its outcome is known
 }
 
-// entry is an object that is tracked. What it has when the unit commits is written, not what it had when it was tracked.
+// entry is a tracked object. Commit writes the object's state at the commit, not the state when it was tracked.
 type entry struct {
 	tracked
 	from   Document
 	state  state
-	before *entry // of another Doc that was tracked for the same object: its events count, too
+	before *entry // another Doc that was tracked for the same object before, whose events count too
 }
 
-// versions are the documents that were tracked for an object, the last one first.
+// versions returns the documents that were tracked for an object, the last first.
 func (e *entry) versions() (all []tracked) {
 	for ; e != nil; e = e.before {
 		all = append(all, e.tracked)
@@ -93,7 +92,7 @@ func (e *entry) versions() (all []tracked) {
 	return all
 }
 
-// documents are those that were tracked for an object, the first one first.
+// documents returns the documents that were tracked for an object, the first first.
 func (e *entry) documents() (all []Document) {
 	for ; e != nil; e = e.before {
 		all = append(all, e.from)
@@ -102,7 +101,7 @@ func (e *entry) documents() (all []Document) {
 	return all
 }
 
-// recorders are those with the events of an object, which is mostly one.
+// recorders returns the recorders with the events of an object, usually a single recorder.
 func (e *entry) recorders() (all []*Recorder) {
 	if e.before != nil {
 		all = e.before.recorders()
@@ -113,7 +112,7 @@ func (e *entry) recorders() (all []*Recorder) {
 	return all
 }
 
-// state is what becomes of an object.
+// state says how the unit changes an object.
 type state uint8
 
 const (
@@ -121,7 +120,7 @@ const (
 	created
 	replaced
 	deleted
-	gone // deleted by an earlier attempt: only its events are still to be written
+	gone // deleted by an earlier attempt: only its events remain to be written
 )
 
 // NewUnit begins a unit of work on a container that is partitioned by /partitionKey.
@@ -132,21 +131,21 @@ func NewUnit(store feed.Committer, o Options) *Unit {
 	return &Unit{store: store, opts: o}
 }
 
-// Create tracks a new object: a document with its id is a [feed.ErrConflict].
+// Create tracks a new object: if a document with its id exists, Commit fails with a [feed.ErrConflict].
 func (u *Unit) Create(d Document) { u.track(d, created) }
 
-// Replace tracks an object that has changed. Where the Doc has an ETag the document must
-// still have it, else it is a [feed.ErrPrecondition].
+// Replace tracks a changed object. If the Doc has an ETag and the document no longer has the same, Commit fails with a
+// [feed.ErrPrecondition].
 func (u *Unit) Replace(d Document) { u.track(d, replaced) }
 
-// Delete tracks an object to be removed from the container, under its ETag as for Replace.
-// Its events are stored all the same.
+// Delete tracks an object to be removed from the container, under its ETag as for Replace. Its events are stored
+// nevertheless.
 func (u *Unit) Delete(d Document) { u.track(d, deleted) }
 
-// Keep tracks an object that is unmodified. It is not written, unless it has recorded events.
+// Keep tracks an unmodified object. Commit writes the object only if there are recorded events.
 func (u *Unit) Keep(d Document) { u.track(d, unmodified) }
 
-// track keeps an object with its latest state: one that is tracked twice is written once.
+// track keeps an object with its latest state: an object that is tracked twice is written once.
 func (u *Unit) track(d Document, s state) {
 	if u.attempt != nil {
 		u.later = append(u.later, func() { u.track(d, s) })
@@ -160,7 +159,7 @@ func (u *Unit) track(d Document, s state) {
 	}
 	before := u.entries[i].state
 	switch {
-	case before == created && s == deleted: // it never was
+	case before == created && s == deleted: // the object never existed
 		u.entries = slices.Delete(u.entries, i, i+1)
 		return
 	case before == created && s != created:
@@ -175,10 +174,10 @@ func (u *Unit) track(d Document, s state) {
 	u.entries[i] = &entry{tracked: t, from: d, state: s, before: u.entries[i]}
 }
 
-// Once makes the unit the effect of a message: it is committed at most once for the id of the
-// message, and Commit returns ErrDuplicate when it was before. The key is that of the unit's
-// objects. What remembers the message is kept for a time to live, 10 days if it is 0: as long
-// as the broker may deliver it again.
+// Once makes the unit the effect of a message: the unit is committed at most once for the id of the message. If the
+// unit was committed before, Commit returns ErrDuplicate. The partition key is that of the unit's objects. The record
+// of the message is kept for a time to live, 10 days if ttl is 0: choose the time in which the broker may redeliver the
+// message.
 func (u *Unit) Once(partitionKey, messageID string, ttl time.Duration) {
 	if u.attempt != nil {
 		u.later = append(u.later, func() { u.Once(partitionKey, messageID, ttl) })
@@ -189,14 +188,14 @@ func (u *Unit) Once(partitionKey, messageID string, ttl time.Duration) {
 
 // Commit writes the objects and their events, all or none. It has three outcomes.
 //
-// Stored: nil. The documents have their ETags and numbers of events, the events are no longer
-// recorded, and the unit is empty.
+// Stored: nil. The documents have their ETags and numbers of events, the events are no longer recorded, and the unit is
+// empty.
 //
-// Not stored: a [*NotStoredError] with the reason. The unit is as it was.
+// Not stored: a [*NotStoredError] with the reason. The unit is unchanged.
 //
-// Unknown: an [*UnknownError], which is an [ErrUnknown]. Call [Unit.Settle], which sends the same unit
-// until one of the other two outcomes is certain. A further Commit does that once, and then
-// writes what was tracked or recorded since.
+// Unknown: an [*UnknownError], which is an [ErrUnknown]. Call [Unit.Settle], which sends the same unit until the unit
+// is certainly stored or not stored. If you call Commit again instead, Commit sends the same unit once, and then writes
+// the objects and events that were tracked or recorded since.
 //
 //	err := u.Commit(ctx)
 //	if errors.Is(err, outbox.ErrUnknown) {
@@ -208,9 +207,8 @@ func (u *Unit) Once(partitionKey, messageID string, ttl time.Duration) {
 //	case errors.Is(err, feed.ErrPrecondition): // not stored: load again, decide again
 //	}
 //
-// If an object was written by somebody else between the commit and the moment at which Commit finds
-// out that it is stored, the Doc gets an ETag that no document has, so that the next
-// Replace is a [feed.ErrPrecondition].
+// If another writer has written an object after the commit and before Commit finds out that the unit is stored, the Doc
+// receives an ETag that no document has, so that your next Replace fails with a [feed.ErrPrecondition].
 func (u *Unit) Commit(ctx context.Context) error {
 	if u.attempt != nil {
 		if err := u.sendOnce(ctx); err != nil {
@@ -247,8 +245,8 @@ func (u *Unit) sendOnce(ctx context.Context) error {
 	return err
 }
 
-// markNew says of the new objects of an attempt whether they are still new: while it may be stored, and
-// afterwards, what happens to them is an event.
+// markNew marks the new objects of an attempt as new or not: while the attempt may be stored, and afterwards, further
+// changes of the objects are events.
 func (u *Unit) markNew(isNew bool) {
 	for _, o := range u.attempt.objects {
 		for _, r := range o.news {
@@ -257,7 +255,7 @@ func (u *Unit) markNew(isNew bool) {
 	}
 }
 
-// closeAttempt ends an attempt, and tracks what had to wait for its end.
+// closeAttempt ends an attempt, and makes the calls that had to wait for the end.
 func (u *Unit) closeAttempt(stored bool) {
 	if stored {
 		for _, o := range u.attempt.objects {
@@ -275,7 +273,7 @@ func (u *Unit) closeAttempt(stored bool) {
 	}
 	objects := u.attempt.objects
 	u.attempt = nil
-	for _, o := range objects { // what has happened to it since is still to be written
+	for _, o := range objects { // later events of the object remain to be written
 		hasEvents := slices.ContainsFunc(o.recorders(), func(r *Recorder) bool { return len(r.events) > 0 })
 		if !stored || !hasEvents {
 			continue
@@ -295,7 +293,7 @@ func (u *Unit) closeAttempt(stored bool) {
 	}
 }
 
-// newAttempt turns the unit into writes, and checks the limits before anything is sent.
+// newAttempt makes the writes of the unit, and checks the limits before they are sent.
 func (u *Unit) newAttempt(ctx context.Context) (*attempt, error) {
 	a := &attempt{unit: newID(), begun: time.Now(), ttl: seconds(u.opts.EventTTL), event: -1}
 	if u.once != nil {
@@ -321,7 +319,8 @@ func (u *Unit) newAttempt(ctx context.Context) (*attempt, error) {
 	return a, nil
 }
 
-// seconds is a time to live as the service has it: whole seconds, at least one and no more than an int32 has; -1 for ever.
+// seconds converts a time to live for the service: whole seconds, at least 1 and at most the largest int32; -1 is for
+// ever.
 func seconds(d time.Duration) int {
 	if d < 0 {
 		return -1

@@ -1,5 +1,5 @@
-// Package calls ends a publisher in order, though the client of its broker does not heed a context: nobody waits for such
-// a call any more when its context has ended, and yet Close has to.
+// Package calls ends a publisher in order although the client of the broker ignores contexts: when the context of a
+// call has ended, the caller does not wait any longer, but Close must wait for the call.
 package calls
 
 import (
@@ -7,17 +7,17 @@ import (
 	"sync"
 )
 
-// ErrClosed is the error of a call that would begin after Close.
+// ErrClosed is the error of a call after Close.
 var ErrClosed = errors.New("publisher is closed")
 
-// Calls are the calls of a client. The zero value has none and is open.
+// Calls are the calls of a client. The zero value has no calls and is open.
 type Calls struct {
 	mu     sync.Mutex
 	closed bool
 	wait   sync.WaitGroup
 }
 
-// Go runs a call in a goroutine of its own, or returns [ErrClosed].
+// Go runs a call in its own goroutine, or returns [ErrClosed].
 func (c *Calls) Go(call func()) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -28,7 +28,7 @@ func (c *Calls) Go(call func()) error {
 	return nil
 }
 
-// Close lets no further call begin.
+// Close refuses further calls.
 func (c *Calls) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -45,5 +45,5 @@ func (c *Calls) Closed() error {
 	return nil
 }
 
-// Wait waits for the calls that have begun, after Close.
+// Wait waits for the running calls, after Close.
 func (c *Calls) Wait() { c.wait.Wait() }
