@@ -6,20 +6,19 @@
 //	}
 //	defer p.Close()
 //
-// A record has the message's key as its key, its data as its value, and the CloudEvents context
-// attributes as headers that begin with ce_, beside content-type (the binary mode of the Kafka
-// binding). Records of one key are in one partition, in order, for as long as the topic has as
-// many partitions as now: Kafka places keys anew when partitions are added.
+// The key of a record is the message's key, its value is the data, and the CloudEvents context attributes are headers
+// with the prefix ce_, beside content-type (the binary mode of the Kafka binding). Records of the same key are in the
+// same partition, in order, as long as the number of the topic's partitions stays the same: if you add partitions,
+// Kafka assigns keys to other partitions.
 //
-// The producer is idempotent: a request that the client repeats because its answer was lost
-// stores nothing twice. It does not know what an earlier producer has sent. So after a crash of
-// the relay, and whenever Publish returns an error, messages may be in the topic twice, under the
-// same ce_id, by which a consumer recognizes them.
+// The producer is idempotent: if an answer was lost and the client repeats the request, nothing is stored twice. The
+// producer does not know the records of an earlier producer. So after a crash of the relay, and whenever Publish
+// returns an error, messages may be in the topic twice. A consumer recognizes them by their ce_id.
 //
-// [ExactlyOnce] is for those who want each event in the topic once: a handler that commits the events of
-// a batch and how far it has come in one transaction of Kafka.
+// If you want each event in the topic only once, use [ExactlyOnce]: this handler commits the events of a batch and its
+// position in one transaction of Kafka.
 //
-// The largest message is what the client takes in one batch, 1,000,012 bytes, and the topic
-// (max.message.bytes). Where the topic takes less, set [kgo.ProducerBatchMaxBytes] to its limit:
-// a batch that is too large for it is otherwise sent again, message by message.
+// The size of a message is limited by the client, to 1,000,012 bytes in one batch, and by the topic
+// (max.message.bytes). If the topic accepts less, set [kgo.ProducerBatchMaxBytes] to its limit: otherwise a batch that
+// is too large for the topic is sent again, message by message.
 package kafkapub

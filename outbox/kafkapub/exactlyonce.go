@@ -21,38 +21,36 @@ type ExactlyOnceOptions struct {
 	// Source is the source attribute of the messages; /events by default.
 	Source string
 
-	// Decode says which changes are events; those of type [outbox.EventType] by default.
+	// Decode says which changes are events; by default those of type [outbox.EventType].
 	Decode outbox.Decoder
 
-	// Marks is the topic of the marks; by default that of the events with -marks added. It has one
-	// partition and is compacted. It is created where it is missing and the cluster allows it.
+	// Marks is the topic of the marks; by default the topic of the events with the suffix -marks. It has a single
+	// partition and is compacted. A missing topic is created if the cluster allows that.
 	Marks string
 
-	// Timeout is how long the cluster may take for a transaction; 10 s by default.
+	// Timeout limits how long the cluster may take for a transaction; 10 s by default.
 	Timeout time.Duration
 
-	// Client has further options of the producers, such as [kgo.DialTLSConfig] and [kgo.SASL].
+	// Client contains further options of the producers, such as [kgo.DialTLSConfig] and [kgo.SASL].
 	Client []kgo.Opt
 }
 
-// ExactlyOnce is a [feed.Handler] that publishes each event of a feed once, to consumers that
-// read what is committed (isolation.level read_committed).
+// ExactlyOnce is a [feed.Handler] that publishes each event of a feed only once, for consumers that read committed
+// records (isolation.level read_committed).
 //
-// The events of a batch are one transaction of Kafka, together with a mark: how far the range of the
-// lease is published. After a crash the next owner reads the mark and passes over what comes again.
-// The transactional id is the unit and the range, so that Kafka itself refuses what an earlier owner
-// still sends. The owner of a part of a range that was split goes by the marks of the whole too, and
-// has Kafka refuse the owner of the whole. See docs/exactly-once.md for what holds, and does not, with
-// any such mark.
+// The events of a batch are a single transaction of Kafka, together with a mark: the position up to which the range of
+// the lease is published. After a crash the next owner reads the mark and skips redelivered changes. The transactional
+// id is the unit and the range, so that Kafka itself refuses later records of an earlier owner. After a split, the
+// owner of a part also respects the marks of the whole range, and makes Kafka refuse the owner of the whole range. See
+// docs/exactly-once.md for the guarantees of such marks, and their limits.
 //
-// The mark is a place in the order of the feed, so batches have to come in this order, and Options
-// refuses what would change it, with a [changefeed.OptionError]: keys in parallel, dead letters and held keys. A dead
-// letter that is redriven is older than the mark, and would be passed over though it was never
-// published; to note each such letter would take a mark for each key. So an event that Kafka never takes,
-// such as one that is too large, stops its range, and is reported, until it is skipped by hand. Where that
-// is too much, use a [Publisher] with an [outbox.Relay], and consumers that
-// know an event by its id. No relay of another unit may have [outbox.RelayOptions.ExpireAfter]: what that one marks
-// comes again as another version of the event.
+// The mark is a position in the order of the feed, so batches must arrive in this order. The processor therefore
+// refuses, with a [changefeed.OptionError], options that would change the order: keys in parallel, dead letters and
+// held keys. A redriven dead letter is older than the mark, and would be skipped although it was never published; to
+// remember each such letter, every key would need a mark of its own. So an event that Kafka never accepts, for example
+// because it is too large, stops its range, and is reported, until you skip it by hand. If you cannot accept that, use
+// a [Publisher] with an [outbox.Relay], and consumers that recognize an event by its id. No relay of another unit may
+// set [outbox.RelayOptions.ExpireAfter], because its marks bring the event again as another version.
 type ExactlyOnce struct {
 	topic, marks, unit string
 	source             string
@@ -63,7 +61,7 @@ type ExactlyOnce struct {
 	owners map[string]*owner // by lease
 }
 
-// NewExactlyOnce makes a handler for a unit, which publishes to a topic. It connects when it gets the
+// NewExactlyOnce makes a handler for a unit, which publishes to a topic. The handler connects when it receives the
 // first batch.
 func NewExactlyOnce(brokers []string, topic, unit string, o ExactlyOnceOptions) (*ExactlyOnce, error) {
 	h := &ExactlyOnce{
@@ -79,7 +77,7 @@ func NewExactlyOnce(brokers []string, topic, unit string, o ExactlyOnceOptions) 
 	if h.decode == nil {
 		h.decode = outbox.EventsOfType(outbox.EventType)
 	}
-	client, err := h.producer("check") // of the options: it does not connect
+	client, err := h.producer("check") // checks the options and does not connect
 	if err != nil {
 		return nil, fmt.Errorf("make a producer for Kafka: %w", err)
 	}
@@ -87,18 +85,18 @@ func NewExactlyOnce(brokers []string, topic, unit string, o ExactlyOnceOptions) 
 	return h, nil
 }
 
-// ErrOutOfOrder: changes were handed over in another order than that of the feed.
+// ErrOutOfOrder: changes arrived in another order than that of the feed.
 var ErrOutOfOrder = errors.New("changes come out of order")
 
-// Needs are what the handler needs of its processor: all changes in the order of the feed, from the beginning if the options
-// have no Start. So [changefeed.New] refuses a Concurrency above 1, MaxAttempts, MaxAge, DeadLetters and HoldKeys.
+// Needs returns the needs of the handler: all changes in the order of the feed, from the beginning if you do not set
+// Start. So [changefeed.New] refuses a Concurrency above 1, MaxAttempts, MaxAge, DeadLetters and HoldKeys.
 func (h *ExactlyOnce) Needs() changefeed.Needs {
 	return changefeed.Needs{InOrder: true, Start: feed.FromBeginning()}
 }
 
 var errLater = errors.New("the range has had a later owner")
 
-// Handle publishes the events of a batch, unless that is done.
+// Handle publishes the events of a batch that are not published yet.
 func (h *ExactlyOnce) Handle(ctx context.Context, b *feed.Batch) error {
 	if b.Redriven || b.Cut {
 		return ErrOutOfOrder
@@ -115,7 +113,7 @@ func (h *ExactlyOnce) Handle(ctx context.Context, b *feed.Batch) error {
 		err = h.publish(ctx, o, b)
 	}
 	if err != nil || ctx.Err() != nil {
-		o.retire() // what has become of the transaction the mark says
+		o.retire() // the mark says whether the transaction was committed
 	}
 	h.giveBack(o)
 	if err != nil && ctx.Err() != nil {
@@ -140,7 +138,7 @@ func (h *ExactlyOnce) Close(_ context.Context, l feed.Lease, _ feed.Reason) erro
 	return nil
 }
 
-// owner is what this process has of a lease.
+// owner is the state of a lease in this process.
 type owner struct {
 	isBusy bool
 	client *kgo.Client // nil before the first batch, and after a failure
@@ -176,7 +174,7 @@ func (h *ExactlyOnce) giveBack(o *owner) {
 	o.isBusy = false
 }
 
-// publish sends the events that are not done, and the mark after them, in one transaction.
+// publish sends the unpublished events and the mark after them in one transaction.
 func (h *ExactlyOnce) publish(ctx context.Context, o *owner, b *feed.Batch) error {
 	type event struct {
 		lsn int64
@@ -215,7 +213,7 @@ func (h *ExactlyOnce) publish(ctx context.Context, o *owner, b *feed.Batch) erro
 	return nil
 }
 
-// commit sends records in a transaction. After an error they may be there, all or none.
+// commit sends records in a transaction. After an error the topic may have all of them or none.
 func commit(ctx context.Context, client *kgo.Client, records ...*kgo.Record) error {
 	if err := client.BeginTransaction(); err != nil {
 		return err

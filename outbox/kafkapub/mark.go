@@ -13,17 +13,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// mark is a record of the topic of marks: how far a range is published, or that it has an owner.
+// mark is a record of the topic of marks: the published position of a range, or the presence of an owner.
 type mark struct {
 	Range string   `json:"range"`
-	Epoch int64    `json:"epoch"`           // of the owner that wrote it
+	Epoch int64    `json:"epoch"`           // of the owner that wrote the mark
 	LSN   int64    `json:"lsn"`             // every change of the range before this LSN is done,
-	Items []string `json:"items,omitempty"` // and of those with this LSN these versions
-	Owner bool     `json:"owner,omitempty"` // it says that there is an owner, and nothing of changes
+	Items []string `json:"items,omitempty"` // and so are these versions with this LSN
+	Owner bool     `json:"owner,omitempty"` // true for the presence of an owner: then the mark says nothing about changes
 }
 
-// pass moves the mark to a change, unless that is done. Changes of one transaction have one LSN: id
-// and ETag tell them apart.
+// pass moves the mark to a change, unless the change is done. Changes of a transaction have the same LSN: id and ETag
+// distinguish them.
 func (m *mark) pass(c *feed.Change) bool {
 	version := c.ID + c.ETag
 	if c.LSN < m.LSN || c.LSN == m.LSN && slices.Contains(m.Items, version) {
@@ -36,7 +36,7 @@ func (m *mark) pass(c *feed.Change) bool {
 	return true
 }
 
-// join makes the mark of a part of two marks of wholes.
+// join combines the marks of two wholes to the mark of a part.
 func (m *mark) join(other mark) {
 	switch {
 	case other.LSN > m.LSN:
@@ -46,29 +46,30 @@ func (m *mark) join(other mark) {
 	}
 }
 
-// record is a mark as the topic has it. A mark that says that there is an owner has a key of its own:
-// that of an owner who comes late must not take the place of what is done.
+// record returns a mark as a record of the topic. The presence of an owner has a key of its own: if a late owner
+// announces itself, its record must not replace the published position.
 func (h *ExactlyOnce) record(m mark) *kgo.Record {
 	key := h.id(m.Range)
 	if m.Owner {
 		key += "/owner"
 	}
-	value, _ := json.Marshal(m) // of texts and numbers
+	value, _ := json.Marshal(m) // texts and numbers cannot fail
 	return &kgo.Record{Topic: h.marks, Key: []byte(key), Value: value}
 }
 
-// id is the transactional id of a range.
+// id returns the transactional id of a range.
 func (h *ExactlyOnce) id(r string) string { return h.unit + "/" + r }
 
 func (h *ExactlyOnce) producer(id string) (*kgo.Client, error) {
 	return kgo.NewClient(append(slices.Clip(h.cluster), kgo.TransactionalID(id))...)
 }
 
-// open makes this process the owner of a range: from then on no earlier owner, of the range or of a
-// whole that it was a part of, can commit anything, and the mark says what they have committed.
+// open makes this process the owner of a range. From then on no earlier owner, of the range or of a whole that
+// contained it, can commit records, and the mark has the position of their commits.
 //
-// Each owner first writes that it is there and then reads who else is. So of two owners of ranges that overlap
-// one at least sees the other: the one with the higher epoch ends the other, and the other gives up.
+// Each owner first writes its presence and then reads the presence of the others. So if two owners have overlapping
+// ranges, at least one of them sees the other: the owner with the higher epoch fences the other, and the owner with the
+// lower epoch gives up.
 func (h *ExactlyOnce) open(ctx context.Context, o *owner, b *feed.Batch) (err error) {
 	if o.client, err = h.producer(h.id(b.Range.String())); err != nil {
 		return err
@@ -95,7 +96,7 @@ func (h *ExactlyOnce) open(ctx context.Context, o *owner, b *feed.Batch) (err er
 		if len(wholes) == 0 {
 			return nil
 		}
-		for _, whole := range wholes { // and look again: until now its owner may have committed something
+		for _, whole := range wholes { // then look again: its owner may have committed records before
 			if err := h.fence(ctx, whole); err != nil {
 				return fmt.Errorf("end the owner of %s: %w", whole, err)
 			}
@@ -104,7 +105,7 @@ func (h *ExactlyOnce) open(ctx context.Context, o *owner, b *feed.Batch) (err er
 	}
 }
 
-// judge reads from the marks of a unit what is done of a range, and which wholes it is a part of.
+// judge reads from the marks of a unit which changes of a range are done, and which wholes contain the range.
 func (h *ExactlyOnce) judge(marks map[string]mark, b *feed.Batch, o *owner) (wholes []string, err error) {
 	o.mark = mark{}
 	for _, m := range marks {
@@ -128,7 +129,7 @@ func (h *ExactlyOnce) judge(marks map[string]mark, b *feed.Batch, o *owner) (who
 	return wholes, nil
 }
 
-// fence has Kafka refuse what the owner of a range still sends, and end its transaction.
+// fence makes Kafka refuse further records of the owner of a range, and end its transaction.
 func (h *ExactlyOnce) fence(ctx context.Context, r string) error {
 	client, err := h.producer(h.id(r))
 	if err != nil {
@@ -139,8 +140,8 @@ func (h *ExactlyOnce) fence(ctx context.Context, r string) error {
 	return err
 }
 
-// read returns the marks of the unit, by key, up to the record at an offset. It waits for
-// transactions that began before that one.
+// read returns the marks of the unit, by key, up to the record at an offset. read waits for transactions that began
+// before that record.
 func (h *ExactlyOnce) read(ctx context.Context, until int64) (map[string]mark, error) {
 	client, err := kgo.NewClient(append(slices.Clip(h.cluster), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{h.marks: {0: kgo.NewOffset().AtStart()}}))...)
@@ -169,7 +170,7 @@ func (h *ExactlyOnce) read(ctx context.Context, until int64) (map[string]mark, e
 	}
 }
 
-// createMarks creates the topic of the marks, if that may be done and is not.
+// createMarks creates the topic of the marks, if it is missing and the cluster allows the creation.
 func (h *ExactlyOnce) createMarks(ctx context.Context, client *kgo.Client) error {
 	compact := "compact"
 	request := kmsg.NewPtrCreateTopicsRequest()

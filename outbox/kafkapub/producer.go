@@ -12,15 +12,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// producer sends the records of one call at a time. A client that several calls share would be
-// quicker, and wrong: it fails all records that wait for a partition with the error of one of them,
-// and of one key it may send the second record after it has failed the first.
+// producer sends the records of one call at a time. A client shared by several calls would be quicker, but wrong: if a
+// record fails, the client fails all records that wait for the partition with the same error, and it may send the
+// second record of a key after it has failed the first.
 type producer struct {
 	*kgo.Client
 	maxBatch int           // bytes
-	timeout  time.Duration // of a record; 0 for none
+	timeout  time.Duration // of a record; 0 is no timeout
 	isWarm   bool          // the client knows the partitions of its topic
-	isSpent  bool          // it may still have records whose outcome nobody knows
+	isSpent  bool          // the client may still have records with an unknown outcome
 }
 
 func newProducer(options []kgo.Opt) (*producer, error) {
@@ -33,8 +33,8 @@ func newProducer(options []kgo.Opt) (*producer, error) {
 	return &producer{Client: client, maxBatch: int(maxBatch), timeout: timeout}, nil
 }
 
-// produce sends records of one key in order, and returns how many were accepted, from the first
-// on, and why the next one was not.
+// produce sends records of one key in order. It returns how many were accepted, from the first on, and why the next was
+// not.
 func (p *producer) produce(ctx context.Context, records []*kgo.Record) (n int, err error) {
 	most := len(records)
 	for n < len(records) {
@@ -44,7 +44,7 @@ func (p *producer) produce(ctx context.Context, records []*kgo.Record) (n int, e
 		switch {
 		case err == nil:
 		case len(run) > 1 && (isTooLarge(err) || errors.Is(err, kerr.InvalidRecord)):
-			most = len(run) / 2 // the topic may take less than the client, and only of one record the error says that it is at fault
+			most = len(run) / 2 // the topic may accept less than the client, and an error names the bad record only if the batch has no other
 		default:
 			return n, err
 		}
@@ -52,23 +52,23 @@ func (p *producer) produce(ctx context.Context, records []*kgo.Record) (n int, e
 	return n, nil
 }
 
-// send sends records that fit into one batch, so that the partition takes all of them or none. They
-// must not leave before the last one is there, so the client sends them only when it is flushed.
+// send sends records that fit into one batch, so that the partition accepts all of them or none. They must not leave
+// before the last is added, so the client sends them only when it is flushed.
 func (p *producer) send(ctx context.Context, records []*kgo.Record) (n int, err error) {
 	if !p.isWarm {
-		records = records[:1] // where the client does not know the partitions yet, records leave one by one
+		records = records[:1] // if the client does not know the partitions yet, records leave one by one
 	}
 	results := make([]error, len(records))
 	for i, r := range records {
 		p.Produce(ctx, r, func(_ *kgo.Record, err error) { results[i] = err })
 	}
-	if p.timeout > 0 { // the client does not look at its own while a request has no answer, for 20 s
+	if p.timeout > 0 { // the client ignores its own timeout while a request has no answer, for 20 s
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, p.timeout+grace, fmt.Errorf("no answer within %v", p.timeout))
 		defer stop()
 	}
 	ended, failed := p.Flush(ctx) != nil, -1
-	if !ended { // else results may be written still
+	if !ended { // otherwise the client may still write results
 		failed = slices.IndexFunc(results, func(err error) bool { return err != nil })
 	}
 	if ended || failed >= 0 && ctx.Err() != nil && errors.Is(results[failed], ctx.Err()) { // the records may notice the end first
@@ -82,7 +82,7 @@ func (p *producer) send(ctx context.Context, records []*kgo.Record) (n int, err 
 	return len(records), nil
 }
 
-// grace is how long the client has for an error of its own, which says more.
+// grace is how long the client has to report its own error, which says more.
 const grace = time.Second
 
 // fitting returns as many of the records, from the first on, as fit into one batch, and at least one.
@@ -95,7 +95,7 @@ func fitting(records []*kgo.Record, maxBatch int) []*kgo.Record {
 	return records[:n]
 }
 
-// sizeOf is the most that a record takes of a batch, with its share of what the batch has around it.
+// sizeOf returns the largest size of a record in a batch, including its share of the batch's overhead.
 func sizeOf(r *kgo.Record) int {
 	const aroundRecord, aroundHeader = 100, 10
 	size := aroundRecord + len(r.Key) + len(r.Value)
@@ -105,19 +105,19 @@ func sizeOf(r *kgo.Record) int {
 	return size
 }
 
-// pool lends producers, of which it makes no more than are needed at a time.
+// pool lends producers, and makes no more than are needed at a time.
 type pool struct {
 	options []kgo.Opt
-	slots   chan struct{}  // one for each producer that is lent
-	closing sync.WaitGroup // of spent producers, which takes a while when a broker does not answer
+	slots   chan struct{}  // one for each lent producer
+	closing sync.WaitGroup // of spent producers, which takes a while if a broker does not answer
 
 	mu     sync.Mutex
 	idle   []*producer
 	closed bool
 }
 
-// newPool makes a pool of at most so many producers, and the first of them, so that options which
-// do not fit are refused.
+// newPool makes a pool of at most size producers. It makes the first producer at once, so that invalid options are
+// refused.
 func newPool(size int, options []kgo.Opt) (*pool, error) {
 	first, err := newProducer(options)
 	if err != nil {
@@ -126,7 +126,7 @@ func newPool(size int, options []kgo.Opt) (*pool, error) {
 	return &pool{options: options, slots: make(chan struct{}, size), idle: []*producer{first}}, nil
 }
 
-// take lends a producer, which may have to wait for one to be put back.
+// take lends a producer. If all are lent, take waits until a producer is put back.
 func (p *pool) take(ctx context.Context) (*producer, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -143,7 +143,7 @@ func (p *pool) take(ctx context.Context) (*producer, error) {
 	return lent, err
 }
 
-// last is the producer that was put back last, or a new one.
+// last returns the producer that was put back last, or a new producer.
 func (p *pool) last() (*producer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -170,7 +170,7 @@ func (p *pool) put(lent *producer) {
 	<-p.slots
 }
 
-// close waits for the producers that are lent, and closes all. No more are lent.
+// close waits for the lent producers, and closes all. No more are lent.
 func (p *pool) close() {
 	p.mu.Lock()
 	p.closed = true
@@ -184,6 +184,6 @@ func (p *pool) close() {
 	p.idle = nil
 	p.closing.Wait()
 	for range cap(p.slots) {
-		<-p.slots // callers that wait find the pool closed
+		<-p.slots // waiting callers find the pool closed
 	}
 }

@@ -16,27 +16,27 @@ import (
 
 // Options are the optional settings of a [Publisher].
 type Options struct {
-	// Timeout is how long the cluster may take to accept messages before Publish returns an
-	// error; 10 s by default. The client repeats its requests for so long.
+	// Timeout limits how long the cluster may take to accept messages before Publish returns an error; 10 s by default.
+	// Until then the client repeats its requests.
 	Timeout time.Duration
 
-	// Producers is how many calls of Publish are served at a time, each by a producer with
-	// connections of its own; 32 by default. Further calls wait: a relay has 64 keys of a lease under way.
+	// Producers limits how many calls of Publish run at a time, each with a producer that has connections of its own;
+	// 32 by default. Further calls wait: a relay publishes 64 keys of a lease at the same time.
 	Producers int
 
-	// Client has further options of the producers, such as [kgo.DialTLSConfig] and [kgo.SASL].
+	// Client contains further options of the producers, such as [kgo.DialTLSConfig] and [kgo.SASL].
 	Client []kgo.Opt
 }
 
-// Publisher is an [outbox.Publisher] to one topic.
+// Publisher is an [outbox.Publisher] to a topic.
 type Publisher struct {
 	topic     string
 	producers *pool
 }
 
-// New makes a publisher to a topic of the cluster that has these brokers, given as host:port. It
-// connects when it is first used. A topic that does not exist is created if the cluster does that
-// (auto.create.topics.enable); otherwise Publish returns an [ErrNoTopic].
+// New makes a publisher to a topic of the cluster with these brokers, each as host:port. The publisher connects at its
+// first use. A missing topic is created if the cluster is configured so (auto.create.topics.enable); otherwise Publish
+// returns an [ErrNoTopic].
 func New(brokers []string, topic string, o Options) (*Publisher, error) {
 	if o.Producers < 0 || o.Timeout < 0 {
 		return nil, fmt.Errorf("negative Producers (%d) or Timeout (%v)", o.Producers, o.Timeout)
@@ -44,8 +44,8 @@ func New(brokers []string, topic string, o Options) (*Publisher, error) {
 	producers, err := newPool(cmp.Or(o.Producers, 32), append([]kgo.Opt{
 		kgo.SeedBrokers(brokers...),
 		kgo.RecordDeliveryTimeout(cmp.Or(o.Timeout, 10*time.Second)),
-		// Without it a message could not time out while its request has no answer. That the message
-		// may then be stored twice is for its consumer to recognize, as after a crash.
+		// Without this option a message could not time out while its request has no answer. The message may then be
+		// stored twice; its consumer must recognize that, as after a crash.
 		kgo.AllowIdempotentProduceCancellation(),
 		kgo.AllowAutoTopicCreation(),
 	}, o.Client...))
@@ -81,8 +81,8 @@ func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (n int, 
 	return n, nil
 }
 
-// record is the message in the binary mode of CloudEvents. Its time is that of its publishing, not
-// of the event: Kafka removes records by it.
+// record returns the message in the binary mode of CloudEvents. The time of the record is the time of its publication,
+// not of the event, because Kafka removes records by their time.
 func record(topic string, m outbox.Message) *kgo.Record {
 	r := &kgo.Record{Topic: topic, Key: []byte(m.Key), Value: m.Data}
 	r.Headers = append(r.Headers, kgo.RecordHeader{Key: "content-type", Value: []byte(outbox.ContentType)})
@@ -95,11 +95,11 @@ func record(topic string, m outbox.Message) *kgo.Record {
 	return r
 }
 
-// ErrNoTopic: the topic does not exist, and the cluster has not created it. Create it, or set
-// auto.create.topics.enable: the messages are published then.
+// ErrNoTopic: the topic does not exist, and the cluster has not created it. Create the topic, or set
+// auto.create.topics.enable: then the messages are published.
 var ErrNoTopic = errors.New("the topic does not exist and the cluster has not created it: create it, or set auto.create.topics.enable")
 
-// explain says which errors no attempt can mend.
+// explain marks the errors that no retry can mend.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition):

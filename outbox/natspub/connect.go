@@ -11,9 +11,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Connect makes a publisher to a server elsewhere, or to several of a cluster, as in
-// "nats://a:4222,nats://b:4222". It creates the stream if it is not there, and refuses one that does not de-duplicate for as long as
-// [Options.Window] or that takes other subjects. A connection that is lost is made again, for ever.
+// Connect makes a publisher to an external server, or to several servers of a cluster, as in
+// "nats://a:4222,nats://b:4222". If the stream is missing, Connect creates it. If the stream de-duplicates for less
+// than [Options.Window] or does not accept the subjects of the events, Connect refuses the stream. A lost connection is
+// made again, for ever.
 func Connect(ctx context.Context, url string, o Options) (*Publisher, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -38,9 +39,9 @@ func connect(url string, o Options) (*Publisher, error) {
 		nats.Name("changefeed outbox"),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(reconnectWait),
-		nats.ReconnectBufSize(-1),     // what is sent while there is no connection fails, rather than to be sent later
-		nats.IgnoreAuthErrorAbort(),   // rights that were taken away can be given again
-		nats.Timeout(5 * time.Second), // for one attempt
+		nats.ReconnectBufSize(-1),     // if there is no connection, a message fails instead of being sent later
+		nats.IgnoreAuthErrorAbort(),   // rights that were revoked can be granted again
+		nats.Timeout(5 * time.Second), // for each attempt
 	}, o.NATS, []nats.Option{p.listen})
 	conn, err := nats.Connect(url, options...)
 	if err != nil {
@@ -57,7 +58,7 @@ func connect(url string, o Options) (*Publisher, error) {
 	return p, err
 }
 
-// listen is an option of the connection: it tells us what the client knows, besides whom the user's options tell.
+// listen is an option of the connection: it informs us and then calls the user's callbacks.
 func (p *Publisher) listen(o *nats.Options) error {
 	disconnected, failed := o.DisconnectedErrCB, o.AsyncErrorCB
 	o.DisconnectedErrCB = func(c *nats.Conn, err error) {
@@ -77,7 +78,7 @@ func (p *Publisher) listen(o *nats.Options) error {
 	return nil
 }
 
-// ensure makes the stream, or checks that of somebody else. One of ours it changes to what the options say.
+// ensure creates the stream, or checks a foreign stream. If the stream is ours, ensure changes it to the options.
 func (p *Publisher) ensure(ctx context.Context, ours bool) error {
 	o := p.opts
 	want := jetstream.StreamConfig{
@@ -101,12 +102,12 @@ func (p *Publisher) ensure(ctx context.Context, ours bool) error {
 	return check(found.CachedInfo().Config, o)
 }
 
-// request asks the server's API.
+// request calls an operation of the server's API.
 func (p *Publisher) request(ctx context.Context, operation string, f func(ctx context.Context) error) error {
 	return p.requests.call(ctx, "$JS.API."+operation+"."+p.opts.Stream, f)
 }
 
-// check refuses a stream to which an event that is published again would come twice, or no event at all.
+// check refuses a stream that would store a republished event twice, or would store no event at all.
 func check(c jetstream.StreamConfig, o Options) error {
 	if !slices.ContainsFunc(c.Subjects, func(pattern string) bool { return covers(pattern, o.Prefix) }) {
 		return fmt.Errorf("it takes %q and not %s.>: add that, or set Options.Prefix", c.Subjects, o.Prefix)

@@ -16,12 +16,12 @@ import (
 	"github.com/millrace/changefeed/internal/filelock"
 )
 
-// ErrInUse: another process, or another publisher of this one, has the directory.
+// ErrInUse: another process, or another publisher of this process, uses the directory.
 var ErrInUse = errors.New("directory of a NATS server is in use")
 
-// Embedded makes a publisher to a server in this process, which keeps the stream in a directory. Consumers
-// in this process use [Publisher.Conn]; those of other programs need [Options.Listen]. The stream is changed to what
-// the options say. The error is [ErrInUse] where another server has the directory.
+// Embedded makes a publisher to a server in this process, which keeps the stream in a directory. Consumers in this
+// process use [Publisher.Conn]; consumers in other programs need [Options.Listen]. Embedded changes the stream to your
+// options. If another server uses the directory, the error is [ErrInUse].
 func Embedded(ctx context.Context, dir string, o Options) (*Publisher, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -56,7 +56,7 @@ const (
 	startup    = time.Minute
 )
 
-// serving is how an embedded server is run.
+// serving returns the options of an embedded server.
 func (o Options) serving(dir string) (*server.Options, error) {
 	opts := &server.Options{
 		ServerName: "changefeed", JetStream: true, StoreDir: dir, MaxPayload: maxPayload, NoSigs: true, DisableJetStreamBanner: true,
@@ -76,7 +76,8 @@ func (o Options) serving(dir string) (*server.Options, error) {
 	return opts, nil
 }
 
-// start starts a server. Two on one directory would write over each other's files, and NATS does not notice.
+// start starts a server and locks its directory, because two servers on the same directory would overwrite each other's
+// files, and NATS does not notice.
 func start(dir string, o Options) (*embedded, error) {
 	opts, err := o.serving(dir)
 	if err != nil {

@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 )
 
-// logger has the server's warnings and errors logged as ours are.
+// logger writes the server's warnings and errors to slog.
 type logger struct{ err atomic.Pointer[error] }
 
-// last is the last error that the server has logged, which is all that it says of a failed start.
+// last returns the last error that the server has logged, because a failed start gives no other reason.
 func (l *logger) last() error {
 	if err := l.err.Load(); err != nil {
 		return *err
@@ -18,7 +18,7 @@ func (l *logger) last() error {
 	return errors.New("for no reason that it gives")
 }
 
-// Noticef drops what is no trouble.
+// Noticef drops harmless messages.
 func (l *logger) Noticef(string, ...any) {}
 
 // Warnf logs a warning.
@@ -33,11 +33,11 @@ func (l *logger) Errorf(format string, args ...any) {
 	slog.Error("NATS server: " + err.Error())
 }
 
-// Fatalf logs an error too: the process is not the server's to end.
+// Fatalf logs an error too: the server must not end the process.
 func (l *logger) Fatalf(format string, args ...any) { l.Errorf(format, args...) }
 
-// Debugf drops what only the server's authors read.
+// Debugf drops messages for the server's authors.
 func (l *logger) Debugf(string, ...any) {}
 
-// Tracef drops it too.
+// Tracef drops them too.
 func (l *logger) Tracef(string, ...any) {}

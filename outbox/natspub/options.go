@@ -12,40 +12,40 @@ import (
 	"github.com/millrace/changefeed"
 )
 
-// Options are those of a publisher. The zero value works.
+// Options are the options of a publisher. The zero value works.
 type Options struct {
-	// Stream is the name of the stream; OUTBOX by default. It is created when it is not there.
+	// Stream is the name of the stream; OUTBOX by default. A missing stream is created.
 	Stream string
 
-	// Prefix is what the subjects of events begin with; outbox by default. See [Options.Subject].
+	// Prefix is the beginning of the subjects of events; outbox by default. See [Options.Subject].
 	Prefix string
 
-	// Window is for how long the server knows the id of a message, so that it takes it no second
-	// time; 10 minutes by default. A relay publishes again what it published within about the
-	// expiration of a lease and its longest pause. The server holds 150 bytes of memory for each id. A stream with a shorter window is refused.
+	// Window is how long the server remembers the id of a message, so that it does not store the message twice; 10
+	// minutes by default. A relay may republish a message within about the expiration of a lease plus its longest
+	// pause. The server needs 150 bytes of memory for each id. A stream with a shorter window is refused.
 	Window time.Duration
 
-	// MaxAge is for how long the stream keeps messages, whether anybody has read them or not;
-	// 14 days by default, longer than an outbox keeps its events.
+	// MaxAge is how long the stream keeps messages, read or unread; 14 days by default, longer than an outbox keeps its
+	// events.
 	MaxAge time.Duration
 
-	// MaxBytes is how large the stream may become; not limited by default. A stream that is
-	// full takes no more, so that the events wait in the outbox.
+	// MaxBytes limits the size of the stream; unlimited by default. A full stream accepts no more messages, so that the
+	// events wait in the outbox.
 	MaxBytes int64
 
-	// Replicas is on how many servers of a cluster the stream is; 1 by default.
+	// Replicas is how many servers of a cluster store the stream; 1 by default.
 	Replicas int
 
-	// SyncEvery is how often an embedded server syncs its files. By default it is with each
-	// message, before it is acknowledged.
+	// SyncEvery is how often an embedded server syncs its files. By default the server syncs each message before it
+	// acknowledges the message.
 	SyncEvery time.Duration
 
-	// Listen is a loopback address at which other programs can reach an embedded server, such
-	// as localhost:4222; nobody can by default. There is no authentication.
+	// Listen is a loopback address at which other programs can reach an embedded server, such as localhost:4222; by
+	// default they cannot. There is no authentication.
 	Listen string
 
-	// NATS are options of the connection, such as [nats.UserCredentials]. With a [nats.MaxReconnects] of
-	// its own, a publisher whose server is away for longer returns [ErrClosed] from then on.
+	// NATS are options of the connection, such as [nats.UserCredentials]. If you set [nats.MaxReconnects] and the
+	// server is away for longer, the publisher returns [ErrClosed] from then on.
 	NATS []nats.Option
 }
 
@@ -64,7 +64,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// validate returns the first option that cannot be, with the defaults in place.
+// validate returns an error for the first invalid option, after withDefaults.
 func (o Options) validate() error {
 	refuse := func(field, value, want string) error {
 		return &changefeed.OptionError{Field: field, Value: value, Want: want}
@@ -90,7 +90,7 @@ func (o Options) validate() error {
 	return nil
 }
 
-// address takes Listen apart. Only this machine may reach a server that asks nobody who he is.
+// address parses Listen. Only this machine may reach a server without authentication.
 func (o Options) address() (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(o.Listen)
 	if err == nil {

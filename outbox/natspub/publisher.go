@@ -16,18 +16,19 @@ import (
 	"github.com/millrace/changefeed/outbox"
 )
 
-// Publisher is an [outbox.Publisher] to a stream of NATS. It de-duplicates.
+// Publisher is an [outbox.Publisher] to a stream of NATS. The server de-duplicates.
 type Publisher struct {
 	opts     Options
 	conn     *nats.Conn
 	js       jetstream.JetStream
 	requests requests
-	server   *embedded // nil when the server is elsewhere
+	server   *embedded // nil if the server is external
 }
 
-// Publish sends the messages one by one, each after the one before it was acknowledged. A message that is
-// larger than the server or the stream takes is Poison, and one without an ID, by which the server would know it again; any
-// other error may pass, those for lack of rights included. After an [ErrClosed] a new publisher is needed.
+// Publish sends the messages one after the other, each after the acknowledgement of the previous message. If a message
+// is larger than the server or the stream accepts, the error is Poison; the same holds for a message without an ID,
+// because the server could not recognize a republication. Any other error may pass, also missing rights. After an
+// [ErrClosed] you need a new publisher.
 func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (n int, err error) {
 	for i := range msgs {
 		if err := p.send(ctx, &msgs[i]); err != nil {
@@ -53,12 +54,12 @@ var (
 	refused  = []byte(`"error"`)
 )
 
-// refusal is the error that an answer has, if it has one.
+// refusal returns the error in an answer, nil if the answer has no error.
 func refusal(answer *nats.Msg) error {
 	if answer.Header.Get("Status") == "503" {
 		return jetstream.ErrNoStreamResponse
 	}
-	if bytes.HasPrefix(answer.Data, accepted) && !bytes.Contains(answer.Data, refused) { // as nearly all do, and to decode it costs as much as all else here
+	if bytes.HasPrefix(answer.Data, accepted) && !bytes.Contains(answer.Data, refused) { // as nearly all are: decoding costs as much as the rest
 		return nil
 	}
 	var ack struct {
@@ -75,13 +76,13 @@ func refusal(answer *nats.Msg) error {
 	return nil
 }
 
-// Codes of errors that the client has no name for.
+// Codes of errors without a name in the client.
 const (
 	codeMessageTooLarge = jetstream.ErrorCode(server.JSStreamMessageExceedsMaximumErr)
 	codeHeaderTooLarge  = jetstream.ErrorCode(server.JSStreamHeaderExceedsMaximumErr)
 )
 
-// meaning says of an error whether it can pass, and what it is where the client's text does not.
+// meaning says whether an error may pass, and explains errors with an unclear text.
 func (p *Publisher) meaning(err error) error {
 	said, ok := errors.AsType[*jetstream.APIError](err)
 	switch {
@@ -99,13 +100,14 @@ func (p *Publisher) meaning(err error) error {
 	return err
 }
 
-// ErrClosed: the connection has ended for good, because the publisher was closed, or because of
-// [Options.NATS] it is not made again for ever: make another publisher.
+// ErrClosed: the connection has ended for good, because you closed the publisher, or because your [Options.NATS] limit
+// the reconnects. Make another publisher.
 var ErrClosed = errors.New("publisher is closed")
 
-// headers are the id by which the server knows the message, the stream that has to take it, and the attributes of the CloudEvent.
+// headers returns the id by which the server recognizes the message, the expected stream, and the attributes of the
+// CloudEvent.
 func headers(m *outbox.Message, stream string) nats.Header {
-	values := make([]string, 0, 20) // of all headers, each of which has one
+	values := make([]string, 0, 20) // the value of each header
 	h := make(nats.Header, cap(values))
 	set := func(name, value string) {
 		values = append(values, value)
@@ -125,7 +127,7 @@ func headers(m *outbox.Message, stream string) nats.Header {
 
 const contentType = cloudevent.Prefix + "datacontenttype"
 
-// Message is the event that a message of the stream was, from its header and its data.
+// Message returns the event in a message of the stream, from its header and its data.
 func Message(header nats.Header, data []byte) (outbox.Message, error) {
 	attributes, err := cloudevent.Attributes(header)
 	if err != nil {
@@ -134,10 +136,10 @@ func Message(header nats.Header, data []byte) (outbox.Message, error) {
 	return cloudevent.Message(attributes, data)
 }
 
-// Conn is the connection, which consumers may share.
+// Conn returns the connection, which consumers may share.
 func (p *Publisher) Conn() *nats.Conn { return p.conn }
 
-// URL is where other programs reach the server; empty where they cannot.
+// URL returns the address at which other programs reach the server; empty if they cannot.
 func (p *Publisher) URL() string {
 	if p.server == nil {
 		return p.conn.ConnectedUrl()

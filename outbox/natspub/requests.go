@@ -12,17 +12,17 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// requests are those that wait for an answer. The client has requests of its own, which cost twice as much and wait
-// for their whole time though the connection is lost or the server has refused them.
+// requests are the requests that wait for an answer. The client has requests of its own, but these cost twice as much,
+// and wait for their whole time although the connection is lost or the server has refused them.
 type requests struct {
-	inbox string // what the subjects of answers begin with
+	inbox string // beginning of the subjects of answers
 
 	mu      sync.Mutex
 	last    uint64
 	waiting map[string]*request // by the token after the inbox
 }
 
-// request is one of them. Its end is called once or more, with a nil message when there will be no answer.
+// request is a waiting request. Its end is called once or more, with a nil message if there will be no answer.
 type request struct {
 	subject string
 	end     func(answer *nats.Msg, err error)
@@ -33,10 +33,10 @@ var (
 	errDisconnected = errors.New("connection to the server is lost")
 )
 
-// answerWithin is how long a server may take for an answer.
+// answerWithin limits how long a server may take for an answer.
 const answerWithin = 10 * time.Second
 
-// add has end called for the answer to a subject, until remove.
+// add registers a request: end is called for the answer, until the caller calls remove.
 func (r *requests) add(subject string, end func(*nats.Msg, error)) (token string, remove func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,7 +66,7 @@ func (r *requests) send(ctx context.Context, conn *nats.Conn, msg *nats.Msg) (*n
 	token, remove := r.add(msg.Subject, func(answer *nats.Msg, err error) {
 		select {
 		case ended <- outcome{answer, err}:
-		default: // the first is as good
+		default: // the first outcome is enough
 		}
 	})
 	defer remove()
@@ -86,7 +86,7 @@ func (r *requests) send(ctx context.Context, conn *nats.Conn, msg *nats.Msg) (*n
 	}
 }
 
-// call calls f, which makes a request of the client's own to a subject.
+// call calls f, which makes a request with the client's own API to a subject.
 func (r *requests) call(ctx context.Context, subject string, f func(ctx context.Context) error) error {
 	ctx, stop := context.WithTimeoutCause(ctx, answerWithin, errNoAnswer)
 	defer stop()
@@ -101,7 +101,7 @@ func (r *requests) call(ctx context.Context, subject string, f func(ctx context.
 	return err
 }
 
-// answered ends the request that a message answers.
+// answered ends the request to which a message is the answer.
 func (r *requests) answered(msg *nats.Msg) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,7 +110,7 @@ func (r *requests) answered(msg *nats.Msg) {
 	}
 }
 
-// lost ends all requests: the connection on which they were sent is gone, and so are their answers.
+// lost ends all requests: their connection is gone, and with it their answers.
 func (r *requests) lost() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +121,8 @@ func (r *requests) lost() {
 
 var deniedSubject = regexp.MustCompile(`Permissions Violation for Publish to "([^"]+)"`)
 
-// denied ends the requests with the subject that an error of the server names: it answers them with nothing else.
+// denied ends the requests with the subject in an error of the server, because the server sends no other answer to
+// them.
 func (r *requests) denied(err error) {
 	named := deniedSubject.FindStringSubmatch(err.Error())
 	if named == nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/millrace/changefeed/internal/cloudevent"
 )
 
-// Subject is the subject of the events of a partition key: Prefix, a dot, and the key as one token.
+// Subject returns the subject of the events of a partition key: Prefix, a dot, and the key as a single token.
 //
-// In the token, letters and digits of ASCII and hyphens stand for themselves, and every other byte is %XX, so
-// that no key is two tokens, a wildcard or no token at all. The empty key is an underscore, and a key whose
-// token would be longer than 2,048 bytes is an underscore and the hexadecimal SHA-256 of the key.
+// In the token, ASCII letters, digits and hyphens stay unchanged, and every other byte is %XX, so that no key is two
+// tokens, a wildcard or an empty token. The empty key is an underscore. If the token of a key would be longer than
+// 2,048 bytes, the token is an underscore and the hexadecimal SHA-256 of the key.
 func (o Options) Subject(key string) string { return subject(o.withDefaults().Prefix, key) }
 
 func subject(prefix, key string) string { return prefix + "." + token(key) }
 
 const (
-	maxToken  = 2048 // the server ends a connection that sends a longer line than 4,096 bytes, subjects and all
+	maxToken  = 2048 // the server closes a connection that sends a line of more than 4,096 bytes, including subjects
 	maxPrefix = 1024
 )
 
@@ -38,8 +38,8 @@ var plain = cloudevent.PlainBytes(func(c byte) bool {
 	return c == '-' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
 })
 
-// Key is the partition key whose subject it is. It is false for a subject that has another
-// prefix or the hash of a long key; each message has its key in the header ce-partitionkey.
+// Key returns the partition key of a subject. The result is false if the subject has another prefix or the hash of a
+// long key; each message contains its key in the header ce-partitionkey.
 func (o Options) Key(subject string) (string, bool) {
 	token, ok := strings.CutPrefix(subject, o.withDefaults().Prefix+".")
 	if !ok || strings.Contains(token, ".") {
@@ -52,7 +52,7 @@ func (o Options) Key(subject string) (string, bool) {
 	return key, err == nil && key != ""
 }
 
-// covers reports whether a stream's subject takes what has a prefix and one more token.
+// covers reports whether a stream's subject accepts the subjects of prefix and a further token.
 func covers(pattern, prefix string) bool {
 	want := append(strings.Split(prefix, "."), "key")
 	tokens := strings.Split(pattern, ".")
@@ -62,7 +62,7 @@ func covers(pattern, prefix string) bool {
 			return i < len(want)
 		case i >= len(want) || t != "*" && t != want[i]:
 			return false
-		case i == len(want)-1 && t != "*": // one key is not all keys
+		case i == len(want)-1 && t != "*": // a single key is not all keys
 			return false
 		}
 	}

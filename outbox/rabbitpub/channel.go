@@ -9,15 +9,16 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// channel is a channel of a connection that one call has at a time, so that what the broker returns
-// and refuses on it is of that call.
+// channel is a channel of a connection. Only one call uses a channel at a time, so that returned and refused messages
+// belong to that call.
 type channel struct {
 	*amqp.Channel
 	returned chan amqp.Return
 	ended    chan *amqp.Error
 }
 
-// send sends a message and waits for its confirmation. What no queue gets is returned before it is confirmed.
+// send sends a message and waits for its confirmation. If no queue receives the message, the broker returns it before
+// the confirmation.
 func (c *channel) send(exchange, key string, m amqp.Publishing) error {
 	confirmation, err := c.PublishWithDeferredConfirm(exchange, key, true, false, m)
 	if err != nil {
@@ -34,7 +35,7 @@ func (c *channel) send(exchange, key string, m amqp.Publishing) error {
 	}
 }
 
-// reason is why the channel has ended, if it has, or else err.
+// reason returns why the channel has ended; if the channel is open, reason returns err.
 func (c *channel) reason(err error) error {
 	select {
 	case why, ok := <-c.ended:
@@ -46,10 +47,10 @@ func (c *channel) reason(err error) error {
 	return err
 }
 
-// take gives a channel to a call: one that is idle, or a new one, of a new connection if need be.
+// take lends a channel to a call: an idle channel, or a new channel, on a new connection if necessary.
 func (p *Publisher) take(ctx context.Context) (*channel, error) {
 	select {
-	case p.dialing <- struct{}{}: // one makes the connection, the others wait for it
+	case p.dialing <- struct{}{}: // one call makes the connection, the others wait
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -71,7 +72,7 @@ func (p *Publisher) take(ctx context.Context) (*channel, error) {
 	return &channel{opened, opened.NotifyReturn(make(chan amqp.Return, 1)), opened.NotifyClose(make(chan *amqp.Error, 1))}, nil
 }
 
-// put takes a channel back that is in order.
+// put takes a usable channel back.
 func (p *Publisher) put(ch *channel) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,7 +94,7 @@ func (p *Publisher) idleChannel() *channel {
 	return nil
 }
 
-// connection is the one that there is, or a new one.
+// connection returns the present connection, or a new connection.
 func (p *Publisher) connection(ctx context.Context) (*amqp.Connection, error) {
 	if err := p.calls.Closed(); err != nil {
 		return nil, err
@@ -115,7 +116,7 @@ func (p *Publisher) connection(ctx context.Context) (*amqp.Connection, error) {
 	return conn, p.keep(conn)
 }
 
-// keep makes a connection that of the publisher, unless that was closed meanwhile.
+// keep stores a connection in the publisher, unless the publisher was closed meanwhile.
 func (p *Publisher) keep(conn *amqp.Connection) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +128,7 @@ func (p *Publisher) keep(conn *amqp.Connection) error {
 	return nil
 }
 
-// dial connects, and gives the broker a while to answer: the client ends that while when it has the answer.
+// dial connects, and sets a deadline for the answer of the broker, which the client removes when it has the answer.
 func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
 	if err != nil {

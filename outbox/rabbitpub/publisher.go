@@ -20,14 +20,14 @@ import (
 
 // Options are the optional settings of a [Publisher].
 type Options struct {
-	// RoutingKey is that of all messages, in place of their keys: with the exchange "", the name of a queue.
+	// RoutingKey is the routing key of all messages, instead of their keys: with the exchange "", the name of a queue.
 	RoutingKey string
 
 	// Client are settings of the connection, such as TLS.
 	Client amqp.Config
 }
 
-// Publisher is an [outbox.Publisher] to an exchange. It does not de-duplicate.
+// Publisher is an [outbox.Publisher] to an exchange. RabbitMQ does not de-duplicate.
 type Publisher struct {
 	url, exchange string
 	opts          Options
@@ -43,26 +43,26 @@ type Publisher struct {
 var (
 	// ErrNoRoute: no queue is bound to the exchange for the routing key.
 	ErrNoRoute = errors.New("no queue gets the message")
-	// ErrNotConfirmed: the broker has refused the message, or the connection has ended before it answered.
+	// ErrNotConfirmed: the broker has refused the message, or the connection has ended before the broker answered.
 	ErrNotConfirmed = errors.New("not confirmed")
 )
 
-// New makes a publisher to an exchange of the broker with this URL, amqp or amqps. It connects when
-// it is first used. The exchange has to exist.
+// New makes a publisher to an exchange of the broker with this URL, amqp or amqps. The publisher connects at its first
+// use. The exchange must exist.
 func New(broker, exchange string, o Options) (*Publisher, error) {
 	if _, err := amqp.ParseURI(broker); err != nil {
 		if bad, ok := errors.AsType[*url.Error](err); ok {
-			err = bad.Err // without the URL, which has a password
+			err = bad.Err // without the URL, which contains a password
 		}
 		return nil, fmt.Errorf("URL of RabbitMQ: %w", err)
 	}
 	return &Publisher{url: broker, exchange: exchange, opts: o, dialing: make(chan struct{}, 1)}, nil
 }
 
-// closeTimeout is how long the broker may take to say farewell.
+// closeTimeout limits how long the broker may take to close the connection.
 const closeTimeout = 5 * time.Second
 
-// Close ends the connection, and with it calls in progress.
+// Close ends the connection, and with it the calls in progress.
 func (p *Publisher) Close() error {
 	p.calls.Close()
 	defer p.calls.Wait()
@@ -83,7 +83,7 @@ func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (int, er
 	}
 	var n atomic.Int64
 	ended := make(chan error, 1)
-	err := p.calls.Go(func() { ended <- p.send(ctx, msgs, &n) }) // the client does not heed ctx
+	err := p.calls.Go(func() { ended <- p.send(ctx, msgs, &n) }) // the client ignores ctx
 	if err != nil {
 		ended <- err
 	}
@@ -101,7 +101,7 @@ func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (int, er
 	return accepted, fmt.Errorf("publish %q to RabbitMQ exchange %q: %w", msgs[accepted].ID, p.exchange, explain(err))
 }
 
-// send sends messages one after the other, and counts those that are accepted.
+// send sends messages one after the other, and counts the accepted messages.
 func (p *Publisher) send(ctx context.Context, msgs []outbox.Message, n *atomic.Int64) error {
 	if len(msgs) == 0 {
 		return nil
@@ -130,7 +130,7 @@ func (p *Publisher) routingKey(m outbox.Message) string {
 	return short(m.Key)
 }
 
-// short is a text that fits into a short string of AMQP: the text, or a hash.
+// short returns a text that fits into a short string of AMQP: the text, or a hash.
 func short(text string) string {
 	const most = 255 // bytes
 	if len(text) <= most {
@@ -153,7 +153,7 @@ func message(m outbox.Message) amqp.Publishing {
 	}
 }
 
-// explain says which errors no attempt can mend.
+// explain marks the errors that no retry can mend.
 func explain(err error) error {
 	said, ok := errors.AsType[*amqp.Error](err)
 	if ok && (said.Code == amqp.ContentTooLarge || said.Code == amqp.PreconditionFailed && strings.Contains(said.Reason, "message size")) {

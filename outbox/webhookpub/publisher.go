@@ -21,22 +21,21 @@ import (
 	"github.com/millrace/changefeed/outbox"
 )
 
-// Options are those of a publisher. The zero value works.
+// Options are the options of a publisher. The zero value works.
 type Options struct {
-	// Structured sends the attributes in the body, for receivers that see no headers.
+	// Structured sends the attributes in the body, for receivers that cannot see headers.
 	Structured bool
 
-	// Secret signs the requests. Without it the receiver cannot know from whom they come.
+	// Secret signs the requests. Without a Secret the receiver cannot verify the sender.
 	Secret []byte
 
-	// Header is added to each request, such as an Authorization.
+	// Header is added to each request, for example an Authorization.
 	Header http.Header
 
-	// Timeout is for one request, with its answer; 30 s by default.
+	// Timeout limits a request with its answer; 30 s by default.
 	Timeout time.Duration
 
-	// Transport sends the requests; by default one that keeps as many connections as there are keys
-	// under way, up to 256.
+	// Transport sends the requests; by default a transport that keeps a connection for each active key, up to 256.
 	Transport http.RoundTripper
 }
 
@@ -44,20 +43,20 @@ const (
 	defaultTimeout = 30 * time.Second
 	idleConns      = 256
 	maxAnswer      = 64 << 10 // bytes that are read of an answer, so that its connection can be used again
-	maxQuoted      = 200      // bytes of them that an error has
+	maxQuoted      = 200      // bytes of the answer in an error
 
-	// MaxRetryAfter is the longest pause that a receiver can ask for: one that asks for more is asked again.
+	// MaxRetryAfter is the longest pause that a receiver can ask for: a longer Retry-After counts as MaxRetryAfter.
 	MaxRetryAfter = 10 * time.Minute
 )
 
-// Publisher is an [outbox.Publisher] to a webhook. It does not de-duplicate.
+// Publisher is an [outbox.Publisher] to a webhook. HTTP does not de-duplicate.
 type Publisher struct {
 	url    string
 	opts   Options
 	client http.Client
 }
 
-// New makes a publisher to a URL of http or https. It sends nothing yet.
+// New makes a publisher to a URL of http or https. New sends nothing yet.
 func New(to string, o Options) (*Publisher, error) {
 	parsed, err := url.Parse(to)
 	if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" {
@@ -83,7 +82,7 @@ func New(to string, o Options) (*Publisher, error) {
 	return p, nil
 }
 
-// redacted is a URL without what may be secret in it.
+// redacted returns a URL without the parts that may be secret.
 func redacted(u *url.URL) string {
 	if u == nil {
 		return "not a URL"
@@ -91,14 +90,15 @@ func redacted(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
-// Close closes the connections that are not in use.
+// Close closes the idle connections.
 func (p *Publisher) Close() error {
 	p.client.CloseIdleConnections()
 	return nil
 }
 
-// Publish sends the messages one by one, each after the one before it was accepted. See the package's
-// documentation for which errors are Poison. One with a Retry-After wraps a [feed.Failure] with its After.
+// Publish sends the messages one after the other, each after the previous message was accepted. See the package's
+// documentation for the errors that are Poison. If an answer has Retry-After, the error wraps a [feed.Failure] with its
+// After.
 func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (n int, err error) {
 	for i := range msgs {
 		if err := p.send(ctx, &msgs[i]); err != nil {
@@ -130,17 +130,17 @@ func (p *Publisher) send(ctx context.Context, m *outbox.Message) error {
 		if timed.Err() != nil {
 			return context.Cause(timed)
 		}
-		if failed, ok := errors.AsType[*url.Error](err); ok { // whose text has the URL, which may have a secret
+		if failed, ok := errors.AsType[*url.Error](err); ok { // its text contains the URL, which may contain a secret
 			err = failed.Err
 		}
 		return err
 	}
 	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // the status says all that matters
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // only the status matters
 	return verdict(resp, text)
 }
 
-// encode makes header and body of a request.
+// encode makes the header and the body of a request.
 func (p *Publisher) encode(m *outbox.Message) (header http.Header, body []byte, err error) {
 	header = maps.Clone(p.opts.Header)
 	if header == nil {
@@ -162,16 +162,16 @@ func (p *Publisher) encode(m *outbox.Message) (header http.Header, body []byte, 
 	return header, m.Data, nil
 }
 
-// ofTheReceiver are the statuses from 400 to 499 that say nothing of the event.
+// ofTheReceiver are the statuses from 400 to 499 that say nothing about the event.
 var ofTheReceiver = []int{
 	http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusProxyAuthRequired,
 	http.StatusRequestTimeout, http.StatusGone, http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusTooManyRequests,
 }
 
-// ofTheWay are the statuses from 500 on that a receiver, or what is before it, gives to all events while it does not work.
+// ofTheWay are the statuses from 500 on with which a broken receiver, or a proxy before it, answers all events.
 var ofTheWay = []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
 
-// verdict is what an answer says of its event.
+// verdict returns the error that an answer means for its event.
 func verdict(resp *http.Response, text []byte) error {
 	status := resp.StatusCode
 	if status >= 200 && status < 300 {
@@ -194,7 +194,7 @@ func verdict(resp *http.Response, text []byte) error {
 	return err
 }
 
-// quoted is the beginning of an answer's text.
+// quoted returns the beginning of an answer's text.
 func quoted(text []byte) string {
 	if text = bytes.TrimSpace(text); len(text) == 0 {
 		return ""
@@ -202,7 +202,7 @@ func quoted(text []byte) string {
 	return fmt.Sprintf(": %.*q", maxQuoted, strings.ToValidUTF8(string(text[:min(len(text), maxQuoted)]), ""))
 }
 
-// retryAfter is the pause that a receiver asks for, in either form; 0 for none.
+// retryAfter returns the pause that a receiver asks for, in either form; 0 if it asks for none.
 func retryAfter(text string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
 		return min(time.Duration(seconds)*time.Second, MaxRetryAfter)

@@ -18,13 +18,13 @@ import (
 	"github.com/millrace/changefeed/internal/cloudevent"
 )
 
-// SignatureHeader is the header that has the signature of a request.
+// SignatureHeader is the header with the signature of a request.
 const SignatureHeader = "Changefeed-Signature"
 
-// Tolerance is how far the time of a signature may be from the receiver's clock.
+// Tolerance is the largest difference between the time of a signature and the receiver's clock.
 const Tolerance = 5 * time.Minute
 
-// ErrSignature: the request was not signed with the secret, or not lately.
+// ErrSignature: the request was not signed with the secret, or not recently.
 var ErrSignature = errors.New("signature does not hold")
 
 func sign(header http.Header, body []byte, now time.Time, secret []byte) {
@@ -32,7 +32,7 @@ func sign(header http.Header, body []byte, now time.Time, secret []byte) {
 	header.Set(SignatureHeader, fmt.Sprintf("t=%s,v1=%x", t, signature(header, body, t, secret)))
 }
 
-// signature is the HMAC that the package's documentation describes.
+// signature returns the HMAC that the package's documentation describes.
 func signature(header http.Header, body []byte, t string, secret []byte) []byte {
 	mac := hmac.New(sha256.New, secret)
 	line(mac, t)
@@ -52,10 +52,10 @@ func signature(header http.Header, body []byte, t string, secret []byte) []byte 
 	return mac.Sum(nil)
 }
 
-func line(to hash.Hash, text string) { _, _ = io.WriteString(to, text+"\n") } // a hash takes everything
+func line(to hash.Hash, text string) { _, _ = io.WriteString(to, text+"\n") } // a hash accepts everything
 
-// Verify checks the signature of a request with this header and body. It holds under any of the secrets, of which
-// there are two while one replaces the other. The error is [ErrSignature].
+// Verify checks the signature of a request with this header and body. The signature must be valid under any of the
+// secrets: pass two while you replace a secret. The error is [ErrSignature].
 func Verify(header http.Header, body []byte, secrets ...[]byte) error {
 	values := header.Values(SignatureHeader)
 	if len(values) != 1 {
@@ -72,14 +72,14 @@ func Verify(header http.Header, body []byte, secrets ...[]byte) error {
 		return err
 	}
 	for _, secret := range secrets {
-		if len(secret) > 0 && hmac.Equal(given, signature(header, body, t, secret)) { // everybody has the empty secret
+		if len(secret) > 0 && hmac.Equal(given, signature(header, body, t, secret)) { // everybody knows the empty secret
 			return nil
 		}
 	}
 	return ErrSignature
 }
 
-// checkAge refuses a request that was not signed lately: somebody may have recorded it.
+// checkAge refuses a request that was not signed recently, because an attacker may have recorded it.
 func checkAge(seconds int64) error {
 	if age := time.Since(time.Unix(seconds, 0)); age > Tolerance || age < -Tolerance {
 		return fmt.Errorf("%w: signed %v ago by our clock", ErrSignature, age.Round(time.Second))

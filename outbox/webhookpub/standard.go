@@ -23,12 +23,12 @@ const (
 // secretPrefix begins a secret in the text form of Standard Webhooks.
 const secretPrefix = "whsec_"
 
-// SecretText is a secret in the form that libraries for Standard Webhooks take: whsec_ and the base64 of its bytes.
+// SecretText returns a secret in the form for libraries of Standard Webhooks: whsec_ and the base64 of its bytes.
 func SecretText(secret []byte) string {
 	return secretPrefix + base64.StdEncoding.EncodeToString(secret)
 }
 
-// ParseSecret reads a secret from a configuration: base64 after whsec_, or otherwise the bytes of the text.
+// ParseSecret reads a secret from a configuration: base64 after whsec_, otherwise the bytes of the text.
 func ParseSecret(text string) ([]byte, error) {
 	encoded, ok := strings.CutPrefix(text, secretPrefix)
 	if !ok {
@@ -43,14 +43,14 @@ func ParseSecret(text string) ([]byte, error) {
 
 // signStandard sets the headers of Standard Webhooks.
 func signStandard(header http.Header, id string, body []byte, now time.Time, secret []byte) {
-	id = cloudevent.Escape(id) // as a header can have it: the signature is of the header
+	id = cloudevent.Escape(id) // the form of the header: the signature covers the header
 	t := strconv.FormatInt(now.Unix(), 10)
 	header.Set(standardID, id)
 	header.Set(standardTimestamp, t)
 	header.Set(standardSignature, "v1,"+base64.StdEncoding.EncodeToString(standardMAC(id, t, body, secret)))
 }
 
-// standardMAC is the signature of an id, a time and a body.
+// standardMAC returns the signature of an id, a time and a body.
 func standardMAC(id, t string, body, secret []byte) []byte {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte(id + "." + t + "."))
@@ -58,9 +58,10 @@ func standardMAC(id, t string, body, secret []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// VerifyStandard checks the signature of Standard Webhooks of a request with this header and body, of any sender. It holds under
-// any of the secrets. The error is [ErrSignature]. The signature covers the webhook-id, the time and the body, and no other header:
-// of the events of this package in the binary mode only [Verify] proves the attributes.
+// VerifyStandard checks the signature of Standard Webhooks of a request with this header and body, from any sender. The
+// signature must be valid under any of the secrets. The error is [ErrSignature]. The signature covers the webhook-id,
+// the time and the body, and no other header: for events of this package in the binary mode only [Verify] proves the
+// attributes.
 func VerifyStandard(header http.Header, body []byte, secrets ...[]byte) error {
 	for _, name := range []string{standardID, standardTimestamp, standardSignature} {
 		if n := len(header.Values(name)); n != 1 {
@@ -82,7 +83,7 @@ func VerifyStandard(header http.Header, body []byte, secrets ...[]byte) error {
 			continue // a signature of another version
 		}
 		for _, secret := range secrets {
-			if len(secret) > 0 && hmac.Equal(given, standardMAC(header.Get(standardID), t, body, secret)) { // everybody has the empty secret
+			if len(secret) > 0 && hmac.Equal(given, standardMAC(header.Get(standardID), t, body, secret)) { // everybody knows the empty secret
 				return nil
 			}
 		}
