@@ -1,8 +1,8 @@
-// Package outboxotel connects the traces on both sides of an outbox, with OpenTelemetry: the commit
-// that raised an event, the relay that publishes it, and the consumer that handles it.
+// Package outboxotel connects the traces on both sides of an outbox, with OpenTelemetry: the commit that raised an
+// event, the relay that publishes the event, and the consumer that handles it.
 //
-// A unit of work stores its trace context with its events, and a relay makes a span for each call of
-// its publisher, with a link to the trace of each event:
+// A unit of work stores its trace context with its events. A relay makes a span for each call of its publisher, with a
+// link to the trace of each event:
 //
 //	u := outbox.NewUnit(contacts, outbox.Options{TraceParent: outboxotel.TraceParent, TraceState: outboxotel.TraceState})
 //
@@ -13,21 +13,20 @@
 //		})},
 //	})
 //
-// A consumer links its own span to the event's, or continues its trace:
+// Your consumer links its own span to the event's span, or continues the trace of the event:
 //
 //	ctx, span := tracer.Start(ctx, "handle", trace.WithSpanKind(trace.SpanKindConsumer),
 //		trace.WithLinks(trace.LinkFromContext(outboxotel.Extract(ctx, m))))
 //
 // # Spans
 //
-// The spans follow the semantic conventions for messaging. The context that a message carries is that
-// of the unit of work, where its event was made; the relay never changes it, so that a consumer is
-// connected with the cause, however often and by whomever the event is published. Such a span is of
-// kind client. An event that was stored without a context gets that of the span that publishes it,
-// which is then of kind producer.
+// The spans follow the semantic conventions for messaging. A message contains the context of the unit of work in which
+// its event was made. The relay never changes this context, so that a consumer is connected with the cause, however
+// often and by whichever relay the event is published. Such a span is of kind client. If an event was stored without a
+// context, it receives the context of the span that publishes it, which is then of kind producer.
 //
-// A publication is not part of the trace of the commit, for it may come days later, or again, and
-// has events of several commits: hence the links. A link has the event's id.
+// A publication is not part of the trace of the commit, because it may happen days later, or again, and has events of
+// several commits. So the span has links instead. A link contains the event's id.
 package outboxotel
 
 import (
@@ -48,8 +47,8 @@ type Options struct {
 	// TracerProvider makes the tracer; the global one by default.
 	TracerProvider trace.TracerProvider
 
-	// System is the attribute messaging.system, which the conventions require: kafka, servicebus,
-	// rabbitmq, nats; none by default.
+	// System is the attribute messaging.system, which the conventions require: kafka, servicebus, rabbitmq, nats; none
+	// by default.
 	System string
 
 	// Destination is the attribute messaging.destination.name, a topic for example, and a part of
@@ -59,11 +58,11 @@ type Options struct {
 
 const scope = "github.com/millrace/changefeed/outbox/outboxotel"
 
-// Publishing makes the hook [outbox.RelayHooks.Publishing], with a span for each call of the publisher.
+// Publishing returns a hook [outbox.RelayHooks.Publishing] that makes a span for each call of the publisher.
 func Publishing(o Options) func(context.Context, []outbox.Message) (context.Context, func(n int, err error)) {
 	provider := o.TracerProvider
 	if provider == nil {
-		provider = otel.GetTracerProvider() // which passes on to the one that is set later
+		provider = otel.GetTracerProvider() // passes calls on to a provider that is set later
 	}
 	tracer := provider.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL))
 	name := "send"
@@ -93,10 +92,10 @@ func Publishing(o Options) func(context.Context, []outbox.Message) (context.Cont
 	}
 }
 
-// acceptedKey says how many messages of a call that failed are with the broker.
+// acceptedKey is the attribute for the number of accepted messages of a failed call.
 const acceptedKey = attribute.Key("changefeed.outbox.accepted")
 
-// of is what a span says of its messages: the id of a single one, or how many there are.
+// of returns the attribute that describes a span's messages: the id of a single message, or their number.
 func of(msgs []outbox.Message) attribute.KeyValue {
 	if len(msgs) == 1 {
 		return semconv.MessagingMessageID(msgs[0].ID)
@@ -104,8 +103,8 @@ func of(msgs []outbox.Message) attribute.KeyValue {
 	return semconv.MessagingBatchMessageCount(len(msgs))
 }
 
-// creation has a link for each message to where its event was made, and the kind of a span that is that place itself for
-// the others, if any.
+// creation returns a link for each message to the span in which its event was made. The kind is producer if a message
+// has no such span, because then the new span takes its place.
 func creation(ctx context.Context, msgs []outbox.Message) (kind trace.SpanKind, links []trace.Link) {
 	kind = trace.SpanKindClient
 	for _, m := range msgs {
@@ -125,22 +124,22 @@ var w3c propagation.TraceContext
 
 const traceParent = "traceparent"
 
-// TraceParent is the W3C trace context of the span in ctx, for [outbox.Options.TraceParent]; empty
-// without one.
+// TraceParent returns the W3C trace context of the span in ctx, for [outbox.Options.TraceParent]; empty if there is no
+// span.
 func TraceParent(ctx context.Context) string {
 	carrier := propagation.MapCarrier{}
 	w3c.Inject(ctx, carrier)
 	return carrier[traceParent]
 }
 
-// TraceState is the tracestate of the span in ctx, for [outbox.Options.TraceState]; empty without one.
+// TraceState returns the tracestate of the span in ctx, for [outbox.Options.TraceState]; empty if there is no span.
 func TraceState(ctx context.Context) string {
 	return trace.SpanContextFromContext(ctx).TraceState().String()
 }
 
-// Extract returns a context with the span in which a message's event was made, as a remote one: what
-// a consumer links its span to, or begins it under. Without a valid TraceParent it has no span.
+// Extract returns a context with the span in which a message's event was made, as a remote span: link your consumer's
+// span to it, or begin your span under it. Without a valid TraceParent the context has no span.
 func Extract(ctx context.Context, m outbox.Message) context.Context {
-	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // not that of the caller
+	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // without the span of the caller
 	return w3c.Extract(ctx, propagation.MapCarrier{traceParent: m.TraceParent, "tracestate": m.TraceState})
 }

@@ -6,67 +6,62 @@ import (
 	"github.com/millrace/changefeed/outbox"
 )
 
-// Broker is a broker under test, without messages at first. Publisher and Received are
-// required. The functions of a broker whose time is up are those of t.Cleanup.
+// Broker is a broker under test, without messages at first. Publisher and Received are required. The functions may
+// clean up with t.Cleanup.
 type Broker struct {
-	// Publisher makes a publisher, another one each time, as after a restart of the relay.
+	// Publisher makes a new publisher at each call, as after a restart of the relay.
 	Publisher func(t *testing.T) outbox.Publisher
 
-	// Received returns all that a consumer gets from the broker, from the first message on.
-	// Messages of one key come in the order in which the broker has them. It is not called
-	// while the broker is stopped.
+	// Received returns all messages that a consumer receives from the broker, from the first on. Messages of the same
+	// key have the order of the broker. Received is not called while the broker is stopped.
 	Received func(t *testing.T) []Received
 
-	// Stop puts the broker out of reach: calls in progress lose their connections and new
-	// ones find none. What the broker has accepted it keeps. Stop is called while publishers
-	// are at work.
+	// Stop makes the broker unreachable: calls in progress lose their connections, and new connections fail. The broker
+	// keeps the messages that it has accepted. Stop is called while publishers work.
 	Stop func(t *testing.T)
 
-	// Stall has the broker answer no more, though it is reached.
+	// Stall makes the broker stop answering, although clients can still connect.
 	Stall func(t *testing.T)
 
-	// Start ends what Stop or Stall began.
+	// Start ends Stop or Stall.
 	Start func(t *testing.T)
 
-	// Fail has the broker refuse the message with this id once, for a reason that passes.
+	// Fail makes the broker refuse the message with this id once, for a temporary reason.
 	Fail func(t *testing.T, id string)
 
-	// Misbehave has other ways, by their names, in which the broker does not accept the message with
-	// this id once: it releases or rejects the message, closes the connection in the middle of
-	// the call, or answers after the caller has gone, for example. An answer that comes late may
-	// be one of a message that the broker has kept.
+	// Misbehave contains other ways, by their names, in which the broker does not accept the message with this id once:
+	// for example, the broker releases or rejects the message, closes the connection in the middle of the call, or
+	// answers after the caller has gone. If an answer is late, the broker may have kept the message.
 	Misbehave map[string]func(t *testing.T, id string)
 
-	// MaxData is how many bytes of data the broker takes in one message; twice as many are
-	// too large for it. 0 is a broker without a limit.
+	// MaxData is how many bytes of data the broker accepts in a message; twice as many are too large. 0 is no limit.
 	MaxData int
 
-	// MaxText is how many characters the broker takes as a key or an id; longer ones are
-	// Poison. 0 is a broker that takes as many as the id of a document has.
+	// MaxText is how many characters the broker accepts as a key or an id; longer ones are Poison. 0 means that the
+	// broker accepts as many characters as the id of a document may have.
 	MaxText int
 
-	// Deduplicates says that the broker knows the ids of messages, so that one that is
-	// published again reaches its consumers once.
+	// Deduplicates says that the broker recognizes the ids of messages, so that its consumers receive a republished
+	// message once.
 	Deduplicates bool
 }
 
-// Received is a message as a consumer gets it.
+// Received is a message in the form that a consumer receives.
 type Received struct {
 	ID  string
 	Key string
 
-	// Attributes are those of the CloudEvent, decoded, by their names without the prefix of
-	// the binding.
+	// Attributes are the attributes of the CloudEvent, decoded, by their names without the prefix of the binding.
 	Attributes map[string]string
 
-	// Trace are the headers, or properties, traceparent and tracestate beside the attributes.
+	// Trace contains the headers, or properties, traceparent and tracestate beside the attributes.
 	Trace map[string]string
 
 	ContentType string
 	Data        []byte
 }
 
-// TestPublisher proves the publishers of a broker, which it makes for each case.
+// TestPublisher proves the publishers of a broker; each case makes its own broker.
 func TestPublisher(t *testing.T, broker func(t *testing.T) Broker) {
 	for _, c := range []struct {
 		name string

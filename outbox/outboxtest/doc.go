@@ -1,8 +1,7 @@
-// Package outboxtest proves publishers of package outbox, and stands in for a broker.
+// Package outboxtest proves publishers of package outbox, and contains a broker for tests.
 //
-// [TestPublisher] is the conformance suite: it holds an [outbox.Publisher] to every sentence of
-// that interface's documentation, with a broker that goes away and comes back, and with text
-// that no broker was made for. A new publisher is done when it passes:
+// [TestPublisher] is the conformance suite. It checks every sentence of the documentation of [outbox.Publisher], with a
+// broker that goes away and returns, and with unusual text in messages. Your publisher is ready when it passes:
 //
 //	func TestConformance(t *testing.T) {
 //		outboxtest.TestPublisher(t, func(t *testing.T) outboxtest.Broker {
@@ -20,8 +19,8 @@
 //		})
 //	}
 //
-// What a [Broker] cannot do is nil, and each case that is left out for that says so, because
-// a case that is left out in silence proves nothing.
+// If your broker cannot do something, leave the field of [Broker] nil. The suite logs each case that it skips for this
+// reason, because a case skipped in silence proves nothing.
 //
-// [Memory] is a broker for tests of relays and of code around them; [Line] is a network that can be cut.
+// [Memory] is a broker for tests of relays and of code around them; [Line] is a network that you can cut.
 package outboxtest

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/changefeed/outbox"
 )
 
-// tooLarge has a message that no attempt gets through, first, alone and between others. The
-// relay parks it and goes on, so the others must arrive, once, in their order, and not before it is decided.
+// tooLarge sends a message that no attempt can deliver: first, alone and between others. The relay parks the message
+// and goes on, so the others must arrive, once, in their order, and not before the message is decided.
 func (s *suite) tooLarge() {
 	s.needs(s.MaxData > 0, "MaxData")
 	p := s.publisher()
@@ -40,8 +40,8 @@ func (s *suite) tooLarge() {
 	s.wantAll(msgs[0], msgs[1], msgs[4], msgs[5], msgs[7])
 }
 
-// refusedOnce has one message fail among others. Whatever the publisher does about it, none
-// after it may overtake it.
+// refusedOnce makes a message among others fail. Whatever the publisher then does, no later message may overtake the
+// failed message.
 func (s *suite) refusedOnce() {
 	s.needs(s.Fail != nil, "Fail")
 	p, msgs := s.publisher(), series("k", 1, 12)
@@ -53,14 +53,14 @@ func (s *suite) refusedOnce() {
 	s.inOrder(s.received()["k"], msgs)
 }
 
-// misbehaves has messages that are not accepted in each of the ways that the broker has for that. What a publisher
-// counts as accepted must be there, and no message may overtake one before it.
+// misbehaves sends messages that are not accepted, in each way that the broker offers. Messages that a publisher counts
+// as accepted must be there, and no message may overtake an earlier message.
 func (s *suite) misbehaves() {
 	s.needs(len(s.Misbehave) > 0, "Misbehave")
 	p := s.publisher()
 	for _, way := range slices.Sorted(maps.Keys(s.Misbehave)) {
 		msgs := series(way, 1, 9)
-		for _, i := range []int{0, 4, 8} { // the first one, one of several, the last one alone
+		for _, i := range []int{0, 4, 8} { // the first, a middle one, and the last alone
 			s.Misbehave[way](s.T, msgs[i].ID)
 		}
 		s.persist(p, msgs[:8], func([]outbox.Message) {})
@@ -69,10 +69,10 @@ func (s *suite) misbehaves() {
 	}
 }
 
-// errGone is why a case ends a context.
+// errGone is the cause with which a case ends a context.
 var errGone = errors.New("the caller has gone")
 
-// endedContext wants an error with the cause, by which a processor knows its own doing.
+// endedContext expects an error with the cause, because a processor recognizes its own cause.
 func (s *suite) endedContext() {
 	p, msgs := s.publisher(), series("k", 1, 3)
 	ctx, cancel := context.WithCancelCause(s.Context())
@@ -106,7 +106,7 @@ func (s *suite) stalled() {
 	s.inOrder(s.received()["k"], msgs)
 }
 
-// outOfReach has no broker for a while: a publisher says so, and finds it again.
+// outOfReach stops the broker for a while: a publisher returns an error, and later finds the broker again.
 func (s *suite) outOfReach() {
 	s.needs(s.Stop != nil && s.Start != nil, "Stop")
 	p, msgs := s.publisher(), series("k", 1, 9)
@@ -128,8 +128,8 @@ func (s *suite) outOfReach() {
 	s.inOrder(s.received()["k"], msgs)
 }
 
-// midCall takes the broker away while calls of many keys are in progress, again and again. What a
-// call says that the broker has accepted must be there, and each key must be in order.
+// midCall stops the broker while calls of many keys are in progress, again and again. Messages that a call reports as
+// accepted must be there, and each key must be in order.
 func (s *suite) midCall() {
 	s.needs(s.Stop != nil && s.Start != nil, "Stop")
 	const keys, each, rounds = 8, 600, 4
@@ -173,7 +173,7 @@ func (s *suite) midCall() {
 	}
 }
 
-// until waits for a condition, which may be true after each progress. It returns false when all has ended.
+// until waits for a condition, which it checks after each progress. It returns false if ended closes first.
 func until(ended, progress <-chan struct{}, condition func() bool) bool {
 	for !condition() {
 		select {

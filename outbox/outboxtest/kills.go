@@ -19,9 +19,10 @@ const (
 	publishEvery = 5 * time.Millisecond
 )
 
-// TestKills proves that what a broker has accepted survives its kills: publishers work without pause while restart is
-// called so many times, which kills the broker and returns when it answers again. Afterwards consumers have each message
-// that was accepted, and those of a key came for the first time in their order. Of b it needs Publisher and Received.
+// TestKills proves that accepted messages survive kills of the broker. Publishers work without pause while restart is
+// called several times; restart kills the broker and returns when the broker answers again. Afterwards consumers must
+// have each accepted message, and the first deliveries of a key must be in order. TestKills needs Publisher and
+// Received of b.
 func TestKills(t *testing.T, b Broker, kills int, restart func(t *testing.T)) {
 	s := &suite{T: t, Broker: b}
 	p := s.publisher()
@@ -50,7 +51,8 @@ func TestKills(t *testing.T, b Broker, kills int, restart func(t *testing.T)) {
 	}
 }
 
-// publishUntil publishes the messages of a key one after the other until over is closed, and counts those accepted.
+// publishUntil publishes the messages of a key one after the other until over is closed, and counts the accepted
+// messages.
 func (s *suite) publishUntil(over <-chan struct{}, p outbox.Publisher, key string, accepted *atomic.Int64) {
 	tick := time.NewTicker(publishEvery)
 	defer tick.Stop()
@@ -70,7 +72,7 @@ func (s *suite) publishUntil(over <-chan struct{}, p outbox.Publisher, key strin
 	}
 }
 
-// advance waits until some messages more of each key are accepted.
+// advance waits until some more messages of each key are accepted.
 func (s *suite) advance(accepted []atomic.Int64) bool {
 	var want []int64
 	for k := range accepted {
@@ -96,11 +98,11 @@ func (s *suite) advance(accepted []atomic.Int64) bool {
 	}
 }
 
-// prefix wants the first messages of a key, at least so many, each for the first time in its order.
+// prefix expects the first messages of a key, at least atLeast, with their first deliveries in order.
 func (s *suite) prefix(got []Received, key string, atLeast int64) {
 	var first []string
 	for _, id := range ids(got) {
-		if !slices.Contains(first, id) { // one whose answer was lost comes again
+		if !slices.Contains(first, id) { // a message whose answer was lost is delivered again
 			first = append(first, id)
 		}
 	}

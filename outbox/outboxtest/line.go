@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Line is a network between a client and its broker that can be cut. A client has its own
-// option for the function that dials; it gets Dial.
+// Line is a network between a client and its broker that you can cut. Pass Dial to the client's option for its dial
+// function.
 type Line struct {
 	flows sync.WaitGroup
 
@@ -21,10 +21,10 @@ type Line struct {
 	mends chan struct{} // closed when bytes flow; open while the line is stalled
 	ends  map[net.Conn]bool
 
-	accidents map[string]accident // by the text at which each happens once
+	accidents map[string]accident // by the text that triggers each once
 }
 
-// accident is what happens to the connection over which a text goes to the broker.
+// accident is an accident of the connection on which a text goes to the broker.
 type accident int
 
 const (
@@ -34,9 +34,10 @@ const (
 	lateAnswer
 )
 
-// Misbehaviours are the ways in which a line makes a broker fail at one message, for [Broker.Misbehave]: the connection
-// breaks in the middle of the message; it breaks when the broker answers, which may have kept the message; the answer comes
-// late. The line finds the message by its id, so it must be able to read what the client sends: without TLS and compression.
+// Misbehaviours returns the ways in which a line makes a broker fail at a message, for [Broker.Misbehave]: the
+// connection breaks in the middle of the message; the connection breaks when the broker answers, and the broker may
+// have kept the message; the answer is late. The line finds the message by its id, so it must be able to read the
+// client's bytes: use no TLS and no compression.
 func (l *Line) Misbehaviours() map[string]func(*testing.T, string) {
 	at := func(a accident) func(*testing.T, string) {
 		return func(_ *testing.T, id string) {
@@ -48,7 +49,7 @@ func (l *Line) Misbehaviours() map[string]func(*testing.T, string) {
 	return map[string]func(*testing.T, string){"torn-message": at(tornMessage), "lost-answer": at(lostAnswer), "late-answer": at(lateAnswer)}
 }
 
-// NewLine makes a line that works. At the end of the test it is cut, and its connections are waited for.
+// NewLine makes a working line. At the end of the test NewLine cuts the line and waits for its connections.
 func NewLine(t *testing.T) *Line {
 	flowing := make(chan struct{})
 	close(flowing)
@@ -60,7 +61,7 @@ func NewLine(t *testing.T) *Line {
 	return l
 }
 
-// errCut is what dialing gives while the line is cut.
+// errCut is the error of Dial while the line is cut.
 var errCut = errors.New("the line is cut")
 
 // Dial connects through the line.
@@ -78,7 +79,7 @@ func (l *Line) Dial(ctx context.Context, network, address string) (net.Conn, err
 	return l.Connect(far)
 }
 
-// Connect puts the line before a connection to the broker, and returns the client's end.
+// Connect puts the line in front of a connection to the broker, and returns the client's end.
 func (l *Line) Connect(far net.Conn) (net.Conn, error) {
 	near, inner := net.Pipe()
 	l.mu.Lock()
@@ -95,15 +96,15 @@ func (l *Line) Connect(far net.Conn) (net.Conn, error) {
 
 // crossing is a connection through the line.
 type crossing struct {
-	before []byte       // the end of what was sent, because a text may come in two pieces
-	answer atomic.Int32 // the accident that waits for the broker's next answer
+	before []byte       // the end of the sent bytes, because a text may arrive in two pieces
+	answer atomic.Int32 // the accident for the broker's next answer
 }
 
-// longestID is for how many bytes a text may be spread over two pieces.
+// longestID is the largest number of bytes that a text may have in an earlier piece.
 const longestID = 256
 
-// sent has the accident happen that what is sent is to have. It returns what reaches the broker, and whether the
-// connection lives.
+// sent triggers the accident of the sent bytes, if they have one. It returns the bytes that reach the broker, and
+// whether the connection survives.
 func (l *Line) sent(c *crossing, piece []byte) (passed []byte, lives bool) {
 	all := append(c.before, piece...)
 	a, end := l.accidentIn(all)
@@ -117,7 +118,7 @@ func (l *Line) sent(c *crossing, piece []byte) (passed []byte, lives bool) {
 	return piece, true
 }
 
-// accidentIn finds the accident of a text in what is sent, and where that text ends. It happens once.
+// accidentIn finds the accident of a text in the sent bytes, and the end of that text. Each accident happens once.
 func (l *Line) accidentIn(sent []byte) (a accident, end int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,10 +131,10 @@ func (l *Line) accidentIn(sent []byte) (a accident, end int) {
 	return noAccident, 0
 }
 
-// lateBy is how late a late answer comes.
+// lateBy is the delay of a late answer.
 const lateBy = 100 * time.Millisecond
 
-// answered has the accident happen that waits for an answer.
+// answered triggers the accident that waits for an answer.
 func (c *crossing) answered(piece []byte) (passed []byte, lives bool) {
 	switch accident(c.answer.Swap(int32(noAccident))) {
 	case lostAnswer:
@@ -170,12 +171,12 @@ func (l *Line) hangUp(ends ...net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, end := range ends {
-		_ = end.Close() // that it is closed already is what its other end has noticed
+		_ = end.Close() // if it is closed already, its other end has noticed that
 		delete(l.ends, end)
 	}
 }
 
-// Cut breaks all connections, and lets none be made until Mend.
+// Cut breaks all connections, and refuses new ones until Mend.
 func (l *Line) Cut() {
 	l.mend(true)
 	l.mu.Lock()
@@ -185,7 +186,7 @@ func (l *Line) Cut() {
 	}
 }
 
-// Stall keeps all bytes on their way until Mend or Cut; connections are made as before.
+// Stall holds all bytes back until Mend or Cut; new connections are still made.
 func (l *Line) Stall() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -196,7 +197,7 @@ func (l *Line) Stall() {
 	}
 }
 
-// Mend lets bytes flow and connections be made.
+// Mend lets bytes flow again, and allows connections.
 func (l *Line) Mend() { l.mend(false) }
 
 func (l *Line) mend(cut bool) {

@@ -13,22 +13,22 @@ import (
 	"github.com/millrace/changefeed/outbox"
 )
 
-// Memory is a broker in memory, and an [outbox.Publisher] to it: it de-duplicates, can be taken away,
-// and shows what it has. The zero value is ready.
+// Memory is a broker in memory, and an [outbox.Publisher] to this broker. Memory de-duplicates, can be stopped, and
+// shows its messages. The zero value is ready.
 type Memory struct {
-	// MaxData is how many bytes of data a message may have; 0 is no limit.
+	// MaxData limits the bytes of data in a message; 0 is no limit.
 	MaxData int
 
 	mu       sync.Mutex
 	state    state
-	changed  chan struct{} // closed when state changes; nil while nobody waits
+	changed  chan struct{} // closed when state changes; nil while no call waits
 	failing  map[string]bool
 	losing   map[string]bool
 	known    map[string]bool
 	received []Received
 }
 
-// state is how a broker answers.
+// state says how a broker answers.
 type state int
 
 const (
@@ -37,7 +37,7 @@ const (
 	isStalled
 )
 
-// ErrDown is what [Memory] answers while it is stopped, or when it fails a message.
+// ErrDown is the error of [Memory] while it is stopped, or when it fails a message.
 var ErrDown = errors.New("broker is down")
 
 // Publish accepts messages one by one.
@@ -50,7 +50,7 @@ func (b *Memory) Publish(ctx context.Context, msgs []outbox.Message) (n int, err
 	return len(msgs), nil
 }
 
-// accept keeps a message, which may take until a stalled broker goes on.
+// accept stores a message. If the broker is stalled, accept waits.
 func (b *Memory) accept(ctx context.Context, m outbox.Message) error {
 	for {
 		if ctx.Err() != nil {
@@ -67,7 +67,7 @@ func (b *Memory) accept(ctx context.Context, m outbox.Message) error {
 	}
 }
 
-// keep keeps a message, or returns what to wait for.
+// keep stores a message, or returns a channel to wait for.
 func (b *Memory) keep(m outbox.Message) (changed <-chan struct{}, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -109,13 +109,13 @@ func (b *Memory) Received() []Received {
 	return slices.Clone(b.received)
 }
 
-// Stop has each message fail with [ErrDown] until Start.
+// Stop makes each message fail with [ErrDown] until Start.
 func (b *Memory) Stop() { b.become(isStopped) }
 
-// Stall has each message wait until Start or Stop, or until its context ends.
+// Stall makes each message wait until Start or Stop, or until its context ends.
 func (b *Memory) Stall() { b.become(isStalled) }
 
-// Start ends what Stop or Stall began.
+// Start ends Stop or Stall.
 func (b *Memory) Start() { b.become(isUp) }
 
 func (b *Memory) become(s state) {
@@ -128,7 +128,7 @@ func (b *Memory) become(s state) {
 	}
 }
 
-// Fail has the message with this id fail with [ErrDown] once.
+// Fail makes the message with this id fail with [ErrDown] once.
 func (b *Memory) Fail(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -138,7 +138,8 @@ func (b *Memory) Fail(id string) {
 	b.failing[id] = true
 }
 
-// Lose has the message with this id fail with [ErrDown] once, though the broker keeps it: the answer is lost, or comes too late.
+// Lose makes the message with this id fail with [ErrDown] once, although the broker keeps the message: the answer is
+// lost, or arrives too late.
 func (b *Memory) Lose(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,7 +149,7 @@ func (b *Memory) Lose(id string) {
 	b.losing[id] = true
 }
 
-// Broker is b as [TestPublisher] wants it, with a publisher that may not be b itself.
+// Broker returns b as a Broker for [TestPublisher], with a publisher that may differ from b.
 func (b *Memory) Broker(publisher func() outbox.Publisher) Broker {
 	return Broker{
 		Publisher: func(*testing.T) outbox.Publisher { return publisher() },

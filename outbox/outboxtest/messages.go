@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/changefeed/outbox"
 )
 
-// wholeMessages has every field set, and data that a decoder would change: consumers check
-// signatures, and read numbers that a float64 does not hold.
+// wholeMessages sends messages with every field set, and data that a decoder would change: consumers check signatures,
+// and read numbers that a float64 cannot hold.
 func (s *suite) wholeMessages() {
 	var want []outbox.Message
 	for i, data := range []string{
@@ -31,15 +31,15 @@ func (s *suite) wholeMessages() {
 	s.wantAll(want...)
 }
 
-// bareMessages are of events that were stored without what only newer programs store.
+// bareMessages sends messages of events that lack the members of newer versions.
 func (s *suite) bareMessages() {
 	m := outbox.Message{ID: "1", Key: "k", Action: "ThingDone", Source: "/things", Data: json.RawMessage(`{}`)}
 	s.publish(s.publisher(), m)
 	s.wantAll(m)
 }
 
-// hostileText has text that means something to brokers, and keys that differ little: two keys
-// that a broker takes for one have their order mixed, and one that it refuses stands still.
+// hostileText sends text that has a meaning for brokers, and keys that differ little. If a broker takes two keys for
+// the same, their order is mixed; if it refuses a key, that key makes no progress.
 func (s *suite) hostileText() {
 	long := strings.Repeat("x", 199)
 	texts := []string{
@@ -65,7 +65,7 @@ func (s *suite) hostileText() {
 	s.wantAll(want...)
 }
 
-// refused wants a message to be Poison.
+// refused expects a message to be Poison.
 func (s *suite) refused(p outbox.Publisher, m outbox.Message) {
 	s.Helper()
 	if n, err := p.Publish(s.Context(), []outbox.Message{m}); n != 0 || !feed.IsPoison(err) {
@@ -73,8 +73,8 @@ func (s *suite) refused(p outbox.Publisher, m outbox.Message) {
 	}
 }
 
-// order publishes the messages of a key in several calls, between those of other keys, and
-// with another publisher after half of them, as after a hand-over.
+// order publishes the messages of a key in several calls, between those of other keys, and the second half with another
+// publisher, as after a hand-over.
 func (s *suite) order() {
 	var want []outbox.Message
 	var p outbox.Publisher
@@ -94,14 +94,14 @@ func (s *suite) order() {
 	}
 }
 
-// manyMessages are those of a key that nobody relayed for a while.
+// manyMessages sends the messages of a key that was not relayed for a while.
 func (s *suite) manyMessages() {
 	msgs := series("k", 1, 5000)
 	s.publish(s.publisher(), msgs...)
 	s.wantAll(msgs...)
 }
 
-// largeMessages fit a request each, and not two of them.
+// largeMessages sends messages that fit into a request each, but not two in one request.
 func (s *suite) largeMessages() {
 	s.needs(s.MaxData > 0, "MaxData")
 	var msgs []outbox.Message
@@ -112,7 +112,7 @@ func (s *suite) largeMessages() {
 	s.wantAll(msgs...)
 }
 
-// sized is a message with so many bytes of data, which do not compress to nothing.
+// sized returns a message with size bytes of data, which compression cannot shrink to nothing.
 func sized(m outbox.Message, size int) outbox.Message {
 	var text strings.Builder
 	for n := 0; text.Len() < size; n++ {
@@ -122,7 +122,7 @@ func sized(m outbox.Message, size int) outbox.Message {
 	return m
 }
 
-// concurrentKeys has as many calls at a time as a relay has keys.
+// concurrentKeys makes as many calls at a time as a relay has keys.
 func (s *suite) concurrentKeys() {
 	const keys, calls, each = 40, 8, 5
 	p := s.publisher()
@@ -145,8 +145,8 @@ func (s *suite) concurrentKeys() {
 	s.wantAll(want...)
 }
 
-// duplicates publishes messages again, with the publisher that had its answer lost and with one
-// that was started for another. That a broker recognizes them is what its users rely on.
+// duplicates publishes messages again, with the publisher that lost its answer and with the publisher of another relay.
+// Users rely on the broker to recognize these messages.
 func (s *suite) duplicates() {
 	first, msgs := s.publisher(), series("k", 1, 20)
 	s.publish(first, msgs[:10]...)

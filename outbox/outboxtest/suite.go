@@ -14,17 +14,16 @@ import (
 	"github.com/millrace/changefeed/outbox"
 )
 
-// suite is a broker under test with the words in which cases are written.
+// suite is a broker under test with the methods that cases use.
 type suite struct {
 	*testing.T
 	Broker
 }
 
-// patience is how long a publisher may take to do what should take it an instant, or a
-// broker to be found again after it has come back.
+// patience limits how long a publisher may take for a quick operation, and how long a returned broker may stay unfound.
 const patience = 30 * time.Second
 
-// soon is how long a publisher may go on after its context has ended.
+// soon limits how long a publisher may go on after its context has ended.
 const soon = 5 * time.Second
 
 // publisher makes a publisher that is closed before its broker.
@@ -41,7 +40,7 @@ func (s *suite) publisher() outbox.Publisher {
 	return p
 }
 
-// needs leaves a case out where the broker lacks what it takes.
+// needs skips a case if the broker lacks a field.
 func (s *suite) needs(has bool, field string) {
 	s.Helper()
 	if !has {
@@ -49,7 +48,7 @@ func (s *suite) needs(has bool, field string) {
 	}
 }
 
-// message is the nth message of a key, from 1 on.
+// message returns the nth message of a key, from 1 on.
 func message(key string, n int) outbox.Message {
 	return outbox.Message{
 		ID: fmt.Sprintf("%s-%d", key, n), Key: key, Action: "ThingDone", Source: "/things", Seq: uint64(n),
@@ -58,7 +57,7 @@ func message(key string, n int) outbox.Message {
 	}
 }
 
-// series are the messages of a key from one number to another, both included.
+// series returns the messages of a key from one number to another, both included.
 func series(key string, from, to int) (all []outbox.Message) {
 	for n := from; n <= to; n++ {
 		all = append(all, message(key, n))
@@ -66,7 +65,7 @@ func series(key string, from, to int) (all []outbox.Message) {
 	return all
 }
 
-// publish sends messages of a key to a broker that is well, so that all have to be accepted.
+// publish sends messages of a key to a working broker, which must accept all of them.
 func (s *suite) publish(p outbox.Publisher, msgs ...outbox.Message) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
@@ -76,8 +75,8 @@ func (s *suite) publish(p outbox.Publisher, msgs ...outbox.Message) {
 	}
 }
 
-// persist publishes as a relay does: after an error that may pass it goes on after the prefix.
-// It calls accepted with each prefix, and returns false when patience ends before the last.
+// persist publishes as a relay does: after a temporary error it goes on after the prefix. It calls accepted with each
+// prefix, and returns false if patience ends before the last message.
 func (s *suite) persist(p outbox.Publisher, msgs []outbox.Message, accepted func(prefix []outbox.Message)) bool {
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
 	defer cancel()
@@ -103,7 +102,7 @@ func (s *suite) persist(p outbox.Publisher, msgs []outbox.Message, accepted func
 
 const retryEvery = 5 * time.Millisecond
 
-// pause waits, and reports whether it was for the whole time.
+// pause waits, and reports whether it waited for the whole time.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -115,7 +114,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// honest checks what any answer of Publish has to be like.
+// honest checks the rules for every answer of Publish.
 func (s *suite) honest(msgs []outbox.Message, n int, err error) bool {
 	s.Helper()
 	if n < 0 || n > len(msgs) || (n < len(msgs)) != (err != nil) {
@@ -125,7 +124,7 @@ func (s *suite) honest(msgs []outbox.Message, n int, err error) bool {
 	return true
 }
 
-// temporary checks an error of a message that can be sent later.
+// temporary checks the error of a message that can be sent later.
 func (s *suite) temporary(err error) {
 	s.Helper()
 	if err == nil || feed.IsPoison(err) {
@@ -133,7 +132,7 @@ func (s *suite) temporary(err error) {
 	}
 }
 
-// received is what consumers get, by key.
+// received returns the messages that consumers receive, by key.
 func (s *suite) received() map[string][]Received {
 	s.Helper()
 	byKey := map[string][]Received{}
@@ -143,7 +142,7 @@ func (s *suite) received() map[string][]Received {
 	return byKey
 }
 
-// wantAll wants exactly these messages, each once and those of each key in their order.
+// wantAll expects exactly these messages, each once and those of each key in their order.
 func (s *suite) wantAll(want ...outbox.Message) {
 	s.Helper()
 	byKey := map[string][]outbox.Message{}
@@ -167,7 +166,7 @@ func (s *suite) wantAll(want ...outbox.Message) {
 	}
 }
 
-// same compares a message with what has become of it.
+// same compares a received message with the sent message.
 func (s *suite) same(got Received, want outbox.Message) {
 	s.Helper()
 	if got.Key != want.Key {
@@ -187,8 +186,8 @@ func (s *suite) same(got Received, want outbox.Message) {
 	}
 }
 
-// inOrder wants all of these messages of a key, for the first time in their order. One that was
-// published again may come again, unless the broker knows duplicates.
+// inOrder expects all of these messages of a key, with their first deliveries in order. A republished message may be
+// delivered again, unless the broker recognizes duplicates.
 func (s *suite) inOrder(got []Received, want []outbox.Message) {
 	s.Helper()
 	seen := map[string]bool{}
@@ -221,7 +220,7 @@ func idsOf(msgs []outbox.Message) (ids []string) {
 	return ids
 }
 
-// some is the beginning of a list, as far as a reader follows it.
+// some returns the beginning of a list, as far as a reader needs it.
 func some(ids []string) string {
 	if len(ids) <= 24 {
 		return fmt.Sprintf("%.60q", ids)

@@ -12,33 +12,33 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
-// How an outcome other than accepted becomes an error
+// Outcomes other than accepted
 //
 // A receiver of AMQP settles a message with an outcome: accepted, rejected, released or modified. The client reports an
-// error for rejected only, so a message that the service has released would count as published. So the connection of a
-// publisher reads the frames that arrive, and shows the client a rejection in place of each outcome that is neither
-// accepted nor rejected. Such frames are short and rare; all others pass as they are.
+// error for rejected only, so a released message would count as published. So the connection of a publisher reads the
+// arriving frames, and replaces each outcome that is neither accepted nor rejected by a rejection. Such frames are
+// short and rare; all others pass unchanged.
 
 // The parts of a disposition frame, by their numbers in the standard.
 const (
 	performDisposition = 0x15
-	outcomeReceived    = 0x23 // says how far a transfer has come, and settles nothing
+	outcomeReceived    = 0x23 // reports the progress of a transfer, and settles nothing
 	outcomeAccepted    = 0x24
 	outcomeRejected    = 0x25
 	errorNumber        = 0x1d
 
 	frameHeader      = 8
-	maxDisposition   = 4096 // bytes of a frame that is looked into
+	maxDisposition   = 4096 // bytes of a frame that is examined
 	conditionRefused = "com.microsoft:server-busy"
 	textRefused      = "the service has settled the message without accepting it"
 )
 
-// strictConn is a connection whose client sees a rejection in place of each outcome that is no acceptance.
+// strictConn is a connection whose client sees a rejection instead of each outcome that is no acceptance.
 type strictConn struct {
 	net.Conn
-	ready   []byte // to be read by the client
-	partial []byte // a frame that has not arrived completely
-	pass    int    // bytes of a long frame that pass as they arrive
+	ready   []byte // bytes for the client
+	partial []byte // an incomplete frame
+	pass    int    // remaining bytes of a long frame, which pass at once
 }
 
 // Read implements [net.Conn].
@@ -48,7 +48,7 @@ func (c *strictConn) Read(p []byte) (int, error) {
 		n, err := c.Conn.Read(chunk[:])
 		c.take(chunk[:n])
 		if err != nil && len(c.ready) == 0 {
-			if err == io.EOF { // a frame that ends in the middle is for the client to judge
+			if err == io.EOF { // if a frame ends early, the client reports that
 				c.ready, c.partial = c.partial, nil
 			}
 			if len(c.ready) == 0 {
@@ -61,7 +61,7 @@ func (c *strictConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// take sorts bytes that have arrived into frames.
+// take divides received bytes into frames.
 func (c *strictConn) take(b []byte) {
 	for len(b) > 0 {
 		if c.pass > 0 {
@@ -79,14 +79,14 @@ func (c *strictConn) take(b []byte) {
 	}
 }
 
-// decide lets a frame pass that is complete, or that is too long to be a disposition.
+// decide passes a frame on if the frame is complete, or too long to be a disposition.
 func (c *strictConn) decide() {
 	if len(c.partial) < frameHeader {
 		return
 	}
 	size := int(binary.BigEndian.Uint32(c.partial))
 	switch {
-	case bytes.HasPrefix(c.partial, []byte("AMQP")), size <= frameHeader: // the protocol's name, or a frame that is empty or broken
+	case bytes.HasPrefix(c.partial, []byte("AMQP")), size <= frameHeader: // the protocol's name, or an empty or broken frame
 		c.ready = append(c.ready, c.partial...)
 	case size > maxDisposition:
 		c.ready, c.pass = append(c.ready, c.partial...), size-len(c.partial)
@@ -98,7 +98,8 @@ func (c *strictConn) decide() {
 	c.partial = c.partial[:0]
 }
 
-// strict is a frame, or a rejection in place of a disposition of a receiver that is no acceptance.
+// strict returns a frame; if the frame is a receiver's disposition that is no acceptance, strict returns a rejection
+// instead.
 func strict(frame []byte) []byte {
 	head := int(frame[4]) * 4
 	if frame[5] != 0 || head < frameHeader || head >= len(frame) {
@@ -120,7 +121,7 @@ func strict(frame []byte) []byte {
 	return rejection(frame[:head], fields)
 }
 
-// rejection is a disposition of the same deliveries with another outcome.
+// rejection returns a disposition of the same deliveries with the outcome rejected.
 func rejection(head []byte, fields [][]byte) []byte {
 	for len(fields) < 4 {
 		fields = append(fields, []byte{0x40})
@@ -133,19 +134,19 @@ func rejection(head []byte, fields [][]byte) []byte {
 	return frame
 }
 
-// describedList is a list of so many encoded fields, of a described type.
+// describedList encodes a list with count fields, of a described type.
 func describedList(number byte, fields []byte, count byte) []byte {
 	return append([]byte{0x00, 0x53, number, 0xc0, byte(len(fields) + 1), count}, fields...)
 }
 
-// text is a symbol or a string of up to 255 bytes.
+// text encodes a symbol or a string of up to 255 bytes.
 func text(code byte, s string) []byte { return append([]byte{code, byte(len(s))}, s...) }
 
 func isTrue(field []byte) bool {
 	return len(field) == 1 && field[0] == 0x41 || len(field) == 2 && field[0] == 0x56 && field[1] == 1
 }
 
-// outcomeOf is the number of the outcome in the fields of a disposition, 0 for none.
+// outcomeOf returns the number of the outcome in the fields of a disposition, 0 if there is none.
 func outcomeOf(fields [][]byte) uint64 {
 	if len(fields) < 5 {
 		return 0
@@ -156,13 +157,13 @@ func outcomeOf(fields [][]byte) uint64 {
 		return uint64(state[2])
 	case len(state) > 9 && state[0] == 0x00 && state[1] == 0x80:
 		return binary.BigEndian.Uint64(state[2:])
-	case len(state) > 0 && state[0] == 0x00: // one that is described by a name
+	case len(state) > 0 && state[0] == 0x00: // a name describes the outcome
 		return 1
 	}
 	return 0
 }
 
-// listFields are the encoded fields of a list, as far as they can be read.
+// listFields returns the encoded fields of a list, up to the first unreadable field.
 func listFields(b []byte) (fields [][]byte) {
 	switch {
 	case len(b) > 3 && b[0] == 0xc0:
@@ -182,7 +183,7 @@ func listFields(b []byte) (fields [][]byte) {
 	return fields
 }
 
-// valueSize is how many bytes an encoded value has, 0 for one that is cut off.
+// valueSize returns the size of an encoded value in bytes, 0 if the value is incomplete.
 func valueSize(b []byte) int {
 	if b[0] == 0x00 { // a descriptor and a value
 		if len(b) < 2 {
@@ -201,7 +202,7 @@ func valueSize(b []byte) int {
 	switch class := b[0] >> 4; {
 	case class < 0xa:
 		return fixed[class]
-	case class%2 == 0 && len(b) > 1: // a size of one byte
+	case class%2 == 0 && len(b) > 1: // the size has 1 byte
 		return 2 + int(b[1])
 	case class%2 == 1 && len(b) > 4:
 		return 5 + int(binary.BigEndian.Uint32(b[1:]))
@@ -209,8 +210,8 @@ func valueSize(b []byte) int {
 	return 0
 }
 
-// strictly has a client make connections that are strict. Where the options have no way of their own to connect, that
-// is TCP, with TLS unless the service is an emulator.
+// strictly makes a client use strict connections. If the options do not say how to connect, the connection is TCP, with
+// TLS unless the service is an emulator.
 func strictly(o azservicebus.ClientOptions, isPlain bool) azservicebus.ClientOptions {
 	connect := o.NewWebSocketConn
 	if connect == nil {

@@ -14,27 +14,26 @@ import (
 	"github.com/millrace/changefeed/outbox"
 )
 
-// Consumer reads the events of a queue with sessions, or of such a subscription of a topic.
+// Consumer reads the events of a queue with sessions, or of a subscription with sessions.
 type Consumer struct {
 	Client       *azservicebus.Client
 	Entity       string // the queue or the topic
 	Subscription string // of the topic; empty for a queue
 
-	// Sessions is how many sessions, and so keys, are read at once; 1 by default.
+	// Sessions is how many sessions, and so keys, are read at the same time; 1 by default.
 	Sessions int
 }
 
-// Run hands each event to a function, those of a key one after the other in their order, until ctx
-// ends or the function returns an error, which Run returns. An event is completed after the function
-// has returned nil for it; else it comes again, to this consumer or another one, before the later
-// events of its key.
+// Run passes each event to your function, the events of a key one after the other in their order. Run ends when ctx
+// ends, or when your function returns an error, which Run returns. If your function returns nil, the event is
+// completed; otherwise the event is redelivered, to this consumer or another, before the later events of its key.
 //
-// The function has as long for an event as the entity locks a session. An event may come a
-// second time, as after a crash: [outbox.Unit.Once] gives it its effect once. A message that is no event of
-// an outbox becomes a dead letter of the entity.
+// For each event your function has as long as the entity locks a session. An event may be redelivered, as after a
+// crash: use [outbox.Unit.Once] to give each event its effect once. A message that is no event of an outbox becomes a
+// dead letter of the entity.
 //
-// A connection that is lost is made again. An error of the service that no retry can mend, such as
-// that the entity does not exist, ends Run.
+// A lost connection is made again. If the service returns an error that no retry can mend, such as a missing entity,
+// Run ends.
 func (c Consumer) Run(ctx context.Context, handle func(context.Context, outbox.Message) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -50,13 +49,13 @@ func (c Consumer) Run(ctx context.Context, handle func(context.Context, outbox.M
 	return errors.Join(errs...)
 }
 
-// errHandler keeps an error of the user's function apart from those of the service.
+// errHandler distinguishes an error of the user's function from errors of the service.
 type errHandler struct{ error }
 
 func (e errHandler) Unwrap() error { return e.error }
 
-// How long to wait for a further event of a session before another session has its turn, and before the service is asked
-// again after an error.
+// linger is how long a consumer waits for a further event of a session before it reads another session. pause is how
+// long it waits after an error before it asks the service again.
 const (
 	linger = 200 * time.Millisecond
 	pause  = time.Second
@@ -88,8 +87,8 @@ func hasCode(err error, code azservicebus.Code) bool {
 	return ok && said.Code == code
 }
 
-// session reads the next session that has events, until it has no more or half of its lock's time has passed: the other
-// half is for the event in hand, and others have their turn.
+// session reads the next session with events, until the session has no more or half of its lock time has passed: the
+// other half is for the event in the handler, and then other sessions have their turn.
 func (c Consumer) session(ctx context.Context, handle func(context.Context, outbox.Message) error) error {
 	s, err := c.accept(ctx)
 	if err != nil {
@@ -98,12 +97,12 @@ func (c Consumer) session(ctx context.Context, handle func(context.Context, outb
 	defer func() {
 		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer stop()
-		_ = s.Close(ctx) // what it has is free at the latest when its lock ends
+		_ = s.Close(ctx) // the lock frees the session's messages at the latest
 	}()
 	leave := time.Now().Add(time.Until(s.LockedUntil()) / 2)
 	for time.Now().Before(leave) {
 		waiting, stop := context.WithTimeout(ctx, linger)
-		msgs, err := s.ReceiveMessages(waiting, 1, nil) // not more: after one that fails no later one may be completed
+		msgs, err := s.ReceiveMessages(waiting, 1, nil) // not more: if an event fails, no later event may be completed
 		stop()
 		if len(msgs) == 0 && waiting.Err() != nil {
 			return nil
@@ -134,12 +133,12 @@ func consume(ctx context.Context, s *azservicebus.SessionReceiver, received *azs
 	if err := handle(ctx, m); err != nil {
 		return errHandler{fmt.Errorf("consume event %s: %w", m.ID, err)}
 	}
-	return s.CompleteMessage(context.WithoutCancel(ctx), received, nil) // it is handled
+	return s.CompleteMessage(context.WithoutCancel(ctx), received, nil) // the event is handled
 }
 
 var malformed = cloudevent.ErrMalformed.Error()
 
-// Message is the event that a received message was.
+// Message returns the event in a received message.
 func Message(m *azservicebus.ReceivedMessage) (outbox.Message, error) {
 	attributes := map[string]string{}
 	for name, value := range m.ApplicationProperties {

@@ -6,39 +6,36 @@
 //	}
 //	defer p.Close()
 //
-// A message has the event's id as MessageID, its key as SessionID and PartitionKey, and its action
-// as Subject; its body is the event's data. The CloudEvents context attributes are application
-// properties that begin with cloudEvents: (the binary mode of the AMQP binding).
+// A message has the event's id as MessageID, the event's key as SessionID and PartitionKey, and the event's action as
+// Subject; its body is the event's data. The CloudEvents context attributes are application properties with the prefix
+// cloudEvents: (the binary mode of the AMQP binding).
 //
-// Two settings of the entity, which cannot be changed once it exists, make the promises of an
-// outbox true, so [Open] refuses an entity without them:
+// The promises of an outbox need two settings of the entity, which you cannot change after its creation. So [Open]
+// refuses an entity without them:
 //
-//   - duplicate detection drops a message that is sent again after a crash, as long as its history
-//     reaches back: set that to more than the longest outage of the relay;
-//   - sessions, of the queue or of each subscription of a topic, give a consumer the messages of a
-//     key in order.
+//   - Duplicate detection drops a message that is sent again after a crash, within its history: set the history to more
+//     than the longest outage of the relay.
+//   - Sessions, of the queue or of each subscription of a topic, give a consumer the messages of a key in order.
 //
-// A [Consumer] reads the events again, session by session.
+// A [Consumer] reads the events, session by session.
 //
-// Ids and keys have at most 128 characters, as the service has it; an event with a longer one is
-// Poison. So is a message that is larger than the entity takes: 256 KB, or what a Premium
-// namespace is set to.
+// Ids and keys have at most 128 characters, a limit of the service; if an event has a longer id or key, the error is
+// Poison. The error is Poison too if a message is larger than the entity accepts: 256 KB, or the limit of a Premium
+// namespace.
 //
-// # What only Azure can confirm
+// # Not confirmed with Azure
 //
-// This package is tested against a peer of our own, which was written from the AMQP standard and
-// from what Microsoft's clients send, and which Microsoft's client for JavaScript accepts. It
-// shows that messages, batches, sessions and errors are spoken as in the protocol. Not confirmed
-// are, because nothing here is Azure:
+// The tests of this package use a peer of our own, which was written from the AMQP standard and from the messages of
+// Microsoft's clients, and which Microsoft's client for JavaScript accepts. They show that messages, batches, sessions
+// and errors follow the protocol. Because no test uses Azure, these points are not confirmed:
 //
-//   - the condition and the text with which the service throttles, and for how long;
-//   - which conditions it has for a message that it will never take. Known here are
-//     amqp:link:message-size-exceeded, amqp:decode-error, amqp:invalid-field,
-//     com.microsoft:argument-error and com.microsoft:argument-out-of-range; one that is missing is
-//     retried and reported, and not parked;
-//   - how many messages it takes in one batch (an entity with duplicate detection on a Standard
-//     namespace is said to take 4,500);
-//   - messages of over 1 MB, which Premium takes one by one when it is set up for them;
-//   - duplicate detection, sessions and partitioning together, about which sources differ;
-//   - an empty key, which is a session with an empty name here.
+//   - The condition and the text with which the service throttles, and for how long.
+//   - The conditions for a message that the service will never accept. This package knows
+//     amqp:link:message-size-exceeded, amqp:decode-error, amqp:invalid-field, com.microsoft:argument-error and
+//     com.microsoft:argument-out-of-range; after any other condition a message is retried and reported, and not parked.
+//   - How many messages the service accepts in one batch (an entity with duplicate detection on a Standard namespace is
+//     said to accept 4,500).
+//   - Messages of over 1 MB, which Premium accepts one by one if you configure that.
+//   - Duplicate detection, sessions and partitioning together: sources differ.
+//   - An empty key, which is a session with an empty name here.
 package servicebuspub

@@ -20,18 +20,18 @@ import (
 
 // Options are the optional settings of a [Publisher].
 type Options struct {
-	// Unfit takes an entity without duplicate detection or sessions all the same, and warns.
+	// Unfit accepts an entity without duplicate detection or sessions, with a warning.
 	Unfit bool
 
-	// Warn gets what is wrong with the entity and no reason to refuse it, such as that the
-	// credential may not read its settings. By default it is logged.
+	// Warn receives problems of the entity that are no reason to refuse it, for example that the credential may not
+	// read its settings. By default they are logged.
 	Warn func(error)
 
-	// Client are options of the client of Service Bus, such as a TLS configuration or
-	// WebSockets. Its retries are few by default, because the processor retries too.
+	// Client contains options of the client of Service Bus, such as a TLS configuration or WebSockets. By default the
+	// client retries only a little, because the processor retries too.
 	Client azservicebus.ClientOptions
 
-	// Admin are options of the client that reads the settings of the entity.
+	// Admin contains options of the client that reads the settings of the entity.
 	Admin admin.ClientOptions
 }
 
@@ -43,9 +43,8 @@ type Publisher struct {
 	calls  calls.Calls
 }
 
-// Open makes a publisher to a queue or topic of a namespace, given by its full name. It reads the
-// entity's settings, and refuses one that does not keep what an outbox promises. It connects when
-// it is first used.
+// Open makes a publisher to a queue or topic of a namespace, given by its full name. Open reads the entity's settings,
+// and refuses an entity that cannot keep the promises of an outbox. The publisher connects at its first use.
 func Open(ctx context.Context, namespace string, credential azcore.TokenCredential, entity string, o Options) (*Publisher, error) {
 	client, err := azservicebus.NewClient(namespace, credential, o.client(false))
 	if err != nil {
@@ -55,9 +54,9 @@ func Open(ctx context.Context, namespace string, credential azcore.TokenCredenti
 	return open(ctx, client, settings, err, entity, o)
 }
 
-// OpenConnectionString is Open with a connection string, as the portal shows it. With
-// UseDevelopmentEmulator=true the settings of the entity are not read, since Microsoft's emulator does not show them to
-// this client: that is a warning.
+// OpenConnectionString is Open with a connection string, as the portal shows it. If the string contains
+// UseDevelopmentEmulator=true, the settings of the entity are not read, because Microsoft's emulator does not show them
+// to this client; you receive a warning.
 func OpenConnectionString(ctx context.Context, connection, entity string, o Options) (*Publisher, error) {
 	client, err := azservicebus.NewClientFromConnectionString(connection, o.client(isEmulator(connection)))
 	if err != nil {
@@ -74,7 +73,7 @@ func isEmulator(connection string) bool {
 	return strings.Contains(strings.ToLower(connection), "usedevelopmentemulator=true")
 }
 
-// client are the options of the client with few retries, and with connections that are strict.
+// client returns the options of the client, with few retries and strict connections.
 func (o Options) client(isPlain bool) *azservicebus.ClientOptions {
 	if o.Client.RetryOptions == (azservicebus.RetryOptions{}) {
 		o.Client.RetryOptions = azservicebus.RetryOptions{MaxRetries: 1, RetryDelay: 100 * time.Millisecond, MaxRetryDelay: time.Second}
@@ -102,9 +101,9 @@ func open(ctx context.Context, client *azservicebus.Client, settings *admin.Clie
 	return &Publisher{entity: entity, sender: sender, close: closing}, nil
 }
 
-const closeTimeout = 5 * time.Second // for farewells to a service that may have gone
+const closeTimeout = 5 * time.Second // to close a connection to a service that may be gone
 
-// Close ends the connection. Messages on their way may not arrive.
+// Close ends the connection. Messages in transit may not arrive.
 func (p *Publisher) Close() error {
 	p.calls.Close()
 	defer p.calls.Wait()
@@ -120,7 +119,7 @@ func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (n int, 
 		case err == nil:
 			n += count
 		case count > 1 && isAboutMessage(err):
-			most = count / 2 // of a batch the service does not say which message is at fault
+			most = count / 2 // the service does not say which message of a batch is bad
 		default:
 			return n, fmt.Errorf("publish %q to %s of Service Bus: %w", msgs[n].ID, p.entity, explain(err))
 		}
@@ -128,8 +127,8 @@ func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (n int, 
 	return n, nil
 }
 
-// await sends messages, until ctx ends: the client does not heed that while it writes to a
-// connection that takes nothing, for half a minute.
+// await sends messages until ctx ends. The client ignores ctx for half a minute while it writes to a blocked
+// connection.
 func (p *Publisher) await(ctx context.Context, msgs []outbox.Message) (count int, err error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
@@ -156,8 +155,8 @@ func (p *Publisher) await(ctx context.Context, msgs []outbox.Message) (count int
 	}
 }
 
-// send sends as many messages as fit into one batch, which is accepted as a whole or not at all. It
-// returns how many these were, also when they were refused.
+// send sends as many messages as fit into one batch, which is accepted as a whole or not at all. send returns the
+// number of these messages, also if they were refused.
 func (p *Publisher) send(ctx context.Context, msgs []outbox.Message) (count int, err error) {
 	batch, err := p.sender.NewMessageBatch(ctx, nil)
 	if err != nil {
@@ -181,12 +180,12 @@ func (p *Publisher) send(ctx context.Context, msgs []outbox.Message) (count int,
 	return 1, err
 }
 
-// maxName is how many UTF-16 units a message id, a session id and a partition key may have.
+// maxName is the largest number of UTF-16 units in a message id, a session id and a partition key.
 const maxName = 128
 
 var errTooLong = fmt.Errorf("more than the %d characters that Service Bus takes", maxName)
 
-// check refuses what the service is known to refuse: before it costs the others in the batch.
+// check refuses messages that the service would refuse, because such a message would fail the others in its batch.
 func check(m outbox.Message) error {
 	for name, text := range map[string]string{"id": m.ID, "key": m.Key} {
 		if len(utf16.Encode([]rune(text))) > maxName {
@@ -196,7 +195,7 @@ func check(m outbox.Message) error {
 	return nil
 }
 
-// prefix is that of the properties that have attributes.
+// prefix is the prefix of the properties with attributes.
 const prefix = "cloudEvents:"
 
 func message(m outbox.Message) *azservicebus.Message {
@@ -214,9 +213,9 @@ func message(m outbox.Message) *azservicebus.Message {
 	}
 }
 
-// condition is the name that AMQP has for an error, if it came from the service. The client keeps it to
-// itself where it takes the connection for lost, as it does for names that it does not know; so there it is
-// read from the text, in the form that go-amqp writes.
+// condition returns the AMQP name of an error if the error came from the service. The client hides the name if it
+// considers the connection lost, as for unknown names. In that case condition reads the name from the text, in the
+// format of go-amqp.
 func condition(err error) amqp.ErrCond {
 	if said, ok := errors.AsType[*amqp.Error](err); ok {
 		return said.Condition
@@ -233,8 +232,8 @@ func isTooLarge(err error) bool {
 	return errors.Is(err, azservicebus.ErrMessageTooLarge) || condition(err) == amqp.ErrCondMessageSizeExceeded
 }
 
-// isAboutMessage reports whether an error says that a message, or one of a batch, is refused for
-// what it is.
+// isAboutMessage reports whether an error says that a message, or a message of a batch, is refused because of its
+// content.
 func isAboutMessage(err error) bool {
 	switch condition(err) {
 	case amqp.ErrCondDecodeError, amqp.ErrCondInvalidField, "com.microsoft:argument-error", "com.microsoft:argument-out-of-range":
@@ -243,7 +242,7 @@ func isAboutMessage(err error) bool {
 	return isTooLarge(err)
 }
 
-// explain says which errors no attempt can mend.
+// explain marks the errors that no retry can mend.
 func explain(err error) error {
 	switch {
 	case isTooLarge(err):

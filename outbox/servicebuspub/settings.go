@@ -12,15 +12,15 @@ import (
 )
 
 var (
-	// ErrNoDuplicateDetection: the entity keeps messages that are sent again.
+	// ErrNoDuplicateDetection: the entity stores repeated messages twice.
 	ErrNoDuplicateDetection = errors.New("duplicate detection is off")
-	// ErrNoSessions: no consumer gets the messages of a key in order.
+	// ErrNoSessions: no consumer receives the messages of a key in order.
 	ErrNoSessions = errors.New("sessions are off")
-	// ErrNotFound: the namespace has no queue or topic of the name.
+	// ErrNotFound: the namespace has no queue or topic with this name.
 	ErrNotFound = errors.New("not found")
 )
 
-// check reads the settings of the entity, and refuses those that an outbox cannot live with.
+// check reads the settings of the entity, and refuses settings with which an outbox cannot keep its promises.
 func (o Options) check(ctx context.Context, client *admin.Client, entity string) error {
 	warn := o.Warn
 	if warn == nil {
@@ -42,7 +42,7 @@ func (o Options) check(ctx context.Context, client *admin.Client, entity string)
 	return err
 }
 
-// isForbidden reports whether the credential may not read the settings: that takes the right to manage, which a
+// isForbidden reports whether the credential may not read the settings: reading needs the right to manage, which a
 // relay need not have.
 func isForbidden(err error) bool {
 	said, ok := errors.AsType[*azcore.ResponseError](err)
@@ -54,7 +54,7 @@ func judge(ctx context.Context, client *admin.Client, entity string, warn func(e
 	if err != nil {
 		return fmt.Errorf("read the settings of queue %s: %w", entity, err)
 	}
-	if queue != nil && queue.RequiresSession != nil { // of a topic, which has the same address, a queue's settings are not there
+	if queue != nil && queue.RequiresSession != nil { // a topic has the same address, but no settings of a queue
 		return unfit("queue "+entity, on(queue.RequiresDuplicateDetection), on(queue.RequiresSession))
 	}
 	topic, err := client.GetTopic(ctx, entity, nil)
@@ -71,8 +71,8 @@ func judge(ctx context.Context, client *admin.Client, entity string, warn func(e
 	return unfit("topic "+entity, on(topic.RequiresDuplicateDetection), ordered)
 }
 
-// subscriptions warns of those of a topic that have no sessions, and reports whether some have, or
-// there are none yet.
+// subscriptions warns of a topic's subscriptions without sessions. It reports whether some have sessions, or no
+// subscription exists yet.
 func subscriptions(ctx context.Context, client *admin.Client, topic string, warn func(error)) (ordered bool, err error) {
 	var without []string
 	for pages := client.NewListSubscriptionsPager(topic, nil); pages.More(); {

@@ -17,10 +17,10 @@ import (
 
 const (
 	structuredType = "application/cloudevents+json"
-	maxBody        = 4 << 20 // an event may be as large as a document, which is 2 MB, and is longer as JSON in JSON
+	maxBody        = 4 << 20 // an event may be as large as a document, 2 MB, and grows inside the JSON of the structured mode
 )
 
-// envelope is a message in the structured mode. The data is the last member, as the bytes that it is.
+// envelope returns a message in the structured mode. The data is the last member, byte for byte.
 func envelope(m *outbox.Message) ([]byte, error) {
 	if !json.Valid(m.Data) {
 		return nil, fmt.Errorf("%w: its data is not JSON", ErrMalformed)
@@ -40,12 +40,12 @@ func envelope(m *outbox.Message) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// ErrMalformed: what came is no CloudEvent of an outbox.
+// ErrMalformed: the request or message contains no CloudEvent of an outbox.
 var ErrMalformed = cloudevent.ErrMalformed
 
-// Receive reads the event of a request, in either mode. With secrets it accepts only what was signed with one of
-// them, see [Verify]; answer 401 to an [ErrSignature] and 400 to an [ErrMalformed]. It reads at most 4 MB: more is an
-// [outbox.ErrTooLarge], to which 413 is the answer.
+// Receive reads the event of a request, in either mode. If you pass secrets, Receive accepts only requests that are
+// signed with one of them, see [Verify]. Answer 401 to an [ErrSignature] and 400 to an [ErrMalformed]. Receive reads at
+// most 4 MB; if the body is larger, the error is an [outbox.ErrTooLarge]: answer 413.
 func Receive(r *http.Request, secrets ...[]byte) (outbox.Message, error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
@@ -73,7 +73,7 @@ func Receive(r *http.Request, secrets ...[]byte) (outbox.Message, error) {
 	return cloudevent.Message(attributes, body)
 }
 
-// open reads the structured mode, in which other senders may have the data in base64, and attributes that are numbers.
+// open reads the structured mode. Other senders may write the data in base64, and attributes as numbers.
 func open(body []byte) (outbox.Message, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(body, &members); err != nil {
@@ -92,10 +92,10 @@ func open(body []byte) (outbox.Message, error) {
 	return cloudevent.Message(attributes, data)
 }
 
-// texts are the attributes that are never a number or a truth value, as extensions may be.
+// texts are the attributes that must not be a number or a truth value; extensions may be.
 var texts = []string{"specversion", "id", "source", "type", "subject", "time", "datacontenttype", "dataschema"}
 
-// attribute is the text of an attribute; null is none.
+// attribute returns the text of an attribute; null is the empty text.
 func attribute(name string, raw json.RawMessage) (text string, err error) {
 	switch {
 	case raw[0] == '"' || raw[0] == 'n':
@@ -107,7 +107,7 @@ func attribute(name string, raw json.RawMessage) (text string, err error) {
 	return string(raw), nil
 }
 
-// dataOf takes the data out of the members.
+// dataOf removes the data from the members and returns it.
 func dataOf(members map[string]json.RawMessage) (data []byte, err error) {
 	defer delete(members, "data")
 	encoded, ok := members["data_base64"]

@@ -4,12 +4,12 @@ import (
 	"sync"
 )
 
-// Broker has a queue under every name that a client uses. Set its fields before it serves.
+// Broker has a queue for every name that a client uses. Set its fields before Serve.
 type Broker struct {
-	RequiresSession bool // as of a queue: messages without a session are refused
+	RequiresSession bool // like a queue with sessions: messages without a session are refused
 	MaxMessage      int  // bytes of a message or batch; 0 is 256 KB
 	MaxCount        int  // messages in a batch; 0 is no limit
-	MaxBatch        int  // bytes of a batch, as on Premium, where messages may be larger; 0 is as many as of a message
+	MaxBatch        int  // bytes of a batch, as on Premium, where messages may be larger; 0 is the same as for a message
 
 	mu      sync.Mutex
 	queues  map[string]*queue
@@ -17,23 +17,23 @@ type Broker struct {
 	conns   map[*conn]bool
 }
 
-// queue is what was sent to an entity.
+// queue contains the messages that were sent to an entity.
 type queue struct {
 	all   []*entry
 	known map[string]bool  // ids
-	locks map[string]*conn // sessions that a receiver has
+	locks map[string]*conn // sessions that a receiver has locked
 }
 
 // entry is a message in a queue.
 type entry struct {
 	*Message
 	sequence int64
-	lent     bool // a receiver has it
-	done     bool // and has completed it
-	dead     bool // or rejected it
+	lent     bool // a receiver has the message
+	done     bool // the receiver has completed the message
+	dead     bool // the receiver has rejected the message
 }
 
-// Messages returns all that a queue has accepted, duplicates excepted, in order.
+// Messages returns all messages that a queue has accepted, without duplicates, in order.
 func (b *Broker) Messages(name string) (msgs []Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,7 +67,7 @@ func (b *Broker) DeadLetters(name string) (ids []string) {
 	return ids
 }
 
-// Conditions for Refuse that are no errors of Service Bus, but other ways of not accepting a message.
+// Conditions for Refuse that are no errors of Service Bus, but other ways to refuse a message.
 const (
 	Release = "released"           // the outcome of AMQP
 	Modify  = "modified"           // the outcome of AMQP
@@ -76,18 +76,18 @@ const (
 	Close   = "closed in mid-call" // the connection ends, and there is no answer
 )
 
-// refusal is the error condition by which a message is refused.
+// refusal is the error condition with which a message is refused.
 type refusal struct {
 	condition string
 	always    bool
 }
 
-// Refuse answers the next message with an id, or the batch with it, with an error condition such
-// as com.microsoft:server-busy.
+// Refuse makes the broker answer the next message with an id, or the batch that contains it, with an error condition
+// such as com.microsoft:server-busy.
 func (b *Broker) Refuse(id, condition string) { b.refuse(id, refusal{condition, false}) }
 
-// RefuseAlways answers each message with an id with an error condition, from now on. Without a
-// condition they are accepted again.
+// RefuseAlways makes the broker answer every message with an id with an error condition, from now on. With an empty
+// condition the broker accepts them again.
 func (b *Broker) RefuseAlways(id, condition string) { b.refuse(id, refusal{condition, true}) }
 
 func (b *Broker) refuse(id string, r refusal) {
@@ -99,7 +99,7 @@ func (b *Broker) refuse(id string, r refusal) {
 	b.refused[id] = r
 }
 
-// queue returns the queue of a name, for callers that hold the lock.
+// queue returns the queue of a name. The caller holds the lock.
 func (b *Broker) queue(name string) *queue {
 	if b.queues == nil {
 		b.queues = map[string]*queue{}
@@ -112,7 +112,7 @@ func (b *Broker) queue(name string) *queue {
 	return q
 }
 
-// accept adds the messages of a transfer, all or none. It returns why not, as a condition.
+// accept adds the messages of a transfer, all or none. If accept refuses them, it returns a condition.
 func (b *Broker) accept(name string, msgs []*Message, size int) (condition string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,7 +136,7 @@ func (b *Broker) accept(name string, msgs []*Message, size int) (condition strin
 	return ""
 }
 
-// wakeAll has each connection look again, for callers that hold the lock.
+// wakeAll makes each connection look for messages. The caller holds the lock.
 func (b *Broker) wakeAll() {
 	for c := range b.conns {
 		c.wake()
@@ -170,8 +170,7 @@ func (b *Broker) maxMessage() int {
 	return 256 << 10
 }
 
-// lock gives a session to a receiver: that one, or without an id the first that is free and has
-// messages.
+// lock gives a session to a receiver: the session with this id, or without an id the first free session with messages.
 func (b *Broker) lock(name string, c *conn, id string, any bool) (session string, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

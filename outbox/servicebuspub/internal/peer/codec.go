@@ -6,27 +6,27 @@ import (
 	"math"
 )
 
-// The values of AMQP are those of Go, and these.
+// Values of AMQP are Go values and these types.
 type (
 	symbol    string
 	symbols   []symbol
 	list      []any
-	dict      []any // keys and values by turns
+	dict      []any // keys and values, alternating
 	uuid      [16]byte
 	timestamp int64 // milliseconds since 1970
 	opaque    struct {
 		code byte
 		data []byte
-	} // a number of a type that nothing here calculates with
+	} // a number of a type with which this package does not calculate
 	described struct{ descriptor, value any }
 )
 
 var errMalformed = errors.New("malformed AMQP")
 
-// maxDepth bounds values within values: a client may send any bytes.
+// maxDepth bounds the nesting of values, because a client may send any bytes.
 const maxDepth = 16
 
-// decoder reads values from b. After a mistake it has an error and gives zero values.
+// decoder reads values from b. After an error it returns zero values.
 type decoder struct {
 	b   []byte
 	err error
@@ -65,8 +65,7 @@ func (d *decoder) value(depth int) any {
 	return d.plain(code, depth)
 }
 
-// plain reads a value of the type that a constructor names. The upper half of the constructor says
-// how long it is.
+// plain reads a value of the type that a constructor names. The upper half of the constructor gives the length.
 func (d *decoder) plain(code byte, depth int) any {
 	switch code >> 4 {
 	case 0x4, 0x5, 0x6, 0x7, 0x8, 0x9:
@@ -143,7 +142,7 @@ func (d *decoder) compound(isMap bool, width uint64, depth int) any {
 	inner := decoder{b: d.take(d.number(width))}
 	items := list{}
 	for count := inner.number(width); count > 0 && inner.err == nil; count-- {
-		items = append(items, inner.value(depth+1)) // each takes a byte at least
+		items = append(items, inner.value(depth+1)) // each item takes at least 1 byte
 	}
 	if inner.err != nil || isMap && len(items)%2 != 0 {
 		d.fail()
@@ -154,12 +153,12 @@ func (d *decoder) compound(isMap bool, width uint64, depth int) any {
 	return items
 }
 
-// array reads values that share a constructor; those of symbols are enough here.
+// array reads values that share a constructor; this package needs arrays of symbols only.
 func (d *decoder) array(width uint64, depth int) any {
 	inner := decoder{b: d.take(d.number(width))}
 	count := inner.number(width)
 	code := byte(inner.number(1))
-	if code == 0 || count > uint64(len(inner.b)) { // described values, or ones without bytes, nobody sends
+	if code == 0 || count > uint64(len(inner.b)) { // no client sends described values, or values without bytes
 		inner.fail()
 	}
 	items := list{}
@@ -172,7 +171,7 @@ func (d *decoder) array(width uint64, depth int) any {
 	return items
 }
 
-// appendValue writes a value, most of them in the longest form of their type.
+// appendValue writes a value, usually in the longest form of its type.
 func appendValue(b []byte, v any) []byte {
 	switch v := v.(type) {
 	case nil:
@@ -189,7 +188,7 @@ func appendValue(b []byte, v any) []byte {
 	case uint32:
 		return binary.BigEndian.AppendUint32(append(b, 0x70), v)
 	case uint64:
-		if v < 256 { // clients read the number of a performative in this form only
+		if v < 256 { // clients accept the number of a performative in this form only
 			return append(b, 0x53, byte(v))
 		}
 		return binary.BigEndian.AppendUint64(append(b, 0x80), v)
@@ -240,7 +239,7 @@ func appendCompound(b []byte, v any) []byte {
 	return appendSized(b, code, inner)
 }
 
-// at is a field of a performative; those at its end may be left out.
+// at returns a field of a performative; trailing fields may be missing.
 func (l list) at(i int) any {
 	if i < len(l) {
 		return l[i]
@@ -277,7 +276,7 @@ func (l list) bool(i int) bool {
 	return b
 }
 
-// fields are those of a described list, such as a performative, a source or an outcome, with its number.
+// fields returns the number and the fields of a described list, such as a performative, a source or an outcome.
 func fields(v any) (number uint64, l list) {
 	d, _ := v.(described)
 	number, _ = d.descriptor.(uint64)
@@ -285,7 +284,7 @@ func fields(v any) (number uint64, l list) {
 	return number, l
 }
 
-// get is the value of a key that is a string or a symbol.
+// get returns the value of a key, which is a string or a symbol.
 func (d dict) get(key string) (value any, ok bool) {
 	for i := 0; i+1 < len(d); i += 2 {
 		switch k := d[i].(type) {

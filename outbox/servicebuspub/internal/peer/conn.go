@@ -29,13 +29,13 @@ const (
 const (
 	maxFrame   = 64 << 10
 	minFrame   = 512
-	window     = 1<<31 - 1 // of transfers: nobody sends so many in a test
+	window     = 1<<31 - 1 // of transfers: no test sends so many
 	frameAMQP  = 0
 	frameSASL  = 1
 	headerSize = 8
 )
 
-// conn is a connection. Its state is that of one goroutine, which handles what the reader reads.
+// conn is a connection. Only the goroutine that handles the frames uses its state.
 type conn struct {
 	broker   *Broker
 	nc       net.Conn
@@ -45,7 +45,7 @@ type conn struct {
 	woken    chan struct{}
 }
 
-// frame is what the reader reads.
+// frame is a frame from the reader.
 type frame struct {
 	kind    byte
 	channel uint16
@@ -54,8 +54,8 @@ type frame struct {
 	payload []byte
 }
 
-// Serve talks to each client that connects, until the listener is closed and the last client has gone.
-// It returns how clients have broken the protocol.
+// Serve serves each client that connects, until the listener is closed and the last client is gone. Serve returns the
+// clients' violations of the protocol.
 func (b *Broker) Serve(l net.Listener) error {
 	var serving sync.WaitGroup
 	var mu sync.Mutex
@@ -78,7 +78,7 @@ func (b *Broker) Serve(l net.Listener) error {
 	}
 }
 
-// ServeConn talks to one client, until that closes the connection or breaks the protocol.
+// ServeConn serves one client, until it closes the connection or violates the protocol.
 func (b *Broker) ServeConn(nc net.Conn) error {
 	c := &conn{broker: b, nc: nc, maxFrame: minFrame, sessions: map[uint16]*session{}, woken: make(chan struct{}, 1)}
 	frames := make(chan frame)
@@ -99,10 +99,10 @@ func (b *Broker) ServeConn(nc net.Conn) error {
 	if errors.Is(readErr, errMalformed) {
 		err = errors.Join(err, readErr)
 	}
-	return err // of the protocol: a client may go as it likes
+	return err // a violation of the protocol: a client may leave at any time
 }
 
-// wake has the connection look for messages to deliver.
+// wake makes the connection look for messages to deliver.
 func (c *conn) wake() {
 	select {
 	case c.woken <- struct{}{}:
@@ -118,7 +118,7 @@ func (c *conn) serve(frames <-chan frame) error {
 				return nil
 			}
 			if err := c.handle(f); err != nil || f.number == performClose {
-				_ = c.flush() // which the client may not have waited for
+				_ = c.flush() // the client may not have waited for this
 				return err
 			}
 		case <-c.woken:
@@ -127,12 +127,12 @@ func (c *conn) serve(frames <-chan frame) error {
 			s.deliver()
 		}
 		if err := c.flush(); err != nil {
-			return nil // the client has gone
+			return nil // the client is gone
 		}
 	}
 }
 
-// read passes frames on. A protocol header comes as a frame of kind 'A' with the protocol's id.
+// read passes frames on. A protocol header becomes a frame of kind 'A' with the protocol's id.
 func read(r io.Reader, frames chan<- frame, done <-chan struct{}) error {
 	for {
 		f, err := readFrame(r)
@@ -166,7 +166,7 @@ func readFrame(r io.Reader) (f frame, err error) {
 	f = frame{kind: head[5], channel: binary.BigEndian.Uint16(head[6:])}
 	d := decoder{b: body[offset-headerSize:]}
 	if len(d.b) == 0 {
-		return f, nil // says only that the client lives
+		return f, nil // an empty frame only keeps the connection alive
 	}
 	f.number, f.list = fields(d.value(0))
 	f.payload = d.b
@@ -205,7 +205,7 @@ func (c *conn) handle(f frame) error {
 	return nil
 }
 
-// write puts a frame into the buffer, which flush empties.
+// write adds a frame to the buffer, which flush sends.
 func (c *conn) write(kind byte, channel uint16, number uint64, l list, payload []byte) {
 	begin := len(c.out)
 	c.out = append(c.out, 0, 0, 0, 0, 2, kind, byte(channel>>8), byte(channel))
@@ -222,7 +222,7 @@ func (c *conn) flush() error {
 	return err
 }
 
-// hangUp gives back what the connection's receivers have.
+// hangUp returns the messages of the connection's receivers.
 func (c *conn) hangUp() {
 	for _, s := range c.sessions {
 		s.end()

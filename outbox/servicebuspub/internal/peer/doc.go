@@ -4,7 +4,7 @@
 //	broker := &peer.Broker{RequiresSession: true}
 //	err := broker.ServeConn(conn) // until the client closes the connection
 //
-// It is written from the standard (OASIS amqp-core-complete-v1.0) and from what clients of Service
-// Bus send: SASL ANONYMOUS, a token put to $cbs, links to the queue and to its $management. It has
-// what senders and session receivers need. It proves how a client speaks, not how Azure answers.
+// It is written from the standard (OASIS amqp-core-complete-v1.0) and from the messages of Service Bus clients: SASL
+// ANONYMOUS, a token put to $cbs, links to the queue and to its $management. The peer supports senders and session
+// receivers. It shows that a client follows the protocol, not how Azure answers.
 package peer

@@ -16,7 +16,7 @@ const (
 // batchFormat is the message format of several messages in one transfer, each in a data section.
 const batchFormat = 0x80013700
 
-// Message is a message that a queue has accepted.
+// Message is an accepted message of a queue.
 type Message struct {
 	ID           string
 	SessionID    string
@@ -26,10 +26,10 @@ type Message struct {
 	Properties   map[string]any // of the application
 	Data         json.RawMessage
 
-	isKeyed     bool // it has a PartitionKey
+	isKeyed     bool // the message has a PartitionKey
 	isInSession bool
 	annotations dict
-	bare        []byte // the sections that are the sender's: properties, application properties, body
+	bare        []byte // the sender's sections: properties, application properties, body
 }
 
 // section is a part of a message with its bytes.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The outcomes of a message, and other things with numbers of their own.
+// The outcomes of a message, and other numbers of the protocol.
 const (
 	outcomeAccepted = 0x24
 	outcomeRejected = 0x25
@@ -21,13 +21,12 @@ const (
 	conditionTooLarge = "amqp:link:message-size-exceeded"
 	conditionTimeout  = "com.microsoft:timeout"
 
-	ticks1970 = 621_355_968_000_000_000 // since the year 1, ten thousand to the millisecond
+	ticks1970 = 621_355_968_000_000_000 // since the year 1, ten thousand per millisecond
 
-	credit = 1000 // messages that a sender may have under way
+	credit = 1000 // largest number of a sender's unsettled messages
 )
 
-// session is a session of AMQP: links with shared numbers of deliveries. (Those of Service Bus are
-// the groups of messages.)
+// session is a session of AMQP: links with shared delivery numbers. (A session of Service Bus is a group of messages.)
 type session struct {
 	*conn
 	channel  uint16
@@ -38,7 +37,7 @@ type session struct {
 	waiting  []*waiting
 }
 
-// loan is a message that a receiver has.
+// loan is a message that a receiver holds.
 type loan struct {
 	*entry
 	to *link
@@ -49,19 +48,19 @@ type link struct {
 	handle     uint32
 	name       string
 	address    string
-	replyTo    string // of a receiver: where answers to requests are to go
+	replyTo    string // of a receiver: the address for answers to requests
 	isReceiver bool   // the client receives
 	credit     uint32
 	count      uint32 // deliveries so far
 
-	partial []byte // a delivery that is not complete
+	partial []byte // an incomplete delivery
 	format  uint32
 	number  uint32
 	settled bool
 
 	group    string // the session of Service Bus
 	hasGroup bool
-	answers  [][]byte // to requests, which wait for credit
+	answers  [][]byte // answers to requests, which wait for credit
 }
 
 func (l *link) isService() bool {
@@ -108,7 +107,7 @@ func (s *session) frame(number uint64, l list, payload []byte) {
 	s.write(frameAMQP, s.channel, number, l, payload)
 }
 
-// attach makes a link. Its answer has the same handle, and the other role.
+// attach makes a link. The answer has the same handle, and the other role.
 func (s *session) attach(f frame) error {
 	_, source := fields(f.at(5))
 	_, target := fields(f.at(6))
@@ -138,18 +137,18 @@ func problem(condition string) any {
 	return described{uint64(errorNumber), list{symbol(condition), "as the test has asked for, or by a rule of the peer", nil}}
 }
 
-// grant tells a sender how many messages it may send, or a receiver that it has all that is there.
+// grant gives a sender its credit, or informs a receiver that all present messages were delivered.
 func (s *session) grant(l *link) {
 	s.frame(performFlow, list{s.received, uint32(window), s.sent, uint32(window), l.handle, l.count, l.credit, uint32(0), l.isReceiver}, nil)
 }
 
-// flow notes how many messages a receiver takes.
+// flow notes how many messages a receiver accepts.
 func (s *session) flow(l *link, f frame) {
 	if !l.isReceiver {
 		return
 	}
 	l.credit = f.uint32(5) + f.uint32(6) - l.count
-	if f.bool(8) { // drain: what is not there now is not wanted
+	if f.bool(8) { // drain: the receiver wants only present messages
 		s.deliverTo(l)
 		l.count += l.credit
 		l.credit = 0
@@ -157,7 +156,7 @@ func (s *session) flow(l *link, f frame) {
 	}
 }
 
-// transfer takes a part of a message, or of a batch, and with its last part all of it.
+// transfer receives a part of a message or of a batch, and accepts the whole with the last part.
 func (s *session) transfer(l *link, f frame) error {
 	s.received++
 	if l.isReceiver {
@@ -218,7 +217,7 @@ func outcome(condition string) any {
 	return described{uint64(outcomeRejected), list{problem(condition)}}
 }
 
-// answer answers a request: every token is good, and nothing else is there to be managed.
+// answer answers a request: every token is valid, and there is nothing else to manage.
 func (s *session) answer(l *link, request []byte) {
 	all, _ := sections(request)
 	var id, replyTo any
@@ -243,7 +242,7 @@ func (s *session) answer(l *link, request []byte) {
 	}
 }
 
-// deliver sends what receivers have credit for, and answers those that have waited for a session.
+// deliver sends as many messages as receivers have credit for, and answers receivers that waited for a session.
 func (s *session) deliver() {
 	s.waiting = slices.DeleteFunc(s.waiting, s.receive)
 	for _, l := range s.links {
@@ -272,10 +271,11 @@ func (s *session) deliverTo(l *link) {
 	}
 }
 
-// lockedUntil is what a receiver is told, in milliseconds since 1970. Locks here last as long as its link.
+// lockedUntil returns the end of a lock for a receiver, in milliseconds since 1970. In fact a lock lasts as long as its
+// link.
 func lockedUntil() int64 { return time.Now().Add(5 * time.Minute).UnixMilli() }
 
-// encode is the message as a receiver gets it.
+// encode returns the message in the form for a receiver.
 func (e *entry) encode() []byte {
 	annotations := append(dict{
 		symbol("x-opt-sequence-number"), e.sequence, symbol("x-opt-enqueued-time"), timestamp(0), symbol("x-opt-locked-until"), timestamp(lockedUntil()),
@@ -284,9 +284,9 @@ func (e *entry) encode() []byte {
 	return append(appendSection(b, sectionMessageAnnotations, annotations), e.bare...)
 }
 
-// send sends a message in as many frames as the client wants.
+// send sends a message in as many frames as the client needs.
 func (s *session) send(l *link, payload []byte, settled bool) {
-	tag := make([]byte, 16) // Service Bus has the lock token there
+	tag := make([]byte, 16) // Service Bus puts the lock token there
 	binary.BigEndian.PutUint32(tag[12:], s.sent)
 	room := s.maxFrame - 128 // for the rest of the frame
 	for first := true; first || len(payload) > 0; first = false {
@@ -299,10 +299,10 @@ func (s *session) send(l *link, payload []byte, settled bool) {
 	l.credit--
 }
 
-// dispose settles messages as their receiver says.
+// dispose settles messages with the outcome that their receiver sends.
 func (s *session) dispose(f frame) {
 	if !f.bool(0) {
-		return // of a sender, about what it has sent
+		return // a sender's disposition of its own messages
 	}
 	first, last := f.uint32(1), f.uint32(2)
 	if f.at(2) == nil {
@@ -319,14 +319,14 @@ func (s *session) dispose(f frame) {
 	s.broker.settle(entries, number)
 	state := f.at(4)
 	if number == outcomeRejected {
-		state = outcome("") // clients take their own rejection for a failure
+		state = outcome("") // clients would take their own rejection for a failure
 	}
 	if !f.bool(3) {
 		s.frame(performDisposition, list{false, first, last, true, state}, nil)
 	}
 }
 
-// release ends a link. What it has not settled is in its session again.
+// release ends a link. Its unsettled messages return to their session.
 func (s *session) release(l *link) {
 	delete(s.links, l.handle)
 	s.waiting = slices.DeleteFunc(s.waiting, func(w *waiting) bool { return w.link == l })

@@ -5,10 +5,10 @@ import "time"
 const (
 	filterName = "com.microsoft:session-filter"
 
-	patience = 65 * time.Second // with who waits for a session, unless the client says otherwise
+	patience = 65 * time.Second // how long a receiver waits for a session, unless the client says otherwise
 )
 
-// waiting is a receiver for which no session is free, until one is or its time has passed.
+// waiting is a receiver that waits for a free session, until there is a free session or its time has passed.
 type waiting struct {
 	*link
 	attach frame
@@ -16,7 +16,7 @@ type waiting struct {
 	timer  *time.Timer
 }
 
-// waitsFor is how long a receiver waits for a session that is free.
+// waitsFor returns how long a receiver waits for a free session.
 func waitsFor(attach frame) time.Duration {
 	if properties, ok := attach.at(13).(dict); ok {
 		if ms, ok := properties.get("com.microsoft:timeout"); ok {
@@ -26,7 +26,7 @@ func waitsFor(attach frame) time.Duration {
 	return patience
 }
 
-// receive answers a receiver, or lets it wait.
+// receive answers a receiver, or makes it wait.
 func (s *session) receive(w *waiting) (answered bool) {
 	l, f := w.link, w.attach
 	_, source := fields(f.at(5))
@@ -56,8 +56,8 @@ func (s *session) receive(w *waiting) (answered bool) {
 	return true
 }
 
-// accept locks the session that a receiver asks for, and says in the source which one it is. Clients
-// name a session by itself or as a described value, and read the answer in kind; null is any.
+// accept locks the session that a receiver asks for, and names it in the source. Clients name a session as a plain or
+// as a described value, and expect the answer in the same form; null is any session.
 func (s *session) accept(l *link, source list, filter dict) (condition string, isAny bool) {
 	id, ok := filter.get(filterName)
 	if !ok {
