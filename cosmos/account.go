@@ -14,15 +14,14 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rest"
 )
 
-// Regions: which address a request goes to. What a client knows of them it learns from
-// its own requests: from the account, read when it is older than five minutes, and from
-// regions that do not answer. Nothing is probed and no goroutine runs, so a region's
-// return is noticed by the first request after its penalty.
+// Regions: the address to which a request goes. A client learns about the regions from its own requests: from the
+// account, which it reads when its knowledge is older than five minutes, and from regions that do not answer. There are
+// no probes and no goroutines, so the first request after a region's penalty notices the return of the region.
 const (
 	// The service's SDKs read the account as often.
-	accountAge    = 5 * time.Minute  // after so long the account is read anew
-	accountRetry  = 30 * time.Second // after a read that failed, while an older one is known
-	regionPenalty = time.Minute      // a region that failed comes last for so long
+	accountAge    = 5 * time.Minute  // the account is read anew after this time
+	accountRetry  = 30 * time.Second // after a failed read, if an older account is known
+	regionPenalty = time.Minute      // a failed region comes last for this time
 
 	// accountPatience bounds the read of the account: the answer is small, and another
 	// request waits for it.
@@ -32,27 +31,26 @@ const (
 // account is the service's description of itself.
 type account struct {
 	read, write []*url.URL // the addresses of regions, best first
-	hub         []*url.URL // the first write region, which is the same for all clients
+	hub         []*url.URL // the first write region, the same for all clients
 	multiWrite  bool
-	counts      bool          // the server counts what is pending
+	counts      bool          // the server counts pending changes
 	versions    bool          // containers without a policy keep all versions, too
-	hold        time.Duration // how long the server holds a read of a feed that has no changes; 0 is not at all
+	hold        time.Duration // how long the server holds a read of a feed without changes; 0 if it does not
 }
 
-// regions is a client's knowledge of its account. The first request that finds it too
-// old reads the account, on its own goroutine: a client that is idle costs nothing and
-// needs no shutdown.
+// regions is a client's knowledge of its account. If the account is too old, the next request reads it, on its own
+// goroutine: an idle client costs nothing and needs no shutdown.
 type regions struct {
 	preferred []string
-	gate      chan struct{} // held by whoever reads the account
+	gate      chan struct{} // protects the read of the account
 	mu        sync.Mutex
 	known     *account
-	tried     time.Time            // of the last read, successful or not
-	due       time.Time            // of the next read
+	tried     time.Time            // time of the last read, successful or not
+	due       time.Time            // time of the next read
 	down      map[string]time.Time // failed hosts, and until when they come last
 }
 
-// newRegions knows no account yet.
+// newRegions makes regions without an account.
 func newRegions(preferred []string) *regions {
 	a := &regions{gate: make(chan struct{}, 1), down: map[string]time.Time{}}
 	for _, name := range preferred {
@@ -64,22 +62,21 @@ func newRegions(preferred []string) *regions {
 // regionKey makes "West US 2" and "westus2" equal: Azure uses both.
 func regionKey(name string) string { return strings.ToLower(strings.ReplaceAll(name, " ", "")) }
 
-// currentAccount returns the account, and whether it is young enough to be used without a
-// read.
+// currentAccount returns the account, and whether it is recent enough to use without a read.
 func (a *regions) currentAccount() (known *account, fresh bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.known, a.known != nil && time.Now().Before(a.due)
 }
 
-// isMultiWrite reports whether every region takes writes. As long as the account has not been
-// read it is false, because a region that takes none would refuse.
+// isMultiWrite reports whether every region accepts writes. Before the first read of the account the result is false,
+// because a single write region would make the others refuse.
 func (a *regions) isMultiWrite() bool {
 	known, _ := a.currentAccount()
 	return known != nil && known.multiWrite
 }
 
-// keepAccount keeps an account; nil records a read that failed.
+// keepAccount stores an account; nil records a failed read.
 func (a *regions) keepAccount(read *account) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -97,9 +94,8 @@ func (a *regions) expireAccount() {
 	a.due = time.Time{}
 }
 
-// markFailed puts a region last for a while and brings the next read of the account
-// forward, because the account may have failed over. Not to now: while a region is
-// down, every request would read the account.
+// markFailed puts a region last for a while and advances the next read of the account, because the account may have
+// failed over. The read is not due at once: otherwise every request would read the account while a region is down.
 func (a *regions) markFailed(region *url.URL) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -116,9 +112,9 @@ func (a *regions) markAnswered(region *url.URL) {
 	delete(a.down, region.Host)
 }
 
-// bestOf returns the first region that has not failed lately or, if all have, the one
-// that failed first. When a failed region's time is up, a single request goes there to
-// find out whether it serves again; the others stay away for another penalty.
+// bestOf returns the first region without a recent failure or, if all have failed, the region that failed first. When a
+// failed region's penalty is over, a single request goes there to find out whether the region serves again; the others
+// avoid it for another penalty.
 func (a *regions) bestOf(regions []*url.URL) *url.URL {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -150,9 +146,9 @@ func (c *Client) targetOf(ctx context.Context, r request) *url.URL {
 	return c.regions.bestOf(acc.read)
 }
 
-// freshAccount returns the account, read anew if it is too old. The first to find that
-// reads; the others go on with the old knowledge, because a region that hangs must not
-// hold up requests to those that answer.
+// freshAccount returns the account, and reads it anew if it is too old. The first request that notices reads the
+// account; the others go on with the old knowledge, because a hanging region must not delay requests to regions that
+// answer.
 func (c *Client) freshAccount(ctx context.Context) *account {
 	known, fresh := c.regions.currentAccount()
 	if fresh {
@@ -165,7 +161,7 @@ func (c *Client) freshAccount(ctx context.Context) *account {
 		return known
 	}
 	if known, fresh = c.regions.currentAccount(); fresh {
-		return known // somebody else has read it
+		return known // another request has read the account
 	}
 	read, err := c.readAccount(ctx, known)
 	c.regions.keepAccount(read)
@@ -178,7 +174,7 @@ func (c *Client) freshAccount(ctx context.Context) *account {
 	return known
 }
 
-// readAccount asks the endpoint or, if that does not answer, the known regions.
+// readAccount asks the endpoint or, if the endpoint does not answer, the known regions.
 func (c *Client) readAccount(ctx context.Context, known *account) (*account, error) {
 	hosts := []*url.URL{c.endpoint}
 	if known != nil {
@@ -198,9 +194,9 @@ type location struct {
 	Endpoint string `json:"databaseAccountEndpoint"`
 }
 
-// parseAccount reads the account's answer. An account with a single address stays at
-// the caller's endpoint, which may be the only way there, through a tunnel or a proxy;
-// the emulator, for one, names an address that is reachable only from its own host.
+// parseAccount reads the account's answer. If the account has a single address, the client stays at the caller's
+// endpoint, which may be the only way to the account, through a tunnel or a proxy. For example, the emulator names an
+// address that is reachable only from its own host.
 func (c *Client) parseAccount(body []byte) (*account, error) {
 	var said struct {
 		WritableLocations, ReadableLocations []location
@@ -227,7 +223,7 @@ func (c *Client) parseAccount(body []byte) (*account, error) {
 	if acc.read, err = c.orderRegions(all); err != nil || len(said.WritableLocations) == 0 {
 		return acc, err
 	}
-	acc.hub, _ = c.orderRegions(said.WritableLocations[:1]) // parsed above
+	acc.hub, _ = c.orderRegions(said.WritableLocations[:1]) // parsed above, so there is no error
 	acc.write = acc.hub
 	if acc.multiWrite {
 		acc.write, _ = c.orderRegions(said.WritableLocations) // likewise

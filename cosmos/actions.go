@@ -1,8 +1,8 @@
 package cosmos
 
-// The data actions of Azure's roles that requests need, for the error of a refused
-// request: a role is granted by these names. actionManage is no data action but belongs
-// to the account's management, which is why only keys can create containers here.
+// The data actions of Azure's roles that requests need, for the error of a refused request: you grant a role by these
+// names. actionManage is no data action but belongs to the account's management, which is why only keys can create
+// containers here.
 const (
 	actionMetadata = "Microsoft.DocumentDB/databaseAccounts/readMetadata"
 	actionFeed     = containers + "readChangeFeed"

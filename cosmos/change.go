@@ -15,13 +15,11 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
-// Bodies of pages are most of what a client reads, so they are walked over once:
-// documents are cut out of the page and keep its memory, and only members that a change
-// needs are read.
+// The bodies of pages are most of a client's data, so the client scans them only once: documents are slices of the page
+// and share its memory, and only members that a change needs are decoded.
 
-// readChanges reads the body of a page, {"_rid":…,"Documents":[…],"_count":…}. Documents
-// are cut out and not decoded, because decoding would cost more than all the rest of a
-// read.
+// readChanges reads the body of a page, {"_rid":…,"Documents":[…],"_count":…}. Documents are cut out and not decoded,
+// because decoding would cost more than the rest of a read.
 func (c *Container) readChanges(body []byte, m feed.Mode) (list []feed.Change, err error) {
 	page := latestPage{c: c, body: body}
 	read := page.readItem
@@ -47,7 +45,7 @@ func (c *Container) readChanges(body []byte, m feed.Mode) (list []feed.Change, e
 	return list, nil
 }
 
-// errJSON is a text that is not JSON, or not of the expected form.
+// errJSON: a text is not JSON, or has not the expected form.
 var errJSON = errors.New("malformed JSON")
 
 // eachDocument calls visit at each document of a page; visit steps over it. Pages are
@@ -77,9 +75,8 @@ type item struct {
 	keys           [epk.MaxLevels][]byte
 }
 
-// scanItem steps over a document and cuts out the LSN, which the feed adds to the
-// stored document: a handler must get the document as it was written. It overwrites
-// text.
+// scanItem steps over a document and cuts out the LSN, which the feed adds to the stored document: a handler must
+// receive the document as it was written. scanItem overwrites text.
 func (c *Container) scanItem(text []byte, s *rawjson.Scanner) (it item, ok bool) {
 	s.Peek()
 	begin := s.Pos()
@@ -112,10 +109,10 @@ func (c *Container) scanItem(text []byte, s *rawjson.Scanner) (it item, ok bool)
 	return it, true
 }
 
-// keyOf is the partition key of the document.
+// keyOf returns the partition key of the document.
 func (c *Container) keyOf(it *item) feed.PartitionKey { return pkey.Loose(c.paths, it.keys[:]) }
 
-// integer decodes a whole number; any other value gives 0.
+// integer decodes a whole number; for any other value it returns 0.
 func integer(raw []byte) int64 {
 	if n, ok := digits(raw); ok {
 		return n
@@ -128,9 +125,9 @@ func integer(raw []byte) int64 {
 	return n
 }
 
-// digits decodes a number that is written with a few digits alone, as nearly all are.
+// digits decodes a number that consists of a few digits, like nearly all numbers.
 func digits(raw []byte) (n int64, ok bool) {
-	const most = 18 // that an int64 has room for, whatever they are
+	const most = 18 // an int64 has room for any number of 18 digits
 	for _, c := range raw {
 		if c < '0' || c > '9' {
 			return 0, false
@@ -140,9 +137,8 @@ func digits(raw []byte) (n int64, ok bool) {
 	return n, 0 < len(raw) && len(raw) <= most
 }
 
-// latestPage is a page of the feed of latest versions. Its changes share the memory of
-// their ids, keys and ETags, as they share that of their bodies: a change would take half
-// a dozen allocations by itself.
+// latestPage is a page of the feed of latest versions. Its changes share the memory of their ids, keys and ETags, and
+// of their bodies: otherwise each change would take half a dozen allocations.
 type latestPage struct {
 	c     *Container
 	body  []byte
@@ -165,9 +161,8 @@ func (p *latestPage) readItem(s *rawjson.Scanner) (feed.Change, bool) {
 	}, true
 }
 
-// keepText is the text of a string, as a part of the texts of the page.
-// The strings that were given out stay valid when the builder grows, because it then
-// leaves its old memory to them.
+// keepText returns the text of a string, as a part of the texts of the page. When the builder grows, earlier strings
+// stay valid, because the builder leaves its old memory to them.
 func (p *latestPage) keepText(value []byte) string {
 	p.text = rawjson.AppendText(p.text[:0], value)
 	from := p.texts.Len()
@@ -175,12 +170,12 @@ func (p *latestPage) keepText(value []byte) string {
 	return p.texts.String()[from:]
 }
 
-// keyOf is the partition key of a document: often that of the document before, since a
-// batch writes documents of one key.
+// keyOf returns the partition key of a document: often the key of the previous document, because a batch writes
+// documents of the same key.
 func (p *latestPage) keyOf(it *item) feed.PartitionKey {
 	same := func(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 	if p.key == "" || !slices.EqualFunc(it.keys[:], p.keys[:], same) {
-		p.keys = it.keys // before key, which clears those that cannot be part of a key
+		p.keys = it.keys // before key, because keyOf clears values that cannot be part of a key
 		p.key = p.c.keyOf(it)
 	}
 	return p.key
@@ -204,8 +199,8 @@ func (c *Container) readVersion(text []byte, s *rawjson.Scanner) (ch feed.Change
 		return ch, false
 	}
 	ch = c.readMetadata(s, metadata.Of(text))
-	// The current image is read after the previous one, so that its id and key win. A
-	// delete has them in its metadata, if previous images are not kept.
+	// The current image is read after the previous image, so that its id and key win. If previous images are not kept,
+	// a delete has id and key in its metadata.
 	if it, ok := c.readImage(s, text, previous); ok {
 		ch.Previous, ch.ID, ch.PartitionKey = it.body, rawjson.Text(it.id), c.keyOf(&it)
 	}
@@ -215,8 +210,7 @@ func (c *Container) readVersion(text []byte, s *rawjson.Scanner) (ch feed.Change
 	return ch, !s.Bad()
 }
 
-// readImage reads an image of an item; null and {} are absent images. One that is broken makes
-// the page bad.
+// readImage reads an image of an item; null and {} are absent images. A broken image makes the page invalid.
 func (c *Container) readImage(page *rawjson.Scanner, text []byte, at rawjson.Span) (item, bool) {
 	s := rawjson.Scan(text[:at.To], at.From)
 	if s.Peek() != '{' {
@@ -229,7 +223,7 @@ func (c *Container) readImage(page *rawjson.Scanner, text []byte, at rawjson.Spa
 	return it, ok && it.id != nil
 }
 
-// readMetadata reads the metadata of a version. Only those of a delete have id and key.
+// readMetadata reads the metadata of a version. Only the metadata of a delete contains id and key.
 func (c *Container) readMetadata(page *rawjson.Scanner, text []byte) (ch feed.Change) {
 	s := rawjson.Scan(text, 0)
 	for _, key := range s.Object() {
@@ -256,7 +250,7 @@ func (c *Container) readMetadata(page *rawjson.Scanner, text []byte) (ch feed.Ch
 	return ch
 }
 
-// opOf reads an operation. A name that is not known counts as an upsert, which promises least.
+// opOf reads an operation. An unknown name counts as an upsert, which promises least.
 func opOf(name string) feed.Op {
 	switch strings.ToLower(name) {
 	case "create":
@@ -269,9 +263,8 @@ func opOf(name string) feed.Op {
 	return feed.OpUpsert
 }
 
-// deletedKey reads the partition key of a delete: an object with a member for each
-// path, in the order of the paths. How the members are named is documented nowhere, so
-// each likely name is tried.
+// deletedKey reads the partition key of a delete: an object with a member for each path, in the order of the paths. The
+// names of the members are documented nowhere, so deletedKey tries each likely name.
 func (c *Container) deletedKey(text []byte) feed.PartitionKey {
 	values := make([][]byte, len(c.paths))
 	for i, p := range c.paths {

@@ -16,24 +16,21 @@ import (
 
 // Options are the optional settings of [Open]. The zero value works.
 type Options struct {
-	// PreferredRegions are names of regions, such as "West Europe", in the order in
-	// which they are used: for reads and, in accounts with several write regions, for
-	// writes. The account's other regions follow. By default the write region comes
-	// first.
+	// PreferredRegions are names of regions, such as "West Europe", in the order in which you prefer them: for reads
+	// and, if the account has several write regions, for writes. The account's other regions follow. By default the
+	// write region comes first.
 	PreferredRegions []string
 
-	// Transport sends the requests: an [http.Client] with the certificates, proxy or
-	// round tripper of your choice. It must not follow redirects or repeat requests,
-	// because a repeated write may be carried out twice. By default the client has its
-	// own connections, which Close closes.
+	// Transport sends the requests: an [http.Client] with the certificates, proxy or round tripper of your choice. A
+	// Transport must not follow redirects or repeat requests, because a repeated write may be carried out twice. By
+	// default the client has its own connections, which Close closes.
 	Transport policy.Transporter
 
-	// RequestTimeout bounds a request and its answer, from 100 ms to 10 min; 0 is 15 s.
-	// A request that is repeated has the timeout each time: bound the whole by the
-	// context.
+	// RequestTimeout bounds a request and its answer, from 100 ms to 10 min; 0 is 15 s. Each repetition of a request
+	// has this timeout: if you want to bound the whole, use the context.
 	RequestTimeout time.Duration
 
-	// Logger gets failovers and repeated requests; nil discards them.
+	// Logger receives failovers and repeated requests; nil discards them.
 	Logger *slog.Logger
 
 	// UserAgent is appended to the client's own name in each request.
@@ -49,7 +46,7 @@ const (
 
 // Client speaks to one account. All methods may be called concurrently.
 type Client struct {
-	endpoint  *url.URL // as given, without a slash at its end
+	endpoint  *url.URL // as given, without a trailing slash
 	signer    rest.Signer
 	transport policy.Transporter
 	timeout   time.Duration
@@ -59,9 +56,8 @@ type Client struct {
 	close     func()
 }
 
-// Open connects to the account at an endpoint such as
-// https://contoso.documents.azure.com or http://127.0.0.1:8081, and reads its regions.
-// The error is [feed.ErrForbidden] when the credential is refused.
+// Open connects to the account at an endpoint such as https://contoso.documents.azure.com or http://127.0.0.1:8081, and
+// reads its regions. If the service refuses the credential, the error is [feed.ErrForbidden].
 func Open(ctx context.Context, endpoint string, credential Credential, o Options) (*Client, error) {
 	c, err := newClient(endpoint, credential, o)
 	if err != nil {
@@ -80,15 +76,15 @@ func Open(ctx context.Context, endpoint string, credential Credential, o Options
 // AccountEndpoint=https://contoso.documents.azure.com:443/;AccountKey=…;
 func OpenString(ctx context.Context, connection string, o Options) (*Client, error) {
 	endpoint, key, ok := rest.ParseConnection(connection)
-	if !ok { // the string is a secret, so the error does not repeat it
+	if !ok { // the string is a secret, so the error does not contain it
 		return nil, fmt.Errorf("open account: %w",
 			badRequest("connection string has no AccountEndpoint or no AccountKey: want AccountEndpoint=https://…;AccountKey=…;"))
 	}
 	return Open(ctx, endpoint, Key(key), o)
 }
 
-// newClient makes a client without asking the account. A user agent that no header can hold is
-// refused here, because it would spoil every request.
+// newClient makes a client without a request. newClient refuses an invalid user agent, because its header would spoil
+// every request.
 func newClient(endpoint string, credential Credential, o Options) (*Client, error) {
 	at, err := parseEndpoint(endpoint)
 	if err != nil {
@@ -119,19 +115,18 @@ func newClient(endpoint string, credential Credential, o Options) (*Client, erro
 	return c, nil
 }
 
-// parseEndpoint reads the address of an account. A user or a query in it is refused, because
-// nothing of either would be sent.
+// parseEndpoint reads the address of an account. If the address has a user or a query, parseEndpoint refuses it,
+// because the client would send neither.
 func parseEndpoint(endpoint string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimRight(strings.TrimSpace(endpoint), "/"))
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.User != nil {
 		return nil, badRequest("endpoint is %q: want one such as https://contoso.documents.azure.com", endpoint)
 	}
-	u.Host = strings.TrimSuffix(u.Host, ":") // an empty port is none
+	u.Host = strings.TrimSuffix(u.Host, ":") // an empty port is no port
 	return u, nil
 }
 
-// Close closes the client's idle connections. The call is optional, and the client can
-// still be used after it.
+// Close closes the client's idle connections. The call is optional, and you can still use the client afterwards.
 func (c *Client) Close() { c.close() }
 
 // Endpoint returns the address with which the client was opened.
@@ -142,8 +137,8 @@ func badRequest(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", feed.ErrBadRequest, fmt.Sprintf(format, args...))
 }
 
-// isHeader reports whether text may be the value of a header. Others would be refused
-// by net/http with an error that blames no option.
+// isHeader reports whether text may be the value of a header. Other texts would be refused by net/http with an error
+// that names no option.
 func isHeader(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
 }

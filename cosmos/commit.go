@@ -14,9 +14,9 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// Transactions, as batches of the service. All that can be judged without the service
-// is judged before: it answers a bad batch with a status for each write, of which one
-// is the reason and the rest its consequences.
+// Transactions, as batches of the service. The client checks everything that it can before the request, because the
+// service answers an invalid batch with a status for each write: a single status is the reason and the rest are its
+// consequences.
 
 const (
 	maxWrites  = service.MaxBatch
@@ -24,9 +24,8 @@ const (
 	maxIDBytes = 1023
 )
 
-// Commit implements [feed.Committer]. A batch whose reply is lost is not sent
-// again, because it may have been applied: its error has no sentinel of package
-// changefeed, and the caller finds out by reading.
+// Commit implements [feed.Committer]. If the reply of a batch is lost, Commit does not send the batch again, because it
+// may have been applied: the error then wraps no error of package feed, and you find out by reading.
 func (c *Container) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
 	results, err := c.commitBatch(ctx, key, writes)
 	if err != nil {
@@ -35,7 +34,7 @@ func (c *Container) Commit(ctx context.Context, key feed.PartitionKey, writes []
 	return results, nil
 }
 
-// commitBatch checks the writes before it sends them, so that an error names the write that is wrong.
+// commitBatch checks the writes before it sends them, so that an error names the wrong write.
 func (c *Container) commitBatch(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
 	if len(writes) == 0 || len(writes) > maxWrites {
 		return nil, badRequest("batch has %d writes: want 1 to %d", len(writes), maxWrites)
@@ -81,8 +80,7 @@ type operation struct {
 	item string // id of the body, for errors
 }
 
-// appendJSON appends the operation as JSON, with the body as the caller wrote it, which
-// encoding/json would rewrite.
+// appendJSON appends the operation as JSON, with the body unchanged; encoding/json would rewrite the body.
 func (o operation) appendJSON(dst []byte) []byte {
 	dst = rawjson.AppendString(append(dst, `{"operationType":`...), o.kind)
 	if o.id != "" {
@@ -97,14 +95,14 @@ func (o operation) appendJSON(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// refusedError is the error of the operation with this index, with the id of its item.
+// refusedError returns the error of the operation with this index, with the id of its item.
 func (o operation) refusedError(i int, w feed.Write, err error) error {
 	w.ID = cmp.Or(w.ID, o.item)
 	return &feed.WriteError{Index: i, Write: w, Err: err}
 }
 
-// operationOf is a write in the form of a batch, which names the item of a replace beside its body.
-// After an error it has the id, for the error's text.
+// operationOf returns a write in the form of a batch; for a replace the operation names the item beside its body. After
+// an error the operation has the id, for the error's text.
 func (c *Container) operationOf(key string, w feed.Write) (operation, error) {
 	op := operation{kind: w.Op.String(), id: w.ID, ifMatch: w.IfMatch}
 	switch w.Op {
@@ -131,8 +129,7 @@ func (c *Container) operationOf(key string, w feed.Write) (operation, error) {
 	return op, checkID(w.ID)
 }
 
-// checkItem verifies that the body is an item of the batch's logical partition, so that
-// the error can name the write.
+// checkItem verifies that the body is an item of the batch's logical partition, so that the error can name the write.
 func (c *Container) checkItem(key string, w feed.Write) (id string, err error) {
 	var it item
 	s := rawjson.Strict(w.Body)
@@ -149,8 +146,7 @@ func (c *Container) checkItem(key string, w feed.Write) (id string, err error) {
 		}
 	}
 	switch id = rawjson.Text(it.id); {
-	// First, because to the scanner a number and a broken object are the same: no
-	// object.
+	// Checked first, because the scanner does not distinguish a number from a broken object: neither is an object.
 	case first != '{' && json.Valid(w.Body):
 		return "", badRequest("body is %.40s: want an object", w.Body)
 	case !s.End():
@@ -184,8 +180,8 @@ type result struct {
 	ResourceBody json.RawMessage
 }
 
-// parseResults reads the answer of a batch. Of a refused batch the service answers every write:
-// those that only failed with it have status 424, and the one that did not is the reason.
+// parseResults reads the answer of a batch. If a batch is refused, the service answers every write: a write that only
+// failed together with the batch has status 424, and the other write is the reason.
 func parseResults(a *answer, operations []operation, writes []feed.Write) ([]feed.Result, error) {
 	var said []result
 	if err := json.Unmarshal(a.body, &said); err != nil {
@@ -204,8 +200,7 @@ func parseResults(a *answer, operations []operation, writes []feed.Write) ([]fee
 			return nil, operations[i].refusedError(i, writes[i], e)
 		}
 	}
-	// The status 207 says that nothing was applied, and every row would be taken for a
-	// success below.
+	// The status 207 says that nothing was applied, but the code below would take every row for a success.
 	if a.is(http.StatusMultiStatus) {
 		return nil, fmt.Errorf("batch was refused, but none of its writes: %.200s", a.body)
 	}
@@ -220,8 +215,8 @@ func parseResults(a *answer, operations []operation, writes []feed.Write) ([]fee
 	return results, nil
 }
 
-// commitLSN returns the LSN of a write, from the header lsn or else from the session
-// token, whose LSN is the same or newer.
+// commitLSN returns the LSN of a write, from the header lsn or otherwise from the session token, whose LSN is the same
+// or newer.
 func commitLSN(h http.Header) int64 {
 	if lsn, err := strconv.ParseInt(h.Get("lsn"), 10, 64); err == nil {
 		return lsn
@@ -230,8 +225,7 @@ func commitLSN(h http.Header) int64 {
 	return lsn
 }
 
-// actionOf returns the right that the first write of a batch needs, to be named when
-// the batch is forbidden.
+// actionOf returns the right that the first write of a batch needs, for the error when the batch is forbidden.
 func actionOf(writes []feed.Write) string {
 	switch writes[0].Op {
 	case feed.WriteCreate:

@@ -17,8 +17,8 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// A container is read when it is opened, and not again: paths and kind of its key
-// cannot change, and its resource id shows when another container has taken its name.
+// The client reads a container when it is opened, and not again: the paths and the kind of its key cannot change, and
+// the resource id shows if another container has taken the name.
 
 // Container is a container of the account. As a [feed.Source] and a
 // [feed.Committer] it serves processors and outboxes. All methods may be called
@@ -34,12 +34,11 @@ type Container struct {
 	retention time.Duration // of all versions and deletes
 	docs      rest.Resource // the items
 	ranges    *rangeCache
-	hub       bool // every request goes to the first write region, as all clients know it
+	hub       bool // every request goes to the first write region
 }
 
-// Container finds a container and reads its properties. The error is
-// [feed.ErrNotFound] when there is none; [Client.CreateLeaseContainer] makes a
-// lease container.
+// Container finds a container and reads its properties. If the container is missing, the error is [feed.ErrNotFound];
+// [Client.CreateLeaseContainer] makes a lease container.
 func (c *Client) Container(ctx context.Context, database, id string) (*Container, error) {
 	found := &Container{client: c, database: database, id: id, ranges: newRangeCache()}
 	if database == "" || id == "" {
@@ -69,8 +68,7 @@ func (c *Container) ID() string { return c.id }
 // Database returns the id of the container's database.
 func (c *Container) Database() string { return c.database }
 
-// RID returns the container's resource id, which changes when the container is made
-// anew.
+// RID returns the container's resource id. If the container is made anew, its resource id changes.
 func (c *Container) RID() string { return c.rid }
 
 // parseProperties reads the properties of the container.
@@ -102,16 +100,15 @@ func (c *Container) parseProperties(body []byte) error {
 		c.hash = epk.MultiHash
 	case said.PartitionKey.Version == 2:
 		c.hash = epk.HashV2
-	// Definitions by old SDKs have no version, which means the first.
+	// Definitions by old SDKs have no version, which means version 1.
 	default:
 		c.hash = epk.HashV1
 	}
 	return nil
 }
 
-// do sends a request. A request about items names the resource id of the container, so
-// that the service refuses it after the container was made anew: continuations of the
-// old container would skip changes of the new one.
+// do sends a request. A request about items names the resource id of the container. If the container was made anew, the
+// service then refuses the request: continuations of the old container would skip changes of the new container.
 func (c *Container) do(ctx context.Context, r request) (*answer, error) {
 	r.hub = c.hub
 	if r.at.Kind == "docs" {
@@ -146,7 +143,8 @@ func (c *Container) Locate(_ context.Context, key feed.PartitionKey) (epk string
 	return epk, nil
 }
 
-// TokenLSN implements [feed.Sequencer]: the service's tokens of a change feed are LSNs in quotes. It is not ok for any other text.
+// TokenLSN implements [feed.Sequencer]: the service's tokens of a change feed are LSNs in quotes. For any other text ok
+// is false.
 func (c *Container) TokenLSN(token string) (lsn int64, ok bool) { return service.LSN(token) }
 
 // TokenAfter implements [feed.Sequencer].
@@ -165,29 +163,29 @@ func (c *Container) placeOf(key feed.PartitionKey) (string, error) {
 	return place, nil
 }
 
-// CreateLeaseContainer makes a lease container in an existing database, with partition
-// key /id and a time to live that applies only to records which have their own. An
-// existing container is left alone. Azure refuses the request with an Entra ID
-// credential, because containers are then made through its management interface.
+// CreateLeaseContainer makes a lease container in an existing database, with partition key /id and a time to live that
+// applies only to records with a time to live of their own. An existing container stays unchanged. If your credential
+// is an Entra ID identity, Azure refuses the request, because such identities must create containers through Azure's
+// management interface.
 func (c *Client) CreateLeaseContainer(ctx context.Context, database, id string) (*Container, error) {
 	return c.createContainer(ctx, "lease", database, id, leaseKeyPath, map[string]any{"defaultTtl": -1})
 }
 
-// CreateLetterContainer makes a container for dead letters in an existing database, with
-// partition key /key as deadletters.Container wants it. Nothing in it expires. What
-// [Client.CreateLeaseContainer] says of existing containers and credentials holds here too.
+// CreateLetterContainer makes a container for dead letters in an existing database, with partition key /key as
+// deadletters.Container requires. Its documents never expire. Existing containers and credentials are treated as in
+// [Client.CreateLeaseContainer].
 func (c *Client) CreateLetterContainer(ctx context.Context, database, id string) (*Container, error) {
 	return c.createContainer(ctx, "letter", database, id, letterKeyPath, map[string]any{})
 }
 
-// letterKeyPath is that of package deadletters, which is no part of this one.
+// letterKeyPath is the path of package deadletters, which this package does not import.
 const letterKeyPath = "/key"
 
-// createContainer makes a container with a partition key path and more properties, unless it is there.
+// createContainer makes a container with a partition key path and further properties, if it is missing.
 func (c *Client) createContainer(ctx context.Context, kind, database, id, path string, properties map[string]any) (*Container, error) {
 	properties["id"] = id
 	properties["partitionKey"] = map[string]any{"paths": []string{path}, "kind": "Hash", "version": 2}
-	// Nothing is searched but ids, so the other members need no index.
+	// Queries use only ids, so the other members need no index.
 	properties["indexingPolicy"] = map[string]any{
 		"indexingMode": "consistent", "automatic": true,
 		"includedPaths": []any{map[string]string{"path": "/id/?"}}, "excludedPaths": []any{map[string]string{"path": "/*"}},

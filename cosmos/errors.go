@@ -11,11 +11,10 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// One type for all refusals, with the reason as a sentinel of package feed: the
-// processor asks for reasons and knows no status, so that it works over any store,
-// while people see the status that the service's documents explain.
+// All refusals have one type, with the reason as a sentinel of package feed: the processor asks for reasons and knows
+// no status, so that it works over any store, while people see the status that the service's documents explain.
 
-// Error is a request that the service refused. errors.Is finds the reason in it:
+// Error is a request that the service refused. With errors.Is you find its reason:
 //
 //	400, 405, 413    feed.ErrBadRequest; feed.ErrTooOld for a lost position
 //	401, 403         feed.ErrForbidden, unless the write region has moved
@@ -24,8 +23,7 @@ import (
 //	409, 412         feed.ErrConflict, feed.ErrPrecondition
 //	429              a feed.ThrottledError
 //
-// Any other status has no reason: the outcome of a write is then unknown, or every
-// repetition failed.
+// Any other status has no reason: the outcome of a write is then unknown, or every repetition failed.
 type Error struct {
 	Request    string // method and path
 	Status     int
@@ -39,9 +37,8 @@ type Error struct {
 	hint       string // how to go on
 }
 
-// ErrMadeAnew is the [feed.ErrNotFound] of a container that was deleted and made
-// anew after it was opened. Positions in the old container mean nothing in the new one:
-// open the container again, and decide where to start.
+// ErrMadeAnew is the [feed.ErrNotFound] of a container that was deleted and made anew after you opened it. Positions of
+// the old container are invalid in the new container: open the container again, and decide where to start.
 var ErrMadeAnew = fmt.Errorf("%w: the container was made anew", feed.ErrNotFound)
 
 // Error gives the request, the status, the service's message, and a hint how to go on.
@@ -68,10 +65,10 @@ func (e *Error) Error() string {
 // Unwrap returns the reason, nil if the status has none.
 func (e *Error) Unwrap() error { return e.reason }
 
-// The sub-statuses that are told apart.
+// The sub-statuses that the client distinguishes.
 const (
 	// Azure documents few of these; the rest is from the source of its SDKs.
-	subWriteForbidden    = 3    // of 403: this is no write region any more
+	subWriteForbidden    = 3    // of 403: no longer a write region
 	subAccountGone       = 1008 // of 403: this region has been removed
 	subSessionNotReady   = 1002 // of 404: the replica lags behind
 	subRangeGone         = 1002 // of 410: split or merged
@@ -96,7 +93,7 @@ func refusal(r request, resp *http.Response, body []byte) *Error {
 	if json.Unmarshal(body, &said) == nil {
 		e.Code, e.Message = said.Code, firstLine(said.Message)
 	} else {
-		e.Message = firstLine(strings.Join(strings.Fields(string(body)), " ")) // of a proxy, perhaps
+		e.Message = firstLine(strings.Join(strings.Fields(string(body)), " ")) // a proxy may have sent it
 	}
 	e.reason = e.sentinel()
 	if e.Status == http.StatusForbidden && e.SubStatus >= subNoRoleFirst && e.SubStatus <= subNoRoleLast {
@@ -106,8 +103,8 @@ func refusal(r request, resp *http.Response, body []byte) *Error {
 	return e
 }
 
-// advice is a hint how to go on. The clock is mentioned because a clock that is off
-// makes every signature invalid, and the service answers with a plain 403.
+// advice returns a hint how to go on. It mentions the clock because a wrong clock makes every signature invalid, and
+// the service answers with a plain 403.
 func (e *Error) advice(ahead time.Duration) string {
 	switch {
 	case e.reason == ErrMadeAnew:
@@ -123,8 +120,8 @@ func (e *Error) advice(ahead time.Duration) string {
 // adviceAnew is how to go on after [ErrMadeAnew].
 const adviceAnew = "it was deleted and made anew since it was opened: start again, and decide where from"
 
-// clockWindow is by how much the date of a request may be off: a minute less than the
-// service accepts, so that the hint also comes at the edge.
+// clockWindow is the largest tolerated error of a request's date: a minute less than the service accepts, so that the
+// hint also appears at the edge.
 const clockWindow = 14 * time.Minute
 
 // ahead returns how far the clock of the answering machine is ahead of ours, 0 if
@@ -137,7 +134,7 @@ func ahead(h http.Header) time.Duration {
 	return time.Until(date)
 }
 
-// sentinel maps the status to the reason that the processor acts on.
+// sentinel returns the reason of the status, on which the processor acts.
 func (e *Error) sentinel() error {
 	switch e.Status {
 	case http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge:
@@ -170,7 +167,7 @@ func (e *Error) sentinel() error {
 	return nil
 }
 
-// pauseAsked returns how long a throttled request is to wait.
+// pauseAsked returns how long a throttled request must wait.
 func (e *Error) pauseAsked() time.Duration {
 	if e.After > 0 {
 		return e.After
@@ -178,7 +175,7 @@ func (e *Error) pauseAsked() time.Duration {
 	return defaultThrottlePause
 }
 
-// movedRegion reports whether the region takes no writes, or is no region, any more.
+// movedRegion reports whether the region no longer accepts writes, or no longer exists.
 func (e *Error) movedRegion() bool {
 	return e.Status == http.StatusForbidden && (e.SubStatus == subWriteForbidden || e.SubStatus == subAccountGone)
 }
@@ -193,8 +190,8 @@ func (e *Error) movedRange() bool {
 	return false
 }
 
-// longestAsked bounds a pause that was asked for: the service asks for seconds, but a
-// proxy may ask for hours, and nothing would be read meanwhile.
+// longestAsked bounds a requested pause: the service asks for seconds, but a proxy may ask for hours, and nothing would
+// be read meanwhile.
 const longestAsked = time.Minute
 
 // retryAfter returns how long the service asks to wait, 0 if it does not ask.
@@ -208,8 +205,7 @@ func retryAfter(h http.Header) time.Duration {
 	return 0
 }
 
-// firstLine returns the part of a message that is worth repeating, without the text
-// over several lines that the service would have signed.
+// firstLine returns the useful part of a message, without the lines of text that the service would have signed.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	line, _, _ = strings.Cut(line, "Server used the following payload to sign")

@@ -18,14 +18,14 @@ import (
 
 // How a range is read
 //
-// A request names a physical partition by its id. A range that is part of the partition,
-// because the lease was cut finer or because partitions were merged, is named as well, and
-// the service then returns that part alone. Without that, the service would read the whole
-// partition, and two leases of one partition would both deliver all of it.
+// A request names a physical partition by its id. If a range is part of the partition, because the lease was cut finer
+// or because partitions were merged, the request also names the range, and the service then returns the changes of that
+// part alone. Without the range, the service would read the whole partition, and two leases of a partition would both
+// deliver all of its changes.
 //
-// A range across several partitions is gone: its lease must be replaced by leases of the
-// parts. Which partition holds a range is looked up in the container's partitions as last
-// read; the service answers 410 to an id that no longer exists, and then they are read again.
+// A range across several partitions is gone: leases of the parts must replace its lease. The client finds the partition
+// of a range in the last list of the container's partitions. If an id no longer exists, the service answers 410, and
+// the client reads the list again.
 
 // The values of the header A-IM.
 const (
@@ -33,20 +33,18 @@ const (
 	feedAll    = "Full-Fidelity Feed"
 )
 
-// wireFormat is the version of the feed of all versions that keeps metadata apart from
-// the item.
+// wireFormat is the version of the feed of all versions that separates metadata from the item.
 const wireFormat = "2021-09-15"
 
-// mostFields is how many headers of its own a read of a feed has at most.
+// mostFields is the largest number of headers specific to a read of a feed.
 const mostFields = 10
 
-// maxMoves is how often the partitions are read again for one read: a split takes a
-// while, in which the list and the service disagree.
+// maxMoves limits how often the partitions are read again for a read: during a split the list and the service disagree
+// for a while.
 const maxMoves = 4
 
-// Read implements [feed.Source]. With MaxItems 0 the service chooses the size of
-// a page, about 4 MB. The bodies of a page share memory: to keep a single body, clone
-// it.
+// Read implements [feed.Source]. If MaxItems is 0, the service chooses the size of a page, about 4 MB. The bodies of a
+// page share memory: if you keep a single body, clone it.
 func (c *Container) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 	page, err := c.readPage(ctx, r, from, o, 0)
 	if err != nil {
@@ -55,8 +53,7 @@ func (c *Container) Read(ctx context.Context, r feed.Range, from feed.Position, 
 	return page, nil
 }
 
-// readPage reads a page. If there is no change yet, the server holds the request for as
-// long as hold.
+// readPage reads a page. If there is no change yet, the server holds the request for at most hold.
 func (c *Container) readPage(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions, hold time.Duration) (feed.Page, error) {
 	a, err := c.feedAnswer(ctx, r, from, o, hold)
 	if err != nil {
@@ -79,8 +76,8 @@ func (c *Container) feedAnswer(ctx context.Context, r feed.Range, from feed.Posi
 		if err != nil {
 			return nil, err
 		}
-		// A read by key names no range, so the service would answer for any range, and
-		// every lease would deliver the key.
+		// A read by key names no range, so the service would answer for any range, and every lease would deliver the
+		// key's changes.
 		if !r.Holds(place) {
 			return nil, badRequest("range %v does not hold partition key %s, whose place is %s", r, o.Key, place)
 		}
@@ -92,7 +89,7 @@ func (c *Container) feedAnswer(ctx context.Context, r feed.Range, from feed.Posi
 	return a, tooOld(o.Mode, err)
 }
 
-// feedHeader returns the headers for where to begin and how much to read.
+// feedHeader returns the headers for the start position and the amount of a read.
 func feedHeader(from feed.Position, o feed.ReadOptions) (fields, error) {
 	h := make(fields, 0, mostFields)
 	h = append(h, field{headerAIM, feedLatest}, field{headerMaxItems, "-1"})
@@ -114,18 +111,18 @@ func feedHeader(from feed.Position, o feed.ReadOptions) (fields, error) {
 	case from.Start.IsNow():
 		h.set(headerIfNoneMatch, "*")
 	}
-	// The time goes beside a token too, because after a merge older items may follow
-	// the token. The header is in whole seconds and excludes its own second, so the
-	// second before is sent, and page drops the changes that are too old.
+	// The client sends the time together with a token too, because after a merge older items may follow the token. The
+	// header has whole seconds and excludes its own second, so the client sends the second before, and page drops
+	// changes that are too old.
 	if t := from.Start.Time(); !t.IsZero() && o.Mode == feed.LatestVersion {
 		h.set(headerIfModified, t.UTC().Add(-time.Second).Format(http.TimeFormat))
 	}
 	return h, nil
 }
 
-// sendRouted sends a read of a range to the partition that holds it. If the service says
-// that the partition has moved, or the list lacks a holder, the list is read again:
-// only a fresh list without a holder is a split.
+// sendRouted sends a read of a range to the partition that contains the range. If the service says that the partition
+// has moved, or the list has no such partition, the client reads the list again: only if a fresh list has none, there
+// was a split.
 func (c *Container) sendRouted(ctx context.Context, r feed.Range, req request) (*answer, error) {
 	if r.Empty() {
 		return nil, badRequest("range %v is empty: want min below max", r)
@@ -142,7 +139,7 @@ func (c *Container) sendRouted(ctx context.Context, r feed.Range, req request) (
 				return a, err
 			}
 		}
-		if moves > 0 { // a split or merge is at work
+		if moves > 0 { // during a split or merge
 			if err := pause.For(ctx, backoff(moves)); err != nil {
 				return nil, err
 			}
@@ -153,8 +150,8 @@ func (c *Container) sendRouted(ctx context.Context, r feed.Range, req request) (
 	return nil, err
 }
 
-// addressedTo addresses a request to a range of a partition. A logical partition is an address
-// by itself: the service finds its partition.
+// addressedTo addresses a request to a range of a partition. If the request names a logical partition, that is address
+// enough: the service finds its partition.
 func (q request) addressedTo(partition feed.Partition, r feed.Range) request {
 	if q.header.has(headerKey) {
 		return q
@@ -170,8 +167,8 @@ func (q request) addressedTo(partition feed.Partition, r feed.Range) request {
 	return q
 }
 
-// tooOld tells a position before the retention from other bad requests, by the message,
-// because the service has no status for it.
+// tooOld distinguishes a position before the retention from other bad requests, by the message, because the service has
+// no status for this case.
 func tooOld(m feed.Mode, err error) error {
 	e, ok := errors.AsType[*Error](err)
 	if ok && m == feed.AllVersionsAndDeletes && e.Status == http.StatusBadRequest && saysTooOld(e.Message) {
@@ -180,7 +177,7 @@ func tooOld(m feed.Mode, err error) error {
 	return err
 }
 
-// saysTooOld looks for words and not for a sentence, because texts of the service change.
+// saysTooOld searches for words and not for a sentence, because texts of the service change.
 func saysTooOld(message string) bool {
 	message = strings.ToLower(message)
 	return strings.Contains(message, "retention") && (strings.Contains(message, "older") || strings.Contains(message, "outside"))
@@ -212,8 +209,8 @@ func (c *Container) pageOf(a *answer, from feed.Position, m feed.Mode) (page fee
 	return page, err
 }
 
-// ascii escapes the characters of a JSON text that a header cannot carry. The service
-// reads the header as JSON, so escapes mean the same.
+// ascii escapes the characters of a JSON text that a header cannot contain. The service reads the header as JSON, so
+// escapes have the same meaning.
 func ascii(text string) string {
 	var b strings.Builder
 	for _, r := range text {

@@ -13,21 +13,18 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// How one instance hears of the others. The cursor has a continuation for each range,
-// because the lease container may be split like any other; it travels through the
-// processor as a text that only this file reads.
+// How an instance notices writes of other instances. The cursor has a continuation for each range, because the lease
+// container may be split like any other; the processor carries the cursor as a text that only this file reads.
 
-// cursor is how far the feed of the lease container has been followed: a continuation
-// for each of its ranges.
+// cursor is the position in the feed of the lease container: a continuation for each of its ranges.
 type cursor map[string]string
 
-// followGather is how long changes are gathered after the first: instances renew their
-// leases in bursts, and one answer for a burst saves requests.
+// followGather is how long changes are gathered after the first: instances renew their leases in bursts, and a single
+// answer for a burst saves requests.
 const followGather = 300 * time.Millisecond
 
-// Follow implements [feed.Follower] by the change feed of the lease container. A
-// server that can do so holds the read until there is a change; Azure is asked every
-// [LeaseOptions].FollowEvery.
+// Follow implements [feed.Follower] with the change feed of the lease container. If the server can hold reads, it holds
+// the read until there is a change; Azure is asked every [LeaseOptions].FollowEvery.
 func (s *Leases) Follow(ctx context.Context, from string) ([]feed.Record, string, time.Time, error) {
 	changed, next, now, err := s.followChanges(ctx, from)
 	if err != nil {
@@ -36,8 +33,8 @@ func (s *Leases) Follow(ctx context.Context, from string) ([]feed.Record, string
 	return changed, next, now, nil
 }
 
-// followChanges polls until there is a change. The cursor moves on at empty answers too, and is returned
-// only with changes: after an error the caller goes on from the cursor before.
+// followChanges polls until there is a change. The cursor also moves at empty answers, and is returned only with
+// changes: after an error the caller goes on from the previous cursor.
 func (s *Leases) followChanges(ctx context.Context, from string) ([]feed.Record, string, time.Time, error) {
 	if from == "" {
 		return s.presentCursor(ctx)
@@ -72,7 +69,7 @@ func (s *Leases) followChanges(ctx context.Context, from string) ([]feed.Record,
 	}
 }
 
-// gatherMore reads the changes that come shortly after the first.
+// gatherMore reads the changes that arrive shortly after the first.
 func (s *Leases) gatherMore(ctx context.Context, at cursor) ([]feed.Record, time.Time, error) {
 	if err := pause.For(ctx, followGather); err != nil {
 		return nil, time.Time{}, err
@@ -86,7 +83,7 @@ func (c cursor) String() string {
 	return string(text)
 }
 
-// awaitTurn waits until the feed may be read again; where the server holds reads, at once.
+// awaitTurn waits until the feed may be read again; if the server holds reads, awaitTurn returns at once.
 func (s *Leases) awaitTurn(ctx context.Context, at cursor) error {
 	if s.holdTime(at) > 0 {
 		return nil
@@ -97,9 +94,8 @@ func (s *Leases) awaitTurn(ctx context.Context, at cursor) error {
 	return pause.For(ctx, wait)
 }
 
-// holdTime returns how long the server may hold a read at a cursor. With several ranges it
-// must not, because a held range would keep the others waiting; lease containers have
-// one range.
+// holdTime returns how long the server may hold a read at a cursor. If the cursor has several ranges, the result is 0,
+// because a held range would delay the others; lease containers have a single range.
 func (s *Leases) holdTime(at cursor) time.Duration {
 	if len(at) > 1 {
 		return 0
@@ -107,8 +103,8 @@ func (s *Leases) holdTime(at cursor) time.Duration {
 	return s.hold
 }
 
-// presentCursor returns the cursor after all changes so far. A range that is split meanwhile leaves parts without a
-// continuation, which would be followed from the next read on: so they are read until each has one.
+// presentCursor returns the cursor after all changes so far. If a range is split meanwhile, its parts have no
+// continuation and would be followed only from the next read on: so they are read until each has a continuation.
 func (s *Leases) presentCursor(ctx context.Context) ([]feed.Record, string, time.Time, error) {
 	parts, err := s.c.Partitions(ctx)
 	if err != nil {
@@ -148,8 +144,7 @@ func (s *Leases) pollRanges(ctx context.Context, at cursor, hold time.Duration) 
 	return changed, now, nil
 }
 
-// pullRange reads a range of the cursor. A range that was split is replaced by its parts,
-// which are read the next time.
+// pullRange reads a range of the cursor. If the range was split, its parts replace it and are read the next time.
 func (s *Leases) pullRange(ctx context.Context, at cursor, text string, hold time.Duration) (feed.Page, time.Time, error) {
 	r, err := feed.ParseRange(text)
 	if err != nil {
@@ -168,9 +163,8 @@ func (s *Leases) pullRange(ctx context.Context, at cursor, text string, hold tim
 	return page, s.now(a.header), err
 }
 
-// divideCursor gives the continuation of a range to the partitions that the range spans.
-// A continuation of the whole is one of each part, because the children of a split go
-// on with the LSNs of their parent.
+// divideCursor gives the continuation of a range to the partitions that the range spans. A continuation of the whole
+// range is valid for each part, because the children of a split continue the LSNs of their parent.
 func (s *Leases) divideCursor(ctx context.Context, at cursor, r feed.Range) error {
 	parts, err := s.c.Partitions(ctx)
 	if err != nil {

@@ -2,8 +2,8 @@ package cosmos
 
 import "net/http"
 
-// The names of headers, in the canonical form of net/http: a name in another form would be
-// rewritten for each request. Names that the protocol documents are not explained again.
+// The names of headers, in the canonical form of net/http, because net/http would rewrite a name in another form for
+// each request. Names that the protocol documents are not explained here.
 const (
 	headerActivity     = "X-Ms-Activity-Id"
 	headerAIM          = "A-Im" // which change feed
@@ -46,14 +46,13 @@ const (
 	queryType = "application/query+json"
 )
 
-// fields are the headers of a request: a handful, for which a map would cost more than it finds.
+// fields are the headers of a request: so few that a map would cost more than it saves.
 type fields []field
 
 // field is a header, its name in canonical form.
 type field struct{ name, value string }
 
-// header is the fields as net/http has them. Their values share one slice, which saves an allocation
-// for each.
+// header returns the fields as an http.Header. Their values share a slice, which saves an allocation for each.
 func (f fields) header() http.Header {
 	h, values := make(http.Header, len(f)), make([]string, len(f))
 	for i, own := range f {

@@ -18,9 +18,8 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
-// The lease store on an account. All that decides about leases is in the root package
-// and in internal/cosmosdb/leasedoc, so what is left here are four requests: one query lists,
-// and each write is conditional on an ETag.
+// The lease store on an account. All decisions about leases are in the root package and in internal/cosmosdb/leasedoc.
+// So four requests remain here: a query lists the records, and each write is conditional on an ETag.
 
 // The partition key paths that a lease container may have.
 const (
@@ -30,9 +29,8 @@ const (
 
 // LeaseOptions are the optional settings of [OpenLeases]. The zero value works.
 type LeaseOptions struct {
-	// FollowEvery is how often the lease container's change feed is read where the
-	// server cannot hold reads; at least 1 s, 0 is 5 s. It bounds how late this
-	// instance hears of leases that others give away, and costs a request each time.
+	// FollowEvery is how often the lease container's change feed is read if the server cannot hold reads; at least 1 s,
+	// 0 is 5 s. FollowEvery bounds how late this instance notices a hand-over of leases, and each read costs a request.
 	FollowEvery time.Duration
 }
 
@@ -41,22 +39,20 @@ const (
 	defaultFollow = 5 * time.Second
 )
 
-// Leases are the records of one deployment unit in a lease container, as documents of
-// the .NET processor. It is a [feed.LeaseStore] and a [feed.Follower].
+// Leases are the records of one deployment unit in a lease container, as documents of the .NET processor. Leases
+// implement [feed.LeaseStore] and [feed.Follower].
 //
-// The store's time is the Date of its answers, which has whole seconds and is never
-// ahead; if a record is newer, the time is the record's. So an instance may judge a
-// lease up to a second too young, and never too old: a lease is taken late rather than
-// early.
+// The store's time is the Date of its answers, which has whole seconds and is never ahead; if a record is newer, the
+// time is the record's. So an instance may consider a lease up to a second too young, and never too old: an instance
+// takes a lease late rather than early.
 //
-// All requests go to the write region, whatever regions the client prefers. In an
-// account with several write regions that is the first, for every instance, because in
-// two regions two conditional writes of the same lease could both succeed.
+// All requests go to the write region, whatever regions you prefer. If the account has several write regions, all
+// instances use the first, because in two regions two conditional writes of the same lease could both succeed.
 type Leases struct {
 	c       *Container
 	unit    leasedoc.Unit
 	prefix  string
-	strange []feed.Record // leases of the unit under other prefixes, as found at the start
+	strange []feed.Record // leases of the unit under other prefixes, found at the start
 	path    string
 	every   time.Duration
 	hold    time.Duration // how long the server holds a read; 0 is never
@@ -66,10 +62,9 @@ type Leases struct {
 	polled time.Time // when the feed was last read, by our clock
 }
 
-// OpenLeases opens the lease store of a processor name for a monitored container. The
-// lease container must have the partition key /id or /partitionKey and should have a
-// time to live: [Client.CreateLeaseContainer] makes such a container. Leases of the
-// unit under other names are looked for once, here.
+// OpenLeases opens the lease store of a processor name for a monitored container. The lease container must have the
+// partition key /id or /partitionKey and should have a time to live: [Client.CreateLeaseContainer] makes such a
+// container. OpenLeases searches once for leases of the unit under other names.
 func OpenLeases(ctx context.Context, leases *Container, processor string, monitored *Container, o LeaseOptions) (*Leases, error) {
 	if !leasedoc.IsProcessor(processor) {
 		return nil, badRequest(`processor name is %q: want one that tells this deployment unit from others, without / \ ? and #`, processor)
@@ -96,7 +91,7 @@ func OpenLeases(ctx context.Context, leases *Container, processor string, monito
 		leases.client.log.WarnContext(ctx, "lease container has no time to live, so records of instances that ended stay until somebody deletes them: set its default to -1",
 			"container", leases.name())
 	}
-	// A copy, because the caller's container may go on to read in the nearest region.
+	// A copy, because the caller's container may go on to read from the nearest region.
 	own := *leases
 	own.hub = true
 	s := &Leases{c: &own, path: path, every: o.FollowEvery, hold: known.hold, unit: leasedoc.Unit{
@@ -109,12 +104,12 @@ func OpenLeases(ctx context.Context, leases *Container, processor string, monito
 	return s, nil
 }
 
-// findOtherNames looks for records of the unit under other names of this machine and under those
-// of Java's older processor: once, so that a listing reads a single range of ids.
+// findOtherNames searches for records of the unit under other names of this machine and under the names of Java's older
+// processor. It searches once, so that a listing reads a single range of ids.
 func (s *Leases) findOtherNames(ctx context.Context) error {
 	prefixes := s.unit.Searched()
 	if own := s.unit.Prefixes(); len(own) == 1 {
-		prefixes = prefixes[1:] // List sees what is there
+		prefixes = prefixes[1:] // List sees the present records
 	}
 	found := map[string][]byte{}
 	err := unthrottled(ctx, func() error {
@@ -144,18 +139,16 @@ func databaseRID(rid string) (string, error) {
 	return strings.ReplaceAll(base64.StdEncoding.EncodeToString(b[:4]), "/", "-"), nil
 }
 
-// Prefix returns the common beginning of the ids of the unit's documents: that of a
-// .NET processor with this name and account. A unit that was made under another name of
-// this machine, such as localhost for 127.0.0.1, keeps the prefix that its documents
-// have, because a second prefix would make a second unit.
+// Prefix returns the common prefix of the ids of the unit's documents: the prefix of a .NET processor with this name
+// and account. If a unit was made under another name of this machine, such as localhost for 127.0.0.1, it keeps the
+// prefix of its documents, because a second prefix would make a second unit.
 func (s *Leases) Prefix() string { return s.prefix }
 
-// Searched returns the prefixes that [OpenLeases] looks for: those of other names of
-// this machine, and that of Java's older processor. Records under another prefix than
-// that of [Leases.Prefix] are listed with Err set.
+// Searched returns the prefixes that [OpenLeases] searches for: the prefixes of other names of this machine, and of
+// Java's older processor. If records have another prefix than [Leases.Prefix], they are listed with Err set.
 func (s *Leases) Searched() []string { return s.unit.Searched() }
 
-// readRecord reads a document, and remembers its time if that is the latest.
+// readRecord reads a document, and remembers its time if it is the latest.
 func (s *Leases) readRecord(body []byte) feed.Record {
 	record := leasedoc.Unmarshal(s.prefix, body)
 	s.mu.Lock()
@@ -166,8 +159,7 @@ func (s *Leases) readRecord(body []byte) feed.Record {
 	return record
 }
 
-// now returns the store's time as of an answer. A server without a Date is assumed to
-// have our clock.
+// now returns the store's time as of an answer. If a server sends no Date, now returns our own time.
 func (s *Leases) now(h http.Header) time.Time {
 	date, err := http.ParseTime(h.Get("Date"))
 	if err != nil {
@@ -198,8 +190,7 @@ func (s *Leases) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 	return append(records, s.strange...), now, nil
 }
 
-// queryPrefixes visits the documents whose ids begin with one of the prefixes and a dot, and
-// gives the store's time.
+// queryPrefixes visits the documents whose ids begin with one of the prefixes and a dot, and returns the store's time.
 func (s *Leases) queryPrefixes(ctx context.Context, prefixes []string, visit func(item)) (time.Time, error) {
 	var begins []string
 	var parameters []map[string]string
@@ -239,7 +230,7 @@ func (s *Leases) queryPrefixes(ctx context.Context, prefixes []string, visit fun
 	return time.Time{}, fmt.Errorf("more than %d pages", maxListPages)
 }
 
-// isOwn tells the documents of the unit from those of others.
+// isOwn reports whether a document belongs to the unit.
 func (s *Leases) isOwn(id string) bool {
 	_, _, ok := leasedoc.KindOf(s.prefix, id)
 	return ok
@@ -257,8 +248,8 @@ func (s *Leases) Update(ctx context.Context, record feed.Record) (feed.Record, e
 	return s.writeRecord(ctx, "update", feed.WriteReplace, record)
 }
 
-// exact returns an ETag that matches one version at most. An empty ETag would send no
-// condition, and "*" matches any version: a lease must never be written like that.
+// exact returns an ETag that matches at most one version. An empty ETag would send no condition, and "*" matches any
+// version: a lease must never be written in this way.
 func exact(etag string) string {
 	if etag == "" || etag == "*" {
 		return `"no version"`
@@ -266,8 +257,8 @@ func exact(etag string) string {
 	return etag
 }
 
-// writeRecord stores a record and reads it back from the answer. An answer without an ETag is an error,
-// because the next write would have no condition.
+// writeRecord stores a record and reads the stored record from the answer. If the answer has no ETag, writeRecord
+// returns an error, because the next write would have no condition.
 func (s *Leases) writeRecord(ctx context.Context, verb string, op feed.WriteOp, record feed.Record) (feed.Record, error) {
 	charge := 0.0
 	doc, err := leasedoc.Marshal(s.prefix, s.path, record)
@@ -305,10 +296,10 @@ func (s *Leases) keyOf(id string, doc []byte) feed.PartitionKey {
 	return pkey.Loose(s.c.paths, [][]byte{rawjson.Lookup(doc, s.c.paths[0]...)})
 }
 
-// putRecord sends one write and returns the stored document, and the request units.
+// putRecord sends a write and returns the stored document, and the request units.
 //
-// The path of the request names the document, unless the service's gateway misreads the
-// id there: then the write is sent as a batch, which names the document in its body.
+// The path of the request names the document. If the service's gateway would misread the id in a path, the write is
+// sent as a batch, which names the document in its body.
 func (s *Leases) putRecord(ctx context.Context, w feed.Write, key feed.PartitionKey) (doc []byte, charge float64, err error) {
 	r := request{body: w.Body, writes: true, header: fields{{headerContentType, jsonType}, {headerKey, ascii(string(key))}}}
 	switch w.Op {
@@ -339,8 +330,8 @@ func (s *Leases) putRecord(ctx context.Context, w feed.Write, key feed.Partition
 	return a.body, a.charge(), nil
 }
 
-// fitsPath reports whether the service's gateway reads an id in a path as we wrote it.
-// With any of these characters it computes another signature, and refuses the request.
+// fitsPath reports whether the service's gateway reads an id in a path as we wrote it. If the id has any of these
+// characters, the gateway computes another signature, and refuses the request.
 func fitsPath(id string) bool {
 	return !strings.ContainsAny(id, "%/\\#?\r\n\t") && !strings.HasSuffix(id, " ")
 }

@@ -11,11 +11,12 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// countTimeout bounds a count, which takes the server the longer the more is pending.
+// countTimeout bounds a count, because the server needs more time for more pending changes.
 const countTimeout = time.Minute
 
-// Pending implements [feed.Counter], if the server counts pending changes, as changefeed's own server does: then lags are exact.
-// Azure does not: there it returns an [errors.ErrUnsupported], and an estimator goes by the distances between LSNs.
+// Pending implements [feed.Counter]. If the server counts pending changes, as changefeed's own server does, lags are
+// exact. Azure does not count: there Pending returns an [errors.ErrUnsupported], and an estimator uses the distances
+// between LSNs.
 func (c *Container) Pending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Backlog, error) {
 	if known, _ := c.client.regions.currentAccount(); !known.counts {
 		return feed.Backlog{}, fmt.Errorf("count feed of %q: %w: the account counts no changes", c.id, errors.ErrUnsupported)
@@ -27,8 +28,8 @@ func (c *Container) Pending(ctx context.Context, r feed.Range, from feed.Positio
 	return b, nil
 }
 
-// countPending asks for the count by a header of a feed's read, so that position, range and key travel
-// as in a read. A server that does not know the header answers with a page, which is no count.
+// countPending asks for the count with a header of a feed's read, so that position, range and key are sent as in a
+// read. If a server does not know the header, it answers with a page, which is no count.
 func (c *Container) countPending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (b feed.Backlog, err error) {
 	if r.Empty() {
 		return b, badRequest("range %v is empty: want min below max", r)
@@ -37,8 +38,8 @@ func (c *Container) countPending(ctx context.Context, r feed.Range, from feed.Po
 	if err != nil {
 		return b, err
 	}
-	// The server adds up the partitions of the range itself, so the request names no
-	// partition and a split does not disturb it.
+	// The server adds up the partitions of the range itself, so the request names no partition, and a split does not
+	// matter.
 	header.set(headerPending, "true")
 	header.set(headerStartEPK, r.Min)
 	header.set(headerEndEPK, r.Max)

@@ -13,22 +13,22 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Physical partitions are read rarely and used by every read of the feed, so the last
-// list is kept until the service answers that it is out of date.
+// Physical partitions change rarely, but every read of the feed uses them. So the client keeps the last list until the
+// service answers that the list is out of date.
 
 // rangeSet is the physical partitions at one time.
 type rangeSet []feed.Partition
 
-// rangeCache keeps the last set, because every read needs the id of a partition and
-// partitions rarely change. The service says when an id is out of date.
+// rangeCache keeps the last set, because every read needs the id of a partition and partitions rarely change. The
+// service says when an id is out of date.
 type rangeCache struct {
-	gate chan struct{} // held by whoever reads
+	gate chan struct{} // protects the read of the ranges
 	last atomic.Pointer[rangeSet]
 }
 
 func newRangeCache() *rangeCache { return &rangeCache{gate: make(chan struct{}, 1)} }
 
-// holder returns the partition that holds all of a range.
+// holder returns the partition that contains all of a range.
 func (s rangeSet) holder(r feed.Range) (feed.Partition, bool) {
 	i := slices.IndexFunc(s, func(partition feed.Partition) bool { return partition.Range.Contains(r) })
 	if i < 0 {
@@ -37,7 +37,7 @@ func (s rangeSet) holder(r feed.Range) (feed.Partition, bool) {
 	return s[i], true
 }
 
-// Partitions implements [feed.Source]. It asks the service each time.
+// Partitions implements [feed.Source]. Each call asks the service.
 func (c *Container) Partitions(ctx context.Context) ([]feed.Partition, error) {
 	set, err := c.partitions(ctx, func(*rangeSet) bool { return false })
 	if err != nil {
@@ -46,8 +46,8 @@ func (c *Container) Partitions(ctx context.Context) ([]feed.Partition, error) {
 	return slices.Clone(*set), nil
 }
 
-// partitions returns the last set if willDo accepts it, and else reads the present set.
-// Of several callers that need a new set one reads; the others get that set.
+// partitions returns the last set if willDo accepts it, and otherwise reads the present set. If several callers need a
+// new set, a single caller reads it for all.
 func (c *Container) partitions(ctx context.Context, willDo func(*rangeSet) bool) (*rangeSet, error) {
 	if last := c.ranges.last.Load(); last != nil && willDo(last) {
 		return last, nil
@@ -80,8 +80,8 @@ type rangeInfo struct {
 // maxRangePages ends a list whose pages never end.
 const maxRangePages = 100
 
-// readRanges reads the list of ranges page by page until the service answers 304: the
-// list is a change feed itself, and that is its end.
+// readRanges reads the list of ranges page by page until the service answers 304: the list is itself a change feed, and
+// 304 is its end.
 func (c *Container) readRanges(ctx context.Context) (rangeSet, error) {
 	all := map[string]rangeInfo{}
 	etag := ""
@@ -107,7 +107,7 @@ func (c *Container) readRanges(ctx context.Context) (rangeSet, error) {
 		if err := json.Unmarshal(a.body, &page); err != nil {
 			return nil, fmt.Errorf("%s: parse ranges: %w", r, err)
 		}
-		// The request goes by name, and another container may have it by now.
+		// The request uses the name, which may now belong to another container.
 		if page.RID != "" && page.RID != c.rid {
 			return nil, fmt.Errorf("%s: %w; %s", r, ErrMadeAnew, adviceAnew)
 		}
@@ -121,8 +121,8 @@ func (c *Container) readRanges(ctx context.Context) (rangeSet, error) {
 	return nil, fmt.Errorf("the list of ranges has more than %d pages", maxRangePages)
 }
 
-// assembleRanges leaves out the ranges from which others have come. If the rest does not
-// cover the key space, the list was read while it changed.
+// assembleRanges removes the ranges that were replaced by others. If the rest does not cover the key space, the list
+// changed during the read.
 func (c *Container) assembleRanges(all map[string]rangeInfo) (rangeSet, error) {
 	gone := map[string]bool{}
 	for _, info := range all {

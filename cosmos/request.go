@@ -17,12 +17,12 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rest"
 )
 
-// capabilities says that the client copes with merged partitions (1), and that it
-// sends the start time beside a continuation, which a feed needs after a merge (2).
+// capabilities says that the client supports merged partitions (1), and that it sends the start time beside a
+// continuation, which a feed needs after a merge (2).
 const capabilities = "3"
 
-// maxAnswer is the largest answer that is read. Pages have at most 4 MB, except for the
-// transaction at their end; anything larger is not the service and would fill memory.
+// maxAnswer is the largest answer that is read. Pages have at most 4 MB, except for the transaction at their end; a
+// larger answer is not from the service and would fill memory.
 const maxAnswer = 64 << 20
 
 // request is a request, which may be sent several times.
@@ -30,20 +30,20 @@ type request struct {
 	method string
 	at     rest.Resource
 	header fields
-	rid    string // of the container that is meant, for a request about items
+	rid    string // resource id of the intended container, for a request about items
 	body   []byte
-	action string        // the right that it needs, by Azure's name
-	writes bool          // may change something, so it is not repeated when its outcome is unknown
-	hub    bool          // goes to the write region, though it only reads
-	moves  bool          // its caller knows what to do about a partition that has moved
-	hold   time.Duration // how long the server may keep it waiting
-	within time.Duration // how long it may take at most; 0 is the client's timeout
+	action string        // the right that the request needs, by Azure's name
+	writes bool          // may change data, so the request is not repeated if its outcome is unknown
+	hub    bool          // goes to the write region, although it only reads
+	moves  bool          // the caller handles a moved partition
+	hold   time.Duration // how long the server may hold the request
+	within time.Duration // the time limit; 0 is the client's timeout
 }
 
 // String returns the request line.
 func (r request) String() string { return r.method + " " + cmp.Or(r.at.Raw, "/") }
 
-// answer is the answer to a request that succeeded.
+// answer is the answer to a successful request.
 type answer struct {
 	status int // 2xx or 304
 	header http.Header
@@ -52,14 +52,14 @@ type answer struct {
 
 func (a *answer) is(status int) bool { return a.status == status }
 
-// charge is what the request has cost, in request units; 0 when the server does not say.
+// charge returns the cost of the request, in request units; 0 if the server does not report the cost.
 func (a *answer) charge() float64 {
 	units, _ := strconv.ParseFloat(a.header.Get(headerCharge), 64)
 	return units
 }
 
-// sendOnce sends a request once. The timeout's cause names the host, because "context
-// deadline exceeded" would not say which of several regions did not answer.
+// sendOnce sends a request once. The timeout's cause names the host, because "context deadline exceeded" would not say
+// which of several regions did not answer.
 func (c *Client) sendOnce(ctx context.Context, to *url.URL, r request, activity string) (*answer, error) {
 	within := cmp.Or(r.within, c.timeout+r.hold)
 	ctx, cancel := context.WithTimeoutCause(ctx, within, silence{to.Host, within})
@@ -91,20 +91,19 @@ type silence struct {
 // Error implements error.
 func (s silence) Error() string { return fmt.Sprintf("no answer from %s within %v", s.host, s.within) }
 
-// ownFields is how many headers each request has beside those of its kind, at most.
+// ownFields is the largest number of headers that every request has in addition.
 const ownFields = 10
 
 // buildRequest makes the signed HTTP request. Each attempt is signed anew, since the date is
 // part of the signature.
 func (c *Client) buildRequest(ctx context.Context, to *url.URL, r request, activity string) (*http.Request, error) {
 	u := *to
-	// Both forms are given, because an id may hold a slash, and the path alone would
-	// have it taken for a separator.
+	// Both forms are set, because an id may contain a slash, which the path alone would turn into a separator.
 	u.Path, u.RawPath = to.Path+r.at.Path, to.EscapedPath()+r.at.Raw
 	if r.at.Kind == "" {
 		u.Path, u.RawPath = to.Path+"/", ""
 	}
-	// The address is known already, and need not be written and read again.
+	// The address is known already, so it need not be formatted and parsed again.
 	req, err := http.NewRequestWithContext(ctx, r.method, "", bytes.NewReader(r.body))
 	if err != nil {
 		return nil, err
@@ -129,8 +128,7 @@ func (c *Client) buildRequest(ctx context.Context, to *url.URL, r request, activ
 	return req, nil
 }
 
-// readBody reads an answer to its end and closes it, so that the connection is used
-// again.
+// readBody reads an answer to its end and closes it, so that the connection can be used again.
 func readBody(resp *http.Response) (body []byte, err error) {
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
 	var b bytes.Buffer
@@ -145,14 +143,13 @@ func readBody(resp *http.Response) (body []byte, err error) {
 	return b.Bytes(), nil
 }
 
-// lost is the error of a request without an answer: the cause of its context's end, if
-// that has ended.
+// lost returns the error of a request without an answer: the cause of its context, if the context has ended.
 func lost(ctx context.Context, r request, err error) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	if u, ok := errors.AsType[*url.Error](err); ok {
-		err = u.Err // method and address are said already
+		err = u.Err // the error names method and address already
 	}
 	return fmt.Errorf("%s: %w", r, err)
 }

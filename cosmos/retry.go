@@ -25,9 +25,8 @@ import (
 //	no answer, lost connection                               been carried out
 //	anything else                   error                    error
 //
-// A request is sent at most five times, and the pauses begin at 50 ms and double. What
-// is left is an error, and the processor, which knows how urgent it is, does the
-// waiting. Nothing waits beyond the end of the context.
+// A request is sent at most five times, and the pauses begin at 50 ms and double. After that the client returns an
+// error, and the processor, which knows how urgent the request is, waits. No pause exceeds the end of the context.
 const (
 	maxAttempts  = 5
 	firstPause   = 50 * time.Millisecond
@@ -38,12 +37,12 @@ const (
 // verdict says how to go on after an error.
 type verdict struct {
 	again     bool
-	elsewhere bool          // this region does not serve us now
+	elsewhere bool          // this region does not serve the request now
 	moved     bool          // the account's regions have changed
 	after     time.Duration // at least
 }
 
-// judgeError is the table above.
+// judgeError implements the table above.
 func (r request) judgeError(err error) verdict {
 	e, answered := errors.AsType[*Error](err)
 	if !answered {
@@ -68,8 +67,8 @@ func (r request) judgeError(err error) verdict {
 	return verdict{}
 }
 
-// neverSent reports that no byte of a request has left, because there was no
-// connection. So even a write can be sent again.
+// neverSent reports whether no byte of a request was sent, because there was no connection. In this case even a write
+// can be sent again.
 func neverSent(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "dial"
@@ -80,7 +79,7 @@ func (c *Client) do(ctx context.Context, r request) (*answer, error) {
 	return c.sendTo(ctx, r, func() *url.URL { return c.targetOf(ctx, r) })
 }
 
-// sendTo is do with a choice of regions. All attempts have one activity id.
+// sendTo is do with a choice of regions. All attempts have the same activity id.
 func (c *Client) sendTo(ctx context.Context, r request, target func() *url.URL) (*answer, error) {
 	activity := newActivity()
 	for n := 1; ; n++ {
@@ -98,7 +97,7 @@ func (c *Client) sendTo(ctx context.Context, r request, target func() *url.URL) 
 		v := r.judgeError(err)
 		if v.elsewhere {
 			c.regions.markFailed(to)
-			// The region has answered, and the request is to blame.
+			// The region has answered, and the error is the request's fault.
 		} else {
 			c.regions.markAnswered(to)
 		}
@@ -115,9 +114,8 @@ func (c *Client) sendTo(ctx context.Context, r request, target func() *url.URL) 
 	}
 }
 
-// backoff is the pause after so many attempts. It doubles, so that a struggling service
-// gets room, and varies by half, so that clients that failed together do not return
-// together.
+// backoff returns the pause after this many attempts. It doubles, to relieve a struggling service, and varies by half,
+// so that clients that failed together do not return together.
 func backoff(attempts int) time.Duration {
 	d := min(firstPause<<min(attempts-1, maxDoublings), longestPause)
 	return d/2 + rand.N(d/2+1)

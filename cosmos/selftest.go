@@ -11,19 +11,16 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// probeTTL is how many seconds the probe of a self-test lives if the test is cut off
-// before it deletes the probe.
+// probeTTL is the lifetime of a self-test's probe in seconds, in case the test ends before it deletes the probe.
 const probeTTL = 60
 
-// SelfTest tries everything that a processor does, once, so that a missing right is
-// found at the start and not at the first split, perhaps at night. It reads metadata
-// and feed of the monitored container, lists and follows the leases, and creates,
-// replaces and deletes a document of its own among them.
+// SelfTest tries each operation of a processor once, so that you find a missing right at the start and not at the first
+// split, perhaps at night. SelfTest reads metadata and feed of the monitored container, lists and follows the leases,
+// and creates, replaces and deletes a document of its own among them.
 //
-// The error joins all refusals; each names the data action that the credential lacks.
-// Without the right to delete, the processor works and leaves records behind: that is
-// logged as a warning. Throttling is waited for, up to about a minute, because other
-// instances may be starting on the same small container.
+// The error joins all refusals; each names the data action that the credential lacks. If only the right to delete is
+// missing, the processor works and leaves records behind: SelfTest logs a warning. If the service throttles, SelfTest
+// waits, up to about a minute, because other instances may be starting on the same small container.
 func (s *Leases) SelfTest(ctx context.Context, monitored *Container, mode feed.Mode) error {
 	err := errors.Join(
 		unthrottled(ctx, func() error { return monitored.testFeed(ctx, mode) }),
@@ -37,11 +34,11 @@ func (s *Leases) SelfTest(ctx context.Context, monitored *Container, mode feed.M
 	return nil
 }
 
-// throttledTries is how often a step of a self-test is tried; each try is several
-// requests, with up to a second between them.
+// throttledTries limits the tries of a step of a self-test; each try is several requests, with up to a second between
+// them.
 const throttledTries = 20
 
-// unthrottled repeats do while the service asks for a pause.
+// unthrottled repeats do while the service throttles.
 func unthrottled(ctx context.Context, do func() error) error {
 	for n := 1; ; n++ {
 		err := do()
@@ -65,7 +62,7 @@ func (c *Container) testFeed(ctx context.Context, mode feed.Mode) error {
 	return err
 }
 
-// testWrites writes a document as records are written, under an id that is no record.
+// testWrites writes a document in the same way as records, under an id that is no record.
 func (s *Leases) testWrites(ctx context.Context) error {
 	id := s.prefix + ".probe." + newActivity()
 	key := feed.Key(id)

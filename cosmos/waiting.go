@@ -10,13 +10,12 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// Wait implements [feed.Waiter], if the server can hold a read until there is a change, as changefeed's own server does: then
-// leases are pushed, and each waits with one request that the server holds, up to 30 seconds. Azure cannot do so: there Wait
-// returns an [errors.ErrUnsupported], and a processor polls.
+// Wait implements [feed.Waiter]. If the server can hold a read until there is a change, as changefeed's own server
+// does, each lease waits with a request that the server holds, up to 30 seconds, and the processor does not poll. Azure
+// cannot hold reads: there Wait returns an [errors.ErrUnsupported], and a processor polls.
 //
-// A wait returns no changes, so the next Read reads them again. A wait asks for one
-// item only: an activity costs a small page more, and a quiet range costs a request
-// every 30 seconds instead of one for each poll.
+// A wait returns no changes, so the next Read reads them again. A wait asks for a single item: each wait with changes
+// costs an extra small page, and a quiet range costs a request every 30 seconds instead of a request per poll.
 func (c *Container) Wait(ctx context.Context, r feed.Range, from feed.Position) error {
 	known, _ := c.client.regions.currentAccount()
 	if known.hold <= 0 {
@@ -32,8 +31,8 @@ func (c *Container) Wait(ctx context.Context, r feed.Range, from feed.Position) 
 	}
 	for n := 1; ; n++ {
 		hold, begun := until(ctx, known.hold), time.Now()
-		// What is left of the context is too short for another read that is held, and
-		// reads that are not would make a busy loop of the end.
+		// The rest of the context is too short for another held read, and reads that are not held would be a busy loop
+		// until the end.
 		if n > 1 && hold < holdMargin {
 			<-ctx.Done()
 			return fmt.Errorf("wait for changes of %q: %w", c.id, context.Cause(ctx))
@@ -41,7 +40,7 @@ func (c *Container) Wait(ctx context.Context, r feed.Range, from feed.Position) 
 		page, err := c.readPage(ctx, r, from, o, hold)
 		switch {
 		case errors.Is(err, feed.ErrGone) || errors.Is(err, feed.ErrTooOld):
-			return nil // for the reader to find out
+			return nil // the reader finds out
 		case err != nil:
 			return fmt.Errorf("wait for changes of %q: %w", c.id, err)
 		case len(page.Changes) > 0:
@@ -54,8 +53,8 @@ func (c *Container) Wait(ctx context.Context, r feed.Range, from feed.Position) 
 	}
 }
 
-// pauseUnheld waits a little after the n-th read in a row that found nothing, unless
-// the server held that read: a proxy on the way may answer at once, each time.
+// pauseUnheld waits a little after the n-th read in a row without changes, unless the server held that read: a proxy in
+// between may answer at once, each time.
 func pauseUnheld(ctx context.Context, begun time.Time, hold time.Duration, n int) error {
 	if time.Since(begun) >= hold/2 {
 		return nil
@@ -63,9 +62,8 @@ func pauseUnheld(ctx context.Context, begun time.Time, hold time.Duration, n int
 	return pause.For(ctx, backoff(n))
 }
 
-// until returns how long the server is to hold a read, at most as long as it can. The answer must come a little
-// before the context ends, because a request that is cut off takes its connection
-// along.
+// until returns how long the server should hold a read, at most as long as the server can. The answer must arrive a
+// little before the context ends, because an interrupted request also closes its connection.
 func until(ctx context.Context, most time.Duration) time.Duration {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -74,5 +72,5 @@ func until(ctx context.Context, most time.Duration) time.Duration {
 	return max(0, min(most, time.Until(end)-holdMargin))
 }
 
-// holdMargin is how long before the end of a context the answer is to come.
+// holdMargin is how long before the end of a context the answer must arrive.
 const holdMargin = 500 * time.Millisecond
