@@ -21,6 +21,7 @@ type Aggregate interface {
 }
 
 // Recorder keeps the events of an object until a unit of work has committed them. Embed it:
+//
 //	type Contact struct {
 //		outbox.Recorder
 //		Name string `json:"name"`
