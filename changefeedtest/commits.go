@@ -13,13 +13,12 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// What a batch does. A committer is judged by the feed and not by its own results,
-// because handlers see the feed alone.
+// The effect of a batch. These tests judge a committer by the feed and not by its own results, because handlers see
+// only the feed.
 
-// TestCommitter proves a [feed.Committer] against every sentence of its
-// documentation. It reads the effect of a batch, or that there is none, from the
-// store's Source, because a batch that is in the results and not in the feed is lost to
-// handlers.
+// TestCommitter proves a [feed.Committer] against every sentence of its documentation. TestCommitter reads the effect
+// of a batch, or its absence, from the store's Source, because handlers lose a batch that is in the results and not in
+// the feed.
 func TestCommitter(t *testing.T, h Harness) {
 	for _, c := range slices.Concat(commitCases, limitCases, patchCases) {
 		t.Run(c.name, func(t *testing.T) { c.run(t, h) })
@@ -42,8 +41,8 @@ var commitCases = []containerCase{
 	{name: "an expired item no longer exists", needs: []Ability{Expiry, PassingTime}, container: Container{Expiry: true}, test: expiredIsGone},
 }
 
-// batchResults compares the results of a batch with the feed: one LSN for all writes,
-// by which a handler recognizes a transaction.
+// batchResults compares the results of a batch with the feed: all writes have the same LSN, by which a handler
+// recognizes a transaction.
 func batchResults(s *containerTest) {
 	results := s.commit(feed.Key("k"),
 		feed.Write{Op: feed.WriteCreate, Body: doc("a", "k", 1)},
@@ -74,7 +73,7 @@ func batchResults(s *containerTest) {
 	}
 }
 
-// createdFlag wants to know of each write whether the item was new.
+// createdFlag expects each write to report whether the item was new.
 func createdFlag(s *containerTest) {
 	for i, c := range []struct {
 		op   feed.WriteOp
@@ -93,8 +92,7 @@ func createdFlag(s *containerTest) {
 	}
 }
 
-// rejects commits a batch that must fail at one write, and checks that nothing
-// happened.
+// rejects commits a batch that must fail at a write, and checks that nothing was written.
 func (s *containerTest) rejects(want error, index int, key feed.PartitionKey, writes ...feed.Write) {
 	s.Helper()
 	_, before := s.drain(s.whole(), beginning, feed.ReadOptions{})
@@ -122,9 +120,8 @@ func brief(writes []feed.Write) string {
 	return b.String()
 }
 
-// batchAtomic refuses a batch at its first, middle and last write. An outbox relies on
-// all or nothing: an event without its document, or the reverse, is the failure it
-// exists to avoid.
+// batchAtomic refuses a batch at its first, middle and last write. An outbox relies on all or nothing: an outbox exists
+// to prevent an event without its document, and the reverse.
 func batchAtomic(s *containerTest) {
 	s.put("k", "exists")
 	key := feed.Key("k")
@@ -140,8 +137,8 @@ func batchAtomic(s *containerTest) {
 	s.wantIDs("the feed", changes, "fine")
 }
 
-// batchOrder writes and reads the same item within a batch: each read sees the writes
-// before it, and a batch of reads alone leaves no trace in the feed.
+// batchOrder writes and reads the same item within a batch: each read sees the earlier writes, and a batch of reads
+// alone adds nothing to the feed.
 func batchOrder(s *containerTest) {
 	read := feed.Write{Op: feed.WriteRead, ID: "a"}
 	results := s.commit(feed.Key("k"),
@@ -162,8 +159,7 @@ func batchOrder(s *containerTest) {
 	s.wantIDs("the feed after a read", changes)
 }
 
-// refusals writes to items that exist or do not, beside an item of the same id under
-// another partition key.
+// refusals writes to existing and missing items, beside an item with the same id under another partition key.
 func refusals(s *containerTest) {
 	key := feed.Key("k")
 	s.put("k", "exists")
@@ -183,8 +179,8 @@ func refusals(s *containerTest) {
 	}
 }
 
-// ifMatch writes under ETags. ErrPrecondition, and not another error, is the signal to
-// read again and retry.
+// ifMatch writes under ETags. The error must be ErrPrecondition, because this error tells the writer to read again and
+// retry.
 func ifMatch(s *containerTest) {
 	key := feed.Key("k")
 	s.put("k", "a")
@@ -194,7 +190,7 @@ func ifMatch(s *containerTest) {
 		s.Errorf("ETag %s is the same after a write", first)
 	}
 	patch := []feed.PatchOp{{Op: "incr", Path: "/n", Value: json.RawMessage("1")}}
-	// Each follows a write that could be carried out: the batch is refused as a whole.
+	// A valid write precedes each of these: the whole batch must be refused.
 	for _, etag := range []string{first, `"nonsense"`} {
 		for _, w := range []feed.Write{
 			{Op: feed.WriteUpsert, Body: doc("a", "k", 3)},
@@ -221,8 +217,7 @@ func ifMatch(s *containerTest) {
 	}
 }
 
-// systemProperties sends back an item as a client has read it, with stale system
-// properties.
+// systemProperties writes an item in the form that a client has read, with stale system properties.
 func systemProperties(s *containerTest) {
 	body := json.RawMessage(`{"id":"a","pk":"k","_etag":null,"_ts":0,"_rid":7,"_self":{},"_attachments":null,"_other":1}`)
 	result := s.commit(feed.Key("k"), feed.Write{Body: body})[0]
@@ -238,8 +233,8 @@ func systemProperties(s *containerTest) {
 	}
 }
 
-// createAgain deletes and creates: the ETag must differ, or a writer from before the
-// delete would overwrite the new item.
+// createAgain deletes and creates an item: the ETag must differ, because otherwise a writer from before the delete
+// would overwrite the new item.
 func createAgain(s *containerTest) {
 	key := feed.Key("k")
 	create := feed.Write{Op: feed.WriteCreate, Body: doc("a", "k", 1)}
@@ -250,7 +245,7 @@ func createAgain(s *containerTest) {
 	}
 }
 
-// raceCreates creates an item by 16 writers at once.
+// raceCreates makes 16 writers create an item at the same time.
 func raceCreates(s *containerTest) {
 	var wins, losses atomic.Int64
 	var wg sync.WaitGroup
@@ -273,7 +268,7 @@ func raceCreates(s *containerTest) {
 	}
 }
 
-// raceUpdates increments a number by patches and by conditional replaces at once.
+// raceUpdates increments a number by concurrent patches and conditional replaces.
 func raceUpdates(s *containerTest) {
 	const writers, each = 6, 15
 	key := feed.Key("k")
@@ -296,7 +291,7 @@ func raceUpdates(s *containerTest) {
 	}
 }
 
-// increment adds 1 by a patch, or by a conditional replace until it wins.
+// increment adds 1 by a patch, or by conditional replaces until one succeeds.
 func (s *containerTest) increment(key feed.PartitionKey, byPatch bool) error {
 	if byPatch && !s.h.lacks(Patching) {
 		patch := []feed.PatchOp{{Op: "incr", Path: "/n", Value: json.RawMessage("1")}}
@@ -315,7 +310,7 @@ func (s *containerTest) increment(key feed.PartitionKey, byPatch bool) error {
 	}
 }
 
-// endedCommit wants an error, since the caller has gone and cannot use a result.
+// endedCommit expects an error, because the caller has gone and cannot use a result.
 func endedCommit(s *containerTest) {
 	ctx, cancel := s.soon()
 	cancel()
@@ -324,7 +319,7 @@ func endedCommit(s *containerTest) {
 	}
 }
 
-// expiredIsGone treats an item after its expiry as absent, before any background work.
+// expiredIsGone expects an expired item to be absent, before any background work.
 func expiredIsGone(s *containerTest) {
 	key := feed.Key("k")
 	s.commit(key, s.mortal("a"))

@@ -11,12 +11,11 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Wrappers that count, for the tests of a program that uses the processor: its cost is
-// in its requests, and a change that doubles them breaks no other test.
+// Wrappers that count, for the tests of a program that uses the processor: the cost of the program is its requests, and
+// if a change doubles them, no other test fails.
 
-// Counts counts the requests that pass through its wrappers: requests are money at the
-// service, so tests assert how many a processor needs. The zero Counts is ready; it
-// must not be copied.
+// Counts counts the requests that pass through its wrappers: requests cost money at the service, so tests assert how
+// many requests a processor needs. The zero Counts is ready; you must not copy it.
 type Counts struct {
 	mu    sync.Mutex
 	calls map[Method]int
@@ -35,7 +34,7 @@ func (c *Counts) Committer(inner feed.Committer) feed.Committer {
 	return wrapCommitter(inner, c.around)
 }
 
-// around counts a call before it is made: one that fails costs a request too.
+// around counts a call before the call is made, because a failed call costs a request too.
 func (c *Counts) around(_ context.Context, call Call, do func() error) error {
 	c.mu.Lock()
 	if c.calls == nil {
@@ -46,7 +45,7 @@ func (c *Counts) around(_ context.Context, call Call, do func() error) error {
 	return do()
 }
 
-// Of returns the number of calls of the methods; without methods, of all.
+// Of returns the number of calls of the methods; without methods, the number of all calls.
 func (c *Counts) Of(methods ...Method) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

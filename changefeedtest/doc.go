@@ -1,9 +1,8 @@
-// Package changefeedtest proves stores for package changefeed, and troubles them.
+// Package changefeedtest proves stores for package changefeed, and injects faults into them.
 //
-// [TestSource], [TestLeaseStore], [TestCommitter] and [TestDeadLetters] are the
-// conformance suites: they hold a [feed.Source], a [feed.LeaseStore], a
-// [feed.Committer] and a [feed.LetterBox] to every sentence of those
-// interfaces' documentation. A new store is done when they pass:
+// [TestSource], [TestLeaseStore], [TestCommitter] and [TestDeadLetters] are the conformance suites: they check every
+// sentence of the documentation of [feed.Source], [feed.LeaseStore], [feed.Committer] and [feed.LetterBox]. Your store
+// is ready when they pass:
 //
 //	func TestConformance(t *testing.T) {
 //		h := changefeedtest.Harness{
@@ -17,20 +16,16 @@
 //		t.Run("commits", func(t *testing.T) { changefeedtest.TestCommitter(t, h) })
 //	}
 //
-// A store declares each [Ability] that it lacks, and each test that is left out for
-// that is logged, because a test that is skipped in silence proves nothing. A
-// declaration that the store belies is an error too.
+// A store declares each [Ability] that it lacks. The suite logs each test that it skips for this reason, because a test
+// skipped in silence proves nothing. If the store has a declared ability after all, that is an error too.
 //
-// The comment of each test says why a processor needs the property. Most are short;
-// where a failure puzzles you, read it before the code.
+// The comment of each test says why a processor needs the property. Most tests are short; if a failure puzzles you,
+// read the comment before the code.
 //
-// [Faults] wraps the same interfaces with trouble: errors before and after the effect,
-// conflicts, throttling, delays, blackouts, drawn from a seed or planned call by call.
-// [Counts] wraps them and counts requests. The result of a wrapper has the optional
-// interfaces ([feed.Waiter], [feed.Counter], [feed.Locator],
-// [feed.Follower]) of the wrapped store, and no others, so a processor behaves as
-// with the store itself; a [feed.Sequencer] is asked without a fault.
+// [Faults] wraps the same interfaces and injects faults: errors before and after the effect, conflicts, throttling,
+// delays, blackouts, drawn from a seed or planned call by call. [Counts] wraps them and counts requests. The result of
+// a wrapper has the optional interfaces ([feed.Waiter], [feed.Counter], [feed.Locator], [feed.Follower]) of the wrapped
+// store, and no others, so a processor behaves as with the store itself. Calls of a [feed.Sequencer] have no faults.
 //
-// The suites never sleep. Where time must pass it passes in a bubble, or through
-// [Harness].Pass.
+// The suites never sleep. If time must pass, it passes in a bubble, or through [Harness].Pass.
 package changefeedtest

@@ -11,28 +11,27 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Faults for the tests of handlers, and of the processor itself. A call has three parts
-// that can fail apart: the way to the store, the store's work, and the way back. A
-// caller sees an error each time, and cannot know which part it was; so a fault says of
-// each what happens there.
+// Faults for the tests of handlers, and of the processor itself. Three parts of a call can fail separately: the request
+// to the store, the store's work, and the reply. A caller sees an error each time, and cannot know which part has
+// failed; so a fault describes each part.
 
-// ErrInjected is the error of faults without a specific error. It matches no sentinel,
-// so the outcome of the call is unknown to the caller, as after a lost connection.
+// ErrInjected is the error of faults without a specific error. ErrInjected matches no sentinel, so the caller does not
+// know the outcome of the call, as after a lost connection.
 var ErrInjected = errors.New("injected fault")
 
-// Fault is the trouble of one call. The zero Fault is none.
+// Fault is the fault of a call. The zero Fault injects nothing.
 type Fault struct {
 	Delay      time.Duration // before the call
-	Before     error         // answered in place of the call
-	After      error         // answered although the call was made: a lost reply
-	DelayAfter time.Duration // before the reply: a slow one, that may come too late
+	Before     error         // returned instead of the call
+	After      error         // returned although the call was made: a lost reply
+	DelayAfter time.Duration // before the reply, which may arrive too late
 }
 
 // Refuse is the fault of a call that is not made.
 func Refuse(err error) Fault { return Fault{Before: err} }
 
-// Lose is the fault of a call that is made and whose reply is lost. It is the hardest
-// for a caller, who must find out whether the call took effect.
+// Lose is the fault of a call that is made and whose reply is lost. This fault is the hardest for a caller, who must
+// find out whether the call took effect.
 func Lose() Fault { return Fault{After: ErrInjected} }
 
 // Throttle is the fault of a store that asks for a pause.
@@ -40,7 +39,7 @@ func Throttle(after time.Duration) Fault {
 	return Fault{Before: &feed.ThrottledError{After: after}}
 }
 
-// Faults decides the fault of each call. It may be called concurrently.
+// Faults decides the fault of each call. Calls of Faults may be concurrent.
 type Faults func(c Call) Fault
 
 // Source wraps a source. The result has the optional abilities of the source.
@@ -54,8 +53,8 @@ func (f Faults) Committer(c feed.Committer) feed.Committer {
 	return wrapCommitter(c, f.around)
 }
 
-// around makes the call, or not, as its fault says. A caller that goes away while the reply is on
-// its way has an error, although the call took effect: as in a network.
+// around makes the call or omits it, according to its fault. If the caller's context ends while the reply is delayed,
+// the caller receives an error although the call took effect, as in a network.
 func (f Faults) around(ctx context.Context, c Call, call func() error) error {
 	fault := f(c)
 	if err := wait(ctx, fault.Delay); err != nil {
@@ -74,7 +73,7 @@ func (f Faults) around(ctx context.Context, c Call, call func() error) error {
 	return err
 }
 
-// Any combines plans: the first that returns a fault decides.
+// Any combines plans: the first plan that returns a fault decides.
 func Any(plans ...Faults) Faults {
 	return func(c Call) Fault {
 		for _, plan := range plans {
@@ -96,7 +95,7 @@ func Only(plan Faults, methods ...Method) Faults {
 	}
 }
 
-// Nth gives the nth call of a method, counted from 1, a fault.
+// Nth injects a fault into the nth call of a method, counted from 1.
 func Nth(method Method, n int, fault Fault) Faults {
 	var mu sync.Mutex
 	calls := 0
@@ -110,10 +109,10 @@ func Nth(method Method, n int, fault Fault) Faults {
 	}, method)
 }
 
-// Always gives every call the same fault.
+// Always injects the same fault into every call.
 func Always(fault Fault) Faults { return func(Call) Fault { return fault } }
 
-// Window is a span of time: From is in it, To is not.
+// Window is a span of time that includes From and excludes To.
 type Window struct {
 	From, To time.Time
 }
@@ -134,8 +133,8 @@ func Blackout(err error, windows ...Window) Faults {
 	}
 }
 
-// Rates are the chances of faults, from 0 to 1. They add up: a call has at most one of
-// refusal, loss, conflict and throttling; delays come on top.
+// Rates are the probabilities of faults, from 0 to 1. They add up: a call has at most one of refusal, loss, conflict
+// and throttling, and possibly delays as well.
 type Rates struct {
 	Refuse   float64 // an error before the effect
 	Lose     float64 // an error after the effect
@@ -148,8 +147,8 @@ type Rates struct {
 	MaxPause time.Duration // default 1 s
 }
 
-// Random draws the faults from r, which nobody else may use from then on. A seed and an
-// order of calls determine the order of faults, so that a failure can be repeated.
+// Random draws the faults from r, which you must not use elsewhere from then on. A seed and an order of calls determine
+// the order of faults, so that you can repeat a failure.
 func Random(r *rand.Rand, rates Rates) Faults {
 	if rates.MaxDelay <= 0 {
 		rates.MaxDelay = time.Second
@@ -165,14 +164,14 @@ func Random(r *rand.Rand, rates Rates) Faults {
 	}
 }
 
-// draw takes the same number of random values for every call, so that a change of rates
-// leaves the rest of a run as it was.
+// draw takes the same number of random values for every call, so that a change of rates does not change the other
+// faults of a run.
 func (rates Rates) draw(r *rand.Rand, m Method) Fault {
 	outcome, slow, away := r.Float64(), r.Float64(), r.Float64()
 	delay, late, pause := share(r, rates.MaxDelay), share(r, rates.MaxDelay), share(r, rates.MaxPause)
 	var fault Fault
-	// One number is cut off by one rate after the other, so that at most one of these
-	// faults comes, each as often as its rate says.
+	// Each rate takes its share of a single random number, so that a call has at most one of these faults, each as
+	// often as its rate says.
 	hit := func(rate float64) bool {
 		outcome -= rate
 		return outcome < 0 && outcome >= -rate

@@ -10,31 +10,29 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// The suites know a store through a harness alone, so they prove any store: ours, the
-// client of an account, or a user's own. A store that lacks an ability says so in a
-// list. If its tests were left out by themselves, an ability that broke would look like
-// one that was never there.
+// The suites know a store only through a harness, so they prove any store: ours, the client of an account, or your own.
+// If a store lacks an ability, it says so in a list. If the suites skipped its tests automatically, a broken ability
+// would look like a missing one.
 
-// Harness makes a store for the suites. A suite needs the functions that make its
-// subject, and Lacks must list each ability that the store does without.
+// Harness makes a store for the suites. A suite needs the functions that make its subject, and Lacks must list each
+// ability that the store lacks.
 type Harness struct {
-	// Container makes an empty container with one physical partition. It ends whatever
-	// it starts with t.Cleanup.
+	// Container makes an empty container with one physical partition. It ends the processes and goroutines that it
+	// starts with t.Cleanup.
 	Container func(t *testing.T, c Container) Store
 
 	// Leases makes an empty lease container.
 	Leases func(t *testing.T) LeaseContainer
 
-	// Lacks are the abilities that the store does without.
+	// Lacks are the abilities that the store lacks.
 	Lacks []Ability
 
-	// Virtual runs each test in a bubble of testing/synctest, so that hours pass at
-	// once. The store must live in the bubble: no sockets, because a bubble does not
-	// see that somebody waits for them.
+	// Virtual runs each test in a bubble of testing/synctest, so that hours pass at once. The store must live in the
+	// bubble: use no sockets, because a bubble does not notice that a goroutine waits for a socket.
 	Virtual bool
 
-	// Pass lets time pass by the store's clock. With Virtual it may be nil; without, a
-	// nil Pass requires that Lacks lists [PassingTime].
+	// Pass makes time pass by the store's clock. If you set Virtual, Pass may be nil; without Virtual, a nil Pass
+	// requires that Lacks contains [PassingTime].
 	Pass func(t *testing.T, d time.Duration)
 }
 
@@ -43,7 +41,7 @@ type Container struct {
 	Paths     []string      // partition key paths; the suites use /pk, or /pk and /sub
 	Retention time.Duration // of all versions and deletes, previous images included; 0 is none
 	Expiry    bool          // items with a ttl expire
-	HashV1    bool          // keys are hashed as in version 1, where a place holds the beginning of the key
+	HashV1    bool          // keys are hashed as in version 1, in which a place contains the beginning of the key
 }
 
 // Store is a monitored container under test.
@@ -51,8 +49,7 @@ type Store struct {
 	Source    feed.Source
 	Committer feed.Committer
 
-	// Split divides a physical partition in two, and returns when the children exist.
-	// The store chooses the edge.
+	// Split divides a physical partition into two, and returns when the children exist. The store chooses the edge.
 	Split func(t *testing.T, id string)
 	// Merge joins two neighbouring physical partitions.
 	Merge func(t *testing.T, left, right string)
@@ -62,20 +59,20 @@ type Store struct {
 
 // LeaseContainer is a lease container under test.
 type LeaseContainer struct {
-	// Unit returns a client of the deployment unit with this processor name. Two
-	// clients with the same name share their records.
+	// Unit returns a client of the deployment unit with this processor name. If two clients have the same name, they
+	// share their records.
 	Unit func(t *testing.T, processor string) feed.LeaseStore
-	// Put writes a document as another program would, over the document with its id.
+	// Put writes a document as another program would, and replaces the document with its id.
 	Put func(t *testing.T, doc json.RawMessage)
-	// WithoutDelete returns a client that has no right to delete, as many operators
-	// grant their services.
+	// WithoutDelete returns a client that lacks the right to delete, because many operators do not grant this right to
+	// their services.
 	WithoutDelete func(t *testing.T, processor string) feed.LeaseStore
 }
 
 // Ability is a property that a store may lack.
 type Ability string
 
-// The abilities that not every store has.
+// The abilities that some stores lack.
 const (
 	Splitting        Ability = "split on demand"
 	Merging          Ability = "merge on demand"
@@ -103,7 +100,7 @@ const (
 
 func (h Harness) lacks(a Ability) bool { return slices.Contains(h.Lacks, a) }
 
-// has reports whether the store has all abilities, and logs the first that it lacks.
+// has reports whether the store has all abilities, and logs the first missing ability.
 func (h Harness) has(t *testing.T, needs []Ability) bool {
 	t.Helper()
 	for _, a := range needs {
@@ -118,10 +115,10 @@ func (h Harness) has(t *testing.T, needs []Ability) bool {
 	return true
 }
 
-// shortly is long enough for a wait to begin, and short where time is real.
+// shortly is long enough for a wait to begin, and short if time is real.
 const shortly = 50 * time.Millisecond
 
-// in runs a test, in a bubble when the harness is virtual.
+// in runs a test, in a bubble if the harness is virtual.
 func (h Harness) in(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	if h.Virtual {
@@ -131,7 +128,7 @@ func (h Harness) in(t *testing.T, test func(t *testing.T)) {
 	test(t)
 }
 
-// pass lets time pass.
+// pass makes time pass.
 func (h Harness) pass(t *testing.T, d time.Duration) {
 	t.Helper()
 	if h.Pass != nil {
@@ -143,7 +140,7 @@ func (h Harness) pass(t *testing.T, d time.Duration) {
 	}
 }
 
-// needHook fails the test when the harness lacks the function of a declared ability.
+// needHook fails the test if the harness lacks the function of a declared ability.
 func needHook(t *testing.T, has bool, hook string, a Ability) {
 	t.Helper()
 	if !has {

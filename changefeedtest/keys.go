@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Partition keys decide about order and about owners: two texts of one key that were
-// taken for two keys would be handled at the same time.
+// Partition keys decide about order and about owners: if a store took two texts of the same key for two keys, they
+// would be handled at the same time.
 
 // keyCases test partition keys and reads of a logical partition.
 var keyCases = []containerCase{
@@ -44,11 +44,11 @@ var kinds = []struct {
 	{feed.Key(feed.Undefined), ""},
 }
 
-// keyKinds writes a key of each JSON type. The order of changes is promised by key, so
-// two keys must not become one, nor one two.
+// keyKinds writes a key of each JSON type. The order of changes is promised per key, so two keys must not become the
+// same, and a key must not become two.
 func keyKinds(s *containerTest) {
 	for _, k := range kinds {
-		// One id in many logical partitions is many items.
+		// The same id in many logical partitions means many items.
 		s.commit(k.key, feed.Write{Op: feed.WriteCreate, Body: json.RawMessage(`{"id":"same"` + k.member + `}`)})
 	}
 	changes, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
@@ -69,8 +69,7 @@ func keyKinds(s *containerTest) {
 	}
 }
 
-// keyReads reads a logical partition beside others, with a key that begins another's
-// text.
+// keyReads reads a logical partition beside others, with a key whose text begins another key.
 func keyReads(s *containerTest) {
 	for i := range 10 {
 		s.put("mine", fmt.Sprintf("m%d", i), fmt.Sprintf("n%d", i))
@@ -92,8 +91,7 @@ func keyReads(s *containerTest) {
 	s.wantIDs("a logical partition without items", s.drainAll(s.whole(), beginning, o))
 }
 
-// keyThroughSplit reads a logical partition before and after a split: it moves as a
-// whole.
+// keyThroughSplit reads a logical partition before and after a split: it moves as a whole.
 func keyThroughSplit(s *containerTest) {
 	s.spread("i", 10)
 	s.put("mine", "a", "b")
@@ -109,15 +107,15 @@ func keyThroughSplit(s *containerTest) {
 	s.wantIDs("one logical partition, after its position", s.drainAll(homes[0].Range, end, o), "c")
 }
 
-// holds reports whether a partition has changes of a logical partition.
+// holds reports whether a partition contains changes of a logical partition.
 func (s *containerTest) holds(partition feed.Partition, pk string) bool {
 	s.Helper()
 	all := s.drainAll(partition.Range, beginning, feed.ReadOptions{})
 	return slices.ContainsFunc(all, func(c feed.Change) bool { return c.PartitionKey == s.key(pk) })
 }
 
-// keyPlaces compares places with the partitions that have the changes: a request about a
-// key goes to the owner of the range that holds its place.
+// keyPlaces compares places with the partitions that contain the changes: a request about a key goes to the owner of
+// the range that contains the key's place.
 func keyPlaces(s *containerTest) {
 	var keys []feed.PartitionKey
 	for _, k := range kinds {
@@ -136,8 +134,7 @@ func keyPlaces(s *containerTest) {
 	}
 }
 
-// hierarchicalPlaces is keyPlaces for keys of two levels, of which the first alone is the
-// key of no item.
+// hierarchicalPlaces is keyPlaces for keys of two levels; no item has a key of the first level alone.
 func hierarchicalPlaces(s *containerTest) {
 	var keys []feed.PartitionKey
 	for i := range 20 {
@@ -151,7 +148,7 @@ func hierarchicalPlaces(s *containerTest) {
 	}
 }
 
-// wantPlaces splits the partition twice, so that keys are apart.
+// wantPlaces splits the partition twice, so that keys are in different partitions.
 func (s *containerTest) wantPlaces(keys []feed.PartitionKey) {
 	s.Helper()
 	for _, child := range s.split(s.only()) {
@@ -170,8 +167,7 @@ func (s *containerTest) wantPlaces(keys []feed.PartitionKey) {
 	}
 }
 
-// hierarchicalKeys writes keys of two levels: a component for each path, in their
-// order.
+// hierarchicalKeys writes keys of two levels: a component for each path, in their order.
 func hierarchicalKeys(s *containerTest) {
 	want := map[feed.PartitionKey]string{}
 	for _, pk := range []string{"a", "b"} {

@@ -2,7 +2,7 @@ package changefeedtest
 
 import "github.com/millrace/changefeed/feed"
 
-// kindCases test that records of all kinds live beside each other.
+// kindCases test that a store keeps records of all kinds together.
 var kindCases = []leaseCase{
 	{name: "records belong to who writes and who reads them", test: recordsAreCopied},
 	{name: "every kind is listed, each with its own names", test: kindsListed},
@@ -31,9 +31,9 @@ func kindsListed(d *leaseTest) {
 	}
 }
 
-// laterKept has records of a kind, and a lease and a host in states, that this version does not
-// know. A store that takes one for a lease, or loses its state, gives it an owner while a newer
-// processor relies on it.
+// laterKept writes records of a kind, and a lease and a host in states, that this version does not know. If a store
+// took such a record for a lease, or lost its state, the record would receive an owner although a newer processor
+// relies on it.
 func laterKept(d *leaseTest) {
 	paused, draining := full("-FF"), feed.Record{Kind: feed.KindHost, Token: "h", Owner: "h", State: "draining"}
 	paused.State = "paused"
@@ -66,7 +66,8 @@ func laterKept(d *leaseTest) {
 	d.wantNames("in the end", d.list(), name(known))
 }
 
-// recordsAreCopied changes what was written, what a write returned, and what was listed. The store keeps what it was given.
+// recordsAreCopied changes the written records, the results of writes, and the listed records. The store must keep its
+// own copy.
 func recordsAreCopied(d *leaseTest) {
 	change := func(l feed.Record) {
 		l.Properties["team"] = "changed"

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// largeDocuments parks what the service just accepts, and what hardly compresses: a letter that is refused
-// stays with its change for ever.
+// largeDocuments parks documents that the service just accepts, and that hardly compress: if a letter is refused, its
+// change is never parked.
 func (s *letterTest) largeDocuments() {
 	key := feed.Key("k")
 	var want []feed.DeadLetter
@@ -45,8 +45,8 @@ func (s *letterTest) largeDocuments() {
 	s.want(key, want[0], want[2])
 }
 
-// longCauses parks with an error that quotes all that the handler knows. The cause may be
-// cut; the document may not.
+// longCauses parks with an error that contains all data of the handler. A store may cut the cause, but not the
+// document.
 func (s *letterTest) longCauses() {
 	l := letter(feed.Key("k"), 1, 0)
 	l.Cause, l.Stack = strings.Repeat("é\n", 1<<20), strings.Repeat("goroutine\xff", 1<<18)

@@ -9,11 +9,10 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Races for one record. Two winners of one ETag would be two owners of one lease, and
-// no later check of the processor could find that; so here every race is counted out.
+// Races for a record. Two winners with the same ETag would be two owners of a lease, and no later check of the
+// processor could find that; so here every race is counted.
 
-// contend runs a write by 16 clients at once, of which one must win and the others
-// conflict.
+// contend makes 16 clients write at the same time. Exactly one must win; the others must conflict.
 func (d *leaseTest) contend(what string, write func(n int) error) {
 	d.Helper()
 	var wg sync.WaitGroup
@@ -36,15 +35,14 @@ func (d *leaseTest) contend(what string, write func(n int) error) {
 	}
 }
 
-// raceLeaseCreates creates the same record by all: two winners are two owners of a
-// lock.
+// raceLeaseCreates makes all clients create the same record: two winners would be two owners of a lock.
 func raceLeaseCreates(d *leaseTest) {
 	for _, record := range []feed.Record{lease("-FF"), {Kind: feed.KindLock}} {
 		d.contend("concurrent creates", func(int) error { _, err := d.store.Create(d.Context(), record); return err })
 	}
 }
 
-// raceLeaseUpdates takes the same lease by all, again and again, and deletes it by all.
+// raceLeaseUpdates makes all clients take the same lease, again and again, and then delete it.
 func raceLeaseUpdates(d *leaseTest) {
 	record := d.create(lease("-FF"))
 	for range 5 {
@@ -59,14 +57,13 @@ func raceLeaseUpdates(d *leaseTest) {
 	d.contend("concurrent deletes", func(int) error {
 		err := d.store.Delete(d.Context(), record)
 		if errors.Is(err, feed.ErrNotFound) {
-			return feed.ErrConflict // of a delete, the losers may see either
+			return feed.ErrConflict // the losers of a delete may see either error
 		}
 		return err
 	})
 }
 
-// raceLeaseCounts counts up by conditional updates: an update that is lost shows in the
-// sum.
+// raceLeaseCounts counts by conditional updates: a lost update shows in the sum.
 func raceLeaseCounts(d *leaseTest) {
 	const clients, each = 6, 12
 	first := d.create(lease("-FF"))
@@ -88,7 +85,7 @@ func raceLeaseCounts(d *leaseTest) {
 	}
 }
 
-// countUp adds 1 to the only record by conditional updates until it wins.
+// countUp adds 1 to the only record by conditional updates until an update succeeds.
 func countUp(d *leaseTest, store feed.LeaseStore) error {
 	for {
 		records, _, err := store.List(d.Context())
@@ -103,8 +100,8 @@ func countUp(d *leaseTest, store feed.LeaseStore) error {
 	}
 }
 
-// endedLeases calls each method with an ended context. The error must not be a conflict
-// or ErrNotFound, from which a processor would conclude that its lease is lost.
+// endedLeases calls each method with an ended context. The error must not be a conflict or ErrNotFound, from which a
+// processor would conclude that its lease is lost.
 func endedLeases(d *leaseTest) {
 	record := d.create(lease("-FF"))
 	ctx, cancel := context.WithCancel(d.Context())

@@ -11,9 +11,9 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// TestLeaseStore proves a [feed.LeaseStore], and [feed.Follower] where the
-// store has it, against every sentence of their documentation. The promise that a lease
-// has a single owner rests on these properties alone: the processor adds no other lock.
+// TestLeaseStore proves a [feed.LeaseStore], and its [feed.Follower] if the store has that ability, against every
+// sentence of their documentation. The promise that a lease has a single owner rests on these properties alone: the
+// processor adds no other lock.
 func TestLeaseStore(t *testing.T, h Harness) {
 	for _, c := range slices.Concat(recordCases, kindCases, clockCases, foreignCases, followCases) {
 		t.Run(c.name, func(t *testing.T) { c.run(t, h) })
@@ -27,8 +27,8 @@ type leaseCase struct {
 	test  func(d *leaseTest)
 }
 
-// run runs the case, unless the store lacks an ability that it needs. An ability that the harness
-// denies and the store has is an error, because its tests would be left out silently.
+// run runs the case, unless the store lacks a necessary ability. If the store has an ability that the harness denies,
+// run reports an error, because the tests of the ability would be skipped silently.
 func (c leaseCase) run(t *testing.T, h Harness) {
 	if !h.has(t, c.needs) {
 		return
@@ -49,8 +49,8 @@ func (c leaseCase) run(t *testing.T, h Harness) {
 	})
 }
 
-// leaseTest is a lease container under test, with a client of a unit. Its methods end
-// the test at the first unexpected error.
+// leaseTest is a lease container under test, with a client of a unit. Its methods end the test at the first unexpected
+// error.
 type leaseTest struct {
 	*testing.T
 	h Harness
@@ -60,7 +60,7 @@ type leaseTest struct {
 
 func (d *leaseTest) pass(p time.Duration) { d.Helper(); d.h.pass(d.T, p) }
 
-// create creates a record, and expects all that was written in the answer.
+// create creates a record, and expects all written fields in the answer.
 func (d *leaseTest) create(record feed.Record) feed.Record {
 	d.Helper()
 	created, err := d.store.Create(d.Context(), record)
@@ -71,7 +71,7 @@ func (d *leaseTest) create(record feed.Record) feed.Record {
 	return created
 }
 
-// update replaces a record, and expects all that was written in the answer.
+// update replaces a record, and expects all written fields in the answer.
 func (d *leaseTest) update(record feed.Record) feed.Record {
 	d.Helper()
 	updated, err := d.store.Update(d.Context(), record)
@@ -96,8 +96,8 @@ func (d *leaseTest) list() map[string]feed.Record {
 	return records
 }
 
-// listed returns the records by kind and token, which together name a record, and the store's
-// time, by which expiry is judged.
+// listed returns the records by kind and token, which together identify a record, and the store's time, which decides
+// about expiry.
 func (d *leaseTest) listed() (map[string]feed.Record, time.Time) {
 	d.Helper()
 	records, now, err := d.store.List(d.Context())
@@ -141,8 +141,8 @@ func (d *leaseTest) wantSame(what string, got, want feed.Record) {
 	}
 }
 
-// said writes the fields that the writer of a record sets, as far as the kind gives
-// them a meaning, and as exactly as a document holds them.
+// said returns the fields of a record that its writer sets, if the kind gives them a meaning, in the precision of a
+// document.
 func said(record feed.Record) string {
 	all := fmt.Sprintf("%v %q owner %q epoch %q state %v expiration %v properties %q",
 		record.Kind, record.Token, record.Owner, record.Epoch, record.State, record.Expiration, record.Properties)
@@ -162,8 +162,8 @@ func (d *leaseTest) wantErr(what string, got, want error) {
 	}
 }
 
-// wantStale wants a write refused whose ETag is not the stored one. An ETag that no
-// store ever gives may be a bad request as well, if nothing is written.
+// wantStale expects that a write with another ETag than the stored one is refused. If no store ever returns such an
+// ETag, the error may also be a bad request, provided that nothing is written.
 func (d *leaseTest) wantStale(what string, got error) {
 	d.Helper()
 	if !errors.Is(got, feed.ErrConflict) && !errors.Is(got, feed.ErrBadRequest) {
@@ -180,8 +180,7 @@ func lease(token string) feed.Record {
 	return record
 }
 
-// full returns a lease with every field set: a store that keeps only the fields it
-// knows loses those of the next version.
+// full returns a lease with every field set: a store that keeps only known fields would lose those of the next version.
 func full(token string) feed.Record {
 	record := lease(token)
 	at := time.Date(2026, 3, 4, 23, 55, 16, 523351000, time.UTC)
@@ -212,8 +211,8 @@ var recordCases = []leaseCase{
 	{name: "requests with an ended context are errors", test: endedLeases},
 }
 
-// recordsComeBack writes records of each kind, with all fields and with none, and
-// clears fields again. A field that cannot be cleared keeps a released lease owned.
+// recordsComeBack writes records of each kind, with all fields and with none, and clears fields again. If a store could
+// not clear a field, a released lease would stay owned.
 func recordsComeBack(d *leaseTest) {
 	for _, record := range []feed.Record{
 		lease("0"), lease("-FF"), lease("05C1CFFFFFFFF8-0BF333333333"), full("12"), full("1F-3F"),
@@ -236,13 +235,13 @@ func recordsComeBack(d *leaseTest) {
 		updated.Owner, updated.Epoch, updated.Properties = "", "", map[string]string{}
 		updated.Position, updated.Attempts, updated.State = feed.Position{}, 0, feed.StateLive
 		updated.Fence, updated.Expiration = time.Time{}, 0
-		d.update(updated) // a result is good for the next write
+		d.update(updated) // a result can be used for the next write
 		d.wantSame("List after a release", d.list()[name(record)], updated)
 	}
 }
 
-// createConflict creates twice. Two instances that make the leases of a unit at once
-// must end with one set, and the ETag of a deleted record must not fit its successor.
+// createConflict creates a record twice. Two instances that make the leases of a unit at the same time must end with a
+// single set, and the ETag of a deleted record must not match its successor.
 func createConflict(d *leaseTest) {
 	first := d.create(full("-FF"))
 	_, err := d.store.Create(d.Context(), lease("-FF"))
@@ -255,8 +254,8 @@ func createConflict(d *leaseTest) {
 	d.wantSame("List", d.list()[name(second)], lease("-FF"))
 }
 
-// updateConflict updates with old, wrong and empty ETags. An instance that lost its
-// lease has such an ETag, and its write would move the new owner's position back.
+// updateConflict updates with old, wrong and empty ETags. An instance that has lost its lease has such an ETag, and its
+// write would move the new owner's position back.
 func updateConflict(d *leaseTest) {
 	first := d.create(lease("-FF"))
 	second := first
@@ -275,9 +274,8 @@ func updateConflict(d *leaseTest) {
 	}
 }
 
-// goneRecords writes records that are deleted: ErrNotFound, and nothing is created,
-// because an update that created would bring back the lease of a partition that was
-// split.
+// goneRecords writes deleted records. The error must be ErrNotFound, and nothing may be created, because otherwise an
+// update would restore the lease of a partition that was split.
 func goneRecords(d *leaseTest) {
 	for _, record := range []feed.Record{lease("-FF"), {Kind: feed.KindHost, Token: "h"}, {Kind: feed.KindLock}} {
 		gone := d.create(record)
@@ -307,8 +305,8 @@ func deleteConflict(d *leaseTest) {
 	d.wantNames("after the delete", d.list())
 }
 
-// deleteForbidden deletes without the right. The error must be ErrForbidden: the
-// processor then retires leases in place of deleting them.
+// deleteForbidden deletes without the right. The error must be ErrForbidden: the processor then retires leases instead
+// of deleting them.
 func deleteForbidden(d *leaseTest) {
 	record := d.create(lease("-FF"))
 	limited := d.WithoutDelete(d.T, "unit")
@@ -321,8 +319,8 @@ func deleteForbidden(d *leaseTest) {
 	d.remove(record)
 }
 
-// manyListed lists more records than a page of most stores holds. A listing that ends
-// early looks like a hole in the key space.
+// manyListed lists more records than a page of most stores contains. A listing that ends early looks like a hole in the
+// key space.
 func manyListed(d *leaseTest) {
 	var want []string
 	for i := range 250 {
@@ -331,8 +329,8 @@ func manyListed(d *leaseTest) {
 	d.wantNames("250 leases", d.list(), want...)
 }
 
-// listsAtOnce writes by one client and lists by others. A listing that lags lets an
-// instance take a lease that was renewed, or judge by an owner of yesterday.
+// listsAtOnce writes with a client and lists with others. If a listing lagged, an instance could take a renewed lease,
+// or decide by a former owner.
 func listsAtOnce(d *leaseTest) {
 	record := d.create(lease("-FF"))
 	for n := range 20 {
@@ -346,8 +344,8 @@ func listsAtOnce(d *leaseTest) {
 	}
 }
 
-// anyInstance writes presence records under names of all sorts, because host names,
-// pods and services are named by others.
+// anyInstance writes presence records with many kinds of names, because other people choose the names of hosts, pods
+// and services.
 func anyInstance(d *leaseTest) {
 	var want []string
 	for _, token := range []string{"pod-7", "pod-77", "a/b", `a\b?c#d%2F`, "é 中 😀", "o'neil \"x\"", "..0", ".lock", "a.host.b"} {
@@ -358,8 +356,7 @@ func anyInstance(d *leaseTest) {
 	d.wantNames("hosts", d.list(), want...)
 }
 
-// unitsApart uses names of which some begin others, where a listing by prefix mixes
-// units up.
+// unitsApart uses names that begin other names. A listing by prefix would mix such units up.
 func unitsApart(d *leaseTest) {
 	units := map[string]feed.LeaseStore{}
 	for i, processor := range []string{"app", "app2", "ap", "app.", "app..0", "app.host.h", "app.lock", "o'neil", "App", "app "} {

@@ -15,15 +15,13 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Dead letters are the only copy of changes that the feed has gone past, so a box is
-// tested for what loses them: documents that are no JSON or nearly too large, keys that
-// look alike, a restart between any two steps, and an order that differs from that of
-// the changes.
+// Dead letters are the only copy of changes that the feed has passed. So the suite tests everything that could lose a
+// letter: documents that are no JSON or nearly too large, keys that look alike, a restart between any two steps, and an
+// order that differs from that of the changes.
 
-// TestDeadLetters proves a [feed.LetterBox] against every sentence of its
-// documentation. For each case, place makes a place without letters; the function that it
-// returns opens the box there. It is called again after the box was closed, if that is an
-// [io.Closer], as after a restart.
+// TestDeadLetters proves a [feed.LetterBox] against every sentence of its documentation. For each case, place makes a
+// place without letters; the returned function opens the box there. The function is called again after the box was
+// closed, if the box is an [io.Closer], as after a restart.
 func TestDeadLetters(t *testing.T, place func(t *testing.T) (open func() feed.LetterBox)) {
 	for _, c := range []struct {
 		name string
@@ -50,17 +48,17 @@ func TestDeadLetters(t *testing.T, place func(t *testing.T) (open func() feed.Le
 	}
 }
 
-// letterTest is a box under test with the words in which tests are written.
+// letterTest is a box under test with the methods that tests use.
 type letterTest struct {
 	*testing.T
 	feed.LetterBox
 	open func() feed.LetterBox
 }
 
-// parkedAt is when letters of tests were parked.
+// parkedAt is the time at which letters of tests were parked.
 var parkedAt = time.Date(2026, 3, 4, 5, 6, 7, 890_000_000, time.UTC)
 
-// letter is a letter of a change with this LSN and index.
+// letter returns a letter of a change with this LSN and index.
 func letter(key feed.PartitionKey, lsn int64, index int) feed.DeadLetter {
 	id := fmt.Sprintf("item-%d", lsn)
 	return feed.DeadLetter{
@@ -73,7 +71,7 @@ func letter(key feed.PartitionKey, lsn int64, index int) feed.DeadLetter {
 	}
 }
 
-// put puts letters on which the rest of a test relies, so an error ends it.
+// put stores letters. The rest of a test relies on them, so an error ends the test.
 func (s *letterTest) put(letters ...feed.DeadLetter) {
 	s.Helper()
 	for _, l := range letters {
@@ -90,7 +88,7 @@ func (s *letterTest) remove(key feed.PartitionKey, id string) {
 	}
 }
 
-// all are the letters of a key, or of all keys.
+// all returns the letters of a key, or of all keys.
 func (s *letterTest) all(key feed.PartitionKey) (all []feed.DeadLetter) {
 	s.Helper()
 	for l, err := range s.Letters(s.Context(), key) {
@@ -108,8 +106,7 @@ func (s *letterTest) want(key feed.PartitionKey, want ...feed.DeadLetter) {
 	s.same(fmt.Sprintf("Letters(%s)", key), s.all(key), want)
 }
 
-// same compares letters as comparable makes them: a time may come back in another zone,
-// and is the same.
+// same compares letters in the form of comparable: a time may come back in another zone, and is the same.
 func (s *letterTest) same(what string, got, want []feed.DeadLetter) {
 	s.Helper()
 	if len(got) != len(want) {
@@ -123,8 +120,7 @@ func (s *letterTest) same(what string, got, want []feed.DeadLetter) {
 	}
 }
 
-// comparable is a letter in a form in which equal letters are equal: times in UTC, and
-// documents as text.
+// comparable returns a letter in a form in which equal letters are equal: times in UTC, and documents as text.
 func comparable(l feed.DeadLetter) any {
 	body, previous := "none", "none"
 	if l.Change.Body != nil {
@@ -161,7 +157,7 @@ func (s *letterTest) again() {
 	s.LetterBox = s.open()
 }
 
-// wholeLetters has every field set, and none but those that each letter has.
+// wholeLetters stores a letter with every field set, and a letter with only the fields of every letter.
 func (s *letterTest) wholeLetters() {
 	key := feed.Key("k")
 	full := letter(key, 1, 2)
@@ -176,7 +172,7 @@ func (s *letterTest) wholeLetters() {
 	s.want("", full, end, held)
 }
 
-// durable opens the box again: a change whose letter is lost is lost.
+// durable opens the box again: if a letter is lost, its change is lost.
 func (s *letterTest) durable() {
 	key := feed.Key("k")
 	first, second, third := letter(key, 1, 0), letter(key, 2, 0), letter(key, 3, 0)
@@ -203,8 +199,8 @@ func (s *letterTest) idempotent() {
 	s.want(l.Change.PartitionKey, l)
 }
 
-// order puts letters in another order than that of their changes: a redrive that kept the
-// order of the letters would undo newer writes of the key.
+// order stores letters in another order than that of their changes: if a redrive used the order of the letters, it
+// would undo newer writes of the key.
 func (s *letterTest) order() {
 	var want []feed.DeadLetter
 	key := feed.Key("k")
@@ -226,11 +222,11 @@ func (s *letterTest) order() {
 	s.want(feed.Key("nobody"))
 }
 
-// letterKeys has keys that differ little.
+// letterKeys stores letters of keys that differ little.
 func (s *letterTest) letterKeys() {
-	// Keys that look like other types, that give one text when their parts are joined,
-	// that have characters no id may have, and that are as long as a key may be: a
-	// store that makes names of keys makes one name of two of these.
+	// Keys that look like other types, that have the same text when their parts are joined, that contain characters
+	// forbidden in ids, and that are as long as a key may be. If a store makes names from keys, two of these must not
+	// have the same name.
 	keys := []feed.PartitionKey{
 		feed.Key("5"), feed.Key("null"), feed.Key(`["k"]`), feed.Key("a", "b"), feed.Key("a,b"), feed.Key("a", nil),
 		feed.Key("a", feed.Undefined), feed.Key("a/b#c?d%e"), feed.Key("a\nb\x7f "), feed.Key("😀"),
@@ -255,12 +251,12 @@ func (s *letterTest) letterKeys() {
 	}
 }
 
-// oddDocuments parks what no handler can decode, which is why it is parked.
+// oddDocuments parks documents that no handler can decode, which is a usual reason for parking.
 func (s *letterTest) oddDocuments() {
 	key := feed.Key("k")
 	var want []feed.DeadLetter
-	// Numbers and escapes that JSON would write otherwise, names that come twice, bytes
-	// that are no text, and members that are named like those of a letter.
+	// Numbers and escapes that JSON would write in another way, repeated names, bytes that are no text, and members
+	// with the names of a letter's members.
 	for i, text := range []string{
 		`{"id":"a","x":1.0,"y":1e400,"z":-0,"big":12345678901234567890,"x":2}`, `{"id":"a" , "spaces":[ 1,2 ]}`, "{\n\t\"id\":\"a\"\r\n}", " {} ", " {}", "{} ",
 		`{"id":"\u0061\/\ud800","<&>":"\u2028` + "\u2028" + `"}`, `null`, `7`, `"text"`, `{"id":"a"`, `not JSON`, "\xff\xfe\x00", ``,
@@ -276,7 +272,7 @@ func (s *letterTest) oddDocuments() {
 	s.want("", want...)
 }
 
-// removal removes letters that are there, are not, and have namesakes.
+// removal removes letters that exist, that are missing, and that have namesakes.
 func (s *letterTest) removal() {
 	key, other := feed.Key("k"), feed.Key("other")
 	s.remove(key, "1.0")
@@ -309,7 +305,7 @@ func (s *letterTest) removalWithin() {
 	s.want(key, letter(key, 7, 0), letter(key, 8, 0), letter(key, 9, 0), letter(key, 10, 0))
 }
 
-// concurrent puts from many workers, as many leases do.
+// concurrent stores letters from many workers, as many leases do.
 func (s *letterTest) concurrent() {
 	const workers, each = 8, 12
 	var wg sync.WaitGroup
@@ -338,8 +334,8 @@ func (s *letterTest) concurrent() {
 	}
 }
 
-// endedContext wants errors: a caller that has gone must not think that a letter is safe,
-// or that there are no more.
+// endedContext expects errors: a caller that has gone must not believe that a letter is safe, or that there are no more
+// letters.
 func (s *letterTest) endedContext() {
 	l := letter(feed.Key("k"), 1, 0)
 	s.put(l)
@@ -358,6 +354,6 @@ func (s *letterTest) endedContext() {
 	if !failed {
 		s.Error("Letters with an ended context: no error")
 	}
-	s.remove(l.Change.PartitionKey, "2.0") // may have been put all the same
+	s.remove(l.Change.PartitionKey, "2.0") // the letter may have been stored nevertheless
 	s.want("", l)
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Refusals are tested as exactly as successes: the kind of the error, the write that it
-// names, and that nothing of the batch is left behind.
+// Refusals are tested as exactly as successes: the kind of the error, the write that the error names, and that nothing
+// of the batch remains.
 
-// limitCases test the limits of the service, which every store must hold: a program
-// that works with a lenient store would fail on the day that it moves to the service.
+// limitCases test the limits of the service, which every store must enforce: a program that works with a lenient store
+// would fail when it moves to the service.
 var limitCases = []containerCase{
 	{name: "a batch has 1 to 100 writes", test: batchCount},
 	{name: "a batch has at most 2 MB", test: batchSize},
@@ -58,8 +58,7 @@ func batchSize(s *containerTest) {
 	s.commit(key, large("c", 2*half-20_000))
 }
 
-// badIDs commits ids that are missing, too long or no strings, and odd ones that are
-// allowed.
+// badIDs commits missing and too long ids and ids that are no strings, and unusual ids that are allowed.
 func badIDs(s *containerTest) {
 	key := feed.Key("k")
 	fine := feed.Write{Body: doc("fine", "k", 1)}
@@ -99,8 +98,8 @@ func badBodies(s *containerTest) {
 	}
 }
 
-// foreignKeys commits items of another partition key than the batch's. They would be
-// stored where nobody looks for them.
+// foreignKeys commits items with another partition key than that of the batch. They would be stored where no reader
+// looks for them.
 func foreignKeys(s *containerTest) {
 	fine := feed.Write{Body: doc("fine", "k", 1)}
 	for _, member := range []string{`,"pk":"other"`, `,"pk":7`, `,"pk":null`, "", `,"PK":"k"`, `,"pk":["k"]`, `,"pk":{"a":1}`} {
@@ -109,8 +108,7 @@ func foreignKeys(s *containerTest) {
 	}
 }
 
-// badKeys commits under keys of no form, or with more components than the container has
-// paths.
+// badKeys commits under malformed keys, and under keys with more components than the container has paths.
 func badKeys(s *containerTest) {
 	for _, key := range []feed.PartitionKey{
 		"x", "[", "[]", "{}", `["a","b"]`, `[["a"]]`, `[{"a":1}]`, feed.Key(strings.Repeat("x", 2049)),
@@ -172,8 +170,7 @@ func patchSteps(s *containerTest) {
 	}
 }
 
-// badPatches refuses patches of which a step cannot apply; the steps before must not
-// remain.
+// badPatches commits patches with a step that cannot apply; the earlier steps must not remain.
 func badPatches(s *containerTest) {
 	key := feed.Key("k")
 	s.commit(key, feed.Write{Body: json.RawMessage(`{"id":"a","pk":"k","text":"t","list":[1]}`)})

@@ -7,11 +7,11 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// A merge is rarer than a split and harder: two readers with positions in two logs go
-// on in one partition, each on its own half.
+// A merge is rarer than a split and harder: two readers with positions in two logs continue in one partition, each in
+// its own half.
 
-// mergeCases test that merges leave ranges and positions valid. Leases are not merged
-// with their partitions, so they go on reading parts of the merged partition.
+// mergeCases test that ranges and positions stay valid after merges. Leases are not merged together with their
+// partitions, so they go on reading parts of the merged partition.
 var mergeCases = []containerCase{
 	{name: "a merged partition names all that it came from", needs: []Ability{Splitting, Merging}, test: mergeNames},
 	{name: "ranges and positions from before a merge stay valid", needs: []Ability{Splitting, Merging, SubRanges}, test: mergeContinues},
@@ -31,7 +31,7 @@ func (s *containerTest) merge() feed.Partition {
 	return s.only()
 }
 
-// mergeNames wants all ancestors named, as after a split.
+// mergeNames expects all ancestors to be named, as after a split.
 func mergeNames(s *containerTest) {
 	s.spread("i", 10)
 	parent := s.only()
@@ -44,8 +44,8 @@ func mergeNames(s *containerTest) {
 	}
 }
 
-// mergeContinues reads child ranges from positions of before the merge. The merged
-// partition has the changes of both, and each reader must get its own part, once.
+// mergeContinues reads child ranges from positions before the merge. The merged partition has the changes of both, and
+// each reader must receive its own part, once.
 func mergeContinues(s *containerTest) {
 	s.spread("old", 30)
 	children := s.split(s.only())
@@ -72,8 +72,7 @@ func mergeContinues(s *containerTest) {
 	s.wantSet("child ranges after later writes", all, want)
 }
 
-// mergeStarts reads the merged partition from the beginning: in LSN order, though the
-// changes come from several logs.
+// mergeStarts reads the merged partition from the beginning: in LSN order, although the changes come from several logs.
 func mergeStarts(s *containerTest) {
 	want := s.spread("old", 20)
 	s.split(s.only())
@@ -88,8 +87,7 @@ func mergeStarts(s *containerTest) {
 	s.wantIDs("merged partition after now", changes, "new")
 }
 
-// mergeFilters starts from a time before the merge, which must still exclude older
-// changes.
+// mergeFilters starts from a time before the merge, which must still exclude older changes.
 func mergeFilters(s *containerTest) {
 	s.spread("old", 20)
 	s.pass(2 * time.Second)
@@ -112,7 +110,7 @@ func mergeFilters(s *containerTest) {
 	s.wantSet("after the start time", all, want)
 }
 
-// mergeAndSplit keeps two readers going through three rounds of change.
+// mergeAndSplit lets two readers read through three rounds of splits and merges.
 func mergeAndSplit(s *containerTest) {
 	readers := map[feed.Range]feed.Position{}
 	for _, child := range s.split(s.only()) {

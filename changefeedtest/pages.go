@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// A page and the position after it are all that a processor keeps. Whatever a page
-// leaves out, or says of a position that is not so, no later read mends.
+// A processor keeps only a page and the position after the page. If a page omits a change, or has a wrong position, no
+// later read repairs that.
 
 // pageCases test the content of pages.
 var pageCases = []containerCase{
@@ -27,15 +27,15 @@ var pageCases = []containerCase{
 	{name: "a throttled read tells how long to wait", needs: []Ability{Throttling}, test: throttled},
 }
 
-// newContainer holds the harness to its word, on which the other tests rely.
+// newContainer checks the promises of the harness, because the other tests rely on them.
 func newContainer(s *containerTest) {
 	if r := s.whole(); r != feed.FullRange() {
 		s.Errorf("range of the only partition is %v, want %v", r, feed.FullRange())
 	}
 }
 
-// emptyContainer reads before the first write. A processor stores a position before its
-// first batch, so an empty page needs a token, and changes after that token must come.
+// emptyContainer reads before the first write. A processor stores a position before its first batch, so an empty page
+// needs a token, and later changes must appear after that token.
 func emptyContainer(s *containerTest) {
 	for _, start := range []feed.Position{beginning, {}} {
 		changes, next := s.drain(s.whole(), start, feed.ReadOptions{})
@@ -47,9 +47,8 @@ func emptyContainer(s *containerTest) {
 	}
 }
 
-// changesAsStored compares changes with the results of their writes. A handler that
-// keeps the LSN or the ETag of a change must be able to use them in a conditional
-// write.
+// changesAsStored compares changes with the results of their writes. A handler that keeps the LSN or the ETag of a
+// change must be able to use them in a conditional write.
 func changesAsStored(s *containerTest) {
 	var want []string
 	var results []feed.Result
@@ -95,9 +94,8 @@ func (s *containerTest) wantBody(c feed.Change, n int) {
 	}
 }
 
-// lastVersions overwrites items between reads. The feed of latest versions has each
-// item at the place of its last write: elsewhere, an earlier version would be handled
-// after a later.
+// lastVersions overwrites items between reads. The feed of latest versions must have each item at the place of its last
+// write: otherwise an earlier version would be handled after a later version.
 func lastVersions(s *containerTest) {
 	s.put("k", "a")
 	s.put("k", "b")
@@ -116,8 +114,8 @@ func lastVersions(s *containerTest) {
 	s.wantIDs("after everything was read", changes, "b")
 }
 
-// deletedItems deletes and creates again. A deleted item has no latest version; one
-// that returns has a new place, not its former one.
+// deletedItems deletes items and creates them again. A deleted item has no latest version; an item that is created
+// again has a new place, not its former place.
 func deletedItems(s *containerTest) {
 	from := s.token(s.whole(), feed.LatestVersion)
 	s.put("k", "stays")
@@ -137,8 +135,8 @@ func deletedItems(s *containerTest) {
 	}
 }
 
-// pagesJoin reads with page sizes around the number of items, where a page that ends
-// exactly at the last item is most often wrong.
+// pagesJoin reads with page sizes around the number of items, because a page that ends exactly at the last item is most
+// often wrong.
 func pagesJoin(s *containerTest) {
 	want := s.spread("i", 35)
 	for _, most := range []int{1, 7, 10, 34, 35, 36, 0} {
@@ -158,8 +156,8 @@ func pagesJoin(s *containerTest) {
 	}
 }
 
-// pagesRepeat reads a page twice. After a crash the same position is read again, and
-// the batch must come again as it was, unless written over.
+// pagesRepeat reads a page twice. After a crash the same position is read again, and the batch must be the same, unless
+// items were overwritten.
 func pagesRepeat(s *containerTest) {
 	s.spread("i", 9)
 	first := s.read(s.whole(), beginning, feed.ReadOptions{MaxItems: 4})
@@ -171,9 +169,8 @@ func pagesRepeat(s *containerTest) {
 	}
 }
 
-// transactionsWhole reads transactions with pages shorter than they are. A position
-// cannot say how much of a transaction was handled, so a cut would lose or repeat the
-// rest.
+// transactionsWhole reads transactions with pages shorter than they are. A position cannot say how much of a
+// transaction was handled, so a cut would lose or repeat the rest.
 func transactionsWhole(s *containerTest) {
 	s.put("a", "1", "2")
 	s.put("b", "3")
@@ -194,8 +191,8 @@ func transactionsWhole(s *containerTest) {
 	}
 }
 
-// wantWhole checks that a page begins with a new transaction, and exceeds the limit
-// only by the end of its last.
+// wantWhole checks that a page begins with a new transaction, and exceeds the limit only by the end of its last
+// transaction.
 func (s *containerTest) wantWhole(most int, before, page []feed.Change) {
 	s.Helper()
 	if len(before) > 0 && before[len(before)-1].LSN == page[0].LSN {
@@ -212,8 +209,7 @@ func (s *containerTest) wantWhole(most int, before, page []feed.Change) {
 	}
 }
 
-// head compares the head with the last write: the distance to it is the lag that users
-// see.
+// head compares the head with the last write: the distance to the head is the lag that users see.
 func head(s *containerTest) {
 	s.put("a", "1")
 	last := s.put("b", "2")
@@ -223,8 +219,7 @@ func head(s *containerTest) {
 	}
 }
 
-// endedContext wants an error and not an empty page, which a processor would take for
-// the end of the feed.
+// endedContext expects an error and not an empty page, which a processor would take for the end of the feed.
 func endedContext(s *containerTest) {
 	ctx, cancel := s.soon()
 	cancel()
@@ -233,8 +228,8 @@ func endedContext(s *containerTest) {
 	}
 }
 
-// throttled wants the pause in the error, because a processor that must guess it asks
-// too often or waits too long.
+// throttled expects the pause in the error, because a processor that must guess the pause asks too often or waits too
+// long.
 func throttled(s *containerTest) {
 	s.put("k", "a")
 	r := s.whole()
@@ -255,9 +250,8 @@ func throttled(s *containerTest) {
 	s.Error("throttled for ever")
 }
 
-// bodiesAgree compares bodies with the fields of their changes, since handlers use
-// either. Bodies without system properties are allowed; the feed's own _lsn must not
-// appear, because the item was not stored with it.
+// bodiesAgree compares bodies with the fields of their changes, because handlers use both. Bodies without system
+// properties are allowed; the feed's own _lsn must not appear, because the stored item does not contain it.
 func bodiesAgree(s *containerTest) {
 	s.put("k", "a", "b")
 	s.put("k", "a")

@@ -10,11 +10,11 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Each writer numbers its commits, so that a commit which is missing, doubled or out of
-// order shows, though nobody knows how the writers took turns.
+// Each writer numbers its commits, so that a missing, doubled or misplaced commit shows, although the order of the
+// writers is unknown.
 
-// raceCases test readers beside writers, where a store that publishes commits out of
-// order, or a head before its changes, skips changes that no later read returns.
+// raceCases test readers beside writers. If a store publishes commits out of order, or a head before its changes, it
+// skips changes that no later read returns.
 var raceCases = []containerCase{
 	{name: "a reader after concurrent writers misses nothing and sees nothing twice", test: raceReaders},
 	{name: "readers after concurrent writers go on through a split", needs: []Ability{Splitting}, test: raceSplit},
@@ -25,8 +25,8 @@ const (
 	raceCommits = 40
 )
 
-// race starts writers, each with its own logical partition and two new items for each
-// commit. The result is true when all have finished.
+// race starts writers, each with its own logical partition and two new items per commit. The result becomes true when
+// all have finished.
 func (s *containerTest) race(wg *sync.WaitGroup) *atomic.Bool {
 	var left atomic.Int64
 	var finished atomic.Bool
@@ -46,7 +46,7 @@ func (s *containerTest) race(wg *sync.WaitGroup) *atomic.Bool {
 	return &finished
 }
 
-// wantRace checks that each writer's items came once and in order.
+// wantRace checks that each writer's items appear once and in order.
 func (s *containerTest) wantRace(changes []feed.Change) {
 	s.Helper()
 	next := map[feed.PartitionKey][]string{}
@@ -79,7 +79,7 @@ func raceReaders(s *containerTest) {
 	finished := s.race(&wg)
 	var all []feed.Change
 	for done := false; !done; {
-		done = finished.Load() // before the read: what is committed by now must come
+		done = finished.Load() // before the read: commits up to now must appear
 		changes, next := s.drain(r, from, feed.ReadOptions{MaxItems: 7})
 		all, from = append(all, changes...), next
 		s.breathe(len(changes))
@@ -88,8 +88,8 @@ func raceReaders(s *containerTest) {
 	s.wantRace(all)
 }
 
-// raceSplit splits the partition while writers write and a reader reads, and hands the
-// reader's position to the children: no change may fall between the two.
+// raceSplit splits the partition while writers write and a reader reads, and hands the reader's position to the
+// children: no change may be lost in between.
 func raceSplit(s *containerTest) {
 	s.spread("i", 20)
 	parent := s.only()
@@ -118,8 +118,7 @@ func raceSplit(s *containerTest) {
 	s.wantRace(all)
 }
 
-// readUntilGone reads a range until it is gone, on a goroutine that may not end the
-// test.
+// readUntilGone reads a range until it is gone, on a goroutine that may not end the test.
 func (s *containerTest) readUntilGone(r feed.Range, from feed.Position) ([]feed.Change, feed.Position) {
 	var all []feed.Change
 	for {

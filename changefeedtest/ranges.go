@@ -6,9 +6,8 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Leases are ranges, and may be finer than partitions. So a store must read any part of
-// a partition, and go on in the parts with a position of the whole, because that is how
-// a lease is replaced after a split.
+// Leases are ranges, and may be finer than partitions. So a store must be able to read any part of a partition, and to
+// continue in the parts with a position of the whole, because after a split the parts replace a lease in this way.
 
 // rangeCases test reads of parts of the key space, and splits.
 var rangeCases = []containerCase{
@@ -21,9 +20,8 @@ var rangeCases = []containerCase{
 	{name: "parts inside one child stay readable through a split", needs: []Ability{Splitting, SubRanges}, test: partsThroughSplit},
 }
 
-// partsTile reads parts of a partition, as finer leases do: each change is in exactly
-// one. Few items a page make pages that are empty before the end, which a reader must
-// not take for it.
+// partsTile reads parts of a partition, as finer leases do: each change is in exactly one part. Small pages may be
+// empty before the end, and a reader must not take such a page for the end.
 func partsTile(s *containerTest) {
 	want := s.spread("i", 40)
 	for _, n := range []int{2, 7} {
@@ -42,7 +40,7 @@ func partsTile(s *containerTest) {
 	}
 }
 
-// drainAll drains past empty pages whose position still moves.
+// drainAll reads on after empty pages while their position still moves.
 func (s *containerTest) drainAll(r feed.Range, from feed.Position, o feed.ReadOptions) []feed.Change {
 	s.Helper()
 	var all []feed.Change
@@ -58,8 +56,7 @@ func (s *containerTest) drainAll(r feed.Range, from feed.Position, o feed.ReadOp
 	return nil
 }
 
-// positionsNarrow uses a position of the whole for its parts, as the children of a
-// lease do.
+// positionsNarrow uses a position of the whole for its parts, as the children of a lease do.
 func positionsNarrow(s *containerTest) {
 	s.spread("old", 10)
 	page := s.read(s.whole(), beginning, feed.ReadOptions{MaxItems: 4})
@@ -72,8 +69,8 @@ func positionsNarrow(s *containerTest) {
 	s.wantSet("the rest", rest, []string{"old004", "old005", "old006", "old007", "old008", "old009"})
 }
 
-// splitNames splits twice. All ancestors are named, because an instance that was away
-// during both splits finds its lease's successors by them.
+// splitNames splits twice. The partitions must name all ancestors, because an instance that was away during both splits
+// finds the successors of its lease by them.
 func splitNames(s *containerTest) {
 	s.spread("i", 10)
 	parent := s.only()
@@ -102,9 +99,8 @@ func tiles(r feed.Range, parts []feed.Partition) bool {
 	return edge == r.Max
 }
 
-// spanningGone reads ranges across partitions. They must be gone, not be served: else
-// one lease would go on reading for two partitions, and the other instances would get
-// no share.
+// spanningGone reads ranges across partitions. The read must return ErrGone and no changes: otherwise a lease would go
+// on reading for two partitions, and the other instances would receive no share.
 func spanningGone(s *containerTest) {
 	s.spread("i", 10)
 	parent := s.only()
@@ -121,8 +117,8 @@ func spanningGone(s *containerTest) {
 	}
 }
 
-// splitContinues reads a part, splits, writes, and reads the rest from the children.
-// This is the promise of a split: nothing lost, nothing twice.
+// splitContinues reads a part, splits, writes, and reads the rest from the children. A split promises that no change is
+// lost or repeated.
 func splitContinues(s *containerTest) {
 	s.spread("before", 30)
 	first := s.read(s.whole(), beginning, feed.ReadOptions{MaxItems: 11})
@@ -167,8 +163,7 @@ func (s *containerTest) secondSplit(child feed.Partition) []feed.Change {
 	return all
 }
 
-// splitStarts reads children from the beginning and from now, as leases without a
-// position.
+// splitStarts reads children from the beginning and from now, as leases without a position.
 func splitStarts(s *containerTest) {
 	want := s.spread("i", 30)
 	var all []feed.Change
@@ -189,8 +184,8 @@ func splitStarts(s *containerTest) {
 	s.wantSet("children after now", all, want)
 }
 
-// partsThroughSplit splits under finer leases. Those that lie within a child must not
-// notice, because there is nothing to hand over; the one at the edge is gone.
+// partsThroughSplit splits under finer leases. Leases within a child must not notice the split, because there is
+// nothing to hand over; the lease across the edge is gone.
 func partsThroughSplit(s *containerTest) {
 	s.spread("old", 30)
 	parent := s.only()

@@ -13,12 +13,12 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Time, documents of others, and news. The processor trusts a store in these three
-// without being able to check: whose clock stamps a record, that members it does not
-// know are kept, and that the last version of a record always reaches a follower.
+// Time, foreign documents, and news. The processor trusts a store in these three points and cannot check them: the
+// store's clock stamps a record, the store keeps unknown members, and the last version of a record always reaches a
+// follower.
 
-// clockCases test the store's clock. All instances judge expiry by it, so their own
-// clocks do not matter; a store that repeats the writer's time gives that up.
+// clockCases test the store's clock. All instances judge expiry by this clock, so that their own clocks do not matter;
+// a store that repeats the writer's time would break that.
 var clockCases = []leaseCase{
 	{name: "the store's clock stamps records, whatever the writer says", test: storeStamps},
 	{name: "records age by the store's clock", needs: []Ability{PassingTime}, test: recordsAge},
@@ -26,7 +26,7 @@ var clockCases = []leaseCase{
 	{name: "a record without a time to live stays", needs: []Ability{PassingTime}, test: recordsStay},
 }
 
-// clockGrain is how coarse a store's stamps may be: the service keeps whole seconds.
+// clockGrain is the allowed rounding of a store's stamps: the service keeps whole seconds.
 const clockGrain = 2 * time.Second
 
 // storeStamps writes with times of a writer whose clock is decades ahead.
@@ -45,7 +45,7 @@ func storeStamps(d *leaseTest) {
 	}
 }
 
-// recordsAge compares the ages of a record that is written and one that is not.
+// recordsAge compares the ages of a record with a recent write and a record without.
 func recordsAge(d *leaseTest) {
 	first, second := d.create(lease("0")), d.create(lease("1"))
 	_, before := d.listed()
@@ -62,8 +62,8 @@ func recordsAge(d *leaseTest) {
 	near("the age of an updated record", now.Sub(records[name(second)].Updated), 0)
 }
 
-// recordsExpire writes with a time to live, which each write begins anew. Presence
-// records and locks of dead instances would else stay for ever.
+// recordsExpire writes with a time to live, which each write restarts. Otherwise presence records and locks of dead
+// instances would stay for ever.
 func recordsExpire(d *leaseTest) {
 	for _, record := range []feed.Record{{Kind: feed.KindLock, TTL: 30 * time.Second}, {Kind: feed.KindHost, Token: "h", TTL: 30 * time.Second}} {
 		held := d.create(record)
@@ -86,8 +86,7 @@ func recordsExpire(d *leaseTest) {
 	}
 }
 
-// recordsStay lets two days pass: a unit that was stopped over a weekend keeps its
-// positions.
+// recordsStay lets two days pass: a unit that was stopped over a weekend must keep its positions.
 func recordsStay(d *leaseTest) {
 	d.create(lease("-FF"))
 	d.create(feed.Record{Kind: feed.KindInfo})
@@ -95,7 +94,7 @@ func recordsStay(d *leaseTest) {
 	d.wantNames("after two days", d.list(), "lease -FF", "info ")
 }
 
-// foreignCases test documents that other programs wrote.
+// foreignCases test documents of other programs.
 var foreignCases = []leaseCase{
 	{name: "what a record does not know of its document is kept", needs: []Ability{ForeignWrites}, test: unknownKept},
 	{name: "a foreign write makes the ETag stale", needs: []Ability{ForeignWrites}, test: foreignStale},
@@ -117,8 +116,8 @@ func (d *leaseTest) edit(record feed.Record, change func(members map[string]json
 	d.Put(d.T, text)
 }
 
-// unknownKept adds a member that no record has. Updates must keep the member, since a
-// newer version of this processor, or another program, put it there for a reason.
+// unknownKept adds a member that no record has. Updates must keep the member, because a newer version of this
+// processor, or another program, may need it.
 func unknownKept(d *leaseTest) {
 	const note = `{"by":["ops",1.50],"why":null}`
 	for _, l := range []feed.Record{full("-FF"), {Kind: feed.KindHost, Token: "h", Owner: "h"}, {Kind: "control", Owner: "h"}} {
@@ -152,8 +151,8 @@ func foreignStale(d *leaseTest) {
 	d.wantErr("Delete after a foreign write", d.store.Delete(d.Context(), held), feed.ErrConflict)
 }
 
-// brokenListed leaves only the identity of a lease's document. The rest of the listing
-// must come nevertheless, because one broken document must not stop a fleet.
+// brokenListed leaves only the identity of a lease's document. The listing must still contain the other records,
+// because a broken document must not stop a fleet.
 func brokenListed(d *leaseTest) {
 	held := d.create(full("-FF"))
 	d.create(lease("0"))
@@ -176,7 +175,7 @@ func brokenListed(d *leaseTest) {
 	if !errors.Is(record.Err, feed.ErrBadLease) || len(record.Raw) == 0 || record.ETag == "" || records[1-broken].Err != nil {
 		d.Errorf("a document without members: %+v, want Err, Raw and ETag", record)
 	}
-	d.remove(record) // so that it can be cleaned up
+	d.remove(record) // so that an operator can clean up
 	d.wantNames("after its removal", d.list(), "lease 0")
 }
 
@@ -205,13 +204,13 @@ func (d *leaseTest) follow(ctx context.Context, cursor string) ([]feed.Record, s
 			return changed, next, err
 		}
 		cursor = next
-		if err := wait(ctx, time.Millisecond); err != nil { // it may return early
+		if err := wait(ctx, time.Millisecond); err != nil { // Follow may return early
 			return nil, next, err
 		}
 	}
 }
 
-// soonFollow is follow for changes that exist or are about to come.
+// soonFollow is follow for changes that exist or will appear soon.
 func (d *leaseTest) soonFollow(cursor string) ([]feed.Record, string) {
 	d.Helper()
 	ctx, cancel := context.WithTimeout(d.Context(), time.Minute)
@@ -237,8 +236,8 @@ func (d *leaseTest) collect(cursor string, names ...string) (map[string]feed.Rec
 	return seen, cursor
 }
 
-// followBegins takes the first cursor, which must come at once and without records: the
-// listing has those.
+// followBegins takes the first cursor, which Follow must return at once and without records, because the listing
+// contains those.
 func followBegins(d *leaseTest) {
 	d.create(lease("0"))
 	changed, cursor := d.soonFollow("")
@@ -252,8 +251,8 @@ func followBegins(d *leaseTest) {
 	}
 }
 
-// followChanges follows the writes of two clients. Records from Follow have ETags, so
-// that a lease can be taken without a listing.
+// followChanges follows the writes of two clients. Records from Follow have ETags, so that an instance can take a lease
+// without a listing.
 func followChanges(d *leaseTest) {
 	first, second := d.create(lease("0")), d.create(lease("1"))
 	_, start := d.soonFollow("")
@@ -278,7 +277,7 @@ func followChanges(d *leaseTest) {
 	d.wantSame("a followed record is good for a write", other.update(seen[name(second)]), second)
 }
 
-// followWaits follows while nothing happens. A Follow that returns at once would poll.
+// followWaits follows while nothing happens. If Follow returned at once, the processor would poll.
 func followWaits(d *leaseTest) {
 	_, cursor := d.soonFollow("")
 	done := make(chan error, 1)
@@ -301,8 +300,8 @@ func followWaits(d *leaseTest) {
 	}
 }
 
-// followForward updates a record again and again: versions must not come back, or a
-// view would show a former owner.
+// followForward updates a record again and again: an earlier version must not reappear, because a view would show a
+// former owner.
 func followForward(d *leaseTest) {
 	record := d.create(lease("0"))
 	_, cursor := d.soonFollow("")
@@ -334,8 +333,8 @@ func followUnit(d *leaseTest) {
 	d.wantNames("one unit", seen, name(mine))
 }
 
-// followRace writes records from many clients while one follows, until the follower has
-// seen the last version of each: a missed change is a lease that nobody takes in time.
+// followRace writes records from many clients while another client follows, until the follower has seen the last
+// version of each: after a missed change no instance would take a lease in time.
 func followRace(d *leaseTest) {
 	const writers, each = 8, 25
 	_, cursor := d.soonFollow("")

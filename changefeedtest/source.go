@@ -13,16 +13,14 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Tests of a source run on a new container each, and reach it through Source and
-// Committer alone: whatever a store does beside these is its own affair. Failures speak
-// of what a reader would lose or see twice.
+// Each test of a source runs on a new container, and uses only Source and Committer: the other parts of a store are its
+// own affair. Failures say which changes a reader would lose or see twice.
 
-// TestSource proves a [feed.Source], and its optional abilities, against every
-// sentence of their documentation. It writes through the store's Committer.
+// TestSource proves a [feed.Source], and its optional abilities, against every sentence of their documentation.
+// TestSource writes through the store's Committer.
 //
-// Most cases run a second time with long keys hashed in version 1, because there the
-// places of keys vary in length: a store that assumes a fixed length passes all other
-// tests and then skips documents.
+// Most cases run a second time with long keys hashed in version 1, because the places of such keys vary in length: a
+// store that assumes a fixed length passes all other tests and then skips documents.
 func TestSource(t *testing.T, h Harness) {
 	for _, c := range slices.Concat(pageCases, startCases, rangeCases, mergeCases, keyCases, versionCases, waitCases, countCases, tokenCases, raceCases) {
 		t.Run(c.name, func(t *testing.T) { c.run(t, h) })
@@ -43,8 +41,7 @@ type containerCase struct {
 	test      func(s *containerTest)
 }
 
-// long returns the case with long keys whose places are as in version 1, so that they
-// differ much in length.
+// long returns the case with long keys hashed as in version 1, whose places differ much in length.
 func (c containerCase) long() containerCase {
 	c.name += ", with long keys hashed as in version 1"
 	c.needs = append(slices.Clone(c.needs), OldHashes)
@@ -52,7 +49,7 @@ func (c containerCase) long() containerCase {
 	return c
 }
 
-// run runs the case on a container of its own, unless the store lacks an ability that it needs.
+// run runs the case on a container of its own, unless the store lacks a necessary ability.
 func (c containerCase) run(t *testing.T, h Harness) {
 	if !h.has(t, c.needs) {
 		return
@@ -67,8 +64,8 @@ func (c containerCase) run(t *testing.T, h Harness) {
 	})
 }
 
-// containerTest is a container under test with the words in which tests are written.
-// Its methods end the test at the first unexpected error.
+// containerTest is a container under test with the methods that tests use. Its methods end the test at the first
+// unexpected error.
 type containerTest struct {
 	*testing.T
 	h      Harness
@@ -76,8 +73,7 @@ type containerTest struct {
 	Store
 }
 
-// checkHooks compares the abilities that the case needs, and those that the store has,
-// with the declaration.
+// checkHooks compares the declaration with the abilities that the case needs, and with those that the store has.
 func (s *containerTest) checkHooks(needs []Ability) {
 	s.Helper()
 	waits, counts := s.waits(), s.counts()
@@ -126,7 +122,7 @@ func (s *containerTest) counts() bool {
 
 func (s *containerTest) pass(d time.Duration) { s.Helper(); s.h.pass(s.T, d) }
 
-// name returns the text of a partition key, padded where the case wants long keys.
+// name returns the text of a partition key, padded if the case needs long keys.
 func (s *containerTest) name(pk string) string {
 	if s.hashV1 {
 		return pk + strings.Repeat("-", 90)
@@ -136,12 +132,11 @@ func (s *containerTest) name(pk string) string {
 
 func (s *containerTest) key(pk string) feed.PartitionKey { return feed.Key(s.name(pk)) }
 
-// hashV1Edges cut the keys hashed in version 1 in four parts of about the same size.
-// Range.Cut would leave all but one part empty, because nearly all of these places
-// begin with 05C1.
+// hashV1Edges cut the keys hashed in version 1 into four parts of about the same size. Range.Cut would leave all parts
+// except one empty, because nearly all of these places begin with 05C1.
 var hashV1Edges = []string{"", "05C1CFFFFFFFF8", "05C1DFFFFFFFFC", "05C1E7FFFFFFFE"}
 
-// cut divides a range into parts that have keys.
+// cut divides a range into parts that contain keys.
 func (s *containerTest) cut(r feed.Range, n int) []feed.Range {
 	if !s.hashV1 {
 		return r.Cut(n)
@@ -177,7 +172,7 @@ func (s *containerTest) commit(key feed.PartitionKey, writes ...feed.Write) []fe
 	return results
 }
 
-// put upserts items of one logical partition in one transaction and returns its LSN.
+// put upserts items of a logical partition in one transaction and returns its LSN.
 func (s *containerTest) put(pk string, ids ...string) int64 {
 	s.Helper()
 	var writes []feed.Write
@@ -205,8 +200,7 @@ func (s *containerTest) spread(prefix string, n int) []string {
 	return all
 }
 
-// read reads a page, which must have a token: without one a crash right after would
-// begin anew.
+// read reads a page, which must have a token: without a token a crash right after would restart from the beginning.
 func (s *containerTest) read(r feed.Range, from feed.Position, o feed.ReadOptions) feed.Page {
 	s.Helper()
 	page, err := s.Source.Read(s.Context(), r, from, o)
@@ -219,7 +213,7 @@ func (s *containerTest) read(r feed.Range, from feed.Position, o feed.ReadOption
 	return page
 }
 
-// refuse reads and wants an error.
+// refuse reads and expects an error.
 func (s *containerTest) refuse(want error, r feed.Range, from feed.Position, o feed.ReadOptions) {
 	s.Helper()
 	page, err := s.Source.Read(s.Context(), r, from, o)
@@ -228,7 +222,7 @@ func (s *containerTest) refuse(want error, r feed.Range, from feed.Position, o f
 	}
 }
 
-// maxPages ends a read that goes on for ever.
+// maxPages ends an endless read.
 const maxPages = 10_000
 
 // drain reads until a page is empty.
@@ -263,8 +257,8 @@ func (s *containerTest) only() feed.Partition {
 	return parts[0]
 }
 
-// partitions returns the partitions sorted by range. They must tile the key space under
-// different ids in every test: a hole loses changes, an overlap repeats them.
+// partitions returns the partitions sorted by range. In every test they must tile the key space and have different ids:
+// a hole loses changes, an overlap repeats them.
 func (s *containerTest) partitions() []feed.Partition {
 	s.Helper()
 	parts, err := s.Source.Partitions(s.Context())
@@ -302,13 +296,13 @@ func (s *containerTest) split(partition feed.Partition) []feed.Partition {
 	return children
 }
 
-// token returns the position after all that r holds now.
+// token returns the position after all present changes of r.
 func (s *containerTest) token(r feed.Range, mode feed.Mode) feed.Position {
 	s.Helper()
 	return s.read(r, feed.Position{}, feed.ReadOptions{Mode: mode}).Next
 }
 
-// soon returns a context for an event that must come without delay.
+// soon returns a context for an event that must happen without delay.
 func (s *containerTest) soon() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(s.Context(), time.Minute)
 }
@@ -341,7 +335,7 @@ func (s *containerTest) wantSet(what string, changes []feed.Change, want []strin
 	}), slices.Sorted(slices.Values(want))...)
 }
 
-// wantOrder checks that LSNs do not fall.
+// wantOrder checks that LSNs do not decrease.
 func (s *containerTest) wantOrder(what string, changes []feed.Change) {
 	s.Helper()
 	if !slices.IsSortedFunc(changes, func(a, b feed.Change) int { return int(a.LSN - b.LSN) }) {

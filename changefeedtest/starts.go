@@ -7,8 +7,8 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Where reading begins is decided once in the life of a lease, when it is created. A
-// mistake there skips changes, or repeats all of them, long before anybody looks.
+// The start of a lease is decided once, when the lease is created. A mistake there skips changes, or repeats all of
+// them, long before a person notices.
 
 // startCases test where reading begins, and which positions are refused.
 var startCases = []containerCase{
@@ -23,8 +23,8 @@ var startCases = []containerCase{
 	{name: "what is no partition key is a bad request that names it", needs: []Ability{KeyReads}, test: badKeyRead},
 }
 
-// fromNow starts from now. The token must come even when nothing has changed: without
-// it, the changes between this read and the next would be skipped.
+// fromNow starts from now. The page must have a token even if nothing has changed: without a token, the changes between
+// this read and the next would be skipped.
 func fromNow(s *containerTest) {
 	s.put("k", "before")
 	changes, next := s.drain(s.whole(), feed.Position{}, feed.ReadOptions{})
@@ -47,9 +47,8 @@ func fromBeginning(s *containerTest) {
 	s.wantIDs("after the end", changes)
 }
 
-// fromTime puts a, b, c with more than a second between them, and starts around b. A
-// start includes its own second, because a program takes the time first and writes
-// then.
+// fromTime writes a, b, c with more than a second between them, and starts around b. A start includes its own second,
+// because a program first takes the time and then writes.
 func fromTime(s *containerTest) {
 	s.put("k", "a")
 	s.pass(2 * time.Second)
@@ -81,8 +80,8 @@ func fromTime(s *containerTest) {
 	}
 }
 
-// fromTimeTaken writes twice within a second: a program that takes the time and then
-// writes has both in the same second, and must not lose the write.
+// fromTimeTaken writes twice within a second: a program that takes the time and then writes does both in the same
+// second, and must not lose the write.
 func fromTimeTaken(s *containerTest) {
 	s.put("k", "a")
 	first, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
@@ -98,7 +97,7 @@ func fromTimeTaken(s *containerTest) {
 	s.wantIDs("after that, with the start beside the token", all, "c")
 }
 
-// fromFuture starts tomorrow, which gives nothing yet and is no error.
+// fromFuture starts tomorrow: the read returns no changes yet and no error.
 func fromFuture(s *containerTest) {
 	s.put("k", "a")
 	all, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
@@ -110,8 +109,8 @@ func fromFuture(s *containerTest) {
 	s.wantIDs("from tomorrow", changes)
 }
 
-// startStays wants the start to stay beside the token. A reader goes on filtering by
-// time, since a merge may bring older changes after the token.
+// startStays expects the start to stay beside the token. A reader goes on filtering by time, because a merge may bring
+// older changes after the token.
 func startStays(s *containerTest) {
 	s.put("k", "a")
 	s.pass(2 * time.Second)
@@ -130,8 +129,7 @@ func startStays(s *containerTest) {
 	}
 }
 
-// tokenWins gives both: the token is progress, and to go by the start would repeat all
-// of it.
+// tokenWins reads with token and start: the token is progress, and a read from the start would repeat all of it.
 func tokenWins(s *containerTest) {
 	s.put("k", "a")
 	end := s.token(s.whole(), feed.LatestVersion)
@@ -141,8 +139,8 @@ func tokenWins(s *containerTest) {
 	s.wantIDs("from a token with a start beside it", changes, "b")
 }
 
-// badTokens gives tokens of no form. A store that took such a token for the beginning
-// or the end would hide a mistake of the operator by repeating or losing changes.
+// badTokens reads with malformed tokens. If a store took such a token for the beginning or the end, it would hide a
+// mistake of the operator by repeating or losing changes.
 func badTokens(s *containerTest) {
 	s.put("k", "a")
 	for _, token := range []string{"garbage", `"garbage"`, "{}", `"1`, "-", "\x00\xff", strings.Repeat("9", 200)} {
@@ -150,8 +148,7 @@ func badTokens(s *containerTest) {
 	}
 }
 
-// badKeyRead gives keys of no form; the error must name the key, since keys come from
-// users.
+// badKeyRead reads with malformed keys; the error must name the key, because keys come from users.
 func badKeyRead(s *containerTest) {
 	o := feed.ReadOptions{Key: feed.Key(make(chan int))}
 	_, err := s.Source.Read(s.Context(), s.whole(), beginning, o)

@@ -4,20 +4,21 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// tokenCases test [feed.Sequencer]. A processor that sets a position within a page skips changes if the token means another LSN.
+// tokenCases test [feed.Sequencer]. If a token means another LSN, a processor that sets a position within a page skips
+// changes.
 var tokenCases = []containerCase{
 	{name: "the LSN of a token divides the changes", needs: []Ability{Sequencing}, test: tokensDivide},
 	{name: "the LSN of a token divides the changes after a split", needs: []Ability{Sequencing, Splitting}, test: tokensDivideAfterSplit},
 	{name: "a text that is no token has no LSN", needs: []Ability{Sequencing}, test: textsWithoutLSN},
 }
 
-// sequences reports whether the source is a Sequencer that can tell the LSN of its tokens.
+// sequences reports whether the source is a Sequencer that knows the LSNs of its tokens.
 func (s *containerTest) sequences() bool {
 	q, ok := s.Source.(feed.Sequencer)
 	return ok && q.TokenAfter(1) != ""
 }
 
-// tokensDivide reads after each LSN of a feed, transactions among them.
+// tokensDivide reads after each LSN of a feed, including transactions.
 func tokensDivide(s *containerTest) {
 	s.put("k", "a", "b")
 	s.put("l", "c")
@@ -37,7 +38,8 @@ func tokensDivideAfterSplit(s *containerTest) {
 	}
 }
 
-// wantDivided compares what is read after each LSN with the changes that have a higher one, and each page's token with its changes.
+// wantDivided reads after each LSN and expects the changes with a higher LSN. It also compares each page's token with
+// the page's changes.
 func (s *containerTest) wantDivided(r feed.Range) {
 	s.Helper()
 	q := s.Source.(feed.Sequencer)

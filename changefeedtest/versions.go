@@ -10,9 +10,8 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// In this mode the order of the versions of an item is the content: a handler follows
-// an item from its create to its delete. So each version names the one before, and the
-// tests follow these links across pages, splits and merges.
+// In this mode the order of an item's versions is the content: a handler follows an item from its create to its delete.
+// So each version names the previous version, and the tests follow these links across pages, splits and merges.
 
 // retaining is a container that keeps all versions and deletes for an hour.
 var retaining = Container{Retention: time.Hour}
@@ -36,7 +35,7 @@ var versionCases = []containerCase{
 
 var versions = feed.ReadOptions{Mode: feed.AllVersionsAndDeletes}
 
-// life gives an item four versions and an end, with a neighbour between them.
+// life gives an item four versions and a delete, with a neighbour's writes in between.
 func (s *containerTest) life(pk, id string) []feed.Result {
 	s.Helper()
 	key := s.key(pk)
@@ -58,8 +57,8 @@ func of(id string, changes []feed.Change) []feed.Change {
 	return slices.DeleteFunc(slices.Clone(changes), func(c feed.Change) bool { return c.ID != id })
 }
 
-// everyVersion wants each operation, chained by LSN: a handler that misses one can
-// tell. The same position must also serve the feed of latest versions.
+// everyVersion expects each operation, chained by LSN, so that a handler notices a missing version. The same position
+// must also work for the feed of latest versions.
 func everyVersion(s *containerTest) {
 	from := s.token(s.whole(), feed.AllVersionsAndDeletes)
 	results := s.life("k", "a")
@@ -71,7 +70,7 @@ func everyVersion(s *containerTest) {
 	s.wantIDs("latest version from the same position", all, "neighbour of a")
 }
 
-// wantLife checks the changes that life makes.
+// wantLife checks the changes of life.
 func (s *containerTest) wantLife(changes []feed.Change, results []feed.Result, pk string) {
 	s.Helper()
 	ops := []feed.Op{feed.OpCreate, feed.OpReplace, feed.OpReplace, feed.OpReplace, feed.OpDelete}
@@ -83,8 +82,7 @@ func (s *containerTest) wantLife(changes []feed.Change, results []feed.Result, p
 		if c.Op != ops[i] || c.LSN != results[i].LSN || c.PreviousLSN != previous || c.PartitionKey != s.key(pk) || c.Time.IsZero() || c.Expired {
 			s.Errorf("version %d is %+v, want %v with LSN %d, previous LSN %d, key %s", i, c, ops[i], results[i].LSN, previous, s.key(pk))
 		}
-		// Only a delete has no body. Everything else has the body and the ETag of its
-		// write.
+		// Only a delete has no body. Every other change has the body and the ETag of its write.
 		if (c.Body == nil) != (c.Op == feed.OpDelete) || (c.Body != nil && (number(c.Body) != i || c.ETag != results[i].ETag)) {
 			s.Errorf("version %d has body %s, ETag %q, want n %d", i, c.Body, c.ETag, i)
 		}
@@ -92,7 +90,7 @@ func (s *containerTest) wantLife(changes []feed.Change, results []feed.Result, p
 	}
 }
 
-// number returns the n of an item, -1 when there is none.
+// number returns the n of an item, -1 if there is no item.
 func number(body json.RawMessage) int {
 	item := struct{ N int }{-1}
 	if err := json.Unmarshal(body, &item); err != nil {
@@ -101,8 +99,8 @@ func number(body json.RawMessage) int {
 	return item.N
 }
 
-// imagesBefore wants the previous image with each change, which handlers use to see the
-// difference; a create has none.
+// imagesBefore expects the previous image with each change, which handlers use to see the difference; a create has
+// none.
 func imagesBefore(s *containerTest) {
 	from := s.token(s.whole(), feed.AllVersionsAndDeletes)
 	s.life("k", "a")
@@ -114,8 +112,8 @@ func imagesBefore(s *containerTest) {
 	}
 }
 
-// versionStarts refuses starts before now: versions from before the retention are gone,
-// and a feed with a silent gap at its begin would pass for complete.
+// versionStarts refuses starts before now: versions before the retention are gone, and a feed with a silent gap at its
+// beginning would look complete.
 func versionStarts(s *containerTest) {
 	s.put("k", "a")
 	s.refuse(feed.ErrBadRequest, s.whole(), beginning, versions)
@@ -152,8 +150,8 @@ func versionPages(s *containerTest) {
 	}
 }
 
-// versionsThroughSplit splits between the versions of an item. The delete must name the
-// replace before it, though that lies in the parent's log.
+// versionsThroughSplit splits between the versions of an item. The delete must name the previous replace, although the
+// replace is in the parent's log.
 func versionsThroughSplit(s *containerTest) {
 	s.spread("i", 20)
 	from := s.token(s.whole(), feed.AllVersionsAndDeletes)
@@ -218,8 +216,7 @@ func versionsThroughMerge(s *containerTest) {
 	}
 }
 
-// versionsOfKey reads the versions of a logical partition beside another with the same
-// id.
+// versionsOfKey reads the versions of a logical partition beside another partition with the same id.
 func versionsOfKey(s *containerTest) {
 	o := feed.ReadOptions{Mode: feed.AllVersionsAndDeletes, Key: s.key("mine")}
 	_, from := s.drain(s.whole(), feed.Position{}, o)
@@ -228,9 +225,9 @@ func versionsOfKey(s *containerTest) {
 	s.wantLife(of("a", s.drainAll(s.whole(), from, o)), results, "mine")
 }
 
-// tooOld lets the retention pass with writes on the way, so that every store has had
-// reason to clean up. The position must then be refused: an operator has to learn that
-// changes are lost, and the feed of latest versions still serves the position.
+// tooOld lets the retention pass with writes meanwhile, so that every store has had a reason to clean up. The position
+// must then be refused, because an operator must learn that changes are lost. The feed of latest versions still accepts
+// the position.
 func tooOld(s *containerTest) {
 	old := s.token(s.whole(), feed.AllVersionsAndDeletes)
 	s.put("k", "a")
@@ -255,8 +252,7 @@ func (s *containerTest) mortal(id string) feed.Write {
 	return feed.Write{Body: fmt.Appendf(nil, `{"id":%q,"pk":%q,"n":0,"ttl":10}`, id, s.name("k"))}
 }
 
-// passing lets time pass until done reports true, for longer than a store that expires
-// items in the background may need.
+// passing lets time pass until done returns true, long enough for a store that expires items in the background.
 func (s *containerTest) passing(done func() bool) bool {
 	for range 60 {
 		s.pass(5 * time.Second)
@@ -267,7 +263,7 @@ func (s *containerTest) passing(done func() bool) bool {
 	return false
 }
 
-// expiredItem wants an expiry in the feed, as a delete that differs from a user's.
+// expiredItem expects an expiry in the feed, as a delete that differs from a user's delete.
 func expiredItem(s *containerTest) {
 	from := s.token(s.whole(), feed.AllVersionsAndDeletes)
 	result := s.commit(s.key("k"), s.mortal("a"))[0]
@@ -283,8 +279,7 @@ func expiredItem(s *containerTest) {
 	}
 }
 
-// expiredLatest wants an expired item out of the feed of latest versions, and its id
-// free.
+// expiredLatest expects an expired item to be absent from the feed of latest versions, and its id to be free.
 func expiredLatest(s *containerTest) {
 	s.commit(s.key("k"), s.mortal("a"))
 	s.put("k", "stays")

@@ -10,12 +10,11 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Waiting and counting are abilities that a processor can do without: it polls, and it
-// estimates. A store that has them must be right all the same, because then nothing
-// else is asked.
+// Waiting and counting are abilities that a processor can work without: it polls, and it estimates. If a store has
+// these abilities, it must be right, because then the processor asks nothing else.
 
-// waitCases test [feed.Waiter]. A wait that ends too early costs a read; a wait
-// that misses a change stalls a lease until the next change, and no error shows it.
+// waitCases test [feed.Waiter]. If a wait ends too early, it costs a read. If a wait misses a change, a lease stalls
+// until the next change, and no error shows that.
 var waitCases = []containerCase{
 	{name: "waiting ends at once when there are changes", needs: []Ability{Waiting}, test: waitAtOnce},
 	{name: "waiting ends with a commit, and a read then finds it", needs: []Ability{Waiting}, test: waitWakes},
@@ -24,14 +23,14 @@ var waitCases = []containerCase{
 	{name: "many waiters all hear of a commit", needs: []Ability{Waiting}, test: waitMany},
 }
 
-// await waits for changes that must come.
+// await waits for changes that must appear.
 func (s *containerTest) await(r feed.Range, from feed.Position) error {
 	ctx, cancel := s.soon()
 	defer cancel()
 	return s.Source.(feed.Waiter).Wait(ctx, r, from)
 }
 
-// waitAtOnce waits for changes that are there already.
+// waitAtOnce waits for changes that exist already.
 func waitAtOnce(s *containerTest) {
 	from := s.token(s.whole(), feed.LatestVersion)
 	s.put("k", "a")
@@ -65,7 +64,7 @@ func waitWakes(s *containerTest) {
 	}
 }
 
-// breathe lets others run, and in a bubble the clock, after a poll that found nothing.
+// breathe lets other goroutines run, and in a bubble the clock, after a poll that found nothing.
 func (s *containerTest) breathe(found int) {
 	s.Helper()
 	if found > 0 {
@@ -86,15 +85,15 @@ func (s *containerTest) try(pk string, ids ...string) error {
 	return err
 }
 
-// waitCause wants the cause of the context's end, because a processor ends waits for
-// several reasons and acts on which.
+// waitCause expects the cause of the context, because a processor ends waits for several reasons and acts according to
+// the reason.
 func waitCause(s *containerTest) {
 	r, from := s.whole(), s.token(s.whole(), feed.LatestVersion)
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(s.Context())
 	timer := time.AfterFunc(shortly, func() { cancel(cause) })
 	defer timer.Stop()
-	for range maxPages { // it may return early
+	for range maxPages { // Wait may return early
 		if err := s.Source.(feed.Waiter).Wait(ctx, r, from); err != nil {
 			if !errors.Is(err, cause) {
 				s.Errorf("Wait = %v, want the cause %v", err, cause)
@@ -105,8 +104,7 @@ func waitCause(s *containerTest) {
 	s.Error("Wait never blocks")
 }
 
-// waitSplit splits under a waiter. The wait must end, so that the reader learns of the
-// split.
+// waitSplit splits a partition while a reader waits. The wait must end, so that the reader notices the split.
 func waitSplit(s *containerTest) {
 	s.spread("i", 10)
 	parent := s.only()
@@ -122,8 +120,7 @@ func waitSplit(s *containerTest) {
 	}
 }
 
-// waitMany wakes twenty waiters with a commit: a store that hands the news to one of
-// them stalls the others.
+// waitMany wakes twenty waiters with a commit: a store that wakes only one of them stalls the others.
 func waitMany(s *containerTest) {
 	r, from := s.whole(), s.token(s.whole(), feed.LatestVersion)
 	var wg sync.WaitGroup
@@ -149,7 +146,7 @@ var countCases = []containerCase{
 	{name: "pending counts from a time", needs: []Ability{Counting, PassingTime}, test: pendingFromTime},
 }
 
-// pending counts where that must succeed.
+// pending counts, and expects success.
 func (s *containerTest) pending(r feed.Range, from feed.Position, o feed.ReadOptions) feed.Backlog {
 	s.Helper()
 	backlog, err := s.Source.(feed.Counter).Pending(s.Context(), r, from, o)
@@ -166,8 +163,7 @@ func (s *containerTest) wantPending(what string, got feed.Backlog, items int, ol
 	}
 }
 
-// pendingItems counts items and not transactions, and finds the oldest: its age is the
-// delay.
+// pendingItems counts items and not transactions, and finds the oldest: its age is the delay.
 func pendingItems(s *containerTest) {
 	r := s.whole()
 	s.wantPending("empty", s.pending(r, beginning, feed.ReadOptions{}), 0, time.Time{})
@@ -190,8 +186,8 @@ func pendingItems(s *containerTest) {
 	}
 }
 
-// pendingLatest counts last versions, as a read would give them. Superseded versions
-// would make a lag that never goes away by reading.
+// pendingLatest counts last versions, as a read would return them. If superseded versions counted, reads could never
+// bring the lag to 0.
 func pendingLatest(s *containerTest) {
 	from := s.token(s.whole(), feed.LatestVersion)
 	s.put("k", "a")
@@ -215,8 +211,8 @@ func pendingVersions(s *containerTest) {
 	}
 }
 
-// pendingAnyRange counts across partitions and in parts: an estimate must not fail
-// during a split, when users look at it most.
+// pendingAnyRange counts across partitions and in parts: an estimate must not fail during a split, because users then
+// look at the lag most.
 func pendingAnyRange(s *containerTest) {
 	s.spread("i", 30)
 	parent := s.only()
@@ -243,7 +239,7 @@ func pendingKey(s *containerTest) {
 	}
 }
 
-// pendingRefuses wants the errors of a read, so that a bad position shows here too.
+// pendingRefuses expects the errors of a read, so that an invalid position shows here too.
 func pendingRefuses(s *containerTest) {
 	s.put("k", "a")
 	for _, from := range []feed.Position{feed.At("garbage"), feed.At(`"1`)} {

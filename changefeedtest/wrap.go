@@ -9,9 +9,8 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// Wrappers that stand between a processor and its store. They are exported so that
-// users can test their own handlers under the faults that the processor itself is
-// tested under.
+// Wrappers between a processor and its store. They are exported so that you can test your own handlers under the same
+// faults as the processor itself.
 
 // Method names a method of the interfaces that the wrappers wrap.
 type Method string
@@ -39,12 +38,12 @@ type Call struct {
 	On string
 }
 
-// around stands between a caller and the call. All wrappers are made of it, so faults
-// and counts see the same calls.
+// around is called instead of the call, and makes the call. All wrappers use an around, so faults and counts see the
+// same calls.
 type around func(ctx context.Context, c Call, call func() error) error
 
-// wrapSource wraps a source with the optional abilities that it has, each combination
-// as a type of its own: a type assertion on the result must answer as on the source.
+// wrapSource wraps a source with its optional abilities. Each combination of abilities has its own type, because a type
+// assertion on the result must have the same answer as on the source.
 func wrapSource(inner feed.Source, a around) feed.Source {
 	s := source{inner, a}
 	waits, isWaiter := inner.(feed.Waiter)
@@ -83,7 +82,7 @@ func wrapSource(inner feed.Source, a around) feed.Source {
 	return s
 }
 
-// Sources with one ability.
+// Sources with a single ability.
 type (
 	waitingSource struct {
 		source
@@ -120,7 +119,7 @@ func (s source) Read(ctx context.Context, r feed.Range, from feed.Position, o fe
 	return onlyGood(page, err)
 }
 
-// TokenLSN passes on [feed.Sequencer]. There is no call to a store, so nothing stands between.
+// TokenLSN passes the call on to the [feed.Sequencer]. It makes no request, so there is no fault and no count.
 func (s source) TokenLSN(token string) (lsn int64, ok bool) {
 	q, ok := s.source.(feed.Sequencer)
 	if !ok {
@@ -129,7 +128,7 @@ func (s source) TokenLSN(token string) (lsn int64, ok bool) {
 	return q.TokenLSN(token)
 }
 
-// TokenAfter passes on [feed.Sequencer].
+// TokenAfter passes the call on to the [feed.Sequencer].
 func (s source) TokenAfter(lsn int64) string {
 	if q, ok := s.source.(feed.Sequencer); ok {
 		return q.TokenAfter(lsn)
@@ -137,8 +136,8 @@ func (s source) TokenAfter(lsn int64) string {
 	return ""
 }
 
-// waiter, counter and follower are the optional abilities, each by itself, because a wrapper must
-// have exactly those of its store.
+// waiter, counter and follower are the optional abilities, each by itself, because a wrapper must have exactly the
+// abilities of its store.
 type waiter struct {
 	waiter feed.Waiter
 	around around
@@ -174,7 +173,7 @@ func (l locator) Locate(ctx context.Context, key feed.PartitionKey) (epk string,
 	return onlyGood(epk, err)
 }
 
-// wrapLeases wraps a lease store, as a [feed.Follower] if it is one.
+// wrapLeases wraps a lease store, as a [feed.Follower] if the store has that ability.
 func wrapLeases(inner feed.LeaseStore, a around) feed.LeaseStore {
 	s := leases{inner, a}
 	if follows, ok := inner.(feed.Follower); ok {
@@ -255,8 +254,8 @@ func (c committer) Commit(ctx context.Context, key feed.PartitionKey, writes []f
 	return onlyGood(results, err)
 }
 
-// onlyGood drops the value of a call whose reply was an error, lost replies included: a
-// caller must not see a result that the network would not have brought.
+// onlyGood drops the value of a call that returned an error, including lost replies: a caller must not see a result
+// that the network would not have delivered.
 func onlyGood[T any](value T, err error) (T, error) {
 	if err != nil {
 		var none T
@@ -265,7 +264,7 @@ func onlyGood[T any](value T, err error) (T, error) {
 	return value, nil
 }
 
-// wait lets time pass, unless the context ends.
+// wait waits, unless the context ends.
 func wait(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -273,7 +272,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	return pause.For(ctx, d)
 }
 
-// throttledFor returns the pause that an error asks for, 0 if it is no throttling.
+// throttledFor returns the pause that an error asks for, 0 if the error is no throttling.
 func throttledFor(err error) time.Duration {
 	if throttled, ok := errors.AsType[*feed.ThrottledError](err); ok {
 		return throttled.After
