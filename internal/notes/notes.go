@@ -1,13 +1,16 @@
-// Package notes writes and reads what the records of a unit say in their properties: of a lease, what is done and held
-// beside its position, and how it was made; of a request, what the owner of a key is asked for.
+// Package notes writes and reads the properties of a unit's records. Properties of a lease say which changes are done
+// and which keys are held beside its position, and how the lease was made. Properties of a request say what the caller
+// asks of the owner of a key.
 //
-// The position of a lease is where all is done before, so a reader that knows no more than that goes on there and
-// skips nothing. [Done] says what is done after it, so that little is repeated after a crash, and what was in the handler
-// then. [Held] says which keys are held, and [Aside] which are set aside: their changes are read again by key.
+// All changes before the position of a lease are done. So a reader that knows only the position goes on there and skips
+// nothing. [Done] says which changes after the position are done, so that little is repeated after a crash, and which
+// changes were in the handler then. [Held] names the held keys. [Aside] names the keys that are set aside: their
+// changes are read again by key.
 //
-// All say the position that they were written with. Where another processor, which does not know them, has moved
-// the position since, they are wrong. What is done is known by its LSN, and LSNs count only within a partition and
-// its children: so it is wrong too when the range is in another partition since. Then reading them gives [ErrMoved].
+// All these notes contain the position with which they were written. If another processor, which does not know the
+// notes, has moved the position since, the notes are wrong. Done changes are identified by their LSNs, and LSNs are
+// valid only within a partition and its children. So the notes are also wrong if the range is in another partition
+// since. In these cases the readers return [ErrMoved].
 package notes
 
 import (
@@ -24,49 +27,49 @@ const (
 	HeldProperty = "changefeed.held" // a [Held]
 
 	AsideProperty  = "changefeed.aside"  // an [Aside]
-	OutageProperty = "changefeed.outage" // an [Outage] that lasts
+	OutageProperty = "changefeed.outage" // an [Outage] that has not ended
 )
 
-// The bounds of a lease.
+// The limits of a lease.
 const (
-	MaxOpen = 5000 // LSNs in Done.Open: about 10 KB, because a difference has one digit or two
+	MaxOpen = 5000 // LSNs in Done.Open: about 10 KB, because a difference has one or two digits
 	MaxHeld = 1000 // keys in Held.Keys
 
 	MaxAside = 1000 // keys in Aside.Keys
 
-	MaxHeldBytes  = 256 << 10 // of their names in the record
-	MaxAsideBytes = 256 << 10 // of the keys that are set aside, with their positions
+	MaxHeldBytes  = 256 << 10 // size of their names in the record
+	MaxAsideBytes = 256 << 10 // size of the keys that are set aside, with their positions
 )
 
-// ErrMoved: the position or the partition of a lease is another than that of its note.
+// ErrMoved: the position or the partition of a lease differs from that of its note.
 var ErrMoved = errors.New("moved since")
 
-// Done is what is done after the position of a lease.
+// Done says which changes after the position of a lease are done.
 type Done struct {
 	At        string   `json:"at"`                // the position's token
-	Partition string   `json:"partition"`         // as Name gives it
+	Partition string   `json:"partition"`         // text of Name
 	Through   int64    `json:"through,omitempty"` // every change up to this LSN is done,
-	Open      []int64  `json:"open,omitempty"`    // but for these, in their order; written as differences
-	Tried     []Run    `json:"tried,omitempty"`   // the changes that the handler has received and that are not done
-	Suspect   *Suspect `json:"suspect,omitempty"` // nil when nothing in the handler has failed before
+	Open      []int64  `json:"open,omitempty"`    // except for these, in their order; written as differences
+	Tried     []Run    `json:"tried,omitempty"`   // the unfinished changes that the handler has received
+	Suspect   *Suspect `json:"suspect,omitempty"` // nil if the handler has no change that has failed before
 }
 
-// Suspect is what is in the handler and has failed before. When the owner of the lease ends without a word, this may be
-// why.
+// Suspect describes the changes in the handler that have failed before. If the owner of the lease ends unexpectedly,
+// they may be the cause.
 type Suspect struct {
-	Letter  string `json:"letter"` // ID that the letter of the first change has
+	Letter  string `json:"letter"` // ID of the first change's letter
 	Changes int    `json:"changes"`
-	Alone   bool   `json:"alone"` // nothing else was in the handler
-	Tried   []Run  `json:"tried"` // its changes in their order; the call under way counts as a failure
+	Alone   bool   `json:"alone"` // the handler had no other changes
+	Tried   []Run  `json:"tried"` // the changes in their order; the present call counts as a failure
 }
 
-// First is what is known of the first change.
+// First returns the run of the first change.
 func (s *Suspect) First() Run { return s.Tried[0] }
 
-// To is the LSN of the last change.
+// To returns the LSN of the last change.
 func (s *Suspect) To() int64 { return s.Tried[len(s.Tried)-1].To }
 
-// String is the text of the property, empty when the position says it all.
+// String returns the text of the property, empty if the position suffices.
 func (d Done) String() string {
 	if d.Through == 0 && d.Suspect == nil && len(d.Tried) == 0 {
 		return ""
@@ -80,21 +83,21 @@ func (d Done) String() string {
 	return text(d)
 }
 
-// Held is which keys of a lease are held.
+// Held says which keys of a lease are held.
 type Held struct {
 	At        string   `json:"at"`                  // the position's token
-	Partition string   `json:"partition,omitempty"` // as Name gives it
+	Partition string   `json:"partition,omitempty"` // text of Name
 	Keys      []string `json:"keys"`
-	Since     []int64  `json:"since,omitempty"` // LSN of the change that each key is held for; 0 is unknown
+	Since     []int64  `json:"since,omitempty"` // LSN of the change for which each key is held; 0 is unknown
 }
 
-// HeldBytes is the room that a held key takes in the record.
+// HeldBytes returns the size of a held key in the record.
 func HeldBytes(key string) int { return len(text(text(key))) + len(`,9223372036854775807`) }
 
-// AsideBytes is the room that a key which is set aside takes in the record, beside the runs of its changes.
+// AsideBytes returns the size of a set-aside key in the record, without the runs of its changes.
 func AsideBytes(key string) int { return len(text(text(key))) + 300 }
 
-// String is the text of the property, empty without a key.
+// String returns the text of the property, empty if there are no keys.
 func (h Held) String() string {
 	if len(h.Keys) == 0 {
 		return ""
@@ -103,25 +106,25 @@ func (h Held) String() string {
 }
 
 func text(note any) string {
-	raw, _ := json.Marshal(note) // of texts and numbers
+	raw, _ := json.Marshal(note) // texts and numbers cannot fail
 	return string(raw)
 }
 
 // Partition is a partition of a container, with its range of keys.
 type Partition struct {
 	ID, Min, Max string
-	Parents      []string // ids of the partitions that it came from, the last one last
+	Parents      []string // ids of the partitions from which it came, the last one last
 }
 
-// Place is where a lease stands whose notes are read.
+// Place is the present position, range and partitions of a lease whose notes are read.
 type Place struct {
-	Position   string // its token
-	LSN        int64  // that the token is after; 0 is unknown
-	Min, Max   string // its range
+	Position   string // token of the position
+	LSN        int64  // LSN of the token; 0 is unknown
+	Min, Max   string // range of the lease
 	Partitions []Partition
 }
 
-// counts reports whether LSNs of a named partition count in the one that has the range now.
+// counts reports whether LSNs of a named partition are valid in the present partition of the range.
 func (in Place) counts(partition string) bool {
 	return counts(partition, in.Min, in.Max, in.Partitions)
 }
@@ -151,8 +154,8 @@ func ReadDone(text string, in Place) (d Done, err error) {
 	return d, nil
 }
 
-// ReadHeld reads the text of a property, as ReadDone does. In another partition than it was written
-// in, the keys are held all the same, and since when is unknown.
+// ReadHeld reads the text of a property, as ReadDone does. If the partition differs from that of the text, the keys are
+// still held, and since when is unknown.
 func ReadHeld(text string, in Place) (h Held, err error) {
 	if text == "" {
 		return h, nil
@@ -169,15 +172,15 @@ func ReadHeld(text string, in Place) (h Held, err error) {
 	return h, nil
 }
 
-// Aside is which keys of a lease are set aside.
+// Aside says which keys of a lease are set aside.
 type Aside struct {
 	At        string     `json:"at"`        // the position's token
-	Partition string     `json:"partition"` // as Name gives it
+	Partition string     `json:"partition"` // text of Name
 	Keys      []AsideKey `json:"keys,omitempty"`
 	Recalls   []Recall   `json:"recalls,omitempty"`
 }
 
-// String is the text of the property, empty if there is nothing to say.
+// String returns the text of the property, empty if there is nothing to store.
 func (a Aside) String() string {
 	if len(a.Keys) == 0 && len(a.Recalls) == 0 {
 		return ""
@@ -185,10 +188,13 @@ func (a Aside) String() string {
 	return text(a)
 }
 
-// ReadAside reads the text of a property, as ReadDone does. If another processor has moved the position, it has handled
-// the changes after the position, but nobody those that the position had passed: so the keys with such changes stay, and
-// their changes come again from the first of these. In another partition LSNs count for nothing: all changes of the keys come
-// that can be read, and how often they were tried is not known. What the position covers is what its token says then.
+// ReadAside reads the text of a property, as ReadDone does.
+//
+// If another processor has moved the position, it has handled the changes after the position, but no processor has
+// handled the changes that the position had passed. So the keys with such changes stay, and their changes are read
+// again from the first of these. If the partition differs, LSNs are invalid: all readable changes of the keys are read
+// again, and how often they were tried is unknown. In both cases the token of the position says which changes the
+// position covers.
 func ReadAside(text string, in Place) (a Aside, err error) {
 	if text == "" {
 		return a, nil
@@ -214,10 +220,10 @@ func ReadAside(text string, in Place) (a Aside, err error) {
 	return a, err
 }
 
-// Unknown is the name of a range that no partition has as a whole.
+// Unknown is the name of a range that no single partition contains.
 const Unknown = "unknown"
 
-// Name names the partition that has a range: its id and its keys.
+// Name returns the name of the partition that contains a range: its id and its keys.
 func Name(from, to string, partitions []Partition) string {
 	for _, p := range partitions {
 		if p.Min <= from && to <= p.Max {
@@ -227,8 +233,8 @@ func Name(from, to string, partitions []Partition) string {
 	return Unknown
 }
 
-// counts reports whether LSNs of a named partition count in the one that has a range now: if it is the same, or one that
-// splits have made of it.
+// counts reports whether LSNs of a named partition are valid in the present partition of a range: if it is the same
+// partition, or a result of its splits.
 func counts(name, from, to string, partitions []Partition) bool {
 	if name == Name(from, to, partitions) {
 		return name != Unknown
@@ -240,9 +246,10 @@ func counts(name, from, to string, partitions []Partition) bool {
 	})
 }
 
-// comesBySplits reports whether a partition has come from another one by splits alone. A merge counts LSNs anew, and the
-// list of parents does not say which of them were merged. But each split on the way leaves partitions that come from the one
-// that was split, and not from the part that leads here; and a merge leaves none for the partitions that it has merged.
+// comesBySplits reports whether a partition has come from another by splits alone. A merge starts new LSNs, and the
+// list of parents does not say which of them were merged. But each split on the way leaves partitions that come from
+// the split partition and not from the part that leads here; and a merge leaves no such partition for the partitions
+// that it has merged.
 func (p Partition) comesBySplits(id string, partitions []Partition) bool {
 	i := slices.Index(p.Parents, id)
 	if i < 0 {

@@ -6,29 +6,30 @@ import (
 	"time"
 )
 
-// The properties that are a number, a word or a list. Those of a lease are kept by other kinds of
-// processors, which do not know them.
+// The properties that are a number, a word or a list. Other kinds of processors do not know the properties of a lease
+// and keep them.
 const (
-	TermProperty       = "changefeed.term"       // number of the owner: higher than those of all owners that the range had before
-	GenerationProperty = "changefeed.generation" // how many splits led to a lease; only those that this processor has made have one
+	TermProperty       = "changefeed.term"       // number of the owner: higher than those of all earlier owners of the range
+	GenerationProperty = "changefeed.generation" // how many splits led to a lease; only leases that this processor has made have this property
 	PartsProperty      = "changefeed.parts"      // the ranges of the children of a lease that is splitting
 	DueProperty        = "changefeed.due"        // a [Due] of a lease that was made under the lock
-	MakerProperty      = "changefeed.maker"      // who had the lock then: a name for that one time
+	MakerProperty      = "changefeed.maker"      // who had the lock then: a name for that single time
 
-	MostProperty = "changefeed.most" // of a host: how many leases it may have
+	MostProperty = "changefeed.most" // of a host: how many leases it may own
 
-	// RepairedProperty of the marker: "yes" if leases at work were there when it was made, because somebody had deleted the
-	// one before.
+	// RepairedProperty of the marker: "yes" if leases with progress existed when the marker was made, because somebody
+	// had deleted the previous marker.
 	RepairedProperty = "repaired"
 
-	// MakersProperty of the marker: the makers of its leases that nobody had taken when it was made, by their names.
+	// MakersProperty of the marker: the makers of its leases without an owner when the marker was made, by the leases'
+	// names.
 	MakersProperty = "makers"
 
-	OptionProperty = "start"  // of the marker: Options.Start as it was given
-	OriginProperty = "origin" // of the marker: where the unit began, as a start that means the same later
+	OptionProperty = "start"  // of the marker: Options.Start as given
+	OriginProperty = "origin" // of the marker: where the unit began, as a start with the same meaning later
 )
 
-// Set returns properties with one of them changed, in a copy; an empty text removes it.
+// Set returns a copy of the properties with a single property changed; an empty text removes the property.
 func Set(properties map[string]string, name, text string) map[string]string {
 	changed := map[string]string{}
 	maps.Copy(changed, properties)
@@ -38,18 +39,18 @@ func Set(properties map[string]string, name, text string) map[string]string {
 	return changed
 }
 
-// Number reads a property that counts. It is 0 when it is missing, or no number above that.
+// Number reads a property that counts. Number returns 0 if the property is missing, or is no number above 0.
 func Number(properties map[string]string, name string) int64 {
 	n, _ := ParseNumber(properties[name])
 	return max(n, 0)
 }
 
-// Due is until when the create of a lease had to arrive, by the store's clock, and when it was
-// sent, by its maker's: a processor of another kind that has had the lease keeps the property, but
+// Due says until when the create of a lease had to arrive, by the store's clock, and when it was sent, by its maker's
+// clock. The property is necessary because another kind of processor that has owned the lease keeps the property, but
 // not the time of the last write.
 type Due struct{ By, Sent time.Time }
 
-// String is the text of the property.
+// String returns the text of the property.
 func (d Due) String() string {
 	return d.By.UTC().Format(time.RFC3339Nano) + " " + d.Sent.UTC().Format(time.RFC3339Nano)
 }

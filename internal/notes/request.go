@@ -8,32 +8,34 @@ import (
 	"time"
 )
 
-// How a request is asked, served and answered
+// How a request is written, served and answered
 //
-//  1. The caller writes a record of kind request in the state live, with the properties of a [Request] and a TTL, so that
-//     the store removes the record when the caller has died.
-//  2. The owner of the key's range serves it. As long as it cannot, the record stays live, and WaitsProperty says why.
-//  3. When it has served it, the owner writes the [Outcome] into the record and makes its state retired, on condition of
-//     the ETag. A retired request is never served again. Its TTL is [OutcomeTTL].
-//  4. The caller reads the outcome and deletes the record. Without the right to delete, the record stays retired. Who asks
-//     the same again makes it live again, without the outcome.
+//   1. The caller writes a record of kind request in the state live, with the properties of a [Request] and a TTL, so
+//     that the store removes the record if the caller has died.
+//   2. The owner of the key's range serves the request. While the owner cannot serve it, the record stays live, and
+//     WaitsProperty says why.
+//   3. When the owner has served the request, it writes the [Outcome] into the record and sets the state to retired,
+//     conditional on the ETag. A retired request is never served again. Its TTL is [OutcomeTTL].
+//   4. The caller reads the outcome and deletes the record. If the caller lacks the right to delete, the record stays
+//     retired. A caller with the same request makes the record live again, without the outcome.
 //
-// A caller whose context ends withdraws its request: it deletes the record or, if an owner has begun with it or without the
-// right to delete, makes it retired without an outcome. Owners that follow the store read of that, and not of deletes.
+// If a caller's context ends, the caller withdraws its request: it deletes the record. If an owner has begun with the
+// request, or the caller lacks the right to delete, the caller makes the record retired without an outcome. Owners that
+// follow the store read this write, but would not notice a delete.
 
 // The actions of a request.
 const (
-	Retry   = "retry"   // hand a letter to the handler again
+	Retry   = "retry"   // pass a letter to the handler again
 	Release = "release" // let a held key go on
 )
 
-// Request is what the owner of a key's range is asked for, by whoever writes it as a record among the leases.
+// Request is a request to the owner of a key's range, which a caller writes as a record among the leases.
 type Request struct {
-	Action string // another than these is of a newer version
-	EPK    string // the effective partition key, by which its owner is found
+	Action string // any other action belongs to a newer version
+	EPK    string // the effective partition key, which determines the owner
 	Key    string // the partition key
-	Letter string // to be handed over again
-	Tries  int    // how often it was begun to serve it
+	Letter string // the letter to hand over again
+	Tries  int    // how often an owner has begun to serve the request
 }
 
 // The properties of a request.
@@ -45,37 +47,37 @@ const (
 	triesProperty  = "changefeed.tries"
 
 	WaitsProperty  = "changefeed.waits"  // of a live request: why its owner cannot serve it
-	UnsureProperty = "changefeed.unsure" // of a live request: the ID of a letter that counts as handled, and may be there still
+	UnsureProperty = "changefeed.unsure" // of a live request: the ID of a letter that counts as handled, but may still exist
 )
 
 // The properties of an outcome.
 const (
 	OutcomeProperty = "changefeed.outcome" // [Handled], [Failed] or [Nothing]
 	CauseProperty   = "changefeed.cause"   // text of the error, if it failed
-	CountProperty   = "changefeed.count"   // how many letters were handled, held ones included
-	LeftProperty    = "changefeed.left"    // how many held letters of the key are left; missing when unknown
+	CountProperty   = "changefeed.count"   // how many letters were handled, including held letters
+	LeftProperty    = "changefeed.left"    // how many held letters of the key remain; missing if unknown
 )
 
-// The results of a request that was served.
+// The results of a served request.
 const (
-	Handled = "handled" // all that was asked for is done
+	Handled = "handled" // the whole request is done
 	Failed  = "failed"  // the handler has failed on a letter
-	Nothing = "nothing" // there was nothing to do: no such letter, or the key is not held
+	Nothing = "nothing" // no letter was handled: the letter is missing, or the key is not held
 )
 
 const (
-	OutcomeTTL = 15 * time.Minute // of a request that was served, from then on
+	OutcomeTTL = 15 * time.Minute // of a served request, from then on
 	MaxCause   = 1 << 10          // bytes of the texts in CauseProperty and WaitsProperty
 )
 
-// Token is the token of the record: the same for who asks the same, so that it is served once.
+// Token returns the token of the record: the same for equal requests, so that they are served once.
 func (q Request) Token() string {
 	// Keys may share an effective partition key, and may be longer than an id.
 	sum := sha256.Sum256([]byte(q.Key))
 	return q.Action + "." + q.EPK + "." + hex.EncodeToString(sum[:8]) + "." + q.Letter
 }
 
-// Properties are the properties of the record, beside others that it has.
+// Properties returns the properties of the record, added to its other properties.
 func (q Request) Properties(others map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, others)
@@ -86,7 +88,8 @@ func (q Request) Properties(others map[string]string) map[string]string {
 	return all
 }
 
-// Anew are the properties of a record that asks again: without what was written while the request was served before.
+// Anew returns the properties of a record that repeats a request: without the properties from when the request was
+// served before.
 func (q Request) Anew(others map[string]string) map[string]string {
 	all := q.Properties(others)
 	for _, name := range []string{OutcomeProperty, CauseProperty, CountProperty, LeftProperty, WaitsProperty, UnsureProperty} {
@@ -103,23 +106,23 @@ func ReadRequest(properties map[string]string) Request {
 	}
 }
 
-// SetWaits returns properties that say why a request is not served, in a copy.
+// SetWaits returns a copy of the properties that says why a request is not served.
 func SetWaits(properties map[string]string, why string) map[string]string {
 	return Set(properties, WaitsProperty, clip(why))
 }
 
-// Outcome is what became of a request that was served.
+// Outcome is the outcome of a served request.
 type Outcome struct {
 	Result string // [Handled], [Failed] or [Nothing]
 	Cause  string // text of the error, if it failed; [MaxCause] bytes at most
-	Count  int    // letters that were handled, held ones included
-	Left   int    // held letters of the key that are left; [UnknownLeft] when unknown
+	Count  int    // handled letters, including held letters
+	Left   int    // remaining held letters of the key; [UnknownLeft] if unknown
 }
 
-// UnknownLeft is the number of held letters that nobody has counted.
+// UnknownLeft is the number of held letters if they were not counted.
 const UnknownLeft = -1
 
-// Properties are the properties of the record, beside others that it has.
+// Properties returns the properties of the record, added to its other properties.
 func (o Outcome) Properties(others map[string]string) map[string]string {
 	left := ""
 	if o.Left >= 0 {
@@ -135,7 +138,7 @@ func (o Outcome) Properties(others map[string]string) map[string]string {
 	return all
 }
 
-// ReadOutcome reads the properties of a record; ok is false when it has no outcome.
+// ReadOutcome reads the properties of a record; ok is false if there is no outcome.
 func ReadOutcome(properties map[string]string) (o Outcome, ok bool) {
 	left, err := ParseNumber(properties[LeftProperty])
 	if err != nil || left < 0 {
@@ -148,7 +151,7 @@ func ReadOutcome(properties map[string]string) (o Outcome, ok bool) {
 	return o, o.Result != ""
 }
 
-// clip cuts a text that is too long.
+// clip shortens a long text.
 func clip(text string) string {
 	const end = "…"
 	if len(text) <= MaxCause {

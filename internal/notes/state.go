@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Run is how often the handler has received the changes of some LSNs that are not settled.
+// Run says how often the handler has received the unsettled changes of some LSNs.
 type Run struct {
-	Key      string `json:"key,omitempty"` // only its changes; empty is those of all keys
+	Key      string `json:"key,omitempty"` // only changes of this key; empty is all keys
 	From     int64  `json:"from"`          // LSNs, both included
 	To       int64  `json:"to"`
 	Calls    int    `json:"calls"`
-	Failures int    `json:"failures,omitempty"` // of these, those that count against Options.MaxAttempts
+	Failures int    `json:"failures,omitempty"` // failed calls that count against Options.MaxAttempts
 	Failing  int64  `json:"failing,omitempty"`  // since when, in seconds since 1970; 0 if none has failed
 
-	// Letters are the IDs that the letters of its changes have, if others of their transaction were tried differently; empty
+	// Letters are the IDs of its changes' letters, if other changes of their transaction were tried differently; empty
 	// is all changes.
 	Letters []string `json:"letters,omitempty"`
 }
 
-// Has reports whether the run is about a change, whose letter has the ID that letter returns.
+// Has reports whether the run contains a change; letter returns the ID of the change's letter.
 func (r Run) Has(key string, lsn int64, letter func() string) bool {
 	return r.From <= lsn && lsn <= r.To && (r.Key == "" || r.Key == key) && (len(r.Letters) == 0 || slices.Contains(r.Letters, letter()))
 }
@@ -31,7 +31,7 @@ func (r Run) IsLike(o Run) bool {
 	return r.Key == o.Key && r.Calls == o.Calls && r.Failures == o.Failures && r.Failing == o.Failing
 }
 
-// FailingSince is since when the changes fail; zero if they do not.
+// FailingSince returns since when the changes fail; zero if they do not.
 func (r Run) FailingSince() time.Time {
 	if r.Failing == 0 {
 		return time.Time{}
@@ -39,34 +39,34 @@ func (r Run) FailingSince() time.Time {
 	return time.Unix(r.Failing, 0)
 }
 
-// HeldKey is a key that is held.
+// HeldKey is a held key.
 type HeldKey struct {
 	Key   string
-	Since int64 // LSN of the change that it is held for; 0 is unknown
+	Since int64 // LSN of the change for which it is held; 0 is unknown
 }
 
-// AsideKey is a key that is set aside: its changes from an LSN on are not settled, though the position may have passed
+// AsideKey is a key that is set aside: its changes from an LSN on are unsettled, although the position may have passed
 // them.
 type AsideKey struct {
 	Key     string `json:"key"`
 	From    string `json:"from"`              // token of a position before the change
-	LSN     int64  `json:"lsn"`               // of the first change that is not settled
-	Last    int64  `json:"last,omitempty"`    // LSN of the last change that the feed has had of the key; 0 is unknown
+	LSN     int64  `json:"lsn"`               // of the first unsettled change
+	Last    int64  `json:"last,omitempty"`    // LSN of the last change of the key that the feed has delivered; 0 is unknown
 	Covered int64  `json:"covered,omitempty"` // LSN of the last change before the lease's position; 0 is unknown
 	Tried   []Run  `json:"tried,omitempty"`   // the changes that the handler has received
 	Passed  bool   `json:"passed,omitempty"`  // the position is after the change
 }
 
-// Recall names a letter that is to be handed over again when the handler works.
+// Recall names a letter that must be handed over again when the handler works again.
 type Recall struct {
 	Key    string `json:"key"`
 	Letter string `json:"letter"`
-	InHand bool   `json:"in_hand,omitempty"` // the handler has it: if the owner ends without a word, this may be why
-	Done   bool   `json:"done,omitempty"`    // the handler is done with it: if its letter is gone, so is what held its key
+	InHand bool   `json:"in_hand,omitempty"` // the handler has the letter: if the owner ends unexpectedly, this letter may be the cause
+	Done   bool   `json:"done,omitempty"`    // the handler is done with the letter: if the letter is gone, its key is no longer held for it
 }
 
-// Outage is the text of the property of a lease whose owner sees an outage since a time: seconds since 1970, and a word, so
-// that nothing takes it for a time or a number.
+// Outage returns the text of the property of a lease whose owner sees an outage since a time: seconds since 1970 after
+// a word, so that no program takes the text for a time or a number.
 func Outage(since time.Time) string {
 	if since.IsZero() {
 		return ""

@@ -5,13 +5,13 @@ import (
 	"log/slog"
 )
 
-// lineLog logs what a program writes, line by line. It belongs to one goroutine.
+// lineLog logs the output of a program, line by line. Only one goroutine uses a lineLog.
 type lineLog struct {
 	log  *slog.Logger
 	part []byte // of a line without an end
 }
 
-// maxLine is how many bytes of a line are logged as one.
+// maxLine is the largest number of bytes in a logged line; longer lines are cut.
 const maxLine = 16 << 10
 
 // Write implements [io.Writer].
@@ -30,7 +30,7 @@ func (l *lineLog) Write(p []byte) (int, error) {
 	}
 }
 
-// end logs a line that has no end.
+// end logs a line without an end.
 func (l *lineLog) end() {
 	l.write(l.part)
 	l.part = nil

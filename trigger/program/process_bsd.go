@@ -4,5 +4,5 @@ package program
 
 import "syscall"
 
-// apart gives a process a group of its own.
+// apart gives a process its own group.
 func apart() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

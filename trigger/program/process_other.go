@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// apart is nothing where processes have no groups.
+// apart does nothing if processes have no groups.
 func apart() *syscall.SysProcAttr { return nil }
 
-// terminate ends a process: there is no way to ask it.
+// terminate ends a process, because there is no way to ask it.
 func terminate(p *os.Process) { kill(p) }
 
 // kill ends a process.
-func kill(p *os.Process) { _ = p.Kill() } // gone already is as good
+func kill(p *os.Process) { _ = p.Kill() } // an error means that the process is gone already

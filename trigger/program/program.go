@@ -1,30 +1,31 @@
-// Package program makes a program the handler of a change feed processor: it is started for each batch of changes,
-// in any language, and the batch is done when it exits with 0.
+// Package program makes a program the handler of a change feed processor: the handler starts the program, written in
+// any language, for each batch of changes. The batch is done when the program exits with 0.
 //
 //	handler, err := program.New([]string{"./mail.sh", "-q"}, program.Options{Stderr: os.Stderr})
 //	...
 //	processor, err := changefeed.New(orders, leases, handler, changefeed.Options{Instance: "mailer-1"})
 //
-// The program reads the changes from its standard input, one a line: the document as JSON or, with [Options.Meta], an
-// object that has the document in it. Its environment says what the batch is of:
+// The program reads the changes from its standard input, one per line: the document as JSON or, with [Options.Meta], an
+// object that contains the document. Its environment describes the batch:
 //
 //	CHANGEFEED_LEASE      the token of the lease
 //	CHANGEFEED_RANGE      its range of effective partition keys, min-max
 //	CHANGEFEED_INSTANCE   the name of the processor's instance
 //	CHANGEFEED_ATTEMPT    1 the first time, then one more each time that the batch has failed
 //
-// Any other exit code is a failure, after which the processor delivers the batch again. A program must be idempotent:
-// after a crash of the processor, too, the last batch is delivered again.
+// Any other exit code is a failure, after which the processor redelivers the batch. Write an idempotent program: after
+// a crash of the processor, the last batch is redelivered too.
 //
 // # How a program ends
 //
-// A program is a process group of its own, so that a Ctrl-C of the terminal reaches the processor alone, which lets the
-// program finish. When the processor ends a batch before the program does, the group gets SIGTERM, and SIGKILL if it
-// does not heed that. After a lost lease another instance begins a tenth of the expiration later, so the kill comes
-// after half of that. On Linux a program dies with the process that started it. Where there are no process groups, the
-// program is killed at once, and what it has started goes on.
+// A program has its own process group, so that a Ctrl-C of the terminal reaches only the processor, which lets the
+// program finish. If the processor ends a batch before the program does, the group receives SIGTERM, and SIGKILL if it
+// does not end. After a lost lease another instance begins a tenth of the expiration later, so the kill comes after
+// half of that time. On Linux a program dies with the process that started it. If there are no process groups, the
+// program is killed at once, and the processes that it has started go on.
 //
-// Whether a batch is done is decided by the lease: a position is stored under the ETag of the lease, so the exit code
+// The lease decides whether a batch is done: a position is stored under the ETag of the lease. So if the lease was
+// lost, the exit code of the program changes nothing.
 // of a program whose lease was lost changes nothing.
 package program
 
@@ -52,54 +53,54 @@ import (
 // Options are the optional settings of a [Handler].
 type Options struct {
 	// Meta writes each change as an object with its LSN, time, operation, id, key and range beside the document,
-	// because a document alone does not say whether it was deleted, or in which order it was written.
+	// because a document alone does not show a delete, or the order of the writes.
 	Meta bool
 
-	// Grace is the time between SIGTERM and SIGKILL. It should be shorter than [changefeed.Options.Drain], or the
+	// Grace is the time between SIGTERM and SIGKILL. Set Grace shorter than [changefeed.Options.Drain]; otherwise the
 	// processor gives the handler up before the kill. The default is [DefaultGrace].
 	Grace time.Duration
 
-	// Expiration is that of the leases, [changefeed.Options.Expiration]: after a lost lease the kill comes within a
-	// twentieth of it. The default is a minute, as there.
+	// Expiration is the expiration of the leases, [changefeed.Options.Expiration]: after a lost lease the kill comes
+	// within a twentieth of this time. The default is a minute, as in changefeed.Options.
 	Expiration time.Duration
 
-	// Jobs is how many programs run at most at once, for all leases together; 0 is no limit. A batch waits for its
+	// Jobs limits how many programs run at the same time, for all leases together; 0 is no limit. A batch waits for its
 	// turn within [changefeed.Options.HandlerTimeout].
 	Jobs int
 
-	// Stdout and Stderr get what programs write, several of them at the same time. Nil discards it.
+	// Stdout and Stderr receive the output of programs, possibly of several at the same time. Nil discards the output.
 	Stdout, Stderr io.Writer
 
-	// Log gets each line that a program writes to standard error, as a warning with the lease of its
-	// batch, so that lines of several programs can be told apart. Stderr then gets nothing.
+	// Log receives each line that a program writes to standard error, as a warning with the lease of its batch, so that
+	// you can distinguish the lines of several programs. Stderr then receives nothing.
 	Log *slog.Logger
 }
 
-// DefaultGrace is the grace of a program whose options name none.
+// DefaultGrace is the grace if you do not set Options.Grace.
 const DefaultGrace = 5 * time.Second
 
 const defaultExpiration = time.Minute
 
-// hurriedPart is the part of the expiration that a program has after its lease was lost: half of the margin that the
-// processor keeps.
+// hurriedPart is the part of the expiration that a program has after its lease was lost: half of the processor's safety
+// margin.
 const hurriedPart = 20
 
-// A Handler is a [feed.Handler] that starts a program for each batch. It may be shared by processors.
+// A Handler is a [feed.Handler] that starts a program for each batch. Several processors may share a Handler.
 type Handler struct {
 	path    string
-	command []string // beginning with the name that it was called by
+	command []string // beginning with the name of the program, as given
 	opts    Options
 	form    changeline.Form
-	turns   chan struct{} // one in it for each program that runs; nil is no limit
+	turns   chan struct{} // contains an element for each running program; nil is no limit
 
 	mu      sync.Mutex
-	running map[*exec.Cmd]string // those that have not ended, with their leases
-	cut     []string             // leases whose batches were ended because the processor stops
-	closed  bool                 // nothing may be started any more
+	running map[*exec.Cmd]string // running programs, with their leases
+	cut     []string             // leases whose batches were interrupted because the processor stops
+	closed  bool                 // no further program may start
 }
 
-// New makes the handler of a command, a program and its arguments. The program is looked for as a shell does, now and
-// not at the first batch: the error is an [exec.Error] when there is none.
+// New makes the handler of a command, a program and its arguments. New searches for the program as a shell does, now
+// and not at the first batch: if the program is missing, the error is an [exec.Error].
 func New(command []string, o Options) (*Handler, error) {
 	if len(command) == 0 {
 		return nil, errors.New("program: command is empty: want a program and its arguments")
@@ -116,8 +117,8 @@ func New(command []string, o Options) (*Handler, error) {
 	return h, nil
 }
 
-// Handle starts the program on a batch and waits for it. Its error has the exit code or the signal that ended the
-// program, and the last line that it wrote to standard error, at most 1 KB.
+// Handle starts the program on a batch and waits for its end. The error contains the exit code of the program, or the
+// signal that ended it, and the last line of its standard error, at most 1 KB.
 func (h *Handler) Handle(ctx context.Context, b *feed.Batch) error {
 	input, err := h.lines(b)
 	if err != nil {
@@ -155,11 +156,11 @@ func (h *Handler) Handle(ctx context.Context, b *feed.Batch) error {
 		err = h.end(ctx, cmd.Process, ended)
 	}
 	said.ended()
-	if errors.Is(err, exec.ErrWaitDelay) { // it exited with 0, and left the pipe to others
+	if errors.Is(err, exec.ErrWaitDelay) { // it exited with 0, and other processes still have the pipe
 		err = nil
 	}
 	if err != nil {
-		kill(cmd.Process) // what it has started must not go on beside the next attempt
+		kill(cmd.Process) // its processes must not go on beside the next attempt
 		if errors.Is(context.Cause(ctx), feed.ErrStopped) {
 			h.unfinished(b.LeaseToken)
 		}
@@ -171,7 +172,7 @@ func (h *Handler) Handle(ctx context.Context, b *feed.Batch) error {
 	return nil
 }
 
-// start starts a process, unless all were killed.
+// start starts a process, unless all programs were killed.
 func (h *Handler) start(lease string, cmd *exec.Cmd) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -200,8 +201,8 @@ func (h *Handler) unfinished(lease string) {
 	h.cut = append(h.cut, lease)
 }
 
-// Unfinished returns, sorted, the tokens of the leases whose batches were ended because the processor stops, since the
-// last call: these batches are delivered again.
+// Unfinished returns, sorted, the tokens of the leases whose batches were interrupted because the processor stops,
+// since the last call: these batches are redelivered.
 func (h *Handler) Unfinished() (leases []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -210,15 +211,16 @@ func (h *Handler) Unfinished() (leases []string) {
 	return slices.Compact(leases)
 }
 
-// Running returns, sorted, the tokens of the leases for whose batches a program runs.
+// Running returns, sorted, the tokens of the leases with a running program.
 func (h *Handler) Running() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Compact(slices.Sorted(maps.Values(h.running))) // a lease may have several batches in hand
+	return slices.Compact(slices.Sorted(maps.Values(h.running))) // a lease may have several batches in the handler
 }
 
-// Kill ends all programs and what they have started, and lets no other begin: their batches have failed. It is for a
-// process that is about to exit without waiting for [changefeed.Processor.Run], because its programs would outlive it.
+// Kill ends all programs and the processes that they have started, and starts no other: their batches have failed. Call
+// Kill if your process is about to exit without waiting for [changefeed.Processor.Run], because its programs would
+// outlive it.
 func (h *Handler) Kill() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -228,7 +230,7 @@ func (h *Handler) Kill() {
 	}
 }
 
-// lines returns the changes of a batch, a line each.
+// lines returns the changes of a batch, one per line.
 func (h *Handler) lines(b *feed.Batch) (*bytes.Buffer, error) {
 	var text bytes.Buffer
 	w := bufio.NewWriter(&text)
@@ -255,9 +257,10 @@ func (h *Handler) process(ctx context.Context, b *feed.Batch, input *bytes.Buffe
 	return cmd
 }
 
-// fenced is input that ends when the lease is lost, because a process that was stopped and resumes must feed nobody. A
-// program that is asked to end gets the rest, because it may use it. Where nothing is left to hold back, the end is
-// the end: an error there would make [exec.Cmd.Wait] fail for a program that has exited with 0.
+// fenced is input that ends when the lease is lost, because a process that was suspended and resumes must not write to
+// a program. If a program is only asked to end, it receives the rest of its input, because it may use the rest. If no
+// input is left, Read returns the usual end: an error there would make [exec.Cmd.Wait] fail for a program that has
+// exited with 0.
 type fenced struct {
 	ctx  context.Context
 	left *bytes.Buffer
@@ -271,7 +274,7 @@ func (f fenced) Read(p []byte) (int, error) {
 	return f.left.Read(p)
 }
 
-// end asks a program to end, kills it if it does not, and returns how it ended.
+// end asks a program to end, kills the program if it does not, and returns its result.
 func (h *Handler) end(ctx context.Context, process *os.Process, ended <-chan error) (err error) {
 	patience := h.opts.Grace
 	if errors.Is(context.Cause(ctx), feed.ErrLeaseLost) {
@@ -282,7 +285,7 @@ func (h *Handler) end(ctx context.Context, process *os.Process, ended <-chan err
 	defer timer.Stop()
 	select {
 	case err = <-ended:
-		kill(process) // what it has started may still be there
+		kill(process) // its processes may still run
 	case <-timer.C:
 		kill(process)
 		err = <-ended

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// stderr passes on what a program writes to standard error and keeps the end of it, because the last line mostly says why
-// the program has failed.
+// stderr passes a program's standard error on and keeps the end of it, because the last line usually says why the
+// program has failed.
 type stderr struct {
 	to     io.Writer // nil discards
-	write  *os.File  // the end that the program has
+	write  *os.File  // the program's end of the pipe
 	closed chan struct{}
 
 	mu  sync.Mutex
@@ -23,10 +23,10 @@ type stderr struct {
 
 const (
 	maxReason  = 1 << 10                // bytes of the last line
-	stderrTime = 100 * time.Millisecond // for what the program wrote last to arrive
+	stderrTime = 100 * time.Millisecond // how long the program's last output may take to arrive
 )
 
-// newStderr gives a program its standard error.
+// newStderr connects a program's standard error.
 func newStderr(cmd *exec.Cmd, to io.Writer) (*stderr, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -34,7 +34,7 @@ func newStderr(cmd *exec.Cmd, to io.Writer) (*stderr, error) {
 	}
 	s := &stderr{to: to, write: write, closed: make(chan struct{})}
 	cmd.Stderr = write
-	go func() { // it goes on alone: what the program leaves behind may write for as long as it runs
+	go func() { // runs on alone, because the program's processes may write for as long as they run
 		defer close(s.closed)
 		defer read.Close()
 		_, _ = io.Copy(s, read)
@@ -57,20 +57,20 @@ func (s *stderr) Write(p []byte) (int, error) {
 	}
 	s.mu.Unlock()
 	if s.to != nil {
-		_, _ = s.to.Write(p) // an error here is none of the program
+		_, _ = s.to.Write(p) // an error here is not the program's fault
 	}
 	return len(p), nil
 }
 
-// ended waits until all that the program wrote before it ended was passed on.
+// ended waits until the output that the program wrote before its end was passed on.
 func (s *stderr) ended() {
 	select {
 	case <-s.closed:
-	case <-time.After(stderrTime): // others have it still
+	case <-time.After(stderrTime): // other processes still have the pipe
 	}
 }
 
-// reason is the last line, or the end of it; empty if there is none.
+// reason returns the last line, or the end of it; empty if there is no line.
 func (s *stderr) reason() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,5 +1,6 @@
-// Package arg reads values of a command line: a partition key, a range, a start, a mode, a time to live. Each type is a
-// flag's value, whose Set refuses a wrong text with the forms that are accepted, and whose Type stands for it in the help.
+// Package arg reads values of a command line: a partition key, a range, a start, a mode, a time to live. Each type is
+// the value of a flag. Its Set refuses a wrong text with the accepted forms, and its Type stands for the value in the
+// help.
 package arg
 
 import (
@@ -14,17 +15,17 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Key is a partition key; empty when none was given.
+// Key is a partition key; empty if none was given.
 type Key struct{ Value feed.PartitionKey }
 
-// String is the key as JSON.
+// String returns the key as JSON.
 func (k *Key) String() string { return string(k.Value) }
 
-// Type is key.
+// Type returns key.
 func (k *Key) Type() string { return "key" }
 
-// Set reads a JSON array, or else takes the text as it is: most keys are one string, and
-// quotes within quotes are a nuisance in a shell.
+// Set reads a JSON array, and takes any other text as a string: most keys are a single string, and quotes within quotes
+// are inconvenient in a shell.
 func (k *Key) Set(text string) (err error) {
 	if !strings.HasPrefix(text, "[") {
 		k.Value, err = feed.NewKey(text)
@@ -37,8 +38,8 @@ func (k *Key) Set(text string) (err error) {
 	for i, part := range parts {
 		switch v := part.(type) {
 		case map[string]any:
-			// JSON has no undefined. The service writes a component that a document
-			// lacks as {}, so an empty object is that.
+			// JSON has no undefined. If a document lacks a component, the service writes the component as {}, so an
+			// empty object means undefined.
 			if len(v) > 0 {
 				return fmt.Errorf("component %d is an object: want a string, number, boolean, null or {}", i+1)
 			}
@@ -54,7 +55,7 @@ func (k *Key) Set(text string) (err error) {
 // Start is the start of a feed.
 type Start struct{ Value feed.Start }
 
-// String is the start as Set reads it; empty when none was given.
+// String returns the start in the form that Set reads; empty if none was given.
 func (s *Start) String() string {
 	if s.Value.IsZero() {
 		return ""
@@ -65,7 +66,7 @@ func (s *Start) String() string {
 // Type lists the forms.
 func (s *Start) Type() string { return "beginning|now|time" }
 
-// Words are the values that a shell can complete.
+// Words returns the values that a shell can complete.
 func (s *Start) Words() []string { return []string{"beginning", "now"} }
 
 // Set reads beginning, now, a time, or a duration before now.
@@ -89,10 +90,10 @@ const (
 	all    = "all"
 )
 
-// IsAll reports whether all versions and deletes are wanted.
+// IsAll reports whether the mode is all versions and deletes.
 func (m *Mode) IsAll() bool { return m.Value == feed.AllVersionsAndDeletes }
 
-// String is the mode's word.
+// String returns the mode's word.
 func (m *Mode) String() string {
 	if m.IsAll() {
 		return all
@@ -103,7 +104,7 @@ func (m *Mode) String() string {
 // Type lists the words.
 func (m *Mode) Type() string { return latest + "|" + all }
 
-// Words are the values that a shell can complete.
+// Words returns the values that a shell can complete.
 func (m *Mode) Words() []string { return []string{latest, all} }
 
 // Set reads a word.
@@ -121,10 +122,10 @@ func (m *Mode) Set(text string) error {
 
 // TTL is a time to live.
 type TTL struct {
-	Seconds *int // nil turns it off
+	Seconds *int // nil is off
 }
 
-// String is the number of seconds.
+// String returns the number of seconds.
 func (t *TTL) String() string {
 	if t.Seconds == nil {
 		return "off"
@@ -132,13 +133,13 @@ func (t *TTL) String() string {
 	return strconv.Itoa(*t.Seconds)
 }
 
-// Type is seconds.
+// Type returns seconds.
 func (t *TTL) Type() string { return "seconds" }
 
 // Set reads seconds, as the service writes them, or a duration.
 func (t *TTL) Set(text string) error {
 	n, err := strconv.Atoi(text)
-	// A number without a unit is seconds and no duration, so the number is tried first.
+	// A number without a unit is seconds and no duration, so Set tries the number first.
 	if d, derr := time.ParseDuration(text); err != nil && derr == nil && d == d.Truncate(time.Second) {
 		n, err = int(d/time.Second), nil
 	}

@@ -2,13 +2,13 @@ package arg
 
 import "github.com/millrace/changefeed/feed"
 
-// Range is a range of effective partition keys. Its zero value is that of all keys.
+// Range is a range of effective partition keys. Its zero value is the range of all keys.
 type Range struct {
 	set  bool
 	read feed.Range
 }
 
-// Value is the range that was given, or that of all keys.
+// Value returns the given range, or the range of all keys.
 func (r *Range) Value() feed.Range {
 	if !r.set {
 		return feed.FullRange()
@@ -16,7 +16,7 @@ func (r *Range) Value() feed.Range {
 	return r.read
 }
 
-// String is min-max; empty for all keys.
+// String returns min-max; empty for all keys.
 func (r *Range) String() string {
 	if r.Value() == feed.FullRange() {
 		return ""
@@ -24,7 +24,7 @@ func (r *Range) String() string {
 	return r.Value().String()
 }
 
-// Type is range.
+// Type returns range.
 func (r *Range) Type() string { return "range" }
 
 // Set reads min-max.

@@ -10,13 +10,13 @@ import (
 // Size is an amount of memory in bytes.
 type Size struct{ Value int64 }
 
-// Units of a size. Those of the environment variable GOMEMLIMIT, MiB and GiB, are the same.
+// The units of a size. MiB and GiB of the environment variable GOMEMLIMIT are the same.
 const (
 	megabyte = 1 << 20
 	gigabyte = 1 << 30
 )
 
-// String is the size as Set reads it.
+// String returns the size in the form that Set reads.
 func (s *Size) String() string {
 	if s.Value%gigabyte == 0 && s.Value > 0 {
 		return strconv.FormatInt(s.Value/gigabyte, 10) + "GB"
@@ -24,10 +24,10 @@ func (s *Size) String() string {
 	return strconv.FormatInt(s.Value/megabyte, 10) + "MB"
 }
 
-// Type is size.
+// Type returns size.
 func (s *Size) Type() string { return "size" }
 
-// Set reads a number of megabytes or gigabytes, of 1024 times 1024 bytes and 1024 times that.
+// Set reads a number of megabytes (1024 times 1024 bytes) or gigabytes (1024 times that).
 func (s *Size) Set(text string) error {
 	number, unit := strings.TrimSpace(text), int64(0)
 	for suffix, size := range map[string]int64{"MB": megabyte, "MiB": megabyte, "GB": gigabyte, "GiB": gigabyte} {

@@ -10,12 +10,12 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Counted makes a Handler of one that does not know what it has in hand.
+// Counted makes a Handler from a handler that does not count its batches.
 func Counted(h feed.Handler) Handler {
 	return &counted{handler: h, running: map[string]int{}}
 }
 
-// counted counts the batches in hand by their leases.
+// counted counts the batches in the handler by their leases.
 type counted struct {
 	handler feed.Handler
 
@@ -27,7 +27,7 @@ type counted struct {
 // Needs implements [changefeed.HandlerWithNeeds].
 func (c *counted) Needs() changefeed.Needs { return changefeed.NeedsOf(c.handler) }
 
-// Open implements [feed.Opener], also of a handler that does not.
+// Open implements [feed.Opener], also if the wrapped handler does not.
 func (c *counted) Open(ctx context.Context, l feed.Lease) error {
 	if opener, ok := c.handler.(feed.Opener); ok {
 		return opener.Open(ctx, l)
@@ -35,7 +35,7 @@ func (c *counted) Open(ctx context.Context, l feed.Lease) error {
 	return nil
 }
 
-// Close implements [feed.Closer], also of a handler that does not.
+// Close implements [feed.Closer], also if the wrapped handler does not.
 func (c *counted) Close(ctx context.Context, l feed.Lease, why feed.Reason) error {
 	if closer, ok := c.handler.(feed.Closer); ok {
 		return closer.Close(ctx, l, why)
@@ -48,8 +48,8 @@ func (c *counted) Handle(ctx context.Context, b *feed.Batch) error {
 	c.count(b.LeaseToken, 1)
 	err := c.handler.Handle(ctx, b)
 	c.count(b.LeaseToken, -1)
-	// Only a stop cuts a batch short in the sense of the report. One that fails for
-	// another reason is tried again, and logged by the processor.
+	// Only a stop makes a batch unfinished for the report. After another failure the batch is retried, and the
+	// processor logs the failure.
 	if errors.Is(context.Cause(ctx), feed.ErrStopped) && err != nil {
 		c.mu.Lock()
 		c.cut = append(c.cut, b.LeaseToken)
@@ -66,7 +66,7 @@ func (c *counted) count(lease string, by int) {
 	}
 }
 
-// Running are the leases with batches in hand.
+// Running returns the leases with batches in the handler.
 func (c *counted) Running() (leases []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,7 +77,7 @@ func (c *counted) Running() (leases []string) {
 	return leases
 }
 
-// Unfinished are the leases whose batches were cut short since the last call.
+// Unfinished returns the leases whose batches were interrupted since the last call.
 func (c *counted) Unfinished() (leases []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,5 +86,5 @@ func (c *counted) Unfinished() (leases []string) {
 	return slices.Compact(leases)
 }
 
-// Kill has nothing to do: what is under way ends with the process.
+// Kill does nothing: running calls end with the process.
 func (c *counted) Kill() {}

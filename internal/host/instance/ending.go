@@ -20,15 +20,15 @@ import (
 
 // How an instance ends
 //
-// The first Ctrl-C or SIGTERM ends the processor, which waits for the batches in hand. The
-// second ends the process, and the programs with it: they are in process groups of their
-// own, so the terminal's signal does not reach them.
+// The first Ctrl-C or SIGTERM ends the processor, which waits for the batches in the handler. The second ends the
+// process, and with it the programs: they have process groups of their own, so the terminal's signal does not reach
+// them.
 
-// sameSignal is how soon a second SIGTERM counts as the first: timeout(1) sends it to its
-// child, and then to the group that the child is in.
+// sameSignal: a second SIGTERM within this time counts as the first, because timeout(1) sends SIGTERM to its child, and
+// then to the child's group.
 const sameSignal = time.Second
 
-// ending says and does whatever the signals that end the process demand.
+// ending reacts to the signals that end the process, and reports to the user.
 type ending struct {
 	say        func(text string)
 	inHand     Handler
@@ -37,9 +37,9 @@ type ending struct {
 	exit       func()
 }
 
-// watch follows the signals of the process until the function that it returns is called.
+// watch follows the signals of the process until the caller calls stop.
 func (e *ending) watch() (stop func()) {
-	// Package signal does not wait for a reader: two signals at once need room for two.
+	// Package signal does not wait for a reader, so two signals at the same time need room for two.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	over := make(chan struct{})
@@ -52,28 +52,26 @@ func (e *ending) watch() (stop func()) {
 	}
 }
 
-// follow takes the first signal as the one that has ended the processor, and the second as
-// an order to end at once.
+// follow takes the first signal as the one that has ended the processor, and the second as an order to end at once.
 func (e *ending) follow(signals <-chan os.Signal, over <-chan struct{}) {
 	select {
 	case <-signals:
 	case <-over:
 		return
 	}
-	e.inHand.Unfinished() // with leases that were given away, which is no end
+	e.inHand.Unfinished() // discards leases that were given away, which is no end
 	e.say(e.waits(e.inHand.Running()))
 	said := time.Now()
 	for again := false; !again; {
 		select {
-		// A second SIGINT always counts, even at once: a person who types Ctrl-C twice
-		// means it.
+		// A second SIGINT always counts, even at once: a person who types Ctrl-C twice means it.
 		case s := <-signals:
 			again = s != syscall.SIGTERM || time.Since(said) > sameSignal
 		case <-over:
 			return
 		}
 	}
-	// Asked before the kill, because nothing is running after it.
+	// Read before the kill, because no batch runs after the kill.
 	cut := e.inHand.Running()
 	e.inHand.Kill()
 	text := fmt.Sprintf("ended at once; its leases are free in %v", e.expiration)
@@ -97,7 +95,7 @@ func (e *ending) last() {
 	e.say(fmt.Sprintf("ended: %s of %s %s not finished within %v (--drain) and will come again", batches, strings.Join(first(leases), ", "), were, e.drain))
 }
 
-// keptLeases are those that an instance has not freed as it ended.
+// keptLeases are the leases that an instance has not freed at its end.
 type keptLeases struct {
 	mu     sync.Mutex
 	tokens []string
@@ -115,7 +113,7 @@ func (k *keptLeases) hooks(ctx context.Context) changefeed.Hooks {
 	}}
 }
 
-// tell says which leases were not freed, and when others can have them.
+// tell says which leases were not freed, and when other instances can take them.
 func (k *keptLeases) tell(say func(string), expiration time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -143,7 +141,7 @@ func (e *ending) waits(leases []string) string {
 		batches, strings.Join(first(leases), ", "), have, e.drain)
 }
 
-// first are the tokens of a few leases, and how many more there are.
+// first returns the tokens of a few leases, and how many more there are.
 func first(leases []string) []string {
 	const most = 3
 	if n := len(leases) - most; n > 0 {
@@ -152,9 +150,9 @@ func first(leases []string) []string {
 	return leases
 }
 
-// endingHooks end the processor when a container was deleted and made anew: no further
-// attempt can succeed with the resource ids of the old one, while the changes of the new
-// one wait. A supervisor starts it again.
+// endingHooks end the processor when a container was deleted and made anew: no further attempt can succeed with the
+// resource ids of the old container, and the changes of the new container wait. A supervisor starts the processor
+// again.
 func endingHooks(end context.CancelCauseFunc) changefeed.Hooks {
 	return changefeed.Hooks{Error: func(_ context.Context, err *feed.Error) {
 		if errors.Is(err, cosmos.ErrMadeAnew) {
@@ -166,21 +164,20 @@ func endingHooks(end context.CancelCauseFunc) changefeed.Hooks {
 // errHandled ends a processor that has handled all changes.
 var errHandled = errors.New("all changes are handled")
 
-// leftError ends a processor that has handled all changes but those of leases on which nobody can work.
+// leftError ends a processor that has handled all changes except those of broken leases.
 type leftError struct{ error }
 
-// Error says what is done, and what is not.
+// Error says which changes are done, and which are not.
 func (e *leftError) Error() string {
 	return fmt.Sprintf("all other changes are handled, and these leases stand still until somebody mends them: %v", e.error)
 }
 
-// Unwrap gives the errors of the leases.
+// Unwrap returns the errors of the leases.
 func (e *leftError) Unwrap() error { return e.error }
 
-// endWhenHandled ends the processor as soon as it is ready and its unit has handled all
-// changes. The function that it returns waits for the end of that watch.
-// It waits for Ready, because while leases are being made those that are there already
-// may have nothing left.
+// endWhenHandled ends the processor as soon as it is ready and its unit has handled all changes. The returned function
+// waits for the end of this watch. endWhenHandled waits for Ready, because while leases are being made, the present
+// leases may already have no changes left.
 func (i *Instance) endWhenHandled(ctx context.Context, end context.CancelCauseFunc, source feed.Source, store feed.LeaseStore) (wait func()) {
 	ready := make(chan struct{})
 	before := i.Options.Hooks.Ready

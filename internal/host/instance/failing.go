@@ -13,19 +13,20 @@ import (
 	"github.com/millrace/changefeed/internal/host/terminal"
 )
 
-// What is said of changes that fail: that they are tried again, and what was parked in the end.
+// Reports about failing changes: that they are retried, and that they were parked in the end.
 
-// The pauses between attempts: those of the processor, which the log names.
+// The pauses between attempts: the processor's defaults, for the log.
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 30 * time.Second
 )
 
-// repeats says that a batch fails again, and when it comes again: after the second failure, the fourth, the eighth and so
-// on. The log of errors has a line a minute, and a person who waits for the end would take the silence for work.
+// repeats reports that a batch fails again, and when it is retried: after the second failure, the fourth, the eighth
+// and so on. The log of errors has only a line a minute, and a person who waits for the end would take the silence for
+// work.
 type repeats struct {
 	mu   sync.Mutex
-	said int // the attempt that was said last, of any batch
+	said int // the last reported attempt, of any batch
 }
 
 // hooks watch the failures of the handler.
@@ -33,13 +34,13 @@ func (r *repeats) hooks(log *slog.Logger, o changefeed.Options) changefeed.Hooks
 	return changefeed.Hooks{
 		Error: func(_ context.Context, err *feed.Error) {
 			failed, ok := errors.AsType[*feed.BatchError](err.Err)
-			last := o.OnFailure.MaxAttempts > 0 && ok && failed.Attempt >= o.OnFailure.MaxAttempts // then it is divided, or parked
+			last := o.OnFailure.MaxAttempts > 0 && ok && failed.Attempt >= o.OnFailure.MaxAttempts // then the batch is divided, or parked
 			if ok && !last && r.isNews(failed.Attempt) {
 				log.Warn("a batch fails again and is tried again", "lease", err.Lease, "attempt", failed.Attempt, "next", pauseAfter(failed.Attempt, o).String())
 			}
 		},
 		BatchDone: func(_ context.Context, d feed.BatchDone) {
-			if d.Err == nil && d.Batch.Attempt > 1 { // whatever failed does not fail any more
+			if d.Err == nil && d.Batch.Attempt > 1 { // the failing changes no longer fail
 				r.mu.Lock()
 				defer r.mu.Unlock()
 				r.said = 0
@@ -48,7 +49,7 @@ func (r *repeats) hooks(log *slog.Logger, o changefeed.Options) changefeed.Hooks
 	}
 }
 
-// isNews reports whether an attempt is to be said, and notes that it was.
+// isNews reports whether an attempt must be reported, and notes the report.
 func (r *repeats) isNews(attempt int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,7 +60,7 @@ func (r *repeats) isNews(attempt int) bool {
 	return true
 }
 
-// pauseAfter is about how long the processor waits after so many failures.
+// pauseAfter returns approximately how long the processor waits after this many failures.
 func pauseAfter(failures int, o changefeed.Options) time.Duration {
 	wait := o.RetryMin
 	for range failures - 1 {
@@ -70,13 +71,13 @@ func pauseAfter(failures int, o changefeed.Options) time.Duration {
 	return wait
 }
 
-// parkedChanges counts what an instance has parked.
+// parkedChanges counts the changes that an instance has parked.
 type parkedChanges struct {
 	mu                    sync.Mutex
 	changes, held, redone int
 }
 
-// hooks count.
+// hooks count parked and redriven changes.
 func (p *parkedChanges) hooks() changefeed.Hooks {
 	return changefeed.Hooks{
 		Parked: func(_ context.Context, l feed.DeadLetter) {
@@ -97,7 +98,7 @@ func (p *parkedChanges) hooks() changefeed.Hooks {
 	}
 }
 
-// tell says what was parked, and where to look.
+// tell says how many changes were parked, and where to find them.
 func (p *parkedChanges) tell(say func(string), letters, name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package instance runs an instance of a deployment unit for a command: it opens the containers that addresses name, runs
-// a processor over them until it is told to end, and says how that ended.
+// Package instance runs an instance of a deployment unit for a command: it opens the containers at the addresses, runs
+// a processor on them until the user ends it, and reports the end.
 package instance
 
 import (
@@ -21,38 +21,38 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// Settings are what a command line says of an instance. Errors about them name their flags.
+// Settings are the settings of an instance from a command line. Errors about them name their flags.
 type Settings struct {
 	Name    string // of the unit
 	Source  string // the address of the monitored container
-	Leases  string // the address of the lease container; by default it is beside the source
-	Create  bool   // make the lease container, and that of Letters, if there is none
-	Letters string // the address of a container for dead letters, or a file; empty for none
+	Leases  string // address of the lease container; by default beside the source
+	Create  bool   // make the lease container, and that of Letters, if it is missing
+	Letters string // address of a container for dead letters, or a file; empty if there is none
 	Once    bool   // end when all changes are handled
 	Account place.Settings
-	Options changefeed.Options // their Instance is by default the host's name
+	Options changefeed.Options // the default of Instance is the host's name
 
 	Log  *slog.Logger
-	Say  func(text string) // says how the instance ends, to people; nil writes that to Log
+	Say  func(text string) // tells people how the instance ends; nil writes that to Log
 	Exit func()            // ends the process at once, at the second interrupt
 }
 
-// An Instance is one that can be run.
+// An Instance is an instance with checked settings.
 type Instance struct {
 	Settings
 	source place.Address
 	leases place.Address
 }
 
-// A Handler knows what it has in hand.
+// A Handler knows which batches it has.
 type Handler interface {
 	feed.Handler
-	Running() (leases []string)    // with batches in hand
-	Unfinished() (leases []string) // whose batches were cut short since it was called last
-	Kill()                         // what is running
+	Running() (leases []string)    // leases with batches in the handler
+	Unfinished() (leases []string) // leases whose batches were interrupted since the last call
+	Kill()                         // ends running calls
 }
 
-// New checks the settings. Nothing is opened yet, so that a wrong one costs nothing.
+// New checks the settings. New opens nothing, so that wrong settings cost nothing.
 func New(s Settings) (*Instance, error) {
 	if s.Options.Instance == "" {
 		name, err := os.Hostname()
@@ -75,8 +75,8 @@ func New(s Settings) (*Instance, error) {
 	return &Instance{s, source, leases}, nil
 }
 
-// checkLimits refuses a limit without a place for what is beyond it, and the other way round. A limit alone would have the
-// change that fails tried for ever, as without one.
+// checkLimits refuses a limit without a dead-letter store, and the reverse. With a limit alone, a failing change would
+// be retried for ever, as without a limit.
 func (s *Settings) checkLimits() error {
 	const want = "--dead-letters beside it: without a place to park a change, one that fails is tried for ever"
 	switch o := s.Options; {
@@ -99,8 +99,7 @@ func (s *Settings) addresses() (source, leases place.Address, err error) {
 	}
 	if s.Leases == "" {
 		leases = source.Beside(unit.DefaultContainer)
-		// Nobody wrote this address, so an error about it names the flag with which to
-		// write another.
+		// The user did not write this address, so an error about it names the flag for another address.
 		leases.Field = "--leases"
 		return source, leases, nil
 	}
@@ -108,10 +107,10 @@ func (s *Settings) addresses() (source, leases place.Address, err error) {
 	return source, leases, err
 }
 
-// Run opens the containers and runs a processor until ctx ends. Its handler is made when the monitored container is
-// open, and may change Options then.
+// Run opens the containers and runs a processor until ctx ends. The function handler makes the handler when the
+// monitored container is open, and may change Options then.
 func (i *Instance) Run(ctx context.Context, handler func(monitored *place.Container) (Handler, error)) (err error) {
-	// One opener for both containers, because a second opening of the same store fails.
+	// A single opener for both containers, because a second opening of the same store fails.
 	opener := place.NewOpener(i.Account)
 	opener.Log = i.Log
 	defer func() { err = cmp.Or(err, opener.Close()) }()
@@ -119,7 +118,7 @@ func (i *Instance) Run(ctx context.Context, handler func(monitored *place.Contai
 	if err != nil {
 		return err
 	}
-	// A container that retains nothing would fail at each read of all versions, for ever.
+	// A container without retention would fail at each read of all versions, for ever.
 	if err := monitored.Retains(i.Options.Mode); err != nil {
 		return err
 	}
@@ -142,7 +141,7 @@ func (i *Instance) Run(ctx context.Context, handler func(monitored *place.Contai
 
 // process runs the processor.
 func (i *Instance) process(ctx context.Context, source feed.Source, store feed.LeaseStore, h Handler) error {
-	// The signals are watched beside the context: it ends with the first, and the second is for us.
+	// Watch the signals separately from the context: the context ends with the first signal, and the second is for us.
 	signals := &ending{i.Say, h, i.Options.Drain, i.Options.Expiration, i.Exit}
 	defer signals.watch()()
 	ctx, end := context.WithCancelCause(ctx)
@@ -157,7 +156,7 @@ func (i *Instance) process(ctx context.Context, source feed.Source, store feed.L
 		defer i.endWhenHandled(ctx, end, source, store)()
 	}
 	processor, err := changefeed.New(source, store, h, i.Options)
-	// The processor names fields of its options; who called the command knows flags.
+	// The processor names fields of its options, but the user knows flags.
 	if wrong, ok := errors.AsType[*changefeed.OptionError](err); ok {
 		return usage.Flag(flagName(wrong.Field), wrong.Value, strings.Replace(wrong.Want, "Expiration", "--expiration", 1))
 	}
@@ -179,8 +178,8 @@ func (i *Instance) process(ctx context.Context, source feed.Source, store feed.L
 	return nil
 }
 
-// flagName is the flag for a field of [changefeed.Options] or of a struct in it: the same words with
-// dashes, but for one.
+// flagName returns the flag for a field of [changefeed.Options] or of a struct in it: the same words with dashes, with
+// a single exception.
 func flagName(field string) string {
 	field = field[strings.LastIndexByte(field, '.')+1:]
 	if field == "HandlerTimeout" {

@@ -15,8 +15,8 @@ import (
 	"github.com/millrace/changefeed/internal/host/unit"
 )
 
-// openLeases opens the lease store of the unit. Rights that will be needed later, such as to delete a lease after a
-// split, are tried now: a missing one should be an error at the start and not at night.
+// openLeases opens the lease store of the unit. It tests at once the rights that will be needed later, such as the
+// right to delete a lease after a split: a missing right should be an error at the start and not at night.
 func (i *Instance) openLeases(ctx context.Context, opener *place.Opener, monitored *place.Container) (feed.LeaseStore, error) {
 	leases, err := opener.Open(ctx, i.leases)
 	if errors.Is(err, feed.ErrNotFound) || errors.Is(err, place.ErrNoContainer) {
@@ -32,14 +32,14 @@ func (i *Instance) openLeases(ctx context.Context, opener *place.Opener, monitor
 		return nil, err
 	}
 	store, err := unit.OpenStore(ctx, leases, i.Name, monitored)
-	// Only an account has rights. In a store and its files there is nothing to try.
+	// Only an account has rights. In a store and its files there is nothing to test.
 	if remote, ok := store.(*cosmos.Leases); ok && err == nil {
 		err = remote.SelfTest(ctx, monitored.Remote, i.Options.Mode)
 	}
 	return store, err
 }
 
-// refusal explains a unit that does not fit the flags, and what to write instead.
+// refusal explains why a unit does not fit the flags, and which flags to use instead.
 func (i *Instance) refusal(err error) error {
 	anew := fmt.Sprintf("to begin anew, take another --name, or first delete its leases: changefeed leases %s --delete %s", i.leases.String(), i.Name)
 	wrong, ok := errors.AsType[*feed.StartError](err)

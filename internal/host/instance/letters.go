@@ -12,8 +12,7 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// openLetters sets where the processor parks changes that cannot be handled. A file is closed by the function that it
-// returns.
+// openLetters sets where the processor parks changes that cannot be handled. The returned function closes a file.
 func (i *Instance) openLetters(ctx context.Context, opener *place.Opener, monitored *place.Container) (closed func() error, err error) {
 	closed = func() error { return nil }
 	switch {
@@ -33,7 +32,7 @@ func (i *Instance) openLetters(ctx context.Context, opener *place.Opener, monito
 	if n := box.Torn(); n > 0 {
 		i.Log.Warn("the last line of the dead letters was cut off: a crash had interrupted it", "file", i.Letters, "bytes", n)
 	}
-	// It works as long as no range moves, so it is a warning and no refusal.
+	// A file works as long as no range moves, so this is a warning and no refusal.
 	if i.Options.OnFailure.HoldKeys {
 		i.Log.Warn("the file of dead letters belongs to this process: what is held of a key is scattered when its range moves; want a container", "file", i.Letters)
 	}
@@ -41,7 +40,7 @@ func (i *Instance) openLetters(ctx context.Context, opener *place.Opener, monito
 	return box.Close, nil
 }
 
-// letterBox is the box in a container, which is made if lease containers are.
+// letterBox returns the box in a container. If --create applies to lease containers, it also makes the container.
 func (i *Instance) letterBox(ctx context.Context, opener *place.Opener, monitored *place.Container) (feed.LetterBox, error) {
 	at, err := place.Parse("--dead-letters", i.Letters)
 	if err != nil {

@@ -21,39 +21,39 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// Which account an address means, and with whose key. The settings come from flags and
-// from the environment, and may speak of different accounts; a key that was given
-// beside an endpoint goes to no other. Without a key an identity of Microsoft Entra ID
-// asks, except on this machine, where only an emulator can be meant.
+// Which account an address means, and which key belongs to it. The settings come from flags and from the environment,
+// and may name different accounts; a key that was given together with an endpoint is sent to no other endpoint. Without
+// a key, the request uses an identity of Microsoft Entra ID, except on this machine, where only an emulator is
+// possible.
 
-// Settings name an account and whoever asks it. The environment stands in for those that are empty.
+// Settings name an account and its credential. The environment replaces empty fields.
 type Settings struct {
 	Endpoint   string // URL
-	Key        string // without one, and without a connection string, an identity of Microsoft Entra ID asks
-	Connection string // endpoint and key in one text
+	Key        string // without a key and a connection string, requests use an identity of Microsoft Entra ID
+	Connection string // endpoint and key in a single text
 	CA         string // file with the certificate of a server that made its own
 }
 
-// The variables of the environment that stand in for [Settings].
+// The environment variables for empty [Settings].
 const (
 	EndpointVariable   = "COSMOS_ENDPOINT"
 	KeyVariable        = "COSMOS_KEY"
 	ConnectionVariable = "COSMOS_CONNECTION_STRING"
 )
 
-// credentials are an endpoint and its key; without a key it is Entra ID's.
+// credentials are an endpoint and its key; without a key the identity is Entra ID's.
 type credentials struct{ Endpoint, key string }
 
-// find returns the account of an address. A key belongs to the endpoint beside it, and is shown to no other, which
-// would then have it.
+// find returns the account of an address. A key belongs to the endpoint with which it was given, and is sent to no
+// other endpoint, because that endpoint could then use it.
 func (f Settings) find(a Address) (credentials, error) {
 	connection, err := parseConnection(cmp.Or(f.Connection, os.Getenv(ConnectionVariable)))
 	if err != nil {
 		return credentials{}, err
 	}
 	endpoint, key := cmp.Or(f.Endpoint, connection.Endpoint), connection.key
-	// A flag may name another account than the connection string, whose key is then not
-	// for it.
+	// A flag may name another account than the connection string; then the key of the connection string is not for that
+	// account.
 	if !sameHost(endpoint, connection.Endpoint) {
 		key = ""
 	}
@@ -71,14 +71,14 @@ func (f Settings) find(a Address) (credentials, error) {
 		key = ""
 	}
 	c := credentials{cmp.Or(a.endpoint, endpoint), cmp.Or(f.Key, key)}
-	// Nothing but an emulator listens there, so its key is no secret that could leak.
+	// Only an emulator listens on loopback, so its key is no secret that could leak.
 	if c.key == "" && IsLoopback(c.Endpoint) {
 		c.key = cosmosrest.EmulatorKey
 	}
 	return c, nil
 }
 
-// parseConnection reads a connection string, or nothing. It is a secret, so errors do not repeat it.
+// parseConnection reads a connection string, which may be empty. It is a secret, so errors do not contain it.
 func parseConnection(text string) (c credentials, err error) {
 	endpoint, key, ok := rest.ParseConnection(text)
 	if text != "" && !ok {
@@ -93,8 +93,8 @@ func sameHost(one, other string) bool {
 	return a != "" && a == b
 }
 
-// hostPort is host and port of a URL, also of one that leaves the port to its scheme: the
-// service's own connection strings name the port, and people do not.
+// hostPort returns host and port of a URL. If the URL has no port, hostPort uses the port of its scheme, because the
+// service's own connection strings contain the port, and people omit it.
 func hostPort(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" {
@@ -114,7 +114,7 @@ func IsLoopback(endpoint string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// hostOf is the host of a URL without its port.
+// hostOf returns the host of a URL without its port.
 func hostOf(endpoint string) string {
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -123,7 +123,7 @@ func hostOf(endpoint string) string {
 	return u.Hostname()
 }
 
-// An Account is an account that is open.
+// An Account is an open account.
 type Account struct {
 	credentials
 	signer rest.Signer
@@ -137,8 +137,7 @@ func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
 	if err != nil {
 		return nil, err
 	}
-	// All addresses of an endpoint share a client, its connections, and what it knows
-	// of regions.
+	// All addresses of an endpoint share a client, its connections, and its knowledge of regions.
 	if found := o.accounts[c.Endpoint]; found != nil {
 		return found, nil
 	}
@@ -157,7 +156,7 @@ func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
 	return opened, nil
 }
 
-// identify finds out who asks: whoever has the key or, without one, the identity that this machine has.
+// identify returns the identity for requests: the owner of the key or, without a key, the identity of this machine.
 func (c credentials) identify() (rest.Signer, cosmos.Credential, error) {
 	if c.key != "" {
 		signer, err := rest.Key(c.key)
@@ -193,7 +192,7 @@ func (f Settings) transport() (*http.Client, error) {
 	return rest.Connect(&tls.Config{RootCAs: roots}), nil
 }
 
-// openRemote opens a container of an account, which must be there.
+// openRemote opens an existing container of an account.
 func (o *Opener) openRemote(ctx context.Context, a Address) (*Container, error) {
 	opened, err := o.Account(ctx, a)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package place opens containers by their addresses: in the directory of a store that no other process has open, or in
-// an account of Azure Cosmos DB, which changefeed serve is too. Its errors say which part of an address is wrong, and
-// which ones are there, because they are for the people who typed it.
+// an account of Azure Cosmos DB, or on changefeed serve, which is such an account too. Its errors say which part of an
+// address is wrong, and which alternatives exist, because they are for the people who typed the address.
 package place
 
 import (
@@ -15,11 +15,11 @@ import (
 // An Address says where a container is: in the directory of a store, or in an account.
 type Address struct {
 	Dir       string // of the store; empty for an account
-	endpoint  string // of the account; empty is that of the flags or the environment
+	endpoint  string // of the account; empty means that of the flags or the environment
 	Database  string
 	Container string
-	Field     string // where it was given; empty when --db and --container were
-	Given     string // as it was written
+	Field     string // the flag of the address; empty for --db and --container
+	Given     string // the text as written
 }
 
 // AddressForms are the forms of an address, for the help and for errors.
@@ -31,7 +31,7 @@ func Parse(field, text string) (Address, error) {
 	a := Address{Field: field, Given: text}
 	switch {
 	case ok && scheme == "docstore":
-		// The last one: a directory may have it in its name, a container may not.
+		// The last # separates: a directory may contain # in its name, a container may not.
 		i := strings.LastIndexByte(rest, '#')
 		if i <= 0 {
 			break
@@ -70,14 +70,14 @@ func ParseName(text string) (database, container string, ok bool) {
 	return parts[0], parts[1], parts[0] != "" && parts[1] != ""
 }
 
-// parseURL reads scheme://host/database/container. A user or a query in it would be ignored
-// silently, so both are refused.
+// parseURL reads scheme://host/database/container. A user or a query in the URL would be ignored silently, so parseURL
+// refuses both.
 func (a *Address) parseURL(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return false
 	}
-	// Cut before it is unescaped, so that a slash within a name parts nothing.
+	// Cut before unescaping, so that a slash within a name does not separate.
 	database, container, ok := strings.Cut(strings.Trim(u.EscapedPath(), "/"), "/")
 	if !ok || database == "" || container == "" || strings.Contains(container, "/") {
 		return false
@@ -90,7 +90,7 @@ func (a *Address) parseURL(text string) bool {
 	return err == nil
 }
 
-// Name is the name by which a store finds the container.
+// Name returns the name by which a store finds the container.
 func (a Address) Name() string {
 	if a.Database == docstore.DefaultDatabase {
 		return a.Container
@@ -105,7 +105,7 @@ func (a Address) Beside(container string) Address {
 	return a
 }
 
-// String is the address as a command takes it.
+// String returns the address in the form for a command.
 func (a Address) String() string {
 	switch {
 	case a.Dir != "":
@@ -124,7 +124,7 @@ func (a Address) quoteStore() string {
 	return a.Field + " is " + a.Given
 }
 
-// Quote begins an error about the address: the field in which it was given, and its text.
+// Quote returns the beginning of an error about the address: the field in which it was given, and its text.
 func (a Address) Quote() string {
 	if a.Field == "" {
 		return "--container is " + a.Name()

@@ -16,23 +16,23 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rest"
 )
 
-// Requests about databases, containers and partitions, and those that only changefeed
-// serve answers. Package cosmos does not have them: it has only what a processor needs.
+// Requests about databases, containers and partitions, and requests that only changefeed serve answers. Package cosmos
+// lacks them, because it contains only what a processor needs.
 
-// Bounds of a request that is not about items.
+// The limits of a request that is not about items.
 const (
 	callTimeout = 30 * time.Second
 	maxReply    = 16 << 20 // bytes
 )
 
-// callError is the answer of an account that refuses.
+// callError is the refusal of an account.
 type callError struct {
 	request string
 	status  int
 	said    string
 }
 
-// Error has the first line of what the account said.
+// Error returns the request, the status, and the first line of the account's message.
 func (e *callError) Error() string { return fmt.Sprintf("%s: %d: %s", e.request, e.status, e.said) }
 
 // Is matches the sentinels of package changefeed.
@@ -42,8 +42,8 @@ func (e *callError) Is(target error) bool {
 		e.status == http.StatusBadRequest && target == feed.ErrBadRequest
 }
 
-// call sends a request about a kind of things in a resource, such as the colls of
-// dbs/shop, or about the resource itself, and reads the answer into reply.
+// call sends a request about a kind of things in a resource, such as the colls of dbs/shop, or about the resource
+// itself, and decodes the answer into reply.
 func (a *Account) call(ctx context.Context, method string, resource []string, kind string, body, reply any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -63,7 +63,7 @@ func (a *Account) call(ctx context.Context, method string, resource []string, ki
 	})
 }
 
-// send sends a request and has read take the answer, unless that is a refusal.
+// send sends a request and passes the answer to read, unless the answer is a refusal.
 func (a *Account) send(request *http.Request, read func(body io.Reader) error) error {
 	answer, err := a.http.Do(request)
 	if err != nil {
@@ -86,7 +86,7 @@ func (a *Account) request(ctx context.Context, method string, resource []string,
 	if err != nil {
 		return nil, fmt.Errorf("write request: %w", err)
 	}
-	// Marshal makes the text null of no body.
+	// Without a body, Marshal would return the text null.
 	if method == http.MethodGet {
 		text = nil
 	}
@@ -110,8 +110,8 @@ func (a *Account) request(ctx context.Context, method string, resource []string,
 	return r, nil
 }
 
-// refusalOf is the reason in the body of a refusal: its first line, because the rest is ids and
-// addresses within the service. Some messages are JSON in text.
+// refusalOf returns the reason in the body of a refusal: its first line, because the rest consists of ids and addresses
+// within the service. Some messages are JSON in text.
 func refusalOf(body []byte) string {
 	var refusal struct{ Message string }
 	if json.Unmarshal(body, &refusal) != nil || refusal.Message == "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// Azure splits and merges by itself, by the size and the throughput of partitions. To
-// do it on demand is a path of changefeed serve, and a call of a store.
+// Azure splits and merges by itself, by the size and the throughput of partitions. Only changefeed serve, with its own
+// path, and a store, with a method, split and merge on demand.
 
 // A partitionChange asks a server to split or merge partitions.
 type partitionChange struct {
@@ -23,8 +23,9 @@ type partitionChange struct {
 	IDs       []string `json:"ids,omitempty"`
 }
 
-// Split splits the partition that --range names at a key, or in the middle if at is empty. The id may be empty if there is
-// only one: a wrong guess would change the container, so with several it is an error of usage.
+// Split splits the partition that --range names at a key, or in the middle if at is empty. If there is only one
+// partition, id may be empty; with several an empty id is an error of usage, because a wrong guess would change the
+// container.
 func (c *Container) Split(ctx context.Context, id, at string) ([]feed.Partition, error) {
 	if strings.Trim(at, "0123456789abcdefABCDEF") != "" {
 		return nil, usage.Flag("at", at, "hex such as 1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF")
@@ -43,7 +44,7 @@ func (c *Container) Split(ctx context.Context, id, at string) ([]feed.Partition,
 	return c.split(ctx, id, strings.ToUpper(at))
 }
 
-// split splits a partition that is there.
+// split splits an existing partition.
 func (c *Container) split(ctx context.Context, id, at string) ([]feed.Partition, error) {
 	switch {
 	case c.Local == nil:
@@ -60,8 +61,7 @@ func (c *Container) Merge(ctx context.Context, id, other string) ([]feed.Partiti
 	if err != nil {
 		return nil, err
 	}
-	// The ids are verified here, because the server would answer a wrong one with a
-	// refusal that does not list the others.
+	// Check the ids here, because the server's refusal of a wrong id would not list the others.
 	if err := cmp.Or(among(parts, "ID", id), among(parts, "ID", other)); err != nil {
 		return nil, err
 	}
@@ -72,8 +72,7 @@ func (c *Container) Merge(ctx context.Context, id, other string) ([]feed.Partiti
 	return []feed.Partition{made}, err
 }
 
-// among refuses an id that no partition has, before anything is changed, and lists those
-// that there are.
+// among refuses an unknown id before anything is changed, and lists the known ids.
 func among(parts []feed.Partition, field, id string) error {
 	var ids []string
 	for _, partition := range parts {
@@ -88,7 +87,7 @@ func among(parts []feed.Partition, field, id string) error {
 	return usage.Error{Err: fmt.Errorf("%s is %s: there is no such partition: want one of %s", field, id, strings.Join(ids, ", "))}
 }
 
-// change asks the server. Azure has no such request.
+// change sends the request to the server. Azure has no such request.
 func (c *Container) change(ctx context.Context, wanted partitionChange) ([]feed.Partition, error) {
 	var made struct {
 		PartitionKeyRanges []struct {
@@ -99,7 +98,7 @@ func (c *Container) change(ctx context.Context, wanted partitionChange) ([]feed.
 		}
 	}
 	err := c.Account.call(ctx, http.MethodPost, []string{"dbs", c.Address.Database, "colls", c.Address.Container}, "partitions", wanted, &made)
-	// So answers a server that has no such path.
+	// A server without this path answers with one of these.
 	if refused, ok := errors.AsType[*callError](err); ok && (refused.status == http.StatusMethodNotAllowed || refused.status == http.StatusNotFound) {
 		return nil, fmt.Errorf("%w; only changefeed serve does this on demand", err)
 	}

@@ -11,14 +11,14 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// cutsPartitions reports whether the account splits partitions on demand. That is changefeed serve, whose description
-// names what it can do beyond the service.
+// cutsPartitions reports whether the account splits partitions on demand. Only changefeed serve does, and its
+// description names its extensions of the service.
 func (a *Account) cutsPartitions(ctx context.Context) bool {
 	var described struct{ Changefeed *struct{} }
 	return a.call(ctx, http.MethodGet, nil, "", nil, &described) == nil && described.Changefeed != nil
 }
 
-// properties are those of a container, as far as an import sets them.
+// properties are the properties of a container that an import sets.
 type properties struct {
 	ID           string       `json:"id"`
 	PartitionKey keyOfAccount `json:"partitionKey"`
@@ -33,7 +33,7 @@ type keyOfAccount struct {
 	Version int      `json:"version"`
 }
 
-// feedPolicy is how long a container keeps all versions, in whole minutes.
+// feedPolicy says how long a container keeps all versions, in whole minutes.
 type feedPolicy struct {
 	Minutes int `json:"retentionDuration"`
 }
@@ -51,17 +51,15 @@ func (a *Account) spec(ctx context.Context, at Address) (s docstore.ContainerSpe
 	return s, nil
 }
 
-// create makes a container, and the database that it is to be in. A conflict is no error,
-// because another import may make the same at this moment.
-// The retention is cut to whole minutes, the unit of the service's policy.
+// create makes a container, and its database. A conflict is no error, because another import may make the same at this
+// moment. create cuts the retention to whole minutes, the unit of the service's policy.
 func (a *Account) create(ctx context.Context, at Address, s docstore.ContainerSpec) error {
 	var made struct{}
 	err := a.call(ctx, http.MethodPost, nil, "dbs", map[string]string{"id": at.Database}, &made)
 	if err != nil && !errors.Is(err, feed.ErrConflict) {
 		return fmt.Errorf("create database: %w", err)
 	}
-	// Without version 2 an account would hash keys as for old clients, by the first 100
-	// bytes of a string.
+	// Without version 2 an account would hash keys for old clients, by the first 100 bytes of a string.
 	p := properties{ID: at.Container, PartitionKey: keyOfAccount{s.Paths, "Hash", 2}, DefaultTTL: s.DefaultTTL}
 	if len(s.Paths) > 1 {
 		p.PartitionKey.Kind = "MultiHash"
@@ -83,8 +81,7 @@ func (o *Opener) CreateLeases(ctx context.Context, at Address) (*Container, erro
 		if err != nil {
 			return nil, err
 		}
-		// By the client of the processor, which makes lease containers as it wants
-		// them.
+		// The processor's client makes lease containers in the form that it needs.
 		if _, err := a.client.CreateLeaseContainer(ctx, at.Database, at.Container); err != nil {
 			return nil, err
 		}
@@ -93,8 +90,8 @@ func (o *Opener) CreateLeases(ctx context.Context, at Address) (*Container, erro
 	return o.Create(ctx, at, docstore.LeaseSpec(at.Container))
 }
 
-// Create makes a container with the paths, time to live and retention of a specification, in a store that is there or
-// in an account, with its database.
+// Create makes a container with the paths, time to live and retention of a specification, in an existing store, or in
+// an account together with its database.
 func (o *Opener) Create(ctx context.Context, at Address, spec docstore.ContainerSpec) (*Container, error) {
 	if at.Dir == "" {
 		a, err := o.Account(ctx, at)

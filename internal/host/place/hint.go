@@ -12,11 +12,11 @@ import (
 	"syscall"
 )
 
-// Errors of the network, of a certificate or of a key come from the depths of net/http
-// and crypto/x509, which cannot know which address, flag or variable was wrong.
+// Errors of the network, of a certificate or of a key arise deep in net/http and crypto/x509, which cannot know which
+// address, flag or variable was wrong.
 
-// Hint is the way on after an error that a wrong address, key or certificate causes; empty if no more is known than the
-// error says.
+// Hint returns advice after an error that a wrong address, key or certificate causes; empty if there is no advice
+// beyond the error.
 func Hint(err error) string {
 	for _, h := range hints {
 		if h.is(err) {
@@ -26,7 +26,7 @@ func Hint(err error) string {
 	return ""
 }
 
-// hints are in order of certainty: the first that fits is shown.
+// hints are in order of certainty: the first that matches is shown.
 var hints = []struct {
 	is   func(error) bool
 	text string
@@ -38,7 +38,7 @@ var hints = []struct {
 		"the server speaks http: want an address that begins with http://",
 	},
 	{
-		func(err error) bool { return strings.Contains(err.Error(), "HTTP request to an HTTPS server") }, // as net/http answers it
+		func(err error) bool { return strings.Contains(err.Error(), "HTTP request to an HTTPS server") }, // the answer of net/http
 		"the server speaks https: want an address that begins with https://",
 	},
 	{
@@ -71,7 +71,7 @@ var hints = []struct {
 	},
 }
 
-// isOf reports whether an error is, or wraps, one of a type.
+// isOf reports whether an error is, or wraps, an error of type E.
 func isOf[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok

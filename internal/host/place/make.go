@@ -13,20 +13,20 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// Making what an import needs. A wrong flag must leave nothing behind, neither a store
-// nor a container, because whoever mends the flag would then get the wrong one. So
-// everything is compared or tried before the first thing is made.
+// Making the store and the container of an import. After a wrong flag there must be neither a store nor a container,
+// because the user who corrects the flag would then get the wrong one. So everything is compared or tried before the
+// first creation.
 
-// Wanted is a container that is made if it does not exist.
+// Wanted is a container that Make creates if it is missing.
 type Wanted struct {
 	Spec docstore.ContainerSpec // Paths, Ranges, DefaultTTL and Retention of a new container
 
-	// Given reports whether a part of Spec was given, by the name of its flag: pk, ranges, ttl or retention. An existing
-	// container must have that part, because it does not change.
+	// Given reports whether the user gave a part of Spec, by the name of its flag: pk, ranges, ttl or retention. An
+	// existing container must match that part, because Make does not change it.
 	Given func(flag string) bool
 }
 
-// Make opens a container or, if it does not exist, makes it, with its store or database.
+// Make opens a container. If it is missing, Make creates it, together with its store or database.
 func (o *Opener) Make(ctx context.Context, a Address, w Wanted) (*Container, error) {
 	if a.Dir == "" {
 		return o.makeRemote(ctx, a, w)
@@ -42,7 +42,8 @@ func (o *Opener) Make(ctx context.Context, a Address, w Wanted) (*Container, err
 	return Stored(c, a), nil
 }
 
-// makeStore opens a store or makes it, but not for a container that cannot be: one that is made in memory says so first.
+// makeStore opens a store. If the store is missing, makeStore first creates the container in memory, so that an invalid
+// container leaves no store behind.
 func (o *Opener) makeStore(ctx context.Context, a Address, w Wanted) (*docstore.DB, error) {
 	db, err := o.stored(a, docstore.Options{MustExist: true})
 	if errors.Is(err, docstore.ErrNotStore) {
@@ -53,8 +54,7 @@ func (o *Opener) makeStore(ctx context.Context, a Address, w Wanted) (*docstore.
 	return db, err
 }
 
-// rehearse makes the container in memory, because a wrong definition must not leave a store
-// behind.
+// rehearse makes the container in memory, because a wrong definition must not leave a store behind.
 func (w Wanted) rehearse(ctx context.Context, a Address) (err error) {
 	db, err := docstore.Open("", docstore.Options{InMemory: true})
 	if err != nil {
@@ -65,7 +65,7 @@ func (w Wanted) rehearse(ctx context.Context, a Address) (err error) {
 	return err
 }
 
-// in is the container in a store, made if it does not exist.
+// in returns the container in a store, and creates it if it is missing.
 func (w Wanted) in(ctx context.Context, a Address, db *docstore.DB) (*docstore.Container, error) {
 	c, err := db.Container(a.Name())
 	if err == nil {
@@ -77,7 +77,7 @@ func (w Wanted) in(ctx context.Context, a Address, db *docstore.DB) (*docstore.C
 	if len(w.Spec.Paths) == 0 {
 		return nil, keyless(a)
 	}
-	// The default database is in every store.
+	// Every store has the default database.
 	if a.Database != docstore.DefaultDatabase {
 		if _, err := db.CreateDatabase(ctx, a.Database, nil); err != nil && !errors.Is(err, feed.ErrConflict) {
 			return nil, err
@@ -92,17 +92,17 @@ func (w Wanted) in(ctx context.Context, a Address, db *docstore.DB) (*docstore.C
 	return c, err
 }
 
-// keyless is the error of a new container for which no partition key was given: there is no
-// default that would be right, and it cannot be changed later.
+// keyless returns the error for a new container without a partition key: no default would be right, and the key cannot
+// be changed later.
 func keyless(a Address) error {
 	return usage.Error{Err: fmt.Errorf("--pk is missing: container %q is new, so its partition key path is needed, as in --pk /city", a.Name())}
 }
 
-// agrees refuses parts of Spec that an existing container does not have.
+// agrees refuses parts of Spec that an existing container does not match.
 func (w Wanted) agrees(a Address, has docstore.ContainerSpec) error {
 	for _, f := range []struct{ name, want, has string }{
 		{"pk", strings.Join(w.Spec.Paths, ","), strings.Join(has.Paths, ",")},
-		{"ranges", strconv.Itoa(w.Spec.Ranges), strconv.Itoa(cmp.Or(has.Ranges, w.Spec.Ranges))}, // those of an account are compared later
+		{"ranges", strconv.Itoa(w.Spec.Ranges), strconv.Itoa(cmp.Or(has.Ranges, w.Spec.Ranges))}, // the ranges of an account are compared later
 		{"ttl", seconds(w.Spec.DefaultTTL), seconds(has.DefaultTTL)},
 		{"retention", w.Spec.Retention.String(), has.Retention.String()},
 	} {
@@ -113,7 +113,7 @@ func (w Wanted) agrees(a Address, has docstore.ContainerSpec) error {
 	return nil
 }
 
-// seconds is a time to live as --ttl shows it.
+// seconds returns a time to live in the form of --ttl.
 func seconds(ttl *int) string {
 	if ttl == nil {
 		return "off"
@@ -121,14 +121,13 @@ func seconds(ttl *int) string {
 	return strconv.Itoa(*ttl)
 }
 
-// makeRemote opens a container of an account, made if it does not exist.
+// makeRemote opens a container of an account, and creates it if it is missing.
 func (o *Opener) makeRemote(ctx context.Context, at Address, w Wanted) (*Container, error) {
 	a, err := o.Account(ctx, at)
 	if err != nil {
 		return nil, err
 	}
-	// The flag is judged before the container is looked for: Azure is refused whether
-	// it is there or not.
+	// Check the flag before looking for the container: Azure is refused whether the container exists or not.
 	cut := w.Given("ranges")
 	switch {
 	case cut && w.Spec.Ranges < 1:
@@ -162,7 +161,8 @@ func (o *Opener) makeRemote(ctx context.Context, at Address, w Wanted) (*Contain
 	return c, err
 }
 
-// cut splits the partition of a new container into as many as were asked for. An existing one must have them.
+// cut splits the partition of a new container into the requested number. An existing container must already have this
+// number.
 func (w Wanted) cut(ctx context.Context, c *Container, isNew bool) error {
 	parts, err := c.Source.Partitions(ctx)
 	if err != nil {
@@ -171,7 +171,7 @@ func (w Wanted) cut(ctx context.Context, c *Container, isNew bool) error {
 	if !isNew && len(parts) != w.Spec.Ranges {
 		return usage.Flag("ranges", strconv.Itoa(w.Spec.Ranges), fmt.Sprintf("%d, which container %q has, or another container", len(parts), c.Address.Name()))
 	}
-	// From left to right: the last partition always holds the edges that are still to be cut.
+	// From left to right: the last partition always contains the remaining edges.
 	for i := 1; isNew && i < w.Spec.Ranges; i++ {
 		at := feed.FullRange().Cut(w.Spec.Ranges)[i].Min
 		if parts, err = c.split(ctx, parts[len(parts)-1].ID, at); err != nil {

@@ -11,11 +11,10 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// An account answers 404 for a database and for a container alike. Whoever has mistyped
-// a name is helped by those that there are, so they are looked up after the error, when
-// time does not matter.
+// An account answers 404 both for a database and for a container. A user who has mistyped a name needs the existing
+// names, so they are looked up after the error, when time does not matter.
 
-// Status returns the HTTP status with which an account refused; 0 for other errors.
+// Status returns the HTTP status of an account's refusal; 0 for other errors.
 func Status(err error) int {
 	if e, ok := errors.AsType[*cosmos.Error](err); ok {
 		return e.Status
@@ -26,7 +25,7 @@ func Status(err error) int {
 	return 0
 }
 
-// missing says which part of an address does not exist and which ones do, as far as whoever asks may know that.
+// missing says which part of an address does not exist and which names do, if the caller may list them.
 func (a *Account) missing(ctx context.Context, at Address, err error) error {
 	if !errors.Is(err, feed.ErrNotFound) {
 		return err
@@ -34,7 +33,7 @@ func (a *Account) missing(ctx context.Context, at Address, err error) error {
 	var list struct {
 		Databases, DocumentCollections []struct{ ID string }
 	}
-	// Who may not list, or has lost the connection, gets the error as it came.
+	// If the caller may not list, or has lost the connection, return the original error.
 	if a.call(ctx, http.MethodGet, nil, "dbs", nil, &list) != nil {
 		return err
 	}
@@ -58,12 +57,12 @@ func (a *Account) missing(ctx context.Context, at Address, err error) error {
 	return absent(at, ErrNoDatabase, "the account", names)
 }
 
-const mostNames = 20 // that an error lists
+const mostNames = 20 // in an error
 
 // ErrNoDatabase is wrapped by the error of an address whose database does not exist.
 var ErrNoDatabase = errors.New("there is no such database")
 
-// absent is the error of something that is not among some names.
+// absent returns the error for a missing name, with the existing names.
 func absent(at Address, what error, where string, names []string) error {
 	want := where + " has none"
 	if n := len(names); n > 0 {

@@ -15,42 +15,42 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Containers for commands, which treat a store and an account alike: by source, by
-// committer, and by one of Local and Remote where they differ.
+// Containers for commands, which treat a store and an account alike: they use source and committer, and Local or Remote
+// where the two differ.
 
-// A Container is a container that a command works on, wherever it is.
+// A Container is a container for a command, in a store or in an account.
 type Container struct {
 	Address Address
-	Paths   []string // of the partition key, if they are known
+	Paths   []string // of the partition key, if known
 	Source  feed.Source
 	writer  feed.Committer
-	Local   *docstore.Container // in a store; else nil
-	Remote  *cosmos.Container   // in an account; else nil
+	Local   *docstore.Container // in a store; otherwise nil
+	Remote  *cosmos.Container   // in an account; otherwise nil
 	Account *Account            // of Remote
 
-	retries *Patience // for writes to an account; nil is none
+	retries *Patience // for writes to an account; nil is no retries
 }
 
-// Stored is a container of a store.
+// Stored returns a container of a store.
 func Stored(c *docstore.Container, a Address) *Container {
 	return &Container{Address: a, Paths: c.Spec().Paths, Source: c, writer: c, Local: c}
 }
 
-// Concrete is what a container of a store is, and one of an account.
+// Concrete is the common interface of a container of a store and of an account.
 type Concrete interface {
 	feed.Source
 	feed.Committer
 	identity
 }
 
-// identity is what tells a container from others.
+// identity distinguishes a container from others.
 type identity interface {
 	Database() string
 	ID() string
 	RID() string
 }
 
-// Concrete is Local or Remote: whichever it is.
+// Concrete returns Local or Remote, whichever is set.
 func (c *Container) Concrete() Concrete {
 	if c.Local != nil {
 		return c.Local
@@ -58,8 +58,8 @@ func (c *Container) Concrete() Concrete {
 	return c.Remote
 }
 
-// Commit writes to one partition key. While an account is away, it is tried again: so what was written and not
-// acknowledged is written twice.
+// Commit writes to a single partition key. While an account is away, Commit retries: if a write was stored but not
+// acknowledged, it is then written twice.
 func (c *Container) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) error {
 	write := func() error {
 		_, err := c.writer.Commit(ctx, key, writes)
@@ -71,8 +71,8 @@ func (c *Container) Commit(ctx context.Context, key feed.PartitionKey, writes []
 	return c.retries.during(ctx, write)
 }
 
-// Upsert writes a document by commit. A store reads the partition key from the body, because it knows keys that the
-// caller cannot read, and why they are wrong.
+// Upsert writes a document with Commit. A store reads the partition key from the body, because it can also say why an
+// unreadable key is wrong.
 func (c *Container) Upsert(ctx context.Context, key feed.PartitionKey, body []byte) error {
 	if c.Local != nil {
 		_, err := c.Local.Upsert(ctx, body)
@@ -88,8 +88,7 @@ func (c *Container) Upsert(ctx context.Context, key feed.PartitionKey, body []by
 	return err
 }
 
-// Retains refuses a mode that the container is not made for. That of an account says so
-// itself.
+// Retains refuses a mode that the container does not support. An account reports that itself.
 func (c *Container) Retains(m feed.Mode) error {
 	if m == feed.AllVersionsAndDeletes && c.Local != nil && c.Local.Retention() == 0 {
 		return fmt.Errorf("--mode is all: container %q keeps no versions: it was imported without --retention", c.Address.Name())
@@ -97,17 +96,17 @@ func (c *Container) Retains(m feed.Mode) error {
 	return nil
 }
 
-// An Opener opens containers, stores and accounts, each of these once, because a second opening of a store fails.
+// An Opener opens containers, stores and accounts, each only once, because a second opening of a store fails.
 type Opener struct {
-	Retries *Patience    // for the containers of accounts; nil is none
-	Log     *slog.Logger // of the clients of accounts; nil is silence
+	Retries *Patience    // for the containers of accounts; nil is no retries
+	Log     *slog.Logger // for the clients of accounts; nil is silence
 
 	flags    Settings
 	stores   map[string]*docstore.DB
 	accounts map[string]*Account
 }
 
-// NewOpener makes an Opener whose accounts have these settings.
+// NewOpener makes an Opener whose accounts use these settings.
 func NewOpener(flags Settings) *Opener {
 	return &Opener{flags: flags, stores: map[string]*docstore.DB{}, accounts: map[string]*Account{}}
 }
@@ -120,12 +119,12 @@ func (o *Opener) Close() error {
 	}
 	for _, a := range o.accounts {
 		a.client.Close()
-		a.http.CloseIdleConnections() // which we made
+		a.http.CloseIdleConnections() // our own connections
 	}
 	return errors.Join(errs...)
 }
 
-// Open opens a container that must be there.
+// Open opens an existing container.
 func (o *Opener) Open(ctx context.Context, a Address) (*Container, error) {
 	if a.Dir == "" {
 		return o.openRemote(ctx, a)
@@ -141,11 +140,10 @@ func (o *Opener) Open(ctx context.Context, a Address) (*Container, error) {
 	return Stored(c, a), nil
 }
 
-// store opens a store that must be there.
+// store opens an existing store.
 func (o *Opener) store(a Address) (*docstore.DB, error) {
 	db, err := o.stored(a, docstore.Options{MustExist: true})
-	// Only import makes a store here. Any other command would else show an empty one
-	// for a path that was mistyped.
+	// Only import makes a store here. Otherwise any other command would show an empty store for a mistyped path.
 	if errors.Is(err, docstore.ErrNotStore) {
 		err = fmt.Errorf("%s: there is no store in it: want the directory of one, as changefeed import makes", a.quoteStore())
 	}
@@ -166,7 +164,7 @@ func (o *Opener) stored(a Address, options docstore.Options) (*docstore.DB, erro
 	return db, nil
 }
 
-// openError adds the way on to an error of opening a store.
+// openError adds advice to an error of opening a store.
 func openError(err error) error {
 	if errors.Is(err, docstore.ErrInUse) {
 		return fmt.Errorf("%w; processes share what changefeed serve has open: want an address such as http://127.0.0.1:8081/DATABASE/container", err)
@@ -174,7 +172,7 @@ func openError(err error) error {
 	return err
 }
 
-// find is a container that must be there.
+// find returns an existing container.
 func find(db *docstore.DB, a Address) (*docstore.Container, error) {
 	c, err := db.Container(a.Name())
 	if !errors.Is(err, feed.ErrNotFound) {
@@ -190,8 +188,8 @@ func find(db *docstore.DB, a Address) (*docstore.Container, error) {
 // ErrNoContainer is wrapped by the error of an address whose container does not exist.
 var ErrNoContainer = errors.New("there is no such container")
 
-// Neighbours are the containers whose leases may be in this one: those of the same
-// store or, in an account, of the same database.
+// Neighbours returns the containers whose leases may be in this container: the containers of the same store or, in an
+// account, of the same database.
 func (o *Opener) Neighbours(ctx context.Context, leases *Container) (all []*Container, err error) {
 	if leases.Local != nil {
 		for _, c := range o.stores[filepath.Clean(leases.Address.Dir)].Containers() {

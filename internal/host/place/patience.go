@@ -14,26 +14,26 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// Patience is for commands that run for hours. It stands outside package cosmos, whose
-// own retries are few, because a processor needs none: it tries for ever, and reports.
+// Patience is for commands that run for hours. Patience is not part of package cosmos, which retries only a little,
+// because a processor needs no more: the processor itself retries for ever, and reports.
 
-// Patience goes on trying while an account cannot be reached, because a server may be started again and a network may
-// come back. Requests that fail at the same time share its limit.
+// Patience retries while an account cannot be reached, because a server may be restarted and a network may return.
+// Requests that fail at the same time share its limit.
 type Patience struct {
-	Limit time.Duration                    // 0 tries once
-	Say   func(format string, args ...any) // called when it begins to try again, and when it has succeeded
+	Limit time.Duration                    // 0 is a single try
+	Say   func(format string, args ...any) // called when retries begin, and when one has succeeded
 
 	mu     sync.Mutex
-	since  time.Time // when the first request failed of those that fail now
+	since  time.Time // when the first of the presently failing requests failed
 	failed time.Time // when the last of them failed
-	said   bool      // that the account cannot be reached
+	said   bool      // the user knows that the account cannot be reached
 }
 
-// DefaultLimit is the limit of commands that were given none.
+// DefaultLimit is the limit of commands without a given limit.
 const DefaultLimit = 10 * time.Minute
 
-// awayFor is how long an account is away before anybody hears of it: one that ends answers some requests still and cuts off
-// others, and a connection that was idle for too long is made again at once.
+// awayFor is how long an account is away before the user is told. A server that ends still answers some requests and
+// cuts off others, and a connection that was idle for too long is made again at once.
 const awayFor = time.Second
 
 // The pause before a retry, which doubles.
@@ -42,7 +42,7 @@ const (
 	lastRetry  = 5 * time.Second
 )
 
-// Check refuses a limit below zero, as a wrong flag --patience. A nil Patience is right.
+// Check refuses a negative limit, as a wrong flag --patience. A nil Patience is valid.
 func (p *Patience) Check() error {
 	if p != nil && p.Limit < 0 {
 		return usage.Flag("patience", p.Limit.String(), "0 or more")
@@ -50,8 +50,7 @@ func (p *Patience) Check() error {
 	return nil
 }
 
-// during calls f until it succeeds, fails for a reason that trying again cannot mend, or
-// patience is at its end.
+// during calls f until f succeeds, fails for a reason that a retry cannot mend, or the limit has passed.
 func (p *Patience) during(ctx context.Context, f func() error) error {
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		begun := time.Now()
@@ -68,12 +67,12 @@ func (p *Patience) during(ctx context.Context, f func() error) error {
 	}
 }
 
-// lasts notes that a request failed, and whether there is patience left.
+// lasts notes a failed request, and returns whether the limit allows a retry.
 func (p *Patience) lasts(err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// The limit counts from the first of all requests that fail now, and not for each:
-	// a command that waits with ten requests must not wait ten times as long.
+	// The limit counts from the first of all presently failing requests, and not for each: a command with ten waiting
+	// requests must not wait ten times as long.
 	p.failed = time.Now()
 	if p.since.IsZero() {
 		p.since = p.failed
@@ -88,8 +87,8 @@ func (p *Patience) lasts(err error) bool {
 	return true
 }
 
-// reached notes that a request succeeded. One that was begun before another has failed shows nothing: the answer may have
-// been on its way when the account went away.
+// reached notes a successful request. If the request began before another has failed, it proves nothing: its answer may
+// have been sent before the account went away.
 func (p *Patience) reached(begun time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,14 +101,14 @@ func (p *Patience) reached(begun time.Time) {
 	p.since, p.said = time.Time{}, false
 }
 
-// isAway reports whether an error is that of an account that cannot be reached now. Other answers of an account would be
-// the same a second time.
+// isAway reports whether an error says that an account cannot be reached now. Other answers of an account would be the
+// same after a retry.
 func isAway(err error) bool {
 	if e, ok := errors.AsType[*cosmos.Error](err); ok {
 		return e.Status >= http.StatusInternalServerError || e.Status == http.StatusRequestTimeout
 	}
-	// Errors of the network come in too many kinds to be listed, so those are listed
-	// that are no errors of the network.
+	// There are too many kinds of network errors to list them, so the list contains the errors that are no network
+	// errors.
 	for _, lasting := range []error{
 		feed.ErrBadRequest, feed.ErrConflict, feed.ErrGone, feed.ErrThrottled, feed.ErrNotFound, http.ErrSchemeMismatch, errors.ErrUnsupported,
 	} {
@@ -122,14 +121,14 @@ func isAway(err error) bool {
 	return !untrusted && !misnamed
 }
 
-// patientSource is the source of an account, read again while it is away.
+// patientSource is the source of an account, with retries while the account is away.
 type patientSource struct {
 	feed.Source
 	feed.Locator
 	retries *Patience
 }
 
-// source makes a source patient. To locate a key takes no request.
+// source makes a source patient. Locate needs no request and so no retries.
 func (p *Patience) source(s feed.Source, l feed.Locator) feed.Source {
 	patient := patientSource{s, l, p}
 	if w, ok := s.(feed.Waiter); ok {
@@ -156,14 +155,13 @@ func (s patientSource) Read(ctx context.Context, r feed.Range, from feed.Positio
 	return page, err
 }
 
-// patientWaiter is a patientSource whose readers are pushed.
+// patientWaiter is a patientSource with a [feed.Waiter].
 type patientWaiter struct {
 	patientSource
 	waiter feed.Waiter
 }
 
-// Wait implements [feed.Waiter]. When the account is away it returns, so that the
-// next read finds out, and finds it again.
+// Wait implements [feed.Waiter]. If the account is away, Wait returns, so that the next read notices, and retries.
 func (s patientWaiter) Wait(ctx context.Context, r feed.Range, from feed.Position) error {
 	err := s.waiter.Wait(ctx, r, from)
 	if err != nil && ctx.Err() == nil && isAway(err) {

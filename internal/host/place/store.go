@@ -16,9 +16,8 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// Commands about a whole store. Those of a directory are calls of package docstore;
-// those over a server are long answers to one request, read as they come, whose end
-// says that they are whole.
+// Commands about a whole store. For a directory they call package docstore. For a server they read a long answer to a
+// single request as it arrives; the end of the answer says whether it is complete.
 
 // parseStore reads a directory or the address of a server.
 func parseStore(text string) (Address, error) {
@@ -60,7 +59,7 @@ func withStore(ctx context.Context, settings Settings, text string, f func(*docs
 	return g(server)
 }
 
-// stream asks a server for something that takes long, whose answer read reads as it comes.
+// stream sends a long-running request to a server; read reads the answer as it arrives.
 func (a *Account) stream(ctx context.Context, kind string, read func(io.Reader) error) error {
 	request, err := a.request(ctx, http.MethodGet, nil, kind, nil)
 	if err != nil {
@@ -74,8 +73,8 @@ func (a *Account) stream(ctx context.Context, kind string, read func(io.Reader) 
 	return err
 }
 
-// Check checks every invariant of a store, in its directory or over changefeed serve, and returns the violations. It calls
-// progress now and then with the number of records that it has checked.
+// Check checks every invariant of a store, in its directory or over changefeed serve, and returns the violations. It
+// calls progress now and then with the number of checked records.
 func Check(ctx context.Context, settings Settings, store string, progress func(records int64)) (violations []docstore.Violation, err error) {
 	err = withStore(ctx, settings, store,
 		func(db *docstore.DB) (err error) {
@@ -98,7 +97,7 @@ func readCheck(r io.Reader, progress func(int64)) ([]docstore.Violation, error) 
 		var line struct {
 			Records    int64
 			Violations []docstore.Violation
-			Error      string // why it could not be done
+			Error      string // why the check failed
 			Done       bool
 		}
 		err := lines.Decode(&line)
@@ -120,8 +119,8 @@ func readCheck(r io.Reader, progress func(int64)) ([]docstore.Violation, error) 
 
 var errEnded = errors.New("the server's answer has no end: it stopped, or the connection broke")
 
-// Backup copies a store, in its directory or over changefeed serve, into a new directory. It adds the bytes that come over
-// the network to received.
+// Backup copies a store, in its directory or over changefeed serve, into a new directory. It adds the bytes received
+// over the network to received.
 func Backup(ctx context.Context, settings Settings, store, to string, received *atomic.Int64) error {
 	return withStore(ctx, settings, store,
 		func(db *docstore.DB) error { return db.Backup(ctx, to) },
@@ -132,7 +131,7 @@ func Backup(ctx context.Context, settings Settings, store, to string, received *
 		})
 }
 
-// counted is a reader that counts.
+// counted is a reader that counts its bytes.
 type counted struct {
 	r io.Reader
 	n *atomic.Int64

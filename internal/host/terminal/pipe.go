@@ -7,8 +7,7 @@ import (
 	"syscall"
 )
 
-// Input is standard input; where the system allows it, so opened that the end of
-// ctx ends a read.
+// Input returns standard input. If the system allows it, the end of ctx ends a read.
 func Input(ctx context.Context) *os.File {
 	info, err := os.Stdin.Stat()
 	if err != nil || info.Mode().IsRegular() {
@@ -22,9 +21,8 @@ func Input(ctx context.Context) *os.File {
 	return f
 }
 
-// WhileRead is a context that ends, with [syscall.EPIPE] as its cause, when nobody reads standard output any more, where the
-// system can tell: a follower may have nothing to write for a long time, and would not
-// find out.
+// WhileRead returns a context that ends, with [syscall.EPIPE] as its cause, when standard output has no reader any
+// more, if the system can tell. Otherwise a follower without output for a long time would not notice.
 func WhileRead(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	cancel := func() { end(nil) }
@@ -32,7 +30,7 @@ func WhileRead(ctx context.Context) (context.Context, context.CancelFunc) {
 	if err != nil || info.Mode()&os.ModeNamedPipe == 0 {
 		return ctx, cancel
 	}
-	// Another opening of the same pipe, which the runtime can poll.
+	// Open the same pipe again in a form that the runtime can poll.
 	f, err := os.OpenFile("/proc/self/fd/1", os.O_WRONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return ctx, cancel
@@ -50,8 +48,8 @@ func WhileRead(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// awaitReadable waits for what a pipe's writing end can be readable by only: the reading
-// end has been closed. The error is that of a pipe that was closed on our side.
+// awaitReadable waits until a pipe's writing end is readable, which happens only when the reading end has been closed.
+// The error is that of a pipe closed on our side.
 func awaitReadable(pipe syscall.RawConn) error {
 	again := false
 	return pipe.Read(func(uintptr) bool {

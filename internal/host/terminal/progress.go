@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// WithProgress runs f, and writes a line about its progress every [LineEvery], so that a long command does not look
-// dead.
+// WithProgress runs f, and writes a line about its progress every [LineEvery], so that a long command does not seem to
+// hang.
 func WithProgress(w io.Writer, progress func() string, f func() error) error {
 	done := make(chan error, 1)
 	var work sync.WaitGroup

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Reflow puts the lines of a paragraph together and cuts them anew. Of an indented line it folds what stands in its last
-// column; a line of one column, as an example is, stays as it is, because it may be copied.
+// Reflow joins the lines of a paragraph and breaks them anew. In an indented line, Reflow wraps only the text in the
+// last column. An indented line with a single column, such as an example, stays unchanged, because people may copy it.
 func Reflow(text string, room int) string {
 	var lines, paragraph []string
 	end := func() {

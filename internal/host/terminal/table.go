@@ -8,17 +8,16 @@ import (
 	"unicode/utf8"
 )
 
-// Table lays rows out in aligned columns, in lines of at most room characters, 0 for any number. The first row is the
-// heading, and the last column is for notes: where they do not fit, each is wrapped below its row. Where the rest does not
-// fit either, and the first column is what is wide, such as ranges, that has a line of its own above the others. No cell is
-// cut: people copy from tables.
+// Table lays rows out in aligned columns, in lines of at most room characters; 0 is no limit. The first row is the
+// heading, and the last column is for notes. If the notes do not fit, each note is wrapped below its row. If the other
+// columns do not fit either, and the first column is wide, as with ranges, the first column has its own line above the
+// others. No cell is cut, because people copy from tables.
 func Table(rows [][]string, room int) string {
 	table := aligned(rows, 0)
 	if room == 0 || widest(table) <= room {
 		return strings.Join(table, "")
 	}
-	// Notes are sentences: at the end of a wide row a terminal would break them
-	// anywhere, and the columns with them.
+	// Notes are sentences: at the end of a wide row a terminal would break them, and the columns, anywhere.
 	last := len(rows[0]) - 1
 	table = aligned(columns(rows, 0, last), 0)
 	if widest(table) > room && widest(aligned(columns(rows, 0, 1), 0)) > room/wideColumn {
@@ -35,10 +34,10 @@ func Table(rows [][]string, room int) string {
 	return strings.Join(table, "")
 }
 
-// wideColumn is the part of a line that a column may fill before it is what is wide in a table.
+// wideColumn: a column is wide if it fills more than this part of a line.
 const wideColumn = 3
 
-// columns are some columns of rows.
+// columns returns some columns of rows.
 func columns(rows [][]string, from, to int) (some [][]string) {
 	for _, row := range rows {
 		some = append(some, row[from:to])
@@ -46,7 +45,7 @@ func columns(rows [][]string, from, to int) (some [][]string) {
 	return some
 }
 
-// aligned lays rows out as lines with aligned columns, indented by a level more or none.
+// aligned lays rows out as lines with aligned columns, indented by level.
 func aligned(rows [][]string, level int) []string {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -57,7 +56,7 @@ func aligned(rows [][]string, level int) []string {
 	return slices.Collect(strings.Lines(b.String()))
 }
 
-// widest is the width of the widest line, with its indentation of two.
+// widest returns the width of the widest line, with its indentation of two.
 func widest(lines []string) (most int) {
 	for _, line := range lines {
 		most = max(most, utf8.RuneCountInString(strings.TrimSpace(line))+2)
@@ -65,7 +64,7 @@ func widest(lines []string) (most int) {
 	return most
 }
 
-// OrDash is a text, or a dash for none, so that columns can be told apart.
+// OrDash returns a text, or a dash for an empty text, so that the columns stay distinguishable.
 func OrDash(text string) string {
 	if text == "" {
 		return "-"

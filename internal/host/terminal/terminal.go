@@ -1,5 +1,5 @@
-// Package terminal is what commands share where people and pipes read them: how wide a line can be, what can be written
-// over, how numbers are shown, and when nobody reads any more.
+// Package terminal contains what commands share for output to people and pipes: the width of a line, whether a line can
+// be overwritten, the form of numbers, and whether the output still has a reader.
 package terminal
 
 import (
@@ -12,22 +12,21 @@ import (
 	"golang.org/x/term"
 )
 
-// A Terminal is where people look at output: its width, and the codes that it understands.
-// Its zero value is any other place, where lines are as long as they are.
+// A Terminal describes the output for people: its width, and the codes that it understands. The zero value is any other
+// output, with lines of any length.
 type Terminal struct {
-	Width   func() int // nil for what is none
-	InPlace bool       // what is written can be written over
+	Width   func() int // nil if the output is no terminal
+	InPlace bool       // written lines can be overwritten
 	Colour  bool
 }
 
-// Narrow is the width of a terminal that does not show its own.
+// Narrow is the width of a terminal of unknown width.
 const Narrow = 80
 
-// LineEvery is the time between two lines about work that takes long, where they cannot be written over.
+// LineEvery is the time between two lines about long work, if lines cannot be overwritten.
 const LineEvery = 5 * time.Second
 
-// Of looks at where output goes, and at the environment: TERM=dumb has no way
-// back over what is written, and NO_COLOR asks for none.
+// Of examines the output and the environment: TERM=dumb cannot overwrite lines, and NO_COLOR switches colours off.
 func Of(w io.Writer) Terminal {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
@@ -43,8 +42,8 @@ func Of(w io.Writer) Terminal {
 	return Terminal{Width: width, InPlace: !dumb, Colour: !dumb && os.Getenv("NO_COLOR") == ""}
 }
 
-// Room is how many characters a line has; 0 is any number. The last column is left free,
-// because some terminals go to the next line there.
+// Room returns how many characters a line has; 0 is no limit. The last column stays free, because some terminals begin
+// the next line there.
 func (t Terminal) Room() int {
 	if t.Width == nil {
 		return 0
@@ -52,9 +51,9 @@ func (t Terminal) Room() int {
 	return max(t.Width()-1, 1)
 }
 
-// Wrap is a text that begins in a column, in lines of at most so many characters, 0 for
-// any number, cut between words. All lines but the first are indented. A longer word
-// stays whole, and so does a text whose indent leaves it little room.
+// Wrap breaks a text that begins in a column into lines of at most room characters, between words; 0 is no limit. All
+// lines except the first are indented. A longer word stays whole, and so does a text whose indent leaves too little
+// room.
 func Wrap(text string, column, room, indent int) string {
 	if room <= 0 || indent > room/2 || column+utf8.RuneCountInString(text) <= room {
 		return text

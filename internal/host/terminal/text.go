@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// Count is a number of things.
+// Count returns a number of things as text.
 func Count[N int | int64](n N, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -15,7 +15,7 @@ func Count[N int | int64](n N, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// Seconds is a time that people can take in.
+// Seconds returns a time in a form that people can read easily.
 func Seconds(s float64) string {
 	d := time.Duration(s * float64(time.Second))
 	if d < time.Minute {
@@ -24,10 +24,10 @@ func Seconds(s float64) string {
 	return d.Round(time.Second).String()
 }
 
-// Ellipsis ends a text that was cut.
+// Ellipsis marks the end of a shortened text.
 const Ellipsis = "…"
 
-// Clip is the first n characters of a text.
+// Clip returns the first n characters of a text.
 func Clip(text string, n int) string {
 	if n <= 0 {
 		return ""
@@ -41,12 +41,12 @@ func Clip(text string, n int) string {
 	return text
 }
 
-// OneLine is a text on one line, without characters that a terminal would obey.
+// OneLine returns a text on a single line, without characters that control a terminal.
 func OneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) }), " ")
 }
 
-// Harmless is a text without characters that a terminal would obey, other than its lines.
+// Harmless returns a text without characters that control a terminal, except for line breaks and tabs.
 func Harmless(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' || unicode.IsGraphic(r) {

@@ -13,14 +13,13 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// Deleting a unit forgets how far it has come, so it is done only while nobody works.
-// The check can be late: a processor may begin after it. Each delete is conditional on
-// the ETag that was listed, so such a beginning is noticed at the first lease that the
-// processor has written.
+// Deleting a unit loses its progress, so it is done only while no processor works. The check can be late: a processor
+// may begin after the check. Each delete is conditional on the listed ETag, so the delete of the first lease that the
+// processor has written fails.
 
-// Delete removes the records of a unit, so that processors of its name begin anew.
-// It refuses while one of them is at work. The marker goes last: whoever finds it without
-// leases makes them again from where the unit began, and skips nothing.
+// Delete removes the records of a unit, so that processors with its name begin anew. It refuses while a processor of
+// the unit works. The marker is deleted last: a processor that finds the marker without leases makes them again from
+// the unit's start, and skips nothing.
 func Delete(ctx context.Context, name string, units []Unit) (u Unit, leases int, err error) {
 	if u, err = chooseUnit(units, name); err != nil {
 		return u, 0, err
@@ -47,7 +46,7 @@ func Delete(ctx context.Context, name string, units []Unit) (u Unit, leases int,
 	return u, leases, nil
 }
 
-// chooseUnit is the unit of a name, or the one that has documents beginning so.
+// chooseUnit returns the unit with a name, or the unit whose documents begin with the name.
 func chooseUnit(units []Unit, name string) (Unit, error) {
 	var named []Unit
 	var known []string
@@ -55,8 +54,8 @@ func chooseUnit(units []Unit, name string) (Unit, error) {
 		switch {
 		case u.store == nil:
 			continue
-		// The beginning of its ids names a set exactly, so it goes before a name that
-		// several units may have.
+		// The beginning of its ids identifies a set exactly, so it takes precedence over a name that several units may
+		// have.
 		case slices.ContainsFunc(u.Rows, func(r Row) bool { return strings.HasPrefix(r.ID, name+".") }):
 			return u, nil
 		case u.Processor == name:
@@ -77,8 +76,7 @@ func chooseUnit(units []Unit, name string) (Unit, error) {
 	return Unit{}, usage.Flag("delete", name, "one of several units of this name, as their documents begin: "+strings.Join(prefixes, " or "))
 }
 
-// idleRecords are the records of a unit, or of the one of its sets whose ids begin so,
-// for which nobody works.
+// idleRecords returns the records of a unit, or of its set whose ids begin with name, if no processor works.
 func idleRecords(ctx context.Context, u Unit, name string) ([]feed.Record, error) {
 	records, now, err := u.store.List(ctx)
 	if err != nil {

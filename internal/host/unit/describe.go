@@ -9,27 +9,26 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// silence is how long an owner may be silent if its lease does not say: the default of
-// [changefeed.Options].
+// silence is how long an owner may be silent if its lease does not say: the default of [changefeed.Options].
 const silence = time.Minute
 
-// The states of a lease that are not in its record: nobody works on it, or perhaps nobody.
+// The states of a lease without a working owner, or with an owner that may not work; its record does not contain them.
 const (
 	stateFree    = "free"
 	stateStopped = "stopped" // free, and no instance of its unit runs
 	stateExpired = "expired"
 	stateSilent  = "silent" // for longer than an owner at work is
-	stateBroken  = "broken" // it is no lease document
+	stateBroken  = "broken" // the document is no lease
 )
 
 // noteFree is the note of a free lease.
 const noteFree = "free: nobody works on it"
 
-// usual is how long an owner at work may be silent with the defaults of [changefeed.Options], in hundredths of the expiration: half as
-// long again as between two renewals.
+// usual is how long a working owner may be silent with the defaults of [changefeed.Options], in hundredths of the
+// expiration: half as long again as between two renewals.
 const usual = 45
 
-// stand says of a live lease that nobody works on it, or perhaps nobody. Other states say more.
+// stand sets the state of a live lease whose owner does not work, or may not. Other states say more.
 func (r *Row) stand(state string) {
 	if r.record.State == feed.StateLive {
 		r.State = state
@@ -43,7 +42,7 @@ func describe(record feed.Record, now time.Time) Row {
 		Mode: record.Mode.String(), State: record.State.String(), Attempts: record.Attempts, Held: len(Held(record)), HeldKeys: Held(record), SetAside: len(setAside(record)), Silent: max(0, now.Sub(record.Updated).Seconds()), record: record,
 	}
 	if record.Position == (feed.Position{}) {
-		r.Position = "" // of another make, and not read yet
+		r.Position = "" // of another kind of processor, and not read yet
 	}
 	quiet := now.Sub(record.Updated)
 	allowed := cmp.Or(record.Expiration, silence)
@@ -92,7 +91,7 @@ func describe(record feed.Record, now time.Time) Row {
 	return r
 }
 
-// instance makes the row one of an instance.
+// instance makes the row the row of an instance.
 func (r *Row) instance(now time.Time) {
 	r.Kind = KindInstance
 	quiet := now.Sub(r.record.Updated).Round(time.Second)
@@ -106,7 +105,7 @@ func (r *Row) instance(now time.Time) {
 	}
 }
 
-// isAtWork reports whether a row is of an instance that runs, or of a lease whose owner may.
+// isAtWork reports whether a row describes a running instance, or a lease whose owner may run.
 func (r *Row) isAtWork() bool {
 	switch r.Kind {
 	case KindInstance:
@@ -117,8 +116,8 @@ func (r *Row) isAtWork() bool {
 	return false
 }
 
-// rest says of the free leases of a unit that its instances have ended, and what waits for the next one. A free lease of a
-// unit at work is another matter: an instance should have taken it.
+// rest marks the free leases of a unit as stopped if its instances have ended, and says which changes wait for the next
+// instance. If the unit works, a free lease is another matter: an instance should have taken it.
 func (u *Unit) rest() {
 	if slices.ContainsFunc(u.Rows, func(r Row) bool { return r.isAtWork() }) {
 		return
@@ -133,7 +132,7 @@ func (u *Unit) rest() {
 	}
 }
 
-// waiting is what waits for the next instance; a note of its own says why that is not known.
+// waiting says how many changes wait for the next instance; if the number is unknown, another note says why.
 func (r *Row) waiting() string {
 	switch {
 	case r.Lag == nil:

@@ -9,14 +9,14 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// Find finds the unit of a name among those of a lease container: the container that it reads, of some that may be, and
-// its lease store.
+// Find finds the unit with a name in a lease container: the container that the unit reads, among the given containers,
+// and the unit's lease store.
 func Find(ctx context.Context, leases *place.Container, among []*place.Container, name string) (*place.Container, feed.LeaseStore, error) {
 	var source *place.Container
 	var found feed.LeaseStore
 	for _, c := range among {
-		// Where a unit is cannot be read from its name: the ids of its documents have
-		// the container's resource id in them, so each container is tried.
+		// The name of a unit does not say where its documents are: their ids contain the container's resource id, so
+		// Find tries each container.
 		store, err := OpenStore(ctx, leases, name, c)
 		if err != nil {
 			return nil, nil, err

@@ -11,15 +11,16 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// The pauses between two looks at the changes that are left.
+// The pauses between two checks for remaining changes.
 const (
 	firstLook = 100 * time.Millisecond
 	lastLook  = 5 * time.Second
 )
 
-// AwaitHandled returns when the leases of a unit exist and have nothing left to handle, whoever has handled it, or when
-// ctx ends. It looks again and again, because others may still write, and reports estimates that fail. If leases are left
-// on which nobody can work, it returns an error that names them as soon as all others have nothing left.
+// AwaitHandled returns when the leases of a unit exist and have no changes left, whichever instance has handled them,
+// or when ctx ends. AwaitHandled checks again and again, because other programs may still write, and reports failed
+// estimates. If broken leases remain, AwaitHandled returns an error that names them as soon as all other leases have no
+// changes left.
 func AwaitHandled(ctx context.Context, source feed.Source, leases feed.LeaseStore, report func(error)) (handled bool, err error) {
 	before := ""
 	for wait := firstLook; pause.For(ctx, wait) == nil; wait = min(2*wait, lastLook) {
@@ -36,7 +37,7 @@ func AwaitHandled(ctx context.Context, source feed.Source, leases feed.LeaseStor
 			before = ""
 		case stuck == nil:
 			return true, nil
-		case stuck.Error() == before: // the look before may have been in the middle of a split
+		case stuck.Error() == before: // the previous check may have been in the middle of a split
 			return false, stuck
 		default:
 			before = stuck.Error()
@@ -60,5 +61,5 @@ func standing(lags []changefeed.Lag) (stuck error, left bool) {
 	return errors.Join(errs...), left
 }
 
-// hopeless are the errors of leases on which nobody works before somebody mends them.
+// hopeless are the errors of leases that no instance works on until an operator repairs them.
 var hopeless = []error{feed.ErrBadLease, feed.ErrTooOld, feed.ErrNoStart}

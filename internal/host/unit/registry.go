@@ -13,9 +13,8 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// The id of a record begins with the processor's name, which the account's host follows
-// without a mark between them. All from the host on is known for each container, so an
-// id is cut where that begins.
+// The id of a record begins with the processor's name, which the account's host follows without a separator. The rest
+// from the host on is known for each container, so an id is cut at the beginning of that rest.
 
 // A registry is a lease container, and the containers whose leases may be in it.
 type registry struct {
@@ -23,7 +22,7 @@ type registry struct {
 	monitored []*place.Container
 }
 
-// A Store knows with which prefixes the ids of its documents begin.
+// A Store knows the prefixes of its documents' ids.
 type Store interface {
 	feed.LeaseStore
 	Prefix() string
@@ -41,17 +40,16 @@ func OpenStore(ctx context.Context, leases *place.Container, processor string, m
 	return nil, usage.Error{Err: fmt.Errorf("--leases is %s and --source is %s: want both in stores, or both in accounts", leases.Address.Given, monitored.Address.Given)}
 }
 
-// A suffix is what the ids of the units on a container have after the processor's name,
-// up to the dot.
+// A suffix is the text between the processor's name and the dot in the ids of the units on a container.
 type suffix struct {
 	text      string
 	monitored *place.Container
 }
 
-// anybody is the name of a processor for questions whose answer is the same for all.
+// anybody is the name of a processor for questions whose answer does not depend on the name.
 const anybody = "x"
 
-// suffixes are those of all containers, in each spelling that a unit may have.
+// suffixes returns the suffixes of all containers, in each spelling that a unit may have.
 func (r registry) suffixes(ctx context.Context) (all []suffix, err error) {
 	for _, c := range r.monitored {
 		store, err := OpenStore(ctx, r.leases, anybody, c)

@@ -10,12 +10,12 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// A Request is what an operator has asked the owner of a key for, as programs get it.
+// A Request is an operator's request to the owner of a key, in the form for programs.
 type Request struct {
-	Action string          `json:"action"` // retry, release, or one of a later version
+	Action string          `json:"action"` // retry, release, or an action of a later version
 	Key    json.RawMessage `json:"key,omitempty"`
 	Letter string          `json:"letter,omitempty"` // ID
-	Asked  time.Time       `json:"asked,omitzero"`   // by the clock of whoever asked
+	Asked  time.Time       `json:"asked,omitzero"`   // by the clock of the caller
 
 	age time.Duration
 }
@@ -23,12 +23,12 @@ type Request struct {
 // The states of a request.
 const (
 	asked     = "asked"
-	served    = "served"    // its caller has not removed it
-	withdrawn = "withdrawn" // after an instance had begun with it, or by a caller without the right to delete
-	expired   = "expired"   // its caller has died
+	served    = "served"    // the caller has not removed the request
+	withdrawn = "withdrawn" // after an instance had begun with the request, or by a caller without the right to delete
+	expired   = "expired"   // the caller has died
 )
 
-// request makes the row of a request.
+// request makes the row the row of a request.
 func (r *Row) request(now time.Time) {
 	q := notes.ReadRequest(r.record.Properties)
 	r.Kind, r.Lease = KindRequest, ""
@@ -63,10 +63,10 @@ func (r *Row) request(now time.Time) {
 	}
 }
 
-// longestKey is how many characters of a key a table has room for.
+// longestKey is the largest number of a key's characters in a table.
 const longestKey = 40
 
-// cells are the columns of a request: its action and its key, how old it is, and its state. Its ID would fill the line.
+// cells returns the columns of a request: its action and its key, its age, and its state. Its ID would fill the line.
 func (q *Request) cells(r Row) []string {
 	name := terminal.OneLine(q.Action + " " + string(q.Key))
 	if short := terminal.Clip(name, longestKey); short != name {

@@ -8,9 +8,9 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// What a lease says beside its position.
+// The notes of a lease beside its position.
 
-// clock is a time of the last day, or a time with its date.
+// clock returns a time of the last day without its date, and any other time with its date.
 func clock(t, now time.Time) string {
 	if now.Sub(t) < 24*time.Hour {
 		return t.UTC().Format(time.TimeOnly)
@@ -18,9 +18,9 @@ func clock(t, now time.Time) string {
 	return t.UTC().Format(time.DateTime)
 }
 
-// Held are the partition keys whose changes are parked until they are released, as a lease says.
+// Held returns the partition keys whose changes are parked until they are released, from a lease.
 func Held(record feed.Record) []string {
-	held, _ := notes.ReadHeld(record.Properties[notes.HeldProperty], notes.Place{Position: record.Position.Token}) // what does not hold any more has no keys
+	held, _ := notes.ReadHeld(record.Properties[notes.HeldProperty], notes.Place{Position: record.Position.Token}) // an outdated note has no keys
 	return held.Keys
 }
 
@@ -40,14 +40,14 @@ func firstOf(keys []string) string {
 	return strings.Join(named, " ")
 }
 
-// setAside are the partition keys whose changes are read again by key, as a lease says.
+// setAside returns the partition keys whose changes are read again by key, from a lease.
 func setAside(record feed.Record) []notes.AsideKey {
-	aside, _ := notes.ReadAside(record.Properties[notes.AsideProperty], notes.Place{Position: record.Position.Token}) // what does not hold any more has no keys
+	aside, _ := notes.ReadAside(record.Properties[notes.AsideProperty], notes.Place{Position: record.Position.Token}) // an outdated note has no keys
 	return aside.Keys
 }
 
-// outage is since when the owner of a lease sees an outage; zero if it sees none. A lease without an owner of ours may have
-// the property still, which nobody keeps up to date.
+// outage returns since when the owner of a lease sees an outage; zero if it sees none. If a lease has no owner of ours,
+// its property may be outdated.
 func outage(record feed.Record) time.Time {
 	if record.Epoch == "" {
 		return time.Time{}

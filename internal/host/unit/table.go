@@ -10,9 +10,9 @@ import (
 	"github.com/millrace/changefeed/internal/host/terminal"
 )
 
-// Units as output: a table each for people, an object a line for programs.
+// Units as output: a table each for people, an object per line for programs.
 
-// WriteJSON writes the rows of all units as JSON, one a line.
+// WriteJSON writes the rows of all units as JSON, one per line.
 func WriteJSON(w io.Writer, units []Unit) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -43,8 +43,7 @@ func WriteTables(w io.Writer, container string, units []Unit, at terminal.Termin
 	return nil
 }
 
-// writeTable writes the table of a unit. Instances are counted in its heading and have no
-// row.
+// writeTable writes the table of a unit. Instances have no row; the heading counts them.
 func writeTable(w io.Writer, u *Unit, at terminal.Terminal) error {
 	fmt.Fprintln(w, heading(u))
 	rows := [][]string{{"LEASE", "OWNER", "WRITTEN", "POSITION", "LAG", "WAITED", "STATE", "ATTEMPTS", "NOTE"}}
@@ -63,7 +62,7 @@ func writeTable(w io.Writer, u *Unit, at terminal.Terminal) error {
 	return err
 }
 
-// heading is the first line of a table: the unit and its sums.
+// heading returns the first line of a table: the unit and its sums.
 func heading(u *Unit) string {
 	if u.Processor == "" {
 		return "documents of no unit in this store"
@@ -71,7 +70,7 @@ func heading(u *Unit) string {
 	sum := u.Sums()
 	behind := "nothing behind"
 	switch {
-	// Zero may mean that no lease could be counted. That must not read like good news.
+	// Zero may mean that no lease could be counted. That must not look like good news.
 	case sum.Lag == 0 && !sum.Known:
 		behind = "nobody knows how far behind"
 	case sum.Lag > 0:
@@ -81,7 +80,7 @@ func heading(u *Unit) string {
 		terminal.Count(sum.Leases, "lease"), terminal.Count(sum.Instances, "instance"), behind)
 }
 
-// mark stands before a lag that is not an exact count.
+// mark returns the mark before a lag that is not an exact count.
 func mark(exact, shared bool) string {
 	switch {
 	case exact:
@@ -92,7 +91,7 @@ func mark(exact, shared bool) string {
 	return "~"
 }
 
-// cells are the columns of a row.
+// cells returns the columns of a row.
 func cells(r Row) []string {
 	note := strings.Join(r.Notes, "; ")
 	switch r.Kind {
@@ -107,8 +106,7 @@ func cells(r Row) []string {
 	if r.Range != "" && r.Range != r.Lease { // the id of a partition
 		name += " (" + r.Range + ")"
 	}
-	// A dash would say that there is nothing to count, as for a hole. Here there is,
-	// and it is not known.
+	// A dash would say that there is nothing to count, as for a hole. Here the number is unknown.
 	lag, waited := "?", "?"
 	if r.Lag != nil {
 		lag, waited = strconv.FormatInt(*r.Lag, 10), terminal.Seconds(*r.Waited)

@@ -1,5 +1,5 @@
-// Package unit is the deployment units of a lease container as tools see them: the leases and instances of each, where
-// they are, what is odd about them, and how a unit is deleted.
+// Package unit describes the deployment units of a lease container for tools: the leases and instances of each unit,
+// their positions and problems. It also deletes units.
 package unit
 
 import (
@@ -18,13 +18,13 @@ import (
 	"github.com/millrace/changefeed/internal/host/place"
 )
 
-// DefaultContainer is the name of the lease container where none is given.
+// DefaultContainer is the default name of the lease container.
 const DefaultContainer = "leases"
 
-// A Unit is a deployment unit: the processors of one name on one container.
+// A Unit is a deployment unit: the processors with the same name on a container.
 type Unit struct {
 	Processor string
-	Container string // that they read; empty when it is not in this store
+	Container string // the container that they read; empty if it is not in this store
 	Rows      []Row
 	store     Store // nil for documents of no unit
 }
@@ -35,10 +35,10 @@ const (
 	KindInstance = "instance"
 	KindRequest  = "request"  // of an operator, see package deadletters
 	KindHole     = "hole"     // keys that no lease covers
-	KindDocument = "document" // that is no record of a unit, or one of a kind that is not known here
+	KindDocument = "document" // no record of a unit, or a record of an unknown kind
 )
 
-// A Row describes one record, or keys that have none.
+// A Row describes a record, or keys without a record.
 type Row struct {
 	Processor string   `json:"processor,omitempty"`
 	Container string   `json:"container,omitempty"`
@@ -57,23 +57,23 @@ type Row struct {
 	SetAside  int      `json:"set_aside,omitempty"` // partition keys
 	Outage    string   `json:"outage_since,omitempty"`
 	Silent    float64  `json:"written_seconds_ago"`
-	Lag       *int64   `json:"lag"` // changes; nil when unknown
+	Lag       *int64   `json:"lag"` // changes; nil if unknown
 	Exact     bool     `json:"lag_exact,omitempty"`
 	Shared    bool     `json:"lag_shared,omitempty"` // an upper bound, see [changefeed.Lag]
-	Waited    *float64 `json:"lag_seconds"`          // of the oldest of these changes; nil when unknown
+	Waited    *float64 `json:"lag_seconds"`          // of the oldest of these changes; nil if unknown
 	Request   *Request `json:"request,omitempty"`
 	Notes     []string `json:"notes,omitempty"`
 
 	record feed.Record
-	gone   bool // an instance that has stopped, or is silent for too long
+	gone   bool // an instance that has stopped, or has been silent for too long
 }
 
 func (r *Row) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// Survey reads the units of the lease container at an address. The containers that they read are looked for beside it, in
-// the same store or database, because no lease names them.
+// Survey reads the units of the lease container at an address. Survey looks for the monitored containers in the same
+// store or database, because no lease names them.
 func Survey(ctx context.Context, o *place.Opener, at place.Address) ([]Unit, error) {
 	leases, err := o.Open(ctx, at)
 	if err != nil {
@@ -86,8 +86,8 @@ func Survey(ctx context.Context, o *place.Opener, at place.Address) ([]Unit, err
 	return List(ctx, leases, monitored)
 }
 
-// List reads the units of a lease container whose monitored containers are given. Documents that belong to none of them are
-// in a last unit without a name.
+// List reads the units of a lease container with the given monitored containers. Documents that belong to none of them
+// are in a last unit without a name.
 func List(ctx context.Context, leases *place.Container, monitored []*place.Container) ([]Unit, error) {
 	r := registry{leases, monitored}
 	documents, err := everything(ctx, r.leases.Source)
@@ -100,8 +100,8 @@ func List(ctx context.Context, leases *place.Container, monitored []*place.Conta
 	}
 	units := map[[2]string]*Unit{}
 	var strays Unit
-	// Documents are read first only to learn which units there are. Each unit is then
-	// listed by its own store, which judges records as a processor does.
+	// The documents are read first only to find the units. Then each unit's own store lists it, because that store
+	// judges records as a processor does.
 	for _, doc := range documents {
 		processor, monitored := unitOf(suffixes, doc.ID)
 		if processor == "" {
@@ -129,7 +129,7 @@ func List(ctx context.Context, leases *place.Container, monitored []*place.Conta
 	return all, nil
 }
 
-// everything is all documents of a container.
+// everything returns all documents of a container.
 func everything(ctx context.Context, c feed.Source) (documents []feed.Change, err error) {
 	from := feed.Position{Start: feed.FromBeginning()}
 	for page, err := range changefeed.Pull(ctx, c, feed.FullRange(), from, changefeed.PullOptions{}) {
@@ -183,7 +183,7 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 		case feed.KindHost:
 			r.instance(now)
 		case feed.KindInfo, feed.KindLock:
-			// In order, they say nothing to an operator.
+			// If these are valid, they tell an operator nothing.
 			if record.Err == nil {
 				continue
 			}
@@ -198,7 +198,7 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 	}
 	u.rest()
 	u.compare()
-	// By their ranges, so that a hole stands where its keys are.
+	// Sorted by their ranges, so that a hole stands at the place of its keys.
 	slices.SortStableFunc(u.Rows, func(a, b Row) int {
 		return cmp.Or(strings.Compare(a.record.Range.Min, b.record.Range.Min), strings.Compare(a.record.Range.Max, b.record.Range.Max))
 	})
@@ -208,25 +208,24 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 	return u, nil
 }
 
-// few is a lease store with few records, so that a mistake in the estimate of a lease spoils
-// no other.
+// few is a lease store with few records, so that an error in the estimate of a lease does not affect the others.
 type few struct {
 	feed.LeaseStore
 	records []feed.Record
 	now     time.Time
 }
 
-// List lists them.
+// List returns the records.
 func (s few) List(context.Context) ([]feed.Record, time.Time, error) {
 	return s.records, s.now, nil
 }
 
-// estimate adds the lag, and the range of a lease that does not say it. The markers say where a lease without a position
-// begins.
+// estimate adds the lag, and the range of a lease that does not contain its range. The markers say where a lease
+// without a position begins.
 func (r *Row) estimate(ctx context.Context, source feed.Source, markers []feed.Record, now time.Time) {
 	record := r.record
 	if errors.Is(record.Err, leasedoc.ErrJava) {
-		record.Err = nil // its range and position could be read, and an estimate needs no more
+		record.Err = nil // range and position are readable, and an estimate needs no more
 	}
 	lags, err := changefeed.Estimate(ctx, source, few{records: append(markers[:len(markers):len(markers)], record), now: now})
 	if err == nil && len(lags) > 0 {
@@ -247,7 +246,7 @@ func (r *Row) estimate(ctx context.Context, source feed.Source, markers []feed.R
 	}
 }
 
-// compare notes leases that overlap, and adds holes between them.
+// compare adds notes to overlapping leases, and adds holes between leases.
 func (u *Unit) compare() {
 	var covering []*Row
 	for i := range u.Rows {
@@ -259,11 +258,9 @@ func (u *Unit) compare() {
 	covered := ""
 	var holes []Row
 	for i, r := range covering {
-		// With all before it and not only with the last: a wide lease may lie over
-		// several.
+		// Compare with all earlier leases and not only with the last: a wide lease may overlap several.
 		for _, other := range covering[:i] {
-			// A parent that is splitting lies over its children for a while, and reads
-			// nothing.
+			// A splitting parent overlaps its children for a while, and reads nothing.
 			handedOver := r.record.State == feed.StateSplitting || other.record.State == feed.StateSplitting
 			if !handedOver && r.record.Range.Overlaps(other.record.Range) {
 				r.note("overlaps %s: keys in both are handled twice", other.ID)
@@ -276,7 +273,7 @@ func (u *Unit) compare() {
 	u.Rows = append(u.Rows, append(holes, hole(covered, feed.FullRange().Max)...)...)
 }
 
-// hole is the row of a range without a lease, if there is one.
+// hole returns the row of a range without a lease, if the range is not empty.
 func hole(from, to string) []Row {
 	r := feed.Range{Min: from, Max: to}
 	if r.Empty() {
@@ -288,7 +285,7 @@ func hole(from, to string) []Row {
 	}}
 }
 
-// MarshalJSON writes the row without the members that mean nothing for its kind.
+// MarshalJSON writes the row without members that have no meaning for its kind.
 func (r Row) MarshalJSON() ([]byte, error) {
 	type plain Row
 	if r.Kind == KindLease {
@@ -311,8 +308,8 @@ type Sum struct {
 	Instances int // at work
 	Lag       int64
 	Exact     bool    // lag is a count
-	Shared    bool    // lag is an upper bound, because leases share a partition; else, if it is not exact, a distance of LSNs
-	Known     bool    // lag is that of all leases
+	Shared    bool    // lag is an upper bound, because leases share a partition; if false and not exact, lag is a distance of LSNs
+	Known     bool    // lag includes all leases
 	Waited    float64 // seconds that the oldest pending change has waited
 }
 
