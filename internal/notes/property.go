@@ -17,8 +17,8 @@ const (
 
 	MostProperty = "changefeed.most" // of a host: how many leases it may own
 
-	// RepairedProperty of the marker: "yes" if leases with progress existed when the marker was made, because somebody
-	// had deleted the previous marker.
+	// RepairedProperty of the marker: "yes" if leases that had an owner existed when the marker was made, because
+	// somebody had deleted the previous marker.
 	RepairedProperty = "repaired"
 
 	// MakersProperty of the marker: the makers of its leases without an owner when the marker was made, by the leases'

@@ -1,23 +1,23 @@
-// Package balance decides which instance of a unit should have which lease.
+// Package balance decides which instance of a unit should own which lease.
 //
-// In each round every instance computes [Compute] of what it knows. It is a pure function, so
-// instances that know the same come to the same plan without a word:
+// In each round every instance calls [Compute] with its own view. Compute is a pure function, so instances with the
+// same view make the same plan without communication:
 //
-//   - Quotas: of P leases and W instances each gets P/W, rounded down or up. Those that have
-//     most keep the larger quotas, so that nothing moves without need. What is above an
-//     instance's limit is shared among the others; if all are full, leases stay without an owner.
-//   - Free leases go to instances below their quota, each lease to the one with the highest
-//     rendezvous score, so that no two reach for the same lease.
-//   - An instance above its quota gives the surplus away: only it can, so a planned move is
-//     drained and costs no duplicate. The receiver finds itself named as owner.
-//   - A lease that is splitting counts for nobody, because it is about to be deleted. When its
-//     owner has died, the instance with the highest score of all finishes the split.
-//   - An owner without an epoch is another kind of processor: it has a quota too, but it knows
-//     nothing of giving, so its surplus is stolen. So is that of an instance that should have
-//     given long ago and did not.
+//   - Quotas: of P leases and W instances each receives P/W, rounded down or up. The instances with the most leases
+//     keep the larger quotas, so that no lease moves without need. If a share exceeds an instance's limit, the others
+//     share the rest; if all are full, leases stay without an owner.
+//   - Free leases go to instances below their quota, each lease to the instance with the highest rendezvous score, so
+//     that no two instances take the same lease.
+//   - An instance above its quota gives the surplus away. Only this instance can, so a planned move drains its batches
+//     and causes no duplicates. The receiver finds its name in the owner field.
+//   - A splitting lease counts for no instance, because it is about to be deleted. If its owner has died, the instance
+//     with the highest score of all finishes the split.
+//   - An owner without an epoch is another kind of processor. It has a quota too, but it never gives leases, so others
+//     steal its surplus. Others also steal the surplus of an instance that should have given leases long ago and did
+//     not.
 //
-// Instances that know different things come to plans that do not fit. The conditional writes
-// of the leases then let one of them through, and the next round mends the rest.
+// Instances with different views make plans that conflict. The conditional writes of the leases then let one plan
+// succeed, and the next round repairs the rest.
 package balance
 
 import (
@@ -26,34 +26,34 @@ import (
 	"slices"
 )
 
-// Owner is one process: two processes with one instance name are two owners. The zero Owner
-// is nobody; an owner without an epoch is another kind of processor.
+// Owner is a process: two processes with the same instance name are two owners. The zero Owner means no owner; an owner
+// without an epoch is another kind of processor.
 type Owner struct {
 	Instance, Epoch string
 }
 
-// Lease is the part of a lease that a plan depends on.
+// Lease contains the parts of a lease that decide a plan.
 type Lease struct {
 	Token     string
 	Owner     Owner
-	Free      bool // it may be taken: it has no owner, or one that was silent for too long
-	Splitting bool // others are about to replace it
-	Fenced    bool // its owner has not begun yet, because the one before may not have stopped
-	Overdue   bool // somebody should have taken or given it long ago
+	Free      bool // can be taken: no owner, or an owner that was silent for too long
+	Splitting bool // other leases are about to replace it
+	Fenced    bool // its owner has not begun yet, because the previous owner may not have stopped
+	Overdue   bool // an instance should have taken or given it long ago
 }
 
-// Plan lists the leases that one instance should take, steal or give, by their indexes.
+// Plan lists the leases that an instance should take, steal or give, by their indexes.
 type Plan struct {
 	Take     []int         // free leases
-	Give     map[int]Owner // leases of this instance that should be another's
+	Give     map[int]Owner // leases of this instance for another owner
 	Steal    []int         // from owners that do not give
-	Expected int           // how many leases others should give to this instance
-	Waiting  []int         // leases that somebody should take, or another owner give
-	Unowned  int           // leases that nobody may have, because all instances are full
+	Expected int           // how many leases other instances should give to this instance
+	Waiting  []int         // leases that an instance should take, or another owner should give
+	Unowned  int           // leases that no instance may own, because all instances are full
 }
 
-// Compute makes the plan of me, who is among the instances that are alive. Most is how many leases
-// an instance may have; one without an entry has no limit.
+// Compute makes the plan of me, who is among the live instances. most limits the leases of an instance; an instance
+// without an entry has no limit.
 func Compute(me Owner, alive []Owner, most map[Owner]int, leases []Lease) Plan {
 	s := newShares(alive, most, leases)
 	p := Plan{Give: map[int]Owner{}, Waiting: slices.Concat(s.free, s.orphans), Unowned: s.unowned}
@@ -88,16 +88,16 @@ func Compute(me Owner, alive []Owner, most map[Owner]int, leases []Lease) Plan {
 	return p
 }
 
-// shares are who has which leases, and how many each should have.
+// shares says which owner has which leases, and how many each owner should have.
 type shares struct {
 	leases  []Lease
-	owners  []Owner // those that have a quota, by their names
+	owners  []Owner // owners with a quota, by their names
 	foreign map[Owner]bool
 	owned   map[Owner][]int
 	free    []int
-	orphans []int // leases whose split nobody finishes
+	orphans []int // splitting leases without an owner
 	quota   map[Owner]int
-	deficit map[Owner]int // leases that an owner still lacks of its quota
+	deficit map[Owner]int // leases that an owner lacks up to its quota
 	most    map[Owner]int
 	unowned int
 }
@@ -126,8 +126,8 @@ func newShares(alive []Owner, most map[Owner]int, leases []Lease) *shares {
 	return s
 }
 
-// admit gives a quota to an owner of another kind, which shows no presence. An owner with an
-// epoch that shows none has just died: its leases will expire.
+// admit gives a quota to an owner of another kind, which shows no presence. An owner with an epoch and without presence
+// has just died: its leases will expire.
 func (s *shares) admit(o Owner) {
 	if o != (Owner{}) && o.Epoch == "" && !slices.Contains(s.owners, o) {
 		s.owners = append(s.owners, o)
@@ -135,12 +135,12 @@ func (s *shares) admit(o Owner) {
 	}
 }
 
-// divide sets the quotas: those that have most keep the larger ones.
+// divide sets the quotas: the owners with the most leases keep the larger quotas.
 func (s *shares) divide(leases int) {
 	s.quota, s.deficit = map[Owner]int{}, map[Owner]int{}
 	byLoad := slices.Clone(s.owners)
 	slices.SortStableFunc(byLoad, func(a, b Owner) int { return cmp.Compare(len(s.owned[b]), len(s.owned[a])) })
-	for isFull := true; isFull; { // whoever has less than an equal share leaves more to the others
+	for isFull := true; isFull; { // an owner whose limit is below an equal share leaves more to the others
 		isFull = false
 		byLoad = slices.DeleteFunc(byLoad, func(o Owner) bool {
 			most, limited := s.most[o]
@@ -166,14 +166,14 @@ func (s *shares) divide(leases int) {
 	}
 }
 
-// isFull reports whether an owner may not have more leases than it has, and so many.
+// isFull reports whether an owner, with more further leases, has reached its limit.
 func (s *shares) isFull(o Owner, more int) bool {
 	most, limited := s.most[o]
 	return limited && len(s.owned[o])+more >= most
 }
 
-// receiver picks, of the owners below their quota that can take, the one with the highest
-// score for a lease, and counts the lease as its own.
+// receiver picks the owner with the highest score for a lease, among the owners below their quota that can take leases,
+// and counts the lease for this owner.
 func (s *shares) receiver(lease int) (best Owner, ok bool) {
 	var top uint64
 	for _, o := range s.owners {
@@ -190,7 +190,7 @@ func (s *shares) receiver(lease int) (best Owner, ok bool) {
 	return best, ok
 }
 
-// preferred is the owner with the highest score for a lease.
+// preferred returns the owner with the highest score for a lease.
 func (s *shares) preferred(lease int) (best Owner) {
 	var top uint64
 	for _, o := range s.owners {
@@ -201,7 +201,7 @@ func (s *shares) preferred(lease int) (best Owner) {
 	return best
 }
 
-// surplus is what an owner has above its quota: the leases with its lowest scores.
+// surplus returns an owner's leases above its quota: the leases with the lowest scores.
 func (s *shares) surplus(o Owner) []int {
 	n := len(s.owned[o]) - s.quota[o]
 	if n <= 0 {
@@ -214,8 +214,8 @@ func (s *shares) surplus(o Owner) []int {
 	return movable[:min(n, len(movable))]
 }
 
-// rendezvous scores a lease for an owner; each pair has its own fixed random number
-// (highest random weight hashing, Thaler and Ravishankar 1996).
+// rendezvous scores a lease for an owner; each pair has its own fixed random number (highest random weight hashing,
+// Thaler and Ravishankar 1996).
 func rendezvous(token string, o Owner) uint64 {
 	h := fnv.New64a()
 	for _, part := range []string{token, o.Instance, o.Epoch} {

@@ -10,22 +10,22 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Absence is what reads have shown about a monitored container that may be gone. A read that finds it, or fails for another
-// reason, shows that it is not, or nothing: so no outage ends a unit, nor a partition that has moved.
+// Absence remembers the reads of a monitored container that may be gone. If a read finds the container, it exists. If a
+// read fails for another reason, it proves nothing. So neither an outage nor a moved partition ends a unit.
 type Absence struct {
 	mu    sync.Mutex
-	since time.Time // of the first read that has not found the container, since which no other read has come out otherwise
+	since time.Time // time of the first read that has not found the container, since no read had another result
 	gone  error
 }
 
-// Disproved notes a read that came out otherwise.
+// Disproved notes a read with another result.
 func (a *Absence) Disproved() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.since = time.Time{}
 }
 
-// lasts notes a read that has not found the container, and reports whether that has lasted for so long.
+// lasts notes a read that has not found the container, and reports whether this has lasted for d.
 func (a *Absence) lasts(d time.Duration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -35,15 +35,15 @@ func (a *Absence) lasts(d time.Duration) bool {
 	return time.Since(a.since) >= d
 }
 
-// Proven is why the unit ends; nil as long as it does not.
+// Proven returns why the unit ends; nil if it does not end.
 func (a *Absence) Proven() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.gone
 }
 
-// Note goes by the error of a read, and reports whether it proves that the container is gone: no read finds it for as long as a
-// lease lives, and it has no partitions either.
+// Note notes the error of a read, and reports whether it proves that the container is gone: no read has found the
+// container for the expiration of a lease, and it has no partitions either.
 func (a *Absence) Note(ctx context.Context, source feed.Source, expiration time.Duration, err error) (gone bool) {
 	if !errors.Is(err, feed.ErrNotFound) {
 		a.Disproved()
@@ -64,5 +64,5 @@ func (a *Absence) Note(ctx context.Context, source feed.Source, expiration time.
 	return true
 }
 
-// ReadTimeout bounds one read, as the service's own processors do.
+// ReadTimeout bounds a single read, as in the service's own processors.
 const ReadTimeout = 65 * time.Second

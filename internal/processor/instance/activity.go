@@ -7,31 +7,31 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Activities are what is being done with a lease. Its worker reads while batches are in the handler, so both are kept; the
-// activity of the lease is the one that matters most: a call of the handler, then what the dispatcher does, then what the
-// worker does. The zero value is ready.
+// Activities are the present steps of the work on a lease. The worker of the lease reads while batches are in the
+// handler, so Activities keeps both. The activity of the lease is the most important: a call of the handler, then the
+// dispatcher's activity, then the worker's activity. The zero value is ready.
 type Activities struct {
 	mu         sync.Mutex
 	worker     step
-	dispatcher step // zero if the dispatcher has nothing to do
+	dispatcher step // zero if the dispatcher is idle
 	calls      int  // batches in the handler
 	called     time.Time
 }
 
-// step is an activity, and since when.
+// step is an activity, and when it began.
 type step struct {
 	activity feed.Activity
 	since    time.Time
 }
 
-// WorkerDoes notes what the worker does from now on.
+// WorkerDoes notes the worker's activity from now on.
 func (a *Activities) WorkerDoes(activity feed.Activity) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.worker = step{activity, time.Now()}
 }
 
-// DispatcherDoes notes what the dispatcher does from now on besides its calls; empty for nothing.
+// DispatcherDoes notes the dispatcher's activity from now on, besides its calls; empty if it is idle.
 func (a *Activities) DispatcherDoes(activity feed.Activity) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -48,7 +48,7 @@ func (a *Activities) BeginCall() {
 	a.called = time.Now()
 }
 
-// EndCall notes that a call of the handler is over. What the worker does counts from now on.
+// EndCall notes that a call of the handler is over. From now on the worker's activity counts.
 func (a *Activities) EndCall() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -56,7 +56,7 @@ func (a *Activities) EndCall() {
 	a.worker.since = time.Now()
 }
 
-// Now returns what is being done, and since when.
+// Now returns the present activity, and since when.
 func (a *Activities) Now() (feed.Activity, time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -6,16 +6,15 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Claims are the ranges that this process works on, or is about to. A range is claimed
-// before any write of its lease, because the feed of the leases may show the rounds a write
-// before the writer has the answer.
+// Claims are the ranges that this process works on, or is about to. A range is claimed before any write of its lease,
+// because the feed of the leases may show the rounds a write before the writer has the answer.
 type Claims struct {
 	mu       sync.Mutex
 	held     map[feed.Range]*Held // nil while the lease is being acquired
 	stopping bool
 }
 
-// Claim reserves a range, unless it is taken.
+// Claim reserves a range, unless it is claimed already.
 func (c *Claims) Claim(of feed.Range) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -26,14 +25,14 @@ func (c *Claims) Claim(of feed.Range) bool {
 	return true
 }
 
-// Free ends a claim; the range may be taken again.
+// Free ends a claim; the range may be claimed again.
 func (c *Claims) Free(of feed.Range) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.held, of)
 }
 
-// Begin puts a worker on the range that was claimed for it.
+// Begin assigns a worker to its claimed range.
 func (c *Claims) Begin(h *Held) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,7 +42,7 @@ func (c *Claims) Begin(h *Held) {
 	}
 }
 
-// Stop stops all workers, and those that may yet begin.
+// Stop stops all workers, including those that begin later.
 func (c *Claims) Stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +54,7 @@ func (c *Claims) Stop() {
 	}
 }
 
-// Held is who works on a range, if it is claimed.
+// Held returns the worker of a range, and whether the range is claimed.
 func (c *Claims) Held(of feed.Range) (h *Held, claimed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,7 +62,7 @@ func (c *Claims) Held(of feed.Range) (h *Held, claimed bool) {
 	return h, claimed
 }
 
-// All are the workers, and whether they were stopped.
+// All returns the workers, and whether they were stopped.
 func (c *Claims) All() (held []*Held, stopping bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,7 +74,7 @@ func (c *Claims) All() (held []*Held, stopping bool) {
 	return held, c.stopping
 }
 
-// Number is how many ranges are claimed.
+// Number returns how many ranges are claimed.
 func (c *Claims) Number() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package instance has what the parts of a processor share: who an instance is, what it works with and how it reports
-// ([Instance]), the leases that it holds ([Held]), and the ranges that it works on ([Claims]).
+// Package instance contains what the parts of a processor share: the identity, the stores and the reports of an
+// instance ([Instance]), the leases that it holds ([Held]), and the ranges that it works on ([Claims]).
 package instance
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// Instance is one run of a processor: one owner of leases.
+// Instance is a run of a processor: one owner of leases.
 type Instance struct {
 	Me      balance.Owner
 	Source  feed.Source
@@ -33,23 +33,24 @@ type Instance struct {
 
 	View    *records.View
 	Base    context.Context // values of the caller's context, without its end
-	Since   time.Time       // leases are renewed at whole intervals from here, so all together
+	Since   time.Time       // leases are renewed at whole intervals from here, so all at the same time
 	Breaker *delivery.Breaker
 	Claims  *Claims
 	Absence Absence
 	Shared  atomic.Bool // another kind of processor owns leases of the unit
 	Work    sync.WaitGroup
 
-	// Begin begins to work on a claimed lease that is ours since a write begun at started. It was crashed if its last owner
-	// has ended without a word.
+	// Begin begins to work on a claimed lease that is ours since a write begun at started. crashed says that its last
+	// owner has ended unexpectedly.
 	Begin func(lease feed.Record, started time.Time, crashed bool)
 
 	seed     uint64
 	kick     chan struct{}                        // there is news: do not wait for the next round
-	troubles latest.Set[feed.Origin, *feed.Error] // that concern no single lease
+	troubles latest.Set[feed.Origin, *feed.Error] // errors that concern no single lease
 }
 
-// New makes an instance with an epoch of its own. It keeps the values of ctx, and goes on when ctx ends: [Held] says how long.
+// New makes an instance with a new epoch. The instance keeps the values of ctx, and goes on when ctx ends: [Held] says
+// how long.
 func New(ctx context.Context, source feed.Source, store feed.LeaseStore, handler feed.Handler, o Options, hooks Hooks) *Instance {
 	epoch := rand.Text()[:epochLength]
 	seed := fnv.New64a()
@@ -70,23 +71,22 @@ func New(ctx context.Context, source feed.Source, store feed.LeaseStore, handler
 	return in
 }
 
-// epochLength is that of an epoch: 60 random bits, which tell the runs of one name apart.
+// epochLength is the length of an epoch: 60 random bits, which distinguish runs with the same name.
 const epochLength = 12
 
-// Random is a source of random numbers for one purpose, so that no purpose changes what another
-// one gets.
+// Random returns a source of random numbers for a single purpose, so that no purpose changes the numbers of another.
 func (in *Instance) Random(of string) *mathrand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(of))
 	return mathrand.New(mathrand.NewPCG(in.seed, h.Sum64()))
 }
 
-// Backoff is the pause after so many failures in a row.
+// Backoff returns the pause after this many failures in a row.
 func (in *Instance) Backoff(rng *mathrand.Rand, failures int) time.Duration {
 	return in.Options.backoff().After(rng, failures)
 }
 
-// Wake makes the next round come at once.
+// Wake makes the next round begin at once.
 func (in *Instance) Wake() {
 	select {
 	case in.kick <- struct{}{}:
@@ -94,10 +94,11 @@ func (in *Instance) Wake() {
 	}
 }
 
-// News has something when a round should come.
+// News receives a value when a round should begin.
 func (in *Instance) News() <-chan struct{} { return in.kick }
 
-// Relist has the next round come at once and list the records: one that this instance had written is gone, and others may be.
+// Relist makes the next round begin at once and list the records, because a record that this instance had written is
+// gone, and others may be.
 func (in *Instance) Relist() {
 	in.View.Distrust()
 	in.Wake()
@@ -109,7 +110,7 @@ func (in *Instance) CanReadKeys() bool {
 	return ok
 }
 
-// Wanted is those of some changes that the handler wants.
+// Wanted returns the changes that the handler wants.
 func (in *Instance) Wanted(changes []feed.Change) []feed.Change {
 	if in.Options.Filter == nil {
 		return changes
@@ -117,19 +118,19 @@ func (in *Instance) Wanted(changes []feed.Change) []feed.Change {
 	return slices.DeleteFunc(slices.Clone(changes), func(c feed.Change) bool { return !in.Options.Filter(&c) })
 }
 
-// Report calls Hooks.Error, unless the error is only that ctx has ended.
+// Report calls Hooks.Error, unless the error only says that ctx has ended.
 func (in *Instance) Report(ctx context.Context, from feed.Origin, lease string, err error) {
 	if isFailure(ctx, err) {
 		in.Raise(&feed.Error{Origin: from, Lease: lease, Err: err})
 	}
 }
 
-// isFailure reports whether an error is more than that ctx has ended.
+// isFailure reports whether an error says more than that ctx has ended.
 func isFailure(ctx context.Context, err error) bool {
 	return err != nil && (ctx.Err() == nil || !errors.Is(err, context.Cause(ctx)))
 }
 
-// Raise calls Hooks.Error, and keeps an error that concerns no lease in the status of the instance.
+// Raise calls Hooks.Error. If the error concerns no lease, Raise also keeps it for the status of the instance.
 func (in *Instance) Raise(err *feed.Error) {
 	if err.Lease == "" {
 		in.troubles.Put(err.Origin, err)
@@ -137,15 +138,16 @@ func (in *Instance) Raise(err *feed.Error) {
 	in.Hooks.Error(err)
 }
 
-// Solved notes that something of each origin has succeeded, so that no error of it stands any more.
+// Solved notes that an operation of each origin has succeeded, and removes the errors of these origins.
 func (in *Instance) Solved(of ...feed.Origin) { in.troubles.Remove(of...) }
 
-// Troubles are the last error of each origin that concerns no single lease, until that has succeeded again.
+// Troubles returns the last error of each origin that concerns no single lease, until an operation of that origin
+// succeeds.
 func (in *Instance) Troubles() []*feed.Error { return in.troubles.Values() }
 
-// Paced calls f, and again after each pause that the store asks for, because pauses that
-// double would leave a throttled store idle. They do double where the store does not say how
-// long. Throttling is no news before it has lasted for a while.
+// Paced calls f, and again after each pause that the store asks for, because doubled pauses would leave a throttled
+// store idle. If the store does not say how long, the pauses double. Throttling is reported only after it has lasted
+// for a while.
 func (in *Instance) Paced(ctx context.Context, rng *mathrand.Rand, lease string, f func() error) error {
 	begun := time.Now()
 	for failures := 1; ; failures++ {
@@ -167,13 +169,13 @@ func (in *Instance) Paced(ctx context.Context, rng *mathrand.Rand, lease string,
 	}
 }
 
-// Linger is a context that outlives ctx for a while, so that a write under way is answered.
+// Linger returns a context that outlives ctx for a while, so that a running write receives its answer.
 func Linger(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
 	return pause.Linger(ctx, after, records.StoreTimeout)
 }
 
-// Timestamp is our clock, as finely as lease documents hold it.
+// Timestamp returns our time, in the precision of lease documents.
 func Timestamp() time.Time { return time.Now().UTC().Truncate(TimestampGrain) }
 
-// TimestampGrain is how finely lease documents hold a time.
+// TimestampGrain is the precision of a time in lease documents.
 const TimestampGrain = 100 * time.Nanosecond

@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// Options are those of the processor, with their defaults; changefeed.Options says what each means.
+// Options are the processor's options, with their defaults; changefeed.Options describes each.
 type Options struct {
 	Instance        string
 	Start           feed.Start
@@ -39,20 +39,20 @@ type Options struct {
 	CheckpointEvery time.Duration
 }
 
-// HasPolicy reports whether a change that fails is ever told apart from its batch.
+// HasPolicy reports whether a failing change is ever separated from its batch.
 func (o *Options) HasPolicy() bool { return o.MaxAttempts > 0 || o.MaxAge > 0 }
 
-// Margin is how long before its lease could be taken an owner stops: for clocks that
-// run at different speeds, and for the handler to notice.
+// Margin returns how long before another instance could take its lease an owner stops: for clocks with different
+// speeds, and for the handler to notice.
 func (o *Options) Margin() time.Duration { return o.Expiration / 10 }
 
-// Trust is how long an owner works on a lease after it began to write it.
+// Trust returns how long an owner works on a lease after it began to write the lease.
 func (o *Options) Trust() time.Duration { return o.Expiration - o.Margin() }
 
-// backoff is the pause before a request that has failed is repeated.
+// backoff returns the pause before a failed request is repeated.
 func (o *Options) backoff() pause.Backoff { return pause.Backoff{Min: o.RetryMin, Max: o.RetryMax} }
 
-// Hooks are those of the processor, all set; changefeed.Hooks says when each is called.
+// Hooks are the processor's hooks, all set; changefeed.Hooks says when each is called.
 type Hooks struct {
 	Ready     func()
 	Begun     func(u feed.NewUnit)

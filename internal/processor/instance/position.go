@@ -7,8 +7,8 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// StartOfPage is the position that a page was read from, as a token. If the source is a [feed.Sequencer], the token before the
-// first change is known; otherwise the position stays as it was.
+// StartOfPage returns the position from which a page was read, as a token. If the source is a [feed.Sequencer], the
+// token before the first change is known; otherwise the position stays unchanged.
 func StartOfPage(source feed.Source, p feed.Page, from feed.Position) feed.Position {
 	if len(p.Changes) == 0 {
 		return p.Next
@@ -21,8 +21,8 @@ func StartOfPage(source feed.Source, p feed.Page, from feed.Position) feed.Posit
 	return before
 }
 
-// The pauses of a range that waits for changes.
+// The pauses of a range without changes.
 const (
 	FirstPoll = 5 * time.Millisecond   // first pause after activity
-	MaxGather = 128 * time.Millisecond // longest pause before a range waits again that is woken for others all the time
+	MaxGather = 128 * time.Millisecond // longest pause before a range waits again, if other ranges wake it all the time
 )

@@ -1,20 +1,17 @@
-// Package rank orders the leases of a unit, so that of those that share keys one can be removed.
+// Package rank orders the leases of a unit, so that if leases have keys in common, one of them can be removed.
 //
-// A create whose answer was lost may arrive minutes later, when the lease that it made at
-// the second try has been split and removed. Its range then has leases twice. The late lease
-// is redundant: for each of its keys there is another lease that has come at least as
-// far. A position means that all before it is done, so nothing is lost without the lease;
-// and nothing comes out of order, because its own worker removes it, between two batches.
+// A create whose answer was lost may arrive minutes later, when the lease of the second try has been split and removed.
+// Its range then has leases twice. The late lease is redundant: for each of its keys there is another lease that has
+// progressed at least as far. All changes before a position are done, so no change is lost without the late lease. No
+// change arrives out of order, because the late lease's own worker removes it, between two batches.
 //
-// Two leases must never be removed each in favour of the other. So leases are ranked: by
-// position, then by generation (a child's is one higher than its parent's), then those that
-// were ever taken before those that were not, then by range.
-// A lease goes only in favour of leases that rank higher. A lease never sinks in rank, and
-// whatever replaces it ranks higher still: the children of a split by their generation,
-// the leases that make it redundant by this rule. So each of its keys keeps a lease of
-// higher rank, whatever happens at once with the removal, however old the picture behind the
-// decision, and however late the delete arrives. The delete is conditional on the ETag,
-// because the lease itself may have moved on.
+// Two leases must never be removed each in favour of the other. So leases are ranked: by position, then by generation
+// (a child's generation is one higher than its parent's), then leases that ever had an owner before others, then by
+// range. A lease is removed only in favour of leases with a higher rank. The rank of a lease never falls, and its
+// replacements rank higher still: the children of a split by their generation, the leases that make it redundant by
+// this rule. So each of its keys keeps a lease with a higher rank, even if other changes are concurrent, if the picture
+// behind the decision is old, or if the delete arrives late. The delete is conditional on the ETag, because the lease
+// itself may have changed.
 package rank
 
 import (
@@ -22,24 +19,24 @@ import (
 	"time"
 )
 
-// Lease is the part of a lease that its rank depends on.
+// Lease contains the parts of a lease that decide its rank.
 type Lease struct {
-	Min, Max   string // its range
+	Min, Max   string // range of the lease
 	Position   Position
-	Generation int  // how many splits led to it
-	Taken      bool // it has, or had, an owner
+	Generation int  // how many splits led to the lease
+	Taken      bool // the lease has, or had, an owner
 }
 
-// Position is how far a lease has come.
+// Position is the progress of a lease.
 type Position struct {
 	Token   string
-	LSN     int64     // that the token is after, if it is counted
-	Counted bool      // the source can tell the LSN of the token
-	Since   time.Time // changes before it are left out; zero is none
-	Unknown bool      // there is no token, and nothing says where the lease begins
+	LSN     int64     // LSN of the token, if Counted
+	Counted bool      // the source knows the LSN of the token
+	Since   time.Time // changes before this time are skipped; zero is none
+	Unknown bool      // there is no token, and the start is unknown
 }
 
-// Above reports whether a lease ranks higher than another. It is false when the two cannot be compared.
+// Above reports whether a lease ranks higher than another. It is false if the two cannot be compared.
 func Above(a, b Lease) bool {
 	further, comparable := compare(a.Position, b.Position)
 	return comparable && cmp.Or(
@@ -62,7 +59,8 @@ func order(a, b bool) int {
 	return -1
 }
 
-// compare orders positions, if the LSN of each is known, or nothing was read from either yet. It is not ok for reads since different times, whose changes differ.
+// compare orders positions, if the LSN of each is known, or if nothing was read from either yet. ok is false if the
+// reads begin at different times, because their changes differ.
 func compare(a, b Position) (further int, ok bool) {
 	if a == b {
 		return 0, true

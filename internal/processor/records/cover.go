@@ -12,24 +12,24 @@ import (
 	"github.com/millrace/changefeed/internal/processor/rank"
 )
 
-// IsOurs reports whether this processor has made the lease and no other kind holds it.
+// IsOurs reports whether this processor has made the lease and no other kind of processor holds it.
 func IsOurs(l feed.Record) bool {
 	_, made := l.Properties[notes.GenerationProperty]
 	return made && l.Kind == feed.KindLease && l.Version == 1 && l.Err == nil && IsKnownState(l.State) && (l.Free() || l.Epoch != "")
 }
 
-// IsUntouched reports whether a lease is ours and nobody has ever taken it.
+// IsUntouched reports whether a lease is ours and never had an owner.
 func IsUntouched(l feed.Record) bool { return IsOurs(l) && l.Free() && l.Expiration == 0 }
 
-// IsLate reports whether the lease was created after its maker's lock: somebody else may have
-// covered its range since, with leases that are cut in another way. Nobody may take it, unless
-// the next holder of the lock adopts it.
+// IsLate reports whether the lease was created after its maker's lock had ended: another instance may have covered its
+// range since, with leases with other edges. No instance may take the lease, unless the next holder of the lock adopts
+// it.
 func IsLate(l feed.Record) bool {
 	due, ok := notes.ReadDue(l.Properties[notes.DueProperty])
 	return ok && IsUntouched(l) && due.Sent.Equal(l.Timestamp) && l.Updated.After(due.By)
 }
 
-// GenerationOf is how many splits led to a lease of ours; 0 for one of which it is not known.
+// GenerationOf returns how many splits led to a lease of ours; 0 if unknown.
 func GenerationOf(l feed.Record) int {
 	return int(notes.Number(l.Properties, notes.GenerationProperty))
 }
@@ -39,8 +39,7 @@ func SetGeneration(l *feed.Record, n int) {
 	SetProperty(l, notes.GenerationProperty, notes.PlainNumber(int64(n)))
 }
 
-// IsRedundant reports whether a lease is redundant: it is live, and leases of higher rank cover
-// its range.
+// IsRedundant reports whether a lease is redundant: it is live, and leases with a higher rank cover its range.
 func (v *View) IsRedundant(lease feed.Record) bool {
 	if lease.State != feed.StateLive || !IsOurs(lease) {
 		return false
@@ -54,16 +53,15 @@ func (v *View) IsRedundant(lease feed.Record) bool {
 	return len(others) > 0 && len(Holes(lease.Range, others)) == 0
 }
 
-// overlapping are the other leases that share keys with a lease.
+// overlapping returns the other leases that have keys in common with a lease.
 func (v *View) overlapping(lease feed.Record) (others []feed.Record) {
 	return v.Where(func(id string, other feed.Record) bool {
 		return id != lease.ID && other.Kind == feed.KindLease && other.State != feed.StateRetired && other.Range.Overlaps(lease.Range)
 	})
 }
 
-// Ranking compares leases of this unit: see [rank.Above]. A lease that was made for a hole
-// begins at the time at which the unit began. Nobody is owed older changes, so it has come as
-// far as a lease without a start at the same token.
+// Ranking compares leases of this unit: see [rank.Above]. A lease that was made for a hole begins at the time at which
+// the unit began. The unit skips older changes, so this lease ranks like a lease without a start at the same token.
 func (v *View) Ranking() (above func(lease, other feed.Record) bool) {
 	origin, known := v.Origin()
 	ranked := func(l feed.Record) rank.Lease {
@@ -77,7 +75,7 @@ func (v *View) Ranking() (above func(lease, other feed.Record) bool) {
 	return func(lease, other feed.Record) bool { return rank.Above(ranked(lease), ranked(other)) }
 }
 
-// Holes lists the parts of r that no lease covers.
+// Holes returns the parts of r that no lease covers.
 func Holes(r feed.Range, leases []feed.Record) []feed.Range {
 	covered := make([]feed.Range, len(leases))
 	for i, lease := range leases {
@@ -86,9 +84,9 @@ func Holes(r feed.Range, leases []feed.Record) []feed.Range {
 	return keyspace.Uncovered(r, covered)
 }
 
-// CreateAnew creates a lease. Where the right to delete is missing, a retired lease of that
-// range may be in the way. It is nobody's, and every write of its owners had an older ETag,
-// so making it live again is the same as a delete and a create.
+// CreateAnew creates a lease. If the right to delete is missing, a retired lease of that range may exist. This lease
+// has no owner, and every write of its owners had an older ETag. So making the lease live again is the same as a delete
+// and a create.
 func (v *View) CreateAnew(ctx context.Context, lease feed.Record) (feed.Record, error) {
 	got, err := v.store.Create(ctx, lease)
 	if !errors.Is(err, feed.ErrConflict) {

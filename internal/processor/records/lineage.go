@@ -9,8 +9,8 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// resolve finds the ranges of old version 0 leases, which know only the id of their
-// partition; after a split, that of its descendants.
+// resolve finds the ranges of old version 0 leases, which contain only the id of their partition; after a split, the
+// range of its descendants.
 func (v *View) resolve(ctx context.Context, records []feed.Record) error {
 	var partitions []feed.Partition
 	for i := range records {
@@ -31,7 +31,7 @@ func (v *View) resolve(ctx context.Context, records []feed.Record) error {
 	return nil
 }
 
-// lineage is the range of a partition, or of all that came from it.
+// lineage returns the range of a partition, or of all partitions that came from it.
 func lineage(id string, partitions []feed.Partition) (r feed.Range) {
 	for _, partition := range partitions {
 		if partition.ID == id {
@@ -48,7 +48,7 @@ func lineage(id string, partitions []feed.Partition) (r feed.Range) {
 	return r
 }
 
-// RangesOf are the ranges of partitions.
+// RangesOf returns the ranges of partitions.
 func RangesOf(partitions []feed.Partition) []feed.Range {
 	ranges := make([]feed.Range, len(partitions))
 	for i, partition := range partitions {
@@ -57,7 +57,7 @@ func RangesOf(partitions []feed.Partition) []feed.Range {
 	return ranges
 }
 
-// Noted lists the partitions of a source as notes name them.
+// Noted lists the partitions of a source in the form of package notes.
 func Noted(ctx context.Context, source feed.Source) (all []notes.Partition, err error) {
 	partitions, err := source.Partitions(ctx)
 	for _, p := range partitions {

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// Marker is the unit's marker, if its leases have been created.
+// Marker returns the unit's marker, if its leases have been created.
 func (v *View) Marker() (feed.Record, bool) {
 	for _, info := range v.Kind(feed.KindInfo) {
 		if info.Err == nil {
@@ -21,15 +21,15 @@ func (v *View) Marker() (feed.Record, bool) {
 	return feed.Record{}, false
 }
 
-// Origin is where the unit began, if its marker records that.
+// Origin returns where the unit began, if its marker records that.
 func (v *View) Origin() (feed.Start, bool) {
 	info, _ := v.Marker()
 	start, err := feed.ParseStart(notes.TimeOf(info.Properties[notes.OriginProperty]))
 	return start, err == nil
 }
 
-// Vanished returns why the records of the unit are gone, if the listing that came out as listed shows that. The marker is
-// that of the unit as it was joined.
+// Vanished returns why the records of the unit are gone, if the listing with the result listed proves that. marker is
+// the unit's marker when this instance joined.
 func (v *View) Vanished(marker feed.Record, listed error) error {
 	if missing, ok := errors.AsType[*missingError](listed); ok {
 		return fmt.Errorf("%w: the lease container is missing: %w", feed.ErrLeasesGone, missing.error)
@@ -47,9 +47,9 @@ func (v *View) Vanished(marker feed.Record, listed error) error {
 	return nil
 }
 
-// beginsAnew reports whether a unit with a later marker has new leases too. If somebody deletes the marker alone, the next
-// one is made for the leases that are there: some are at work, or have the same makers. A marker that is older has arrived
-// late, from an instance that is dead.
+// beginsAnew reports whether a unit with a later marker has new leases too. If somebody deletes only the marker, the
+// next marker is made for the existing leases: some have had an owner, or have the same makers. If a marker is older,
+// it has arrived late, from a dead instance.
 func beginsAnew(later, marker feed.Record) bool {
 	if !later.Timestamp.After(marker.Timestamp) || later.Properties[notes.RepairedProperty] != "" {
 		return false
@@ -60,7 +60,7 @@ func beginsAnew(later, marker feed.Record) bool {
 	})
 }
 
-// Makers are those of the leases that nobody has taken, each once.
+// Makers returns the makers of the leases without any owner so far, each once.
 func (v *View) Makers() (all []string) {
 	for _, lease := range v.LeasesWhere(IsUntouched) {
 		if maker := lease.Properties[notes.MakerProperty]; maker != "" {
@@ -76,8 +76,8 @@ func HasNoStart(l feed.Record) bool {
 	return l.Err == nil && l.State != feed.StateRetired && l.Position.Token == "" && l.Position.Start.IsZero()
 }
 
-// Placed lists the leases that can be worked on, and those that cannot: besides the bad
-// documents, leases of which nobody says where they begin.
+// Placed returns the valid leases, and the leases that cannot be worked on: the invalid documents, and leases without a
+// known start.
 func (v *View) Placed() (good, bad []feed.Record) {
 	good, bad = v.Leases()
 	if _, known := v.Origin(); known {
@@ -94,7 +94,7 @@ func (v *View) Placed() (good, bad []feed.Record) {
 	return good, bad
 }
 
-// IDs are the ids of leases.
+// IDs returns the ids of leases.
 func IDs(leases []feed.Record) (list []string) {
 	for _, lease := range leases {
 		list = append(list, lease.ID)
@@ -102,8 +102,8 @@ func IDs(leases []feed.Record) (list []string) {
 	return list
 }
 
-// Recorded is where a lease that is lost must begin again: where the unit began, else
-// where nothing is skipped that the mode can still give.
+// Recorded returns where a lost lease must begin again: where the unit began; if that is unknown, at the earliest start
+// that the mode allows.
 func (v *View) Recorded(mode feed.Mode) feed.Start {
 	if mode == feed.AllVersionsAndDeletes {
 		return feed.FromNow()

@@ -9,11 +9,10 @@ import (
 
 // A picture of a store's records
 //
-// A listing takes time, and news may come while it is on its way. Such news stays, because the
-// listing may be older, unless the listing shows a later write of the same record.
+// A listing takes time, and news may arrive during the listing. Such news stays, because the listing may be older,
+// unless the listing shows a later write of the same record.
 
-// replace applies a listing, and keeps it, that was asked for at a time of ours and that the
-// store gave at a time of its own.
+// replace applies a listing and keeps it. asked is our time of the request; now is the store's time of its answer.
 func (v *View) replace(listing map[string]feed.Record, now, asked time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -35,22 +34,21 @@ func (v *View) replace(listing map[string]feed.Record, now, asked time.Time) {
 	v.listed, v.clock, v.answered = asked, now, time.Now()
 }
 
-// Listed is when the listing was asked for; zero when there is none, or when the picture was
-// distrusted since then.
+// Listed returns when the listing was requested; zero if there is none, or if the picture was distrusted since then.
 func (v *View) Listed() time.Time {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.listed
 }
 
-// Distrust notes that something has contradicted the picture, so that it must be listed anew.
+// Distrust notes that the picture was contradicted, so that the records must be listed anew.
 func (v *View) Distrust() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.listed, v.distrusted = time.Time{}, time.Now()
 }
 
-// change puts a record that was written or heard of in the place of the one that is known.
+// change replaces a known record by a version that was written or received from a follower.
 func (v *View) change(id string, with func(old feed.Record, known bool) feed.Record) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -74,7 +72,7 @@ func (v *View) Get(id string) (feed.Record, bool) {
 	return record, known
 }
 
-// Where lists the records for which a condition holds, by their ids.
+// Where returns the records that satisfy a condition, by their ids.
 func (v *View) Where(holds func(id string, record feed.Record) bool) (found []feed.Record) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -91,21 +89,21 @@ func (v *View) Where(holds func(id string, record feed.Record) bool) (found []fe
 	return found
 }
 
-// answeredAt notes that the store has answered, and what time it was there.
+// answeredAt notes that the store has answered, and the store's time.
 func (v *View) answeredAt(now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.clock, v.answered = now, time.Now()
 }
 
-// LastAnswer is when the store last answered, by our clock; zero before the first time.
+// LastAnswer returns when the store last answered, by our clock; zero before the first answer.
 func (v *View) LastAnswer() time.Time {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.answered
 }
 
-// Now is the store's time, by our own monotonic clock since the store last gave it.
+// Now returns the store's time, by our own monotonic clock since the store's last answer.
 func (v *View) Now() time.Time {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -7,11 +7,11 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// StoreTimeout bounds one request to a lease store.
+// StoreTimeout bounds a single request to a lease store.
 const StoreTimeout = 65 * time.Second
 
-// PatientStore is a lease store whose writes end, also those that are never answered. An end of
-// the time is an error like any other that leaves the outcome unknown.
+// PatientStore is a lease store whose writes always end, even if the store never answers. A timeout is an error that
+// leaves the outcome unknown, like others.
 type PatientStore struct{ feed.LeaseStore }
 
 // Create implements [feed.LeaseStore].

@@ -2,7 +2,7 @@ package records
 
 import "github.com/millrace/changefeed/feed"
 
-// TokenLSN is the LSN that a token of a source is after, if the source is a [feed.Sequencer].
+// TokenLSN returns the LSN of a source's token, if the source is a [feed.Sequencer].
 func TokenLSN(source feed.Source, token string) (lsn int64, ok bool) {
 	s, ok := source.(feed.Sequencer)
 	if !ok || token == "" {
@@ -11,7 +11,8 @@ func TokenLSN(source feed.Source, token string) (lsn int64, ok bool) {
 	return s.TokenLSN(token)
 }
 
-// PositionAfter is a position with the token after an LSN, if the source is a [feed.Sequencer]; the start is that of the given one.
+// PositionAfter returns a position with the token after an LSN, if the source is a [feed.Sequencer]; the start is that
+// of the given position.
 func PositionAfter(source feed.Source, lsn int64, of feed.Position) (feed.Position, bool) {
 	s, ok := source.(feed.Sequencer)
 	if !ok {

@@ -1,5 +1,5 @@
-// Package records is the picture that an instance has of the records of its unit, and the rules by which it reads them: whose a
-// lease is and until when, which lease may go, and where the unit began.
+// Package records contains the picture that an instance has of its unit's records, and the rules for these records: who
+// owns a lease and until when, which lease may be removed, and where the unit began.
 package records
 
 import (
@@ -15,24 +15,24 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// View is an instance's picture of its unit's records: the last listing, with the writes
-// made and heard of since. A stale view costs a conflict and another listing, no more,
-// because every write that is based on it is conditional on the ETag.
+// View is an instance's picture of its unit's records: the last listing, with the writes that this instance has made or
+// received since. A stale view costs only a conflict and another listing, because every write based on it is
+// conditional on the ETag.
 type View struct {
 	store  feed.LeaseStore
 	source feed.Source
-	gate   chan struct{} // held by whoever lists; a channel, because listing waits
+	gate   chan struct{} // protects a listing; a channel, because listing waits
 
 	mu         sync.Mutex
 	records    map[string]feed.Record // by their ids
-	news       map[string]time.Time   // when a record was last written by us, or heard of
+	news       map[string]time.Time   // when we last wrote or received a record
 	clock      time.Time              // the store's time ...
-	answered   time.Time              // ... when we got that; from then on our monotonic clock counts
-	listed     time.Time              // when the last listing was asked for; zero is stale
-	distrusted time.Time              // last
+	answered   time.Time              // ... when we received that; from then on our monotonic clock counts
+	listed     time.Time              // when the last listing was requested; zero is stale
+	distrusted time.Time              // last time
 }
 
-// NewView makes a view that shows nothing yet. The source says which partitions version 0 leases are for.
+// NewView makes an empty view. The source says which partitions version 0 leases belong to.
 func NewView(store feed.LeaseStore, source feed.Source) *View {
 	return &View{
 		store: store, source: source, gate: make(chan struct{}, 1),
@@ -40,7 +40,7 @@ func NewView(store feed.LeaseStore, source feed.Source) *View {
 	}
 }
 
-// List reads all records, unless a listing that was asked for after since is there already.
+// List reads all records, unless there is a listing that was requested after since.
 func (v *View) List(ctx context.Context, since time.Time) error {
 	select {
 	case v.gate <- struct{}{}:
@@ -68,7 +68,7 @@ func (v *View) List(ctx context.Context, since time.Time) error {
 	for _, record := range records {
 		id := record.ID
 		for _, taken := byID[id]; taken; _, taken = byID[id] {
-			id += "#" // two documents may share an id, under different partition keys
+			id += "#" // two documents may have the same id, under different partition keys
 		}
 		byID[id] = withJudgement(record)
 	}
@@ -76,15 +76,15 @@ func (v *View) List(ctx context.Context, since time.Time) error {
 	return nil
 }
 
-// missingError is a listing that did not find the lease container. The monitored container, which a listing may ask for its
-// partitions, can be missing too.
+// missingError says that a listing did not find the lease container. The type is necessary because the monitored
+// container, which a listing may ask for its partitions, can be missing too.
 type missingError struct{ error }
 
-// Unwrap gives the error of the store.
+// Unwrap returns the error of the store.
 func (e *missingError) Unwrap() error { return e.error }
 
-// Put applies a record that was written or heard of. It reports whether that is news:
-// another owner, another state or a new record, and not just a renewal.
+// Put applies a record that was written or received. Put reports whether the record is news: another owner, another
+// state or a new record, and not just a renewal.
 func (v *View) Put(record feed.Record) (news bool) {
 	v.change(record.ID, func(old feed.Record, known bool) feed.Record {
 		if record.Kind == feed.KindLease && record.Range.Empty() { // an old lease does not store its range
@@ -96,8 +96,8 @@ func (v *View) Put(record feed.Record) (news bool) {
 	return news
 }
 
-// Heard applies the news of a follower, and reports whether a round should follow. A follower hears of no deletes: so a lease
-// for keys of another one, which has been split or merged, says that the picture must be listed anew.
+// Heard applies the news of a follower, and reports whether a round should follow. A follower does not see deletes: if
+// a lease covers keys of another lease, which has been split or merged, the records must be listed anew.
 func (v *View) Heard(changed []feed.Record, now time.Time) (news bool) {
 	for _, record := range changed {
 		if !v.Put(record) {
@@ -113,8 +113,7 @@ func (v *View) Heard(changed []feed.Record, now time.Time) (news bool) {
 	return news
 }
 
-// withJudgement adds the error of a lease in a state that this version does not know. A lease that came
-// too late counts as one that is gone.
+// withJudgement adds an error to a lease in a state that this version does not know. A late lease counts as deleted.
 func withJudgement(l feed.Record) feed.Record {
 	if IsLate(l) {
 		l.State = feed.StateRetired
@@ -125,23 +124,23 @@ func withJudgement(l feed.Record) feed.Record {
 	return l
 }
 
-// Kind lists the records of one kind, by id.
+// Kind returns the records of a kind, by id.
 func (v *View) Kind(kind feed.Kind) []feed.Record {
 	return v.Where(func(_ string, record feed.Record) bool { return record.Kind == kind })
 }
 
-// LeasesWhere lists the leases for which a condition holds, also of those that are broken, by id.
+// LeasesWhere returns the leases that satisfy a condition, including invalid leases, by id.
 func (v *View) LeasesWhere(holds func(feed.Record) bool) []feed.Record {
 	return v.Where(func(_ string, record feed.Record) bool { return record.Kind == feed.KindLease && holds(record) })
 }
 
-// Leases lists the leases to be worked on, which have different ranges, and the documents
-// among them that are broken or cover a range for the second time.
+// Leases returns the valid leases, which have different ranges, and the documents among the leases that are invalid or
+// cover a range a second time.
 func (v *View) Leases() (good, bad []feed.Record) {
 	byRange := map[feed.Range]feed.Record{}
 	for _, lease := range v.Kind(feed.KindLease) {
 		switch other, twice := byRange[lease.Range]; {
-		// It stands for one that was deleted.
+		// A retired lease counts as deleted.
 		case lease.State == feed.StateRetired:
 		case lease.Err != nil:
 			bad = append(bad, lease)
@@ -160,10 +159,9 @@ func (v *View) Leases() (good, bad []feed.Record) {
 	return good, bad
 }
 
-// outranks decides between two leases for the same range: live goes before splitting, owned
-// before free. Two old leases whose partitions were merged know only the range of both:
-// there the earlier position wins, so that nothing is skipped. Else the lease that was
-// worked on wins: it has a token, and was written last.
+// outranks decides between two leases for the same range: live goes before splitting, owned before free. If two old
+// leases belong to merged partitions, they know only the range of both: then the earlier position wins, so that no
+// change is skipped. Otherwise the lease that was worked on wins: it has a token, and was written last.
 func (v *View) outranks(l feed.Record, other feed.Record) bool {
 	switch {
 	case (l.State == feed.StateLive) != (other.State == feed.StateLive):
@@ -181,7 +179,8 @@ func (v *View) outranks(l feed.Record, other feed.Record) bool {
 	return l.Updated.After(other.Updated)
 }
 
-// isBefore compares positions by the LSNs of their tokens. No token is before all, and so is one whose LSN is not known.
+// isBefore compares positions by the LSNs of their tokens. A position without a token, or with an unknown LSN, is
+// before all others.
 func (v *View) isBefore(p feed.Position, other feed.Position) bool {
 	a, _ := TokenLSN(v.source, p.Token)
 	b, _ := TokenLSN(v.source, other.Token)

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// giveUp lets go of the lease in the way that fits the reason.
+// giveUp gives the lease up in the way that matches the reason.
 func (w *worker) giveUp(e instance.Ending) feed.Reason {
 	if e.Why != feed.ReasonStuck && e.Why != feed.ReasonLost {
 		w.dispatcher.HandBack()
@@ -24,12 +24,12 @@ func (w *worker) giveUp(e instance.Ending) feed.Reason {
 	case feed.ReasonStopped, feed.ReasonGiven:
 		return w.writeNextOwner(e)
 	}
-	return e.Why // lost already; or stuck, and then only expiry keeps others from starting too early
+	return e.Why // lost already; or stuck, and then the lease must expire, so that no instance starts too early
 }
 
-// writeNextOwner writes the next owner, or none.
+// writeNextOwner writes the next owner, or no owner.
 func (w *worker) writeNextOwner(e instance.Ending) feed.Reason {
-	// Of the base, because the context of the processor has mostly ended by now.
+	// Derived from the base, because the context of the processor has usually ended by now.
 	ctx, cancel := context.WithTimeout(w.in.Base, w.in.Options.Drain)
 	defer cancel()
 	err := w.keeper.storeWith(ctx, func(l *feed.Record) {
@@ -45,8 +45,8 @@ func (w *worker) writeNextOwner(e instance.Ending) feed.Reason {
 	return e.Why
 }
 
-// removeCovered removes a lease that others cover. A lease that has moved on meanwhile, or cannot be
-// removed now, is freed instead, and whoever takes it decides again.
+// removeCovered removes a lease that others cover. If the lease has changed meanwhile, or cannot be removed now,
+// removeCovered frees it instead, and the next owner decides again.
 func (w *worker) removeCovered() feed.Reason {
 	ctx, cancel := context.WithTimeout(w.held.UntilDrained, records.StoreTimeout)
 	defer cancel()
@@ -65,7 +65,7 @@ func (w *worker) removeCovered() feed.Reason {
 	return w.writeNextOwner(instance.Ending{Why: feed.ReasonRedundant})
 }
 
-// deleteLease deletes the worker's lease, or retires it.
+// deleteLease deletes the worker's lease. Without the right to delete, it retires the lease.
 func (w *worker) deleteLease(ctx context.Context) error {
 	var mine feed.Record
 	if err := w.keeper.changeNextWrite(ctx, func(lease *feed.Record) { mine = *lease }); err != nil {

@@ -12,39 +12,38 @@ import (
 	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
-// How a lease is held
+// How an instance holds a lease
 //
-// The keeper writes a held lease, at the worker's request or to renew it, one write at a time. Each
-// write is conditional on the ETag of the write before, so a lease that somebody else has
-// written cannot be written again: whoever was replaced finds out by a conflict.
+// The keeper writes a held lease, at the worker's request or to renew it, one write at a time. Each write is
+// conditional on the ETag of the previous write. So if another instance has written the lease, the former owner cannot
+// write it again, and learns from a conflict that it was replaced.
 //
-// A conflict may also be the echo of a write of ours whose answer was lost. Then the
-// record has the owner, epoch and timestamp of that write, and we go on from it.
+// A conflict may also be the echo of a write of ours whose answer was lost. Then the record has the owner, epoch and
+// timestamp of that write, and the keeper continues from it.
 //
-// Others take the lease when its owner has been silent for the expiration by the
-// store's clock, counted from when the store took the write. The keeper counts the same
-// time by its own monotonic clock from *before* it sent the write, less a margin, and
-// then gives up: the handler's context ends before anybody else can begin, however
-// slow the store, and whatever the clocks say.
+// Other instances take the lease when its owner has been silent for the expiration by the store's clock, counted from
+// when the store accepted the write. The keeper counts the same time by its own monotonic clock from *before* it sent
+// the write, minus a margin, and then gives up. So the handler's context ends before any other instance can begin,
+// however slow the store is, and whatever the clocks say.
 
-// keeper is the only writer of a held lease, so that each write knows the ETag of the last.
+// keeper is the only writer of a held lease, so that each write knows the ETag of the previous write.
 type keeper struct {
 	in    *instance.Instance
 	held  *instance.Held
-	turn  chan struct{} // has room for one: whoever writes has put something in
+	turn  chan struct{} // has room for one element, which the writer holds
 	fuse  *time.Timer   // calls lose when the lease can no longer be trusted
-	due   *time.Timer   // of the next renewal
-	place float64       // in the burst of renewals, from 0 to 1
+	due   *time.Timer   // time of the next renewal
+	place float64       // position in the burst of renewals, from 0 to 1
 
-	fill  func(*feed.Record) dispatch.Mark // puts into a record what the lease is to say
-	saved func(dispatch.Mark)              // notes that it is stored
+	fill  func(*feed.Record) dispatch.Mark // puts the progress into a record
+	saved func(dispatch.Mark)              // notes that a mark is stored
 
-	// Of those whose turn it is.
+	// Only the holder of the turn uses these.
 	rng        *rand.Rand
-	stored     feed.Record // as last written
-	next       feed.Record // what the next write stores, but for the progress
+	stored     feed.Record // in its last written version
+	next       feed.Record // the next version, without the progress
 	written    time.Time   // when the last successful write was begun
-	unanswered []time.Time // timestamps of the writes since then, whose outcome is not known
+	unanswered []time.Time // timestamps of the writes since then, with unknown outcomes
 	stamped    time.Time   // the last timestamp
 	renewing   bool
 }
@@ -63,12 +62,12 @@ func newKeeper(in *instance.Instance, held *instance.Held, started time.Time) *k
 	return k
 }
 
-// trustedUntil is when a lease written by a request begun at t must be given up.
+// trustedUntil returns when the owner must give up a lease that a request begun at t has written.
 func (k *keeper) trustedUntil(t time.Time) time.Time {
 	return t.Add(k.in.Options.Trust())
 }
 
-// acceptWrite goes on from the outcome of a write begun at started.
+// acceptWrite continues from the outcome of a write begun at started.
 func (k *keeper) acceptWrite(lease feed.Record, of dispatch.Mark, started time.Time) {
 	k.stored, k.next, k.written, k.unanswered = lease, lease, started, nil
 	k.held.Troubles.Remove(feed.OriginLeaseStore)
@@ -96,7 +95,7 @@ func (k *keeper) keepRenewing() {
 	}
 }
 
-// inTurn calls a function when nobody else writes. It returns the function's error, or why there was no turn.
+// inTurn calls a function when no other write is running. It returns the function's error, or why it was not called.
 func (k *keeper) inTurn(ctx context.Context, f func() error) error {
 	select {
 	case k.turn <- struct{}{}:
@@ -115,7 +114,7 @@ func (k *keeper) inTurn(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// renew writes the lease though there may be nothing to store, because a silent owner expires.
+// renew writes the lease even if there is nothing to store, because a silent owner expires.
 func (k *keeper) renew() error {
 	k.renewing = true
 	defer func() { k.renewing = false }()
@@ -130,14 +129,14 @@ func (k *keeper) renewIfDue() error {
 	return k.renew()
 }
 
-// nextRenewal is when the lease must be written next.
+// nextRenewal returns when the lease must be written next.
 func (k *keeper) nextRenewal() time.Time {
 	of := beat.Beat{Phase: k.in.Since, Every: k.in.Options.Renew, Trust: k.in.Options.Trust()}
 	return of.Next(k.written, k.place, k.in.Claims.Number())
 }
 
-// store writes the lease now. There is an error only when ctx has ended or the lease is lost: any other failure is tried
-// again.
+// store writes the lease now. It returns an error only if ctx has ended or the lease is lost: after any other failure
+// it retries.
 func (k *keeper) store(ctx context.Context) error { return k.storeWith(ctx, func(*feed.Record) {}) }
 
 // storeWith writes the lease now, with a change.
@@ -152,7 +151,8 @@ func (k *keeper) storeWith(ctx context.Context, change func(*feed.Record)) error
 	})
 }
 
-// changeNextWrite changes the next write, without waiting for it. The change sees the lease as it would be written.
+// changeNextWrite changes the next write and does not wait for it. The change receives the lease in the form of the
+// next write.
 func (k *keeper) changeNextWrite(ctx context.Context, change func(*feed.Record)) error {
 	return k.inTurn(ctx, func() error {
 		k.fill(&k.next)

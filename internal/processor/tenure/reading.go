@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
-// readNextPage reads the next page, again and again until it succeeds.
+// readNextPage reads the next page, and retries until it succeeds.
 func (w *worker) readNextPage() (page feed.Page, e instance.Ending) {
 	for failures := 1; w.held.Ending().None(); failures++ {
 		page, err := w.readOnce()
@@ -64,7 +64,7 @@ func (w *worker) fetchPage(ctx context.Context, at feed.Position) (feed.Page, er
 	return page, err
 }
 
-// advise adds to an error that stays until somebody acts, what to do.
+// advise adds advice to an error that lasts until a person acts.
 func advise(err error) error {
 	if errors.Is(err, feed.ErrTooOld) {
 		return fmt.Errorf("%w: trying again cannot help; use another processor name, or delete the leases of this one, to begin anew", err)
@@ -72,8 +72,8 @@ func advise(err error) error {
 	return err
 }
 
-// isInOnePartition reports whether one partition holds the range: then a source that says it is gone
-// does not know its own partitions yet, and there is nothing to split.
+// isInOnePartition reports whether a single partition contains the range. If so, a source that reports the range as
+// gone has an outdated list of partitions, and there is nothing to split.
 func (w *worker) isInOnePartition() bool {
 	ctx, cancel := context.WithTimeout(w.held.UntilStopped, instance.ReadTimeout)
 	defer cancel()
@@ -81,7 +81,8 @@ func (w *worker) isInOnePartition() bool {
 	return err != nil || slices.ContainsFunc(partitions, func(p feed.Partition) bool { return p.Range.Contains(w.held.Lease.Range) })
 }
 
-// lookAhead reports a position that stays ahead of its feed. A replica that lags behind looks the same for a while.
+// lookAhead reports a position that stays ahead of its feed. If a replica lags behind, the position looks the same for
+// a while.
 func (w *worker) lookAhead(page feed.Page) {
 	switch {
 	case !page.Ahead:
@@ -99,7 +100,7 @@ func aheadError(at feed.Position, end int64) error {
 		"Changes up to the position will not be handled: delete the leases of this unit and begin anew", feed.ErrAhead, at.Token, end)
 }
 
-// waitAfterEmptyPage waits after an empty page, until there may be more.
+// waitAfterEmptyPage waits after an empty page, until there may be more changes.
 func (w *worker) waitAfterEmptyPage() {
 	w.held.Activity.WorkerDoes(feed.ActivityWaiting)
 	if waiter, ok := w.in.Source.(feed.Waiter); ok && !w.polls && w.awaitChanges(waiter) {
@@ -109,10 +110,11 @@ func (w *worker) waitAfterEmptyPage() {
 	pause.For(w.held.UntilStopped, pause.Doubled(instance.FirstPoll, w.idle-1, w.in.Options.Poll))
 }
 
-// awaitChanges waits until the source says that there may be more, and reports whether the source can wait. A quiet range is read
-// now and then all the same, so that its position moves on with its container's and does not fall out of the retention.
+// awaitChanges waits until the source says that there may be more changes, and reports whether the source can wait. A
+// quiet range is still read now and then, so that its position advances with its container's and stays within the
+// retention.
 func (w *worker) awaitChanges(waiter feed.Waiter) (canWait bool) {
-	// Writes to other leases of the partition wake us too: do not read for each of them.
+	// Writes to other leases of the partition wake us too: do not read after each of them.
 	if w.idle > 1 && pause.For(w.held.UntilStopped, pause.Doubled(time.Millisecond, w.idle, instance.MaxGather)) != nil {
 		return true
 	}

@@ -15,28 +15,26 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// How a lease is replaced after a split
+// How leases of the parts replace a lease after a split
 //
-// The range of a lease is gone when it spans several physical partitions. Its owner
-// then makes a lease for each part, at the position that is stored in the parent:
+// The range of a lease is gone when it spans several physical partitions. Its owner then makes a lease for each part,
+// at the position that is stored in the parent:
 //
 //	1  mark the parent as splitting, with its parts  (an update under its ETag: only the owner can)
-//	2  create the children that are missing          (their names are their ranges: a second create conflicts)
+//	2  create the missing children                   (their names are their ranges: a second create conflicts)
 //	3  delete the parent                             (or mark it retired, without the right to delete)
 //
-// A crash between any two steps leaves a parent that is splitting. Whoever takes it does
-// not read, but goes on from step 2, and creates only where no other lease covers, because
-// a child that was made before may have split in the meantime. The children read nothing
-// that the parent has yet to deliver, because the parent's position does not move after
-// step 1.
+// A crash between any two steps leaves a splitting parent. The next owner does not read, but continues from step 2, and
+// creates leases only where no other lease covers the range, because an earlier child may have split meanwhile. The
+// children skip no change that the parent still has to deliver, because the parent's position does not move after step
+// 1.
 //
-// The parts are never computed anew, even if the partitions merge or split again
-// meanwhile: a create that was sent and not answered may still arrive, and then must find
-// its own lease in its place, not leases that were cut in another way. The children then
-// follow the new partitions like any lease. A create can arrive even later, when its
-// lease has come and gone: see package rank.
+// The parts are never computed anew, even if the partitions merge or split again meanwhile: an unanswered create may
+// still arrive, and must then find its own lease in its place, not leases with other edges. The children then follow
+// the new partitions like any lease. A create can arrive even later, when its lease has come and gone: see package
+// rank.
 
-// splitLease replaces the lease by those of its parts, from wherever an earlier owner has come to.
+// splitLease replaces the lease by leases of its parts, continuing where an earlier owner stopped.
 func (w *worker) splitLease() feed.Reason {
 	for failures := 1; w.held.Ending().None(); failures++ {
 		done, err := w.replaceByParts()
@@ -56,9 +54,9 @@ func (w *worker) splitLease() feed.Reason {
 	return w.giveUp(w.held.Ending())
 }
 
-// replaceByParts does the three steps, from wherever an earlier try has come to, and makes no
-// further child once the worker is stopped. It does nothing, without an error, when a merge
-// after the split has put the range into one partition again.
+// replaceByParts performs the three steps, continuing where an earlier try stopped, and makes no further child once the
+// worker is stopped. If a merge after the split has put the range into a single partition again, replaceByParts does
+// nothing and returns no error.
 func (w *worker) replaceByParts() (done bool, err error) {
 	ctx, cancel := context.WithTimeout(w.held.UntilDrained, records.StoreTimeout)
 	defer cancel()
@@ -88,9 +86,8 @@ func (w *worker) replaceByParts() (done bool, err error) {
 	return err == nil, err
 }
 
-// planParts marks the parent as splitting and records its parts there, unless that was done
-// before. A split that an older version has begun has no parts yet. There are no parts
-// when the range need not be split.
+// planParts marks the parent as splitting and records its parts there, unless that was done before. A split that an
+// older version has begun has no recorded parts. parts is nil if the range need not be split.
 func (w *worker) planParts(ctx context.Context) (parent feed.Record, parts []feed.Range, err error) {
 	stored := false
 	if err := w.keeper.changeNextWrite(ctx, func(lease *feed.Record) { parent, stored = *lease, w.keeper.stored.State == feed.StateSplitting }); err != nil {
@@ -110,7 +107,7 @@ func (w *worker) planParts(ctx context.Context) (parent feed.Record, parts []fee
 	if slices.Contains(keyspace.CutAt(w.uncoveredParts(parent), parts), parent.Range) {
 		return parent, nil, nil
 	}
-	w.dispatcher.Freeze() // the children begin where the parent is stored, so it moves no more
+	w.dispatcher.Freeze() // the children begin at the parent's stored position, so it must not move any more
 	err = w.keeper.storeWith(ctx, func(lease *feed.Record) {
 		lease.State = feed.StateSplitting
 		records.SetProperty(lease, notes.PartsProperty, keyspace.Join(parts))
@@ -119,14 +116,14 @@ func (w *worker) planParts(ctx context.Context) (parent feed.Record, parts []fee
 	return parent, parts, err
 }
 
-// splitParts are the ranges that the lease is being split into, if they are recorded and tile it.
+// splitParts returns the recorded parts of a splitting lease, if they tile it.
 func splitParts(l feed.Record) (parts []feed.Range, known bool) {
 	return keyspace.Split(l.Range, l.Properties[notes.PartsProperty])
 }
 
-// uncoveredParts are the parts of the parent that its descendants do not cover. An ancestor
-// that is still splitting covers them too, but waits for us. A lease of lower rank than
-// the parent is no child: a create that arrived late has left it, and it is removed.
+// uncoveredParts returns the parts of the parent that its descendants do not cover. A splitting ancestor covers them
+// too, but waits for us. A lease with a lower rank than the parent is no child: it is left from a create that arrived
+// late, and will be removed.
 func (w *worker) uncoveredParts(parent feed.Record) []feed.Range {
 	leases, _ := w.in.View.Leases()
 	above := w.in.View.Ranking()
@@ -142,7 +139,7 @@ func (w *worker) uncoveredParts(parent feed.Record) []feed.Range {
 	}))
 }
 
-// createChild creates the lease for a part of the parent, as ours, and starts it.
+// createChild creates the lease for a part of the parent, with this instance as owner, and starts to work on it.
 func (w *worker) createChild(ctx context.Context, parent feed.Record, part feed.Range) error {
 	child := feed.Record{
 		Kind: feed.KindLease, Version: 1, Token: part.String(), Range: part,
@@ -154,13 +151,13 @@ func (w *worker) createChild(ctx context.Context, parent feed.Record, part feed.
 	records.SetGeneration(&child, records.GenerationOf(parent)+1)
 	records.BeginTerm(&child)
 	if !w.in.Claims.Claim(part) {
-		return nil // made before, and being worked on
+		return nil // made before, and has a worker
 	}
 	started := time.Now()
 	got, err := w.in.View.CreateAnew(ctx, child)
 	if errors.Is(err, feed.ErrConflict) {
 		w.in.Claims.Free(part)
-		return nil // made before, by us or by another
+		return nil // made before, by us or by another instance
 	}
 	if err == nil {
 		w.in.View.Put(got)

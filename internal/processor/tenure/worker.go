@@ -1,5 +1,5 @@
-// Package tenure is the work on one lease that an instance holds: it keeps the lease, reads its range, hands the pages over
-// to package dispatch, replaces the lease when its partition has split, and gives it up in good order.
+// Package tenure is the work on a lease that an instance holds: it keeps the lease, reads its range, passes the pages
+// to package dispatch, replaces the lease when its partition has split, and gives the lease up in good order.
 package tenure
 
 import (
@@ -13,24 +13,24 @@ import (
 	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
-// worker works on one held lease: it reads, hands over and rests, and gives the lease up
-// in the way that fits the reason.
+// worker works on a held lease: it reads, delivers and waits, and gives the lease up in the way that matches the
+// reason.
 type worker struct {
 	in         *instance.Instance
 	held       *instance.Held
 	keeper     *keeper
 	dispatcher *dispatch.Dispatcher
-	ahead      *readAhead // nil when nothing is read ahead
-	crashed    bool       // the last owner has ended without a word
+	ahead      *readAhead // nil if no page is read ahead
+	crashed    bool       // the last owner has ended unexpectedly
 	polls      bool       // the source cannot wait
 
-	idle    int       // reads in a row that found nothing
-	omitted int       // changes that nobody wanted since the last one that somebody did, or since a read that found nothing
+	idle    int       // consecutive reads without changes
+	omitted int       // unwanted changes since the last wanted change, or since a read without changes
 	tooFar  time.Time // since when, or since the last report, reads have said that the position is ahead of the feed
 }
 
-// newWorker makes the worker of a lease that is ours since a write begun at started. It was crashed if its last owner has
-// ended without a word.
+// newWorker makes the worker of a lease that is ours since a write begun at started. crashed says that its last owner
+// has ended unexpectedly.
 func newWorker(in *instance.Instance, lease feed.Record, started time.Time, crashed bool) *worker {
 	held := in.Hold(lease)
 	w := &worker{in: in, held: held, keeper: newKeeper(in, held, started), crashed: crashed}
@@ -40,14 +40,14 @@ func newWorker(in *instance.Instance, lease feed.Record, started time.Time, cras
 	return w
 }
 
-// Begin begins to work on a claimed lease that is ours since a write begun at started. It was crashed if its last owner
-// has ended without a word.
+// Begin begins to work on a claimed lease that is ours since a write begun at started. crashed says that its last owner
+// has ended unexpectedly.
 func Begin(in *instance.Instance, lease feed.Record, started time.Time, crashed bool) {
 	w := newWorker(in, lease, started, crashed)
 	in.Claims.Begin(w.held)
 	in.Work.Go(func() {
 		if w.work() == feed.ReasonStuck {
-			go func() { // it goes on alone, so nobody waits for it
+			go func() { // runs on alone, so that the instance does not wait for it
 				w.dispatcher.Wait()
 				in.Claims.Free(lease.Range)
 			}()
@@ -58,7 +58,7 @@ func Begin(in *instance.Instance, lease feed.Record, started time.Time, crashed 
 	})
 }
 
-// work works until the lease is to be given up, gives it up, and returns why.
+// work works until the lease must be given up, gives it up, and returns the reason.
 func (w *worker) work() feed.Reason {
 	var keeping sync.WaitGroup
 	keeping.Go(w.keeper.keepRenewing)
@@ -79,13 +79,13 @@ func (w *worker) work() feed.Reason {
 	return why
 }
 
-// readAndDeliver reads and delivers until the lease is to be given up.
+// readAndDeliver reads and delivers until the lease must be given up.
 func (w *worker) readAndDeliver() instance.Ending {
 	if e := w.begin(); !e.None() {
 		return e
 	}
 	defer w.dropReadAhead()
-	w.dispatcher.Start() // the last owner may have set keys aside, whose changes the feed does not have any more
+	w.dispatcher.Start() // the last owner may have set keys aside, whose changes the feed does not deliver again
 	for {
 		page, e := w.readNextPage()
 		switch {
@@ -101,7 +101,7 @@ func (w *worker) readAndDeliver() instance.Ending {
 			continue
 		}
 		w.idle, w.tooFar = 0, time.Time{}
-		// While the handler has this page, the next ones are read.
+		// Read the next pages while the handler has this page.
 		w.readAhead(page)
 		read := len(page.Changes)
 		if page.Changes = w.in.Wanted(page.Changes); len(page.Changes) == 0 {
@@ -119,7 +119,7 @@ func (w *worker) readAndDeliver() instance.Ending {
 // begin waits until the last owner must have stopped, and opens the handler.
 func (w *worker) begin() instance.Ending {
 	switch {
-	case !w.held.Ending().None(): // before anything of the handler is called
+	case !w.held.Ending().None(): // before any call of the handler
 		return w.held.Ending()
 	case w.held.Lease.State == feed.StateSplitting:
 		return instance.Ending{Why: feed.ReasonSplit}
@@ -146,7 +146,7 @@ func (w *worker) begin() instance.Ending {
 	return w.dispatcher.Open()
 }
 
-// restoreNotes has the lanes go on from what the last owner has done.
+// restoreNotes makes the lanes continue from the last owner's notes.
 func (w *worker) restoreNotes() instance.Ending {
 	for failures := 1; w.held.Ending().None(); failures++ {
 		ctx, cancel := context.WithTimeout(w.held.UntilStopped, instance.ReadTimeout)
@@ -161,7 +161,7 @@ func (w *worker) restoreNotes() instance.Ending {
 	return w.held.Ending()
 }
 
-// fixStart fixes where a lease without a token begins, before anything of it is handled.
+// fixStart fixes where a lease without a token begins, before any of its changes is handled.
 func (w *worker) fixStart() instance.Ending {
 	at := feed.Position{Start: w.held.Lease.Position.Start}
 	if at.Start.IsNow() {
@@ -171,7 +171,7 @@ func (w *worker) fixStart() instance.Ending {
 	page, e := w.readNextPage()
 	switch e.Why {
 	case "":
-		if at = instance.StartOfPage(w.in.Source, page, at); len(page.Changes) == 0 { // so what an owner before has failed with is not what comes
+		if at = instance.StartOfPage(w.in.Source, page, at); len(page.Changes) == 0 { // an earlier owner's failures then do not count
 			w.dispatcher.Pass(at, 0, false)
 		}
 	case feed.ReasonSplit: // the leases of the parts begin there

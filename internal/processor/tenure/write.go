@@ -14,18 +14,18 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// answer is how a write came out. It is never read from an error, because a store may
-// return any error of this package.
+// answer is the outcome of a write. The keeper never derives it from an error alone, because a store may return any
+// error of this package.
 type answer uint8
 
 const (
-	writeFailed answer = iota // or it is not known
+	writeFailed answer = iota // or the outcome is unknown
 	writeStored
-	writeRefused // the lease is somebody else's, or gone
-	writeOverdue // an earlier write has arrived late: try again on top of it
+	writeRefused // the lease belongs to another owner, or is gone
+	writeOverdue // an earlier write has arrived late: retry on top of it
 )
 
-// write stores next, trying again until it is stored, ctx ends or the lease is lost.
+// write stores next, and retries until it is stored, ctx ends or the lease is lost.
 func (k *keeper) write(ctx context.Context) error {
 	for failures := 1; ; failures++ {
 		how, err := k.writeOnce(ctx)
@@ -38,16 +38,16 @@ func (k *keeper) write(ctx context.Context) error {
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case how == writeOverdue && failures == 1: // at once, but only once: a store might answer so each time
+		case how == writeOverdue && failures == 1: // at once, but only once, because a store might answer so each time
 			continue
 		}
-		// A quarter of the renewal at most, so that several tries come before the fuse.
+		// At most a quarter of the renewal interval, so that there are several tries before the fuse.
 		wait := min(k.in.Backoff(k.rng, failures), k.in.Options.Renew/4)
 		throttled, ok := errors.AsType[*feed.ThrottledError](err)
 		if ok {
 			wait = max(wait, min(throttled.After, k.in.Options.Renew/4))
 		}
-		if !ok || time.Since(k.written) > k.in.Options.Renew*3/2 { // throttling now and then is no news
+		if !ok || time.Since(k.written) > k.in.Options.Renew*3/2 { // occasional throttling is not reported
 			k.held.Report(ctx, feed.OriginLeaseStore, err)
 		}
 		if err := pause.For(ctx, wait); err != nil {
@@ -56,7 +56,7 @@ func (k *keeper) write(ctx context.Context) error {
 	}
 }
 
-// writeOnce writes once.
+// writeOnce makes a single write.
 func (k *keeper) writeOnce(ctx context.Context) (answer, error) {
 	of := k.fill(&k.next)
 	lease := k.next
@@ -67,7 +67,7 @@ func (k *keeper) writeOnce(ctx context.Context) (answer, error) {
 	defer cancel()
 	got, err := k.in.Store.Update(bounded, lease)
 	if err != nil {
-		got.Charge = 0 // a store may return what it was given
+		got.Charge = 0 // a store may return its argument
 	}
 	k.in.Hooks.StoreDone(feed.StoreDone{Lease: lease.Token, Renewal: k.renewing, Charge: got.Charge, Duration: time.Since(started), Err: err})
 	switch {
@@ -84,8 +84,8 @@ func (k *keeper) writeOnce(ctx context.Context) (answer, error) {
 	return writeFailed, fmt.Errorf("write lease: %w", err)
 }
 
-// nextStamp is the time of a write, later than that of every earlier write, because a write whose
-// answer was lost is recognized by its stamp.
+// nextStamp returns the time of a write, later than that of every earlier write, because the keeper recognizes a write
+// whose answer was lost by its stamp.
 func (k *keeper) nextStamp() time.Time {
 	now := instance.Timestamp()
 	if !now.After(k.stamped) {
@@ -95,9 +95,9 @@ func (k *keeper) nextStamp() time.Time {
 	return now
 }
 
-// recognizeOwnWrite finds out after a conflict whether the record holds a write of ours. After the
-// write begun at started, all is well. After an earlier write the lease is still ours, trusted
-// no longer than before, and next can be tried on top of that write.
+// recognizeOwnWrite finds out after a conflict whether the record contains a write of ours. If it is the write begun at
+// started, the write has succeeded. If it is an earlier write, the lease is still ours, trusted no longer than before,
+// and the keeper can retry next on top of that write.
 func (k *keeper) recognizeOwnWrite(ctx context.Context, of dispatch.Mark, started time.Time) (answer, error) {
 	if err := k.in.View.List(ctx, time.Now()); err != nil {
 		return writeFailed, err

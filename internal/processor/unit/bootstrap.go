@@ -15,15 +15,13 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// How the leases of a unit come about
+// How the leases of a unit are made
 //
-// One instance makes all of them, under the lock (see lock.go), and the marker last;
-// the others wait for the marker. A bootstrap that was cut short is begun again by
-// whoever gets the lock next, and makes the same leases, because the grid depends on
-// the partitions alone. A hole that is found later is filled in the same way.
+// One instance makes all leases, under the lock (see lock.go), and makes the marker last; the other instances wait for
+// the marker. If a bootstrap is interrupted, the next instance with the lock begins it again and makes the same leases,
+// because the grid depends only on the partitions. If a hole is found later, it is filled in the same way.
 
-// bootstrap makes sure that the unit's leases exist and fit the options, trying again
-// for as long as that can help.
+// bootstrap ensures that the unit's leases exist and match the options. It retries as long as a retry can help.
 func (u *Unit) bootstrap(ctx context.Context) error {
 	rng := u.in.Random("bootstrap")
 	for failures := 1; ; failures++ {
@@ -41,14 +39,14 @@ func (u *Unit) bootstrap(ctx context.Context) error {
 	}
 }
 
-// hopeless reports whether an error lasts until somebody makes a container, grants a right
-// or changes the request, so that trying again cannot help.
+// hopeless reports whether an error lasts until a person makes a container, grants a right or changes the request, so
+// that a retry cannot help.
 func hopeless(err error) bool {
 	return errors.Is(err, feed.ErrNotFound) || errors.Is(err, feed.ErrForbidden) || errors.Is(err, feed.ErrBadRequest)
 }
 
-// tryBootstrap reports whether the unit is ready, or refused for good: then there is an
-// error too. While another instance creates the leases, done is false without an error.
+// tryBootstrap makes one attempt. done means that the unit is ready or, with an error, that it is refused for good.
+// While another instance creates the leases, done is false and there is no error.
 func (u *Unit) tryBootstrap(ctx context.Context) (done bool, err error) {
 	if err := u.in.View.List(ctx, time.Now()); err != nil {
 		return false, err
@@ -73,15 +71,14 @@ func (u *Unit) tryBootstrap(ctx context.Context) (done bool, err error) {
 	return done, err
 }
 
-// makeUnit makes the leases of the unit, and its marker. It returns nil if another instance was faster,
-// or the unit is not new.
+// makeUnit makes the leases of the unit, and its marker. It returns nil if another instance was faster, or if the unit
+// is not new.
 func (u *Unit) makeUnit(ctx context.Context, h *hold) (*feed.NewUnit, error) {
 	if err := u.removeOverlapping(ctx); err != nil {
 		return nil, err
 	}
 	atWork := len(u.in.View.LeasesWhere(func(lease feed.Record) bool { return !records.IsUntouched(lease) })) > 0
-	// The leases are judged again under the lock: others may have been made since
-	// the listing before it.
+	// Judge the leases again under the lock, because other instances may have made some since the earlier listing.
 	start, err := u.firstStart()
 	if err != nil {
 		return nil, err
@@ -109,7 +106,7 @@ func (u *Unit) makeUnit(ctx context.Context, h *hold) (*feed.NewUnit, error) {
 	return &feed.NewUnit{Start: start, Mode: u.in.Options.Mode}, nil
 }
 
-// checkMode refuses leases of the other mode: their positions mean something else.
+// checkMode refuses leases of the other mode, because their positions have another meaning.
 func (u *Unit) checkMode() error {
 	other := u.in.View.LeasesWhere(func(lease feed.Record) bool { return lease.Err == nil && lease.Mode != u.in.Options.Mode })
 	if len(other) == 0 {
@@ -119,8 +116,8 @@ func (u *Unit) checkMode() error {
 		feed.ErrModeChanged, other[0].ID, other[0].Mode, u.in.Options.Mode)
 }
 
-// leaseRanges is the partitions, cut so finely that there are MinLeases. It is the same each
-// time, so that a creation that was interrupted goes on with the same parts.
+// leaseRanges returns the partitions, cut so finely that there are MinLeases ranges. The result is the same each time,
+// so that an interrupted creation continues with the same parts.
 func (u *Unit) leaseRanges(partitions []feed.Partition) (cells []feed.Range) {
 	finer := (u.in.Options.MinLeases + len(partitions) - 1) / max(1, len(partitions))
 	for _, partition := range partitions {
@@ -129,7 +126,7 @@ func (u *Unit) leaseRanges(partitions []feed.Partition) (cells []feed.Range) {
 	return cells
 }
 
-// createRecord creates a record at the pace that the store allows, by a request sent at asked.
+// createRecord creates a record at the pace that the store allows; asked is the time of the last request.
 func (u *Unit) createRecord(ctx context.Context, record feed.Record) (got feed.Record, asked time.Time, err error) {
 	err = u.in.Paced(ctx, u.in.Random("create "+string(record.Kind)), record.Token, func() error {
 		asked, record.Timestamp = time.Now(), instance.Timestamp()

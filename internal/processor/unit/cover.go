@@ -14,23 +14,21 @@ import (
 
 // How the leases tile the key space
 //
-// After each listing the balancer looks for holes and overlaps. Holes are repaired. Of leases
-// that overlap some are redundant, left from a create that arrived late: package rank says
-// which of them may go, and why two are never removed each in favour of the other. All that
-// is known only of leases that this processor has made, which have a generation, and of
-// positions that can be compared. Where others are involved nothing is removed: the overlap
-// is reported.
+// After each listing the balancer searches for holes and overlaps. Holes are repaired. If leases overlap, some of them
+// are redundant, left from a create that arrived late. Package rank says which of them may be removed, and why two
+// leases are never removed each in favour of the other. These rules need a generation, which only leases of this
+// processor have, and comparable positions. If other leases are involved, no lease is removed: the overlap is reported.
 
-// A flaw is a place where the leases do not tile the key space.
+// A flaw is a place at which the leases do not tile the key space.
 type flaw struct {
 	id    string
-	holes []feed.Range // that have no lease
-	err   *feed.Error  // of leases that overlap
+	holes []feed.Range // ranges without a lease
+	err   *feed.Error  // the report of overlapping leases
 }
 
-// checkCover verifies that the leases tile the key space. A hole is repaired under the
-// lock, from where the unit began, because how far the lost lease had come is unknown.
-// Leases that overlap are reported: nothing here shows which of them is right.
+// checkCover verifies that the leases tile the key space. A hole is repaired under the lock, from the unit's start,
+// because the progress of the lost lease is unknown. Overlapping leases are reported, because the view does not show
+// which of them is right.
 func (b *balancer) checkCover(ctx context.Context) {
 	flaws := b.newOverlaps()
 	if open := b.unit.holes(); len(open) > 0 {
@@ -55,8 +53,8 @@ func (b *balancer) checkCover(ctx context.Context) {
 	}
 }
 
-// holesOpenAt is when, by the store's clock, work on leases made for holes may begin. Somebody
-// has deleted a lease, and its owner hears of that only at its next write.
+// holesOpenAt returns when, by the store's clock, work on new leases for holes may begin. Somebody has deleted a lease,
+// and its owner notices that only at its next write.
 func (b *balancer) holesOpenAt(open []feed.Range) time.Time {
 	trust := b.in.Options.Expiration
 	for _, lease := range b.tiled {
@@ -67,9 +65,9 @@ func (b *balancer) holesOpenAt(open []feed.Range) time.Time {
 	return b.in.View.Now().Add(trust + records.ClockGrain)
 }
 
-// lastingFlaws are the flaws that an earlier listing had too. A listing is not of one moment:
-// during a split, ours or another processor's, it shows the parent beside its children, or
-// neither. So a new flaw is checked again in the next round.
+// lastingFlaws returns the flaws that an earlier listing also had. A listing does not show a single moment: during a
+// split, ours or another processor's, it may show the parent beside its children, or neither. So a new flaw is checked
+// again in the next round.
 func (b *balancer) lastingFlaws(found []flaw) (lasting []flaw) {
 	var seen []string
 	for _, f := range found {
@@ -86,15 +84,15 @@ func (b *balancer) lastingFlaws(found []flaw) (lasting []flaw) {
 	return lasting
 }
 
-// holes are the ranges without a lease. A lease of another kind of processor, and a damaged
-// lease that has its range, count here: whoever reads there, or repairs the document, must
-// not find a second lease.
+// holes returns the ranges without a lease. A lease of another kind of processor counts here, and so does a damaged
+// lease with a known range: a processor that reads there, or a person who repairs the document, must not find a second
+// lease.
 func (u *Unit) holes() []feed.Range {
 	all, bad := u.in.View.Leases()
 	return records.Holes(feed.FullRange(), slices.Concat(all, bad))
 }
 
-// newOverlaps are the leases whose ranges overlap and that were not reported yet.
+// newOverlaps returns the overlapping leases that were not reported yet.
 func (b *balancer) newOverlaps() (found []flaw) {
 	add := func(of feed.Record, id string, err error) {
 		if !b.reported[id] {
@@ -112,15 +110,15 @@ func (b *balancer) newOverlaps() (found []flaw) {
 		if left.State == feed.StateSplitting || right.State == feed.StateSplitting || !left.Range.Overlaps(right.Range) {
 			continue
 		}
-		if !b.in.View.IsRedundant(left) && !b.in.View.IsRedundant(right) { // else its worker, or whoever takes it, removes it
+		if !b.in.View.IsRedundant(left) && !b.in.View.IsRedundant(right) { // otherwise its worker, or the instance that takes it, removes it
 			add(left, left.ID+" "+right.ID, fmt.Errorf("%w: %s and %s: keys in both are delivered twice", feed.ErrOverlap, left.ID, right.ID))
 		}
 	}
 	return found
 }
 
-// dropLate removes the leases whose creates were late, once others have their ranges. The view
-// has them as retired.
+// dropLate removes leases whose creates were late, once other leases cover their ranges. The view shows them as
+// retired.
 func (u *Unit) dropLate(ctx context.Context) {
 	leases, _ := u.in.View.Leases()
 	for _, lease := range u.in.View.Kind(feed.KindLease) {
@@ -130,7 +128,7 @@ func (u *Unit) dropLate(ctx context.Context) {
 	}
 }
 
-// dropRedundant has our workers give up the leases that others cover.
+// dropRedundant makes our workers give up leases that others cover.
 func (b *balancer) dropRedundant() {
 	leases, _ := b.in.View.Leases()
 	reach := ""
@@ -146,9 +144,9 @@ func (b *balancer) dropRedundant() {
 	}
 }
 
-// removeOverlapping removes leases that overlap others, before the unit has begun. They are left
-// from an attempt to make the leases when the partitions were others, or a create of that
-// attempt has arrived late. Nobody has worked on them yet.
+// removeOverlapping removes leases that overlap others, before the unit has begun. They are left from an attempt to
+// make the leases with other partitions, or from a create of that attempt that arrived late. No instance has worked on
+// them yet.
 func (u *Unit) removeOverlapping(ctx context.Context) error {
 	leases, _ := u.in.View.Leases()
 	reach := ""
@@ -164,21 +162,22 @@ func (u *Unit) removeOverlapping(ctx context.Context) error {
 	return nil
 }
 
-// discardUntaken removes a lease that nobody has taken. The ETag refuses it if somebody has meanwhile.
+// discardUntaken removes a lease without any earlier owner. If an instance has taken the lease meanwhile, the ETag
+// refuses the delete.
 func (u *Unit) discardUntaken(ctx context.Context, lease feed.Record) error {
 	err := u.eraseRecord(ctx, lease)
 	switch {
 	case err == nil || errors.Is(err, feed.ErrNotFound):
 		u.in.View.Drop(lease.ID)
 	case errors.Is(err, feed.ErrConflict):
-		u.in.View.Distrust() // it has moved on
+		u.in.View.Distrust() // the lease was written since
 	default:
 		return fmt.Errorf("remove lease %s, which nobody has taken: %w", lease.Token, err)
 	}
 	return nil
 }
 
-// eraseRecord deletes a record or, without the right to delete, retires it.
+// eraseRecord deletes a record. Without the right to delete, it retires the record.
 func (u *Unit) eraseRecord(ctx context.Context, record feed.Record) error {
 	err := u.in.Store.Delete(ctx, record)
 	if errors.Is(err, feed.ErrForbidden) {

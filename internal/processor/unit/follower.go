@@ -12,10 +12,10 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// follower keeps the view up to date from the lease container's own feed, if the store can.
+// follower updates the view from the lease container's own feed, if the store can follow it.
 type follower struct {
 	in   *instance.Instance
-	live atomic.Bool // the feed keeps the view up to date, so rounds need not list
+	live atomic.Bool // the feed updates the view, so rounds need not list
 }
 
 // run follows until ctx ends.
@@ -33,15 +33,15 @@ func (f *follower) run(ctx context.Context) {
 			f.live.Store(false)
 			f.in.Report(ctx, feed.OriginLeaseStore, "", err)
 			if errors.Is(err, feed.ErrNotFound) {
-				f.in.Wake() // to list, which shows whether the container is gone
+				f.in.Wake() // the listing shows whether the container is gone
 			}
 			failures++
-			cursor = "" // the cursor itself may be refused
+			cursor = "" // the store may have refused the cursor itself
 			pause.For(ctx, f.in.Backoff(rng, failures))
 			continue
 		}
 		if cursor == "" {
-			f.in.View.Distrust() // only a listing has the changes before the cursor
+			f.in.View.Distrust() // only a listing shows the changes before the cursor
 			f.in.Wake()
 		}
 		cursor, failures = next, 0
@@ -50,12 +50,13 @@ func (f *follower) run(ctx context.Context) {
 			f.in.Wake()
 		}
 		f.verifyOwners(changed)
-		// A store may answer at once each time, so the pace is bounded here.
+		// A store may answer at once each time, so this pause limits the pace.
 		pause.For(ctx, f.in.Options.Acquire/roundsPerEvent-time.Since(asked))
 	}
 }
 
-// verifyOwners makes keepers write the leases that seem to have another owner: only a conditional write proves it.
+// verifyOwners makes keepers write leases that seem to have another owner, because only a conditional write proves the
+// owner.
 func (f *follower) verifyOwners(changed []feed.Record) {
 	for _, record := range changed {
 		if held, _ := f.in.Claims.Held(record.Range); held != nil && record.Kind == feed.KindLease && records.OwnerOf(record) != f.in.Me {

@@ -16,10 +16,9 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// The right to create leases is a record, the lock. It lasts for lockTime after the last
-// write. The holder writes it at each lockBeat while there is work, and sends no request
-// later than createTime after the last of these writes, so that none arrives when somebody
-// else may create.
+// The right to create leases is a record, the lock. The lock lasts for lockTime after its last write. The holder writes
+// the lock every lockBeat while it works, and sends no request later than createTime after the last of these writes. So
+// none of its requests arrives when another instance may create leases.
 const (
 	lockTime   = 30 * time.Second
 	createTime = lockTime / 3
@@ -28,19 +27,19 @@ const (
 
 var errLockLost = errors.New("the lock was not renewed in time")
 
-// hold is the lock while this instance has it.
+// hold is the lock while this instance holds it.
 type hold struct {
-	maker      string                      // a name for this one time, which the leases have that it makes
-	lock       atomic.Pointer[feed.Record] // as last written
+	maker      string                      // a unique name of this hold, which its new leases contain
+	lock       atomic.Pointer[feed.Record] // in its last written version
 	unanswered atomic.Bool                 // a create was not answered, so it may still arrive
 }
 
-// endOfLock is until when, by the store's clock, nobody else can have the lock. A lease that is
-// created later is void: see [records.IsLate].
+// endOfLock returns until when, by the store's clock, no other instance can take the lock. A lease that is created
+// later is void: see [records.IsLate].
 func (h *hold) endOfLock() time.Time { return h.lock.Load().Updated.Add(lockTime) }
 
-// withLock runs f while this instance alone may create leases. It does nothing while
-// another does.
+// withLock runs f while only this instance may create leases. If another instance holds the lock, withLock does
+// nothing.
 func (u *Unit) withLock(ctx context.Context, f func(context.Context, *hold) error) (done bool, err error) {
 	lock, asked, err := u.takeLock(ctx)
 	if errors.Is(err, feed.ErrConflict) {
@@ -52,10 +51,10 @@ func (u *Unit) withLock(ctx context.Context, f func(context.Context, *hold) erro
 	h := &hold{maker: "m" + rand.Text()[:12]}
 	h.lock.Store(&lock)
 	if err := u.whileLocked(ctx, h, asked, f); err != nil {
-		return false, err // a request may still be on its way: the lock is left to expire
+		return false, err // a request may still arrive, so the lock is left to expire
 	}
 	if h.unanswered.Load() {
-		return true, nil // so it is here
+		return true, nil // a create may still arrive, so the lock is left to expire
 	}
 	unlocking, cancel := instance.Linger(ctx, u.in.Options.Drain)
 	defer cancel()
@@ -65,8 +64,8 @@ func (u *Unit) withLock(ctx context.Context, f func(context.Context, *hold) erro
 	return true, nil
 }
 
-// takeLock creates the lock, or takes over a lock that nobody holds, by a write under its
-// ETag, because a listing may be stale and the right to delete may be missing.
+// takeLock creates the lock, or takes over an unheld lock, by a write under its ETag, because a listing may be stale
+// and the right to delete may be missing.
 func (u *Unit) takeLock(ctx context.Context) (lock feed.Record, asked time.Time, err error) {
 	locks := u.in.View.Kind(feed.KindLock)
 	if len(locks) == 0 {
@@ -82,7 +81,7 @@ func (u *Unit) takeLock(ctx context.Context) (lock feed.Record, asked time.Time,
 		lock, err = u.in.Store.Update(ctx, free)
 		return err
 	})
-	if errors.Is(err, feed.ErrNotFound) { // its time to live was up
+	if errors.Is(err, feed.ErrNotFound) { // its time to live has ended
 		u.in.View.Drop(free.ID)
 		err = feed.ErrConflict
 	}
@@ -103,9 +102,9 @@ func (u *Unit) whileLocked(ctx context.Context, h *hold, asked time.Time, f func
 	return err
 }
 
-// renewLock keeps a lock alive that a request sent at asked has written, until ctx ends.
-// After createTime without success it calls lose. A conflict may be the echo of a write
-// whose answer was lost; if not, the lock is somebody else's.
+// renewLock renews a lock that a request sent at asked has written, until ctx ends. After createTime without success it
+// calls lose. A conflict may be the echo of a write whose answer was lost; if it is not, the lock belongs to another
+// instance.
 func (u *Unit) renewLock(ctx context.Context, lose context.CancelCauseFunc, h *hold, asked time.Time) {
 	fuse := time.AfterFunc(time.Until(asked.Add(createTime)), func() { lose(errLockLost) })
 	defer fuse.Stop()
@@ -129,9 +128,8 @@ func (u *Unit) renewLock(ctx context.Context, lose context.CancelCauseFunc, h *h
 		case errors.Is(err, feed.ErrConflict):
 			err = u.in.View.List(ctx, asked)
 			locks := u.in.View.Kind(feed.KindLock)
-			// An echo does not reset the fuse: it may be of an earlier request than the
-			// last, and the lock is trusted from the time of the request that was
-			// stored.
+			// An echo does not reset the fuse, because it may belong to an earlier request than the last, and the lock
+			// is trusted from the time of the stored request.
 			if ours := len(locks) > 0 && slices.ContainsFunc(sent, locks[0].Timestamp.Equal); ours {
 				h.lock.Store(&locks[0])
 			} else if err == nil {

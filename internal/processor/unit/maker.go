@@ -15,16 +15,16 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// maker makes leases, while this instance has the lock.
+// maker makes leases while this instance holds the lock.
 type maker struct {
 	unit  *Unit
 	in    *instance.Instance
 	hold  *hold
-	start feed.Start // where they begin
-	fence time.Time  // of their first owners, if set
+	start feed.Start // where the leases begin
+	fence time.Time  // of the leases' first owners, if set
 }
 
-// coverHoles creates leases for the parts of the key space without one, and ends at the first failure.
+// coverHoles creates leases for the parts of the key space without a lease, and ends at the first failure.
 func (m maker) coverHoles(ctx context.Context) error {
 	partitions, err := m.in.Source.Partitions(ctx)
 	if err != nil {
@@ -41,7 +41,7 @@ func (m maker) coverHoles(ctx context.Context) error {
 	return context.Cause(creating)
 }
 
-// insistOn creates a lease at the pace that the store allows, tries a few times, and returns the last error.
+// insistOn creates a lease at the pace that the store allows, retries a few times, and returns the last error.
 func (m maker) insistOn(ctx context.Context, part feed.Range) error {
 	rng := m.in.Random("create " + part.String())
 	for failures := 1; ; failures++ {
@@ -57,11 +57,11 @@ func (m maker) insistOn(ctx context.Context, part feed.Range) error {
 	}
 }
 
-// createAttempts are as many as take about ten seconds with the default pauses.
+// createAttempts is the number of attempts that take about ten seconds with the default pauses.
 const createAttempts = 7
 
-// createLease creates a free lease whose position is fixed before the first read, so that
-// every change from here on is delivered, whatever happens before the first checkpoint.
+// createLease creates a free lease whose position is fixed before the first read, so that every change from now on is
+// delivered, even if there is no checkpoint yet.
 func (m maker) createLease(ctx context.Context, part feed.Range) error {
 	at, err := m.unit.resolveStart(ctx, part, m.start)
 	if err != nil {
@@ -74,7 +74,7 @@ func (m maker) createLease(ctx context.Context, part feed.Range) error {
 	}
 	records.SetProperty(&lease, notes.DueProperty, notes.Due{By: m.hold.endOfLock(), Sent: lease.Timestamp}.String())
 	records.SetProperty(&lease, notes.MakerProperty, m.hold.maker)
-	if !m.fence.IsZero() { // its range had owners before, and the next one's number must be higher than theirs
+	if !m.fence.IsZero() { // earlier owners had the range, and the next owner's number must be higher than theirs
 		lease.Properties[notes.TermProperty] = notes.PlainNumber(m.in.View.Now().UnixMilli())
 	}
 	got, err := m.noteWhetherLate(m.in.View.CreateAnew(ctx, lease))
@@ -87,7 +87,8 @@ func (m maker) createLease(ctx context.Context, part feed.Range) error {
 	return err
 }
 
-// noteWhetherLate notes whether a write may still arrive: unless it is stored, only a lost race says that it does not.
+// noteWhetherLate notes whether a write may still arrive: if the write is not stored, only a lost race proves that it
+// cannot arrive.
 func (m maker) noteWhetherLate(got feed.Record, err error) (feed.Record, error) {
 	if err != nil && !lostRace(err) {
 		m.hold.unanswered.Store(true)
@@ -99,8 +100,8 @@ func lostRace(err error) bool {
 	return errors.Is(err, feed.ErrConflict) || errors.Is(err, feed.ErrNotFound)
 }
 
-// adoptExisting gives the lease that is there in the place of a new one. If its create was late, it becomes
-// a lease now, where it was to begin. An [feed.ErrConflict] is a lost race.
+// adoptExisting returns the lease that exists instead of the new lease. If its create was late, adoptExisting makes it
+// a valid lease now, at the position where it was to begin. An [feed.ErrConflict] means a lost race.
 func (m maker) adoptExisting(ctx context.Context, lease feed.Record) (feed.Record, error) {
 	if err := m.in.View.List(ctx, time.Now()); err != nil {
 		return lease, err

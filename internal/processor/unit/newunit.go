@@ -7,7 +7,7 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// announceNewUnit says where the unit begins that this instance has made.
+// announceNewUnit reports where the unit begins that this instance has made.
 func (u *Unit) announceNewUnit(ctx context.Context, unit *feed.NewUnit) {
 	leases, _ := u.in.View.Leases()
 	unit.Leases, unit.Passed = len(leases), u.passedOver(ctx, unit.Start, leases)
@@ -15,10 +15,10 @@ func (u *Unit) announceNewUnit(ctx context.Context, unit *feed.NewUnit) {
 	u.in.Hooks.Begun(*unit)
 }
 
-// countTime bounds the count of what a new unit passes over, because the unit waits for it.
+// countTime bounds the count of skipped changes, because the new unit waits for it.
 const countTime = 10 * time.Second
 
-// passedOver counts the changes before the positions of the leases of a new unit; nil if that is not known.
+// passedOver counts the changes before the positions of a new unit's leases; nil if the number is unknown.
 func (u *Unit) passedOver(ctx context.Context, start feed.Start, leases []feed.Record) *int64 {
 	if start.IsBeginning() {
 		return new(int64)

@@ -13,17 +13,16 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// An instance that holds no lease yet can be given some only if the others see it. So
-// each keeps a record of its own, apart from the leases, and its absence is how they
-// see that it has ended.
+// An instance without leases receives some only if the other instances see it. So each instance writes a record of its
+// own, apart from the leases. When the record is no longer renewed, the others see that the instance has ended.
 
-// presence shows this instance to the others, by a record in the lease store.
+// presence shows this instance to the others, with a record in the lease store.
 type presence struct {
 	in     *instance.Instance
-	record feed.Record // as last written
+	record feed.Record // in its last written version
 }
 
-// run shows the instance until ctx ends, on the same beat as leases are renewed.
+// run shows the instance until ctx ends, at the same times as leases are renewed.
 func (p *presence) run(ctx context.Context) {
 	rng := p.in.Random("present")
 	failures := 0
@@ -40,8 +39,8 @@ func (p *presence) run(ctx context.Context) {
 	}
 }
 
-// writePresence writes the record. It outlives two beats, so that one late write is no death, but not
-// the leases, so that nobody leaves free leases to a dead instance.
+// writePresence writes the record. The record outlives two beats, so that a single late write does not make the
+// instance look dead. It does not outlive the leases, so that no instance leaves free leases to a dead instance.
 func (p *presence) writePresence(ctx context.Context) error {
 	record := p.record
 	record.Kind, record.Token = feed.KindHost, p.in.Me.Instance+"/"+p.in.Me.Epoch
@@ -60,10 +59,10 @@ func (p *presence) writePresence(ctx context.Context) error {
 	return err
 }
 
-// putRecord creates or updates the record. A conflict is an earlier write of ours whose answer
-// was lost, because nobody else writes this record.
+// putRecord creates or updates the record. A conflict means that an earlier write of ours has lost its answer, because
+// no other instance writes this record.
 func (p *presence) putRecord(ctx context.Context, record feed.Record) (feed.Record, error) {
-	ctx, cancel := instance.Linger(ctx, p.in.Options.Drain) // retire needs the ETag of a record that may have been stored
+	ctx, cancel := instance.Linger(ctx, p.in.Options.Drain) // announceLeaving needs the ETag of a record that may have been stored
 	defer cancel()
 	if record.ETag != "" {
 		got, err := p.in.Store.Update(ctx, record)
@@ -90,8 +89,8 @@ func (p *presence) putRecord(ctx context.Context, record feed.Record) (feed.Reco
 	return p.in.Store.Update(ctx, record)
 }
 
-// announceLeaving announces that the instance leaves. The record is then left to its time to live,
-// because a deleted record does not appear in the feed that others follow.
+// announceLeaving announces that the instance leaves. Then the record stays until its time to live ends, because a
+// deleted record does not appear in the feed that the others follow.
 func (p *presence) announceLeaving(ctx context.Context) {
 	if record := p.record; record.ETag != "" {
 		record.State, record.Timestamp = feed.StateRetired, instance.Timestamp()
@@ -100,17 +99,16 @@ func (p *presence) announceLeaving(ctx context.Context) {
 	}
 }
 
-// cleanPresences removes the presence of instances that are long gone, where the store's time to
-// live does not.
+// cleanPresences removes the presence of instances that are long gone, if the store's time to live does not.
 func (p *presence) cleanPresences(ctx context.Context) {
 	for _, host := range p.in.View.Kind(feed.KindHost) {
 		if host.Err == nil && records.IsKnownState(host.State) && p.in.View.Now().Sub(host.Updated) > 3*p.in.Options.Expiration && records.OwnerOf(host) != p.in.Me {
-			// An error is ignored, because another instance may be faster or have the right that we lack.
+			// An error is ignored, because another instance may be faster, or may have the right that we lack.
 			deleting, cancel := context.WithTimeout(ctx, p.in.Options.Renew)
 			_ = p.in.Store.Delete(deleting, host)
 			cancel()
 			p.in.View.Drop(host.ID)
-			return // the next round removes the next
+			return // the next round removes the next record
 		}
 	}
 }

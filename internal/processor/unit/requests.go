@@ -5,7 +5,7 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// serveRequests gives the requests to the workers that have their ranges, and withdraws those whose records are gone.
+// serveRequests passes the requests to the workers of their ranges, and withdraws requests whose records are gone.
 func (u *Unit) serveRequests() {
 	held, _ := u.in.Claims.All()
 	asked := map[string]bool{}
@@ -13,7 +13,7 @@ func (u *Unit) serveRequests() {
 		if q.State != feed.StateLive { // it was served, and its caller has not deleted it yet
 			continue
 		}
-		if q.TTL > 0 && u.in.View.Now().After(q.Updated.Add(q.TTL)) { // its caller has died, and the store removes nothing
+		if q.TTL > 0 && u.in.View.Now().After(q.Updated.Add(q.TTL)) { // its caller has died, and the store does not remove it
 			continue
 		}
 		asked[q.Token] = true

@@ -15,28 +15,27 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// How often a round comes, in parts of [Options.Acquire].
+// The pace of the rounds, in parts of [Options.Acquire].
 const (
-	listRounds     = 10 // a followed view is listed anew after so many rounds
-	overdueRounds  = 2  // a lease that nobody took or gave for so many rounds is anybody's
-	roundsPerEvent = 50 // news can make rounds come so much faster, no more
+	listRounds     = 10 // a followed view is listed anew after this many rounds
+	overdueRounds  = 2  // any instance may take a lease that was not taken or given for this many rounds
+	roundsPerEvent = 50 // news can make rounds this many times faster at most
 )
 
-// balancer compares the leases with the instances, round after round. All of it belongs to the
-// goroutine that runs the rounds.
+// balancer compares the leases with the instances, round after round. Only the goroutine that runs the rounds uses it.
 type balancer struct {
 	unit     *Unit
 	in       *instance.Instance
 	follower *follower
 	presence *presence
 	rng      *rand.Rand
-	waiting  latest.Since[string] // leases, by id, that should have been taken, or given by another owner
-	planned  time.Time            // the store's time at which the last plan was made
-	flaws    latest.Since[string] // that listings have shown, by id
-	tiled    []feed.Record        // as the last listing without a hole had them
-	reported map[string]bool      // documents that were reported as broken
-	marker   feed.Record          // of the unit, as it was joined; zero before it was seen
-	gone     error                // why there are no leases to balance any more
+	waiting  latest.Since[string] // ids of leases that should have been taken, or given by another owner
+	planned  time.Time            // the store's time of the last plan
+	flaws    latest.Since[string] // ids of flaws in listings
+	tiled    []feed.Record        // the leases of the last listing without a hole
+	reported map[string]bool      // documents that were reported as invalid
+	marker   feed.Record          // the unit's marker when this instance joined; zero before it was seen
+	gone     error                // why the unit has no leases any more
 }
 
 func newBalancer(u *Unit) *balancer {
@@ -45,7 +44,7 @@ func newBalancer(u *Unit) *balancer {
 	}
 }
 
-// runRounds balances until ctx ends, or returns why the unit is gone.
+// runRounds balances until ctx ends, or until the unit is gone, and then returns the reason.
 func (b *balancer) runRounds(ctx context.Context) error {
 	for ctx.Err() == nil {
 		expecting := b.round(ctx)
@@ -58,7 +57,7 @@ func (b *balancer) runRounds(ctx context.Context) error {
 		}
 		wait := pause.Jitter(b.rng, b.in.Options.Acquire)
 		if expecting && !b.follower.live.Load() {
-			wait = b.in.Options.Acquire / 10 // leases are on their way to us
+			wait = b.in.Options.Acquire / 10 // other instances are about to give us leases
 		}
 		if pause.For(ctx, b.in.Options.Acquire/roundsPerEvent) != nil {
 			break
@@ -79,8 +78,8 @@ func (b *balancer) awaitNews(ctx context.Context, d time.Duration) {
 	}
 }
 
-// untilExpiry is how long until the next lease of another owner expires or is free of its
-// fence, after the last plan: survivors then act at that moment, not at their next round.
+// untilExpiry returns how long until the next lease of another owner expires, or its fence ends, after the last plan.
+// So survivors act at that moment, not at their next round.
 func (b *balancer) untilExpiry() time.Duration {
 	now := b.in.View.Now()
 	soonest := b.in.Options.Expiration
@@ -93,16 +92,16 @@ func (b *balancer) untilExpiry() time.Duration {
 	return soonest + pause.Jitter(b.rng, b.in.Options.Acquire/roundsPerEvent)
 }
 
-// round compares once and carries out the plan. It reports whether others are about to give us leases.
+// round compares once and carries out the plan. It reports whether other instances are about to give us leases.
 func (b *balancer) round(ctx context.Context) (expecting bool) {
 	b.in.Solved(feed.OriginBalancer, feed.OriginLeaseStore, feed.OriginSource)
 	s, listed, err := b.planRound(ctx)
 	if err != nil {
-		b.planned = b.in.View.Now() // leases that expire in an outage are no reason to ask more often
+		b.planned = b.in.View.Now() // leases that expire during an outage are no reason to ask more often
 		b.in.Report(ctx, feed.OriginBalancer, "", err)
 		return false
 	}
-	// These judge by records that are not there, which only a listing shows.
+	// These decide by missing records, which only a listing shows.
 	if listed {
 		b.dropRedundant()
 		b.unit.dropLate(ctx)
@@ -110,7 +109,8 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 		b.presence.cleanPresences(ctx)
 	}
 	b.waiting.See(records.IDs(s.pick(s.plan.Waiting)))
-	// Before the first lease is begun, because its position passes no key that is set aside if others would skip it.
+	// This must happen before the first lease begins: if another kind of processor shares the unit, the position must
+	// not pass keys that are set aside, because that processor would skip their changes.
 	foreign := slices.IndexFunc(s.leases, records.IsForeign)
 	b.in.Shared.Store(foreign >= 0)
 	done := feed.Round{Leases: len(s.leases), Instances: len(s.alive), Owned: b.in.Claims.Number(), Listed: listed}
@@ -132,8 +132,8 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 	return s.plan.Expected > 0
 }
 
-// planRound makes the plan of a round. A theft is planned by a listing, because a stale view
-// must not cost anybody a lease.
+// planRound makes the plan of a round. Before a theft it lists the records, because an instance must not lose a lease
+// to a stale view.
 func (b *balancer) planRound(ctx context.Context) (s situation, listed bool, err error) {
 	if b.follower.live.Load() && time.Since(b.in.View.Listed()) < listRounds*b.in.Options.Acquire {
 		if s = b.situation(); len(s.plan.Steal) == 0 {
@@ -146,7 +146,7 @@ func (b *balancer) planRound(ctx context.Context) (s situation, listed bool, err
 	return b.situation(), true, nil
 }
 
-// listRecords lists all records. That the unit is gone is believed if a second listing says so too.
+// listRecords lists all records. If the unit seems to be gone, a second listing must confirm that.
 func (b *balancer) listRecords(ctx context.Context) error {
 	if b.marker.ID == "" {
 		b.marker, _ = b.in.View.Marker()
@@ -160,7 +160,7 @@ func (b *balancer) listRecords(ctx context.Context) error {
 	return cmp.Or(b.gone, err)
 }
 
-// isOverdue reports whether a lease has waited for so long that anybody may take it.
+// isOverdue reports whether a lease has waited for so long that any instance may take it.
 func (b *balancer) isOverdue(lease feed.Record) bool {
 	return b.waiting.For(lease.ID) > overdueRounds*b.in.Options.Acquire+b.in.Options.Drain
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// situation is the view at the beginning of a round, and the plan that follows from it.
+// situation is the view at the beginning of a round, and the resulting plan.
 type situation struct {
-	leases []feed.Record   // to be worked on, with different ranges
-	alive  []balance.Owner // instances that show presence, this one included
+	leases []feed.Record   // valid leases, with different ranges
+	alive  []balance.Owner // instances that show presence, including this one
 	most   map[balance.Owner]int
-	plan   balance.Plan // by the indexes of leases
+	plan   balance.Plan // contains indexes of leases
 }
 
-// pick lists the leases of some indexes.
+// pick returns the leases with some indexes.
 func (s situation) pick(indexes []int) []feed.Record {
 	picked := make([]feed.Record, len(indexes))
 	for i, of := range indexes {
@@ -26,18 +26,17 @@ func (s situation) pick(indexes []int) []feed.Record {
 	return picked
 }
 
-// situation reads the view and plans. Documents that are no leases are reported once and left alone.
+// situation reads the view and plans. Invalid documents are reported once and left alone.
 func (b *balancer) situation() situation {
 	good, bad := b.in.View.Placed()
 	for _, lease := range bad {
-		if !b.reported[lease.ID] && !errors.Is(lease.Err, feed.ErrOverlap) { // overlaps may pass: see checkCover
+		if !b.reported[lease.ID] && !errors.Is(lease.Err, feed.ErrOverlap) { // overlaps may be temporary: see checkCover
 			b.reported[lease.ID] = true
 			b.in.Raise(&feed.Error{Origin: feed.OriginLeaseStore, Lease: lease.Token, Err: lease.Err})
 		}
 	}
 	b.planned = b.in.View.Now()
-	// This instance counts as alive even if its presence record was not written or
-	// listed yet.
+	// This instance counts as alive even if its presence record is not written or listed yet.
 	s := situation{leases: good, alive: []balance.Owner{b.in.Me}, most: map[balance.Owner]int{}}
 	if b.in.Options.MaxLeases > 0 {
 		s.most[b.in.Me] = b.in.Options.MaxLeases

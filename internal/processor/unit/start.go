@@ -17,20 +17,19 @@ import (
 
 // Where a lease without a position begins
 //
-// Leases that we create have a token from the first, so this is about those that another
-// kind of processor made and has not read from yet. Whoever made the lease, it begins
+// Leases that we create have a token from the first moment, so these rules concern leases that another kind of
+// processor has made and has not read from yet. Such a lease begins
 //
-//	1  from the start that it records itself, else
-//	2  from where its unit began, as the marker records it, else
-//	3  from Options.Start, which is then recorded in the marker
+//	1  at the start that the lease itself records; if there is none,
+//	2  at the unit's start in the marker; if there is none,
+//	3  at Options.Start, which is then recorded in the marker
 //
-// and without any of these it is not worked on: Run returns [feed.ErrNoStart] when there is
-// such a lease at the start, and leaves a later one alone and reports it. From now is never
-// assumed: changes written while nobody worked would be skipped. The position is stored
-// before the first change is handled.
+// If there is none of these, no instance works on the lease: Run returns [feed.ErrNoStart] if there is such a lease at
+// the start, and leaves a later one alone and reports it. A start from now is never assumed, because changes written
+// while no processor worked would be skipped. The position is stored before the first change is handled.
 
-// beganAt is when a unit without a marker began: now, or when the first lease was made of
-// those that are there from a creation that was interrupted.
+// beganAt returns when a unit without a marker began: now or, if an interrupted creation has left leases, when the
+// first of these was made.
 func (u *Unit) beganAt() time.Time {
 	at := u.in.View.Now()
 	for _, lease := range u.in.View.Kind(feed.KindLease) {
@@ -41,8 +40,8 @@ func (u *Unit) beganAt() time.Time {
 	return at
 }
 
-// recordStart adds to the marker's properties where the unit begins, if it begins at a time of
-// the store.
+// recordStart adds the unit's start to the marker's properties. If the unit begins from now, recordStart stores a time
+// of the store instead.
 func (u *Unit) recordStart(start feed.Start, now time.Time, properties map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, properties)
@@ -54,9 +53,9 @@ func (u *Unit) recordStart(start feed.Start, now time.Time, properties map[strin
 	return all
 }
 
-// firstStart is where a unit without a marker begins: where Options.Start says, else
-// where the leases say that are there from a creation that was interrupted. A start that
-// is relative to now counts as it was then, not as it is now.
+// firstStart returns where a unit without a marker begins: at Options.Start or, if it is not set, at the start of the
+// leases that an interrupted creation has left. A start relative to now means the time of that creation, not the
+// present time.
 func (u *Unit) firstStart() (feed.Start, error) {
 	relative := u.in.Options.Start.Ago() > 0
 	if !u.in.Options.Start.IsZero() && !relative {
@@ -73,9 +72,8 @@ func (u *Unit) firstStart() (feed.Start, error) {
 	return feed.Start{}, u.checkPlaced()
 }
 
-// checkStart refuses a start that the unit would ignore. The start that the unit began with
-// is welcome, because programs set it at every run. A unit that another kind of processor
-// made has none on record, and gets ours.
+// checkStart refuses a start that the unit would ignore. The start with which the unit began is accepted, because
+// programs set it at every run. A unit that another kind of processor made has no recorded start, and records ours.
 func (u *Unit) checkStart(ctx context.Context, info feed.Record) (done bool, err error) {
 	given, began := u.in.Options.Start.Given(), notes.TimeOf(info.Properties[notes.OptionProperty])
 	_, known := u.in.View.Origin()
@@ -99,8 +97,8 @@ func (u *Unit) checkStart(ctx context.Context, info feed.Record) (done bool, err
 	return true, nil
 }
 
-// checkForeign refuses a unit that we could not work on in full, because ranges whose leases
-// others keep in a form that we do not write would stand still.
+// checkForeign refuses a unit with leases in a form that this processor does not write, because the ranges of these
+// leases would make no progress.
 func (u *Unit) checkForeign() error {
 	foreign := u.in.View.LeasesWhere(func(lease feed.Record) bool { return errors.Is(lease.Err, feed.ErrForeignLease) })
 	if len(foreign) == 0 {
@@ -110,7 +108,7 @@ func (u *Unit) checkForeign() error {
 		fold.Names(records.IDs(foreign)), foreign[0].Err)
 }
 
-// checkPlaced refuses leases of which nobody says where they begin.
+// checkPlaced refuses leases without a known start.
 func (u *Unit) checkPlaced() error {
 	if open := u.in.View.LeasesWhere(records.HasNoStart); len(open) > 0 {
 		return &feed.StartError{Leases: records.IDs(open)}
@@ -118,8 +116,8 @@ func (u *Unit) checkPlaced() error {
 	return nil
 }
 
-// resolveStart is the position of a start, as a token where the feed gives one, because a processor
-// of another kind would begin a lease without a token at a start of its own.
+// resolveStart returns the position of a start, as a token if the feed has one, because another kind of processor would
+// begin a lease without a token at its own start.
 func (u *Unit) resolveStart(ctx context.Context, part feed.Range, start feed.Start) (feed.Position, error) {
 	at := feed.Position{Start: start.AsAgo(0)}
 	if start.IsNow() {

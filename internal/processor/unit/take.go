@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// handedOver lists the leases that name this process as owner but are not being
-// worked on: given by others, or ours from a write whose answer was lost.
+// handedOver lists the leases that name this process as owner but have no worker: other instances have given them, or
+// our own write has lost its answer.
 func (b *balancer) handedOver(leases []feed.Record) (mine []feed.Record) {
 	for _, lease := range leases {
 		if _, begun := b.in.Claims.Held(lease.Range); !begun && records.OwnerOf(lease) == b.in.Me && !records.IsExpired(lease, b.planned, b.in.Options.Expiration) {
@@ -24,7 +24,8 @@ func (b *balancer) handedOver(leases []feed.Record) (mine []feed.Record) {
 	return mine
 }
 
-// declineGifts frees leases that were handed over to us and not begun, lest others wait for their expiry.
+// declineGifts frees leases that were handed over to us and have not begun. Otherwise the other instances would wait
+// for their expiry.
 func (b *balancer) declineGifts(ctx context.Context) {
 	err := b.in.View.List(ctx, time.Now())
 	for _, lease := range b.handedOver(b.situation().leases) {
@@ -38,9 +39,8 @@ func (b *balancer) declineGifts(ctx context.Context) {
 	}
 }
 
-// acquire takes leases, starts to work on them, and returns how many it got. It stops after
-// the time of a round, when its plan is old: a slow store takes many rounds, each right
-// after the last.
+// acquire takes leases, starts to work on them, and returns how many it has taken. It stops after the time of a round,
+// because its plan is then outdated: with a slow store this takes many rounds, each directly after the last.
 func (b *balancer) acquire(ctx context.Context, leases []feed.Record) int {
 	var got atomic.Int64
 	bounded, cancel := context.WithTimeout(ctx, b.in.Options.Acquire)
@@ -56,12 +56,12 @@ func (b *balancer) acquire(ctx context.Context, leases []feed.Record) int {
 	return int(got.Load())
 }
 
-// takeLease makes a lease ours and starts to work on it.
+// takeLease takes a lease and starts to work on it.
 func (b *balancer) takeLease(ctx context.Context, seen feed.Record) bool {
 	if !b.in.Claims.Claim(seen.Range) {
-		return false // ours already, though the view may not show that yet
+		return false // ours already, although the view may not show that yet
 	}
-	if records.IsUntouched(seen) && b.in.View.IsRedundant(seen) { // taken, it would rank higher and be redundant no more
+	if records.IsUntouched(seen) && b.in.View.IsRedundant(seen) { // after taking, it would rank higher and would no longer be redundant
 		b.in.Report(ctx, feed.OriginLeaseStore, seen.Token, b.unit.discardUntaken(ctx, seen))
 		b.in.Claims.Free(seen.Range)
 		return false
@@ -73,14 +73,14 @@ func (b *balancer) takeLease(ctx context.Context, seen feed.Record) bool {
 	return true
 }
 
-// tryTake writes us into a lease, on condition that it is as it was seen: of two that
-// want it, the slower one finds a conflict.
+// tryTake writes this instance as owner into a lease, conditional on the seen version: if two instances want it, the
+// slower one receives a conflict.
 func (b *balancer) tryTake(ctx context.Context, seen feed.Record) bool {
 	lease := seen
 	lease.Owner, lease.Epoch, lease.Expiration = b.in.Me.Instance, b.in.Me.Epoch, b.in.Options.Expiration
 	lease.Fence = b.fencedUntil(seen)
 	records.BeginTerm(&lease)
-	// Its owner has ended without a word, and the handler may be why.
+	// Its owner has ended unexpectedly, and the handler may be the cause.
 	crashed := !seen.Free() && seen.Epoch != "" && records.OwnerOf(seen) != b.in.Me && records.IsExpired(seen, b.in.View.Now(), b.in.Options.Expiration)
 	var started time.Time
 	var got feed.Record
@@ -96,12 +96,11 @@ func (b *balancer) tryTake(ctx context.Context, seen feed.Record) bool {
 		b.in.View.Drop(seen.ID)
 		return false
 	case errors.Is(err, feed.ErrConflict):
-		b.in.View.Distrust() // somebody else was faster
+		b.in.View.Distrust() // another instance was faster
 		return false
 	case err != nil:
 		b.in.View.Distrust()
-		// The write may have been stored all the same: then handedOver finds the lease
-		// in a later round.
+		// The write may have been stored nevertheless: then handedOver finds the lease in a later round.
 		b.in.Report(ctx, feed.OriginLeaseStore, seen.Token, fmt.Errorf("acquire: %w", err))
 		return false
 	}
@@ -110,9 +109,8 @@ func (b *balancer) tryTake(ctx context.Context, seen feed.Record) bool {
 	return true
 }
 
-// fencedUntil is until when, by the store's clock, a new owner must wait: an owner that did not
-// give the lease away trusts it until it would have expired, and hears of us only at its
-// next write.
+// fencedUntil returns until when, by the store's clock, a new owner must wait. An owner that did not give the lease
+// away trusts it until its expiry, and notices us only at its next write.
 func (b *balancer) fencedUntil(seen feed.Record) time.Time {
 	now := b.in.View.Now()
 	given := seen.Free() || records.OwnerOf(seen) == b.in.Me
@@ -135,6 +133,5 @@ func (b *balancer) giveAway(s situation) (given int) {
 	return given
 }
 
-// atOnce is how many leases are created or taken at once: as many as the service's own
-// processors do.
+// atOnce limits how many leases are created or taken at the same time: the number of the service's own processors.
 const atOnce = 25

@@ -1,6 +1,6 @@
-// Package unit is the part of a processor that runs a deployment unit together with other instances: it makes the leases of
-// the unit, shows the instance to the others, follows their writes, and takes and gives leases. What an instance does with a
-// lease that it has taken is package tenure.
+// Package unit is the part of a processor that runs a deployment unit together with other instances. It makes the
+// leases of the unit, shows the instance to the others, follows their writes, and takes and gives leases. The work on a
+// lease is package tenure.
 package unit
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/changefeed/internal/processor/latest"
 )
 
-// Unit is the part of one instance in its unit.
+// Unit is the part of an instance in its unit.
 type Unit struct {
 	in       *instance.Instance
 	balancer *balancer
@@ -23,20 +23,20 @@ type Unit struct {
 	presence *presence
 
 	ready atomic.Bool                  // the unit's leases exist
-	began atomic.Pointer[feed.NewUnit] // if this instance has made them
+	began atomic.Pointer[feed.NewUnit] // set if this instance has made the unit
 	last  latest.Value[feed.Round]
 }
 
-// New makes the part of an instance. [Unit.Run] does its work.
+// New makes a Unit for an instance. [Unit.Run] does the work.
 func New(in *instance.Instance) *Unit {
 	u := &Unit{in: in, follower: &follower{in: in}, presence: &presence{in: in}}
 	u.balancer = newBalancer(u)
 	return u
 }
 
-// Run works until ctx ends, then gives the leases back and returns nil. It calls ready when the leases of the unit exist.
-// It returns an error only for what cannot mend itself: at the start, or because the leases or the monitored container
-// are gone.
+// Run works until ctx ends, then gives the leases back and returns nil. It calls ready when the leases of the unit
+// exist. It returns an error only if a retry cannot help: at the start, or because the leases or the monitored
+// container are gone.
 func (u *Unit) Run(ctx context.Context, ready func()) error {
 	if err := u.bootstrap(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -60,8 +60,8 @@ func (u *Unit) Run(ctx context.Context, ready func()) error {
 	return gone
 }
 
-// leaveUnit ends the work: others hear that we go, batches in hand are drained, and leases
-// released, unless they are gone.
+// leaveUnit ends the work: it tells the other instances, waits for the batches in the handler, and releases the leases
+// unless they are gone.
 func (u *Unit) leaveUnit(gone bool) {
 	ctx, cancel := context.WithTimeout(u.in.Base, u.in.Options.Drain)
 	defer cancel()
@@ -75,8 +75,8 @@ func (u *Unit) leaveUnit(gone bool) {
 // IsReady reports whether the unit's leases exist.
 func (u *Unit) IsReady() bool { return u.ready.Load() }
 
-// Began is where the unit begins, if this instance has made its leases; else nil.
+// Began returns where the unit begins, if this instance has made its leases; otherwise nil.
 func (u *Unit) Began() *feed.NewUnit { return u.began.Load() }
 
-// LastRound is the last round, and when it was over.
+// LastRound returns the last round, and when it was over.
 func (u *Unit) LastRound() (feed.Round, time.Time) { return u.last.Get() }

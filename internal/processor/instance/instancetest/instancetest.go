@@ -1,4 +1,4 @@
-// Package instancetest has an instance for the tests of the parts of a processor.
+// Package instancetest makes an instance for the tests of the parts of a processor.
 package instancetest
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
-// Idle is an instance that does nothing by itself. Times that are not set are the defaults of the processor, and its hooks do
-// nothing.
+// Idle returns an instance that does nothing by itself. Unset times have the defaults of the processor, and the hooks
+// do nothing.
 func Idle(ctx context.Context, store feed.LeaseStore, o instance.Options) *instance.Instance {
 	o.Instance, o.Acquire, o.Renew, o.Expiration, o.Drain = "a", 13*time.Second, 17*time.Second, time.Minute, 10*time.Second
 	o.RetryMin, o.RetryMax, o.HandlerTimeout, o.Poll = 100*time.Millisecond, 30*time.Second, 10*time.Minute, 5*time.Second
