@@ -34,7 +34,7 @@ type Store interface {
 //
 // The id begins with the name of the processor and the resource id of the monitored container. The ttl keeps letters if
 // the container has a default time to live. If the documents of a letter are too large for one document, the letter
-// names further documents, its parts. Units may share a container, also units with the same name that read different
+// names further documents, the parts. Units may share a container, also units with the same name that read different
 // containers. A ContainerBox leaves foreign documents alone.
 type ContainerBox struct {
 	in        Store
@@ -43,16 +43,16 @@ type ContainerBox struct {
 	prefix    string // of the ids of the letters' documents
 }
 
-// Monitored is the container that a unit reads, such as *docstore.Container or *cosmos.Container. It distinguishes the
-// unit from others with the same name.
+// Monitored is the container that a unit reads, such as *docstore.Container or *cosmos.Container. Monitored
+// distinguishes the unit from others with the same name.
 type Monitored interface {
 	Database() string
 	ID() string
 	RID() string // resource id, unique to the container
 }
 
-// Container returns the box of the unit of a processor that reads the monitored container. If the container in says
-// that it is not partitioned by [KeyPath], Container returns a [feed.ErrBadRequest] that names the path.
+// Container returns the box of the unit with a processor name on the monitored container. If the container in is known
+// to have another partition key path than [KeyPath], Container returns a [feed.ErrBadRequest] with the path.
 func Container(in Store, processor string, monitored Monitored) (*ContainerBox, error) {
 	b, err := unitless(in, processor)
 	if err == nil {
@@ -135,8 +135,8 @@ func escape(text, more string) string {
 // maxKey is the largest partition key that the service accepts, in bytes.
 const maxKey = 2048
 
-// keyText returns the member key for a partition key: the text of the key. If this text is too long for the service,
-// because it is a little longer than the key's values, keyText returns its beginning with a hash.
+// keyText returns the member key for a partition key: the text of the key. If the text, which is a little longer than
+// the key's values, is too long for the service, keyText returns the beginning of the text with a hash.
 func keyText(key feed.PartitionKey) string {
 	if len(key) <= maxKey {
 		return string(key)
@@ -152,7 +152,7 @@ func (b *ContainerBox) Put(ctx context.Context, l feed.DeadLetter) error {
 	if err != nil {
 		return err
 	}
-	for _, doc := range append(parts, text) { // the letter last: it exists with all of its parts or not at all
+	for _, doc := range append(parts, text) { // the letter last: it exists with all parts or not at all
 		if err == nil {
 			_, err = b.commitWrites(ctx, l.Change.PartitionKey, feed.Write{Op: feed.WriteUpsert, Body: doc})
 		}
@@ -181,7 +181,7 @@ func (b *ContainerBox) getDocument(ctx context.Context, key feed.PartitionKey, i
 	return results[0].Body, nil
 }
 
-// Remove deletes the document of a letter, together with its parts.
+// Remove deletes the document of a letter, together with the parts.
 func (b *ContainerBox) Remove(ctx context.Context, key feed.PartitionKey, id string) error {
 	if err := b.removeDocument(ctx, spelled(key), b.id(id)); err != nil && !errors.Is(err, feed.ErrNotFound) {
 		return fmt.Errorf("remove letter %s of %s: %w", id, key, err)
@@ -206,8 +206,7 @@ func (b *ContainerBox) removeDocument(ctx context.Context, key feed.PartitionKey
 	return err
 }
 
-// maxHeld bounds the bytes of letters that are in memory while they are sorted. Letters beyond that are read again,
-// each by itself.
+// maxHeld bounds the bytes of letters in memory during sorting. Letters beyond that are read again, each by itself.
 var maxHeld = 64 << 20
 
 // filed is a letter found in the feed, either whole or to be read again.
@@ -216,9 +215,9 @@ type filed struct {
 	whole  bool
 }
 
-// Letters reads the feed of the container from its beginning, because only the feed reaches all documents in every
-// store. Letters that are parked during the call may be missing. On an account whose consistency is session or weaker,
-// letters that were parked just before the call may be missing too.
+// Letters reads the feed of the container from the beginning, because only the feed reaches all documents in every
+// store. Letters parked during the call may be missing. On an account whose consistency is session or weaker, letters
+// parked just before the call may be missing too.
 func (b *ContainerBox) Letters(ctx context.Context, key feed.PartitionKey) iter.Seq2[feed.DeadLetter, error] {
 	return func(yield func(feed.DeadLetter, error) bool) {
 		all, err := b.findUnordered(ctx, spelled(key))
@@ -274,7 +273,7 @@ func (b *ContainerBox) findUnordered(ctx context.Context, key feed.PartitionKey)
 				return nil, fmt.Errorf("document %q of %s: %w", c.ID, c.PartitionKey, err)
 			}
 			// Letters are sorted by their changes, but a feed has letters in the order in which they were parked. So
-			// Letters must find all letters before it yields the first.
+			// all letters must be found before the first is yielded.
 			held += len(c.Body)
 			f := filed{l, held <= maxHeld && len(parts) == 0}
 			if !f.whole {
@@ -286,7 +285,7 @@ func (b *ContainerBox) findUnordered(ctx context.Context, key feed.PartitionKey)
 	return all, context.Cause(ctx)
 }
 
-// rangeOf returns a range that contains only the letters of a key, in a single partition.
+// rangeOf returns a range with only the letters of a key, in a single partition.
 func (b *ContainerBox) rangeOf(ctx context.Context, key feed.PartitionKey) (feed.Range, error) {
 	locator, ok := b.in.(feed.Locator)
 	if !ok {
@@ -298,7 +297,7 @@ func (b *ContainerBox) rangeOf(ctx context.Context, key feed.PartitionKey) (feed
 
 // readAgain reads a letter again. The letter may have been removed meanwhile.
 func (b *ContainerBox) readAgain(ctx context.Context, key feed.PartitionKey, id string) (l feed.DeadLetter, found bool, err error) {
-	for range 2 { // if a letter is removed between the reads of its parts, the second try does not find it
+	for range 2 { // if a letter is removed between the reads of parts, the second try does not find it
 		var text []byte
 		if text, err = b.getDocument(ctx, key, b.id(id)); errors.Is(err, feed.ErrNotFound) {
 			return l, false, nil

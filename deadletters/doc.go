@@ -1,4 +1,4 @@
-// Package deadletters stores the changes that a handler cannot handle. Its types are implementations of
+// Package deadletters stores the changes that a handler cannot handle. The types implement
 // changefeed.FailurePolicy.DeadLetters.
 //
 //	letters, err := deadletters.Container(container, "mailer", orders) // of docstore or cosmos
@@ -8,14 +8,14 @@
 //	})
 //
 // [Container] keeps letters in an ordinary container, for all instances: whichever instance parks a change, every other
-// instance can read the letter, and hold or redrive its key. [File] keeps letters in a file, which belongs to its host:
-// another host neither sees the letters nor continues the file. Use File if you have a single process, or if you hold
-// no keys. [Func] passes letters to a function and cannot read them back.
+// instance can read the letter, and hold or redrive its key. [File] keeps letters in a file, which belongs to a single
+// host: another host neither sees the letters nor continues the file. Use File if you have a single process, or if you
+// hold no keys. [Func] passes letters to a function and cannot read them back.
 //
 // # Letters handled again
 //
-// [Redrive] makes the handler handle a letter again, and [Release] lets a held key go on. Both ask the instance that
-// owns the key, so that the change stays in order with its key. Both wait for the [Outcome]:
+// [Redrive] makes the handler handle a letter again, and [Release] lets a held key go on. Both ask the owner of the
+// key, so that the change stays in the order of the key. Both wait for the [Outcome]:
 //
 //	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 //	defer cancel()
@@ -43,10 +43,10 @@
 //	document       as in the feed, byte for byte; missing for a delete
 //	previous       the previous version, if the feed has it
 //
-// If a document cannot stand in a line of JSON, because it is not JSON, has line breaks or is nested too deeply, the
-// letter has the document in base64, as document_raw. In a container, documents of more than 1 MB are compressed, gzip
-// in base64, as document_gzip. If the compressed form has more than 1 MB too, it is stored in separate documents. The
-// same holds for previous.
+// If a document cannot stand in a line of JSON, because the document is not JSON, has line breaks or is nested too
+// deeply, the letter has the document in base64, as document_raw. In a container, documents of more than 1 MB are
+// compressed, gzip in base64, as document_gzip. A compressed form of more than 1 MB is stored in separate documents.
+// The same holds for previous.
 package deadletters
 
 import (
@@ -56,7 +56,7 @@ import (
 )
 
 // Func makes [feed.DeadLetters] from a function, for a sink that cannot be read back, such as an alert or a queue. You
-// cannot redrive its letters, nor hold keys.
+// cannot redrive such letters, nor hold keys.
 type Func func(ctx context.Context, l feed.DeadLetter) error
 
 // Put calls f.

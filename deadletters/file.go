@@ -23,13 +23,13 @@ var ErrInUse = errors.New("file of dead letters is in use")
 // ErrDamaged means that a line of the file has changed since it was written.
 var ErrDamaged = errors.New("file of dead letters is damaged")
 
-// FileBox is a [feed.LetterBox] in a file of JSON lines. The file belongs to its host: instances of the unit on other
-// hosts do not see its letters. If the range of a held key moves to another host, that host does not know the letters.
-// Only one process at a time has the file open; a lock on the file PATH.lock excludes other processes, but [ReadFile]
-// can read the letters meanwhile.
+// FileBox is a [feed.LetterBox] in a file of JSON lines. The file belongs to a single host: instances of the unit on
+// other hosts do not see these letters. If the range of a held key moves to another host, the other host does not know
+// the letters. Only one process at a time has the file open; a lock on the file PATH.lock excludes other processes, but
+// [ReadFile] can read the letters meanwhile.
 //
 // A letter is a line, in the form described in the package comment and with a checksum, crc. A removed letter stays in
-// the file, and a later line marks its removal: {"removed":ID,"key":[…],…}. [File] rewrites the file without removed
+// the file, and a later line marks the removal: {"removed":ID,"key":[…],…}. [File] rewrites the file without removed
 // letters if these are more than half of the file.
 type FileBox struct {
 	path, processor string
@@ -50,7 +50,7 @@ type name struct {
 	id        string
 }
 
-// place is the place of a letter in the file, and in the order of its key.
+// place is the place of a letter in the file, and in the order of the key.
 type place struct {
 	at, size int64 // of its line, without the line break
 	lsn      int64
@@ -59,8 +59,8 @@ type place struct {
 
 // File opens the file of a processor's letters, or creates the file. The file may contain letters of other processors,
 // which are left alone. File returns [ErrInUse], or [ErrDamaged] with the number of the line and leaves the file
-// unchanged, or [feed.ErrBadRequest] if path is no regular file. If a crash has cut the last line short, that line was
-// never acknowledged, and File removes it: see [FileBox.Torn].
+// unchanged, or [feed.ErrBadRequest] if path is no regular file. If a crash has cut the last line short, the line was
+// never acknowledged, and File removes the line: see [FileBox.Torn].
 func File(path, processor string) (*FileBox, error) {
 	if processor == "" {
 		return nil, fmt.Errorf("%w: dead letters: processor name is empty: want one such as mailer", feed.ErrBadRequest)
@@ -94,7 +94,7 @@ func regular(info fs.FileInfo, err error) error {
 	return err
 }
 
-// openFile reads the file and repairs its end.
+// openFile reads the file and repairs the end.
 func (b *FileBox) openFile() (err error) {
 	if b.file, err = os.OpenFile(b.path, os.O_RDWR|os.O_CREATE, ownerFile); err != nil {
 		return err
@@ -119,8 +119,7 @@ func (b *FileBox) openFile() (err error) {
 	return syncDir(filepath.Dir(b.path)) // the file may be new
 }
 
-// Torn returns how many bytes were removed from the end of the file when it was opened: a line that a crash had
-// interrupted.
+// Torn returns how many bytes were removed from the end of the file when it was opened: a line interrupted by a crash.
 func (b *FileBox) Torn() int64 { return b.torn }
 
 // Close releases the file.
@@ -186,7 +185,7 @@ func (b *FileBox) enterGate(ctx context.Context) error {
 
 func (b *FileBox) leaveGate() { <-b.gate }
 
-// writeLine appends a line, and notes its place once the line is safe.
+// writeLine appends a line, and notes the place once the line is safe.
 func (b *FileBox) writeLine(ctx context.Context, text []byte, note func(at, size int64)) error {
 	if err := b.enterGate(ctx); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// inquiry is a request from its caller's point of view, until the answer. If another caller has already requested the
-// same, the inquiry follows the record of that caller, and leaves the deletion of the record to that caller.
+// inquiry is a request from the caller's point of view, until the answer. If another caller has already requested the
+// same, the inquiry follows the record of the other caller, and leaves the deletion of the record to the other caller.
 type inquiry struct {
 	leases  feed.LeaseStore
 	request notes.Request
@@ -22,7 +22,7 @@ type inquiry struct {
 
 	begun    time.Time
 	followed string      // the name in the followed record; empty if no record was written yet
-	record   feed.Record // the followed record, in its last known state
+	record   feed.Record // the followed record, in the last known state
 	seen     bool        // whether a list has shown the record
 	posted   time.Time   // when this caller found or wrote the record
 	expires  time.Time   // when the store removes the record of this caller
@@ -75,7 +75,7 @@ const (
 	extraTTL = time.Minute // beyond the deadline of the caller, who withdraws the request before
 )
 
-// ttl is how long a request is kept, because its caller may have died.
+// ttl is how long a request is kept, because the caller may have died.
 func ttl(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -89,7 +89,7 @@ func ttl(ctx context.Context) time.Duration {
 const unread = 2 * lastWait
 
 // post writes the request, or revives a record that was served before. If another caller has requested the same, and
-// that request is not served yet, post follows the record of that caller. If another write intervenes, or if the other
+// the request is not served yet, post follows the other caller's record. If another write intervenes, or if the other
 // caller may not have read the outcome, post follows no record yet.
 func (a *inquiry) post(ctx context.Context) error {
 	r := feed.Record{
@@ -128,8 +128,8 @@ func (a *inquiry) properties(others map[string]string) map[string]string {
 
 func nameOf(r feed.Record) string { return cmp.Or(r.Properties[callerProperty], "unnamed") }
 
-// find finds the record of the request. An expired record counts as retired: no instance serves it, although the store
-// has not removed it.
+// find finds the record of the request. An expired record counts as retired: no instance serves the request, although
+// the store has not removed the record.
 func (a *inquiry) find(ctx context.Context) (found feed.Record, there bool, err error) {
 	records, now, err := a.leases.List(ctx)
 	a.listed = now
@@ -144,7 +144,7 @@ func (a *inquiry) find(ctx context.Context) (found feed.Record, there bool, err 
 	return found, there, err
 }
 
-// isUnread reports whether a record has an outcome that its caller may not have read.
+// isUnread reports whether a record has an outcome which the caller may not have read.
 func (a *inquiry) isUnread(r feed.Record) bool {
 	_, served := notes.ReadOutcome(r.Properties)
 	return served && a.listed.Sub(r.Updated) < unread
@@ -167,7 +167,8 @@ func (a *inquiry) lookForOutcome(ctx context.Context) (o Outcome, served bool, e
 	} else if !a.seen && time.Since(a.posted) < maxLag {
 		return o, false, nil
 	}
-	// The request is gone: somebody has withdrawn it, or another caller has taken the outcome of their own request.
+	// The request is gone: somebody has withdrawn the request, or another caller has taken the outcome of their own
+	// request.
 	if a.followed == a.name && time.Now().Before(a.expires) {
 		return o, false, fmt.Errorf("%w: somebody has withdrawn the request", ErrNotServed)
 	}
@@ -175,8 +176,8 @@ func (a *inquiry) lookForOutcome(ctx context.Context) (o Outcome, served bool, e
 	return o, false, nil
 }
 
-// takeOutcome reads the outcome in a served record, and deletes the record if this caller has written it. If the caller
-// lacks the right to delete, the record stays retired until the store removes it.
+// takeOutcome reads the outcome in a served record, and deletes the record if this caller is its author. Without the
+// right to delete, the record stays retired until the store removes it.
 func (a *inquiry) takeOutcome(ctx context.Context, r feed.Record) (Outcome, bool) {
 	o, ok := notes.ReadOutcome(r.Properties)
 	if !ok || r.State == feed.StateLive {
@@ -188,7 +189,7 @@ func (a *inquiry) takeOutcome(ctx context.Context, r feed.Record) (Outcome, bool
 	return Outcome{Result: Result(o.Result), Cause: o.Cause, Handled: o.Count, Held: o.Left}, true
 }
 
-// withdrawTime bounds how long a caller withdraws a request after its context has ended.
+// withdrawTime bounds how long a caller withdraws a request after the end of the context.
 const withdrawTime = 5 * time.Second
 
 // giveUp withdraws the request, because ctx has ended or the request could not be written. If the request was served at
@@ -210,8 +211,8 @@ func (a *inquiry) giveUp(ctx context.Context, cause error) (Outcome, error) {
 	return o, a.notServed(ctx, within, fate)
 }
 
-// withdraw withdraws the request if this caller has written it, unless it is served. fate says in words whether it was
-// withdrawn.
+// withdraw withdraws the request if this caller is the author, unless the request is served. fate says in words whether
+// the request was withdrawn.
 func (a *inquiry) withdraw(ctx context.Context) (o Outcome, served bool, fate string) {
 	for range maxConflicts {
 		r, there, err := a.find(ctx)

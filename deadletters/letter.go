@@ -16,11 +16,12 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// A letter is the same JSON object everywhere. Its documents stand last, each in one of three forms. If a document is
-// JSON on one line that stores accept, the letter contains it unchanged. Otherwise the letter contains the document in
-// base64, because its bytes must not change. If the document would be too large for a container, it is compressed.
+// A letter is the same JSON object everywhere. The documents stand last, each in one of three forms. If a document is
+// JSON on one line and acceptable for stores, the letter contains the document unchanged. Otherwise the letter contains
+// the document in base64, because the bytes must not change. A document that is too large for a container is
+// compressed.
 
-// letter is a letter without its documents, which follow separately.
+// letter is a letter without the documents, which follow separately.
 type letter struct {
 	ID          string           `json:"id"`
 	Key         json.RawMessage  `json:"key"`
@@ -71,7 +72,7 @@ func Marshal(processor string, l feed.DeadLetter) ([]byte, error) {
 	return append(append(head, documents...), '}'), err
 }
 
-// marshalHead returns a letter without its documents, and without its closing brace.
+// marshalHead returns a letter without the documents, and without the closing brace.
 func marshalHead(processor, source string, l feed.DeadLetter) ([]byte, error) {
 	c := &l.Change
 	var b bytes.Buffer
@@ -91,7 +92,7 @@ func marshalHead(processor, source string, l feed.DeadLetter) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("}\n")), nil
 }
 
-// marshalDocuments returns the members of a letter after its head, compressed or not.
+// marshalDocuments returns the members of a letter after the head, compressed or not.
 func marshalDocuments(l feed.DeadLetter, compressed bool) (text []byte, err error) {
 	for _, d := range []struct {
 		name string
@@ -130,7 +131,7 @@ func appendDocument(dst []byte, name string, doc []byte, compressed bool) ([]byt
 		}
 		return appendBase64(append(dst, `_gzip":`...), b.Bytes()), nil
 	}
-	// As JSON the document must keep every byte: a single line, no space at its ends, which a parser removes, and no
+	// As JSON the document must keep every byte: a single line, no space at the ends, which a parser removes, and no
 	// deeper nesting than readers accept.
 	if levels, ok := rawjson.Check(doc); !ok || levels > maxLevels || bytes.ContainsAny(doc, "\r\n") || doc[0] <= ' ' || doc[len(doc)-1] <= ' ' {
 		return appendBase64(append(dst, `_raw":`...), doc), nil
@@ -184,7 +185,7 @@ func spelled(key feed.PartitionKey) feed.PartitionKey {
 }
 
 // parseKey returns the canonical text of a key: a container may write the same JSON in another way. An empty object
-// stands for a component that the document lacked.
+// stands for a missing component.
 func parseKey(text []byte) (feed.PartitionKey, error) {
 	var parts []any
 	if err := json.Unmarshal(text, &parts); err != nil {
@@ -207,7 +208,7 @@ func parseOp(text string) (feed.Op, bool) {
 	return 0, false
 }
 
-// document returns the bytes of a document from its form, nil if there is no document.
+// document returns the bytes of a document from any form, nil if there is no document.
 func document(plain json.RawMessage, raw, compressed []byte) (json.RawMessage, error) {
 	// A few malicious bytes can unpack to gigabytes, and other users may write to the container of the letters.
 	const most = 8 * service.MaxItem // far more than the largest document

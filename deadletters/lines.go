@@ -71,7 +71,7 @@ type content struct {
 	damage  error // of the first of them
 }
 
-// readLines reads a file from its beginning. readLines skips a damaged line and reports it, because the line may have
+// readLines reads a file from the beginning. readLines skips a damaged line and reports it, because the line may have
 // been the only copy of a change.
 func readLines(f io.Reader) (content, error) {
 	c := content{index: map[name]place{}}

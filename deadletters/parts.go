@@ -10,18 +10,18 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
-// A letter has one or two documents that the service accepts, each of nearly 2 MB, and the letter itself is written as
-// one document. If that document would be too large, the text after its head is cut into parts: documents of the same
+// A letter has one or two documents of the service, each of up to nearly 2 MB, and the letter itself is written as one
+// document. If that document would be too large, the text after its head is cut into parts: documents of the same
 // partition key, so that a single batch can remove all of them. A single batch cannot write them, because the size of a
-// batch is bounded like the size of a document. So the letter names its parts and is written last. The name of a part
-// contains a hash of the whole text: if a letter is written again, with the same documents, it has the same parts, and
+// batch is bounded like the size of a document. So the letter names the parts and is written last. The name of a part
+// contains a hash of the whole text: a letter that is written again, with the same documents, has the same parts, and
 // never the parts of another letter.
 
 // partSize bounds the bytes of documents in a letter's own document, and in each of its parts. The other members take
 // less than the rest of a document.
 const partSize = 1 << 20
 
-// envelopeOf returns the document of a letter, and its parts.
+// envelopeOf returns the document of a letter, and the parts.
 func (b *ContainerBox) envelopeOf(l feed.DeadLetter) (text []byte, parts [][]byte, err error) {
 	head, err := marshalHead(b.processor, b.source, l)
 	if err != nil {
@@ -63,7 +63,7 @@ func begin(id string, key feed.PartitionKey) []byte {
 // isPart reports whether a document is a part of a letter.
 func isPart(text []byte) bool { return rawjson.Lookup(text, "part") != nil }
 
-// partIDs returns the ids of the parts of a letter; rest is the text after its head.
+// partIDs returns the ids of the parts of a letter; rest is the text after the head.
 func partIDs(id string, rest []byte) (ids []string) {
 	sum := sha256.Sum256(rest)
 	for i := 0; i*partSize < len(rest); i++ {
@@ -80,7 +80,7 @@ func partsOf(text []byte) (ids []string, err error) {
 	return ids, err
 }
 
-// openEnvelope assembles the letter from its document and its parts. [feed.ErrNotFound] means that a part is missing.
+// openEnvelope assembles the letter from the document and the parts. [feed.ErrNotFound] means that a part is missing.
 func (b *ContainerBox) openEnvelope(ctx context.Context, key feed.PartitionKey, text []byte) (l feed.DeadLetter, err error) {
 	var rest []byte
 	parts, err := partsOf(text)

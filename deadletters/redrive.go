@@ -21,7 +21,7 @@ type Outcome struct {
 	// of the text; the letter has more.
 	Cause string
 
-	// Handled is how many letters were handled and removed: the requested letter, and the held letters after it.
+	// Handled is how many letters were handled and removed: the requested letter, and the following held letters.
 	Handled int
 
 	// Held is how many held letters of the key remain; -1 if the instance has not counted them. Held is 0 if the key is
@@ -46,17 +46,17 @@ const (
 	ResultNothing Result = notes.Nothing
 )
 
-// Redrive makes the handler handle a dead letter again and waits for the outcome. The instance that owns the range of
-// the letter's key calls the handler once for the letter. If the handler succeeds, the letter is removed. If the key is
-// held and none of its other letters has failed, its held letters follow, and the key is released. If the handler fails
-// again, you receive [ResultFailed] and no error.
+// Redrive makes the handler handle a dead letter again and waits for the outcome. The owner of the range of the
+// letter's key calls the handler once for the letter. If the handler succeeds, the letter is removed. If the key is
+// held and none of the key's other letters has failed, the held letters follow, and the key is released. If the handler
+// fails again, you receive [ResultFailed] and no error.
 //
 // The key is a JSON array in any spelling. The request is a record among the leases, and is served once. If two callers
-// request the same letter at the same time, they share the record. The caller who made the record removes it with its
-// outcome; if the other caller has not read the outcome yet, it requests the letter again.
+// request the same letter at the same time, they share the record. The author of the record removes the record with the
+// outcome; if the other caller has not read the outcome yet, the other caller requests the letter again.
 //
 // When ctx ends before the request is served, Redrive withdraws the request, which takes at most 5 seconds, and returns
-// an error that is [ErrNotServed] and the cause of ctx. If an instance has begun with the request, it still carries the
+// an error that is [ErrNotServed] and the cause of ctx. An instance that has begun with the request still carries the
 // request out. If the process of the caller dies, the lease store removes the request one minute after the deadline of
 // ctx, and after 24 hours at the latest; without a deadline, after 24 hours.
 //
@@ -67,14 +67,14 @@ func Redrive(ctx context.Context, source feed.Source, leases feed.LeaseStore, ke
 	return ask(ctx, source, leases, notes.Request{Action: notes.Retry, Key: string(spelled(key)), Letter: letter})
 }
 
-// Release lets a held key go on without its failed changes: the held changes are handled, in their order, and then the
+// Release lets a held key go on without the failed changes: the held changes are handled, in their order, and then the
 // key is no longer held. If one of them fails, the key stays held from that change, and you receive [ResultFailed]. The
 // letters of the earlier failed changes stay. Release waits and is withdrawn as [Redrive] is, with the same errors.
 func Release(ctx context.Context, source feed.Source, leases feed.LeaseStore, key feed.PartitionKey) (Outcome, error) {
 	return ask(ctx, source, leases, notes.Request{Action: notes.Release, Key: string(spelled(key))})
 }
 
-// ask writes a request and waits for its outcome.
+// ask writes a request and waits for the outcome.
 func ask(ctx context.Context, source feed.Source, leases feed.LeaseStore, q notes.Request) (o Outcome, err error) {
 	locator, ok := source.(feed.Locator)
 	if !ok {
@@ -95,10 +95,10 @@ func ask(ctx context.Context, source feed.Source, leases feed.LeaseStore, q note
 // waits receives [ErrNotServed].
 //
 // If an instance has begun with a request, the request is counted. The instance reads the withdrawal within a second if
-// the store is a [feed.Follower], and otherwise within a round; letters that are not in the handler by then are not
-// handled. Such a request stays among the records, retired, for 15 minutes, as does every withdrawn request if you lack
-// the right to delete. If the lease store returns an error, Withdraw returns the error with the number of requests that
-// were withdrawn before.
+// the store is a [feed.Follower], and otherwise within a round; letters outside the handler by then are not handled.
+// Such a request stays among the records, retired, for 15 minutes, as does every withdrawn request if you lack the
+// right to delete. If the lease store returns an error, Withdraw returns the error with the number of requests
+// withdrawn before.
 func Withdraw(ctx context.Context, leases feed.LeaseStore, key feed.PartitionKey) (n int, err error) {
 	key = spelled(key)
 	for range maxConflicts {
@@ -115,7 +115,7 @@ func Withdraw(ctx context.Context, leases feed.LeaseStore, key feed.PartitionKey
 			switch err := withdraw(ctx, leases, r); {
 			case err == nil:
 				n++
-			case errors.Is(err, feed.ErrConflict): // the owner of the request has written it
+			case errors.Is(err, feed.ErrConflict): // the owner has written the request
 				again = true
 			case errors.Is(err, feed.ErrNotFound): // the caller has withdrawn the request
 			default:
@@ -130,7 +130,7 @@ func Withdraw(ctx context.Context, leases feed.LeaseStore, key feed.PartitionKey
 }
 
 // withdraw removes a live request, so that no instance serves it. An instance that has begun with the request follows
-// writes and not deletes, so the record stays, retired, long enough for the instance to read it.
+// writes and not deletes, so the record stays, retired, long enough for the instance to read the withdrawal.
 func withdraw(ctx context.Context, leases feed.LeaseStore, r feed.Record) error {
 	if notes.ReadRequest(r.Properties).Tries == 0 {
 		if err := leases.Delete(ctx, r); !errors.Is(err, feed.ErrForbidden) {
@@ -142,5 +142,5 @@ func withdraw(ctx context.Context, leases feed.LeaseStore, r feed.Record) error 
 	return err
 }
 
-// maxConflicts bounds how often a request is read again because its owner has written it meanwhile.
+// maxConflicts bounds how often a request is read again because the owner has written the request meanwhile.
 const maxConflicts = 10

@@ -1,5 +1,5 @@
 // Package notes writes and reads the properties of a unit's records. Properties of a lease say which changes are done
-// and which keys are held beside its position, and how the lease was made. Properties of a request say what the caller
+// and which keys are held beside the position, and how the lease was made. Properties of a request say what the caller
 // asks of the owner of a key.
 //
 // All changes before the position of a lease are done. So a reader that knows only the position goes on there and skips
@@ -94,7 +94,7 @@ type Held struct {
 // HeldBytes returns the size of a held key in the record.
 func HeldBytes(key string) int { return len(text(text(key))) + len(`,9223372036854775807`) }
 
-// AsideBytes returns the size of a set-aside key in the record, without the runs of its changes.
+// AsideBytes returns the size of a set-aside key in the record, without the runs of the key's changes.
 func AsideBytes(key string) int { return len(text(text(key))) + 300 }
 
 // String returns the text of the property, empty if there are no keys.
@@ -113,7 +113,7 @@ func text(note any) string {
 // Partition is a partition of a container, with its range of keys.
 type Partition struct {
 	ID, Min, Max string
-	Parents      []string // ids of the partitions from which it came, the last one last
+	Parents      []string // ids of the original partitions, the last one last
 }
 
 // Place is the present position, range and partitions of a lease whose notes are read.
@@ -191,9 +191,9 @@ func (a Aside) String() string {
 // ReadAside reads the text of a property, as ReadDone does.
 //
 // If another processor has moved the position, it has handled the changes after the position, but no processor has
-// handled the changes that the position had passed. So the keys with such changes stay, and their changes are read
-// again from the first of these. If the partition differs, LSNs are invalid: all readable changes of the keys are read
-// again, and how often they were tried is unknown. In both cases the token of the position says which changes the
+// handled changes before the position that were not done. So the keys with such changes stay, and their changes are
+// read again from the first of these. If the partition differs, LSNs are invalid: all readable changes of the keys are
+// read again, and how often they were tried is unknown. In both cases the token of the position says which changes the
 // position covers.
 func ReadAside(text string, in Place) (a Aside, err error) {
 	if text == "" {
@@ -223,7 +223,7 @@ func ReadAside(text string, in Place) (a Aside, err error) {
 // Unknown is the name of a range that no single partition contains.
 const Unknown = "unknown"
 
-// Name returns the name of the partition that contains a range: its id and its keys.
+// Name returns the name of the partition with a range: id and keys.
 func Name(from, to string, partitions []Partition) string {
 	for _, p := range partitions {
 		if p.Min <= from && to <= p.Max {
@@ -233,8 +233,8 @@ func Name(from, to string, partitions []Partition) string {
 	return Unknown
 }
 
-// counts reports whether LSNs of a named partition are valid in the present partition of a range: if it is the same
-// partition, or a result of its splits.
+// counts reports whether LSNs of a named partition are valid in the present partition of a range: if the partition is
+// the same, or a result of splits.
 func counts(name, from, to string, partitions []Partition) bool {
 	if name == Name(from, to, partitions) {
 		return name != Unknown

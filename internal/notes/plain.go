@@ -8,9 +8,9 @@ import (
 
 // Texts that no JSON library rewrites
 //
-// Other programs read our documents and write them again. .NET's JSON library takes a string that looks like a time for
-// a time, and writes it in another form ("11/23/2026 17:15:37"). Scripts do the same with numbers. So here a time
-// begins with a word, and a number with a sign. The readers also accept rewritten texts in documents of older versions.
+// Other programs read our documents and write them again. .NET's JSON library parses a string in the form of a time,
+// and writes the time in another form ("11/23/2026 17:15:37"). Scripts do the same with numbers. So here a time begins
+// with a word, and a number with a sign. The readers also accept rewritten texts in documents of older versions.
 
 // timePrefix precedes a time, numberSign precedes a number.
 const (
@@ -18,11 +18,11 @@ const (
 	numberSign = "#"
 )
 
-// rewrittenTime is the form in which .NET writes a time that it has parsed from a string: in UTC, like our times, and
-// without fractions of a second.
+// rewrittenTime is the form in which .NET writes a parsed time: in UTC, like our times, and without fractions of a
+// second.
 const rewrittenTime = "01/02/2006 15:04:05"
 
-// PlainTime returns a text in its stored form: a time in RFC 3339 with the prefix, and any other text unchanged.
+// PlainTime returns a text in the stored form: a time in RFC 3339 with the prefix, and any other text unchanged.
 func PlainTime(text string) string {
 	if _, err := time.Parse(time.RFC3339Nano, text); err != nil {
 		return text
@@ -30,8 +30,8 @@ func PlainTime(text string) string {
 	return timePrefix + text
 }
 
-// TimeOf returns the argument of [PlainTime] from its result, or from the text of an older version that another program
-// has rewritten.
+// TimeOf returns the argument of [PlainTime] from the result. TimeOf also accepts a text of an older version which
+// another program has rewritten.
 func TimeOf(text string) string {
 	if at, err := time.Parse(rewrittenTime, text); err == nil {
 		return at.Format(time.RFC3339)
@@ -39,7 +39,7 @@ func TimeOf(text string) string {
 	return strings.TrimPrefix(text, timePrefix)
 }
 
-// PlainNumber returns a number in its stored form.
+// PlainNumber returns a number in the stored form.
 func PlainNumber(n int64) string { return numberSign + strconv.FormatInt(n, 10) }
 
 // ParseNumber reads the text of [PlainNumber], or a number in the form of older versions.
@@ -47,7 +47,7 @@ func ParseNumber(text string) (int64, error) {
 	return strconv.ParseInt(strings.TrimPrefix(text, numberSign), 10, 64)
 }
 
-// plainID returns the ID of a letter, or a key's place, in its stored form, because 12.0 and 05E1 look like numbers.
+// plainID returns the ID of a letter, or a key's place, in the stored form, because 12.0 and 05E1 look like numbers.
 func plainID(id string) string {
 	if id == "" {
 		return ""
@@ -55,5 +55,5 @@ func plainID(id string) string {
 	return numberSign + id
 }
 
-// idOf returns the argument of plainID from its result.
+// idOf returns the argument of plainID from the result.
 func idOf(text string) string { return strings.TrimPrefix(text, numberSign) }

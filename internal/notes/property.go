@@ -21,8 +21,7 @@ const (
 	// somebody had deleted the previous marker.
 	RepairedProperty = "repaired"
 
-	// MakersProperty of the marker: the makers of its leases without an owner when the marker was made, by the leases'
-	// names.
+	// MakersProperty of the marker: the makers of the leases that had no owner when the marker was made.
 	MakersProperty = "makers"
 
 	OptionProperty = "start"  // of the marker: Options.Start as given
@@ -45,9 +44,9 @@ func Number(properties map[string]string, name string) int64 {
 	return max(n, 0)
 }
 
-// Due says until when the create of a lease had to arrive, by the store's clock, and when it was sent, by its maker's
-// clock. The property is necessary because another kind of processor that has owned the lease keeps the property, but
-// not the time of the last write.
+// Due says until when the create of a lease had to arrive, by the store's clock, and when the maker sent the create, by
+// the maker's clock. The property is necessary because another kind of processor that has owned the lease keeps the
+// property, but not the time of the last write.
 type Due struct{ By, Sent time.Time }
 
 // String returns the text of the property.

@@ -12,14 +12,14 @@ import (
 //
 //   1. The caller writes a record of kind request in the state live, with the properties of a [Request] and a TTL, so
 //     that the store removes the record if the caller has died.
-//   2. The owner of the key's range serves the request. While the owner cannot serve it, the record stays live, and
-//     WaitsProperty says why.
+//   2. The owner of the key's range serves the request. Until the owner can serve the request, the record stays live,
+//     and WaitsProperty says why.
 //   3. When the owner has served the request, it writes the [Outcome] into the record and sets the state to retired,
-//     conditional on the ETag. A retired request is never served again. Its TTL is [OutcomeTTL].
+//     conditional on the ETag. A retired request is never served again. The TTL is then [OutcomeTTL].
 //   4. The caller reads the outcome and deletes the record. If the caller lacks the right to delete, the record stays
 //     retired. A caller with the same request makes the record live again, without the outcome.
 //
-// If a caller's context ends, the caller withdraws its request: it deletes the record. If an owner has begun with the
+// If a caller's context ends, the caller withdraws the request by deleting the record. If an owner has begun with the
 // request, or the caller lacks the right to delete, the caller makes the record retired without an outcome. Owners that
 // follow the store read this write, but would not notice a delete.
 
@@ -46,8 +46,8 @@ const (
 	letterProperty = "changefeed.letter"
 	triesProperty  = "changefeed.tries"
 
-	WaitsProperty  = "changefeed.waits"  // of a live request: why its owner cannot serve it
-	UnsureProperty = "changefeed.unsure" // of a live request: the ID of a letter that counts as handled, but may still exist
+	WaitsProperty  = "changefeed.waits"  // of a live request: why the owner cannot serve it
+	UnsureProperty = "changefeed.unsure" // of a live request: the ID of a letter which counts as handled, but may still exist
 )
 
 // The properties of an outcome.

@@ -16,7 +16,7 @@ type Run struct {
 	Failures int    `json:"failures,omitempty"` // failed calls that count against Options.MaxAttempts
 	Failing  int64  `json:"failing,omitempty"`  // since when, in seconds since 1970; 0 if none has failed
 
-	// Letters are the IDs of its changes' letters, if other changes of their transaction were tried differently; empty
+	// Letters are the IDs of the changes' letters, if other changes of their transaction were tried differently; empty
 	// is all changes.
 	Letters []string `json:"letters,omitempty"`
 }
@@ -42,11 +42,11 @@ func (r Run) FailingSince() time.Time {
 // HeldKey is a held key.
 type HeldKey struct {
 	Key   string
-	Since int64 // LSN of the change for which it is held; 0 is unknown
+	Since int64 // LSN of the change for which the key is held; 0 is unknown
 }
 
-// AsideKey is a key that is set aside: its changes from an LSN on are unsettled, although the position may have passed
-// them.
+// AsideKey is a key that is set aside: changes of the key from an LSN on are unsettled, although the position may have
+// passed them.
 type AsideKey struct {
 	Key     string `json:"key"`
 	From    string `json:"from"`              // token of a position before the change
@@ -62,7 +62,7 @@ type Recall struct {
 	Key    string `json:"key"`
 	Letter string `json:"letter"`
 	InHand bool   `json:"in_hand,omitempty"` // the handler has the letter: if the owner ends unexpectedly, this letter may be the cause
-	Done   bool   `json:"done,omitempty"`    // the handler is done with the letter: if the letter is gone, its key is no longer held for it
+	Done   bool   `json:"done,omitempty"`    // the handler is done with the letter: if the letter is gone, it no longer holds the key
 }
 
 // Outage returns the text of the property of a lease whose owner sees an outage since a time: seconds since 1970 after

@@ -4,5 +4,5 @@ package program
 
 import "syscall"
 
-// apart gives a process its own group.
+// apart gives a process a group of its own.
 func apart() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -2,8 +2,8 @@ package program
 
 import "syscall"
 
-// apart gives a process its own group. The process dies with the thread that started it, and Go ends that thread only
-// with the program.
+// apart gives a process a group of its own. The process dies with its parent thread, and Go ends this thread only with
+// the program.
 func apart() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -10,7 +10,7 @@ import (
 // apart does nothing if processes have no groups.
 func apart() *syscall.SysProcAttr { return nil }
 
-// terminate ends a process, because there is no way to ask it.
+// terminate ends a process, because there is no gentler way.
 func terminate(p *os.Process) { kill(p) }
 
 // kill ends a process.

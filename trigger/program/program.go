@@ -5,8 +5,8 @@
 //	...
 //	processor, err := changefeed.New(orders, leases, handler, changefeed.Options{Instance: "mailer-1"})
 //
-// The program reads the changes from its standard input, one per line: the document as JSON or, with [Options.Meta], an
-// object that contains the document. Its environment describes the batch:
+// The program reads the changes from standard input, each on a line: the document as JSON or, with [Options.Meta], an
+// object with the document. The environment describes the batch:
 //
 //	CHANGEFEED_LEASE      the token of the lease
 //	CHANGEFEED_RANGE      its range of effective partition keys, min-max
@@ -19,14 +19,13 @@
 // # How a program ends
 //
 // A program has its own process group, so that a Ctrl-C of the terminal reaches only the processor, which lets the
-// program finish. If the processor ends a batch before the program does, the group receives SIGTERM, and SIGKILL if it
-// does not end. After a lost lease another instance begins a tenth of the expiration later, so the kill comes after
-// half of that time. On Linux a program dies with the process that started it. If there are no process groups, the
-// program is killed at once, and the processes that it has started go on.
+// program finish. If the processor ends a batch before the program does, the group receives SIGTERM, and later SIGKILL
+// if necessary. After a lost lease another instance begins a tenth of the expiration later, so the kill comes after
+// half of that time. On Linux a program dies with its parent process. If there are no process groups, the program is
+// killed at once, and its child processes go on.
 //
 // The lease decides whether a batch is done: a position is stored under the ETag of the lease. So if the lease was
-// lost, the exit code of the program changes nothing.
-// of a program whose lease was lost changes nothing.
+// lost, the exit code of the program changes nothing. of a program whose lease was lost changes nothing.
 package program
 
 import (
@@ -64,15 +63,15 @@ type Options struct {
 	// within a twentieth of this time. The default is a minute, as in changefeed.Options.
 	Expiration time.Duration
 
-	// Jobs limits how many programs run at the same time, for all leases together; 0 is no limit. A batch waits for its
-	// turn within [changefeed.Options.HandlerTimeout].
+	// Jobs limits how many programs run at the same time, for all leases together; 0 is no limit. The time of a waiting
+	// batch counts against [changefeed.Options.HandlerTimeout].
 	Jobs int
 
 	// Stdout and Stderr receive the output of programs, possibly of several at the same time. Nil discards the output.
 	Stdout, Stderr io.Writer
 
-	// Log receives each line that a program writes to standard error, as a warning with the lease of its batch, so that
-	// you can distinguish the lines of several programs. Stderr then receives nothing.
+	// Log receives each line of a program's standard error, as a warning with the lease of the batch. So you can
+	// distinguish the lines of several programs. Stderr then receives nothing.
 	Log *slog.Logger
 }
 
@@ -81,8 +80,8 @@ const DefaultGrace = 5 * time.Second
 
 const defaultExpiration = time.Minute
 
-// hurriedPart is the part of the expiration that a program has after its lease was lost: half of the processor's safety
-// margin.
+// hurriedPart is the part of the expiration which a program has after the loss of the lease: half of the processor's
+// safety margin.
 const hurriedPart = 20
 
 // A Handler is a [feed.Handler] that starts a program for each batch. Several processors may share a Handler.
@@ -117,8 +116,8 @@ func New(command []string, o Options) (*Handler, error) {
 	return h, nil
 }
 
-// Handle starts the program on a batch and waits for its end. The error contains the exit code of the program, or the
-// signal that ended it, and the last line of its standard error, at most 1 KB.
+// Handle starts the program on a batch and waits for the end. The error contains the exit code of the program, or the
+// signal that ended the program, and the last line of standard error, at most 1 KB.
 func (h *Handler) Handle(ctx context.Context, b *feed.Batch) error {
 	input, err := h.lines(b)
 	if err != nil {
@@ -156,11 +155,11 @@ func (h *Handler) Handle(ctx context.Context, b *feed.Batch) error {
 		err = h.end(ctx, cmd.Process, ended)
 	}
 	said.ended()
-	if errors.Is(err, exec.ErrWaitDelay) { // it exited with 0, and other processes still have the pipe
+	if errors.Is(err, exec.ErrWaitDelay) { // the program exited with 0, and other processes still have the pipe
 		err = nil
 	}
 	if err != nil {
-		kill(cmd.Process) // its processes must not go on beside the next attempt
+		kill(cmd.Process) // child processes must not go on beside the next attempt
 		if errors.Is(context.Cause(ctx), feed.ErrStopped) {
 			h.unfinished(b.LeaseToken)
 		}
@@ -218,9 +217,8 @@ func (h *Handler) Running() []string {
 	return slices.Compact(slices.Sorted(maps.Values(h.running))) // a lease may have several batches in the handler
 }
 
-// Kill ends all programs and the processes that they have started, and starts no other: their batches have failed. Call
-// Kill if your process is about to exit without waiting for [changefeed.Processor.Run], because its programs would
-// outlive it.
+// Kill ends all programs and their child processes, and starts no other: their batches have failed. Call Kill if your
+// process is about to exit without waiting for [changefeed.Processor.Run], because otherwise the programs would go on.
 func (h *Handler) Kill() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -258,7 +256,7 @@ func (h *Handler) process(ctx context.Context, b *feed.Batch, input *bytes.Buffe
 }
 
 // fenced is input that ends when the lease is lost, because a process that was suspended and resumes must not write to
-// a program. If a program is only asked to end, it receives the rest of its input, because it may use the rest. If no
+// a program. If a program is only asked to end, it receives the rest of the input, because it may use the rest. If no
 // input is left, Read returns the usual end: an error there would make [exec.Cmd.Wait] fail for a program that has
 // exited with 0.
 type fenced struct {
@@ -274,7 +272,7 @@ func (f fenced) Read(p []byte) (int, error) {
 	return f.left.Read(p)
 }
 
-// end asks a program to end, kills the program if it does not, and returns its result.
+// end asks a program to end, kills the program if necessary, and returns the result.
 func (h *Handler) end(ctx context.Context, process *os.Process, ended <-chan error) (err error) {
 	patience := h.opts.Grace
 	if errors.Is(context.Cause(ctx), feed.ErrLeaseLost) {
@@ -285,7 +283,7 @@ func (h *Handler) end(ctx context.Context, process *os.Process, ended <-chan err
 	defer timer.Stop()
 	select {
 	case err = <-ended:
-		kill(process) // its processes may still run
+		kill(process) // child processes may still run
 	case <-timer.C:
 		kill(process)
 		err = <-ended

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// stderr passes a program's standard error on and keeps the end of it, because the last line usually says why the
-// program has failed.
+// stderr passes a program's standard error on and keeps the end, because the last line usually says why the program has
+// failed.
 type stderr struct {
 	to     io.Writer // nil discards
 	write  *os.File  // the program's end of the pipe
@@ -62,7 +62,7 @@ func (s *stderr) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ended waits until the output that the program wrote before its end was passed on.
+// ended waits until the last output of the program was passed on.
 func (s *stderr) ended() {
 	select {
 	case <-s.closed:
@@ -70,7 +70,7 @@ func (s *stderr) ended() {
 	}
 }
 
-// reason returns the last line, or the end of it; empty if there is no line.
+// reason returns the last line, or the end of a long line; empty if there is no line.
 func (s *stderr) reason() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,20 +1,20 @@
 // Package balance decides which instance of a unit should own which lease.
 //
-// In each round every instance calls [Compute] with its own view. Compute is a pure function, so instances with the
-// same view make the same plan without communication:
+// In each round every instance calls [Compute] with the instance's own view. Compute is a pure function, so instances
+// with the same view make the same plan without communication:
 //
 //   - Quotas: of P leases and W instances each receives P/W, rounded down or up. The instances with the most leases
 //     keep the larger quotas, so that no lease moves without need. If a share exceeds an instance's limit, the others
 //     share the rest; if all are full, leases stay without an owner.
 //   - Free leases go to instances below their quota, each lease to the instance with the highest rendezvous score, so
 //     that no two instances take the same lease.
-//   - An instance above its quota gives the surplus away. Only this instance can, so a planned move drains its batches
-//     and causes no duplicates. The receiver finds its name in the owner field.
-//   - A splitting lease counts for no instance, because it is about to be deleted. If its owner has died, the instance
-//     with the highest score of all finishes the split.
-//   - An owner without an epoch is another kind of processor. It has a quota too, but it never gives leases, so others
-//     steal its surplus. Others also steal the surplus of an instance that should have given leases long ago and did
-//     not.
+//   - An instance above its quota gives the surplus away. Only this instance can, so a planned move drains the batches
+//     and causes no duplicates. The receiver finds itself in the owner field.
+//   - A splitting lease counts for no instance, because the lease will soon be deleted. If the owner has died, the
+//     instance with the highest score of all finishes the split.
+//   - An owner without an epoch is another kind of processor. Such an owner has a quota too, but never gives leases, so
+//     others steal the surplus. Others also steal the surplus of an instance that should have given leases long ago and
+//     did not.
 //
 // Instances with different views make plans that conflict. The conditional writes of the leases then let one plan
 // succeed, and the next round repairs the rest.
@@ -37,9 +37,9 @@ type Lease struct {
 	Token     string
 	Owner     Owner
 	Free      bool // can be taken: no owner, or an owner that was silent for too long
-	Splitting bool // other leases are about to replace it
-	Fenced    bool // its owner has not begun yet, because the previous owner may not have stopped
-	Overdue   bool // an instance should have taken or given it long ago
+	Splitting bool // other leases are about to replace this lease
+	Fenced    bool // the owner has not begun yet, because the previous owner may not have stopped
+	Overdue   bool // an instance should have taken or given the lease long ago
 }
 
 // Plan lists the leases that an instance should take, steal or give, by their indexes.
@@ -127,7 +127,7 @@ func newShares(alive []Owner, most map[Owner]int, leases []Lease) *shares {
 }
 
 // admit gives a quota to an owner of another kind, which shows no presence. An owner with an epoch and without presence
-// has just died: its leases will expire.
+// has just died, and the leases will expire.
 func (s *shares) admit(o Owner) {
 	if o != (Owner{}) && o.Epoch == "" && !slices.Contains(s.owners, o) {
 		s.owners = append(s.owners, o)

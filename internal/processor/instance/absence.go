@@ -10,8 +10,9 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Absence remembers the reads of a monitored container that may be gone. If a read finds the container, it exists. If a
-// read fails for another reason, it proves nothing. So neither an outage nor a moved partition ends a unit.
+// Absence remembers the reads of a monitored container that may be gone. If a read finds the container, the container
+// exists. If a read fails for another reason, that proves nothing. So neither an outage nor a moved partition ends a
+// unit.
 type Absence struct {
 	mu    sync.Mutex
 	since time.Time // time of the first read that has not found the container, since no read had another result
@@ -25,7 +26,7 @@ func (a *Absence) Disproved() {
 	a.since = time.Time{}
 }
 
-// lasts notes a read that has not found the container, and reports whether this has lasted for d.
+// lasts notes a read without the container, and reports whether this has lasted for d.
 func (a *Absence) lasts(d time.Duration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -35,15 +36,15 @@ func (a *Absence) lasts(d time.Duration) bool {
 	return time.Since(a.since) >= d
 }
 
-// Proven returns why the unit ends; nil if it does not end.
+// Proven returns why the unit ends; nil if the unit goes on.
 func (a *Absence) Proven() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.gone
 }
 
-// Note notes the error of a read, and reports whether it proves that the container is gone: no read has found the
-// container for the expiration of a lease, and it has no partitions either.
+// Note notes the error of a read, and reports whether the container is certainly gone: no read has found the container
+// for the expiration of a lease, and a list of its partitions fails too.
 func (a *Absence) Note(ctx context.Context, source feed.Source, expiration time.Duration, err error) (gone bool) {
 	if !errors.Is(err, feed.ErrNotFound) {
 		a.Disproved()

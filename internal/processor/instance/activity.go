@@ -31,7 +31,7 @@ func (a *Activities) WorkerDoes(activity feed.Activity) {
 	a.worker = step{activity, time.Now()}
 }
 
-// DispatcherDoes notes the dispatcher's activity from now on, besides its calls; empty if it is idle.
+// DispatcherDoes notes the dispatcher's activity from now on, besides calls; empty if idle.
 func (a *Activities) DispatcherDoes(activity feed.Activity) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Claims are the ranges that this process works on, or is about to. A range is claimed before any write of its lease,
-// because the feed of the leases may show the rounds a write before the writer has the answer.
+// Claims are the ranges on which this process works, or will work soon. A range is claimed before any write of the
+// lease, because the feed of the leases may show the rounds a write before the writer has the answer.
 type Claims struct {
 	mu       sync.Mutex
 	held     map[feed.Range]*Held // nil while the lease is being acquired

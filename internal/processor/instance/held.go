@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/changefeed/internal/processor/latest"
 )
 
-// Held is a lease while this instance holds it. Its contexts are named after the event that ends them.
+// Held is a lease that this instance holds. The contexts are named after the event that ends them.
 type Held struct {
 	in       *Instance
 	Lease    feed.Record // as acquired
@@ -20,12 +20,12 @@ type Held struct {
 	Activity Activities
 	Troubles latest.Set[feed.Origin, *feed.Error] // the last error of each origin, until the same operation succeeds
 
-	// UntilLost ends, with the cause, when the lease is lost or given up: after that nothing may be written for the
-	// lease, and its handler must end.
+	// UntilLost ends, with the cause, when the lease is lost or given up: from then on nothing may be written for the
+	// lease, and the handler must end.
 	UntilLost context.Context
 	Lose      context.CancelCauseFunc
 
-	// UntilStopped ends with UntilLost, and when the worker is stopped: after that no new work begins, but a batch in
+	// UntilStopped ends with UntilLost, and when the worker is stopped: from then on no new work begins, but a batch in
 	// the handler may go on and is still stored.
 	UntilStopped context.Context
 	end          context.CancelFunc
@@ -51,7 +51,7 @@ type Requests interface {
 	Withdraw(asked map[string]bool)
 }
 
-// Hold nests the contexts of the work, so that the loss of a lease ends all of them at once.
+// Hold nests the contexts of the work: the loss of a lease ends all of them at once.
 func (in *Instance) Hold(l feed.Record) *Held {
 	h := &Held{in: in, Lease: l, check: make(chan struct{}, 1), rng: in.Random("worker " + l.Token)}
 	h.UntilLost, h.Lose = context.WithCancelCause(in.Base)
@@ -96,7 +96,7 @@ func (h *Held) Verify() {
 // Checks receives a value when another owner was seen.
 func (h *Held) Checks() <-chan struct{} { return h.check }
 
-// Report raises an error, unless the error only says that ctx has ended.
+// Report raises an error, unless the end of ctx is the cause.
 func (h *Held) Report(ctx context.Context, from feed.Origin, err error) {
 	if isFailure(ctx, err) {
 		h.Raise(from, err)
@@ -116,8 +116,8 @@ func (h *Held) Backoff(failures int, least time.Duration) {
 	pause.For(h.UntilStopped, max(h.in.Backoff(h.rng, failures), least))
 }
 
-// Ending is why the work on a lease ends, and how the lease is then given up. The zero Ending means that the work goes
-// on. An Ending is no error, so that an error of a handler, a source or a store cannot be taken for an Ending.
+// Ending is why the work on a lease ends, and how the lease is then given up. With the zero Ending the work goes on. An
+// Ending is no error, so that an error of a handler, a source or a store cannot be taken for an Ending.
 type Ending struct {
 	Why    feed.Reason
 	To     balance.Owner // ReasonGiven: the next owner

@@ -1,5 +1,5 @@
 // Package instance contains what the parts of a processor share: the identity, the stores and the reports of an
-// instance ([Instance]), the leases that it holds ([Held]), and the ranges that it works on ([Claims]).
+// instance ([Instance]), the held leases ([Held]), and the claimed ranges ([Claims]).
 package instance
 
 import (
@@ -40,8 +40,8 @@ type Instance struct {
 	Shared  atomic.Bool // another kind of processor owns leases of the unit
 	Work    sync.WaitGroup
 
-	// Begin begins to work on a claimed lease that is ours since a write begun at started. crashed says that its last
-	// owner has ended unexpectedly.
+	// Begin begins to work on a claimed lease that is ours since a write begun at started. crashed: the last owner has
+	// ended unexpectedly.
 	Begin func(lease feed.Record, started time.Time, crashed bool)
 
 	seed     uint64
@@ -74,7 +74,7 @@ func New(ctx context.Context, source feed.Source, store feed.LeaseStore, handler
 // epochLength is the length of an epoch: 60 random bits, which distinguish runs with the same name.
 const epochLength = 12
 
-// Random returns a source of random numbers for a single purpose, so that no purpose changes the numbers of another.
+// Random returns a source of random numbers for a single purpose: no purpose changes the numbers of another.
 func (in *Instance) Random(of string) *mathrand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(of))
@@ -97,8 +97,8 @@ func (in *Instance) Wake() {
 // News receives a value when a round should begin.
 func (in *Instance) News() <-chan struct{} { return in.kick }
 
-// Relist makes the next round begin at once and list the records, because a record that this instance had written is
-// gone, and others may be.
+// Relist makes the next round begin at once and list the records, because a record of this instance is gone, and others
+// may be.
 func (in *Instance) Relist() {
 	in.View.Distrust()
 	in.Wake()
@@ -118,19 +118,19 @@ func (in *Instance) Wanted(changes []feed.Change) []feed.Change {
 	return slices.DeleteFunc(slices.Clone(changes), func(c feed.Change) bool { return !in.Options.Filter(&c) })
 }
 
-// Report calls Hooks.Error, unless the error only says that ctx has ended.
+// Report calls Hooks.Error, unless the end of ctx is the cause.
 func (in *Instance) Report(ctx context.Context, from feed.Origin, lease string, err error) {
 	if isFailure(ctx, err) {
 		in.Raise(&feed.Error{Origin: from, Lease: lease, Err: err})
 	}
 }
 
-// isFailure reports whether an error says more than that ctx has ended.
+// isFailure reports whether an error has another cause than the end of ctx.
 func isFailure(ctx context.Context, err error) bool {
 	return err != nil && (ctx.Err() == nil || !errors.Is(err, context.Cause(ctx)))
 }
 
-// Raise calls Hooks.Error. If the error concerns no lease, Raise also keeps it for the status of the instance.
+// Raise calls Hooks.Error. If the error concerns no lease, Raise also keeps the error for the status of the instance.
 func (in *Instance) Raise(err *feed.Error) {
 	if err.Lease == "" {
 		in.troubles.Put(err.Origin, err)
@@ -141,13 +141,12 @@ func (in *Instance) Raise(err *feed.Error) {
 // Solved notes that an operation of each origin has succeeded, and removes the errors of these origins.
 func (in *Instance) Solved(of ...feed.Origin) { in.troubles.Remove(of...) }
 
-// Troubles returns the last error of each origin that concerns no single lease, until an operation of that origin
+// Troubles returns the last errors without a single lease, at most one of each origin, until an operation of the origin
 // succeeds.
 func (in *Instance) Troubles() []*feed.Error { return in.troubles.Values() }
 
 // Paced calls f, and again after each pause that the store asks for, because doubled pauses would leave a throttled
-// store idle. If the store does not say how long, the pauses double. Throttling is reported only after it has lasted
-// for a while.
+// store idle. If the store does not say how long, the pauses double. Throttling is reported only after a while.
 func (in *Instance) Paced(ctx context.Context, rng *mathrand.Rand, lease string, f func() error) error {
 	begun := time.Now()
 	for failures := 1; ; failures++ {

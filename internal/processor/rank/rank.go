@@ -1,17 +1,17 @@
 // Package rank orders the leases of a unit, so that if leases have keys in common, one of them can be removed.
 //
 // A create whose answer was lost may arrive minutes later, when the lease of the second try has been split and removed.
-// Its range then has leases twice. The late lease is redundant: for each of its keys there is another lease that has
-// progressed at least as far. All changes before a position are done, so no change is lost without the late lease. No
-// change arrives out of order, because the late lease's own worker removes it, between two batches.
+// The range then has leases twice. The late lease is redundant: for each key of this lease there is another lease that
+// has progressed at least as far. All changes before a position are done, so no change is lost without the late lease.
+// No change arrives out of order, because the late lease's own worker removes the lease, between two batches.
 //
 // Two leases must never be removed each in favour of the other. So leases are ranked: by position, then by generation
 // (a child's generation is one higher than its parent's), then leases that ever had an owner before others, then by
-// range. A lease is removed only in favour of leases with a higher rank. The rank of a lease never falls, and its
-// replacements rank higher still: the children of a split by their generation, the leases that make it redundant by
-// this rule. So each of its keys keeps a lease with a higher rank, even if other changes are concurrent, if the picture
-// behind the decision is old, or if the delete arrives late. The delete is conditional on the ETag, because the lease
-// itself may have changed.
+// range. A lease is removed only in favour of leases with a higher rank. The rank of a lease never falls, and the
+// replacements rank higher still: the children of a split by their generation, the covering leases by this rule. So
+// each key keeps a lease with a higher rank, even if other changes are concurrent, if the picture behind the decision
+// is old, or if the delete arrives late. The delete is conditional on the ETag, because the lease itself may have
+// changed.
 package rank
 
 import (
@@ -36,7 +36,7 @@ type Position struct {
 	Unknown bool      // there is no token, and the start is unknown
 }
 
-// Above reports whether a lease ranks higher than another. It is false if the two cannot be compared.
+// Above reports whether a lease ranks higher than another. The result is false if the two cannot be compared.
 func Above(a, b Lease) bool {
 	further, comparable := compare(a.Position, b.Position)
 	return comparable && cmp.Or(

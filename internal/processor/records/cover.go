@@ -21,9 +21,8 @@ func IsOurs(l feed.Record) bool {
 // IsUntouched reports whether a lease is ours and never had an owner.
 func IsUntouched(l feed.Record) bool { return IsOurs(l) && l.Free() && l.Expiration == 0 }
 
-// IsLate reports whether the lease was created after its maker's lock had ended: another instance may have covered its
-// range since, with leases with other edges. No instance may take the lease, unless the next holder of the lock adopts
-// it.
+// IsLate reports whether the lease was created after the end of its maker's lock: another instance may have covered the
+// range since, with other edges. No instance may take the lease, unless the next holder of the lock adopts the lease.
 func IsLate(l feed.Record) bool {
 	due, ok := notes.ReadDue(l.Properties[notes.DueProperty])
 	return ok && IsUntouched(l) && due.Sent.Equal(l.Timestamp) && l.Updated.After(due.By)
@@ -39,7 +38,7 @@ func SetGeneration(l *feed.Record, n int) {
 	SetProperty(l, notes.GenerationProperty, notes.PlainNumber(int64(n)))
 }
 
-// IsRedundant reports whether a lease is redundant: it is live, and leases with a higher rank cover its range.
+// IsRedundant reports whether a live lease is redundant: leases with a higher rank cover the range.
 func (v *View) IsRedundant(lease feed.Record) bool {
 	if lease.State != feed.StateLive || !IsOurs(lease) {
 		return false
@@ -53,15 +52,15 @@ func (v *View) IsRedundant(lease feed.Record) bool {
 	return len(others) > 0 && len(Holes(lease.Range, others)) == 0
 }
 
-// overlapping returns the other leases that have keys in common with a lease.
+// overlapping returns the other leases with keys in common with a lease.
 func (v *View) overlapping(lease feed.Record) (others []feed.Record) {
 	return v.Where(func(id string, other feed.Record) bool {
 		return id != lease.ID && other.Kind == feed.KindLease && other.State != feed.StateRetired && other.Range.Overlaps(lease.Range)
 	})
 }
 
-// Ranking compares leases of this unit: see [rank.Above]. A lease that was made for a hole begins at the time at which
-// the unit began. The unit skips older changes, so this lease ranks like a lease without a start at the same token.
+// Ranking compares leases of this unit: see [rank.Above]. A lease for a hole begins at the time at which the unit
+// began. The unit skips older changes, so this lease ranks like a lease without a start at the same token.
 func (v *View) Ranking() (above func(lease, other feed.Record) bool) {
 	origin, known := v.Origin()
 	ranked := func(l feed.Record) rank.Lease {

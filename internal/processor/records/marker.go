@@ -21,15 +21,15 @@ func (v *View) Marker() (feed.Record, bool) {
 	return feed.Record{}, false
 }
 
-// Origin returns where the unit began, if its marker records that.
+// Origin returns where the unit began, if the marker says so.
 func (v *View) Origin() (feed.Start, bool) {
 	info, _ := v.Marker()
 	start, err := feed.ParseStart(notes.TimeOf(info.Properties[notes.OriginProperty]))
 	return start, err == nil
 }
 
-// Vanished returns why the records of the unit are gone, if the listing with the result listed proves that. marker is
-// the unit's marker when this instance joined.
+// Vanished returns why the records of the unit are gone, if a listing with the result listed proves this. marker is the
+// unit's marker when this instance joined.
 func (v *View) Vanished(marker feed.Record, listed error) error {
 	if missing, ok := errors.AsType[*missingError](listed); ok {
 		return fmt.Errorf("%w: the lease container is missing: %w", feed.ErrLeasesGone, missing.error)
@@ -76,8 +76,7 @@ func HasNoStart(l feed.Record) bool {
 	return l.Err == nil && l.State != feed.StateRetired && l.Position.Token == "" && l.Position.Start.IsZero()
 }
 
-// Placed returns the valid leases, and the leases that cannot be worked on: the invalid documents, and leases without a
-// known start.
+// Placed returns the valid leases, and the others: the invalid documents, and leases without a known start.
 func (v *View) Placed() (good, bad []feed.Record) {
 	good, bad = v.Leases()
 	if _, known := v.Origin(); known {
@@ -102,8 +101,8 @@ func IDs(leases []feed.Record) (list []string) {
 	return list
 }
 
-// Recorded returns where a lost lease must begin again: where the unit began; if that is unknown, at the earliest start
-// that the mode allows.
+// Recorded returns where a lost lease must begin again: where the unit began; if that is unknown, at the earliest
+// possible start of the mode.
 func (v *View) Recorded(mode feed.Mode) feed.Start {
 	if mode == feed.AllVersionsAndDeletes {
 		return feed.FromNow()

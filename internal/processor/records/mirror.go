@@ -41,14 +41,14 @@ func (v *View) Listed() time.Time {
 	return v.listed
 }
 
-// Distrust notes that the picture was contradicted, so that the records must be listed anew.
+// Distrust notes a contradiction to the picture: the records must be listed anew.
 func (v *View) Distrust() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.listed, v.distrusted = time.Time{}, time.Now()
 }
 
-// change replaces a known record by a version that was written or received from a follower.
+// change replaces a known record by a version written by us or received from a follower.
 func (v *View) change(id string, with func(old feed.Record, known bool) feed.Record) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -56,7 +56,7 @@ func (v *View) change(id string, with func(old feed.Record, known bool) feed.Rec
 	v.records[id], v.news[id] = with(old, known), time.Now()
 }
 
-// Drop forgets a record that is gone.
+// Drop forgets a deleted record.
 func (v *View) Drop(id string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -72,7 +72,7 @@ func (v *View) Get(id string) (feed.Record, bool) {
 	return record, known
 }
 
-// Where returns the records that satisfy a condition, by their ids.
+// Where returns the records for which holds is true, by their ids.
 func (v *View) Where(holds func(id string, record feed.Record) bool) (found []feed.Record) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -89,7 +89,7 @@ func (v *View) Where(holds func(id string, record feed.Record) bool) (found []fe
 	return found
 }
 
-// answeredAt notes that the store has answered, and the store's time.
+// answeredAt notes an answer of the store, and the store's time.
 func (v *View) answeredAt(now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

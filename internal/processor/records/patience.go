@@ -10,8 +10,8 @@ import (
 // StoreTimeout bounds a single request to a lease store.
 const StoreTimeout = 65 * time.Second
 
-// PatientStore is a lease store whose writes always end, even if the store never answers. A timeout is an error that
-// leaves the outcome unknown, like others.
+// PatientStore is a lease store whose writes always end, even if the store never answers. After a timeout the outcome
+// is unknown, as after other errors.
 type PatientStore struct{ feed.LeaseStore }
 
 // Create implements [feed.LeaseStore].

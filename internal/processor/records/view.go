@@ -1,5 +1,5 @@
-// Package records contains the picture that an instance has of its unit's records, and the rules for these records: who
-// owns a lease and until when, which lease may be removed, and where the unit began.
+// Package records contains an instance's picture of its unit's records, and the rules for these records: who owns a
+// lease and until when, which lease may be removed, and where the unit began.
 package records
 
 import (
@@ -15,9 +15,8 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// View is an instance's picture of its unit's records: the last listing, with the writes that this instance has made or
-// received since. A stale view costs only a conflict and another listing, because every write based on it is
-// conditional on the ETag.
+// View is an instance's picture of its unit's records: the last listing, with the writes made or received since. A
+// stale view costs only a conflict and another listing, because every resulting write is conditional on the ETag.
 type View struct {
 	store  feed.LeaseStore
 	source feed.Source
@@ -40,7 +39,7 @@ func NewView(store feed.LeaseStore, source feed.Source) *View {
 	}
 }
 
-// List reads all records, unless there is a listing that was requested after since.
+// List reads all records, unless a listing was requested after since.
 func (v *View) List(ctx context.Context, since time.Time) error {
 	select {
 	case v.gate <- struct{}{}:
@@ -76,7 +75,7 @@ func (v *View) List(ctx context.Context, since time.Time) error {
 	return nil
 }
 
-// missingError says that a listing did not find the lease container. The type is necessary because the monitored
+// missingError is the error of a listing without the lease container. The type is necessary because the monitored
 // container, which a listing may ask for its partitions, can be missing too.
 type missingError struct{ error }
 
@@ -129,7 +128,7 @@ func (v *View) Kind(kind feed.Kind) []feed.Record {
 	return v.Where(func(_ string, record feed.Record) bool { return record.Kind == kind })
 }
 
-// LeasesWhere returns the leases that satisfy a condition, including invalid leases, by id.
+// LeasesWhere returns the leases for which holds is true, including invalid leases, by id.
 func (v *View) LeasesWhere(holds func(feed.Record) bool) []feed.Record {
 	return v.Where(func(_ string, record feed.Record) bool { return record.Kind == feed.KindLease && holds(record) })
 }
@@ -159,9 +158,9 @@ func (v *View) Leases() (good, bad []feed.Record) {
 	return good, bad
 }
 
-// outranks decides between two leases for the same range: live goes before splitting, owned before free. If two old
-// leases belong to merged partitions, they know only the range of both: then the earlier position wins, so that no
-// change is skipped. Otherwise the lease that was worked on wins: it has a token, and was written last.
+// outranks decides between two leases for the same range: live goes before splitting, owned before free, version 1
+// before version 0. If two old leases belong to merged partitions, they know only the range of both: then the earlier
+// position wins, so that no change is skipped. Otherwise the lease with a token wins, and then the last written lease.
 func (v *View) outranks(l feed.Record, other feed.Record) bool {
 	switch {
 	case (l.State == feed.StateLive) != (other.State == feed.StateLive):

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// giveUp gives the lease up in the way that matches the reason.
+// giveUp gives the lease up according to the reason.
 func (w *worker) giveUp(e instance.Ending) feed.Reason {
 	if e.Why != feed.ReasonStuck && e.Why != feed.ReasonLost {
 		w.dispatcher.HandBack()
@@ -45,8 +45,8 @@ func (w *worker) writeNextOwner(e instance.Ending) feed.Reason {
 	return e.Why
 }
 
-// removeCovered removes a lease that others cover. If the lease has changed meanwhile, or cannot be removed now,
-// removeCovered frees it instead, and the next owner decides again.
+// removeCovered removes a redundant lease. If the lease has changed meanwhile, or cannot be removed now, removeCovered
+// frees the lease instead, and the next owner decides again.
 func (w *worker) removeCovered() feed.Reason {
 	ctx, cancel := context.WithTimeout(w.held.UntilDrained, records.StoreTimeout)
 	defer cancel()
@@ -65,7 +65,7 @@ func (w *worker) removeCovered() feed.Reason {
 	return w.writeNextOwner(instance.Ending{Why: feed.ReasonRedundant})
 }
 
-// deleteLease deletes the worker's lease. Without the right to delete, it retires the lease.
+// deleteLease deletes the worker's lease, or retires the lease without the right to delete.
 func (w *worker) deleteLease(ctx context.Context) error {
 	var mine feed.Record
 	if err := w.keeper.changeNextWrite(ctx, func(lease *feed.Record) { mine = *lease }); err != nil {

@@ -16,15 +16,15 @@ import (
 //
 // The keeper writes a held lease, at the worker's request or to renew it, one write at a time. Each write is
 // conditional on the ETag of the previous write. So if another instance has written the lease, the former owner cannot
-// write it again, and learns from a conflict that it was replaced.
+// write the lease again: a conflict tells the owner about the replacement.
 //
 // A conflict may also be the echo of a write of ours whose answer was lost. Then the record has the owner, epoch and
-// timestamp of that write, and the keeper continues from it.
+// timestamp of our write, and the keeper continues from this write.
 //
-// Other instances take the lease when its owner has been silent for the expiration by the store's clock, counted from
-// when the store accepted the write. The keeper counts the same time by its own monotonic clock from *before* it sent
-// the write, minus a margin, and then gives up. So the handler's context ends before any other instance can begin,
-// however slow the store is, and whatever the clocks say.
+// Other instances take the lease when the owner has been silent for the expiration by the store's clock, counted from
+// when the store accepted the write. The keeper counts the same time by the instance's own monotonic clock from
+// *before* the write was sent, minus a margin, and then gives up. So the handler's context ends before any other
+// instance can begin, however slow the store is, and whatever the clocks say.
 
 // keeper is the only writer of a held lease, so that each write knows the ETag of the previous write.
 type keeper struct {
@@ -62,7 +62,7 @@ func newKeeper(in *instance.Instance, held *instance.Held, started time.Time) *k
 	return k
 }
 
-// trustedUntil returns when the owner must give up a lease that a request begun at t has written.
+// trustedUntil returns when the owner must give up a lease written by a request begun at t.
 func (k *keeper) trustedUntil(t time.Time) time.Time {
 	return t.Add(k.in.Options.Trust())
 }
@@ -76,7 +76,7 @@ func (k *keeper) acceptWrite(lease feed.Record, of dispatch.Mark, started time.T
 	k.in.View.Put(lease)
 }
 
-// keepRenewing renews the lease until it is lost or given up.
+// keepRenewing renews the lease until the lease is lost or given up.
 func (k *keeper) keepRenewing() {
 	defer k.fuse.Stop()
 	defer k.due.Stop()
@@ -95,7 +95,8 @@ func (k *keeper) keepRenewing() {
 	}
 }
 
-// inTurn calls a function when no other write is running. It returns the function's error, or why it was not called.
+// inTurn calls a function when no other write is running. inTurn returns the function's error, or why there was no
+// call.
 func (k *keeper) inTurn(ctx context.Context, f func() error) error {
 	select {
 	case k.turn <- struct{}{}:
@@ -121,7 +122,7 @@ func (k *keeper) renew() error {
 	return k.write(k.held.UntilLost)
 }
 
-// renewIfDue renews the lease, unless it was written while the renewal waited for its turn.
+// renewIfDue renews the lease, unless another write happened while the renewal waited.
 func (k *keeper) renewIfDue() error {
 	if time.Now().Before(k.nextRenewal()) {
 		return nil
@@ -135,8 +136,8 @@ func (k *keeper) nextRenewal() time.Time {
 	return of.Next(k.written, k.place, k.in.Claims.Number())
 }
 
-// store writes the lease now. It returns an error only if ctx has ended or the lease is lost: after any other failure
-// it retries.
+// store writes the lease now. store returns an error only if ctx has ended or the lease is lost: after any other
+// failure store retries.
 func (k *keeper) store(ctx context.Context) error { return k.storeWith(ctx, func(*feed.Record) {}) }
 
 // storeWith writes the lease now, with a change.
@@ -151,8 +152,7 @@ func (k *keeper) storeWith(ctx context.Context, change func(*feed.Record)) error
 	})
 }
 
-// changeNextWrite changes the next write and does not wait for it. The change receives the lease in the form of the
-// next write.
+// changeNextWrite changes the next write without waiting. The change receives the lease in the form of the next write.
 func (k *keeper) changeNextWrite(ctx context.Context, change func(*feed.Record)) error {
 	return k.inTurn(ctx, func() error {
 		k.fill(&k.next)

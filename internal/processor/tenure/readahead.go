@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/changefeed/internal/processor/dispatch"
 )
 
-// readAhead reads the pages after a page that goes to the handler.
+// readAhead reads the pages after a page for the handler.
 type readAhead struct {
 	pages chan pageAhead // closed after the last
 	end   context.CancelFunc
@@ -25,7 +25,7 @@ type pageAhead struct {
 // the time of each page; with two, the slower of their averages decides.
 const pagesAhead = 2
 
-// readAhead begins to read the pages after a page that goes to the handler, unless it already does.
+// readAhead begins to read the pages after a page for the handler, unless reads are already running.
 func (w *worker) readAhead(page feed.Page) {
 	if w.ahead != nil || !w.isBacklog(page) {
 		return
@@ -37,7 +37,7 @@ func (w *worker) readAhead(page feed.Page) {
 }
 
 // isBacklog reports whether the feed has at least as many changes again after a page. At the end of the feed, nothing
-// is read ahead: changes that arrive while the handler works would otherwise wait for another call. With keys in
+// is read ahead: changes which arrive while the handler works would otherwise wait for another call. With keys in
 // parallel, the lanes have room for pages.
 func (w *worker) isBacklog(page feed.Page) bool {
 	o, n := &w.in.Options, len(page.Changes)

@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
-// readNextPage reads the next page, and retries until it succeeds.
+// readNextPage reads the next page, and retries until success.
 func (w *worker) readNextPage() (page feed.Page, e instance.Ending) {
 	for failures := 1; w.held.Ending().None(); failures++ {
 		page, err := w.readOnce()
@@ -38,7 +38,7 @@ func (w *worker) readNextPage() (page feed.Page, e instance.Ending) {
 	return page, w.held.Ending()
 }
 
-// readOnce reads the next page, unless it was read ahead.
+// readOnce reads the next page, unless a read ahead has done so.
 func (w *worker) readOnce() (feed.Page, error) {
 	w.held.Activity.WorkerDoes(feed.ActivityReading)
 	if w.ahead != nil {
@@ -64,7 +64,7 @@ func (w *worker) fetchPage(ctx context.Context, at feed.Position) (feed.Page, er
 	return page, err
 }
 
-// advise adds advice to an error that lasts until a person acts.
+// advise adds advice to a lasting error.
 func advise(err error) error {
 	if errors.Is(err, feed.ErrTooOld) {
 		return fmt.Errorf("%w: trying again cannot help; use another processor name, or delete the leases of this one, to begin anew", err)
@@ -72,8 +72,8 @@ func advise(err error) error {
 	return err
 }
 
-// isInOnePartition reports whether a single partition contains the range. If so, a source that reports the range as
-// gone has an outdated list of partitions, and there is nothing to split.
+// isInOnePartition reports whether a single partition contains the range. If so, and the source reports the range as
+// gone, the source has an outdated list of partitions, and there is nothing to split.
 func (w *worker) isInOnePartition() bool {
 	ctx, cancel := context.WithTimeout(w.held.UntilStopped, instance.ReadTimeout)
 	defer cancel()
@@ -81,7 +81,7 @@ func (w *worker) isInOnePartition() bool {
 	return err != nil || slices.ContainsFunc(partitions, func(p feed.Partition) bool { return p.Range.Contains(w.held.Lease.Range) })
 }
 
-// lookAhead reports a position that stays ahead of its feed. If a replica lags behind, the position looks the same for
+// lookAhead reports a position that stays ahead of the feed. If a replica lags behind, the position looks the same for
 // a while.
 func (w *worker) lookAhead(page feed.Page) {
 	switch {
@@ -110,9 +110,8 @@ func (w *worker) waitAfterEmptyPage() {
 	pause.For(w.held.UntilStopped, pause.Doubled(instance.FirstPoll, w.idle-1, w.in.Options.Poll))
 }
 
-// awaitChanges waits until the source says that there may be more changes, and reports whether the source can wait. A
-// quiet range is still read now and then, so that its position advances with its container's and stays within the
-// retention.
+// awaitChanges waits until the source may have more changes, and reports whether the source can wait. A quiet range is
+// still read now and then. So the position of the range advances with the container and stays within the retention.
 func (w *worker) awaitChanges(waiter feed.Waiter) (canWait bool) {
 	// Writes to other leases of the partition wake us too: do not read after each of them.
 	if w.idle > 1 && pause.For(w.held.UntilStopped, pause.Doubled(time.Millisecond, w.idle, instance.MaxGather)) != nil {

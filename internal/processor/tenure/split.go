@@ -17,8 +17,8 @@ import (
 
 // How leases of the parts replace a lease after a split
 //
-// The range of a lease is gone when it spans several physical partitions. Its owner then makes a lease for each part,
-// at the position that is stored in the parent:
+// The range of a lease is gone when it spans several physical partitions. The owner then makes a lease for each part,
+// at the parent's stored position:
 //
 //	1  mark the parent as splitting, with its parts  (an update under its ETag: only the owner can)
 //	2  create the missing children                   (their names are their ranges: a second create conflicts)
@@ -30,11 +30,10 @@ import (
 // 1.
 //
 // The parts are never computed anew, even if the partitions merge or split again meanwhile: an unanswered create may
-// still arrive, and must then find its own lease in its place, not leases with other edges. The children then follow
-// the new partitions like any lease. A create can arrive even later, when its lease has come and gone: see package
-// rank.
+// still arrive, and must then find the same lease, not leases with other edges. The children then follow the new
+// partitions like any lease. A create can arrive even later, when the lease has come and gone: see package rank.
 
-// splitLease replaces the lease by leases of its parts, continuing where an earlier owner stopped.
+// splitLease replaces the lease by leases of the parts, continuing where an earlier owner stopped.
 func (w *worker) splitLease() feed.Reason {
 	for failures := 1; w.held.Ending().None(); failures++ {
 		done, err := w.replaceByParts()
@@ -78,7 +77,7 @@ func (w *worker) replaceByParts() (done bool, err error) {
 	if err := w.in.View.List(ctx, time.Now()); err != nil {
 		return false, err
 	}
-	if open := w.uncoveredParts(parent); len(open) > 0 { // the record that refused a child does not cover its range
+	if open := w.uncoveredParts(parent); len(open) > 0 { // a record refused a child but does not cover the child's range
 		w.in.View.Distrust()
 		return false, fmt.Errorf("%w: %v", feed.ErrHole, open)
 	}
@@ -86,8 +85,8 @@ func (w *worker) replaceByParts() (done bool, err error) {
 	return err == nil, err
 }
 
-// planParts marks the parent as splitting and records its parts there, unless that was done before. A split that an
-// older version has begun has no recorded parts. parts is nil if the range need not be split.
+// planParts marks the parent as splitting and records its parts there, unless that was done before. A split begun by an
+// older version has no recorded parts. parts is nil if the range need not be split.
 func (w *worker) planParts(ctx context.Context) (parent feed.Record, parts []feed.Range, err error) {
 	stored := false
 	if err := w.keeper.changeNextWrite(ctx, func(lease *feed.Record) { parent, stored = *lease, w.keeper.stored.State == feed.StateSplitting }); err != nil {
@@ -107,7 +106,7 @@ func (w *worker) planParts(ctx context.Context) (parent feed.Record, parts []fee
 	if slices.Contains(keyspace.CutAt(w.uncoveredParts(parent), parts), parent.Range) {
 		return parent, nil, nil
 	}
-	w.dispatcher.Freeze() // the children begin at the parent's stored position, so it must not move any more
+	w.dispatcher.Freeze() // the children begin at the parent's stored position, which must not move any more
 	err = w.keeper.storeWith(ctx, func(lease *feed.Record) {
 		lease.State = feed.StateSplitting
 		records.SetProperty(lease, notes.PartsProperty, keyspace.Join(parts))
@@ -116,14 +115,14 @@ func (w *worker) planParts(ctx context.Context) (parent feed.Record, parts []fee
 	return parent, parts, err
 }
 
-// splitParts returns the recorded parts of a splitting lease, if they tile it.
+// splitParts returns the recorded parts of a splitting lease, if the parts tile the lease.
 func splitParts(l feed.Record) (parts []feed.Range, known bool) {
 	return keyspace.Split(l.Range, l.Properties[notes.PartsProperty])
 }
 
-// uncoveredParts returns the parts of the parent that its descendants do not cover. A splitting ancestor covers them
-// too, but waits for us. A lease with a lower rank than the parent is no child: it is left from a create that arrived
-// late, and will be removed.
+// uncoveredParts returns the parts of the parent without a covering descendant. A splitting ancestor covers them too,
+// but waits for us. A lease with a lower rank than the parent is no child: a late create has left this lease, and its
+// worker removes it.
 func (w *worker) uncoveredParts(parent feed.Record) []feed.Range {
 	leases, _ := w.in.View.Leases()
 	above := w.in.View.Ranking()

@@ -1,5 +1,5 @@
-// Package tenure is the work on a lease that an instance holds: it keeps the lease, reads its range, passes the pages
-// to package dispatch, replaces the lease when its partition has split, and gives the lease up in good order.
+// Package tenure is the work on a held lease: a worker keeps the lease, reads the range, passes the pages to package
+// dispatch, replaces the lease when the partition has split, and gives the lease up in good order.
 package tenure
 
 import (
@@ -13,8 +13,7 @@ import (
 	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
-// worker works on a held lease: it reads, delivers and waits, and gives the lease up in the way that matches the
-// reason.
+// worker works on a held lease: reads, delivers and waits, and gives the lease up according to the reason.
 type worker struct {
 	in         *instance.Instance
 	held       *instance.Held
@@ -26,11 +25,11 @@ type worker struct {
 
 	idle    int       // consecutive reads without changes
 	omitted int       // unwanted changes since the last wanted change, or since a read without changes
-	tooFar  time.Time // since when, or since the last report, reads have said that the position is ahead of the feed
+	tooFar  time.Time // since when, or since the last report, reads have found the position ahead of the feed
 }
 
-// newWorker makes the worker of a lease that is ours since a write begun at started. crashed says that its last owner
-// has ended unexpectedly.
+// newWorker makes the worker of a lease that is ours since a write begun at started. crashed: the last owner has ended
+// unexpectedly.
 func newWorker(in *instance.Instance, lease feed.Record, started time.Time, crashed bool) *worker {
 	held := in.Hold(lease)
 	w := &worker{in: in, held: held, keeper: newKeeper(in, held, started), crashed: crashed}
@@ -40,14 +39,14 @@ func newWorker(in *instance.Instance, lease feed.Record, started time.Time, cras
 	return w
 }
 
-// Begin begins to work on a claimed lease that is ours since a write begun at started. crashed says that its last owner
-// has ended unexpectedly.
+// Begin begins to work on a claimed lease that is ours since a write begun at started. crashed: the last owner has
+// ended unexpectedly.
 func Begin(in *instance.Instance, lease feed.Record, started time.Time, crashed bool) {
 	w := newWorker(in, lease, started, crashed)
 	in.Claims.Begin(w.held)
 	in.Work.Go(func() {
 		if w.work() == feed.ReasonStuck {
-			go func() { // runs on alone, so that the instance does not wait for it
+			go func() { // runs on alone: the instance does not wait
 				w.dispatcher.Wait()
 				in.Claims.Free(lease.Range)
 			}()
@@ -58,7 +57,7 @@ func Begin(in *instance.Instance, lease feed.Record, started time.Time, crashed 
 	})
 }
 
-// work works until the lease must be given up, gives it up, and returns the reason.
+// work works until the lease must be given up, gives the lease up, and returns the reason.
 func (w *worker) work() feed.Reason {
 	var keeping sync.WaitGroup
 	keeping.Go(w.keeper.keepRenewing)
@@ -161,7 +160,7 @@ func (w *worker) restoreNotes() instance.Ending {
 	return w.held.Ending()
 }
 
-// fixStart fixes where a lease without a token begins, before any of its changes is handled.
+// fixStart fixes where a lease without a token begins, before any change is handled.
 func (w *worker) fixStart() instance.Ending {
 	at := feed.Position{Start: w.held.Lease.Position.Start}
 	if at.Start.IsNow() {

@@ -14,18 +14,18 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// answer is the outcome of a write. The keeper never derives it from an error alone, because a store may return any
-// error of this package.
+// answer is the outcome of a write. The keeper never derives the outcome from an error alone, because a store may
+// return any error of this package.
 type answer uint8
 
 const (
 	writeFailed answer = iota // or the outcome is unknown
 	writeStored
 	writeRefused // the lease belongs to another owner, or is gone
-	writeOverdue // an earlier write has arrived late: retry on top of it
+	writeOverdue // an earlier write has arrived late: retry on top
 )
 
-// write stores next, and retries until it is stored, ctx ends or the lease is lost.
+// write stores next, and retries until the write succeeds, ctx ends or the lease is lost.
 func (k *keeper) write(ctx context.Context) error {
 	for failures := 1; ; failures++ {
 		how, err := k.writeOnce(ctx)
@@ -84,8 +84,8 @@ func (k *keeper) writeOnce(ctx context.Context) (answer, error) {
 	return writeFailed, fmt.Errorf("write lease: %w", err)
 }
 
-// nextStamp returns the time of a write, later than that of every earlier write, because the keeper recognizes a write
-// whose answer was lost by its stamp.
+// nextStamp returns the time of a write, later than that of every earlier write, because by the stamp the keeper
+// recognizes a write whose answer was lost.
 func (k *keeper) nextStamp() time.Time {
 	now := instance.Timestamp()
 	if !now.After(k.stamped) {
@@ -95,9 +95,9 @@ func (k *keeper) nextStamp() time.Time {
 	return now
 }
 
-// recognizeOwnWrite finds out after a conflict whether the record contains a write of ours. If it is the write begun at
-// started, the write has succeeded. If it is an earlier write, the lease is still ours, trusted no longer than before,
-// and the keeper can retry next on top of that write.
+// recognizeOwnWrite finds out after a conflict whether the record contains a write of ours. After the write begun at
+// started, all is well. After an earlier write, the lease is still ours, trusted no longer than before, and the keeper
+// can retry next on top of the earlier write.
 func (k *keeper) recognizeOwnWrite(ctx context.Context, of dispatch.Mark, started time.Time) (answer, error) {
 	if err := k.in.View.List(ctx, time.Now()); err != nil {
 		return writeFailed, err

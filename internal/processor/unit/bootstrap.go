@@ -18,10 +18,11 @@ import (
 // How the leases of a unit are made
 //
 // One instance makes all leases, under the lock (see lock.go), and makes the marker last; the other instances wait for
-// the marker. If a bootstrap is interrupted, the next instance with the lock begins it again and makes the same leases,
-// because the grid depends only on the partitions. If a hole is found later, it is filled in the same way.
+// the marker. If a bootstrap is interrupted, the next instance with the lock begins again and makes the same leases,
+// because the grid depends only on the partitions. Later holes are filled in the same way.
 
-// bootstrap ensures that the unit's leases exist and match the options. It retries as long as a retry can help.
+// bootstrap makes the unit's leases if they are missing, and compares them with the options. bootstrap retries as long
+// as a retry can help.
 func (u *Unit) bootstrap(ctx context.Context) error {
 	rng := u.in.Random("bootstrap")
 	for failures := 1; ; failures++ {
@@ -45,8 +46,8 @@ func hopeless(err error) bool {
 	return errors.Is(err, feed.ErrNotFound) || errors.Is(err, feed.ErrForbidden) || errors.Is(err, feed.ErrBadRequest)
 }
 
-// tryBootstrap makes one attempt. done means that the unit is ready or, with an error, that it is refused for good.
-// While another instance creates the leases, done is false and there is no error.
+// tryBootstrap makes one attempt. done means ready or, with an error, refused for good. While another instance creates
+// the leases, done is false and there is no error.
 func (u *Unit) tryBootstrap(ctx context.Context) (done bool, err error) {
 	if err := u.in.View.List(ctx, time.Now()); err != nil {
 		return false, err
@@ -71,8 +72,8 @@ func (u *Unit) tryBootstrap(ctx context.Context) (done bool, err error) {
 	return done, err
 }
 
-// makeUnit makes the leases of the unit, and its marker. It returns nil if another instance was faster, or if the unit
-// is not new.
+// makeUnit makes the leases and the marker of the unit. makeUnit returns nil if another instance was faster, or if the
+// unit is not new.
 func (u *Unit) makeUnit(ctx context.Context, h *hold) (*feed.NewUnit, error) {
 	if err := u.removeOverlapping(ctx); err != nil {
 		return nil, err
@@ -83,7 +84,7 @@ func (u *Unit) makeUnit(ctx context.Context, h *hold) (*feed.NewUnit, error) {
 	if err != nil {
 		return nil, err
 	}
-	began := u.recordStart(start, u.beganAt(), nil) // before any change that is written while the leases are made
+	began := u.recordStart(start, u.beganAt(), nil) // before any change written while the leases are made
 	if err := (maker{unit: u, in: u.in, hold: h, start: start}).coverHoles(ctx); err != nil {
 		return nil, err
 	}

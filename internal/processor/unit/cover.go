@@ -15,9 +15,9 @@ import (
 // How the leases tile the key space
 //
 // After each listing the balancer searches for holes and overlaps. Holes are repaired. If leases overlap, some of them
-// are redundant, left from a create that arrived late. Package rank says which of them may be removed, and why two
-// leases are never removed each in favour of the other. These rules need a generation, which only leases of this
-// processor have, and comparable positions. If other leases are involved, no lease is removed: the overlap is reported.
+// are redundant, left from a late create. Package rank says which of them may be removed, and why two leases are never
+// removed each in favour of the other. These rules need a generation, which only leases of this processor have, and
+// comparable positions. If other leases are involved, no lease is removed: the overlap is reported.
 
 // A flaw is a place at which the leases do not tile the key space.
 type flaw struct {
@@ -54,7 +54,7 @@ func (b *balancer) checkCover(ctx context.Context) {
 }
 
 // holesOpenAt returns when, by the store's clock, work on new leases for holes may begin. Somebody has deleted a lease,
-// and its owner notices that only at its next write.
+// and the owner notices only at the next write.
 func (b *balancer) holesOpenAt(open []feed.Range) time.Time {
 	trust := b.in.Options.Expiration
 	for _, lease := range b.tiled {
@@ -65,9 +65,9 @@ func (b *balancer) holesOpenAt(open []feed.Range) time.Time {
 	return b.in.View.Now().Add(trust + records.ClockGrain)
 }
 
-// lastingFlaws returns the flaws that an earlier listing also had. A listing does not show a single moment: during a
-// split, ours or another processor's, it may show the parent beside its children, or neither. So a new flaw is checked
-// again in the next round.
+// lastingFlaws returns the flaws which an earlier listing also had. A listing does not show a single moment: during a
+// split, ours or another processor's, a listing may show the parent beside the children, or neither. So a new flaw is
+// checked again in the next round.
 func (b *balancer) lastingFlaws(found []flaw) (lasting []flaw) {
 	var seen []string
 	for _, f := range found {
@@ -92,7 +92,7 @@ func (u *Unit) holes() []feed.Range {
 	return records.Holes(feed.FullRange(), slices.Concat(all, bad))
 }
 
-// newOverlaps returns the overlapping leases that were not reported yet.
+// newOverlaps returns the overlapping leases without a report so far.
 func (b *balancer) newOverlaps() (found []flaw) {
 	add := func(of feed.Record, id string, err error) {
 		if !b.reported[id] {
@@ -110,7 +110,7 @@ func (b *balancer) newOverlaps() (found []flaw) {
 		if left.State == feed.StateSplitting || right.State == feed.StateSplitting || !left.Range.Overlaps(right.Range) {
 			continue
 		}
-		if !b.in.View.IsRedundant(left) && !b.in.View.IsRedundant(right) { // otherwise its worker, or the instance that takes it, removes it
+		if !b.in.View.IsRedundant(left) && !b.in.View.IsRedundant(right) { // otherwise the worker, or the next owner, removes the lease
 			add(left, left.ID+" "+right.ID, fmt.Errorf("%w: %s and %s: keys in both are delivered twice", feed.ErrOverlap, left.ID, right.ID))
 		}
 	}
@@ -128,7 +128,7 @@ func (u *Unit) dropLate(ctx context.Context) {
 	}
 }
 
-// dropRedundant makes our workers give up leases that others cover.
+// dropRedundant makes our workers give up redundant leases.
 func (b *balancer) dropRedundant() {
 	leases, _ := b.in.View.Leases()
 	reach := ""
@@ -145,8 +145,7 @@ func (b *balancer) dropRedundant() {
 }
 
 // removeOverlapping removes leases that overlap others, before the unit has begun. They are left from an attempt to
-// make the leases with other partitions, or from a create of that attempt that arrived late. No instance has worked on
-// them yet.
+// make the leases with other partitions, or from a late create of such an attempt. No instance has worked on them yet.
 func (u *Unit) removeOverlapping(ctx context.Context) error {
 	leases, _ := u.in.View.Leases()
 	reach := ""
@@ -177,7 +176,7 @@ func (u *Unit) discardUntaken(ctx context.Context, lease feed.Record) error {
 	return nil
 }
 
-// eraseRecord deletes a record. Without the right to delete, it retires the record.
+// eraseRecord deletes a record, or retires the record without the right to delete.
 func (u *Unit) eraseRecord(ctx context.Context, record feed.Record) error {
 	err := u.in.Store.Delete(ctx, record)
 	if errors.Is(err, feed.ErrForbidden) {

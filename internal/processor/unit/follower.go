@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// follower updates the view from the lease container's own feed, if the store can follow it.
+// follower updates the view from the lease container's own feed, if the store is a [feed.Follower].
 type follower struct {
 	in   *instance.Instance
 	live atomic.Bool // the feed updates the view, so rounds need not list

@@ -16,9 +16,9 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// The right to create leases is a record, the lock. The lock lasts for lockTime after its last write. The holder writes
-// the lock every lockBeat while it works, and sends no request later than createTime after the last of these writes. So
-// none of its requests arrives when another instance may create leases.
+// The right to create leases is a record, the lock. The lock lasts for lockTime after the last write. While the holder
+// works, it writes the lock every lockBeat, and sends no request later than createTime after the last of these writes.
+// So no request of the holder arrives when another instance may create leases.
 const (
 	lockTime   = 30 * time.Second
 	createTime = lockTime / 3
@@ -27,11 +27,11 @@ const (
 
 var errLockLost = errors.New("the lock was not renewed in time")
 
-// hold is the lock while this instance holds it.
+// hold is the lock of this instance.
 type hold struct {
-	maker      string                      // a unique name of this hold, which its new leases contain
+	maker      string                      // a unique name of this hold, for the new leases
 	lock       atomic.Pointer[feed.Record] // in its last written version
-	unanswered atomic.Bool                 // a create was not answered, so it may still arrive
+	unanswered atomic.Bool                 // a create was not answered, and may still arrive
 }
 
 // endOfLock returns until when, by the store's clock, no other instance can take the lock. A lease that is created
@@ -64,7 +64,7 @@ func (u *Unit) withLock(ctx context.Context, f func(context.Context, *hold) erro
 	return true, nil
 }
 
-// takeLock creates the lock, or takes over an unheld lock, by a write under its ETag, because a listing may be stale
+// takeLock creates the lock, or takes over an unheld lock, by a write under the ETag, because a listing may be stale
 // and the right to delete may be missing.
 func (u *Unit) takeLock(ctx context.Context) (lock feed.Record, asked time.Time, err error) {
 	locks := u.in.View.Kind(feed.KindLock)
@@ -81,7 +81,7 @@ func (u *Unit) takeLock(ctx context.Context) (lock feed.Record, asked time.Time,
 		lock, err = u.in.Store.Update(ctx, free)
 		return err
 	})
-	if errors.Is(err, feed.ErrNotFound) { // its time to live has ended
+	if errors.Is(err, feed.ErrNotFound) { // the time to live has ended
 		u.in.View.Drop(free.ID)
 		err = feed.ErrConflict
 	}
@@ -102,9 +102,9 @@ func (u *Unit) whileLocked(ctx context.Context, h *hold, asked time.Time, f func
 	return err
 }
 
-// renewLock renews a lock that a request sent at asked has written, until ctx ends. After createTime without success it
-// calls lose. A conflict may be the echo of a write whose answer was lost; if it is not, the lock belongs to another
-// instance.
+// renewLock renews a lock, written by a request sent at asked, until ctx ends. After createTime without success
+// renewLock calls lose. A conflict may be the echo of a write whose answer was lost; if not, the lock belongs to
+// another instance.
 func (u *Unit) renewLock(ctx context.Context, lose context.CancelCauseFunc, h *hold, asked time.Time) {
 	fuse := time.AfterFunc(time.Until(asked.Add(createTime)), func() { lose(errLockLost) })
 	defer fuse.Stop()
@@ -128,8 +128,8 @@ func (u *Unit) renewLock(ctx context.Context, lose context.CancelCauseFunc, h *h
 		case errors.Is(err, feed.ErrConflict):
 			err = u.in.View.List(ctx, asked)
 			locks := u.in.View.Kind(feed.KindLock)
-			// An echo does not reset the fuse, because it may belong to an earlier request than the last, and the lock
-			// is trusted from the time of the stored request.
+			// An echo does not reset the fuse, because the echo may belong to an earlier request than the last, and the
+			// lock is trusted from the time of the stored request.
 			if ours := len(locks) > 0 && slices.ContainsFunc(sent, locks[0].Timestamp.Equal); ours {
 				h.lock.Store(&locks[0])
 			} else if err == nil {

@@ -87,8 +87,7 @@ func (m maker) createLease(ctx context.Context, part feed.Range) error {
 	return err
 }
 
-// noteWhetherLate notes whether a write may still arrive: if the write is not stored, only a lost race proves that it
-// cannot arrive.
+// noteWhetherLate notes whether a write may still arrive: after a failed write, only a lost race proves the opposite.
 func (m maker) noteWhetherLate(got feed.Record, err error) (feed.Record, error) {
 	if err != nil && !lostRace(err) {
 		m.hold.unanswered.Store(true)
@@ -100,8 +99,8 @@ func lostRace(err error) bool {
 	return errors.Is(err, feed.ErrConflict) || errors.Is(err, feed.ErrNotFound)
 }
 
-// adoptExisting returns the lease that exists instead of the new lease. If its create was late, adoptExisting makes it
-// a valid lease now, at the position where it was to begin. An [feed.ErrConflict] means a lost race.
+// adoptExisting returns the existing lease instead of the new lease. If the create of that lease was late,
+// adoptExisting makes a valid lease of it now, at the intended position. An [feed.ErrConflict] means a lost race.
 func (m maker) adoptExisting(ctx context.Context, lease feed.Record) (feed.Record, error) {
 	if err := m.in.View.List(ctx, time.Now()); err != nil {
 		return lease, err

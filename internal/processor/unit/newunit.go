@@ -15,7 +15,7 @@ func (u *Unit) announceNewUnit(ctx context.Context, unit *feed.NewUnit) {
 	u.in.Hooks.Begun(*unit)
 }
 
-// countTime bounds the count of skipped changes, because the new unit waits for it.
+// countTime bounds the count of skipped changes, because the new unit waits for the result.
 const countTime = 10 * time.Second
 
 // passedOver counts the changes before the positions of a new unit's leases; nil if the number is unknown.

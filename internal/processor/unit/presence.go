@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// An instance without leases receives some only if the other instances see it. So each instance writes a record of its
-// own, apart from the leases. When the record is no longer renewed, the others see that the instance has ended.
+// The other instances give leases only to instances that they see. So each instance writes a record of its own, apart
+// from the leases. When the record is no longer renewed, the others know that the instance has ended.
 
 // presence shows this instance to the others, with a record in the lease store.
 type presence struct {
@@ -39,8 +39,8 @@ func (p *presence) run(ctx context.Context) {
 	}
 }
 
-// writePresence writes the record. The record outlives two beats, so that a single late write does not make the
-// instance look dead. It does not outlive the leases, so that no instance leaves free leases to a dead instance.
+// writePresence writes the record. The record outlives two beats: a single late write does not make the instance look
+// dead. The record does not outlive the leases, so that no instance leaves free leases to a dead instance.
 func (p *presence) writePresence(ctx context.Context) error {
 	record := p.record
 	record.Kind, record.Token = feed.KindHost, p.in.Me.Instance+"/"+p.in.Me.Epoch
@@ -59,7 +59,7 @@ func (p *presence) writePresence(ctx context.Context) error {
 	return err
 }
 
-// putRecord creates or updates the record. A conflict means that an earlier write of ours has lost its answer, because
+// putRecord creates or updates the record. After a conflict, the answer of an earlier write of ours was lost, because
 // no other instance writes this record.
 func (p *presence) putRecord(ctx context.Context, record feed.Record) (feed.Record, error) {
 	ctx, cancel := instance.Linger(ctx, p.in.Options.Drain) // announceLeaving needs the ETag of a record that may have been stored
@@ -89,8 +89,8 @@ func (p *presence) putRecord(ctx context.Context, record feed.Record) (feed.Reco
 	return p.in.Store.Update(ctx, record)
 }
 
-// announceLeaving announces that the instance leaves. Then the record stays until its time to live ends, because a
-// deleted record does not appear in the feed that the others follow.
+// announceLeaving announces the end of the instance. Then the record stays until the time to live ends, because the
+// feed for the others shows no deleted records.
 func (p *presence) announceLeaving(ctx context.Context) {
 	if record := p.record; record.ETag != "" {
 		record.State, record.Timestamp = feed.StateRetired, instance.Timestamp()
@@ -103,7 +103,7 @@ func (p *presence) announceLeaving(ctx context.Context) {
 func (p *presence) cleanPresences(ctx context.Context) {
 	for _, host := range p.in.View.Kind(feed.KindHost) {
 		if host.Err == nil && records.IsKnownState(host.State) && p.in.View.Now().Sub(host.Updated) > 3*p.in.Options.Expiration && records.OwnerOf(host) != p.in.Me {
-			// An error is ignored, because another instance may be faster, or may have the right that we lack.
+			// An error is ignored, because another instance may be faster, or may have a right which we lack.
 			deleting, cancel := context.WithTimeout(ctx, p.in.Options.Renew)
 			_ = p.in.Store.Delete(deleting, host)
 			cancel()

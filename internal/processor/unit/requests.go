@@ -10,10 +10,10 @@ func (u *Unit) serveRequests() {
 	held, _ := u.in.Claims.All()
 	asked := map[string]bool{}
 	for _, q := range u.in.View.Kind(feed.KindRequest) {
-		if q.State != feed.StateLive { // it was served, and its caller has not deleted it yet
+		if q.State != feed.StateLive { // served, and not deleted yet by the caller
 			continue
 		}
-		if q.TTL > 0 && u.in.View.Now().After(q.Updated.Add(q.TTL)) { // its caller has died, and the store does not remove it
+		if q.TTL > 0 && u.in.View.Now().After(q.Updated.Add(q.TTL)) { // the caller has died, and the store does not remove the record
 			continue
 		}
 		asked[q.Token] = true

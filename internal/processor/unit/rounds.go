@@ -22,7 +22,8 @@ const (
 	roundsPerEvent = 50 // news can make rounds this many times faster at most
 )
 
-// balancer compares the leases with the instances, round after round. Only the goroutine that runs the rounds uses it.
+// balancer compares the leases with the instances, round after round. Only the goroutine of the rounds uses the
+// balancer.
 type balancer struct {
 	unit     *Unit
 	in       *instance.Instance
@@ -34,7 +35,7 @@ type balancer struct {
 	flaws    latest.Since[string] // ids of flaws in listings
 	tiled    []feed.Record        // the leases of the last listing without a hole
 	reported map[string]bool      // documents that were reported as invalid
-	marker   feed.Record          // the unit's marker when this instance joined; zero before it was seen
+	marker   feed.Record          // the unit's marker when this instance joined; zero before that
 	gone     error                // why the unit has no leases any more
 }
 
@@ -78,8 +79,8 @@ func (b *balancer) awaitNews(ctx context.Context, d time.Duration) {
 	}
 }
 
-// untilExpiry returns how long until the next lease of another owner expires, or its fence ends, after the last plan.
-// So survivors act at that moment, not at their next round.
+// untilExpiry returns how long until the next lease of another owner expires, or the fence of a lease ends, after the
+// last plan. So survivors act at that moment, not at their next round.
 func (b *balancer) untilExpiry() time.Duration {
 	now := b.in.View.Now()
 	soonest := b.in.Options.Expiration
@@ -92,12 +93,12 @@ func (b *balancer) untilExpiry() time.Duration {
 	return soonest + pause.Jitter(b.rng, b.in.Options.Acquire/roundsPerEvent)
 }
 
-// round compares once and carries out the plan. It reports whether other instances are about to give us leases.
+// round compares once and carries out the plan. round reports whether other instances are about to give us leases.
 func (b *balancer) round(ctx context.Context) (expecting bool) {
 	b.in.Solved(feed.OriginBalancer, feed.OriginLeaseStore, feed.OriginSource)
 	s, listed, err := b.planRound(ctx)
 	if err != nil {
-		b.planned = b.in.View.Now() // leases that expire during an outage are no reason to ask more often
+		b.planned = b.in.View.Now() // leases expire during an outage: no reason to ask more often
 		b.in.Report(ctx, feed.OriginBalancer, "", err)
 		return false
 	}
@@ -110,7 +111,7 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 	}
 	b.waiting.See(records.IDs(s.pick(s.plan.Waiting)))
 	// This must happen before the first lease begins: if another kind of processor shares the unit, the position must
-	// not pass keys that are set aside, because that processor would skip their changes.
+	// not pass keys that are set aside, because the other processor would skip their changes.
 	foreign := slices.IndexFunc(s.leases, records.IsForeign)
 	b.in.Shared.Store(foreign >= 0)
 	done := feed.Round{Leases: len(s.leases), Instances: len(s.alive), Owned: b.in.Claims.Number(), Listed: listed}
@@ -132,8 +133,8 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 	return s.plan.Expected > 0
 }
 
-// planRound makes the plan of a round. Before a theft it lists the records, because an instance must not lose a lease
-// to a stale view.
+// planRound makes the plan of a round. Before a theft planRound lists the records, because an instance must not lose a
+// lease to a stale view.
 func (b *balancer) planRound(ctx context.Context) (s situation, listed bool, err error) {
 	if b.follower.live.Load() && time.Since(b.in.View.Listed()) < listRounds*b.in.Options.Acquire {
 		if s = b.situation(); len(s.plan.Steal) == 0 {
@@ -160,7 +161,7 @@ func (b *balancer) listRecords(ctx context.Context) error {
 	return cmp.Or(b.gone, err)
 }
 
-// isOverdue reports whether a lease has waited for so long that any instance may take it.
+// isOverdue reports whether any instance may take a lease, because the lease has waited too long.
 func (b *balancer) isOverdue(lease feed.Record) bool {
 	return b.waiting.For(lease.ID) > overdueRounds*b.in.Options.Acquire+b.in.Options.Drain
 }

@@ -36,7 +36,7 @@ func (b *balancer) situation() situation {
 		}
 	}
 	b.planned = b.in.View.Now()
-	// This instance counts as alive even if its presence record is not written or listed yet.
+	// This instance counts as alive even if the presence record is not written or listed yet.
 	s := situation{leases: good, alive: []balance.Owner{b.in.Me}, most: map[balance.Owner]int{}}
 	if b.in.Options.MaxLeases > 0 {
 		s.most[b.in.Me] = b.in.Options.MaxLeases

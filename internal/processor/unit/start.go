@@ -17,8 +17,8 @@ import (
 
 // Where a lease without a position begins
 //
-// Leases that we create have a token from the first moment, so these rules concern leases that another kind of
-// processor has made and has not read from yet. Such a lease begins
+// Our own leases have a token from the first moment. So these rules concern leases of another kind of processor that
+// has not read from them yet. Such a lease begins
 //
 //	1  at the start that the lease itself records; if there is none,
 //	2  at the unit's start in the marker; if there is none,
@@ -53,9 +53,8 @@ func (u *Unit) recordStart(start feed.Start, now time.Time, properties map[strin
 	return all
 }
 
-// firstStart returns where a unit without a marker begins: at Options.Start or, if it is not set, at the start of the
-// leases that an interrupted creation has left. A start relative to now means the time of that creation, not the
-// present time.
+// firstStart returns where a unit without a marker begins: at Options.Start; if that is not set, at the start of the
+// leases from an interrupted creation. A start relative to now means the time of that creation, not the present time.
 func (u *Unit) firstStart() (feed.Start, error) {
 	relative := u.in.Options.Start.Ago() > 0
 	if !u.in.Options.Start.IsZero() && !relative {
@@ -72,8 +71,8 @@ func (u *Unit) firstStart() (feed.Start, error) {
 	return feed.Start{}, u.checkPlaced()
 }
 
-// checkStart refuses a start that the unit would ignore. The start with which the unit began is accepted, because
-// programs set it at every run. A unit that another kind of processor made has no recorded start, and records ours.
+// checkStart refuses a start without effect. The start with which the unit began is accepted, because programs set it
+// at every run. A unit of another kind of processor has no recorded start, and records ours.
 func (u *Unit) checkStart(ctx context.Context, info feed.Record) (done bool, err error) {
 	given, began := u.in.Options.Start.Given(), notes.TimeOf(info.Properties[notes.OptionProperty])
 	_, known := u.in.View.Origin()
@@ -88,7 +87,7 @@ func (u *Unit) checkStart(ctx context.Context, info feed.Record) (done bool, err
 	info.Properties = u.recordStart(u.in.Options.Start, u.in.View.Now(), info.Properties)
 	got, err := u.in.Store.Update(ctx, info)
 	if errors.Is(err, feed.ErrConflict) || errors.Is(err, feed.ErrNotFound) {
-		return false, nil // another instance records its own, or the unit begins anew
+		return false, nil // another instance records a start, or the unit begins anew
 	}
 	if err != nil {
 		return false, fmt.Errorf("record start: %w", err)
@@ -117,7 +116,7 @@ func (u *Unit) checkPlaced() error {
 }
 
 // resolveStart returns the position of a start, as a token if the feed has one, because another kind of processor would
-// begin a lease without a token at its own start.
+// begin a lease without a token at another start.
 func (u *Unit) resolveStart(ctx context.Context, part feed.Range, start feed.Start) (feed.Position, error) {
 	at := feed.Position{Start: start.AsAgo(0)}
 	if start.IsNow() {

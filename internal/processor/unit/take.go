@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// handedOver lists the leases that name this process as owner but have no worker: other instances have given them, or
-// our own write has lost its answer.
+// handedOver lists the leases of this process without a worker: other instances have given them, or the answer of our
+// own write was lost.
 func (b *balancer) handedOver(leases []feed.Record) (mine []feed.Record) {
 	for _, lease := range leases {
 		if _, begun := b.in.Claims.Held(lease.Range); !begun && records.OwnerOf(lease) == b.in.Me && !records.IsExpired(lease, b.planned, b.in.Options.Expiration) {
@@ -24,7 +24,7 @@ func (b *balancer) handedOver(leases []feed.Record) (mine []feed.Record) {
 	return mine
 }
 
-// declineGifts frees leases that were handed over to us and have not begun. Otherwise the other instances would wait
+// declineGifts frees leases which were handed over to us and have not begun. Otherwise the other instances would wait
 // for their expiry.
 func (b *balancer) declineGifts(ctx context.Context) {
 	err := b.in.View.List(ctx, time.Now())
@@ -39,8 +39,8 @@ func (b *balancer) declineGifts(ctx context.Context) {
 	}
 }
 
-// acquire takes leases, starts to work on them, and returns how many it has taken. It stops after the time of a round,
-// because its plan is then outdated: with a slow store this takes many rounds, each directly after the last.
+// acquire takes leases, starts to work on them, and returns their number. acquire stops after the time of a round,
+// because the plan is then outdated: with a slow store this takes many rounds, each directly after the last.
 func (b *balancer) acquire(ctx context.Context, leases []feed.Record) int {
 	var got atomic.Int64
 	bounded, cancel := context.WithTimeout(ctx, b.in.Options.Acquire)
@@ -56,12 +56,12 @@ func (b *balancer) acquire(ctx context.Context, leases []feed.Record) int {
 	return int(got.Load())
 }
 
-// takeLease takes a lease and starts to work on it.
+// takeLease takes a lease and starts the work.
 func (b *balancer) takeLease(ctx context.Context, seen feed.Record) bool {
 	if !b.in.Claims.Claim(seen.Range) {
 		return false // ours already, although the view may not show that yet
 	}
-	if records.IsUntouched(seen) && b.in.View.IsRedundant(seen) { // after taking, it would rank higher and would no longer be redundant
+	if records.IsUntouched(seen) && b.in.View.IsRedundant(seen) { // a taken lease would rank higher and would no longer be redundant
 		b.in.Report(ctx, feed.OriginLeaseStore, seen.Token, b.unit.discardUntaken(ctx, seen))
 		b.in.Claims.Free(seen.Range)
 		return false
@@ -73,14 +73,14 @@ func (b *balancer) takeLease(ctx context.Context, seen feed.Record) bool {
 	return true
 }
 
-// tryTake writes this instance as owner into a lease, conditional on the seen version: if two instances want it, the
-// slower one receives a conflict.
+// tryTake writes this instance as owner into a lease, conditional on the seen version: of two instances, the slower
+// receives a conflict.
 func (b *balancer) tryTake(ctx context.Context, seen feed.Record) bool {
 	lease := seen
 	lease.Owner, lease.Epoch, lease.Expiration = b.in.Me.Instance, b.in.Me.Epoch, b.in.Options.Expiration
 	lease.Fence = b.fencedUntil(seen)
 	records.BeginTerm(&lease)
-	// Its owner has ended unexpectedly, and the handler may be the cause.
+	// The owner has ended unexpectedly, and the handler may be the cause.
 	crashed := !seen.Free() && seen.Epoch != "" && records.OwnerOf(seen) != b.in.Me && records.IsExpired(seen, b.in.View.Now(), b.in.Options.Expiration)
 	var started time.Time
 	var got feed.Record
@@ -110,7 +110,7 @@ func (b *balancer) tryTake(ctx context.Context, seen feed.Record) bool {
 }
 
 // fencedUntil returns until when, by the store's clock, a new owner must wait. An owner that did not give the lease
-// away trusts it until its expiry, and notices us only at its next write.
+// away trusts the lease until the expiry, and notices us only at the next write.
 func (b *balancer) fencedUntil(seen feed.Record) time.Time {
 	now := b.in.View.Now()
 	given := seen.Free() || records.OwnerOf(seen) == b.in.Me

@@ -1,6 +1,5 @@
-// Package unit is the part of a processor that runs a deployment unit together with other instances. It makes the
-// leases of the unit, shows the instance to the others, follows their writes, and takes and gives leases. The work on a
-// lease is package tenure.
+// Package unit runs a deployment unit together with other instances. Package unit makes the leases of the unit, shows
+// the instance to the others, follows their writes, and takes and gives leases. The work on a lease is package tenure.
 package unit
 
 import (
@@ -15,7 +14,7 @@ import (
 	"github.com/millrace/changefeed/internal/processor/latest"
 )
 
-// Unit is the part of an instance in its unit.
+// Unit is the part of an instance in a deployment unit.
 type Unit struct {
 	in       *instance.Instance
 	balancer *balancer
@@ -34,8 +33,8 @@ func New(in *instance.Instance) *Unit {
 	return u
 }
 
-// Run works until ctx ends, then gives the leases back and returns nil. It calls ready when the leases of the unit
-// exist. It returns an error only if a retry cannot help: at the start, or because the leases or the monitored
+// Run works until ctx ends, then gives the leases back and returns nil. Run calls ready when the leases of the unit
+// exist. Run returns an error only if a retry cannot help: at the start, or because the leases or the monitored
 // container are gone.
 func (u *Unit) Run(ctx context.Context, ready func()) error {
 	if err := u.bootstrap(ctx); err != nil {
@@ -60,7 +59,7 @@ func (u *Unit) Run(ctx context.Context, ready func()) error {
 	return gone
 }
 
-// leaveUnit ends the work: it tells the other instances, waits for the batches in the handler, and releases the leases
+// leaveUnit ends the work: tells the other instances, waits for the batches in the handler, and releases the leases
 // unless they are gone.
 func (u *Unit) leaveUnit(gone bool) {
 	ctx, cancel := context.WithTimeout(u.in.Base, u.in.Options.Drain)
@@ -75,8 +74,8 @@ func (u *Unit) leaveUnit(gone bool) {
 // IsReady reports whether the unit's leases exist.
 func (u *Unit) IsReady() bool { return u.ready.Load() }
 
-// Began returns where the unit begins, if this instance has made its leases; otherwise nil.
+// Began returns where the unit begins, if this instance has made the leases; otherwise nil.
 func (u *Unit) Began() *feed.NewUnit { return u.began.Load() }
 
-// LastRound returns the last round, and when it was over.
+// LastRound returns the last round, and its end.
 func (u *Unit) LastRound() (feed.Round, time.Time) { return u.last.Get() }
