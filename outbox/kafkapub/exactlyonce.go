@@ -24,8 +24,8 @@ type ExactlyOnceOptions struct {
 	// Decode says which changes are events; by default those of type [outbox.EventType].
 	Decode outbox.Decoder
 
-	// Marks is the topic of the marks; by default the topic of the events with the suffix -marks. It has a single
-	// partition and is compacted. A missing topic is created if the cluster allows that.
+	// Marks is the topic of the marks; by default the topic of the events with the suffix -marks. This topic has a
+	// single partition and is compacted. A missing topic is created if the cluster allows that.
 	Marks string
 
 	// Timeout limits how long the cluster may take for a transaction; 10 s by default.
@@ -47,10 +47,10 @@ type ExactlyOnceOptions struct {
 // The mark is a position in the order of the feed, so batches must arrive in this order. The processor therefore
 // refuses, with a [changefeed.OptionError], options that would change the order: keys in parallel, dead letters and
 // held keys. A redriven dead letter is older than the mark, and would be skipped although it was never published; to
-// remember each such letter, every key would need a mark of its own. So an event that Kafka never accepts, for example
-// because it is too large, stops its range, and is reported, until you skip it by hand. If you cannot accept that, use
-// a [Publisher] with an [outbox.Relay], and consumers that recognize an event by its id. No relay of another unit may
-// set [outbox.RelayOptions.ExpireAfter], because its marks bring the event again as another version.
+// remember each such letter, every key would need a separate mark. So an event that Kafka never accepts, for example a
+// too large event, stops the range, and is reported, until you skip the event by hand. If you cannot accept that, use a
+// [Publisher] with an [outbox.Relay], and consumers that recognize an event by the id. No relay of another unit may set
+// [outbox.RelayOptions.ExpireAfter], because the marks bring the event again as another version.
 type ExactlyOnce struct {
 	topic, marks, unit string
 	source             string
@@ -61,8 +61,7 @@ type ExactlyOnce struct {
 	owners map[string]*owner // by lease
 }
 
-// NewExactlyOnce makes a handler for a unit, which publishes to a topic. The handler connects when it receives the
-// first batch.
+// NewExactlyOnce makes a handler for a unit, which publishes to a topic. The handler connects at the first batch.
 func NewExactlyOnce(brokers []string, topic, unit string, o ExactlyOnceOptions) (*ExactlyOnce, error) {
 	h := &ExactlyOnce{
 		topic: topic, unit: unit, marks: cmp.Or(o.Marks, topic+"-marks"), source: cmp.Or(o.Source, "/events"), decode: o.Decode,

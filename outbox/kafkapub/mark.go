@@ -46,8 +46,8 @@ func (m *mark) join(other mark) {
 	}
 }
 
-// record returns a mark as a record of the topic. The presence of an owner has a key of its own: if a late owner
-// announces itself, its record must not replace the published position.
+// record returns a mark as a record of the topic. The presence of an owner has a separate key: if a late owner
+// announces itself, this record must not replace the published position.
 func (h *ExactlyOnce) record(m mark) *kgo.Record {
 	key := h.id(m.Range)
 	if m.Owner {
@@ -67,7 +67,7 @@ func (h *ExactlyOnce) producer(id string) (*kgo.Client, error) {
 // open makes this process the owner of a range. From then on no earlier owner, of the range or of a whole that
 // contained it, can commit records, and the mark has the position of their commits.
 //
-// Each owner first writes its presence and then reads the presence of the others. So if two owners have overlapping
+// Each owner first writes a presence record and then reads those of the others. So if two owners have overlapping
 // ranges, at least one of them sees the other: the owner with the higher epoch fences the other, and the owner with the
 // lower epoch gives up.
 func (h *ExactlyOnce) open(ctx context.Context, o *owner, b *feed.Batch) (err error) {
@@ -96,7 +96,7 @@ func (h *ExactlyOnce) open(ctx context.Context, o *owner, b *feed.Batch) (err er
 		if len(wholes) == 0 {
 			return nil
 		}
-		for _, whole := range wholes { // then look again: its owner may have committed records before
+		for _, whole := range wholes { // then look again: the owner may have committed records before
 			if err := h.fence(ctx, whole); err != nil {
 				return fmt.Errorf("end the owner of %s: %w", whole, err)
 			}
@@ -129,7 +129,7 @@ func (h *ExactlyOnce) judge(marks map[string]mark, b *feed.Batch, o *owner) (who
 	return wholes, nil
 }
 
-// fence makes Kafka refuse further records of the owner of a range, and end its transaction.
+// fence makes Kafka refuse further records of the owner of a range, and end the owner's transaction.
 func (h *ExactlyOnce) fence(ctx context.Context, r string) error {
 	client, err := h.producer(h.id(r))
 	if err != nil {
@@ -170,7 +170,7 @@ func (h *ExactlyOnce) read(ctx context.Context, until int64) (map[string]mark, e
 	}
 }
 
-// createMarks creates the topic of the marks, if it is missing and the cluster allows the creation.
+// createMarks creates the topic of the marks, if the topic is missing and the cluster allows the creation.
 func (h *ExactlyOnce) createMarks(ctx context.Context, client *kgo.Client) error {
 	compact := "compact"
 	request := kmsg.NewPtrCreateTopicsRequest()

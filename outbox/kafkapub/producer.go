@@ -13,13 +13,13 @@ import (
 )
 
 // producer sends the records of one call at a time. A client shared by several calls would be quicker, but wrong: if a
-// record fails, the client fails all records that wait for the partition with the same error, and it may send the
-// second record of a key after it has failed the first.
+// record fails, the client fails all records that wait for the partition with the same error, and may send the second
+// record of a key after the first has failed.
 type producer struct {
 	*kgo.Client
 	maxBatch int           // bytes
 	timeout  time.Duration // of a record; 0 is no timeout
-	isWarm   bool          // the client knows the partitions of its topic
+	isWarm   bool          // the client knows the partitions of the topic
 	isSpent  bool          // the client may still have records with an unknown outcome
 }
 
@@ -33,8 +33,8 @@ func newProducer(options []kgo.Opt) (*producer, error) {
 	return &producer{Client: client, maxBatch: int(maxBatch), timeout: timeout}, nil
 }
 
-// produce sends records of one key in order. It returns how many were accepted, from the first on, and why the next was
-// not.
+// produce sends records of one key in order. produce returns how many were accepted, from the first on, and why the
+// next was not.
 func (p *producer) produce(ctx context.Context, records []*kgo.Record) (n int, err error) {
 	most := len(records)
 	for n < len(records) {
@@ -53,7 +53,7 @@ func (p *producer) produce(ctx context.Context, records []*kgo.Record) (n int, e
 }
 
 // send sends records that fit into one batch, so that the partition accepts all of them or none. They must not leave
-// before the last is added, so the client sends them only when it is flushed.
+// before the last is added, so the client sends them only at a flush.
 func (p *producer) send(ctx context.Context, records []*kgo.Record) (n int, err error) {
 	if !p.isWarm {
 		records = records[:1] // if the client does not know the partitions yet, records leave one by one
@@ -62,7 +62,7 @@ func (p *producer) send(ctx context.Context, records []*kgo.Record) (n int, err 
 	for i, r := range records {
 		p.Produce(ctx, r, func(_ *kgo.Record, err error) { results[i] = err })
 	}
-	if p.timeout > 0 { // the client ignores its own timeout while a request has no answer, for 20 s
+	if p.timeout > 0 { // while a request has no answer, the client ignores the timeout for 20 s
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, p.timeout+grace, fmt.Errorf("no answer within %v", p.timeout))
 		defer stop()
@@ -82,7 +82,7 @@ func (p *producer) send(ctx context.Context, records []*kgo.Record) (n int, err 
 	return len(records), nil
 }
 
-// grace is how long the client has to report its own error, which says more.
+// grace is how long the client has to report a more precise error.
 const grace = time.Second
 
 // fitting returns as many of the records, from the first on, as fit into one batch, and at least one.
@@ -95,7 +95,7 @@ func fitting(records []*kgo.Record, maxBatch int) []*kgo.Record {
 	return records[:n]
 }
 
-// sizeOf returns the largest size of a record in a batch, including its share of the batch's overhead.
+// sizeOf returns the largest size of a record in a batch, including a share of the batch's overhead.
 func sizeOf(r *kgo.Record) int {
 	const aroundRecord, aroundHeader = 100, 10
 	size := aroundRecord + len(r.Key) + len(r.Value)
@@ -116,7 +116,7 @@ type pool struct {
 	closed bool
 }
 
-// newPool makes a pool of at most size producers. It makes the first producer at once, so that invalid options are
+// newPool makes a pool of at most size producers. newPool makes the first producer at once, so that invalid options are
 // refused.
 func newPool(size int, options []kgo.Opt) (*pool, error) {
 	first, err := newProducer(options)

@@ -17,10 +17,10 @@ import (
 // Options are the optional settings of a [Publisher].
 type Options struct {
 	// Timeout limits how long the cluster may take to accept messages before Publish returns an error; 10 s by default.
-	// Until then the client repeats its requests.
+	// Until then the client repeats requests.
 	Timeout time.Duration
 
-	// Producers limits how many calls of Publish run at a time, each with a producer that has connections of its own;
+	// Producers limits how many calls of Publish run at a time, each with a separate producer and separate connections;
 	// 32 by default. Further calls wait: a relay publishes 64 keys of a lease at the same time.
 	Producers int
 
@@ -34,7 +34,7 @@ type Publisher struct {
 	producers *pool
 }
 
-// New makes a publisher to a topic of the cluster with these brokers, each as host:port. The publisher connects at its
+// New makes a publisher to a topic of the cluster with these brokers, each as host:port. The publisher connects at the
 // first use. A missing topic is created if the cluster is configured so (auto.create.topics.enable); otherwise Publish
 // returns an [ErrNoTopic].
 func New(brokers []string, topic string, o Options) (*Publisher, error) {
@@ -44,8 +44,8 @@ func New(brokers []string, topic string, o Options) (*Publisher, error) {
 	producers, err := newPool(cmp.Or(o.Producers, 32), append([]kgo.Opt{
 		kgo.SeedBrokers(brokers...),
 		kgo.RecordDeliveryTimeout(cmp.Or(o.Timeout, 10*time.Second)),
-		// Without this option a message could not time out while its request has no answer. The message may then be
-		// stored twice; its consumer must recognize that, as after a crash.
+		// Without this option a message could not time out while the request has no answer. The message may then be
+		// stored twice; the consumer must recognize duplicates, as after a crash.
 		kgo.AllowIdempotentProduceCancellation(),
 		kgo.AllowAutoTopicCreation(),
 	}, o.Client...))
@@ -81,8 +81,8 @@ func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (n int, 
 	return n, nil
 }
 
-// record returns the message in the binary mode of CloudEvents. The time of the record is the time of its publication,
-// not of the event, because Kafka removes records by their time.
+// record returns the message in the binary mode of CloudEvents. The time of the record is the time of publication, not
+// of the event, because Kafka removes records by their time.
 func record(topic string, m outbox.Message) *kgo.Record {
 	r := &kgo.Record{Topic: topic, Key: []byte(m.Key), Value: m.Data}
 	r.Headers = append(r.Headers, kgo.RecordHeader{Key: "content-type", Value: []byte(outbox.ContentType)})
@@ -95,7 +95,7 @@ func record(topic string, m outbox.Message) *kgo.Record {
 	return r
 }
 
-// ErrNoTopic: the topic does not exist, and the cluster has not created it. Create the topic, or set
+// ErrNoTopic: the topic does not exist, and the cluster has not created the topic. Create the topic, or set
 // auto.create.topics.enable: then the messages are published.
 var ErrNoTopic = errors.New("the topic does not exist and the cluster has not created it: create it, or set auto.create.topics.enable")
 

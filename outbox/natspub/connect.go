@@ -12,9 +12,9 @@ import (
 )
 
 // Connect makes a publisher to an external server, or to several servers of a cluster, as in
-// "nats://a:4222,nats://b:4222". If the stream is missing, Connect creates it. If the stream de-duplicates for less
-// than [Options.Window] or does not accept the subjects of the events, Connect refuses the stream. A lost connection is
-// made again, for ever.
+// "nats://a:4222,nats://b:4222". Connect creates a missing stream. If the stream de-duplicates for less than
+// [Options.Window] or does not accept the subjects of the events, Connect refuses the stream. A lost connection is made
+// again, for ever.
 func Connect(ctx context.Context, url string, o Options) (*Publisher, error) {
 	o = o.withDefaults()
 	if err := o.validate(); err != nil {
@@ -58,7 +58,7 @@ func connect(url string, o Options) (*Publisher, error) {
 	return p, err
 }
 
-// listen is an option of the connection: it informs us and then calls the user's callbacks.
+// listen is an option of the connection: first our callback runs, then the user's.
 func (p *Publisher) listen(o *nats.Options) error {
 	disconnected, failed := o.DisconnectedErrCB, o.AsyncErrorCB
 	o.DisconnectedErrCB = func(c *nats.Conn, err error) {
@@ -78,7 +78,8 @@ func (p *Publisher) listen(o *nats.Options) error {
 	return nil
 }
 
-// ensure creates the stream, or checks a foreign stream. If the stream is ours, ensure changes it to the options.
+// ensure creates the stream, or checks a foreign stream. If the stream is ours, ensure changes the stream to the
+// options.
 func (p *Publisher) ensure(ctx context.Context, ours bool) error {
 	o := p.opts
 	want := jetstream.StreamConfig{

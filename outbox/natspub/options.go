@@ -21,11 +21,11 @@ type Options struct {
 	Prefix string
 
 	// Window is how long the server remembers the id of a message, so that it does not store the message twice; 10
-	// minutes by default. A relay may republish a message within about the expiration of a lease plus its longest
+	// minutes by default. A relay may republish a message within about the expiration of a lease plus the longest
 	// pause. The server needs 150 bytes of memory for each id. A stream with a shorter window is refused.
 	Window time.Duration
 
-	// MaxAge is how long the stream keeps messages, read or unread; 14 days by default, longer than an outbox keeps its
+	// MaxAge is how long the stream keeps messages, read or unread; 14 days by default, longer than an outbox keeps
 	// events.
 	MaxAge time.Duration
 
@@ -36,8 +36,8 @@ type Options struct {
 	// Replicas is how many servers of a cluster store the stream; 1 by default.
 	Replicas int
 
-	// SyncEvery is how often an embedded server syncs its files. By default the server syncs each message before it
-	// acknowledges the message.
+	// SyncEvery is how often an embedded server syncs files. By default the server syncs each message before the
+	// acknowledgement.
 	SyncEvery time.Duration
 
 	// Listen is a loopback address at which other programs can reach an embedded server, such as localhost:4222; by

@@ -1,7 +1,7 @@
 // Package outboxotel connects the traces on both sides of an outbox, with OpenTelemetry: the commit that raised an
 // event, the relay that publishes the event, and the consumer that handles it.
 //
-// A unit of work stores its trace context with its events. A relay makes a span for each call of its publisher, with a
+// A unit of work stores the trace context with the events. A relay makes a span for each call of the publisher, with a
 // link to the trace of each event:
 //
 //	u := outbox.NewUnit(contacts, outbox.Options{TraceParent: outboxotel.TraceParent, TraceState: outboxotel.TraceState})
@@ -13,7 +13,7 @@
 //		})},
 //	})
 //
-// Your consumer links its own span to the event's span, or continues the trace of the event:
+// Your consumer links a span to the event's span, or continues the trace of the event:
 //
 //	ctx, span := tracer.Start(ctx, "handle", trace.WithSpanKind(trace.SpanKindConsumer),
 //		trace.WithLinks(trace.LinkFromContext(outboxotel.Extract(ctx, m))))
@@ -21,12 +21,12 @@
 // # Spans
 //
 // The spans follow the semantic conventions for messaging. A message contains the context of the unit of work in which
-// its event was made. The relay never changes this context, so that a consumer is connected with the cause, however
+// the event was made. The relay never changes this context, so that a consumer is connected with the cause, however
 // often and by whichever relay the event is published. Such a span is of kind client. If an event was stored without a
-// context, it receives the context of the span that publishes it, which is then of kind producer.
+// context, the event receives the context of the publishing span, which is then of kind producer.
 //
-// A publication is not part of the trace of the commit, because it may happen days later, or again, and has events of
-// several commits. So the span has links instead. A link contains the event's id.
+// A publication is not part of the trace of the commit, because a publication may happen days later, or again, and has
+// events of several commits. So the span has links instead. A link contains the event's id.
 package outboxotel
 
 import (
@@ -103,8 +103,8 @@ func of(msgs []outbox.Message) attribute.KeyValue {
 	return semconv.MessagingBatchMessageCount(len(msgs))
 }
 
-// creation returns a link for each message to the span in which its event was made. The kind is producer if a message
-// has no such span, because then the new span takes its place.
+// creation returns a link for each message to the span in which the event was made. The kind is producer if a message
+// has no such span, because then the new span replaces the missing span.
 func creation(ctx context.Context, msgs []outbox.Message) (kind trace.SpanKind, links []trace.Link) {
 	kind = trace.SpanKindClient
 	for _, m := range msgs {
@@ -138,7 +138,7 @@ func TraceState(ctx context.Context) string {
 }
 
 // Extract returns a context with the span in which a message's event was made, as a remote span: link your consumer's
-// span to it, or begin your span under it. Without a valid TraceParent the context has no span.
+// span to this span, or begin your span under this span. Without a valid TraceParent the context has no span.
 func Extract(ctx context.Context, m outbox.Message) context.Context {
 	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // without the span of the caller
 	return w3c.Extract(ctx, propagation.MapCarrier{traceParent: m.TraceParent, "tracestate": m.TraceState})

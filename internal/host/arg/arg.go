@@ -1,6 +1,5 @@
 // Package arg reads values of a command line: a partition key, a range, a start, a mode, a time to live. Each type is
-// the value of a flag. Its Set refuses a wrong text with the accepted forms, and its Type stands for the value in the
-// help.
+// the value of a flag. Set refuses a wrong text with the accepted forms, and Type stands for the value in the help.
 package arg
 
 import (
@@ -81,7 +80,7 @@ func (s *Start) Set(text string) (err error) {
 	return nil
 }
 
-// Mode is the mode of a feed; its zero value is the latest version.
+// Mode is the mode of a feed; the zero value is the latest version.
 type Mode struct{ Value feed.Mode }
 
 // The words for the modes.

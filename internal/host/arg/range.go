@@ -2,7 +2,7 @@ package arg
 
 import "github.com/millrace/changefeed/feed"
 
-// Range is a range of effective partition keys. Its zero value is the range of all keys.
+// Range is a range of effective partition keys. The zero value is the range of all keys.
 type Range struct {
 	set  bool
 	read feed.Range

@@ -10,7 +10,7 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Counted makes a Handler from a handler that does not count its batches.
+// Counted makes a Handler from a handler that does not count batches.
 func Counted(h feed.Handler) Handler {
 	return &counted{handler: h, running: map[string]int{}}
 }

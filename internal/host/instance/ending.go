@@ -21,10 +21,9 @@ import (
 // How an instance ends
 //
 // The first Ctrl-C or SIGTERM ends the processor, which waits for the batches in the handler. The second ends the
-// process, and with it the programs: they have process groups of their own, so the terminal's signal does not reach
-// them.
+// process and the programs: these have process groups of their own, so the terminal's signal does not reach them.
 
-// sameSignal: a second SIGTERM within this time counts as the first, because timeout(1) sends SIGTERM to its child, and
+// sameSignal: a second SIGTERM within this time counts as the first, because timeout(1) sends SIGTERM to the child, and
 // then to the child's group.
 const sameSignal = time.Second
 
@@ -64,7 +63,7 @@ func (e *ending) follow(signals <-chan os.Signal, over <-chan struct{}) {
 	said := time.Now()
 	for again := false; !again; {
 		select {
-		// A second SIGINT always counts, even at once: a person who types Ctrl-C twice means it.
+		// A second SIGINT always counts, even at once: a person types Ctrl-C twice on purpose.
 		case s := <-signals:
 			again = s != syscall.SIGTERM || time.Since(said) > sameSignal
 		case <-over:
@@ -95,7 +94,7 @@ func (e *ending) last() {
 	e.say(fmt.Sprintf("ended: %s of %s %s not finished within %v (--drain) and will come again", batches, strings.Join(first(leases), ", "), were, e.drain))
 }
 
-// keptLeases are the leases that an instance has not freed at its end.
+// keptLeases are the leases which an instance has not freed at the end.
 type keptLeases struct {
 	mu     sync.Mutex
 	tokens []string
@@ -175,9 +174,9 @@ func (e *leftError) Error() string {
 // Unwrap returns the errors of the leases.
 func (e *leftError) Unwrap() error { return e.error }
 
-// endWhenHandled ends the processor as soon as it is ready and its unit has handled all changes. The returned function
-// waits for the end of this watch. endWhenHandled waits for Ready, because while leases are being made, the present
-// leases may already have no changes left.
+// endWhenHandled ends the processor as soon as the processor is ready and the unit has handled all changes. The
+// returned function waits for the end of this watch. endWhenHandled waits for Ready, because while leases are being
+// made, the present leases may already have no changes left.
 func (i *Instance) endWhenHandled(ctx context.Context, end context.CancelCauseFunc, source feed.Source, store feed.LeaseStore) (wait func()) {
 	ready := make(chan struct{})
 	before := i.Options.Hooks.Ready

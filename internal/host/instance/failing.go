@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/changefeed/internal/host/terminal"
 )
 
-// Reports about failing changes: that they are retried, and that they were parked in the end.
+// Reports about failing changes: about retries, and about parked changes in the end.
 
 // The pauses between attempts: the processor's defaults, for the log.
 const (
@@ -21,9 +21,9 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
-// repeats reports that a batch fails again, and when it is retried: after the second failure, the fourth, the eighth
-// and so on. The log of errors has only a line a minute, and a person who waits for the end would take the silence for
-// work.
+// repeats reports a repeated failure of a batch, and the time of the retry: after the second failure, the fourth, the
+// eighth and so on. The log of errors has only a line a minute, and a person who waits for the end would take the
+// silence for work.
 type repeats struct {
 	mu   sync.Mutex
 	said int // the last reported attempt, of any batch

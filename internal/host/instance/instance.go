@@ -1,5 +1,5 @@
 // Package instance runs an instance of a deployment unit for a command: it opens the containers at the addresses, runs
-// a processor on them until the user ends it, and reports the end.
+// a processor on them until the user ends the command, and reports the end.
 package instance
 
 import (
@@ -26,7 +26,7 @@ type Settings struct {
 	Name    string // of the unit
 	Source  string // the address of the monitored container
 	Leases  string // address of the lease container; by default beside the source
-	Create  bool   // make the lease container, and that of Letters, if it is missing
+	Create  bool   // make the lease container, and that of Letters, if missing
 	Letters string // address of a container for dead letters, or a file; empty if there is none
 	Once    bool   // end when all changes are handled
 	Account place.Settings
@@ -44,7 +44,7 @@ type Instance struct {
 	leases place.Address
 }
 
-// A Handler knows which batches it has.
+// A Handler knows the leases of the present batches.
 type Handler interface {
 	feed.Handler
 	Running() (leases []string)    // leases with batches in the handler
@@ -156,7 +156,7 @@ func (i *Instance) process(ctx context.Context, source feed.Source, store feed.L
 		defer i.endWhenHandled(ctx, end, source, store)()
 	}
 	processor, err := changefeed.New(source, store, h, i.Options)
-	// The processor names fields of its options, but the user knows flags.
+	// The processor names fields of the options, but the user knows flags.
 	if wrong, ok := errors.AsType[*changefeed.OptionError](err); ok {
 		return usage.Flag(flagName(wrong.Field), wrong.Value, strings.Replace(wrong.Want, "Expiration", "--expiration", 1))
 	}

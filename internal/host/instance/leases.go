@@ -15,8 +15,8 @@ import (
 	"github.com/millrace/changefeed/internal/host/unit"
 )
 
-// openLeases opens the lease store of the unit. It tests at once the rights that will be needed later, such as the
-// right to delete a lease after a split: a missing right should be an error at the start and not at night.
+// openLeases opens the lease store of the unit. openLeases tests at once the rights for later, such as the right to
+// delete a lease after a split: a missing right should be an error at the start and not at night.
 func (i *Instance) openLeases(ctx context.Context, opener *place.Opener, monitored *place.Container) (feed.LeaseStore, error) {
 	leases, err := opener.Open(ctx, i.leases)
 	if errors.Is(err, feed.ErrNotFound) || errors.Is(err, place.ErrNoContainer) {

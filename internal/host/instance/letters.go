@@ -40,7 +40,8 @@ func (i *Instance) openLetters(ctx context.Context, opener *place.Opener, monito
 	return box.Close, nil
 }
 
-// letterBox returns the box in a container. If --create applies to lease containers, it also makes the container.
+// letterBox returns the box in a container. If --create applies to lease containers, letterBox also makes this
+// container.
 func (i *Instance) letterBox(ctx context.Context, opener *place.Opener, monitored *place.Container) (feed.LetterBox, error) {
 	at, err := place.Parse("--dead-letters", i.Letters)
 	if err != nil {

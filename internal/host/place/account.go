@@ -21,17 +21,17 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// Which account an address means, and which key belongs to it. The settings come from flags and from the environment,
-// and may name different accounts; a key that was given together with an endpoint is sent to no other endpoint. Without
-// a key, the request uses an identity of Microsoft Entra ID, except on this machine, where only an emulator is
-// possible.
+// Which account an address means, and which key belongs to the account. The settings come from flags and from the
+// environment, and may name different accounts; a key that was given together with an endpoint is sent to no other
+// endpoint. Without a key, the request uses an identity of Microsoft Entra ID, except on this machine, where only an
+// emulator is possible.
 
-// Settings name an account and its credential. The environment replaces empty fields.
+// Settings name an account and a credential. The environment replaces empty fields.
 type Settings struct {
 	Endpoint   string // URL
 	Key        string // without a key and a connection string, requests use an identity of Microsoft Entra ID
 	Connection string // endpoint and key in a single text
-	CA         string // file with the certificate of a server that made its own
+	CA         string // file with the certificate of a server with a self-made certificate
 }
 
 // The environment variables for empty [Settings].
@@ -41,11 +41,11 @@ const (
 	ConnectionVariable = "COSMOS_CONNECTION_STRING"
 )
 
-// credentials are an endpoint and its key; without a key the identity is Entra ID's.
+// credentials are an endpoint and the key for the endpoint; without a key the identity is Entra ID's.
 type credentials struct{ Endpoint, key string }
 
 // find returns the account of an address. A key belongs to the endpoint with which it was given, and is sent to no
-// other endpoint, because that endpoint could then use it.
+// other endpoint, because the other endpoint could then use the key.
 func (f Settings) find(a Address) (credentials, error) {
 	connection, err := parseConnection(cmp.Or(f.Connection, os.Getenv(ConnectionVariable)))
 	if err != nil {
@@ -71,14 +71,14 @@ func (f Settings) find(a Address) (credentials, error) {
 		key = ""
 	}
 	c := credentials{cmp.Or(a.endpoint, endpoint), cmp.Or(f.Key, key)}
-	// Only an emulator listens on loopback, so its key is no secret that could leak.
+	// Only an emulator listens on loopback, so the emulator's key is no secret.
 	if c.key == "" && IsLoopback(c.Endpoint) {
 		c.key = cosmosrest.EmulatorKey
 	}
 	return c, nil
 }
 
-// parseConnection reads a connection string, which may be empty. It is a secret, so errors do not contain it.
+// parseConnection reads a connection string, which may be empty. The string is a secret, so errors do not contain it.
 func parseConnection(text string) (c credentials, err error) {
 	endpoint, key, ok := rest.ParseConnection(text)
 	if text != "" && !ok {
@@ -93,7 +93,7 @@ func sameHost(one, other string) bool {
 	return a != "" && a == b
 }
 
-// hostPort returns host and port of a URL. If the URL has no port, hostPort uses the port of its scheme, because the
+// hostPort returns host and port of a URL. If the URL has no port, hostPort uses the port of the scheme, because the
 // service's own connection strings contain the port, and people omit it.
 func hostPort(text string) string {
 	u, err := url.Parse(text)
@@ -114,7 +114,7 @@ func IsLoopback(endpoint string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// hostOf returns the host of a URL without its port.
+// hostOf returns the host of a URL without the port.
 func hostOf(endpoint string) string {
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -137,7 +137,7 @@ func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
 	if err != nil {
 		return nil, err
 	}
-	// All addresses of an endpoint share a client, its connections, and its knowledge of regions.
+	// All addresses of an endpoint share a client, with the connections and the knowledge of regions.
 	if found := o.accounts[c.Endpoint]; found != nil {
 		return found, nil
 	}

@@ -1,5 +1,5 @@
 // Package place opens containers by their addresses: in the directory of a store that no other process has open, or in
-// an account of Azure Cosmos DB, or on changefeed serve, which is such an account too. Its errors say which part of an
+// an account of Azure Cosmos DB, or on changefeed serve, which is such an account too. The errors say which part of an
 // address is wrong, and which alternatives exist, because they are for the people who typed the address.
 package place
 
@@ -25,13 +25,13 @@ type Address struct {
 // AddressForms are the forms of an address, for the help and for errors.
 const AddressForms = "docstore:DIR#container, cosmos:DATABASE/container or https://HOST:PORT/DATABASE/container"
 
-// Parse reads an address in one of [AddressForms]. Its error names the field in which the address was given.
+// Parse reads an address in one of [AddressForms]. The error names the field of the address.
 func Parse(field, text string) (Address, error) {
 	scheme, rest, ok := strings.Cut(text, ":")
 	a := Address{Field: field, Given: text}
 	switch {
 	case ok && scheme == "docstore":
-		// The last # separates: a directory may contain # in its name, a container may not.
+		// The last # separates: the name of a directory may contain #, the name of a container may not.
 		i := strings.LastIndexByte(rest, '#')
 		if i <= 0 {
 			break
@@ -124,7 +124,7 @@ func (a Address) quoteStore() string {
 	return a.Field + " is " + a.Given
 }
 
-// Quote returns the beginning of an error about the address: the field in which it was given, and its text.
+// Quote returns the beginning of an error about the address: the field and the text of the address.
 func (a Address) Quote() string {
 	if a.Field == "" {
 		return "--container is " + a.Name()

@@ -17,7 +17,7 @@ import (
 )
 
 // Requests about databases, containers and partitions, and requests that only changefeed serve answers. Package cosmos
-// lacks them, because it contains only what a processor needs.
+// lacks them, because a processor does not need them.
 
 // The limits of a request that is not about items.
 const (
@@ -110,7 +110,7 @@ func (a *Account) request(ctx context.Context, method string, resource []string,
 	return r, nil
 }
 
-// refusalOf returns the reason in the body of a refusal: its first line, because the rest consists of ids and addresses
+// refusalOf returns the reason in the body of a refusal: the first line, because the rest consists of ids and addresses
 // within the service. Some messages are JSON in text.
 func refusalOf(body []byte) string {
 	var refusal struct{ Message string }

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// Azure splits and merges by itself, by the size and the throughput of partitions. Only changefeed serve, with its own
-// path, and a store, with a method, split and merge on demand.
+// Azure splits and merges by itself, by the size and the throughput of partitions. Only changefeed serve, with a
+// special path, and a store, with a method, split and merge on demand.
 
 // A partitionChange asks a server to split or merge partitions.
 type partitionChange struct {

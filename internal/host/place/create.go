@@ -12,7 +12,7 @@ import (
 )
 
 // cutsPartitions reports whether the account splits partitions on demand. Only changefeed serve does, and its
-// description names its extensions of the service.
+// description names the extensions of the service.
 func (a *Account) cutsPartitions(ctx context.Context) bool {
 	var described struct{ Changefeed *struct{} }
 	return a.call(ctx, http.MethodGet, nil, "", nil, &described) == nil && described.Changefeed != nil
@@ -51,7 +51,7 @@ func (a *Account) spec(ctx context.Context, at Address) (s docstore.ContainerSpe
 	return s, nil
 }
 
-// create makes a container, and its database. A conflict is no error, because another import may make the same at this
+// create makes a container, and the database. A conflict is no error, because another import may make the same at this
 // moment. create cuts the retention to whole minutes, the unit of the service's policy.
 func (a *Account) create(ctx context.Context, at Address, s docstore.ContainerSpec) error {
 	var made struct{}
@@ -81,7 +81,7 @@ func (o *Opener) CreateLeases(ctx context.Context, at Address) (*Container, erro
 		if err != nil {
 			return nil, err
 		}
-		// The processor's client makes lease containers in the form that it needs.
+		// The processor's client makes lease containers in the necessary form.
 		if _, err := a.client.CreateLeaseContainer(ctx, at.Database, at.Container); err != nil {
 			return nil, err
 		}
@@ -91,7 +91,7 @@ func (o *Opener) CreateLeases(ctx context.Context, at Address) (*Container, erro
 }
 
 // Create makes a container with the paths, time to live and retention of a specification, in an existing store, or in
-// an account together with its database.
+// an account together with the database.
 func (o *Opener) Create(ctx context.Context, at Address, spec docstore.ContainerSpec) (*Container, error) {
 	if at.Dir == "" {
 		a, err := o.Account(ctx, at)

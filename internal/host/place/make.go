@@ -17,16 +17,16 @@ import (
 // because the user who corrects the flag would then get the wrong one. So everything is compared or tried before the
 // first creation.
 
-// Wanted is a container that Make creates if it is missing.
+// Wanted describes a container, which Make creates if the container is missing.
 type Wanted struct {
 	Spec docstore.ContainerSpec // Paths, Ranges, DefaultTTL and Retention of a new container
 
-	// Given reports whether the user gave a part of Spec, by the name of its flag: pk, ranges, ttl or retention. An
+	// Given reports whether the user gave a part of Spec, by the name of the flag: pk, ranges, ttl or retention. An
 	// existing container must match that part, because Make does not change it.
 	Given func(flag string) bool
 }
 
-// Make opens a container. If it is missing, Make creates it, together with its store or database.
+// Make opens a container. If the container is missing, Make creates it, together with the store or database.
 func (o *Opener) Make(ctx context.Context, a Address, w Wanted) (*Container, error) {
 	if a.Dir == "" {
 		return o.makeRemote(ctx, a, w)
@@ -65,7 +65,7 @@ func (w Wanted) rehearse(ctx context.Context, a Address) (err error) {
 	return err
 }
 
-// in returns the container in a store, and creates it if it is missing.
+// in returns the container in a store, and creates a missing container.
 func (w Wanted) in(ctx context.Context, a Address, db *docstore.DB) (*docstore.Container, error) {
 	c, err := db.Container(a.Name())
 	if err == nil {
@@ -121,7 +121,7 @@ func seconds(ttl *int) string {
 	return strconv.Itoa(*ttl)
 }
 
-// makeRemote opens a container of an account, and creates it if it is missing.
+// makeRemote opens a container of an account, and creates a missing container.
 func (o *Opener) makeRemote(ctx context.Context, at Address, w Wanted) (*Container, error) {
 	a, err := o.Account(ctx, at)
 	if err != nil {

@@ -58,8 +58,8 @@ func (c *Container) Concrete() Concrete {
 	return c.Remote
 }
 
-// Commit writes to a single partition key. While an account is away, Commit retries: if a write was stored but not
-// acknowledged, it is then written twice.
+// Commit writes to a single partition key. While an account is away, Commit retries: a write that was stored but not
+// acknowledged is then written twice.
 func (c *Container) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) error {
 	write := func() error {
 		_, err := c.writer.Commit(ctx, key, writes)
@@ -71,8 +71,8 @@ func (c *Container) Commit(ctx context.Context, key feed.PartitionKey, writes []
 	return c.retries.during(ctx, write)
 }
 
-// Upsert writes a document with Commit. A store reads the partition key from the body, because it can also say why an
-// unreadable key is wrong.
+// Upsert writes a document with Commit. A store reads the partition key from the body, because a store can also say why
+// an unreadable key is wrong.
 func (c *Container) Upsert(ctx context.Context, key feed.PartitionKey, body []byte) error {
 	if c.Local != nil {
 		_, err := c.Local.Upsert(ctx, body)
@@ -150,7 +150,7 @@ func (o *Opener) store(a Address) (*docstore.DB, error) {
 	return db, err
 }
 
-// stored opens the store of an address, unless it is open.
+// stored opens the store of an address, unless the store is open.
 func (o *Opener) stored(a Address, options docstore.Options) (*docstore.DB, error) {
 	dir := filepath.Clean(a.Dir)
 	if db := o.stores[dir]; db != nil {

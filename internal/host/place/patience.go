@@ -18,7 +18,7 @@ import (
 // because a processor needs no more: the processor itself retries for ever, and reports.
 
 // Patience retries while an account cannot be reached, because a server may be restarted and a network may return.
-// Requests that fail at the same time share its limit.
+// Requests that fail at the same time share the limit.
 type Patience struct {
 	Limit time.Duration                    // 0 is a single try
 	Say   func(format string, args ...any) // called when retries begin, and when one has succeeded
@@ -87,8 +87,8 @@ func (p *Patience) lasts(err error) bool {
 	return true
 }
 
-// reached notes a successful request. If the request began before another has failed, it proves nothing: its answer may
-// have been sent before the account went away.
+// reached notes a successful request. If the request began before another has failed, the success proves nothing: the
+// answer may have been sent before the account went away.
 func (p *Patience) reached(begun time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 )
 
 // Commands about a whole store. For a directory they call package docstore. For a server they read a long answer to a
-// single request as it arrives; the end of the answer says whether it is complete.
+// single request piece by piece; the end of the answer says whether the answer is complete.
 
 // parseStore reads a directory or the address of a server.
 func parseStore(text string) (Address, error) {
@@ -59,7 +59,7 @@ func withStore(ctx context.Context, settings Settings, text string, f func(*docs
 	return g(server)
 }
 
-// stream sends a long-running request to a server; read reads the answer as it arrives.
+// stream sends a long-running request to a server; read reads the answer piece by piece.
 func (a *Account) stream(ctx context.Context, kind string, read func(io.Reader) error) error {
 	request, err := a.request(ctx, http.MethodGet, nil, kind, nil)
 	if err != nil {
@@ -73,7 +73,7 @@ func (a *Account) stream(ctx context.Context, kind string, read func(io.Reader) 
 	return err
 }
 
-// Check checks every invariant of a store, in its directory or over changefeed serve, and returns the violations. It
+// Check checks every invariant of a store, in its directory or over changefeed serve, and returns the violations. Check
 // calls progress now and then with the number of checked records.
 func Check(ctx context.Context, settings Settings, store string, progress func(records int64)) (violations []docstore.Violation, err error) {
 	err = withStore(ctx, settings, store,
@@ -119,8 +119,8 @@ func readCheck(r io.Reader, progress func(int64)) ([]docstore.Violation, error) 
 
 var errEnded = errors.New("the server's answer has no end: it stopped, or the connection broke")
 
-// Backup copies a store, in its directory or over changefeed serve, into a new directory. It adds the bytes received
-// over the network to received.
+// Backup copies a store, in its directory or over changefeed serve, into a new directory. Backup adds the bytes from
+// the network to received.
 func Backup(ctx context.Context, settings Settings, store, to string, received *atomic.Int64) error {
 	return withStore(ctx, settings, store,
 		func(db *docstore.DB) error { return db.Backup(ctx, to) },
@@ -131,7 +131,7 @@ func Backup(ctx context.Context, settings Settings, store, to string, received *
 		})
 }
 
-// counted is a reader that counts its bytes.
+// counted is a reader that counts bytes.
 type counted struct {
 	r io.Reader
 	n *atomic.Int64

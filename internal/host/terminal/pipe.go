@@ -21,7 +21,7 @@ func Input(ctx context.Context) *os.File {
 	return f
 }
 
-// WhileRead returns a context that ends, with [syscall.EPIPE] as its cause, when standard output has no reader any
+// WhileRead returns a context that ends, with [syscall.EPIPE] as the cause, when standard output has no reader any
 // more, if the system can tell. Otherwise a follower without output for a long time would not notice.
 func WhileRead(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)

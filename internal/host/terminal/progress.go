@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// WithProgress runs f, and writes a line about its progress every [LineEvery], so that a long command does not seem to
+// WithProgress runs f, and writes a line about the progress every [LineEvery], so that a long command does not seem to
 // hang.
 func WithProgress(w io.Writer, progress func() string, f func() error) error {
 	done := make(chan error, 1)

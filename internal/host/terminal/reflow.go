@@ -6,7 +6,8 @@ import (
 )
 
 // Reflow joins the lines of a paragraph and breaks them anew. In an indented line, Reflow wraps only the text in the
-// last column. An indented line with a single column, such as an example, stays unchanged, because people may copy it.
+// last column. An indented line with a single column, such as an example, stays unchanged, because people may copy such
+// a line.
 func Reflow(text string, room int) string {
 	var lines, paragraph []string
 	end := func() {

@@ -9,8 +9,8 @@ import (
 )
 
 // Table lays rows out in aligned columns, in lines of at most room characters; 0 is no limit. The first row is the
-// heading, and the last column is for notes. If the notes do not fit, each note is wrapped below its row. If the other
-// columns do not fit either, and the first column is wide, as with ranges, the first column has its own line above the
+// heading, and the last column is for notes. If the notes do not fit, each note is wrapped below the row. If the other
+// columns do not fit either, and the first column is wide, as with ranges, the first column has a line above the
 // others. No cell is cut, because people copy from tables.
 func Table(rows [][]string, room int) string {
 	table := aligned(rows, 0)
@@ -34,7 +34,7 @@ func Table(rows [][]string, room int) string {
 	return strings.Join(table, "")
 }
 
-// wideColumn: a column is wide if it fills more than this part of a line.
+// wideColumn: a wide column fills more than this part of a line.
 const wideColumn = 3
 
 // columns returns some columns of rows.
@@ -56,7 +56,7 @@ func aligned(rows [][]string, level int) []string {
 	return slices.Collect(strings.Lines(b.String()))
 }
 
-// widest returns the width of the widest line, with its indentation of two.
+// widest returns the width of the widest line, with an indentation of two.
 func widest(lines []string) (most int) {
 	for _, line := range lines {
 		most = max(most, utf8.RuneCountInString(strings.TrimSpace(line))+2)

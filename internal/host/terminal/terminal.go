@@ -12,8 +12,8 @@ import (
 	"golang.org/x/term"
 )
 
-// A Terminal describes the output for people: its width, and the codes that it understands. The zero value is any other
-// output, with lines of any length.
+// A Terminal describes the output for people: the width, and the known codes. The zero value is any other output, with
+// lines of any length.
 type Terminal struct {
 	Width   func() int // nil if the output is no terminal
 	InPlace bool       // written lines can be overwritten

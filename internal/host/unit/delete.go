@@ -13,12 +13,12 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// Deleting a unit loses its progress, so it is done only while no processor works. The check can be late: a processor
+// A delete loses the progress of a unit, so Delete refuses while a processor works. The check can be late: a processor
 // may begin after the check. Each delete is conditional on the listed ETag, so the delete of the first lease that the
 // processor has written fails.
 
-// Delete removes the records of a unit, so that processors with its name begin anew. It refuses while a processor of
-// the unit works. The marker is deleted last: a processor that finds the marker without leases makes them again from
+// Delete removes the records of a unit, so that processors with this name begin anew. Delete refuses while a processor
+// of the unit works. The marker is deleted last: a processor that finds the marker without leases makes them again from
 // the unit's start, and skips nothing.
 func Delete(ctx context.Context, name string, units []Unit) (u Unit, leases int, err error) {
 	if u, err = chooseUnit(units, name); err != nil {
@@ -54,8 +54,8 @@ func chooseUnit(units []Unit, name string) (Unit, error) {
 		switch {
 		case u.store == nil:
 			continue
-		// The beginning of its ids identifies a set exactly, so it takes precedence over a name that several units may
-		// have.
+		// The beginning of the ids identifies a set exactly, so it takes precedence over a name, which several units
+		// may share.
 		case slices.ContainsFunc(u.Rows, func(r Row) bool { return strings.HasPrefix(r.ID, name+".") }):
 			return u, nil
 		case u.Processor == name:
@@ -76,7 +76,7 @@ func chooseUnit(units []Unit, name string) (Unit, error) {
 	return Unit{}, usage.Flag("delete", name, "one of several units of this name, as their documents begin: "+strings.Join(prefixes, " or "))
 }
 
-// idleRecords returns the records of a unit, or of its set whose ids begin with name, if no processor works.
+// idleRecords returns the records of a unit, or of the set whose ids begin with name, if no processor works.
 func idleRecords(ctx context.Context, u Unit, name string) ([]feed.Record, error) {
 	records, now, err := u.store.List(ctx)
 	if err != nil {

@@ -9,13 +9,14 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// silence is how long an owner may be silent if its lease does not say: the default of [changefeed.Options].
+// silence is how long an owner may be silent if the lease does not say: the default of [changefeed.Options].
 const silence = time.Minute
 
-// The states of a lease without a working owner, or with an owner that may not work; its record does not contain them.
+// The states of a lease without a working owner, or with an owner that may not work; records do not contain these
+// states.
 const (
 	stateFree    = "free"
-	stateStopped = "stopped" // free, and no instance of its unit runs
+	stateStopped = "stopped" // free, and no instance of the unit runs
 	stateExpired = "expired"
 	stateSilent  = "silent" // for longer than an owner at work is
 	stateBroken  = "broken" // the document is no lease
@@ -116,8 +117,8 @@ func (r *Row) isAtWork() bool {
 	return false
 }
 
-// rest marks the free leases of a unit as stopped if its instances have ended, and says which changes wait for the next
-// instance. If the unit works, a free lease is another matter: an instance should have taken it.
+// rest marks the free leases of a unit as stopped if the instances have ended, and says which changes wait for the next
+// instance. If the unit works, a free lease is another matter: an instance should have taken the lease.
 func (u *Unit) rest() {
 	if slices.ContainsFunc(u.Rows, func(r Row) bool { return r.isAtWork() }) {
 		return

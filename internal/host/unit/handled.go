@@ -51,7 +51,7 @@ func standing(lags []changefeed.Lag) (stuck error, left bool) {
 	var errs []error
 	for _, lag := range lags {
 		switch {
-		case errors.Is(lag.Err, feed.ErrOverlap): // another lease has its range
+		case errors.Is(lag.Err, feed.ErrOverlap): // another lease has the range
 		case lag.Err != nil && slices.ContainsFunc(hopeless, func(err error) bool { return errors.Is(lag.Err, err) }):
 			errs = append(errs, lag.Err)
 		case lag.Err != nil || lag.Pending > 0:

@@ -16,13 +16,13 @@ import (
 // The id of a record begins with the processor's name, which the account's host follows without a separator. The rest
 // from the host on is known for each container, so an id is cut at the beginning of that rest.
 
-// A registry is a lease container, and the containers whose leases may be in it.
+// A registry is a lease container, with the containers whose leases may be there.
 type registry struct {
 	leases    *place.Container
 	monitored []*place.Container
 }
 
-// A Store knows the prefixes of its documents' ids.
+// A Store knows the prefixes of the ids of all documents.
 type Store interface {
 	feed.LeaseStore
 	Prefix() string
@@ -63,7 +63,7 @@ func (r registry) suffixes(ctx context.Context) (all []suffix, err error) {
 	return all, nil
 }
 
-// unitOf finds the unit of a document by its id.
+// unitOf finds the unit of a document by the id.
 func unitOf(suffixes []suffix, id string) (processor string, monitored *place.Container) {
 	for _, s := range suffixes {
 		if processor, _, ok := strings.Cut(id, s.text); ok && processor != "" {

@@ -66,7 +66,7 @@ func (r *Row) request(now time.Time) {
 // longestKey is the largest number of a key's characters in a table.
 const longestKey = 40
 
-// cells returns the columns of a request: its action and its key, its age, and its state. Its ID would fill the line.
+// cells returns the columns of a request: action and key, age, and state. The ID would fill the line.
 func (q *Request) cells(r Row) []string {
 	name := terminal.OneLine(q.Action + " " + string(q.Key))
 	if short := terminal.Clip(name, longestKey); short != name {

@@ -8,9 +8,9 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// The notes of a lease beside its position.
+// The notes of a lease beside the position.
 
-// clock returns a time of the last day without its date, and any other time with its date.
+// clock returns a time of the last day without the date, and any other time with the date.
 func clock(t, now time.Time) string {
 	if now.Sub(t) < 24*time.Hour {
 		return t.UTC().Format(time.TimeOnly)
@@ -46,8 +46,8 @@ func setAside(record feed.Record) []notes.AsideKey {
 	return aside.Keys
 }
 
-// outage returns since when the owner of a lease sees an outage; zero if it sees none. If a lease has no owner of ours,
-// its property may be outdated.
+// outage returns since when the owner of a lease sees an outage; zero if there is none. If a lease has no owner of
+// ours, the property may be outdated.
 func outage(record feed.Record) time.Time {
 	if record.Epoch == "" {
 		return time.Time{}

@@ -62,7 +62,7 @@ func writeTable(w io.Writer, u *Unit, at terminal.Terminal) error {
 	return err
 }
 
-// heading returns the first line of a table: the unit and its sums.
+// heading returns the first line of a table: the unit and the sums.
 func heading(u *Unit) string {
 	if u.Processor == "" {
 		return "documents of no unit in this store"

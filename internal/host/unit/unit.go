@@ -1,5 +1,5 @@
 // Package unit describes the deployment units of a lease container for tools: the leases and instances of each unit,
-// their positions and problems. It also deletes units.
+// their positions and problems. Package unit also deletes units.
 package unit
 
 import (
@@ -24,7 +24,7 @@ const DefaultContainer = "leases"
 // A Unit is a deployment unit: the processors with the same name on a container.
 type Unit struct {
 	Processor string
-	Container string // the container that they read; empty if it is not in this store
+	Container string // the monitored container; empty if it is not in this store
 	Rows      []Row
 	store     Store // nil for documents of no unit
 }
@@ -100,8 +100,8 @@ func List(ctx context.Context, leases *place.Container, monitored []*place.Conta
 	}
 	units := map[[2]string]*Unit{}
 	var strays Unit
-	// The documents are read first only to find the units. Then each unit's own store lists it, because that store
-	// judges records as a processor does.
+	// The documents are read first only to find the units. Then each unit is listed by its own store, which judges
+	// records as a processor does.
 	for _, doc := range documents {
 		processor, monitored := unitOf(suffixes, doc.ID)
 		if processor == "" {
@@ -198,7 +198,7 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 	}
 	u.rest()
 	u.compare()
-	// Sorted by their ranges, so that a hole stands at the place of its keys.
+	// Sorted by their ranges, so that a hole stands at the right place.
 	slices.SortStableFunc(u.Rows, func(a, b Row) int {
 		return cmp.Or(strings.Compare(a.record.Range.Min, b.record.Range.Min), strings.Compare(a.record.Range.Max, b.record.Range.Max))
 	})
@@ -220,8 +220,7 @@ func (s few) List(context.Context) ([]feed.Record, time.Time, error) {
 	return s.records, s.now, nil
 }
 
-// estimate adds the lag, and the range of a lease that does not contain its range. The markers say where a lease
-// without a position begins.
+// estimate adds the lag, and the missing range of a lease. The markers say where a lease without a position begins.
 func (r *Row) estimate(ctx context.Context, source feed.Source, markers []feed.Record, now time.Time) {
 	record := r.record
 	if errors.Is(record.Err, leasedoc.ErrJava) {
@@ -285,7 +284,7 @@ func hole(from, to string) []Row {
 	}}
 }
 
-// MarshalJSON writes the row without members that have no meaning for its kind.
+// MarshalJSON writes the row without members that have no meaning for the kind.
 func (r Row) MarshalJSON() ([]byte, error) {
 	type plain Row
 	if r.Kind == KindLease {
