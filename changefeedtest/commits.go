@@ -92,7 +92,7 @@ func createdFlag(s *containerTest) {
 	}
 }
 
-// rejects commits a batch that must fail at a write, and checks that nothing was written.
+// rejects commits a batch with a bad write, and checks that nothing was written.
 func (s *containerTest) rejects(want error, index int, key feed.PartitionKey, writes ...feed.Write) {
 	s.Helper()
 	_, before := s.drain(s.whole(), beginning, feed.ReadOptions{})
@@ -217,7 +217,7 @@ func ifMatch(s *containerTest) {
 	}
 }
 
-// systemProperties writes an item in the form that a client has read, with stale system properties.
+// systemProperties writes an item in the form of a read, with stale system properties.
 func systemProperties(s *containerTest) {
 	body := json.RawMessage(`{"id":"a","pk":"k","_etag":null,"_ts":0,"_rid":7,"_self":{},"_attachments":null,"_other":1}`)
 	result := s.commit(feed.Key("k"), feed.Write{Body: body})[0]

@@ -11,11 +11,11 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Wrappers that count, for the tests of a program that uses the processor: the cost of the program is its requests, and
-// if a change doubles them, no other test fails.
+// Wrappers with counters, for the tests of a program with a processor: the cost of the program is its requests, and if
+// a change doubles them, no other test fails.
 
-// Counts counts the requests that pass through its wrappers: requests cost money at the service, so tests assert how
-// many requests a processor needs. The zero Counts is ready; you must not copy it.
+// Counts counts the requests through its wrappers: requests cost money at the service, so tests assert how many
+// requests a processor needs. The zero Counts is ready; you must not copy it.
 type Counts struct {
 	mu    sync.Mutex
 	calls map[Method]int

@@ -16,8 +16,8 @@
 //		t.Run("commits", func(t *testing.T) { changefeedtest.TestCommitter(t, h) })
 //	}
 //
-// A store declares each [Ability] that it lacks. The suite logs each test that it skips for this reason, because a test
-// skipped in silence proves nothing. If the store has a declared ability after all, that is an error too.
+// A store declares each [Ability] that it lacks. The suite logs each skipped test, because a test skipped in silence
+// proves nothing. If the store has a declared ability after all, the suite reports an error too.
 //
 // The comment of each test says why a processor needs the property. Most tests are short; if a failure puzzles you,
 // read the comment before the code.

@@ -27,14 +27,14 @@ type Fault struct {
 	DelayAfter time.Duration // before the reply, which may arrive too late
 }
 
-// Refuse is the fault of a call that is not made.
+// Refuse is the fault of an omitted call.
 func Refuse(err error) Fault { return Fault{Before: err} }
 
-// Lose is the fault of a call that is made and whose reply is lost. This fault is the hardest for a caller, who must
-// find out whether the call took effect.
+// Lose is the fault of a call whose reply is lost. This fault is the hardest for a caller, who must find out whether
+// the call took effect.
 func Lose() Fault { return Fault{After: ErrInjected} }
 
-// Throttle is the fault of a store that asks for a pause.
+// Throttle is the fault of a throttling store.
 func Throttle(after time.Duration) Fault {
 	return Fault{Before: &feed.ThrottledError{After: after}}
 }
@@ -73,7 +73,7 @@ func (f Faults) around(ctx context.Context, c Call, call func() error) error {
 	return err
 }
 
-// Any combines plans: the first plan that returns a fault decides.
+// Any combines plans: the first plan with a fault decides.
 func Any(plans ...Faults) Faults {
 	return func(c Call) Fault {
 		for _, plan := range plans {
@@ -112,7 +112,7 @@ func Nth(method Method, n int, fault Fault) Faults {
 // Always injects the same fault into every call.
 func Always(fault Fault) Faults { return func(Call) Fault { return fault } }
 
-// Window is a span of time that includes From and excludes To.
+// Window is a span of time, including From and excluding To.
 type Window struct {
 	From, To time.Time
 }
@@ -148,7 +148,7 @@ type Rates struct {
 }
 
 // Random draws the faults from r, which you must not use elsewhere from then on. A seed and an order of calls determine
-// the order of faults, so that you can repeat a failure.
+// the order of faults, so you can repeat a failure.
 func Random(r *rand.Rand, rates Rates) Faults {
 	if rates.MaxDelay <= 0 {
 		rates.MaxDelay = time.Second
@@ -164,14 +164,14 @@ func Random(r *rand.Rand, rates Rates) Faults {
 	}
 }
 
-// draw takes the same number of random values for every call, so that a change of rates does not change the other
-// faults of a run.
+// draw takes the same number of random values for every call. So a change of rates does not change the other faults of
+// a run.
 func (rates Rates) draw(r *rand.Rand, m Method) Fault {
 	outcome, slow, away := r.Float64(), r.Float64(), r.Float64()
 	delay, late, pause := share(r, rates.MaxDelay), share(r, rates.MaxDelay), share(r, rates.MaxPause)
 	var fault Fault
-	// Each rate takes its share of a single random number, so that a call has at most one of these faults, each as
-	// often as its rate says.
+	// Each rate takes its share of a single random number. So a call has at most one of these faults, each as often as
+	// its rate says.
 	hit := func(rate float64) bool {
 		outcome -= rate
 		return outcome < 0 && outcome >= -rate

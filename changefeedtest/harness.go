@@ -14,21 +14,21 @@ import (
 // If a store lacks an ability, it says so in a list. If the suites skipped its tests automatically, a broken ability
 // would look like a missing one.
 
-// Harness makes a store for the suites. A suite needs the functions that make its subject, and Lacks must list each
-// ability that the store lacks.
+// Harness makes a store for the suites. A suite needs the functions for its subject, and Lacks must list each missing
+// ability of the store.
 type Harness struct {
-	// Container makes an empty container with one physical partition. It ends the processes and goroutines that it
-	// starts with t.Cleanup.
+	// Container makes an empty container with one physical partition. Container ends its processes and goroutines with
+	// t.Cleanup.
 	Container func(t *testing.T, c Container) Store
 
 	// Leases makes an empty lease container.
 	Leases func(t *testing.T) LeaseContainer
 
-	// Lacks are the abilities that the store lacks.
+	// Lacks are the missing abilities of the store.
 	Lacks []Ability
 
-	// Virtual runs each test in a bubble of testing/synctest, so that hours pass at once. The store must live in the
-	// bubble: use no sockets, because a bubble does not notice that a goroutine waits for a socket.
+	// Virtual runs each test in a bubble of testing/synctest: hours pass at once. The store must live in the bubble:
+	// use no sockets, because a bubble does not notice that a goroutine waits for a socket.
 	Virtual bool
 
 	// Pass makes time pass by the store's clock. If you set Virtual, Pass may be nil; without Virtual, a nil Pass
@@ -36,7 +36,7 @@ type Harness struct {
 	Pass func(t *testing.T, d time.Duration)
 }
 
-// Container describes a monitored container that a test needs.
+// Container describes a monitored container for a test.
 type Container struct {
 	Paths     []string      // partition key paths; the suites use /pk, or /pk and /sub
 	Retention time.Duration // of all versions and deletes, previous images included; 0 is none
@@ -64,15 +64,15 @@ type LeaseContainer struct {
 	Unit func(t *testing.T, processor string) feed.LeaseStore
 	// Put writes a document as another program would, and replaces the document with its id.
 	Put func(t *testing.T, doc json.RawMessage)
-	// WithoutDelete returns a client that lacks the right to delete, because many operators do not grant this right to
+	// WithoutDelete returns a client without the right to delete, because many operators do not grant this right to
 	// their services.
 	WithoutDelete func(t *testing.T, processor string) feed.LeaseStore
 }
 
-// Ability is a property that a store may lack.
+// Ability is a property which a store may lack.
 type Ability string
 
-// The abilities that some stores lack.
+// The abilities which some stores lack.
 const (
 	Splitting        Ability = "split on demand"
 	Merging          Ability = "merge on demand"

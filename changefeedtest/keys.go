@@ -114,8 +114,8 @@ func (s *containerTest) holds(partition feed.Partition, pk string) bool {
 	return slices.ContainsFunc(all, func(c feed.Change) bool { return c.PartitionKey == s.key(pk) })
 }
 
-// keyPlaces compares places with the partitions that contain the changes: a request about a key goes to the owner of
-// the range that contains the key's place.
+// keyPlaces compares the places of keys with the partitions of the changes: a request about a key goes to the owner of
+// the range with the key's place.
 func keyPlaces(s *containerTest) {
 	var keys []feed.PartitionKey
 	for _, k := range kinds {
@@ -148,7 +148,7 @@ func hierarchicalPlaces(s *containerTest) {
 	}
 }
 
-// wantPlaces splits the partition twice, so that keys are in different partitions.
+// wantPlaces splits the partition twice, to have keys in different partitions.
 func (s *containerTest) wantPlaces(keys []feed.PartitionKey) {
 	s.Helper()
 	for _, child := range s.split(s.only()) {

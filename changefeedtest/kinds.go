@@ -2,7 +2,7 @@ package changefeedtest
 
 import "github.com/millrace/changefeed/feed"
 
-// kindCases test that a store keeps records of all kinds together.
+// kindCases test records of all kinds in the same store.
 var kindCases = []leaseCase{
 	{name: "records belong to who writes and who reads them", test: recordsAreCopied},
 	{name: "every kind is listed, each with its own names", test: kindsListed},
@@ -31,9 +31,9 @@ func kindsListed(d *leaseTest) {
 	}
 }
 
-// laterKept writes records of a kind, and a lease and a host in states, that this version does not know. If a store
-// took such a record for a lease, or lost its state, the record would receive an owner although a newer processor
-// relies on it.
+// laterKept writes records of a kind, and a lease and a host in states, all unknown to this version. If a store took
+// such a record for a lease, or lost its state, the record would receive an owner although a newer processor relies on
+// it.
 func laterKept(d *leaseTest) {
 	paused, draining := full("-FF"), feed.Record{Kind: feed.KindHost, Token: "h", Owner: "h", State: "draining"}
 	paused.State = "paused"

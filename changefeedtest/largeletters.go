@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// largeDocuments parks documents that the service just accepts, and that hardly compress: if a letter is refused, its
-// change is never parked.
+// largeDocuments parks barely acceptable documents, which hardly compress: if a letter is refused, its change is never
+// parked.
 func (s *letterTest) largeDocuments() {
 	key := feed.Key("k")
 	var want []feed.DeadLetter
@@ -45,8 +45,7 @@ func (s *letterTest) largeDocuments() {
 	s.want(key, want[0], want[2])
 }
 
-// longCauses parks with an error that contains all data of the handler. A store may cut the cause, but not the
-// document.
+// longCauses parks with an error with all data of the handler. A store may cut the cause, but not the document.
 func (s *letterTest) longCauses() {
 	l := letter(feed.Key("k"), 1, 0)
 	l.Cause, l.Stack = strings.Repeat("é\n", 1<<20), strings.Repeat("goroutine\xff", 1<<18)

@@ -10,7 +10,7 @@ import (
 )
 
 // Races for a record. Two winners with the same ETag would be two owners of a lease, and no later check of the
-// processor could find that; so here every race is counted.
+// processor could find them; so here every race is counted.
 
 // contend makes 16 clients write at the same time. Exactly one must win; the others must conflict.
 func (d *leaseTest) contend(what string, write func(n int) error) {
@@ -100,8 +100,8 @@ func countUp(d *leaseTest, store feed.LeaseStore) error {
 	}
 }
 
-// endedLeases calls each method with an ended context. The error must not be a conflict or ErrNotFound, from which a
-// processor would conclude that its lease is lost.
+// endedLeases calls each method with an ended context. The error must not be a conflict or ErrNotFound, which a
+// processor would take for the loss of the lease.
 func endedLeases(d *leaseTest) {
 	record := d.create(lease("-FF"))
 	ctx, cancel := context.WithCancel(d.Context())

@@ -12,8 +12,8 @@ import (
 )
 
 // TestLeaseStore proves a [feed.LeaseStore], and its [feed.Follower] if the store has that ability, against every
-// sentence of their documentation. The promise that a lease has a single owner rests on these properties alone: the
-// processor adds no other lock.
+// sentence of their documentation. The promise of a single owner rests on these properties alone: the processor adds no
+// other lock.
 func TestLeaseStore(t *testing.T, h Harness) {
 	for _, c := range slices.Concat(recordCases, kindCases, clockCases, foreignCases, followCases) {
 		t.Run(c.name, func(t *testing.T) { c.run(t, h) })
@@ -27,8 +27,8 @@ type leaseCase struct {
 	test  func(d *leaseTest)
 }
 
-// run runs the case, unless the store lacks a necessary ability. If the store has an ability that the harness denies,
-// run reports an error, because the tests of the ability would be skipped silently.
+// run runs the case, unless the store lacks a necessary ability. If the store has an ability and the harness denies
+// this, run reports an error, because the tests of the ability would be skipped silently.
 func (c leaseCase) run(t *testing.T, h Harness) {
 	if !h.has(t, c.needs) {
 		return
@@ -127,7 +127,7 @@ func (d *leaseTest) wantNames(what string, got map[string]feed.Record, want ...s
 	}
 }
 
-// wantSame compares records, and checks the fields that the store sets.
+// wantSame compares records, and checks the store's fields.
 func (d *leaseTest) wantSame(what string, got, want feed.Record) {
 	d.Helper()
 	if got.Err != nil {
@@ -162,7 +162,7 @@ func (d *leaseTest) wantErr(what string, got, want error) {
 	}
 }
 
-// wantStale expects that a write with another ETag than the stored one is refused. If no store ever returns such an
+// wantStale expects the refusal of a write with another ETag than the stored one. If no store ever returns such an
 // ETag, the error may also be a bad request, provided that nothing is written.
 func (d *leaseTest) wantStale(what string, got error) {
 	d.Helper()
@@ -275,7 +275,7 @@ func updateConflict(d *leaseTest) {
 }
 
 // goneRecords writes deleted records. The error must be ErrNotFound, and nothing may be created, because otherwise an
-// update would restore the lease of a partition that was split.
+// update would restore the lease of a split partition.
 func goneRecords(d *leaseTest) {
 	for _, record := range []feed.Record{lease("-FF"), {Kind: feed.KindHost, Token: "h"}, {Kind: feed.KindLock}} {
 		gone := d.create(record)
@@ -319,8 +319,8 @@ func deleteForbidden(d *leaseTest) {
 	d.remove(record)
 }
 
-// manyListed lists more records than a page of most stores contains. A listing that ends early looks like a hole in the
-// key space.
+// manyListed lists more records than a page of most stores contains. A short listing looks like a hole in the key
+// space.
 func manyListed(d *leaseTest) {
 	var want []string
 	for i := range 250 {
@@ -356,7 +356,7 @@ func anyInstance(d *leaseTest) {
 	d.wantNames("hosts", d.list(), want...)
 }
 
-// unitsApart uses names that begin other names. A listing by prefix would mix such units up.
+// unitsApart uses names which begin other names. A listing by prefix would mix such units up.
 func unitsApart(d *leaseTest) {
 	units := map[string]feed.LeaseStore{}
 	for i, processor := range []string{"app", "app2", "ap", "app.", "app..0", "app.host.h", "app.lock", "o'neil", "App", "app "} {

@@ -15,9 +15,9 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Dead letters are the only copy of changes that the feed has passed. So the suite tests everything that could lose a
-// letter: documents that are no JSON or nearly too large, keys that look alike, a restart between any two steps, and an
-// order that differs from that of the changes.
+// Dead letters are the only copy of changes that the feed has passed. So the suite tests many ways to lose a letter:
+// documents that are no JSON or nearly too large, similar keys, a restart between any two steps, and another order than
+// the order of the changes.
 
 // TestDeadLetters proves a [feed.LetterBox] against every sentence of its documentation. For each case, place makes a
 // place without letters; the returned function opens the box there. The function is called again after the box was
@@ -48,7 +48,7 @@ func TestDeadLetters(t *testing.T, place func(t *testing.T) (open func() feed.Le
 	}
 }
 
-// letterTest is a box under test with the methods that tests use.
+// letterTest is a box under test with methods for tests.
 type letterTest struct {
 	*testing.T
 	feed.LetterBox
@@ -224,9 +224,9 @@ func (s *letterTest) order() {
 
 // letterKeys stores letters of keys that differ little.
 func (s *letterTest) letterKeys() {
-	// Keys that look like other types, that have the same text when their parts are joined, that contain characters
-	// forbidden in ids, and that are as long as a key may be. If a store makes names from keys, two of these must not
-	// have the same name.
+	// Keys which look like other types, which have the same text when their parts are joined, which contain characters
+	// forbidden in ids, and which have the largest length. If a store makes names from keys, two of these must not have
+	// the same name.
 	keys := []feed.PartitionKey{
 		feed.Key("5"), feed.Key("null"), feed.Key(`["k"]`), feed.Key("a", "b"), feed.Key("a,b"), feed.Key("a", nil),
 		feed.Key("a", feed.Undefined), feed.Key("a/b#c?d%e"), feed.Key("a\nb\x7f "), feed.Key("😀"),
@@ -251,12 +251,12 @@ func (s *letterTest) letterKeys() {
 	}
 }
 
-// oddDocuments parks documents that no handler can decode, which is a usual reason for parking.
+// oddDocuments parks documents which no handler can decode, a usual reason for parking.
 func (s *letterTest) oddDocuments() {
 	key := feed.Key("k")
 	var want []feed.DeadLetter
-	// Numbers and escapes that JSON would write in another way, repeated names, bytes that are no text, and members
-	// with the names of a letter's members.
+	// Numbers and escapes in unusual notation, repeated names, bytes that are no text, and members with the names of a
+	// letter's members.
 	for i, text := range []string{
 		`{"id":"a","x":1.0,"y":1e400,"z":-0,"big":12345678901234567890,"x":2}`, `{"id":"a" , "spaces":[ 1,2 ]}`, "{\n\t\"id\":\"a\"\r\n}", " {} ", " {}", "{} ",
 		`{"id":"\u0061\/\ud800","<&>":"\u2028` + "\u2028" + `"}`, `null`, `7`, `"text"`, `{"id":"a"`, `not JSON`, "\xff\xfe\x00", ``,
@@ -272,7 +272,7 @@ func (s *letterTest) oddDocuments() {
 	s.want("", want...)
 }
 
-// removal removes letters that exist, that are missing, and that have namesakes.
+// removal removes existing letters, missing letters, and letters with namesakes.
 func (s *letterTest) removal() {
 	key, other := feed.Key("k"), feed.Key("other")
 	s.remove(key, "1.0")
@@ -334,8 +334,8 @@ func (s *letterTest) concurrent() {
 	}
 }
 
-// endedContext expects errors: a caller that has gone must not believe that a letter is safe, or that there are no more
-// letters.
+// endedContext expects errors: a caller that has gone must not take a letter for safe, or take the list of letters for
+// complete.
 func (s *letterTest) endedContext() {
 	l := letter(feed.Key("k"), 1, 0)
 	s.put(l)

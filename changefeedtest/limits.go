@@ -8,8 +8,7 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Refusals are tested as exactly as successes: the kind of the error, the write that the error names, and that nothing
-// of the batch remains.
+// Refusals are tested as exactly as successes: the kind of the error, the write in the error, and an unchanged store.
 
 // limitCases test the limits of the service, which every store must enforce: a program that works with a lenient store
 // would fail when it moves to the service.
@@ -58,7 +57,7 @@ func batchSize(s *containerTest) {
 	s.commit(key, large("c", 2*half-20_000))
 }
 
-// badIDs commits missing and too long ids and ids that are no strings, and unusual ids that are allowed.
+// badIDs commits missing ids, too long ids and ids of other types, and unusual but valid ids.
 func badIDs(s *containerTest) {
 	key := feed.Key("k")
 	fine := feed.Write{Body: doc("fine", "k", 1)}
@@ -89,7 +88,7 @@ func badIDs(s *containerTest) {
 	}
 }
 
-// badBodies commits bodies that are no JSON object.
+// badBodies commits bodies other than JSON objects.
 func badBodies(s *containerTest) {
 	for _, body := range []string{"", "null", "7", `"a"`, "[]", `{"id":"a","pk":"k"`, `{"id":"a","pk":"k"}}`, `{"id":"a","pk":"k",}`, "{id:1}"} {
 		for _, op := range []feed.WriteOp{feed.WriteUpsert, feed.WriteCreate, feed.WriteReplace} {
@@ -121,7 +120,7 @@ func badKeys(s *containerTest) {
 	}
 }
 
-// badOperation commits an operation that a later version may have.
+// badOperation commits an operation of a later version.
 func badOperation(s *containerTest) {
 	s.rejects(feed.ErrBadRequest, -1, feed.Key("k"), feed.Write{Op: 99, ID: "a", Body: doc("a", "k", 1)})
 }

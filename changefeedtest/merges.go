@@ -10,7 +10,7 @@ import (
 // A merge is rarer than a split and harder: two readers with positions in two logs continue in one partition, each in
 // its own half.
 
-// mergeCases test that ranges and positions stay valid after merges. Leases are not merged together with their
+// mergeCases test ranges and positions after merges: they stay valid. Leases are not merged together with their
 // partitions, so they go on reading parts of the merged partition.
 var mergeCases = []containerCase{
 	{name: "a merged partition names all that it came from", needs: []Ability{Splitting, Merging}, test: mergeNames},

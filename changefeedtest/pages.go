@@ -9,7 +9,7 @@ import (
 )
 
 // A processor keeps only a page and the position after the page. If a page omits a change, or has a wrong position, no
-// later read repairs that.
+// later read repairs the mistake.
 
 // pageCases test the content of pages.
 var pageCases = []containerCase{
@@ -114,8 +114,8 @@ func lastVersions(s *containerTest) {
 	s.wantIDs("after everything was read", changes, "b")
 }
 
-// deletedItems deletes items and creates them again. A deleted item has no latest version; an item that is created
-// again has a new place, not its former place.
+// deletedItems deletes items and creates them again. A deleted item has no latest version; a recreated item has a new
+// place, not its former place.
 func deletedItems(s *containerTest) {
 	from := s.token(s.whole(), feed.LatestVersion)
 	s.put("k", "stays")
@@ -135,7 +135,7 @@ func deletedItems(s *containerTest) {
 	}
 }
 
-// pagesJoin reads with page sizes around the number of items, because a page that ends exactly at the last item is most
+// pagesJoin reads with page sizes around the number of items, because pages ending exactly at the last item are most
 // often wrong.
 func pagesJoin(s *containerTest) {
 	want := s.spread("i", 35)
@@ -209,7 +209,7 @@ func (s *containerTest) wantWhole(most int, before, page []feed.Change) {
 	}
 }
 
-// head compares the head with the last write: the distance to the head is the lag that users see.
+// head compares the head with the last write: users see the distance to the head as the lag.
 func head(s *containerTest) {
 	s.put("a", "1")
 	last := s.put("b", "2")
@@ -228,8 +228,7 @@ func endedContext(s *containerTest) {
 	}
 }
 
-// throttled expects the pause in the error, because a processor that must guess the pause asks too often or waits too
-// long.
+// throttled expects the pause in the error, because a processor without the pause asks too often or waits too long.
 func throttled(s *containerTest) {
 	s.put("k", "a")
 	r := s.whole()

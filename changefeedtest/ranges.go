@@ -69,8 +69,8 @@ func positionsNarrow(s *containerTest) {
 	s.wantSet("the rest", rest, []string{"old004", "old005", "old006", "old007", "old008", "old009"})
 }
 
-// splitNames splits twice. The partitions must name all ancestors, because an instance that was away during both splits
-// finds the successors of its lease by them.
+// splitNames splits twice. The partitions must name all ancestors, because an instance which was away during both
+// splits finds the successors of its lease by them.
 func splitNames(s *containerTest) {
 	s.spread("i", 10)
 	parent := s.only()
@@ -117,8 +117,8 @@ func spanningGone(s *containerTest) {
 	}
 }
 
-// splitContinues reads a part, splits, writes, and reads the rest from the children. A split promises that no change is
-// lost or repeated.
+// splitContinues reads a part, splits, writes, and reads the rest from the children. A split must not lose or repeat a
+// change.
 func splitContinues(s *containerTest) {
 	s.spread("before", 30)
 	first := s.read(s.whole(), beginning, feed.ReadOptions{MaxItems: 11})

@@ -17,8 +17,8 @@ import (
 // store's clock stamps a record, the store keeps unknown members, and the last version of a record always reaches a
 // follower.
 
-// clockCases test the store's clock. All instances judge expiry by this clock, so that their own clocks do not matter;
-// a store that repeats the writer's time would break that.
+// clockCases test the store's clock. All instances judge expiry by this clock, so their own clocks do not matter; a
+// store with the writer's time would break this rule.
 var clockCases = []leaseCase{
 	{name: "the store's clock stamps records, whatever the writer says", test: storeStamps},
 	{name: "records age by the store's clock", needs: []Ability{PassingTime}, test: recordsAge},
@@ -86,7 +86,7 @@ func recordsExpire(d *leaseTest) {
 	}
 }
 
-// recordsStay lets two days pass: a unit that was stopped over a weekend must keep its positions.
+// recordsStay lets two days pass: a unit may be stopped over a weekend and must keep its positions.
 func recordsStay(d *leaseTest) {
 	d.create(lease("-FF"))
 	d.create(feed.Record{Kind: feed.KindInfo})
@@ -116,8 +116,8 @@ func (d *leaseTest) edit(record feed.Record, change func(members map[string]json
 	d.Put(d.T, text)
 }
 
-// unknownKept adds a member that no record has. Updates must keep the member, because a newer version of this
-// processor, or another program, may need it.
+// unknownKept adds an unknown member. Updates must keep the member, because a newer version of this processor, or
+// another program, may need it.
 func unknownKept(d *leaseTest) {
 	const note = `{"by":["ops",1.50],"why":null}`
 	for _, l := range []feed.Record{full("-FF"), {Kind: feed.KindHost, Token: "h", Owner: "h"}, {Kind: "control", Owner: "h"}} {

@@ -64,8 +64,8 @@ func (c containerCase) run(t *testing.T, h Harness) {
 	})
 }
 
-// containerTest is a container under test with the methods that tests use. Its methods end the test at the first
-// unexpected error.
+// containerTest is a container under test with methods for tests. Its methods end the test at the first unexpected
+// error.
 type containerTest struct {
 	*testing.T
 	h      Harness
@@ -73,7 +73,7 @@ type containerTest struct {
 	Store
 }
 
-// checkHooks compares the declaration with the abilities that the case needs, and with those that the store has.
+// checkHooks compares the declaration with the abilities of the store, and with those for the case.
 func (s *containerTest) checkHooks(needs []Ability) {
 	s.Helper()
 	waits, counts := s.waits(), s.counts()
@@ -102,7 +102,7 @@ func (s *containerTest) checkHooks(needs []Ability) {
 	}
 }
 
-// waits reports whether the source is a Waiter that can wait.
+// waits reports whether the source is a Waiter and can wait.
 func (s *containerTest) waits() bool {
 	waiter, ok := s.Source.(feed.Waiter)
 	ended, cancel := context.WithCancel(s.Context())
@@ -110,7 +110,7 @@ func (s *containerTest) waits() bool {
 	return ok && !errors.Is(waiter.Wait(ended, s.whole(), feed.Position{}), errors.ErrUnsupported)
 }
 
-// counts reports whether the source is a Counter that can count.
+// counts reports whether the source is a Counter and can count.
 func (s *containerTest) counts() bool {
 	counter, ok := s.Source.(feed.Counter)
 	if !ok {
@@ -136,7 +136,7 @@ func (s *containerTest) key(pk string) feed.PartitionKey { return feed.Key(s.nam
 // except one empty, because nearly all of these places begin with 05C1.
 var hashV1Edges = []string{"", "05C1CFFFFFFFF8", "05C1DFFFFFFFFC", "05C1E7FFFFFFFE"}
 
-// cut divides a range into parts that contain keys.
+// cut divides a range into parts with keys.
 func (s *containerTest) cut(r feed.Range, n int) []feed.Range {
 	if !s.hashV1 {
 		return r.Cut(n)
@@ -159,7 +159,7 @@ func doc(id, pk string, n int) json.RawMessage {
 	return fmt.Appendf(nil, `{"id":%q,"pk":%q,"n":%d}`, id, pk, n)
 }
 
-// commit writes a batch that must succeed.
+// commit writes a batch and expects success.
 func (s *containerTest) commit(key feed.PartitionKey, writes ...feed.Write) []feed.Result {
 	s.Helper()
 	results, err := s.Committer.Commit(s.Context(), key, writes)
@@ -247,7 +247,7 @@ func (s *containerTest) whole() feed.Range {
 	return s.only().Range
 }
 
-// only returns the single partition of a container that has not been split.
+// only returns the single partition of an unsplit container.
 func (s *containerTest) only() feed.Partition {
 	s.Helper()
 	parts := s.partitions()
@@ -302,7 +302,7 @@ func (s *containerTest) token(r feed.Range, mode feed.Mode) feed.Position {
 	return s.read(r, feed.Position{}, feed.ReadOptions{Mode: mode}).Next
 }
 
-// soon returns a context for an event that must happen without delay.
+// soon returns a context for an immediate event.
 func (s *containerTest) soon() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(s.Context(), time.Minute)
 }

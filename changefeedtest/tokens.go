@@ -12,7 +12,7 @@ var tokenCases = []containerCase{
 	{name: "a text that is no token has no LSN", needs: []Ability{Sequencing}, test: textsWithoutLSN},
 }
 
-// sequences reports whether the source is a Sequencer that knows the LSNs of its tokens.
+// sequences reports whether the source is a Sequencer and knows the LSNs of its tokens.
 func (s *containerTest) sequences() bool {
 	q, ok := s.Source.(feed.Sequencer)
 	return ok && q.TokenAfter(1) != ""
@@ -70,7 +70,7 @@ func (s *containerTest) wantDivided(r feed.Range) {
 	}
 }
 
-// textsWithoutLSN asks for the LSNs of texts that are no tokens.
+// textsWithoutLSN asks for the LSNs of invalid tokens.
 func textsWithoutLSN(s *containerTest) {
 	for _, text := range []string{"", "opaque", `"-1"`, `"1x"`, `"`} {
 		if lsn, ok := s.Source.(feed.Sequencer).TokenLSN(text); ok {

@@ -13,7 +13,7 @@ import (
 // In this mode the order of an item's versions is the content: a handler follows an item from its create to its delete.
 // So each version names the previous version, and the tests follow these links across pages, splits and merges.
 
-// retaining is a container that keeps all versions and deletes for an hour.
+// retaining is a container with an hour of all versions and deletes.
 var retaining = Container{Retention: time.Hour}
 
 // versionCases test the feed of all versions and deletes.
@@ -226,7 +226,7 @@ func versionsOfKey(s *containerTest) {
 }
 
 // tooOld lets the retention pass with writes meanwhile, so that every store has had a reason to clean up. The position
-// must then be refused, because an operator must learn that changes are lost. The feed of latest versions still accepts
+// must then be refused, because an operator must learn about lost changes. The feed of latest versions still accepts
 // the position.
 func tooOld(s *containerTest) {
 	old := s.token(s.whole(), feed.AllVersionsAndDeletes)
@@ -247,12 +247,12 @@ func tooOld(s *containerTest) {
 	s.refuse(feed.ErrTooOld, s.whole(), old, versions)
 }
 
-// mortal returns the write of an item that lives for ten seconds.
+// mortal returns the write of an item with a time to live of ten seconds.
 func (s *containerTest) mortal(id string) feed.Write {
 	return feed.Write{Body: fmt.Appendf(nil, `{"id":%q,"pk":%q,"n":0,"ttl":10}`, id, s.name("k"))}
 }
 
-// passing lets time pass until done returns true, long enough for a store that expires items in the background.
+// passing lets time pass until done returns true, long enough for a store with background expiry.
 func (s *containerTest) passing(done func() bool) bool {
 	for range 60 {
 		s.pass(5 * time.Second)

@@ -10,11 +10,11 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Waiting and counting are abilities that a processor can work without: it polls, and it estimates. If a store has
-// these abilities, it must be right, because then the processor asks nothing else.
+// A processor can work without waiting and counting: then it polls and estimates. If a store has these abilities, it
+// must be right, because then the processor asks nothing else.
 
 // waitCases test [feed.Waiter]. If a wait ends too early, it costs a read. If a wait misses a change, a lease stalls
-// until the next change, and no error shows that.
+// until the next change, and no error reveals the mistake.
 var waitCases = []containerCase{
 	{name: "waiting ends at once when there are changes", needs: []Ability{Waiting}, test: waitAtOnce},
 	{name: "waiting ends with a commit, and a read then finds it", needs: []Ability{Waiting}, test: waitWakes},
@@ -23,14 +23,14 @@ var waitCases = []containerCase{
 	{name: "many waiters all hear of a commit", needs: []Ability{Waiting}, test: waitMany},
 }
 
-// await waits for changes that must appear.
+// await waits for necessary changes.
 func (s *containerTest) await(r feed.Range, from feed.Position) error {
 	ctx, cancel := s.soon()
 	defer cancel()
 	return s.Source.(feed.Waiter).Wait(ctx, r, from)
 }
 
-// waitAtOnce waits for changes that exist already.
+// waitAtOnce waits for existing changes.
 func waitAtOnce(s *containerTest) {
 	from := s.token(s.whole(), feed.LatestVersion)
 	s.put("k", "a")
@@ -120,7 +120,7 @@ func waitSplit(s *containerTest) {
 	}
 }
 
-// waitMany wakes twenty waiters with a commit: a store that wakes only one of them stalls the others.
+// waitMany wakes twenty waiters with a commit: a store which wakes only one of them stalls the others.
 func waitMany(s *containerTest) {
 	r, from := s.whole(), s.token(s.whole(), feed.LatestVersion)
 	var wg sync.WaitGroup
@@ -135,7 +135,7 @@ func waitMany(s *containerTest) {
 	s.put("k", "a")
 }
 
-// countCases test [feed.Counter]: the lag that users see and alert on.
+// countCases test [feed.Counter]: the lag for users and their alerts.
 var countCases = []containerCase{
 	{name: "pending counts items, in transactions too, and finds the oldest", needs: []Ability{Counting}, test: pendingItems},
 	{name: "pending counts what a read will give: last versions", needs: []Ability{Counting}, test: pendingLatest},

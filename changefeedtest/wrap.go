@@ -12,7 +12,7 @@ import (
 // Wrappers between a processor and its store. They are exported so that you can test your own handlers under the same
 // faults as the processor itself.
 
-// Method names a method of the interfaces that the wrappers wrap.
+// Method names a method of the wrapped interfaces.
 type Method string
 
 // The methods.
@@ -173,7 +173,7 @@ func (l locator) Locate(ctx context.Context, key feed.PartitionKey) (epk string,
 	return onlyGood(epk, err)
 }
 
-// wrapLeases wraps a lease store, as a [feed.Follower] if the store has that ability.
+// wrapLeases wraps a lease store, as a [feed.Follower] if the store is one.
 func wrapLeases(inner feed.LeaseStore, a around) feed.LeaseStore {
 	s := leases{inner, a}
 	if follows, ok := inner.(feed.Follower); ok {
@@ -254,8 +254,8 @@ func (c committer) Commit(ctx context.Context, key feed.PartitionKey, writes []f
 	return onlyGood(results, err)
 }
 
-// onlyGood drops the value of a call that returned an error, including lost replies: a caller must not see a result
-// that the network would not have delivered.
+// onlyGood drops the value of a call after an error, including lost replies: a caller must not see a result that the
+// network would not have delivered.
 func onlyGood[T any](value T, err error) (T, error) {
 	if err != nil {
 		var none T
@@ -272,7 +272,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	return pause.For(ctx, d)
 }
 
-// throttledFor returns the pause that an error asks for, 0 if the error is no throttling.
+// throttledFor returns the pause in an error, 0 if the error is no throttling.
 func throttledFor(err error) time.Duration {
 	if throttled, ok := errors.AsType[*feed.ThrottledError](err); ok {
 		return throttled.After

@@ -14,9 +14,9 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rest"
 )
 
-// Regions: the address to which a request goes. A client learns about the regions from its own requests: from the
-// account, which it reads when its knowledge is older than five minutes, and from regions that do not answer. There are
-// no probes and no goroutines, so the first request after a region's penalty notices the return of the region.
+// Regions: the address to which a request goes. A client learns about the regions only from requests: from the account,
+// which the client reads if the last read is older than five minutes, and from regions that do not answer. There are no
+// probes and no goroutines, so the first request after a region's penalty notices the return of the region.
 const (
 	// The service's SDKs read the account as often.
 	accountAge    = 5 * time.Minute  // the account is read anew after this time
@@ -35,7 +35,7 @@ type account struct {
 	multiWrite  bool
 	counts      bool          // the server counts pending changes
 	versions    bool          // containers without a policy keep all versions, too
-	hold        time.Duration // how long the server holds a read of a feed without changes; 0 if it does not
+	hold        time.Duration // how long the server holds a read of a feed without changes; 0 is not at all
 }
 
 // regions is a client's knowledge of its account. If the account is too old, the next request reads it, on its own
@@ -196,7 +196,7 @@ type location struct {
 
 // parseAccount reads the account's answer. If the account has a single address, the client stays at the caller's
 // endpoint, which may be the only way to the account, through a tunnel or a proxy. For example, the emulator names an
-// address that is reachable only from its own host.
+// address that only the emulator's host can reach.
 func (c *Client) parseAccount(body []byte) (*account, error) {
 	var said struct {
 		WritableLocations, ReadableLocations []location

@@ -16,7 +16,7 @@ import (
 )
 
 // The bodies of pages are most of a client's data, so the client scans them only once: documents are slices of the page
-// and share its memory, and only members that a change needs are decoded.
+// and share the page's memory, and only members that a change needs are decoded.
 
 // readChanges reads the body of a page, {"_rid":…,"Documents":[…],"_count":…}. Documents are cut out and not decoded,
 // because decoding would cost more than the rest of a read.
@@ -112,7 +112,7 @@ func (c *Container) scanItem(text []byte, s *rawjson.Scanner) (it item, ok bool)
 // keyOf returns the partition key of the document.
 func (c *Container) keyOf(it *item) feed.PartitionKey { return pkey.Loose(c.paths, it.keys[:]) }
 
-// integer decodes a whole number; for any other value it returns 0.
+// integer decodes a whole number; for any other value the result is 0.
 func integer(raw []byte) int64 {
 	if n, ok := digits(raw); ok {
 		return n
@@ -137,7 +137,7 @@ func digits(raw []byte) (n int64, ok bool) {
 	return n, 0 < len(raw) && len(raw) <= most
 }
 
-// latestPage is a page of the feed of latest versions. Its changes share the memory of their ids, keys and ETags, and
+// latestPage is a page of the feed of latest versions. The changes share the memory of their ids, keys and ETags, and
 // of their bodies: otherwise each change would take half a dozen allocations.
 type latestPage struct {
 	c     *Container
@@ -162,7 +162,7 @@ func (p *latestPage) readItem(s *rawjson.Scanner) (feed.Change, bool) {
 }
 
 // keepText returns the text of a string, as a part of the texts of the page. When the builder grows, earlier strings
-// stay valid, because the builder leaves its old memory to them.
+// stay valid, because the builder leaves the old memory to them.
 func (p *latestPage) keepText(value []byte) string {
 	p.text = rawjson.AppendText(p.text[:0], value)
 	from := p.texts.Len()
@@ -199,8 +199,8 @@ func (c *Container) readVersion(text []byte, s *rawjson.Scanner) (ch feed.Change
 		return ch, false
 	}
 	ch = c.readMetadata(s, metadata.Of(text))
-	// The current image is read after the previous image, so that its id and key win. If previous images are not kept,
-	// a delete has id and key in its metadata.
+	// The current image is read after the previous image, so that the current id and key win. If previous images are
+	// not kept, a delete has id and key in the metadata.
 	if it, ok := c.readImage(s, text, previous); ok {
 		ch.Previous, ch.ID, ch.PartitionKey = it.body, rawjson.Text(it.id), c.keyOf(&it)
 	}

@@ -57,7 +57,7 @@ type Client struct {
 }
 
 // Open connects to the account at an endpoint such as https://contoso.documents.azure.com or http://127.0.0.1:8081, and
-// reads its regions. If the service refuses the credential, the error is [feed.ErrForbidden].
+// reads the account's regions. If the service refuses the credential, the error is [feed.ErrForbidden].
 func Open(ctx context.Context, endpoint string, credential Credential, o Options) (*Client, error) {
 	c, err := newClient(endpoint, credential, o)
 	if err != nil {
@@ -115,8 +115,8 @@ func newClient(endpoint string, credential Credential, o Options) (*Client, erro
 	return c, nil
 }
 
-// parseEndpoint reads the address of an account. If the address has a user or a query, parseEndpoint refuses it,
-// because the client would send neither.
+// parseEndpoint reads the address of an account. If the address has a user or a query, parseEndpoint refuses the
+// address, because the client would send neither.
 func parseEndpoint(endpoint string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimRight(strings.TrimSpace(endpoint), "/"))
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.User != nil {

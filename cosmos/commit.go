@@ -24,8 +24,8 @@ const (
 	maxIDBytes = 1023
 )
 
-// Commit implements [feed.Committer]. If the reply of a batch is lost, Commit does not send the batch again, because it
-// may have been applied: the error then wraps no error of package feed, and you find out by reading.
+// Commit implements [feed.Committer]. If the reply of a batch is lost, Commit does not send the batch again, because
+// the batch may have been applied: the error then wraps no error of package feed, and you find out by reading.
 func (c *Container) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
 	results, err := c.commitBatch(ctx, key, writes)
 	if err != nil {
@@ -95,7 +95,7 @@ func (o operation) appendJSON(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// refusedError returns the error of the operation with this index, with the id of its item.
+// refusedError returns the error of the operation with this index, with the id of the item.
 func (o operation) refusedError(i int, w feed.Write, err error) error {
 	w.ID = cmp.Or(w.ID, o.item)
 	return &feed.WriteError{Index: i, Write: w, Err: err}

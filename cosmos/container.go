@@ -17,7 +17,7 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// The client reads a container when it is opened, and not again: the paths and the kind of its key cannot change, and
+// The client reads a container when it is opened, and not again: the paths and the kind of the key cannot change, and
 // the resource id shows if another container has taken the name.
 
 // Container is a container of the account. As a [feed.Source] and a
@@ -68,7 +68,7 @@ func (c *Container) ID() string { return c.id }
 // Database returns the id of the container's database.
 func (c *Container) Database() string { return c.database }
 
-// RID returns the container's resource id. If the container is made anew, its resource id changes.
+// RID returns the container's resource id. A container that is made anew has another resource id.
 func (c *Container) RID() string { return c.rid }
 
 // parseProperties reads the properties of the container.
@@ -172,7 +172,7 @@ func (c *Client) CreateLeaseContainer(ctx context.Context, database, id string) 
 }
 
 // CreateLetterContainer makes a container for dead letters in an existing database, with partition key /key as
-// deadletters.Container requires. Its documents never expire. Existing containers and credentials are treated as in
+// deadletters.Container requires. The documents never expire. Existing containers and credentials are treated as in
 // [Client.CreateLeaseContainer].
 func (c *Client) CreateLetterContainer(ctx context.Context, database, id string) (*Container, error) {
 	return c.createContainer(ctx, "letter", database, id, letterKeyPath, map[string]any{})
@@ -181,7 +181,7 @@ func (c *Client) CreateLetterContainer(ctx context.Context, database, id string)
 // letterKeyPath is the path of package deadletters, which this package does not import.
 const letterKeyPath = "/key"
 
-// createContainer makes a container with a partition key path and further properties, if it is missing.
+// createContainer makes a container with a partition key path and further properties, unless the container exists.
 func (c *Client) createContainer(ctx context.Context, kind, database, id, path string, properties map[string]any) (*Container, error) {
 	properties["id"] = id
 	properties["partitionKey"] = map[string]any{"paths": []string{path}, "kind": "Hash", "version": 2}

@@ -30,10 +30,10 @@
 // # Requests
 //
 // Every request has a timeout and is repeated at most four times; retry.go has the table. If the reply of a write is
-// lost, the client never repeats the write, because it may have arrived, and a second try would then fail or, worse,
-// succeed twice. You must find out whether it arrived, as the processor does. If the service asks for a long pause, the
-// client returns an error instead of waiting, because the processor has other work meanwhile. An [Error] contains the
-// service's own words, and with errors.Is you find the errors of package feed in it.
+// lost, the client never repeats the write, because the write may have arrived, and a second try would then fail or,
+// worse, succeed twice. You must find out whether the write has arrived, as the processor does. If the service asks for
+// a long pause, the client returns an error instead of waiting, because the processor has other work meanwhile. An
+// [Error] contains the service's own words, and with errors.Is you find the errors of package feed in it.
 //
 // Reads go to your preferred regions and fail over to the next region; writes go to the write region. The client reads
 // the account at the start, every five minutes while you make requests, and after a region has failed. No goroutine

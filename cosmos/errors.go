@@ -14,7 +14,7 @@ import (
 // All refusals have one type, with the reason as a sentinel of package feed: the processor asks for reasons and knows
 // no status, so that it works over any store, while people see the status that the service's documents explain.
 
-// Error is a request that the service refused. With errors.Is you find its reason:
+// Error is a request that the service refused. With errors.Is you find the reason:
 //
 //	400, 405, 413    feed.ErrBadRequest; feed.ErrTooOld for a lost position
 //	401, 403         feed.ErrForbidden, unless the write region has moved
@@ -103,8 +103,8 @@ func refusal(r request, resp *http.Response, body []byte) *Error {
 	return e
 }
 
-// advice returns a hint how to go on. It mentions the clock because a wrong clock makes every signature invalid, and
-// the service answers with a plain 403.
+// advice returns a hint how to go on. advice mentions the clock because a wrong clock makes every signature invalid,
+// and the service answers with a plain 403.
 func (e *Error) advice(ahead time.Duration) string {
 	switch {
 	case e.reason == ErrMadeAnew:

@@ -21,9 +21,9 @@ import (
 // A request names a physical partition by its id. If a range is part of the partition, because the lease was cut finer
 // or because partitions were merged, the request also names the range, and the service then returns the changes of that
 // part alone. Without the range, the service would read the whole partition, and two leases of a partition would both
-// deliver all of its changes.
+// deliver all changes.
 //
-// A range across several partitions is gone: leases of the parts must replace its lease. The client finds the partition
+// A range across several partitions is gone: leases of the parts must replace the lease. The client finds the partition
 // of a range in the last list of the container's partitions. If an id no longer exists, the service answers 410, and
 // the client reads the list again.
 
@@ -44,7 +44,7 @@ const mostFields = 10
 const maxMoves = 4
 
 // Read implements [feed.Source]. If MaxItems is 0, the service chooses the size of a page, about 4 MB. The bodies of a
-// page share memory: if you keep a single body, clone it.
+// page share memory: to keep a single body, clone the body.
 func (c *Container) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
 	page, err := c.readPage(ctx, r, from, o, 0)
 	if err != nil {
@@ -151,7 +151,7 @@ func (c *Container) sendRouted(ctx context.Context, r feed.Range, req request) (
 }
 
 // addressedTo addresses a request to a range of a partition. If the request names a logical partition, that is address
-// enough: the service finds its partition.
+// enough: the service finds the partition.
 func (q request) addressedTo(partition feed.Partition, r feed.Range) request {
 	if q.header.has(headerKey) {
 		return q

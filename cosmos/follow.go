@@ -103,7 +103,7 @@ func (s *Leases) holdTime(at cursor) time.Duration {
 	return s.hold
 }
 
-// presentCursor returns the cursor after all changes so far. If a range is split meanwhile, its parts have no
+// presentCursor returns the cursor after all changes so far. If a range is split meanwhile, the parts have no
 // continuation and would be followed only from the next read on: so they are read until each has a continuation.
 func (s *Leases) presentCursor(ctx context.Context) ([]feed.Record, string, time.Time, error) {
 	parts, err := s.c.Partitions(ctx)
@@ -144,7 +144,8 @@ func (s *Leases) pollRanges(ctx context.Context, at cursor, hold time.Duration) 
 	return changed, now, nil
 }
 
-// pullRange reads a range of the cursor. If the range was split, its parts replace it and are read the next time.
+// pullRange reads a range of the cursor. If the range was split, the parts replace the range and are read the next
+// time.
 func (s *Leases) pullRange(ctx context.Context, at cursor, text string, hold time.Duration) (feed.Page, time.Time, error) {
 	r, err := feed.ParseRange(text)
 	if err != nil {

@@ -105,7 +105,7 @@ func OpenLeases(ctx context.Context, leases *Container, processor string, monito
 }
 
 // findOtherNames searches for records of the unit under other names of this machine and under the names of Java's older
-// processor. It searches once, so that a listing reads a single range of ids.
+// processor. findOtherNames searches once, so that a listing reads a single range of ids.
 func (s *Leases) findOtherNames(ctx context.Context) error {
 	prefixes := s.unit.Searched()
 	if own := s.unit.Prefixes(); len(own) == 1 {
@@ -140,15 +140,15 @@ func databaseRID(rid string) (string, error) {
 }
 
 // Prefix returns the common prefix of the ids of the unit's documents: the prefix of a .NET processor with this name
-// and account. If a unit was made under another name of this machine, such as localhost for 127.0.0.1, it keeps the
-// prefix of its documents, because a second prefix would make a second unit.
+// and account. If a unit was made under another name of this machine, such as localhost for 127.0.0.1, the unit keeps
+// this prefix, because a second prefix would make a second unit.
 func (s *Leases) Prefix() string { return s.prefix }
 
 // Searched returns the prefixes that [OpenLeases] searches for: the prefixes of other names of this machine, and of
 // Java's older processor. If records have another prefix than [Leases.Prefix], they are listed with Err set.
 func (s *Leases) Searched() []string { return s.unit.Searched() }
 
-// readRecord reads a document, and remembers its time if it is the latest.
+// readRecord reads a document, and remembers the latest time.
 func (s *Leases) readRecord(body []byte) feed.Record {
 	record := leasedoc.Unmarshal(s.prefix, body)
 	s.mu.Lock()

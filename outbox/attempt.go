@@ -18,8 +18,8 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
-// attempt is a unit of work in the form that is sent: the same bytes until the outcome is known, so that a second try
-// cannot differ from the first.
+// attempt is a unit of work as sent: the same bytes until the outcome is known. So a second try cannot differ from the
+// first.
 type attempt struct {
 	unit   string
 	key    string
@@ -35,7 +35,7 @@ type attempt struct {
 	event   int // index of the first event among the writes, -1 if there is none
 }
 
-// object is an object that is written, or whose events are written.
+// object is an object of the attempt: the attempt writes the object, or only events of the object.
 type object struct {
 	*entry
 	write  int // index of the write, -1 if only events are written
@@ -44,7 +44,7 @@ type object struct {
 	news   []*Recorder // the recorders that were new
 }
 
-// addMemory adds the document that remembers the handled message.
+// addMemory adds the record of the handled message.
 func (a *attempt) addMemory(message *envelope) error {
 	a.once = true
 	a.proof = provesFor(message.TTL, math.MaxInt64)
@@ -268,7 +268,7 @@ func (a *attempt) isStored(ctx context.Context, store feed.Committer) (bool, err
 	return a.unsure && !there && a.hasOnly(feed.WriteDelete), nil
 }
 
-// ownTraces returns the writes that reveal an earlier try, the surest first: an event, or the record of a message, and
+// ownTraces returns the writes which reveal an earlier try, the surest first: an event, or the record of a message, and
 // then the objects.
 func (a *attempt) ownTraces() []feed.Write {
 	if a.event < 0 {
@@ -281,8 +281,8 @@ func (a *attempt) hasOnly(op feed.WriteOp) bool {
 	return !slices.ContainsFunc(a.writes, func(w feed.Write) bool { return w.Op != op })
 }
 
-// readETags reads the ETags of the objects that an earlier try has stored. If another writer has written an object
-// since, the old ETag stays, or an empty ETag becomes writtenSince, so that the next write of the object is refused.
+// readETags reads the ETags of the objects stored by an earlier try. If another writer has written an object since, the
+// old ETag stays, or an empty ETag becomes writtenSince, so that the next write of the object is refused.
 func (a *attempt) readETags(ctx context.Context, store feed.Committer) error {
 	for _, o := range a.objects {
 		if o.write < 0 || o.state == deleted {

@@ -15,7 +15,7 @@ type Event interface {
 	EventName() string
 }
 
-// Aggregate is an object that embeds a [Recorder] and so records its events.
+// Aggregate is an object with an embedded [Recorder], which records events of the object.
 type Aggregate interface {
 	recorder() *Recorder
 }
@@ -46,11 +46,11 @@ type Recorder struct {
 type recorded struct {
 	Event
 	at    time.Time
-	place int64 // order among all events that this process has recorded
+	place int64 // order among all recorded events of this process
 }
 
-// recordings counts the events that this process has recorded, for all objects, because a unit of work stores its
-// events in the order in which they were recorded.
+// recordings counts the recorded events of this process, for all objects, because a unit of work stores its events in
+// the order in which they were recorded.
 var recordings atomic.Int64
 
 func newRecorded(e Event) *recorded { return &recorded{e, time.Now(), recordings.Add(1)} }

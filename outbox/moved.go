@@ -11,10 +11,10 @@ import (
 
 // The order of events that another unit's relay has moved
 //
-// A relay with ExpireAfter marks a published event. The mark is a write, so the event moves in the feed. A relay of
-// another unit that lags behind then finds e2 before e1. So this relay reads the feed of the partition key before it
-// publishes an event without a mark. The relay first publishes the events that were committed earlier and now lie
-// behind. When the relay later reaches such an event in the feed, it skips the event.
+// A relay with ExpireAfter marks a published event. The mark is a write, so the event moves in the feed. A slower relay
+// of another unit then finds e2 before e1. So this relay reads the feed of the partition key before it publishes an
+// event without a mark. The relay first publishes the events that were committed earlier and now lie behind. When the
+// relay later reaches such an event in the feed, it skips the event.
 //
 // An event without a mark at the time of this read lay in its place when the feed was read before, so no event is
 // missed.
@@ -118,7 +118,7 @@ func (r *Relay) movedEvents(
 	return moved, nil
 }
 
-// withoutEarly removes the events that were published before the relay reached their place in the feed.
+// withoutEarly removes the events published before the relay reached their place in the feed.
 func (r *Relay) withoutEarly(b *feed.Batch, chain []event) []event {
 	if r.opts.Feed == nil || b.Redriven {
 		return chain
@@ -149,7 +149,7 @@ func (h *hand) notEarly(at place, events []event, isReached bool) (rest []event)
 	return rest
 }
 
-// publishedEarly notes events that were published before the relay reached their place in the feed.
+// publishedEarly notes events published before the relay reached their place in the feed.
 func (h *hand) publishedEarly(at place, events []event) {
 	if len(events) == 0 {
 		return

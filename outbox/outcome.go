@@ -36,7 +36,7 @@ func (e *NotStoredError) Unwrap() error { return e.Err }
 type UnknownError struct {
 	// Err is why the outcome is unknown.
 	Err error
-	// IsFinal says that nobody can find out the outcome any more: another writer has written the objects since, and the
+	// IsFinal says that the outcome can no longer be found out: another writer has written the objects since, and the
 	// unit has no events or its events may have expired. Load the objects and look. Commit and Settle of this unit send
 	// nothing more.
 	IsFinal bool

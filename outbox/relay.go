@@ -59,7 +59,7 @@ type Relay struct {
 	hand hand
 }
 
-// NewRelay makes a relay that publishes to a broker.
+// NewRelay makes a relay to a broker.
 func NewRelay(to Publisher, o RelayOptions) (*Relay, error) {
 	if to == nil {
 		return nil, &changefeed.OptionError{Field: "Publisher", Value: "nil", Want: "where the events go"}
@@ -235,7 +235,7 @@ func (r *Relay) callPublisher(ctx context.Context, msgs []Message) (n int, err e
 
 var errPanicked = errors.New("publisher has panicked")
 
-// left are the changes of a batch that will be redelivered.
+// left are the unfinished changes of a batch.
 type left struct {
 	batch *feed.Batch
 	items map[int]error

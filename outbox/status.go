@@ -142,7 +142,7 @@ func (r *Relay) giveAlarms(now time.Time) {
 	}
 }
 
-// dueForAlarm returns the events that need a warning. The search runs at most once a second, because there may be many
+// dueForAlarm returns the events for a warning. The search runs at most once a second, because there may be many
 // events.
 func (h *hand) dueForAlarm(now time.Time) (due []waiting) {
 	h.mu.Lock()

@@ -84,7 +84,7 @@ type entry struct {
 	before *entry // another Doc that was tracked for the same object before, whose events count too
 }
 
-// versions returns the documents that were tracked for an object, the last first.
+// versions returns the tracked documents of an object, the last first.
 func (e *entry) versions() (all []tracked) {
 	for ; e != nil; e = e.before {
 		all = append(all, e.tracked)
@@ -92,7 +92,7 @@ func (e *entry) versions() (all []tracked) {
 	return all
 }
 
-// documents returns the documents that were tracked for an object, the first first.
+// documents returns the tracked documents of an object, the first first.
 func (e *entry) documents() (all []Document) {
 	for ; e != nil; e = e.before {
 		all = append(all, e.from)

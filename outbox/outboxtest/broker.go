@@ -12,12 +12,12 @@ type Broker struct {
 	// Publisher makes a new publisher at each call, as after a restart of the relay.
 	Publisher func(t *testing.T) outbox.Publisher
 
-	// Received returns all messages that a consumer receives from the broker, from the first on. Messages of the same
-	// key have the order of the broker. Received is not called while the broker is stopped.
+	// Received returns all messages for a consumer of the broker, from the first on. Messages of the same key have the
+	// order of the broker. Received is not called while the broker is stopped.
 	Received func(t *testing.T) []Received
 
 	// Stop makes the broker unreachable: calls in progress lose their connections, and new connections fail. The broker
-	// keeps the messages that it has accepted. Stop is called while publishers work.
+	// keeps the accepted messages. Stop is called while publishers work.
 	Stop func(t *testing.T)
 
 	// Stall makes the broker stop answering, although clients can still connect.
@@ -41,12 +41,12 @@ type Broker struct {
 	// broker accepts as many characters as the id of a document may have.
 	MaxText int
 
-	// Deduplicates says that the broker recognizes the ids of messages, so that its consumers receive a republished
-	// message once.
+	// Deduplicates says that the broker recognizes the ids of messages. Consumers then receive a republished message
+	// once.
 	Deduplicates bool
 }
 
-// Received is a message in the form that a consumer receives.
+// Received is a message in the form for a consumer.
 type Received struct {
 	ID  string
 	Key string

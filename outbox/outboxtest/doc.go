@@ -1,7 +1,7 @@
 // Package outboxtest proves publishers of package outbox, and contains a broker for tests.
 //
-// [TestPublisher] is the conformance suite. It checks every sentence of the documentation of [outbox.Publisher], with a
-// broker that goes away and returns, and with unusual text in messages. Your publisher is ready when it passes:
+// [TestPublisher] is the conformance suite. The suite checks every sentence of the documentation of [outbox.Publisher],
+// with a temporarily unreachable broker, and with unusual text in messages. Your publisher is ready when it passes:
 //
 //	func TestConformance(t *testing.T) {
 //		outboxtest.TestPublisher(t, func(t *testing.T) outboxtest.Broker {

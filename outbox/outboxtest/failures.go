@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/changefeed/outbox"
 )
 
-// tooLarge sends a message that no attempt can deliver: first, alone and between others. The relay parks the message
-// and goes on, so the others must arrive, once, in their order, and not before the message is decided.
+// tooLarge sends a message too large for any attempt: first, alone and between others. The relay parks the message and
+// goes on, so the others must arrive, once, in their order, and not before the message is decided.
 func (s *suite) tooLarge() {
 	s.needs(s.MaxData > 0, "MaxData")
 	p := s.publisher()
@@ -53,8 +53,8 @@ func (s *suite) refusedOnce() {
 	s.inOrder(s.received()["k"], msgs)
 }
 
-// misbehaves sends messages that are not accepted, in each way that the broker offers. Messages that a publisher counts
-// as accepted must be there, and no message may overtake an earlier message.
+// misbehaves sends messages that are not accepted, in each way of the broker. Messages that a publisher counts as
+// accepted must be there, and no message may overtake an earlier message.
 func (s *suite) misbehaves() {
 	s.needs(len(s.Misbehave) > 0, "Misbehave")
 	p := s.publisher()
@@ -72,7 +72,7 @@ func (s *suite) misbehaves() {
 // errGone is the cause with which a case ends a context.
 var errGone = errors.New("the caller has gone")
 
-// endedContext expects an error with the cause, because a processor recognizes its own cause.
+// endedContext expects an error with the cause, because a processor recognizes the cause.
 func (s *suite) endedContext() {
 	p, msgs := s.publisher(), series("k", 1, 3)
 	ctx, cancel := context.WithCancelCause(s.Context())
@@ -84,7 +84,7 @@ func (s *suite) endedContext() {
 	s.inOrder(s.received()["k"], msgs)
 }
 
-// stalled ends the context of a call that waits for an answer.
+// stalled ends the context of a call without an answer.
 func (s *suite) stalled() {
 	s.needs(s.Stall != nil && s.Start != nil, "Stall")
 	p, msgs := s.publisher(), series("k", 1, 9)
@@ -173,7 +173,7 @@ func (s *suite) midCall() {
 	}
 }
 
-// until waits for a condition, which it checks after each progress. It returns false if ended closes first.
+// until waits for a condition, with a check after each progress. The result is false if ended closes first.
 func until(ended, progress <-chan struct{}, condition func() bool) bool {
 	for !condition() {
 		select {

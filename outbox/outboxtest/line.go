@@ -36,7 +36,7 @@ const (
 
 // Misbehaviours returns the ways in which a line makes a broker fail at a message, for [Broker.Misbehave]: the
 // connection breaks in the middle of the message; the connection breaks when the broker answers, and the broker may
-// have kept the message; the answer is late. The line finds the message by its id, so it must be able to read the
+// have kept the message; the answer is late. The line finds the message by the id, and must be able to read the
 // client's bytes: use no TLS and no compression.
 func (l *Line) Misbehaviours() map[string]func(*testing.T, string) {
 	at := func(a accident) func(*testing.T, string) {
@@ -49,7 +49,7 @@ func (l *Line) Misbehaviours() map[string]func(*testing.T, string) {
 	return map[string]func(*testing.T, string){"torn-message": at(tornMessage), "lost-answer": at(lostAnswer), "late-answer": at(lateAnswer)}
 }
 
-// NewLine makes a working line. At the end of the test NewLine cuts the line and waits for its connections.
+// NewLine makes a working line. At the end of the test NewLine cuts the line and waits for the connections.
 func NewLine(t *testing.T) *Line {
 	flowing := make(chan struct{})
 	close(flowing)
@@ -103,8 +103,8 @@ type crossing struct {
 // longestID is the largest number of bytes that a text may have in an earlier piece.
 const longestID = 256
 
-// sent triggers the accident of the sent bytes, if they have one. It returns the bytes that reach the broker, and
-// whether the connection survives.
+// sent triggers the accident of the sent bytes, if they have one. sent returns the bytes for the broker, and whether
+// the connection survives.
 func (l *Line) sent(c *crossing, piece []byte) (passed []byte, lives bool) {
 	all := append(c.before, piece...)
 	a, end := l.accidentIn(all)
@@ -134,7 +134,7 @@ func (l *Line) accidentIn(sent []byte) (a accident, end int) {
 // lateBy is the delay of a late answer.
 const lateBy = 100 * time.Millisecond
 
-// answered triggers the accident that waits for an answer.
+// answered triggers the accident of an answer.
 func (c *crossing) answered(piece []byte) (passed []byte, lives bool) {
 	switch accident(c.answer.Swap(int32(noAccident))) {
 	case lostAnswer:
@@ -171,7 +171,7 @@ func (l *Line) hangUp(ends ...net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, end := range ends {
-		_ = end.Close() // if it is closed already, its other end has noticed that
+		_ = end.Close() // if closed already, the other end has noticed
 		delete(l.ends, end)
 	}
 }

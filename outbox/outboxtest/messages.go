@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/changefeed/outbox"
 )
 
-// wholeMessages sends messages with every field set, and data that a decoder would change: consumers check signatures,
-// and read numbers that a float64 cannot hold.
+// wholeMessages sends messages with every field set, and data which a decoder would change: consumers check signatures,
+// and read numbers beyond a float64.
 func (s *suite) wholeMessages() {
 	var want []outbox.Message
 	for i, data := range []string{
@@ -31,15 +31,15 @@ func (s *suite) wholeMessages() {
 	s.wantAll(want...)
 }
 
-// bareMessages sends messages of events that lack the members of newer versions.
+// bareMessages sends messages of events without the members of newer versions.
 func (s *suite) bareMessages() {
 	m := outbox.Message{ID: "1", Key: "k", Action: "ThingDone", Source: "/things", Data: json.RawMessage(`{}`)}
 	s.publish(s.publisher(), m)
 	s.wantAll(m)
 }
 
-// hostileText sends text that has a meaning for brokers, and keys that differ little. If a broker takes two keys for
-// the same, their order is mixed; if it refuses a key, that key makes no progress.
+// hostileText sends text with a meaning for brokers, and keys with little difference. If a broker takes two keys for
+// the same, their order is mixed; a refused key makes no progress.
 func (s *suite) hostileText() {
 	long := strings.Repeat("x", 199)
 	texts := []string{

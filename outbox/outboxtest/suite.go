@@ -26,7 +26,7 @@ const patience = 30 * time.Second
 // soon limits how long a publisher may go on after its context has ended.
 const soon = 5 * time.Second
 
-// publisher makes a publisher that is closed before its broker.
+// publisher makes a publisher, which is closed before the broker.
 func (s *suite) publisher() outbox.Publisher {
 	s.Helper()
 	p := s.Publisher(s.T)
@@ -75,8 +75,8 @@ func (s *suite) publish(p outbox.Publisher, msgs ...outbox.Message) {
 	}
 }
 
-// persist publishes as a relay does: after a temporary error it goes on after the prefix. It calls accepted with each
-// prefix, and returns false if patience ends before the last message.
+// persist publishes as a relay does: after a temporary error it goes on after the prefix. persist calls accepted with
+// each prefix, and returns false if patience ends before the last message.
 func (s *suite) persist(p outbox.Publisher, msgs []outbox.Message, accepted func(prefix []outbox.Message)) bool {
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
 	defer cancel()

@@ -54,8 +54,8 @@ type errHandler struct{ error }
 
 func (e errHandler) Unwrap() error { return e.error }
 
-// linger is how long a consumer waits for a further event of a session before it reads another session. pause is how
-// long it waits after an error before it asks the service again.
+// linger is how long a consumer waits for a further event of a session before it reads another session. pause is the
+// wait after an error before the consumer asks the service again.
 const (
 	linger = 200 * time.Millisecond
 	pause  = time.Second

@@ -4,7 +4,7 @@ import (
 	"sync"
 )
 
-// Broker has a queue for every name that a client uses. Set its fields before Serve.
+// Broker has a queue for every name that a client uses. Set the fields before Serve.
 type Broker struct {
 	RequiresSession bool // like a queue with sessions: messages without a session are refused
 	MaxMessage      int  // bytes of a message or batch; 0 is 256 KB
@@ -112,7 +112,7 @@ func (b *Broker) queue(name string) *queue {
 	return q
 }
 
-// accept adds the messages of a transfer, all or none. If accept refuses them, it returns a condition.
+// accept adds the messages of a transfer, all or none. If accept refuses them, the result is a condition.
 func (b *Broker) accept(name string, msgs []*Message, size int) (condition string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -26,7 +26,7 @@ var errMalformed = errors.New("malformed AMQP")
 // maxDepth bounds the nesting of values, because a client may send any bytes.
 const maxDepth = 16
 
-// decoder reads values from b. After an error it returns zero values.
+// decoder reads values from b. After an error the decoder returns zero values.
 type decoder struct {
 	b   []byte
 	err error
@@ -171,7 +171,7 @@ func (d *decoder) array(width uint64, depth int) any {
 	return items
 }
 
-// appendValue writes a value, usually in the longest form of its type.
+// appendValue writes a value, usually in the longest form of the type.
 func appendValue(b []byte, v any) []byte {
 	switch v := v.(type) {
 	case nil:

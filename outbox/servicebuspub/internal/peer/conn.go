@@ -35,7 +35,7 @@ const (
 	headerSize = 8
 )
 
-// conn is a connection. Only the goroutine that handles the frames uses its state.
+// conn is a connection. Only the goroutine for the frames uses the state.
 type conn struct {
 	broker   *Broker
 	nc       net.Conn
@@ -78,7 +78,7 @@ func (b *Broker) Serve(l net.Listener) error {
 	}
 }
 
-// ServeConn serves one client, until it closes the connection or violates the protocol.
+// ServeConn serves one client, until the client closes the connection or violates the protocol.
 func (b *Broker) ServeConn(nc net.Conn) error {
 	c := &conn{broker: b, nc: nc, maxFrame: minFrame, sessions: map[uint16]*session{}, woken: make(chan struct{}, 1)}
 	frames := make(chan frame)

@@ -32,7 +32,7 @@ type Message struct {
 	bare        []byte // the sender's sections: properties, application properties, body
 }
 
-// section is a part of a message with its bytes.
+// section is a part of a message with the bytes.
 type section struct {
 	number uint64
 	value  any

@@ -37,7 +37,7 @@ type session struct {
 	waiting  []*waiting
 }
 
-// loan is a message that a receiver holds.
+// loan is a message in the hands of a receiver.
 type loan struct {
 	*entry
 	to *link
@@ -137,7 +137,7 @@ func problem(condition string) any {
 	return described{uint64(errorNumber), list{symbol(condition), "as the test has asked for, or by a rule of the peer", nil}}
 }
 
-// grant gives a sender its credit, or informs a receiver that all present messages were delivered.
+// grant gives credit to a sender, or informs a receiver about the delivery of all present messages.
 func (s *session) grant(l *link) {
 	s.frame(performFlow, list{s.received, uint32(window), s.sent, uint32(window), l.handle, l.count, l.credit, uint32(0), l.isReceiver}, nil)
 }
@@ -271,7 +271,7 @@ func (s *session) deliverTo(l *link) {
 	}
 }
 
-// lockedUntil returns the end of a lock for a receiver, in milliseconds since 1970. In fact a lock lasts as long as its
+// lockedUntil returns the end of a lock for a receiver, in milliseconds since 1970. In fact a lock lasts as long as the
 // link.
 func lockedUntil() int64 { return time.Now().Add(5 * time.Minute).UnixMilli() }
 
@@ -299,7 +299,7 @@ func (s *session) send(l *link, payload []byte, settled bool) {
 	l.credit--
 }
 
-// dispose settles messages with the outcome that their receiver sends.
+// dispose settles messages with the outcome from their receiver.
 func (s *session) dispose(f frame) {
 	if !f.bool(0) {
 		return // a sender's disposition of its own messages
@@ -326,7 +326,7 @@ func (s *session) dispose(f frame) {
 	}
 }
 
-// release ends a link. Its unsettled messages return to their session.
+// release ends a link. Unsettled messages return to their session.
 func (s *session) release(l *link) {
 	delete(s.links, l.handle)
 	s.waiting = slices.DeleteFunc(s.waiting, func(w *waiting) bool { return w.link == l })

@@ -8,7 +8,7 @@ const (
 	patience = 65 * time.Second // how long a receiver waits for a session, unless the client says otherwise
 )
 
-// waiting is a receiver that waits for a free session, until there is a free session or its time has passed.
+// waiting is a receiver without a session. It waits until there is a free session or the time has passed.
 type waiting struct {
 	*link
 	attach frame
@@ -56,8 +56,8 @@ func (s *session) receive(w *waiting) (answered bool) {
 	return true
 }
 
-// accept locks the session that a receiver asks for, and names it in the source. Clients name a session as a plain or
-// as a described value, and expect the answer in the same form; null is any session.
+// accept locks the requested session, and names the session in the source. Clients name a session as a plain or as a
+// described value, and expect the answer in the same form; null is any session.
 func (s *session) accept(l *link, source list, filter dict) (condition string, isAny bool) {
 	id, ok := filter.get(filterName)
 	if !ok {
