@@ -287,8 +287,7 @@ func goneRecords(d *leaseTest) {
 	}
 }
 
-// deleteConflict deletes with old and empty ETags, which must not delete the lease of
-// another owner.
+// deleteConflict deletes with old and empty ETags: such a delete must not remove the lease of another owner.
 func deleteConflict(d *leaseTest) {
 	first := d.create(lease("-FF"))
 	second := d.update(first)

@@ -44,7 +44,7 @@ const (
 )
 
 // maxLag is how long a missing request in a list proves nothing. The list of a [feed.LeaseStore] must not lag. If a
-// list does lag, maxLag prevents that an unlisted request counts as gone.
+// list does lag, an unlisted request does not count as gone during maxLag.
 const maxLag = 5 * time.Second
 
 // await makes the request, and waits for the outcome.

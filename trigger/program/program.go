@@ -25,7 +25,7 @@
 // killed at once, and its child processes go on.
 //
 // The lease decides whether a batch is done: a position is stored under the ETag of the lease. So if the lease was
-// lost, the exit code of the program changes nothing. of a program whose lease was lost changes nothing.
+// lost, the exit code of the program changes nothing.
 package program
 
 import (

@@ -44,7 +44,7 @@ func (a *Absence) Proven() error {
 }
 
 // Note notes the error of a read, and reports whether the container is certainly gone: no read has found the container
-// for the expiration of a lease, and a list of its partitions fails too.
+// for the expiration of a lease, and its partitions are not found either.
 func (a *Absence) Note(ctx context.Context, source feed.Source, expiration time.Duration, err error) (gone bool) {
 	if !errors.Is(err, feed.ErrNotFound) {
 		a.Disproved()

@@ -8,8 +8,8 @@ import (
 )
 
 // Activities are the present steps of the work on a lease. The worker of the lease reads while batches are in the
-// handler, so Activities keeps both. The activity of the lease is the most important: a call of the handler, then the
-// dispatcher's activity, then the worker's activity. The zero value is ready.
+// handler, so Activities keeps both. The most important step is the activity of the lease: a call of the handler,
+// otherwise the dispatcher's activity, otherwise the worker's activity. The zero value is ready.
 type Activities struct {
 	mu         sync.Mutex
 	worker     step

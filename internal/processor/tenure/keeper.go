@@ -40,7 +40,7 @@ type keeper struct {
 
 	// Only the holder of the turn uses these.
 	rng        *rand.Rand
-	stored     feed.Record // in its last written version
+	stored     feed.Record // as last written
 	next       feed.Record // the next version, without the progress
 	written    time.Time   // when the last successful write was begun
 	unanswered []time.Time // timestamps of the writes since then, with unknown outcomes

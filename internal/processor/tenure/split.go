@@ -85,8 +85,8 @@ func (w *worker) replaceByParts() (done bool, err error) {
 	return err == nil, err
 }
 
-// planParts marks the parent as splitting and records its parts there, unless that was done before. A split begun by an
-// older version has no recorded parts. parts is nil if the range need not be split.
+// planParts marks the parent as splitting and records its parts there, unless an earlier try has done so. A split begun
+// by an older version has no recorded parts. parts is nil if the range need not be split.
 func (w *worker) planParts(ctx context.Context) (parent feed.Record, parts []feed.Range, err error) {
 	stored := false
 	if err := w.keeper.changeNextWrite(ctx, func(lease *feed.Record) { parent, stored = *lease, w.keeper.stored.State == feed.StateSplitting }); err != nil {

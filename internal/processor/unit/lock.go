@@ -30,7 +30,7 @@ var errLockLost = errors.New("the lock was not renewed in time")
 // hold is the lock of this instance.
 type hold struct {
 	maker      string                      // a unique name of this hold, for the new leases
-	lock       atomic.Pointer[feed.Record] // in its last written version
+	lock       atomic.Pointer[feed.Record] // as last written
 	unanswered atomic.Bool                 // a create was not answered, and may still arrive
 }
 

@@ -19,7 +19,7 @@ import (
 // presence shows this instance to the others, with a record in the lease store.
 type presence struct {
 	in     *instance.Instance
-	record feed.Record // in its last written version
+	record feed.Record // as last written
 }
 
 // run shows the instance until ctx ends, at the same times as leases are renewed.
