@@ -108,6 +108,12 @@ type client struct {
 	dead bool // guarded by scripted.mu
 }
 
+// TokenLSN implements [feed.Sequencer].
+func (c *client) TokenLSN(token string) (lsn int64, ok bool) { return service.LSN(token) }
+
+// TokenAfter implements [feed.Sequencer].
+func (c *client) TokenAfter(lsn int64) string { return service.Token(lsn) }
+
 func (c *client) Partitions(context.Context) ([]feed.Partition, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -204,7 +204,7 @@ func (o *Opener) openRemote(ctx context.Context, a Address) (*Container, error) 
 	}
 	found := &Container{Address: a, Source: c, writer: c, Remote: c, Account: opened, retries: o.Retries}
 	if o.Retries != nil {
-		found.Source = o.Retries.source(found.Source, c)
+		found.Source = o.Retries.source(c)
 	}
 	return found, nil
 }

@@ -121,26 +121,29 @@ func isAway(err error) bool {
 	return !untrusted && !misnamed
 }
 
-// patientSource is the source of an account, with retries while the account is away.
-type patientSource struct {
+// account is a container of an account, with all abilities of a source: those that depend on the server say
+// [errors.ErrUnsupported] if the server lacks them.
+type account interface {
 	feed.Source
+	feed.Waiter
+	feed.Counter
 	feed.Locator
+	feed.Sequencer
+}
+
+// patientSource is the source of an account, with retries while the account is away. Pending is not retried.
+type patientSource struct {
+	account
 	retries *Patience
 }
 
-// source makes a source patient. Locate needs no request and so no retries.
-func (p *Patience) source(s feed.Source, l feed.Locator) feed.Source {
-	patient := patientSource{s, l, p}
-	if w, ok := s.(feed.Waiter); ok {
-		return patientWaiter{patient, w}
-	}
-	return patient
-}
+// source makes a source patient.
+func (p *Patience) source(a account) feed.Source { return patientSource{a, p} }
 
 // Partitions implements [feed.Source].
 func (s patientSource) Partitions(ctx context.Context) (all []feed.Partition, err error) {
 	err = s.retries.during(ctx, func() error {
-		all, err = s.Source.Partitions(ctx)
+		all, err = s.account.Partitions(ctx)
 		return err
 	})
 	return all, err
@@ -149,21 +152,15 @@ func (s patientSource) Partitions(ctx context.Context) (all []feed.Partition, er
 // Read implements [feed.Source].
 func (s patientSource) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (page feed.Page, err error) {
 	err = s.retries.during(ctx, func() error {
-		page, err = s.Source.Read(ctx, r, from, o)
+		page, err = s.account.Read(ctx, r, from, o)
 		return err
 	})
 	return page, err
 }
 
-// patientWaiter is a patientSource with a [feed.Waiter].
-type patientWaiter struct {
-	patientSource
-	waiter feed.Waiter
-}
-
 // Wait implements [feed.Waiter]. If the account is away, Wait returns, so that the next read notices, and retries.
-func (s patientWaiter) Wait(ctx context.Context, r feed.Range, from feed.Position) error {
-	err := s.waiter.Wait(ctx, r, from)
+func (s patientSource) Wait(ctx context.Context, r feed.Range, from feed.Position) error {
+	err := s.account.Wait(ctx, r, from)
 	if err != nil && ctx.Err() == nil && isAway(err) {
 		return nil
 	}

@@ -134,7 +134,7 @@ func (e ending) Wait(context.Context, feed.Range, feed.Position) error { return 
 func TestAWaitEndsWhenTheAccountIsAway(t *testing.T) {
 	p := &Patience{Limit: time.Minute, Say: t.Logf}
 	for err, want := range map[error]error{errors.New("connection reset"): nil, feed.ErrBadRequest: feed.ErrBadRequest} {
-		w, ok := p.source(ending{err: err}, nil).(feed.Waiter)
+		w, ok := p.source(ending{err: err}).(feed.Waiter)
 		if !ok {
 			t.Fatal("the source of a server cannot wait")
 		}
@@ -142,5 +142,17 @@ func TestAWaitEndsWhenTheAccountIsAway(t *testing.T) {
 		if !errors.Is(got, want) || (got == nil) != (want == nil) {
 			t.Errorf("a wait that ends with %v: %v, want %v", err, got, want)
 		}
+	}
+}
+
+// A source that is read again while its account is away can do what the account can: without a Sequencer a position would stay
+// before its page, and without a Counter a lag would be a distance.
+func TestAPatientSourceHasAllAbilities(t *testing.T) {
+	s := (&Patience{Limit: time.Minute, Say: t.Logf}).source(ending{})
+	_, waits := s.(feed.Waiter)
+	_, counts := s.(feed.Counter)
+	_, locates := s.(feed.Locator)
+	if q, ok := s.(feed.Sequencer); !ok || q.TokenAfter(7) != `"7"` || !waits || !counts || !locates {
+		t.Errorf("waits %v, counts %v, locates %v, sequences %v, want all", waits, counts, locates, ok)
 	}
 }
