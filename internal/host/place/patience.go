@@ -125,6 +125,11 @@ func isAway(err error) bool {
 // [errors.ErrUnsupported] if the server lacks them.
 type account interface {
 	feed.Source
+	abilities
+}
+
+// abilities are the optional abilities of a source.
+type abilities interface {
 	feed.Waiter
 	feed.Counter
 	feed.Locator
