@@ -3,6 +3,7 @@ package changefeed
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 
 	"github.com/millrace/changefeed/feed"
 )
@@ -43,6 +44,9 @@ func NeedsOf(handler feed.Handler) Needs {
 
 // withNeeds returns the options joined with the needs of a handler, except for hooks: New adds those to the defaults.
 func (o Options) withNeeds(n Needs) (Options, error) {
+	if n.InOrder && n.Concurrency > 1 {
+		return o, &OptionError{Field: "Needs.Concurrency", Value: strconv.Itoa(n.Concurrency), Want: "1 or none beside Needs.InOrder"}
+	}
 	if n.InOrder {
 		if err := o.inOrder(); err != nil {
 			return o, err

@@ -102,6 +102,11 @@ func TestOptionsThatAHandlerCannotWorkWithAreRefused(t *testing.T) {
 				t.Errorf("%s: got %v", field, err)
 			}
 		}
+		h.needs.Concurrency = 2
+		_, err := changefeed.New(w.orders, w.leases, h, changefeed.Options{})
+		if wrong, refused := errors.AsType[*changefeed.OptionError](err); !refused || wrong.Field != "Needs.Concurrency" {
+			t.Errorf("a handler that needs the order of the feed and a concurrency of 2: %v", err)
+		}
 	})
 }
 

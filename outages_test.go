@@ -71,6 +71,14 @@ func TestARefusedLetterBlocksItsKeyAlone(t *testing.T) {
 // In an outage a letter that somebody asks for waits until the handler is probed. If the request is withdrawn meanwhile, the
 // letter is not handed over when the outage ends, soon after.
 func TestALetterThatWaitsInAnOutageCanBeWithdrawn(t *testing.T) {
+	for _, repeated := range []bool{false, true} {
+		t.Run(fmt.Sprint("repeated=", repeated), func(t *testing.T) { withdrawnInAnOutage(t, repeated) })
+	}
+}
+
+// withdrawnInAnOutage withdraws a retry whose letter waits in an outage, and then that of a caller who repeats the request within the
+// time in which an instance hears of the first withdrawal.
+func withdrawnInAnOutage(t *testing.T, repeated bool) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var down, redriven atomic.Bool
 		var calls atomic.Int64
@@ -107,7 +115,17 @@ func TestALetterThatWaitsInAnOutageCanBeWithdrawn(t *testing.T) {
 		w.until(time.Minute, "a probe", func() bool { return calls.Load() > before })
 		asked := make(chan error, 1)
 		go func() {
-			_, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad"))
+			var err error
+			for range 2 { // the second request is written before an instance has heard that the first one was withdrawn
+				ctx := t.Context()
+				if repeated {
+					ctx = w.within(2 * time.Second)
+				}
+				_, err = deadletters.Redrive(ctx, w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad"))
+				if !repeated {
+					break
+				}
+			}
 			asked <- err
 		}()
 		begun := func() bool {
@@ -115,8 +133,10 @@ func TestALetterThatWaitsInAnOutageCanBeWithdrawn(t *testing.T) {
 			return len(requests) == 1 && notes.ReadRequest(requests[0].Properties).Tries > 0
 		}
 		w.until(5*time.Second, "an instance that has begun with the request", begun)
-		if n, err := deadletters.Withdraw(t.Context(), w.leases, feed.Key("oslo")); n != 1 || err != nil {
-			t.Fatalf("%d requests are withdrawn, %v", n, err)
+		if !repeated {
+			if n, err := deadletters.Withdraw(t.Context(), w.leases, feed.Key("oslo")); n != 1 || err != nil {
+				t.Fatalf("%d requests are withdrawn, %v", n, err)
+			}
 		}
 		if err := <-asked; !errors.Is(err, deadletters.ErrNotServed) {
 			t.Errorf("the caller gets %v", err)

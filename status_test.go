@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/feed"
 )
 
@@ -361,4 +362,138 @@ func TestEachHookIsJoined(t *testing.T) {
 			t.Errorf("%s is called %d times, want twice", joined.Type().Field(i).Name, calls)
 		}
 	}
+}
+
+// activities are the activities that a lease has within a time, each once.
+func activities(t *testing.T, p *process, d time.Duration) (seen []feed.Activity) {
+	t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		for _, s := range p.processor.Status() {
+			for _, l := range s.Leases {
+				if !slices.Contains(seen, l.Activity) {
+					seen = append(seen, l.Activity)
+				}
+			}
+		}
+	}
+	return seen
+}
+
+// A lease is failing while a batch waits that has failed, and not while a batch gathers changes, in the outage of another
+// lease, or while the lease is given up.
+func TestALeaseIsFailingOnlyWhileABatchWaitsThatHasFailed(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		p := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning(), MaxWait: 20 * time.Second, MaxItems: 10})
+		time.Sleep(time.Minute)
+		w.put("oslo", "item", 1)
+		if seen := activities(t, p, 10*time.Second); slices.Contains(seen, feed.ActivityFailing) {
+			t.Errorf("while a batch gathers changes: %v", seen)
+		}
+		p.stop(t)
+	})
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		var down atomic.Bool
+		bad := w.partitions()[0]
+		h := &tally{before: func(ctx context.Context, b *feed.Batch) error {
+			if b.Range != bad.Range {
+				time.Sleep(10 * time.Second)
+				return nil
+			}
+			if down.Load() {
+				return errHandler
+			}
+			return nil
+		}}
+		p := w.run("a", h, changefeed.Options{
+			Start: feed.FromBeginning(), Concurrency: 2, RetryMin: time.Minute, OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: &letterBox{}},
+		})
+		time.Sleep(time.Minute)
+		w.put(w.cityIn(w.partitions()[1]), "long", 1)
+		time.Sleep(time.Second)
+		down.Store(true)
+		epks := 0
+		for i := 0; epks < 4; i++ {
+			city := fmt.Sprint("city-", i)
+			if epk, err := w.orders.Locate(t.Context(), feed.Key(city)); err == nil && bad.Range.Holds(epk) {
+				w.put(city, "item", i)
+				epks++
+			}
+		}
+		w.until(8*time.Second, "an outage", func() bool { return p.processor.Status()[0].Outage })
+		time.Sleep(20 * time.Second)
+		down.Store(false)
+		time.Sleep(5 * time.Minute)
+		for _, l := range p.processor.Status()[0].Leases {
+			if l.Activity != feed.ActivityWaiting {
+				t.Errorf("lease %s is %s, minutes after an outage", l.Lease.Token, l.Activity)
+			}
+		}
+		p.stop(t)
+	})
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		closing := make(chan []feed.Activity, 1)
+		var p *process
+		ready := make(chan struct{})
+		h := closer{&tally{before: func(context.Context, *feed.Batch) error { return errHandler }}, func() {
+			<-ready
+			closing <- activities(t, p, time.Second)
+		}}
+		p = w.run("a", h, changefeed.Options{Start: feed.FromBeginning()})
+		close(ready)
+		w.put("oslo", "bad", 1)
+		time.Sleep(time.Minute)
+		p.stop(t)
+		if seen := <-closing; !slices.Equal(seen, []feed.Activity{feed.ActivityEnding}) {
+			t.Errorf("while a failing lease is given up: %v", seen)
+		}
+	})
+}
+
+// closer is a handler that does something when a lease is given up.
+type closer struct {
+	*tally
+	close func()
+}
+
+func (c closer) Close(context.Context, feed.Lease, feed.Reason) error {
+	c.close()
+	return nil
+}
+
+// An error of the dead letters stands until storing succeeds.
+func TestAnErrorOfTheDeadLettersEndsWithASuccess(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var full atomic.Bool
+		full.Store(true)
+		box := &letterBox{}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 1, DeadLetters: deadletters.Func(func(ctx context.Context, l feed.DeadLetter) error {
+				if full.Load() {
+					return errHandler
+				}
+				return box.Put(ctx, l)
+			}),
+		}}
+		p := w.run("a", failsOn(onID("bad")), o)
+		w.put("oslo", "bad", 1)
+		w.many(20, 5)
+		time.Sleep(time.Minute)
+		errs := func() (n int) {
+			for _, err := range leaseOf(t, p.processor).Errors {
+				if err.Origin == feed.OriginDeadLetters {
+					n++
+				}
+			}
+			return n
+		}
+		if errs() != 1 {
+			t.Errorf("%d errors of dead letters that take no letter, want 1", errs())
+		}
+		full.Store(false)
+		w.until(5*time.Minute, "a letter", func() bool { return len(box.all()) == 1 })
+		if errs() != 0 {
+			t.Errorf("%d errors of dead letters that have taken the letter", errs())
+		}
+		p.stop(t)
+	})
 }

@@ -30,9 +30,6 @@ type inquiry struct {
 	trouble  error       // why the last list failed
 }
 
-// callerProperty distinguishes the record of a caller from the records of others who request the same before or after.
-const callerProperty = "changefeed.caller"
-
 func newInquiry(leases feed.LeaseStore, q notes.Request) *inquiry {
 	return &inquiry{leases: leases, request: q, name: rand.Text(), begun: time.Now()}
 }
@@ -123,10 +120,10 @@ func (a *inquiry) post(ctx context.Context) error {
 }
 
 func (a *inquiry) properties(others map[string]string) map[string]string {
-	return notes.Set(a.request.Anew(others), callerProperty, a.name)
+	return notes.Set(a.request.Anew(others), notes.CallerProperty, a.name)
 }
 
-func nameOf(r feed.Record) string { return cmp.Or(r.Properties[callerProperty], "unnamed") }
+func nameOf(r feed.Record) string { return cmp.Or(r.Properties[notes.CallerProperty], "unnamed") }
 
 // find finds the record of the request. An expired record counts as retired: no instance serves the request, although
 // the store has not removed the record.

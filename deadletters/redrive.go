@@ -56,14 +56,17 @@ const (
 // outcome; if the other caller has not read the outcome yet, the other caller requests the letter again.
 //
 // When ctx ends before the request is served, Redrive withdraws the request, which takes at most 5 seconds, and returns
-// an error that is [ErrNotServed] and the cause of ctx. An instance that has begun with the request still carries the
-// request out. If the process of the caller dies, the lease store removes the request one minute after the deadline of
+// an error that is [ErrNotServed] and the cause of ctx. A letter that is in the handler by then may still be handled; see
+// [Withdraw]. If the process of the caller dies, the lease store removes the request one minute after the deadline of
 // ctx, and after 24 hours at the latest; without a deadline, after 24 hours.
 //
 // Redrive also returns [ErrNotServed] if [Withdraw] withdraws the request. Redrive returns an [errors.ErrUnsupported]
 // if source is no [feed.Locator], because then the owner of a key cannot be found, and a [feed.ErrBadRequest] if key is
-// not a partition key of the source. If the request cannot be written, Redrive returns the error of the lease store.
+// not a partition key of the source, or if letter is empty. If the request cannot be written, Redrive returns the error of the lease store.
 func Redrive(ctx context.Context, source feed.Source, leases feed.LeaseStore, key feed.PartitionKey, letter string) (Outcome, error) {
+	if letter == "" {
+		return Outcome{}, fmt.Errorf("%w: the ID of the letter is empty: want that of a letter of key %s, or Release for a held key", feed.ErrBadRequest, key)
+	}
 	return ask(ctx, source, leases, notes.Request{Action: notes.Retry, Key: string(spelled(key)), Letter: letter})
 }
 
@@ -132,7 +135,7 @@ func Withdraw(ctx context.Context, leases feed.LeaseStore, key feed.PartitionKey
 // withdraw removes a live request, so that no instance serves it. An instance that has begun with the request follows
 // writes and not deletes, so the record stays, retired, long enough for the instance to read the withdrawal.
 func withdraw(ctx context.Context, leases feed.LeaseStore, r feed.Record) error {
-	if notes.ReadRequest(r.Properties).Tries == 0 {
+	if !notes.HasBegun(r.Properties) {
 		if err := leases.Delete(ctx, r); !errors.Is(err, feed.ErrForbidden) {
 			return err
 		}

@@ -46,6 +46,8 @@ const (
 	letterProperty = "changefeed.letter"
 	triesProperty  = "changefeed.tries"
 
+	CallerProperty = "changefeed.caller" // who has written the request; a repeated request has another caller
+	BegunProperty  = "changefeed.begun"  // epoch of the instance that has begun last; it stays if the request is repeated
 	WaitsProperty  = "changefeed.waits"  // of a live request: why the owner cannot serve it
 	UnsureProperty = "changefeed.unsure" // of a live request: the ID of a letter which counts as handled, but may still exist
 )
@@ -86,6 +88,12 @@ func (q Request) Properties(others map[string]string) map[string]string {
 		triesProperty: PlainNumber(int64(q.Tries)),
 	})
 	return all
+}
+
+// HasBegun reports whether an instance has begun with the request, or with the request that this one repeats: the instance may
+// still serve it, and follows writes only.
+func HasBegun(properties map[string]string) bool {
+	return properties[BegunProperty] != "" || ReadRequest(properties).Tries > 0
 }
 
 // Anew returns the properties of a record that repeats a request: without the properties from when the request was

@@ -28,6 +28,7 @@ package delivery
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -222,7 +223,7 @@ func (e *Engine) inOutage(left time.Duration) (*Batch, time.Duration) {
 		return nil, min(wait, left)
 	}
 	if b = e.findProbe(); b == nil {
-		return nil, wait
+		return nil, min(wait, e.untilProbe())
 	}
 	if left := e.breaker.beginProbe(e.now); left > 0 { // another lease has begun one
 		return nil, min(wait, left)
@@ -308,6 +309,11 @@ func (e *Engine) finishHandled(changes []*Change) {
 		}
 	}
 	e.feed.trim()
+}
+
+// HasFailed reports whether a batch waits because its last call has failed, or its letter could not be stored.
+func (e *Engine) HasFailed() bool {
+	return slices.ContainsFunc(e.batches, func(b *Batch) bool { return b.streak > 0 && b.State != Over })
 }
 
 // Counts is how much an engine has.

@@ -295,13 +295,28 @@ func (e *Engine) findProbe() *Batch {
 		found = e.lanes.formBatch(e, e.lanes.ready[i])
 	} else {
 		for _, b := range e.batches {
-			mayCall := (b.State == ToCall || b.State == Suspect) && b.isFirst() && !b.isPaused()
-			if mayCall && (found == nil || b.probed.Before(found.probed)) {
+			if b.mayProbe() && !b.asked.After(e.now) && (found == nil || b.probed.Before(found.probed)) {
 				found = b
 			}
 		}
 	}
 	return found
+}
+
+// mayProbe reports whether a batch could show whether an outage is over.
+func (b *Batch) mayProbe() bool {
+	return (b.State == ToCall || b.State == Suspect) && b.isFirst() && !b.isPaused()
+}
+
+// untilProbe is how long until the first batch may be called that the handler has asked to wait for; Never if there is none.
+func (e *Engine) untilProbe() time.Duration {
+	wait := Never
+	for _, b := range e.batches {
+		if left := b.asked.Sub(e.now); left > 0 && b.mayProbe() {
+			wait = min(wait, left)
+		}
+	}
+	return wait
 }
 
 // beginAnew forgets what has failed, but not since when: MaxAge stands above all.
@@ -330,7 +345,9 @@ func (e *Engine) endOutage() {
 		}
 		b.beginAnew()
 		b.streak = 1
-		b.notBefore = e.now.Add(e.rules.Backoff(1))
+		if b.notBefore = e.now.Add(e.rules.Backoff(1)); b.notBefore.Before(b.asked) {
+			b.notBefore = b.asked
+		}
 	}
 	e.forgetFailures()
 	e.recalls.startRecalls(e)

@@ -99,6 +99,24 @@ func TestWhatHasFailedComesASecondAfterAnOutage(t *testing.T) {
 	w.wants(Call, 1)
 }
 
+// A handler has asked for an hour: no probe comes before that, then one does, and an outage that ends before does not shorten the
+// hour.
+func TestAPauseOutlastsAnOutage(t *testing.T) {
+	for _, ends := range []bool{false, true} {
+		w := newTrial(t, Rules{MaxAttempts: 9, CanPark: true}, "a")
+		b := w.wants(Call, 1)
+		w.Tell(Failed{Batch: b, Failure: Failure{Err: errTrial, After: time.Hour}}, w.now)
+		w.outageBegins()
+		w.wait(30 * time.Minute)
+		if ends {
+			w.outageEnds()
+		}
+		w.wantsNothing(30 * time.Minute)
+		w.wait(30 * time.Minute)
+		w.wants(Call, 1)
+	}
+}
+
 // What failed under the last owner of the lease, and was not read again yet, begins anew too.
 func TestAfterAnOutageWhatIsNotReadYetBeginsAnew(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 3, CanPark: true})

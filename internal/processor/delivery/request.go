@@ -33,6 +33,7 @@ type Request struct {
 	sure    bool      // no failed letter is to be looked for
 	leave   bool      // its letter may have ended the process: only if it is gone, there is something to do
 
+	withdrawn bool // nothing follows the letter that the handler has, or had
 	mayBeGone bool // a recall's letter was handled, or was about to be: if it is gone, so is what held its key
 	lane      *lane
 }
@@ -77,7 +78,8 @@ func (v RequestMade) applyTo(e *Engine) {
 	l.beginRequest(e)
 }
 
-// RequestWithdrawn says that a request is not asked for any more. It ends, unless a letter is in the handler for it.
+// RequestWithdrawn says that a request is not asked for any more. The request ends: if a letter is in the handler for it, after
+// that letter.
 type RequestWithdrawn struct {
 	Key   string
 	Token string
@@ -92,7 +94,9 @@ func (v RequestWithdrawn) applyTo(e *Engine) {
 	if i < 0 {
 		return
 	}
-	switch q := l.requests[i]; q.State {
+	q := l.requests[i]
+	q.withdrawn = true
+	switch q.State {
 	case Asked, Finding, Listing:
 		q.answer(e, Withdrawn, NotServed, nil)
 	case Redriving:
@@ -285,12 +289,14 @@ type LetterRemoved struct {
 func (v LetterRemoved) applyTo(e *Engine) {
 	q := v.Request
 	switch {
-	case len(q.letters) > 0:
+	case len(q.letters) > 0 && !q.withdrawn:
 		next := q.letters[0]
 		q.letters = q.letters[1:]
 		q.redriveLetter(e, next, Removed)
 	case q.lane.hold == notHeld:
 		q.answer(e, Removed, HandledAgain, nil)
+	case q.withdrawn:
+		q.answer(e, Removed, NotServed, nil)
 	default:
 		q.to(Asked, Removed)
 		q.lane.beginRequest(e)

@@ -195,6 +195,7 @@ func (d *Dispatcher) Finish() (stuck bool) {
 	d.mu.Unlock()
 	notify(d.news)
 	d.loop.Wait()
+	d.held.Activity.DispatcherDoes("")
 	if d.watching != nil {
 		d.watching()
 	}
@@ -242,7 +243,7 @@ func (d *Dispatcher) nextEffect() (do delivery.Effect, wait time.Duration, more 
 		return do, wait, true
 	}
 	var activity feed.Activity
-	if d.engine.Counts().InHand == 0 && wait < delivery.Never {
+	if d.engine.Counts().InHand == 0 && d.engine.HasFailed() {
 		activity = feed.ActivityFailing
 	}
 	d.held.Activity.DispatcherDoes(activity)

@@ -51,6 +51,15 @@ func misfit(said *feed.Failure, changes int) error {
 			return fmt.Errorf("Failure.Items names change %d, want 0 to %d", i, changes-1)
 		}
 	}
+	untried := 0
+	for _, cause := range said.Items {
+		if cause == feed.ErrUntried {
+			untried++
+		}
+	}
+	if untried == changes {
+		return fmt.Errorf("Failure.Items has ErrUntried for all %d changes, want the error of a change that has failed", changes)
+	}
 	return nil
 }
 

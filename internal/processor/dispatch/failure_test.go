@@ -34,6 +34,7 @@ func TestAFailureCountsIfItFitsItsBatch(t *testing.T) {
 		{"all are done", &feed.Failure{Done: 4, Err: bad}, "=Failure.Done is 4, want 0 to 3", 0},
 		{"fewer than none", &feed.Failure{Done: -1, Err: bad}, "=Failure.Done is -1, want 0 to 3", 0},
 		{"an item too many", &feed.Failure{Items: map[int]error{0: bad, 4: bad}, After: time.Second}, "=Failure.Items names change 4, want 0 to 3", time.Second},
+		{"nothing was tried", &feed.Failure{Items: map[int]error{0: feed.ErrUntried, 1: feed.ErrUntried, 2: feed.ErrUntried, 3: feed.ErrUntried}}, "=Failure.Items has ErrUntried for all 4 changes", 0},
 		{"an item before the first", &feed.Failure{Items: map[int]error{-1: bad}}, "=Failure.Items names change -1, want 0 to 3", 0},
 	} {
 		got := failureOf(c.err, 4, true)

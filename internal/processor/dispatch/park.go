@@ -28,6 +28,7 @@ func (d *Dispatcher) storeLetter(b *delivery.Batch) {
 	}
 	d.mu.Lock()
 	if err == nil {
+		d.held.Troubles.Remove(feed.OriginDeadLetters)
 		d.engine.Tell(delivery.LetterStored{Batch: b}, time.Now())
 	} else {
 		d.engine.Tell(delivery.LetterRefused{Batch: b}, time.Now())

@@ -58,6 +58,8 @@ func (s *requests) serveEffect(do delivery.Effect) {
 	}
 	if err != nil {
 		what = delivery.RequestFailed{Request: q, Err: err}
+	} else {
+		s.d.held.Troubles.Remove(feed.OriginDeadLetters)
 	}
 	s.d.tellEngine(what)
 }
@@ -147,7 +149,8 @@ func (s *requests) writeOutcome(q *delivery.Request, freed bool) {
 	defer s.forget(of)
 	var err error
 	switch outcome := of.outcome(q); {
-	case of.lost:
+	case of.lost: // there may be another request in its place by now
+		s.d.in.Wake()
 	case outcome.Result == "":
 		if q.Err != nil {
 			of.record.Properties = notes.SetWaits(of.record.Properties, fmt.Sprintf("instance %s: %v", s.d.in.Me.Instance, q.Err))

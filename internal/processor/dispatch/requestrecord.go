@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -24,16 +25,48 @@ func (s *requests) postpone(q *request, why error) error {
 // storeRequest writes what is known of a request, where the next owner of the range finds it. The request does not live
 // longer for that.
 func (s *requests) storeRequest(ctx context.Context, q *request) error {
-	q.record.Properties = q.asked.Properties(q.record.Properties)
-	if q.record.TTL > 0 {
-		q.record.TTL = max(q.record.TTL-s.d.in.View.Now().Sub(q.record.Updated), time.Second)
+	return s.writeRecord(ctx, q, func(r *feed.Record) {
+		r.Properties = q.asked.Properties(r.Properties)
+		if r.TTL > 0 {
+			r.TTL = max(r.TTL-s.d.in.View.Now().Sub(r.Updated), time.Second)
+		}
+	})
+}
+
+// writeRecord writes the record of a request with a change. If somebody has repeated the request since, the change goes to the new
+// record: what is being served is what that caller wants.
+func (s *requests) writeRecord(ctx context.Context, q *request, change func(*feed.Record)) error {
+	for {
+		changed := q.record
+		change(&changed)
+		stored, err := s.d.in.Store.Update(ctx, changed)
+		if err == nil {
+			q.record = stored
+			s.d.in.View.Put(stored)
+			return nil
+		}
+		if !errors.Is(err, feed.ErrConflict) {
+			return err
+		}
+		repeated, found := s.findRepeated(ctx, q.record)
+		if !found {
+			return err
+		}
+		q.record = repeated
 	}
-	stored, err := s.d.in.Store.Update(ctx, q.record)
-	if err == nil {
-		q.record = stored
-		s.d.in.View.Put(stored)
+}
+
+// findRepeated finds the record of a request in the lease store, if another caller has repeated the request and no instance has
+// begun with that.
+func (s *requests) findRepeated(ctx context.Context, old feed.Record) (repeated feed.Record, found bool) {
+	records, _, err := s.d.in.Store.List(ctx)
+	i := slices.IndexFunc(records, func(r feed.Record) bool { return r.ID == old.ID })
+	if err != nil || i < 0 {
+		return repeated, false
 	}
-	return err
+	repeated = records[i]
+	isOther := repeated.Properties[notes.CallerProperty] != old.Properties[notes.CallerProperty]
+	return repeated, isOther && repeated.State == feed.StateLive && notes.ReadRequest(repeated.Properties).Tries == 0
 }
 
 // putBack stores a request that cannot be served now, with how many letters were handled for it.
@@ -67,10 +100,7 @@ func (s *requests) handBack() {
 
 // retire writes the outcome into a request.
 func (s *requests) retire(q *request, o notes.Outcome) error {
-	q.record.Properties, q.record.State, q.record.TTL = o.Properties(q.record.Properties), feed.StateRetired, notes.OutcomeTTL
-	stored, err := s.d.in.Store.Update(s.d.held.UntilDrained, q.record)
-	if err == nil {
-		s.d.in.View.Put(stored)
-	}
-	return err
+	return s.writeRecord(s.d.held.UntilDrained, q, func(r *feed.Record) {
+		r.Properties, r.State, r.TTL = o.Properties(r.Properties), feed.StateRetired, notes.OutcomeTTL
+	})
 }

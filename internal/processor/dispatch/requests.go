@@ -118,20 +118,28 @@ func (s *requests) admit(q *request) error {
 		return s.postpone(q, fmt.Errorf("instance %s has no letter box to read from", s.d.in.Me.Instance))
 	case q.asked.Action != notes.Retry && q.asked.Action != notes.Release:
 		return s.postpone(q, fmt.Errorf("%w: instance %s does not know the action %q of a newer version", feed.ErrBadLease, s.d.in.Me.Instance, q.asked.Action))
-	case q.asked.Tries >= maxTries:
+	case q.asked.Tries >= maxTries && q.record.Properties[notes.BegunProperty] != s.d.in.Me.Epoch:
 		err := fmt.Errorf("%w: its owner has ended %d times while it was served", feed.ErrHandlerStuck, q.asked.Tries)
 		return errors.Join(err, s.retire(q, notes.Outcome{Result: notes.Failed, Cause: err.Error(), Count: q.before, Left: notes.UnknownLeft}))
 	}
-	q.asked.Tries++
+	// An instance that has begun before, lost the lease and has it again has not ended.
+	if q.asked.Tries == 0 || q.record.Properties[notes.BegunProperty] != s.d.in.Me.Epoch {
+		q.asked.Tries++
+	}
 	q.record.Properties = notes.Set(q.record.Properties, notes.WaitsProperty, "")
+	q.record.Properties = notes.Set(q.record.Properties, notes.BegunProperty, s.d.in.Me.Epoch)
 	return s.storeRequest(s.d.held.UntilDrained, q)
 }
 
 // reportUnlessOver reports why a request is not served here. If its record is gone, or another write has changed it, the
 // request was withdrawn, or was served before: the view lagged behind, and nobody has to do anything.
 func (s *requests) reportUnlessOver(q *request, err error) {
-	if errors.Is(err, feed.ErrNotFound) || errors.Is(err, feed.ErrConflict) {
+	switch {
+	case errors.Is(err, feed.ErrNotFound):
 		s.d.in.View.Drop(q.record.ID)
+		return
+	case errors.Is(err, feed.ErrConflict): // there may be another request in its place
+		s.d.in.Relist()
 		return
 	}
 	s.d.held.Report(s.d.held.UntilStopped, feed.OriginDeadLetters, q.describeFailure(err))

@@ -15,7 +15,7 @@ import (
 func Idle(ctx context.Context, store feed.LeaseStore, o instance.Options) *instance.Instance {
 	o.Instance, o.Acquire, o.Renew, o.Expiration, o.Drain = "a", 13*time.Second, 17*time.Second, time.Minute, 10*time.Second
 	o.RetryMin, o.RetryMax, o.HandlerTimeout, o.Poll = 100*time.Millisecond, 30*time.Second, 10*time.Minute, 5*time.Second
-	return instance.New(ctx, nil, store, nil, o, instance.Hooks{
+	return instance.New(ctx, Counted{}, store, nil, o, instance.Hooks{
 		Error: func(*feed.Error) {}, StoreDone: func(feed.StoreDone) {}, Round: func(feed.Round) {},
 	})
 }
