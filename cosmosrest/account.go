@@ -9,11 +9,10 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// readAccount answers the first request of every client. SDKs act on the locations and on
-// the consistency. Our own client acts on the member changefeed as well, which the service
-// does not have: it says that a read of the feed may wait for a change, and how long, that
-// pending changes can be counted, and whether containers without a policy keep all
-// versions.
+// readAccount answers the first request of every client. SDKs use the locations and the consistency in the answer.
+// Our own client also uses the member changefeed, which the service does not have. The member says how long a read of
+// the feed may wait for a change, whether pending changes can be counted, and whether containers without a policy
+// keep all versions.
 func readAccount(c *call) error {
 	if err := c.allowAction(auth.ReadMetadata); err != nil {
 		return err
@@ -37,8 +36,8 @@ func readAccount(c *call) error {
 // region is the region that the emulator claims to be in.
 const region = "South Central US"
 
-// queryLimits are the emulator's, as JSON in a string. SDKs compile queries by them only
-// where they have the service's native library.
+// queryLimits are the emulator's limits, as JSON in a string. SDKs use them to compile queries, but only on platforms
+// with the service's native library.
 const queryLimits = `{"maxSqlQueryInputLength":262144,"maxJoinsPerSqlQuery":5,"maxLogicalAndPerSqlQuery":500,` +
 	`"maxLogicalOrPerSqlQuery":500,"maxUdfRefPerSqlQuery":10,"maxInExpressionItemsCount":16000,` +
 	`"queryMaxInMemorySortDocumentCount":500,"maxQueryRequestTimeoutFraction":0.9,"sqlAllowNonFiniteNumbers":false,` +
@@ -46,9 +45,9 @@ const queryLimits = `{"maxSqlQueryInputLength":262144,"maxJoinsPerSqlQuery":5,"m
 	`"sqlAllowLike":true,"sqlAllowGroupByClause":true,"maxSpatialQueryCells":12,"spatialMaxGeometryPointCount":256,` +
 	`"sqlAllowTop":true,"enableSpatialIndexing":true}`
 
-// endpointOf is the host that the client has called, to which it is to send its further
-// requests as well. The name localhost becomes the address, as in the emulator, since on
-// some machines the name is that of IPv6 first, where nothing listens.
+// endpointOf returns the host that the client has called; the client must send its further requests to this host too.
+// As in the emulator, the address replaces the name localhost, because on some machines localhost means IPv6 first,
+// and the server does not listen there.
 func endpointOf(in *wire.Request) (name, endpoint string) {
 	scheme, host := in.Base()
 	name, port, err := net.SplitHostPort(host)

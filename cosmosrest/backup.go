@@ -10,37 +10,36 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// Requests about the store as a whole, for administrators; the service has none of them.
-// Both answers may take long, so they are sent while they are made.
+// Requests about the store as a whole, for administrators; the service does not have them. Both answers may take
+// long, so they are sent in pieces while they are produced.
 
-// longAnswer sends an answer piece by piece. It may take for ever, as long as somebody
-// reads.
+// longAnswer sends an answer piece by piece. The answer may take any time, as long as the client reads.
 type longAnswer struct {
 	c       *call
-	kind    string // of the content
+	kind    string // content type
 	control *http.ResponseController
 }
 
-// answerLong is an answer with a kind of content.
+// answerLong returns a longAnswer with a content type.
 func (c *call) answerLong(kind string) *longAnswer {
 	return &longAnswer{c, kind, c.out.Control()}
 }
 
-// longPause is the time in which the client must take a piece.
-const longPause = time.Minute // that the client may take for one piece
+// longPause is the time in which the client must read a piece.
+const longPause = time.Minute // for one piece
 
-// Write sends a piece; the first makes the answer a 200.
+// Write sends a piece. The first piece sends the status 200.
 func (a *longAnswer) Write(b []byte) (int, error) {
-	_ = a.control.SetWriteDeadline(time.Now().Add(longPause)) // not every server has deadlines
+	_ = a.control.SetWriteDeadline(time.Now().Add(longPause)) // not every server supports deadlines
 	n, err := a.c.out.Stream(a.kind, b)
 	if err == nil {
-		_ = a.control.Flush() // the same
+		_ = a.control.Flush() // not every server supports flushing
 	}
 	return n, err
 }
 
-// passOnEnd passes on an error that can still be answered, and logs one that cannot. Then the
-// answer lacks its end, by which clients recognize it.
+// passOnEnd returns an error if the client can still get an answer. Otherwise passOnEnd logs the error, and the
+// answer lacks its end, so clients notice the failure.
 func (a *longAnswer) passOnEnd(err error) error {
 	if err != nil && a.c.out.Status != 0 {
 		a.c.s.log.Warn("answer broke off", "path", a.c.in.Path(), "err", err, "activity", a.c.out.Activity)
@@ -64,10 +63,10 @@ type checkState struct {
 	Records    int64                `json:"records"`
 	Done       bool                 `json:"done,omitempty"`
 	Violations []docstore.Violation `json:"violations,omitempty"`
-	Error      string               `json:"error,omitempty"` // why it could not be done
+	Error      string               `json:"error,omitempty"` // why the check could not be done
 }
 
-// checkEvery is the pause between two lines, so that the connection is not taken for dead.
+// checkEvery is the pause between two lines. The lines show the client that the connection is alive.
 const checkEvery = time.Second // between two lines
 
 // checkStore checks the store, and reports its progress line by line.

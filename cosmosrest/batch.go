@@ -18,18 +18,18 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// Batches: several operations in one request, atomic in one logical partition, or, as a
-// bulk, each by itself (bulk.go). They come as JSON (batchjson.go) or as HybridRow
-// (batchrow.go), and are answered in the format in which they came.
+// Batches contain several operations in a single request. A batch is atomic and belongs to a single logical
+// partition; in a bulk, the operations are independent (bulk.go). Operations come as JSON (batchjson.go) or as
+// HybridRow (batchrow.go), and the answer has the same format.
 
 // batchFormat is a format of batches.
 type batchFormat struct {
 	read        func(body []byte) ([]batchOp, error)
 	write       func(outcomes []outcome) []byte
-	contentType string // of what is written
+	contentType string // of the answer
 }
 
-// formatOf is the format of a body. HybridRow begins with a byte with which no JSON does.
+// formatOf returns the format of a body. HybridRow begins with a byte that no JSON begins with.
 func formatOf(body []byte) batchFormat {
 	if len(body) > 0 && body[0] == hybridrow.Version {
 		return batchFormat{readRows, writeRows, "application/octet-stream"}
@@ -37,32 +37,31 @@ func formatOf(body []byte) batchFormat {
 	return batchFormat{readJSON, writeJSON, "application/json"}
 }
 
-// batchOp is an operation as the client wrote it, in whichever format. What it did not write
-// is empty.
+// batchOp is an operation as the client wrote it, in either format. Members that the client did not write are empty.
 type batchOp struct {
 	op          feed.WriteOp
 	id          string
-	key         string // of an operation of a bulk
-	keyed       bool   // the key was written, be it empty
+	key         string // partition key of an operation of a bulk
+	keyed       bool   // the client wrote the key, which may be empty
 	ifMatch     string
 	ifNoneMatch string
-	body        []byte // of the item, or the patch
+	body        []byte // the item, or the patch
 	checked     bool   // the body is JSON in UTF-8
-	minimal     bool   // the client does not want back what it wrote
-	wrong       error  // why this server does not carry it out
+	minimal     bool   // the client does not need the written item in the answer
+	wrong       error  // why this server cannot carry out the operation
 }
 
-// step is an operation of a batch, understood.
+// step is a parsed operation of a batch.
 type step struct {
 	write   docstore.Write
-	wrong   error // why it cannot be carried out
+	wrong   error // why the operation cannot be carried out
 	key     string
 	keyed   bool
-	known   string // ETag of the version that the client of a read has
+	known   string // ETag of the version that the client of a read already has
 	minimal bool
 }
 
-// actions are those that each operation is to be allowed.
+// actions are the data actions that the sender needs for each operation.
 var actions = map[feed.WriteOp]string{
 	feed.WriteCreate:  auth.Create,
 	feed.WriteUpsert:  auth.Upsert,
@@ -72,8 +71,8 @@ var actions = map[feed.WriteOp]string{
 	feed.WriteRead:    auth.ReadItem,
 }
 
-// writeBatch carries out several operations: all or none, or each by itself. All rights are
-// checked before the first is carried out.
+// writeBatch carries out several operations: all or none, or each independently. writeBatch checks all rights before
+// the first operation is carried out.
 func writeBatch(c *call) error {
 	body, err := c.in.Body(wire.MaxBatch)
 	if err != nil {
@@ -104,7 +103,7 @@ func writeBatch(c *call) error {
 	return replyBatch(c, format, outcomes)
 }
 
-// readSteps reads and understands the operations of a body.
+// readSteps reads and parses the operations of a body.
 func (c *call) readSteps(format batchFormat, body []byte) ([]step, error) {
 	ops, err := format.read(body)
 	switch {
@@ -125,13 +124,13 @@ func (c *call) readSteps(format batchFormat, body []byte) ([]step, error) {
 	return steps, nil
 }
 
-// completeMembers sets the members that the kind of operation needs. An operation has its
-// conditions with it, because a batch has one header for all.
+// completeMembers sets the members that the kind of operation needs. Each operation has its own conditions, because
+// the headers belong to the whole batch.
 func (s *step) completeMembers(o *batchOp) (err error) {
 	if o.wrong != nil {
 		return o.wrong
 	}
-	if o.op != feed.WriteCreate && o.op != feed.WriteUpsert { // which have it in the body
+	if o.op != feed.WriteCreate && o.op != feed.WriteUpsert { // create and upsert have the id in the body
 		if s.write.ID = o.id; s.write.ID == "" {
 			return wire.BadRequest("id is empty, missing or no text: want that of the item")
 		}
@@ -142,7 +141,7 @@ func (s *step) completeMembers(o *batchOp) (err error) {
 		}
 	}
 	switch o.op {
-	// A create has no condition to meet: it is refused wherever the item exists.
+	// A create ignores conditions: if the item exists, the create is refused anyway.
 	case feed.WriteCreate:
 		s.write.Body, s.write.Checked = o.body, o.checked
 	case feed.WriteUpsert:
@@ -154,8 +153,7 @@ func (s *step) completeMembers(o *batchOp) (err error) {
 		s.write.Patch, s.write.If, err = parsePatch(o.body)
 	case feed.WriteRead:
 		s.write.IfMatch, s.known = wire.Quoted(o.ifMatch), o.ifNoneMatch
-		// In the service a read with If-Match is answered like one with If-None-Match
-		// when the ETag is the item's.
+		// In the service, a read with If-Match behaves like a read with If-None-Match if the ETag is the item's.
 		if o.ifMatch != "" && o.ifMatch != "*" {
 			s.known = o.ifMatch
 		}
@@ -165,13 +163,13 @@ func (s *step) completeMembers(o *batchOp) (err error) {
 	return err
 }
 
-// firstByte is that of a JSON text, after any space; 0 for none.
+// firstByte returns the first byte of a JSON text after white space, or 0 if there is none.
 func firstByte(text []byte) byte {
 	s := rawjson.Scan(text, 0)
 	return s.Peek()
 }
 
-// shown is a member's text for a message, cut if it is long.
+// shown returns a member's text for a message. Long texts are cut.
 func shown(value []byte) string {
 	const longest = 64
 	switch {
@@ -183,7 +181,7 @@ func shown(value []byte) string {
 	return strings.ToValidUTF8(string(value), "\ufffd")
 }
 
-// outcome is the result of an operation, as its part of the answer.
+// outcome is the result of an operation and becomes its part of the answer.
 type outcome struct {
 	status, sub int
 	charge      float64
@@ -193,9 +191,8 @@ type outcome struct {
 	after       time.Duration
 }
 
-// outcomeOf is the outcome of an operation that was carried out. A read whose client has the
-// item already is a 304, as in the service also when the ETag came as If-Match: that does
-// not undo a batch.
+// outcomeOf returns the outcome of an operation that was carried out. If the client of a read has the item already,
+// the status is 304. As in the service, this holds for an ETag in If-Match too, and does not undo the batch.
 func (s *step) outcomeOf(r feed.Result) outcome {
 	o := outcome{status: statusOf(s.write.Op, r), charge: r.Charge, etag: r.ETag, body: r.Body}
 	if s.known != "" && wire.Matches(s.known, r.ETag) {
@@ -207,8 +204,8 @@ func (s *step) outcomeOf(r feed.Result) outcome {
 	return o
 }
 
-// refused is the outcome of an operation that was refused. It costs the least charge, because a
-// refusal that cost nothing could be repeated for ever.
+// refused returns the outcome of a refused operation. Its charge is the lowest, because a client could repeat a free
+// refusal for ever.
 func refused(err error) outcome {
 	if one, ok := errors.AsType[*feed.WriteError](err); ok {
 		err = one.Err
@@ -217,8 +214,8 @@ func refused(err error) outcome {
 	return outcome{status: e.Status, sub: e.Sub, charge: service.MinCharge, message: e.Message, after: e.After}
 }
 
-// writeAtomic carries out all operations or none, in one logical partition. If one fails,
-// it has its own status and all others 424: the client sees at once which it was.
+// writeAtomic carries out all operations or none, in a single logical partition. If an operation fails, that
+// operation has its own status and all others have 424, so the client sees which operation failed.
 func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, error) {
 	writes := make([]docstore.Write, len(steps))
 	for i := range steps {
@@ -245,7 +242,7 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 	outcomes := make([]outcome, len(steps))
 	if err != nil {
 		one, ok := errors.AsType[*feed.WriteError](err)
-		if !ok { // of the store, and of no single write
+		if !ok { // an error of the store, not of a single write
 			c.chargeRequest(cont, done.Partition.ID, done.Charge)
 			c.out.SetSession(done.Partition.ID, done.Newest)
 			return nil, err
@@ -265,8 +262,8 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 		}
 		outcomes[over] = outcome{status: http.StatusRequestEntityTooLarge, charge: spent, message: fmt.Sprintf("the items that the batch reads have more than %d bytes: want fewer reads in one batch", wire.MaxPage)}
 	}
-	// A refused batch has its charge and its session token too: it cost the store a
-	// look, and its client may have to read the state that refused it.
+	// A refused batch has a charge and a session token too, because the batch cost the store a lookup, and its client
+	// may have to read the state that refused the batch.
 	c.chargeRequest(cont, done.Partition.ID, total(outcomes))
 	c.out.SetSession(done.Partition.ID, done.Newest)
 	for i, r := range done.Results {
@@ -277,8 +274,7 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 	return outcomes, nil
 }
 
-// firstBeyond is the first outcome with whose body all bodies have more than limit bytes
-// together; -1 for none.
+// firstBeyond returns the first outcome at which the sum of all bodies exceeds limit bytes, or -1.
 func firstBeyond(outcomes []outcome, limit int) int {
 	for i := range outcomes {
 		if limit -= len(outcomes[i].body); limit < 0 {
@@ -288,16 +284,15 @@ func firstBeyond(outcomes []outcome, limit int) int {
 	return -1
 }
 
-// onlyReads reports whether nothing is written, so that all may be refused when it has been
-// carried out.
+// onlyReads reports whether all operations are reads. Such a batch can still be refused after being carried out.
 func onlyReads(steps []step) bool {
 	return !slices.ContainsFunc(steps, func(s step) bool { return s.write.Op != feed.WriteRead })
 }
 
-// dependent is the outcome of an operation that was not tried because of another.
+// dependent is the outcome of an operation that was not tried because another operation failed.
 var dependent = outcome{status: http.StatusFailedDependency}
 
-// checkSession refuses reads that the client's session cannot have: it has seen a newer state.
+// checkSession refuses reads if the client's session has seen a newer state than the partition has.
 func (p *logical) checkSession(in *wire.Request, steps []step) error {
 	if slices.ContainsFunc(steps, func(s step) bool { return s.write.Op == feed.WriteRead }) {
 		return in.Consistent(p.part, p.newest)
@@ -305,7 +300,7 @@ func (p *logical) checkSession(in *wire.Request, steps []step) error {
 	return nil
 }
 
-// total is the charge of all outcomes.
+// total returns the charge of all outcomes together.
 func total(outcomes []outcome) (ru float64) {
 	for i := range outcomes {
 		ru += outcomes[i].charge
@@ -313,8 +308,8 @@ func total(outcomes []outcome) (ru float64) {
 	return ru
 }
 
-// replyBatch answers with all outcomes: 200, or 207 unless all have succeeded. An answer to
-// writes is sent also under load, because a client that were refused would write again.
+// replyBatch answers with all outcomes. The status is 200, or 207 if an operation did not succeed. An answer to
+// writes is sent even under load, because a client without an answer would write again.
 func replyBatch(c *call, format batchFormat, outcomes []outcome) error {
 	status, sub := http.StatusOK, 0
 	for i := range outcomes {
@@ -322,7 +317,7 @@ func replyBatch(c *call, format batchFormat, outcomes []outcome) error {
 			status, sub = http.StatusMultiStatus, cmp.Or(sub, outcomes[i].sub)
 		}
 	}
-	if c.in.Flag(wire.HeaderAtomic) { // a bulk has no sub-status, each of its operations has its own
+	if c.in.Flag(wire.HeaderAtomic) { // a bulk has no sub-status, because each operation has its own
 		c.out.SetSubStatus(sub)
 	}
 	c.out.SetCount(len(outcomes))
@@ -331,7 +326,7 @@ func replyBatch(c *call, format batchFormat, outcomes []outcome) error {
 	return c.sendReply(status, format.write(outcomes))
 }
 
-// room is how many bytes an answer may need.
+// room returns the number of bytes that an answer may need.
 func room(outcomes []outcome) (size int) {
 	for i := range outcomes {
 		size += len(outcomes[i].body) + len(outcomes[i].message) + 128 // for numbers and names

@@ -8,10 +8,10 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
-// Batches in JSON, an array of operations and one of results. The array is walked over and
-// not decoded, because item bodies are passed on as they are.
+// Batches in JSON: an array of operations, answered by an array of results. The array is scanned and not decoded,
+// because item bodies are passed on unchanged.
 
-// operationNames are the operations by their names.
+// operationNames maps the names of operations to operations.
 var operationNames = map[string]feed.WriteOp{
 	"Create":  feed.WriteCreate,
 	"Upsert":  feed.WriteUpsert,
@@ -21,7 +21,7 @@ var operationNames = map[string]feed.WriteOp{
 	"Read":    feed.WriteRead,
 }
 
-// readJSON reads the operations of a batch, and one too many at most.
+// readJSON reads the operations of a batch. If there are too many, the result exceeds the limit by 1.
 func readJSON(body []byte) ([]batchOp, error) {
 	texts, ok := splitBatch(body)
 	if !ok {
@@ -42,9 +42,8 @@ type operationText struct {
 	kind, id, key, ifMatch, ifNoneMatch, minimal, body []byte
 }
 
-// splitBatch takes a batch apart, and checks all of it on the way: a text that is wrong
-// at its end must not be carried out in part. Of operations that are too many it returns
-// one.
+// splitBatch splits a batch into operations and checks its whole text, because a text with a fault at its end must
+// not be carried out in part. If there are too many operations, the result exceeds the limit by 1.
 func splitBatch(body []byte) (texts []operationText, ok bool) {
 	s := rawjson.Strict(body)
 	if s.Peek() != '[' {
@@ -63,8 +62,8 @@ func splitBatch(body []byte) (texts []operationText, ok bool) {
 	return texts, s.End()
 }
 
-// scanMembers reads the members of an operation. Unknown members are passed over, because SDKs send
-// some that only a newer service knows.
+// scanMembers reads the members of an operation. scanMembers skips unknown members, because SDKs send members that
+// only a newer service knows.
 func (o *operationText) scanMembers(s *rawjson.Scanner, body []byte) {
 	for _, key := range s.Object() {
 		value := s.Value().Of(body)
@@ -87,7 +86,7 @@ func (o *operationText) scanMembers(s *rawjson.Scanner, body []byte) {
 	}
 }
 
-// parseMembers reads the members of an operation.
+// parseMembers parses the values of the members.
 func (o *operationText) parseMembers() (op batchOp, err error) {
 	kind, ok := operationNames[string(rawjson.Key(o.kind).Name())]
 	if !ok || o.kind[0] != '"' {
@@ -104,7 +103,7 @@ func (o *operationText) parseMembers() (op batchOp, err error) {
 	}, nil
 }
 
-// writeJSON is the answer to a batch in JSON.
+// writeJSON returns the answer to a batch in JSON.
 func writeJSON(outcomes []outcome) []byte {
 	b := append(make([]byte, 0, room(outcomes)), '[')
 	for i := range outcomes {

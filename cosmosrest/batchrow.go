@@ -5,9 +5,9 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// Batches in HybridRow, in which the .NET SDK sends all of its own.
+// Batches in HybridRow. The .NET SDK sends all its batches in this format.
 
-// readRows reads the operations of a batch, and one too many at most.
+// readRows reads the operations of a batch. If there are too many, the result exceeds the limit by 1.
 func readRows(body []byte) (ops []batchOp, err error) {
 	for o, err := range hybridrow.Operations(body) {
 		if err != nil {
@@ -25,8 +25,8 @@ func readRows(body []byte) (ops []batchOp, err error) {
 	return ops, nil
 }
 
-// takesRow refuses what the SDK writes only for Cosmos's own layers, or in an encoding that
-// this server does not read. An effective partition key says nothing beside the key.
+// takesRow refuses members that the SDK writes only for internal layers of Cosmos, and encodings that this server
+// cannot read. An effective partition key is ignored, because the partition key is given too.
 func takesRow(o *hybridrow.Operation) error {
 	switch {
 	case o.BinaryID != nil:
@@ -39,7 +39,7 @@ func takesRow(o *hybridrow.Operation) error {
 	return nil
 }
 
-// writeRows is the answer to a batch in HybridRow. The text of an error is a body there.
+// writeRows returns the answer to a batch in HybridRow. In this format, the text of an error is a body.
 func writeRows(outcomes []outcome) []byte {
 	b := hybridrow.AppendHeader(make([]byte, 0, room(outcomes)))
 	for i := range outcomes {

@@ -14,20 +14,18 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// Bulks: operations that do not depend on each other, as SDKs gather them for one
-// partition.
+// Bulks contain independent operations, which SDKs collect for the same partition.
 
-// bulk carries out operations: those of one key in order, those of different keys at the
-// same time, so that they share a flush of the disk.
+// bulk carries out operations. Operations of the same key run in order, and different keys run at the same time, so
+// they share a flush of the disk.
 type bulk struct {
 	steps    []step
-	places   []logical // where each goes
+	places   []logical // logical partition of each operation
 	outcomes []outcome
-	answered atomic.Int64 // bytes of items in the outcomes
+	answered atomic.Int64 // bytes of items in the outcomes so far
 }
 
-// writeBulk carries out a bulk. Unless the client wants to stop at the first error, all run
-// at once.
+// writeBulk carries out a bulk. All keys run at the same time, unless the client wants to stop at the first error.
 func writeBulk(c *call, cont *docstore.Container, steps []step) ([]outcome, error) {
 	b := bulk{steps: steps, places: make([]logical, len(steps)), outcomes: make([]outcome, len(steps))}
 	if err := b.locateOperations(c, cont); err != nil {
@@ -42,8 +40,8 @@ func writeBulk(c *call, cont *docstore.Container, steps []step) ([]outcome, erro
 	return b.outcomes, nil
 }
 
-// answerSessions charges each operation, and answers with the session token of every
-// partition that was written or read.
+// answerSessions charges each operation, and answers with the session token of every partition that was written or
+// read.
 func (b *bulk) answerSessions(c *call) {
 	var sessions []string
 	var newest int64
@@ -57,21 +55,20 @@ func (b *bulk) answerSessions(c *call) {
 			sessions = append(sessions, service.SessionToken(p.part.ID, newest))
 		}
 	}
-	c.out.Range = b.places[len(b.places)-1].part.ID // as the LSN
+	c.out.Range = b.places[len(b.places)-1].part.ID // of the same partition as the LSN
 	c.out.SetLSN(newest)
 	c.out.Set(wire.AnswerSession, strings.Join(sessions, ","))
 }
 
-// locateOperations finds the partition of each operation. If the client named a range that was split
-// since, or that a key is not in, nothing at all is done, so that the client can sort its
-// operations anew.
+// locateOperations finds the partition of each operation. If the client named a range that has been split, or if a
+// key is outside the range, no operation is carried out, so the client can group its operations again.
 func (b *bulk) locateOperations(c *call, cont *docstore.Container) error {
 	own, err := c.in.Key()
 	if err != nil {
 		return err
 	}
-	// A client sorts its operations by the ranges that it knows. The header is how it
-	// learns that these are out of date.
+	// A client groups its operations by the ranges that it knows. With this header, the client learns that its ranges
+	// are out of date.
 	var wanted feed.Partition
 	if id := c.in.Header(wire.HeaderRangeID); id != "" {
 		if wanted, err = c.findPartition(cont, id); err != nil {
@@ -90,7 +87,7 @@ func (b *bulk) locateOperations(c *call, cont *docstore.Container) error {
 		}
 		p, err := locate(cont, key)
 		switch {
-		case err != nil: // nobody can say where the operation would go
+		case err != nil: // no partition can be found for the operation
 			return wire.BadRequest("operation %d of the batch: partitionKey: %v", i, err)
 		case wanted.ID != "" && p.part.ID != wanted.ID:
 			return wire.Gone("operation %d of the batch is of partition %s, not of %s: read the ranges again", i, p.part.ID, wanted.ID)
@@ -100,12 +97,12 @@ func (b *bulk) locateOperations(c *call, cont *docstore.Container) error {
 	return b.admitOperations(c)
 }
 
-// admitOperations refuses what cannot be carried out: operations that make no sense, those whose
-// partition has used up its budget, and reads that the session is ahead of. If all
-// partitions have used up theirs, the request is refused as a whole, because SDKs wait for
-// as long as an answer says and not for as long as a result does.
+// admitOperations refuses operations that cannot be carried out: invalid operations, operations whose partition has
+// used up its budget, and reads whose session is ahead of the partition. If all partitions have used up their
+// budgets, the whole request is refused, because SDKs wait for the time that an answer gives, but not for the time
+// that a single result gives.
 func (b *bulk) admitOperations(c *call) error {
-	budgets := map[string]error{} // by partition: why it takes nothing, or nil
+	budgets := map[string]error{} // by partition: why the partition accepts no operation, or nil
 	var full error
 	throttled := true
 	for i := range b.places {
@@ -125,10 +122,10 @@ func (b *bulk) admitOperations(c *call) error {
 	return nil
 }
 
-// runAll runs all keys at the same time, and operations of the same key in order, because two of
-// them may write the same item.
+// runAll runs all keys at the same time. Operations of the same key run in order, because two of them may write the
+// same item.
 func (b *bulk) runAll(ctx context.Context) {
-	lines := map[feed.PartitionKey][]int{} // by key, the indexes of its operations
+	lines := map[feed.PartitionKey][]int{} // by key, the indexes of the operations
 	for i, p := range b.places {
 		lines[p.Key()] = append(lines[p.Key()], i)
 	}
@@ -143,7 +140,7 @@ func (b *bulk) runAll(ctx context.Context) {
 	wait.Wait()
 }
 
-// runUntilError runs the operations in order, and none after the first that fails.
+// runUntilError runs the operations in order until an operation fails.
 func (b *bulk) runUntilError(ctx context.Context) {
 	for i := range b.steps {
 		if b.runOperation(ctx, i); b.outcomes[i].status < http.StatusBadRequest {
@@ -156,7 +153,7 @@ func (b *bulk) runUntilError(ctx context.Context) {
 	}
 }
 
-// runOperation carries out an operation, unless it was refused before.
+// runOperation carries out an operation, unless the operation has been refused already.
 func (b *bulk) runOperation(ctx context.Context, i int) {
 	if b.outcomes[i].status != 0 {
 		return
@@ -170,11 +167,11 @@ func (b *bulk) runOperation(ctx context.Context, i int) {
 	b.outcomes[i] = b.cutToFit(s.outcomeOf(done.Results[0]), s.write.Op)
 }
 
-// cutToFit is an outcome cut to the room in the answer, which is no larger than a page: a
-// read must be sent again in another request, and a patched item is left out. Other bodies
-// came with the request, so their size is bounded by it.
+// cutToFit cuts an outcome to the room left in the answer, which is at most as large as a page. If there is no room,
+// a read is refused and must be sent again in another request, and the body of a patched item is left out. Other
+// bodies came with the request, so the size of the request limits them.
 func (b *bulk) cutToFit(o outcome, op feed.WriteOp) outcome {
-	made := op == feed.WriteRead || op == feed.WritePatch // the others came with the request
+	made := op == feed.WriteRead || op == feed.WritePatch // other bodies came with the request
 	if !made || len(o.body) == 0 || b.answered.Add(int64(len(o.body))) <= wire.MaxPage {
 		return o
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
 )
 
-// call is a request on its way: its content, its sender, its cost, and its answer.
+// call is a request with its content, its sender, its cost and its answer.
 type call struct {
 	s    *Server
 	ctx  context.Context
@@ -26,8 +26,8 @@ type call struct {
 	work meter.Request
 	out  wire.Answer
 
-	known   bool // who was authenticated
-	written bool // something was committed: the answer must say so
+	known   bool // the sender was authenticated
+	written bool // a write was committed, and the answer must be sent
 }
 
 // newCall begins a request.
@@ -36,8 +36,8 @@ func newCall(s *Server, w http.ResponseWriter, r *http.Request) *call {
 	return &call{s: s, ctx: r.Context(), in: in, work: s.load.Request(r.Context()), out: wire.NewAnswer(w, in.Activity())}
 }
 
-// serveRequest parses the request, finds its sender, and calls its operation, in this order: a
-// stranger learns nothing about which resources exist.
+// serveRequest parses the request, authenticates its sender, and calls its operation, in this order. So an unknown
+// sender does not learn which resources exist.
 func (c *call) serveRequest() error {
 	_, host := c.in.Base()
 	if err := c.s.hosts.refuse(host); err != nil {
@@ -56,7 +56,8 @@ func (c *call) serveRequest() error {
 	if err != nil {
 		return err
 	}
-	// The SDKs ask for the account with the header, too, and learn its level from that.
+	// The SDKs also send this header when they ask for the account, and learn the account's level from the answer. So
+	// the level is checked only for documents.
 	if level := c.in.Header(wire.HeaderConsistency); level != "" && c.in.Target.Kind == "docs" && !c.s.o.Lenient {
 		if err := wire.RefuseStronger(level, c.s.o.Consistency); err != nil {
 			return err
@@ -65,7 +66,7 @@ func (c *call) serveRequest() error {
 	return op(c)
 }
 
-// allowAction refuses an action on the target that the sender may not do.
+// allowAction refuses an action on the target if the sender does not have the right.
 func (c *call) allowAction(action string) error {
 	if c.who.May(action, c.targetResource) {
 		return nil
@@ -73,8 +74,8 @@ func (c *call) allowAction(action string) error {
 	return c.who.Refusal(action, c.targetResource(), &c.in)
 }
 
-// targetResource is the target by ids, also when the path has resource ids. It finds what
-// [call.targetContainer] finds.
+// targetResource returns the target by ids, even if the path has resource ids. targetResource finds the same resource
+// as [call.targetContainer].
 func (c *call) targetResource() auth.Resource {
 	t := c.in.Target
 	if t.Coll != "" {
@@ -98,8 +99,8 @@ func (c *call) targetResource() auth.Resource {
 	return on
 }
 
-// targetContainer is the container in the path, by id or by resource id. It becomes the owner of
-// the answer.
+// targetContainer returns the container in the path, which may be named by id or by resource id. targetContainer also
+// sets the container as the owner in the answer.
 func (c *call) targetContainer() (*docstore.Container, error) {
 	t := c.in.Target
 	found, err := c.s.db.Container(t.DB + "/" + t.Coll)
@@ -112,23 +113,22 @@ func (c *call) targetContainer() (*docstore.Container, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The client knows a container of this name that is gone: its continuations and
-	// session tokens would be read as those of this one.
+	// The client knows a deleted container of the same name. This container must not accept the continuations and
+	// session tokens of the deleted container.
 	if want := c.in.Header(wire.HeaderContainerRID); want != "" && want != found.RID() {
 		return nil, wire.Errorf(http.StatusBadRequest, wire.SubWrongRID, wire.CodeBadRequest, "the container has the resource id %s: want %s, it was made anew", found.RID(), want)
 	}
 	c.setOwner(found)
 	if kind := c.in.Target.Kind; kind == "docs" || kind == "colls" {
-		// Until it is known to which one the request goes. The SDK for Python forgets the
-		// ranges that it knows at each answer without one.
+		// A default, until the operation knows the partition of the request. After each answer without a range, the
+		// SDK for Python forgets all ranges that it knows.
 		c.out.Range = found.PartitionAt("").ID
 	}
 	return found, nil
 }
 
-// setOwner names the owner of the resource in the answer: for a resource in a container,
-// the container; for a container, its database. Clients put the owner's path before the
-// resource's.
+// setOwner sets the owner of the resource in the answer: the container of a resource in a container, or the database
+// of a container. Clients put the owner's path before the resource's.
 func (c *call) setOwner(cont *docstore.Container) {
 	rid, path := cont.RID(), "dbs/"+cont.Database()
 	if c.in.Target.Kind == "colls" {
@@ -136,16 +136,16 @@ func (c *call) setOwner(cont *docstore.Container) {
 	} else {
 		path += "/colls/" + cont.ID()
 	}
-	// The service leaves out the resource id of the owner where a container changes.
+	// When a container changes, the service leaves out the owner's resource id.
 	if c.in.Target.Kind != "colls" || c.in.Method == http.MethodGet {
 		c.out.Set(wire.AnswerContentPath, rid)
 	}
 	c.out.Set(wire.AnswerAltContentPath, path)
 }
 
-// missingContainer is the error of a missing container, also for a request about what is in it: the
-// service's gateway reads the container first. The sub-status says that the owner is
-// missing, which is the database.
+// missingContainer returns the error for a missing container. Requests about resources in the container get the same
+// error, because the service's gateway reads the container first. If the database is missing too, the sub-status says
+// that the owner is missing.
 func (c *call) missingContainer() error {
 	t := c.in.Target
 	if _, err := c.targetDatabase(); err != nil {
@@ -154,7 +154,7 @@ func (c *call) missingContainer() error {
 	return wire.NotFound(0, wire.NoResource+": there is no container %q in database %q", t.Coll, t.DB)
 }
 
-// targetDatabase is the database in the path, by id or by resource id.
+// targetDatabase returns the database in the path, which may be named by id or by resource id.
 func (c *call) targetDatabase() (docstore.Database, error) {
 	t := c.in.Target
 	d, err := c.s.db.Database(t.DB)
@@ -173,7 +173,7 @@ func (c *call) targetDatabase() (docstore.Database, error) {
 	return d, wire.NotFound(sub, wire.NoResource+": there is no database %q", t.DB)
 }
 
-// readSelection reads the headers that say which documents a request is about.
+// readSelection reads the headers that select the documents of a request.
 func (c *call) readSelection(cont *docstore.Container) (sel query.Selection, err error) {
 	sel.Range = feed.FullRange()
 	if id := c.in.Header(wire.HeaderRangeID); id != "" {
@@ -186,7 +186,7 @@ func (c *call) readSelection(cont *docstore.Container) (sel query.Selection, err
 	if sel.Key, err = c.in.Key(); err != nil {
 		return sel, err
 	}
-	if sel.Key != "" { // continuations have a hash of it, so it must always have the same text
+	if sel.Key != "" { // continuations contain a hash of the key, so the key needs a canonical text
 		if sel.Key, err = pkey.Canonical(string(sel.Key)); err != nil {
 			return sel, err
 		}
@@ -196,8 +196,8 @@ func (c *call) readSelection(cont *docstore.Container) (sel query.Selection, err
 	return sel, err
 }
 
-// findPartition finds the partition of a range id, before which some SDKs write the container's
-// resource id and a comma.
+// findPartition returns the partition with a range id. Some SDKs write the container's resource id and a comma before
+// the range id.
 func (c *call) findPartition(cont *docstore.Container, id string) (feed.Partition, error) {
 	if rid, bare, ok := strings.Cut(id, ","); ok {
 		if rid != cont.RID() {
@@ -217,7 +217,7 @@ func (c *call) findPartition(cont *docstore.Container, id string) (feed.Partitio
 	return feed.Partition{}, wire.Gone("PartitionKeyRange with id '%s' in collection '%s' doesn't exist: it is gone, read the ranges again", wire.Clip(id), cont.ID())
 }
 
-// admitRequest refuses a request when the partition has used up its budget.
+// admitRequest refuses a request if the partition has used up its budget.
 func (c *call) admitRequest(cont *docstore.Container, partition string) error {
 	return c.s.budgets.Admit(c.ctx, cont, partition)
 }
@@ -228,13 +228,13 @@ func (c *call) chargeRequest(cont *docstore.Container, partition string, ru floa
 	c.s.budgets.Spend(cont, partition, ru)
 }
 
-// waitContext is the context of a request that waits for a change, for so long at most.
+// waitContext returns the context of a request that waits for a change; most is the longest wait.
 func (c *call) waitContext(most time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(c.ctx, most)
 	if c.s.o.Ending == nil {
 		return ctx, cancel
 	}
-	// A server that ends sends those home who only wait; the others may finish.
+	// On shutdown, waiting requests return at once; other requests finish.
 	stop := context.AfterFunc(c.s.o.Ending, cancel)
 	return ctx, func() {
 		stop()
@@ -242,9 +242,8 @@ func (c *call) waitContext(most time.Duration) (context.Context, context.CancelF
 	}
 }
 
-// sendReply sends an answer. A nil body is empty. A large answer is refused while too
-// much is being sent, unless it says that something was written: whoever is refused tries
-// again.
+// sendReply sends an answer. A nil body is empty. If too many bytes are being sent, a large answer is refused, and
+// the client tries again. An answer to a write is never refused.
 func (c *call) sendReply(status int, body []byte) error {
 	c.work.Rest()
 	sent, err := c.s.load.Send(len(body), c.written)
@@ -259,7 +258,7 @@ func (c *call) sendReply(status int, body []byte) error {
 	return nil
 }
 
-// sendError sends the answer of an error, unless an answer has been sent.
+// sendError sends the answer for an error, unless an answer has been sent already.
 func (c *call) sendError(err error) {
 	if c.out.Status != 0 {
 		return
@@ -269,7 +268,7 @@ func (c *call) sendError(err error) {
 		c.s.log.Error("request failed", "method", c.in.Method, "path", c.in.Path(), "status", e.Status, "err", err, "activity", c.out.Activity)
 	}
 	drop := func() {}
-	last := !c.known || !c.in.SkipShort() // of a stranger, or with the rest of a body to come
+	last := !c.known || !c.in.SkipShort() // the sender is unknown, or the rest of a body is still to come
 	if last {
 		drop = c.in.Outlive()
 	}
@@ -277,11 +276,11 @@ func (c *call) sendError(err error) {
 		dismiss(c.ctx)
 	}
 	c.out.SetError(e, last)
-	_ = c.sendReply(e.Status, e.Body(c.out.Activity)) // an error is never large
+	_ = c.sendReply(e.Status, e.Body(c.out.Activity)) // cannot fail: the body of an error is small
 	drop()
 }
 
-// errorOf is the answer of an error, about whichever resource the request was.
+// errorOf returns the answer for an error, depending on the resource of the request.
 func (c *call) errorOf(err error) *wire.Error {
 	switch c.in.Target.Kind {
 	case "docs":
@@ -292,13 +291,13 @@ func (c *call) errorOf(err error) *wire.Error {
 	return errorOf(err)
 }
 
-// recoverPanic turns a panic, which is a mistake of ours, into a 500 without details.
+// recoverPanic turns a panic, which is a defect of the server, into a 500 without details.
 func (c *call) recoverPanic() {
 	p := recover()
 	if p == nil {
 		return
 	}
-	// By this panic a handler has its connection cut, and net/http must see it.
+	// A handler panics with this value to cut its connection, so the panic must reach net/http.
 	if p == http.ErrAbortHandler {
 		panic(p)
 	}

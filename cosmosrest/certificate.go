@@ -17,24 +17,23 @@ import (
 	"time"
 )
 
-// The certificate of a server on this machine, made at its first start. SDKs speak https
-// only, or want it for all but special settings, and nobody signs a certificate for
-// localhost.
+// The certificate of a server on this machine, created at its first start. SDKs use only https, except with special
+// settings, and no authority signs a certificate for localhost.
 
-// Some systems refuse certificates of more than 398 days, so one is made for less, and
-// renewed in time. It begins in the past, because clocks differ.
+// Some systems refuse certificates of more than 398 days, so a certificate lasts less and is renewed in time. The
+// certificate begins in the past, because clocks differ.
 const (
 	certificateFile  = "localhost.pem"
 	privateKeyFile   = "localhost-key.pem"
-	certificateTime  = 397 * 24 * time.Hour // some systems take no certificate that lasts longer
+	certificateTime  = 397 * 24 * time.Hour // some systems refuse certificates that last longer
 	certificateRenew = 30 * 24 * time.Hour  // before its end
-	certificateSkew  = time.Hour            // by which clients' clocks may be late
+	certificateSkew  = time.Hour            // clients' clocks may be late by this much
 )
 
-// Certificate is the certificate for localhost, 127.0.0.1 and ::1 in a directory, and the
-// path of its file, which clients can be made to trust. It signs itself, so nobody else
-// trusts it. If it is missing, or ends within 30 days, it is made anew; then clients need
-// the new file. The directory is made too.
+// Certificate returns the certificate for localhost, 127.0.0.1 and ::1 from a directory, and the path of its file.
+// The certificate is self-signed, so clients trust only this file, if you configure the file there. If the
+// certificate is missing, or ends within 30 days, Certificate creates a new certificate, and clients need the new
+// file. Certificate creates a missing directory.
 func Certificate(dir string) (cert tls.Certificate, path string, err error) {
 	path = filepath.Join(dir, certificateFile)
 	key := filepath.Join(dir, privateKeyFile)
@@ -54,8 +53,8 @@ func Certificate(dir string) (cert tls.Certificate, path string, err error) {
 	return cert, path, nil
 }
 
-// newCertificate makes a certificate that is its own authority, but for these names only:
-// whoever steals its key can play no other server to a machine that trusts it.
+// newCertificate returns a self-signed certificate that is valid as an authority only for these names. If the key is
+// stolen, the thief cannot impersonate another server to a machine that trusts the certificate.
 func newCertificate(now time.Time) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -76,7 +75,7 @@ func newCertificate(now time.Time) (tls.Certificate, error) {
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,
 		IsCA:                  true,
-		MaxPathLenZero:        true, // it vouches for no other authority, and for no other names:
+		MaxPathLenZero:        true, // signs no other authority and no other names:
 		PermittedDNSDomains:   []string{"localhost"}, PermittedDNSDomainsCritical: true,
 		PermittedIPRanges: []*net.IPNet{
 			{IP: net.IPv4(127, 0, 0, 0).To4(), Mask: net.CIDRMask(8, 32)},
@@ -91,7 +90,7 @@ func newCertificate(now time.Time) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
 }
 
-// saveCertificate writes the key, readable by its owner only, and then the certificate.
+// saveCertificate writes the key, which only its owner can read, and then the certificate.
 func saveCertificate(cert tls.Certificate, path, keyPath string) error {
 	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
 	if err != nil {
@@ -115,7 +114,7 @@ func saveCertificate(cert tls.Certificate, path, keyPath string) error {
 	return nil
 }
 
-// replaceFile writes a file whole or not at all.
+// replaceFile writes a file as a whole or not at all.
 func replaceFile(path string, text []byte, mode os.FileMode) error {
 	if err := os.Remove(path + ".new"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

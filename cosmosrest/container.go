@@ -12,10 +12,10 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// Containers: created, listed, read, changed and deleted. The store acts on some of their
-// properties (policy.go); all are kept as the client wrote them, and shown again.
+// Containers are created, listed, read, changed and deleted here. Some of their properties affect the store
+// (policy.go). All properties are stored as the client wrote them, and returned unchanged.
 
-// postContainers creates a container, or queries those of a database.
+// postContainers creates a container, or queries the containers of a database.
 func postContainers(c *call) error {
 	if c.in.IsQuery() {
 		return eachContainer(c, resources.queryPage)
@@ -55,7 +55,7 @@ func postContainers(c *call) error {
 // listContainers lists the containers of a database.
 func listContainers(c *call) error { return eachContainer(c, resources.listPage) }
 
-// eachContainer answers with the containers of a database.
+// eachContainer collects the containers of a database and calls answer with them.
 func eachContainer(c *call, answer func(resources, *call) error) error {
 	if err := c.allowAction(auth.ReadMetadata); err != nil {
 		return err
@@ -78,7 +78,7 @@ func eachContainer(c *call, answer func(resources, *call) error) error {
 	return answer(all, c)
 }
 
-// readContainer answers with a container, and on demand with the number of its documents.
+// readContainer answers with a container. On request, the answer contains the number of documents.
 func readContainer(c *call) error {
 	if err := c.allowAction(auth.ReadMetadata); err != nil {
 		return err
@@ -90,13 +90,13 @@ func readContainer(c *call) error {
 	if c.in.Flag(wire.HeaderQuotaInfo) {
 		c.out.Set(wire.AnswerResourceQuota, containerQuota)
 		c.out.Set(wire.AnswerResourceUsage, "functions=0;storedProcedures=0;triggers=0;documentsCount="+strconv.FormatInt(cont.Count(), 10)+";")
-		c.out.Set(wire.AnswerIndexProgress, "100") // there is nothing that would have to be indexed anew
+		c.out.Set(wire.AnswerIndexProgress, "100") // no index needs to be rebuilt
 	}
 	return replyContainer(c, http.StatusOK, cont)
 }
 
-// replaceContainer changes the policies of a container. Whatever decides where documents
-// lie cannot be changed.
+// replaceContainer changes the policies of a container. Properties that decide where documents are stored cannot be
+// changed.
 func replaceContainer(c *call) error {
 	if err := c.allowAction(auth.Manage); err != nil {
 		return err
@@ -113,8 +113,8 @@ func replaceContainer(c *call) error {
 	if err != nil {
 		return err
 	}
-	// The condition is verified within the store's own update: of two clients with one
-	// ETag, one is refused.
+	// The condition is checked within the store's update, so of two clients with the same ETag, the second is
+	// refused.
 	cont, err = c.s.db.UpdateContainer(c.ctx, cont.Name(), func(spec *docstore.ContainerSpec) error {
 		m := readMeta(spec.Meta)
 		if err := c.in.RefuseOther(m.at(cont.Version()).ETag); err != nil {
@@ -155,8 +155,7 @@ func deleteContainer(c *call) error {
 	return c.sendReply(http.StatusNoContent, nil)
 }
 
-// containerQuota is what the service allows a container to have; sizes are in KB, and -1 is
-// no limit.
+// containerQuota contains the service's limits of a container. Sizes are in KB, and -1 means no limit.
 const containerQuota = "functions=25;storedProcedures=100;triggers=25;documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;"
 
 // replyContainer answers with a container.
@@ -171,19 +170,19 @@ func replyContainer(c *call, status int, cont *docstore.Container) error {
 	return c.replyResource(status, v, body)
 }
 
-// sharesThroughput reports whether a container shares the throughput of its database: the database has
-// an offer, and the container has none.
+// sharesThroughput reports whether a container shares the throughput of its database: the database has an offer, and
+// the container has none.
 func (s *Server) sharesThroughput(cont *docstore.Container) bool {
 	d, err := s.db.Database(cont.Database())
 	return err == nil && offeredIn(d.Meta) > 0 && offeredIn(cont.Spec().Meta) == 0
 }
 
-// systemMembers of a container are made by the server; a client that sends them back
-// changes nothing.
+// systemMembers are the members of a container that the server creates. If a client sends them back, they are
+// ignored.
 var systemMembers = []string{"_rid", "_self", "_etag", "_ts", "_docs", "_sprocs", "_triggers", "_udfs", "_conflicts"}
 
-// containerJSON is a container as clients see it: as they described it or, if it was made
-// without the server, by its specification.
+// containerJSON returns a container as clients see it: with the properties that the client sent or, if a program
+// created the container without the server, with those of its specification.
 func containerJSON(cont *docstore.Container) (version, []byte) {
 	spec := cont.Spec()
 	m := readMeta(spec.Meta)

@@ -10,8 +10,7 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// Databases, which are little more than names: sets of containers, that may share a
-// throughput.
+// Databases are named sets of containers, which may share a throughput.
 
 // postDatabases creates a database, or queries them.
 func postDatabases(c *call) error {
@@ -59,7 +58,7 @@ func listDatabases(c *call) error {
 	return all.listPage(c)
 }
 
-// databases are all databases as clients see them.
+// databases returns all databases as clients see them.
 func (s *Server) databases() resources {
 	all := resources{member: "Databases"}
 	for _, d := range s.db.Databases() {
@@ -108,19 +107,19 @@ func replyDatabase(c *call, status int, d docstore.Database) error {
 	return c.replyResource(status, v, body)
 }
 
-// The numbers that the service allows, for clients that read them; here there is no limit.
+// The service's limits, for clients that read them; this server has no such limits.
 const (
-	maxDatabases  = 1000 // of an account
-	maxContainers = 5000 // of a database
+	maxDatabases  = 1000 // per account
+	maxContainers = 5000 // per database
 )
 
-// setQuota tells how many resources of a kind there may be, and are.
+// setQuota reports the allowed number and the present number of resources of a kind.
 func (c *call) setQuota(kind string, most, now int) {
 	c.out.Set(wire.AnswerResourceQuota, kind+"="+strconv.Itoa(most)+";")
 	c.out.Set(wire.AnswerResourceUsage, kind+"="+strconv.Itoa(now)+";")
 }
 
-// databaseJSON is a database as clients see it.
+// databaseJSON returns a database as clients see it.
 func databaseJSON(d docstore.Database) (version, []byte) {
 	m := readMeta(d.Meta)
 	v := m.at(d.ETag, d.Changed)

@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// itemError is [errorOf] for an error about an item: it begins with the service's sentence.
+// itemError is [errorOf] for an error about an item. The message begins with the service's sentence.
 func itemError(err error) *wire.Error {
 	e := errorOf(err)
 	sentence := ""
@@ -32,15 +32,15 @@ func itemError(err error) *wire.Error {
 	return e.Led(sentence)
 }
 
-// itemSentences are the service's about an item, by status.
+// itemSentences are the service's sentences about an item, by status.
 var itemSentences = map[int]string{
 	http.StatusNotFound:           "Entity with the specified id does not exist in the system. More info: https://aka.ms/cosmosdb-tsg-not-found",
 	http.StatusConflict:           "Entity with the specified id already exists in the system.",
 	http.StatusPreconditionFailed: "Operation cannot be performed because one of the specified precondition is not met.",
 }
 
-// resourceError is [errorOf] for an error about a database or container: it begins with the
-// service's sentence.
+// resourceError is [errorOf] for an error about a database or container. The message begins with the service's
+// sentence.
 func resourceError(err error) *wire.Error {
 	e := errorOf(err)
 	switch e.Status {
@@ -52,8 +52,8 @@ func resourceError(err error) *wire.Error {
 	return e
 }
 
-// errorOf returns the answer that the service gives for an error. An error of no kind that
-// the service knows is a 500: it should not have come so far, and is logged.
+// errorOf returns the answer that the service gives for an error. If the service has no such error, the answer is a
+// 500: such an error is a defect, and is logged.
 func errorOf(err error) *wire.Error {
 	if e, ok := errors.AsType[*wire.Error](err); ok {
 		return e
@@ -66,9 +66,8 @@ func errorOf(err error) *wire.Error {
 		return e
 	}
 	e := &wire.Error{Message: wire.Clip(err.Error())}
-	// An error may be of several of these kinds: the special ones come before those
-	// that they wrap, as ErrPrecondition does before ErrConflict, or ErrTooLarge before
-	// ErrBadRequest.
+	// An error may match several of these cases. Special errors come before the errors that they wrap:
+	// ErrPrecondition before ErrConflict, and ErrTooLarge before ErrBadRequest.
 	switch {
 	case errors.Is(err, context.Canceled):
 		e.Status, e.Code = wire.StatusClientGone, "ClientClosedRequest"

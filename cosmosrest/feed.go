@@ -13,9 +13,8 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// Both change feeds. A read is about one partition or a part of it; its continuation is the
-// ETag, so that a client needs nothing but HTTP's own conditional GET: 304 is the end of
-// the feed.
+// Both change feeds. A read is about a single partition or a part of it. The continuation is the ETag, so a client
+// needs only HTTP's conditional GET, and 304 means the end of the feed.
 
 // feedRead is a read of a change feed.
 type feedRead struct {
@@ -25,20 +24,20 @@ type feedRead struct {
 	part    feed.Partition
 	from    feed.Position
 	o       feed.ReadOptions
-	wrapped bool          // items carry metadata
-	wait    time.Duration // for a change
-	foreign bool          // the key is in another range: nothing can come
+	wrapped bool          // items have metadata
+	wait    time.Duration // how long to wait for a change
+	foreign bool          // the key is in another range, so no change can come
 	memory  *docstore.PageMemory
 }
 
-// pages are memories to be used again: a page is sent and forgotten.
+// pages is a pool of page memories. A page's memory can be reused as soon as the page was sent.
 var pages = sync.Pool{New: func() any { return new(docstore.PageMemory) }}
 
-// maxPageKept is the size of a memory above which it is left to the garbage collector, because
-// a single large page would stay for ever.
+// maxPageKept is the largest size of a memory that returns to the pool. Without this limit, the memory of a single
+// large page would stay for ever.
 const maxPageKept = 2 * wire.MaxPage
 
-// freePage returns the memory of the page; the page must not be used any more.
+// freePage returns the memory of the page to the pool; the page must not be used any more.
 func (f *feedRead) freePage() {
 	if f.memory.Size() <= maxPageKept {
 		pages.Put(f.memory)
@@ -74,14 +73,14 @@ func readChangeFeed(c *call) error {
 	return f.sendPage(page)
 }
 
-// steps is how many goroutines a write passes through on its way to the disk: that of its request,
-// and twice the committer, which looks for others to write with it.
+// steps is the number of times that a write needs a goroutine to run on its way to the disk: once the goroutine of
+// its request, and twice the committer, which looks for other writes to join.
 const steps = 3
 
-// giveWay lets the goroutines run that are ready. A page takes longer than most requests, and writes
-// that came with this one go first: a processor sends the checkpoint of a page as it asks for the
-// next, and waits for the flush of the checkpoint, which leaves time to read. Where nothing else is
-// ready it costs a fraction of a microsecond.
+// giveWay lets other goroutines run that are ready. A page takes longer than most requests, and writes that came at
+// the same time must go first. A processor sends the checkpoint of a page together with the request for the next
+// page. The checkpoint then waits for a flush, and the page can be read meanwhile. If no other goroutine is ready,
+// giveWay costs a fraction of a microsecond.
 func giveWay() {
 	for range steps {
 		runtime.Gosched()
@@ -113,9 +112,8 @@ func (f *feedRead) parseHeaders() (err error) {
 	return f.checkVersions()
 }
 
-// choosePartition finds the partition to read. The service reads no feed over several at once, so a
-// range across partitions is a 410, after which a client reads the list of partitions
-// again.
+// choosePartition finds the partition to read. The service never reads a feed over several partitions at once. So a
+// range across partitions is a 410, after which the client reads the list of partitions again.
 func (f *feedRead) choosePartition() error {
 	sel, err := f.c.readSelection(f.cont)
 	if err != nil {
@@ -140,8 +138,7 @@ func (f *feedRead) choosePartition() error {
 	return wire.BadRequest("the change feed of container %q has several partition key ranges: want one of them in x-ms-documentdb-partitionkeyrangeid", f.cont.ID())
 }
 
-// checkVersions refuses starts and containers from which all versions and deletes cannot be
-// read.
+// checkVersions refuses starts and containers for which the feed of all versions and deletes cannot be read.
 func (f *feedRead) checkVersions() error {
 	if f.o.Mode != feed.AllVersionsAndDeletes {
 		return nil
@@ -157,7 +154,7 @@ func (f *feedRead) checkVersions() error {
 	return nil
 }
 
-// readOrWait is a page. An empty page is held back for as long as the client is willing to wait.
+// readOrWait reads a page. If the page is empty, readOrWait waits for a change, as long as the client allows.
 func (f *feedRead) readOrWait() (feed.Page, error) {
 	page, err := f.readOnce()
 	if f.wait == 0 || err != nil || len(page.Changes) > 0 {
@@ -165,11 +162,11 @@ func (f *feedRead) readOrWait() (feed.Page, error) {
 	}
 	ctx, cancel := f.c.waitContext(f.wait)
 	defer cancel()
-	// News of the range may be nothing to this reader: of another key, or a delete,
-	// which the latest versions do not show.
+	// A change in the range may not concern this reader: the change may have another key, or be a delete, which the
+	// feed of latest versions does not show.
 	for len(page.Changes) == 0 && err == nil {
 		if err := f.cont.Wait(ctx, f.waitRange(), page.Next); err != nil {
-			if ctx.Err() != nil { // time is up, or the server is about to end
+			if ctx.Err() != nil { // the time is over, or the server is about to end
 				return page, nil
 			}
 			return page, err
@@ -200,32 +197,32 @@ func (f *feedRead) readOnce() (feed.Page, error) {
 	return page, err
 }
 
-// waitRange is the range whose news end a wait. It lies in one partition, also if only a
-// key was given.
+// waitRange returns the range whose changes end a wait. The range is within a single partition, even if the request
+// has only a key.
 func (f *feedRead) waitRange() feed.Range { return f.rng.Intersect(f.part.Range) }
 
-// emptyPage is the page of a range that has nothing of the key, up to the newest change, so
-// that a reader moves on.
+// emptyPage returns an empty page up to the newest change, for a range without changes of the key. So the reader's
+// position moves on.
 func (f *feedRead) emptyPage() (feed.Page, error) {
 	page, err := f.cont.Read(f.c.ctx, f.waitRange(), feed.Position{}, feed.ReadOptions{})
 	if err != nil {
 		return page, err
 	}
 	f.c.chargeRequest(f.cont, f.part.ID, service.ScanCharge(0, 0))
-	asked, _ := service.LSN(f.from.Token) // 0 is right for none
+	asked, _ := service.LSN(f.from.Token) // 0 is right if there is no token
 	if read, _ := service.LSN(page.Next.Token); asked > read {
 		page.Next.Token = service.Token(asked)
 	}
 	return page, nil
 }
 
-// sendPage sends a page, or 304 for an empty one.
+// sendPage sends a page, or 304 if the page is empty.
 func (f *feedRead) sendPage(page feed.Page) error {
 	c := f.c
 	c.out.Set(wire.AnswerETag, page.Next.Token)
 	c.out.SetCount(len(page.Changes))
 	c.out.Set(wire.AnswerSession, page.Session)
-	c.out.SetLSN(max(page.Head, f.cont.Head())) // positions count in the container's LSNs
+	c.out.SetLSN(max(page.Head, f.cont.Head())) // positions are LSNs of the container
 	if len(page.Changes) == 0 {
 		return c.sendReply(http.StatusNotModified, nil)
 	}

@@ -11,33 +11,31 @@ import (
 	"time"
 )
 
-// Which connections a server keeps. A limit on connections alone would let anybody shut all
-// others out by opening that many, so connections on which nobody has authenticated are
-// limited by themselves.
+// Which connections a server keeps. With only a limit on all connections, an attacker could lock out every client by
+// opening that many. So connections without an authenticated request have a limit of their own.
 
 // The limits of a server that a [Guard] protects. See docs/server.md.
 const (
 	guardHeader      = 10 * time.Second // for a handshake, and for the headers of a request
-	guardRequest     = 2 * time.Minute  // for a request and its answer, which leaves room for the longest poll
+	guardRequest     = 2 * time.Minute  // for a request and its answer, longer than the longest poll
 	guardIdle        = 3 * time.Minute
 	guardHeaderBytes = 64 << 10
 
-	strangeShare   = 4  // a stranger's may be 1 of so many connections
-	strangersKept  = 64 // that are not closed to make room, as long as an idle connection is left to close
-	leastStrangers = 8  // for the smallest of guards
+	strangeShare   = 4  // strangers may have 1 of so many connections
+	strangersKept  = 64 // number of strangers that are kept while an idle client connection can be closed instead
+	leastStrangers = 8  // even for the smallest guard
 
-	silentPatience   = 500 * time.Millisecond // for which a stranger that has sent nothing is not closed to make room
+	silentPatience   = 500 * time.Millisecond // a silent stranger is not closed to make room before this time
 	strangerPatience = time.Second            // the same for a stranger that has begun a handshake or a request
-	placeLook        = 20 * time.Millisecond  // after which a new connection without a place looks for one again
+	placeLook        = 20 * time.Millisecond  // how often a new connection without a place looks for a place
 )
 
-// A Guard keeps strangers from using up the connections of a server. A connection is a
-// stranger's until a request on it was authenticated. Strangers have a small part of all
-// connections. When that part is taken, a stranger for whom the server waits is closed for
-// the next one: of the address with the most of them, and before all others a silent one.
-// So a client with a key gets in however many strangers hold on, also from their address,
-// and a client that is in stays in. A connection whose request has come and waits for a
-// processor is never closed: then the next one waits for a place.
+// A Guard prevents strangers from using up the connections of a server. A connection belongs to a stranger until a
+// request on this connection was authenticated. Strangers have a small part of all connections. If that part is full,
+// the next connection replaces a stranger for whom the server waits: a stranger from the address with the most
+// strangers, and among these a silent stranger first. So a client with a key can always connect, however many
+// strangers hold connections, even from the client's own address. A connected client stays connected. A connection
+// whose request has arrived and waits for a processor is never closed: then the next connection waits for a place.
 //
 //	guard := cosmosrest.NewGuard(4096)
 //	web := http.Server{Handler: server}
@@ -50,11 +48,11 @@ type Guard struct {
 
 	mu        sync.Mutex
 	open      map[*guarded]struct{}
-	strangers list.List          // of *guarded, the oldest in front
-	of        map[netip.Addr]int // strangers of an address
+	strangers list.List          // of *guarded, the oldest first
+	of        map[netip.Addr]int // number of strangers per address
 }
 
-// NewGuard allows so many connections.
+// NewGuard returns a guard that allows so many connections.
 func NewGuard(connections int) *Guard {
 	return &Guard{
 		most:          connections,
@@ -64,8 +62,8 @@ func NewGuard(connections int) *Guard {
 	}
 }
 
-// Protect sets the limits of a server in time and in bytes, and lets its handler, a
-// [Server], say who is no stranger.
+// Protect sets the server's limits of time and of bytes. The server's handler must be a [Server], which reports to
+// the guard which connections are authenticated.
 func (g *Guard) Protect(s *http.Server) {
 	s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout = guardHeader, guardRequest, guardRequest
 	s.IdleTimeout, s.MaxHeaderBytes = guardIdle, guardHeaderBytes
@@ -79,11 +77,10 @@ func (g *Guard) Protect(s *http.Server) {
 	}
 }
 
-// guardedKey is the key of a connection in the contexts of its requests.
+// guardedKey is the key under which the contexts of requests contain their connection.
 type guardedKey struct{}
 
-// unwrap is the connection below TLS; nil for a connection that did not come through a
-// guard.
+// unwrap returns the connection below TLS, or nil if the connection did not come through a guard.
 func unwrap(c net.Conn) *guarded {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()
@@ -92,23 +89,22 @@ func unwrap(c net.Conn) *guarded {
 	return known
 }
 
-// vouch notes that a request of this context was authenticated, so that its connection is a
-// stranger's no longer.
+// vouch records that a request with this context was authenticated. Its connection no longer belongs to a stranger.
 func vouch(ctx context.Context) {
 	if c, _ := ctx.Value(guardedKey{}).(*guarded); c != nil && !c.known.Swap(true) {
 		c.guard.welcomeClient(c)
 	}
 }
 
-// dismiss notes that the request of this context is being refused to a stranger, so that
-// only the stranger is waited for: to take the answer, or to end its request.
+// dismiss records that the request with this context is being refused to a stranger. From then on the server waits
+// only for the stranger, to read the answer or to end its request.
 func dismiss(ctx context.Context) {
 	if c, _ := ctx.Value(guardedKey{}).(*guarded); c != nil {
 		c.refused.Store(true)
 	}
 }
 
-// Listener is l, whose connections are counted.
+// Listener returns a listener that accepts connections from l and counts them.
 func (g *Guard) Listener(l net.Listener) net.Listener {
 	return &guardedListener{Listener: l, guard: g, closed: make(chan struct{})}
 }
@@ -127,10 +123,9 @@ func (l *guardedListener) Close() error {
 	return l.Listener.Close()
 }
 
-// Accept waits for a connection, and closes another to make room if there are too many.
-// Where no stranger may be closed yet, Accept waits, and later connections stay in the queue
-// of the system. If clients with a key have all the places and are at work, the new
-// connection is closed.
+// Accept waits for a connection. If there are too many, Accept closes another connection to make room. If no stranger
+// may be closed yet, Accept waits, and later connections stay in the system's queue. If clients with a key have all
+// places and none of them is idle, the new connection is closed.
 func (l *guardedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -141,17 +136,16 @@ func (l *guardedListener) Accept() (net.Conn, error) {
 		if l.placeOf(c) {
 			return c, nil
 		}
-		_ = conn.Close() // nobody has used it yet
+		_ = conn.Close() // this connection was never used
 	}
 }
 
-// placeOf finds a place for a connection. It is false when there is none, or the listener is
-// closed.
+// placeOf finds a place for a connection. placeOf returns false if there is no place, or if the listener is closed.
 func (l *guardedListener) placeOf(c *guarded) bool {
 	for {
 		left, found := l.guard.admitConnection(c)
 		if left != nil {
-			_ = left.Conn.Close() // whoever serves it sees that
+			_ = left.Conn.Close() // its goroutine sees the error
 		}
 		if found != placeLater {
 			return found == placeFound
@@ -164,8 +158,7 @@ func (l *guardedListener) placeOf(c *guarded) bool {
 	}
 }
 
-// addressOf is the address of a client. All clients that are not of an IP network count as
-// the same.
+// addressOf returns the address of a client. All clients outside IP networks share an address.
 func addressOf(c net.Conn) netip.Addr {
 	if tcp, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr().Unmap().WithZone("")
@@ -173,17 +166,17 @@ func addressOf(c net.Conn) netip.Addr {
 	return netip.Addr{}
 }
 
-// placement is what became of a new connection.
+// placement is the result of admitting a connection.
 type placement int
 
 const (
 	placeFound placement = iota
-	placeNone            // all places are those of clients with a key, which are at work
-	placeLater           // strangers have the places, whose requests are being read or served
+	placeNone            // clients with a key have all places, and none is idle
+	placeLater           // strangers have the places, and their requests are being read or served
 )
 
-// admitConnection counts a connection, if there is a place for it, and returns the connection that has
-// to make room for it, if any has to.
+// admitConnection counts a connection if there is a free place. If another connection must make room, admitConnection
+// returns that connection.
 func (g *Guard) admitConnection(c *guarded) (left *guarded, found placement) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -214,8 +207,9 @@ func (g *Guard) seatStranger(c *guarded) {
 	c.place = g.strangers.PushBack(c)
 }
 
-// cheapestToLose is the connection whose loss costs least when all are taken: a stranger's if there
-// are many, that of the client that has been idle for longest, or else a stranger's.
+// cheapestToLose returns the connection whose loss costs least when all places are taken. If there are many
+// strangers, this is a stranger's. Otherwise, this is the connection of the client that has been idle longest or, if
+// no client is idle, a stranger's.
 func (g *Guard) cheapestToLose() *guarded {
 	if g.strangers.Len() <= strangersKept {
 		if c := g.idlestClient(); c != nil {
@@ -225,9 +219,9 @@ func (g *Guard) cheapestToLose() *guarded {
 	return g.longestLoiterer()
 }
 
-// longestLoiterer is the stranger that is closed to make room: of those for whom the server has
-// waited long enough, one of the address that has the most strangers, a silent one before
-// one that has sent something, and the oldest of these. It is nil if there is none.
+// longestLoiterer returns the stranger that is closed to make room. longestLoiterer considers the strangers for whom
+// the server has waited long enough, and prefers the address with the most strangers, then silent strangers, then the
+// oldest. longestLoiterer returns nil if there is no such stranger.
 func (g *Guard) longestLoiterer() (found *guarded) {
 	now := time.Now()
 	for e := g.strangers.Front(); e != nil; e = e.Next() {
@@ -241,8 +235,7 @@ func (g *Guard) longestLoiterer() (found *guarded) {
 	return found
 }
 
-// idlestClient is the connection of a client with a key that has been idle for longest; nil if
-// all are at work.
+// idlestClient returns the connection of the client with a key that has been idle longest, or nil if none is idle.
 func (g *Guard) idlestClient() (found *guarded) {
 	least := int64(0)
 	for c := range g.open {
@@ -253,7 +246,7 @@ func (g *Guard) idlestClient() (found *guarded) {
 	return found
 }
 
-// welcomeClient takes a connection off the strangers, whose places are few.
+// welcomeClient removes a connection from the strangers, whose places are few.
 func (g *Guard) welcomeClient(c *guarded) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -267,13 +260,13 @@ func (g *Guard) leaveGuard(c *guarded) {
 	g.dropConnection(c)
 }
 
-// dropConnection forgets a connection, which may be forgotten already: it was closed to make room.
+// dropConnection removes a connection from the guard. The connection may be removed already, if room was needed.
 func (g *Guard) dropConnection(c *guarded) {
 	delete(g.open, c)
 	g.unlistStranger(c)
 }
 
-// unlistStranger takes a connection off the strangers, if it is among them.
+// unlistStranger removes a connection from the list of strangers, if present.
 func (g *Guard) unlistStranger(c *guarded) {
 	if c.place == nil {
 		return

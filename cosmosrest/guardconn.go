@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// An answer is written in parts, each of which has to be taken in time. So a client may be
-// slow with a large page, but cannot hold it for as long as a whole request may take. The
-// least rate is some 6 KB a second.
+// An answer is written in parts, and the client must read each part in time. So a client may be slow with a large
+// page, but cannot hold a part as long as a whole request may take. The lowest rate is some 6 KB a second.
 const (
 	writePart  = 64 << 10
 	writePause = 10 * time.Second
@@ -23,29 +22,28 @@ type guarded struct {
 	net.Conn
 	guard *Guard
 	from  netip.Addr
-	place *list.Element // among the strangers; of guard.mu
+	place *list.Element // in the list of strangers; guarded by guard.mu
 	known atomic.Bool   // a request was authenticated
-	idle  atomic.Int64  // since when it waits for a request, in nanoseconds; 0 while it serves a request
-	since time.Time     // it was opened
+	idle  atomic.Int64  // start of the wait for a request, in Unix nanoseconds; 0 while a request is served
+	since time.Time     // time of opening
 
 	heard   atomic.Bool // the client has sent something
-	reading atomic.Bool // the server waits for more of it
-	busy    atomic.Bool // a request has come that has no answer yet
+	reading atomic.Bool // the server waits for more bytes
+	busy    atomic.Bool // a request has come but was not answered yet
 	refused atomic.Bool // that request is being refused
 
 	mu   sync.Mutex
-	last time.Time // until when all has to be written; zero is no limit
-	due  time.Time // until when the part in hand has to be; as the connection has it
+	last time.Time // deadline of the whole answer; zero means none
+	due  time.Time // deadline of the present part, as set on the connection
 }
 
-// Close implements [net.Conn]. The guard forgets the connection first: its place is free at
-// once.
+// Close implements [net.Conn]. The guard forgets the connection first, so its place is free at once.
 func (c *guarded) Close() error {
 	c.guard.leaveGuard(c)
 	return c.Conn.Close()
 }
 
-// enterState notes what the server does with the connection.
+// enterState records the state of the connection.
 func (c *guarded) enterState(state http.ConnState) {
 	since := int64(0)
 	if state == http.StateIdle {
@@ -55,8 +53,8 @@ func (c *guarded) enterState(state http.ConnState) {
 	c.busy.Store(state == http.StateActive)
 }
 
-// loiters reports whether a stranger holds the connection without need: the server has been
-// waiting for it, and nothing that it has sent is still unread.
+// loiters reports whether a stranger holds the connection without need: the server has waited long enough, and no
+// bytes of the stranger are unread.
 func (c *guarded) loiters(now time.Time) bool {
 	patience := strangerPatience
 	if !c.heard.Load() {
@@ -85,7 +83,7 @@ func (c *guarded) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write implements [net.Conn], part by part.
+// Write implements [net.Conn]. Write writes part by part.
 func (c *guarded) Write(b []byte) (n int, err error) {
 	for {
 		part := b[n:min(len(b), n+writePart)]
@@ -99,8 +97,8 @@ func (c *guarded) Write(b []byte) (n int, err error) {
 	}
 }
 
-// awaitPart sets the deadline of the next part, unless the last deadline was set less than a second
-// ago: a system call for each part would cost more than it is worth.
+// awaitPart sets the deadline of the next part. A deadline that was set less than a second ago stays, because a
+// system call for each part would cost too much.
 func (c *guarded) awaitPart() error {
 	now := time.Now()
 	due := now.Add(writePause)
@@ -116,8 +114,7 @@ func (c *guarded) awaitPart() error {
 	return c.Conn.SetWriteDeadline(due)
 }
 
-// SetWriteDeadline implements [net.Conn]. A deadline that is farther away than that of a
-// part bounds the whole.
+// SetWriteDeadline implements [net.Conn]. A deadline later than that of a part limits the whole answer.
 func (c *guarded) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

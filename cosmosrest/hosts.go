@@ -10,17 +10,16 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// By which names a server is called. The owner of a web page can let a name of his point to
-// 127.0.0.1 after the page was loaded: a browser then lets the page read what a server of
-// that machine answers. Such a request names the host of the page. So a server whose key
-// anybody knows answers to the names of its machine, and to those it was told.
+// The host names that a server answers to. The owner of a web page can make a name of his point to 127.0.0.1 after
+// the page was loaded. The browser then lets the page read the answers of a server on that machine. Such a request
+// has the page's host name. So a server with a well-known key answers only to the names of its machine, and to the
+// names in its options.
 
-// knownHosts are the host names that a server answers to besides those of its own machine, in
-// lower case.
+// knownHosts are the host names, in lower case, that a server answers to in addition to those of its own machine.
 type knownHosts map[string]bool
 
-// known are the hosts of the options; nil is every host, because a page does not know the
-// keys.
+// known returns the hosts of the options. Nil means every host: if the keys are secret, a web page does not know
+// them.
 func (o *Options) known() (knownHosts, error) {
 	hosts := knownHosts{}
 	for _, name := range o.Hosts {
@@ -40,11 +39,11 @@ func (o *Options) known() (knownHosts, error) {
 	return nil, nil
 }
 
-// refuse refuses a request to a host that is not known.
+// refuse refuses a request to an unknown host.
 func (h knownHosts) refuse(host string) error {
 	name := plainHost(host)
 	if h == nil || name == "" || h[name] || name == "localhost" || strings.HasSuffix(name, ".localhost") {
-		return nil // without a name the request is none of a browser
+		return nil // a browser always sends a name
 	}
 	if ip := net.ParseIP(name); ip != nil && ip.IsLoopback() {
 		return nil
@@ -54,7 +53,7 @@ func (h knownHosts) refuse(host string) error {
 	return e
 }
 
-// CheckHost refuses what cannot be an element of [Options.Hosts].
+// CheckHost returns an error if name is not valid in [Options.Hosts].
 func CheckHost(name string) error {
 	ip := net.ParseIP(strings.Trim(name, "[]"))
 	if name == "" || ip == nil && strings.ContainsAny(name, ":/*?@[] ") {
@@ -63,7 +62,7 @@ func CheckHost(name string) error {
 	return nil
 }
 
-// plainHost is a host without its port and brackets, in lower case.
+// plainHost returns a host without its port and brackets, in lower case.
 func plainHost(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -72,9 +71,9 @@ func plainHost(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// IsEmulatorKey reports [EmulatorKey], whichever way it is written in base64.
+// IsEmulatorKey reports whether key is [EmulatorKey], in any base64 spelling.
 func IsEmulatorKey(key string) bool {
 	text, err := base64.StdEncoding.DecodeString(key)
-	known, _ := base64.StdEncoding.DecodeString(EmulatorKey) // is base64
+	known, _ := base64.StdEncoding.DecodeString(EmulatorKey) // EmulatorKey is valid base64
 	return err == nil && string(text) == string(known)
 }

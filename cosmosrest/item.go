@@ -12,22 +12,21 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// Single items: found by the path and the partition key header, read and deleted here,
-// written in write.go and patch.go.
+// Single items. A path and the partition key header name an item. Items are read and deleted here, and written in
+// write.go and patch.go.
 
-// itemRef is the item that a request is about: its id, and its logical partition.
+// itemRef is the item of a request: its id and its logical partition.
 type itemRef struct {
 	logical
 	id string
 }
 
-// logical is a logical partition, and the physical partition that has it, to which requests
-// are charged.
+// logical is a logical partition together with its physical partition, to which requests are charged.
 type logical struct {
 	docstore.LogicalPartition
 	cont   *docstore.Container
 	part   feed.Partition
-	newest int64 // LSN of the partition, before the request did anything
+	newest int64 // newest LSN of the partition before the request
 }
 
 // locate finds a partition key.
@@ -41,8 +40,7 @@ func locate(cont *docstore.Container, key feed.PartitionKey) (logical, error) {
 	return l, nil
 }
 
-// findLogical finds a partition key, and refuses the request if the budget of its partition is
-// used up.
+// findLogical finds a partition key. If its partition has used up its budget, the request is refused.
 func (c *call) findLogical(cont *docstore.Container, key feed.PartitionKey) (logical, error) {
 	l, err := locate(cont, key)
 	if err != nil {
@@ -52,8 +50,8 @@ func (c *call) findLogical(cont *docstore.Container, key feed.PartitionKey) (log
 	return l, c.admitRequest(cont, l.part.ID)
 }
 
-// findItem finds the item that the path names. On a lenient server the partition key may come
-// from the new body, if there is one.
+// findItem finds the item that the path names. On a lenient server, the partition key may come from body, if body is
+// set.
 func (c *call) findItem(body []byte) (ref itemRef, err error) {
 	cont, err := c.targetContainer()
 	if err != nil {
@@ -82,17 +80,15 @@ func (c *call) findItem(body []byte) (ref itemRef, err error) {
 		return ref, err
 	}
 	ref.id = c.in.Target.ID
-	// A path may name everything by resource ids instead of names, all of it or
-	// nothing.
+	// A path contains either ids or resource ids, for all its resources.
 	if c.in.Target.Coll == cont.RID() {
 		ref.id, err = c.idOf(cont, key, c.in.Target.ID)
 	}
 	return ref, err
 }
 
-// gatewayTakes refuses the ids that the service's routing gateway cannot carry in a path,
-// though it lets items with such ids be created. A program that worked with them here would
-// fail there.
+// gatewayTakes refuses ids that the service's routing gateway cannot carry in a path, although the service creates
+// items with such ids. If the server accepted them, a program would work here and fail there.
 func (s *Server) gatewayTakes(id string) error {
 	switch {
 	case s.o.Dedicated || s.o.Lenient:
@@ -105,9 +101,8 @@ func (s *Server) gatewayTakes(id string) error {
 	return nil
 }
 
-// idOf is the id of the item with a resource id; the resource id itself if there is none,
-// which is then not found. There is no index of resource ids, so the logical partition is
-// read.
+// idOf returns the id of the item with a resource id. If there is no such item, idOf returns the resource id, which
+// is then not found as an id. There is no index of resource ids, so idOf reads the logical partition.
 func (c *call) idOf(cont *docstore.Container, key feed.PartitionKey, rid string) (string, error) {
 	for item, err := range cont.Logical(c.ctx, key, 0) {
 		if err != nil {
@@ -123,7 +118,7 @@ func (c *call) idOf(cont *docstore.Container, key feed.PartitionKey, rid string)
 	return rid, nil
 }
 
-// readItem answers with an item, or with 304 if the client has it already.
+// readItem answers with an item, or with 304 if the client already has the item.
 func readItem(c *call) error {
 	if err := c.allowAction(auth.ReadItem); err != nil {
 		return err
@@ -142,8 +137,7 @@ func readItem(c *call) error {
 		size = 0
 	}
 	part, newest := p.Partition()
-	// Charge and session come before the error, because a read that finds nothing has
-	// both.
+	// Charge and session are set before the error, because a read that finds no item has both.
 	c.chargeRequest(p.cont, part.ID, service.ReadCharge(size))
 	c.out.SetSession(part.ID, newest)
 	if err != nil {

@@ -10,19 +10,20 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/auth"
 )
 
-// The options about who may do what, and their translation for package auth.
+// The options for credentials and rights, and their conversion for package auth.
 
-// Keys are the master keys of the account, in base64. There are two of each kind so that
-// either can be changed while clients still use the other.
+// Keys are the master keys of the account, in base64. There are two of each kind, so you can change the first while
+// clients still use the second.
 type Keys struct {
-	Primary, Secondary                 string // may do everything
-	PrimaryReadOnly, SecondaryReadOnly string // may only read
+	Primary, Secondary                 string // read-write keys
+	PrimaryReadOnly, SecondaryReadOnly string // read-only keys
 }
 
-// EmulatorKey is the well-known key of the service's emulator. It protects nothing.
+// EmulatorKey is the well-known key of the service's emulator. This key protects nothing, because everyone knows this
+// key.
 const EmulatorKey = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
 
-// list is the keys, or the emulator's if there is none.
+// list returns the keys, or the emulator's key if there are none.
 func (k Keys) list() []auth.Key {
 	if k == (Keys{}) {
 		k.Primary = EmulatorKey
@@ -35,45 +36,41 @@ func (k Keys) list() []auth.Key {
 	}
 }
 
-// Tokens are the options for Entra tokens: whose are accepted, and what their principals
-// may do.
+// Tokens are the options for Entra tokens: which tokens are accepted, and which rights their principals have.
 type Tokens struct {
-	// Issuer is the claim iss that a token must have, as
-	// https://login.microsoftonline.com/TENANT/v2.0.
+	// Issuer is the claim iss that a token must have, such as https://login.microsoftonline.com/TENANT/v2.0.
 	Issuer string
 
-	// Audiences are the claims aud of which a token must have any. SDKs ask for tokens
-	// for https://cosmos.azure.com or for the address of the account.
+	// Audiences are the accepted values of the claim aud. SDKs request tokens for https://cosmos.azure.com or for the
+	// address of the account.
 	Audiences []string
 
-	// JWKS is the file or the https address of the issuer's public keys, a JSON Web
-	// Key Set. It is read again, once in five minutes at most, when a token was signed
-	// with a key that is not in it.
+	// JWKS is the file or the https address of the issuer's public keys, a JSON Web Key Set. If a token was signed
+	// with an unknown key, the server reads the set again, at most once in five minutes.
 	JWKS string
 
-	// Roles list the rights of principals. A principal without roles may do nothing.
+	// Roles list the rights of principals. A principal without roles has no rights.
 	Roles Roles
 
-	// Insecure also accepts the emulator's tokens. They are not signed, but have a
-	// read-write key in the place of the signature, and they may do everything. With
-	// the well-known key anybody can make such a token. The rest may then be empty.
+	// Insecure also accepts the emulator's tokens. These are not signed: instead of a signature they contain a
+	// read-write key, and they have all rights. If the key is the well-known key, everyone can make such a token. If
+	// you set Insecure, the other fields may be empty.
 	Insecure bool
 }
 
-// Roles are what Entra principals may do, by their ids: the claim oid of their tokens
-// or, without that, appid or sub.
+// Roles are the rights of Entra principals, by id: the claim oid of their tokens or, if that is missing, appid or
+// sub.
 type Roles map[string][]Grant
 
-// Grant is what a principal may do in one container, in one database, or everywhere.
+// Grant contains the rights of a principal in a container, in a database, or everywhere.
 type Grant struct {
-	// Database and Container are ids; empty or "*" is all.
+	// Database and Container are ids; empty or "*" means all.
 	Database  string `json:"database"`
 	Container string `json:"container"`
 
-	// Actions are data actions by the service's names, such as
-	// "Microsoft.DocumentDB/databaseAccounts/readMetadata" and
-	// "Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers/items/*", or its
-	// roles "Cosmos DB Built-in Data Reader" and "Cosmos DB Built-in Data Contributor".
+	// Actions are data actions by the service's names, such as "Microsoft.DocumentDB/databaseAccounts/readMetadata"
+	// and "Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers/items/*", or the service's roles "Cosmos DB
+	// Built-in Data Reader" and "Cosmos DB Built-in Data Contributor".
 	Actions []string `json:"actions"`
 }
 
@@ -95,8 +92,7 @@ func ParseRoles(text []byte) (Roles, error) {
 	return roles, auth.CheckRoles(roles.grants())
 }
 
-// failedLine is the line where a decoder stopped, because roles are a file that people
-// write.
+// failedLine returns the line where a decoder stopped, because people write the file of roles by hand.
 func failedLine(text []byte, dec *json.Decoder, err error) int {
 	at := dec.InputOffset()
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
@@ -107,11 +103,11 @@ func failedLine(text []byte, dec *json.Decoder, err error) int {
 	return 1 + bytes.Count(text[:min(at, int64(len(text)))], []byte{'\n'})
 }
 
-// grants are the roles in the form of package auth.
+// grants returns the roles in the form of package auth.
 func (r Roles) grants() map[string][]auth.Grant {
 	all := make(map[string][]auth.Grant, len(r))
 	for principal, grants := range r {
-		all[principal] = nil // a principal without grants is checked too
+		all[principal] = nil // so that a principal without grants is checked too
 		for _, g := range grants {
 			all[principal] = append(all[principal], auth.Grant(g))
 		}
@@ -119,7 +115,7 @@ func (r Roles) grants() map[string][]auth.Grant {
 	return all
 }
 
-// authority checks credentials by the options.
+// authority returns the checker of credentials for the options.
 func (o *Options) authority(log *slog.Logger) (*auth.Authority, error) {
 	if o.Tokens == nil {
 		return auth.New(o.Keys.list(), nil, log)

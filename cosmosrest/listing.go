@@ -10,31 +10,31 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// Lists of databases, containers, offers and partitions: paged and queried like items,
-// though each is short enough to be made at once.
+// Lists of databases, containers, offers and partitions. They are paged and queried like items, although each list is
+// short enough to be built at once.
 
 // resources are the databases of an account, the containers of a database, the partitions
 // of a container, or all offers.
 type resources struct {
-	member string // of the answer that has them
-	rid    string // of what they belong to
+	member string // member of the answer that contains the resources
+	rid    string // resource id of their owner
 	all    []resource
 }
 
-// resource is an element of a list. Lists are sorted by id, and a page begins after an id,
-// so that nothing is missed if the elements of the last page are deleted meanwhile.
+// resource is an element of a list. Lists are sorted by id, and a page begins after an id, so no element is skipped
+// if elements of the last page are deleted meanwhile.
 type resource struct {
 	id   string
 	body []byte
 }
 
-// listPage answers a GET: a page of the resources.
+// listPage answers a GET with a page of the resources.
 func (from resources) listPage(c *call) error {
 	return from.replyPage(c, func(r resource, emit func([]byte) error) error { return emit(r.body) })
 }
 
-// queryPage answers a POST: a page of a query's rows. A query whose rows depend on several
-// resources, or that counts its rows itself, has a single page.
+// queryPage answers a POST with a page of a query's rows. If rows depend on several resources, or if the query limits
+// its rows itself, there is only a single page.
 func (from resources) queryPage(c *call) error {
 	text, err := c.queryText()
 	if err != nil {
@@ -48,8 +48,7 @@ func (from resources) queryPage(c *call) error {
 	if _, limit := b.Limit(); b.Streams() && limit < 0 {
 		return from.replyPage(c, func(r resource, emit func([]byte) error) error { return b.Rows(r.body, emit) })
 	}
-	// Lists are short, so nothing is kept between pages: a query that has to see all of
-	// them answers at once.
+	// Lists are short, so no state is kept between pages: a query that must see all resources answers at once.
 	run := b.NewRun()
 	for _, r := range from.all {
 		if err := run.Add(r.body); err != nil {
@@ -67,9 +66,8 @@ func (from resources) queryPage(c *call) error {
 	return from.replyRows(c, rows)
 }
 
-// replyPage sends the rows of resources, up to the number that the client takes at once.
-// The rows of a resource stay together, because the continuation names a resource and no
-// row.
+// replyPage sends the rows of resources, up to the number that the client accepts in a page. The rows of a resource
+// stay together, because the continuation names a resource, not a row.
 func (from resources) replyPage(c *call, rowsOf func(r resource, emit func([]byte) error) error) error {
 	limit, err := c.in.MaxItems()
 	if err != nil {
@@ -85,8 +83,7 @@ func (from resources) replyPage(c *call, rowsOf func(r resource, emit func([]byt
 		if r.id <= last {
 			continue
 		}
-		// The rows of one resource beyond the limit show that there is another page,
-		// and are left for it.
+		// If the rows of a resource exceed the limit, there is another page, and these rows belong there.
 		had := len(rows)
 		if err := rowsOf(r, func(row []byte) error { rows = append(rows, bytes.Clone(row)); return nil }); err != nil {
 			return err
@@ -101,7 +98,7 @@ func (from resources) replyPage(c *call, rowsOf func(r resource, emit func([]byt
 	return from.replyRows(c, rows)
 }
 
-// replyAll sends resources all at once.
+// replyAll sends all resources at once.
 func (from resources) replyAll(c *call) error {
 	rows := make([]json.RawMessage, len(from.all))
 	for i, r := range from.all {

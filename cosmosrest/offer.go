@@ -16,29 +16,28 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// Offers: the throughput of databases and containers, as resources of their own. An offer
-// is kept in the metadata of its owner in the store, so it lives and dies with it.
+// Offers are the throughput of databases and containers, as separate resources. An offer is stored in the metadata of
+// its owner, so the offer is created and deleted together with its owner.
 
 // offer is the throughput of a database or container.
 type offer struct {
 	version
 	ID        string          // also its resource id
-	RU        int             // request units a second; the most, when it scales by itself
+	RU        int             // request units a second; the maximum, with autoscale
 	Autoscale json.RawMessage `json:",omitempty"` // the settings as the client sent them
-	Implied   bool            `json:",omitempty"` // nobody asked for it, so nothing is throttled by it
+	Implied   bool            `json:",omitempty"` // no client asked for this offer, so it does not throttle
 }
 
-// The limits are the service's, in request units a second.
+// The service's limits, in request units a second.
 const (
 	minManual, stepManual       = 400, 100   // request units a second
-	minAutoscale, stepAutoscale = 1000, 1000 // the same, of the most
+	minAutoscale, stepAutoscale = 1000, 1000 // the same, for the maximum
 	maxThroughput               = 1_000_000
-	rangeThroughput             = 10_000 // of a physical partition at most
-	autoscaleFloor              = 10     // autoscale goes down to the most divided by this
+	rangeThroughput             = 10_000 // at most, of a physical partition
+	autoscaleFloor              = 10     // autoscale goes down to the maximum divided by this
 )
 
-// offered is the offer that the headers of a request to create something make; nil for
-// none.
+// offered returns the offer that the headers of a create request contain, or nil.
 func offered(c *call) (*offer, error) {
 	manual, auto := c.in.Header(wire.HeaderThroughput), c.in.Header(wire.HeaderAutoscale)
 	var content offerContent
@@ -60,13 +59,13 @@ func offered(c *call) (*offer, error) {
 	return o, o.changeContent(content)
 }
 
-// impliedOffer is the offer of a container that was made without one, and whose database has
-// none: as in the service there is one to read and to replace.
+// impliedOffer returns the offer of a container that was created without an offer and whose database has none. As in
+// the service, such a container has an offer that clients can read and replace.
 func impliedOffer(c *call) *offer {
 	return &offer{version: newVersion(), ID: c.s.newOfferID(), RU: minManual, Implied: true}
 }
 
-// newOfferID is four letters and digits: clients read it as the base64 of three bytes.
+// newOfferID returns four letters and digits. Clients read them as the base64 of three bytes.
 func (s *Server) newOfferID() string {
 	for {
 		id := rand.Text()[:4]
@@ -82,7 +81,7 @@ type offerContent struct {
 	Autoscale json.RawMessage `json:"offerAutopilotSettings,omitempty"`
 }
 
-// changeContent gives the offer another content, unless the service would refuse it.
+// changeContent replaces the content of the offer, unless the service would refuse the change.
 func (o *offer) changeContent(to offerContent) error {
 	name, least, step := "offerThroughput", minManual, stepManual
 	var ru int
@@ -107,8 +106,8 @@ func (o *offer) changeContent(to offerContent) error {
 	return nil
 }
 
-// ranges is how many physical partitions a container begins with. Programs of others count
-// on it: suites of SDKs ask for 11,000 RU/s to get two.
+// ranges returns the number of physical partitions of a new container. Programs rely on this number: test suites of
+// SDKs request 11,000 RU/s to get two.
 func (o *offer) ranges() int {
 	if o == nil {
 		return 1
@@ -116,7 +115,7 @@ func (o *offer) ranges() int {
 	return (o.RU + rangeThroughput - 1) / rangeThroughput
 }
 
-// leastThroughput is the lowest throughput that the offer can be changed to.
+// leastThroughput returns the lowest throughput to which the offer can be changed.
 func (o *offer) leastThroughput() int {
 	if o.Autoscale != nil {
 		return minAutoscale
@@ -128,10 +127,10 @@ func (o *offer) leastThroughput() int {
 type owned struct {
 	*offer
 	rid, self           string
-	database, container string // names within the store; either is empty
+	database, container string // names within the store; database or container is empty
 }
 
-// offers are all offers, by id.
+// offers returns all offers, by id.
 func (s *Server) offers() []owned {
 	var all []owned
 	for _, d := range s.db.Databases() {
@@ -148,7 +147,7 @@ func (s *Server) offers() []owned {
 	return all
 }
 
-// updateOffer changes an offer where it is kept, and nothing if change fails.
+// updateOffer changes an offer in the metadata of its owner. If change fails, nothing is changed.
 func (s *Server) updateOffer(ctx context.Context, o owned, change func(*offer) error) error {
 	renew := func(raw json.RawMessage) (json.RawMessage, error) {
 		m := readMeta(raw)
@@ -169,8 +168,8 @@ func (s *Server) updateOffer(ctx context.Context, o owned, change func(*offer) e
 	return err
 }
 
-// offeredIn is the throughput of the offer in the metadata that the store keeps with a
-// database or container; 0 for none that was asked for.
+// offeredIn returns the throughput of the offer in the metadata of a database or container; 0 if no client asked for
+// an offer.
 func offeredIn(raw json.RawMessage) int {
 	if o := readMeta(raw).Offer; o != nil && !o.Implied {
 		return o.RU
@@ -178,7 +177,7 @@ func offeredIn(raw json.RawMessage) int {
 	return 0
 }
 
-// noOffer is the 404 of an offer.
+// noOffer returns the 404 of an offer.
 func noOffer(id string) *wire.Error {
 	return wire.NotFound(0, wire.NoResource+": there is no offer %q", id)
 }
@@ -196,7 +195,7 @@ func queryOffers(c *call) error {
 	return eachOffer(c, resources.queryPage)
 }
 
-// eachOffer answers with all offers.
+// eachOffer calls answer with all offers.
 func eachOffer(c *call, answer func(resources, *call) error) error {
 	if err := c.allowAction(auth.ReadMetadata); err != nil {
 		return err
@@ -230,7 +229,7 @@ func (s *Server) offer(id string) (owned, error) {
 	return owned{}, noOffer(id)
 }
 
-// replaceOffer changes a throughput. The budget follows at once.
+// replaceOffer changes a throughput. The new budget is in force at once.
 func replaceOffer(c *call) error {
 	if err := c.allowAction(auth.Manage); err != nil {
 		return err
@@ -254,7 +253,7 @@ func replaceOffer(c *call) error {
 	if err := p.decodeMember("content", `an object such as {"offerThroughput":400}`, &content); err != nil {
 		return err
 	}
-	// Judged within the update of the store, where no other can come in between.
+	// The change is checked within the store's update, so no other update can come in between.
 	err = c.s.updateOffer(c.ctx, o, func(now *offer) error {
 		if err := c.in.RefuseOther(now.ETag); err != nil {
 			return err
@@ -272,8 +271,8 @@ func replaceOffer(c *call) error {
 	return replyOffer(c, o)
 }
 
-// mayMigrate refuses a change between manual throughput and autoscale without the header
-// that asks for it, because the two are billed differently.
+// mayMigrate refuses a change between manual throughput and autoscale, unless the header for this change is set,
+// because the two are billed differently.
 func (o *offer) mayMigrate(c *call, to offerContent) error {
 	header := wire.HeaderToManual
 	if to.Autoscale != nil {
@@ -285,16 +284,14 @@ func (o *offer) mayMigrate(c *call, to offerContent) error {
 	return wire.BadRequest("the offer would change between manual throughput and autoscale: want the header %s: true", strings.ToLower(header))
 }
 
-// replyOffer answers with an offer. Changes are carried out at once, so none is ever
-// pending.
+// replyOffer answers with an offer. Changes take effect at once, so no change is ever pending.
 func replyOffer(c *call, o owned) error {
 	c.out.Set(wire.AnswerOfferPending, "false")
 	c.out.Set(wire.AnswerMinThroughput, strconv.Itoa(o.leastThroughput()))
 	return c.replyResource(http.StatusOK, o.version, o.json())
 }
 
-// json is the offer as clients see it. An autoscale offer shows the least that it scales
-// down to.
+// json returns the offer as clients see it. An autoscale offer contains the lowest throughput of its scale.
 func (o owned) json() []byte {
 	content := offerContent{&o.RU, o.Autoscale}
 	if o.Autoscale != nil {

@@ -7,13 +7,13 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// One table says which requests there are. What is not in it is a 404 or a 405, and a
-// 405 lists the methods of the same table, so no operation can be forgotten there.
+// A single table contains all requests. A request that is not in the table is a 404 or a 405. A 405 lists the methods
+// from the same table, so the list is always complete.
 
-// operation carries out a request, and answers it or returns the error to answer.
+// operation carries out a request. An operation sends the answer, or returns the error for the answer.
 type operation func(*call) error
 
-// operationOf is the operation of a request.
+// operationOf returns the operation of a request.
 func operationOf(in *wire.Request) (operation, error) {
 	table := operations[in.Target.Kind]
 	if table == nil {
@@ -35,8 +35,8 @@ func operationOf(in *wire.Request) (operation, error) {
 	return nil, e
 }
 
-// operations are keyed by the kind of resource, the method, and whether one resource or the
-// set of them is meant.
+// operations are keyed by the kind of resource, then by method and by whether the path names a single resource or a
+// set.
 var operations = map[string]map[string]operation{
 	"": {"GET one": readAccount},
 	"dbs": {
@@ -62,7 +62,7 @@ var operations = map[string]map[string]operation{
 	},
 }
 
-// allowed lists the methods of the operations with a suffix, for the 405.
+// allowed returns the methods of the operations with a suffix, for a 405.
 func allowed(table map[string]operation, suffix string) string {
 	var methods []string
 	for _, m := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
@@ -73,8 +73,8 @@ func allowed(table map[string]operation, suffix string) string {
 	return strings.Join(methods, ", ")
 }
 
-// postItems sorts the POSTs to the documents of a container by their headers: create,
-// upsert, query, query plan, batch and bulk.
+// postItems selects the operation of a POST to the documents of a container by its headers: create, upsert, query,
+// query plan, batch or bulk.
 func postItems(c *call) error {
 	switch {
 	case c.in.Flag(wire.HeaderBatch):
@@ -87,7 +87,7 @@ func postItems(c *call) error {
 	return createItem(c)
 }
 
-// getItems sorts the GETs to the documents of a container: both change feeds, and ReadFeed.
+// getItems selects the operation of a GET to the documents of a container: a change feed or ReadFeed.
 func getItems(c *call) error {
 	if c.in.Header(wire.HeaderAIM) != "" {
 		return readChangeFeed(c)

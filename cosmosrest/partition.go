@@ -18,14 +18,12 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// Physical partitions, called partition key ranges in the protocol: listed and followed as
-// in the service, and, unlike there, split and merged on demand, so that programs can be
-// tested against it.
+// Physical partitions; the protocol calls them partition key ranges. Clients list and follow them as in the service.
+// In addition, clients can split and merge them, so you can test programs against splits and merges.
 
-// listRanges lists the partitions of a container, in pages. A client that follows them
-// (A-IM) gets those that are newer than its ETag, all at once. It adds these to the ones
-// that it knows, and drops those that are parents of others: the rest tiles the key space
-// again.
+// listRanges lists the partitions of a container, in pages. A client that follows the partitions (A-IM) gets all
+// partitions that are newer than its ETag, at once. The client adds these to its known partitions and drops those
+// that are parents of others; the rest covers the key space again.
 func listRanges(c *call) error {
 	if err := c.allowAction(auth.ReadMetadata); err != nil {
 		return err
@@ -51,8 +49,8 @@ func listRanges(c *call) error {
 	return rangesOf(cont, parts, all).replyAll(c)
 }
 
-// rangesTag is the ETag of a set of partitions. Each split and merge makes a partition with
-// a higher number than all before, so the highest number identifies the set.
+// rangesTag returns the ETag of a set of partitions. Each split and merge creates a partition with a new highest
+// number, so the highest number identifies the set.
 func rangesTag(cont *docstore.Container, parts []feed.Partition) string {
 	var newest int64
 	for _, partition := range parts {
@@ -61,8 +59,8 @@ func rangesTag(cont *docstore.Container, parts []feed.Partition) string {
 	return `"` + cont.RID() + "." + strconv.FormatInt(newest, 10) + `"`
 }
 
-// knownRange is the newest partition that a client with this ETag knows; -1 for none, and
-// for an ETag of another container.
+// knownRange returns the newest partition that a client with this ETag knows. knownRange returns -1 if there is none,
+// or if the ETag belongs to another container.
 func knownRange(cont *docstore.Container, etag string) int64 {
 	rid, number, _ := strings.Cut(strings.Trim(etag, `"`), ".")
 	n, err := strconv.ParseInt(number, 10, 64)
@@ -72,14 +70,13 @@ func knownRange(cont *docstore.Container, etag string) int64 {
 	return n
 }
 
-// rangeNumber is the number that is a partition's id in the store.
+// rangeNumber returns a partition's id in the store as a number.
 func rangeNumber(partition feed.Partition) int64 {
-	n, _ := strconv.ParseInt(partition.ID, 10, 64) // the store's ids are numbers
+	n, _ := strconv.ParseInt(partition.ID, 10, 64) // cannot fail: the store's ids are numbers
 	return n
 }
 
-// rangesOf are some of a container's partitions as clients see them; all is their number
-// altogether.
+// rangesOf returns some of a container's partitions as clients see them; all is the number of all partitions.
 func rangesOf(cont *docstore.Container, parts []feed.Partition, all int) resources {
 	found := resources{member: "PartitionKeyRanges", rid: cont.RID()}
 	_, changed := cont.Version()
@@ -91,32 +88,32 @@ func rangesOf(cont *docstore.Container, parts []feed.Partition, all int) resourc
 			"ownedArchivalPKRangeIds": wire.Encode([]string{}), "lsn": wire.Encode(cont.Newest(partition.Range.Min)),
 		}
 		body.setIdentity(partition.ID, rid, cont.Self()+"pkranges/"+rid+"/", version{`"` + rid + `"`, changed.Unix()})
-		// A page goes on after an id, and the partitions are in the order of their
-		// ranges, so their upper bounds stand for ids here.
+		// A page continues after an id, and the partitions are in the order of their ranges, so the upper bound of a
+		// range serves as its id here.
 		found.all = append(found.all, resource{partition.Range.Max, wire.Encode(body)})
 	}
 	return found
 }
 
-// rangeRID is the resource id of a partition: the container's, and 8 bytes of which the
-// last is the type.
+// rangeRID returns the resource id of a partition: the container's resource id, and 8 bytes, the last of which is the
+// type.
 func rangeRID(cont *docstore.Container, partition feed.Partition) string {
 	const partitionKeyRange = 0x50 << 56
-	own, _ := base64.StdEncoding.DecodeString(strings.ReplaceAll(cont.RID(), "-", "/"))             // was made that way
-	own = binary.LittleEndian.AppendUint64(own, uint64(rangeNumber(partition)+2)|partitionKeyRange) // the service counts from 2
+	own, _ := base64.StdEncoding.DecodeString(strings.ReplaceAll(cont.RID(), "-", "/"))             // cannot fail: the store made the id this way
+	own = binary.LittleEndian.AppendUint64(own, uint64(rangeNumber(partition)+2)|partitionKeyRange) // the service's numbers begin at 2
 	return strings.ReplaceAll(base64.StdEncoding.EncodeToString(own), "/", "-")
 }
 
-// partitionChange is an administrator's request about the partitions of a container. The
-// service splits and merges by itself.
+// partitionChange is an administrator's request to split or merge partitions of a container. The service splits and
+// merges by itself.
 type partitionChange struct {
 	Operation string   `json:"operation"` // split or merge
-	ID        string   `json:"id"`        // to split
-	At        string   `json:"at"`        // effective partition key to split at; empty is the middle
-	IDs       []string `json:"ids"`       // to merge: two that touch
+	ID        string   `json:"id"`        // the partition to split
+	At        string   `json:"at"`        // effective partition key to split at; empty means the middle
+	IDs       []string `json:"ids"`       // the two neighbours to merge
 }
 
-// changePartitions splits or merges partitions, and answers the new ones.
+// changePartitions splits or merges partitions, and answers with the new partitions.
 func changePartitions(c *call) error {
 	if err := c.allowAction(auth.Manage); err != nil {
 		return err
@@ -137,8 +134,8 @@ func changePartitions(c *call) error {
 	if err != nil {
 		return err
 	}
-	// The ETag is that of all ranges, by which clients notice that theirs are out of
-	// date. Those that were made are the answer.
+	// The ETag is that of all ranges, so clients notice that their ranges are out of date. The body contains only the
+	// new ranges.
 	now, err := cont.Partitions(c.ctx)
 	if err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Patches. A condition is compiled by the query engine and evaluated by the store's
-// committer, between reading the item and writing it, so no other write can come between.
+// Patches. The query engine compiles the condition of a patch, and the store's committer evaluates the condition
+// between reading and writing the item, so no other write can come in between.
 
 // patchItem changes parts of an item.
 func patchItem(c *call) error {
@@ -35,8 +35,7 @@ func patchItem(c *call) error {
 	return c.writeItems(p.logical, docstore.Write{Write: feed.Write{Op: feed.WritePatch, ID: p.id, Patch: ops, IfMatch: c.in.IfMatch()}, If: cond})
 }
 
-// parsePatch reads a patch: {"condition", "operations"}, or the bare operations, as batches
-// have them.
+// parsePatch parses a patch: {"condition", "operations"}, or only the operations, as in batches.
 func parsePatch(body []byte) ([]feed.PatchOp, docstore.Condition, error) {
 	var patch struct {
 		Condition  string
@@ -60,8 +59,8 @@ func parsePatch(body []byte) ([]feed.PatchOp, docstore.Condition, error) {
 	return patch.Operations, cond, err
 }
 
-// parseCondition compiles the condition of a patch, such as "from c where c.v = 1". A
-// condition that fails on an item is the client's mistake.
+// parseCondition compiles the condition of a patch, such as "from c where c.v = 1". If the condition fails on an
+// item, this is the client's error.
 func parseCondition(text string) (docstore.Condition, error) {
 	q, err := sql.ParseCondition(text)
 	if err != nil {

@@ -8,18 +8,17 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// pending is how many changes a range has after a position.
+// pending is the number of changes in a range after a position.
 type pending struct {
 	Items  int64      `json:"items"`
-	Oldest *time.Time `json:"oldest,omitempty"` // commit time of the first of them
-	Ahead  bool       `json:"ahead,omitempty"`  // the position lies after the end of the feed
+	Oldest *time.Time `json:"oldest,omitempty"` // commit time of the first change
+	Ahead  bool       `json:"ahead,omitempty"`  // the position is after the end of the feed
 }
 
-// countPending answers a change feed request that wants the number of changes instead of a
-// page. The service has nothing of the kind. There, LSNs count the transactions of one
-// partition, so clients subtract them; here they count those of the container, and a
-// difference says nothing about a range. Unlike a page, a count may be about several
-// partitions.
+// countPending answers a change feed request that asks for the number of changes instead of a page. The service has
+// no such request. In the service, LSNs count the transactions of a single partition, so clients subtract them. Here
+// LSNs count the transactions of the container, so a difference says nothing about a range. Unlike a page, a count
+// may span several partitions.
 func (f *feedRead) countPending() (err error) {
 	if f.o.Mode, f.wrapped, err = f.c.in.FeedMode(); err != nil {
 		return err
@@ -41,7 +40,7 @@ func (f *feedRead) countPending() (err error) {
 	}
 	begun := time.Now()
 	backlog, err := f.cont.Pending(f.c.work.Limit(), f.rng, f.from, f.o)
-	took := time.Since(begun) // it may have looked at many changes that it does not count
+	took := time.Since(begun) // the count may have read many changes that do not count
 	if err != nil {
 		return err
 	}

@@ -13,8 +13,7 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
-// The properties of a container: their meaning for the store, the checks of the service,
-// and the defaults that it fills in.
+// The properties of a container: their effect in the store, the service's checks, and the defaults.
 
 // partitionKey is the definition of a container's partition key.
 type partitionKey struct {
@@ -27,16 +26,15 @@ type partitionKey struct {
 const (
 	kindHash   = "Hash"
 	kindMulti  = "MultiHash"
-	systemPath = "/_partitionKey"                    // of a container that was made without a partition key
+	systemPath = "/_partitionKey"                    // of a container that was created without a partition key
 	maxLevels  = 3                                   // of a hierarchical partition key
 	maxRetain  = 10 * 365 * 24 * 60                  // minutes
 	wantKey    = `{"paths":["/pk"],"kind":"Hash"}`   // for messages
 	wantUnique = `{"uniqueKeys":[{"paths":["/a"]}]}` // for messages
 )
 
-// checkSpec checks a container's properties, and returns those that the store acts on. On a
-// lenient server a container may lack a partition key; it gets the one that the service
-// gives to such containers.
+// checkSpec checks a container's properties, and returns those that affect the store. On a lenient server the
+// partition key may be missing; the container then gets the key that the service gives to such containers.
 func (p properties) checkSpec(lenient bool) (s docstore.ContainerSpec, err error) {
 	if s.ID, err = p.id(); err != nil {
 		return s, err
@@ -63,14 +61,14 @@ func (p properties) checkSpec(lenient bool) (s docstore.ContainerSpec, err error
 	return s, p.checkObjects("conflictResolutionPolicy", "geospatialConfig")
 }
 
-// versionNumbers are the versions of a partition key as the Java SDK sends them.
+// versionNumbers maps the Java SDK's spelling of partition key versions to numbers.
 var versionNumbers = map[string]string{`"V1"`: "1", `"V2"`: "2"}
 
-// numberVersion turns the version of the partition key into the number that all SDKs read.
+// numberVersion replaces the version of the partition key by the number, which all SDKs can read.
 func (p properties) numberVersion() {
 	var key properties
 	if json.Unmarshal(p["partitionKey"], &key) != nil {
-		return // partitionKey says what is wrong
+		return // partitionKey reports the error
 	}
 	if number := versionNumbers[string(key["version"])]; number != "" {
 		key["version"] = json.RawMessage(number)
@@ -78,9 +76,8 @@ func (p properties) numberVersion() {
 	}
 }
 
-// partitionKey reads the definition of the partition key. Without a version keys are hashed
-// as in version 1, as the service does for old clients; hierarchical keys have version 2
-// only.
+// partitionKey parses the definition of the partition key. Without a version, keys are hashed by version 1, as in the
+// service for old clients. Hierarchical keys have only version 2.
 func (p properties) partitionKey() (paths []string, hashVersion int, err error) {
 	var key partitionKey
 	if p["partitionKey"] == nil {
@@ -90,7 +87,7 @@ func (p properties) partitionKey() (paths []string, hashVersion int, err error) 
 		return nil, 0, err
 	}
 	n := len(key.Paths)
-	// Without a kind, several paths can only be a hierarchical key.
+	// If the kind is missing and there are several paths, the key must be hierarchical.
 	multi := strings.EqualFold(key.Kind, kindMulti) || key.Kind == "" && n > 1
 	switch {
 	case n == 0 || n > maxLevels:
@@ -109,7 +106,7 @@ func (p properties) partitionKey() (paths []string, hashVersion int, err error) 
 	return key.Paths, max(key.Version, 1), err
 }
 
-// defaultTTL is the default time to live in seconds; nil for none.
+// defaultTTL returns the default time to live in seconds, or nil.
 func (p properties) defaultTTL() (seconds *int, err error) {
 	return seconds, p.decodeMember("defaultTtl", "whole seconds above 0, or -1", &seconds)
 }
@@ -119,7 +116,7 @@ type feedPolicy struct {
 	Minutes int64 `json:"retentionDuration"`
 }
 
-// retention is for how long the change feed policy keeps all versions and deletes.
+// retention returns how long all versions and deletes are kept, according to the change feed policy.
 func (p properties) retention() (time.Duration, error) {
 	var policy feedPolicy
 	if err := p.decodeMember("changeFeedPolicy", `whole minutes, as in {"retentionDuration":10}`, &policy); err != nil {
@@ -136,12 +133,12 @@ type uniquePolicy struct {
 	Keys []uniqueKey `json:"uniqueKeys"`
 }
 
-// uniqueKey is a set of paths whose values together must differ in a logical partition.
+// uniqueKey is a set of paths. In a logical partition, no two items may have the same values at all of them.
 type uniqueKey struct {
 	Paths []string `json:"paths"`
 }
 
-// uniqueKeys are the sets of paths of the unique key policy.
+// uniqueKeys returns the sets of paths of the unique key policy.
 func (p properties) uniqueKeys() (sets [][]string, err error) {
 	var policy uniquePolicy
 	if err := p.decodeMember("uniqueKeyPolicy", wantUnique, &policy); err != nil {
@@ -153,23 +150,23 @@ func (p properties) uniqueKeys() (sets [][]string, err error) {
 	return sets, nil
 }
 
-// indexing is the part of an indexing policy that is checked. The server has no indexes to
-// choose, so a policy changes nothing else.
+// indexing is the part of an indexing policy that is checked. The server has no indexes that a policy could change,
+// so a policy has no other effect.
 type indexing struct {
 	Mode     string        `json:"indexingMode"`
 	Included []indexedPath `json:"includedPaths"`
 	Excluded []indexedPath `json:"excludedPaths"`
 }
 
-// indexedPath is a path that is indexed, or is not.
+// indexedPath is an included or excluded path.
 type indexedPath struct {
 	Path string `json:"path"`
 }
 
-// Paths that stand for everything.
+// Paths that mean all paths.
 const (
 	rootPath    = "/*"
-	oldRootPath = "/" // as it was written in the beginning, which the service still takes
+	oldRootPath = "/" // an old spelling, which the service still accepts
 )
 
 // checkIndexing refuses an indexing policy that the service would refuse.
@@ -193,7 +190,7 @@ func (p properties) checkIndexing() error {
 	return nil
 }
 
-// checkObjects refuses members that are there and are no objects.
+// checkObjects refuses members that are present but are not objects.
 func (p properties) checkObjects(names ...string) error {
 	for _, name := range names {
 		if err := p.decodeMember(name, "an object", &properties{}); err != nil {
@@ -203,8 +200,8 @@ func (p properties) checkObjects(names ...string) error {
 	return nil
 }
 
-// unchanged refuses properties that would move documents or forbid existing ones. A unique
-// key policy that the client leaves out counts as changed, as in the service.
+// unchanged refuses properties that would move documents or make existing documents invalid. As in the service, a
+// missing unique key policy counts as a change.
 func unchanged(old, next docstore.ContainerSpec, p properties) error {
 	switch {
 	case next.ID != old.ID:
@@ -218,8 +215,7 @@ func unchanged(old, next docstore.ContainerSpec, p properties) error {
 	return nil
 }
 
-// describe is a container's specification as clients see it, with all else that they said
-// of it.
+// describe returns a container's specification as clients see it, with the other properties that the client sent.
 func describe(s docstore.ContainerSpec, said properties) properties {
 	p := properties{}
 	maps.Copy(p, said)
@@ -243,16 +239,16 @@ func describe(s docstore.ContainerSpec, said properties) properties {
 	return p
 }
 
-// complete adds the defaults that a member lacks. The member is an object if it is there.
+// complete adds defaults to a member that lacks them. A present member must be an object.
 func (p properties) complete(name string, defaults properties) {
 	own := properties{}
-	_ = json.Unmarshal(p[name], &own) // was checked when it came
+	_ = json.Unmarshal(p[name], &own) // cannot fail: checked when it was received
 	all := maps.Clone(defaults)
 	maps.Copy(all, own)
 	p[name] = wire.Encode(all)
 }
 
-// keyDefaults are those of a partition key.
+// keyDefaults returns the defaults of a partition key.
 func keyDefaults(s docstore.ContainerSpec) properties {
 	if len(s.Paths) == 1 {
 		return properties{"kind": wire.Encode(kindHash)}
@@ -260,11 +256,11 @@ func keyDefaults(s docstore.ContainerSpec) properties {
 	return properties{"kind": wire.Encode(kindMulti), "version": wire.Encode(s.HashVersion)}
 }
 
-// indexingDefaults are those of an indexing policy: everything but the ETag.
+// indexingDefaults returns the defaults of an indexing policy: all paths except the ETag.
 func indexingDefaults(p properties) properties {
 	included, excluded := []indexedPath{{rootPath}}, []indexedPath{{`/"_etag"/?`}}
 	var policy indexing
-	_ = json.Unmarshal(p["indexingPolicy"], &policy) // was checked when it came
+	_ = json.Unmarshal(p["indexingPolicy"], &policy) // cannot fail: checked when it was received
 	if strings.EqualFold(policy.Mode, "none") {
 		included, excluded = []indexedPath{}, []indexedPath{}
 	}
@@ -274,13 +270,13 @@ func indexingDefaults(p properties) properties {
 	}
 }
 
-// conflictDefaults are those of a conflict resolution policy. There is one region, so
-// nothing conflicts; clients only read them.
+// conflictDefaults are the defaults of a conflict resolution policy. There is only a single region, so conflicts
+// never occur; clients only read the policy.
 var conflictDefaults = properties{
 	"mode": wire.Encode("LastWriterWins"), "conflictResolutionPath": wire.Encode("/_ts"), "conflictResolutionProcedure": wire.Encode(""),
 }
 
-// uniquePolicyOf is the unique key policy of a specification.
+// uniquePolicyOf returns the unique key policy of a specification.
 func uniquePolicyOf(s docstore.ContainerSpec) json.RawMessage {
 	policy := uniquePolicy{Keys: []uniqueKey{}}
 	for _, set := range s.UniqueKeys {

@@ -10,11 +10,11 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// The properties of databases, containers and offers: JSON objects of which the server
-// knows some members and keeps the others, so that a client gets back all that it sent.
+// The properties of databases, containers and offers are JSON objects. The server knows some members and stores the
+// others, so a client gets back all members of its request.
 
-// properties are a client's description of a database, container or offer. Members that the
-// server does not know are kept as they came.
+// properties is a client's description of a database, container or offer. Unknown members are kept as the client sent
+// them.
 type properties map[string]json.RawMessage
 
 // readProperties reads the request's body. A member that is null counts as absent.
@@ -31,7 +31,7 @@ func readProperties(in *wire.Request) (properties, error) {
 	return p, nil
 }
 
-// decodeMember decodes a member into v; without the member v stays as it is.
+// decodeMember decodes a member into v. If the member is missing, v stays unchanged.
 func (p properties) decodeMember(name, want string, v any) error {
 	raw, ok := p[name]
 	if !ok {
@@ -43,11 +43,10 @@ func (p properties) decodeMember(name, want string, v any) error {
 	return nil
 }
 
-// maxName is the length in bytes of the longest name of a database or container.
+// maxName is the largest length, in bytes, of the name of a database or container.
 const maxName = 255
 
-// id is the name of the resource. Unlike the store, the service refuses names that end in
-// white space.
+// id returns the name of the resource. Unlike the store, the service refuses names that end in white space.
 func (p properties) id() (string, error) {
 	if p["id"] == nil {
 		return "", wire.BadRequest("id is missing: want a name such as %q", "orders")
@@ -67,7 +66,7 @@ func (p properties) id() (string, error) {
 	return id, nil
 }
 
-// without is a copy without the members that the server makes.
+// without returns a copy without the members that the server creates.
 func (p properties) without(system ...string) properties {
 	own := maps.Clone(p)
 	for _, name := range system {
@@ -82,24 +81,24 @@ func (p properties) setIdentity(id, rid, self string, v version) {
 	p["_etag"], p["_ts"] = wire.Encode(v.ETag), wire.Encode(v.Changed)
 }
 
-// version is the state of a resource on which clients make their writes conditional.
+// version is the state of a resource. Clients use versions for conditional writes.
 type version struct {
 	ETag    string
 	Changed int64 // Unix seconds
 }
 
-// newVersion is that of a resource that changes now.
+// newVersion returns the version of a resource that changes now.
 func newVersion() version { return version{`"` + wire.NewUUID() + `"`, time.Now().Unix()} }
 
-// meta is the server's own record about a database or container, which the store keeps with
-// it. A change of the offer does not change the version of the resource that has it.
+// meta is the server's own record about a database or container, which the store keeps with the database or
+// container. If the offer changes, the version of its owner stays the same.
 type meta struct {
 	version
 	Body  properties `json:",omitempty"` // without system properties
 	Offer *offer     `json:",omitempty"`
 }
 
-// readMeta reads the record; it is empty for a resource that was made without the server.
+// readMeta reads the record. If the resource was created without the server, the record is empty.
 func readMeta(raw json.RawMessage) meta {
 	var m meta
 	if json.Unmarshal(raw, &m) != nil {
@@ -108,7 +107,7 @@ func readMeta(raw json.RawMessage) meta {
 	return m
 }
 
-// at is the version; that of the store for a resource that was made without the server.
+// at returns the version. If the resource was created without the server, this is the store's version.
 func (m *meta) at(etag string, changed time.Time) version {
 	if m.ETag == "" {
 		return version{etag, changed.Unix()}
@@ -116,8 +115,7 @@ func (m *meta) at(etag string, changed time.Time) version {
 	return m.version
 }
 
-// replyResource sends a database, container or offer. A read may be conditional on the
-// version.
+// replyResource sends a database, container or offer. A read may have a condition on the version.
 func (c *call) replyResource(status int, v version, body []byte) error {
 	read := c.in.Method == http.MethodGet
 	if read {

@@ -21,7 +21,7 @@ type itemQuery struct {
 	sel  query.Selection
 }
 
-// queryItems serves POST docs with a query: a page of its rows.
+// queryItems serves POST docs with a query, and answers with a page of rows.
 func queryItems(c *call) error {
 	q, err := newItemQuery(c)
 	if err != nil {
@@ -48,7 +48,7 @@ func queryItems(c *call) error {
 		q.Measure()
 	}
 	more, err := q.Page(docs)
-	// Also work that came to nothing is charged, or a query that always fails would be free.
+	// Failed work is charged too; otherwise a query that always fails would be free.
 	c.chargeRequest(q.cont, part.ID, q.Charge())
 	if err != nil {
 		return err
@@ -72,9 +72,8 @@ func queryItems(c *call) error {
 	return c.sendReply(http.StatusOK, docs.Finish())
 }
 
-// newItemQuery reads a query and finds the way to its documents. Compiling a long text is
-// charged, also if the query cannot be run: else broken queries would be computed for
-// nothing.
+// newItemQuery parses a query and decides how to find its documents. Compiling a long text is charged even if the
+// query is invalid; otherwise clients could send invalid queries for free.
 func newItemQuery(c *call) (q itemQuery, err error) {
 	if err := c.allowAction(auth.Query); err != nil {
 		return q, err
@@ -90,7 +89,7 @@ func newItemQuery(c *call) (q itemQuery, err error) {
 		return q, err
 	}
 	first := q.cont.PartitionAt(q.sel.Range.Min).ID
-	// Only a long text costs enough by itself to be refused before it is parsed.
+	// Only a long text is expensive enough to be refused before parsing.
 	if text.Long() {
 		if err := c.admitRequest(q.cont, first); err != nil {
 			return q, err
@@ -115,8 +114,8 @@ func (c *call) queryText() (query.Text, error) {
 	return query.ParseText(body)
 }
 
-// firstPartition is the first partition that the query is about. It refuses queries that the
-// service's gateway does not spread over partitions.
+// firstPartition returns the first partition of the query. firstPartition refuses queries that the service's gateway
+// does not run across partitions.
 func (q *itemQuery) firstPartition(c *call) (feed.Partition, error) {
 	part, only, err := q.Partition()
 	if err != nil {
@@ -130,9 +129,8 @@ func (q *itemQuery) firstPartition(c *call) (feed.Partition, error) {
 	return part, c.in.Consistent(part, q.cont.Newest(part.Range.Min))
 }
 
-// refuseCrossing refuses a query over all partitions that the gateway would refuse, also if
-// the container has a single partition: it may have more some day, and the program would
-// fail then.
+// refuseCrossing refuses a query over all partitions that the gateway would refuse. This also applies if the
+// container has a single partition, because the container may have more later, and the program would then fail.
 func (q *itemQuery) refuseCrossing(c *call) error {
 	if c.s.o.Lenient {
 		return nil
@@ -161,8 +159,8 @@ func (q *itemQuery) refuseCrossing(c *call) error {
 	return e
 }
 
-// planQuery serves POST docs with a query and the header for its plan: how a client runs it
-// over several partitions by itself.
+// planQuery serves POST docs with a query and the header for its plan. The plan tells a client how to run the query
+// over several partitions itself.
 func planQuery(c *call) error {
 	q, err := newItemQuery(c)
 	if err != nil {
@@ -176,8 +174,8 @@ func planQuery(c *call) error {
 	return c.sendReply(http.StatusOK, plan)
 }
 
-// readFeed serves GET docs: a page of the documents, in the order of their last writes
-// in each range.
+// readFeed serves GET docs, and answers with a page of the documents, in the order of their last writes in each
+// range.
 func readFeed(c *call) error {
 	if err := c.allowAction(auth.ReadChangeFeed); err != nil {
 		return err
@@ -198,8 +196,7 @@ func readFeed(c *call) error {
 	if err != nil {
 		return err
 	}
-	// A place among sorted rows says nothing about a feed, which has an order of its
-	// own.
+	// A place among sorted rows has no meaning for a feed, which has another order.
 	if err := next.OfDocuments(); err != nil {
 		return err
 	}
@@ -207,8 +204,8 @@ func readFeed(c *call) error {
 	if err != nil {
 		return err
 	}
-	// The request is charged to the partition in which it begins, although a page may
-	// reach into others.
+	// The request is charged to the partition in which the request begins, although a page may continue in other
+	// partitions.
 	part := cont.PartitionAt(max(sub.Min, sel.Range.Min))
 	newest := cont.Newest(part.Range.Min)
 	if err := c.in.Consistent(part, newest); err != nil {
@@ -235,7 +232,7 @@ func readFeed(c *call) error {
 	return c.sendReply(http.StatusOK, docs.Finish())
 }
 
-// goOn says where the next page begins.
+// goOn sets the continuation, from which the next page begins.
 func (c *call) goOn(at *query.Continuation) error {
 	token, err := at.Encode()
 	if err != nil {

@@ -18,18 +18,18 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Images says before which changes the feed of all versions and deletes has the image of the
-// item. It never has that of an item that expired.
+// Images says for which changes the feed of all versions and deletes contains the previous image of the item. The
+// feed never contains the previous image of an expired item.
 type Images int
 
-// The images that accounts show.
+// The choices of previous images. Accounts of the service differ in them.
 const (
-	ImagesOfDeletes Images = iota // before a delete, as the emulator does
-	ImagesOfAll                   // before a replace, too, as accounts do for which that was turned on
-	NoImages                      // as all other accounts do
+	ImagesOfDeletes Images = iota // for deletes, as in the emulator
+	ImagesOfAll                   // for replaces too, as in accounts with this feature turned on
+	NoImages                      // for no changes, as in all other accounts
 )
 
-// showsImage reports whether the image before a change is shown.
+// showsImage reports whether the feed shows the previous image of a change.
 func (i Images) showsImage(ch *feed.Change) bool {
 	switch {
 	case ch.Expired || i == NoImages:
@@ -40,74 +40,72 @@ func (i Images) showsImage(ch *feed.Change) bool {
 	return ch.Op == feed.OpDelete
 }
 
-// Unlimited is the [Options.Throughput] with which no container is throttled.
+// Unlimited is the value of [Options.Throughput] that turns throttling off for all containers.
 const Unlimited = -1
 
 // Options are the optional settings of [New]. The zero value is a strict server with the
 // emulator's well-known key, no throttling and no Entra tokens.
 type Options struct {
-	// Keys are the account's keys; without any, the emulator's well-known key is the
-	// read-write key. Anybody knows it: give other keys where others can reach the server.
+	// Keys are the account's keys. If you set none, the emulator's well-known key is the read-write key. Everyone
+	// knows that key, so set your own keys if others can reach the server.
 	Keys Keys
 
-	// Tokens says whose Entra tokens are accepted, and what they may do; nil refuses all.
+	// Tokens says which Entra tokens are accepted, and which rights they have. Nil refuses all tokens.
 	Tokens *Tokens
 
-	// Hosts are the names by which clients call a server whose key is the emulator's, or that
-	// accepts [Tokens.Insecure], besides localhost and loopback addresses: without a port,
-	// such as "cosmos" or "cosmos.internal". Requests to other hosts get a 403, because any
-	// web page could make them. With keys of your own every host is served.
+	// Hosts are additional host names that clients may use, without a port, such as "cosmos" or "cosmos.internal".
+	// You need them only if the key is the emulator's or you set [Tokens.Insecure]: then requests to hosts other than
+	// localhost, loopback addresses and these names get a 403, because any web page could send them. If you set your
+	// own keys, the server answers to every host name.
 	Hosts []string
 
-	// Consistency is the level that the account tells its clients: Strong, BoundedStaleness,
-	// Session, ConsistentPrefix or Eventual. Empty is Session. Each is served as Strong.
+	// Consistency is the consistency level that the account reports: Strong, BoundedStaleness, Session,
+	// ConsistentPrefix or Eventual. Empty means Session. All levels are served as Strong.
 	Consistency string
 
-	// Lenient serves what the service refuses though it could be done: queries that
-	// need a plan, writes without a partition key header, ids that cannot be read back.
+	// Lenient serves some requests that the service refuses although they could be served: queries that need a plan,
+	// writes without a partition key header, and ids that cannot be read back.
 	Lenient bool
 
-	// Throughput is the budget in request units a second of a container that was
-	// created without its own; 0 does not throttle. With [Unlimited] no
-	// container is throttled, also those with an offer.
+	// Throughput is the budget, in request units a second, of a container that was created without its own. 0 means
+	// no throttling of such containers. If you set [Unlimited], no container is throttled, even with an offer.
 	Throughput int
 
-	// Dedicated plays the dedicated gateway, which takes ids of every kind.
+	// Dedicated makes the server behave like the dedicated gateway, which accepts ids of every kind.
 	Dedicated bool
 
-	// PreviousImages says before which changes the feed of all versions and deletes shows
-	// the image. The zero value is what the emulator shows: [ImagesOfDeletes].
+	// PreviousImages says for which changes the feed of all versions and deletes shows the previous image. The zero
+	// value, [ImagesOfDeletes], is the emulator's behaviour.
 	PreviousImages Images
 
-	// Ending, when it is done, ends the requests that wait for a change, with what they
-	// have; the others go on. A server that shuts down would wait for them in vain. With
-	// nil they end when their time is up.
+	// Ending ends the requests that wait for a change: when this context is done, they return at once with the page
+	// they have, and other requests go on. Without Ending, a shutdown would wait for these requests in vain. If
+	// Ending is nil, they end when their time is over.
 	Ending context.Context
 
-	// Logger gets one record for each request that ends in a 5xx answer, and at level
-	// debug one for each request; nil is silent.
+	// Logger receives a record for each request that ends in a 5xx answer and, at level debug, a record for each
+	// request. Nil logs nothing.
 	Logger *slog.Logger
 }
 
-// DefaultRetention is how long changefeed serve and package cosmostest keep all versions
-// and deletes of containers without a changeFeedPolicy. As in an account with continuous
-// backup, programs need not ask for them then. A server over a store of yours leaves this
-// to [docstore.DB.SetRetention].
+// DefaultRetention is how long changefeed serve and package cosmostest keep all versions and deletes of containers
+// without a changeFeedPolicy. So your program need not set a policy, as in an account with continuous backup. If you
+// serve a store of your own, set the retention with [docstore.DB.SetRetention].
 const DefaultRetention = 10 * time.Minute
 
-// Server is the protocol over one store. Several servers may share a store.
+// Server serves the protocol over a store. Several servers may share a store.
 type Server struct {
 	db        *docstore.DB
 	o         Options
 	log       *slog.Logger
 	authority *auth.Authority
 	hosts     knownHosts
-	budgets   *meter.Budgets // nil is no limit
+	budgets   *meter.Budgets // nil means no limit
 	load      *meter.Load
 	results   query.Results
 }
 
-// New is a server over a store, which stays the caller's to close.
+// New returns a server over a store. The server does not close the store; you must do this.
 func New(db *docstore.DB, o Options) (*Server, error) {
 	s := &Server{db: db, o: o, log: o.Logger, load: meter.NewLoad()}
 	if s.log == nil {
@@ -145,7 +143,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// byRID is the container with these resource ids; nil for none.
+// byRID returns the container with these resource ids, or nil.
 func (s *Server) byRID(db, coll string) *docstore.Container {
 	for _, c := range s.db.Containers() {
 		if c.RID() == coll && strings.HasPrefix(c.Self(), "dbs/"+db+"/") {
@@ -155,7 +153,7 @@ func (s *Server) byRID(db, coll string) *docstore.Container {
 	return nil
 }
 
-// ConnectionString is the form of an address and a key that SDKs take.
+// ConnectionString returns an address and a key as a connection string for SDKs.
 func ConnectionString(url, key string) string {
 	return "AccountEndpoint=" + strings.TrimSuffix(url, "/") + "/;AccountKey=" + key + ";"
 }

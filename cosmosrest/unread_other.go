@@ -4,6 +4,6 @@ package cosmosrest
 
 import "net"
 
-// hasUnread would report whether something has come from a client that nobody has read yet.
-// Where the system does not tell, the patience with strangers has to do.
+// hasUnread reports whether the client has sent bytes that the server has not read yet. This system cannot tell, so
+// only the patience with strangers counts.
 func hasUnread(net.Conn) bool { return false }

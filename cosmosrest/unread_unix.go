@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// hasUnread reports whether something has come from a client that nobody has read yet,
-// because whoever serves the client waits for a processor.
+// hasUnread reports whether the client has sent bytes that the server has not read yet, for example because the
+// goroutine that serves the client waits for a processor.
 func hasUnread(c net.Conn) bool {
 	socket, ok := c.(syscall.Conn)
 	if !ok {
@@ -20,7 +20,7 @@ func hasUnread(c net.Conn) bool {
 	}
 	n := 0
 	err = raw.Control(func(fd uintptr) {
-		n, _, _ = syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK) // does not block: net's sockets never do
+		n, _, _ = syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK) // does not block, because net's sockets are non-blocking
 	})
 	return err == nil && n > 0
 }

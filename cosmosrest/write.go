@@ -15,15 +15,15 @@ import (
 
 // Writes of single items.
 
-// createItem adds an item or, with the header of an upsert, adds or replaces it.
+// createItem adds an item. With the header of an upsert, createItem adds or replaces the item.
 func createItem(c *call) error {
 	w := docstore.Write{Owned: true}
 	w.Op = feed.WriteCreate
 	action := auth.Create
 	if c.in.Flag(wire.HeaderUpsert) {
 		w.Op, action = feed.WriteUpsert, auth.Upsert
-		// Not IfMatch, which demands that the item exists: this condition is asked only
-		// where it does.
+		// This is not IfMatch, because IfMatch requires that the item exists. This condition is evaluated only if the
+		// item exists.
 		w.If = unlessOther(c.in.Header(wire.HeaderIfMatch), c.in.Header(wire.HeaderIfNoneMatch))
 	}
 	if err := c.allowAction(action); err != nil {
@@ -40,7 +40,7 @@ func createItem(c *call) error {
 	if err != nil {
 		return err
 	}
-	// After the body, because on a lenient server the key is in it.
+	// This check follows the parsing of the body, because on a lenient server the key comes from the body.
 	if key == "" {
 		if key, err = c.s.keyOf(cont, w.Body); err != nil {
 			return err
@@ -53,7 +53,7 @@ func createItem(c *call) error {
 	return c.writeItems(p, w)
 }
 
-// keyOf is the partition key of a body that came without a header for it.
+// keyOf returns the partition key of a body that came without a partition key header.
 func (s *Server) keyOf(cont *docstore.Container, body []byte) (feed.PartitionKey, error) {
 	if !s.o.Lenient {
 		return "", wire.Errorf(http.StatusBadRequest, wire.SubKeyMismatch, wire.CodeBadRequest,
@@ -62,8 +62,8 @@ func (s *Server) keyOf(cont *docstore.Container, body []byte) (feed.PartitionKey
 	return cont.KeyOf(body)
 }
 
-// unlessOther is the condition of an upsert with If-Match or If-None-Match, on an item that
-// exists; nil for none. As in the service, such an upsert may create the item all the same.
+// unlessOther returns the condition of an upsert with If-Match or If-None-Match on an existing item, or nil. As in
+// the service, such an upsert may still create the item.
 func unlessOther(match, none string) docstore.Condition {
 	if match == "" && none == "" {
 		return nil
@@ -83,23 +83,22 @@ func replaceItem(c *call) error {
 	if err != nil {
 		return err
 	}
-	// Read before the item is looked for: without the header its key may be in the
-	// body.
+	// The body is read before the item is looked up, because without the header the key may be in the body.
 	p, err := c.findItem(body)
 	if err != nil {
 		return err
 	}
 	w := docstore.Write{Write: feed.Write{Op: feed.WriteReplace, ID: p.id, Body: body, IfMatch: c.in.IfMatch()}, Owned: true}
 	if id := rawjson.Unquote(rawjson.Lookup(body, "id")); len(id) > 0 && string(id) != p.id {
-		// Another id renames the item, which for the feed is a delete and a create.
+		// Another id renames the item. In the feed, a rename is a delete and a create.
 		w.Op, w.ID, w.IfMatch = feed.WriteCreate, "", ""
 		return c.writeItems(p.logical, docstore.Write{Write: feed.Write{Op: feed.WriteDelete, ID: p.id, IfMatch: c.in.IfMatch()}}, w)
 	}
 	return c.writeItems(p.logical, w)
 }
 
-// writeItems carries out writes as one and answers with the last. A refused write is charged too,
-// and has the session token, because the client may have to read the state that refused it.
+// writeItems carries out writes as a single transaction and answers with the last. A refused write is charged too,
+// and its answer has the session token, because the client may have to read the state that refused the write.
 func (c *call) writeItems(p logical, writes ...docstore.Write) error {
 	if err := c.withoutTriggers(); err != nil {
 		return err
@@ -115,7 +114,7 @@ func (c *call) writeItems(p logical, writes ...docstore.Write) error {
 	}
 	c.written = true
 	w, r := &writes[len(writes)-1], &done.Results[len(writes)-1]
-	c.out.SetLSN(r.LSN) // its own; the session token may know of later ones
+	c.out.SetLSN(r.LSN) // the write's own LSN; the session token may have a later LSN
 	if w.Op == feed.WriteDelete {
 		return c.sendReply(http.StatusNoContent, nil)
 	}
@@ -130,8 +129,8 @@ func (c *call) writeItems(p logical, writes ...docstore.Write) error {
 	return c.sendReply(status, r.Body)
 }
 
-// withoutTriggers refuses a write whose triggers would not run: to leave them out silently
-// would break the program's rules.
+// withoutTriggers refuses a write that names triggers, because this server cannot run them, and leaving them out
+// silently would break the program's rules.
 func (c *call) withoutTriggers() error {
 	for _, name := range []string{wire.HeaderPreTrigger, wire.HeaderPostTrigger} {
 		if trigger := c.in.Header(name); trigger != "" && !c.s.o.Lenient {
@@ -141,7 +140,7 @@ func (c *call) withoutTriggers() error {
 	return nil
 }
 
-// statusOf is the status of a write that was carried out.
+// statusOf returns the status of a write that was carried out.
 func statusOf(op feed.WriteOp, r feed.Result) int {
 	switch {
 	case op == feed.WriteDelete:

@@ -8,14 +8,14 @@ import (
 	"github.com/millrace/changefeed/docstore/internal/engine"
 )
 
-// A backup is the engine's own files of one moment, and not an export of documents. So
-// LSNs, ETags, resource ids and retained versions are in it, and leases and
-// continuations that were made against the original remain valid against the copy.
+// A backup is a copy of the engine's own files at one moment, not an export of documents. So the copy contains LSNs,
+// ETags, resource ids and retained versions, and leases and continuations made against the original remain valid
+// against the copy.
 
-// Backup copies the store into a new directory, in a state of one moment of the call:
-// every write acknowledged before the call is in the copy, and readers and writers go
-// on. When Backup returns, the copy is on the disk and has been opened once, because a
-// copy that nobody has opened is a hope. After an error there is no directory.
+// Backup copies the store into a new directory. The copy is the state of one moment during the call: every write
+// acknowledged before the call is in the copy, and readers and writers go on. When Backup returns, the copy is on the
+// disk, and Backup has opened it once, because a copy that was never opened may not be readable. If Backup returns an
+// error, the directory does not exist.
 func (db *DB) Backup(ctx context.Context, dir string) error {
 	ctx, cancel := db.whileOpen(ctx)
 	defer cancel(nil)
@@ -29,9 +29,8 @@ func (db *DB) Backup(ctx context.Context, dir string) error {
 	return nil
 }
 
-// BackupTo is [DB.Backup] into a stream for [ReceiveBackup]: a tar archive of the
-// files, and of a last file with their number and checksum, because a stream that
-// breaks between two files looks whole.
+// BackupTo is [DB.Backup] into a stream for [ReceiveBackup]. The stream is a tar archive of the files. Its last file
+// records their number and checksum, because a stream that breaks between two files looks complete.
 func (db *DB) BackupTo(ctx context.Context, w io.Writer) error {
 	ctx, cancel := db.whileOpen(ctx)
 	defer cancel(nil)
@@ -41,9 +40,9 @@ func (db *DB) BackupTo(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// ReceiveBackup makes a store of the stream that [DB.BackupTo] wrote, in a new
-// directory. When it returns, the store is on the disk and has been opened once; after
-// an error, as of a stream that broke, there is no directory.
+// ReceiveBackup creates a store in a new directory from the stream that [DB.BackupTo] wrote. When ReceiveBackup
+// returns, the store is on the disk and has been opened once. After an error, for example because the stream broke,
+// the directory does not exist.
 func ReceiveBackup(ctx context.Context, r io.Reader, dir string) error {
 	err := checkNew(dir)
 	if err == nil {
@@ -55,7 +54,7 @@ func ReceiveBackup(ctx context.Context, r io.Reader, dir string) error {
 	return nil
 }
 
-// checkNew refuses a directory without a name.
+// checkNew refuses an empty name of a directory.
 func checkNew(dir string) error {
 	if dir == "" {
 		return refuse("name of the directory is empty: want that of a new one")
@@ -63,9 +62,9 @@ func checkNew(dir string) error {
 	return nil
 }
 
-const leastCache = 8 << 20 // bytes, for a store that is only looked at
+const leastCache = 8 << 20 // bytes, for a store that is only opened and closed
 
-// opensOnce tries a copy: it opens the copy and closes it.
+// opensOnce returns a function that tests a copy: it opens and closes the copy.
 func opensOnce(ctx context.Context) func(dir string) error {
 	return func(dir string) error {
 		copied, err := OpenContext(ctx, dir, Options{MustExist: true, CacheBytes: leastCache, resting: true})

@@ -11,18 +11,16 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/epk"
 )
 
-// Containers are made, changed and dropped in the committer, as writes are: no write is
-// checked against one layout and applied to another. Keys begin with the container's
-// number, which counts up and is used once, so a container that is made again under an
-// old id shares no key with the one before, and the keys of that one may be removed in
-// the background.
+// The committer creates, changes and drops containers, as it carries out writes. So no write is checked against one
+// layout and applied to another. Keys begin with the container's number. Numbers count up and are used once, so a
+// container that is created again under an old id shares no key with the deleted container, whose keys may be removed
+// in the background.
 
-// CreateContainer adds a container. The error is [feed.ErrConflict] when the id
-// is taken, [feed.ErrNotFound] when the database does not exist, and
-// [feed.ErrBadRequest] when the specification is refused.
+// CreateContainer adds a container. The error is [feed.ErrConflict] if the id is taken, [feed.ErrNotFound] if the
+// database does not exist, and [feed.ErrBadRequest] if the specification is invalid.
 func (db *DB) CreateContainer(ctx context.Context, spec ContainerSpec) (*Container, error) {
-	// The layout is made here and only named in the committer, because all writers wait
-	// for the committer.
+	// The layout is built here, and the committer only assigns the number, because all writers wait for the
+	// committer.
 	l, err := newLayout(spec)
 	if err != nil {
 		return nil, fmt.Errorf("create container %q: %w", spec.ID, err)
@@ -68,9 +66,8 @@ func (db *DB) CreateContainer(ctx context.Context, spec ContainerSpec) (*Contain
 	return c, nil
 }
 
-// storeLayout writes the container's record. Once the group is safe on the disk, readers see
-// the layout, and then runs, if not nil: a layout that readers saw earlier could be
-// lost again.
+// storeLayout writes the container's record. When the group is safe on the disk, storeLayout makes the layout visible
+// to readers and calls then, if not nil. If readers saw the layout earlier, a power loss could take the layout back.
 func (g *group) storeLayout(c *Container, l *layout, then func()) error {
 	b, err := l.encode(c.rid)
 	if err != nil {
@@ -91,10 +88,9 @@ func (l *layout) renewETag(db *DB) {
 	l.etag, l.changed = db.tags.tag(), time.Now().UnixMilli()
 }
 
-// ReplaceContainer changes DefaultTTL, Retention and Meta of a container; the other
-// fields of spec only name the container. A shorter retention soon forgets older versions. A
-// retention where there was none keeps versions from now on: those superseded before
-// are gone already.
+// ReplaceContainer changes DefaultTTL, Retention and Meta of a container; the other fields of spec only name the
+// container. If you shorten the retention, older versions are removed soon. If you set a retention where there was
+// none, versions are kept from now on; versions superseded earlier are already gone.
 func (db *DB) ReplaceContainer(ctx context.Context, spec ContainerSpec) (*Container, error) {
 	if err := spec.check(); err != nil {
 		return nil, fmt.Errorf("replace container %q: %w", spec.ID, err)
@@ -105,10 +101,9 @@ func (db *DB) ReplaceContainer(ctx context.Context, spec ContainerSpec) (*Contai
 	})
 }
 
-// UpdateContainer is [DB.ReplaceContainer] with the specification that change makes of
-// the present specification; no other change comes in between, so a condition on the old
-// value holds. When change fails, nothing is changed. Be quick there, because all writers
-// wait.
+// UpdateContainer is [DB.ReplaceContainer] with a function: change receives a copy of the present specification to
+// modify. No other change comes in between, so a condition on the old value holds. If change fails, nothing is
+// changed. Keep change fast, because all writers wait.
 func (db *DB) UpdateContainer(ctx context.Context, name string, change func(*ContainerSpec) error) (*Container, error) {
 	c, err := db.Container(name)
 	if err != nil {
@@ -139,21 +134,20 @@ func (db *DB) UpdateContainer(ctx context.Context, name string, change func(*Con
 	return c, nil
 }
 
-// DeleteContainer removes the container with this name and all its documents. Readers
-// and waiters of the container get [feed.ErrNotFound]. The disk's room comes back
-// later.
+// DeleteContainer removes the container with this name and all its documents. Readers and waiters of the container
+// get [feed.ErrNotFound]. The disk space is freed later.
 func (db *DB) DeleteContainer(ctx context.Context, name string) error {
 	c, err := db.Container(name)
 	if err != nil {
 		return fmt.Errorf("delete container: %w", err)
 	}
 	err = db.committer.runAlone(ctx, func(g *group) error {
-		// What must be undone if the group is refused is not begun.
+		// This check comes first, because the steps below cannot be undone if the group is refused.
 		if err := g.needRoom(engine.GivesBack); err != nil {
 			return err
 		}
-		// Callers may hold c beyond its removal from the map: they are refused by this
-		// flag, and of two deletes the second is.
+		// Callers may hold c after its removal from the map. This flag refuses them, and refuses the second of two
+		// deletes.
 		if !c.dropped.CompareAndSwap(false, true) {
 			return feed.ErrNotFound
 		}

@@ -13,8 +13,8 @@ import (
 // maxFound is how many violations a check lists.
 const maxFound = 20
 
-// checker verifies a state of the store, from documents to versions and back,
-// because each direction finds losses that the other cannot see.
+// checker verifies a state of the store. The checker follows documents to versions, and versions to documents,
+// because each direction finds losses that the other does not see.
 type checker struct {
 	db       *DB
 	ctx      context.Context
@@ -30,7 +30,7 @@ type checker struct {
 	time int64
 	docs map[*partition]int64
 	rows map[tallyAt]row
-	last map[uint32]entryTime // of each log, the version before
+	last map[uint32]entryTime // of each log, the previous version
 }
 
 type entryTime struct{ lsn, time int64 }
@@ -64,8 +64,7 @@ func (k *checker) eachKey(from, to []byte, f func(key, value []byte) error) (err
 	return it.Err()
 }
 
-// eachOfTable calls f for the keys of one table of the container, without table and
-// container.
+// eachOfTable calls f for the keys of a table of the container. The keys that f receives lack table and container.
 func (k *checker) eachOfTable(table byte, f func(tail, value []byte) error) error {
 	from := tableKey(table, k.cont, 0)
 	return k.eachKey(from, engine.After(from), func(key, value []byte) error { return f(key[len(from):], value) })
@@ -135,8 +134,7 @@ func (k *checker) checkTiles() {
 	}
 }
 
-// checkDocument verifies an entry of the primary index, and that each index has an entry for
-// it.
+// checkDocument verifies an entry of the primary index, and verifies that each index has an entry for the document.
 func (k *checker) checkDocument(tail, value []byte) error {
 	epk, pk, id, err := splitDoc(tail)
 	if err != nil {
@@ -313,7 +311,8 @@ func (k *checker) checkIDEntry(tail, _ []byte) error {
 	return err
 }
 
-// checkLowWater verifies that nothing lives before a low-water mark: readers would never see it.
+// checkLowWater verifies that no version before a low-water mark is alive, because readers would never see such a
+// version.
 func (k *checker) checkLowWater(tail, value []byte) error {
 	num, err := splitNumber(tail)
 	if err != nil {
@@ -382,8 +381,7 @@ func (k *checker) checkCounts() error {
 	return nil
 }
 
-// refuseStrays refuses keys of containers that do not exist: a new container with that number
-// would inherit them.
+// refuseStrays refuses keys of missing containers, because a new container with such a number would inherit the keys.
 func (k *checker) refuseStrays() error {
 	for _, table := range []byte(dataTables) {
 		err := k.eachKey([]byte{table}, []byte{table + 1}, func(key, _ []byte) error {

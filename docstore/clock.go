@@ -5,22 +5,21 @@ import (
 	"time"
 )
 
-// clock is the time of a container: the machine's or, where that is earlier than a
-// commit, as after the machine's clock was set back, the time that goes on from the
-// last commit by the monotonic clock. Were time to stand still until the machine has
-// caught up, nothing would expire meanwhile: no document, and no lease of a dead owner.
+// clock is the time of a container. This is the machine's time, unless the machine's time is earlier than the last
+// commit, for example because the machine's clock was set back. Then the container's time goes on from the last
+// commit by the monotonic clock. If time stood still until the machine's clock had caught up, nothing would expire
+// meanwhile: no document, and no lease of a dead owner.
 //
-// A restart loses the monotonic clock. Where the machine's time is earlier than the
-// last commit, the container's time goes on from there, and the time for which the
-// store was closed is left out.
+// A restart loses the monotonic clock. If the machine's time is then earlier than the last commit, the container's
+// time goes on from the last commit, and the time while the store was closed is not counted.
 type clock struct {
 	begin time.Time
-	ahead atomic.Int64 // least value of the clock at begin, Unix ms
+	ahead atomic.Int64 // lowest value of the clock at begin, Unix ms
 }
 
 func newClock() *clock { return &clock{begin: time.Now()} }
 
-// now returns Unix milliseconds, never fewer than a commit had.
+// now returns Unix milliseconds, and never less than the time of a commit.
 func (k *clock) now() int64 {
 	return max(time.Now().UnixMilli(), k.ahead.Load()+k.running())
 }
@@ -31,10 +30,10 @@ func (k *clock) recordCommit(at int64) { raise(&k.ahead, at-k.running()) }
 // running is how long the clock has run, in milliseconds, by the monotonic clock.
 func (k *clock) running() int64 { return time.Since(k.begin).Milliseconds() }
 
-// until is how long the clock takes to reach a time.
+// until returns how long the clock takes to reach a time.
 func (k *clock) until(at int64) time.Duration {
 	return time.Duration(at-k.now()) * time.Millisecond
 }
 
-// time is the time of now.
+// time returns now as a time.Time in UTC.
 func (k *clock) time() time.Time { return time.UnixMilli(k.now()).UTC() }

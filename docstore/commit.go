@@ -11,26 +11,25 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// How a write comes about. The caller's goroutine does what can be done without knowing
-// its place: it parses, hashes and renders, and puts a transaction into the queue. One
-// goroutine, the committer, takes all that wait, gives each an LSN, applies them
-// to one write of the engine, waits once until that is on the disk, and then publishes
-// the new heads and wakes readers and callers. So LSNs become visible in order, and
-// many writers share one flush.
+// The path of a write. The caller's goroutine does all work that does not depend on the write's LSN: it parses,
+// hashes and renders the document, and then puts a transaction into the queue. A single goroutine, the committer,
+// takes all queued transactions, gives each an LSN, and applies them to a single write of the engine. The committer
+// waits once until this write is on the disk, then publishes the new heads, and wakes readers and callers. So LSNs
+// become visible in order, and many writers share a flush.
 
 const (
-	maxGroup      = 512     // transactions in one write of the engine
-	maxGroupBytes = 8 << 20 // and their bytes
+	maxGroup      = 512     // transactions in a write of the engine
+	maxGroupBytes = 8 << 20 // and their bytes in total
 )
 
-// transaction is a batch of writes under one LSN, or a control, on its way through the
-// committer.
+// transaction is a batch of writes under one LSN, or a control (a function that runs in the committer), on its way
+// through the committer.
 type transaction struct {
 	c       *Container
 	pk, epk string
 	writes  []write
 	size    int
-	expired [][]byte // documents that turned out to be in the way
+	expired [][]byte // expired documents that block the transaction
 
 	control func(*group) error // runs alone in its group
 
@@ -41,11 +40,11 @@ type transaction struct {
 
 	results []feed.Result
 	time    int64 // of the commit, Unix ms
-	failed  int   // index of the op that err is about
+	failed  int   // index of the op that caused err
 	err     error
 	done    chan struct{}
 
-	single struct { // memory of the writes and results of a transaction of one, as most are
+	single struct { // memory of the writes and results of a transaction of one write, which is the usual case
 		write  [1]write
 		result [1]feed.Result
 	}
@@ -55,20 +54,20 @@ type transaction struct {
 type committer struct {
 	db     *DB
 	queue  chan *transaction
-	ended  chan struct{} // closed at its end
+	ended  chan struct{} // closed when the committer ends
 	gather *gather
 	recent recent
-	spare  *group // an empty one, whose memory the next uses
+	spare  *group // an empty group, whose memory the next group uses
 }
 
-// submit hands a transaction to the committer and waits for its end. When ctx ends first,
-// the transaction may still be carried out.
+// submit hands a transaction to the committer and waits for its end. If ctx ends first, the committer may still carry
+// out the transaction.
 func (k *committer) submit(ctx context.Context, tx *transaction) error {
 	tx.done = make(chan struct{})
 	if err := k.db.closed(); err != nil {
 		return err
 	}
-	if err := k.db.eng.WritesStall(); err != nil { // so the committer does not come to the queue
+	if err := k.db.eng.WritesStall(); err != nil { // then the committer does not come to the queue
 		return err
 	}
 	select {
@@ -81,7 +80,7 @@ func (k *committer) submit(ctx context.Context, tx *transaction) error {
 	return k.awaitOutcome(ctx, tx)
 }
 
-// awaitOutcome waits for the end of a transaction that is in the queue.
+// awaitOutcome waits for the end of a queued transaction.
 func (k *committer) awaitOutcome(ctx context.Context, tx *transaction) error {
 	select {
 	case <-tx.done:
@@ -91,10 +90,10 @@ func (k *committer) awaitOutcome(ctx context.Context, tx *transaction) error {
 	case <-k.ended:
 	}
 	select {
-	case <-tx.done: // the committer answered before it ended
+	case <-tx.done: // the committer has answered before its end
 		return tx.err
 	default:
-		return ErrClosed // the transaction came too late for it
+		return ErrClosed // the transaction came after the committer had ended
 	}
 }
 
@@ -103,8 +102,8 @@ func (k *committer) runAlone(ctx context.Context, f func(*group) error) error {
 	return k.submit(ctx, &transaction{control: f})
 }
 
-// commitLoop is the goroutine. Transactions that are still queued when it ends find that out
-// themselves: one more may come at any time.
+// commitLoop is the goroutine. When the committer ends, queued transactions notice this themselves, because another
+// transaction may come at any time.
 func (k *committer) commitLoop() {
 	defer close(k.ended)
 	k.spare = k.db.newGroup(&k.recent)
@@ -121,8 +120,8 @@ func (k *committer) commitLoop() {
 	}
 }
 
-// commit carries out the first transaction and those that wait after it. It returns a
-// transaction that it took but that must not be in this group.
+// commit carries out the first transaction and the transactions that wait after it. If a taken transaction must not
+// be in this group, commit returns that transaction.
 func (k *committer) commit(first *transaction) (left *transaction) {
 	g := k.spare
 	g.executeInMemory(first)
@@ -132,8 +131,7 @@ func (k *committer) commit(first *transaction) (left *transaction) {
 			break
 		}
 		if tx.control != nil {
-			// It runs alone, because it may replace the layout by which the writes of a
-			// group are placed.
+			// A control runs alone, because it may replace the layout that places the writes of a group.
 			left = tx
 			continue
 		}
@@ -145,7 +143,7 @@ func (k *committer) commit(first *transaction) (left *transaction) {
 	return left
 }
 
-// group is what goes to the disk in one write.
+// group is the set of changes that go to the disk in a single write.
 type group struct {
 	db    *DB
 	txs   []*transaction
@@ -155,44 +153,44 @@ type group struct {
 	living  []lives
 	ranges  [][2][]byte // keys to remove, before all changes
 	heads   map[*Container]*nextHead
-	roomy   bool          // the disk has room for it
+	roomy   bool          // the disk has room
 	publish []func()      // of controls, when the group is safe
-	flush   time.Duration // that its write to the disk took
+	flush   time.Duration // time that its write to the disk took
 }
 
-// nextHead is the head of a container as the group will leave it.
+// nextHead is the head of a container after the group.
 type nextHead struct {
 	c     *Container
 	l     *layout
 	lsn   int64
 	time  int64
-	parts map[*partition]delta // touched
-	next  soonest              // when something is to be swept
+	parts map[*partition]delta // partitions that the group touches
+	next  soonest              // when the sweeper has work
 }
 
-// due notes a time for the sweeper.
+// due records a time for the sweeper.
 func (h *nextHead) due(at int64) { h.next.note(at) }
 
 // delta is the change of a partition's number of documents.
 type delta struct {
 	docs int64
-	low  int64 // those below the cut of a split that is counting
+	low  int64 // documents below the cut of a split that is counting
 }
 
 func (db *DB) newGroup(r *recent) *group {
 	return &group{db: db, overlay: newOverlay(db.eng, r), heads: map[*Container]*nextHead{}}
 }
 
-// maxSpare is how many changes a group may have for its memory to serve the next one.
+// maxSpare is the largest number of changes of a group whose memory the next group reuses.
 const maxSpare = 4096
 
-// emptied returns an empty group in the memory of this one, which must not be used any more.
+// emptied returns an empty group that reuses this group's memory. This group must not be used any more.
 func (g *group) emptied() *group {
 	if len(g.changes) > maxSpare {
 		return g.db.newGroup(g.recent)
 	}
 	clear(g.txs)
-	clear(g.changes) // the bodies are garbage
+	clear(g.changes) // frees the bodies
 	clear(g.latest)
 	clear(g.living)
 	clear(g.heads)
@@ -211,7 +209,7 @@ func (g *group) head(c *Container) *nextHead {
 	return h
 }
 
-// executeInMemory carries out one transaction in memory. A refused one leaves nothing.
+// executeInMemory carries out a transaction in memory. A refused transaction leaves no changes.
 func (g *group) executeInMemory(tx *transaction) {
 	g.txs = append(g.txs, tx)
 	g.bytes += tx.size
@@ -232,9 +230,8 @@ func (g *group) executeInMemory(tx *transaction) {
 	undo := *h
 	part := h.l.at(tx.epk)
 	docs, touched := h.parts[part]
-	// An expired document may hold a unique key that the transaction wants. Then the
-	// transaction begins again, and expires that document first, under an LSN before
-	// its own.
+	// An expired document may hold a unique key that the transaction needs. Then the transaction begins again, and
+	// first expires that document, under an earlier LSN.
 	for again := true; again; {
 		if tx.err = tx.executeWrites(g, h); tx.err == nil {
 			return
@@ -252,8 +249,8 @@ func (g *group) executeInMemory(tx *transaction) {
 	}
 }
 
-// runControl runs a control, which has the group for itself. One that fails leaves nothing, as a
-// refused transaction does: the first half of a move would be a loss.
+// runControl runs a control, which is alone in its group. A control that fails leaves no changes, like a refused
+// transaction, because the first half of a move alone would lose data.
 func (g *group) runControl(run func(*group) error) error {
 	err := run(g)
 	if err != nil {
@@ -264,7 +261,7 @@ func (g *group) runControl(run func(*group) error) error {
 	return err
 }
 
-// writeAndPublish writes the group, publishes it and answers its transactions.
+// writeAndPublish writes and publishes the group, and answers its transactions.
 func (g *group) writeAndPublish() {
 	err := g.writeToDisk()
 	if err == nil {
@@ -283,8 +280,8 @@ func (g *group) writeAndPublish() {
 	}
 }
 
-// writeToDisk brings the group to the disk.
-// The counters applied and safe enclose the commit, for settle.
+// writeToDisk brings the group to the disk. writeToDisk raises the counter applied before the commit and the counter
+// safe after the commit, for awaitSafe.
 func (g *group) writeToDisk() error {
 	if len(g.changes) == 0 && len(g.ranges) == 0 {
 		return nil
@@ -322,7 +319,8 @@ func (g *group) writeToDisk() error {
 	return nil
 }
 
-// needRoom returns [ErrDiskFull] while the disk has less than a part of the store's reserve. One look is enough for a group.
+// needRoom returns [ErrDiskFull] if the disk has less free space than this part of the store's reserve. One check per
+// group is enough.
 func (g *group) needRoom(part uint64) error {
 	if g.roomy {
 		return nil
@@ -332,13 +330,13 @@ func (g *group) needRoom(part uint64) error {
 	return err
 }
 
-// markApplied says that the engine is about to show the group: to readers of its containers, and
-// to all readers where a control may have changed more.
+// markApplied records that the engine is about to show the group: to readers of the group's containers, and to all
+// readers if a control may have changed more.
 func (g *group) markApplied(seq int64) {
 	for _, h := range g.heads {
 		h.c.applied.Store(seq)
 	}
-	if g.txs[0].control != nil { // it is alone in its group
+	if g.txs[0].control != nil { // a control is alone in its group
 		g.db.broad.Store(seq)
 	}
 	g.db.applied.Store(seq)
@@ -360,7 +358,7 @@ func (h *nextHead) fillBatch(w engine.Batch) {
 
 // publishHead makes the container's changes visible and wakes those who wait for them.
 //
-// The order is the one on which readers rely (see Container): counts, head, gates.
+// Readers rely on the order counts, head, gates (see Container).
 func (h *nextHead) publishHead() {
 	h.c.lsn = h.lsn
 	h.c.clock.recordCommit(h.time)
@@ -380,7 +378,7 @@ func (h *nextHead) publishHead() {
 	h.c.alarm.setAlarm(h.next.at)
 }
 
-// failWith stops the store after an error of the disk and wakes everybody who waits.
+// failWith stops the store after an error of the disk and wakes all waiters.
 func (db *DB) failWith(err error) error {
 	err = fmt.Errorf("write to disk: %w: %w", ErrFailed, err)
 	if db.failed.CompareAndSwap(nil, &err) {
@@ -392,7 +390,7 @@ func (db *DB) failWith(err error) error {
 	return *db.failed.Load()
 }
 
-// nextNumber counts up a number of the store that is kept under a name.
+// nextNumber returns the next value of a number of the store.
 func (g *group) nextNumber() uint32 {
 	g.db.nextCont++
 	g.set(metaKey("next"), binary.BigEndian.AppendUint32(nil, g.db.nextCont))

@@ -12,13 +12,11 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// Container is a set of documents with a partition key, and a change feed. It is a
-// [feed.Source], [feed.Waiter], [feed.Counter], [feed.Locator], [feed.Sequencer]
-// and [feed.Committer]. All methods may be called concurrently.
+// Container is a set of documents with a partition key and a change feed. It is a [feed.Source], [feed.Waiter],
+// [feed.Counter], [feed.Locator], [feed.Sequencer] and [feed.Committer]. You may call all methods concurrently.
 //
-// Its state is read without locks: the committer publishes a group by first storing the
-// counts, then the head, then opening the gates. A reader who takes the head first sees
-// at least what was published with that head.
+// Readers use no locks. To publish a group, the committer first stores the counts, then the head, and then opens the
+// gates. A reader who takes the head first therefore sees at least everything published with that head.
 type Container struct {
 	db   *DB
 	num  uint32
@@ -26,27 +24,26 @@ type Container struct {
 	own  []byte // rid, decoded
 	self string
 
-	systemSize int // bytes of the system properties of a document, without its ETag
+	systemSize int // bytes of a document's system properties, without the ETag
 
 	layout  atomic.Pointer[layout] // replaced by the committer
 	head    atomic.Int64           // newest LSN that readers may see
 	gate    gate                   // the head has moved
 	dropped atomic.Bool
-	alarm   alarm        // of the sweeper; nothing is due before
-	hint    atomic.Int64 // bytes of the last page, for the next one's buffer
+	alarm   alarm        // of the sweeper; nothing is due before this time
+	hint    atomic.Int64 // bytes of the last page, to size the next page's buffer
 
-	applied    atomic.Int64 // the last group with a write of this container; see settle
+	applied    atomic.Int64 // the last group with a write of this container; see awaitSafe
 	newestTime atomic.Int64 // commit time of the head, Unix ms
 	clock      *clock
 
-	lsn     int64    // of the last group; the committer's
+	lsn     int64    // of the last group; only for the committer
 	tallies *tallies // the same
 }
 
 // Item is a document as stored.
 //
-// Time is that of the commit, in whole milliseconds; the system property _ts in Body
-// has its whole seconds.
+// Time is the time of the commit, in whole milliseconds; the system property _ts in Body has whole seconds.
 type Item struct {
 	ID   string
 	Key  feed.PartitionKey
@@ -57,9 +54,9 @@ type Item struct {
 }
 
 const (
-	maxBatch      = service.MaxBatch     // writes in one batch
-	maxBatchBytes = service.MaxBatchSize // and their bytes
-	maxBatchMade  = 16 << 20             // bytes of the documents that its patches and reads have
+	maxBatch      = service.MaxBatch     // writes in a batch
+	maxBatchBytes = service.MaxBatchSize // and their bytes in total
+	maxBatchMade  = 16 << 20             // bytes in total of the documents that its patches and reads produce
 )
 
 // ID returns the container's id, unique in its database.
@@ -72,18 +69,19 @@ func (c *Container) Database() string { return c.layout.Load().spec.Database }
 // the id alone in the [DefaultDatabase].
 func (c *Container) Name() string { return c.layout.Load().spec.shortName() }
 
-// Version returns the ETag of the specification, which changes with each [DB.ReplaceContainer], and when that was.
+// Version returns the ETag of the specification, which changes with each [DB.ReplaceContainer], and the time of the
+// last change.
 func (c *Container) Version() (etag string, changed time.Time) {
 	l := c.layout.Load()
 	return l.etag, time.UnixMilli(l.changed).UTC()
 }
 
-// RID returns the container's resource id. A container that is deleted and made again
-// gets another resource id, so that clients with a cached id notice.
+// RID returns the container's resource id. If a container is deleted and created again, its resource id changes, so
+// clients with a cached id notice.
 func (c *Container) RID() string { return c.rid }
 
-// newContainer makes a container without its layout and head. What depends on its resource id
-// alone is computed here, because every answer needs it.
+// newContainer creates a container without its layout and head. newContainer computes everything that depends on the
+// resource id alone, because every answer needs these values.
 func newContainer(db *DB, num uint32, rid string) *Container {
 	c := &Container{db: db, num: num, rid: rid, clock: newClock(), alarm: alarm{wake: db.wake}}
 	c.tallies = &tallies{c: c, cells: db.cells, rows: map[tallyAt]row{}, dirty: map[tallyAt]row{}}
@@ -98,15 +96,14 @@ func newContainer(db *DB, num uint32, rid string) *Container {
 // Self returns the container's link by resource ids, with a slash at the end.
 func (c *Container) Self() string { return c.self }
 
-// Spec returns a copy of the present specification, with defaults filled in.
+// Spec returns a copy of the present specification, with all defaults set.
 func (c *Container) Spec() ContainerSpec { return c.layout.Load().spec.clone() }
 
 // Head returns the newest LSN of the container, 0 before the first write.
 func (c *Container) Head() int64 { return c.head.Load() }
 
-// Count returns the number of documents. A document that has expired counts until the
-// sweeper deletes it, within about a second, because the count is kept and not
-// computed.
+// Count returns the number of documents. An expired document counts until the sweeper deletes the document, within
+// about a second, because the store maintains the count and does not compute it.
 func (c *Container) Count() int64 {
 	var n int64
 	for _, part := range c.layout.Load().parts {
@@ -134,7 +131,7 @@ func (c *Container) checkUsable(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// wakeAll wakes all waiters of the container, so that they see its end or the store's.
+// wakeAll wakes all waiters of the container, so they notice that the container or the store is closed.
 func (c *Container) wakeAll() {
 	for _, part := range c.layout.Load().parts {
 		part.gate.open()
@@ -142,8 +139,8 @@ func (c *Container) wakeAll() {
 	c.gate.open()
 }
 
-// Commit implements [feed.Committer]: all writes, under one LSN, or none. An
-// error about one of the writes is a [feed.WriteError] with its index.
+// Commit implements [feed.Committer]: all writes are carried out under the same LSN, or none. If a write caused the
+// error, the error is a [feed.WriteError] with the index of the write.
 func (c *Container) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
 	if key == "" {
 		return nil, refuse("partition key is empty: want one such as %s", feed.Key("London"))
@@ -163,7 +160,7 @@ func (c *Container) Commit(ctx context.Context, key feed.PartitionKey, writes []
 	return tx.results, nil
 }
 
-// refused reports whether err is about one write of a batch, not about the whole of it.
+// refused reports whether a single write of a batch caused err, and not the batch as a whole.
 func refused(err error) bool {
 	for _, is := range []error{feed.ErrConflict, feed.ErrBadRequest, feed.ErrNotFound} {
 		if errors.Is(err, is) {
@@ -173,8 +170,8 @@ func refused(err error) bool {
 	return false
 }
 
-// commitOne commits a single write; without a key, under that of its body. The error names
-// the operation and the container in place of the index in a batch.
+// commitOne commits a single write. If key is empty, the key is read from the body. An error names the operation and
+// the container, instead of the index in a batch.
 func (c *Container) commitOne(ctx context.Context, key feed.PartitionKey, w feed.Write) (Item, error) {
 	p := LogicalPartition{c: c}
 	var err error
@@ -194,40 +191,38 @@ func (c *Container) commitOne(ctx context.Context, key feed.PartitionKey, w feed
 	return tx.item(), nil
 }
 
-// verb is the operation as an error names it.
+// verb returns the operation's name for errors.
 func verb(o feed.WriteOp) string {
 	return [...]string{"upsert", "create", "replace", "patch", "delete", "read"}[o]
 }
 
-// Create adds a document; [feed.ErrConflict] when the id is taken in its logical
-// partition.
-// The partition key is read from the body. The error is [feed.ErrBadRequest] when
-// the body is no document of this container, and [ErrUniqueKey] when another document
-// of the logical partition has one of its unique keys.
+// Create adds a document. The partition key is read from the body. Errors: [feed.ErrConflict] if the id is taken in
+// the document's logical partition, [feed.ErrBadRequest] if the body is not a valid document of this container, and
+// [ErrUniqueKey] if another document of the logical partition has the same unique key.
 func (c *Container) Create(ctx context.Context, body []byte) (Item, error) {
 	return c.commitOne(ctx, "", feed.Write{Op: feed.WriteCreate, Body: body})
 }
 
-// Upsert adds a document, or replaces that with the same id.
-// The key and the errors are those of [Container.Create], without ErrConflict.
+// Upsert adds a document, or replaces the document with the same id. Key and errors are as for [Container.Create],
+// without ErrConflict for the id.
 func (c *Container) Upsert(ctx context.Context, body []byte) (Item, error) {
 	return c.commitOne(ctx, "", feed.Write{Op: feed.WriteUpsert, Body: body})
 }
 
-// Replace replaces a document with this ETag, or with any if ifMatch is empty. Errors:
-// [feed.ErrNotFound], [feed.ErrPrecondition] when the ETag is another.
+// Replace replaces a document if its ETag is ifMatch, or without a condition if ifMatch is empty. Errors:
+// [feed.ErrNotFound], and [feed.ErrPrecondition] if the ETag differs.
 func (c *Container) Replace(ctx context.Context, body []byte, ifMatch string) (Item, error) {
 	return c.commitOne(ctx, "", feed.Write{Op: feed.WriteReplace, Body: body, IfMatch: ifMatch})
 }
 
-// Patch changes parts of a document, by up to 10 operations in order; all or none take
-// effect. Errors as for [Container.Replace].
+// Patch changes parts of a document, by up to 10 operations in order. Either all operations take effect, or none.
+// Errors are as for [Container.Replace].
 func (c *Container) Patch(ctx context.Context, key feed.PartitionKey, id string, ops []feed.PatchOp, ifMatch string) (Item, error) {
 	return c.commitOne(ctx, key, feed.Write{Op: feed.WritePatch, ID: id, Patch: ops, IfMatch: ifMatch})
 }
 
-// Delete removes a document with this ETag, or with any if ifMatch is empty. Errors as
-// for [Container.Replace].
+// Delete removes a document if its ETag is ifMatch, or without a condition if ifMatch is empty. Errors are as for
+// [Container.Replace].
 func (c *Container) Delete(ctx context.Context, key feed.PartitionKey, id, ifMatch string) error {
 	_, err := c.commitOne(ctx, key, feed.Write{Op: feed.WriteDelete, ID: id, IfMatch: ifMatch})
 	return err
@@ -245,10 +240,9 @@ func (c *Container) Item(ctx context.Context, key feed.PartitionKey, id string) 
 	return p.Item(ctx, id)
 }
 
-// item returns the document at a key of the primary index. Index and log are read one
-// after the other and not in a snapshot, because a writer rarely comes in between. If
-// one does, the second read finds nothing, and the loop reads the index anew; to miss
-// the same address twice is damage.
+// item returns the document at a key of the primary index. item reads the index and then the log without a snapshot,
+// because a writer rarely comes in between. If a writer does, the second read finds nothing, and the loop reads the
+// index again. If the loop misses the same address twice, the store is damaged.
 func (x index) item(ctx context.Context, key []byte) (Item, bool, error) {
 	var missed addr
 	for {
@@ -277,7 +271,7 @@ func (x index) item(ctx context.Context, key []byte) (Item, bool, error) {
 		if !found {
 			return Item{}, false, fmt.Errorf("%w: no entry at LSN %d of log %d", ErrCorrupt, s.lsn, s.log)
 		}
-		// The version is applied but may not be safe yet: see settle.
+		// The version is applied but may not be safe on the disk yet: see awaitSafe.
 		if s.lsn > x.c.head.Load() {
 			if err := x.c.db.awaitSafe(ctx, x.c); err != nil {
 				return Item{}, false, err
@@ -291,7 +285,7 @@ func (x index) item(ctx context.Context, key []byte) (Item, bool, error) {
 	}
 }
 
-// item returns the entry as a document, whose body refers to the entry's bytes.
+// item returns the entry as a document. The document's body shares the entry's bytes.
 func (e *entry) item(lsn int64) Item {
 	return Item{
 		ID: string(e.id), Key: feed.PartitionKey(e.pk), ETag: string(e.etag), LSN: lsn,

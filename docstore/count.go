@@ -11,16 +11,14 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// A backlog is counted from tallies (see tally.go): the cell in which the position lies
-// is walked version by version, and the cells after it are added up. The sum counts
-// versions that live; those that a reader would not be shown are counted one by one and
-// taken off, because they are few.
+// A backlog is counted from tallies (see tally.go). The cell that contains the position is read version by version,
+// and the tallies of the cells after it are added up. The sum counts all living versions. Living versions that a
+// reader would not be shown are few; they are counted individually and subtracted.
 
-// Pending implements [feed.Counter]: it counts the changes that Read would
-// return, over all partitions of the range. The number is exact. For latest versions of
-// whole partitions it comes from tallies, in milliseconds for millions of changes. For
-// part of a partition, for a partition key, and for all versions and deletes, it costs
-// as much as reading the changes without copying.
+// Pending implements [feed.Counter]. You get the number of changes that Read would return, over all partitions of the
+// range. The number is exact. For latest versions of whole partitions, the number comes from tallies, in milliseconds
+// for millions of changes. For part of a partition, for a partition key, and for all versions and deletes, the cost
+// is that of reading the changes without copying them.
 func (c *Container) Pending(ctx context.Context, rng feed.Range, from feed.Position, options feed.ReadOptions) (feed.Backlog, error) {
 	for {
 		total, err := c.moment().pending(ctx, rng, from, options)
@@ -33,9 +31,9 @@ func (c *Container) Pending(ctx context.Context, rng feed.Range, from feed.Posit
 	}
 }
 
-// pending counts in one state of the engine. The layout is compared after that state was
-// taken, because a layout that was replaced meanwhile may name other logs than the state has.
-// A partition without anything newer than the position costs nothing.
+// pending counts in a single state of the engine. After taking that state, pending compares the layout, because a
+// layout that was replaced meanwhile may name other logs than the state has. A partition whose newest change is not
+// after the position costs nothing.
 func (m moment) pending(ctx context.Context, rng feed.Range, from feed.Position, options feed.ReadOptions) (total feed.Backlog, err error) {
 	if err := m.c.checkUsable(ctx); err != nil {
 		return total, err
@@ -72,7 +70,7 @@ func (m moment) pending(ctx context.Context, rng feed.Range, from feed.Position,
 	return k.total, nil
 }
 
-// counter counts changes in one state of the engine.
+// counter counts changes in a single state of the engine.
 type counter struct {
 	moment
 	view  engine.View
@@ -80,12 +78,12 @@ type counter struct {
 	total feed.Backlog
 }
 
-// countLog adds the changes of one log in (sel.lsn, head].
-// Oldest is the time of the first change. If the first cell has none, the walk goes on
-// where the tallies place the first version that lives, up to the first that is shown.
+// countLog adds the changes of a log in (sel.lsn, head]. Oldest is the time of the first change. If the first cell
+// has no change, the walk goes on at the first living version according to the tallies, and ends at the first version
+// that is shown.
 func (k *counter) countLog(ctx context.Context, num uint32, sel selection) (err error) {
 	whole := k.l.tallied && sel.mode == feed.LatestVersion && sel.pk == "" && sel.rng.Contains(k.l.logs[num].rng)
-	// The time is looked for even beside a token, because tallies have no times.
+	// The walk looks for the time even if the position has a token, because tallies have no times.
 	sel.search = sel.search || whole && sel.since != anyTime
 	f, err := k.openLog(num, sel, k.head)
 	if err != nil {
@@ -126,7 +124,7 @@ func (k *counter) countLog(ctx context.Context, num uint32, sel selection) (err 
 	})
 }
 
-// addFound adds changes, of which the oldest has this time.
+// addFound adds a number of changes; at is the time of the oldest.
 func (k *counter) addFound(items, at int64) {
 	k.total.Items += items
 	if at := time.UnixMilli(at).UTC(); k.total.Oldest.IsZero() || at.Before(k.total.Oldest) {
@@ -134,7 +132,7 @@ func (k *counter) addFound(items, at int64) {
 	}
 }
 
-// openLog opens the feed of one log in (sel.lsn, upTo].
+// openLog opens the feed of a log in (sel.lsn, upTo].
 func (k *counter) openLog(num uint32, sel selection, upTo int64) (*logWalk, error) {
 	f := &logWalk{sel: sel, now: k.now}
 	if err := f.openLog(moment{c: k.c, l: k.l, head: upTo}, num, k.view.Cursor); err != nil {
@@ -143,9 +141,9 @@ func (k *counter) openLog(num uint32, sel selection, upTo int64) (*logWalk, erro
 	return f, nil
 }
 
-// countRest counts the changes of a log after the end of a cell, by its tallies, and returns
-// an LSN after which the first of them is. Two kinds of versions that live are no
-// changes: those after the head, and those that have expired and wait for the sweeper.
+// countRest counts the changes of a log after the end of a cell, by the tallies. countRest also returns an LSN before
+// the first of these changes. Two kinds of living versions are no changes: versions after the head, and expired
+// versions that wait for the sweeper.
 func (k *counter) countRest(ctx context.Context, num uint32, sel selection, after int64) (items, first int64, err error) {
 	if items, first, err = k.addCells(num, after); err != nil || items == 0 {
 		return 0, 0, err
@@ -160,7 +158,7 @@ func (k *counter) countRest(ctx context.Context, num uint32, sel selection, afte
 	return items - late - expired, first, err
 }
 
-// addCells adds up the cells after the end of a cell up to that of the head.
+// addCells adds up the cells after the cell that ends at after, up to the cell of the head.
 func (k *counter) addCells(num uint32, after int64) (items, first int64, err error) {
 	size := k.c.tallies.cells
 	from, _ := size.row(after + 1)
@@ -198,8 +196,7 @@ func (k *counter) addCells(num uint32, after int64) (items, first int64, err err
 	return items, first, it.Err()
 }
 
-// scanVersions counts the versions of a log in (sel.lsn, upTo], expired ones too, until each
-// returns false.
+// scanVersions counts the versions of a log in (sel.lsn, upTo], expired versions included, until each returns false.
 func (k *counter) scanVersions(ctx context.Context, num uint32, sel selection, upTo int64, each func(*entry) bool) (items int64, err error) {
 	f, err := k.openLog(num, sel, upTo)
 	if err != nil {
@@ -215,9 +212,9 @@ func (k *counter) scanVersions(ctx context.Context, num uint32, sel selection, u
 	return items, err
 }
 
-// countExpired counts the versions of a log in (sel.lsn, head] that have expired and that
-// the sweeper has not deleted yet, which are few: those with a ttl of their own by the
-// index, and those that live by the default at the beginning of the log.
+// countExpired counts the versions of a log in (sel.lsn, head] that have expired but that the sweeper has not deleted
+// yet. They are few. Versions with a ttl of their own are counted by the index, and versions with the default ttl at
+// the beginning of the log.
 func (k *counter) countExpired(ctx context.Context, num uint32, sel selection) (items int64, err error) {
 	spec := &k.l.spec
 	if spec.DefaultTTL == nil {
@@ -226,8 +223,7 @@ func (k *counter) countExpired(ctx context.Context, num uint32, sel selection) (
 	if items, err = k.expiredByIndex(num, sel.lsn); err != nil || *spec.DefaultTTL < 0 {
 		return items, err
 	}
-	// Times of commits grow with LSNs, so the first version that the default lets live
-	// ends the scan.
+	// Commit times grow with LSNs, so the first version that has not expired by the default ends the scan.
 	_, err = k.scanVersions(ctx, num, sel, k.head, func(e *entry) bool {
 		if spec.expiry(e.time, 0) > k.now {
 			return false
@@ -240,8 +236,8 @@ func (k *counter) countExpired(ctx context.Context, num uint32, sel selection) (
 	return items, err
 }
 
-// expiredByIndex counts the documents of a log after an LSN that have expired and were not
-// deleted yet, by the index of expiries.
+// expiredByIndex counts the expired documents of a log after an LSN that were not deleted yet, by the index of
+// expiries.
 func (k *counter) expiredByIndex(num uint32, after int64) (items int64, err error) {
 	it, err := k.view.Cursor(tableKey(tableTTL, k.c.num, 0), ttlKey(k.c.num, k.now+1, "", "", ""))
 	if err != nil {
@@ -264,7 +260,7 @@ func (k *counter) expiredByIndex(num uint32, after int64) (items int64, err erro
 		if err != nil {
 			return 0, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
-		// The index knows documents and no logs, so those of other logs are met too.
+		// The index does not distinguish logs, so the scan also meets documents of other logs.
 		if s.log == num && s.lsn > after && s.lsn <= k.head {
 			items++
 		}

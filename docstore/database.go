@@ -15,27 +15,26 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// The store itself needs only containers: a database is the first half of a container's
-// name. It has a record of its own because REST clients create, list and replace
-// databases, and because resource ids of containers begin with that of their database.
+// The store itself needs only containers: a database is the first half of a container's name. A database has a record
+// because REST clients create, list and replace databases, and because a container's resource id begins with that of
+// its database.
 
-// DefaultDatabase holds the containers whose specification names no database, and is
-// created with the first of them, so programs without databases need not make any.
+// DefaultDatabase holds the containers whose specification names no database. The store creates this database with
+// the first such container, so your program does not need to create a database.
 const DefaultDatabase = "default"
 
-// Database is a set of containers, as of the call that returned the value.
+// Database is a set of containers. The value is a copy, made when you called the method that returned it.
 type Database struct {
 	ID      string
-	RID     string    // resource id; changes when the database is made anew
+	RID     string    // resource id; changes if the database is deleted and created again
 	ETag    string    // quoted; changes with each change
 	Changed time.Time // of the last change
 
-	// Meta is the caller's own JSON, which the store keeps unread.
+	// Meta is your own JSON. The store keeps Meta and never reads it.
 	Meta json.RawMessage `json:",omitempty"`
 }
 
-// CreateDatabase adds a database. The error is [feed.ErrConflict] when the id is
-// taken.
+// CreateDatabase adds a database. The error is [feed.ErrConflict] if the id is taken.
 func (db *DB) CreateDatabase(ctx context.Context, id string, meta json.RawMessage) (Database, error) {
 	var database Database
 	err := checkName("database id", id)
@@ -54,9 +53,8 @@ func (db *DB) CreateDatabase(ctx context.Context, id string, meta json.RawMessag
 	return database.clone(), nil
 }
 
-// newDatabase stores a new database. The default database has the resource id of the
-// store, because stores from before there were databases gave their containers ids
-// below that.
+// newDatabase stores a new database. The default database has the resource id of the store, because stores that are
+// older than databases gave their containers ids below that id.
 func (g *group) newDatabase(id string, meta json.RawMessage) (Database, error) {
 	database := Database{ID: id, RID: g.db.RID(), Meta: meta}
 	if id != DefaultDatabase {
@@ -74,8 +72,7 @@ func (db *DB) ridTaken(rid string) bool {
 	return rid == db.RID() || slices.ContainsFunc(db.Databases(), func(database Database) bool { return database.RID == rid })
 }
 
-// storeDatabase writes a database with a new ETag; readers see it once the group is
-// safe.
+// storeDatabase writes a database with a new ETag. Readers see the database when the group is safe.
 func (g *group) storeDatabase(database Database) (Database, error) {
 	db := g.db
 	database.Meta = slices.Clone(database.Meta)
@@ -98,9 +95,8 @@ func (db *DB) ReplaceDatabase(ctx context.Context, id string, meta json.RawMessa
 	return db.UpdateDatabase(ctx, id, func(json.RawMessage) (json.RawMessage, error) { return meta, nil })
 }
 
-// UpdateDatabase is [DB.ReplaceDatabase] with the Meta that change makes of the present
-// Meta. As with [DB.UpdateContainer], no other change comes in between, and change must
-// be quick.
+// UpdateDatabase is [DB.ReplaceDatabase] with a function: change receives the present Meta and returns the new Meta.
+// As with [DB.UpdateContainer], no other change comes in between, and change must be fast.
 func (db *DB) UpdateDatabase(ctx context.Context, id string, change func(meta json.RawMessage) (json.RawMessage, error)) (Database, error) {
 	var database Database
 	err := db.committer.runAlone(ctx, func(g *group) (err error) {
@@ -120,9 +116,8 @@ func (db *DB) UpdateDatabase(ctx context.Context, id string, change func(meta js
 	return database.clone(), nil
 }
 
-// DeleteDatabase removes a database with all its containers. When it fails, some
-// containers may be gone: each is a separate commit, so that writers elsewhere are
-// not held up for the whole database.
+// DeleteDatabase removes a database with all its containers. If DeleteDatabase fails, some containers may be gone
+// already: each container is a separate commit, so other writers do not wait for the whole database.
 func (db *DB) DeleteDatabase(ctx context.Context, id string) error {
 	if _, err := db.Database(id); err != nil {
 		return fmt.Errorf("delete: %w", err)
@@ -170,14 +165,14 @@ func (db *DB) Database(id string) (Database, error) {
 	return database.clone(), nil
 }
 
-// DatabaseETag returns the ETag of the database with this id, empty if there is none: a
-// quick look at whether it has changed.
+// DatabaseETag returns the ETag of the database with this id, or "" if the database does not exist. This is a fast
+// way to find out whether the database has changed.
 func (db *DB) DatabaseETag(id string) string {
 	database, _ := db.database(id)
 	return database.ETag
 }
 
-// clone returns a copy that shares no memory.
+// clone returns a copy without shared memory.
 func (d Database) clone() Database {
 	d.Meta = slices.Clone(d.Meta)
 	return d
@@ -212,9 +207,9 @@ func (ld loader) readDatabases() error {
 	})
 }
 
-// containerRID returns the resource id of a container, as the service builds them: the
-// 4 bytes of the database, then a number of 4 bytes whose first bit is set. SDKs decide
-// by that bit and the length which kind of resource an id names.
+// containerRID returns the resource id of a container, as the service builds them: the 4 bytes of the database, then
+// a number of 4 bytes whose first bit is set. SDKs use that bit and the length to tell which kind of resource an id
+// names.
 func containerRID(database Database, num uint32) (string, error) {
 	own, err := decodeRID(database.RID)
 	if err != nil {
@@ -232,7 +227,7 @@ func checkName(field, id string) error {
 	return nil
 }
 
-// qualified returns database/container for a name that may lack the default database.
+// qualified returns the full name, database/container, of a name that may omit the default database.
 func qualified(name string) string {
 	if strings.Contains(name, "/") {
 		return name

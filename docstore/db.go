@@ -15,35 +15,34 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Options are the optional settings of [Open]. The zero value is a durable store on
-// disk, made if absent.
+// Options are the optional settings of [Open]. With the zero value, Open creates the store if absent, and keeps all
+// data durably on disk.
 type Options struct {
-	// NoSync acknowledges writes before the disk has them. They mostly survive the end
-	// of the process, but not a power loss. Default: off.
+	// NoSync acknowledges writes before they are on the disk. Such writes mostly survive the end of the process, but
+	// not a power loss. Default: off.
 	NoSync bool
 
-	// InMemory keeps everything in memory and ignores the directory: for tests.
+	// InMemory keeps everything in memory and ignores the directory. Use this for tests.
 	InMemory bool
 
-	// CacheBytes is the memory in bytes for blocks of the disk that were read, and for writes
-	// that are not yet in tables, which take theirs from it. Writes may take 16 MB however small
-	// it is. 0 is 96 MB. See [OffHeap].
+	// CacheBytes is the memory, in bytes, for blocks read from the disk and for writes that are not yet in tables.
+	// Both share these bytes, but writes may take 16 MB even if CacheBytes is smaller. 0 means 96 MB. See [OffHeap].
 	CacheBytes int64
 
-	// MustExist refuses a directory without a store, with [ErrNotStore], instead of
-	// making a store there: a mistyped path must not become an empty store.
+	// MustExist makes Open return [ErrNotStore] for a directory without a store, instead of creating a store there.
+	// Set MustExist if a mistyped path must not create an empty store.
 	MustExist bool
 
-	// The rest is for tests and for opening a copy.
+	// The other fields are for tests and for opening a copy.
 	fs      engine.FS
-	buffer  uint64 // of writes in memory; 0 follows from CacheBytes
-	small   bool   // tables are, for tests
-	resting bool   // nothing in the background: a backup must not differ from its original
-	cells   cells  // of tallies; 0 is cellLSNs
-	plain   int64  // bytes on the disk up to which tables are not compressed; 0 is a gigabyte
+	buffer  uint64 // bytes of writes in memory; 0 derives the size from CacheBytes
+	small   bool   // small tables, for tests
+	resting bool   // no background work: a backup must not differ from its original
+	cells   cells  // LSNs per cell of the tallies; 0 means cellLSNs
+	plain   int64  // bytes on the disk up to which tables are not compressed; 0 means a gigabyte
 }
 
-// ofEngine are the settings of the engine.
+// ofEngine returns the settings of the engine.
 func (o Options) ofEngine() engine.Options {
 	return engine.Options{
 		NoSync: o.NoSync, InMemory: o.InMemory, CacheBytes: o.CacheBytes, Schema: onDisk, AsFound: o.resting,
@@ -51,11 +50,10 @@ func (o Options) ofEngine() engine.Options {
 	}
 }
 
-// DB is an open store. All methods may be called concurrently.
+// DB is an open store. You may call all methods concurrently.
 //
-// Readers take no lock. The committer alone replaces the maps and layouts behind the
-// atomic pointers, as whole values, so a reader works on a consistent set for as long
-// as needed.
+// Readers take no lock. Only the committer replaces the maps and layouts behind the atomic pointers, always as whole
+// values. So a reader works on a consistent set for as long as necessary.
 type DB struct {
 	dir  string
 	eng  *engine.Engine
@@ -68,9 +66,9 @@ type DB struct {
 	work   sync.WaitGroup
 	closer sync.Once
 	failed atomic.Pointer[error]
-	wake   chan struct{} // an expiry has come closer
+	wake   chan struct{} // signals that the next expiry is now earlier
 	found  Recovery
-	wrote  chan struct{} // a write that the reclaimer has not seen
+	wrote  chan struct{} // signals a write that the reclaimer has not seen
 	cells  cells         // of tallies
 	rest   bool          // Options.resting
 
@@ -78,25 +76,25 @@ type DB struct {
 
 	containers atomic.Pointer[map[string]*Container] // replaced by the committer
 	databases  atomic.Pointer[map[string]Database]   // the same
-	nextCont   uint32                                // of the committer
-	common     atomic.Pointer[time.Duration]         // retention of containers without their own; nil was never set
+	nextCont   uint32                                // only for the committer
+	common     atomic.Pointer[time.Duration]         // retention of containers without their own; nil if never set
 
-	// A group is applied before it is safe on the disk. Readers that may have seen such
-	// a group wait until it is: see settle.
+	// A group is applied before the disk has the group safely. Readers that may have seen such a group wait until the
+	// group is safe: see awaitSafe.
 	applied, safe atomic.Int64
 	broad         atomic.Int64 // the last group that may change what readers of any container see
 	settled       gate
 }
 
-// formatVersion names the layout in keys.go. A store of another version is refused,
-// because its bytes would be misread. A store of the version before has no tallies: it
-// is opened and gets them (see tally.go).
+// formatVersion names the layout in keys.go. The store refuses files of another version, because their bytes would be
+// misread. A store of the previous version has no tallies: Open accepts such a store, and then builds the tallies
+// (see tally.go).
 const (
 	formatVersion = "2"
 	formatNoTally = "1"
 )
 
-// onDisk is what the engine has to know of keys.go.
+// onDisk is the part of keys.go that the engine needs to know.
 var onDisk = engine.Schema{
 	FormatKey: metaKey("format"),
 	Formats:   []string{formatNoTally, formatVersion},
@@ -104,11 +102,11 @@ var onDisk = engine.Schema{
 	Age:       ageOfSlot,
 }
 
-// loadedTables are the tables that are read when a store is opened. They are verified
-// before, so that an open that fails has changed nothing.
+// loadedTables are the tables that are read when a store is opened. They are verified before that, so a failed open
+// has changed nothing.
 var loadedTables = []byte{tableMeta, tableContainer, tableDatabase, tableHead, tableCount, tableLow}
 
-// ageOfSlot is the LSN of an entry in the primary index.
+// ageOfSlot returns the LSN of an entry in the primary index.
 func ageOfSlot(key, value []byte) (int64, bool) {
 	if key[0] != tableDoc {
 		return 0, false
@@ -117,20 +115,19 @@ func ageOfSlot(key, value []byte) (int64, bool) {
 	return s.lsn, err == nil
 }
 
-// maxQueue is how many transactions wait for the committer before writers block: two full
-// groups, so the committer finds the next group ready after the disk.
+// maxQueue is the number of transactions that wait for the committer before writers block. There is room for two full
+// groups, so the next group is ready when the committer returns from the disk.
 const maxQueue = 1024
 
-// Open opens the store in dir, as [OpenContext] does, without a context. Open gives up
-// on a disk that takes nothing for 10 seconds.
+// Open opens the store in dir, as [OpenContext] does, without a context. If the disk accepts no write for 10 seconds,
+// Open gives up.
 func Open(dir string, o Options) (*DB, error) { return OpenContext(life{}, dir, o) }
 
-// OpenContext opens the store in dir and creates dir if absent. Damage is found before
-// anything is changed. Errors: [ErrInUse] when another process has the directory open,
-// [ErrCorrupt] when files are damaged, [ErrNotStore] when the directory holds other
-// files, [ErrFormat] when a later version wrote the store, [ErrFailed] when a file
-// cannot be made or the disk was full for 10 seconds. When ctx ends first, the error is
-// its cause together with the error of the disk that was being waited out.
+// OpenContext opens the store in dir and creates dir if absent. OpenContext detects damage before any change. Errors:
+// [ErrInUse] if another process has the directory open, [ErrCorrupt] if files are damaged, [ErrNotStore] if the
+// directory holds other files, [ErrFormat] if a later version wrote the store, [ErrFailed] if a file cannot be
+// created or the disk was full for 10 seconds. If ctx ends while OpenContext waits for the disk, the error joins the
+// cause of ctx and the error of the disk.
 func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 	if !o.InMemory && o.fs == nil {
 		if dir == "" {
@@ -158,7 +155,7 @@ func OpenContext(ctx context.Context, dir string, o Options) (*DB, error) {
 	return db, nil
 }
 
-// newDB is a store on an engine that is being opened.
+// newDB returns a store on an engine that is being opened.
 func newDB(dir string, eng *engine.Engine, o Options) *DB {
 	db := &DB{
 		dir: dir, eng: eng, tags: newTagger(),
@@ -171,14 +168,13 @@ func newDB(dir string, eng *engine.Engine, o Options) *DB {
 	return db
 }
 
-// Close stops the background work, waits for its end, and closes the files. Writes that were
-// not acknowledged return [ErrClosed]. A write that waits for room on a full disk has 10 seconds
-// from its beginning, and returns [ErrFailed] when they have passed. A second call does nothing and
-// returns nil.
+// Close stops the background work, waits for its end, and closes the files. Writes that were not acknowledged return
+// [ErrClosed]. A write that waits for room on a full disk may wait 10 seconds from its beginning; then the write
+// returns [ErrFailed]. A second call does nothing and returns nil.
 func (db *DB) Close() error {
 	var err error
 	db.closer.Do(func() {
-		db.eng.PrepareClose() // first, because a write that waits for room keeps the committer from its end
+		db.eng.PrepareClose() // first, because the committer cannot end while a write waits for room
 		close(db.stop)
 		db.work.Wait()
 		if err = db.eng.Close(); err != nil {
@@ -188,8 +184,8 @@ func (db *DB) Close() error {
 	return err
 }
 
-// closed returns why the store can no longer be used, or nil. The error of a failure
-// comes first, because it has the reason.
+// closed returns why the store cannot be used any more, or nil. The error of a failure comes first, because that
+// error contains the reason.
 func (db *DB) closed() error {
 	if e := db.failed.Load(); e != nil {
 		return *e
@@ -202,14 +198,14 @@ func (db *DB) closed() error {
 	}
 }
 
-// awaitSafe waits until every write of a container that the caller may have read is safe on
-// the disk. Without it a reader could store a position after a change that a power loss takes
-// back, and the change that later gets the same LSN would be skipped.
+// awaitSafe waits until every write of a container that the caller may have read is safe on the disk. Without this
+// wait, a reader could store a position after a change that a power loss takes back. The reader would then skip the
+// change that later gets the same LSN.
 //
-// It does not wait for the writes of other containers, whose keys the caller has not read: else
-// a processor's read of the feed would wait for the flush of each checkpoint of its leases.
+// awaitSafe does not wait for the writes of other containers, because the caller has not read their keys. Otherwise a
+// processor's read of the feed would wait for the flush of each checkpoint of its leases.
 func (db *DB) awaitSafe(ctx context.Context, c *Container) error {
-	// Both are raised before the engine shows the group, so whatever was read is counted.
+	// The committer raises both before the engine shows the group, so everything that was read is counted.
 	seen := max(c.applied.Load(), db.broad.Load())
 	for {
 		ch := db.settled.next()
@@ -222,7 +218,7 @@ func (db *DB) awaitSafe(ctx context.Context, c *Container) error {
 	}
 }
 
-// awaitEvent waits for a channel, the end of ctx or that of the store.
+// awaitEvent waits for a channel, for the end of ctx, or for the end of the store.
 func (db *DB) awaitEvent(ctx context.Context, ch <-chan struct{}) error {
 	if err := db.closed(); err != nil {
 		return err
@@ -237,8 +233,8 @@ func (db *DB) awaitEvent(ctx context.Context, ch <-chan struct{}) error {
 	}
 }
 
-// Container returns the container with this name: its id, or database/id outside the
-// [DefaultDatabase]. The error is [feed.ErrNotFound] if there is none.
+// Container returns the container with this name: its id, or database/id outside the [DefaultDatabase]. The error is
+// [feed.ErrNotFound] if the container does not exist.
 func (db *DB) Container(name string) (*Container, error) {
 	if err := db.closed(); err != nil {
 		return nil, err
@@ -263,14 +259,14 @@ func (db *DB) Containers() []*Container {
 // RID returns the resource id of the store, which is that of its [DefaultDatabase].
 func (db *DB) RID() string { return encodeRID(db.rid) }
 
-// encodeRID writes a resource id as the service does: base64 in which a slash is a
-// hyphen, because resource ids are segments of URLs.
+// encodeRID writes a resource id as the service does: in base64 with a hyphen instead of a slash, because resource
+// ids are segments of URLs.
 func encodeRID(b []byte) string {
 	var short [32]byte
 	return string(ridEncoding.AppendEncode(short[:0], b))
 }
 
-// ridEncoding is base64 with a dash for the slash, which cannot stand in a path.
+// ridEncoding is base64 with a hyphen instead of a slash, which is not allowed in a path.
 var ridEncoding = base64.NewEncoding("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-")
 
 // decodeRID reverses encodeRID.

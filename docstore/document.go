@@ -14,44 +14,42 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// The limits of one document; each is the service's.
+// The limits of a document. Each is the service's limit.
 const (
 	maxDocument = service.MaxItem // bytes of the body
-	maxNesting  = 128             // objects and arrays in each other
+	maxNesting  = 128             // levels of objects and arrays in each other
 	maxID       = 1023            // bytes of the id
 	maxTTL      = math.MaxInt32   // seconds
 )
 
-// ErrTooLarge is the [feed.ErrBadRequest] of a document above 2 MB.
+// ErrTooLarge is the [feed.ErrBadRequest] of a document larger than 2 MB.
 var ErrTooLarge = fmt.Errorf("%w: document is too large", feed.ErrBadRequest)
 
-// document is a body that has been read once: the members that the store needs, and the
-// runs of text that belong to the user. The text is never decoded and encoded again,
-// because a document must come back as written: numbers with their digits,
-// strings with their escapes, members in order.
+// document is a body after one pass over its text. A document contains the members that the store needs, and the runs
+// of text that belong to the user. The text is never decoded and encoded again, because a document must come back as
+// written: numbers with their digits, strings with their escapes, members in order.
 //
-// Where an object repeats a member, the last counts, as for [encoding/json] and for
-// JavaScript; all stay in the text. Queries, patches, leases and the client keep the
-// same rule, because a key that the store reads in one way and a query in another would
-// make the document unreachable. docs/server.md says why this rule and no other.
+// If an object repeats a member, the last counts, as for [encoding/json] and for JavaScript; all stay in the text.
+// Queries, patches, leases and the client follow the same rule. If the store and a query read a key differently, the
+// document would be unreachable. docs/server.md gives the reasons for this rule.
 type document struct {
 	id   string
 	key  feed.PartitionKey
-	ttl  int // seconds; 0 is the container's default, -1 is for ever
+	ttl  int // seconds; 0 is the container's default, -1 is never
 	body []byte
-	user rawjson.Runs // its members, without system properties
+	user rawjson.Runs // the user's members, without system properties
 }
 
-// parseDocument reads a body in one pass, for a container with these partition key
-// paths. The document refers to body, which must not change afterwards.
+// parseDocument reads a body in a single pass, for a container with these partition key paths. The document shares
+// the bytes of body, which must not change afterwards.
 func parseDocument(body []byte, paths []pkey.Path) (document, error) {
 	return readDocument(body, rawjson.Strict(body), paths)
 }
 
-// readDocument is parseDocument by a scanner at the beginning of the body, which need not
-// be strict when the body is known to be JSON.
+// readDocument is parseDocument with a scanner that stands at the beginning of the body. The scanner need not be
+// strict if the body is known to be JSON.
 func readDocument(body []byte, scanner rawjson.Scanner, paths []pkey.Path) (document, error) {
-	if len(body) > maxDocument+maxSystem { // or it would have to be read to know its size
+	if len(body) > maxDocument+maxSystem { // otherwise the body would be read only to learn its size
 		return document{}, checkSize("body", len(body))
 	}
 	if c := scanner.Peek(); c != '{' {
@@ -63,8 +61,8 @@ func readDocument(body []byte, scanner rawjson.Scanner, paths []pkey.Path) (docu
 	}
 	doc := document{body: body}
 	var id, ttl rawjson.Span
-	// Only the first name of each path is looked for in the pass over the document;
-	// others are looked up in that value alone.
+	// The pass over the document looks only for the first name of each path. The rest of a path is looked up in that
+	// value alone.
 	var values [epk.MaxLevels]rawjson.Span
 	for from, key := range scanner.Object() {
 		name, value := key.Name(), scanner.Value()
@@ -81,12 +79,11 @@ func readDocument(body []byte, scanner rawjson.Scanner, paths []pkey.Path) (docu
 			}
 		}
 	}
-	// The syntax is judged first, because the spans of members mean nothing in a text
-	// that is not JSON.
+	// The syntax is checked first, because the spans of members mean nothing if the text is not JSON.
 	switch {
 	case !scanner.End():
 		return document{}, notJSON("body", body)
-	case len("{}")+doc.user.Size() > maxDocument: // the store adds the system properties, also to what it has accepted
+	case len("{}")+doc.user.Size() > maxDocument: // without system properties, which the store may have added itself
 		return document{}, checkSize("body", len("{}")+doc.user.Size())
 	case scanner.Levels() > maxNesting:
 		return document{}, refuse("document has %d levels of objects and arrays: want at most %d", scanner.Levels(), maxNesting)
@@ -106,7 +103,7 @@ func readDocument(body []byte, scanner rawjson.Scanner, paths []pkey.Path) (docu
 	return doc, err
 }
 
-// parseID reads the value of the member id; nil is an absent member.
+// parseID reads the value of the member id; nil means absent.
 func parseID(raw []byte) (string, error) {
 	if raw == nil {
 		return "", fmt.Errorf("%w: want a string of 1 to %d bytes", ErrNoID, maxID)
@@ -121,8 +118,8 @@ func parseID(raw []byte) (string, error) {
 	return id, nil
 }
 
-// parseTTL reads the value of the member ttl; nil is an absent member. 1e1 is accepted,
-// because to JSON that is the same number as 10.
+// parseTTL reads the value of the member ttl; nil means absent. 1e1 is accepted, because in JSON this is the same
+// number as 10.
 func parseTTL(raw []byte) (int, error) {
 	if raw == nil {
 		return 0, nil
@@ -134,9 +131,9 @@ func parseTTL(raw []byte) (int, error) {
 	return int(ttl), nil
 }
 
-// render returns the document as it is stored up to its system properties, with room for
-// those: some are known only in the committer. In place, it overwrites the body where that
-// has the room: what stays of a body only ever moves towards its beginning.
+// render returns the stored form of the document up to its system properties, with room for these, because only the
+// committer knows all of them. If inPlace is set, render overwrites the body if the body's buffer is large enough;
+// this is safe because the kept text only moves towards the beginning of the buffer.
 func (d *document) render(room int, inPlace bool) []byte {
 	size := len("{,}") + d.user.Size() + room
 	b := d.body[:0]
@@ -151,7 +148,7 @@ func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", feed.ErrBadRequest, fmt.Sprintf(format, args...))
 }
 
-// checkSize refuses a text that is larger than a document can be.
+// checkSize refuses a text larger than the largest document.
 func checkSize(name string, bytes int) error {
 	if bytes > maxDocument {
 		return fmt.Errorf("%w: %s has %d bytes: want at most %d", ErrTooLarge, name, bytes, maxDocument)
@@ -159,9 +156,8 @@ func checkSize(name string, bytes int) error {
 	return nil
 }
 
-// checkJSON refuses a text that is too large, not UTF-8 or not JSON. The store keeps
-// the text as it is, so an error admitted here would come back from every read, for
-// ever.
+// checkJSON refuses a text too large, not UTF-8 or not JSON. The store keeps the text unchanged, so a fault that is
+// accepted here would come back from every read, for ever.
 func checkJSON(name string, text []byte) error {
 	if err := checkSize(name, len(text)); err != nil {
 		return err
@@ -172,8 +168,8 @@ func checkJSON(name string, text []byte) error {
 	return nil
 }
 
-// notJSON says what is wrong with a text. Only a refused text pays for the decoder, which
-// knows the offset of the error.
+// notJSON returns an error that describes the fault in a text. Only a refused text pays for the decoder, which knows
+// the offset of the fault.
 func notJSON(name string, text []byte) error {
 	if !utf8.Valid(text) {
 		return notJSONError{refuse("%s is not UTF-8: want JSON", name)}

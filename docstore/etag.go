@@ -7,9 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// tagger makes ETags that never repeat, not even after a restart or in a store restored
-// from a copy: a counter starts anew there, so a random number of the run goes before
-// it.
+// tagger makes ETags that never repeat, not even after a restart or in a store restored from a copy. In these cases
+// the counter starts again, so a tag begins with a random number, which is new in each run.
 type tagger struct {
 	run  string
 	next *atomic.Uint64
@@ -21,7 +20,7 @@ func newTagger() tagger {
 	return tagger{run: fmt.Sprintf("%08x-%04x-%04x", b[:4], b[4:6], b[6:]), next: &atomic.Uint64{}}
 }
 
-// tag returns the next ETag, with its quotes: a GUID, as those of the service.
+// tag returns the next ETag, with its quotes. The tag is a GUID, like the ETags of the service.
 func (t tagger) tag() string {
 	var digits, short [48]byte
 	n := strconv.AppendUint(digits[:0], t.next.Add(1)|1<<63, 16) // 16 digits

@@ -11,45 +11,45 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// logWalk walks the logs that a partition reads, merged by LSN. An LSN is in one log only,
-// even while versions are being moved (see move.go), so there are no ties.
+// logWalk walks the logs that a partition reads, merged by LSN. An LSN is in only a single log, even while versions
+// are being moved (see move.go), so no two logs have the same LSN.
 type logWalk struct {
 	sel     selection
-	now     int64        // time of the container, which decides who has expired
-	view    *engine.View // where several cursors must see one state
+	now     int64        // time of the container, which decides which documents have expired
+	view    *engine.View // set if several cursors must read the same state
 	tracks  []*track
-	stop    func(lsn int64) bool // asked before each version
+	stop    func(lsn int64) bool // called before each version; true ends the walk
 	stopped bool
-	entry   entry // the present one
+	entry   entry // the present version
 }
 
 // errMoved means that the layout changed while the feed was opened; see move.go.
 var errMoved = errors.New("layout has changed")
 
-// placed is a cursor, and whether it is at a key.
+// placed is a cursor, and whether the cursor is at a key.
 type placed struct {
 	*engine.Cursor
 	ok bool
 }
 
-// track is the walk through one log.
+// track is the walk through a log.
 type track struct {
 	c     *Container
 	num   uint32
 	log   *changelog
 	it    placed
-	dead  placed // marks of superseded versions; without a cursor where none are kept
-	all   bool   // the selection holds every key of the log
+	dead  placed // marks of superseded versions; without a cursor if the log has none
+	all   bool   // the selection contains every key of the log
 	lsn   int64
-	start int64 // the versions come after this LSN
+	start int64 // the walk shows versions after this LSN
 
-	still  bool // no version is moved into this log meanwhile
-	lowest bool // every version since the low-water mark was dead
+	still  bool // no version is moved into this log during the walk
+	lowest bool // all versions since the low-water mark were dead so far
 }
 
-// feed opens cursors for the versions of some logs in (sel.lsn, head]. Several
-// cursors share a snapshot, because they must agree about versions that move from log
-// to log and about marks; a single cursor is a snapshot by itself and cheaper.
+// feed opens cursors for the versions of some logs in (sel.lsn, head]. Several cursors share a view of the engine,
+// because they must agree on marks and on versions that move from log to log. A single cursor needs no view: a cursor
+// reads a single state anyway, and is cheaper.
 func (m moment) feed(logs []uint32, sel selection) (*logWalk, error) {
 	f := &logWalk{sel: sel, now: m.c.clock.now()}
 	open := m.c.db.eng.Cursor
@@ -72,9 +72,8 @@ func (m moment) feed(logs []uint32, sel selection) (*logWalk, error) {
 	return f, nil
 }
 
-// marks reports whether a reader has to look for marks. They outlive a retention that was
-// turned off, until the sweeper has removed them: so marked decides, and not the
-// retention.
+// marks reports whether a reader has to look for marks. When the retention is turned off, marks remain until the
+// sweeper has removed them. Therefore the field marked decides, not the retention.
 func (l *layout) marks(sel selection) bool {
 	return sel.mode == feed.LatestVersion && l.marked
 }
@@ -87,7 +86,7 @@ func (f *logWalk) openLog(m moment, num uint32, open openCursor) error {
 	return t.placeCursors(open, m, f.sel)
 }
 
-// low returns up to which LSN every version of a log is dead in the state that is read.
+// low returns the low-water LSN of a log in the state that is read: every version up to this LSN is dead.
 func (m moment) low(num uint32) int64 {
 	if m.held != nil {
 		return m.held.lows[num]
@@ -95,16 +94,15 @@ func (m moment) low(num uint32) int64 {
 	return m.l.logs[num].low.Load()
 }
 
-// eachShown calls visit for the versions that the selection shows, in order, until visit
-// returns false, and closes the feed. With a specification, expired versions are left
-// out.
+// eachShown calls visit for the versions that the selection shows, in order, until visit returns false, and closes
+// the feed. If spec is not nil, expired versions are left out.
 func (f *logWalk) eachShown(ctx context.Context, spec *ContainerSpec, visit func(*entry, addr) (bool, error)) error {
 	err := f.walkLogs(ctx, spec, visit)
 	return cmp.Or(err, f.err(), f.close())
 }
 
-// walkLogs walks the logs. It looks at ctx and the store every 1,024 versions only, because
-// most are passed over and the looks would cost more than the walk.
+// walkLogs walks the logs. walkLogs checks ctx and the store only every 1,024 versions, because most versions are
+// skipped and the checks would cost more than the walk.
 func (f *logWalk) walkLogs(ctx context.Context, spec *ContainerSpec, visit func(*entry, addr) (bool, error)) error {
 	for steps := 1; ; steps++ {
 		if steps%1024 == 0 && ctx.Err() != nil {
@@ -143,13 +141,13 @@ func (f *logWalk) walkLogs(ctx context.Context, spec *ContainerSpec, visit func(
 
 type openCursor func(from, to []byte) (*engine.Cursor, error)
 
-// placeCursors places the cursors of one log. Readers of last versions skip the dead ones
-// before the low-water mark: a log that is overwritten again and again begins with
-// millions of tombstones, and stepping over them takes seconds.
+// placeCursors places the cursors of a log. Readers of latest versions skip the dead versions before the low-water
+// mark. A log that is overwritten again and again begins with millions of tombstones, and stepping over them takes
+// seconds.
 //
-// A search for a time moves the start before the cursor of the marks is opened, so that
-// both cursors begin at one place. A walk that a search or a moving version makes begin
-// elsewhere says nothing about the low-water mark, and does not raise it.
+// A search for a time moves the start before the cursor of the marks is opened, so both cursors begin at the same
+// place. If a search has moved the start, or if versions may be moved into the log, the walk proves nothing about the
+// low-water mark and the mark stays.
 func (t *track) placeCursors(open openCursor, m moment, sel selection) (err error) {
 	start, head, cont, num := sel.lsn, m.head, t.c.num, t.num
 	low := m.low(num)
@@ -186,7 +184,7 @@ func (t *track) placeCursors(open openCursor, m moment, sel selection) (err erro
 	return nil
 }
 
-// jumpAfter goes on after an LSN.
+// jumpAfter continues the walk after an LSN.
 func (t *track) jumpAfter(lsn int64) {
 	first := addr{log: t.num, lsn: lsn + 1}
 	t.it.ok = t.it.Seek(logKey(tableLog, t.c.num, first))
@@ -196,8 +194,8 @@ func (t *track) jumpAfter(lsn int64) {
 	t.readLSN()
 }
 
-// seekTime returns the greatest LSN in [lo, hi] up to which all commits came before
-// since. A binary search finds it, because commit times grow with LSNs.
+// seekTime returns the greatest LSN in [lo, hi] such that all commits up to it came before since. A binary search
+// finds the LSN, because commit times grow with LSNs.
 func (t *track) seekTime(num uint32, since, lo, hi int64) (int64, error) {
 	for hi-lo > 1 {
 		mid := lo + (hi-lo)/2
@@ -237,8 +235,8 @@ func (t *track) stepOn() {
 	t.readLSN()
 }
 
-// isSuperseded reports whether the present version has been superseded. The marks are walked
-// beside the log, since a lookup for each version would cost the scan its speed.
+// isSuperseded reports whether the present version has been superseded. The cursor of the marks moves along with the
+// log, because a lookup for each version would make the scan slow.
 func (t *track) isSuperseded() bool {
 	if !t.dead.ok {
 		return false
@@ -256,11 +254,11 @@ func (t *track) isSuperseded() bool {
 	return false
 }
 
-// compareVersions compares two keys of one log, from either of its tables.
+// compareVersions compares two keys of a log. Each key is from the table of logs or from the table of marks.
 func compareVersions(a, b []byte) int { return bytes.Compare(tailOf(a), tailOf(b)) }
 
-// lookAt returns the present version, and whether its range and its successor let it be
-// shown. The whole entry is decoded only for versions that are.
+// lookAt returns the present version, and whether the version is shown: the version must not be superseded, and its
+// key must be in the range. The whole entry is decoded only for shown versions.
 func (t *track) lookAt(sel *selection) (value []byte, shown bool, err error) {
 	latest := sel.mode == feed.LatestVersion
 	if latest && t.isSuperseded() {
@@ -284,7 +282,7 @@ func (t *track) lookAt(sel *selection) (value []byte, shown bool, err error) {
 	return v, sel.rng.Min <= string(key) && string(key) < sel.rng.Max, nil
 }
 
-// recordLiving records the first living version, so that the next reader can begin there.
+// recordLiving records the first living version, so the next reader can begin there.
 func (t *track) recordLiving(lsn int64) {
 	if t.lowest {
 		t.lowest = false
@@ -292,8 +290,8 @@ func (t *track) recordLiving(lsn int64) {
 	}
 }
 
-// lowestTrack returns the track with the lowest LSN, nil at the end. A partition reads a
-// handful of logs at most, so a scan is quicker than a heap.
+// lowestTrack returns the track with the lowest LSN, or nil at the end. A partition reads few logs, so a scan is
+// faster than a heap.
 func (f *logWalk) lowestTrack() *track {
 	var best *track
 	for _, t := range f.tracks {
@@ -304,7 +302,7 @@ func (f *logWalk) lowestTrack() *track {
 	return best
 }
 
-// err returns the error that ended a cursor, which looks like the end of its log.
+// err returns the error that ended a cursor. Without this check the error would look like the end of the log.
 func (f *logWalk) err() error {
 	for _, t := range f.tracks {
 		for _, it := range []*engine.Cursor{t.it.Cursor, t.dead.Cursor} {
@@ -316,7 +314,7 @@ func (f *logWalk) err() error {
 	return nil
 }
 
-// close closes the cursors, and then the state of the engine that they read.
+// close closes the cursors, and then the state of the engine below them.
 func (f *logWalk) close() error {
 	var errs []error
 	for _, t := range f.tracks {

@@ -2,10 +2,9 @@ package docstore
 
 import "sync"
 
-// gate wakes all who wait for the next event. Use: take the channel, look whether the
-// event has happened already, and wait for the channel otherwise. In this order an
-// event between look and wait is not missed. Idle gates have no channel, so an event
-// costs no allocation when nobody waits.
+// gate wakes all goroutines that wait for the next event. The order of use is: take the channel, check whether the
+// event has happened already, and if not, wait for the channel. In this order you cannot miss an event between check
+// and wait. An idle gate has no channel, so an event costs no allocation if no goroutine waits.
 type gate struct {
 	mu sync.Mutex
 	ch chan struct{}

@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// gather brings transactions together before a flush, because a flush costs as much for
-// one as for many. Callers whose writes were in one group come again at about the same
-// time. So a group that is smaller than those before it waits for the rest: for about as
-// long as a flush takes, after which waiting would cost more than the flush it saves.
+// gather collects transactions before a flush, because a flush costs as much for a single transaction as for many.
+// Callers whose writes were in the same group send their next writes at about the same time. So a group that is
+// smaller than the groups before waits for the rest, for about as long as a flush takes. A longer wait would cost
+// more than the saved flush.
 //
-// Without it, half of 16 busy callers would wait for the flush of the other half, and each
-// flush would serve 8 of them.
+// Without gather, half of 16 busy callers would wait for the flush of the other half, and each flush would serve only
+// 8 callers.
 type gather struct {
 	queue <-chan *transaction
 	sync  bool // flushes wait for the disk
 
 	timer  *time.Timer
-	timing bool          // timer runs, for the group in hand
-	flush  time.Duration // that one takes, on average of late
-	last   int           // transactions of the last group, and those that came while it was written
-	want   int           // transactions for which a group waits
+	timing bool          // timer runs for the present group
+	flush  time.Duration // moving average of the time of a flush
+	last   int           // transactions of the last group, and those queued meanwhile
+	want   int           // transactions that a group waits for
 }
 
-// maxGather bounds the wait of a group, on a disk however slow.
+// maxGather limits the wait of a group, however slow the disk is.
 const maxGather = time.Millisecond
 
-// gatherAverage is how many flushes count in the average, about.
+// gatherAverage is about how many flushes count in the moving average.
 const gatherAverage = 8
 
 func newGather(queue <-chan *transaction, sync bool) *gather {
@@ -35,8 +35,8 @@ func newGather(queue <-chan *transaction, sync bool) *gather {
 	return a
 }
 
-// nextForGroup returns the next transaction for a group that has some; nil when the group is to be
-// written.
+// nextForGroup returns the next transaction for a group that already has some transactions. nextForGroup returns nil
+// if the group must be written now.
 func (a *gather) nextForGroup(has int) *transaction {
 	if tx := a.nextReady(); tx != nil || has >= a.want {
 		return tx
@@ -54,9 +54,9 @@ func (a *gather) nextForGroup(has int) *transaction {
 	}
 }
 
-// nextReady returns the next transaction of the queue, nil for none. An empty queue is looked at
-// again when the goroutines that are ready have run: among them are callers with
-// transactions, which then share this group's batch and flush.
+// nextReady returns the next transaction of the queue, or nil. If the queue is empty, nextReady yields to the
+// goroutines that are ready to run and looks once more. Some of them are callers with transactions, which then share
+// this group's batch and flush.
 func (a *gather) nextReady() *transaction {
 	for again := true; ; again = false {
 		select {
@@ -71,9 +71,8 @@ func (a *gather) nextReady() *transaction {
 	}
 }
 
-// noteWritten notes a group of n transactions, whose flush took some time: 0 without a flush. The
-// next group waits for as many as the smaller of the last two, so that two callers who met
-// by chance are not waited for.
+// noteWritten records a group of n transactions and the time of its flush; 0 means that there was no flush. The next
+// group waits for the smaller size of the last two groups, so two callers who met by chance cause no wait.
 func (a *gather) noteWritten(n int, flush time.Duration) {
 	a.timer.Stop()
 	a.timing = false

@@ -5,10 +5,9 @@ import (
 	"hash/fnv"
 )
 
-// itemRID returns the resource id of an item: the bytes of the container's, and the
-// number that the item was born with. Items of older versions have a hash of key and id in its place,
-// which has no number. Four bits of the hash say that the id is an item's: SDKs check
-// them when they resume sorted pages.
+// itemRID returns the resource id of an item: the bytes of the container's resource id, and the number that the item
+// got at its creation. Items of older versions have no such number; their resource id contains a hash of key and id
+// instead. In the hash, four bits show that the id is an item's. SDKs check these bits when they resume sorted pages.
 func itemRID(container []byte, born int64, pk, id string) string {
 	var short [16]byte
 	own := append(short[:0], container...)
@@ -24,7 +23,7 @@ func itemRID(container []byte, born int64, pk, id string) string {
 	return encodeRID(rid)
 }
 
-// birth is the number in the resource id of an item created at a place. Such numbers
-// grow, because rows of a query with equal sort keys come in the order of resource ids,
-// and in the service that is the order of creation.
+// birth returns the number in the resource id of an item, from the address of the item's first version. These numbers
+// grow, because rows of a query with equal sort keys come in the order of resource ids, and in the service this is
+// the order of creation.
 func birth(a addr) int64 { return a.lsn<<8 | int64(a.idx) }

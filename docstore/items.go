@@ -10,12 +10,12 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// maxScan is how many documents one step of a scan holds.
+// maxScan is the number of documents in a step of a scan.
 const maxScan = 256
 
-// Items are the documents of a range, in the order of their place in the key space,
-// then of key and id; with a key, those of one logical partition. What is written
-// meanwhile may appear or not. An error is the last pair.
+// Items returns the documents of a range in the order of their place in the key space, then by key and id. If key is
+// not empty, you get only the documents of this logical partition. Documents written during the iteration may appear
+// or not. An error comes as the last pair.
 func (c *Container) Items(ctx context.Context, rng feed.Range, key feed.PartitionKey) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		err := index{c}.each(ctx, rng, key, func(item Item) bool { return yield(item, nil) })
@@ -36,9 +36,8 @@ func (x index) each(ctx context.Context, rng feed.Range, key feed.PartitionKey, 
 	}
 	from := append(tableKey(tableDoc, x.c.num, len(sel.rng.Min)), sel.rng.Min...)
 	to := append(tableKey(tableDoc, x.c.num, len(sel.rng.Max)), sel.rng.Max...)
-	// The keys are read in steps and the bodies one by one, and no cursor is open while
-	// the caller works on a document: an open cursor keeps the room of all that is
-	// deleted meanwhile.
+	// The keys are read in steps, and the bodies individually. No cursor is open while the caller works on a
+	// document, because an open cursor keeps the disk space of all data deleted meanwhile.
 	for {
 		if err := x.c.checkUsable(ctx); err != nil {
 			return err
@@ -63,7 +62,7 @@ func (x index) each(ctx context.Context, rng feed.Range, key feed.PartitionKey, 
 	}
 }
 
-// keys are the first keys of [from, to).
+// keys returns the first keys in [from, to), at most maxScan.
 func (x index) keys(from, to []byte) (keys [][]byte, err error) {
 	it, err := x.c.db.eng.Cursor(from, to)
 	if err != nil {
@@ -76,15 +75,15 @@ func (x index) keys(from, to []byte) (keys [][]byte, err error) {
 	return keys, it.Err()
 }
 
-// Stats are figures of a store.
+// Stats contains figures of a store.
 type Stats struct {
-	DiskBytes  int64 // files
-	BufferSize int64 // what is not yet in sorted files
-	CacheBytes int64 // cache of blocks, in use
+	DiskBytes  int64 // size of the files
+	BufferSize int64 // bytes of writes that are not yet in sorted files
+	CacheBytes int64 // bytes of the block cache that are in use
 	Containers []ContainerStats
 }
 
-// ContainerStats are figures of a container.
+// ContainerStats contains figures of a container.
 type ContainerStats struct {
 	ID         string
 	Head       int64     // newest LSN
@@ -93,16 +92,16 @@ type ContainerStats struct {
 	Partitions []PartitionStats
 }
 
-// PartitionStats are figures of a physical partition.
+// PartitionStats contains figures of a physical partition.
 type PartitionStats struct {
 	ID        string
 	Range     feed.Range
 	Documents int64
 	Newest    int64 // LSN of its newest change
-	Logs      int   // that a reader walks; more than one for a while after a split or merge
+	Logs      int   // number of logs that a reader walks; several for a while after a split or merge
 }
 
-// Stats are the store's figures now.
+// Stats returns the store's present figures.
 func (db *DB) Stats() Stats {
 	var s Stats
 	if db.closed() == nil {

@@ -8,12 +8,10 @@ import (
 	"github.com/millrace/changefeed/docstore/internal/fields"
 )
 
-// What is stored where. Numbers in keys are big-endian, because the engine sorts keys
-// as bytes. cont is 4 bytes, log 4, lsn 8, idx 2; epk is hex text; 00 is a zero byte,
-// which neither hex nor the JSON of a pk contains. An id may contain a zero byte, and
-// nothing is escaped: therefore the id stands last where keys are taken apart from the
-// front (splitDoc), and where it stands first, in the index by id, they are taken apart
-// from the end (splitID).
+// The layout of the keys and values. Numbers in keys are big-endian, because the engine sorts keys as bytes. cont has
+// 4 bytes, log 4, lsn 8, idx 2; epk is hex text; 00 is a zero byte, which is neither in hex text nor in the JSON of a
+// pk. An id may contain a zero byte, and nothing is escaped. Therefore the id is the last part of keys that are split
+// from the front (splitDoc). In the index by id, the id is the first part, and keys are split from the end (splitID).
 //
 //	key                                  value
 //	m name                               about the store: format, rid, next container
@@ -44,11 +42,10 @@ import (
 //
 // where text is a uvarint length and the bytes.
 //
-// Bodies are stored once, in the log, in the order of LSNs: a feed read is then one
-// sequential scan, and an overwrite leaves other bodies alone. This layout was the
-// fastest of those measured (docs/decisions/0002-one-log-in-lsn-order.md). Its price is
-// the second read of a point read. An entry repeats the etag and the ttl of its slot so
-// that neither the feed nor a check needs the index.
+// Bodies are stored once, in the log, in the order of LSNs. So a feed read is one sequential scan, and an overwrite
+// does not touch other bodies. This layout was the fastest in our measurements
+// (docs/decisions/0002-one-log-in-lsn-order.md). Its cost is that a point read needs two reads. An entry repeats the
+// etag and the ttl of its slot, so neither the feed nor a check needs the index.
 const (
 	tableMeta      = 'm'
 	tableContainer = 'c'
@@ -65,36 +62,35 @@ const (
 	tableUnique    = 'u'
 )
 
-// dataTables are the tables whose keys begin with a container: they go with the
-// container.
+// dataTables are the tables whose keys begin with a container. Their keys are removed together with the container.
 const dataTables = "hnwdilrstu"
 
-// addr is the place of one version of a document. The LSN alone would name a
-// transaction; idx is the write within the transaction.
+// addr is the place of a version of a document. The LSN alone names a transaction; idx is the number of the write
+// within the transaction.
 type addr struct {
 	log uint32
 	lsn int64
 	idx uint16
 }
 
-// slot is the value of the primary index: all that a conditional write or a point read
-// needs to know before the body.
+// slot is the value of the primary index. A slot contains everything that a conditional write or a point read needs
+// before the body.
 type slot struct {
 	addr
 	time int64 // commit time, Unix milliseconds
-	ttl  int   // of its own, in seconds; 0 is none, -1 for ever
+	ttl  int   // the document's own ttl in seconds; 0 is none, -1 is never
 	size int   // bytes of the log entry
 	etag string
-	uniq []string // values of the unique keys
-	born int64    // number of its resource id; 0 is the hash that older versions gave
+	uniq []string // values of the document's unique keys
+	born int64    // number in its resource id; 0 means a resource id with a hash, made by an older version
 }
 
-// entry is one version of a document in a log. Previous LSN and index lead to the
-// version before, whose body is the previous image in the feed of all versions.
+// entry is a version of a document in a log. The previous LSN and index lead to the previous version, whose body is
+// the previous image in the feed of all versions.
 type entry struct {
 	op      entryOp
 	epk     []byte
-	prev    int64 // LSN of the version before, 0 for none
+	prev    int64 // LSN of the previous version, 0 if there is none
 	prevIdx uint16
 	time    int64
 	ttl     int
@@ -104,12 +100,12 @@ type entry struct {
 	body    []byte
 }
 
-// isSlotOf reports whether a slot repeats the properties of an entry.
+// isSlotOf reports whether a slot has the same properties as an entry.
 func (s slot) isSlotOf(e entry) bool {
 	return s.etag == string(e.etag) && s.time == e.time && s.ttl == e.ttl
 }
 
-// entryOp says how the version came about.
+// entryOp is the operation that created the version.
 type entryOp byte
 
 const (
@@ -119,7 +115,7 @@ const (
 	opExpire  entryOp = 'e'
 )
 
-// endsDocument reports whether the version is the end of a document.
+// endsDocument reports whether the version is a delete or an expiry.
 func (o entryOp) endsDocument() bool { return o == opDelete || o == opExpire }
 
 const prefixSize = 1 + 4 // of a key in a table: the table and the container
@@ -132,7 +128,7 @@ func tableKey(table byte, cont uint32, extra int) []byte {
 	return key
 }
 
-// splitKey takes the container off a key that tableKey began.
+// splitKey splits a key that tableKey began into the container and the rest.
 func splitKey(key []byte) (cont uint32, tail []byte, err error) {
 	if len(key) < prefixSize {
 		return 0, nil, fmt.Errorf("key %q: %w", key, fields.ErrShort)
@@ -140,8 +136,8 @@ func splitKey(key []byte) (cont uint32, tail []byte, err error) {
 	return binary.BigEndian.Uint32(key[1:]), key[prefixSize:], nil
 }
 
-// tailOf returns a key without table and container. The key must come from a cursor or
-// a table of containers; other keys go through splitKey.
+// tailOf returns a key without table and container. The key must come from a cursor or a table of containers. For
+// other keys use splitKey.
 func tailOf(key []byte) []byte { return key[prefixSize:] }
 
 func metaKey(name string) []byte      { return append([]byte{tableMeta}, name...) }
@@ -157,7 +153,7 @@ func lowKey(cont, log uint32) []byte {
 	return binary.BigEndian.AppendUint32(tableKey(tableLow, cont, 4), log)
 }
 
-// splitNumber reads the tail of a key that countKey or lowKey made.
+// splitNumber reads the tail of a key of countKey or lowKey.
 func splitNumber(tail []byte) (uint32, error) {
 	if len(tail) != 4 {
 		return 0, fmt.Errorf("key %q: %w", tail, fields.ErrShort)
@@ -165,21 +161,22 @@ func splitNumber(tail []byte) (uint32, error) {
 	return binary.BigEndian.Uint32(tail), nil
 }
 
-// docKey is the key of a document in the primary index. The documents of a range of effective
-// partition keys lie together, and within it those of a partition key.
+// docKey returns the key of a document in the primary index. The documents of a range of effective partition keys are
+// neighbours, and within the range so are the documents of a partition key.
 func docKey(cont uint32, epk, pk, id string) []byte {
 	key := tableKey(tableDoc, cont, len(epk)+len(pk)+len(id)+2)
 	return appendDoc(key, epk, pk, id)
 }
 
-// appendDoc ends epk and pk with a zero byte, which neither contains; the id needs no end.
+// appendDoc appends epk, pk and id. A zero byte ends epk and pk, because neither contains a zero byte; the id needs
+// no end.
 func appendDoc(key []byte, epk, pk, id string) []byte {
 	key = append(append(key, epk...), 0)
 	key = append(append(key, pk...), 0)
 	return append(key, id...)
 }
 
-// splitDoc takes epk, pk and id from the tail of a key that appendDoc made.
+// splitDoc splits the tail of a key of appendDoc into epk, pk and id.
 func splitDoc(tail []byte) (epk, pk, id []byte, err error) {
 	epk, rest, ok := bytes.Cut(tail, []byte{0})
 	pk, id, ok2 := bytes.Cut(rest, []byte{0})
@@ -189,8 +186,8 @@ func splitDoc(tail []byte) (epk, pk, id []byte, err error) {
 	return epk, pk, id, nil
 }
 
-// idKey is the key of a document in the index by id, for containers whose ids are looked up
-// without a partition key.
+// idKey returns the key of a document in the index by id, which exists in containers whose ids are looked up without
+// a partition key.
 func idKey(cont uint32, id, epk, pk string) []byte {
 	key := tableKey(tableID, cont, len(epk)+len(pk)+len(id)+2)
 	key = append(append(key, id...), 0)
@@ -198,8 +195,8 @@ func idKey(cont uint32, id, epk, pk string) []byte {
 	return append(key, pk...)
 }
 
-// splitID takes id, epk and pk from the tail of a key that idKey made, from the end,
-// because the id alone may contain zero bytes.
+// splitID splits the tail of a key of idKey into id, epk and pk. splitID starts from the end, because only the id may
+// contain zero bytes.
 func splitID(tail []byte) (id, epk, pk []byte, err error) {
 	j := bytes.LastIndexByte(tail, 0)
 	i := bytes.LastIndexByte(tail[:max(j, 0)], 0)
@@ -209,14 +206,14 @@ func splitID(tail []byte) (id, epk, pk []byte, err error) {
 	return tail[:i], tail[i+1 : j], tail[j+1:], nil
 }
 
-// uniqueKey is the key of a value of a unique key. The partition key comes first, because
-// uniqueness holds within one.
+// uniqueKey returns the key of a value of a unique key. The partition key comes first, because values are unique
+// within a partition key.
 func uniqueKey(cont uint32, index int, epk, pk, value string) []byte {
 	key := tableKey(tableUnique, cont, len(epk)+len(pk)+len(value)+3)
 	return appendDoc(append(key, byte(index)), epk, pk, value)
 }
 
-// splitUnique takes the parts from the tail of a key that uniqueKey made.
+// splitUnique splits the tail of a key of uniqueKey.
 func splitUnique(tail []byte) (index int, epk, pk, value []byte, err error) {
 	if len(tail) == 0 {
 		return 0, nil, nil, nil, fmt.Errorf("key %q: %w", tail, fields.ErrShort)
@@ -225,15 +222,14 @@ func splitUnique(tail []byte) (index int, epk, pk, value []byte, err error) {
 	return int(tail[0]), epk, pk, value, err
 }
 
-// ttlKey is the key of a document in the index of expiries. The expiry comes first, so that
-// the sweeper finds what is due at the beginning.
+// ttlKey returns the key of a document in the index of expiries. The expiry comes first, so the sweeper finds the
+// expired documents at the beginning of the index.
 func ttlKey(cont uint32, expiry int64, epk, pk, id string) []byte {
 	key := tableKey(tableTTL, cont, len(epk)+len(pk)+len(id)+10)
 	return appendDoc(binary.BigEndian.AppendUint64(key, uint64(expiry)), epk, pk, id)
 }
 
-// splitTTL takes the expiry and the document, as appendDoc wrote them, from the tail of
-// a key that ttlKey made.
+// splitTTL splits the tail of a key of ttlKey into the expiry and the document, which has the form of appendDoc.
 func splitTTL(tail []byte) (expiry int64, doc []byte, err error) {
 	if len(tail) < 8 {
 		return 0, nil, fmt.Errorf("key %q: %w", tail, fields.ErrShort)
@@ -241,8 +237,8 @@ func splitTTL(tail []byte) (expiry int64, doc []byte, err error) {
 	return int64(binary.BigEndian.Uint64(tail)), tail[8:], nil
 }
 
-// logKey is the key of a version, in the table of logs or in that of dead marks. Both
-// have the same form, so the feed can walk them side by side.
+// logKey returns the key of a version, in the table of logs or in the table of dead marks. Both have the same form,
+// so the feed can walk the two tables side by side.
 func logKey(table byte, cont uint32, a addr) []byte {
 	return appendAddr(tableKey(table, cont, addrSize), a)
 }
@@ -264,7 +260,7 @@ func splitAddr(tail []byte) (addr, error) {
 	return parseAddr(tail), nil
 }
 
-// parseAddr reads bytes that appendAddr wrote and that are known to be long enough.
+// parseAddr reads the bytes of appendAddr. The caller has checked that they are long enough.
 func parseAddr(b []byte) addr {
 	return addr{
 		log: binary.BigEndian.Uint32(b),
@@ -273,7 +269,7 @@ func parseAddr(b []byte) addr {
 	}
 }
 
-// logBounds returns the keys of the versions of one log with LSNs in (after, upTo].
+// logBounds returns the keys of the versions of a log with LSNs in (after, upTo].
 func logBounds(table byte, cont, log uint32, after, upTo int64) (from, to []byte) {
 	return logKey(table, cont, addr{log, after + 1, 0}), logKey(table, cont, addr{log, upTo + 1, 0})
 }
@@ -284,14 +280,14 @@ type tallyAt struct {
 	row int64
 }
 
-// tallyKey is the key of a row of tallies. The rows of a log follow each other by LSN, so a
-// backlog is one walk from a row on.
+// tallyKey returns the key of a row of tallies. The rows of a log are sorted by LSN, so a backlog is counted in a
+// single walk from a row onward.
 func tallyKey(cont uint32, at tallyAt) []byte {
 	key := binary.BigEndian.AppendUint32(tableKey(tableTally, cont, 4+8), at.log)
 	return binary.BigEndian.AppendUint64(key, uint64(at.row))
 }
 
-// splitTally reads the tail of a key that tallyKey made.
+// splitTally reads the tail of a key of tallyKey.
 func splitTally(tail []byte) (tallyAt, error) {
 	if len(tail) != 4+8 {
 		return tallyAt{}, fmt.Errorf("key %q: %w", tail, fields.ErrShort)
@@ -299,7 +295,7 @@ func splitTally(tail []byte) (tallyAt, error) {
 	return tallyAt{binary.BigEndian.Uint32(tail), int64(binary.BigEndian.Uint64(tail[4:]))}, nil
 }
 
-// encode makes the value of the primary index; decodeSlot reads it.
+// encode returns the value for the primary index; decodeSlot reads this value.
 func (p *slot) encode() []byte {
 	b := appendAddr(make([]byte, 0, addrSize+24+len(p.etag)), p.addr)
 	b = binary.AppendUvarint(b, uint64(p.time))
@@ -313,8 +309,8 @@ func (p *slot) encode() []byte {
 	return binary.AppendUvarint(b, uint64(p.born))
 }
 
-// decodeSlot reads a slot. The number of the resource id was added later, at the end:
-// slots of older stores end before.
+// decodeSlot reads a slot. The number of the resource id was added later, at the end, so slots of older stores lack
+// the number.
 func decodeSlot(b []byte) (slot, error) {
 	if len(b) < addrSize {
 		return slot{}, fmt.Errorf("slot: %w", fields.ErrShort)
@@ -337,11 +333,11 @@ func decodeSlot(b []byte) (slot, error) {
 	return p, nil
 }
 
-// encode makes the bytes of a version in a log; decodeEntry reads them. The body comes last and
-// has no length, because the record has one.
+// encode returns the bytes of a version in a log; decodeEntry reads them. The body comes last and has no length
+// field, because the engine's record has a length.
 func (e *entry) encode() []byte { return append(e.head(e.body), e.body...) }
 
-// head returns the fields of an entry before its body, with room for more.
+// head returns the fields of an entry before its body, in a slice with capacity for more.
 func (e *entry) head(more []byte) []byte {
 	b := make([]byte, 0, 64+len(e.epk)+len(e.pk)+len(e.id)+len(e.etag)+len(more))
 	b = append(b, byte(e.op))
@@ -355,9 +351,8 @@ func (e *entry) head(more []byte) []byte {
 	return appendText(b, e.etag)
 }
 
-// peekEntry reads the beginning of an entry: operation and epk, which decide whether a
-// reader of part of the key space passes over it. They come first in the entry for that
-// reason.
+// peekEntry reads the beginning of an entry: operation and epk, which tell a reader of part of the key space whether
+// to skip the entry. For that reason they are the first fields of an entry.
 func peekEntry(b []byte) (op entryOp, epk []byte, err error) {
 	op, epk, r := beginEntry(b)
 	if r.Short {
@@ -366,7 +361,7 @@ func peekEntry(b []byte) (op entryOp, epk []byte, err error) {
 	return op, epk, nil
 }
 
-// beginEntry reads operation and epk, and returns the reader of the fields after them.
+// beginEntry reads operation and epk, and returns the reader for the remaining fields.
 func beginEntry(b []byte) (op entryOp, epk []byte, rest fields.Reader) {
 	if len(b) == 0 {
 		return 0, nil, fields.Reader{Short: true}
@@ -376,7 +371,7 @@ func beginEntry(b []byte) (op entryOp, epk []byte, rest fields.Reader) {
 	return entryOp(b[0]), epk, rest
 }
 
-// decodeEntry reads an entry; the result refers to b.
+// decodeEntry reads an entry; the result shares the bytes of b.
 func decodeEntry(b []byte) (e entry, err error) {
 	var r fields.Reader
 	e.op, e.epk, r = beginEntry(b)
@@ -398,8 +393,7 @@ func appendText[T string | []byte](b []byte, s T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// encodeNumbers makes the value of the tables of heads, counts, low-water marks and
-// tallies.
+// encodeNumbers returns the value for the tables of heads, counts, low-water marks and tallies.
 func encodeNumbers(values ...int64) (b []byte) {
 	for _, v := range values {
 		b = binary.AppendUvarint(b, uint64(v))
@@ -407,7 +401,7 @@ func encodeNumbers(values ...int64) (b []byte) {
 	return b
 }
 
-// decodeNumbers reads exactly len(numbers) numbers: more or fewer are damage.
+// decodeNumbers reads exactly len(numbers) numbers. More or fewer numbers mean that the record is damaged.
 func decodeNumbers(b []byte, numbers []int64) error {
 	r := fields.Reader{Rest: b}
 	for i := range numbers {

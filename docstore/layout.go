@@ -15,36 +15,34 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
 )
 
-// layout is the shape of a container at one moment: specification, partitions and logs.
-// A layout is never changed but replaced as a whole, by the committer, so that a reader
-// can work with the layout of its beginning, and can notice that
-// another has come (see move.go).
+// layout is the shape of a container at a given moment: specification, partitions and logs. A layout never changes;
+// the committer replaces the whole layout. So a reader can work with the same layout from beginning to end, and can
+// notice its replacement (see move.go).
 type layout struct {
 	spec   ContainerSpec
 	kind   epk.Kind
 	paths  []pkey.Path
 	unique [][]pkey.Path
-	byID   bool // has the index by id
+	byID   bool // the container has the index by id
 	parts  []*partition
 	logs   map[uint32]*changelog
 	former []uint32 // logs that no partition writes any more
 	next   uint32   // number of the next partition, and of its log
 	floor  int64    // the feed of all versions begins after this LSN
-	purged int64    // see retention.go, as are the next two
+	purged int64    // see retention.go, also for the next two
 	drain  int64
 	marked bool          // there may be marks of dead versions
-	common time.Duration // retention of the store, which counts where the container has none
+	common time.Duration // retention of the store, for containers without their own
 
-	tallied bool // the tallies are there; see tally.go
+	tallied bool // the tallies are complete; see tally.go
 
 	etag    string // of the specification
-	changed int64  // when, Unix milliseconds
+	changed int64  // time of the last change of the specification, Unix milliseconds
 }
 
-// partition is a physical partition: a range of the key space, with a log of the same
-// number. After a split or merge the partition also reads the logs of its ancestors,
-// until their versions have been moved. Its counters live on through changes of the
-// layout, because layouts share the pointer.
+// partition is a physical partition: a range of the key space, with a log of the same number. After a split or merge
+// the partition also reads the logs of its ancestors, until their versions have been moved. Layouts share the pointer
+// to a partition, so the partition's counters survive changes of the layout.
 type partition struct {
 	num     uint32
 	rng     feed.Range
@@ -52,22 +50,22 @@ type partition struct {
 	newest  atomic.Int64
 	docs    atomic.Int64
 	retired atomic.Bool
-	watch   *watch // of a split while counting; the committer's
+	watch   *watch // of a split while it counts; only for the committer
 	gate    gate
 }
 
-// changelog is one log. The marks only save work: readers and the sweeper begin at them
-// and not at the first LSN, which may be millions of tombstones away.
+// changelog is a log. The marks low and swept save work: readers and the sweeper begin at the mark, not at the first
+// LSN, which may be millions of tombstones earlier.
 type changelog struct {
-	rng   feed.Range   // of the partition that wrote it
+	rng   feed.Range   // of the partition that wrote the log
 	low   atomic.Int64 // every version up to this LSN is dead
-	saved atomic.Int64 // low as it is on disk
+	saved atomic.Int64 // low as stored on the disk
 	swept atomic.Int64 // no version up to this LSN will expire by the default ttl
 }
 
 func (p *partition) id() string { return strconv.FormatUint(uint64(p.num), 10) }
 
-// at returns the partition that holds an effective partition key.
+// at returns the partition of an effective partition key.
 func (l *layout) at(key string) *partition {
 	i := sort.Search(len(l.parts), func(i int) bool { return l.parts[i].rng.Min > key })
 	return l.parts[max(i, 1)-1]
@@ -84,9 +82,9 @@ func (l *layout) overlapping(rng feed.Range) []*partition {
 	return found
 }
 
-// partitionOfAll returns the partition that holds all of rng. A range across several partitions is
-// [feed.ErrGone]: the caller must learn of the split, since the children of a
-// split are read, and owned, separately.
+// partitionOfAll returns the partition that contains all of rng. If rng spans several partitions, the error is
+// [feed.ErrGone]: the caller must learn of the split, because the children of a split are read, and owned,
+// separately.
 func (l *layout) partitionOfAll(rng feed.Range) (*partition, error) {
 	found := l.overlapping(rng)
 	if len(found) == 1 && found[0].rng.Contains(rng) {
@@ -108,7 +106,7 @@ func (l *layout) find(id string) (*partition, error) {
 	return nil, fmt.Errorf("partition %q of container %q: %w", id, l.spec.ID, feed.ErrNotFound)
 }
 
-// clone returns a copy to change. Partitions and logs are shared: their counters go on.
+// clone returns a copy that may be changed. The copy shares partitions and logs, so their counters go on.
 func (l *layout) clone() *layout {
 	c := *l
 	c.parts = slices.Clone(l.parts)
@@ -132,9 +130,9 @@ func (l *layout) addPartition(rng feed.Range, parents []string) *partition {
 	return part
 }
 
-// logsOf returns the logs that have versions of a partition: those of former
-// partitions that shared keys with it, then its own. The order matters to addPrevious,
-// which follows versions that are being moved from the former to the latter.
+// logsOf returns the logs that contain versions of a partition: first the logs of former partitions that shared keys
+// with this partition, then its own log. addPrevious relies on this order, because versions are moved from the former
+// logs to the latter.
 func (l *layout) logsOf(part *partition) []uint32 {
 	var logs []uint32
 	for _, num := range l.former {
@@ -145,7 +143,7 @@ func (l *layout) logsOf(part *partition) []uint32 {
 	return append(logs, part.num)
 }
 
-// findIdleLogs recomputes which logs no partition writes any more.
+// findIdleLogs finds the logs that no partition writes any more.
 func (l *layout) findIdleLogs() {
 	l.former = nil
 	for num := range l.logs {
@@ -156,8 +154,8 @@ func (l *layout) findIdleLogs() {
 	slices.Sort(l.former)
 }
 
-// record is the stored form of a layout, as JSON: it is written rarely, and fields were
-// added over time without a new format.
+// record is the stored form of a layout. The form is JSON, because a layout is written rarely, and new fields need no
+// new format.
 type record struct {
 	Spec       ContainerSpec
 	RID        string
@@ -185,8 +183,7 @@ type logRecord struct {
 	Range feed.Range
 }
 
-// encode makes the record of a container. Logs are sorted, so that equal layouts have equal
-// records.
+// encode returns the record of a container. Logs are sorted, so equal layouts have equal records.
 func (l *layout) encode(rid string) ([]byte, error) {
 	r := record{
 		Spec: l.spec, RID: rid, Next: l.next, Floor: l.floor, Purged: l.purged, Drain: l.drain, Marked: l.marked,
@@ -202,8 +199,8 @@ func (l *layout) encode(rid string) ([]byte, error) {
 	return json.Marshal(r)
 }
 
-// decodeLayout reads a record that encode made. Fields that older versions did not write are
-// zero, which means that their subject is not there yet.
+// decodeLayout reads a record of encode. If an older version wrote the record, newer fields are zero; zero means that
+// the container does not have the feature yet.
 func decodeLayout(b []byte) (l *layout, rid string, err error) {
 	var r record
 	if err := json.Unmarshal(b, &r); err != nil {

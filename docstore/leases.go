@@ -15,14 +15,12 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// The lease store has no table of its own: records are documents of an ordinary
-// container. So ETags, expiry and the change feed are the container's, the documents
-// can be read and repaired over the server, and hosts of the .NET processor share them
-// there.
+// The lease store has no table of its own: records are documents of an ordinary container. So ETags, expiry and the
+// change feed are the container's. You can read and repair the documents through the server, and hosts of the .NET
+// processor can share them there.
 
-// Leases are the records of one deployment unit in a lease container, as documents in
-// the form of the .NET processor: a [feed.LeaseStore] and a
-// [feed.Follower].
+// Leases are the records of a deployment unit in a lease container. The records are documents in the format of the
+// .NET processor. Leases is a [feed.LeaseStore] and a [feed.Follower].
 type Leases struct {
 	c      *Container
 	unit   leasedoc.Unit
@@ -30,20 +28,19 @@ type Leases struct {
 	path   string // partition key path: /id or /partitionKey
 }
 
-// host is the account host in the ids of a new unit's documents. A unit that was begun
-// over the server, under another name of this machine, is found too.
+// host is the account host in the ids of a new unit's documents. If a unit was created through the server, under
+// another name of this machine, that unit is found too.
 const host = "localhost"
 
-// LeaseSpec is the spec of a lease container for [DB.CreateContainer]: the partition key is
-// /id, and records may expire, so that those of ended instances disappear.
+// LeaseSpec returns the specification of a lease container, for [DB.CreateContainer]. The partition key is /id.
+// Records may expire, so the records of ended instances disappear.
 func LeaseSpec(id string) ContainerSpec {
 	return ContainerSpec{ID: id, Paths: []string{"/id"}, DefaultTTL: new(NoDefaultTTL)}
 }
 
-// NewLeases returns the lease store of a processor name for a monitored container. The
-// lease container must have the partition key /id or /partitionKey ([ErrLeaseKey]);
-// [LeaseSpec] describes a good one. A name that cannot be part of an id is
-// [ErrProcessorName].
+// NewLeases returns the lease store of a processor name for a monitored container. The lease container must have the
+// partition key /id or /partitionKey, otherwise you get [ErrLeaseKey]; [LeaseSpec] returns a suitable specification.
+// If the name is not valid as part of an id, you get [ErrProcessorName].
 func NewLeases(ctx context.Context, leases *Container, processor string, monitored *Container) (*Leases, error) {
 	if !leasedoc.IsProcessor(processor) {
 		return nil, fmt.Errorf("%w: %q: want a name that tells this deployment unit from others, without / \\ ? and #",
@@ -67,7 +64,7 @@ func NewLeases(ctx context.Context, leases *Container, processor string, monitor
 		Processor: processor, Host: host, DatabaseRID: encodeRID(rid[:4]), ContainerRID: monitored.rid,
 		Database: monitored.Database(), Container: monitored.ID(),
 	}}
-	// The prefix of a unit is that of the documents that are there: see Prefix.
+	// If the unit has documents already, the unit keeps their prefix: see Prefix.
 	var ids []string
 	for _, prefix := range s.unit.Prefixes() {
 		items, err := index{leases}.withIDs(ctx, prefix+".")
@@ -82,19 +79,17 @@ func NewLeases(ctx context.Context, leases *Container, processor string, monitor
 	return s, nil
 }
 
-// Prefix returns the common beginning of the ids of the unit's documents: that of a
-// .NET processor with this name and account. A unit that was made under another name of
-// this machine, such as 127.0.0.1 for localhost, keeps the prefix that its documents
-// have, because a second prefix would make a second unit.
+// Prefix returns the common beginning of the ids of the unit's documents. A .NET processor with this name and account
+// uses the same prefix. A unit that was created under another name of this machine, such as 127.0.0.1 for localhost,
+// keeps the prefix of its existing documents, because a second prefix would create a second unit.
 func (s *Leases) Prefix() string { return s.prefix }
 
-// Searched returns all prefixes that List reads: those of the names of this machine,
-// and that of Java's older processor. Records under another prefix than that of
-// [Leases.Prefix] have Err set.
+// Searched returns all prefixes that List reads: those of the names of this machine, and that of the older Java
+// processor. If a record has another prefix than [Leases.Prefix], its Err is set.
 func (s *Leases) Searched() []string { return s.unit.Searched() }
 
-// List implements [feed.LeaseStore]. The time is the container's, taken before
-// the records are read: so no record looks older than true.
+// List implements [feed.LeaseStore]. The time is the container's, taken before the records are read, so no record
+// looks too old.
 func (s *Leases) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 	now := s.c.clock.time()
 	var records []feed.Record
@@ -113,7 +108,7 @@ func (s *Leases) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 	return records, now, nil
 }
 
-// record reads a document and takes its time from the store.
+// record reads a record from a document; at is the time of the document's commit in the store.
 func (s *Leases) record(body []byte, at time.Time) feed.Record {
 	record := leasedoc.Unmarshal(s.prefix, body)
 	record.Updated = at.UTC()
@@ -171,8 +166,8 @@ func (s *Leases) Update(ctx context.Context, record feed.Record) (feed.Record, e
 	return s.writeRecord(ctx, feed.WriteReplace, record)
 }
 
-// exact returns an ETag that matches one version at most. To the container an empty
-// ETag means any version, and a lease must never be written without a condition.
+// exact returns an ETag that matches at most a single version. For the container, an empty ETag matches any version,
+// but a lease must never be written without a condition.
 func exact(etag string) string {
 	if etag == "" || etag == "*" {
 		return `"no version"`
@@ -180,8 +175,8 @@ func exact(etag string) string {
 	return etag
 }
 
-// writeRecord stores a record as a document of the .NET processor, and returns it as stored, because
-// the next write needs its ETag.
+// writeRecord stores a record as a document in the format of the .NET processor. writeRecord returns the record as
+// stored, because the next write needs its ETag.
 func (s *Leases) writeRecord(ctx context.Context, op feed.WriteOp, record feed.Record) (feed.Record, error) {
 	doc, err := leasedoc.Marshal(s.prefix, s.path, record)
 	if err != nil {
@@ -212,9 +207,8 @@ func (s *Leases) Delete(ctx context.Context, record feed.Record) error {
 	return nil
 }
 
-// key returns the partition key of a record: its id, or the key in its document,
-// because a container of /partitionKey may hold documents of other processors with keys
-// of their own.
+// key returns the partition key of a record: its id, or the key in its document, because a container with
+// /partitionKey may contain documents of other processors with their own keys.
 func (s *Leases) key(id string, record feed.Record) (feed.PartitionKey, error) {
 	if len(record.Raw) == 0 || s.path == "/id" {
 		return feed.Key(id), nil
@@ -223,8 +217,8 @@ func (s *Leases) key(id string, record feed.Record) (feed.PartitionKey, error) {
 	return doc.key, err
 }
 
-// Follow implements [feed.Follower] by the container's own change feed.
-// The cursor is an LSN of the lease container, quoted as in a position.
+// Follow implements [feed.Follower] with the container's change feed. The cursor is an LSN of the lease container,
+// quoted as in a position.
 func (s *Leases) Follow(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
 	if cursor == "" {
 		if err := s.c.checkUsable(ctx); err != nil {
@@ -248,12 +242,11 @@ func (s *Leases) Follow(ctx context.Context, cursor string) ([]feed.Record, stri
 	}
 }
 
-// followGather is how long changes are gathered before Follow returns them: instances
-// renew their leases in bursts, and one answer for a burst saves each follower most of
-// its work.
+// followGather is how long Follow collects changes before returning them. Instances renew their leases in bursts, and
+// a single answer for a burst saves each follower most of the work.
 const followGather = 300 * time.Millisecond
 
-// awaitGather waits for followGather, unless ctx or the store ends before.
+// awaitGather waits for followGather, or until ctx or the store ends.
 func (s *Leases) awaitGather(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, followGather, errGathered)
 	defer cancel()
@@ -265,10 +258,8 @@ func (s *Leases) awaitGather(ctx context.Context) error {
 
 var errGathered = errors.New("gathered for long enough")
 
-// recordsSince waits until the head passes an LSN, and reads the unit's records up to the new
-// head.
-// The gate's channel is taken before the head is read: a write in between closes that
-// channel, and is not slept through.
+// recordsSince waits until the head passes an LSN, and reads the unit's records up to the new head. recordsSince
+// takes the gate's channel before the head, so a write in between closes that channel and wakes recordsSince.
 func (s *Leases) recordsSince(ctx context.Context, lsn int64) ([]feed.Record, int64, error) {
 	for {
 		ch := s.c.gate.next()
@@ -303,7 +294,7 @@ func (s *Leases) recordsSince(ctx context.Context, lsn int64) ([]feed.Record, in
 	return records, head, nil
 }
 
-// readTo reads the changes of all partitions from one LSN to another at least.
+// readTo reads the changes of all partitions from an LSN up to at least another.
 func (s *Leases) readTo(ctx context.Context, lsn, head int64) (changes []feed.Change, err error) {
 	for _, part := range s.c.layout.Load().parts {
 		for at := lsn; at < head; {

@@ -6,15 +6,13 @@ import (
 	"fmt"
 )
 
-// loader reads what is held in memory while a store is open. It reads with
-// [engine.Engine.Find] and cursors over the tables of loadedTables, whose blocks have been
-// verified.
+// loader reads the data that stays in memory while a store is open. A loader reads with [engine.Engine.Find] and
+// cursors over the tables of loadedTables, whose blocks have been verified.
 type loader struct{ db *DB }
 
-// readAll reads into memory what every request needs: databases, containers, counts.
-// The format is read first, because the records of another format would be misread, and
-// it is raised last, because a store whose load failed must still open with the version
-// before.
+// readAll reads into memory the data that every request needs: databases, containers, counts. readAll reads the
+// format first, because the records of another format would be misread. readAll raises the format last, because if
+// the load fails, the previous version must still be able to open the store.
 func (ld loader) readAll() error {
 	format, found, err := ld.db.eng.Format()
 	switch {
@@ -46,11 +44,11 @@ func (ld loader) readAll() error {
 	if format != formatNoTally || ld.db.rest {
 		return nil
 	}
-	// A program of the version before would write versions and not tally them.
+	// A program of the previous version would write versions without tallies.
 	return ld.db.eng.SetFormat(formatVersion)
 }
 
-// makeStore makes a new store.
+// makeStore creates a new store.
 func (ld loader) makeStore() error {
 	ld.db.rid = make([]byte, 4)
 	if _, err := rand.Read(ld.db.rid); err != nil {
@@ -137,8 +135,8 @@ func (ld loader) readContainer(c *Container) error {
 	return nil
 }
 
-// readNumbers reads a record of n numbers, all zero if the record is absent: a container
-// that was never written to has none.
+// readNumbers reads a record of n numbers. If the record is absent, all numbers are zero: a container that was never
+// written to has no record.
 func (ld loader) readNumbers(key []byte, n int) ([]int64, error) {
 	value, found, err := ld.db.eng.Find(key)
 	numbers := make([]int64, n)

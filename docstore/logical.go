@@ -12,18 +12,16 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// LogicalPartition is a partition key of a container, with its documents. The key is
-// read and hashed once for everything that a request does with it. It remains valid
-// when partitions split and merge.
+// LogicalPartition is a partition key of a container, with its documents. The key is read and hashed once, for
+// everything that a request does with the key. You can use a LogicalPartition after partitions split and merge.
 type LogicalPartition struct {
 	c   *Container
-	pk  string     // the key as the store has it
-	epk string     // its effective partition key; empty for one that lacks its last levels
-	rng feed.Range // of epk, or of all keys that begin like pk
+	pk  string     // the key in its stored form
+	epk string     // effective partition key; empty if pk lacks its last levels
+	rng feed.Range // place of epk, or of all keys that begin with pk
 }
 
-// LogicalPartition finds a partition key. A hierarchical key may lack its last levels:
-// then it can be read and not written.
+// LogicalPartition finds a partition key. If a hierarchical key lacks its last levels, you can read but not write.
 func (c *Container) LogicalPartition(key feed.PartitionKey) (LogicalPartition, error) {
 	rng, pk, err := c.layout.Load().keyRange(string(key))
 	if err != nil {
@@ -36,17 +34,16 @@ func (c *Container) LogicalPartition(key feed.PartitionKey) (LogicalPartition, e
 	return LogicalPartition{c: c, pk: pk, epk: rng.Min, rng: rng}, nil
 }
 
-// Key returns the partition key in the one form that it has in the store.
+// Key returns the partition key in its stored form.
 func (p *LogicalPartition) Key() feed.PartitionKey { return feed.PartitionKey(p.pk) }
 
 // Range returns the place of the key in the key space.
 func (p *LogicalPartition) Range() feed.Range { return p.rng }
 
-// Whole reports whether the key has all its levels, so that it can be that of a document.
+// Whole reports whether the key has all its levels, so a document can have this key.
 func (p *LogicalPartition) Whole() bool { return p.epk != "" }
 
-// Partition returns the physical partition that has the key now, and the LSN of its
-// newest change.
+// Partition returns the physical partition of the key now, and the LSN of the partition's newest change.
 func (p *LogicalPartition) Partition() (part feed.Partition, newest int64) {
 	at := p.c.layout.Load().at(p.rng.Min)
 	return at.describe(), min(at.newest.Load(), p.c.head.Load())
@@ -60,7 +57,7 @@ func (p *LogicalPartition) Item(ctx context.Context, id string) (Item, error) {
 	epk := p.epk
 	if epk == "" {
 		var err error
-		if epk, err = p.c.layout.Load().hashKey(p.pk); err != nil { // says which levels are missing
+		if epk, err = p.c.layout.Load().hashKey(p.pk); err != nil { // the error names the missing levels
 			return Item{}, err
 		}
 	}
@@ -74,36 +71,34 @@ func (p *LogicalPartition) Item(ctx context.Context, id string) (Item, error) {
 	return item, nil
 }
 
-// Condition reports whether a write may go ahead, given the present document with its
-// system properties. Be quick there, because all writers wait, and do not keep body,
-// whose bytes belong to the group being committed.
+// Condition decides whether a write may go ahead, given the present document with its system properties. Be fast,
+// because all writers wait. Do not keep body, because its bytes belong to the group that is being committed.
 type Condition func(body []byte) (bool, error)
 
-// Write is a write of a batch, with what a server knows of it.
+// Write is a write of a batch, together with facts that a server knows about the write.
 type Write struct {
 	feed.Write
 
-	// If decides, in the committer and not before, about a document that exists: one
-	// that does not meet it refuses the batch, with [feed.ErrPrecondition]. Nil
-	// accepts any.
+	// If is a condition on the existing document. The committer evaluates If at the time of the write. If the result
+	// is false, the batch is refused with [feed.ErrPrecondition]. Nil accepts any document.
 	If Condition
 
-	// Checked says that Body is JSON in UTF-8. A server that took a batch apart knows,
-	// and spares the store another look at each byte.
+	// Checked means that you have checked that Body is JSON in UTF-8. A server that has parsed a batch knows this
+	// already, and the store then skips the check.
 	Checked bool
 
-	// Owned says that the caller does not use Body again, whatever becomes of the write. The
-	// store then adds its system properties in place, if Body has capacity for them.
+	// Owned means that you will not use Body again, whether the write succeeds or not. The store then adds its system
+	// properties in place, if Body has the capacity.
 	Owned bool
 }
 
-// Commit is the answer to a batch of writes. Partition and Newest are set for a refused
-// batch too, because the server's answer has a session token either way.
+// Commit is the answer to a batch of writes. Partition and Newest are set even if the batch was refused, because the
+// server's answer always has a session token.
 type Commit struct {
-	Results   []feed.Result  // one for each write; nil when the batch was refused
-	Charge    float64        // request units of all of them
-	Partition feed.Partition // the physical partition that has the key
-	Newest    int64          // LSN of its newest change
+	Results   []feed.Result  // a result per write; nil if the batch was refused
+	Charge    float64        // request units of all writes together
+	Partition feed.Partition // the physical partition of the key
+	Newest    int64          // LSN of the partition's newest change
 }
 
 // Commit is [Container.Commit] for writes with conditions.
@@ -122,7 +117,7 @@ func (p *LogicalPartition) Commit(ctx context.Context, writes []Write) (Commit, 
 	return done, nil
 }
 
-// commitBatch carries out a batch; without a key, under that of the first body.
+// commitBatch carries out a batch. If p has no key, the key is that of the first body.
 func (p *LogicalPartition) commitBatch(ctx context.Context, writes []Write) (*transaction, error) {
 	c := p.c
 	if err := c.checkUsable(ctx); err != nil {
@@ -134,8 +129,8 @@ func (p *LogicalPartition) commitBatch(ctx context.Context, writes []Write) (*tr
 		return nil, err
 	}
 	if err := c.db.committer.submit(ctx, tx); err != nil {
-		// The cause of an ended context is the caller's own error, which may wrap any
-		// of ours and says nothing about a write.
+		// If the context ended, the error is its cause: the caller's own error, which may wrap any of our errors and
+		// says nothing about a write.
 		if ctx.Err() == nil && refused(err) {
 			return nil, &feed.WriteError{Index: tx.failed, Write: writes[tx.failed].Write, Err: err}
 		}
@@ -144,8 +139,8 @@ func (p *LogicalPartition) commitBatch(ctx context.Context, writes []Write) (*tr
 	return tx, nil
 }
 
-// prepareBatch prepares a batch: all work that can be done in the caller's goroutine is
-// done here, because the committer serves every writer of the store.
+// prepareBatch prepares a batch. prepareBatch does all the work that the caller's goroutine can do, because the
+// committer serves every writer of the store.
 func (p *LogicalPartition) prepareBatch(l *layout, writes []Write) (*transaction, error) {
 	if len(writes) == 0 || len(writes) > maxBatch {
 		return nil, fmt.Errorf("%w: %d writes: want 1 to %d", ErrBatchLimit, len(writes), maxBatch)
@@ -162,7 +157,7 @@ func (p *LogicalPartition) prepareBatch(l *layout, writes []Write) (*transaction
 		}
 		tx.size += len(w.Body)
 	}
-	// A single write is bound by the limit of a document alone.
+	// For a single write, only the limit of a document counts.
 	if len(writes) > 1 && tx.size > maxBatchBytes {
 		return nil, fmt.Errorf("%w: %d bytes: want at most %d", ErrBatchLimit, tx.size, maxBatchBytes)
 	}
@@ -182,8 +177,7 @@ func (p *LogicalPartition) prepareBatch(l *layout, writes []Write) (*transaction
 	return tx, nil
 }
 
-// chargeOf returns the charge of a write that leaves, or reads, a document of so many
-// bytes.
+// chargeOf returns the charge of a write that stores, or reads, a document of this size.
 func chargeOf(op feed.WriteOp, bytes int) float64 {
 	switch op {
 	case feed.WriteRead:
@@ -194,7 +188,7 @@ func chargeOf(op feed.WriteOp, bytes int) float64 {
 	return service.WriteCharge(bytes)
 }
 
-// item returns the document that a transaction of a single write has made.
+// item returns the document that a transaction of a single write has stored.
 func (tx *transaction) item() Item {
 	made := tx.results[0]
 	return Item{
@@ -212,7 +206,7 @@ func (l *layout) hashKey(pk string) (string, error) {
 	return l.place(&k)
 }
 
-// place is hashKey of a key that was read.
+// place is hashKey for a parsed key.
 func (l *layout) place(k *pkey.Key) (string, error) {
 	if k.Len() != len(l.paths) {
 		return "", fmt.Errorf("%w: %s has %d components: want %d, one for each of %s",

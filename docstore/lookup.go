@@ -12,13 +12,12 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// How the server's queries reach documents when a filter pins a partition key, the
-// beginning of a hierarchical one or, in lease containers, that of an id. The order is
-// that of the last writes, as in a scan of the feed, so an LSN says where a query's
-// next page goes on.
+// How the server's queries find documents if a filter fixes a partition key, the beginning of a hierarchical key or,
+// in lease containers, the beginning of an id. The order is that of the last writes, as in a scan of the feed, so an
+// LSN is enough to continue a query on its next page.
 
-// Locate implements [feed.Locator]. [Container.LogicalPartition] also locates a
-// hierarchical key that lacks its last levels.
+// Locate implements [feed.Locator]. For a hierarchical key that lacks its last levels, use
+// [Container.LogicalPartition].
 func (c *Container) Locate(_ context.Context, key feed.PartitionKey) (epk string, err error) {
 	if epk, err = c.layout.Load().hashKey(string(key)); err != nil {
 		return "", fmt.Errorf("locate in %q: %w", c.ID(), err)
@@ -38,7 +37,7 @@ func (c *Container) KeyOf(body []byte) (feed.PartitionKey, error) {
 	return doc.key, err
 }
 
-// KeyPaths returns the partition key paths, each as the names of its members.
+// KeyPaths returns the partition key paths. Each path is a list of member names.
 func (c *Container) KeyPaths() [][]string {
 	var paths [][]string
 	for _, path := range c.layout.Load().paths {
@@ -47,24 +46,23 @@ func (c *Container) KeyPaths() [][]string {
 	return paths
 }
 
-// PartitionAt returns the physical partition that holds an effective partition key.
+// PartitionAt returns the physical partition of an effective partition key.
 func (c *Container) PartitionAt(epk string) feed.Partition {
 	return c.layout.Load().at(epk).describe()
 }
 
-// Newest returns the LSN of the newest change of the partition that holds an effective
-// partition key. The partition's own mark is raised before the head, so the lesser of
-// both is safe to show.
+// Newest returns the LSN of the newest change of the partition of an effective partition key. The committer raises
+// the partition's LSN before the head, so the smaller of the two is safe to show.
 func (c *Container) Newest(epk string) int64 {
 	return min(c.layout.Load().at(epk).newest.Load(), c.head.Load())
 }
 
-// Logical is [Snapshot.Logical] of a snapshot of its own.
+// Logical is [Snapshot.Logical] on a new snapshot.
 func (c *Container) Logical(ctx context.Context, key feed.PartitionKey, after int64) iter.Seq2[Item, error] {
 	return inSnapshot(ctx, c, func(s *Snapshot) iter.Seq2[Item, error] { return s.Logical(ctx, key, after) })
 }
 
-// inSnapshot yields what a snapshot has, which is taken when the walk begins.
+// inSnapshot yields the documents that of returns for a snapshot. The snapshot is taken when the iteration begins.
 func inSnapshot(ctx context.Context, c *Container, of func(*Snapshot) iter.Seq2[Item, error]) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		s, err := c.Snapshot(ctx)
@@ -83,10 +81,9 @@ func inSnapshot(ctx context.Context, c *Container, of func(*Snapshot) iter.Seq2[
 	}
 }
 
-// Logical yields the documents of one logical partition, or of all keys that begin with
-// a hierarchical prefix, last written after an LSN, in the order of those writes. No
-// other document is read: queries with a pinned key cost by their result. An error is the last
-// pair.
+// Logical yields the documents of a logical partition, or of all keys that begin with a hierarchical prefix, if they
+// were last written after an LSN. They come in the order of these writes. No other document is read, so the cost of a
+// query with a fixed key depends only on its result. An error comes as the last pair.
 func (s *Snapshot) Logical(ctx context.Context, key feed.PartitionKey, after int64) iter.Seq2[Item, error] {
 	return s.inOrder(ctx, func() ([]written, error) {
 		sel, err := s.l.selection(feed.FullRange(), feed.ReadOptions{Key: key})
@@ -99,14 +96,13 @@ func (s *Snapshot) Logical(ctx context.Context, key feed.PartitionKey, after int
 	})
 }
 
-// HasIDIndex reports whether [Snapshot.WithIDs] serves the container. Only containers
-// with the partition key /id or /partitionKey have the index, as lease containers do,
-// because their records are listed by prefix; elsewhere each write would pay for the
-// index.
+// HasIDIndex reports whether you can use [Snapshot.WithIDs] with the container. Only containers with the partition
+// key /id or /partitionKey have the index. Lease containers need the index, because their records are listed by
+// prefix. In other containers the index would only make each write more expensive.
 func (c *Container) HasIDIndex() bool { return c.layout.Load().byID }
 
-// WithIDs yields the documents whose ids begin with prefix, as [Snapshot.Logical]
-// does, from the index by id.
+// WithIDs yields the documents whose ids begin with prefix, in the order of [Snapshot.Logical]. WithIDs uses the
+// index by id.
 func (s *Snapshot) WithIDs(ctx context.Context, prefix string, after int64) iter.Seq2[Item, error] {
 	return s.inOrder(ctx, func() ([]written, error) {
 		if !s.l.byID {
@@ -136,16 +132,15 @@ func (s *Snapshot) WithIDs(ctx context.Context, prefix string, after int64) iter
 // index reads documents by their places in the primary index.
 type index struct{ c *Container }
 
-// written is a document's key in the primary index, with its last write.
+// written is a document's key in the primary index, with the address of its last write.
 type written struct {
 	key []byte
 	lsn int64
 	idx uint16
 }
 
-// inOrder yields documents in the order of their last writes. The keys are held in
-// memory to be sorted, because the primary index is sorted by key; bodies are read when
-// they are wanted.
+// inOrder yields documents in the order of their last writes. The keys are sorted in memory, because the primary
+// index is sorted by key. Each body is read just before the document is yielded.
 func (s *Snapshot) inOrder(ctx context.Context, find func() ([]written, error)) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		err := s.c.checkUsable(ctx)
@@ -171,9 +166,8 @@ func (s *Snapshot) inOrder(ctx context.Context, find func() ([]written, error)) 
 	}
 }
 
-// places returns the documents in [from, to) of the primary index that were last
-// written after an LSN; with pk, those of one logical partition, because hashes may
-// collide.
+// places returns the documents in [from, to) of the primary index that were last written after an LSN. If pk is not
+// empty, places returns only the documents of that logical partition, because hashes of keys may collide.
 func (s *Snapshot) places(from, to []byte, after int64, pk string) (found []written, err error) {
 	it, err := s.held.view.Cursor(from, to)
 	if err != nil {

@@ -7,29 +7,26 @@ import (
 	"time"
 )
 
-// After a split or merge the new partitions read the logs of the old ones and pass over
-// versions of other ranges, which makes each read as long as the parent's log. Therefore
-// the sweeper moves those versions in the background, under their LSNs, into the logs of
-// their partitions, until the old logs are empty and forgotten. A reader sees each version
-// once, wherever the version is at the moment, because all logs of a partition are walked
-// in one state of the engine.
+// After a split or merge the new partitions read the logs of the old partitions and skip versions of other ranges,
+// which makes each read as long as a read of the parent's log. Therefore the sweeper moves those versions in the
+// background, under their LSNs, into the logs of their new partitions. When an old log is empty, the sweeper removes
+// the log from the layout. A reader sees each version once, because all logs of a partition are walked in a single
+// state of the engine, in which each version is in only one log.
 //
-// A reader that took the layout before a split and the state after a move would miss the
-// versions that were moved. So a reader checks, with the state in hand, that the layout is
-// still the same (see [moment.feed]), and begins again if not.
+// A reader that took the layout before a split and the state after a move would miss the moved versions. So a reader
+// takes the state, then checks that the layout is still the same (see [moment.feed]), and otherwise begins again.
 //
-// All versions of one LSN move together: were some of them in the old log and some in the
-// new one, their order would be lost, because logs are merged by LSN alone.
+// All versions of an LSN move together. If some of them were in the old log and some in the new log, their order
+// would be lost, because logs are merged by LSN alone.
 
 const (
-	// A group is short, because writers wait for it, and so is a turn of the sweeper,
-	// because expiry and retention of all containers wait for it.
-	moveChunk = 1 << 20                // bytes in one group; its last LSN may exceed them
-	moveTurn  = 250 * time.Millisecond // before the sweeper looks after other things
+	// Groups are small, because writers wait for each group. A turn of the sweeper is short, because expiry and
+	// retention of all containers wait for the end of the turn.
+	moveChunk = 1 << 20                // bytes in a group; its last LSN may exceed them
+	moveTurn  = 250 * time.Millisecond // time before the sweeper does other work
 )
 
-// moveVersions brings versions from the logs of former partitions to where they belong, for a
-// turn.
+// moveVersions moves versions from the logs of former partitions to the logs of their present partitions, for a turn.
 func (s *sweep) moveVersions(ctx context.Context) error {
 	begin := time.Now()
 	for {
@@ -72,7 +69,7 @@ func (s *sweep) moveSome(ctx context.Context, num uint32) (some bool, err error)
 	})
 }
 
-// firstKeys returns the keys of the first versions of a log, with all of the last LSN.
+// firstKeys returns the keys of the first versions of a log, including all versions of the last LSN.
 func (s *sweep) firstKeys(num uint32) (keys [][]byte, err error) {
 	from, to := logBounds(tableLog, s.c.num, num, -1, farAway-1)
 	it, err := s.c.db.eng.Cursor(from, to)
@@ -96,9 +93,8 @@ func (s *sweep) firstKeys(num uint32) (keys [][]byte, err error) {
 	return keys, it.Err()
 }
 
-// moveOne moves a version with its mark or its entry of the primary index: a version
-// that is dead has only the former, a living one only the latter. All is read before anything is
-// changed.
+// moveOne moves a version together with its mark or its entry of the primary index. A dead version has only a mark, a
+// living version only an entry. moveOne reads everything before any change.
 func (s *sweep) moveOne(g *group, l *layout, key []byte) error {
 	value, found, err := g.get(key)
 	if err != nil || !found {
@@ -123,7 +119,7 @@ func (s *sweep) moveOne(g *group, l *layout, key []byte) error {
 	}
 	g.drop(key, len(value))
 	g.set(logKey(tableLog, s.c.num, to), value)
-	// The sweeper passed over this log before the version came, and must look again.
+	// The sweeper may have passed this place in the log before the version came, so the sweeper must look again.
 	l.logs[to.log].swept.Store(0)
 	switch {
 	case dead:
@@ -138,7 +134,7 @@ func (s *sweep) moveOne(g *group, l *layout, key []byte) error {
 	return nil
 }
 
-// forgetLog takes an empty log out of the layout, which ends its cost for readers.
+// forgetLog removes an empty log from the layout, so readers ignore the log.
 func (s *sweep) forgetLog(ctx context.Context, num uint32) error {
 	return s.c.db.committer.runAlone(ctx, func(g *group) error {
 		if s.c.dropped.Load() {

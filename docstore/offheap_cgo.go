@@ -2,6 +2,7 @@
 
 package docstore
 
-// OffHeap reports whether [Options.CacheBytes] are outside the Go heap, and so neither counted for the garbage
-// collector nor by the runtime's memory limit. They are in a build with cgo: the engine then has its memory from C.
+// OffHeap reports whether [Options.CacheBytes] are outside the Go heap. If they are, neither the garbage collector
+// nor the runtime's memory limit counts them. In this build, with cgo, they are outside: the engine allocates its
+// memory in C.
 const OffHeap = true

@@ -2,6 +2,6 @@
 
 package docstore
 
-// OffHeap reports whether [Options.CacheBytes] are outside the Go heap, and so neither counted for the garbage
-// collector nor by the runtime's memory limit. In this build, without cgo, they are in the heap.
+// OffHeap reports whether [Options.CacheBytes] are outside the Go heap. If they are, neither the garbage collector
+// nor the runtime's memory limit counts them. In this build, without cgo, they are in the heap.
 const OffHeap = false

@@ -8,13 +8,13 @@ import (
 	"github.com/millrace/changefeed/docstore/internal/engine"
 )
 
-// overlay is the keys that a group has changed so far, over the engine's state: a write
-// sees those of the group before it, and those of a refused transaction are taken back.
+// overlay contains the keys that a group has changed so far, on top of the engine's state. A write sees the changes
+// of earlier writes in its group. If a transaction is refused, its changes are rolled back.
 type overlay struct {
 	eng     *engine.Engine
 	recent  *recent
 	changes []change
-	latest  map[uint64]int // place of a key (see find) to its last change
+	latest  map[uint64]int // place of a key (see the method placeOf) to its last change
 	hash    func(key []byte) uint64
 }
 
@@ -26,9 +26,9 @@ var placeSeed = maphash.MakeSeed()
 
 func placeOf(key []byte) uint64 { return maphash.Bytes(placeSeed, key) }
 
-// placeOf returns the place of a key in latest, and its last change; -1 for none. The place is the
-// first from the hash of the key on that has the key or is free: a map by keys would need a
-// copy of each.
+// placeOf returns the place of a key in latest, and the key's last change, or -1 if there is none. The place is the
+// first place, from the hash of the key onward, that belongs to the key or is free. A map with keys as strings would
+// need a copy of each key.
 func (o *overlay) placeOf(key []byte) (place uint64, last int) {
 	for place = o.hash(key); ; place++ {
 		i, ok := o.latest[place]
@@ -41,17 +41,17 @@ func (o *overlay) placeOf(key []byte) (place uint64, last int) {
 	}
 }
 
-// change is one key to set or, with drop, to remove.
+// change is a key to set or, if drop is set, to remove.
 type change struct {
 	key, value []byte
-	body       []byte // the rest of the value, which is large and therefore not joined to it
+	body       []byte // rest of the value, kept separately because it is large
 	drop       bool
-	over       bool // a later change of the same key is in its place
-	size       int  // of the value dropped, where known
-	before     int  // the change of the same key before this one, or -1
+	over       bool // a later change of the same key replaces this change
+	size       int  // of the removed value; 0 if unknown
+	before     int  // the previous change of the same key, or -1
 }
 
-// get is the value of a key as the group has it so far.
+// get returns the value of a key, including the group's changes so far.
 func (o *overlay) get(key []byte) ([]byte, bool, error) {
 	if _, i := o.placeOf(key); i >= 0 {
 		ch := &o.changes[i]
@@ -72,11 +72,11 @@ func (o *overlay) setEntry(key []byte, e *entry) int {
 	return len(head) + len(e.body)
 }
 
-// drop removes a key, whose value has this size where that is known.
+// drop removes a key; size is the size of its value, or 0 if unknown.
 func (o *overlay) drop(key []byte, size int) { o.applyChange(change{key: key, drop: true, size: size}) }
 
-// applyChange adds a change after an earlier one of the same key, which stays: rollback goes
-// back to it.
+// applyChange adds a change. An earlier change of the same key stays in the list, because rollback goes back to that
+// change.
 func (o *overlay) applyChange(ch change) {
 	place, last := o.placeOf(ch.key)
 	if ch.before = last; last >= 0 {
@@ -86,9 +86,8 @@ func (o *overlay) applyChange(ch change) {
 	o.changes = append(o.changes, ch)
 }
 
-// rollback takes back all changes from the mark on.
-// The way is backwards, because a transaction may have changed a key twice, and because a key
-// whose place was not free stands after the one that had it.
+// rollback takes back all changes from the mark onward. rollback goes backwards, because a transaction may have
+// changed a key twice, and because a key whose place was taken is stored after the key that took the place.
 func (o *overlay) rollback(mark int) {
 	for i := len(o.changes) - 1; i >= mark; i-- {
 		ch := &o.changes[i]
@@ -103,8 +102,8 @@ func (o *overlay) rollback(mark int) {
 	o.changes = o.changes[:mark]
 }
 
-// fill puts the last change of each key into a batch, in the order of the keys: the
-// engine finds the place of a key fast if it is near that of the key before.
+// fill puts the last change of each key into a batch, sorted by key: the engine finds a key's place fast if the
+// previous key's place is near.
 func (o *overlay) fill(b engine.Batch) {
 	last := make([]*change, 0, len(o.latest))
 	for i := range o.changes {

@@ -7,19 +7,19 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// pageBuilder gathers the changes of a page in two buffers, for all bodies and
-// for all short texts. A change would else take five allocations, and feeds are read at
-// hundreds of thousands of changes a second.
+// pageBuilder collects the changes of a page in two buffers, the first for all bodies and the second for all short
+// texts. Otherwise a change would take five allocations, and feeds are read at hundreds of thousands of changes a
+// second.
 type pageBuilder struct {
 	max  int
 	hint *atomic.Int64
 	*PageMemory
 
-	transaction pageSize // of the page before the last transaction
+	transaction pageSize // size of the page before the last transaction
 }
 
-// PageMemory is the memory of a page, for a caller who is done with each page before the next
-// one. The zero value is empty. It grows to the largest page.
+// PageMemory is the memory of a page. Use a PageMemory if you have finished with each page before you read the next
+// page. The zero value is empty. The memory grows to the size of the largest page.
 type PageMemory struct {
 	changes []feed.Change
 	places  []textPlaces
@@ -27,28 +27,28 @@ type PageMemory struct {
 	text    []byte
 }
 
-// Size is about how many bytes the memory takes.
+// Size returns about how many bytes the memory takes.
 func (m *PageMemory) Size() int { return cap(m.slab) + cap(m.text) + cap(m.changes)*changeSize }
 
-// changeSize is about how many bytes a change and its places take beside its texts.
+// changeSize is about how many bytes a change and its places take, without its texts.
 const changeSize = 256
 
 // reset empties the memory.
 func (m *PageMemory) reset() {
-	clear(m.changes) // what they refer to is garbage
+	clear(m.changes) // frees the texts of the old changes
 	m.changes, m.places, m.slab, m.text = m.changes[:0], m.places[:0], m.slab[:0], m.text[:0]
 }
 
 type pageSize struct{ changes, slab, text int }
 
-// textPlaces are the ends of a change's parts in the buffers; each begins where the one
-// before ends. Slices are cut when the page is complete, because the buffers may move.
+// textPlaces are the ends of a change's parts in the buffers; each part begins where the previous part ends. Slices
+// are cut when the page is complete, because the buffers may move while they grow.
 type textPlaces struct {
 	id, pk, etag   int
 	body, previous int
 }
 
-// maxItems returns how many changes the page may have.
+// maxItems returns the largest number of changes in the page.
 func (b *pageBuilder) maxItems() int {
 	if b.max <= 0 {
 		return defaultItems
@@ -60,21 +60,20 @@ func (b *pageBuilder) full() bool {
 	return len(b.changes) >= b.maxItems() || len(b.slab) >= maxPageBytes
 }
 
-// overflows reports whether the last transaction, with so many bytes more, has no room
-// beside those before it.
+// overflows reports whether the page has no room for the last transaction if that transaction grows by so many bytes.
+// A page that contains only this transaction never overflows.
 func (b *pageBuilder) overflows(more int) bool {
 	return len(b.slab)+more > maxPageBytes && b.transaction.changes > 0
 }
 
-// cutLast takes the last transaction out of the page.
+// cutLast removes the last transaction from the page.
 func (b *pageBuilder) cutLast() {
 	t := b.transaction
 	b.changes, b.places = b.changes[:t.changes], b.places[:t.changes]
 	b.slab, b.text = b.slab[:t.slab], b.text[:t.text]
 }
 
-// add copies a version into the page: the bytes of a cursor are valid until the next
-// step.
+// add copies a version into the page, because the bytes of a cursor are valid only until the next step.
 func (b *pageBuilder) add(c *Container, logs []uint32, e *entry, lsn int64, mode feed.Mode) error {
 	if len(b.changes) == 0 {
 		b.makeBuffers()
@@ -99,8 +98,8 @@ func (b *pageBuilder) add(c *Container, logs []uint32, e *entry, lsn int64, mode
 	return nil
 }
 
-// makeBuffers makes buffers about as large as those of the last page, since pages of a
-// container are alike, unless the memory has them already.
+// makeBuffers allocates buffers of about the size of the last page, because pages of a container are alike. If the
+// memory is large enough already, nothing is allocated.
 func (b *pageBuilder) makeBuffers() {
 	n := min(b.maxItems(), defaultItems)
 	if size := min(b.hint.Load(), int64(n)<<12); int64(cap(b.slab)) < size {
@@ -113,13 +112,13 @@ func (b *pageBuilder) makeBuffers() {
 	}
 }
 
-// addPrevious copies the body of the version before, where that is still kept.
+// addPrevious copies the body of the previous version, if the log still has that version.
 func (b *pageBuilder) addPrevious(c *Container, logs []uint32, e *entry) error {
 	if e.prev == 0 {
 		return nil
 	}
-	// The log of a former partition comes before that to which its versions are moved,
-	// so a version that is moved between the two reads is found.
+	// The log of a former partition comes before the log to which its versions are moved, so a version that is moved
+	// between the two reads is found.
 	for _, num := range logs {
 		value, found, err := c.db.eng.Get(nil, logKey(tableLog, c.num, addr{num, e.prev, e.prevIdx}))
 		if err != nil {
@@ -134,8 +133,8 @@ func (b *pageBuilder) addPrevious(c *Container, logs []uint32, e *entry) error {
 	return nil
 }
 
-// cutChanges cuts the changes out of the buffers. Capacities are cut too, so that an append
-// to one body cannot write over the next.
+// cutChanges cuts the changes out of the buffers. cutChanges also limits capacities, so an append to a body cannot
+// overwrite the next.
 func (b *pageBuilder) cutChanges() []feed.Change {
 	text := string(b.text)
 	pos, body := 0, 0

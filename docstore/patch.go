@@ -18,15 +18,13 @@ import (
 // maxPatchOps is the service's limit of operations in a patch.
 const maxPatchOps = 10
 
-// applyPatch returns the body after the operations, in order; after an error nothing is
-// done. The body must have passed parseDocument, and the result must pass again. Text
-// that no operation touches stays as it is, to the byte: a patch of one member must not
-// rewrite the numbers of the others.
+// applyPatch returns the body after the operations, in order. After an error, no operation has taken effect. The
+// caller must have checked body with parseDocument, and must check the result again. Text that no operation touches
+// stays the same, to the byte: a patch of a member must not rewrite the numbers of other members.
 //
-// The operations are those of the service: add and set make or overwrite a member, add
-// inserts into an array where set overwrites, replace and remove need an existing
-// value, incr makes a missing member, move is remove and add. A missing operand is
-// null.
+// The operations are the service's: add and set create or overwrite a member; in an array, add inserts and set
+// overwrites; replace and remove need an existing value; incr creates a missing member; move is remove and add. A
+// missing operand is null.
 func applyPatch(body []byte, ops []feed.PatchOp) ([]byte, error) {
 	if len(ops) == 0 || len(ops) > maxPatchOps {
 		return nil, refuse("patch has %d operations: want 1 to %d", len(ops), maxPatchOps)
@@ -37,14 +35,14 @@ func applyPatch(body []byte, ops []feed.PatchOp) ([]byte, error) {
 			return nil, fmt.Errorf("apply patch operation %d (%s %q): %w", i, op.Op, op.Path, err)
 		}
 	}
-	if len(body) > maxDocument+maxSystem { // without its system properties it may be smaller, which only a parser knows
+	if len(body) > maxDocument+maxSystem { // without its system properties the document may be smaller, but only a parser knows
 		return nil, fmt.Errorf("%w: patched body has %d bytes: want at most %d", ErrTooLarge, len(body), maxDocument)
 	}
 	return body, nil
 }
 
-// copyPatch copies operations for the committer, which may read them when their caller has gone,
-// as one does whose context has ended, and uses its memory for something else.
+// copyPatch copies operations for the committer. If a caller's context has ended, the caller may return before the
+// committer reads the operations, and may reuse its memory.
 func copyPatch(ops []feed.PatchOp) []feed.PatchOp {
 	ops = slices.Clone(ops)
 	for i := range ops {
@@ -53,27 +51,27 @@ func copyPatch(ops []feed.PatchOp) []feed.PatchOp {
 	return ops
 }
 
-// patchTouches reports whether an operation changes the value at path: by its path or
-// its source, at, above or below path.
+// patchTouches reports whether an operation changes the value at path. An operation does so if its path or its source
+// is path, or is above or below path.
 func patchTouches(ops []feed.PatchOp, path pkey.Path) bool {
 	return slices.ContainsFunc(ops, func(op feed.PatchOp) bool {
 		return pointerTouches(op.Path, path) || op.Op == "move" && pointerTouches(op.From, path)
 	})
 }
 
-// pointerTouches reports whether a change at a pointer can change the value at a path: if
-// either leads through the other.
+// pointerTouches reports whether a change at a pointer can change the value at a path: this is so if the pointer is a
+// prefix of the path, or the path of the pointer.
 func pointerTouches(pointer string, path pkey.Path) bool {
 	p, err := parsePointer(pointer)
 	if err != nil {
-		return false // applyPatch refuses it
+		return false // applyPatch refuses this pointer
 	}
 	n := min(len(p), len(path))
 	return slices.Equal(p[:n], path[:n])
 }
 
-// keepsKey refuses a patch that touches a partition key path: the document would belong
-// to another logical partition, which a write of this batch cannot reach.
+// keepsKey refuses a patch that touches a partition key path. Otherwise the document would belong to another logical
+// partition, which a write of this batch cannot reach.
 func keepsKey(ops []feed.PatchOp, paths []pkey.Path) error {
 	for i, op := range ops {
 		for _, path := range paths {
@@ -86,7 +84,7 @@ func keepsKey(ops []feed.PatchOp, paths []pkey.Path) error {
 	return nil
 }
 
-// applyOp returns the body after one operation.
+// applyOp returns the body after an operation.
 func applyOp(body []byte, op feed.PatchOp) ([]byte, error) {
 	path, err := userPointer(op.Path)
 	if err != nil {
@@ -128,7 +126,7 @@ func userPointer(pointer string) ([]string, error) {
 	return p, nil
 }
 
-// parsePointer reads a JSON pointer to a value within the document, by RFC 6901.
+// parsePointer reads a JSON pointer to a value within the document, as in RFC 6901.
 func parsePointer(pointer string) ([]string, error) {
 	if !strings.HasPrefix(pointer, "/") || !utf8.ValidString(pointer) {
 		return nil, refuse("path %q is not a JSON pointer: want one as in /address/city", pointer)
@@ -145,21 +143,21 @@ func parsePointer(pointer string) ([]string, error) {
 	return segments, nil
 }
 
-// place is the end of a pointer: an item of an object or array, or room for one.
+// place is the target of a pointer: an item of an object or array, or the place for a new item.
 type place struct {
 	parent rawjson.Span
 	name   string // last segment of the pointer
 	array  bool
 	index  int          // in an array; its length for "-"
 	count  int          // items of the parent
-	item   rawjson.Span // the whole member, or the element; nothing where there is none
+	item   rawjson.Span // the whole member, or the element; empty if there is none
 	value  rawjson.Span
 }
 
-// found reports whether a value is at the place.
+// found reports whether the place has a value.
 func (p place) found() bool { return p.value.To > 0 }
 
-// findPlace follows a pointer. All of the path but the last segment must exist.
+// findPlace follows a pointer. All values on the path, except the last, must exist.
 func findPlace(body []byte, pointer []string) (place, error) {
 	whole := rawjson.Scan(body, 0)
 	at := whole.Value()
@@ -179,8 +177,8 @@ func findPlace(body []byte, pointer []string) (place, error) {
 	return place{}, refuse("path is empty: want one as in /address/city")
 }
 
-// stepInto finds one segment in a value. All members are visited even after a hit,
-// because the last member of a name counts.
+// stepInto finds a segment in a value. stepInto visits all members even after a match, because the last member of a
+// name counts.
 func stepInto(body []byte, parent rawjson.Span, name string) (place, error) {
 	p := place{parent: parent, name: name}
 	scanner := rawjson.Scan(body, parent.From)
@@ -212,8 +210,8 @@ func stepInto(body []byte, parent rawjson.Span, name string) (place, error) {
 	return p, nil
 }
 
-// arrayIndex reads an index as JSON pointers write it, without sign and leading zeros;
-// anything else is -1.
+// arrayIndex reads an array index in the form of JSON pointers, without sign and leading zeros. For any other text
+// the result is -1.
 func arrayIndex(segment string) int {
 	n, err := strconv.Atoi(segment)
 	if err != nil || n < 0 || strconv.Itoa(n) != segment {
@@ -222,7 +220,7 @@ func arrayIndex(segment string) int {
 	return n
 }
 
-// addAt makes or overwrites a member, or inserts an element.
+// addAt creates or overwrites a member, or inserts an element.
 func addAt(body []byte, path []string, value []byte) ([]byte, error) {
 	p, err := findPlace(body, path)
 	if err != nil {
@@ -234,7 +232,7 @@ func addAt(body []byte, path []string, value []byte) ([]byte, error) {
 	return put(body, p, value), nil
 }
 
-// setAt makes or overwrites a member, overwrites an element, or appends one at "-".
+// setAt creates or overwrites a member, overwrites an element, or appends an element at "-".
 func setAt(body []byte, path []string, value []byte) ([]byte, error) {
 	p, err := findPlace(body, path)
 	if err != nil {
@@ -284,8 +282,8 @@ func (p place) missing() error {
 	return refuse("nothing is at segment %q: want something that exists", p.name)
 }
 
-// removeAt takes out an element, or all members of the name: were only the last
-// taken out, an earlier member would come to light.
+// removeAt removes an element, or all members of a name. If only the last member were removed, an earlier member of
+// the same name would become valid.
 func removeAt(body []byte, path []string) ([]byte, error) {
 	p, err := findExisting(body, path)
 	if err != nil {
@@ -306,7 +304,7 @@ func removeAt(body []byte, path []string) ([]byte, error) {
 	return splice(body, rawjson.Span{From: p.parent.From + len("{"), To: p.parent.To - len("}")}, rest.Append(nil, body)), nil
 }
 
-// incrementAt adds to a number; a missing member becomes the operand.
+// incrementAt adds to a number; a missing member is created with the operand as its value.
 func incrementAt(body []byte, path []string, value []byte) ([]byte, error) {
 	p, err := findPlace(body, path)
 	if err != nil {
@@ -334,12 +332,12 @@ func incrementAt(body []byte, path []string, value []byte) ([]byte, error) {
 
 func isNumber(raw []byte) bool { return raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9' }
 
-// addNumbers adds exactly where both numbers and their sum are an int64, because a
-// float64 loses digits above 2^53 and counters grow there; else as float64.
+// addNumbers adds exactly if both numbers and their sum are an int64, because a float64 loses digits above 2^53, and
+// counters can grow beyond that. Otherwise addNumbers adds as float64.
 func addNumbers(a, b []byte) ([]byte, error) {
 	m, errM := strconv.ParseInt(string(a), 10, 64)
 	n, errN := strconv.ParseInt(string(b), 10, 64)
-	// The sum overflowed unless it moved in the direction of n.
+	// The sum has overflowed unless the sum moved in the direction of n.
 	if sum := m + n; errM == nil && errN == nil && (sum > m) == (n > 0) {
 		return strconv.AppendInt(nil, sum, 10), nil
 	}
@@ -351,7 +349,7 @@ func addNumbers(a, b []byte) ([]byte, error) {
 	return rawjson.AppendNumber(nil, x+y), nil
 }
 
-// moveTo removes the value at a pointer and adds it elsewhere.
+// moveTo moves the value at a pointer to a path: a remove and an add.
 func moveTo(body []byte, from string, path []string) ([]byte, error) {
 	source, err := userPointer(from)
 	if err != nil {
@@ -364,8 +362,7 @@ func moveTo(body []byte, from string, path []string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("move from %q: %w", from, err)
 	}
-	// RFC 6902 defines a move as a remove and then an add, so an index in the path
-	// counts the elements that are left.
+	// RFC 6902 defines a move as a remove followed by an add, so an index in the path counts the remaining elements.
 	rest, err := removeAt(body, source)
 	if err != nil {
 		return nil, err
@@ -373,8 +370,8 @@ func moveTo(body []byte, from string, path []string) ([]byte, error) {
 	return addAt(rest, path, p.value.Of(body))
 }
 
-// splice returns a copy of the body with parts in place of a span. Nothing is changed
-// in place: the old body may be in a page that a reader holds.
+// splice returns a copy of the body in which parts replace a span. splice changes nothing in place, because the old
+// body may be in a page that a reader holds.
 func splice(body []byte, at rawjson.Span, parts ...[]byte) []byte {
 	size := len(body) - (at.To - at.From)
 	for _, part := range parts {

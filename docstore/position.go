@@ -7,11 +7,10 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// A token is the decimal LSN up to which everything was read, in quotes as the service
-// writes them: "42". LSNs come from one counter for each container, so a token is valid
-// for every range, before and after splits and merges.
+// A token is the decimal LSN up to which everything was read. As in the service, a token has quotes: "42". All LSNs
+// of a container come from the same counter, so a token is valid for every range, before and after splits and merges.
 
-// parseToken reads a token, with its quotes or without.
+// parseToken reads a token with or without quotes.
 func parseToken(text string) (int64, error) {
 	lsn, ok := service.LSN(text)
 	if !ok {
@@ -20,17 +19,17 @@ func parseToken(text string) (int64, error) {
 	return lsn, nil
 }
 
-// begin is where a read begins: after an LSN, and at a time.
+// begin is the place where a read begins: after an LSN, and at a time.
 type begin struct {
 	lsn    int64
-	since  int64 // Unix ms; changes before it are left out
-	search bool  // the LSN that belongs to since has to be found
+	since  int64 // Unix ms; earlier changes are left out
+	search bool  // the read must still find the LSN that belongs to since
 }
 
 const anyTime = math.MinInt64
 
-// resolvePosition resolves a position to an LSN. A start time is kept beside a token, because the
-// time may lie ahead of the changes read so far.
+// resolvePosition resolves a position to an LSN. If the position has a token and a start time, the start time is
+// kept, because the start time may be later than the changes read so far.
 func (l *layout) resolvePosition(from feed.Position, options feed.ReadOptions, head int64) (b begin, err error) {
 	b.since = anyTime
 	if t := from.Start.Time(); !t.IsZero() {

@@ -11,44 +11,43 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// How a read works. The head is taken first, then the layout, then the cursors, because in
-// this order everything that was published up to the head is in the logs of that layout and
-// in the state of those cursors. Nothing above the head is shown.
+// How a read works. A read takes the head first, then the layout, then the cursors. In this order, everything
+// published up to the head is in the logs of that layout and in the state of those cursors. A read shows nothing
+// above the head.
 //
-// The cursors may also see a group that is applied and not yet safe on the disk. Such a
-// group may have superseded a version up to the head, which the page then lacks. If a power
-// loss took the group back, a position after the head would have skipped that version. So a
-// page is returned only when all that was applied before is safe (settle).
+// The cursors may also see a group that is applied but not yet safe on the disk. Such a group may have superseded a
+// version at or below the head, and the page then lacks this version. If a power loss took the group back, a position
+// after the head would have skipped the version. So a page is returned only when everything that was applied before
+// is safe (awaitSafe).
 //
-// The version that such a page lacks has a successor, which a reader of the feed meets later. A
-// reader that ends at the head would miss the document: it reads a [Snapshot].
+// The version that such a page lacks has a successor, which a reader of the feed sees later. A reader that stops at
+// the head would miss the document, so such a reader must read a [Snapshot].
 
 const (
-	// A page is bounded by bytes as well, since 1,000 documents of 2 MB would not fit
-	// in memory beside those of other readers. 4 MB is the service's own bound.
+	// A page is limited by bytes as well, because 1,000 documents of 2 MB would not fit in memory beside the pages of
+	// other readers. 4 MB is the service's limit.
 	defaultItems = 1000
 	maxPageBytes = service.MaxPage
 )
 
-// selection is which changes a read shows: those of a range or a logical partition,
-// after an LSN, from a time on.
+// selection describes which changes a read shows: the changes of a range or a logical partition, after an LSN, from a
+// time onward.
 type selection struct {
 	rng  feed.Range
-	pk   string // of one logical partition; empty is all
+	pk   string // stored key of a logical partition; empty means all
 	mode feed.Mode
 	begin
 }
 
-// Read implements [feed.Source]. A page holds up to 1,000 changes unless MaxItems
-// says otherwise, and 4 MB; a transaction is never cut, so a larger one comes alone. A
-// range across several partitions is [feed.ErrGone], a position before the
-// retention [feed.ErrTooOld].
+// Read implements [feed.Source]. A page contains at most 4 MB, and at most 1,000 changes unless you set MaxItems. A
+// transaction is never cut, so a larger transaction is a page of its own. If the range spans several partitions, you
+// get [feed.ErrGone]. If the position is before the retention, you get [feed.ErrTooOld].
 func (c *Container) Read(ctx context.Context, rng feed.Range, from feed.Position, options feed.ReadOptions) (feed.Page, error) {
 	return new(PageMemory).Read(ctx, c, rng, from, options)
 }
 
-// Read is [Container.Read] for a server, which sends a page and forgets it: the changes are valid
-// until the memory is used again, and a page costs no new one.
+// Read is [Container.Read] for a server that forgets a page after sending. The changes are valid until you use the
+// memory again, and a page needs no new memory.
 func (m *PageMemory) Read(ctx context.Context, c *Container, rng feed.Range, from feed.Position, options feed.ReadOptions) (feed.Page, error) {
 	for {
 		m.reset()
@@ -62,16 +61,16 @@ func (m *PageMemory) Read(ctx context.Context, c *Container, rng feed.Range, fro
 	}
 }
 
-// moment is what a read begins with: the head, and the layout taken after the head. In a
-// snapshot it has the state of the engine as well; otherwise each read takes one of its own.
+// moment is the start of a read: the head, and the layout taken after the head. In a snapshot, moment also contains
+// the state of the engine; otherwise each read takes a new state.
 type moment struct {
 	c    *Container
 	l    *layout
 	head int64
-	held *held // nil outside of snapshots
+	held *held // nil outside snapshots
 }
 
-// moment returns the present one.
+// moment returns the present moment.
 func (c *Container) moment() moment {
 	m := moment{c: c, head: c.head.Load()}
 	m.l = c.layout.Load()
@@ -102,13 +101,13 @@ func (m moment) read(ctx context.Context, memory *PageMemory, rng feed.Range, fr
 		}
 	}
 	if options.Mode == feed.AllVersionsAndDeletes && sel.lsn < m.c.layout.Load().floor {
-		return page, tooOld(m.c.layout.Load(), sel.lsn) // versions may have gone during the read
+		return page, tooOld(m.c.layout.Load(), sel.lsn) // versions may have been removed during the read
 	}
 	page.Next = feed.Position{Token: service.Token(next), Start: from.Start}
 	page.Session = service.SessionToken(part.id(), page.Head)
 	page.Charge = service.ScanCharge(len(b.changes), len(b.slab))
 	page.Changes = b.cutChanges()
-	if sel.lsn > m.c.head.Load() { // the container's head, because its partitions share one count of LSNs
+	if sel.lsn > m.c.head.Load() { // compared with the container's head, because all partitions share a counter of LSNs
 		page.Ahead, page.Head = true, m.head
 	}
 	return page, nil
@@ -118,7 +117,7 @@ func tooOld(l *layout, lsn int64) error {
 	return fmt.Errorf("%w: LSN %d of container %q, whose versions begin after %d", feed.ErrTooOld, lsn, l.spec.ID, l.floor)
 }
 
-// choosePartition returns the partition that a read is about.
+// choosePartition returns the partition that contains the range of a read, and the selection.
 func (l *layout) choosePartition(rng feed.Range, options feed.ReadOptions) (*partition, selection, error) {
 	sel, err := l.selection(rng, options)
 	if err != nil {
@@ -128,7 +127,7 @@ func (l *layout) choosePartition(rng feed.Range, options feed.ReadOptions) (*par
 	return part, sel, err
 }
 
-// selection returns a range, or the part of it that belongs to a key.
+// selection returns a range, or the part of the range that belongs to a key.
 func (l *layout) selection(rng feed.Range, options feed.ReadOptions) (sel selection, err error) {
 	sel = selection{rng: rng, mode: options.Mode}
 	if options.Key == "" {
@@ -143,10 +142,9 @@ func (l *layout) selection(rng feed.Range, options feed.ReadOptions) (sel select
 	return sel, nil
 }
 
-// keyRange returns the place of a logical partition in the key space, and the one text
-// of its key. A hierarchical key may lack its last levels: then the range is that of
-// all keys with that beginning, and the text is empty, because documents of many keys
-// lie there.
+// keyRange returns the place of a logical partition in the key space, and the stored text of its key. If a
+// hierarchical key lacks its last levels, the range contains all keys with that beginning, and the text is empty,
+// because documents of many keys are in the range.
 func (l *layout) keyRange(key string) (feed.Range, string, error) {
 	k, err := pkey.Parse(key)
 	if err != nil {
@@ -160,9 +158,9 @@ func (l *layout) keyRange(key string) (feed.Range, string, error) {
 	return feed.Range{Min: hash, Max: hash + "0"}, k.Text(), err
 }
 
-// collectPage fills a page with the changes in (sel.lsn, head] and returns the LSN after
-// which the next page begins. A page ends between transactions only, since a position
-// is an LSN and cannot say how much of a transaction was read.
+// collectPage fills a page with the changes in (sel.lsn, head] and returns the LSN after which the next page begins.
+// A page ends only between transactions, because a position is an LSN and cannot express that part of a transaction
+// was read.
 func (m moment) collectPage(ctx context.Context, b *pageBuilder, part *partition, sel selection) (next int64, err error) {
 	logs := m.l.logsOf(part)
 	f, err := m.feed(logs, sel)
@@ -176,15 +174,15 @@ func (m moment) collectPage(ctx context.Context, b *pageBuilder, part *partition
 			b.transaction = pageSize{len(b.changes), len(b.slab), len(b.text)}
 			before, last = last, a.lsn
 		}
-		// The body is measured before it is copied, or the buffer would grow for nothing.
+		// The size of the body is checked before the copy; otherwise the buffer would grow for nothing.
 		fits := !b.overflows(len(e.body))
 		if fits {
 			if err := b.add(m.c, logs, e, a.lsn, sel.mode); err != nil {
 				return false, err
 			}
-			fits = !b.overflows(0) // with the version before it
+			fits = !b.overflows(0) // with its previous version
 		}
-		// Too large: the transaction that began last waits for the next page.
+		// The last transaction is too large for this page, and waits for the next page.
 		if !fits {
 			b.cutLast()
 			last, f.stopped = before, true
@@ -197,8 +195,8 @@ func (m moment) collectPage(ctx context.Context, b *pageBuilder, part *partition
 	return m.head, err
 }
 
-// shows reports whether a living version is in the selection. A reader of all versions
-// is shown expired documents too: their end comes as a change of its own.
+// shows reports whether a living version is in the selection. A reader of all versions also sees expired documents,
+// because their end is a separate change.
 func (s *selection) shows(e *entry, spec *ContainerSpec, now int64) bool {
 	switch {
 	case s.pk != "" && s.pk != string(e.pk):

@@ -1,24 +1,23 @@
 package docstore
 
-// maxRecent bounds what [recent] holds, in bytes: slots of some 40,000 documents.
+// maxRecent is the largest size of [recent], in bytes: the slots of some 40,000 documents.
 const maxRecent = 8 << 20
 
-// recent has the slots of documents that were written lately. Every write of a document
-// begins with a look at its slot, and in the engine that look costs as much as all else
-// that the committer does for the write; documents that are written again soon, such as
-// leases and counters, are found here. It belongs to the committer, which is the only one
-// that changes slots, so it needs no lock and is never out of date.
+// recent contains the slots of recently written documents. Every write of a document begins with a lookup of its
+// slot. In the engine this lookup costs as much as the rest of the committer's work for the write. Documents that are
+// written again soon, such as leases and counters, are found in recent. Only the committer changes slots, and recent
+// belongs to the committer, so recent needs no lock and is never out of date.
 type recent struct {
 	slots map[string]*recentSlot
 	size  int
 }
 
-// recentSlot stands behind a pointer, so that a slot is replaced without another copy of its key.
+// recentSlot is a pointer's target, so a slot can be replaced without another copy of its key.
 type recentSlot struct{ value []byte }
 
-// noteGroup takes over the slots that a group has written.
+// noteGroup stores the slots written by a group.
 func (r *recent) noteGroup(g *group) {
-	if len(g.ranges) > 0 || r.slots == nil { // a container has gone, or the store was opened
+	if len(g.ranges) > 0 || r.slots == nil { // a container was deleted, or the store has just been opened
 		r.slots, r.size = map[string]*recentSlot{}, 0
 	}
 	for i := range g.changes {
@@ -26,7 +25,7 @@ func (r *recent) noteGroup(g *group) {
 			r.put(ch)
 		}
 	}
-	for key := range r.slots { // in no order, so any slot may go
+	for key := range r.slots { // the order is random, so any slot may be removed
 		if r.size <= maxRecent {
 			break
 		}
@@ -34,7 +33,7 @@ func (r *recent) noteGroup(g *group) {
 	}
 }
 
-// put notes the slot that a change leaves.
+// put records the slot stored by a change.
 func (r *recent) put(ch *change) {
 	if ch.drop {
 		r.drop(string(ch.key))
@@ -57,7 +56,7 @@ func (r *recent) drop(key string) {
 	}
 }
 
-// slotCost is about how many bytes a slot takes, by the lengths of its key and its value.
+// slotCost returns about how many bytes a slot takes, from the lengths of its key and value.
 func slotCost(key, value int) int {
 	const entry = 64 // of the map
 	return key + value + entry

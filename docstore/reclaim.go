@@ -7,18 +7,16 @@ import (
 	"github.com/millrace/changefeed/docstore/internal/engine"
 )
 
-// Deleted documents leave their room to the engine, which gives it back when it rewrites
-// their tables. In a store that is written to, that happens soon; in an idle one, never.
-// So the reclaimer asks for it, some time after the last write or after a container was
-// deleted.
+// The engine frees the space of deleted documents when it rewrites their tables. In a store with writes, this happens
+// soon; in an idle store, this never happens. So the reclaimer starts a rewrite some time after the last write, or
+// after a container was deleted.
 
 const (
 	reclaimAfter = 30 * time.Second
-	worthwhile   = 1 << 20 // bytes on the disk, of a container without documents
+	worthwhile   = 1 << 20 // bytes on the disk of a container without documents
 )
 
-// leftovers are the ranges of keys of deleted containers, until their room is given
-// back.
+// leftovers are the key ranges of deleted containers, until their space is freed.
 type leftovers struct {
 	mu     sync.Mutex
 	ranges [][2][]byte
@@ -37,7 +35,7 @@ func (l *leftovers) take() (ranges [][2][]byte) {
 	return ranges
 }
 
-// wroteSome makes the reclaimer look after a while.
+// wroteSome wakes the reclaimer, which then waits before acting.
 func (db *DB) wroteSome() {
 	select {
 	case db.wrote <- struct{}{}:
@@ -47,7 +45,7 @@ func (db *DB) wroteSome() {
 
 // reclaimAll is the goroutine of the reclaimer.
 func (db *DB) reclaimAll() {
-	heads := map[*Container]int64{} // of containers found empty, at that time
+	heads := map[*Container]int64{} // head of each container when it was found empty
 	for {
 		select {
 		case <-db.wrote:
@@ -73,14 +71,13 @@ func (db *DB) reclaimAll() {
 			ranges = append(ranges, db.emptiedRanges(heads)...)
 		}
 		if err := db.eng.Reclaim(life{db.stop}, ranges, quiet); err != nil {
-			db.dropped.add(ranges) // for another try after the next write
+			db.dropped.add(ranges) // to try again after the next write
 		}
 	}
 }
 
-// emptiedRanges returns the ranges of containers that have had documents and have none. A
-// head that has not moved since the last time means that the room was given back
-// already.
+// emptiedRanges returns the key ranges of containers that have had documents but have none now. If the head has not
+// moved since the last time, the space was freed already.
 func (db *DB) emptiedRanges(heads map[*Container]int64) (ranges [][2][]byte) {
 	for _, c := range db.Containers() {
 		head := c.Head()

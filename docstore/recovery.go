@@ -5,17 +5,16 @@ import (
 	"slices"
 )
 
-// Recovery is the state in which [Open] found the newest log of a store that had not
-// been closed. Every acknowledged write is there, unless the end of that file has been
-// lost: after a kill or a power loss nothing shows how far the log had reached. In that
-// case the store is as after an earlier write, Heads has its newest LSNs, and the rest
-// of the file is dropped.
+// Recovery describes the state in which [Open] found the newest log of a store that had not been closed. Every
+// acknowledged write is present unless the end of that file was lost. After a kill or a power loss nothing shows how
+// far the log had reached. If its end was lost, the store is in the state after an earlier write: Heads contains its
+// newest LSNs, and the rest of the file is dropped.
 type Recovery struct {
-	Log     string // name of the newest log; empty when the store was closed, or is new
-	Reached int64  // bytes up to the end of the last whole write
-	Dropped int64  // bytes after them of a write that is not whole
-	Lost    int    // whole writes after the dropped bytes: only of a store that did not wait for the disk
-	Heads   []Head // one for each container
+	Log     string // name of the newest log; empty if the store had been closed, or is new
+	Reached int64  // bytes up to the end of the last complete write
+	Dropped int64  // bytes of an incomplete write after them
+	Lost    int    // complete writes after the dropped bytes; only in a store with NoSync
+	Heads   []Head // an entry per container
 }
 
 // Head is the newest write of a container.
@@ -24,7 +23,7 @@ type Head struct {
 	LSN       int64
 }
 
-// String returns a line for an operator.
+// String returns a summary on a single line for an operator.
 func (r Recovery) String() string {
 	if r.Log == "" {
 		return "the store was closed"
@@ -45,7 +44,7 @@ func (r Recovery) String() string {
 	return text
 }
 
-// maxHeads is how many containers that line names.
+// maxHeads is the largest number of containers in that summary.
 const maxHeads = 10
 
 // Recovery returns the state in which [Open] found the newest log.
@@ -55,7 +54,7 @@ func (db *DB) Recovery() Recovery {
 	return found
 }
 
-// start reads what the store keeps in memory.
+// start reads the data that the store keeps in memory.
 func (db *DB) start() error {
 	err := loader{db}.readAll()
 	if err != nil {

@@ -11,29 +11,28 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Retention. While a container keeps versions, an overwrite or delete leaves the old
-// version in its log, under a mark. A version is removed when its successor is older than
-// the retention, so that every change in the feed has its previous image. The feed of all
-// versions begins after the floor.
+// Retention. If a container has a retention, an overwrite or delete leaves the old version in its log and marks that
+// version. The sweeper removes a version when its successor is older than the retention, so every change in the feed
+// has its previous image. The feed of all versions begins after the floor.
 //
 //	floor   positions in the feed of all versions must not be before this LSN
 //	purged  versions superseded by those up to this LSN have been removed
 //	drain   retention was turned off here: everything superseded before is removed
 
 const (
-	// A sweep of the retention comes after a twentieth of that time, within these bounds: a
-	// version may stay a little longer, and a short retention does not keep the sweeper
-	// busy.
+	// The sweeper sweeps the versions of a container each time a twentieth of the retention has passed, within these
+	// bounds. So a version may stay a little longer than the retention, and a short retention does not keep the
+	// sweeper busy.
 	minForget = time.Second // between two sweeps of a retention
 	maxForget = time.Minute
 )
 
-// retention returns how long versions are kept; 0 is not at all.
+// retention returns how long versions are kept; 0 means not at all.
 func (l *layout) retention() time.Duration { return cmp.Or(l.spec.Retention, l.common) }
 
-// adaptMarks adapts the marks to a retention that was another one up to an LSN. Turned on,
-// the feed of all versions begins after that LSN, since earlier versions are gone or
-// have no marks. Turned off, everything superseded until now is to be drained.
+// adaptMarks updates floor, drain and marked after a change of the retention at an LSN; before is the old retention.
+// If the retention is turned on, the feed of all versions begins after that LSN, because earlier versions are gone or
+// have no marks. If the retention is turned off, everything superseded until now is marked for removal (drain).
 func (l *layout) adaptMarks(before time.Duration, lsn int64) {
 	now := l.retention()
 	if (before == 0) != (now == 0) {
@@ -45,11 +44,11 @@ func (l *layout) adaptMarks(before time.Duration, lsn int64) {
 	l.marked = l.marked || now > 0
 }
 
-// Retention returns how long the container keeps all versions and deletes, by its own
-// specification or else by [DB.SetRetention]; 0 is not at all.
+// Retention returns how long the container keeps all versions and deletes: by its own specification or, without a
+// retention there, by [DB.SetRetention]. 0 means not at all.
 func (c *Container) Retention() time.Duration { return c.layout.Load().retention() }
 
-// Retention returns the duration given to [DB.SetRetention], and whether there was one.
+// Retention returns the duration given to [DB.SetRetention]; set is false if you never called that method.
 func (db *DB) Retention() (d time.Duration, set bool) {
 	common := db.common.Load()
 	if common == nil {
@@ -74,11 +73,10 @@ func (ld loader) readRetention() error {
 	return nil
 }
 
-// SetRetention sets how long containers without a retention of their own keep all
-// versions and deletes, those made later included; 0 is not at all. The store remembers
-// the setting. Containers that kept no versions begin to do so now. The service has
-// such a retention for the account (continuous backup), and programs rely on its being
-// there.
+// SetRetention sets how long all versions and deletes are kept in containers without their own retention, including
+// containers created later. 0 means not at all. The store remembers the setting. Containers that kept no versions before
+// begin to keep them now. The service has such a retention for the account (continuous backup), and programs rely on
+// this.
 func (db *DB) SetRetention(ctx context.Context, d time.Duration) error {
 	d = d.Truncate(time.Millisecond)
 	if d < 0 {
@@ -104,7 +102,7 @@ func (db *DB) SetRetention(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// forgetVersions removes the versions that the retention no longer covers.
+// forgetVersions removes the versions older than the retention.
 func (s *sweep) forgetVersions(ctx context.Context) error {
 	l := s.c.layout.Load()
 	if l.drain > 0 {
@@ -134,8 +132,7 @@ func (s *sweep) forgetVersions(ctx context.Context) error {
 	return nil
 }
 
-// floorAt returns the last LSN committed before cutoff, and the time of the commit
-// after it.
+// floorAt returns the last LSN committed before cutoff, and the time of the next commit.
 func (s *sweep) floorAt(ctx context.Context, l *layout, cutoff time.Time) (floor, oldest int64, err error) {
 	head := s.c.head.Load()
 	floor = head
@@ -166,9 +163,9 @@ func everything(lsn int64) selection {
 	}
 }
 
-// advanceFloor lifts the floor and removes the versions before it. The floor goes first, so
-// that a reader before the floor is refused, rather than shown a feed with gaps; purged goes
-// last, so that a crash in between repeats the removal.
+// advanceFloor raises the floor and removes the versions before the floor. advanceFloor raises the floor first, so a
+// reader before the floor gets an error instead of a feed with gaps. advanceFloor raises purged last, so the removal
+// is repeated after a crash in between.
 func (s *sweep) advanceFloor(ctx context.Context, floor int64) error {
 	err := s.changeLayout(ctx, func(l *layout) { l.floor = max(l.floor, floor) })
 	if err != nil {
@@ -192,9 +189,9 @@ func (s *sweep) changeLayout(ctx context.Context, f func(*layout)) error {
 	})
 }
 
-// purgeSuperseded removes the versions superseded by those in (purged, floor], and the deletes
-// among them, from all logs in one state of the engine, because versions of one
-// document may lie in several, and a version removed here names another one there.
+// purgeSuperseded removes the versions superseded by the versions in (purged, floor], and the deletes in this
+// interval. purgeSuperseded covers all logs in a single state of the engine, because the versions of a document may
+// be in several logs, and a version in a log may name its predecessor in another.
 func (s *sweep) purgeSuperseded(ctx context.Context, l *layout, floor int64) error {
 	f, err := moment{c: s.c, l: l, head: floor}.feed(slices.Collect(maps.Keys(l.logs)), everything(l.purged))
 	if err != nil {
@@ -223,7 +220,7 @@ func (s *sweep) purgeSuperseded(ctx context.Context, l *layout, floor int64) err
 	return s.removeVersions(ctx, old)
 }
 
-// removeVersions removes superseded versions with their marks, and deletes.
+// removeVersions removes superseded versions, with their marks, and deletes.
 func (s *sweep) removeVersions(ctx context.Context, old []addr) error {
 	if len(old) == 0 {
 		return nil
@@ -237,9 +234,8 @@ func (s *sweep) removeVersions(ctx context.Context, old []addr) error {
 	})
 }
 
-// drainMarks removes everything superseded up to an LSN, after the retention was turned
-// off. If turned on again since, the versions superseded after that are
-// wanted.
+// drainMarks removes everything superseded up to an LSN, after the retention was turned off. If the retention has
+// been turned on again since, drainMarks keeps the versions superseded after that.
 func (s *sweep) drainMarks(ctx context.Context, upTo int64) error {
 	l := s.c.layout.Load()
 	for num := range l.logs {
@@ -273,8 +269,8 @@ func (s *sweep) drainMarks(ctx context.Context, upTo int64) error {
 	})
 }
 
-// notSince leaves out the versions that were superseded after the floor: previous
-// images of changes that the feed still has.
+// notSince filters out the versions superseded after the floor, because they are previous images of changes that the
+// feed still has.
 func (s *sweep) notSince(ctx context.Context, l *layout, old []addr) ([]addr, error) {
 	type place struct {
 		lsn int64

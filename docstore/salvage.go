@@ -16,24 +16,23 @@ import (
 // Salvaged is the result of [Salvage].
 type Salvaged struct {
 	Containers []SalvagedContainer `json:"containers"`
-	Lost       []Loss              `json:"lost"`    // of the files
-	Missing    []MissingItem       `json:"missing"` // documents that are known to have been there
+	Lost       []Loss              `json:"lost"`    // lost parts of files
+	Missing    []MissingItem       `json:"missing"` // documents known to have existed
 }
 
 // SalvagedContainer is a container of a damaged store.
 type SalvagedContainer struct {
-	Name      string `json:"name"`      // "container N" where its record is lost
-	Documents int    `json:"documents"` // those salvaged
-	Counted   int64  `json:"counted"`   // documents by the stored count; -1 where that is lost
-	Head      int64  `json:"head"`      // newest LSN that is known; -1 for none
+	Name      string `json:"name"`      // "container N" if its record is lost
+	Documents int    `json:"documents"` // number of documents salvaged
+	Counted   int64  `json:"counted"`   // number of documents according to the stored count; -1 if the count is lost
+	Head      int64  `json:"head"`      // newest known LSN; -1 if none is known
 
-	// Lost are the LSNs, in order, of which nothing was found that a lost file may have had:
-	// what they wrote is not known.
+	// Lost lists, in order, the LSNs that a lost file may have contained and that were not found. The documents that
+	// they wrote are unknown.
 	Lost []LSNs `json:"lost_lsns,omitempty"`
 }
 
-// LSNs are the LSNs of a container from one to another. To is 0 if it is not known how many
-// there were, if any.
+// LSNs are the LSNs of a container from From to To. To is 0 if their number is unknown, or whether there were any.
 type LSNs struct {
 	From int64 `json:"from"`
 	To   int64 `json:"to,omitempty"`
@@ -44,13 +43,12 @@ type Loss struct {
 	File   string `json:"file"`
 	Reason string `json:"reason"`
 
-	// From and To are the first key that may be lost and the first key after the loss:
-	// documents by partition key hash, versions by LSN. Both are empty where the file
-	// may hold any key that was written last.
+	// From and To are the first key that may be lost and the first key after the loss. Documents are named by
+	// partition key hash, versions by LSN. Both are empty if the file may contain any key among those written last.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 
-	// Container is the only one whose keys may be lost; empty where there may be several.
+	// Container is the container whose keys may be lost. Container is empty if there may be several.
 	Container string `json:"container,omitempty"`
 }
 
@@ -60,25 +58,24 @@ type MissingItem struct {
 	Key       string `json:"key"` // partition key
 	ID        string `json:"id"`
 	LSN       int64  `json:"lsn"`
-	Older     int64  `json:"older,omitempty"` // LSN of the version salvaged instead; 0 for none
+	Older     int64  `json:"older,omitempty"` // LSN of the version salvaged instead; 0 if there is none
 }
 
-// Salvage reads the remains of a damaged store and changes nothing in dir. Salvage calls
-// visit for the documents, container by container, in the order of their last writes
-// within a log; expired documents are left out. A document comes as acknowledged: its
-// last version or, where that is lost, the newest version that is still there. Where
-// the manifest is damaged, deleted documents may come back or be listed as missing, because
-// nothing else says which tables are in use. Where a log is lost, nothing says which documents
-// its writes were about: they come as they were before, deleted ones may come back, and none of
-// them is among the missing; their LSNs are listed with their container. The result lists all
-// parts that could not be read.
+// Salvage reads the readable part of a damaged store and changes nothing in dir. Salvage calls visit for the
+// documents, container by container, in the order of their last writes within a log. Expired documents are left out.
+// You get each document in its last version or, if that is lost, in the newest version that can still be read.
 //
-// The places of all documents are held in memory, some 50 bytes for each.
+// If the manifest is damaged, deleted documents may come back or be listed as missing, because nothing else records
+// which tables are in use. If a log is lost, the documents of its writes are unknown: these documents come in their
+// earlier versions, deleted documents may come back, and none of them is in the list of missing documents. The lost
+// LSNs are listed with their container. The result lists all parts that could not be read.
+//
+// Salvage holds the places of all documents in memory, some 50 bytes for each.
 func Salvage(ctx context.Context, dir string, visit func(container string, item Item) error) (*Salvaged, error) {
 	return salvage(ctx, nil, filepath.Clean(dir), visit)
 }
 
-// salvage is [Salvage] in a file system, the machine's if it is nil. The steps build on each other in this order.
+// salvage is [Salvage] in a file system; if fs is nil, in the machine's. Each step builds on the steps before it.
 func salvage(ctx context.Context, fs engine.FS, dir string, visit func(container string, item Item) error) (found *Salvaged, err error) {
 	w, err := engine.OpenWreck(ctx, fs, dir, onDisk)
 	if err != nil {
@@ -94,23 +91,23 @@ func salvage(ctx context.Context, fs engine.FS, dir string, visit func(container
 	return s.report(), nil
 }
 
-// salvager reads the remains in several passes, because places fit in memory and bodies
-// do not: first the containers, then the index, then the versions.
+// salvager reads the store in several passes, because places fit in memory and bodies do not: first the containers,
+// then the index, then the versions.
 type salvager struct {
 	ctx        context.Context
 	w          *engine.Wreck
 	visit      func(string, Item) error
 	containers map[uint32]*salvaged
 
-	current map[versionAt]bool // versions that the primary index names; true once found
-	best    map[string]addr    // the newest version of documents whose entry in it may be lost
+	current map[versionAt]bool // versions that the primary index names; true after the version was found
+	best    map[string]addr    // newest version of each document whose index entry may be lost
 	absent  []MissingItem
 }
 
-// salvaged is a container of which something is left.
+// salvaged is a container of which some part can be read.
 type salvaged struct {
 	SalvagedContainer
-	layout *layout // nil where it is lost
+	layout *layout // nil if the layout is lost
 }
 
 // versionAt is a version of a container.
@@ -119,8 +116,7 @@ type versionAt struct {
 	at   addr
 }
 
-// eachReadable calls visit for the keys of a table. A record that cannot be read is passed
-// over.
+// eachReadable calls visit for the keys of a table. eachReadable skips records that cannot be read.
 func (s *salvager) eachReadable(table byte, visit func(key, value []byte) error) error {
 	n := 0
 	return s.w.Each([]byte{table}, []byte{table + 1}, func(key, value []byte) error {
@@ -134,7 +130,7 @@ func (s *salvager) eachReadable(table byte, visit func(key, value []byte) error)
 	})
 }
 
-// containerOf returns the container of a key, made up if its record is lost.
+// containerOf returns the container of a key. If the container's record is lost, containerOf makes up a container.
 func (s *salvager) containerOf(key []byte) *salvaged {
 	num := binary.BigEndian.Uint32(key[1:])
 	c := s.containers[num]
@@ -145,8 +141,7 @@ func (s *salvager) containerOf(key []byte) *salvaged {
 	return c
 }
 
-// readRecords reads the records of containers, and the counts by which one sees what is
-// missing.
+// readRecords reads the records of containers, and the counts that show how many documents are missing.
 func (s *salvager) readRecords() error {
 	err := s.eachReadable(tableContainer, func(key, value []byte) error {
 		l, _, err := decodeLayout(value)
@@ -236,8 +231,8 @@ func (s *salvager) handDocuments() error {
 		if named {
 			s.current[p] = true
 		}
-		// Where the index may have lost the document's entry, or have an old one, the
-		// newest version that was found decides.
+		// If the index may have lost the document's entry, or may have an old entry, the newest version that was
+		// found decides.
 		if best, unsure := s.best[string(s.doc(key, e))]; unsure {
 			named = best == at
 		}
@@ -250,7 +245,7 @@ func (s *salvager) handDocuments() error {
 	})
 }
 
-// listMissing lists documents that the primary index names and whose version was not found.
+// listMissing lists documents that the primary index names but whose version was not found.
 func (s *salvager) listMissing() error {
 	return s.eachReadable(tableDoc, func(key, value []byte) error {
 		p, err := decodeSlot(value)
@@ -281,7 +276,8 @@ func (s *salvager) report() *Salvaged {
 		loss := Loss{File: l.File, Reason: l.Why}
 		if l.To != nil {
 			loss.From, loss.To = s.describeKey(l.From), s.describeKey(l.To)
-			// A key begins with its table and its container, so all keys between two of one container are of it.
+			// A key begins with its table and its container. If two keys have the same container, all keys between
+			// them are of this container.
 			if len(l.From) >= 5 && len(l.To) >= 5 && string(l.From[:5]) == string(l.To[:5]) {
 				if c := s.containers[binary.BigEndian.Uint32(l.From[1:])]; c != nil {
 					loss.Container = c.Name
@@ -293,7 +289,7 @@ func (s *salvager) report() *Salvaged {
 	return found
 }
 
-// describeKey writes a key for a reader.
+// describeKey writes a key in a readable form.
 func (s *salvager) describeKey(key []byte) string {
 	if len(key) == 0 {
 		return "the beginning"

@@ -10,12 +10,12 @@ import (
 	"github.com/millrace/changefeed/docstore/internal/engine"
 )
 
-// Which LSNs a damaged store has lost. Each commit has an LSN of its container, without gaps,
-// and a record in a log of the engine, from which it moves into tables. So in what the logs
-// have beyond the tables, a gap is a commit that is lost; in the tables it may be one that was
-// superseded. What a table has lost is between its bounds, which the manifest names.
+// How salvage finds the LSNs that a damaged store has lost. Each commit has an LSN of its container, without gaps.
+// Its record is first in a log of the engine and moves into tables later. If the logs have a gap after the newest LSN
+// of the tables, the gap is a lost commit. A gap in the tables may be a commit that was superseded. The keys that a
+// lost table contained are between the table's bounds, which the manifest names.
 
-// lostLSNs lists the LSNs of each container that are lost.
+// lostLSNs lists the LSNs lost from each container.
 func (s *salvager) lostLSNs() error {
 	logLost := slices.ContainsFunc(s.w.Lost, func(l engine.LostSpan) bool { return engine.IsLog(l.File) })
 	inLogs, inTables, err := s.findEvidence(logLost)
@@ -37,8 +37,8 @@ func (s *salvager) lostLSNs() error {
 	return nil
 }
 
-// findEvidence finds the LSNs that are in the logs, by container, and the newest one that is in a
-// table alone.
+// findEvidence returns the LSNs in the logs, by container, and for each container the newest LSN that only a table
+// contains.
 func (s *salvager) findEvidence(logLost bool) (inLogs map[uint32]map[int64]bool, inTables map[uint32]int64, err error) {
 	inLogs, inTables = map[uint32]map[int64]bool{}, map[uint32]int64{}
 	if !logLost {
@@ -63,8 +63,7 @@ func (s *salvager) findEvidence(logLost bool) (inLogs map[uint32]map[int64]bool,
 	return inLogs, inTables, err
 }
 
-// gaps are the LSNs after the newest one of the tables that no log has, and all that come after
-// the newest that is known.
+// gaps returns the LSNs after inTables that are in no log, and all LSNs after the newest known LSN.
 func gaps(inTables int64, inLogs map[int64]bool, head int64) (lost []LSNs) {
 	last := inTables
 	for _, lsn := range slices.Sorted(maps.Keys(inLogs)) {
@@ -79,11 +78,11 @@ func gaps(inTables int64, inLogs map[int64]bool, head int64) (lost []LSNs) {
 	return append(lost, LSNs{From: max(last, head) + 1})
 }
 
-// lsnsOf are the LSNs of a container in a span of keys that a table has lost.
+// lsnsOf returns the LSNs of a container in a span of keys that a table has lost.
 func lsnsOf(l engine.LostSpan, num uint32) (LSNs, bool) {
 	own := binary.BigEndian.AppendUint32([]byte{tableLog}, num)
 	if l.To == nil || len(l.From) < 5+addrSize || len(l.To) < 5+addrSize || !bytes.HasPrefix(l.From, own) || !bytes.HasPrefix(l.To, own) {
-		return LSNs{}, false // of several tables or containers: the loss itself says from where to where
+		return LSNs{}, false // spans several tables or containers: the loss itself reports its bounds
 	}
 	from, to := parseAddr(l.From[5:]), parseAddr(l.To[5:])
 	return LSNs{from.lsn, to.lsn}, from.log == to.log && from.lsn <= to.lsn

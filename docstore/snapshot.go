@@ -10,28 +10,26 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Snapshot is the documents of a container at one LSN: each document that was there then, once,
-// and a transaction whole or not at all. What is written, deleted, expired, moved by a split or
-// forgotten afterwards does not show. All of the snapshot has been acknowledged, or is about to
-// be: nothing of it can be lost any more.
+// Snapshot is the documents of a container at a single LSN. A snapshot contains each document that existed then,
+// once, and all or none of a transaction. Later writes, deletes, expiries, moves by a split and removals by the
+// retention do not change the snapshot. Everything in the snapshot is safe on the disk and cannot be lost any more.
 //
-// The engine keeps what a snapshot shows, so hold one for a page and not for a session, and
-// close it. A snapshot is for one goroutine.
+// The engine keeps all data that a snapshot shows, so hold a snapshot for a page, not for a session, and close every
+// snapshot. Use a snapshot in a single goroutine only.
 //
-// A feed needs none. A version that is superseded while a page is read may be missing there,
-// because its successor comes later in the feed; a query ends, and would miss the document.
+// A feed needs no snapshot. A version that is superseded during the read of a page may be missing in the page, but
+// its successor comes later in the feed. A query has an end, so a query would miss the document.
 type Snapshot struct{ moment }
 
 // held is the state of the engine that all reads of a snapshot share.
 type held struct {
 	view engine.View
-	now  int64            // time of the container, which decides who has expired
+	now  int64            // time of the container, which decides which documents have expired
 	lows map[uint32]int64 // low-water marks, by log
 }
 
-// Snapshot takes the present documents. It waits for the writes that are on their way to the
-// disk. Errors: [feed.ErrNotFound] if the container was deleted, [ErrClosed], [ErrFailed],
-// and the cause of ctx.
+// Snapshot takes a snapshot of the present documents. Snapshot waits for the writes that are being written to the
+// disk. Errors: [feed.ErrNotFound] if the container was deleted, [ErrClosed], [ErrFailed], and the cause of ctx.
 func (c *Container) Snapshot(ctx context.Context) (*Snapshot, error) {
 	s, err := takeSnapshot(ctx, c)
 	if err != nil {
@@ -40,7 +38,7 @@ func (c *Container) Snapshot(ctx context.Context) (*Snapshot, error) {
 	return s, nil
 }
 
-// takeSnapshot takes a snapshot and waits until all of it is safe.
+// takeSnapshot takes a snapshot and waits until all its contents are safe on the disk.
 func takeSnapshot(ctx context.Context, c *Container) (*Snapshot, error) {
 	if err := c.checkUsable(ctx); err != nil {
 		return nil, err
@@ -60,13 +58,13 @@ func takeSnapshot(ctx context.Context, c *Container) (*Snapshot, error) {
 	}
 }
 
-// holdState takes time, low-water marks and state of the engine, in this order and after the layout. A
-// mark or a time of after the state would hide documents which the state still has: one that has
-// been replaced since, or one that was renewed before it expired.
+// holdState takes the time, the low-water marks and the state of the engine, in this order and after the layout. If a
+// mark or the time were taken after the state, they would hide documents that the state still contains: a document
+// that was replaced since, or a document that was renewed before it expired.
 //
-// The state may be that of after a group that is not published yet. If the group is a control,
-// the layout is then that of before. It fits all the same, because a control changes either the
-// layout or the places of versions, and not both.
+// The state may contain a group that is not published yet. If this group is a control, the layout is the layout
+// before the control. This layout fits the state anyway, because a control changes either the layout or the places of
+// versions, never both.
 func (s *Snapshot) holdState() error {
 	s.held = &held{now: s.c.clock.now()}
 	for num, log := range s.l.logs {
@@ -84,17 +82,17 @@ func (s *Snapshot) holdState() error {
 	return nil
 }
 
-// Close gives the snapshot back.
+// Close frees the snapshot.
 func (s *Snapshot) Close() error { return s.held.view.Close() }
 
-// LSN returns the newest LSN of which the snapshot has the documents. It is read when it is first
-// asked for: looking up documents does not need it.
+// LSN returns the newest LSN whose documents the snapshot contains. The snapshot reads its LSN at the first call,
+// because looking up documents does not need it.
 func (s *Snapshot) LSN() (int64, error) {
 	if s.head > 0 {
 		return s.head, nil
 	}
 	value, found, err := s.held.view.Get(headKey(s.c.num))
-	if err != nil || !found { // nothing has been written
+	if err != nil || !found { // the container was never written to
 		return 0, err
 	}
 	var numbers [2]int64
@@ -105,19 +103,18 @@ func (s *Snapshot) LSN() (int64, error) {
 	return s.head, nil
 }
 
-// Partitions are the physical partitions, sorted by range.
+// Partitions returns the physical partitions, sorted by range.
 func (s *Snapshot) Partitions() []feed.Partition { return describe(s.l.parts) }
 
-// A walk through a log copies some documents at a time. The first time it is a few, because many
-// readers want no more; then each time four times as many.
+// A walk through a log copies documents in chunks. The first chunk is small, because many readers need no more; each
+// further chunk is four times as large.
 const (
 	minChunk = 16
 	maxChunk = 1000
 )
 
-// Documents yields the documents of a range that were last written after an LSN, in the order of
-// those writes. A range across several partitions is [feed.ErrGone]. An error is the last
-// pair.
+// Documents yields the documents of a range that were last written after an LSN, in the order of these writes. If the
+// range spans several partitions, you get [feed.ErrGone]. An error comes as the last pair.
 func (s *Snapshot) Documents(ctx context.Context, rng feed.Range, after int64) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		if err := s.documents(ctx, rng, after, yield); err != nil {
@@ -159,7 +156,7 @@ func (s *Snapshot) documents(ctx context.Context, rng feed.Range, after int64, y
 func (s *Snapshot) Item(ctx context.Context, key feed.PartitionKey, id string) (Item, error) {
 	rng, pk, err := s.l.keyRange(string(key))
 	if err == nil && pk == "" {
-		_, err = s.l.hashKey(string(key)) // says which levels are missing
+		_, err = s.l.hashKey(string(key)) // the error names the missing levels
 	}
 	if err == nil {
 		err = s.c.checkUsable(ctx)

@@ -11,60 +11,56 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/pkey"
 )
 
-// ContainerSpec describes a container. DefaultTTL, Retention and Meta can be changed
-// later, by [DB.ReplaceContainer]. The rest is fixed, because documents are stored by
-// it.
+// ContainerSpec describes a container. You can change DefaultTTL, Retention and Meta later with
+// [DB.ReplaceContainer]. The other fields are fixed, because they determine how documents are stored.
 type ContainerSpec struct {
 	ID string
 
-	// Database is the database of the container; empty is [DefaultDatabase].
+	// Database is the database of the container; empty means [DefaultDatabase].
 	Database string `json:",omitempty"`
 
-	// Paths are the partition key paths, as in "/city"; up to three make a hierarchical
-	// key. They must not lead to system properties.
+	// Paths are the partition key paths, such as "/city". Two or three paths make a hierarchical key. Paths must not
+	// lead to system properties.
 	Paths []string
 
-	// HashVersion is the version of the partition key hash: 2, the default, or 1, which
-	// containers of old SDKs have. A hierarchical key is always hashed by version 2.
+	// HashVersion is the version of the partition key hash: 2, the default, or 1, which containers of old SDKs have.
+	// A hierarchical key always uses version 2.
 	HashVersion int
 
-	// DefaultTTL is the time to live of documents, in seconds. Nil turns expiry off;
-	// [NoDefaultTTL] leaves expiry to the property ttl of each document.
+	// DefaultTTL is the time to live of documents, in seconds. Nil turns expiry off. With [NoDefaultTTL], documents
+	// expire only if they have a property ttl.
 	DefaultTTL *int
 
-	// UniqueKeys are sets of paths. No two documents of one logical partition have the
-	// same values at all paths of a set.
+	// UniqueKeys are sets of paths. No two documents of a logical partition have the same values at all paths of a
+	// set.
 	UniqueKeys [][]string
 
-	// Retention is how long all versions and deletes are kept. 0 means the retention of
-	// [DB.SetRetention] or, without that, none: then only last versions are kept, and
-	// the feed of all versions cannot be read.
+	// Retention is how long all versions and deletes are kept. If Retention is 0, the retention of [DB.SetRetention]
+	// counts. If that is not set either, only last versions are kept, and you cannot read the feed of all versions.
 	Retention time.Duration
 
-	// Ranges is the number of physical partitions to begin with; 0 is one, 1,000 is the
-	// most.
+	// Ranges is the number of physical partitions at the beginning. 0 means a single partition; the maximum is 1,000.
 	Ranges int
 
-	// Meta is the caller's own. The store keeps it unread: the server has indexing
-	// policies and the like there.
+	// Meta is your own data. The store keeps Meta and never reads it. The server stores indexing policies and similar
+	// settings there.
 	Meta json.RawMessage `json:",omitempty"`
 }
 
-// NoDefaultTTL as DefaultTTL turns expiry on for documents with a property ttl only.
-// Lease containers want it, so that presence records expire and leases do not.
+// NoDefaultTTL as DefaultTTL turns expiry on only for documents with a property ttl. Use NoDefaultTTL for lease
+// containers, so presence records expire and leases do not.
 const NoDefaultTTL = -1
 
 const (
-	// Names follow the service's limits. Ranges are bounded because each has a log, a
-	// gate and counts in memory.
+	// Names have the service's limits. The number of ranges is limited because each range has a log, a gate and
+	// counts in memory.
 	maxRanges     = 1000
 	maxUniqueKeys = 10
 	maxName       = 255
 )
 
-// newLayout makes the layout of a new container, without partitions. Parsed paths
-// belong to the layout, because every write needs them and parsing costs more than
-// hashing.
+// newLayout returns the layout of a new container, without partitions. The layout keeps the parsed paths, because
+// every write needs them and parsing costs more than hashing.
 func newLayout(spec ContainerSpec) (*layout, error) {
 	spec = spec.clone()
 	l := &layout{spec: spec, logs: map[uint32]*changelog{}, marked: spec.Retention > 0}
@@ -98,8 +94,7 @@ func newLayout(spec ContainerSpec) (*layout, error) {
 	return l, nil
 }
 
-// clone returns a copy that shares no memory: a specification is kept, and its caller may use the
-// slices again.
+// clone returns a copy that shares no memory. The store keeps a specification, and its caller may reuse the slices.
 func (s *ContainerSpec) clone() ContainerSpec {
 	c := *s
 	c.Paths, c.Meta, c.UniqueKeys = slices.Clone(s.Paths), slices.Clone(s.Meta), slices.Clone(s.UniqueKeys)
@@ -112,8 +107,8 @@ func (s *ContainerSpec) clone() ContainerSpec {
 	return c
 }
 
-// check fills in the defaults and refuses a specification that no container can have,
-// with an error that names the field, the value and the wanted values.
+// check sets the defaults and refuses an invalid specification. The error names the field, the value and the wanted
+// values.
 func (s *ContainerSpec) check() error {
 	s.HashVersion = cmp.Or(s.HashVersion, 2)
 	s.Ranges = cmp.Or(s.Ranges, 1)
@@ -130,7 +125,7 @@ func (s *ContainerSpec) check() error {
 	return s.checkLimits()
 }
 
-// checkLimits refuses figures that no container can have.
+// checkLimits refuses numbers that are out of range.
 func (s *ContainerSpec) checkLimits() error {
 	switch {
 	case s.HashVersion != 1 && s.HashVersion != 2:
@@ -149,12 +144,10 @@ func (s *ContainerSpec) checkLimits() error {
 	return nil
 }
 
-// name is database/id: unique in the store, and free of ambiguity because ids contain
-// no slash.
+// name returns database/id. The name is unique in the store, because ids contain no slash.
 func (s *ContainerSpec) name() string { return s.Database + "/" + s.ID }
 
-// shortName is name without the default database, as callers of [DB.Container] write
-// it.
+// shortName returns name without the default database, as for [DB.Container].
 func (s *ContainerSpec) shortName() string {
 	if s.Database == DefaultDatabase {
 		return s.ID
@@ -162,9 +155,9 @@ func (s *ContainerSpec) shortName() string {
 	return s.name()
 }
 
-// expiry returns when a version expires, in Unix milliseconds, or 0 for never. The
-// version was committed at time and has a property ttl, in seconds; 0 is none. As in
-// the service, a document's ttl counts only while the container has a default.
+// expiry returns when a version expires, in Unix milliseconds; 0 means never. The version was committed at time and
+// has a property ttl in seconds; 0 means no ttl. As in the service, a document's ttl counts only if the container has
+// a default.
 func (s *ContainerSpec) expiry(time int64, ttl int) int64 {
 	switch {
 	case s.DefaultTTL == nil || ttl < 0:

@@ -11,20 +11,18 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/epk"
 )
 
-// A split or merge changes the layout only, so a large partition takes no longer.
-// The new partitions go on reading the logs of the old ones, filtered by their range, and
-// write to logs of their own. LSNs come from one counter for each container, so every
-// position keeps its meaning: the children of a split begin where the parent was.
+// A split or merge changes only the layout, so the size of the partition does not matter. The new partitions read the
+// logs of the old partitions, filtered by their range, and write to logs of their own. All LSNs of a container come
+// from the same counter, so every position keeps its meaning: the children of a split begin where the parent was.
 
-// watch counts the documents below the cut that come and go while the split counts the
-// rest.
+// watch counts the documents below the cut that are added and removed while the split counts the rest.
 type watch struct {
 	cut string
 	low int64
 }
 
-// Split cuts a partition in two halves of about equally many keys, while readers and
-// writers go on. Readers of a range across both get [feed.ErrGone] from then on.
+// Split cuts a partition into two halves with about the same number of keys. Readers and writers go on. After the
+// split, a read of a range across both halves returns [feed.ErrGone].
 func (c *Container) Split(ctx context.Context, id string) ([]feed.Partition, error) {
 	l := c.layout.Load()
 	part, err := l.find(id)
@@ -38,9 +36,8 @@ func (c *Container) Split(ctx context.Context, id string) ([]feed.Partition, err
 	return c.SplitAt(ctx, id, cut)
 }
 
-// SplitAt cuts a partition in two at an effective partition key. A second split of the
-// same partition meanwhile is refused with [feed.ErrConflict].
-// The left half ends before cut, which must lie within the partition's range.
+// SplitAt cuts a partition in two at an effective partition key. The left half ends before cut, which must be within
+// the partition's range. A second split of the same partition during the first is refused with [feed.ErrConflict].
 func (c *Container) SplitAt(ctx context.Context, id, cut string) ([]feed.Partition, error) {
 	made, err := cutPartition(ctx, c, id, cut)
 	if err != nil {
@@ -49,14 +46,13 @@ func (c *Container) SplitAt(ctx context.Context, id, cut string) ([]feed.Partiti
 	return made, nil
 }
 
-// cutPartition counts the documents below the cut in a snapshot, outside the committer,
-// because a count of millions would hold up all writers. The watch, set
-// together with the snapshot, counts the writes that come after the snapshot.
+// cutPartition counts the documents below the cut in a snapshot, outside the committer, because a count of millions
+// would delay all writers. The watch is set together with the snapshot and counts the writes after the snapshot.
 func cutPartition(ctx context.Context, c *Container, id, cut string) ([]feed.Partition, error) {
 	var part *partition
 	var v engine.View
-	// These steps run even if the caller has gone, who would else leave the view open
-	// and the partition marked as being split.
+	// These steps run even if the caller's context ends. Otherwise the view would stay open, and the partition would
+	// stay marked as being split.
 	err := c.db.committer.runAlone(context.WithoutCancel(ctx), func(*group) (err error) {
 		if part, err = c.layout.Load().find(id); err != nil {
 			return err
@@ -106,14 +102,14 @@ func (x index) count(ctx context.Context, v engine.View, lo, hi string) (n int64
 	return n, it.Err()
 }
 
-// cutPartition replaces a partition by two. It runs in the committer.
+// cutPartition replaces a partition by two partitions. cutPartition runs in the committer.
 func (g *group) cutPartition(c *Container, part *partition, low int64) ([]*partition, error) {
 	w := part.watch
 	part.watch = nil
 	low += w.low
 	l := c.layout.Load().clone()
-	// The count has left the committer for a while: a merge, another split or the end
-	// of the container may have come first.
+	// The count ran outside the committer. Meanwhile a merge, another split or the deletion of the container may have
+	// come first.
 	at := slices.Index(l.parts, part)
 	if at < 0 || c.dropped.Load() {
 		return nil, feed.ErrNotFound
@@ -129,8 +125,8 @@ func (g *group) cutPartition(c *Container, part *partition, low int64) ([]*parti
 	return made, g.replacePartitions(c, l, made, part)
 }
 
-// Merge joins two partitions whose ranges touch. Errors: [feed.ErrNotFound],
-// [feed.ErrConflict] while either is being split.
+// Merge joins two partitions whose ranges touch. Errors: [feed.ErrNotFound], and [feed.ErrConflict] if either is
+// being split.
 func (c *Container) Merge(ctx context.Context, first, second string) (feed.Partition, error) {
 	var made *partition
 	err := c.db.committer.runAlone(ctx, func(g *group) (err error) {
@@ -143,7 +139,7 @@ func (c *Container) Merge(ctx context.Context, first, second string) (feed.Parti
 	return describe([]*partition{made})[0], nil
 }
 
-// joinPartitions replaces two partitions by one. It runs in the committer.
+// joinPartitions replaces two partitions by a single partition. joinPartitions runs in the committer.
 func (g *group) joinPartitions(c *Container, first, second string) (*partition, error) {
 	l := c.layout.Load().clone()
 	a, err := l.find(first)
@@ -172,9 +168,8 @@ func (g *group) joinPartitions(c *Container, first, second string) (*partition, 
 	return made, g.replacePartitions(c, l, []*partition{made}, a, b)
 }
 
-// replacePartitions stores a layout in which new partitions take the place of old ones. The
-// newest LSN is inherited, because a reader of a new partition waits at its gate for
-// anything newer.
+// replacePartitions stores a layout in which new partitions replace old partitions. The new partitions inherit the
+// newest LSN, because a reader of a new partition waits at its gate for newer changes.
 func (g *group) replacePartitions(c *Container, l *layout, made []*partition, gone ...*partition) error {
 	for _, part := range made {
 		for _, old := range gone {
@@ -195,7 +190,7 @@ func (g *group) replacePartitions(c *Container, l *layout, made []*partition, go
 	})
 }
 
-// describe returns the partition as others see it, without memory of the layout.
+// describe returns the partition in the form for callers. The result shares no memory with the layout.
 func (p *partition) describe() feed.Partition {
 	return feed.Partition{ID: p.id(), Range: p.rng, Parents: slices.Clone(p.parents)}
 }
@@ -208,7 +203,7 @@ func describe(parts []*partition) []feed.Partition {
 	return list
 }
 
-// union returns a and the elements of b that a lacks.
+// union returns a, followed by the elements of b that are not in a.
 func union[T comparable](a, b []T) []T {
 	all := slices.Clone(a)
 	for _, v := range b {

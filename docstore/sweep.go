@@ -10,32 +10,32 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// The sweeper turns expired documents into deletes and removes versions that are older
-// than the retention. The sweeper sleeps until the first is due, but looks at the clock
-// every minute, because a clock that is set forward wakes nobody. Reads hide a document
-// from the moment of its expiry, so nothing depends on when the sweeper comes.
+// The sweeper turns expired documents into deletes and removes versions older than the retention. The sweeper sleeps
+// until the first document or version is due. But the sweeper checks the clock at least every minute, because no
+// event wakes it when the clock is set forward. Reads hide a document from the moment of its expiry, so correctness
+// does not depend on when the sweeper runs.
 //
-// Documents with a ttl of their own are found in an index by expiry. Documents that live by
-// the container's default need no index, because a log is in the order of commits: the
-// first that lives expires next. So a default costs the writes nothing.
+// Documents with a ttl of their own are found in an index by expiry. Documents with the container's default ttl need
+// no index, because a log is in the order of commits: the first living version expires next. So a default ttl adds no
+// cost to writes.
 
 const (
-	// A sweep of everything looks at each container, so sweeps keep a distance. Groups
-	// are small, because writers wait for them.
-	sweepPause = time.Second // between two sweeps of everything
-	sweepLook  = time.Minute // between two looks at the clock, at most
+	// A full sweep checks each container, so there is a pause between sweeps. Groups are small, because writers wait
+	// for them.
+	sweepPause = time.Second // between two full sweeps
+	sweepLook  = time.Minute // between two checks of the clock, at most
 	sweepChunk = 256         // documents or versions in a group
 	farAway    = 1<<63 - 1
 )
 
-// life is a context that ends when the store is closed. No context is derived and
-// cancelled for that, because the channel exists already. The zero life never ends.
+// life is a context that ends when the store is closed. A life needs no derived context, because the channel exists
+// already. The zero life never ends.
 type life struct{ stop <-chan struct{} }
 
-// Deadline reports that there is none.
+// Deadline reports that there is no deadline.
 func (life) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// Done is closed with the store.
+// Done returns a channel that is closed with the store.
 func (l life) Done() <-chan struct{} { return l.stop }
 
 // Value returns nil.
@@ -51,14 +51,14 @@ func (l life) Err() error {
 	}
 }
 
-// alarm is when a container has something to sweep, in Unix milliseconds; 0 is never.
+// alarm is the time when a container has something to sweep, in Unix milliseconds; 0 means never.
 type alarm struct {
 	at   atomic.Int64
-	wake chan<- struct{} // the sweeper
+	wake chan<- struct{} // wakes the sweeper
 }
 
-// setAlarm records that something is due at a time; 0 is never. The sweeper is woken only for a
-// time earlier than the present one.
+// setAlarm records that something is due at a time; 0 means never. setAlarm wakes the sweeper only if the time is
+// earlier than the recorded time.
 func (a *alarm) setAlarm(at int64) {
 	if at == 0 {
 		return
@@ -78,7 +78,7 @@ func (a *alarm) setAlarm(at int64) {
 	}
 }
 
-// dueAt returns when the sweeper is to come; 0 is never.
+// dueAt returns when the sweeper must run; 0 means never.
 func (a *alarm) dueAt() int64 { return a.at.Load() }
 
 func (a *alarm) clear() { a.at.Store(0) }
@@ -110,7 +110,7 @@ func (db *DB) sweepAll() {
 	}
 }
 
-// nextSweep returns how long until the first container is due, if any is.
+// nextSweep returns how long until the first container is due; some is false if no container is due.
 func (db *DB) nextSweep() (wait time.Duration, some bool) {
 	for _, c := range db.Containers() {
 		if due := c.alarm.dueAt(); due != 0 {
@@ -123,17 +123,16 @@ func (db *DB) nextSweep() (wait time.Duration, some bool) {
 	return wait, some
 }
 
-// sweep is a turn of the sweeper at one container.
+// sweep is a run of the sweeper for a container.
 type sweep struct {
 	c    *Container
-	next soonest // when to come again
+	next soonest // when the sweeper must run again
 }
 
-// run does what is due and records when to come again. Errors are not reported: after
-// an error of the disk the store has failed and says so, and others are tried again in
-// a second.
+// run does all work that is due and records when the next run is due. run reports no errors: if the disk fails, the
+// store has failed and reports the failure; after any other error, run tries again in a second.
 func (s *sweep) run(ctx context.Context) {
-	// Cleared first, so that a time recorded by a writer during the sweep is kept.
+	// The alarm is cleared first, so a time that a writer records during the sweep is kept.
 	s.c.alarm.clear()
 	err := s.expireAll(ctx)
 	if err == nil {
@@ -148,7 +147,7 @@ func (s *sweep) run(ctx context.Context) {
 	s.c.alarm.setAlarm(s.next.at)
 }
 
-// soonest is the least of some times; 0 is none.
+// soonest is the earliest of the recorded times; 0 means none.
 type soonest struct{ at int64 }
 
 func (s *soonest) note(at int64) {
@@ -157,7 +156,7 @@ func (s *soonest) note(at int64) {
 	}
 }
 
-// expireAll deletes the documents that have expired, a chunk at a time.
+// expireAll deletes the expired documents, in chunks.
 func (s *sweep) expireAll(ctx context.Context) error {
 	for {
 		found, err := s.findExpired(ctx)
@@ -168,8 +167,8 @@ func (s *sweep) expireAll(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// With nothing deleted, all of the chunk was written anew meanwhile, or lives longer by
-		// another default: to look again at once could go on for ever.
+		// If nothing was deleted, all documents of the chunk were written again meanwhile, or do not expire yet under
+		// a new default. Looking again at once could repeat for ever.
 		if len(found.keys) < sweepChunk || n == 0 {
 			return nil
 		}
@@ -177,14 +176,14 @@ func (s *sweep) expireAll(ctx context.Context) error {
 	}
 }
 
-// expired is what a sweep has found.
+// expired is the result of a search for expired documents.
 type expired struct {
-	keys  [][]byte    // of the documents that have expired
-	marks []sweepMark // how far the logs have been looked through
-	ttl   int         // the default by which the documents of the logs have expired, in seconds
+	keys  [][]byte    // of the expired documents
+	marks []sweepMark // how far each log has been searched
+	ttl   int         // the default ttl used for the search, in seconds
 }
 
-// findExpired finds a chunk of documents that have expired.
+// findExpired finds a chunk of expired documents.
 func (s *sweep) findExpired(ctx context.Context) (found expired, err error) {
 	l := s.c.layout.Load()
 	if l.spec.DefaultTTL == nil {
@@ -227,7 +226,7 @@ type sweepMark struct {
 	lsn int64
 }
 
-// expiredByLog adds expired documents that live by the container's default.
+// expiredByLog adds expired documents with the container's default ttl.
 func (s *sweep) expiredByLog(ctx context.Context, l *layout, now int64, keys [][]byte) ([][]byte, []sweepMark, error) {
 	var marks []sweepMark
 	for num, log := range l.logs {
@@ -245,7 +244,7 @@ func (s *sweep) expiredByLog(ctx context.Context, l *layout, now int64, keys [][
 				}
 				keys = append(keys, docKey(s.c.num, string(e.epk), string(e.pk), string(e.id)))
 			}
-			m.lsn = a.lsn - 1 // the rest of a transaction comes again
+			m.lsn = a.lsn - 1 // the rest of this transaction comes again
 			return true
 		})
 		if err != nil {
@@ -256,15 +255,15 @@ func (s *sweep) expiredByLog(ctx context.Context, l *layout, now int64, keys [][
 	return keys, marks, nil
 }
 
-// expireFound deletes those of the documents that have expired, each under an LSN of its
-// own, and counts them. The logs count as looked through only if the default is still the one by
-// which the documents were found: by another one, some are not deleted now, and must be found again.
+// expireFound deletes the found expired documents, each under its own LSN, and returns how many were deleted. The
+// logs count as searched only if the default ttl is still the ttl of the search. If the default has changed, some
+// documents are not deleted now, and a later search must find them again.
 func (s *sweep) expireFound(ctx context.Context, found expired) (int, error) {
 	if len(found.keys) == 0 {
 		found.raise()
 		return 0, nil
 	}
-	deleted := 0 // read only after success: a caller whose context has ended has gone, and the committer goes on
+	deleted := 0 // read only after success, because if the caller's context ends, the caller returns and the committer goes on
 	err := s.c.db.committer.runAlone(ctx, func(g *group) error {
 		if s.c.dropped.Load() {
 			return nil
@@ -288,15 +287,15 @@ func (s *sweep) expireFound(ctx context.Context, found expired) (int, error) {
 	return deleted, nil
 }
 
-// raise notes how far the logs have been looked through.
+// raise records how far the logs have been searched.
 func (f *expired) raise() {
 	for _, m := range f.marks {
 		raise(&m.log.swept, m.lsn)
 	}
 }
 
-// expire deletes a document that has expired. The check is repeated in the committer,
-// since a write may have renewed the document.
+// expire deletes an expired document. The check is repeated in the committer, because a write may have renewed the
+// document.
 func (h *nextHead) expire(g *group, key []byte) error {
 	old, err := g.slot(key)
 	if err != nil || old == nil || !h.l.spec.expired(old.time, old.ttl, h.time) {
@@ -315,9 +314,9 @@ func (h *nextHead) expire(g *group, key []byte) error {
 	return w.removeDocument(opExpire)
 }
 
-// expireFirst deletes the expired documents among those of a transaction, and those that
-// hold its unique keys (see [write.takeUnique]). A create must find the id free from the
-// moment of expiry, and the feed of all versions wants the expiry before the create.
+// expireFirst deletes expired documents that a transaction writes, and expired documents that hold its unique keys
+// (see [write.takeUnique]). A create must find the id free from the moment of expiry, and in the feed of all versions
+// the expiry must come before the create.
 func (tx *transaction) expireFirst() error {
 	if tx.head.l.spec.DefaultTTL == nil {
 		return nil

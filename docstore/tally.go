@@ -8,47 +8,46 @@ import (
 	"github.com/millrace/changefeed/docstore/internal/engine"
 )
 
-// A tally is the number of versions that live in a stretch of a log: those that are
-// neither superseded nor deletes. A backlog of millions is then counted without reading
-// it. The committer stores the tallies with the group that changes them, so that a
-// state of the engine has both the versions and their tallies, after a crash too.
+// A tally is the number of living versions in a stretch of a log: versions that are not superseded and are no
+// deletes. With tallies, a backlog of millions is counted without being read. The committer stores the tallies
+// together with the group that changes them, so a state of the engine contains both the versions and their tallies,
+// even after a crash.
 //
-// A cell is the unit of a tally, and a row has the cells that are stored under one key.
-// A count adds up rows, and reads the versions of the one cell in which it begins. So
-// cells are small, because a batch of 100 writes has one LSN; and rows are several
-// cells, because an overwrite in a large container changes another row each time.
+// A cell is the stretch of a tally. A row is the set of cells stored under the same key. A count adds up rows, and
+// reads the versions of the cell in which the count begins. Therefore cells are small, because a batch of 100 writes
+// has a single LSN. And a row has several cells, because in a large container each overwrite changes another row.
 const (
 	cellLSNs = 64
 	rowCells = 16
 )
 
-// row is the tallies of consecutive cells. One without versions is not stored.
+// row contains the tallies of consecutive cells. A row without versions is not stored.
 type row [rowCells]int64
 
-// tallies keeps the tallies of a container. It is the committer's, but for cells.
+// tallies keeps the tallies of a container. Only the committer uses tallies, except for the field cells.
 type tallies struct {
 	c     *Container
 	cells cells
-	rows  map[tallyAt]row // as they are in the engine, of those used lately
-	dirty map[tallyAt]row // as they are to be; while the container is being counted, changes
+	rows  map[tallyAt]row // recently used rows, as in the engine
+	dirty map[tallyAt]row // rows changed by the present group; while the container is being counted, the changes themselves
 
-	// Containers of older stores have no tallies at first. While they are being
-	// counted, the changes of all groups are added up here.
+	// Containers of older stores have no tallies at first. While their versions are being counted, the changes of all
+	// groups are added up here.
 	meanwhile map[tallyAt]row
 	on        bool
 }
 
-// maxRows bounds the rows that a container holds in memory, to about 3 MB.
+// maxRows limits the rows that a container holds in memory, to about 3 MB.
 const maxRows = 1 << 14
 
-// cells is the number of LSNs in a cell. It has the arithmetic of cells and rows: a
-// cell holds the LSNs (end-cells, end].
+// cells is the number of LSNs in a cell. Its methods compute cells and rows: a cell contains the LSNs (end-cells,
+// end].
 type cells int64
 
-// end is the last LSN of the cell that holds an LSN.
+// end returns the last LSN of the cell that contains an LSN.
 func (n cells) end(lsn int64) int64 { return (lsn + int64(n) - 1) / int64(n) * int64(n) }
 
-// row returns the row and the cell that hold an LSN.
+// row returns the row and the cell that contain an LSN.
 func (n cells) row(lsn int64) (row int64, cell int) {
 	i := (lsn - 1) / int64(n)
 	return i / rowCells, int(i % rowCells)
@@ -59,14 +58,14 @@ func (n cells) ends(row int64, cell int) int64 {
 	return (row*rowCells + int64(cell) + 1) * int64(n)
 }
 
-// lives is a change of a tally: a version has come to live, or has ceased to.
+// lives is a change of a tally: a version was added, or is not alive any more.
 type lives struct {
 	c  *Container
 	at addr
 	n  int64
 }
 
-// countLiving notes that n versions more live at an address, 1 or -1.
+// countLiving records that n more versions live at an address; n is 1 or -1.
 func (g *group) countLiving(c *Container, at addr, n int64) {
 	g.living = append(g.living, lives{c, at, n})
 }
@@ -87,8 +86,8 @@ func (g *group) writeTallies(w engine.Batch) error {
 	return nil
 }
 
-// addLiving counts n more versions at an address, or fewer. While the tallies of a store of before
-// are being counted, changes are kept apart and added at the end.
+// addLiving adds n to the tally of an address. While the tallies of an older store are being counted, changes are
+// collected separately and added at the end.
 func (t *tallies) addLiving(at addr, n int64) error {
 	if t.meanwhile == nil && !t.on {
 		return nil
@@ -107,7 +106,7 @@ func (t *tallies) addLiving(at addr, n int64) error {
 	return nil
 }
 
-// readRow returns a row as it is in the engine.
+// readRow returns the engine's row.
 func (t *tallies) readRow(key tallyAt) (r row, err error) {
 	r, known := t.rows[key]
 	if known {
@@ -127,8 +126,8 @@ func decodeRow(value []byte, r *row) error {
 	return nil
 }
 
-// flushRows puts the changed rows into a write. The store fails with a write that fails, so
-// the rows in memory may be ahead of the write.
+// flushRows puts the changed rows into a write. If the write fails, the store fails, so the rows in memory may be
+// ahead of the write.
 func (t *tallies) flushRows(w engine.Batch) {
 	if t.meanwhile != nil {
 		for key, r := range t.dirty {
@@ -155,20 +154,20 @@ func (t *tallies) flushRows(w engine.Batch) {
 // wrote.
 func (db *DB) tallyAll() {
 	for _, c := range db.Containers() {
-		// Without tallies a backlog is counted one by one, so an error of the disk, or
-		// the end of the store, leaves only that undone.
+		// Without tallies a backlog is counted version by version. So if the disk fails or the store is closed, only
+		// this speed-up is missing.
 		_ = c.tallies.buildTallies(life{db.stop})
 	}
 }
 
-// buildTallies gives the container its tallies. It counts in a view, outside the committer;
-// what the groups after the view change is added.
+// buildTallies builds the container's tallies. buildTallies counts in a view, outside the committer, and then adds
+// the changes of the groups after the view.
 func (t *tallies) buildTallies(ctx context.Context) error {
 	if t.c.layout.Load().tallied {
 		return nil
 	}
 	var v engine.View
-	// This step runs even if the store is being closed: the view would else stay open.
+	// This step runs even if the store is being closed, because otherwise the view would stay open.
 	err := t.c.db.committer.runAlone(context.WithoutCancel(ctx), func(*group) error {
 		t.meanwhile = map[tallyAt]row{}
 		v = t.c.db.eng.View()
@@ -207,8 +206,8 @@ func sumOf(a, b row) row {
 	return a
 }
 
-// countRows counts the versions in a view by the primary index, which has exactly those
-// that live, and closes the view.
+// countRows counts the versions in a view with the primary index, which contains exactly the living versions, and
+// closes the view.
 func (t *tallies) countRows(ctx context.Context, v engine.View) (rows map[tallyAt]row, err error) {
 	defer func() { err = errors.Join(err, v.Close()) }()
 	from := tableKey(tableDoc, t.c.num, 0)

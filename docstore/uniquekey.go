@@ -9,10 +9,9 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
-// uniqueKeyValue returns the one text of the values at the paths of a unique key, a
-// JSON array with an element for each path. The body must have passed parseDocument. A
-// missing value is null, as in the service: so one document of a logical partition may
-// lack the value.
+// uniqueKeyValue returns the values at the paths of a unique key in one canonical text: a JSON array with an element
+// for each path. The caller must have checked body with parseDocument. As in the service, a missing value counts as
+// null, so only one document of a logical partition may lack the value.
 func uniqueKeyValue(body []byte, paths []pkey.Path) ([]byte, error) {
 	key := []byte{'['}
 	for i, path := range paths {
@@ -36,9 +35,8 @@ func uniqueKeyValue(body []byte, paths []pkey.Path) ([]byte, error) {
 	return append(key, ']'), nil
 }
 
-// appendNested appends the one text of an object or array: no space, names sorted, of
-// several members with one name the last.
-// Numbers become float64 on the way, as they are for the service.
+// appendNested appends the canonical text of an object or array: without spaces, with names sorted, and with only the
+// last member of each name. Numbers become float64, as in the service.
 func appendNested(dst, raw []byte) ([]byte, error) {
 	var v any
 	if err := json.Unmarshal(raw, &v); err != nil {
@@ -47,8 +45,7 @@ func appendNested(dst, raw []byte) ([]byte, error) {
 	return appendEncoded(dst, unsigned(v)), nil
 }
 
-// unsigned takes the sign off every zero of a decoded value, because -0 and 0 are equal
-// and must have one text.
+// unsigned removes the sign of every zero in a decoded value, because -0 and 0 are equal and must have the same text.
 func unsigned(v any) any {
 	switch v := v.(type) {
 	case float64:
@@ -65,8 +62,8 @@ func unsigned(v any) any {
 	return v
 }
 
-// appendEncoded appends the JSON of v without the escapes for HTML, which the service
-// does not make. v must have come from JSON, so encoding cannot fail.
+// appendEncoded appends the JSON of v without escapes for HTML, because the service does not escape them. v must come
+// from decoded JSON, so encoding cannot fail.
 func appendEncoded(dst []byte, v any) []byte {
 	b := bytes.NewBuffer(dst)
 	enc := json.NewEncoder(b)

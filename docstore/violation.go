@@ -6,14 +6,13 @@ import (
 	"fmt"
 )
 
-// Check verifies every invariant of the store: each document has its version in a log
-// that its partition reads, and each version its document, mark or successor; the
-// indexes by id, expiry and unique key agree with the documents; LSNs and times are in
-// order; ranges tile the key space; counts are right. Check reads everything, in one
-// state, while the store is in use. Violations are [ErrCorrupt].
+// Check verifies every invariant of the store. Each document has its version in a log that its partition reads, and
+// each version has its document, mark or successor. The indexes by id, expiry and unique key agree with the
+// documents. LSNs and times are in order, ranges tile the key space, and counts are right. Check reads everything, in
+// a single state, while the store is in use. If there are violations, the error is [ErrCorrupt].
 func (db *DB) Check() error {
 	found, err := db.CheckAll(life{db.stop}, nil)
-	if errors.Is(err, context.Canceled) { // only the end of the store ends this life
+	if errors.Is(err, context.Canceled) { // this context ends only when the store is closed
 		return ErrClosed
 	}
 	if err != nil {
@@ -35,13 +34,12 @@ type Violation struct {
 	Text      string `json:"text"`
 }
 
-// String returns a line for an operator.
+// String returns the violation on a single line for an operator.
 func (v Violation) String() string { return fmt.Sprintf("container %q: %s", v.Container, v.Text) }
 
-// CheckAll is [DB.Check] with a context, which lists the violations, 20 at most, and
-// calls progress, if not nil, with the number of records read so far. Writers are not
-// held up, but the room of data deleted meanwhile is not given back until the check
-// ends.
+// CheckAll is [DB.Check] with a context. CheckAll returns a list of at most 20 violations. If progress is not nil,
+// CheckAll passes the number of records read so far to progress. Writers do not wait for the check, but the space of
+// data deleted meanwhile is freed only when the check ends.
 func (db *DB) CheckAll(ctx context.Context, progress func(records int64)) (found []Violation, err error) {
 	if err := db.closed(); err != nil {
 		return nil, err
@@ -68,10 +66,10 @@ func (db *DB) CheckAll(ctx context.Context, progress func(records int64)) (found
 	return k.found, k.countRecords(0)
 }
 
-const checkStep = 4096 // records between two looks at what goes on
+const checkStep = 4096 // records between two checks of the context and calls of progress
 
-// countRecords counts records and returns why the check must end, every checkStep records: the
-// looks would else cost more than the reading.
+// countRecords counts records. Every checkStep records countRecords returns the reason if the check must end; a test
+// for each record would cost more than the reading.
 func (k *checker) countRecords(n int64) error {
 	k.records += n
 	if n > 0 && k.records%checkStep != 0 {

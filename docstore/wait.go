@@ -8,10 +8,9 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Wait implements [feed.Waiter], and returns at once for a position that is
-// neither after a token nor from now, since such a reader has not begun, and when the
-// range's partition is split or merged, since its reader must learn of that. For a
-// range across several partitions it returns at any change of the container.
+// Wait implements [feed.Waiter]. Wait returns at once if the position is neither a token nor now, because such a
+// reader has not begun to read. Wait also returns at once if the range's partition is split or merged, because the
+// reader must learn of that. If the range spans several partitions, Wait returns at any change of the container.
 func (c *Container) Wait(ctx context.Context, rng feed.Range, from feed.Position) error {
 	head := c.head.Load()
 	lsn := head
@@ -23,14 +22,13 @@ func (c *Container) Wait(ctx context.Context, rng feed.Range, from feed.Position
 	} else if !from.Start.IsNow() {
 		return context.Cause(ctx)
 	}
-	// The partition is chosen once: when another layout comes, this one's is retired.
+	// The partition is chosen once: when another layout replaces this layout, the partition is retired.
 	part, spans := c.layout.Load().partitionOfAll(rng)
 	for {
 		if err := c.checkUsable(ctx); err != nil {
 			return err
 		}
-		// The channel is taken before the state is read, so that no change falls in
-		// between.
+		// The channel is taken before the state is read, so no change is missed in between.
 		ch, news := c.gate.next(), c.head.Load() > lsn
 		if spans == nil {
 			ch = part.gate.next()
@@ -45,7 +43,7 @@ func (c *Container) Wait(ctx context.Context, rng feed.Range, from feed.Position
 	}
 }
 
-// raise lifts a mark that only grows. Readers and the sweeper raise marks concurrently.
+// raise raises a mark that only grows. Readers and the sweeper may call raise concurrently.
 func raise(mark *atomic.Int64, to int64) {
 	for {
 		old := mark.Load()

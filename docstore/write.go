@@ -12,37 +12,35 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// What a write does to its document, in the committer: every write of the store waits
-// while one is carried out, so whatever needs no place in the order was done before, in
-// parseBody. A refused write leaves its changes in the group; group.executeInMemory rolls the
-// transaction back.
+// The part of a write that runs in the committer. Every write of the store waits while another write is carried out.
+// So parseBody, in the caller's goroutine, has already done all work that does not depend on the order of writes. If
+// a write is refused, group.executeInMemory rolls back the changes of its transaction.
 
-// write is one operation of a transaction. Its caller prepares it as far as that goes;
-// the committer carries it out.
+// write is an operation of a transaction. Its caller prepares the write as far as possible; the committer carries the
+// write out.
 type write struct {
 	Write
 	id   string
 	ttl  int
-	body []byte // as it is stored; up to its system properties until the committer adds them
-	user int    // bytes of it before these
+	body []byte // as stored; without system properties until the committer adds them
+	user int    // bytes of body before the system properties
 	etag string
 	uniq []string
 	key  []byte // in the primary index
 
 	// Set in the committer.
 	tx  *transaction
-	at  addr  // of the version that it makes
-	old *slot // of the version that it replaces; nil for none
+	at  addr  // of the version that the write creates
+	old *slot // of the version that the write replaces; nil if there is none
 }
 
-// parseBody parses and renders the body, for the partition key pk. With pk empty, the key
-// is that of the body.
+// parseBody parses and renders the body. The partition key must be pk; if pk is empty, the key is read from the body.
 func (w *write) parseBody(c *Container, l *layout, pk string) (key string, err error) {
 	w.id = w.ID
 	switch w.Op {
 	case feed.WriteUpsert, feed.WriteCreate, feed.WriteReplace:
 		s := rawjson.Strict(w.Body)
-		// A body that was checked as it came need not be checked again.
+		// A body that the caller has checked is not checked again.
 		if w.Checked {
 			s = rawjson.Scan(w.Body, 0)
 		}
@@ -71,8 +69,8 @@ func (w *write) parseBody(c *Container, l *layout, pk string) (key string, err e
 	return pk, nil
 }
 
-// renderBody makes the body up to its system properties, in place if that is allowed, and reads
-// its unique keys.
+// renderBody renders the body up to its system properties, in place if inPlace allows it, and reads the document's
+// unique keys.
 func (w *write) renderBody(c *Container, l *layout, d document, inPlace bool) error {
 	w.id, w.ttl, w.etag = d.id, d.ttl, c.db.tags.tag()
 	w.uniq = nil
@@ -83,18 +81,18 @@ func (w *write) renderBody(c *Container, l *layout, d document, inPlace bool) er
 		}
 		w.uniq = append(w.uniq, string(v))
 	}
-	w.body = d.render(c.systemSize+2*len(w.etag), inPlace) // after all else that reads the body
+	w.body = d.render(c.systemSize+2*len(w.etag), inPlace) // last, because rendering in place overwrites the body
 	w.user = len(w.body)
 	return nil
 }
 
-// addSystemFields adds the system properties, of which resource id and time are known now.
+// addSystemFields adds the system properties. Resource id and time are known only in the committer.
 func (w *write) addSystemFields(c *Container, rid string, ms int64) {
 	sys := service.System{Container: c.self, RID: rid, ETag: w.etag, Time: ms / 1000}
-	w.body = append(sys.Append(w.body[:w.user]), '}') // from there: a transaction may begin again
+	w.body = append(sys.Append(w.body[:w.user]), '}') // always from w.user, because a transaction may begin again
 }
 
-// executeWrites carries out a transaction: one LSN, all writes or an error.
+// executeWrites carries out a transaction under a single LSN: all writes, or none and an error.
 func (tx *transaction) executeWrites(g *group, h *nextHead) error {
 	tx.group, tx.head, tx.part = g, h, h.l.at(tx.epk)
 	if err := tx.expireFirst(); err != nil {
@@ -118,8 +116,8 @@ func (tx *transaction) executeWrites(g *group, h *nextHead) error {
 		if w.Op != feed.WriteRead {
 			res.LSN, wrote = h.lsn, true
 		}
-		// Bodies that a patch or a read brings are not in the size that its caller
-		// sent: 100 operations of a few bytes could make a group of 200 MB.
+		// Bodies that a patch or a read produces are not counted in the size that the caller sent: 100 operations of
+		// a few bytes could make a group of 200 MB.
 		if w.Op == feed.WriteRead || w.Op == feed.WritePatch {
 			made += len(res.Body)
 			g.bytes += len(res.Body)
@@ -130,7 +128,7 @@ func (tx *transaction) executeWrites(g *group, h *nextHead) error {
 		}
 		tx.results[i] = res
 	}
-	// A batch of reads takes no LSN, because the feed has nothing to show for it.
+	// A batch of reads takes no LSN, because reads add nothing to the feed.
 	if !wrote {
 		h.lsn--
 		return nil
@@ -139,8 +137,8 @@ func (tx *transaction) executeWrites(g *group, h *nextHead) error {
 	return nil
 }
 
-// carryOut carries out a write on what the writes before it in its group have left, which no
-// disk has yet.
+// carryOut carries out a write. The write sees the changes of the earlier writes in its group, which are not on the
+// disk yet.
 func (w *write) carryOut() (feed.Result, error) {
 	var err error
 	if w.old, err = w.tx.group.slot(w.key); err != nil {
@@ -162,10 +160,11 @@ func (w *write) carryOut() (feed.Result, error) {
 	return w.putVersion()
 }
 
-// checkCondition refuses an op whose document is, or is not, there, or is another version.
+// checkCondition refuses a write if its document exists but must not, is missing but must exist, or has another
+// version.
 func (w *write) checkCondition() error {
-	// Presence decides before the ETag, and the condition comes last: only that has to
-	// read the body.
+	// The existence of the document is checked first, then the ETag, then the condition, because only the condition
+	// needs to read the body.
 	switch {
 	case w.old != nil && w.Op == feed.WriteCreate:
 		return fmt.Errorf("item %q exists: %w", w.id, feed.ErrConflict)
@@ -188,7 +187,7 @@ func (w *write) checkCondition() error {
 	return nil
 }
 
-// holdsFor runs the condition. One that panics fails its write, not the committer.
+// holdsFor calls the condition. If the condition panics, the write fails, and the committer goes on.
 func (met Condition) holdsFor(body []byte) (ok bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -198,7 +197,7 @@ func (met Condition) holdsFor(body []byte) (ok bool, err error) {
 	return met(body)
 }
 
-// readCurrent is the document as of this place in the batch.
+// readCurrent returns the document at this point of the batch.
 func (w *write) readCurrent() (feed.Result, error) {
 	e, err := w.tx.group.entry(w.tx.head.c, w.old.addr)
 	if err != nil {
@@ -207,7 +206,7 @@ func (w *write) readCurrent() (feed.Result, error) {
 	return feed.Result{ETag: w.old.etag, LSN: w.old.lsn, Body: slices.Clone(e.body)}, nil
 }
 
-// patchBody makes the body of a put.
+// patchBody makes the new body of a patch.
 func (w *write) patchBody() error {
 	e, err := w.tx.group.entry(w.tx.head.c, w.old.addr)
 	if err != nil {
@@ -227,7 +226,7 @@ func (w *write) patchBody() error {
 // putVersion writes a version of the document.
 func (w *write) putVersion() (feed.Result, error) {
 	c, h := w.tx.head.c.num, w.tx.head
-	// The resource id comes of the first version, so that it stays through all others.
+	// The resource id comes from the first version, so all later versions have the same id.
 	born := birth(w.at)
 	if w.old != nil {
 		born = w.old.born
@@ -258,8 +257,7 @@ func (w *write) putVersion() (feed.Result, error) {
 	return feed.Result{ETag: w.etag, LSN: h.lsn, Created: w.old == nil, Body: w.body}, nil
 }
 
-// entry is the version that the write makes, with the texts of its key, which need not be
-// copied.
+// entry returns the version that the write creates. The texts of its key are not copied.
 func (w *write) entry(op entryOp) entry {
 	epk, pk, id, _ := splitDoc(tailOf(w.key)) // made by docKey
 	e := entry{op: op, epk: epk, time: w.tx.head.time, pk: pk, id: id}
@@ -269,10 +267,10 @@ func (w *write) entry(op entryOp) entry {
 	return e
 }
 
-// maxSystem is room for the system properties, which do not count to a document's size.
+// maxSystem is the room for system properties, which do not count towards a document's size.
 const maxSystem = 1024
 
-// removeDocument ends the document.
+// removeDocument ends the document, by a delete or an expiry.
 func (w *write) removeDocument(how entryOp) error {
 	c, h := w.tx.head.c.num, w.tx.head
 	w.releaseUnique(nil)
@@ -289,7 +287,7 @@ func (w *write) removeDocument(how entryOp) error {
 	return nil
 }
 
-// supersedeOld takes the old version out of the feed of last versions.
+// supersedeOld removes the old version from the feed of latest versions.
 func (w *write) supersedeOld() {
 	c := w.tx.head.c.num
 	w.tx.group.countLiving(w.tx.head.c, w.old.addr, -1)
@@ -301,11 +299,12 @@ func (w *write) supersedeOld() {
 		w.tx.head.due(w.tx.head.time + w.tx.head.l.retention().Milliseconds() + 1)
 		return
 	}
-	// Nobody can ask for it any more, so the log has each document once.
+	// No reader can ask for the old version any more, so the version is removed, and the log contains each document
+	// once.
 	w.tx.group.drop(logKey(tableLog, c, w.old.addr), w.old.size)
 }
 
-// takeUnique takes the unique keys of the new version and gives back those of the old one.
+// takeUnique claims the unique keys of the new version and releases those of the old version.
 func (w *write) takeUnique() error {
 	c := w.tx.head.c.num
 	for i, v := range w.uniq {
@@ -329,14 +328,14 @@ func (w *write) takeUnique() error {
 	return nil
 }
 
-// inTheWay is the reason to begin a transaction again: an expired document, by its key in the
-// primary index, holds a unique key that the transaction wants.
+// inTheWay is the reason to begin a transaction again: an expired document holds a unique key that the transaction
+// needs. key is the document's key in the primary index.
 type inTheWay struct{ key []byte }
 
-// Error says so.
+// Error returns the reason.
 func (inTheWay) Error() string { return "an expired item has the unique key" }
 
-// lapsedHolder is the key of another document of the partition if that has expired.
+// lapsedHolder returns the key of another document of the partition if that document has expired.
 func (w *write) lapsedHolder(id string) ([]byte, error) {
 	key := docKey(w.tx.head.c.num, w.tx.epk, w.tx.pk, id)
 	other, err := w.tx.group.slot(key)
@@ -346,7 +345,7 @@ func (w *write) lapsedHolder(id string) ([]byte, error) {
 	return key, nil
 }
 
-// releaseUnique gives back the unique keys of the old version, but for those kept.
+// releaseUnique releases the unique keys of the old version, except those in kept.
 func (w *write) releaseUnique(kept []string) {
 	if w.old == nil {
 		return
@@ -358,7 +357,7 @@ func (w *write) releaseUnique(kept []string) {
 	}
 }
 
-// slot is where a document is, as this group has it; nil for none.
+// slot returns a document's slot with the changes of this group; nil if there is no document.
 func (g *group) slot(key []byte) (*slot, error) {
 	v, found, err := g.get(key)
 	if err != nil || !found {
@@ -371,7 +370,7 @@ func (g *group) slot(key []byte) (*slot, error) {
 	return &s, nil
 }
 
-// entry is a version as this group has it.
+// entry returns a version with the changes of this group.
 func (g *group) entry(c *Container, a addr) (entry, error) {
 	v, found, err := g.get(logKey(tableLog, c.num, a))
 	if err != nil {
@@ -383,7 +382,7 @@ func (g *group) entry(c *Container, a addr) (entry, error) {
 	return decodeEntry(v)
 }
 
-// countDocuments notes that a partition is touched and has n documents more.
+// countDocuments records that the group touches a partition and adds n documents.
 func (h *nextHead) countDocuments(p *partition, epk string, n int64) {
 	d := h.parts[p]
 	d.docs += n

@@ -17,13 +17,13 @@ import (
 	"github.com/millrace/changefeed/internal/host/terminal"
 )
 
-// The command backup. A copy counts only when it was opened and checked: a backup is
-// needed on the day when nothing is left to compare it with.
+// The command backup. A copy counts as a backup only after it was opened and checked, because on the day of need,
+// there may be nothing left to compare the copy with.
 
 // backupOptions are the flags of backup.
 type backupOptions struct {
 	account place.Settings
-	skip    bool // the check
+	skip    bool // skip the check
 	form    *choice
 }
 
@@ -64,14 +64,14 @@ type backedUp struct {
 	Checked   bool   `json:"checked"`
 }
 
-// backup copies a store and checks the copy. A copy with violations is kept, because it is
-// all that there may be: its store has the same violations.
+// backup copies a store and checks the copy. A copy with violations is kept, because there may be no better copy: the
+// store itself has the same violations.
 func (o *backupOptions) backup(cmd *cobra.Command, from, to string) error {
 	ctx := cmd.Context()
 	var received atomic.Int64
 	how := func() string { return fmt.Sprintf("%s: %d bytes received", to, received.Load()) }
 	copying := func() error { return place.Backup(ctx, o.account, from, to, &received) }
-	if strings.Contains(from, "://") { // of a directory nothing is received
+	if strings.Contains(from, "://") { // a directory is copied directly, without a stream
 		copyHere := copying
 		copying = func() error { return terminal.WithProgress(cmd.ErrOrStderr(), how, copyHere) }
 	}
@@ -80,8 +80,8 @@ func (o *backupOptions) backup(cmd *cobra.Command, from, to string) error {
 	}
 	done := backedUp{Directory: to, Checked: !o.skip}
 	if !o.skip {
-		// The copy is checked, and not its source: it costs the server nothing, and a fault of
-		// the way is found too.
+		// The command checks the copy instead of the source. This costs the server nothing, and also finds faults of
+		// the transfer.
 		if err := (&checkOptions{}).checkCopy(cmd, to); err != nil {
 			return o.unchecked(ctx, to, err)
 		}
@@ -101,8 +101,8 @@ func (o *backupOptions) backup(cmd *cobra.Command, from, to string) error {
 	return err
 }
 
-// unchecked is the error of a copy whose check has failed. A copy that has violations is kept; one of which nothing is known
-// is removed, because a repeated backup makes another.
+// unchecked returns the error of a copy whose check failed. A copy with violations is kept. If the check found no
+// result, the copy is removed, because you can repeat the backup.
 func (o *backupOptions) unchecked(ctx context.Context, to string, err error) error {
 	switch {
 	case errors.Is(err, docstore.ErrCorrupt):
@@ -116,7 +116,7 @@ func (o *backupOptions) unchecked(ctx context.Context, to string, err error) err
 	return fmt.Errorf("%w; removed %s", err, to)
 }
 
-// sizeOf counts the files of a store and their bytes. A store is a flat directory.
+// sizeOf returns the number of files of a store and their bytes. A store is a directory without subdirectories.
 func sizeOf(dir string) (files int, bytes int64, err error) {
 	entries, err := os.ReadDir(filepath.Clean(dir))
 	if err != nil {

@@ -61,8 +61,8 @@ With any other benchmark the two builds run it as a whole in turns, which takes 
 	return cmd
 }
 
-// chosen are the benchmarks with the names. Without names they are all, or those that measure another build as quickly as this
-// one.
+// chosen returns the benchmarks with the given names. Without names, these are all benchmarks or, if another build is
+// measured, those that measure that build as quickly as this build.
 func (o *benchOptions) chosen(names []string) ([]bench.Benchmark, error) {
 	if o.against != "" && len(names) == 0 {
 		return bench.Rivalled(), nil
@@ -70,9 +70,8 @@ func (o *benchOptions) chosen(names []string) ([]bench.Benchmark, error) {
 	return bench.Choose(bench.All(), names)
 }
 
-// echoCommand serves the baseline of the server's benchmarks in a process of its own, so
-// that its processor time is not that of the load generator. It is hidden, as nobody else
-// can use it.
+// echoCommand serves the baseline of the server's benchmarks in a separate process, so its processor time does not
+// count as that of the load generator. The command is hidden, because only benchmarks use it.
 func echoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    bench.EchoName,

@@ -16,9 +16,8 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// The command check. Its report has one form for a directory and for a server, and is
-// written also after a check that could not be finished: a violation that was found is
-// one.
+// The command check. Its report has the same form for a directory and for a server. The report is written even if the
+// check could not be finished, because a violation that was found remains a violation.
 
 // checkOptions are the flags of check.
 type checkOptions struct {
@@ -26,8 +25,7 @@ type checkOptions struct {
 	form    *choice
 }
 
-// checkCommand is the command check. Its report is written also if the check could not be
-// finished.
+// checkCommand is the command check. checkCommand writes its report even if the check could not be finished.
 func checkCommand() *cobra.Command {
 	var o checkOptions
 	cmd := &cobra.Command{
@@ -60,10 +58,10 @@ type checked struct {
 	Store      string               `json:"store"`
 	Records    int64                `json:"records"`
 	Violations []docstore.Violation `json:"violations"`
-	Error      string               `json:"error,omitempty"` // why it could not be done
+	Error      string               `json:"error,omitempty"` // why the check could not be done
 }
 
-// err is the error of a check that did not get to its end, or found violations.
+// err returns an error if the check did not finish, or found violations.
 func (c checked) err() error {
 	switch {
 	case c.Error != "":
@@ -81,13 +79,13 @@ func (o *checkOptions) check(cmd *cobra.Command, store string) (checked, error) 
 	var records atomic.Int64
 	how := func() string { return fmt.Sprintf("%s: %d records checked", store, records.Load()) }
 	err := terminal.WithProgress(cmd.ErrOrStderr(), how, func() error {
-		// An empty list stays a list, so that -o json never has null there.
+		// An empty list stays a list, so -o json never contains null there.
 		violations, err := place.Check(ctx, o.account, store, records.Store)
 		found.Violations = append(found.Violations, violations...)
 		return err
 	})
 	found.Records = records.Load()
-	if err != nil && ctx.Err() != nil { // the error of whatever was being read says nothing about the store
+	if err != nil && ctx.Err() != nil { // the error of an interrupted read says nothing about the store
 		err = fmt.Errorf("%s: interrupted after %d records, with %s until then", store, found.Records, terminal.Count(len(found.Violations), "violation"))
 	}
 	if err != nil {
@@ -96,7 +94,7 @@ func (o *checkOptions) check(cmd *cobra.Command, store string) (checked, error) 
 	return found, err
 }
 
-// write writes the report. A check that failed writes no summary, because its error follows.
+// write writes the report. If the check failed, there is no summary, because the error follows.
 func (o *checkOptions) write(w io.Writer, c checked) error {
 	if o.form.value == "json" {
 		return json.NewEncoder(w).Encode(c)
@@ -113,7 +111,7 @@ func (o *checkOptions) write(w io.Writer, c checked) error {
 	return err
 }
 
-// checkCopy checks a copy that was just made.
+// checkCopy checks a new copy.
 func (o *checkOptions) checkCopy(cmd *cobra.Command, dir string) error {
 	found, err := o.check(cmd, dir)
 	if err != nil {

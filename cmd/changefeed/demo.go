@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// The command demo. Its judgement is the exit code, so it can stand in a script as the
-// first proof that a binary works on a machine.
+// The command demo. Its result is the exit code, so a script can use the demo as a first test that a binary works on
+// a machine.
 
 // demoOptions are the flags of demo.
 type demoOptions struct {
@@ -22,7 +22,7 @@ type demoOptions struct {
 	output *choice
 }
 
-// shortestDemo is the least time in which all scenes of the demo fit.
+// shortestDemo is the shortest time that all scenes of the demo need.
 const shortestDemo = 10 * time.Second
 
 // demoCommand is the command demo. The demo itself is in cmd/changefeed/internal/demo.
@@ -57,8 +57,8 @@ figure of its own. Ctrl-C ends the demo early, with the same judgement.`,
 	return cmd
 }
 
-// run plays the demo, in a temporary store unless the user named a directory. With JSON the
-// screen goes to standard error, so that standard output is the report alone.
+// run runs the demo, in a temporary store unless the user has named a directory. With -o json, the screen goes to
+// standard error, so standard output contains only the report.
 func (o *demoOptions) run(cmd *cobra.Command) (err error) {
 	if o.length < shortestDemo {
 		return usage.Flag("for", o.length.String(), fmt.Sprintf("at least %v, for the takeover to fit in", shortestDemo))
@@ -74,7 +74,7 @@ func (o *demoOptions) run(cmd *cobra.Command) (err error) {
 	if o.output.value == "json" {
 		out = cmd.ErrOrStderr()
 	}
-	// A store that the user named is kept, and the demo then says where it is.
+	// A store that the user has named is kept, and the demo reports its place.
 	found, err := demo.Play(cmd.Context(), dir, o.length, out, o.dir != "")
 	if err != nil {
 		return err
@@ -87,8 +87,8 @@ func (o *demoOptions) run(cmd *cobra.Command) (err error) {
 	return verdict(found)
 }
 
-// verdict is the error of a demo that has found a promise broken. Changes delivered twice are no failure: at least once is
-// what is promised.
+// verdict returns an error if the demo found a broken promise. Changes delivered twice are no failure, because the
+// promise is at-least-once delivery.
 func verdict(found demo.Findings) error {
 	if found.Lost > 0 || found.OutOfOrder > 0 {
 		return fmt.Errorf("%d lost, %d out of order", found.Lost, found.OutOfOrder)

@@ -15,10 +15,10 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// The commands dlq: the dead letters of a unit, in a container or in a file. Which letters
-// a command line means, and what is done with them, is found out by cmd/changefeed/internal/letters.
+// The commands dlq: the dead letters of a unit, in a container or in a file. cmd/changefeed/internal/letters finds
+// the letters that a command line means, and works on them.
 
-// dlqCommand is the command dlq, which has the others.
+// dlqCommand is the command dlq, the parent of the others.
 func dlqCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dlq",
@@ -37,7 +37,7 @@ and that were parked so that the feed could go on.`,
 	return cmd
 }
 
-// dlqHelp ends the help of the commands dlq.
+// dlqHelp is the end of the help of the commands dlq.
 const dlqHelp = `
 
 An ID is the LSN of the change and a hash of its item, of which tables show 8 digits or
@@ -54,7 +54,7 @@ type letterOptions struct {
 	placeFlags
 	query letters.Query
 	key   arg.Key
-	all   bool // without ids
+	all   bool // instead of ids
 	form  *choice
 }
 
@@ -64,13 +64,13 @@ func (o *letterOptions) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.query.Name, "name", "", "`name` of the deployment unit")
 	cmd.Flags().Var(&o.key, "key", `only letters of this partition key: text such as London, or JSON such as [5] or ["a","b"]`)
 	cmd.Flags().StringVar(&o.query.Source, "source", "", "`address` of the container that the unit reads, if several units have the name")
-	_ = cmd.MarkFlagRequired("name") // fails only for a flag that is not there
+	_ = cmd.MarkFlagRequired("name") // fails only for an unknown flag
 	cmd.ValidArgsFunction = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
 	o.form = output(cmd)
 }
 
-// parse reads the arguments: a file, or the address of a container, and ids. Where flags name the container all of them
-// are ids, also one that looks like an address.
+// parse parses the arguments: a file or the address of a container, and ids. If flags name the container, all
+// arguments are ids, even an argument that looks like an address.
 func (o *letterOptions) parse(cmd *cobra.Command, args []string) (at letters.Place, err error) {
 	o.query.Key = o.key.Value
 	if strings.TrimSpace(o.query.Name) == "" {
@@ -88,7 +88,7 @@ func (o *letterOptions) parse(cmd *cobra.Command, args []string) (at letters.Pla
 	return letters.Parse(args[0])
 }
 
-// read gives f the letters that are meant, and where they are.
+// read calls f with the selected letters, and with where they are.
 func (o *letterOptions) read(cmd *cobra.Command, args []string, f func(from string, all letters.Seq) error) error {
 	at, err := o.parse(cmd, args)
 	if err != nil {
@@ -106,13 +106,13 @@ func (o *letterOptions) read(cmd *cobra.Command, args []string, f func(from stri
 	})
 }
 
-// sourceOfFile refuses --source where nothing can be compared with it.
+// sourceOfFile refuses --source for a file, because there is no container to compare --source with.
 func (o *letterOptions) sourceOfFile() error {
 	return usage.Error{Err: fmt.Errorf("--source is %s: the letters are in a file, which does not have what their unit reads: leave it out", o.query.Source)}
 }
 
-// checkIDs wants IDs or --all. With neither there is nothing to do, and with both it is unclear which is meant: letters
-// may be removed for good, so nothing is guessed.
+// checkIDs requires either ids or --all. Without both there is nothing to do, and with both the meaning is unclear.
+// Letters may be removed for good, so the command does not guess.
 func (o *letterOptions) checkIDs() error {
 	if o.all == (len(o.query.IDs) > 0) {
 		return usage.Error{Err: errors.New("ID is missing: want those that changefeed dlq list shows, or --all, and not both")}

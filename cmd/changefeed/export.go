@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// The command export. Documents are written by cmd/changefeed/internal/unload.
+// The command export. cmd/changefeed/internal/unload writes the documents.
 
 // exportOptions are the flags of export.
 type exportOptions struct {
@@ -52,8 +52,7 @@ the same: documents are JSON.` + salvageHelp,
   changefeed export cosmos:shop/orders --endpoint https://contoso.documents.azure.com > orders.ndjson`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			// A damaged store does not open, so salvage finds its own way to the
-			// directory.
+			// A damaged store cannot be opened, so salvage parses the arguments itself.
 			if o.wrecked {
 				return o.salvage(cmd, args)
 			}
@@ -65,21 +64,21 @@ the same: documents are JSON.` + salvageHelp,
 	o.placeFlags.register(cmd)
 	o.patient(cmd)
 	o.selection.register(cmd)
-	o.output = output(cmd) // for who gives it to all commands, and for what is lost
+	o.output = output(cmd) // for callers that pass -o to every command, and for the list of losses
 	cmd.Flags().BoolVar(&o.system, "system", false, "keep the system properties")
 	cmd.Flags().BoolVar(&o.wrecked, "salvage", false, "write what can still be read of a damaged store, and list what cannot")
 	cmd.MarkFlagsMutuallyExclusive("salvage", "range")
 	return cmd
 }
 
-// options choose the documents.
+// options returns the options that choose the documents.
 func (o *exportOptions) options() unload.Options {
 	return unload.Options{Key: o.key.Value, Range: o.rng.Value(), System: o.system}
 }
 
-// salvage writes the documents that are left of a container, or of all, in a damaged store, and then what was lost: on a
-// terminal that is at the end, where it is read. It goes to standard error, which stays apart from the documents when
-// those are written into a file.
+// salvage writes the remaining documents of a container, or of all containers, in a damaged store, and then the
+// losses. The losses come last, because on a terminal the end is read. They go to standard error, so they are
+// separate from documents that are written into a file.
 func (o *exportOptions) salvage(cmd *cobra.Command, args []string) error {
 	dir, name, err := o.wreck(cmd, args)
 	if err != nil {
@@ -97,8 +96,8 @@ func (o *exportOptions) salvage(cmd *cobra.Command, args []string) error {
 	return cmp.Or(err, left.Err())
 }
 
-// wreck is the directory, and the container if one is named. Only a directory can be
-// salvaged: a server does not open a damaged store.
+// wreck returns the directory, and the container if the command line names a container. Only a directory can be
+// salvaged, because a server does not open a damaged store.
 func (o *exportOptions) wreck(cmd *cobra.Command, args []string) (dir, container string, err error) {
 	if len(args) == 0 && o.db != "" && o.container == "" {
 		return o.db, "", nil

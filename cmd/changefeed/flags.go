@@ -13,15 +13,13 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// Flags that several commands share: those that name a container, with the help about them, and those that choose among
-// its documents.
+// Flags that several commands share: those that name a container, with their help, and those that select documents.
 //
-// A container is named by an address, the only argument. For a store in a directory there
-// are two flags as well, which are shorter and can be completed by a shell. Keys come from
-// flags or from the environment, since a command line is visible to every user of the
-// machine.
+// A container is named by an address, the only argument. For a store in a directory, two flags are also possible,
+// which are shorter and can be completed by a shell. Keys come from flags or from the environment, because a command
+// line is visible to every user of the machine.
 
-// addressHelp ends the help of commands about a container.
+// addressHelp is the end of the help of commands about a container.
 const addressHelp = `
 
 A container's ADDRESS is one of
@@ -33,7 +31,7 @@ A container's ADDRESS is one of
 An account needs a key. Without one the Microsoft Entra ID identity of this machine is
 used, and on a loopback address the emulator's well-known key.`
 
-// placeFlags name the container of a command, by an address or, in a store, by two flags.
+// placeFlags name the container of a command: by an address or, for a store in a directory, by two flags.
 type placeFlags struct {
 	db        string
 	container string
@@ -45,15 +43,15 @@ type placeFlags struct {
 func (p *placeFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.db, "db", "", "`directory` of a store; with --container the short form of a docstore address")
 	cmd.Flags().StringVar(&p.container, "container", p.container, "`name` of the container in it")
-	_ = cmd.MarkFlagDirname("db") // fails only for a flag that is not there
+	_ = cmd.MarkFlagDirname("db") // fails only for an unknown flag
 	accountFlags(cmd, &p.account)
 }
 
-// errNoAddress is a command line that names no container.
+// errNoAddress means that a command line names no container.
 var errNoAddress = errors.New("ADDRESS is missing: want " + place.AddressForms + "; or --db and --container")
 
-// address is the container's address: the only one of args, or that of the flags. To give
-// both is refused, because either could be the mistake.
+// address returns the container's address, from args or from the flags. If both are given, address fails, because
+// either could be a mistake.
 func (p *placeFlags) address(cmd *cobra.Command, args []string) (a place.Address, err error) {
 	ok := true
 	switch {
@@ -75,7 +73,7 @@ func (p *placeFlags) address(cmd *cobra.Command, args []string) (a place.Address
 	return a, nil
 }
 
-// with opens the container that the command line names, runs f on it, and closes it.
+// with opens the container that the command line names, runs f on this container, and closes the container.
 func (p *placeFlags) with(cmd *cobra.Command, args []string, f func(c *place.Container) error) error {
 	at, err := p.address(cmd, args)
 	if err != nil {
@@ -90,7 +88,7 @@ func (p *placeFlags) with(cmd *cobra.Command, args []string, f func(c *place.Con
 	})
 }
 
-// opening runs f with an opener, and closes what it has opened.
+// opening runs f with an opener, and then closes everything that the opener has opened.
 func (p *placeFlags) opening(f func(o *place.Opener) error) (err error) {
 	if err := p.retries.Check(); err != nil {
 		return err
@@ -101,7 +99,7 @@ func (p *placeFlags) opening(f func(o *place.Opener) error) (err error) {
 	return f(o)
 }
 
-// accountFlags adds the flags of an account. The environment can have the same settings.
+// accountFlags adds the flags of an account. The same settings can come from the environment.
 func accountFlags(cmd *cobra.Command, f *place.Settings) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.Endpoint, "endpoint", "", "`URL` of the account of a cosmos address (default $"+place.EndpointVariable+")")
@@ -110,8 +108,8 @@ func accountFlags(cmd *cobra.Command, f *place.Settings) {
 	flags.StringVar(&f.CA, "ca", "", "`file` with the certificate of a server that made its own")
 }
 
-// patient adds the flag --patience, for commands that run for long and should outlive a
-// restart of the server. Others fail at once.
+// patient adds the flag --patience, for long-running commands that should survive a restart of the server. Other
+// commands fail at once.
 func (p *placeFlags) patient(cmd *cobra.Command) {
 	p.retries = &place.Patience{Say: func(format string, args ...any) {
 		fmt.Fprintf(cmd.ErrOrStderr(), cmd.CommandPath()+": "+format+"\n", args...)
@@ -119,14 +117,14 @@ func (p *placeFlags) patient(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&p.retries.Limit, "patience", place.DefaultLimit, "how long to try again when an account cannot be reached; 0s does not")
 }
 
-// storeHelp ends the help of commands about a whole store.
+// storeHelp is the end of the help of commands about a whole store.
 const storeHelp = `
 
 DIR is the directory of a store that no process has open. ADDRESS is that of a store which
 changefeed serve has open, such as http://127.0.0.1:8081; it needs the read-write key, by
 default the emulator's well-known key on a loopback address.`
 
-// selection is the flags that choose documents by their key.
+// selection contains the flags that select documents by their key.
 type selection struct {
 	key arg.Key
 	rng arg.Range
@@ -138,7 +136,7 @@ func (s *selection) register(cmd *cobra.Command) {
 	cmd.Flags().Var(&s.rng, "range", "only a range of effective partition keys, min-max in hex such as 05C1-0BF3")
 }
 
-// metaFlag adds the flag for the form of a change on a line.
+// metaFlag adds the flag for the form in which a change is written on a line.
 func metaFlag(cmd *cobra.Command, form *changeline.Form) {
 	cmd.Flags().BoolVar(&form.Meta, "meta", false, "write each change with its metadata, not the document alone")
 }

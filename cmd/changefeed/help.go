@@ -14,10 +14,10 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// Help, and the completion of shells.
+// Help, and completion in shells.
 
-// helpCommand is the command help. Unlike cobra's own, it fails for an unknown command: a
-// script that asks for help about a misspelled one would succeed otherwise.
+// helpCommand is the command help. Unlike cobra's own, this command fails for an unknown command. Otherwise a script
+// that asks for help about a misspelled command would succeed.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
@@ -41,19 +41,19 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 	}
 }
 
-// narrowHelp writes the help of a command in lines of at most 80 columns, wherever it goes,
-// because help is often read in narrow windows and copied into documents.
+// narrowHelp writes the help of a command in lines of at most 80 columns, whatever the output is, because help is
+// often read in narrow windows and copied into documents.
 func narrowHelp(plain func(*cobra.Command, []string), cmd *cobra.Command, args []string) {
 	to := cmd.OutOrStdout()
-	// Cobra writes help straight to the output, so that is replaced while it does.
+	// Cobra writes help directly to the output, so the output is replaced meanwhile.
 	var text bytes.Buffer
 	cmd.SetOut(&text)
 	plain(cmd, args)
 	cmd.SetOut(to)
-	_, _ = io.WriteString(to, terminal.Reflow(text.String(), terminal.Narrow)) // nobody reads it then
+	_, _ = io.WriteString(to, terminal.Reflow(text.String(), terminal.Narrow)) // if this fails, there is no reader
 }
 
-// unknown refuses arguments that should have been the name of a command, and suggests one.
+// unknown returns an error for arguments that should be the name of a command, and suggests a command.
 func unknown(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -65,14 +65,14 @@ func unknown(root *cobra.Command, args []string) error {
 	return usage.Error{Err: errors.New(text)}
 }
 
-// complete sets how a shell completes the flags and arguments of a command. By default
-// cobra offers files for everything, which is right for few of them.
+// complete sets how a shell completes the flags and arguments of a command. By default cobra offers files everywhere,
+// which is right for only a few of them.
 func complete(cmd *cobra.Command) {
 	if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 && cmd.Name() != "import" && cmd.Name() != "run" {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		// No values and no files is an answer too: a shell then offers nothing.
+		// With no values and no files, the shell offers nothing.
 		values := []string{}
 		if v, ok := f.Value.(interface{ Words() []string }); ok {
 			values = v.Words()
@@ -81,6 +81,6 @@ func complete(cmd *cobra.Command) {
 		if strings.HasPrefix(name, "file") || name == "directory" {
 			return
 		}
-		_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag only
+		_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
 	})
 }

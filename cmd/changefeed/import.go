@@ -22,8 +22,8 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// The command import. Whatever can be wrong is found before anything is made, in the
-// order of cost: flags, then the input, then the container.
+// The command import. The command finds all possible mistakes before creating anything, the cheapest checks first:
+// flags, then the input, then the container.
 
 // importOptions are the flags of import.
 type importOptions struct {
@@ -38,14 +38,14 @@ type importOptions struct {
 	output    *choice
 }
 
-// Many writers, because each waits for an acknowledgement, and the store or account commits
-// those that wait together.
+// There are many writers, because each waits for an acknowledgement, and the store or account commits waiting writes
+// together.
 const (
 	defaultWriters = 256
 	maxWriters     = 4096
 )
 
-// importCommand is the command import. Loading itself is in cmd/changefeed/internal/load.
+// importCommand is the command import. cmd/changefeed/internal/load loads the documents.
 func importCommand() *cobra.Command {
 	var o importOptions
 	cmd := &cobra.Command{
@@ -104,13 +104,13 @@ A container that does not exist is made, with its store, if --pk gives its parti
 	return cmd
 }
 
-// run checks everything that can be checked before the container is made: a misspelled path
-// must not leave an empty container behind.
+// run checks everything that can be checked before creating the container, so a misspelled path does not leave an
+// empty container behind.
 func (o *importOptions) run(cmd *cobra.Command) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
-	// The input is opened first: a missing file must not leave an empty container behind either.
+	// The input is opened first, so a missing file does not leave an empty container behind either.
 	in, err := o.open(cmd.Context())
 	if err != nil {
 		return err
@@ -132,11 +132,11 @@ func (o *importOptions) run(cmd *cobra.Command) (err error) {
 	show := load.NewProgress(cmd.ErrOrStderr(), o.input, in)
 	o.retries.Say = show.Say
 	done, err := load.Documents(cmd.Context(), in, c, show, o.load)
-	// Also after an error the report says how far the import has come.
+	// Even after an error, the report shows how far the import has come.
 	return cmp.Or(o.report(cmd.OutOrStdout(), done), err)
 }
 
-// check refuses flags with wrong values.
+// check refuses invalid values of flags.
 func (o *importOptions) check() error {
 	if o.load.Rejects == "" {
 		o.load.Rejects = o.input + ".rejects"
@@ -155,13 +155,13 @@ func (o *importOptions) check() error {
 	switch {
 	case o.load.Writers < 1 || o.load.Writers > maxWriters:
 		return usage.Flag("writers", strconv.Itoa(o.load.Writers), fmt.Sprintf("1 to %d", maxWriters))
-	case o.load.Rejects == "-": // would be a file of that name
+	case o.load.Rejects == "-": // would be a file with this name
 		return usage.Flag("rejects", "-", "the path of a file")
 	}
 	return nil
 }
 
-// apart refuses rejects that would destroy the input, by whatever name it is called.
+// apart refuses a file of rejects that would overwrite the input, under whatever name.
 func (o *importOptions) apart(in *os.File) error {
 	read, err := in.Stat()
 	if err != nil {
@@ -171,11 +171,11 @@ func (o *importOptions) apart(in *os.File) error {
 	if err == nil && read.Mode().IsRegular() && os.SameFile(read, written) {
 		return usage.Flag("rejects", o.load.Rejects, "another file than the input")
 	}
-	return nil // a file that is not there yet is another one
+	return nil // a file that does not exist is not the input
 }
 
-// open opens the input. Directories can be opened on Unix and fail only when they are read,
-// so they are refused here.
+// open opens the input. On Unix a directory can be opened, and fails only at the first read, so open refuses
+// directories.
 func (o *importOptions) open(ctx context.Context) (*os.File, error) {
 	if o.input == "-" {
 		return terminal.Input(ctx), nil

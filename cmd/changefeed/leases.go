@@ -11,8 +11,7 @@ import (
 	"github.com/millrace/changefeed/internal/host/unit"
 )
 
-// The command leases. What a lease means, what is odd about it, and its table are in
-// internal/host/unit.
+// The command leases. internal/host/unit interprets leases, finds faults in them, and writes their table.
 
 // leasesCommand is the command leases.
 func leasesCommand() *cobra.Command {
@@ -56,7 +55,7 @@ object: deleted is the number of leases.` + addressHelp,
 			return o.opening(func(opener *place.Opener) error {
 				units, err := unit.Survey(cmd.Context(), opener, at)
 				switch {
-				// The name leases is our guess here, so the error says why there may be none.
+				// The command has guessed the name leases, so the error says why there may be no such container.
 				case errors.Is(err, place.ErrNoContainer) && o.db != "" && !cmd.Flags().Changed("container"):
 					return fmt.Errorf("%w; processors make no lease container by themselves", err)
 				case err != nil:
@@ -76,7 +75,7 @@ object: deleted is the number of leases.` + addressHelp,
 	return cmd
 }
 
-// deleteUnit deletes the records of a unit, and says how many leases they were.
+// deleteUnit deletes the records of a unit, and reports how many leases were deleted.
 func deleteUnit(cmd *cobra.Command, form, name string, units []unit.Unit) error {
 	gone, n, err := unit.Delete(cmd.Context(), name, units)
 	if err != nil {

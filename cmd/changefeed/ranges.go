@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/changefeed/internal/host/terminal"
 )
 
-// partitionOptions are the flags of the commands about physical partitions, which work on a
-// store in a directory and over a server alike.
+// partitionOptions are the flags of the commands about physical partitions. The commands work on a store in a
+// directory and over a server.
 type partitionOptions struct {
 	placeFlags
 	form *choice
@@ -27,7 +27,7 @@ func (o *partitionOptions) register(cmd *cobra.Command) {
 	o.form = output(cmd)
 }
 
-// write writes partitions, one a line, unless they could not be read or made.
+// write writes partitions, each on a line, unless there was an error.
 func (o *partitionOptions) write(w io.Writer, parts []feed.Partition, failed error) error {
 	if failed != nil {
 		return failed

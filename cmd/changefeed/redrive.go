@@ -14,10 +14,10 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// The commands dlq that ask the processors of a unit for something: retry and release, and
-// withdraw, which takes that back.
+// The commands dlq that send requests to the processors of a unit: retry and release. withdraw withdraws such
+// requests.
 
-// redriveHelp ends the help of the commands that wait for a processor.
+// redriveHelp is the end of the help of the commands that wait for a processor.
 const redriveHelp = `
 
 This is done by the instance of the unit that owns the range of the key: one must run, with
@@ -32,7 +32,7 @@ With -o json, one object a line: id (of a letter), key, result, which is "handle
 handled, held ones included), held (held letters of the key that are left, if known) and
 cause (why it failed or was not served).` + leasesHelp
 
-// leasesHelp says where the leases of the unit are.
+// leasesHelp describes where the leases of the unit are.
 const leasesHelp = `
 
 The lease container is looked for beside that of the letters; for letters in a FILE it has
@@ -51,7 +51,7 @@ func (o *requestOptions) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.leases, "leases", "", "`address` of the lease container (default leases, beside the letters)")
 }
 
-// redrive runs f on the letters, and the leases at which their processors are asked.
+// redrive calls f with the letters, and with the leases among which the requests are written.
 func (o *requestOptions) redrive(cmd *cobra.Command, args []string, check func() error, f func(r *letters.Redrive) error) error {
 	at, err := o.parse(cmd, args)
 	if err != nil {
@@ -81,7 +81,7 @@ func (o *redriveOptions) register(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for each")
 }
 
-// ask has f ask the processors, and writes the answers as they come.
+// ask calls f, which sends the requests, and writes the answers as they come.
 func (o *redriveOptions) ask(cmd *cobra.Command, args []string, check func() error, report *letters.Report, f func(r *letters.Redrive) error) error {
 	if o.wait <= 0 {
 		return usage.Flag("wait", o.wait.String(), "more than 0, such as 30s")
@@ -140,7 +140,7 @@ The key is that of --key, or those of the letters with the IDs.` + redriveHelp +
 	return cmd
 }
 
-// checkKey wants a key, or letters that have one.
+// checkKey requires a key, or letters that have a key.
 func (o *redriveOptions) checkKey() error {
 	if o.query.Key == "" && len(o.query.IDs) == 0 {
 		return usage.Error{Err: errors.New("--key is missing: want the partition key to release, or the ID of a letter of it")}
@@ -181,7 +181,7 @@ With -o json, one object: withdrawn is the number of requests.` + leasesHelp + a
 	return cmd
 }
 
-// checkOneKey wants a key or --all, and no letters, which a request need not have.
+// checkOneKey requires a key or --all. checkOneKey refuses letters, because a request need not have a letter.
 func (o *requestOptions) checkOneKey() error {
 	switch {
 	case len(o.query.IDs) > 0:

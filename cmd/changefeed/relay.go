@@ -81,7 +81,7 @@ func (o *relayOptions) register(cmd *cobra.Command) {
 	f.Lookup("from").Usage = "where a new unit begins (default beginning, so that no event is skipped); for an existing unit as it was given"
 	f.Lookup("max-age").Usage = "park an event that has failed for so long, in an outage too; 0 is no limit"
 	f.Lookup("max-attempts").Usage = "park an event after so many attempts; that the broker is down, or answers 429, 502, 503 or 504, counts none, so --max-age parks for that (default 0: never)"
-	_ = cmd.MarkFlagRequired("to") // fails only for a flag that is not there
+	_ = cmd.MarkFlagRequired("to") // fails only for an unknown flag
 }
 
 // run opens the broker and runs the processor until it is stopped.
@@ -122,7 +122,7 @@ func (o *relayOptions) run(cmd *cobra.Command) (err error) {
 	return o.report(cmd, relay.Status())
 }
 
-// handlerOptions are what the flags say about the handler.
+// handlerOptions returns the options of the handler that the flags describe.
 func (o *relayOptions) handlerOptions(log *slog.Logger, monitored *place.Container) outbox.RelayOptions {
 	r := outbox.RelayOptions{
 		Source: o.origin, Decode: outbox.EventsOfType(o.typ), Alarm: o.alarm, ExpireAfter: o.expire,
@@ -138,7 +138,7 @@ func (o *relayOptions) handlerOptions(log *slog.Logger, monitored *place.Contain
 	return r
 }
 
-// report says how much was published.
+// report reports how many events were published.
 func (o *relayOptions) report(cmd *cobra.Command, s outbox.RelayStatus) error {
 	if o.output.value == "json" {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"published": s.Published, "parked": s.Parked, "failed": s.Failed, "lag_seconds": s.Lag.Seconds()})
@@ -148,7 +148,7 @@ func (o *relayOptions) report(cmd *cobra.Command, s outbox.RelayStatus) error {
 		events = "event"
 	}
 	text := fmt.Sprintf("%d %s published", s.Published, events)
-	if s.Parked > 0 { // the end of the instance has said where
+	if s.Parked > 0 { // the instance has reported at its end where they are
 		text += fmt.Sprintf(", %d parked", s.Parked)
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), text)

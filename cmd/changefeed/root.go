@@ -15,18 +15,15 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// The command line as a whole: which commands there are, and with which code the process
-// exits.
+// The command line as a whole: all commands, and the exit codes of the process.
 
-// The exit codes, besides 0. A script can tell a wrong call, which no repetition mends,
-// from a failure.
+// The exit codes other than 0. A script can distinguish a wrong call, which a retry cannot correct, from a failure.
 const (
 	exitFailed = 1
 	exitUsage  = 2
 )
 
-// commands lists the commands in the order of the help: those that people need first come
-// first.
+// commands returns the commands in the order of the help, the most important first.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
 		importCommand(),
@@ -49,8 +46,8 @@ func commands() []*cobra.Command {
 	}
 }
 
-// rootCommand is the whole binary. It sets began as soon as a command was called correctly
-// and begins its work: whatever fails earlier is an error of usage.
+// rootCommand is the whole binary. rootCommand sets began when a command was called correctly and begins its work.
+// Any failure before is a usage error.
 func rootCommand(began *bool) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "changefeed",
@@ -82,7 +79,7 @@ Azure Cosmos DB is to any number of processes.`,
 	return root
 }
 
-// prepare has a command, and those that it has, say when they begin.
+// prepare makes a command and its subcommands set began when they begin.
 func prepare(c *cobra.Command, began *bool) {
 	run := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -95,8 +92,8 @@ func prepare(c *cobra.Command, began *bool) {
 	}
 }
 
-// execute runs a command line and returns the exit code. An output that nobody reads any
-// longer is no failure: that is how head(1) ends a pipe.
+// execute runs a command line and returns the exit code. If the output has no reader any more, this is not a failure,
+// because head(1) ends a pipe like this.
 func execute(ctx context.Context, args []string) int {
 	began := false
 	root := rootCommand(&began)
@@ -104,10 +101,9 @@ func execute(ctx context.Context, args []string) int {
 	cmd, err := root.ExecuteContextC(ctx)
 	var wrong usage.Error
 	switch {
-	case err == nil, errors.Is(err, syscall.EPIPE): // who reads our output has seen enough
+	case err == nil, errors.Is(err, syscall.EPIPE): // the reader of our output has seen enough
 		return 0
-	// A usage error may come late, from a flag that only the opened container can
-	// judge.
+	// A usage error may come late, if only the opened container shows that a flag is invalid.
 	case began && !errors.As(err, &wrong):
 		text := strings.TrimSuffix(err.Error(), ".")
 		if hint := place.Hint(err); hint != "" {
@@ -120,8 +116,8 @@ func execute(ctx context.Context, args []string) int {
 	return exitUsage
 }
 
-// flagError names the values that a flag of a simple type accepts. The errors of package
-// flag only repeat the value that was refused.
+// flagError adds the valid values of a flag of a simple type to the error. The errors of package flag only repeat the
+// invalid value.
 func flagError(_ *cobra.Command, err error) error {
 	cause := errors.Unwrap(err)
 	if cause == nil {
@@ -142,19 +138,19 @@ func flagError(_ *cobra.Command, err error) error {
 	return errors.New(strings.TrimSuffix(err.Error(), cause.Error()) + "want " + want)
 }
 
-// choice is a flag with one of a few values.
+// choice is a flag with a fixed set of values.
 type choice struct {
 	value   string
 	allowed []string
 }
 
-// String is the value.
+// String returns the value.
 func (c *choice) String() string { return c.value }
 
-// Type is the flag's placeholder in the help: its values.
+// Type returns the flag's placeholder in the help: its values.
 func (c *choice) Type() string { return strings.Join(c.allowed, "|") }
 
-// Words are the values that a shell can complete.
+// Words returns the values that a shell can complete.
 func (c *choice) Words() []string { return c.allowed }
 
 // Set accepts one of the allowed values.
@@ -166,7 +162,7 @@ func (c *choice) Set(text string) error {
 	return fmt.Errorf("want %s", strings.Join(c.allowed, " or "))
 }
 
-// output adds the flag -o, for commands whose output is read by people and by programs.
+// output adds the flag -o, for commands with output for people and for programs.
 func output(cmd *cobra.Command) *choice {
 	c := &choice{value: "text", allowed: []string{"text", "json"}}
 	cmd.Flags().VarP(c, "output", "o", "form of the output")

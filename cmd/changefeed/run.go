@@ -22,8 +22,8 @@ import (
 	"github.com/millrace/changefeed/trigger/program"
 )
 
-// The command run: a processor whose handler is a program. The program itself is started
-// and ended by trigger/program, and the processor by internal/host/instance.
+// The command run: a processor whose handler is a program. trigger/program starts and ends the program, and
+// internal/host/instance runs the processor.
 
 // runOptions are the flags of run.
 type runOptions struct {
@@ -118,7 +118,7 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	// A program that nobody reads is ended by its first write, and its batch would come again for ever.
+	// Without a reader, the program would end at its first write, and its batch would be redelivered for ever.
 	ctx, stop := terminal.WhileRead(cmd.Context())
 	defer stop()
 	err = i.Run(ctx, func(*place.Container) (instance.Handler, error) { return p, nil })
@@ -128,21 +128,22 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// errUnread is why a processor has ended whose output has lost its reader. It is no success: changes may be left.
+// errUnread is the reason why a processor has ended whose output has no reader any more. This is not a success,
+// because changes may be left.
 var errUnread = errors.New("nobody reads the standard output any more, so the processor has ended; a batch that was in hand comes again")
 
-// check refuses flags with wrong values, and completes those that --mode all means.
+// check refuses invalid values of flags, and sets the options that --mode all implies.
 func (o *runOptions) check() error {
-	// A new unit of all versions can only begin now; a time in --from would be refused
-	// at the first read, by the source.
+	// A new unit of all versions can begin only now. If --from contained a time, the source would refuse this time at
+	// the first read.
 	if o.mode.IsAll() {
-		// Without its metadata a delete has nothing to show.
+		// Without its metadata a delete would be empty.
 		o.Options.Mode, o.form.Meta = feed.AllVersionsAndDeletes, true
 		if !o.from.Value.IsNow() {
 			return usage.Flag("from", o.from.String(), "now with --mode all")
 		}
 	}
-	// A later kill would come when the processor has given the handler up already.
+	// A later kill would come after the processor has already given up on the handler.
 	if o.grace <= 0 || o.grace >= o.Options.Drain {
 		return usage.Flag("grace", o.grace.String(), fmt.Sprintf("more than 0s and less than --drain (%v)", o.Options.Drain))
 	}
@@ -152,18 +153,17 @@ func (o *runOptions) check() error {
 	return nil
 }
 
-// program is the handler. A command that cannot be found is refused now, because no batch could
-// ever be handled.
+// program returns the handler. If the command cannot be found, program fails now, because no batch could be handled.
 func (o *runOptions) program(cmd *cobra.Command, log *slog.Logger, command []string) (*program.Handler, error) {
 	h, err := program.New(command, o.programOptions(cmd.OutOrStdout(), log))
-	// The error of exec names the program again, which the command line has already.
+	// exec's error repeats the name of the program, which the message contains already.
 	if missing, ok := errors.AsType[*exec.Error](err); ok {
 		return nil, fmt.Errorf("COMMAND is %s: %w", command[0], missing.Err)
 	}
 	return h, err
 }
 
-// programOptions are what the flags say about the program.
+// programOptions returns the options of the program that the flags describe.
 func (o *runOptions) programOptions(out io.Writer, log *slog.Logger) program.Options {
 	return program.Options{
 		Meta: o.form.Meta, Grace: o.grace, Jobs: o.jobs, Expiration: o.Options.Expiration, Stdout: out, Log: log,

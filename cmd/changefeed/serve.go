@@ -15,8 +15,8 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// The command serve. What is served, where, and which combinations of flags are unsafe is
-// found out by cmd/changefeed/internal/web.
+// The command serve. cmd/changefeed/internal/web decides what is served and where, and which combinations of flags
+// are unsafe.
 
 // serveOptions are the flags of serve.
 type serveOptions struct {
@@ -61,7 +61,7 @@ hand are done.`,
 	return cmd
 }
 
-// register adds the flags, and refuses those that contradict each other.
+// register adds the flags, and makes contradictory flags exclude each other.
 func (o *serveOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Dir, "db", "", "`directory` of the store, made if there is none (default in memory)")
@@ -87,7 +87,7 @@ func (o *serveOptions) register(cmd *cobra.Command) {
 	f.StringArrayVar(&o.Audiences, "audience", nil, "`URL` that Entra tokens are for: their claim aud; may be given more than once")
 	f.BoolVar(&o.Insecure, "insecure-aad", false, "accept the emulator's Entra tokens, which carry a key in place of a signature; loopback only")
 	for _, name := range []string{"cert", "key-file", "roles"} {
-		_ = cmd.MarkFlagFilename(name) // fails only for a flag that is not there
+		_ = cmd.MarkFlagFilename(name) // fails only for an unknown flag
 	}
 	_ = cmd.MarkFlagDirname("db")
 	cmd.MarkFlagsRequiredTogether("cert", "key-file")
@@ -115,8 +115,8 @@ func (o *serveOptions) run(cmd *cobra.Command) error {
 	})
 }
 
-// boundMemory divides the memory between the store's engine and Go's heap, and returns the end of that. A limit in
-// $GOMEMLIMIT goes before the part of the heap, and $GOGC before our percentage.
+// boundMemory divides the memory between the store's engine and Go's heap; end restores the previous limit.
+// $GOMEMLIMIT takes precedence over the part of the heap, and $GOGC over our percentage.
 func (o *serveOptions) boundMemory() (end func()) {
 	letHeapGrow(serverGC)
 	shares := memory.Of(o.memory.Value)

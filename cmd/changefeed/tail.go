@@ -15,8 +15,8 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// The command tail: a feed on standard output, without leases. It holds no state; when it
-// ends early it prints the flags with which to go on.
+// The command tail: a feed on standard output, without leases. The command keeps no state. After an early end, tail
+// prints the flags with which to continue.
 
 // tailOptions are the flags of tail.
 type tailOptions struct {
@@ -63,8 +63,8 @@ a position.` + addressHelp,
   changefeed tail https://127.0.0.1:8081/shop/orders --from now --ca data/tls/localhost.pem
   changefeed tail --db data --container restaurants --from 15m --meta | jq '{lsn, key}'`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			// A flag of this type takes its value after = only. The next word would be
-			// read as an address, with an error about addresses.
+			// A flag of this type accepts a value only after =. Otherwise the next word would be read as an address,
+			// and the error would be about addresses.
 			if len(args) == 1 && cmd.Flags().Changed("follow") && (args[0] == "true" || args[0] == "false") {
 				return fmt.Errorf("--follow %s is two words: want --follow=%[1]s", args[0])
 			}
@@ -87,7 +87,7 @@ a position.` + addressHelp,
 	return cmd
 }
 
-// run opens the container and follows it.
+// run opens and follows the container.
 func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 	if o.most < 0 {
 		return usage.Flag("max", strconv.Itoa(o.most), "0 or more")
@@ -106,8 +106,7 @@ func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 	if o.after != "" {
 		from = feed.At(o.after)
 	}
-	// A quiet feed writes nothing, so the end of a pipe has to be noticed in another
-	// way than by a write that fails.
+	// A feed without changes writes nothing, so the end of a pipe must be noticed without a failing write.
 	ctx, stop := terminal.WhileRead(cmd.Context())
 	defer stop()
 	return o.with(cmd, args, func(c *place.Container) error {

@@ -13,13 +13,12 @@ import (
 	"github.com/millrace/changefeed/internal/host/instance"
 )
 
-// Flags that run and relay share: both run an instance of a deployment unit, whatever its
-// handler is.
+// Flags that run and relay share: both run an instance of a deployment unit, with different handlers.
 
-// exitInterrupted is the exit code of shells for a process that SIGINT has ended.
+// exitInterrupted is the shells' exit code for a process that SIGINT has ended.
 const exitInterrupted = 130
 
-// unitOptions are the flags of a command that works for a unit.
+// unitOptions are the flags of a command that runs an instance of a unit.
 type unitOptions struct {
 	instance.Settings
 	from    arg.Start
@@ -27,8 +26,8 @@ type unitOptions struct {
 	output  *choice
 }
 
-// register adds the flags. Their defaults are those of the processor's options, written out
-// so that the help shows them.
+// register adds the flags. Their defaults are those of the processor's options, written here so that the help shows
+// them.
 func (o *unitOptions) register(cmd *cobra.Command, concurrency int, concurrencyMeans string) {
 	f := cmd.Flags()
 	f.StringVar(&o.Source, "source", "", "`address` of the monitored container")
@@ -54,11 +53,11 @@ func (o *unitOptions) register(cmd *cobra.Command, concurrency int, concurrencyM
 	o.output = output(cmd)
 	f.CountVarP(&o.verbose, "verbose", "v", "log acquired and released leases on standard error; -vv also batches")
 	accountFlags(cmd, &o.Account)
-	_ = cmd.MarkFlagRequired("source") // fails only for a flag that is not there
+	_ = cmd.MarkFlagRequired("source") // fails only for an unknown flag
 	_ = cmd.MarkFlagRequired("name")
 }
 
-// instance is the instance that the flags describe.
+// instance returns the instance that the flags describe.
 func (o *unitOptions) instance(cmd *cobra.Command) (*instance.Instance, error) {
 	o.Options.Start = o.from.Value
 	o.Log = slog.New(o.logHandler(cmd))
@@ -69,7 +68,7 @@ func (o *unitOptions) instance(cmd *cobra.Command) (*instance.Instance, error) {
 	return instance.New(o.Settings)
 }
 
-// logHandler logs to standard error, because standard output is for results, or the program.
+// logHandler logs to standard error, because standard output is for results, or for the program.
 func (o *unitOptions) logHandler(cmd *cobra.Command) slog.Handler {
 	level := slog.LevelWarn
 	switch {

@@ -12,21 +12,21 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/notices"
 )
 
-// The version, read from the build information that the Go linker leaves in every binary,
-// so that no build script has to set it.
+// The version comes from the build information that the Go linker writes into every binary, so no build script has to
+// set a version.
 
-// build says from which sources the binary was built.
+// build describes the sources from which the binary was built.
 type build struct {
-	Version  string `json:"version"` // of the module; (devel) for a build of its sources
+	Version  string `json:"version"` // of the module; (devel) for a build from its sources
 	Commit   string `json:"commit,omitempty"`
-	Modified bool   `json:"modified,omitempty"` // since the commit
+	Modified bool   `json:"modified,omitempty"` // changed since the commit
 	Time     string `json:"time,omitempty"`     // of the commit
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
 
-// thisBuild reads the build information. A binary built outside of a module or repository
-// lacks part of it.
+// thisBuild reads the build information. If a binary was built outside a module or repository, part of the
+// information is missing.
 func thisBuild() build {
 	b := build{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
@@ -81,7 +81,7 @@ With --licenses it shows the licences and notices of the modules that are in it.
 	return cmd
 }
 
-// String is the line for people.
+// String returns the line for people.
 func (b build) String() string {
 	text := "changefeed " + b.Version
 	if b.Commit != "" {

@@ -1,11 +1,11 @@
-// Package cosmostest is an account of Azure Cosmos DB for a test: package cosmosrest over a
-// store in memory, which any SDK can use and which ends with the test.
+// Package cosmostest provides an account of Azure Cosmos DB for your tests: package cosmosrest over a store in
+// memory. You can use any SDK with this account, and the account ends with the test.
 //
 //	server := cosmostest.NewTestServer(t)
 //	client, err := azcosmos.NewClientFromConnectionString(server.ConnectionString(), nil)
 //
-// It is as strict as the service, so that a program that passes here works there; see
-// docs/server.md for the differences.
+// The server is as strict as the service, so a program that works here works there; see docs/server.md for the
+// differences.
 package cosmostest
 
 import (
@@ -25,18 +25,18 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
-// Server is a server over a store in memory, at a free port of this machine.
+// Server is a server over a store in memory. The server listens on a free port of this machine.
 type Server struct {
 	// URL is the address of the account, http://127.0.0.1:PORT.
 	URL string
 
-	// Key may do everything.
+	// Key is the account's key. The key permits all requests.
 	Key string
 
-	// DB is what the server serves, to fill it and to look into it directly.
+	// DB is the store that the server serves. You can fill and read the store directly.
 	DB *docstore.DB
 
-	// Client trusts the certificate of a server with TLS.
+	// Client is an HTTP client. If you set Options.TLS, Client trusts the server's certificate.
 	Client *http.Client
 
 	ctx     context.Context // of the start
@@ -46,10 +46,10 @@ type Server struct {
 
 // Options are the optional settings of a [Server].
 type Options struct {
-	// Options are those of the protocol. Its primary key must be able to do everything.
+	// Options are the options of the protocol. If you set keys, the primary key must be a read-write key.
 	cosmosrest.Options
 
-	// TLS serves https, with a certificate of its own.
+	// TLS makes the server serve https, with a certificate of its own.
 	TLS bool
 }
 
@@ -59,7 +59,7 @@ func NewTestServer(t testing.TB) *Server {
 	return StartTestServer(t, Options{})
 }
 
-// StartTestServer is [NewTestServer] for tests that need a server of another kind.
+// StartTestServer is [NewTestServer] with options.
 func StartTestServer(t testing.TB, o Options) *Server {
 	t.Helper()
 	s, err := Start(t.Context(), o)
@@ -74,8 +74,8 @@ func StartTestServer(t testing.TB, o Options) *Server {
 	return s
 }
 
-// Start starts a server for programs that are no tests, such as examples. Requests that
-// wait for a change end with ctx; the server ends with [Server.Close].
+// Start starts a server for programs that are not tests, such as examples. If ctx ends, requests that wait for a
+// change end. To stop the server, call [Server.Close].
 func Start(ctx context.Context, o Options) (*Server, error) {
 	s, err := start(ctx, o)
 	if err != nil {
@@ -100,7 +100,7 @@ func start(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-// listen serves the store.
+// listen starts to serve the store.
 func (s *Server) listen(ctx context.Context, o Options) (err error) {
 	if err := s.DB.SetRetention(ctx, cosmosrest.DefaultRetention); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (s *Server) listen(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// secure gives the server a certificate, which its client trusts.
+// secure creates the server's certificate, and makes its client trust the certificate.
 func (s *Server) secure() error {
 	dir, err := os.MkdirTemp("", "cosmostest-")
 	if err != nil {
@@ -144,9 +144,9 @@ func (s *Server) secure() error {
 	return nil
 }
 
-const drain = 10 * time.Second // for requests that are being served when the server ends
+const drain = 10 * time.Second // time for running requests to finish when the server ends
 
-// Close ends the server and its store. Requests that are being served have ten seconds to end.
+// Close ends the server and its store. Running requests have ten seconds to finish.
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), drain)
 	defer cancel()
@@ -159,5 +159,5 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// ConnectionString is what SDKs take instead of address and key.
+// ConnectionString returns the connection string, which SDKs accept instead of address and key.
 func (s *Server) ConnectionString() string { return cosmosrest.ConnectionString(s.URL, s.Key) }

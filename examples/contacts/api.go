@@ -20,12 +20,12 @@ type api struct {
 	events   *journal
 }
 
-// endpoint answers a request. Its error becomes a problem document.
+// endpoint answers a request. If an endpoint returns an error, the client gets a problem document.
 type endpoint func(w http.ResponseWriter, r *http.Request) error
 
 const root = "/api/contacts"
 
-// routes are those of the service. The page and its events come on top.
+// routes returns the service's routes. The page and its events are added in handler.
 func (a *api) routes() map[string]endpoint {
 	return map[string]endpoint{
 		"POST " + root:                              a.create,
@@ -46,7 +46,7 @@ var (
 	page []byte
 )
 
-// handler has all routes. A browser's requests from other sites change nothing.
+// handler returns a handler with all routes. Requests that a browser sends for other sites cannot change data.
 func (a *api) handler() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, answer := range a.routes() {
@@ -140,7 +140,7 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) error {
 	return reply(w, p)
 }
 
-// change is the endpoint of a command in the body.
+// change returns the endpoint for a command in the body.
 func change[C Command](a *api) endpoint {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		var cmd C
@@ -171,8 +171,8 @@ func (a *api) do(w http.ResponseWriter, r *http.Request, cmd Command, status int
 
 var uuid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// address reads the id of the contact, and the ETags that a header names: a standard one, or else ETag, which the .NET
-// sample has for both.
+// address returns the id of the contact, and the ETags in a header: in the standard header or, if that is missing, in
+// ETag, which the .NET sample uses in both cases.
 func address(r *http.Request, standard string) (id string, tags Tags, err error) {
 	id = strings.ToLower(r.PathValue("id"))
 	sent := r.Header.Get("ETag")
@@ -188,16 +188,16 @@ func address(r *http.Request, standard string) (id string, tags Tags, err error)
 	if len(headers) > 0 {
 		sent = strings.Join(headers, ",")
 	}
-	if tags = parseTags(sent, standard == "If-None-Match"); len(headers) > 0 && tags == nil { // not: no condition
+	if tags = parseTags(sent, standard == "If-None-Match"); len(headers) > 0 && tags == nil { // an invalid header must not count as no condition
 		return "", nil, Faults{{Parameter: standard, Detail: "must have an ETag"}}
 	}
 	return id, tags, nil
 }
 
-// Tags are ETags that a client knows; nil is none.
+// Tags are the ETags that a client knows; nil means none.
 type Tags []string
 
-// parseTags reads a list of ETags. Weak ones count only where they may.
+// parseTags parses a list of ETags. Weak ETags count only if weak is set.
 func parseTags(list string, weak bool) (t Tags) {
 	for tag := range strings.SplitSeq(list, ",") {
 		tag = strings.TrimSpace(tag)
@@ -211,7 +211,7 @@ func parseTags(list string, weak bool) (t Tags) {
 	return t
 }
 
-// Have reports whether an ETag is among them.
+// Have reports whether an ETag is in the list.
 func (t Tags) Have(etag string) bool {
 	for _, tag := range t {
 		if tag == "*" || tag == etag {
@@ -223,7 +223,7 @@ func (t Tags) Have(etag string) bool {
 
 const mostBody = 64 << 10
 
-// A requestError is a request that nobody can read or answer.
+// A requestError is the error of a request that cannot be read or answered.
 type requestError struct {
 	status int
 	detail string
@@ -231,7 +231,7 @@ type requestError struct {
 
 func (e *requestError) Error() string { return e.detail }
 
-// decode reads a body: one JSON object, with nothing in it that nobody would look at.
+// decode reads a body. The body must be a single JSON object without unknown members.
 func decode(r *http.Request, into any) error {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if kind != "application/json" {
@@ -253,7 +253,8 @@ func decode(r *http.Request, into any) error {
 	return &requestError{http.StatusBadRequest, "the body must be a JSON object: " + strings.TrimPrefix(err.Error(), "json: ")}
 }
 
-// decodeObject reads one object and nothing else; null would otherwise leave all as it is, which here means empty.
+// decodeObject reads exactly one object. decodeObject refuses null, because null would leave all fields unchanged,
+// which here means empty.
 func decodeObject(body []byte, into any) error {
 	if trimmed := bytes.TrimSpace(body); len(trimmed) > 0 && trimmed[0] != '{' && json.Valid(trimmed) {
 		return errors.New("it is none")

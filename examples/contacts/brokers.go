@@ -16,17 +16,17 @@ import (
 	"github.com/millrace/changefeed/outbox/webhookpub"
 )
 
-// publisher is a broker that is open.
+// publisher is an open broker.
 type publisher interface {
 	outbox.Publisher
 	Close() error
 }
 
-// brokerForms are the addresses of brokers. The last three need a binary that was built with -tags brokers: see tagged.go.
+// brokerForms are the forms of broker addresses. For the last three, build with -tags brokers: see tagged.go.
 const brokerForms = `embedded:DIR, nats://HOST:PORT, https://HOST/PATH,
 servicebus:NAMESPACE/ENTITY, kafka:HOST:PORT/TOPIC or amqp://USER@HOST/VHOST?exchange=NAME`
 
-// secretVariable is the environment variable with the key that requests to a webhook are signed with.
+// secretVariable is the environment variable with the key that signs requests to a webhook.
 const secretVariable = "CHANGEFEED_WEBHOOK_SECRET"
 
 // openBroker opens the broker of an address.
@@ -66,9 +66,10 @@ func openWebhook(address string) (publisher, error) {
 	return webhookpub.New(address, o)
 }
 
-// consume calls a function for each event that the broker gets, those of a contact in order, until ctx ends. It returns
-// the function's error, and the event comes again when a consumer of that name is started again. NATS and Service Bus
-// are read here: events that go to another broker have their consumers elsewhere.
+// consume calls a function for each event that the broker receives, until ctx ends. The events of a contact come in
+// order. If the function returns an error, consume returns this error, and the event comes again when you start a
+// consumer of that name again. consume reads only NATS and Service Bus. Events for another broker have their
+// consumers elsewhere.
 func (o options) consume(ctx context.Context, from publisher, name string, handle func(outbox.Message) error) error {
 	if nats, ok := from.(*natspub.Publisher); ok {
 		return consumeNATS(ctx, nats, name, handle)
@@ -80,7 +81,8 @@ func (o options) consume(ctx context.Context, from publisher, name string, handl
 	return nil
 }
 
-// ackWait is when an event comes again that a process had in hand when it was killed. It takes much less to print one.
+// ackWait is the time after which an event comes again if its process was killed. Printing an event takes much less
+// time.
 const ackWait = 3 * time.Second
 
 // consumeNATS reads a durable consumer of the stream.
@@ -93,7 +95,7 @@ func consumeNATS(ctx context.Context, nats *natspub.Publisher, name string, hand
 		Durable: name, AckPolicy: jetstream.AckExplicitPolicy,
 		MaxAckPending:     1, // an event that was not handled comes before all others
 		AckWait:           ackWait,
-		InactiveThreshold: natspub.DefaultMaxAge, // a process that does not come back leaves nothing behind
+		InactiveThreshold: natspub.DefaultMaxAge, // if the process does not come back, its consumer is removed
 	})
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", name, err)
@@ -108,13 +110,13 @@ func consumeNATS(ctx context.Context, nats *natspub.Publisher, name string, hand
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, jetstream.ErrNoHeartbeat): // the connection was lost; it is made again
+		case errors.Is(err, jetstream.ErrNoHeartbeat): // the connection was lost, and is restored automatically
 			continue
 		case err != nil:
 			return fmt.Errorf("consumer %s: %w", name, err)
 		}
 		event, err := natspub.Message(msg.Headers(), msg.Data())
-		if err != nil { // it is no event, and never will be
+		if err != nil { // the message is not an event
 			slog.Warn("message is left out", "subject", msg.Subject(), "err", err)
 			_ = msg.Term()
 			continue
@@ -122,6 +124,6 @@ func consumeNATS(ctx context.Context, nats *natspub.Publisher, name string, hand
 		if err := handle(event); err != nil {
 			return fmt.Errorf("consume event %s: %w", event.ID, err)
 		}
-		_ = msg.Ack() // if it gets lost, the event comes again, and is recognized
+		_ = msg.Ack() // if the acknowledgement is lost, the event is redelivered, and the consumer recognizes the event
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/millrace/changefeed/outbox"
 )
 
-// Contacts are the contacts of a container that is partitioned by /partitionKey. Commands change one, queries read them.
+// Contacts are the contacts of a container with the partition key /partitionKey. Commands change a contact; queries
+// read contacts.
 type Contacts struct {
 	store store
 	units outbox.Options
@@ -28,13 +29,13 @@ type store interface {
 
 // A Command changes a contact.
 type Command interface {
-	// check adds the faults of the command.
+	// check adds the command's faults to f.
 	check(f *Faults)
-	// apply changes a contact, which is neither new nor deleted.
+	// apply changes a contact that exists and is not deleted.
 	apply(c *Contact) error
 }
 
-// The commands, as they come from a client.
+// The commands, in the form in which clients send them.
 type (
 	// UpdateName renames a contact.
 	UpdateName Name
@@ -42,15 +43,15 @@ type (
 	UpdateDescription struct {
 		Description string `json:"description"`
 	}
-	// UpdateEmail gives a contact an address, or none.
+	// UpdateEmail sets or removes the email address of a contact.
 	UpdateEmail struct {
 		Email *string `json:"email"`
 	}
-	// UpdateCompany says where a contact works.
+	// UpdateCompany sets the company of a contact.
 	UpdateCompany Company
-	// DeleteContact hides a contact.
+	// DeleteContact deletes a contact by a mark.
 	DeleteContact struct{}
-	// CreateContact makes a contact. It is no Command, for there is nothing yet that it could change.
+	// CreateContact creates a contact. CreateContact is no Command, because there is no contact yet to change.
 	CreateContact struct {
 		FirstName   string  `json:"firstName"`
 		LastName    string  `json:"lastName"`
@@ -79,8 +80,9 @@ func (DeleteContact) apply(c *Contact) error {
 	return nil
 }
 
-// Do applies a command to a contact, and returns its new ETag. The contact must have one of the ETags in match. Without
-// any it must not change while the command is at work. Both are a [feed.ErrPrecondition] otherwise.
+// Do applies a command to a contact, and returns its new ETag. If match contains ETags, the contact must have any of
+// them. If match is empty, the contact must not change while the command is being applied. Otherwise you get
+// [feed.ErrPrecondition].
 func (s *Contacts) Do(ctx context.Context, id string, cmd Command, match Tags) (etag string, err error) {
 	var wrong Faults
 	if cmd.check(&wrong); len(wrong) > 0 {
@@ -97,7 +99,7 @@ func (s *Contacts) Do(ctx context.Context, id string, cmd Command, match Tags) (
 		return "", err
 	}
 	u := outbox.NewUnit(s.store, s.units)
-	u.Replace(d) // if it still has its ETag
+	u.Replace(d) // with the ETag as a condition
 	if err := commit(ctx, u); err != nil {
 		return "", err
 	}
@@ -106,7 +108,7 @@ func (s *Contacts) Do(ctx context.Context, id string, cmd Command, match Tags) (
 
 const contactType = "contact"
 
-// load reads a contact. One that is deleted is not found.
+// load reads a contact. A deleted contact is not found.
 func (s *Contacts) load(ctx context.Context, id string) (*outbox.Doc[*Contact], error) {
 	d, err := outbox.Load[*Contact](ctx, s.store, id, contactType, id)
 	if err == nil && (d.Data == nil || d.Data.Deleted) {
@@ -115,19 +117,21 @@ func (s *Contacts) load(ctx context.Context, id string) (*outbox.Doc[*Contact], 
 	return d, err
 }
 
-// request remembers what a contact was made by, beside the contact, so that it is known when it comes again.
+// request is stored next to a contact. This document records the request that created the contact, so a repeated
+// request is recognized.
 type request struct {
 	Digest string `json:"digest"`
 }
 
 const requestType = "request"
 
-// ErrKeyReused: the idempotency key belongs to another request.
+// ErrKeyReused means that the idempotency key belongs to another request.
 var ErrKeyReused = errors.New("this Idempotency-Key was used for another request")
 
-// Create makes a contact. With an idempotency key it is made once, and a repeated request is told what the first one was:
-// the same id, and the same ETag unless the contact has changed since. That holds for one that was deleted since, too,
-// for a client that never got the answer must not make again what somebody else has deleted.
+// Create creates a contact. If you set an idempotency key, the contact is created once, and a repeated request gets
+// the answer of the first: the same id, and the same ETag unless the contact has changed since. This also holds if
+// the contact has been deleted since, because a client that never got the answer must not create again a contact that
+// another client has deleted.
 func (s *Contacts) Create(ctx context.Context, cmd CreateContact, key string) (id, etag string, err error) {
 	var wrong Faults
 	if cmd.check(&wrong); len(wrong) > 0 {
@@ -151,7 +155,7 @@ func (s *Contacts) Create(ctx context.Context, cmd CreateContact, key string) (i
 	return id, made.ETag, err
 }
 
-// repeated answers a request for a contact that was made before.
+// repeated answers a request for a contact that exists already.
 func (s *Contacts) repeated(ctx context.Context, id string, cmd CreateContact) (_, etag string, err error) {
 	first, err := outbox.Load[request](ctx, s.store, id, requestType, requestType)
 	if err != nil {
@@ -161,29 +165,29 @@ func (s *Contacts) repeated(ctx context.Context, id string, cmd CreateContact) (
 		return "", "", ErrKeyReused
 	}
 	d, err := outbox.Load[*Contact](ctx, s.store, id, contactType, id)
-	if err == nil && d.Seq == 1 { // it has had its created event only
+	if err == nil && d.Seq == 1 { // only the created event has been recorded
 		etag = d.ETag
 	}
 	return id, etag, err
 }
 
-// digest is that of a command.
+// digest returns a hash of a command.
 func digest(cmd CreateContact) string {
-	text, _ := json.Marshal(cmd) // strings cannot fail
+	text, _ := json.Marshal(cmd) // cannot fail: the members are strings
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
 
-// newID is the UUID of an idempotency key or, without one, a random one.
+// newID returns an id: the UUID of an idempotency key or, without a key, a random UUID.
 func newID(key string) string {
 	b := make([]byte, 16)
 	version := byte(0x40)
 	if key == "" {
-		_, _ = rand.Read(b) // it never fails
+		_, _ = rand.Read(b) // never fails
 	} else {
 		sum := sha256.Sum256([]byte("contact " + key))
 		copy(b, sum[:])
-		version = 0x80 // made in a way of our own
+		version = 0x80 // a UUID of our own kind
 	}
 	b[6], b[8] = b[6]&0x0f|version, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
@@ -192,8 +196,8 @@ func newID(key string) string {
 // settleTime is how long a request waits for a store that has not answered.
 const settleTime = 5 * time.Second
 
-// commit stores a unit of work. If an answer of the store is lost, it finds out whether the unit is stored. The outcome may
-// still be an [outbox.ErrUnknown], and then the client is told so.
+// commit stores a unit of work. If an answer of the store is lost, commit finds out whether the unit was stored. If
+// that fails, the error is an [outbox.ErrUnknown], and the client is told so.
 func commit(ctx context.Context, u *outbox.Unit) error {
 	err := u.Commit(ctx)
 	if !errors.Is(err, outbox.ErrUnknown) {

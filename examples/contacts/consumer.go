@@ -8,8 +8,9 @@ import (
 	"github.com/millrace/changefeed/outbox"
 )
 
-// consumer prints each event once, however often it is delivered. It remembers the ids of the last ones, which is
-// enough for what has no effect but a line; one that writes to a container has [outbox.Unit.Once].
+// consumer prints each event once, even after several deliveries. A consumer remembers the ids of the latest events,
+// which is enough because its only effect is a printed line. If your consumer writes to a container, use
+// [outbox.Unit.Once].
 type consumer struct {
 	to     io.Writer
 	asJSON bool
@@ -18,7 +19,7 @@ type consumer struct {
 	seen   recent
 }
 
-// handle takes a message. Messages come one after the other; after an error the same one comes again.
+// handle processes a message. Messages come in turn. If handle returns an error, the same message comes again.
 func (c *consumer) handle(m outbox.Message) error {
 	if c.seen.has(m.ID) {
 		return nil
@@ -44,10 +45,10 @@ func (c *consumer) print(e received) error {
 // mostSeen is how many ids are remembered: more than a relay can publish again after a crash.
 const mostSeen = 10_000
 
-// recent remembers the last ids.
+// recent remembers the latest ids.
 type recent struct {
 	known map[string]bool
-	order []string // the oldest is at next
+	order []string // next is the index of the oldest
 	next  int
 }
 

@@ -8,27 +8,27 @@ import (
 	"github.com/millrace/changefeed/outbox"
 )
 
-// Contact is the aggregate: its methods keep its rules, and record an event for each action.
+// Contact is the aggregate. Its methods enforce its rules, and record an event for each action.
 type Contact struct {
 	outbox.Recorder
 	ID          string     `json:"id"`
 	Name        Name       `json:"name"`
 	Description string     `json:"description"`
-	Email       *string    `json:"email,omitempty"` // nil is none
+	Email       *string    `json:"email,omitempty"` // nil means none
 	Company     Company    `json:"company"`
 	CreatedAt   time.Time  `json:"createdAt"`
 	ModifiedAt  *time.Time `json:"modifiedAt,omitempty"`
 	DeletedAt   *time.Time `json:"deletedAt,omitempty"`
-	Deleted     bool       `json:"deleted"` // the document stays, so that its id is not used again
+	Deleted     bool       `json:"deleted"` // the document remains, so its id is not used again
 }
 
-// Name is that of a person.
+// Name is the name of a person.
 type Name struct {
 	FirstName string `json:"firstName"`
 	LastName  string `json:"lastName"`
 }
 
-// Company is where a contact works.
+// Company is the company in which a contact works.
 type Company struct {
 	CompanyName string `json:"companyName"`
 	Street      string `json:"street"`
@@ -43,7 +43,7 @@ var (
 	errBlankCompany = errors.New("company name must not be blank")
 )
 
-// NewContact makes a contact, whose created event carries the state that it is stored with.
+// NewContact creates a contact. Its created event contains the state that is stored.
 func NewContact(id string, n Name, description string, email *string, company Company) (*Contact, error) {
 	c := &Contact{ID: id, CreatedAt: time.Now().UTC()}
 	c.RecordCreated(ContactCreated{Contact: c, ContactID: id})
@@ -65,19 +65,19 @@ func (c *Contact) SetName(n Name) error {
 	return nil
 }
 
-// SetDescription describes the contact.
+// SetDescription sets the contact's description.
 func (c *Contact) SetDescription(text string) {
 	c.Description = text
 	c.modified(ContactDescriptionUpdated{ContactID: c.ID, Description: text})
 }
 
-// SetEmail gives the contact an address, or with nil none.
+// SetEmail sets the contact's email address; nil removes the address.
 func (c *Contact) SetEmail(email *string) {
 	c.Email = email
 	c.modified(ContactEmailUpdated{ContactID: c.ID, Email: email})
 }
 
-// SetCompany says where the contact works.
+// SetCompany sets the contact's company.
 func (c *Contact) SetCompany(company Company) error {
 	if isBlank(company.CompanyName) {
 		return errBlankCompany
@@ -87,7 +87,8 @@ func (c *Contact) SetCompany(company Company) error {
 	return nil
 }
 
-// Delete hides the contact for good. A contact that was never stored, or is deleted, cannot be.
+// Delete marks the contact as deleted, for good. Delete does nothing for a contact that was never stored, or is
+// deleted already.
 func (c *Contact) Delete() {
 	if c.IsNew() || c.Deleted {
 		return
@@ -108,29 +109,29 @@ func now() *time.Time { return new(time.Now().UTC()) }
 
 func isBlank(text string) bool { return strings.TrimSpace(text) == "" }
 
-// The events. Each has, besides, the members id, action and createdAt, which package outbox adds.
+// The events. Package outbox adds the members id, action and createdAt to each.
 type (
-	// ContactCreated carries the whole contact.
+	// ContactCreated contains the whole contact.
 	ContactCreated struct {
 		Contact   *Contact `json:"contact"`
 		ContactID string   `json:"contactId"`
 	}
-	// ContactNameUpdated carries the new name.
+	// ContactNameUpdated contains the new name.
 	ContactNameUpdated struct {
 		Name      Name   `json:"name"`
 		ContactID string `json:"contactId"`
 	}
-	// ContactDescriptionUpdated carries the new description.
+	// ContactDescriptionUpdated contains the new description.
 	ContactDescriptionUpdated struct {
 		Description string `json:"description"`
 		ContactID   string `json:"contactId"`
 	}
-	// ContactEmailUpdated carries the new address, or none.
+	// ContactEmailUpdated contains the new address, or none.
 	ContactEmailUpdated struct {
 		Email     *string `json:"email,omitempty"`
 		ContactID string  `json:"contactId"`
 	}
-	// ContactCompanyUpdated carries the new company.
+	// ContactCompanyUpdated contains the new company.
 	ContactCompanyUpdated struct {
 		Company   Company `json:"company"`
 		ContactID string  `json:"contactId"`

@@ -19,30 +19,30 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// containers are the container of contacts and what the relay needs beside it.
+// containers are the container of contacts and the parts that the relay needs in addition.
 type containers struct {
 	store   store
 	source  feed.Source // the feed of store
 	leases  feed.LeaseStore
 	letters feed.LetterBox
-	isAlone bool // no other process can have the leases
+	isAlone bool // no other process can use the leases
 	close   func() error
 }
 
-// The names of the containers beside that of contacts.
+// The names of the other containers.
 const (
 	leasesName  = "leases"
 	lettersName = "letters"
 )
 
-// place says where a container is: in a store of this process or, without a directory, in an account.
+// place says where a container is: in a store of this process or, if dir is empty, in an account.
 type place struct {
 	dir, endpoint, database, container string
 }
 
 const addressForms = "docstore:DIR#CONTAINER or https://HOST:PORT/DATABASE/CONTAINER"
 
-// parseAddress reads an address that a flag was given.
+// parseAddress parses an address from a flag.
 func parseAddress(flag, text string) (a place, err error) {
 	if rest, ok := strings.CutPrefix(text, "docstore:"); ok {
 		a.dir, a.container, _ = strings.Cut(rest, "#")
@@ -59,8 +59,8 @@ func parseAddress(flag, text string) (a place, err error) {
 	return place{}, fmt.Errorf("%s is %q: want %s", flag, text, addressForms)
 }
 
-// openContainers opens the containers, and makes those that do not exist and can be made. The leases, and the dead letters
-// beside them, are in the container of contacts' store or account.
+// openContainers opens the containers, and creates missing containers if possible. The leases, and the dead letters
+// next to them, are in the same store or account as the contacts.
 func openContainers(ctx context.Context, contacts, leases string) (*containers, error) {
 	at, err := parseAddress("--contacts", contacts)
 	if err != nil {
@@ -82,7 +82,7 @@ func openContainers(ctx context.Context, contacts, leases string) (*containers, 
 	return openAccount(ctx, at, beside)
 }
 
-// openStore opens the containers of a store, which is made if there is none.
+// openStore opens the containers of a store. openStore creates a missing store.
 func openStore(ctx context.Context, contacts, beside place) (c *containers, err error) {
 	db, err := docstore.Open(contacts.dir, docstore.Options{})
 	if err != nil {
@@ -93,7 +93,7 @@ func openStore(ctx context.Context, contacts, beside place) (c *containers, err 
 			err = errors.Join(err, db.Close())
 		}
 	}()
-	// Its documents may expire, each by a time to live of its own.
+	// Documents may expire, each by its own time to live.
 	spec := docstore.ContainerSpec{ID: contacts.container, Paths: []string{"/partitionKey"}, DefaultTTL: new(docstore.NoDefaultTTL), Ranges: 4}
 	store, err := openOrCreate(ctx, db, spec)
 	if err != nil {
@@ -119,7 +119,7 @@ func openStore(ctx context.Context, contacts, beside place) (c *containers, err 
 	return c, err
 }
 
-// openOrCreate makes a container, or opens the one that is there.
+// openOrCreate creates a container, or opens an existing container.
 func openOrCreate(ctx context.Context, db *docstore.DB, spec docstore.ContainerSpec) (*docstore.Container, error) {
 	c, err := db.CreateContainer(ctx, spec)
 	if errors.Is(err, feed.ErrConflict) {
@@ -128,8 +128,9 @@ func openOrCreate(ctx context.Context, db *docstore.DB, spec docstore.ContainerS
 	return c, err
 }
 
-// openAccount opens the containers of an account, of Azure Cosmos DB or of changefeed serve. That of contacts must be there,
-// because its throughput is chosen where it is made; the others are made if the account has a key.
+// openAccount opens the containers of an account, either of Azure Cosmos DB or of changefeed serve. The container of
+// contacts must exist, because you choose its throughput when you create the container. The others are created if the
+// account has a key.
 func openAccount(ctx context.Context, contacts, beside place) (c *containers, err error) {
 	credential, err := credentialFor(contacts.endpoint)
 	if err != nil {
@@ -177,8 +178,8 @@ func openAccount(ctx context.Context, contacts, beside place) (c *containers, er
 // keyVariable is the environment variable with the key of an account.
 const keyVariable = "COSMOS_KEY"
 
-// credentialFor is who asks an account: whoever has its key or, without one, this machine's identity. On a loopback address
-// only an emulator can be meant, whose key everybody knows.
+// credentialFor returns the credential for an account: the account's key or, if there is none, this machine's
+// identity. On a loopback address, the account is an emulator, whose key everyone knows.
 func credentialFor(endpoint string) (cosmos.Credential, error) {
 	if key := os.Getenv(keyVariable); key != "" {
 		return cosmos.Key(key), nil

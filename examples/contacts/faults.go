@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// A Fault says what is wrong with one property of a request.
+// A Fault describes the fault of a property of a request.
 type Fault struct {
 	Detail    string `json:"detail"`
-	Pointer   string `json:"pointer,omitempty"`   // of a member of the body, as in #/email
-	Parameter string `json:"parameter,omitempty"` // of the query, or a header
+	Pointer   string `json:"pointer,omitempty"`   // to a member of the body, such as #/email
+	Parameter string `json:"parameter,omitempty"` // name of a query parameter or header
 }
 
-// Faults are those of a request, at most one a property. They are an error where there are any.
+// Faults are the faults of a request, at most a single fault per property. If there are any, they are an error.
 type Faults []Fault
 
 func (f Faults) Error() string {
@@ -25,11 +25,11 @@ func (f Faults) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// The longest texts, in characters.
+// The longest allowed texts, in characters.
 const (
 	mostName        = 100
 	mostDescription = 500
-	mostCompany     = 250 // of its name, street, city and country
+	mostCompany     = 250 // of a company's name, street, city and country
 	mostHouseNumber = 10
 	mostPostalCode  = 25
 	mostTag         = 50
@@ -40,7 +40,7 @@ func (f *Faults) add(member, detail string) {
 	*f = append(*f, Fault{Detail: detail, Pointer: "#/" + member})
 }
 
-// required wants a text that is not blank.
+// required adds a fault if a text is blank or too long.
 func (f *Faults) required(member, text string, most int) {
 	if isBlank(text) {
 		f.add(member, "must not be blank")
@@ -49,14 +49,14 @@ func (f *Faults) required(member, text string, most int) {
 	f.short(member, text, most)
 }
 
-// short wants a text of so many characters at most.
+// short adds a fault if a text is longer than most characters.
 func (f *Faults) short(member, text string, most int) {
 	if utf8.RuneCountInString(text) > most {
 		f.add(member, fmt.Sprintf("must have at most %d characters", most))
 	}
 }
 
-// address wants what looks like an email address, or nothing at all.
+// address adds a fault if email is set and does not look like an email address.
 func (f *Faults) address(member string, email *string) {
 	if email == nil {
 		return

@@ -12,14 +12,14 @@ import (
 	"github.com/millrace/changefeed/outbox"
 )
 
-// received is an event as the consumer got it.
+// received is an event as received by the consumer.
 type received struct {
-	Order    int64           `json:"order"` // in which it came, from 1
+	Order    int64           `json:"order"` // order of arrival, from 1
 	Subject  string          `json:"subject"`
 	Key      string          `json:"key"`
 	ID       string          `json:"message_id"`
-	Sequence uint64          `json:"sequence"` // among the events of its contact
-	DelayMS  float64         `json:"delay_ms"` // since it was recorded
+	Sequence uint64          `json:"sequence"` // number among the events of its contact
+	DelayMS  float64         `json:"delay_ms"` // since the event was recorded
 	Data     json.RawMessage `json:"data"`
 }
 
@@ -28,15 +28,15 @@ func newReceived(order int64, m outbox.Message) received {
 	return received{order, m.Action, m.Key, m.ID, m.Seq, delay, m.Data}
 }
 
-// mostEvents is how many of the last events a page gets that is opened later.
+// mostEvents is how many of the latest events a later opened page gets.
 const mostEvents = 200
 
-// journal has the last events, for the pages that show them.
+// journal contains the latest events, for the pages that show them.
 type journal struct {
-	since  string // of this process: an earlier one has numbered other events
+	since  string // start of this process, because earlier processes have numbered other events
 	mu     sync.Mutex
 	last   []received
-	news   chan struct{} // closed when there is another one
+	news   chan struct{} // closed when there is a new event
 	closed bool
 }
 
@@ -54,7 +54,7 @@ func (j *journal) add(e received) {
 	}
 }
 
-// close ends all pages' streams, for a server waits for them.
+// close ends the streams of all pages, because a server waits for them at its end.
 func (j *journal) close() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -64,7 +64,8 @@ func (j *journal) close() {
 	}
 }
 
-// after gives the events after one, and what to wait for if more are wanted; nil when there will be none.
+// after returns the events after a number, and a channel that is closed when there are more; nil means that there
+// will be no more.
 func (j *journal) after(order int64) (events []received, news <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -79,7 +80,7 @@ func (j *journal) after(order int64) (events []received, news <-chan struct{}) {
 	return events, j.news
 }
 
-// orderOf is the order of the event that a page had last, 0 if that was of an earlier process.
+// orderOf returns the number of the last event that a page received, or 0 if the event came from an earlier process.
 func (j *journal) orderOf(lastEventID string) int64 {
 	since, order, _ := strings.Cut(lastEventID, ".")
 	if since != j.since {
@@ -89,7 +90,7 @@ func (j *journal) orderOf(lastEventID string) int64 {
 	return n
 }
 
-// serve streams the events to a page. One that has lost the connection goes on after the last event that it had.
+// serve streams the events to a page. A page that has lost its connection continues after the last received event.
 func (j *journal) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
@@ -97,7 +98,7 @@ func (j *journal) serve(w http.ResponseWriter, r *http.Request) {
 	for {
 		events, news := j.after(order)
 		for _, e := range events {
-			text, _ := json.Marshal(e) // the data came as JSON
+			text, _ := json.Marshal(e) // cannot fail: the data came as JSON
 			fmt.Fprintf(w, "id: %s.%d\ndata: %s\n\n", j.since, e.Order, text)
 			order = e.Order
 		}

@@ -1,15 +1,17 @@
-// The contacts example is the system of the article "Transactional Outbox pattern with Azure Cosmos DB": a REST service
-// whose contacts raise events, a relay that publishes them to a message broker, and a consumer that prints what it gets.
+// The contacts example is the system of the article "Transactional Outbox pattern with Azure Cosmos DB": a REST
+// service whose contacts raise events, a relay that publishes the events to a message broker, and a consumer that
+// prints the received events.
 //
 //	go run ./examples/contacts
 //
-// All of it runs in this process, on an embedded store and an embedded broker. The flags point each part elsewhere:
-// several processes with the same --contacts and --to share the relay's work. Azure Service Bus, Kafka and RabbitMQ need
-// go run -tags brokers; of these the consumer reads Service Bus.
+// All parts run in this process, on an embedded store and an embedded broker. With the flags you can use others. If
+// you start several processes with the same --contacts and --to, they share the relay's work. For Azure Service Bus,
+// Kafka and RabbitMQ, use go run -tags brokers; of these three, the consumer can read only Service Bus.
 //
-// What there is to copy: contact.go (the aggregate and its events), commands.go and queries.go (units of work, and a list
-// that needs no query engine), relay.go, consumer.go. The REST interface is in api.go, problem.go and openapi.json, what
-// is valid in faults.go, the page in page.html and journal.go. How the parts are opened is in containers.go and brokers.go.
+// You can copy these parts: contact.go (the aggregate and its events), commands.go and queries.go (units of work, and
+// a list that needs no query engine), relay.go, consumer.go. The REST interface is in api.go, problem.go and
+// openapi.json, the validation in faults.go, and the page in page.html and journal.go. containers.go and brokers.go
+// open the parts.
 package main
 
 import (
@@ -35,7 +37,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process the hard way
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	o, err := parseOptions(os.Args[1:])
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -86,7 +88,7 @@ func parseOptions(args []string) (o options, err error) {
 	return o, err
 }
 
-// run is the whole system, until ctx ends or a part of it fails.
+// run runs the whole system, until ctx ends or a part of it fails.
 func (o options) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	in, err := openContainers(ctx, o.contacts, o.leases)
 	if err != nil {
@@ -125,7 +127,7 @@ func (o options) run(ctx context.Context, stdout, stderr io.Writer) (err error) 
 	)
 }
 
-// consumerName is another one for each process, so that each page shows all events.
+// consumerName returns a different name for each process, so each page shows all events.
 func (o options) consumerName(l net.Listener) string {
 	host, _ := os.Hostname()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
@@ -133,7 +135,7 @@ func (o options) consumerName(l net.Listener) string {
 	return cmp.Or(o.consumer, "contacts-"+name+"-"+port)
 }
 
-// greet says what runs, and what to try.
+// greet prints which parts run, and commands to try.
 func (o options) greet(w io.Writer, url string) {
 	fmt.Fprintf(w, `contacts  %s/
 container %s
@@ -148,7 +150,7 @@ Try, while the events appear below and on the page:
 `, url, o.contacts, o.to, root, newID("ada"))
 }
 
-// together runs parts until one of them ends, or ctx does, and then ends the others.
+// together runs parts until one of them or ctx ends, and then ends the others.
 func together(ctx context.Context, parts ...func(context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -166,13 +168,13 @@ func together(ctx context.Context, parts ...func(context.Context) error) error {
 	return errors.Join(errs...)
 }
 
-// How long a client may take for its header, and requests in hand when the service stops.
+// How long a client may take for its header, and running requests when the service stops.
 const (
 	headerTime = 10 * time.Second
 	drainTime  = 5 * time.Second
 )
 
-// serve answers requests until ctx ends, and then finishes those in hand.
+// serve answers requests until ctx ends, and then finishes the running requests.
 func serve(ctx context.Context, l net.Listener, h http.Handler, closing func()) error {
 	s := &http.Server{Handler: h, ReadHeaderTimeout: headerTime}
 	s.RegisterOnShutdown(closing)

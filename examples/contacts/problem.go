@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/changefeed/outbox"
 )
 
-// problem is the answer to a request that was refused: RFC 9457, with a fault for each property that is wrong.
+// problem is the answer to a refused request, as in RFC 9457, with a fault for each invalid property.
 type problem struct {
 	Title    string `json:"title"`
 	Status   int    `json:"status"`
@@ -24,13 +24,13 @@ type problem struct {
 	Errors   Faults `json:"errors,omitempty"`
 }
 
-// errNoContact is what lies behind a path that no contact can have.
+// errNoContact is the error for a path that cannot be a contact's.
 var errNoContact = feed.ErrNotFound
 
-// statusCanceled is for the log alone: the client has gone.
+// statusCanceled is used only in the log: the client has gone.
 const statusCanceled = 499
 
-// refusals say what a client is told. The first one counts: a failed precondition is a conflict too.
+// refusals map errors to answers. The first match counts, because a failed precondition is a conflict too.
 var refusals = []struct {
 	err    error
 	status int
@@ -46,7 +46,7 @@ var refusals = []struct {
 	{feed.ErrGone, http.StatusServiceUnavailable, "a partition is being split"},
 }
 
-// problemOf says what becomes of an error. One that the client has no part in is not shown to it.
+// problemOf returns the problem of an error. If the client did not cause the error, its text is not shown.
 func problemOf(err error) problem {
 	if faults, ok := errors.AsType[Faults](err); ok {
 		return problem{Status: http.StatusBadRequest, Detail: "the request has faults", Errors: faults}
@@ -62,7 +62,7 @@ func problemOf(err error) problem {
 	return problem{Status: http.StatusInternalServerError}
 }
 
-// writeProblem answers a request that has failed.
+// writeProblem answers a failed request.
 func writeProblem(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, ErrNotModified) {
 		w.WriteHeader(http.StatusNotModified)
@@ -82,7 +82,7 @@ func writeProblem(w http.ResponseWriter, r *http.Request, err error) {
 	_ = json.NewEncoder(w).Encode(p) // a client that has gone needs no answer
 }
 
-// wait is how many seconds a client should wait: as the store says, and at least one.
+// wait returns how many seconds a client should wait: the time that the store says, but at least 1 second.
 func wait(err error) int {
 	var after time.Duration
 	if throttled, ok := errors.AsType[*feed.ThrottledError](err); ok {
@@ -91,13 +91,15 @@ func wait(err error) int {
 	return max(1, int(math.Ceil(after.Seconds())))
 }
 
-// unrouted answers a request that no route takes: as the router does, with a problem document in place of its text.
+// unrouted answers a request for which there is no route. The client gets the router's status with a problem document
+// instead of the router's text.
 type unrouted struct {
 	http.ResponseWriter
 	request *http.Request
 }
 
-// WriteHeader has the router's status and, by now, its header Allow. It may also be a redirection.
+// WriteHeader receives the router's status, after the router has set its header Allow. The status may also be a
+// redirect.
 func (u unrouted) WriteHeader(status int) {
 	if status < http.StatusBadRequest {
 		u.ResponseWriter.WriteHeader(status)
@@ -110,5 +112,5 @@ func (u unrouted) WriteHeader(status int) {
 	writeProblem(u.ResponseWriter, u.request, &requestError{status, detail})
 }
 
-// Write leaves the router's text out.
+// Write drops the router's text.
 func (u unrouted) Write(text []byte) (int, error) { return len(text), nil }

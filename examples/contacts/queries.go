@@ -11,7 +11,7 @@ import (
 	"github.com/millrace/changefeed/outbox"
 )
 
-// View is a contact as a client sees it.
+// View is a contact as clients see it.
 type View struct {
 	ID          string  `json:"id"`
 	Description string  `json:"description"`
@@ -20,10 +20,10 @@ type View struct {
 	Company     Company `json:"company"`
 }
 
-// ErrNotModified: the client has this version already.
+// ErrNotModified means that the client has this version already.
 var ErrNotModified = errors.New("not modified")
 
-// Get reads a contact and its ETag; it is an [ErrNotModified] when the ETag is among those that are known.
+// Get reads a contact and its ETag. If known contains the ETag, you get [ErrNotModified].
 func (s *Contacts) Get(ctx context.Context, id string, known Tags) (v View, etag string, err error) {
 	d, err := s.load(ctx, id)
 	if err != nil {
@@ -50,8 +50,9 @@ type Listed struct {
 	CompanyName string  `json:"companyName"`
 }
 
-// List reads so many contacts after a continuation, which is empty at first, and the continuation after them, which is
-// empty at the end. A contact that is there all the time is in the list; one that changes meanwhile may come again.
+// List reads up to size contacts after a continuation. To begin, pass an empty continuation. List also returns the
+// next continuation, which is empty at the end. A contact that exists the whole time is in the list. A contact that
+// changes meanwhile may come again.
 func (s *Contacts) List(ctx context.Context, size int, continuation string) (p Page, next string, err error) {
 	at, err := parseCursor(continuation)
 	if err != nil {
@@ -72,15 +73,16 @@ func (s *Contacts) List(ctx context.Context, size int, continuation string) (p P
 	return p, "", nil
 }
 
-// A cursor is a place in the list of contacts: what is left to read of the key space. The list comes from the change
-// feed, which has the latest version of each document once, so it needs no query engine and works on every store.
+// A cursor is a place in the list of contacts: the unread rest of the key space. The list comes from the change feed,
+// which contains the latest version of each document once. So the list needs no query engine and works on every
+// store.
 type cursor []stretch
 
-// stretch is a part of the key space, and how far it was read.
+// stretch is a part of the key space, with its progress.
 type stretch struct {
 	Min   string `json:"min"`
 	Max   string `json:"max"`
-	Token string `json:"token,omitempty"` // after which a page was read; empty is the beginning
+	Token string `json:"token,omitempty"` // the present page was read after this token; empty means the beginning
 	LSN   int64  `json:"lsn,omitempty"`   // of the last contact of this page that was listed
 }
 
@@ -104,15 +106,15 @@ const continuationHeader = "X-Continuation-Token"
 var errBadCursor = Faults{{Parameter: continuationHeader, Detail: "must be one that a page of this list came with"}}
 
 func (c cursor) String() string {
-	text, _ := json.Marshal(c) // strings and numbers cannot fail
+	text, _ := json.Marshal(c) // cannot fail: strings and numbers
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// readItems is how many changes are read at once.
+// readItems is how many changes are read at a time.
 const readItems = 100
 
-// contacts yields those that are not deleted. The cursor is before a contact while it is yielded, and after it when the
-// next one is asked for.
+// contacts yields the contacts that are not deleted. While a contact is yielded, the cursor is before this contact.
+// When the next contact is requested, the cursor moves behind this contact.
 func (c *cursor) contacts(ctx context.Context, from feed.Source) iter.Seq2[*outbox.Doc[*Contact], error] {
 	return func(yield func(*outbox.Doc[*Contact], error) bool) {
 		for len(*c) > 0 {
@@ -141,7 +143,7 @@ func (c *cursor) contacts(ctx context.Context, from feed.Source) iter.Seq2[*outb
 	}
 }
 
-// read reads the next page of the first stretch, which is cut where a partition ends.
+// read reads the next page of the first stretch. If a partition ends within the stretch, the stretch is cut there.
 func (c *cursor) read(ctx context.Context, from feed.Source) (feed.Page, error) {
 	for {
 		at := (*c)[0]
@@ -162,7 +164,7 @@ func (c *cursor) read(ctx context.Context, from feed.Source) (feed.Page, error) 
 	}
 }
 
-// cut divides the first stretch after the partition in which it begins. Both parts were read as far.
+// cut cuts the first stretch at the end of the partition of its beginning. Both parts have the same progress.
 func (c *cursor) cut(ctx context.Context, from feed.Source) error {
 	partitions, err := from.Partitions(ctx)
 	if err != nil {
@@ -177,10 +179,11 @@ func (c *cursor) cut(ctx context.Context, from feed.Source) error {
 			return nil
 		}
 	}
-	return feed.ErrGone // the store does not know its own partitions yet
+	return feed.ErrGone // the store does not know its new partitions yet
 }
 
-// contactOf reads a contact from the feed; it is nil for another document, and for a contact that is deleted.
+// contactOf returns the contact in a change. contactOf returns nil if the document is not a contact, or the contact
+// is deleted.
 func contactOf(c *feed.Change) (*outbox.Doc[*Contact], error) {
 	var document struct{ Type string }
 	if json.Unmarshal(c.Body, &document) != nil || document.Type != contactType {

@@ -18,15 +18,15 @@ import (
 	"github.com/millrace/changefeed/outbox/servicebuspub"
 )
 
-// tagged opens the brokers whose clients are large, by the schemes of their addresses.
+// tagged opens the brokers with large clients, by the scheme of the address.
 var tagged = map[string]func(ctx context.Context, address string) (publisher, error){
 	"servicebus": openServiceBus, "kafka": openKafka, "amqp": openRabbit, "amqps": openRabbit,
 }
 
-// serviceBusVariable is the environment variable with a connection string, in place of this machine's identity.
+// serviceBusVariable is the environment variable with a connection string, which replaces this machine's identity.
 const serviceBusVariable = "SERVICEBUS_CONNECTION_STRING"
 
-// parseServiceBus reads servicebus:NAMESPACE/ENTITY.
+// parseServiceBus parses servicebus:NAMESPACE/ENTITY.
 func parseServiceBus(address string) (namespace, entity string, err error) {
 	namespace, entity, _ = strings.Cut(strings.TrimPrefix(address, "servicebus:"), "/")
 	if namespace == "" || entity == "" {
@@ -58,18 +58,18 @@ func openKafka(_ context.Context, address string) (publisher, error) {
 	return kafkapub.New(strings.Split(seeds, ","), topic, kafkapub.Options{})
 }
 
-// openRabbit takes the exchange out of the address, because amqp knows no such part.
+// openRabbit splits the exchange from the address, because amqp does not know this part.
 func openRabbit(_ context.Context, address string) (publisher, error) {
 	at, err := url.Parse(address)
 	if err != nil || at.Query().Get("exchange") == "" {
-		return nil, errors.New("want amqp://USER:PASSWORD@HOST/VHOST?exchange=NAME") // the error of url has the password
+		return nil, errors.New("want amqp://USER:PASSWORD@HOST/VHOST?exchange=NAME") // url's error contains the password
 	}
 	exchange := at.Query().Get("exchange")
 	at.RawQuery = ""
 	return rabbitpub.New(at.String(), exchange, rabbitpub.Options{})
 }
 
-// consumeServiceBus hands the events of a queue, or of a subscription of a topic, to a function.
+// consumeServiceBus passes the events of a queue, or of a subscription of a topic, to a function.
 func consumeServiceBus(ctx context.Context, address, subscription string, handle func(context.Context, outbox.Message) error) error {
 	namespace, entity, err := parseServiceBus(address)
 	if err != nil {

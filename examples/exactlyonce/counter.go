@@ -12,8 +12,8 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
-// openTotals opens the database with the totals. A transaction takes the lock of the database
-// when it begins, because its look at the mark must still be true when it writes.
+// openTotals opens the database with the totals. A transaction locks the database at its beginning, because the mark
+// must not change between reading and writing.
 func openTotals(file string) (*sql.DB, error) {
 	db, err := sql.Open("sqlite", "file:"+file+"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
 	if err != nil {
@@ -33,14 +33,14 @@ func openTotals(file string) (*sql.DB, error) {
 	return db, nil
 }
 
-// counter is a handler whose effect happens exactly once: it counts the orders of each city.
+// counter is a handler whose effect happens exactly once: the handler counts the orders of each city.
 type counter struct {
 	db *sql.DB
 }
 
 var errFenced = errors.New("the lease has had a later owner")
 
-// Handle counts the changes of a batch in one transaction.
+// Handle counts the changes of a batch in a single transaction.
 func (h *counter) Handle(ctx context.Context, b *feed.Batch) error {
 	tx, err := h.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -55,7 +55,7 @@ func (h *counter) Handle(ctx context.Context, b *feed.Batch) error {
 	return tx.Commit()
 }
 
-// count counts an order, unless that is done.
+// count counts an order that has not been counted yet.
 func count(ctx context.Context, tx *sql.Tx, epoch int64, c feed.Change) error {
 	m, err := markOf(ctx, tx, c.PartitionKey)
 	switch {
@@ -77,7 +77,7 @@ func count(ctx context.Context, tx *sql.Tx, epoch int64, c feed.Change) error {
 	return err
 }
 
-// mark says how far the effects of a partition key have come.
+// mark records how far the changes of a partition key have been processed.
 type mark struct {
 	epoch int64
 	lsn   int64
@@ -96,8 +96,9 @@ func markOf(ctx context.Context, tx *sql.Tx, key feed.PartitionKey) (m mark, err
 	return m, json.Unmarshal(items, &m.items)
 }
 
-// pass moves the mark to a change, unless that is done. The changes of a transaction have one
-// LSN, and come one by one when the handler has failed on it too often: id and ETag tell them apart.
+// pass moves the mark to a change, and reports whether the change is new. All changes of a transaction have the same
+// LSN. If the handler has failed on the transaction too often, its changes come individually, and id and ETag
+// distinguish them.
 func (m *mark) pass(c feed.Change) bool {
 	version := c.ID + c.ETag
 	if c.LSN < m.lsn || c.LSN == m.lsn && slices.Contains(m.items, version) {

@@ -1,6 +1,6 @@
-// The exactlyonce example counts orders in an SQLite database, each exactly once: how far the
-// count has come is stored in one transaction with it. It writes an order a second and prints
-// the totals. Started again, also after kill -9, it goes on where it stopped.
+// The exactlyonce example counts orders in an SQLite database, each exactly once, because the count and its progress
+// are stored in the same transaction. The example writes an order per second and prints the totals. If you start the
+// example again, even after kill -9, the count continues where it stopped.
 package main
 
 import (
@@ -50,10 +50,10 @@ func run(ctx context.Context) error {
 	var working sync.WaitGroup
 	defer working.Wait()
 	working.Go(func() { write(ctx, orders, db) })
-	return p.Run(ctx) // until ctx ends
+	return p.Run(ctx) // returns when ctx ends
 }
 
-// openOrders opens the containers of orders and leases, and makes them the first time.
+// openOrders opens the containers of orders and leases. The first run creates them.
 func openOrders(ctx context.Context, store *docstore.DB) (*docstore.Container, *docstore.Leases, error) {
 	orders, err := open(ctx, store, docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}})
 	if err != nil {
@@ -75,7 +75,7 @@ func open(ctx context.Context, store *docstore.DB, spec docstore.ContainerSpec) 
 	return c, err
 }
 
-// write writes an order a second, and prints what was counted by then.
+// write writes an order per second, and prints the present totals.
 func write(ctx context.Context, orders *docstore.Container, db *sql.DB) {
 	for n := range 60 {
 		body := fmt.Appendf(nil, `{"id":"%d-%d","city":"Oslo"}`, time.Now().UnixNano(), n)

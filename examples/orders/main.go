@@ -1,6 +1,6 @@
-// The orders example: a store of orders, and a processor that mails each of them. It
-// writes a few orders and prints what the handler gets, until Ctrl-C. Started again, it
-// goes on where it stopped.
+// The orders example: a store of orders, and a processor that mails each order. The example writes a few orders and
+// prints the changes that the handler receives, until you press Ctrl-C. If you start the example again, the processor
+// continues where it stopped.
 package main
 
 import (
@@ -33,20 +33,20 @@ func main() {
 	}
 }
 
-// run opens the store and works until ctx ends. The store is closed last, when nothing uses it.
+// run opens the store and works until ctx ends. run closes the store last, when no part uses the store any more.
 func run(ctx context.Context) error {
 	db, err := docstore.Open("orders-data", docstore.Options{})
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	// A lease is made for each range, so up to four instances can share the work.
+	// Each range has a lease, so up to four instances can share the work.
 	orders, err := open(ctx, db, docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}, Ranges: 4})
 	if err != nil {
 		return err
 	}
-	// With this default an item expires only if it has a ttl of its own: presence
-	// records of instances do, leases do not.
+	// With this default, an item expires only with a ttl of its own: the presence records of instances do, leases do
+	// not.
 	container, err := open(ctx, db, docstore.ContainerSpec{
 		ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL),
 	})
@@ -61,7 +61,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The name says whose a lease is. Two processes on one host need two.
+	// The instance name identifies the owner of a lease. Two processes on the same host need two names.
 	p, err := changefeed.New(orders, leases, changefeed.Items(mail), changefeed.Options{
 		Instance: hostname,
 		Start:    feed.FromBeginning(),
@@ -73,10 +73,10 @@ func run(ctx context.Context) error {
 	var writing sync.WaitGroup
 	defer writing.Wait()
 	writing.Go(func() { write(ctx, orders) })
-	return p.Run(ctx) // until ctx ends: batches in hand finish, leases are freed
+	return p.Run(ctx) // returns when ctx ends: running batches finish, and leases are released
 }
 
-// open creates a container, or opens it when it exists since an earlier run.
+// open creates a container, or opens the container of an earlier run.
 func open(ctx context.Context, db *docstore.DB, spec docstore.ContainerSpec) (*docstore.Container, error) {
 	c, err := db.CreateContainer(ctx, spec)
 	if errors.Is(err, feed.ErrConflict) {
@@ -85,15 +85,15 @@ func open(ctx context.Context, db *docstore.DB, spec docstore.ContainerSpec) (*d
 	return c, err
 }
 
-// mail is the handler. An error would have the batch delivered again.
+// mail is the handler. After an error, the batch would be redelivered.
 func mail(_ context.Context, b *feed.Batch, items []changefeed.Item[order]) error {
 	for _, it := range items {
 		fmt.Printf("lease %s: mail order %s of %s for a %s\n", b.LeaseToken, it.Value.ID, it.Value.City, it.Value.Item)
 	}
-	return nil // done: the position is stored
+	return nil // done: the position can be stored
 }
 
-// write makes an order a second.
+// write writes an order per second.
 func write(ctx context.Context, orders *docstore.Container) {
 	cities := []string{"Oslo", "Rome", "Lima", "Perth"}
 	tick := time.NewTicker(time.Second)

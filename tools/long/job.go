@@ -14,24 +14,24 @@ import (
 	"time"
 )
 
-// job is a test that does more when its flags say so.
+// job is a test whose amount of work can be set by flags.
 type job struct {
 	name string
-	dir  string // of the package
-	test string // the test, or the fuzz target
-	unit string // of goal and size
+	dir  string // directory of the package
+	test string // name of the test or fuzz target
+	unit string // unit of goal and size
 	goal int
-	size int // of a piece; 0 is all that is left, for a load that has to be one
-	// again means that a failure comes again at once, so that the job has to wait for a change of the code: a fuzz
-	// target keeps its failing input.
+	size int // size of a piece; 0 means all of the rest, for a load that must be a single piece
+	// again means that a failure repeats at once, because a fuzz target keeps its failing input. The job must then
+	// wait until the code has changed.
 	again bool
 	args  func(done, n int) []string
 }
 
-const queriesOfSeed = 6 // of the test of resumed queries
+const queriesOfSeed = 6 // queries per seed in the test of resumed queries
 
-// counted are the jobs other than fuzz targets. Seeds go on where the last piece ended,
-// because the same seeds would find the same.
+// counted are the jobs other than fuzz targets. A piece continues with the next seeds, because the same seeds would
+// find the same failures.
 var counted = []job{
 	{
 		name: "sim", dir: "internal/proof/sim", test: "TestPromisesHoldUnderFaults", unit: "seeds", goal: 10_000, size: 100,
@@ -69,8 +69,8 @@ var counted = []job{
 	},
 }
 
-// strangers are the fuzz targets whose input comes from outside. They share half an
-// hour; each other target has two minutes, since its input comes from code of ours.
+// strangers are the fuzz targets whose input comes from outside. They share half an hour. Each other target has two
+// minutes, because its input comes from our own code.
 var strangers = []string{
 	"FuzzServer", "FuzzUnmarshal", "FuzzPosition", "FuzzCredential", "FuzzParse", "FuzzDocument", "FuzzPatch", "FuzzQuery", "FuzzReaders", "FuzzPage", "FuzzContinuation", "FuzzBatch", "FuzzOperations", "FuzzFeed", "FuzzRecord", "FuzzLogFile",
 }
@@ -81,7 +81,7 @@ const (
 	fuzzPiece     = 60
 )
 
-// flags writes pairs of names and values as flags.
+// flags returns pairs of names and values as flags.
 func flags(pairs ...any) (args []string) {
 	for i := 0; i < len(pairs); i += 2 {
 		args = append(args, fmt.Sprintf("-%v=%v", pairs[i], pairs[i+1]))
@@ -89,8 +89,7 @@ func flags(pairs ...any) (args []string) {
 	return args
 }
 
-// allJobs returns the counted jobs and a job for every fuzz target below root, so that
-// a new target needs no entry.
+// allJobs returns the counted jobs and a job for every fuzz target below root, so a new target needs no entry.
 func allJobs(root string) ([]job, error) {
 	targets, err := fuzzTargets(root)
 	if err != nil {
@@ -115,8 +114,7 @@ type fuzzTarget struct{ dir, test string }
 
 var fuzzFunc = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
 
-// fuzzTargets finds the targets in the sources, so that a new one takes part without
-// being listed.
+// fuzzTargets finds the fuzz targets in the source files, so a new target need not be listed.
 func fuzzTargets(root string) (found []fuzzTarget, err error) {
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
@@ -124,7 +122,7 @@ func fuzzTargets(root string) (found []fuzzTarget, err error) {
 		}
 		text, err := os.ReadFile(path)
 		for _, m := range fuzzFunc.FindAllSubmatch(text, -1) {
-			dir, _ := filepath.Rel(root, filepath.Dir(path)) // path is below root
+			dir, _ := filepath.Rel(root, filepath.Dir(path)) // cannot fail: path is below root
 			found = append(found, fuzzTarget{filepath.ToSlash(dir), string(m[1])})
 		}
 		return err
@@ -132,15 +130,13 @@ func fuzzTargets(root string) (found []fuzzTarget, err error) {
 	return found, err
 }
 
-// piece returns how much to do next, and no more than the time left allows where the
-// unit is a time.
+// piece returns how much work to do next. If the unit is a time, the result is at most the time left.
 func (j job) piece(done int, left time.Duration) int {
 	n := j.goal - done
 	if j.size > 0 {
 		n = min(n, j.size)
 	}
-	// At least a unit, or the job would be chosen again and again for the rest of the
-	// time.
+	// The result is at least a single unit. Otherwise the job would be chosen repeatedly for the rest of the time.
 	if left > 0 && j.unit == "minutes" {
 		n = max(1, min(n, int(left/time.Minute)))
 	}
@@ -152,14 +148,14 @@ func (j job) piece(done int, left time.Duration) int {
 
 func (j job) fuzzes() bool { return strings.HasPrefix(j.test, "Fuzz") }
 
-// builder makes each test binary once in a run.
+// builder builds each test binary once per run.
 type builder struct {
 	dir   string
 	built map[string]bool
 }
 
-// binary returns the file of a job. Fuzz targets have their own, because theirs records
-// which code an input reaches.
+// binary returns the file of a job. A fuzz target has its own binary, because that binary records which code an input
+// reaches.
 func (b *builder) binary(j job) string {
 	name := strings.ReplaceAll(j.dir, "/", "-")
 	if j.fuzzes() {
@@ -184,8 +180,8 @@ func (b *builder) build(ctx context.Context, j job) error {
 	return nil
 }
 
-// command runs a piece in the directory of the job's package. The tests have no
-// timeout: a piece is as long as it is.
+// command returns the command that runs a piece, in the directory of the job's package. The tests have no timeout,
+// because the time of a piece is not known.
 func (b *builder) command(ctx context.Context, j job, done, n int, corpus string) *exec.Cmd {
 	args := []string{"-test.timeout=0", "-test.paniconexit0"}
 	if j.fuzzes() {

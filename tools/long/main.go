@@ -1,13 +1,11 @@
-// Command long runs at length what go test runs in short: simulations, kills, damages,
-// models, fuzz targets and a mixed load. A run continues the one before, because state,
-// corpora and log are kept in a directory.
+// Command long runs longer versions of the tests in go test: simulations, kills, damages, models, fuzz targets and a
+// mixed load. A run continues the previous run, because state, corpora and log are kept in a directory.
 //
 //	go run ./tools/long [-for 20m] [-dir .long] [JOB…]
 //	go run ./tools/long -summary
 //
-// A job is done in pieces. The next piece is of the job with the smallest part of its
-// goal done, so that a run that is cut short has done some of everything. The name of a
-// job may be cut: fuzz is all fuzz targets.
+// A job is done in pieces. The next piece belongs to the job with the smallest part of its goal done, so an
+// interrupted run has done some work of every job. You may shorten the name of a job: fuzz means all fuzz targets.
 package main
 
 import (
@@ -47,7 +45,7 @@ func main() {
 	}
 }
 
-// runner does pieces of jobs and remembers them.
+// runner runs pieces of jobs and records them.
 type runner struct {
 	dir    string // absolute
 	out    io.Writer
@@ -69,9 +67,8 @@ func newRunner(dir string, out io.Writer) (*runner, error) {
 	return &runner{dir: dir, out: out, jobs: jobs, state: s}, err
 }
 
-// run does pieces until all chosen jobs are done or the time is over. A failure ends
-// its job only if it would come again at once; other jobs go on with other seeds, which
-// may show another failure.
+// run runs pieces until all chosen jobs are done or the time is over. A failure ends its job only if the failure
+// would repeat at once. Other jobs continue with other seeds, which may show another failure.
 func (r *runner) run(ctx context.Context, limit time.Duration, names []string) error {
 	jobs := chosen(r.jobs, names)
 	if len(jobs) == 0 {
@@ -103,8 +100,8 @@ func (r *runner) run(ctx context.Context, limit time.Duration, names []string) e
 	return nil
 }
 
-// piece does a piece of a job and reports whether that succeeded. An interrupted piece
-// does not count, because nobody knows how far it came.
+// piece runs a piece of a job and reports whether that succeeded. An interrupted piece does not count, because its
+// progress is unknown.
 func (r *runner) piece(ctx context.Context, b *builder, j job, left time.Duration) (bool, error) {
 	done := r.state.Jobs[j.name].Done
 	n := j.piece(done, left)
@@ -118,7 +115,7 @@ func (r *runner) piece(ctx context.Context, b *builder, j job, left time.Duratio
 		return true, nil
 	}
 	took := time.Since(began)
-	file := filepath.Join(r.dir, "output-"+j.name+".txt") // of the last piece that went well
+	file := filepath.Join(r.dir, "output-"+j.name+".txt") // of the last successful piece
 	if err != nil {
 		r.failed = true
 		file = filepath.Join(r.dir, fmt.Sprintf("failure-%s-%d.txt", j.name, done+1))
@@ -129,8 +126,7 @@ func (r *runner) piece(ctx context.Context, b *builder, j job, left time.Duratio
 	return err == nil, errors.Join(os.WriteFile(file, out, 0o644), r.state.save(r.dir, line))
 }
 
-// chosen returns the jobs whose names begin with one of names; all if there are no
-// names.
+// chosen returns the jobs whose names begin with one of names, or all jobs if there are no names.
 func chosen(jobs []job, names []string) []job {
 	return slices.DeleteFunc(slices.Clone(jobs), func(j job) bool {
 		return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(j.name, name) })

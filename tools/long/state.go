@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// state is the work done so far, and is kept between runs.
+// state is the work done so far. The state is kept between runs.
 type state struct {
 	Jobs map[string]progress
 }
@@ -21,7 +21,7 @@ type state struct {
 // progress is the state of a job.
 type progress struct {
 	Done     int
-	Failures int // pieces that failed
+	Failures int // number of failed pieces
 	Seconds  float64
 	Last     time.Time
 }
@@ -31,7 +31,7 @@ const (
 	logFile   = "log"
 )
 
-// loadState reads the state; without a file nothing has been done.
+// loadState reads the state. Without a file, no work has been done.
 func loadState(dir string) (*state, error) {
 	s := &state{Jobs: map[string]progress{}}
 	text, err := os.ReadFile(filepath.Join(dir, stateFile))
@@ -44,8 +44,8 @@ func loadState(dir string) (*state, error) {
 	return s, err
 }
 
-// save keeps the state and adds a line to the log. The file is replaced by a rename,
-// because a run of hours must not lose its count when it is killed.
+// save stores the state and adds a line to the log. The file is replaced by a rename, so a killed run of hours does
+// not lose its counts.
 func (s *state) save(dir, line string) error {
 	text, err := json.MarshalIndent(s, "", "\t")
 	if err != nil {
@@ -72,8 +72,7 @@ func (s *state) next(jobs []job) job {
 	return slices.MinFunc(jobs, func(a, b job) int { return cmp.Compare(part(a), part(b)) })
 }
 
-// note counts a piece and returns a line about it. A failure that comes again at once
-// has done nothing.
+// note counts a piece and returns a line about the piece. A piece whose failure repeats at once counts as no work.
 func (s *state) note(j job, n int, took time.Duration, failure error) string {
 	p := s.Jobs[j.name]
 	result := "ok"

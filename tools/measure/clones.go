@@ -8,29 +8,29 @@ import (
 	"strings"
 )
 
-// Clones are found by their tokens, with names and literals as they are. Two functions
-// that do the same under other names are not found: whether those are the same is a
-// judgement, and the list would be mostly false. Sixty tokens are about seven lines,
-// which is where a copy starts to be worth a function.
+// Clones are found by their tokens, including names and literals. Two functions that do the same with other names are
+// not found, because only a person can judge whether they are the same, and most entries of the list would be wrong.
+// Sixty tokens are about seven lines; a copy of this length is worth a function.
 
-// cloneTokens is the least length of a clone.
+// cloneTokens is the shortest length of a clone.
 const cloneTokens = 60
 
-// lexeme is a token and where it stands.
+// lexeme is a token with its place.
 type lexeme struct {
 	text string
 	file *file
 	line int
 }
 
-// clones are the groups of places that share 60 tokens or more, names and literals included. A place is in one group.
+// clones returns the groups of places that share 60 tokens or more, including names and literals. A place is in only
+// a single group.
 func clones(code []*file) (groups [][]string) {
 	var all []lexeme
 	for _, f := range code {
 		all = append(all, lexemes(f)...)
 	}
-	// Every window of 60 tokens is a key, so the memory is 60 times the source. That is
-	// some hundred megabytes here, for a second, and simpler than a hash that rolls.
+	// Every window of 60 tokens is a key, so the memory is 60 times the source. Here this is some hundred megabytes
+	// for a second, and simpler than a rolling hash.
 	seen := map[string][]int{}
 	for i := 0; i+cloneTokens <= len(all); i++ {
 		if all[i].file == all[i+cloneTokens-1].file {
@@ -52,8 +52,7 @@ func clones(code []*file) (groups [][]string) {
 	return groups
 }
 
-// lexemes reads a file as the compiler does, without comments: a copy with other
-// comments is a copy.
+// lexemes reads a file as the compiler does, without comments: a copy with other comments is still a copy.
 func lexemes(f *file) (all []lexeme) {
 	var s scanner.Scanner
 	set := token.NewFileSet()
@@ -64,8 +63,8 @@ func lexemes(f *file) (all []lexeme) {
 		if tok == token.EOF {
 			return all
 		}
-		// The scanner gives a semicolon that ends a line as a line break. Both are the
-		// same to a reader, so they are made the same.
+		// The scanner returns a semicolon at the end of a line as a line break. Both mean the same to a reader, so
+		// they are made equal.
 		if text == "" || tok == token.SEMICOLON {
 			text = tok.String()
 		}
@@ -73,7 +72,7 @@ func lexemes(f *file) (all []lexeme) {
 	}
 }
 
-// window is the text of the first 60 tokens, parted by a byte that no token has: "ab c"
+// window returns the text of the first 60 tokens. They are separated by a byte that no token contains, because "ab c"
 // must differ from "a bc".
 func window(all []lexeme) string {
 	var b strings.Builder
@@ -84,7 +83,7 @@ func window(all []lexeme) string {
 	return b.String()
 }
 
-// apart leaves out places that overlap the one before.
+// apart leaves out places that overlap the previous place.
 func apart(at []int) (kept []int) {
 	for _, i := range at {
 		if len(kept) == 0 || i-kept[len(kept)-1] >= cloneTokens {
@@ -94,10 +93,10 @@ func apart(at []int) (kept []int) {
 	return kept
 }
 
-// extend finds how far the places of a group agree, marks them as covered, and names them.
+// extend finds how far the places of a group agree, marks them as covered, and returns their names.
 func extend(all []lexeme, covered []bool, at []int) (names []string) {
-	// All places grow together, for as long as every one agrees with the first: the
-	// group is as long as its least alike members are.
+	// All places grow together as long as every place agrees with the first. So the group is as long as its least
+	// similar members agree.
 	n := cloneTokens
 	for at[len(at)-1]+n < len(all) && !slices.ContainsFunc(at, func(i int) bool {
 		return all[i+n].text != all[at[0]+n].text || all[i+n].file != all[i].file

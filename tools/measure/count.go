@@ -9,34 +9,33 @@ import (
 	"strings"
 )
 
-// Each figure is a cost to a reader who is new to the code, and can be counted without
-// judging. All are counted the same way for any commit, so that two can be compared,
-// and none is a limit: limits are in tools/tidy.
+// Each figure is a cost for a reader who is new to the code, and can be counted without judgement. All figures are
+// counted in the same way for any commit, so two commits can be compared. No figure is a limit: limits are in
+// tools/tidy.
 //
-// Lines are those that are not blank, because white space is free: a file must not look
-// better or worse for being set in paragraphs.
+// Lines are non-blank lines, because white space is free: paragraphs must not make a file look better or worse.
 
-// figures are those of some files, tests aside.
+// figures are the figures of some files, without tests.
 type figures struct {
 	Name      string
 	Files     int
-	Lines     int     // that are not blank
-	TestShare float64 // lines of tests for each of these
+	Lines     int     // non-blank lines
+	TestShare float64 // lines of tests per line of code
 
 	// Lines of functions, from the keyword to the last brace.
 	Median, P90, Longest int
-	Over60               float64 // of functions, in percent
+	Over60               float64 // part of the functions, in percent
 
-	Complexity int    // of the worst function: 1, and 1 for each branch
-	Interface  int    // methods of the largest one
-	Receiver   string // with the most methods
+	Complexity int    // of the worst function: 1, plus 1 for each branch
+	Interface  int    // methods of the largest interface
+	Receiver   string // type with the most methods
 	Methods    int
-	Crowded    []string // receivers with more than 40
+	Crowded    []string // types with more than 40 methods
 
-	Comments  float64            // lines that are nothing else, in percent
+	Comments  float64            // lines that contain only a comment, in percent
 	LocalName float64            // mean length of the names that functions declare
-	Words     map[string]float64 // in 1,000 of comments
-	Clones    float64            // groups of 60 tokens or more in 1,000 lines
+	Words     map[string]float64 // per 1,000 words of comments
+	Clones    float64            // groups of 60 tokens or more per 1,000 lines
 
 	groups [][]string
 }
@@ -46,7 +45,7 @@ const (
 	manyMethods  = 40
 )
 
-// count makes the figures of some files. Tests count for nothing but their share.
+// count returns the figures of some files. Tests count only for their share.
 func count(name string, files []*file) *figures {
 	r := &figures{Name: name}
 	var code []*file
@@ -69,7 +68,7 @@ func count(name string, files []*file) *figures {
 	return r
 }
 
-// filled counts the lines that are not blank.
+// filled returns the number of non-blank lines.
 func filled(src string) (n int) {
 	for line := range strings.Lines(src) {
 		if strings.TrimSpace(line) != "" {
@@ -86,8 +85,8 @@ func ratio(a, b int) float64 {
 	return float64(a) / float64(b)
 }
 
-// functions measures each declared function. A function within it is a part of it,
-// because whoever reads the one has to get through the other.
+// functions measures each declared function. A function within another is a part of it, because a reader of the outer
+// function has to read both.
 func (r *figures) functions(code []*file) {
 	var lengths []int
 	names, letters, long := 0, 0, 0
@@ -118,7 +117,7 @@ func (r *figures) functions(code []*file) {
 	r.LocalName = ratio(letters, names)
 }
 
-// complexity is cyclomatic: the number of ways through, as McCabe counts them.
+// complexity returns the cyclomatic complexity: the number of paths, as McCabe counts them.
 func complexity(body ast.Node) int {
 	n := 1
 	ast.Inspect(body, func(node ast.Node) bool {
@@ -126,7 +125,7 @@ func complexity(body ast.Node) int {
 		case *ast.IfStmt, *ast.ForStmt, *ast.RangeStmt:
 			n++
 		case *ast.CaseClause:
-			// The default is the way that is left when no case applies: it adds none.
+			// The default is the path that remains if no case applies, and adds no path.
 			if x.List != nil {
 				n++
 			}
@@ -144,7 +143,7 @@ func complexity(body ast.Node) int {
 	return n
 }
 
-// locals are the names that a function declares, its receiver and parameters included.
+// locals returns the names that a function declares, including its receiver and parameters.
 func locals(fn *ast.FuncDecl) (names []string) {
 	add := func(ids ...*ast.Ident) {
 		for _, id := range ids {
@@ -155,8 +154,8 @@ func locals(fn *ast.FuncDecl) (names []string) {
 	}
 	ast.Inspect(fn, func(n ast.Node) bool {
 		switch x := n.(type) {
-		// The fields of a type are no local names, though the syntax tree has them as
-		// the same kind of node as parameters.
+		// The fields of a type are not local names, although the syntax tree uses the same kind of node for fields
+		// and parameters.
 		case *ast.StructType, *ast.InterfaceType:
 			return false
 		case *ast.Field:
@@ -183,8 +182,8 @@ func locals(fn *ast.FuncDecl) (names []string) {
 	return names
 }
 
-// types finds the largest interface and the type with the most methods. A type is known
-// by its directory too, since many packages have types of the same names.
+// types finds the largest interface and the type with the most methods. A type is identified by its directory too,
+// because many packages have types with the same names.
 func (r *figures) types(code []*file) {
 	methods := map[string]int{} // by directory and receiver
 	for _, f := range code {
@@ -210,8 +209,8 @@ func (r *figures) types(code []*file) {
 	}
 }
 
-// receiver names the type of a method, without pointer and type parameters, which
-// differ from method to method.
+// receiver returns the type of a method, without pointer and type parameters, because these differ from method to
+// method.
 func receiver(e ast.Expr) string {
 	switch x := e.(type) {
 	case *ast.StarExpr:
@@ -226,7 +225,8 @@ func receiver(e ast.Expr) string {
 	return "?"
 }
 
-// counted are the words that say whether the comments are a dialect, and "because", which says whether they give reasons.
+// counted are the words that show whether the comments are hard to read, and "because", which shows whether they give
+// reasons.
 var counted = map[string]*regexp.Regexp{
 	"tell":    regexp.MustCompile(`(?i)^(tells?|told|telling)$`),
 	"what":    regexp.MustCompile(`(?i)^what$`),
@@ -246,14 +246,13 @@ func (r *figures) prose(code []*file) {
 		for _, group := range f.tree.Comments {
 			for _, c := range group.List {
 				first, last := f.lines(c)
-				// A comment after code shares its line, and a share of more than 100 %
-				// would be possible if it counted.
+				// A comment after code shares its line. Otherwise, a share of more than 100 % would be possible.
 				if strings.HasPrefix(strings.TrimSpace(text[first-1]), "/") {
 					lines += last - first + 1
 				}
 			}
-			// All comments are read for words, also those after code. Text leaves out
-			// directives, which are no prose.
+			// All comments count for words, including comments after code. Text leaves out directives, which are not
+			// prose.
 			for _, w := range word.FindAllString(group.Text(), -1) {
 				total++
 				for name, pattern := range counted {

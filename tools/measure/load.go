@@ -14,10 +14,10 @@ import (
 	"strings"
 )
 
-// Tests are read too, although no figure but their share is about them: they are long
-// and repetitive for good reasons, and would drown the rest.
+// Tests are read too, but only for their share: they are long and repetitive for good reasons, and would hide the
+// other figures.
 
-// A file is one Go file.
+// A file is a Go file.
 type file struct {
 	path, dir string
 	src       string
@@ -47,7 +47,7 @@ func load(root string) (files []*file, err error) {
 		if err != nil {
 			return err
 		}
-		name, _ := filepath.Rel(root, path) // path is below root
+		name, _ := filepath.Rel(root, path) // cannot fail: path is below root
 		files = append(files, &file{
 			path: name, dir: filepath.Dir(name), src: string(src), test: strings.HasSuffix(path, "_test.go"), fset: fset, tree: tree,
 		})
@@ -59,9 +59,9 @@ func load(root string) (files []*file, err error) {
 	return files, err
 }
 
-// enter leaves out what is no code of the module.
+// enter skips files and directories that are not code of the module.
 func enter(root, path, name string) error {
-	// A root named . would else be left out for its dot.
+	// Otherwise a root named . would be skipped because of its dot.
 	if path == root {
 		return nil
 	}
@@ -72,7 +72,7 @@ func enter(root, path, name string) error {
 	return nil
 }
 
-// byDir are the files of each package, in the order of names.
+// byDir yields the files of each package, in the order of names.
 func byDir(files []*file) iter.Seq2[string, []*file] {
 	dirs := map[string][]*file{}
 	for _, f := range files {
@@ -87,7 +87,7 @@ func byDir(files []*file) iter.Seq2[string, []*file] {
 	}
 }
 
-// lines is where a node begins and ends.
+// lines returns the first and last line of a node.
 func (f *file) lines(n ast.Node) (first, last int) {
 	return f.fset.Position(n.Pos()).Line, f.fset.Position(n.End()).Line
 }

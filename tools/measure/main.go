@@ -1,11 +1,11 @@
-// Command measure counts what a reader of the code feels: how long functions are, how many methods a type has, how much
-// of the code is comment and in which words. It looks at the Go files below a directory, those of testdata and of modules
-// of their own aside.
+// Command measure counts properties that a reader of the code notices: how long functions are, how many methods a
+// type has, how much of the code is comments, and which words these use. The command reads the Go files below a
+// directory, except those in testdata and in separate modules.
 //
 //	go run ./tools/measure [-o json] [-clones] [DIRECTORY…]
 //
-// Each directory given is a row; without one, the whole and each package are. To compare with an earlier commit, give a
-// worktree of that.
+// Each directory is a row. Without directories, there is a row for the whole and a row for each package. To compare
+// with an earlier commit, pass a worktree of that commit.
 package main
 
 import (
@@ -36,8 +36,7 @@ func measure(out io.Writer, form string, clones bool, dirs []string) error {
 	if err != nil {
 		return err
 	}
-	// Only of the first row: without directories that is the whole, and the list is for
-	// that.
+	// Only for the first row: without directories this is the whole.
 	if clones {
 		for _, g := range rows[0].groups {
 			fmt.Fprintln(out, strings.Join(g, "  "))
@@ -56,7 +55,8 @@ func measure(out io.Writer, form string, clones bool, dirs []string) error {
 	return printTable(out, rows)
 }
 
-// measured is a row for each directory; without any, for the present one and each package below it.
+// measured returns a row for each directory. Without directories, there is a row for the present directory and for
+// each package below.
 func measured(dirs []string) (rows []*figures, err error) {
 	if len(dirs) > 0 {
 		for _, dir := range dirs {

@@ -16,36 +16,35 @@ import (
 	"sync"
 )
 
-// A build takes longer than most tests, a package has dozens of mutants, and each would
-// need its own build of every test binary. So all mutants of a package go into one
-// build where they can, and the environment says which of them a run has (see
-// variants.go). An overlay keeps the tree untouched, so that trials can run while
-// somebody edits, and an interrupted run leaves nothing to undo there.
+// A build takes longer than most tests, a package has dozens of mutants, and each mutant would need its own build of
+// every test binary. So all mutants of a package are compiled in a single build if possible, and the environment
+// selects the mutant of a run (see variants.go). An overlay leaves the tree unchanged, so trials can run while a
+// person edits, and an interrupted run leaves no changes.
 
-// bench is a directory with an overlay, which shows mutants to the compiler in place of
-// the code, and with the binaries built over it.
+// bench is a directory with an overlay, which shows mutants to the compiler instead of the code, and with the
+// binaries that were built with this overlay.
 type bench struct {
 	ctx       context.Context
 	root, dir string
-	fault     error // why nothing can be built
+	fault     error // why the bench cannot build
 
 	building sync.Map // func() (string, error) by package: each binary is built once
 }
 
-// newBench puts files into an overlay and builds a package with them.
+// newBench puts files into an overlay and builds a package with the overlay.
 func newBench(ctx context.Context, root, dir, pkg string, files map[string]string) *bench {
 	b := &bench{ctx: ctx, root: root, dir: dir}
 	replace := map[string]string{}
 	b.fault = os.MkdirAll(filepath.Join(dir, "tmp"), 0o700)
 	for file, text := range files {
-		// The base is enough: all files are of one package, so of one directory.
+		// The base name is enough: all files are of the same package and directory.
 		replace[file] = filepath.Join(dir, filepath.Base(file))
 		b.fault = errors.Join(b.fault, os.WriteFile(replace[file], []byte(text), 0o600))
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	b.fault = errors.Join(b.fault, err, os.WriteFile(b.overlay(), overlay, 0o600))
-	// The package is built first, without tests, and thrown away: a mutant that does
-	// not compile shows before any test binary is linked.
+	// The package is first built without tests, and the result is discarded. So a mutant that does not compile is
+	// noticed before any test binary is linked.
 	if b.fault == nil {
 		b.fault = b.build("build", "-o", os.DevNull, "./"+pkg)
 	}
@@ -54,7 +53,7 @@ func newBench(ctx context.Context, root, dir, pkg string, files map[string]strin
 
 func (b *bench) overlay() string { return filepath.Join(b.dir, "overlay.json") }
 
-// build runs the go tool over the overlay.
+// build runs the go tool with the overlay.
 func (b *bench) build(command string, args ...string) error {
 	cmd := exec.CommandContext(b.ctx, "go", append([]string{command, "-overlay=" + b.overlay()}, args...)...)
 	cmd.Dir = b.root
@@ -64,10 +63,9 @@ func (b *bench) build(command string, args ...string) error {
 	return nil
 }
 
-// binary returns the test binary of a package, built at the first call.
+// binary returns the test binary of a package. The first call builds the binary.
 func (b *bench) binary(pkg string) (string, error) {
-	// Trials on a bench run at the same time and want the same binaries. Whoever comes
-	// second waits here for the first.
+	// Trials on a bench run at the same time and need the same binaries. The second trial waits here for the first.
 	once, _ := b.building.LoadOrStore(pkg, sync.OnceValues(func() (string, error) {
 		file := filepath.Join(b.dir, strings.ReplaceAll(filepath.Join("p", pkg), "/", "-")+".test")
 		return file, b.build("test", "-c", "-vet=off", "-ldflags=-w", "-o", file, "./"+pkg)
@@ -75,10 +73,10 @@ func (b *bench) binary(pkg string) (string, error) {
 	return once.(func() (string, error))()
 }
 
-// trials puts mutants of several packages on benches: together where possible, because
-// a build takes longer than most tests, else each on its own.
+// trials puts mutants of several packages on benches: together if possible, because a build takes longer than most
+// tests, otherwise each on its own bench.
 func (o options) trials(ctx context.Context, chosen []mutant, dir string) []*trial {
-	// Numbers begin with 1, because 0 chooses the original.
+	// Numbers begin with 1, because 0 selects the original.
 	all := make([]*trial, len(chosen))
 	packages := map[string]map[int]*trial{}
 	for i, m := range chosen {
@@ -96,13 +94,13 @@ func (o options) trials(ctx context.Context, chosen []mutant, dir string) []*tri
 	return all
 }
 
-// bring puts trials on a shared bench. Trials that do not build are taken out, so that
-// their faults do not hide the others, and are built alone later.
+// bring puts trials on a shared bench. Trials that do not build are removed and built alone later, so their faults do
+// not hide the others.
 func bring(trials map[int]*trial, share func() *bench) {
 	for b := share(); b != nil && b.fault != nil; b = share() {
 		bad := b.culprits()
 		if len(bad) == 0 {
-			bad = slices.Collect(maps.Keys(trials)) // whatever it is
+			bad = slices.Collect(maps.Keys(trials)) // the cause is unknown
 		}
 		for _, number := range bad {
 			trials[number].bench = nil
@@ -119,16 +117,14 @@ var (
 // culprits returns the numbers of the variants in which the compiler has found faults.
 func (b *bench) culprits() (numbers []int) {
 	for _, m := range faultLine.FindAllStringSubmatch(b.fault.Error(), -1) {
-		// Only the base of the name counts, which is the same in the tree and on the
-		// bench.
+		// Only the base name counts, because this name is the same in the tree and on the bench.
 		text, err := os.ReadFile(filepath.Join(b.dir, m[1]))
 		line, _ := strconv.Atoi(m[2])
 		lines := strings.Split(string(text), "\n")
 		if err != nil || line > len(lines) {
 			continue
 		}
-		// The variant is the function that the line is in: the nearest one that begins
-		// at or above it.
+		// The variant is the function that contains the line: the nearest function that begins at or above the line.
 		for i := line - 1; i >= 0; i-- {
 			if !strings.HasPrefix(lines[i], "func ") {
 				continue
@@ -144,12 +140,11 @@ func (b *bench) culprits() (numbers []int) {
 	return slices.Compact(numbers)
 }
 
-// share puts the trials of a package on a bench, except for those that cannot share a
-// build.
+// share puts the trials of a package on a bench, except for those that cannot share a build.
 func share(ctx context.Context, root, dir, pkg string, trials map[int]*trial) *bench {
 	files, variants, err := together(root, pkg, trials)
 	if err != nil || len(variants) == 0 {
-		return nil // each will tell its own fault
+		return nil // each trial will report its own fault
 	}
 	b := newBench(ctx, root, dir, pkg, files)
 	for _, number := range variants {

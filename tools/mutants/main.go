@@ -1,19 +1,17 @@
-// Mutants plants defects, one at a time, and reports which of them the tests find. A
-// suite that no defect can fail proves nothing, and only planting defects shows which
-// suite that is.
+// Mutants plants defects, each in a separate trial, and reports which of them the tests find. A test suite that no
+// defect can fail proves nothing, and only planting defects shows which suites are such.
 //
-// The tables hold the mutants: a declaration, some of its lines, the lines of the
-// mutant in their place, and the damage to a user. The compiler gets a mutant as an
-// overlay, so the work tree stays as it is. First the tests run that the entry names,
-// then the package's other tests, then the simulation. A build that fails is a fault of
-// the table, not a kill.
+// The tables contain the mutants. A mutant names a declaration, quotes some of its lines, gives the lines that
+// replace them, and describes the damage to a user. The compiler gets a mutant as an overlay, so the work tree stays
+// unchanged. The tests that the entry names run first, then the package's other tests, then the simulation. If the
+// build fails, this is a fault of the table, not a kill.
 //
 //	go run ./tools/mutants                        # all
 //	go run ./tools/mutants -table root            # one table
 //	go run ./tools/mutants -by checkpoint-lost    # one mutant, only the tests that its entry names
 //	go run ./tools/mutants -part 3/10             # every tenth, beginning with the fourth
 //
-// The exit code is 1 when a mutant without a reason survives, or a table has a fault.
+// The exit code is 1 if a mutant survives without a reason, or if a table has a fault.
 package main
 
 import (
@@ -45,7 +43,7 @@ type options struct {
 	onlyNamed           bool
 	limit               time.Duration
 	names               []string
-	root                string // the top of the module
+	root                string // the top directory of the module
 }
 
 func main() {
@@ -89,9 +87,8 @@ func (o options) run(ctx context.Context, w io.Writer) (clean bool, err error) {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	// Results are printed as they come, because a run of all takes hours.
-	// Trials are prepared before the first of them runs: which mutants share a build is
-	// known only when all are.
+	// Results are printed as they come, because a run of all mutants takes hours. All trials are prepared before the
+	// first runs, because only then the shared builds are known.
 	p := printer{w: w, json: o.output == "json", of: len(chosen), count: map[string]int{}}
 	o.tryAll(ctx, o.trials(ctx, chosen, dir), p.print)
 	if !p.json {
@@ -100,8 +97,8 @@ func (o options) run(ctx context.Context, w io.Writer) (clean bool, err error) {
 	return p.count[survived]+p.count[broken] == 0 && ctx.Err() == nil, ctx.Err()
 }
 
-// choose returns the named mutants, or a part of them. Parts interleave, because
-// neighbours in a table are alike in cost: every part takes about as long.
+// choose returns the named mutants, or a part of all mutants. Parts interleave, because neighbours in a table take
+// similar times, so every part takes about the same time.
 func (o options) choose(all []mutant) (chosen []mutant, err error) {
 	for _, name := range o.names {
 		if !slices.ContainsFunc(all, func(m mutant) bool { return m.name == name }) {
@@ -123,7 +120,7 @@ func (o options) choose(all []mutant) (chosen []mutant, err error) {
 	return chosen, nil
 }
 
-// tryAll makes several trials at a time and reports the results one after the other.
+// tryAll runs several trials at a time and reports the results in turn.
 func (o options) tryAll(ctx context.Context, trials []*trial, report func(result)) {
 	var (
 		workers sync.WaitGroup
@@ -134,8 +131,7 @@ func (o options) tryAll(ctx context.Context, trials []*trial, report func(result
 		workers.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(trials) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 				r := trials[i].try(ctx)
-				// A trial that was interrupted has no result: it neither found the
-				// mutant nor let it pass.
+				// An interrupted trial has no result: such a trial has neither found the mutant nor let it pass.
 				if ctx.Err() == nil {
 					one.Lock()
 					report(r)
@@ -147,7 +143,7 @@ func (o options) tryAll(ctx context.Context, trials []*trial, report func(result
 	workers.Wait()
 }
 
-// printer writes results as they come, and has the counts for the last line.
+// printer writes results as they come, and counts them for the last line.
 type printer struct {
 	w     io.Writer
 	json  bool
@@ -156,7 +152,7 @@ type printer struct {
 	count map[string]int
 }
 
-// print writes a result, and counts it.
+// print writes and counts a result.
 func (p *printer) print(r result) {
 	p.done++
 	p.count[r.Outcome]++
@@ -192,8 +188,8 @@ func (p *printer) sum() string {
 	return line
 }
 
-// top returns the directory of go.mod, at or above the present directory, so that the command
-// can be run from a package too.
+// top returns the directory of go.mod, at or above the present directory, so the command can be run from a package
+// too.
 func top() (string, error) {
 	dir, err := os.Getwd()
 	for err == nil {

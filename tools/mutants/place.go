@@ -13,22 +13,20 @@ import (
 	"sync"
 )
 
-// A mutant names a declaration and quotes the lines that it changes, in place of line
-// numbers, which any edit above would shift. After a refactoring an entry either still
-// fits or fails to be found; it never plants another defect than the one that was
-// meant.
+// A mutant names a declaration and quotes the lines that it changes. Line numbers are not used, because any edit
+// above would shift them. After a refactoring an entry either still fits or is not found; an entry never plants
+// another defect.
 
-// place is a declaration in a file, by lines: from the first up to, not including,
-// upto. Edits are made on lines and not on the tree, so that a table shows a defect as
-// an engineer would write it.
+// place is a declaration in a file, as a range of lines: from from, up to but not including upto. Edits change lines
+// and not the syntax tree, so a table shows a defect in the form in which an engineer would write the defect.
 type place struct {
 	file, pkg  string
 	lines      []string
 	from, upto int
-	fn         *ast.FuncDecl // as it is, without edits; nil for a const, var or type
+	fn         *ast.FuncDecl // original, without edits; nil for a const, var or type
 }
 
-// plant finds the place of a mutant and makes its edits.
+// plant finds the place of a mutant and applies its edits.
 func (m mutant) plant(root string) (*place, error) {
 	p, err := find(filepath.Join(root, m.pkg), m.decl)
 	if err != nil {
@@ -45,8 +43,7 @@ func (m mutant) plant(root string) (*place, error) {
 // text returns the whole file.
 func (p *place) text() string { return strings.Join(p.lines, "\n") }
 
-// replace makes an edit. Lines that occur twice are refused, because it would be
-// unclear which defect was tried.
+// replace applies an edit. replace refuses lines that occur twice, because the tried defect would be unclear.
 func (p *place) replace(e edit) error {
 	at := -1
 	for i := p.from; i+len(e.old) <= p.upto; i++ {
@@ -66,8 +63,8 @@ func (p *place) replace(e edit) error {
 	return nil
 }
 
-// find looks for a declaration in the files of a directory that are built on this
-// system and are no tests.
+// find looks for a declaration in the files of a directory. find ignores tests, and files that are not built on this
+// system.
 func find(dir, decl string) (found *place, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -85,8 +82,8 @@ func find(dir, decl string) (found *place, err error) {
 		switch {
 		case err != nil:
 			return nil, err
-		// A name may be declared once for each system. Files that are not built here
-		// were left out above, so two that remain are a fault.
+		// A name may be declared once for each system. Files that are not built here are ignored above, so two
+		// remaining declarations are a fault.
 		case p != nil && found != nil:
 			return nil, fmt.Errorf("%s is declared in %s and in %s", decl, found.file, p.file)
 		case p != nil:
@@ -108,7 +105,7 @@ type source struct {
 
 var sources sync.Map // func() (source, error) by file: each file is parsed once
 
-// parseFile parses a file once, because a table has many entries of it.
+// parseFile parses each file only once, because a table has many entries for a file.
 func parseFile(file string) (source, error) {
 	once, _ := sources.LoadOrStore(file, sync.OnceValues(func() (s source, err error) {
 		text, err := os.ReadFile(file)
@@ -151,8 +148,7 @@ func named(d ast.Decl, name string) ast.Node {
 	case *ast.GenDecl:
 		for _, spec := range d.Specs {
 			for _, id := range declared(spec) {
-				// Of a group only the line itself is the place. Else the keyword
-				// belongs to it, too.
+				// In a group, the place is only the line of the name. Otherwise the place includes the keyword.
 				if id.Name == name && d.Lparen.IsValid() {
 					return spec
 				} else if id.Name == name {
@@ -164,7 +160,7 @@ func named(d ast.Decl, name string) ast.Node {
 	return nil
 }
 
-// declared returns the names of a spec; nil for an import.
+// declared returns the names of a spec, or nil for an import.
 func declared(spec ast.Spec) []*ast.Ident {
 	switch spec := spec.(type) {
 	case *ast.TypeSpec:
@@ -175,8 +171,7 @@ func declared(spec ast.Spec) []*ast.Ident {
 	return nil
 }
 
-// receiver returns the type of a method and a dot, without pointer and type parameters;
-// nothing for a function.
+// receiver returns the type of a method and a dot, without pointer and type parameters; for a function, "".
 func receiver(d *ast.FuncDecl) string {
 	if d.Recv == nil {
 		return ""

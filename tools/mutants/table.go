@@ -9,19 +9,18 @@ import (
 	"strings"
 )
 
-// The format is made for reading in a diff: an entry begins with == and its name, has
-// its fields as key: value, then its edits with - and + before each line as patches
-// have them, and ends at an empty line. A - after a + begins the next edit. Lines are
-// quoted with their indentation, so they can be copied from the source.
+// The format is easy to read in a diff. An entry begins with == and its name. An entry has its fields as key: value,
+// then its edits as lines with - and +, as in patches, and ends at an empty line. A - after a + begins the next edit.
+// Lines are quoted with their indentation, so they can be copied from the source.
 
 // mutant is a planted defect: an entry of a table.
 type mutant struct {
 	table, name string
-	pkg, decl   string // where: the directory of a package, a declaration in it
+	pkg, decl   string // directory of a package, and a declaration in it
 	breaks      string // the damage to a user
-	from        string // who thought of it
+	from        string // who thought of the mutant
 	by          []test // the tests that find it
-	survives    string // why no test has to
+	survives    string // why no test has to find the mutant
 	edits       []edit
 }
 
@@ -36,8 +35,8 @@ var (
 	testName   = regexp.MustCompile(`^(Test|Fuzz|Example)\w*$`)
 )
 
-// load reads the tables of a directory, or a single table. All faults are joined,
-// because tables are mended after refactorings, many entries at a time.
+// load reads the tables of a directory, or a single table. load joins all faults, because after a refactoring many
+// entries are corrected at a time.
 func load(dir, only string) (all []mutant, err error) {
 	if only == "" {
 		only = "*"
@@ -75,8 +74,8 @@ func parse(table, text string) (mutants []mutant, err error) {
 		case begins:
 			mutants = append(mutants, mutant{table: table, name: name})
 			m = &mutants[len(mutants)-1]
-		// So a field that stands after an empty line belongs to no entry, and is
-		// refused, instead of being taken for the entry's above.
+		// So a field after an empty line belongs to no entry. Such a field is refused, instead of being added to the
+		// entry above.
 		case line == "":
 			m = nil
 		case line[0] == '#':
@@ -100,8 +99,7 @@ func parse(table, text string) (mutants []mutant, err error) {
 // add reads a line of an entry.
 func (m *mutant) add(line string) error {
 	switch n := len(m.edits); {
-	// An edit without new lines can only be the last of its entry: the next - would
-	// still belong to it.
+	// Only the last edit of an entry can be without new lines, because the next - would still belong to it.
 	case line[0] == '-' && (n == 0 || m.edits[n-1].new != nil):
 		m.edits = append(m.edits, edit{old: []string{line[1:]}})
 		return nil
@@ -127,7 +125,7 @@ func (m *mutant) add(line string) error {
 	return nil
 }
 
-// addTests reads names of tests: of the entry's package, or of another before a colon.
+// addTests reads names of tests: of the entry's package, or of another package before a colon.
 func (m *mutant) addTests(list string) error {
 	for word := range strings.SplitSeq(list, ",") {
 		pkg, name, other := strings.Cut(strings.TrimSpace(word), ":")
@@ -137,7 +135,7 @@ func (m *mutant) addTests(list string) error {
 		if pkg == "sim" {
 			pkg = simulation
 		}
-		// Without a package above, the line by stands before the line package.
+		// If the package is empty, the line by is before the line package.
 		if pkg == "" || !testName.MatchString(name) {
 			return fmt.Errorf("no test: %q", word)
 		}
@@ -146,7 +144,7 @@ func (m *mutant) addTests(list string) error {
 	return nil
 }
 
-// complete refuses an entry that lacks a part.
+// complete refuses an entry if a part is missing.
 func (m *mutant) complete() error {
 	switch {
 	case !mutantName.MatchString(m.name):
@@ -155,8 +153,8 @@ func (m *mutant) complete() error {
 		return errors.New("package, in, breaks and from are needed")
 	case len(m.edits) == 0:
 		return errors.New("it changes nothing")
-	// A mutant has either tests that find it or a reason why none has to. With both,
-	// the reason would excuse the day on which the tests stop finding it.
+	// A mutant has either tests that find it or a reason why no test has to. With both, the reason would hide the day
+	// on which the tests stop finding it.
 	case len(m.by) > 0 && m.survives != "":
 		return errors.New("it is killed, and survives")
 	}

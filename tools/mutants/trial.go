@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// A mutant is killed by a test that fails, crashes or does not end, and by nothing
-// else. A build that fails, a test that does not exist and an interrupted run are told
-// apart from that, because each of them would count as a kill without proving anything
-// about the suite.
+// A mutant is killed only by a test that fails, crashes or does not end. A failed build, a missing test and an
+// interrupted run are distinguished from this, because each of them would otherwise count as a kill without proving
+// anything about the suite.
 
-// The limits of a run of tests. They are generous, because a test that is late on a busy machine must not count as a kill.
+// The limits of a run of tests. They are generous, because a test that is late on a busy machine must not count as a
+// kill.
 const (
-	namedLimit = 3 * time.Minute // of the tests that an entry names
+	namedLimit = 3 * time.Minute // for the tests that an entry names
 	suiteLimit = 15 * time.Minute
-	grace      = 20 * time.Second // for a test binary to end at its limit by itself
-	mostMemory = 8 << 20          // kilobytes of address space: a mutant may allocate without end
+	grace      = 20 * time.Second // for a test binary to end by itself at its limit
+	mostMemory = 8 << 20          // kilobytes of address space, because a mutant may allocate without end
 )
 
 const timedOut = "panic: test timed out"
@@ -30,10 +30,10 @@ const timedOut = "panic: test timed out"
 const simulation = "internal/proof/sim"
 
 var (
-	simulated  = []string{".", "docstore", "internal/cosmosdb/leasedoc", "internal/cosmosdb/epk"} // the packages that the simulation runs over
+	simulated  = []string{".", "docstore", "internal/cosmosdb/leasedoc", "internal/cosmosdb/epk"} // the packages that the simulation covers
 	suiteFlags = map[string][]string{
 		simulation: {"-seeds", "50"},
-		"docstore": {"-rapid.shrinktime=1s", "-rapid.nofailfile"}, // that a history fails is enough
+		"docstore": {"-rapid.shrinktime=1s", "-rapid.nofailfile"}, // the failure of a history is enough
 	}
 )
 
@@ -42,7 +42,7 @@ const (
 	killed   = "killed"
 	survived = "survived"
 	excused  = "excused" // survived, with a reason
-	broken   = "broken"  // no mutant: its text is not found, it does not build, or its tests do not exist
+	broken   = "broken"  // invalid: the text is not found, the build fails, or the tests do not exist
 )
 
 // result is the outcome of a mutant.
@@ -55,7 +55,7 @@ type result struct {
 	Outcome string  `json:"outcome"`
 	By      string  `json:"by,omitempty"`     // the test that found it
 	Hung    bool    `json:"hung,omitempty"`   // found because the test did not end
-	Reason  string  `json:"reason,omitempty"` // why it may survive, or what is broken
+	Reason  string  `json:"reason,omitempty"` // why the mutant may survive, or the fault of an entry
 	Seconds float64 `json:"seconds"`
 }
 
@@ -64,10 +64,10 @@ type trial struct {
 	ctx context.Context
 	mutant
 	root, dir string
-	bench     *bench // nil before it has one
-	number    int    // of the mutant in what is built there; 0 if it is alone
+	bench     *bench // nil before the trial has a bench
+	number    int    // number of the mutant in the build; 0 for a mutant alone
 	onlyNamed bool
-	limit     time.Duration // in place of the usual ones
+	limit     time.Duration // replaces the usual limits
 }
 
 // step is some tests of a package.
@@ -88,8 +88,8 @@ func (t *trial) try(ctx context.Context) result {
 	return r
 }
 
-// run builds the mutant, also one with a reason to survive: its entry must fit the code all the
-// same. The first failure ends the trial, because one is enough.
+// run builds the mutant and runs the tests. run builds a mutant with a reason to survive too, because its entry must
+// fit the code. The first failure ends the trial, because a single failure is enough.
 func (t *trial) run(ctx context.Context, r *result) error {
 	if t.bench == nil {
 		t.bench = t.alone()
@@ -97,7 +97,7 @@ func (t *trial) run(ctx context.Context, r *result) error {
 	if t.bench.fault != nil {
 		return t.bench.fault
 	}
-	if t.survives != "" { // it was built
+	if t.survives != "" { // the build has succeeded
 		r.Outcome, r.Reason = excused, t.survives
 		return nil
 	}
@@ -114,8 +114,8 @@ func (t *trial) run(ctx context.Context, r *result) error {
 	return nil
 }
 
-// steps puts the tests that the entry names first, because they mostly find the mutant
-// within seconds, then the rest of the suites, the shorter suite first.
+// steps returns the tests that the entry names first, because they usually find the mutant within seconds, then the
+// rest of the suites, the shorter suite first.
 func (t *trial) steps() (all []step) {
 	named := map[string][]string{}
 	for _, b := range t.by {
@@ -149,17 +149,15 @@ func (t *trial) test(ctx context.Context, s step) (failure string, err error) {
 	}
 	timed, cancel := context.WithTimeout(ctx, s.limit+grace)
 	defer cancel()
-	// A shell sets the limit of memory for itself and then becomes the test, so that
-	// the process that is killed at the end of its time is the test and not a parent of
-	// it.
+	// A shell limits its own memory and then becomes the test, so at the time limit the test itself is killed, not
+	// its parent.
 	args := append([]string{
 		"-c", fmt.Sprintf(`ulimit -v %d 2>/dev/null; exec "$0" "$@"`, mostMemory), binary, s.filter,
 		"-test.failfast", "-test.timeout=" + s.limit.String(),
 	}, suiteFlags[s.pkg]...)
 	cmd := exec.CommandContext(timed, "sh", args...)
 	cmd.Dir = filepath.Join(t.root, s.pkg)
-	// A test that is killed cannot clean up. Its files are on the bench, and go with
-	// it.
+	// A killed test cannot clean up. Its files are on the bench, and are removed with the bench.
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", chosenBy, t.number), "TMPDIR="+filepath.Join(t.bench.dir, "tmp"))
 	cmd.WaitDelay = grace
 	text, err := cmd.CombinedOutput()
@@ -168,12 +166,12 @@ func (t *trial) test(ctx context.Context, s step) (failure string, err error) {
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	case timed.Err() != nil:
-		// A test that never ends is a find: some defects show in nothing else.
+		// A test that never ends has found the mutant, because some defects show only in this way.
 		return output + timedOut, nil
 	case err != nil:
 		return fmt.Sprintf("%s\n%v", output, err), nil
-	// A test that was renamed matches nothing, which the testing package takes for a
-	// pass: the entry would look like a survivor.
+	// A renamed test matches no test, which the testing package treats as a pass. The entry would then look like a
+	// survivor.
 	case strings.HasPrefix(s.filter, "-test.run") && strings.Contains(output, "no tests to run"):
 		return "", fmt.Errorf("no such test in %s: %s", s.pkg, s.filter)
 	}
@@ -186,15 +184,15 @@ var (
 	tracedTest  = regexp.MustCompile(`\.(Test\w+)\(`)
 )
 
-// failedTest returns the name of the first test that failed, with that of its subtest.
+// failedTest returns the name of the first test that failed, including its subtest.
 func failedTest(output string) (name string) {
 	for _, m := range failLine.FindAllStringSubmatch(output, -1) {
 		if name == "" || strings.HasPrefix(m[1], name+"/") {
 			name = m[1]
 		}
 	}
-	// Without a line FAIL the binary died: by its own time limit, which lists the tests
-	// that were running, or by a panic, whose trace has the test in it.
+	// Without a line FAIL the binary has died: by its own time limit, which lists the running tests, or by a panic,
+	// whose trace contains the test.
 	for _, pattern := range []*regexp.Regexp{runningTest, tracedTest} {
 		if m := pattern.FindStringSubmatch(output); name == "" && m != nil {
 			name = m[1]

@@ -11,12 +11,11 @@ import (
 	"strings"
 )
 
-// Building takes longest, so the mutants of a package are built together where possible: a
-// function with mutants is compiled as it is and once for each of them, and a variable of
-// the environment says which of these is called.
+// Building takes the most time, so the mutants of a package are built together if possible. A function with mutants
+// is compiled unchanged and once more for each mutant, and an environment variable selects the version that is
+// called.
 
-// chosenBy is the variable of the environment with the number of the mutant; 0, or no
-// variable, is the original code.
+// chosenBy is the environment variable with the number of the mutant. 0, or no variable, selects the original code.
 const chosenBy = "PLANTED_MUTANT"
 
 const chooser = `package %s
@@ -29,15 +28,15 @@ import (
 var plantedMutant, _ = strconv.Atoi(os.Getenv("` + chosenBy + `"))
 `
 
-// variant is a mutant of a function, with the original beside it.
+// variant is a mutant of a function, together with the original.
 type variant struct {
 	number            int
 	planted, original *place
 }
 
-// together returns the files of a package with all mutants of trials that can share a
-// build, and the numbers of these trials. The others change a declaration that is no
-// function, or a function that cannot be called through another.
+// together returns the files of a package with all mutants that can share a build, and the numbers of their trials.
+// The other mutants change a declaration that is not a function, or a function that cannot be called through another
+// function.
 func together(root, pkg string, trials map[int]*trial) (files map[string]string, numbers []int, err error) {
 	decls := map[string][]variant{}
 	for number, t := range trials {
@@ -46,8 +45,7 @@ func together(root, pkg string, trials map[int]*trial) (files map[string]string,
 			continue
 		}
 		planted, err := t.plant(root)
-		// A mutant of the signature itself could not be called with what the original
-		// is called with.
+		// A mutant of the signature could not be called with the original's arguments.
 		if err == nil && original.isRepeatable() && original.lines[original.from] == planted.lines[planted.from] {
 			decls[t.decl] = append(decls[t.decl], variant{number, planted, original})
 			numbers = append(numbers, number)
@@ -60,8 +58,8 @@ func together(root, pkg string, trials map[int]*trial) (files map[string]string,
 	return files, numbers, err
 }
 
-// withVariants returns the files of the declarations, with all variants of each, and
-// the file that chooses.
+// withVariants returns the files of the declarations, with all variants of each, and the file that selects the
+// variant.
 func withVariants(dir string, decls map[string][]variant) (map[string]string, error) {
 	byFile := map[string][][]variant{}
 	name := ""
@@ -87,7 +85,7 @@ func withVariants(dir string, decls map[string][]variant) (map[string]string, er
 	return files, nil
 }
 
-// isRepeatable reports whether a function does the same when called through another.
+// isRepeatable reports whether a function does the same when called through another function.
 func (p *place) isRepeatable() bool {
 	if p.fn == nil || p.fn.Type.TypeParams != nil || p.fn.Name.Name == "init" || p.fn.Name.Name == "main" {
 		return false
@@ -105,7 +103,7 @@ func (p *place) isRepeatable() bool {
 	}
 	for n := range ast.Preorder(p.fn) {
 		if id, ok := n.(*ast.Ident); ok && id.Name == "recover" {
-			return false // it works only in the function that was deferred
+			return false // works only in the deferred function itself
 		}
 	}
 	return true
@@ -129,8 +127,8 @@ func (p *place) repeated(vs []variant) string {
 	for _, v := range vs {
 		fmt.Fprintf(&b, "\tcase %d:\n\t\t%s%s%s(%s)\n", v.number, returns, of, renamed(name, v.number), given)
 	}
-	// With a default, and a return in each case, the switch ends the function as far as
-	// the compiler is concerned: no result is needed after it.
+	// The switch has a default, and a return in each case, so for the compiler the switch ends the function, and no
+	// further result is needed.
 	fmt.Fprintf(&b, "\tdefault:\n\t\t%s%s%s(%s)\n\t}\n}\n", returns, of, renamed(name, 0), given)
 	b.WriteString(p.as(renamed(name, 0)))
 	for _, v := range vs {
@@ -145,13 +143,13 @@ func renamed(name string, number int) string { return fmt.Sprintf("%sPlanted%d",
 // as returns the declaration under another name.
 func (p *place) as(name string) string {
 	text := strings.Join(p.lines[p.from:p.upto], "\n")
-	// The name stands on the first line, which no variant changes, so the place of the
-	// original's name holds for a mutant as well.
+	// The name is on the first line, which no variant changes, so the place of the original's name is also that of
+	// the mutant's.
 	at := int(p.fn.Name.Pos() - p.fn.Pos())
 	return "\n" + text[:at] + name + text[at+len(p.fn.Name.Name):] + "\n"
 }
 
-// named lists parameters as arguments of a call, and as declared, with names for all.
+// named returns parameters as arguments of a call, and as declarations in which all have names.
 func (p *place) named(list *ast.FieldList, prefix string) (given, declared string) {
 	var calls, params []string
 	for _, field := range list.List {
@@ -165,7 +163,7 @@ func (p *place) named(list *ast.FieldList, prefix string) (given, declared strin
 		}
 		for _, id := range names {
 			name := id.Name
-			// A parameter without a name still has to be handed on.
+			// A parameter without a name must be passed on too.
 			if name == "_" {
 				name = fmt.Sprint(prefix, len(params))
 			}
@@ -176,8 +174,7 @@ func (p *place) named(list *ast.FieldList, prefix string) (given, declared strin
 	return strings.Join(calls, ", "), strings.Join(params, ", ")
 }
 
-// source returns the text of a node. Positions in a file that is alone in its set are
-// offsets counted from 1.
+// source returns the text of a node. If a file is alone in its set, positions are offsets counted from 1.
 func (p *place) source(n ast.Node) string {
 	return strings.Join(p.lines, "\n")[n.Pos()-token.Pos(1) : n.End()-token.Pos(1)]
 }

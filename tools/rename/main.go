@@ -1,11 +1,11 @@
-// Rename renames a function or a method, and all that refers to it: the code and tests of all packages, its doc comment, the planted
-// defects in tools/mutants/tables, and the documents.
+// Rename renames a function or a method everywhere: in the code and tests of all packages, in its doc comment, in the
+// planted defects in tools/mutants/tables, and in the documents.
 //
 //	go run ./tools/rename internal/processor/delivery Engine.putDown handBack
 //	go run ./tools/rename outbox digest hashOf
 //
-// The package is a directory of the module, "." for the root. Run gofmt, go vet and go test ./tools/... afterwards: a comment in
-// the middle of a function may still have the old name.
+// The package is a directory of the module, "." for the root. Run gofmt, go vet and go test ./tools/... afterwards: a
+// comment in the middle of a function may still contain the old name.
 package main
 
 import (

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// rewriteReferences renames in the tables of planted defects and in the documents.
+// rewriteReferences replaces the name in the tables of planted defects and in the documents.
 func rewriteReferences(top string, n renaming, lines map[string]string) (changed []string, err error) {
 	tables, err := filepath.Glob(filepath.Join(top, "tools/mutants/tables/*.txt"))
 	if err != nil {
@@ -38,7 +38,8 @@ func rewriteReferences(top string, n renaming, lines map[string]string) (changed
 	return changed, nil
 }
 
-// renameInDocument renames a method where it stands with its type. A function may be any word, so it is left to the reader.
+// renameInDocument renames a method in places that also name its type. The name of a function may be an ordinary
+// word, so the user must rename functions in documents by hand.
 func renameInDocument(text string, n renaming) string {
 	if n.old == n.ident() {
 		return text
@@ -46,8 +47,8 @@ func renameInDocument(text string, n renaming) string {
 	return regexp.MustCompile(`\b`+regexp.QuoteMeta(n.old)+`\b`).ReplaceAllString(text, n.qualified())
 }
 
-// renameInTable renames in the entries of planted defects: in the name of the declaration, in the quoted lines that have changed, and
-// in the lines of the defect beside them.
+// renameInTable renames in the entries of planted defects: in the name of the declaration, in quoted lines that have
+// changed, and in the lines of the defect beside them.
 func renameInTable(text string, n renaming, lines map[string]string) string {
 	called := regexp.MustCompile(`\b` + n.ident() + `\b`)
 	entry := strings.Split(text, "\n")

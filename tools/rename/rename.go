@@ -15,16 +15,16 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// renaming is what is renamed: a function or Type.method of the package in a directory.
+// renaming names a function, or a Type.method, of the package in a directory, and its new name.
 type renaming struct{ dir, old, name string }
 
-// ident is the old name without its type.
+// ident returns the old name without its type.
 func (n renaming) ident() string { return n.old[strings.IndexByte(n.old, '.')+1:] }
 
-// qualified is the new name with its type.
+// qualified returns the new name with its type.
 func (n renaming) qualified() string { return strings.TrimSuffix(n.old, n.ident()) + n.name }
 
-// rename renames in the module in a directory, and returns the files that it has changed.
+// rename renames in the module in a directory, and returns the changed files.
 func rename(top string, n renaming) (changed []string, err error) {
 	if !token.IsIdentifier(n.name) {
 		return nil, fmt.Errorf("the new name is %q: want an identifier", n.name)
@@ -33,7 +33,7 @@ func rename(top string, n renaming) (changed []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	lines := map[string]string{} // new lines by old ones, of the files of all packages
+	lines := map[string]string{} // new lines by old lines, of the files of all packages
 	for _, file := range slices.Sorted(maps.Keys(places)) {
 		if err := rewriteFile(file, places[file], n, lines); err != nil {
 			return changed, err
@@ -99,7 +99,7 @@ func findPlaces(top string, n renaming) (map[string]map[int]bool, error) {
 	return places, nil
 }
 
-// nameOf is the name of a function, with its type if it is a method; empty for anything else.
+// nameOf returns the name of a function, with its type for a method; empty for other objects.
 func nameOf(o types.Object) string {
 	fn, ok := o.(*types.Func)
 	if !ok {
@@ -119,7 +119,7 @@ func nameOf(o types.Object) string {
 	return ""
 }
 
-// rewriteFile puts the new name at places of a file, and adds its lines that change.
+// rewriteFile writes the new name at the places of a file, and adds the changed lines to lines.
 func rewriteFile(file string, places map[int]bool, n renaming, lines map[string]string) error {
 	content, err := os.ReadFile(file)
 	if err != nil {

@@ -1,13 +1,11 @@
-// Command stress runs the tests of packages again and again beside loops that keep the
-// processors busy, and reports which of them fail, how often and how. A test that needs
-// an idle machine fails here, before it fails a newcomer.
+// Command stress runs the tests of packages repeatedly while loops keep the processors busy, and reports which tests
+// fail, how often and how. A test that needs an idle machine fails here, before a newcomer sees the failure.
 //
 //	go run ./tools/stress [-rounds 20] [-slow 5] [-loops 2] [PACKAGE…]
 //
-// Each package is first run once in peace, to learn how long its tests take: tests of a
-// second or more take part in the first few rounds only, because they would take nearly
-// all of the time and are rarely those that depend on it. With -slow as large as
-// -rounds all tests run in all rounds; with -slow 0 the long ones run in none.
+// Each package first runs once without the loops, to measure how long its tests take. Tests of a second or more run
+// only in the first few rounds, because they would take nearly all of the time and rarely depend on timing. If -slow
+// equals -rounds, all tests run in all rounds; if -slow is 0, the long tests run in no round.
 package main
 
 import (
@@ -76,8 +74,8 @@ func stress(ctx context.Context, o options, patterns []string) (failed bool, err
 	return failed, context.Cause(ctx)
 }
 
-// busy keeps n processors at work until stop is called. The loops never yield by
-// themselves, as a neighbour on a shared machine does not either.
+// busy keeps n processors busy until stop is called. The loops never yield by themselves, like a neighbour on a
+// shared machine.
 func busy(n int) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var loops sync.WaitGroup

@@ -16,17 +16,16 @@ import (
 	"time"
 )
 
-// slowTest is the time from which a test runs in fewer rounds.
+// slowTest is the duration from which a test runs in fewer rounds.
 const slowTest = 1.0 // seconds
 
-// testPackage is a package that has tests.
+// testPackage is a package with tests.
 type testPackage struct {
 	ImportPath, Dir           string
 	TestGoFiles, XTestGoFiles []string
 }
 
-// list returns the packages with tests that match patterns, in the order of the go
-// tool.
+// list returns the packages with tests that match patterns, in the order of the go tool.
 func list(ctx context.Context, patterns []string) ([]testPackage, error) {
 	if len(patterns) == 0 {
 		patterns = []string{"./..."}
@@ -48,8 +47,7 @@ func list(ctx context.Context, patterns []string) ([]testPackage, error) {
 	return found, nil
 }
 
-// output runs a command; its error includes what the command printed, which alone
-// explains a failed build.
+// output runs a command. Its error includes the command's output, because only the output explains a failed build.
 func output(c *exec.Cmd) ([]byte, error) {
 	out, err := c.Output()
 	if ended := new(exec.ExitError); errors.As(err, &ended) {
@@ -58,9 +56,8 @@ func output(c *exec.Cmd) ([]byte, error) {
 	return out, err
 }
 
-// stress builds the tests of a package, runs them once in peace and then in rounds
-// beside busy loops. They are built once, because go test would build in each round
-// beside the loops.
+// stress builds the tests of a package, runs them once without loops and then in rounds while the loops run. The
+// tests are built once, because go test would build in each round while the loops run.
 func (p testPackage) stress(ctx context.Context, o options, binary string) (*report, error) {
 	if _, err := output(exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, p.ImportPath)); err != nil {
 		return nil, err
@@ -94,11 +91,10 @@ func (p testPackage) stress(ctx context.Context, o options, binary string) (*rep
 	return r, nil
 }
 
-// run runs the test binary in the directory of its package, in random order. An
-// interrupt lets it end by itself, so that temporary directories go with it.
+// run runs the test binary in the directory of its package, in random order. On an interrupt the binary ends by
+// itself, and removes its temporary directories.
 func (p testPackage) run(ctx context.Context, o options, binary string, args ...string) ([]byte, error) {
-	// As go test calls it: without paniconexit0, a test that ends the process with 0
-	// would pass.
+	// As in go test: without paniconexit0, a test that ends the process with 0 would pass.
 	args = append(args, "-test.run", o.run, "-test.shuffle=on", "-test.paniconexit0", "-test.timeout", o.limit.String())
 	c := exec.CommandContext(ctx, binary, args...)
 	c.Dir = p.Dir
@@ -113,7 +109,7 @@ type report struct {
 	name      string
 	slowTests int
 	rounds    int
-	failed    map[string]int // by test; of a run that died, by its last words
+	failed    map[string]int // by test; for a run that died, by its last words
 }
 
 var (
@@ -122,11 +118,11 @@ var (
 	dying   = regexp.MustCompile(`(?m)^(?:panic|fatal error|SIG[A-Z]+).*$`)
 )
 
-// slow returns a pattern of the tests that took long in the output of a run.
+// slow returns a pattern that matches the long tests in the output of a run.
 func (r *report) slow(out []byte) string {
 	var names []string
 	for _, m := range timing.FindAllSubmatch(out, -1) {
-		seconds, _ := strconv.ParseFloat(string(m[2]), 64) // the pattern has digits only
+		seconds, _ := strconv.ParseFloat(string(m[2]), 64) // cannot fail: the pattern matches only digits
 		if seconds >= slowTest {
 			names = append(names, string(m[1]))
 		}
@@ -138,13 +134,13 @@ func (r *report) slow(out []byte) string {
 	return "^(" + strings.Join(names, "|") + ")$"
 }
 
-// note counts the failures of a run and prints its output, which is kept nowhere else.
+// note counts the failures of a run and prints its output, which is stored nowhere else.
 func (r *report) note(ctx context.Context, when string, out []byte, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	// A run that died names no test. Its last words stand for it, so that two deaths of
-	// one cause count as one kind.
+	// A run that died names no test. Its last words are used instead, so two deaths with the same cause count as the
+	// same kind.
 	found := failing.FindAllSubmatch(out, -1)
 	for _, m := range found {
 		r.failed[string(m[1])]++

@@ -11,11 +11,10 @@ import (
 	"strings"
 )
 
-// The rules about declarations and calls. Some of them skip package main: it is
-// imported by nobody, so its exported names promise nothing, and it is the caller to
-// which waiting, printing and ending are left.
+// The rules about declarations and calls. Some of them skip package main: no package imports main, so its exported
+// names promise nothing, and as the caller, main may wait, print and exit.
 
-// checkTesting finds code that links package testing, which a released binary has no use for.
+// checkTesting finds code that links package testing, because a released binary does not need that package.
 func checkTesting(r *repo) (found []finding) {
 	for _, f := range r.code() {
 		for _, target := range f.imports {
@@ -41,7 +40,7 @@ func checkDocName(r *repo) (found []finding) {
 	return found
 }
 
-// commented yields the names of a declaration that have a comment of their own.
+// commented yields the names with their own comment in a declaration.
 func commented(d ast.Decl) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		switch d := d.(type) {
@@ -50,8 +49,8 @@ func commented(d ast.Decl) iter.Seq2[string, string] {
 				yield(declName(d), text)
 			}
 		case *ast.GenDecl:
-			// A group of types may have a comment for all, which begins with the name
-			// of none, so in a group only a type's own comment counts.
+			// A group of types may have a common comment, which begins with no type's name. So in a group only a
+			// type's own comment counts.
 			for _, spec := range d.Specs {
 				t, ok := spec.(*ast.TypeSpec)
 				if !ok {
@@ -69,7 +68,7 @@ func commented(d ast.Decl) iter.Seq2[string, string] {
 	}
 }
 
-// isAbout tells a comment that begins with a name, after an article perhaps.
+// isAbout reports whether a comment begins with a name, possibly after an article.
 func isAbout(text, name string) bool {
 	name = name[strings.LastIndex(name, ".")+1:]
 	for _, article := range []string{"", "A ", "An ", "The "} {
@@ -80,14 +79,14 @@ func isAbout(text, name string) bool {
 	return false
 }
 
-// checkPackageDoc wants exactly one package comment, attached to its clause: after a
-// blank line go doc does not show it, which nobody notices in the source.
+// checkPackageDoc requires exactly 1 package comment, directly above the package clause. After a blank line, go doc
+// does not show the comment, which is easy to overlook in the source.
 func checkPackageDoc(r *repo) (found []finding) {
 	for _, dir := range r.dirs {
 		var docs []string
 		files := r.in(dir)
-		// The comment belongs to the code, where there is any: in a test file, go doc
-		// does not look for it. A directory with tests alone has it in one of those.
+		// If there is code, the comment must be in the code, because go doc ignores test files. In a directory with
+		// only tests, the comment is in a test file.
 		if code := slices.DeleteFunc(r.in(dir), isTest); len(code) > 0 {
 			files = code
 		}
@@ -122,8 +121,8 @@ func checkExportedDoc(r *repo) (found []finding) {
 	return found
 }
 
-// checkOwnDoc finds functions whose comment begins with the name of another beside
-// them: an edit has left it behind.
+// checkOwnDoc finds functions whose comment begins with the name of another function next to them, because an edit
+// has left the comment behind.
 func checkOwnDoc(r *repo) (found []finding) {
 	beside := map[string]bool{} // directory, receiver, name
 	each := func(do func(f *file, fn *ast.FuncDecl)) {
@@ -135,8 +134,8 @@ func checkOwnDoc(r *repo) (found []finding) {
 			}
 		}
 	}
-	// By receiver, because a method is often named like a function, or like a method of
-	// another type, whose name its comment may well begin with.
+	// The key includes the receiver, because a method often has the same name as a function, or as a method of
+	// another type, and its comment may begin with the same name.
 	place := func(f *file, fn *ast.FuncDecl, name string) string {
 		return path.Dir(f.path) + ":" + receiver(fn) + ":" + name
 	}
@@ -150,8 +149,8 @@ func checkOwnDoc(r *repo) (found []finding) {
 	return found
 }
 
-// undocumented returns the exported names of a declaration that neither its comment nor
-// their own line explains.
+// undocumented returns the exported names of a declaration without a comment and without an explanation on their own
+// line.
 func undocumented(d ast.Decl) (names []string) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -182,7 +181,7 @@ func specDoc(spec ast.Spec) string {
 	return ""
 }
 
-// checkExamples wants a program with output from every package that users import.
+// checkExamples requires an example with output for every package that users import.
 func checkExamples(r *repo) (found []finding) {
 	for _, dir := range r.dirs {
 		files := r.in(dir)
@@ -195,8 +194,7 @@ func checkExamples(r *repo) (found []finding) {
 				tests = append(tests, f.ast)
 			}
 		}
-		// An example without an output comment is compiled and never run, so it may
-		// have stopped working long ago.
+		// An example without an output comment is compiled but never run, and may not work any more.
 		runs := func(e *doc.Example) bool { return e.Output != "" || e.EmptyOutput }
 		if !slices.ContainsFunc(doc.Examples(tests...), runs) {
 			found = append(found, finding{dir, "no Example with an Output comment"})
@@ -205,7 +203,7 @@ func checkExamples(r *repo) (found []finding) {
 	return found
 }
 
-// checkPackageName refuses names such as util, which any code would fit.
+// checkPackageName refuses names such as util, which would fit any code.
 func checkPackageName(r *repo) (found []finding) {
 	for _, dir := range r.dirs {
 		if name := r.in(dir)[0].packageName(); vagueName.MatchString(name) {
@@ -215,8 +213,7 @@ func checkPackageName(r *repo) (found []finding) {
 	return found
 }
 
-// checkCalls finds calls that belong to the caller or to main: sleeping, exiting,
-// printing.
+// checkCalls finds calls that only the caller or main should make: sleeping, exiting, printing.
 func checkCalls(r *repo) (found []finding) {
 	for _, f := range r.code() {
 		if f.packageName() == "main" {
@@ -231,11 +228,10 @@ func checkCalls(r *repo) (found []finding) {
 	return found
 }
 
-// called returns the name of the thing that a node uses: path.Name of an import, a
-// builtin, or the declaration of an initializer.
+// called returns the name of the function at a node: path.Name of an import, a builtin, or the declaration of an
+// initializer.
 //
-// Selectors count, not only calls: a function that is handed on as a value does the
-// same harm later, out of sight.
+// Selectors count, not only calls: a function passed on as a value does the same harm later, in a less visible place.
 func called(f *file, n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.SelectorExpr:
@@ -254,7 +250,7 @@ func called(f *file, n ast.Node) string {
 	return ""
 }
 
-// checkGoroutines finds go statements, whose goroutines nobody waits for.
+// checkGoroutines finds go statements, because no code waits for their goroutines.
 func checkGoroutines(r *repo) (found []finding) {
 	for _, f := range r.code() {
 		for where, n := range nodes(f) {
@@ -266,7 +262,7 @@ func checkGoroutines(r *repo) (found []finding) {
 	return found
 }
 
-// checkUnfinished finds the marks of work left undone.
+// checkUnfinished finds markers of unfinished work.
 func checkUnfinished(r *repo) (found []finding) {
 	for _, f := range r.files {
 		for i, line := range strings.Split(f.src, "\n") {

@@ -8,14 +8,13 @@ import (
 	"strings"
 )
 
-// Names are resolved by their form, because a document is prose: a word with a dot in
-// it may be a Go name, a file, a host or a field of JSON. Each pattern below decides
-// for one of these. Backticks mark a name on purpose, so there an unknown one is wrong;
-// in a picture a word in doubt passes, because false alarms make people waive the rule.
+// Names are resolved by their form, because a document is prose: a word with a dot may be a Go name, a file, a host
+// or a field of JSON. Each pattern below recognizes a form. Backticks mark a name on purpose, so an unknown name in
+// backticks is wrong. In a picture a doubtful word passes, because false alarms would make people waive the rule.
 
-// The parts of a document that can be wrong: links, names in backticks, and names in blocks
-// without a language, which are pictures and walks through the code. Blocks with a language
-// are programs or sessions, which tests run.
+// The parts of a document that can be wrong: links, names in backticks, and names in blocks without a language. Such
+// blocks are pictures and walks through the code. Blocks with a language are programs or sessions, and tests run
+// them.
 var (
 	fence   = regexp.MustCompile("(?ms)^[ ]*```([^\n`]*)\n(.*?)^[ ]*```[ ]*$")
 	quoted  = regexp.MustCompile("`([^`\n]+)`")
@@ -24,7 +23,7 @@ var (
 
 	dataFile  = regexp.MustCompile(`^[\w-]+\.(json|ndjson|csv|md|txt|pem|svg)$`)
 	goFile    = regexp.MustCompile(`^[\w./-]+\.go$`)
-	module    = regexp.MustCompile(`^[\w-]+(\.[\w-]+)+/`) // the path of one that is not ours begins with a host, and may end in .go
+	module    = regexp.MustCompile(`^[\w-]+(\.[\w-]+)+/`) // a path of another module begins with a host, and may end in .go
 	function  = regexp.MustCompile(`^(\w+)\([^()]*\)$`)
 	qualified = regexp.MustCompile(`^\*?(\w+)\.(\w+)(\.\w+)?(?:\(.*\))?$`)
 	cutTable  = regexp.MustCompile(`(?m)^\n(\|.*)\n(.*)$`)
@@ -32,8 +31,8 @@ var (
 	notInSlug = regexp.MustCompile(`[^\w -]`)
 )
 
-// checkDocs resolves the names in the README, in CONTRIBUTING.md and in the documents under docs: a
-// document that names a file of yesterday sends its reader astray.
+// checkDocs resolves the names in the README, in CONTRIBUTING.md and in the documents under docs, because the name of
+// a removed file misleads the reader.
 func checkDocs(r *repo) (found []finding) {
 	known := index(r)
 	for _, p := range r.paths {
@@ -52,7 +51,7 @@ func checkDocs(r *repo) (found []finding) {
 	return found
 }
 
-// missing returns the names and links of a document that do not resolve.
+// missing returns the unresolved names and links of a document.
 func missing(r *repo, known names, doc string) (bad []string) {
 	text := r.text[doc]
 	prose := fence.ReplaceAllString(text, "")
@@ -68,8 +67,7 @@ func missing(r *repo, known names, doc string) (bad []string) {
 			}
 		}
 	}
-	// Code in backticks goes first: an index and a call, as in f[i](x), would read as a
-	// link.
+	// Code in backticks is removed first, because an index and a call, as in f[i](x), would look like a link.
 	for _, m := range link.FindAllStringSubmatch(quoted.ReplaceAllString(prose, ""), -1) {
 		if !strings.Contains(m[1], ":") && !r.linked(doc, m[1]) {
 			bad = append(bad, m[1])
@@ -78,8 +76,8 @@ func missing(r *repo, known names, doc string) (bad []string) {
 	return bad
 }
 
-// linked reports whether a relative link leads to a file or directory and, with a
-// fragment, to a heading.
+// linked reports whether a relative link leads to an existing file or directory and, with a fragment, to an existing
+// heading.
 func (r *repo) linked(doc, target string) bool {
 	file, fragment, _ := strings.Cut(target, "#")
 	to := doc
@@ -94,7 +92,7 @@ func (r *repo) linked(doc, target string) bool {
 		return true
 	}
 	for _, m := range heading.FindAllStringSubmatch(r.text[to], -1) {
-		// As GitHub makes them: lower case, without punctuation, dashes for spaces.
+		// In GitHub's form: lower case, without punctuation, dashes for spaces.
 		slug := notInSlug.ReplaceAllString(strings.ToLower(m[1]), "")
 		if strings.ReplaceAll(slug, " ", "-") == fragment {
 			return true
@@ -103,15 +101,15 @@ func (r *repo) linked(doc, target string) bool {
 	return false
 }
 
-// names are all names that documents can use: paths, packages, declarations, members.
+// names are all names that documents may use: paths, packages, declarations, members.
 type names struct {
 	paths    []string
 	packages map[string]bool // names of our packages
-	imported map[string]bool // names of packages that our code imports
+	imported map[string]bool // names of imported packages
 	declared map[string]bool // Name, Type.Member, package.Name, package.Type.Member
 }
 
-// index collects the names of the repository, tests included, because documents name tests.
+// index collects the names of the repository, including tests, because documents name tests.
 func index(r *repo) names {
 	n := names{r.paths, map[string]bool{}, map[string]bool{}, map[string]bool{}}
 	for _, f := range r.files {
@@ -129,8 +127,7 @@ func index(r *repo) names {
 	return n
 }
 
-// declares returns the names that a declaration introduces, with Type.Member for fields
-// and methods.
+// declares returns the names introduced by a declaration, with Type.Member for fields and methods.
 func declares(d ast.Decl) (all []string) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -169,9 +166,9 @@ func members(spec ast.Spec) (all []string) {
 	return all
 }
 
-// resolves reports whether a word of a document exists, if it looks like a Go file or a
-// Go name. Strictly, a qualified name with an unknown head is wrong too; loosely, as in
-// pictures, such a word is taken for something else.
+// resolves reports whether a word of a document exists, if the word looks like a Go file or a Go name. If strict is
+// set, a qualified name with an unknown head is wrong too; otherwise, as in pictures, such a word counts as something
+// other than a name.
 func (n names) resolves(word string, strict bool) bool {
 	if module.MatchString(word) {
 		return true
@@ -186,8 +183,8 @@ func (n names) resolves(word string, strict bool) bool {
 	if m == nil || n.isPath(word) || strings.HasSuffix(word, ".go") || dataFile.MatchString(word) { // files that a pattern names
 		return true
 	}
-	// A name of ours wins over an import's: with a package of ours as its head, a name
-	// has to be declared there, whatever others declare.
+	// Our names take precedence over those of imports: if the head is a package of ours, the name must be declared
+	// there, whatever other packages declare.
 	head, full := m[1], m[1]+"."+m[2]+m[3]
 	switch {
 	case n.packages[head]:

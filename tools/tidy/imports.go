@@ -11,8 +11,7 @@ import (
 	"strings"
 )
 
-// Imports are compared as text, tests aside: a test may reach for any package, because
-// nobody imports a test.
+// Imports are compared as text, without tests: a test may import any package, because no package imports a test.
 
 // checkImports compares the imports of each package with the table of edges.
 func checkImports(r *repo) (found []finding) {
@@ -35,8 +34,7 @@ func checkImports(r *repo) (found []finding) {
 func (r *repo) mayImport(from, target string) bool {
 	dir, ours := r.local(target)
 	if !ours {
-		// The path of a module begins with a host, which has a dot; the standard
-		// library's has none.
+		// A module path begins with a host, which contains a dot; the paths of the standard library do not.
 		standard := !strings.Contains(strings.Split(target, "/")[0], ".")
 		return standard || slices.Contains(edges[from], thirdParty)
 	}
@@ -52,8 +50,8 @@ func (r *repo) local(target string) (dir string, ok bool) {
 	return strings.CutPrefix(target, r.module+"/")
 }
 
-// family returns the nearest line of edges at or above a directory. The root is only
-// its own: else every package without a line would obey the processor's.
+// family returns the nearest line of edges at or above a directory. The line of the root applies only to the root;
+// otherwise every package without a line would follow the processor's rules.
 func family(dir string) (string, bool) {
 	for d := dir; ; d = path.Dir(d) {
 		if _, ok := edges[d]; ok && (d != "." || dir == ".") {
@@ -83,7 +81,7 @@ const (
 	cobraModule = "github.com/spf13/cobra"
 )
 
-// checkCobra refuses the module of commands outside of the command.
+// checkCobra refuses the module of the command line outside the command.
 func checkCobra(r *repo) (found []finding) {
 	for _, f := range r.files {
 		for _, target := range f.imports {
@@ -95,7 +93,7 @@ func checkCobra(r *repo) (found []finding) {
 	return found
 }
 
-// checkReleased finds the code of the released binary, the command and all that it imports, that links testing.
+// checkReleased finds imports of testing in the released binary: in the command and all its imports.
 func checkReleased(r *repo) (found []finding) {
 	for f, target := range r.closure(released) {
 		if target == "testing" || strings.HasPrefix(target, "testing/") {
@@ -105,11 +103,10 @@ func checkReleased(r *repo) (found []finding) {
 	return found
 }
 
-// closure are the imports of a package, and those of all packages of ours that it links.
+// closure yields the imports of a package, and the imports of all packages of ours that the package links.
 func (r *repo) closure(dir string) iter.Seq2[*file, string] {
 	return func(yield func(*file, string) bool) {
-		// The list grows while it is walked: each package that is linked adds what it
-		// imports, until nothing is new.
+		// The list grows during the loop: each linked package adds its imports, until there are no new imports.
 		dirs := []string{dir}
 		for i := 0; i < len(dirs); i++ {
 			for _, f := range r.in(dirs[i]) {
@@ -131,7 +128,7 @@ func (r *repo) closure(dir string) iter.Seq2[*file, string] {
 
 var requireLine = regexp.MustCompile(`(?m)^(?:require |\t)([^\s(]+) (v\S+).*$`)
 
-// requirements are the modules that a go.mod names, with their versions.
+// requirements returns the modules in a go.mod, with their versions.
 func (r *repo) requirements(p string) map[string]string {
 	all := map[string]string{}
 	for _, m := range requireLine.FindAllStringSubmatch(r.text[p], -1) {
@@ -142,8 +139,7 @@ func (r *repo) requirements(p string) map[string]string {
 
 const decisions = "docs/decisions/dependencies.md"
 
-// checkDependencies compares the direct requirements of go.mod with the page of
-// reasons.
+// checkDependencies compares the direct requirements of go.mod with the page of their reasons.
 func checkDependencies(r *repo) (found []finding) {
 	for _, m := range requireLine.FindAllStringSubmatch(r.text["go.mod"], -1) {
 		direct := !strings.Contains(m[0], "// indirect")
@@ -154,8 +150,8 @@ func checkDependencies(r *repo) (found []finding) {
 	return found
 }
 
-// checkModules compares the requirements of the modules that are built on this one with ours: the go command wants
-// theirs to be no older, and to name the modules of all that they link through our packages.
+// checkModules compares the requirements of the modules that use this module with ours. The go command requires that
+// their versions are not older, and that they name the modules of everything linked through our packages.
 func checkModules(r *repo) (found []finding) {
 	ours := r.requirements("go.mod")
 	for _, p := range r.paths {
@@ -195,7 +191,7 @@ func (r *repo) links(dir, module string) bool {
 	return false
 }
 
-// checkUnknownFiles finds files of a kind that nobody has listed.
+// checkUnknownFiles finds files of unknown kinds: no pattern in the list matches them.
 func checkUnknownFiles(r *repo) (found []finding) {
 	for _, p := range r.paths {
 		if !slices.ContainsFunc(knownFiles, func(known *regexp.Regexp) bool { return known.MatchString(p) }) {

@@ -13,13 +13,12 @@ import (
 	"strings"
 )
 
-// All files are read once, and all rules share what was read. Nothing is type-checked:
-// that takes seconds, needs the modules of others, and fails on a tree that does not
-// build, which is when a reader wants to know what is wrong. The price is that a rule
-// compares texts. A dot import would deceive it, but there is none.
+// All files are read once, and all rules share the result. The files are not type-checked: type-checking would take
+// seconds, need other modules, and fail on a tree with build errors, which is when a reader needs the findings. The
+// cost: a rule compares texts. A dot import would mislead such a rule, but there is none.
 
-// repo is the parsed repository. Files in testdata or tools are not code: the former
-// may be wrong on purpose, the latter are pinned modules of others.
+// repo is the parsed repository. Files in testdata or tools/pinned are not code: those in testdata may be wrong on
+// purpose, and tools/pinned only pins modules of others.
 type repo struct {
 	fset   *token.FileSet
 	module string
@@ -57,19 +56,19 @@ func load(fsys fs.FS) (*repo, error) {
 	return r, err
 }
 
-// visit reads a file that a rule looks at. Of other files only the path is kept, because
-// documents name them.
+// visit reads a file if a rule needs its content. Of other files only the path is stored, because documents name
+// them.
 func (r *repo) visit(fsys fs.FS, p string, d fs.DirEntry) error {
 	switch {
-	// An ignored directory is not entered: build results and caches may be large, and
-	// what is not committed need not keep the rules.
+	// An ignored directory is skipped, because build results and caches may be large, and uncommitted files need not
+	// follow the rules.
 	case d.IsDir() && (p == ".git" || r.ignored(p)):
 		return fs.SkipDir
-	case d.IsDir() || r.ignored(p) || p == ".git": // a file in a linked worktree
+	case d.IsDir() || r.ignored(p) || p == ".git": // .git is a file in a linked worktree
 		return nil
 	}
-	// Also the files that no rule opens are noted: a document may link to a picture,
-	// and a stray file is a finding.
+	// Files that no rule reads are recorded too, because a document may link to a picture, and an unknown file is a
+	// finding.
 	r.paths = append(r.paths, p)
 	isCode := strings.HasSuffix(p, ".go") && !strings.Contains("/"+p, "/testdata/") && !strings.HasPrefix(p, "tools/pinned/")
 	if !isCode && !strings.HasSuffix(p, ".md") && path.Base(p) != "go.mod" {
@@ -86,8 +85,8 @@ func (r *repo) visit(fsys fs.FS, p string, d fs.DirEntry) error {
 	return r.parse(p, string(src))
 }
 
-// ignored reports whether .gitignore names a path. It knows the few forms that ours
-// uses: a name, a pattern, a path from the top.
+// ignored reports whether .gitignore contains a path. ignored supports only the few forms in our file: a name, a
+// pattern, a path from the top.
 func (r *repo) ignored(p string) bool {
 	for _, pattern := range r.ignore {
 		name := path.Base(p)
@@ -101,7 +100,7 @@ func (r *repo) ignored(p string) bool {
 	return false
 }
 
-// parse parses a Go file, without resolving its names: the rules compare texts.
+// parse parses a Go file without resolving its names, because the rules compare texts.
 func (r *repo) parse(p, src string) error {
 	tree, err := parser.ParseFile(r.fset, p, src, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
@@ -121,9 +120,8 @@ func (r *repo) parse(p, src string) error {
 
 var versionSuffix = regexp.MustCompile(`[/.]v[0-9]+$`)
 
-// importName returns the name by which a file knows an import. Without parsing the
-// imported package, the name is guessed from the path, which holds for all that we
-// import.
+// importName returns the name of an import in a file. The imported package is not parsed, so the name is guessed from
+// the path, which is right for all our imports.
 func importName(spec *ast.ImportSpec, target string) string {
 	switch {
 	case spec.Name == nil:
@@ -144,7 +142,7 @@ func (r *repo) in(dir string) (files []*file) {
 	return files
 }
 
-// code returns the Go files that are not tests.
+// code returns the Go files without the tests.
 func (r *repo) code() (files []*file) {
 	for _, f := range r.files {
 		if !f.test {

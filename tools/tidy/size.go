@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// Limits on size. A number says nothing about quality by itself, but what has grown
-// past it usually has a part that could go elsewhere, and without a limit nobody looks
-// for that part. To raise one is allowed, in a commit that says why.
+// Limits on size. A number says nothing about quality by itself. But code beyond a limit usually has a part that
+// could be elsewhere, and without a limit this part is not noticed. You may raise a limit, in a commit with the
+// reason.
 
-// checkFileLength finds files that are longer than a reader keeps in mind.
+// checkFileLength finds files that are too long to keep in mind.
 func checkFileLength(r *repo) (found []finding) {
 	for _, f := range r.files {
 		if n := f.lines(); n > limit(f, maxFileLines) {
@@ -20,7 +20,7 @@ func checkFileLength(r *repo) (found []finding) {
 	return found
 }
 
-// checkFuncLength finds functions that do not fit on a screen.
+// checkFuncLength finds functions longer than a screen.
 func checkFuncLength(r *repo) (found []finding) {
 	for _, f := range r.files {
 		for _, d := range f.ast.Decls {
@@ -80,7 +80,7 @@ func checkCommandSize(r *repo) (found []finding) {
 	return found
 }
 
-// exported counts the exported names that a declaration brings, methods aside.
+// exported counts the exported names introduced by a declaration, without methods.
 func exported(d ast.Decl) (n int) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -99,7 +99,7 @@ func exported(d ast.Decl) (n int) {
 	return n
 }
 
-// checkInterfaces finds interfaces that are larger than an implementer likes.
+// checkInterfaces finds interfaces that are too large for an implementer.
 func checkInterfaces(r *repo) (found []finding) {
 	for _, f := range r.code() {
 		for where, n := range nodes(f) {

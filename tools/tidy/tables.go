@@ -2,8 +2,8 @@ package tidy
 
 import "regexp"
 
-// The tables are code and not a file of settings: they need no parser and no path, and
-// a change of them makes the test cache forget what it knew.
+// The tables are code and not a settings file: they need no parser and no path, and a change invalidates the test
+// cache.
 
 // waivers are the exceptions: rule, place, reason. Keep them sorted by rule and place.
 var waivers = []waiver{
@@ -32,17 +32,17 @@ const (
 	thirdParty = "*"   // modules other than ours and the standard library
 )
 
-// edges says what the code of a package, and of the packages below it, may import besides the standard library and
-// its own family. A package without a line obeys the nearest line above it; a new top-level package needs its own.
-// Test files may import anything.
+// edges defines which packages the code of a package, and of the packages below it, may import in addition to the
+// standard library and its own family. A package without a line follows the nearest line above it; a new top-level
+// package needs its own line. Test files may import any package.
 var edges = map[string][]string{
-	"feed":                            {"internal/fold", "internal/keyspace"},                                                                                                                                                                                                                                                           // the vocabulary: whoever shares it shares nothing else
-	".":                               {"feed", "internal/fold", "internal/keyspace", "internal/processor/latest", "internal/notes", "internal/pause", "internal/processor/dispatch", "internal/processor/instance", "internal/processor/records", "internal/processor/tenure", "internal/processor/unit", "internal/cosmosdb/service"}, // importing the processor must cost its user nothing
+	"feed":                            {"internal/fold", "internal/keyspace"},                                                                                                                                                                                                                                                           // the vocabulary: packages that share it share no other code
+	".":                               {"feed", "internal/fold", "internal/keyspace", "internal/processor/latest", "internal/notes", "internal/pause", "internal/processor/dispatch", "internal/processor/instance", "internal/processor/records", "internal/processor/tenure", "internal/processor/unit", "internal/cosmosdb/service"}, // importing the processor must not add dependencies for its user
 	"changefeedtest":                  {"feed", "internal/pause"},
 	"docstore":                        {"feed", "internal/cosmosdb/epk", "internal/cosmosdb/leasedoc", "internal/cosmosdb/pkey", "internal/cosmosdb/rawjson", "internal/cosmosdb/service", thirdParty},
 	"cosmos":                          {"feed", "internal/cosmosdb/epk", "internal/cosmosdb/leasedoc", "internal/pause", "internal/cosmosdb/pkey", "internal/cosmosdb/rawjson", "internal/cosmosdb/rest", "internal/cosmosdb/service", thirdParty},
-	"deadletters":                     {".", "feed", "internal/filelock", "internal/notes", "internal/pause", "internal/cosmosdb/pkey", "internal/cosmosdb/rawjson", "internal/cosmosdb/service"},                                                                                                                                         // sinks that cost their user nothing either
-	"cosmosrest":                      {"cosmosrest/internal/auth", "cosmosrest/internal/hybridrow", "cosmosrest/internal/meter", "cosmosrest/internal/query", "cosmosrest/internal/sql", "cosmosrest/internal/wire", "docstore", "feed", "internal/cosmosdb/pkey", "internal/cosmosdb/rawjson", "internal/cosmosdb/service", thirdParty}, // the one edge between siblings
+	"deadletters":                     {".", "feed", "internal/filelock", "internal/notes", "internal/pause", "internal/cosmosdb/pkey", "internal/cosmosdb/rawjson", "internal/cosmosdb/service"},                                                                                                                                         // sinks must not add dependencies for their user either
+	"cosmosrest":                      {"cosmosrest/internal/auth", "cosmosrest/internal/hybridrow", "cosmosrest/internal/meter", "cosmosrest/internal/query", "cosmosrest/internal/sql", "cosmosrest/internal/wire", "docstore", "feed", "internal/cosmosdb/pkey", "internal/cosmosdb/rawjson", "internal/cosmosdb/service", thirdParty}, // the only edge between siblings
 	"cosmosrest/cosmostest":           {"cosmosrest", "docstore"},
 	"cosmosrest/internal/auth":        {"cosmosrest/internal/wire", thirdParty},
 	"cosmosrest/internal/meter":       {"cosmosrest/internal/wire", "docstore", "internal/cosmosdb/service"},
@@ -51,7 +51,7 @@ var edges = map[string][]string{
 	"cosmosrest/internal/wire":        {"feed", "internal/cosmosdb/rawjson", "internal/cosmosdb/service"},
 	"outbox":                          {".", "feed", "internal/pause", "internal/cosmosdb/rawjson", "internal/cosmosdb/service"},
 	"outbox/outboxtest":               {"feed", "outbox"},
-	"outbox/webhookpub":               {".", "feed", "internal/cloudevent", "outbox"}, // no SDK: importing it must cost its user nothing
+	"outbox/webhookpub":               {".", "feed", "internal/cloudevent", "outbox"}, // no SDK: no dependencies for users
 	"outbox/natspub":                  {".", "feed", "internal/cloudevent", "internal/filelock", "outbox", thirdParty},
 	"outbox/kafkapub":                 {".", "feed", "outbox", thirdParty},
 	"outbox/internal/calls":           {},
@@ -59,9 +59,9 @@ var edges = map[string][]string{
 	"outbox/servicebuspub":            {"feed", "internal/cloudevent", "outbox", "outbox/internal/calls", thirdParty},
 	"outbox/outboxotel":               {"outbox", thirdParty},
 	"trigger":                         {"feed", "internal/changeline"},
-	"conformance":                     {thirdParty},                                                                                                                                                                                                   // modules of their own, with the SDKs
-	"cmd":                             {anyPackage, thirdParty},                                                                                                                                                                                       // ties things together
-	"examples":                        {".", "changefeedtest", "cosmos", "cosmosrest", "deadletters", "docstore", "feed", "outbox", "outbox/kafkapub", "outbox/natspub", "outbox/rabbitpub", "outbox/servicebuspub", "outbox/webhookpub", thirdParty}, // public packages alone, so that they can be copied whole
+	"conformance":                     {thirdParty},                                                                                                                                                                                                   // separate modules, with the SDKs
+	"cmd":                             {anyPackage, thirdParty},                                                                                                                                                                                       // connects the parts
+	"examples":                        {".", "changefeedtest", "cosmos", "cosmosrest", "deadletters", "docstore", "feed", "outbox", "outbox/kafkapub", "outbox/natspub", "outbox/rabbitpub", "outbox/servicebuspub", "outbox/webhookpub", thirdParty}, // only public packages, so examples can be copied as a whole
 	"internal/cosmosdb/epk":           {thirdParty},
 	"internal/processor/balance":      {},
 	"internal/processor/beat":         {},
@@ -113,41 +113,41 @@ var edges = map[string][]string{
 	"tools/long":                      {},
 	"tools/stress":                    {},
 	"internal/proof/nethost":          {"docstore", "feed"},
-	"internal/proof/sim":              {anyPackage, thirdParty}, // the whole system in one test
+	"internal/proof/sim":              {anyPackage, thirdParty}, // the whole system in a single test
 	"tools/tidy":                      {},
 
 	"cosmosrest/internal/hybridrow": {"feed"},
-	"cosmosrest/internal/netbatch":  {}, // shares nothing with what it tests
+	"cosmosrest/internal/netbatch":  {}, // shares no code with the package that it tests
 }
 
 const (
 	engineModule = "github.com/cockroachdb/pebble"
-	engineDir    = "docstore/internal/engine" // what is verified before the engine opens a store is as much its format as its API
+	engineDir    = "docstore/internal/engine" // facts that are verified before the engine opens a store belong to its format as much as to its API
 )
 
 var (
 	vagueName = regexp.MustCompile(`^(utils?|common|helpers?|shared|types|models?|base|errors?|misc)$|utils?$|_`)
 
-	// The brackets keep these very words from breaking the rule.
+	// The brackets prevent these words from breaking the rule themselves.
 	unfinished = regexp.MustCompile(`\b(TO[D]O|FIX[M]E|XX[X])\b`)
 
 	forbiddenCall = regexp.MustCompile(`^(time\.Sleep|context\.(Background|TO[D]O)|os\.Exit|fmt\.Print.*|log\..*|panic|print|println)$`)
 
 	wordRune = regexp.MustCompile(`^\w`)
 
-	// Methods whose meaning the standard library fixes need no comment.
+	// The standard library defines the meaning of these methods, so they need no comment.
 	wellKnownMethod = regexp.MustCompile(`^(Error|String|Unwrap|MarshalJSON|UnmarshalJSON)$`)
 )
 
-// forTests are the packages that are imported by tests alone, and so may import testing.
+// forTests are the packages that only tests import, so they may import testing.
 var forTests = []string{"changefeedtest", "cosmosrest/cosmostest", "cosmosrest/internal/netbatch", "cmd/changefeed/internal/bench/virtual", "internal/proof/lives", "outbox/outboxtest"}
 
-// knownFiles are the files that belong here. A new kind of file needs a line.
+// knownFiles are the files that belong in the repository. A new kind of file needs a line.
 var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^([a-z0-9]+/)*[a-z0-9_]+\.go$`),
 	regexp.MustCompile(`(^|/)testdata/`),
 	regexp.MustCompile(`^(README\.md|CONTRIBUTING\.md|CHANGELOG\.md|LICENSE|Makefile|\.gitignore|\.gitattributes)$`),
-	regexp.MustCompile(`^(tools/pinned/|conformance/(go|cloudevents)/|examples/exactlyonce/)?go\.(mod|sum)$`), // pinned apart from the library's own requirements
+	regexp.MustCompile(`^(tools/pinned/|conformance/(go|cloudevents)/|examples/exactlyonce/)?go\.(mod|sum)$`), // pinned separately from the library's own requirements
 	regexp.MustCompile(`^conformance/(js|servicebus|standardwebhooks)/([a-z-]+\.mjs|package(-lock)?\.json)$`),
 	regexp.MustCompile(`^conformance/standardwebhooks/([a-z-]+\.py|requirements\.txt)$`),
 	regexp.MustCompile(`^conformance/python/([a-z_]+\.py|requirements\.txt)$`),
@@ -156,10 +156,11 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^\.ci/run$`),
 	regexp.MustCompile(`^docs/[a-z0-9/-]*([a-z0-9-]+|README)\.(md|svg)$`),
 	regexp.MustCompile(`^examples/[a-z]+/README\.md$`),
-	regexp.MustCompile(`^examples/contacts/(page\.html|openapi\.json)$`), // what its service serves
+	regexp.MustCompile(`^examples/contacts/(page\.html|openapi\.json)$`), // files served by its service
 	regexp.MustCompile(`^tools/mutants/tables/[a-z]+\.txt$`),
-	regexp.MustCompile(`^cmd/changefeed/internal/notices/notices\.txt$`), // licences of others, which the binary carries
+	regexp.MustCompile(`^cmd/changefeed/internal/notices/notices\.txt$`), // licences of others, which the binary contains
 }
 
-// foreign are heads of qualified names (`Head.Name`) that documents may use though they are not ours: whose they are.
+// foreign are heads of qualified names (`Head.Name`) that documents may use although they are not ours. The value
+// says whose they are.
 var foreign = map[string]string{}

@@ -1,18 +1,16 @@
-// Package tidy keeps the house rules of this repository as a test, because a rule that
-// only people keep is kept until the first hurry.
+// Package tidy enforces the house rules of this repository in a test, because a rule that only people enforce is
+// broken as soon as they are in a hurry.
 //
-// A rule is a name, a reason and a function from the parsed repository to findings;
-// [rules] lists them all. Tests run each rule twice: over the repository, where it must
-// find nothing, and over a small bad sample, where it must find the fault that the
-// sample was made for, because a rule that cannot fail is no rule.
+// A rule is a name, a reason and a function from the parsed repository to findings; [rules] lists them all. Tests run
+// each rule twice: over the repository, where it must find nothing, and over a small bad sample, where it must find
+// the sample's fault, because a rule that cannot fail is useless.
 //
-// An exception is a line in [waivers]: the rule, the place and the reason. The place is
-// the part of a finding before the dash. A waiver that excuses nothing fails the test
-// too, so the list is only as long as necessary. The other tables (who may import whom,
-// which files are known, whose names the documents may use) are in tables.go as well.
+// An exception is a line in [waivers]: the rule, the place and the reason. The place is the part of a finding before
+// the dash. If a waiver excuses nothing, the test fails too, so the list is only as long as necessary. The other
+// tables (who may import whom, which files are known, whose names the documents may use) are in tables.go as well.
 //
-// Only the source is read: nothing is built and no program is started, so the rules
-// hold for every build tag, and the test cache notices each changed file.
+// The rules only read the source: they build nothing and start no program. So they apply to every build tag, and the
+// test cache notices each changed file.
 package tidy
 
 import (
@@ -21,11 +19,11 @@ import (
 	"slices"
 )
 
-// The limits of the rules. A test file may be twice as long, because tables and scripts are read by the entry.
+// The limits of the rules. A test file may be twice as long, because tables and scripts are read entry by entry.
 const (
 	maxFileLines    = 400
 	maxFuncLines    = 60
-	maxRootFiles    = 15   // the root is the public face, and connects the parts of internal/processor
+	maxRootFiles    = 15   // the root is the public API, and connects the parts of internal/processor
 	maxRootLines    = 2500 // comments count too
 	maxRootNames    = 60   // methods do not count
 	maxCommandLines = 2700 // flags, help and output of cmd/changefeed
@@ -35,16 +33,14 @@ const (
 	testAllowance   = 2
 )
 
-// rule is a house rule: its name, the reason why we have it, and the check that finds
-// breaches.
+// rule is a house rule: its name, its reason, and the check for breaches.
 type rule struct {
 	name  string
 	why   string
 	check func(*repo) []finding
 }
 
-// finding is a breach. Its place is stable when lines move, so that a waiver can name
-// it.
+// finding is a breach. Its place does not change when lines move, so a waiver can name it.
 type finding struct {
 	where string // path, path:Function or path:word
 	text  string
@@ -81,8 +77,7 @@ var rules = []rule{
 	{"unknown-file", "a sketch or a generated report is not committed", checkUnknownFiles},
 }
 
-// breaches runs a rule, leaves out the findings that are waived, and marks the waivers
-// used.
+// breaches runs a rule, removes the waived findings, and marks the waivers as used.
 func breaches(r *repo, ru rule, waived []waiver, used map[waiver]bool) []finding {
 	return slices.DeleteFunc(ru.check(r), func(f finding) bool {
 		i := slices.IndexFunc(waived, func(w waiver) bool { return w.rule == ru.name && w.where == f.where })
@@ -94,7 +89,7 @@ func breaches(r *repo, ru rule, waived []waiver, used map[waiver]bool) []finding
 	})
 }
 
-// find describes a breach in a Go file, at a line.
+// find returns the finding for a breach in a Go file, at a line.
 func (r *repo) find(where string, n ast.Node, format string, args ...any) finding {
 	at := r.fset.Position(n.Pos())
 	return finding{where, fmt.Sprintf("line %d: ", at.Line) + fmt.Sprintf(format, args...)}

@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// Limits on types, which share the reasons of size.go.
+// Limits on types, for the reasons in size.go.
 
-// checkMethods finds types with so many methods that nobody knows them all: short functions hide them from the other limits. Methods
-// that an embedded type brings count, because whoever has a value can call them.
+// checkMethods finds types with too many methods to remember: short functions hide them from the other limits. The
+// methods of embedded types count, because callers can use them too.
 func checkMethods(r *repo) (found []finding) {
 	types := typesOf(r)
 	for _, where := range slices.Sorted(maps.Keys(types)) {
@@ -21,16 +21,16 @@ func checkMethods(r *repo) (found []finding) {
 	return found
 }
 
-// structure is what a type declaration says: the names of methods, and the types that are embedded, as dir:Name.
+// structure contains the names of a type's own methods, and its embedded types as dir:Name.
 type structure struct {
 	methods  map[string]bool
 	embedded []string
 }
 
-// structures are the types of the code, by dir:Name.
+// structures contains the types of the code, by dir:Name.
 type structures map[string]*structure
 
-// at is the structure of a type, which is made if there is none.
+// at returns the structure of a type, and creates a missing structure.
 func (all structures) at(where string) *structure {
 	if all[where] == nil {
 		all[where] = &structure{methods: map[string]bool{}}
@@ -56,7 +56,7 @@ func typesOf(r *repo) structures {
 	return all
 }
 
-// addFields adds what a struct or an interface embeds, and the methods of an interface.
+// addFields adds the embedded types of a struct or an interface, and the methods of an interface.
 func (s *structure) addFields(r *repo, f *file, t ast.Expr) {
 	var fields []*ast.Field
 	ofInterface, isInterface := t.(*ast.InterfaceType)
@@ -76,7 +76,8 @@ func (s *structure) addFields(r *repo, f *file, t ast.Expr) {
 	}
 }
 
-// named is a type as dir:Name, if it is one of this module; other modules' methods do not count.
+// named returns a type of this module as dir:Name, and an empty string for types of other modules, whose methods do
+// not count.
 func (r *repo) named(f *file, t ast.Expr) string {
 	switch t := t.(type) {
 	case *ast.StarExpr:
@@ -95,7 +96,7 @@ func (r *repo) named(f *file, t ast.Expr) string {
 	return ""
 }
 
-// methodSet are the names of the methods of a type, with those that are promoted.
+// methodSet returns the names of the methods of a type, including promoted methods.
 func (all structures) methodSet(where string, seen map[string]bool) map[string]bool {
 	set := map[string]bool{}
 	if all[where] == nil || seen[where] {
@@ -109,7 +110,8 @@ func (all structures) methodSet(where string, seen map[string]bool) map[string]b
 	return set
 }
 
-// checkBooleans finds structs with so many booleans that their legal combinations are nowhere written: such a state is a type.
+// checkBooleans finds structs with many booleans. The code does not say which of their combinations are legal; a type
+// for the state would.
 func checkBooleans(r *repo) (found []finding) {
 	for _, f := range r.code() {
 		for _, n := range nodes(f) {

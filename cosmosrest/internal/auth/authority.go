@@ -10,32 +10,31 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// The way of a credential: the Authorization header names its kind, and the kind decides
-// who checks it. Resource tokens, the third kind of the service, are refused: they belong
-// to users and permissions, which this server does not have.
+// How a credential is checked. The Authorization header names its kind, and the kind decides who checks it. Resource
+// tokens, the service's third kind, are refused: they belong to users and permissions, which this server does not
+// have.
 
-// The sub-statuses of refused credentials, all 401.
+// The sub-statuses of refused credentials. Their status is always 401.
 const (
 	subNoHeader  = 0    // 401: there is no authorization header
-	subBadHeader = 5001 // 401: it cannot be read
+	subBadHeader = 5001 // 401: the header cannot be parsed
 	subTokensOff = 5002 // 401: Entra tokens are not accepted
 )
 
-// unauthorized is a 401. Like the service's it comes from the gateway, whose messages have
-// no frame.
+// unauthorized returns a 401. As in the service, this error comes from the gateway, whose messages have no frame.
 func unauthorized(sub int, format string, args ...any) *wire.Error {
 	e := wire.Errorf(http.StatusUnauthorized, sub, wire.CodeUnauthorized, format, args...)
 	e.Bare = true
 	return e
 }
 
-// Authority knows the keys of an account, and whose tokens are accepted.
+// Authority knows the keys of an account, and which tokens are accepted.
 type Authority struct {
 	keys   keyring
 	tokens *verifier
 }
 
-// New reads keys, and the key set of the tokens if it is a file. With tokens nil none are accepted.
+// New reads keys, and the key set of the tokens if that is a file. If tokens is nil, no tokens are accepted.
 func New(keys []Key, tokens *Tokens, log *slog.Logger) (*Authority, error) {
 	ring, err := newKeyring(keys)
 	if err != nil {
@@ -45,7 +44,7 @@ func New(keys []Key, tokens *Tokens, log *slog.Logger) (*Authority, error) {
 	return &Authority{ring, v}, err
 }
 
-// Authenticate finds out who sends a request.
+// Authenticate returns the principal who sends a request.
 func (a *Authority) Authenticate(ctx context.Context, r *wire.Request) (Principal, error) {
 	text := r.Header(wire.HeaderAuthorization)
 	if text == "" {
@@ -63,17 +62,17 @@ func (a *Authority) Authenticate(ctx context.Context, r *wire.Request) (Principa
 	return Principal{}, unauthorized(subBadHeader, "The authorization token is of type %q: want master or aad", cred.kind)
 }
 
-// credential is an Authorization header, taken apart.
+// credential is a parsed Authorization header.
 type credential struct {
 	kind      string // master, aad, resource
 	signature string
 }
 
-// parseCredential reads type=...&ver=1.0&sig=..., percent-encoded or not: some SDKs encode
-// the whole.
+// parseCredential parses type=...&ver=1.0&sig=... The text may be percent-encoded, because some SDKs encode the whole
+// text.
 func parseCredential(text string) (credential, bool) {
 	if strings.IndexByte(text, '%') >= 0 {
-		plain, err := url.PathUnescape(text) // not a query: a bare + is part of a signature
+		plain, err := url.PathUnescape(text) // not as a query, because a bare + is part of a signature
 		if err != nil {
 			return credential{}, false
 		}

@@ -28,20 +28,19 @@ import (
 
 // The issuer's public keys: a JSON Web Key Set (RFC 7517), from a file or by https.
 //
-// Issuers change their keys without notice, so a token with an unknown key has the set read
-// again, but not more often than keySetFresh: a stranger could otherwise make the server
-// ask the issuer at will.
+// Issuers change their keys without notice, so the set is read again if a token has an unknown key. But the set is
+// read at most once per keySetFresh; otherwise any sender could make the server call the issuer at will.
 
-// How often the set is read, and what a set may be.
+// How often the set is read, and the limits of a set.
 const (
-	keySetFresh   = 5 * time.Minute  // a key set is not read again before
-	keySetPause   = 10 * time.Second // after a failure
+	keySetFresh   = 5 * time.Minute  // shortest time between two reads of the set
+	keySetPause   = 10 * time.Second // the same after a failure
 	keySetTimeout = 10 * time.Second
 	maxKeySet     = 1 << 20 // bytes
 	minRSA        = 2048    // bits
 )
 
-// errNoKey is an unknown key, also after the set was read again.
+// errNoKey means that the key is not in the set, even after the set was read again.
 var errNoKey = errors.New("the key that signed it is not in the key set")
 
 // keySet is a JSON Web Key Set in a file or at an address.
@@ -49,19 +48,19 @@ type keySet struct {
 	source string
 	client *http.Client // nil for a file
 	keys   atomic.Pointer[[]publicKey]
-	turn   chan struct{} // of who reads the source
-	next   time.Time     // not before; of who has the turn
+	turn   chan struct{} // held by the goroutine that reads the source
+	next   time.Time     // time of the next allowed read; guarded by turn
 }
 
-// publicKey is a key of the set, by its id.
+// publicKey is a key of the set, with its id.
 type publicKey struct {
 	id  string
 	key crypto.PublicKey
 }
 
-// newKeySet reads a file at once, so that a wrong one stops the server, and an address with
-// the first token. An address must be https, unless it is this machine: whoever could
-// change the answer could sign tokens.
+// newKeySet reads a file at once, so an invalid file stops the server. newKeySet reads an address when the first
+// token comes. An address must be https, unless the host is this machine, because anyone who can change the answer
+// can sign tokens.
 func newKeySet(source string) (*keySet, error) {
 	k := &keySet{source: source, turn: make(chan struct{}, 1)}
 	k.keys.Store(&[]publicKey{})
@@ -88,20 +87,19 @@ func newKeySet(source string) (*keySet, error) {
 	return k, nil
 }
 
-// loopback reports whether a host can only be this machine.
+// loopback reports whether a host is always this machine.
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// find is the key with this id, of the kind that the method needs; for a token that names
-// no key, all of that kind. If there is none, the source is read again, by one caller for
-// all.
+// find returns the key with this id, if its kind fits the method. If the token names no key, find returns all keys of
+// that kind. If there is no such key, a single caller reads the source again for all callers.
 func (k *keySet) find(ctx context.Context, id, method string, log *slog.Logger) (any, error) {
 	if found, ok := k.pick(id, method); ok {
 		return found, nil
 	}
-	// A channel and not a mutex: who waits for a slow issuer must be able to give up.
+	// This is a channel and not a mutex, so a caller that waits for a slow issuer can give up.
 	select {
 	case k.turn <- struct{}{}:
 		defer func() { <-k.turn }()
@@ -109,18 +107,19 @@ func (k *keySet) find(ctx context.Context, id, method string, log *slog.Logger) 
 		return nil, ctx.Err()
 	}
 	if !time.Now().Before(k.next) {
-		// Others need the keys, too, when this client has gone. The read has a limit of its own.
+		// The read goes on even if this client has gone, because others need the keys too. The read has its own time
+		// limit.
 		if err := k.read(context.WithoutCancel(ctx)); err != nil {
 			log.Error("key set of tokens cannot be read", "source", k.source, "err", err)
 		}
 	}
-	if found, ok := k.pick(id, method); ok { // others may have read it meanwhile
+	if found, ok := k.pick(id, method); ok { // another caller may have read the set meanwhile
 		return found, nil
 	}
 	return nil, fmt.Errorf("%w: kid is %q", errNoKey, id)
 }
 
-// pick is find among the keys as last read.
+// pick is find without reading the source again.
 func (k *keySet) pick(id, method string) (any, bool) {
 	var set jwt.VerificationKeySet
 	for _, p := range *k.keys.Load() {
@@ -131,8 +130,8 @@ func (k *keySet) pick(id, method string) (any, bool) {
 	return set, len(set.Keys) > 0
 }
 
-// fits reports whether a method of signing belongs to a key. A token that chose its method
-// freely could have a public key used as the secret of an HMAC.
+// fits reports whether a signing method fits a key. If a token could choose any method, a public key could be used as
+// the secret of an HMAC.
 func fits(key crypto.PublicKey, method string) bool {
 	switch key := key.(type) {
 	case *rsa.PublicKey:
@@ -143,10 +142,9 @@ func fits(key crypto.PublicKey, method string) bool {
 	return method == "EdDSA"
 }
 
-// read reads the source, and sets when it may be read again. After a failure that is soon.
+// read reads the source, and sets the time of the next allowed read. After a failure this time is earlier.
 func (k *keySet) read(ctx context.Context) error {
-	// Set before the attempt, so that each of those who wait does not fail anew, one
-	// after the other.
+	// The time is set before the attempt. Otherwise all waiting callers would try and fail, in turn.
 	k.next = time.Now().Add(keySetPause)
 	text, err := k.text(ctx)
 	if err != nil {
@@ -161,7 +159,8 @@ func (k *keySet) read(ctx context.Context) error {
 	return nil
 }
 
-// text is the source's text. Redirects are not followed: the address is part of the trust.
+// text returns the source's text. text does not follow redirects, because the address is trusted, and the target of a
+// redirect is not.
 func (k *keySet) text(ctx context.Context) (text []byte, err error) {
 	if k.client == nil {
 		return os.ReadFile(k.source)
@@ -181,8 +180,7 @@ func (k *keySet) text(ctx context.Context) (text []byte, err error) {
 	return io.ReadAll(io.LimitReader(answer.Body, maxKeySet))
 }
 
-// webKey is a key in a set. Kinds of keys that are not known are left out, as the standard
-// demands.
+// webKey is a key in a set. Keys of unknown kinds are ignored, as the standard requires.
 type webKey struct {
 	Kind  string `json:"kty"`
 	Use   string `json:"use"`
@@ -203,8 +201,8 @@ func (n *number) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// parseKeySet reads the keys for signatures; a set without any is an error, because it
-// would refuse all.
+// parseKeySet parses the keys for signatures. A set without such keys is an error, because all tokens would be
+// refused.
 func parseKeySet(text []byte) (keys []publicKey, err error) {
 	var set struct {
 		Keys []webKey `json:"keys"`
@@ -213,7 +211,7 @@ func parseKeySet(text []byte) (keys []publicKey, err error) {
 		return nil, fmt.Errorf("it is no JSON Web Key Set: %w", err)
 	}
 	for i, w := range set.Keys {
-		// A key for encryption may be published beside the others. It signs nothing.
+		// A set may also contain keys for encryption, which sign nothing.
 		if w.Use != "" && w.Use != "sig" {
 			continue
 		}
@@ -231,13 +229,12 @@ func parseKeySet(text []byte) (keys []publicKey, err error) {
 	return keys, nil
 }
 
-// public is the key itself; nil if its kind is not known.
+// public returns the key, or nil if its kind is unknown.
 func (w webKey) public() (crypto.PublicKey, error) {
 	switch w.Kind + w.Curve {
 	case "RSA":
 		key := &rsa.PublicKey{N: new(big.Int).SetBytes(w.N), E: int(new(big.Int).SetBytes(w.E).Int64())}
-		// Four bytes are the most that the exponent may have: Int64 of a longer number
-		// would be another.
+		// The exponent may have at most four bytes, because Int64 would return a wrong number for a longer exponent.
 		if key.N.BitLen() < minRSA || key.E < 3 || len(w.E) > 4 {
 			return nil, fmt.Errorf("n has %d bits, e is %d: want at least %d bits, and 65537", key.N.BitLen(), key.E, minRSA)
 		}
@@ -257,7 +254,7 @@ func (w webKey) public() (crypto.PublicKey, error) {
 	return nil, nil
 }
 
-// point is the key of an elliptic curve.
+// point returns a key on an elliptic curve.
 func (w webKey) point(curve elliptic.Curve) (crypto.PublicKey, error) {
 	size := (curve.Params().BitSize + 7) / 8
 	if len(w.X) != size || len(w.Y) != size {

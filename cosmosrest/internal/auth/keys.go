@@ -14,49 +14,46 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// Master keys: HMAC-SHA256 over method, kind of resource, link and date, each in its own
-// line. Signatures are compared in constant time, so that the time of an answer says
-// nothing about the right one.
+// Master keys. A signature is the HMAC-SHA256 of method, kind of resource, link and date, each on its own line.
+// Signatures are compared in constant time, so the time of an answer does not help to guess the right signature.
 
 // Key is a master key of the account.
 type Key struct {
 	Name  string // for messages
-	Text  string // in base64; without it there is no key
-	Write bool   // it may do everything, else only read
+	Text  string // in base64; if empty, there is no key
+	Write bool   // read-write; otherwise read-only
 }
 
-// The service accepts a date up to 15 minutes off; a key must be long enough not to be
-// guessed.
+// The service accepts a date that is up to 15 minutes off. A key must be too long to guess.
 const (
 	minKey    = 16               // bytes of a key
 	clockSkew = 15 * time.Minute // between the date of a request and our clock, either way
 )
 
-// keyring checks signatures. Signers are pooled, because to prepare the state of an HMAC
-// takes longer than to use it.
+// keyring checks signatures. Signers are pooled, because preparing the state of an HMAC takes longer than its use.
 type keyring struct {
 	keys    []masterKey
 	signers *sync.Pool
 }
 
-// masterKey is a key, decoded, with its owner.
+// masterKey is a decoded key with its principal.
 type masterKey struct {
 	secret []byte
 	who    Principal
 }
 
-// signer has an HMAC for each key, the memory for a check, and the date of the last request:
-// a client writes the same one for a second.
+// signer contains an HMAC for each key, the memory for a check, and the date of the last request, because a client
+// sends the same date for a second.
 type signer struct {
 	macs    []hash.Hash
 	payload []byte
 	sum     [sha256.Size]byte
 	text    string
-	date    time.Time // that text says
+	date    time.Time // the parsed text
 }
 
-// newKeyring decodes keys. The same secret as a read-write and as a read-only key is
-// refused: whoever was meant to read only could then write.
+// newKeyring decodes keys. newKeyring refuses a secret that is both a read-write and a read-only key, because its
+// read-only users could then write.
 func newKeyring(keys []Key) (keyring, error) {
 	var ring keyring
 	for _, key := range keys {
@@ -81,7 +78,7 @@ func newKeyring(keys []Key) (keyring, error) {
 	return ring, nil
 }
 
-// principal is the principal to whom the key belongs.
+// principal returns the key's principal.
 func (k *Key) principal() Principal {
 	if k.Write {
 		return owner
@@ -98,9 +95,8 @@ func newSigner(keys []masterKey) *signer {
 	return s
 }
 
-// check finds out which key signed a request. Its error repeats the text that should have
-// been signed, as the service's does, because that is how authors of clients find their
-// mistakes.
+// check finds the key that signed a request. As in the service, the error repeats the text that should have been
+// signed, because authors of clients need this text to find their mistakes.
 func (ring keyring) check(r *wire.Request, signature string) (Principal, error) {
 	date := r.Header(wire.HeaderDate)
 	if date == "" {
@@ -116,9 +112,9 @@ func (ring keyring) check(r *wire.Request, signature string) (Principal, error) 
 	return who, s.checkDate(date, time.Now())
 }
 
-// signed finds the key that made a signature.
+// signed returns the principal of the key that made a signature.
 func (ring keyring) signed(s *signer, method string, t wire.Target, date, signature string) (Principal, bool) {
-	var text [sha256.Size + 1]byte // room for what DecodedLen is too high
+	var text [sha256.Size + 1]byte // DecodedLen may be too high by a byte
 	if len(signature) != base64.StdEncoding.EncodedLen(sha256.Size) {
 		return Principal{}, false
 	}
@@ -139,7 +135,7 @@ func (ring keyring) signed(s *signer, method string, t wire.Target, date, signat
 	return Principal{}, false
 }
 
-// compose is the text that is signed; it is valid until the next call.
+// compose returns the text to sign, which is valid until the next call.
 func (s *signer) compose(method, kind, link, date string) []byte {
 	b := appendLower(s.payload[:0], method)
 	b = appendLower(append(b, '\n'), kind)
@@ -149,7 +145,7 @@ func (s *signer) compose(method, kind, link, date string) []byte {
 	return s.payload
 }
 
-// appendLower appends text with its ASCII letters in lower case.
+// appendLower appends text with its ASCII letters converted to lower case.
 func appendLower(b []byte, text string) []byte {
 	for i := range len(text) {
 		c := text[i]
@@ -161,9 +157,8 @@ func appendLower(b []byte, text string) []byte {
 	return b
 }
 
-// links are those that a signature may cover, the usual one first. Clients that address by
-// resource ids sign the last of them alone, in lower case; so do all for offers, though
-// some sign the whole link there.
+// links returns the links that a signature may cover, the usual link first. Clients that address by resource ids sign
+// only the last resource id, in lower case. For offers, all clients do this, but some sign the whole link.
 func links(t wire.Target) []string {
 	last := strings.ToLower(t.Link[strings.LastIndexByte(t.Link, '/')+1:])
 	switch {
@@ -186,13 +181,13 @@ func isRID(id string, bytes int) bool {
 	return err == nil
 }
 
-// checkDate refuses requests that were signed long ago or for later, because a signature
-// that somebody has seen could otherwise be used for ever.
+// checkDate refuses requests whose date is too old or too far in the future. Otherwise anyone who has seen a
+// signature could use that signature for ever.
 func (s *signer) checkDate(text string, now time.Time) error {
 	if text != s.text || s.date.IsZero() {
 		date, err := http.ParseTime(text)
 		if err != nil {
-			date, err = time.Parse(time.RFC1123, text) // UTC instead of GMT
+			date, err = time.Parse(time.RFC1123, text) // the date has UTC instead of GMT
 		}
 		if err != nil {
 			return unauthorized(0, "x-ms-date is %q: want a date such as %s", text, now.UTC().Format(http.TimeFormat))

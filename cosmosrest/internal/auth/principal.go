@@ -7,12 +7,12 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// Principals: who sends a request, and what a grant lets them do on a resource.
+// Principals: the sender of a request, and the actions that a grant allows on a resource.
 
-// Principal is who sends a request. The zero value may do nothing.
+// Principal is the sender of a request. The zero value has no rights.
 type Principal struct {
 	id     string // of an Entra principal; empty for a key
-	all    bool   // may do everything
+	all    bool   // has all rights
 	grants []grant
 }
 
@@ -22,21 +22,19 @@ var (
 	reader = Principal{grants: []grant{{actions: readerActions}}}
 )
 
-// Resource is the subject of a request, by ids: a container, a database, or the set of them
-// all.
+// Resource is the subject of a request, by ids: a container, a database, or the set of all databases.
 type Resource struct {
-	Database, Container string // empty for none
-	Account             bool   // the account itself, which lies in every scope: all clients read it first
+	Database, Container string // empty if there is none
+	Account             bool   // the account itself, in every scope, because all clients read it first
 }
 
-// May reports whether the principal may do an action on a resource. The resource is a
-// function, because to find its names costs a look into the store, and owners of keys need
-// none.
+// May reports whether the principal may do an action on a resource. on is a function, because finding the names of a
+// resource needs a lookup in the store, and principals with keys do not need the names.
 func (p *Principal) May(action string, on func() Resource) bool {
 	return p.all || slices.ContainsFunc(p.grants, func(g grant) bool { return slices.Contains(g.actions, action) && g.holds(on) })
 }
 
-// holds reports whether a resource lies in the scope of a grant.
+// holds reports whether a resource is in the scope of a grant.
 func (g *grant) holds(resource func() Resource) bool {
 	if g.database == "" {
 		return true
@@ -45,15 +43,15 @@ func (g *grant) holds(resource func() Resource) bool {
 	return on.Account || on.Database == g.database && (g.container == "" || on.Container == g.container)
 }
 
-// Sub-statuses of refused actions: 403.
+// Sub-statuses of refused actions. Their status is 403.
 const (
-	subManageByToken   = 5300 // no role grants to manage the account
-	subMetadataRefused = 5301 // no role grants to read metadata
-	subNotGranted      = 5302 // no role grants the action
+	subManageByToken   = 5300 // tokens never grant the management of the account
+	subMetadataRefused = 5301 // no role of the principal grants reading metadata
+	subNotGranted      = 5302 // no role of the principal grants the action
 )
 
-// Refusal is the 403 of an action that the principal may not do, in the service's words,
-// which name the principal, the action and the scope that a role would have to grant.
+// Refusal returns the 403 of an action that the principal may not do. As in the service, the message names the
+// principal, the action and the scope that a role would have to grant.
 func (p *Principal) Refusal(action string, on Resource, r *wire.Request) error {
 	e := wire.Errorf(http.StatusForbidden, 0, wire.CodeForbidden, "Insufficient permissions: the key may only read: want a read-write key")
 	e.Bare = true
@@ -74,7 +72,7 @@ func (p *Principal) Refusal(action string, on Resource, r *wire.Request) error {
 	return e
 }
 
-// link is the scope in the service's form.
+// link returns the scope in the service's form.
 func (on Resource) link() string {
 	switch {
 	case on.Database == "":

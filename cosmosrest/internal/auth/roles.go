@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Roles: which actions a principal may do, and where. The names of actions and of the two
-// built-in roles are the service's, so that a role definition can be copied from Azure.
+// Roles define which actions a principal may do, and where. The names of actions and of the two built-in roles are
+// the service's, so you can copy a role definition from Azure.
 
-// The actions that roles grant, by the service's names. Only keys may [Manage].
+// The actions that roles grant, by the service's names. Only keys grant [Manage].
 const (
 	ReadMetadata   = ofAccount + "readMetadata"
 	Query          = ofContainer + "executeQuery"
@@ -29,12 +29,12 @@ const (
 	ofContainer = ofAccount + "sqlDatabases/containers/"
 )
 
-// The names of sets of actions, besides the actions themselves.
+// The names of sets of actions. A grant may also name single actions.
 const (
 	readerRole      = "Cosmos DB Built-in Data Reader"
 	contributorRole = "Cosmos DB Built-in Data Contributor"
 	everyItemAction = ofContainer + "items/*"
-	everyQuery      = ofContainer + "*" // those of a container as a whole
+	everyQuery      = ofContainer + "*" // actions on a container as a whole
 )
 
 // The actions of the service's two built-in roles.
@@ -43,25 +43,25 @@ var (
 	itemActions   = []string{Create, ReadItem, Replace, Upsert, Delete}
 )
 
-// Grant is what a principal may do in one container, in one database, or everywhere.
+// Grant contains the rights of a principal in a container, in a database, or everywhere.
 type Grant struct {
-	Database, Container string // ids; empty or "*" is all
+	Database, Container string // ids; empty or "*" means all
 	Actions             []string
 }
 
-// grant is a [Grant] with single actions.
+// grant is a [Grant] whose sets of actions are replaced by single actions.
 type grant struct {
-	database, container string // empty is every
+	database, container string // empty means all
 	actions             []string
 }
 
-// CheckRoles reports a grant that means nothing.
+// CheckRoles returns an error if a grant is invalid.
 func CheckRoles(roles map[string][]Grant) error {
 	_, err := compileRoles(roles)
 	return err
 }
 
-// compileRoles checks roles, by principal, and lists the single actions that they grant.
+// compileRoles checks the roles of all principals, and lists the single actions that they grant.
 func compileRoles(roles map[string][]Grant) (map[string][]grant, error) {
 	all := map[string][]grant{}
 	for _, who := range slices.Sorted(maps.Keys(roles)) {
@@ -79,7 +79,7 @@ func compileRoles(roles map[string][]Grant) (map[string][]grant, error) {
 	return all, nil
 }
 
-// compile lists the single actions of a grant, and refuses one that means nothing.
+// compile lists the single actions of a grant. compile refuses an invalid grant.
 func (g Grant) compile() (grant, error) {
 	c := grant{database: unlessEvery(g.Database), container: unlessEvery(g.Container)}
 	if c.database == "" && c.container != "" {
@@ -98,7 +98,7 @@ func (g Grant) compile() (grant, error) {
 	return c, nil
 }
 
-// unlessEvery is an id, empty for every one.
+// unlessEvery returns an id, or "" if the id means all.
 func unlessEvery(id string) string {
 	if id == "*" {
 		return ""
@@ -106,8 +106,7 @@ func unlessEvery(id string) string {
 	return id
 }
 
-// meaning are the actions that a name grants; for an unknown name, all names, for the
-// error.
+// meaning returns the actions that a name grants. For an unknown name the result is all names, for the error.
 func meaning(name string) ([]string, bool) {
 	for _, set := range []struct {
 		name    string

@@ -14,20 +14,20 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Tokens of Microsoft Entra ID: JSON Web Tokens, checked with the issuer's public keys.
-// Issuer, audience and expiration are required; what the principal may do is in the roles
-// of the server's options, since the role assignments of Azure are not in the token.
+// Tokens of Microsoft Entra ID are JSON Web Tokens, checked with the issuer's public keys. Issuer, audience and
+// expiration are required. The rights of a principal come from the roles in the server's options, because a token
+// does not contain the role assignments of Azure.
 
-// Tokens says whose Entra tokens are accepted. The fields are those of the server's options.
+// Tokens says which Entra tokens are accepted. The fields are those of the server's options.
 type Tokens struct {
 	Issuer    string
 	Audiences []string
 	JWKS      string             // file or https address
 	Roles     map[string][]Grant // by principal
-	Insecure  bool               // the emulator's tokens too
+	Insecure  bool               // also accept the emulator's tokens
 }
 
-// The sub-statuses of refused tokens, all 401.
+// The sub-statuses of refused tokens. Their status is always 401.
 const (
 	subTokenFormat     = 5003
 	subTokenSignature  = 5004
@@ -39,25 +39,25 @@ const (
 	subTokenUnknownKey = 5200
 )
 
-// tokenLeeway is by how much the clocks of the issuer and of this server may differ.
-const tokenLeeway = time.Minute // by which clocks may differ
+// tokenLeeway is the accepted difference between the clocks of the issuer and of this server.
+const tokenLeeway = time.Minute // accepted difference of clocks
 
-// signingMethods are those with a key pair. A method with a shared secret would take the
-// public key for the secret.
+// signingMethods are the methods with a key pair. A method with a shared secret could use the public key as the
+// secret.
 var signingMethods = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
-// verifier checks Entra tokens. The nil verifier refuses all.
+// verifier checks Entra tokens. A nil verifier refuses all tokens.
 type verifier struct {
 	want   *Tokens
 	parser *jwt.Parser
-	keys   *keySet // nil when only the emulator's tokens are accepted
+	keys   *keySet // nil if only the emulator's tokens are accepted
 	grants map[string][]grant
 	proofs []string // third parts of the emulator's tokens
 	log    *slog.Logger
 }
 
-// newVerifier reads the keys, if they are in a file, and refuses options that would accept
-// tokens of anybody: each of issuer, audience, key set and roles must be there.
+// newVerifier reads the keys, if they are in a file. newVerifier refuses options that are incomplete, because they
+// could accept anyone's tokens: issuer, audience, key set and roles are all required.
 func newVerifier(t *Tokens, keys []Key, log *slog.Logger) (*verifier, error) {
 	if t == nil {
 		return nil, nil
@@ -65,20 +65,18 @@ func newVerifier(t *Tokens, keys []Key, log *slog.Logger) (*verifier, error) {
 	v := &verifier{want: t, log: log}
 	if t.Insecure {
 		for _, k := range keys {
-			// The emulator's tokens may do everything, so they have to end in a key
-			// that may.
+			// The emulator's tokens have all rights, so they must contain a read-write key.
 			if k.Write && k.Text != "" {
 				v.proofs = append(v.proofs, base64.RawURLEncoding.EncodeToString([]byte(k.Text)))
 			}
 		}
 	}
-	// What the parser checks is set here once and for all, so that no call can forget a
-	// part of it.
+	// All checks of the parser are configured here, so no call can omit any of them.
 	v.parser = jwt.NewParser(jwt.WithValidMethods(signingMethods), jwt.WithLeeway(tokenLeeway), jwt.WithExpirationRequired(),
 		jwt.WithIssuer(t.Issuer), jwt.WithAudience(t.Audiences...))
 	switch {
-	// Nothing is said of an issuer, so there is none. With a part of it said, the rest
-	// is missing by mistake.
+	// No options of an issuer are set, so only the emulator's tokens are accepted. If only some of them are set, the
+	// others are missing by mistake.
 	case t.Insecure && t.Issuer == "" && len(t.Audiences) == 0 && t.JWKS == "" && len(t.Roles) == 0:
 		return v, nil
 	case t.Issuer == "":
@@ -98,18 +96,17 @@ func newVerifier(t *Tokens, keys []Key, log *slog.Logger) (*verifier, error) {
 	return v, err
 }
 
-// claims are those that name the principal.
+// claims are the claims that name the principal.
 type claims struct {
 	jwt.RegisteredClaims
 	Object string `json:"oid"`
 	App    string `json:"appid"`
 }
 
-// principal is the id of the principal: the object id, or for applications of version 1
-// their own id.
+// principal returns the principal's id: the object id or, for applications of version 1, the application's id.
 func (c *claims) principal() string { return cmp.Or(c.Object, c.App, c.Subject) }
 
-// check finds the principal of a token.
+// check returns the principal of a token.
 func (v *verifier) check(ctx context.Context, token string) (Principal, error) {
 	if v == nil {
 		return Principal{}, unauthorized(subTokensOff, "The server takes no Entra tokens: want a signature with a key")
@@ -138,12 +135,10 @@ func (v *verifier) check(ctx context.Context, token string) (Principal, error) {
 	return Principal{id: c.principal(), grants: v.grants[c.principal()]}, nil
 }
 
-// proven reports whether a token ends in a key of the account, as those of the emulator do
-// in place of a signature.
+// proven reports whether a token contains a key of the account, as the emulator's tokens do instead of a signature.
 func (v *verifier) proven(token string) bool {
 	last := strings.TrimRight(token[strings.LastIndexByte(token, '.')+1:], "=")
-	// All are compared, and each in the same time, so that the time says nothing about
-	// which was close.
+	// All proofs are compared, each in constant time, so the time does not reveal whether a proof was nearly right.
 	found := 0
 	for _, p := range v.proofs {
 		found |= subtle.ConstantTimeCompare([]byte(p), []byte(last))
@@ -151,8 +146,8 @@ func (v *verifier) proven(token string) bool {
 	return found == 1
 }
 
-// fault is the 401 of a token; nil for no error. Claims are repeated in it only when the
-// signature is good, because anybody could write them into the log otherwise.
+// fault returns the 401 of a token, or nil if err is nil. fault repeats claims only if the signature is valid;
+// otherwise anyone could write texts into the log.
 func (v *verifier) fault(err error, c *claims) error {
 	switch {
 	case err == nil:

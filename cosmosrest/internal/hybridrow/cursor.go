@@ -6,28 +6,27 @@ import (
 	"unicode/utf8"
 )
 
-// A row comes from anybody who may write, so no length in it is believed: each read is
-// checked against the bytes that are left, and after the first mistake every further
-// read is empty. So callers look for the mistake once, at the end.
+// Any client that may write can send a row, so the cursor does not trust the lengths in a row. The cursor checks each
+// read against the remaining bytes, and after the first error every further read returns nothing. So callers check
+// for the error once, at the end.
 
-// cursor reads the values of a row one after the other. After a mistake it reads nothing
-// more, and has the mistake.
+// cursor reads the values of a row in order. After an error, cursor reads nothing more, and keeps the error.
 type cursor struct {
 	rest []byte
 	err  error
 }
 
-// fail records a mistake, if it is the first.
+// fail records the first error.
 func (c *cursor) fail(format string, args ...any) {
 	if c.err == nil {
 		c.err = fmt.Errorf(format, args...)
 	}
 }
 
-// more reports whether the row goes on.
+// more reports whether the row has more bytes.
 func (c *cursor) more() bool { return c.err == nil && len(c.rest) > 0 }
 
-// take cuts off so many bytes.
+// take reads n bytes.
 func (c *cursor) take(n uint64) []byte {
 	if n > uint64(len(c.rest)) {
 		c.fail("%d bytes are wanted, and %d are left in the row", n, len(c.rest))
@@ -40,7 +39,7 @@ func (c *cursor) take(n uint64) []byte {
 	return b
 }
 
-// octet cuts off one byte.
+// octet reads a byte.
 func (c *cursor) octet() byte {
 	if b := c.take(1); b != nil {
 		return b[0]
@@ -48,7 +47,7 @@ func (c *cursor) octet() byte {
 	return 0
 }
 
-// int32 cuts off an integer of fixed size.
+// int32 reads an integer of fixed size.
 func (c *cursor) int32() int32 {
 	if b := c.take(4); b != nil {
 		return int32(binary.LittleEndian.Uint32(b))
@@ -56,7 +55,7 @@ func (c *cursor) int32() int32 {
 	return 0
 }
 
-// varuint cuts off an integer of as many bytes as it needs.
+// varuint reads an integer of variable length.
 func (c *cursor) varuint() uint64 {
 	n, size := binary.Uvarint(c.rest)
 	if size <= 0 {
@@ -66,10 +65,10 @@ func (c *cursor) varuint() uint64 {
 	return n
 }
 
-// binary cuts off bytes after their length. It is not nil, even if it is empty.
+// binary reads a length and then so many bytes. The result is never nil, even if empty.
 func (c *cursor) binary() []byte { return c.take(c.varuint()) }
 
-// text is binary for a text, which has to be UTF-8.
+// text is binary for a text, which must be UTF-8.
 func (c *cursor) text() []byte {
 	b := c.binary()
 	if !utf8.Valid(b) {
@@ -78,7 +77,7 @@ func (c *cursor) text() []byte {
 	return b
 }
 
-// textOf is text, if that is the type of the value.
+// textOf is text, if the value has this type.
 func (c *cursor) textOf(kind byte) []byte {
 	if kind != typeText {
 		c.fail("type is %d: want %d, a text", kind, typeText)
@@ -86,8 +85,8 @@ func (c *cursor) textOf(kind byte) []byte {
 	return c.text()
 }
 
-// path cuts off the path of a sparse field, and returns the name: that of a field by its
-// number, or one that is written out.
+// path reads the path of a sparse field, and returns the field's name. The path contains the field's number or its
+// name.
 func (c *cursor) path(fields []string) string {
 	n := c.varuint()
 	if n < uint64(len(fields)) {
@@ -121,10 +120,10 @@ const (
 	typeFloat128  = 22
 	typeUnixTime  = 23
 	typeMongoID   = 24
-	typesOfScopes = 30 // from here on: values that have others in them
+	typesOfScopes = 30 // types from here on contain other values
 )
 
-// sizes are those of the values of fixed size. That of a boolean is in its type.
+// sizes are the sizes of values of fixed size. A boolean has no bytes, because its type is its value.
 var sizes = map[byte]uint64{
 	typeNull: 0, typeFalse: 0, typeTrue: 0,
 	typeInt8: 1, typeInt16: 2, typeInt32: 4, typeInt64: 8,
@@ -133,7 +132,7 @@ var sizes = map[byte]uint64{
 	typeDateTime: 8, typeUnixTime: 8, typeGUID: 16, typeMongoID: 12,
 }
 
-// skip passes over a value.
+// skip skips a value.
 func (c *cursor) skip(kind byte) {
 	size, fixed := sizes[kind]
 	switch {

@@ -9,34 +9,33 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Operation is an operation of a batch. What is absent is nil, and what is there, not, even
-// if it is empty. All of it lies within the body that was read, so do not change the one
-// while the other is used.
+// Operation is an operation of a batch. Absent fields are nil; present fields are not nil, even if they are empty.
+// All fields are slices of the body, so do not change the body while you use the operation.
 type Operation struct {
 	Op                    feed.WriteOp
-	PartitionKey          []byte // of an operation of a bulk, as it travels in a header
+	PartitionKey          []byte // of an operation of a bulk, as in the header
 	EffectivePartitionKey []byte // hash of the key
-	ID                    []byte // absent where the body has it: Create and Upsert
+	ID                    []byte // absent if the body contains the id: Create and Upsert
 	BinaryID              []byte
 	Body                  []byte // JSON of the item or patch, or CosmosBinary, which begins with [BinaryJSON]
 	IndexingDirective     []byte
 	IfMatch               []byte
 	IfNoneMatch           []byte
 	TimeToLive            *int32 // seconds
-	Minimal               bool   // the client does not want back what it wrote
+	Minimal               bool   // the client does not need the written item in the answer
 }
 
 // BinaryJSON is the first byte of a body in CosmosBinary.
 const BinaryJSON = 0x80
 
-// operationFields are the fields of an operation by their number in its schema. Up to
-// resourceBody they have a place; the others are sparse.
+// operationFields are the fields of an operation by their number in its schema. The fields up to resourceBody have a
+// fixed order; the others are sparse.
 var operationFields = []string{
 	"", "operationType", "resourceType", "partitionKey", "effectivePartitionKey", "id", "binaryId", "resourceBody",
 	"indexingDirective", "ifMatch", "ifNoneMatch", "timeToLiveInSeconds", "minimalReturnPreference",
 }
 
-const resourceBody = 7 // the number of the last field that has a place
+const resourceBody = 7 // number of the last field that is not sparse
 
 // Bits of the presence byte of an operation.
 const (
@@ -47,7 +46,7 @@ const (
 	hasID
 	hasBinaryID
 	hasBody
-	hasMore // no such field
+	hasMore // no field has this bit
 )
 
 const document = 2 // the only resource type of batches
@@ -62,8 +61,8 @@ var operations = map[int32]feed.WriteOp{
 	20: feed.WriteUpsert,
 }
 
-// Operations yields the operations of a request, or an error as the last. What comes after
-// an operation is not read before it is asked for: carry out none before the end.
+// Operations yields the operations of a request. An error comes last. The rest of the body is read only when the next
+// operation is requested, so carry out no operation before the end.
 func Operations(body []byte) iter.Seq2[Operation, error] {
 	return func(yield func(Operation, error) bool) {
 		n := 0
@@ -86,11 +85,10 @@ func Operations(body []byte) iter.Seq2[Operation, error] {
 
 // readOperation reads a row.
 //
-// version 1, schema 4, presence 1, operationType 4, resourceType 4,
-// the fields with a place that the presence byte names, sparse fields to the end
+//	version 1, schema 4, presence 1, operationType 4, resourceType 4,
+//	the fields that the presence byte names, sparse fields to the end
 //
-// Numbers are little-endian, and the two integers take their room also where they are
-// absent.
+// Numbers are little-endian, and the two integers take their bytes even if they are absent.
 func readOperation(row []byte) (op Operation, err error) {
 	if err := expect(row, operationSchema, fixedSize, "row"); err != nil {
 		return op, err
@@ -132,10 +130,10 @@ func readOperation(row []byte) (op Operation, err error) {
 	return op, op.readSparse(&c)
 }
 
-// readSparse reads the sparse fields, up to the end of the row. A field must not come
-// twice, because nobody knows which of the two counts.
+// readSparse reads the sparse fields, up to the end of the row. A field must not come twice, because the valid value
+// would be unclear.
 func (op *Operation) readSparse(c *cursor) error {
-	seen := 1<<(resourceBody+1) - 1 // fields that have their place
+	seen := 1<<(resourceBody+1) - 1 // fields that are not sparse
 	for c.more() {
 		kind := c.octet()
 		name := c.path(operationFields)
@@ -152,7 +150,7 @@ func (op *Operation) readSparse(c *cursor) error {
 	return nil
 }
 
-// readField reads the value of a sparse field. A field without an entry here is passed over.
+// readField reads the value of a sparse field. Other fields are skipped.
 func (op *Operation) readField(c *cursor, kind byte, name string) {
 	switch name {
 	case "indexingDirective":

@@ -6,12 +6,12 @@ import (
 	"math"
 )
 
-// Result is the result of an operation. What is nil is absent from the row.
+// Result is the result of an operation. Nil fields are absent from the row.
 type Result struct {
-	Status     int  // of HTTP; the SDK takes 0 for a broken answer
-	SubStatus  *int // absent is 0
+	Status     int  // HTTP status; the SDK treats 0 as an invalid answer
+	SubStatus  *int // nil means 0
 	ETag       *string
-	Body       []byte  // the item, or what is said of an error; an empty one is present
+	Body       []byte  // the item, or the text of an error; an empty body is present
 	RetryAfter *uint32 // milliseconds
 	Charge     *float64
 }
@@ -30,7 +30,7 @@ const (
 	requestCharge          = 6
 )
 
-// AppendHeader appends the header with which an answer begins. The results follow.
+// AppendHeader appends the header of an answer. The results must follow.
 func AppendHeader(b []byte) []byte {
 	b = appendHead(b, segmentSchema)
 	return binary.LittleEndian.AppendUint32(append(b, hasLength), segmentHead)
@@ -49,8 +49,7 @@ func AppendResult(b []byte, r *Result) []byte {
 	return b
 }
 
-// append appends the row.
-// Sparse fields may come in any order; here it is that of their numbers.
+// append appends the row. Sparse fields may come in any order; here they come by number.
 func (r *Result) append(b []byte) []byte {
 	present, sub := byte(hasStatus), 0
 	if r.SubStatus != nil {
@@ -81,7 +80,7 @@ func (r *Result) append(b []byte) []byte {
 	return b
 }
 
-// appendHead appends the version and the schema with which a row begins.
+// appendHead appends the version and the schema at the beginning of a row.
 func appendHead(b []byte, schema uint32) []byte {
 	return binary.LittleEndian.AppendUint32(append(b, Version), schema)
 }

@@ -8,7 +8,7 @@ import (
 	"iter"
 )
 
-// Version is the first byte of every row, and so of a body. No text begins with it.
+// Version is the first byte of every row, and therefore of a body. No text begins with this byte.
 const Version = 0x81
 
 // Ids of schemas, which follow the version.
@@ -28,17 +28,17 @@ const (
 
 const hasLength = 1 // bit of the presence byte of a segment header
 
-// records yields the rows of all records of a stream, or an error as the last.
+// records yields the rows of all records of a stream. An error comes last.
 //
-// body     segment header, then records; another segment may follow
-// segment  version 1, schema 4, presence 1, length 4 of the header
-// record   version 1, schema 4, length 4 and CRC-32 4 of the row, row
+//	body     segment header, then records; another segment may follow
+//	segment  version 1, schema 4, presence 1, length 4 of the header
+//	record   version 1, schema 4, length 4 and CRC-32 4 of the row, row
 func records(body []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		rest, err := segment(body)
 		for err == nil && len(rest) > 0 {
 			var row []byte
-			if schemaOf(rest) == segmentSchema { // a body may have several
+			if schemaOf(rest) == segmentSchema { // a body may have several segments
 				rest, err = segment(rest)
 				continue
 			}
@@ -52,8 +52,7 @@ func records(body []byte) iter.Seq2[[]byte, error] {
 	}
 }
 
-// segment steps over a segment header. It may have fields beyond its length, which are
-// for people.
+// segment skips a segment header. The header may contain further fields, which are comments for people.
 func segment(b []byte) (rest []byte, err error) {
 	if err := expect(b, segmentSchema, segmentHead, "segment header"); err != nil {
 		return nil, err
@@ -68,7 +67,7 @@ func segment(b []byte) (rest []byte, err error) {
 	return b[n:], nil
 }
 
-// record cuts off the row of a record, and checks that it came as it was sent.
+// record reads the row of a record, and verifies its checksum.
 func record(b []byte) (row, rest []byte, err error) {
 	if err := expect(b, recordSchema, recordHead, "record header"); err != nil {
 		return nil, nil, err
@@ -85,7 +84,7 @@ func record(b []byte) (row, rest []byte, err error) {
 	return row, b[n:], nil
 }
 
-// expect checks that a row of a schema begins here, with so many bytes at least.
+// expect checks that a row of a schema begins here, and that at least so many bytes follow.
 func expect(b []byte, schema uint32, size int, name string) error {
 	switch {
 	case len(b) == 0:
@@ -100,7 +99,7 @@ func expect(b []byte, schema uint32, size int, name string) error {
 	return nil
 }
 
-// schemaOf is the schema of the row that begins here, 0 where none can.
+// schemaOf returns the schema of the row that begins here, or 0 if no row begins here.
 func schemaOf(b []byte) uint32 {
 	if len(b) < rowHead {
 		return 0

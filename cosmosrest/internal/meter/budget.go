@@ -12,44 +12,42 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
-// Budgets: the throughput of containers in request units, by buckets that fill at a steady
-// rate.
+// Budgets limit the throughput of containers in request units. They use buckets, which fill at a steady rate.
 //
-// A request is admitted while its bucket is not empty, and pays afterwards, since its cost
-// is known only then; so a bucket may be overdrawn, and later requests wait until it has
-// recovered. Whoever is refused is given a time of his own to come again: clients that all
-// returned at once would be refused again, and the .NET SDK gives up after nine tries.
+// A request is admitted if its bucket is not empty, and pays afterwards, because its cost is known only then. So a
+// bucket may become negative, and later requests wait for its recovery. Each refused client gets a different time to
+// retry. If all clients retried at the same time, they would be refused again, and the .NET SDK gives up after nine
+// retries.
 
-// Budgets are the throughputs of containers, and their use. A container has the throughput
-// of its offer, in equal parts for its partitions. Without an offer it shares that of its
-// database with others like it; without that, it has the server's default.
+// Budgets contains the throughput of each container and its use. A container has the throughput of its offer, in
+// equal parts for its partitions. A container without an offer shares its database's offer with other such
+// containers. If the database has no offer either, the container has the server's default.
 type Budgets struct {
 	db      *docstore.DB
-	usual   int                            // request units a second of a container without an offer; 0 is no limit
-	offered func(meta json.RawMessage) int // the offer in what the store keeps with a database or container; 0 is none
+	usual   int                            // request units a second of a container without an offer; 0 means no limit
+	offered func(meta json.RawMessage) int // returns the offer in the metadata of a database or container; 0 means none
 
 	of sync.Map // *docstore.Container to *budget
 
-	mu     sync.Mutex         // of whoever makes a budget
+	mu     sync.Mutex         // held while a budget is created
 	shared map[string]*bucket // by resource id of the database
 }
 
-// budget is that of a container, until somebody changes an offer.
+// budget is the budget of a container. A budget is valid until an offer changes.
 type budget struct {
-	tag, databaseTag string             // ETags of what it was made from
+	tag, databaseTag string             // ETags of its source versions
 	shared           *bucket            // of the database
-	ranges           map[string]*bucket // by partition id; empty is no limit
+	ranges           map[string]*bucket // by partition id; empty means no limit
 }
 
-// NewBudgets reads the budgets of a store's containers from their offers. usual is the
-// throughput of a container without an offer, 0 for no limit. The nil Budgets limit
-// nothing.
+// NewBudgets returns the budgets of a store's containers, which come from their offers. usual is the throughput of a
+// container without an offer; 0 means no limit. Nil Budgets limit nothing.
 func NewBudgets(db *docstore.DB, usual int, offered func(meta json.RawMessage) int) *Budgets {
 	return &Budgets{db: db, usual: usual, offered: offered}
 }
 
-// Admit refuses a request when the partition has used up its budget. A request that is
-// admitted may cost more than there is left: the next ones wait for that.
+// Admit refuses a request if the partition has used up its budget. An admitted request may cost more than the
+// remaining budget; later requests then wait.
 func (all *Budgets) Admit(ctx context.Context, cont *docstore.Container, partition string) error {
 	b := all.bucket(ctx, cont, partition)
 	if b == nil {
@@ -62,7 +60,7 @@ func (all *Budgets) Admit(ctx context.Context, cont *docstore.Container, partiti
 	return wire.Throttled(after, "partition %s of container %q has used up its request units", partition, cont.ID())
 }
 
-// Spend charges a request that was admitted.
+// Spend charges an admitted request.
 func (all *Budgets) Spend(cont *docstore.Container, partition string, ru float64) {
 	if all == nil {
 		return
@@ -74,7 +72,7 @@ func (all *Budgets) Spend(cont *docstore.Container, partition string, ru float64
 	}
 }
 
-// Containers is how many containers have a budget, those without a limit included.
+// Containers returns how many containers have a budget, including containers without a limit.
 func (all *Budgets) Containers() (n int) {
 	all.of.Range(func(any, any) bool {
 		n++
@@ -83,7 +81,7 @@ func (all *Budgets) Containers() (n int) {
 	return n
 }
 
-// bucket is that of a partition, by the present offers; nil is no limit.
+// bucket returns the bucket of a partition, according to the present offers; nil means no limit.
 func (all *Budgets) bucket(ctx context.Context, cont *docstore.Container, partition string) *bucket {
 	if all == nil {
 		return nil
@@ -93,13 +91,13 @@ func (all *Budgets) bucket(ctx context.Context, cont *docstore.Container, partit
 		b = v.(*budget)
 	}
 	if tag, _ := cont.Version(); b == nil || b.tag != tag || b.databaseTag != all.db.DatabaseETag(cont.Database()) || !b.knows(partition) {
-		d, _ := all.db.Database(cont.Database()) // none when the store closes: then the request will fail
+		d, _ := all.db.Database(cont.Database()) // fails if the store is being closed; then the request fails too
 		b = all.make(ctx, cont, d)
 	}
 	return b.bucket(partition)
 }
 
-// bucket is the database's, or that of a partition.
+// bucket returns the database's bucket if this is shared, otherwise the partition's.
 func (b *budget) bucket(partition string) *bucket {
 	if b.shared != nil {
 		return b.shared
@@ -107,13 +105,13 @@ func (b *budget) bucket(partition string) *bucket {
 	return b.ranges[partition]
 }
 
-// knows reports whether the budget was made after the last split.
+// knows reports whether the budget has a bucket for the partition. After a split there may be none.
 func (b *budget) knows(partition string) bool {
 	return b.shared != nil || len(b.ranges) == 0 || b.ranges[partition] != nil
 }
 
-// make makes a budget by the present offers. A budget without its partitions is not stored:
-// the request fails of the same error anyway, and the next one tries again.
+// make creates a budget according to the present offers. A budget whose partitions cannot be read is not stored: the
+// request fails with the same error anyway, and the next request tries again.
 func (all *Budgets) make(ctx context.Context, cont *docstore.Container, d docstore.Database) *budget {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -134,14 +132,14 @@ func (all *Budgets) make(ctx context.Context, cont *docstore.Container, d docsto
 	case all.usual > 0:
 		b.ranges, err = all.rangeBuckets(ctx, cont, float64(all.usual))
 	}
-	if err == nil { // else this request fails of it
+	if err == nil { // otherwise this request fails with the same error
 		all.of.Store(cont, b)
 	}
 	return b
 }
 
-// rangeBuckets divides a throughput among the partitions of a container. A partition that
-// existed before keeps its level, so that changing an offer refills nothing.
+// rangeBuckets divides a throughput among the partitions of a container. Partitions with a bucket keep its level, so
+// a change of an offer does not refill the bucket.
 func (all *Budgets) rangeBuckets(ctx context.Context, cont *docstore.Container, rate float64) (map[string]*bucket, error) {
 	var old map[string]*bucket
 	if v, ok := all.of.Load(cont); ok {
@@ -155,7 +153,7 @@ func (all *Budgets) rangeBuckets(ctx context.Context, cont *docstore.Container, 
 	return ranges, err
 }
 
-// forgetDropped drops the budgets of containers and databases that were deleted.
+// forgetDropped drops the budgets of deleted containers and databases.
 func (all *Budgets) forgetDropped() {
 	all.of.Range(func(key, _ any) bool {
 		cont := key.(*docstore.Container)
@@ -171,20 +169,20 @@ func (all *Budgets) forgetDropped() {
 	maps.DeleteFunc(all.shared, func(rid string, _ *bucket) bool { return !alive[rid] })
 }
 
-// bucket holds the request units that may be used.
+// bucket contains the unused request units.
 type bucket struct {
 	mu    sync.Mutex
-	rate  float64 // units that flow in each second
-	level float64 // units; below 0 after a request that cost more than there was
+	rate  float64 // units added per second
+	level float64 // units; negative after a request with a higher cost than the level
 	at    time.Time
-	usual float64   // units that a request takes, of late
-	next  time.Time // when whoever is refused next may come: others have the time before
+	usual float64   // moving average of the units of a request
+	next  time.Time // when the next refused client may retry: earlier times are promised to others
 }
 
-// burst is for how long a bucket saves units that are not used.
+// burst is how long a bucket saves unused units.
 const burst = time.Second
 
-// with is the bucket with another rate; nil becomes a full one.
+// with returns the bucket with another rate. For a nil bucket, the result is a new, full bucket.
 func (b *bucket) with(rate float64) *bucket {
 	now := time.Now()
 	if b == nil {
@@ -197,21 +195,21 @@ func (b *bucket) with(rate float64) *bucket {
 	return b
 }
 
-// fill adds the units that have come since the last time.
+// fill adds the units since the last time.
 func (b *bucket) fill(now time.Time) {
 	b.level = min(b.level+b.rate*now.Sub(b.at).Seconds(), b.rate*burst.Seconds())
 	b.at = now
 }
 
-// wait is how long the bucket stays empty; 0 if it is not.
+// wait returns how long the bucket stays empty; 0 if the bucket has units.
 func (b *bucket) wait(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.dry(now)
 }
 
-// dry is wait, in whole milliseconds because the answer's header has no finer ones, and
-// rounded up so that whoever waits that long is admitted.
+// dry is wait without the lock. dry returns whole milliseconds, because the answer's header has no smaller unit. dry
+// rounds up, so a client is admitted after this wait.
 func (b *bucket) dry(now time.Time) time.Duration {
 	if b.fill(now); b.level > 0 {
 		return 0
@@ -219,24 +217,22 @@ func (b *bucket) dry(now time.Time) time.Duration {
 	return time.Duration(math.Floor(-b.level/b.rate*1000)+1) * time.Millisecond
 }
 
-// MaxPromise bounds the time that a refused client is given, because .NET's clients wait 30
-// s in all. The usual cost of a request is a moving average, in which the latest has a
-// fifth.
+// MaxPromise limits the wait of a refused client, because .NET's clients wait 30 s in total. The usual cost of a
+// request is a moving average, and the latest request counts for a fifth.
 const (
-	MaxPromise = 5 * time.Second // .NET's clients wait 30 s in all, and come nine times
-	usualShare = 0.2             // of the latest request, in the usual cost
+	MaxPromise = 5 * time.Second // .NET's clients wait 30 s in total, and retry nine times
+	usualShare = 0.2             // weight of the latest request in the usual cost
 )
 
-// promise is the time after which a request that is refused now may come again; 0 if it is
-// not refused. Requests that are refused together are given times one after the other, each
-// when there are units for it. Nothing is reserved for them: a request that comes in
-// between may take the units, and whoever comes in vain gets another time.
+// promise returns the time after which a refused request may retry; 0 means not refused. Requests refused at the same
+// time get different times, at each of which there will be units for the request. But no units are reserved: another
+// request may take them meanwhile, and the client then gets another time.
 func (b *bucket) promise(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	wait := b.dry(now)
 	if wait == 0 {
-		if b.level > b.rate*burst.Seconds()/2 { // those who were given this time have not come
+		if b.level > b.rate*burst.Seconds()/2 { // the clients with promised times have not come
 			b.next = now
 		}
 		return 0

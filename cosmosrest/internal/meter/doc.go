@@ -1,4 +1,3 @@
-// Package meter bounds what the requests of a server use together: the request units of
-// each container, the processors that queries compute on, the memory that they hold, and
-// the bytes that slow clients leave unread.
+// Package meter limits the resources that the requests of a server use together: the request units of each container,
+// the processors that queries compute on, the memory that queries hold, and the bytes that slow clients leave unread.
 package meter

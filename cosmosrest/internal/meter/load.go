@@ -9,54 +9,52 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// The load: how much all requests of a server hold and compute at once, as plain counters.
-// Each limit refuses the request that would exceed it with a 429, because the requests
-// before it will be done soon.
+// The load is how much all requests of a server hold and compute at once, as plain counters. A request over a limit
+// is refused with a 429, because the requests before it will finish soon.
 
-// The bounds keep a server within half a gigabyte, whatever its clients ask.
+// The limits keep a server within half a gigabyte, whatever its clients request.
 const (
-	MaxHeld    = 192 << 20 // bytes that queries hold while they are computed
-	MaxSending = 128 << 20 // bytes of large answers that are sent
-	Large      = 64 << 10  // bytes of an answer above which it is counted
+	MaxHeld    = 192 << 20 // bytes held by computing queries
+	MaxSending = 128 << 20 // bytes of large answers being sent
+	Large      = 64 << 10  // larger answers, in bytes, are counted
 
-	retryPause = time.Second // after a refusal because of what others hold
+	retryPause = time.Second // wait after a refusal because other requests hold too much
 )
 
-// Load is the work of all requests of a server at one moment.
+// Load is the work of all requests of a server at a given moment.
 type Load struct {
-	turns   chan struct{} // has room for each turn that is taken at once
+	turns   chan struct{} // has capacity for the turns taken at the same time
 	waiting atomic.Int64  // for a turn
-	begun   atomic.Int64  // requests, ever
-	held    atomic.Int64  // bytes of queries that are computed
-	sending atomic.Int64  // bytes of large answers that are being sent
+	begun   atomic.Int64  // number of requests since the start
+	held    atomic.Int64  // bytes of computing queries
+	sending atomic.Int64  // bytes of large answers being sent
 }
 
-// NewLoad lets queries compute on half of the processors, so that point reads and writes
-// find one free.
+// NewLoad returns a Load that lets queries compute on half of the processors, so the other half is free for point
+// reads and writes.
 func NewLoad() *Load {
 	return &Load{turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 }
 
-// Usage is a [Load] at one moment.
+// Usage is a [Load] at a given moment.
 type Usage struct {
 	Turns, MaxTurns int
 	Held, Sending   int64 // bytes
 }
 
-// Usage is the present use, for tests and metrics.
+// Usage returns the present use, for tests and metrics.
 func (l *Load) Usage() Usage {
 	return Usage{len(l.turns), cap(l.turns), l.held.Load(), l.sending.Load()}
 }
 
-// Request begins the account of a request, which ends with [Request.End].
+// Request begins the account of a request. The caller must call [Request.End].
 func (l *Load) Request(ctx context.Context) Request {
 	l.begun.Add(1)
 	return Request{load: l, ctx: ctx}
 }
 
-// Send counts an answer of so many bytes until sent is called. A large one is refused while
-// too much is being sent, unless it must go out. Memory for answers is held for as long as
-// clients read slowly.
+// Send counts an answer of so many bytes until the caller calls sent. If too many bytes are being sent, a large
+// answer is refused, unless must is set. Slow clients keep the memory of their answers in use for a long time.
 func (l *Load) Send(bytes int, must bool) (sent func(), err error) {
 	if bytes <= Large {
 		return func() {}, nil

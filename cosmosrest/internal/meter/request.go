@@ -9,53 +9,51 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// The account of one request: work, memory, and its turn on a processor.
+// The account of a request: work, memory, and the turn on a processor.
 //
-// Queries that compute take turns, so that other requests have the rest of the processors.
-// A turn is over after a while when others wait. Short queries need none: their work is
-// less than the turns would cost.
+// Computing queries take turns, so the other processors are free for other requests. If others wait, a turn ends
+// after some time. Short queries need no turn, because turns would cost more than the work.
 
 // The bounds of a turn, and of all the work of a query.
 const (
-	FreeWork = 1 << 19               // units of work without a turn, about a millisecond; and between looks at the clock
-	MaxWait  = 10 * time.Second      // for a turn; then it is a 429
-	turn     = 50 * time.Millisecond // while others wait
+	FreeWork = 1 << 19               // units of work without a turn, about a millisecond; also the interval of checks
+	MaxWait  = 10 * time.Second      // for a turn; then the answer is a 429
+	turn     = 50 * time.Millisecond // length of a turn if others wait
 
-	// A query rests after FreeWork, because a processor without work looks at the network
-	// and a yielding one does not. While other requests come it rests for long, because
-	// their clients, too, may need the processors.
+	// A query rests after FreeWork, because an idle processor polls the network, and a processor that only yields
+	// does not. If other requests have come since, the rest is long, because their clients may also need the
+	// processors.
 	breath     = 20 * time.Microsecond
 	longBreath = 500 * time.Microsecond
 
-	DocWork  = 1 << 11 // units to read a document, besides its bytes
+	DocWork  = 1 << 11 // units to read a document, in addition to its bytes
 	KeyWork  = 1 << 12 // units to look up a key or an id
-	ByteWork = 1 << 11 // units to parse a byte of a query that is parsed in a turn
-	LongText = 4 << 10 // bytes of such a query
+	ByteWork = 1 << 11 // units to parse a byte of a long query
+	LongText = 4 << 10 // bytes from which a query is long, and parsed in a turn
 
-	MaxCompute = 30 * time.Second // to answer a query; then it is a 408
-	unitWork   = 1 << 19          // units that are charged 1 RU, which take about a millisecond
+	MaxCompute = 30 * time.Second // time limit of an answer, after which the answer is a 408
+	unitWork   = 1 << 19          // units charged as 1 RU; they take about a millisecond
 )
 
-// Request is the work of one request, and the memory that it holds for its query. It
-// implements [sql.Meter].
+// Request counts the work of a request, and the memory of the query. Request implements [sql.Meter].
 type Request struct {
 	load    *Load
 	ctx     context.Context
 	work    int // units
-	asked   int // units when it was last asked whether to go on
+	asked   int // units at the last check
 	held    int // bytes
 	turning bool
-	others  int64              // requests of the server that had begun at the last rest
-	since   time.Time          // of the turn
-	stop    context.CancelFunc // of ctx, when that has a limit
+	others  int64              // number of requests begun at the last rest
+	since   time.Time          // beginning of the turn
+	stop    context.CancelFunc // of ctx, if there is a time limit
 }
 
-// errLate ends a query that takes too long.
+// errLate ends a query after its time limit.
 var errLate = wire.Errorf(http.StatusRequestTimeout, 0, wire.CodeTimeout,
 	"The query has not computed its rows within %v: want a filter that leaves less to compute, or fewer queries at once", MaxCompute)
 
-// Limit has the request end, with a 408, when it has not computed its answer after
-// MaxCompute. It returns the context of all its computations.
+// Limit sets a time limit: without an answer within MaxCompute, the request ends with a 408. Limit returns the
+// context for all computations of the request.
 func (m *Request) Limit() context.Context {
 	if m.stop == nil {
 		m.ctx, m.stop = context.WithTimeoutCause(m.ctx, MaxCompute, errLate)
@@ -63,8 +61,8 @@ func (m *Request) Limit() context.Context {
 	return m.ctx
 }
 
-// Work counts units of work that were done or are about to be. It waits for a turn, and
-// fails if there is none in time or the request has ended.
+// Work counts units of work, done or about to be done. Work may wait for a turn. Work fails if there is no turn in
+// time, or if the request has ended.
 func (m *Request) Work(units int) error {
 	m.work += units
 	if m.work-m.asked < FreeWork {
@@ -95,7 +93,7 @@ func (m *Request) breathe() error {
 	}
 }
 
-// await waits for a turn, in line.
+// await waits in line for a turn.
 func (m *Request) await() error {
 	all := m.load
 	all.waiting.Add(1)
@@ -114,7 +112,7 @@ func (m *Request) await() error {
 	}
 }
 
-// Rest returns the turn: before an answer is sent, which may take as long as the client
+// Rest gives the turn back. This must happen before an answer is sent, because sending takes as long as the client
 // likes.
 func (m *Request) Rest() {
 	if m.turning {
@@ -123,8 +121,7 @@ func (m *Request) Rest() {
 	}
 }
 
-// Hold accounts for bytes more that a query holds. If all queries together hold too much,
-// it is a 429.
+// Hold adds bytes to the memory of a query. If all queries together hold too much, the error is a 429.
 func (m *Request) Hold(bytes int) error {
 	m.held += bytes
 	if m.load.held.Add(int64(bytes)) <= MaxHeld {
@@ -133,7 +130,7 @@ func (m *Request) Hold(bytes int) error {
 	return wire.Throttled(retryPause, "The queries that sort, group or count hold more than %d MB together", MaxHeld>>20)
 }
 
-// End returns all that the request holds.
+// End releases the turn, the memory and the time limit of the request.
 func (m *Request) End() {
 	m.Rest()
 	m.load.held.Add(-int64(m.held))
@@ -143,16 +140,16 @@ func (m *Request) End() {
 	}
 }
 
-// Context is that of all that the request computes. It ends with the request, and at its
+// Context returns the context for all computations of the request. The context ends with the request, or at the time
 // limit.
 func (m *Request) Context() context.Context { return m.ctx }
 
-// Units is how much work was done.
+// Units returns the units of work done so far.
 func (m *Request) Units() int { return m.work }
 
-// Charge is the charge in request units of a query that read so much, or of its work if
-// that is more: without the work, a self-join over one document would cost as much as
-// reading it.
+// Charge returns the charge, in request units, of a query after reading so many items and bytes. If the charge for
+// the work is higher, the charge for the work counts: otherwise a self-join over a single document would cost as much
+// as reading the document.
 func (m *Request) Charge(items, bytes int) float64 {
 	return max(service.ScanCharge(items, bytes), float64(m.work/unitWork))
 }

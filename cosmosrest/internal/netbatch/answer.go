@@ -8,10 +8,10 @@ import (
 	"math"
 )
 
-// Written apart from the server's own package, byte by byte and without its constants,
-// because a reader made of the writer's parts would agree with every mistake of it.
+// This reader is written independently of the server's package, byte by byte and without the package's constants.
+// With parts of the writer, the reader would not notice the writer's mistakes.
 
-// Result is the result of an operation. What the row has not is nil.
+// Result is the result of an operation. Nil fields are absent from the row.
 type Result struct {
 	Status     int32
 	SubStatus  *int32
@@ -21,8 +21,7 @@ type Result struct {
 	Charge     *float64
 }
 
-// Results reads an answer. Anything that the SDK would take for a broken answer is an
-// error.
+// Results reads an answer. Results returns an error if the SDK would treat the answer as broken.
 func Results(b []byte) (all []Result, err error) {
 	if len(b) < 10 || !bytes.Equal(b[:6], []byte{0x81, 0xf0, 0xd8, 0xff, 0x7f, 1}) {
 		return nil, fmt.Errorf("no segment header: % x", b[:min(len(b), 10)])
@@ -51,12 +50,12 @@ func Results(b []byte) (all []Result, err error) {
 // result reads a row.
 func result(row []byte) (r Result, err error) {
 	defer func() {
-		if p := recover(); p != nil { // an index beyond the row
+		if p := recover(); p != nil { // an index is outside the row
 			err = fmt.Errorf("row % x: %v", row, p)
 		}
 	}()
-	// Version and schema, then the presence byte, of whose lower four bits the first,
-	// that of the status, is always set.
+	// Version and schema, then the presence byte. Only its lower four bits may be set, and the first, for the status,
+	// must be set.
 	if !bytes.Equal(row[:5], []byte{0x81, 0x71, 0x54, 0xe1, 0x7f}) || row[5]&^15 != 0 || row[5]&1 == 0 {
 		return r, fmt.Errorf("the row begins with % x", row[:6])
 	}
@@ -85,7 +84,7 @@ func result(row []byte) (r Result, err error) {
 	return r, nil
 }
 
-// sparse reads one sparse field.
+// sparse reads a sparse field.
 func (r *Result) sparse(b []byte) (rest []byte, err error) {
 	switch {
 	case b[0] == 11 && b[1] == 5:

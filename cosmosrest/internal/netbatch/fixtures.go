@@ -8,26 +8,26 @@ import (
 	"testing"
 )
 
-// Bodies with their meaning, recorded from the SDK, written by its own library, or
-// damaged. The server's reader and this package's writer are both compared with them,
-// so that the two cannot share a mistake.
+// Bodies with their expected meaning: recorded from the SDK, written by its own library, or damaged on purpose. Both
+// the server's reader and this package's writer are compared with them, so the two cannot make the same mistake
+// unnoticed.
 
-// Case is a body as the SDK or its HybridRow library has written it, or a damaged one.
+// Case is a body that the SDK or its HybridRow library has written, or a damaged body.
 type Case struct {
 	Name    string
 	Kind    string // request, response or bad-request
 	Body    []byte `json:"base64"`
 	Meaning struct {
-		Source     string // recorded: a request of the SDK itself
+		Source     string // "recorded" means a request of the SDK itself
 		Headers    map[string]string
 		HTTPStatus int
 		Operations []CaseOperation
 		Results    []CaseResult
-		Error      string // what is wrong with a damaged body
+		Error      string // the fault of a damaged body
 	}
 }
 
-// CaseOperation is what an operation of a case says.
+// CaseOperation is the expected content of an operation.
 type CaseOperation struct {
 	Operation                string // by name
 	OperationType            int32
@@ -35,7 +35,7 @@ type CaseOperation struct {
 	PartitionKey, ID         *string
 	Body                     *string
 	BodyHex                  *string
-	BodyLength               int // of a long body, in its place with the hash
+	BodyLength               int // of a long body, which is given by length and hash
 	BodySha256               string
 	EffectivePartitionKeyHex *string
 	BinaryIDHex              *string
@@ -45,7 +45,7 @@ type CaseOperation struct {
 	MinimalReturnPreference  *bool
 }
 
-// CaseResult is what a result of a case says.
+// CaseResult is the expected content of a result.
 type CaseResult struct {
 	StatusCode             int32
 	SubStatusCode          *int32
@@ -57,7 +57,7 @@ type CaseResult struct {
 	RequestCharge          *float64
 }
 
-// Cases reads the cases of a kind.
+// Cases reads the cases of a kind from a file.
 func Cases(t testing.TB, file, kind string) (found []Case) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -76,7 +76,7 @@ func Cases(t testing.TB, file, kind string) (found []Case) {
 	return found
 }
 
-// SameBody reports whether a body is the one of a case, which has long ones by their hash.
+// SameBody reports whether a body is that of a case. A case may give a long body by its length and hash.
 func SameBody(got []byte, text *string, length int, sum string) bool {
 	if length > 0 {
 		have := sha256.Sum256(got)

@@ -1,6 +1,6 @@
-// Package netbatch plays the .NET SDK in tests of batches: it writes requests as that SDK
-// writes them, to the byte, and reads answers as it reads them. It shares no code with
-// package hybridrow, which it tests; recorded requests of the SDK test both.
+// Package netbatch simulates the .NET SDK in tests of batches: the package writes requests exactly as the SDK writes
+// them, and reads answers as the SDK reads them. Package netbatch shares no code with package hybridrow, its subject.
+// Recorded requests of the SDK test both packages.
 package netbatch
 
 import (
@@ -8,7 +8,7 @@ import (
 	"hash/crc32"
 )
 
-// Operation is an operation of a batch. What is nil is left out.
+// Operation is an operation of a batch. Nil fields are left out.
 type Operation struct {
 	Type                  int32 // 0 Create, 1 Patch, 2 Read, 4 Delete, 5 Replace, 20 Upsert
 	ResourceType          *int32
@@ -24,7 +24,7 @@ type Operation struct {
 	Minimal               bool
 }
 
-// Request writes a request of so many operations.
+// Request writes a request with these operations.
 func Request(ops ...Operation) []byte {
 	b := []byte{0x81, 0xf0, 0xd8, 0xff, 0x7f, 1, 10, 0, 0, 0}
 	for _, op := range ops {
@@ -41,7 +41,7 @@ func AppendRecord(b, row []byte) []byte {
 	return append(b, row...)
 }
 
-// row is the operation in the order of its schema.
+// row returns the operation in the order of its schema.
 func (op *Operation) row() []byte {
 	row := []byte{0x81, 0x70, 0x54, 0xe1, 0x7f, 1}
 	row = binary.LittleEndian.AppendUint32(row, uint32(op.Type))
@@ -71,7 +71,7 @@ func (op *Operation) row() []byte {
 	return row
 }
 
-// octets are the bytes of a text, nil for none.
+// octets returns the bytes of a text, or nil for nil.
 func octets(text *string) []byte {
 	if text == nil {
 		return nil

@@ -7,18 +7,17 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// The way to a query's documents, chosen by the headers and the filter. In this order,
-// because each is cheaper than the next: ids and keys together are looked up, a key is read
-// by the index of its logical partition, ids alone by the index of ids, and only the rest
-// is scanned.
+// How a query finds its documents depends on the headers and the filter. The ways are tried in this order, because
+// each is cheaper than the next: lookups by ids and keys together, the index of a key's logical partition, the index
+// of ids, and a scan.
 
-// Beyond these bounds a scan is cheaper than the lookups.
+// Above these limits a scan is cheaper than lookups.
 const (
-	maxPinned = 10_000 // keys that are looked up; more are found by a scan
+	maxPinned = 10_000 // keys that are looked up; more keys are found by a scan
 	maxPoints = 10_000 // ids times keys that are looked up
 )
 
-// chooseAccess chooses the way.
+// chooseAccess chooses how the query finds its documents.
 func (q *Query) chooseAccess() {
 	s := q.scan
 	s.keys, s.pinned = q.pinnedKeys()
@@ -26,23 +25,23 @@ func (q *Query) chooseAccess() {
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
 	switch {
-	// With a key whose last levels are open nothing can be looked up: an id is unique
-	// in a whole key only.
+	// If a key lacks its last levels, no document can be looked up, because an id is unique only within a complete
+	// key.
 	case s.pinned && known && len(ids)*len(s.keys) <= maxPoints && q.areWhole(s.keys):
 		s.ids = ids
 	case !s.pinned && q.cont.HasIDIndex():
 		s.prefix, s.byID = q.bound.IDPrefix()
 		if !s.byID && known {
-			// The index is read for the prefix. The filter is applied all the same, so
-			// other ids that begin with it cost time and no more.
+			// The index is read by the prefix. The filter is applied too, so other ids with this prefix only cost
+			// time.
 			s.prefix = commonPrefix(ids)
 			s.byID = s.prefix != ""
 		}
 	}
 }
 
-// commonPrefix is the beginning that all of some sorted texts have in common. It is enough
-// to compare the first with the last, because all others lie between them.
+// commonPrefix returns the common beginning of sorted texts. commonPrefix compares only the first with the last,
+// because all others are between them.
 func commonPrefix(sorted []string) string {
 	if len(sorted) == 0 {
 		return ""
@@ -55,9 +54,8 @@ func commonPrefix(sorted []string) string {
 	return first[:n]
 }
 
-// pinnedKeys are the partition keys that a header or the filter leaves, if it leaves fewer than
-// all. The filter may pin only the first levels of a hierarchical key; the keys then lack
-// the last ones.
+// pinnedKeys returns the partition keys that a header or the filter allows; ok is false if all keys are allowed. The
+// filter may fix only the first levels of a hierarchical key; the keys then lack the last levels.
 func (q *Query) pinnedKeys() ([]feed.PartitionKey, bool) {
 	if q.sel.Key != "" {
 		return []feed.PartitionKey{q.sel.Key}, true
@@ -65,8 +63,8 @@ func (q *Query) pinnedKeys() ([]feed.PartitionKey, bool) {
 	combined := [][]any{nil}
 	levels := 0
 	for _, path := range q.cont.KeyPaths() {
-		// The first level that the filter leaves open ends the key, because a prefix of
-		// levels has a range of the key space and any other choice of levels has none.
+		// The first level that the filter does not fix ends the key, because only a prefix of the levels corresponds
+		// to a range of the key space.
 		values, ok := q.scalarsOf(path)
 		if !ok || len(values)*len(combined) > maxPinned {
 			break
@@ -91,7 +89,7 @@ func (q *Query) pinnedKeys() ([]feed.PartitionKey, bool) {
 	return slices.Compact(keys), true
 }
 
-// scalarsOf are the values that the filter leaves for a path, if it confines the path.
+// scalarsOf returns the values that the filter allows for a path; ok is false if the filter does not limit them.
 func (q *Query) scalarsOf(path []string) ([]any, bool) {
 	raws, ok := q.bound.Pins(path)
 	if !ok {
@@ -106,7 +104,7 @@ func (q *Query) scalarsOf(path []string) ([]any, bool) {
 	return values, true
 }
 
-// areWhole reports whether keys have all their levels: only then can a document be looked up.
+// areWhole reports whether keys have all their levels. Only then can a document be looked up.
 func (q *Query) areWhole(keys []feed.PartitionKey) bool {
 	return !slices.ContainsFunc(keys, func(key feed.PartitionKey) bool {
 		p, err := q.cont.LogicalPartition(key)

@@ -11,42 +11,41 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Continuations: where a page ended, in the form in which a client holds it until the next
-// request.
+// Continuations record where a page ended, and the client sends them with the next request.
 //
-// It must stay valid for as long as a client likes: over restarts of the server, splits and
-// merges of partitions, writes, and another filter. So it names no partition and no state
-// of the server, but keys, LSNs and hashes.
+// A continuation must stay valid as long as a client likes: across restarts of the server, splits and merges of
+// partitions, writes, and another filter. So a continuation contains keys, LSNs and hashes, and names no partition
+// and no state of the server.
 
-// Continuation is where the next page of a query or of ReadFeed begins. It does not belong
-// to the text of one query: SDKs send it under another filter, or to count the remaining
-// rows.
+// Continuation is where the next page of a query or of ReadFeed begins. A continuation is not bound to the text of a
+// query, because SDKs send it with another filter, or with a query that counts the remaining rows.
 type Continuation struct {
 	Container uint64 `json:"q"` // hash of its resource id
 
 	// Of a scan.
-	Min  string    `json:"m,omitempty"` // ranges below are finished
-	Read []segment `json:"s,omitempty"` // how far those from there on have been read
+	Min  string    `json:"m,omitempty"` // ranges before this key are finished
+	Read []segment `json:"s,omitempty"` // progress in the ranges from Min onward
 
-	Skipped int64 `json:"o,omitempty"` // rows for OFFSET
-	Taken   int64 `json:"t,omitempty"` // rows for LIMIT or TOP
+	Skipped int64 `json:"o,omitempty"` // rows skipped for OFFSET
+	Taken   int64 `json:"t,omitempty"` // rows returned for LIMIT or TOP
 
-	// Of rows that were all computed at once.
-	Sorted uint64     `json:"x,omitempty"` // hash of what by
+	// For rows that are all computed at once.
+	Sorted uint64     `json:"x,omitempty"` // hash of the sort keys
 	Place  *sql.Place `json:"p,omitempty"` // of the last row
-	Result string     `json:"g,omitempty"` // names the rows in the cache
-	Rows   int        `json:"n,omitempty"` // of them that earlier pages have
+	Result string     `json:"g,omitempty"` // name of the rows in the cache
+	Rows   int        `json:"n,omitempty"` // number of rows in earlier pages
 
-	token string // from which it was read
+	token string // the token that was parsed
 }
 
-// segment is a range that begins where the segment before it ends.
+// segment is a range. A segment begins where the previous segment ends.
 type segment struct {
 	Max string `json:"e,omitempty"`
 	progress
 }
 
-// Encode is the token of the continuation. It is an error if a value of a place is no JSON: an empty token would end the pages.
+// Encode returns the token of the continuation. If a value of a place is not valid JSON, the result is an error,
+// because an empty token would end the pages.
 func (k *Continuation) Encode() (string, error) {
 	text, err := json.Marshal(k)
 	if err != nil {
@@ -55,9 +54,8 @@ func (k *Continuation) Encode() (string, error) {
 	return wire.EncodeContinuation(text), nil
 }
 
-// ParseContinuation reads the token of a request for rows of a container, given by its
-// resource id. Without a token it is the beginning. A token of another container is
-// refused, since its LSNs would skip documents silently.
+// ParseContinuation parses the token of a request for rows of a container with this resource id. An empty token means
+// the beginning. A token of another container is refused, because its LSNs would silently skip documents.
 func ParseContinuation(token, rid string) (Continuation, error) {
 	k := Continuation{Container: hashText(rid)}
 	if token == "" {
@@ -71,7 +69,7 @@ func ParseContinuation(token, rid string) (Continuation, error) {
 	return k, nil
 }
 
-// isSound reports whether the numbers are such as this server writes.
+// isSound reports whether the numbers are in the ranges that this server writes.
 func (k *Continuation) isSound() bool {
 	for _, s := range k.Read {
 		if s.After < 0 || s.Rows < allRows {
@@ -81,11 +79,11 @@ func (k *Continuation) isSound() bool {
 	return k.Rows >= 0 && k.Skipped >= 0 && k.Taken >= 0
 }
 
-// OfDocuments refuses a continuation that is the place of a row among sorted ones.
+// OfDocuments returns an error if the continuation is a place among sorted rows.
 func (k *Continuation) OfDocuments() error { return k.checkOrder(0) }
 
-// checkOrder refuses the place of a row for rows in another order; sorted is the hash of the keys
-// by which those are sorted, 0 for the rows of a scan.
+// checkOrder refuses a place if the rows now have another order. sorted is the hash of the present sort keys; 0 means
+// the rows of a scan.
 func (k *Continuation) checkOrder(sorted uint64) error {
 	if k.Place == nil || k.Sorted == sorted {
 		return nil
@@ -93,7 +91,7 @@ func (k *Continuation) checkOrder(sorted uint64) error {
 	return wire.BadRequest("x-ms-continuation is %.64q, the place of a row among rows in another order: want one of a query with the same ORDER BY or GROUP BY", k.token)
 }
 
-// unreadSpans are the spans of a range that are left, each with its progress.
+// unreadSpans returns the unread spans of a range, each with its progress.
 func (k *Continuation) unreadSpans(of feed.Range) (left []span) {
 	lo := k.Min
 	for _, seg := range append(slices.Clip(k.Read), segment{Max: feed.FullRange().Max}) {
@@ -105,8 +103,8 @@ func (k *Continuation) unreadSpans(of feed.Range) (left []span) {
 	return left
 }
 
-// openAt takes a snapshot for a page that begins where another ended. Close the scan with the page,
-// also after an error. A single document needs none, and most queries of programs are about one.
+// openAt takes a snapshot for a page that begins where another page ended. The caller must close the scan with the
+// page, even after an error. A query for a single document, which is the most frequent, needs no snapshot.
 func (s *Scan) openAt(k Continuation) (err error) {
 	if s.pinned && len(s.keys)*len(s.ids) == 1 {
 		return s.beginAt(k)
@@ -117,8 +115,7 @@ func (s *Scan) openAt(k Continuation) (err error) {
 	return s.beginAt(k)
 }
 
-// closeInto gives the snapshot back in a deferred call. Its error becomes that of the function
-// unless there was one before.
+// closeInto closes the snapshot in a deferred call. If closing fails and *err is nil, the failure becomes *err.
 func (s *Scan) closeInto(err *error) {
 	if s.snap == nil {
 		return
@@ -129,7 +126,7 @@ func (s *Scan) closeInto(err *error) {
 	s.snap = nil
 }
 
-// beginAt sets a scan to where a page ended.
+// beginAt sets a scan to the place where a page ended.
 func (s *Scan) beginAt(k Continuation) error {
 	s.left = k.unreadSpans(s.rng)
 	switch {
@@ -142,8 +139,8 @@ func (s *Scan) beginAt(k Continuation) error {
 	return nil
 }
 
-// beginKeys leaves of the spans the parts that belong to the scan's keys. Two keys may have
-// the same effective partition key, as hashes have collisions; then they are one span.
+// beginKeys reduces the spans to the parts that belong to the scan's keys. Two keys may have the same effective
+// partition key, because hashes may collide; then they share a span.
 func (s *Scan) beginKeys() error {
 	var keyed []span
 	for _, key := range s.keys {
@@ -161,7 +158,7 @@ func (s *Scan) beginKeys() error {
 	s.left = nil
 	for _, st := range keyed {
 		if last := len(s.left) - 1; last >= 0 && s.left[last].rng == st.rng {
-			s.left[last].key = "" // several keys: the filter knows them
+			s.left[last].key = "" // several keys: the filter selects the documents
 			continue
 		}
 		s.left = append(s.left, st)
@@ -169,8 +166,8 @@ func (s *Scan) beginKeys() error {
 	return nil
 }
 
-// saveProgress notes how far a scan has come. The keys between those of a scan by keys count as
-// unread, because the next page may be asked for under another filter.
+// saveProgress stores the progress of a scan in k. In a scan by keys, the ranges between the keys count as unread,
+// because the next page may have another filter.
 func (s *Scan) saveProgress(k *Continuation) {
 	k.Min, k.Read = feed.FullRange().Max, nil
 	if len(s.left) == 0 {
@@ -178,8 +175,7 @@ func (s *Scan) saveProgress(k *Continuation) {
 	}
 	k.Min = s.left[0].rng.Min
 	begun := 0
-	// Only spans up to the last that was begun need a segment: those after it are found
-	// again from the key space.
+	// Only spans up to the last span with progress need a segment. Later spans are derived from the key space.
 	for i, st := range s.left {
 		if st.at != (progress{}) {
 			begun = i + 1

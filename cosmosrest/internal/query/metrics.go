@@ -8,26 +8,25 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// Metrics that clients ask for by a header. The service measures more phases than there are
-// here; names are kept, because SDKs parse them.
+// Metrics that clients request with a header. The service measures more phases than this server; their names are
+// kept, because SDKs parse them.
 
-// IndexMetricsV2 is the answer to a question about indexes, of which there are none to
-// choose: all that exist are used. It is JSON, for clients that ask for the second version.
+// IndexMetricsV2 is the answer to a request for index metrics, for clients that ask for the second version, which is
+// JSON. Its lists are empty, because indexes cannot be chosen here: all existing indexes are used.
 const IndexMetricsV2 = `{"UtilizedIndexes":{"SingleIndexes":[],"CompositeIndexes":[]},"PotentialIndexes":{"SingleIndexes":[],"CompositeIndexes":[]}}`
 
-// IndexMetrics is the same answer in the first version, whose JSON is in base64.
+// IndexMetrics is the same answer in the first version, whose JSON is encoded in base64.
 var IndexMetrics = base64.StdEncoding.EncodeToString([]byte(
 	`{"UtilizedSingleIndexes":[],"PotentialSingleIndexes":[],"UtilizedCompositeIndexes":[],"PotentialCompositeIndexes":[]}`))
 
-// Measure has the time be measured that the loading of documents takes, for [Query.Metrics].
+// Measure turns on the measurement of the time for loading documents, for [Query.Metrics].
 func (q *Query) Measure() { q.scan.timed = true }
 
-// leastLoading is the shortest time that is told: clients take 0 for documents that were not
-// read.
+// leastLoading is the shortest loading time that is reported, because clients interpret 0 as no documents read.
 const leastLoading = 10 * time.Microsecond
 
-// Metrics are the query metrics of a page, in the service's form. Times that are not
-// measured by themselves are part of the total.
+// Metrics returns the query metrics of a page, in the service's form. Phases that are not measured separately are
+// part of the total.
 func (q *Query) Metrics(page *wire.Documents) string {
 	total := time.Since(q.begun)
 	ratio := 1.0
@@ -47,5 +46,5 @@ func (q *Query) Metrics(page *wire.Documents) string {
 		q.scan.docs, q.scan.bytes, page.Count(), page.Size(), ratio)
 }
 
-// milliseconds is a duration as the service writes it.
+// milliseconds returns a duration as the service writes it.
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -8,33 +8,31 @@ import (
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
 )
 
-// Pages of a query that streams: each document's rows are emitted as soon as it is read.
+// Pages of a streaming query: each document's rows are emitted as soon as the document is read.
 
-// maxPageTime bounds the search for the rows of a page: a filter may match nothing in
-// millions of documents, and clients give up. The rows found by then are the page, as in
-// the service.
+// maxPageTime limits the search for the rows of a page, because a filter may match nothing in millions of documents,
+// and clients give up. As in the service, the rows found so far are then the page.
 const maxPageTime = 5 * time.Second
 
-// page is a page of rows in the making.
+// page is a page of rows that is being filled.
 type page struct {
 	docs          *wire.Documents
 	bound         *sql.Bound
-	max           int // rows; 0 is any number
+	max           int // rows; 0 means any number
 	k             *Continuation
 	offset, limit int64
-	skip          int // combinations of the present document that earlier pages are done with
+	skip          int // combinations of the present document that earlier pages have processed
 }
 
-// errFull ends the rows of a document at one for which the page has no room; errEnough,
-// when the query has all its rows.
+// errFull ends a document at the first row that does not fit in the page. errEnough ends a document when the query
+// has all its rows.
 var (
 	errFull   = errors.New("page is full")
 	errEnough = errors.New("query has all its rows")
 )
 
-// fillPage takes documents until a row is left for another page, or there are no more rows. It
-// does look for that further row: JavaScript's SDK takes a continuation as the promise of
-// one.
+// fillPage reads documents until a row is left for another page, or there are no more rows. fillPage always looks for
+// this further row, because JavaScript's SDK expects a further row after a continuation.
 func (p *page) fillPage(s *Scan, begun time.Time) (more bool, err error) {
 	err = s.runScan(func(d document) (int, bool, error) {
 		p.skip = d.skip
@@ -45,7 +43,7 @@ func (p *page) fillPage(s *Scan, begun time.Time) (more bool, err error) {
 			return p.bound.Combination() - 1, false, nil
 		case errors.Is(err, errEnough):
 			return allRows, false, nil
-		case s.docs > 1 && time.Since(begun) > maxPageTime: // the first may have been read for the page before, too
+		case s.docs > 1 && time.Since(begun) > maxPageTime: // the first document may have been read for the previous page too
 			more = true
 		}
 		return allRows, !more, err
@@ -53,7 +51,7 @@ func (p *page) fillPage(s *Scan, begun time.Time) (more bool, err error) {
 	return more, err
 }
 
-// emitRow adds a row, unless earlier pages had it or OFFSET leaves it out.
+// emitRow adds a row, unless the row was on an earlier page or is skipped by OFFSET.
 func (p *page) emitRow(row []byte) error {
 	switch {
 	case p.bound.Combination() <= p.skip:

@@ -13,18 +13,17 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Queries from a request to a page: the text is parsed, the way to the documents chosen
-// (access.go), and the page filled, either row by row from a scan (page.go) or from rows
-// computed at once (results.go).
+// From a request to a page: the text is parsed, the way to the documents is chosen (access.go), and the page is
+// filled, either row by row from a scan (page.go) or from rows computed all at once (results.go).
 
-// Selection is the part of a container that a request reads, by its headers.
+// Selection is the part of a container that a request reads, according to its headers.
 type Selection struct {
 	Range feed.Range
-	Key   feed.PartitionKey // empty is all; a hierarchical key may lack its last levels
+	Key   feed.PartitionKey // empty means all; a hierarchical key may lack its last levels
 	Named bool              // the request names a partition or a range of keys
 }
 
-// Within is the part of the range in which the key lies; it may be empty.
+// Within returns the part of the range that contains the key; this part may be empty.
 func (s *Selection) Within(cont *docstore.Container) (feed.Range, error) {
 	if s.Key == "" {
 		return s.Range, nil
@@ -49,11 +48,10 @@ func ParseText(body []byte) (t Text, err error) {
 	return t, nil
 }
 
-// Long reports whether the text takes so long to parse that the request has to pay for it.
+// Long reports whether the text is so long that the request must pay for the parsing.
 func (t *Text) Long() bool { return len(t.Query) >= meter.LongText }
 
-// parse parses the query. A long text takes milliseconds, so it waits for a turn like any
-// computation.
+// parse parses the query. A long text takes milliseconds, so parse waits for a turn like other computations.
 func (t *Text) parse(m *meter.Request) (*sql.Query, error) {
 	if t.Long() {
 		if err := m.Work(meter.ByteWork * len(t.Query)); err != nil {
@@ -63,7 +61,7 @@ func (t *Text) parse(m *meter.Request) (*sql.Query, error) {
 	return sql.Parse(t.Query)
 }
 
-// bind readies the parsed query to run, measured by m.
+// bind prepares the parsed query to run, measured by m.
 func (t *Text) bind(q *sql.Query, m *meter.Request) (*sql.Bound, error) {
 	b, err := q.Bind(t.Parameters)
 	if err == nil && t.ResumeFilter != nil {
@@ -75,8 +73,7 @@ func (t *Text) bind(q *sql.Query, m *meter.Request) (*sql.Bound, error) {
 	return b, err
 }
 
-// Bind parses the query and readies it to run over rows that are in no container, such as
-// offers.
+// Bind parses the query and prepares the query to run over rows that are not in a container, such as offers.
 func (t *Text) Bind(m *meter.Request) (*sql.Bound, error) {
 	q, err := t.parse(m)
 	if err != nil {
@@ -88,7 +85,7 @@ func (t *Text) Bind(m *meter.Request) (*sql.Bound, error) {
 // Query is a request for a page of a query's rows.
 type Query struct {
 	From Continuation
-	Max  int // rows of the page; 0 is as many as fit
+	Max  int // rows of the page; 0 means as many as fit
 
 	cont    *docstore.Container
 	sel     Selection
@@ -103,9 +100,8 @@ type Query struct {
 	compiled time.Duration
 }
 
-// New parses a query and finds the way to its documents. Its rows may be kept among
-// results. A query without FROM is about no document, so it is run over the whole
-// container, whichever range is named.
+// New parses a query and decides how to find its documents. Its rows may be kept in results. A query without FROM
+// concerns no document, so such a query runs over the whole container, even if the request names a range.
 func New(cont *docstore.Container, sel Selection, text Text, m *meter.Request, results *Results) (*Query, error) {
 	q := &Query{cont: cont, sel: sel, text: text, meter: m, results: results, begun: time.Now()}
 	var err error
@@ -124,7 +120,7 @@ func New(cont *docstore.Container, sel Selection, text Text, m *meter.Request, r
 	return q, nil
 }
 
-// Partition is the first partition that the query is about, and whether there is no other.
+// Partition returns the first partition of the query; only is true if there is no other.
 func (q *Query) Partition() (part feed.Partition, only bool, err error) {
 	at, err := q.ranges()
 	if err != nil {
@@ -138,15 +134,15 @@ func (q *Query) Partition() (part feed.Partition, only bool, err error) {
 	return part, q.scan.pinned && (len(at) == 0 || len(at) == 1 && part.Range.Contains(at[0])), nil
 }
 
-// Crosses names the construct for which the service's gateway refuses to spread the query
-// over several partitions. It is empty if there is none.
+// Crosses returns the construct for which the service's gateway refuses to run the query over several partitions, or
+// "".
 func (q *Query) Crosses() string { return q.parsed.CrossPartition() }
 
-// MixesAggregates reports whether the query selects an aggregate as one value among others:
-// the service's gateway has no plan for such a query over several partitions.
+// MixesAggregates reports whether the query selects an aggregate among other values. The service's gateway has no
+// plan for such a query over several partitions.
 func (q *Query) MixesAggregates() bool { return q.parsed.MixesAggregates() }
 
-// ranges are the places of the pinned keys, or the whole selection.
+// ranges returns the places of the pinned keys, or the whole selection.
 func (q *Query) ranges() ([]feed.Range, error) {
 	if !q.scan.pinned {
 		return []feed.Range{q.sel.Range}, nil
@@ -168,9 +164,8 @@ func (q *Query) ranges() ([]feed.Range, error) {
 	return at, nil
 }
 
-// Plan is the query's plan for the ranges that it is about, for a client that supports some
-// features; nil is all. A plan has at least one range, so a filter that lets nothing pass
-// has the whole selection.
+// Plan returns the query's plan for its ranges, for a client that supports some features; nil means all features. A
+// plan has at least a single range, so if the filter accepts nothing, the plan has the whole selection.
 func (q *Query) Plan(supports func(feature string) bool) (json.RawMessage, error) {
 	at, err := q.ranges()
 	if err != nil {
@@ -179,7 +174,7 @@ func (q *Query) Plan(supports func(feature string) bool) (json.RawMessage, error
 	if q.parsed.WithoutFrom() {
 		at = []feed.Range{q.cont.PartitionAt(q.sel.Range.Min).Range}
 	}
-	if len(at) == 0 { // the filter lets nothing pass
+	if len(at) == 0 { // the filter accepts nothing
 		at = []feed.Range{q.sel.Range}
 	}
 	var ranges []sql.KeyRange
@@ -189,19 +184,18 @@ func (q *Query) Plan(supports func(feature string) bool) (json.RawMessage, error
 	return q.bound.Plan(ranges, supports)
 }
 
-// Charge is the charge of all that the query has read and computed so far, in request
-// units.
+// Charge returns the charge, in request units, of everything that the query has read and computed so far.
 func (q *Query) Charge() float64 { return q.meter.Charge(q.scan.Read()) }
 
-// hash identifies the query among others whose rows are kept: its text with parameters, and
-// its selection.
+// hash identifies the query among the queries whose rows are kept. hash covers the text with parameters, and the
+// selection.
 func (q *Query) hash() uint64 {
-	asked, _ := json.Marshal(q.text) // always marshals
+	asked, _ := json.Marshal(q.text) // cannot fail
 	return hashText(q.cont.RID(), string(asked), string(q.sel.Key), q.scan.rng.Min, q.scan.rng.Max)
 }
 
-// sortingHash is a hash of the keys by which the query's rows are sorted, with the values of
-// parameters if the keys name any.
+// sortingHash returns a hash of the keys that sort the query's rows. If the keys contain parameters, the hash covers
+// their values too.
 func (q *Query) sortingHash() uint64 {
 	parts := []string{q.bound.Sorting()}
 	if strings.Contains(parts[0], "@") {
@@ -212,11 +206,9 @@ func (q *Query) sortingHash() uint64 {
 	return hashText(parts...)
 }
 
-// Page fills a page, and reports whether another may follow; From says then where that
-// begins.
+// Page fills a page, and reports whether another page may follow. If so, From then contains where that page begins.
 func (q *Query) Page(docs *wire.Documents) (more bool, err error) {
-	// Paid before anything is read: keys and ids of which none exists cost a lookup
-	// each, too.
+	// This is counted before anything is read, because keys and ids that do not exist cost a lookup each, too.
 	if err := q.meter.Work(meter.KeyWork * len(q.scan.keys) * max(1, len(q.scan.ids))); err != nil {
 		return false, err
 	}
@@ -246,7 +238,7 @@ func (q *Query) Page(docs *wire.Documents) (more bool, err error) {
 	return more, err
 }
 
-// throughGateway reports whether the query names no range and no partition key. The
-// service's gateway then goes from partition to partition, and does not look beyond a full
-// page: after a full last page there is an empty one, which the Go SDK's own suite expects.
+// throughGateway reports whether the query names no range and no partition key. The service's gateway then goes from
+// partition to partition, and does not look for rows after a full page. So a full last page is followed by an empty
+// page, which the Go SDK's test suite expects.
 func (q *Query) throughGateway() bool { return !q.sel.Named && q.sel.Key == "" && !q.scan.pinned }

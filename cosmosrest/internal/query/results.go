@@ -10,26 +10,26 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Rows that depend on each other are computed at once, and held while their pages are
-// fetched, within bounds. They are a cache and nothing more: rows that were dropped are
-// computed again from the continuation's place, so a client never has to begin anew.
+// Rows that depend on each other are computed all at once, and kept while the client fetches their pages, within
+// limits. They are only a cache: if rows were dropped, they are computed again from the continuation's place, so a
+// client never has to begin again.
 
-// The rows of a query that sorts, groups or counts are computed at once. While its pages
-// are fetched they are kept, within bounds; rows that were dropped are computed again.
+// The rows of a query that sorts, groups or counts are computed all at once. They are kept while their pages are
+// fetched, within these limits; dropped rows are computed again.
 const (
 	maxResults     = 64               // queries whose rows are kept
-	maxResultBytes = 64 << 20         // of all rows that are kept
+	maxResultBytes = 64 << 20         // of all kept rows
 	resultLife     = 60 * time.Second // since the last page
 )
 
-// Results are the rows of queries whose pages are being fetched. The zero value is ready.
+// Results keeps the rows of queries whose pages are being fetched. The zero value is ready to use.
 type Results struct {
 	mu    sync.Mutex
-	list  list.List // of *result, the last used in front
+	list  list.List // of *result, the most recently used first
 	bytes int
 }
 
-// result is the rows of one query.
+// result contains the rows of a query.
 type result struct {
 	name  string
 	query uint64
@@ -38,15 +38,15 @@ type result struct {
 	used  time.Time
 }
 
-// Kept is how many bytes of how many queries are held.
+// Kept returns how many bytes of how many queries are kept.
 func (r *Results) Kept() (bytes, queries int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.bytes, r.list.Len()
 }
 
-// getRows returns the rows of a query that were put under a name. The query must be the same as
-// well: names travel in continuations, which any client may send.
+// getRows returns the rows of a query that were stored under a name. The query must be the same too, because names
+// are in continuations, and a client may send any continuation.
 func (r *Results) getRows(name string, query uint64) ([]sql.Row, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,7 +61,7 @@ func (r *Results) getRows(name string, query uint64) ([]sql.Row, bool) {
 	return nil, false
 }
 
-// putRows holds rows, and drops the least recently used ones for them.
+// putRows stores rows. To make room, putRows drops the least recently used rows.
 func (r *Results) putRows(name string, query uint64, rows []sql.Row) {
 	made := &result{name: name, query: query, rows: rows, used: time.Now()}
 	for i := range rows {
@@ -80,7 +80,7 @@ func (r *Results) putRows(name string, query uint64, rows []sql.Row) {
 	}
 }
 
-// removeRows drops the rows of a name whose last page was fetched.
+// removeRows drops the rows of a name after the last page was fetched.
 func (r *Results) removeRows(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,8 +92,7 @@ func (r *Results) removeRows(name string) {
 	}
 }
 
-// expireUnread drops the rows that nobody has asked for in a while: clients abandon queries
-// without a word.
+// expireUnread drops rows that were not requested for some time, because clients abandon queries without notice.
 func (r *Results) expireUnread() {
 	for e := r.list.Back(); e != nil; e = r.list.Back() {
 		if found, ok := e.Value.(*result); !ok || time.Since(found.used) < resultLife {
@@ -103,16 +102,16 @@ func (r *Results) expireUnread() {
 	}
 }
 
-// dropElement takes rows out of the list and out of the account.
+// dropElement removes rows from the list and subtracts their bytes.
 func (r *Results) dropElement(e *list.Element) {
 	if gone, ok := r.list.Remove(e).(*result); ok {
 		r.bytes -= gone.bytes
 	}
 }
 
-// pageOfAll fills a page of a query whose rows depend on each other. It goes on at a place
-// among them, also where the rows are no longer held, or are others: those of one of the
-// ranges of a split, or those that pass another filter.
+// pageOfAll fills a page of a query whose rows depend on each other. pageOfAll continues at a place among the rows.
+// This also works if the rows are no longer kept, or have changed: after a split, only the rows of a single range, or
+// with another filter, other rows.
 func (q *Query) pageOfAll(docs *wire.Documents) (more bool, err error) {
 	sorted := q.sortingHash()
 	if err := q.From.checkOrder(sorted); err != nil {
@@ -120,8 +119,8 @@ func (q *Query) pageOfAll(docs *wire.Documents) (more bool, err error) {
 	}
 	kept := q.results
 	rows, ok := kept.getRows(q.From.Result, q.hash())
-	// Where rows are still held, the page begins at a number. If they have to be
-	// computed again, those before its place are left out already.
+	// If the rows are still kept, the page begins at a row number. If they must be computed again, the computation
+	// leaves out the rows before the place.
 	begin := min(q.From.Rows, len(rows))
 	if !ok {
 		if rows, err = q.computeRows(); err != nil {
@@ -148,7 +147,7 @@ func (q *Query) pageOfAll(docs *wire.Documents) (more bool, err error) {
 	return true, nil
 }
 
-// computeRows runs the query over the whole selection, in one snapshot: so each document counts once.
+// computeRows runs the query over the whole selection, in a single snapshot, so each document counts once.
 func (q *Query) computeRows() (rows []sql.Row, err error) {
 	q.bound.Until(q.scan.ctx)
 	defer q.scan.closeInto(&err)
@@ -174,9 +173,9 @@ func (q *Query) computeRows() (rows []sql.Row, err error) {
 	return run.Finish()
 }
 
-// resumeAfterPage has the rows begin after the place where the last page ended. If the token had no
-// room for the keys of that row, its document is looked for, which after a split may be in
-// the other range.
+// resumeAfterPage makes the rows begin after the place where the last page ended. If the token had no room for the
+// sort keys of that row, resumeAfterPage searches its document, in the whole key space, because after a split the
+// document may be in the other range.
 func (q *Query) resumeAfterPage() error {
 	if q.From.Place == nil {
 		return nil

@@ -16,40 +16,39 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Scans. The order of a scan is that of last writes, within spans in the order of the key
-// space, because it is the only order in which a page can end at a place that still means
-// the same later: "after this LSN" stays true when documents are written, deleted, or moved
-// by a split. A page is read from one snapshot of the container.
+// A scan reads spans in the order of the key space, and each span in the order of last writes. Only in this order can
+// a page end at a place that keeps its meaning: "after this LSN" stays true when documents are written, deleted, or
+// moved by a split. A page is read from a single snapshot of the container.
 
-// Scan reads the documents of a selection: those of some keys key after key, those whose
-// ids begin alike, or else partition after partition. Each such span is read in the order
-// of last writes, and the spans come in the order of the key space.
+// Scan reads the documents of a selection: those of some keys, key by key; those whose ids have a common prefix; or
+// all, partition by partition. Each of these is a span. A span is read in the order of last writes, and spans come in
+// the order of the key space.
 //
-// A page is read from a snapshot, in which each document is once. A document that is written
-// between two pages moves to the end of its span. So it may come again, and is never missed.
+// A page is read from a snapshot, which contains each document once. A document that is written between two pages
+// moves to the end of its span. So the document may come again, but is never missed.
 type Scan struct {
 	ctx   context.Context
 	meter *meter.Request
 	cont  *docstore.Container
-	rng   feed.Range // no others are shown
+	rng   feed.Range // only documents in this range are shown
 
-	keys   []feed.PartitionKey // the only ones, if pinned
+	keys   []feed.PartitionKey // the only keys, if pinned
 	pinned bool
-	ids    []string // the only ones of each key; nil is any
-	byID   bool     // by the index of ids, those with the prefix
+	ids    []string // the only ids of each key; nil means any
+	byID   bool     // use the index of ids, with prefix
 	prefix string
 
 	snap *docstore.Snapshot // of the page; nil between pages, and for a single document
 	left []span
 
-	docs  int // that were read
+	docs  int // number of documents read
 	bytes int
 
-	timed   bool // loading is measured, which costs two looks at the clock for each document
+	timed   bool // loading is measured, which costs two reads of the clock per document
 	loading time.Duration
 }
 
-// NewScan is a scan of a request's selection, without a query: for ReadFeed.
+// NewScan returns a scan of a request's selection without a query, for ReadFeed.
 func NewScan(m *meter.Request, cont *docstore.Container, sel Selection) *Scan {
 	s := &Scan{ctx: m.Context(), meter: m, cont: cont, rng: sel.Range}
 	if sel.Key != "" {
@@ -58,18 +57,18 @@ func NewScan(m *meter.Request, cont *docstore.Container, sel Selection) *Scan {
 	return s
 }
 
-// Read is how many documents were read so far, and how many bytes they have.
+// Read returns how many documents were read so far, and how many bytes they have.
 func (s *Scan) Read() (docs, bytes int) { return s.docs, s.bytes }
 
-// Documents fills a page with whole documents, and reports whether another page may follow;
-// next says then where that begins.
+// Documents fills a page with whole documents, and reports whether another page may follow. If so, next then contains
+// where that page begins.
 func (s *Scan) Documents(page *wire.Documents, most int, next *Continuation) (more bool, err error) {
 	defer s.closeInto(&err)
 	if err := s.openAt(*next); err != nil {
 		return false, err
 	}
 	err = s.runScan(func(d document) (int, bool, error) {
-		if d.skip > 0 { // by a query, which has rows of it
+		if d.skip > 0 { // a query has returned some of its rows already
 			return allRows, true, nil
 		}
 		if most > 0 && page.Count() == most || !page.Fits(d.body) {
@@ -85,25 +84,25 @@ func (s *Scan) Documents(page *wire.Documents, most int, next *Continuation) (mo
 	return more, err
 }
 
-// span is a part of a scan, read without interruption in the order of last writes.
+// span is a part of a scan that is read in the order of last writes.
 type span struct {
 	rng  feed.Range
-	key  feed.PartitionKey // of a scan by keys; empty if several have this one effective key
-	part bool              // not all that begins with the key is in the range
+	key  feed.PartitionKey // of a scan by keys; empty if several keys have the same effective key
+	part bool              // the range does not contain all documents of the key
 	at   progress
 }
 
-// progress is how far a span was read: all documents up to an LSN; of those with the next
-// LSN, all up to one document in the order of resource ids; and of that document so many combinations of the rows of
-// FROM and JOIN. A batch gives all its documents one LSN, so the LSN alone would not do.
+// progress is how far a span was read: all documents up to an LSN; of the documents with the next LSN, all up to a
+// given document, in the order of resource ids; and of this document, a number of combinations of the rows of FROM
+// and JOIN. The LSN alone is not enough, because all documents of a batch have the same LSN.
 type progress struct {
 	After int64  `json:"a,omitempty"`
-	Doc   uint64 `json:"i,omitempty"` // number of its resource id; "d" was a hash in tokens of older builds, which show all of the LSN again
+	Doc   uint64 `json:"i,omitempty"` // number of its resource id; in tokens of older builds "d" was a hash, and all documents of the LSN are shown again
 	Rows  int    `json:"r,omitempty"`
 }
 
-// allRows says that a document is done with, however many rows it has.
-const allRows = -1 // of a document
+// allRows means that all rows of a document have been processed, however many there are.
+const allRows = -1 // rows of a document
 
 // document is a document that a scan has read.
 type document struct {
@@ -111,17 +110,17 @@ type document struct {
 	key  feed.PartitionKey
 	lsn  int64
 	body []byte
-	skip int // combinations of its rows that earlier pages are done with
+	skip int // combinations of its rows that earlier pages have processed
 }
 
-// number is the place of a document among those of its LSN.
+// number returns the place of a document among the documents with its LSN.
 func (d *document) number() uint64 { return sql.DocumentNumber(d.body) }
 
-// visit takes a document, and returns how many combinations of its rows are done, or
-// allRows, and whether to go on.
+// visit processes a document. A visit returns how many combinations of the document's rows are done, or allRows, and
+// whether to go on.
 type visit func(d document) (rows int, more bool, err error)
 
-// runScan visits documents until each has enough or none is left. A span that goes across several
+// runScan visits documents until each returns false for more, or no documents are left. A span across several
 // partitions is read in parts.
 func (s *Scan) runScan(each visit) error {
 	for len(s.left) > 0 {
@@ -138,7 +137,7 @@ func (s *Scan) runScan(each visit) error {
 	return nil
 }
 
-// visitSpan visits the documents of the first span that is left, and notes its progress.
+// visitSpan visits the documents of the first unread span, and records the span's progress.
 func (s *Scan) visitSpan(each visit) (more bool, err error) {
 	st := &s.left[0]
 	var begun time.Time
@@ -181,11 +180,12 @@ func (s *Scan) visitSpan(each visit) (more bool, err error) {
 	return true, nil
 }
 
-// inPlaces has documents in the order of their places, from a place on: by LSN and, where a batch has given several the same,
-// by resource id. So the place is found also when the document that was there has changed since, which has a later LSN then.
+// inPlaces yields documents in the order of their places, from a place onward: by LSN and, if a batch has given
+// several documents the same LSN, by resource id. If the document at the place has changed since, that document has a
+// later LSN, but the place can still be found.
 func inPlaces(docs iter.Seq2[document, error], from progress) iter.Seq2[document, error] {
 	return func(yield func(document, error) bool) {
-		var together []document // of one LSN
+		var together []document // documents with the same LSN
 		release := func() bool {
 			if len(together) > 1 {
 				slices.SortStableFunc(together, func(a, b document) int { return cmp.Compare(a.number(), b.number()) })
@@ -220,7 +220,7 @@ func inPlaces(docs iter.Seq2[document, error], from progress) iter.Seq2[document
 	}
 }
 
-// documentsOf are those of a span that were written after its progress.
+// documentsOf yields the documents of a span that were written after its progress.
 func (s *Scan) documentsOf(st *span) iter.Seq2[document, error] {
 	switch {
 	case s.byID:
@@ -231,7 +231,7 @@ func (s *Scan) documentsOf(st *span) iter.Seq2[document, error] {
 	return s.items(s.snap.Documents(s.ctx, st.rng, st.at.After), feed.FullRange())
 }
 
-// ofKey are the documents of a key, or of all keys that begin with it, in the span's range.
+// ofKey yields the documents of a key, or of all keys that begin with the key, in the span's range.
 func (s *Scan) ofKey(st *span) iter.Seq2[document, error] {
 	if s.ids != nil {
 		return s.points(st.key, st.at.After)
@@ -243,7 +243,7 @@ func (s *Scan) ofKey(st *span) iter.Seq2[document, error] {
 	return s.items(s.snap.Logical(s.ctx, st.key, st.at.After), in)
 }
 
-// items are those of a sequence that lie in a range.
+// items yields the documents of a sequence that are in a range.
 func (s *Scan) items(all iter.Seq2[docstore.Item, error], in feed.Range) iter.Seq2[document, error] {
 	return func(yield func(document, error) bool) {
 		for it, err := range all {
@@ -265,9 +265,8 @@ func documentOf(it docstore.Item) document {
 	return document{id: it.ID, key: it.Key, lsn: it.LSN, body: it.Body}
 }
 
-// points are the documents of a key with the scan's ids, in the order of last writes like
-// all others. They must be looked up before they can be sorted, so the bodies of many are
-// read a second time.
+// points yields the documents of a key with the scan's ids, in the order of last writes like all others. They must be
+// looked up before they can be sorted, so if there are many, their bodies are read a second time.
 func (s *Scan) points(key feed.PartitionKey, after int64) iter.Seq2[document, error] {
 	return func(yield func(document, error) bool) {
 		var found []document
@@ -282,7 +281,7 @@ func (s *Scan) points(key feed.PartitionKey, after int64) iter.Seq2[document, er
 				continue
 			}
 			if bodies += len(d.body); bodies > maxHeldPoints {
-				// Its LSN is enough to sort it.
+				// The LSN is enough to sort the document.
 				d.body = nil
 			}
 			found = append(found, d)
@@ -301,9 +300,9 @@ func (s *Scan) points(key feed.PartitionKey, after int64) iter.Seq2[document, er
 }
 
 // maxHeldPoints is how many bytes of documents are held while all ids are looked up.
-const maxHeldPoints = 8 << 20 // bytes of documents that are kept while all are looked up; others are read again
+const maxHeldPoints = 8 << 20 // further documents are read again
 
-// point is a document, or the zero document if there is none.
+// point returns a document, or the zero document if there is none.
 func (s *Scan) point(key feed.PartitionKey, id string) (document, error) {
 	read := s.cont.Item
 	if s.snap != nil {
@@ -316,8 +315,8 @@ func (s *Scan) point(key feed.PartitionKey, id string) (document, error) {
 	return documentOf(it), err
 }
 
-// cutSpans divides the spans of a scan at the bounds of partitions, since a feed is read from one
-// partition at a time.
+// cutSpans divides the spans of a scan at the bounds of partitions, because a feed is read from a single partition at
+// a time.
 func (s *Scan) cutSpans() {
 	var left []span
 	for _, st := range s.left {
@@ -330,8 +329,7 @@ func (s *Scan) cutSpans() {
 	s.left = left
 }
 
-// hashText is a hash that is the same in every process, because continuations outlive the
-// server.
+// hashText returns a hash that is the same in every process, because continuations outlive the server.
 func hashText(texts ...string) uint64 {
 	h := fnv.New64a()
 	for _, t := range texts {

@@ -1,7 +1,7 @@
 package sql
 
-// Aggregates. Their rules about undefined and about types are those of the service, whose
-// SDKs compute the same over the parts of several partitions.
+// Aggregates. Their rules for undefined values and for types are the service's, because its SDKs compute the same
+// aggregates over the parts of several partitions.
 
 // aggregate is an aggregate function in a query.
 type aggregate struct {
@@ -14,11 +14,11 @@ type accumulator struct {
 	count int64
 	sum   exactSum
 	best  value
-	bad   bool // an argument made the result undefined
+	bad   bool // an argument has made the result undefined
 }
 
-// add takes the argument's value in a row. All aggregates leave undefined out; SUM and AVG
-// become undefined by an argument that is no number, MIN and MAX by an array or object.
+// add adds the argument's value in a row. All aggregates ignore undefined. SUM and AVG become undefined if an
+// argument is not a number; MIN and MAX, if an argument is an array or object.
 func (c *accumulator) add(agg aggregate, v value) {
 	if v.kind == undefined {
 		return
@@ -40,7 +40,7 @@ func (c *accumulator) add(agg aggregate, v value) {
 	c.count++
 }
 
-// keepExtreme keeps the least or the greatest value, of whatever type.
+// keepExtreme keeps the smallest or the largest value; values may have different types.
 func (c *accumulator) keepExtreme(least bool, v value) {
 	if v.kind >= array {
 		c.bad = true
@@ -54,8 +54,7 @@ func (c *accumulator) keepExtreme(least bool, v value) {
 	c.best = own(v)
 }
 
-// result is the aggregate of all rows. Without any, COUNT and SUM are 0 and the others are
-// undefined.
+// result returns the aggregate of all rows. If there are no rows, COUNT and SUM are 0, and the others are undefined.
 func (c *accumulator) result(agg aggregate) value {
 	switch {
 	case agg.name == "COUNT" || agg.name == "COUNTIF":

@@ -2,12 +2,11 @@ package sql
 
 import "github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 
-// Functions of arrays and sets. An array is taken apart into values only where a function
-// needs all of them at once; the bytes of that are counted, because an array of 2 MB may
-// have a million elements.
+// Functions of arrays and sets. An array is split into values only if a function needs all values at once. The memory
+// for this is counted, because an array of 2 MB may have a million elements.
 
-// arrayFunctions are those with an array as their first argument. The sets differ only in
-// which values of both arrays they keep.
+// arrayFunctions are the functions whose first argument is an array. The set functions differ only in the values of
+// both arrays that they keep.
 var arrayFunctions = map[string]*function{
 	"ARRAY_LENGTH": ofArrays(1, func(f *frame, a []value) value { return numberValue(float64(f.countElements(a[0]))) }),
 	"ARRAY_CONCAT": ofArrays(-1, func(f *frame, a []value) value {
@@ -30,7 +29,7 @@ var arrayFunctions = map[string]*function{
 	}),
 }
 
-// ofArrays makes a function of n arrays, or of two or more if n is -1.
+// ofArrays makes a function of n arrays; if n is -1, of two or more.
 func ofArrays(n int, compute func(f *frame, args []value) value) *function {
 	least := n
 	if n < 0 {
@@ -46,7 +45,7 @@ func ofArrays(n int, compute func(f *frame, args []value) value) *function {
 	}}
 }
 
-// elementsOf are the values of an array.
+// elementsOf returns the values of an array.
 func (f *frame) elementsOf(arr value) []value {
 	n := f.countElements(arr)
 	if !f.holdBytes(n * valueSize) {
@@ -62,14 +61,14 @@ func (f *frame) elementsOf(arr value) []value {
 	return all
 }
 
-// The bytes that a value and the key of a set take while a function has an array apart.
+// The bytes that a value and its key in a set take while a function has split an array.
 const (
 	valueSize = 64
-	keySize   = 100 // besides its text
+	keySize   = 100 // in addition to its text
 )
 
-// countElements is the number of elements in an array, which must be counted: the text does not
-// say it.
+// countElements returns the number of elements in an array. countElements must walk over the text, because the text
+// does not contain the number.
 func (f *frame) countElements(arr value) (n int) {
 	if !f.spendWork(len(arr.raw)) {
 		return 0
@@ -80,7 +79,7 @@ func (f *frame) countElements(arr value) (n int) {
 	return n
 }
 
-// holdBytes accounts for bytes of an array that is taken apart, and reports whether to go on.
+// holdBytes counts bytes of an array that is being split, and reports whether to go on.
 func (f *frame) holdBytes(bytes int) bool {
 	f.spread += bytes
 	if f.spread > maxHeld {
@@ -95,10 +94,10 @@ func (f *frame) holdBytes(bytes int) bool {
 	return f.err == nil
 }
 
-// releaseTo returns all that was taken apart since the account was at before.
+// releaseTo releases all bytes that were held since the count was before.
 func (f *frame) releaseTo(before int) {
 	if more := f.spread - before; more > 0 && f.meter != nil {
-		_ = f.meter.Hold(-more) // there is room for less
+		_ = f.meter.Hold(-more) // cannot fail: releases bytes
 	}
 	f.spread = before
 }
@@ -110,7 +109,7 @@ func (w *arrayWriter) addAll(values []value) {
 	}
 }
 
-// arraySlice is ARRAY_SLICE(array, start, count); a negative start counts from the end.
+// arraySlice is ARRAY_SLICE(array, start, count). A negative start counts from the end.
 func arraySlice(f *frame, args []value) value {
 	start, ok := args[1].length()
 	if args[0].kind != array || !ok {
@@ -133,8 +132,8 @@ func arraySlice(f *frame, args []value) value {
 	return out.value()
 }
 
-// arrayContains is ARRAY_CONTAINS(array, value, partial). With partial, an object of the
-// array may have more members than the one that is looked for.
+// arrayContains is ARRAY_CONTAINS(array, value, partial). If partial is true, an object of the array may have more
+// members than the object that is searched.
 func arrayContains(f *frame, args []value) value {
 	if args[0].kind != array || len(args) > 2 && !args[2].isBool() {
 		return value{}
@@ -152,7 +151,7 @@ func arrayContains(f *frame, args []value) value {
 	return boolValue(false)
 }
 
-// hasMembers reports whether an object has all members of another, with equal values.
+// hasMembers reports whether an object has all members of another object, with equal values.
 func (f *frame) hasMembers(v, wanted value) bool {
 	if v.kind != object || wanted.kind != object {
 		return false
@@ -166,9 +165,8 @@ func (f *frame) hasMembers(v, wanted value) bool {
 	return true
 }
 
-// containsSome is ARRAY_CONTAINS_ANY(array, a, b, …), or ARRAY_CONTAINS_ALL if all is true.
-// Whether an array contains undefined is unknown, so the result is undefined unless another
-// value decides.
+// containsSome is ARRAY_CONTAINS_ANY(array, a, b, …) or, if all is true, ARRAY_CONTAINS_ALL. An array may or may not
+// contain undefined, so with an undefined argument the result is undefined, unless another value decides.
 func containsSome(f *frame, args []value, all bool) value {
 	if args[0].kind != array {
 		return value{}
@@ -191,10 +189,10 @@ func containsSome(f *frame, args []value, all bool) value {
 	return boolValue(all)
 }
 
-// canonical is the text by which sets compare values.
+// canonical returns the canonical text of a value, by which sets compare values.
 func canonical(v value) string { return string(appendCanonical(nil, v, 0)) }
 
-// keysOf is the set of some values, by canonical text.
+// keysOf returns the set of the values' canonical texts.
 func (f *frame) keysOf(values []value) map[string]bool {
 	keys := map[string]bool{}
 	for _, v := range values {
@@ -210,8 +208,8 @@ func (f *frame) keysOf(values []value) map[string]bool {
 	return keys
 }
 
-// setFunction makes a function of two arrays: the different values of both, in their order,
-// that in selects by the sets of keys of either array.
+// setFunction makes a function of two arrays. Its result contains the distinct values of both arrays, in their order,
+// that in selects by the key sets of both arrays.
 func setFunction(in func(x, y map[string]bool) func(key string) bool) *function {
 	return ofArrays(2, func(f *frame, args []value) value {
 		x, y := f.elementsOf(args[0]), f.elementsOf(args[1])

@@ -5,44 +5,44 @@ import (
 	"sync"
 )
 
-// The cache of parsed queries. Programs send the same few texts again and again, with other
-// parameters, and to parse a text costs more than to answer a query that names an id.
+// The cache of parsed queries. Programs send the same few texts repeatedly, with other parameters, and parsing a text
+// costs more than answering a query that names an id.
 
-// The cache keeps the most recently used queries. It is bounded by text as well as by
-// number, because a compiled query takes some fifty times the bytes of a text of usual
-// length, and some ten times those of a long one: 1 MB of text is at most 50 MB.
+// The cache keeps the most recently used queries. Both their text and their number are limited, because a compiled
+// query takes some fifty times the bytes of a text of usual length, and some ten times those of a long text: 1 MB of
+// text takes at most 50 MB.
 const (
 	maxCached      = 256
-	maxCachedBytes = 1 << 20   // of text, in all
-	maxCachedQuery = 128 << 10 // a longer one is not kept
+	maxCachedBytes = 1 << 20   // of text, in total
+	maxCachedQuery = 128 << 10 // longer queries are not kept
 )
 
-// parsed serves all servers of the process: a compiled query knows of no container.
+// parsed is shared by all servers of the process, because a compiled query does not depend on a container.
 var parsed = &cache{entries: map[cacheKey]*list.Element{}}
 
 // cache is a least-recently-used cache.
 type cache struct {
 	mu      sync.Mutex
 	entries map[cacheKey]*list.Element
-	recent  list.List // of *entry, the latest used first
+	recent  list.List // of *entry, the most recently used first
 	bytes   int
 }
 
-// cacheKey separates queries from conditions, because each is an error where the other is expected.
+// cacheKey distinguishes queries from conditions, because a query is invalid as a condition, and a condition as a
+// query.
 type cacheKey struct {
 	text      string
 	condition bool
 }
 
-// entry is a query with the key under which it must be removed.
+// entry is a query, with the key for its removal.
 type entry struct {
 	key   cacheKey
 	query *Query
 }
 
-// get returns a query, parsed now if necessary. Two callers may parse the same text at
-// once; that is cheaper than to have one wait for the other. Errors are not kept: nobody
-// repeats them for long.
+// get returns a query, and parses the query if necessary. Two callers may parse the same text at the same time,
+// because this is cheaper than waiting. Errors are not kept, because invalid queries are not repeated for long.
 func (c *cache) get(key cacheKey) (*Query, error) {
 	if query := c.findParsed(key); query != nil {
 		return query, nil
@@ -69,7 +69,7 @@ func (c *cache) findParsed(key cacheKey) *Query {
 	return e.Value.(*entry).query
 }
 
-// keepQuery keeps a query, and drops the least recently used ones.
+// keepQuery stores a query, and drops the least recently used queries.
 func (c *cache) keepQuery(key cacheKey, query *Query) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,13 +2,12 @@ package sql
 
 import "github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 
-// Expressions that make arrays, objects and rows, and subqueries that stand where a value
-// may.
+// Expressions that make arrays, objects and rows, and subqueries that are used as values.
 //
-// Composites are written as JSON text at once: most are a column of a result, which is sent
-// as text, and the few that are looked into are walked over like a document.
+// Composites are written as JSON text at once. Most of them are a column of a result, which is sent as text; the few
+// that an expression reads are walked like a document.
 
-// arrayNode is [a, b]. Undefined elements are left out, as in the service.
+// arrayNode is [a, b]. As in the service, undefined elements are left out.
 type arrayNode struct{ items []node }
 
 func (n arrayNode) eval(f *frame) value {
@@ -19,13 +18,12 @@ func (n arrayNode) eval(f *frame) value {
 	return out.value()
 }
 
-// maxComposite bounds an array or object that a query makes, in bytes: several documents.
-// Without a bound, ARRAY_CONCAT of an array with itself, nested, would double until memory
-// ends.
+// maxComposite limits an array or object that a query makes, in bytes: several documents. Without a limit, nested
+// calls of ARRAY_CONCAT of an array with itself would double the array until the memory is full.
 const maxComposite = 16 << 20
 
-// hasRoom reports whether a value can be added to an array or object of so many bytes, and
-// spends the work of writing it.
+// hasRoom reports whether a value can be added to an array or object of so many bytes, and spends the work of writing
+// the value.
 func (f *frame) hasRoom(size int, v value) bool {
 	n := len(v.raw) + len(v.text)
 	if size+n > maxComposite {
@@ -34,8 +32,8 @@ func (f *frame) hasRoom(size int, v value) bool {
 	return f.spendWork(writeWork + n)
 }
 
-// arrayWriter makes the JSON of an array. Each element is written after a comma; the first
-// comma turns into the bracket at the end.
+// arrayWriter writes the JSON of an array. A comma comes before each element; at the end, the bracket replaces the
+// first comma.
 type arrayWriter struct {
 	f *frame
 	b []byte
@@ -50,7 +48,7 @@ func (w *arrayWriter) add(v value) {
 	w.b = v.appendJSON(w.b)
 }
 
-// value is the array, undefined after a failure.
+// value returns the array, or undefined after a failure.
 func (w *arrayWriter) value() value {
 	if w.f.err != nil {
 		return value{}
@@ -62,23 +60,23 @@ func (w *arrayWriter) value() value {
 	return compositeValue(append(w.b, ']'))
 }
 
-// objectNode is {"a": x}, and a row of a SELECT list. Undefined members are left out.
+// objectNode is {"a": x}, or a row of a SELECT list. Undefined members are left out.
 type objectNode struct{ members []field }
 
 // field is a member of an objectNode.
 type field struct {
 	name   string
-	quoted []byte // the name as JSON with the colon
+	quoted []byte // the name as JSON, followed by the colon
 	node   node
 }
 
-// newField makes a member. Its name is quoted here, once, and not for each row.
+// newField makes a member. newField quotes the name once, not for each row.
 func newField(name string, n node) field {
 	return field{name, append(rawjson.AppendString(nil, name), ':'), n}
 }
 
 func (n objectNode) eval(f *frame) value {
-	// Room for a small row, which most are.
+	// Room for a small row; most rows are small.
 	b := make([]byte, 0, 64)
 	for _, field := range n.members {
 		v := field.node.eval(f)
@@ -98,8 +96,8 @@ func (n objectNode) eval(f *frame) value {
 	return compositeValue(append(b, '}'))
 }
 
-// groupKey and aggregated stand in SELECT for an expression of GROUP BY and for an
-// aggregate: by the time SELECT is evaluated, the group has both.
+// groupKey and aggregated replace, in SELECT, an expression of GROUP BY and an aggregate. When SELECT is evaluated,
+// the group has both values.
 type groupKey struct{ index int }
 
 func (n groupKey) eval(f *frame) value { return f.keys[n.index] }
@@ -108,7 +106,7 @@ type aggregated struct{ index int }
 
 func (n aggregated) eval(f *frame) value { return f.aggregates[n.index] }
 
-// existsNode is EXISTS(subquery). It stops at the first row.
+// existsNode is EXISTS(subquery). The evaluation stops at the first row.
 type existsNode struct{ plan *plan }
 
 func (n existsNode) eval(f *frame) value {
@@ -120,7 +118,7 @@ func (n existsNode) eval(f *frame) value {
 	return boolValue(found)
 }
 
-// arrayOf is ARRAY(subquery): all rows.
+// arrayOf is ARRAY(subquery): with all rows.
 type arrayOf struct{ plan *plan }
 
 func (n arrayOf) eval(f *frame) value {
@@ -132,8 +130,7 @@ func (n arrayOf) eval(f *frame) value {
 	return out.value()
 }
 
-// scalarOf is (subquery): its row, undefined if it has none. Of several rows it is the
-// first.
+// scalarOf is (subquery): the value of its first row, or undefined if there are no rows.
 type scalarOf struct{ plan *plan }
 
 func (n scalarOf) eval(f *frame) value {

@@ -9,8 +9,8 @@ import (
 
 // Conversions between strings, numbers, arrays and objects.
 
-// parsing makes a function that reads JSON of some kinds from a string; anything else is
-// undefined. White space around the JSON is allowed, as in the service.
+// parsing makes a function that parses a string as JSON of some kinds; any other text gives undefined. As in the
+// service, white space around the JSON is allowed.
 func parsing(kinds ...kind) *function {
 	return &function{1, 1, false, func(_ *frame, args []value) value {
 		if args[0].kind != str {
@@ -39,7 +39,7 @@ var conversions = map[string]*function{
 	"OBJECTTOARRAY":   {1, 3, false, objectToArray},
 }
 
-// toString writes any value as JSON, and a string as it is.
+// toString writes any value as JSON, but returns a string unchanged.
 func toString(f *frame, args []value) value {
 	if args[0].kind == str {
 		return args[0]
@@ -47,7 +47,7 @@ func toString(f *frame, args []value) value {
 	return f.madeText(args[0].appendJSON(nil))
 }
 
-// objectToArray makes [{"k": name, "v": value}, …]; other names than k and v can be given.
+// objectToArray makes [{"k": name, "v": value}, …]. The caller can replace the names k and v.
 func objectToArray(f *frame, args []value) value {
 	if args[0].kind != object || !areText(args[1:]...) {
 		return value{}

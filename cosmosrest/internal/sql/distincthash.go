@@ -8,16 +8,15 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
-// The hash by which arrays and objects are sorted. The .NET SDK computes it too, in its
-// class DistinctHash: it merges the rows of several ranges by it, and goes on from a row
-// whose sort value was an array by sending the hash alone. So every bit of it, seeds
-// included, is given by that SDK.
+// The hash that sorts arrays and objects. The .NET SDK computes the same hash, in its class DistinctHash: the SDK
+// merges the rows of several ranges by this hash, and to continue after a row whose sort value was an array, the SDK
+// sends only the hash. So that SDK defines every bit of the hash, including the seeds.
 
-// hash128 is such a hash. Two of them are ordered by their bytes, each half little-endian,
-// the low half first.
+// hash128 is such a hash. Hashes are ordered by their bytes: first the low half, then the high half, each
+// little-endian.
 type hash128 struct{ low, high uint64 }
 
-// The seeds keep kinds of values apart: without them [] and {} would have the same hash.
+// The seeds distinguish kinds of values: without them [] and {} would have the same hash.
 var (
 	seedRoot     = hash128{0xbfc2359eafc0e2b7, 0x8846e00284c4cf1f}
 	seedNull     = hash128{0x1380f68bb3b0cfe4, 0x156c918bf564ee48}
@@ -31,10 +30,10 @@ var (
 	seedProperty = hash128{0xc915dde058492a8a, 0x7c8be2eba72e4634}
 )
 
-// distinctHash is the hash of a value. Below the bound of depth everything counts as equal.
+// distinctHash returns the hash of a value. Values deeper than the depth limit all count as equal.
 func distinctHash(v value) hash128 { return v.hashInto(seedRoot, 0) }
 
-// hashInto is the hash of a value within another, whose hash so far is the seed.
+// hashInto returns the hash of a value within another value, whose hash so far is the seed.
 func (v value) hashInto(seed hash128, depth int) hash128 {
 	if depth > maxCanonicalDepth {
 		return seed
@@ -47,8 +46,8 @@ func (v value) hashInto(seed hash128, depth int) hash128 {
 	case isTrue:
 		return seedTrue.mixedWith(seed)
 	case number:
-		var b [10]byte     // a double, and two bytes that only integers above 2^53 would need, which are doubles here
-		f := v.float() + 0 // no negative zero
+		var b [10]byte     // a double, and two bytes that only integers above 2^53 would need, but these are doubles here
+		f := v.float() + 0 // converts -0 to 0
 		binary.LittleEndian.PutUint64(b[:], math.Float64bits(f))
 		return murmur128(b[:], seedNumber.mixedWith(seed))
 	case str:
@@ -61,7 +60,7 @@ func (v value) hashInto(seed hash128, depth int) hash128 {
 	return seed
 }
 
-// hashElements chains the elements with their indexes, so that their order matters.
+// hashElements chains the elements with their indexes, so their order matters.
 func (v value) hashElements(hash hash128, depth int) hash128 {
 	i := uint64(0)
 	for raw := range rawjson.Elements(v.raw) {
@@ -71,8 +70,8 @@ func (v value) hashElements(hash hash128, depth int) hash128 {
 	return hash
 }
 
-// hashMembers joins the members' hashes by XOR, so that their order does not matter. A sum
-// of zero is left out, as in the SDK: that is also the hash of an object without members.
+// hashMembers combines the members' hashes by XOR, so their order does not matter. As in the SDK, a result of zero is
+// left out; an object without members also has this hash.
 func (v value) hashMembers(hash hash128, depth int) hash128 {
 	var all hash128
 	for _, member := range rawjson.Distinct(v.raw) {
@@ -87,23 +86,22 @@ func (v value) hashMembers(hash hash128, depth int) hash128 {
 	return all.mixedWith(hash)
 }
 
-// mixedWith is the hash of a hash's bytes.
+// mixedWith returns the hash of a hash's bytes.
 func (h hash128) mixedWith(seed hash128) hash128 { return murmur128(h.bytes(), seed) }
 
-// bytes are the 16 bytes by which hashes are ordered.
+// bytes returns the 16 bytes that order hashes.
 func (h hash128) bytes() []byte {
 	b := binary.LittleEndian.AppendUint64(make([]byte, 0, 16), h.low)
 	return binary.LittleEndian.AppendUint64(b, h.high)
 }
 
-// plus adds to the hash as to a number of 128 bits.
+// plus adds n to the hash as a number of 128 bits.
 func (h hash128) plus(n uint64) hash128 {
 	low, carry := bits.Add64(h.low, n, 0)
 	return hash128{low, h.high + carry}
 }
 
-// murmur128 is MurmurHash3 of 128 bits for x64, changed as in the SDK: each half has its
-// own seed.
+// murmur128 is the 128-bit MurmurHash3 for x64, with the SDK's change: each half has its own seed.
 func murmur128(b []byte, seed hash128) hash128 {
 	const c1, c2 = 0x87c37b91114253d5, 0x4cf5ad432745937f
 	h1, h2 := seed.low, seed.high
@@ -128,8 +126,7 @@ func murmur128(b []byte, seed hash128) hash128 {
 	return hash128{h1, h2}
 }
 
-// murmurMix is the last step of MurmurHash3, in which each bit comes to depend on all
-// others.
+// murmurMix is the last step of MurmurHash3. After this step, each bit depends on all other bits.
 func murmurMix(h uint64) uint64 {
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53

@@ -1,28 +1,24 @@
 // Package sql runs the query language of Azure Cosmos DB for NoSQL over JSON documents.
 //
-// A query is parsed, bound to its parameters, and run. One whose rows depend on one
-// document each streams:
+// A query is parsed, bound to its parameters, and run. If each row depends on only a single document, the query
+// streams:
 //
 //	q, err := sql.Parse("SELECT * FROM c WHERE c.pk = @pk")
 //	b, err := q.Bind([]sql.Parameter{{Name: "@pk", Value: []byte(`"x"`)}})
 //	err = b.Rows(doc, func(row []byte) error { … })
 //
-// One that sorts, groups or compares rows collects them: [Bound.NewRun], [Run.Add],
-// [Run.Finish].
+// A query that sorts, groups or compares rows collects them: [Bound.NewRun], [Run.Add], [Run.Finish].
 //
-// Before it reads anything, a caller asks the query where it can find its documents:
-// [Bound.Pinned], [Bound.IDs] and [Bound.IDPrefix] say to which values the WHERE clause
-// binds a path, and [Query.CrossPartition] what the service's gateway would refuse.
-// [Bound.Plan] explains to a client how to run the query range by range and to merge the
-// rows by itself.
+// Before reading documents, a caller can find out which documents the query needs: [Bound.Pinned], [Bound.IDs] and
+// [Bound.IDPrefix] return the values to which the WHERE clause limits a path. [Query.CrossPartition] returns the
+// construct that the service's gateway would refuse. [Bound.Plan] tells a client how to run the query range by range
+// and how to merge the rows.
 //
-// Documents are never decoded whole. Paths are looked up in their text, and what a row
-// repeats of a document is its text, byte for byte. Of members with the same name, the last
-// counts.
+// Documents are never decoded as a whole. Paths are looked up in the text, and a row repeats parts of a document byte
+// for byte. If members have the same name, the last counts.
 //
-// Undefined is no null: what has no value is left out of rows, equals nothing, and neither
-// passes nor fails a filter. Values of two types are different, but none is the greater
-// one. Numbers are float64, strings sort by their UTF-8 bytes, characters are code points.
-// User-defined functions, geography and vectors are not supported; what is not supported is
-// an [Error] that names it.
+// Undefined is not null: an undefined value is left out of rows, equals no value, and neither passes nor fails a
+// filter. Values of two types are different, but neither is greater. Numbers are float64, strings sort by their UTF-8
+// bytes, characters are code points. User-defined functions, geography and vectors are not supported; if a query uses
+// an unsupported feature, the [Error] names the feature.
 package sql

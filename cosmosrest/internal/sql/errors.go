@@ -11,20 +11,20 @@ import (
 	"github.com/alecthomas/participle/v2/lexer"
 )
 
-// Errors of queries. All have the place in the text, because the service's answers do and
-// editors of queries point at it.
+// Errors of queries. Each error has its place in the text, because the service's answers contain the place and query
+// editors mark the place.
 
-// Error is a query that cannot be run. The service answers it with status 400.
+// Error means that a query cannot be run. The service answers with status 400.
 type Error struct {
 	Message string // a sentence for people, in the service's style
-	At      int    // offset in bytes of the place in the query; -1 if there is none
+	At      int    // byte offset of the error's place in the query; -1 if there is none
 }
 
-// Error returns the message alone; the server adds the code.
+// Error returns only the message; the server adds the code.
 func (e *Error) Error() string { return e.Message }
 
-// JSON is the error as the service writes it in a list of errors: with the place and,
-// where the service's is known, a code.
+// JSON returns the error as the service writes it in a list of errors: with its place and, if the service's code is
+// known, with the code.
 func (e *Error) JSON() []byte {
 	type place struct {
 		Start int `json:"start"`
@@ -39,11 +39,11 @@ func (e *Error) JSON() []byte {
 	if e.At >= 0 {
 		out.Location = &place{e.At, e.At + len(quoted(e.Message))}
 	}
-	b, _ := json.Marshal(out) // always marshals
+	b, _ := json.Marshal(out) // cannot fail
 	return b
 }
 
-// quoted is the text that a message quotes first, which is the one at its place; empty for none.
+// quoted returns the first quoted text of a message, which is the text at the error's place; the result may be empty.
 func quoted(message string) string {
 	_, rest, _ := strings.Cut(message, "'")
 	text, _, found := strings.Cut(rest, "'")
@@ -53,7 +53,7 @@ func quoted(message string) string {
 	return text
 }
 
-// codes are the service's codes of errors, by a part of their messages.
+// codes are the service's error codes, each with a part of its message.
 var codes = []struct{ part, code string }{
 	{"Syntax error, unexpected end-of-file", "SC1002"},
 	{"Syntax error, invalid token", "SC1010"},
@@ -65,7 +65,7 @@ var codes = []struct{ part, code string }{
 	{"is not contained in either an aggregate function or the GROUP BY clause", "SC2102"},
 }
 
-// code is the service's code of the error; empty if it is not known.
+// code returns the service's code of the error, or "" if the code is unknown.
 func (e *Error) code() string {
 	for _, c := range codes {
 		if strings.Contains(e.Message, c.part) {
@@ -75,11 +75,10 @@ func (e *Error) code() string {
 	return ""
 }
 
-// maxClip is how much of a query an error repeats. A query may be 512 KB, and its answer
-// must not be.
-const maxClip = 40 // bytes of a query that an error repeats
+// maxClip limits how much of a query an error repeats. A query may have 512 KB, and its answer must be small.
+const maxClip = 40 // bytes
 
-// clip quotes a text, cut between two characters if it is long.
+// clip quotes a text. A long text is cut between two characters.
 func clip(text string) string {
 	if len(text) > maxClip {
 		n := maxClip
@@ -91,12 +90,12 @@ func clip(text string) string {
 	return "'" + text + "'"
 }
 
-// failf makes an Error for a place in the query; -1 is no place.
+// failf returns an Error for a place in the query; -1 means no place.
 func failf(at int, format string, args ...any) *Error {
 	return &Error{Message: fmt.Sprintf(format, args...), At: at}
 }
 
-// syntaxError makes an Error of the parser's error. Those of the lexer are Errors already.
+// syntaxError converts the parser's error to an Error. The lexer's errors are Errors already.
 func syntaxError(text string, err error) error {
 	var own *Error
 	if errors.As(err, &own) {
@@ -113,8 +112,8 @@ func syntaxError(text string, err error) error {
 	return failf(-1, "Syntax error: %v.", err)
 }
 
-// nearToken is the error of a token that the grammar does not expect. It repeats the token
-// as the query spells it, not in upper case as the grammar has it.
+// nearToken returns the error for a token that the grammar does not expect. nearToken repeats the token as the query
+// spells it; the grammar has keywords in upper case.
 func nearToken(text string, token lexer.Token) *Error {
 	at := token.Pos.Offset
 	if token.EOF() {

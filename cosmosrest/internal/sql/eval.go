@@ -8,15 +8,14 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// Expressions evaluated. Each kind of expression is a node with one method; undefined is a
-// value like others, and each node says what becomes of it.
+// Evaluation of expressions. Each kind of expression is a node with a single method. Undefined is a value like
+// others, and each node decides how to handle undefined.
 //
-// The rules are those of the service where its documentation has them, and else those that
-// its SDKs' tests show. obvious_test.go holds a second, slow evaluator, and random queries
-// are run by both.
+// The rules are the service's. If its documentation does not define a rule, the tests of its SDKs do. obvious_test.go
+// contains a second, slow evaluator, and random queries are run by both.
 
-// node is a compiled expression. Nodes are shared by all who run the query, so a node never
-// changes; what changes is in the frame.
+// node is a compiled expression. All runs of a query share its nodes, so a node never changes; all state is in the
+// frame.
 type node interface{ eval(f *frame) value }
 
 // constant is a literal.
@@ -24,7 +23,7 @@ type constant struct{ v value }
 
 func (n constant) eval(*frame) value { return n.v }
 
-// parameter is a @name, whose value Bind has put into the frame.
+// parameter is a @name. Bind has put its value into the frame.
 type parameter struct{ index int }
 
 func (n parameter) eval(f *frame) value { return f.params[n.index] }
@@ -33,7 +32,7 @@ func (n parameter) eval(f *frame) value { return f.params[n.index] }
 type path struct {
 	slot  int
 	steps []step
-	memo  int // index into frame.memo, -1 for none
+	memo  int // index into frame.memo, or -1
 }
 
 // step is the name of a member, or the index of an element.
@@ -42,14 +41,13 @@ type step struct {
 	index int // -1 for a name
 }
 
-// eval finds the value, or takes it from the memo if it was found before in this document.
+// eval returns the value. If the path was evaluated before in this document, the value comes from the memo.
 func (n path) eval(f *frame) value {
 	if n.memo < 0 {
 		return n.find(f)
 	}
-	// A condition often names a path several times, as in c.a > 1 AND c.a < 9. Finding
-	// it walks over the document, so it is found once. The round is that of the
-	// document: nothing has to be cleared between two.
+	// A condition often names a path several times, as in c.a > 1 AND c.a < 9. Finding a path walks over the
+	// document, so each path is found only once. Each document has a new round, so the memos need not be cleared.
 	m := &f.memo[n.memo]
 	if m.round != f.round {
 		*m = memo{f.round, n.find(f).decode()}
@@ -57,7 +55,7 @@ func (n path) eval(f *frame) value {
 	return m.v
 }
 
-// find walks down the path. Each step costs the text that it may have to walk over.
+// find walks down the path. The cost of each step is the text that the step may have to walk over.
 func (n path) find(f *frame) value {
 	v := f.slots[n.slot]
 	for _, step := range n.steps {
@@ -71,8 +69,7 @@ func (n path) find(f *frame) value {
 	return v
 }
 
-// of takes the step into a value. A name finds nothing in an array, and an index nothing in
-// an object.
+// of applies the step to a value. In an array, a name finds nothing; in an object, an index finds nothing.
 func (s step) of(v value) value {
 	var raw []byte
 	switch {
@@ -84,7 +81,7 @@ func (s step) of(v value) value {
 	return rawValue(raw)
 }
 
-// index is a step whose key is computed.
+// index is a step with a computed key.
 type index struct{ base, key node }
 
 func (n index) eval(f *frame) value {
@@ -96,8 +93,7 @@ func (n index) eval(f *frame) value {
 	case str:
 		return step{name: string(key.bytes()), index: -1}.of(base)
 	case number:
-		// No array has more elements than fit into a document, and a larger number
-		// might not fit into an int.
+		// An array in a document cannot have more elements, and a larger number might not fit into an int.
 		if i := key.float(); i >= 0 && i == math.Trunc(i) && i <= math.MaxInt32 {
 			return step{index: int(i)}.of(base)
 		}
@@ -105,7 +101,7 @@ func (n index) eval(f *frame) value {
 	return value{}
 }
 
-// not is NOT x. As in the service, NOT of anything but a boolean is undefined.
+// not is NOT x. As in the service, the result is undefined if x is not a boolean.
 type not struct{ x node }
 
 func (n not) eval(f *frame) value {
@@ -116,8 +112,8 @@ func (n not) eval(f *frame) value {
 	return boolValue(v.kind == isFalse)
 }
 
-// logic is a chain of AND or of OR. The deciding term (false for AND, true for OR) wins
-// over undefined, which wins over the rest: `false AND undefined` is false, `true AND
+// logic is a chain of AND or of OR. If a term has the deciding value (false for AND, true for OR), that is the
+// result. Otherwise, if a term is undefined, the result is undefined: `false AND undefined` is false, `true AND
 // undefined` is undefined.
 type logic struct {
 	decides kind
@@ -140,9 +136,8 @@ func (n logic) eval(f *frame) value {
 	return boolValue(n.decides == isFalse)
 }
 
-// compare is a comparison. As in the service, = and != compare values of any two types,
-// which then differ; an order between two types, or between two arrays or objects, is
-// undefined.
+// compare is a comparison. As in the service, = and != compare values of any two types, and values of different types
+// differ. The order of two types, or of two arrays or objects, is undefined.
 type compare struct {
 	op   string
 	l, r node
@@ -156,8 +151,8 @@ func (n compare) eval(f *frame) value {
 	return compareValues(n.op, left, right)
 }
 
-// costToCompare is the work of a comparison: by the size of the values where their types
-// are the same, and constant where the types decide.
+// costToCompare returns the work of a comparison. If the types are equal, the work depends on the size of the values;
+// otherwise the work is constant, because the types decide.
 func costToCompare(left, right value) int {
 	if left.kind != right.kind || left.kind < str {
 		return opWork
@@ -169,7 +164,7 @@ func costToCompare(left, right value) int {
 	return opWork + work*(len(left.raw)+len(right.raw))
 }
 
-// compareValues compares two values that are defined.
+// compareValues compares two defined values.
 func compareValues(op string, left, right value) value {
 	switch op {
 	case "=":
@@ -194,15 +189,15 @@ func compareValues(op string, left, right value) value {
 	}
 }
 
-// inList is x IN (…). Like an OR of comparisons it is undefined, and not false, if an
-// element is undefined and none is equal.
+// inList is x IN (…). Like an OR of comparisons, the result is undefined, not false, if an element is undefined and
+// no element is equal.
 type inList struct {
 	x    node
 	list []node
 }
 
 func (n inList) eval(f *frame) value {
-	// Decoded once, because it is compared with each element.
+	// x is decoded once, because x is compared with each element.
 	x := n.x.eval(f).decode()
 	if x.kind == undefined {
 		return value{}
@@ -222,7 +217,7 @@ func (n inList) eval(f *frame) value {
 	return boolValue(false)
 }
 
-// minus is unary minus; plus demands a number and leaves it as it is; complement is ~x.
+// minus is unary minus; plus requires a number and returns the number unchanged; complement is ~x.
 type minus struct{ x node }
 
 func (n minus) eval(f *frame) value {
@@ -250,8 +245,7 @@ func (n complement) eval(f *frame) value {
 	return value{}
 }
 
-// arithmetic is an operator of two numbers, or || of two strings. Any other operand is
-// undefined.
+// arithmetic is an operator on two numbers, or || on two strings. With other operands the result is undefined.
 type arithmetic struct {
 	op   string
 	l, r node
@@ -271,8 +265,8 @@ func (n arithmetic) eval(f *frame) value {
 	return numberValue(calculate(n.op, left.float(), right.float()))
 }
 
-// calculate applies an operator to two numbers. A result that JSON cannot write, such as
-// 1/0, becomes undefined in numberValue.
+// calculate applies an operator to two numbers. numberValue turns a result that JSON cannot write, such as 1/0, into
+// undefined.
 func calculate(op string, left, right float64) float64 {
 	switch op {
 	case "+":
@@ -303,15 +297,16 @@ func calculate(op string, left, right float64) float64 {
 	}
 }
 
-// toInt32 converts for the bitwise operators, which work as in JavaScript: modulo 2³².
+// toInt32 converts a number for the bitwise operators, which work as in JavaScript: modulo 2³².
 func toInt32(f float64) int32 {
 	return int32(uint32(int64(math.Mod(math.Trunc(f), 1<<32))))
 }
 
-// maxText bounds a string that a query makes, in bytes: the size of a document.
+// maxText limits a string that a query makes, in bytes: the size of a document.
 const maxText = service.MaxItem
 
-// madeText is a string that the query made; a longer one than a document may hold is undefined.
+// madeText returns a string that the query made. If the string is longer than a document may be, the result is
+// undefined.
 func (f *frame) madeText(text []byte) value {
 	if len(text) > maxText || !f.spendWork(len(text)) {
 		return value{}
@@ -319,7 +314,7 @@ func (f *frame) madeText(text []byte) value {
 	return value{kind: str, decoded: true, text: text}
 }
 
-// conditional is cond ? then : otherwise, and IIF. Only true takes the first branch.
+// conditional is cond ? then : otherwise, and IIF. The first branch is taken only if cond is true.
 type conditional struct{ cond, then, otherwise node }
 
 func (n conditional) eval(f *frame) value {
@@ -329,7 +324,7 @@ func (n conditional) eval(f *frame) value {
 	return n.otherwise.eval(f)
 }
 
-// coalesce is l ?? r: r where l is undefined. null is a value.
+// coalesce is l ?? r: if l is undefined, the result is r. null is a defined value.
 type coalesce struct{ l, r node }
 
 func (n coalesce) eval(f *frame) value {

@@ -2,14 +2,14 @@ package sql
 
 import "math"
 
-// exactSum adds numbers without an error and rounds once, at the end, as the service does: a
-// naive sum of prices ends in digits that none of them has, and depends on their order.
+// exactSum adds numbers without error and rounds once, at the end, as the service does. A simple sum of prices would
+// end in digits that no price has, and would depend on their order.
 //
-// The parts are numbers that do not overlap, the smallest first; their exact sum is that of
-// all numbers added (Shewchuk, 1997). There are a handful of them whatever is added.
+// The parts are numbers that do not overlap, the smallest first. Their exact sum is the sum of all added numbers
+// (Shewchuk, 1997). There are never more than a few parts.
 type exactSum struct {
 	parts []float64
-	naive float64 // that of all, for sums beyond the largest number
+	naive float64 // simple sum of all numbers, for results beyond the largest number
 }
 
 // include adds a number.
@@ -26,7 +26,7 @@ func (s *exactSum) include(x float64) {
 	s.parts = append(kept, x)
 }
 
-// addExactly is the rounded sum of two numbers, and what the rounding took away.
+// addExactly returns the rounded sum of two numbers, and the error of the rounding.
 func addExactly(a, b float64) (high, low float64) {
 	if math.Abs(a) < math.Abs(b) {
 		a, b = b, a
@@ -35,7 +35,7 @@ func addExactly(a, b float64) (high, low float64) {
 	return high, b - (high - a)
 }
 
-// value is the sum, rounded to the nearest number, half to even.
+// value returns the sum, rounded to the nearest number; halves are rounded to even.
 func (s *exactSum) value() float64 {
 	if math.IsInf(s.naive, 0) || math.IsNaN(s.naive) {
 		return s.naive
@@ -50,7 +50,7 @@ func (s *exactSum) value() float64 {
 		n--
 		sum, low = addExactly(sum, s.parts[n])
 	}
-	// Half way between two numbers the parts below decide.
+	// If the sum is exactly between two numbers, the smaller parts decide.
 	if n > 0 && (low < 0) == (s.parts[n-1] < 0) {
 		if twice := low * 2; twice == sum+twice-sum {
 			sum += twice

@@ -2,13 +2,11 @@ package sql
 
 import "strings"
 
-// Features of clients. A plan asks a client to merge rows in ways that older SDKs cannot,
-// and each SDK lists those that it can in x-ms-cosmos-supported-query-features. A plan
-// beyond that list would not fail in the client: it would hand its user the internal rows
-// of the parts.
+// Features of clients. A plan may require that the client merges rows in ways that older SDKs do not support. Each
+// SDK lists its features in x-ms-cosmos-supported-query-features. If a plan needed more, the client would not fail,
+// but return the internal rows of the parts to its user.
 
-// missing names the features that the plan needs and the client lacks, by the names in that
-// header.
+// missing returns the features that the plan needs but the client lacks, by the names in that header.
 func (info *queryInfo) missing(supports func(feature string) bool) (missing []string) {
 	if supports == nil {
 		return nil
@@ -45,7 +43,7 @@ func (info *queryInfo) missing(supports func(feature string) bool) (missing []st
 	return missing
 }
 
-// unsupported is the refusal of a plan, in the service's words, because tests of SDKs
+// unsupported returns the error for a plan that the client cannot run, in the service's words, because tests of SDKs
 // compare them.
 func unsupported(features []string) *Error {
 	lines := []string{"Query contains 1 or more unsupported features. Upgrade your SDK to a version that does support the requested features:"}

@@ -6,75 +6,73 @@ import (
 	"time"
 )
 
-// The frame: all that changes while a query runs, and the account of the work that it does.
+// The frame contains all state that changes while a query runs, and counts the work of the query.
 //
-// A query may cost far more than its answer is large: a triple self-join over an array of
-// 2,000 elements visits 8 billion rows. So every loop over data spends work from an
-// allowance; when that is used up the query ends with an error instead of keeping a
-// processor busy for minutes.
+// The cost of a query does not depend on the size of its answer: a triple self-join over an array of 2,000 elements
+// visits 8 billion rows. So every loop over data spends work from an allowance. When the allowance is used up, the
+// query ends with an error, instead of keeping a processor busy for minutes.
 
-// frame is the state of one evaluation.
+// frame is the state of an evaluation.
 type frame struct {
-	slots  []value // the document, then a value per FROM and JOIN
+	slots  []value // the document, then a value for each FROM and JOIN
 	params []value
-	memo   []memo // values of paths into the document, so that a long OR looks each up once
-	round  int    // what the memo is for
+	memo   []memo // values of paths into the document, so a long OR finds each path only once
+	round  int    // number of the present document, for the memo
 
-	combination int // of rows of FROM and JOIN that the outer plan visits, counted before WHERE
+	combination int // number of the present combination of rows of FROM and JOIN in the outer plan, counted before WHERE
 
-	stack      []value   // arguments of the calls that are being made
+	stack      []value   // arguments of the calls that are being evaluated
 	aggregates []value   // results of aggregates
-	keys       []value   // of the group that is projected
-	apart      [][]value // rows of the subqueries that read the container by themselves
+	keys       []value   // of the group whose row is being made
+	apart      [][]value // rows of the subqueries that read the container themselves
 	now        time.Time
-	most       int // what a document may cost,
-	bytely     int // and besides for each of its bytes
-	work       int // what this one may still cost
-	perRow     int // what a row costs
+	most       int // allowance of work for a document,
+	bytely     int // and in addition for each of its bytes
+	work       int // remaining allowance of this document
+	perRow     int // work of a row
 	err        *Error
-	ctx        context.Context // of the run; nil is none
-	asking     int             // work since it was last asked whether it has ended
-	meter      Meter           // of the run; nil is none
-	ended      error           // the meter's
-	spread     int             // bytes of the arrays that are taken apart just now
+	ctx        context.Context // of the run; may be nil
+	asking     int             // work since the last call of the meter
+	meter      Meter           // of the run; may be nil
+	ended      error           // the meter's error
+	spread     int             // bytes of arrays that are split at present
 
 	patterns map[string]*expression // compiled for RegexMatch
 }
 
-// memo is the value of a path in the document of a round; in a later round it is out of
-// date. A counter is cheaper than to clear all memos for each document.
+// memo is the value of a path in the document of a round. In a later round the value is out of date. Counting rounds
+// is cheaper than clearing all memos for each document.
 type memo struct {
 	round int
 	v     value
 }
 
-// A unit of work is the time to skip a byte, about two nanoseconds; the allowance bounds a
-// document to about a second. The other figures are measured: how many such units an
-// operation takes.
+// A unit of work is the time to skip a byte, about two nanoseconds. The allowance limits a document to about a
+// second. The other figures are measured: the number of units that an operation takes.
 const (
 	maxWork    = 1 << 29
-	rowWork    = 50 // to visit a row of FROM or JOIN, besides what the query's expressions cost
-	textPerJob = 4  // bytes of a query that cost a unit for each row
+	rowWork    = 50 // to visit a row of FROM or JOIN, in addition to the query's expressions
+	textPerJob = 4  // bytes of query text that cost a unit for each row
 	opWork     = 16 // to compute with two numbers, to compare two values, or to call a function
-	slowWork   = 4  // to decode a byte, not only to skip it
-	deepWork   = 32 // to bring a byte of an array or object into the form in which they are compared
-	itemWork   = 64 // to take an array apart, for each element
+	slowWork   = 4  // to decode a byte, compared with skipping a byte
+	deepWork   = 32 // to convert a byte of an array or object into the form for comparisons
+	itemWork   = 64 // to split an array, for each element
 	writeWork  = 16 // to write an element or a member
 
-	askWork = 1 << 16 // until a run asks whether it is to end
+	askWork = 1 << 16 // work between two calls of the meter
 
-	conditionWork = 1 << 20 // for the condition of a patch, for which all writers wait,
-	conditionByte = 8       // and besides for each byte of the document
+	conditionWork = 1 << 20 // for the condition of a patch, because all writers wait,
+	conditionByte = 8       // and in addition for each byte of the document
 )
 
-// failWith ends the evaluation with its first error.
+// failWith ends the evaluation; the first error counts.
 func (f *frame) failWith(err *Error) {
 	if f.err == nil {
 		f.err = err
 	}
 }
 
-// spendWork takes n units of work, and reports whether to go on.
+// spendWork spends n units of work, and reports whether to go on.
 func (f *frame) spendWork(n int) bool {
 	f.work -= n
 	f.asking += n
@@ -87,8 +85,8 @@ func (f *frame) spendWork(n int) bool {
 	return f.err == nil
 }
 
-// askMeter gives the meter the work done since the last time. The context is looked at here and
-// not in each step, because a look costs more than a step.
+// askMeter reports the work done since the last call to the meter. askMeter also checks the context; a check in each
+// step would cost more than the step.
 func (f *frame) askMeter() {
 	n := f.asking
 	f.asking = 0
@@ -100,7 +98,7 @@ func (f *frame) askMeter() {
 	}
 }
 
-// beginDocument readies the frame for a document.
+// beginDocument prepares the frame for a document.
 func (f *frame) beginDocument(doc []byte) {
 	f.slots[rootSlot] = documentValue(doc)
 	f.round++
@@ -108,8 +106,8 @@ func (f *frame) beginDocument(doc []byte) {
 	f.work, f.err = f.most+f.bytely*len(doc), nil
 }
 
-// endError is the error with which the evaluation ended. An end from outside comes first,
-// because the frame's own error is then only its echo.
+// endError returns the error that ended the evaluation. If the context or the meter ended the evaluation, that error
+// is returned, because the frame's own error is only a consequence.
 func (f *frame) endError() error {
 	switch {
 	case f.err == nil:

@@ -2,14 +2,13 @@ package sql
 
 import "slices"
 
-// FROM and JOIN: names are bound to slots of the frame.
+// FROM and JOIN bind names to slots of the frame.
 //
-// The alias of the container itself is bound to the document's own slot and needs no
-// source: the evaluation of a plan without sources visits each document once. Everything
-// else, such as a path into the document, the elements of an array or the rows of a
-// subquery, is a source with a slot of its own.
+// The alias of the container is bound to the document's own slot and needs no source: a plan without sources visits
+// each document once. Every other collection, such as a path into the document, the elements of an array or the rows
+// of a subquery, is a source with its own slot.
 
-// compileSources compiles the sources of a SELECT. The number of joins is bounded because rows
+// compileSources compiles the sources of a SELECT. The number of joins is limited, because the numbers of rows
 // multiply.
 func (c *compiler) compileSources(p *plan, refs []*sourceRef) {
 	if len(refs) > maxJoins {
@@ -22,10 +21,9 @@ func (c *compiler) compileSources(p *plan, refs []*sourceRef) {
 	}
 }
 
-// compileSource compiles one source and binds its alias. root says that it is the first source of
-// a query that is in no other: only there can a name stand for the container. A subquery
-// there that collects rows or counts them must end before the query begins, so it becomes
-// the plan's base.
+// compileSource compiles a source and binds its alias. root is true for the first source of the outermost query: only
+// there may a name mean the container. If a subquery in this place collects or limits rows, that subquery must end
+// before the query begins, so the subquery becomes the plan's base.
 func (c *compiler) compileSource(p *plan, ref *sourceRef, root bool) {
 	from, alias := ref, ref.Alias
 	if ref.In != nil {
@@ -33,8 +31,8 @@ func (c *compiler) compileSource(p *plan, ref *sourceRef, root bool) {
 			c.failFirst(failf(ref.Pos.Offset, "Syntax error, incorrect syntax near 'IN'."))
 			return
 		}
-		// In `t IN c.tags` the alias comes first, where a path would begin. The parser
-		// takes it for the name of a path, as it has not seen the IN yet.
+		// In `t IN c.tags` the alias comes first, in the place of a path. The parser reads the alias as the name of a
+		// path, because the IN comes later.
 		alias = ref.Name
 	}
 	if alias == "" {
@@ -43,8 +41,8 @@ func (c *compiler) compileSource(p *plan, ref *sourceRef, root bool) {
 	src := source{each: ref.In != nil}
 	if from.Sub != nil {
 		src.sub = c.compileSubquery(from.Sub)
-		// IN visits the elements of the value of a subquery that has no FROM. Of any
-		// other it visits the rows, as without IN.
+		// If a subquery has no FROM, IN visits the elements of its value. With a FROM, IN visits the rows of the
+		// subquery, as without IN.
 		src.each = src.each && src.sub.inputs == 0 && from.Sub.List.Value != nil
 		if root && (src.sub.collectsRows() || src.sub.limits()) {
 			p.base = src.sub
@@ -61,9 +59,8 @@ func (c *compiler) compileSource(p *plan, ref *sourceRef, root bool) {
 	c.bindName(alias, src.slot, ref)
 }
 
-// compileCollection compiles the path after FROM, JOIN or IN; plain reports that it is the whole
-// document. Any name can stand for the container, as in the service: `FROM root` and `FROM
-// anything` are the same.
+// compileCollection compiles the path after FROM, JOIN or IN; plain reports whether the path is the whole document.
+// As in the service, any name may mean the container: `FROM root` and `FROM anything` are the same.
 func (c *compiler) compileCollection(ref *sourceRef, root bool) (n node, plain bool) {
 	slot, ok := c.resolveName(ref.Name)
 	if !ok && !root {
@@ -78,13 +75,13 @@ func (c *compiler) compileCollection(ref *sourceRef, root bool) (n node, plain b
 		at.steps = append(at.steps, step)
 	}
 	at.memo = c.memoPlace(at)
-	if ok { // in a subquery, of which another query has bound the name
+	if ok { // the name is bound by an outer query
 		c.noteStray(at, ref.Name, ref.Path, ref.Pos.Offset)
 	}
 	return at, !ok && len(at.steps) == 0
 }
 
-// lastName is the alias of a source that has none: the last name of its path.
+// lastName returns the alias of a source without an explicit alias: the last name of its path.
 func (r *sourceRef) lastName(c *compiler) string {
 	if len(r.Path) == 0 {
 		return r.Name
@@ -93,8 +90,7 @@ func (r *sourceRef) lastName(c *compiler) string {
 	return step.name
 }
 
-// bindName gives a slot its name. A name may hide that of an outer query, but within one FROM
-// it is unique.
+// bindName binds a name to a slot. A name may hide a name of an outer query, but must be unique within a FROM.
 func (c *compiler) bindName(name string, slot int, ref *sourceRef) {
 	if name == "" {
 		return
@@ -105,5 +101,5 @@ func (c *compiler) bindName(name string, slot int, ref *sourceRef) {
 	c.names = append(c.names, binding{name, slot})
 }
 
-// maxJoins bounds the sources of a query, FROM included.
-const maxJoins = 32 // FROM and JOIN of one query
+// maxJoins limits the sources of a query, FROM included.
+const maxJoins = 32 // FROM and JOIN of a query

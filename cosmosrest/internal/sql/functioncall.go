@@ -6,14 +6,13 @@ import (
 	"strings"
 )
 
-// Calls: of built-in functions, of aggregates and of functions that take a subquery.
+// Calls of built-in functions, of aggregates and of functions with a subquery.
 
-// function is a built-in function. It gets its arguments evaluated and must not keep them,
-// because they lie on the frame's stack. An undefined argument makes the result undefined
-// without a call, unless the function is total: this is the rule for nearly all of them, so
-// it is kept in one place.
+// function is a built-in function. A function receives evaluated arguments and must not keep them, because they are
+// on the frame's stack. If an argument is undefined, the result is undefined and the function is not called, unless
+// the function is total. Nearly all functions follow this rule, so the caller implements the rule once.
 type function struct {
-	min, max int // number of arguments; max -1 is any
+	min, max int // number of arguments; max -1 means any
 	total    bool
 	run      func(f *frame, a []value) value
 }
@@ -24,8 +23,8 @@ type call struct {
 	args []node
 }
 
-// eval keeps the arguments on the frame's stack, so that a call needs no memory of its own.
-// The cost of a call grows with its arguments: most functions look at every byte.
+// eval keeps the arguments on the frame's stack, so a call needs no memory. The cost of a call grows with its
+// arguments, because most functions read every byte.
 func (n call) eval(f *frame) value {
 	base, cost := len(f.stack), opWork
 	defer func() { f.stack = f.stack[:base] }()
@@ -44,9 +43,9 @@ func (n call) eval(f *frame) value {
 	return n.fn.run(f, f.stack[base:])
 }
 
-// compileCall compiles name(args). Names of functions are compared without case, as in the
-// service. COUNT and its like are not in the table of functions, because they see many
-// rows; IIF is not, because it must evaluate only the branch that it takes.
+// compileCall compiles name(args). As in the service, names of functions ignore case. COUNT and other aggregates are
+// not in the table of functions, because they process many rows. IIF is not in the table either, because only one of
+// its branches must be evaluated.
 func (c *compiler) compileCall(name string, a *args, at int) node {
 	upper := strings.ToUpper(name)
 	if a.Sub != nil {
@@ -74,7 +73,7 @@ func (c *compiler) compileCall(name string, a *args, at int) node {
 	return call{fn, c.compileList(a.list())}
 }
 
-// checkArity reports whether a function takes n arguments, and fails if it does not.
+// checkArity reports whether a function accepts n arguments. If not, the query fails.
 func (c *compiler) checkArity(name string, n, min, max, at int) bool {
 	if n < min || max >= 0 && n > max {
 		c.failFirst(failf(at, "The %s function requires %s argument(s).", strings.ToUpper(name), counts(min, max)))
@@ -83,7 +82,7 @@ func (c *compiler) checkArity(name string, n, min, max, at int) bool {
 	return true
 }
 
-// counts are numbers of arguments in words; max is below 0 if there is no limit.
+// counts describes the allowed numbers of arguments in words; a max below 0 means no limit.
 func counts(min, max int) string {
 	switch {
 	case max < 0:
@@ -106,9 +105,8 @@ func (c *compiler) callSubquery(upper, name string, stmt *selectStmt, at int) no
 	return constant{}
 }
 
-// aggregateCall compiles an aggregate. Its argument is evaluated for each row, while the
-// rest of SELECT is evaluated once for the group; so no aggregate can be in the argument of
-// another.
+// aggregateCall compiles an aggregate. Its argument is evaluated for each row, but the rest of SELECT once for the
+// group. So an aggregate cannot be in the argument of another aggregate.
 func (c *compiler) aggregateCall(name string, list []*expr, at int) node {
 	if !c.agg.open || c.agg.inside {
 		c.failFirst(failf(at, "The aggregate function %s is allowed in the SELECT clause only, and not in another aggregate.", clip(name)))

@@ -6,12 +6,11 @@ import (
 	"math"
 )
 
-// The table of built-in functions, those that test types, and those that compare two
-// strings. The other files with functions in their names have the rest, by topic.
+// The table of built-in functions, and the functions that test types or compare two strings. The other files with
+// functions in their names contain the rest, by topic.
 
-// functions are the built-in functions by upper-case name. An unknown name is an error of
-// the query and no undefined value: a typing error would else filter out every document,
-// silently.
+// functions are the built-in functions by upper-case name. An unknown name is an error of the query, not an undefined
+// value, because with a typing error the query would otherwise silently return no documents.
 var functions = register(
 	typeFunctions, textTests, textFunctions, conversions, arrayFunctions, mathFunctions, timeFunctions, wordFunctions)
 
@@ -24,12 +23,12 @@ func register(tables ...map[string]*function) map[string]*function {
 	return all
 }
 
-// typeTest makes a function that is defined for every argument, undefined included.
+// typeTest makes a function that is defined for every argument, including undefined.
 func typeTest(matches func(value) bool) *function {
 	return &function{1, 1, true, func(_ *frame, args []value) value { return boolValue(matches(args[0])) }}
 }
 
-// isKind makes a test of one type.
+// isKind makes a test for a type.
 func isKind(k kind) *function { return typeTest(func(v value) bool { return v.kind == k }) }
 
 var typeFunctions = map[string]*function{
@@ -41,20 +40,20 @@ var typeFunctions = map[string]*function{
 	"IS_ARRAY":         isKind(array),
 	"IS_OBJECT":        isKind(object),
 	"IS_BOOL":          typeTest(value.isBool),
-	"IS_BOOLEAN":       typeTest(value.isBool), // the same, for SDKs that go on with sorted pages
+	"IS_BOOLEAN":       typeTest(value.isBool), // the same, for SDKs that continue sorted pages
 	"IS_PRIMITIVE":     typeTest(func(v value) bool { return v.kind != undefined && v.kind < array }),
 	"IS_FINITE_NUMBER": typeTest(func(v value) bool { return v.kind == number && !math.IsInf(v.float(), 0) }),
 	"IS_INTEGER":       typeTest(isInteger),
 }
 
-// isInteger reports a whole number that fits in 64 bits, as the service's IS_INTEGER does.
+// isInteger reports whether a value is a whole number that fits in 64 bits, like the service's IS_INTEGER.
 func isInteger(v value) bool {
 	f := v.float()
 	return v.kind == number && f == math.Trunc(f) && -1<<63 <= f && f < 1<<63
 }
 
-// textTest makes a function of two strings, which ignores case if the third argument is
-// true. Lower case is that of Unicode, without the rules of a language.
+// textTest makes a function of two strings. If the third argument is true, case is ignored. Lower case is that of
+// Unicode, without rules of a language.
 func textTest(test func(a, b []byte) bool) *function {
 	return &function{2, 3, false, func(_ *frame, args []value) value {
 		if args[0].kind != str || args[1].kind != str || len(args) > 2 && !args[2].isBool() {
@@ -83,14 +82,14 @@ func choose(_ *frame, args []value) value {
 	return value{}
 }
 
-// length is a whole number that is a place or a length in a text or array. It is clamped to
-// 32 bits, since no text and no array is as long: then sums of two of them cannot overflow.
+// length returns a whole number that is a position or a length in a text or array. The number is limited to 32 bits,
+// because texts and arrays are shorter; so the sum of two lengths cannot overflow.
 func (v value) length() (int, bool) {
 	f := v.float()
 	return int(max(-math.MaxInt32, min(f, math.MaxInt32))), v.kind == number && f == math.Trunc(f)
 }
 
-// int is the value of a whole number of 32 bits.
+// int returns the value of a whole number of 32 bits.
 func (v value) int() (int, bool) {
 	if v.kind != number {
 		return 0, false

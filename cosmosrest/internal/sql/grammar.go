@@ -7,15 +7,14 @@ import (
 	"github.com/alecthomas/participle/v2/lexer"
 )
 
-// The grammar, as structs with tags that participle reads.
+// The grammar, as structs with tags for participle.
 //
-// An expression is parsed flat, operand operator operand …, and becomes a tree by
-// precedence when it is compiled (precedence.go): a rule for each level of precedence would
-// cost a dozen calls for every operand. The structs keep their positions in the text,
-// because messages name the place and the plan for a client repeats parts of the query word
-// for word.
+// An expression is parsed as a flat list, operand operator operand …. The compiler turns the list into a tree by
+// precedence (precedence.go), because a grammar rule for each level of precedence would cost a dozen calls per
+// operand. The structs keep their positions in the text, because messages contain the position, and the plan for a
+// client repeats parts of the query literally.
 
-// statement is all that can be parsed: a query, or the condition of a patch.
+// statement is everything that can be parsed: a query, or the condition of a patch.
 type statement struct {
 	Query     *selectStmt `parser:"@@"`
 	Condition *condition  `parser:"| @@"`
@@ -27,7 +26,7 @@ type condition struct {
 	Where *expr      `parser:"('WHERE' @@)?"`
 }
 
-// selectStmt is a SELECT: the query itself, or a subquery of it.
+// selectStmt is a SELECT: the query itself, or a subquery.
 type selectStmt struct {
 	Pos      lexer.Position
 	Distinct bool         `parser:"'SELECT' @'DISTINCT'?"`
@@ -37,8 +36,7 @@ type selectStmt struct {
 	Tail     tail         `parser:"@@"`
 }
 
-// selection is the list after SELECT. EndPos is needed for the text of the list in a
-// rewritten query.
+// selection is the list after SELECT. EndPos is needed to copy the text of the list into a rewritten query.
 type selection struct {
 	Pos    lexer.Position
 	Star   bool    `parser:"@'*'"`
@@ -47,8 +45,8 @@ type selection struct {
 	EndPos lexer.Position
 }
 
-// tail is everything from WHERE on. It is a rule of its own so that its position is the end
-// of FROM.
+// tail is the part of the query from WHERE onward. The tail is a separate rule because its position is the end of
+// FROM.
 type tail struct {
 	Pos    lexer.Position
 	Where  *expr       `parser:"('WHERE' @@)?"`
@@ -58,15 +56,14 @@ type tail struct {
 	Limit  *operand    `parser:"'LIMIT' @@)?"`
 }
 
-// item is a column: an expression, and its name if the query gives it one.
+// item is a column: an expression, with a name if the query gives a name.
 type item struct {
 	Expr  *expr  `parser:"@@"`
 	Alias string `parser:"('AS'? @Ident)?"`
 }
 
-// sourceRef is a source of rows after FROM or JOIN. In `FROM x IN c.tags` Name is x and In
-// is c.tags: the grammar cannot know at x whether it is an alias or a collection, so the
-// compiler sorts it out.
+// sourceRef is a source of rows after FROM or JOIN. In `FROM x IN c.tags`, Name is x and In is c.tags. When the
+// grammar reads x, the grammar cannot know whether x is an alias or a collection, so the compiler decides.
 type sourceRef struct {
 	Pos   lexer.Position
 	Sub   *selectStmt `parser:"( '(' @@ ')'"`
@@ -82,15 +79,14 @@ type orderRef struct {
 	Desc bool  `parser:"('ASC' | @'DESC')?"`
 }
 
-// operand is the count of TOP, OFFSET or LIMIT: a number or a parameter, not an expression,
-// as in the service.
+// operand is the count of TOP, OFFSET or LIMIT. As in the service, an operand is a number or a parameter, not an
+// expression.
 type operand struct {
 	Pos   lexer.Position
 	Value string `parser:"@Literal"`
 }
 
-// expr is an expression, still flat: its first operand, and each operator with the operand
-// after it.
+// expr is an expression as a flat list: its first operand, then each operator with its right operand.
 type expr struct {
 	Pos    lexer.Position
 	First  *unary  `parser:"@@"`
@@ -98,9 +94,8 @@ type expr struct {
 	EndPos lexer.Position
 }
 
-// link is an operator with its right operand. Not belongs to NOT IN, NOT LIKE and NOT
-// BETWEEN; before any other operator it is refused by the compiler, which knows better than
-// the grammar where it is.
+// link is an operator with its right operand. Not is set for NOT IN, NOT LIKE and NOT BETWEEN. Before any other
+// operator the compiler refuses Not, because the compiler knows the place better than the grammar.
 type link struct {
 	Pos   lexer.Position
 	Not   bool   `parser:"@'NOT'?"`
@@ -108,14 +103,14 @@ type link struct {
 	Right *unary `parser:"@@"`
 }
 
-// unary is an operand with the signs before it.
+// unary is an operand with its signs.
 type unary struct {
 	Signs   []string `parser:"@('NOT' | '-' | '+' | '~')*"`
 	Primary *primary `parser:"@@"`
 }
 
-// primary is an operand without signs: a literal, a name, something in brackets, an array
-// or an object, each followed by the steps into it.
+// primary is an operand without signs: a literal, a name, a group in brackets, an array or an object, followed by the
+// steps into this value.
 type primary struct {
 	Pos     lexer.Position
 	Literal string     `parser:"( @Literal"`
@@ -126,16 +121,15 @@ type primary struct {
 	Suffix  []*suffix  `parser:"@@*"`
 }
 
-// args is a list in round brackets: arguments of a function, a list of IN, a group, or a
-// subquery. Literals come before expressions, because the first alternative that fits is
-// taken.
+// args is a list in round brackets: arguments of a function, a list of IN, a group, or a subquery. The rule for
+// literals comes before the rule for expressions, because the parser takes the first rule that fits.
 type args struct {
 	Sub   *selectStmt `parser:"'(' ( @@"`
 	Plain *literals   `parser:"| @@"`
 	Exprs []*expr     `parser:"| @@ (',' @@)* )? ')'"`
 }
 
-// list is the expressions, whichever rule has read them.
+// list returns the expressions, from whichever rule has read them.
 func (a *args) list() []*expr { return a.Plain.or(a.Exprs) }
 
 // arrayLit is an array in the query's text.
@@ -144,7 +138,7 @@ type arrayLit struct {
 	Exprs []*expr   `parser:"| @@ (',' @@)*)? ']'"`
 }
 
-// list is the elements, whichever rule has read them.
+// list returns the elements, from whichever rule has read them.
 func (a *arrayLit) list() []*expr { return a.Plain.or(a.Exprs) }
 
 // objectLit is an object in the query's text.
@@ -152,14 +146,13 @@ type objectLit struct {
 	Members []*property `parser:"'{' (@@ (',' @@)*)? '}'"`
 }
 
-// property is a member of an objectLit. The grammar lets numbers pass as keys; the compiler
-// does not.
+// property is a member of an objectLit. The grammar accepts numbers as keys; the compiler refuses them.
 type property struct {
 	Key   string `parser:"@(Ident | Literal)"`
 	Value *expr  `parser:"':' @@"`
 }
 
-// suffix is a step into a value, or a call of the name before it.
+// suffix is a step into a value, or a call of the preceding name.
 type suffix struct {
 	Pos   lexer.Position
 	Field string `parser:"'.' @Ident"`
@@ -167,8 +160,8 @@ type suffix struct {
 	Call  *args  `parser:"| @@"`
 }
 
-// parser is built when the first query is parsed, because building it reflects over all
-// these structs, and a server that only reads and writes items never needs it.
+// parser is built when the first query is parsed. Building reflects over all these structs, and a server that only
+// reads and writes items never needs a parser.
 var parser = sync.OnceValue(func() *participle.Parser[statement] {
 	return participle.MustBuild[statement](participle.Lexer(definition{}))
 })

@@ -8,38 +8,37 @@ import (
 
 // GROUP BY, in the compiler and in the collector.
 //
-// An expression of SELECT that is also in GROUP BY is replaced by the group's key: it is
-// sealed. A path that is neither in an aggregate nor in a sealed expression has no single
-// value for the group, and is an error of the query: a stray.
+// If an expression of SELECT is also in GROUP BY, the group's key replaces the expression: the expression is sealed.
+// A path that is neither in an aggregate nor in a sealed expression has no single value for the group. Such a path is
+// called a stray, and is an error of the query.
 
-// maxGroups bounds the expressions of GROUP BY.
+// maxGroups limits the expressions of GROUP BY.
 const maxGroups = 32 // expressions of GROUP BY
 
-// aggregation is the SELECT that is being compiled, with those around it.
+// aggregation is the SELECT that is being compiled; outer contains the surrounding SELECTs.
 type aggregation struct {
 	plan   *plan
 	outer  *aggregation
-	base   int  // slots from here on are of this query
-	names  int  // and so are names
-	open   bool // in the SELECT, where aggregates may stand
-	inside bool // in an aggregate's argument
+	base   int  // slots from here on belong to this query
+	names  int  // names from here on belong to this query
+	open   bool // in the SELECT list, where aggregates are allowed
+	inside bool // in the argument of an aggregate
 	strays []stray
 
-	sealed []node // expressions of GROUP BY in which shorter ones are sealed; nil for one
+	sealed []node // expressions of GROUP BY with sealed parts; nil for a single expression
 }
 
-// stray is a path outside of aggregates, with its text for the message.
+// stray is a path outside aggregates, with its text for the message.
 type stray struct {
 	text string
 	at   int
 }
 
-// countStrays is the number of strays so far, for seal.
+// countStrays returns the number of strays so far, for sealGroupKey.
 func (c *compiler) countStrays() int { return len(c.agg.strays) }
 
-// sealGroupKey replaces an expression that GROUP BY names, and takes back the strays that were
-// noted in it since mark. Expressions are compared as compiled, so spelling and brackets do
-// not matter.
+// sealGroupKey replaces an expression that is in GROUP BY, and removes the strays that were recorded since mark.
+// sealGroupKey compares compiled expressions, so spelling and brackets do not matter.
 func (c *compiler) sealGroupKey(n node, mark int) node {
 	if !c.agg.open || c.agg.inside {
 		return n
@@ -53,9 +52,9 @@ func (c *compiler) sealGroupKey(n node, mark int) node {
 	return n
 }
 
-// sealGroups prepares for expressions of GROUP BY that are parts of others: in `GROUP BY
-// c.a, c.a + 1` the path is sealed before the sum is compared, so the sum is also known in
-// its sealed form. The shortest come first, because a part is shorter than the whole.
+// sealGroups handles expressions of GROUP BY that are parts of other such expressions. In `GROUP BY c.a, c.a + 1`,
+// the path is sealed before the sum is compared, so the sealed form of the sum must be known too. The shortest
+// expressions come first, because a part is shorter than the whole.
 func (c *compiler) sealGroups(p *plan, list []*expr) {
 	if len(list) < 2 {
 		return
@@ -76,7 +75,7 @@ func (c *compiler) sealGroups(p *plan, list []*expr) {
 	}
 }
 
-// noteStray notes a path for the SELECT that it belongs to: the one that bound its slot.
+// noteStray records a path for the SELECT that has bound its slot.
 func (c *compiler) noteStray(n path, name string, steps []*suffix, at int) {
 	for agg := c.agg; agg != nil; agg = agg.outer {
 		if n.slot < agg.base {
@@ -89,7 +88,7 @@ func (c *compiler) noteStray(n path, name string, steps []*suffix, at int) {
 	}
 }
 
-// pathText is a path for messages.
+// pathText returns a path for messages.
 func pathText(name string, steps []*suffix) string {
 	var text strings.Builder
 	text.WriteString(name)
@@ -101,14 +100,14 @@ func pathText(name string, steps []*suffix) string {
 	return text.String()
 }
 
-// group has the keys of its rows, and an accumulator for each aggregate.
+// group contains the keys of its rows, and an accumulator for each aggregate.
 type group struct {
 	keys []value
 	acc  []accumulator
 }
 
-// addToGroup adds the row in the frame to its group. Groups are separated by the canonical
-// text of their keys, in which undefined is a value.
+// addToGroup adds the row in the frame to its group. Groups are distinguished by the canonical text of their keys;
+// undefined counts as a value.
 func (c *collector) addToGroup(f *frame) bool {
 	keys := make([]value, len(c.p.groups))
 	var id []byte
@@ -132,14 +131,13 @@ func (c *collector) addToGroup(f *frame) bool {
 	return c.checkFits(f)
 }
 
-// groupRows makes a row of each group, sorted by its keys. Without GROUP BY there is one
-// group, even of no rows: COUNT of nothing is 0.
+// groupRows makes a row of each group, with the keys that sort it. Without GROUP BY there is exactly 1 group, even if
+// there are no rows: then COUNT is 0.
 func (c *collector) groupRows(f *frame) []*row {
 	if len(c.p.groups) == 0 && len(c.ranks) == 0 {
 		c.ranks = []*group{{acc: make([]accumulator, len(c.p.aggregates))}}
 	}
-	// A subquery shares the frame with the query around it, which may be making rows of
-	// groups at this moment.
+	// A subquery shares the frame with the outer query, which may be making rows of groups at this moment.
 	keys, aggregates := f.keys, f.aggregates
 	defer func() { f.keys, f.aggregates = keys, aggregates }()
 	var out []*row

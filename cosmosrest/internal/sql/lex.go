@@ -8,33 +8,30 @@ import (
 	"github.com/alecthomas/participle/v2/lexer"
 )
 
-// The lexer: query text becomes tokens for participle. It is written by hand because
-// participle's own lexers are regular expressions, which cost more than all the rest of a
-// parse, and because it is the place where nesting is bounded: the parser recurses once for
-// each open bracket.
+// The lexer turns query text into tokens for participle. The lexer is written by hand because participle's own lexers
+// are regular expressions, which cost more than the rest of a parse. The lexer also limits nesting, because the
+// parser recurses for each open bracket.
 
-// Kinds of token. The text of a token is a part of the query, except that keywords are in
-// upper case, so that the grammar names each keyword once although a query may write it in
-// any case.
+// Kinds of token. The text of a token is a part of the query, but keywords are in upper case. So the grammar names
+// each keyword once, although a query may use any case.
 const (
 	tokIdent   lexer.TokenType = iota + 1
 	tokLiteral                 // a number, string, parameter, true, false, null, undefined, or the place of an ORDER BY filter
-	tokOp                      // what may stand between two operands
+	tokOp                      // operators between two operands
 	tokPunct
 	tokKeyword
 	tokCall // EXISTS and ARRAY: functions whose names are reserved
 )
 
-// maxNesting bounds brackets within brackets, and so the depth of the parser's recursion.
+// maxNesting limits nested brackets, and so the depth of the parser's recursion.
 const maxNesting = 128
 
-// filterPlace is where a client writes the condition that resumes a sorted query, or
-// `true`. See [Bound.Plan].
+// filterPlace is the place where a client inserts the condition that resumes a sorted query, or `true`. See
+// [Bound.Plan].
 const filterPlace = "{documentdb-formattableorderbyquery-filter}"
 
-// words are the reserved words by kind, in upper case. A name that is reserved cannot be an
-// alias or a property in dotted form; the service refuses those too, and offers c["order"]
-// instead.
+// words are the reserved words by kind, in upper case. A reserved name cannot be an alias or a property in dotted
+// form. The service refuses these too; c["order"] is allowed instead.
 var words = func() map[string]lexer.TokenType {
 	kinds := map[string]lexer.TokenType{"EXISTS": tokCall, "ARRAY": tokCall}
 	for w := range strings.FieldsSeq(`AS ASC BY DESC DISTINCT FROM GROUP JOIN LIMIT NOT OFFSET ORDER SELECT TOP
@@ -50,22 +47,21 @@ var words = func() map[string]lexer.TokenType {
 	return kinds
 }()
 
-// longestWord spares longer identifiers the conversion to upper case and the look into the
-// map.
+// longestWord saves longer identifiers the conversion to upper case and the lookup in the map.
 const longestWord = len("UNDEFINED")
 
-// definition is the lexer as participle wants it.
+// definition is the lexer in the form that participle expects.
 type definition struct{}
 
-// Symbols names the kinds of token for the tags of the grammar.
+// Symbols returns the names of the kinds of token, for the tags of the grammar.
 func (definition) Symbols() map[string]lexer.TokenType {
 	return map[string]lexer.TokenType{
 		"EOF": lexer.EOF, "Ident": tokIdent, "Literal": tokLiteral, "Op": tokOp, "Punct": tokPunct, "Keyword": tokKeyword, "Call": tokCall,
 	}
 }
 
-// Lex implements [lexer.Definition] for a reader; queries come as strings, so only tests of
-// participle itself could get here.
+// Lex implements [lexer.Definition] for a reader. Queries come as strings, so only participle's own tests would call
+// Lex.
 func (d definition) Lex(name string, r io.Reader) (lexer.Lexer, error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
@@ -83,7 +79,7 @@ type scanner struct {
 	depth int
 }
 
-// Next reads one token.
+// Next reads a token.
 func (s *scanner) Next() (lexer.Token, error) {
 	s.skipBlanks()
 	start := s.at
@@ -97,15 +93,14 @@ func (s *scanner) Next() (lexer.Token, error) {
 	token := lexer.Token{Type: kind, Value: s.text[start:s.at], Pos: lexer.Position{Offset: start, Line: 1}}
 	if kind == tokIdent && len(token.Value) <= longestWord {
 		upper := strings.ToUpper(token.Value)
-		if k, reserved := words[upper]; reserved && len(upper) == len(token.Value) { // ſ is no S
+		if k, reserved := words[upper]; reserved && len(upper) == len(token.Value) { // the length check excludes ſ, whose upper case is S
 			token.Type, token.Value = k, upper
 		}
 	}
 	return token, nil
 }
 
-// skipBlanks passes over white space and comments, which begin with two dashes and end with
-// the line.
+// skipBlanks skips white space and comments, which begin with two dashes and end with the line.
 func (s *scanner) skipBlanks() {
 	for s.at < len(s.text) {
 		switch c := s.text[s.at]; {
@@ -123,8 +118,8 @@ func (s *scanner) skipBlanks() {
 	}
 }
 
-// scan moves to the end of the token that begins here and returns its kind. A number has no
-// sign: in 1-1 the minus is an operator, and only the parser can know that.
+// scan moves to the end of the token that begins here and returns its kind. A number has no sign: in 1-1 the minus is
+// an operator, which only the parser can decide.
 func (s *scanner) scan() (lexer.TokenType, error) {
 	rest := s.text[s.at:]
 	switch c := rest[0]; {
@@ -139,7 +134,7 @@ func (s *scanner) scan() (lexer.TokenType, error) {
 		return tokLiteral, nil
 	case c == '\'' || c == '"':
 		return tokLiteral, s.quoted(c)
-	// Before the symbols, with one of which it begins.
+	// This comes before the symbols, because the text begins with a symbol.
 	case strings.HasPrefix(rest, filterPlace):
 		s.at += len(filterPlace)
 		return tokLiteral, nil
@@ -148,9 +143,8 @@ func (s *scanner) scan() (lexer.TokenType, error) {
 	}
 }
 
-// quoted moves to the end of a string. A backslash protects the byte after it, whichever
-// that is; whether the escape is a valid one is checked when the literal is compiled, where
-// its value is made.
+// quoted moves to the end of a string. A backslash escapes the next byte, whatever that byte is. The compiler checks
+// whether the escape is valid, while making the literal's value.
 func (s *scanner) quoted(quote byte) error {
 	for i := s.at + 1; i < len(s.text); i++ {
 		switch s.text[i] {
@@ -164,13 +158,11 @@ func (s *scanner) quoted(quote byte) error {
 	return &Error{Message: "Syntax error, invalid string literal token " + clip(s.text[s.at:]) + ".", At: s.at}
 }
 
-// symbols are the operators of several characters. An operator comes before those that it
-// begins with.
+// symbols are the operators of several characters. Longer operators come before the operators that they begin with.
 var symbols = []string{">>>", "||", "??", "!=", "<>", "<=", ">=", "<<", ">>"}
 
-// symbol reads an operator or a bracket. Each open bracket is counted, because the parser
-// and the compiler recurse for it: without a bound, a query of 512 KB of brackets would use
-// up the stack.
+// symbol reads an operator or a bracket. symbol counts open brackets, because the parser and the compiler recurse for
+// each. Without a limit, a query of 512 KB of brackets would overflow the stack.
 func (s *scanner) symbol(rest string) (lexer.TokenType, error) {
 	for _, op := range symbols {
 		if strings.HasPrefix(rest, op) {
@@ -197,9 +189,8 @@ func (s *scanner) symbol(rest string) (lexer.TokenType, error) {
 	return 0, &Error{Message: "Syntax error, invalid token " + clip(rest[:1]) + ".", At: s.at - 1}
 }
 
-// numberLength is how many bytes of text are a number. A trailing e without digits is no
-// exponent, so 1e is the number 1 and a name, which the grammar then refuses with the right
-// place in the message.
+// numberLength returns how many bytes of text are a number. An e without digits is not an exponent: 1e is the number
+// 1 and a name, which the grammar then refuses with the right place in the message.
 func numberLength(text string) int {
 	n := span(text, isDigit)
 	if n < len(text) && text[n] == '.' {
@@ -217,7 +208,7 @@ func numberLength(text string) int {
 	return n
 }
 
-// span is how many bytes at the beginning of text belong to a class.
+// span returns how many bytes at the beginning of text belong to a class.
 func span(text string, inside func(byte) bool) int {
 	n := 0
 	for n < len(text) && inside(text[n]) {
@@ -226,8 +217,8 @@ func span(text string, inside func(byte) bool) int {
 	return n
 }
 
-// isDigit, isLetter and isWordByte are the classes of bytes in names and numbers. Each byte
-// of a character beyond ASCII counts as a letter, so names in every script are accepted.
+// isDigit, isLetter and isWordByte are the classes of bytes in names and numbers. Each byte of a non-ASCII character
+// counts as a letter, so names in all scripts are accepted.
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 func isLetter(c byte) bool {

@@ -5,11 +5,11 @@ import (
 	"unicode/utf8"
 )
 
-// LIKE, by a matcher of its own: a translation to a regular expression would have to
-// escape, compile and cache the pattern, and the pattern may come from each document.
+// LIKE has its own matcher. A translation to a regular expression would have to escape, compile and cache the
+// pattern, and each document may contain another pattern.
 
-// like is x LIKE pattern: % is any text, _ any character, [a-f] and [^a-f] a character in
-// or out of a set; the character after escape stands for itself.
+// like is x LIKE pattern. In the pattern, % is any text, _ is any character, [a-f] and [^a-f] are a character in or
+// not in a set, and the character after escape is literal.
 type like struct{ x, pattern, escape node }
 
 func (n like) eval(f *frame) value {
@@ -25,23 +25,23 @@ func (n like) eval(f *frame) value {
 		}
 		escape, _ = utf8.DecodeRune(e.bytes())
 	}
-	// The most that the match can take is spent beforehand, though it mostly takes
-	// less: the matcher has no place where it could stop.
+	// The largest possible work of the match is spent in advance, although most matches take less, because the
+	// matcher cannot stop in between.
 	if !f.spendWork(writeWork*len(pattern.bytes()) + len(x.bytes())*(1+len(pattern.bytes()))) {
 		return value{}
 	}
 	return boolValue(matchWildcards([]rune(string(x.bytes())), wildcards([]rune(string(pattern.bytes())), escape)))
 }
 
-// wildcard is one character of a pattern, or %.
+// wildcard is a character of a pattern, or %.
 type wildcard struct {
 	any  bool
 	set  func(rune) bool // nil: exactly char
 	char rune
 }
 
-// wildcards takes a pattern apart. A bracket without a closing one stands for itself, so
-// the place of the last closing bracket is found first.
+// wildcards splits a pattern. A bracket without a closing bracket is literal, so the place of the last closing
+// bracket is found first.
 func wildcards(pattern []rune, escape rune) []wildcard {
 	var out []wildcard
 	closing := len(pattern) - 1 // of the last set
@@ -70,7 +70,7 @@ func wildcards(pattern []rune, escape rune) []wildcard {
 	return out
 }
 
-// inSet makes the test of a set such as a-fxyz or ^0-9.
+// inSet makes the test for a set such as a-fxyz or ^0-9.
 func inSet(set []rune) func(rune) bool {
 	outside := len(set) > 0 && set[0] == '^'
 	if outside {
@@ -78,7 +78,7 @@ func inSet(set []rune) func(rune) bool {
 	}
 	return func(r rune) bool {
 		for i := 0; i < len(set); i++ {
-			// A dash at the end of a set stands for itself.
+			// A dash at the end of a set is literal.
 			if i+2 < len(set) && set[i+1] == '-' {
 				if set[i] <= r && r <= set[i+2] {
 					return !outside
@@ -92,8 +92,8 @@ func inSet(set []rune) func(rune) bool {
 	}
 }
 
-// matchWildcards goes back only to the last %, so it takes at most len(text) times
-// len(pattern) steps; backtracking to every % would take exponentially many.
+// matchWildcards goes back only to the last %, so the match takes at most len(text) times len(pattern) steps.
+// Backtracking to every % would take exponentially many steps.
 func matchWildcards(text []rune, pattern []wildcard) bool {
 	i, j, star, from := 0, 0, -1, 0
 	for i < len(text) {

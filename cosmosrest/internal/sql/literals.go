@@ -5,15 +5,13 @@ import (
 	"github.com/alecthomas/participle/v2/lexer"
 )
 
-// Lists of literals, read past the grammar. The grammar would read them as well, at 14 µs
-// for each, and clients send thousands: every Contains over a list in a .NET program is an
-// IN of them.
+// Lists of literals are read without the grammar. The grammar could read them too, but would need 14 µs for each
+// literal, and clients send thousands: every Contains over a list in a .NET program becomes an IN.
 
-// literals is a list that has nothing but literals, as the expressions that the grammar
-// would make.
+// literals is a list that contains only literals, as the expressions that the grammar would make.
 type literals struct{ exprs []*expr }
 
-// or returns the list, or others if there is none.
+// or returns the list, or others if there is no list.
 func (l *literals) or(others []*expr) []*expr {
 	if l == nil {
 		return others
@@ -21,9 +19,8 @@ func (l *literals) or(others []*expr) []*expr {
 	return l.exprs
 }
 
-// Parse implements [participle.Parseable]. If anything but a literal is in the list, it
-// gives all tokens back and lets the grammar read the list, for [participle.NextMatch]
-// means the next rule.
+// Parse implements [participle.Parseable]. If the list contains anything other than literals, Parse gives back all
+// tokens and returns [participle.NextMatch], so the grammar's next rule reads the list.
 func (l *literals) Parse(tokens *lexer.PeekingLexer) error {
 	begin := tokens.MakeCheckpoint()
 	for {
@@ -46,8 +43,8 @@ func (l *literals) Parse(tokens *lexer.PeekingLexer) error {
 	return participle.NextMatch
 }
 
-// literal reads a literal with its sign, or returns nil at any other token. The three nodes
-// of the expression are allocated together, because a list may have thousands.
+// literal reads a literal with its sign. At any other token, the result is nil. The three nodes of the expression are
+// allocated together, because a list may have thousands.
 func literal(tokens *lexer.PeekingLexer) *expr {
 	token := tokens.Peek()
 	made := &struct {

@@ -5,10 +5,9 @@ import (
 	"math/rand/v2"
 )
 
-// Functions of numbers, all of Go's package math.
+// Functions of numbers. They all use Go's package math.
 
-// ofNumber makes a function of one number. A result that is no number, such as SQRT(-1), is
-// undefined.
+// ofNumber makes a function of a number. A result that is not a number, as for SQRT(-1), becomes undefined.
 func ofNumber(compute func(float64) float64) *function {
 	return &function{1, 1, false, func(_ *frame, args []value) value {
 		if args[0].kind != number {
@@ -18,8 +17,7 @@ func ofNumber(compute func(float64) float64) *function {
 	}}
 }
 
-// ofNumbers makes a function of two numbers; where least is 1, the second may be left out
-// and is fallback then.
+// ofNumbers makes a function of two numbers. If least is 1, the second is optional, and its default is fallback.
 func ofNumbers(least int, fallback float64, compute func(x, y float64) float64) *function {
 	return &function{least, 2, false, func(_ *frame, args []value) value {
 		y := fallback
@@ -67,7 +65,7 @@ var mathFunctions = map[string]*function{
 	"RAND":      {0, 0, false, func(*frame, []value) value { return numberValue(rand.Float64()) }},
 }
 
-// sign is -1, 0 or 1.
+// sign returns -1, 0 or 1.
 func sign(x float64) float64 {
 	switch {
 	case x > 0:

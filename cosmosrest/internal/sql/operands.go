@@ -11,21 +11,21 @@ import (
 
 // The compiler's operands: literals, names, paths and the steps into values.
 //
-// A path into the document gets a memo in the frame: a filter such as c.a = 1 OR c.a = 2
-// names the same path many times, and finding it means to walk over the document's text.
+// A path into the document has a memo in the frame, because a filter such as c.a = 1 OR c.a = 2 names the same path
+// many times, and finding a path walks over the document's text.
 
-// compiler makes nodes of syntax. It keeps its first error and goes on: after that its
-// results mean nothing, but no caller has to look after each step.
+// compiler makes nodes from syntax. A compiler keeps its first error and goes on. After an error its results are
+// meaningless, but no caller has to check after each step.
 type compiler struct {
 	text   string
 	err    *Error
 	params map[string]int // index of each parameter, by first use
 	names  []binding
 	slots  int
-	memos  map[string]int // path into the document: index of its memo
+	memos  map[string]int // path into the document to the index of its memo
 	agg    *aggregation
 	counts []count
-	apart  []*plan // subqueries that read the container by themselves, inner ones first
+	apart  []*plan // subqueries that read the container themselves, the innermost first
 }
 
 // binding is a name that FROM or JOIN has bound to a slot of the frame.
@@ -34,15 +34,14 @@ type binding struct {
 	slot int
 }
 
-// failFirst keeps the first error, which is the leftmost and so the most useful.
+// failFirst keeps the first error, because the leftmost error is the most useful.
 func (c *compiler) failFirst(err *Error) {
 	if c.err == nil {
 		c.err = err
 	}
 }
 
-// failNear fails at an operator, in the service's words. The operator is repeated as the query
-// spells it.
+// failNear fails at an operator, in the service's words. The message repeats the operator as the query spells it.
 func (c *compiler) failNear(l *link) {
 	op := l.Op
 	if l.Not {
@@ -68,8 +67,8 @@ func (c *compiler) compilePrimary(p *primary) node {
 	return c.compileSteps(c.compileLiteral(p), p.Suffix)
 }
 
-// compileLiteral compiles an operand that does not begin with a name. Brackets with one expression
-// are a group.
+// compileLiteral compiles an operand that does not begin with a name. Brackets around a single expression are a
+// group.
 func (c *compiler) compileLiteral(p *primary) node {
 	switch {
 	case p.Literal != "":
@@ -87,7 +86,7 @@ func (c *compiler) compileLiteral(p *primary) node {
 	return c.compileExpr(p.Group.list()[0])
 }
 
-// compileScalar compiles a literal token, whose first byte says what it is.
+// compileScalar compiles a literal token. Its first byte shows its kind.
 func (c *compiler) compileScalar(text string, at int) node {
 	switch ch := text[0]; {
 	case isQuote(ch):
@@ -100,12 +99,12 @@ func (c *compiler) compileScalar(text string, at int) node {
 	return named(text)
 }
 
-// isQuote and isNumeral are the first bytes of strings and numbers.
+// isQuote and isNumeral report whether a byte begins a string or a number.
 func isQuote(c byte) bool   { return c == '"' || c == '\'' }
 func isNumeral(c byte) bool { return isDigit(c) || c == '.' }
 
-// compileArray compiles an array. If all elements are constants, so is the array: it is made once,
-// and pins.go can see the values of ARRAY_CONTAINS([…], c.id).
+// compileArray compiles an array. If all elements are constants, the array is a constant too: the array is made once,
+// and pins.go can read the values of ARRAY_CONTAINS([…], c.id).
 func (c *compiler) compileArray(literal *arrayLit) node {
 	n := arrayNode{c.compileList(literal.list())}
 	for _, item := range n.items {
@@ -116,8 +115,7 @@ func (c *compiler) compileArray(literal *arrayLit) node {
 	return constant{n.eval(&frame{work: maxWork})}
 }
 
-// named compiles a literal that is a word. There is no error: the lexer lets only these
-// pass.
+// named compiles a literal that is a word. named cannot fail, because the lexer accepts only these words.
 func named(word string) node {
 	switch word {
 	case "UNDEFINED":
@@ -129,8 +127,8 @@ func named(word string) node {
 	}
 }
 
-// compileNumber keeps the literal as it was written, if that is JSON, so that a whole number with
-// more digits than a double has comes back unchanged when the query selects it.
+// compileNumber keeps a literal's text that is valid JSON. So a whole number with more digits than a double comes
+// back unchanged from a SELECT.
 func (c *compiler) compileNumber(text string, at int) node {
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil {
@@ -144,8 +142,8 @@ func (c *compiler) compileNumber(text string, at int) node {
 	return constant{v}
 }
 
-// compileMinus compiles unary minus. A negative number becomes a constant, as clients send it
-// in lists.
+// compileMinus compiles unary minus. A negative number becomes a constant, because clients send such numbers in
+// lists.
 func (c *compiler) compileMinus(operand node) node {
 	if k, ok := operand.(constant); ok && k.v.kind == number {
 		v := numberValue(-k.v.num)
@@ -157,7 +155,7 @@ func (c *compiler) compileMinus(operand node) node {
 	return minus{operand}
 }
 
-// compileParam numbers the parameters by first use; Bind fills in their values.
+// compileParam numbers the parameters by first use; Bind sets their values.
 func (c *compiler) compileParam(name string) node {
 	i, ok := c.params[name]
 	if !ok {
@@ -167,8 +165,8 @@ func (c *compiler) compileParam(name string) node {
 	return parameter{i}
 }
 
-// compileObject compiles an object. Unlike documents, whose duplicate members are kept, the
-// query's own text may not name a member twice: the service refuses that.
+// compileObject compiles an object. In documents, duplicate members are kept; but as in the service, an object in the
+// query's own text must not name a member twice.
 func (c *compiler) compileObject(literal *objectLit, at int) node {
 	var n objectNode
 	seen := map[string]bool{}
@@ -189,14 +187,13 @@ func (c *compiler) compileObject(literal *objectLit, at int) node {
 	return n
 }
 
-// failDuplicate fails because of a name that is there already.
+// failDuplicate fails because a name is used twice.
 func (c *compiler) failDuplicate(name string, at int) {
 	c.failFirst(failf(at, "The property name %s is specified more than once.", clip(name)))
 }
 
-// unescape decodes a string literal. It may stand in either kind of quotes, has the escapes
-// of JSON and \', and may hold raw control characters; so it is rewritten as JSON and
-// decoded as such.
+// unescape decodes a string literal. A literal may use either kind of quotes, the escapes of JSON and \', and raw
+// control characters. So unescape rewrites the literal as JSON and decodes the JSON.
 func (c *compiler) unescape(quoted string, at int) string {
 	inner := quoted[1 : len(quoted)-1]
 	if !strings.Contains(inner, `\`) {
@@ -226,9 +223,9 @@ func (c *compiler) unescape(quoted string, at int) string {
 	return text
 }
 
-// compileReference compiles an operand that begins with a name: a function if it is called, else a
-// value that FROM or JOIN has bound. Constant steps after the name become part of the path,
-// and are found in one walk; a step whose key is computed is a node of its own.
+// compileReference compiles an operand that begins with a name: a call of a function, or a value that FROM or JOIN
+// has bound. Constant steps after the name become part of the path, so a single walk finds the value. A step with a
+// computed key is a separate node.
 func (c *compiler) compileReference(p *primary) node {
 	if len(p.Suffix) > 0 && p.Suffix[0].Call != nil {
 		return c.compileSteps(c.compileCall(p.Name, p.Suffix[0].Call, p.Pos.Offset), p.Suffix[1:])
@@ -256,13 +253,13 @@ func (c *compiler) compileReference(p *primary) node {
 	return c.compileSteps(n, rest)
 }
 
-// failUnresolved fails because of a name that nothing has bound.
+// failUnresolved fails because a name is not bound.
 func (c *compiler) failUnresolved(name string, at int) {
 	c.failFirst(failf(at, "Identifier %s could not be resolved.", clip(name)))
 }
 
-// resolveName finds the slot of a name. The innermost binding wins, as in a subquery that uses
-// the alias of the query around it.
+// resolveName returns the slot of a name. The innermost binding counts, for example in a subquery that reuses an
+// alias of the outer query.
 func (c *compiler) resolveName(name string) (int, bool) {
 	for i := len(c.names) - 1; i >= 0; i-- {
 		if c.names[i].name == name {
@@ -272,7 +269,7 @@ func (c *compiler) resolveName(name string) (int, bool) {
 	return 0, false
 }
 
-// constantStep is a step whose key is known: .name, ["name"] or [0].
+// constantStep returns a step with a constant key: .name, ["name"] or [0].
 func (c *compiler) constantStep(s *suffix) (step, bool) {
 	if s.Field != "" {
 		return step{name: s.Field, index: -1}, true
@@ -306,9 +303,8 @@ func (c *compiler) compileSteps(n node, suffixes []*suffix) node {
 	return n
 }
 
-// memoPlace gives a path into the document its place in the frame, or -1 if it needs none:
-// values of JOIN change from row to row, so remembering them would cost more than finding
-// them.
+// memoPlace returns the index of a path's memo in the frame. memoPlace returns -1 if the path needs no memo: values
+// of JOIN change from row to row, so remembering them would cost more than finding them.
 func (c *compiler) memoPlace(n path) int {
 	if n.slot != rootSlot || len(n.steps) == 0 {
 		return -1
@@ -322,8 +318,8 @@ func (c *compiler) memoPlace(n path) int {
 	return i
 }
 
-// key is a text that two paths have in common if and only if they are the same path. Names
-// are quoted in it, so that c.a.b and c["a.b"] differ.
+// key returns a text that is the same for two paths if and only if the paths are the same. Names are quoted in the
+// text, so c.a.b and c["a.b"] differ.
 func (n path) key() string {
 	var b []byte
 	for _, step := range n.steps {

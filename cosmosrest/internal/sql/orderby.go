@@ -5,37 +5,34 @@ import (
 	"slices"
 )
 
-// Rows that depend on each other are held until the last document was seen: for ORDER BY,
-// DISTINCT and groups. The amount held is counted and bounded, because every client may
-// send such a query.
+// Rows that depend on each other, for ORDER BY, DISTINCT and groups, are held until the last document was read. Their
+// size is counted and limited, because any client may send such a query.
 
-// maxHeld bounds the bytes that a query holds before its last document. A query beyond it
-// is ended, because the memory is that of all requests.
+// maxHeld limits the bytes that a query holds before its last document. A query that exceeds the limit ends with an
+// error, because all requests share the memory.
 const maxHeld = 160 << 20
 
-// rowCost is about the bytes of a held row besides its text: the structs, their slices and
-// their entry in a map.
+// rowCost is about the bytes of a held row in addition to its text: the structs, their slices and their entry in a
+// map.
 const rowCost = 200
 
-// collector holds rows that depend on each other: to sort, group, compare for DISTINCT, or
-// cut them.
+// collector holds rows that depend on each other, to sort, group, compare (for DISTINCT) or limit them.
 type collector struct {
 	p      *plan
 	resume resume
-	rows   []*row         // not the rows themselves: to make room for many would stop the process while they are moved
-	seen   map[string]int // rows of DISTINCT, by index
+	rows   []*row         // pointers, because moving many large rows would stop the process while the slice grows
+	seen   map[string]int // rows of DISTINCT, by canonical text: index in rows
 	groups map[string]*group
-	ranks  []*group // in order of first row
-	offset int64    // rows to leave out
-	limit  int64    // rows at most, -1 without a bound
+	ranks  []*group // in the order of their first rows
+	offset int64    // number of rows to skip
+	limit  int64    // largest number of rows; -1 means no limit
 	held   int
 
-	doc  uint64 // number of the document
-	next int    // how many rows came, without a document
+	doc  uint64 // number of the present document
+	next int    // number of rows so far, for rows without a document
 }
 
-// row is a row of SELECT with its place: the keys by which it is sorted, the document it
-// comes from, and its number among the rows of that document.
+// row is a row of SELECT with its place: the sort keys, the document, and the number among the rows of that document.
 type row struct {
 	v    value
 	keys []value // of ORDER BY or GROUP BY
@@ -43,16 +40,15 @@ type row struct {
 	at   int // among the rows of its document
 }
 
-// newCollector makes the collector of a plan, whose counts come from the frame's
-// parameters.
+// newCollector returns the collector of a plan. TOP, OFFSET and LIMIT may come from the frame's parameters.
 func newCollector(p *plan, f *frame) *collector {
 	c := &collector{p: p, seen: map[string]int{}, groups: map[string]*group{}}
 	c.offset, c.limit = p.rowBounds(f)
 	return c
 }
 
-// resumed has the collector go on after earlier pages. Those have passed over the rows of
-// OFFSET, and taken some of the rows of TOP or LIMIT.
+// resumed makes the collector continue after earlier pages, which have already skipped the rows of OFFSET, and
+// returned some of the rows of TOP or LIMIT.
 func (c *collector) resumed(r resume) *collector {
 	c.resume = r
 	if r.after == nil {
@@ -65,7 +61,7 @@ func (c *collector) resumed(r resume) *collector {
 	return c
 }
 
-// addRow takes the row that the frame's slots hold, and reports whether to go on.
+// addRow adds the row in the frame's slots, and reports whether to go on.
 func (c *collector) addRow(f *frame) bool {
 	if c.p.firstRow && len(c.rows) > 0 {
 		return false
@@ -83,7 +79,7 @@ func (c *collector) addRow(f *frame) bool {
 	}
 	if c.p.distinct && len(c.p.order) == 0 {
 		if old, ok := c.isFirst(r.v, f); !ok {
-			if old != nil && r.doc < old.doc { // whose place is the first
+			if old != nil && r.doc < old.doc { // the first place of equal rows counts
 				old.doc, old.at = r.doc, r.at
 			}
 			return f.err == nil
@@ -96,8 +92,7 @@ func (c *collector) addRow(f *frame) bool {
 		}
 		r.keys = append(r.keys, sortKey(key))
 	}
-	// With DISTINCT a row of an earlier page stays for now: it keeps its equals away
-	// from this page.
+	// With DISTINCT, a row of an earlier page must stay for now, because that row removes equal rows from this page.
 	if !c.p.distinct && !c.resume.showsRow(c.p, r) {
 		return f.err == nil
 	}
@@ -108,12 +103,12 @@ func (c *collector) addRow(f *frame) bool {
 	return c.checkFits(f)
 }
 
-// pruneSlack is how many rows are held beyond twice the wanted number before the surplus is
-// dropped, so that the cost of sorting is shared by many rows.
+// pruneSlack is how many rows, in addition to twice the wanted number, are held before the surplus is dropped, so
+// many rows share the cost of sorting.
 const pruneSlack = 1000
 
-// pruneRows drops rows that TOP or LIMIT would cut off. With DISTINCT any row may still drop
-// out because of another, so all stay.
+// pruneRows drops rows that TOP or LIMIT would cut off. With DISTINCT all rows stay, because any row may still turn
+// out to be a duplicate.
 func (c *collector) pruneRows() {
 	wanted := c.offset + c.limit
 	if c.limit < 0 || c.p.distinct || int64(len(c.rows)) < 2*wanted+pruneSlack {
@@ -128,7 +123,7 @@ func (c *collector) pruneRows() {
 	}
 }
 
-// checkFits fails if too much is held, and reports whether to go on.
+// checkFits fails if too many bytes are held, and reports whether to go on.
 func (c *collector) checkFits(f *frame) bool {
 	if c.held > maxHeld {
 		f.failWith(failf(-1, "The query needs more than %d MB of memory.", maxHeld>>20))
@@ -136,15 +131,14 @@ func (c *collector) checkFits(f *frame) bool {
 	return f.err == nil
 }
 
-// own copies a value out of the document, whose bytes are the caller's.
+// own copies a value out of the document, because the document's bytes belong to the caller.
 func own(v value) value {
 	v.raw, v.text = bytes.Clone(v.raw), bytes.Clone(v.text)
 	return v
 }
 
-// sortKey is a value in the form in which it is often compared: decoded, and independent of
-// the document. An array or object is reduced to its hash, which is all that its order
-// depends on.
+// sortKey returns a value in the form for repeated comparisons: decoded, and independent of the document. An array or
+// object is reduced to its hash, because its order depends only on the hash.
 func sortKey(v value) value {
 	switch v.kind {
 	case number:
@@ -158,7 +152,7 @@ func sortKey(v value) value {
 	return v
 }
 
-// size is about how many bytes a row holds.
+// size returns about how many bytes a row holds.
 func (r *row) size() int {
 	n := rowCost + len(r.v.raw) + len(r.v.text)
 	for _, key := range r.keys {
@@ -167,8 +161,8 @@ func (r *row) size() int {
 	return n
 }
 
-// isFirst reports whether DISTINCT sees the value for the first time, as that of the next
-// row; else it returns the row that has it.
+// isFirst reports whether the value is new for DISTINCT, and records a new value as that of the next row. If the
+// value is not new, isFirst returns its row.
 func (c *collector) isFirst(v value, f *frame) (old *row, ok bool) {
 	key := appendCanonical(nil, v, 0)
 	if i, seen := c.seen[string(key)]; seen {
@@ -179,8 +173,8 @@ func (c *collector) isFirst(v value, f *frame) (old *row, ok bool) {
 	return nil, c.checkFits(f)
 }
 
-// finishRows returns the rows of the result. DISTINCT after ORDER BY keeps the first of equal
-// rows in that order, so it can be applied only now.
+// finishRows returns the rows of the result. DISTINCT after ORDER BY keeps the first of equal rows in that order, so
+// DISTINCT can be applied only now.
 func (c *collector) finishRows(f *frame) []*row {
 	if c.p.grouped() {
 		c.rows = c.groupRows(f)
@@ -198,7 +192,7 @@ func (c *collector) finishRows(f *frame) []*row {
 	return c.cutRows(slices.DeleteFunc(c.rows, func(r *row) bool { return !c.resume.showsRow(c.p, r) }))
 }
 
-// sortRows orders the rows by place; rows of no document stay in the order in which they came.
+// sortRows sorts the rows by place. Rows without a document keep their order.
 func (c *collector) sortRows() {
 	slices.SortStableFunc(c.rows, c.p.compareRows)
 }
@@ -212,7 +206,7 @@ func (c *collector) cutRows(rows []*row) []*row {
 	return rows
 }
 
-// rowBounds are OFFSET, and TOP or LIMIT; limit is -1 without either.
+// rowBounds returns OFFSET, and TOP or LIMIT; limit is -1 if there is neither.
 func (p *plan) rowBounds(f *frame) (offset, limit int64) {
 	limit = -1
 	if p.offset != nil {

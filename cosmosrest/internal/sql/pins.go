@@ -2,17 +2,17 @@ package sql
 
 import "encoding/json"
 
-// Pins: to which values a filter confines a path, found in the compiled WHERE before
-// anything is read.
+// Pins are the values to which a filter limits a path. They are found in the compiled WHERE before any document is
+// read.
 //
-// A query that names an id or a partition key is answered by point lookups instead of a
-// scan. The analysis may miss a pin, which costs a scan; it must never claim one that a
-// matching document does not meet, since that document would be missing from the answer.
+// A query that names an id or a partition key is answered by point lookups instead of a scan. The analysis may miss a
+// pin, which costs a scan. But the analysis must never return a pin that a matching document does not satisfy,
+// because that document would be missing from the answer.
 
-// Pins returns the values to which WHERE confines a path of a document, and whether it
-// confines it to scalars at all: by =, IN, IS_NULL or ARRAY_CONTAINS, in a term of an AND,
-// or in every term of an OR. A document with another value there, or with none, makes no
-// row; with one of these it still may not.
+// Pins returns the values to which WHERE limits a path of a document; ok is false if WHERE does not limit the path to
+// scalars. WHERE limits a path by =, IN, IS_NULL or ARRAY_CONTAINS, in a term of an AND, or in every term of an OR. A
+// document with another value at the path, or with none, makes no row. A document with such a value may still make no
+// row.
 func (b *Bound) Pins(path []string) ([]json.RawMessage, bool) {
 	values, ok := b.pinsOf(b.q.plan.where, path)
 	if !ok {
@@ -25,7 +25,7 @@ func (b *Bound) Pins(path []string) ([]json.RawMessage, bool) {
 	return out, true
 }
 
-// Pinned is Pins where WHERE leaves a single value.
+// Pinned is Pins if WHERE allows only a single value.
 func (b *Bound) Pinned(path []string) (json.RawMessage, bool) {
 	values, ok := b.Pins(path)
 	if !ok || len(values) != 1 {
@@ -34,7 +34,7 @@ func (b *Bound) Pinned(path []string) (json.RawMessage, bool) {
 	return values[0], true
 }
 
-// IDs returns the ids that a document may have to make a row, and whether WHERE confines them.
+// IDs returns the only ids that a document may have to make a row; ok is false if WHERE does not limit the ids.
 func (b *Bound) IDs() ([]string, bool) {
 	values, ok := b.pinsOf(b.q.plan.where, []string{"id"})
 	ids := []string{}
@@ -46,14 +46,13 @@ func (b *Bound) IDs() ([]string, bool) {
 	return ids, ok
 }
 
-// IDPrefix returns the beginning that the id of a document must have to make a row, by
-// STARTSWITH(c.id, …). The lease containers of processors are read by such queries.
+// IDPrefix returns the prefix that a document's id must have to make a row, from STARTSWITH(c.id, …). Processors read
+// their lease containers with such queries.
 func (b *Bound) IDPrefix() (string, bool) {
 	return b.idPrefix(b.q.plan.where)
 }
 
-// idPrefix looks for the prefix in an expression. In an AND any term will do; in an OR none
-// does.
+// idPrefix searches the prefix in an expression. In an AND, any term may have the prefix; an OR has none.
 func (b *Bound) idPrefix(n node) (string, bool) {
 	switch n := n.(type) {
 	case logic:
@@ -67,8 +66,8 @@ func (b *Bound) idPrefix(n node) (string, bool) {
 			return "", false
 		}
 		prefix := b.knownValue(n.args[1])
-		// The third argument is whether case does not count. Then ids with the same
-		// prefix are not neighbours in the store, so nothing is gained.
+		// If the third argument is true, case is ignored. Then ids with the same prefix are not neighbours in the
+		// store, so the prefix does not help.
 		exact := len(n.args) == 2 || b.knownValue(n.args[2]).kind == isFalse
 		if prefix.kind == str && exact {
 			return string(prefix.bytes()), true
@@ -89,7 +88,7 @@ func (b *Bound) pinsOf(n node, path []string) ([]value, bool) {
 		if n.op != "=" {
 			return nil, false
 		}
-		// Some write the value first.
+		// Some queries write the value first.
 		if isPath(n.r, path) {
 			n.l, n.r = n.r, n.l
 		}
@@ -102,7 +101,7 @@ func (b *Bound) pinsOf(n node, path []string) ([]value, bool) {
 	return nil, false
 }
 
-// pinsOfCall knows IS_NULL(path) and ARRAY_CONTAINS(@values, path).
+// pinsOfCall returns the pins of IS_NULL(path) and ARRAY_CONTAINS(@values, path).
 func (b *Bound) pinsOfCall(n call, path []string) ([]value, bool) {
 	switch n.fn {
 	case functions["IS_NULL"]:
@@ -121,8 +120,7 @@ func (b *Bound) pinsOfCall(n call, path []string) ([]value, bool) {
 	return nil, false
 }
 
-// pinsOfAny is for AND: the shortest list of any term, because each list alone confines the
-// path.
+// pinsOfAny returns the pins of an AND: the shortest list of any term, because each list alone limits the path.
 func (b *Bound) pinsOfAny(terms []node, path []string) (best []value, found bool) {
 	for _, term := range terms {
 		if v, ok := b.pinsOf(term, path); ok && (!found || len(v) < len(best)) {
@@ -132,7 +130,7 @@ func (b *Bound) pinsOfAny(terms []node, path []string) (best []value, found bool
 	return best, found
 }
 
-// pinsOfAll is for OR: the values of all terms, if all confine the path.
+// pinsOfAll returns the pins of an OR: the values of all terms, if every term limits the path.
 func (b *Bound) pinsOfAll(terms []node, path []string) ([]value, bool) {
 	var all []value
 	seen := map[string]bool{}
@@ -146,8 +144,7 @@ func (b *Bound) pinsOfAll(terms []node, path []string) ([]value, bool) {
 	return all, true
 }
 
-// appendNew appends the values that are not there yet, by canonical text, so that no
-// document is looked up twice.
+// appendNew appends the values whose canonical text is not in the list yet, so no document is looked up twice.
 func appendNew(all, values []value, seen map[string]bool) []value {
 	for _, v := range values {
 		key := string(appendCanonical(nil, v, 0))
@@ -159,9 +156,8 @@ func appendNew(all, values []value, seen map[string]bool) []value {
 	return all
 }
 
-// scalarValues are the values of list if operand is the path and all of them are known scalars. An
-// undefined literal equals nothing, so it is left out; an undefined parameter is not known
-// yet.
+// scalarValues returns the values of list if operand is the path and all values are known scalars. An undefined
+// literal equals no value, so such a literal is left out. An undefined parameter is not known yet.
 func (b *Bound) scalarValues(operand node, list []node, path []string) ([]value, bool) {
 	if !isPath(operand, path) {
 		return nil, false
@@ -181,7 +177,7 @@ func (b *Bound) scalarValues(operand node, list []node, path []string) ([]value,
 	return appendNew(nil, values, map[string]bool{}), true
 }
 
-// knownValue is the value of a literal or a parameter, else undefined.
+// knownValue returns the value of a literal or a parameter. For any other node the result is undefined.
 func (b *Bound) knownValue(n node) value {
 	switch n.(type) {
 	case constant, parameter:

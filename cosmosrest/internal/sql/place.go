@@ -14,52 +14,49 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// Places of rows, by which a page of sorted or grouped rows goes on.
+// Places of rows, after which the next page of sorted or grouped rows begins.
 //
-// Rows that depend on each other have an order in which each has a place of its own: by the
-// keys they are sorted by, then by the resource id of their document, then by their number
-// among the rows of that document, counted before WHERE. A filter takes rows away and
-// leaves the places of the others as they are. So a page can go on where another ended,
-// also under another filter, after a split, and when rows were written meanwhile. A row
-// number would do none of that.
+// Rows that depend on each other have a total order: by their sort keys, then by the resource id of their document,
+// then by their number among the rows of that document, counted before WHERE. If a filter removes rows, the places of
+// the other rows do not change. So a page can begin where another ended, even with another filter, after a split, or
+// if rows were written meanwhile. A row number would not allow this.
 
-// Place is where a page of such rows ended: the place of its last row.
+// Place is the place of the last row of a page.
 type Place struct {
-	Values []json.RawMessage `json:"v,omitempty"` // that it is sorted by, as [ResumeFilter] has them
+	Values []json.RawMessage `json:"v,omitempty"` // its sort keys, as in [ResumeFilter]
 	Doc    uint64            `json:"d,omitempty"` // number of the document's resource id
-	Row    int               `json:"n,omitempty"` // among those of the document
+	Row    int               `json:"n,omitempty"` // number among the rows of the document
 }
 
-// ResumeFilter is sent by the .NET SDK to go on with sorted rows: those before Values are
-// left out. Of the rows that equal Values, Exclude leaves out all; else those are left out
-// whose document comes before RID, if there is one.
+// ResumeFilter is the .NET SDK's way to continue after sorted rows. Rows before Values are left out. If Exclude is
+// set, all rows that equal Values are left out too. Otherwise, rows that equal Values are left out if their document
+// comes before RID; without RID, none of them is left out.
 type ResumeFilter struct {
-	Values  []json.RawMessage `json:"value"` // a scalar for itself, [] for undefined, {"type":"array","low":1,"high":2} for a hash
+	Values  []json.RawMessage `json:"value"` // a scalar as it is, [] for undefined, {"type":"array","low":1,"high":2} for a hash
 	RID     string            `json:"rid"`
 	Exclude bool              `json:"exclude"`
 }
 
-// resume is where the rows of a request begin. A continuation and a resume filter may come
-// together, with the filter at an earlier place than the token; the later of the two
-// counts.
+// resume is where the rows of a request begin. If a continuation comes together with a resume filter, the filter is
+// at an earlier place; the later place counts.
 type resume struct {
-	after *point // of a continuation
-	taken int64  // rows up to there, for TOP and LIMIT
+	after *point // from a continuation
+	taken int64  // rows returned so far, for TOP and LIMIT
 
-	from    *point // of a resume filter
+	from    *point // from a resume filter
 	exclude bool
 	anyDoc  bool // the filter has no resource id
 }
 
-// point is a Place to compare rows with.
+// point is a Place in the form for comparisons with rows.
 type point struct {
 	keys []value
 	doc  uint64
 	row  int
 }
 
-// After has the rows begin after a place that a query with the same [Bound.Sorting] gave,
-// when so many rows had been taken.
+// After makes the rows begin after a place; taken is the number of rows returned so far. The place must come from a
+// query with the same [Bound.Sorting].
 func (b *Bound) After(place Place, taken int64) error {
 	keys, err := b.sortKeys(place.Values)
 	if err != nil {
@@ -89,7 +86,7 @@ func (b *Bound) From(r ResumeFilter) error {
 	return nil
 }
 
-// sortKeys reads a value for each expression by which rows are sorted.
+// sortKeys reads a value for each expression that sorts rows.
 func (b *Bound) sortKeys(values []json.RawMessage) ([]value, error) {
 	p := b.q.plan
 	want := max(len(p.order), len(p.groups))
@@ -106,15 +103,15 @@ func (b *Bound) sortKeys(values []json.RawMessage) ([]value, error) {
 	return keys, nil
 }
 
-// hashed is the form of a sort value that is no scalar.
+// hashed is the form of a sort value that is not a scalar, and of a long string.
 type hashed struct {
-	Type string `json:"type"`           // array or object; string is ours
-	Head string `json:"head,omitempty"` // of a string that is too long for a continuation
+	Type string `json:"type"`           // array or object; string is our own extension
+	Head string `json:"head,omitempty"` // beginning of a string that is too long for a continuation
 	Low  int64  `json:"low"`
 	High int64  `json:"high"`
 }
 
-// resumeValue reads a sort value; ok is false for any other text.
+// resumeValue reads a sort value; ok is false if the text is invalid.
 func resumeValue(raw json.RawMessage) (value, bool) {
 	v := documentValue(raw)
 	switch v.kind {
@@ -141,12 +138,12 @@ func resumeValue(raw json.RawMessage) (value, bool) {
 	return sortKey(v), true
 }
 
-// maxPlaceText is how many bytes the strings of a place may have together: SDKs allow a
-// continuation 1 KB, in base64, and the rest of it needs room too.
+// maxPlaceText is how many bytes the strings of a place may have together. SDKs allow a continuation 1 KB, in base64,
+// and its other parts need room too.
 const maxPlaceText = 300
 
-// maxEscape is the most bytes that one byte of a string may take in JSON: \u0001.
-const maxEscape = 6 // bytes that one may be written as
+// maxEscape is the largest number of bytes that a byte of a string takes in JSON, as in \u0001.
+const maxEscape = 6 // bytes
 
 // Row is a row of the result of a [Run].
 type Row struct {
@@ -155,7 +152,7 @@ type Row struct {
 	row *row // without its value
 }
 
-// Place is where the row is. Each key has an equal part of the room.
+// Place returns the place of the row. All keys share the room equally.
 func (r *Row) Place() Place {
 	place := Place{Doc: r.row.doc, Row: r.row.at}
 	for _, key := range r.row.keys {
@@ -164,10 +161,10 @@ func (r *Row) Place() Place {
 	return place
 }
 
-// Held is about how many bytes the row holds.
+// Held returns about how many bytes the row holds.
 func (r *Row) Held() int { return len(r.JSON) + r.row.size() }
 
-// ResumeValue is the form of a sort value in a [ResumeFilter]; an empty text is undefined.
+// ResumeValue returns a sort value in the form for a [ResumeFilter]; an empty text means undefined.
 func ResumeValue(sorted json.RawMessage) json.RawMessage {
 	if len(sorted) == 0 {
 		return resumeText(value{}, 0)
@@ -175,14 +172,14 @@ func ResumeValue(sorted json.RawMessage) json.RawMessage {
 	return resumeText(sortKey(documentValue(sorted)), len(sorted))
 }
 
-// resumeText writes a sort value in at most so many bytes. A longer string becomes its
-// beginning and a hash of the whole.
+// resumeText writes a sort value in at most so many bytes. A longer string is replaced by its beginning and a hash of
+// the whole string.
 func resumeText(v value, most int) json.RawMessage {
 	switch {
 	case v.kind == undefined:
 		return json.RawMessage("[]")
 	case v.kind == number && math.IsInf(v.float(), 0):
-		return json.RawMessage(map[bool]string{true: "-", false: ""}[v.float() < 0] + "1e999") // out of range, as it was written
+		return json.RawMessage(map[bool]string{true: "-", false: ""}[v.float() < 0] + "1e999") // out of range, as in the document
 	case v.kind < str:
 		return v.appendJSON(nil)
 	case v.kind == str:
@@ -200,11 +197,11 @@ func resumeText(v value, most int) json.RawMessage {
 		sum = distinctHash(v).bytes()
 	}
 	hash.Low, hash.High = int64(binary.LittleEndian.Uint64(sum)), int64(binary.LittleEndian.Uint64(sum[8:]))
-	b, _ := json.Marshal(hash) // always marshals
+	b, _ := json.Marshal(hash) // cannot fail
 	return b
 }
 
-// cutText is the beginning of a text, up to the end of a character.
+// cutText returns the beginning of a text, up to the end of a character.
 func cutText(text []byte, most int) []byte {
 	for most > 0 && most < len(text) && text[most]&0xc0 == 0x80 {
 		most--
@@ -212,9 +209,9 @@ func cutText(text []byte, most int) []byte {
 	return text[:min(most, len(text))]
 }
 
-// compareKeys orders a row and a point by the values that rows are sorted by. A string of
-// which the point has only the beginning is the same if its hash is; any other that begins
-// like it counts as later: such a row may come again, which is better than to miss it.
+// compareKeys orders a row and a point by the sort keys. If the point has only the beginning of a string, a row's
+// string is equal if its hash is equal. Any other string with this beginning counts as later: such a row may come
+// again, which is better than a missing row.
 func (p *plan) compareKeys(keys, at []value) int {
 	for i, own := range keys {
 		diff := 0
@@ -234,8 +231,8 @@ func (p *plan) compareKeys(keys, at []value) int {
 	return 0
 }
 
-// compareDocs orders two documents whose rows have equal keys: upwards if the first key is,
-// as in the service, whose SDKs merge parts in that order.
+// compareDocs orders two documents whose rows have equal keys. The order is descending if the first key is
+// descending, as in the service, because its SDKs merge parts in that order.
 func (p *plan) compareDocs(a, b uint64) int {
 	if len(p.order) > 0 && p.order[0].desc {
 		return cmp.Compare(b, a)
@@ -243,8 +240,7 @@ func (p *plan) compareDocs(a, b uint64) int {
 	return cmp.Compare(a, b)
 }
 
-// compareRows orders two rows by their places. Rows of no document keep the order in which
-// they came.
+// compareRows orders two rows by their places. Rows without a document keep their order.
 func (p *plan) compareRows(a, b *row) int {
 	if diff := cmp.Or(p.compareKeys(a.keys, b.keys), p.compareDocs(a.doc, b.doc)); diff != 0 || a.doc == 0 {
 		return diff
@@ -269,22 +265,21 @@ func (r *resume) showsRow(p *plan, own *row) bool {
 	return r.anyDoc || p.compareDocs(own.doc, r.from.doc) >= 0
 }
 
-// Unsettled reports whether the place has a string of which only the beginning is known.
-// Then [Bound.Settle] is to see the documents of the container until it has found the row;
-// without that, rows may come again.
+// Unsettled reports whether the place has a string of which only the beginning is known. Then the caller should call
+// [Bound.Settle] with the documents of the container until Settle finds the row; otherwise rows may come again.
 func (b *Bound) Unsettled() bool {
 	at := b.resume.after
 	return at != nil && slices.ContainsFunc(at.keys, func(v value) bool { return v.kind == str && v.raw != nil })
 }
 
-// Settle reports whether a document has the row at the place, and notes its keys in full.
-// WHERE is left out, because the query may have another one by now.
+// Settle reports whether a document contains the row of the place, and stores the row's full keys. Settle ignores
+// WHERE, because the query may have another filter now.
 func (b *Bound) Settle(doc []byte) bool {
 	at, p := b.resume.after, *b.q.plan
 	if p.base != nil || !p.grouped() && DocumentNumber(doc) != at.doc {
 		return false
 	}
-	p.where = nil // which may be another one now
+	p.where = nil // the filter may have changed
 	b.f.beginDocument(doc)
 	p.eachRow(&b.f, func() bool {
 		if !p.grouped() && b.f.combination != at.row {
@@ -305,18 +300,17 @@ func (b *Bound) Settle(doc []byte) bool {
 	return !b.Unsettled()
 }
 
-// DocumentNumber is the number in the resource id of an item, by which rows with equal keys
-// are sorted: SDKs go on among them by it. The id is one of the system properties, which
-// end the document; the last is looked for, because a document may hold another. Only items
-// have a number.
+// DocumentNumber returns the number in the resource id of an item, which orders rows with equal keys; SDKs use this
+// number to continue among them. The resource id is a system property, and these are at the end of the document.
+// DocumentNumber takes the last member of this name, because the document may have another. Only items have a number.
 func DocumentNumber(doc []byte) uint64 {
 	n, _ := ridNumber(service.SystemText(doc, "_rid"))
 	return n
 }
 
-// ridNumber is the last part of an item's resource id, a little-endian number.
+// ridNumber returns the last part of an item's resource id, a little-endian number.
 func ridNumber(rid string) (uint64, bool) {
-	const size = 16 // bytes of an item's
+	const size = 16 // bytes of an item's resource id
 	b, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(rid, "-", "/"))
 	if err != nil || len(b) != size {
 		return 0, false

@@ -4,37 +4,36 @@ import "strconv"
 
 // Plans: a compiled SELECT, and the compiler for its clauses.
 //
-// A plan reads rows from FROM and JOIN, lets WHERE decide, and makes a row of SELECT of
-// each; if rows depend on each other (ORDER BY, GROUP BY, DISTINCT, aggregates) they are
-// collected first (orderby.go, groupby.go). A plan never changes after it was compiled,
-// because queries are cached and shared; all state is in the frame.
+// A plan reads rows from FROM and JOIN, filters them by WHERE, and makes a row of SELECT from each. If rows depend on
+// each other (ORDER BY, GROUP BY, DISTINCT, aggregates), they are collected first (orderby.go, groupby.go). A plan
+// never changes after its compilation, because queries are cached and shared; all state is in the frame.
 
 // rootSlot is the slot of the document.
 const rootSlot = 0
 
 // plan is a compiled SELECT.
 type plan struct {
-	outer      bool  // that of the query itself, or of a base
-	apart      int   // number of a subquery that reads the container by itself; 0 is none
-	firstRow   bool  // ... and of which one row is enough
-	base       *plan // the subquery of FROM if it has to end before this begins; its rows are those of sources[0]
+	outer      bool  // plan of the query itself, or of a base
+	apart      int   // number of a subquery that reads the container itself; 0 for other plans
+	firstRow   bool  // a single row of this subquery is enough
+	base       *plan // the subquery of FROM, if that must end before this plan begins; its rows are those of sources[0]
 	sources    []source
-	inputs     int // rows of FROM and JOIN, the plain document included
+	inputs     int // number of sources in FROM and JOIN, including the plain document
 	where      node
 	groups     []node
 	aggregates []aggregate
 	distinct   bool
 	columns    bool // SELECT has a list, not VALUE or *
-	row        node // what SELECT makes of a row
+	row        node // makes the result from a row
 	order      []orderKey
-	top        node // nil: none
+	top        node // nil if there is none
 	offset     node
 	limit      node
 }
 
-// source is a FROM or JOIN that binds a slot: to a value, to each element of a value (IN),
-// or to each row of a subquery. A subquery without FROM, such as IN (SELECT VALUE c.tags),
-// is an expression: IN goes over the elements of its value.
+// source is a FROM or JOIN that binds a slot: to a value, to each element of a value (IN), or to each row of a
+// subquery. A subquery without FROM, such as IN (SELECT VALUE c.tags), is an expression: IN visits the elements of
+// its value.
 type source struct {
 	slot int
 	node node
@@ -42,29 +41,26 @@ type source struct {
 	sub  *plan
 }
 
-// orderKey is an expression of ORDER BY. The service leaves out documents without the path
-// that they are sorted by, unless the indexing policy names the path; here every path
-// counts as named, so such documents come first.
+// orderKey is an expression of ORDER BY. The service leaves out documents that lack the sort path, unless the
+// indexing policy names the path. Here every path counts as named, so such documents come first.
 type orderKey struct {
 	node node
 	desc bool
 }
 
-// collectsRows reports whether rows depend on each other, so that none is known before the last
-// document.
+// collectsRows reports whether rows depend on each other, so no row is known before the last document.
 func (p *plan) collectsRows() bool {
 	return p.distinct || len(p.order) > 0 || p.grouped() || p.inputs == 0 || p.base != nil
 }
 
-// limits reports whether rows are counted, by TOP or OFFSET LIMIT.
+// limits reports whether rows are limited, by TOP or OFFSET LIMIT.
 func (p *plan) limits() bool { return p.top != nil || p.limit != nil }
 
-// grouped reports whether rows are put into groups; aggregates without GROUP BY make a
-// single group.
+// grouped reports whether rows are grouped; aggregates without GROUP BY make a single group.
 func (p *plan) grouped() bool { return len(p.groups) > 0 || len(p.aggregates) > 0 }
 
-// compileSubquery compiles a SELECT within another. Its names are visible in it only; its slots
-// come after all that are in use, because both are evaluated in one frame.
+// compileSubquery compiles a SELECT within another. Its names are visible only there. Its slots come after all slots
+// in use, because both queries are evaluated in the same frame.
 func (c *compiler) compileSubquery(stmt *selectStmt) *plan {
 	names := c.names
 	p := c.compileQuery(stmt, c.slots+1)
@@ -72,10 +68,9 @@ func (c *compiler) compileSubquery(stmt *selectStmt) *plan {
 	return p
 }
 
-// compileExpression compiles a subquery that stands where a value may. In a query without FROM
-// there is no document that it could be about, so its own FROM is the container, and it is
-// run over all documents before the query itself. With firstRow the caller needs no more
-// than one row, which may end that scan early.
+// compileExpression compiles a subquery that is used as a value. If the outer query has no FROM, there is no document
+// for the subquery. So the subquery's own FROM is the container, and the subquery runs over all documents before the
+// outer query. If firstRow is set, the caller needs only a single row, which may end that scan early.
 func (c *compiler) compileExpression(stmt *selectStmt, firstRow bool) *plan {
 	p := c.compileSubquery(stmt)
 	if len(c.names) == 0 && !p.withoutFrom() {
@@ -94,10 +89,9 @@ func (p *plan) withoutFrom() bool {
 	return p.inputs == 0
 }
 
-// compileQuery compiles a SELECT whose slots begin at base. The order matters: FROM binds the
-// names, GROUP BY must be known before SELECT is compiled, so that its expressions are
-// found there and sealed, and a path that no group covers can be reported only after the
-// whole of SELECT was seen.
+// compileQuery compiles a SELECT whose slots begin at base. The order of the steps matters: FROM binds the names.
+// GROUP BY must be compiled before SELECT, so its expressions are found there and sealed. A path that no group covers
+// can be reported only after the whole SELECT was compiled.
 func (c *compiler) compileQuery(stmt *selectStmt, base int) *plan {
 	p := &plan{distinct: stmt.Distinct}
 	agg := &aggregation{plan: p, outer: c.agg, base: base, names: len(c.names)}
@@ -124,7 +118,7 @@ func (c *compiler) compileQuery(stmt *selectStmt, base int) *plan {
 	return p
 }
 
-// compileSelect compiles the list after SELECT, with the service's restrictions on *.
+// compileSelect compiles the list after SELECT, with the service's restrictions of *.
 func (c *compiler) compileSelect(p *plan, stmt *selectStmt) {
 	switch {
 	case stmt.List.Value != nil:
@@ -144,7 +138,7 @@ func (c *compiler) compileSelect(p *plan, stmt *selectStmt) {
 	}
 }
 
-// starSlot is the slot that * stands for: the only source, or else the document.
+// starSlot returns the slot that * means: the only source or, without exactly one source, the document.
 func (p *plan) starSlot() int {
 	if len(p.sources) == 1 {
 		return p.sources[0].slot
@@ -152,8 +146,7 @@ func (p *plan) starSlot() int {
 	return rootSlot
 }
 
-// compileColumns compiles a list of columns. A column without a name is $1, $2, …, as in the
-// service.
+// compileColumns compiles a list of columns. As in the service, columns without names are $1, $2, …
 func (c *compiler) compileColumns(list []*item) node {
 	var row objectNode
 	seen := map[string]bool{}
@@ -176,7 +169,7 @@ func (c *compiler) compileColumns(list []*item) node {
 	return row
 }
 
-// lastName is the name that a path gives its column: that of its last member.
+// lastName returns the column name of a path: the name of its last member.
 func (e *expr) lastName(c *compiler) string {
 	p := e.First.Primary
 	if len(e.Rest) > 0 || len(e.First.Signs) > 0 || p.Name == "" {
@@ -201,7 +194,7 @@ func (c *compiler) compileTail(p *plan, stmt *selectStmt) {
 	case len(tail.Order) > 0 && len(p.groups) > 0:
 		c.failFirst(failf(tail.Order[0].Expr.Pos.Offset, "'ORDER BY' is not supported in presence of GROUP BY."))
 	case p.grouped():
-		p.order = nil // of a single row
+		p.order = nil // the result is a single row
 	}
 	if stmt.Top != nil && tail.Offset != nil {
 		c.failFirst(failf(tail.Offset.Pos.Offset, "'TOP' and 'OFFSET LIMIT' are not allowed in one query."))
@@ -209,15 +202,15 @@ func (c *compiler) compileTail(p *plan, stmt *selectStmt) {
 	p.top, p.offset, p.limit = c.compileCount("TOP", stmt.Top), c.compileCount("OFFSET", tail.Offset), c.compileCount("LIMIT", tail.Limit)
 }
 
-// count is a number or parameter of TOP, OFFSET or LIMIT. Its value is checked by Bind,
-// because a parameter has none before.
+// count is a number or parameter of TOP, OFFSET or LIMIT. Bind checks its value, because a parameter has no value
+// before.
 type count struct {
 	clause string
 	node   node
 	at     int
 }
 
-// compileCount compiles a count, or returns nil if there is none.
+// compileCount compiles a count; nil means that there is none.
 func (c *compiler) compileCount(clause string, o *operand) node {
 	if o == nil {
 		return nil

@@ -2,19 +2,18 @@ package sql
 
 // Precedence: the flat expressions of the grammar become trees of nodes.
 //
-// The method is precedence climbing: climb reads an operand and then takes, in a loop, each
-// operator that binds at least as tightly as its caller asks for; the right operand is read
-// by a climb of its own that asks for the next level. Operators of one level associate to
-// the left; ?: to the right.
+// The method is precedence climbing. climb reads an operand and then, in a loop, takes each operator that binds at
+// least as tightly as its caller requires. For the right operand, climb calls itself with the next level. Operators
+// of a level group to the left; ?: groups to the right.
 
-// The levels of precedence, from the loosest. NOT covers a whole comparison, so it has no
-// level of its own: see signed.
+// The levels of precedence, the loosest first. NOT covers a whole comparison, so NOT has no level of its own: see
+// applySign.
 const (
 	levelChoice = iota + 1 // ?:
 	levelCoalesce
 	levelOr
 	levelAnd
-	levelCompare // and what NOT covers
+	levelCompare // also the level that NOT covers
 	levelBitOr
 	levelBitXor
 	levelBitAnd
@@ -23,9 +22,8 @@ const (
 	levelMultiply
 )
 
-// levels has every operator that stands between two operands. A token that is not in it,
-// such as the ":" of a choice, has level 0, which ends every climb and is taken by the rule
-// that expects it.
+// levels contains every operator between two operands. Any other token, such as the ":" of a choice, has level 0,
+// which ends every climb; the rule that expects the token takes it.
 var levels = map[string]int{
 	"?": levelChoice, "??": levelCoalesce, "OR": levelOr, "AND": levelAnd,
 	"=": levelCompare, "!=": levelCompare, "<>": levelCompare, "<": levelCompare, "<=": levelCompare,
@@ -36,21 +34,19 @@ var levels = map[string]int{
 	"*": levelMultiply, "/": levelMultiply, "%": levelMultiply,
 }
 
-// maxChain bounds the operators of a chain such as a + b + c, and of choices within
-// choices, because the tree of a chain is as deep as the chain is long and eval recurses.
-// AND and OR are exempt: their chains are one flat node, and clients do send thousands of
-// terms.
+// maxChain limits the operators of a chain such as a + b + c, and nested choices, because the tree of a chain is as
+// deep as the chain is long, and eval recurses. AND and OR have no limit: each of their chains is a flat node, and
+// clients send thousands of terms.
 const maxChain = 500
 
-// climber compiles one flat expression; links are the operators that it has not taken yet.
+// climber compiles a flat expression; links are the remaining operators.
 type climber struct {
 	c     *compiler
 	links []*link
 	depth int
 }
 
-// compileExpr compiles an expression. An operator that is left over is one that no rule expects
-// here.
+// compileExpr compiles an expression. A remaining operator is not allowed here.
 func (c *compiler) compileExpr(e *expr) node {
 	p := &climber{c: c, links: e.Rest}
 	n := p.climb(e.First, levelChoice)
@@ -60,8 +56,7 @@ func (c *compiler) compileExpr(e *expr) node {
 	return n
 }
 
-// climb compiles an operand and all operators after it that bind at least as tightly as
-// min.
+// climb compiles an operand and all following operators that bind at least as tightly as min.
 func (p *climber) climb(u *unary, min int) node {
 	p.depth++
 	defer func() { p.depth-- }()
@@ -73,8 +68,8 @@ func (p *climber) climb(u *unary, min int) node {
 	return p.extendLeft(p.climbOperand(u, u.Signs), min, mark)
 }
 
-// climbOperand compiles an operand with its signs, the outermost first. Each step may be an
-// expression of GROUP BY, so each is offered to seal.
+// climbOperand compiles an operand with its signs, the outermost first. Each intermediate result may be an expression
+// of GROUP BY, so each is passed to sealGroupKey.
 func (p *climber) climbOperand(u *unary, signs []string) node {
 	mark := p.c.countStrays()
 	if len(signs) == 0 {
@@ -83,8 +78,8 @@ func (p *climber) climbOperand(u *unary, signs []string) node {
 	return p.c.sealGroupKey(p.applySign(signs[0], p.climbOperand(u, signs[1:]), mark), mark)
 }
 
-// applySign applies a sign. NOT covers the comparison that follows, so it takes the operators
-// down to that level before it is applied; the other signs bind tighter than any operator.
+// applySign applies a sign. NOT covers the whole comparison, so applySign first takes the operators down to that
+// level. The other signs bind tighter than any operator.
 func (p *climber) applySign(sign string, operand node, mark int) node {
 	switch sign {
 	case "NOT":
@@ -98,9 +93,8 @@ func (p *climber) applySign(sign string, operand node, mark int) node {
 	}
 }
 
-// extendLeft takes the operators that bind at least as tightly as min, and applies each to what
-// stands left of it. After an error it stops, because the nodes that it would go on with
-// mean nothing.
+// extendLeft takes the operators that bind at least as tightly as min, and applies each to the expression on its
+// left. After an error extendLeft stops, because the nodes are meaningless then.
 func (p *climber) extendLeft(left node, min, mark int) node {
 	for chain := 0; len(p.links) > 0 && p.c.err == nil; chain++ {
 		l := p.links[0]
@@ -128,9 +122,8 @@ func (p *climber) applyOperator(left node, l *link, level int) node {
 	case "?":
 		return p.climbChoice(left, l)
 	case "??":
-		// The right side begins at the operator's own level, so that a ?? b ?? c groups
-		// to the right. The other operators group to the left: their right side is a
-		// level above.
+		// The right side begins at the operator's own level, so a ?? b ?? c groups to the right. The other operators
+		// group to the left: their right side begins a level higher.
 		return coalesce{left, p.climb(l.Right, levelCoalesce)}
 	case "OR":
 		return join(isTrue, left, p.climb(l.Right, level+1))
@@ -153,8 +146,8 @@ func (p *climber) applyOperator(left node, l *link, level int) node {
 	return n
 }
 
-// join adds a term to a chain of AND or OR. A chain is one node however long it is: it is
-// evaluated in a loop, and pins.go sees all its terms at once.
+// join adds a term to a chain of AND or OR. A chain of any length is a single node: a loop evaluates the chain, and
+// pins.go sees all its terms at once.
 func join(decides kind, left, right node) node {
 	if chain, ok := left.(logic); ok && chain.decides == decides {
 		return logic{decides, append(chain.terms, right)}
@@ -162,7 +155,7 @@ func join(decides kind, left, right node) node {
 	return logic{decides, []node{left, right}}
 }
 
-// expectOperator takes the next operator, which must be op: the second half of ?: or BETWEEN.
+// expectOperator takes the next operator, which must be op: the second part of ?: or BETWEEN.
 func (p *climber) expectOperator(op string, after *link) *link {
 	if len(p.links) == 0 || p.links[0].Op != op || p.links[0].Not {
 		p.c.failNear(after)
@@ -180,8 +173,8 @@ func (p *climber) climbChoice(cond node, l *link) node {
 	return conditional{cond, then, p.climb(other.Right, levelChoice)}
 }
 
-// climbBetween compiles BETWEEN as two comparisons, by which pins.go need not know it. The AND
-// inside is the operator's own, so both bounds are read at a level above AND.
+// climbBetween compiles BETWEEN as two comparisons, so pins.go need not know BETWEEN. The AND inside belongs to
+// BETWEEN, so both bounds are read at a level above AND.
 func (p *climber) climbBetween(operand node, l *link) node {
 	low := p.climb(l.Right, levelBitOr)
 	and := p.expectOperator("AND", l)
@@ -189,8 +182,8 @@ func (p *climber) climbBetween(operand node, l *link) node {
 	return logic{isFalse, []node{compare{">=", operand, low}, compare{"<=", operand, high}}}
 }
 
-// climbList compiles the list of IN. Brackets are required, and a list of a single element is
-// still a list, so the group is taken apart here and not compiled as an operand.
+// climbList compiles the list of IN. Brackets are required, and a list of a single element is still a list, so this
+// code reads the brackets itself instead of compiling them as an operand.
 func (p *climber) climbList(l *link) []node {
 	prim := l.Right.Primary
 	if len(l.Right.Signs) > 0 || prim.Group == nil || prim.Group.Sub != nil || len(prim.Group.list()) == 0 || len(prim.Suffix) > 0 {
@@ -200,7 +193,7 @@ func (p *climber) climbList(l *link) []node {
 	return p.c.compileList(prim.Group.list())
 }
 
-// climbLike compiles LIKE with its ESCAPE, if there is one.
+// climbLike compiles LIKE, with ESCAPE if present.
 func (p *climber) climbLike(operand node, l *link) node {
 	n := like{x: operand, pattern: p.climb(l.Right, levelBitOr)}
 	if len(p.links) == 0 || p.links[0].Op != "ESCAPE" {

@@ -9,32 +9,31 @@ import (
 	"time"
 )
 
-// Queries from text to rows: parsed, bound to parameters, and run if each document's rows
-// stand alone. A query whose rows depend on each other is run by a Run (run.go).
+// Queries from text to rows: they are parsed, bound to parameters and, if each document's rows are independent, run
+// here. A Run runs queries whose rows depend on each other (run.go).
 
-// maxQuery bounds the text of a query, in bytes, as the service does.
+// maxQuery limits the text of a query, in bytes, as the service does.
 const maxQuery = 512 << 10
 
-// maxCount bounds TOP, OFFSET and LIMIT.
+// maxCount limits TOP, OFFSET and LIMIT.
 const maxCount = math.MaxInt32
 
-// Query is a parsed query. It never changes and may be used by many at once.
+// Query is a parsed query. A Query never changes, so several goroutines may use it.
 type Query struct {
 	text   string
 	syntax *selectStmt // for Plan; nil for a condition, and for a long query, whose syntax would take megabytes
 	plan   *plan
 	params map[string]int // index of each parameter that the query uses
 	counts []count
-	apart  []*plan // subqueries that read the container by themselves
+	apart  []*plan // subqueries that read the container themselves
 	slots  int
 	memos  int
 
 	isCondition bool
-	sorting     string // what rows are sorted by
+	sorting     string // text of the sort keys
 }
 
-// Parse parses a query. Recent results are kept, so parsing a query again costs a look into
-// a map. Errors are *Error.
+// Parse parses a query. Recent results are kept, so parsing a query again costs only a map lookup. Errors are *Error.
 func Parse(text string) (*Query, error) {
 	return parsed.get(cacheKey{text: text})
 }
@@ -45,8 +44,8 @@ func ParseCondition(text string) (*Query, error) {
 	return parsed.get(cacheKey{text, true})
 }
 
-// parse compiles a text. Whether it is a query or a condition must be known before, because
-// neither may pass for the other: a condition with SELECT would filter nothing.
+// parse compiles a text. The caller must say whether the text is a query or a condition, because neither may be
+// accepted as the other: a condition with SELECT would filter nothing.
 func parse(text string, isCondition bool) (*Query, error) {
 	if len(text) > maxQuery {
 		return nil, failf(-1, "The query is %d bytes long: want at most %d.", len(text), maxQuery)
@@ -85,12 +84,12 @@ func parse(text string, isCondition bool) (*Query, error) {
 	return query, nil
 }
 
-// maxKeptSyntax is the length in bytes of the longest query whose syntax is kept for
-// [Bound.Plan]. The syntax of a longer query takes megabytes; it is parsed again for the
-// rare plan.
+// maxKeptSyntax is the length in bytes of the longest query whose syntax is kept for [Bound.Plan]. The syntax of a
+// longer query takes megabytes, so such a query is parsed again if a client asks for a plan, which is rare.
 const maxKeptSyntax = 1 << 10
 
-// statement is the query's syntax, parsed again if it was not kept; nil for a condition.
+// statement returns the query's syntax. If the syntax was not kept, the query is parsed again. For a condition the
+// result is nil.
 func (q *Query) statement() *selectStmt {
 	if q.syntax != nil {
 		return q.syntax
@@ -102,36 +101,33 @@ func (q *Query) statement() *selectStmt {
 	return stmt.Query
 }
 
-// compileCondition compiles the condition of a patch as SELECT * would be.
+// compileCondition compiles the condition of a patch like SELECT *.
 func (c *compiler) compileCondition(s *condition) *plan {
 	stmt := &selectStmt{List: selection{Star: true}, From: []*sourceRef{s.From}}
 	stmt.Tail.Where = s.Where
 	return c.compileQuery(stmt, rootSlot)
 }
 
-// WithoutFrom reports whether the rows of the query come from no document. They come once
-// for the container, whichever range it is run over; subqueries in it may read the whole
-// container.
+// WithoutFrom reports whether the rows of the query come from no document. Such rows come once for the container,
+// whatever range the query runs over; its subqueries may read the whole container.
 func (q *Query) WithoutFrom() bool { return !q.isCondition && q.plan.withoutFrom() }
 
 // Parameter is the value of a @name in a query.
 type Parameter struct {
-	Name  string          `json:"name"` // with its @
+	Name  string          `json:"name"` // including the @
 	Value json.RawMessage `json:"value"`
 }
 
-// Bound is a query with the values of its parameters. It serves one request: not for use by
-// several goroutines at once.
+// Bound is a query with the values of its parameters. A Bound serves a single request, in a single goroutine.
 type Bound struct {
 	q      *Query
 	f      frame
 	resume resume
 }
 
-// Bind gives the query its parameters. Those that it does not use are ignored, and one that
-// is not given is undefined, as in the service. It fails with an *Error if a parameter comes
-// twice, has no name with @, or is no JSON, and if a count of TOP, OFFSET or LIMIT is no
-// whole number.
+// Bind sets the query's parameters. As in the service, unused parameters are ignored, and missing parameters are
+// undefined. Bind returns an *Error if a parameter comes twice, has no name with @, or is not JSON, or if a count of
+// TOP, OFFSET or LIMIT is not a whole number.
 func (q *Query) Bind(params []Parameter) (*Bound, error) {
 	b := &Bound{q: q}
 	b.f = frame{
@@ -153,7 +149,7 @@ func (q *Query) Bind(params []Parameter) (*Bound, error) {
 		if !json.Valid(param.Value) {
 			return nil, failf(-1, "The value of parameter %s is not JSON.", clip(param.Name))
 		}
-		// Decoded once here, and not for each document.
+		// The value is decoded here once, not for each document.
 		b.f.params[i] = documentValue(param.Value).decode()
 	}
 	if q.isCondition {
@@ -170,7 +166,7 @@ func (q *Query) Bind(params []Parameter) (*Bound, error) {
 	return b, nil
 }
 
-// checkNames refuses names that no parameter can have, and one that comes twice.
+// checkNames refuses invalid names of parameters, and a parameter that comes twice.
 func checkNames(params []Parameter) error {
 	given := make(map[string]bool, len(params))
 	for _, p := range params {
@@ -186,38 +182,35 @@ func checkNames(params []Parameter) error {
 	return nil
 }
 
-// Until ends all runs of the query when ctx ends, with the context's error.
+// Until makes all runs of the query end when ctx ends, with the context's error.
 func (b *Bound) Until(ctx context.Context) { b.f.ctx = ctx }
 
-// A Meter sees how much a query does while it runs. Its methods may wait, so that other
-// requests can go on, and their errors end the query.
+// A Meter measures the work and memory of a running query. Its methods may wait, so other requests can go on, and
+// their errors end the query.
 type Meter interface {
-	// Work gets units of work that were done. A unit takes about two nanoseconds.
+	// Work reports units of work. A unit takes about two nanoseconds.
 	Work(units int) error
 
-	// Hold gets the bytes that are held besides those of a [Run]; they are negative when
-	// released.
+	// Hold reports bytes that are held in addition to those of a [Run]. Released bytes are negative.
 	Hold(bytes int) error
 }
 
-// Meter has runs of the query measured.
+// Meter sets the meter of the query's runs.
 func (b *Bound) Meter(m Meter) { b.f.meter = m }
 
-// Streams reports whether each document's rows depend on nothing but the document, so that
-// Rows can be used. TOP and OFFSET LIMIT are left to the caller then: see [Bound.Limit].
+// Streams reports whether each document's rows depend only on the document, so Rows can be used. The caller must then
+// apply TOP and OFFSET LIMIT: see [Bound.Limit].
 func (b *Bound) Streams() bool { return !b.q.plan.collectsRows() }
 
-// Limit returns how many rows to leave out, and how many to return after them at most;
-// limit is -1 if there is no bound.
+// Limit returns how many rows to skip, and the largest number of rows after them; limit is -1 if there is no limit.
 func (b *Bound) Limit() (offset, limit int64) { return b.q.plan.rowBounds(&b.f) }
 
-// Sorting is a text of the keys by which rows that depend on each other are sorted: a
-// [Place] belongs to all queries with the same text.
+// Sorting returns a text of the keys that sort rows that depend on each other. A [Place] is valid for all queries
+// with the same text.
 func (b *Bound) Sorting() string { return b.q.sorting }
 
-// sortingOf is the text of the keys by which a query sorts or groups. The rows of a query
-// with a subquery in FROM are only numbered, so a place among them belongs to the whole
-// text.
+// sortingOf returns the text of the keys by which a query sorts or groups. If a query has a subquery in FROM, its
+// rows are only numbered, so a place among them is valid only for the same query text.
 func sortingOf(text string, stmt *selectStmt, p *plan) string {
 	if p.base != nil {
 		return text
@@ -227,7 +220,7 @@ func sortingOf(text string, stmt *selectStmt, p *plan) string {
 	for _, ordered := range stmt.Tail.Order {
 		keys = append(keys, w.expr(ordered.Expr)+" "+strconv.FormatBool(ordered.Desc))
 	}
-	switch { // without keys rows are only numbered
+	switch { // without keys, rows are only numbered
 	case len(keys) == 0 && p.grouped():
 		return "aggregate"
 	case len(keys) == 0 && p.distinct:
@@ -236,14 +229,14 @@ func sortingOf(text string, stmt *selectStmt, p *plan) string {
 	return strings.Join(keys, ",")
 }
 
-// Combination is the number of the row that Rows emits, counted from 1 among all
-// combinations of the rows of FROM and JOIN that the document has, before WHERE: so it is
-// the same under another filter. After Rows it is their number.
+// Combination returns the number of the row that Rows is emitting. Combination counts from 1 among all combinations
+// of the rows of FROM and JOIN in the document, before WHERE, so the number does not depend on the filter. After
+// Rows, Combination returns the number of all combinations.
 func (b *Bound) Combination() int { return b.f.combination }
 
-// Rows calls emit with the JSON of every row that a query which [Bound.Streams] makes of a
-// document. A row is valid during the call only; that of SELECT * is the document itself.
-// It returns emit's error, or an *Error.
+// Rows calls emit with the JSON of every row that the query makes from a document. The query must stream (see
+// [Bound.Streams]). A row is valid only during the call; the row of SELECT * is the document itself. Rows returns
+// emit's error, or an *Error.
 func (b *Bound) Rows(doc []byte, emit func(row []byte) error) error {
 	b.f.beginDocument(doc)
 	var failed error
@@ -260,7 +253,7 @@ func (b *Bound) Rows(doc []byte, emit func(row []byte) error) error {
 	return b.f.endError()
 }
 
-// json is the value as JSON, without a copy if possible.
+// json returns the value as JSON, without a copy if possible.
 func (v value) json() []byte {
 	if v.asWritten() {
 		return v.raw
@@ -268,7 +261,7 @@ func (v value) json() []byte {
 	return v.appendJSON(nil)
 }
 
-// Condition reports whether a document meets a condition of [ParseCondition].
+// Condition reports whether a document satisfies a condition of [ParseCondition].
 func (b *Bound) Condition(doc []byte) (bool, error) {
 	met := false
 	err := b.Rows(doc, func([]byte) error {

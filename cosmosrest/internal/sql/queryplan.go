@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// The query plan, for clients that run a query over several partitions by themselves.
+// The query plan, for clients that run a query over several partitions themselves.
 //
-// The service's gateway refuses to sort or group across partitions. The SDK asks it for a
-// plan instead: a rewritten query (rewrittenquery.go), which it sends to each partition,
-// and how to merge the rows: by which keys, with which aggregates, up to which count. The
-// JSON is PartitionedQueryExecutionInfo of the .NET SDK, which all SDKs read alike.
+// The service's gateway refuses to sort or group across partitions. Instead, the SDK asks the gateway for a plan. The
+// plan contains a rewritten query (rewrittenquery.go), which the SDK sends to each partition, and describes how to
+// merge the rows: by which keys, with which aggregates, up to which count. Its JSON is PartitionedQueryExecutionInfo
+// of the .NET SDK, which all SDKs read in the same way.
 
 // planVersion is the version of PartitionedQueryExecutionInfo that all SDKs accept.
 const planVersion = 2
 
-// KeyRange is a range of effective partition keys, from Min up to but not including Max.
+// KeyRange is a range of effective partition keys. Max is not in the range.
 type KeyRange struct{ Min, Max string }
 
 // queryPlan is the answer to a request for a plan.
@@ -24,11 +24,11 @@ type queryPlan struct {
 	Version int         `json:"partitionedQueryExecutionInfoVersion"`
 	Info    queryInfo   `json:"queryInfo"`
 	Ranges  []planRange `json:"queryRanges"`
-	Hybrid  *struct{}   `json:"hybridSearchQueryInfo"` // there are no such queries
+	Hybrid  *struct{}   `json:"hybridSearchQueryInfo"` // always nil: there are no such queries here
 }
 
-// queryInfo says how rows are merged. Lists are empty and never null, because some SDKs
-// count them without a look at null.
+// queryInfo describes how rows are merged. Lists may be empty but never null, because some SDKs count their elements
+// without a check for null.
 type queryInfo struct {
 	DistinctType           string             `json:"distinctType"` // None, Ordered or Unordered
 	Top                    *int64             `json:"top"`
@@ -40,13 +40,13 @@ type queryInfo struct {
 	GroupByAliases         []string           `json:"groupByAliases"`
 	Aggregates             []string           `json:"aggregates"` // of a query with VALUE
 	AliasToAggregate       map[string]*string `json:"groupByAliasToAggregateType"`
-	RewrittenQuery         string             `json:"rewrittenQuery"` // empty: run the query as it is
+	RewrittenQuery         string             `json:"rewrittenQuery"` // if empty, run the original query
 	HasSelectValue         bool               `json:"hasSelectValue"`
 	DCountInfo             *struct{}          `json:"dCountInfo"`
 	HasNonStreamingOrderBy bool               `json:"hasNonStreamingOrderBy"`
 }
 
-// planRange is a part of the key space that the query has to be sent to.
+// planRange is a part of the key space to which the query must be sent.
 type planRange struct {
 	Min          string `json:"min"`
 	Max          string `json:"max"`
@@ -54,10 +54,10 @@ type planRange struct {
 	MaxInclusive bool   `json:"isMaxInclusive"`
 }
 
-// Plan is the service's query plan: how a client merges the rows that the query, or the one
-// rewritten for it, returns for each of these ranges. The rewritten query takes the same
-// parameters; counts are resolved. Plan fails with an *Error for a query whose parts cannot
-// be merged, or not by a client that supports only some features; nil is all.
+// Plan returns the service's query plan: how a client merges the rows of these ranges. The rows come from the query
+// or, if present, from the rewritten query. The rewritten query has the same parameters; counts are numbers. Plan
+// returns an *Error if the parts of the query cannot be merged, or if merging needs features that the client does not
+// support; a nil supports means all features.
 func (b *Bound) Plan(ranges []KeyRange, supports func(feature string) bool) (json.RawMessage, error) {
 	w := &rewriter{q: b.q, s: b.q.statement(), p: b.q.plan}
 	if err := w.refusalOf(); err != nil {
@@ -67,7 +67,7 @@ func (b *Bound) Plan(ranges []KeyRange, supports func(feature string) bool) (jso
 		OrderBy: []string{}, OrderByExpressions: []string{}, GroupByExpressions: []string{}, GroupByAliases: []string{}, Aggregates: []string{}, AliasToAggregate: map[string]*string{},
 		HasSelectValue: w.s.List.Value != nil, DistinctType: "None",
 	}
-	if !w.p.withoutFrom() { // else one range does it all
+	if !w.p.withoutFrom() { // otherwise a single range returns the whole result
 		b.fillMerging(w, &info)
 	}
 	if missing := info.missing(supports); len(missing) > 0 {
@@ -80,7 +80,7 @@ func (b *Bound) Plan(ranges []KeyRange, supports func(feature string) bool) (jso
 	return json.Marshal(plan)
 }
 
-// fillMerging fills in how a client treats the rows of several ranges.
+// fillMerging sets how a client merges the rows of several ranges.
 func (b *Bound) fillMerging(w *rewriter, info *queryInfo) {
 	b.fillCounts(info)
 	info.OrderByExpressions, info.GroupByExpressions = w.orderBy(), w.texts(w.s.Tail.Group)
@@ -98,8 +98,7 @@ func (b *Bound) fillMerging(w *rewriter, info *queryInfo) {
 	info.RewrittenQuery = w.rewrite(*info)
 }
 
-// fillCounts fills in TOP, or OFFSET and LIMIT, as numbers: a client has no values of
-// parameters.
+// fillCounts sets TOP, or OFFSET and LIMIT, as numbers, because a client does not know the values of parameters.
 func (b *Bound) fillCounts(info *queryInfo) {
 	offset, limit := b.Limit()
 	switch {
@@ -110,15 +109,15 @@ func (b *Bound) fillCounts(info *queryInfo) {
 	}
 }
 
-// rewriter makes the query for one range, out of parts of the query's own text.
+// rewriter makes the query for a range from parts of the query's own text.
 type rewriter struct {
 	q *Query
 	s *selectStmt
 	p *plan
 }
 
-// refusalOf returns the reason why a query has no plan. An aggregate within a larger
-// expression cannot be merged, because its parts arrive only as results.
+// refusalOf returns the reason why a query has no plan. An aggregate within a larger expression cannot be merged,
+// because the parts contain only the results of the expression.
 func (w *rewriter) refusalOf() error {
 	switch {
 	case w.s == nil:
@@ -145,7 +144,7 @@ func (w *rewriter) refusalOf() error {
 	return nil
 }
 
-// columns are the expressions of SELECT.
+// columns returns the expressions of SELECT.
 func (w *rewriter) columns() []*expr {
 	if v := w.s.List.Value; v != nil {
 		return []*expr{v}
@@ -157,7 +156,7 @@ func (w *rewriter) columns() []*expr {
 	return all
 }
 
-// aggregateOf takes apart an expression that is an aggregate and nothing else.
+// aggregateOf splits an expression that consists only of an aggregate.
 func aggregateOf(e *expr) (name string, arg *expr, ok bool) {
 	p := e.First.Primary
 	if len(e.Rest) > 0 || len(e.First.Signs) > 0 || len(p.Suffix) != 1 || p.Suffix[0].Call == nil || len(p.Suffix[0].Call.list()) != 1 {
@@ -173,8 +172,8 @@ var aggregateTypes = map[string]string{
 	"COUNT": "Count", "COUNTIF": "CountIf", "SUM": "Sum", "AVG": "Average", "MIN": "Min", "MAX": "Max",
 }
 
-// text is the query's text from one offset to the end of the last token before another. The
-// tokens are read again, because comments and white space at the end must not come along.
+// text returns the query's text from an offset to the end of the last token before a second offset. text reads the
+// tokens again, to exclude comments and white space at the end.
 func (w *rewriter) text(from, to int) string {
 	s := scanner{text: w.q.text[:to], at: from}
 	end := from
@@ -187,7 +186,7 @@ func (w *rewriter) text(from, to int) string {
 	}
 }
 
-// expr and texts are expressions in the words of the query.
+// expr and texts return expressions in the words of the query.
 func (w *rewriter) expr(e *expr) string { return w.text(e.Pos.Offset, e.EndPos.Offset) }
 
 func (w *rewriter) texts(list []*expr) []string {
@@ -198,17 +197,17 @@ func (w *rewriter) texts(list []*expr) []string {
 	return all
 }
 
-// orderBy are the keys of ORDER BY in the words of the query.
+// orderBy returns the keys of ORDER BY in the words of the query.
 func (w *rewriter) orderBy() []string {
 	all := []string{}
-	for _, ordered := range w.s.Tail.Order[:len(w.p.order)] { // an aggregate has none
+	for _, ordered := range w.s.Tail.Order[:len(w.p.order)] { // a query with aggregates has no order
 		all = append(all, w.expr(ordered.Expr))
 	}
 	return all
 }
 
-// distinctType says whether equal rows come one after another, so that a client needs to
-// remember only the last: that is so if the row is made of the keys that it is sorted by.
+// distinctType reports whether equal rows follow each other, so a client needs to remember only the last row. This is
+// so if the row consists of its sort keys.
 func (w *rewriter) distinctType() string {
 	rows, keys := w.texts(w.columns()), w.orderBy()
 	slices.Sort(rows)
@@ -219,7 +218,7 @@ func (w *rewriter) distinctType() string {
 	return "Unordered"
 }
 
-// names are the names of the columns; nil with VALUE.
+// names returns the names of the columns, or nil for a query with VALUE.
 func (w *rewriter) names() []string {
 	row, ok := w.p.row.(objectNode)
 	if !ok || len(w.s.List.Items) == 0 {
@@ -232,8 +231,7 @@ func (w *rewriter) names() []string {
 	return all
 }
 
-// aggregates fills in which column is which aggregate. With VALUE there is one column
-// without a name.
+// aggregates sets the aggregate of each column. A query with VALUE has a single column without a name.
 func (w *rewriter) aggregates(info *queryInfo) {
 	if !w.p.grouped() {
 		return
@@ -255,8 +253,8 @@ func (w *rewriter) aggregates(info *queryInfo) {
 	}
 }
 
-// CrossPartition names the construct for which the service's gateway refuses to run the
-// query over several partitions by itself. It is empty if there is none.
+// CrossPartition returns the construct for which the service's gateway refuses to run the query over several
+// partitions itself, or "".
 func (q *Query) CrossPartition() string {
 	if q.WithoutFrom() {
 		return ""
@@ -267,8 +265,7 @@ func (q *Query) CrossPartition() string {
 // MixesAggregates reports whether the query selects aggregates without VALUE.
 func (q *Query) MixesAggregates() bool { return q.plan.columns && len(q.plan.aggregates) > 0 }
 
-// crossPartition is [Query.CrossPartition]; a construct of a subquery in FROM counts as
-// well.
+// crossPartition is [Query.CrossPartition] for a plan. Constructs of a subquery in FROM count too.
 func (p *plan) crossPartition() string {
 	switch {
 	case len(p.groups) > 0:

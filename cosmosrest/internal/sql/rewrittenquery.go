@@ -7,11 +7,10 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
-// The rewritten query of a plan: the same query in a form whose rows a client can merge.
-// The forms (orderByItems, groupByItems, payload, item, item2) are those that the SDKs
-// expect.
+// The rewritten query of a plan: the same query in a form whose rows a client can merge. The SDKs expect these forms
+// (orderByItems, groupByItems, payload, item, item2).
 
-// rewrite returns the query for one range, or no text if that is the query itself.
+// rewrite returns the query for a range, or "" for the original query.
 func (w *rewriter) rewrite(info queryInfo) string {
 	switch {
 	case w.p.grouped():
@@ -28,9 +27,8 @@ func (w *rewriter) rewrite(info queryInfo) string {
 	return ""
 }
 
-// groupingQuery returns the key of each group as groupByItems and its columns as payload, with
-// aggregates in parts that a client can add up. A count of rows is left out, because it is
-// about merged groups.
+// groupingQuery returns the key of each group as groupByItems and its columns as payload. Aggregates are returned in
+// parts that a client can add up. TOP and LIMIT are left out, because they count merged groups.
 func (w *rewriter) groupingQuery() string {
 	var payload string
 	columns := w.columns()
@@ -54,8 +52,8 @@ func (w *rewriter) groupingQuery() string {
 	return head + w.from() + w.where() + w.groupBy()
 }
 
-// partialColumn is a column for one range. An average is sent as sum and count; MIN and MAX say
-// in item2 how many values they saw, because a range without any has no item.
+// partialColumn returns a column for a range. An average becomes a sum and a count. MIN and MAX return in item2 how
+// many values they saw, because a range without values has no item.
 func (w *rewriter) partialColumn(e *expr) string {
 	name, arg, ok := aggregateOf(e)
 	if !ok {
@@ -71,7 +69,7 @@ func (w *rewriter) partialColumn(e *expr) string {
 	return fmt.Sprintf(`{"item": %s(%s)}`, name, x)
 }
 
-// membersOf is the object that a SELECT list makes.
+// membersOf returns the object that corresponds to a SELECT list.
 func (w *rewriter) membersOf(column func(*expr) string) string {
 	var all []string
 	columns := w.columns()
@@ -81,9 +79,9 @@ func (w *rewriter) membersOf(column func(*expr) string) string {
 	return "{" + strings.Join(all, ", ") + "}"
 }
 
-// sortingQuery returns the keys as orderByItems and the row as payload, and has a place for the
-// condition by which a client resumes. Equal rows of DISTINCT are recognized by the client,
-// which must then count the rows as well, so TOP and LIMIT are left to it.
+// sortingQuery returns the keys as orderByItems and the row as payload, with a place for the condition by which a
+// client resumes. For DISTINCT, the client removes equal rows and must then count the rows too, so TOP and LIMIT are
+// left to the client.
 func (w *rewriter) sortingQuery(info queryInfo) string {
 	head := "SELECT "
 	if info.Top != nil && !w.p.distinct {
@@ -103,7 +101,7 @@ func (w *rewriter) sortingQuery(info queryInfo) string {
 	switch {
 	case w.s.List.Value != nil:
 		payload = w.expr(w.s.List.Value)
-		filter += " AND IS_DEFINED(" + payload + ")" // VALUE makes no row of undefined
+		filter += " AND IS_DEFINED(" + payload + ")" // with VALUE, undefined makes no row
 	case !w.s.List.Star:
 		payload = w.membersOf(w.expr)
 	}
@@ -122,12 +120,12 @@ func (w *rewriter) sortingQuery(info queryInfo) string {
 	return query + w.reachOfRange(info)
 }
 
-// ridFunction is a function for plans only: the resource id of the document, where FROM
-// gives the document no name.
+// ridFunction is a function only for plans. The function returns the resource id of the document if FROM gives the
+// document no name.
 const ridFunction = "DOCUMENT_RID"
 
-// reachOfRange bounds the rows of one range to those that the client may need: all of OFFSET and
-// LIMIT might come from this range.
+// reachOfRange limits the rows of a range to the number that the client may need: all rows of OFFSET and LIMIT might
+// come from this range.
 func (w *rewriter) reachOfRange(info queryInfo) string {
 	if info.Limit == nil {
 		return ""
@@ -135,12 +133,12 @@ func (w *rewriter) reachOfRange(info queryInfo) string {
 	return fmt.Sprintf(" OFFSET 0 LIMIT %d", min(*info.Offset+*info.Limit, maxCount))
 }
 
-// items is a list of keys in the form of a plan.
+// items returns a list of keys in the form of a plan.
 func items(exprs []string) string {
 	return `[{"item": ` + strings.Join(exprs, `}, {"item": `) + `}]`
 }
 
-// from, where and groupBy are the clauses in the words of the query.
+// from, where and groupBy return the clauses in the words of the query.
 func (w *rewriter) from() string {
 	if len(w.s.From) == 0 {
 		return ""
@@ -162,7 +160,7 @@ func (w *rewriter) groupBy() string {
 	return " GROUP BY " + strings.Join(w.texts(w.s.Tail.Group), ", ")
 }
 
-// rootName is the alias of the document, empty if it has none.
+// rootName returns the alias of the document, or "".
 func (w *rewriter) rootName() string {
 	if ref := w.s.From[0]; ref.In == nil && ref.Sub == nil && len(ref.Path) == 0 {
 		return w.rowName()
@@ -170,7 +168,7 @@ func (w *rewriter) rootName() string {
 	return ""
 }
 
-// rowName is the alias of the first source, empty if it has none.
+// rowName returns the alias of the first source, or "".
 func (w *rewriter) rowName() string {
 	ref := w.s.From[0]
 	switch {

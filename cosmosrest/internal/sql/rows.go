@@ -2,15 +2,14 @@ package sql
 
 import "github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 
-// The rows of a plan: nested loops over FROM and JOIN, in the order of the text, WHERE
-// within.
+// The rows of a plan: nested loops over FROM and JOIN, in the order of the text, with WHERE inside.
 
-// eachRow visits every row of FROM and JOIN that WHERE lets pass, until visit returns false.
-// It returns false if it was stopped, by visit or by an error of the frame.
+// eachRow visits every row of FROM and JOIN that passes WHERE, until visit returns false. eachRow returns false if
+// stopped by visit or by an error of the frame.
 func (p *plan) eachRow(f *frame, visit func() bool) bool { return p.from(f, 0, visit) }
 
-// from is the loop over source i and those after it. Rows are counted before WHERE, so that
-// the number of a row does not depend on the filter: a continuation names it.
+// from is the loop over source i and the sources after it. Rows are counted before WHERE, so the number of a row does
+// not depend on the filter, because continuations contain the number.
 func (p *plan) from(f *frame, i int, visit func() bool) bool {
 	if !f.spendWork(f.perRow) {
 		return false
@@ -35,9 +34,8 @@ func (p *plan) from(f *frame, i int, visit func() bool) bool {
 	return s.bind(f, s.node.eval(f), next)
 }
 
-// bind visits the values that the source makes of a value: the value itself, or each of its
-// elements. An undefined value, and IN over anything but an array, has none: the document
-// makes no rows then.
+// bind visits the values that the source makes from a value: the value itself, or each of its elements. If the value
+// is undefined, or if IN is applied to anything but an array, there are no values, and the document makes no rows.
 func (s *source) bind(f *frame, v value, next func(value) bool) bool {
 	switch {
 	case v.kind == undefined, s.each && v.kind != array:
@@ -56,9 +54,8 @@ func (s *source) bind(f *frame, v value, next func(value) bool) bool {
 	return true
 }
 
-// eachResult visits the rows of the whole query as SELECT makes them, until visit returns false.
-// It is for subqueries; the rows of a subquery that reads the container by itself are there
-// already.
+// eachResult visits the rows of the whole query as SELECT makes them, until visit returns false. Only subqueries use
+// eachResult. If a subquery reads the container itself, its rows have been computed before.
 func (p *plan) eachResult(f *frame, visit func(value) bool) bool {
 	if p.apart > 0 {
 		for _, v := range f.apart[p.apart-1] {
@@ -77,7 +74,7 @@ func (p *plan) eachResult(f *frame, visit func(value) bool) bool {
 	})
 }
 
-// eachCollected visits the rows of a subquery that sorts, groups, compares or counts them.
+// eachCollected visits the rows of a subquery that sorts, groups, compares or limits them.
 func (p *plan) eachCollected(f *frame, visit func(value) bool) bool {
 	c := newCollector(p, f)
 	if !p.eachRow(f, func() bool { return c.addRow(f) }) {

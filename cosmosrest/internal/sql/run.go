@@ -2,17 +2,16 @@ package sql
 
 import "bytes"
 
-// Runs: queries whose rows depend on each other, fed document by document and finished at
-// the end.
+// Runs: queries whose rows depend on each other. A run receives document by document, and is finished at the end.
 //
-// A query may consist of several plans. Subqueries without a document of their own read the
-// container apart, before the query, from the same documents; subqueries in FROM come first
-// in a chain, where the rows of one plan are the input of the next.
+// A query may consist of several plans. Subqueries without a document of their own read the container separately,
+// before the query, from the same documents. Subqueries in FROM form a chain, in which the rows of a plan are the
+// input of the next.
 
 // Run collects the documents of a query that does not stream.
 type Run struct {
 	f     *frame
-	apart []*collection // of the subqueries that read the container by themselves
+	apart []*collection // of the subqueries that read the container themselves
 	query *collection
 }
 
@@ -25,7 +24,7 @@ type collection struct {
 	resume resume
 }
 
-// NewRun begins a run. A Bound has at most one at a time.
+// NewRun begins a run. A Bound may have only a single run at a time.
 func (b *Bound) NewRun() *Run {
 	r := &Run{f: &b.f, query: newCollection(b.q.plan, &b.f, b.resume)}
 	for _, p := range b.q.apart {
@@ -35,7 +34,7 @@ func (b *Bound) NewRun() *Run {
 	return r
 }
 
-// newCollection lines up a plan and the plans in its FROM, the innermost first.
+// newCollection builds the chain of a plan and the plans in its FROM, the innermost first.
 func newCollection(p *plan, f *frame, from resume) *collection {
 	held := &collection{f: f, plans: []*plan{p}, resume: from}
 	for held.plans[0].base != nil {
@@ -45,8 +44,8 @@ func newCollection(p *plan, f *frame, from resume) *collection {
 	return held
 }
 
-// collector is that of a plan. Only the last plan goes on where earlier pages ended: those
-// before it must see all their rows again, because their result depends on each.
+// collector returns the collector of a plan. Only the last plan continues where earlier pages ended. The plans before
+// it must see all their rows again, because their result depends on each row.
 func (s *collection) collector(i int) *collector {
 	c := newCollector(s.plans[i], s.f)
 	if i == len(s.plans)-1 {
@@ -55,12 +54,11 @@ func (s *collection) collector(i int) *collector {
 	return c
 }
 
-// Add takes a document, whose bytes remain the caller's. An *Error means that the query
-// cannot be run to its end; to hold more than 160 MB is such an error.
+// Add adds a document, whose bytes still belong to the caller. An *Error means that the query cannot be run to its
+// end, for example because the run holds more than 160 MB.
 func (r *Run) Add(doc []byte) error { return r.AddRest(doc, 0) }
 
-// AddRest takes the rest of a document, after so many combinations of the rows of FROM and
-// JOIN.
+// AddRest adds the rest of a document, after the first done combinations of the rows of FROM and JOIN.
 func (r *Run) AddRest(doc []byte, done int) error {
 	for _, s := range r.apart {
 		if err := s.feedDocument(doc, 0); err != nil {
@@ -70,11 +68,10 @@ func (r *Run) AddRest(doc []byte, done int) error {
 	return r.query.feedDocument(doc, done)
 }
 
-// feedDocument feeds a document to the innermost plan. Without FROM a query has one row, of no
-// document.
+// feedDocument feeds a document to the innermost plan.
 func (s *collection) feedDocument(doc []byte, done int) error {
 	if s.plans[0].inputs == 0 {
-		return nil // without FROM, there is one row, of no document
+		return nil // without FROM, there is a single row, of no document
 	}
 	s.f.beginDocument(doc)
 	s.c.doc = DocumentNumber(doc)
@@ -82,7 +79,7 @@ func (s *collection) feedDocument(doc []byte, done int) error {
 	return s.f.endError()
 }
 
-// Held is about how many bytes the run holds.
+// Held returns about how many bytes the run holds.
 func (r *Run) Held() int {
 	held := r.query.c.held
 	for _, s := range r.apart {
@@ -91,8 +88,8 @@ func (r *Run) Held() int {
 	return held
 }
 
-// Finish returns the rows of the result in the order of their places. The run is over then:
-// it has let go of the values of its rows, and kept only their places.
+// Finish returns the rows of the result in the order of their places, and ends the run. The run has then released the
+// values of its rows, and kept only their places.
 func (r *Run) Finish() ([]Row, error) {
 	for i, s := range r.apart {
 		for _, own := range s.finish() {
@@ -127,8 +124,7 @@ func (s *collection) finish() []*row {
 	return found
 }
 
-// runOver runs plan i over the rows of the plan before. Each row has an allowance of work of
-// its own, as each document has.
+// runOver runs plan i over the rows of the previous plan. Like a document, each row has its own allowance of work.
 func (s *collection) runOver(i int, rows []*row) []*row {
 	p, f, c := s.plans[i], s.f, s.collector(i)
 	f.combination = 0

@@ -12,11 +12,11 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
-// Functions of strings. Characters are Unicode code points, counted from 0, so positions do
-// not depend on how a string is encoded. A result that may be longer than the arguments is
-// made by frame.madeText, which bounds it.
+// Functions of strings. Characters are Unicode code points, counted from 0, so positions do not depend on the
+// encoding of a string. If a result may be longer than the arguments, frame.madeText makes the result, because
+// madeText limits the length.
 
-// ofText makes a function of one string.
+// ofText makes a function of a string.
 func ofText(compute func(text []byte) []byte) *function {
 	return &function{1, 1, false, func(f *frame, args []value) value {
 		if args[0].kind != str {
@@ -57,7 +57,7 @@ func areText(values ...value) bool {
 	return !slices.ContainsFunc(values, func(v value) bool { return v.kind != str })
 }
 
-// reverse turns the characters around, and not the bytes.
+// reverse reverses the characters, not the bytes.
 func reverse(text []byte) []byte {
 	runes := []rune(string(text))
 	slices.Reverse(runes)
@@ -89,7 +89,7 @@ func concat(f *frame, args []value) value {
 	return f.madeText(b)
 }
 
-// slice is count characters of text from start on; places outside of it are clamped.
+// slice returns count characters of text from start. Positions outside the text are moved to its ends.
 func slice(text []byte, start, count int) []byte {
 	runes := []rune(string(text))
 	start = min(max(start, 0), len(runes))
@@ -97,8 +97,7 @@ func slice(text []byte, start, count int) []byte {
 	return []byte(string(runes[start:end]))
 }
 
-// substring is SUBSTRING(s, start, count). A start before the first character gives the
-// empty string.
+// substring is SUBSTRING(s, start, count). If start is before the first character, the result is the empty string.
 func substring(f *frame, args []value) value {
 	start, ok := args[1].length()
 	count, ok2 := args[2].length()
@@ -111,7 +110,7 @@ func substring(f *frame, args []value) value {
 	return f.madeText(slice(args[0].bytes(), start, count))
 }
 
-// left, right and the others below are the functions of their names.
+// left, right and the others below are the functions of the same names.
 func left(f *frame, args []value) value {
 	n, ok := args[1].length()
 	if args[0].kind != str || !ok {
@@ -129,8 +128,8 @@ func right(f *frame, args []value) value {
 	return f.madeText(slice(text, utf8.RuneCount(text)-max(n, 0), max(n, 0)))
 }
 
-// indexOf counts in characters, though it searches bytes: in valid UTF-8 a match begins at
-// a character.
+// indexOf returns the position in characters, although the search is in bytes: in valid UTF-8, a match begins at a
+// character.
 func indexOf(_ *frame, args []value) value {
 	if !areText(args[:2]...) {
 		return value{}
@@ -151,7 +150,7 @@ func indexOf(_ *frame, args []value) value {
 	return numberValue(float64(from + utf8.RuneCount(rest[:i])))
 }
 
-// replace is REPLACE(text, old, by). The size of the result is known before it is made.
+// replace is REPLACE(text, old, by). The size is computed before the result is made.
 func replace(f *frame, args []value) value {
 	if !areText(args...) {
 		return value{}
@@ -166,10 +165,10 @@ func replace(f *frame, args []value) value {
 	return f.madeText(bytes.ReplaceAll(text, old, by))
 }
 
-// maxReplicate bounds the result of REPLICATE, in bytes, as the service does.
+// maxReplicate limits the result of REPLICATE, in bytes, as the service does.
 const maxReplicate = 10_000
 
-// replicate is REPLICATE(s, n). The size of the result is known before it is made.
+// replicate is REPLICATE(s, n). The size is computed before the result is made.
 func replicate(f *frame, args []value) value {
 	n, ok := args[1].length()
 	if args[0].kind != str || !ok || n < 0 || n*len(args[0].bytes()) > maxReplicate {
@@ -178,8 +177,7 @@ func replicate(f *frame, args []value) value {
 	return f.madeText(bytes.Repeat(args[0].bytes(), n))
 }
 
-// stringJoin is StringJoin(array, separator). Its parts stay in place until their sum is
-// known to fit.
+// stringJoin is StringJoin(array, separator). The parts are copied only after a check of their total size.
 func stringJoin(f *frame, args []value) value {
 	if args[0].kind != array || args[1].kind != str {
 		return value{}
@@ -200,7 +198,7 @@ func stringJoin(f *frame, args []value) value {
 	return f.madeText(bytes.Join(parts, args[1].bytes()))
 }
 
-// stringSplit is StringSplit(s, separator). An empty separator splits into characters.
+// stringSplit is StringSplit(s, separator). An empty separator splits the string into characters.
 func stringSplit(f *frame, args []value) value {
 	if !areText(args...) {
 		return value{}
@@ -215,18 +213,16 @@ func stringSplit(f *frame, args []value) value {
 	return out.value()
 }
 
-// Go's regular expressions take time linear in the text, which is why a pattern of a
-// stranger may be run at all. They lack look-around and back-references, so a pattern with
-// those is an error.
+// Go's regular expressions take time linear in the text, so a client's pattern can be run safely. They lack
+// look-around and back-references; a pattern with these is an error.
 const (
 	maxPattern  = 4 << 10 // bytes of a regular expression
-	maxProgram  = 10_000  // its steps, with those that it repeats
-	maxPatterns = 32      // that a run keeps compiled
-	compileWork = 500     // to compile a step
+	maxProgram  = 10_000  // steps of its program, including repetitions
+	maxPatterns = 32      // number of compiled patterns that a run keeps
+	compileWork = 500     // work to compile a step
 )
 
-// regexMatch is RegexMatch(s, pattern, modifiers). The modifier x of the service has no
-// counterpart.
+// regexMatch is RegexMatch(s, pattern, modifiers). The service's modifier x is not supported.
 func regexMatch(f *frame, args []value) value {
 	if !areText(args...) {
 		return value{}
@@ -249,16 +245,14 @@ func regexMatch(f *frame, args []value) value {
 	return boolValue(expression.Match(args[0].bytes()))
 }
 
-// expression is a compiled regular expression. A character of a text may cost as many steps
-// as it has.
+// expression is a compiled regular expression. A character of the text may cost as many steps as the expression has.
 type expression struct {
 	*regexp.Regexp
 	steps int
 }
 
-// regexp compiles a pattern, or returns the one compiled before. When enough are held, all
-// are dropped: a query with so many patterns computes them, and will hardly come back to
-// any.
+// regexp compiles a pattern, or returns the pattern compiled before. When enough patterns are kept, all are dropped:
+// a query with so many patterns computes them, and is unlikely to use a pattern again.
 func (f *frame) regexp(pattern string) *expression {
 	if expression := f.patterns[pattern]; expression != nil {
 		return expression
@@ -275,7 +269,7 @@ func (f *frame) regexp(pattern string) *expression {
 	if steps > maxProgram {
 		f.failWith(failf(-1, "The regular expression %s has %d steps, with those that it repeats: want at most %d.", clip(pattern), steps, maxProgram))
 	}
-	// Paid in advance, because nothing can end a compilation that has begun.
+	// The work is spent in advance, because a compilation cannot be stopped.
 	if !f.spendWork(compileWork * steps) {
 		return nil
 	}
@@ -291,8 +285,8 @@ func (f *frame) regexp(pattern string) *expression {
 	return f.patterns[pattern]
 }
 
-// stepsOf is about the length of the program of a regular expression. x{1000} is short to
-// write and long to run, so repetitions are multiplied out before the pattern is compiled.
+// stepsOf returns about the length of a regular expression's program. x{1000} is short to write but long to run, so
+// repetitions are multiplied out before the pattern is compiled.
 func stepsOf(expression *syntax.Regexp) int {
 	n := 1
 	if expression.Op == syntax.OpLiteral {

@@ -6,21 +6,18 @@ import (
 	"time"
 )
 
-// Functions of dates and times. Dates are strings in ISO 8601 in UTC, with seven digits of
-// a second as the service writes them. Timestamps are milliseconds since 1970, ticks are
-// 100 ns since 1970.
+// Functions of dates and times. Dates are strings in ISO 8601 in UTC, with seven digits of a second, as the service
+// writes them. Timestamps are milliseconds since 1970; ticks are 100 ns since 1970.
 
-// The unit of a tick and the last year are those of .NET's DateTime, which the service
-// uses.
+// The unit of a tick and the last year are those of .NET's DateTime, because the service uses DateTime.
 const (
 	timeLayout = "2006-01-02T15:04:05.0000000Z"
 	tick       = 100 * time.Nanosecond
 	maxYear    = 9999
 )
 
-// timeFunctions are the functions by name. The current time is that at which the request
-// was bound, so it is the same in all rows, for the static functions and for the others
-// alike.
+// timeFunctions are the functions by name. The current time is the time when the request was bound. So the time is
+// the same in all rows, for the static functions and for the others.
 var timeFunctions = map[string]*function{
 	"GETCURRENTDATETIME":  now(func(t time.Time) value { return timeValue(t) }),
 	"GETCURRENTTIMESTAMP": now(timestamp),
@@ -45,7 +42,7 @@ func now(compute func(time.Time) value) *function {
 	return &function{0, 0, false, func(f *frame, _ []value) value { return compute(f.now) }}
 }
 
-// ofTime makes a function of one date; a string that is no date is undefined.
+// ofTime makes a function of a date. If the string is not a date, the result is undefined.
 func ofTime(compute func(time.Time) value) *function {
 	return &function{1, 1, false, func(_ *frame, args []value) value {
 		t, ok := args[0].time()
@@ -56,7 +53,7 @@ func ofTime(compute func(time.Time) value) *function {
 	}}
 }
 
-// toTime makes a function that counts units from 1970.
+// toTime makes a function that converts a number of units since 1970 to a date.
 func toTime(unit time.Duration) *function {
 	return &function{1, 1, false, func(_ *frame, args []value) value {
 		perSecond := float64(time.Second / unit)
@@ -69,14 +66,14 @@ func toTime(unit time.Duration) *function {
 	}}
 }
 
-// timestamp and ticks are a time as a number.
+// timestamp and ticks return a time as a number.
 func timestamp(t time.Time) value { return numberValue(float64(t.UnixMilli())) }
 
 func ticks(t time.Time) value {
 	return numberValue(float64(t.Unix()*int64(time.Second/tick) + int64(t.Nanosecond())/int64(tick)))
 }
 
-// timeValue is a time as a date, undefined beyond the years that .NET knows.
+// timeValue returns a time as a date, or undefined outside the years that .NET supports.
 func timeValue(t time.Time) value {
 	if t.Year() < 1 || t.Year() > maxYear {
 		return value{}
@@ -84,8 +81,7 @@ func timeValue(t time.Time) value {
 	return textValue(t.Format(timeLayout))
 }
 
-// timeLayouts are the forms of a date that are read. The zone may be missing, and is UTC
-// then.
+// timeLayouts are the accepted forms of a date. A missing zone means UTC.
 var timeLayouts = []string{time.RFC3339Nano, "2006-01-02T15:04:05.9999999", "2006-01-02T15:04Z", "2006-01-02"}
 
 // time reads a date.
@@ -101,7 +97,7 @@ func (v value) time() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// timePart is a unit of a date: a number of months, which vary in length, or a duration.
+// timePart is a unit of a date: a number of months, whose length varies, or a duration.
 type timePart struct {
 	months int
 	span   time.Duration
@@ -133,13 +129,12 @@ var timeParts = func() map[string]timePart {
 	return parts
 }()
 
-// fraction makes the part of a second in a unit, from its beginning: microseconds include
-// milliseconds.
+// fraction makes the function that returns the fraction of a second in a unit: microseconds include milliseconds.
 func fraction(unit time.Duration) func(time.Time) int {
 	return func(t time.Time) int { return t.Nanosecond() / int(unit) }
 }
 
-// part finds the unit that a string names.
+// part returns the unit that a string names.
 func (v value) part() (timePart, bool) {
 	if v.kind != str {
 		return timePart{}, false
@@ -148,7 +143,7 @@ func (v value) part() (timePart, bool) {
 	return part, ok
 }
 
-// dateTimeAdd is DateTimeAdd(unit, n, date). A sum beyond a duration's range is undefined.
+// dateTimeAdd is DateTimeAdd(unit, n, date). If the sum is outside a duration's range, the result is undefined.
 func dateTimeAdd(_ *frame, args []value) value {
 	part, ok := args[0].part()
 	n, whole := args[1].int()
@@ -162,7 +157,7 @@ func dateTimeAdd(_ *frame, args []value) value {
 	return timeValue(t.Add(time.Duration(n) * part.span))
 }
 
-// addMonths stays in the month: a month after January 31 is the last day of February.
+// addMonths never skips a month: a month after January 31 is the last day of February.
 func addMonths(t time.Time, n int) time.Time {
 	moved := t.AddDate(0, n, 0)
 	if moved.Day() != t.Day() {
@@ -171,8 +166,8 @@ func addMonths(t time.Time, n int) time.Time {
 	return moved
 }
 
-// dateTimeDiff counts the bounds of a unit between two times, as the service does: from
-// 23:59 to 00:01 is one day.
+// dateTimeDiff counts the boundaries of a unit between two times, as the service does: from 23:59 to 00:01 is one
+// day.
 func dateTimeDiff(_ *frame, args []value) value {
 	part, ok := args[0].part()
 	from, valid := args[1].time()
@@ -187,7 +182,7 @@ func dateTimeDiff(_ *frame, args []value) value {
 	return numberValue(float64(bound1970(to, part.span) - bound1970(from, part.span)))
 }
 
-// bound1970 counts whole units from 1970 to t, rounded down also before 1970.
+// bound1970 returns the whole units from 1970 to t. bound1970 rounds down, also before 1970.
 func bound1970(t time.Time, unit time.Duration) int64 {
 	if unit >= time.Second {
 		seconds := int64(unit / time.Second)
@@ -210,9 +205,8 @@ func dateTimePart(_ *frame, args []value) value {
 	return numberValue(float64(part.of(t)))
 }
 
-// dateTimeFromParts is DateTimeFromParts(year, month, day, hour, minute, second, ticks). Go
-// would carry the 30th of February into March; here it is undefined, so the parts are
-// compared again.
+// dateTimeFromParts is DateTimeFromParts(year, month, day, hour, minute, second, ticks). Go would turn the 30th of
+// February into a day in March. Here such a date is undefined, so the parts are compared with the result.
 func dateTimeFromParts(_ *frame, args []value) value {
 	parts := [7]int{}
 	for i, v := range args {

@@ -9,18 +9,17 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
-// Values: JSON text that is decoded no further than an expression needs.
+// Values: JSON text that is decoded only as far as an expression needs.
 //
-// Equality, order and output have rules of their own. Equality is by canonical text, order
-// by type first (the service documents undefined < null < false < true < numbers < strings
-// < arrays < objects), and output repeats the text that a value came from, so that nothing
-// is lost of it.
+// Equality, order and output have different rules. Equality compares canonical texts. Order compares the types first
+// (the service documents undefined < null < false < true < numbers < strings < arrays < objects). Output repeats the
+// text that a value came from, so no part is lost.
 
 // kind is the type of a value, in the order of ORDER BY.
 type kind uint8
 
-// The kinds of value, in the order of ORDER BY: false and true are kinds of their own, so
-// that the order of kinds is the order of values wherever no more is to be compared.
+// The kinds of value, in the order of ORDER BY. false and true are separate kinds, so comparing kinds is often enough
+// to compare values.
 const (
 	undefined kind = iota
 	null
@@ -32,17 +31,17 @@ const (
 	object
 )
 
-// value is a JSON value, or undefined, which is the zero value. Arrays and objects are JSON
-// text only; a number or a string may be text that nobody has decoded yet.
+// value is a JSON value, or undefined, which is the zero value. Arrays and objects are always JSON text; a number or
+// a string may be text that is not decoded yet.
 type value struct {
 	kind    kind
-	decoded bool // num or text holds
+	decoded bool // num or text is valid
 	num     float64
 	text    []byte // of a string
-	raw     []byte // the JSON, if there is one already
+	raw     []byte // the JSON, if already known
 }
 
-// boolValue and the four after it make values.
+// boolValue and the next four functions make values.
 func boolValue(b bool) value {
 	if b {
 		return value{kind: isTrue}
@@ -50,7 +49,7 @@ func boolValue(b bool) value {
 	return value{kind: isFalse}
 }
 
-// numberValue is undefined for NaN and the infinities, which JSON cannot write.
+// numberValue returns a number. NaN and infinities become undefined, because JSON cannot write them.
 func numberValue(f float64) value {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return value{}
@@ -69,8 +68,8 @@ func compositeValue(raw []byte) value {
 	return value{kind: object, raw: raw}
 }
 
-// rawValue is the value of JSON text without white space around it. Its kind is in the
-// first byte; the rest is trusted, because the store keeps valid JSON only.
+// rawValue returns the value of a JSON text without surrounding white space. The first byte shows the kind; the rest
+// is not checked, because the store keeps only valid JSON.
 func rawValue(b []byte) value {
 	if len(b) == 0 {
 		return value{}
@@ -92,10 +91,10 @@ func rawValue(b []byte) value {
 	return value{kind: number, raw: b}
 }
 
-// documentValue is rawValue of text that may have white space around it.
+// documentValue is rawValue for a text that may have surrounding white space.
 func documentValue(doc []byte) value { return rawValue(bytes.Trim(doc, " \t\r\n")) }
 
-// float is the number. Text beyond the range of a double is infinite, as for the service.
+// float returns the number. As in the service, a text outside the range of a double is infinite.
 func (v value) float() float64 {
 	if v.decoded {
 		return v.num
@@ -107,7 +106,7 @@ func (v value) float() float64 {
 	return f
 }
 
-// bytes is the text of a string, without a copy unless it has escapes.
+// bytes returns the text of a string. bytes makes a copy only if the text has escapes.
 func (v value) bytes() []byte {
 	if v.decoded {
 		return v.text
@@ -115,7 +114,7 @@ func (v value) bytes() []byte {
 	return rawjson.Unquote(v.raw)
 }
 
-// decode makes repeated use of a number or a string cheap: in a memo, and for parameters.
+// decode decodes a number or a string once, so repeated use is cheap: for memos and parameters.
 func (v value) decode() value {
 	switch v.kind {
 	case number:
@@ -131,11 +130,11 @@ func (v value) decode() value {
 
 func (v value) isBool() bool { return v.kind == isTrue || v.kind == isFalse }
 
-// asWritten reports whether the value is repeated in the text that it came from. So are all
-// but numbers with a fraction or an exponent that stand alone: the service's numbers are
-// doubles, written short (0.0 is 0, and 1e2 is 100), and clients read counts and keys by
-// that. Whole numbers of 64 bits keep digits that a double has no room for, and so do the
-// numbers within documents, arrays and objects.
+// asWritten reports whether output repeats the value's original text. This is so for strings, arrays and objects, for
+// whole numbers of 64 bits, and for numbers outside the range of a double. Any other number is written as a double in
+// its short form (0.0 is 0, and 1e2 is 100), as in the service, because clients read counts and keys in this form.
+// Whole numbers of 64 bits keep digits for which a double has no room. Numbers within documents, arrays and objects
+// keep their text.
 func (v value) asWritten() bool {
 	if v.kind != number || v.raw == nil {
 		return v.raw != nil
@@ -143,9 +142,9 @@ func (v value) asWritten() bool {
 	return isInt64(v.raw) && string(v.raw) != "-0" || math.IsInf(v.float(), 0)
 }
 
-// isInt64 reports a whole number of 64 bits, without a fraction or an exponent.
+// isInt64 reports whether a number's text is a whole number of 64 bits, without a fraction or an exponent.
 func isInt64(number []byte) bool {
-	const sure = 18 // digits and a sign that are of 64 bits whichever they are
+	const sure = 18 // numbers with at most so many digits and a sign always fit in 64 bits
 	if bytes.ContainsAny(number, ".eE") {
 		return false
 	}
@@ -156,7 +155,7 @@ func isInt64(number []byte) bool {
 	return err == nil
 }
 
-// appendJSON appends the value as JSON. Undefined appends nothing.
+// appendJSON appends the value as JSON. For undefined, nothing is appended.
 func (v value) appendJSON(dst []byte) []byte {
 	if v.asWritten() {
 		return append(dst, v.raw...)
@@ -169,7 +168,7 @@ func (v value) appendJSON(dst []byte) []byte {
 	case isFalse:
 		return append(dst, "false"...)
 	case number:
-		if f := v.float(); math.Abs(f) >= 1<<63 { // of more than 64 bits
+		if f := v.float(); math.Abs(f) >= 1<<63 { // does not fit in 64 bits
 			return strconv.AppendFloat(dst, f, 'e', -1, 64)
 		}
 		return rawjson.AppendNumber(dst, v.float())
@@ -179,14 +178,13 @@ func (v value) appendJSON(dst []byte) []byte {
 	return dst
 }
 
-// maxCanonicalDepth bounds how deep two values are compared. Documents have at most 128
-// levels, as in the service; twice that leaves room for the arrays and objects that a query
-// makes of them.
+// maxCanonicalDepth limits how deep two values are compared. As in the service, documents have at most 128 levels;
+// twice that leaves room for arrays and objects that a query makes from them.
 const maxCanonicalDepth = 256
 
-// appendCanonical appends a text that two values have in common if and only if they are
-// equal: members sorted, numbers and strings written in a single way. Below the bound
-// everything counts as equal.
+// appendCanonical appends the canonical text of a value. Two values are equal if and only if their canonical texts
+// are: members are sorted, and numbers and strings are written in a single way. Values below the depth limit all
+// count as equal.
 func appendCanonical(dst []byte, v value, depth int) []byte {
 	switch {
 	case v.kind == undefined:
@@ -205,7 +203,7 @@ func appendCanonical(dst []byte, v value, depth int) []byte {
 	return value{kind: v.kind}.appendJSON(dst)
 }
 
-// appendCanonicalArray keeps the order of elements, which matters.
+// appendCanonicalArray keeps the order of elements, because the order matters.
 func appendCanonicalArray(dst []byte, v value, depth int) []byte {
 	dst = append(dst, '[')
 	for raw := range rawjson.Elements(v.raw) {
@@ -214,7 +212,7 @@ func appendCanonicalArray(dst []byte, v value, depth int) []byte {
 	return append(dst, ']')
 }
 
-// appendCanonicalObject sorts the members, whose order does not matter.
+// appendCanonicalObject sorts the members, because their order does not matter.
 func appendCanonicalObject(dst []byte, v value, depth int) []byte {
 	var members [][]byte
 	for _, member := range rawjson.Distinct(v.raw) {
@@ -227,7 +225,7 @@ func appendCanonicalObject(dst []byte, v value, depth int) []byte {
 	return append(dst, '}')
 }
 
-// equal reports whether two defined values are the same, arrays and objects in depth.
+// equal reports whether two defined values are equal. equal compares arrays and objects in depth.
 func equal(left, right value) bool {
 	if left.kind != right.kind {
 		return false
@@ -243,8 +241,8 @@ func equal(left, right value) bool {
 	return true
 }
 
-// order compares for ORDER BY, MIN and MAX: by kind first, strings by their UTF-8 bytes,
-// arrays and objects by a hash, because the service has no other order for them.
+// order compares values for ORDER BY, MIN and MAX: by kind first, strings by their UTF-8 bytes, and arrays and
+// objects by a hash, because the service has no other order for them.
 func order(left, right value) int {
 	if left.kind != right.kind {
 		return int(left.kind) - int(right.kind)
@@ -266,7 +264,7 @@ func order(left, right value) int {
 	return 0
 }
 
-// distinct is the hash of an array or object; a key of ORDER BY has it ready.
+// distinct returns the hash of an array or object. A key of ORDER BY has this hash already.
 func (v value) distinct() []byte {
 	if v.decoded {
 		return v.text

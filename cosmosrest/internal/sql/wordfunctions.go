@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// Full text search, without the stemming and the ranking of the service: words are compared
-// as they stand, in any case. It is enough to try a program's queries.
+// Full text search, without the service's stemming and ranking: words are compared as they are, ignoring case. This
+// is enough to try out a program's queries.
 
 // wordFunctions are the functions by name.
 var wordFunctions = map[string]*function{
@@ -22,8 +22,8 @@ var wordFunctions = map[string]*function{
 	}},
 }
 
-// search looks for each phrase in the first argument, and lets judge decide by those that
-// were found.
+// search looks for each phrase in the first argument. judge receives which phrases were found, and decides the
+// result.
 func search(f *frame, args []value, judge func(found []bool) bool) value {
 	if !areText(args...) {
 		return value{}
@@ -39,8 +39,8 @@ func search(f *frame, args []value, judge func(found []bool) bool) value {
 	return boolValue(judge(found))
 }
 
-// phrase is the words of a string in lower case, with a blank around each, so that a phrase
-// is found at the bounds of words only.
+// phrase returns the words of a string in lower case, with a blank around each word, so a phrase matches only at word
+// boundaries.
 func phrase(v value) string {
 	words := strings.FieldsFunc(strings.ToLower(string(v.bytes())), func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r)

@@ -8,33 +8,31 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// Answers. A status and its headers are sent once, with the charge and the activity id of
-// the request; net/http's own canonical spelling of names is avoided on purpose
-// (headers.go).
+// Answers. A status and its headers are sent once, with the charge and the activity id of the request. The names of
+// headers are deliberately not in net/http's canonical spelling (headers.go).
 
-// Answer is the answer that a client gets: headers, and a status with a body, once.
+// Answer is the answer to a request: headers, and a status with a body, sent once.
 type Answer struct {
 	Activity string  // id of the request, for logs and for the client
 	Charge   float64 // request units so far
-	Status   int     // once it is sent; else 0
-	Range    string  // id of the partition key range that it is from; empty for none
+	Status   int     // 0 until the status was sent
+	Range    string  // id of the partition key range of the answer; may be empty
 
 	begun  time.Time
 	w      http.ResponseWriter
-	values [usualHeaders]string // room for those of most answers
+	values [usualHeaders]string // room for the headers of most answers
 	used   int
 }
 
-// usualHeaders is how many headers an answer has room for without allocating; nearly all
-// have fewer.
+// usualHeaders is how many headers an answer can have without an allocation. Nearly all answers have fewer.
 const usualHeaders = 14 // of an answer
 
-// NewAnswer is an answer to the request with an activity id, of which nothing was sent.
+// NewAnswer returns an unsent answer to the request with an activity id.
 func NewAnswer(w http.ResponseWriter, activity string) Answer {
 	return Answer{w: w, Activity: activity, begun: time.Now()}
 }
 
-// Set sets a header, whose name must be in lower case unless HTTP defines it.
+// Set sets a header. The name must be in lower case, unless HTTP defines the header.
 func (a *Answer) Set(name, value string) {
 	i := a.used
 	if i == len(a.values) {
@@ -49,7 +47,7 @@ func (a *Answer) Set(name, value string) {
 // SetCount sets the number of items.
 func (a *Answer) SetCount(items int) { a.Set(AnswerItemCount, strconv.Itoa(items)) }
 
-// SetLSN sets the LSN that the answer is about.
+// SetLSN sets the LSN of the answer.
 func (a *Answer) SetLSN(lsn int64) { a.Set(AnswerLSN, strconv.FormatInt(lsn, 10)) }
 
 // SetItemLSN sets the LSN of the last write of the item.
@@ -66,21 +64,21 @@ func (a *Answer) SetSession(partition string, lsn int64) {
 	a.SetLSN(lsn)
 }
 
-// SetQueried sets the headers that say how a query was run.
+// SetQueried sets the headers that describe how a query was run.
 func (a *Answer) SetQueried() {
 	h := a.w.Header()
 	h["x-ms-cosmos-is-partition-key-delete-pending"] = no
 	h["x-ms-cosmos-query-execution-info"] = executionInfo
 }
 
-// SetContainer sets the headers that a container's own answers have.
+// SetContainer sets the headers of answers with a container.
 func (a *Answer) SetContainer() {
 	h := a.w.Header()
 	h["collection-partition-index"], h["collection-service-index"] = zero, zero
 }
 
-// Send sends the answer. A nil body is empty, and any other is JSON unless its content type
-// has been set. The error is the connection's.
+// Send sends the answer. A nil body is empty. Any other body is JSON, unless its content type has been set. The error
+// comes from the connection.
 func (a *Answer) Send(status int, body []byte) error {
 	a.begin(status)
 	if h := a.w.Header(); (body != nil || status == http.StatusNoContent) && h["Content-Type"] == nil {
@@ -98,8 +96,8 @@ func (a *Answer) Send(status int, body []byte) error {
 	return err
 }
 
-// Stream sends a part of an answer whose length is not known: a backup. The first part
-// makes it a 200, with a kind of content; an error after that can only cut the connection.
+// Stream sends a part of an answer of unknown length, such as a backup. The first part sends the status 200 and the
+// content type. After that, an error can only cut the connection.
 func (a *Answer) Stream(kind string, part []byte) (int, error) {
 	if a.Status == 0 {
 		a.begin(http.StatusOK)
@@ -109,8 +107,7 @@ func (a *Answer) Stream(kind string, part []byte) (int, error) {
 	return a.w.Write(part)
 }
 
-// Control is the control of the connection, for an answer that takes longer than others
-// may.
+// Control returns the control of the connection, for an answer that may take longer than others.
 func (a *Answer) Control() *http.ResponseController { return http.NewResponseController(a.w) }
 
 // begin sets the headers that every answer has, and its status.
@@ -135,18 +132,18 @@ func (a *Answer) begin(status int) {
 	a.Status = status
 }
 
-// lowerCase is a header of an answer, which Get would look for under its canonical name.
+// lowerCase returns a header of an answer. Get cannot be used, because Get looks for the canonical name.
 func lowerCase(h http.Header, name string) []string { return h[name] }
 
-// setReplicas sets the headers by which the service tells how far its replicas and regions
-// are. Here there is one, which has everything, so they share the value of the LSN.
+// setReplicas sets the headers in which the service reports how far its replicas and regions are. This server has
+// only a single replica, so all these headers have the same LSN.
 func setReplicas(h http.Header, lsn []string) {
 	h["x-ms-cosmos-llsn"], h["x-ms-cosmos-quorum-acked-llsn"] = lsn, lsn
 	h["x-ms-global-committed-lsn"], h["x-ms-quorum-acked-lsn"] = lsn, lsn
 	h["x-ms-current-replica-set-size"], h["x-ms-current-write-quorum"] = replicas, quorum
 }
 
-// Values that never change; the slices are shared by all answers.
+// Values that never change; all answers share the slices.
 var (
 	jsonType       = []string{"application/json"}
 	gatewayVersion = []string{"version=2.14.0"}
@@ -156,26 +153,25 @@ var (
 	noStore        = []string{"no-store, no-cache"}
 	noCache        = []string{"no-cache"}
 	closing        = []string{"close"}
-	replicas       = []string{"4"} // as many as a partition of the service has
-	quorum         = []string{"3"} // of them
+	replicas       = []string{"4"} // as for a partition of the service
+	quorum         = []string{"3"} // number of replicas
 	zero, one      = []string{"0"}, []string{"1"}
 	no             = []string{"false"}
-	executionInfo  = []string{`{"reverseRidEnabled":true,"reverseIndexScan":false}`} // rows that ORDER BY takes for equal are in the order of their resource ids, backwards if the first column is
+	executionInfo  = []string{`{"reverseRidEnabled":true,"reverseIndexScan":false}`} // rows that are equal for ORDER BY are in the order of their resource ids, in reverse if the first column is
 )
 
-// SetSubStatus sets the sub-status of a refusal. Without one there is no header, as in the
-// service.
+// SetSubStatus sets the sub-status of an error. As in the service, there is no header if sub is 0.
 func (a *Answer) SetSubStatus(sub int) {
 	if sub != 0 {
 		a.Set(AnswerSubStatus, strconv.Itoa(sub))
 	}
 }
 
-// SetError sets the headers of an error. With last, the connection is closed after it: a
-// stranger's, or one on which the rest of a body is still to come.
+// SetError sets the headers of an error. If last is set, the connection is closed after the error, because the sender
+// is unknown or the rest of a body is still to come.
 func (a *Answer) SetError(e *Error, last bool) {
 	a.SetSubStatus(e.Sub)
-	// The owner of a resource that is not served.
+	// Removes the owner of a resource that is not served.
 	delete(a.w.Header(), AnswerContentPath)
 	delete(a.w.Header(), AnswerAltContentPath)
 	if e.After > 0 {

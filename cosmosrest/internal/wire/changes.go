@@ -8,10 +8,10 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
-// Changes as the feed shows them, in the three forms that clients ask for.
+// Changes as the feed shows them, in the three forms that clients can ask for.
 
-// AddLatest appends a change of the latest-version feed: the document with its LSN. A body
-// ends with the system properties, so it has a member before the brace.
+// AddLatest appends a change of the latest-version feed: the document with its LSN. A body ends with the system
+// properties, so there is always a member before the closing brace.
 func (d *Documents) AddLatest(ch *feed.Change) {
 	d.next()
 	d.text = append(d.text, ch.Body[:len(ch.Body)-1]...)
@@ -20,22 +20,21 @@ func (d *Documents) AddLatest(ch *feed.Change) {
 	d.text = append(d.text, '}')
 }
 
-// AddWrapped appends a change of the latest-version feed with its metadata beside the document.
+// AddWrapped appends a change of the latest-version feed, with its metadata next to the document.
 func (d *Documents) AddWrapped(ch *feed.Change) {
 	d.next()
 	d.text = append(append(d.text, `{"current":`...), ch.Body...)
 	d.text = append(appendMetadata(d.text, ch), `}}`...)
 }
 
-// AddVersion appends a change of the feed of all versions and deletes. A delete has an
-// empty document, and says in its metadata which document it was; paths are those of the
-// container's partition key.
+// AddVersion appends a change of the feed of all versions and deletes. A delete has an empty document, and its
+// metadata name the deleted document. paths are the container's partition key paths.
 func (d *Documents) AddVersion(ch *feed.Change, paths []string) {
 	d.next()
 	d.text = appendVersion(d.text, ch, paths)
 }
 
-// appendMetadata opens the metadata of a change: its LSN, and its time in Unix seconds.
+// appendMetadata begins the metadata of a change with its LSN and its time in Unix seconds.
 func appendMetadata(b []byte, ch *feed.Change) []byte {
 	b = append(b, `,"metadata":{"lsn":`...)
 	b = strconv.AppendInt(b, ch.LSN, 10)
@@ -43,7 +42,7 @@ func appendMetadata(b []byte, ch *feed.Change) []byte {
 	return strconv.AppendInt(b, ch.Time.Unix(), 10)
 }
 
-// appendVersion is [Documents.AddVersion].
+// appendVersion does the work of [Documents.AddVersion].
 func appendVersion(b []byte, ch *feed.Change, paths []string) []byte {
 	b = append(b, `{"current":`...)
 	if ch.Op == feed.OpDelete {
@@ -70,8 +69,8 @@ func appendVersion(b []byte, ch *feed.Change, paths []string) []byte {
 	return append(b, '}')
 }
 
-// appendKeyObject adds a partition key as an object with the value of each path that the
-// document has. It is rare, only in deletes, so it may decode the key.
+// appendKeyObject appends a partition key as an object, with the value of each path that the document has. Only
+// deletes need this, so appendKeyObject may decode the key although decoding is slow.
 func appendKeyObject(b []byte, key feed.PartitionKey, paths []string) []byte {
 	b = append(b, '{')
 	i, first := -1, true

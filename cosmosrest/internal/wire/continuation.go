@@ -6,15 +6,15 @@ import (
 	"hash/crc32"
 )
 
-// A continuation token is a version, a checksum and a JSON text, in base64. The checksum is
-// no secret: it finds tokens that a client has cut or changed by mistake, and a forged one
-// reads nothing that its sender may not read anyway.
+// A continuation token contains a version, a checksum and a JSON text, in base64. The checksum is no secret. The
+// checksum detects tokens that a client has cut or changed by mistake. A forged token gives its sender nothing that
+// the sender may not read anyway.
 const (
 	tokenVersion = 2
 	tokenHead    = 1 + 4
 )
 
-// EncodeContinuation is the token of a JSON text.
+// EncodeContinuation returns the token of a JSON text.
 func EncodeContinuation(text []byte) string {
 	b := make([]byte, tokenHead, tokenHead+len(text))
 	b[0] = tokenVersion
@@ -22,8 +22,8 @@ func EncodeContinuation(text []byte) string {
 	return base64.RawURLEncoding.EncodeToString(append(b, text...))
 }
 
-// DecodeContinuation is the JSON text of a token. It is not ok for a token that another
-// version of the server made, since its fields may mean something else here.
+// DecodeContinuation returns the JSON text of a token. ok is false if another version of the server made the token,
+// because its fields may have another meaning here.
 func DecodeContinuation(token string) (text []byte, ok bool) {
 	if len(token) > maxToken {
 		return nil, false

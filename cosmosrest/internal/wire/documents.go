@@ -5,25 +5,22 @@ import (
 	"sync"
 )
 
-// Documents is the body of a page of documents, or of rows:
-// {"_rid":…,"Documents":[…],"_count":n}. It is put together by appending, because the
-// documents are JSON already. Clients cut the documents out between the first and the last
+// Documents is the body of a page of documents, or of rows: {"_rid":…,"Documents":[…],"_count":n}. The body is built
+// by appending, because the documents are JSON already. Clients cut the documents out between the first and the last
 // bracket.
 type Documents struct {
 	text  []byte
 	count int
 }
 
-// bodies are buffers to be used again, because a page has megabytes and a server sends
-// hundreds a second.
+// bodies is a pool of buffers, because a page has megabytes and a server sends hundreds of pages a second.
 var bodies = sync.Pool{New: func() any { return &Documents{text: make([]byte, 0, 64<<10)} }}
 
-// maxPooled is the size of a buffer above which it is left to the garbage collector: a
-// single large row would stay in memory for ever.
-const maxPooled = 8 << 20 // bytes of a buffer that is kept
+// maxPooled is the largest size of a buffer that returns to the pool. Without this limit, the buffer of a single
+// large row would stay in memory for ever.
+const maxPooled = 8 << 20 // bytes
 
-// NewDocuments begins the body of a page of a container, given by its resource id. Free
-// must follow.
+// NewDocuments begins the body of a page of the container with this resource id. The caller must call Free.
 func NewDocuments(rid string) *Documents {
 	d, ok := bodies.Get().(*Documents)
 	if !ok {
@@ -34,14 +31,14 @@ func NewDocuments(rid string) *Documents {
 	return d
 }
 
-// Count is how many documents there are.
+// Count returns the number of documents.
 func (d *Documents) Count() int { return d.count }
 
-// Size is how many bytes the body has.
+// Size returns the number of bytes in the body.
 func (d *Documents) Size() int { return len(d.text) }
 
-// Fits reports whether a document has room in the page. The first has, whatever its size,
-// because a page without it would be followed by the same page for ever.
+// Fits reports whether the page has room for a document. The first document always fits, because an empty page would
+// be followed by the same page for ever.
 func (d *Documents) Fits(doc []byte) bool {
 	return d.count == 0 || len(d.text)+len(doc) < MaxPage
 }
@@ -60,7 +57,7 @@ func (d *Documents) next() {
 	d.count++
 }
 
-// Finish is the whole body, which is valid until Free.
+// Finish returns the whole body, which is valid until Free.
 func (d *Documents) Finish() []byte {
 	d.text = append(d.text, `],"_count":`...)
 	d.text = strconv.AppendInt(d.text, int64(d.count), 10)

@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// ETags and identifiers. ETags have quotes, which some clients lose in a header and others
-// add, so they are compared without.
+// ETags and identifiers. ETags have quotes. Some clients remove the quotes in a header and others add quotes, so
+// ETags are compared without them.
 
-// Matches reports whether a condition names an ETag, with or without its quotes, or any
-// ETag.
+// Matches reports whether a condition names an ETag, with or without its quotes, or names any ETag.
 func Matches(condition, etag string) bool {
 	return condition == "*" || condition == etag || Quoted(condition) == etag
 }
 
-// Quoted is an ETag with its quotes.
+// Quoted returns an ETag with quotes.
 func Quoted(etag string) string {
 	if etag == "" || etag == "*" || etag[0] == '"' {
 		return etag
@@ -23,10 +22,10 @@ func Quoted(etag string) string {
 	return `"` + etag + `"`
 }
 
-// SameTag compares two ETags without regard to quotes.
+// SameTag compares two ETags and ignores quotes.
 func SameTag(a, b string) bool { return strings.Trim(a, `"`) == strings.Trim(b, `"`) }
 
-// NewUUID is a random UUID.
+// NewUUID returns a random UUID.
 func NewUUID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails, as documented

@@ -10,10 +10,9 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// The headers of the change feed: its mode, its start, and how long a poll may be held.
+// The headers of the change feed: its mode, its start, and how long a poll may wait.
 
-// FeedMode reads which of the two change feeds is wanted, and whether its items carry
-// metadata.
+// FeedMode reads which of the two change feeds the client wants, and whether its items have metadata.
 func (r *Request) FeedMode() (mode feed.Mode, wrapped bool, err error) {
 	switch aim := r.Header(HeaderAIM); {
 	case strings.EqualFold(aim, LatestFeed):
@@ -32,9 +31,9 @@ func (r *Request) FeedMode() (mode feed.Mode, wrapped bool, err error) {
 	return mode, wrapped, nil
 }
 
-// FeedStart reads where a feed begins: the beginning, unless a header says otherwise. A
-// start time stays in force beside a continuation, because after a merge older changes may
-// follow the continuation.
+// FeedStart reads where a feed begins: at the beginning, unless a header says otherwise. A start time remains in
+// force together with a continuation, because after a merge, changes before the start time may follow the
+// continuation.
 func (r *Request) FeedStart() (p feed.Position, err error) {
 	p.Start = feed.FromBeginning()
 	if text := r.Header(HeaderIfModified); text != "" {
@@ -42,8 +41,8 @@ func (r *Request) FeedStart() (p feed.Position, err error) {
 		if err != nil {
 			return p, err
 		}
-		if !at.IsZero() { // .NET's least time is the beginning
-			p.Start = feed.FromTime(at.Add(time.Second)) // the header leaves out its second
+		if !at.IsZero() { // .NET's least time means the beginning
+			p.Start = feed.FromTime(at.Add(time.Second)) // the header excludes changes of its second
 		}
 	}
 	text := r.Header(HeaderIfNoneMatch)
@@ -60,7 +59,7 @@ func (r *Request) FeedStart() (p feed.Position, err error) {
 	return p, nil
 }
 
-// parseTime reads a date of HTTP. Some clients say UTC where HTTP has GMT.
+// parseTime parses an HTTP date. Some clients write UTC instead of GMT.
 func parseTime(text string) (time.Time, error) {
 	if plain, ok := strings.CutSuffix(text, " UTC"); ok {
 		text = plain + " GMT"
@@ -72,8 +71,8 @@ func parseTime(text string) (time.Time, error) {
 	return at, nil
 }
 
-// Polling is how long the client lets an empty answer be held back.
-// A client that asks for longer than [MaxPolling] is answered by then.
+// Polling returns how long the client allows the server to wait before sending an empty answer. The result is at most
+// [MaxPolling], even if the client allows more.
 func (r *Request) Polling() (time.Duration, error) {
 	text := r.Header(HeaderPolling)
 	if text == "" {

@@ -1,13 +1,12 @@
 package wire
 
-// The names of headers. Those of requests are in the canonical form of net/http, as its map
-// has them; those of answers in lower case, as the service writes them.
+// The names of headers. Request headers are in the canonical form of net/http, as in its map. Answer headers are in
+// lower case, as the service writes them.
 
-// Headers of requests, in the canonical form in which net/http keeps them. Names that the
-// protocol documents are not explained again.
+// Headers of requests, in net/http's canonical form. Headers that the protocol documents are not explained here.
 const (
 	HeaderActivity       = "X-Ms-Activity-Id"
-	HeaderAIM            = "A-Im" // which change feed, or that partition key ranges are followed
+	HeaderAIM            = "A-Im" // which change feed, or following partition key ranges
 	HeaderAtomic         = "X-Ms-Cosmos-Batch-Atomic"
 	HeaderAuthorization  = "Authorization"
 	HeaderAutoscale      = "X-Ms-Cosmos-Offer-Autopilot-Settings"
@@ -29,7 +28,7 @@ const (
 	HeaderIsQuery        = "X-Ms-Documentdb-Isquery"
 	HeaderKey            = "X-Ms-Documentdb-Partitionkey"
 	HeaderMaxItems       = "X-Ms-Max-Item-Count"
-	HeaderPending        = "X-Changefeed-Count-Pending" // ours: a count in place of a page
+	HeaderPending        = "X-Changefeed-Count-Pending" // ours: asks for a count instead of a page
 	HeaderPolling        = "X-Ms-Cosmos-Max-Polling-Interval"
 	HeaderPostTrigger    = "X-Ms-Documentdb-Post-Trigger-Include"
 	HeaderPrefer         = "Prefer"
@@ -48,9 +47,8 @@ const (
 	HeaderWireFormat     = "X-Ms-Cosmos-Changefeed-Wire-Format-Version"
 )
 
-// Headers of answers, in lower case as the service writes them: the .NET SDK finds the
-// continuation and others by their exact spelling. Those that HTTP itself defines, such as
-// Content-Type, are spelled as net/http spells them.
+// Headers of answers, in lower case as the service writes them, because the .NET SDK finds the continuation and other
+// headers by their exact spelling. Headers that HTTP defines, such as Content-Type, have net/http's spelling.
 const (
 	AnswerActivity       = "x-ms-activity-id"
 	AnswerAllow          = "Allow"
@@ -73,7 +71,7 @@ const (
 	AnswerResourceUsage  = "x-ms-resource-usage"
 	AnswerRetryAfter     = "x-ms-retry-after-ms"
 	AnswerSession        = "x-ms-session-token"
-	AnswerShared         = "x-ms-share-throughput" // the container shares that of its database
+	AnswerShared         = "x-ms-share-throughput" // the container shares the throughput of its database
 	AnswerSubStatus      = "x-ms-substatus"
 )
 
@@ -84,5 +82,5 @@ const QueryType = "application/query+json"
 const (
 	LatestFeed   = "Incremental Feed"
 	VersionsFeed = "Full-Fidelity Feed"
-	WireFormat   = "2021-09-15" // items with their metadata beside them
+	WireFormat   = "2021-09-15" // items with metadata
 )

@@ -2,7 +2,7 @@ package wire
 
 import "github.com/millrace/changefeed/feed"
 
-// Key is a partition key as it travels; the store reads it. Only its size is checked.
+// Key returns a partition key as the client sent it. Only its size is checked here; the store parses it.
 func Key(text string) (feed.PartitionKey, error) {
 	if len(text) > maxKeyText {
 		return "", BadRequest("partition key has %d bytes: want at most %d", len(text), maxKeyText)

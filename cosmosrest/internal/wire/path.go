@@ -6,23 +6,21 @@ import (
 	"strings"
 )
 
-// Paths. Kinds and ids alternate, so a path with an odd number of segments names a set of
-// resources.
+// Paths. Kinds and ids alternate, so a path with an odd number of segments names a set of resources.
 
-// Target is the resource that a path names: /dbs/d/colls/c/docs/i. Resources are named by
-// their ids or by resource ids; which of the two it is must be found out by looking.
+// Target is the resource that a path names: /dbs/d/colls/c/docs/i. A path contains either ids or resource ids; only a
+// lookup shows which.
 type Target struct {
-	Kind string // type of the resource: dbs, colls, docs, ...; empty is the account
-	Feed bool   // the set of them
+	Kind string // type of the resource: dbs, colls, docs, ...; empty means the account
+	Feed bool   // the path names the set of resources
 	DB   string
 	Coll string
-	ID   string // of the resource itself, if it is none of the two
-	Link string // what a signature covers
+	ID   string // id of a resource other than a database or container
+	Link string // the text that a signature covers
 }
 
-// ParsePath reads an escaped path. It tolerates a slash at the end, as the service does.
-// Segments are unescaped after the path was split, because an id may contain an escaped
-// slash.
+// ParsePath parses an escaped path. Like the service, ParsePath accepts a slash at the end. The segments are
+// unescaped after the split, because an id may contain an escaped slash.
 func ParsePath(escaped string) (Target, error) {
 	path := strings.Trim(escaped, "/")
 	if path == "" {
@@ -33,7 +31,7 @@ func ParsePath(escaped string) (Target, error) {
 	for p := range strings.SplitSeq(path, "/") {
 		parts = append(parts, p)
 	}
-	// Most paths have no escapes, and their links are parts of them.
+	// Most paths have no escapes, and their links are substrings of them.
 	if strings.IndexByte(path, '%') >= 0 {
 		if err := unescape(parts); err != nil {
 			return Target{}, err
@@ -43,7 +41,7 @@ func ParsePath(escaped string) (Target, error) {
 	last := len(parts) - 1
 	t := Target{Feed: len(parts)%2 == 1}
 	if t.Feed {
-		// A signature covers the kind of a set and the link of its owner.
+		// For a set, a signature covers its kind and the link of its owner.
 		t.Kind, t.Link = parts[last], strings.TrimSuffix(path[:len(path)-len(parts[last])], "/")
 	} else {
 		t.Kind, t.Link = parts[last-1], path
@@ -64,7 +62,7 @@ func ParsePath(escaped string) (Target, error) {
 	return t, nil
 }
 
-// unescape replaces segments by what they say.
+// unescape replaces segments by their unescaped text.
 func unescape(parts []string) error {
 	for i, p := range parts {
 		plain, err := url.PathUnescape(p)
@@ -76,10 +74,10 @@ func unescape(parts []string) error {
 	return nil
 }
 
-// deepest is how many kinds of resources a path can have.
+// deepest is the largest number of kinds in a path.
 const deepest = 3
 
-// known reports whether a path leads somewhere.
+// known reports whether a path has a known sequence of kinds.
 func known(parts []string) bool {
 	var kinds [deepest]string
 	if len(parts) > 2*deepest {
@@ -91,19 +89,18 @@ func known(parts []string) bool {
 	return slices.Contains(knownKinds, kinds)
 }
 
-// knownKinds are the kinds of resources in a path, in order. Those that most requests are
-// about stand first, where they are found sooner than in a map.
+// knownKinds are the known sequences of kinds. The most frequent come first; this is faster than a map.
 var knownKinds = [][deepest]string{
 	{"dbs", "colls", "docs"},
 	{"dbs", "colls", "pkranges"},
 	{"dbs", "colls"},
 	{"dbs"},
-	{"dbs", "colls", "partitions"}, // where tests ask for splits and merges
+	{"dbs", "colls", "partitions"}, // for tests that ask for splits and merges
 	{"offers"},
 	{"backup"}, // for administrators
 	{"check"},
 
-	// These exist in the service; operation.go says that they do not here.
+	// These exist in the service; operation.go answers that this server does not have them.
 	{"dbs", "users"},
 	{"dbs", "users", "permissions"},
 	{"dbs", "clientencryptionkeys"},

@@ -15,27 +15,25 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// Requests: the headers that more than one operation reads, each with the service's rules
-// for its values and a 400 that names the header. Headers of one operation are read where
-// it is.
+// Requests: the headers that several operations read, with the service's rules for their values. The 400 for an
+// invalid value names the header. A header of a single operation is read in that operation.
 
-// Request is a request as the client sent it: its path, its headers, and a body that can be
-// read once.
+// Request is a request as the client sent it: its path, its headers, and a body that can be read once.
 type Request struct {
 	Target Target
 	Method string
-	Late   bool // the body did not come in time, so the rest of it is still to come on the connection
+	Late   bool // the body did not come in time, so its rest is still to come on the connection
 
 	http *http.Request
-	w    http.ResponseWriter // whose connection has the deadline of the body
+	w    http.ResponseWriter // its connection has the deadline of the body
 }
 
-// NewRequest is a request before its path is parsed.
+// NewRequest returns a request whose path is not parsed yet.
 func NewRequest(w http.ResponseWriter, r *http.Request) Request {
 	return Request{Method: r.Method, http: r, w: w}
 }
 
-// Path is the path as it came.
+// Path returns the path as the client sent it.
 func (r *Request) Path() string { return r.http.URL.Path }
 
 // Parse reads the path into Target.
@@ -44,9 +42,8 @@ func (r *Request) Parse() (err error) {
 	return err
 }
 
-// Header is the first value of a header, whose name must be in canonical form, because
-// [http.Header.Get] would make that form again at each call. Without the header it is
-// empty.
+// Header returns the first value of a header, or "" if there is none. The name must be in canonical form;
+// [http.Header.Get] would convert the name at each call.
 func (r *Request) Header(name string) string {
 	if v := r.http.Header[name]; len(v) > 0 {
 		return v[0]
@@ -54,11 +51,11 @@ func (r *Request) Header(name string) string {
 	return ""
 }
 
-// Flag reports whether a header says true, in any case.
+// Flag reports whether a header is "true", in upper or lower case.
 func (r *Request) Flag(name string) bool { return strings.EqualFold(r.Header(name), "true") }
 
-// Activity is the activity id that the client gave, or a new one. It is in every answer and
-// in the log, so that a report of a user can be found there.
+// Activity returns the activity id that the client sent, or a new one. Every answer and the log contain this id, so
+// the request in a user's report can be found in the log.
 func (r *Request) Activity() string {
 	if id := r.http.Header.Get(HeaderActivity); id != "" && len(id) <= maxActivity {
 		return id
@@ -66,8 +63,8 @@ func (r *Request) Activity() string {
 	return NewUUID()
 }
 
-// Base is the address that the client called, without a path. The account's answer repeats
-// it, because the server may be reached by several names.
+// Base returns the address that the client called, without a path. The account's answer repeats this address, because
+// a server may have several names.
 func (r *Request) Base() (scheme, host string) {
 	if r.http.TLS == nil {
 		return "http", r.http.Host
@@ -75,17 +72,16 @@ func (r *Request) Base() (scheme, host string) {
 	return "https", r.http.Host
 }
 
-// A body may take a fixed time and a time by its length, so that a slow client does not
-// hold a connection for hours; and only its beginning is allocated before any of it has
-// come.
+// A body may take a fixed time plus a time for its length, so a slow client cannot hold a connection for hours. Only
+// a first part is allocated before any bytes of the body have come.
 const (
-	earlyBody = 64 << 10 // bytes that are allocated before anything of a body has come
+	earlyBody = 64 << 10 // bytes allocated before any of the body has come
 
-	bodyPause = 10 * time.Second // that a body may take, and besides
-	bodyRate  = 32 << 10         // a second for so many bytes
+	bodyPause = 10 * time.Second // fixed part of the time for a body
+	bodyRate  = 32 << 10         // bytes per additional second
 )
 
-// Body reads the body. Above limit bytes it is a 413, and if it takes too long a 408.
+// Body reads the body. If the body is larger than limit bytes, the error is a 413; if the body takes too long, a 408.
 func (r *Request) Body(limit int64) ([]byte, error) {
 	n := r.http.ContentLength
 	if n > limit {
@@ -100,7 +96,7 @@ func (r *Request) Body(limit int64) ([]byte, error) {
 	timed := conn.SetReadDeadline(time.Now().Add(patience)) == nil
 	b, err := r.read(n, limit)
 	if timed {
-		_ = conn.SetReadDeadline(time.Time{}) // or the end of the time would end the request
+		_ = conn.SetReadDeadline(time.Time{}) // otherwise the old deadline would end the request
 	}
 	switch {
 	case err == nil:
@@ -114,11 +110,11 @@ func (r *Request) Body(limit int64) ([]byte, error) {
 	return nil, BadRequest("body is cut short: %v", err)
 }
 
-// read reads a body of n bytes, or of as many as come when n is not known. A body of known
-// length has the room for an item's system properties, so that it can be stored without a copy.
+// read reads a body of n bytes, or of unknown length if n is negative. If the length is known, the slice has capacity
+// for an item's system properties, so the item can be stored without a copy.
 func (r *Request) read(n, limit int64) ([]byte, error) {
 	if n < 0 {
-		// Not put in the place of the body, whose rest may have to be dropped.
+		// This does not replace r.http.Body, because the rest of the body may have to be dropped later.
 		return io.ReadAll(http.MaxBytesReader(r.w, r.http.Body, limit))
 	}
 	early := min(n, earlyBody)
@@ -131,34 +127,34 @@ func (r *Request) read(n, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// isTooLarge reports the error of a body above its limit.
+// isTooLarge reports whether an error means that a body exceeds its limit.
 func isTooLarge(err error) bool {
 	_, ok := errors.AsType[*http.MaxBytesError](err)
 	return ok
 }
 
-// Key is the partition key header as it came; empty when there is none.
+// Key returns the partition key header as the client sent it; empty if there is none.
 func (r *Request) Key() (feed.PartitionKey, error) { return Key(r.Header(HeaderKey)) }
 
-// IsQuery reports a query, by its content type. The old SDKs' headers do alone, for clients
-// that send no content type: what comes as application/json is created, as in the service.
+// IsQuery reports whether the request is a query, by its content type. The headers of old SDKs are enough for clients
+// that send no content type. As in the service, a body of type application/json is created as an item.
 func (r *Request) IsQuery() bool {
 	kind := r.Header(HeaderContentType)
 	return r.IsBareQuery() || strings.HasPrefix(kind, QueryType) || !strings.HasPrefix(kind, "application/json") && (r.Flag(HeaderIsQuery) || r.Flag(HeaderQuery))
 }
 
-// IsBareQuery reports a query whose body is its text and nothing else.
+// IsBareQuery reports whether the request is a query whose body contains only the query text.
 func (r *Request) IsBareQuery() bool {
 	return r.Flag(HeaderIsQuery) && strings.HasPrefix(r.Header(HeaderContentType), "application/sql")
 }
 
-// Minimal reports whether the client does not want back what it wrote.
+// Minimal reports whether the client does not need the written item in the answer.
 func (r *Request) Minimal() bool { return strings.Contains(r.Header(HeaderPrefer), "return=minimal") }
 
-// IfMatch is the ETag that the client's write is conditional on, with its quotes; empty for none.
+// IfMatch returns the ETag that the client's write requires, with quotes; empty if there is none.
 func (r *Request) IfMatch() string { return Quoted(r.Header(HeaderIfMatch)) }
 
-// RefuseOther refuses a request about another version of a resource than the present one.
+// RefuseOther refuses a request whose condition names another version of a resource than the present one.
 func (r *Request) RefuseOther(etag string) error {
 	if want := r.Header(HeaderIfMatch); want != "" && want != "*" && !SameTag(want, etag) {
 		return PreconditionFailed("the resource has the ETag %s: want %s, it was changed", etag, want)
@@ -166,11 +162,11 @@ func (r *Request) RefuseOther(etag string) error {
 	return nil
 }
 
-// Has reports whether the client has this version of a resource already, by If-None-Match.
+// Has reports whether the client already has this version of a resource, according to If-None-Match.
 func (r *Request) Has(etag string) bool { return SameTag(r.Header(HeaderIfNoneMatch), etag) }
 
-// MaxItems reads x-ms-max-item-count. It is 0 without the header, for 0, and for -1, which
-// leaves the number to the server.
+// MaxItems reads x-ms-max-item-count. MaxItems returns 0 if the header is missing, 0 or -1; -1 leaves the number to
+// the server.
 func (r *Request) MaxItems() (int, error) {
 	text := r.Header(HeaderMaxItems)
 	if text == "" {
@@ -187,7 +183,8 @@ func (r *Request) MaxItems() (int, error) {
 	return int(n), nil
 }
 
-// PageRows is how many rows a page of a query or of ReadFeed may have; 0 is any number, for -1.
+// PageRows returns how many rows a page of a query or of ReadFeed may have. For -1 the result is 0, which means any
+// number.
 func (r *Request) PageRows() (int, error) {
 	if text := r.Header(HeaderMaxItems); text == "" || text == "0" {
 		return UsualRows, nil
@@ -195,14 +192,13 @@ func (r *Request) PageRows() (int, error) {
 	return r.MaxItems()
 }
 
-// Consistent refuses a read that the partition cannot serve at the consistency, or to the
-// session, of the request.
+// Consistent refuses a read if the partition cannot serve the request's consistency level or session.
 func (r *Request) Consistent(part feed.Partition, newest int64) error {
 	return Consistent(r.Header(HeaderConsistency), r.Header(HeaderSession), part, newest)
 }
 
-// Narrow applies the headers for a range of effective partition keys to a range. A bound
-// without a header is that of the range. named reports whether there was such a header.
+// Narrow applies the headers for a range of effective partition keys to the range in. If a bound has no header, the
+// bound of in counts. named reports whether there was such a header.
 func (r *Request) Narrow(in feed.Range) (sub feed.Range, named bool, err error) {
 	sub = in
 	for _, bound := range []struct {
@@ -230,8 +226,8 @@ func (r *Request) Narrow(in feed.Range) (sub feed.Range, named bool, err error) 
 	return sub, named, nil
 }
 
-// Features reports whether the client can carry out a feature of plans, by its own list. A
-// client without a list has none.
+// Features returns a function that reports whether the client supports a feature of query plans, according to the
+// client's list. A client without a list supports none.
 func (r *Request) Features() func(feature string) bool {
 	listed := map[string]bool{}
 	for name := range strings.SplitSeq(r.Header(HeaderFeatures), ",") {

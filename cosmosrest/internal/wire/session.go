@@ -9,11 +9,10 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// Consistency. One store has one copy of everything, so each level is served as Strong; a
-// session token only has to be understood, and refused if it is from a newer store than
-// this one.
+// Consistency. A store has only a single copy of all data, so each level is served as Strong. A session token is only
+// checked: the token must be valid, and must not be from a newer store than this one.
 
-// Consistencies are the service's levels, the strongest first.
+// Consistencies are the service's levels, in order from the strongest.
 var Consistencies = []string{"Strong", "BoundedStaleness", "Session", "ConsistentPrefix", "Eventual"}
 
 // RefuseStronger refuses a consistency level that is stronger than the account's.
@@ -26,9 +25,8 @@ func RefuseStronger(level, account string) error {
 		"Ensure the request consistency level is not stronger than the service consistency level.", Consistencies[asked], account)
 }
 
-// Consistent refuses a read that the server cannot serve as the client wants it: with an
-// unknown consistency level, or in a session that has seen more of the partition than
-// exists, up to the LSN newest. After a split, the session of a parent counts for its
+// Consistent refuses a read that the server cannot serve as requested: the consistency level is unknown, or the
+// session has seen a higher LSN of the partition than newest. After a split, the session of a parent counts for its
 // children.
 func Consistent(level, session string, part feed.Partition, newest int64) error {
 	if level != "" && !slices.ContainsFunc(Consistencies, func(s string) bool { return strings.EqualFold(s, level) }) {

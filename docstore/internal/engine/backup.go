@@ -15,11 +15,11 @@ import (
 	"path/filepath"
 )
 
-// A backup is the engine's own files of one moment. It is written under another name, or
-// into a stream whose end says that it is whole, and is tried before it counts.
+// A backup is a copy of the engine's own files at one moment. A directory is written under a temporary name. A stream
+// ends with a file that proves the stream complete. Every copy is tested before counting as a backup.
 
-// CopyInto makes a directory with a copy of the files. The copy is on the disk, and try has
-// found nothing wrong with it, before the directory has its name.
+// CopyInto creates a directory with a copy of the files. The directory gets its name only when the copy is on the
+// disk and try has found no fault.
 func (e *Engine) CopyInto(ctx context.Context, dir string, try func(dir string) error) error {
 	return intoNew(dir, func(partial string) error {
 		return e.copyFiles(ctx, func(name string, _ int64, content io.Reader) error {
@@ -28,9 +28,8 @@ func (e *Engine) CopyInto(ctx context.Context, dir string, try func(dir string) 
 	}, try)
 }
 
-// StreamTo writes the files into a stream for [ReceiveInto]: a tar archive of the files, and of
-// a last file with their number and checksum, because a stream that breaks between two files
-// looks whole.
+// StreamTo writes the files into a stream for [ReceiveInto]. The stream is a tar archive of the files. Its last file
+// records their number and checksum, because a stream that breaks between two files looks complete.
 func (e *Engine) StreamTo(ctx context.Context, w io.Writer) error {
 	out := tar.NewWriter(w)
 	sum := newBackupSum()
@@ -46,7 +45,7 @@ func (e *Engine) StreamTo(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-// ReceiveInto makes a directory of the stream that [Engine.StreamTo] wrote, as [Engine.CopyInto] makes one.
+// ReceiveInto creates a directory from the stream of [Engine.StreamTo], in the same way as [Engine.CopyInto].
 func ReceiveInto(ctx context.Context, r io.Reader, dir string, try func(dir string) error) error {
 	return intoNew(dir, func(partial string) error {
 		in := tar.NewReader(readUntil{ctx, r})
@@ -60,8 +59,8 @@ func ReceiveInto(ctx context.Context, r io.Reader, dir string, try func(dir stri
 				return err
 			case h.Name == backupEnd:
 				return errors.Join(sum.verifySum(in), nothingMore(in))
-			// The stream may come from another machine. A name with a directory in it
-			// could lead out of the directory that is being made.
+			// The stream may come from another machine. If a name contained a directory, the file could be written
+			// outside the new directory.
 			case h.Typeflag != tar.TypeReg || h.Name == "" || filepath.Base(h.Name) != h.Name:
 				return fmt.Errorf("stream has %q: want the files of a store", h.Name)
 			}
@@ -72,8 +71,7 @@ func ReceiveInto(ctx context.Context, r io.Reader, dir string, try func(dir stri
 	}, try)
 }
 
-// nothingMore reads the rest of the stream, so that a sender is not cut off, and
-// refuses a file after the last.
+// nothingMore reads the rest of the stream, so the sender can finish, and refuses a file after the last one.
 func nothingMore(in *tar.Reader) error {
 	h, err := in.Next()
 	switch {
@@ -87,8 +85,8 @@ func nothingMore(in *tar.Reader) error {
 
 const partialSuffix = ".partial"
 
-// intoNew makes a directory by calling fill and try with another name and renaming at the end,
-// so that a directory of the wanted name is whole, even after a kill.
+// intoNew creates a directory: fill and try work on a directory with a temporary name, which intoNew renames at the
+// end. So a directory with the wanted name is always complete, even after a kill.
 func intoNew(dir string, fill, try func(partial string) error) (err error) {
 	dir = filepath.Clean(dir)
 	if _, err := os.Lstat(dir); err == nil {
@@ -105,9 +103,9 @@ func intoNew(dir string, fill, try func(partial string) error) (err error) {
 			err = errors.Join(err, os.RemoveAll(partial))
 		}
 	}()
-	// The rename is the last step that can fail by halves, and the files are synced
-	// before it: a directory of the wanted name is on the disk as a whole. Its parent
-	// is synced after it, because the new name is part of the parent.
+	// The files are synced before the rename, and the rename takes effect as a whole, so a directory with the wanted
+	// name is completely on the disk. The parent directory is synced after the rename, because the new name is stored
+	// in the parent.
 	if err := makeDir(machine, partial); err != nil {
 		return err
 	}
@@ -126,7 +124,7 @@ func intoNew(dir string, fill, try func(partial string) error) (err error) {
 	return syncDir(machine, filepath.Dir(dir))
 }
 
-// writeFile makes a file and brings it to the disk.
+// writeFile creates a file and syncs the file to the disk.
 func writeFile(name string, content io.Reader) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, ownerFile)
 	if err != nil {
@@ -142,27 +140,27 @@ func writeFile(name string, content io.Reader) error {
 // backupEnd is the name of the last file of a stream.
 const backupEnd = "backup.end"
 
-// backupSum is the content of the last file of a stream, about those before.
+// backupSum is the content of the last file of a stream. The sum describes the files before.
 type backupSum struct {
 	Files int
 	CRC   uint32 // of their names and contents
 	hash  hash.Hash32
 }
 
-// newBackupSum sums by the polynomial for which processors have an instruction, because every
-// byte of a backup goes through it.
+// newBackupSum returns an empty sum. newBackupSum uses the CRC polynomial for which processors have an instruction,
+// because every byte of a backup is summed.
 func newBackupSum() *backupSum {
 	return &backupSum{hash: crc32.New(crc32.MakeTable(crc32.Castagnoli))}
 }
 
-// sumWhileRead counts a file and sums it up while it is read.
+// sumWhileRead returns a reader of a file that adds the file to the sum while the file is read.
 func (s *backupSum) sumWhileRead(name string, content io.Reader) io.Reader {
 	s.Files++
 	_, _ = io.WriteString(s.hash, name) // never fails
 	return io.TeeReader(content, s.hash)
 }
 
-// writeSum ends the stream with the sum. It comes last, because only then is it known.
+// writeSum ends the stream with the sum. The sum comes last, because the sum is complete only then.
 func (s *backupSum) writeSum(out *tar.Writer) error {
 	s.CRC = s.hash.Sum32()
 	text, err := json.Marshal(s)
@@ -176,7 +174,7 @@ func (s *backupSum) writeSum(out *tar.Writer) error {
 	return err
 }
 
-// verifySum compares the files received with the sum at the end of the stream.
+// verifySum compares the received files with the sum at the end of the stream.
 func (s *backupSum) verifySum(last io.Reader) error {
 	var want backupSum
 	if err := json.NewDecoder(last).Decode(&want); err != nil {

@@ -7,23 +7,22 @@ import (
 	"io"
 )
 
-// The library's logs and manifests are blocks of 32 KB, which hold chunks: a checksum, a
-// length, a type, in logs the number of the log, and a part of a record. The library takes
-// the first chunk that is not whole for the end of the file. Here the rest is read too,
-// because a whole record after a broken one was written later: so the broken record had
-// been safe before, and is damaged.
+// The library's logs and manifests consist of blocks of 32 KB, and the blocks of chunks. A chunk has a checksum, a
+// length, a type, the number of the log (only in logs), and a part of a record. The library treats the first invalid
+// chunk as the end of the file. The code here reads the rest too, because a valid record after a broken record was
+// written later. So the broken record was safe on the disk before, and has been damaged since.
 
 const (
 	chunkBlock   = 32 << 10
 	chunkHeader  = 4 + 2 + 1        // checksum, length, type
 	logHeader    = chunkHeader + 4  // and the number of the log
-	syncHeader   = logHeader + 8    // and up to where the log was safe
-	batchHeader  = 8 + 4            // sequence number and count, at the head of a record of a log
-	chunkKinds   = 4                // the whole of a record, its first part, one between, its last
-	chunkOfLogs  = chunkKinds + 1   // the first type with a log's number; manifests have those below
-	chunkSynced  = 2*chunkKinds + 1 // the first with the safe offset too
-	chunkUnknown = 3*chunkKinds + 1 // none from here on
-	chunkMask    = 0xa282ead8       // what the library adds to its checksums
+	syncHeader   = logHeader + 8    // and the offset up to which the log was safe
+	batchHeader  = 8 + 4            // sequence number and count, at the beginning of a record of a log
+	chunkKinds   = 4                // a whole record, its first part, a middle part, its last part
+	chunkOfLogs  = chunkKinds + 1   // the first type with a log's number; manifests have lower types
+	chunkSynced  = 2*chunkKinds + 1 // the first type that also has the safe offset
+	chunkUnknown = 3*chunkKinds + 1 // types from here on are invalid
+	chunkMask    = 0xa282ead8       // the library adds this to its checksums
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -31,34 +30,34 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // chunk is a chunk whose checksum is right.
 type chunk struct {
 	payload     []byte
-	first, last bool // of its record
-	size        int  // with the header
+	first, last bool // the chunk is the first or last of its record
+	size        int  // with the header, in bytes
 }
 
-// chunks reads the records of a log or a manifest, and goes on after broken ones.
+// chunks reads the records of a log or a manifest, and continues after broken records.
 type chunks struct {
 	r   io.Reader
 	log uint32 // number of the log; 0 for a manifest
 
 	block  []byte
-	base   int64  // where the block begins in the file
-	at     int    // in the block
-	record []byte // so far
-	open   bool   // in the middle of a record
+	base   int64  // offset of the block in the file
+	at     int    // offset in the block
+	record []byte // the present record so far
+	open   bool   // the record is not complete yet
 
-	end    int64 // of the last whole record before anything broken, or of the trailer
-	closed bool  // the trailer that ends a log was found
-	broken int64 // where the first chunk that is not whole begins, or -1
-	later  int   // whole records after that
-	torn   int64 // where the remains of a record after end stop, 0 for none
+	end    int64 // end of the last whole record before the first broken chunk, or end of the trailer
+	closed bool  // the trailer of a closed log was found
+	broken int64 // offset of the first broken chunk, or -1
+	later  int   // number of whole records after broken
+	torn   int64 // end of the remains of a record after end; 0 if there are none
 }
 
 func newChunks(r io.Reader, log uint32) *chunks {
 	return &chunks{r: r, log: log, block: make([]byte, 0, chunkBlock), broken: -1}
 }
 
-// eachRecord calls visit for all records, with ok false for those after a broken chunk. A
-// record is valid until the next call.
+// eachRecord calls visit for all records; ok is false for records after a broken chunk. A record is valid until the
+// next call.
 func (c *chunks) eachRecord(visit func(record []byte, ok bool) error) error {
 	for !c.closed {
 		if err := c.readBlock(); err != nil {
@@ -80,7 +79,7 @@ func (c *chunks) eachRecord(visit func(record []byte, ok bool) error) error {
 	return nil
 }
 
-// readBlock reads the next block; an empty block is the end of the file.
+// readBlock reads the next block; an empty block means the end of the file.
 func (c *chunks) readBlock() error {
 	c.base += int64(len(c.block))
 	n, err := io.ReadFull(c.r, c.block[:chunkBlock])
@@ -91,9 +90,8 @@ func (c *chunks) readBlock() error {
 	return err
 }
 
-// stepChunk takes the next chunk of the block, or moves on by a byte where there is none:
-// damage may have hit a length, and the next whole chunk is found by its checksum
-// alone.
+// stepChunk reads the next chunk of the block. If there is no valid chunk, stepChunk moves on by one byte, because a
+// length may be damaged, and only the checksum shows where the next valid chunk begins.
 func (c *chunks) stepChunk(visit func([]byte, bool) error) error {
 	rest := c.block[c.at:]
 	here := c.base + int64(c.at)
@@ -114,7 +112,7 @@ func (c *chunks) stepChunk(visit func([]byte, bool) error) error {
 		c.at++
 		return nil
 	}
-	if k.first == c.open && (k.first || c.broken < 0) { // the chunk between is missing
+	if k.first == c.open && (k.first || c.broken < 0) { // a chunk in between is missing
 		c.failAt(here)
 	}
 	c.at += k.size
@@ -143,7 +141,7 @@ func (c *chunks) stepChunk(visit func([]byte, bool) error) error {
 	return visit(c.record, c.broken < 0)
 }
 
-// failAt records the first chunk that is not whole; the record around it is lost.
+// failAt records the offset of the first broken chunk. The record around the chunk is lost.
 func (c *chunks) failAt(at int64) {
 	c.open = false
 	if c.broken < 0 {
@@ -151,7 +149,7 @@ func (c *chunks) failAt(at int64) {
 	}
 }
 
-// isPadding reports whether rest is the end of a block in which no chunk found room.
+// isPadding reports whether rest is the end of a block that was too short for a chunk.
 func (c *chunks) isPadding(rest []byte) bool {
 	room := syncHeader
 	if c.log == 0 {
@@ -168,16 +166,16 @@ func (c *chunks) isPadding(rest []byte) bool {
 	return true
 }
 
-// isTrailer reports whether rest begins with the header that ends a closed log: with
-// the number after the log's.
+// isTrailer reports whether rest begins with the header that ends a closed log. This header contains the log's number
+// plus 1.
 func (c *chunks) isTrailer(rest []byte) bool {
 	return c.log != 0 && len(rest) >= logHeader && binary.LittleEndian.Uint32(rest) == 0 &&
 		binary.LittleEndian.Uint16(rest[4:]) == 0 && rest[6] == chunkOfLogs &&
 		binary.LittleEndian.Uint32(rest[chunkHeader:]) == c.log+1
 }
 
-// remains returns the length of a chunk of this log that was not written to its end.
-// The chunks of the log that the file was before have another number and do not count.
+// remains returns the length of an incomplete chunk of this log. If the file was reused, chunks of the earlier log
+// have another number and do not count.
 func remains(rest []byte, log uint32) int64 {
 	switch {
 	case log == 0 || len(rest) < logHeader:
@@ -188,8 +186,8 @@ func remains(rest []byte, log uint32) int64 {
 	return int64(min(len(rest), syncHeader+int(binary.LittleEndian.Uint16(rest[4:]))))
 }
 
-// parseChunk reads a chunk of a log, or of a manifest if log is 0. It refuses a chunk
-// that is not whole, or that belongs to the log that the file was before.
+// parseChunk reads a chunk of a log, or of a manifest if log is 0. parseChunk refuses a broken chunk. If the file was
+// reused, it also refuses chunks of the earlier log.
 func parseChunk(rest []byte, log uint32) (k chunk, ok bool) {
 	if len(rest) < chunkHeader || rest[6] == 0 || rest[6] >= chunkUnknown {
 		return k, false
@@ -208,8 +206,8 @@ func parseChunk(rest []byte, log uint32) (k chunk, ok bool) {
 		return k, false
 	}
 	sum := crc32.Checksum(rest[6:k.size], castagnoli)
-	// The library turns and shifts its checksums before it stores them, because a
-	// checksum of data that has its own checksum in it says little.
+	// The library rotates and shifts its checksums before it stores them, because a checksum is weak if the data
+	// contains its own checksum.
 	if (sum>>15|sum<<17)+chunkMask != binary.LittleEndian.Uint32(rest) {
 		return k, false
 	}
@@ -219,5 +217,5 @@ func parseChunk(rest []byte, log uint32) (k chunk, ok bool) {
 	return k, true
 }
 
-// logOf returns the number in the first chunk of a log, which must have room for it.
+// logOf returns the log number in the first chunk of a log; head must be long enough.
 func logOf(head []byte) uint32 { return binary.LittleEndian.Uint32(head[chunkHeader:]) }

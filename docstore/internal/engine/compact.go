@@ -6,14 +6,13 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// scheduler grants compactions as the library's own does, but only when a flush or a
-// compaction has ended, for nothing else makes one possible. The library's also tries ten
-// times a second, which wakes an idle process, and takes 864,000 steps for a day of virtual
-// time.
+// scheduler grants compactions like the library's own scheduler, but only when a flush or a compaction has ended,
+// because nothing else makes a compaction possible. The library's scheduler also tries ten times a second. This wakes
+// an idle process, and takes 864,000 steps for a day of virtual time.
 //
-// None is granted after the guard has broken. The tables that are written then are pretended, so
-// the next compaction that needs such a table fails, and the library would try it again without a
-// pause until the store is closed: a processor core for a store that does nothing any more.
+// After the guard has broken, scheduler grants no compaction. Tables written after that are pretended, so the next
+// compaction that needs such a table fails. The library would retry this compaction without a pause until the store
+// is closed, and use a whole processor core for a store that has failed.
 type scheduler struct {
 	*pebble.ConcurrencyLimitScheduler
 	guard  *guard
@@ -23,22 +22,22 @@ type scheduler struct {
 }
 
 func newScheduler(g *guard) *scheduler {
-	// Without the timer nobody listens to the news of a flush either: see below.
+	// Without the timer, the library's scheduler also ignores the end of a flush: see below.
 	return &scheduler{ConcurrencyLimitScheduler: pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest(), guard: g}
 }
 
-// Register tells the library's scheduler whose compactions it grants.
+// Register gives the library's scheduler the store whose compactions it grants.
 func (s *scheduler) Register(goroutines int, db pebble.DBForCompaction) {
 	s.ConcurrencyLimitScheduler.Register(goroutines, compactions{db, s.guard})
 }
 
-// compactions are those of a store, as long as its guard is whole.
+// compactions allows the compactions of a store until its guard breaks.
 type compactions struct {
 	pebble.DBForCompaction
 	guard *guard
 }
 
-// GetAllowedWithoutPermission returns how many may run at a time.
+// GetAllowedWithoutPermission returns how many compactions may run at a time.
 func (c compactions) GetAllowedWithoutPermission() int {
 	if c.guard.isBroken() {
 		return 0
@@ -46,9 +45,8 @@ func (c compactions) GetAllowedWithoutPermission() int {
 	return c.DBForCompaction.GetAllowedWithoutPermission()
 }
 
-// UpdateGetAllowedWithoutPermission is called when a flush has ended, under the locks of
-// the library. More compactions may run then: a slot that is taken and given back goes to
-// one that waits.
+// UpdateGetAllowedWithoutPermission is called when a flush has ended, under the locks of the library. More
+// compactions may run then. When the code here takes a slot and gives it back, the slot goes to a waiting compaction.
 func (s *scheduler) UpdateGetAllowedWithoutPermission() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +60,7 @@ func (s *scheduler) UpdateGetAllowedWithoutPermission() {
 	})
 }
 
-// Unregister returns when nothing is granted any more.
+// Unregister returns when no more compactions are granted.
 func (s *scheduler) Unregister() {
 	s.mu.Lock()
 	s.ended = true

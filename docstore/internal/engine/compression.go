@@ -7,12 +7,12 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// plainStore is how many bytes a store may have on the disk before its tables are compressed. Most of what is read of a
-// smaller store is in the system's cache of files, and to decompress it took a third of the time of a feed. The tables of a
-// store that has grown past this size are compressed as they are merged.
+// plainStore is the size on the disk, in bytes, up to which the tables of a store are not compressed. Most reads of
+// such a store come from the system's file cache, and decompression took a third of the time of a feed. When a store
+// grows beyond this size, its tables are compressed as they are merged.
 const plainStore = 1 << 30
 
-// plainOf is that size for a store. One in memory is always compressed.
+// plainOf returns that size for a store. A store in memory is always compressed.
 func plainOf(o Options) int64 {
 	if o.InMemory {
 		return 0
@@ -20,9 +20,9 @@ func plainOf(o Options) int64 {
 	return cmp.Or(o.Plain, plainStore)
 }
 
-// compressionOf is how the library writes the tables that it makes from now on. The first level is never compressed, because
-// its tables are soon merged into the next: to compress and decompress them was a tenth of a batch's processor time. For the
-// others, feeds are read nearly twice as fast as with the library's default.
+// compressionOf returns how the library compresses new tables. The first level is never compressed, because its
+// tables are soon merged into the next level; compressing and decompressing them took a tenth of a batch's processor
+// time. With these settings for the other levels, feeds are read nearly twice as fast as with the library's default.
 func compressionOf(large *atomic.Bool) pebble.DBCompressionSettings {
 	if !large.Load() {
 		return pebble.DBCompressionNone
@@ -32,5 +32,5 @@ func compressionOf(large *atomic.Bool) pebble.DBCompressionSettings {
 	return s
 }
 
-// weighStore finds out if the store has grown so large that its tables are to be compressed, or is so no longer.
+// weighStore decides by the store's size whether new tables are compressed.
 func (e *Engine) weighStore(w weights) { e.large.Store(w.disk > e.plain) }

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// A stage is a directory within the store's, with the files of one moment. They are links
-// where the file system has links, so a stage takes no room and the library may delete the
-// originals meanwhile. A stage exists while a backup is read.
+// A stage is a directory within the store's directory, with the files of one moment. If the file system supports
+// links, the files are links. Then a stage takes no space, and the library may delete the originals meanwhile. A
+// stage exists while a backup is read.
 const (
 	stagePrefix = "backup-"
 	stageSuffix = ".tmp"
 )
 
-// copyFiles calls visit for the files of the store in one state, with every write that
-// was acknowledged before.
+// copyFiles calls visit for the files of the store in one state. The state contains every write acknowledged before
+// the call.
 func (e *Engine) copyFiles(ctx context.Context, visit func(name string, size int64, content io.Reader) error) (err error) {
 	if !e.use.enter() {
 		return ErrClosed
@@ -31,8 +31,8 @@ func (e *Engine) copyFiles(ctx context.Context, visit func(name string, size int
 		return errors.Join(err, g.FS.RemoveAll(stage))
 	}
 	defer func() { err = errors.Join(err, g.FS.RemoveAll(stage)) }()
-	// If the guard broke meanwhile, the flush of the log was pretended, and the stage
-	// may lack writes that were acknowledged.
+	// If the guard has broken meanwhile, the flush of the log was pretended, and the stage may lack acknowledged
+	// writes.
 	if err := g.err(); err != nil {
 		return err
 	}
@@ -49,8 +49,8 @@ func (e *Engine) copyFiles(ctx context.Context, visit func(name string, size int
 	return nil
 }
 
-// copyFile shows a staged file to visit. It reads past the guard, because a copy that cannot be
-// read is the backup's failure and not the store's.
+// copyFile passes a staged file to visit. copyFile does not read through the guard, because if the copy cannot be
+// read, the backup has failed, not the store.
 func (e *Engine) copyFile(ctx context.Context, stage, name string, visit func(string, int64, io.Reader) error) (err error) {
 	file, err := e.guard.FS.Open(e.guard.PathJoin(stage, name))
 	if err != nil {
@@ -64,7 +64,7 @@ func (e *Engine) copyFile(ctx context.Context, stage, name string, visit func(st
 	return visit(name, info.Size(), readUntil{ctx, file})
 }
 
-// dropStages removes the stages of backups that were killed.
+// dropStages removes the stages of killed backups.
 func (e *Engine) dropStages() error {
 	g := e.guard
 	names, err := g.FS.List(g.dir)
@@ -81,13 +81,13 @@ func (e *Engine) dropStages() error {
 	return nil
 }
 
-// readUntil reads until ctx ends: a copy of a large file would else outlive its caller.
+// readUntil reads until ctx ends. Otherwise the copy of a large file would go on after its caller has returned.
 type readUntil struct {
 	ctx context.Context
 	r   io.Reader
 }
 
-// Read reads on.
+// Read reads the next bytes.
 func (u readUntil) Read(b []byte) (int, error) {
 	if u.ctx.Err() != nil {
 		return 0, context.Cause(u.ctx)

@@ -12,11 +12,11 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// unusableError is that of a directory that cannot be made, or in which no file can be made. Nothing in it can be damaged,
-// whatever the system calls the reason: in some places it says that a file does not exist.
+// unusableError is the error of a directory that cannot be created, or in which no file can be created. Such an error
+// is never damage, whatever reason the system gives: on some systems the reason is a missing file.
 type unusableError struct{ error }
 
-// Error says which directory would do.
+// Error describes a directory that would be suitable.
 func (e unusableError) Error() string {
 	return fmt.Sprintf("the directory cannot be used: %v: want one in which this user can make files", e.error)
 }
@@ -24,9 +24,9 @@ func (e unusableError) Error() string {
 // Unwrap returns the error of the system.
 func (e unusableError) Unwrap() error { return e.error }
 
-// openError maps the library's error to ours. The library exports no sentinel for a
-// locked directory or an unknown format, so the text decides; a test opens each such
-// directory, so a new text is noticed with the library's next version.
+// openError maps the library's error to ours. The library exports no sentinel for a locked directory or an unknown
+// format, so openError compares texts. A test opens each such directory, so the test fails if the library's next
+// version changes a text.
 func openError(err error) error {
 	text := err.Error()
 	switch {
@@ -44,8 +44,7 @@ func openError(err error) error {
 	return err
 }
 
-// openFailure is the error of an open that came to nothing because of the disk, or
-// because ctx ended.
+// openFailure returns the error of an open that failed because of the disk, or because ctx ended.
 func openFailure(ctx context.Context, reason error) error {
 	if ctx.Err() != nil && errors.Is(reason, context.Cause(ctx)) || isCorrupt(reason) {
 		return reason
@@ -53,13 +52,13 @@ func openFailure(ctx context.Context, reason error) error {
 	return fmt.Errorf("%w: %w", ErrFailed, reason)
 }
 
-// isCorrupt reports whether the library calls an error damage.
+// isCorrupt reports whether the library's error means damage.
 func isCorrupt(err error) bool {
 	return pebble.IsCorruptionError(err) || errors.Is(err, pebble.ErrCorruption)
 }
 
-// readError maps the error of a read to ours. After a failure the library misses tables
-// that were never written, which looks like damage and is none.
+// readError maps the error of a read to ours. After a failure of the disk, the library misses tables that were never
+// written. This looks like damage but is not.
 func (e *Engine) readError(err error) error {
 	switch {
 	case err == nil:
@@ -72,15 +71,13 @@ func (e *Engine) readError(err error) error {
 	return err
 }
 
-// damage is the [ErrCorrupt] of a file. The name is empty where the library's error has
-// it.
+// damage is the [ErrCorrupt] of a file. The name is empty if the library's error contains the name.
 type damage struct {
 	file string
 	err  error
 }
 
-// Error is one line, although the library's error may have several, and says how to go
-// on.
+// Error returns one line that also says how to continue. The library's error may have several lines.
 func (d damage) Error() string {
 	return fmt.Sprintf("%v: %s: nothing was changed; restore the directory from a copy, or read what is left with changefeed export --salvage", ErrCorrupt, d.describeDamage())
 }
@@ -98,8 +95,8 @@ func (d damage) describeDamage() string {
 // Unwrap returns the class and the library's error.
 func (d damage) Unwrap() []error { return []error{ErrCorrupt, d.err} }
 
-// damaged is the [ErrCorrupt] of a file. A file that the disk does not give is none: the same files may be read another time,
-// and whoever is told to restore a copy would lose what was written since.
+// damaged returns the [ErrCorrupt] of a file. If the disk cannot read a file, the file does not count as damaged: a
+// later read may succeed, and an operator who restored a copy would lose the writes since that copy.
 func damaged(name, format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	if isOfDisk(err) {
@@ -108,7 +105,7 @@ func damaged(name, format string, args ...any) error {
 	return damage{name, err}
 }
 
-// isOfDisk reports whether an error is one of the operating system's, other than that there is no such file.
+// isOfDisk reports whether an error comes from the operating system and does not mean a missing file.
 func isOfDisk(err error) bool {
 	number, ok := errors.AsType[syscall.Errno](err)
 	return ok && number != syscall.ENOENT

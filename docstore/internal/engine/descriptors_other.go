@@ -2,5 +2,5 @@
 
 package engine
 
-// descriptorLimit is how many descriptors the process may have; 0 is any number.
+// descriptorLimit returns how many descriptors the process may have; 0 means any number.
 func descriptorLimit() int { return 0 }

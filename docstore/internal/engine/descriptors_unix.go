@@ -4,7 +4,7 @@ package engine
 
 import "syscall"
 
-// descriptorLimit is how many descriptors the process may have; 0 is any number.
+// descriptorLimit returns how many descriptors the process may have; 0 means any number.
 func descriptorLimit() int {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil || limit.Cur > 1<<30 {

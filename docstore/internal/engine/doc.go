@@ -1,13 +1,13 @@
-// Package engine is the ordered map on disk below a document store: a file format that
-// notices its own damage, on an LSM tree that a library provides.
+// Package engine is the ordered map on disk below a document store. The engine adds the detection of damaged files to
+// an LSM tree, which a library provides.
 //
-// The library is cockroachdb/pebble, and no other package of the store knows that. Package
-// docstore gives keys and values their meaning; here they are bytes. What has to be known
-// of them before a store can be read is the [Schema].
+// The library is cockroachdb/pebble, and only this package of the store depends on it. Package docstore gives keys
+// and values their meaning; for the engine they are bytes. A [Schema] contains the facts about keys and values that
+// the engine needs before reading a store.
 //
-// An [Engine] is an open map. [Engine.Get] reads a key, a [Cursor] walks keys in order, a
-// [View] is one state for several reads that must agree, and a [Batch] is a set of changes
-// that is applied as a whole and is on the disk when [Batch.Commit] returns:
+// An [Engine] is an open map. [Engine.Get] reads a key, and a [Cursor] walks keys in order. A [View] is a state for
+// several reads that must agree. A [Batch] is a set of changes that are applied as a whole; they are on the disk when
+// [Batch.Commit] returns:
 //
 //	e, err := engine.Open(ctx, dir, engine.Options{Schema: schema}, func(e *engine.Engine) error {
 //		_, found, err := e.Format()
@@ -29,35 +29,33 @@
 //
 // # Opening
 //
-// The library deletes as it opens: the files that its manifest does not name, and what it
-// cannot read of a log. So the files are verified before ([ErrCorrupt] names the file and
-// changes nothing), by an inventory of the logs that is kept here. Then the function given to
-// Open reads with [Engine.Find] what its caller keeps in memory. [Engine.NewestLog] says how
-// far the newest log of a store reaches that was not closed.
+// When the library opens a store, it deletes the files that its manifest does not name, and the part of a log that it
+// cannot read. So the engine verifies the files before, with an inventory of the logs that the engine maintains. If a
+// file is damaged, [ErrCorrupt] names the file, and nothing has been changed. Then the function given to Open reads,
+// with [Engine.Find], the data that its caller keeps in memory. If the store had not been closed, [Engine.NewestLog]
+// reports how far its newest log reaches.
 //
 // # The disk
 //
-// The library does not bear a disk that fails: it panics, goes on without a file, or tries again
-// for ever. Therefore it stands on a guard, a file system that waits out what may pass. After any
-// other error of a write the engine has failed: the guard then only pretends to write, every
-// commit returns the reason, and the function given to [Engine.OnFailure] is called with it.
-// [Engine.LacksRoom] is asked before a write whether the disk has the reserve that the engine
-// needs for what is written already.
+// The library cannot handle a disk that fails: the library panics, goes on without a file, or retries for ever.
+// Therefore the library uses a guard, a file system that waits while a temporary error lasts. After any other error
+// of a write, the engine has failed: the guard only pretends to write, every commit returns the reason, and the
+// function given to [Engine.OnFailure] is called with the reason. Before a write, [Engine.LacksRoom] reports whether
+// the disk lacks the reserve that the engine needs for the data written already.
 //
 // # Copies and remains
 //
-// [Engine.CopyInto] and [Engine.StreamTo] copy the files of one moment while the engine is used;
-// [ReceiveInto] makes a directory of the stream. [OpenWreck] reads the logs and tables of a damaged
-// store past the library, and lists what is lost.
+// [Engine.CopyInto] and [Engine.StreamTo] copy the files of one moment while the engine is in use; [ReceiveInto]
+// creates a directory from the stream. [OpenWreck] reads the logs and tables of a damaged store without opening the
+// store in the library, and lists the losses.
 //
 // # Caveats
 //
-// What a cursor hands out is valid until its next step. A cursor or view that is not closed keeps
-// [Engine.Close] waiting, and keeps the files of its state. Nothing here limits the sizes of keys
-// and values.
+// Key and value of a cursor are valid until its next step. If a cursor or view is not closed, [Engine.Close] waits,
+// and the files of its state remain. The engine does not limit the sizes of keys and values.
 //
 // # Where to read on
 //
-// guard.go says which error of the disk means what, verify.go and logs.go what damage is, and
-// pebble.go why the library stands behind interfaces.
+// guard.go describes the errors of the disk and their consequences, verify.go and logs.go define damage, and
+// pebble.go explains why the library is used through interfaces.
 package engine

@@ -2,7 +2,7 @@ package engine
 
 import "errors"
 
-// The errors of the engine. Package docstore has them under the same names, and says more of each.
+// The errors of the engine. Package docstore exports them under the same names, and describes them in more detail.
 var (
 	ErrInUse    = errors.New("directory is in use")
 	ErrCorrupt  = errors.New("store is corrupt")

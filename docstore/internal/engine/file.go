@@ -6,30 +6,29 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The files of a guarded store, by what an error of each would mean. Errors of vital
-// files are hidden, because the library would panic or go on without the file; errors of
-// tables are shown, because the library then writes the table again; errors of reads are
-// shown too, and only paced. guard.go says when the guard breaks, after which
-// writes do nothing.
+// The files of a guarded store, grouped by the consequences of an error. Errors of vital files are hidden from the
+// library, because the library would panic or go on without the file. Errors of tables are shown, because the library
+// then writes the table again. Errors of reads are shown too, but the guard slows down repeated reads. guard.go
+// describes when the guard breaks; after that, writes do nothing.
 
-// guardedVital is a log, a manifest, a marker or the directory. The library sees none of
-// its errors, because it cannot bear them.
+// guardedVital is a log, a manifest, a marker or the directory. Errors are hidden from the library, because the
+// library cannot handle them.
 type guardedVital struct {
 	vfs.File
 	g    *guard
 	name string
 	log  bool
 
-	at, room int64 // of a log: how far it is written, and how far it has room
+	at, room int64 // of a log: bytes written, and bytes reserved
 }
 
-// newVital guards a file without which the store is nothing. Only logs get room in advance.
+// newVital guards a file that the store cannot do without. Only logs reserve space in advance.
 func newVital(file vfs.File, g *guard, name string) *guardedVital {
 	return &guardedVital{File: file, g: g, name: name, log: strings.HasSuffix(name, ".log")}
 }
 
-// Write writes, or pretends to. A write that fails half-way cannot be undone, so the
-// guard breaks; lack of room was waited out before.
+// Write writes, or pretends to. A half-done write cannot be undone, so the guard breaks. Lack of space was waited out
+// before the write.
 func (f *guardedVital) Write(b []byte) (int, error) {
 	n := len(b)
 	if f.log {
@@ -44,14 +43,14 @@ func (f *guardedVital) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// Sync brings the file to the disk.
+// Sync syncs the file to the disk.
 func (f *guardedVital) Sync() error { return f.sync(f.File.Sync) }
 
-// SyncData brings the file's bytes to the disk.
+// SyncData syncs the file's bytes to the disk.
 func (f *guardedVital) SyncData() error { return f.sync(f.File.SyncData) }
 
-// sync breaks the guard after a failure, because it is not known what reached the disk, and a
-// second try could succeed without it.
+// sync breaks the guard after a failure, because the bytes that reached the disk are unknown, and a second sync could
+// succeed without them.
 func (f *guardedVital) sync(do func() error) error {
 	if !f.g.isBroken() {
 		f.g.breakOnError("sync", f.name, do())
@@ -59,7 +58,7 @@ func (f *guardedVital) sync(do func() error) error {
 	return nil
 }
 
-// SyncTo brings a beginning of the file to the disk.
+// SyncTo syncs the first bytes of the file to the disk.
 func (f *guardedVital) SyncTo(length int64) (full bool, err error) {
 	err = f.sync(func() error {
 		full, err = f.File.SyncTo(length)
@@ -77,8 +76,8 @@ func (f *guardedVital) Close() error {
 	return nil
 }
 
-// Stat is asked of a log that was made out of an old one, for the figures of [Engine.Reclaim] alone.
-// A log whose size cannot be read counts as empty there, so the store goes on.
+// Stat is called only for a log that reuses an old file, for the figures of [Engine.Reclaim]. If the size of the log
+// cannot be read, the log counts as empty in these figures, so the store goes on.
 func (f *guardedVital) Stat() (vfs.FileInfo, error) {
 	info, err := f.File.Stat()
 	if err != nil {
@@ -87,21 +86,19 @@ func (f *guardedVital) Stat() (vfs.FileInfo, error) {
 	return info, nil
 }
 
-// Preallocate does nothing: the library would give each log room for a full write
-// buffer, and a small store would take many times its size. See makeRoom.
+// Preallocate does nothing, because the library would reserve a full write buffer for each log, and a small store
+// would take many times its size. See makeRoom.
 func (f *guardedVital) Preallocate(int64, int64) error { return nil }
 
-// leastRoom and mostRoom bound the room that a log gets in advance: as much again as is
-// written.
+// leastRoom and mostRoom limit the space that a log reserves in advance: as much again as reserved so far.
 const (
 	leastRoom = 256 << 10
 	mostRoom  = 4 << 20
 )
 
-// makeRoom reserves room in a log before bytes are written, because lack of room can be
-// waited out then and a half-written record cannot. A file system that cannot reserve
-// answers with another error; there a full disk shows at the write, and breaks the
-// guard.
+// makeRoom reserves space in a log before bytes are written. The guard can wait if space is missing at this point,
+// but not if a record is half written. A file system that cannot reserve space returns another error. There, a full
+// disk is noticed only at the write, and breaks the guard.
 func (f *guardedVital) makeRoom(n int64) {
 	if f.at+n <= f.room {
 		return
@@ -116,12 +113,12 @@ func (f *guardedVital) makeRoom(n int64) {
 	f.room = f.at + step
 }
 
-// guardedTable is a table that is being written.
+// guardedTable is a table being written.
 type guardedTable struct {
 	vfs.File
 	g    *guard
 	name string
-	torn bool // lacks a write; the library closes it and begins another
+	torn bool // a write has failed; the library closes the table and begins another
 }
 
 // Write writes, or pretends to.
@@ -134,14 +131,14 @@ func (f *guardedTable) Write(b []byte) (int, error) {
 	return n, f.g.tableError("write", f.name, err)
 }
 
-// Sync brings the table to the disk.
+// Sync syncs the table to the disk.
 func (f *guardedTable) Sync() error { return f.sync(f.File.Sync) }
 
-// SyncData brings the table's bytes to the disk.
+// SyncData syncs the table's bytes to the disk.
 func (f *guardedTable) SyncData() error { return f.sync(f.File.SyncData) }
 
-// sync brings the table to the disk. Only that ends a series of failures: a table that
-// was created, or lacks one of its writes, proves nothing about the disk.
+// sync syncs the table to the disk. Only a successful sync of a complete table ends a series of failures. A table
+// that was only created, or that lacks one of its writes, proves nothing about the disk.
 func (f *guardedTable) sync(do func() error) error {
 	if f.g.isBroken() {
 		return nil
@@ -153,7 +150,7 @@ func (f *guardedTable) sync(do func() error) error {
 	return err
 }
 
-// SyncTo brings a beginning of the table to the disk.
+// SyncTo syncs the first bytes of the table to the disk.
 func (f *guardedTable) SyncTo(length int64) (full bool, err error) {
 	if f.g.isBroken() {
 		return false, nil
@@ -171,14 +168,14 @@ func (f *guardedTable) Close() error {
 	return f.g.tableError("close", f.name, err)
 }
 
-// guardedReader is a file that is being read.
+// guardedReader is a file being read.
 type guardedReader struct {
 	vfs.File
 	g    *guard
 	name string
 }
 
-// Read reads on.
+// Read reads the next bytes.
 func (f *guardedReader) Read(b []byte) (int, error) {
 	if err := f.g.openingError(); err != nil {
 		return 0, err
@@ -186,7 +183,7 @@ func (f *guardedReader) Read(b []byte) (int, error) {
 	return f.File.Read(b)
 }
 
-// ReadAt reads at a place.
+// ReadAt reads at an offset.
 func (f *guardedReader) ReadAt(b []byte, at int64) (int, error) {
 	if err := f.g.openingError(); err != nil {
 		return 0, err

@@ -13,20 +13,20 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The format of a store is known before the library opens it. The library writes as it opens: it
-// begins a log and a manifest. A program that found out only afterwards that it does not know the
-// format would have changed the files of a store that it then refuses.
+// The engine must know the format of a store before the library opens it, because opening writes a log and a
+// manifest. Otherwise a program that does not know the format would change the files of a store and only then refuse
+// it.
 //
-// The inventory has the format. That of an older build has none; then the library is opened to be
-// read only, once, and the next inventory has it.
+// The inventory contains the format. If an older build wrote the store, the inventory has no format. Then the library
+// is opened once in read-only mode, and the next inventory contains the format.
 //
-// The store of an older build without an inventory is opened twice: first without making one, to
-// raise its format, and then to be used. An older program that is tried on it meanwhile either
-// finds the old format and can use the store, or refuses it; and whatever such a program does to
-// the logs, there is no inventory that they would contradict.
+// If an older build wrote the store without an inventory, the store is opened twice: first without an inventory, to
+// raise its format, and then for use. If an older program tries to open the store meanwhile, that program either
+// finds the old format and can use the store, or refuses the store. Whatever such a program does to the logs, no
+// inventory contradicts them.
 
-// checkFormat returns the format of the store that has been verified, and refuses an unknown one.
-// A store without a format is new, or empty, or another program's; see [Engine.Format].
+// checkFormat returns the format of a verified store, and refuses an unknown format. A store without a format is new,
+// or empty, or written by another program; see [Engine.Format].
 func checkFormat(ctx context.Context, e *Engine, dir string, po *pebble.Options) (string, error) {
 	facts := e.inventory.facts
 	if facts.Making {
@@ -42,18 +42,18 @@ func checkFormat(ctx context.Context, e *Engine, dir string, po *pebble.Options)
 	return format, e.schema.checkFormat(format)
 }
 
-// Schema is what the engine has to know of its user's keys and values before they can be read.
+// Schema contains the facts about its user's keys and values that the engine needs before reading them.
 type Schema struct {
-	FormatKey []byte   // the key whose value names the format of all others
-	Formats   []string // those that are read, the present one last
-	Heads     []byte   // first bytes of the keys that are read while a store is opened
+	FormatKey []byte   // key of the format of all other values
+	Formats   []string // formats that this version reads, the present format last
+	Heads     []byte   // first bytes of the keys read while a store is opened
 
-	// Age returns a number that is greater in the newer of two values of a key, or false for a
-	// value without one. It decides in a damaged store, where the library's own numbers are lost.
+	// Age returns a number that is greater for the newer of two values of a key, or false if the value has no such
+	// number. Age decides in a damaged store, in which the library's own numbers are lost.
 	Age func(key, value []byte) (age int64, ok bool)
 }
 
-// presentFormat is the format in which stores are written.
+// presentFormat returns the format of new stores.
 func (s Schema) presentFormat() string { return s.Formats[len(s.Formats)-1] }
 
 // checkFormat refuses a format that this version does not read.
@@ -69,8 +69,9 @@ func (s Schema) checkFormat(format string) error {
 		ErrFormat, format, strings.Join(known, " and "))
 }
 
-// Format reads the format of a store that is being opened, and refuses an unknown one, or keys
-// without a format: they are another program's, or what is left of a store. A new store has none.
+// Format reads the format of a store being opened, and refuses an unknown format. Format also refuses a store that
+// has keys but no format: another program wrote the keys, or they are the rest of a store. A new store has no keys
+// and no format.
 func (e *Engine) Format() (format string, found bool, err error) {
 	value, found, err := e.Find(e.schema.FormatKey)
 	switch {
@@ -115,12 +116,12 @@ func readFormat(ctx context.Context, e *Engine, dir string, po *pebble.Options) 
 		err = e.refuseOther()
 	}
 	e.db = nil
-	format = string(value) // the memory is the library's until it is closed
+	format = string(value) // a copy, because the memory belongs to the library until its end
 	return format, errors.Join(err, db.Close())
 }
 
-// refuseOther refuses an engine that holds keys and no format: they are another program's, or
-// what is left of a store.
+// refuseOther refuses an engine that has keys but no format: another program wrote the keys, or they are the rest of
+// a store.
 func (e *Engine) refuseOther() (err error) {
 	c, err := e.Cursor(nil, nil)
 	if err != nil {
@@ -133,7 +134,7 @@ func (e *Engine) refuseOther() (err error) {
 	return c.Err()
 }
 
-// isOld reports whether a store was written by a build that knew no inventory.
+// isOld reports whether a store was written by a build older than the inventory.
 func isOld(e *Engine, fs vfs.FS, dir string) (bool, error) {
 	if e.inventory.facts.Making {
 		return false, nil

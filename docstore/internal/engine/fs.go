@@ -9,22 +9,21 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The guard as the file system that the library sees. Changes to the store's own
-// directory succeed, wait or are pretended. Changes to a copy, in another directory,
-// fail as they are, because somebody waits for that copy and must not believe in it.
-// Reads pass their errors on, which the library bears.
+// The guard is the file system that the library sees. Changes to the store's own directory succeed, wait or are
+// pretended. Changes to a copy, in another directory, return their errors, because a caller waits for that copy and
+// must learn of the failure. Reads return their errors, because the library can handle them.
 
 // fileKind decides how the guard treats an error of a file.
 type fileKind int
 
 const (
-	foreignFile fileKind = iota // of a copy of the store: its error is the caller's
+	foreignFile fileKind = iota // file of a copy of the store: its error goes to the caller
 	vitalFile
 	tableFile
 )
 
-// kindOf tells files apart by directory and suffix. Whatever is not known is vital: an
-// error too many stops the store, an error too few loses data.
+// kindOf returns the kind of a file, by its directory and suffix. An unknown file counts as vital: if an error is
+// taken too seriously, the store stops; if an error is not taken seriously enough, data is lost.
 func (g *guard) kindOf(name string) fileKind {
 	switch {
 	case g.PathDir(name) != g.dir:
@@ -35,10 +34,10 @@ func (g *guard) kindOf(name string) fileKind {
 	return vitalFile
 }
 
-// Unwrap returns the file system below.
+// Unwrap returns the underlying file system.
 func (g *guard) Unwrap() vfs.FS { return g.FS }
 
-// Create makes a file, or pretends to.
+// Create creates a file, or pretends to.
 func (g *guard) Create(name string, category vfs.DiskWriteCategory) (file vfs.File, err error) {
 	create := func() error {
 		file, err = g.FS.Create(name, category)
@@ -65,13 +64,13 @@ func (g *guard) Create(name string, category vfs.DiskWriteCategory) (file vfs.Fi
 	return g.pretendFile(name), nil
 }
 
-// pretendFile returns a file that exists in memory only.
+// pretendFile returns a file that exists only in memory.
 func (g *guard) pretendFile(name string) vfs.File {
-	file, _ := vfs.NewMem().Create("nowhere", vfs.WriteCategoryUnspecified) // has room for it
+	file, _ := vfs.NewMem().Create("nowhere", vfs.WriteCategoryUnspecified) // cannot fail: it has room
 	return newVital(file, g, name)
 }
 
-// ReuseForWrite makes a log, out of an old one unless old logs are to go (see reclaim).
+// ReuseForWrite creates a log. ReuseForWrite reuses an old log's file, unless old logs must be removed (see reclaim).
 func (g *guard) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if g.isBroken() {
 		return g.pretendFile(name), nil
@@ -81,14 +80,14 @@ func (g *guard) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) 
 		if err == nil {
 			return newVital(file, g, name), nil
 		}
-		// Another try would succeed, and would not show what the sync that failed has lost.
+		// A second try would succeed, but would hide the data that the failed sync has lost.
 		if errors.Is(err, errUnrecorded) && !mayPass(err) {
 			g.breakWith(named("reuse", name, err))
 		}
 	}
 	file, err := g.Create(name, category)
 	if err == nil && !g.isBroken() {
-		_ = g.FS.Remove(old) // a log too many is removed at the next opening
+		_ = g.FS.Remove(old) // if this fails, the next opening removes the log
 	}
 	return file, err
 }
@@ -106,7 +105,7 @@ func (g *guard) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	return &guardedReader{file, g, name}, nil
 }
 
-// openingError is the error of all reads while the opening of a store is given up.
+// openingError returns the error of all reads while the opening of a store is being given up.
 func (g *guard) openingError() error {
 	if g.opening.Load() {
 		return g.err()
@@ -114,7 +113,7 @@ func (g *guard) openingError() error {
 	return nil
 }
 
-// afterRead waits after a failed read of a table, which the library repeats at once.
+// afterRead waits after a failed read of a table, because the library repeats the read at once.
 func (g *guard) afterRead(name string) {
 	if g.kindOf(name) == tableFile {
 		g.pauseReads()
@@ -136,8 +135,8 @@ func (g *guard) OpenDir(name string) (file vfs.File, err error) {
 	return g.pretendFile(name), nil
 }
 
-// changeUnlessBroken runs f unless the guard is broken. Then a change to the store is pretended,
-// and one to a copy fails: a copy that looks whole and is not would be worse than none.
+// changeUnlessBroken runs f unless the guard is broken. If the guard is broken, a change to the store is pretended,
+// and a change to a copy fails, because an incomplete copy that looks complete would be worse than no copy.
 func (g *guard) changeUnlessBroken(name string, f func() error) error {
 	if !g.isBroken() {
 		return f()
@@ -148,7 +147,7 @@ func (g *guard) changeUnlessBroken(name string, f func() error) error {
 	return nil
 }
 
-// Remove removes a file. An error is passed on: a file too many does no harm.
+// Remove removes a file. Remove returns errors, because a file that remains does no harm.
 func (g *guard) Remove(name string) error {
 	return g.changeUnlessBroken(name, func() error { return g.FS.Remove(name) })
 }
@@ -158,7 +157,7 @@ func (g *guard) RemoveAll(name string) error {
 	return g.changeUnlessBroken(name, func() error { return g.FS.RemoveAll(name) })
 }
 
-// Rename renames a file. The library writes its options under another name first.
+// Rename renames a file. The library writes its file of options under another name first.
 func (g *guard) Rename(old, name string) error {
 	return g.changeUnlessBroken(name, func() error {
 		if g.kindOf(name) == foreignFile {
@@ -169,17 +168,17 @@ func (g *guard) Rename(old, name string) error {
 	})
 }
 
-// Link is used for copies alone.
+// Link is used only for copies.
 func (g *guard) Link(old, name string) error {
 	return g.changeUnlessBroken(name, func() error { return g.FS.Link(old, name) })
 }
 
-// MkdirAll makes the directory, or that of a copy.
+// MkdirAll creates the store's directory, or that of a copy.
 func (g *guard) MkdirAll(name string, perm os.FileMode) error {
 	return g.changeUnlessBroken(name, func() error { return g.FS.MkdirAll(name, perm) })
 }
 
-// OpenReadWrite is used for no file of a store.
+// OpenReadWrite is not used for files of a store.
 func (g *guard) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (file vfs.File, err error) {
 	err = g.changeUnlessBroken(name, func() error {
 		file, err = g.FS.OpenReadWrite(name, category, opts...)
@@ -196,8 +195,8 @@ func (g *guard) Lock(name string) (io.Closer, error) {
 	return g.FS.Lock(name)
 }
 
-// List lists the directory. The library leaves goroutines behind when that fails late in
-// its opening, so only the first list may fail.
+// List lists the directory. If a list fails late in the library's opening, the library leaks goroutines, so only the
+// first list may fail.
 func (g *guard) List(dir string) (names []string, err error) {
 	if g.PathJoin(dir) != g.PathJoin(g.dir) {
 		return g.FS.List(dir)

@@ -13,64 +13,63 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The library does not bear every error of a disk. It panics, with locks held, when a
-// log cannot be made or closed, calls a failed manifest fatal and goes on, and tries
-// a failed flush again at once and for ever, even while a store is being opened.
-// Therefore the library stands on a guard, which hides those errors:
+// The library cannot handle every error of a disk. If a log cannot be created or closed, the library panics with
+// locks held. If a manifest fails, the library reports a fatal error and goes on. If a flush fails, the library
+// retries at once and for ever, even while a store is being opened. Therefore the library uses a guard, which hides
+// those errors:
 //
-//   - Errors that may pass (no space, no descriptors) are waited out, where nothing has been
-//     done yet: before a file is made or a log gets room. Not while the store is opened,
-//     because the caller of Open waits for an answer.
+//   - Temporary errors (no space, no descriptors) are waited out at points where nothing has
+//     been done yet: before a file is created, or before a log reserves space. While the store
+//     is being opened, the guard does not wait, because the caller of Open waits for an answer.
 //   - Any other error of a log, a manifest or the directory breaks the guard. From then on
-//     nothing on the disk is changed, and everything that the library does is pretended to
-//     succeed, so that the library comes to an end and can be closed. The store fails with the
-//     reason, and the files are as if the process had been killed in that moment. No compaction
-//     begins any more (compact.go), because what it would read may be pretended.
-//   - An error of a table is shown, because the library can try again; the guard paces the
-//     tries. If they do not help within 10 seconds, the guard breaks, unless the disk is full:
-//     then writes are refused, and the tries go on until there is room.
+//     nothing on the disk is changed, and all operations of the library are pretended to
+//     succeed, so that the library finishes and can be closed. The store fails with the
+//     reason, and the files are as if the process had been killed at that moment. No new
+//     compaction begins (compact.go), because it might read pretended tables.
+//   - An error of a table is shown, because the library can retry; the guard slows down the
+//     retries. If they do not succeed within 10 seconds, the guard breaks, unless the disk is
+//     full: then writes are refused, and the retries go on until there is room.
 
-// guard stands between the library and the disk.
+// guard is a file system between the library and the disk.
 type guard struct {
 	vfs.FS
 	dir string
 
-	opening atomic.Bool // then reads fail too once the guard is broken, to end the opening
+	opening atomic.Bool // if set, reads fail too after the guard has broken, to end the opening
 	listed  atomic.Bool // the directory has been listed
-	afresh  atomic.Bool // logs are made anew, not recycled
-	stalled atomic.Bool // a write has waited for room for long
-	leaving atomic.Bool // the store is being closed: a full disk is waited for no longer than other errors
+	afresh  atomic.Bool // logs get new files instead of reused ones
+	stalled atomic.Bool // a write has waited for room for a long time
+	leaving atomic.Bool // the store is being closed: the wait for a full disk is as short as for other errors
 	failure atomic.Pointer[error]
-	broken  chan struct{} // closed with failure
-	closing chan struct{} // closed when nobody waits for the disk any more
+	broken  chan struct{} // closed when failure is set
+	closing chan struct{} // closed when the wait for the disk must end
 	once    sync.Once
 
 	mu      sync.Mutex
-	last    error     // is being waited out
-	since   time.Time // tables cannot be written since then; zero when they can
+	last    error     // the error being waited out
+	since   time.Time // tables have failed since then; zero if they do not fail
 	retries int
-	tell    func(error) // of the failure
+	tell    func(error) // called with the failure
 }
 
-// Waits for a disk that may come back.
+// How long the guard waits for a disk that may recover.
 const (
-	// diskPatience is how long writers wait before the store fails. Longer would look
-	// like a hang to their callers.
+	// diskPatience is how long writers wait before the store fails. A longer wait would look like a hang to their
+	// callers.
 	diskPatience = 10 * time.Second
 	firstPause   = 10 * time.Millisecond
 	longestPause = time.Second
-	readPause    = 100 * time.Millisecond // after a failed read, which the library may try again at once
+	readPause    = 100 * time.Millisecond // after a failed read, because the library may repeat the read at once
 )
 
-// newGuard guards the files of a store that is being opened.
+// newGuard returns the guard of a store being opened.
 func newGuard(fs vfs.FS, dir string) *guard {
 	g := &guard{FS: fs, dir: fs.PathDir(fs.PathJoin(dir, "x")), broken: make(chan struct{}), closing: make(chan struct{})}
 	g.opening.Store(true)
 	return g
 }
 
-// breakWith breaks the guard; the first reason stays, because later ones are its
-// consequences.
+// breakWith breaks the guard. The guard keeps the first reason, because later reasons are its consequences.
 func (g *guard) breakWith(reason error) {
 	if !g.failure.CompareAndSwap(nil, &reason) {
 		return
@@ -92,11 +91,11 @@ func (g *guard) err() error {
 	return nil
 }
 
-// isBroken reports whether the guard is broken: then writes only pretend to be done.
+// isBroken reports whether the guard is broken. If so, writes are only pretended.
 func (g *guard) isBroken() bool { return g.failure.Load() != nil }
 
-// endOpening ends the time in which reads fail with the guard. From now on the guard calls
-// tell with its failure, at once if there is one already.
+// endOpening ends the time in which reads fail after a break. From now on the guard calls tell with its failure, at
+// once if there is a failure already.
 func (g *guard) endOpening(tell func(error)) {
 	g.opening.Store(false)
 	g.mu.Lock()
@@ -127,7 +126,7 @@ func (g *guard) breakWhenDone(ctx context.Context) (settled func()) {
 // endWaits ends all waits for the disk, because the library is being closed.
 func (g *guard) endWaits() { g.once.Do(func() { close(g.closing) }) }
 
-// pause waits; false means that another try is of no use.
+// pause waits, and returns false if another try is useless.
 func (g *guard) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -140,8 +139,8 @@ func (g *guard) pause(d time.Duration) bool {
 	return false
 }
 
-// pauseReads waits between two reads of the library of which the first has failed. It waits while the guard is
-// broken too: then the library looks for tables that were pretended, and would look without a pause.
+// pauseReads waits after a failed read of the library, before the next read. pauseReads also waits if the guard is
+// broken: then the library looks for pretended tables, and would repeat this without a pause.
 func (g *guard) pauseReads() {
 	timer := time.NewTimer(readPause)
 	defer timer.Stop()
@@ -151,8 +150,7 @@ func (g *guard) pauseReads() {
 	}
 }
 
-// mayPass reports whether an error may end by itself: other processes free space,
-// descriptors and memory.
+// mayPass reports whether an error may be temporary: other processes may free space, descriptors and memory.
 func mayPass(err error) bool {
 	for _, e := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN} {
 		if errors.Is(err, e) {
@@ -162,9 +160,9 @@ func mayPass(err error) bool {
 	return false
 }
 
-// insist tries f until it succeeds, for as long as its error may pass, and then breaks
-// the guard; true means that f succeeded. A disk that has become full since the room was looked
-// for is waited for until there is room, because with a broken guard nobody could read.
+// insist retries f while its error may be temporary, and returns true if f succeeds. Otherwise insist breaks the
+// guard. If the disk has become full since the check for room, insist waits until there is room, because nobody could
+// read from a store whose guard is broken.
 func (g *guard) insist(verb, name string, try func() error) bool {
 	begin := time.Now()
 	for wait := firstPause; !g.isBroken(); wait = min(2*wait, longestPause) {
@@ -184,15 +182,15 @@ func (g *guard) insist(verb, name string, try func() error) bool {
 	return false
 }
 
-// breakOnError breaks the guard after an error of a step that cannot be tried again: half of it
-// may have been done.
+// breakOnError breaks the guard after an error of a step that cannot be retried, because half of the step may have
+// been done.
 func (g *guard) breakOnError(verb, name string, err error) {
 	if err != nil {
 		g.breakWith(named(verb, name, err))
 	}
 }
 
-// named adds verb and file to an error that lacks the file.
+// named adds verb and file to an error that does not contain the file.
 func named(verb, name string, err error) error {
 	if err == nil || strings.Contains(err.Error(), name) {
 		return err
@@ -200,22 +198,22 @@ func named(verb, name string, err error) error {
 	return fmt.Errorf("%s %s: %w", verb, name, err)
 }
 
-// waitingOut records the error that is being waited out, nil when it has passed.
+// waitingOut records the error being waited out; nil means that the error has passed.
 func (g *guard) waitingOut(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.last = err
 }
 
-// waitsFor returns the error that is being waited out, or nil.
+// waitsFor returns the error being waited out, or nil.
 func (g *guard) waitsFor() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.last
 }
 
-// tableError records the outcome of a step on a table and returns it to the library. It
-// breaks the guard when tables have failed for diskPatience, other than by a full disk.
+// tableError records the result of a step on a table and returns the result to the library. If tables have failed for
+// diskPatience, and the reason is not a full disk, tableError breaks the guard.
 func (g *guard) tableError(verb, name string, err error) error {
 	err = named(verb, name, err)
 	g.mu.Lock()
@@ -227,13 +225,13 @@ func (g *guard) tableError(verb, name string, err error) error {
 	}
 	out := err != nil && time.Since(g.since) >= diskPatience
 	g.mu.Unlock()
-	if out && !g.isLackOfRoom(err) { // with less than the reserve nothing more is written, so the library may try for ever
+	if out && !g.isLackOfRoom(err) { // with less than the reserve free, no more is written, so the library may retry for ever
 		g.breakWith(err)
 	}
 	return err
 }
 
-// tableDone records that a table is on the disk, which ends a series of failures.
+// tableDone records that a table is on the disk. This ends a series of failures.
 func (g *guard) tableDone() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -242,7 +240,7 @@ func (g *guard) tableDone() {
 	}
 }
 
-// beforeTable waits before another try of a table, longer each time.
+// beforeTable waits before a retry of a table. Each wait is longer than the last.
 func (g *guard) beforeTable() {
 	g.mu.Lock()
 	n := g.retries

@@ -17,35 +17,34 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The inventory is a file of the store that lists the logs and, after a clean end, how far
-// the newest log and the manifest reach. The library keeps neither: it reads the logs that
-// it finds, and takes the first broken record of the last log for the point of a power
-// loss, so a log that was deleted or cut by a copy tool would go unnoticed. Tables need no
-// entry, since the manifest names them.
+// The inventory is a file of the store that lists the logs. If the store was closed, the inventory also records how
+// far the newest log and the manifest reach. The library records neither: the library reads the logs that exist, and
+// treats the first broken record of the last log as the point of a power loss. So a log that was deleted, or cut by a
+// copy tool, would go unnoticed. Tables need no entry, because the manifest names them.
 //
-// The file is replaced as a whole when a log is made and when the store is closed. In
-// between it may name logs that are gone, but only those before the first log that the
-// manifest still wants. A log that it does not name has just been made and is empty.
+// The file is replaced as a whole when a log is created and when the store is closed. In between, the inventory may
+// list logs that are gone, but only those before the first log that the manifest still needs. A log that is not
+// listed has just been created and is empty.
 //
-// A store of an earlier version, without an inventory, is accepted as it is and gets one.
+// A store of an earlier version has no inventory. The engine accepts its files as they are, and creates an inventory.
 
 const (
 	inventoryName = "INVENTORY"
-	inventoryNext = inventoryName + ".next" // takes its place
+	inventoryNext = inventoryName + ".next" // renamed to inventoryName when complete
 )
 
-// facts are the content of the inventory.
+// facts is the content of the inventory.
 type facts struct {
 	Version int
-	Making  bool     `json:",omitempty"` // the first open has not finished: nothing is acknowledged
-	Format  string   `json:",omitempty"` // of the store; older builds did not write it
+	Making  bool     `json:",omitempty"` // the first open has not finished: no write was acknowledged
+	Format  string   `json:",omitempty"` // of the store; older builds did not write the format
 	NoSync  bool     `json:",omitempty"` // the newest log was written without waiting for the disk
-	First   uint64   // logs before this one are in tables
-	Logs    []uint64 // those from First on
-	Closed  *ending  `json:",omitempty"` // the store was closed
+	First   uint64   // earlier logs are in tables
+	Logs    []uint64 // logs from First onward
+	Closed  *ending  `json:",omitempty"` // set if the store was closed
 }
 
-// ending is how far the files of a closed store reach.
+// ending records how far the files of a closed store reach.
 type ending struct {
 	Log      uint64
 	LogEnd   int64 // with its trailer
@@ -53,10 +52,10 @@ type ending struct {
 	Size     int64
 }
 
-// errUnrecorded means that a log was made and could not be written into the inventory.
+// errUnrecorded means that a log was created but could not be recorded in the inventory.
 var errUnrecorded = errors.New("a new log is not in " + inventoryName)
 
-// inventoryVersion is the version of the form of facts.
+// inventoryVersion is the version of the format of facts.
 const inventoryVersion = 1
 
 // inventory keeps the facts of an open store.
@@ -67,10 +66,10 @@ type inventory struct {
 
 	mu     sync.Mutex
 	facts  facts
-	newest *atomic.Int64 // bytes written to the newest log; nil before there is one
+	newest *atomic.Int64 // bytes written to the newest log; nil if there is no log yet
 }
 
-// readInventory reads the facts and reports whether there is an inventory.
+// readInventory reads the facts; found is false if there is no inventory.
 func readInventory(fs vfs.FS, dir string) (f facts, found bool, err error) {
 	b, err := readAll(fs, fs.PathJoin(dir, inventoryName))
 	if errors.Is(err, os.ErrNotExist) {
@@ -93,7 +92,7 @@ func readInventory(fs vfs.FS, dir string) (f facts, found bool, err error) {
 	return f, true, nil
 }
 
-// inventorySum is the last line of an inventory: the checksum of those before.
+// inventorySum returns the last line of an inventory: the checksum of the lines before.
 func inventorySum(text []byte) string {
 	return fmt.Sprintf("%08x\n", crc32.Checksum(text, castagnoli))
 }
@@ -107,9 +106,9 @@ func readAll(fs vfs.FS, path string) ([]byte, error) {
 	return b, errors.Join(err, file.Close())
 }
 
-// save replaces the file: written beside, synced, renamed. When save returns, the file
-// is on the disk, and so are the names of all files that were made before, because the
-// sync of the directory covers them too.
+// save replaces the file: save writes a new file under another name, then syncs and renames the new file. When save
+// returns, the file is on the disk, and so are the names of all files created before, because the sync of the
+// directory covers them too.
 func (v *inventory) save() error {
 	v.facts.Logs = slices.DeleteFunc(v.facts.Logs, func(n uint64) bool { return n < v.facts.First })
 	text, err := json.Marshal(v.facts)
@@ -134,8 +133,8 @@ func (v *inventory) save() error {
 	return syncDir(v.fs, v.dir)
 }
 
-// recordMaking records that a store is being made. A store whose making was interrupted has
-// acknowledged nothing, so it is made from the beginning.
+// recordMaking records that a store is being created. If the creation is interrupted, no write was acknowledged, so
+// the store is created again from the beginning.
 func (v *inventory) recordMaking() error {
 	if err := v.save(); err != nil {
 		return err
@@ -165,7 +164,7 @@ func (v *inventory) recordOpened() error {
 	return v.save()
 }
 
-// recordFormat records the format that the store has now.
+// recordFormat records the present format of the store.
 func (v *inventory) recordFormat(format string) error {
 	if v == nil {
 		return nil
@@ -176,8 +175,8 @@ func (v *inventory) recordFormat(format string) error {
 	return v.save()
 }
 
-// sealLogs records where the files of a closed store end: from now on a shorter file is
-// damage and not the trace of a power loss.
+// sealLogs records where the files of a closed store end. From now on a shorter file is damage, not the trace of a
+// power loss.
 func (v *inventory) sealLogs() error {
 	if v == nil {
 		return nil
@@ -202,21 +201,21 @@ func (v *inventory) sealLogs() error {
 	return v.save()
 }
 
-// addLog records a new log before anything is written to it. An inventory that lacked
-// the log could not refuse a store that lost it.
+// addLog records a new log before anything is written to the log. If the log were not in the inventory, the loss of
+// the log would not be noticed.
 func (v *inventory) addLog(num uint64) (*atomic.Int64, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.newest = &atomic.Int64{}
 	v.facts.Closed, v.facts.NoSync = nil, v.noSync
-	if !slices.Contains(v.facts.Logs, num) { // the making of a log is tried again after an error
+	if !slices.Contains(v.facts.Logs, num) { // already listed if the creation of a log is retried after an error
 		v.facts.Logs = append(v.facts.Logs, num)
 	}
 	return v.newest, v.save()
 }
 
-// dropLog records that a log is not needed any more. The file is not saved for that,
-// since a log that is named but before First is not looked for.
+// dropLog records that a log is not needed any more. This does not save the file, because no check looks for a listed
+// log before First.
 func (v *inventory) dropLog(num uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -226,14 +225,14 @@ func (v *inventory) dropLog(num uint64) {
 // logNumber returns the number in the name of a log.
 func logNumber(name string) (uint64, bool) { return fileNumber(name, logSuffix) }
 
-// IsLog reports whether a name is that of a log.
+// IsLog reports whether file is the name of a log.
 func IsLog(file string) bool {
 	_, ok := logNumber(file)
 	return ok
 }
 
-// fileNumber returns the number in the name of a file of a kind, if the name is written
-// as the library writes it. Other spellings are other programs' files.
+// fileNumber returns the number in the name of a file, if the name is spelled as in the library. Files with other
+// spellings belong to other programs.
 func fileNumber(name, suffix string) (uint64, bool) {
 	text, ok := strings.CutSuffix(name, suffix)
 	if !ok || len(text) < 6 {
@@ -243,14 +242,14 @@ func fileNumber(name, suffix string) (uint64, bool) {
 	return n, err == nil && fmt.Sprintf("%06d", n) == text
 }
 
-// inventoryFS is a file system that records the making and dropping of logs. The library
-// has no hook that comes before the first write to a log; its file system does.
+// inventoryFS is a file system that records when logs are created and dropped. The library has no hook before the
+// first write to a log, but creates logs through its file system.
 type inventoryFS struct {
 	vfs.FS
 	inv *inventory
 }
 
-// Unwrap returns the file system below.
+// Unwrap returns the underlying file system.
 func (fs inventoryFS) Unwrap() vfs.FS { return fs.FS }
 
 // Create records a new log.
@@ -259,14 +258,14 @@ func (fs inventoryFS) Create(name string, category vfs.DiskWriteCategory) (vfs.F
 	return fs.noteOpened(name, file, err)
 }
 
-// ReuseForWrite records a new log in the place of one that is no longer needed.
+// ReuseForWrite records a new log in the file of an old log.
 func (fs inventoryFS) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	fs.dropRemoved(old)
 	file, err := fs.FS.ReuseForWrite(old, name, category)
 	return fs.noteOpened(name, file, err)
 }
 
-// Remove records that a log is gone.
+// Remove records the removal of a log.
 func (fs inventoryFS) Remove(name string) error {
 	err := fs.FS.Remove(name)
 	if err == nil {
@@ -275,21 +274,21 @@ func (fs inventoryFS) Remove(name string) error {
 	return err
 }
 
-// logNumber returns the number of a log of the store; logs of copies are not the store's.
+// logNumber returns the number of a log of the store. Logs of copies do not count.
 func (fs inventoryFS) logNumber(name string) (uint64, bool) {
 	num, ok := logNumber(fs.PathBase(name))
 	return num, ok && fs.PathJoin(fs.inv.dir, fs.PathBase(name)) == fs.PathJoin(name)
 }
 
-// dropRemoved takes a log that was removed out of the inventory.
+// dropRemoved removes a deleted log from the inventory.
 func (fs inventoryFS) dropRemoved(name string) {
 	if num, ok := fs.logNumber(name); ok {
 		fs.inv.dropLog(num)
 	}
 }
 
-// noteOpened adds a log that was opened to the inventory, and counts the bytes written to it. A log
-// that cannot be recorded is not used, because its loss would go unnoticed.
+// noteOpened adds a newly opened log to the inventory, and counts the bytes written to the log. A log that cannot be
+// recorded is not used, because its loss would not be noticed.
 func (fs inventoryFS) noteOpened(name string, file vfs.File, err error) (vfs.File, error) {
 	num, ok := fs.logNumber(name)
 	if err != nil || !ok {
@@ -297,14 +296,15 @@ func (fs inventoryFS) noteOpened(name string, file vfs.File, err error) (vfs.Fil
 	}
 	written, err := fs.inv.addLog(num)
 	if err != nil {
-		_ = file.Close() // holds nothing yet
+		_ = file.Close() // the file is still empty
 		return nil, fmt.Errorf("%w: %w", errUnrecorded, err)
 	}
 	return countedLog{file, written}, nil
 }
 
-// countedLog is the newest log. Its length is wanted when the store is closed, and the
-// file's size does not tell: room in advance counts, and an old log's rest does.
+// countedLog is the newest log. A countedLog counts the written bytes, because closing the store needs the log's
+// length. The file's size is no substitute: the size includes reserved space, and the rest of an old log whose file
+// was reused.
 type countedLog struct {
 	vfs.File
 	written *atomic.Int64

@@ -6,27 +6,27 @@ import (
 	"slices"
 )
 
-// The logs hold the writes that are in no table yet. The library takes the first record
-// that it cannot read for the end of a log, and drops the rest. That is right for the
-// newest log after a kill and loses acknowledged writes anywhere else. So every log is
-// read to its end here, and compared with what the inventory says of it.
+// The logs contain the writes that are not in tables yet. The library treats the first unreadable record as the end
+// of a log, and drops the rest. This is right for the newest log after a kill. In any other place, acknowledged
+// writes would be lost. So the code here reads every log to its end, and compares the log with its entry in the
+// inventory.
 
-// LogEnd is how far the newest log of a store reaches that had not been closed.
+// LogEnd reports how far the newest log reaches, if the store had not been closed.
 type LogEnd struct {
-	Log     string // name of the newest log; empty when the store was closed, or is new
-	Reached int64  // bytes up to the end of the last whole write
-	Dropped int64  // bytes after them of a write that is not whole
-	Lost    int    // whole writes after the dropped bytes: only of a store that did not wait for the disk
+	Log     string // name of the newest log; empty if the store had been closed, or is new
+	Reached int64  // bytes up to the end of the last complete write
+	Dropped int64  // bytes of an incomplete write after them
+	Lost    int    // complete writes after the dropped bytes; only in a store that did not wait for the disk
 }
 
-// verifyLogs reads the logs that are not yet in tables, to their ends. Sequence numbers run
-// on from record to record and from log to log, so that a record lost anywhere shows.
+// verifyLogs reads the logs that are not yet in tables to their ends. Sequence numbers are continuous from record to
+// record and from log to log, so a lost record shows as a gap.
 func (s *survey) verifyLogs() error {
 	present, err := s.presentLogs()
 	if err != nil {
 		return err
 	}
-	next := uint64(0) // sequence number that the next record has; 0 before the first
+	next := uint64(0) // sequence number expected in the next record; 0 before the first
 	for i, num := range present {
 		c, err := s.readLog(num, &next)
 		if err != nil {
@@ -41,8 +41,8 @@ func (s *survey) verifyLogs() error {
 	return nil
 }
 
-// presentLogs returns the numbers of the logs that the library will read, and refuses a
-// store that lacks one: the library would go on without it.
+// presentLogs returns the numbers of the logs that the library will read. If a log is missing, presentLogs refuses
+// the store, because the library would go on without that log.
 func (s *survey) presentLogs() ([]uint64, error) {
 	var nums []uint64
 	for _, name := range s.names {
@@ -59,7 +59,7 @@ func (s *survey) presentLogs() ([]uint64, error) {
 	return nums, nil
 }
 
-// readLog reads a log and refuses one that lacks records.
+// readLog reads a log and refuses a log with missing records.
 func (s *survey) readLog(num uint64, next *uint64) (*chunks, error) {
 	name := logName(num)
 	file, err := s.fs.Open(s.fs.PathJoin(s.dir, name))
@@ -85,16 +85,15 @@ func (s *survey) readLog(num uint64, next *uint64) (*chunks, error) {
 	return c, err
 }
 
-// judgeLog decides whether a log that does not end properly is damaged or only cut off
-// by a kill or a power loss. Cut off can be the newest log alone, at its end; any other
-// gap is damage, unless the store did not wait for the disk (NoSync), where pages of
-// the log reach the disk in any order.
+// judgeLog decides whether a log without a proper end is damaged, or was only cut off by a kill or a power loss. Only
+// the newest log may be cut off, and only at its end. Any other gap is damage, unless the store did not wait for the
+// disk (NoSync): then pages of the log may reach the disk in any order.
 func (s *survey) judgeLog(num uint64, c *chunks, newest bool) error {
 	name := logName(num)
 	listed := !s.known || slices.Contains(s.facts.Logs, num)
 	switch end := s.facts.Closed; {
-	// A log that the inventory does not list is one that a kill left behind in the
-	// moment of its making, or was put there by somebody.
+	// If the inventory does not list a log, either a kill came while the log was being created, or the file was put
+	// there from outside.
 	case !listed && !s.justMade(num, c, newest):
 		return damaged(name, "it is not one of the store's logs (if an older version of this program was tried on the store, all is there: "+
 			"remove the file %s and open the store again)", inventoryName)
@@ -108,7 +107,7 @@ func (s *survey) judgeLog(num uint64, c *chunks, newest bool) error {
 	return nil
 }
 
-// judgeEnd decides for a log that the inventory lists.
+// judgeEnd decides about the end of a log in the inventory.
 func (s *survey) judgeEnd(name string, c *chunks, newest bool) error {
 	switch {
 	case c.later > 0 && (!newest || !s.facts.NoSync):
@@ -121,15 +120,14 @@ func (s *survey) judgeEnd(name string, c *chunks, newest bool) error {
 	return nil
 }
 
-// notClosed refuses a log without its end although there is a younger log: the library
-// ends a log before it begins the next.
+// notClosed refuses a log without an end that is followed by a newer log, because the library ends a log before
+// beginning the next.
 func (s *survey) notClosed(name string, c *chunks) error {
 	return damaged(name, "it is whole up to offset %d only, and does not end there", c.end)
 }
 
-// justMade reports whether a log was made in the moment before a kill, before the
-// inventory could name it: such a log is empty or holds the rest of the log that the
-// file was before.
+// justMade reports whether a log was created just before a kill, before the inventory could list the log. Such a log
+// is empty or contains the rest of the old log whose file was reused.
 func (s *survey) justMade(num uint64, c *chunks, newest bool) bool {
 	if c.end > 0 || c.later > 0 || c.closed {
 		return false

@@ -9,29 +9,29 @@ import (
 	"github.com/millrace/changefeed/docstore/internal/fields"
 )
 
-// manifest is the part of the library's manifest that says which files there must be.
-// The format is the library's own and is read here a second time, because the library
-// reads manifests only while it opens a store, and then deletes files.
+// manifest is the part of the library's manifest that says which files must exist. The format is the library's own.
+// The code here reads manifests too, because the library reads a manifest only while opening a store, and then
+// deletes files.
 type manifest struct {
 	tables   map[tablePlace]table
 	files    map[uint64]uint64 // sizes of the files of tables
 	blobs    map[uint64]uint64 // sizes of files of values
-	firstLog uint64            // logs from here on are not in tables yet
+	firstLog uint64            // logs from this one onward are not in tables yet
 	edits    int
 }
 
-// tablePlace is a table on a level; a move to another level drops and adds.
+// tablePlace is a table on a level. If a table moves to another level, a record drops the old place and adds the new
+// place.
 type tablePlace struct{ level, num uint64 }
 
-// table is the file that holds a table, and the table's first and last key.
+// table describes the file that contains a table, and the table's first and last key.
 type table struct {
 	file     uint64
 	min, max []byte
 }
 
-// Tags of the records of a manifest, and of the optional members of a table. An unknown
-// tag is an error, since its length is unknown: the pinned version of the library writes
-// these.
+// Tags of the records of a manifest, and of the optional members of a table. The pinned version of the library writes
+// these. An unknown tag is an error, because its length is unknown.
 const (
 	tagComparer    = 1
 	tagFirstLog    = 2
@@ -76,8 +76,8 @@ func (m *manifest) applyEdit(record []byte) error {
 	return nil
 }
 
-// applyField applies one field of a record. Those that say nothing about files are read only to get
-// past them. An unknown tag is an error, because its length is unknown too.
+// applyField applies a field of a record. Fields that do not concern files are read only to skip them. An unknown tag
+// is an error, because its length is unknown.
 func (m *manifest) applyField(r *fields.Reader, tag uint64) error {
 	switch tag {
 	case tagComparer:
@@ -113,12 +113,11 @@ func (m *manifest) applyField(r *fields.Reader, tag uint64) error {
 	return nil
 }
 
-// addTable applies the record of a new table. A virtual table is part of the file of
-// another, so its size says nothing about a file.
+// addTable applies the record of a new table. A virtual table is part of another table's file, so its size is not the
+// size of a file.
 //
-// level, number, path (table 3), size, a byte of flags and the bounds of points if the first
-// flag says so (table 5), bounds, least and greatest sequence number (not table), members up
-// to an end (tables 4 and 5)
+// level, number, path (table 3), size, a byte of flags and the bounds of points if the first flag says so (table 5),
+// bounds, least and greatest sequence number (not table), members up to an end (tables 4 and 5)
 func (m *manifest) addTable(r *fields.Reader, tag uint64) error {
 	place := tablePlace{r.Uvarint(), r.Uvarint()}
 	if tag == tagTable3 {
@@ -126,7 +125,7 @@ func (m *manifest) addTable(r *fields.Reader, tag uint64) error {
 	}
 	size := r.Uvarint()
 	t := table{file: place.num}
-	if tag == tagTable5 { // it has ranges, and points perhaps
+	if tag == tagTable5 { // the table has range keys, and possibly points
 		if len(r.Rest) > 0 && r.Byte()&1 != 0 {
 			t.readBound(r)
 		}
@@ -152,7 +151,7 @@ func (m *manifest) addTable(r *fields.Reader, tag uint64) error {
 	return nil
 }
 
-// readBound reads the least and the greatest key of a table and keeps the extremes.
+// readBound reads the smallest and the largest key of a table and extends the table's bounds.
 func (t *table) readBound(r *fields.Reader) {
 	lo, hi := userKey(r.Text()), userKey(r.Text())
 	if t.min == nil || bytes.Compare(lo, t.min) < 0 {
@@ -163,11 +162,10 @@ func (t *table) readBound(r *fields.Reader) {
 	}
 }
 
-// userKey is a key of the library without the sequence number and kind at its end.
+// userKey returns a key of the library without the sequence number and kind at its end.
 func userKey(key []byte) []byte { return key[:max(0, len(key)-8)] }
 
-// tableMembers reads to the end of a table's record and returns the file of a virtual
-// table.
+// tableMembers reads to the end of a table's record and returns the backing file of a virtual table.
 func tableMembers(r *fields.Reader) (backing uint64, err error) {
 	for !r.Short {
 		switch member := r.Uvarint(); {
@@ -188,7 +186,7 @@ func tableMembers(r *fields.Reader) (backing uint64, err error) {
 	return 0, fields.ErrShort
 }
 
-// liveFiles returns the files that the store consists of, with their sizes.
+// liveFiles returns the files that the store needs, with their sizes.
 func (m *manifest) liveFiles() map[string]uint64 {
 	files := map[string]uint64{}
 	for _, t := range m.tables {
@@ -203,8 +201,7 @@ func (m *manifest) liveFiles() map[string]uint64 {
 func tableName(file uint64) string { return fmt.Sprintf("%06d%s", file, tableSuffix) }
 func logName(num uint64) string    { return fmt.Sprintf("%06d%s", num, logSuffix) }
 
-// batchHead returns the sequence number of a record of a log, and how many numbers it
-// takes.
+// batchHead returns the sequence number of a record of a log, and how many sequence numbers the record takes.
 func batchHead(record []byte) (seq, count uint64, ok bool) {
 	if len(record) < batchHeader {
 		return 0, 0, false

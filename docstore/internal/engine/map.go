@@ -8,7 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Get appends the value of a key to dst, and reports whether there is one.
+// Get appends the value of a key to dst, and reports whether the key exists.
 func (e *Engine) Get(dst, key []byte) ([]byte, bool, error) {
 	if !e.use.enter() {
 		return dst, false, ErrClosed
@@ -25,9 +25,9 @@ func (e *Engine) Get(dst, key []byte) ([]byte, bool, error) {
 	return dst, true, closer.Close()
 }
 
-// Find is Get while a store is being opened. Only blocks are read that survey.verifyHeads
-// has verified, which Get would not do: Get also reads the filters of tables, and damage
-// found that late would come after the library has changed files.
+// Find is Get while a store is being opened. Find reads only blocks verified by survey.verifyHeads. Get would also
+// read the filters of tables, and if they were damaged, the engine would notice this only after the library has
+// changed files.
 func (e *Engine) Find(key []byte) (value []byte, found bool, err error) {
 	c, err := e.Cursor(key, append(slices.Clone(key), 0))
 	if err != nil {
@@ -47,11 +47,10 @@ type Batch struct {
 	e *Engine
 }
 
-// NewBatch makes a batch with room for so many bytes.
+// NewBatch returns an empty batch with room for so many bytes.
 func (e *Engine) NewBatch(size int) Batch { return Batch{b: e.db.begin(size), e: e} }
 
-// Set gives a key a value, which may come in two parts. No change of a batch can fail
-// before its commit.
+// Set sets the value of a key. The value may come in two parts. Changes of a batch cannot fail before its commit.
 func (w Batch) Set(key, value []byte, more ...byte) {
 	k, v, filled := w.b.reserve(len(key), len(value)+len(more))
 	copy(k, key)
@@ -62,16 +61,14 @@ func (w Batch) Set(key, value []byte, more ...byte) {
 // Drop removes a key.
 func (w Batch) Drop(key []byte) { w.b.drop(key) }
 
-// DropSized removes a key whose value has so many bytes, of which the library makes use
-// when it chooses what to merge.
+// DropSized removes a key whose value has so many bytes. The library uses the size when it chooses tables to merge.
 func (w Batch) DropSized(key []byte, size int) { w.b.dropSized(key, size) }
 
 // DropRange removes the keys [from, to).
 func (w Batch) DropRange(from, to []byte) { w.b.dropRange(from, to) }
 
-// Commit applies the changes and returns when the disk has them. After an error the
-// engine takes no more, because whether this batch reached the disk is not known
-// until the store is opened again.
+// Commit applies the changes and returns when they are on the disk. After an error the engine accepts no more
+// batches, because only the next opening of the store shows whether this batch reached the disk.
 func (w Batch) Commit() (err error) {
 	if err := w.e.guard.err(); err != nil {
 		return err
@@ -86,27 +83,27 @@ func (w Batch) Commit() (err error) {
 	if err = w.b.apply(w.e.sync); err != nil {
 		w.e.guard.breakWith(err)
 	}
-	if err := w.e.guard.err(); err != nil { // the library was shown a success
+	if err := w.e.guard.err(); err != nil { // the guard has reported a success to the library
 		return err
 	}
 	return w.b.Close()
 }
 
-// Cursor walks keys in order. Key and value are valid until the next step: keep copies.
+// Cursor walks keys in order. Key and value are valid until the next step; copy them if you need them longer.
 type Cursor struct {
 	it   iterator
 	e    *Engine
 	uses bool // counts as a user of the engine; a cursor of a view does not
 }
 
-// View is one state of the engine, for several cursors and gets that must agree. The
-// view of a closing engine is empty.
+// View is a state of the engine, for several cursors and gets that must agree. If the engine is being closed, a view
+// is empty.
 type View struct {
-	s state // nil when the engine was closing
+	s state // nil if the engine was being closed
 	e *Engine
 }
 
-// View takes the present state. The engine is not closed before its views are.
+// View takes the present state. The engine waits for its views before closing.
 func (e *Engine) View() View {
 	if !e.use.enter() {
 		return View{}
@@ -114,7 +111,7 @@ func (e *Engine) View() View {
 	return View{e.db.snapshot(), e}
 }
 
-// Close gives the view back.
+// Close frees the view.
 func (v View) Close() error {
 	if v.s == nil {
 		return nil
@@ -163,19 +160,19 @@ func (e *Engine) Cursor(from, to []byte) (*Cursor, error) {
 	return &Cursor{it, e, true}, nil
 }
 
-// First moves to the first key and reports whether there is one.
+// First moves to the first key and reports whether there is a key.
 func (c *Cursor) First() bool { return c.it.First() }
 
-// Next moves to the next key and reports whether there is one.
+// Next moves to the next key and reports whether there is a key.
 func (c *Cursor) Next() bool { return c.it.Next() }
 
-// Seek moves to the first key from this one on and reports whether there is one.
+// Seek moves to the first key that is not less than key, and reports whether there is such a key.
 func (c *Cursor) Seek(key []byte) bool { return c.it.SeekGE(key) }
 
-// Key is the key at the cursor.
+// Key returns the key at the cursor.
 func (c *Cursor) Key() []byte { return c.it.Key() }
 
-// Err returns the error that ended the walk, which looks like the end of the keys.
+// Err returns the error that ended the walk. Without this check the error would look like the end of the keys.
 func (c *Cursor) Err() error { return c.e.readError(c.it.Error()) }
 
 // Value reads the value at the cursor.
@@ -192,16 +189,15 @@ func (c *Cursor) Close() error {
 	return c.e.readError(c.it.Close())
 }
 
-// CloseInto closes the cursor in a deferred call: an error of closing, which is where the
-// engine reports a failed read, becomes that of the function unless there was one
-// before.
+// CloseInto closes the cursor in a deferred call. The engine reports a failed read when a cursor is closed; this
+// error becomes the function's error, unless the function has an error already.
 func (c *Cursor) CloseInto(err *error, verb string) {
 	if cerr := c.Close(); cerr != nil && *err == nil {
 		*err = fmt.Errorf("%s: %w", verb, cerr)
 	}
 }
 
-// Usage is how many bytes the engine takes on the disk, for writes in memory, and for blocks that were read.
+// Usage returns how many bytes the engine takes on the disk, in memory for writes, and in memory for cached blocks.
 func (e *Engine) Usage() (disk, memory, cache int64) {
 	if !e.use.enter() {
 		return 0, 0, 0
@@ -211,7 +207,7 @@ func (e *Engine) Usage() (disk, memory, cache int64) {
 	return m.disk, m.buffers, m.cache
 }
 
-// After returns the least key above all keys with this prefix, nil if there is none.
+// After returns the smallest key above all keys with this prefix, or nil if there is no such key.
 func After(prefix []byte) []byte {
 	key := slices.Clone(prefix)
 	for i := len(key) - 1; i >= 0; i-- {

@@ -11,13 +11,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 )
 
-// A damaged store is read without the library, because opening it would delete what the
-// manifest does not name. The contents of the logs and of each table are sorted by key, so
-// one pass that always takes the least key sees all versions of a key together, and holds
-// one version of each source in memory.
+// A damaged store is read without the library, because opening it there would delete the files that the manifest does
+// not name. The contents of the logs and of each table are sorted by key. So a single pass that always takes the
+// smallest key sees all versions of a key together, and holds only a single version of each source in memory.
 
-// Each calls visit for the keys in [from, to) with their newest values, in order. It
-// merges the sorted contents of all logs and tables, as the library would.
+// Each calls visit for the keys in [from, to) with their newest values, in order. Each merges the sorted contents of
+// all logs and tables, as the library does.
 func (w *Wreck) Each(from, to []byte, visit func(key, value []byte) error) error {
 	sources, err := w.openSources(from, to)
 	defer func() {
@@ -39,8 +38,8 @@ func (w *Wreck) Each(from, to []byte, visit func(key, value []byte) error) error
 	return err
 }
 
-// openSources opens all logs, which are one source, and each table, at their first keys in
-// [from, to). The caller stops them, after an error too.
+// openSources opens all logs, which form a single source, and each table, at their first keys in [from, to). The
+// caller must stop the sources, even after an error.
 func (w *Wreck) openSources(from, to []byte) (sources []*source, err error) {
 	add := func(versions iter.Seq2[version, error]) error {
 		s := &source{}
@@ -56,7 +55,7 @@ func (w *Wreck) openSources(from, to []byte) (sources []*source, err error) {
 	return sources, err
 }
 
-// leastKey is the least key that any source is at, nil when all are at their ends.
+// leastKey returns the smallest present key of all sources, or nil if all sources are at their ends.
 func leastKey(sources []*source) (key []byte) {
 	for _, s := range sources {
 		if s.ok && (key == nil || bytes.Compare(s.head.key, key) < 0) {
@@ -66,9 +65,8 @@ func leastKey(sources []*source) (key []byte) {
 	return key
 }
 
-// takeNewest moves all sources past a key and returns its newest version.
-// A table may have several versions of a key, newest first, because views keep old
-// ones.
+// takeNewest moves all sources past a key and returns the key's newest version. A table may contain several versions
+// of a key, newest first, because the library keeps old versions for views.
 func (w *Wreck) takeNewest(sources []*source, key []byte) (newest version, err error) {
 	for _, s := range sources {
 		for s.ok && err == nil && bytes.Equal(s.head.key, key) {
@@ -81,9 +79,9 @@ func (w *Wreck) takeNewest(sources []*source, key []byte) (newest version, err e
 	return newest, err
 }
 
-// isNewer reports whether a is the newer of two values of a key. The library sets the
-// sequence numbers of its last level to 0, so without a manifest they decide little;
-// then the values say how old they are, if they can.
+// isNewer reports whether a is the newer of two values of a key. The library sets the sequence numbers of its last
+// level to 0, so without a manifest they are not enough to decide. Then the ages in the values decide, if they have
+// ages.
 func (w *Wreck) isNewer(a, b version) bool {
 	if w.guess && !a.end && !b.end {
 		s, ok := w.schema.Age(a.key, a.value)
@@ -95,8 +93,8 @@ func (w *Wreck) isNewer(a, b version) bool {
 	return w.isAfter(a.seq, a.file, b.seq, b.file)
 }
 
-// isAfter orders two writes by their sequence numbers. Where the last level has lost them, the
-// younger file decides, which is a guess.
+// isAfter orders two writes by their sequence numbers. If the manifest is damaged and a sequence number is 0, as in
+// the last level, the newer file decides, which is a guess.
 func (w *Wreck) isAfter(seq, file, seq2, file2 uint64) bool {
 	if w.guess && (seq == 0 || seq2 == 0) {
 		return file > file2
@@ -104,14 +102,14 @@ func (w *Wreck) isAfter(seq, file, seq2, file2 uint64) bool {
 	return cmp.Or(cmp.Compare(seq, seq2), cmp.Compare(file, file2)) > 0
 }
 
-// isRemoved reports whether the key of a value was removed with a range.
+// isRemoved reports whether a removed range of keys contains the value's key.
 func (w *Wreck) isRemoved(v version) bool {
 	return slices.ContainsFunc(w.ranges, func(r keyRemoval) bool {
 		return bytes.Compare(r.from, v.key) <= 0 && bytes.Compare(v.key, r.to) < 0 && w.isAfter(r.seq, r.file, v.seq, v.file)
 	})
 }
 
-// source is a log or table with its next version.
+// source is a log or table, with its next version.
 type source struct {
 	head version
 	ok   bool
@@ -124,7 +122,7 @@ func (s *source) next() (err error) {
 	return err
 }
 
-// logVersions yields the writes of all logs, which are sorted, up to a key.
+// logVersions yields the writes of all logs, which are sorted, up to the key to.
 func logVersions(writes []version, to []byte) iter.Seq2[version, error] {
 	return func(yield func(version, error) bool) {
 		for _, v := range writes {
@@ -135,8 +133,8 @@ func logVersions(writes []version, to []byte) iter.Seq2[version, error] {
 	}
 }
 
-// tableVersions yields the readable versions of a table. Blocks can be walked from both
-// ends, so a damaged block costs its own keys and not the rest of the table.
+// tableVersions yields the readable versions of a table. Blocks can be walked from both ends, so a damaged block
+// costs only its own keys, not the rest of the table.
 func (w *Wreck) tableVersions(file uint64, from, to []byte) iter.Seq2[version, error] {
 	return func(yield func(version, error) bool) {
 		err := w.openTable(file, func(r *sstable.Reader) error {
@@ -161,7 +159,7 @@ func (w *Wreck) tableVersions(file uint64, from, to []byte) iter.Seq2[version, e
 	}
 }
 
-// recordLost records a span once: tables are read several times.
+// recordLost records a span only once, although tables are read several times.
 func (w *Wreck) recordLost(s LostSpan) {
 	if !slices.ContainsFunc(w.Lost, func(o LostSpan) bool {
 		return o.File == s.File && bytes.Equal(o.From, s.From) && bytes.Equal(o.To, s.To)
@@ -170,8 +168,7 @@ func (w *Wreck) recordLost(s LostSpan) {
 	}
 }
 
-// tableIterator walks the keys [from, to) of a table by itself, without the library that the
-// table belongs to.
+// tableIterator walks the keys [from, to) of a table. The store need not be open.
 func tableIterator(ctx context.Context, r *sstable.Reader, from, to []byte) (sstable.Iterator, error) {
 	return r.NewPointIter(ctx, sstable.IterOptions{
 		Lower: from, Upper: to, FilterBlockSizeLimit: sstable.NeverUseFilterBlock,
@@ -179,8 +176,8 @@ func tableIterator(ctx context.Context, r *sstable.Reader, from, to []byte) (sst
 	})
 }
 
-// walkTable yields the keys of a table in [from, to) as far as they can be read. It
-// returns the last key, and whether the caller wants more.
+// walkTable yields the readable keys of a table in [from, to). walkTable returns the last key, and whether the caller
+// wants more.
 func walkTable(ctx context.Context, r *sstable.Reader, from, to []byte, file uint64, yield func(version, error) bool) (last []byte, more bool, err error) {
 	last = from
 	it, err := tableIterator(ctx, r, from, to)
@@ -208,7 +205,7 @@ func walkTable(ctx context.Context, r *sstable.Reader, from, to []byte, file uin
 	return last, true, it.Error()
 }
 
-// resumeTable returns the least key that can be reached backwards from to.
+// resumeTable returns the smallest key that can be reached backwards from to.
 func resumeTable(ctx context.Context, r *sstable.Reader, after, to []byte) []byte {
 	least := to
 	it, err := tableIterator(ctx, r, after, to)
@@ -218,6 +215,6 @@ func resumeTable(ctx context.Context, r *sstable.Reader, after, to []byte) []byt
 	for kv := it.SeekLT(to, 0); kv != nil && bytes.Compare(kv.K.UserKey, after) > 0; kv = it.Prev() {
 		least = bytes.Clone(kv.K.UserKey)
 	}
-	_ = it.Close() // the damage is known
+	_ = it.Close() // the damage is known already
 	return least
 }

@@ -15,11 +15,11 @@ import (
 
 // Engine is an open ordered map on disk. All methods may be called concurrently.
 //
-// The format of its files is the newest that the pinned version knows. That format is
-// the fastest, and the only one that shares no channel between the synctest bubbles of
-// a process: with older ones the second test in virtual time would crash.
+// Its files have the newest format of the pinned version of the library. That format is the fastest. That is also the
+// only format that shares no channel between the synctest bubbles of a process: with older formats, the second test
+// in virtual time would crash.
 //
-// The library's values stand behind the interfaces of pebble.go.
+// The library's values are used through the interfaces of pebble.go.
 type Engine struct {
 	db    library
 	sync  bool
@@ -28,42 +28,42 @@ type Engine struct {
 
 	lock      *pebble.Lock // of the directory
 	inventory *inventory   // nil in memory, and while raising
-	raising   bool         // opened to raise the format of a store of an older build, and for nothing else
-	newest    LogEnd       // as it was found
+	raising   bool         // opened only to raise the format of a store of an older build
+	newest    LogEnd       // the state in which the log was found
 	schema    Schema
 
 	plain int64       // bytes on the disk up to which tables are not compressed
-	large atomic.Bool // it has more
-	stuck atomic.Bool // panicked with locks held, so closing would hang
+	large atomic.Bool // the store is larger than plain
+	stuck atomic.Bool // the library panicked with locks held, so closing would hang
 }
 
 const bloomBits = 10
 
-// FS is the ground that the engine stands on; tests inject errors through it.
+// FS is the file system below the engine; tests inject errors through FS.
 type FS = vfs.FS
 
-// Options are the optional settings of an engine, and the schema.
+// Options are the optional settings of an engine, and its schema.
 type Options struct {
-	NoSync     bool  // writes are acknowledged before the disk has them
-	InMemory   bool  // nothing is on a disk, and the directory means nothing
-	CacheBytes int64 // of memory, for blocks that were read and writes that are not in tables yet; 0 is 96 MB
+	NoSync     bool  // acknowledge writes before they are on the disk
+	InMemory   bool  // nothing is on a disk, and the directory is ignored
+	CacheBytes int64 // memory for cached blocks and for writes that are not in tables yet; 0 means 96 MB
 	Schema     Schema
 
-	// AsFound does not have load called twice for the store of an older build: its format stays,
-	// or has been raised already.
+	// AsFound prevents the second call of load for the store of an older build: the format of the store stays, or has
+	// been raised already.
 	AsFound bool
 
-	// The rest is for tests.
-	FS          FS     // below the guard; nil is the machine's
-	Buffer      uint64 // bytes of writes in memory before they become a table; 0 follows from CacheBytes
+	// The other fields are for tests.
+	FS          FS     // below the guard; nil means the machine's
+	Buffer      uint64 // bytes of writes in memory before they become a table; 0 derives the size from CacheBytes
 	SmallTables bool
-	Plain       int64 // bytes on the disk up to which tables are not compressed; 0 is a gigabyte
+	Plain       int64 // bytes on the disk up to which tables are not compressed; 0 means a gigabyte
 }
 
-// Open verifies the files of a store, opens the engine, and has load read what the user keeps
-// in memory. Damage is found before a file is changed. While load runs, the end of ctx and a
-// failure of the disk end its reads. For the store of an older build load is called twice, with
-// an engine each: the first only raises the format.
+// Open verifies the files of a store, opens the engine, and calls load, which reads the data that the user keeps in
+// memory. Open detects damage before any file is changed. If ctx ends or the disk fails while load runs, the reads of
+// load return errors. For the store of an older build, Open calls load twice, each time with a new engine: the first
+// call only raises the format.
 func Open(ctx context.Context, dir string, o Options, load func(*Engine) error) (*Engine, error) {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = defaultCache
@@ -73,14 +73,14 @@ func Open(ctx context.Context, dir string, o Options, load func(*Engine) error) 
 		return nil, openError(err)
 	}
 	if err := e.start(ctx, load); err != nil {
-		_ = e.Close() // has nothing to lose
+		_ = e.Close() // nothing can be lost
 		return nil, err
 	}
 	if e.raising {
 		if err := e.Close(); err != nil {
 			return nil, err
 		}
-		o.AsFound = true // it is of the present format now
+		o.AsFound = true // the store has the present format now
 		return Open(ctx, dir, o, load)
 	}
 	if !o.InMemory && o.FS == nil {
@@ -91,8 +91,8 @@ func Open(ctx context.Context, dir string, o Options, load func(*Engine) error) 
 	return e, nil
 }
 
-// start has the user read what it keeps in memory, and only then records that the store has been
-// opened, because a first open that fails is repeated from the beginning.
+// start calls load, and records only after its success that the store has been opened, because a first open that
+// fails is repeated from the beginning.
 func (e *Engine) start(ctx context.Context, load func(*Engine) error) error {
 	settled := e.guard.breakWhenDone(ctx)
 	err := load(e)
@@ -106,14 +106,13 @@ func (e *Engine) start(ctx context.Context, load func(*Engine) error) error {
 	return err
 }
 
-// OnFailure ends the opening, and has tell called when the disk fails, at once if it has failed
-// already.
+// OnFailure ends the opening. The engine calls tell when the disk fails, or at once after an earlier failure.
 func (e *Engine) OnFailure(tell func(error)) { e.guard.endOpening(tell) }
 
-// NewestLog is how far the newest log reached when the store was opened.
+// NewestLog returns how far the newest log reached when the store was opened.
 func (e *Engine) NewestLog() LogEnd { return e.newest }
 
-// openVerified verifies the files and opens the map, or gives up when ctx ends.
+// openVerified verifies the files and opens the map. If ctx ends, openVerified gives up.
 func openVerified(ctx context.Context, dir string, o Options) (*Engine, error) {
 	fs := o.FS
 	switch {
@@ -156,7 +155,8 @@ func openVerified(ctx context.Context, dir string, o Options) (*Engine, error) {
 	return nil, err
 }
 
-// pebbleOptions are the settings of the library. Filters are on because a create looks for an id that is mostly not there.
+// pebbleOptions returns the settings of the library. Filters are on, because a create looks up an id, and usually the
+// id does not exist.
 func pebbleOptions(g *guard, large *atomic.Bool, o Options) *pebble.Options {
 	po := &pebble.Options{
 		FS:                          g,
@@ -170,9 +170,8 @@ func pebbleOptions(g *guard, large *atomic.Bool, o Options) *pebble.Options {
 		BytesPerSync:                1 << 20,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 2 },
 		Logger:                      quietLog{g},
-		// Whoever reads a damaged block gets the error. A compaction that meets the
-		// block would be tried again at once, for ever: the pause keeps that from taking
-		// a core.
+		// A reader of a damaged block gets the error. But the library retries a compaction that meets the block at
+		// once and for ever; the pause prevents that the retries use a whole core.
 		EventListener: &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) { g.pauseReads() }},
 	}
 	for i := range po.Levels {
@@ -189,24 +188,22 @@ func pebbleOptions(g *guard, large *atomic.Bool, o Options) *pebble.Options {
 	return po
 }
 
-// quietLog drops the library's log, since every error of consequence also comes as a
-// return value or goes through the guard. An error that the library calls fatal breaks
-// the guard, because the default ends the process.
+// quietLog drops the library's log, because every important error is also returned or goes through the guard. If the
+// library reports a fatal error, quietLog breaks the guard; the library's default would end the process.
 type quietLog struct{ g *guard }
 
 // Infof drops a message.
 func (quietLog) Infof(string, ...any) {}
 
-// Errorf drops a message: the caller gets the error too, or the library tries again, and
-// errors of the disk are known to the guard.
+// Errorf drops a message. Either the caller gets the error too, or the library retries, and the guard knows the
+// errors of the disk.
 func (quietLog) Errorf(string, ...any) {}
 
 // Fatalf breaks the guard.
 func (l quietLog) Fatalf(format string, args ...any) { l.g.breakWith(fmt.Errorf(format, args...)) }
 
-// Close closes the engine after its last user has left. A stuck engine is not closed,
-// since that would wait for its own locks; the directory stays locked until the process
-// ends.
+// Close closes the engine after its last user has left. If the library panicked with locks held, Close does not close
+// the library, because that would wait for these locks; the directory stays locked until the process ends.
 func (e *Engine) Close() (err error) {
 	e.use.end()
 	if e.stuck.Load() {

@@ -10,8 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// ownerFS is the file system of the machine, on which new files are for their owner
-// only: a store holds users' data, and the usual umask lets everybody read.
+// ownerFS is the file system of the machine, but only the owner can read and write new files. A store contains users'
+// data, and with the usual umask everyone could read the files.
 type ownerFS struct{ vfs.FS }
 
 var machine FS = ownerFS{vfs.Default}
@@ -19,14 +19,13 @@ var machine FS = ownerFS{vfs.Default}
 const (
 	ownerFile = 0o600
 	ownerDir  = 0o700
-	others    = 0o077 // permissions that nobody else is to have
+	others    = 0o077 // permissions that others must not have
 )
 
-// Unwrap is the file system below.
+// Unwrap returns the underlying file system.
 func (fs ownerFS) Unwrap() vfs.FS { return fs.FS }
 
-// Create makes a file anew. An existing file is removed first, since it would keep the
-// permissions that it has.
+// Create creates a new file. An existing file is removed first, because an old file would keep its permissions.
 func (fs ownerFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -41,10 +40,10 @@ func (fs ownerFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 	return fs.OpenReadWrite(name, category)
 }
 
-// MkdirAll makes a directory and its parents.
+// MkdirAll creates a directory and its parents.
 func (fs ownerFS) MkdirAll(dir string, _ os.FileMode) error { return fs.FS.MkdirAll(dir, ownerDir) }
 
-// Lock makes and locks a file.
+// Lock creates and locks a file.
 func (fs ownerFS) Lock(name string) (io.Closer, error) {
 	lock, err := fs.FS.Lock(name)
 	if err == nil {
@@ -56,7 +55,7 @@ func (fs ownerFS) Lock(name string) (io.Closer, error) {
 	return lock, err
 }
 
-// closed takes the permissions of others from a file.
+// closed removes the permissions of others from a file.
 func closed(name string) error {
 	info, err := os.Stat(name)
 	if err != nil || info.Mode().Perm()&others == 0 {
@@ -65,9 +64,8 @@ func closed(name string) error {
 	return os.Chmod(name, info.Mode().Perm()&^others)
 }
 
-// closeFiles takes the permissions of others from the files that an earlier version
-// made. The directory stays as it is: an operator may have opened it on purpose, for a
-// group say.
+// closeFiles removes the permissions of others from files that an earlier version created. The directory keeps its
+// permissions, because an operator may have opened the directory on purpose, for example for a group.
 func closeFiles(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -85,9 +83,8 @@ func closeFiles(dir string) error {
 	return nil
 }
 
-// CheckDir refuses a directory that lacks a store although it must have one, or that
-// holds other files: a store made among them would be taken for part of them, and the
-// other way round.
+// CheckDir refuses a directory without a store if a store must exist. CheckDir also refuses a directory with other
+// files, because a store among them could be mistaken for part of them, and they for part of the store.
 func CheckDir(dir string, mustExist bool) error {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return fmt.Errorf("open store %s: %w: it is a file, want a directory", dir, ErrNotStore)
@@ -115,8 +112,8 @@ func CheckDir(dir string, mustExist bool) error {
 	return nil
 }
 
-// makeDir makes a directory and its parents, and syncs every directory that got a new
-// name: a power loss would else take a parent, with the store in it.
+// makeDir creates a directory and its parents, and syncs every directory that got a new name. Otherwise a power loss
+// could remove a parent together with the store.
 func makeDir(fs vfs.FS, dir string) error {
 	var made []string
 	for d := fs.PathJoin(dir); ; d = fs.PathDir(d) {
@@ -139,7 +136,7 @@ func makeDir(fs vfs.FS, dir string) error {
 	return nil
 }
 
-// syncDir brings the names in a directory to the disk.
+// syncDir syncs the names in a directory to the disk.
 func syncDir(fs vfs.FS, dir string) error {
 	d, err := fs.OpenDir(dir)
 	if err != nil {

@@ -7,14 +7,12 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// What can be reached from the types of a package, through fields and the signatures of
-// methods, is compiled with each package that uses them, generic code included: that of
-// the library was 5 MB and most of a second for each importer of docstore. Therefore an
-// open engine holds the library behind the interfaces of this file, and a test of
-// docstore keeps the way from its DB to the library's types closed.
+// If the types of a package refer to a library, through fields and signatures of methods, the compiler compiles the
+// library's generic code with each package that uses those types. For this library, that was 5 MB and most of a
+// second for each importer of docstore. Therefore an open engine uses the library through the interfaces of this
+// file, and a test of docstore verifies that its DB does not refer to the library's types.
 //
-// The interfaces have the library's own methods where they fit, so a step of a cursor is
-// one call.
+// The interfaces have the library's own methods where these fit, so a step of a cursor is a single call.
 
 // library is an open ordered map on disk.
 type library interface {
@@ -24,27 +22,27 @@ type library interface {
 	gauge
 }
 
-// state is the present state of the map, or one that is kept.
+// state is the present state of the map, or a saved state.
 type state interface {
 	Get(key []byte) (value []byte, closer io.Closer, err error)
 	iterate(from, to []byte) (iterator, error)
 	Close() error
 }
 
-// writer begins what changes the map, and keeps states of it.
+// writer begins changes of the map, and saves its states.
 type writer interface {
 	begin(size int) changes
 	snapshot() state
 }
 
-// upkeep is what the map does with its files.
+// upkeep maintains the map's files.
 type upkeep interface {
 	AsyncFlush() (done <-chan struct{}, err error)
 	compact(ctx context.Context, from, to []byte) error
 	checkpoint(dir string) error
 }
 
-// gauge says how large the map is.
+// gauge reports how large the map is.
 type gauge interface {
 	measure() weights
 	EstimateDiskUsage(from, to []byte) (uint64, error)
@@ -54,7 +52,7 @@ type gauge interface {
 type weights struct {
 	disk, buffers, cache int64
 
-	logs     uint64 // on the disk, with those that are kept to be used again
+	logs     uint64 // on the disk, including logs kept for reuse
 	logFiles int64
 }
 
@@ -77,7 +75,7 @@ type spot interface {
 	Error() error
 }
 
-// changes are applied as a whole.
+// changes is a set of changes applied as a whole.
 type changes interface {
 	edits
 	apply(sync bool) error
@@ -91,7 +89,7 @@ type edits interface {
 	dropRange(from, to []byte)
 }
 
-// finisher is told that a key and a value have been filled in.
+// finisher is called after a key and a value have been filled in.
 type finisher interface{ Finish() error }
 
 // pebbleDB is the library's map.
@@ -111,7 +109,7 @@ func (db pebbleDB) compact(ctx context.Context, from, to []byte) error {
 	return db.Compact(ctx, from, to, false)
 }
 
-// checkpoint writes the files of one state into a new directory, with all that is in the log.
+// checkpoint writes the files of a single state, including all writes in the log, into a new directory.
 func (db pebbleDB) checkpoint(dir string) error { return db.Checkpoint(dir, pebble.WithFlushedWAL()) }
 
 func (db pebbleDB) measure() weights {
@@ -122,7 +120,7 @@ func (db pebbleDB) measure() weights {
 	}
 }
 
-// pebbleSnapshot is a state that the library keeps.
+// pebbleSnapshot is a state saved by the library.
 type pebbleSnapshot struct{ *pebble.Snapshot }
 
 func (s pebbleSnapshot) iterate(from, to []byte) (iterator, error) {
@@ -133,8 +131,8 @@ func (s pebbleSnapshot) iterate(from, to []byte) (iterator, error) {
 	return it, nil
 }
 
-// pebbleBatch are changes in the library's form. The library documents no error for a
-// change to such a batch, and checks when it is applied.
+// pebbleBatch is a set of changes in the library's form. Changes to such a batch have no documented errors; the
+// library checks the batch at its application.
 type pebbleBatch struct {
 	*pebble.Batch
 	db *pebble.DB
@@ -144,8 +142,8 @@ func (db pebbleDB) begin(size int) changes {
 	return &pebbleBatch{db.NewBatchWithSize(size), db.DB}
 }
 
-// reserve adds a key with a value, which the caller fills in. So the bytes of the caller are not passed to
-// an interface, and stay on the stack.
+// reserve adds a key with a value, which the caller fills in. So the caller's bytes are not passed to an interface,
+// and stay on the stack.
 func (b *pebbleBatch) reserve(keySize, valueSize int) (key, value []byte, filled finisher) {
 	d := b.SetDeferred(keySize, valueSize)
 	return d.Key, d.Value, d
@@ -155,7 +153,7 @@ func (b *pebbleBatch) drop(key []byte)                { _ = b.Delete(key, nil) }
 func (b *pebbleBatch) dropSized(key []byte, size int) { _ = b.DeleteSized(key, uint32(size), nil) }
 func (b *pebbleBatch) dropRange(from, to []byte)      { _ = b.DeleteRange(from, to, nil) }
 
-// apply shows the changes to readers and, with sync, returns when the disk has them.
+// apply shows the changes to readers and, if sync is set, returns when they are on the disk.
 func (b *pebbleBatch) apply(sync bool) error {
 	if !sync {
 		return b.db.Apply(b.Batch, pebble.NoSync)

@@ -2,12 +2,12 @@ package engine
 
 import "context"
 
-// spareLogs is how many bytes of logs an idle store may keep. The library keeps old logs
-// to write new ones into them, which is faster than to extend a file.
+// spareLogs is how many bytes of logs an idle store may keep. The library keeps old logs to reuse their files, which
+// is faster than to extend a file.
 const spareLogs = 2 << 20
 
-// Reclaim gives back the room of deleted ranges of keys and, when nobody writes, of old
-// logs. On the way the store is weighed.
+// Reclaim frees the space of deleted key ranges and, if the store is quiet, of old logs. Reclaim also updates whether
+// the store is large enough for compression.
 func (e *Engine) Reclaim(ctx context.Context, ranges [][2][]byte, quiet bool) error {
 	if !e.use.enter() {
 		return ErrClosed
@@ -18,7 +18,7 @@ func (e *Engine) Reclaim(ctx context.Context, ranges [][2][]byte, quiet bool) er
 	if quiet && w.logs > spareLogs {
 		e.guard.afresh.Store(true)
 		defer e.guard.afresh.Store(false)
-		for range w.logFiles { // each flush begins a log in place of an old one
+		for range w.logFiles { // each flush begins a new log in place of an old one
 			if err := e.flush(ctx); err != nil {
 				return err
 			}
@@ -36,8 +36,8 @@ func (e *Engine) Reclaim(ctx context.Context, ranges [][2][]byte, quiet bool) er
 	return nil
 }
 
-// Compact rewrites the tables that hold the keys [from, to). The engine does that by itself where it is worth the work:
-// tests ask for it.
+// Compact rewrites the tables that contain the keys [from, to). The engine does this by itself if the work is
+// worthwhile; only tests call Compact.
 func (e *Engine) Compact(ctx context.Context, from, to []byte) error {
 	if !e.use.enter() {
 		return ErrClosed
@@ -46,7 +46,7 @@ func (e *Engine) Compact(ctx context.Context, from, to []byte) error {
 	return e.db.compact(ctx, from, to)
 }
 
-// flush brings the writes in memory into tables.
+// flush writes the writes in memory into tables.
 func (e *Engine) flush(ctx context.Context) error {
 	done, err := e.db.AsyncFlush()
 	if err != nil {
@@ -62,7 +62,7 @@ func (e *Engine) flush(ctx context.Context) error {
 	}
 }
 
-// RoomOf estimates the bytes on disk of a range of keys.
+// RoomOf estimates how many bytes on the disk a range of keys takes.
 func (e *Engine) RoomOf(from, to []byte) uint64 {
 	if !e.use.enter() {
 		return 0
@@ -70,7 +70,7 @@ func (e *Engine) RoomOf(from, to []byte) uint64 {
 	defer e.use.leave()
 	n, err := e.db.EstimateDiskUsage(from, to)
 	if err != nil {
-		return 0 // and nothing is reclaimed
+		return 0 // then nothing is reclaimed
 	}
 	return n
 }

@@ -6,18 +6,19 @@ import (
 	"syscall"
 )
 
-// A disk without any room left is more than the library bears: it cannot write the tables that its logs must become, nor
-// the manifest that names them. So the store keeps a reserve for what is written already. With less than that on the disk it
-// refuses writes, each by itself, and reads go on; with more, writes go on by themselves. What gives room back, the end of
-// a container and the work of the reclaimer, may use a part of the reserve.
+// The library cannot handle a disk without any room: the library can write neither the tables that its logs must
+// become, nor the manifest that names them. So the store keeps a reserve for the data written already. If the disk
+// has less free space than the reserve, the store refuses each write, and reads go on. When the disk has more, writes
+// go on by themselves. Work that frees space, such as the deletion of a container and the work of the reclaimer, may
+// use a part of the reserve.
 
 const (
-	reserve     = 2 * mostBuffer // bytes: for the tables of a full buffer, and for the merge of some tables
-	reservePart = 16             // of the disk: the reserve is no larger part of it
+	reserve     = 2 * mostBuffer // bytes, for the tables of a full buffer and for the merge of some tables
+	reservePart = 16             // the reserve is at most this part of the disk
 )
 
-// lacksRoom returns [ErrDiskFull] while the disk has less than the reserve, or a part of it. A file system that does not
-// know has room.
+// lacksRoom returns [ErrDiskFull] if the disk has less free space than the reserve divided by part. If the file
+// system does not know its free space, lacksRoom returns nil.
 func (g *guard) lacksRoom(part uint64) error {
 	usage, err := g.GetDiskUsage(g.dir)
 	if err != nil {
@@ -31,8 +32,9 @@ func (g *guard) lacksRoom(part uint64) error {
 		ErrDiskFull, g.dir, usage.AvailBytes>>10, least>>10)
 }
 
-// isLackOfRoom reports whether an error of the disk is that it is full, and it makes sense to wait for room. A store that is
-// opened or closed ends instead, after 10 seconds at most: its files are then as after a kill.
+// isLackOfRoom reports whether an error of the disk means that the disk is full, and waiting for room makes sense. A
+// store being opened or closed does not wait: such a store ends after 10 seconds at most, and its files are then as
+// after a kill.
 func (g *guard) isLackOfRoom(err error) bool {
 	if g.opening.Load() || g.leaving.Load() {
 		return false
@@ -40,13 +42,15 @@ func (g *guard) isLackOfRoom(err error) bool {
 	return (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)) && g.lacksRoom(1) != nil
 }
 
-// GivesBack is the part of the reserve that has to be there for work that gives room back.
+// GivesBack divides the reserve for work that frees space.
 const GivesBack = 4
 
-// LacksRoom returns [ErrDiskFull] while the disk has less than the reserve divided by part, which is 1 or [GivesBack].
+// LacksRoom returns [ErrDiskFull] if the disk has less free space than the reserve divided by part. part is 1 or
+// [GivesBack].
 func (e *Engine) LacksRoom(part uint64) error { return e.guard.lacksRoom(part) }
 
-// WritesStall returns [ErrDiskFull] while a write has waited for room for long, so that the next need not.
+// WritesStall returns [ErrDiskFull] if a write has already waited a long time for room, so the next write need not
+// wait.
 func (e *Engine) WritesStall() error {
 	if !e.guard.stalled.Load() {
 		return nil
@@ -54,6 +58,6 @@ func (e *Engine) WritesStall() error {
 	return e.guard.lacksRoom(1)
 }
 
-// PrepareClose is called before the store is closed: from now on a write waits for room on a full disk
-// no longer than for a disk that fails.
+// PrepareClose must be called before the store is closed. From then on a write waits no longer for room on a full
+// disk than for a disk that fails.
 func (e *Engine) PrepareClose() { e.guard.leaving.Store(true) }

@@ -19,10 +19,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A damaged store is read past the library, which would refuse the whole of it: each table
-// and each log by itself, and of their values for a key the newest. Without a manifest it
-// is not known which tables are in use. Then all are read, and a document may come back
-// that had been deleted; that is better than to leave out a document that was not.
+// A damaged store is read without the library, which would refuse the whole store. Each table and each log is read
+// separately, and the newest value of a key counts. Without a manifest the tables in use are unknown. Then all tables
+// are read, and a deleted document may come back. This is better than losing a document that was not deleted.
 
 // Wreck is a damaged store.
 type Wreck struct {
@@ -31,8 +30,8 @@ type Wreck struct {
 	options sstable.ReaderOptions
 	guess   bool // the manifest is damaged, so all files are read
 	files   []uint64
-	writes  []version    // those of the logs, by key, the newest first
-	ranges  []keyRemoval // ranges of keys that were removed
+	writes  []version    // the writes of the logs, by key, newest first
+	ranges  []keyRemoval // removed ranges of keys
 	Lost    []LostSpan
 }
 
@@ -49,7 +48,7 @@ type keyRemoval struct {
 	seq, file uint64
 }
 
-// Logged yields the keys that the logs set, and not those that they remove.
+// Logged yields the keys that the logs set. Logged does not yield the keys that they remove.
 func (w *Wreck) Logged() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for _, v := range w.writes {
@@ -60,12 +59,12 @@ func (w *Wreck) Logged() iter.Seq[[]byte] {
 	}
 }
 
-// LostSpan is a span of keys, [from, to), that a file may have held and that cannot be
-// read. Without to, any key may be lost.
+// LostSpan is a span of keys, [from, to), that a file may have contained and that cannot be read. If To is nil, any
+// key may be lost.
 type LostSpan struct {
 	File, Why string
 	From, To  []byte
-	tail      bool // of the newest log: what came before is all there
+	tail      bool // at the end of the newest log: everything before is readable
 }
 
 // Holds reports whether a key may be in the span.
@@ -73,8 +72,8 @@ func (s LostSpan) Holds(key []byte) bool {
 	return !s.tail && bytes.Compare(s.From, key) <= 0 && (s.To == nil || bytes.Compare(key, s.To) < 0)
 }
 
-// OpenWreck locks the directory of a store, and finds the files that are in use and can be read.
-// No file is changed or made. Without a file system it is the machine's.
+// OpenWreck locks the directory of a store, and finds the readable files in use. OpenWreck changes and creates no
+// file. A nil fs means the machine's file system.
 func OpenWreck(ctx context.Context, fs FS, dir string, keys Schema) (*Wreck, error) {
 	if fs == nil {
 		fs = realDisk
@@ -90,10 +89,10 @@ func OpenWreck(ctx context.Context, fs FS, dir string, keys Schema) (*Wreck, err
 	return w, nil
 }
 
-// Close gives the directory back.
+// Close unlocks the directory.
 func (w *Wreck) Close() error { return w.unlock() }
 
-// findFiles finds the files that are in use and can be read.
+// findFiles finds the readable files in use.
 func (w *Wreck) findFiles() (err error) {
 	if w.names, err = w.fs.List(w.dir); err != nil {
 		return err
@@ -112,7 +111,7 @@ func (w *Wreck) findFiles() (err error) {
 	if err := w.recordDamage(w.findManifest()); err != nil {
 		return err
 	}
-	if w.manifestName == "" { // the newest was in use, unless a kill came while it was made
+	if w.manifestName == "" { // the newest was in use, unless a kill came while the library was writing the manifest
 		for _, name := range w.names {
 			if strings.HasPrefix(name, manifestPrefix) {
 				w.manifestName = name
@@ -127,7 +126,7 @@ func (w *Wreck) findFiles() (err error) {
 	return errors.Join(w.findTables(), w.readLogs())
 }
 
-// recordDamage records a damage and returns any other error.
+// recordDamage records damage as a loss. recordDamage returns any other error.
 func (w *Wreck) recordDamage(err error) error {
 	d, ok := errors.AsType[damage](err)
 	switch {
@@ -141,13 +140,12 @@ func (w *Wreck) recordDamage(err error) error {
 	return nil
 }
 
-// unreadable reports whether an error is of a damaged or missing file, or of a bad
-// sector.
+// unreadable reports whether an error means a damaged or missing file, or a bad sector.
 func unreadable(err error) bool {
 	return isCorrupt(err) || errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.EIO)
 }
 
-// findTables opens all tables once, and records those that cannot be read.
+// findTables opens each table once, and records the unreadable tables.
 func (w *Wreck) findTables() error {
 	tables := map[uint64]table{}
 	for _, t := range w.manifest.tables {
@@ -155,8 +153,7 @@ func (w *Wreck) findTables() error {
 	}
 	for _, name := range w.names {
 		file, ok := fileNumber(name, tableSuffix)
-		// Without a whole manifest nobody knows which tables are in use, so all that
-		// are there are read.
+		// Without a complete manifest the tables in use are unknown, so all existing tables are read.
 		if _, known := tables[file]; ok && w.guess && !known {
 			tables[file] = table{file: file}
 		}
@@ -176,7 +173,7 @@ func (w *Wreck) findTables() error {
 	return nil
 }
 
-// openTable opens a table for f.
+// openTable opens a table, calls f with its reader, and closes the table.
 func (w *Wreck) openTable(file uint64, f func(r *sstable.Reader) error) (err error) {
 	handle, err := w.fs.Open(w.fs.PathJoin(w.dir, tableName(file)))
 	if err != nil {
@@ -194,7 +191,7 @@ func (w *Wreck) openTable(file uint64, f func(r *sstable.Reader) error) (err err
 	return f(r)
 }
 
-// readRemovals reads the ranges of keys that a table removes: those of deleted containers.
+// readRemovals reads the ranges of keys that a table removes: the ranges of deleted containers.
 func (w *Wreck) readRemovals(file uint64, r *sstable.Reader) error {
 	it, err := r.NewRawRangeDelIter(w.ctx, sstable.NoFragmentTransforms, sstable.NoReadEnv)
 	if it == nil || err != nil {
@@ -210,7 +207,7 @@ func (w *Wreck) readRemovals(file uint64, r *sstable.Reader) error {
 	return err
 }
 
-// readLogs reads the remains of the logs.
+// readLogs reads the readable records of the logs.
 func (w *Wreck) readLogs() error {
 	nums := slices.Clone(w.facts.Logs)
 	for _, name := range w.names {
@@ -232,7 +229,7 @@ func (w *Wreck) readLogs() error {
 	return nil
 }
 
-// readLogTo reads the whole records of a log, and records where some are missing.
+// readLogTo reads the complete records of a log, and records the places where records are missing.
 func (w *Wreck) readLogTo(num uint64, next *uint64, newest bool) error {
 	name := logName(num)
 	file, err := w.fs.Open(w.fs.PathJoin(w.dir, name))
@@ -247,8 +244,8 @@ func (w *Wreck) readLogTo(num uint64, next *uint64, newest bool) error {
 	c := newChunks(file, uint32(num))
 	err = c.eachRecord(func(record []byte, _ bool) error {
 		seq, count, ok := batchHead(record)
-		// Every change of a key has a number, without gaps: so a gap says how many are
-		// missing, though not which.
+		// Every change of a key has a sequence number, without gaps. So a gap shows how many changes are missing, but
+		// not which.
 		if ok && *next != 0 && seq > *next {
 			w.Lost = append(w.Lost, LostSpan{File: name, Why: fmt.Sprintf("%d changes of keys before offset %d are missing", seq-*next, c.base+int64(c.at))})
 		}
@@ -273,7 +270,7 @@ func (w *Wreck) readLogTo(num uint64, next *uint64, newest bool) error {
 	return nil
 }
 
-// addChanges takes the changes of a record.
+// addChanges adds the changes of a record.
 func (w *Wreck) addChanges(record []byte, file uint64) error {
 	if len(record) < batchHeader {
 		return nil
@@ -283,7 +280,7 @@ func (w *Wreck) addChanges(record []byte, file uint64) error {
 	for ; ; seq++ {
 		kind, key, value, ok, err := r.Next()
 		if !ok || err != nil {
-			return nil // a whole record is in order, by its checksum
+			return nil // the checksum proves that the record is complete
 		}
 		v := version{key: key, value: value, seq: seq, file: file}
 		switch kind {
@@ -301,21 +298,20 @@ func (w *Wreck) addChanges(record []byte, file uint64) error {
 	}
 }
 
-// firstLine is an error of the library without its stack and prefixes, for a list of losses.
+// firstLine returns an error of the library without its stack and prefixes, for a list of losses.
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
-	for _, prefix := range []string{"pebble: ", "pebble/table: ", "file 000000: "} { // the library does not know it here
+	for _, prefix := range []string{"pebble: ", "pebble/table: ", "file 000000: "} { // the number is unknown here
 		line = strings.TrimPrefix(line, prefix)
 	}
 	return line
 }
 
-// realDisk is the file system of the machine, without the permissions of ownerFS: a
-// salvage writes nothing.
+// realDisk is the file system of the machine, without the permissions of ownerFS, because a salvage writes nothing.
 var realDisk = vfs.Default
 
-// lockIfThere locks a directory that has a lock file, and makes none: the directory
-// must stay as it is, and may be on a medium that cannot be written.
+// lockIfThere locks a directory with a lock file. lockIfThere never creates a lock file, because the directory must
+// not change, and may be on a read-only medium.
 func lockIfThere(fs vfs.FS, dir string) (unlock func() error, err error) {
 	unlock = func() error { return nil }
 	if _, err := fs.Stat(fs.PathJoin(dir, "LOCK")); err != nil {
@@ -326,7 +322,7 @@ func lockIfThere(fs vfs.FS, dir string) (unlock func() error, err error) {
 	case err == nil:
 		return lock.Close, nil
 	case errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS):
-		return unlock, nil // nobody can write there
+		return unlock, nil // no process can write there
 	}
 	return nil, err
 }

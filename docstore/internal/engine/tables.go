@@ -11,9 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 )
 
-// verifyHeads reads the blocks that opening the store will read; their checksums are verified
-// on the way. The rest of a table is verified whenever it is read, since reading all of
-// a large store at each start would take minutes.
+// verifyHeads reads the blocks that opening the store will read, which verifies their checksums. The rest of a table
+// is verified whenever it is read, because reading a large store completely at each start would take minutes.
 func (s *survey) verifyHeads(o *pebble.Options) error {
 	o = o.Clone()
 	o.EnsureDefaults()
@@ -33,7 +32,7 @@ func (s *survey) verifyHeads(o *pebble.Options) error {
 	return nil
 }
 
-// readTable reads some of our tables in a file of the library's.
+// readTable reads some tables of ours in a file of the library's.
 func (s *survey) readTable(file uint64, tables []byte, o sstable.ReaderOptions) (err error) {
 	f, err := s.fs.Open(s.fs.PathJoin(s.dir, tableName(file)))
 	if err != nil {
@@ -63,7 +62,7 @@ func (s *survey) readTable(file uint64, tables []byte, o sstable.ReaderOptions) 
 	return nil
 }
 
-// readKeys reads the blocks that hold the keys in [from, to).
+// readKeys reads the blocks that contain the keys in [from, to).
 func readKeys(ctx context.Context, r *sstable.Reader, from, to []byte) (err error) {
 	it, err := tableIterator(ctx, r, from, to)
 	if err != nil {
@@ -75,7 +74,7 @@ func readKeys(ctx context.Context, r *sstable.Reader, from, to []byte) (err erro
 	return it.Error()
 }
 
-// damagedTable names the file of a damage; an error of the disk stays as it is.
+// damagedTable adds the name of the file to an error about damage. damagedTable does not change an error of the disk.
 func damagedTable(file uint64, err error) error {
 	if isCorrupt(err) {
 		return damaged(tableName(file), "%w", err)

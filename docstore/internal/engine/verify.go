@@ -14,15 +14,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A store is verified before the library opens it, because the library deletes: the files
-// that its manifest does not name, and the part of a log that it could not read. Verifying
-// reads everything that decides about this, and writes nothing: the markers, the manifest
-// to its end, the names and sizes of the tables, the logs to their ends, the options. The
-// blocks of tables have checksums, which the library verifies at each read.
+// A store is verified before the library opens it, because the library then deletes the files that its manifest does
+// not name, and the part of a log that the library cannot read. The verification reads everything that decides about
+// this, and writes nothing: the markers, the manifest to its end, the names and sizes of the tables, the logs to
+// their ends, the options. The blocks of tables have checksums, which the library verifies at each read.
 
-// lockAndVerify locks the directory and verifies its files. After success the guard stands
-// on a file system that keeps the inventory up to date, unless the store is to get its first
-// inventory and raise is set: then its format has to be raised before (see format.go).
+// lockAndVerify locks the directory and verifies its files. After success, the guard uses a file system that keeps
+// the inventory up to date. The exception is a store without an inventory when raise is set: its format must be
+// raised first (see format.go).
 func lockAndVerify(ctx context.Context, e *Engine, dir string, po *pebble.Options, raise bool) (err error) {
 	fs := e.guard.FS
 	if e.lock, err = pebble.LockDirectory(dir, fs); err != nil {
@@ -55,7 +54,7 @@ func lockAndVerify(ctx context.Context, e *Engine, dir string, po *pebble.Option
 	return nil
 }
 
-// unlockDirectory gives the directory back.
+// unlockDirectory unlocks the directory.
 func (e *Engine) unlockDirectory() error {
 	if e.lock == nil {
 		return nil
@@ -63,25 +62,24 @@ func (e *Engine) unlockDirectory() error {
 	return e.lock.Close()
 }
 
-// survey is a directory that is being verified, step by step.
+// survey is a directory being verified, step by step.
 type survey struct {
 	ctx   context.Context
 	fs    vfs.FS
 	dir   string
 	names []string
 	facts facts
-	known bool // an inventory was there
+	known bool // the store has an inventory
 
-	marker       string // the newest that names a manifest; older ones await removal
+	marker       string // the newest marker that names a manifest; older markers are to be removed
 	manifestName string
 	manifest     *manifest
 	newest       LogEnd
 	schema       Schema
 }
 
-// verify refuses a damaged store. It returns the facts that the inventory goes on from,
-// and the state of the newest log's end; a new directory gets the facts of a store in
-// the making.
+// verify refuses a damaged store. verify returns the facts for the inventory, and the state of the newest log's end.
+// For a new directory, these are the facts of a store being created.
 func verify(ctx context.Context, fs vfs.FS, dir string, keys Schema, o *pebble.Options) (facts, LogEnd, error) {
 	s := survey{ctx: ctx, fs: fs, dir: dir, schema: keys}
 	var err error
@@ -95,8 +93,7 @@ func verify(ctx context.Context, fs vfs.FS, dir string, keys Schema, o *pebble.O
 	if store, _ := look(s.names); !store || s.facts.Making {
 		return facts{Version: inventoryVersion, Making: true}, LogEnd{}, nil
 	}
-	// Each step goes by what the one before has verified: a marker names the manifest,
-	// and the manifest all other files.
+	// Each step relies on the previous step: a marker names the manifest, and the manifest names all other files.
 	for _, step := range []func() error{s.findManifest, s.readManifest, s.verifyTables, s.verifyLogs, func() error { return s.verifyOptions(o) }, func() error { return s.verifyHeads(o) }} {
 		err := step()
 		if err == nil && ctx.Err() != nil {
@@ -110,9 +107,9 @@ func verify(ctx context.Context, fs vfs.FS, dir string, keys Schema, o *pebble.O
 	return s.facts, s.newest, nil
 }
 
-// look reports whether the names in a directory are those of a store, or of the remains
-// of a store, and whether there are other files. A lost marker must not make a store
-// look like an empty directory: the library would format it and delete the tables.
+// look reports whether the names in a directory are those of a store or the rest of a store, and whether there are
+// other files. If a marker is lost, the store must not look like an empty directory, because the library would format
+// the directory and delete the tables.
 func look(names []string) (store, other bool) {
 	for _, name := range names {
 		switch {
@@ -126,7 +123,7 @@ func look(names []string) (store, other bool) {
 	return store, other
 }
 
-// ours reports whether a name is that of a store's file.
+// ours reports whether a name is the name of a store's file.
 func ours(name string) bool {
 	for _, prefix := range []string{manifestMarker, formatMarker, manifestPrefix, optionsPrefix} {
 		if strings.HasPrefix(name, prefix) {
@@ -154,9 +151,9 @@ const (
 	logSuffix      = ".log"
 )
 
-// findManifest finds the manifest, and refuses a store without markers or of another format.
-// The markers are empty files, which some copy tools skip; without them the library
-// would make a new store and delete the tables.
+// findManifest finds the manifest. findManifest refuses a store without markers or with another format. The markers
+// are empty files, which some copy tools skip. Without them the library would create a new store and delete the
+// tables.
 func (s *survey) findManifest() (err error) {
 	if s.marker, s.manifestName, err = currentManifest(s.names); err != nil {
 		return err
@@ -186,8 +183,7 @@ func currentManifest(names []string) (marker, manifest string, err error) {
 		if err != nil || len(parts) < 4 {
 			return "", "", damaged(name, "it is not a marker")
 		}
-		// There may be two, if the process ended after it had made the new one and
-		// before it removed the old one.
+		// There may be two markers, if the process ended between creating the new marker and removing the old marker.
 		if strings.HasPrefix(name, manifestMarker) && (marker == "" || n > newest) {
 			marker, manifest, newest = name, parts[3], n
 		}
@@ -198,10 +194,9 @@ func currentManifest(names []string) (marker, manifest string, err error) {
 	return marker, manifest, nil
 }
 
-// readManifest reads the manifest up to its first broken record. Of a store that was
-// not closed, the manifest may end in part of a record: no file has been deleted
-// because of that record, so the files of the version before are all there, which the
-// next steps verify. A whole record after a broken one proves damage, since records are
+// readManifest reads the manifest up to its first broken record. If the store was not closed, the manifest may end in
+// part of a record. No file has been deleted because of that record, so all files of the previous version still
+// exist; the next steps verify this. A complete record after a broken record proves damage, because records are
 // written in order.
 func (s *survey) readManifest() error {
 	name := s.manifestName
@@ -238,10 +233,9 @@ func (s *survey) readManifest() error {
 	return s.sealedManifest(c)
 }
 
-// sealedManifest compares the manifest with the inventory. A manifest that was cut at
-// the end of a record looks whole, and the library would bring back an old state; but it
-// wants logs that the inventory knows to be in tables, or is shorter than when the
-// store was closed.
+// sealedManifest compares the manifest with the inventory. A manifest that was cut at the end of a record looks
+// complete, and the library would bring back an old state. But such a manifest needs logs that, according to the
+// inventory, are already in tables, or it is shorter than when the store was closed.
 func (s *survey) sealedManifest(c *chunks) error {
 	name := s.manifestName
 	if s.known && s.manifest.firstLog < s.facts.First {
@@ -254,7 +248,7 @@ func (s *survey) sealedManifest(c *chunks) error {
 	return nil
 }
 
-// verifyTables verifies that all files which the manifest names are there, with their sizes.
+// verifyTables verifies that all files named by the manifest exist and have the right sizes.
 func (s *survey) verifyTables() error {
 	live := s.manifest.liveFiles()
 	for _, name := range s.names {
@@ -281,8 +275,8 @@ func (s *survey) verifyTables() error {
 	return nil
 }
 
-// verifyOptions verifies that the library will accept its newest file of options, so that a
-// damaged file is refused by name.
+// verifyOptions verifies that the library will accept its newest file of options, so the error for a damaged file
+// contains its name.
 func (s *survey) verifyOptions(o *pebble.Options) error {
 	newest, number := "", uint64(0)
 	for _, name := range s.names {
@@ -299,7 +293,7 @@ func (s *survey) verifyOptions(o *pebble.Options) error {
 	if err != nil {
 		return err
 	}
-	o = o.Clone() // EnsureDefaults fills in the names that the check compares
+	o = o.Clone() // EnsureDefaults sets the names that the check compares
 	o.EnsureDefaults()
 	if err := o.CheckCompatibility(s.dir, string(text)); err != nil {
 		return damaged(newest, "%w", err)

@@ -1,5 +1,4 @@
-// Package fields reads the fields of a record: numbers of variable length, and texts that
-// begin with their length.
+// Package fields reads the fields of a record: numbers of variable length, and texts that begin with their length.
 package fields
 
 import (
@@ -7,17 +6,17 @@ import (
 	"errors"
 )
 
-// ErrShort is a record that ends within a field.
+// ErrShort means that a record ends within a field.
 var ErrShort = errors.New("record is cut short")
 
-// Reader takes fields off a record. After a field that is cut short it is Short and
-// returns zeros, so callers check once, at the end.
+// Reader reads the fields of a record one after the other. If a field is cut short, Reader sets Short, and all
+// further fields are zero. So callers check for errors once, at the end.
 type Reader struct {
-	Rest  []byte // of the record
-	Short bool   // a field was cut short
+	Rest  []byte // the unread rest of the record
+	Short bool   // true if a field was cut short
 }
 
-// Uvarint takes off a number that is not negative.
+// Uvarint reads a number that is not negative.
 func (r *Reader) Uvarint() uint64 {
 	v, n := binary.Uvarint(r.Rest)
 	if n <= 0 {
@@ -28,7 +27,7 @@ func (r *Reader) Uvarint() uint64 {
 	return v
 }
 
-// Varint takes off a number.
+// Varint reads a number.
 func (r *Reader) Varint() int64 {
 	v, n := binary.Varint(r.Rest)
 	if n <= 0 {
@@ -39,15 +38,15 @@ func (r *Reader) Varint() int64 {
 	return v
 }
 
-// Byte takes off a byte. The record must have one.
+// Byte reads a byte. The record must have a byte left.
 func (r *Reader) Byte() byte {
 	b := r.Rest[0]
 	r.Rest = r.Rest[1:]
 	return b
 }
 
-// Text takes off a text. Its length may be anything in a damaged record, and so is
-// compared with what is left before it is used.
+// Text reads a text. In a damaged record the length may have any value, so Text compares the length with the rest of
+// the record first.
 func (r *Reader) Text() []byte {
 	n := r.Uvarint()
 	if r.Short || n > uint64(len(r.Rest)) {

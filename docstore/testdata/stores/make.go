@@ -1,10 +1,11 @@
-// Make has the build of the module that it is compiled in write a small store, or try one that another build wrote. See make.sh.
+// Make writes a small store with the build of the module that it is compiled in, or opens a store that another build
+// wrote. See make.sh.
 //
 //	make close DIR    writes the store of this directory and closes it
-//	make kill DIR     writes it and ends without closing it, as a kill does
-//	make try DIR      opens the store that is there, and writes to it if this build accepts it
+//	make kill DIR     writes the store and ends without closing it, as a kill does
+//	make try DIR      opens the existing store, and writes to it if this build accepts it
 //
-// It prints what was acknowledged: a line of JSON for each write.
+// Make prints each acknowledged write as a line of JSON.
 package main
 
 import (
@@ -46,7 +47,7 @@ func say(c *docstore.Container, id string, key feed.PartitionKey, body []byte) {
 	must(json.NewEncoder(os.Stdout).Encode(acked{c.ID(), id, string(key), body, c.Head()}))
 }
 
-// write upserts a document: one of "docs" and "plain" is its own partition key.
+// write upserts a document. id is the id, and in the containers docs and plain the partition key too.
 func write(c *docstore.Container, key feed.PartitionKey, id, rest string) {
 	body := fmt.Sprintf(`{"id":%q,%s,"pad":%q}`, id, rest, strings.Repeat(id+" ", 30))
 	item := value(c.Upsert(ctx, []byte(body)))
@@ -82,7 +83,7 @@ func split(c *docstore.Container, nth int) {
 	value(c.Split(ctx, parts[nth].ID))
 }
 
-// first is what happens before the store is closed and opened once, so that it has tables and logs.
+// first contains the writes before the store is closed and opened once, so the store has tables and logs.
 func first(db *docstore.DB) {
 	own := docstore.NoDefaultTTL
 	docs := value(db.CreateContainer(ctx, docstore.ContainerSpec{ID: "docs", Paths: []string{"/pk"}, Retention: time.Hour, DefaultTTL: &own}))
@@ -109,7 +110,7 @@ func first(db *docstore.DB) {
 	remove(plain, feed.Key("p15"), "p15")
 }
 
-// second is what happens after that.
+// second contains the writes after that.
 func second(db *docstore.DB) {
 	docs, plain := value(db.Container("docs")), value(db.Container("plain"))
 	users, leases := value(db.Container("users")), value(db.Container("leases"))

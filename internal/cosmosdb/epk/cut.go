@@ -5,18 +5,16 @@ import (
 	"math/big"
 )
 
-// Cutting works on the number that a place stands for: for V1 the 32-bit hash, else the
-// 126 bits that remain of a hash, level by level for MultiHash. Keys spread
-// evenly over these numbers, and not over the strings: three quarters of all V1
-// places start with 05C1D or 05C1E.
+// Ranges are cut by the number that a place represents: for V1 the 32-bit hash, otherwise the remaining 126 bits of a
+// hash, level by level for MultiHash. Keys spread evenly over these numbers, but not over the strings: three quarters
+// of all V1 places begin with 05C1D or 05C1E.
 
 const (
 	v1Bits = 32
 	v2Bits = 8*hashBytes - 2
 )
 
-// bits returns how many bits one level of a place has, and how many levels there
-// can be: none for an unknown kind.
+// bits returns the number of bits in a level of a place, and the number of levels. For an unknown kind both are 0.
 func (k Kind) bits() (bits uint, levels int) {
 	switch k {
 	case HashV1:
@@ -29,9 +27,8 @@ func (k Kind) bits() (bits uint, levels int) {
 	return 0, 0
 }
 
-// Even returns the n-1 inner bounds that cut the key space into n ranges with about
-// equally many keys. The service gives a new container of n physical partitions the
-// same bounds. Even returns nil for n below 2.
+// Even returns the n-1 inner bounds that cut the key space into n ranges with about the same number of keys. The
+// service gives a new container with n physical partitions the same bounds. If n is below 2, Even returns nil.
 func Even(kind Kind, n int) []string {
 	bits, levels := kind.bits()
 	if n < 2 || levels == 0 {
@@ -48,10 +45,9 @@ func Even(kind Kind, n int) []string {
 	return bounds
 }
 
-// Mid returns a bound strictly between lo and hi that leaves about equally many keys on
-// both sides. It reports false when there is none: the range holds a single hash, or is
-// not a range. A MultiHash range is cut between two values of the first level where
-// possible, and only then inside a value, because a cut within a value sends queries by
+// Mid returns a bound strictly between lo and hi, with about the same number of keys on both sides. Mid returns false
+// if there is no such bound: the range contains a single hash, or is invalid. A MultiHash range is cut between two
+// values of the first level if possible, and otherwise within a value, because a cut within a value sends queries by
 // prefix to two partitions.
 func Mid(kind Kind, lo, hi string) (string, bool) {
 	_, levels := kind.bits()
@@ -71,8 +67,8 @@ func Mid(kind Kind, lo, hi string) (string, bool) {
 	return "", false
 }
 
-// between returns about the half of from and to, rounded as the service does:
-// the middle of everything is 1FFF..., not 2000....
+// between returns about the middle of from and to, rounded as the service does: the middle of the whole key space is
+// 1FFF..., not 2000....
 func between(from, to *big.Int) (*big.Int, bool) {
 	one := big.NewInt(1)
 	next := new(big.Int).Add(from, one)
@@ -84,8 +80,8 @@ func between(from, to *big.Int) (*big.Int, bool) {
 	return mid, mid.Cmp(to) < 0
 }
 
-// value returns the number that bound s stands for, down to a level. It never exceeds the bound,
-// so a higher number makes a higher bound.
+// value returns the number that bound s represents, down to a level. The number is never greater than the bound, so a
+// higher number makes a higher bound.
 func value(kind Kind, s string, level int) (*big.Int, bool) {
 	b, ok := fromHex(s)
 	if !ok {
@@ -108,7 +104,7 @@ func value(kind Kind, s string, level int) (*big.Int, bool) {
 	return v, true
 }
 
-// v1Value returns the hash that a V1 bound starts with, or the nearest one.
+// v1Value returns the hash at the beginning of a V1 bound, or the nearest hash.
 func v1Value(b []byte) *big.Int {
 	if len(b) == 0 || b[0] < markNumber {
 		return new(big.Int)
@@ -116,7 +112,7 @@ func v1Value(b []byte) *big.Int {
 	const end = 1 << v1Bits
 	f := number(b[1:])
 	switch {
-	case b[0] > markNumber, !(f < end) && !math.Signbit(f): // a NaN is beyond its infinity
+	case b[0] > markNumber, !(f < end) && !math.Signbit(f): // a NaN counts as greater than infinity
 		return big.NewInt(end)
 	case f > 0:
 		return big.NewInt(int64(f))

@@ -1,22 +1,20 @@
-// Package epk computes effective partition keys: the place of a logical partition key
-// in the key space of a container, exactly as the Azure Cosmos DB service computes it.
-// The place decides which physical range stores the key, so a wrong bit sends a write
-// to a range where no reader looks for it.
+// Package epk computes effective partition keys: the place of a logical partition key in the key space of a
+// container. The results are exactly those of the Azure Cosmos DB service. The place decides which physical range
+// stores the key, so a wrong bit would send a write to a range in which no reader looks for the key.
 //
-// A key has a component for each partition key path; internal/cosmosdb/pkey reads them from the
-// JSON in which a key travels, and [Hash] places them:
+// A key has a component for each partition key path. internal/cosmosdb/pkey parses them from a key's JSON, and [Hash]
+// computes the place:
 //
 //	place, err := epk.Hash(epk.HashV2, epk.Components{epk.String("London")})
 //
-// Places are upper-case hex strings, and the key space is [[Min], [Max]): they compare
-// as plain strings. [Prefix] gives the part of that space which belongs to the first
-// levels of a hierarchical key, [Even] cuts the whole space into ranges that hold about
-// equally many keys, and [Mid] cuts a range in two.
+// Places are upper-case hex strings, and the key space is [[Min], [Max]). Places are compared as plain strings.
+// [Prefix] returns the part of the key space for the first levels of a hierarchical key. [Even] cuts the whole space
+// into ranges with about the same number of keys, and [Mid] cuts a range in two.
 //
 // # Byte layout
 //
-// A component is a marker byte and its value. It is written in two ways: to be hashed,
-// and, by V1 alone, to be sorted.
+// A component is a marker byte and a value. There are two forms: the first for hashing and, only in V1, the second
+// for sorting.
 //
 //	component  marker  to be hashed                   to be sorted (V1)
 //	undefined  00
@@ -26,28 +24,25 @@
 //	number     05      float64, 8 bytes, low first    8 bits, then groups of 7 bits (sort.go)
 //	string     08      UTF-8, then FF (00 in V1)      each byte + 1, then 00 (sort.go)
 //
-// The three kinds make a place of the components as follows, each hash being
-// MurmurHash3 with seed 0:
+// The three kinds make a place from the components as follows. Each hash is MurmurHash3 with seed 0:
 //
 //	kind       place                                                    bytes
 //	HashV1     32-bit hash as a number, then all components, sorted     3 to 7, and theirs
 //	HashV2     x64 128-bit hash of all components, high byte first      16
 //	MultiHash  as HashV2, each component by itself                      16, 32 or 48
 //
-// HashV2 and MultiHash clear the top two bits of every hash, so their places start with
-// 00 to 3F. HashV1 first cuts strings to 100 characters, so V1 keys that agree in their
-// first 100 characters share a place.
+// HashV2 and MultiHash clear the top two bits of every hash, so their places begin with 00 to 3F. HashV1 first cuts
+// strings to 100 characters, so V1 keys with the same first 100 characters have the same place.
 //
 // # Caveats
 //
-// The empty key [] has the place "", where the key space begins; the key that stands
-// for "no value" is [{}]. Some clients shorten the latter to the former, which the
-// caller has to translate, because here the two differ.
+// The empty key [] has the place "", at the beginning of the key space. The key for "no value" is [{}]. Some clients
+// send [] instead of [{}]. The caller must translate this, because here the two keys differ.
 //
-// Numbers are float64, as in the service: integers beyond 2^53 may share a place, and
-// -0.0 hashes by its own bits, apart from 0.
+// Numbers are float64, as in the service: integers beyond 2^53 may have the same place, and -0.0 is hashed by its own
+// bits, so its place differs from that of 0.
 //
-// The Go SDK (azcosmos 1.5) computes V1 differently, because it follows a baseline file
-// that is not about routing; its V1 result finds the wrong range. This package follows
-// the .NET and Java SDKs, whose tests compare them with the service.
+// The Go SDK (azcosmos 1.5) computes V1 differently, because it follows a baseline file that does not concern
+// routing; its V1 result leads to the wrong range. This package follows the .NET and Java SDKs, whose tests compare
+// their results with the service.
 package epk

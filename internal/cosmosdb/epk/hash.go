@@ -10,9 +10,8 @@ import (
 	"github.com/twmb/murmur3"
 )
 
-// The place of a key must be the service's to the bit: leases, ranges and positions of
-// other processors are in terms of it, and a wrong place sends a key's changes to an
-// owner who does not look for them.
+// The place of a key must be the service's, to the bit. Leases, ranges and positions of other processors use these
+// places, and a wrong place would send a key's changes to an owner who does not look for them.
 
 // Min and Max are the bounds of the key space: every place is in [Min, Max).
 const (
@@ -20,32 +19,31 @@ const (
 	Max = "FF"
 )
 
-// MaxLevels is how many paths a hierarchical partition key has at most.
+// MaxLevels is the largest number of paths in a hierarchical partition key.
 const MaxLevels = 3
 
-// Kind says how a container hashes its partition keys: the kind and the version of its
-// partition key definition, taken together. The zero Kind is invalid, so a forgotten
-// Kind is an error and no wrong place.
+// Kind is how a container hashes its partition keys: the kind and the version of its partition key definition
+// together. The zero Kind is invalid, so a forgotten Kind causes an error, not a wrong place.
 type Kind uint8
 
 const (
 	HashV1    Kind = iota + 1 // kind Hash, version 1, or a definition without version
 	HashV2                    // kind Hash, version 2
-	MultiHash                 // kind MultiHash, always version 2: hierarchical keys
+	MultiHash                 // kind MultiHash, always version 2, for hierarchical keys
 )
 
-// hashBytes is the size of a 128-bit hash; a MultiHash place has one for each level.
+// hashBytes is the size of a 128-bit hash. A MultiHash place has a hash for each level.
 const hashBytes = 16
 
-// stackBytes is how long the bytes of a key may get before hashing them needs the heap.
-// Keys are mostly shorter; the longest that the service takes has 2048.
+// stackBytes is the longest key, in bytes, that is hashed without heap memory. Most keys are shorter; the service's
+// longest key has 2048 bytes.
 const stackBytes = 256
 
 var errKind = errors.New("unknown kind; want HashV1, HashV2 or MultiHash")
 
-// Hash returns the place of key c: upper-case hex, "" for the empty key. For
-// MultiHash, a key with fewer components than the container has paths is a
-// prefix, and its place is where the keys below it start; see [Prefix].
+// Hash returns the place of key c in upper-case hex, or "" for the empty key. For MultiHash, a key with fewer
+// components than the container has paths is a prefix, and its place is the beginning of the keys with this prefix;
+// see [Prefix].
 func Hash(kind Kind, c Components) (string, error) {
 	if len(c) == 0 {
 		return Min, nil
@@ -70,19 +68,19 @@ func Hash(kind Kind, c Components) (string, error) {
 	return upperHex(place), nil
 }
 
-// Prefix returns the range [min, max) that holds every key of a MultiHash
-// container that starts with c: the whole key space for the empty prefix.
+// Prefix returns the range [min, max) of all keys of a MultiHash container that begin with c. For the empty prefix,
+// this is the whole key space.
 func Prefix(c Components) (minEPK, maxEPK string, err error) {
 	minEPK, err = Hash(MultiHash, c)
 	if err != nil {
 		return "", "", err
 	}
-	// A next level starts with 3F at most, so FF is above all of them.
+	// The next level begins with 3F at most, so FF is above all such places.
 	return minEPK, minEPK + Max, nil
 }
 
-// appendV1 appends the V1 place of c. The sorted components follow the hash, because 32
-// bits alone would give many keys the same place.
+// appendV1 appends the V1 place of c. The sorted components follow the hash, because with only 32 bits many keys
+// would have the same place.
 func appendV1(place []byte, c Components) []byte {
 	var buf [stackBytes]byte
 	b := buf[:0]
@@ -104,12 +102,12 @@ func appendV2(place []byte, c Components) []byte {
 		b = appendHashed(b, k, 0xFF)
 	}
 	low, high := murmur3.Sum128(b)
-	// The service keeps the two top bits of the key space to itself.
+	// The service reserves the two top bits of the key space.
 	place = binary.BigEndian.AppendUint64(place, high&(1<<62-1))
 	return binary.BigEndian.AppendUint64(place, low)
 }
 
-// appendHashed appends c as it is hashed; end closes a string.
+// appendHashed appends c in the form for hashing; end closes a string.
 func appendHashed(b []byte, c Component, end byte) []byte {
 	b = append(b, c.mark)
 	switch c.mark {
@@ -124,8 +122,8 @@ func appendHashed(b []byte, c Component, end byte) []byte {
 
 const hexDigits = "0123456789ABCDEF"
 
-// upperHex is hex.EncodeToString in upper case, as the service writes places: they are
-// compared as strings, so case decides.
+// upperHex is hex.EncodeToString in upper case, as the service writes places. Places are compared as strings, so the
+// case matters.
 func upperHex(b []byte) string {
 	var buf [2 * stackBytes]byte
 	dst := buf[:0]
@@ -135,7 +133,7 @@ func upperHex(b []byte) string {
 	return string(dst)
 }
 
-// fromHex reads a bound of a range, in either case.
+// fromHex parses a bound of a range, in upper or lower case.
 func fromHex(bound string) ([]byte, bool) {
 	b, err := hex.DecodeString(bound)
 	return b, err == nil

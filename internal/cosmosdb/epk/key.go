@@ -1,7 +1,7 @@
 package epk
 
-// Marker bytes. They start every component in both byte layouts. The gaps are the
-// service's: it has markers for types that are no partition keys.
+// Marker bytes. Each component begins with its marker, in both forms. The gaps are markers of the service for types
+// that are not allowed in partition keys.
 const (
 	markUndefined byte = 0x00
 	markNull      byte = 0x01

@@ -5,24 +5,22 @@ import (
 	"unicode/utf8"
 )
 
-// The layout of this file is the one of the .NET and Java SDKs, whose tests
-// (PartitionKeyInternalTest and its .NET twin) compare it with the service.
-// Its point is that the bytes sort as the values do.
+// The form in this file is that of the .NET and Java SDKs, whose tests (PartitionKeyInternalTest and its .NET
+// counterpart) compare it with the service. In this form, the bytes sort as the values do.
 
 const (
-	// cutChars is where V1 cuts a string, counted as .NET and Java count:
-	// in UTF-16 code units.
+	// cutChars is the length at which V1 cuts a string. As in .NET and Java, it counts UTF-16 code units.
 	cutChars = 100
 
-	// sortedBytes is how many bytes of a string V1 sorts by. A longer string shows by a
-	// byte more, and by having no end mark.
+	// sortedBytes is the number of bytes of a string that V1 sorts by. A longer string has an extra byte, and no end
+	// mark.
 	sortedBytes = 100
 )
 
 const signBit = 1 << 63
 
-// cut returns c as V1 sees it: a string by its first 100 characters. A wrong cut would
-// matter for long keys only, and lose those silently.
+// cut returns c as V1 uses it: a string is cut to its first 100 characters. A wrong cut would affect only long keys,
+// and would silently lose them.
 func (c Component) cut() Component {
 	if c.mark != markString || len(c.str) <= cutChars {
 		return c
@@ -38,8 +36,7 @@ func (c Component) cut() Component {
 			continue
 		}
 		if chars == cutChars {
-			// The cut falls between two surrogates. Encoding the first
-			// alone, .NET writes U+FFFD in its place.
+			// The cut falls between two surrogates. .NET encodes the first surrogate alone as U+FFFD.
 			c.str = c.str[:i] + string(utf8.RuneError)
 			break
 		}
@@ -48,7 +45,7 @@ func (c Component) cut() Component {
 	return c
 }
 
-// appendSorted appends c as V1 sorts it.
+// appendSorted appends c in V1's form for sorting.
 func appendSorted(b []byte, c Component) []byte {
 	b = append(b, c.mark)
 	switch c.mark {
@@ -60,14 +57,14 @@ func appendSorted(b []byte, c Component) []byte {
 	return b
 }
 
-// appendNumber appends 8 bits of f, then groups of 7. The low bit of a group says that
-// another follows, so short numbers stay short.
+// appendNumber appends 8 bits of f, then groups of 7 bits. The low bit of a group says whether another group follows,
+// so short numbers stay short.
 func appendNumber(b []byte, f float64) []byte {
 	n := math.Float64bits(f)
 	if n < signBit {
-		n |= signBit // positive numbers sort above negative ones
+		n |= signBit // positive numbers sort above negative numbers
 	} else {
-		n = -n // and large negative ones below small
+		n = -n // and large negative numbers below small negative numbers
 	}
 	b = append(b, byte(n>>56))
 	for n <<= 8; ; {
@@ -79,8 +76,8 @@ func appendNumber(b []byte, f float64) []byte {
 	}
 }
 
-// number is the inverse of appendNumber. The bound of a range may be cut anywhere, so
-// missing groups count as zero, and bytes after the last group are ignored.
+// number is the inverse of appendNumber. The bound of a range may be cut at any byte, so missing groups count as
+// zero, and bytes after the last group are ignored.
 func number(b []byte) float64 {
 	if len(b) == 0 {
 		return math.Inf(-1)
@@ -98,8 +95,8 @@ func number(b []byte) float64 {
 	return math.Float64frombits(n &^ signBit)
 }
 
-// appendString appends every byte of s plus one, so that 00 can be the end and a string
-// sorts above its own prefixes.
+// appendString appends every byte of s plus one, so 00 can be the end mark, and a string sorts above its own
+// prefixes.
 func appendString(b []byte, s string) []byte {
 	long := len(s) > sortedBytes
 	if long {
@@ -107,7 +104,7 @@ func appendString(b []byte, s string) []byte {
 	}
 	for i := range len(s) {
 		c := s[i]
-		if c < 0xFF { // not in UTF-8, but the end mark must stay the lowest
+		if c < 0xFF { // FF is never in UTF-8, but the end mark must stay the lowest byte
 			c++
 		}
 		b = append(b, c)

@@ -10,12 +10,12 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// Leases of the Java processor are read and never written: an estimator shows their
-// lag, and an operator who moves a unit over sees where it stands.
+// Leases of the Java processor are read but never written. An estimator shows their lag, and an operator who migrates
+// a unit sees its positions.
 
-// javaState reports whether a continuation is the base64 state of Java's processor, and
-// decodes it; a broken state is empty. .NET's ETag begins with a quote, which base64
-// has not; a bare number may pass for base64, but not of an object.
+// javaState reports whether a continuation is the base64 state of Java's processor, and decodes this state; a broken
+// state is returned empty. .NET's ETag begins with a quote, which is not a base64 character. A bare number may be
+// valid base64, but does not decode to an object.
 func javaState(continuation string) (state []byte, java bool) {
 	plain := strings.TrimRight(continuation, "=")
 	for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
@@ -66,7 +66,7 @@ func (r *reader) java(text []byte) {
 	}
 }
 
-// javaTime reads a start time, and refuses one that a time of Go cannot write again.
+// javaTime reads a start time. javaTime refuses a time that Go cannot write back.
 func (r *reader) javaTime(ms int64) {
 	if ms < 0 || ms > latestSecond*1000 {
 		r.bad(memberContinuation+".StartFrom.PointInTimeMs", string(r.doc.get(memberContinuation)), "Unix milliseconds")
@@ -75,13 +75,12 @@ func (r *reader) javaTime(ms int64) {
 	r.l.Position.Start = feed.FromTime(time.UnixMilli(ms))
 }
 
-// isNewJava recognizes a Java lease from before its first checkpoint, which has no
-// state.
+// isNewJava reports whether the document is a Java lease before its first checkpoint. Such a lease has no state.
 func (r *reader) isNewJava() bool {
 	return r.l.Position.Token == "" && r.doc.has("feedRange") && !r.doc.has(memberProperties)
 }
 
-// refuseJava marks a lease as Java's, whatever else is wrong.
+// refuseJava marks a lease as Java's, even with other faults.
 func (r *reader) refuseJava() {
 	if r.l.Err != nil {
 		r.l.Err = fmt.Errorf("%w: %w", feed.ErrForeignLease, r.l.Err)

@@ -9,25 +9,24 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
-// Documents of leases are shared with processors of other makers and versions. Whoever
-// rewrites such a document must leave in it what it does not know, or it takes the
-// memory of the others away.
+// Lease documents are shared with processors of other vendors and versions. A processor that rewrites such a document
+// must keep the members that it does not know; otherwise the other processors lose their data.
 
-// object is a JSON object whose members keep order and text, which a map would lose:
-// documents are written as .NET writes them, and members of others come back unchanged.
+// object is a JSON object whose members keep their order and text, which a map would lose. So documents are written
+// as .NET writes them, and unknown members stay unchanged.
 type object []member
 
-// member is a member of an object: its name without escapes, its value as it is written.
+// member is a member of an object: its name without escapes, and its value as written.
 type member struct {
 	name  string
 	value json.RawMessage
 }
 
-// usualMembers is how many members a document has, or a little less.
+// usualMembers is about the number of members in a document.
 const usualMembers = 20
 
-// nameOf is a name as a string. The names of .NET's documents, which are nearly all that come, need no
-// memory.
+// nameOf returns a name as a string. For the names of .NET's documents, which are nearly all names, nameOf allocates
+// no memory.
 func nameOf(name []byte) string {
 	switch string(name) {
 	case memberID:
@@ -56,9 +55,8 @@ func nameOf(name []byte) string {
 	return string(name)
 }
 
-// parseObject reads an object in one pass; of a repeated name, the last value, as
-// everywhere here. Of a broken text it returns the members before the break, for the
-// listing. Values refer to the text.
+// parseObject reads an object in a single pass. If a name repeats, the last value counts, as in all of this project.
+// If the text is broken, the members before the fault are returned, for the listing. Values share the text's memory.
 func parseObject(text []byte) (object, error) {
 	s := rawjson.Strict(text)
 	if s.Peek() != '{' {
@@ -87,8 +85,8 @@ func (o *object) put(name string, value json.RawMessage) {
 	*o = append(*o, member{name, value})
 }
 
-// get returns the value of a member, nil when absent or null: .NET writes unset members
-// as null.
+// get returns the value of a member, or nil if the member is missing or null, because .NET writes unset members as
+// null.
 func (o object) get(name string) json.RawMessage {
 	for _, m := range o {
 		if m.name == name && string(m.value) != "null" {
@@ -98,8 +96,7 @@ func (o object) get(name string) json.RawMessage {
 	return nil
 }
 
-// getFold is get that accepts a name in another case: Java writes feedRange, .NET
-// FeedRange.
+// getFold is get without regard to the case of the name, because Java writes feedRange and .NET FeedRange.
 func (o object) getFold(name string) json.RawMessage {
 	if v := o.get(name); v != nil {
 		return v
@@ -122,7 +119,7 @@ func (o object) has(name string) bool {
 	return false
 }
 
-// text returns the object without spaces between members.
+// text returns the JSON of the object, without spaces between members.
 func (o object) text() []byte {
 	size := len("{}")
 	for _, m := range o {

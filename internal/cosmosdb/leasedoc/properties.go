@@ -10,9 +10,9 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// properties reads others' properties into the map and ours into their fields. A value
-// that is no string has no place in the map; Marshal keeps it. A number of ours may have been
-// a string once, that somebody has rewritten.
+// properties reads the properties: others' into the map, ours into their fields. Another processor's property that is
+// not a string does not fit into the map; Marshal keeps that property anyway. If a property of ours is a number,
+// another processor may have rewritten the original string.
 func (r *reader) properties() {
 	text := r.doc.get(memberProperties)
 	if text == nil {
@@ -44,8 +44,7 @@ func (r *reader) setProperty(name, value string) {
 	r.l.Properties[name] = value
 }
 
-// ourForms are the forms of our properties, for the error of a property that has
-// another.
+// ourForms are the valid forms of our properties, for error messages.
 var ourForms = map[string]string{
 	propEpoch:      `"<owner>/<epoch>"`,
 	propAttempts:   `a count and the token that it counts for, such as "3 after \"1083\""`,
@@ -55,16 +54,15 @@ var ourForms = map[string]string{
 	propExpiration: `a duration such as "1m0s"`,
 }
 
-// ourProperty reads one of our properties, and reports whether it has the right form. A
-// wrong form makes the whole lease unusable, because to ignore a fence or a state would
-// give the lease two owners.
+// ourProperty reads a property of ours, and reports whether its form is valid. An invalid form makes the whole lease
+// unusable, because ignoring a fence or a state would give the lease two owners.
 func (r *reader) ourProperty(name, value string) (ok bool) {
 	switch name {
 	case propEpoch:
 		return r.epoch(value)
 	case propAttempts:
-		// They count for the position with which they were written. Another processor,
-		// which does not know them, may have moved it since.
+		// The attempts belong to the position with which they were written. A processor that does not know them may
+		// have moved the position since.
 		count, at, known := strings.Cut(value, attemptsAfter)
 		n, err := strconv.ParseUint(count, 10, 31)
 		if known && at == rawjson.Text(r.doc.get(memberContinuation)) {
@@ -95,9 +93,8 @@ func (r *reader) ourProperty(name, value string) (ok bool) {
 	}
 }
 
-// epoch reads the epoch of the owner. A processor that does not know epochs takes a
-// lease by writing Owner alone: the epoch left by the former owner then belongs to
-// nobody, which shows by the owner's name in it.
+// epoch reads the epoch of the owner. A processor that does not know epochs takes a lease by writing only Owner. The
+// epoch of the former owner then remains, but contains the former owner's name, and is ignored.
 func (r *reader) epoch(value string) bool {
 	slash := strings.LastIndexByte(value, '/')
 	if slash < 0 {

@@ -13,14 +13,12 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// Reading is tolerant of form and strict in meaning. Names and times in each notation
-// of the other processors are taken, and a value that could be misunderstood makes the
-// lease unusable: a lease that nobody takes is seen by its operator, while one that is
-// read wrong loses changes in silence.
+// Reading is tolerant of form and strict in meaning. Names and times are accepted in each notation of the other
+// processors. But a value that could be misunderstood makes the lease unusable: an operator notices a lease that no
+// processor takes, whereas a lease that is misread silently loses changes.
 
-// Unmarshal reads a document of the unit. A fault is in Record.Err, which then wraps
-// [feed.ErrBadLease] and names the member, its value and the wanted form; the
-// other fields hold all that could be read.
+// Unmarshal reads a document of the unit. If the document is invalid, Record.Err wraps [feed.ErrBadLease] and names
+// the member, its value and the wanted form; the other fields contain everything that could be read.
 func Unmarshal(prefix string, doc []byte) feed.Record {
 	r := reader{prefix: prefix}
 	r.l.Raw = slices.Clone(json.RawMessage(doc))
@@ -36,15 +34,14 @@ func Unmarshal(prefix string, doc []byte) feed.Record {
 	return r.l
 }
 
-// reader fills a record member by member and keeps the first complaint, because later
-// ones often follow from the first.
+// reader fills a record member by member and keeps the first error, because later errors often follow from the first.
 type reader struct {
 	prefix string
 	doc    object
 	l      feed.Record
 }
 
-// bad records a member that is wrong, unless another was before.
+// bad records the first invalid member.
 func (r *reader) bad(field, value, want string) {
 	if r.l.Err == nil {
 		r.l.Err = fmt.Errorf("%w: %s is %s: want %s", feed.ErrBadLease, field, clip(value), want)
@@ -60,7 +57,7 @@ func clip(value string) string {
 	return value
 }
 
-// text returns a string member; empty when absent or null.
+// text returns a string member, or "" for missing or null.
 func (r *reader) text(name string) (s string) {
 	v := r.doc.get(name)
 	if v != nil && !isString(v) {
@@ -69,7 +66,7 @@ func (r *reader) text(name string) (s string) {
 	return rawjson.Text(v)
 }
 
-// number returns an integer member from least to most; 0 when absent or null.
+// number returns an integer member from least to most, or 0 for missing or null.
 func (r *reader) number(name string, least, most int64) (n int64) {
 	v := r.doc.get(name)
 	if v == nil {
@@ -83,8 +80,8 @@ func (r *reader) number(name string, least, most int64) (n int64) {
 	return n
 }
 
-// identity reads kind and token from the id. An id that ID would write otherwise is
-// refused, because an update would go to another document.
+// identity reads kind and token from the id. identity refuses an id that ID would write differently, because an
+// update would go to another document.
 func (r *reader) identity() {
 	r.l.ID = r.text(memberID)
 	kind, token, ok := KindOf(r.prefix, r.l.ID)
@@ -108,17 +105,16 @@ func (r *reader) common() {
 	if ts := r.number(memberTs, 0, latestSecond); ts != 0 {
 		r.l.Updated = time.Unix(ts, 0).UTC()
 	}
-	if ttl := r.number(memberTTL, -1, maxTTL); ttl > 0 { // -1 is never
+	if ttl := r.number(memberTTL, -1, maxTTL); ttl > 0 { // -1 means never
 		r.l.TTL = time.Duration(ttl) * time.Second
 	}
 	r.properties()
 }
 
-// latestSecond is the last second of the year 9999. Later times cannot be written back
-// in the form of RFC 3339.
+// latestSecond is the last second of the year 9999. Later times cannot be written in the form of RFC 3339.
 const latestSecond = 253402300799
 
-// timestamp reads the notations of .NET and of Java, old and new.
+// timestamp reads the old and new notations of .NET and of Java.
 func (r *reader) timestamp() time.Time {
 	text := r.text(memberTimestamp)
 	if text == "" {
@@ -134,14 +130,14 @@ func (r *reader) timestamp() time.Time {
 	return time.Time{}
 }
 
-// isWritable reports whether a time has a year of four digits, also in UTC.
+// isWritable reports whether a time has a year of four digits in UTC.
 func isWritable(t time.Time) bool {
 	year := t.UTC().Year()
 	return year >= 1 && year <= 9999
 }
 
-// lease reads the members of a lease. Without a token nothing else is read, since
-// nobody could say which range the rest is about.
+// lease reads the members of a lease. If the token is missing, the rest is not read, because the range would be
+// unknown.
 func (r *reader) lease() {
 	if !r.token() {
 		return
@@ -161,8 +157,7 @@ func (r *reader) lease() {
 	}
 }
 
-// token compares the member with the token in the id. The V2 library names it
-// PartitionId.
+// token compares the member with the token in the id. The V2 library calls the member PartitionId.
 func (r *reader) token() bool {
 	token := r.text(memberToken)
 	if token == "" {
@@ -180,7 +175,7 @@ func (r *reader) token() bool {
 	return true
 }
 
-// mode reads the name of a mode, in any case: .NET's, or Java's.
+// mode parses the name of a mode, in any case. The name is .NET's or Java's.
 func (r *reader) mode(field, text string) {
 	switch strings.ToLower(text) {
 	case "", strings.ToLower(modeLatest), "incremental":
@@ -192,9 +187,8 @@ func (r *reader) mode(field, text string) {
 	}
 }
 
-// feedRange reads the range or, without one, takes that of the token. A version 0 lease
-// may have neither: its token is a partition key range id, whose range only the source
-// knows.
+// feedRange reads the range. If there is none, the range of the token counts. A version 0 lease may have neither,
+// because its token is a partition key range id, and only the source knows the range of this id.
 func (r *reader) feedRange() {
 	of, err := feed.ParseRange(r.l.Token)
 	if err != nil && r.l.Version == 1 {
@@ -211,7 +205,7 @@ func (r *reader) feedRange() {
 	}
 }
 
-// storedRange returns the EPK range of the member; the empty range for another form.
+// storedRange returns the EPK range of the member, or the empty range if the member has another form.
 func (r *reader) storedRange() feed.Range {
 	const want = `{"Range":{"min":"…","max":"…"}} in hex with min below max`
 	text := r.doc.getFold(memberFeedRange)

@@ -9,26 +9,25 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// A unit is known by its name, and by the account and container that it reads: two
-// units of the same name on two containers may share a lease container. The names of
-// its documents begin with all of these, as the other processors have it.
+// A unit is identified by its name, and by the account and container that are read: two units with the same name on
+// two containers may share a lease container. As in the other processors, the ids of its documents begin with all of
+// these parts.
 
-// Unit is a deployment unit, with the parts of the names of its documents.
+// Unit is a deployment unit, given by the parts of its documents' ids.
 type Unit struct {
 	Processor                 string
 	Host                      string // of the account, as its clients reach it
 	DatabaseRID, ContainerRID string
-	Database, Container       string // names, which Java's older leases have
+	Database, Container       string // names, used in the ids of Java's older leases
 }
 
-// ErrSecondSet is the Err of a lease of the unit under another name of this machine.
+// ErrSecondSet is the Err of a lease if the unit has another set of leases under another name of this machine.
 var ErrSecondSet = fmt.Errorf("%w: the unit has another set of leases, under another name of this machine: delete the one that is not wanted",
 	feed.ErrForeignLease)
 
-// Spellings returns the names under which a unit may know its account: the host as .NET
-// writes it and, for this machine, its other names. A processor that reaches the
-// account by another of these names must find the unit, and not begin a second one that
-// handles everything again.
+// Spellings returns the names under which a unit may know its account: the host as .NET writes it and, for this
+// machine, its other names. A processor that reaches the account by another of these names must find the existing
+// unit. Otherwise that processor would begin a second unit, which handles everything again.
 func Spellings(host string) []string {
 	host = strings.ToLower(host)
 	ip := net.ParseIP(host)
@@ -47,8 +46,8 @@ func Spellings(host string) []string {
 	return names
 }
 
-// Prefixes returns the beginnings that the unit's documents may have; first that which
-// the .NET processor would write here.
+// Prefixes returns the possible prefixes of the ids of the unit's documents. The first is the prefix that the .NET
+// processor would write here.
 func (u Unit) Prefixes() (list []string) {
 	for _, host := range Spellings(u.Host) {
 		list = append(list, Prefix(u.Processor, host, u.DatabaseRID, u.ContainerRID))
@@ -56,8 +55,8 @@ func (u Unit) Prefixes() (list []string) {
 	return list
 }
 
-// java returns the beginnings of the leases of Java's older processor, which works on
-// partition key range ids and names the container in place of resource ids.
+// java returns the prefixes of the leases of Java's older processor. That processor uses partition key range ids, and
+// names of the database and container instead of resource ids.
 func (u Unit) java() (list []string) {
 	for _, host := range Spellings(u.Host) {
 		list = append(list, Prefix(u.Processor, host, u.Database, u.Container))
@@ -65,11 +64,11 @@ func (u Unit) java() (list []string) {
 	return list
 }
 
-// Searched returns all beginnings that a listing of the unit must look for.
+// Searched returns all prefixes that a listing of the unit must look for.
 func (u Unit) Searched() []string { return append(u.Prefixes(), u.java()...) }
 
-// Choose returns the beginning of the unit's documents: that of the first spelling with
-// leases or else with a marker; else the one that .NET would write.
+// Choose returns the prefix of the unit's documents: that of the first spelling with leases; if there is none, that
+// of the first spelling with a marker; if there is none either, the prefix that .NET would write.
 func (u Unit) Choose(ids []string) string {
 	prefixes := u.Prefixes()
 	for _, kind := range []feed.Kind{feed.KindLease, feed.KindInfo} {
@@ -82,15 +81,14 @@ func (u Unit) Choose(ids []string) string {
 	return prefixes[0]
 }
 
-// isOf reports whether an id is of a kind of record under a prefix.
+// isOf reports whether an id belongs to a kind of record under a prefix.
 func isOf(prefix, id string, want feed.Kind) bool {
 	kind, _, ok := KindOf(prefix, id)
 	return ok && kind == want
 }
 
-// Record reads a document that a listing has found; ok is false for a document of
-// another unit. Leases and markers under another prefix come with Err set, so that an
-// operator sees them and no processor works on them.
+// Record reads a document found by a listing; ok is false if the document belongs to another unit. For leases and
+// markers under another prefix, Err is set, so an operator sees them and no processor uses them.
 func (u Unit) Record(prefix, id string, doc []byte) (record feed.Record, ok bool) {
 	if _, _, ok := KindOf(prefix, id); ok {
 		return Unmarshal(prefix, doc), true
@@ -111,8 +109,8 @@ func (u Unit) Record(prefix, id string, doc []byte) (record feed.Record, ok bool
 	return feed.Record{}, false
 }
 
-// IsProcessor reports whether the name of a processor can be in the ids of its documents: it is not blank, and has no
-// character that the service refuses there.
+// IsProcessor reports whether the name of a processor is valid in the ids of its documents: the name must not be
+// blank, and must not contain a character that the service refuses in ids.
 func IsProcessor(name string) bool {
 	return strings.TrimSpace(name) != "" && !strings.ContainsAny(name, `/\?#`)
 }

@@ -15,13 +15,12 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// Documents are written as .NET writes them, to the order of members, so that its
-// processor can take over a unit of ours, and a person can compare the two.
+// Documents are written exactly as .NET writes them, including the order of members. So the .NET processor can take
+// over a unit of ours, and a person can compare documents of both.
 
-// Marshal writes a record as a document. pkPath is the partition key path of the lease
-// container, /id or /partitionKey. Members of Record.Raw that the record does not know
-// are kept, except those that the server sets. Record.Properties replaces the properties
-// of Raw, unless it is nil.
+// Marshal writes a record as a document. pkPath is the partition key path of the lease container, /id or
+// /partitionKey. Members of Record.Raw that the record does not know are kept, except those that the server sets.
+// Record.Properties, if not nil, replaces the properties of Raw.
 func Marshal(prefix, pkPath string, record feed.Record) ([]byte, error) {
 	doc, err := marshal(prefix, pkPath, record)
 	if err != nil {
@@ -30,7 +29,7 @@ func Marshal(prefix, pkPath string, record feed.Record) ([]byte, error) {
 	return doc, nil
 }
 
-// marshal puts the members that we write first, and after them those of others as they were.
+// marshal puts our members first, and then the unchanged members of others.
 func marshal(prefix, pkPath string, record feed.Record) ([]byte, error) {
 	if err := check(record); err != nil {
 		return nil, err
@@ -62,8 +61,8 @@ func marshal(prefix, pkPath string, record feed.Record) ([]byte, error) {
 	return w.out.text(), nil
 }
 
-// check refuses a record that could not be read back. To store it would stop every
-// instance of the unit, not only the faulty one.
+// check refuses a record that could not be read back. If stored, such a record would stop every instance of the unit,
+// not only the faulty instance.
 func check(record feed.Record) error {
 	if record.Err != nil {
 		return record.Err
@@ -92,7 +91,7 @@ func check(record feed.Record) error {
 	return nil
 }
 
-// needToken refuses a record without a token, because its id is made of that.
+// needToken refuses a record without a token, because the id contains the token.
 func needToken(record feed.Record) error {
 	if record.Token == "" {
 		return fmt.Errorf("token of a %v is empty", record.Kind)
@@ -100,7 +99,8 @@ func needToken(record feed.Record) error {
 	return nil
 }
 
-// checkLease refuses a lease whose token and range differ: others read the one or the other.
+// checkLease refuses a lease whose token and range differ, because some processors read the token and others the
+// range.
 func checkLease(record feed.Record) error {
 	if record.Mode > feed.AllVersionsAndDeletes {
 		return fmt.Errorf("mode is %d: want 0 or 1", record.Mode)
@@ -121,7 +121,7 @@ func checkLease(record feed.Record) error {
 	return nil
 }
 
-// writer builds a document from a record and from the stored document that it replaces.
+// writer builds a document from a record and from the stored document to replace.
 type writer struct {
 	l   feed.Record
 	raw object
@@ -132,8 +132,8 @@ func (w *writer) add(name string, value json.RawMessage) {
 	w.out = append(w.out, member{name, value})
 }
 
-// lease adds the members of a lease in .NET's order. .NET reads them in any order; the
-// order is kept so that documents of both can be compared by eye.
+// lease adds the members of a lease in .NET's order. .NET accepts any order; the order is kept so that a person can
+// compare documents of both processors.
 func (w *writer) lease() {
 	record := w.l
 	w.add(memberVersion, integer(record.Version))
@@ -150,14 +150,14 @@ func (w *writer) lease() {
 	w.add(memberProperties, w.properties().text())
 	w.add(memberTimestamp, timestamp(record.Timestamp))
 	w.add(memberTs, serverTime(record.Updated))
-	// .NET stamps the mode when it creates a lease; its older leases have none.
+	// .NET writes the mode when creating a lease; its older leases have no mode.
 	if w.raw == nil || w.raw.get(memberMode) != nil || record.Mode != feed.LatestVersion {
 		w.add(memberMode, quote(modeText(record.Mode)))
 	}
 }
 
-// presence adds the members of a record that is no lease. Unset members are left out,
-// so that the markers are byte for byte those of .NET.
+// presence adds the members of a record other than a lease. Unset members are left out, so the markers are byte for
+// byte those of .NET.
 func (w *writer) presence() {
 	if w.l.Owner != "" {
 		w.add(memberOwner, quote(w.l.Owner))
@@ -170,8 +170,8 @@ func (w *writer) presence() {
 	}
 }
 
-// ttl adds the time to live. A stored -1, "never", is kept, since it may be an
-// exception from the container's default.
+// ttl adds the time to live. A stored -1 ("never") is kept, because -1 may be an exception to the container's
+// default.
 func (w *writer) ttl() {
 	switch {
 	case w.l.TTL > 0:
@@ -190,8 +190,8 @@ func (w *writer) rest() {
 	}
 }
 
-// knows reports whether the record, or the server, decides about a member. Java
-// writes feedRange, and documents read from the feed have an _lsn.
+// knows reports whether the record, or the server, sets a member. Java writes feedRange, and documents read from the
+// feed have an _lsn.
 func (w *writer) knows(name string) bool {
 	isLease := w.l.Kind == feed.KindLease
 	switch name {
@@ -203,11 +203,11 @@ func (w *writer) knows(name string) bool {
 	return service.IsSystem(name) || isLease && strings.EqualFold(name, memberFeedRange)
 }
 
-// feedRange returns the range of the lease, or the stored one where that is not known.
+// feedRange returns the range of the lease, or the stored range if the record has none.
 func (w *writer) feedRange() json.RawMessage {
 	r := w.l.Range
 	if r == (feed.Range{}) && w.l.Version == 1 {
-		r, _ = feed.ParseRange(w.l.Token) // check has parsed it
+		r, _ = feed.ParseRange(w.l.Token) // cannot fail: check has parsed the token
 	}
 	if r == (feed.Range{}) {
 		return w.raw.getFold(memberFeedRange)
@@ -216,11 +216,10 @@ func (w *writer) feedRange() json.RawMessage {
 	return object{{"Range", edges.text()}}.text()
 }
 
-// properties returns others' properties in the order stored, new ones by name, then
-// ours.
+// properties returns others' properties in the stored order, new ones by name, then ours.
 func (w *writer) properties() object {
 	var p object
-	stored, _ := parseObject(w.raw.get(memberProperties)) // no object: none
+	stored, _ := parseObject(w.raw.get(memberProperties)) // a value that is not an object has no properties
 	for _, m := range stored {
 		_, given := w.l.Properties[m.name]
 		if !isOurs(m.name) && (given || w.l.Properties == nil || !isString(m.value)) {
@@ -237,8 +236,8 @@ func (w *writer) properties() object {
 
 func isString(value json.RawMessage) bool { return value[0] == '"' }
 
-// ownProperties are ours, in a fixed order. An epoch carries its owner's name, so that it counts
-// for nobody once another processor has changed the owner alone.
+// ownProperties returns our properties in a fixed order. An epoch contains its owner's name, so the epoch is ignored
+// after another processor has changed only the owner.
 func (w *writer) ownProperties() object {
 	var p object
 	add := func(name string, isSet bool, text string) {
@@ -256,13 +255,12 @@ func (w *writer) ownProperties() object {
 	return p
 }
 
-// fenceMillis rounds up: nobody may begin before the fence.
+// fenceMillis rounds up, because no owner may begin before the fence.
 func fenceMillis(t time.Time) int64 {
 	return t.Add(time.Millisecond - time.Nanosecond).UnixMilli()
 }
 
-// timestamp writes a time as .NET does: up to seven digits of a second, no trailing
-// zeros.
+// timestamp writes a time as .NET does: with up to seven digits of a second, and without trailing zeros.
 func timestamp(t time.Time) json.RawMessage {
 	if t.IsZero() {
 		return json.RawMessage("null")
@@ -270,7 +268,7 @@ func timestamp(t time.Time) json.RawMessage {
 	return quote(t.UTC().Format("2006-01-02T15:04:05.9999999Z07:00"))
 }
 
-// serverTime is _ts, in whole seconds. The server sets its own.
+// serverTime returns _ts, in whole seconds. The server replaces this value.
 func serverTime(t time.Time) json.RawMessage {
 	if t.IsZero() {
 		return integer(0)

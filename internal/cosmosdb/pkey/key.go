@@ -10,27 +10,27 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
-// A key has many texts in JSON and one here, which is used wherever keys are compared,
-// stored or hashed: [1.0] and [1] must not become two partitions.
+// In JSON a key has many texts; here a key has a single text, which is used for comparing, storing and hashing: [1.0]
+// and [1] must not become two partitions.
 
-// Key is a partition key that was read.
+// Key is a parsed partition key.
 type Key struct {
 	text  string
-	n     int // components; those above the most that a container has are only counted
+	n     int // number of components; only counted if there are more than a container can have
 	parts [epk.MaxLevels]epk.Component
 }
 
-// Text returns the one text of the key.
+// Text returns the canonical text of the key.
 func (k *Key) Text() string { return k.text }
 
 // Len returns the number of components.
 func (k *Key) Len() int { return k.n }
 
-// Components returns the components, to be hashed. They belong to the key.
+// Components returns the components for hashing. They share the key's memory.
 func (k *Key) Components() epk.Components { return k.parts[:min(k.n, len(k.parts))] }
 
-// add takes over the next component. Those above the most are counted too, because the
-// error of a key that is too long says how long it is.
+// add adds the next component. Surplus components are counted too, because the error for a key that is too long
+// reports its length.
 func (k *Key) add(c epk.Component) {
 	if k.n < len(k.parts) {
 		k.parts[k.n] = c
@@ -38,15 +38,14 @@ func (k *Key) add(c epk.Component) {
 	k.n++
 }
 
-// Canonical returns the one text of a key; see [Parse].
+// Canonical returns the canonical text of a key; see [Parse].
 func Canonical(text string) (feed.PartitionKey, error) {
 	k, err := Parse(text)
 	return feed.PartitionKey(k.text), err
 }
 
-// plainString returns the only component of a key that is a single string, if the text
-// of the key holds the string as it is: printable ASCII without escapes, as most keys
-// are. Such a text is the one text of its key.
+// plainString returns the component of a key that consists of a single string, if the key's text contains the string
+// unchanged: printable ASCII without escapes, as in most keys. Such a text is already canonical.
 func plainString(key string) (string, bool) {
 	last := len(key) - len(`"]`)
 	if last < len(`["`) || key[:2] != `["` || key[last:] != `"]` {
@@ -61,11 +60,10 @@ func plainString(key string) (string, bool) {
 	return s, true
 }
 
-// Of returns the key of a document that has these values at the paths, as JSON; nil is an
-// absent value. Objects and arrays cannot be part of a key, nor numbers that no float64
-// holds.
+// Of returns the key of a document with these values at the paths, as JSON; nil is an absent value. Objects, arrays,
+// and numbers outside the range of a float64 are not allowed in a key.
 func Of(paths []Path, values [][]byte) (feed.PartitionKey, error) {
-	// Most keys are short: their text is made on the stack, and allocated once.
+	// Most keys are short, so their text is built on the stack and allocated once.
 	var short [128]byte
 	key := append(short[:0], '[')
 	for i, p := range paths {
@@ -87,8 +85,8 @@ func Of(paths []Path, values [][]byte) (feed.PartitionKey, error) {
 	return feed.PartitionKey(append(key, ']')), nil
 }
 
-// Loose is Of for a client, to which a value that cannot be part of a key is an absent
-// one: the service knows better what it has accepted.
+// Loose is Of for a client: a value that is not allowed in a key counts as absent, because the service has already
+// accepted the document.
 func Loose(paths []Path, values [][]byte) feed.PartitionKey {
 	key, err := Of(paths, values)
 	if err == nil {
@@ -98,15 +96,15 @@ func Loose(paths []Path, values [][]byte) feed.PartitionKey {
 		if value == nil || value[0] == '{' || value[0] == '[' {
 			values[i] = nil
 		} else if _, err := AppendScalar(nil, value); err != nil {
-			values[i] = nil // a number that no float64 holds
+			values[i] = nil // a number outside the range of a float64
 		}
 	}
 	key, _ = Of(paths, values)
 	return key
 }
 
-// AppendScalar appends the one text of a string, number, boolean or null. Short integers,
-// which are most numbers, are copied: no float64 changes their digits.
+// AppendScalar appends the canonical text of a string, number, boolean or null. Most numbers are short integers;
+// these are copied, because a float64 keeps all their digits.
 func AppendScalar(dst, raw []byte) ([]byte, error) {
 	const exact = 15 // digits that every float64 keeps
 	switch raw[0] {
@@ -125,7 +123,7 @@ func AppendScalar(dst, raw []byte) ([]byte, error) {
 	return rawjson.AppendNumber(dst, f), nil
 }
 
-// Show names the type of a value and quotes its first 64 bytes, for an error.
+// Show returns the type of a value and its first 64 bytes, for an error.
 func Show(raw []byte) string {
 	const most = 64
 	text := string(raw)

@@ -10,13 +10,12 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/rawjson"
 )
 
-// The parser is written by hand for its speed, as every request has a key, and for its
-// errors, which name the byte that is wrong. Keys of one plain string pass without it.
+// The parser is written by hand for speed, because every request has a key, and for its errors, which name the wrong
+// byte. Keys of a single plain string do not need a parser.
 
-// Parse reads a key as it travels in the header x-ms-documentdb-partitionkey: a JSON
-// array of strings, numbers, booleans, nulls, and {} for an absent value. Clients written
-// in Go quote strings as Go does, which JSON does not know: \a, \x7f and \U0001f600 are
-// read too.
+// Parse parses a key in the form of the header x-ms-documentdb-partitionkey: a JSON array of strings, numbers,
+// booleans, nulls, and {} for an absent value. Clients written in Go quote strings with Go's escapes, which are not
+// JSON: \a, \x7f and \U0001f600 are accepted too.
 func Parse(text string) (Key, error) {
 	if s, ok := plainString(text); ok {
 		k := Key{text: text}
@@ -34,17 +33,17 @@ func Parse(text string) (Key, error) {
 	return p.key, nil
 }
 
-// parser reads the components of a key, and writes their one text.
+// parser parses the components of a key, and writes their canonical text.
 type parser struct {
 	in      string
-	pos     int // of the byte that is read next, or is wrong
+	pos     int // of the next byte, or of the wrong byte after an error
 	out     []byte
 	key     Key
-	outside string // a number that no float64 holds
+	outside string // a number outside the range of a float64
 }
 
-// array reads the whole key. Text after the bracket is a mistake, because a header that was
-// cut and joined by a proxy must not name another key.
+// array parses the whole key. Text after the closing bracket is an error. Otherwise a header that a proxy has cut and
+// joined could name another key.
 func (p *parser) array() bool {
 	if !p.skip('[') {
 		return false
@@ -66,14 +65,14 @@ func (p *parser) array() bool {
 	return p.pos == len(p.in)
 }
 
-// space steps over what JSON allows between its tokens.
+// space skips white space.
 func (p *parser) space() {
 	for p.pos < len(p.in) && strings.IndexByte(" \t\r\n", p.in[p.pos]) >= 0 {
 		p.pos++
 	}
 }
 
-// skip steps over space and then a byte, if it is there.
+// skip skips white space and then byte c, if c follows.
 func (p *parser) skip(c byte) bool {
 	p.space()
 	if p.pos == len(p.in) || p.in[p.pos] != c {
@@ -83,8 +82,8 @@ func (p *parser) skip(c byte) bool {
 	return true
 }
 
-// component reads one value, and writes it in its one form. A word ends at a comma, a bracket or
-// space, so that a wrong one is refused whole.
+// component parses a value, and writes its canonical form. A word ends at a comma, a bracket or white space, so the
+// whole of an invalid word is refused.
 func (p *parser) component() bool {
 	if p.skip('"') {
 		s, ok := p.str()
@@ -92,8 +91,7 @@ func (p *parser) component() bool {
 		p.key.add(epk.String(s))
 		return ok
 	}
-	// Only the empty object is a component: it stands for a value that the document
-	// lacks.
+	// The empty object is the only object allowed: the document lacks the value.
 	if p.skip('{') {
 		p.out = append(p.out, "{}"...)
 		p.key.add(epk.Component{})
@@ -121,8 +119,7 @@ func (p *parser) component() bool {
 	return true
 }
 
-// number reads a word that is to be a number of JSON: ParseFloat alone would also take Inf,
-// 0x1p4 and 1_000.
+// number parses a word as a JSON number. ParseFloat alone would also accept Inf, 0x1p4 and 1_000.
 func (p *parser) number(word string) bool {
 	if word == "" || strings.IndexByte("-0123456789", word[0]) < 0 {
 		return false
@@ -136,11 +133,11 @@ func (p *parser) number(word string) bool {
 		return false
 	}
 	p.out = rawjson.AppendNumber(p.out, f)
-	p.key.add(epk.Number(f + 0)) // -0 and 0 are one key
+	p.key.add(epk.Number(f + 0)) // -0 and 0 are the same key
 	return true
 }
 
-// str reads a string after its opening quote.
+// str parses a string after its opening quote.
 func (p *parser) str() (string, bool) {
 	var b strings.Builder
 	for p.pos < len(p.in) {
@@ -154,7 +151,7 @@ func (p *parser) str() (string, bool) {
 			if !ok {
 				return "", false
 			}
-			b.WriteRune(r) // U+FFFD where r is half of a pair
+			b.WriteRune(r) // U+FFFD if r is half of a surrogate pair
 		case c < utf8.RuneSelf:
 			b.WriteByte(c)
 			p.pos++
@@ -170,12 +167,12 @@ func (p *parser) str() (string, bool) {
 	return "", false
 }
 
-// escapes of one letter, of JSON and of Go.
+// escapes are the one-letter escapes of JSON and of Go.
 var escapes = map[byte]rune{
 	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t', 'a': '\a', 'v': '\v',
 }
 
-// escape reads one escape, or two that are a surrogate pair.
+// escape parses an escape, or two escapes that form a surrogate pair.
 func (p *parser) escape() (rune, bool) {
 	if p.pos+1 == len(p.in) {
 		return 0, false
@@ -189,7 +186,7 @@ func (p *parser) escape() (rune, bool) {
 	switch {
 	case !ok:
 		return 0, false
-	case letter == 'x' && r >= utf8.RuneSelf: // a byte that was no UTF-8, and is none in the body
+	case letter == 'x' && r >= utf8.RuneSelf: // a byte that is not valid UTF-8; the body also has U+FFFD there
 		return utf8.RuneError, true
 	case letter == 'u' && utf16.IsSurrogate(r) && strings.HasPrefix(p.in[p.pos:], `\u`):
 		mark := p.pos
@@ -202,7 +199,7 @@ func (p *parser) escape() (rune, bool) {
 	return r, true
 }
 
-// hex reads an escape of hexadecimal digits.
+// hex parses an escape of hexadecimal digits.
 func (p *parser) hex() (rune, bool) {
 	size := map[byte]int{'x': 2, 'u': 4, 'U': 8}[p.in[p.pos+1]]
 	from := p.pos + 2

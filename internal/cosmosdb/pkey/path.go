@@ -11,11 +11,10 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// Path is the path of a partition key or unique key, a name for each level. Paths lead
-// through objects only.
+// Path is the path of a partition key or unique key, with a name for each level. Paths go only through objects.
 type Path []string
 
-// String returns the path in a form that ParsePath reads.
+// String returns the path in a form that ParsePath accepts.
 func (p Path) String() string {
 	var b strings.Builder
 	for _, name := range p {
@@ -28,12 +27,12 @@ func (p Path) String() string {
 	return b.String()
 }
 
-// isWildcard reports whether a name means any name or element in an indexing policy.
+// isWildcard reports whether a name is a wildcard of an indexing policy, for any name or element.
 func isWildcard(name string) bool { return name == "*" || name == "?" || name == "[]" }
 
-// ParsePath reads a path such as /address/city or /address/"zip / post code". Within
-// quotes of either kind, a backslash makes the next character literal. A path to a system
-// property is refused, because the store changes those at each write.
+// ParsePath parses a path such as /address/city or /address/"zip / post code". Within quotes of either kind, a
+// backslash makes the next character literal. A path to a system property is refused, because the store changes
+// system properties at each write.
 func ParsePath(path string) (Path, error) {
 	if !strings.HasPrefix(path, "/") {
 		return nil, refuse("path %q does not begin with a slash: want one as in /tenant", path)
@@ -58,8 +57,8 @@ func ParsePath(path string) (Path, error) {
 	return p, nil
 }
 
-// cutSegment takes the first name off a path without its slash. Wildcards are refused
-// here: indexing policies have them, keys do not, and a name of that form needs quotes.
+// cutSegment splits the first name from a path without its slash. Wildcards are refused, because only indexing
+// policies have them; a real name of that form must be quoted.
 func cutSegment(path string) (name, tail string, err error) {
 	if path != "" && (path[0] == '"' || path[0] == '\'') {
 		return cutQuoted(path)
@@ -92,8 +91,8 @@ func cutQuoted(path string) (name, tail string, err error) {
 	return "", "", refuse("segment %s has no closing quote", path)
 }
 
-// ParsePaths reads the partition key paths of a container: one, or several different ones
-// for a hierarchical key.
+// ParsePaths parses the partition key paths of a container: a single path, or several different paths for a
+// hierarchical key.
 func ParsePaths(paths []string) ([]Path, error) {
 	if len(paths) < 1 || len(paths) > epk.MaxLevels {
 		return nil, refuse("container has %d partition key paths: want 1 to %d", len(paths), epk.MaxLevels)

@@ -6,17 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-const maxDepth = 10_000 // nested objects and arrays, as in encoding/json: recursion costs stack
+const maxDepth = 10_000 // levels of objects and arrays, as in encoding/json: recursion needs stack
 
-// Check reports whether a text is JSON in UTF-8, and how many levels of objects and
-// arrays it has.
+// Check reports whether a text is JSON in UTF-8, and the number of levels of objects and arrays.
 func Check(text []byte) (levels int, ok bool) {
 	s := Strict(text)
 	s.Value()
 	return s.levels, s.End()
 }
 
-// check steps over the value that begins with c.
+// check checks and skips the value that begins with c.
 func (s *Scanner) check(c byte) {
 	switch c {
 	case '"':
@@ -36,7 +35,7 @@ func (s *Scanner) check(c byte) {
 	}
 }
 
-// checkObject steps over an object. The depth is bounded, because it costs stack.
+// checkObject checks and skips an object. The depth is limited, because recursion needs stack.
 func (s *Scanner) checkObject() {
 	if s.depth == maxDepth {
 		s.bad = true
@@ -68,8 +67,8 @@ func (s *Scanner) word(w string) {
 	s.pos += len(w)
 }
 
-// number steps over a number by JSON's grammar, which is narrower than that of strconv: no plus
-// sign, no leading zero, and digits on both sides of the point.
+// number checks and skips a number. JSON's grammar is stricter than strconv's: no plus sign, no leading zero, and
+// digits on both sides of the point.
 func (s *Scanner) number() bool {
 	s.take('-')
 	if !s.take('0') && !s.digits() {
@@ -87,7 +86,7 @@ func (s *Scanner) number() bool {
 	return true
 }
 
-// take steps over c, if c is the next byte.
+// take skips c if c is the next byte, and reports whether c was skipped.
 func (s *Scanner) take(c byte) bool {
 	if s.pos < len(s.text) && s.text[s.pos] == c {
 		s.pos++
@@ -104,7 +103,7 @@ func (s *Scanner) digits() bool {
 	return s.pos > from
 }
 
-// checkString steps over a string, from its opening quote.
+// checkString checks and skips a string, from its opening quote.
 func (s *Scanner) checkString() {
 	s.pos++
 	for !s.bad {
@@ -128,8 +127,8 @@ func (s *Scanner) checkString() {
 	s.bad = true
 }
 
-// escape steps over an escape in a string. A lone half of a surrogate pair is let through, as in
-// encoding/json: it is read as U+FFFD.
+// escape checks and skips an escape in a string. As in encoding/json, half of a surrogate pair is accepted; such a
+// half is read as U+FFFD.
 func (s *Scanner) escape() bool {
 	if s.pos++; s.pos == len(s.text) {
 		return false
@@ -147,13 +146,12 @@ func (s *Scanner) escape() bool {
 	return false
 }
 
-// plain returns the position of the first byte from pos on that ends a string or is
-// special in strings: a quote, a backslash, a control character, or a byte above ASCII.
+// plain returns the position of the first byte, from pos onward, that ends a string or is special in strings: a
+// quote, a backslash, a control character, or a non-ASCII byte.
 //
-// Eight bytes are tested at once, because strings are most of a document: for each of
-// the four tests, the first byte that passes, if any, has its top bit set in a word of
-// marks. Marks after that byte may be wrong, because subtraction borrows from byte to
-// byte.
+// plain tests eight bytes at once, because strings are most of a document. For each of the four tests, the first byte
+// that passes, if any, has its top bit set in a word of marks. Marks after that byte may be wrong, because
+// subtraction borrows from byte to byte.
 func plain(text []byte, pos int) int {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for ; pos+8 <= len(text); pos += 8 {

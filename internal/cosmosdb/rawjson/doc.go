@@ -1,7 +1,6 @@
-// Package rawjson reads and changes JSON text without decoding it: whether it is JSON,
-// where its parts are, and what a part becomes when it is left out. Documents pass
-// through this system as they came, with their digits, escapes and order, because
-// decoding would lose these and cost more than everything else.
+// Package rawjson reads and changes JSON text without decoding: the functions check the syntax, find parts, and
+// remove parts. Documents pass through this system unchanged, with their digits, escapes and order, because decoding
+// would lose these and cost more than all other work.
 //
 //	levels, ok := rawjson.Check(body)              // JSON in UTF-8? how deep?
 //	city := rawjson.Lookup(body, "address", "city")
@@ -9,8 +8,8 @@
 //		if key.Is("id") { … rawjson.Text(value) … }
 //	}
 //
-// A [Scanner] is for those who need places and not only values, who walk into a value
-// without stepping over it first, or who check a text while they read it:
+// Use a [Scanner] if you need places in addition to values, if you want to walk into a value, or if you check a text
+// while reading:
 //
 //	s := rawjson.Strict(body)
 //	for from, key := range s.Object() {
@@ -21,12 +20,11 @@
 //
 // # Rules
 //
-// Where an object repeats a member, the last one counts, as for [encoding/json] and for
-// JavaScript. [Lookup] and [Distinct] keep that rule, so that a key which the store reads
-// in one way is not read in another by a query.
+// If an object repeats a member, the last counts, as for [encoding/json] and for JavaScript. [Lookup] and [Distinct]
+// follow this rule, so the store and a query always read a key in the same way.
 //
-// [Check] and [Strict] accept what [encoding/json.Valid] accepts, if it is UTF-8 as well:
-// encoding/json replaces other bytes, and a text that is kept must not change. All other
-// functions take any text. They never read beyond its end, and stop at a byte that cannot
-// be JSON, because a page that was cut short on the network must not become a panic.
+// [Check] and [Strict] accept a text if [encoding/json.Valid] accepts the text and the text is UTF-8. encoding/json
+// replaces bytes that are not UTF-8, but a stored text must not change. All other functions accept any text. They
+// never read beyond its end, and stop at a byte that cannot be JSON, because a page that was cut short on the network
+// must not cause a panic.
 package rawjson

@@ -2,7 +2,7 @@ package rawjson
 
 import "iter"
 
-// Members yields the members of an object, name and value; any other value has none.
+// Members yields the members of an object as name and value; any other value has none.
 func Members(object []byte) iter.Seq2[Key, []byte] {
 	return func(yield func(Key, []byte) bool) {
 		s := Scanner{text: object}
@@ -27,14 +27,13 @@ func Elements(array []byte) iter.Seq[[]byte] {
 	}
 }
 
-// Lookup follows names through objects and returns the value there, nil for none. An
-// array on the way makes the value absent, as in the service: paths lead through objects
-// only.
+// Lookup follows names through objects and returns the value there, or nil. As in the service, paths go only through
+// objects, so a value inside an array is not found.
 func Lookup(value []byte, path ...string) []byte {
 	return LookupAt(value, Span{0, len(value)}, path...).Of(value)
 }
 
-// LookupAt is Lookup from a value within a text, and returns the place.
+// LookupAt is Lookup that starts from a value within a text, and returns the place of the result.
 func LookupAt(text []byte, value Span, path ...string) Span {
 	for _, name := range path {
 		s := Scanner{text: text[:value.To], pos: value.From}
@@ -51,7 +50,7 @@ func LookupAt(text []byte, value Span, path ...string) Span {
 	return value
 }
 
-// Element returns the n-th element of an array, nil for none.
+// Element returns the n-th element of an array, or nil.
 func Element(array []byte, n int) []byte {
 	s := Scanner{text: array}
 	for ok := n >= 0 && s.begin('[', ']'); ok; ok = s.next(']') {
@@ -69,8 +68,8 @@ type Member struct {
 	Value []byte
 }
 
-// Distinct returns the members of an object that count: of several with one name, the
-// last, in its place.
+// Distinct returns the effective members of an object: if several members have the same name, only the last, in its
+// place.
 func Distinct(object []byte) []Member {
 	var all []Member
 	for key, value := range Members(object) {
@@ -92,8 +91,8 @@ func Distinct(object []byte) []Member {
 	return counting
 }
 
-// Without appends an object without the members that drop names. The others keep their
-// text and order.
+// Without appends an object without the members for which drop returns true. The other members keep their text and
+// order.
 func Without(dst, object []byte, drop func(name []byte) bool) []byte {
 	var kept Runs
 	s := Scanner{text: object}
@@ -104,16 +103,15 @@ func Without(dst, object []byte, drop func(name []byte) bool) []byte {
 	return append(kept.Append(append(dst, '{'), object), '}')
 }
 
-// Runs gathers the items of an object or array that stay. Neighbors are joined, so that
-// a document with its system properties at the end, as the store wrote it, is copied in
-// one piece.
+// Runs collects the items of an object or array that are kept. Neighbours are joined, so a document whose system
+// properties are at the end, as written by the store, is copied as a whole.
 type Runs struct {
 	done []Span
 	last Span
-	open bool // last may grow
+	open bool // last may be extended by the next item
 }
 
-// Add decides about the next item.
+// Add adds the next item; stays says whether the item is kept.
 func (r *Runs) Add(item Span, stays bool) {
 	switch {
 	case stays && r.open:
@@ -136,7 +134,7 @@ func (r *Runs) Size() int {
 	return n
 }
 
-// Append appends what stays, with commas between.
+// Append appends the kept items, with commas between.
 func (r *Runs) Append(dst, text []byte) []byte {
 	for _, run := range r.done {
 		dst = append(append(dst, run.Of(text)...), ',')
@@ -144,10 +142,9 @@ func (r *Runs) Append(dst, text []byte) []byte {
 	return append(dst, r.last.Of(text)...)
 }
 
-// CutMember removes the member at a place from the object at another, and returns the
-// object. When the member ends its object, where the service puts the LSN of a change, a
-// brace over the comma is enough, and that overwrites the text; otherwise the object is
-// copied.
+// CutMember removes the member at a place from the object at another place, and returns the object. If the member is
+// the last of its object, where the service puts the LSN of a change, CutMember overwrites the comma in text with a
+// brace. Otherwise CutMember copies the object.
 func CutMember(text []byte, object, member Span) []byte {
 	comma := member.From - 1
 	for comma > object.From && text[comma] != ',' && text[comma] != '{' {

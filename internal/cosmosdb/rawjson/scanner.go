@@ -5,11 +5,11 @@ import (
 	"iter"
 )
 
-// Span is the place of a part of a text. The zero Span is that of a part which is
-// absent, because no value begins a text and ends at 0.
+// Span is the place of a part of a text. The zero Span means that the part is absent, because no value begins and
+// ends at 0.
 type Span struct{ From, To int }
 
-// Of returns the part of the text, nil for the zero Span.
+// Of returns the part of the text, or nil for the zero Span.
 func (s Span) Of(text []byte) []byte {
 	if s.To == 0 {
 		return nil
@@ -17,50 +17,49 @@ func (s Span) Of(text []byte) []byte {
 	return text[s.From:s.To]
 }
 
-// Key is the name of a member as it is written: with quotes, and perhaps with escapes.
+// Key is the name of a member as written: with quotes, and possibly with escapes.
 type Key []byte
 
 // Name returns the name without quotes and escapes; see [Unquote].
 func (k Key) Name() []byte { return Unquote(k) }
 
-// Is reports whether a member has this name, however that is written.
+// Is reports whether a member has this name, in any spelling.
 func (k Key) Is(name string) bool { return string(k.Name()) == name }
 
-// Scanner steps through a text. At a byte that cannot be JSON it stops, for good.
+// Scanner walks through a text. At a byte that cannot be JSON, a Scanner stops for good.
 type Scanner struct {
 	text   []byte
 	pos    int
-	strict bool // each byte is checked; else values are stepped over by their brackets and quotes
+	strict bool // check each byte; otherwise skip values by their brackets and quotes
 	bad    bool
-	depth  int // objects and arrays around the position
-	levels int // the most that there were
+	depth  int // number of objects and arrays around the position
+	levels int // largest depth so far
 }
 
-// Scan begins at a value in a text that need not be checked: it was, or it comes from the
-// service. What is stepped over may be wrong inside.
+// Scan returns a Scanner that begins at a value in a text that need not be checked, for example a text that was
+// checked before, or that comes from the service. Skipped values may be invalid inside.
 func Scan(text []byte, from int) Scanner { return Scanner{text: text, pos: from} }
 
-// Strict begins a text whose every byte is checked on the way.
+// Strict returns a Scanner checking every byte of a text on the way.
 func Strict(text []byte) Scanner { return Scanner{text: text, strict: true} }
 
-// Pos returns the position: how many bytes were stepped over.
+// Pos returns the position, which is the number of bytes passed so far.
 func (s *Scanner) Pos() int { return s.pos }
 
-// Levels returns the most levels of objects and arrays that were stepped over.
+// Levels returns the largest number of levels of objects and arrays so far.
 func (s *Scanner) Levels() int { return s.levels }
 
-// Bad reports whether the scanner has met a byte that cannot be JSON, or the end of the
-// text within a value. [Scanner.Pos] is then near that byte.
+// Bad reports whether the scanner has met a byte that cannot be JSON, or the end of the text within a value.
+// [Scanner.Pos] is then near that byte.
 func (s *Scanner) Bad() bool { return s.bad }
 
-// Fail makes the scanner bad: what it is at is JSON, but not what it should be.
+// Fail makes the scanner bad, because the text is JSON but not in the form that the caller needs.
 func (s *Scanner) Fail() { s.bad = true }
 
-// End reports whether nothing but space is left of a text without mistakes.
+// End reports whether the text has no fault and only white space is left.
 func (s *Scanner) End() bool { return !s.bad && s.Peek() == 0 && s.pos == len(s.text) }
 
-// Peek steps over space and returns the byte there, which says the kind of the value; 0
-// at the end.
+// Peek skips white space and returns the next byte, which shows the kind of the value; 0 at the end.
 func (s *Scanner) Peek() byte {
 	for ; s.pos < len(s.text); s.pos++ {
 		switch c := s.text[s.pos]; c {
@@ -72,10 +71,9 @@ func (s *Scanner) Peek() byte {
 	return 0
 }
 
-// Object yields the members of the object that comes next: the place where the member
-// begins, and its name. The scanner is then before the value, which the caller may step
-// over with [Scanner.Value] or walk into; otherwise Object steps over it. Any other value
-// than an object is bad.
+// Object yields the members of the next object: the place where the member begins, and its name. The scanner is then
+// before the value. The caller may skip the value with [Scanner.Value] or walk into the value; otherwise Object skips
+// the value. If the next value is not an object, the scanner becomes bad.
 func (s *Scanner) Object() iter.Seq2[int, Key] {
 	return func(yield func(int, Key) bool) {
 		for ok := s.begin('{', '}'); ok; ok = s.next('}') {
@@ -92,8 +90,7 @@ func (s *Scanner) Object() iter.Seq2[int, Key] {
 	}
 }
 
-// Array yields the elements of the array that comes next, by index, as
-// [Scanner.Object] does members.
+// Array yields the elements of the next array by index, in the same way as [Scanner.Object] yields members.
 func (s *Scanner) Array() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		i := 0
@@ -110,8 +107,7 @@ func (s *Scanner) Array() iter.Seq[int] {
 	}
 }
 
-// Value steps over the value that comes next and returns its place, the zero Span for
-// none.
+// Value skips the next value and returns its place, or the zero Span if there is no value.
 func (s *Scanner) Value() Span {
 	c := s.Peek()
 	from := s.pos
@@ -126,7 +122,7 @@ func (s *Scanner) Value() Span {
 	return Span{from, s.pos}
 }
 
-// begin steps into an object or array, and reports whether it has an item.
+// begin enters an object or array, and reports whether there is an item.
 func (s *Scanner) begin(first, last byte) bool {
 	if s.bad || s.Peek() != first {
 		return s.fail()
@@ -140,7 +136,7 @@ func (s *Scanner) begin(first, last byte) bool {
 	return s.leave()
 }
 
-// next steps to the next item, and reports whether there is one.
+// next moves to the next item, and reports whether there is an item.
 func (s *Scanner) next(last byte) bool {
 	if s.bad {
 		return false
@@ -156,20 +152,20 @@ func (s *Scanner) next(last byte) bool {
 	return s.fail()
 }
 
-// leave ends an object or array, and reports that there is no next item.
+// leave leaves an object or array, and returns false: there is no next item.
 func (s *Scanner) leave() bool {
 	s.pos++
 	s.depth--
 	return false
 }
 
-// fail records a mistake, and reports that there is no next item.
+// fail records a fault, and returns false: there is no next item.
 func (s *Scanner) fail() bool {
 	s.bad = true
 	return false
 }
 
-// key steps over a name, the colon and space.
+// key reads a name, and skips the colon and white space.
 func (s *Scanner) key() Key {
 	from := s.pos
 	switch {
@@ -190,7 +186,7 @@ func (s *Scanner) key() Key {
 	return Key(s.text[from:to])
 }
 
-// skip steps over the value that begins with c.
+// skip skips the value that begins with c.
 func (s *Scanner) skip(c byte) {
 	switch c {
 	case '"':
@@ -215,12 +211,12 @@ func isEnd(c byte) bool {
 	return false
 }
 
-// shortString is the length up to which a string is searched byte by byte, because names and most
-// values are shorter than what a call of [bytes.IndexByte] pays off for.
+// shortString is the length up to which a string is searched byte by byte, because for shorter strings, such as names
+// and most values, a call of [bytes.IndexByte] does not pay off.
 const shortString = 16
 
-// skipString steps over a string, from its opening quote. A quote ends the string unless
-// an odd number of backslashes precedes it.
+// skipString skips a string, from its opening quote. A quote ends the string unless an odd number of backslashes
+// precedes the quote.
 func (s *Scanner) skipString() {
 	begin := s.pos + 1
 	end := begin
@@ -248,7 +244,7 @@ func (s *Scanner) skipString() {
 	}
 }
 
-// skipNested steps over an object or array without recursion: depth costs no stack.
+// skipNested skips an object or array without recursion, so depth needs no stack.
 func (s *Scanner) skipNested() {
 	for depth := 0; s.pos < len(s.text) && !s.bad; s.pos++ {
 		switch s.text[s.pos] {

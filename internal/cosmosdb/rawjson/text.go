@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns the string that a value stands for; any other value gives the empty
-// string. Half of a surrogate pair becomes U+FFFD, as in encoding/json.
+// Text returns the text of a string value; for any other value, "". As in encoding/json, half of a surrogate pair
+// becomes U+FFFD.
 func Text(value []byte) string {
 	if len(value) == 0 || value[0] != '"' {
 		return ""
@@ -17,8 +17,8 @@ func Text(value []byte) string {
 	return string(Unquote(value))
 }
 
-// Unquote is [Text] of a value that is known to be a string, in its bytes. Without
-// escapes, as most strings are, they are those of the value itself.
+// Unquote is [Text] for a value known to be a string, as bytes. If the string has no escapes, as usual, the bytes are
+// those of the value itself.
 func Unquote(value []byte) []byte {
 	if len(value) < 2 {
 		return nil
@@ -38,11 +38,10 @@ func AppendText(dst, value []byte) []byte {
 	return appendUnescaped(dst, value[1:len(value)-1])
 }
 
-// unescapes are the escapes of one letter.
+// unescapes are the one-letter escapes.
 var unescapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// appendUnescaped appends the text of a string without its quotes. What is no escape is
-// copied as it is.
+// appendUnescaped appends the text of a string without its quotes. appendUnescaped copies everything except escapes.
 func appendUnescaped(dst, inner []byte) []byte {
 	for {
 		i := bytes.IndexByte(inner, '\\')
@@ -65,8 +64,8 @@ func appendUnescaped(dst, inner []byte) []byte {
 
 const unicodeEscape = len(`\u0000`)
 
-// unescapeRune reads an escape of four digits, or two of them that are a surrogate pair,
-// and returns its size; 0 for another text.
+// unescapeRune reads an escape of four digits, or two such escapes that form a surrogate pair, and returns its size;
+// 0 if the text is not an escape.
 func unescapeRune(text []byte) (r rune, size int) {
 	r, ok := unicodeAt(text)
 	if !ok {
@@ -90,7 +89,7 @@ func unicodeAt(text []byte) (rune, bool) {
 	return hex4(text[2:])
 }
 
-// hex4 reads four hexadecimal digits.
+// hex4 parses four hexadecimal digits.
 func hex4(text []byte) (r rune, ok bool) {
 	if len(text) < 4 {
 		return 0, false
@@ -111,8 +110,8 @@ func hex4(text []byte) (r rune, ok bool) {
 	return r, true
 }
 
-// AppendString appends a text as a JSON string, as encoding/json writes it without its
-// escapes for HTML: so that one text has one form, whoever writes it.
+// AppendString appends a text as a JSON string, as in encoding/json without its escapes for HTML, so a text has only
+// a single form.
 func AppendString[T string | []byte](dst []byte, s T) []byte {
 	dst = append(dst, '"')
 	from := 0
@@ -133,7 +132,7 @@ func AppendString[T string | []byte](dst []byte, s T) []byte {
 		case r == utf8.RuneError && n == 1:
 			dst = append(append(dst, s[from:i]...), `\ufffd`...)
 			from = i + n
-		case r == '\u2028' || r == '\u2029': // line ends in JavaScript, not in JSON
+		case r == '\u2028' || r == '\u2029': // line ends in JavaScript, but not in JSON
 			dst = append(append(dst, s[from:i]...), `\u202`...)
 			dst = append(dst, digits[r&0xF])
 			from = i + n
@@ -145,7 +144,7 @@ func AppendString[T string | []byte](dst []byte, s T) []byte {
 
 const digits = "0123456789abcdef"
 
-// appendEscaped appends the escape of a byte that cannot stand in a string.
+// appendEscaped appends the escape of a byte that is not allowed in a string.
 func appendEscaped(dst []byte, c byte) []byte {
 	switch c {
 	case '"', '\\':
@@ -164,16 +163,14 @@ func appendEscaped(dst []byte, c byte) []byte {
 	return append(dst, '\\', 'u', '0', '0', digits[c>>4], digits[c&0xF])
 }
 
-// Numbers below smallestPlain, and from biggestPlain on, are written with an exponent, as
-// in JavaScript.
+// As in JavaScript, numbers below smallestPlain, and from biggestPlain onward, are written with an exponent.
 const (
 	smallestPlain = 1e-6
 	biggestPlain  = 1e21
 )
 
-// AppendNumber appends a finite number as encoding/json and JavaScript write it: the
-// shortest text that reads as the same float64, and no sign for zero, because -0 and 0
-// are equal and must have one text.
+// AppendNumber appends a finite number as in encoding/json and JavaScript: the shortest text that parses to the same
+// float64. Zero has no sign, because -0 and 0 are equal and must have the same text.
 func AppendNumber(dst []byte, f float64) []byte {
 	if f == 0 {
 		return append(dst, '0')
@@ -183,7 +180,7 @@ func AppendNumber(dst []byte, f float64) []byte {
 	}
 	dst = strconv.AppendFloat(dst, f, 'e', -1, 64)
 	if n := len(dst); n >= 4 && dst[n-4] == 'e' && dst[n-3] == '-' && dst[n-2] == '0' {
-		dst[n-2] = dst[n-1] // e-09 is e-9
+		dst[n-2] = dst[n-1] // e-09 becomes e-9
 		dst = dst[:n-1]
 	}
 	return dst

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ParseConnection takes endpoint and key out of a connection string from the portal,
-// AccountEndpoint=https://contoso.documents.azure.com:443/;AccountKey=…; and is not ok where one of them is missing.
+// ParseConnection returns the endpoint and key of a connection string from the portal,
+// AccountEndpoint=https://contoso.documents.azure.com:443/;AccountKey=…; If either is missing, ok is false.
 func ParseConnection(text string) (endpoint, key string, ok bool) {
 	for part := range strings.SplitSeq(text, ";") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
@@ -24,17 +24,18 @@ func ParseConnection(text string) (endpoint, key string, ok bool) {
 }
 
 const (
-	// A connection that does not answer a ping is given up, because HTTP/2 sends all
-	// requests over the same connection and would go on trying a dead one.
-	connsPerHost = 200 // that are kept for later: each lease that waits for changes holds one
+	// A connection that does not answer a ping is closed, because HTTP/2 sends all requests over the same connection
+	// and would continue to use a dead connection.
+	connsPerHost = 200 // idle connections kept: each lease that waits for changes holds a connection
 	idleTimeout  = 90 * time.Second
-	dialTimeout  = 5 * time.Second // a region that is dead is found out by it
+	dialTimeout  = 5 * time.Second // after this time a region counts as dead
 	tlsTimeout   = 10 * time.Second
 	pingTimeout  = 10 * time.Second
 )
 
-// Connect returns a client with connections of its own, which its CloseIdleConnections closes. It follows no redirect,
-// because a signature is for one server. A nil config trusts the certificates that the machine trusts.
+// Connect returns a client with its own connections; the client's CloseIdleConnections closes them. Connect follows
+// no redirects, because a signature is valid for only a single server. A nil config trusts the certificates that the
+// machine trusts.
 func Connect(config *tls.Config) *http.Client {
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &http.Client{CheckRedirect: stay, Transport: &http.Transport{

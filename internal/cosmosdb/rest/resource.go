@@ -1,6 +1,5 @@
-// Package rest has what every request to an account of Azure Cosmos DB needs: the resource that it is about, its
-// signature, and the connections on which it is sent. Package cosmos sends those of a processor, package place those of
-// commands.
+// Package rest contains the parts of every request to an account of Azure Cosmos DB: the resource, the signature, and
+// the connections. Package cosmos sends the requests of a processor, and package place those of commands.
 package rest
 
 import (
@@ -8,20 +7,19 @@ import (
 	"strings"
 )
 
-// Version is the version of the API that Microsoft's SDKs ask for, which is therefore the best tried.
+// Version is the API version that Microsoft's SDKs use, so this version is the best tested.
 const Version = "2020-07-15"
 
 // Resource is the subject of a request, in its path and in its signature.
 type Resource struct {
-	Kind string // dbs, colls, docs, pkranges; empty for the account
-	Link string // the item, or what the feed belongs to, unescaped
+	Kind string // dbs, colls, docs, pkranges; empty means the account
+	Link string // the item, or the owner of the feed, unescaped
 	Path string // unescaped
 	Raw  string // Path, escaped
 }
 
-// At returns the resource with this path: kinds and ids by turns.
-// The link of a feed, whose path ends with a kind, is that of the resource which the
-// feed belongs to: so the service signs it.
+// At returns the resource with this path, in which kinds and ids alternate. The path of a feed ends with a kind. As
+// the service requires for signatures, the link of a feed is that of the resource to which the feed belongs.
 func At(segments ...string) Resource {
 	var r Resource
 	for i, s := range segments {

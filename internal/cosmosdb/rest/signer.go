@@ -16,13 +16,13 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// Signer makes the Authorization header of a request from its method, its resource and the date in its header.
+// Signer computes the Authorization header of a request from its method, its resource and the date in its header.
 type Signer interface {
 	Sign(ctx context.Context, method string, at Resource, date string) (string, error)
 }
 
-// Key returns the signer of an account key: HMAC-SHA256 over method, kind, link and date. The error of a key that is none
-// does not repeat it.
+// Key returns the signer of an account key: HMAC-SHA256 over method, kind, link and date. If the key is invalid, the
+// error does not contain the key.
 func Key(text string) (Signer, error) {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
 	if err != nil || len(key) == 0 {
@@ -31,8 +31,8 @@ func Key(text string) (Signer, error) {
 	return &keySigner{key: key, made: map[signed]string{}}, nil
 }
 
-// keySigner remembers the signatures of a date. A date has whole seconds, so a client that sends many
-// requests signs the same again and again.
+// keySigner remembers the signatures of a date. A date has whole seconds, so a client that sends many requests
+// computes the same signatures repeatedly.
 type keySigner struct {
 	key []byte
 
@@ -41,10 +41,10 @@ type keySigner struct {
 	made map[signed]string // of date
 }
 
-// signed is what a signature covers, beside the date.
+// signed is the text that a signature covers, except for the date.
 type signed struct{ method, kind, link string }
 
-// mostSigned is how many signatures are remembered. The links of items are many, and few of them come again.
+// mostSigned is how many signatures are remembered. There are many links of items, but few of them repeat.
 const mostSigned = 100
 
 // Sign implements [Signer].
@@ -64,17 +64,16 @@ func (k *keySigner) Sign(_ context.Context, method string, at Resource, date str
 	return text, nil
 }
 
-// sign signs four lines and an empty one. All but the link are in lower case, because
-// names of containers and items differ by case; the result is escaped as a whole, as in
-// a query.
+// sign signs four lines and an empty line. All lines except the link are in lower case; the link is not, because the
+// names of containers and items are case-sensitive. The result is escaped as a whole, as in a query.
 func (k *keySigner) sign(what signed, date string) string {
 	mac := hmac.New(sha256.New, k.key)
 	fmt.Fprintf(mac, "%s\n%s\n%s\n%s\n\n", strings.ToLower(what.method), what.kind, what.link, strings.ToLower(date))
 	return url.QueryEscape("type=master&ver=1.0&sig=" + base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 }
 
-// Token returns the signer that presents the token of an identity, and keeps it until shortly before its end. The scope of
-// a token is the account's host, without a port.
+// Token returns a signer that uses the token of an identity, and keeps the token until shortly before its expiry. The
+// scope of a token is the account's host, without a port.
 func Token(identity azcore.TokenCredential, endpoint *url.URL) Signer {
 	scope := endpoint.Scheme + "://" + endpoint.Hostname() + "/.default"
 	return &tokenSigner{identity: identity, scope: scope, gate: make(chan struct{}, 1)}
@@ -83,16 +82,16 @@ func Token(identity azcore.TokenCredential, endpoint *url.URL) Signer {
 type tokenSigner struct {
 	identity azcore.TokenCredential
 	scope    string
-	gate     chan struct{} // held by the user of token; a channel, because GetToken may wait
+	gate     chan struct{} // held by the user of token; a channel, because GetToken may take long
 	token    azcore.AccessToken
 }
 
-// tokenMargin is how long before its end a token is replaced. Within it a failed
-// replacement does no harm yet, since the old token is still accepted.
+// tokenMargin is how long before its expiry a token is replaced. Within this time a failed replacement does no harm,
+// because the old token is still accepted.
 const tokenMargin = 5 * time.Minute
 
-// Sign presents the token. One caller at a time replaces it, and the others wait for that rather
-// than ask for a token each.
+// Sign returns the header with the token. A single caller at a time replaces the token. The others wait, so only a
+// single token is requested.
 func (s *tokenSigner) Sign(ctx context.Context, _ string, _ Resource, _ string) (string, error) {
 	select {
 	case s.gate <- struct{}{}:
@@ -105,7 +104,7 @@ func (s *tokenSigner) Sign(ctx context.Context, _ string, _ Resource, _ string) 
 		switch {
 		case err == nil:
 			s.token = fresh
-		case time.Until(s.token.ExpiresOn) <= 0: // the old one will not do either
+		case time.Until(s.token.ExpiresOn) <= 0: // the old token has expired too
 			return "", fmt.Errorf("get token for %s: %w", s.scope, err)
 		}
 	}

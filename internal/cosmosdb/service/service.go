@@ -1,5 +1,6 @@
-// Package service holds what the client, the embedded store and the server have to know alike of Azure Cosmos DB: limits,
-// tokens, charges, and the system properties of a document. It imports the standard library only.
+// Package service contains the facts about Azure Cosmos DB that the client, the embedded store and the server must
+// share: limits, tokens, charges, and the system properties of a document. The package imports only the standard
+// library.
 package service
 
 import (
@@ -10,20 +11,19 @@ import (
 // Limits of the service.
 const (
 	MaxItem      = 2 << 20 // bytes of an item
-	MaxBatch     = 100     // writes of a transactional batch
-	MaxBatchSize = 2 << 20 // bytes of its bodies
-	MaxPage      = 4 << 20 // bytes of a page; a larger transaction, or row, comes alone
-	MaxPatch     = 10      // operations of a patch
+	MaxBatch     = 100     // writes in a transactional batch
+	MaxBatchSize = 2 << 20 // bytes of the bodies in a batch
+	MaxPage      = 4 << 20 // bytes of a page; a larger transaction, or row, is a page of its own
+	MaxPatch     = 10      // operations in a patch
 )
 
-// SystemRoom is the capacity after the body of an item, in bytes, that its system properties
-// need.
+// SystemRoom is the capacity, in bytes, that a body needs for its system properties.
 const SystemRoom = 256
 
-// Token is the continuation of a change feed after an LSN: the number in quotes, as an ETag.
+// Token returns the continuation of a change feed after an LSN: the number in quotes, like an ETag.
 func Token(lsn int64) string { return `"` + strconv.FormatInt(lsn, 10) + `"` }
 
-// LSN is the LSN of a [Token], which may lack its quotes. It is not ok for any other text.
+// LSN returns the LSN of a [Token], which may lack its quotes. For any other text ok is false.
 func LSN(token string) (lsn int64, ok bool) {
 	if n := len(token); n > 2 && token[0] == '"' && token[n-1] == '"' {
 		token = token[1 : n-1]
@@ -32,12 +32,13 @@ func LSN(token string) (lsn int64, ok bool) {
 	return int64(n), err == nil
 }
 
-// SessionToken is the token of a session that has seen a partition up to an LSN.
+// SessionToken returns the token of a session that has seen a partition up to an LSN.
 func SessionToken(partition string, lsn int64) string {
 	return partition + ":-1#" + strconv.FormatInt(lsn, 10)
 }
 
-// Session reads what a session has seen of one partition: id:lsn, id:version#lsn, or that followed by the LSNs of regions.
+// Session parses the token of a session for a partition: id:lsn, or id:version#lsn, which may be followed by the LSNs
+// of regions.
 func Session(token string) (partition string, lsn int64, ok bool) {
 	partition, rest, ok := strings.Cut(strings.TrimSpace(token), ":")
 	if version, vector, is := strings.Cut(rest, "#"); is {

@@ -16,45 +16,44 @@ import (
 	"github.com/millrace/changefeed/internal/proof/fleet"
 )
 
-// The benchmarks of a server under attack. Clients with a key read at a steady rate while
-// attackers do their worst; the figure is how much longer those reads take than in peace.
-// Several kinds of clients are at work, because each is hurt by another weakness: polls
-// that wait, new connections, point reads.
+// The benchmarks of a server under attack. Clients with a key read at a steady rate while attackers load the server.
+// The figure is how much longer these reads take than without the attack. There are several kinds of clients, because
+// each suffers from another weakness: waiting polls, new connections, point reads.
 
-// What clients with a key must get while a server is attacked, and the load that they make.
+// The results that clients with a key must get during an attack, and the load that they make.
 const (
 	attackReads    = 1000 // point reads a second
 	attackQuiet    = 5 * time.Second
 	attackFor      = 10 * time.Second
-	attackRatio    = 5  // of the 99th percentile to that of the quiet phase
+	attackRatio    = 5  // limit of the 99th percentile relative to the quiet phase
 	attackLimit    = 20 // ms
 	attackMemory   = 1 << 30
-	attackPolls    = 8 // feeds that wait
+	attackPolls    = 8 // feeds that wait for changes
 	attackPoll     = 4 * time.Second
 	attackNewcomer = 100 * time.Millisecond // between new clients
 )
 
-// siege is a server, those who attack it, and those who do not.
+// siege is a server with its attackers and its other clients.
 type siege struct {
 	s     *Site
 	t     *wired
-	polls atomic.Int64 // that were answered as they should be
-	came  atomic.Int64 // new clients that were served
-	peak  atomic.Int64 // bytes of the server
+	polls atomic.Int64 // number of polls with the right answer
+	came  atomic.Int64 // number of new clients that were served
+	peak  atomic.Int64 // highest memory of the server, in bytes
 
 	mu    sync.Mutex
-	wrong []error // errors of clients with a key
+	wrong []error // errors that clients with a key got
 }
 
-// blame records something that should not have happened to a client with a key.
+// blame records an error that a client with a key should not have got.
 func (g *siege) blame(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.wrong = append(g.wrong, err)
 }
 
-// besieged makes a benchmark: reads in peace, and then while attack goes on. attack returns
-// when its context ends, with a report of the answers that the attackers got.
+// besieged makes a benchmark: reads without an attack, and then while attack runs. attack returns when its context
+// ends, and reports the answers that the attackers got.
 func besieged(name string, attack func(ctx context.Context, g *siege) (string, error)) func(context.Context, *Site) (Figure, error) {
 	return func(ctx context.Context, s *Site) (f Figure, err error) {
 		f.Unit = "ms"
@@ -64,7 +63,7 @@ func besieged(name string, attack func(ctx context.Context, g *siege) (string, e
 		}
 		defer func() { err = t.end(err) }()
 		g := &siege{s: s, t: t}
-		// The documents of the attack are there in peace too, so that the attack alone differs.
+		// The documents of the attack exist in the quiet phase too, so the attack is the only difference.
 		if err := g.plant(); err != nil {
 			return f, err
 		}
@@ -88,8 +87,8 @@ func besieged(name string, attack func(ctx context.Context, g *siege) (string, e
 	}
 }
 
-// judge compares the reads under attack with those in peace. The ratio alone would let a
-// slow machine pass with slow reads in peace, so there is a limit in milliseconds too.
+// judge compares the reads during the attack with those before. With only the ratio, a slow machine with slow reads
+// would pass, so there is a limit in milliseconds too.
 func (g *siege) judge(f *Figure, quiet, waits []float64, met string) {
 	f.Value = fleet.Quantile(waits, 0.99)
 	f.Against(fleet.Quantile(quiet, 0.99))
@@ -102,8 +101,8 @@ func (g *siege) judge(f *Figure, quiet, waits []float64, met string) {
 	}
 }
 
-// serve has clients with a key read, wait and connect for so long, and returns how long
-// each read took in milliseconds.
+// serve lets clients with a key read, wait and connect for a time, and returns how long each read took, in
+// milliseconds.
 func (g *siege) serve(ctx context.Context, d time.Duration) (sorted []float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -126,13 +125,13 @@ func (g *siege) serve(ctx context.Context, d time.Duration) (sorted []float64, e
 	return sorted, err
 }
 
-// read reads at a steady rate. A read that begins late, because the read before it took
-// long, counts from when it was due: otherwise a server that stops would be measured once
-// and not for every client that waits.
+// read reads at a steady rate. If a read begins late because the previous read took long, its time counts from the
+// due time. Otherwise a server that stops would count as only a single slow read, not as a slow read for every
+// waiting client.
 func (g *siege) read(ctx context.Context, w *socket) (waits []float64) {
 	const every = time.Second * serveSockets / attackReads
 	op := readOne(g.t.docs)
-	// Connections begin at random within a period, so that their reads do not come in bursts.
+	// Connections begin at a random time within a period, so their reads do not come in bursts.
 	due := time.Now().Add(time.Duration(rand.Int64N(int64(every))))
 	for ; ; due = due.Add(every) {
 		if pause.For(ctx, time.Until(due)) != nil {
@@ -146,7 +145,7 @@ func (g *siege) read(ctx context.Context, w *socket) (waits []float64) {
 	}
 }
 
-// wait follows a feed without changes, by polls that the server holds.
+// wait follows a feed without changes, with polls that the server holds.
 func (g *siege) wait(ctx context.Context) {
 	w, err := dialSocket(g.t.served.addr, g.t.served.key)
 	if err != nil {
@@ -154,7 +153,8 @@ func (g *siege) wait(ctx context.Context) {
 		return
 	}
 	defer w.Close()
-	// The first request asks for the present position and is not held, as its header is empty.
+	// The first request asks for the present position. The server does not hold this request, because the header for
+	// the wait is empty.
 	etag := "*"
 	poll := fmt.Sprintf("x-ms-cosmos-max-polling-interval: %d\r\n", attackPoll.Milliseconds())
 	for header := ""; ctx.Err() == nil; header = poll {
@@ -175,7 +175,7 @@ func (g *siege) wait(ctx context.Context) {
 	}
 }
 
-// arrive connects new clients with a key, again and again.
+// arrive repeatedly connects new clients with a key.
 func (g *siege) arrive(ctx context.Context) {
 	op := readOne(g.t.docs)
 	for pause.For(ctx, attackNewcomer) == nil {
@@ -199,7 +199,7 @@ func (g *siege) watch(ctx context.Context) {
 	}
 }
 
-// outcomes count the answers that attackers got.
+// outcomes counts the answers that attackers got.
 type outcomes struct {
 	mu     sync.Mutex
 	counts map[string]int

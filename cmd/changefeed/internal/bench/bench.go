@@ -1,7 +1,6 @@
-// Package bench measures the store, the processor and the server on a machine, each figure
-// beside a baseline where one can be measured: the benchmarks of changefeed bench. Those
-// whose figures are the same on every machine, because they run in virtual time, are the
-// program in the directory virtual.
+// Package bench contains the benchmarks of changefeed bench. They measure the store, the processor and the server on
+// a machine. If a baseline can be measured, figures are compared with this baseline. Benchmarks in virtual time,
+// whose figures are the same on every machine, are in the program in the directory virtual.
 package bench
 
 import (
@@ -21,20 +20,20 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// Figures, and how they are measured: baseline and subject in turns, medians compared.
-// Other work of the machine then hits both alike, and a single slow round moves neither.
+// Figures, and how they are measured: baseline and subject take turns, and their medians are compared. So other work
+// on the machine affects both alike, and a single slow round affects neither.
 
 // Figure is the result of a benchmark.
 type Figure struct {
 	Name     string   `json:"name"`
 	Value    float64  `json:"value"`
 	Unit     string   `json:"unit"`
-	Baseline *float64 `json:"baseline"` // for comparison, in the same unit; nil where there is none
-	Ratio    *float64 `json:"ratio"`    // value to baseline; see compare
+	Baseline *float64 `json:"baseline"` // in the same unit; nil if there is none
+	Ratio    *float64 `json:"ratio"`    // value divided by baseline; see compare
 	Detail   string   `json:"detail"`
 
 	Target string `json:"target"`
-	OK     bool   `json:"ok"` // the target is met
+	OK     bool   `json:"ok"` // the target was reached
 }
 
 // Against compares the figure with a baseline.
@@ -42,20 +41,20 @@ func (f *Figure) Against(baseline float64) {
 	f.Baseline, f.Ratio = new(baseline), new(f.Value/baseline)
 }
 
-// ratioOf sets the target that the figure is at least so large a part of its baseline.
+// ratioOf sets the target: the figure must be at least this part of its baseline.
 func (f *Figure) ratioOf(least float64) {
 	f.Target, f.OK = fmt.Sprintf("ratio ≥ %g", least), *f.Ratio >= least
 }
 
-// AtMost sets the target that the figure is no larger than a limit.
+// AtMost sets the target: the figure must be at most limit.
 func (f *Figure) AtMost(limit float64) {
 	f.Target, f.OK = fmt.Sprintf("≤ %g %s", limit, f.Unit), f.Value <= limit
 }
 
-// A Benchmark is a measurement, with its name.
+// A Benchmark is a measurement with a name.
 type Benchmark struct {
 	Name  string
-	About string // the subject and its baseline, for a help
+	About string // the subject and its baseline, for the help
 	Run   func(ctx context.Context, s *Site) (Figure, error)
 }
 
@@ -67,7 +66,7 @@ func Names(all []Benchmark) (list []string) {
 	return list
 }
 
-// Listed lists benchmarks for a help, a line each.
+// Listed returns a list of benchmarks for a help, each on a line.
 func Listed(all []Benchmark) string {
 	var text strings.Builder
 	for _, b := range all {
@@ -76,9 +75,9 @@ func Listed(all []Benchmark) string {
 	return text.String()
 }
 
-// Choose returns the benchmarks with some names, or all if there are no names. A name that
-// none has stands for those that begin with it, as outbox does for outbox_commit and others.
-// An unknown name is an error of usage, and lists those that there are.
+// Choose returns the benchmarks with the given names, or all benchmarks if there are no names. A name that is not a
+// benchmark's selects all benchmarks that begin with this name: outbox selects outbox_commit and others. An unknown
+// name is a usage error, which lists the known names.
 func Choose(all []Benchmark, wanted []string) ([]Benchmark, error) {
 	names := Names(all)
 	var chosen []string
@@ -92,27 +91,27 @@ func Choose(all []Benchmark, wanted []string) ([]Benchmark, error) {
 		}
 		chosen = append(chosen, group...)
 	}
-	// In the order of all, however they were named: neighbours share a store, which is
-	// filled for the first of them.
+	// The benchmarks run in the order of all, whatever the order of the names, because neighbours share a store,
+	// which is filled for the first of them.
 	if len(wanted) == 0 {
 		return all, nil
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(b Benchmark) bool { return !slices.Contains(chosen, b.Name) }), nil
 }
 
-// A Plan is where and how benchmarks are measured.
+// A Plan says where and how benchmarks are measured.
 type Plan struct {
-	Dir     string        // the data is below it, in a directory that is removed again; empty is the system's for temporary files
-	Against string        // another build, a file, which is the baseline; see [Rivalled]
-	Binary  string        // this build, a file; for benchmarks that run as a whole against another build
-	Out     io.Writer     // of a table of the figures
-	Load    time.Duration // of all kinds of requests at once, for serve_memory
-	JSON    bool          // each figure as soon as it is measured, in place of the table
-	Log     io.Writer     // of the progress
+	Dir     string        // the data is in a new directory below, which is removed; empty means the system's directory for temporary files
+	Against string        // file of another build, which becomes the baseline; see [Rivalled]
+	Binary  string        // file of this build, for benchmarks that run as a whole against another build
+	Out     io.Writer     // receives a table of the figures
+	Load    time.Duration // duration of the mixed load of serve_memory
+	JSON    bool          // write each figure immediately, instead of the table
+	Log     io.Writer     // receives the progress
 }
 
-// Rivalled lists the benchmarks that load a server in a process of its own: two servers can be measured in turns of
-// seconds. Of the others, two builds run the whole benchmark in turns.
+// Rivalled returns the benchmarks that load a server in a separate process: two servers can take turns of seconds.
+// For the other benchmarks, two builds take turns in running the whole benchmark.
 func Rivalled() []Benchmark {
 	return slices.DeleteFunc(All(), func(b Benchmark) bool { return !b.rivalled() })
 }
@@ -121,7 +120,7 @@ func (b Benchmark) rivalled() bool {
 	return strings.HasPrefix(b.Name, "serve_") && !slices.Contains([]string{"serve_follow", "serve_start", "serve_memory"}, b.Name)
 }
 
-// Measure runs benchmarks in their order. Its error is [ErrInterrupted] after the end of ctx.
+// Measure runs benchmarks in their order. If ctx ends, the error is [ErrInterrupted].
 func Measure(ctx context.Context, chosen []Benchmark, p Plan) error {
 	dir, err := os.MkdirTemp(p.Dir, "changefeed-bench-")
 	if err != nil {
@@ -145,10 +144,10 @@ func Measure(ctx context.Context, chosen []Benchmark, p Plan) error {
 			run = func(ctx context.Context, s *Site) (Figure, error) { return compareBuilds(ctx, s, b) }
 		}
 		f, err := run(ctx, s)
-		if ctx.Err() != nil { // a figure of a part is no measurement
+		if ctx.Err() != nil { // the figure of an incomplete benchmark is no measurement
 			return cmp.Or(conclude(), ErrInterrupted)
 		}
-		if err != nil { // and the figures so far are shown
+		if err != nil { // the figures so far are still shown
 			return errors.Join(fmt.Errorf("measure %s: %w", b.Name, err), conclude())
 		}
 		f.Name = b.Name
@@ -162,8 +161,8 @@ func Measure(ctx context.Context, chosen []Benchmark, p Plan) error {
 	return conclude()
 }
 
-// All lists the benchmarks of a machine in the order in which they run. Those that follow
-// each other may share the stores that the site keeps.
+// All returns the benchmarks of a machine in the order in which they run. Neighbours may share the stores that the
+// site keeps.
 func All() []Benchmark {
 	return []Benchmark{
 		{"durable_overwrite", "durable overwrites of 1 KB documents by 16 writers; against a plain file with the same grouping and fsync", durableOverwrite},
@@ -201,11 +200,10 @@ func All() []Benchmark {
 	}
 }
 
-// ErrInterrupted is the error of a measurement that was interrupted: a figure of a part
-// would be wrong.
+// ErrInterrupted means that a measurement was interrupted. The figure of an incomplete measurement would be wrong.
 var ErrInterrupted = errors.New("interrupted")
 
-// A Site is where benchmarks work. It keeps the stores that several of them need.
+// A Site is the place where benchmarks run. A Site keeps the stores that several of them need.
 type Site struct {
 	Plan
 	dir     string
@@ -213,7 +211,7 @@ type Site struct {
 	large   *large
 }
 
-// close closes the stores; their files are removed by Measure.
+// close closes the stores; Measure removes their files.
 func (s *Site) close() {
 	if s.library != nil {
 		s.library.close()
@@ -223,22 +221,22 @@ func (s *Site) close() {
 	}
 }
 
-// say writes the progress of a benchmark.
+// say reports the progress of a benchmark.
 func (s *Site) say(format string, args ...any) {
 	fmt.Fprintln(s.Log, terminal.Wrap(fmt.Sprintf("    "+format, args...), 0, terminal.Of(s.Log).Room(), 6))
 }
 
-// Complain writes an error that an instance reports, which none should.
+// Complain writes an error that an instance reports; instances should report none.
 func (s *Site) Complain(instance string, err error) { s.say("%s: %v", instance, err) }
 
-// median is the middle value. A mean would be moved by a round that something else has
-// slowed down. Rounds are odd in number, so that the median is a round that was measured.
+// median returns the middle value. A single slow round would change a mean. The number of rounds is odd, so the
+// median is a measured round.
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[len(sorted)/2]
 }
 
-// inTurns measures two things in turns and returns the medians.
+// inTurns measures two subjects in turns and returns their medians.
 func (s *Site) inTurns(ctx context.Context, rounds int, unit string, a, b func() (float64, error)) (medianA, medianB float64, err error) {
 	as, bs, err := s.turns(ctx, rounds, unit, a, b)
 	if err != nil {
@@ -247,9 +245,8 @@ func (s *Site) inTurns(ctx context.Context, rounds int, unit string, a, b func()
 	return median(as), median(bs), nil
 }
 
-// compare measures a server and its baseline in turns. Where that is another build, the ratio
-// is the median of the rounds' own, because a machine that gets slower from round to round has
-// both sides of a round alike.
+// compare measures a server and its baseline in turns. If the baseline is another build, the ratio is the median of
+// the rounds' ratios: if the machine gets slower from round to round, both sides of a round are affected alike.
 func (s *Site) compare(ctx context.Context, f *Figure, rounds int, own, base func() (float64, error)) error {
 	values, baselines, err := s.turns(ctx, rounds, f.Unit, own, base)
 	if err != nil {
@@ -267,7 +264,7 @@ func (s *Site) compare(ctx context.Context, f *Figure, rounds int, own, base fun
 	return nil
 }
 
-// turns measures two things in turns, so that other work of the machine hits both alike.
+// turns measures two subjects in turns, so other work on the machine affects both alike.
 func (s *Site) turns(ctx context.Context, rounds int, unit string, a, b func() (float64, error)) (as, bs []float64, err error) {
 	for n := range rounds {
 		x, err := a()
@@ -287,9 +284,8 @@ func (s *Site) turns(ctx context.Context, rounds int, unit string, a, b func() (
 	return as, bs, nil
 }
 
-// crowd has n goroutines repeat some work until they return or the time is over, and counts
-// how often they did it, unless parent ends first. Work that has begun is finished and
-// counted, and so is its time.
+// crowd runs work in n goroutines, again and again until the time is over, and returns the rate per second. crowd
+// fails if parent ends first. Work that has begun is finished, and its result and time are counted.
 func crowd(parent context.Context, n int, d time.Duration, work func(ctx context.Context, worker int) error) (perSecond float64, err error) {
 	ctx, cancel := context.WithTimeout(parent, d)
 	defer cancel()

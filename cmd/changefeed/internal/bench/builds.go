@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// Two builds compared as a whole: each measures the same benchmark in a process of its own, client and server alike, in
-// turns of a whole measurement.
+// Two builds are compared as a whole: each measures the same benchmark in a separate process, with its own client and
+// server. The builds take turns of a whole measurement.
 
 // buildRounds is how often each build measures.
 const buildRounds = 5
 
-// compareBuilds measures a benchmark with this build and another one.
+// compareBuilds measures a benchmark with this build and with another build.
 func compareBuilds(ctx context.Context, s *Site, b Benchmark) (f Figure, err error) {
 	var own, other Figure
 	measure := func(binary string, into *Figure) func() (float64, error) {
@@ -25,7 +25,7 @@ func compareBuilds(ctx context.Context, s *Site, b Benchmark) (f Figure, err err
 			return into.Value, err
 		}
 	}
-	if f, err = s.measuredBy(ctx, s.Binary, b.Name); err != nil { // it warms up, and says the unit
+	if f, err = s.measuredBy(ctx, s.Binary, b.Name); err != nil { // warms up, and returns the unit
 		return f, err
 	}
 	f = Figure{Unit: f.Unit}
@@ -41,10 +41,10 @@ func compareBuilds(ctx context.Context, s *Site, b Benchmark) (f Figure, err err
 	return f, nil
 }
 
-// measuredBy has a binary of changefeed measure a benchmark.
+// measuredBy lets a binary of changefeed measure a benchmark.
 func (s *Site) measuredBy(ctx context.Context, binary, name string) (f Figure, err error) {
 	cmd := exec.CommandContext(ctx, binary, "bench", name, "--dir", s.dir, "-o", "json")
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that it ends its servers
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that the binary ends its servers
 	cmd.WaitDelay = 2 * hostStop
 	out, err := cmd.Output()
 	if err != nil {

@@ -15,23 +15,24 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// A handler whose cost is that of a call, as a program or a web service is: a batch of many keys
-// costs as much as one of a single key.
+// A handler whose cost is that of a call, for example of a program or a web service: a batch of many keys costs as
+// much as a batch of a single key.
 
 const (
 	callKeys    = 500
 	callDocs    = 100_000
-	callTime    = 5 * time.Millisecond // of a handler for a call
+	callTime    = 5 * time.Millisecond // duration of a call in a handler
 	callsAtOnce = 16
 	callRatio   = 20
-	// A call for each key is slow, and the rate of some changes is that of all.
+	// Calling the handler for each key is slow, but the rate of a part of the changes is the same as that of all
+	// changes.
 	callDocsByKey = 10_000
 	smallBytes    = 128
 )
 
-// concurrencyKeys measures batches of many keys against calls for a single key. Nothing is behind: there is a change of each
-// key, and the next ones come when these are done. With several changes of a key in memory a call for one key has all of
-// them, so there is less to gain.
+// concurrencyKeys compares batches of many keys with calls for a single key. There is no backlog: each key has a
+// single change, and the next changes come when these are done. If several changes of a key were in memory, a call
+// for a single key would contain all of them, so batches would gain less.
 func concurrencyKeys(ctx context.Context, s *Site) (f Figure, err error) {
 	a, err := s.openAisle(ctx, "keys", docstore.Options{})
 	if err != nil {
@@ -68,8 +69,8 @@ func concurrencyKeys(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// inRounds is a source that gives changes when those before them are handled. Each change is a new document, so the LSN of a
-// position is the number of changes before it.
+// inRounds is a source that returns new changes when the previous changes have been handled. Each change is a new
+// document, so the LSN of a position is the number of changes before it.
 type inRounds struct {
 	*docstore.Container
 	c *counter
@@ -77,7 +78,7 @@ type inRounds struct {
 
 // Read implements [feed.Source].
 func (s *inRounds) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
-	before, _ := strconv.ParseInt(strings.Trim(from.Token, `"`), 10, 64) // 0 at the beginning, which has no token
+	before, _ := strconv.ParseInt(strings.Trim(from.Token, `"`), 10, 64) // 0 at the beginning, where there is no token
 	for s.c.handled.Load() < before {
 		if err := pause.For(ctx, callTime/50); err != nil {
 			return feed.Page{}, err
@@ -86,7 +87,7 @@ func (s *inRounds) Read(ctx context.Context, r feed.Range, from feed.Position, o
 	return s.Container.Read(ctx, r, from, o)
 }
 
-// call is a handler that takes as long for many changes as for one.
+// call is a handler that takes the same time for many changes as for a single change.
 func (c *counter) call(ctx context.Context, b *feed.Batch) error {
 	c.begin()
 	if err := pause.For(ctx, callTime); err != nil {
@@ -97,7 +98,7 @@ func (c *counter) call(ctx context.Context, b *feed.Batch) error {
 	return nil
 }
 
-// byKey has a handler called for each key of a batch, one after the other.
+// byKey returns a handler that calls handler for each key of a batch, in turn.
 func byKey(handler feed.HandlerFunc) feed.HandlerFunc {
 	return func(ctx context.Context, b *feed.Batch) error {
 		for n, changes := 0, b.Changes; len(changes) > 0; changes = changes[n:] {

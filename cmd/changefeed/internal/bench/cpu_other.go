@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// busy is about the processor time of this process. The system's share is not known here.
+// busy returns about the processor time of this process. The system's part is unknown on this system.
 func busy() time.Duration {
 	used := []metrics.Sample{{Name: "/cpu/classes/user:cpu-seconds"}}
 	metrics.Read(used)

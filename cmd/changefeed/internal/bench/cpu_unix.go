@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// busy is the processor time of this process, user and system together.
+// busy returns the processor time of this process, user and system together.
 func busy() time.Duration {
 	var r syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &r) != nil {

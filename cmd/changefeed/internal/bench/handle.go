@@ -20,19 +20,19 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// Handling: handlers that wait, and what it costs to be ready for one that fails. All have one
-// lease, because these are properties of one. A handler that hangs is in stuck.go, one whose cost is that of a call in calls.go.
+// Handling: handlers that wait, and the cost of being prepared for a handler that fails. All these benchmarks have a
+// single lease, because they measure properties of a lease. stuck.go contains a handler that hangs, and calls.go a
+// handler whose cost is that of a call.
 
 const (
 	handleRounds = 5
 
 	parallelKeys  = 1000
 	parallelDocs  = 10_000
-	parallelTime  = 10 * time.Millisecond // of a handler for a change
+	parallelTime  = 10 * time.Millisecond // time of a handler for a change
 	parallel      = 64
 	parallelRatio = 50
-	// One change after the other takes 10 ms each. A few give the same rate as all of
-	// them would in minutes.
+	// Each change takes 10 ms, in turn. Few changes give the same rate as all of them, which would take minutes.
 	sequentialDocs = 300
 
 	happyDocs   = 200_000
@@ -43,18 +43,18 @@ const (
 	maxAttempts = 5
 )
 
-// aisle is a store with one feed of one partition.
+// aisle is a store with a feed of a single partition.
 type aisle struct {
 	s         *Site
 	dir       string
 	options   docstore.Options
 	db        *docstore.DB
 	documents *docstore.Container
-	records   *docstore.Container // of leases
+	records   *docstore.Container // the leases
 	units     int
 }
 
-// openAisle makes an aisle in a directory of its own.
+// openAisle creates an aisle in a separate directory.
 func (s *Site) openAisle(ctx context.Context, name string, o docstore.Options) (*aisle, error) {
 	dir := filepath.Join(s.dir, name)
 	db, err := docstore.Open(dir, o)
@@ -71,8 +71,8 @@ func (s *Site) openAisle(ctx context.Context, name string, o docstore.Options) (
 	return a, nil
 }
 
-// fillFast has a function write documents that are acknowledged before they are on the disk, and
-// has the store wait for the disk again after that.
+// fillFast calls fill while the store acknowledges documents before they are on the disk. After that, the store waits
+// for the disk again.
 func (a *aisle) fillFast(fill func() error) (err error) {
 	hasty := a.options
 	hasty.NoSync = true
@@ -99,8 +99,8 @@ func (a *aisle) reopen(o docstore.Options) (err error) {
 	return err
 }
 
-// fill writes n documents, each by itself, so that none comes with others of its key.
-// Those of some keys come in turns.
+// fill writes n documents, each in a separate write, so no document comes together with others of its key. The keys
+// take turns.
 func (a *aisle) fill(ctx context.Context, n, keys, bytes int) error {
 	var next atomic.Int64
 	return together(ctx, writers, func(ctx context.Context) error {
@@ -121,27 +121,27 @@ func (a *aisle) put(ctx context.Context, key string, n, bytes int) error {
 	return err
 }
 
-// work runs a new unit from the beginning of the feed until over is closed, and returns what
-// its only instance said of itself then.
+// work runs a new unit from the beginning of the feed until over is closed, and returns the status of its only
+// instance at that time.
 func (a *aisle) work(ctx context.Context, handler feed.HandlerFunc, o changefeed.Options, over <-chan struct{}) (said changefeed.Status, err error) {
 	return a.workFrom(ctx, a.documents, handler, o, over)
 }
 
-// workFrom is work over a source that has the documents.
+// workFrom is work with another source of the documents.
 func (a *aisle) workFrom(ctx context.Context, from feed.Source, handler feed.HandlerFunc, o changefeed.Options, over <-chan struct{}) (said changefeed.Status, err error) {
 	a.units++
 	leases, err := docstore.NewLeases(ctx, a.records, fmt.Sprint("unit-", a.units), a.documents)
 	if err != nil {
 		return said, err
 	}
-	// A short drain, because a handler that hangs would keep each round from its end.
+	// The drain is short, because a handler that hangs would delay the end of each round.
 	o.Instance, o.Start, o.Drain = "bench", feed.FromBeginning(), 100*time.Millisecond
 	o.Hooks.Error = func(_ context.Context, err *feed.Error) { a.s.Complain(o.Instance, err) }
 	p, err := changefeed.New(from, leases, handler, o)
 	if err != nil {
 		return said, err
 	}
-	// Asked while it still runs: afterwards it has no leases to speak of.
+	// The status is read while the instance still runs, because afterwards the instance has no leases.
 	err = untilClosed(ctx, p, over, func() {
 		if all := p.Status(); len(all) == 1 {
 			said = all[0]
@@ -150,7 +150,7 @@ func (a *aisle) workFrom(ctx context.Context, from feed.Source, handler feed.Han
 	return said, err
 }
 
-// untilClosed runs a processor until over is closed, and calls last before it ends it.
+// untilClosed runs a processor until over is closed. untilClosed calls last before stopping the processor.
 func untilClosed(ctx context.Context, p *changefeed.Processor, over <-chan struct{}, last func()) error {
 	working, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
@@ -169,14 +169,13 @@ func untilClosed(ctx context.Context, p *changefeed.Processor, over <-chan struc
 	return errors.Join(<-ended, context.Cause(ctx))
 }
 
-// counter counts changes that are handled, and times the first n of them, or those of them after
-// the very first ones.
+// counter counts handled changes, and measures the time of the first n changes, possibly without the very first.
 type counter struct {
 	n, first int64
 	started  sync.Once
 	begun    time.Time
 	handled  atomic.Int64
-	calls    atomic.Int64 // of handlers that count them
+	calls    atomic.Int64 // number of calls of handlers that count
 	spent    time.Duration
 	over     chan struct{}
 }
@@ -190,8 +189,7 @@ func (c *counter) begin() {
 }
 
 func (c *counter) add(changes int) {
-	// True for the call that crosses n, and for no other, so the channel is closed
-	// once. Batches may still come after that.
+	// This is true only for the call that crosses n, so the channel is closed once. Further batches may still come.
 	if now := c.handled.Add(int64(changes)); now >= c.n && now-int64(changes) < c.n {
 		c.spent = time.Since(c.begun)
 		close(c.over)
@@ -200,7 +198,7 @@ func (c *counter) add(changes int) {
 
 func (c *counter) perSecond() float64 { return float64(c.n-c.first) / c.spent.Seconds() }
 
-// wait is a handler that takes so long for each change.
+// wait is a handler that takes the time each for each change.
 func (c *counter) wait(ctx context.Context, b *feed.Batch, each time.Duration) error {
 	c.begin()
 	for range b.Changes {
@@ -212,7 +210,7 @@ func (c *counter) wait(ctx context.Context, b *feed.Batch, each time.Duration) e
 	return nil
 }
 
-// concurrency measures keys in parallel against one change after the other.
+// concurrency compares handling keys in parallel with handling changes in sequence.
 func concurrency(ctx context.Context, s *Site) (f Figure, err error) {
 	a, err := s.openAisle(ctx, "concurrency", docstore.Options{})
 	if err != nil {
@@ -243,9 +241,9 @@ func concurrency(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// poisonOverhead measures what it costs to be ready for changes that fail, while none does.
-// Processor time is compared, and the least of each, because the difference is smaller than
-// what else happens on a machine, and that only adds.
+// poisonOverhead measures the cost of being prepared for failing changes, while no change fails. poisonOverhead
+// compares processor time, and takes the lowest of each, because the difference is smaller than the noise on a
+// machine, and noise only adds.
 func poisonOverhead(ctx context.Context, s *Site) (f Figure, err error) {
 	a, err := s.openAisle(ctx, "poison", docstore.Options{})
 	if err != nil {
@@ -287,10 +285,10 @@ func poisonOverhead(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// happily works off the feed and returns the processor time of a change.
+// happily handles the whole feed and returns the processor time per change.
 func (a *aisle) happily(ctx context.Context, o changefeed.Options) (microseconds float64, err error) {
-	// The garbage of the turn before is that of the other subject, and would be
-	// collected at this one's cost.
+	// The garbage of the previous turn belongs to the other subject, and would otherwise be collected at this
+	// subject's cost.
 	runtime.GC()
 	c := newCounter(happyDocs)
 	handler := func(_ context.Context, b *feed.Batch) error {

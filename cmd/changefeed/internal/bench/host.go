@@ -20,11 +20,11 @@ import (
 	"time"
 )
 
-// Servers in processes of their own: changefeed serve, and the echo that is its baseline.
-// So their memory and processor time can be told from those of the load, and the load
-// cannot use the memory of the server.
+// Servers in separate processes: changefeed serve, and the echo server that is its baseline. So their memory and
+// processor time can be distinguished from those of the load generator, and the load generator cannot use the
+// server's memory.
 
-// host is a server in a process of its own.
+// host is a server in a separate process.
 type host struct {
 	cmd     *exec.Cmd
 	addr    string
@@ -38,16 +38,16 @@ const (
 	hostStop  = 10 * time.Second
 )
 
-// EchoName is the command of the binary that calls [ServeEcho]. Benchmarks start it, and
-// serve, by running their own executable again: that binary is sure to be there.
+// EchoName is the command of the binary that calls [ServeEcho]. Benchmarks start this command, and serve, by running
+// their own executable again, because that binary always exists.
 const EchoName = "bench-echo"
 
-// startHost runs a command of a binary of changefeed, this one or another build, that prints the JSON of its endpoint and key as
-// its first line, and opens connections to it.
+// startHost runs a command of a binary of changefeed, of this or another build, and opens connections to this server.
+// The command prints the JSON of its endpoint and key as its first line.
 func startHost(ctx context.Context, binary string, sockets int, args ...string) (_ *host, err error) {
 	h := &host{cmd: exec.CommandContext(ctx, binary, args...)}
 	h.cmd.Stderr = os.Stderr
-	// At the end of ctx the server is asked to end, not killed, so that it closes its store.
+	// When ctx ends, the server gets a signal to end and is not killed, so the server closes its store.
 	h.cmd.Cancel = func() error { return h.cmd.Process.Signal(syscall.SIGTERM) }
 	h.cmd.WaitDelay = hostStop
 	out, err := h.cmd.StdoutPipe()
@@ -77,8 +77,8 @@ func startHost(ctx context.Context, binary string, sockets int, args ...string) 
 
 // hear reads the first line, which the server prints when clients may connect.
 func (h *host) hear(out io.Reader) error {
-	// A server that cannot start must not hang the benchmark. The pipe of os/exec is a file,
-	// and so can have a deadline.
+	// A server that cannot start must not hang the benchmark. The pipe of os/exec is a file, so a deadline is
+	// possible.
 	if pipe, ok := out.(*os.File); ok {
 		if err := pipe.SetReadDeadline(time.Now().Add(hostStart)); err != nil {
 			return err
@@ -103,10 +103,10 @@ func (h *host) hear(out io.Reader) error {
 	return err
 }
 
-// Close ends the server and waits for it.
+// Close ends the server and waits for its end.
 func (h *host) Close() error {
 	for _, w := range h.sockets {
-		_ = w.Close() // the server closes its end too
+		_ = w.Close() // then the server closes its end too
 	}
 	if err := h.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -117,17 +117,16 @@ func (h *host) Close() error {
 	return nil
 }
 
-// busy is the processor time of the server; 0 where the system does not show it.
+// busy returns the processor time of the server, or 0 if unknown.
 func (h *host) busy() time.Duration {
-	const clockTicks = 100 // a second, on every Linux that Go runs on
+	const clockTicks = 100 // per second, on every Linux that Go runs on
 	b, err := os.ReadFile(h.proc("stat"))
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(b), ") ") // after the name, which may have spaces
+	_, rest, _ := strings.Cut(string(b), ") ") // after the name, which may contain spaces
 	fields := strings.Fields(rest)
-	// The first field here is the third of proc(5), so 11 and 12 are its 14th and 15th:
-	// utime and stime.
+	// The first field here is the third of proc(5), so fields 11 and 12 are its 14th and 15th: utime and stime.
 	if len(fields) < 13 {
 		return 0
 	}
@@ -136,10 +135,10 @@ func (h *host) busy() time.Duration {
 	return time.Duration(user+system) * time.Second / clockTicks
 }
 
-// resident is the server's memory in bytes; 0 where the system does not show it.
+// resident returns the server's memory in bytes, or 0 if unknown.
 func (h *host) resident() int64 { return h.held().resident }
 
-// held is the server's memory now, and the most that it had.
+// held returns the server's present memory, and its highest memory so far.
 func (h *host) held() (m footprint) {
 	b, err := os.ReadFile(h.proc("status"))
 	if err != nil {
@@ -148,7 +147,7 @@ func (h *host) held() (m footprint) {
 	for line := range strings.Lines(string(b)) {
 		name, value, _ := strings.Cut(line, ":")
 		kb, _, _ := strings.Cut(strings.TrimSpace(value), " ")
-		n, _ := strconv.ParseInt(kb, 10, 64) // of other lines, which are not asked for
+		n, _ := strconv.ParseInt(kb, 10, 64) // fails for other lines, which are not used
 		switch name {
 		case "VmRSS":
 			m.resident = n << 10
@@ -161,24 +160,24 @@ func (h *host) held() (m footprint) {
 	return m
 }
 
-// footprint is the memory of a process in bytes; 0 where the system does not show it.
+// footprint is the memory of a process in bytes, or 0 if unknown.
 type footprint struct {
 	resident, peak int64
-	own            int64 // of resident: all but pages of files, such as the binary
+	own            int64 // part of resident without pages of files, such as the binary
 }
 
-// String has megabytes.
+// String returns the memory in megabytes.
 func (m footprint) String() string {
 	return fmt.Sprintf("%d MB, %d of them pages of the binary and other files; %d MB at most", m.resident>>20, (m.resident-m.own)>>20, m.peak>>20)
 }
 
-// proc is a file of Linux about the process.
+// proc returns the content of a file in Linux's /proc directory of the process.
 func (h *host) proc(name string) string {
 	return filepath.Join("/proc", strconv.Itoa(h.cmd.Process.Pid), name)
 }
 
-// ServeEcho serves the baseline of the server's benchmarks until ctx ends: the least that
-// net/http can do with as many bytes. It writes its endpoint as changefeed serve does.
+// ServeEcho serves the baseline of the server's benchmarks until ctx ends: the minimum work of net/http for as many
+// bytes. ServeEcho prints its endpoint in the same form as changefeed serve.
 func ServeEcho(ctx context.Context, out io.Writer) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -209,7 +208,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body) // a client that has gone needs no answer
 }
 
-// prosePage is n bytes of text.
+// prosePage returns n bytes of text.
 func prosePage(n int) []byte {
 	text := prose()
 	if n <= len(text) {

@@ -15,18 +15,16 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// Queries that cost much and are short to write, and readers that take their time. Each is
-// something that anybody with a read-only key can do.
+// Expensive queries that are short to write, and slow readers. Anyone with a read-only key can send these.
 
-// The attack: how many connections, the documents that the queries join, and how slow
-// readers are.
+// The attack: the number of connections, the documents that the queries join, and how slow the readers are.
 const (
 	hostiles    = 16
-	hostileDocs = 5         // documents that the queries are about
+	hostileDocs = 5         // documents that the queries read
 	hostileKey  = "hostile" // their city
-	hostileSize = 2000      // values of an array in each
+	hostileSize = 2000      // values in an array of each document
 	slowReaders = 4         // of a page of 4 MB
-	slowBytes   = 1 << 10   // that they take at once
+	slowBytes   = 1 << 10   // bytes per read of a slow reader
 	slowPause   = time.Second / 10
 	cheap       = 1.5 // RU; a hostile query that was run must cost more
 )
@@ -43,7 +41,7 @@ var hostileQueries = []string{
 	"SELECT VALUE ARRAY_LENGTH(SetUnion(c.a, ARRAY_CONCAT(c.a, c.a))) FROM c JOIN x IN c.a JOIN y IN c.a WHERE y < 0 OR x = -1",
 }
 
-// hostileDocument is a document for the queries.
+// hostileDocument returns a document for the queries.
 func hostileDocument(n int) []byte {
 	var a strings.Builder
 	for i := range hostileSize {
@@ -52,8 +50,7 @@ func hostileDocument(n int) []byte {
 	return fmt.Appendf(nil, `{"id":"hostile-%d","city":%q,"a":[%s],"s":%q}`, n, hostileKey, a.String()[1:], strings.Repeat("x", 10_000))
 }
 
-// attackQueries has hostile queries run, on each of several connections in turn, and pages
-// read slowly on others.
+// attackQueries sends hostile queries, in turn on each of several connections, and reads pages slowly on others.
 func attackQueries(ctx context.Context, g *siege) (string, error) {
 	var met outcomes
 	errs := make([]error, hostiles+slowReaders)
@@ -71,8 +68,7 @@ func attackQueries(ctx context.Context, g *siege) (string, error) {
 	return fmt.Sprintf("%d connections with hostile queries and %d slow readers of 4 MB: %v", hostiles, slowReaders, &met), errors.Join(errs...)
 }
 
-// hostileHeader names the partition of the documents, so that the gateway's rules do not
-// refuse the queries.
+// hostileHeader names the partition of the documents, so the gateway's rules do not refuse the queries.
 const hostileHeader = "x-ms-documentdb-partitionkey: [\"" + hostileKey + "\"]\r\n"
 
 // plant writes the documents for the queries.
@@ -94,8 +90,8 @@ func (g *siege) plant() error {
 	return nil
 }
 
-// ask sends hostile queries until ctx ends. Each must be answered, and charged more than
-// the least if it was run: a query that costs nothing could be sent for ever.
+// ask sends hostile queries until ctx ends. Each must be answered. The charge of a query that was run must be above
+// the minimum, because a free query could be repeated for ever.
 func (g *siege) ask(ctx context.Context, first int, met *outcomes) error {
 	w, err := dialSocket(g.t.served.addr, g.t.served.key)
 	if err != nil {
@@ -104,7 +100,7 @@ func (g *siege) ask(ctx context.Context, first int, met *outcomes) error {
 	defer w.Close()
 	for n := first; ctx.Err() == nil; n++ {
 		text := hostileQueries[n%len(hostileQueries)]
-		if n%5 == 4 { // no two the same, so that it is parsed each time
+		if n%5 == 4 { // each query is different, so the server must parse each
 			text = fmt.Sprintf("SELECT * FROM c WHERE c.n IN (%s%d)", strings.Repeat("1,", 100_000), n)
 		}
 		body, err := json.Marshal(map[string]any{"query": text})
@@ -126,14 +122,14 @@ func (g *siege) ask(ctx context.Context, first int, met *outcomes) error {
 		}
 		met.add("status " + strconv.Itoa(a.status))
 		if a.status == http.StatusTooManyRequests {
-			_ = pause.For(ctx, time.Second) // the loop looks at ctx
+			_ = pause.For(ctx, time.Second) // the loop checks ctx
 		}
 	}
 	return nil
 }
 
-// dawdle reads large pages slowly until ctx ends. At 10 KB a second a page of 4 MB would take
-// seven minutes, for which a careless server holds all of it.
+// dawdle reads large pages slowly until ctx ends. At 10 KB a second a page of 4 MB would take seven minutes, and a
+// careless server would hold the whole page for this time.
 func (g *siege) dawdle(ctx context.Context, met *outcomes) error {
 	for ctx.Err() == nil {
 		w, err := dialSocket(g.t.served.addr, g.t.served.key)

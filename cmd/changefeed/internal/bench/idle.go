@@ -16,22 +16,21 @@ import (
 	"github.com/millrace/changefeed/internal/proof/fleet"
 )
 
-// Leases that have nothing to do. A unit may have thousands of them, most of them idle
-// at any time, so their cost decides whether a processor can live inside a service.
+// Leases without work. A unit may have thousands of leases, most of them idle at any time, so their cost decides
+// whether a processor can run inside a service.
 
-// The limits are those of a small service that does something else: one processor among its
-// work.
+// The limits fit a small service that runs a processor besides its other work.
 const (
 	idleLeases  = 1000
-	idleWatch   = 17 * time.Second // in which each lease is renewed once
+	idleWatch   = 17 * time.Second // time in which each lease is renewed once
 	idleHeap    = 64               // MB
 	idleCPU     = 0.1              // of a core
 	bytesPerMB  = 1 << 20
-	fullCollect = 2 // collections, after which nothing is held by finalizers
+	fullCollect = 2 // collections after which finalizers hold no memory
 )
 
-// idle1000 measures the heap and the processor time of leases that have nothing to do.
-// Their number is far above that of most containers, so that a cost of each lease shows.
+// idle1000 measures the heap and the processor time of leases without work. There are far more leases than most
+// containers have, so a cost per lease shows.
 func idle1000(ctx context.Context, s *Site) (f Figure, err error) {
 	db, err := docstore.Open(filepath.Join(s.dir, "idle"), docstore.Options{})
 	if err != nil {
@@ -65,8 +64,8 @@ func idle1000(ctx context.Context, s *Site) (f Figure, err error) {
 		return f, err
 	}
 	s.say("watching %d leases for %v", idleLeases, idleWatch)
-	// The heap is read before and after the watch, and the larger counts, because leases may
-	// hold more while they are acquired than later, or the reverse.
+	// The heap is measured before and after the watch, and the larger value counts, because leases may hold more
+	// memory while they are acquired than later, or the reverse.
 	held := live()
 	begun, used := time.Now(), busy()
 	if err := pause.For(ctx, idleWatch); err != nil {
@@ -82,7 +81,7 @@ func idle1000(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// live is the heap in use.
+// live returns the size of the heap in use.
 func live() int64 {
 	for range fullCollect {
 		runtime.GC()

@@ -14,9 +14,8 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// A store that is larger than its cache: 3 million documents of 1 KB, filled once and
-// used by two benchmarks. While it is filled nothing waits for the disk; it is opened
-// anew before anything is measured.
+// A store that is larger than its cache: 3 million documents of 1 KB, filled once and used by two benchmarks. During
+// the filling, no write waits for the disk; before the measurements the store is opened again.
 
 const (
 	largeDocs     = 3_000_000
@@ -25,16 +24,16 @@ const (
 	pendingRounds = 9
 )
 
-// large is a store with a large container, each of whose documents was written by itself: a
-// batch would give all of its documents the same LSN.
+// large is a store with a large container. Each document was written separately, because a batch would give all of
+// its documents the same LSN.
 type large struct {
 	dir       string
 	db        *docstore.DB
 	documents *docstore.Container
-	opened    time.Duration // how long the last open took
+	opened    time.Duration // duration of the last open
 }
 
-// warehouse is the site's large store, filled the first time.
+// warehouse returns the site's large store. The first call fills the store.
 func (s *Site) warehouse(ctx context.Context) (*large, error) {
 	if s.large != nil {
 		return s.large, nil
@@ -67,7 +66,7 @@ func (s *Site) warehouse(ctx context.Context) (*large, error) {
 	return l, l.reopen()
 }
 
-// reopen makes the store wait for the disk, which is left out only while it is filled.
+// reopen opens the store again so that writes wait for the disk, which they do not while the store is filled.
 func (l *large) reopen() error {
 	if err := l.db.Close(); err != nil {
 		return err
@@ -75,7 +74,7 @@ func (l *large) reopen() error {
 	return l.open(docstore.Options{})
 }
 
-// open opens the store, and measures how long that takes.
+// open opens the store, and measures the duration.
 func (l *large) open(o docstore.Options) (err error) {
 	begun := time.Now()
 	if l.db, err = docstore.Open(l.dir, o); err != nil {
@@ -88,7 +87,7 @@ func (l *large) open(o docstore.Options) (err error) {
 	return nil
 }
 
-// pending3M measures the exact number of all changes of the large store.
+// pending3M measures the exact count of all changes of the large store.
 func pending3M(ctx context.Context, s *Site) (f Figure, err error) {
 	l, err := s.warehouse(ctx)
 	if err != nil {
@@ -118,8 +117,8 @@ func pending3M(ctx context.Context, s *Site) (f Figure, err error) {
 	if err != nil {
 		return f, err
 	}
-	// Nobody knows how many keys are in half of the range, so no number is wanted.
-	// Counts are kept for whole partitions; a part of one has to be read.
+	// The number of keys in half of the range is unknown, so the count is not checked. Counts are kept for whole
+	// partitions; a part of a partition has to be read.
 	half, err := count(full.Cut(2)[0], feed.At(strconv.Itoa(largeDocs-100_000)), -1)
 	if err != nil {
 		return f, err
@@ -131,14 +130,13 @@ func pending3M(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// overwrite3M measures random overwrites in the large store against the same in one of
-// the size of durable_overwrite.
+// overwrite3M compares random overwrites in the large store with those in a store of the size of durable_overwrite.
 func overwrite3M(ctx context.Context, s *Site) (f Figure, err error) {
 	l, err := s.warehouse(ctx)
 	if err != nil {
 		return f, err
 	}
-	if err := l.reopen(); err != nil { // nothing of pending_3m stays in memory
+	if err := l.reopen(); err != nil { // to remove data of pending_3m from memory
 		return f, err
 	}
 	opened := l.opened
@@ -181,7 +179,7 @@ func overwrite3M(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// reads is the rate of point reads of random documents.
+// reads returns the rate of point reads of random documents.
 func (l *large) reads(ctx context.Context) (perSecond float64, err error) {
 	begun := time.Now()
 	var left atomic.Int64

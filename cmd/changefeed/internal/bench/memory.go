@@ -14,7 +14,7 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// Memory: what a lease keeps in it while its handler is slow.
+// Memory: how much a lease holds while its handler is slow.
 
 const (
 	bulkyDocs   = 200
@@ -22,12 +22,12 @@ const (
 	bulkyTime   = 200 * time.Millisecond
 	bulkyAt     = 8
 	bulkyBuffer = 64 << 20
-	bulkyPage   = 4 << 20 // of the store: one more may be read than the buffer has room for
+	bulkyPage   = 4 << 20 // of the store: a lease may read a page beyond its buffer
 	bulkyInHand = bulkyAt * bulkyBytes
-	bulkySlack  = 12 << 20 // for the spare room of buffers and all else that a processor and its store have in memory
+	bulkySlack  = 12 << 20 // for spare capacity of buffers, and other memory of a processor and its store
 )
 
-// memoryBound measures the heap of a processor that has read as much as it may.
+// memoryBound measures the heap of a processor that has read as much as allowed.
 func memoryBound(ctx context.Context, s *Site) (f Figure, err error) {
 	a, err := s.openAisle(ctx, "memory", docstore.Options{CacheBytes: 16 << 20})
 	if err != nil {
@@ -44,7 +44,7 @@ func memoryBound(ctx context.Context, s *Site) (f Figure, err error) {
 		_, err := a.work(ctx, func(ctx context.Context, b *feed.Batch) error { return c.wait(ctx, b, each) }, o, c.over)
 		return err
 	}
-	if err := work(0, changefeed.Options{}); err != nil { // so that the caches of the store are full
+	if err := work(0, changefeed.Options{}); err != nil { // to fill the store's caches
 		return f, err
 	}
 	before := live()

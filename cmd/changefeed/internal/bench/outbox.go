@@ -17,8 +17,8 @@ import (
 	"github.com/millrace/changefeed/outbox/natspub"
 )
 
-// The outbox: what it adds to a batch of the store, how fast a relay publishes, and how soon
-// an event is with a consumer.
+// The outbox: the added cost of a batch of the store, how fast a relay publishes, and how soon an event reaches a
+// consumer.
 
 const (
 	outboxKeys   = 1000
@@ -38,7 +38,7 @@ const (
 	outboxDelay  = 20 // ms
 )
 
-// member is the aggregate of these benchmarks, and its renaming the event.
+// member is the aggregate of these benchmarks; its renaming is the event.
 type member struct {
 	outbox.Recorder
 	Name string `json:"name"`
@@ -58,9 +58,9 @@ type outboxStore struct {
 	dir      string
 	db       *docstore.DB
 	members  *docstore.Container
-	records  *docstore.Container // of leases
+	records  *docstore.Container // the leases
 	units    int
-	docs     []*outbox.Doc[*member] // by key; each has one writer
+	docs     []*outbox.Doc[*member] // by key; each has a single writer
 	payloads string
 }
 
@@ -90,7 +90,7 @@ func (s *Site) openOutbox(ctx context.Context, name string) (o *outboxStore, err
 	return o, nil
 }
 
-// each does something n times by as many writers as the others, of which one has each key.
+// each calls do n times, with as many writers as other benchmarks. Each key belongs to a single writer.
 func (o *outboxStore) each(ctx context.Context, n int, do func(ctx context.Context, key int) error) error {
 	var worker atomic.Int64
 	return together(ctx, writers, func(ctx context.Context) error {
@@ -114,7 +114,7 @@ func (o *outboxStore) rename(ctx context.Context, key int) error {
 	return u.Commit(ctx)
 }
 
-// bare commits two documents as rename does, and nothing else.
+// bare commits two documents like rename, without the outbox.
 func (o *outboxStore) bare(ctx context.Context, key int, seq *atomic.Int64) error {
 	n := seq.Add(1)
 	id := "bare-" + strconv.Itoa(key)
@@ -124,7 +124,7 @@ func (o *outboxStore) bare(ctx context.Context, key int, seq *atomic.Int64) erro
 	return err
 }
 
-// outboxCommit measures a unit of work against a bare batch.
+// outboxCommit compares a unit of work with a bare batch.
 func outboxCommit(ctx context.Context, s *Site) (f Figure, err error) {
 	o, err := s.openOutbox(ctx, "outbox-commit")
 	if err != nil {
@@ -133,7 +133,7 @@ func outboxCommit(ctx context.Context, s *Site) (f Figure, err error) {
 	defer func() { err = errors.Join(err, o.db.Close()) }()
 	var seq atomic.Int64
 	var at [writers]int
-	next := func(worker int) int { // each key has one writer
+	next := func(worker int) int { // each key has a single writer
 		at[worker]++
 		return (worker + writers*at[worker]) % (outboxKeys / writers * writers)
 	}
@@ -155,7 +155,7 @@ func outboxCommit(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// relayed publishes what the store has and returns how many events a second.
+// relayed publishes the events of the store and returns the rate per second.
 func (o *outboxStore) relayed(ctx context.Context, to outbox.Publisher, n int64, options changefeed.Options) (perSecond float64, err error) {
 	c := newCounter(n)
 	counting := publisherFunc(func(ctx context.Context, msgs []outbox.Message) (int, error) {
@@ -227,7 +227,7 @@ func (o *outboxStore) toNATS(ctx context.Context, name string, n int64, sync tim
 	return o.relayed(ctx, to, n, changefeed.Options{})
 }
 
-// outboxSlowBroker measures keys in parallel against one event after the other, where the broker takes its time.
+// outboxSlowBroker compares publishing keys in parallel with publishing events in sequence, if the broker is slow.
 func outboxSlowBroker(ctx context.Context, s *Site) (f Figure, err error) {
 	o, err := s.openOutbox(ctx, "outbox-slow")
 	if err != nil {
@@ -259,7 +259,7 @@ func outboxSlowBroker(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// serially publishes the first n events that the feed has, one by one.
+// serially publishes the first n events of the feed in sequence.
 func (o *outboxStore) serially(ctx context.Context, to outbox.Publisher, n int) (perSecond float64, err error) {
 	decode := outbox.EventsOfType(outbox.EventType)
 	begun, sent := time.Now(), 0

@@ -21,10 +21,10 @@ import (
 	"github.com/millrace/changefeed/outbox/natspub"
 )
 
-// How soon an event is with its consumer: store, relay, broker and consumer in one process,
-// at a rate that is far from what each can do.
+// How soon an event reaches its consumer: store, relay, broker and consumer run in a single process, at a rate far
+// below the limit of each.
 
-// outboxLatency measures how soon after its commit an event is with a consumer.
+// outboxLatency measures the time from the commit of an event to its arrival at a consumer.
 func outboxLatency(ctx context.Context, s *Site) (f Figure, err error) {
 	o, err := s.openOutbox(ctx, "outbox-latency")
 	if err != nil {
@@ -88,8 +88,8 @@ func (o *outboxStore) steadily(ctx context.Context, d *delays) (all []float64, e
 		}
 		d.commit(o.docs[n%outboxKeys])
 	}
-	// What came early was taken out when its commit was noted, so nothing is waited for
-	// twice.
+	// An event that arrived early was removed when its commit was recorded, so there is no second wait for this
+	// event.
 	for !d.complete() {
 		if err := pause.For(ctx, time.Millisecond); err != nil {
 			return nil, err
@@ -101,7 +101,7 @@ func (o *outboxStore) steadily(ctx context.Context, d *delays) (all []float64, e
 // delays are the times between commits and arrivals.
 type delays struct {
 	mu        sync.Mutex
-	committed map[string]time.Time // by object and number, until the event has arrived
+	committed map[string]time.Time // by object and number, until the event arrives
 	early     map[string]time.Time // arrivals before the commit was acknowledged
 	all       []float64
 }
@@ -112,8 +112,7 @@ func (d *delays) commit(of *outbox.Doc[*member]) {
 	now, name := time.Now(), eventName(of.PartitionKey, of.Seq)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	// The consumer had it before the writer had its answer. Such a delay is none, and
-	// not a negative one.
+	// The consumer received the event before the writer got its answer. Such a delay counts as zero, not as negative.
 	if _, ok := d.early[name]; ok {
 		delete(d.early, name)
 		d.all = append(d.all, 0)
@@ -126,7 +125,7 @@ func (d *delays) arrived(m *nats.Msg) {
 	now := time.Now()
 	event, err := natspub.Message(m.Header, m.Data)
 	if err != nil || !json.Valid(m.Data) {
-		return // the round does not end then
+		return // then the round does not end
 	}
 	name := eventName(event.Key, event.Seq)
 	d.mu.Lock()

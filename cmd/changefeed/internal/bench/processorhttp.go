@@ -9,19 +9,18 @@ import (
 	"github.com/millrace/changefeed/cosmos"
 )
 
-// A processor over HTTP, beside the raw stream of the same documents.
+// A processor over HTTP, compared with the raw stream of the same documents.
 //
-// The stream is that of serve_feed: one connection, pages of 1,000, and a client that only
-// counts. The processor has a connection for each of its leases and the same two
-// processors, and does more: it cuts pages into changes, hands them over, and stores its
-// position durably after each page, by a conditional write that waits for an fsync. So the
-// ratio is the price of all that.
+// The stream is that of serve_feed: a single connection, pages of 1,000, and a client that only counts. The processor
+// has a connection for each of its leases and the same two processors, and does more: the processor splits pages into
+// changes, passes them to the handler, and stores its position durably after each page, with a conditional write that
+// waits for an fsync. The ratio is the cost of this work.
 
-// clientRounds is how often a processor works off the feed.
+// clientRounds is how often a processor handles the whole feed.
 const clientRounds = 7
 
-// processorHTTP is a benchmark of a processor with pages of so many items; the ratio to the
-// stream must be at least so large.
+// processorHTTP returns a benchmark of a processor with pages of so many items. The ratio to the stream must be at
+// least least.
 func processorHTTP(name string, items int, least float64) func(context.Context, *Site) (Figure, error) {
 	return func(ctx context.Context, s *Site) (f Figure, err error) {
 		f.Unit = "documents/s"
@@ -57,20 +56,19 @@ func processorHTTP(name string, items int, least float64) func(context.Context, 
 	}
 }
 
-// worker is a client that runs processors, and the seconds of processor time that each of
-// them took.
+// worker is a client that runs processors, with the processor time in seconds that each of them took.
 type worker struct {
 	s         *Site
 	from      *host
 	client    *cosmos.Client
 	documents *cosmos.Container
-	records   *cosmos.Container // of leases
-	items     int               // of a page
+	records   *cosmos.Container // the leases
+	items     int               // per page
 
-	used, served []float64 // by the client and by the server
+	used, served []float64 // processor time of the client and of the server
 }
 
-// dialWorker opens the containers of a server over the client, as a service of a user would.
+// dialWorker opens the containers of a server through the client, as a user's service would.
 func dialWorker(ctx context.Context, s *Site, from *host, items int) (w *worker, err error) {
 	w = &worker{s: s, from: from, items: items}
 	key := cosmos.Key(base64.StdEncoding.EncodeToString(from.key))
@@ -84,8 +82,8 @@ func dialWorker(ctx context.Context, s *Site, from *host, items int) (w *worker,
 	return w, err
 }
 
-// workOff runs a processor of a new unit over everything. The rate counts from its start,
-// so leases are created and acquired within it.
+// workOff runs a processor of a new unit over the whole feed. The rate includes its start, so leases are created and
+// acquired within it.
 func (w *worker) workOff(ctx context.Context) (perSecond float64, err error) {
 	runtime.GC()
 	used, served := busy(), w.from.busy()

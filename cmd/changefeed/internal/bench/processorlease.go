@@ -5,15 +5,14 @@ import (
 	"fmt"
 )
 
-// A single lease over HTTP: what a user has whose container has one partition.
+// A single lease over HTTP, as for a user whose container has a single partition.
 //
-// Its pages come one after the other, and so do its checkpoints, so the rate is one over the
-// time of a page.
+// Pages come in sequence, and so do checkpoints, so the rate is 1 divided by the time of a page.
 
-// leaseItems is how many changes a page has: as many as the service's own processors ask for.
+// leaseItems is the number of changes in a page, as requested by the service's own processors.
 const leaseItems = 100
 
-// processorHTTPLease measures a processor with one lease.
+// processorHTTPLease measures a processor with a single lease.
 func processorHTTPLease(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Unit = "changes/s"
 	t, err := s.wired(ctx, "processor-http-lease", libraryDocs)
@@ -36,7 +35,7 @@ func processorHTTPLease(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// dialLease is a worker of a server whose cache of blocks is full.
+// dialLease returns a worker for a server whose block cache is full.
 func dialLease(ctx context.Context, s *Site, t *wired, from *host) (*worker, error) {
 	var page int
 	for range feedWarmUp {
@@ -47,7 +46,7 @@ func dialLease(ctx context.Context, s *Site, t *wired, from *host) (*worker, err
 	return dialWorker(ctx, s, from, leaseItems)
 }
 
-// spent is the processor time that a turn takes.
+// spent returns the processor time of a turn.
 func (w *worker) spent() string {
 	return fmt.Sprintf("%.2f s of the client's processor time and %.2f s of the server's", median(w.used), median(w.served))
 }

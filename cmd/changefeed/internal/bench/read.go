@@ -17,11 +17,10 @@ import (
 	"github.com/millrace/changefeed/internal/proof/fleet"
 )
 
-// Reading: the feed of the embedded store, a processor over it, and the time from a write
-// to its handler.
+// Reading: the feed of the embedded store, a processor over this feed, and the time from a write to its handler.
 
 const (
-	// Bodies of 200 MB, twice what the store's cache of blocks can hold.
+	// Bodies of 200 MB, twice the size of the store's block cache.
 	libraryDocs   = 200_000
 	libraryRanges = 4
 	readRounds    = 9
@@ -34,19 +33,19 @@ const (
 type library struct {
 	db        *docstore.DB
 	documents *docstore.Container
-	records   *docstore.Container // of leases
+	records   *docstore.Container // the leases
 	bare      *bareEngine
 	units     int
 }
 
-// books is the site's library, filled the first time. It is closed and opened once, so that
-// everything is in the tables, where a feed of some age lies, and nothing in memory.
+// books returns the site's library. The first call fills the library, then closes and opens the store once, so all
+// data is in tables, like an older feed, and not in memory.
 func (s *Site) books(ctx context.Context) (*library, error) {
 	if s.library != nil {
 		return s.library, nil
 	}
 	s.say("filling a store with %d documents", libraryDocs)
-	// The site has the library before it is full, so that an error leaves nothing open.
+	// The site gets the library before the filling, so after an error the site closes it.
 	l := &library{}
 	s.library = l
 	dir := filepath.Join(s.dir, "library")
@@ -65,12 +64,11 @@ func (s *Site) books(ctx context.Context) (*library, error) {
 	if err := fillWith(ctx, l.documents, libraryDocs); err != nil {
 		return nil, err
 	}
-	// The bare engine gets its changes from the feed, so that both hold the same bytes in the
-	// same order.
+	// The bare engine gets its changes from the feed, so both contain the same bytes in the same order.
 	if _, err := l.read(ctx, func(p feed.Page) error { return l.bare.fill(p.Changes) }); err != nil {
 		return nil, err
 	}
-	if err := l.shut(); err != nil { // the rest in memory comes to the tables
+	if err := l.shut(); err != nil { // to move the rest in memory into tables
 		return nil, err
 	}
 	return l, l.open(dir, filepath.Join(s.dir, "bare"))
@@ -102,8 +100,7 @@ func (l *library) close() {
 	}
 }
 
-// read reads the feed from the beginning, range after range, and checks that nothing is
-// missing.
+// read reads the feed from the beginning, range by range, and checks that no document is missing.
 func (l *library) read(ctx context.Context, each func(feed.Page) error) (perSecond float64, err error) {
 	partitions, err := l.documents.Partitions(ctx)
 	if err != nil {
@@ -133,8 +130,7 @@ func (l *library) read(ctx context.Context, each func(feed.Page) error) (perSeco
 	return float64(n) / time.Since(begun).Seconds(), nil
 }
 
-// feedRead measures Source.Read against a scan of the bare engine, the most that any layout
-// could reach.
+// feedRead compares Source.Read with a scan of the bare engine, which is the upper limit of any layout.
 func feedRead(ctx context.Context, s *Site) (f Figure, err error) {
 	read := func(l *library) (float64, error) { return l.readOnly(ctx) }
 	if err := s.compareReads(ctx, &f, read, (*library).scan); err != nil {
@@ -164,7 +160,7 @@ func (s *Site) compareReads(ctx context.Context, f *Figure, subject, baseline fu
 	return nil
 }
 
-// readOnly reads the feed and nothing else. Garbage of the round before is collected first.
+// readOnly only reads the feed. readOnly first collects the garbage of the previous round.
 func (l *library) readOnly(ctx context.Context) (perSecond float64, err error) {
 	runtime.GC()
 	return l.read(ctx, func(feed.Page) error { return nil })
@@ -181,7 +177,7 @@ func (l *library) scan() (perSecond float64, err error) {
 	return float64(n) / time.Since(begun).Seconds(), err
 }
 
-// processorBacklog measures a processor against reading the feed by itself.
+// processorBacklog compares a processor with only reading the feed.
 func processorBacklog(ctx context.Context, s *Site) (f Figure, err error) {
 	workOff := func(l *library) (float64, error) {
 		runtime.GC()
@@ -197,7 +193,7 @@ func processorBacklog(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// workOff runs a processor of a new unit over everything.
+// workOff runs a processor of a new unit over the whole feed.
 func (l *library) workOff(ctx context.Context, s *Site) (perSecond float64, err error) {
 	l.units++
 	leases, err := docstore.NewLeases(ctx, l.records, fmt.Sprint("unit-", l.units), l.documents)
@@ -208,9 +204,8 @@ func (l *library) workOff(ctx context.Context, s *Site) (perSecond float64, err 
 	return libraryDocs / spent.Seconds(), err
 }
 
-// workOff runs an instance of a new unit over a feed from the beginning until its handler,
-// which only counts, has had all n changes. It returns how long that took, the start of the
-// instance included.
+// workOff runs an instance of a new unit over a feed from the beginning, until its handler, which only counts, has
+// received all n changes. workOff returns the duration, including the start of the instance.
 func (s *Site) workOff(ctx context.Context, from feed.Source, leases fleet.Leases, n int64, pageItems int) (spent time.Duration, err error) {
 	var handled atomic.Int64
 	all := make(chan struct{})
@@ -231,7 +226,7 @@ func (s *Site) workOff(ctx context.Context, from feed.Source, leases fleet.Lease
 	case <-i.Ended():
 	case <-ctx.Done():
 	}
-	// The clock stops before the fleet does: to release the leases is no part of the work.
+	// The clock stops before the fleet stops, because releasing the leases does not count.
 	spent = time.Since(begun)
 	err = team.Stop()
 	if err == nil {
@@ -240,7 +235,7 @@ func (s *Site) workOff(ctx context.Context, from feed.Source, leases fleet.Lease
 	return spent, err
 }
 
-// writeToHandler measures how long an acknowledged write takes to its handler.
+// writeToHandler measures the time from an acknowledged write to its handler.
 func writeToHandler(ctx context.Context, s *Site) (f Figure, err error) {
 	db, err := docstore.Open(filepath.Join(s.dir, "latency"), docstore.Options{})
 	if err != nil {
@@ -273,7 +268,7 @@ func writeToHandler(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// pulse writes at a steady rate, and has a ledger of the round.
+// pulse writes at a steady rate, and keeps the ledger of a round.
 type pulse struct {
 	documents *docstore.Container
 	complain  func(string, error)
@@ -281,7 +276,7 @@ type pulse struct {
 	count     int
 }
 
-// listen starts a processor that times the changes that arrive.
+// listen starts a processor that records the arrival times of changes.
 func (p *pulse) listen(ctx context.Context, db *docstore.DB) (stop func() error, err error) {
 	spec := docstore.ContainerSpec{ID: "documents", Paths: []string{"/city"}, Ranges: libraryRanges}
 	if p.documents, err = db.CreateContainer(ctx, spec); err != nil {
@@ -306,8 +301,7 @@ func (p *pulse) listen(ctx context.Context, db *docstore.DB) (stop func() error,
 	return team.Stop, err
 }
 
-// beat writes for a while, waits until everything has arrived, and returns the ledger's
-// judgement.
+// beat writes for a while, waits until everything has arrived, and returns the ledger's judgement.
 func (p *pulse) beat(ctx context.Context) (found fleet.Judgement, err error) {
 	ledger := fleet.NewLedger()
 	p.round.Store(ledger)
@@ -321,7 +315,7 @@ func (p *pulse) beat(ctx context.Context) (found fleet.Judgement, err error) {
 			return found, context.Cause(ctx)
 		}
 		p.count++
-		// Each document is of a city of its own, so none waits for another of its key.
+		// Each document has its own city, so no change waits for another of its key.
 		n := p.count * docsPerCity
 		key, body := docOf(n)
 		results, err := p.documents.Commit(ctx, key, []feed.Write{{Body: body}})

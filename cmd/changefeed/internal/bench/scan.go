@@ -9,9 +9,9 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// bareEngine holds the changes of a feed under ascending numbers, in the engine below the
-// store and nothing else: the most that reading the feed could reach. So this file names
-// the engine, as only one of docstore does.
+// bareEngine contains the changes of a feed under ascending numbers, in the engine below the store, without the
+// store: the upper limit for reading the feed. Therefore this file names the engine's library, which otherwise only a
+// single package of docstore does.
 type bareEngine struct {
 	db   *pebble.DB
 	next uint64
@@ -58,22 +58,21 @@ func (e *bareEngine) fill(changes []feed.Change) error {
 	b := e.db.NewBatch()
 	for _, c := range changes {
 		e.next++
-		// All that a reader of the feed gets, and none of the store's own marks and
-		// lengths.
+		// The value contains everything that a reader of the feed gets, without the store's own marks and lengths.
 		value := slices.Concat([]byte(c.ID), []byte(c.PartitionKey), []byte(c.ETag), c.Body)
 		if err := b.Set(binary.BigEndian.AppendUint64(nil, e.next), value, nil); err != nil {
 			return fmt.Errorf("fill bare engine: %w", err)
 		}
 	}
-	// Nobody needs these bytes after a crash, so no write waits for the disk.
+	// These bytes are not needed after a crash, so writes do not wait for the disk.
 	if err := b.Commit(pebble.NoSync); err != nil {
 		return fmt.Errorf("fill bare engine: %w", err)
 	}
 	return nil
 }
 
-// scan walks over everything and counts it. It copies page after page into one buffer,
-// because the engine reuses its bytes with the next step.
+// scan walks over all entries and counts them. scan copies each page into one buffer, because the engine reuses its
+// bytes at the next step.
 func (e *bareEngine) scan() (n int, err error) {
 	it, err := e.db.NewIter(nil)
 	if err != nil {

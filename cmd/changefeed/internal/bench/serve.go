@@ -15,8 +15,7 @@ import (
 	"time"
 )
 
-// The benchmarks of single operations over HTTP, each in turns with an echo of as many
-// bytes by net/http.
+// The benchmarks of single operations over HTTP. Each takes turns with an echo of as many bytes by net/http.
 
 const (
 	// As many connections as durable_overwrite has writers.
@@ -25,9 +24,9 @@ const (
 	serveMore    = 200_000
 	serveSlice   = 1500 * time.Millisecond
 	serveRounds  = 5
-	rivalRounds  = 21 // two builds differ by less than a server and an echo
+	rivalRounds  = 21 // two builds differ less than a server and an echo
 	serveBatch   = 10
-	partitionRU  = 10_000 // of throughput make a partition of a new container
+	partitionRU  = 10_000 // throughput per partition of a new container
 
 	benchDB      = "/dbs/bench"
 	benchDocs    = benchDB + "/colls/documents/docs"
@@ -36,22 +35,21 @@ const (
 	upsertHeader = "x-ms-documentdb-is-upsert: true\r\n"
 )
 
-// wired is a server that benchmarks load, beside one that is its baseline: it only echoes or,
-// where a benchmark compares builds, it is that of another build with the same documents.
+// wired is a server that benchmarks load, together with the server that is its baseline. The baseline only echoes or,
+// if a benchmark compares builds, is another build with the same documents.
 type wired struct {
 	served, base *host
 	rival        bool // the baseline is another build
 	docs         int
-	partitions   int // with the ids 0 and on
+	partitions   int // their ids are 0, 1, …
 }
 
-// wired starts a server over a new store, fills a container of one partition, and starts
-// the baseline.
+// wired starts a server over a new store, fills a container with a single partition, and starts the baseline.
 func (s *Site) wired(ctx context.Context, name string, docs int, flags ...string) (*wired, error) {
 	return s.wiredOver(ctx, name, 1, docs, flags...)
 }
 
-// wiredOver is wired with a container of several partitions, which is not throttled.
+// wiredOver is wired with a container of several partitions and without throttling.
 func (s *Site) wiredOver(ctx context.Context, name string, partitions, docs int, flags ...string) (t *wired, err error) {
 	t = &wired{docs: docs, partitions: partitions, rival: s.Against != ""}
 	own, err := os.Executable()
@@ -72,9 +70,9 @@ func (s *Site) wiredOver(ctx context.Context, name string, partitions, docs int,
 	return t, nil
 }
 
-// start starts the server of a build over a new store, and fills it.
+// start starts the server of a build over a new store, and fills the store.
 func (t *wired) start(ctx context.Context, s *Site, binary, name string, flags []string) (*host, error) {
-	// Without a throttle, which would be measured in place of the server.
+	// Throttling is off; otherwise the benchmark would measure the throttle.
 	args := append([]string{"serve", "--http", "--listen", "127.0.0.1:0", "--db", filepath.Join(s.dir, name), "--ru", "-1", "-o", "json"}, flags...)
 	h, err := startHost(ctx, binary, serveSockets, args...)
 	if err != nil {
@@ -100,7 +98,7 @@ func (t *wired) end(err error) error {
 	return err
 }
 
-// fill makes the container and its documents, by batches over all connections.
+// fill creates the container and its documents, with batches over all connections.
 func (t *wired) fill(ctx context.Context, h *host) error {
 	w := h.sockets[0]
 	make := []request{
@@ -134,7 +132,7 @@ func (t *wired) fill(ctx context.Context, h *host) error {
 	})
 }
 
-// each runs a job on each connection once, all at the same time.
+// each runs a job once on each connection, all at the same time.
 func (h *host) each(job func(w *socket, worker int) error) error {
 	errs := make([]error, len(h.sockets))
 	var working sync.WaitGroup
@@ -168,8 +166,7 @@ func postBatch(w *socket, first, n, status int) error {
 	return a.want(status)
 }
 
-// load measures an operation in turns with the echo of as many bytes, or with the same
-// operation of another build.
+// load measures an operation in turns with an echo of as many bytes, or with the same operation on another build.
 func (t *wired) load(ctx context.Context, s *Site, f *Figure, op func(*socket) error, echo request) error {
 	own, base := &strain{on: t.served, op: op}, &strain{on: t.base, op: op}
 	rounds := serveRounds
@@ -199,29 +196,29 @@ func (t *wired) load(ctx context.Context, s *Site, f *Figure, op func(*socket) e
 	return nil
 }
 
-// strain is a load of one operation on a server.
+// strain is the load of an operation on a server.
 type strain struct {
 	on  *host
 	op  func(*socket) error
-	cpu time.Duration // of the server
+	cpu time.Duration // processor time of the server
 	ops float64
 }
 
-// slice loads the server for a while, and returns how many operations a second it served.
+// slice loads the server for a while, and returns the operations per second.
 func (l *strain) slice(ctx context.Context) (perSecond float64, err error) {
 	before := l.on.busy()
 	perSecond, err = crowd(ctx, len(l.on.sockets), serveSlice, func(_ context.Context, i int) error { return l.op(l.on.sockets[i]) })
-	// The last operations end after the slice, so this counts slightly too few, and the time
-	// of each comes out too high, never too low.
+	// The last operations end after the slice, so this counts slightly too few operations. The time per operation is
+	// therefore too high, never too low.
 	l.cpu += l.on.busy() - before
 	l.ops += perSecond * serveSlice.Seconds()
 	return perSecond, err
 }
 
-// each is the processor time that the server has taken for an operation, in µs.
+// each returns the server's processor time per operation, in µs.
 func (l *strain) each() float64 { return float64(l.cpu.Microseconds()) / l.ops }
 
-// served makes a benchmark of an operation against a server of its own.
+// served returns a benchmark of an operation on a separate server.
 func served(name string, docs int, least float64, echo func() request, op func(docs int) func(*socket) error, flags ...string) func(context.Context, *Site) (Figure, error) {
 	return func(ctx context.Context, s *Site) (f Figure, err error) {
 		f.Unit = "requests/s"
@@ -238,13 +235,13 @@ func served(name string, docs int, least float64, echo func() request, op func(d
 	}
 }
 
-// atLeast sets the target that the figure reaches a value.
+// atLeast sets the target: the figure must be at least least.
 func (f *Figure) atLeast(least float64) {
 	f.Target, f.OK = fmt.Sprintf("≥ %g %s", least, f.Unit), f.Value >= least
 }
 
-// upsertOne overwrites a random document; readOne, queryOne and batchOfTen read, query and
-// write at random, too, so that a cache of a few documents would not help.
+// upsertOne overwrites a random document. readOne, queryOne and batchOfTen read, query and write at random too, so a
+// cache of a few documents would not help.
 func upsertOne(docs int) func(*socket) error {
 	return func(w *socket) error {
 		key, body := docOf(rand.IntN(docs))
@@ -285,8 +282,7 @@ func queryOne(docs int) func(*socket) error {
 		if err != nil {
 			return err
 		}
-		// The answer is read although that takes time: a server that finds nothing is
-		// fast.
+		// The answer is parsed although that takes time, because a server that finds no rows would be fast.
 		var rows struct {
 			Count int `json:"_count"`
 		}
@@ -304,8 +300,8 @@ func batchOfTen(docs int) func(*socket) error {
 	}
 }
 
-// echoBody is the baseline of a write: a document there and back, because the service answers
-// a write with the document.
+// echoBody is the baseline of a write: a document in both directions, because the service answers a write with the
+// document.
 func echoBody() request {
 	_, body := docOf(0)
 	return request{method: "POST", path: "/echo", header: jsonHeader, body: body}
@@ -316,5 +312,5 @@ func echoBatch() request {
 	return request{method: "POST", path: "/echo", header: jsonHeader, body: prosePage(serveBatch * docBytes)}
 }
 
-// echoPage is the baseline of a read: a document back.
+// echoPage is the baseline of a read: a document in the answer.
 func echoPage() request { return request{method: "GET", path: "/" + strconv.Itoa(docBytes)} }

@@ -25,12 +25,12 @@ const (
 	startRounds    = 15
 	followRate     = 200 // writes a second
 	followFor      = 10 * time.Second
-	followPatience = 5 * time.Second // for the last changes to come
+	followPatience = 5 * time.Second // wait for the last changes
 	feedPoll       = "x-ms-cosmos-max-polling-interval: 5000\r\n"
 )
 
-// serveFeed measures reading a feed from the beginning by a client that only counts. Its
-// memory must not grow from pass to pass.
+// serveFeed measures a client that reads a feed from the beginning and only counts. The server's memory must not grow
+// from pass to pass.
 func serveFeed(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Unit = "documents/s"
 	t, err := s.wired(ctx, "serve-feed", feedDocs)
@@ -38,7 +38,7 @@ func serveFeed(ctx context.Context, s *Site) (f Figure, err error) {
 		return f, err
 	}
 	defer func() { err = t.end(err) }()
-	var page int           // bytes of the largest
+	var page int           // bytes of the largest page
 	for range feedWarmUp { // until the server's cache is full
 		if _, err := t.readFeed(t.served, &page); err != nil {
 			return f, err
@@ -66,8 +66,8 @@ func serveFeed(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// readFeed reads all of the feed over one connection, partition after partition, and raises
-// page to the bytes of the largest page.
+// readFeed reads the whole feed over a single connection, partition by partition, and raises page to the bytes of the
+// largest page.
 func (t *wired) readFeed(from *host, page *int) (perSecond float64, err error) {
 	begun := time.Now()
 	total := 0
@@ -98,7 +98,7 @@ func readPartition(w *socket, partition int, page *int) (n int, err error) {
 	}
 }
 
-// feedRequest asks for the changes of a partition after an ETag; without it, from the beginning.
+// feedRequest returns a request for the changes of a partition after an ETag; without an ETag, from the beginning.
 func feedRequest(partition int, etag, header string) request {
 	header += "A-IM: Incremental Feed\r\nx-ms-documentdb-partitionkeyrangeid: " + strconv.Itoa(partition) + "\r\n"
 	if etag != "" {
@@ -107,7 +107,7 @@ func feedRequest(partition int, etag, header string) request {
 	return request{method: "GET", path: benchDocs, kind: "docs", link: benchLink, header: header}
 }
 
-// readEcho reads as many pages of as many bytes from the echo.
+// readEcho reads as many pages of as many bytes from the echo server.
 func (t *wired) readEcho(page int) (perSecond float64, err error) {
 	begun := time.Now()
 	for range feedDocs / feedPageItems {
@@ -122,7 +122,7 @@ func (t *wired) readEcho(page int) (perSecond float64, err error) {
 	return feedDocs / time.Since(begun).Seconds(), nil
 }
 
-// serveFollow measures the way from an acknowledged write to a reader that waits.
+// serveFollow measures the time from an acknowledged write to its arrival at a waiting reader.
 func serveFollow(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Unit = "ms"
 	t, err := s.wired(ctx, "serve-follow", serveDocs)
@@ -139,25 +139,23 @@ func serveFollow(ctx context.Context, s *Site) (f Figure, err error) {
 		waits = append(waits, float64(g.seen[id].Sub(at).Microseconds())/1000)
 	}
 	slices.Sort(waits)
-	// A wait is negative when the reader has a document before its writer has the answer.
+	// A wait is negative if the reader gets a document before its writer gets the answer.
 	f.Value = max(waits[len(waits)*99/100], 0)
 	f.AtMost(10)
 	f.Detail = fmt.Sprintf("%d writes at %d a second, none missed, none repeated; half of them within %.2f ms of the acknowledgement", len(waits), followRate, max(waits[len(waits)/2], 0))
 	return f, nil
 }
 
-// following is a writer and a reader at the same time, with the times at which each saw a
-// document.
+// following is a writer and a reader at the same time, with the times at which each saw a document.
 type following struct {
 	t          *wired
 	mu         sync.Mutex
 	sent, seen map[string]time.Time
-	done       bool // all is sent
+	done       bool // all documents were sent
 }
 
-// run asks for the present position, and then has the writer and the reader at work. Each has
-// a connection of its own, because a connection answers one request at a time and the reader's
-// is held.
+// run asks for the present position, and then runs the writer and the reader. Each has its own connection, because a
+// connection answers a single request at a time, and the server holds the reader's requests.
 func (g *following) run(ctx context.Context) error {
 	a, err := g.t.served.sockets[0].do(feedRequest(0, "*", ""))
 	if err == nil {
@@ -179,8 +177,7 @@ func (g *following) run(ctx context.Context) error {
 func (g *following) write(ctx context.Context) error {
 	tick := time.NewTicker(time.Second / followRate)
 	defer tick.Stop()
-	// Also after an error, or the reader would wait for documents that nobody writes
-	// any more.
+	// This also runs after an error; otherwise the reader would wait for documents that are never written.
 	defer g.finish()
 	for n := range followRate * int(followFor.Seconds()) {
 		select {
@@ -207,14 +204,14 @@ func (g *following) write(ctx context.Context) error {
 	return nil
 }
 
-// finish notes that all documents are written.
+// finish records that all documents are written.
 func (g *following) finish() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.done = true
 }
 
-// follow reads the feed until all that was written has come.
+// follow reads the feed until all written documents have come.
 func (g *following) follow(ctx context.Context, etag string) error {
 	for last := time.Now(); ctx.Err() == nil; {
 		a, err := g.t.served.sockets[2].do(feedRequest(0, etag, feedPoll))
@@ -259,15 +256,15 @@ func (g *following) note(page []byte) error {
 	return nil
 }
 
-// missing is how many documents have not come yet, and whether more will be written.
+// missing returns how many documents have not come yet; finished is true if no more will be written.
 func (g *following) missing() (finished bool, n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.done, len(g.sent) - len(g.seen)
 }
 
-// serveStart measures how soon a server answers. The longest of many starts counts, because
-// a test that starts one waits for it.
+// serveStart measures how soon a server answers after its start. The longest of many starts counts, because a test
+// that starts a server waits for this start.
 func serveStart(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Unit = "ms"
 	own, err := os.Executable()

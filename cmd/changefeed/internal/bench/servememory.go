@@ -11,11 +11,11 @@ import (
 	"github.com/millrace/changefeed/cmd/changefeed/internal/memory"
 )
 
-// The memory of a server: all that is resident of its process, the pages of the binary included, at the end of a load and
-// at its peak.
+// The memory of a server: the resident memory of its process, including the pages of the binary, at the end of a load
+// and at its peak.
 
-// serveMemory measures the server's memory under a load on documents of 1 KB: upserts, reads and queries one after the
-// other, and then, for as long as the plan says, all of them, batches and the feed at once.
+// serveMemory measures the server's memory under a load on documents of 1 KB: upserts, reads and queries in turn, and
+// then, for the duration of the plan, all of these together with batches and the feed.
 func serveMemory(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Unit = "MB"
 	t, err := s.wired(ctx, "serve-memory", serveDocs)
@@ -51,9 +51,10 @@ func serveMemory(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-const memorySlice = 30 * time.Second // of the mixed load, after which the memory is told
+const memorySlice = 30 * time.Second // part of the mixed load after which the memory is reported
 
-// mixed is what clients do at once: of 100 requests 40 are upserts, 40 reads, 14 queries, 5 batches, and one reads what the feed has new.
+// mixed is the mixed load of clients: of 100 requests, 40 are upserts, 40 reads, 14 queries, 5 batches, and 1 reads
+// the new changes of the feed.
 func mixed(docs int) func(*socket) error {
 	upsert, read, query, batch := upsertOne(docs), readOne(docs), queryOne(docs), batchOfTen(docs)
 	feed := func(w *socket) error {
@@ -79,7 +80,7 @@ func mixed(docs int) func(*socket) error {
 	}
 }
 
-// perSecond is the mean of rates that were measured for equal times, as text.
+// perSecond returns the mean of rates that were measured for equal times, as text.
 func perSecond(rates []float64) string {
 	sum := 0.0
 	for _, r := range rates {

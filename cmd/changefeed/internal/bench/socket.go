@@ -17,9 +17,8 @@ import (
 	"time"
 )
 
-// The load generator's connection. It writes and reads HTTP itself: net/http's client would
-// take as much of the processor as the server, on the same machine, and so halve every
-// figure.
+// The load generator's connection. A socket writes and reads HTTP itself, because net/http's client would take as
+// much processor time as the server on the same machine, and so halve every figure.
 
 // socket is a keep-alive connection.
 type socket struct {
@@ -32,18 +31,18 @@ type socket struct {
 	date   string
 	dated  int64 // Unix seconds of date
 
-	followed string // ETag of the feed as far as mixed has read it; empty before the first time
+	followed string // ETag up to which mixed has read the feed; empty at first
 }
 
 // request is a request as a socket sends it.
 type request struct {
-	method, path string // path needs no escapes
-	kind, link   string // both are signed
-	header       string // further lines, each with its end
+	method, path string // path must not need escapes
+	kind, link   string // both are part of the signature
+	header       string // further header lines, each with its line end
 	body         []byte
 }
 
-// answer is valid until the next request of its socket.
+// answer is valid until the next request on its socket.
 type answer struct {
 	status       int
 	etag         string
@@ -53,7 +52,7 @@ type answer struct {
 	body         []byte
 }
 
-// socketTimeout bounds a request of the load generator.
+// socketTimeout limits the time of a request of the load generator.
 const socketTimeout = time.Minute
 
 // dialSocket connects to a server.
@@ -73,7 +72,7 @@ func (w *socket) do(r request) (*answer, error) {
 	return &w.answer, w.read()
 }
 
-// send sends a request. The date, and with it the deadline, is renewed once a second.
+// send sends a request. send renews the date and the deadline once a second.
 func (w *socket) send(r request) error {
 	now := time.Now()
 	if now.Unix() != w.dated {
@@ -99,7 +98,7 @@ func (w *socket) send(r request) error {
 	return nil
 }
 
-// sign is the Authorization header of a request, as every SDK with a key computes it.
+// sign returns the Authorization header of a request, computed as in every SDK with a key.
 func (w *socket) sign(r request) string {
 	mac := hmac.New(sha256.New, w.key)
 	text := append([]byte(nil), bytes.ToLower([]byte(r.method))...)
@@ -110,11 +109,9 @@ func (w *socket) sign(r request) string {
 	return url.QueryEscape("type=master&ver=1.0&sig=" + base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 }
 
-// read reads an answer, which must have a length: the server's answers do, except for
-// backups.
+// read reads an answer. The answer must have a length, as all of the server's answers have except backups.
 func (w *socket) read() error {
-	// The body's memory is used again, because a collector at work here would take its time
-	// from the server.
+	// The body's memory is reused, because garbage collection here would take processor time from the server.
 	a := &w.answer
 	*a = answer{body: a.body[:0]}
 	line, err := w.line()
@@ -124,7 +121,7 @@ func (w *socket) read() error {
 	if len(line) < len("HTTP/1.1 200") {
 		return fmt.Errorf("answer begins with %q: want a status line", line)
 	}
-	// The status comes after the version of the protocol, which is always as long.
+	// The status comes after the protocol version, whose length is constant.
 	if a.status, err = strconv.Atoi(string(line[9:12])); err != nil {
 		return fmt.Errorf("answer begins with %q: want a status line", line)
 	}
@@ -166,7 +163,7 @@ func (w *socket) read() error {
 	return nil
 }
 
-// line reads a line of the header, without its end.
+// line reads a line of the header, without its line end.
 func (w *socket) line() ([]byte, error) {
 	line, err := w.in.ReadSlice('\n')
 	if err != nil {
@@ -175,7 +172,7 @@ func (w *socket) line() ([]byte, error) {
 	return bytes.TrimRight(line, "\r\n"), nil
 }
 
-// want turns an answer with another status into an error.
+// want returns an error if the answer has another status.
 func (a *answer) want(statuses ...int) error {
 	if slices.Contains(statuses, a.status) {
 		return nil

@@ -13,22 +13,21 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// Connections of nobody: opened, and held without a signed request for as long as the
-// server lets them.
+// Connections of strangers: opened, and held without a signed request as long as the server allows.
 
 const (
-	strangers      = 10_000 // connections without a key, at once
+	strangers      = 10_000 // connections without a key at the same time
 	strangerPause  = 5 * time.Second
-	strangerRate   = 2000 // that connect in a second
-	strangerSource = 4    // addresses that they come from; the first is also that of clients with a key
+	strangerRate   = 2000 // new connections per second
+	strangerSource = 4    // number of source addresses; the first is also that of clients with a key
 )
 
-// strangerLines are sent by strangers: nothing, half a header, and a whole request without
-// a signature. Each holds a connection in another state of the server.
+// strangerLines are sent by strangers: nothing, half a header, and a whole request without a signature. With each,
+// the server holds the connection in another state.
 var strangerLines = []string{"", "GET / HTTP/1.1\r\nHost: x\r\n", "GET / HTTP/1.1\r\nHost: x\r\n\r\n"}
 
-// attackConnections holds many connections on which nobody has signed anything. A
-// connection that the server closes is opened again after a while.
+// attackConnections holds many connections without any signed request. A connection that the server closes is opened
+// again after a while.
 func attackConnections(ctx context.Context, g *siege) (string, error) {
 	if limit := web.Descriptors(); limit > 0 && limit < strangers+1000 {
 		return "", fmt.Errorf("the system allows %d open files: want %d", limit, strangers+1000)
@@ -42,8 +41,8 @@ func attackConnections(ctx context.Context, g *siege) (string, error) {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				select {
-				// All together keep to one rate: ten thousand at once would overflow
-				// the system's queue of new connections, and measure that.
+				// All strangers together share a rate. Ten thousand connections at once would overflow the system's
+				// queue of new connections, and the benchmark would measure that.
 				case <-pace.C:
 				case <-ctx.Done():
 					return
@@ -56,7 +55,7 @@ func attackConnections(ctx context.Context, g *siege) (string, error) {
 					met.add(holdOn(ctx, conn, strangerLines[i%len(strangerLines)]))
 					open.Add(-1)
 				}
-				_ = pause.For(ctx, strangerPause) // the loop looks at ctx
+				_ = pause.For(ctx, strangerPause) // the loop checks ctx
 			}
 		})
 	}
@@ -64,8 +63,7 @@ func attackConnections(ctx context.Context, g *siege) (string, error) {
 	return fmt.Sprintf("%d strangers, %d of them connected at once: %v", strangers, most.Load(), &met), nil
 }
 
-// dialFrom connects from one of several loopback addresses, because a guard may count by
-// address.
+// dialFrom connects from one of several loopback addresses, because a guard may count by address.
 func dialFrom(ctx context.Context, source int, to string) (net.Conn, error) {
 	d := net.Dialer{Timeout: socketTimeout}
 	if source > 0 {
@@ -74,7 +72,7 @@ func dialFrom(ctx context.Context, source int, to string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", to)
 }
 
-// holdOn holds a connection for as long as the server lets it, and says how that ended.
+// holdOn holds a connection as long as the server allows, and returns the kind of its end.
 func holdOn(ctx context.Context, conn net.Conn, line string) string {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })

@@ -16,8 +16,8 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// A key whose handler hangs, with more changes behind it than fit into memory: the other keys go
-// on, and it goes on itself when its handler does.
+// A key whose handler hangs, with more pending changes than fit into memory. The other keys must go on, and this key
+// must go on when its handler does.
 
 const (
 	stuckName    = "stuck" // the key whose handler hangs
@@ -25,18 +25,18 @@ const (
 	stuckRounds  = 3
 	healthyKeys  = 10_000
 	healthyDocs  = 100_000
-	healthyFirst = 5000 // of these are not timed: the buffer fills, and after a second the key is set aside
+	healthyFirst = 5000 // the first changes are not timed: the buffer fills, and after a second the key is set aside
 	healthyTime  = 3 * time.Millisecond
-	healthyAt    = 32 // batches at once
+	healthyAt    = 32 // batches at the same time
 	healthyLoss  = 0.1
 	stuckCache   = 16 << 20            // of each store
-	stuckHeap    = stuckCache + 16<<20 // the cache may fill, and there are the buffer, pages and the store's own
+	stuckHeap    = stuckCache + 16<<20 // for the full cache, the buffer, pages and the store's own memory
 	heapWatch    = 250 * time.Millisecond
 	recoveryTime = 5 * time.Minute
 )
 
-// stuckKey measures what a handler that hangs for one key costs the others, and checks that the
-// key has all of its changes later.
+// stuckKey measures how much a hanging handler of a single key slows down the other keys, and checks that the key
+// later receives all of its changes.
 func stuckKey(ctx context.Context, s *Site) (f Figure, err error) {
 	with, err := s.openAisle(ctx, "stuck", docstore.Options{CacheBytes: stuckCache})
 	if err != nil {
@@ -83,8 +83,8 @@ func stuckKey(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// fillStuck writes the changes of the healthy keys and, evenly among them, n of the one that hangs:
-// one of these is before all others.
+// fillStuck writes the changes of the healthy keys and, evenly distributed among them, n changes of the key that
+// hangs. The first of all changes belongs to that key.
 func (a *aisle) fillStuck(ctx context.Context, n int) error {
 	if n > 0 {
 		if err := a.put(ctx, stuckName, 0, smallBytes); err != nil {
@@ -108,7 +108,8 @@ func (a *aisle) fillStuck(ctx context.Context, n int) error {
 	})
 }
 
-// beside is a handler that takes a while for each change, and hands those of one key to another one.
+// beside returns a handler that takes some time for each change. beside passes the changes of the stuck key to
+// another handler.
 func (c *counter) beside(stuck feed.HandlerFunc) feed.HandlerFunc {
 	return func(ctx context.Context, b *feed.Batch) error {
 		if b.Changes[0].PartitionKey == feed.Key(stuckName) {
@@ -118,17 +119,17 @@ func (c *counter) beside(stuck feed.HandlerFunc) feed.HandlerFunc {
 	}
 }
 
-// hang is a handler that does not return before it must.
+// hang is a handler that does not return before its context ends.
 func hang(ctx context.Context, _ *feed.Batch) error {
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
 
-// recovery is what the key does when its handler goes on.
+// recovery records how the key continues when its handler goes on.
 type recovery struct {
 	released chan struct{} // the handler hangs until this is closed
-	over     chan struct{} // the key's last change is handled, and some time has passed
-	heap     int64         // that is added at most, before and after
+	over     chan struct{} // closed some time after the key's last change was handled
+	heap     int64         // largest increase, before and after the release
 	took     time.Duration
 
 	seen  []bool // by number
@@ -136,8 +137,7 @@ type recovery struct {
 	last  int64 // LSN
 }
 
-// recover works off the feed with a handler that hangs until all healthy changes are handled, and
-// goes on then.
+// recover handles the feed with a handler that hangs until all healthy changes are handled, and then goes on.
 func (a *aisle) recover(ctx context.Context) (*recovery, error) {
 	r := &recovery{released: make(chan struct{}), over: make(chan struct{}), seen: make([]bool, stuckDocs)}
 	c := newCounter(healthyDocs)
@@ -174,8 +174,8 @@ func (a *aisle) recover(ctx context.Context) (*recovery, error) {
 	return r, err
 }
 
-// release has the handler go on when the healthy changes are handled, and ends the work some time
-// after the key's last change: one that came twice would be seen.
+// release lets the handler go on when the healthy changes are handled. The work ends some time after the key's last
+// change, so a change that comes twice would be noticed.
 func (r *recovery) release(ctx context.Context, healthy, done <-chan struct{}) {
 	defer close(r.over)
 	select {
@@ -190,13 +190,13 @@ func (r *recovery) release(ctx context.Context, healthy, done <-chan struct{}) {
 	select {
 	case <-done:
 		r.took = time.Since(begun)
-		_ = pause.For(ctx, time.Second) // or the end of ctx, which work sees too
+		_ = pause.For(ctx, time.Second) // or until ctx ends, which work notices too
 	case <-limit.C:
 	case <-ctx.Done():
 	}
 }
 
-// take takes in changes of the key. There is one call at a time.
+// take records changes of the key. Only a single call runs at a time.
 func (r *recovery) take(changes []feed.Change) error {
 	for i := range changes {
 		c := &changes[i]

@@ -13,13 +13,11 @@ import (
 
 // The table of figures, for a terminal of any width.
 
-// writeFigures writes a table with a bar for each figure, and a line about each below. In a
-// narrow terminal the table loses the bars, and then the targets, which the lines below
-// have in that case.
+// writeFigures writes a table with a bar for each figure, and a line about each below. In a narrow terminal the table
+// first drops the bars and then the targets; the lines below then contain the targets.
 func writeFigures(w io.Writer, all []Figure, width int) error {
 	table, targets := figureTable(all, true, true), true
-	// Widths are counted in runes, as the bars are of characters that take several
-	// bytes.
+	// Widths are counted in runes, because the characters of bars take several bytes.
 	tooWide := func() bool {
 		return width > 0 && slices.ContainsFunc(strings.Split(table, "\n"), func(line string) bool { return utf8.RuneCountInString(line) > width })
 	}
@@ -44,7 +42,7 @@ func writeFigures(w io.Writer, all []Figure, width int) error {
 	return nil
 }
 
-// figureTable is the table, with or without its wide columns.
+// figureTable returns the table, with or without its wide columns.
 func figureTable(all []Figure, bars, targets bool) string {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -69,21 +67,20 @@ func figureTable(all []Figure, bars, targets bool) string {
 		}
 		row(f.Name, amount(f.Value)+" "+f.Unit, baseline, ratio, bar, f.Target, verdict)
 	}
-	_ = t.Flush() // writes to memory
+	_ = t.Flush() // cannot fail: writes to memory
 	return b.String()
 }
 
 // figureBar is the width of the bar of a figure that equals its baseline.
-const figureBar = 20 // the width of a bar for a figure as large as its baseline
+const figureBar = 20 // characters
 
-// barOf draws a figure beside its baseline, which is the whole width.
+// barOf draws a figure relative to its baseline, which is the whole width.
 func barOf(ratio float64) string {
 	full := min(figureBar, max(0, int(ratio*figureBar+0.5)))
 	return strings.Repeat("█", full) + strings.Repeat("░", figureBar-full)
 }
 
-// amount writes a number with about four digits: more would claim a precision that no
-// benchmark has.
+// amount writes a number with about four digits, because no benchmark is more precise.
 func amount(x float64) string {
 	switch {
 	case x >= 1e6:

@@ -21,16 +21,15 @@ import (
 
 const (
 	docBytes      = 1024
-	docsPerCity   = 100 // as many as a batch takes
+	docsPerCity   = 100 // the limit of a batch
 	overwriteDocs = 100_000
 	writers       = 16
 	writeSlice    = 1500 * time.Millisecond
 	writeRounds   = 5
 )
 
-// prose is the text that documents are filled with. It is made of words, so that it
-// compresses about as well as the documents that people store: random bytes would cost the
-// engine more, and zeros nothing.
+// prose is the text of the documents. The text consists of words, so prose compresses about as well as the documents
+// that people store. Random bytes would cost the engine more, and zeros nothing.
 var prose = sync.OnceValue(func() string {
 	const syllables = "ba be bi bo bu da de di do du ka ke ki ko ku la le li lo lu ma me mi mo mu na ne ni no nu ra re ri ro ru sa se si so su ta te ti to tu"
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -50,8 +49,7 @@ var prose = sync.OnceValue(func() string {
 	return b.String()
 })
 
-// docOf is document n, of 1 KB. Its text differs from call to call, so that an overwrite
-// changes it.
+// docOf returns document n, of 1 KB. Its text differs from call to call, so an overwrite changes the document.
 func docOf(n int) (key feed.PartitionKey, body []byte) {
 	city := fmt.Sprintf("city-%d", n/docsPerCity)
 	body = make([]byte, 0, docBytes)
@@ -65,8 +63,8 @@ func docOf(n int) (key feed.PartitionKey, body []byte) {
 // docID is the id of document n.
 func docID(n int) string { return "doc-" + strconv.Itoa(n) }
 
-// fillWith writes n documents, those of a city in a batch: a batch is atomic in one partition
-// key, so a city is the most that it can write.
+// fillWith writes n documents, a city per batch, because a batch is atomic in a single partition key, and a city is
+// the largest such batch.
 func fillWith(ctx context.Context, c *docstore.Container, n int) error {
 	var next atomic.Int64
 	return together(ctx, writers, func(ctx context.Context) error {
@@ -106,8 +104,7 @@ func fillCity(ctx context.Context, c *docstore.Container, city int) error {
 	return err
 }
 
-// durableOverwrite measures acknowledged overwrites against the least that they could cost:
-// their bytes in a plain file.
+// durableOverwrite compares acknowledged overwrites with their lowest possible cost: the same bytes in a plain file.
 func durableOverwrite(ctx context.Context, s *Site) (f Figure, err error) {
 	db, err := docstore.Open(filepath.Join(s.dir, "overwrite"), docstore.Options{})
 	if err != nil {
@@ -136,7 +133,7 @@ func durableOverwrite(ctx context.Context, s *Site) (f Figure, err error) {
 		})
 	}, func() (float64, error) {
 		return crowd(ctx, writers, writeSlice, func(context.Context, int) error {
-			// The baseline makes its documents too, because making them takes time on both sides.
+			// The baseline makes its documents too, so both sides spend this time.
 			_, body := docOf(rand.IntN(overwriteDocs))
 			return plain.append(body)
 		})
@@ -152,43 +149,40 @@ func durableOverwrite(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// plainFile is a file at whose end many writers wait for the same fsync: group commit
-// without a store.
+// plainFile is a file to which many writers append, waiting for the same fsync: group commit without a store.
 type plainFile struct {
 	f       *os.File
 	queue   chan plainWrite
 	writing sync.WaitGroup
 }
 
-// plainWrite is a body to append, and where its writer waits.
+// plainWrite is a body to append, and the channel on which its writer waits.
 type plainWrite struct {
 	body []byte
 	done chan error
 }
 
-// newPlainFile makes the file, and begins to write.
+// newPlainFile creates the file, and starts writing.
 func newPlainFile(path string) (*plainFile, error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return nil, fmt.Errorf("make plain file: %w", err)
 	}
-	// There is room for a write of each writer, so that all wait for the disk and none for
-	// the queue.
+	// The queue has room for a write of each writer, so all wait for the disk and not for the queue.
 	p := &plainFile{f: f, queue: make(chan plainWrite, writers)}
 	p.writing.Go(p.writeAll)
 	return p, nil
 }
 
-// append appends a body, and returns when it is on the disk.
+// append appends a body, and returns when the body is on the disk.
 func (p *plainFile) append(body []byte) error {
 	w := plainWrite{body, make(chan error, 1)}
 	p.queue <- w
 	return <-w.done
 }
 
-// writeAll writes all bodies that wait, flushes them together, and answers their writers.
-// It takes what is there and does not wait for more, which is the least that group
-// commit can do.
+// writeAll writes all waiting bodies, flushes them together, and answers their writers. writeAll does not wait for
+// more bodies, which is the minimum of group commit.
 func (p *plainFile) writeAll() {
 	var buffer []byte
 	var group []plainWrite

@@ -1,4 +1,4 @@
-// Package broker opens the message broker that an address names, for the commands and examples that publish events.
+// Package broker opens the message broker of an address, for the commands and examples that publish events.
 package broker
 
 import (
@@ -12,19 +12,19 @@ import (
 	"github.com/millrace/changefeed/outbox"
 )
 
-// Publisher is a broker that is open.
+// Publisher is an open broker.
 type Publisher interface {
 	outbox.Publisher
 	Close() error
 }
 
-// Settings are what an address does not say.
+// Settings are settings that an address does not contain.
 type Settings struct {
-	// SyncEvery is how often an embedded broker syncs its files; with each message if it is zero.
+	// SyncEvery is how often an embedded broker syncs its files; zero means with each message.
 	SyncEvery time.Duration
-	// Listen is a loopback address at which other programs reach an embedded broker; none if it is empty.
+	// Listen is a loopback address at which other programs reach an embedded broker; empty means none.
 	Listen string
-	// Warn gets what a user should know of a broker that is taken all the same.
+	// Warn receives warnings about a broker that is accepted anyway.
 	Warn func(text string)
 }
 
@@ -34,9 +34,9 @@ type opener func(ctx context.Context, address string, s Settings) (Publisher, er
 // kind is a kind of broker.
 type kind struct {
 	scheme string // of its addresses, up to the colon
-	form   string // of its addresses; empty for a variant of the kind before
+	form   string // of its addresses; empty for a variant of the previous kind
 	what   string
-	open   opener // nil where its client is not linked
+	open   opener // nil if its client is not linked
 }
 
 // kinds are in the order of the help.
@@ -62,7 +62,7 @@ func Help() string {
 	return b.String()
 }
 
-// Open opens the broker of an address, which the flag gave.
+// Open opens the broker of an address. flag is the flag that gave the address.
 func Open(ctx context.Context, flag, address string, s Settings) (Publisher, error) {
 	scheme, rest, ok := strings.Cut(address, ":")
 	i := slices.IndexFunc(kinds, func(k kind) bool { return k.scheme == scheme })

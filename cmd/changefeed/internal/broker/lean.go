@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/changefeed/outbox"
 )
 
-// The clients of these brokers are large, and most users need none of them: see docs/decisions.
+// The clients of these brokers are large, and most users do not need them: see docs/decisions.
 var openServiceBus, openKafka, openRabbit opener
 
-// ConsumeServiceBus is nil here, where [Open] refuses the addresses that it reads.
+// ConsumeServiceBus is nil in this build, in which [Open] refuses the addresses of Service Bus.
 var ConsumeServiceBus func(ctx context.Context, address, subscription string, handle func(context.Context, outbox.Message) error) error

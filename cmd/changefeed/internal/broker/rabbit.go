@@ -10,11 +10,12 @@ import (
 	"github.com/millrace/changefeed/outbox/rabbitpub"
 )
 
-// openRabbit takes the exchange, or the queue of the default exchange, out of the address: amqp knows no such parts.
+// openRabbit splits the exchange, or the queue of the default exchange, from the address, because amqp does not know
+// these parts.
 func openRabbit(_ context.Context, address string, _ Settings) (Publisher, error) {
 	at, err := url.Parse(address)
 	if err != nil {
-		return nil, errors.New("want amqp://USER:PASSWORD@HOST/VHOST?exchange=NAME") // the error of url has the password
+		return nil, errors.New("want amqp://USER:PASSWORD@HOST/VHOST?exchange=NAME") // url's error contains the password
 	}
 	q := at.Query()
 	exchange, queue := q.Get("exchange"), q.Get("queue")

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/changefeed/outbox/servicebuspub"
 )
 
-// serviceBusVariable is the environment variable with a connection string, in place of this machine's identity.
+// serviceBusVariable is the environment variable with a connection string, which replaces this machine's identity.
 const serviceBusVariable = "SERVICEBUS_CONNECTION_STRING"
 
 func openServiceBus(ctx context.Context, address string, s Settings) (Publisher, error) {
@@ -45,7 +45,7 @@ func parseServiceBus(address string) (namespace, entity string, err error) {
 	return namespace, entity, nil
 }
 
-// ConsumeServiceBus hands the events of a queue, or of a subscription of a topic, to a function, as
+// ConsumeServiceBus passes the events of a queue, or of a subscription of a topic, to a function, as
 // [servicebuspub.Consumer] does.
 func ConsumeServiceBus(ctx context.Context, address, subscription string, handle func(context.Context, outbox.Message) error) error {
 	client, entity, err := clientOfServiceBus(address)

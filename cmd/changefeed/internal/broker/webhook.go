@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/changefeed/outbox/webhookpub"
 )
 
-// SecretVariable is the environment variable with the key that requests are signed with: any text, or whsec_ and base64, as
-// for Standard Webhooks.
+// SecretVariable is the environment variable with the key that signs requests: any text, or whsec_ and base64, as for
+// Standard Webhooks.
 const SecretVariable = "CHANGEFEED_WEBHOOK_SECRET"
 
 func openWebhook(_ context.Context, address string, s Settings) (Publisher, error) {

@@ -13,11 +13,10 @@ import (
 	"github.com/millrace/changefeed/internal/proof/fleet"
 )
 
-// The board knows no more than a user of the library: its lag is that of the estimator,
-// and its owners are those in the leases. So it shows what an operator would see, and
-// when.
+// The board has only the information that a user of the library has: its lag comes from the estimator, and its owners
+// from the leases. So the board shows the same as an operator would see, at the same time.
 
-// board is the table of the demo: the leases, the lag and the speed of each instance.
+// board is the table of the demo: the leases, the lag and the rate of each instance.
 type board struct {
 	d     *performance
 	every time.Duration
@@ -28,14 +27,14 @@ type board struct {
 const (
 	liveEvery  = 250 * time.Millisecond
 	plainEvery = 2 * time.Second
-	keySpace   = 64  // characters of the picture of all keys
-	rateBar    = 24  // at most, and less on a narrow terminal
-	rowWidth   = 66  // of a row without its bar
-	fullRate   = 400 // changes a second of a full bar
-	smoothing  = 0.4 // the weight of the newest rate
+	keySpace   = 64  // width of the picture of all keys, in characters
+	rateBar    = 24  // maximum; less on a narrow terminal
+	rowWidth   = 66  // width of a row without its bar
+	fullRate   = 400 // changes per second of a full bar
+	smoothing  = 0.4 // weight of the newest rate
 )
 
-// newBoard makes a board that is drawn often in a terminal, and seldom where each look is a line.
+// newBoard creates a board. In a terminal the board is drawn often; if each drawing is a new line, drawings are rare.
 func newBoard(d *performance) *board {
 	b := &board{d: d, every: plainEvery, last: time.Now(), rates: map[string]float64{}}
 	if d.screen.live() {
@@ -44,12 +43,12 @@ func newBoard(d *performance) *board {
 	return b
 }
 
-// show keeps the board up to date until ctx ends.
+// show updates the board until ctx ends.
 func (b *board) show(ctx context.Context) {
 	for pause.For(ctx, b.every) == nil {
 		lags, err := changefeed.Estimate(ctx, b.d.orders, b.d.fleet.Leases)
 		if err != nil {
-			continue // in the middle of a split; there will be another look
+			continue // in the middle of a split; the next look will succeed
 		}
 		rows := b.rows(lags)
 		if b.d.screen.live() {
@@ -60,7 +59,7 @@ func (b *board) show(ctx context.Context) {
 	}
 }
 
-// row is one instance.
+// row is the state of an instance.
 type row struct {
 	name, state string
 	leases      int
@@ -69,7 +68,7 @@ type row struct {
 	p50, p99    float64
 }
 
-// rows are the instances, killed ones included: their leases are what the others wait for.
+// rows returns the instances, including killed instances, because the others wait for their leases.
 func (b *board) rows(lags []changefeed.Lag) (rows []row) {
 	now := time.Now()
 	spent := now.Sub(b.last).Seconds()
@@ -85,7 +84,7 @@ func (b *board) rows(lags []changefeed.Lag) (rows []row) {
 			}
 		}
 		m := b.d.ledger.Take(i.Name())
-		// Batches come in bursts, so an unsmoothed rate would flicker.
+		// Batches come in bursts, so without smoothing the rate would flicker.
 		b.rates[i.Name()] += smoothing * (float64(m.Handled)/spent - b.rates[i.Name()])
 		r.rate, r.p50, r.p99 = b.rates[i.Name()], fleet.Quantile(m.Waits, 0.5), fleet.Quantile(m.Waits, 0.99)
 		rows = append(rows, r)
@@ -93,7 +92,7 @@ func (b *board) rows(lags []changefeed.Lag) (rows []row) {
 	return rows
 }
 
-// head is the state of the whole in words.
+// head returns the state of the whole demo in words.
 func (b *board) head(rows []row) string {
 	written, handled := b.d.ledger.Totals()
 	lag := int64(0)
@@ -104,7 +103,7 @@ func (b *board) head(rows []row) string {
 	return fmt.Sprintf("%d written, %d handled, lag %d, %.0f changes/s", written, handled, lag, rate)
 }
 
-// summary is the board in one line.
+// summary returns the board in a single line.
 func summary(head string, rows []row) string {
 	var hosts []string
 	for _, r := range rows {
@@ -113,8 +112,7 @@ func summary(head string, rows []row) string {
 	return head + "; leases: " + strings.Join(hosts, ", ")
 }
 
-// table lays out the board. On a narrow terminal the bars go first, because they only repeat a
-// figure.
+// table lays out the board. A narrow terminal has no bars, because they only repeat a figure.
 func (b *board) table(rows []row, lags []changefeed.Lag) []line {
 	bar := rateBar
 	if room := b.d.screen.Room(); room > 0 {
@@ -143,11 +141,10 @@ func (b *board) table(rows []row, lags []changefeed.Lag) []line {
 	return append(lines, b.keys(lags))
 }
 
-// colour is the style of an instance.
+// colour returns the style of an instance.
 func colour(n int) string { return fmt.Sprint(36 - n%5) } // cyan, magenta, blue, yellow, green
 
-// keys draws all keys in their order, each lease as wide as its range and with the number
-// of its owner.
+// keys draws the key space: each lease is as wide as its range and shows the number of its owner.
 func (b *board) keys(lags []changefeed.Lag) line {
 	all := b.d.fleet.Instances()
 	picture := line{{"keys ", dim}}
@@ -163,10 +160,9 @@ func (b *board) keys(lags []changefeed.Lag) line {
 	return append(picture, span{"▏", dim})
 }
 
-// edgeAt is where an edge of a range is in the picture of all keys, whose hashes begin
-// below 40.
+// edgeAt returns the place of an edge of a range in the picture of the key space, whose hashes begin below 40.
 func edgeAt(edge string) int {
-	// The two highest bits of a hash are never set, so nothing lies beyond.
+	// The two highest bits of a hash are never set, so no hash is above this end.
 	const end = 0x4000
 	at, err := strconv.ParseUint((edge + "0000")[:4], 16, 16)
 	if err != nil || at > end {

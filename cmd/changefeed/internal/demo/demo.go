@@ -1,6 +1,6 @@
-// Package demo plays a fleet of processors at work before one's eyes, and judges it: writers and instances over an
-// embedded store, one that joins, one that is killed, a range that is split, and at the end a comparison of all that was
-// written with all that was handled.
+// Package demo shows and judges a fleet of processors at work. Writers and instances work over an embedded store. An
+// instance joins, another is killed, and a range is split. At the end, all written changes are compared with all
+// handled changes.
 package demo
 
 import (
@@ -20,16 +20,15 @@ import (
 	"github.com/millrace/changefeed/internal/proof/fleet"
 )
 
-// Play plays the demo on a store for a time, shows it on out, and judges it. It says where the store is, if that is
-// kept.
+// Play runs the demo on a store for a time, shows the demo on out, and judges the result. If kept is set, the store
+// is kept, and Play reports its place.
 func Play(ctx context.Context, dir string, length time.Duration, out io.Writer, kept bool) (found Findings, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	d := &performance{screen: newScreen(out), ledger: fleet.NewLedger(), length: length}
 	d.screen.leave = cancel
 	found, err = d.run(ctx, dir)
-	// Before the error of the run, which it has caused: a screen that nobody reads ends
-	// the demo.
+	// This error comes before the error of the run, because a demo without a reader ends.
 	if lost := d.screen.unread(); lost != nil {
 		return found, lost
 	}
@@ -43,28 +42,28 @@ func Play(ctx context.Context, dir string, length time.Duration, out io.Writer, 
 	return found, nil
 }
 
-// Findings are the judgement of a demo.
+// Findings are the results of a demo.
 type Findings struct {
 	Written                int     `json:"written"`
-	Handled                int     `json:"handled"` // versions, each counted once
+	Handled                int     `json:"handled"` // number of versions, each counted once
 	Lost                   int     `json:"lost"`
 	OutOfOrder             int     `json:"out_of_order"`
 	Duplicates             int     `json:"duplicates"`
 	DuplicatesPlannedMoves int     `json:"duplicates_planned_moves"`
-	TakeoverMS             *int64  `json:"takeover_ms"`      // null when the demo ended before
-	RebalanceRounds        *int    `json:"rebalance_rounds"` // the same
+	TakeoverMS             *int64  `json:"takeover_ms"`      // null if the demo ended before the takeover
+	RebalanceRounds        *int    `json:"rebalance_rounds"` // null if the demo ended before the rebalance
 	LatencyMS              latency `json:"latency_ms"`
 
 	ledger fleet.Judgement
 }
 
-// latency is the time from the acknowledgement of a write to the handler.
+// latency is the time from the acknowledgement of a write to its handler.
 type latency struct {
 	P50 float64 `json:"p50"`
 	P99 float64 `json:"p99"`
 }
 
-// performance is a performance: a stage, those on it, and the book in which everything is noted.
+// performance is a run of the demo: its store, its instances and writers, and the ledger that records everything.
 type performance struct {
 	orders *docstore.Container
 	fleet  *fleet.Fleet
@@ -76,7 +75,7 @@ type performance struct {
 	rounds   *int
 }
 
-// The times of the demo's leases.
+// The intervals of the demo's leases.
 const (
 	acquireEvery = 500 * time.Millisecond
 	renewEvery   = 500 * time.Millisecond
@@ -85,10 +84,10 @@ const (
 	pollEvery    = time.Second
 	workTime     = 2 * time.Millisecond // of a handler, for each batch
 	lookEvery    = 10 * time.Millisecond
-	patience     = 30 * time.Second // for the fleet to handle what was written
+	patience     = 30 * time.Second // time for the fleet to handle all written changes
 )
 
-// run plays the demo on a store and judges it.
+// run runs and judges the demo on a store.
 func (d *performance) run(ctx context.Context, dir string) (found Findings, err error) {
 	db, err := docstore.Open(filepath.Clean(dir), docstore.Options{})
 	if err != nil {
@@ -102,7 +101,7 @@ func (d *performance) run(ctx context.Context, dir string) (found Findings, err 
 	if err := cmp.Or(d.play(ctx), d.screen.unread()); err != nil {
 		return found, errors.Join(err, d.fleet.Stop())
 	}
-	// A demo that was ended early is judged all the same.
+	// A demo that ends early is judged too.
 	if err := d.audit(context.WithoutCancel(ctx)); err != nil {
 		return found, errors.Join(err, d.fleet.Stop())
 	}
@@ -119,11 +118,10 @@ func (d *performance) run(ctx context.Context, dir string) (found Findings, err 
 
 const ranges = 4
 
-// prepare makes the containers.
+// prepare creates the containers.
 func (d *performance) prepare(ctx context.Context, db *docstore.DB) (err error) {
 	spec := docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}, Ranges: ranges}
-	// Orders of an earlier demo would be handled too, and nobody has noted that they
-	// were written.
+	// Orders of an earlier demo would be handled too, but the ledger has not recorded their writes.
 	if d.orders, err = db.CreateContainer(ctx, spec); errors.Is(err, feed.ErrConflict) {
 		return usage.Error{Err: errors.New("--dir has a container orders already: want a new directory")}
 	}
@@ -164,21 +162,20 @@ func (d *performance) enter(ctx context.Context, name string) error {
 
 var errDead = errors.New("this instance was killed")
 
-// handle is the handler of all instances: a little work, and a line in the book.
+// handle is the handler of all instances: the handler works a little, and records the batch in the ledger.
 func (d *performance) handle(ctx context.Context, b *feed.Batch) error {
 	arrived := time.Now()
 	if err := pause.For(ctx, workTime); err != nil {
 		return err
 	}
-	// The instance was killed while it worked, so the batch must count as failed, as if
-	// its process had ended.
+	// The instance was killed during this batch, so the batch must count as failed, as if the process had ended.
 	if !d.ledger.Handled(b, arrived) {
 		return errDead
 	}
 	return nil
 }
 
-// conclude writes the judgement.
+// conclude prints the findings.
 func (d *performance) conclude(f Findings) {
 	row := func(name string, bad bool, value, why string, args ...any) line {
 		style := good

@@ -15,9 +15,9 @@ import (
 	"github.com/millrace/changefeed/internal/proof/fleet"
 )
 
-// What happens in the demo, by parts of its time, so that a long demo has the same
-// scenes: one instance joins, another dies, a range is split. Each scene waits for its
-// own outcome, so a slow machine plays them later and never at once.
+// The scenes of the demo: an instance joins, another is killed, a range is split. They happen after fixed parts of
+// the demo's time, so a long demo has the same scenes. Each scene waits for its own result. So on a slow machine the
+// scenes are later, but never overlap.
 
 // scene is something that happens after a part of the demo's time.
 type scene struct {
@@ -38,7 +38,7 @@ const (
 	auditor  = "auditor"
 )
 
-// play writes, lets the scenes happen, and waits until everything has been handled.
+// play starts the writers, plays the scenes, and waits until all changes have been handled.
 func (d *performance) play(ctx context.Context) error {
 	for n := range cast {
 		if err := d.enter(ctx, fmt.Sprintf("host-%d", n+1)); err != nil {
@@ -56,7 +56,7 @@ func (d *performance) play(ctx context.Context) error {
 		if err == nil {
 			err = pause.For(ctx, time.Until(begun.Add(d.length)))
 		}
-		// An interruption is a way to end the demo, and no failure of it.
+		// A demo that the user interrupts ends, but has not failed.
 		early := ctx.Err() != nil
 		if early {
 			err = nil
@@ -86,7 +86,7 @@ func (d *performance) act(ctx context.Context, begun time.Time) error {
 	return nil
 }
 
-// join starts another instance, which is to get its share at once.
+// join starts another instance, which must get its share of the leases at once.
 func (d *performance) join(ctx context.Context) error {
 	if err := d.enter(ctx, newcomer); err != nil {
 		return err
@@ -95,13 +95,13 @@ func (d *performance) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Rounded up: a round that has begun was needed.
+	// Rounded up, because a round that has begun counts.
 	d.rounds = new(int((took + acquireEvery - 1) / acquireEvery))
 	d.screen.say("%s has its share after %v", newcomer, took.Round(time.Millisecond))
 	return nil
 }
 
-// kill ends an instance without a goodbye.
+// kill ends an instance without releasing its leases.
 func (d *performance) kill(ctx context.Context) error {
 	records, _, err := d.fleet.Leases.List(ctx)
 	if err != nil {
@@ -114,13 +114,13 @@ func (d *performance) kill(ctx context.Context) error {
 		}
 	}
 	d.screen.say("killing %s without a goodbye, with %s in its hands", victim, terminal.Count(len(held), "lease"))
-	// In the book first: a batch that the victim finishes from now on counts as failed,
-	// and comes again elsewhere.
+	// The ledger records the kill first, so a batch that the victim finishes from now on counts as failed, and comes
+	// again on another instance.
 	d.ledger.Kill(victim, held)
 	all := d.fleet.Instances()
 	all[slices.IndexFunc(all, func(i *fleet.Instance) bool { return i.Name() == victim })].Kill()
-	// A lease without an owner counts as the victim's too: it was freed and nobody has
-	// it yet.
+	// A lease without an owner still counts as the victim's: the lease was freed, but no instance has taken the lease
+	// yet.
 	took, err := d.fleet.Until(ctx, "take over from "+victim, func(owners map[string]int) bool {
 		return owners[victim]+owners[""] == 0
 	})
@@ -145,8 +145,7 @@ func (d *performance) split(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Two leases in place of one, and nobody's is left: then the split is over for
-	// every instance.
+	// The split is over for every instance when two leases have replaced the old lease, and each lease has an owner.
 	took, err := d.fleet.Until(ctx, "replace the lease of the range", func(owners map[string]int) bool {
 		n := 0
 		for _, held := range owners {
@@ -165,7 +164,7 @@ func (d *performance) split(ctx context.Context) error {
 	return nil
 }
 
-// drain waits until everything that was acknowledged has been handled.
+// drain waits until all acknowledged writes have been handled.
 func (d *performance) drain(ctx context.Context) error {
 	end := time.Now().Add(patience)
 	for d.ledger.Open() > 0 && time.Now().Before(end) {
@@ -179,8 +178,8 @@ func (d *performance) drain(ctx context.Context) error {
 	return nil
 }
 
-// audit stops everybody gracefully and lets a new instance look whether what was done
-// is known to be done: it should get nothing.
+// audit stops all instances gracefully and starts a new instance. The new instance should receive no changes, because
+// all positions should be stored.
 func (d *performance) audit(ctx context.Context) error {
 	d.screen.say("all instances stop, and another one looks whether anything comes again")
 	if err := d.fleet.Stop(); err != nil {

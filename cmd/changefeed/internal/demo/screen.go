@@ -13,23 +13,22 @@ import (
 	"github.com/millrace/changefeed/internal/host/terminal"
 )
 
-// screen shows what happens: events as lines, and below them, on a terminal, a table
-// that changes in place.
+// screen shows events as lines and, on a terminal, a table below that changes in place.
 type screen struct {
 	w io.Writer
 	terminal.Terminal
 	begun time.Time
 
 	mu     sync.Mutex
-	events []string // the last ones, for when all is drawn anew
+	events []string // the latest events, to draw the screen again
 	table  []line
 	drawn  int // lines of the table on the terminal,
-	at     int // and the width that they were drawn for
+	at     int // and the width for which they were drawn
 	lost   error
-	leave  func() // is called when nobody reads any more; may be nil
+	leave  func() // called when the output has no reader any more; may be nil
 }
 
-// span is a piece of text in one style.
+// span is a piece of text in a single style.
 type span struct{ text, style string }
 
 type line []span
@@ -55,12 +54,12 @@ func (s *screen) say(format string, args ...any) {
 	s.write(line{{at, dim}, {fmt.Sprintf(format, args...), plain}})
 }
 
-// note writes an event of less weight.
+// note writes a less important event.
 func (s *screen) note(format string, args ...any) {
 	s.write(line{{fmt.Sprintf("%6.1fs  ", time.Since(s.begun).Seconds()) + fmt.Sprintf(format, args...), dim}})
 }
 
-// keptEvents is how many lines above the table are drawn again.
+// keptEvents is how many lines above the table can be drawn again.
 const keptEvents = 100
 
 // write writes lines above the table.
@@ -81,7 +80,7 @@ func (s *screen) write(lines ...line) {
 	s.print(b.String())
 }
 
-// print writes text, and notes when its reader has gone away.
+// print writes text, and records if the output has no reader any more.
 func (s *screen) print(text string) {
 	_, err := io.WriteString(s.w, text)
 	if errors.Is(err, syscall.EPIPE) && s.lost == nil {
@@ -92,7 +91,7 @@ func (s *screen) print(text string) {
 	}
 }
 
-// unread is the error of a screen that nobody reads any more.
+// unread returns an error if the output has no reader any more.
 func (s *screen) unread() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,8 +109,8 @@ func (s *screen) show(table []line) {
 	s.print(b.String())
 }
 
-// clear removes the table or, when the terminal has another width than it was drawn for,
-// everything: nobody knows how many lines it has there.
+// clear removes the table. If the terminal's width has changed since the table was drawn, clear removes everything,
+// because the number of lines of the table is unknown.
 func (s *screen) clear(b *strings.Builder) {
 	if s.drawn > 0 && s.at != s.Width() {
 		b.WriteString("\x1b[H\x1b[2J" + strings.Join(s.events, ""))
@@ -131,8 +130,8 @@ func (s *screen) draw(b *strings.Builder) {
 	s.drawn, s.at = len(s.table), s.Width()
 }
 
-// event is a line above the table: as long as need be, cut between words. What follows a
-// column of its own stays in that column.
+// event returns a line above the table. The line may be long, and is cut between words. Its continuation lines are
+// indented to the column after the time.
 func (l line) event(t terminal.Terminal) string {
 	var b strings.Builder
 	last := len(l) - 1
@@ -164,7 +163,7 @@ func (s span) render(b *strings.Builder, styled bool) {
 	b.WriteString(s.text)
 }
 
-// render writes a line, cut to a width so that it stays one; 0 is any.
+// render writes a line. The line is cut to a width, and so stays a single line; 0 means no limit.
 func (l line) render(b *strings.Builder, styled bool, width int) {
 	room := width
 	for _, s := range l {

@@ -15,11 +15,10 @@ import (
 	"github.com/millrace/changefeed/internal/proof/fleet"
 )
 
-// Half of the writes change open orders, again and again: without overwrites, a handler
-// that got an older version after a newer one would never be caught.
+// Half of the writes change open orders repeatedly. Without overwrites, the demo would not notice a handler that
+// receives an older version after a newer version.
 
-// traffic is the writers of the demo: new orders, open orders that change, and both in
-// transactions.
+// traffic contains the writers of the demo. They write new orders and changes of open orders, also in transactions.
 type traffic struct {
 	orders  *docstore.Container
 	ledger  *fleet.Ledger
@@ -31,9 +30,9 @@ type traffic struct {
 }
 
 const (
-	clerks     = 4 // who write at the same time
+	clerks     = 4 // number of concurrent writers
 	clerkPause = 4 * time.Millisecond
-	openOrders = 8 // in each city, which change again and again
+	openOrders = 8 // in each city; they change repeatedly
 	maxBasket  = 5 // writes in a transaction
 )
 
@@ -47,13 +46,13 @@ var (
 	dishes = []string{"pizza", "ramen", "curry", "dumplings", "paella", "tacos", "falafel", "fish and chips"}
 )
 
-// newTraffic begins to write. What is being written when ctx ends is finished.
+// newTraffic starts the writers. A write that has begun when ctx ends is finished.
 func newTraffic(ctx context.Context, orders *docstore.Container, l *fleet.Ledger) *traffic {
 	t := &traffic{orders: orders, ledger: l}
 	ctx, t.cancel = context.WithCancel(ctx)
 	for range clerks {
 		t.writing.Go(func() {
-			// At random, because clerks in step would write in bursts.
+			// The pause is random, because writers in step would write in bursts.
 			for pause.For(ctx, clerkPause/2+rand.N(clerkPause)) == nil {
 				if err := t.write(context.WithoutCancel(ctx)); err != nil {
 					t.fail(err)
@@ -72,14 +71,14 @@ func (t *traffic) fail(err error) {
 	t.cancel()
 }
 
-// stop waits for the writes on their way.
+// stop waits for the writes that have begun.
 func (t *traffic) stop() error {
 	t.cancel()
 	t.writing.Wait()
 	return errors.Join(t.errs...)
 }
 
-// write writes one order, or several of a city in one transaction.
+// write writes an order, or several of a city in a single transaction.
 func (t *traffic) write(ctx context.Context) error {
 	n := 1
 	if rand.IntN(10) == 0 {
@@ -89,8 +88,8 @@ func (t *traffic) write(ctx context.Context) error {
 	ids, writes := make([]string, n), make([]feed.Write, n)
 	for i := range writes {
 		ids[i], writes[i] = t.order(city)
-		// The ledger knows a write by its document and LSN, and two writes of one
-		// document in a transaction have the same LSN.
+		// The ledger identifies a write by its document and LSN, and two writes of the same document in a transaction
+		// would have the same LSN.
 		for slices.Contains(ids[:i], ids[i]) {
 			ids[i], writes[i] = t.order(city)
 		}
@@ -104,7 +103,7 @@ func (t *traffic) write(ctx context.Context) error {
 	return nil
 }
 
-// order is a new order, or a change of an open one.
+// order returns a new order, or a change of an open order.
 func (t *traffic) order(city string) (id string, w feed.Write) {
 	t.mu.Lock()
 	t.count++

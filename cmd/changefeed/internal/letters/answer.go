@@ -10,17 +10,17 @@ import (
 	"github.com/millrace/changefeed/internal/host/terminal"
 )
 
-// An Answer says what became of a letter or a key that the processors of a unit were asked for. It is the object that
-// programs get.
+// An Answer is the result of a request about a letter or a key to the processors of a unit. With -o json, an Answer
+// is the object for programs.
 type Answer struct {
 	ID      string          `json:"id,omitempty"` // of the letter; empty for a release
 	Key     json.RawMessage `json:"key"`
-	Result  string          `json:"result"`          // one of those below
-	Handled int             `json:"handled"`         // letters that were handled, held ones included
-	Held    *int            `json:"held,omitempty"`  // held letters of the key that are left; nil when unknown
-	Cause   string          `json:"cause,omitempty"` // why it failed or was not served
+	Result  string          `json:"result"`          // a result from the list below
+	Handled int             `json:"handled"`         // number of handled letters, including held letters
+	Held    *int            `json:"held,omitempty"`  // remaining held letters of the key; nil if unknown
+	Cause   string          `json:"cause,omitempty"` // reason of the failure
 
-	short string // the ID for people
+	short string // short form of the ID for people
 }
 
 // The results of an answer.
@@ -28,14 +28,14 @@ const (
 	isHandled  = string(deadletters.ResultHandled)
 	isFailed   = string(deadletters.ResultFailed)
 	isNothing  = string(deadletters.ResultNothing)
-	isUnserved = "not served" // in time, or there was an error
-	isUnasked  = "not asked"  // because nobody serves its lease
+	isUnserved = "not served" // no answer in time, or an error
+	isUnasked  = "not asked"  // because no processor serves the lease
 )
 
 // fill writes the outcome into the answer.
 func (a *Answer) fill(o deadletters.Outcome, err error) {
 	if err != nil {
-		// The error begins with what was asked for, which the line says, too.
+		// The error begins with the subject of the request, which the line contains too.
 		_, cause, ok := strings.Cut(err.Error(), string(a.Key)+": ")
 		if !ok {
 			cause = err.Error()
@@ -49,7 +49,7 @@ func (a *Answer) fill(o deadletters.Outcome, err error) {
 	}
 }
 
-// String is a line for people.
+// String returns a line for people.
 func (a Answer) String() string {
 	key, cause := terminal.OneLine(string(a.Key)), terminal.OneLine(a.Cause)
 	switch {
@@ -71,7 +71,7 @@ func (a Answer) subject(key string) string {
 	return a.short + " of " + key
 }
 
-// retried is the line of a letter that was served.
+// retried returns the line for a letter whose request was served.
 func (a Answer) retried(letter, cause string) string {
 	followers := ""
 	if a.Handled > 1 {
@@ -88,7 +88,7 @@ func (a Answer) retried(letter, cause string) string {
 	return letter + " is handled" + followers + "; then a held letter has failed: " + cause + a.left()
 }
 
-// released is the line of a key that was served.
+// released returns the line for a key whose request was served.
 func (a Answer) released(key, cause string) string {
 	switch {
 	case a.Result == isNothing:
@@ -103,7 +103,7 @@ func (a Answer) released(key, cause string) string {
 	return key + " is released"
 }
 
-// left says how many letters are held still.
+// left returns how many letters are still held, in words.
 func (a Answer) left() string {
 	if a.Held == nil || *a.Held == 0 {
 		return ""
@@ -111,7 +111,7 @@ func (a Answer) left() string {
 	return fmt.Sprintf("; %s left", areHeld(*a.Held))
 }
 
-// areHeld is a number of held letters, and a verb.
+// areHeld returns a number of held letters, and a verb.
 func areHeld(n int) string {
 	verb := " are"
 	if n == 1 {
@@ -120,30 +120,30 @@ func areHeld(n int) string {
 	return terminal.Count(n, "held letter") + verb
 }
 
-// A Report writes answers as they come: a line each for people, with a summary after the last one, or an object a line for
-// programs.
+// A Report writes answers as they come: for people a line each and a summary at the end, for programs an object per
+// line.
 type Report struct {
 	w        io.Writer
 	form     string
-	done     string // a result for people: handled or released
-	thing    string // what was asked for: letter or key
+	done     string // word for the result: handled or released
+	thing    string // subject of the requests: letter or key
 	all      int
 	results  map[string]int
-	followed int // held letters
+	followed int // number of held letters that were handled
 }
 
-// NewReport makes the report of a command. The form is json, or any other word for people.
+// NewReport returns the report of a command. With the form json, the report is for programs, otherwise for people.
 func NewReport(w io.Writer, form, done, thing string) *Report {
 	return &Report{w: w, form: form, done: done, thing: thing, results: map[string]int{}}
 }
 
-// Write writes an answer. People get no line for what was not asked for.
+// Write writes an answer. People get no line for a subject that was not asked for.
 func (r *Report) Write(a Answer) (err error) {
 	r.all++
 	r.results[a.Result]++
 	r.followed += a.Handled
 	if a.ID != "" && a.Handled > 0 {
-		r.followed-- // the letter itself
+		r.followed-- // the letter itself does not count
 	}
 	switch {
 	case r.form == "json":
@@ -159,7 +159,8 @@ func (r *Report) Write(a Answer) (err error) {
 // Empty reports whether no answer was written.
 func (r *Report) Empty() bool { return r.all == 0 }
 
-// End writes the summary. It is an error if anything has failed again or was not served, or if a key to release was not held.
+// End writes the summary. End returns an error if any letter failed again or was not served, or if a key to release
+// was not held.
 func (r *Report) End() error {
 	if r.form != "json" {
 		if err := r.summary(); err != nil {

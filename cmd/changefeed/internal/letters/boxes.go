@@ -13,19 +13,19 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// A unit is its name and the container that it reads, and whoever looks at letters knows
-// the name: so units are found by their letters.
+// A unit is identified by its name and the container that it reads. An operator knows only the name, so units are
+// found by their letters.
 
-// box is where letters are read and removed: a file, or the boxes of a container.
+// box is the place where letters are read and removed: a file, or the boxes of a container.
 type box interface {
 	Letters(ctx context.Context, key feed.PartitionKey) Seq
 	Remove(ctx context.Context, key feed.PartitionKey, id string) error
 }
 
-// boxes are those of the units of a name, in one container.
+// boxes are the boxes of the units with a name, in the same container.
 type boxes []*deadletters.ContainerBox
 
-// Letters gives the letters of one box after those of another.
+// Letters yields the letters of all boxes, box by box.
 func (all boxes) Letters(ctx context.Context, key feed.PartitionKey) Seq {
 	return func(yield func(feed.DeadLetter, error) bool) {
 		for _, b := range all {
@@ -38,7 +38,7 @@ func (all boxes) Letters(ctx context.Context, key feed.PartitionKey) Seq {
 	}
 }
 
-// Remove removes a letter from the box that has it.
+// Remove removes a letter from every box.
 func (all boxes) Remove(ctx context.Context, key feed.PartitionKey, id string) error {
 	var failed error
 	for _, b := range all {
@@ -47,17 +47,17 @@ func (all boxes) Remove(ctx context.Context, key feed.PartitionKey, id string) e
 	return failed
 }
 
-// sources are the containers that the units read, where that is known.
+// sources returns the containers that the units read, if known.
 func (all boxes) sources() (sources []string) {
 	for _, b := range all {
 		if b.Source() != "" {
 			sources = append(sources, b.Source())
 		}
 	}
-	return slices.Compact(sources) // a container that was made anew is there twice
+	return slices.Compact(sources) // a container that was created again occurs twice
 }
 
-// open opens the boxes of the units that are meant, and says where they are.
+// open opens the boxes of the selected units, and returns where they are.
 func (q Query) open(ctx context.Context, o *place.Opener, at place.Address) (all boxes, from string, err error) {
 	c, err := o.Open(ctx, at)
 	if err != nil {
@@ -70,7 +70,7 @@ func (q Query) open(ctx context.Context, o *place.Opener, at place.Address) (all
 	return all, from, err
 }
 
-// from says where letters are, and of which units.
+// from returns where the letters are, and to which units they belong.
 func (q Query) from(c *place.Container, sources []string) (string, error) {
 	reads := strings.Join(sources, " and of ")
 	switch {
@@ -82,8 +82,8 @@ func (q Query) from(c *place.Container, sources []string) (string, error) {
 	return c.Address.Name() + " of " + reads, nil
 }
 
-// find finds the boxes of the name, or of the unit that reads the container of --source. Letters of an older
-// version, which do not have it, may be anyone's.
+// find returns the boxes of the unit name. With --source, these are only the boxes of the unit that reads this
+// container. Letters of an older version have no source, so they are always included.
 func (q Query) find(ctx context.Context, c *place.Container) (boxes, error) {
 	source := ""
 	if q.Source != "" {

@@ -8,22 +8,23 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// The ID of a letter is its LSN and a hash of 32 digits, which nobody can read or type. A table has the first digits of
-// the hash, and a command line may have any beginning of an ID that means one letter only.
+// The ID of a letter contains its LSN and a hash of 32 digits, which is too long for people. A table shows the first
+// digits of the hash. On a command line you may use any beginning of an ID that only a single letter has.
 
 const (
 	hashSize  = 32 // digits of the hash in an ID
-	shortHash = 8  // digits of it in a table, if they tell its letters apart
-	leastHash = 4  // digits of it on a command line: fewer could be the place of a change, which IDs of other units have
+	shortHash = 8  // digits of the hash in a table, if they identify its letters
+	leastHash = 4  // digits of the hash on a command line: fewer could be the index of a change in the IDs of other units
 )
 
-// hashOf is the hash in an ID. The IDs of units that read all versions and deletes have none, and are never cut.
+// hashOf returns the hash in an ID. The IDs of units that read all versions and deletes have no hash, and are never
+// cut.
 func hashOf(id string) (hash string, ok bool) {
 	_, hash, _ = strings.Cut(id, ".")
 	return hash, len(hash) == hashSize
 }
 
-// shortIDs are the IDs as a table shows them, by the IDs.
+// shortIDs returns the short form of each ID for a table.
 func shortIDs(ids []string) map[string]string {
 	sorted := slices.Clone(ids)
 	slices.Sort(sorted)
@@ -37,7 +38,7 @@ func shortIDs(ids []string) map[string]string {
 		}
 		lsn := len(id) - len(hash)
 		size := lsn + shortHash
-		for _, next := range sorted[max(i-1, 0):min(i+2, len(sorted))] { // those that share the most with it
+		for _, next := range sorted[max(i-1, 0):min(i+2, len(sorted))] { // its neighbours have the longest common beginning
 			if next != id {
 				size = max(size, shared(id, next)+1)
 			}
@@ -47,7 +48,7 @@ func shortIDs(ids []string) map[string]string {
 	return short
 }
 
-// shared is how many bytes two texts begin with alike.
+// shared returns the length of the common beginning of two texts.
 func shared(a, b string) (n int) {
 	for n < min(len(a), len(b)) && a[n] == b[n] {
 		n++
@@ -55,16 +56,16 @@ func shared(a, b string) (n int) {
 	return n
 }
 
-// means reports whether an argument is an ID or the beginning of it.
+// means reports whether an argument is an ID or its beginning.
 func means(argument, id string) bool {
 	hash, ok := hashOf(id)
 	return argument == id || ok && strings.HasPrefix(id, argument) && len(argument) >= len(id)-len(hash)+leastHash
 }
 
-// finds collects which IDs the arguments of a command line mean.
+// finds records which IDs the arguments of a command line mean.
 type finds map[string][]string
 
-// note notes the letter of an ID, and reports whether an argument means it.
+// note records the ID of a letter, and reports whether an argument means this letter.
 func (f finds) note(arguments []string, id string) (meant bool) {
 	for _, argument := range arguments {
 		if !means(argument, id) {
@@ -78,7 +79,7 @@ func (f finds) note(arguments []string, id string) (meant bool) {
 	return meant
 }
 
-// check refuses an argument that means no letter of the unit, or several.
+// check refuses an argument that means no letter of the unit, or several letters.
 func (f finds) check(arguments []string, unit string) error {
 	for _, argument := range arguments {
 		switch found := f[argument]; len(found) {

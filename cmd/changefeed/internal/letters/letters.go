@@ -1,5 +1,5 @@
-// Package letters works on the dead letters of a deployment unit for an operator: it finds those that are meant, shows
-// them, removes them, and has the unit's processors handle them again.
+// Package letters works on the dead letters of a deployment unit for an operator: the package finds, shows and
+// removes the selected letters, and lets the unit's processors handle them again.
 package letters
 
 import (
@@ -17,14 +17,14 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// A Place is where letters are: in a file of this host, or in a container.
+// A Place is the place of letters: a file of this host, or a container.
 type Place struct {
 	File    string
-	Address place.Address // where File is empty
+	Address place.Address // if File is empty
 }
 
-// Parse reads the argument ADDRESS or FILE. A file must be there: a mistyped address would else be the name of a new
-// file.
+// Parse parses the argument ADDRESS or FILE. A file must exist; otherwise a mistyped address would count as the name
+// of a new file.
 func Parse(text string) (Place, error) {
 	if place.IsAddress(text) {
 		at, err := place.Parse("ADDRESS", text)
@@ -39,21 +39,21 @@ func Parse(text string) (Place, error) {
 	return Place{File: text}, nil
 }
 
-// A Query says which letters are meant. Its zero IDs and Key mean all of the unit. Each of IDs may be the beginning of
-// an ID that no other letter has.
+// A Query selects letters. With zero IDs and Key, all letters of the unit are selected. Each of IDs may be the
+// beginning of an ID, if only a single letter has this beginning.
 type Query struct {
 	Name   string // of the unit
-	Source string // the address of the container that the unit reads, where several units have the name
+	Source string // address of the container that the unit reads; needed if several units have the name
 	Key    feed.PartitionKey
 	IDs    []string
-	Sole   bool // letters of several units are a mistake
+	Sole   bool // letters of several units are an error
 }
 
-// Seq are letters, until an error.
+// Seq yields letters, and ends at an error.
 type Seq = iter.Seq2[feed.DeadLetter, error]
 
-// Read returns the letters that are meant, and for people where they are. An ID that no letter has, or that several
-// letters begin with, is an error after the letters.
+// Read returns the selected letters, and a text for people about their place. If an ID matches no letter, or several,
+// an error follows the letters.
 func (q Query) Read(ctx context.Context, o *place.Opener, at Place) (from string, letters Seq, err error) {
 	if at.File != "" {
 		return at.File + ", a file of this host alone", q.among(deadletters.ReadFile(ctx, at.File, q.Name)), nil
@@ -65,8 +65,8 @@ func (q Query) Read(ctx context.Context, o *place.Opener, at Place) (from string
 	return from, q.among(boxes.Letters(ctx, q.Key)), nil
 }
 
-// among are the letters that are meant, of some that may be. They go on one by one, because a box may hold more than
-// fit in memory: so what is missing is known only at the end.
+// among yields the selected letters. among yields them immediately, because a box may contain more letters than fit
+// in memory. So among can report missing IDs only at the end.
 func (q Query) among(letters Seq) Seq {
 	return func(yield func(feed.DeadLetter, error) bool) {
 		found := finds{}
@@ -84,8 +84,8 @@ func (q Query) among(letters Seq) Seq {
 	}
 }
 
-// gather reads letters to their end. Their documents, which may be large, are left out: all of them are in memory at
-// once.
+// gather reads letters to their end. gather drops their documents, which may be large, because all letters are in
+// memory at once.
 func gather(letters Seq) (all []feed.DeadLetter, err error) {
 	for l, err := range letters {
 		if err != nil {
@@ -97,7 +97,7 @@ func gather(letters Seq) (all []feed.DeadLetter, err error) {
 	return all, nil
 }
 
-// named gathers letters, and refuses an ID that letters of several keys have.
+// named gathers letters. If letters of several keys have the same ID, the result is an error.
 func (q Query) named(letters Seq) ([]feed.DeadLetter, error) {
 	all, err := gather(letters)
 	if err != nil || len(q.IDs) == 0 {
@@ -113,8 +113,8 @@ func (q Query) named(letters Seq) ([]feed.DeadLetter, error) {
 	return all, nil
 }
 
-// Drop removes the letters that are meant, and returns their number. Either all that are named are there, or none is
-// removed. It warns of a file whose last line a crash had cut off.
+// Drop removes the selected letters, and returns their number. If any named letter is missing, none is removed. If a
+// crash had cut off the last line of a file, Drop calls warn.
 func (q Query) Drop(ctx context.Context, o *place.Opener, at Place, warn func(text string)) (n int, err error) {
 	if at.File == "" {
 		boxes, _, err := q.open(ctx, o, at.Address)
@@ -137,8 +137,9 @@ func (q Query) Drop(ctx context.Context, o *place.Opener, at Place, warn func(te
 	return q.drop(ctx, b, warn)
 }
 
-// drop looks all letters up before it removes the first. A box has no transactions: a removal that fails half-way
-// leaves the letters after it. A key whose held letters go stays held: warn says so, because no letter names it any more.
+// drop looks up all letters before removing the first. A box has no transactions: if a removal fails half-way, the
+// remaining letters stay. If held letters of a key are removed, the key stays held, and no letter names the key any
+// more; drop calls warn about this.
 func (q Query) drop(ctx context.Context, b box, warn func(text string)) (int, error) {
 	doomed, err := q.named(q.among(b.Letters(ctx, q.Key)))
 	if err != nil {

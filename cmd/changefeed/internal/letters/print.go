@@ -15,8 +15,8 @@ import (
 	"github.com/millrace/changefeed/internal/host/terminal"
 )
 
-// Letters as output: as a table or whole for people, and as lines of JSON. What a letter
-// quotes may be anything, so nothing of it reaches a terminal that would obey it.
+// Letters as output: for people as a table or in full, for programs as lines of JSON. A letter may quote any text, so
+// its control characters must not reach a terminal.
 
 // letterLine is a letter in the list for programs.
 type letterLine struct {
@@ -30,7 +30,7 @@ type letterLine struct {
 	Parked      time.Time        `json:"parked"`
 }
 
-// WriteList writes letters as JSON, one a line, without their documents.
+// WriteList writes letters as JSON, each on a line, without their documents.
 func WriteList(w io.Writer, letters Seq) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -45,7 +45,7 @@ func WriteList(w io.Writer, letters Seq) error {
 	return nil
 }
 
-// WriteTable writes the letters of a unit as a table, under a heading that says where they are.
+// WriteTable writes the letters of a unit as a table, with a heading that names their place.
 func WriteTable(w io.Writer, unit, from string, letters Seq) error {
 	at := terminal.Of(w)
 	rows := [][]string{{"ID", "KEY", "ITEM", "DISPOSITION", "ATTEMPTS", "PARKED", "CAUSE"}}
@@ -53,8 +53,7 @@ func WriteTable(w io.Writer, unit, from string, letters Seq) error {
 	var ids []string
 	var failed error
 	for l, err := range letters {
-		// The letters read so far are shown before the error: they may be all that the
-		// operator gets.
+		// The letters read so far are shown before the error, because the operator may get no others.
 		if failed = err; err != nil {
 			break
 		}
@@ -65,7 +64,7 @@ func WriteTable(w io.Writer, unit, from string, letters Seq) error {
 			when(l.Parked), terminal.OrDash(terminal.Clip(terminal.OneLine(l.Cause), longestCause)),
 		})
 	}
-	if failed == nil { // else it is no count of what is there
+	if failed == nil { // after an error, the count would be incomplete
 		fmt.Fprintf(w, "%s in %s: %s of %s\n", unit, from, terminal.Count(len(rows)-1, "dead letter"), terminal.Count(len(keys), "key"))
 	}
 	for i, short := 0, shortIDs(ids); i < len(ids); i++ {
@@ -81,10 +80,10 @@ func WriteTable(w io.Writer, unit, from string, letters Seq) error {
 
 const (
 	longestCause = 200 // characters of a cause in a table
-	longestName  = 40  // and of a key or an id, which dlq show has in full
+	longestName  = 40  // characters of a key or an id in a table; dlq show prints them in full
 )
 
-// cell is a name in a table: a long one must not make the table unreadable.
+// cell shortens a name for a table, because a long name would make the table unreadable.
 func cell(name string) string {
 	if name = terminal.OneLine(name); utf8.RuneCountInString(name) > longestName {
 		return terminal.Clip(name, longestName-1) + terminal.Ellipsis
@@ -92,7 +91,7 @@ func cell(name string) string {
 	return name
 }
 
-// WriteWhole writes the letters of a unit as JSON, one a line, in the form in which they are kept.
+// WriteWhole writes the letters of a unit as JSON, each on a line, in their stored form.
 func WriteWhole(w io.Writer, unit string, letters Seq) error {
 	for l, err := range letters {
 		if err != nil {
@@ -109,7 +108,7 @@ func WriteWhole(w io.Writer, unit string, letters Seq) error {
 	return nil
 }
 
-// Show writes all that is known of letters, for people.
+// Show writes letters in full, for people.
 func Show(w io.Writer, letters Seq) error {
 	for l, err := range letters {
 		if err != nil {
@@ -155,7 +154,7 @@ func show(w io.Writer, l feed.DeadLetter) error {
 	return err
 }
 
-// when is a time for people; empty for none.
+// when returns a time for people, or "" for the zero time.
 func when(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -163,7 +162,7 @@ func when(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// indented is a document for people: as JSON, or quoted if it is none.
+// indented returns a document for people: as indented JSON, or quoted if not JSON.
 func indented(doc []byte) string {
 	var b bytes.Buffer
 	switch {

@@ -16,11 +16,11 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// Only the owner of the range that a key is in can handle its changes again. It is asked
-// by a request among the leases, and writes the outcome into it.
+// Only the lease owner of a key's range can handle the key's changes again. The command writes a request among the
+// leases, and the owner writes the outcome into the request.
 
-// LeasesOf is the address of the lease container of letters: that of the flag --leases or, beside letters in a
-// container, the default one.
+// LeasesOf returns the address of the lease container for letters: the flag --leases or, for letters in a container,
+// the default lease container.
 func LeasesOf(at Place, flag string) (leases place.Address, err error) {
 	switch {
 	case flag != "":
@@ -32,34 +32,34 @@ func LeasesOf(at Place, flag string) (leases place.Address, err error) {
 	default:
 		leases = at.Address.Beside(unit.DefaultContainer)
 	}
-	// The request would lie in a store that this process has open and no processor can
-	// open.
+	// The request would be in a store that this process has opened, so no processor could open the store.
 	if leases.Dir != "" {
 		return leases, usage.Error{Err: fmt.Errorf("the leases are in the store %s, which one process has open: no processor could serve this: want the address of changefeed serve", leases.Dir)}
 	}
 	return leases, nil
 }
 
-// A Redrive has letters handled again, by the processors of their unit.
+// A Redrive lets the processors of a unit handle letters again.
 type Redrive struct {
 	Query
 	Letters Place
-	Leases  place.Address // of the lease container, see [LeasesOf]
-	Wait    time.Duration // for an answer, anew for each letter or key
+	Leases  place.Address // of the lease container; see [LeasesOf]
+	Wait    time.Duration // how long to wait for an answer, for each letter or key
 	Opener  *place.Opener
 }
 
-// maxUnserved is how many letters or keys of one lease in a row are asked for in vain before its others are left out.
+// maxUnserved is how many letters or keys of the same lease in a row may remain unserved before the other letters of
+// that lease are skipped.
 const maxUnserved = 3
 
-// question is one request to the processors of the unit.
+// question is a request to the processors of the unit.
 type question struct {
 	answer Answer
 	ask    func(ctx context.Context) (deadletters.Outcome, error)
 }
 
-// ask asks one question after the other, and calls each with every answer. One that is not served does not stop the others,
-// unless nobody seems to serve its lease: then the others of that lease are left out.
+// ask sends the requests in turn, and calls each with every answer. A request that is not served does not stop the
+// others. But if no processor seems to serve a lease, the other requests of that lease are skipped.
 func (r *Redrive) ask(ctx context.Context, leaseOf func(key feed.PartitionKey) string, all []question, each func(Answer) error) error {
 	inVain := map[string]int{}
 	for _, q := range all {
@@ -73,15 +73,15 @@ func (r *Redrive) ask(ctx context.Context, leaseOf func(key feed.PartitionKey) s
 		if err := each(a); err != nil {
 			return fmt.Errorf("write answer: %w", err)
 		}
-		if ctx.Err() != nil { // the command is interrupted
+		if ctx.Err() != nil { // the command was interrupted
 			return context.Cause(ctx)
 		}
 	}
 	return nil
 }
 
-// finder returns a function that finds the lease of a key, as the leases are now. Keys of unknown leases count as those of
-// one lease.
+// finder returns a function that returns the lease of a key, according to the present leases. All keys with unknown
+// leases count as keys of the same lease.
 func finder(ctx context.Context, source feed.Source, store feed.LeaseStore) (of func(feed.PartitionKey) string, err error) {
 	records, _, err := store.List(ctx)
 	if err != nil {
@@ -102,9 +102,9 @@ func finder(ctx context.Context, source feed.Source, store feed.LeaseStore) (of 
 	}, nil
 }
 
-// Retry has the letters that are meant handled again, in their order, and calls each with what became of them. Without IDs it
-// leaves out those that are held: they are handled by themselves when those before them are. A held letter that is named is
-// an error of usage.
+// Retry sends requests to handle the selected letters again, in order, and calls each with every result. Without IDs,
+// held letters are skipped, because these are handled automatically after the letters before them. Naming a held
+// letter is a usage error.
 func (r *Redrive) Retry(ctx context.Context, each func(Answer) error) error {
 	asked, err := r.failed(ctx)
 	if err != nil {
@@ -117,7 +117,7 @@ func (r *Redrive) Retry(ctx context.Context, each func(Answer) error) error {
 	return r.retry(ctx, source, leases, asked, each)
 }
 
-// failed are the letters to retry.
+// failed returns the letters to retry.
 func (r *Redrive) failed(ctx context.Context) ([]feed.DeadLetter, error) {
 	_, letters, err := r.Read(ctx, r.Opener, r.Letters)
 	if err != nil {
@@ -128,15 +128,14 @@ func (r *Redrive) failed(ctx context.Context) ([]feed.DeadLetter, error) {
 		return nil, err
 	}
 	isHeld := func(l feed.DeadLetter) bool { return l.Disposition == feed.DispositionHeld }
-	// A held change would pass the one before it that has failed, which is what --hold
-	// is there to prevent.
+	// A held change would overtake the earlier failed change, which --hold must prevent.
 	if i := slices.IndexFunc(asked, isHeld); i >= 0 && len(r.IDs) > 0 {
 		return nil, usage.Error{Err: fmt.Errorf("ID is %s: it is held behind a change of %s that has failed: want the ID of that, or changefeed dlq release to go on without it", asked[i].ID, asked[i].Change.PartitionKey)}
 	}
 	return slices.DeleteFunc(asked, isHeld), nil
 }
 
-// retry asks for each letter.
+// retry sends a request for each letter.
 func (r *Redrive) retry(ctx context.Context, source feed.Source, store feed.LeaseStore, asked []feed.DeadLetter, each func(Answer) error) error {
 	leaseOf, err := finder(ctx, source, store)
 	if err != nil {
@@ -159,8 +158,9 @@ func (r *Redrive) retry(ctx context.Context, source feed.Source, store feed.Leas
 	return r.ask(ctx, leaseOf, all, each)
 }
 
-// Release lets keys go on without the changes of them that have failed, and calls each with what became of them: of the letters
-// with the IDs or, without any, the key of the query. If one of them is not held that is an error, and none is released.
+// Release lets keys continue without their failed changes, and calls each with every result. The keys are those of
+// the letters with the IDs or, without IDs, the key of the query. If any of the keys is not held, Release returns an
+// error and releases none.
 func (r *Redrive) Release(ctx context.Context, each func(Answer) error) error {
 	keys, err := r.keys(ctx)
 	if err != nil {
@@ -182,7 +182,7 @@ func (r *Redrive) Release(ctx context.Context, each func(Answer) error) error {
 	return r.release(ctx, source, leases, keys, each)
 }
 
-// release asks for each key.
+// release sends a request for each key.
 func (r *Redrive) release(ctx context.Context, source feed.Source, store feed.LeaseStore, keys []feed.PartitionKey, each func(Answer) error) error {
 	leaseOf, err := finder(ctx, source, store)
 	if err != nil {
@@ -200,8 +200,8 @@ func (r *Redrive) release(ctx context.Context, source feed.Source, store feed.Le
 	return r.ask(ctx, leaseOf, all, each)
 }
 
-// Withdraw withdraws the requests for the key of the query, or with an empty key for all keys of the unit, and returns their
-// number.
+// Withdraw withdraws the requests for the key of the query, or for all keys of the unit if the key is empty, and
+// returns their number.
 func (r *Redrive) Withdraw(ctx context.Context) (int, error) {
 	_, leases, err := r.unit(ctx)
 	if err != nil {
@@ -210,7 +210,7 @@ func (r *Redrive) Withdraw(ctx context.Context) (int, error) {
 	return deadletters.Withdraw(ctx, leases, r.Key)
 }
 
-// keys are the keys to release, each once.
+// keys returns the keys to release, each once.
 func (r *Redrive) keys(ctx context.Context) (keys []feed.PartitionKey, err error) {
 	if len(r.IDs) == 0 {
 		return []feed.PartitionKey{r.Key}, nil
@@ -227,7 +227,7 @@ func (r *Redrive) keys(ctx context.Context) (keys []feed.PartitionKey, err error
 	return slices.Compact(keys), err
 }
 
-// all are the letters of the unit or of the key, whatever their IDs.
+// all returns the letters of the unit or of the key, whatever their IDs.
 func (r *Redrive) all(ctx context.Context) ([]feed.DeadLetter, error) {
 	q := r.Query
 	q.IDs = nil
@@ -238,11 +238,12 @@ func (r *Redrive) all(ctx context.Context) ([]feed.DeadLetter, error) {
 	return gather(letters)
 }
 
-// unsaid is how long a key may be held before its lease says so: until the lease is renewed.
+// unsaid is how long a key may be held before its lease records this: until the lease is renewed.
 const unsaid = 5 * time.Minute
 
-// checkHeld refuses a key that is not held, which is a mistake most of the time. Its letters may have been dropped, which
-// ends no hold; where they are held, a processor of another make may have ended the hold of the lease.
+// checkHeld refuses a key that is not held, which is usually a mistake. A key's letters may have been dropped, which
+// does not end the hold. If its letters are held but its lease does not record the hold, a processor of another
+// vendor may have removed the record.
 func (q Query) checkHeld(ctx context.Context, leases feed.LeaseStore, letters []feed.DeadLetter, key feed.PartitionKey) error {
 	records, _, err := leases.List(ctx)
 	if err != nil {
@@ -275,7 +276,7 @@ func (r *Redrive) unit(ctx context.Context) (feed.Source, feed.LeaseStore, error
 	return source.Source, store, nil
 }
 
-// candidates are the containers that the unit may read.
+// candidates returns the containers that the unit may read.
 func (r *Redrive) candidates(ctx context.Context, leases *place.Container) ([]*place.Container, error) {
 	if r.Source == "" {
 		return r.Opener.Neighbours(ctx, leases)
@@ -288,7 +289,7 @@ func (r *Redrive) candidates(ctx context.Context, leases *place.Container) ([]*p
 	return []*place.Container{c}, err
 }
 
-// within bounds the wait for a processor.
+// within limits the wait for a processor.
 func (r *Redrive) within(ctx context.Context, ask func(ctx context.Context) (deadletters.Outcome, error)) (deadletters.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Wait)
 	defer cancel()

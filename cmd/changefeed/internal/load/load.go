@@ -1,6 +1,6 @@
-// Package load writes many documents into a container, fast and so that it can be interrupted: input is cut into
-// documents, many of which are on their way at once; those that are refused are kept in a file; and a mark on the disk
-// says from where the next load of the same input goes on.
+// Package load writes many documents into a container, fast and resumably. The input is cut into documents, and many
+// documents are written at the same time. Refused documents are written to a file. A mark on the disk records where
+// the next load of the same input must continue.
 package load
 
 import (
@@ -19,9 +19,9 @@ import (
 
 // Options are the settings of a load. All but Restart are required.
 type Options struct {
-	Writers int    // documents that are written at the same time
-	Rejects string // file for documents that are refused
-	Restart bool   // begins anew, although an interrupted load could go on
+	Writers int    // documents written at the same time
+	Rejects string // file for refused documents
+	Restart bool   // start again, even if an interrupted load could continue
 }
 
 // Result is the outcome of a load.
@@ -30,14 +30,14 @@ type Result struct {
 	Rejected int64   `json:"rejected"`
 	Seconds  float64 `json:"seconds"`
 	Rate     float64 `json:"documents_per_second"`
-	Before   int64   `json:"imported_before,omitempty"` // by the load that was interrupted
-	Rejects  string  `json:"rejects,omitempty"`         // file
+	Before   int64   `json:"imported_before,omitempty"` // imported by the interrupted load
+	Rejects  string  `json:"rejects,omitempty"`         // the file
 }
 
-// Documents writes the documents of an input to a container, from where an interrupted load of it stopped, and shows how
-// far it is. Documents that were refused make an error too, beside the result, because they are missing.
-// After an error the mark is saved all the same, so the result says how far the load
-// has come.
+// Documents writes the documents of an input to a container and shows its progress. If a load of the same input was
+// interrupted, Documents continues there. If documents were refused, Documents returns an error in addition to the
+// result, because these documents are missing. After an error the mark is saved too, so the result says how far the
+// load has come.
 func Documents(ctx context.Context, in *os.File, to *place.Container, show *Progress, o Options) (*Result, error) {
 	m, err := resume(in, to, show, o)
 	if err != nil {
@@ -52,8 +52,7 @@ func Documents(ctx context.Context, in *os.File, to *place.Container, show *Prog
 	begun := time.Now()
 	err = show.during(func() error { return newLoader(to, o.Writers).load(ctx, s, t.add) })
 	if err != nil {
-		// The cause first: a write that was cut off has an error of its own, which says
-		// less.
+		// The cause comes first, because the error of an interrupted write says less.
 		err = stopped(cmp.Or(context.Cause(ctx), err), m)
 	}
 	err = cmp.Or(err, t.finish(err == nil))
@@ -67,7 +66,7 @@ func Documents(ctx context.Context, in *os.File, to *place.Container, show *Prog
 	return done, err
 }
 
-// stopped is the error of a load that did not come to its end: why, and how it goes on.
+// stopped returns the error of a load that did not finish: the reason, and how to continue.
 func stopped(err error, m *mark) error {
 	if m.path == "" || m.Place.Offset == 0 {
 		return err
@@ -75,7 +74,7 @@ func stopped(err error, m *mark) error {
 	return fmt.Errorf("%w; done up to line %d, and the same command goes on from there", err, m.Place.Line)
 }
 
-// resume opens the mark of an import, and moves the input to it.
+// resume opens the mark of an import, and moves the input to this mark.
 func resume(in *os.File, to *place.Container, show *Progress, o Options) (*mark, error) {
 	m, found, err := openMark(in, to)
 	if err != nil {
@@ -92,8 +91,8 @@ func resume(in *os.File, to *place.Container, show *Progress, o Options) (*mark,
 	return m, nil
 }
 
-// dropRejects removes the rejects of an earlier import, which this one begins anew. A device is left where it is: root could
-// remove /dev/null.
+// dropRejects removes the rejects of an earlier import when an import starts again. dropRejects does not remove a
+// device, because root could remove /dev/null.
 func dropRejects(file string) error {
 	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
 		return nil
@@ -104,7 +103,7 @@ func dropRejects(file string) error {
 	return nil
 }
 
-// documentsWere begins a sentence about n documents.
+// documentsWere returns the beginning of a sentence about n documents.
 func documentsWere(n int64) string {
 	if n == 1 {
 		return "1 document was"
@@ -112,7 +111,7 @@ func documentsWere(n int64) string {
 	return fmt.Sprintf("%d documents were", n)
 }
 
-// keyPaths are the segments of partition key paths.
+// keyPaths splits partition key paths into segments.
 func keyPaths(paths []string) (segments [][]string) {
 	for _, p := range paths {
 		segments = append(segments, slices.DeleteFunc(strings.Split(p, "/"), func(s string) bool { return s == "" }))

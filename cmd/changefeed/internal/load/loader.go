@@ -14,20 +14,20 @@ import (
 	"github.com/millrace/changefeed/internal/host/place"
 )
 
-// How documents get into a container
+// How documents are written to a container
 //
-// Many writers share each flush of the store, so many documents are on their way at
-// once. Each waits for the one before it of its partition key; where several of one key
-// wait, as in input that is sorted by it, they are written together, in one transaction.
-// See queue.go. All are finished in the order of the input: so there is always one place
-// before which everything is done, and an interrupted import can go on there.
+// Many writers share each flush of the store, so many documents are written at the same time. Each document waits for
+// the previous document with its partition key. If several documents of a key wait, for example because the input is
+// sorted by key, they are written together in a single transaction. See queue.go. Documents are finished in the order
+// of the input. So there is always a place before which everything is done, and an interrupted import can continue
+// there.
 
-// A job is a record on its way.
+// A job is a record that is being imported.
 type job struct {
 	record
-	key     feed.PartitionKey // empty where it cannot be read
-	refusal error             // why it is no document of this container
-	failure error             // why the import cannot go on
+	key     feed.PartitionKey // empty if the key cannot be read
+	refusal error             // why the document is invalid for this container
+	failure error             // why the import cannot continue
 	done    chan struct{}
 }
 
@@ -36,23 +36,23 @@ type loader struct {
 	to      *place.Container
 	paths   [][]string
 	writers int
-	order   chan *job // all jobs as they came
-	queue   *queue    // those that are not written yet
+	order   chan *job // all jobs in the order of the input
+	queue   *queue    // jobs that are not written yet
 }
 
 const (
-	maxAhead      = 8192 // jobs that are done or on their way, after one that is not done
+	maxAhead      = 8192 // jobs that may follow a job that is not done
 	maxBatch      = service.MaxBatch
-	maxBatchBytes = 1 << 20 // stores take 2 MB with all that they add
+	maxBatchBytes = 1 << 20 // stores accept 2 MB, including the properties that they add
 )
 
-// newLoader makes a loader with so many writers.
+// newLoader returns a loader with so many writers.
 func newLoader(c *place.Container, writers int) *loader {
 	return &loader{to: c, paths: keyPaths(c.Paths), writers: writers, order: make(chan *job, maxAhead), queue: newQueue()}
 }
 
-// load writes all records and calls each for them, in their order, when they are written
-// or refused. It stops at the first failure.
+// load writes all records and calls each for each record, in order, when the record was written or refused. load
+// stops at the first failure.
 func (l *loader) load(ctx context.Context, s *splitter, each func(*job) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -83,7 +83,7 @@ func (l *loader) dispatch(ctx context.Context, s *splitter) error {
 			return err
 		}
 		j := &job{record: r, refusal: r.err, done: make(chan struct{})}
-		// The order comes before the queue: a job that is written must be one that is waited for.
+		// The job is added to order before queue, so every written job is waited for.
 		select {
 		case l.order <- j:
 		case <-ctx.Done():
@@ -99,7 +99,7 @@ func (l *loader) dispatch(ctx context.Context, s *splitter) error {
 	return context.Cause(ctx)
 }
 
-// finish takes the jobs in their order. After a failure it only waits for the rest.
+// finish processes the jobs in order. After a failure finish only waits for the remaining jobs.
 func (l *loader) finish(cancel context.CancelCauseFunc, each func(*job) error) (failed error) {
 	for j := range l.order {
 		<-j.done
@@ -116,7 +116,8 @@ func (l *loader) finish(cancel context.CancelCauseFunc, each func(*job) error) (
 	return failed
 }
 
-// key is the partition key of a document. Only the store decides whether it is a good one, so all bad keys are as one.
+// key returns the partition key of a document. The store decides whether a key is valid, so all invalid keys share
+// the empty key.
 func (l *loader) key(text []byte) feed.PartitionKey {
 	components := make([]any, len(l.paths))
 	for i, path := range l.paths {
@@ -132,7 +133,7 @@ func (l *loader) key(text []byte) feed.PartitionKey {
 	return feed.Key(components...)
 }
 
-// member is the value at a path of names; nil when there is none.
+// member returns the value at a path of names, or nil.
 func member(text []byte, path []string) json.RawMessage {
 	for _, name := range path {
 		var object map[string]json.RawMessage
@@ -144,7 +145,7 @@ func member(text []byte, path []string) json.RawMessage {
 	return text
 }
 
-// serve writes what waits of a key, and again, until there is nothing left.
+// serve writes batches of waiting jobs until none are left.
 func (l *loader) serve(ctx context.Context) {
 	for jobs := l.queue.take(); jobs != nil; jobs = l.queue.take() {
 		key := jobs[0].key
@@ -153,12 +154,10 @@ func (l *loader) serve(ctx context.Context) {
 	}
 }
 
-// write writes jobs of one key, and finishes them. One that is refused takes none of the
-// others with it.
+// write writes jobs of one key, and finishes them. If a job is refused, the others are still written.
 func (l *loader) write(ctx context.Context, jobs []*job) {
-	// A document that is refused is taken out of the transaction and the rest is tried
-	// again, at most once for each document. Any other failure is met document by
-	// document, so that it is known of each whether it was written.
+	// A refused document is removed from the transaction, and the rest is retried, at most once for each document.
+	// After any other failure the documents are written individually, so the result of each is known.
 	for len(jobs) > 1 {
 		refused, err := l.commit(ctx, jobs)
 		if err == nil {
@@ -167,7 +166,7 @@ func (l *loader) write(ctx context.Context, jobs []*job) {
 			}
 			return
 		}
-		if refused < 0 { // not because of one of them: see what happens to each
+		if refused < 0 { // the failure is not about a single job: write each individually
 			break
 		}
 		jobs[refused].refusal = reason(err)
@@ -185,8 +184,8 @@ func (l *loader) write(ctx context.Context, jobs []*job) {
 	}
 }
 
-// commit writes jobs in one transaction. When it is refused because of one of them, it returns the index of that one;
-// else a number below zero. All are upserts, so to write them again after an error does no harm.
+// commit writes jobs in a single transaction. If a job was refused, commit returns its index, otherwise a negative
+// number. All writes are upserts, so repeating them after an error does no harm.
 func (l *loader) commit(ctx context.Context, jobs []*job) (refused int, err error) {
 	writes := make([]feed.Write, len(jobs))
 	for i, j := range jobs {
@@ -201,7 +200,7 @@ func (l *loader) commit(ctx context.Context, jobs []*job) (refused int, err erro
 	return -1, err
 }
 
-// unthrottled writes, and again as often as the container asks for a pause.
+// unthrottled writes, and retries as often as the container throttles the write.
 func unthrottled(ctx context.Context, write func() error) error {
 	for {
 		err := write()
@@ -217,7 +216,7 @@ func unthrottled(ctx context.Context, write func() error) error {
 	}
 }
 
-// reason is why a document was refused, without the words that are the same for all of them.
+// reason returns why a document was refused, without the words that all such errors share.
 func reason(err error) error {
 	if _, why, ok := strings.Cut(err.Error(), feed.ErrBadRequest.Error()+": "); ok {
 		return errors.New(why)

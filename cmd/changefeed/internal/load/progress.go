@@ -13,23 +13,22 @@ import (
 	"github.com/millrace/changefeed/internal/host/terminal"
 )
 
-// Progress shows how far an import has come: a bar in a terminal, a line now and then
-// elsewhere.
+// Progress shows how far an import has come: as a bar in a terminal, otherwise as a line from time to time.
 type Progress struct {
 	w     io.Writer
 	name  string
-	size  int64 // of the input; 0 when unknown
+	size  int64 // of the input; 0 if unknown
 	every time.Duration
 	terminal.Terminal
 
 	mu    sync.Mutex
 	begun time.Time
-	first *state // where this import began
+	first *state // state at the beginning of this import
 	now   state
 	drawn bool
 }
 
-// state is how far a load is.
+// state is the progress of a load.
 type state struct {
 	imported, rejected, offset int64
 }
@@ -37,12 +36,12 @@ type state struct {
 const (
 	barEvery     = 100 * time.Millisecond
 	barWidth     = 30
-	shortName    = 16 // characters of an input's name where there is little room
+	shortName    = 16 // characters of an input's name on a narrow terminal
 	clearLine    = "\r\x1b[K"
 	maxRemaining = 100 * time.Hour
 )
 
-// NewProgress shows a load of an input on w. The name - is standard input.
+// NewProgress returns a Progress that shows a load of an input on w. The name - means standard input.
 func NewProgress(w io.Writer, name string, in *os.File) *Progress {
 	p := &Progress{w: w, name: filepath.Base(name), every: terminal.LineEvery}
 	if name == "-" {
@@ -81,14 +80,13 @@ func (p *Progress) during(f func() error) error {
 	return err
 }
 
-// at sets how far the load is.
+// at sets the progress of the load.
 func (p *Progress) at(imported, rejected, offset int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.now = state{imported, rejected, offset}
 	if p.first == nil {
-		// The rate counts from here: an import that goes on has a part done that took
-		// no time now.
+		// The rate counts from here, because the part done before an interruption took no time now.
 		p.first = new(p.now)
 	}
 }
@@ -99,7 +97,7 @@ func (p *Progress) Say(format string, args ...any) {
 	fmt.Fprintln(p.w, terminal.Wrap(fmt.Sprintf(format, args...), 0, p.Room(), 2))
 }
 
-// clear removes the bar, so that a line can stand in its place.
+// clear removes the bar, so a line can be printed in its place.
 func (p *Progress) clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +107,7 @@ func (p *Progress) clear() {
 	}
 }
 
-// draw shows the present state: in place in a terminal, else as a line of its own.
+// draw shows the present state: in place on a terminal, otherwise as a new line.
 func (p *Progress) draw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,13 +120,13 @@ func (p *Progress) draw() {
 	p.drawn = true
 }
 
-// line is the state in words, after some time of work. Where a terminal has no room for all, the least worth to know is
-// left out first.
+// line returns the state in words, after some time of work. If the terminal is too narrow, the least important parts
+// are left out first.
 func (p *Progress) line(spent time.Duration) string {
 	figures := fmt.Sprintf(" %d documents", p.now.imported)
 	share, bar := "", ""
 	if p.size > 0 {
-		done := min(1, float64(p.now.offset)/float64(p.size)) // a file may grow while it is read
+		done := min(1, float64(p.now.offset)/float64(p.size)) // a file may grow during the read
 		share = fmt.Sprintf(" %3.0f%%", 100*done)
 		if p.InPlace {
 			full := int(done * barWidth)
@@ -157,7 +155,7 @@ func (p *Progress) line(spent time.Duration) string {
 	return text()
 }
 
-// left is how long the rest takes, if that can be estimated.
+// left returns how long the rest takes, if that can be estimated.
 func (p *Progress) left(spent time.Duration) string {
 	read := p.now.offset - p.first.offset
 	if p.size == 0 || read <= 0 {

@@ -6,20 +6,21 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// queue has the jobs that wait to be written. Those of a partition key are written in their order: one batch of a key is
-// in hand at a time, and what comes meanwhile waits for the next one. It may be used by several goroutines.
+// queue contains the jobs that wait to be written. The jobs of a partition key are written in order: only a single
+// batch of a key is being written at a time, and jobs that come meanwhile wait for the next batch. Several goroutines
+// may use the queue.
 type queue struct {
 	mu    sync.Mutex
-	lines map[feed.PartitionKey]*line // of the keys that have jobs, in hand or not
-	ready []*line                     // that have jobs and no batch in hand, in the order in which they are taken
-	more  *sync.Cond                  // a line may be ready, or none will ever be
-	ended bool                        // the input has
+	lines map[feed.PartitionKey]*line // lines of all keys that have jobs, including jobs being written
+	ready []*line                     // lines with waiting jobs and no batch being written, in the order in which they are taken
+	more  *sync.Cond                  // signals that a line may be ready, or that the input has ended
+	ended bool                        // the input has ended
 }
 
-// line is what waits of a partition key.
+// line contains the waiting jobs of a partition key.
 type line struct {
 	waiting []*job
-	inHand  bool // a batch of it
+	inHand  bool // a batch of this key is being written
 }
 
 func newQueue() *queue {
@@ -28,7 +29,7 @@ func newQueue() *queue {
 	return q
 }
 
-// add appends a job to those of its key.
+// add appends a job to the line of its key.
 func (q *queue) add(j *job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -44,7 +45,7 @@ func (q *queue) add(j *job) {
 	}
 }
 
-// end notes that there is no more input.
+// end records that the input has ended.
 func (q *queue) end() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -52,8 +53,8 @@ func (q *queue) end() {
 	q.more.Broadcast()
 }
 
-// take waits for a batch of one key. It returns none when the input has ended and nothing is ready: what is in hand may be
-// followed by more of its key, which its writer takes.
+// take waits for a batch of a key. take returns nil if the input has ended and no line is ready. If a batch is still
+// being written, its writer takes the remaining jobs of the key.
 func (q *queue) take() []*job {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -71,7 +72,7 @@ func (q *queue) take() []*job {
 	return batch
 }
 
-// fits is how many of the jobs go into one batch: as many as the limits allow, and the first one always.
+// fits returns how many of the jobs fit into a batch: as many as the limits allow, but at least the first.
 func fits(jobs []*job) (n int) {
 	for bytes := 0; n < min(len(jobs), maxBatch); n++ {
 		if bytes += len(jobs[n].text); n > 0 && bytes > maxBatchBytes {
@@ -81,7 +82,8 @@ func fits(jobs []*job) (n int) {
 	return n
 }
 
-// done notes that the batch of a key is not in hand any more. Its writer takes again after that, so no other one is woken.
+// done records that the batch of a key was written. Its writer takes the next batch afterwards, so no other writer is
+// woken.
 func (q *queue) done(key feed.PartitionKey) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -10,63 +10,60 @@ import (
 
 // How input is cut into documents
 //
-// Input whose first character is [ is an array, all else is lines, and what comes after
-// the end of an array is lines again. Only one document is in memory at a time.
+// If the first character of the input is [, the input is an array. Otherwise the input is lines. After the end of an
+// array, the input is lines again. Only a single document is in memory at a time.
 //
-// A line is a document, whatever is in it, so a bad one costs nothing but itself. An
-// element of an array ends at the comma or bracket after it, which a bad element may
-// not have: a missing brace makes it swallow all that follows. So an element that spans
-// several lines and is no JSON is cut before the first line that begins as its own line
-// did: with the same indentation and a brace.
+// A line is a document, whatever its content, so an invalid line affects no other document. An element of an array
+// ends at the next comma or bracket. An invalid element may have no such end: if a brace is missing, the element
+// would contain the whole rest of the input. So an element that spans several lines and is not JSON is cut before the
+// first line that begins like its own first line: with the same indentation and a brace.
 
-// A record is the text of one document of the input.
+// A record is the text of a document of the input.
 type record struct {
-	line    int    // that it begins on, counted from 1
-	element int    // of the array, counted from 1; 0 for a line
-	text    []byte // without the space around it
-	size    int64  // more than text has when there was too much to keep
-	err     error  // why this cannot be a document, whatever the text is
-	next    point  // where reading goes on
+	line    int    // of its beginning, counted from 1
+	element int    // in the array, counted from 1; 0 for a line
+	text    []byte // without the surrounding white space
+	size    int64  // greater than the size of text if the text was too large to keep
+	err     error  // why this is no document, whatever the text is
+	next    point  // where reading continues
 }
 
-// A point is where the reading of an input can go on.
+// A point is a place at which reading of an input can continue.
 type point struct {
 	Offset  int64 `json:"offset"`
 	Line    int   `json:"line"`
-	Array   bool  `json:"array"`   // within one
-	Element int   `json:"element"` // the last one that was read
+	Array   bool  `json:"array"`   // within an array
+	Element int   `json:"element"` // number of the last element that was read
 	Indent  int   `json:"indent"`  // of the line
-	Leading bool  `json:"leading"` // only space comes before on the line
+	Leading bool  `json:"leading"` // only white space comes before on the line
 }
 
 // The limits of a splitter.
 const (
-	maxKept   = 32 << 20 // bytes of one text
-	maxSearch = 4 << 20  // bytes after which a broken element is cut; above the largest document
+	maxKept   = 32 << 20 // bytes of a text that are kept
+	maxSearch = 4 << 20  // bytes after which a broken element is cut; greater than the largest document
 	readSize  = 128 << 10
 )
 
-// Why a record cannot be a document.
+// The reasons why a record is no document.
 var (
 	errUnclosed = errors.New("the array does not end: is the input cut short?")
 	errHuge     = errors.New("too large to be read: want at most 2 MB")
 )
 
-// A splitter cuts input into records. Their texts share its buffers, which are never
-// written twice.
+// A splitter cuts input into records. The texts of the records share its buffers, which are never overwritten.
 type splitter struct {
 	in     io.Reader
-	buf    []byte // read and not consumed
-	failed error  // of the last read; io.EOF at the end
-	at     point  // of buf[0]
+	buf    []byte // bytes read but not consumed
+	failed error  // by the last read; io.EOF at the end
+	at     point  // place of buf[0]
 	most   int    // bytes of a text that are kept
 }
 
 // newSplitter cuts input that begins at a point.
 func newSplitter(in io.Reader, at point) (*splitter, error) {
 	s := &splitter{in: in, at: at, most: maxKept}
-	// Only the beginning of an input shows its form. When it goes on, the point has
-	// that.
+	// Only the beginning of an input shows its form. If reading continues at a point, the point contains the form.
 	if at.Offset > 0 {
 		return s, nil
 	}
@@ -88,7 +85,7 @@ func newSplitter(in io.Reader, at point) (*splitter, error) {
 	return s, nil
 }
 
-// magics are the first bytes of what people take for JSON, the longest first.
+// magics are the first bytes of formats that are mistaken for JSON, the longest first.
 var magics = []struct{ bytes, form, reader string }{
 	{"\x28\xb5\x2f\xfd", "zstd", "zstd -dc"},
 	{"\x1f\x8b", "gzip", "gzip -dc"},
@@ -96,14 +93,14 @@ var magics = []struct{ bytes, form, reader string }{
 	{"\xfe\xff", "UTF-16", "iconv -f UTF-16 -t UTF-8"},
 }
 
-// next is the next record; io.EOF after the last.
+// next returns the next record, or io.EOF after the last.
 func (s *splitter) next() (record, error) {
 	for {
 		c, ok := s.space()
 		switch {
 		case !ok && s.failed != io.EOF:
 			return record{}, fmt.Errorf("read input: %w", s.failed)
-		// Once, and as a record: all elements before it are good, and are written.
+		// This is reported once, as a record, because all elements before are valid and are written.
 		case !ok && s.at.Array:
 			s.at.Array = false
 			return record{line: s.at.Line, element: s.at.Element + 1, err: errUnclosed, next: s.at}, nil
@@ -120,14 +117,14 @@ func (s *splitter) next() (record, error) {
 	}
 }
 
-// record takes the text at the position.
+// record reads the text at the position.
 func (s *splitter) record() record {
 	r := record{line: s.at.Line}
 	trim := " \t\r\n"
 	if s.at.Array {
 		s.at.Element++
 		r.element = s.at.Element
-		trim += "," // is in the text of a broken element
+		trim += "," // the text of a broken element may end with a comma
 	}
 	text, size := s.take(&scan{array: s.at.Array, indent: s.at.Indent})
 	r.text, r.size = bytes.TrimRight(text, trim), size
@@ -140,11 +137,10 @@ func (s *splitter) record() record {
 	return r
 }
 
-// take consumes a text, and returns what can be kept of it and its size.
+// take consumes a text. take returns the part that is kept, and the size of the whole text.
 func (s *splitter) take(c *scan) (text []byte, size int64) {
-	// The search ends at the end of the text, at the end of the input, or so far after
-	// a place where another element may begin that this one cannot be a document any
-	// more.
+	// The search ends at the end of the text or of the input. If another element may begin at some place, the search
+	// also ends so far after this place that the present element is too large for a document.
 	for !c.run(s.buf) && (c.other == 0 || c.pos < maxSearch) && s.more() {
 		if c.pos > s.most {
 			if size == 0 {
@@ -168,7 +164,7 @@ func (s *splitter) take(c *scan) (text []byte, size int64) {
 	return text, size
 }
 
-// space steps over white space, and returns the character after it.
+// space skips white space, and returns the next character.
 func (s *splitter) space() (c byte, ok bool) {
 	for {
 		rest := bytes.TrimLeft(s.buf, " \t\r\n")
@@ -182,7 +178,7 @@ func (s *splitter) space() (c byte, ok bool) {
 	}
 }
 
-// consume steps over the first n bytes.
+// consume consumes the first n bytes.
 func (s *splitter) consume(n int) {
 	taken := s.buf[:n]
 	s.buf = s.buf[n:]
@@ -192,8 +188,8 @@ func (s *splitter) consume(n int) {
 		s.at.Indent, s.at.Leading = 0, true
 		taken = taken[i+1:]
 	}
-	// Line and indentation are kept up here, where all input passes, because a search
-	// for them backwards would need input that is gone.
+	// Line and indentation are counted here, where all input passes, because a later search backwards would need
+	// bytes that are no longer in memory.
 	if s.at.Leading {
 		blank := len(taken) - len(bytes.TrimLeft(taken, " \t"))
 		s.at.Indent += blank
@@ -201,13 +197,13 @@ func (s *splitter) consume(n int) {
 	}
 }
 
-// more reads more input, and reports whether there was some.
+// more reads more input, and reports whether there was any.
 func (s *splitter) more() bool {
 	if s.failed != nil {
 		return false
 	}
-	// A new buffer, never the beginning of the old one: texts that were cut out of it are on
-	// their way.
+	// This allocates a new buffer and never reuses the old one, because texts cut from the old buffer are still being
+	// written.
 	if cap(s.buf)-len(s.buf) < readSize/2 {
 		s.buf = append(make([]byte, 0, 2*len(s.buf)+readSize), s.buf...)
 	}
@@ -217,29 +213,29 @@ func (s *splitter) more() bool {
 	return n > 0 || err == nil
 }
 
-// A scan looks for the end of a text, in as many steps as the text comes in.
+// A scan searches the end of a text. A scan can continue when more of the text has been read.
 type scan struct {
-	array  bool // else the text is a line
-	indent int  // of the line that it begins on
+	array  bool // otherwise the text is a line
+	indent int  // of the first line
 
 	pos     int
 	depth   int
 	quoted  bool
 	escaped bool
 	line    margin
-	alone   bool // the first line is a brace alone, so that nested lines can be known by their indentation only
-	other   int  // where another element may begin, if this one is broken
+	alone   bool // the first line contains only a brace, so nested lines are recognized only by their indentation
+	other   int  // where another element may begin, if the present element is broken
 }
 
 // margin is the space before the first character of a line.
 type margin struct {
-	isOpen bool // no character has come yet
-	comma  bool // some write the comma before the element
-	blank  int  // the space, up to the comma
+	isOpen bool // the position is before the first character of the line
+	comma  bool // a comma was found before the element, as in some inputs
+	blank  int  // width of the white space before the comma
 	begun  int  // where the line begins
 }
 
-// run goes on to the end of the text, and reports whether it came to it.
+// run continues the search, and reports whether the end of the text was reached.
 func (c *scan) run(text []byte) (ended bool) {
 	if !c.array {
 		if end := bytes.IndexByte(text[c.pos:], '\n'); end >= 0 {
@@ -257,14 +253,14 @@ func (c *scan) run(text []byte) (ended bool) {
 	return false
 }
 
-// step looks at one character.
+// step processes a character.
 func (c *scan) step(text []byte) (ended bool) {
 	char := text[c.pos]
 	if c.line.isOpen {
 		c.begin(char)
 	}
 	switch {
-	case char == '\n': // no string spans lines
+	case char == '\n': // strings do not span lines
 		c.alone = c.alone || c.line.begun == 0 && len(bytes.TrimSpace(text[:c.pos])) == 1
 		c.quoted, c.escaped = false, false
 		c.line = margin{isOpen: true, begun: c.pos + 1}
@@ -285,7 +281,7 @@ func (c *scan) step(text []byte) (ended bool) {
 	return false
 }
 
-// begin looks at a character before which only space comes on its line.
+// begin processes a character that only white space precedes on its line.
 func (c *scan) begin(char byte) {
 	switch char {
 	case ' ', '\t':

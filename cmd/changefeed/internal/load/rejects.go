@@ -10,12 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// Documents that were refused, with their text, so that they can be mended and
-// imported. The file and the mark move together: rejects are on the disk before a mark
-// that counts them, and those after the mark are cut off when the import goes on,
-// because they are refused again.
+// Refused documents are kept with their text, so you can correct and import them. The file and the mark move
+// together: rejects are on the disk before a mark that counts them. When the import continues, rejects after the mark
+// are cut off, because these documents are refused again.
 
-// tally counts what an import finishes, keeps its rejects, and moves its mark.
+// tally counts the finished records of an import, writes its rejects, and moves its mark.
 type tally struct {
 	mark    *mark
 	show    *Progress
@@ -25,10 +24,10 @@ type tally struct {
 
 const (
 	saveEvery   = time.Second
-	maxReported = 10 // rejects of which each is shown
+	maxReported = 10 // number of rejects that are shown individually
 )
 
-// add takes the next record that is finished.
+// add processes the next finished record.
 func (t *tally) add(j *job) error {
 	if j.refusal == nil {
 		t.mark.Imported++
@@ -37,7 +36,7 @@ func (t *tally) add(j *job) error {
 	}
 	t.mark.Place, t.mark.Rejects = j.next, t.rejects.size
 	t.show.at(t.mark.Imported, t.mark.Rejected, j.next.Offset)
-	// To save waits for the disk. At most a second of work is done again after a crash.
+	// Saving waits for the disk. After a crash, at most a second of work is repeated.
 	if time.Since(t.saved) < saveEvery {
 		return nil
 	}
@@ -45,8 +44,8 @@ func (t *tally) add(j *job) error {
 	return t.save()
 }
 
-// refuse keeps a record that cannot be a document. The first few are shown, so that a mistake in
-// all of them is seen before the import is over.
+// refuse writes a record that is no valid document to the rejects. The first few are shown, so the user notices a
+// mistake in all of them before the import ends.
 func (t *tally) refuse(j *job) error {
 	t.mark.Rejected++
 	switch {
@@ -60,7 +59,7 @@ func (t *tally) refuse(j *job) error {
 	return t.rejects.add(j)
 }
 
-// save moves the mark on the disk, after the rejects before it, which nobody would write again.
+// save moves the mark on the disk, after the earlier rejects, because these would not be written again.
 func (t *tally) save() error {
 	if err := t.rejects.sync(); err != nil {
 		return err
@@ -68,7 +67,7 @@ func (t *tally) save() error {
 	return t.mark.save()
 }
 
-// finish ends the import, or leaves the mark for the next one.
+// finish ends the import, or leaves the mark for the next import.
 func (t *tally) finish(all bool) error {
 	if err := t.save(); err != nil {
 		return err
@@ -79,26 +78,26 @@ func (t *tally) finish(all bool) error {
 	return t.rejects.close()
 }
 
-// A rejectFile keeps the documents that were refused. It is made for the first of them.
+// A rejectFile contains the refused documents. The first such document creates the file.
 type rejectFile struct {
 	path string
 	size int64
 	file *os.File
-	pass bool // it is no file but a device or a pipe, such as /dev/null, which keeps nothing
+	pass bool // a device or a pipe, such as /dev/null, which keeps nothing
 }
 
 // reject is a line of a reject file.
 type reject struct {
 	Line    int    `json:"line"`
-	Element int    `json:"element,omitempty"` // of an array
+	Element int    `json:"element,omitempty"` // number of the element in an array
 	Error   string `json:"error"`
 	Text    string `json:"text"`
-	Base64  string `json:"base64,omitempty"` // instead of the text, when it is no UTF-8
-	Bytes   int64  `json:"bytes,omitempty"`  // of the text, when it is not all there
+	Base64  string `json:"base64,omitempty"` // instead of a text that is not UTF-8
+	Bytes   int64  `json:"bytes,omitempty"`  // of an incomplete text
 }
 
-// add appends a record. A text that is no UTF-8 is written in base64, because JSON would replace
-// its bytes, and people want them back.
+// add appends a record. A text that is not UTF-8 is written in base64, because JSON would replace its bytes, and the
+// user needs the original bytes.
 func (f *rejectFile) add(j *job) error {
 	if err := f.open(); err != nil {
 		return err
@@ -124,8 +123,8 @@ func (f *rejectFile) add(j *job) error {
 	return nil
 }
 
-// open opens the file where the mark ends, because rejects after that are refused again. A file that ends before that was
-// mended or removed since then, and is not filled up with zeros.
+// open opens the file at the place that the mark records, because rejects after that are refused again. If the file
+// is shorter, the user has changed or removed the file since, and the gap is not filled with zeros.
 func (f *rejectFile) open() (err error) {
 	if f.file != nil {
 		return nil
@@ -150,7 +149,7 @@ func (f *rejectFile) open() (err error) {
 	return nil
 }
 
-// sync brings the rejects to the disk, before a mark says that they are kept.
+// sync syncs the rejects to the disk, before a mark counts them.
 func (f *rejectFile) sync() error {
 	if f.file == nil || f.pass {
 		return nil

@@ -12,33 +12,31 @@ import (
 	"github.com/millrace/changefeed/internal/host/place"
 )
 
-// An import of millions must not begin anew after an interruption. The mark may be
-// short of what is written: all writes are upserts, so what comes after it is written
-// twice and does no harm.
+// An import of millions of documents must not start again after an interruption. The mark may be behind the last
+// written document. All writes are upserts, so writing documents after the mark again does no harm.
 
-// A mark says how far a load has come: everything before it is written or kept as a
-// reject. Until the import is done it lies in the store's directory or, for an account,
-// beside the input.
+// A mark records how far a load has come: every document before the mark was written or kept as a reject. Until the
+// import is done, the mark is in the store's directory or, for an account, next to the input.
 type mark struct {
 	Input     string    `json:"input"`
 	Size      int64     `json:"size"`
 	Modified  time.Time `json:"modified"`
-	Container string    `json:"container"` // its account and resource id: one that is made anew is empty
+	Container string    `json:"container"` // account and resource id of the container: a container that was created again is empty
 	Place     point     `json:"place"`
 	Imported  int64     `json:"imported"`
 	Rejected  int64     `json:"rejected"`
 	Rejects   int64     `json:"rejects_size"` // of the reject file
 
-	path string // empty when the input cannot be read from the middle
+	path string // empty if the input cannot be read from the middle
 }
 
 const (
-	marksFolder = "imports" // of a store
-	markSuffix  = ".mark"   // beside the input
+	marksFolder = "imports" // folder in a store
+	markSuffix  = ".mark"   // next to the input
 )
 
-// openMark returns the mark of a load, and whether an interrupted one left it there. Input
-// that has changed since then is another input.
+// openMark returns the mark of a load, and whether an interrupted load has left the mark there. An input that has
+// changed since counts as another input.
 func openMark(in *os.File, c *place.Container) (m *mark, found bool, err error) {
 	info, err := in.Stat()
 	if err != nil {
@@ -60,14 +58,14 @@ func openMark(in *os.File, c *place.Container) (m *mark, found bool, err error) 
 		return nil, false, fmt.Errorf("read mark of an earlier import: %w", err)
 	}
 	old := mark{path: m.path}
-	if json.Unmarshal(text, &old) != nil || !old.continues(m) { // cut short by a power loss, or of other input
+	if json.Unmarshal(text, &old) != nil || !old.continues(m) { // cut short by a power loss, or for other input
 		return m, false, nil
 	}
 	return &old, true, nil
 }
 
-// locate sets where the mark is, and which container it is of. Where no file can be made
-// beside the input, an import into an account has none.
+// locate sets the path of the mark, and its container. If no file can be created next to the input, an import into an
+// account has no mark.
 func (m *mark) locate(c *place.Container) {
 	if c.Local != nil {
 		h := fnv.New64a()
@@ -83,13 +81,13 @@ func (m *mark) locate(c *place.Container) {
 		return
 	}
 	f.Close()
-	_ = os.Remove(f.Name()) // is written anew
+	_ = os.Remove(f.Name()) // created again later
 }
 
-// continues reports whether a mark is for the same load.
+// continues reports whether a mark belongs to the same load.
 //
-// The input is not read to be compared: that would take as long as importing it. Size
-// and time of the last change stand for its content.
+// The content of the input is not compared, because reading would take as long as importing. Instead, its size and
+// the time of its last change are compared.
 func (m *mark) continues(now *mark) bool {
 	return m.Input == now.Input && m.Size == now.Size && m.Modified.Equal(now.Modified) &&
 		m.Container == now.Container && m.Place.Offset > 0 && m.Place.Offset <= m.Size
@@ -100,8 +98,8 @@ func (m *mark) reset() {
 	m.Place, m.Imported, m.Rejected, m.Rejects = point{}, 0, 0, 0
 }
 
-// save stores the mark, whole or not at all. It does not wait for the disk: an older mark, or one
-// that a power loss has cut, only means that documents are written again.
+// save stores the mark, as a whole or not at all. save does not wait for the disk: if the mark is older, or was cut
+// by a power loss, some documents are only written again.
 func (m *mark) save() error {
 	if m.path == "" || m.Place.Offset == 0 {
 		return nil
@@ -122,7 +120,7 @@ func (m *mark) save() error {
 	return nil
 }
 
-// remove ends the load: the next one begins anew.
+// remove removes the mark, so the next load starts at the beginning.
 func (m *mark) remove() error {
 	if m.path == "" {
 		return nil
@@ -131,7 +129,7 @@ func (m *mark) remove() error {
 		return fmt.Errorf("remove mark: %w", err)
 	}
 	if folder := filepath.Dir(m.path); filepath.Base(folder) == marksFolder {
-		_ = os.Remove(folder) // fails while other imports have marks there
+		_ = os.Remove(folder) // fails if other imports have marks there
 	}
 	return nil
 }

@@ -7,27 +7,28 @@ import (
 	"sync"
 )
 
-// The runtime has a limit for its memory, and a collector that works as hard as is needed to stay below it. Where the
-// data alone exceeds the limit, that is half of all processor time, for nothing. So the limit is raised there: after
-// each collection it is set anew, to what the collection has found to be live and room for garbage. It falls again
-// with the data.
+// The Go runtime has a limit for its memory, and its collector works as hard as needed to stay below the limit. If
+// the live data alone exceeds the limit, the collector takes half of all processor time in vain. So the limit is
+// raised then: after each collection the limit is set again, to the size of the live data plus room for garbage. When
+// the live data shrinks, the limit falls again.
 
 const (
-	// garbageShare is how much garbage there may be at least, as a part of the live data. What is allocated while
-	// a collection runs counts as live, so a larger part would add up from one collection to the next.
+	// garbageShare is the smallest allowed amount of garbage, as a part of the live data: 1 divided by garbageShare.
+	// Memory that is allocated while a collection runs counts as live, so a larger part would grow from one
+	// collection to the next.
 	garbageShare = 4
 
-	// mostGarbage bounds that, in bytes: with it, all that queries, answers and connections hold together stays well
-	// below a gigabyte.
+	// mostGarbage limits this amount, in bytes, so queries, answers and connections together stay well below a
+	// gigabyte.
 	mostGarbage = 128 << 20
 
-	// worthwhile is the part of the limit by which a new one must differ. To set a limit stops the world for some
-	// microseconds.
+	// worthwhile is the part of the limit by which a new limit must differ, because setting a limit stops the world
+	// for some microseconds.
 	worthwhile = 16
 )
 
-// Keep holds what Go's runtime has from the system near limit bytes, until end is called, which restores the limit that there
-// was before. Live data that leaves no room for garbage raises the limit.
+// Keep holds the memory of Go's runtime near limit bytes until end is called, which restores the previous limit. If
+// the live data leaves no room for garbage, Keep raises the limit.
 func Keep(limit int64) (end func()) {
 	k := &keeper{least: limit, now: limit, before: debug.SetMemoryLimit(limit)}
 	k.awaitCollection()
@@ -43,16 +44,16 @@ type keeper struct {
 	ended bool
 }
 
-// sentinel becomes garbage at once, so its cleanup runs after the next collection. The pointer keeps the runtime from
-// placing it in a block with others, which could live on.
+// sentinel becomes garbage at once, so its cleanup runs after the next collection. The pointer prevents the runtime
+// from placing the sentinel in a block with other objects, which could stay alive.
 type sentinel struct{ _ *sentinel }
 
-// awaitCollection has the limit set after the next collection.
+// awaitCollection arranges that the limit is set after the next collection.
 func (k *keeper) awaitCollection() {
 	runtime.AddCleanup(new(sentinel), (*keeper).collected, k)
 }
 
-// collected sets the limit by what a collection has found, and waits for the next.
+// collected sets the limit according to the last collection, and waits for the next collection.
 func (k *keeper) collected() {
 	live, other := found()
 	k.mu.Lock()
@@ -77,12 +78,12 @@ func (k *keeper) end() {
 	}
 }
 
-// limitFor is the limit for so many bytes of live data, and of other memory of the runtime, such as stacks.
+// limitFor returns the limit for so many bytes of live data, and of other memory of the runtime, such as stacks.
 func limitFor(least, live, other int64) int64 {
 	return max(least, live+min(live/garbageShare, mostGarbage)+other)
 }
 
-// found returns what the last collection has found to be live, and what the runtime has beside its heap, in bytes.
+// found returns the live bytes after the last collection, and the runtime's memory outside its heap, in bytes.
 func found() (live, other int64) {
 	samples := []metrics.Sample{
 		{Name: "/gc/heap/live:bytes"},
@@ -99,7 +100,7 @@ func found() (live, other int64) {
 	return value(samples[0]), max(0, other)
 }
 
-// value is the number of a sample; 0 where the runtime has none by that name.
+// value returns the number of a sample, or 0 if the runtime has no such metric.
 func value(s metrics.Sample) int64 {
 	if s.Value.Kind() != metrics.KindUint64 {
 		return 0

@@ -14,22 +14,22 @@ import (
 	"github.com/millrace/changefeed/internal/host/place"
 )
 
-// Remains are what could be read of a damaged store, and what could not.
+// Remains records which parts of a damaged store could be read, and which could not.
 type Remains struct {
-	*docstore.Salvaged          // of the wanted container alone, and of files that may have had its documents
-	wanted             string   // the container; empty for all
+	*docstore.Salvaged          // limited to the wanted container, and to files that may contain its documents
+	wanted             string   // the container; empty means all
 	there              []string // the names of all containers
-	written            int      // documents
+	written            int      // number of documents
 }
 
-// Salvage writes the documents that are left of a container in the directory of a damaged store or, if none is named, of
-// all, each in an object with its container. It leaves Range out of account.
+// Salvage writes the remaining documents of a container in the directory of a damaged store. If container is empty,
+// Salvage writes those of all containers, each in an object that names its container. Salvage ignores Range.
 func Salvage(ctx context.Context, dir, container string, to io.Writer, o Options) (*Remains, error) {
 	w := changeline.NewWriter(to)
 	r := &Remains{wanted: container}
 	var err error
 	r.Salvaged, err = docstore.Salvage(ctx, dir, func(of string, item docstore.Item) error {
-		// All that is left is read, whichever container is wanted: the rest is dropped here.
+		// All remaining documents are read, whichever container is wanted. The others are dropped here.
 		if container != "" && container != of || o.Key != "" && o.Key != item.Key {
 			return nil
 		}
@@ -46,7 +46,7 @@ func Salvage(ctx context.Context, dir, container string, to io.Writer, o Options
 	return r, w.Flush()
 }
 
-// narrow leaves out what is known of other containers than the one that is wanted, which nobody has asked for.
+// narrow removes facts about containers other than the wanted container.
 func (r *Remains) narrow() {
 	for _, c := range r.Containers {
 		r.there = append(r.there, c.Name)
@@ -58,7 +58,7 @@ func (r *Remains) narrow() {
 	}
 }
 
-// within is an object with a document and its container.
+// within returns an object with a document and its container.
 func within(container string, body []byte) ([]byte, error) {
 	return json.Marshal(struct {
 		Container string          `json:"container"`
@@ -66,7 +66,7 @@ func within(container string, body []byte) ([]byte, error) {
 	}{container, body})
 }
 
-// WriteLosses lists all that is missing, and counts the rest.
+// WriteLosses lists all known losses, and counts the rest.
 func (r *Remains) WriteLosses(to io.Writer) error {
 	var text strings.Builder
 	for _, l := range r.Lost {
@@ -103,16 +103,15 @@ func (r *Remains) WriteLosses(to io.Writer) error {
 	return err
 }
 
-// nameIsLost matches the stand-in for a container's name that was lost, as in
-// [docstore.Salvaged].
+// nameIsLost matches the substitute for a lost name of a container, as in [docstore.Salvaged].
 var nameIsLost = regexp.MustCompile(`^container [0-9]+$`)
 
-// Err is the error of a store that has lost something, or lacks the container.
+// Err returns an error if the store has lost anything, or lacks the wanted container.
 func (r *Remains) Err() error {
 	switch {
 	case r.wanted != "" && !slices.Contains(r.there, r.wanted):
 		err := fmt.Errorf("--container is %s: %w: want one of %s", r.wanted, place.ErrNoContainer, strings.Join(r.there, ", "))
-		// The wanted container may be there under its number alone.
+		// The wanted container may exist under its number only.
 		if lost := slices.IndexFunc(r.there, nameIsLost.MatchString); lost >= 0 {
 			err = fmt.Errorf("%w, as in --container '%s', which stands for one whose name is lost", err, r.there[lost])
 		}

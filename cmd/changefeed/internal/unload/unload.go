@@ -1,5 +1,5 @@
-// Package unload writes the documents of a container, one a line, as package load reads them. Of a damaged store it writes
-// those that can still be read.
+// Package unload writes the documents of a container, each on a line, in the form that package load reads. From a
+// damaged store, these are the documents that can still be read.
 package unload
 
 import (
@@ -13,16 +13,16 @@ import (
 	"github.com/millrace/changefeed/internal/changeline"
 )
 
-// Options choose documents, and say how they are written.
+// Options select documents, and decide how they are written.
 type Options struct {
-	Key    feed.PartitionKey // only those of this key, unless it is empty
-	Range  feed.Range        // only those of this range
-	System bool              // with the system properties
+	Key    feed.PartitionKey // only documents of this key; empty means all
+	Range  feed.Range        // only documents of this range
+	System bool              // include the system properties
 }
 
-// Documents writes the documents of a container. It reads the feed of latest versions from its beginning, which has each
-// document once, because that is the one way to all documents that a store, the server and an account have in common.
-// Those of one partition key come in the order of their last writes.
+// Documents writes the documents of a container. Documents reads the feed of latest versions from its beginning,
+// which contains each document once, because a store, the server and an account all have this feed. The documents of
+// a partition key come in the order of their last writes.
 func Documents(ctx context.Context, source feed.Source, to io.Writer, o Options) error {
 	w := changeline.NewWriter(to)
 	from := feed.Position{Start: feed.FromBeginning()}
@@ -36,14 +36,14 @@ func Documents(ctx context.Context, source feed.Source, to io.Writer, o Options)
 			}
 		}
 	}
-	// Pull ends without an error when ctx does, and half an export must not look like a whole one.
+	// Pull returns no error if ctx ends, but an incomplete export must not look complete.
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return w.Flush()
 }
 
-// write writes a document, in an object with its container if that is named.
+// write writes a document. If a container is named, the document is in an object that also names the container.
 func (o Options) write(w *bufio.Writer, container, id string, key feed.PartitionKey, body []byte) (err error) {
 	if !o.System {
 		if body, err = changeline.WithoutSystem(body); err != nil {

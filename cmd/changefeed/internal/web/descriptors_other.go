@@ -2,5 +2,5 @@
 
 package web
 
-// Descriptors is 0: the system does not say how many files may be open.
+// Descriptors returns 0, because this system does not report how many files may be open.
 func Descriptors() int64 { return 0 }

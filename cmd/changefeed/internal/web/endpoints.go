@@ -11,17 +11,17 @@ import (
 	"github.com/millrace/changefeed/cosmosrest"
 )
 
-// Endpoints say how to connect to a store that is served: as JSON to programs, which read it from a pipe.
+// Endpoints describe how to connect to a served store. Programs read them as JSON from a pipe.
 type Endpoints struct {
 	Endpoint    string `json:"endpoint"`
 	Dedicated   string `json:"dedicated_endpoint,omitempty"`
 	Key         string `json:"key"`
 	Connection  string `json:"connection_string"`
 	Certificate string `json:"certificate,omitempty"` // file that clients must trust
-	Store       string `json:"store,omitempty"`       // directory; none is memory
+	Store       string `json:"store,omitempty"`       // directory; empty means in memory
 }
 
-// endpoints are those of the sites.
+// endpoints returns the endpoints of the sites.
 func (o *Options) endpoints(sites Sites, certificate string) (e Endpoints, err error) {
 	e = Endpoints{Key: cosmosrest.EmulatorKey, Certificate: certificate}
 	if len(o.Keys) > 0 {
@@ -41,21 +41,20 @@ func (o *Options) endpoints(sites Sites, certificate string) (e Endpoints, err e
 	return e, err
 }
 
-// url is an address for clients: that of this machine, if the server listens on all
-// interfaces.
+// url returns an address for clients. If the server listens on all interfaces, this is the address of this machine.
 func (o *Options) url(address net.Addr) string {
 	scheme, text := "https", address.String()
 	if o.Plain {
 		scheme = "http"
 	}
-	// No client can connect to 0.0.0.0 or ::, and the certificate is for localhost.
+	// Clients cannot connect to 0.0.0.0 or ::, and the certificate is for localhost.
 	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		text = net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
 	}
 	return scheme + "://" + text + "/"
 }
 
-// Write writes them for people. A secret key is left out, because terminals are shared and logged.
+// Write writes the endpoints for people. A secret key is left out, because terminals are shared and logged.
 func (e Endpoints) Write(to io.Writer) error {
 	key := e.Key
 	if key != cosmosrest.EmulatorKey {

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// A SparseLog passes on one record in logPause, with how many it left out before. What clients do wrong is worth a line, and
-// a thousand clients who do it must not fill the disk.
+// A SparseLog passes on a record per logPause, with the number of records left out before. Errors of clients are
+// worth a line, but a thousand faulty clients must not fill the disk.
 type SparseLog struct {
 	slog.Handler
 
 	mu   sync.Mutex
 	next time.Time
-	left int // out, since the last one
+	left int // number of records left out since the last record
 }
 
 const logPause = time.Second

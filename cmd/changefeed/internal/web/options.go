@@ -17,34 +17,34 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// Options say which store is served, where, and to whom. They are those of [cosmosrest.Options], of [docstore.Options] and
-// of addresses, as flags have them; errors name the flags.
+// Options say which store is served, at which addresses, and to whom. They are those of [cosmosrest.Options] and
+// [docstore.Options], plus addresses, in the form of flags. Errors name the flags.
 type Options struct {
-	Dir       string        // of the store, made if there is none; empty is in memory
-	Cache     int64         // bytes of memory for the store's engine; 0 is the default of [docstore.Options]
-	NoSync    bool          // answers writes before they are on the disk
+	Dir       string        // of the store, created if missing; empty means in memory
+	Cache     int64         // bytes of memory for the store's engine; 0 means the default of [docstore.Options]
+	NoSync    bool          // answer writes before they are on the disk
 	Retention time.Duration // of containers without a policy
-	Kept      bool          // what a store was served with before goes before Retention
+	Kept      bool          // a retention that the store already has takes precedence over Retention
 
 	Listen    string // host:port
-	Dedicated string // host:port of a dedicated gateway; empty for none
+	Dedicated string // host:port of a dedicated gateway; empty means none
 	Plain     bool   // http instead of https
-	Cert      string // file with a certificate; one is made if it is empty
-	KeyFile   string // of Cert
+	Cert      string // file with a certificate; if empty, a certificate is created
+	KeyFile   string // file with the key of Cert
 
-	Keys      []string // two at most, as of ReadOnly; by default the emulator's
+	Keys      []string // two at most, like ReadOnly; default is the emulator's
 	ReadOnly  []string
-	Hosts     []string // names of the server besides loopback, for the emulator's key
-	Roles     string   // file with what the principals of Entra tokens may do
-	JWKS      string   // file or address of the keys that sign those
-	Issuer    string   // of those
-	Audiences []string // of those
-	Insecure  bool     // accepts the emulator's Entra tokens, which anybody can make
+	Hosts     []string // host names of the server other than loopback, for the emulator's key
+	Roles     string   // file with the rights of the principals of Entra tokens
+	JWKS      string   // file or address of the keys that sign Entra tokens
+	Issuer    string   // of Entra tokens
+	Audiences []string // of Entra tokens
+	Insecure  bool     // accept the emulator's Entra tokens, which anyone can make
 
 	Lenient    bool
-	Level      string // of consistency that clients are told; empty is Session
-	Images     string // of which changes the feed of all versions shows the previous one: all, deletes or none; empty is deletes
-	Throughput int    // request units a second; 0 or [cosmosrest.Unlimited] for none
+	Level      string // consistency level that clients are told; empty means Session
+	Images     string // changes for which the feed of all versions shows the previous image: all, deletes or none; empty means deletes
+	Throughput int    // request units a second; 0 or [cosmosrest.Unlimited] means no throttling
 
 	Log *slog.Logger
 }
@@ -52,8 +52,8 @@ type Options struct {
 // DefaultListen is the emulator's address, which SDKs expect.
 const DefaultListen = "127.0.0.1:8081"
 
-// Keys in the environment stand in for Keys and ReadOnly. They are invisible to other users of the machine, unlike those on
-// a command line.
+// These environment variables replace Keys and ReadOnly. Other users of the machine cannot see them, unlike keys on a
+// command line.
 const (
 	KeyVariable      = "CHANGEFEED_KEY"
 	ReadOnlyVariable = "CHANGEFEED_READ_ONLY_KEY"
@@ -61,8 +61,8 @@ const (
 
 const wantKey = "the base64 of 16 bytes or more" // for messages
 
-// Check refuses options that are wrong or unsafe: an address that other machines can reach needs a key that not everybody
-// knows. It takes keys that are not given from the environment.
+// Check refuses options that are invalid or unsafe: if other machines can reach an address, the server needs a secret
+// key. Check takes keys that are not set from the environment.
 func (o *Options) Check() error {
 	o.Keys, o.ReadOnly = orVariable(o.Keys, KeyVariable), orVariable(o.ReadOnly, ReadOnlyVariable)
 	switch {
@@ -71,7 +71,7 @@ func (o *Options) Check() error {
 	case slices.Contains(o.ReadOnly, ""):
 		return usage.Flag("read-only-key", "empty", wantKey)
 	}
-	// Both addresses lead to the same store, so both have the same rules.
+	// Both addresses lead to the same store, so the same rules apply to both.
 	for _, f := range []struct{ flag, value string }{{"listen", o.Listen}, {"dedicated-gateway", o.Dedicated}} {
 		if f.flag == "dedicated-gateway" && f.value == "" {
 			continue
@@ -80,12 +80,11 @@ func (o *Options) Check() error {
 		switch {
 		case err != nil:
 			return usage.Flag(f.flag, f.value, "host:port, such as "+DefaultListen)
-		// IsLoopback takes the rest of a URL, which begins with two slashes. An address
-		// without a host, such as :8081, is that of every interface, and so no
-		// loopback.
+		// IsLoopback expects the rest of a URL, which begins with two slashes. An address without a host, such as
+		// :8081, means all interfaces, and is not loopback.
 		case place.IsLoopback("//" + f.value):
-		// Before the keys are looked at: a token that anybody can make gives everybody
-		// the rights of the store, whatever its key is.
+		// This comes before the check of the keys: if anyone can make a token, anyone has all rights on the store,
+		// whatever its keys are.
 		case o.Insecure:
 			return usage.Flag(f.flag, f.value, "a loopback address such as "+DefaultListen+" with --insecure-aad, whose tokens anybody can make")
 		case len(o.Keys) == 0 || slices.ContainsFunc(slices.Concat(o.Keys, o.ReadOnly), cosmosrest.IsEmulatorKey):
@@ -118,7 +117,7 @@ var images = map[string]cosmosrest.Images{
 	"": cosmosrest.ImagesOfDeletes, "deletes": cosmosrest.ImagesOfDeletes, "all": cosmosrest.ImagesOfAll, "none": cosmosrest.NoImages,
 }
 
-// orVariable are the keys of a flag or, without any, the key in the environment.
+// orVariable returns the keys of a flag or, if there are none, the key in the environment.
 func orVariable(keys []string, variable string) []string {
 	if key := os.Getenv(variable); key != "" && len(keys) == 0 {
 		return []string{key}
@@ -126,10 +125,10 @@ func orVariable(keys []string, variable string) []string {
 	return keys
 }
 
-// server is the options of the server.
+// server returns the options of the server.
 func (o *Options) server(ctx context.Context) (cosmosrest.Options, error) {
-	// A server has two keys of each kind, as an account has, so that they can be
-	// changed one after the other while clients go on. More were refused in check.
+	// Like an account, a server has two keys of each kind, so you can replace them in turn while clients go on. Check
+	// has refused more than two.
 	two := func(keys []string) (string, string) {
 		keys = append(slices.Clone(keys), "", "")
 		return keys[0], keys[1]
@@ -137,7 +136,7 @@ func (o *Options) server(ctx context.Context) (cosmosrest.Options, error) {
 	s := cosmosrest.Options{Lenient: o.Lenient, Hosts: o.Hosts, Consistency: o.Level, PreviousImages: images[o.Images], Throughput: o.Throughput, Logger: o.Log, Ending: ctx}
 	s.Keys.Primary, s.Keys.Secondary = two(o.Keys)
 	s.Keys.PrimaryReadOnly, s.Keys.SecondaryReadOnly = two(o.ReadOnly)
-	s.Keys.Primary = cmp.Or(s.Keys.Primary, cosmosrest.EmulatorKey) // also beside a read-only key
+	s.Keys.Primary = cmp.Or(s.Keys.Primary, cosmosrest.EmulatorKey) // even if there is a read-only key
 	if o.Roles == "" && !o.Insecure {
 		return s, nil
 	}

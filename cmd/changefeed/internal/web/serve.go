@@ -15,9 +15,9 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// Serve serves a store until ctx ends, and then finishes the requests in hand. It calls ready when clients may connect.
-// Wrong options leave nothing behind, neither a store nor a certificate. Addresses are listened on when the store is open,
-// so that a client that connects is answered.
+// Serve serves a store until ctx ends, and then finishes running requests. Serve calls ready when clients may
+// connect. Invalid options leave neither a store nor a certificate behind. Serve listens on the addresses after the
+// store was opened, so a client that connects gets an answer.
 func (o *Options) Serve(ctx context.Context, ready func(Endpoints) error) (err error) {
 	options, err := o.server(ctx)
 	if err != nil {
@@ -29,7 +29,7 @@ func (o *Options) Serve(ctx context.Context, ready func(Endpoints) error) (err e
 	db, err := docstore.OpenContext(ctx, o.Dir, o.store())
 	switch {
 	case err != nil && ctx.Err() != nil:
-		// That is the end which was asked for, and no failure.
+		// The user has ended the server, so this is no failure.
 		o.Log.Info("ended while the store was being opened")
 		return nil
 	case errors.Is(err, docstore.ErrInUse):
@@ -38,7 +38,7 @@ func (o *Options) Serve(ctx context.Context, ready func(Endpoints) error) (err e
 		return err
 	}
 	defer func() { err = cmp.Or(err, db.Close()) }()
-	// A store that was killed is whole, but an operator should know that it was.
+	// A killed store is intact, but the operator should know about the kill.
 	if found := db.Recovery(); found.Log != "" {
 		o.Log.Info(found.String())
 	}
@@ -67,7 +67,7 @@ func (o *Options) Serve(ctx context.Context, ready func(Endpoints) error) (err e
 	})
 }
 
-// store is the options of the store.
+// store returns the options of the store.
 func (o *Options) store() docstore.Options {
 	return docstore.Options{InMemory: o.Dir == "", NoSync: o.NoSync, CacheBytes: o.Cache}
 }
@@ -75,14 +75,14 @@ func (o *Options) store() docstore.Options {
 // equip gives each site its handler, log and certificate.
 func (o *Options) equip(sites Sites, db *docstore.DB, options cosmosrest.Options, cert tls.Certificate) error {
 	for _, w := range sites {
-		// A dedicated gateway is one by its address: nothing in a request says so.
+		// Only the address makes a gateway dedicated: requests do not show this.
 		options.Dedicated = w.Dedicated
 		handler, err := cosmosrest.New(db, options)
 		if err != nil {
 			return err
 		}
 		w.Server.Handler = handler
-		w.Server.ErrorLog = slog.NewLogLogger(&SparseLog{Handler: o.Log.Handler()}, slog.LevelInfo) // a client that does not trust the certificate
+		w.Server.ErrorLog = slog.NewLogLogger(&SparseLog{Handler: o.Log.Handler()}, slog.LevelInfo) // for example, a client does not trust the certificate
 		if !o.Plain {
 			w.Server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}}
 		}
@@ -90,8 +90,8 @@ func (o *Options) equip(sites Sites, db *docstore.DB, options cosmosrest.Options
 	return nil
 }
 
-// retain sets the retention of a store, unless it keeps the one that it has: a restart without the flag must not throw
-// versions away.
+// retain sets the retention of a store, unless the store keeps its present retention: a restart without the flag must
+// not delete versions.
 func (o *Options) retain(ctx context.Context, db *docstore.DB) error {
 	if _, set := db.Retention(); set && o.Kept {
 		return nil
@@ -99,11 +99,11 @@ func (o *Options) retain(ctx context.Context, db *docstore.DB) error {
 	return db.SetRetention(ctx, o.Retention)
 }
 
-// certificateFolder is where the certificate of a store is kept.
+// certificateFolder is the folder in which the certificate of a store is kept.
 const certificateFolder = "tls"
 
-// certificate is the server's certificate, and the file that clients must trust if it was
-// made here. That of a store in memory is removed at the end.
+// certificate returns the server's certificate. If the certificate was created here, path is the file that clients
+// must trust. The certificate of a store in memory is removed at the end.
 func (o *Options) certificate() (cert tls.Certificate, path string, drop func(), err error) {
 	drop = func() {}
 	switch {
@@ -115,13 +115,13 @@ func (o *Options) certificate() (cert tls.Certificate, path string, drop func(),
 		}
 		return cert, "", drop, err
 	}
-	// The certificate stays with the store, so that clients who trust it still do after a restart.
+	// The certificate is kept with the store, so clients still trust the server after a restart.
 	dir := filepath.Join(o.Dir, certificateFolder)
 	if o.Dir == "" {
 		if dir, err = os.MkdirTemp("", "changefeed-tls-"); err != nil {
 			return cert, "", drop, fmt.Errorf("make directory of the certificate: %w", err)
 		}
-		drop = func() { _ = os.RemoveAll(dir) } // nothing can be done about it
+		drop = func() { _ = os.RemoveAll(dir) } // an error here is ignored
 	}
 	if cert, path, err = cosmosrest.Certificate(dir); err == nil {
 		path, err = filepath.Abs(path)
@@ -132,8 +132,7 @@ func (o *Options) certificate() (cert tls.Certificate, path string, drop func(),
 	return cert, path, drop, err
 }
 
-// sites listens on the addresses. All share one guard, since they share the process's
-// descriptors.
+// sites listens on the addresses. All sites share a guard, because they share the process's descriptors.
 func (o *Options) sites(ctx context.Context) (all Sites, err error) {
 	guard := cosmosrest.NewGuard(Connections())
 	for _, at := range []struct {

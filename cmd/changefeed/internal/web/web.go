@@ -1,5 +1,5 @@
-// Package web serves a store at one or more addresses: within the limits of the system, and so that the end of a context
-// lets requests in hand finish, for a bounded time.
+// Package web serves a store at one or more addresses. The package respects the limits of the system. When its
+// context ends, running requests may finish, within a time limit.
 package web
 
 import (
@@ -15,20 +15,21 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
-// Limits of a server, besides those of its guard.
+// Limits of a server, in addition to those of its guard.
 const (
 	mostConnections = 4096            // of all addresses together
-	drainTime       = 7 * time.Second // a new connection may send its first request for 5
+	drainTime       = 7 * time.Second // a new connection may take 5 s to send its first request
 	cutTime         = 2 * time.Second // for requests whose context has ended
 
 	spareDescriptors = 64 // for listeners, logs, certificates, keys
-	leastConnections = 8  // however few descriptors the system allows
+	leastConnections = 8  // even if the system allows few descriptors
 )
 
-// Connections is the number of connections that a server may take: so few that they leave the store its descriptors.
+// Connections returns how many connections a server may accept, so the store keeps its descriptors.
 func Connections() int { return connectionsWithin(Descriptors(), int64(docstore.Descriptors())) }
 
-// connectionsWithin is how many there can be with so many descriptors, of which the store needs some; 0 is any number.
+// connectionsWithin returns the number of connections for so many descriptors, of which the store needs some; a limit
+// of 0 means any number.
 func connectionsWithin(limit, store int64) int {
 	if limit == 0 {
 		return mostConnections
@@ -39,12 +40,12 @@ func connectionsWithin(limit, store int64) int {
 // A Site is an address at which the store is served.
 type Site struct {
 	Server    http.Server
-	Dedicated bool // as by a dedicated gateway
+	Dedicated bool // serves as a dedicated gateway
 
 	listener net.Listener // limited by the guard
 }
 
-// Sites are the addresses of one server.
+// Sites are the addresses of a server.
 type Sites []*Site
 
 // Listen adds an address, whose connections the guard limits.
@@ -60,17 +61,17 @@ func (all *Sites) Listen(ctx context.Context, guard *cosmosrest.Guard, address s
 	return nil
 }
 
-// Addr is the address that it listens on.
+// Addr returns the address that the site listens on.
 func (w *Site) Addr() net.Addr { return w.listener.Addr() }
 
-// Close ends listening; a server that has ended has done so already.
+// Close stops listening. A server that has ended has done so already.
 func (all Sites) Close() {
 	for _, w := range all {
 		_ = w.listener.Close()
 	}
 }
 
-// Serve serves until ctx ends, and then finishes the requests in hand. It calls ready when clients may connect.
+// Serve serves until ctx ends, and then finishes running requests. Serve calls ready when clients may connect.
 func (all Sites) Serve(ctx context.Context, ready func() error) error {
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -78,8 +79,8 @@ func (all Sites) Serve(ctx context.Context, ready func() error) error {
 	var work sync.WaitGroup
 	for _, w := range all {
 		s := &w.Server
-		// Requests do not end with ctx, which only says that no more are taken. Those
-		// that are not done in time are cut.
+		// When ctx ends, requests do not end; the server only accepts no more. Requests that do not finish in time
+		// are cut.
 		s.BaseContext = func(net.Listener) context.Context { return base }
 		work.Go(func() { ended <- w.serve() })
 	}
@@ -115,7 +116,7 @@ func (w *Site) serve() error {
 	return fmt.Errorf("serve: %w", err)
 }
 
-// shutdown waits until all requests are answered, for so long at most.
+// shutdown waits until all requests are answered, at most for limit.
 func (all Sites) shutdown(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()

@@ -21,13 +21,13 @@ import (
 
 const (
 	createLeases = 1000
-	createWrites = 100 // that the container takes in a second
+	createWrites = 100 // writes per second that the container accepts
 	writeCharge  = 5.5 // request units of a small document
 	createSlack  = 1.3
 )
 
-// create1000 measures how long a new unit takes to create its leases where the container
-// throttles it, over the client and the server.
+// create1000 measures how long a new unit takes to create its leases if the container throttles the unit, over the
+// client and the server.
 func create1000(ctx context.Context, s *bench.Site) (f bench.Figure, err error) {
 	var took time.Duration
 	err = onStage(ctx, s, createLeases, func(ctx context.Context, st *stage) error {
@@ -54,7 +54,7 @@ func untilReady(ctx context.Context, source feed.Source, leases feed.LeaseStore,
 	o := st.options
 	o.Instance = "host-1"
 	o.Hooks.Error = func(_ context.Context, err *feed.Error) {
-		// What is reported after the unit is ready comes of its being stopped.
+		// Errors reported after the unit is ready are caused by the stop.
 		if took == 0 {
 			reported = append(reported, err)
 		}
@@ -70,9 +70,8 @@ func untilReady(ctx context.Context, source feed.Source, leases feed.LeaseStore,
 	return took, errors.Join(append(reported, err)...)
 }
 
-// overHTTP serves the stage's store with so many request units a second for each container,
-// and runs a play with the client's view of it. The network is one in memory, which virtual
-// time can see through.
+// overHTTP serves the stage's store with so many request units a second for each container, and calls play with the
+// client's view of the store. The network is in memory, because virtual time works only with such a network.
 func (st *stage) overHTTP(ctx context.Context, throughput int, play func(feed.Source, feed.LeaseStore) error) (err error) {
 	handler, err := cosmosrest.New(st.db, cosmosrest.Options{Throughput: throughput, Hosts: []string{"account.example"}})
 	if err != nil {

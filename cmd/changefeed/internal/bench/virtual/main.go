@@ -1,14 +1,13 @@
-// Virtual measures the processor in virtual time: how long instances wait for leases, and
-// how many requests idle leases cost.
+// Virtual measures the processor in virtual time: how long instances wait for leases, and how many requests idle
+// leases cost.
 //
 //	go run ./cmd/changefeed/internal/bench/virtual                         # all
 //	go run ./cmd/changefeed/internal/bench/virtual rebalance_100 -o json
 //
-// The real code runs with its default intervals under a clock that jumps over every wait,
-// so an hour takes seconds and the figures are the same on every machine. The clock is that
-// of Go's tests, which the released binary must not link; so these are no benchmarks of
-// changefeed bench. The baselines are the published algorithms of the service's own
-// processors.
+// The real code runs with its default intervals under a clock that jumps over every wait. So an hour takes seconds,
+// and the figures are the same on every machine. The clock is that of Go's tests, which the released binary must not
+// link, so these are not benchmarks of changefeed bench. The baselines are the published algorithms of the service's
+// own processors.
 package main
 
 import (
@@ -26,7 +25,7 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// benchmarks lists all in the order in which they run.
+// benchmarks returns all benchmarks in the order in which they run.
 func benchmarks() []bench.Benchmark {
 	return []bench.Benchmark{
 		{Name: "rebalance_100", About: "100 leases, from 1 instance to 2; in virtual time, against the service's own processors", Run: rebalance100},
@@ -61,7 +60,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process the hard way
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, pflag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "virtual:", err)
 		os.Exit(1)

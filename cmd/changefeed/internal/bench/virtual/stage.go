@@ -20,13 +20,13 @@ import (
 
 // Fleets in virtual time, and their benchmarks.
 
-// What the service's own processors need for the same, in seconds and in requests, by
-// their published algorithms with the same intervals and without latency.
+// The results of the service's own processors for the same tasks, in seconds and in requests, computed from their
+// published algorithms with the same intervals and without latency.
 const (
 	theirRebalance100  = 645
 	theirRebalance1000 = 2152
 	theirTakeover300   = 60 + 321 // of Java's
-	theirTakeover2     = 71       // of Java's, seen with a single survivor
+	theirTakeover2     = 71       // of Java's, observed with a single survivor
 	theirIdleRequests  = 7
 )
 
@@ -38,9 +38,8 @@ const (
 	settleTime  = 5 * time.Second
 )
 
-// inVirtualTime runs f under a clock that stands still while somebody works and jumps
-// when all wait. The clock is the one of Go's tests, which want a test: an empty one
-// is enough, as long as nobody fails it.
+// inVirtualTime runs f under a clock that stands still while any goroutine works and jumps when all wait. This clock
+// belongs to Go's tests and needs a test; an empty test is enough, as long as that test does not fail.
 func inVirtualTime(f func() error) (err error) {
 	testing.Init() // tests read flags
 	synctest.Test(new(testing.T), func(*testing.T) { err = f() })
@@ -56,17 +55,16 @@ type stage struct {
 	handler   feed.Handler
 }
 
-// onStage runs a play with so many leases.
+// onStage calls play with so many leases.
 func onStage(outside context.Context, s *bench.Site, leases int, play func(ctx context.Context, st *stage) error) error {
 	return inVirtualTime(func() (err error) {
-		ctx, cancel := context.WithCancel(context.WithoutCancel(outside)) // a signal is of another time
+		ctx, cancel := context.WithCancel(context.WithoutCancel(outside)) // outside is not part of the virtual time
 		var watching sync.WaitGroup
 		defer watching.Wait()
 		defer cancel()
 		watching.Go(func() {
-			// Looked at now and then, in virtual time. Whoever waited for outside
-			// itself would wait for something that is not in the bubble, and the clock
-			// would stand still for that long.
+			// outside is checked at intervals of virtual time. A goroutine that waited for outside directly would
+			// wait for an event outside the bubble, and the clock would stand still meanwhile.
 			for pause.For(ctx, virtualLook) == nil {
 				if outside.Err() != nil {
 					cancel()
@@ -127,7 +125,7 @@ func rebalance1000(ctx context.Context, s *bench.Site) (bench.Figure, error) {
 	return rebalance(ctx, s, 1000, 4, 6, theirRebalance1000)
 }
 
-// rebalance measures how long newcomers wait for their share, while changes flow.
+// rebalance measures how long new instances wait for their share of the leases, while changes flow.
 func rebalance(ctx context.Context, s *bench.Site, leases, before, after int, original float64) (f bench.Figure, err error) {
 	var took time.Duration
 	var written, handled, again int
@@ -151,8 +149,7 @@ func rebalance(ctx context.Context, s *bench.Site, leases, before, after int, or
 		if err := st.enter(ctx, after); err != nil {
 			return err
 		}
-		// Changes flow on for a while, so that those in hand during the moves are seen
-		// to arrive.
+		// Changes flow on for a while, so the changes in progress during the moves are seen to arrive.
 		if took, err = st.Balanced(ctx, after); err == nil {
 			err = pause.For(ctx, settleTime)
 		}
@@ -167,15 +164,14 @@ func rebalance(ctx context.Context, s *bench.Site, leases, before, after int, or
 	f.Unit, f.Value = "s", took.Seconds()
 	f.Against(original)
 	f.AtMost(twoRounds)
-	// A lease that is given away has its position stored before, so not even a
-	// repetition is excused.
+	// The position of a lease is stored before the lease is given away, so repetitions are not allowed either.
 	f.OK = f.OK && handled == written && again == 0
 	f.Detail = fmt.Sprintf("virtual time, default intervals, %d leases from %d to %d instances while %d documents were written: %d delivered, %d of them twice; baseline: the service's own processors",
 		leases, before, after, written, handled, again)
 	return f, err
 }
 
-// flow writes a new document every now and then until it is stopped.
+// flow writes a new document at intervals until stop is called.
 type flow struct {
 	cancel  context.CancelFunc
 	writing sync.WaitGroup
@@ -197,8 +193,7 @@ func newFlow(ctx context.Context, c *docstore.Container) *flow {
 	return f
 }
 
-// stop ends the flow, and returns how many documents it has written, unless something
-// failed.
+// stop ends the flow, and returns how many documents were written. If a step failed, stop returns the error.
 func (f *flow) stop(failed error) (written int, err error) {
 	f.cancel()
 	f.writing.Wait()
@@ -213,8 +208,7 @@ func takeover2(ctx context.Context, s *bench.Site) (bench.Figure, error) {
 	return takeover(ctx, s, 2, theirTakeover2, "the processor for Java with one lease")
 }
 
-// takeover measures from the last sign of life of an instance until others have all its
-// leases.
+// takeover measures the time from the last sign of life of an instance until other instances have all its leases.
 func takeover(ctx context.Context, s *bench.Site, hosts int, original float64, baseline string) (f bench.Figure, err error) {
 	const leases, expiration, soon = 300, 60 * time.Second, 3 * time.Second
 	var took time.Duration
@@ -225,7 +219,7 @@ func takeover(ctx context.Context, s *bench.Site, hosts int, original float64, b
 		if err := pause.For(ctx, time.Minute); err != nil {
 			return err
 		}
-		// By now each lease has been renewed on its owner's beat, as in a unit of some age.
+		// By now each lease has been renewed in its owner's rhythm, as in an older unit.
 		dead := st.Instances()[hosts-1]
 		dead.Kill()
 		last, err := st.lastWrite(ctx, dead.Name())
@@ -244,7 +238,7 @@ func takeover(ctx context.Context, s *bench.Site, hosts int, original float64, b
 	return f, err
 }
 
-// lastWrite is when an owner last renewed a lease.
+// lastWrite returns when an owner last renewed a lease.
 func (st *stage) lastWrite(ctx context.Context, owner string) (last time.Time, err error) {
 	records, _, err := st.Leases.List(ctx)
 	for _, record := range records {
@@ -255,7 +249,7 @@ func (st *stage) lastWrite(ctx context.Context, owner string) (last time.Time, e
 	return last, err
 }
 
-// idleRequests counts the requests of leases that have nothing to do.
+// idleRequests counts the requests of leases without work.
 func idleRequests(ctx context.Context, s *bench.Site) (f bench.Figure, err error) {
 	const leases, instances, minutes = 100, 3, 60
 	var sum float64

@@ -1,9 +1,10 @@
-// Collect writes the licences and notices of all that is linked into the command to a file:
+// Collect writes the licences and notices of all software that is linked into the command to a file:
 //
 //	go run ./cmd/changefeed/internal/notices/collect cmd/changefeed/internal/notices/notices.txt
 //
-// It asks the go command for the packages of each build, and takes the files with a licence or a notice from the directory
-// of each package up to the top of its module: a package with another licence than its module has a file of its own.
+// Collect asks the go command for the packages of each build. For each package, these are the files with a licence or
+// a notice from the package's directory up to the top of its module, because a package whose licence differs from its
+// module's has its own file.
 package main
 
 import (
@@ -40,10 +41,11 @@ const head = `changefeed is distributed under the MIT licence. It contains the s
 of it. Each list of modules, with the files in them, is followed by what these files say.
 `
 
-// rule stands between two texts.
+// rule separates two texts.
 var rule = "\n" + strings.Repeat("=", 80) + "\n"
 
-// builds are the environments of all builds whose packages may differ. Without cgo another package compresses.
+// builds returns the environments of all builds whose packages may differ. Without cgo, another package is used for
+// compression.
 func builds() (all [][]string) {
 	for _, system := range []string{"linux", "darwin", "windows"} {
 		for _, cgo := range []string{"0", "1"} {
@@ -55,7 +57,7 @@ func builds() (all [][]string) {
 	return all
 }
 
-// linked is a package of another module.
+// linked is a linked package of another module.
 type linked struct {
 	Dir    string
 	Module *struct {
@@ -66,7 +68,7 @@ type linked struct {
 
 // collect writes the file.
 func collect(ctx context.Context, to string) error {
-	texts := map[string][]string{} // the files with each text, as they are listed
+	texts := map[string][]string{} // from each text to its files, in the form of the list
 	for _, env := range builds() {
 		packages, err := list(ctx, env)
 		if err != nil {
@@ -94,7 +96,7 @@ func collect(ctx context.Context, to string) error {
 	return os.WriteFile(to, []byte(b.String()), 0o644)
 }
 
-// list are the packages of other modules that a build links.
+// list returns the packages of other modules that a build links.
 func list(ctx context.Context, env []string) (all []linked, err error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-json=Dir,Module", command)
 	cmd.Env = append(os.Environ(), env...)
@@ -110,7 +112,7 @@ func list(ctx context.Context, env []string) (all []linked, err error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("list packages of %v: %w", env, err)
 		}
-		if p.Module != nil && !p.Module.Main { // the standard library has no module
+		if p.Module != nil && !p.Module.Main { // packages of the standard library have no module
 			all = append(all, p)
 		}
 	}
@@ -119,7 +121,8 @@ func list(ctx context.Context, env []string) (all []linked, err error) {
 // legal matches the names of files with a licence or a notice.
 var legal = regexp.MustCompile(`(?i)^(un)?(licen[sc]es?|copying|copyright|notices?|patents)([.-].*)?$`)
 
-// add adds the files from the directory of a package up to the top of its module. A module without any is an error.
+// add adds the files from the directory of a package up to the top of its module. If there are none, the result is an
+// error.
 func (p linked) add(texts map[string][]string) error {
 	found := false
 	for dir := p.Dir; ; dir = filepath.Dir(dir) {
@@ -150,7 +153,7 @@ func (p linked) add(texts map[string][]string) error {
 	return nil
 }
 
-// addGo adds the licence of Go itself, with its standard library.
+// addGo adds the licence of Go and its standard library.
 func addGo(ctx context.Context, texts map[string][]string) error {
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
@@ -164,7 +167,7 @@ func addGo(ctx context.Context, texts map[string][]string) error {
 	return nil
 }
 
-// addFile adds a file to those with its text.
+// addFile adds a file to the list of files with the same text.
 func addFile(texts map[string][]string, name, path string) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {
