@@ -63,7 +63,10 @@ func (s *Leases) followChanges(ctx context.Context, from string) ([]feed.Record,
 			if err != nil {
 				return nil, "", time.Time{}, err
 			}
-			changed, now = append(changed, more...), later
+			changed = append(changed, more...)
+			if later.After(now) { // zero if the range has just been split
+				now = later
+			}
 		}
 		return changed, at.String(), now, nil
 	}

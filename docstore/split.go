@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/millrace/changefeed/docstore/internal/engine"
 	"github.com/millrace/changefeed/feed"
@@ -19,6 +20,8 @@ import (
 type watch struct {
 	cut string
 	low int64
+	// abandoned says that the split has failed. On a full disk the committer could not remove the watch.
+	abandoned atomic.Bool
 }
 
 // Split cuts a partition into two halves with about the same number of keys. Readers and writers go on. After the
@@ -50,6 +53,7 @@ func (c *Container) SplitAt(ctx context.Context, id, cut string) ([]feed.Partiti
 // would delay all writers. The watch is set together with the snapshot and counts the writes after the snapshot.
 func cutPartition(ctx context.Context, c *Container, id, cut string) ([]feed.Partition, error) {
 	var part *partition
+	var w *watch
 	var v engine.View
 	// These steps run even if the caller's context ends. Otherwise the view would stay open, and the partition would
 	// stay marked as being split.
@@ -60,10 +64,11 @@ func cutPartition(ctx context.Context, c *Container, id, cut string) ([]feed.Par
 		if cut <= part.rng.Min || cut >= part.rng.Max {
 			return refuse("cut %q is not within range %s", cut, part.rng)
 		}
-		if part.watch != nil {
+		if part.isSplitting() {
 			return fmt.Errorf("another split is at work: %w", feed.ErrConflict)
 		}
-		part.watch = &watch{cut: cut}
+		w = &watch{cut: cut}
+		part.watch = w
 		v = c.db.eng.View()
 		return nil
 	})
@@ -72,16 +77,22 @@ func cutPartition(ctx context.Context, c *Container, id, cut string) ([]feed.Par
 	}
 	low, err := index{c}.count(ctx, v, part.rng.Min, cut)
 	if err != nil {
-		stop := c.db.committer.runAlone(context.WithoutCancel(ctx), func(*group) error { part.watch = nil; return nil })
-		return nil, errors.Join(err, stop)
+		w.abandoned.Store(true)
+		return nil, err
 	}
 	var made []*partition
 	err = c.db.committer.runAlone(context.WithoutCancel(ctx), func(g *group) error {
 		made, err = g.cutPartition(c, part, low)
 		return err
 	})
+	if err != nil {
+		w.abandoned.Store(true)
+	}
 	return describe(made), err
 }
+
+// isSplitting reports whether a split of the partition is at work.
+func (p *partition) isSplitting() bool { return p.watch != nil && !p.watch.abandoned.Load() }
 
 // count counts the documents with keys in [lo, hi) and closes the view.
 func (x index) count(ctx context.Context, v engine.View, lo, hi string) (n int64, err error) {
@@ -158,7 +169,7 @@ func (g *group) joinPartitions(c *Container, first, second string) (*partition, 
 		return nil, feed.ErrNotFound
 	case a.rng.Max != b.rng.Min:
 		return nil, refuse("ranges %s and %s do not touch", a.rng, b.rng)
-	case a.watch != nil || b.watch != nil:
+	case a.isSplitting() || b.isSplitting():
 		return nil, fmt.Errorf("a split is at work: %w", feed.ErrConflict)
 	}
 	l.parts = slices.DeleteFunc(l.parts, func(part *partition) bool { return part == a || part == b })
