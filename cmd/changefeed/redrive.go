@@ -157,7 +157,7 @@ func dlqWithdrawCommand() *cobra.Command {
 		Long: `Withdraw the requests of dlq retry and dlq release that no instance has served yet. Those
 commands withdraw their own when they end; this is for requests of commands that were
 killed, which otherwise stay for a minute longer than their --wait. changefeed leases shows
-the requests. What an instance has begun with is done all the same.
+the requests. A letter that is in the handler by then is the last one that is handled.
 
 With -o json, one object: withdrawn is the number of requests.` + leasesHelp + addressHelp,
 		Example: `  changefeed dlq withdraw http://127.0.0.1:8081/shop/letters --name mailer --key London`,
