@@ -295,7 +295,11 @@ func TestARequestDoesNotLiveLongerForItsTries(t *testing.T) {
 		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
 		time.Sleep(time.Minute)
 		box.blind.Store(true)
-		dies := &hookedStore{Leases: w.leases, delete: func(context.Context, feed.Record) error { return errors.New("no answer") }}
+		errDead := errors.New("no answer")
+		dies := &hookedStore{
+			Leases: w.leases, delete: func(context.Context, feed.Record) error { return errDead },
+			update: func(context.Context, feed.Record) (feed.Record, error) { return feed.Record{}, errDead },
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 		defer cancel()
 		if _, err := deadletters.Redrive(ctx, w.orders, dies, feed.Key("oslo"), letterNamed(bad, "bad")); !strings.Contains(err.Error(), "instance a: letters: ") {

@@ -245,7 +245,7 @@ func TestAttemptsAreNotGivenAnew(t *testing.T) {
 	w.wants(Park, 1)
 }
 
-// An older owner says only how often the first change was tried.
+// An older owner, or one without a limit, says only how often the first change was tried. These attempts count for no limit.
 func TestTheFirstChangeHasTheAttemptsOfTheLease(t *testing.T) {
 	for _, concurrency := range []int{1, 4} {
 		w := newTrial(t, Rules{Concurrency: concurrency, MaxAttempts: 3, CanPark: true})
@@ -254,7 +254,8 @@ func TestTheFirstChangeHasTheAttemptsOfTheLease(t *testing.T) {
 			t.Errorf("concurrency %d: %d attempts before the first page", concurrency, w.Attempts())
 		}
 		w.page("a", "b")
-		if b := w.wants(Call, 1); w.Attempts() != 2 || b.Attempt() != 3 {
+		lsns := []int64{1, 2}[:map[int]int{1: 2, 4: 1}[concurrency]] // at a concurrency of 4 the keys are apart
+		if b := w.wants(Call, lsns...); w.Attempts() != 2 || b.Attempt() != 3 || b.failures() != 0 {
 			t.Errorf("concurrency %d: %d attempts, attempt %d", concurrency, w.Attempts(), b.Attempt())
 		} else {
 			w.succeeds(b)

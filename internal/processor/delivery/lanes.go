@@ -66,6 +66,15 @@ func (e *Engine) isPlain() bool {
 	return (e.rules.Concurrency == 1 || e.rules.InOrder) && len(e.lanes.own) == 0 && e.feed.restored.end() == 0
 }
 
+// namelessFailures returns the failures of the first change, if the lease has their number and not the change. With a limit the
+// number counts for nothing: another change may have failed, before there was a limit.
+func (e *Engine) namelessFailures() int {
+	if e.rules.mayDivide() {
+		return 0
+	}
+	return e.feed.restored.first
+}
+
 // addToCommon adds the changes of a page to the common lane.
 func (p *Page) addToCommon(e *Engine) {
 	all := make([]*Change, len(p.changes))
@@ -73,7 +82,7 @@ func (p *Page) addToCommon(e *Engine) {
 		all[i] = &p.changes[i]
 		all[i].lane = e.lanes.common
 	}
-	all[0].calls, all[0].failures = e.feed.restored.first, e.feed.restored.first
+	all[0].calls, all[0].failures = e.feed.restored.first, e.namelessFailures()
 	e.feed.restored.first = 0
 	e.lanes.queued += len(all)
 	e.lanes.common.add(e, all...)
@@ -89,7 +98,7 @@ func (p *Page) addToLanes(e *Engine) {
 		}
 		e.feed.restored.count(c, e.feed.name)
 		if first := e.feed.restored.first; first > 0 {
-			c.calls, c.failures, e.feed.restored.first = max(c.calls, first), max(c.failures, first), 0
+			c.calls, c.failures, e.feed.restored.first = max(c.calls, first), max(c.failures, e.namelessFailures()), 0
 		}
 		at := e.lanes.laneOf(c.Key)
 		if at.isElsewhere(c) {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/fold"
-	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/processor/delivery"
 	"github.com/millrace/changefeed/internal/processor/instance"
 	"github.com/millrace/changefeed/internal/processor/records"
@@ -63,33 +62,12 @@ func (d *Dispatcher) recordOutcome(b *delivery.Batch, how outcome, err error, to
 	d.mu.Unlock()
 	if failure != nil {
 		d.held.Report(d.held.UntilLost, feed.OriginHandler, failure)
-		learnPartition(d)
 	}
 	if stuck {
 		d.held.Stop(instance.Ending{Why: feed.ReasonStuck})
 	}
 	d.saveIfDue(urgent)
 	d.wakeAll()
-}
-
-// learnPartition finds the partition of the lease, if that is not known: without a limit nothing depends on it before a call has
-// failed. Only with the partition can the lease say which change has failed, so that nothing else gets its attempts.
-func learnPartition(d *Dispatcher) {
-	d.mu.Lock()
-	known := d.here != ""
-	d.mu.Unlock()
-	if known {
-		return
-	}
-	partitions, err := records.Noted(d.held.UntilDrained, d.in.Source)
-	l := d.held.Lease
-	name := notes.Name(l.Range.Min, l.Range.Max, partitions)
-	if err != nil || name == notes.Unknown { // the lease has the number of attempts alone, until the next failure
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.here = name
 }
 
 // newBatchError describes the failure of some changes.
