@@ -97,3 +97,30 @@ func TestAReplicaThatLagsBehindAgainAfterAChangeIsNotReported(t *testing.T) {
 		p.stop(t)
 	})
 }
+
+// uncounted is a source that cannot count, as an account of Azure.
+type uncounted struct{ feed.Source }
+
+// TestALagAheadOfAFeedThatCannotCountIsUnknown: whoever waits until nothing is pending must not take it for done.
+func TestALagAheadOfAFeedThatCannotCountIsUnknown(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		w.fill(10)
+		p := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
+		time.Sleep(time.Minute)
+		p.stop(t)
+		first := w.records(feed.KindLease)[0]
+		first.Position.Token = `"1000"`
+		if _, err := w.leases.Update(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		lags, err := changefeed.Estimate(t.Context(), uncounted{w.orders}, w.leases)
+		if err != nil || len(lags) != 2 {
+			t.Fatalf("%d lags, %v", len(lags), err)
+		}
+		for _, l := range lags {
+			if ahead := l.Lease.Token == first.Token; errors.Is(l.Err, feed.ErrAhead) != ahead {
+				t.Errorf("the lag of %s has error %v, ahead is %t", l.Lease.Token, l.Err, ahead)
+			}
+		}
+	})
+}

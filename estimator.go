@@ -200,6 +200,9 @@ func (m *meter) addDistance(ctx context.Context, lag *Lag, r feed.Range, shared 
 		o.MaxItems = countPage
 	}
 	page, err := m.source.Read(ctx, r, lag.Lease.Position, o)
+	if page.Ahead {
+		err = cmp.Or(err, feed.ErrAhead)
+	}
 	if err != nil || len(page.Changes) == 0 {
 		return err
 	}

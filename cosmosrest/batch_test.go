@@ -160,7 +160,8 @@ func TestBatchRefused(t *testing.T) {
 		`[` + one + `,{"operationType":"Create","resourceBody":null}]`:               "operation 1 of the batch: resourceBody",
 		`[` + one + `,{"operationType":"Replace","id":"a"}]`:                         "operation 1 of the batch: resourceBody",
 		`[` + one + `,{"operationType":"Patch","id":"a","resourceBody":{}}]`:         "operation 1 of the batch: patch has 0",
-		`[` + one + `,{"operationType":"Patch","id":"a","resourceBody":{"a":1}},{}]`: "operation 2 of the batch: operationType is missing",
+		`[` + one + `,{"operationType":"Patch","id":"a","resourceBody":{"a":1}},{}]`: "operation 1 of the batch: patch has 0",
+		`[` + one + `,` + one + `,{}]`:                                               "operation 2 of the batch: operationType is missing",
 	} {
 		if got := strings.ReplaceAll(w.send(t, ops).refused(t, 400, "0", "BadRequest"), `\`, ""); !strings.Contains(got, says) {
 			t.Errorf("batch %.80s: %s, want %q in it", ops, got, says)
@@ -274,23 +275,42 @@ func TestBulkRanges(t *testing.T) {
 	}
 }
 
-func TestBulkRefused(t *testing.T) {
-	w, cont := newContainer(t, Options{})
+// An operation that cannot be understood does not stop the others, which belong to other callers.
+func TestAnOperationOfABulkThatCannotBeUnderstoodIsItsOwn400(t *testing.T) {
 	for op, says := range map[string]string{
-		`{"operationType":"Read","id":"1"}`:                                "partitionKey is missing",
-		`{"operationType":"Read","id":"1","partitionKey":""}`:              "partitionKey",
-		`{"operationType":"Read","id":"1","partitionKey":"x"}`:             "partitionKey",
-		`{"operationType":"Read","id":"1","partitionKey":"[\"a\",\"b\"]"}`: "2 components",
-		`{"operationType":"Read","id":"1","partitionKey":["a"]}`:           `operation 1 of the batch: partitionKey is ["a"]`,
+		`{"operationType":"Read","id":"1"}`:                                                      "partitionKey is missing",
+		`{"operationType":"Read","id":"1","partitionKey":""}`:                                    "partitionKey",
+		`{"operationType":"Read","id":"1","partitionKey":"x"}`:                                   "partitionKey",
+		`{"operationType":"Read","id":"1","partitionKey":"[\"a\",\"b\"]"}`:                       "2 components",
+		`{"operationType":"Read","id":"1","partitionKey":["a"]}`:                                 `partitionKey is ["a"]`,
+		`{"operationType":"Frobnicate","id":"1","partitionKey":"[\"p\"]"}`:                       `operationType is "Frobnicate"`,
+		`{"operationType":7,"id":"1","partitionKey":"[\"p\"]"}`:                                  "operationType is 7",
+		`{"id":"1","partitionKey":"[\"p\"]"}`:                                                    "operationType is missing",
+		`{"operationType":"Frobnicate"}`:                                                         `operationType is "Frobnicate"`,
+		`7`:                                                                                      "operationType is missing",
+		`{"operationType":"Delete","partitionKey":"[\"p\"]"}`:                                    "id is empty",
+		`{"operationType":"Read","id":"1","partitionKey":"` + strings.Repeat("x", 20_000) + `"}`: "partition key has 20000 bytes",
 	} {
+		w, cont := newContainer(t, Options{})
 		one := `{"operationType":"Create","partitionKey":"[\"p\"]","resourceBody":{"id":"1","pk":"p"}}`
-		got := w.bulk(t, `[`+one+`,`+op+`]`).refused(t, 400, "0", "BadRequest")
-		if got = strings.ReplaceAll(got, `\`, ""); !strings.Contains(got, says) {
-			t.Errorf("bulk of %s: %s, want %q in it", op, got, says)
+		a := w.bulk(t, `[`+one+`,`+op+`,`+one+`]`, "x-ms-documentdb-partitionkeyrangeid", "0")
+		all, statuses := a.results(t, 207)
+		if statuses != "201 400 409" || cont.Count() != 1 {
+			t.Fatalf("bulk of %s: %s, with %d items: want 201 400 409, and 1", op, statuses, cont.Count())
 		}
-	}
-	if cont.Head() != 0 {
-		t.Errorf("the head is %d: something was applied", cont.Head())
+		if !strings.Contains(all[1].Message, says) {
+			t.Errorf("bulk of %s: %s, want %q in it", op, all[1].Message, says)
+		}
+		if token := a.header.Get("x-ms-session-token"); token != "0:-1#1" {
+			t.Errorf("bulk of %s: session token is %q", op, token)
+		}
+		if _, statuses = w.bulk(t, `[`+op+`]`).results(t, 207); statuses != "400" {
+			t.Errorf("bulk of nothing but %s: %s", op, statuses)
+		}
+		_, statuses = w.bulk(t, `[`+op+`,`+one+`]`, "x-ms-cosmos-batch-continue-on-error", "False").results(t, 207)
+		if statuses != "400 424" {
+			t.Errorf("bulk of %s that stops at an error: %s", op, statuses)
+		}
 	}
 }
 

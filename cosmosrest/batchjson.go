@@ -1,6 +1,7 @@
 package cosmosrest
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/millrace/changefeed/cosmosrest/internal/wire"
@@ -29,10 +30,7 @@ func readJSON(body []byte) ([]batchOp, error) {
 	}
 	ops := make([]batchOp, len(texts))
 	for i := range texts {
-		var err error
-		if ops[i], err = texts[i].parseMembers(); err != nil {
-			return nil, wire.BadRequest("operation %d of the batch: %v", i, err)
-		}
+		ops[i] = texts[i].parseMembers()
 	}
 	return ops, nil
 }
@@ -86,21 +84,25 @@ func (o *operationText) scanMembers(s *rawjson.Scanner, body []byte) {
 	}
 }
 
-// parseMembers parses the values of the members.
-func (o *operationText) parseMembers() (op batchOp, err error) {
+// parseMembers reads the members of an operation. An operation of an unknown kind counts as
+// a read, which needs the least rights.
+func (o *operationText) parseMembers() batchOp {
+	var wrong error
 	kind, ok := operationNames[string(rawjson.Key(o.kind).Name())]
 	if !ok || o.kind[0] != '"' {
-		return op, wire.BadRequest("operationType is %s: want Create, Upsert, Replace, Patch, Delete or Read", shown(o.kind))
+		kind = feed.WriteRead
+		wrong = wire.BadRequest("operationType is %s: want Create, Upsert, Replace, Patch, Delete or Read", shown(o.kind))
 	}
 	key := rawjson.Text(o.key)
 	if o.key != nil && key == "" {
-		return op, wire.BadRequest(`partitionKey is %s: want a string with JSON in it, such as "[\"London\"]"`, shown(o.key))
+		wrong = cmp.Or[error](wrong, wire.BadRequest(`partitionKey is %s: want a string with JSON in it, such as "[\"London\"]"`, shown(o.key)))
 	}
 	return batchOp{
 		op: kind, id: rawjson.Text(o.id), key: key, keyed: o.key != nil,
 		ifMatch: rawjson.Text(o.ifMatch), ifNoneMatch: rawjson.Text(o.ifNoneMatch),
 		body: o.body, checked: true, minimal: string(o.minimal) == "true",
-	}, nil
+		wrong: wrong,
+	}
 }
 
 // writeJSON returns the answer to a batch in JSON.

@@ -109,7 +109,7 @@ func TestRecordedRequestsOfDotNet(t *testing.T) {
 		"bulk-example":               "207 404",
 		"bulk-hierarchical":          "200 201 201 201 201",
 		"bulk-hierarchical-id":       "207 404 404",
-		"bulk-none-of-old-container": "400",
+		"bulk-none-of-old-container": "207 400",
 		"bulk-all-kinds":             "207 201 201 200 412 404 412",
 		"bulk-range-0":               "200 201 201 201",
 		"bulk-range-1":               "410", // there is one range
@@ -368,10 +368,8 @@ func TestBulkRows(t *testing.T) {
 		t.Errorf("the patch says %q, the upsert has the body %q", results[2].Body, results[7].Body)
 	}
 	keyless.PartitionKey = nil
-	a, _, _ = w.rows(t, bulkRows, netbatch.Request(row(rowDelete, "a", ""), keyless))
-	a.refused(t, http.StatusBadRequest, "0", "BadRequest")
-	if cont.Count() != 3 {
-		t.Errorf("%d items: something was deleted", cont.Count())
+	if _, _, statuses = w.rows(t, bulkRows, netbatch.Request(keyless, row(rowDelete, "a", ""))); statuses != "400 204" || cont.Count() != 2 {
+		t.Errorf("with an operation without a key: %s, %d items", statuses, cont.Count())
 	}
 }
 
@@ -400,8 +398,9 @@ func TestARowWithAnEmptyKeyIsRefused(t *testing.T) {
 	empty.PartitionKey = new("")
 	headers := maps.Clone(bulkRows)
 	maps.Copy(headers, under("p"))
-	a, _, _ := w.rows(t, headers, netbatch.Request(empty))
-	a.refused(t, http.StatusBadRequest, "0", "BadRequest")
+	if _, _, statuses := w.rows(t, headers, netbatch.Request(empty)); statuses != "400" {
+		t.Errorf("the status is %s, want 400", statuses)
+	}
 	if cont.Count() != 0 {
 		t.Error("the row was carried out")
 	}

@@ -20,7 +20,7 @@ import (
 // they share a flush of the disk.
 type bulk struct {
 	steps    []step
-	places   []logical // logical partition of each operation
+	places   []logical // where each goes; zero if its key cannot be understood
 	outcomes []outcome
 	answered atomic.Int64 // bytes of items in the outcomes so far
 }
@@ -48,14 +48,21 @@ func (b *bulk) answerSessions(c *call) {
 	seen := map[string]bool{}
 	for i := range b.steps {
 		p := &b.places[i]
+		if p.cont == nil { // no partition spends its budget on it
+			c.out.Charge += b.outcomes[i].charge
+			continue
+		}
 		c.chargeRequest(p.cont, p.part.ID, b.outcomes[i].charge)
 		_, newest = p.Partition()
 		if !seen[p.part.ID] {
 			seen[p.part.ID] = true
 			sessions = append(sessions, service.SessionToken(p.part.ID, newest))
 		}
+		c.out.Range = p.part.ID // as the LSN
 	}
-	c.out.Range = b.places[len(b.places)-1].part.ID // of the same partition as the LSN
+	if len(sessions) == 0 {
+		return
+	}
 	c.out.SetLSN(newest)
 	c.out.Set(wire.AnswerSession, strings.Join(sessions, ","))
 }
@@ -76,19 +83,12 @@ func (b *bulk) locateOperations(c *call, cont *docstore.Container) error {
 		}
 	}
 	for i := range b.steps {
-		s, key := &b.steps[i], own
-		if s.keyed {
-			if key, err = wire.Key(s.key); err != nil {
-				return wire.BadRequest("operation %d of the batch: partitionKey: %v", i, err)
-			}
-		}
-		if key == "" {
-			return wire.BadRequest(`operation %d of the batch: partitionKey is missing: want a string such as "[\"London\"]"`, i)
-		}
-		p, err := locate(cont, key)
+		s := &b.steps[i]
+		p, err := s.locateKey(cont, own)
 		switch {
-		case err != nil: // no partition can be found for the operation
-			return wire.BadRequest("operation %d of the batch: partitionKey: %v", i, err)
+		case err != nil: // nobody can say where the operation would go
+			s.wrong = cmp.Or(s.wrong, err)
+			continue
 		case wanted.ID != "" && p.part.ID != wanted.ID:
 			return wire.Gone("operation %d of the batch is of partition %s, not of %s: read the ranges again", i, p.part.ID, wanted.ID)
 		}
@@ -97,16 +97,40 @@ func (b *bulk) locateOperations(c *call, cont *docstore.Container) error {
 	return b.admitOperations(c)
 }
 
-// admitOperations refuses operations that cannot be carried out: invalid operations, operations whose partition has
-// used up its budget, and reads whose session is ahead of the partition. If all partitions have used up their
-// budgets, the whole request is refused, because SDKs wait for the time that an answer gives, but not for the time
-// that a single result gives.
+// locateKey finds the partition key of an operation; own is the key of the request, for an
+// operation without a key.
+func (s *step) locateKey(cont *docstore.Container, own feed.PartitionKey) (logical, error) {
+	key := own
+	if s.keyed {
+		var err error
+		if key, err = wire.Key(s.key); err != nil {
+			return logical{}, wire.BadRequest("partitionKey: %v", err)
+		}
+	}
+	if key == "" {
+		return logical{}, wire.BadRequest(`partitionKey is missing: want a string such as "[\"London\"]"`)
+	}
+	p, err := locate(cont, key)
+	if err != nil {
+		return logical{}, wire.BadRequest("partitionKey: %v", err)
+	}
+	return p, nil
+}
+
+// admitOperations refuses what cannot be carried out: operations that make no sense, those whose
+// partition has used up its budget, and reads that the session is ahead of. If all
+// partitions have used up theirs, the request is refused as a whole, because SDKs wait for
+// as long as an answer says and not for as long as a result does.
 func (b *bulk) admitOperations(c *call) error {
 	budgets := map[string]error{} // by partition: why the partition accepts no operation, or nil
 	var full error
 	throttled := true
 	for i := range b.places {
 		p := &b.places[i]
+		if p.cont == nil {
+			b.outcomes[i] = refused(b.steps[i].wrong)
+			continue
+		}
 		if _, asked := budgets[p.part.ID]; !asked {
 			err := c.admitRequest(p.cont, p.part.ID)
 			budgets[p.part.ID] = err
@@ -127,7 +151,9 @@ func (b *bulk) admitOperations(c *call) error {
 func (b *bulk) runAll(ctx context.Context) {
 	lines := map[feed.PartitionKey][]int{} // by key, the indexes of the operations
 	for i, p := range b.places {
-		lines[p.Key()] = append(lines[p.Key()], i)
+		if b.outcomes[i].status == 0 { // not refused before
+			lines[p.Key()] = append(lines[p.Key()], i)
+		}
 	}
 	var wait sync.WaitGroup
 	for _, line := range lines {

@@ -106,6 +106,7 @@ func TestFeedPages(t *testing.T) {
 		{"2", "b c", `"3"`},
 		{"3", "b c d", `"4"`},
 		{"-1", "b c d a", `"5"`},
+		{"0", "b c d a", `"5"`},
 		{"2147483647", "b c d a", `"5"`},
 	} {
 		a := w.do(t, "GET", docs, feedOf("x-ms-max-item-count", test.size), "")

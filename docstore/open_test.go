@@ -406,3 +406,23 @@ func verifyVersions(t *testing.T, db *docstore.DB, acked map[string]int) {
 		}
 	}
 }
+
+// The error of a store that is too new is said once, and with what to do.
+func TestAStoreOfANewerEngineSaysWhatToDo(t *testing.T) {
+	dir := t.TempDir()
+	db, err := docstore.Open(dir, docstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(files(t, dir, "marker.format-version.*")[0], filepath.Join(dir, "marker.format-version.000099.999")); err != nil {
+		t.Fatal(err)
+	}
+	_, err = docstore.Open(dir, docstore.Options{})
+	const advice = ": nothing was changed; open the store with the version that wrote it"
+	if !errors.Is(err, docstore.ErrFormat) || strings.Count(err.Error(), "unknown format: ") != 1 || !strings.HasSuffix(err.Error(), advice) {
+		t.Errorf("got %v, want the error once, and %q", err, advice)
+	}
+}

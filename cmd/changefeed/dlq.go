@@ -69,8 +69,13 @@ func (o *letterOptions) register(cmd *cobra.Command) {
 	o.form = output(cmd)
 }
 
-// parse parses the arguments: a file or the address of a container, and ids. If flags name the container, all
-// arguments are ids, even an argument that looks like an address.
+// leasesFlag adds the flag of the leases in which a unit without letters is looked for.
+func (o *letterOptions) leasesFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.query.Leases, "leases", "", "`address` of the lease container, where a unit without letters is looked for (default leases, beside the letters, if that is there)")
+}
+
+// parse reads the arguments: a file, or the address of a container, and ids. Where flags name the container all of them
+// are ids, also one that looks like an address.
 func (o *letterOptions) parse(cmd *cobra.Command, args []string) (at letters.Place, err error) {
 	o.query.Key = o.key.Value
 	if strings.TrimSpace(o.query.Name) == "" {
@@ -114,7 +119,10 @@ func (o *letterOptions) sourceOfFile() error {
 // checkIDs requires either ids or --all. Without both there is nothing to do, and with both the meaning is unclear.
 // Letters may be removed for good, so the command does not guess.
 func (o *letterOptions) checkIDs() error {
-	if o.all == (len(o.query.IDs) > 0) {
+	switch {
+	case o.all && len(o.query.IDs) > 0:
+		return usage.Error{Err: fmt.Errorf("ID is %s, and --all is set: want IDs or --all, and not both", strings.Join(o.query.IDs, " "))}
+	case !o.all && len(o.query.IDs) == 0:
 		return usage.Error{Err: errors.New("ID is missing: want those that changefeed dlq list shows, or --all, and not both")}
 	}
 	return nil
@@ -151,6 +159,7 @@ With -o json, one object a line: id, key, item, lease, attempts, cause, disposit
 		},
 	}
 	o.register(cmd)
+	o.leasesFlag(cmd)
 	return cmd
 }
 
@@ -177,6 +186,7 @@ documentation of package deadletters lists its members.` + dlqHelp,
 		},
 	}
 	o.register(cmd)
+	o.leasesFlag(cmd)
 	return cmd
 }
 

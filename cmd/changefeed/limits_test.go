@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +25,17 @@ func TestTheGraceEndsBeforeTheDrain(t *testing.T) {
 	}
 }
 
+// A drain that is no time is named itself, and not the grace, which has its default.
+func TestADrainThatIsNoTimeIsNamed(t *testing.T) {
+	for _, drain := range []time.Duration{0, -time.Second} {
+		o := runOptions{grace: time.Second}
+		o.Options.Drain = drain
+		if err := o.check(); !errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), "--drain is "+drain.String()) {
+			t.Errorf("a drain of %v: %v", drain, err)
+		}
+	}
+}
+
 // Letters may be removed for good, so nothing is guessed.
 func TestLettersAreNamedOrAllOfThem(t *testing.T) {
 	for _, tt := range []struct {
@@ -33,7 +45,11 @@ func TestLettersAreNamedOrAllOfThem(t *testing.T) {
 	}{{false, nil, false}, {true, nil, true}, {false, []string{"12.0"}, true}, {true, []string{"12.0"}, false}} {
 		o := letterOptions{all: tt.all}
 		o.query.IDs = tt.ids
-		if err := o.checkIDs(); (err == nil) != tt.taken || err != nil && !errors.As(err, new(usage.Error)) {
+		err := o.checkIDs()
+		if (err == nil) != tt.taken || err != nil && !errors.As(err, new(usage.Error)) {
+			t.Errorf("--all (%v) and IDs %v: %v", tt.all, tt.ids, err)
+		}
+		if missing := err != nil && strings.Contains(err.Error(), "is missing"); missing != (!tt.taken && !tt.all) {
 			t.Errorf("--all (%v) and IDs %v: %v", tt.all, tt.ids, err)
 		}
 	}
@@ -79,6 +95,29 @@ func TestAMergeTakesTwoIDs(t *testing.T) {
 	} {
 		if err := mergeArgs(nil, tt.args); (err == nil) != tt.taken {
 			t.Errorf("%q: %v", tt.args, err)
+		}
+	}
+}
+
+// A flag of a variable that is not set would be another server, such as one in memory.
+func TestAnEmptyFlagOfAServerIsRefused(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, tt := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--db", ""}, "--db is empty: want a directory, or leave --db out for a store in memory"},
+		{[]string{"--cert", "", "--key-file", ""}, "--cert is empty: want a file"},
+		{[]string{"--dedicated-gateway", ""}, "--dedicated-gateway is empty: want an address"},
+		{[]string{"--roles", "", "--jwks", "", "--issuer", "", "--audience", ""}, "--roles is empty: want a file"},
+	} {
+		root := rootCommand(new(bool))
+		root.SetArgs(append([]string{"serve", "--listen", "127.0.0.1:0"}, tt.args...))
+		root.SetOut(io.Discard)
+		root.SetErr(io.Discard)
+		if err := root.ExecuteContext(ended); !errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), tt.says) {
+			t.Errorf("%q: %v, want %q", tt.args, err, tt.says)
 		}
 	}
 }

@@ -97,7 +97,7 @@ more.` + addressHelp,
 // register adds the flags.
 func (o *runOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	o.unitOptions.register(cmd, 1, "batches of one lease at once; above 1 a batch has the changes of one partition key")
+	o.unitOptions.register(cmd, 1, "batches of one lease at once; above 1 a batch has the changes of one partition key, or of several if that is faster")
 	f.Var(&o.mode, "mode", "latest version of each document, or all versions and deletes")
 	metaFlag(cmd, &o.form)
 	f.DurationVar(&o.Options.HandlerTimeout, "timeout", 10*time.Minute, "how long the program may take for a batch")
@@ -143,7 +143,10 @@ func (o *runOptions) check() error {
 			return usage.Flag("from", o.from.String(), "now with --mode all")
 		}
 	}
-	// A later kill would come after the processor has already given up on the handler.
+	if o.Options.Drain <= 0 {
+		return usage.Flag("drain", o.Options.Drain.String(), "a positive duration")
+	}
+	// A later kill would come when the processor has given the handler up already.
 	if o.grace <= 0 || o.grace >= o.Options.Drain {
 		return usage.Flag("grace", o.grace.String(), fmt.Sprintf("more than 0s and less than --drain (%v)", o.Options.Drain))
 	}

@@ -98,6 +98,9 @@ func (o *serveOptions) register(cmd *cobra.Command) {
 
 // run serves a store.
 func (o *serveOptions) run(cmd *cobra.Command) error {
+	if err := refuseEmpty(cmd); err != nil {
+		return err
+	}
 	o.Kept = !cmd.Flags().Changed("retention")
 	if err := o.Check(); err != nil {
 		return err
@@ -115,8 +118,24 @@ func (o *serveOptions) run(cmd *cobra.Command) error {
 	})
 }
 
-// boundMemory divides the memory between the store's engine and Go's heap; end restores the previous limit.
-// $GOMEMLIMIT takes precedence over the part of the heap, and $GOGC over our percentage.
+// refuseEmpty refuses flags that were given as empty, as by a variable that is not set: the server would be another one
+// than its user wants.
+func refuseEmpty(cmd *cobra.Command) error {
+	for _, f := range []struct{ name, want string }{
+		{"db", "a directory, or leave --db out for a store in memory"},
+		{"cert", "a file, or leave --cert and --key-file out for a certificate of the server's own"},
+		{"dedicated-gateway", "an address, or leave --dedicated-gateway out"},
+		{"roles", "a file, or leave --roles out to serve keys alone"},
+	} {
+		if flag := cmd.Flags().Lookup(f.name); flag.Changed && flag.Value.String() == "" {
+			return usage.Flag(f.name, "empty", f.want)
+		}
+	}
+	return nil
+}
+
+// boundMemory divides the memory between the store's engine and Go's heap, and returns the end of that. A limit in
+// $GOMEMLIMIT goes before the part of the heap, and $GOGC before our percentage.
 func (o *serveOptions) boundMemory() (end func()) {
 	letHeapGrow(serverGC)
 	shares := memory.Of(o.memory.Value)

@@ -222,7 +222,8 @@ const (
 	compileWork = 500     // work to compile a step
 )
 
-// regexMatch is RegexMatch(s, pattern, modifiers). The service's modifier x is not supported.
+// regexMatch is RegexMatch(s, pattern, modifiers). Expressions of Go have no modifier x, so
+// the pattern is written without what x ignores.
 func regexMatch(f *frame, args []value) value {
 	if !areText(args...) {
 		return value{}
@@ -230,9 +231,14 @@ func regexMatch(f *frame, args []value) value {
 	pattern := string(args[1].bytes())
 	if len(args) > 2 {
 		flags := string(args[2].bytes())
-		if strings.Trim(flags, "ims") != "" {
-			f.failWith(failf(-1, "RegexMatch does not support the modifiers %s: want i, m or s.", clip(flags)))
+		if strings.Trim(flags, "imsx") != "" {
+			f.failWith(failf(-1, "RegexMatch does not support the modifiers %s: want i, m, s or x.", clip(flags)))
 			return value{}
+		}
+		if own := strings.ReplaceAll(flags, "x", ""); own != flags {
+			if flags = own; len(pattern) <= maxPattern { // a longer one is refused
+				pattern = withoutSpace(pattern)
+			}
 		}
 		if flags != "" {
 			pattern = "(?" + flags + ")" + pattern
@@ -245,7 +251,62 @@ func regexMatch(f *frame, args []value) value {
 	return boolValue(expression.Match(args[0].bytes()))
 }
 
-// expression is a compiled regular expression. A character of the text may cost as many steps as the expression has.
+// withoutSpace is a pattern without white space, and without comments from # to the end of
+// the line. Both stay if they are escaped, quoted, or in a class of characters.
+func withoutSpace(pattern string) string {
+	var b strings.Builder
+	for pattern != "" {
+		n, ignored := 1, false
+		switch {
+		case pattern[0] == '#':
+			n, ignored = lengthTo(pattern, "\n"), true
+		case strings.IndexByte(" \t\n\v\f\r", pattern[0]) >= 0:
+			ignored = true
+		case strings.HasPrefix(pattern, `\Q`):
+			n = lengthTo(pattern, `\E`)
+		case pattern[0] == '\\':
+			n = min(2, len(pattern))
+		case pattern[0] == '[':
+			n = classLength(pattern)
+		}
+		if !ignored {
+			b.WriteString(pattern[:n])
+		}
+		pattern = pattern[n:]
+	}
+	return b.String()
+}
+
+// lengthTo is the length of a text up to an end and with it, or of all if there is no end.
+func lengthTo(text, end string) int {
+	before, _, _ := strings.Cut(text, end)
+	return min(len(before)+len(end), len(text))
+}
+
+// classLength is the length of the class of characters that a pattern begins with. A ] at
+// the beginning of a class is one of its characters.
+func classLength(pattern string) int {
+	n := len("[")
+	if strings.HasPrefix(pattern[n:], "^") {
+		n++
+	}
+	for first := n; n < len(pattern); {
+		switch rest := pattern[n:]; {
+		case rest[0] == ']' && n > first:
+			return n + 1
+		case rest[0] == '\\':
+			n += 2
+		case strings.HasPrefix(rest, "[:") && strings.Contains(rest, ":]"): // such as [:space:]
+			n += lengthTo(rest, ":]")
+		default:
+			n++
+		}
+	}
+	return len(pattern)
+}
+
+// expression is a compiled regular expression. A character of a text may cost as many steps
+// as it has.
 type expression struct {
 	*regexp.Regexp
 	steps int

@@ -34,8 +34,10 @@ func openError(err error) error {
 		return fmt.Errorf("%w: it is open in this process already", ErrInUse)
 	case strings.Contains(text, "resource temporarily unavailable"):
 		return fmt.Errorf("%w: it is open in another process", ErrInUse)
+	case errors.Is(err, ErrFormat):
+		return err
 	case strings.Contains(text, "format major version"):
-		return fmt.Errorf("%w: %w", ErrFormat, err)
+		return newerFormat(err)
 	case errors.Is(err, ErrCorrupt), errors.As(err, new(unusableError)):
 		return err
 	case isCorrupt(err) || errors.Is(err, os.ErrNotExist):
@@ -44,7 +46,13 @@ func openError(err error) error {
 	return err
 }
 
-// openFailure returns the error of an open that failed because of the disk, or because ctx ended.
+// newerFormat is the [ErrFormat] of a store whose files a newer version of the library wrote.
+func newerFormat(err error) error {
+	return fmt.Errorf("%w: %w: nothing was changed; open the store with the version that wrote it", ErrFormat, err)
+}
+
+// openFailure is the error of an open that came to nothing because of the disk, or
+// because ctx ended.
 func openFailure(ctx context.Context, reason error) error {
 	if ctx.Err() != nil && errors.Is(reason, context.Cause(ctx)) || isCorrupt(reason) {
 		return reason

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -164,7 +163,7 @@ func (s *survey) findManifest() (err error) {
 	}
 	if _, err := pebble.Peek(s.dir, s.fs); err != nil {
 		if strings.Contains(err.Error(), "unknown format major version") {
-			return fmt.Errorf("%w: %w", ErrFormat, err)
+			return newerFormat(err)
 		}
 		return damaged(formatMarker+"*", "%w", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/cosmosdb/leasedoc"
 	"github.com/millrace/changefeed/internal/host/place"
 	"github.com/millrace/changefeed/internal/host/unit"
 	"github.com/millrace/changefeed/internal/host/usage"
@@ -68,6 +69,9 @@ func New(s Settings) (*Instance, error) {
 	if err != nil {
 		return nil, usage.Error{Err: err}
 	}
+	if err := s.checkOptions(); err != nil {
+		return nil, err
+	}
 	s.Log = s.Log.With("name", s.Name, "instance", s.Options.Instance)
 	if s.Say == nil {
 		s.Say = func(text string) { s.Log.Warn(text) }
@@ -90,6 +94,30 @@ func (s *Settings) checkLimits() error {
 		return usage.Flag("max-age", o.OnFailure.MaxAge.String(), want)
 	}
 	return nil
+}
+
+// checkOptions refuses a wrong name and all options that the processor refuses, because the processor itself is made
+// when the lease container, a file for dead letters and the directory of a broker exist already.
+func (s *Settings) checkOptions() error {
+	if !leasedoc.IsProcessor(s.Name) {
+		return usage.Flag("name", strconv.Quote(s.Name), `one that tells this deployment unit from others, without / \ ? and #`)
+	}
+	o := s.Options
+	if s.Letters != "" {
+		o.OnFailure.DeadLetters = struct{ feed.LetterBox }{}
+	}
+	nothing := feed.HandlerFunc(func(context.Context, *feed.Batch) error { return nil })
+	_, err := changefeed.New(struct{ feed.Source }{}, struct{ feed.LeaseStore }{}, nothing, o)
+	return flagError(err)
+}
+
+// flagError names the flag of an option that the processor refuses: the processor names fields, but the user knows
+// flags.
+func flagError(err error) error {
+	if wrong, ok := errors.AsType[*changefeed.OptionError](err); ok {
+		return usage.Flag(flagName(wrong.Field), wrong.Value, strings.Replace(wrong.Want, "Expiration", "--expiration", 1))
+	}
+	return err
 }
 
 // addresses parses the addresses of both containers.
@@ -156,12 +184,8 @@ func (i *Instance) process(ctx context.Context, source feed.Source, store feed.L
 		defer i.endWhenHandled(ctx, end, source, store)()
 	}
 	processor, err := changefeed.New(source, store, h, i.Options)
-	// The processor names fields of the options, but the user knows flags.
-	if wrong, ok := errors.AsType[*changefeed.OptionError](err); ok {
-		return usage.Flag(flagName(wrong.Field), wrong.Value, strings.Replace(wrong.Want, "Expiration", "--expiration", 1))
-	}
 	if err != nil {
-		return err
+		return flagError(err)
 	}
 	if err := processor.Run(ctx); err != nil {
 		return i.refusal(err)
@@ -179,11 +203,14 @@ func (i *Instance) process(ctx context.Context, source feed.Source, store feed.L
 }
 
 // flagName returns the flag for a field of [changefeed.Options] or of a struct in it: the same words with dashes, with
-// a single exception.
+// two exceptions.
 func flagName(field string) string {
 	field = field[strings.LastIndexByte(field, '.')+1:]
-	if field == "HandlerTimeout" {
+	switch field {
+	case "HandlerTimeout":
 		return "timeout"
+	case "Start":
+		return "from"
 	}
 	var b strings.Builder
 	for i, r := range field {

@@ -35,12 +35,25 @@ func TestWrongSettingsAreNamedByTheirFlags(t *testing.T) {
 		{func(s *Settings) { s.Options.OnFailure.MaxAttempts = 2 }, "--max-attempts is 2: want --dead-letters beside it"},
 		{func(s *Settings) { s.Options.OnFailure.MaxAge = time.Hour }, "--max-age is 1h0m0s: want --dead-letters beside it"},
 		{func(s *Settings) { s.Letters = "letters.ndjson" }, "--dead-letters is letters.ndjson: want --max-attempts or --max-age"},
+		{func(s *Settings) { s.Name = "a/b" }, `--name is "a/b": want one that tells this deployment unit from others`},
+		{func(s *Settings) { s.Name = "" }, `--name is ""`},
+		{func(s *Settings) { s.Options.Concurrency = -3 }, "--concurrency is -3"},
+		{func(s *Settings) { s.Options.MaxItems = -3 }, "--max-items is -3"},
+		{func(s *Settings) { s.Options.HandlerTimeout = -1 }, "--timeout is -1ns"},
+		{func(s *Settings) { s.Options.Renew = time.Hour }, "--renew is 1h0m0s: want less than --expiration (1m0s)"},
+		{func(s *Settings) { s.Options.OnFailure.MaxAttempts = -1 }, "--max-attempts is -1"},
+		{func(s *Settings) {
+			s.Letters, s.Options.OnFailure.MaxAttempts, s.Options.OnFailure.MaxAge = "letters.ndjson", 2, -1
+		}, "--max-age is -1ns"},
+		{func(s *Settings) {
+			s.Letters, s.Options.OnFailure.MaxAttempts, s.Options.OnFailure.MaxSetAside = "letters.ndjson", 2, 5000
+		}, "--max-set-aside is 5000"},
 		{func(s *Settings) { s.Letters, s.Options.OnFailure.MaxAge = "letters.ndjson", time.Hour }, ""},
 		{func(s *Settings) {
 			s.Letters, s.Options.OnFailure.MaxAttempts, s.Options.OnFailure.HoldKeys = "letters.ndjson", 1, true
 		}, ""},
 	} {
-		s := Settings{Source: "cosmos:shop/orders", Log: slog.New(slog.DiscardHandler)}
+		s := Settings{Name: "mailer", Source: "cosmos:shop/orders", Log: slog.New(slog.DiscardHandler)}
 		tt.edit(&s)
 		i, err := New(s)
 		switch {
@@ -53,7 +66,7 @@ func TestWrongSettingsAreNamedByTheirFlags(t *testing.T) {
 }
 
 func TestOptionsHaveFlags(t *testing.T) {
-	for field, want := range map[string]string{"Renew": "renew", "MinLeases": "min-leases", "HandlerTimeout": "timeout"} {
+	for field, want := range map[string]string{"Renew": "renew", "MinLeases": "min-leases", "HandlerTimeout": "timeout", "Start": "from"} {
 		if got := flagName(field); got != want {
 			t.Errorf("%s: --%s, want --%s", field, got, want)
 		}
@@ -134,11 +147,7 @@ func TestAnInstanceRunsUntilAllIsHandled(t *testing.T) {
 	if _, err := run(t, s, ""); err == nil || !strings.HasPrefix(err.Error(), `--from is 2026-01-02T03:04:05Z, but unit "mailer" began from beginning at `) || !strings.Contains(err.Error(), "changefeed leases docstore:") {
 		t.Errorf("another start: %v", err)
 	}
-	s.Options.Renew = time.Hour
-	if _, err := run(t, s, ""); !errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), "--renew is 1h0m0s: want") || !strings.Contains(err.Error(), "--expiration") {
-		t.Errorf("a wrong option: %v", err)
-	}
-	s.Options.Renew, s.Options.Mode = 0, feed.AllVersionsAndDeletes
+	s.Options.Start, s.Options.Mode = feed.Start{}, feed.AllVersionsAndDeletes
 	if _, err := run(t, s, ""); err == nil || !strings.HasPrefix(err.Error(), "--mode is all: container") {
 		t.Errorf("all versions of a container that keeps none: %v", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
@@ -54,7 +55,7 @@ func (o *Opener) makeStore(ctx context.Context, a Address, w Wanted) (*docstore.
 	return db, err
 }
 
-// rehearse makes the container in memory, because a wrong definition must not leave a store behind.
+// rehearse makes the container in memory, because a wrong definition must leave neither a store nor a database behind.
 func (w Wanted) rehearse(ctx context.Context, a Address) (err error) {
 	db, err := docstore.Open("", docstore.Options{InMemory: true})
 	if err != nil {
@@ -132,6 +133,8 @@ func (o *Opener) makeRemote(ctx context.Context, at Address, w Wanted) (*Contain
 	switch {
 	case cut && w.Spec.Ranges < 1:
 		return nil, usage.Flag("ranges", strconv.Itoa(w.Spec.Ranges), "1 or more")
+	case w.Spec.Retention > 0 && w.Spec.Retention < time.Minute:
+		return nil, usage.Flag("retention", w.Spec.Retention.String(), "1m or more: an account counts whole minutes")
 	case cut && !a.cutsPartitions(ctx):
 		return nil, usage.Error{Err: fmt.Errorf("--ranges is %d: an account chooses its partitions itself: want it for a new container of a store or of changefeed serve", w.Spec.Ranges)}
 	}
@@ -145,7 +148,9 @@ func (o *Opener) makeRemote(ctx context.Context, at Address, w Wanted) (*Contain
 		err = keyless(at)
 	default:
 		spec = w.Spec
-		err = a.create(ctx, at, spec)
+		if err = w.rehearse(ctx, at); err == nil {
+			err = a.create(ctx, at, spec)
+		}
 	}
 	if err != nil {
 		return nil, err

@@ -48,6 +48,31 @@ func TestAWrongDefinitionLeavesNoStoreBehind(t *testing.T) {
 	}
 }
 
+// What a store refuses is refused to a server too, before anything is made.
+func TestAWrongDefinitionLeavesNothingOnAServer(t *testing.T) {
+	o, server, a := remote(t)
+	for says, spec := range map[string]docstore.ContainerSpec{
+		"retention is -1h0m0s: want 0 or more":             {Paths: []string{"/city"}, Ranges: 1, Retention: -time.Hour},
+		"--retention is 30s: want 1m or more":              {Paths: []string{"/city"}, Ranges: 1, Retention: 30 * time.Second},
+		"ranges is 5000: want 1 to 1000":                   {Paths: []string{"/city"}, Ranges: 5000},
+		"4 partition key paths: want 1 to 3":               {Paths: []string{"/a", "/b", "/c", "/d"}, Ranges: 1},
+		`path "/_ts" leads to a system property: want one`: {Paths: []string{"/_ts"}, Ranges: 1},
+	} {
+		_, err := o.Make(t.Context(), a, Wanted{Spec: spec, Given: func(name string) bool { return name != "ranges" || spec.Ranges > 1 }})
+		if !errors.As(err, new(usage.Error)) || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want %q, an error of usage", err, says)
+		}
+	}
+	for _, d := range server.DB.Databases() {
+		if d.ID == a.Database {
+			t.Errorf("there is database %q", d.ID)
+		}
+	}
+	if err := o.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestVersionsAreReadWhereTheyAreKept(t *testing.T) {
 	db, err := docstore.Open("", docstore.Options{InMemory: true})
 	if err != nil {

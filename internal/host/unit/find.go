@@ -9,6 +9,12 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
+// UnknownError means that no unit has the name.
+type UnknownError struct{ error }
+
+// Unwrap returns the error of the flag.
+func (e UnknownError) Unwrap() error { return e.error }
+
 // Find finds the unit with a name in a lease container: the container that the unit reads, among the given containers,
 // and the unit's lease store.
 func Find(ctx context.Context, leases *place.Container, among []*place.Container, name string) (*place.Container, feed.LeaseStore, error) {
@@ -33,7 +39,7 @@ func Find(ctx context.Context, leases *place.Container, among []*place.Container
 		}
 	}
 	if source == nil {
-		return nil, nil, usage.Flag("name", name, "that of a unit with leases in "+leases.Address.Name()+", or another --leases; changefeed leases shows the units")
+		return nil, nil, UnknownError{usage.Flag("name", name, "that of a unit with leases in "+leases.Address.Name()+", or another --leases; changefeed leases shows the units")}
 	}
 	return source, found, nil
 }

@@ -3,6 +3,7 @@ package unit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -17,12 +18,15 @@ const (
 	lastLook  = 5 * time.Second
 )
 
+// replicaLag is how long a position may lie ahead of the feed because a replica lags behind.
+const replicaLag = 5 * time.Second
+
 // AwaitHandled returns when the leases of a unit exist and have no changes left, whichever instance has handled them,
 // or when ctx ends. AwaitHandled checks again and again, because other programs may still write, and reports failed
 // estimates. If broken leases remain, AwaitHandled returns an error that names them as soon as all other leases have no
-// changes left.
+// changes left. A position ahead of the feed counts as broken if it stays ahead for some seconds.
 func AwaitHandled(ctx context.Context, source feed.Source, leases feed.LeaseStore, report func(error)) (handled bool, err error) {
-	before := ""
+	before, since := "", time.Time{} // why leases stood still at the previous check, and since when
 	for wait := firstLook; pause.For(ctx, wait) == nil; wait = min(2*wait, lastLook) {
 		lags, err := changefeed.Estimate(ctx, source, leases)
 		if err != nil {
@@ -37,10 +41,10 @@ func AwaitHandled(ctx context.Context, source feed.Source, leases feed.LeaseStor
 			before = ""
 		case stuck == nil:
 			return true, nil
-		case stuck.Error() == before: // the previous check may have been in the middle of a split
+		case stuck.Error() != before: // the check may be in the middle of a split
+			before, since = stuck.Error(), time.Now()
+		case !errors.Is(stuck, feed.ErrAhead) || time.Since(since) >= replicaLag:
 			return false, stuck
-		default:
-			before = stuck.Error()
 		}
 	}
 	return false, nil
@@ -52,6 +56,8 @@ func standing(lags []changefeed.Lag) (stuck error, left bool) {
 	for _, lag := range lags {
 		switch {
 		case errors.Is(lag.Err, feed.ErrOverlap): // another lease has the range
+		case errors.Is(lag.Err, feed.ErrAhead):
+			errs = append(errs, aheadError(lag.Lease.Token, lag.Err))
 		case lag.Err != nil && slices.ContainsFunc(hopeless, func(err error) bool { return errors.Is(lag.Err, err) }):
 			errs = append(errs, lag.Err)
 		case lag.Err != nil || lag.Pending > 0:
@@ -59,6 +65,12 @@ func standing(lags []changefeed.Lag) (stuck error, left bool) {
 		}
 	}
 	return errors.Join(errs...), left
+}
+
+// aheadError says what to do about a lease whose position is ahead of the feed.
+func aheadError(token string, err error) error {
+	return fmt.Errorf("lease %s: %w: was the container restored from a backup, or are these leases of another one? "+
+		"Changes up to the position will not be handled: delete the leases of this unit and begin anew", token, err)
 }
 
 // hopeless are the errors of leases that no instance works on until an operator repairs them.

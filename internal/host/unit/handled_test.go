@@ -28,6 +28,7 @@ func TestLeasesStandStillIfNobodyCanWorkOnThem(t *testing.T) {
 		{"another lease has its range", []changefeed.Lag{failed(feed.ErrOverlap), {}}, 0, false},
 		{"it cannot be read", []changefeed.Lag{failed(feed.ErrBadLease), {}}, 1, false},
 		{"what comes next is gone", []changefeed.Lag{failed(feed.ErrTooOld), {Pending: 1}}, 1, true},
+		{"its position is ahead of the feed", []changefeed.Lag{{Lease: feed.Lease{Token: "-FF"}, Err: feed.ErrAhead}, {}}, 1, false},
 		{"nothing says where it begins", []changefeed.Lag{failed(feed.ErrNoStart), failed(feed.ErrBadLease)}, 2, false},
 	} {
 		stuck, left := standing(tt.lags)
@@ -64,7 +65,7 @@ func TestTheEndOfAUnitsWorkIsAwaited(t *testing.T) {
 	fails := func() ([]feed.Record, error) { return nil, errors.New("connection refused") }
 	broken := lease(`"4"`)
 	broken.Err = feed.ErrBadLease
-	none, behind, done, stuck := look(), look(lease(`"2"`)), look(lease(`"4"`)), look(broken)
+	none, behind, done, stuck, ahead := look(), look(lease(`"2"`)), look(lease(`"4"`)), look(broken), look(lease(`"9"`))
 	for _, tt := range []struct {
 		name    string
 		looks   []func() ([]feed.Record, error)
@@ -79,6 +80,8 @@ func TestTheEndOfAUnitsWorkIsAwaited(t *testing.T) {
 		{"a store that is away for a while", []func() ([]feed.Record, error){fails, behind, fails, done}, "handled", 2},
 		{"stuck", []func() ([]feed.Record, error){behind, stuck}, "stuck", 0},
 		{"in the middle of a split", []func() ([]feed.Record, error){stuck, done}, "handled", 0},
+		{"ahead for ever", []func() ([]feed.Record, error){ahead}, "stuck", 0},
+		{"ahead for a while", []func() ([]feed.Record, error){ahead, ahead, ahead, done}, "handled", 0},
 		{"in the middle of two splits", []func() ([]feed.Record, error){stuck, behind, stuck, done}, "handled", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

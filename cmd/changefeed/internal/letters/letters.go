@@ -14,6 +14,7 @@ import (
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/host/place"
+	"github.com/millrace/changefeed/internal/host/unit"
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
@@ -46,7 +47,11 @@ type Query struct {
 	Source string // address of the container that the unit reads; needed if several units have the name
 	Key    feed.PartitionKey
 	IDs    []string
-	Sole   bool // letters of several units are an error
+	Sole   bool // letters of several units are a mistake
+
+	// Leases is the address of the lease container in which the unit must be if it has no letters, so that a wrong
+	// name is no empty list; by default leases, beside the letters, if that is there.
+	Leases string
 }
 
 // Seq yields letters, and ends at an error.
@@ -62,7 +67,47 @@ func (q Query) Read(ctx context.Context, o *place.Opener, at Place) (from string
 	if err != nil {
 		return "", nil, err
 	}
-	return from, q.among(boxes.Letters(ctx, q.Key)), nil
+	return from, q.orUnknown(ctx, o, at.Address, q.among(boxes.Letters(ctx, q.Key))), nil
+}
+
+// orUnknown is the error for an unknown unit after letters that turn out to be none. The letters of a key, or of IDs, say
+// nothing about the name.
+func (q Query) orUnknown(ctx context.Context, o *place.Opener, at place.Address, letters Seq) Seq {
+	if q.Key != "" || len(q.IDs) > 0 {
+		return letters
+	}
+	return func(yield func(feed.DeadLetter, error) bool) {
+		for l, err := range letters {
+			if !yield(l, err) || err != nil {
+				return
+			}
+			letters = nil
+		}
+		if letters == nil {
+			return
+		}
+		if err := q.checkName(ctx, o, at); err != nil {
+			yield(feed.DeadLetter{}, err)
+		}
+	}
+}
+
+// checkName refuses a name that no unit has. Without a flag the leases may be elsewhere, or the user may not read them:
+// then nobody can say whether the name is right.
+func (q Query) checkName(ctx context.Context, o *place.Opener, at place.Address) error {
+	leases := at.Beside(unit.DefaultContainer)
+	if q.Leases != "" {
+		var err error
+		if leases, err = place.Parse("--leases", q.Leases); err != nil {
+			return usage.Error{Err: err}
+		}
+	}
+	r := Redrive{Query: q, Leases: leases, Opener: o}
+	_, _, err := r.unit(ctx)
+	if errors.As(err, new(unit.UnknownError)) || q.Leases != "" && !errors.As(err, new(usage.Error)) {
+		return err
+	}
+	return nil // also if units of this name read several containers
 }
 
 // among yields the selected letters. among yields them immediately, because a box may contain more letters than fit

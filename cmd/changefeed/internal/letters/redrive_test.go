@@ -412,3 +412,58 @@ func TestTheLeasesOfLettersAreBesideThemOrNamed(t *testing.T) {
 		}
 	}
 }
+
+// A name with a typing error is no unit without letters.
+func TestANameThatNoUnitHasIsNoEmptyList(t *testing.T) {
+	dir := t.TempDir()
+	db, err := docstore.Open(dir, docstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(t, db, "letters", deadletters.KeyPath)
+	beside := create(t, db, "leases", "/id")
+	for _, orders := range []string{"orders", "bills"} { // units of one name read two containers
+		leases, err := docstore.NewLeases(t.Context(), beside, "mailer", create(t, db, orders, "/city"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease := feed.Record{Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange(), Version: 1, Position: feed.Position{Token: "5"}}
+		if _, err := leases.Create(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(t, db, "others", "/id")
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	opener := place.NewOpener(place.Settings{})
+	defer opener.Close()
+	at, err := Parse("docstore:" + dir + "#letters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		q    Query
+		want string
+	}{
+		{Query{Name: "mailer"}, ""},
+		{Query{Name: "mailer", Source: "docstore:" + dir + "#bills"}, ""},
+		{Query{Name: "mialer"}, "--name is mialer: want that of a unit with leases in leases"},
+		{Query{Name: "mialer", Key: feed.Key("Oslo")}, ""},
+		{Query{Name: "mailer", Leases: "docstore:" + dir + "#others"}, "--name is mailer: want that of a unit with leases in others"},
+		{Query{Name: "mialer", Leases: "docstore:" + dir + "#none"}, "--leases is docstore:" + dir + "#none: there is no such container"},
+		{Query{Name: "mialer", Leases: "none"}, `--leases is "none"`},
+	} {
+		_, all, err := tt.q.Read(t.Context(), opener, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, e := range all {
+			n, err = n+1, e
+		}
+		if tt.want == "" && n > 0 || tt.want != "" && (n != 1 || err == nil || !strings.HasPrefix(err.Error(), tt.want)) {
+			t.Errorf("%+v: %d letters and errors, %v, want %q", tt.q, n, err, tt.want)
+		}
+	}
+}

@@ -15,9 +15,10 @@ import (
 	"github.com/millrace/changefeed/internal/host/usage"
 )
 
-// Serve serves a store until ctx ends, and then finishes running requests. Serve calls ready when clients may
-// connect. Invalid options leave neither a store nor a certificate behind. Serve listens on the addresses after the
-// store was opened, so a client that connects gets an answer.
+// Serve serves a store until ctx ends, and then finishes the requests in hand. It calls ready when clients may connect.
+// Wrong options leave nothing behind, neither a store nor a certificate; nor do an address that is taken, and a certificate
+// that cannot be read. Addresses are listened on when the store is open,
+// so that a client that connects is answered.
 func (o *Options) Serve(ctx context.Context, ready func(Endpoints) error) (err error) {
 	options, err := o.server(ctx)
 	if err != nil {
@@ -25,6 +26,11 @@ func (o *Options) Serve(ctx context.Context, ready func(Endpoints) error) (err e
 	}
 	if _, err := cosmosrest.New(nil, options); err != nil {
 		return usage.Error{Err: err}
+	}
+	if o.isNew() {
+		if err := o.rehearse(ctx); err != nil {
+			return err
+		}
 	}
 	db, err := docstore.OpenContext(ctx, o.Dir, o.store())
 	switch {
@@ -67,7 +73,27 @@ func (o *Options) Serve(ctx context.Context, ready func(Endpoints) error) (err e
 	})
 }
 
-// store returns the options of the store.
+// isNew reports whether there is no store yet. The other options of a store that is served already may be those of its
+// server, and then the error to tell is that the store is in use.
+func (o *Options) isNew() bool {
+	files, err := os.ReadDir(o.Dir)
+	return o.Dir != "" && len(files) == 0 && (err == nil || errors.Is(err, os.ErrNotExist))
+}
+
+// rehearse reads the certificate of the user, and listens for a moment, because a server that cannot start must leave no
+// store behind.
+func (o *Options) rehearse(ctx context.Context) error {
+	if o.Cert != "" {
+		if _, err := o.readCertificate(); err != nil {
+			return err
+		}
+	}
+	sites, err := o.sites(ctx)
+	sites.Close()
+	return err
+}
+
+// store is the options of the store.
 func (o *Options) store() docstore.Options {
 	return docstore.Options{InMemory: o.Dir == "", NoSync: o.NoSync, CacheBytes: o.Cache}
 }
@@ -110,9 +136,7 @@ func (o *Options) certificate() (cert tls.Certificate, path string, drop func(),
 	case o.Plain:
 		return cert, "", drop, nil
 	case o.Cert != "":
-		if cert, err = tls.LoadX509KeyPair(o.Cert, o.KeyFile); err != nil {
-			err = fmt.Errorf("read --cert %s and --key-file %s: %w", o.Cert, o.KeyFile, err)
-		}
+		cert, err = o.readCertificate()
 		return cert, "", drop, err
 	}
 	// The certificate is kept with the store, so clients still trust the server after a restart.
@@ -132,7 +156,17 @@ func (o *Options) certificate() (cert tls.Certificate, path string, drop func(),
 	return cert, path, drop, err
 }
 
-// sites listens on the addresses. All sites share a guard, because they share the process's descriptors.
+// readCertificate reads the certificate of the user.
+func (o *Options) readCertificate() (tls.Certificate, error) {
+	cert, err := tls.LoadX509KeyPair(o.Cert, o.KeyFile)
+	if err != nil {
+		return cert, fmt.Errorf("read --cert %s and --key-file %s: %w", o.Cert, o.KeyFile, err)
+	}
+	return cert, nil
+}
+
+// sites listens on the addresses. All share one guard, since they share the process's
+// descriptors.
 func (o *Options) sites(ctx context.Context) (all Sites, err error) {
 	guard := cosmosrest.NewGuard(Connections())
 	for _, at := range []struct {

@@ -257,6 +257,20 @@ func TestAStartThatFailsLeavesNothingOpen(t *testing.T) {
 	if err == nil || !strings.HasPrefix(err.Error(), "--dedicated-gateway is ") {
 		t.Fatalf("served at an address that is taken: %v", err)
 	}
+	if _, err := os.Stat(o.Dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("there is a store: %v", err)
+	}
+	made, err := docstore.Open(o.Dir, docstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := made.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err = o.Serve(t.Context(), func(Endpoints) error { return nil })
+	if err == nil || !strings.HasPrefix(err.Error(), "--dedicated-gateway is ") {
+		t.Fatalf("served at an address that is taken: %v", err)
+	}
 	db, err := docstore.Open(o.Dir, docstore.Options{MustExist: true})
 	if err != nil {
 		t.Fatalf("the store: %v", err)
@@ -270,6 +284,29 @@ func TestAStartThatFailsLeavesNothingOpen(t *testing.T) {
 	}
 	if err := again.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Who starts a server of a new store at an address that is taken, or with a certificate that cannot be read, has no store.
+func TestAStartThatFailsLeavesNoStore(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for says, o := range map[string]Options{
+		"--listen is ":            {Listen: taken.Addr().String(), Plain: true},
+		"--dedicated-gateway is ": {Listen: "127.0.0.1:0", Dedicated: taken.Addr().String(), Plain: true},
+		"read --cert none.pem ":   {Listen: "127.0.0.1:0", Cert: "none.pem", KeyFile: "none.pem"},
+	} {
+		o.Dir, o.Log = filepath.Join(t.TempDir(), "data"), slog.New(slog.DiscardHandler)
+		err := o.Serve(t.Context(), func(Endpoints) error { t.Error("served"); return nil })
+		if err == nil || !strings.HasPrefix(err.Error(), says) {
+			t.Errorf("got %v, want %q", err, says)
+		}
+		if _, err := os.Stat(o.Dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: there is a store: %v", says, err)
+		}
 	}
 }
 
