@@ -296,6 +296,9 @@ func TestWhatIsLostIsListedOnce(t *testing.T) {
 				t.Errorf("byte %d: %v is listed twice", at, l)
 			}
 			seen[l] = true
+			if strings.Contains(l.Reason, "another table") {
+				t.Errorf("byte %d: for a damaged block the whole table is lost: %v", at, l)
+			}
 			losses++
 		}
 		rewrite(t, table, flip)

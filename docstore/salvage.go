@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -16,19 +17,23 @@ import (
 // Salvaged is the result of [Salvage].
 type Salvaged struct {
 	Containers []SalvagedContainer `json:"containers"`
-	Lost       []Loss              `json:"lost"`    // lost parts of files
-	Missing    []MissingItem       `json:"missing"` // documents known to have existed
+	Lost       []Loss              `json:"lost"`    // of the files
+	Missing    []MissingItem       `json:"missing"` // documents that are known to have been there
+
+	// Doubtful are the documents that were salvaged and of which a lost table may have had a
+	// later version, or the deletion.
+	Doubtful []DoubtfulItem `json:"doubtful,omitempty"`
 }
 
 // SalvagedContainer is a container of a damaged store.
 type SalvagedContainer struct {
-	Name      string `json:"name"`      // "container N" if its record is lost
-	Documents int    `json:"documents"` // number of documents salvaged
-	Counted   int64  `json:"counted"`   // number of documents according to the stored count; -1 if the count is lost
-	Head      int64  `json:"head"`      // newest known LSN; -1 if none is known
+	Name      string `json:"name"`      // "container N" where its record is lost
+	Documents int    `json:"documents"` // those salvaged
+	Counted   int64  `json:"counted"`   // documents by the stored count; -1 where that is lost, or may be old
+	Head      int64  `json:"head"`      // newest LSN that is known; -1 for none
 
-	// Lost lists, in order, the LSNs that a lost file may have contained and that were not found. The documents that
-	// they wrote are unknown.
+	// Lost are the LSNs, in order, of which lost files may have had all or some writes that nothing
+	// else tells of: what these wrote is not known.
 	Lost []LSNs `json:"lost_lsns,omitempty"`
 }
 
@@ -61,9 +66,26 @@ type MissingItem struct {
 	Older     int64  `json:"older,omitempty"` // LSN of the version salvaged instead; 0 if there is none
 }
 
-// Salvage reads the readable part of a damaged store and changes nothing in dir. Salvage calls visit for the
-// documents, container by container, in the order of their last writes within a log. Expired documents are left out.
-// You get each document in its last version or, if that is lost, in the newest version that can still be read.
+// DoubtfulItem is a document that may be old: nothing proves that its version is the last one.
+type DoubtfulItem struct {
+	Container string `json:"container"`
+	Key       string `json:"key"` // partition key
+	ID        string `json:"id"`
+	LSN       int64  `json:"lsn"` // of the version salvaged
+}
+
+// Salvage reads the remains of a damaged store and changes nothing in dir. Salvage calls
+// visit for the documents, container by container, in the order of their last writes
+// within a log; expired documents are left out. A document comes as acknowledged: its
+// last version or, where that is lost, the newest version that is still there: then the document
+// is among the missing or, if nothing tells of a later version but a lost table may have had one,
+// among the doubtful. A table that is not the one of the manifest is lost. Where
+// the manifest is damaged, deleted documents may come back or be listed as missing, because
+// nothing else says which tables are in use. Where a log is lost, nothing says which documents
+// its writes were about: they come as they were before, deleted ones may come back, and none of
+// them is among the missing or the doubtful; their LSNs are listed with their container. The same
+// holds for documents of which lost tables had all versions. The result lists all parts that could
+// not be read.
 //
 // If the manifest is damaged, deleted documents may come back or be listed as missing, because nothing else records
 // which tables are in use. If a log is lost, the documents of its writes are unknown: these documents come in their
@@ -82,8 +104,8 @@ func salvage(ctx context.Context, fs engine.FS, dir string, visit func(container
 		return nil, fmt.Errorf("salvage store %s: %w", dir, err)
 	}
 	defer func() { err = cmp.Or(err, w.Close()) }()
-	s := &salvager{ctx: ctx, w: w, visit: visit, containers: map[uint32]*salvaged{}, best: map[string]addr{}, current: map[versionAt]bool{}}
-	for _, step := range []func() error{s.readRecords, s.readSlots, s.findNewest, s.handDocuments, s.listMissing, s.lostLSNs} {
+	s := &salvager{ctx: ctx, w: w, visit: visit, containers: map[uint32]*salvaged{}, best: map[string]addr{}, current: map[versionAt]mention{}, marked: map[versionAt]bool{}, doubts: map[string]DoubtfulItem{}}
+	for _, step := range []func() error{s.readRecords, s.readSlots, s.findNewest, s.readMarks, s.handDocuments, s.listMissing, s.lostLSNs} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("salvage store %s: %w", dir, err)
 		}
@@ -99,15 +121,26 @@ type salvager struct {
 	visit      func(string, Item) error
 	containers map[uint32]*salvaged
 
-	current map[versionAt]bool // versions that the primary index names; true after the version was found
-	best    map[string]addr    // newest version of each document whose index entry may be lost
+	current map[versionAt]mention // versions that the primary index names
+	best    map[string]addr       // the newest version of documents whose entry in it may be lost
+	marked  map[versionAt]bool    // those versions; true for the ones that are marked as superseded
 	absent  []MissingItem
+	doubts  map[string]DoubtfulItem // by key in the primary index
+}
+
+// mention is an entry of the primary index.
+type mention struct {
+	last  bool // no lost table may have had a later one
+	found bool // its version was found
 }
 
 // salvaged is a container of which some part can be read.
 type salvaged struct {
 	SalvagedContainer
-	layout *layout // nil if the layout is lost
+	layout *layout // nil where it is lost
+
+	oldHead, oldCount bool // a lost table may have had a later head, or count
+	markless          bool // superseded versions are not marked, but removed
 }
 
 // versionAt is a version of a container.
@@ -116,17 +149,18 @@ type versionAt struct {
 	at   addr
 }
 
-// eachReadable calls visit for the keys of a table. eachReadable skips records that cannot be read.
-func (s *salvager) eachReadable(table byte, visit func(key, value []byte) error) error {
+// eachReadable calls visit for the keys of a table. A record that cannot be read is passed
+// over.
+func (s *salvager) eachReadable(table byte, visit func(key, value []byte, seq uint64) error) error {
 	n := 0
-	return s.w.Each([]byte{table}, []byte{table + 1}, func(key, value []byte) error {
+	return s.w.Each([]byte{table}, []byte{table + 1}, func(key, value []byte, seq uint64) error {
 		if n++; n%1024 == 0 && s.ctx.Err() != nil {
 			return context.Cause(s.ctx)
 		}
 		if len(key) < 5 {
 			return nil
 		}
-		return visit(key, value)
+		return visit(key, value, seq)
 	})
 }
 
@@ -143,35 +177,50 @@ func (s *salvager) containerOf(key []byte) *salvaged {
 
 // readRecords reads the records of containers, and the counts that show how many documents are missing.
 func (s *salvager) readRecords() error {
-	err := s.eachReadable(tableContainer, func(key, value []byte) error {
+	err := s.eachReadable(tableContainer, func(key, value []byte, seq uint64) error {
 		l, _, err := decodeLayout(value)
 		if err == nil {
 			c := s.containerOf(key)
 			c.layout = l
 			c.Name = l.spec.shortName()
+			c.oldCount = s.mayBeOld(key, seq) // there may be other partitions
+			c.markless = l.retention() == 0 && l.drain == 0 && !c.oldCount
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	err = s.eachReadable(tableHead, func(key, value []byte) error {
-		r := fields.Reader{Rest: value}
+	err = s.eachReadable(tableHead, func(key, value []byte, seq uint64) error {
+		c, r := s.containerOf(key), fields.Reader{Rest: value}
 		if n := r.Uvarint(); !r.Short {
-			s.containerOf(key).Head = int64(n)
+			c.Head, c.oldHead = int64(n), s.mayBeOld(key, seq)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return s.eachReadable(tableCount, func(key, value []byte) error {
+	counts := map[string]bool{}
+	err = s.eachReadable(tableCount, func(key, value []byte, seq uint64) error {
 		c, r := s.containerOf(key), fields.Reader{Rest: value}
 		if n := r.Uvarint(); !r.Short && c.layout != nil {
 			c.Counted = max(c.Counted, 0) + int64(n)
+			c.oldCount = c.oldCount || s.mayBeOld(key, seq)
+			counts[string(key)] = true
 		}
 		return nil
 	})
+	for num, c := range s.containers {
+		if c.layout == nil {
+			continue
+		}
+		for _, part := range c.layout.parts {
+			key := countKey(num, part.num)
+			c.oldCount = c.oldCount || !counts[string(key)] && s.isLost(key)
+		}
+	}
+	return err
 }
 
 // isUncertain reports whether a document's entry in the primary index may be lost or old.
@@ -181,9 +230,9 @@ func (s *salvager) isUncertain(key []byte) bool {
 
 // readSlots reads the primary index.
 func (s *salvager) readSlots() error {
-	return s.eachReadable(tableDoc, func(key, value []byte) error {
+	return s.eachReadable(tableDoc, func(key, value []byte, seq uint64) error {
 		if p, err := decodeSlot(value); err == nil {
-			s.current[versionAt{binary.BigEndian.Uint32(key[1:]), p.addr}] = false
+			s.current[versionAt{binary.BigEndian.Uint32(key[1:]), p.addr}] = mention{last: !s.mayBeOld(key, seq)}
 		}
 		return nil
 	})
@@ -194,7 +243,7 @@ func (s *salvager) findNewest() error {
 	if len(s.w.Lost) == 0 {
 		return nil
 	}
-	return s.eachVersion(func(key []byte, at addr, e *entry) error {
+	return s.eachVersion(func(key []byte, at addr, e *entry, _ uint64) error {
 		if doc := s.doc(key, e); s.isUncertain(doc) {
 			if old, ok := s.best[string(doc)]; !ok || old.lsn < at.lsn || old.lsn == at.lsn && old.idx < at.idx {
 				s.best[string(doc)] = at
@@ -209,8 +258,8 @@ func (s *salvager) doc(key []byte, e *entry) []byte {
 }
 
 // eachVersion calls visit for all versions.
-func (s *salvager) eachVersion(visit func(key []byte, at addr, e *entry) error) error {
-	return s.eachReadable(tableLog, func(key, value []byte) error {
+func (s *salvager) eachVersion(visit func(key []byte, at addr, e *entry, seq uint64) error) error {
+	return s.eachReadable(tableLog, func(key, value []byte, seq uint64) error {
 		if len(key) != 5+addrSize {
 			return nil
 		}
@@ -218,22 +267,24 @@ func (s *salvager) eachVersion(visit func(key []byte, at addr, e *entry) error) 
 		if err != nil {
 			return nil
 		}
-		return visit(key, parseAddr(key[5:]), &e)
+		return visit(key, parseAddr(key[5:]), &e, seq)
 	})
 }
 
 // handDocuments hands the newest version of each document to the caller.
 func (s *salvager) handDocuments() error {
 	now := time.Now().UnixMilli()
-	return s.eachVersion(func(key []byte, at addr, e *entry) error {
+	return s.eachVersion(func(key []byte, at addr, e *entry, seq uint64) error {
 		p := versionAt{binary.BigEndian.Uint32(key[1:]), at}
-		_, named := s.current[p]
+		m, named := s.current[p]
 		if named {
-			s.current[p] = true
+			m.found = true
+			s.current[p] = m
 		}
-		// If the index may have lost the document's entry, or may have an old entry, the newest version that was
-		// found decides.
-		if best, unsure := s.best[string(s.doc(key, e))]; unsure {
+		// Where the index may have lost the document's entry, or have an old one, the
+		// newest version that was found decides.
+		best, unsure := s.best[string(s.doc(key, e))]
+		if unsure {
 			named = best == at
 		}
 		c := s.containerOf(key)
@@ -241,15 +292,18 @@ func (s *salvager) handDocuments() error {
 			return nil
 		}
 		c.Documents++
+		if unsure && s.isDoubtful(c, p, seq) {
+			s.doubts[string(s.doc(key, e))] = DoubtfulItem{c.Name, string(e.pk), string(e.id), at.lsn}
+		}
 		return s.visit(c.Name, e.item(at.lsn))
 	})
 }
 
 // listMissing lists documents that the primary index names but whose version was not found.
 func (s *salvager) listMissing() error {
-	return s.eachReadable(tableDoc, func(key, value []byte) error {
+	return s.eachReadable(tableDoc, func(key, value []byte, _ uint64) error {
 		p, err := decodeSlot(value)
-		if err != nil || s.current[versionAt{binary.BigEndian.Uint32(key[1:]), p.addr}] {
+		if err != nil || s.current[versionAt{binary.BigEndian.Uint32(key[1:]), p.addr}].found {
 			return nil
 		}
 		best := s.best[string(key)]
@@ -260,6 +314,7 @@ func (s *salvager) listMissing() error {
 		if err != nil {
 			return nil
 		}
+		delete(s.doubts, string(key)) // that the version is old is certain, and its place in the list of the missing
 		s.absent = append(s.absent, MissingItem{s.containerOf(key).Name, string(pk), string(id), p.lsn, best.lsn})
 		return nil
 	})
@@ -268,7 +323,13 @@ func (s *salvager) listMissing() error {
 // report returns the result.
 func (s *salvager) report() *Salvaged {
 	found := &Salvaged{Missing: s.absent}
+	for _, doc := range slices.Sorted(maps.Keys(s.doubts)) {
+		found.Doubtful = append(found.Doubtful, s.doubts[doc])
+	}
 	for _, c := range s.containers {
+		if c.oldCount {
+			c.Counted = -1
+		}
 		found.Containers = append(found.Containers, c.SalvagedContainer)
 	}
 	slices.SortFunc(found.Containers, func(a, b SalvagedContainer) int { return cmp.Compare(a.Name, b.Name) })
@@ -294,7 +355,7 @@ func (s *salvager) describeKey(key []byte) string {
 	if len(key) == 0 {
 		return "the beginning"
 	}
-	if len(key) < 5 {
+	if len(key) < 5 || key[0] == tableMeta || key[0] == tableDatabase {
 		return fmt.Sprintf("table %q", key[:1])
 	}
 	name := binary.BigEndian.Uint32(key[1:])

@@ -42,7 +42,7 @@ func TestWhatIsSalvagedWasAcknowledgedAndWhatIsMissingIsListed(t *testing.T) {
 // salvage reads what is left of a store, and counts the documents that are as they were last.
 func (s *shape) salvage(t *testing.T, img image) (n int, err error) {
 	fs := img.disk(t)
-	left := map[string]bool{}
+	left, given := map[string]bool{}, map[[2]string]bool{}
 	found, err := docstore.SalvageFrom(t.Context(), fs, imageDir, func(container string, it docstore.Item) error {
 		doc := line(string(it.Key), it.ID, it.LSN, it.ETag, it.Body)
 		if !s.acked[container+" "+doc] && !strings.HasPrefix(container, "container ") {
@@ -51,7 +51,7 @@ func (s *shape) salvage(t *testing.T, img image) (n int, err error) {
 		if left[doc] {
 			return fmt.Errorf("%s comes twice", doc)
 		}
-		left[doc] = true
+		left[doc], given[[2]string{container, string(it.Key) + " " + it.ID}] = true, true
 		return nil
 	})
 	if err != nil {
@@ -75,19 +75,24 @@ func (s *shape) salvage(t *testing.T, img image) (n int, err error) {
 		return n, fmt.Errorf("%d documents, want %d: nothing is listed as lost", len(left), n)
 	}
 	// Which tables are in use is in the manifest. Without it one that the engine has replaced, and not deleted yet, may
-	// still name a document that was deleted since.
+	// still name a document that was deleted since. If several tables are lost, one that is left may name a version of which
+	// another one that is left says that it was superseded.
 	blind := slices.ContainsFunc(found.Lost, func(l docstore.Loss) bool { return strings.HasPrefix(l.File, "MANIFEST-") })
+	several := len(found.Lost) > 1
 	for _, m := range found.Missing {
 		name := fmt.Sprintf("%s %s at %d ", m.Key, m.ID, m.LSN)
 		begins := func(with string) func(string) bool {
 			return func(doc string) bool { return strings.HasPrefix(doc, with) }
 		}
-		deleted := !slices.ContainsFunc(slices.Collect(maps.Values(s.last)), begins(name)) && slices.ContainsFunc(slices.Collect(maps.Keys(s.acked)), begins(m.Container+" "+name))
-		if !slices.ContainsFunc(missing, begins(name)) && !(blind && deleted) {
+		superseded := !slices.ContainsFunc(slices.Collect(maps.Values(s.last)), begins(name)) && slices.ContainsFunc(slices.Collect(maps.Keys(s.acked)), begins(m.Container+" "+name))
+		if !slices.ContainsFunc(missing, begins(name)) && !((blind || several) && superseded) {
 			return n, fmt.Errorf("%+v is listed as missing, and is not", m)
 		}
 	}
 	if err := lsnsListed(found, missing); err != nil {
+		return n, err
+	}
+	if err := s.listed(found, left, given); err != nil {
 		return n, err
 	}
 	counted, documents := int64(0), 0
@@ -98,6 +103,242 @@ func (s *shape) salvage(t *testing.T, img image) (n int, err error) {
 		return n, fmt.Errorf("%d documents counted, %d said to be salvaged: want %d of %d", counted, documents, len(left), n)
 	}
 	return n, nil
+}
+
+// listed returns an error if only tables are lost, and a document is given in an old version, or left out, and nothing says so.
+func (s *shape) listed(found *docstore.Salvaged, left map[string]bool, given map[[2]string]bool) error {
+	if slices.ContainsFunc(found.Lost, func(l docstore.Loss) bool { return !strings.HasSuffix(l.File, ".sst") }) {
+		return nil
+	}
+	for _, c := range found.Containers {
+		documents := int64(0)
+		for name := range s.last {
+			if name[:1] == c.Name {
+				documents++
+			}
+		}
+		if c.Counted >= 0 && c.Counted != documents {
+			return fmt.Errorf("%s is said to have had %d documents, want %d or nothing", c.Name, c.Counted, documents)
+		}
+	}
+	for _, d := range found.Doubtful {
+		if slices.ContainsFunc(found.Missing, func(m docstore.MissingItem) bool {
+			return m.Container == d.Container && m.Key == d.Key && m.ID == d.ID
+		}) {
+			return fmt.Errorf("%+v is listed as doubtful and as missing", d)
+		}
+	}
+	for name, doc := range s.last {
+		if left[doc] {
+			continue
+		}
+		about, rest, _ := strings.Cut(doc, " at ")
+		var lsn int64
+		if _, err := fmt.Sscan(rest, &lsn); err != nil {
+			return fmt.Errorf("read %s: %w", doc, err)
+		}
+		ours := func(container string) bool { // the containers are c and d, in this order
+			return container == name[:1] || container == fmt.Sprint("container ", 1+name[0]-'c')
+		}
+		is := func(container, key, id string) bool { return ours(container) && key+" "+id == about }
+		if slices.ContainsFunc(found.Missing, func(m docstore.MissingItem) bool { return is(m.Container, m.Key, m.ID) }) ||
+			slices.ContainsFunc(found.Doubtful, func(d docstore.DoubtfulItem) bool { return is(d.Container, d.Key, d.ID) }) {
+			continue
+		}
+		containers := slices.DeleteFunc(slices.Clone(found.Containers), func(c docstore.SalvagedContainer) bool { return !ours(c.Name) })
+		if slices.ContainsFunc(containers, func(c docstore.SalvagedContainer) bool { return given[[2]string{c.Name, about}] }) {
+			return fmt.Errorf("%s is given in an old version, and is not listed", doc)
+		}
+		within := func(l docstore.LSNs) bool { return l.From <= lsn && (l.To == 0 || lsn <= l.To) }
+		if len(containers) > 0 && !slices.ContainsFunc(containers, func(c docstore.SalvagedContainer) bool { return slices.ContainsFunc(c.Lost, within) }) {
+			return fmt.Errorf("%s is left out, and neither its name nor its LSN is listed: %+v", doc, containers)
+		}
+	}
+	return nil
+}
+
+// TestALostTableHidesNothing loses, cuts and exchanges tables of stores: what salvage gives in an old version is listed by
+// name, and what it leaves out by name or by LSN.
+func TestALostTableHidesNothing(t *testing.T) {
+	for _, build := range []func(*maker) *shape{logOnly, logAndTables, splitsAndTTL, overwritten, overwrittenWithVersions} {
+		s := makeShape(t, build)
+		var tables []string
+		for _, name := range slices.Sorted(maps.Keys(s.image)) {
+			if strings.HasSuffix(name, ".sst") {
+				tables = append(tables, name)
+			}
+		}
+		for i, name := range tables {
+			lost, cut, another := maps.Clone(s.image), maps.Clone(s.image), maps.Clone(s.image)
+			delete(lost, name)
+			cut[name] = cut[name][:len(cut[name])-10]
+			another[name] = another[tables[(i+1)%len(tables)]]
+			damaged := map[string]image{name + " is lost": lost, name + " is cut": cut, name + " is another table": another}
+			for _, other := range tables[i+1:] {
+				both := maps.Clone(lost)
+				delete(both, other)
+				damaged[name+" and "+other+" are lost"] = both
+			}
+			for what, img := range damaged {
+				synctest.Test(t, func(t *testing.T) {
+					time.Sleep(time.Until(s.made.Add(time.Minute)))
+					if n, err := s.salvage(t, img); err != nil {
+						t.Errorf("%s: %s: %d of %d documents: %v", s.name, what, n, len(s.last), err)
+					}
+					if size := len(img[name]); size != len(s.image[name]) && strings.HasSuffix(what, "another table") {
+						listsSize(t, img, name, size)
+					}
+				})
+			}
+		}
+	}
+}
+
+// listsSize wants a salvage to name a file as lost because of its size.
+func listsSize(t *testing.T, img image, name string, size int) {
+	t.Helper()
+	found, err := docstore.SalvageFrom(t.Context(), img.disk(t), imageDir, func(string, docstore.Item) error { return nil })
+	is := func(l docstore.Loss) bool {
+		return l.File == name && strings.Contains(l.Reason, fmt.Sprintf("it has %d bytes", size))
+	}
+	if err != nil || !slices.ContainsFunc(found.Lost, is) {
+		t.Errorf("%s is another table, and lost is %+v, %v", name, found, err)
+	}
+}
+
+// Two tables may have the same size, and the same keys: then the sequence numbers of the keys tell which one it is.
+func TestATableOfTheSameSizeIsKnownByItsKeys(t *testing.T) {
+	dir := t.TempDir()
+	bySize := map[int64]string{}
+	for round := range 100 {
+		db, err := docstore.Open(dir, docstore.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if round == 0 {
+			container(t, db, docstore.ContainerSpec{})
+		}
+		c, err := db.Container("c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		upsert(t, c, "i", "p", 100+round)
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps.DeleteFunc(bySize, func(_ int64, name string) bool { return !slices.Contains(tables, name) })
+		for _, name := range tables {
+			other, ok := bySize[size(t, name)]
+			if bySize[size(t, name)] = name; !ok || other == name {
+				continue
+			}
+			b, err := os.ReadFile(other)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(name, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			found, err := docstore.Salvage(t.Context(), dir, func(string, docstore.Item) error { return nil })
+			if err != nil || len(found.Lost) != 1 || found.Lost[0].File != filepath.Base(name) || !strings.Contains(found.Lost[0].Reason, "key") {
+				t.Errorf("%s has the bytes of %s, and lost is %+v, %v", name, other, found, err)
+			}
+			return
+		}
+	}
+	t.Error("no two tables have the same size")
+}
+
+// A lost table makes no document doubtful of which a later table has a version, or which the table cannot have had.
+func TestADocumentOfALaterTableIsNotDoubtful(t *testing.T) {
+	dir := t.TempDir()
+	var tables [3][]string // those of each round
+	for round := range 4 {
+		db, err := docstore.Open(dir, docstore.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if round == 0 {
+			container(t, db, docstore.ContainerSpec{})
+		}
+		if round > 0 {
+			old := slices.Concat(tables[:]...)
+			tables[round-1] = slices.DeleteFunc(files(t, dir, "*.sst"), func(name string) bool { return slices.Contains(old, name) })
+		}
+		c, err := db.Container("c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 10 {
+			if round == 0 || i%2 == 1 && round < 3 {
+				upsert(t, c, fmt.Sprint("i", i), "p", round)
+			}
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for round, names := range tables {
+		if len(names) != 1 {
+			t.Fatalf("round %d made the tables %v, want one", round, names)
+		}
+		if err := os.Rename(names[0], names[0]+".away"); err != nil {
+			t.Fatal(err)
+		}
+		old := 0
+		found, err := docstore.Salvage(t.Context(), dir, func(_ string, it docstore.Item) error {
+			if want := int(it.ID[1]-'0') % 2 * 2; valueOf(t, it.Body) != want {
+				old++
+			}
+			return nil
+		})
+		var ids []string
+		if err == nil {
+			for _, d := range found.Doubtful {
+				ids = append(ids, d.ID)
+			}
+		}
+		slices.Sort(ids)
+		// The table of round 1 may have had writes of all LSNs between its first and its last one.
+		want := []string{"[]", "[i2 i4 i6 i8]", "[i1 i2 i3 i4 i5 i6 i7 i8 i9]"}[round]
+		if got := fmt.Sprint(ids); err != nil || got != want || old != []int{0, 0, 5}[round] {
+			t.Errorf("without the table of round %d, %d documents are old and %s doubtful, %v: want %s", round, old, got, err, want)
+		}
+		if err := os.Rename(names[0]+".away", names[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// overwritten has documents whose versions are in several tables.
+func overwritten(m *maker) *shape {
+	m.open()
+	container(m.t, m.db, docstore.ContainerSpec{Ranges: 2})
+	return m.overwrite("overwritten")
+}
+
+func overwrittenWithVersions(m *maker) *shape {
+	m.open()
+	container(m.t, m.db, docstore.ContainerSpec{Ranges: 2, Retention: 10 * time.Hour})
+	return m.overwrite("overwritten, with versions")
+}
+
+func (m *maker) overwrite(name string) *shape {
+	m.t.Helper()
+	m.write("c", 300)
+	if err := m.db.Compact(m.t.Context()); err != nil {
+		m.t.Fatal(err)
+	}
+	for range 3 {
+		m.write("c", 100)
+		m.close()
+		m.open()
+	}
+	return m.shape(name, false)
 }
 
 // lsnsListed returns an error if a document is missing, only logs are lost, and its LSN is not listed.

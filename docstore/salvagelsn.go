@@ -26,6 +26,12 @@ func (s *salvager) lostLSNs() error {
 		for _, l := range s.w.Lost {
 			if span, ok := lsnsOf(l, num); ok {
 				c.Lost = append(c.Lost, span)
+			} else if s.hidesWrites(l, num) {
+				span = LSNs{From: 1, To: c.Head}
+				if c.Head < 0 || c.oldHead {
+					span.To = 0
+				}
+				c.Lost = append(c.Lost, span)
 			}
 		}
 		if logLost && c.Head >= 0 {
@@ -54,7 +60,7 @@ func (s *salvager) findEvidence(logLost bool) (inLogs map[uint32]map[int64]bool,
 		}
 		inLogs[num][parseAddr(key[5:]).lsn] = true
 	}
-	err = s.eachVersion(func(key []byte, at addr, _ *entry) error {
+	err = s.eachVersion(func(key []byte, at addr, _ *entry, _ uint64) error {
 		if num := binary.BigEndian.Uint32(key[1:]); !inLogs[num][at.lsn] {
 			inTables[num] = max(inTables[num], at.lsn)
 		}
@@ -86,4 +92,16 @@ func lsnsOf(l engine.LostSpan, num uint32) (LSNs, bool) {
 	}
 	from, to := parseAddr(l.From[5:]), parseAddr(l.To[5:])
 	return LSNs{from.lsn, to.lsn}, from.log == to.log && from.lsn <= to.lsn
+}
+
+// hidesWrites reports whether a lost span may have had versions of a container, of any LSN, of
+// which nothing is left: entries of the primary index, which would name the versions, are lost too.
+func (s *salvager) hidesWrites(l engine.LostSpan, num uint32) bool {
+	return overlaps(l, tableLog, num) && slices.ContainsFunc(s.w.Lost, func(l engine.LostSpan) bool { return overlaps(l, tableDoc, num) })
+}
+
+// overlaps reports whether a span that a table has lost may have had keys of a container in a table of ours.
+func overlaps(l engine.LostSpan, table byte, num uint32) bool {
+	from := tableKey(table, num, 0)
+	return l.To != nil && bytes.Compare(l.From, engine.After(from)) < 0 && bytes.Compare(from, l.To) < 0
 }

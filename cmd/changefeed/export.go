@@ -31,8 +31,10 @@ With --salvage the store may be damaged. What can still be read of it is written
 what cannot is listed on standard error, by file and by document, as one JSON object with
 -o json. The directory is not changed. Without --container the documents of all containers
 are written, each as {"container":NAME,"document":{…}}. With it nothing is said of others,
-but for files that may have had its documents. The exit code is 1 when something may be
-missing.`
+but for files that may have had its documents. A document that is written, and of which a
+lost file may have had a later version or the deletion, is listed as doubtful; after the
+loss of a log or of the manifest any may be, and they are not listed. The exit code is 1
+when something may be missing or old.`
 
 // exportCommand is the command export.
 func exportCommand() *cobra.Command {

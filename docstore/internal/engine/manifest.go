@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/millrace/changefeed/docstore/internal/fields"
 )
@@ -28,6 +29,8 @@ type tablePlace struct{ level, num uint64 }
 type table struct {
 	file     uint64
 	min, max []byte
+	ends     [2][]byte // the first and the last key as the library has them, with sequence numbers; nil if they are not those of the file
+	newest   uint64    // the greatest sequence number
 }
 
 // Tags of the records of a manifest, and of the optional members of a table. The pinned version of the library writes
@@ -130,10 +133,11 @@ func (m *manifest) addTable(r *fields.Reader, tag uint64) error {
 			t.readBound(r)
 		}
 	}
-	t.readBound(r)
+	ends := t.readBound(r)
+	t.newest = math.MaxUint64
 	if tag != tagTable {
 		r.Uvarint()
-		r.Uvarint()
+		t.newest = r.Uvarint()
 	}
 	if tag == tagTable4 || tag == tagTable5 {
 		backing, err := tableMembers(r)
@@ -144,6 +148,9 @@ func (m *manifest) addTable(r *fields.Reader, tag uint64) error {
 			t.file = backing
 		}
 	}
+	if t.file == place.num && tag != tagTable5 {
+		t.ends = ends
+	}
 	m.tables[place] = t
 	if t.file == place.num {
 		m.files[t.file] = size
@@ -151,15 +158,17 @@ func (m *manifest) addTable(r *fields.Reader, tag uint64) error {
 	return nil
 }
 
-// readBound reads the smallest and the largest key of a table and extends the table's bounds.
-func (t *table) readBound(r *fields.Reader) {
-	lo, hi := userKey(r.Text()), userKey(r.Text())
+// readBound reads the least and the greatest key of a table, returns them and keeps the extremes.
+func (t *table) readBound(r *fields.Reader) [2][]byte {
+	ends := [2][]byte{bytes.Clone(r.Text()), bytes.Clone(r.Text())}
+	lo, hi := userKey(ends[0]), userKey(ends[1])
 	if t.min == nil || bytes.Compare(lo, t.min) < 0 {
 		t.min = bytes.Clone(lo)
 	}
 	if bytes.Compare(hi, t.max) > 0 {
 		t.max = bytes.Clone(hi)
 	}
+	return ends
 }
 
 // userKey returns a key of the library without the sequence number and kind at its end.

@@ -15,9 +15,9 @@ import (
 // not name. The contents of the logs and of each table are sorted by key. So a single pass that always takes the
 // smallest key sees all versions of a key together, and holds only a single version of each source in memory.
 
-// Each calls visit for the keys in [from, to) with their newest values, in order. Each merges the sorted contents of
-// all logs and tables, as the library does.
-func (w *Wreck) Each(from, to []byte, visit func(key, value []byte) error) error {
+// Each calls visit for the keys in [from, to) with their newest values and the sequence numbers
+// of these, in order. It merges the sorted contents of all logs and tables, as the library would.
+func (w *Wreck) Each(from, to []byte, visit func(key, value []byte, seq uint64) error) error {
 	sources, err := w.openSources(from, to)
 	defer func() {
 		for _, s := range sources {
@@ -32,7 +32,7 @@ func (w *Wreck) Each(from, to []byte, visit func(key, value []byte) error) error
 		var newest version
 		newest, err = w.takeNewest(sources, key)
 		if err == nil && !newest.end && !w.isRemoved(newest) {
-			err = visit(newest.key, newest.value)
+			err = visit(newest.key, newest.value, newest.seq)
 		}
 	}
 	return err
@@ -49,8 +49,8 @@ func (w *Wreck) openSources(from, to []byte) (sources []*source, err error) {
 	}
 	first, _ := slices.BinarySearchFunc(w.writes, from, func(v version, key []byte) int { return bytes.Compare(v.key, key) })
 	err = add(logVersions(w.writes[first:], to))
-	for _, file := range w.files {
-		err = cmp.Or(err, add(w.tableVersions(file, from, to)))
+	for _, t := range w.files {
+		err = cmp.Or(err, add(w.tableVersions(t, from, to)))
 	}
 	return sources, err
 }
@@ -133,22 +133,22 @@ func logVersions(writes []version, to []byte) iter.Seq2[version, error] {
 	}
 }
 
-// tableVersions yields the readable versions of a table. Blocks can be walked from both ends, so a damaged block
-// costs only its own keys, not the rest of the table.
-func (w *Wreck) tableVersions(file uint64, from, to []byte) iter.Seq2[version, error] {
+// tableVersions yields the readable versions of a table. Blocks can be walked from both
+// ends, so a damaged block costs its own keys and not the rest of the table.
+func (w *Wreck) tableVersions(t table, from, to []byte) iter.Seq2[version, error] {
 	return func(yield func(version, error) bool) {
-		err := w.openTable(file, func(r *sstable.Reader) error {
-			last, more, err := walkTable(w.ctx, r, from, to, file, yield)
+		err := w.openTable(t.file, func(r *sstable.Reader) error {
+			last, more, err := walkTable(w.ctx, r, from, to, t.file, yield)
 			if err == nil || !more || !unreadable(err) {
 				return err
 			}
 			resume, why := resumeTable(w.ctx, r, last, to), firstLine(err)
-			w.recordLost(LostSpan{File: tableName(file), Why: why, From: last, To: resume})
+			w.recordLost(LostSpan{File: tableName(t.file), Why: why, From: last, To: resume, newest: t.newest})
 			if bytes.Equal(resume, to) {
 				return nil
 			}
-			if _, more, err = walkTable(w.ctx, r, resume, to, file, yield); err != nil && more && unreadable(err) {
-				w.recordLost(LostSpan{File: tableName(file), Why: firstLine(err), From: resume, To: to})
+			if _, more, err = walkTable(w.ctx, r, resume, to, t.file, yield); err != nil && more && unreadable(err) {
+				w.recordLost(LostSpan{File: tableName(t.file), Why: firstLine(err), From: resume, To: to, newest: t.newest})
 				return nil
 			}
 			return err

@@ -28,10 +28,10 @@ type Wreck struct {
 	survey
 	unlock  func() error
 	options sstable.ReaderOptions
-	guess   bool // the manifest is damaged, so all files are read
-	files   []uint64
-	writes  []version    // the writes of the logs, by key, newest first
-	ranges  []keyRemoval // removed ranges of keys
+	guess   bool         // the manifest is damaged, so all files are read
+	files   []table      // those that can be read
+	writes  []version    // those of the logs, by key, the newest first
+	ranges  []keyRemoval // ranges of keys that were removed
 	Lost    []LostSpan
 }
 
@@ -64,7 +64,8 @@ func (w *Wreck) Logged() iter.Seq[[]byte] {
 type LostSpan struct {
 	File, Why string
 	From, To  []byte
-	tail      bool // at the end of the newest log: everything before is readable
+	tail      bool   // of the newest log: what came before is all there
+	newest    uint64 // the greatest sequence number that a lost table has by the manifest; 0 for other files
 }
 
 // Holds reports whether a key may be in the span.
@@ -72,8 +73,13 @@ func (s LostSpan) Holds(key []byte) bool {
 	return !s.tail && bytes.Compare(s.From, key) <= 0 && (s.To == nil || bytes.Compare(key, s.To) < 0)
 }
 
-// OpenWreck locks the directory of a store, and finds the readable files in use. OpenWreck changes and creates no
-// file. A nil fs means the machine's file system.
+// HoldsNewer reports whether a lost table may have had a newer write of a key than the one with
+// this sequence number. Of lost logs, and of tables that no manifest knows, it says no: they may
+// have had any.
+func (s LostSpan) HoldsNewer(key []byte, seq uint64) bool { return s.Holds(key) && s.newest > seq }
+
+// OpenWreck locks the directory of a store, and finds the files that are in use and can be read.
+// No file is changed or made. Without a file system it is the machine's.
 func OpenWreck(ctx context.Context, fs FS, dir string, keys Schema) (*Wreck, error) {
 	if fs == nil {
 		fs = realDisk
@@ -142,13 +148,17 @@ func (w *Wreck) recordDamage(err error) error {
 
 // unreadable reports whether an error means a damaged or missing file, or a bad sector.
 func unreadable(err error) bool {
-	return isCorrupt(err) || errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.EIO)
+	return isCorrupt(err) || errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.EIO) || errors.As(err, new(misfit))
 }
 
 // findTables opens each table once, and records the unreadable tables.
 func (w *Wreck) findTables() error {
 	tables := map[uint64]table{}
 	for _, t := range w.manifest.tables {
+		if other, several := tables[t.file]; several { // parts of one file
+			t.min, t.max = slices.MinFunc([][]byte{t.min, other.min}, bytes.Compare), slices.MaxFunc([][]byte{t.max, other.max}, bytes.Compare)
+			t.newest = max(t.newest, other.newest)
+		}
 		tables[t.file] = t
 	}
 	for _, name := range w.names {
@@ -160,12 +170,14 @@ func (w *Wreck) findTables() error {
 	}
 	for _, file := range slices.Sorted(maps.Keys(tables)) {
 		t := tables[file]
-		err := w.openTable(file, func(r *sstable.Reader) error { return w.readRemovals(file, r) })
+		err := w.openTable(file, func(r *sstable.Reader) error {
+			return cmp.Or(w.compareTable(t, r), w.readRemovals(file, r))
+		})
 		switch {
 		case err == nil:
-			w.files = append(w.files, file)
+			w.files = append(w.files, t)
 		case unreadable(err):
-			w.Lost = append(w.Lost, LostSpan{File: tableName(file), Why: firstLine(err), From: t.min, To: After(t.max)})
+			w.Lost = append(w.Lost, LostSpan{File: tableName(file), Why: firstLine(err), From: t.min, To: After(t.max), newest: t.newest})
 		default:
 			return err
 		}

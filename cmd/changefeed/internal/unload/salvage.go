@@ -55,6 +55,7 @@ func (r *Remains) narrow() {
 		r.Containers = slices.DeleteFunc(r.Containers, func(c docstore.SalvagedContainer) bool { return c.Name != r.wanted })
 		r.Lost = slices.DeleteFunc(r.Lost, func(l docstore.Loss) bool { return l.Container != "" && l.Container != r.wanted })
 		r.Missing = slices.DeleteFunc(r.Missing, func(m docstore.MissingItem) bool { return m.Container != r.wanted })
+		r.Doubtful = slices.DeleteFunc(r.Doubtful, func(d docstore.DoubtfulItem) bool { return d.Container != r.wanted })
 	}
 }
 
@@ -83,12 +84,17 @@ func (r *Remains) WriteLosses(to io.Writer) error {
 		}
 		text.WriteByte('\n')
 	}
+	doubtful := map[string]int{}
+	for _, d := range r.Doubtful {
+		doubtful[d.Container]++
+		fmt.Fprintf(&text, "doubtful: %s: item %q of partition %s is written as of LSN %d; later writes of it may be lost\n", d.Container, d.ID, d.Key, d.LSN)
+	}
 	for _, c := range r.Containers {
 		for _, l := range c.Lost {
 			if l.To == 0 {
-				fmt.Fprintf(&text, "missing: %s: all LSNs from %d on, if there were any\n", c.Name, l.From)
+				fmt.Fprintf(&text, "missing: %s: all or some of the LSNs from %d on, if there were any\n", c.Name, l.From)
 			} else {
-				fmt.Fprintf(&text, "missing: %s: LSNs %d to %d; what they wrote is not known\n", c.Name, l.From, l.To)
+				fmt.Fprintf(&text, "missing: %s: all or some of the LSNs %d to %d; what these wrote is not known\n", c.Name, l.From, l.To)
 			}
 		}
 	}
@@ -96,6 +102,9 @@ func (r *Remains) WriteLosses(to io.Writer) error {
 		fmt.Fprintf(&text, "container %s: %d documents", c.Name, c.Documents)
 		if c.Counted >= 0 {
 			fmt.Fprintf(&text, " of %d", c.Counted)
+		}
+		if n := doubtful[c.Name]; n > 0 {
+			fmt.Fprintf(&text, ", %d of them doubtful", n)
 		}
 		text.WriteByte('\n')
 	}
@@ -116,8 +125,8 @@ func (r *Remains) Err() error {
 			err = fmt.Errorf("%w, as in --container '%s', which stands for one whose name is lost", err, r.there[lost])
 		}
 		return err
-	case len(r.Lost)+len(r.Missing) > 0:
-		return fmt.Errorf("%d documents are written, others may be missing: what was lost is listed above", r.written)
+	case len(r.Lost)+len(r.Missing)+len(r.Doubtful) > 0:
+		return fmt.Errorf("%d documents are written, some of them may be old, and others may be missing: what was lost is listed above", r.written)
 	}
 	return nil
 }

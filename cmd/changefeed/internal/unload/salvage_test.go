@@ -39,6 +39,7 @@ func TestASalvageOfOneContainerMentionsThatOneAlone(t *testing.T) {
 		Containers: []docstore.SalvagedContainer{{Name: "bills", Documents: 3, Counted: 4, Lost: []docstore.LSNs{{From: 20}}}, {Name: "orders", Documents: 7, Counted: 9}},
 		Lost:       []docstore.Loss{{File: "1.sst", Reason: "bad checksum", Container: "bills"}, {File: "2.sst", Reason: "not there"}},
 		Missing:    []docstore.MissingItem{{Container: "bills", Key: `["a"]`, ID: "1", LSN: 5}, {Container: "orders", Key: `["b"]`, ID: "2", LSN: 6}},
+		Doubtful:   []docstore.DoubtfulItem{{Container: "bills", Key: `["a"]`, ID: "3", LSN: 4}},
 	}}
 	left.narrow()
 	var b strings.Builder
@@ -59,6 +60,7 @@ func TestLossesAreListedAndAnError(t *testing.T) {
 		Containers: []docstore.SalvagedContainer{{Name: "orders", Documents: 7, Counted: 9, Lost: []docstore.LSNs{{From: 10, To: 12}, {From: 20}}}, {Name: "container 3", Counted: -1}},
 		Lost:       []docstore.Loss{{File: "1.sst", Reason: "bad checksum", From: "05", To: "1F"}, {File: "2.sst", Reason: "not there"}},
 		Missing:    []docstore.MissingItem{{Container: "orders", Key: `["a"]`, ID: "1", LSN: 5, Older: 3}, {Container: "orders", Key: `["b"]`, ID: "2", LSN: 6}},
+		Doubtful:   []docstore.DoubtfulItem{{Container: "orders", Key: `["c"]`, ID: "3", LSN: 4}},
 	}}
 	var b strings.Builder
 	if err := left.WriteLosses(&b); err != nil {
@@ -68,15 +70,16 @@ func TestLossesAreListedAndAnError(t *testing.T) {
 lost: 2.sst: not there
 missing: orders: item "1" of partition ["a"] as of LSN 5; its version of LSN 3 is written
 missing: orders: item "2" of partition ["b"] as of LSN 6
-missing: orders: LSNs 10 to 12; what they wrote is not known
-missing: orders: all LSNs from 20 on, if there were any
-container orders: 7 documents of 9
+doubtful: orders: item "3" of partition ["c"] is written as of LSN 4; later writes of it may be lost
+missing: orders: all or some of the LSNs 10 to 12; what these wrote is not known
+missing: orders: all or some of the LSNs from 20 on, if there were any
+container orders: 7 documents of 9, 1 of them doubtful
 container container 3: 0 documents
 `
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
-	if err := left.Err(); err == nil || err.Error() != "7 documents are written, others may be missing: what was lost is listed above" {
+	if err := left.Err(); err == nil || err.Error() != "7 documents are written, some of them may be old, and others may be missing: what was lost is listed above" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -91,6 +94,10 @@ func TestADocumentThatIsMissingIsALoss(t *testing.T) {
 	left.Missing = []docstore.MissingItem{{Container: "orders", Key: `["a"]`, ID: "1", LSN: 5}}
 	if left.Err() == nil {
 		t.Error("a missing document is no error")
+	}
+	left.Missing, left.Doubtful = nil, []docstore.DoubtfulItem{{Container: "orders", Key: `["a"]`, ID: "1", LSN: 5}}
+	if left.Err() == nil {
+		t.Error("a doubtful document is no error")
 	}
 }
 
