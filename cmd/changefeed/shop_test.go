@@ -296,6 +296,9 @@ func (s *shop) entries() (all []entry) {
 		s.Fatal(err)
 	}
 	for line := range bytes.Lines(text) {
+		if !bytes.HasSuffix(line, []byte("\n")) { // it is being written
+			break
+		}
 		var e entry
 		if err := json.Unmarshal(line, &e); err != nil {
 			s.Fatalf("line %q: %v", line, err)
