@@ -38,12 +38,26 @@ func (w *world) leaseOf(p feed.Partition) feed.Record {
 // Another kind of processor knows the position alone. So in a unit that it shares the position waits for a key that is set
 // aside.
 func TestThePositionOfASharedUnitWaitsForAKeySetAside(t *testing.T) {
+	for _, later := range []bool{false, true} {
+		t.Run(fmt.Sprint("later=", later), func(t *testing.T) { sharedWithAKeySetAside(t, later) })
+	}
+}
+
+// sharedWithAKeySetAside has another processor in the unit, before an instance begins or later.
+func sharedWithAKeySetAside(t *testing.T, later bool) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		w.fill(20)
 		setup := w.run("setup", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
 		setup.stop(t)
 		parts := w.partitions()
+		h := failsOn(onID("bad"))
+		o := changefeed.Options{Concurrency: 2, OnFailure: changefeed.FailurePolicy{MaxAttempts: 1}}
+		var p *process
+		if later {
+			p = w.run("a", h, o)
+			time.Sleep(2 * time.Minute)
+		}
 		foreign := w.leaseOf(parts[0])
 		foreign.Owner, foreign.Epoch, foreign.Expiration = "net-1", "", 0
 		renew := func() {
@@ -62,8 +76,9 @@ func TestThePositionOfASharedUnitWaitsForAKeySetAside(t *testing.T) {
 				renew()
 			}
 		}()
-		h := failsOn(onID("bad"))
-		p := w.run("a", h, changefeed.Options{Concurrency: 2, OnFailure: changefeed.FailurePolicy{MaxAttempts: 1}})
+		if !later {
+			p = w.run("a", h, o)
+		}
 		time.Sleep(2 * time.Minute)
 		bad := w.put(w.cityIn(parts[1]), "bad", 1)
 		time.Sleep(10 * time.Second)
