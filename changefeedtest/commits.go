@@ -54,14 +54,14 @@ func batchResults(s *containerTest) {
 		if r.LSN == 0 || r.LSN != results[0].LSN || !strings.HasPrefix(r.ETag, `"`) || !r.Created || number(r.Body) != i+1 {
 			s.Errorf("result %d is %+v, want LSN %d, a quoted ETag, created, the item", i, r, results[0].LSN)
 		}
-		if !s.h.lacks(SystemProperties) && !strings.Contains(string(r.Body), `"_etag"`) {
+		if !s.h.lacksAbility(SystemProperties) && !strings.Contains(string(r.Body), `"_etag"`) {
 			s.Errorf("result %d has no _etag: %s: want it, or list %q in Lacks", i, r.Body, SystemProperties)
 		}
 	}
 	if end := results[3]; end.Body != nil || end.Created {
 		s.Errorf("result of the delete is %+v, want no body", end)
 	}
-	changes, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
+	changes, _ := s.readAll(s.wholeRange(), beginning, feed.ReadOptions{})
 	s.wantIDs("the feed", changes, "a", "b")
 	for i, c := range changes {
 		if c.LSN != results[i].LSN || c.ETag != results[i].ETag {
@@ -92,10 +92,10 @@ func createdFlag(s *containerTest) {
 	}
 }
 
-// rejects commits a batch with a bad write, and checks that nothing was written.
-func (s *containerTest) rejects(want error, index int, key feed.PartitionKey, writes ...feed.Write) {
+// wantRejected commits a batch with a bad write, and checks that nothing was written.
+func (s *containerTest) wantRejected(want error, index int, key feed.PartitionKey, writes ...feed.Write) {
 	s.Helper()
-	_, before := s.drain(s.whole(), beginning, feed.ReadOptions{})
+	_, before := s.readAll(s.wholeRange(), beginning, feed.ReadOptions{})
 	results, err := s.Committer.Commit(s.Context(), key, writes)
 	if !errors.Is(err, want) {
 		s.Errorf("Commit(%s, %s) = %d results, %v, want error %q", key, brief(writes), len(results), err, want)
@@ -103,7 +103,7 @@ func (s *containerTest) rejects(want error, index int, key feed.PartitionKey, wr
 	if refused, ok := errors.AsType[*feed.WriteError](err); index >= 0 && (!ok || refused.Index != index || refused.Write.Op != writes[index].Op) {
 		s.Errorf("Commit(%s, %s) = %v, want a WriteError of write %d", key, brief(writes), err, index)
 	}
-	changes, _ := s.drain(s.whole(), before, feed.ReadOptions{})
+	changes, _ := s.readAll(s.wholeRange(), before, feed.ReadOptions{})
 	s.wantIDs("after a refused batch", changes)
 }
 
@@ -128,12 +128,12 @@ func batchAtomic(s *containerTest) {
 	fine := feed.Write{Op: feed.WriteUpsert, Body: doc("fine", "k", 1)}
 	conflict := feed.Write{Op: feed.WriteCreate, ID: "exists", Body: doc("exists", "k", 2)}
 	end := feed.Write{Op: feed.WriteDelete, ID: "exists"}
-	s.rejects(feed.ErrConflict, 0, key, conflict, fine)
-	s.rejects(feed.ErrConflict, 1, key, fine, conflict, end)
-	s.rejects(feed.ErrConflict, 2, key, fine, fine, conflict)
-	s.rejects(feed.ErrNotFound, 1, key, end, end)
+	s.wantRejected(feed.ErrConflict, 0, key, conflict, fine)
+	s.wantRejected(feed.ErrConflict, 1, key, fine, conflict, end)
+	s.wantRejected(feed.ErrConflict, 2, key, fine, fine, conflict)
+	s.wantRejected(feed.ErrNotFound, 1, key, end, end)
 	s.commit(key, end, fine)
-	changes, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
+	changes, _ := s.readAll(s.wholeRange(), beginning, feed.ReadOptions{})
 	s.wantIDs("the feed", changes, "fine")
 }
 
@@ -152,10 +152,10 @@ func batchOrder(s *containerTest) {
 			s.Errorf("read %d sees n %d, want %d", i, got, want)
 		}
 	}
-	changes, next := s.drain(s.whole(), beginning, feed.ReadOptions{})
+	changes, next := s.readAll(s.wholeRange(), beginning, feed.ReadOptions{})
 	s.wantIDs("the feed", changes, "a")
 	s.commit(feed.Key("k"), read)
-	changes, _ = s.drain(s.whole(), next, feed.ReadOptions{})
+	changes, _ = s.readAll(s.wholeRange(), next, feed.ReadOptions{})
 	s.wantIDs("the feed after a read", changes)
 }
 
@@ -164,7 +164,7 @@ func refusals(s *containerTest) {
 	key := feed.Key("k")
 	s.put("k", "exists")
 	s.put("other", "missing") // an item of another logical partition
-	s.rejects(feed.ErrConflict, 0, key, feed.Write{Op: feed.WriteCreate, Body: doc("exists", "k", 1)})
+	s.wantRejected(feed.ErrConflict, 0, key, feed.Write{Op: feed.WriteCreate, Body: doc("exists", "k", 1)})
 	patch := []feed.PatchOp{{Op: "set", Path: "/n", Value: json.RawMessage("1")}}
 	for _, w := range []feed.Write{
 		{Op: feed.WriteReplace, ID: "missing", Body: doc("missing", "k", 1)},
@@ -172,10 +172,10 @@ func refusals(s *containerTest) {
 		{Op: feed.WriteDelete, ID: "missing"},
 		{Op: feed.WriteRead, ID: "missing"},
 	} {
-		if w.Op == feed.WritePatch && s.h.lacks(Patching) {
+		if w.Op == feed.WritePatch && s.h.lacksAbility(Patching) {
 			continue
 		}
-		s.rejects(feed.ErrNotFound, 0, key, w)
+		s.wantRejected(feed.ErrNotFound, 0, key, w)
 	}
 }
 
@@ -198,15 +198,15 @@ func ifMatch(s *containerTest) {
 			{Op: feed.WritePatch, ID: "a", Patch: patch},
 			{Op: feed.WriteDelete, ID: "a"},
 		} {
-			if w.Op == feed.WritePatch && s.h.lacks(Patching) {
+			if w.Op == feed.WritePatch && s.h.lacksAbility(Patching) {
 				continue
 			}
 			w.IfMatch = etag
-			s.rejects(feed.ErrPrecondition, 1, key, feed.Write{Body: doc("b", "k", 1)}, w)
+			s.wantRejected(feed.ErrPrecondition, 1, key, feed.Write{Body: doc("b", "k", 1)}, w)
 		}
 	}
 	change := feed.Write{Op: feed.WritePatch, ID: "a", Patch: patch, IfMatch: second}
-	if s.h.lacks(Patching) {
+	if s.h.lacksAbility(Patching) {
 		change = feed.Write{Op: feed.WriteReplace, Body: doc("a", "k", 3), IfMatch: second}
 	}
 	third := s.commit(key, change)[0]
@@ -277,7 +277,7 @@ func raceUpdates(s *containerTest) {
 	for w := range writers {
 		wg.Go(func() {
 			for range each {
-				if err := s.increment(key, w%2 == 0); err != nil {
+				if err := s.incrementByOne(key, w%2 == 0); err != nil {
 					s.Errorf("increment: %v", err)
 					return
 				}
@@ -291,9 +291,9 @@ func raceUpdates(s *containerTest) {
 	}
 }
 
-// increment adds 1 by a patch, or by conditional replaces until one succeeds.
-func (s *containerTest) increment(key feed.PartitionKey, byPatch bool) error {
-	if byPatch && !s.h.lacks(Patching) {
+// incrementByOne adds 1 by a patch, or by conditional replaces until one succeeds.
+func (s *containerTest) incrementByOne(key feed.PartitionKey, byPatch bool) error {
+	if byPatch && !s.h.lacksAbility(Patching) {
 		patch := []feed.PatchOp{{Op: "incr", Path: "/n", Value: json.RawMessage("1")}}
 		_, err := s.Committer.Commit(s.Context(), key, []feed.Write{{Op: feed.WritePatch, ID: "a", Patch: patch}})
 		return err
@@ -312,7 +312,7 @@ func (s *containerTest) increment(key feed.PartitionKey, byPatch bool) error {
 
 // endedCommit expects an error, because the caller has gone and cannot use a result.
 func endedCommit(s *containerTest) {
-	ctx, cancel := s.soon()
+	ctx, cancel := s.contextThatEndsSoon()
 	cancel()
 	if _, err := s.Committer.Commit(ctx, feed.Key("k"), []feed.Write{{Body: doc("a", "k", 1)}}); err == nil {
 		s.Error("Commit with an ended context: no error")
@@ -322,11 +322,11 @@ func endedCommit(s *containerTest) {
 // expiredIsGone expects an expired item to be absent, before any background work.
 func expiredIsGone(s *containerTest) {
 	key := feed.Key("k")
-	s.commit(key, s.mortal("a"))
-	s.pass(5 * time.Second)
+	s.commit(key, s.writeWithTTL("a"))
+	s.passTime(5 * time.Second)
 	s.commit(key, feed.Write{Op: feed.WriteRead, ID: "a"})
-	s.pass(7 * time.Second)
-	s.rejects(feed.ErrNotFound, 0, key, feed.Write{Op: feed.WriteRead, ID: "a"})
+	s.passTime(7 * time.Second)
+	s.wantRejected(feed.ErrNotFound, 0, key, feed.Write{Op: feed.WriteRead, ID: "a"})
 	if !s.commit(key, feed.Write{Op: feed.WriteCreate, Body: doc("a", "k", 1)})[0].Created {
 		s.Error("an item in the place of an expired one is not created")
 	}

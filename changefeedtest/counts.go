@@ -22,20 +22,20 @@ type Counts struct {
 }
 
 // Source wraps a source. The result has the optional abilities of the source.
-func (c *Counts) Source(s feed.Source) feed.Source { return wrapSource(s, c.around) }
+func (c *Counts) Source(s feed.Source) feed.Source { return wrapSource(s, c.countCall) }
 
 // Leases wraps a lease store. The result is a [feed.Follower] if the store is.
 func (c *Counts) Leases(s feed.LeaseStore) feed.LeaseStore {
-	return wrapLeases(s, c.around)
+	return wrapLeases(s, c.countCall)
 }
 
 // Committer wraps a committer.
 func (c *Counts) Committer(inner feed.Committer) feed.Committer {
-	return wrapCommitter(inner, c.around)
+	return wrapCommitter(inner, c.countCall)
 }
 
-// around counts a call before the call is made, because a failed call costs a request too.
-func (c *Counts) around(_ context.Context, call Call, do func() error) error {
+// countCall counts a call before the call is made, because a failed call costs a request too.
+func (c *Counts) countCall(_ context.Context, call Call, do func() error) error {
 	c.mu.Lock()
 	if c.calls == nil {
 		c.calls = map[Method]int{}

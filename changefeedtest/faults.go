@@ -43,19 +43,19 @@ func Throttle(after time.Duration) Fault {
 type Faults func(c Call) Fault
 
 // Source wraps a source. The result has the optional abilities of the source.
-func (f Faults) Source(s feed.Source) feed.Source { return wrapSource(s, f.around) }
+func (f Faults) Source(s feed.Source) feed.Source { return wrapSource(s, f.callWithFault) }
 
 // Leases wraps a lease store. The result is a [feed.Follower] if the store is.
-func (f Faults) Leases(s feed.LeaseStore) feed.LeaseStore { return wrapLeases(s, f.around) }
+func (f Faults) Leases(s feed.LeaseStore) feed.LeaseStore { return wrapLeases(s, f.callWithFault) }
 
 // Committer wraps a committer.
 func (f Faults) Committer(c feed.Committer) feed.Committer {
-	return wrapCommitter(c, f.around)
+	return wrapCommitter(c, f.callWithFault)
 }
 
-// around makes the call or omits it, according to its fault. If the caller's context ends while the reply is delayed,
+// callWithFault makes the call or omits it, according to its fault. If the caller's context ends while the reply is delayed,
 // the caller receives an error although the call took effect, as in a network.
-func (f Faults) around(ctx context.Context, c Call, call func() error) error {
+func (f Faults) callWithFault(ctx context.Context, c Call, call func() error) error {
 	fault := f(c)
 	if err := wait(ctx, fault.Delay); err != nil {
 		return err
@@ -160,13 +160,13 @@ func Random(r *rand.Rand, rates Rates) Faults {
 	return func(c Call) Fault {
 		mu.Lock()
 		defer mu.Unlock()
-		return rates.draw(r, c.Method)
+		return rates.drawFault(r, c.Method)
 	}
 }
 
-// draw takes the same number of random values for every call. So a change of rates does not change the other faults of
+// drawFault takes the same number of random values for every call. So a change of rates does not change the other faults of
 // a run.
-func (rates Rates) draw(r *rand.Rand, m Method) Fault {
+func (rates Rates) drawFault(r *rand.Rand, m Method) Fault {
 	outcome, slow, away := r.Float64(), r.Float64(), r.Float64()
 	delay, late, pause := share(r, rates.MaxDelay), share(r, rates.MaxDelay), share(r, rates.MaxPause)
 	var fault Fault

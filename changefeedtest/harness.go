@@ -98,13 +98,13 @@ const (
 	DeleteRights     Ability = "clients without the right to delete"
 )
 
-func (h Harness) lacks(a Ability) bool { return slices.Contains(h.Lacks, a) }
+func (h Harness) lacksAbility(a Ability) bool { return slices.Contains(h.Lacks, a) }
 
-// has reports whether the store has all abilities, and logs the first missing ability.
-func (h Harness) has(t *testing.T, needs []Ability) bool {
+// hasAll reports whether the store has all abilities, and logs the first missing ability.
+func (h Harness) hasAll(t *testing.T, needs []Ability) bool {
 	t.Helper()
 	for _, a := range needs {
-		if h.lacks(a) {
+		if h.lacksAbility(a) {
 			t.Logf("not tested: the store lacks %s", a)
 			return false
 		}
@@ -118,8 +118,8 @@ func (h Harness) has(t *testing.T, needs []Ability) bool {
 // shortly is long enough for a wait to begin, and short if time is real.
 const shortly = 50 * time.Millisecond
 
-// in runs a test, in a bubble if the harness is virtual.
-func (h Harness) in(t *testing.T, test func(t *testing.T)) {
+// runIn runs a test, in a bubble if the harness is virtual.
+func (h Harness) runIn(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	if h.Virtual {
 		synctest.Test(t, test)
@@ -128,8 +128,8 @@ func (h Harness) in(t *testing.T, test func(t *testing.T)) {
 	test(t)
 }
 
-// pass makes time pass.
-func (h Harness) pass(t *testing.T, d time.Duration) {
+// passTime makes time pass.
+func (h Harness) passTime(t *testing.T, d time.Duration) {
 	t.Helper()
 	if h.Pass != nil {
 		h.Pass(t, d)

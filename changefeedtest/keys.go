@@ -51,7 +51,7 @@ func keyKinds(s *containerTest) {
 		// The same id in many logical partitions means many items.
 		s.commit(k.key, feed.Write{Op: feed.WriteCreate, Body: json.RawMessage(`{"id":"same"` + k.member + `}`)})
 	}
-	changes, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
+	changes, _ := s.readAll(s.wholeRange(), beginning, feed.ReadOptions{})
 	if len(changes) != len(kinds) {
 		s.Fatalf("%d changes, want %d", len(changes), len(kinds))
 	}
@@ -59,10 +59,10 @@ func keyKinds(s *containerTest) {
 		if c.PartitionKey != kinds[i].key || c.ID != "same" {
 			s.Errorf("change has key %s, want %s", c.PartitionKey, kinds[i].key)
 		}
-		if s.h.lacks(KeyReads) {
+		if s.h.lacksAbility(KeyReads) {
 			continue
 		}
-		alone := s.drainAll(s.whole(), beginning, feed.ReadOptions{Key: kinds[i].key})
+		alone := s.drainAll(s.wholeRange(), beginning, feed.ReadOptions{Key: kinds[i].key})
 		if len(alone) != 1 || alone[0].PartitionKey != kinds[i].key {
 			s.Errorf("read of key %s gives %+v", kinds[i].key, alone)
 		}
@@ -79,25 +79,25 @@ func keyReads(s *containerTest) {
 	o := feed.ReadOptions{Key: s.key("mine")}
 	for _, most := range []int{0, 1, 3} {
 		o.MaxItems = most
-		changes := s.drainAll(s.whole(), beginning, o)
+		changes := s.drainAll(s.wholeRange(), beginning, o)
 		s.wantIDs("one logical partition", changes, "m0", "n0", "m1", "n1", "m2", "n2", "m3", "n3", "m4", "n4",
 			"m5", "n5", "m6", "n6", "m7", "n7", "m8", "n8", "m9", "n9")
 	}
-	_, end := s.drain(s.whole(), feed.Position{}, o)
+	_, end := s.readAll(s.wholeRange(), feed.Position{}, o)
 	s.put("others", "later")
 	s.put("mine", "later")
-	s.wantIDs("one logical partition after now", s.drainAll(s.whole(), end, o), "later")
+	s.wantIDs("one logical partition after now", s.drainAll(s.wholeRange(), end, o), "later")
 	o.Key = s.key("nobody")
-	s.wantIDs("a logical partition without items", s.drainAll(s.whole(), beginning, o))
+	s.wantIDs("a logical partition without items", s.drainAll(s.wholeRange(), beginning, o))
 }
 
 // keyThroughSplit reads a logical partition before and after a split: it moves as a whole.
 func keyThroughSplit(s *containerTest) {
-	s.spread("i", 10)
+	s.putSpread("i", 10)
 	s.put("mine", "a", "b")
 	o := feed.ReadOptions{Key: s.key("mine")}
-	_, end := s.drain(s.whole(), beginning, o)
-	children := s.split(s.only())
+	_, end := s.readAll(s.wholeRange(), beginning, o)
+	children := s.split(s.onlyPartition())
 	s.put("mine", "c")
 	homes := slices.DeleteFunc(children, func(child feed.Partition) bool { return !s.holds(child, "mine") })
 	if len(homes) != 1 {
@@ -151,7 +151,7 @@ func hierarchicalPlaces(s *containerTest) {
 // wantPlaces splits the partition twice, to have keys in different partitions.
 func (s *containerTest) wantPlaces(keys []feed.PartitionKey) {
 	s.Helper()
-	for _, child := range s.split(s.only()) {
+	for _, child := range s.split(s.onlyPartition()) {
 		s.split(child)
 	}
 	has := map[feed.PartitionKey]feed.Range{}
@@ -178,7 +178,7 @@ func hierarchicalKeys(s *containerTest) {
 			want[key] = fmt.Sprint(pk, sub)
 		}
 	}
-	changes, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
+	changes, _ := s.readAll(s.wholeRange(), beginning, feed.ReadOptions{})
 	if len(changes) != len(want) {
 		s.Errorf("%d changes, want %d", len(changes), len(want))
 	}
@@ -187,9 +187,9 @@ func hierarchicalKeys(s *containerTest) {
 			s.Errorf("change %s has key %s, want that of %s", c.ID, c.PartitionKey, want[c.PartitionKey])
 		}
 	}
-	if s.h.lacks(KeyReads) {
+	if s.h.lacksAbility(KeyReads) {
 		return
 	}
-	alone := s.drainAll(s.whole(), beginning, feed.ReadOptions{Key: feed.Key("b", 3)})
+	alone := s.drainAll(s.wholeRange(), beginning, feed.ReadOptions{Key: feed.Key("b", 3)})
 	s.wantIDs("one logical partition", alone, "b3")
 }

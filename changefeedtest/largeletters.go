@@ -36,13 +36,13 @@ func (s *letterTest) largeDocuments() {
 	noise.Change.Previous = fmt.Appendf(nil, `{"id":"a","noise":"%s"}`, text)
 	want = append(want, noise)
 	s.put(want...)
-	s.want(key, want...)
+	s.wantLetters(key, want...)
 	s.remove(key, want[1].ID)
 	s.put(noise)
-	s.again()
-	s.want("", want[0], want[2], noise)
+	s.reopenBox()
+	s.wantLetters("", want[0], want[2], noise)
 	s.remove(key, noise.ID)
-	s.want(key, want[0], want[2])
+	s.wantLetters(key, want[0], want[2])
 }
 
 // longCauses parks with an error with all data of the handler. A store may cut the cause, but not the document.
@@ -50,10 +50,10 @@ func (s *letterTest) longCauses() {
 	l := letter(feed.Key("k"), 1, 0)
 	l.Cause, l.Stack = strings.Repeat("é\n", 1<<20), strings.Repeat("goroutine\xff", 1<<18)
 	s.put(l)
-	got := s.all(l.Change.PartitionKey)
+	got := s.allLetters(l.Change.PartitionKey)
 	if len(got) != 1 || !strings.HasPrefix(got[0].Cause, "é\né\n") || !strings.HasPrefix(got[0].Stack, "goroutine") {
 		s.Fatalf("%d letters, or one without its cause and stack", len(got))
 	}
 	got[0].Cause, got[0].Stack = l.Cause, l.Stack
-	s.same("a letter with a long cause", got, []feed.DeadLetter{l})
+	s.wantSame("a letter with a long cause", got, []feed.DeadLetter{l})
 }

@@ -12,8 +12,8 @@ import (
 // Races for a record. Two winners with the same ETag would be two owners of a lease, and no later check of the
 // processor could find them; so here every race is counted.
 
-// contend makes 16 clients write at the same time. Exactly one must win; the others must conflict.
-func (d *leaseTest) contend(what string, write func(n int) error) {
+// runContended makes 16 clients write at the same time. Exactly one must win; the others must conflict.
+func (d *leaseTest) runContended(what string, write func(n int) error) {
 	d.Helper()
 	var wg sync.WaitGroup
 	errs := make([]error, 16)
@@ -38,7 +38,7 @@ func (d *leaseTest) contend(what string, write func(n int) error) {
 // raceLeaseCreates makes all clients create the same record: two winners would be two owners of a lock.
 func raceLeaseCreates(d *leaseTest) {
 	for _, record := range []feed.Record{lease("-FF"), {Kind: feed.KindLock}} {
-		d.contend("concurrent creates", func(int) error { _, err := d.store.Create(d.Context(), record); return err })
+		d.runContended("concurrent creates", func(int) error { _, err := d.store.Create(d.Context(), record); return err })
 	}
 }
 
@@ -46,7 +46,7 @@ func raceLeaseCreates(d *leaseTest) {
 func raceLeaseUpdates(d *leaseTest) {
 	record := d.create(lease("-FF"))
 	for range 5 {
-		d.contend("concurrent updates", func(n int) error {
+		d.runContended("concurrent updates", func(n int) error {
 			mine := record
 			mine.Owner = fmt.Sprint("host", n)
 			_, err := d.store.Update(d.Context(), mine)
@@ -54,7 +54,7 @@ func raceLeaseUpdates(d *leaseTest) {
 		})
 		record = d.list()[name(record)]
 	}
-	d.contend("concurrent deletes", func(int) error {
+	d.runContended("concurrent deletes", func(int) error {
 		err := d.store.Delete(d.Context(), record)
 		if errors.Is(err, feed.ErrNotFound) {
 			return feed.ErrConflict // the losers of a delete may see either error

@@ -30,10 +30,10 @@ type leaseCase struct {
 // run runs the case, unless the store lacks a necessary ability. If the store has an ability and the harness denies
 // this, run reports an error, because the tests of the ability would be skipped silently.
 func (c leaseCase) run(t *testing.T, h Harness) {
-	if !h.has(t, c.needs) {
+	if !h.hasAll(t, c.needs) {
 		return
 	}
-	h.in(t, func(t *testing.T) {
+	h.runIn(t, func(t *testing.T) {
 		d := &leaseTest{T: t, h: h, LeaseContainer: h.Leases(t)}
 		d.store = d.Unit(t, "unit")
 		_, follows := d.store.(feed.Follower)
@@ -42,7 +42,7 @@ func (c leaseCase) run(t *testing.T, h Harness) {
 			needHook(t, a != ForeignWrites || d.Put != nil, "LeaseContainer.Put is nil", a)
 			needHook(t, a != DeleteRights || d.WithoutDelete != nil, "LeaseContainer.WithoutDelete is nil", a)
 		}
-		if follows && h.lacks(Following) {
+		if follows && h.lacksAbility(Following) {
 			t.Fatalf("the lease store is a Follower, which Lacks denies: %v", h.Lacks)
 		}
 		c.test(d)
@@ -58,7 +58,7 @@ type leaseTest struct {
 	store feed.LeaseStore
 }
 
-func (d *leaseTest) pass(p time.Duration) { d.Helper(); d.h.pass(d.T, p) }
+func (d *leaseTest) passTime(p time.Duration) { d.Helper(); d.h.passTime(d.T, p) }
 
 // create creates a record, and expects all written fields in the answer.
 func (d *leaseTest) create(record feed.Record) feed.Record {
@@ -92,13 +92,13 @@ func (d *leaseTest) remove(record feed.Record) {
 // list returns the records by kind and token.
 func (d *leaseTest) list() map[string]feed.Record {
 	d.Helper()
-	records, _ := d.listed()
+	records, _ := d.listWithTime()
 	return records
 }
 
-// listed returns the records by kind and token, which together identify a record, and the store's time, which decides
+// listWithTime returns the records by kind and token, which together identify a record, and the store's time, which decides
 // about expiry.
-func (d *leaseTest) listed() (map[string]feed.Record, time.Time) {
+func (d *leaseTest) listWithTime() (map[string]feed.Record, time.Time) {
 	d.Helper()
 	records, now, err := d.store.List(d.Context())
 	if err != nil {

@@ -28,16 +28,16 @@ func TestDeadLetters(t *testing.T, place func(t *testing.T) (open func() feed.Le
 		test func(s *letterTest)
 	}{
 		{"a letter comes back as it was put", (*letterTest).wholeLetters},
-		{"letters outlive the box", (*letterTest).durable},
-		{"a letter that is put again replaces the first", (*letterTest).idempotent},
-		{"letters of a key come in the order of their changes", (*letterTest).order},
+		{"letters outlive the box", (*letterTest).lettersAreDurable},
+		{"a letter that is put again replaces the first", (*letterTest).putIsIdempotent},
+		{"letters of a key come in the order of their changes", (*letterTest).lettersAreInOrder},
 		{"each kind of partition key has its own letters", (*letterTest).letterKeys},
 		{"documents keep every byte", (*letterTest).oddDocuments},
 		{"a document of nearly 2 MB can be parked", (*letterTest).largeDocuments},
 		{"a long cause prevents no letter", (*letterTest).longCauses},
-		{"a letter that is removed is gone, and can be put again", (*letterTest).removal},
+		{"a letter that is removed is gone, and can be put again", (*letterTest).lettersAreRemoved},
 		{"letters can be removed while they are read", (*letterTest).removalWithin},
-		{"concurrent puts keep every letter", (*letterTest).concurrent},
+		{"concurrent puts keep every letter", (*letterTest).putsAreConcurrent},
 		{"an ended context is an error", (*letterTest).endedContext},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -88,8 +88,8 @@ func (s *letterTest) remove(key feed.PartitionKey, id string) {
 	}
 }
 
-// all returns the letters of a key, or of all keys.
-func (s *letterTest) all(key feed.PartitionKey) (all []feed.DeadLetter) {
+// allLetters returns the letters of a key, or of all keys.
+func (s *letterTest) allLetters(key feed.PartitionKey) (all []feed.DeadLetter) {
 	s.Helper()
 	for l, err := range s.Letters(s.Context(), key) {
 		if err != nil {
@@ -100,14 +100,14 @@ func (s *letterTest) all(key feed.PartitionKey) (all []feed.DeadLetter) {
 	return all
 }
 
-// want compares the letters of a key, in their order.
-func (s *letterTest) want(key feed.PartitionKey, want ...feed.DeadLetter) {
+// wantLetters compares the letters of a key, in their order.
+func (s *letterTest) wantLetters(key feed.PartitionKey, want ...feed.DeadLetter) {
 	s.Helper()
-	s.same(fmt.Sprintf("Letters(%s)", key), s.all(key), want)
+	s.wantSame(fmt.Sprintf("Letters(%s)", key), s.allLetters(key), want)
 }
 
-// same compares letters in the form of comparable: a time may come back in another zone, and is the same.
-func (s *letterTest) same(what string, got, want []feed.DeadLetter) {
+// wantSame compares letters in the form of comparable: a time may come back in another zone, and is the same.
+func (s *letterTest) wantSame(what string, got, want []feed.DeadLetter) {
 	s.Helper()
 	if len(got) != len(want) {
 		s.Errorf("%s: %v, want %v", what, letterIDs(got), letterIDs(want))
@@ -146,8 +146,8 @@ func letterIDs(letters []feed.DeadLetter) (ids []string) {
 	return ids
 }
 
-// again closes the box and opens it again.
-func (s *letterTest) again() {
+// reopenBox closes the box and opens it again.
+func (s *letterTest) reopenBox() {
 	s.Helper()
 	if c, ok := s.LetterBox.(io.Closer); ok {
 		if err := c.Close(); err != nil {
@@ -168,40 +168,40 @@ func (s *letterTest) wholeLetters() {
 	held := letter(key, 3, 0)
 	held.Disposition, held.Cause, held.Attempts, held.Change.Op = feed.DispositionHeld, "", 0, feed.OpCreate
 	s.put(full, end, held)
-	s.want(key, full, end, held)
-	s.want("", full, end, held)
+	s.wantLetters(key, full, end, held)
+	s.wantLetters("", full, end, held)
 }
 
-// durable opens the box again: if a letter is lost, its change is lost.
-func (s *letterTest) durable() {
+// lettersAreDurable opens the box again: if a letter is lost, its change is lost.
+func (s *letterTest) lettersAreDurable() {
 	key := feed.Key("k")
 	first, second, third := letter(key, 1, 0), letter(key, 2, 0), letter(key, 3, 0)
 	s.put(first, second)
 	s.remove(key, first.ID)
-	s.again()
-	s.want("", second)
+	s.reopenBox()
+	s.wantLetters("", second)
 	s.put(third)
-	s.again()
-	s.want(key, second, third)
+	s.reopenBox()
+	s.wantLetters(key, second, third)
 }
 
-// idempotent puts a letter again, as after a crash or a lost answer.
-func (s *letterTest) idempotent() {
+// putIsIdempotent puts a letter again, as after a crash or a lost answer.
+func (s *letterTest) putIsIdempotent() {
 	l := letter(feed.Key("k"), 1, 0)
 	other := letter(feed.Key("other"), 1, 0)
 	s.put(l, other, l)
 	l.Cause, l.Attempts = "it did not work again", 4
 	s.put(l)
-	s.want(l.Change.PartitionKey, l)
-	s.want(other.Change.PartitionKey, other)
-	s.again()
+	s.wantLetters(l.Change.PartitionKey, l)
+	s.wantLetters(other.Change.PartitionKey, other)
+	s.reopenBox()
 	s.put(l)
-	s.want(l.Change.PartitionKey, l)
+	s.wantLetters(l.Change.PartitionKey, l)
 }
 
-// order stores letters in another order than that of their changes: if a redrive used the order of the letters, it
+// lettersAreInOrder stores letters in another order than that of their changes: if a redrive used the order of the letters, it
 // would undo newer writes of the key.
-func (s *letterTest) order() {
+func (s *letterTest) lettersAreInOrder() {
 	var want []feed.DeadLetter
 	key := feed.Key("k")
 	for lsn := range int64(12) {
@@ -216,10 +216,10 @@ func (s *letterTest) order() {
 		s.put(l)
 	}
 	s.put(want[3])
-	s.want(key, want...)
-	all := slices.DeleteFunc(s.all(""), func(l feed.DeadLetter) bool { return l.Change.PartitionKey != key })
-	s.same("letters of one key among all", all, want)
-	s.want(feed.Key("nobody"))
+	s.wantLetters(key, want...)
+	all := slices.DeleteFunc(s.allLetters(""), func(l feed.DeadLetter) bool { return l.Change.PartitionKey != key })
+	s.wantSame("letters of one key among all", all, want)
+	s.wantLetters(feed.Key("nobody"))
 }
 
 // letterKeys stores letters of keys that differ little.
@@ -240,14 +240,14 @@ func (s *letterTest) letterKeys() {
 		s.put(letter(key, 1, 0))
 	}
 	for _, key := range keys {
-		s.want(key, letter(key, 1, 0))
+		s.wantLetters(key, letter(key, 1, 0))
 	}
-	if all := s.all(""); len(all) != len(keys) {
+	if all := s.allLetters(""); len(all) != len(keys) {
 		s.Errorf("%d letters of %d keys: %v", len(all), len(keys), letterIDs(all))
 	}
 	for _, key := range keys {
 		s.remove(key, "1.0")
-		s.want(key)
+		s.wantLetters(key)
 	}
 }
 
@@ -267,23 +267,23 @@ func (s *letterTest) oddDocuments() {
 		want = append(want, l)
 	}
 	s.put(want...)
-	s.want(key, want...)
-	s.again()
-	s.want("", want...)
+	s.wantLetters(key, want...)
+	s.reopenBox()
+	s.wantLetters("", want...)
 }
 
-// removal removes existing letters, missing letters, and letters with namesakes.
-func (s *letterTest) removal() {
+// lettersAreRemoved removes existing letters, missing letters, and letters with namesakes.
+func (s *letterTest) lettersAreRemoved() {
 	key, other := feed.Key("k"), feed.Key("other")
 	s.remove(key, "1.0")
 	s.put(letter(key, 1, 0), letter(key, 10, 0), letter(other, 1, 0))
 	s.remove(key, "1.0")
 	s.remove(key, "1.0")
 	s.remove(feed.Key("nobody"), "10.0")
-	s.want(key, letter(key, 10, 0))
-	s.want(other, letter(other, 1, 0))
+	s.wantLetters(key, letter(key, 10, 0))
+	s.wantLetters(other, letter(other, 1, 0))
 	s.put(letter(key, 1, 0))
-	s.want(key, letter(key, 1, 0), letter(key, 10, 0))
+	s.wantLetters(key, letter(key, 1, 0), letter(key, 10, 0))
 }
 
 // removalWithin removes each letter when it is read, as a redrive does, and stops early.
@@ -302,11 +302,11 @@ func (s *letterTest) removalWithin() {
 			break
 		}
 	}
-	s.want(key, letter(key, 7, 0), letter(key, 8, 0), letter(key, 9, 0), letter(key, 10, 0))
+	s.wantLetters(key, letter(key, 7, 0), letter(key, 8, 0), letter(key, 9, 0), letter(key, 10, 0))
 }
 
-// concurrent stores letters from many workers, as many leases do.
-func (s *letterTest) concurrent() {
+// putsAreConcurrent stores letters from many workers, as many leases do.
+func (s *letterTest) putsAreConcurrent() {
 	const workers, each = 8, 12
 	var wg sync.WaitGroup
 	for w := range workers {
@@ -321,15 +321,15 @@ func (s *letterTest) concurrent() {
 		})
 	}
 	wg.Wait()
-	s.again()
+	s.reopenBox()
 	for w := range workers {
 		var want []feed.DeadLetter
 		for i := range each {
 			want = append(want, letter(feed.Key(w), int64(i+1), w))
 		}
-		s.want(feed.Key(w), want...)
+		s.wantLetters(feed.Key(w), want...)
 	}
-	if n := len(s.all(feed.Key("shared"))); n != workers*each {
+	if n := len(s.allLetters(feed.Key("shared"))); n != workers*each {
 		s.Errorf("%d letters of the shared key, want %d", n, workers*each)
 	}
 }
@@ -355,5 +355,5 @@ func (s *letterTest) endedContext() {
 		s.Error("Letters with an ended context: no error")
 	}
 	s.remove(l.Change.PartitionKey, "2.0") // the letter may have been stored nevertheless
-	s.want("", l)
+	s.wantLetters("", l)
 }

@@ -34,8 +34,8 @@ func many(n int) []feed.Write {
 // batchCount commits 0, 100 and 101 writes.
 func batchCount(s *containerTest) {
 	key := feed.Key("k")
-	s.rejects(feed.ErrBadRequest, -1, key)
-	s.rejects(feed.ErrBadRequest, -1, key, many(101)...)
+	s.wantRejected(feed.ErrBadRequest, -1, key)
+	s.wantRejected(feed.ErrBadRequest, -1, key, many(101)...)
 	results := s.commit(key, many(100)...)
 	if results[0].LSN != results[99].LSN {
 		s.Errorf("100 writes have LSNs %d to %d", results[0].LSN, results[99].LSN)
@@ -51,8 +51,8 @@ func large(id string, size int) feed.Write {
 func batchSize(s *containerTest) {
 	const half = 1 << 20
 	key := feed.Key("k")
-	s.rejects(feed.ErrBadRequest, -1, key, large("a", half), large("b", half))
-	s.rejects(feed.ErrBadRequest, -1, key, large("a", 2*half))
+	s.wantRejected(feed.ErrBadRequest, -1, key, large("a", half), large("b", half))
+	s.wantRejected(feed.ErrBadRequest, -1, key, large("a", 2*half))
 	s.commit(key, large("a", half-10_000), large("b", half-10_000))
 	s.commit(key, large("c", 2*half-20_000))
 }
@@ -67,16 +67,16 @@ func badIDs(s *containerTest) {
 			s.Fatal(err)
 		}
 		body := fmt.Appendf(nil, `{"id":%s,"pk":"k"}`, text)
-		s.rejects(feed.ErrBadRequest, 1, key, fine, feed.Write{Body: body})
+		s.wantRejected(feed.ErrBadRequest, 1, key, fine, feed.Write{Body: body})
 	}
 	for _, body := range []string{`{"pk":"k"}`, `{"id":7,"pk":"k"}`, `{"id":null,"pk":"k"}`} {
-		s.rejects(feed.ErrBadRequest, 1, key, fine, feed.Write{Body: json.RawMessage(body)})
+		s.wantRejected(feed.ErrBadRequest, 1, key, fine, feed.Write{Body: json.RawMessage(body)})
 	}
 	for _, op := range []feed.WriteOp{feed.WriteDelete, feed.WriteRead, feed.WritePatch} {
-		if op == feed.WritePatch && s.h.lacks(Patching) {
+		if op == feed.WritePatch && s.h.lacksAbility(Patching) {
 			continue
 		}
-		s.rejects(feed.ErrBadRequest, 0, key, feed.Write{Op: op})
+		s.wantRejected(feed.ErrBadRequest, 0, key, feed.Write{Op: op})
 	}
 	for _, id := range []string{"é 中 😀", "a b.c-d_e~!@$%^&*()+=;:',<>|[]{}\"", strings.Repeat("x", 255)} {
 		text, err := json.Marshal(id)
@@ -92,7 +92,7 @@ func badIDs(s *containerTest) {
 func badBodies(s *containerTest) {
 	for _, body := range []string{"", "null", "7", `"a"`, "[]", `{"id":"a","pk":"k"`, `{"id":"a","pk":"k"}}`, `{"id":"a","pk":"k",}`, "{id:1}"} {
 		for _, op := range []feed.WriteOp{feed.WriteUpsert, feed.WriteCreate, feed.WriteReplace} {
-			s.rejects(feed.ErrBadRequest, 0, feed.Key("k"), feed.Write{Op: op, Body: json.RawMessage(body)})
+			s.wantRejected(feed.ErrBadRequest, 0, feed.Key("k"), feed.Write{Op: op, Body: json.RawMessage(body)})
 		}
 	}
 }
@@ -103,7 +103,7 @@ func foreignKeys(s *containerTest) {
 	fine := feed.Write{Body: doc("fine", "k", 1)}
 	for _, member := range []string{`,"pk":"other"`, `,"pk":7`, `,"pk":null`, "", `,"PK":"k"`, `,"pk":["k"]`, `,"pk":{"a":1}`} {
 		body := json.RawMessage(`{"id":"a"` + member + `}`)
-		s.rejects(feed.ErrBadRequest, 1, feed.Key("k"), fine, feed.Write{Body: body})
+		s.wantRejected(feed.ErrBadRequest, 1, feed.Key("k"), fine, feed.Write{Body: body})
 	}
 }
 
@@ -112,7 +112,7 @@ func badKeys(s *containerTest) {
 	for _, key := range []feed.PartitionKey{
 		"x", "[", "[]", "{}", `["a","b"]`, `[["a"]]`, `[{"a":1}]`, feed.Key(strings.Repeat("x", 2049)),
 	} {
-		s.rejects(feed.ErrBadRequest, -1, key, feed.Write{Body: doc("a", "k", 1)})
+		s.wantRejected(feed.ErrBadRequest, -1, key, feed.Write{Body: doc("a", "k", 1)})
 	}
 	_, err := s.Committer.Commit(s.Context(), feed.Key(make(chan int)), many(1))
 	if err == nil || !strings.Contains(err.Error(), "chan int") {
@@ -122,7 +122,7 @@ func badKeys(s *containerTest) {
 
 // badOperation commits an operation of a later version.
 func badOperation(s *containerTest) {
-	s.rejects(feed.ErrBadRequest, -1, feed.Key("k"), feed.Write{Op: 99, ID: "a", Body: doc("a", "k", 1)})
+	s.wantRejected(feed.ErrBadRequest, -1, feed.Key("k"), feed.Write{Op: 99, ID: "a", Body: doc("a", "k", 1)})
 }
 
 // patchCases test partial updates.
@@ -162,7 +162,7 @@ func patchSteps(s *containerTest) {
 	if got.N != 4.5 || got.Count != 7 || fmt.Sprint(got.List) != "[1 2 3 4]" || got.Deep.X != "z" || y != nil || !hasNull || got.New != nil || got.Gone != nil {
 		s.Errorf("patched item is %s", result.Body)
 	}
-	changes, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
+	changes, _ := s.readAll(s.wholeRange(), beginning, feed.ReadOptions{})
 	s.wantIDs("after a patch", changes, "a")
 	if len(changes) == 1 && (string(changes[0].Body) != string(result.Body) || result.Created) {
 		s.Errorf("the feed has %s, the result was %s, created %v", changes[0].Body, result.Body, result.Created)
@@ -194,6 +194,6 @@ func badPatches(s *containerTest) {
 		{{Op: "move", From: "/missing", Path: "/n"}},
 		{step("set", "/n", "1"), step("replace", "/missing", "1")},
 	} {
-		s.rejects(feed.ErrBadRequest, 1, key, fine, feed.Write{Op: feed.WritePatch, ID: "a", Patch: patch})
+		s.wantRejected(feed.ErrBadRequest, 1, key, fine, feed.Write{Op: feed.WritePatch, ID: "a", Patch: patch})
 	}
 }

@@ -28,13 +28,13 @@ func (s *containerTest) merge() feed.Partition {
 		s.Fatalf("%d partitions, want two", len(parts))
 	}
 	s.Merge(s.T, parts[0].ID, parts[1].ID)
-	return s.only()
+	return s.onlyPartition()
 }
 
 // mergeNames expects all ancestors to be named, as after a split.
 func mergeNames(s *containerTest) {
-	s.spread("i", 10)
-	parent := s.only()
+	s.putSpread("i", 10)
+	parent := s.onlyPartition()
 	children := s.split(parent)
 	merged := s.merge()
 	for _, ancestor := range []string{parent.ID, children[0].ID, children[1].ID} {
@@ -47,14 +47,14 @@ func mergeNames(s *containerTest) {
 // mergeContinues reads child ranges from positions before the merge. The merged partition has the changes of both, and
 // each reader must receive its own part, once.
 func mergeContinues(s *containerTest) {
-	s.spread("old", 30)
-	children := s.split(s.only())
+	s.putSpread("old", 30)
+	children := s.split(s.onlyPartition())
 	rest := map[string][]string{}
 	positions := map[string]feed.Position{}
 	for _, child := range children {
 		page := s.read(child.Range, beginning, feed.ReadOptions{MaxItems: 4})
 		positions[child.ID] = page.Next
-		changes, _ := s.drain(child.Range, page.Next, feed.ReadOptions{})
+		changes, _ := s.readAll(child.Range, page.Next, feed.ReadOptions{})
 		rest[child.ID] = ids(changes)
 	}
 	s.merge()
@@ -62,7 +62,7 @@ func mergeContinues(s *containerTest) {
 		changes := s.drainAll(child.Range, positions[child.ID], feed.ReadOptions{MaxItems: 3})
 		s.wantIDs("child range after its position, after the merge", changes, rest[child.ID]...)
 	}
-	want := s.spread("new", 30)
+	want := s.putSpread("new", 30)
 	var all []feed.Change
 	for _, child := range children {
 		changes := s.drainAll(child.Range, positions[child.ID], feed.ReadOptions{})
@@ -74,29 +74,29 @@ func mergeContinues(s *containerTest) {
 
 // mergeStarts reads the merged partition from the beginning: in LSN order, although the changes come from several logs.
 func mergeStarts(s *containerTest) {
-	want := s.spread("old", 20)
-	s.split(s.only())
-	want = append(want, s.spread("split", 20)...)
+	want := s.putSpread("old", 20)
+	s.split(s.onlyPartition())
+	want = append(want, s.putSpread("split", 20)...)
 	merged := s.merge()
-	from := s.token(merged.Range, feed.LatestVersion)
+	from := s.tokenAtEnd(merged.Range, feed.LatestVersion)
 	changes := s.drainAll(merged.Range, beginning, feed.ReadOptions{MaxItems: 7})
 	s.wantSet("merged partition from the beginning", changes, want)
 	s.wantOrder("merged partition", changes)
 	s.put("key-new", "new")
-	changes, _ = s.drain(merged.Range, from, feed.ReadOptions{})
+	changes, _ = s.readAll(merged.Range, from, feed.ReadOptions{})
 	s.wantIDs("merged partition after now", changes, "new")
 }
 
 // mergeFilters starts from a time before the merge, which must still exclude older changes.
 func mergeFilters(s *containerTest) {
-	s.spread("old", 20)
-	s.pass(2 * time.Second)
+	s.putSpread("old", 20)
+	s.passTime(2 * time.Second)
 	s.put("key-edge", "edge")
-	edge, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
+	edge, _ := s.readAll(s.wholeRange(), beginning, feed.ReadOptions{})
 	start := feed.Position{Start: feed.FromTime(edge[len(edge)-1].Time.Add(time.Second))}
-	children := s.split(s.only())
-	s.pass(2 * time.Second)
-	want := s.spread("new", 20)
+	children := s.split(s.onlyPartition())
+	s.passTime(2 * time.Second)
+	want := s.putSpread("new", 20)
 	positions := map[string]feed.Position{}
 	var all []feed.Change
 	for _, child := range children {
@@ -113,20 +113,20 @@ func mergeFilters(s *containerTest) {
 // mergeAndSplit lets two readers read through three rounds of splits and merges.
 func mergeAndSplit(s *containerTest) {
 	readers := map[feed.Range]feed.Position{}
-	for _, child := range s.split(s.only()) {
+	for _, child := range s.split(s.onlyPartition()) {
 		readers[child.Range] = beginning
 	}
 	for _, name := range []string{"a", "b", "c"} {
-		want := s.spread(name, 20)
+		want := s.putSpread(name, 20)
 		merged := s.merge()
-		want = append(want, s.spread(name+"merged", 20)...)
+		want = append(want, s.putSpread(name+"merged", 20)...)
 		if name == "b" { // a round without a read between merge and split
 			s.split(merged)
-			want = append(want, s.spread(name+"split", 20)...)
+			want = append(want, s.putSpread(name+"split", 20)...)
 		}
 		var all []feed.Change
 		for r, from := range readers {
-			changes, next := s.drain(r, from, feed.ReadOptions{MaxItems: 6})
+			changes, next := s.readAll(r, from, feed.ReadOptions{MaxItems: 6})
 			all, readers[r] = append(all, changes...), next
 		}
 		s.wantSet("round "+name, all, want)

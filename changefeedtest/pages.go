@@ -29,7 +29,7 @@ var pageCases = []containerCase{
 
 // newContainer checks the promises of the harness, because the other tests rely on them.
 func newContainer(s *containerTest) {
-	if r := s.whole(); r != feed.FullRange() {
+	if r := s.wholeRange(); r != feed.FullRange() {
 		s.Errorf("range of the only partition is %v, want %v", r, feed.FullRange())
 	}
 }
@@ -38,11 +38,11 @@ func newContainer(s *containerTest) {
 // needs a token, and later changes must appear after that token.
 func emptyContainer(s *containerTest) {
 	for _, start := range []feed.Position{beginning, {}} {
-		changes, next := s.drain(s.whole(), start, feed.ReadOptions{})
+		changes, next := s.readAll(s.wholeRange(), start, feed.ReadOptions{})
 		s.wantIDs("empty container from "+start.String(), changes)
 		id := "after " + start.String()
 		s.put("k", id)
-		changes, _ = s.drain(s.whole(), next, feed.ReadOptions{})
+		changes, _ = s.readAll(s.wholeRange(), next, feed.ReadOptions{})
 		s.wantIDs("after an empty page", changes, id)
 	}
 }
@@ -57,7 +57,7 @@ func changesAsStored(s *containerTest) {
 		want = append(want, id)
 		results = append(results, s.commit(feed.Key(pk), feed.Write{Body: doc(id, pk, i)})...)
 	}
-	changes, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
+	changes, _ := s.readAll(s.wholeRange(), beginning, feed.ReadOptions{})
 	s.wantIDs("30 commits", changes, want...)
 	if s.Failed() {
 		return
@@ -89,7 +89,7 @@ func (s *containerTest) wantBody(c feed.Change, n int) {
 	if body.ID != c.ID || body.N != n || c.Previous != nil {
 		s.Errorf("change %+v has body %s, want id %q and n %d", c, c.Body, c.ID, n)
 	}
-	if !s.h.lacks(SystemProperties) && (body.System != c.ETag || body.Ts != c.Time.Unix()) {
+	if !s.h.lacksAbility(SystemProperties) && (body.System != c.ETag || body.Ts != c.Time.Unix()) {
 		s.Errorf("change %+v has body %s, want _etag %s and _ts %d, or list %q in Lacks", c, c.Body, c.ETag, c.Time.Unix(), SystemProperties)
 	}
 }
@@ -99,25 +99,25 @@ func (s *containerTest) wantBody(c feed.Change, n int) {
 func lastVersions(s *containerTest) {
 	s.put("k", "a")
 	s.put("k", "b")
-	middle := s.token(s.whole(), feed.LatestVersion)
+	middle := s.tokenAtEnd(s.wholeRange(), feed.LatestVersion)
 	s.put("k", "c")
 	last := s.put("k", "a")
-	changes, next := s.drain(s.whole(), beginning, feed.ReadOptions{})
+	changes, next := s.readAll(s.wholeRange(), beginning, feed.ReadOptions{})
 	s.wantIDs("from the beginning", changes, "b", "c", "a")
 	if len(changes) == 3 && changes[2].LSN != last {
 		s.Errorf("LSN of the last version is %d, want %d", changes[2].LSN, last)
 	}
-	changes, _ = s.drain(s.whole(), middle, feed.ReadOptions{})
+	changes, _ = s.readAll(s.wholeRange(), middle, feed.ReadOptions{})
 	s.wantIDs("from the middle", changes, "c", "a")
 	s.put("k", "b")
-	changes, _ = s.drain(s.whole(), next, feed.ReadOptions{})
+	changes, _ = s.readAll(s.wholeRange(), next, feed.ReadOptions{})
 	s.wantIDs("after everything was read", changes, "b")
 }
 
 // deletedItems deletes items and creates them again. A deleted item has no latest version; a recreated item has a new
 // place, not its former place.
 func deletedItems(s *containerTest) {
-	from := s.token(s.whole(), feed.LatestVersion)
+	from := s.tokenAtEnd(s.wholeRange(), feed.LatestVersion)
 	s.put("k", "stays")
 	s.put("k", "goes")
 	s.remove("k", "goes")
@@ -125,10 +125,10 @@ func deletedItems(s *containerTest) {
 	s.remove("k", "returns")
 	s.put("k", "returns")
 	for _, start := range []feed.Position{beginning, from} {
-		changes, next := s.drain(s.whole(), start, feed.ReadOptions{})
+		changes, next := s.readAll(s.wholeRange(), start, feed.ReadOptions{})
 		s.wantIDs("with two deletes", changes, "stays", "returns")
 		s.remove("k", "stays")
-		changes, _ = s.drain(s.whole(), next, feed.ReadOptions{})
+		changes, _ = s.readAll(s.wholeRange(), next, feed.ReadOptions{})
 		s.wantIDs("after a delete alone", changes)
 		s.put("k", "stays")
 		s.put("k", "returns")
@@ -138,12 +138,12 @@ func deletedItems(s *containerTest) {
 // pagesJoin reads with page sizes around the number of items, because pages ending exactly at the last item are most
 // often wrong.
 func pagesJoin(s *containerTest) {
-	want := s.spread("i", 35)
+	want := s.putSpread("i", 35)
 	for _, most := range []int{1, 7, 10, 34, 35, 36, 0} {
 		o := feed.ReadOptions{MaxItems: most}
 		var all []feed.Change
 		for from := beginning; ; {
-			page := s.read(s.whole(), from, o)
+			page := s.read(s.wholeRange(), from, o)
 			if len(page.Changes) == 0 {
 				break
 			}
@@ -159,12 +159,12 @@ func pagesJoin(s *containerTest) {
 // pagesRepeat reads a page twice. After a crash the same position is read again, and the batch must be the same, unless
 // items were overwritten.
 func pagesRepeat(s *containerTest) {
-	s.spread("i", 9)
-	first := s.read(s.whole(), beginning, feed.ReadOptions{MaxItems: 4})
+	s.putSpread("i", 9)
+	first := s.read(s.wholeRange(), beginning, feed.ReadOptions{MaxItems: 4})
 	for range 2 {
-		again := s.read(s.whole(), beginning, feed.ReadOptions{MaxItems: 4})
+		again := s.read(s.wholeRange(), beginning, feed.ReadOptions{MaxItems: 4})
 		s.wantIDs("the first page again", again.Changes, ids(first.Changes)...)
-		next := s.read(s.whole(), first.Next, feed.ReadOptions{MaxItems: 4})
+		next := s.read(s.wholeRange(), first.Next, feed.ReadOptions{MaxItems: 4})
 		s.wantIDs("the second page again", next.Changes, "i004", "i005", "i006", "i007")
 	}
 }
@@ -180,7 +180,7 @@ func transactionsWhole(s *containerTest) {
 	for most := 1; most <= 15; most++ {
 		var all []feed.Change
 		for from := beginning; ; {
-			page := s.read(s.whole(), from, feed.ReadOptions{MaxItems: most})
+			page := s.read(s.wholeRange(), from, feed.ReadOptions{MaxItems: most})
 			if len(page.Changes) == 0 {
 				break
 			}
@@ -213,7 +213,7 @@ func (s *containerTest) wantWhole(most int, before, page []feed.Change) {
 func head(s *containerTest) {
 	s.put("a", "1")
 	last := s.put("b", "2")
-	page := s.read(s.whole(), beginning, feed.ReadOptions{MaxItems: 1})
+	page := s.read(s.wholeRange(), beginning, feed.ReadOptions{MaxItems: 1})
 	if page.Head != 0 && page.Head != last {
 		s.Errorf("Head is %d, want %d (or 0, unknown)", page.Head, last)
 	}
@@ -221,9 +221,9 @@ func head(s *containerTest) {
 
 // endedContext expects an error and not an empty page, which a processor would take for the end of the feed.
 func endedContext(s *containerTest) {
-	ctx, cancel := s.soon()
+	ctx, cancel := s.contextThatEndsSoon()
 	cancel()
-	if _, err := s.Source.Read(ctx, s.whole(), beginning, feed.ReadOptions{}); err == nil {
+	if _, err := s.Source.Read(ctx, s.wholeRange(), beginning, feed.ReadOptions{}); err == nil {
 		s.Error("Read with an ended context: no error")
 	}
 }
@@ -231,7 +231,7 @@ func endedContext(s *containerTest) {
 // throttled expects the pause in the error, because a processor without the pause asks too often or waits too long.
 func throttled(s *containerTest) {
 	s.put("k", "a")
-	r := s.whole()
+	r := s.wholeRange()
 	s.Throttle(s.T)
 	_, err := s.Source.Read(s.Context(), r, beginning, feed.ReadOptions{})
 	after := throttledFor(err)
@@ -239,7 +239,7 @@ func throttled(s *containerTest) {
 		s.Fatalf("Read = %v, want a ThrottledError with a pause", err)
 	}
 	for range maxPages {
-		s.pass(max(after, time.Millisecond))
+		s.passTime(max(after, time.Millisecond))
 		page, err := s.Source.Read(s.Context(), r, beginning, feed.ReadOptions{})
 		if after = throttledFor(err); after == 0 {
 			s.wantIDs("after the pause", page.Changes, "a")
@@ -255,7 +255,7 @@ func bodiesAgree(s *containerTest) {
 	s.put("k", "a", "b")
 	s.put("k", "a")
 	s.put("l", "c")
-	changes, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
+	changes, _ := s.readAll(s.wholeRange(), beginning, feed.ReadOptions{})
 	for _, c := range changes {
 		said := struct {
 			ID   string  `json:"id"`

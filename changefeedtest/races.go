@@ -25,9 +25,9 @@ const (
 	raceCommits = 40
 )
 
-// race starts writers, each with its own logical partition and two new items per commit. The result becomes true when
+// startWriters starts writers, each with its own logical partition and two new items per commit. The result becomes true when
 // all have finished.
-func (s *containerTest) race(wg *sync.WaitGroup) *atomic.Bool {
+func (s *containerTest) startWriters(wg *sync.WaitGroup) *atomic.Bool {
 	var left atomic.Int64
 	var finished atomic.Bool
 	left.Store(raceWriters)
@@ -36,7 +36,7 @@ func (s *containerTest) race(wg *sync.WaitGroup) *atomic.Bool {
 			defer func() { finished.Store(left.Add(-1) == 0) }()
 			for i := range raceCommits {
 				id := fmt.Sprintf("w%d-%04d", w, i)
-				if err := s.try(fmt.Sprint("writer", w), id, id+"b"); err != nil {
+				if err := s.tryPut(fmt.Sprint("writer", w), id, id+"b"); err != nil {
 					s.Errorf("Commit %s: %v", id, err)
 					return
 				}
@@ -72,17 +72,17 @@ func (s *containerTest) wantRace(changes []feed.Change) {
 // raceReaders follows the writers with small pages, so that most positions lie between
 // two commits.
 func raceReaders(s *containerTest) {
-	r := s.whole()
-	from := s.token(r, feed.LatestVersion)
+	r := s.wholeRange()
+	from := s.tokenAtEnd(r, feed.LatestVersion)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	finished := s.race(&wg)
+	finished := s.startWriters(&wg)
 	var all []feed.Change
 	for done := false; !done; {
 		done = finished.Load() // before the read: commits up to now must appear
-		changes, next := s.drain(r, from, feed.ReadOptions{MaxItems: 7})
+		changes, next := s.readAll(r, from, feed.ReadOptions{MaxItems: 7})
 		all, from = append(all, changes...), next
-		s.breathe(len(changes))
+		s.letOthersRun(len(changes))
 	}
 	s.wantOrder("after concurrent writers", all)
 	s.wantRace(all)
@@ -91,12 +91,12 @@ func raceReaders(s *containerTest) {
 // raceSplit splits the partition while writers write and a reader reads, and hands the reader's position to the
 // children: no change may be lost in between.
 func raceSplit(s *containerTest) {
-	s.spread("i", 20)
-	parent := s.only()
-	_, from := s.drain(parent.Range, beginning, feed.ReadOptions{})
+	s.putSpread("i", 20)
+	parent := s.onlyPartition()
+	_, from := s.readAll(parent.Range, beginning, feed.ReadOptions{})
 	var writers, reader sync.WaitGroup
 	defer writers.Wait()
-	finished := s.race(&writers)
+	finished := s.startWriters(&writers)
 	var all []feed.Change
 	reader.Go(func() { all, from = s.readUntilGone(parent.Range, from) })
 	s.Split(s.T, parent.ID)
@@ -109,11 +109,11 @@ func raceSplit(s *containerTest) {
 		done = finished.Load()
 		found := 0
 		for r, from := range readers {
-			changes, next := s.drain(r, from, feed.ReadOptions{MaxItems: 7})
+			changes, next := s.readAll(r, from, feed.ReadOptions{MaxItems: 7})
 			all, readers[r] = append(all, changes...), next
 			found += len(changes)
 		}
-		s.breathe(found)
+		s.letOthersRun(found)
 	}
 	s.wantRace(all)
 }

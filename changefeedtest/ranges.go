@@ -23,11 +23,11 @@ var rangeCases = []containerCase{
 // partsTile reads parts of a partition, as finer leases do: each change is in exactly one part. Small pages may be
 // empty before the end, and a reader must not take such a page for the end.
 func partsTile(s *containerTest) {
-	want := s.spread("i", 40)
+	want := s.putSpread("i", 40)
 	for _, n := range []int{2, 7} {
 		var all []feed.Change
 		filled := 0
-		for _, part := range s.cut(s.whole(), n) {
+		for _, part := range s.cutRange(s.wholeRange(), n) {
 			changes := s.drainAll(part, beginning, feed.ReadOptions{MaxItems: 3})
 			s.wantOrder(part.String(), changes)
 			filled += min(len(changes), 1)
@@ -45,7 +45,7 @@ func (s *containerTest) drainAll(r feed.Range, from feed.Position, o feed.ReadOp
 	s.Helper()
 	var all []feed.Change
 	for range maxPages {
-		changes, next := s.drain(r, from, o)
+		changes, next := s.readAll(r, from, o)
 		all = append(all, changes...)
 		if len(changes) == 0 && next == from {
 			return all
@@ -58,11 +58,11 @@ func (s *containerTest) drainAll(r feed.Range, from feed.Position, o feed.ReadOp
 
 // positionsNarrow uses a position of the whole for its parts, as the children of a lease do.
 func positionsNarrow(s *containerTest) {
-	s.spread("old", 10)
-	page := s.read(s.whole(), beginning, feed.ReadOptions{MaxItems: 4})
-	rest, _ := s.drain(s.whole(), page.Next, feed.ReadOptions{})
+	s.putSpread("old", 10)
+	page := s.read(s.wholeRange(), beginning, feed.ReadOptions{MaxItems: 4})
+	rest, _ := s.readAll(s.wholeRange(), page.Next, feed.ReadOptions{})
 	var all []feed.Change
-	for _, part := range s.cut(s.whole(), 3) {
+	for _, part := range s.cutRange(s.wholeRange(), 3) {
 		all = append(all, s.drainAll(part, page.Next, feed.ReadOptions{})...)
 	}
 	s.wantSet("parts after a page", all, ids(rest))
@@ -72,8 +72,8 @@ func positionsNarrow(s *containerTest) {
 // splitNames splits twice. The partitions must name all ancestors, because an instance which was away during both
 // splits finds the successors of its lease by them.
 func splitNames(s *containerTest) {
-	s.spread("i", 10)
-	parent := s.only()
+	s.putSpread("i", 10)
+	parent := s.onlyPartition()
 	children := s.split(parent)
 	if !tiles(parent.Range, children) {
 		s.Errorf("children %+v do not tile %v", children, parent.Range)
@@ -102,17 +102,17 @@ func tiles(r feed.Range, parts []feed.Partition) bool {
 // spanningGone reads ranges across partitions. The read must return ErrGone and no changes: otherwise a lease would go
 // on reading for two partitions, and the other instances would receive no share.
 func spanningGone(s *containerTest) {
-	s.spread("i", 10)
-	parent := s.only()
+	s.putSpread("i", 10)
+	parent := s.onlyPartition()
 	middle := s.read(parent.Range, beginning, feed.ReadOptions{MaxItems: 3}).Next
 	edge := s.split(parent)[0].Range.Max
 	spanning := []feed.Range{parent.Range}
-	if !s.h.lacks(SubRanges) {
+	if !s.h.lacksAbility(SubRanges) {
 		spanning = append(spanning, feed.Range{Min: edge[:len(edge)-1], Max: edge + "80"})
 	}
 	for _, r := range spanning {
 		for _, from := range []feed.Position{beginning, {}, middle} {
-			s.refuse(feed.ErrGone, r, from, feed.ReadOptions{})
+			s.wantRefused(feed.ErrGone, r, from, feed.ReadOptions{})
 		}
 	}
 }
@@ -120,11 +120,11 @@ func spanningGone(s *containerTest) {
 // splitContinues reads a part, splits, writes, and reads the rest from the children. A split must not lose or repeat a
 // change.
 func splitContinues(s *containerTest) {
-	s.spread("before", 30)
-	first := s.read(s.whole(), beginning, feed.ReadOptions{MaxItems: 11})
-	rest, _ := s.drain(s.whole(), first.Next, feed.ReadOptions{})
-	children := s.split(s.only())
-	after := s.spread("after", 20)
+	s.putSpread("before", 30)
+	first := s.read(s.wholeRange(), beginning, feed.ReadOptions{MaxItems: 11})
+	rest, _ := s.readAll(s.wholeRange(), first.Next, feed.ReadOptions{})
+	children := s.split(s.onlyPartition())
+	after := s.putSpread("after", 20)
 	var all []feed.Change
 	homes := map[feed.PartitionKey]feed.Range{}
 	for _, child := range children {
@@ -151,10 +151,10 @@ func splitContinues(s *containerTest) {
 // secondSplit splits a child and rewrites all items after its own position.
 func (s *containerTest) secondSplit(child feed.Partition) []feed.Change {
 	s.Helper()
-	_, end := s.drain(child.Range, beginning, feed.ReadOptions{})
-	s.spread("before", 30)
-	s.spread("after", 20)
-	want, _ := s.drain(child.Range, end, feed.ReadOptions{})
+	_, end := s.readAll(child.Range, beginning, feed.ReadOptions{})
+	s.putSpread("before", 30)
+	s.putSpread("after", 20)
+	want, _ := s.readAll(child.Range, end, feed.ReadOptions{})
 	var all []feed.Change
 	for _, grandchild := range s.split(child) {
 		all = append(all, s.drainAll(grandchild.Range, end, feed.ReadOptions{})...)
@@ -165,19 +165,19 @@ func (s *containerTest) secondSplit(child feed.Partition) []feed.Change {
 
 // splitStarts reads children from the beginning and from now, as leases without a position.
 func splitStarts(s *containerTest) {
-	want := s.spread("i", 30)
+	want := s.putSpread("i", 30)
 	var all []feed.Change
 	nows := map[string]feed.Position{}
-	for _, child := range s.split(s.only()) {
+	for _, child := range s.split(s.onlyPartition()) {
 		changes := s.drainAll(child.Range, beginning, feed.ReadOptions{})
 		s.wantOrder(child.Range.String(), changes)
 		all = append(all, changes...)
-		none, next := s.drain(child.Range, feed.Position{}, feed.ReadOptions{})
+		none, next := s.readAll(child.Range, feed.Position{}, feed.ReadOptions{})
 		s.wantIDs("a child from now", none)
 		nows[child.Range.String()] = next
 	}
 	s.wantSet("children from the beginning", all, want)
-	want, all = s.spread("late", 20), nil
+	want, all = s.putSpread("late", 20), nil
 	for _, child := range s.partitions() {
 		all = append(all, s.drainAll(child.Range, nows[child.Range.String()], feed.ReadOptions{})...)
 	}
@@ -187,21 +187,21 @@ func splitStarts(s *containerTest) {
 // partsThroughSplit splits under finer leases. Leases within a child must not notice the split, because there is
 // nothing to hand over; the lease across the edge is gone.
 func partsThroughSplit(s *containerTest) {
-	s.spread("old", 30)
-	parent := s.only()
+	s.putSpread("old", 30)
+	parent := s.onlyPartition()
 	positions := map[feed.Range]feed.Position{}
-	for _, part := range s.cut(parent.Range, 16) {
-		_, positions[part] = s.drain(part, beginning, feed.ReadOptions{})
+	for _, part := range s.cutRange(parent.Range, 16) {
+		_, positions[part] = s.readAll(part, beginning, feed.ReadOptions{})
 	}
 	children := s.split(parent)
-	want := s.spread("new", 40)
+	want := s.putSpread("new", 40)
 	var all []feed.Change
 	for part, from := range positions {
 		if slices.ContainsFunc(children, func(c feed.Partition) bool { return c.Range.Contains(part) }) {
 			all = append(all, s.drainAll(part, from, feed.ReadOptions{})...)
 			continue
 		}
-		s.refuse(feed.ErrGone, part, from, feed.ReadOptions{})
+		s.wantRefused(feed.ErrGone, part, from, feed.ReadOptions{})
 		for _, child := range children {
 			if half := part.Intersect(child.Range); !half.Empty() {
 				all = append(all, s.drainAll(half, from, feed.ReadOptions{})...)

@@ -35,7 +35,7 @@ func storeStamps(d *leaseTest) {
 	record.Updated = time.Date(2050, 1, 1, 0, 0, 0, 0, time.UTC)
 	record.Timestamp = time.Date(2051, 1, 1, 0, 0, 0, 0, time.UTC)
 	created := d.create(record)
-	records, now := d.listed()
+	records, now := d.listWithTime()
 	listed := records[name(record)]
 	if age := now.Sub(listed.Updated); age < -clockGrain || age > time.Hour {
 		d.Errorf("a new record was written at %v, the store's time is %v", listed.Updated, now)
@@ -48,10 +48,10 @@ func storeStamps(d *leaseTest) {
 // recordsAge compares the ages of a record with a recent write and a record without.
 func recordsAge(d *leaseTest) {
 	first, second := d.create(lease("0")), d.create(lease("1"))
-	_, before := d.listed()
-	d.pass(90 * time.Second)
+	_, before := d.listWithTime()
+	d.passTime(90 * time.Second)
 	d.update(second)
-	records, now := d.listed()
+	records, now := d.listWithTime()
 	near := func(what string, got, want time.Duration) {
 		if got < want-clockGrain || got > want+30*time.Second {
 			d.Errorf("%s is %v, want %v", what, got, want)
@@ -67,14 +67,14 @@ func recordsAge(d *leaseTest) {
 func recordsExpire(d *leaseTest) {
 	for _, record := range []feed.Record{{Kind: feed.KindLock, TTL: 30 * time.Second}, {Kind: feed.KindHost, Token: "h", TTL: 30 * time.Second}} {
 		held := d.create(record)
-		d.pass(20 * time.Second)
+		d.passTime(20 * time.Second)
 		held = d.update(held)
 		if held.TTL != 30*time.Second {
 			d.Errorf("time to live of %s is %v after an update, want 30s", name(record), held.TTL)
 		}
-		d.pass(20 * time.Second)
+		d.passTime(20 * time.Second)
 		d.wantNames("20 s after an update", d.list(), name(record))
-		d.pass(15 * time.Second)
+		d.passTime(15 * time.Second)
 		d.wantNames("35 s after an update", d.list())
 		_, err := d.store.Update(d.Context(), held)
 		d.wantErr("Update of an expired record", err, feed.ErrNotFound)
@@ -90,7 +90,7 @@ func recordsExpire(d *leaseTest) {
 func recordsStay(d *leaseTest) {
 	d.create(lease("-FF"))
 	d.create(feed.Record{Kind: feed.KindInfo})
-	d.pass(48 * time.Hour)
+	d.passTime(48 * time.Hour)
 	d.wantNames("after two days", d.list(), "lease -FF", "info ")
 }
 
@@ -101,8 +101,8 @@ var foreignCases = []leaseCase{
 	{name: "a document that is no record is listed with its error", needs: []Ability{ForeignWrites}, test: brokenListed},
 }
 
-// edit changes the stored document of a record as another program would.
-func (d *leaseTest) edit(record feed.Record, change func(members map[string]json.RawMessage)) {
+// editDocument changes the stored document of a record as another program would.
+func (d *leaseTest) editDocument(record feed.Record, change func(members map[string]json.RawMessage)) {
 	d.Helper()
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(record.Raw, &members); err != nil {
@@ -122,7 +122,7 @@ func unknownKept(d *leaseTest) {
 	const note = `{"by":["ops",1.50],"why":null}`
 	for _, l := range []feed.Record{full("-FF"), {Kind: feed.KindHost, Token: "h", Owner: "h"}, {Kind: "control", Owner: "h"}} {
 		d.create(l)
-		d.edit(d.list()[name(l)], func(members map[string]json.RawMessage) { members["note"] = json.RawMessage(note) })
+		d.editDocument(d.list()[name(l)], func(members map[string]json.RawMessage) { members["note"] = json.RawMessage(note) })
 		record := d.list()[name(l)]
 		d.wantSame("after a foreign write", record, l)
 		for range 3 { // from the listing, then from the results of the writes
@@ -145,7 +145,7 @@ func sameJSON(got json.RawMessage, want string) bool {
 // foreignStale writes past the owner, whose next write must conflict.
 func foreignStale(d *leaseTest) {
 	held := d.create(lease("-FF"))
-	d.edit(d.list()[name(held)], func(members map[string]json.RawMessage) { members["note"] = json.RawMessage("1") })
+	d.editDocument(d.list()[name(held)], func(members map[string]json.RawMessage) { members["note"] = json.RawMessage("1") })
 	_, err := d.store.Update(d.Context(), held)
 	d.wantErr("Update after a foreign write", err, feed.ErrConflict)
 	d.wantErr("Delete after a foreign write", d.store.Delete(d.Context(), held), feed.ErrConflict)
@@ -156,7 +156,7 @@ func foreignStale(d *leaseTest) {
 func brokenListed(d *leaseTest) {
 	held := d.create(full("-FF"))
 	d.create(lease("0"))
-	d.edit(d.list()[name(held)], func(members map[string]json.RawMessage) {
+	d.editDocument(d.list()[name(held)], func(members map[string]json.RawMessage) {
 		for member := range members {
 			if member != "id" && member != "partitionKey" {
 				delete(members, member)
@@ -189,8 +189,8 @@ var followCases = []leaseCase{
 	{name: "following never misses a change", needs: []Ability{Following}, test: followRace},
 }
 
-// follow follows until there are changes, or until the context ends.
-func (d *leaseTest) follow(ctx context.Context, cursor string) ([]feed.Record, string, error) {
+// followUntilChanged follows until there are changes, or until the context ends.
+func (d *leaseTest) followUntilChanged(ctx context.Context, cursor string) ([]feed.Record, string, error) {
 	follower, ok := d.store.(feed.Follower)
 	if !ok {
 		return nil, "", errors.New("the lease store is no Follower")
@@ -215,15 +215,15 @@ func (d *leaseTest) soonFollow(cursor string) ([]feed.Record, string) {
 	d.Helper()
 	ctx, cancel := context.WithTimeout(d.Context(), time.Minute)
 	defer cancel()
-	changed, next, err := d.follow(ctx, cursor)
+	changed, next, err := d.followUntilChanged(ctx, cursor)
 	if err != nil {
 		d.Fatalf("Follow(%q): %v", cursor, err)
 	}
 	return changed, next
 }
 
-// collect follows until all names have appeared, and returns their last records.
-func (d *leaseTest) collect(cursor string, names ...string) (map[string]feed.Record, string) {
+// collectRecords follows until all names have appeared, and returns their last records.
+func (d *leaseTest) collectRecords(cursor string, names ...string) (map[string]feed.Record, string) {
 	d.Helper()
 	seen := map[string]feed.Record{}
 	for slices.ContainsFunc(names, func(n string) bool { _, ok := seen[n]; return !ok }) {
@@ -263,16 +263,16 @@ func followChanges(d *leaseTest) {
 	host := other.create(feed.Record{Kind: feed.KindHost, Token: "h", Owner: "h", Epoch: "e"})
 	gone := d.create(lease("2"))
 	d.remove(gone)
-	seen, cursor := d.collect(start, name(first), name(host))
+	seen, cursor := d.collectRecords(start, name(first), name(host))
 	d.wantSame("Follow", seen[name(first)], first)
 	if seen[name(first)].ETag != first.ETag || seen[name(host)].ETag != host.ETag {
 		d.Errorf("Follow has ETags %s and %s, want %s and %s", seen[name(first)].ETag, seen[name(host)].ETag, first.ETag, host.ETag)
 	}
 	second.Owner = "b"
 	second = d.update(second)
-	seen, _ = d.collect(cursor, name(second))
+	seen, _ = d.collectRecords(cursor, name(second))
 	d.wantNames("after the cursor", seen, name(second))
-	seen, _ = d.collect(start, name(first), name(host), name(second)) // a cursor can be used again
+	seen, _ = d.collectRecords(start, name(first), name(host), name(second)) // a cursor can be used again
 	d.wantSame("Follow again", seen[name(second)], second)
 	d.wantSame("a followed record is good for a write", other.update(seen[name(second)]), second)
 }
@@ -285,17 +285,17 @@ func followWaits(d *leaseTest) {
 	defer wg.Wait()
 	ctx, cancel := context.WithTimeout(d.Context(), time.Minute)
 	defer cancel()
-	wg.Go(func() { _, _, err := d.follow(ctx, cursor); done <- err })
+	wg.Go(func() { _, _, err := d.followUntilChanged(ctx, cursor); done <- err })
 	d.create(lease("0"))
 	if err := <-done; err != nil {
 		d.Errorf("Follow while a record is created: %v", err)
 	}
-	_, cursor = d.collect(cursor, "lease 0")
+	_, cursor = d.collectRecords(cursor, "lease 0")
 	cause := errors.New("enough")
 	short, stop := context.WithCancelCause(d.Context())
 	timer := time.AfterFunc(shortly, func() { stop(cause) })
 	defer timer.Stop()
-	if changed, _, err := d.follow(short, cursor); err == nil {
+	if changed, _, err := d.followUntilChanged(short, cursor); err == nil {
 		d.Errorf("Follow without changes until its context ends: %+v, want an error", changed)
 	}
 }
@@ -329,7 +329,7 @@ func followUnit(d *leaseTest) {
 	other.create(lease("0"))
 	other.create(feed.Record{Kind: feed.KindHost, Token: "h"})
 	mine := d.create(lease("1"))
-	seen, _ := d.collect(cursor, name(mine))
+	seen, _ := d.collectRecords(cursor, name(mine))
 	d.wantNames("one unit", seen, name(mine))
 }
 

@@ -27,7 +27,7 @@ func TestSource(t *testing.T, h Harness) {
 	}
 	for _, c := range slices.Concat(rangeCases, mergeCases, keyCases, versionCases, countCases, raceCases) {
 		if len(c.container.Paths) == 0 {
-			c = c.long()
+			c = c.withLongKeys()
 			t.Run(c.name, func(t *testing.T) { c.run(t, h) })
 		}
 	}
@@ -41,8 +41,8 @@ type containerCase struct {
 	test      func(s *containerTest)
 }
 
-// long returns the case with long keys hashed as in version 1, whose places differ much in length.
-func (c containerCase) long() containerCase {
+// withLongKeys returns the case with long keys hashed as in version 1, whose places differ much in length.
+func (c containerCase) withLongKeys() containerCase {
 	c.name += ", with long keys hashed as in version 1"
 	c.needs = append(slices.Clone(c.needs), OldHashes)
 	c.container.HashV1 = true
@@ -51,13 +51,13 @@ func (c containerCase) long() containerCase {
 
 // run runs the case on a container of its own, unless the store lacks a necessary ability.
 func (c containerCase) run(t *testing.T, h Harness) {
-	if !h.has(t, c.needs) {
+	if !h.hasAll(t, c.needs) {
 		return
 	}
 	if len(c.container.Paths) == 0 {
 		c.container.Paths = []string{"/pk"}
 	}
-	h.in(t, func(t *testing.T) {
+	h.runIn(t, func(t *testing.T) {
 		s := &containerTest{T: t, h: h, hashV1: c.container.HashV1, Store: h.Container(t, c.container)}
 		s.checkHooks(c.needs)
 		c.test(s)
@@ -76,9 +76,9 @@ type containerTest struct {
 // checkHooks compares the declaration with the abilities of the store, and with those for the case.
 func (s *containerTest) checkHooks(needs []Ability) {
 	s.Helper()
-	waits, counts := s.waits(), s.counts()
+	waits, counts := s.canWait(), s.canCount()
 	_, locates := s.Source.(feed.Locator)
-	sequences := s.sequences()
+	sequences := s.canSequence()
 	for _, a := range needs {
 		switch a {
 		case Splitting:
@@ -97,47 +97,47 @@ func (s *containerTest) checkHooks(needs []Ability) {
 			needHook(s.T, sequences, "the source is no Sequencer", a)
 		}
 	}
-	if (waits && s.h.lacks(Waiting)) || (counts && s.h.lacks(Counting)) || (locates && s.h.lacks(Locating)) || (sequences && s.h.lacks(Sequencing)) {
+	if (waits && s.h.lacksAbility(Waiting)) || (counts && s.h.lacksAbility(Counting)) || (locates && s.h.lacksAbility(Locating)) || (sequences && s.h.lacksAbility(Sequencing)) {
 		s.Fatalf("the source has an ability that Lacks denies: %v", s.h.Lacks)
 	}
 }
 
-// waits reports whether the source is a Waiter and can wait.
-func (s *containerTest) waits() bool {
+// canWait reports whether the source is a Waiter and can wait.
+func (s *containerTest) canWait() bool {
 	waiter, ok := s.Source.(feed.Waiter)
 	ended, cancel := context.WithCancel(s.Context())
 	cancel()
-	return ok && !errors.Is(waiter.Wait(ended, s.whole(), feed.Position{}), errors.ErrUnsupported)
+	return ok && !errors.Is(waiter.Wait(ended, s.wholeRange(), feed.Position{}), errors.ErrUnsupported)
 }
 
-// counts reports whether the source is a Counter and can count.
-func (s *containerTest) counts() bool {
+// canCount reports whether the source is a Counter and can count.
+func (s *containerTest) canCount() bool {
 	counter, ok := s.Source.(feed.Counter)
 	if !ok {
 		return false
 	}
-	_, err := counter.Pending(s.Context(), s.whole(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
+	_, err := counter.Pending(s.Context(), s.wholeRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
 	return !errors.Is(err, errors.ErrUnsupported)
 }
 
-func (s *containerTest) pass(d time.Duration) { s.Helper(); s.h.pass(s.T, d) }
+func (s *containerTest) passTime(d time.Duration) { s.Helper(); s.h.passTime(s.T, d) }
 
-// name returns the text of a partition key, padded if the case needs long keys.
-func (s *containerTest) name(pk string) string {
+// paddedKey returns the text of a partition key, padded if the case needs long keys.
+func (s *containerTest) paddedKey(pk string) string {
 	if s.hashV1 {
 		return pk + strings.Repeat("-", 90)
 	}
 	return pk
 }
 
-func (s *containerTest) key(pk string) feed.PartitionKey { return feed.Key(s.name(pk)) }
+func (s *containerTest) key(pk string) feed.PartitionKey { return feed.Key(s.paddedKey(pk)) }
 
 // hashV1Edges cut the keys hashed in version 1 into four parts of about the same size. Range.Cut would leave all parts
 // except one empty, because nearly all of these places begin with 05C1.
 var hashV1Edges = []string{"", "05C1CFFFFFFFF8", "05C1DFFFFFFFFC", "05C1E7FFFFFFFE"}
 
-// cut divides a range into parts with keys.
-func (s *containerTest) cut(r feed.Range, n int) []feed.Range {
+// cutRange divides a range into parts with keys.
+func (s *containerTest) cutRange(r feed.Range, n int) []feed.Range {
 	if !s.hashV1 {
 		return r.Cut(n)
 	}
@@ -177,7 +177,7 @@ func (s *containerTest) put(pk string, ids ...string) int64 {
 	s.Helper()
 	var writes []feed.Write
 	for i, id := range ids {
-		writes = append(writes, feed.Write{Body: doc(id, s.name(pk), i)})
+		writes = append(writes, feed.Write{Body: doc(id, s.paddedKey(pk), i)})
 	}
 	return s.commit(s.key(pk), writes...)[0].LSN
 }
@@ -188,8 +188,8 @@ func (s *containerTest) remove(pk, id string) feed.Result {
 	return s.commit(s.key(pk), feed.Write{Op: feed.WriteDelete, ID: id})[0]
 }
 
-// spread puts n items, each alone in its logical partition, and returns their ids.
-func (s *containerTest) spread(prefix string, n int) []string {
+// putSpread puts n items, each alone in its logical partition, and returns their ids.
+func (s *containerTest) putSpread(prefix string, n int) []string {
 	s.Helper()
 	var all []string
 	for i := range n {
@@ -213,8 +213,8 @@ func (s *containerTest) read(r feed.Range, from feed.Position, o feed.ReadOption
 	return page
 }
 
-// refuse reads and expects an error.
-func (s *containerTest) refuse(want error, r feed.Range, from feed.Position, o feed.ReadOptions) {
+// wantRefused reads and expects an error.
+func (s *containerTest) wantRefused(want error, r feed.Range, from feed.Position, o feed.ReadOptions) {
 	s.Helper()
 	page, err := s.Source.Read(s.Context(), r, from, o)
 	if !errors.Is(err, want) {
@@ -225,8 +225,8 @@ func (s *containerTest) refuse(want error, r feed.Range, from feed.Position, o f
 // maxPages ends an endless read.
 const maxPages = 10_000
 
-// drain reads until a page is empty.
-func (s *containerTest) drain(r feed.Range, from feed.Position, o feed.ReadOptions) ([]feed.Change, feed.Position) {
+// readAll reads until a page is empty.
+func (s *containerTest) readAll(r feed.Range, from feed.Position, o feed.ReadOptions) ([]feed.Change, feed.Position) {
 	s.Helper()
 	var all []feed.Change
 	for range maxPages {
@@ -241,14 +241,14 @@ func (s *containerTest) drain(r feed.Range, from feed.Position, o feed.ReadOptio
 	return nil, from
 }
 
-// whole returns the range of the only partition.
-func (s *containerTest) whole() feed.Range {
+// wholeRange returns the range of the only partition.
+func (s *containerTest) wholeRange() feed.Range {
 	s.Helper()
-	return s.only().Range
+	return s.onlyPartition().Range
 }
 
-// only returns the single partition of an unsplit container.
-func (s *containerTest) only() feed.Partition {
+// onlyPartition returns the single partition of an unsplit container.
+func (s *containerTest) onlyPartition() feed.Partition {
 	s.Helper()
 	parts := s.partitions()
 	if len(parts) != 1 {
@@ -296,14 +296,14 @@ func (s *containerTest) split(partition feed.Partition) []feed.Partition {
 	return children
 }
 
-// token returns the position after all present changes of r.
-func (s *containerTest) token(r feed.Range, mode feed.Mode) feed.Position {
+// tokenAtEnd returns the position after all present changes of r.
+func (s *containerTest) tokenAtEnd(r feed.Range, mode feed.Mode) feed.Position {
 	s.Helper()
 	return s.read(r, feed.Position{}, feed.ReadOptions{Mode: mode}).Next
 }
 
-// soon returns a context for an immediate event.
-func (s *containerTest) soon() (context.Context, context.CancelFunc) {
+// contextThatEndsSoon returns a context for an immediate event.
+func (s *containerTest) contextThatEndsSoon() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(s.Context(), time.Minute)
 }
 

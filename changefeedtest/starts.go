@@ -27,23 +27,23 @@ var startCases = []containerCase{
 // this read and the next would be skipped.
 func fromNow(s *containerTest) {
 	s.put("k", "before")
-	changes, next := s.drain(s.whole(), feed.Position{}, feed.ReadOptions{})
+	changes, next := s.readAll(s.wholeRange(), feed.Position{}, feed.ReadOptions{})
 	s.wantIDs("from now", changes)
 	s.put("k", "after")
 	s.put("k", "later")
-	changes, next = s.drain(s.whole(), next, feed.ReadOptions{})
+	changes, next = s.readAll(s.wholeRange(), next, feed.ReadOptions{})
 	s.wantIDs("after now", changes, "after", "later")
-	changes, _ = s.drain(s.whole(), next, feed.ReadOptions{})
+	changes, _ = s.readAll(s.wholeRange(), next, feed.ReadOptions{})
 	s.wantIDs("at the end", changes)
 }
 
 // fromBeginning reads twice from the beginning, because a second unit begins late.
 func fromBeginning(s *containerTest) {
-	want := s.spread("i", 5)
-	_, next := s.drain(s.whole(), beginning, feed.ReadOptions{})
-	changes, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
+	want := s.putSpread("i", 5)
+	_, next := s.readAll(s.wholeRange(), beginning, feed.ReadOptions{})
+	changes, _ := s.readAll(s.wholeRange(), beginning, feed.ReadOptions{})
 	s.wantIDs("a second time from the beginning", changes, want...)
-	changes, _ = s.drain(s.whole(), next, feed.ReadOptions{})
+	changes, _ = s.readAll(s.wholeRange(), next, feed.ReadOptions{})
 	s.wantIDs("after the end", changes)
 }
 
@@ -51,11 +51,11 @@ func fromBeginning(s *containerTest) {
 // because a program first takes the time and then writes.
 func fromTime(s *containerTest) {
 	s.put("k", "a")
-	s.pass(2 * time.Second)
+	s.passTime(2 * time.Second)
 	s.put("k", "b")
-	s.pass(2 * time.Second)
+	s.passTime(2 * time.Second)
 	s.put("k", "c")
-	all, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
+	all, _ := s.readAll(s.wholeRange(), beginning, feed.ReadOptions{})
 	s.wantIDs("from the beginning", all, "a", "b", "c")
 	if s.Failed() {
 		return
@@ -74,7 +74,7 @@ func fromTime(s *containerTest) {
 	} {
 		from := feed.Position{Start: feed.FromTime(c.at)}
 		for _, most := range []int{0, 1} {
-			changes, _ := s.drain(s.whole(), from, feed.ReadOptions{MaxItems: most})
+			changes, _ := s.readAll(s.wholeRange(), from, feed.ReadOptions{MaxItems: most})
 			s.wantIDs("from "+from.String(), changes, c.want...)
 		}
 	}
@@ -84,28 +84,28 @@ func fromTime(s *containerTest) {
 // second, and must not lose the write.
 func fromTimeTaken(s *containerTest) {
 	s.put("k", "a")
-	first, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
+	first, _ := s.readAll(s.wholeRange(), beginning, feed.ReadOptions{})
 	if len(first) != 1 {
 		s.Fatalf("%d changes, want one", len(first))
 	}
 	s.put("k", "b")
 	from := feed.Position{Start: feed.FromTime(first[0].Time)}
-	all, next := s.drain(s.whole(), from, feed.ReadOptions{})
+	all, next := s.readAll(s.wholeRange(), from, feed.ReadOptions{})
 	s.wantIDs("from the time of the first", all, "a", "b")
 	s.put("k", "c")
-	all, _ = s.drain(s.whole(), next, feed.ReadOptions{})
+	all, _ = s.readAll(s.wholeRange(), next, feed.ReadOptions{})
 	s.wantIDs("after that, with the start beside the token", all, "c")
 }
 
 // fromFuture starts tomorrow: the read returns no changes yet and no error.
 func fromFuture(s *containerTest) {
 	s.put("k", "a")
-	all, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
+	all, _ := s.readAll(s.wholeRange(), beginning, feed.ReadOptions{})
 	if len(all) != 1 {
 		s.Fatalf("%d changes, want one", len(all))
 	}
 	from := feed.Position{Start: feed.FromTime(all[0].Time.Add(24 * time.Hour))}
-	changes, _ := s.drain(s.whole(), from, feed.ReadOptions{})
+	changes, _ := s.readAll(s.wholeRange(), from, feed.ReadOptions{})
 	s.wantIDs("from tomorrow", changes)
 }
 
@@ -113,15 +113,15 @@ func fromFuture(s *containerTest) {
 // older changes after the token.
 func startStays(s *containerTest) {
 	s.put("k", "a")
-	s.pass(2 * time.Second)
-	all, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
+	s.passTime(2 * time.Second)
+	all, _ := s.readAll(s.wholeRange(), beginning, feed.ReadOptions{})
 	if len(all) != 1 {
 		s.Fatalf("%d changes, want one", len(all))
 	}
 	from := feed.Position{Start: feed.FromTime(all[0].Time)}
 	s.put("k", "b")
 	for range 3 {
-		page := s.read(s.whole(), from, feed.ReadOptions{})
+		page := s.read(s.wholeRange(), from, feed.ReadOptions{})
 		if page.Next.Start != from.Start {
 			s.Errorf("start beside the token is %v, want %v", page.Next.Start, from.Start)
 		}
@@ -132,10 +132,10 @@ func startStays(s *containerTest) {
 // tokenWins reads with token and start: the token is progress, and a read from the start would repeat all of it.
 func tokenWins(s *containerTest) {
 	s.put("k", "a")
-	end := s.token(s.whole(), feed.LatestVersion)
+	end := s.tokenAtEnd(s.wholeRange(), feed.LatestVersion)
 	s.put("k", "b")
 	both := feed.Position{Token: end.Token, Start: feed.FromBeginning()}
-	changes, _ := s.drain(s.whole(), both, feed.ReadOptions{})
+	changes, _ := s.readAll(s.wholeRange(), both, feed.ReadOptions{})
 	s.wantIDs("from a token with a start beside it", changes, "b")
 }
 
@@ -144,18 +144,18 @@ func tokenWins(s *containerTest) {
 func badTokens(s *containerTest) {
 	s.put("k", "a")
 	for _, token := range []string{"garbage", `"garbage"`, "{}", `"1`, "-", "\x00\xff", strings.Repeat("9", 200)} {
-		s.refuse(feed.ErrBadRequest, s.whole(), feed.At(token), feed.ReadOptions{})
+		s.wantRefused(feed.ErrBadRequest, s.wholeRange(), feed.At(token), feed.ReadOptions{})
 	}
 }
 
 // badKeyRead reads with malformed keys; the error must name the key, because keys come from users.
 func badKeyRead(s *containerTest) {
 	o := feed.ReadOptions{Key: feed.Key(make(chan int))}
-	_, err := s.Source.Read(s.Context(), s.whole(), beginning, o)
+	_, err := s.Source.Read(s.Context(), s.wholeRange(), beginning, o)
 	if err == nil || !strings.Contains(err.Error(), "chan int") {
 		s.Errorf("Read of key %s: %v, want an error that names it", o.Key, err)
 	}
 	for _, key := range []feed.PartitionKey{"x", "[", `{"a":1}`, `["a","b","c","d"]`, "[[]]"} {
-		s.refuse(feed.ErrBadRequest, s.whole(), beginning, feed.ReadOptions{Key: key})
+		s.wantRefused(feed.ErrBadRequest, s.wholeRange(), beginning, feed.ReadOptions{Key: key})
 	}
 }

@@ -12,8 +12,8 @@ var tokenCases = []containerCase{
 	{name: "a text that is no token has no LSN", needs: []Ability{Sequencing}, test: textsWithoutLSN},
 }
 
-// sequences reports whether the source is a Sequencer and knows the LSNs of its tokens.
-func (s *containerTest) sequences() bool {
+// canSequence reports whether the source is a Sequencer and knows the LSNs of its tokens.
+func (s *containerTest) canSequence() bool {
 	q, ok := s.Source.(feed.Sequencer)
 	return ok && q.TokenAfter(1) != ""
 }
@@ -23,14 +23,14 @@ func tokensDivide(s *containerTest) {
 	s.put("k", "a", "b")
 	s.put("l", "c")
 	s.put("k", "d")
-	s.wantDivided(s.whole())
+	s.wantDivided(s.wholeRange())
 }
 
 // tokensDivideAfterSplit is tokensDivide in the parts of a partition.
 func tokensDivideAfterSplit(s *containerTest) {
 	s.put("k", "a", "b")
 	s.put("l", "c")
-	children := s.split(s.only())
+	children := s.split(s.onlyPartition())
 	s.put("m", "d")
 	s.put("k", "e")
 	for _, child := range children {

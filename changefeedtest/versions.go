@@ -35,18 +35,18 @@ var versionCases = []containerCase{
 
 var versions = feed.ReadOptions{Mode: feed.AllVersionsAndDeletes}
 
-// life gives an item four versions and a delete, with a neighbour's writes in between.
-func (s *containerTest) life(pk, id string) []feed.Result {
+// liveFourVersions gives an item four versions and a delete, with a neighbour's writes in between.
+func (s *containerTest) liveFourVersions(pk, id string) []feed.Result {
 	s.Helper()
 	key := s.key(pk)
 	var all []feed.Result
 	for n, op := range []feed.WriteOp{feed.WriteCreate, feed.WriteReplace, feed.WriteUpsert} {
-		all = append(all, s.commit(key, feed.Write{Op: op, Body: doc(id, s.name(pk), n)})...)
+		all = append(all, s.commit(key, feed.Write{Op: op, Body: doc(id, s.paddedKey(pk), n)})...)
 		s.put(pk, "neighbour of "+id)
 	}
 	third := feed.Write{Op: feed.WritePatch, ID: id, Patch: []feed.PatchOp{{Op: "set", Path: "/n", Value: json.RawMessage("3")}}}
-	if s.h.lacks(Patching) {
-		third = feed.Write{Op: feed.WriteReplace, Body: doc(id, s.name(pk), 3)}
+	if s.h.lacksAbility(Patching) {
+		third = feed.Write{Op: feed.WriteReplace, Body: doc(id, s.paddedKey(pk), 3)}
 	}
 	all = append(all, s.commit(key, third)...)
 	return append(all, s.remove(pk, id))
@@ -60,13 +60,13 @@ func of(id string, changes []feed.Change) []feed.Change {
 // everyVersion expects each operation, chained by LSN, so that a handler notices a missing version. The same position
 // must also work for the feed of latest versions.
 func everyVersion(s *containerTest) {
-	from := s.token(s.whole(), feed.AllVersionsAndDeletes)
-	results := s.life("k", "a")
-	all, _ := s.drain(s.whole(), from, versions)
+	from := s.tokenAtEnd(s.wholeRange(), feed.AllVersionsAndDeletes)
+	results := s.liveFourVersions("k", "a")
+	all, _ := s.readAll(s.wholeRange(), from, versions)
 	s.wantOrder("all versions", all)
 	s.wantLife(of("a", all), results, "k")
 	s.wantIDs("neighbours", of("neighbour of a", all), "neighbour of a", "neighbour of a", "neighbour of a")
-	all, _ = s.drain(s.whole(), from, feed.ReadOptions{})
+	all, _ = s.readAll(s.wholeRange(), from, feed.ReadOptions{})
 	s.wantIDs("latest version from the same position", all, "neighbour of a")
 }
 
@@ -102,9 +102,9 @@ func number(body json.RawMessage) int {
 // imagesBefore expects the previous image with each change, which handlers use to see the difference; a create has
 // none.
 func imagesBefore(s *containerTest) {
-	from := s.token(s.whole(), feed.AllVersionsAndDeletes)
-	s.life("k", "a")
-	all, _ := s.drain(s.whole(), from, versions)
+	from := s.tokenAtEnd(s.wholeRange(), feed.AllVersionsAndDeletes)
+	s.liveFourVersions("k", "a")
+	all, _ := s.readAll(s.wholeRange(), from, versions)
 	for i, c := range of("a", all) {
 		if (i == 0) != (c.Previous == nil) || (i > 0 && number(c.Previous) != i-1) {
 			s.Errorf("version %d (%v) has previous image %s, want n %d", i, c.Op, c.Previous, i-1)
@@ -116,19 +116,19 @@ func imagesBefore(s *containerTest) {
 // beginning would look complete.
 func versionStarts(s *containerTest) {
 	s.put("k", "a")
-	s.refuse(feed.ErrBadRequest, s.whole(), beginning, versions)
+	s.wantRefused(feed.ErrBadRequest, s.wholeRange(), beginning, versions)
 	past := feed.Position{Start: feed.FromTime(time.Now().Add(-time.Minute))}
-	s.refuse(feed.ErrBadRequest, s.whole(), past, versions)
-	all, next := s.drain(s.whole(), feed.Position{}, versions)
+	s.wantRefused(feed.ErrBadRequest, s.wholeRange(), past, versions)
+	all, next := s.readAll(s.wholeRange(), feed.Position{}, versions)
 	s.wantIDs("from now", all)
 	s.remove("k", "a")
-	all, _ = s.drain(s.whole(), next, versions)
+	all, _ = s.readAll(s.wholeRange(), next, versions)
 	s.wantIDs("after now", all, "a")
 }
 
 // versionPages reads with small pages, as for latest versions.
 func versionPages(s *containerTest) {
-	from := s.token(s.whole(), feed.AllVersionsAndDeletes)
+	from := s.tokenAtEnd(s.wholeRange(), feed.AllVersionsAndDeletes)
 	want := []string{}
 	for range 4 {
 		s.put("k", "a", "b", "c")
@@ -139,7 +139,7 @@ func versionPages(s *containerTest) {
 	for most := 1; most <= 6; most++ {
 		var all []feed.Change
 		for at := from; ; {
-			page := s.read(s.whole(), at, feed.ReadOptions{Mode: feed.AllVersionsAndDeletes, MaxItems: most})
+			page := s.read(s.wholeRange(), at, feed.ReadOptions{Mode: feed.AllVersionsAndDeletes, MaxItems: most})
 			if len(page.Changes) == 0 {
 				break
 			}
@@ -153,12 +153,12 @@ func versionPages(s *containerTest) {
 // versionsThroughSplit splits between the versions of an item. The delete must name the previous replace, although the
 // replace is in the parent's log.
 func versionsThroughSplit(s *containerTest) {
-	s.spread("i", 20)
-	from := s.token(s.whole(), feed.AllVersionsAndDeletes)
-	before := s.spread("i", 20)
-	parent := s.only()
+	s.putSpread("i", 20)
+	from := s.tokenAtEnd(s.wholeRange(), feed.AllVersionsAndDeletes)
+	before := s.putSpread("i", 20)
+	parent := s.onlyPartition()
 	children := s.split(parent)
-	s.refuse(feed.ErrGone, parent.Range, from, versions)
+	s.wantRefused(feed.ErrGone, parent.Range, from, versions)
 	for i := range 20 {
 		s.remove(fmt.Sprintf("key-i%03d", i), fmt.Sprintf("i%03d", i))
 	}
@@ -194,13 +194,13 @@ func (s *containerTest) drainVersions(r feed.Range, from feed.Position) []feed.C
 
 // versionsThroughMerge merges between the versions of an item.
 func versionsThroughMerge(s *containerTest) {
-	s.spread("i", 20)
-	children := s.split(s.only())
+	s.putSpread("i", 20)
+	children := s.split(s.onlyPartition())
 	positions := map[string]feed.Position{}
 	for _, child := range children {
-		positions[child.ID] = s.token(child.Range, feed.AllVersionsAndDeletes)
+		positions[child.ID] = s.tokenAtEnd(child.Range, feed.AllVersionsAndDeletes)
 	}
-	items := s.spread("i", 20)
+	items := s.putSpread("i", 20)
 	s.merge()
 	for i := range 20 {
 		s.remove(fmt.Sprintf("key-i%03d", i), fmt.Sprintf("i%03d", i))
@@ -219,43 +219,43 @@ func versionsThroughMerge(s *containerTest) {
 // versionsOfKey reads the versions of a logical partition beside another partition with the same id.
 func versionsOfKey(s *containerTest) {
 	o := feed.ReadOptions{Mode: feed.AllVersionsAndDeletes, Key: s.key("mine")}
-	_, from := s.drain(s.whole(), feed.Position{}, o)
-	results := s.life("mine", "a")
-	s.life("others", "a")
-	s.wantLife(of("a", s.drainAll(s.whole(), from, o)), results, "mine")
+	_, from := s.readAll(s.wholeRange(), feed.Position{}, o)
+	results := s.liveFourVersions("mine", "a")
+	s.liveFourVersions("others", "a")
+	s.wantLife(of("a", s.drainAll(s.wholeRange(), from, o)), results, "mine")
 }
 
 // tooOld lets the retention pass with writes meanwhile, so that every store has had a reason to clean up. The position
 // must then be refused, because an operator must learn about lost changes. The feed of latest versions still accepts
 // the position.
 func tooOld(s *containerTest) {
-	old := s.token(s.whole(), feed.AllVersionsAndDeletes)
+	old := s.tokenAtEnd(s.wholeRange(), feed.AllVersionsAndDeletes)
 	s.put("k", "a")
-	s.pass(20 * time.Minute)
+	s.passTime(20 * time.Minute)
 	s.put("k", "a")
-	all, _ := s.drain(s.whole(), old, versions)
+	all, _ := s.readAll(s.wholeRange(), old, versions)
 	s.wantIDs("within the retention", all, "a", "a")
 	for range 10 {
-		s.pass(40 * time.Minute)
+		s.passTime(40 * time.Minute)
 		s.put("k", "a")
-		if _, err := s.Source.Read(s.Context(), s.whole(), old, versions); errors.Is(err, feed.ErrTooOld) {
-			all, _ = s.drain(s.whole(), old, feed.ReadOptions{})
+		if _, err := s.Source.Read(s.Context(), s.wholeRange(), old, versions); errors.Is(err, feed.ErrTooOld) {
+			all, _ = s.readAll(s.wholeRange(), old, feed.ReadOptions{})
 			s.wantIDs("latest version from the same position", all, "a")
 			return
 		}
 	}
-	s.refuse(feed.ErrTooOld, s.whole(), old, versions)
+	s.wantRefused(feed.ErrTooOld, s.wholeRange(), old, versions)
 }
 
-// mortal returns the write of an item with a time to live of ten seconds.
-func (s *containerTest) mortal(id string) feed.Write {
-	return feed.Write{Body: fmt.Appendf(nil, `{"id":%q,"pk":%q,"n":0,"ttl":10}`, id, s.name("k"))}
+// writeWithTTL returns the write of an item with a time to live of ten seconds.
+func (s *containerTest) writeWithTTL(id string) feed.Write {
+	return feed.Write{Body: fmt.Appendf(nil, `{"id":%q,"pk":%q,"n":0,"ttl":10}`, id, s.paddedKey("k"))}
 }
 
-// passing lets time pass until done returns true, long enough for a store with background expiry.
-func (s *containerTest) passing(done func() bool) bool {
+// passUntil lets time pass until done returns true, long enough for a store with background expiry.
+func (s *containerTest) passUntil(done func() bool) bool {
 	for range 60 {
-		s.pass(5 * time.Second)
+		s.passTime(5 * time.Second)
 		if done() {
 			return true
 		}
@@ -265,11 +265,11 @@ func (s *containerTest) passing(done func() bool) bool {
 
 // expiredItem expects an expiry in the feed, as a delete that differs from a user's delete.
 func expiredItem(s *containerTest) {
-	from := s.token(s.whole(), feed.AllVersionsAndDeletes)
-	result := s.commit(s.key("k"), s.mortal("a"))[0]
+	from := s.tokenAtEnd(s.wholeRange(), feed.AllVersionsAndDeletes)
+	result := s.commit(s.key("k"), s.writeWithTTL("a"))[0]
 	s.put("k", "stays")
 	var all []feed.Change
-	if !s.passing(func() bool { all, _ = s.drain(s.whole(), from, versions); return len(all) > 2 }) {
+	if !s.passUntil(func() bool { all, _ = s.readAll(s.wholeRange(), from, versions); return len(all) > 2 }) {
 		s.Fatalf("an item with a ttl of 10 s has not expired: %+v", all)
 	}
 	s.wantIDs("with an expiry", all, "a", "stays", "a")
@@ -281,13 +281,13 @@ func expiredItem(s *containerTest) {
 
 // expiredLatest expects an expired item to be absent from the feed of latest versions, and its id to be free.
 func expiredLatest(s *containerTest) {
-	s.commit(s.key("k"), s.mortal("a"))
+	s.commit(s.key("k"), s.writeWithTTL("a"))
 	s.put("k", "stays")
-	all, _ := s.drain(s.whole(), beginning, feed.ReadOptions{})
+	all, _ := s.readAll(s.wholeRange(), beginning, feed.ReadOptions{})
 	s.wantIDs("before it expires", all, "a", "stays")
-	s.passing(func() bool { all, _ = s.drain(s.whole(), beginning, feed.ReadOptions{}); return len(all) < 2 })
+	s.passUntil(func() bool { all, _ = s.readAll(s.wholeRange(), beginning, feed.ReadOptions{}); return len(all) < 2 })
 	s.wantIDs("after it expired", all, "stays")
-	s.commit(s.key("k"), feed.Write{Op: feed.WriteCreate, Body: doc("a", s.name("k"), 1)})
-	all, _ = s.drain(s.whole(), beginning, feed.ReadOptions{})
+	s.commit(s.key("k"), feed.Write{Op: feed.WriteCreate, Body: doc("a", s.paddedKey("k"), 1)})
+	all, _ = s.readAll(s.wholeRange(), beginning, feed.ReadOptions{})
 	s.wantIDs("created again", all, "stays", "a")
 }

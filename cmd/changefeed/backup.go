@@ -48,7 +48,7 @@ reports them. Delete the leases of such a unit, and it begins anew.` + storeHelp
 		Example: `  changefeed backup http://127.0.0.1:8081 backups/monday
   changefeed backup data backups/monday --no-check`,
 		Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.backup(cmd, args[0], args[1]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return o.backupStore(cmd, args[0], args[1]) },
 	}
 	accountFlags(cmd, &o.account)
 	cmd.Flags().BoolVar(&o.skip, "no-check", false, "leave out the check of the copy, which reads all of it")
@@ -64,9 +64,9 @@ type backedUp struct {
 	Checked   bool   `json:"checked"`
 }
 
-// backup copies a store and checks the copy. A copy with violations is kept, because there may be no better copy: the
+// backupStore copies a store and checks the copy. A copy with violations is kept, because there may be no better copy: the
 // store itself has the same violations.
-func (o *backupOptions) backup(cmd *cobra.Command, from, to string) error {
+func (o *backupOptions) backupStore(cmd *cobra.Command, from, to string) error {
 	ctx := cmd.Context()
 	var received atomic.Int64
 	how := func() string { return fmt.Sprintf("%s: %d bytes received", to, received.Load()) }
@@ -83,7 +83,7 @@ func (o *backupOptions) backup(cmd *cobra.Command, from, to string) error {
 		// The command checks the copy instead of the source. This costs the server nothing, and also finds faults of
 		// the transfer.
 		if err := (&checkOptions{}).checkCopy(cmd, to); err != nil {
-			return o.unchecked(ctx, to, err)
+			return o.copyUnchecked(ctx, to, err)
 		}
 	}
 	var err error
@@ -101,9 +101,9 @@ func (o *backupOptions) backup(cmd *cobra.Command, from, to string) error {
 	return err
 }
 
-// unchecked returns the error of a copy whose check failed. A copy with violations is kept. If the check found no
+// copyUnchecked returns the error of a copy whose check failed. A copy with violations is kept. If the check found no
 // result, the copy is removed, because you can repeat the backup.
-func (o *backupOptions) unchecked(ctx context.Context, to string, err error) error {
+func (o *backupOptions) copyUnchecked(ctx context.Context, to string, err error) error {
 	switch {
 	case errors.Is(err, docstore.ErrCorrupt):
 		return fmt.Errorf("%w; the copy is left in %s: the store that it was made of has the same violations", err, to)

@@ -41,7 +41,7 @@ With any other benchmark the two builds run it as a whole in turns, which takes 
   changefeed bench serve_memory --load 10m`,
 		ValidArgs: bench.Names(bench.All()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			chosen, err := o.chosen(args)
+			chosen, err := o.chooseBenchmarks(args)
 			if err != nil {
 				return err
 			}
@@ -61,9 +61,9 @@ With any other benchmark the two builds run it as a whole in turns, which takes 
 	return cmd
 }
 
-// chosen returns the benchmarks with the given names. Without names, these are all benchmarks or, if another build is
+// chooseBenchmarks returns the benchmarks with the given names. Without names, these are all benchmarks or, if another build is
 // measured, those that measure that build as quickly as this build.
-func (o *benchOptions) chosen(names []string) ([]bench.Benchmark, error) {
+func (o *benchOptions) chooseBenchmarks(names []string) ([]bench.Benchmark, error) {
 	if o.against != "" && len(names) == 0 {
 		return bench.Rivalled(), nil
 	}

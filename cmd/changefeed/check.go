@@ -41,11 +41,11 @@ Each violation is a line, 20 at most, and the exit code is then 1.` + storeHelp,
   changefeed check http://127.0.0.1:8081 -o json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			found, err := o.check(cmd, args[0])
+			found, err := o.checkStore(cmd, args[0])
 			if _, wrong := errors.AsType[usage.Error](err); wrong {
 				return err
 			}
-			return cmp.Or(o.write(cmd.OutOrStdout(), found), err, found.err())
+			return cmp.Or(o.writeReport(cmd.OutOrStdout(), found), err, found.verdict())
 		},
 	}
 	accountFlags(cmd, &o.account)
@@ -61,8 +61,8 @@ type checked struct {
 	Error      string               `json:"error,omitempty"` // why the check could not be done
 }
 
-// err returns an error if the check did not finish, or found violations.
-func (c checked) err() error {
+// verdict returns an error if the check did not finish, or found violations.
+func (c checked) verdict() error {
 	switch {
 	case c.Error != "":
 		return errors.New(c.Error)
@@ -72,8 +72,8 @@ func (c checked) err() error {
 	return nil
 }
 
-// check checks a store, and reports its progress on standard error.
-func (o *checkOptions) check(cmd *cobra.Command, store string) (checked, error) {
+// checkStore checks a store, and reports its progress on standard error.
+func (o *checkOptions) checkStore(cmd *cobra.Command, store string) (checked, error) {
 	ctx := cmd.Context()
 	found := checked{Store: store, Violations: []docstore.Violation{}}
 	var records atomic.Int64
@@ -94,8 +94,8 @@ func (o *checkOptions) check(cmd *cobra.Command, store string) (checked, error) 
 	return found, err
 }
 
-// write writes the report. If the check failed, there is no summary, because the error follows.
-func (o *checkOptions) write(w io.Writer, c checked) error {
+// writeReport writes the report. If the check failed, there is no summary, because the error follows.
+func (o *checkOptions) writeReport(w io.Writer, c checked) error {
 	if o.form.value == "json" {
 		return json.NewEncoder(w).Encode(c)
 	}
@@ -104,7 +104,7 @@ func (o *checkOptions) write(w io.Writer, c checked) error {
 			return err
 		}
 	}
-	if c.err() != nil {
+	if c.verdict() != nil {
 		return nil
 	}
 	_, err := fmt.Fprintf(w, "%s: %d records, no violation\n", c.Store, c.Records)
@@ -113,12 +113,12 @@ func (o *checkOptions) write(w io.Writer, c checked) error {
 
 // checkCopy checks a new copy.
 func (o *checkOptions) checkCopy(cmd *cobra.Command, dir string) error {
-	found, err := o.check(cmd, dir)
+	found, err := o.checkStore(cmd, dir)
 	if err != nil {
 		return err
 	}
 	for _, v := range found.Violations {
 		fmt.Fprintln(cmd.ErrOrStderr(), v)
 	}
-	return found.err()
+	return found.verdict()
 }

@@ -84,7 +84,7 @@ func (o *letterOptions) parse(cmd *cobra.Command, args []string) (at letters.Pla
 	switch {
 	case o.db != "" || cmd.Flags().Changed("container"):
 		o.query.IDs = args
-		at.Address, err = o.address(cmd, nil)
+		at.Address, err = o.containerAddress(cmd, nil)
 		return at, err
 	case len(args) == 0:
 		return at, usage.Error{Err: errors.New("ADDRESS or FILE is missing: want " + place.AddressForms + ", or a file of letters; or --db and --container")}
@@ -93,8 +93,8 @@ func (o *letterOptions) parse(cmd *cobra.Command, args []string) (at letters.Pla
 	return letters.Parse(args[0])
 }
 
-// read calls f with the selected letters, and with where they are.
-func (o *letterOptions) read(cmd *cobra.Command, args []string, f func(from string, all letters.Seq) error) error {
+// readLetters calls f with the selected letters, and with where they are.
+func (o *letterOptions) readLetters(cmd *cobra.Command, args []string, f func(from string, all letters.Seq) error) error {
 	at, err := o.parse(cmd, args)
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func (o *letterOptions) read(cmd *cobra.Command, args []string, f func(from stri
 	if at.File != "" && o.query.Source != "" {
 		return o.sourceOfFile()
 	}
-	return o.opening(func(opener *place.Opener) error {
+	return o.withOpener(func(opener *place.Opener) error {
 		from, all, err := o.query.Read(cmd.Context(), opener, at)
 		if err != nil {
 			return err
@@ -150,7 +150,7 @@ With -o json, one object a line: id, key, item, lease, attempts, cause, disposit
   changefeed dlq list mailer.ndjson --name mailer --key London
   changefeed dlq list docstore:data#letters --name mailer -o json | jq -r .cause | sort | uniq -c`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.read(cmd, args, func(from string, all letters.Seq) error {
+			return o.readLetters(cmd, args, func(from string, all letters.Seq) error {
 				if o.form.value == "json" {
 					return letters.WriteList(cmd.OutOrStdout(), all)
 				}
@@ -177,7 +177,7 @@ documentation of package deadletters lists its members.` + dlqHelp,
 		Example: `  changefeed dlq show http://127.0.0.1:8081/shop/letters --name mailer 4711.df8cf802
   changefeed dlq show mailer.ndjson --name mailer -o json | jq .document`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.read(cmd, args, func(_ string, all letters.Seq) error {
+			return o.readLetters(cmd, args, func(_ string, all letters.Seq) error {
 				if o.form.value == "json" {
 					return letters.WriteWhole(cmd.OutOrStdout(), o.query.Name, all)
 				}
@@ -203,7 +203,7 @@ A key that is held stays held, and its next changes are parked too, until dlq re
 A file cannot be changed while a processor has it open.` + dlqHelp,
 		Example: `  changefeed dlq drop http://127.0.0.1:8081/shop/letters --name mailer 4711.df8cf802
   changefeed dlq drop mailer.ndjson --name mailer --key London --all`,
-		RunE: func(cmd *cobra.Command, args []string) error { return o.drop(cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return o.dropLetters(cmd, args) },
 	}
 	o.register(cmd)
 	o.query.Sole = true
@@ -211,8 +211,8 @@ A file cannot be changed while a processor has it open.` + dlqHelp,
 	return cmd
 }
 
-// drop removes letters.
-func (o *letterOptions) drop(cmd *cobra.Command, args []string) error {
+// dropLetters removes letters.
+func (o *letterOptions) dropLetters(cmd *cobra.Command, args []string) error {
 	at, err := o.parse(cmd, args)
 	if err != nil {
 		return err
@@ -224,7 +224,7 @@ func (o *letterOptions) drop(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	n := 0
-	err = o.opening(func(opener *place.Opener) error {
+	err = o.withOpener(func(opener *place.Opener) error {
 		warn := func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), text) }
 		n, err = o.query.Drop(cmd.Context(), opener, at, warn)
 		return err

@@ -56,15 +56,15 @@ the same: documents are JSON.` + salvageHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// A damaged store cannot be opened, so salvage parses the arguments itself.
 			if o.wrecked {
-				return o.salvage(cmd, args)
+				return o.salvageDocuments(cmd, args)
 			}
-			return o.with(cmd, args, func(c *place.Container) error {
-				return unload.Documents(cmd.Context(), c.Source, cmd.OutOrStdout(), o.options())
+			return o.withContainer(cmd, args, func(c *place.Container) error {
+				return unload.Documents(cmd.Context(), c.Source, cmd.OutOrStdout(), o.documentOptions())
 			})
 		},
 	}
 	o.placeFlags.register(cmd)
-	o.patient(cmd)
+	o.addPatience(cmd)
 	o.selection.register(cmd)
 	o.output = output(cmd) // for callers that pass -o to every command, and for the list of losses
 	cmd.Flags().BoolVar(&o.system, "system", false, "keep the system properties")
@@ -73,20 +73,20 @@ the same: documents are JSON.` + salvageHelp,
 	return cmd
 }
 
-// options returns the options that choose the documents.
-func (o *exportOptions) options() unload.Options {
+// documentOptions returns the options that choose the documents.
+func (o *exportOptions) documentOptions() unload.Options {
 	return unload.Options{Key: o.key.Value, Range: o.rng.Value(), System: o.system}
 }
 
-// salvage writes the remaining documents of a container, or of all containers, in a damaged store, and then the
+// salvageDocuments writes the remaining documents of a container, or of all containers, in a damaged store, and then the
 // losses. The losses come last, because on a terminal the end is read. They go to standard error, so they are
 // separate from documents that are written into a file.
-func (o *exportOptions) salvage(cmd *cobra.Command, args []string) error {
-	dir, name, err := o.wreck(cmd, args)
+func (o *exportOptions) salvageDocuments(cmd *cobra.Command, args []string) error {
+	dir, name, err := o.damagedStore(cmd, args)
 	if err != nil {
 		return err
 	}
-	left, err := unload.Salvage(cmd.Context(), dir, name, cmd.OutOrStdout(), o.options())
+	left, err := unload.Salvage(cmd.Context(), dir, name, cmd.OutOrStdout(), o.documentOptions())
 	switch {
 	case err != nil:
 		return err
@@ -98,13 +98,13 @@ func (o *exportOptions) salvage(cmd *cobra.Command, args []string) error {
 	return cmp.Or(err, left.Err())
 }
 
-// wreck returns the directory, and the container if the command line names a container. Only a directory can be
+// damagedStore returns the directory, and the container if the command line names a container. Only a directory can be
 // salvaged, because a server does not open a damaged store.
-func (o *exportOptions) wreck(cmd *cobra.Command, args []string) (dir, container string, err error) {
+func (o *exportOptions) damagedStore(cmd *cobra.Command, args []string) (dir, container string, err error) {
 	if len(args) == 0 && o.db != "" && o.container == "" {
 		return o.db, "", nil
 	}
-	a, err := o.address(cmd, args)
+	a, err := o.containerAddress(cmd, args)
 	switch {
 	case errors.Is(err, errNoAddress):
 		return "", "", usage.Error{Err: errors.New("--db is missing: want the directory of a store to salvage")}

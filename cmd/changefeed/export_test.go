@@ -12,7 +12,7 @@ import (
 func TestAContainerWhoseNameIsLostCanBeNamed(t *testing.T) {
 	var o exportOptions
 	o.db, o.container = "d", "container 3"
-	if dir, name, err := o.wreck(exportCommand(), nil); dir != "d" || name != "container 3" || err != nil {
+	if dir, name, err := o.damagedStore(exportCommand(), nil); dir != "d" || name != "container 3" || err != nil {
 		t.Errorf("named %q, %q, %v", dir, name, err)
 	}
 }

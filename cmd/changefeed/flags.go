@@ -50,9 +50,9 @@ func (p *placeFlags) register(cmd *cobra.Command) {
 // errNoAddress means that a command line names no container.
 var errNoAddress = errors.New("ADDRESS is missing: want " + place.AddressForms + "; or --db and --container")
 
-// address returns the container's address, from args or from the flags. If both are given, address fails, because
+// containerAddress returns the container's address, from args or from the flags. If both are given, address fails, because
 // either could be a mistake.
-func (p *placeFlags) address(cmd *cobra.Command, args []string) (a place.Address, err error) {
+func (p *placeFlags) containerAddress(cmd *cobra.Command, args []string) (a place.Address, err error) {
 	ok := true
 	switch {
 	case len(args) == 1 && (p.db != "" || cmd.Flags().Changed("container")):
@@ -73,13 +73,13 @@ func (p *placeFlags) address(cmd *cobra.Command, args []string) (a place.Address
 	return a, nil
 }
 
-// with opens the container that the command line names, runs f on this container, and closes the container.
-func (p *placeFlags) with(cmd *cobra.Command, args []string, f func(c *place.Container) error) error {
-	at, err := p.address(cmd, args)
+// withContainer opens the container that the command line names, runs f on this container, and closes the container.
+func (p *placeFlags) withContainer(cmd *cobra.Command, args []string, f func(c *place.Container) error) error {
+	at, err := p.containerAddress(cmd, args)
 	if err != nil {
 		return err
 	}
-	return p.opening(func(o *place.Opener) error {
+	return p.withOpener(func(o *place.Opener) error {
 		c, err := o.Open(cmd.Context(), at)
 		if err != nil {
 			return err
@@ -88,8 +88,8 @@ func (p *placeFlags) with(cmd *cobra.Command, args []string, f func(c *place.Con
 	})
 }
 
-// opening runs f with an opener, and then closes everything that the opener has opened.
-func (p *placeFlags) opening(f func(o *place.Opener) error) (err error) {
+// withOpener runs f with an opener, and then closes everything that the opener has opened.
+func (p *placeFlags) withOpener(f func(o *place.Opener) error) (err error) {
 	if err := p.retries.Check(); err != nil {
 		return err
 	}
@@ -108,9 +108,9 @@ func accountFlags(cmd *cobra.Command, f *place.Settings) {
 	flags.StringVar(&f.CA, "ca", "", "`file` with the certificate of a server that made its own")
 }
 
-// patient adds the flag --patience, for long-running commands that should survive a restart of the server. Other
+// addPatience adds the flag --patience, for long-running commands that should survive a restart of the server. Other
 // commands fail at once.
-func (p *placeFlags) patient(cmd *cobra.Command) {
+func (p *placeFlags) addPatience(cmd *cobra.Command) {
 	p.retries = &place.Patience{Say: func(format string, args ...any) {
 		fmt.Fprintf(cmd.ErrOrStderr(), cmd.CommandPath()+": "+format+"\n", args...)
 	}}

@@ -130,7 +130,7 @@ func TestRejectsHaveAFile(t *testing.T) {
 	} {
 		o := importOptions{input: tt[0]}
 		o.load.Rejects, o.load.Writers = tt[1], 1
-		if err := o.check(); err != nil || o.load.Rejects != tt[2] {
+		if err := o.checkFlags(); err != nil || o.load.Rejects != tt[2] {
 			t.Errorf("of %s with %q: %q, %v, want %s", tt[0], tt[1], o.load.Rejects, err, tt[2])
 		}
 	}
@@ -180,7 +180,7 @@ func TestPartitionsThatAreNotWrittenAreAnError(t *testing.T) {
 	full.Close()
 	for _, form := range []string{"text", "json"} {
 		o := partitionOptions{form: &choice{value: form}}
-		err := o.write(full, []feed.Partition{{ID: "0", Range: feed.FullRange()}}, nil)
+		err := o.writePartitions(full, []feed.Partition{{ID: "0", Range: feed.FullRange()}}, nil)
 		if !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%s: got %v, want %v", form, err, os.ErrClosed)
 		}
@@ -205,7 +205,7 @@ func TestARedriveThatFailsCountsWhatWasDone(t *testing.T) {
 			t.Fatal(err)
 		}
 		report := letters.NewReport(&out, "text", "handled", "letter")
-		err := o.ask(cmd, []string{file}, func() error { return nil }, report, func(*letters.Redrive) error {
+		err := o.askProcessors(cmd, []string{file}, func() error { return nil }, report, func(*letters.Redrive) error {
 			for range tt.answers {
 				a := letters.Answer{ID: "12.0", Key: json.RawMessage(`["London"]`), Result: "handled", Handled: 1}
 				if err := report.Write(a); err != nil {
@@ -261,7 +261,7 @@ func TestABuildIsMeasuredByWhatWasNamed(t *testing.T) {
 		{"before", []string{"idle_1000"}, []string{"idle_1000"}},
 	} {
 		o := benchOptions{against: tt.against}
-		if got, err := o.chosen(tt.names); err != nil || !slices.Equal(bench.Names(got), tt.want) {
+		if got, err := o.chooseBenchmarks(tt.names); err != nil || !slices.Equal(bench.Names(got), tt.want) {
 			t.Errorf("against %q, named %q: got %q, %v, want %q", tt.against, tt.names, bench.Names(got), err, tt.want)
 		}
 	}

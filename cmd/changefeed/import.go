@@ -84,14 +84,14 @@ A container that does not exist is made, with its store, if --pk gives its parti
 		},
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o.input = args[0]
-			if o.to, err = o.address(cmd, args[1:]); err != nil {
+			if o.to, err = o.containerAddress(cmd, args[1:]); err != nil {
 				return err
 			}
 			return o.run(cmd)
 		},
 	}
 	o.placeFlags.register(cmd)
-	o.patient(cmd)
+	o.addPatience(cmd)
 	f := cmd.Flags()
 	f.StringSliceVar(&o.pk, "pk", nil, "`path` of the partition key, up to three for a hierarchical one; for a new container")
 	f.IntVar(&o.ranges, "ranges", 1, "physical partitions of a new container, in a store or on changefeed serve")
@@ -107,16 +107,16 @@ A container that does not exist is made, with its store, if --pk gives its parti
 // run checks everything that can be checked before creating the container, so a misspelled path does not leave an
 // empty container behind.
 func (o *importOptions) run(cmd *cobra.Command) (err error) {
-	if err := o.check(); err != nil {
+	if err := o.checkFlags(); err != nil {
 		return err
 	}
 	// The input is opened first, so a missing file does not leave an empty container behind either.
-	in, err := o.open(cmd.Context())
+	in, err := o.openInput(cmd.Context())
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	if err := o.apart(in); err != nil {
+	if err := o.checkRejectsApart(in); err != nil {
 		return err
 	}
 	opener := place.NewOpener(o.account)
@@ -133,11 +133,11 @@ func (o *importOptions) run(cmd *cobra.Command) (err error) {
 	o.retries.Say = show.Say
 	done, err := load.Documents(cmd.Context(), in, c, show, o.load)
 	// Even after an error, the report shows how far the import has come.
-	return cmp.Or(o.report(cmd.OutOrStdout(), done), err)
+	return cmp.Or(o.writeResult(cmd.OutOrStdout(), done), err)
 }
 
-// check refuses invalid values of flags.
-func (o *importOptions) check() error {
+// checkFlags refuses invalid values of flags.
+func (o *importOptions) checkFlags() error {
 	if o.load.Rejects == "" {
 		o.load.Rejects = o.input + ".rejects"
 		if o.input == "-" {
@@ -161,8 +161,8 @@ func (o *importOptions) check() error {
 	return nil
 }
 
-// apart refuses a file of rejects that would overwrite the input, under whatever name.
-func (o *importOptions) apart(in *os.File) error {
+// checkRejectsApart refuses a file of rejects that would overwrite the input, under whatever name.
+func (o *importOptions) checkRejectsApart(in *os.File) error {
 	read, err := in.Stat()
 	if err != nil {
 		return fmt.Errorf("read input: %w", err)
@@ -174,9 +174,9 @@ func (o *importOptions) apart(in *os.File) error {
 	return nil // a file that does not exist is not the input
 }
 
-// open opens the input. On Unix a directory can be opened, and fails only at the first read, so open refuses
+// openInput opens the input. On Unix a directory can be opened, and fails only at the first read, so open refuses
 // directories.
-func (o *importOptions) open(ctx context.Context) (*os.File, error) {
+func (o *importOptions) openInput(ctx context.Context) (*os.File, error) {
 	if o.input == "-" {
 		return terminal.Input(ctx), nil
 	}
@@ -190,8 +190,8 @@ func (o *importOptions) open(ctx context.Context) (*os.File, error) {
 	return f, nil
 }
 
-// report writes the result.
-func (o *importOptions) report(w io.Writer, done *load.Result) error {
+// writeResult writes the result.
+func (o *importOptions) writeResult(w io.Writer, done *load.Result) error {
 	if done == nil {
 		return nil
 	}

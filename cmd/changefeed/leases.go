@@ -48,11 +48,11 @@ object: deleted is the number of leases.` + addressHelp,
   changefeed leases --db data --container my-leases -o json | jq 'select(.lag > 1000)'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			at, err := o.address(cmd, args)
+			at, err := o.containerAddress(cmd, args)
 			if err != nil {
 				return err
 			}
-			return o.opening(func(opener *place.Opener) error {
+			return o.withOpener(func(opener *place.Opener) error {
 				units, err := unit.Survey(cmd.Context(), opener, at)
 				switch {
 				// The command has guessed the name leases, so the error says why there may be no such container.

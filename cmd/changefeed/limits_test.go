@@ -19,7 +19,7 @@ func TestTheGraceEndsBeforeTheDrain(t *testing.T) {
 	}{{0, false}, {time.Second, true}, {10*time.Second - 1, true}, {10 * time.Second, false}, {11 * time.Second, false}} {
 		o := runOptions{grace: tt.grace}
 		o.Options.Drain = 10 * time.Second
-		if err := o.check(); (err == nil) != tt.taken || err != nil && !errors.As(err, new(usage.Error)) {
+		if err := o.checkFlags(); (err == nil) != tt.taken || err != nil && !errors.As(err, new(usage.Error)) {
 			t.Errorf("a grace of %v beside a drain of 10s: %v", tt.grace, err)
 		}
 	}
@@ -30,7 +30,7 @@ func TestADrainThatIsNoTimeIsNamed(t *testing.T) {
 	for _, drain := range []time.Duration{0, -time.Second} {
 		o := runOptions{grace: time.Second}
 		o.Options.Drain = drain
-		if err := o.check(); !errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), "--drain is "+drain.String()) {
+		if err := o.checkFlags(); !errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), "--drain is "+drain.String()) {
 			t.Errorf("a drain of %v: %v", drain, err)
 		}
 	}

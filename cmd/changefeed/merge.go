@@ -22,9 +22,9 @@ func mergeCommand() *cobra.Command {
 		Args: mergeArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ids := args[len(args)-2:]
-			return o.with(cmd, args[:len(args)-2], func(c *place.Container) error {
+			return o.withContainer(cmd, args[:len(args)-2], func(c *place.Container) error {
 				parts, err := c.Merge(cmd.Context(), ids[0], ids[1])
-				return o.write(cmd.OutOrStdout(), parts, err)
+				return o.writePartitions(cmd.OutOrStdout(), parts, err)
 			})
 		},
 	}

@@ -27,8 +27,8 @@ func (o *partitionOptions) register(cmd *cobra.Command) {
 	o.form = output(cmd)
 }
 
-// write writes partitions, each on a line, unless there was an error.
-func (o *partitionOptions) write(w io.Writer, parts []feed.Partition, failed error) error {
+// writePartitions writes partitions, each on a line, unless there was an error.
+func (o *partitionOptions) writePartitions(w io.Writer, parts []feed.Partition, failed error) error {
 	if failed != nil {
 		return failed
 	}
@@ -64,9 +64,9 @@ partition keys, and the partitions that it came from.` + addressHelp,
 		Example: `  changefeed ranges http://127.0.0.1:8081/shop/orders`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.with(cmd, args, func(c *place.Container) error {
+			return o.withContainer(cmd, args, func(c *place.Container) error {
 				parts, err := c.Source.Partitions(cmd.Context())
-				return o.write(cmd.OutOrStdout(), parts, err)
+				return o.writePartitions(cmd.OutOrStdout(), parts, err)
 			})
 		},
 	}

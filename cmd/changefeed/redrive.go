@@ -51,8 +51,8 @@ func (o *requestOptions) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.leases, "leases", "", "`address` of the lease container (default leases, beside the letters)")
 }
 
-// redrive calls f with the letters, and with the leases among which the requests are written.
-func (o *requestOptions) redrive(cmd *cobra.Command, args []string, check func() error, f func(r *letters.Redrive) error) error {
+// withLetters calls f with the letters, and with the leases among which the requests are written.
+func (o *requestOptions) withLetters(cmd *cobra.Command, args []string, check func() error, f func(r *letters.Redrive) error) error {
 	at, err := o.parse(cmd, args)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (o *requestOptions) redrive(cmd *cobra.Command, args []string, check func()
 	if err := check(); err != nil {
 		return err
 	}
-	return o.opening(func(opener *place.Opener) error {
+	return o.withOpener(func(opener *place.Opener) error {
 		return f(&letters.Redrive{Query: o.query, Letters: at, Leases: leases, Opener: opener})
 	})
 }
@@ -81,12 +81,12 @@ func (o *redriveOptions) register(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&o.wait, "wait", 30*time.Second, "how long to wait for each")
 }
 
-// ask calls f, which sends the requests, and writes the answers as they come.
-func (o *redriveOptions) ask(cmd *cobra.Command, args []string, check func() error, report *letters.Report, f func(r *letters.Redrive) error) error {
+// askProcessors calls f, which sends the requests, and writes the answers as they come.
+func (o *redriveOptions) askProcessors(cmd *cobra.Command, args []string, check func() error, report *letters.Report, f func(r *letters.Redrive) error) error {
 	if o.wait <= 0 {
 		return usage.Flag("wait", o.wait.String(), "more than 0, such as 30s")
 	}
-	return o.redrive(cmd, args, check, func(r *letters.Redrive) error {
+	return o.withLetters(cmd, args, check, func(r *letters.Redrive) error {
 		r.Wait = o.wait
 		err := f(r)
 		if err != nil && report.Empty() {
@@ -110,7 +110,7 @@ with the new cause.` + redriveHelp + dlqHelp,
   changefeed dlq retry mailer.ndjson --name mailer --leases http://127.0.0.1:8081/shop/leases --all`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report := letters.NewReport(cmd.OutOrStdout(), o.form.value, "handled", "letter")
-			return o.ask(cmd, args, o.checkIDs, report, func(r *letters.Redrive) error { return r.Retry(cmd.Context(), report.Write) })
+			return o.askProcessors(cmd, args, o.checkIDs, report, func(r *letters.Redrive) error { return r.Retry(cmd.Context(), report.Write) })
 		},
 	}
 	o.register(cmd)
@@ -133,7 +133,7 @@ The key is that of --key, or those of the letters with the IDs.` + redriveHelp +
 		Example: `  changefeed dlq release http://127.0.0.1:8081/shop/letters --name mailer --key London`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report := letters.NewReport(cmd.OutOrStdout(), o.form.value, "released", "key")
-			return o.ask(cmd, args, o.checkKey, report, func(r *letters.Redrive) error { return r.Release(cmd.Context(), report.Write) })
+			return o.askProcessors(cmd, args, o.checkKey, report, func(r *letters.Redrive) error { return r.Release(cmd.Context(), report.Write) })
 		},
 	}
 	o.register(cmd)
@@ -162,7 +162,7 @@ the requests. A letter that is in the handler by then is the last one that is ha
 With -o json, one object: withdrawn is the number of requests.` + leasesHelp + addressHelp,
 		Example: `  changefeed dlq withdraw http://127.0.0.1:8081/shop/letters --name mailer --key London`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.redrive(cmd, args, o.checkOneKey, func(r *letters.Redrive) error {
+			return o.withLetters(cmd, args, o.checkOneKey, func(r *letters.Redrive) error {
 				n, err := r.Withdraw(cmd.Context())
 				switch {
 				case err != nil:

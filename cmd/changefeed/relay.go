@@ -95,7 +95,7 @@ func (o *relayOptions) run(cmd *cobra.Command) (err error) {
 	if o.expire != 0 && o.expire < outbox.LeastExpireAfter {
 		return usage.Flag("expire-after", o.expire.String(), "at least "+outbox.LeastExpireAfter.String())
 	}
-	i, err := o.instance(cmd)
+	i, err := o.newInstance(cmd)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (o *relayOptions) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	return o.report(cmd, relay.Status())
+	return o.reportPublished(cmd, relay.Status())
 }
 
 // handlerOptions returns the options of the handler that the flags describe.
@@ -138,8 +138,8 @@ func (o *relayOptions) handlerOptions(log *slog.Logger, monitored *place.Contain
 	return r
 }
 
-// report reports how many events were published.
-func (o *relayOptions) report(cmd *cobra.Command, s outbox.RelayStatus) error {
+// reportPublished reports how many events were published.
+func (o *relayOptions) reportPublished(cmd *cobra.Command, s outbox.RelayStatus) error {
 	if o.output.value == "json" {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"published": s.Published, "parked": s.Parked, "failed": s.Failed, "lag_seconds": s.Lag.Seconds()})
 	}

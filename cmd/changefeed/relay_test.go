@@ -42,7 +42,7 @@ func TestTheEndOfARelayCountsWhatBecameOfItsEvents(t *testing.T) {
 		cmd := &cobra.Command{}
 		o.output = &choice{value: form}
 		cmd.SetOut(&out)
-		if err := o.report(cmd, status); err != nil || out.String() != want+"\n" {
+		if err := o.reportPublished(cmd, status); err != nil || out.String() != want+"\n" {
 			t.Errorf("%s: got %q, %v, want %s", form, out.String(), err, want)
 		}
 	}

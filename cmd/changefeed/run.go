@@ -107,14 +107,14 @@ func (o *runOptions) register(cmd *cobra.Command) {
 
 // run runs the processor until it is stopped.
 func (o *runOptions) run(cmd *cobra.Command, args []string) error {
-	if err := o.check(); err != nil {
+	if err := o.checkFlags(); err != nil {
 		return err
 	}
-	i, err := o.instance(cmd)
+	i, err := o.newInstance(cmd)
 	if err != nil {
 		return err
 	}
-	p, err := o.program(cmd, i.Log, args)
+	p, err := o.makeHandler(cmd, i.Log, args)
 	if err != nil {
 		return err
 	}
@@ -132,8 +132,8 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 // because changes may be left.
 var errUnread = errors.New("nobody reads the standard output any more, so the processor has ended; a batch that was in hand comes again")
 
-// check refuses invalid values of flags, and sets the options that --mode all implies.
-func (o *runOptions) check() error {
+// checkFlags refuses invalid values of flags, and sets the options that --mode all implies.
+func (o *runOptions) checkFlags() error {
 	// A new unit of all versions can begin only now. If --from contained a time, the source would refuse this time at
 	// the first read.
 	if o.mode.IsAll() {
@@ -156,8 +156,8 @@ func (o *runOptions) check() error {
 	return nil
 }
 
-// program returns the handler. If the command cannot be found, program fails now, because no batch could be handled.
-func (o *runOptions) program(cmd *cobra.Command, log *slog.Logger, command []string) (*program.Handler, error) {
+// makeHandler returns the handler. If the command cannot be found, program fails now, because no batch could be handled.
+func (o *runOptions) makeHandler(cmd *cobra.Command, log *slog.Logger, command []string) (*program.Handler, error) {
 	h, err := program.New(command, o.programOptions(cmd.OutOrStdout(), log))
 	// exec's error repeats the name of the program, which the message contains already.
 	if missing, ok := errors.AsType[*exec.Error](err); ok {

@@ -23,9 +23,9 @@ open is changed over the server, which needs the read-write key.` + addressHelp,
   changefeed split http://127.0.0.1:8081/shop/orders --range 0 --at 1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.with(cmd, args, func(c *place.Container) error {
+			return o.withContainer(cmd, args, func(c *place.Container) error {
 				parts, err := c.Split(cmd.Context(), id, at)
-				return o.write(cmd.OutOrStdout(), parts, err)
+				return o.writePartitions(cmd.OutOrStdout(), parts, err)
 			})
 		},
 	}

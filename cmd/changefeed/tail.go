@@ -73,7 +73,7 @@ a position.` + addressHelp,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
 	o.placeFlags.register(cmd)
-	o.patient(cmd)
+	o.addPatience(cmd)
 	o.selection.register(cmd)
 	f := cmd.Flags()
 	f.Var(&o.from, "from", "where to begin; also how long ago, such as 15m; for --mode all the default is now")
@@ -109,7 +109,7 @@ func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 	// A feed without changes writes nothing, so the end of a pipe must be noticed without a failing write.
 	ctx, stop := terminal.WhileRead(cmd.Context())
 	defer stop()
-	return o.with(cmd, args, func(c *place.Container) error {
+	return o.withContainer(cmd, args, func(c *place.Container) error {
 		if err := c.Retains(o.mode.Value); err != nil {
 			return err
 		}

@@ -57,8 +57,8 @@ func (o *unitOptions) register(cmd *cobra.Command, concurrency int, concurrencyM
 	_ = cmd.MarkFlagRequired("name")
 }
 
-// instance returns the instance that the flags describe.
-func (o *unitOptions) instance(cmd *cobra.Command) (*instance.Instance, error) {
+// newInstance returns the instance that the flags describe.
+func (o *unitOptions) newInstance(cmd *cobra.Command) (*instance.Instance, error) {
 	o.Options.Start = o.from.Value
 	o.Log = slog.New(o.logHandler(cmd))
 	if o.output.value != "json" {

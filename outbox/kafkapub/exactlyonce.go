@@ -100,16 +100,16 @@ func (h *ExactlyOnce) Handle(ctx context.Context, b *feed.Batch) error {
 	if b.Redriven || b.Cut {
 		return ErrOutOfOrder
 	}
-	o, err := h.borrow(b.LeaseToken)
+	o, err := h.borrowOwner(b.LeaseToken)
 	if err != nil {
 		return err
 	}
 	if o.client == nil || o.epoch != b.Epoch {
 		o.retire()
-		err = h.open(ctx, o, b)
+		err = h.openRange(ctx, o, b)
 	}
 	if err == nil {
-		err = h.publish(ctx, o, b)
+		err = h.publishOnce(ctx, o, b)
 	}
 	if err != nil || ctx.Err() != nil {
 		o.retire() // the mark says whether the transaction was committed
@@ -126,7 +126,7 @@ func (h *ExactlyOnce) Handle(ctx context.Context, b *feed.Batch) error {
 
 // Close ends the connections of a lease.
 func (h *ExactlyOnce) Close(_ context.Context, l feed.Lease, _ feed.Reason) error {
-	o, err := h.borrow(l.Token)
+	o, err := h.borrowOwner(l.Token)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (o *owner) retire() {
 	}
 }
 
-func (h *ExactlyOnce) borrow(lease string) (*owner, error) {
+func (h *ExactlyOnce) borrowOwner(lease string) (*owner, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	o := h.owners[lease]
@@ -173,8 +173,8 @@ func (h *ExactlyOnce) giveBack(o *owner) {
 	o.isBusy = false
 }
 
-// publish sends the unpublished events and the mark after them in one transaction.
-func (h *ExactlyOnce) publish(ctx context.Context, o *owner, b *feed.Batch) error {
+// publishOnce sends the unpublished events and the mark after them in one transaction.
+func (h *ExactlyOnce) publishOnce(ctx context.Context, o *owner, b *feed.Batch) error {
 	type event struct {
 		lsn int64
 		outbox.Message
@@ -183,7 +183,7 @@ func (h *ExactlyOnce) publish(ctx context.Context, o *owner, b *feed.Batch) erro
 	after := mark{LSN: o.mark.LSN, Items: slices.Clone(o.mark.Items)}
 	for i := range b.Changes {
 		c := &b.Changes[i]
-		if !after.pass(c) {
+		if !after.passChange(c) {
 			continue
 		}
 		m, ok, err := h.decode(c)
@@ -204,7 +204,7 @@ func (h *ExactlyOnce) publish(ctx context.Context, o *owner, b *feed.Batch) erro
 			records = append(records, record(h.topic, e.Message))
 		}
 		after.Range, after.Epoch = b.Range.String(), b.Epoch
-		if err := commit(ctx, o.client, append(records, h.record(after))...); err != nil {
+		if err := commit(ctx, o.client, append(records, h.markRecord(after))...); err != nil {
 			return err
 		}
 	}

@@ -22,9 +22,9 @@ type mark struct {
 	Owner bool     `json:"owner,omitempty"` // true for the presence of an owner: then the mark says nothing about changes
 }
 
-// pass moves the mark to a change, unless the change is done. Changes of a transaction have the same LSN: id and ETag
+// passChange moves the mark to a change, unless the change is done. Changes of a transaction have the same LSN: id and ETag
 // distinguish them.
-func (m *mark) pass(c *feed.Change) bool {
+func (m *mark) passChange(c *feed.Change) bool {
 	version := c.ID + c.ETag
 	if c.LSN < m.LSN || c.LSN == m.LSN && slices.Contains(m.Items, version) {
 		return false
@@ -36,8 +36,8 @@ func (m *mark) pass(c *feed.Change) bool {
 	return true
 }
 
-// join combines the marks of two wholes to the mark of a part.
-func (m *mark) join(other mark) {
+// joinWith combines the marks of two wholes to the mark of a part.
+func (m *mark) joinWith(other mark) {
 	switch {
 	case other.LSN > m.LSN:
 		m.LSN, m.Items = other.LSN, slices.Clone(other.Items)
@@ -46,10 +46,10 @@ func (m *mark) join(other mark) {
 	}
 }
 
-// record returns a mark as a record of the topic. The presence of an owner has a separate key: if a late owner
+// markRecord returns a mark as a record of the topic. The presence of an owner has a separate key: if a late owner
 // announces itself, this record must not replace the published position.
-func (h *ExactlyOnce) record(m mark) *kgo.Record {
-	key := h.id(m.Range)
+func (h *ExactlyOnce) markRecord(m mark) *kgo.Record {
+	key := h.transactionalID(m.Range)
 	if m.Owner {
 		key += "/owner"
 	}
@@ -57,21 +57,21 @@ func (h *ExactlyOnce) record(m mark) *kgo.Record {
 	return &kgo.Record{Topic: h.marks, Key: []byte(key), Value: value}
 }
 
-// id returns the transactional id of a range.
-func (h *ExactlyOnce) id(r string) string { return h.unit + "/" + r }
+// transactionalID returns the transactional id of a range.
+func (h *ExactlyOnce) transactionalID(r string) string { return h.unit + "/" + r }
 
 func (h *ExactlyOnce) producer(id string) (*kgo.Client, error) {
 	return kgo.NewClient(append(slices.Clip(h.cluster), kgo.TransactionalID(id))...)
 }
 
-// open makes this process the owner of a range. From then on no earlier owner, of the range or of a whole that
+// openRange makes this process the owner of a range. From then on no earlier owner, of the range or of a whole that
 // contained it, can commit records, and the mark has the position of their commits.
 //
 // Each owner first writes a presence record and then reads those of the others. So if two owners have overlapping
 // ranges, at least one of them sees the other: the owner with the higher epoch fences the other, and the owner with the
 // lower epoch gives up.
-func (h *ExactlyOnce) open(ctx context.Context, o *owner, b *feed.Batch) (err error) {
-	if o.client, err = h.producer(h.id(b.Range.String())); err != nil {
+func (h *ExactlyOnce) openRange(ctx context.Context, o *owner, b *feed.Batch) (err error) {
+	if o.client, err = h.producer(h.transactionalID(b.Range.String())); err != nil {
 		return err
 	}
 	o.epoch = b.Epoch
@@ -80,15 +80,15 @@ func (h *ExactlyOnce) open(ctx context.Context, o *owner, b *feed.Batch) (err er
 	}
 	fenced := map[string]bool{}
 	for {
-		here := h.record(mark{Range: b.Range.String(), Epoch: b.Epoch, Owner: true})
+		here := h.markRecord(mark{Range: b.Range.String(), Epoch: b.Epoch, Owner: true})
 		if err := commit(ctx, o.client, here); err != nil {
 			return fmt.Errorf("become the owner: %w", err)
 		}
-		others, err := h.read(ctx, here.Offset)
+		others, err := h.readMarks(ctx, here.Offset)
 		if err != nil {
 			return fmt.Errorf("read the marks: %w", err)
 		}
-		wholes, err := h.judge(others, b, o)
+		wholes, err := h.judgeMarks(others, b, o)
 		if err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ func (h *ExactlyOnce) open(ctx context.Context, o *owner, b *feed.Batch) (err er
 			return nil
 		}
 		for _, whole := range wholes { // then look again: the owner may have committed records before
-			if err := h.fence(ctx, whole); err != nil {
+			if err := h.fenceRange(ctx, whole); err != nil {
 				return fmt.Errorf("end the owner of %s: %w", whole, err)
 			}
 			fenced[whole] = true
@@ -105,8 +105,8 @@ func (h *ExactlyOnce) open(ctx context.Context, o *owner, b *feed.Batch) (err er
 	}
 }
 
-// judge reads from the marks of a unit which changes of a range are done, and which wholes contain the range.
-func (h *ExactlyOnce) judge(marks map[string]mark, b *feed.Batch, o *owner) (wholes []string, err error) {
+// judgeMarks reads from the marks of a unit which changes of a range are done, and which wholes contain the range.
+func (h *ExactlyOnce) judgeMarks(marks map[string]mark, b *feed.Batch, o *owner) (wholes []string, err error) {
 	o.mark = mark{}
 	for _, m := range marks {
 		r, err := feed.ParseRange(m.Range)
@@ -120,7 +120,7 @@ func (h *ExactlyOnce) judge(marks map[string]mark, b *feed.Batch, o *owner) (who
 			return nil, fmt.Errorf("epoch %d, after %d of range %v: %w", b.Epoch, m.Epoch, r, errLater)
 		}
 		if !m.Owner {
-			o.mark.join(m)
+			o.mark.joinWith(m)
 		}
 		if r != b.Range && !slices.Contains(wholes, m.Range) {
 			wholes = append(wholes, m.Range)
@@ -129,9 +129,9 @@ func (h *ExactlyOnce) judge(marks map[string]mark, b *feed.Batch, o *owner) (who
 	return wholes, nil
 }
 
-// fence makes Kafka refuse further records of the owner of a range, and end the owner's transaction.
-func (h *ExactlyOnce) fence(ctx context.Context, r string) error {
-	client, err := h.producer(h.id(r))
+// fenceRange makes Kafka refuse further records of the owner of a range, and end the owner's transaction.
+func (h *ExactlyOnce) fenceRange(ctx context.Context, r string) error {
+	client, err := h.producer(h.transactionalID(r))
 	if err != nil {
 		return err
 	}
@@ -140,9 +140,9 @@ func (h *ExactlyOnce) fence(ctx context.Context, r string) error {
 	return err
 }
 
-// read returns the marks of the unit, by key, up to the record at an offset. read waits for transactions that began
+// readMarks returns the marks of the unit, by key, up to the record at an offset. read waits for transactions that began
 // before that record.
-func (h *ExactlyOnce) read(ctx context.Context, until int64) (map[string]mark, error) {
+func (h *ExactlyOnce) readMarks(ctx context.Context, until int64) (map[string]mark, error) {
 	client, err := kgo.NewClient(append(slices.Clip(h.cluster), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{h.marks: {0: kgo.NewOffset().AtStart()}}))...)
 	if err != nil {

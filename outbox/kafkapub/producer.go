@@ -136,15 +136,15 @@ func (p *pool) take(ctx context.Context) (*producer, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	lent, err := p.last()
+	lent, err := p.lastOrNew()
 	if err != nil {
 		<-p.slots
 	}
 	return lent, err
 }
 
-// last returns the producer that was put back last, or a new producer.
-func (p *pool) last() (*producer, error) {
+// lastOrNew returns the producer that was put back last, or a new producer.
+func (p *pool) lastOrNew() (*producer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {

@@ -24,7 +24,7 @@ func Connect(ctx context.Context, url string, o Options) (*Publisher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", url, err)
 	}
-	if err := p.ensure(ctx, false); err != nil {
+	if err := p.ensureStream(ctx, false); err != nil {
 		p.conn.Close()
 		return nil, fmt.Errorf("stream %s at %s: %w", o.Stream, p.conn.ConnectedUrl(), err)
 	}
@@ -42,13 +42,13 @@ func connect(url string, o Options) (*Publisher, error) {
 		nats.ReconnectBufSize(-1),     // if there is no connection, a message fails instead of being sent later
 		nats.IgnoreAuthErrorAbort(),   // rights that were revoked can be granted again
 		nats.Timeout(5 * time.Second), // for each attempt
-	}, o.NATS, []nats.Option{p.listen})
+	}, o.NATS, []nats.Option{p.listenTo})
 	conn, err := nats.Connect(url, options...)
 	if err != nil {
 		return nil, err
 	}
 	p.conn, p.requests.inbox = conn, conn.NewInbox()+"."
-	_, err = conn.Subscribe(p.requests.inbox+"*", p.requests.answered)
+	_, err = conn.Subscribe(p.requests.inbox+"*", p.requests.endAnswered)
 	if err == nil {
 		p.js, err = jetstream.New(conn)
 	}
@@ -58,18 +58,18 @@ func connect(url string, o Options) (*Publisher, error) {
 	return p, err
 }
 
-// listen is an option of the connection: first our callback runs, then the user's.
-func (p *Publisher) listen(o *nats.Options) error {
+// listenTo is an option of the connection: first our callback runs, then the user's.
+func (p *Publisher) listenTo(o *nats.Options) error {
 	disconnected, failed := o.DisconnectedErrCB, o.AsyncErrorCB
 	o.DisconnectedErrCB = func(c *nats.Conn, err error) {
-		p.requests.lost()
+		p.requests.endAll()
 		if disconnected != nil {
 			disconnected(c, err)
 		}
 	}
 	o.AsyncErrorCB = func(c *nats.Conn, s *nats.Subscription, err error) {
 		if errors.Is(err, nats.ErrPermissionViolation) {
-			p.requests.denied(err)
+			p.requests.endDenied(err)
 		}
 		if failed != nil {
 			failed(c, s, err)
@@ -78,9 +78,9 @@ func (p *Publisher) listen(o *nats.Options) error {
 	return nil
 }
 
-// ensure creates the stream, or checks a foreign stream. If the stream is ours, ensure changes the stream to the
+// ensureStream creates the stream, or checks a foreign stream. If the stream is ours, ensure changes the stream to the
 // options.
-func (p *Publisher) ensure(ctx context.Context, ours bool) error {
+func (p *Publisher) ensureStream(ctx context.Context, ours bool) error {
 	o := p.opts
 	want := jetstream.StreamConfig{
 		Name: o.Stream, Subjects: []string{o.Prefix + ".>"}, Duplicates: o.Window, MaxAge: o.MaxAge, MaxBytes: o.MaxBytes, Replicas: o.Replicas,
@@ -90,12 +90,12 @@ func (p *Publisher) ensure(ctx context.Context, ours bool) error {
 		want.MaxBytes = -1
 	}
 	var found jetstream.Stream
-	err := p.request(ctx, "STREAM.INFO", func(ctx context.Context) (err error) { found, err = p.js.Stream(ctx, o.Stream); return err })
+	err := p.requestAPI(ctx, "STREAM.INFO", func(ctx context.Context) (err error) { found, err = p.js.Stream(ctx, o.Stream); return err })
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		err = p.request(ctx, "STREAM.CREATE", func(ctx context.Context) (err error) { found, err = p.js.CreateStream(ctx, want); return err })
+		err = p.requestAPI(ctx, "STREAM.CREATE", func(ctx context.Context) (err error) { found, err = p.js.CreateStream(ctx, want); return err })
 	}
 	if err == nil && ours {
-		err = p.request(ctx, "STREAM.UPDATE", func(ctx context.Context) (err error) { found, err = p.js.UpdateStream(ctx, want); return err })
+		err = p.requestAPI(ctx, "STREAM.UPDATE", func(ctx context.Context) (err error) { found, err = p.js.UpdateStream(ctx, want); return err })
 	}
 	if err != nil {
 		return err
@@ -103,9 +103,9 @@ func (p *Publisher) ensure(ctx context.Context, ours bool) error {
 	return check(found.CachedInfo().Config, o)
 }
 
-// request calls an operation of the server's API.
-func (p *Publisher) request(ctx context.Context, operation string, f func(ctx context.Context) error) error {
-	return p.requests.call(ctx, "$JS.API."+operation+"."+p.opts.Stream, f)
+// requestAPI calls an operation of the server's API.
+func (p *Publisher) requestAPI(ctx context.Context, operation string, f func(ctx context.Context) error) error {
+	return p.requests.callClient(ctx, "$JS.API."+operation+"."+p.opts.Stream, f)
 }
 
 // check refuses a stream that would store a republished event twice, or would store no event at all.

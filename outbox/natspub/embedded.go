@@ -37,7 +37,7 @@ func Embedded(ctx context.Context, dir string, o Options) (*Publisher, error) {
 		return nil, errors.Join(fmt.Errorf("NATS server in %s: %w", dir, err), s.close())
 	}
 	p.server = s
-	if err := p.ensure(ctx, true); err != nil {
+	if err := p.ensureStream(ctx, true); err != nil {
 		return nil, errors.Join(fmt.Errorf("stream %s of the NATS server in %s: %w", o.Stream, dir, err), p.Close())
 	}
 	return p, nil
@@ -56,8 +56,8 @@ const (
 	startup    = time.Minute
 )
 
-// serving returns the options of an embedded server.
-func (o Options) serving(dir string) (*server.Options, error) {
+// serverOptions returns the options of an embedded server.
+func (o Options) serverOptions(dir string) (*server.Options, error) {
 	opts := &server.Options{
 		ServerName: "changefeed", JetStream: true, StoreDir: dir, MaxPayload: maxPayload, NoSigs: true, DisableJetStreamBanner: true,
 		DontListen: o.Listen == "", SyncAlways: o.SyncEvery == 0, SyncInterval: o.SyncEvery,
@@ -65,7 +65,7 @@ func (o Options) serving(dir string) (*server.Options, error) {
 	if opts.DontListen {
 		return opts, nil
 	}
-	host, port, err := o.address()
+	host, port, err := o.listenAddress()
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (o Options) serving(dir string) (*server.Options, error) {
 // start starts a server and locks its directory, because two servers on the same directory would overwrite each other's
 // files, and NATS does not notice.
 func start(dir string, o Options) (*embedded, error) {
-	opts, err := o.serving(dir)
+	opts, err := o.serverOptions(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func start(dir string, o Options) (*embedded, error) {
 	s.SetLoggerV2(log, false, false, false)
 	s.Start()
 	if !s.ReadyForConnections(startup) {
-		return nil, errors.Join(fmt.Errorf("it does not start: %w", log.last()), e.close())
+		return nil, errors.Join(fmt.Errorf("it does not start: %w", log.lastError()), e.close())
 	}
 	if o.Listen != "" {
 		e.url = s.ClientURL()

@@ -10,8 +10,8 @@ import (
 // logger writes the server's warnings and errors to slog.
 type logger struct{ err atomic.Pointer[error] }
 
-// last returns the last error that the server has logged, because a failed start gives no other reason.
-func (l *logger) last() error {
+// lastError returns the last error that the server has logged, because a failed start gives no other reason.
+func (l *logger) lastError() error {
 	if err := l.err.Load(); err != nil {
 		return *err
 	}

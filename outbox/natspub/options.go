@@ -90,8 +90,8 @@ func (o Options) validate() error {
 	return nil
 }
 
-// address parses Listen. Only this machine may reach a server without authentication.
-func (o Options) address() (host string, port int, err error) {
+// listenAddress parses Listen. Only this machine may reach a server without authentication.
+func (o Options) listenAddress() (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(o.Listen)
 	if err == nil {
 		port, err = strconv.Atoi(text)

@@ -46,7 +46,7 @@ func (p *Publisher) send(ctx context.Context, m *outbox.Message) error {
 	if err == nil {
 		err = refusal(answer)
 	}
-	return p.meaning(err)
+	return p.explainError(err)
 }
 
 var (
@@ -82,8 +82,8 @@ const (
 	codeHeaderTooLarge  = jetstream.ErrorCode(server.JSStreamHeaderExceedsMaximumErr)
 )
 
-// meaning says whether an error may pass, and explains errors with an unclear text.
-func (p *Publisher) meaning(err error) error {
+// explainError says whether an error may pass, and explains errors with an unclear text.
+func (p *Publisher) explainError(err error) error {
 	said, ok := errors.AsType[*jetstream.APIError](err)
 	switch {
 	case err == nil:

@@ -86,8 +86,8 @@ func (r *requests) send(ctx context.Context, conn *nats.Conn, msg *nats.Msg) (*n
 	}
 }
 
-// call calls f, which makes a request with the client's own API to a subject.
-func (r *requests) call(ctx context.Context, subject string, f func(ctx context.Context) error) error {
+// callClient calls f, which makes a request with the client's own API to a subject.
+func (r *requests) callClient(ctx context.Context, subject string, f func(ctx context.Context) error) error {
 	ctx, stop := context.WithTimeoutCause(ctx, answerWithin, errNoAnswer)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -101,8 +101,8 @@ func (r *requests) call(ctx context.Context, subject string, f func(ctx context.
 	return err
 }
 
-// answered ends the request to which a message is the answer.
-func (r *requests) answered(msg *nats.Msg) {
+// endAnswered ends the request to which a message is the answer.
+func (r *requests) endAnswered(msg *nats.Msg) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if of := r.waiting[msg.Subject[len(r.inbox):]]; of != nil {
@@ -110,8 +110,8 @@ func (r *requests) answered(msg *nats.Msg) {
 	}
 }
 
-// lost ends all requests: their connection is gone, and with it their answers.
-func (r *requests) lost() {
+// endAll ends all requests: their connection is gone, and with it their answers.
+func (r *requests) endAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, of := range r.waiting {
@@ -121,9 +121,9 @@ func (r *requests) lost() {
 
 var deniedSubject = regexp.MustCompile(`Permissions Violation for Publish to "([^"]+)"`)
 
-// denied ends the requests with the subject in an error of the server, because the server sends no other answer to
+// endDenied ends the requests with the subject in an error of the server, because the server sends no other answer to
 // them.
-func (r *requests) denied(err error) {
+func (r *requests) endDenied(err error) {
 	named := deniedSubject.FindStringSubmatch(err.Error())
 	if named == nil {
 		return

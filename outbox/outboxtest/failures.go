@@ -17,7 +17,7 @@ import (
 // tooLarge sends a message too large for any attempt: first, alone and between others. The relay parks the message and
 // goes on, so the others must arrive, once, in their order, and not before the message is decided.
 func (s *suite) tooLarge() {
-	s.needs(s.MaxData > 0, "MaxData")
+	s.needsField(s.MaxData > 0, "MaxData")
 	p := s.publisher()
 	refused := func(want int, msgs ...outbox.Message) {
 		s.Helper()
@@ -43,28 +43,28 @@ func (s *suite) tooLarge() {
 // refusedOnce makes a message among others fail. Whatever the publisher then does, no later message may overtake the
 // failed message.
 func (s *suite) refusedOnce() {
-	s.needs(s.Fail != nil, "Fail")
+	s.needsField(s.Fail != nil, "Fail")
 	p, msgs := s.publisher(), series("k", 1, 12)
 	s.Fail(s.T, msgs[0].ID)
 	s.Fail(s.T, msgs[4].ID)
-	s.persist(p, msgs[:10], func([]outbox.Message) {})
+	s.publishUntilAccepted(p, msgs[:10], func([]outbox.Message) {})
 	s.Fail(s.T, msgs[10].ID)
-	s.persist(p, msgs[10:], func([]outbox.Message) {})
+	s.publishUntilAccepted(p, msgs[10:], func([]outbox.Message) {})
 	s.inOrder(s.received()["k"], msgs)
 }
 
-// misbehaves sends messages that are not accepted, in each way of the broker. Messages that a publisher counts as
+// publishToMisbehaving sends messages that are not accepted, in each way of the broker. Messages that a publisher counts as
 // accepted must be there, and no message may overtake an earlier message.
-func (s *suite) misbehaves() {
-	s.needs(len(s.Misbehave) > 0, "Misbehave")
+func (s *suite) publishToMisbehaving() {
+	s.needsField(len(s.Misbehave) > 0, "Misbehave")
 	p := s.publisher()
 	for _, way := range slices.Sorted(maps.Keys(s.Misbehave)) {
 		msgs := series(way, 1, 9)
 		for _, i := range []int{0, 4, 8} { // the first, a middle one, and the last alone
 			s.Misbehave[way](s.T, msgs[i].ID)
 		}
-		s.persist(p, msgs[:8], func([]outbox.Message) {})
-		s.persist(p, msgs[8:], func([]outbox.Message) {})
+		s.publishUntilAccepted(p, msgs[:8], func([]outbox.Message) {})
+		s.publishUntilAccepted(p, msgs[8:], func([]outbox.Message) {})
 		s.inOrder(s.received()[way], msgs)
 	}
 }
@@ -84,9 +84,9 @@ func (s *suite) endedContext() {
 	s.inOrder(s.received()["k"], msgs)
 }
 
-// stalled ends the context of a call without an answer.
-func (s *suite) stalled() {
-	s.needs(s.Stall != nil && s.Start != nil, "Stall")
+// publishToStalled ends the context of a call without an answer.
+func (s *suite) publishToStalled() {
+	s.needsField(s.Stall != nil && s.Start != nil, "Stall")
 	p, msgs := s.publisher(), series("k", 1, 9)
 	s.publish(p, msgs[:3]...)
 	s.Stall(s.T)
@@ -102,13 +102,13 @@ func (s *suite) stalled() {
 		s.Errorf("Publish to a broker that does not answer, until its context ended: %d, %v; want 0 and the cause of its end", n, err)
 	}
 	s.Start(s.T)
-	s.persist(p, msgs[3:], func([]outbox.Message) {})
+	s.publishUntilAccepted(p, msgs[3:], func([]outbox.Message) {})
 	s.inOrder(s.received()["k"], msgs)
 }
 
 // outOfReach stops the broker for a while: a publisher returns an error, and later finds the broker again.
 func (s *suite) outOfReach() {
-	s.needs(s.Stop != nil && s.Start != nil, "Stop")
+	s.needsField(s.Stop != nil && s.Start != nil, "Stop")
 	p, msgs := s.publisher(), series("k", 1, 9)
 	s.publish(p, msgs[:3]...)
 	s.Stop(s.T)
@@ -122,16 +122,16 @@ func (s *suite) outOfReach() {
 	if n != 0 {
 		s.Errorf("Publish to a broker that is out of reach: %d, %v; want 0", n, err)
 	}
-	s.temporary(err)
+	s.wantTemporary(err)
 	s.Start(s.T)
-	s.persist(p, msgs[3:], func([]outbox.Message) {})
+	s.publishUntilAccepted(p, msgs[3:], func([]outbox.Message) {})
 	s.inOrder(s.received()["k"], msgs)
 }
 
 // midCall stops the broker while calls of many keys are in progress, again and again. Messages that a call reports as
 // accepted must be there, and each key must be in order.
 func (s *suite) midCall() {
-	s.needs(s.Stop != nil && s.Start != nil, "Stop")
+	s.needsField(s.Stop != nil && s.Start != nil, "Stop")
 	const keys, each, rounds = 8, 600, 4
 	p := s.publisher()
 	var accepted atomic.Int64
@@ -141,7 +141,7 @@ func (s *suite) midCall() {
 		publishers.Go(func() {
 			msgs := series(fmt.Sprintf("k%d", k), 1, each)
 			for from := 0; from < each; from += 30 {
-				ok := s.persist(p, msgs[from:from+30], func(prefix []outbox.Message) {
+				ok := s.publishUntilAccepted(p, msgs[from:from+30], func(prefix []outbox.Message) {
 					accepted.Add(int64(len(prefix)))
 					select {
 					case progress <- struct{}{}:

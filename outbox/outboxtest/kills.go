@@ -34,11 +34,11 @@ func TestKills(t *testing.T, b Broker, kills int, restart func(t *testing.T)) {
 	}
 	goOn := true
 	for n := 0; goOn && n < kills; n++ {
-		if goOn = s.advance(accepted[:]); goOn {
+		if goOn = s.awaitProgress(accepted[:]); goOn {
 			restart(t)
 		}
 	}
-	goOn = goOn && s.advance(accepted[:])
+	goOn = goOn && s.awaitProgress(accepted[:])
 	close(over)
 	publishing.Wait()
 	if !goOn {
@@ -47,7 +47,7 @@ func TestKills(t *testing.T, b Broker, kills int, restart func(t *testing.T)) {
 	got := s.received()
 	for k := range accepted {
 		key := fmt.Sprint("k", k)
-		s.prefix(got[key], key, accepted[k].Load())
+		s.wantPrefix(got[key], key, accepted[k].Load())
 	}
 }
 
@@ -72,8 +72,8 @@ func (s *suite) publishUntil(over <-chan struct{}, p outbox.Publisher, key strin
 	}
 }
 
-// advance waits until some more messages of each key are accepted.
-func (s *suite) advance(accepted []atomic.Int64) bool {
+// awaitProgress waits until some more messages of each key are accepted.
+func (s *suite) awaitProgress(accepted []atomic.Int64) bool {
 	var want []int64
 	for k := range accepted {
 		want = append(want, accepted[k].Load()+betweenKills)
@@ -98,8 +98,8 @@ func (s *suite) advance(accepted []atomic.Int64) bool {
 	}
 }
 
-// prefix expects the first messages of a key, at least atLeast, with their first deliveries in order.
-func (s *suite) prefix(got []Received, key string, atLeast int64) {
+// wantPrefix expects the first messages of a key, at least atLeast, with their first deliveries in order.
+func (s *suite) wantPrefix(got []Received, key string, atLeast int64) {
 	var first []string
 	for _, id := range ids(got) {
 		if !slices.Contains(first, id) { // a message whose answer was lost is delivered again

@@ -43,20 +43,20 @@ var ErrDown = errors.New("broker is down")
 // Publish accepts messages one by one.
 func (b *Memory) Publish(ctx context.Context, msgs []outbox.Message) (n int, err error) {
 	for i, m := range msgs {
-		if err := b.accept(ctx, m); err != nil {
+		if err := b.acceptMessage(ctx, m); err != nil {
 			return i, fmt.Errorf("publish %s: %w", m.ID, err)
 		}
 	}
 	return len(msgs), nil
 }
 
-// accept stores a message. If the broker is stalled, accept waits.
-func (b *Memory) accept(ctx context.Context, m outbox.Message) error {
+// acceptMessage stores a message. If the broker is stalled, accept waits.
+func (b *Memory) acceptMessage(ctx context.Context, m outbox.Message) error {
 	for {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		changed, err := b.keep(m)
+		changed, err := b.keepMessage(m)
 		if changed == nil {
 			return err
 		}
@@ -67,8 +67,8 @@ func (b *Memory) accept(ctx context.Context, m outbox.Message) error {
 	}
 }
 
-// keep stores a message, or returns a channel to wait for.
-func (b *Memory) keep(m outbox.Message) (changed <-chan struct{}, err error) {
+// keepMessage stores a message, or returns a channel to wait for.
+func (b *Memory) keepMessage(m outbox.Message) (changed <-chan struct{}, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {

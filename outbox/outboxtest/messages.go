@@ -55,7 +55,7 @@ func (s *suite) hostileText() {
 		second.Source = "/things/" + text
 		for _, m := range []outbox.Message{first, second} {
 			if s.MaxText > 0 && max(utf8.RuneCountInString(m.ID), utf8.RuneCountInString(m.Key)) > s.MaxText {
-				s.refused(p, m)
+				s.wantRefused(p, m)
 				continue
 			}
 			s.publish(p, m)
@@ -65,17 +65,17 @@ func (s *suite) hostileText() {
 	s.wantAll(want...)
 }
 
-// refused expects a message to be Poison.
-func (s *suite) refused(p outbox.Publisher, m outbox.Message) {
+// wantRefused expects a message to be Poison.
+func (s *suite) wantRefused(p outbox.Publisher, m outbox.Message) {
 	s.Helper()
 	if n, err := p.Publish(s.Context(), []outbox.Message{m}); n != 0 || !feed.IsPoison(err) {
 		s.Errorf("Publish of a message with the id %.20q and a key of %d characters: %d, %v; want 0 and Poison", m.ID, utf8.RuneCountInString(m.Key), n, err)
 	}
 }
 
-// order publishes the messages of a key in several calls, between those of other keys, and the second half with another
+// publishInOrder publishes the messages of a key in several calls, between those of other keys, and the second half with another
 // publisher, as after a hand-over.
-func (s *suite) order() {
+func (s *suite) publishInOrder() {
 	var want []outbox.Message
 	var p outbox.Publisher
 	for call := range 10 {
@@ -103,7 +103,7 @@ func (s *suite) manyMessages() {
 
 // largeMessages sends messages that fit into a request each, but not two in one request.
 func (s *suite) largeMessages() {
-	s.needs(s.MaxData > 0, "MaxData")
+	s.needsField(s.MaxData > 0, "MaxData")
 	var msgs []outbox.Message
 	for n, size := range []int{s.MaxData * 6 / 10, 100, s.MaxData, s.MaxData / 2, s.MaxData / 2, s.MaxData * 9 / 10, 10} {
 		msgs = append(msgs, sized(message("k", n+1), size))
@@ -145,9 +145,9 @@ func (s *suite) concurrentKeys() {
 	s.wantAll(want...)
 }
 
-// duplicates publishes messages again, with the publisher that lost its answer and with the publisher of another relay.
+// publishTwice publishes messages again, with the publisher that lost its answer and with the publisher of another relay.
 // Users rely on the broker to recognize these messages.
-func (s *suite) duplicates() {
+func (s *suite) publishTwice() {
 	first, msgs := s.publisher(), series("k", 1, 20)
 	s.publish(first, msgs[:10]...)
 	s.publish(first, msgs[5:15]...)

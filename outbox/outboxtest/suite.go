@@ -40,8 +40,8 @@ func (s *suite) publisher() outbox.Publisher {
 	return p
 }
 
-// needs skips a case if the broker lacks a field.
-func (s *suite) needs(has bool, field string) {
+// needsField skips a case if the broker lacks a field.
+func (s *suite) needsField(has bool, field string) {
 	s.Helper()
 	if !has {
 		s.Skipf("not tested: Broker.%s is not set", field)
@@ -75,14 +75,14 @@ func (s *suite) publish(p outbox.Publisher, msgs ...outbox.Message) {
 	}
 }
 
-// persist publishes as a relay does: after a temporary error it goes on after the prefix. persist calls accepted with
+// publishUntilAccepted publishes as a relay does: after a temporary error it goes on after the prefix. persist calls accepted with
 // each prefix, and returns false if patience ends before the last message.
-func (s *suite) persist(p outbox.Publisher, msgs []outbox.Message, accepted func(prefix []outbox.Message)) bool {
+func (s *suite) publishUntilAccepted(p outbox.Publisher, msgs []outbox.Message, accepted func(prefix []outbox.Message)) bool {
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
 	defer cancel()
 	for {
 		n, err := p.Publish(ctx, msgs)
-		if !s.honest(msgs, n, err) {
+		if !s.isHonest(msgs, n, err) {
 			return false
 		}
 		accepted(msgs[:n])
@@ -114,8 +114,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// honest checks the rules for every answer of Publish.
-func (s *suite) honest(msgs []outbox.Message, n int, err error) bool {
+// isHonest checks the rules for every answer of Publish.
+func (s *suite) isHonest(msgs []outbox.Message, n int, err error) bool {
 	s.Helper()
 	if n < 0 || n > len(msgs) || (n < len(msgs)) != (err != nil) {
 		s.Errorf("Publish of %d messages: %d, %v", len(msgs), n, err)
@@ -124,8 +124,8 @@ func (s *suite) honest(msgs []outbox.Message, n int, err error) bool {
 	return true
 }
 
-// temporary checks the error of a message that can be sent later.
-func (s *suite) temporary(err error) {
+// wantTemporary checks the error of a message that can be sent later.
+func (s *suite) wantTemporary(err error) {
 	s.Helper()
 	if err == nil || feed.IsPoison(err) {
 		s.Errorf("error %v, want one that is not Poison", err)
@@ -156,7 +156,7 @@ func (s *suite) wantAll(want ...outbox.Message) {
 			continue
 		}
 		for i, m := range msgs {
-			s.same(got[key][i], m)
+			s.wantSame(got[key][i], m)
 		}
 	}
 	for key, msgs := range got {
@@ -166,8 +166,8 @@ func (s *suite) wantAll(want ...outbox.Message) {
 	}
 }
 
-// same compares a received message with the sent message.
-func (s *suite) same(got Received, want outbox.Message) {
+// wantSame compares a received message with the sent message.
+func (s *suite) wantSame(got Received, want outbox.Message) {
 	s.Helper()
 	if got.Key != want.Key {
 		s.Errorf("message %.60q: key %.60q, want %.60q", want.ID, got.Key, want.Key)

@@ -22,10 +22,10 @@ type channel struct {
 func (c *channel) send(exchange, key string, m amqp.Publishing) error {
 	confirmation, err := c.PublishWithDeferredConfirm(exchange, key, true, false, m)
 	if err != nil {
-		return c.reason(err)
+		return c.endReason(err)
 	}
 	if !confirmation.Wait() {
-		return c.reason(ErrNotConfirmed)
+		return c.endReason(ErrNotConfirmed)
 	}
 	select {
 	case r := <-c.returned:
@@ -35,8 +35,8 @@ func (c *channel) send(exchange, key string, m amqp.Publishing) error {
 	}
 }
 
-// reason returns why the channel has ended; if the channel is open, reason returns err.
-func (c *channel) reason(err error) error {
+// endReason returns why the channel has ended; if the channel is open, reason returns err.
+func (c *channel) endReason(err error) error {
 	select {
 	case why, ok := <-c.ended:
 		if ok && why != nil {
@@ -47,8 +47,8 @@ func (c *channel) reason(err error) error {
 	return err
 }
 
-// take lends a channel to a call: an idle channel, or a new channel, on a new connection if necessary.
-func (p *Publisher) take(ctx context.Context) (*channel, error) {
+// takeChannel lends a channel to a call: an idle channel, or a new channel, on a new connection if necessary.
+func (p *Publisher) takeChannel(ctx context.Context) (*channel, error) {
 	select {
 	case p.dialing <- struct{}{}: // one call makes the connection, the others wait
 	case <-ctx.Done():
@@ -72,8 +72,8 @@ func (p *Publisher) take(ctx context.Context) (*channel, error) {
 	return &channel{opened, opened.NotifyReturn(make(chan amqp.Return, 1)), opened.NotifyClose(make(chan *amqp.Error, 1))}, nil
 }
 
-// put takes a usable channel back.
-func (p *Publisher) put(ch *channel) {
+// putBack takes a usable channel back.
+func (p *Publisher) putBack(ch *channel) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !ch.IsClosed() {
@@ -113,11 +113,11 @@ func (p *Publisher) connection(ctx context.Context) (*amqp.Connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	return conn, p.keep(conn)
+	return conn, p.keepConnection(conn)
 }
 
-// keep stores a connection in the publisher, unless the publisher was closed meanwhile.
-func (p *Publisher) keep(conn *amqp.Connection) error {
+// keepConnection stores a connection in the publisher, unless the publisher was closed meanwhile.
+func (p *Publisher) keepConnection(conn *amqp.Connection) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.calls.Closed(); err != nil {

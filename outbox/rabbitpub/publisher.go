@@ -106,7 +106,7 @@ func (p *Publisher) send(ctx context.Context, msgs []outbox.Message, n *atomic.I
 	if len(msgs) == 0 {
 		return nil
 	}
-	ch, err := p.take(ctx)
+	ch, err := p.takeChannel(ctx)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (p *Publisher) send(ctx context.Context, msgs []outbox.Message, n *atomic.I
 		}
 		n.Add(1)
 	}
-	p.put(ch)
+	p.putBack(ch)
 	return err
 }
 

@@ -46,7 +46,7 @@ func (c *strictConn) Read(p []byte) (int, error) {
 	var chunk [4096]byte
 	for len(c.ready) == 0 {
 		n, err := c.Conn.Read(chunk[:])
-		c.take(chunk[:n])
+		c.takeBytes(chunk[:n])
 		if err != nil && len(c.ready) == 0 {
 			if err == io.EOF { // if a frame ends early, the client reports that
 				c.ready, c.partial = c.partial, nil
@@ -61,8 +61,8 @@ func (c *strictConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// take divides received bytes into frames.
-func (c *strictConn) take(b []byte) {
+// takeBytes divides received bytes into frames.
+func (c *strictConn) takeBytes(b []byte) {
 	for len(b) > 0 {
 		if c.pass > 0 {
 			n := min(c.pass, len(b))
@@ -75,12 +75,12 @@ func (c *strictConn) take(b []byte) {
 		}
 		n := min(want-len(c.partial), len(b))
 		c.partial, b = append(c.partial, b[:n]...), b[n:]
-		c.decide()
+		c.decideFrame()
 	}
 }
 
-// decide passes a frame on if the frame is complete, or too long to be a disposition.
-func (c *strictConn) decide() {
+// decideFrame passes a frame on if the frame is complete, or too long to be a disposition.
+func (c *strictConn) decideFrame() {
 	if len(c.partial) < frameHeader {
 		return
 	}

@@ -42,7 +42,7 @@ func (c Consumer) Run(ctx context.Context, handle func(context.Context, outbox.M
 	for i := range errs {
 		running.Go(func() {
 			defer stop()
-			errs[i] = c.read(ctx, handle)
+			errs[i] = c.readSessions(ctx, handle)
 		})
 	}
 	running.Wait()
@@ -61,10 +61,10 @@ const (
 	pause  = time.Second
 )
 
-// read reads sessions in turn.
-func (c Consumer) read(ctx context.Context, handle func(context.Context, outbox.Message) error) error {
+// readSessions reads sessions in turn.
+func (c Consumer) readSessions(ctx context.Context, handle func(context.Context, outbox.Message) error) error {
 	for ctx.Err() == nil {
-		err := c.session(ctx, handle)
+		err := c.readSession(ctx, handle)
 		if of, ok := errors.AsType[errHandler](err); ok {
 			return of.error
 		}
@@ -87,9 +87,9 @@ func hasCode(err error, code azservicebus.Code) bool {
 	return ok && said.Code == code
 }
 
-// session reads the next session with events, until the session has no more or half of its lock time has passed: the
+// readSession reads the next session with events, until the session has no more or half of its lock time has passed: the
 // other half is for the event in the handler, and then other sessions have their turn.
-func (c Consumer) session(ctx context.Context, handle func(context.Context, outbox.Message) error) error {
+func (c Consumer) readSession(ctx context.Context, handle func(context.Context, outbox.Message) error) error {
 	s, err := c.accept(ctx)
 	if err != nil {
 		return err

@@ -46,7 +46,7 @@ type Publisher struct {
 // Open makes a publisher to a queue or topic of a namespace, given by its full name. Open reads the entity's settings,
 // and refuses an entity that cannot keep the promises of an outbox. The publisher connects at its first use.
 func Open(ctx context.Context, namespace string, credential azcore.TokenCredential, entity string, o Options) (*Publisher, error) {
-	client, err := azservicebus.NewClient(namespace, credential, o.client(false))
+	client, err := azservicebus.NewClient(namespace, credential, o.clientOptions(false))
 	if err != nil {
 		return nil, fmt.Errorf("make a client of Service Bus: %w", err)
 	}
@@ -58,7 +58,7 @@ func Open(ctx context.Context, namespace string, credential azcore.TokenCredenti
 // UseDevelopmentEmulator=true, the settings of the entity are not read, because Microsoft's emulator does not show them
 // to this client; you receive a warning.
 func OpenConnectionString(ctx context.Context, connection, entity string, o Options) (*Publisher, error) {
-	client, err := azservicebus.NewClientFromConnectionString(connection, o.client(isEmulator(connection)))
+	client, err := azservicebus.NewClientFromConnectionString(connection, o.clientOptions(isEmulator(connection)))
 	if err != nil {
 		return nil, fmt.Errorf("make a client of Service Bus: %w", err)
 	}
@@ -73,8 +73,8 @@ func isEmulator(connection string) bool {
 	return strings.Contains(strings.ToLower(connection), "usedevelopmentemulator=true")
 }
 
-// client returns the options of the client, with few retries and strict connections.
-func (o Options) client(isPlain bool) *azservicebus.ClientOptions {
+// clientOptions returns the options of the client, with few retries and strict connections.
+func (o Options) clientOptions(isPlain bool) *azservicebus.ClientOptions {
 	if o.Client.RetryOptions == (azservicebus.RetryOptions{}) {
 		o.Client.RetryOptions = azservicebus.RetryOptions{MaxRetries: 1, RetryDelay: 100 * time.Millisecond, MaxRetryDelay: time.Second}
 	}
@@ -89,7 +89,7 @@ func open(ctx context.Context, client *azservicebus.Client, settings *admin.Clie
 		return client.Close(ctx)
 	}
 	if err == nil {
-		err = o.check(ctx, settings, entity)
+		err = o.checkEntity(ctx, settings, entity)
 	}
 	var sender *azservicebus.Sender
 	if err == nil {
@@ -114,7 +114,7 @@ func (p *Publisher) Close() error {
 func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (n int, err error) {
 	most := len(msgs)
 	for n < len(msgs) {
-		count, err := p.await(ctx, msgs[n:min(n+most, len(msgs))])
+		count, err := p.sendUntilDone(ctx, msgs[n:min(n+most, len(msgs))])
 		switch {
 		case err == nil:
 			n += count
@@ -127,9 +127,9 @@ func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (n int, 
 	return n, nil
 }
 
-// await sends messages until ctx ends. The client ignores ctx for half a minute while it writes to a blocked
+// sendUntilDone sends messages until ctx ends. The client ignores ctx for half a minute while it writes to a blocked
 // connection.
-func (p *Publisher) await(ctx context.Context, msgs []outbox.Message) (count int, err error) {
+func (p *Publisher) sendUntilDone(ctx context.Context, msgs []outbox.Message) (count int, err error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}

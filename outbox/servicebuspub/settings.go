@@ -20,8 +20,8 @@ var (
 	ErrNotFound = errors.New("not found")
 )
 
-// check reads the settings of the entity, and refuses settings with which an outbox cannot keep its promises.
-func (o Options) check(ctx context.Context, client *admin.Client, entity string) error {
+// checkEntity reads the settings of the entity, and refuses settings with which an outbox cannot keep its promises.
+func (o Options) checkEntity(ctx context.Context, client *admin.Client, entity string) error {
 	warn := o.Warn
 	if warn == nil {
 		warn = func(err error) { slog.Warn("Service Bus", "entity", entity, "error", err) }

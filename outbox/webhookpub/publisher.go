@@ -111,7 +111,7 @@ func (p *Publisher) Publish(ctx context.Context, msgs []outbox.Message) (n int, 
 func (p *Publisher) send(ctx context.Context, m *outbox.Message) error {
 	timed, cancel := context.WithTimeoutCause(ctx, p.opts.Timeout, fmt.Errorf("no answer within %v", p.opts.Timeout))
 	defer cancel()
-	header, body, err := p.encode(m)
+	header, body, err := p.encodeRequest(m)
 	if err != nil {
 		return feed.Poison(err)
 	}
@@ -140,8 +140,8 @@ func (p *Publisher) send(ctx context.Context, m *outbox.Message) error {
 	return verdict(resp, text)
 }
 
-// encode makes the header and the body of a request.
-func (p *Publisher) encode(m *outbox.Message) (header http.Header, body []byte, err error) {
+// encodeRequest makes the header and the body of a request.
+func (p *Publisher) encodeRequest(m *outbox.Message) (header http.Header, body []byte, err error) {
 	header = maps.Clone(p.opts.Header)
 	if header == nil {
 		header = http.Header{}

@@ -25,19 +25,19 @@ func (l *lineLog) Write(p []byte) (int, error) {
 		if len(line) > maxLine {
 			line, rest = l.part[:maxLine], l.part[maxLine:]
 		}
-		l.write(line)
+		l.writeLine(line)
 		l.part = append(l.part[:0], rest...)
 	}
 }
 
-// end logs a line without an end.
-func (l *lineLog) end() {
-	l.write(l.part)
+// endLine logs a line without an end.
+func (l *lineLog) endLine() {
+	l.writeLine(l.part)
 	l.part = nil
 }
 
-// write logs a line, unless it is blank.
-func (l *lineLog) write(line []byte) {
+// writeLine logs a line, unless it is blank.
+func (l *lineLog) writeLine(line []byte) {
 	if line = bytes.TrimRight(line, " \r\t"); len(line) > 0 {
 		l.log.Warn(string(bytes.ToValidUTF8(line, []byte("�"))), "origin", "program")
 	}

@@ -119,7 +119,7 @@ func New(command []string, o Options) (*Handler, error) {
 // Handle starts the program on a batch and waits for the end. The error contains the exit code of the program, or the
 // signal that ended the program, and the last line of standard error, at most 1 KB.
 func (h *Handler) Handle(ctx context.Context, b *feed.Batch) error {
-	input, err := h.lines(b)
+	input, err := h.batchLines(b)
 	if err != nil {
 		return err
 	}
@@ -131,15 +131,15 @@ func (h *Handler) Handle(ctx context.Context, b *feed.Batch) error {
 			return fmt.Errorf("wait for one of %d programs to end: %w", h.opts.Jobs, context.Cause(ctx))
 		}
 	}
-	cmd := h.process(ctx, b, input)
+	cmd := h.runProcess(ctx, b, input)
 	to := h.opts.Stderr
 	if h.opts.Log != nil {
 		to = &lineLog{log: h.opts.Log.With("lease", b.LeaseToken)}
 	}
 	said, err := newStderr(cmd, to)
 	if err == nil {
-		err = h.start(b.LeaseToken, cmd)
-		said.started()
+		err = h.startProcess(b.LeaseToken, cmd)
+		said.closeOurEnd()
 	}
 	if err != nil {
 		return fmt.Errorf("start program: %w", err)
@@ -152,9 +152,9 @@ func (h *Handler) Handle(ctx context.Context, b *feed.Batch) error {
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
-		err = h.end(ctx, cmd.Process, ended)
+		err = h.endProcess(ctx, cmd.Process, ended)
 	}
-	said.ended()
+	said.awaitEnd()
 	if errors.Is(err, exec.ErrWaitDelay) { // the program exited with 0, and other processes still have the pipe
 		err = nil
 	}
@@ -163,7 +163,7 @@ func (h *Handler) Handle(ctx context.Context, b *feed.Batch) error {
 		if errors.Is(context.Cause(ctx), feed.ErrStopped) {
 			h.unfinished(b.LeaseToken)
 		}
-		if reason := said.reason(); reason != "" {
+		if reason := said.lastLine(); reason != "" {
 			return fmt.Errorf("%s: %w: %s", h.command[0], err, reason)
 		}
 		return fmt.Errorf("%s: %w", h.command[0], err)
@@ -171,8 +171,8 @@ func (h *Handler) Handle(ctx context.Context, b *feed.Batch) error {
 	return nil
 }
 
-// start starts a process, unless all programs were killed.
-func (h *Handler) start(lease string, cmd *exec.Cmd) error {
+// startProcess starts a process, unless all programs were killed.
+func (h *Handler) startProcess(lease string, cmd *exec.Cmd) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -228,8 +228,8 @@ func (h *Handler) Kill() {
 	}
 }
 
-// lines returns the changes of a batch, one per line.
-func (h *Handler) lines(b *feed.Batch) (*bytes.Buffer, error) {
+// batchLines returns the changes of a batch, one per line.
+func (h *Handler) batchLines(b *feed.Batch) (*bytes.Buffer, error) {
 	var text bytes.Buffer
 	w := bufio.NewWriter(&text)
 	for _, c := range b.Changes {
@@ -240,7 +240,7 @@ func (h *Handler) lines(b *feed.Batch) (*bytes.Buffer, error) {
 	return &text, w.Flush()
 }
 
-func (h *Handler) process(ctx context.Context, b *feed.Batch, input *bytes.Buffer) *exec.Cmd {
+func (h *Handler) runProcess(ctx context.Context, b *feed.Batch, input *bytes.Buffer) *exec.Cmd {
 	cmd := exec.Command(h.path)
 	cmd.Args = h.command
 	cmd.Env = append(os.Environ(),
@@ -272,8 +272,8 @@ func (f fenced) Read(p []byte) (int, error) {
 	return f.left.Read(p)
 }
 
-// end asks a program to end, kills the program if necessary, and returns the result.
-func (h *Handler) end(ctx context.Context, process *os.Process, ended <-chan error) (err error) {
+// endProcess asks a program to end, kills the program if necessary, and returns the result.
+func (h *Handler) endProcess(ctx context.Context, process *os.Process, ended <-chan error) (err error) {
 	patience := h.opts.Grace
 	if errors.Is(context.Cause(ctx), feed.ErrLeaseLost) {
 		patience = min(patience, h.opts.Expiration/hurriedPart)

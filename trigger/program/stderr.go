@@ -39,14 +39,14 @@ func newStderr(cmd *exec.Cmd, to io.Writer) (*stderr, error) {
 		defer read.Close()
 		_, _ = io.Copy(s, read)
 		if lines, ok := to.(*lineLog); ok {
-			lines.end()
+			lines.endLine()
 		}
 	}()
 	return s, nil
 }
 
-// started closes our copy of the program's end, whether or not the program was started.
-func (s *stderr) started() { s.write.Close() }
+// closeOurEnd closes our copy of the program's end, whether or not the program was started.
+func (s *stderr) closeOurEnd() { s.write.Close() }
 
 // Write implements [io.Writer].
 func (s *stderr) Write(p []byte) (int, error) {
@@ -62,16 +62,16 @@ func (s *stderr) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ended waits until the last output of the program was passed on.
-func (s *stderr) ended() {
+// awaitEnd waits until the last output of the program was passed on.
+func (s *stderr) awaitEnd() {
 	select {
 	case <-s.closed:
 	case <-time.After(stderrTime): // other processes still have the pipe
 	}
 }
 
-// reason returns the last line, or the end of a long line; empty if there is no line.
-func (s *stderr) reason() string {
+// lastLine returns the last line, or the end of a long line; empty if there is no line.
+func (s *stderr) lastLine() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	line := bytes.TrimSpace(s.end)

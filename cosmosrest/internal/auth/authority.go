@@ -55,9 +55,9 @@ func (a *Authority) Authenticate(ctx context.Context, r *wire.Request) (Principa
 	case !ok:
 		return Principal{}, unauthorized(subBadHeader, "The authorization header has a wrong format: want type=master&ver=1.0&sig=SIGNATURE or type=aad&ver=1.0&sig=TOKEN, which may be percent-encoded")
 	case cred.kind == "master":
-		return a.keys.check(r, cred.signature)
+		return a.keys.checkSignature(r, cred.signature)
 	case cred.kind == "aad":
-		return a.tokens.check(ctx, cred.signature)
+		return a.tokens.checkToken(ctx, cred.signature)
 	}
 	return Principal{}, unauthorized(subBadHeader, "The authorization token is of type %q: want master or aad", cred.kind)
 }

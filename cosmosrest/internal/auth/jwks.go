@@ -93,10 +93,10 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// find returns the key with this id, if its kind fits the method. If the token names no key, find returns all keys of
+// findKey returns the key with this id, if its kind fits the method. If the token names no key, find returns all keys of
 // that kind. If there is no such key, a single caller reads the source again for all callers.
-func (k *keySet) find(ctx context.Context, id, method string, log *slog.Logger) (any, error) {
-	if found, ok := k.pick(id, method); ok {
+func (k *keySet) findKey(ctx context.Context, id, method string, log *slog.Logger) (any, error) {
+	if found, ok := k.pickKey(id, method); ok {
 		return found, nil
 	}
 	// This is a channel and not a mutex, so a caller that waits for a slow issuer can give up.
@@ -109,18 +109,18 @@ func (k *keySet) find(ctx context.Context, id, method string, log *slog.Logger) 
 	if !time.Now().Before(k.next) {
 		// The read goes on even if this client has gone, because others need the keys too. The read has its own time
 		// limit.
-		if err := k.read(context.WithoutCancel(ctx)); err != nil {
+		if err := k.readSource(context.WithoutCancel(ctx)); err != nil {
 			log.Error("key set of tokens cannot be read", "source", k.source, "err", err)
 		}
 	}
-	if found, ok := k.pick(id, method); ok { // another caller may have read the set meanwhile
+	if found, ok := k.pickKey(id, method); ok { // another caller may have read the set meanwhile
 		return found, nil
 	}
 	return nil, fmt.Errorf("%w: kid is %q", errNoKey, id)
 }
 
-// pick is find without reading the source again.
-func (k *keySet) pick(id, method string) (any, bool) {
+// pickKey is find without reading the source again.
+func (k *keySet) pickKey(id, method string) (any, bool) {
 	var set jwt.VerificationKeySet
 	for _, p := range *k.keys.Load() {
 		if (id == "" || p.id == id) && fits(p.key, method) {
@@ -142,11 +142,11 @@ func fits(key crypto.PublicKey, method string) bool {
 	return method == "EdDSA"
 }
 
-// read reads the source, and sets the time of the next allowed read. After a failure this time is earlier.
-func (k *keySet) read(ctx context.Context) error {
+// readSource reads the source, and sets the time of the next allowed read. After a failure this time is earlier.
+func (k *keySet) readSource(ctx context.Context) error {
 	// The time is set before the attempt. Otherwise all waiting callers would try and fail, in turn.
 	k.next = time.Now().Add(keySetPause)
-	text, err := k.text(ctx)
+	text, err := k.sourceText(ctx)
 	if err != nil {
 		return err
 	}
@@ -159,9 +159,9 @@ func (k *keySet) read(ctx context.Context) error {
 	return nil
 }
 
-// text returns the source's text. text does not follow redirects, because the address is trusted, and the target of a
+// sourceText returns the source's text. text does not follow redirects, because the address is trusted, and the target of a
 // redirect is not.
-func (k *keySet) text(ctx context.Context) (text []byte, err error) {
+func (k *keySet) sourceText(ctx context.Context) (text []byte, err error) {
 	if k.client == nil {
 		return os.ReadFile(k.source)
 	}
@@ -215,7 +215,7 @@ func parseKeySet(text []byte) (keys []publicKey, err error) {
 		if w.Use != "" && w.Use != "sig" {
 			continue
 		}
-		key, err := w.public()
+		key, err := w.publicKey()
 		if err != nil {
 			return nil, fmt.Errorf("key %d (kid %q): %w", i+1, w.ID, err)
 		}
@@ -229,8 +229,8 @@ func parseKeySet(text []byte) (keys []publicKey, err error) {
 	return keys, nil
 }
 
-// public returns the key, or nil if its kind is unknown.
-func (w webKey) public() (crypto.PublicKey, error) {
+// publicKey returns the key, or nil if its kind is unknown.
+func (w webKey) publicKey() (crypto.PublicKey, error) {
 	switch w.Kind + w.Curve {
 	case "RSA":
 		key := &rsa.PublicKey{N: new(big.Int).SetBytes(w.N), E: int(new(big.Int).SetBytes(w.E).Int64())}
@@ -240,11 +240,11 @@ func (w webKey) public() (crypto.PublicKey, error) {
 		}
 		return key, nil
 	case "ECP-256":
-		return w.point(elliptic.P256())
+		return w.curvePoint(elliptic.P256())
 	case "ECP-384":
-		return w.point(elliptic.P384())
+		return w.curvePoint(elliptic.P384())
 	case "ECP-521":
-		return w.point(elliptic.P521())
+		return w.curvePoint(elliptic.P521())
 	case "OKPEd25519":
 		if len(w.X) != ed25519.PublicKeySize {
 			return nil, fmt.Errorf("x has %d bytes: want %d", len(w.X), ed25519.PublicKeySize)
@@ -254,8 +254,8 @@ func (w webKey) public() (crypto.PublicKey, error) {
 	return nil, nil
 }
 
-// point returns a key on an elliptic curve.
-func (w webKey) point(curve elliptic.Curve) (crypto.PublicKey, error) {
+// curvePoint returns a key on an elliptic curve.
+func (w webKey) curvePoint(curve elliptic.Curve) (crypto.PublicKey, error) {
 	size := (curve.Params().BitSize + 7) / 8
 	if len(w.X) != size || len(w.Y) != size {
 		return nil, fmt.Errorf("x has %d bytes, y %d: want %d", len(w.X), len(w.Y), size)

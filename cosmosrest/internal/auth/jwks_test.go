@@ -154,7 +154,7 @@ func TestTheKeySetIsReadToItsEnd(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	gone := make(chan error)
 	go func() {
-		_, err := a.tokens.keys.find(ctx, "unknown", "EdDSA", a.tokens.log)
+		_, err := a.tokens.keys.findKey(ctx, "unknown", "EdDSA", a.tokens.log)
 		gone <- err
 	}()
 	<-asked

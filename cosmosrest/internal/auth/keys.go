@@ -95,16 +95,16 @@ func newSigner(keys []masterKey) *signer {
 	return s
 }
 
-// check finds the key that signed a request. As in the service, the error repeats the text that should have been
+// checkSignature finds the key that signed a request. As in the service, the error repeats the text that should have been
 // signed, because authors of clients need this text to find their mistakes.
-func (ring keyring) check(r *wire.Request, signature string) (Principal, error) {
+func (ring keyring) checkSignature(r *wire.Request, signature string) (Principal, error) {
 	date := r.Header(wire.HeaderDate)
 	if date == "" {
 		date = r.Header("Date")
 	}
 	s := ring.signers.Get().(*signer)
 	defer ring.signers.Put(s)
-	who, ok := ring.signed(s, r.Method, r.Target, date, signature)
+	who, ok := ring.findSigner(s, r.Method, r.Target, date, signature)
 	if !ok {
 		return Principal{}, unauthorized(0, "The authorization token does not fit the request: the key is a wrong one, or something else was signed. "+
 			"Server used the following payload to sign: '%s'", s.compose(r.Method, r.Target.Kind, links(r.Target)[0], date))
@@ -112,8 +112,8 @@ func (ring keyring) check(r *wire.Request, signature string) (Principal, error) 
 	return who, s.checkDate(date, time.Now())
 }
 
-// signed returns the principal of the key that made a signature.
-func (ring keyring) signed(s *signer, method string, t wire.Target, date, signature string) (Principal, bool) {
+// findSigner returns the principal of the key that made a signature.
+func (ring keyring) findSigner(s *signer, method string, t wire.Target, date, signature string) (Principal, bool) {
 	var text [sha256.Size + 1]byte // DecodedLen may be too high by a byte
 	if len(signature) != base64.StdEncoding.EncodedLen(sha256.Size) {
 		return Principal{}, false

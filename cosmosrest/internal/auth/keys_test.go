@@ -42,7 +42,7 @@ func TestASignatureCoversVerbTypeLinkAndDate(t *testing.T) {
 		{"cut short", "GET", right, date, signature[:40], false},
 		{"empty", "GET", right, date, "", false},
 	} {
-		if _, got := ring.signed(newSigner(ring.keys), c.method, c.target, c.date, c.signature); got != c.want {
+		if _, got := ring.findSigner(newSigner(ring.keys), c.method, c.target, c.date, c.signature); got != c.want {
 			t.Errorf("%s: accepted %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -79,7 +79,7 @@ func TestClientsSignLinksInSeveralForms(t *testing.T) {
 		signer := newSigner(ring.keys)
 		signer.macs[0].Write(signer.compose("GET", to.Kind, c.link, date))
 		signature := base64.StdEncoding.EncodeToString(signer.macs[0].Sum(nil))
-		if _, got := ring.signed(signer, "GET", to, date, signature); got != c.want {
+		if _, got := ring.findSigner(signer, "GET", to, date, signature); got != c.want {
 			t.Errorf("%s signed as %q: accepted %v, want %v", c.path, c.link, got, c.want)
 		}
 	}

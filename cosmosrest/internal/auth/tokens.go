@@ -106,37 +106,37 @@ type claims struct {
 // principal returns the principal's id: the object id or, for applications of version 1, the application's id.
 func (c *claims) principal() string { return cmp.Or(c.Object, c.App, c.Subject) }
 
-// check returns the principal of a token.
-func (v *verifier) check(ctx context.Context, token string) (Principal, error) {
+// checkToken returns the principal of a token.
+func (v *verifier) checkToken(ctx context.Context, token string) (Principal, error) {
 	if v == nil {
 		return Principal{}, unauthorized(subTokensOff, "The server takes no Entra tokens: want a signature with a key")
 	}
 	var c claims
-	if v.proven(token) {
+	if v.endsInKey(token) {
 		_, _, err := v.parser.ParseUnverified(token, &c)
 		if err == nil {
 			err = jwt.NewValidator(jwt.WithLeeway(tokenLeeway), jwt.WithExpirationRequired()).Validate(c)
 		}
-		return Principal{id: c.principal(), all: err == nil}, v.fault(err, &c)
+		return Principal{id: c.principal(), all: err == nil}, v.tokenError(err, &c)
 	}
 	if v.keys == nil {
 		return Principal{}, unauthorized(subTokensOff, "The server takes no Entra tokens but the emulator's: want one that ends in the key of the account")
 	}
 	_, err := v.parser.ParseWithClaims(token, &c, func(t *jwt.Token) (any, error) {
 		id, _ := t.Header["kid"].(string)
-		return v.keys.find(ctx, id, t.Method.Alg(), v.log)
+		return v.keys.findKey(ctx, id, t.Method.Alg(), v.log)
 	})
 	switch {
 	case err != nil:
-		return Principal{}, v.fault(err, &c)
+		return Principal{}, v.tokenError(err, &c)
 	case c.principal() == "":
 		return Principal{}, unauthorized(subTokenPrincipal, "The token names no principal: want a claim oid, appid or sub")
 	}
 	return Principal{id: c.principal(), grants: v.grants[c.principal()]}, nil
 }
 
-// proven reports whether a token contains a key of the account, as the emulator's tokens do instead of a signature.
-func (v *verifier) proven(token string) bool {
+// endsInKey reports whether a token contains a key of the account, as the emulator's tokens do instead of a signature.
+func (v *verifier) endsInKey(token string) bool {
 	last := strings.TrimRight(token[strings.LastIndexByte(token, '.')+1:], "=")
 	// All proofs are compared, each in constant time, so the time does not reveal whether a proof was nearly right.
 	found := 0
@@ -146,9 +146,9 @@ func (v *verifier) proven(token string) bool {
 	return found == 1
 }
 
-// fault returns the 401 of a token, or nil if err is nil. fault repeats claims only if the signature is valid;
+// tokenError returns the 401 of a token, or nil if err is nil. fault repeats claims only if the signature is valid;
 // otherwise anyone could write texts into the log.
-func (v *verifier) fault(err error, c *claims) error {
+func (v *verifier) tokenError(err error, c *claims) error {
 	switch {
 	case err == nil:
 		return nil

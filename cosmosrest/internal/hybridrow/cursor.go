@@ -16,20 +16,20 @@ type cursor struct {
 	err  error
 }
 
-// fail records the first error.
-func (c *cursor) fail(format string, args ...any) {
+// failOnce records the first error.
+func (c *cursor) failOnce(format string, args ...any) {
 	if c.err == nil {
 		c.err = fmt.Errorf(format, args...)
 	}
 }
 
-// more reports whether the row has more bytes.
-func (c *cursor) more() bool { return c.err == nil && len(c.rest) > 0 }
+// hasMore reports whether the row has more bytes.
+func (c *cursor) hasMore() bool { return c.err == nil && len(c.rest) > 0 }
 
-// take reads n bytes.
-func (c *cursor) take(n uint64) []byte {
+// takeBytes reads n bytes.
+func (c *cursor) takeBytes(n uint64) []byte {
 	if n > uint64(len(c.rest)) {
-		c.fail("%d bytes are wanted, and %d are left in the row", n, len(c.rest))
+		c.failOnce("%d bytes are wanted, and %d are left in the row", n, len(c.rest))
 	}
 	if c.err != nil {
 		return nil
@@ -39,40 +39,40 @@ func (c *cursor) take(n uint64) []byte {
 	return b
 }
 
-// octet reads a byte.
-func (c *cursor) octet() byte {
-	if b := c.take(1); b != nil {
+// takeByte reads a byte.
+func (c *cursor) takeByte() byte {
+	if b := c.takeBytes(1); b != nil {
 		return b[0]
 	}
 	return 0
 }
 
-// int32 reads an integer of fixed size.
-func (c *cursor) int32() int32 {
-	if b := c.take(4); b != nil {
+// takeInt32 reads an integer of fixed size.
+func (c *cursor) takeInt32() int32 {
+	if b := c.takeBytes(4); b != nil {
 		return int32(binary.LittleEndian.Uint32(b))
 	}
 	return 0
 }
 
-// varuint reads an integer of variable length.
-func (c *cursor) varuint() uint64 {
+// takeVaruint reads an integer of variable length.
+func (c *cursor) takeVaruint() uint64 {
 	n, size := binary.Uvarint(c.rest)
 	if size <= 0 {
-		c.fail("a number of variable length does not end")
+		c.failOnce("a number of variable length does not end")
 	}
-	c.take(uint64(max(size, 0)))
+	c.takeBytes(uint64(max(size, 0)))
 	return n
 }
 
 // binary reads a length and then so many bytes. The result is never nil, even if empty.
-func (c *cursor) binary() []byte { return c.take(c.varuint()) }
+func (c *cursor) binary() []byte { return c.takeBytes(c.takeVaruint()) }
 
 // text is binary for a text, which must be UTF-8.
 func (c *cursor) text() []byte {
 	b := c.binary()
 	if !utf8.Valid(b) {
-		c.fail("%q is no UTF-8", b[:min(len(b), 32)])
+		c.failOnce("%q is no UTF-8", b[:min(len(b), 32)])
 	}
 	return b
 }
@@ -80,19 +80,19 @@ func (c *cursor) text() []byte {
 // textOf is text, if the value has this type.
 func (c *cursor) textOf(kind byte) []byte {
 	if kind != typeText {
-		c.fail("type is %d: want %d, a text", kind, typeText)
+		c.failOnce("type is %d: want %d, a text", kind, typeText)
 	}
 	return c.text()
 }
 
-// path reads the path of a sparse field, and returns the field's name. The path contains the field's number or its
+// takePath reads the path of a sparse field, and returns the field's name. The path contains the field's number or its
 // name.
-func (c *cursor) path(fields []string) string {
-	n := c.varuint()
+func (c *cursor) takePath(fields []string) string {
+	n := c.takeVaruint()
 	if n < uint64(len(fields)) {
 		return fields[n]
 	}
-	return string(c.take(n - uint64(len(fields))))
+	return string(c.takeBytes(n - uint64(len(fields))))
 }
 
 // Types of primitive values.
@@ -132,19 +132,19 @@ var sizes = map[byte]uint64{
 	typeDateTime: 8, typeUnixTime: 8, typeGUID: 16, typeMongoID: 12,
 }
 
-// skip skips a value.
-func (c *cursor) skip(kind byte) {
+// skipValue skips a value.
+func (c *cursor) skipValue(kind byte) {
 	size, fixed := sizes[kind]
 	switch {
 	case fixed:
-		c.take(size)
+		c.takeBytes(size)
 	case kind == typeVarint, kind == typeVaruint:
-		c.varuint()
+		c.takeVaruint()
 	case kind == typeText, kind == typeBinary:
 		c.binary()
 	case kind >= typesOfScopes:
-		c.fail("type %d is an object, an array or none at all: want a single value", kind)
+		c.failOnce("type %d is an object, an array or none at all: want a single value", kind)
 	default:
-		c.fail("type %d is none", kind)
+		c.failOnce("type %d is none", kind)
 	}
 }

@@ -94,8 +94,8 @@ func readOperation(row []byte) (op Operation, err error) {
 		return op, err
 	}
 	c := cursor{rest: row[rowHead:]}
-	present := c.octet()
-	kind, resource := c.int32(), c.int32()
+	present := c.takeByte()
+	kind, resource := c.takeInt32(), c.takeInt32()
 	known := false
 	op.Op, known = operations[kind]
 	switch {
@@ -134,12 +134,12 @@ func readOperation(row []byte) (op Operation, err error) {
 // would be unclear.
 func (op *Operation) readSparse(c *cursor) error {
 	seen := 1<<(resourceBody+1) - 1 // fields that are not sparse
-	for c.more() {
-		kind := c.octet()
-		name := c.path(operationFields)
+	for c.hasMore() {
+		kind := c.takeByte()
+		name := c.takePath(operationFields)
 		if at := slices.Index(operationFields, name); at > 0 {
 			if seen&(1<<at) != 0 {
-				c.fail("it has come before")
+				c.failOnce("it has come before")
 			}
 			seen |= 1 << at
 		}
@@ -161,15 +161,15 @@ func (op *Operation) readField(c *cursor, kind byte, name string) {
 		op.IfNoneMatch = c.textOf(kind)
 	case "timeToLiveInSeconds":
 		if kind != typeInt32 {
-			c.fail("type is %d: want %d, an int32", kind, typeInt32)
+			c.failOnce("type is %d: want %d, an int32", kind, typeInt32)
 		}
-		seconds := c.int32()
+		seconds := c.takeInt32()
 		op.TimeToLive = &seconds
 	case "minimalReturnPreference":
 		if op.Minimal = kind == typeTrue; !op.Minimal && kind != typeFalse {
-			c.fail("type is %d: want %d or %d, false or true", kind, typeFalse, typeTrue)
+			c.failOnce("type is %d: want %d or %d, false or true", kind, typeFalse, typeTrue)
 		}
 	default:
-		c.skip(kind)
+		c.skipValue(kind)
 	}
 }

@@ -49,7 +49,7 @@ func NewBudgets(db *docstore.DB, usual int, offered func(meta json.RawMessage) i
 // Admit refuses a request if the partition has used up its budget. An admitted request may cost more than the
 // remaining budget; later requests then wait.
 func (all *Budgets) Admit(ctx context.Context, cont *docstore.Container, partition string) error {
-	b := all.bucket(ctx, cont, partition)
+	b := all.bucketOf(ctx, cont, partition)
 	if b == nil {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (all *Budgets) Spend(cont *docstore.Container, partition string, ru float64
 		return
 	}
 	if v, ok := all.of.Load(cont); ok {
-		if b := v.(*budget).bucket(partition); b != nil {
+		if b := v.(*budget).bucketFor(partition); b != nil {
 			b.take(ru, time.Now())
 		}
 	}
@@ -81,8 +81,8 @@ func (all *Budgets) Containers() (n int) {
 	return n
 }
 
-// bucket returns the bucket of a partition, according to the present offers; nil means no limit.
-func (all *Budgets) bucket(ctx context.Context, cont *docstore.Container, partition string) *bucket {
+// bucketOf returns the bucket of a partition, according to the present offers; nil means no limit.
+func (all *Budgets) bucketOf(ctx context.Context, cont *docstore.Container, partition string) *bucket {
 	if all == nil {
 		return nil
 	}
@@ -90,29 +90,29 @@ func (all *Budgets) bucket(ctx context.Context, cont *docstore.Container, partit
 	if v, ok := all.of.Load(cont); ok {
 		b = v.(*budget)
 	}
-	if tag, _ := cont.Version(); b == nil || b.tag != tag || b.databaseTag != all.db.DatabaseETag(cont.Database()) || !b.knows(partition) {
+	if tag, _ := cont.Version(); b == nil || b.tag != tag || b.databaseTag != all.db.DatabaseETag(cont.Database()) || !b.knowsPartition(partition) {
 		d, _ := all.db.Database(cont.Database()) // fails if the store is being closed; then the request fails too
-		b = all.make(ctx, cont, d)
+		b = all.makeBudget(ctx, cont, d)
 	}
-	return b.bucket(partition)
+	return b.bucketFor(partition)
 }
 
-// bucket returns the database's bucket if this is shared, otherwise the partition's.
-func (b *budget) bucket(partition string) *bucket {
+// bucketFor returns the database's bucket if this is shared, otherwise the partition's.
+func (b *budget) bucketFor(partition string) *bucket {
 	if b.shared != nil {
 		return b.shared
 	}
 	return b.ranges[partition]
 }
 
-// knows reports whether the budget has a bucket for the partition. After a split there may be none.
-func (b *budget) knows(partition string) bool {
+// knowsPartition reports whether the budget has a bucket for the partition. After a split there may be none.
+func (b *budget) knowsPartition(partition string) bool {
 	return b.shared != nil || len(b.ranges) == 0 || b.ranges[partition] != nil
 }
 
-// make creates a budget according to the present offers. A budget whose partitions cannot be read is not stored: the
+// makeBudget creates a budget according to the present offers. A budget whose partitions cannot be read is not stored: the
 // request fails with the same error anyway, and the next request tries again.
-func (all *Budgets) make(ctx context.Context, cont *docstore.Container, d docstore.Database) *budget {
+func (all *Budgets) makeBudget(ctx context.Context, cont *docstore.Container, d docstore.Database) *budget {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	all.forgetDropped()
@@ -127,7 +127,7 @@ func (all *Budgets) make(ctx context.Context, cont *docstore.Container, d docsto
 		if all.shared == nil {
 			all.shared = map[string]*bucket{}
 		}
-		all.shared[d.RID] = all.shared[d.RID].with(float64(common))
+		all.shared[d.RID] = all.shared[d.RID].withRate(float64(common))
 		b.shared = all.shared[d.RID]
 	case all.usual > 0:
 		b.ranges, err = all.rangeBuckets(ctx, cont, float64(all.usual))
@@ -148,7 +148,7 @@ func (all *Budgets) rangeBuckets(ctx context.Context, cont *docstore.Container, 
 	parts, err := cont.Partitions(ctx)
 	ranges := make(map[string]*bucket, len(parts))
 	for _, p := range parts {
-		ranges[p.ID] = old[p.ID].with(rate / float64(len(parts)))
+		ranges[p.ID] = old[p.ID].withRate(rate / float64(len(parts)))
 	}
 	return ranges, err
 }
@@ -182,8 +182,8 @@ type bucket struct {
 // burst is how long a bucket saves unused units.
 const burst = time.Second
 
-// with returns the bucket with another rate. For a nil bucket, the result is a new, full bucket.
-func (b *bucket) with(rate float64) *bucket {
+// withRate returns the bucket with another rate. For a nil bucket, the result is a new, full bucket.
+func (b *bucket) withRate(rate float64) *bucket {
 	now := time.Now()
 	if b == nil {
 		return &bucket{rate: rate, level: rate * burst.Seconds(), at: now}
@@ -201,16 +201,16 @@ func (b *bucket) fill(now time.Time) {
 	b.at = now
 }
 
-// wait returns how long the bucket stays empty; 0 if the bucket has units.
-func (b *bucket) wait(now time.Time) time.Duration {
+// emptyFor returns how long the bucket stays empty; 0 if the bucket has units.
+func (b *bucket) emptyFor(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.dry(now)
+	return b.retryAfter(now)
 }
 
-// dry is wait without the lock. dry returns whole milliseconds, because the answer's header has no smaller unit. dry
+// retryAfter is wait without the lock. dry returns whole milliseconds, because the answer's header has no smaller unit. dry
 // rounds up, so a client is admitted after this wait.
-func (b *bucket) dry(now time.Time) time.Duration {
+func (b *bucket) retryAfter(now time.Time) time.Duration {
 	if b.fill(now); b.level > 0 {
 		return 0
 	}
@@ -230,7 +230,7 @@ const (
 func (b *bucket) promise(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	wait := b.dry(now)
+	wait := b.retryAfter(now)
 	if wait == 0 {
 		if b.level > b.rate*burst.Seconds()/2 { // the clients with promised times have not come
 			b.next = now

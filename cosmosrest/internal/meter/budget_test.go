@@ -9,7 +9,7 @@ import (
 func TestBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var none *bucket
-		b := none.with(100)
+		b := none.withRate(100)
 		for _, step := range []struct {
 			pass time.Duration
 			take float64
@@ -26,16 +26,16 @@ func TestBucket(t *testing.T) {
 		} {
 			time.Sleep(step.pass)
 			b.take(step.take, time.Now())
-			if got := b.wait(time.Now()); got != step.wait {
+			if got := b.emptyFor(time.Now()); got != step.wait {
 				t.Errorf("after %v and %v units: wait %v, want %v", step.pass, step.take, got, step.wait)
 			}
 		}
-		if b.with(1000) != b {
+		if b.withRate(1000) != b {
 			t.Error("another rate makes another bucket")
 		}
 		time.Sleep(time.Second)
 		b.take(999, time.Now())
-		if got := b.wait(time.Now()); got != 0 {
+		if got := b.emptyFor(time.Now()); got != 0 {
 			t.Errorf("wait %v at the higher rate", got)
 		}
 	})
@@ -44,11 +44,11 @@ func TestBucket(t *testing.T) {
 func TestTheTimeBeforeAChangeCountsAtTheOldRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var none *bucket
-		b := none.with(100)
+		b := none.withRate(100)
 		b.take(100, time.Now())
 		time.Sleep(100 * time.Millisecond) // 10 units
-		b.with(1000).take(20, time.Now())
-		if got, want := b.wait(time.Now()), 11*time.Millisecond; got != want { // 10 below
+		b.withRate(1000).take(20, time.Now())
+		if got, want := b.emptyFor(time.Now()), 11*time.Millisecond; got != want { // 10 below
 			t.Errorf("wait %v, want %v", got, want)
 		}
 	})

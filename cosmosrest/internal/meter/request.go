@@ -73,14 +73,14 @@ func (m *Request) Work(units int) error {
 	case m.ctx.Err() != nil:
 		return context.Cause(m.ctx)
 	case m.turning && (time.Since(m.since) < turn || m.load.waiting.Load() == 0):
-		return m.breathe()
+		return m.yieldProcessor()
 	}
 	m.Rest()
-	return m.await()
+	return m.awaitTurn()
 }
 
-// breathe leaves the processor to others for a moment.
-func (m *Request) breathe() error {
+// yieldProcessor leaves the processor to others for a moment.
+func (m *Request) yieldProcessor() error {
 	rest := breath
 	if begun := m.load.begun.Load(); begun != m.others {
 		m.others, rest = begun, longBreath
@@ -93,8 +93,8 @@ func (m *Request) breathe() error {
 	}
 }
 
-// await waits in line for a turn.
-func (m *Request) await() error {
+// awaitTurn waits in line for a turn.
+func (m *Request) awaitTurn() error {
 	all := m.load
 	all.waiting.Add(1)
 	defer all.waiting.Add(-1)

@@ -36,14 +36,14 @@ type ending struct {
 	exit       func()
 }
 
-// watch follows the signals of the process until the caller calls stop.
-func (e *ending) watch() (stop func()) {
+// watchSignals follows the signals of the process until the caller calls stop.
+func (e *ending) watchSignals() (stop func()) {
 	// Package signal does not wait for a reader, so two signals at the same time need room for two.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	over := make(chan struct{})
 	var watching sync.WaitGroup
-	watching.Go(func() { e.follow(signals, over) })
+	watching.Go(func() { e.followSignals(signals, over) })
 	return func() {
 		signal.Stop(signals)
 		close(over)
@@ -51,15 +51,15 @@ func (e *ending) watch() (stop func()) {
 	}
 }
 
-// follow takes the first signal as the one that has ended the processor, and the second as an order to end at once.
-func (e *ending) follow(signals <-chan os.Signal, over <-chan struct{}) {
+// followSignals takes the first signal as the one that has ended the processor, and the second as an order to end at once.
+func (e *ending) followSignals(signals <-chan os.Signal, over <-chan struct{}) {
 	select {
 	case <-signals:
 	case <-over:
 		return
 	}
 	e.inHand.Unfinished() // discards leases that were given away, which is no end
-	e.say(e.waits(e.inHand.Running()))
+	e.say(e.describeWaiting(e.inHand.Running()))
 	said := time.Now()
 	for again := false; !again; {
 		select {
@@ -81,8 +81,8 @@ func (e *ending) follow(signals <-chan os.Signal, over <-chan struct{}) {
 	e.exit()
 }
 
-// last reports the batches that were not finished in time.
-func (e *ending) last() {
+// reportUnfinished reports the batches that were not finished in time.
+func (e *ending) reportUnfinished() {
 	leases := e.inHand.Unfinished()
 	if len(leases) == 0 {
 		return
@@ -112,8 +112,8 @@ func (k *keptLeases) hooks(ctx context.Context) changefeed.Hooks {
 	}}
 }
 
-// tell says which leases were not freed, and when other instances can take them.
-func (k *keptLeases) tell(say func(string), expiration time.Duration) {
+// reportKept says which leases were not freed, and when other instances can take them.
+func (k *keptLeases) reportKept(say func(string), expiration time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.tokens) == 0 {
@@ -127,8 +127,8 @@ func (k *keptLeases) tell(say func(string), expiration time.Duration) {
 	say(fmt.Sprintf("ended: %s not freed, so others take over after %v (--expiration), and what was not stored comes again", leases, expiration))
 }
 
-// waits says for which batches the end waits.
-func (e *ending) waits(leases []string) string {
+// describeWaiting says for which batches the end waits.
+func (e *ending) describeWaiting(leases []string) string {
 	if len(leases) == 0 {
 		return "ending: no batch is in hand, the leases are being freed; Ctrl-C again ends at once"
 	}

@@ -62,7 +62,7 @@ func TestTheSecondSignalEndsAllAtOnce(t *testing.T) {
 				e := &ending{func(text string) { said = text }, h, 10 * time.Second, time.Minute, func() { exited = true }}
 				signals, over, done := make(chan os.Signal), make(chan struct{}), make(chan struct{})
 				go func() {
-					e.follow(signals, over)
+					e.followSignals(signals, over)
 					close(done)
 				}()
 				for _, s := range tt.sent {
@@ -82,13 +82,13 @@ func TestTheSecondSignalEndsAllAtOnce(t *testing.T) {
 
 func TestAnEndingSaysWhatItWaitsFor(t *testing.T) {
 	var e ending
-	if got := e.waits(nil); !strings.Contains(got, "no batch is in hand") {
+	if got := e.describeWaiting(nil); !strings.Contains(got, "no batch is in hand") {
 		t.Errorf("got %q", got)
 	}
-	if got := e.waits([]string{"-0123456789", "10-20", "20-30", "30-40", "40-FF"}); !strings.Contains(got, "the batches of -0123456789, 10-20, 20-30, 2 more have 0s to finish") {
+	if got := e.describeWaiting([]string{"-0123456789", "10-20", "20-30", "30-40", "40-FF"}); !strings.Contains(got, "the batches of -0123456789, 10-20, 20-30, 2 more have 0s to finish") {
 		t.Errorf("got %q", got)
 	}
-	if got := e.waits([]string{"-10", "10-20", "20-30", "30-FF"}); !strings.Contains(got, "the batches of -10, 10-20, 20-30, 1 more have 0s to finish") {
+	if got := e.describeWaiting([]string{"-10", "10-20", "20-30", "30-FF"}); !strings.Contains(got, "the batches of -10, 10-20, 20-30, 1 more have 0s to finish") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -104,8 +104,8 @@ func TestLeasesThatWereGivenAwayAreNotReportedAtTheEnd(t *testing.T) {
 		said = append(said, text)
 		close(over)
 	}
-	e.follow(signals, over)
-	if e.last(); len(said) != 1 || !strings.HasPrefix(said[0], "ending: ") {
+	e.followSignals(signals, over)
+	if e.reportUnfinished(); len(said) != 1 || !strings.HasPrefix(said[0], "ending: ") {
 		t.Errorf("said %q", said)
 	}
 }
@@ -117,7 +117,7 @@ func TestTheSignalsOfTheProcessAreFollowed(t *testing.T) {
 		signal.Notify(safe, s)
 		said := make(chan string, 1)
 		e := &ending{say: func(text string) { said <- text }, inHand: &idle{}}
-		stop := e.watch()
+		stop := e.watchSignals()
 		self, err := os.FindProcess(os.Getpid())
 		if err == nil {
 			err = self.Signal(s)
@@ -145,7 +145,7 @@ func TestLeasesThatAreLostBeforeTheEndAreNotNamed(t *testing.T) {
 	hooks.Released(t.Context(), feed.Lease{Token: "stuck"}, feed.ReasonStuck)
 	hooks.Released(t.Context(), feed.Lease{Token: "freed"}, feed.ReasonStopped)
 	said := ""
-	kept.tell(func(text string) { said += text }, time.Minute)
+	kept.reportKept(func(text string) { said += text }, time.Minute)
 	if want := "ended: lease stuck was not freed, so others take over after 1m0s (--expiration), and what was not stored comes again"; said != want {
 		t.Errorf("said %q, want %q", said, want)
 	}
@@ -162,7 +162,7 @@ func TestBatchesThatWereCutAreReportedAtTheEnd(t *testing.T) {
 	} {
 		said := ""
 		e := &ending{say: func(text string) { said = text }, inHand: &idle{cut: tt.cut}, drain: 10 * time.Second}
-		if e.last(); said != tt.want {
+		if e.reportUnfinished(); said != tt.want {
 			t.Errorf("said %q, want %q", said, tt.want)
 		}
 	}
@@ -238,7 +238,7 @@ func TestAnEndSaysWhichLeasesWereNotFreed(t *testing.T) {
 				down.Store(away)
 				stop()
 			})
-			if err := i.process(ctx, orders, leaseless{store, &down}, &idle{}); err != nil {
+			if err := i.runProcessor(ctx, orders, leaseless{store, &down}, &idle{}); err != nil {
 				t.Fatal(err)
 			}
 			edge := "2" + strings.Repeat("0", 31)
@@ -325,7 +325,7 @@ func TestAnInstanceEndsWithTheReason(t *testing.T) {
 				Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}},
 			},
 		}}
-		err := i.process(t.Context(), anew{orders, time.Now().Add(time.Minute)}, store, &idle{cut: []string{"-FF"}})
+		err := i.runProcessor(t.Context(), anew{orders, time.Now().Add(time.Minute)}, store, &idle{cut: []string{"-FF"}})
 		if !errors.Is(err, cosmos.ErrMadeAnew) {
 			t.Errorf("ended with %v", err)
 		}

@@ -98,8 +98,8 @@ func (p *parkedChanges) hooks() changefeed.Hooks {
 	}
 }
 
-// tell says how many changes were parked, and where to find them.
-func (p *parkedChanges) tell(say func(string), letters, name string) {
+// reportParked says how many changes were parked, and where to find them.
+func (p *parkedChanges) reportParked(say func(string), letters, name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.changes == 0 {

@@ -68,7 +68,7 @@ func TestTheEndSaysWhatWasParked(t *testing.T) {
 			hooks.Redriven(t.Context(), feed.Redriven{})
 		}
 		said := ""
-		p.tell(func(text string) { said += text }, "letters.ndjson", "mailer")
+		p.reportParked(func(text string) { said += text }, "letters.ndjson", "mailer")
 		if said != tt.want {
 			t.Errorf("said %q, want %q", said, tt.want)
 		}

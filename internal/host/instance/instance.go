@@ -65,7 +65,7 @@ func New(s Settings) (*Instance, error) {
 	if err := s.checkLimits(); err != nil {
 		return nil, err
 	}
-	source, leases, err := s.addresses()
+	source, leases, err := s.parseAddresses()
 	if err != nil {
 		return nil, usage.Error{Err: err}
 	}
@@ -120,8 +120,8 @@ func flagError(err error) error {
 	return err
 }
 
-// addresses parses the addresses of both containers.
-func (s *Settings) addresses() (source, leases place.Address, err error) {
+// parseAddresses parses the addresses of both containers.
+func (s *Settings) parseAddresses() (source, leases place.Address, err error) {
 	if source, err = place.Parse("--source", s.Source); err != nil {
 		return source, leases, err
 	}
@@ -164,14 +164,14 @@ func (i *Instance) Run(ctx context.Context, handler func(monitored *place.Contai
 		return err
 	}
 	defer func() { err = cmp.Or(err, closeLetters()) }()
-	return i.process(ctx, monitored.Source, store, h)
+	return i.runProcessor(ctx, monitored.Source, store, h)
 }
 
-// process runs the processor.
-func (i *Instance) process(ctx context.Context, source feed.Source, store feed.LeaseStore, h Handler) error {
+// runProcessor runs the processor.
+func (i *Instance) runProcessor(ctx context.Context, source feed.Source, store feed.LeaseStore, h Handler) error {
 	// Watch the signals separately from the context: the context ends with the first signal, and the second is for us.
 	signals := &ending{i.Say, h, i.Options.Drain, i.Options.Expiration, i.Exit}
-	defer signals.watch()()
+	defer signals.watchSignals()()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	var kept keptLeases
@@ -179,7 +179,7 @@ func (i *Instance) process(ctx context.Context, source feed.Source, store feed.L
 	var parked parkedChanges
 	i.Options.RetryMin, i.Options.RetryMax = cmp.Or(i.Options.RetryMin, firstRetry), cmp.Or(i.Options.RetryMax, lastRetry)
 	i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, endingHooks(end), kept.hooks(ctx), failed.hooks(i.Log, i.Options), parked.hooks())
-	defer parked.tell(i.Say, i.Letters, i.Name)
+	defer parked.reportParked(i.Say, i.Letters, i.Name)
 	if i.Once {
 		defer i.endWhenHandled(ctx, end, source, store)()
 	}
@@ -188,10 +188,10 @@ func (i *Instance) process(ctx context.Context, source feed.Source, store feed.L
 		return flagError(err)
 	}
 	if err := processor.Run(ctx); err != nil {
-		return i.refusal(err)
+		return i.explainRefusal(err)
 	}
-	signals.last()
-	kept.tell(i.Say, i.Options.Expiration)
+	signals.reportUnfinished()
+	kept.reportKept(i.Say, i.Options.Expiration)
 	cause := context.Cause(ctx)
 	if left, ok := errors.AsType[*leftError](cause); ok {
 		return left

@@ -255,7 +255,7 @@ func TestWhyAUnitDoesNotFitIsSaidInFlags(t *testing.T) {
 		{fmt.Errorf("run: %w", leasedoc.ErrSecondSet), `unit "mailer" has two sets of leases, made by different names of this machine: changefeed leases cosmos:shop/leases shows both`},
 		{other, "disk full"},
 	} {
-		if got := i.refusal(tt.err); !strings.Contains(got.Error(), tt.want) {
+		if got := i.explainRefusal(tt.err); !strings.Contains(got.Error(), tt.want) {
 			t.Errorf("%v: got %v, want %q", tt.err, got, tt.want)
 		}
 	}

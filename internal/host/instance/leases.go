@@ -39,8 +39,8 @@ func (i *Instance) openLeases(ctx context.Context, opener *place.Opener, monitor
 	return store, err
 }
 
-// refusal explains why a unit does not fit the flags, and which flags to use instead.
-func (i *Instance) refusal(err error) error {
+// explainRefusal explains why a unit does not fit the flags, and which flags to use instead.
+func (i *Instance) explainRefusal(err error) error {
 	anew := fmt.Sprintf("to begin anew, take another --name, or first delete its leases: changefeed leases %s --delete %s", i.leases.String(), i.Name)
 	wrong, ok := errors.AsType[*feed.StartError](err)
 	switch {

@@ -44,9 +44,9 @@ const (
 // credentials are an endpoint and the key for the endpoint; without a key the identity is Entra ID's.
 type credentials struct{ Endpoint, key string }
 
-// find returns the account of an address. A key belongs to the endpoint with which it was given, and is sent to no
+// findAccount returns the account of an address. A key belongs to the endpoint with which it was given, and is sent to no
 // other endpoint, because the other endpoint could then use the key.
-func (f Settings) find(a Address) (credentials, error) {
+func (f Settings) findAccount(a Address) (credentials, error) {
 	connection, err := parseConnection(cmp.Or(f.Connection, os.Getenv(ConnectionVariable)))
 	if err != nil {
 		return credentials{}, err
@@ -133,7 +133,7 @@ type Account struct {
 
 // Account opens the account of an address.
 func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
-	c, err := o.flags.find(a)
+	c, err := o.flags.findAccount(a)
 	if err != nil {
 		return nil, err
 	}
@@ -142,11 +142,11 @@ func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
 		return found, nil
 	}
 	opened := &Account{credentials: c}
-	if opened.http, err = o.flags.transport(); err != nil {
+	if opened.http, err = o.flags.makeTransport(); err != nil {
 		return nil, err
 	}
 	var credential cosmos.Credential
-	if opened.signer, credential, err = c.identify(); err != nil {
+	if opened.signer, credential, err = c.findIdentity(); err != nil {
 		return nil, err
 	}
 	if opened.client, err = cosmos.Open(ctx, c.Endpoint, credential, cosmos.Options{Transport: opened.http, Logger: o.Log}); err != nil {
@@ -156,8 +156,8 @@ func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
 	return opened, nil
 }
 
-// identify returns the identity for requests: the owner of the key or, without a key, the identity of this machine.
-func (c credentials) identify() (rest.Signer, cosmos.Credential, error) {
+// findIdentity returns the identity for requests: the owner of the key or, without a key, the identity of this machine.
+func (c credentials) findIdentity() (rest.Signer, cosmos.Credential, error) {
 	if c.key != "" {
 		signer, err := rest.Key(c.key)
 		return signer, cosmos.Key(c.key), err
@@ -173,8 +173,8 @@ func (c credentials) identify() (rest.Signer, cosmos.Credential, error) {
 	return rest.Token(identity, endpoint), cosmos.Token(identity), nil
 }
 
-// transport makes the connections of an account.
-func (f Settings) transport() (*http.Client, error) {
+// makeTransport makes the connections of an account.
+func (f Settings) makeTransport() (*http.Client, error) {
 	if f.CA == "" {
 		return rest.Connect(nil), nil
 	}
@@ -200,11 +200,11 @@ func (o *Opener) openRemote(ctx context.Context, a Address) (*Container, error) 
 	}
 	c, err := opened.client.Container(ctx, a.Database, a.Container)
 	if err != nil {
-		return nil, opened.missing(ctx, a, err)
+		return nil, opened.explainMissing(ctx, a, err)
 	}
 	found := &Container{Address: a, Source: c, writer: c, Remote: c, Account: opened, retries: o.Retries}
 	if o.Retries != nil {
-		found.Source = o.Retries.source(c)
+		found.Source = o.Retries.patientSource(c)
 	}
 	return found, nil
 }

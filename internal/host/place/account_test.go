@@ -82,7 +82,7 @@ func TestAKeyGoesToItsOwnAccountOnly(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := tt.flags.find(a); got != tt.want || err != nil {
+			if got, err := tt.flags.findAccount(a); got != tt.want || err != nil {
 				t.Errorf("got %v, %v, want %v", got, err, tt.want)
 			}
 		})
@@ -102,7 +102,7 @@ func TestAnIdentitySignsWithItsToken(t *testing.T) {
 	identity := &fixedToken{}
 	endpoint := &url.URL{Scheme: "https", Host: "contoso.documents.azure.com:443"}
 	a := Account{credentials: credentials{Endpoint: endpoint.String() + "/"}, signer: rest.Token(identity, endpoint)}
-	r, err := a.request(t.Context(), "GET", []string{"dbs", "my shop"}, "colls", nil)
+	r, err := a.signedRequest(t.Context(), "GET", []string{"dbs", "my shop"}, "colls", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func (e *callError) Is(target error) bool {
 func (a *Account) call(ctx context.Context, method string, resource []string, kind string, body, reply any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	request, err := a.request(ctx, method, resource, kind, body)
+	request, err := a.signedRequest(ctx, method, resource, kind, body)
 	if err != nil {
 		return err
 	}
@@ -80,8 +80,8 @@ func (a *Account) send(request *http.Request, read func(body io.Reader) error) e
 	return &callError{request.Method + " " + request.URL.Path, answer.StatusCode, refusalOf(text)}
 }
 
-// request makes a signed request.
-func (a *Account) request(ctx context.Context, method string, resource []string, kind string, body any) (*http.Request, error) {
+// signedRequest makes a signed request.
+func (a *Account) signedRequest(ctx context.Context, method string, resource []string, kind string, body any) (*http.Request, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return nil, fmt.Errorf("write request: %w", err)

@@ -41,14 +41,14 @@ func (c *Container) Split(ctx context.Context, id, at string) ([]feed.Partition,
 		return nil, err
 	}
 	// Effective partition keys are compared as text, in upper case.
-	return c.split(ctx, id, strings.ToUpper(at))
+	return c.splitPartition(ctx, id, strings.ToUpper(at))
 }
 
-// split splits an existing partition.
-func (c *Container) split(ctx context.Context, id, at string) ([]feed.Partition, error) {
+// splitPartition splits an existing partition.
+func (c *Container) splitPartition(ctx context.Context, id, at string) ([]feed.Partition, error) {
 	switch {
 	case c.Local == nil:
-		return c.change(ctx, partitionChange{Operation: "split", ID: id, At: at})
+		return c.askServer(ctx, partitionChange{Operation: "split", ID: id, At: at})
 	case at == "":
 		return c.Local.Split(ctx, id)
 	}
@@ -66,7 +66,7 @@ func (c *Container) Merge(ctx context.Context, id, other string) ([]feed.Partiti
 		return nil, err
 	}
 	if c.Local == nil {
-		return c.change(ctx, partitionChange{Operation: "merge", IDs: []string{id, other}})
+		return c.askServer(ctx, partitionChange{Operation: "merge", IDs: []string{id, other}})
 	}
 	made, err := c.Local.Merge(ctx, id, other)
 	return []feed.Partition{made}, err
@@ -87,8 +87,8 @@ func among(parts []feed.Partition, field, id string) error {
 	return usage.Error{Err: fmt.Errorf("%s is %s: there is no such partition: want one of %s", field, id, strings.Join(ids, ", "))}
 }
 
-// change sends the request to the server. Azure has no such request.
-func (c *Container) change(ctx context.Context, wanted partitionChange) ([]feed.Partition, error) {
+// askServer sends the request to the server. Azure has no such request.
+func (c *Container) askServer(ctx context.Context, wanted partitionChange) ([]feed.Partition, error) {
 	var made struct {
 		PartitionKeyRanges []struct {
 			ID           string

@@ -103,7 +103,7 @@ func (o *Opener) Create(ctx context.Context, at Address, spec docstore.Container
 		}
 		return o.Open(ctx, at)
 	}
-	db, err := o.store(at)
+	db, err := o.openExisting(at)
 	if err != nil {
 		return nil, err
 	}

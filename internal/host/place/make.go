@@ -36,7 +36,7 @@ func (o *Opener) Make(ctx context.Context, a Address, w Wanted) (*Container, err
 	if err != nil {
 		return nil, err
 	}
-	c, err := w.in(ctx, a, db)
+	c, err := w.makeIn(ctx, a, db)
 	if err != nil {
 		return nil, err
 	}
@@ -46,10 +46,10 @@ func (o *Opener) Make(ctx context.Context, a Address, w Wanted) (*Container, err
 // makeStore opens a store. If the store is missing, makeStore first creates the container in memory, so that an invalid
 // container leaves no store behind.
 func (o *Opener) makeStore(ctx context.Context, a Address, w Wanted) (*docstore.DB, error) {
-	db, err := o.stored(a, docstore.Options{MustExist: true})
+	db, err := o.openStore(a, docstore.Options{MustExist: true})
 	if errors.Is(err, docstore.ErrNotStore) {
 		if err = w.rehearse(ctx, a); err == nil {
-			db, err = o.stored(a, docstore.Options{})
+			db, err = o.openStore(a, docstore.Options{})
 		}
 	}
 	return db, err
@@ -62,15 +62,15 @@ func (w Wanted) rehearse(ctx context.Context, a Address) (err error) {
 		return err
 	}
 	defer func() { err = cmp.Or(err, db.Close()) }()
-	_, err = w.in(ctx, a, db)
+	_, err = w.makeIn(ctx, a, db)
 	return err
 }
 
-// in returns the container in a store, and creates a missing container.
-func (w Wanted) in(ctx context.Context, a Address, db *docstore.DB) (*docstore.Container, error) {
+// makeIn returns the container in a store, and creates a missing container.
+func (w Wanted) makeIn(ctx context.Context, a Address, db *docstore.DB) (*docstore.Container, error) {
 	c, err := db.Container(a.Name())
 	if err == nil {
-		return c, w.agrees(a, c.Spec())
+		return c, w.checkAgreement(a, c.Spec())
 	}
 	if !errors.Is(err, feed.ErrNotFound) {
 		return nil, err
@@ -99,8 +99,8 @@ func keyless(a Address) error {
 	return usage.Error{Err: fmt.Errorf("--pk is missing: container %q is new, so its partition key path is needed, as in --pk /city", a.Name())}
 }
 
-// agrees refuses parts of Spec that an existing container does not match.
-func (w Wanted) agrees(a Address, has docstore.ContainerSpec) error {
+// checkAgreement refuses parts of Spec that an existing container does not match.
+func (w Wanted) checkAgreement(a Address, has docstore.ContainerSpec) error {
 	for _, f := range []struct{ name, want, has string }{
 		{"pk", strings.Join(w.Spec.Paths, ","), strings.Join(has.Paths, ",")},
 		{"ranges", strconv.Itoa(w.Spec.Ranges), strconv.Itoa(cmp.Or(has.Ranges, w.Spec.Ranges))}, // the ranges of an account are compared later
@@ -142,7 +142,7 @@ func (o *Opener) makeRemote(ctx context.Context, at Address, w Wanted) (*Contain
 	isNew := err != nil
 	switch {
 	case err == nil:
-		err = w.agrees(at, spec)
+		err = w.checkAgreement(at, spec)
 	case !errors.Is(err, feed.ErrNotFound):
 	case len(w.Spec.Paths) == 0:
 		err = keyless(at)
@@ -161,14 +161,14 @@ func (o *Opener) makeRemote(ctx context.Context, at Address, w Wanted) (*Contain
 	}
 	c.Paths = spec.Paths
 	if cut {
-		err = w.cut(ctx, c, isNew)
+		err = w.cutPartitions(ctx, c, isNew)
 	}
 	return c, err
 }
 
-// cut splits the partition of a new container into the requested number. An existing container must already have this
+// cutPartitions splits the partition of a new container into the requested number. An existing container must already have this
 // number.
-func (w Wanted) cut(ctx context.Context, c *Container, isNew bool) error {
+func (w Wanted) cutPartitions(ctx context.Context, c *Container, isNew bool) error {
 	parts, err := c.Source.Partitions(ctx)
 	if err != nil {
 		return err
@@ -179,7 +179,7 @@ func (w Wanted) cut(ctx context.Context, c *Container, isNew bool) error {
 	// From left to right: the last partition always contains the remaining edges.
 	for i := 1; isNew && i < w.Spec.Ranges; i++ {
 		at := feed.FullRange().Cut(w.Spec.Ranges)[i].Min
-		if parts, err = c.split(ctx, parts[len(parts)-1].ID, at); err != nil {
+		if parts, err = c.splitPartition(ctx, parts[len(parts)-1].ID, at); err != nil {
 			return err
 		}
 	}

@@ -25,8 +25,8 @@ func Status(err error) int {
 	return 0
 }
 
-// missing says which part of an address does not exist and which names do, if the caller may list them.
-func (a *Account) missing(ctx context.Context, at Address, err error) error {
+// explainMissing says which part of an address does not exist and which names do, if the caller may list them.
+func (a *Account) explainMissing(ctx context.Context, at Address, err error) error {
 	if !errors.Is(err, feed.ErrNotFound) {
 		return err
 	}

@@ -68,7 +68,7 @@ func (c *Container) Commit(ctx context.Context, key feed.PartitionKey, writes []
 	if c.retries == nil {
 		return write()
 	}
-	return c.retries.during(ctx, write)
+	return c.retries.retryWhile(ctx, write)
 }
 
 // Upsert writes a document with Commit. A store reads the partition key from the body, because a store can also say why
@@ -129,7 +129,7 @@ func (o *Opener) Open(ctx context.Context, a Address) (*Container, error) {
 	if a.Dir == "" {
 		return o.openRemote(ctx, a)
 	}
-	db, err := o.store(a)
+	db, err := o.openExisting(a)
 	if err != nil {
 		return nil, err
 	}
@@ -140,9 +140,9 @@ func (o *Opener) Open(ctx context.Context, a Address) (*Container, error) {
 	return Stored(c, a), nil
 }
 
-// store opens an existing store.
-func (o *Opener) store(a Address) (*docstore.DB, error) {
-	db, err := o.stored(a, docstore.Options{MustExist: true})
+// openExisting opens an existing store.
+func (o *Opener) openExisting(a Address) (*docstore.DB, error) {
+	db, err := o.openStore(a, docstore.Options{MustExist: true})
 	// Only import makes a store here. Otherwise any other command would show an empty store for a mistyped path.
 	if errors.Is(err, docstore.ErrNotStore) {
 		err = fmt.Errorf("%s: there is no store in it: want the directory of one, as changefeed import makes", a.quoteStore())
@@ -150,8 +150,8 @@ func (o *Opener) store(a Address) (*docstore.DB, error) {
 	return db, err
 }
 
-// stored opens the store of an address, unless the store is open.
-func (o *Opener) stored(a Address, options docstore.Options) (*docstore.DB, error) {
+// openStore opens the store of an address, unless the store is open.
+func (o *Opener) openStore(a Address, options docstore.Options) (*docstore.DB, error) {
 	dir := filepath.Clean(a.Dir)
 	if db := o.stores[dir]; db != nil {
 		return db, nil

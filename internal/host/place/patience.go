@@ -50,16 +50,16 @@ func (p *Patience) Check() error {
 	return nil
 }
 
-// during calls f until f succeeds, fails for a reason that a retry cannot mend, or the limit has passed.
-func (p *Patience) during(ctx context.Context, f func() error) error {
+// retryWhile calls f until f succeeds, fails for a reason that a retry cannot mend, or the limit has passed.
+func (p *Patience) retryWhile(ctx context.Context, f func() error) error {
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		begun := time.Now()
 		err := f()
 		switch {
 		case err == nil:
-			p.reached(begun)
+			p.noteSuccess(begun)
 			return nil
-		case ctx.Err() != nil || !isAway(err) || !p.lasts(err):
+		case ctx.Err() != nil || !isAway(err) || !p.noteFailure(err):
 			return err
 		case pause.For(ctx, wait) != nil:
 			return err
@@ -67,8 +67,8 @@ func (p *Patience) during(ctx context.Context, f func() error) error {
 	}
 }
 
-// lasts notes a failed request, and returns whether the limit allows a retry.
-func (p *Patience) lasts(err error) bool {
+// noteFailure notes a failed request, and returns whether the limit allows a retry.
+func (p *Patience) noteFailure(err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// The limit counts from the first of all presently failing requests, and not for each: a command with ten waiting
@@ -87,9 +87,9 @@ func (p *Patience) lasts(err error) bool {
 	return true
 }
 
-// reached notes a successful request. If the request began before another has failed, the success proves nothing: the
+// noteSuccess notes a successful request. If the request began before another has failed, the success proves nothing: the
 // answer may have been sent before the account went away.
-func (p *Patience) reached(begun time.Time) {
+func (p *Patience) noteSuccess(begun time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if begun.Before(p.failed) {
@@ -142,12 +142,12 @@ type patientSource struct {
 	retries *Patience
 }
 
-// source makes a source patient.
-func (p *Patience) source(a account) feed.Source { return patientSource{a, p} }
+// patientSource makes a source patient.
+func (p *Patience) patientSource(a account) feed.Source { return patientSource{a, p} }
 
 // Partitions implements [feed.Source].
 func (s patientSource) Partitions(ctx context.Context) (all []feed.Partition, err error) {
-	err = s.retries.during(ctx, func() error {
+	err = s.retries.retryWhile(ctx, func() error {
 		all, err = s.account.Partitions(ctx)
 		return err
 	})
@@ -156,7 +156,7 @@ func (s patientSource) Partitions(ctx context.Context) (all []feed.Partition, er
 
 // Read implements [feed.Source].
 func (s patientSource) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (page feed.Page, err error) {
-	err = s.retries.during(ctx, func() error {
+	err = s.retries.retryWhile(ctx, func() error {
 		page, err = s.account.Read(ctx, r, from, o)
 		return err
 	})

@@ -24,7 +24,7 @@ func TestPatienceHasAnEnd(t *testing.T) {
 		begun := time.Now()
 		away := errors.New("connection refused")
 		calls := 0
-		err := p.during(t.Context(), func() error { calls++; return away })
+		err := p.retryWhile(t.Context(), func() error { calls++; return away })
 		if took := time.Since(begun); !errors.Is(err, away) || took < time.Minute || took > time.Minute+lastRetry {
 			t.Errorf("got %v after %v, want %v after a minute", err, took, away)
 		}
@@ -48,7 +48,7 @@ func TestAnAccountIsSaidToBeAwayOnce(t *testing.T) {
 		for i := range 50 {
 			requests.Go(func() {
 				for n := i; time.Since(begun) < 50*time.Second; n++ {
-					err := p.during(t.Context(), func() error {
+					err := p.retryWhile(t.Context(), func() error {
 						at := time.Since(begun)
 						time.Sleep(time.Duration(1+i%7) * time.Millisecond)
 						if at > 10*time.Second && at < 40*time.Second || at > 9*time.Second && at < 10*time.Second && n%2 == 0 {
@@ -64,7 +64,7 @@ func TestAnAccountIsSaidToBeAwayOnce(t *testing.T) {
 		}
 		requests.Go(func() { // its answer is on its way for long
 			time.Sleep(9900 * time.Millisecond)
-			if err := p.during(t.Context(), func() error { time.Sleep(2500 * time.Millisecond); return nil }); err != nil {
+			if err := p.retryWhile(t.Context(), func() error { time.Sleep(2500 * time.Millisecond); return nil }); err != nil {
 				t.Error(err)
 			}
 		})
@@ -81,7 +81,7 @@ func TestAnAccountThatAnswersTheSecondTimeIsNotAway(t *testing.T) {
 		p := &Patience{Limit: time.Minute, Say: func(format string, args ...any) { t.Errorf(format, args...) }}
 		for range 100 {
 			fails := true
-			err := p.during(t.Context(), func() error {
+			err := p.retryWhile(t.Context(), func() error {
 				if fails {
 					fails = false
 					return errors.New("server closed idle connection")
@@ -99,7 +99,7 @@ func TestAnAccountThatAnswersTheSecondTimeIsNotAway(t *testing.T) {
 func TestWhatAnAccountAnswersIsNotAskedAgain(t *testing.T) {
 	p := &Patience{Limit: time.Minute, Say: t.Logf}
 	calls := 0
-	err := p.during(t.Context(), func() error {
+	err := p.retryWhile(t.Context(), func() error {
 		calls++
 		return feed.ErrNotFound
 	})
@@ -134,7 +134,7 @@ func (e ending) Wait(context.Context, feed.Range, feed.Position) error { return 
 func TestAWaitEndsWhenTheAccountIsAway(t *testing.T) {
 	p := &Patience{Limit: time.Minute, Say: t.Logf}
 	for err, want := range map[error]error{errors.New("connection reset"): nil, feed.ErrBadRequest: feed.ErrBadRequest} {
-		w, ok := p.source(ending{err: err}).(feed.Waiter)
+		w, ok := p.patientSource(ending{err: err}).(feed.Waiter)
 		if !ok {
 			t.Fatal("the source of a server cannot wait")
 		}
@@ -148,7 +148,7 @@ func TestAWaitEndsWhenTheAccountIsAway(t *testing.T) {
 // A source that is read again while its account is away can do what the account can: without a Sequencer a position would stay
 // before its page, and without a Counter a lag would be a distance.
 func TestAPatientSourceHasAllAbilities(t *testing.T) {
-	s := (&Patience{Limit: time.Minute, Say: t.Logf}).source(ending{})
+	s := (&Patience{Limit: time.Minute, Say: t.Logf}).patientSource(ending{})
 	_, waits := s.(feed.Waiter)
 	_, counts := s.(feed.Counter)
 	_, locates := s.(feed.Locator)

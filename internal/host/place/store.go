@@ -46,7 +46,7 @@ func withStore(ctx context.Context, settings Settings, text string, f func(*docs
 	o := NewOpener(settings)
 	defer func() { err = cmp.Or(err, o.Close()) }()
 	if a.Dir != "" {
-		db, err := o.store(a)
+		db, err := o.openExisting(a)
 		if err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func withStore(ctx context.Context, settings Settings, text string, f func(*docs
 
 // stream sends a long-running request to a server; read reads the answer piece by piece.
 func (a *Account) stream(ctx context.Context, kind string, read func(io.Reader) error) error {
-	request, err := a.request(ctx, http.MethodGet, nil, kind, nil)
+	request, err := a.signedRequest(ctx, http.MethodGet, nil, kind, nil)
 	if err != nil {
 		return err
 	}

@@ -29,8 +29,8 @@ const noteFree = "free: nobody works on it"
 // expiration: half as long again as between two renewals.
 const usual = 45
 
-// stand sets the state of a live lease whose owner does not work, or may not. Other states say more.
-func (r *Row) stand(state string) {
+// noteUnowned sets the state of a live lease whose owner does not work, or may not. Other states say more.
+func (r *Row) noteUnowned(state string) {
 	if r.record.State == feed.StateLive {
 		r.State = state
 	}
@@ -59,13 +59,13 @@ func describe(record feed.Record, now time.Time) Row {
 	case record.State != feed.StateLive && record.State != feed.StateSplitting:
 		r.note("its state %q belongs to a later version", record.State)
 	case record.Free():
-		r.stand(stateFree)
+		r.noteUnowned(stateFree)
 		r.note(noteFree)
 	case quiet > allowed:
-		r.stand(stateExpired)
+		r.noteUnowned(stateExpired)
 		r.note("expired: its owner has been silent for %v, %v are allowed", quiet.Round(time.Second), allowed)
 	case quiet > allowed*usual/100:
-		r.stand(stateSilent)
+		r.noteUnowned(stateSilent)
 		r.note("its owner has been silent for %v: others take over in %v", quiet.Round(time.Second), (allowed - quiet).Round(time.Second))
 	case record.Epoch == "":
 		r.note("owned by a processor of another make")
@@ -92,8 +92,8 @@ func describe(record feed.Record, now time.Time) Row {
 	return r
 }
 
-// instance makes the row the row of an instance.
-func (r *Row) instance(now time.Time) {
+// describeInstance makes the row the row of an instance.
+func (r *Row) describeInstance(now time.Time) {
 	r.Kind = KindInstance
 	quiet := now.Sub(r.record.Updated).Round(time.Second)
 	switch {
@@ -117,9 +117,9 @@ func (r *Row) isAtWork() bool {
 	return false
 }
 
-// rest marks the free leases of a unit as stopped if the instances have ended, and says which changes wait for the next
+// noteEnded marks the free leases of a unit as stopped if the instances have ended, and says which changes wait for the next
 // instance. If the unit works, a free lease is another matter: an instance should have taken the lease.
-func (u *Unit) rest() {
+func (u *Unit) noteEnded() {
 	if slices.ContainsFunc(u.Rows, func(r Row) bool { return r.isAtWork() }) {
 		return
 	}
@@ -129,12 +129,12 @@ func (u *Unit) rest() {
 			continue
 		}
 		r.State = stateStopped
-		r.Notes[slices.Index(r.Notes, noteFree)] = "stopped: no instance runs" + r.waiting()
+		r.Notes[slices.Index(r.Notes, noteFree)] = "stopped: no instance runs" + r.waitingText()
 	}
 }
 
-// waiting says how many changes wait for the next instance; if the number is unknown, another note says why.
-func (r *Row) waiting() string {
+// waitingText says how many changes wait for the next instance; if the number is unknown, another note says why.
+func (r *Row) waitingText() string {
 	switch {
 	case r.Lag == nil:
 		return ""

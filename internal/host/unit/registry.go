@@ -49,8 +49,8 @@ type suffix struct {
 // anybody is the name of a processor for questions whose answer does not depend on the name.
 const anybody = "x"
 
-// suffixes returns the suffixes of all containers, in each spelling that a unit may have.
-func (r registry) suffixes(ctx context.Context) (all []suffix, err error) {
+// listSuffixes returns the suffixes of all containers, in each spelling that a unit may have.
+func (r registry) listSuffixes(ctx context.Context) (all []suffix, err error) {
 	for _, c := range r.monitored {
 		store, err := OpenStore(ctx, r.leases, anybody, c)
 		if err != nil {

@@ -28,8 +28,8 @@ const (
 	expired   = "expired"   // the caller has died
 )
 
-// request makes the row the row of a request.
-func (r *Row) request(now time.Time) {
+// describeRequest makes the row the row of a request.
+func (r *Row) describeRequest(now time.Time) {
 	q := notes.ReadRequest(r.record.Properties)
 	r.Kind, r.Lease = KindRequest, ""
 	r.Request = &Request{Action: q.Action, Letter: q.Letter, Asked: r.record.Timestamp.UTC()}

@@ -74,7 +74,7 @@ func TestARequestSaysWhatItCan(t *testing.T) {
 		}
 		edit(&r)
 		row := describe(r, now)
-		row.request(now)
+		row.describeRequest(now)
 		return row
 	}
 	for _, tt := range []struct {

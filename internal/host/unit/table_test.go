@@ -164,7 +164,7 @@ func TestNobodyWorksOnALeaseThatWasReplacedOrIsBroken(t *testing.T) {
 	} {
 		u := &Unit{Rows: []Row{describe(free, now), describe(other, now)}}
 		u.Rows[0].Lag = new(int64(2))
-		if u.rest(); u.Rows[0].State != stateStopped || u.Rows[0].Notes[0] != "stopped: no instance runs, ~2 changes are waiting" {
+		if u.noteEnded(); u.Rows[0].State != stateStopped || u.Rows[0].Notes[0] != "stopped: no instance runs, ~2 changes are waiting" {
 			t.Errorf("beside one that is %s: %s, %q", name, u.Rows[0].State, u.Rows[0].Notes)
 		}
 	}
@@ -194,7 +194,7 @@ func TestHolesAndOverlapsAreThoseOfAllLeases(t *testing.T) {
 			}
 			u.Rows = append(u.Rows, row)
 		}
-		u.compare()
+		u.noteOverlaps()
 		var got []string
 		for _, r := range u.Rows {
 			var said []string

@@ -94,7 +94,7 @@ func List(ctx context.Context, leases *place.Container, monitored []*place.Conta
 	if err != nil {
 		return nil, err
 	}
-	suffixes, err := r.suffixes(ctx)
+	suffixes, err := r.listSuffixes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -179,9 +179,9 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 		r := describe(record, now)
 		switch record.Kind {
 		case feed.KindLease:
-			r.estimate(ctx, monitored.Source, markers, now)
+			r.addLag(ctx, monitored.Source, markers, now)
 		case feed.KindHost:
-			r.instance(now)
+			r.describeInstance(now)
 		case feed.KindInfo, feed.KindLock:
 			// If these are valid, they tell an operator nothing.
 			if record.Err == nil {
@@ -189,15 +189,15 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 			}
 			r.Kind = KindDocument
 		case feed.KindRequest:
-			r.request(now)
+			r.describeRequest(now)
 		default:
 			r.Kind = KindDocument
 			r.note("a record of kind %q, which belongs to a later version", record.Kind)
 		}
 		u.Rows = append(u.Rows, r)
 	}
-	u.rest()
-	u.compare()
+	u.noteEnded()
+	u.noteOverlaps()
 	// Sorted by their ranges, so that a hole stands at the right place.
 	slices.SortStableFunc(u.Rows, func(a, b Row) int {
 		return cmp.Or(strings.Compare(a.record.Range.Min, b.record.Range.Min), strings.Compare(a.record.Range.Max, b.record.Range.Max))
@@ -220,8 +220,8 @@ func (s few) List(context.Context) ([]feed.Record, time.Time, error) {
 	return s.records, s.now, nil
 }
 
-// estimate adds the lag, and the missing range of a lease. The markers say where a lease without a position begins.
-func (r *Row) estimate(ctx context.Context, source feed.Source, markers []feed.Record, now time.Time) {
+// addLag adds the lag, and the missing range of a lease. The markers say where a lease without a position begins.
+func (r *Row) addLag(ctx context.Context, source feed.Source, markers []feed.Record, now time.Time) {
 	record := r.record
 	if errors.Is(record.Err, leasedoc.ErrJava) {
 		record.Err = nil // range and position are readable, and an estimate needs no more
@@ -245,8 +245,8 @@ func (r *Row) estimate(ctx context.Context, source feed.Source, markers []feed.R
 	}
 }
 
-// compare adds notes to overlapping leases, and adds holes between leases.
-func (u *Unit) compare() {
+// noteOverlaps adds notes to overlapping leases, and adds holes between leases.
+func (u *Unit) noteOverlaps() {
 	var covering []*Row
 	for i := range u.Rows {
 		if r := &u.Rows[i]; r.Kind == KindLease && r.record.State != feed.StateRetired && !r.record.Range.Empty() {

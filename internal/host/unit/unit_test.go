@@ -459,7 +459,7 @@ func TestALagOfAPartOfAPartitionIsAnUpperBound(t *testing.T) {
 		}
 		record := feed.Record{Kind: feed.KindLease, ID: part, Token: part, Range: r, Version: 1, Position: feed.At(`"1"`)}
 		row := describe(record, time.Now())
-		row.estimate(t.Context(), struct{ feed.Source }{o.monitored}, nil, time.Now())
+		row.addLag(t.Context(), struct{ feed.Source }{o.monitored}, nil, time.Now())
 		if row.Lag == nil || row.Exact || row.Shared != want {
 			t.Errorf("lease %s: lag %v, exact %v, shared %v, %q", part, row.Lag, row.Exact, row.Shared, row.Notes)
 		}

@@ -45,8 +45,8 @@ type siege struct {
 	wrong []error // errors that clients with a key got
 }
 
-// blame records an error that a client with a key should not have got.
-func (g *siege) blame(err error) {
+// recordFault records an error that a client with a key should not have got.
+func (g *siege) recordFault(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.wrong = append(g.wrong, err)
@@ -57,17 +57,17 @@ func (g *siege) blame(err error) {
 func besieged(name string, attack func(ctx context.Context, g *siege) (string, error)) func(context.Context, *Site) (Figure, error) {
 	return func(ctx context.Context, s *Site) (f Figure, err error) {
 		f.Unit = "ms"
-		t, err := s.wired(ctx, name, serveDocs)
+		t, err := s.startWired(ctx, name, serveDocs)
 		if err != nil {
 			return f, err
 		}
 		defer func() { err = t.end(err) }()
 		g := &siege{s: s, t: t}
 		// The documents of the attack exist in the quiet phase too, so the attack is the only difference.
-		if err := g.plant(); err != nil {
+		if err := g.writeDocuments(); err != nil {
 			return f, err
 		}
-		quiet, err := g.serve(ctx, attackQuiet)
+		quiet, err := g.runClients(ctx, attackQuiet)
 		if err != nil {
 			return f, err
 		}
@@ -76,20 +76,20 @@ func besieged(name string, attack func(ctx context.Context, g *siege) (string, e
 		attacked, stop := context.WithCancel(ctx)
 		var attackers sync.WaitGroup
 		attackers.Go(func() { met, failed = attack(attacked, g) })
-		waits, err := g.serve(ctx, attackFor)
+		waits, err := g.runClients(ctx, attackFor)
 		stop()
 		attackers.Wait()
 		if err = errors.Join(err, failed); err != nil {
 			return f, err
 		}
-		g.judge(&f, quiet, waits, met)
+		g.compareReads(&f, quiet, waits, met)
 		return f, nil
 	}
 }
 
-// judge compares the reads during the attack with those before. With only the ratio, a slow machine with slow reads
+// compareReads compares the reads during the attack with those before. With only the ratio, a slow machine with slow reads
 // would pass, so there is a limit in milliseconds too.
-func (g *siege) judge(f *Figure, quiet, waits []float64, met string) {
+func (g *siege) compareReads(f *Figure, quiet, waits []float64, met string) {
 	f.Value = fleet.Quantile(waits, 0.99)
 	f.Against(fleet.Quantile(quiet, 0.99))
 	f.Target = fmt.Sprintf("ratio ≤ %d, ≤ %d ms, %d MB, nobody cut", attackRatio, attackLimit, attackMemory>>20)
@@ -101,20 +101,20 @@ func (g *siege) judge(f *Figure, quiet, waits []float64, met string) {
 	}
 }
 
-// serve lets clients with a key read, wait and connect for a time, and returns how long each read took, in
+// runClients lets clients with a key read, wait and connect for a time, and returns how long each read took, in
 // milliseconds.
-func (g *siege) serve(ctx context.Context, d time.Duration) (sorted []float64, err error) {
+func (g *siege) runClients(ctx context.Context, d time.Duration) (sorted []float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	var work sync.WaitGroup
-	work.Go(func() { g.watch(ctx) })
-	work.Go(func() { g.arrive(ctx) })
+	work.Go(func() { g.watchMemory(ctx) })
+	work.Go(func() { g.connectClients(ctx) })
 	for range attackPolls {
-		work.Go(func() { g.wait(ctx) })
+		work.Go(func() { g.waitForChanges(ctx) })
 	}
 	waits := make([][]float64, serveSockets)
 	for i, w := range g.t.served.sockets {
-		work.Go(func() { waits[i] = g.read(ctx, w) })
+		work.Go(func() { waits[i] = g.readSteadily(ctx, w) })
 	}
 	work.Wait()
 	sorted = slices.Concat(waits...)
@@ -125,10 +125,10 @@ func (g *siege) serve(ctx context.Context, d time.Duration) (sorted []float64, e
 	return sorted, err
 }
 
-// read reads at a steady rate. If a read begins late because the previous read took long, its time counts from the
+// readSteadily reads at a steady rate. If a read begins late because the previous read took long, its time counts from the
 // due time. Otherwise a server that stops would count as only a single slow read, not as a slow read for every
 // waiting client.
-func (g *siege) read(ctx context.Context, w *socket) (waits []float64) {
+func (g *siege) readSteadily(ctx context.Context, w *socket) (waits []float64) {
 	const every = time.Second * serveSockets / attackReads
 	op := readOne(g.t.docs)
 	// Connections begin at a random time within a period, so their reads do not come in bursts.
@@ -138,18 +138,18 @@ func (g *siege) read(ctx context.Context, w *socket) (waits []float64) {
 			return waits
 		}
 		if err := op(w); err != nil {
-			g.blame(fmt.Errorf("point read: %w", err))
+			g.recordFault(fmt.Errorf("point read: %w", err))
 			return waits
 		}
 		waits = append(waits, float64(time.Since(due).Microseconds())/1000)
 	}
 }
 
-// wait follows a feed without changes, with polls that the server holds.
-func (g *siege) wait(ctx context.Context) {
+// waitForChanges follows a feed without changes, with polls that the server holds.
+func (g *siege) waitForChanges(ctx context.Context) {
 	w, err := dialSocket(g.t.served.addr, g.t.served.key)
 	if err != nil {
-		g.blame(err)
+		g.recordFault(err)
 		return
 	}
 	defer w.Close()
@@ -159,15 +159,15 @@ func (g *siege) wait(ctx context.Context) {
 	poll := fmt.Sprintf("x-ms-cosmos-max-polling-interval: %d\r\n", attackPoll.Milliseconds())
 	for header := ""; ctx.Err() == nil; header = poll {
 		begun := time.Now()
-		a, err := w.do(feedRequest(0, etag, header))
+		a, err := w.sendAndRead(feedRequest(0, etag, header))
 		if err == nil {
-			err = a.want(http.StatusNotModified)
+			err = a.wantStatus(http.StatusNotModified)
 		}
 		if took := time.Since(begun); err == nil && header != "" && took < attackPoll-time.Second {
 			err = fmt.Errorf("it was held for %v", took)
 		}
 		if err != nil {
-			g.blame(fmt.Errorf("poll: %w", err))
+			g.recordFault(fmt.Errorf("poll: %w", err))
 			return
 		}
 		etag = a.etag
@@ -175,8 +175,8 @@ func (g *siege) wait(ctx context.Context) {
 	}
 }
 
-// arrive repeatedly connects new clients with a key.
-func (g *siege) arrive(ctx context.Context) {
+// connectClients repeatedly connects new clients with a key.
+func (g *siege) connectClients(ctx context.Context) {
 	op := readOne(g.t.docs)
 	for pause.For(ctx, attackNewcomer) == nil {
 		w, err := dialSocket(g.t.served.addr, g.t.served.key)
@@ -185,17 +185,17 @@ func (g *siege) arrive(ctx context.Context) {
 			_ = w.Close()
 		}
 		if err != nil {
-			g.blame(fmt.Errorf("new client: %w", err))
+			g.recordFault(fmt.Errorf("new client: %w", err))
 			continue
 		}
 		g.came.Add(1)
 	}
 }
 
-// watch records the server's highest memory.
-func (g *siege) watch(ctx context.Context) {
+// watchMemory records the server's highest memory.
+func (g *siege) watchMemory(ctx context.Context) {
 	for pause.For(ctx, 50*time.Millisecond) == nil {
-		g.peak.Store(max(g.peak.Load(), g.t.served.resident()))
+		g.peak.Store(max(g.peak.Load(), g.t.served.memoryNow()))
 	}
 }
 

@@ -113,10 +113,10 @@ type Plan struct {
 // Rivalled returns the benchmarks that load a server in a separate process: two servers can take turns of seconds.
 // For the other benchmarks, two builds take turns in running the whole benchmark.
 func Rivalled() []Benchmark {
-	return slices.DeleteFunc(All(), func(b Benchmark) bool { return !b.rivalled() })
+	return slices.DeleteFunc(All(), func(b Benchmark) bool { return !b.hasRival() })
 }
 
-func (b Benchmark) rivalled() bool {
+func (b Benchmark) hasRival() bool {
 	return strings.HasPrefix(b.Name, "serve_") && !slices.Contains([]string{"serve_follow", "serve_start", "serve_memory"}, b.Name)
 }
 
@@ -140,7 +140,7 @@ func Measure(ctx context.Context, chosen []Benchmark, p Plan) error {
 		text := fmt.Sprintf("%d/%d %s: %s", i+1, len(chosen), b.Name, b.About)
 		fmt.Fprintln(p.Log, terminal.Wrap(text, 0, terminal.Of(p.Log).Room(), 4))
 		run := b.Run
-		if p.Against != "" && !b.rivalled() {
+		if p.Against != "" && !b.hasRival() {
 			run = func(ctx context.Context, s *Site) (Figure, error) { return compareBuilds(ctx, s, b) }
 		}
 		f, err := run(ctx, s)
@@ -221,13 +221,13 @@ func (s *Site) close() {
 	}
 }
 
-// say reports the progress of a benchmark.
-func (s *Site) say(format string, args ...any) {
+// reportProgress reports the progress of a benchmark.
+func (s *Site) reportProgress(format string, args ...any) {
 	fmt.Fprintln(s.Log, terminal.Wrap(fmt.Sprintf("    "+format, args...), 0, terminal.Of(s.Log).Room(), 6))
 }
 
 // Complain writes an error that an instance reports; instances should report none.
-func (s *Site) Complain(instance string, err error) { s.say("%s: %v", instance, err) }
+func (s *Site) Complain(instance string, err error) { s.reportProgress("%s: %v", instance, err) }
 
 // median returns the middle value. A single slow round would change a mean. The number of rounds is odd, so the
 // median is a measured round.
@@ -238,17 +238,17 @@ func median(values []float64) float64 {
 
 // inTurns measures two subjects in turns and returns their medians.
 func (s *Site) inTurns(ctx context.Context, rounds int, unit string, a, b func() (float64, error)) (medianA, medianB float64, err error) {
-	as, bs, err := s.turns(ctx, rounds, unit, a, b)
+	as, bs, err := s.measureInTurns(ctx, rounds, unit, a, b)
 	if err != nil {
 		return 0, 0, err
 	}
 	return median(as), median(bs), nil
 }
 
-// compare measures a server and its baseline in turns. If the baseline is another build, the ratio is the median of
+// compareInTurns measures a server and its baseline in turns. If the baseline is another build, the ratio is the median of
 // the rounds' ratios: if the machine gets slower from round to round, both sides of a round are affected alike.
-func (s *Site) compare(ctx context.Context, f *Figure, rounds int, own, base func() (float64, error)) error {
-	values, baselines, err := s.turns(ctx, rounds, f.Unit, own, base)
+func (s *Site) compareInTurns(ctx context.Context, f *Figure, rounds int, own, base func() (float64, error)) error {
+	values, baselines, err := s.measureInTurns(ctx, rounds, f.Unit, own, base)
 	if err != nil {
 		return err
 	}
@@ -264,8 +264,8 @@ func (s *Site) compare(ctx context.Context, f *Figure, rounds int, own, base fun
 	return nil
 }
 
-// turns measures two subjects in turns, so other work on the machine affects both alike.
-func (s *Site) turns(ctx context.Context, rounds int, unit string, a, b func() (float64, error)) (as, bs []float64, err error) {
+// measureInTurns measures two subjects in turns, so other work on the machine affects both alike.
+func (s *Site) measureInTurns(ctx context.Context, rounds int, unit string, a, b func() (float64, error)) (as, bs []float64, err error) {
 	for n := range rounds {
 		x, err := a()
 		if err != nil {
@@ -279,7 +279,7 @@ func (s *Site) turns(ctx context.Context, rounds int, unit string, a, b func() (
 			return nil, nil, err
 		}
 		as, bs = append(as, x), append(bs, y)
-		s.say("round %d of %d: %s %s, baseline %s", n+1, rounds, amount(x), unit, amount(y))
+		s.reportProgress("round %d of %d: %s %s, baseline %s", n+1, rounds, amount(x), unit, amount(y))
 	}
 	return as, bs, nil
 }

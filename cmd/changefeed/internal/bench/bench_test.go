@@ -64,7 +64,7 @@ func TestBuildsAreComparedRoundByRound(t *testing.T) {
 		round = 0
 		var f Figure
 		s := &Site{Plan: Plan{Against: against, Log: io.Discard}}
-		if err := s.compare(t.Context(), &f, len(speed), own, base); err != nil {
+		if err := s.compareInTurns(t.Context(), &f, len(speed), own, base); err != nil {
 			t.Fatal(err)
 		}
 		if *f.Ratio != want || f.Value != 60 || *f.Baseline != 100 {
@@ -127,11 +127,11 @@ func TestTheMemoryOfAServerIsThatOfItsProcess(t *testing.T) {
 	}
 	h := &host{cmd: &exec.Cmd{Process: &os.Process{Pid: os.Getpid()}}}
 	data := bytes.Repeat([]byte{1}, 64<<20)
-	with := h.held()
+	with := h.readFootprint()
 	runtime.KeepAlive(data)
 	data = nil
 	debug.FreeOSMemory()
-	without := h.held()
+	without := h.readFootprint()
 	if with.resident < 64<<20 || with.own < 64<<20 || with.own >= with.resident {
 		t.Errorf("with 64 MB of data there are %d MB, %d of them not of files", with.resident>>20, with.own>>20)
 	}

@@ -29,7 +29,7 @@ func compareBuilds(ctx context.Context, s *Site, b Benchmark) (f Figure, err err
 		return f, err
 	}
 	f = Figure{Unit: f.Unit}
-	if err := s.compare(ctx, &f, buildRounds, measure(s.Binary, &own), measure(s.Against, &other)); err != nil {
+	if err := s.compareInTurns(ctx, &f, buildRounds, measure(s.Binary, &own), measure(s.Against, &other)); err != nil {
 		return f, err
 	}
 	if strings.HasSuffix(f.Unit, "/s") {

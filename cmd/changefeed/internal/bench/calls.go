@@ -39,7 +39,7 @@ func concurrencyKeys(ctx context.Context, s *Site) (f Figure, err error) {
 		return f, err
 	}
 	defer func() { err = errors.Join(err, a.db.Close()) }()
-	if err := a.fillFast(func() error { return a.fill(ctx, callDocs, callKeys, smallBytes) }); err != nil {
+	if err := a.fillFast(func() error { return a.writeDocuments(ctx, callDocs, callKeys, smallBytes) }); err != nil {
 		return f, err
 	}
 	var sizes []float64
@@ -53,10 +53,10 @@ func concurrencyKeys(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Unit = "changes/s"
 	value, each, err := s.inTurns(ctx, handleRounds, f.Unit,
 		func() (float64, error) {
-			return rate(callDocs, func(c *counter) feed.HandlerFunc { return c.call })
+			return rate(callDocs, func(c *counter) feed.HandlerFunc { return c.countCall })
 		},
 		func() (float64, error) {
-			return rate(callDocsByKey, func(c *counter) feed.HandlerFunc { return byKey(c.call) })
+			return rate(callDocsByKey, func(c *counter) feed.HandlerFunc { return byKey(c.countCall) })
 		})
 	if err != nil {
 		return f, err
@@ -87,8 +87,8 @@ func (s *inRounds) Read(ctx context.Context, r feed.Range, from feed.Position, o
 	return s.Container.Read(ctx, r, from, o)
 }
 
-// call is a handler that takes the same time for many changes as for a single change.
-func (c *counter) call(ctx context.Context, b *feed.Batch) error {
+// countCall is a handler that takes the same time for many changes as for a single change.
+func (c *counter) countCall(ctx context.Context, b *feed.Batch) error {
 	c.begin()
 	if err := pause.For(ctx, callTime); err != nil {
 		return err

@@ -99,13 +99,13 @@ func (a *aisle) reopen(o docstore.Options) (err error) {
 	return err
 }
 
-// fill writes n documents, each in a separate write, so no document comes together with others of its key. The keys
+// writeDocuments writes n documents, each in a separate write, so no document comes together with others of its key. The keys
 // take turns.
-func (a *aisle) fill(ctx context.Context, n, keys, bytes int) error {
+func (a *aisle) writeDocuments(ctx context.Context, n, keys, bytes int) error {
 	var next atomic.Int64
 	return together(ctx, writers, func(ctx context.Context) error {
 		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-			if err := a.put(ctx, "key-"+strconv.Itoa(i%keys), i, bytes); err != nil {
+			if err := a.writeDocument(ctx, "key-"+strconv.Itoa(i%keys), i, bytes); err != nil {
 				return err
 			}
 		}
@@ -113,17 +113,17 @@ func (a *aisle) fill(ctx context.Context, n, keys, bytes int) error {
 	})
 }
 
-// put writes document n of a key.
-func (a *aisle) put(ctx context.Context, key string, n, bytes int) error {
+// writeDocument writes document n of a key.
+func (a *aisle) writeDocument(ctx context.Context, key string, n, bytes int) error {
 	head := fmt.Sprintf(`{"id":%q,"city":%q,"text":"`, docID(n), key)
 	body := head + prose()[:bytes-len(head)-2] + `"}`
 	_, err := a.documents.Commit(ctx, feed.Key(key), []feed.Write{{Body: []byte(body)}})
 	return err
 }
 
-// work runs a new unit from the beginning of the feed until over is closed, and returns the status of its only
+// runUnit runs a new unit from the beginning of the feed until over is closed, and returns the status of its only
 // instance at that time.
-func (a *aisle) work(ctx context.Context, handler feed.HandlerFunc, o changefeed.Options, over <-chan struct{}) (said changefeed.Status, err error) {
+func (a *aisle) runUnit(ctx context.Context, handler feed.HandlerFunc, o changefeed.Options, over <-chan struct{}) (said changefeed.Status, err error) {
 	return a.workFrom(ctx, a.documents, handler, o, over)
 }
 
@@ -198,8 +198,8 @@ func (c *counter) add(changes int) {
 
 func (c *counter) perSecond() float64 { return float64(c.n-c.first) / c.spent.Seconds() }
 
-// wait is a handler that takes the time each for each change.
-func (c *counter) wait(ctx context.Context, b *feed.Batch, each time.Duration) error {
+// waitForEach is a handler that takes the time each for each change.
+func (c *counter) waitForEach(ctx context.Context, b *feed.Batch, each time.Duration) error {
 	c.begin()
 	for range b.Changes {
 		if err := pause.For(ctx, each); err != nil {
@@ -217,13 +217,13 @@ func concurrency(ctx context.Context, s *Site) (f Figure, err error) {
 		return f, err
 	}
 	defer func() { err = errors.Join(err, a.db.Close()) }()
-	if err := a.fill(ctx, parallelDocs, parallelKeys, docBytes); err != nil {
+	if err := a.writeDocuments(ctx, parallelDocs, parallelKeys, docBytes); err != nil {
 		return f, err
 	}
 	rate := func(at int, n int64) (float64, error) {
 		c := newCounter(n)
-		handler := func(ctx context.Context, b *feed.Batch) error { return c.wait(ctx, b, parallelTime) }
-		_, err := a.work(ctx, handler, changefeed.Options{Concurrency: at}, c.over)
+		handler := func(ctx context.Context, b *feed.Batch) error { return c.waitForEach(ctx, b, parallelTime) }
+		_, err := a.runUnit(ctx, handler, changefeed.Options{Concurrency: at}, c.over)
 		return c.perSecond(), err
 	}
 	f.Unit = "changes/s"
@@ -250,7 +250,7 @@ func poisonOverhead(ctx context.Context, s *Site) (f Figure, err error) {
 		return f, err
 	}
 	defer func() { err = errors.Join(err, a.db.Close()) }()
-	if err := a.fill(ctx, happyDocs, happyKeys, docBytes); err != nil {
+	if err := a.writeDocuments(ctx, happyDocs, happyKeys, docBytes); err != nil {
 		return f, err
 	}
 	letters, err := a.db.CreateContainer(ctx, docstore.ContainerSpec{ID: "letters", Paths: []string{deadletters.KeyPath}})
@@ -264,11 +264,11 @@ func poisonOverhead(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Unit = "µs of processor time"
 	var details strings.Builder
 	for _, at := range []int{1, happyAt} {
-		ready, plain, err := s.turns(ctx, happyRounds, f.Unit,
+		ready, plain, err := s.measureInTurns(ctx, happyRounds, f.Unit,
 			func() (float64, error) {
-				return a.happily(ctx, changefeed.Options{Concurrency: at, OnFailure: changefeed.FailurePolicy{MaxAttempts: maxAttempts, DeadLetters: box}})
+				return a.runWithoutFailure(ctx, changefeed.Options{Concurrency: at, OnFailure: changefeed.FailurePolicy{MaxAttempts: maxAttempts, DeadLetters: box}})
 			},
-			func() (float64, error) { return a.happily(ctx, changefeed.Options{Concurrency: at}) })
+			func() (float64, error) { return a.runWithoutFailure(ctx, changefeed.Options{Concurrency: at}) })
 		if err != nil {
 			return f, err
 		}
@@ -285,8 +285,8 @@ func poisonOverhead(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// happily handles the whole feed and returns the processor time per change.
-func (a *aisle) happily(ctx context.Context, o changefeed.Options) (microseconds float64, err error) {
+// runWithoutFailure handles the whole feed and returns the processor time per change.
+func (a *aisle) runWithoutFailure(ctx context.Context, o changefeed.Options) (microseconds float64, err error) {
 	// The garbage of the previous turn belongs to the other subject, and would otherwise be collected at this
 	// subject's cost.
 	runtime.GC()
@@ -297,6 +297,6 @@ func (a *aisle) happily(ctx context.Context, o changefeed.Options) (microseconds
 		return nil
 	}
 	used := busy()
-	_, err = a.work(ctx, handler, o, c.over)
+	_, err = a.runUnit(ctx, handler, o, c.over)
 	return float64((busy() - used).Microseconds()) / happyDocs, err
 }

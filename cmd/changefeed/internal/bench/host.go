@@ -62,7 +62,7 @@ func startHost(ctx context.Context, binary string, sockets int, args ...string) 
 			err = errors.Join(err, h.Close())
 		}
 	}()
-	if err := h.hear(out); err != nil {
+	if err := h.readFirstLine(out); err != nil {
 		return nil, err
 	}
 	for range sockets {
@@ -75,8 +75,8 @@ func startHost(ctx context.Context, binary string, sockets int, args ...string) 
 	return h, nil
 }
 
-// hear reads the first line, which the server prints when clients may connect.
-func (h *host) hear(out io.Reader) error {
+// readFirstLine reads the first line, which the server prints when clients may connect.
+func (h *host) readFirstLine(out io.Reader) error {
 	// A server that cannot start must not hang the benchmark. The pipe of os/exec is a file, so a deadline is
 	// possible.
 	if pipe, ok := out.(*os.File); ok {
@@ -117,10 +117,10 @@ func (h *host) Close() error {
 	return nil
 }
 
-// busy returns the processor time of the server, or 0 if unknown.
-func (h *host) busy() time.Duration {
+// processorTime returns the processor time of the server, or 0 if unknown.
+func (h *host) processorTime() time.Duration {
 	const clockTicks = 100 // per second, on every Linux that Go runs on
-	b, err := os.ReadFile(h.proc("stat"))
+	b, err := os.ReadFile(h.readProcFile("stat"))
 	if err != nil {
 		return 0
 	}
@@ -135,12 +135,12 @@ func (h *host) busy() time.Duration {
 	return time.Duration(user+system) * time.Second / clockTicks
 }
 
-// resident returns the server's memory in bytes, or 0 if unknown.
-func (h *host) resident() int64 { return h.held().resident }
+// memoryNow returns the server's memory in bytes, or 0 if unknown.
+func (h *host) memoryNow() int64 { return h.readFootprint().resident }
 
-// held returns the server's present memory, and its highest memory so far.
-func (h *host) held() (m footprint) {
-	b, err := os.ReadFile(h.proc("status"))
+// readFootprint returns the server's present memory, and its highest memory so far.
+func (h *host) readFootprint() (m footprint) {
+	b, err := os.ReadFile(h.readProcFile("status"))
 	if err != nil {
 		return m
 	}
@@ -171,8 +171,8 @@ func (m footprint) String() string {
 	return fmt.Sprintf("%d MB, %d of them pages of the binary and other files; %d MB at most", m.resident>>20, (m.resident-m.own)>>20, m.peak>>20)
 }
 
-// proc returns the content of a file in Linux's /proc directory of the process.
-func (h *host) proc(name string) string {
+// readProcFile returns the content of a file in Linux's /proc directory of the process.
+func (h *host) readProcFile(name string) string {
 	return filepath.Join("/proc", strconv.Itoa(h.cmd.Process.Pid), name)
 }
 

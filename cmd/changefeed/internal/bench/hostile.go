@@ -58,9 +58,9 @@ func attackQueries(ctx context.Context, g *siege) (string, error) {
 	for i := range errs {
 		all.Go(func() {
 			if i < hostiles {
-				errs[i] = g.ask(ctx, i, &met)
+				errs[i] = g.sendHostileQueries(ctx, i, &met)
 			} else {
-				errs[i] = g.dawdle(ctx, &met)
+				errs[i] = g.readSlowly(ctx, &met)
 			}
 		})
 	}
@@ -71,17 +71,17 @@ func attackQueries(ctx context.Context, g *siege) (string, error) {
 // hostileHeader names the partition of the documents, so the gateway's rules do not refuse the queries.
 const hostileHeader = "x-ms-documentdb-partitionkey: [\"" + hostileKey + "\"]\r\n"
 
-// plant writes the documents for the queries.
-func (g *siege) plant() error {
+// writeDocuments writes the documents for the queries.
+func (g *siege) writeDocuments() error {
 	w, err := dialSocket(g.t.served.addr, g.t.served.key)
 	if err != nil {
 		return err
 	}
 	defer w.Close()
 	for n := range hostileDocs {
-		a, err := w.do(request{method: "POST", path: benchDocs, kind: "docs", link: benchLink, body: hostileDocument(n), header: jsonHeader + hostileHeader})
+		a, err := w.sendAndRead(request{method: "POST", path: benchDocs, kind: "docs", link: benchLink, body: hostileDocument(n), header: jsonHeader + hostileHeader})
 		if err == nil {
-			err = a.want(http.StatusCreated)
+			err = a.wantStatus(http.StatusCreated)
 		}
 		if err != nil {
 			return fmt.Errorf("write document for hostile queries: %w", err)
@@ -90,9 +90,9 @@ func (g *siege) plant() error {
 	return nil
 }
 
-// ask sends hostile queries until ctx ends. Each must be answered. The charge of a query that was run must be above
+// sendHostileQueries sends hostile queries until ctx ends. Each must be answered. The charge of a query that was run must be above
 // the minimum, because a free query could be repeated for ever.
-func (g *siege) ask(ctx context.Context, first int, met *outcomes) error {
+func (g *siege) sendHostileQueries(ctx context.Context, first int, met *outcomes) error {
 	w, err := dialSocket(g.t.served.addr, g.t.served.key)
 	if err != nil {
 		return err
@@ -107,12 +107,12 @@ func (g *siege) ask(ctx context.Context, first int, met *outcomes) error {
 		if err != nil {
 			return err
 		}
-		a, err := w.do(request{
+		a, err := w.sendAndRead(request{
 			method: "POST", path: benchDocs, kind: "docs", link: benchLink, body: body,
 			header: "Content-Type: application/query+json\r\nx-ms-documentdb-isquery: true\r\nx-ms-max-item-count: -1\r\n" + hostileHeader,
 		})
 		if err == nil {
-			err = a.want(http.StatusOK, http.StatusBadRequest, http.StatusRequestTimeout, http.StatusTooManyRequests)
+			err = a.wantStatus(http.StatusOK, http.StatusBadRequest, http.StatusRequestTimeout, http.StatusTooManyRequests)
 		}
 		if err == nil && a.status != http.StatusTooManyRequests && a.charge < cheap {
 			err = fmt.Errorf("it was charged %g RU", a.charge)
@@ -128,9 +128,9 @@ func (g *siege) ask(ctx context.Context, first int, met *outcomes) error {
 	return nil
 }
 
-// dawdle reads large pages slowly until ctx ends. At 10 KB a second a page of 4 MB would take seven minutes, and a
+// readSlowly reads large pages slowly until ctx ends. At 10 KB a second a page of 4 MB would take seven minutes, and a
 // careless server would hold the whole page for this time.
-func (g *siege) dawdle(ctx context.Context, met *outcomes) error {
+func (g *siege) readSlowly(ctx context.Context, met *outcomes) error {
 	for ctx.Err() == nil {
 		w, err := dialSocket(g.t.served.addr, g.t.served.key)
 		if err != nil {

@@ -63,7 +63,7 @@ func idle1000(ctx context.Context, s *Site) (f Figure, err error) {
 	if _, err := team.Balanced(ctx, 1); err != nil {
 		return f, err
 	}
-	s.say("watching %d leases for %v", idleLeases, idleWatch)
+	s.reportProgress("watching %d leases for %v", idleLeases, idleWatch)
 	// The heap is measured before and after the watch, and the larger value counts, because leases may hold more
 	// memory while they are acquired than later, or the reverse.
 	held := live()

@@ -33,8 +33,8 @@ type large struct {
 	opened    time.Duration // duration of the last open
 }
 
-// warehouse returns the site's large store. The first call fills the store.
-func (s *Site) warehouse(ctx context.Context) (*large, error) {
+// largeStore returns the site's large store. The first call fills the store.
+func (s *Site) largeStore(ctx context.Context) (*large, error) {
 	if s.large != nil {
 		return s.large, nil
 	}
@@ -47,7 +47,7 @@ func (s *Site) warehouse(ctx context.Context) (*large, error) {
 	if l.documents, err = l.db.CreateContainer(ctx, docstore.ContainerSpec{ID: "documents", Paths: []string{"/city"}}); err != nil {
 		return nil, err
 	}
-	s.say("filling a store with %d documents, one by one", largeDocs)
+	s.reportProgress("filling a store with %d documents, one by one", largeDocs)
 	var next atomic.Int64
 	begun := time.Now()
 	err = together(ctx, writers, func(ctx context.Context) error {
@@ -62,7 +62,7 @@ func (s *Site) warehouse(ctx context.Context) (*large, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.say("filled in %.0f s", time.Since(begun).Seconds())
+	s.reportProgress("filled in %.0f s", time.Since(begun).Seconds())
 	return l, l.reopen()
 }
 
@@ -89,7 +89,7 @@ func (l *large) open(o docstore.Options) (err error) {
 
 // pending3M measures the exact count of all changes of the large store.
 func pending3M(ctx context.Context, s *Site) (f Figure, err error) {
-	l, err := s.warehouse(ctx)
+	l, err := s.largeStore(ctx)
 	if err != nil {
 		return f, err
 	}
@@ -132,7 +132,7 @@ func pending3M(ctx context.Context, s *Site) (f Figure, err error) {
 
 // overwrite3M compares random overwrites in the large store with those in a store of the size of durable_overwrite.
 func overwrite3M(ctx context.Context, s *Site) (f Figure, err error) {
-	l, err := s.warehouse(ctx)
+	l, err := s.largeStore(ctx)
 	if err != nil {
 		return f, err
 	}
@@ -169,7 +169,7 @@ func overwrite3M(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Value = value
 	f.Against(baseline)
 	f.ratioOf(0.6)
-	reads, err := l.reads(ctx)
+	reads, err := l.readRandomly(ctx)
 	if err != nil {
 		return f, err
 	}
@@ -179,8 +179,8 @@ func overwrite3M(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// reads returns the rate of point reads of random documents.
-func (l *large) reads(ctx context.Context) (perSecond float64, err error) {
+// readRandomly returns the rate of point reads of random documents.
+func (l *large) readRandomly(ctx context.Context) (perSecond float64, err error) {
 	begun := time.Now()
 	var left atomic.Int64
 	left.Store(largeReads)

@@ -35,13 +35,13 @@ func memoryBound(ctx context.Context, s *Site) (f Figure, err error) {
 	}
 	defer func() { err = errors.Join(err, a.db.Close()) }()
 	for i := range bulkyDocs {
-		if err := a.put(ctx, fmt.Sprint("key-", i), i, bulkyBytes); err != nil {
+		if err := a.writeDocument(ctx, fmt.Sprint("key-", i), i, bulkyBytes); err != nil {
 			return f, err
 		}
 	}
 	work := func(each time.Duration, o changefeed.Options) error {
 		c := newCounter(bulkyDocs)
-		_, err := a.work(ctx, func(ctx context.Context, b *feed.Batch) error { return c.wait(ctx, b, each) }, o, c.over)
+		_, err := a.runUnit(ctx, func(ctx context.Context, b *feed.Batch) error { return c.waitForEach(ctx, b, each) }, o, c.over)
 		return err
 	}
 	if err := work(0, changefeed.Options{}); err != nil { // to fill the store's caches

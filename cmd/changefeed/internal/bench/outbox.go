@@ -78,7 +78,7 @@ func (s *Site) openOutbox(ctx context.Context, name string) (o *outboxStore, err
 		o.docs = append(o.docs, &outbox.Doc[*member]{ID: id, PartitionKey: id, Type: "member", Data: &member{Text: o.payloads}})
 	}
 	if err == nil {
-		err = o.each(ctx, outboxKeys, func(ctx context.Context, i int) error {
+		err = o.commitByWriters(ctx, outboxKeys, func(ctx context.Context, i int) error {
 			u := outbox.NewUnit(o.members, outbox.Options{})
 			u.Create(o.docs[i])
 			return u.Commit(ctx)
@@ -90,8 +90,8 @@ func (s *Site) openOutbox(ctx context.Context, name string) (o *outboxStore, err
 	return o, nil
 }
 
-// each calls do n times, with as many writers as other benchmarks. Each key belongs to a single writer.
-func (o *outboxStore) each(ctx context.Context, n int, do func(ctx context.Context, key int) error) error {
+// commitByWriters calls do n times, with as many writers as other benchmarks. Each key belongs to a single writer.
+func (o *outboxStore) commitByWriters(ctx context.Context, n int, do func(ctx context.Context, key int) error) error {
 	var worker atomic.Int64
 	return together(ctx, writers, func(ctx context.Context) error {
 		first := int(worker.Add(1)) - 1
@@ -104,8 +104,8 @@ func (o *outboxStore) each(ctx context.Context, n int, do func(ctx context.Conte
 	})
 }
 
-// rename commits an object and an event.
-func (o *outboxStore) rename(ctx context.Context, key int) error {
+// commitWithEvent commits an object and an event.
+func (o *outboxStore) commitWithEvent(ctx context.Context, key int) error {
 	d := o.docs[key]
 	d.Data.Name = strconv.FormatUint(d.Seq, 10)
 	d.Data.Record(memberRenamed{Name: d.Data.Name, Text: o.payloads})
@@ -114,8 +114,8 @@ func (o *outboxStore) rename(ctx context.Context, key int) error {
 	return u.Commit(ctx)
 }
 
-// bare commits two documents like rename, without the outbox.
-func (o *outboxStore) bare(ctx context.Context, key int, seq *atomic.Int64) error {
+// commitPlainly commits two documents like rename, without the outbox.
+func (o *outboxStore) commitPlainly(ctx context.Context, key int, seq *atomic.Int64) error {
 	n := seq.Add(1)
 	id := "bare-" + strconv.Itoa(key)
 	object := fmt.Sprintf(`{"id":%q,"partitionKey":%q,"type":"bare","data":{"name":"%d","text":%q},"ttl":-1}`, id, id, n, o.payloads)
@@ -140,10 +140,10 @@ func outboxCommit(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Unit = "commits/s"
 	value, baseline, err := s.inTurns(ctx, outboxRounds, f.Unit,
 		func() (float64, error) {
-			return crowd(ctx, writers, outboxSlice, func(ctx context.Context, worker int) error { return o.rename(ctx, next(worker)) })
+			return crowd(ctx, writers, outboxSlice, func(ctx context.Context, worker int) error { return o.commitWithEvent(ctx, next(worker)) })
 		},
 		func() (float64, error) {
-			return crowd(ctx, writers, outboxSlice, func(ctx context.Context, worker int) error { return o.bare(ctx, next(worker), &seq) })
+			return crowd(ctx, writers, outboxSlice, func(ctx context.Context, worker int) error { return o.commitPlainly(ctx, next(worker), &seq) })
 		})
 	if err != nil {
 		return f, err
@@ -155,8 +155,8 @@ func outboxCommit(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// relayed publishes the events of the store and returns the rate per second.
-func (o *outboxStore) relayed(ctx context.Context, to outbox.Publisher, n int64, options changefeed.Options) (perSecond float64, err error) {
+// relayAll publishes the events of the store and returns the rate per second.
+func (o *outboxStore) relayAll(ctx context.Context, to outbox.Publisher, n int64, options changefeed.Options) (perSecond float64, err error) {
 	c := newCounter(n)
 	counting := publisherFunc(func(ctx context.Context, msgs []outbox.Message) (int, error) {
 		c.begin()
@@ -198,7 +198,7 @@ func outboxRelay(events int, least float64, sync time.Duration, about string) fu
 			return f, err
 		}
 		defer func() { err = errors.Join(err, o.db.Close()) }()
-		if err := o.each(ctx, events, o.rename); err != nil {
+		if err := o.commitByWriters(ctx, events, o.commitWithEvent); err != nil {
 			return f, err
 		}
 		f.Unit = "events/s"
@@ -209,7 +209,7 @@ func outboxRelay(events int, least float64, sync time.Duration, about string) fu
 				return f, err
 			}
 			rates = append(rates, rate)
-			s.say("round %d of %d: %s events/s", n+1, outboxRounds, amount(rate))
+			s.reportProgress("round %d of %d: %s events/s", n+1, outboxRounds, amount(rate))
 		}
 		f.Value = median(rates)
 		f.atLeast(least)
@@ -224,7 +224,7 @@ func (o *outboxStore) toNATS(ctx context.Context, name string, n int64, sync tim
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	return o.relayed(ctx, to, n, changefeed.Options{})
+	return o.relayAll(ctx, to, n, changefeed.Options{})
 }
 
 // outboxSlowBroker compares publishing keys in parallel with publishing events in sequence, if the broker is slow.
@@ -234,7 +234,7 @@ func outboxSlowBroker(ctx context.Context, s *Site) (f Figure, err error) {
 		return f, err
 	}
 	defer func() { err = errors.Join(err, o.db.Close()) }()
-	if err := o.each(ctx, slowEvents, o.rename); err != nil {
+	if err := o.commitByWriters(ctx, slowEvents, o.commitWithEvent); err != nil {
 		return f, err
 	}
 	slow := publisherFunc(func(ctx context.Context, msgs []outbox.Message) (int, error) {
@@ -247,8 +247,8 @@ func outboxSlowBroker(ctx context.Context, s *Site) (f Figure, err error) {
 	})
 	f.Unit = "events/s"
 	value, serial, err := s.inTurns(ctx, outboxRounds, f.Unit,
-		func() (float64, error) { return o.relayed(ctx, slow, slowEvents, changefeed.Options{}) },
-		func() (float64, error) { return o.serially(ctx, slow, slowSerially) })
+		func() (float64, error) { return o.relayAll(ctx, slow, slowEvents, changefeed.Options{}) },
+		func() (float64, error) { return o.publishSerially(ctx, slow, slowSerially) })
 	if err != nil {
 		return f, err
 	}
@@ -259,8 +259,8 @@ func outboxSlowBroker(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// serially publishes the first n events of the feed in sequence.
-func (o *outboxStore) serially(ctx context.Context, to outbox.Publisher, n int) (perSecond float64, err error) {
+// publishSerially publishes the first n events of the feed in sequence.
+func (o *outboxStore) publishSerially(ctx context.Context, to outbox.Publisher, n int) (perSecond float64, err error) {
 	decode := outbox.EventsOfType(outbox.EventType)
 	begun, sent := time.Now(), 0
 	for page, err := range changefeed.Pull(ctx, o.members, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, changefeed.PullOptions{}) {

@@ -60,12 +60,12 @@ func outboxLatency(ctx context.Context, s *Site) (f Figure, err error) {
 	}
 	var medians, tails []float64
 	for n := range steadyRounds {
-		all, err := o.steadily(ctx, d)
+		all, err := o.commitSteadily(ctx, d)
 		if err != nil {
 			return f, err
 		}
 		medians, tails = append(medians, all[len(all)/2]), append(tails, all[len(all)*99/100])
-		s.say("round %d of %d: p50 %.2f ms, p99 %.2f ms of %d events", n+1, steadyRounds, medians[n], tails[n], len(all))
+		s.reportProgress("round %d of %d: p50 %.2f ms, p99 %.2f ms of %d events", n+1, steadyRounds, medians[n], tails[n], len(all))
 	}
 	f.Unit, f.Value = "ms", median(tails)
 	f.AtMost(outboxDelay)
@@ -73,8 +73,8 @@ func outboxLatency(ctx context.Context, s *Site) (f Figure, err error) {
 	return f, nil
 }
 
-// steadily commits events for a while, waits until all have arrived, and returns their delays in ms, sorted.
-func (o *outboxStore) steadily(ctx context.Context, d *delays) (all []float64, err error) {
+// commitSteadily commits events for a while, waits until all have arrived, and returns their delays in ms, sorted.
+func (o *outboxStore) commitSteadily(ctx context.Context, d *delays) (all []float64, err error) {
 	tick := time.NewTicker(time.Second / steadyRate)
 	defer tick.Stop()
 	for n, end := 0, time.Now().Add(steadySlice); time.Now().Before(end); n++ {
@@ -83,7 +83,7 @@ func (o *outboxStore) steadily(ctx context.Context, d *delays) (all []float64, e
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-		if err := o.rename(ctx, n%outboxKeys); err != nil {
+		if err := o.commitWithEvent(ctx, n%outboxKeys); err != nil {
 			return nil, err
 		}
 		d.commit(o.docs[n%outboxKeys])

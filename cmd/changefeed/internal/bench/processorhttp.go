@@ -86,13 +86,13 @@ func dialWorker(ctx context.Context, s *Site, from *host, items int) (w *worker,
 // acquired within it.
 func (w *worker) workOff(ctx context.Context) (perSecond float64, err error) {
 	runtime.GC()
-	used, served := busy(), w.from.busy()
+	used, served := busy(), w.from.processorTime()
 	leases, err := cosmos.OpenLeases(ctx, w.records, fmt.Sprint("unit-", len(w.used)), w.documents, cosmos.LeaseOptions{})
 	if err != nil {
 		return 0, err
 	}
 	spent, err := w.s.workOff(ctx, w.documents, leases, libraryDocs, w.items)
 	w.used = append(w.used, (busy() - used).Seconds())
-	w.served = append(w.served, (w.from.busy() - served).Seconds())
+	w.served = append(w.served, (w.from.processorTime() - served).Seconds())
 	return libraryDocs / spent.Seconds(), err
 }

@@ -38,13 +38,13 @@ type library struct {
 	units     int
 }
 
-// books returns the site's library. The first call fills the library, then closes and opens the store once, so all
+// filledLibrary returns the site's library. The first call fills the library, then closes and opens the store once, so all
 // data is in tables, like an older feed, and not in memory.
-func (s *Site) books(ctx context.Context) (*library, error) {
+func (s *Site) filledLibrary(ctx context.Context) (*library, error) {
 	if s.library != nil {
 		return s.library, nil
 	}
-	s.say("filling a store with %d documents", libraryDocs)
+	s.reportProgress("filling a store with %d documents", libraryDocs)
 	// The site gets the library before the filling, so after an error the site closes it.
 	l := &library{}
 	s.library = l
@@ -65,10 +65,10 @@ func (s *Site) books(ctx context.Context) (*library, error) {
 		return nil, err
 	}
 	// The bare engine gets its changes from the feed, so both contain the same bytes in the same order.
-	if _, err := l.read(ctx, func(p feed.Page) error { return l.bare.fill(p.Changes) }); err != nil {
+	if _, err := l.readFeed(ctx, func(p feed.Page) error { return l.bare.storeChanges(p.Changes) }); err != nil {
 		return nil, err
 	}
-	if err := l.shut(); err != nil { // to move the rest in memory into tables
+	if err := l.closeBoth(); err != nil { // to move the rest in memory into tables
 		return nil, err
 	}
 	return l, l.open(dir, filepath.Join(s.dir, "bare"))
@@ -91,17 +91,17 @@ func (l *library) open(store, bare string) (err error) {
 	return err
 }
 
-// shut closes both.
-func (l *library) shut() error { return errors.Join(l.db.Close(), l.bare.close()) }
+// closeBoth closes both.
+func (l *library) closeBoth() error { return errors.Join(l.db.Close(), l.bare.close()) }
 
 func (l *library) close() {
 	if l.db != nil && l.bare != nil {
-		_ = l.shut() // the directory is removed next
+		_ = l.closeBoth() // the directory is removed next
 	}
 }
 
-// read reads the feed from the beginning, range by range, and checks that no document is missing.
-func (l *library) read(ctx context.Context, each func(feed.Page) error) (perSecond float64, err error) {
+// readFeed reads the feed from the beginning, range by range, and checks that no document is missing.
+func (l *library) readFeed(ctx context.Context, each func(feed.Page) error) (perSecond float64, err error) {
 	partitions, err := l.documents.Partitions(ctx)
 	if err != nil {
 		return 0, err
@@ -133,7 +133,7 @@ func (l *library) read(ctx context.Context, each func(feed.Page) error) (perSeco
 // feedRead compares Source.Read with a scan of the bare engine, which is the upper limit of any layout.
 func feedRead(ctx context.Context, s *Site) (f Figure, err error) {
 	read := func(l *library) (float64, error) { return l.readOnly(ctx) }
-	if err := s.compareReads(ctx, &f, read, (*library).scan); err != nil {
+	if err := s.compareReads(ctx, &f, read, (*library).scanEngine); err != nil {
 		return f, err
 	}
 	f.ratioOf(0.6)
@@ -144,7 +144,7 @@ func feedRead(ctx context.Context, s *Site) (f Figure, err error) {
 
 // compareReads measures two ways to read the site's library in turns.
 func (s *Site) compareReads(ctx context.Context, f *Figure, subject, baseline func(*library) (float64, error)) error {
-	l, err := s.books(ctx)
+	l, err := s.filledLibrary(ctx)
 	if err != nil {
 		return err
 	}
@@ -163,14 +163,14 @@ func (s *Site) compareReads(ctx context.Context, f *Figure, subject, baseline fu
 // readOnly only reads the feed. readOnly first collects the garbage of the previous round.
 func (l *library) readOnly(ctx context.Context) (perSecond float64, err error) {
 	runtime.GC()
-	return l.read(ctx, func(feed.Page) error { return nil })
+	return l.readFeed(ctx, func(feed.Page) error { return nil })
 }
 
-// scan reads the same bytes from the bare engine.
-func (l *library) scan() (perSecond float64, err error) {
+// scanEngine reads the same bytes from the bare engine.
+func (l *library) scanEngine() (perSecond float64, err error) {
 	runtime.GC()
 	begun := time.Now()
-	n, err := l.bare.scan()
+	n, err := l.bare.scanAll()
 	if err == nil && n != libraryDocs {
 		err = fmt.Errorf("the bare engine gave %d documents, want %d", n, libraryDocs)
 	}
@@ -243,7 +243,7 @@ func writeToHandler(ctx context.Context, s *Site) (f Figure, err error) {
 	}
 	defer func() { err = cmp.Or(err, db.Close()) }()
 	p := &pulse{complain: s.Complain}
-	stop, err := p.listen(ctx, db)
+	stop, err := p.startListener(ctx, db)
 	if err != nil {
 		return f, err
 	}
@@ -254,12 +254,12 @@ func writeToHandler(ctx context.Context, s *Site) (f Figure, err error) {
 	}()
 	var medians, tails []float64
 	for n := range steadyRounds {
-		found, err := p.beat(ctx)
+		found, err := p.writeAndWait(ctx)
 		if err != nil {
 			return f, err
 		}
 		medians, tails = append(medians, found.P50), append(tails, found.P99)
-		s.say("round %d of %d: p50 %.2f ms, p99 %.2f ms of %d writes", n+1, steadyRounds, medians[n], tails[n], found.Written())
+		s.reportProgress("round %d of %d: p50 %.2f ms, p99 %.2f ms of %d writes", n+1, steadyRounds, medians[n], tails[n], found.Written())
 	}
 	f.Unit, f.Value = "ms", median(tails)
 	f.AtMost(5)
@@ -276,8 +276,8 @@ type pulse struct {
 	count     int
 }
 
-// listen starts a processor that records the arrival times of changes.
-func (p *pulse) listen(ctx context.Context, db *docstore.DB) (stop func() error, err error) {
+// startListener starts a processor that records the arrival times of changes.
+func (p *pulse) startListener(ctx context.Context, db *docstore.DB) (stop func() error, err error) {
 	spec := docstore.ContainerSpec{ID: "documents", Paths: []string{"/city"}, Ranges: libraryRanges}
 	if p.documents, err = db.CreateContainer(ctx, spec); err != nil {
 		return nil, err
@@ -301,8 +301,8 @@ func (p *pulse) listen(ctx context.Context, db *docstore.DB) (stop func() error,
 	return team.Stop, err
 }
 
-// beat writes for a while, waits until everything has arrived, and returns the ledger's judgement.
-func (p *pulse) beat(ctx context.Context) (found fleet.Judgement, err error) {
+// writeAndWait writes for a while, waits until everything has arrived, and returns the ledger's judgement.
+func (p *pulse) writeAndWait(ctx context.Context) (found fleet.Judgement, err error) {
 	ledger := fleet.NewLedger()
 	p.round.Store(ledger)
 	tick := time.NewTicker(time.Second / steadyRate)

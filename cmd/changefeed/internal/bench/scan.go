@@ -53,8 +53,8 @@ func (silentLog) Infof(string, ...any)  {}
 func (silentLog) Errorf(string, ...any) {}
 func (silentLog) Fatalf(string, ...any) {}
 
-// fill stores the parts of changes.
-func (e *bareEngine) fill(changes []feed.Change) error {
+// storeChanges stores the parts of changes.
+func (e *bareEngine) storeChanges(changes []feed.Change) error {
 	b := e.db.NewBatch()
 	for _, c := range changes {
 		e.next++
@@ -71,9 +71,9 @@ func (e *bareEngine) fill(changes []feed.Change) error {
 	return nil
 }
 
-// scan walks over all entries and counts them. scan copies each page into one buffer, because the engine reuses its
+// scanAll walks over all entries and counts them. scan copies each page into one buffer, because the engine reuses its
 // bytes at the next step.
-func (e *bareEngine) scan() (n int, err error) {
+func (e *bareEngine) scanAll() (n int, err error) {
 	it, err := e.db.NewIter(nil)
 	if err != nil {
 		return 0, fmt.Errorf("scan bare engine: %w", err)

@@ -44,8 +44,8 @@ type wired struct {
 	partitions   int // their ids are 0, 1, …
 }
 
-// wired starts a server over a new store, fills a container with a single partition, and starts the baseline.
-func (s *Site) wired(ctx context.Context, name string, docs int, flags ...string) (*wired, error) {
+// startWired starts a server over a new store, fills a container with a single partition, and starts the baseline.
+func (s *Site) startWired(ctx context.Context, name string, docs int, flags ...string) (*wired, error) {
 	return s.wiredOver(ctx, name, 1, docs, flags...)
 }
 
@@ -78,8 +78,8 @@ func (t *wired) start(ctx context.Context, s *Site, binary, name string, flags [
 	if err != nil {
 		return nil, err
 	}
-	s.say("filling a served container with %d documents", t.docs)
-	if err := t.fill(ctx, h); err != nil {
+	s.reportProgress("filling a served container with %d documents", t.docs)
+	if err := t.fillContainer(ctx, h); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
 	return h, nil
@@ -98,8 +98,8 @@ func (t *wired) end(err error) error {
 	return err
 }
 
-// fill creates the container and its documents, with batches over all connections.
-func (t *wired) fill(ctx context.Context, h *host) error {
+// fillContainer creates the container and its documents, with batches over all connections.
+func (t *wired) fillContainer(ctx context.Context, h *host) error {
 	w := h.sockets[0]
 	make := []request{
 		{method: "POST", path: "/dbs", kind: "dbs", header: jsonHeader, body: []byte(`{"id":"bench"}`)},
@@ -110,16 +110,16 @@ func (t *wired) fill(ctx context.Context, h *host) error {
 		},
 	}
 	for _, r := range make {
-		a, err := w.do(r)
+		a, err := w.sendAndRead(r)
 		if err == nil {
-			err = a.want(http.StatusCreated)
+			err = a.wantStatus(http.StatusCreated)
 		}
 		if err != nil {
 			return fmt.Errorf("set up container: %w", err)
 		}
 	}
 	cities := t.docs / docsPerCity
-	return h.each(func(w *socket, worker int) error {
+	return h.onEachConnection(func(w *socket, worker int) error {
 		for city := worker; city < cities; city += serveSockets {
 			if err := context.Cause(ctx); err != nil {
 				return err
@@ -132,8 +132,8 @@ func (t *wired) fill(ctx context.Context, h *host) error {
 	})
 }
 
-// each runs a job once on each connection, all at the same time.
-func (h *host) each(job func(w *socket, worker int) error) error {
+// onEachConnection runs a job once on each connection, all at the same time.
+func (h *host) onEachConnection(job func(w *socket, worker int) error) error {
 	errs := make([]error, len(h.sockets))
 	var working sync.WaitGroup
 	for i, w := range h.sockets {
@@ -155,7 +155,7 @@ func postBatch(w *socket, first, n, status int) error {
 		fmt.Fprintf(&ops, `{"operationType":"Upsert","resourceBody":%s}`, body)
 	}
 	ops.WriteByte(']')
-	a, err := w.do(request{
+	a, err := w.sendAndRead(request{
 		method: "POST", path: benchDocs, kind: "docs", link: benchLink, body: ops.Bytes(),
 		header: jsonHeader + "x-ms-cosmos-is-batch-request: True\r\nx-ms-cosmos-batch-atomic: True\r\nPrefer: return=minimal\r\n" +
 			"x-ms-documentdb-partitionkey: " + string(key) + "\r\n",
@@ -163,35 +163,35 @@ func postBatch(w *socket, first, n, status int) error {
 	if err != nil {
 		return err
 	}
-	return a.want(status)
+	return a.wantStatus(status)
 }
 
-// load measures an operation in turns with an echo of as many bytes, or with the same operation on another build.
-func (t *wired) load(ctx context.Context, s *Site, f *Figure, op func(*socket) error, echo request) error {
+// measureLoad measures an operation in turns with an echo of as many bytes, or with the same operation on another build.
+func (t *wired) measureLoad(ctx context.Context, s *Site, f *Figure, op func(*socket) error, echo request) error {
 	own, base := &strain{on: t.served, op: op}, &strain{on: t.base, op: op}
 	rounds := serveRounds
 	if t.rival {
 		rounds = rivalRounds
 	} else {
 		base.op = func(w *socket) error {
-			a, err := w.do(echo)
+			a, err := w.sendAndRead(echo)
 			if err != nil {
 				return err
 			}
-			return a.want(http.StatusOK)
+			return a.wantStatus(http.StatusOK)
 		}
 	}
-	err := s.compare(ctx, f, rounds,
-		func() (float64, error) { return own.slice(ctx) },
-		func() (float64, error) { return base.slice(ctx) })
+	err := s.compareInTurns(ctx, f, rounds,
+		func() (float64, error) { return own.runSlice(ctx) },
+		func() (float64, error) { return base.runSlice(ctx) })
 	if err != nil {
 		return err
 	}
 	f.Detail = fmt.Sprintf("%d keep-alive connections, signed, %d documents of %d bytes, %.0f µs of the server's processor time each; baseline: net/http echoing as many bytes",
-		serveSockets, t.docs, docBytes, own.each())
+		serveSockets, t.docs, docBytes, own.timePerOperation())
 	if t.rival {
 		f.Detail = fmt.Sprintf("%d keep-alive connections, signed, %d documents of %d bytes; processor time of the server each: %.1f µs, of the baseline %.1f µs; baseline: %s",
-			serveSockets, t.docs, docBytes, own.each(), base.each(), s.Against)
+			serveSockets, t.docs, docBytes, own.timePerOperation(), base.timePerOperation(), s.Against)
 	}
 	return nil
 }
@@ -204,30 +204,30 @@ type strain struct {
 	ops float64
 }
 
-// slice loads the server for a while, and returns the operations per second.
-func (l *strain) slice(ctx context.Context) (perSecond float64, err error) {
-	before := l.on.busy()
+// runSlice loads the server for a while, and returns the operations per second.
+func (l *strain) runSlice(ctx context.Context) (perSecond float64, err error) {
+	before := l.on.processorTime()
 	perSecond, err = crowd(ctx, len(l.on.sockets), serveSlice, func(_ context.Context, i int) error { return l.op(l.on.sockets[i]) })
 	// The last operations end after the slice, so this counts slightly too few operations. The time per operation is
 	// therefore too high, never too low.
-	l.cpu += l.on.busy() - before
+	l.cpu += l.on.processorTime() - before
 	l.ops += perSecond * serveSlice.Seconds()
 	return perSecond, err
 }
 
-// each returns the server's processor time per operation, in µs.
-func (l *strain) each() float64 { return float64(l.cpu.Microseconds()) / l.ops }
+// timePerOperation returns the server's processor time per operation, in µs.
+func (l *strain) timePerOperation() float64 { return float64(l.cpu.Microseconds()) / l.ops }
 
 // served returns a benchmark of an operation on a separate server.
 func served(name string, docs int, least float64, echo func() request, op func(docs int) func(*socket) error, flags ...string) func(context.Context, *Site) (Figure, error) {
 	return func(ctx context.Context, s *Site) (f Figure, err error) {
 		f.Unit = "requests/s"
-		t, err := s.wired(ctx, name, docs, flags...)
+		t, err := s.startWired(ctx, name, docs, flags...)
 		if err != nil {
 			return f, err
 		}
 		defer func() { err = t.end(err) }()
-		if err := t.load(ctx, s, &f, op(docs), echo()); err != nil {
+		if err := t.measureLoad(ctx, s, &f, op(docs), echo()); err != nil {
 			return f, err
 		}
 		f.atLeast(least)
@@ -245,14 +245,14 @@ func (f *Figure) atLeast(least float64) {
 func upsertOne(docs int) func(*socket) error {
 	return func(w *socket) error {
 		key, body := docOf(rand.IntN(docs))
-		a, err := w.do(request{
+		a, err := w.sendAndRead(request{
 			method: "POST", path: benchDocs, kind: "docs", link: benchLink, body: body,
 			header: jsonHeader + upsertHeader + "x-ms-documentdb-partitionkey: " + string(key) + "\r\n",
 		})
 		if err != nil {
 			return err
 		}
-		return a.want(http.StatusOK)
+		return a.wantStatus(http.StatusOK)
 	}
 }
 
@@ -260,14 +260,14 @@ func readOne(docs int) func(*socket) error {
 	return func(w *socket) error {
 		n := rand.IntN(docs)
 		id := "doc-" + strconv.Itoa(n)
-		a, err := w.do(request{
+		a, err := w.sendAndRead(request{
 			method: "GET", path: benchDocs + "/" + id, kind: "docs", link: benchLink + "/docs/" + id,
 			header: "x-ms-documentdb-partitionkey: [\"city-" + strconv.Itoa(n/docsPerCity) + "\"]\r\n",
 		})
 		if err != nil {
 			return err
 		}
-		return a.want(http.StatusOK)
+		return a.wantStatus(http.StatusOK)
 	}
 }
 
@@ -275,7 +275,7 @@ func queryOne(docs int) func(*socket) error {
 	return func(w *socket) error {
 		n := rand.IntN(docs)
 		body := fmt.Appendf(nil, `{"query":"SELECT * FROM c WHERE c.id = @id","parameters":[{"name":"@id","value":"doc-%d"}]}`, n)
-		a, err := w.do(request{
+		a, err := w.sendAndRead(request{
 			method: "POST", path: benchDocs, kind: "docs", link: benchLink, body: body,
 			header: "Content-Type: application/query+json\r\nx-ms-documentdb-isquery: true\r\nx-ms-documentdb-partitionkey: [\"city-" + strconv.Itoa(n/docsPerCity) + "\"]\r\n",
 		})
@@ -287,9 +287,9 @@ func queryOne(docs int) func(*socket) error {
 			Count int `json:"_count"`
 		}
 		if err := json.Unmarshal(a.body, &rows); err != nil || rows.Count != 1 {
-			return fmt.Errorf("query for doc-%d gave %d documents: want 1: %w", n, rows.Count, a.want(http.StatusOK))
+			return fmt.Errorf("query for doc-%d gave %d documents: want 1: %w", n, rows.Count, a.wantStatus(http.StatusOK))
 		}
-		return a.want(http.StatusOK)
+		return a.wantStatus(http.StatusOK)
 	}
 }
 

@@ -33,7 +33,7 @@ const (
 // from pass to pass.
 func serveFeed(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Unit = "documents/s"
-	t, err := s.wired(ctx, "serve-feed", feedDocs)
+	t, err := s.startWired(ctx, "serve-feed", feedDocs)
 	if err != nil {
 		return f, err
 	}
@@ -53,11 +53,11 @@ func serveFeed(ctx context.Context, s *Site) (f Figure, err error) {
 			}
 		}
 	}
-	before := t.served.resident()
-	if err := s.compare(ctx, &f, rounds, func() (float64, error) { return t.readFeed(t.served, &page) }, base); err != nil {
+	before := t.served.memoryNow()
+	if err := s.compareInTurns(ctx, &f, rounds, func() (float64, error) { return t.readFeed(t.served, &page) }, base); err != nil {
 		return f, err
 	}
-	after := t.served.resident()
+	after := t.served.memoryNow()
 	f.atLeast(100_000)
 	f.OK = f.OK && after <= before*11/10
 	f.Target += ", memory flat"
@@ -87,9 +87,9 @@ func (t *wired) readFeed(from *host, page *int) (perSecond float64, err error) {
 // readPartition counts the documents in the feed of a partition.
 func readPartition(w *socket, partition int, page *int) (n int, err error) {
 	for etag := ""; ; {
-		a, err := w.do(feedRequest(partition, etag, "x-ms-max-item-count: "+strconv.Itoa(feedPageItems)+"\r\n"))
+		a, err := w.sendAndRead(feedRequest(partition, etag, "x-ms-max-item-count: "+strconv.Itoa(feedPageItems)+"\r\n"))
 		if err == nil {
-			err = a.want(http.StatusOK, http.StatusNotModified)
+			err = a.wantStatus(http.StatusOK, http.StatusNotModified)
 		}
 		if err != nil || a.status == http.StatusNotModified {
 			return n, err
@@ -111,9 +111,9 @@ func feedRequest(partition int, etag, header string) request {
 func (t *wired) readEcho(page int) (perSecond float64, err error) {
 	begun := time.Now()
 	for range feedDocs / feedPageItems {
-		a, err := t.base.sockets[0].do(request{method: "GET", path: "/" + strconv.Itoa(page)})
+		a, err := t.base.sockets[0].sendAndRead(request{method: "GET", path: "/" + strconv.Itoa(page)})
 		if err == nil {
-			err = a.want(http.StatusOK)
+			err = a.wantStatus(http.StatusOK)
 		}
 		if err != nil {
 			return 0, err
@@ -125,13 +125,13 @@ func (t *wired) readEcho(page int) (perSecond float64, err error) {
 // serveFollow measures the time from an acknowledged write to its arrival at a waiting reader.
 func serveFollow(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Unit = "ms"
-	t, err := s.wired(ctx, "serve-follow", serveDocs)
+	t, err := s.startWired(ctx, "serve-follow", serveDocs)
 	if err != nil {
 		return f, err
 	}
 	defer func() { err = t.end(err) }()
 	g := &following{t: t, sent: map[string]time.Time{}, seen: map[string]time.Time{}}
-	if err := g.run(ctx); err != nil {
+	if err := g.runBoth(ctx); err != nil {
 		return f, err
 	}
 	var waits []float64
@@ -154,12 +154,12 @@ type following struct {
 	done       bool // all documents were sent
 }
 
-// run asks for the present position, and then runs the writer and the reader. Each has its own connection, because a
+// runBoth asks for the present position, and then runs the writer and the reader. Each has its own connection, because a
 // connection answers a single request at a time, and the server holds the reader's requests.
-func (g *following) run(ctx context.Context) error {
-	a, err := g.t.served.sockets[0].do(feedRequest(0, "*", ""))
+func (g *following) runBoth(ctx context.Context) error {
+	a, err := g.t.served.sockets[0].sendAndRead(feedRequest(0, "*", ""))
 	if err == nil {
-		err = a.want(http.StatusNotModified)
+		err = a.wantStatus(http.StatusNotModified)
 	}
 	if err != nil {
 		return err
@@ -167,14 +167,14 @@ func (g *following) run(ctx context.Context) error {
 	from := a.etag
 	var wrote, read error
 	var work sync.WaitGroup
-	work.Go(func() { wrote = g.write(ctx) })
-	work.Go(func() { read = g.follow(ctx, from) })
+	work.Go(func() { wrote = g.writeSteadily(ctx) })
+	work.Go(func() { read = g.readUntilAllCame(ctx, from) })
 	work.Wait()
 	return errors.Join(wrote, read)
 }
 
-// write creates documents at a steady rate.
-func (g *following) write(ctx context.Context) error {
+// writeSteadily creates documents at a steady rate.
+func (g *following) writeSteadily(ctx context.Context) error {
 	tick := time.NewTicker(time.Second / followRate)
 	defer tick.Stop()
 	// This also runs after an error; otherwise the reader would wait for documents that are never written.
@@ -186,13 +186,13 @@ func (g *following) write(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		id := "new-" + strconv.Itoa(n)
-		a, err := g.t.served.sockets[1].do(request{
+		a, err := g.t.served.sockets[1].sendAndRead(request{
 			method: "POST", path: benchDocs, kind: "docs", link: benchLink,
 			body:   fmt.Appendf(nil, `{"id":%q,"city":"x","text":%q}`, id, prosePage(docBytes-60)),
 			header: jsonHeader + "x-ms-documentdb-partitionkey: [\"x\"]\r\nPrefer: return=minimal\r\n",
 		})
 		if err == nil {
-			err = a.want(http.StatusCreated)
+			err = a.wantStatus(http.StatusCreated)
 		}
 		if err != nil {
 			return err
@@ -211,22 +211,22 @@ func (g *following) finish() {
 	g.done = true
 }
 
-// follow reads the feed until all written documents have come.
-func (g *following) follow(ctx context.Context, etag string) error {
+// readUntilAllCame reads the feed until all written documents have come.
+func (g *following) readUntilAllCame(ctx context.Context, etag string) error {
 	for last := time.Now(); ctx.Err() == nil; {
-		a, err := g.t.served.sockets[2].do(feedRequest(0, etag, feedPoll))
+		a, err := g.t.served.sockets[2].sendAndRead(feedRequest(0, etag, feedPoll))
 		if err != nil {
 			return err
 		}
 		etag = a.etag
 		if a.status == http.StatusOK {
 			last = time.Now()
-			if err := g.note(a.body); err != nil {
+			if err := g.notePage(a.body); err != nil {
 				return err
 			}
 		}
 		// Changes may still come after the last write, so only a long silence means a loss.
-		if finished, missing := g.missing(); finished && (missing == 0 || time.Since(last) > followPatience) {
+		if finished, missing := g.countMissing(); finished && (missing == 0 || time.Since(last) > followPatience) {
 			if missing > 0 {
 				return fmt.Errorf("%d of %d changes did not come", missing, len(g.sent))
 			}
@@ -236,8 +236,8 @@ func (g *following) follow(ctx context.Context, etag string) error {
 	return context.Cause(ctx)
 }
 
-// note records the documents of a page. A document that comes twice is an error.
-func (g *following) note(page []byte) error {
+// notePage records the documents of a page. A document that comes twice is an error.
+func (g *following) notePage(page []byte) error {
 	var body struct {
 		Documents []struct{ ID string }
 	}
@@ -256,8 +256,8 @@ func (g *following) note(page []byte) error {
 	return nil
 }
 
-// missing returns how many documents have not come yet; finished is true if no more will be written.
-func (g *following) missing() (finished bool, n int) {
+// countMissing returns how many documents have not come yet; finished is true if no more will be written.
+func (g *following) countMissing() (finished bool, n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.done, len(g.sent) - len(g.seen)
@@ -278,9 +278,9 @@ func serveStart(ctx context.Context, s *Site) (f Figure, err error) {
 		if err != nil {
 			return f, err
 		}
-		a, err := h.sockets[0].do(request{method: "GET", path: "/"})
+		a, err := h.sockets[0].sendAndRead(request{method: "GET", path: "/"})
 		if err == nil {
-			err = a.want(http.StatusOK)
+			err = a.wantStatus(http.StatusOK)
 		}
 		waits = append(waits, float64(time.Since(begun).Microseconds())/1000)
 		if err = errors.Join(err, h.Close()); err != nil {

@@ -18,7 +18,7 @@ import (
 // then, for the duration of the plan, all of these together with batches and the feed.
 func serveMemory(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Unit = "MB"
-	t, err := s.wired(ctx, "serve-memory", serveDocs)
+	t, err := s.startWired(ctx, "serve-memory", serveDocs)
 	if err != nil {
 		return f, err
 	}
@@ -27,7 +27,7 @@ func serveMemory(ctx context.Context, s *Site) (f Figure, err error) {
 	load := func(op func(*socket) error, d time.Duration) error {
 		rate, err := crowd(ctx, serveSockets, d, func(_ context.Context, i int) error { return op(t.served.sockets[i]) })
 		rates = append(rates, rate)
-		s.say("%s requests/s; resident %s", amount(rate), t.served.held())
+		s.reportProgress("%s requests/s; resident %s", amount(rate), t.served.readFootprint())
 		return err
 	}
 	for _, op := range []func(*socket) error{upsertOne(serveDocs), readOne(serveDocs), queryOne(serveDocs)} {
@@ -40,7 +40,7 @@ func serveMemory(ctx context.Context, s *Site) (f Figure, err error) {
 			return f, err
 		}
 	}
-	h := t.served.held()
+	h := t.served.readFootprint()
 	f.Value = float64(h.peak) / bytesPerMB
 	f.AtMost(memory.Default / bytesPerMB)
 	f.Detail = fmt.Sprintf("the most that was resident with %d documents, under %v of upserts, reads and queries (%s requests/s) and %v of all at once (%s requests/s) by %d connections; at the end %s",
@@ -58,12 +58,12 @@ const memorySlice = 30 * time.Second // part of the mixed load after which the m
 func mixed(docs int) func(*socket) error {
 	upsert, read, query, batch := upsertOne(docs), readOne(docs), queryOne(docs), batchOfTen(docs)
 	feed := func(w *socket) error {
-		a, err := w.do(feedRequest(0, cmp.Or(w.followed, "*"), "x-ms-max-item-count: 1000\r\n"))
+		a, err := w.sendAndRead(feedRequest(0, cmp.Or(w.followed, "*"), "x-ms-max-item-count: 1000\r\n"))
 		if err != nil {
 			return err
 		}
 		w.followed = a.etag
-		return a.want(http.StatusOK, http.StatusNotModified)
+		return a.wantStatus(http.StatusOK, http.StatusNotModified)
 	}
 	return func(w *socket) error {
 		switch n := rand.IntN(100); {

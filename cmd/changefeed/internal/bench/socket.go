@@ -64,8 +64,8 @@ func dialSocket(host string, key []byte) (*socket, error) {
 	return &socket{conn: conn, in: bufio.NewReaderSize(conn, 64<<10), host: host, key: key}, nil
 }
 
-// do sends a request and reads the answer.
-func (w *socket) do(r request) (*answer, error) {
+// sendAndRead sends a request and reads the answer.
+func (w *socket) sendAndRead(r request) (*answer, error) {
 	if err := w.send(r); err != nil {
 		return nil, err
 	}
@@ -172,8 +172,8 @@ func (w *socket) line() ([]byte, error) {
 	return bytes.TrimRight(line, "\r\n"), nil
 }
 
-// want returns an error if the answer has another status.
-func (a *answer) want(statuses ...int) error {
+// wantStatus returns an error if the answer has another status.
+func (a *answer) wantStatus(statuses ...int) error {
 	if slices.Contains(statuses, a.status) {
 		return nil
 	}

@@ -48,7 +48,7 @@ func stuckKey(ctx context.Context, s *Site) (f Figure, err error) {
 		return f, err
 	}
 	defer func() { err = errors.Join(err, without.db.Close()) }()
-	s.say("writing %d changes of one key among %d of others", stuckDocs, healthyDocs)
+	s.reportProgress("writing %d changes of one key among %d of others", stuckDocs, healthyDocs)
 	if err := with.fillFast(func() error { return with.fillStuck(ctx, stuckDocs) }); err != nil {
 		return f, err
 	}
@@ -58,7 +58,7 @@ func stuckKey(ctx context.Context, s *Site) (f Figure, err error) {
 	rate := func(a *aisle) (float64, error) {
 		c := newCounter(healthyDocs)
 		c.first = healthyFirst
-		_, err := a.work(ctx, c.beside(hang), changefeed.Options{Concurrency: healthyAt}, c.over)
+		_, err := a.runUnit(ctx, c.besideStuckKey(hang), changefeed.Options{Concurrency: healthyAt}, c.over)
 		return c.perSecond(), err
 	}
 	f.Unit = "changes/s"
@@ -71,7 +71,7 @@ func stuckKey(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Value = value
 	f.Against(healthy)
 	f.ratioOf(1 - healthyLoss)
-	r, err := with.recover(ctx)
+	r, err := with.recoverStuckKey(ctx)
 	if err != nil {
 		return f, err
 	}
@@ -87,7 +87,7 @@ func stuckKey(ctx context.Context, s *Site) (f Figure, err error) {
 // hangs. The first of all changes belongs to that key.
 func (a *aisle) fillStuck(ctx context.Context, n int) error {
 	if n > 0 {
-		if err := a.put(ctx, stuckName, 0, smallBytes); err != nil {
+		if err := a.writeDocument(ctx, stuckName, 0, smallBytes); err != nil {
 			return err
 		}
 	}
@@ -96,11 +96,11 @@ func (a *aisle) fillStuck(ctx context.Context, n int) error {
 	return together(ctx, writers, func(ctx context.Context) error {
 		for i := int(next.Add(1)) - 1; i < healthyDocs; i = int(next.Add(1)) - 1 {
 			for j := max(1, i*each); j < (i+1)*each; j++ {
-				if err := a.put(ctx, stuckName, j, smallBytes); err != nil {
+				if err := a.writeDocument(ctx, stuckName, j, smallBytes); err != nil {
 					return err
 				}
 			}
-			if err := a.put(ctx, "key-"+strconv.Itoa(i%healthyKeys), stuckDocs+i, smallBytes); err != nil {
+			if err := a.writeDocument(ctx, "key-"+strconv.Itoa(i%healthyKeys), stuckDocs+i, smallBytes); err != nil {
 				return err
 			}
 		}
@@ -108,14 +108,14 @@ func (a *aisle) fillStuck(ctx context.Context, n int) error {
 	})
 }
 
-// beside returns a handler that takes some time for each change. beside passes the changes of the stuck key to
+// besideStuckKey returns a handler that takes some time for each change. beside passes the changes of the stuck key to
 // another handler.
-func (c *counter) beside(stuck feed.HandlerFunc) feed.HandlerFunc {
+func (c *counter) besideStuckKey(stuck feed.HandlerFunc) feed.HandlerFunc {
 	return func(ctx context.Context, b *feed.Batch) error {
 		if b.Changes[0].PartitionKey == feed.Key(stuckName) {
 			return stuck(ctx, b)
 		}
-		return c.wait(ctx, b, healthyTime)
+		return c.waitForEach(ctx, b, healthyTime)
 	}
 }
 
@@ -137,8 +137,8 @@ type recovery struct {
 	last  int64 // LSN
 }
 
-// recover handles the feed with a handler that hangs until all healthy changes are handled, and then goes on.
-func (a *aisle) recover(ctx context.Context) (*recovery, error) {
+// recoverStuckKey handles the feed with a handler that hangs until all healthy changes are handled, and then goes on.
+func (a *aisle) recoverStuckKey(ctx context.Context) (*recovery, error) {
 	r := &recovery{released: make(chan struct{}), over: make(chan struct{}), seen: make([]bool, stuckDocs)}
 	c := newCounter(healthyDocs)
 	done := make(chan struct{})
@@ -148,7 +148,7 @@ func (a *aisle) recover(ctx context.Context) (*recovery, error) {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if err := r.take(b.Changes); err != nil {
+		if err := r.takeChanges(b.Changes); err != nil {
 			return err
 		}
 		if r.count == stuckDocs {
@@ -164,8 +164,8 @@ func (a *aisle) recover(ctx context.Context) (*recovery, error) {
 			r.heap = max(r.heap, live()-before)
 		}
 	})
-	watching.Go(func() { r.release(ctx, c.over, done) })
-	said, err := a.work(ctx, c.beside(stuck), changefeed.Options{Concurrency: healthyAt}, r.over)
+	watching.Go(func() { r.releaseStuckKey(ctx, c.over, done) })
+	said, err := a.runUnit(ctx, c.besideStuckKey(stuck), changefeed.Options{Concurrency: healthyAt}, r.over)
 	unwatch()
 	watching.Wait()
 	if err == nil && (r.count != stuckDocs || len(said.Leases) != 1 || said.Leases[0].SetAside != 0) {
@@ -174,9 +174,9 @@ func (a *aisle) recover(ctx context.Context) (*recovery, error) {
 	return r, err
 }
 
-// release lets the handler go on when the healthy changes are handled. The work ends some time after the key's last
+// releaseStuckKey lets the handler go on when the healthy changes are handled. The work ends some time after the key's last
 // change, so a change that comes twice would be noticed.
-func (r *recovery) release(ctx context.Context, healthy, done <-chan struct{}) {
+func (r *recovery) releaseStuckKey(ctx context.Context, healthy, done <-chan struct{}) {
 	defer close(r.over)
 	select {
 	case <-healthy:
@@ -196,8 +196,8 @@ func (r *recovery) release(ctx context.Context, healthy, done <-chan struct{}) {
 	}
 }
 
-// take records changes of the key. Only a single call runs at a time.
-func (r *recovery) take(changes []feed.Change) error {
+// takeChanges records changes of the key. Only a single call runs at a time.
+func (r *recovery) takeChanges(changes []feed.Change) error {
 	for i := range changes {
 		c := &changes[i]
 		n, err := strconv.Atoi(strings.TrimPrefix(c.ID, docID(0)[:4]))

@@ -115,7 +115,7 @@ func durableOverwrite(ctx context.Context, s *Site) (f Figure, err error) {
 	if err != nil {
 		return f, err
 	}
-	s.say("filling a store with %d documents", overwriteDocs)
+	s.reportProgress("filling a store with %d documents", overwriteDocs)
 	if err := fillWith(ctx, c, overwriteDocs); err != nil {
 		return f, err
 	}

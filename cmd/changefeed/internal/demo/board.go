@@ -37,24 +37,24 @@ const (
 // newBoard creates a board. In a terminal the board is drawn often; if each drawing is a new line, drawings are rare.
 func newBoard(d *performance) *board {
 	b := &board{d: d, every: plainEvery, last: time.Now(), rates: map[string]float64{}}
-	if d.screen.live() {
+	if d.screen.canRedraw() {
 		b.every = liveEvery
 	}
 	return b
 }
 
-// show updates the board until ctx ends.
-func (b *board) show(ctx context.Context) {
+// keepUpToDate updates the board until ctx ends.
+func (b *board) keepUpToDate(ctx context.Context) {
 	for pause.For(ctx, b.every) == nil {
 		lags, err := changefeed.Estimate(ctx, b.d.orders, b.d.fleet.Leases)
 		if err != nil {
 			continue // in the middle of a split; the next look will succeed
 		}
 		rows := b.rows(lags)
-		if b.d.screen.live() {
-			b.d.screen.show(b.table(rows, lags))
+		if b.d.screen.canRedraw() {
+			b.d.screen.replaceTable(b.layOut(rows, lags))
 		} else {
-			b.d.screen.say("%s", summary(b.head(rows), rows))
+			b.d.screen.writeEvent("%s", summary(b.headLine(rows), rows))
 		}
 	}
 }
@@ -92,8 +92,8 @@ func (b *board) rows(lags []changefeed.Lag) (rows []row) {
 	return rows
 }
 
-// head returns the state of the whole demo in words.
-func (b *board) head(rows []row) string {
+// headLine returns the state of the whole demo in words.
+func (b *board) headLine(rows []row) string {
 	written, handled := b.d.ledger.Totals()
 	lag := int64(0)
 	rate := 0.0
@@ -112,15 +112,15 @@ func summary(head string, rows []row) string {
 	return head + "; leases: " + strings.Join(hosts, ", ")
 }
 
-// table lays out the board. A narrow terminal has no bars, because they only repeat a figure.
-func (b *board) table(rows []row, lags []changefeed.Lag) []line {
+// layOut lays out the board. A narrow terminal has no bars, because they only repeat a figure.
+func (b *board) layOut(rows []row, lags []changefeed.Lag) []line {
 	bar := rateBar
 	if room := b.d.screen.Room(); room > 0 {
 		bar = max(0, min(rateBar, room-rowWidth))
 	}
 	lines := []line{
 		{},
-		{{b.head(rows), bold}},
+		{{b.headLine(rows), bold}},
 		{{fmt.Sprintf("%-10s %-8s %6s %7s  %-*s %9s %9s %9s", "INSTANCE", "STATE", "LEASES", "LAG",
 			bar, "", "CHANGES/S", "P50 ms", "P99 ms"), dim}},
 	}
@@ -138,14 +138,14 @@ func (b *board) table(rows []row, lags []changefeed.Lag) []line {
 			{fmt.Sprintf(" %9.0f %9.1f %9.1f", r.rate, r.p50, r.p99), plain},
 		})
 	}
-	return append(lines, b.keys(lags))
+	return append(lines, b.drawKeys(lags))
 }
 
 // colour returns the style of an instance.
 func colour(n int) string { return fmt.Sprint(36 - n%5) } // cyan, magenta, blue, yellow, green
 
-// keys draws the key space: each lease is as wide as its range and shows the number of its owner.
-func (b *board) keys(lags []changefeed.Lag) line {
+// drawKeys draws the key space: each lease is as wide as its range and shows the number of its owner.
+func (b *board) drawKeys(lags []changefeed.Lag) line {
 	all := b.d.fleet.Instances()
 	picture := line{{"keys ", dim}}
 	for _, lag := range lags {

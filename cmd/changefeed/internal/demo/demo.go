@@ -27,17 +27,17 @@ func Play(ctx context.Context, dir string, length time.Duration, out io.Writer, 
 	defer cancel()
 	d := &performance{screen: newScreen(out), ledger: fleet.NewLedger(), length: length}
 	d.screen.leave = cancel
-	found, err = d.run(ctx, dir)
+	found, err = d.playAndJudge(ctx, dir)
 	// This error comes before the error of the run, because a demo without a reader ends.
-	if lost := d.screen.unread(); lost != nil {
+	if lost := d.screen.readerError(); lost != nil {
 		return found, lost
 	}
 	if err != nil {
 		return found, err
 	}
-	d.conclude(found)
+	d.writeJudgement(found)
 	if kept {
-		d.screen.say("the store is kept: changefeed leases --db %s, changefeed tail --db %s --container orders", dir, dir)
+		d.screen.writeEvent("the store is kept: changefeed leases --db %s, changefeed tail --db %s --container orders", dir, dir)
 	}
 	return found, nil
 }
@@ -87,22 +87,22 @@ const (
 	patience     = 30 * time.Second // time for the fleet to handle all written changes
 )
 
-// run runs and judges the demo on a store.
-func (d *performance) run(ctx context.Context, dir string) (found Findings, err error) {
+// playAndJudge runs and judges the demo on a store.
+func (d *performance) playAndJudge(ctx context.Context, dir string) (found Findings, err error) {
 	db, err := docstore.Open(filepath.Clean(dir), docstore.Options{})
 	if err != nil {
 		return found, err
 	}
 	defer func() { err = cmp.Or(err, db.Close()) }()
-	if err := d.prepare(ctx, db); err != nil {
+	if err := d.makeContainers(ctx, db); err != nil {
 		return found, err
 	}
-	d.screen.say("container orders, keyed by /city, in %d ranges", ranges)
-	if err := cmp.Or(d.play(ctx), d.screen.unread()); err != nil {
+	d.screen.writeEvent("container orders, keyed by /city, in %d ranges", ranges)
+	if err := cmp.Or(d.playAll(ctx), d.screen.readerError()); err != nil {
 		return found, errors.Join(err, d.fleet.Stop())
 	}
 	// A demo that ends early is judged too.
-	if err := d.audit(context.WithoutCancel(ctx)); err != nil {
+	if err := d.auditAfterStop(context.WithoutCancel(ctx)); err != nil {
 		return found, errors.Join(err, d.fleet.Stop())
 	}
 	j := d.ledger.Judge()
@@ -118,8 +118,8 @@ func (d *performance) run(ctx context.Context, dir string) (found Findings, err 
 
 const ranges = 4
 
-// prepare creates the containers.
-func (d *performance) prepare(ctx context.Context, db *docstore.DB) (err error) {
+// makeContainers creates the containers.
+func (d *performance) makeContainers(ctx context.Context, db *docstore.DB) (err error) {
 	spec := docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}, Ranges: ranges}
 	// Orders of an earlier demo would be handled too, but the ledger has not recorded their writes.
 	if d.orders, err = db.CreateContainer(ctx, spec); errors.Is(err, feed.ErrConflict) {
@@ -134,25 +134,25 @@ func (d *performance) prepare(ctx context.Context, db *docstore.DB) (err error) 
 	}
 	leases, err := docstore.NewLeases(ctx, records, "demo", d.orders)
 	d.fleet = &fleet.Fleet{Source: d.orders, Leases: leases, Look: lookEvery, Report: func(instance string, err error) {
-		d.screen.note("%s reports: %v", instance, err)
+		d.screen.writeAside("%s reports: %v", instance, err)
 	}}
 	return err
 }
 
-// enter starts an instance.
-func (d *performance) enter(ctx context.Context, name string) error {
-	d.screen.say("starting %s", name)
-	_, err := d.fleet.Start(ctx, feed.HandlerFunc(d.handle), changefeed.Options{
+// startInstance starts an instance.
+func (d *performance) startInstance(ctx context.Context, name string) error {
+	d.screen.writeEvent("starting %s", name)
+	_, err := d.fleet.Start(ctx, feed.HandlerFunc(d.handleBatch), changefeed.Options{
 		Instance: name, Start: feed.FromBeginning(),
 		Acquire: acquireEvery, Renew: renewEvery, Expiration: expiration, Drain: drainTime, Poll: pollEvery,
 		Hooks: changefeed.Hooks{
-			Acquired: func(_ context.Context, lease feed.Lease) { d.screen.note("%s works on %s", name, lease.Token) },
+			Acquired: func(_ context.Context, lease feed.Lease) { d.screen.writeAside("%s works on %s", name, lease.Token) },
 			Released: func(_ context.Context, lease feed.Lease, why feed.Reason) {
 				switch why {
 				case feed.ReasonGiven:
-					d.screen.note("%s hands over %s", name, lease.Token)
+					d.screen.writeAside("%s hands over %s", name, lease.Token)
 				case feed.ReasonSplit:
-					d.screen.note("%s has replaced the lease of %s", name, lease.Token)
+					d.screen.writeAside("%s has replaced the lease of %s", name, lease.Token)
 				}
 			},
 		},
@@ -162,8 +162,8 @@ func (d *performance) enter(ctx context.Context, name string) error {
 
 var errDead = errors.New("this instance was killed")
 
-// handle is the handler of all instances: the handler works a little, and records the batch in the ledger.
-func (d *performance) handle(ctx context.Context, b *feed.Batch) error {
+// handleBatch is the handler of all instances: the handler works a little, and records the batch in the ledger.
+func (d *performance) handleBatch(ctx context.Context, b *feed.Batch) error {
 	arrived := time.Now()
 	if err := pause.For(ctx, workTime); err != nil {
 		return err
@@ -175,8 +175,8 @@ func (d *performance) handle(ctx context.Context, b *feed.Batch) error {
 	return nil
 }
 
-// conclude prints the findings.
-func (d *performance) conclude(f Findings) {
+// writeJudgement prints the findings.
+func (d *performance) writeJudgement(f Findings) {
 	row := func(name string, bad bool, value, why string, args ...any) line {
 		style := good
 		if bad {

@@ -19,9 +19,9 @@ import (
 func TestTheScreenDrawsItsTableInPlace(t *testing.T) {
 	var out bytes.Buffer
 	s := &screen{w: &out, begun: time.Now(), Terminal: wide(10)}
-	s.show([]line{{{"abcdefghijkl", bold}}, {{"░░░", plain}, {"▕▏▕▏▕▏▕▏", plain}}})
-	s.say("hello")
-	s.show(nil)
+	s.replaceTable([]line{{{"abcdefghijkl", bold}}, {{"░░░", plain}, {"▕▏▕▏▕▏▕▏", plain}}})
+	s.writeEvent("hello")
+	s.replaceTable(nil)
 	want := "\x1b[1mabcdefghi\x1b[0m\n░░░▕▏▕▏▕▏\n" +
 		"\x1b[2A\x1b[J" + "\x1b[2m   0.0s  \x1b[0mhello\n" + "\x1b[1mabcdefghi\x1b[0m\n░░░▕▏▕▏▕▏\n" +
 		"\x1b[2A\x1b[J"
@@ -33,8 +33,8 @@ func TestTheScreenDrawsItsTableInPlace(t *testing.T) {
 func TestTheScreenWritesPlainLinesElsewhere(t *testing.T) {
 	var out bytes.Buffer
 	s := newScreen(&out)
-	s.show([]line{{{"a table", bold}}})
-	s.note("hello")
+	s.replaceTable([]line{{{"a table", bold}}})
+	s.writeAside("hello")
 	if got, want := out.String(), "   0.0s  hello\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -49,7 +49,7 @@ func TestTheBoardShowsEachInstance(t *testing.T) {
 		{Lease: feed.Lease{Owner: "host-2", Range: feed.Range{Min: "20", Max: "FF"}}, Pending: 3},
 	}
 	var out strings.Builder
-	for _, l := range b.table(b.rows(lags), lags) {
+	for _, l := range b.layOut(b.rows(lags), lags) {
 		l.render(&out, false, 0)
 	}
 	for _, want := range []string{"lag 10", "host-1     working       1       7", "host-2     killed        1       3", "▕" + strings.Repeat("1", 31) + "▕" + strings.Repeat("?", 31) + "▏"} {
@@ -103,12 +103,12 @@ func TestTheDemoFitsItsTerminal(t *testing.T) {
 		d.screen = &screen{w: &out, Terminal: wide(width), begun: time.Now()}
 		d.screen.Colour = false
 		b := newBoard(d)
-		d.screen.show(b.table([]row{{"host-1", "working", 4, 1_234_567, 12_345, 1234.5, 12_345.6}}, nil))
+		d.screen.replaceTable(b.layOut([]row{{"host-1", "working", 4, 1_234_567, 12_345, 1234.5, 12_345.6}}, nil))
 		if got := out.String(); !strings.Contains(got, "12345    1234.5   12345.6\n") {
 			t.Errorf("at %d columns figures are cut off:\n%s", width, got)
 		}
-		d.conclude(Findings{TakeoverMS: new(int64(2100)), RebalanceRounds: new(1)})
-		d.screen.say("the store is kept: changefeed leases --db %s, changefeed tail --db %[1]s --container orders", "/a/directory/that/is/rather/long")
+		d.writeJudgement(Findings{TakeoverMS: new(int64(2100)), RebalanceRounds: new(1)})
+		d.screen.writeEvent("the store is kept: changefeed leases --db %s, changefeed tail --db %[1]s --container orders", "/a/directory/that/is/rather/long")
 		text := regexp.MustCompile(`\x1b\[\d*[AJ]`).ReplaceAllString(out.String(), "")
 		if got := widest(text); got >= width {
 			t.Errorf("at %d columns a line has %d:\n%s", width, got, text)
@@ -120,11 +120,11 @@ func TestATerminalThatIsResizedIsDrawnAnew(t *testing.T) {
 	var out bytes.Buffer
 	width := 80
 	s := &screen{w: &out, Terminal: terminal.Terminal{Width: func() int { return width }, InPlace: true}, begun: time.Now()}
-	s.say("hello")
-	s.show([]line{{{"a table", bold}}})
+	s.writeEvent("hello")
+	s.replaceTable([]line{{{"a table", bold}}})
 	out.Reset()
 	width = 40
-	s.show([]line{{{"a table", bold}}})
+	s.replaceTable([]line{{{"a table", bold}}})
 	if got, want := out.String(), "\x1b[H\x1b[2J   0.0s  hello\na table\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

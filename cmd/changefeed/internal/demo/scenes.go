@@ -26,9 +26,9 @@ type scene struct {
 }
 
 var scenes = []scene{
-	{0.2, (*performance).join},
-	{0.4, (*performance).kill},
-	{0.75, (*performance).split},
+	{0.2, (*performance).startAnother},
+	{0.4, (*performance).killInstance},
+	{0.75, (*performance).splitFirstRange},
 }
 
 const (
@@ -38,21 +38,21 @@ const (
 	auditor  = "auditor"
 )
 
-// play starts the writers, plays the scenes, and waits until all changes have been handled.
-func (d *performance) play(ctx context.Context) error {
+// playAll starts the writers, plays the scenes, and waits until all changes have been handled.
+func (d *performance) playAll(ctx context.Context) error {
 	for n := range cast {
-		if err := d.enter(ctx, fmt.Sprintf("host-%d", n+1)); err != nil {
+		if err := d.startInstance(ctx, fmt.Sprintf("host-%d", n+1)); err != nil {
 			return err
 		}
 	}
 	if _, err := d.fleet.Balanced(ctx, cast); err != nil {
 		return err
 	}
-	d.screen.say("%d clerks begin to write", clerks)
+	d.screen.writeEvent("%d clerks begin to write", clerks)
 	begun := time.Now()
 	t := newTraffic(ctx, d.orders, d.ledger)
-	err := d.watched(ctx, func() error {
-		err := d.act(ctx, begun)
+	err := d.withBoard(ctx, func() error {
+		err := d.playScenes(ctx, begun)
 		if err == nil {
 			err = pause.For(ctx, time.Until(begun.Add(d.length)))
 		}
@@ -60,21 +60,21 @@ func (d *performance) play(ctx context.Context) error {
 		early := ctx.Err() != nil
 		if early {
 			err = nil
-			d.screen.say("stopping early")
+			d.screen.writeEvent("stopping early")
 		}
 		err = errors.Join(err, t.stop())
 		written, _ := d.ledger.Totals()
-		d.screen.say("the clerks have stopped after %d writes", written)
-		if d.screen.unread() != nil {
+		d.screen.writeEvent("the clerks have stopped after %d writes", written)
+		if d.screen.readerError() != nil {
 			return err
 		}
-		return errors.Join(err, d.drain(context.WithoutCancel(ctx)))
+		return errors.Join(err, d.waitUntilHandled(context.WithoutCancel(ctx)))
 	})
 	return err
 }
 
-// act plays the scenes.
-func (d *performance) act(ctx context.Context, begun time.Time) error {
+// playScenes plays the scenes.
+func (d *performance) playScenes(ctx context.Context, begun time.Time) error {
 	for _, s := range scenes {
 		if err := pause.For(ctx, time.Until(begun.Add(time.Duration(s.at*float64(d.length))))); err != nil {
 			return err
@@ -86,9 +86,9 @@ func (d *performance) act(ctx context.Context, begun time.Time) error {
 	return nil
 }
 
-// join starts another instance, which must get its share of the leases at once.
-func (d *performance) join(ctx context.Context) error {
-	if err := d.enter(ctx, newcomer); err != nil {
+// startAnother starts another instance, which must get its share of the leases at once.
+func (d *performance) startAnother(ctx context.Context) error {
+	if err := d.startInstance(ctx, newcomer); err != nil {
 		return err
 	}
 	took, err := d.fleet.Balanced(ctx, cast+1)
@@ -97,12 +97,12 @@ func (d *performance) join(ctx context.Context) error {
 	}
 	// Rounded up, because a round that has begun counts.
 	d.rounds = new(int((took + acquireEvery - 1) / acquireEvery))
-	d.screen.say("%s has its share after %v", newcomer, took.Round(time.Millisecond))
+	d.screen.writeEvent("%s has its share after %v", newcomer, took.Round(time.Millisecond))
 	return nil
 }
 
-// kill ends an instance without releasing its leases.
-func (d *performance) kill(ctx context.Context) error {
+// killInstance ends an instance without releasing its leases.
+func (d *performance) killInstance(ctx context.Context) error {
 	records, _, err := d.fleet.Leases.List(ctx)
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (d *performance) kill(ctx context.Context) error {
 			held = append(held, record.Token)
 		}
 	}
-	d.screen.say("killing %s without a goodbye, with %s in its hands", victim, terminal.Count(len(held), "lease"))
+	d.screen.writeEvent("killing %s without a goodbye, with %s in its hands", victim, terminal.Count(len(held), "lease"))
 	// The ledger records the kill first, so a batch that the victim finishes from now on counts as failed, and comes
 	// again on another instance.
 	d.ledger.Kill(victim, held)
@@ -129,18 +129,18 @@ func (d *performance) kill(ctx context.Context) error {
 	}
 	d.ledger.Adopt()
 	d.takeover = &took
-	d.screen.say("the others have all leases of %s after %v", victim, took.Round(time.Millisecond))
+	d.screen.writeEvent("the others have all leases of %s after %v", victim, took.Round(time.Millisecond))
 	return nil
 }
 
-// split splits the first range.
-func (d *performance) split(ctx context.Context) error {
+// splitFirstRange splits the first range.
+func (d *performance) splitFirstRange(ctx context.Context) error {
 	partitions, err := d.orders.Partitions(ctx)
 	if err != nil {
 		return err
 	}
 	first := partitions[0]
-	d.screen.say("splitting range %s", first.Range.String())
+	d.screen.writeEvent("splitting range %s", first.Range.String())
 	children, err := d.orders.Split(ctx, first.ID)
 	if err != nil {
 		return err
@@ -160,12 +160,12 @@ func (d *performance) split(ctx context.Context) error {
 	for _, c := range children {
 		ranges = append(ranges, c.Range.String())
 	}
-	d.screen.say("%s have leases of their own after %v", strings.Join(ranges, " and "), took.Round(time.Millisecond))
+	d.screen.writeEvent("%s have leases of their own after %v", strings.Join(ranges, " and "), took.Round(time.Millisecond))
 	return nil
 }
 
-// drain waits until all acknowledged writes have been handled.
-func (d *performance) drain(ctx context.Context) error {
+// waitUntilHandled waits until all acknowledged writes have been handled.
+func (d *performance) waitUntilHandled(ctx context.Context) error {
 	end := time.Now().Add(patience)
 	for d.ledger.Open() > 0 && time.Now().Before(end) {
 		if err := pause.For(ctx, lookEvery); err != nil {
@@ -173,19 +173,19 @@ func (d *performance) drain(ctx context.Context) error {
 		}
 	}
 	if n := d.ledger.Open(); n > 0 {
-		d.screen.say("%d documents have not arrived after %v", n, patience)
+		d.screen.writeEvent("%d documents have not arrived after %v", n, patience)
 	}
 	return nil
 }
 
-// audit stops all instances gracefully and starts a new instance. The new instance should receive no changes, because
+// auditAfterStop stops all instances gracefully and starts a new instance. The new instance should receive no changes, because
 // all positions should be stored.
-func (d *performance) audit(ctx context.Context) error {
-	d.screen.say("all instances stop, and another one looks whether anything comes again")
+func (d *performance) auditAfterStop(ctx context.Context) error {
+	d.screen.writeEvent("all instances stop, and another one looks whether anything comes again")
 	if err := d.fleet.Stop(); err != nil {
 		return err
 	}
-	if err := d.enter(ctx, auditor); err != nil {
+	if err := d.startInstance(ctx, auditor); err != nil {
 		return err
 	}
 	if _, err := d.fleet.Balanced(ctx, 1); err != nil {
@@ -197,14 +197,14 @@ func (d *performance) audit(ctx context.Context) error {
 	return d.fleet.Stop()
 }
 
-// watched shows the table while f runs.
-func (d *performance) watched(ctx context.Context, f func() error) error {
+// withBoard shows the table while f runs.
+func (d *performance) withBoard(ctx context.Context, f func() error) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var showing sync.WaitGroup
-	showing.Go(func() { newBoard(d).show(ctx) })
+	showing.Go(func() { newBoard(d).keepUpToDate(ctx) })
 	err := f()
 	cancel()
 	showing.Wait()
-	d.screen.show(nil)
+	d.screen.replaceTable(nil)
 	return err
 }

@@ -46,16 +46,16 @@ func newScreen(w io.Writer) *screen {
 	return &screen{w: w, Terminal: terminal.Of(w), begun: time.Now()}
 }
 
-func (s *screen) live() bool { return s.InPlace }
+func (s *screen) canRedraw() bool { return s.InPlace }
 
-// say writes an event.
-func (s *screen) say(format string, args ...any) {
+// writeEvent writes an event.
+func (s *screen) writeEvent(format string, args ...any) {
 	at := fmt.Sprintf("%6.1fs  ", time.Since(s.begun).Seconds())
 	s.write(line{{at, dim}, {fmt.Sprintf(format, args...), plain}})
 }
 
-// note writes a less important event.
-func (s *screen) note(format string, args ...any) {
+// writeAside writes a less important event.
+func (s *screen) writeAside(format string, args ...any) {
 	s.write(line{{fmt.Sprintf("%6.1fs  ", time.Since(s.begun).Seconds()) + fmt.Sprintf(format, args...), dim}})
 }
 
@@ -67,16 +67,16 @@ func (s *screen) write(lines ...line) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var b strings.Builder
-	s.clear(&b)
+	s.clearTable(&b)
 	for _, l := range lines {
-		text := l.event(s.Terminal)
+		text := l.eventLine(s.Terminal)
 		b.WriteString(text)
-		if s.live() {
+		if s.canRedraw() {
 			s.events = append(s.events, text)
 		}
 	}
 	s.events = s.events[max(0, len(s.events)-keptEvents):]
-	s.draw(&b)
+	s.drawTable(&b)
 	s.print(b.String())
 }
 
@@ -91,27 +91,27 @@ func (s *screen) print(text string) {
 	}
 }
 
-// unread returns an error if the output has no reader any more.
-func (s *screen) unread() error {
+// readerError returns an error if the output has no reader any more.
+func (s *screen) readerError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lost
 }
 
-// show replaces the table.
-func (s *screen) show(table []line) {
+// replaceTable replaces the table.
+func (s *screen) replaceTable(table []line) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.table = table
 	var b strings.Builder
-	s.clear(&b)
-	s.draw(&b)
+	s.clearTable(&b)
+	s.drawTable(&b)
 	s.print(b.String())
 }
 
-// clear removes the table. If the terminal's width has changed since the table was drawn, clear removes everything,
+// clearTable removes the table. If the terminal's width has changed since the table was drawn, clear removes everything,
 // because the number of lines of the table is unknown.
-func (s *screen) clear(b *strings.Builder) {
+func (s *screen) clearTable(b *strings.Builder) {
 	if s.drawn > 0 && s.at != s.Width() {
 		b.WriteString("\x1b[H\x1b[2J" + strings.Join(s.events, ""))
 	} else if s.drawn > 0 {
@@ -120,8 +120,8 @@ func (s *screen) clear(b *strings.Builder) {
 	s.drawn = 0
 }
 
-func (s *screen) draw(b *strings.Builder) {
-	if !s.live() || len(s.table) == 0 {
+func (s *screen) drawTable(b *strings.Builder) {
+	if !s.canRedraw() || len(s.table) == 0 {
 		return
 	}
 	for _, l := range s.table {
@@ -130,9 +130,9 @@ func (s *screen) draw(b *strings.Builder) {
 	s.drawn, s.at = len(s.table), s.Width()
 }
 
-// event returns a line above the table. The line may be long, and is cut between words. Its continuation lines are
+// eventLine returns a line above the table. The line may be long, and is cut between words. Its continuation lines are
 // indented to the column after the time.
-func (l line) event(t terminal.Terminal) string {
+func (l line) eventLine(t terminal.Terminal) string {
 	var b strings.Builder
 	last := len(l) - 1
 	for i, s := range l {

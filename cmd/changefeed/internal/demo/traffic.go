@@ -87,11 +87,11 @@ func (t *traffic) write(ctx context.Context) error {
 	city := cities[rand.IntN(len(cities))]
 	ids, writes := make([]string, n), make([]feed.Write, n)
 	for i := range writes {
-		ids[i], writes[i] = t.order(city)
+		ids[i], writes[i] = t.nextOrder(city)
 		// The ledger identifies a write by its document and LSN, and two writes of the same document in a transaction
 		// would have the same LSN.
 		for slices.Contains(ids[:i], ids[i]) {
-			ids[i], writes[i] = t.order(city)
+			ids[i], writes[i] = t.nextOrder(city)
 		}
 	}
 	key := feed.Key(city)
@@ -103,8 +103,8 @@ func (t *traffic) write(ctx context.Context) error {
 	return nil
 }
 
-// order returns a new order, or a change of an open order.
-func (t *traffic) order(city string) (id string, w feed.Write) {
+// nextOrder returns a new order, or a change of an open order.
+func (t *traffic) nextOrder(city string) (id string, w feed.Write) {
 	t.mu.Lock()
 	t.count++
 	n := t.count

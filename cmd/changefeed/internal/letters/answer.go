@@ -32,8 +32,8 @@ const (
 	isUnasked  = "not asked"  // because no processor serves the lease
 )
 
-// fill writes the outcome into the answer.
-func (a *Answer) fill(o deadletters.Outcome, err error) {
+// setOutcome writes the outcome into the answer.
+func (a *Answer) setOutcome(o deadletters.Outcome, err error) {
 	if err != nil {
 		// The error begins with the subject of the request, which the line contains too.
 		_, cause, ok := strings.Cut(err.Error(), string(a.Key)+": ")
@@ -59,9 +59,9 @@ func (a Answer) String() string {
 		}
 		return a.subject(key) + ": " + cause
 	case a.ID == "":
-		return a.released(key, cause)
+		return a.releaseLine(key, cause)
 	}
-	return a.retried(a.subject(key), cause)
+	return a.retryLine(a.subject(key), cause)
 }
 
 func (a Answer) subject(key string) string {
@@ -71,8 +71,8 @@ func (a Answer) subject(key string) string {
 	return a.short + " of " + key
 }
 
-// retried returns the line for a letter whose request was served.
-func (a Answer) retried(letter, cause string) string {
+// retryLine returns the line for a letter whose request was served.
+func (a Answer) retryLine(letter, cause string) string {
 	followers := ""
 	if a.Handled > 1 {
 		followers = fmt.Sprintf(", with %s after it", terminal.Count(a.Handled-1, "held letter"))
@@ -85,26 +85,26 @@ func (a Answer) retried(letter, cause string) string {
 	case a.Handled == 0:
 		return letter + " has failed again: " + cause
 	}
-	return letter + " is handled" + followers + "; then a held letter has failed: " + cause + a.left()
+	return letter + " is handled" + followers + "; then a held letter has failed: " + cause + a.heldLine()
 }
 
-// released returns the line for a key whose request was served.
-func (a Answer) released(key, cause string) string {
+// releaseLine returns the line for a key whose request was served.
+func (a Answer) releaseLine(key, cause string) string {
 	switch {
 	case a.Result == isNothing:
 		return key + ": nothing to do: it is not held"
 	case a.Result == isFailed && a.Handled > 0:
-		return fmt.Sprintf("%s is held still: %s handled, then one has failed: %s%s", key, areHeld(a.Handled), cause, a.left())
+		return fmt.Sprintf("%s is held still: %s handled, then one has failed: %s%s", key, areHeld(a.Handled), cause, a.heldLine())
 	case a.Result == isFailed:
-		return key + " is held still: a held letter has failed: " + cause + a.left()
+		return key + " is held still: a held letter has failed: " + cause + a.heldLine()
 	case a.Handled > 0:
 		return fmt.Sprintf("%s is released: %s handled", key, areHeld(a.Handled))
 	}
 	return key + " is released"
 }
 
-// left returns how many letters are still held, in words.
-func (a Answer) left() string {
+// heldLine returns how many letters are still held, in words.
+func (a Answer) heldLine() string {
 	if a.Held == nil || *a.Held == 0 {
 		return ""
 	}

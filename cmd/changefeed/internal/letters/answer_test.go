@@ -27,7 +27,7 @@ func answers(id string) (all []Answer) {
 		{err: errors.New(`retry ["a"]: bad request`)},
 	} {
 		a := Answer{ID: id, short: id, Key: json.RawMessage(key)}
-		a.fill(o.Outcome, o.err)
+		a.setOutcome(o.Outcome, o.err)
 		all = append(all, a)
 	}
 	return append(all, Answer{ID: id, short: id, Key: json.RawMessage(key), Result: isUnasked})
@@ -125,7 +125,7 @@ func TestALineSaysHowFarAnAnswerHasCome(t *testing.T) {
 		{"1.0", deadletters.Outcome{}, errors.New("connection refused"), `1.0 of ["a"]: not served: connection refused`},
 	} {
 		a := Answer{ID: tt.id, short: tt.id, Key: json.RawMessage(feed.Key("a"))}
-		if a.fill(tt.outcome, tt.err); a.String() != tt.want {
+		if a.setOutcome(tt.outcome, tt.err); a.String() != tt.want {
 			t.Errorf("%+v, %v:\n%s, want\n%s", tt.outcome, tt.err, a, tt.want)
 		}
 	}

@@ -47,8 +47,8 @@ func (all boxes) Remove(ctx context.Context, key feed.PartitionKey, id string) e
 	return failed
 }
 
-// sources returns the containers that the units read, if known.
-func (all boxes) sources() (sources []string) {
+// knownSources returns the containers that the units read, if known.
+func (all boxes) knownSources() (sources []string) {
 	for _, b := range all {
 		if b.Source() != "" {
 			sources = append(sources, b.Source())
@@ -57,21 +57,21 @@ func (all boxes) sources() (sources []string) {
 	return slices.Compact(sources) // a container that was created again occurs twice
 }
 
-// open opens the boxes of the selected units, and returns where they are.
-func (q Query) open(ctx context.Context, o *place.Opener, at place.Address) (all boxes, from string, err error) {
+// openBoxes opens the boxes of the selected units, and returns where they are.
+func (q Query) openBoxes(ctx context.Context, o *place.Opener, at place.Address) (all boxes, from string, err error) {
 	c, err := o.Open(ctx, at)
 	if err != nil {
 		return nil, "", err
 	}
-	if all, err = q.find(ctx, c); err != nil {
+	if all, err = q.findBoxes(ctx, c); err != nil {
 		return nil, "", err
 	}
-	from, err = q.from(c, all.sources())
+	from, err = q.describePlace(c, all.knownSources())
 	return all, from, err
 }
 
-// from returns where the letters are, and to which units they belong.
-func (q Query) from(c *place.Container, sources []string) (string, error) {
+// describePlace returns where the letters are, and to which units they belong.
+func (q Query) describePlace(c *place.Container, sources []string) (string, error) {
 	reads := strings.Join(sources, " and of ")
 	switch {
 	case len(sources) < 2:
@@ -82,9 +82,9 @@ func (q Query) from(c *place.Container, sources []string) (string, error) {
 	return c.Address.Name() + " of " + reads, nil
 }
 
-// find returns the boxes of the unit name. With --source, these are only the boxes of the unit that reads this
+// findBoxes returns the boxes of the unit name. With --source, these are only the boxes of the unit that reads this
 // container. Letters of an older version have no source, so they are always included.
-func (q Query) find(ctx context.Context, c *place.Container) (boxes, error) {
+func (q Query) findBoxes(ctx context.Context, c *place.Container) (boxes, error) {
 	source := ""
 	if q.Source != "" {
 		at, err := place.Parse("--source", q.Source)

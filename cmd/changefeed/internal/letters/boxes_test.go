@@ -13,13 +13,13 @@ func TestLettersOfSeveralUnitsAreNotChangedAtOnce(t *testing.T) {
 	c := &place.Container{Address: place.Address{Database: "shop", Container: "letters"}}
 	two := []string{"shop/bills", "shop/orders"}
 	changing, reading := Query{Name: "mailer", Sole: true}, Query{Name: "mailer"}
-	if _, err := changing.from(c, two); !errors.As(err, new(usage.Error)) {
+	if _, err := changing.describePlace(c, two); !errors.As(err, new(usage.Error)) {
 		t.Errorf("letters of two units may be changed: %v", err)
 	}
-	if from, err := changing.from(c, two[:1]); err != nil || from != "shop/letters" {
+	if from, err := changing.describePlace(c, two[:1]); err != nil || from != "shop/letters" {
 		t.Errorf("letters of one: %q, %v", from, err)
 	}
-	if from, err := reading.from(c, two); err != nil || from != "shop/letters of shop/bills and of shop/orders" {
+	if from, err := reading.describePlace(c, two); err != nil || from != "shop/letters of shop/bills and of shop/orders" {
 		t.Errorf("letters that are read: %q, %v", from, err)
 	}
 }

@@ -65,8 +65,8 @@ func means(argument, id string) bool {
 // finds records which IDs the arguments of a command line mean.
 type finds map[string][]string
 
-// note records the ID of a letter, and reports whether an argument means this letter.
-func (f finds) note(arguments []string, id string) (meant bool) {
+// noteLetter records the ID of a letter, and reports whether an argument means this letter.
+func (f finds) noteLetter(arguments []string, id string) (meant bool) {
 	for _, argument := range arguments {
 		if !means(argument, id) {
 			continue
@@ -79,8 +79,8 @@ func (f finds) note(arguments []string, id string) (meant bool) {
 	return meant
 }
 
-// check refuses an argument that means no letter of the unit, or several letters.
-func (f finds) check(arguments []string, unit string) error {
+// checkArgument refuses an argument that means no letter of the unit, or several letters.
+func (f finds) checkArgument(arguments []string, unit string) error {
 	for _, argument := range arguments {
 		switch found := f[argument]; len(found) {
 		case 0:

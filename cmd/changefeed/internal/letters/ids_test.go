@@ -65,7 +65,7 @@ func TestALetterIsNamedByTheBeginningOfItsID(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found, err := q.named(all)
+		found, err := q.gatherNamed(all)
 		switch {
 		case tt.err == "" && (err != nil || len(found) != 1 || found[0].ID != tt.want):
 			t.Errorf("%s: got %v, %v, want %s", tt.argument, found, err, tt.want)

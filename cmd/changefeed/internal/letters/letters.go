@@ -61,13 +61,13 @@ type Seq = iter.Seq2[feed.DeadLetter, error]
 // an error follows the letters.
 func (q Query) Read(ctx context.Context, o *place.Opener, at Place) (from string, letters Seq, err error) {
 	if at.File != "" {
-		return at.File + ", a file of this host alone", q.among(deadletters.ReadFile(ctx, at.File, q.Name)), nil
+		return at.File + ", a file of this host alone", q.filterMeant(deadletters.ReadFile(ctx, at.File, q.Name)), nil
 	}
-	boxes, from, err := q.open(ctx, o, at.Address)
+	boxes, from, err := q.openBoxes(ctx, o, at.Address)
 	if err != nil {
 		return "", nil, err
 	}
-	return from, q.orUnknown(ctx, o, at.Address, q.among(boxes.Letters(ctx, q.Key))), nil
+	return from, q.orUnknown(ctx, o, at.Address, q.filterMeant(boxes.Letters(ctx, q.Key))), nil
 }
 
 // orUnknown is the error for an unknown unit after letters that turn out to be none. The letters of a key, or of IDs, say
@@ -103,27 +103,27 @@ func (q Query) checkName(ctx context.Context, o *place.Opener, at place.Address)
 		}
 	}
 	r := Redrive{Query: q, Leases: leases, Opener: o}
-	_, _, err := r.unit(ctx)
+	_, _, err := r.findUnit(ctx)
 	if errors.As(err, new(unit.UnknownError)) || q.Leases != "" && !errors.As(err, new(usage.Error)) {
 		return err
 	}
 	return nil // also if units of this name read several containers
 }
 
-// among yields the selected letters. among yields them immediately, because a box may contain more letters than fit
+// filterMeant yields the selected letters. among yields them immediately, because a box may contain more letters than fit
 // in memory. So among can report missing IDs only at the end.
-func (q Query) among(letters Seq) Seq {
+func (q Query) filterMeant(letters Seq) Seq {
 	return func(yield func(feed.DeadLetter, error) bool) {
 		found := finds{}
 		for l, err := range letters {
-			if err == nil && (q.Key != "" && l.Change.PartitionKey != q.Key || len(q.IDs) > 0 && !found.note(q.IDs, l.ID)) {
+			if err == nil && (q.Key != "" && l.Change.PartitionKey != q.Key || len(q.IDs) > 0 && !found.noteLetter(q.IDs, l.ID)) {
 				continue
 			}
 			if !yield(l, err) || err != nil {
 				return
 			}
 		}
-		if err := found.check(q.IDs, q.Name); err != nil {
+		if err := found.checkArgument(q.IDs, q.Name); err != nil {
 			yield(feed.DeadLetter{}, err)
 		}
 	}
@@ -142,8 +142,8 @@ func gather(letters Seq) (all []feed.DeadLetter, err error) {
 	return all, nil
 }
 
-// named gathers letters. If letters of several keys have the same ID, the result is an error.
-func (q Query) named(letters Seq) ([]feed.DeadLetter, error) {
+// gatherNamed gathers letters. If letters of several keys have the same ID, the result is an error.
+func (q Query) gatherNamed(letters Seq) ([]feed.DeadLetter, error) {
 	all, err := gather(letters)
 	if err != nil || len(q.IDs) == 0 {
 		return all, err
@@ -162,11 +162,11 @@ func (q Query) named(letters Seq) ([]feed.DeadLetter, error) {
 // crash had cut off the last line of a file, Drop calls warn.
 func (q Query) Drop(ctx context.Context, o *place.Opener, at Place, warn func(text string)) (n int, err error) {
 	if at.File == "" {
-		boxes, _, err := q.open(ctx, o, at.Address)
+		boxes, _, err := q.openBoxes(ctx, o, at.Address)
 		if err != nil {
 			return 0, err
 		}
-		return q.drop(ctx, boxes, warn)
+		return q.dropLetters(ctx, boxes, warn)
 	}
 	b, err := deadletters.File(at.File, q.Name)
 	if errors.Is(err, deadletters.ErrInUse) {
@@ -179,14 +179,14 @@ func (q Query) Drop(ctx context.Context, o *place.Opener, at Place, warn func(te
 	if torn := b.Torn(); torn > 0 {
 		warn(fmt.Sprintf("the last line of %s was cut off, %d bytes: a crash had interrupted it", at.File, torn))
 	}
-	return q.drop(ctx, b, warn)
+	return q.dropLetters(ctx, b, warn)
 }
 
-// drop looks up all letters before removing the first. A box has no transactions: if a removal fails half-way, the
+// dropLetters looks up all letters before removing the first. A box has no transactions: if a removal fails half-way, the
 // remaining letters stay. If held letters of a key are removed, the key stays held, and no letter names the key any
 // more; drop calls warn about this.
-func (q Query) drop(ctx context.Context, b box, warn func(text string)) (int, error) {
-	doomed, err := q.named(q.among(b.Letters(ctx, q.Key)))
+func (q Query) dropLetters(ctx context.Context, b box, warn func(text string)) (int, error) {
+	doomed, err := q.gatherNamed(q.filterMeant(b.Letters(ctx, q.Key)))
 	if err != nil {
 		return 0, err
 	}

@@ -205,7 +205,7 @@ func TestLettersOfAnOlderVersionAreOfAnyUnit(t *testing.T) {
 	// Each key is released once, wherever its letters are.
 	q.IDs = []string{"7.0", "7.1", "12.0"}
 	r := Redrive{Query: q, Letters: at, Opener: opener}
-	if keys, err := r.keys(t.Context()); err != nil ||
+	if keys, err := r.heldKeys(t.Context()); err != nil ||
 		!slices.Equal(keys, []feed.PartitionKey{feed.Key("London"), feed.Key("Paris")}) {
 		t.Errorf("keys %q, %v", keys, err)
 	}
@@ -238,7 +238,7 @@ func TestBoxesAreOnePlace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := all[2:].sources(); !slices.Equal(got, []string{"default/orders"}) {
+	if got := all[2:].knownSources(); !slices.Equal(got, []string{"default/orders"}) {
 		t.Errorf("they read %q, want the container once that was made anew", got)
 	}
 	if err := all[2:].Remove(t.Context(), feed.Key("London"), "12.0"); err != nil {

@@ -58,14 +58,14 @@ type question struct {
 	ask    func(ctx context.Context) (deadletters.Outcome, error)
 }
 
-// ask sends the requests in turn, and calls each with every answer. A request that is not served does not stop the
+// askEach sends the requests in turn, and calls each with every answer. A request that is not served does not stop the
 // others. But if no processor seems to serve a lease, the other requests of that lease are skipped.
-func (r *Redrive) ask(ctx context.Context, leaseOf func(key feed.PartitionKey) string, all []question, each func(Answer) error) error {
+func (r *Redrive) askEach(ctx context.Context, leaseOf func(key feed.PartitionKey) string, all []question, each func(Answer) error) error {
 	inVain := map[string]int{}
 	for _, q := range all {
 		a, lease := q.answer, leaseOf(feed.PartitionKey(q.answer.Key))
 		if a.Result = isUnasked; inVain[lease] < maxUnserved {
-			a.fill(r.within(ctx, q.ask))
+			a.setOutcome(r.askWithin(ctx, q.ask))
 		}
 		if inVain[lease]++; a.Result != isUnserved && a.Result != isUnasked {
 			inVain[lease] = 0
@@ -106,24 +106,24 @@ func finder(ctx context.Context, source feed.Source, store feed.LeaseStore) (of 
 // held letters are skipped, because these are handled automatically after the letters before them. Naming a held
 // letter is a usage error.
 func (r *Redrive) Retry(ctx context.Context, each func(Answer) error) error {
-	asked, err := r.failed(ctx)
+	asked, err := r.failedLetters(ctx)
 	if err != nil {
 		return err
 	}
-	source, leases, err := r.unit(ctx)
+	source, leases, err := r.findUnit(ctx)
 	if err != nil {
 		return err
 	}
-	return r.retry(ctx, source, leases, asked, each)
+	return r.retryEach(ctx, source, leases, asked, each)
 }
 
-// failed returns the letters to retry.
-func (r *Redrive) failed(ctx context.Context) ([]feed.DeadLetter, error) {
+// failedLetters returns the letters to retry.
+func (r *Redrive) failedLetters(ctx context.Context) ([]feed.DeadLetter, error) {
 	_, letters, err := r.Read(ctx, r.Opener, r.Letters)
 	if err != nil {
 		return nil, err
 	}
-	asked, err := r.named(letters)
+	asked, err := r.gatherNamed(letters)
 	if err != nil {
 		return nil, err
 	}
@@ -135,8 +135,8 @@ func (r *Redrive) failed(ctx context.Context) ([]feed.DeadLetter, error) {
 	return slices.DeleteFunc(asked, isHeld), nil
 }
 
-// retry sends a request for each letter.
-func (r *Redrive) retry(ctx context.Context, source feed.Source, store feed.LeaseStore, asked []feed.DeadLetter, each func(Answer) error) error {
+// retryEach sends a request for each letter.
+func (r *Redrive) retryEach(ctx context.Context, source feed.Source, store feed.LeaseStore, asked []feed.DeadLetter, each func(Answer) error) error {
 	leaseOf, err := finder(ctx, source, store)
 	if err != nil {
 		return err
@@ -155,22 +155,22 @@ func (r *Redrive) retry(ctx context.Context, source feed.Source, store feed.Leas
 			},
 		})
 	}
-	return r.ask(ctx, leaseOf, all, each)
+	return r.askEach(ctx, leaseOf, all, each)
 }
 
 // Release lets keys continue without their failed changes, and calls each with every result. The keys are those of
 // the letters with the IDs or, without IDs, the key of the query. If any of the keys is not held, Release returns an
 // error and releases none.
 func (r *Redrive) Release(ctx context.Context, each func(Answer) error) error {
-	keys, err := r.keys(ctx)
+	keys, err := r.heldKeys(ctx)
 	if err != nil {
 		return err
 	}
-	source, leases, err := r.unit(ctx)
+	source, leases, err := r.findUnit(ctx)
 	if err != nil {
 		return err
 	}
-	letters, err := r.all(ctx)
+	letters, err := r.allLetters(ctx)
 	if err != nil {
 		return err
 	}
@@ -179,11 +179,11 @@ func (r *Redrive) Release(ctx context.Context, each func(Answer) error) error {
 			return err
 		}
 	}
-	return r.release(ctx, source, leases, keys, each)
+	return r.releaseEach(ctx, source, leases, keys, each)
 }
 
-// release sends a request for each key.
-func (r *Redrive) release(ctx context.Context, source feed.Source, store feed.LeaseStore, keys []feed.PartitionKey, each func(Answer) error) error {
+// releaseEach sends a request for each key.
+func (r *Redrive) releaseEach(ctx context.Context, source feed.Source, store feed.LeaseStore, keys []feed.PartitionKey, each func(Answer) error) error {
 	leaseOf, err := finder(ctx, source, store)
 	if err != nil {
 		return err
@@ -197,21 +197,21 @@ func (r *Redrive) release(ctx context.Context, source feed.Source, store feed.Le
 			},
 		})
 	}
-	return r.ask(ctx, leaseOf, all, each)
+	return r.askEach(ctx, leaseOf, all, each)
 }
 
 // Withdraw withdraws the requests for the key of the query, or for all keys of the unit if the key is empty, and
 // returns their number.
 func (r *Redrive) Withdraw(ctx context.Context) (int, error) {
-	_, leases, err := r.unit(ctx)
+	_, leases, err := r.findUnit(ctx)
 	if err != nil {
 		return 0, err
 	}
 	return deadletters.Withdraw(ctx, leases, r.Key)
 }
 
-// keys returns the keys to release, each once.
-func (r *Redrive) keys(ctx context.Context) (keys []feed.PartitionKey, err error) {
+// heldKeys returns the keys to release, each once.
+func (r *Redrive) heldKeys(ctx context.Context) (keys []feed.PartitionKey, err error) {
 	if len(r.IDs) == 0 {
 		return []feed.PartitionKey{r.Key}, nil
 	}
@@ -227,8 +227,8 @@ func (r *Redrive) keys(ctx context.Context) (keys []feed.PartitionKey, err error
 	return slices.Compact(keys), err
 }
 
-// all returns the letters of the unit or of the key, whatever their IDs.
-func (r *Redrive) all(ctx context.Context) ([]feed.DeadLetter, error) {
+// allLetters returns the letters of the unit or of the key, whatever their IDs.
+func (r *Redrive) allLetters(ctx context.Context) ([]feed.DeadLetter, error) {
 	q := r.Query
 	q.IDs = nil
 	_, letters, err := q.Read(ctx, r.Opener, r.Letters)
@@ -259,8 +259,8 @@ func (q Query) checkHeld(ctx context.Context, leases feed.LeaseStore, letters []
 	return fmt.Errorf("%s is not held: no lease of unit %q says so, and no letter of it is held", terminal.OneLine(string(key)), q.Name)
 }
 
-// unit finds the unit of the letters by its leases.
-func (r *Redrive) unit(ctx context.Context) (feed.Source, feed.LeaseStore, error) {
+// findUnit finds the unit of the letters by its leases.
+func (r *Redrive) findUnit(ctx context.Context) (feed.Source, feed.LeaseStore, error) {
 	leases, err := r.Opener.Open(ctx, r.Leases)
 	if err != nil {
 		return nil, nil, err
@@ -289,8 +289,8 @@ func (r *Redrive) candidates(ctx context.Context, leases *place.Container) ([]*p
 	return []*place.Container{c}, err
 }
 
-// within limits the wait for a processor.
-func (r *Redrive) within(ctx context.Context, ask func(ctx context.Context) (deadletters.Outcome, error)) (deadletters.Outcome, error) {
+// askWithin limits the wait for a processor.
+func (r *Redrive) askWithin(ctx context.Context, ask func(ctx context.Context) (deadletters.Outcome, error)) (deadletters.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Wait)
 	defer cancel()
 	return ask(ctx)

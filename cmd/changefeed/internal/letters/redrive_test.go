@@ -118,7 +118,7 @@ func (u *unserved) serve(t *testing.T, broken *[]string) (stop func()) {
 // retried are the answers to a retry.
 func (u *unserved) retried(t *testing.T, asked ...feed.DeadLetter) (all []Answer) {
 	t.Helper()
-	err := u.retry(t.Context(), u.orders, u.leases, asked, func(a Answer) error { all = append(all, a); return nil })
+	err := u.retryEach(t.Context(), u.orders, u.leases, asked, func(a Answer) error { all = append(all, a); return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestAProcessorHandlesLettersAgain(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 		}
-		failed, err := u.failed(t.Context())
+		failed, err := u.failedLetters(t.Context())
 		if err != nil || len(failed) != 1 || failed[0].Change.ID != "bad" {
 			t.Fatalf("to be retried: %v, %v", failed, err)
 		}
@@ -151,7 +151,7 @@ func TestAProcessorHandlesLettersAgain(t *testing.T) {
 		if len(got) != 1 || got[0].Result != isHandled || got[0].Handled != 2 || !strings.HasSuffix(got[0].String(), "is handled, with 1 held letter after it") {
 			t.Fatalf("a change that does not fail any more: %v", got)
 		}
-		if left, err := u.all(t.Context()); len(left) != 0 || err != nil {
+		if left, err := u.allLetters(t.Context()); len(left) != 0 || err != nil {
 			t.Errorf("left: %v, %v, want that what was held has followed", left, err)
 		}
 		if got := u.retried(t, failed...); got[0].Result != isNothing {
@@ -176,14 +176,14 @@ func TestAKeyIsReleasedWithoutWhatFailed(t *testing.T) {
 		var got []Answer
 		release := func() {
 			got = nil
-			if err := u.release(t.Context(), u.orders, u.leases, paris, func(a Answer) error { got = append(got, a); return nil }); err != nil {
+			if err := u.releaseEach(t.Context(), u.orders, u.leases, paris, func(a Answer) error { got = append(got, a); return nil }); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if release(); len(got) != 1 || got[0].Result != isFailed || !strings.Contains(got[0].Cause, "worse is broken") {
 			t.Fatalf("released: %v", got)
 		}
-		left, err := u.all(t.Context())
+		left, err := u.allLetters(t.Context())
 		if err != nil || len(left) != 2 || left[1].Disposition != feed.DispositionFailed {
 			t.Fatalf("left: %v, %v, want both, as failed", left, err)
 		}
@@ -192,7 +192,7 @@ func TestAKeyIsReleasedWithoutWhatFailed(t *testing.T) {
 		}
 		// An ID stands for its key.
 		u.IDs = []string{left[0].ID, left[1].ID[:10]}
-		if keys, err := u.keys(t.Context()); err != nil || !slices.Equal(keys, paris) {
+		if keys, err := u.heldKeys(t.Context()); err != nil || !slices.Equal(keys, paris) {
 			t.Errorf("the keys are %v, %v", keys, err)
 		}
 	})
@@ -301,7 +301,7 @@ func TestARetryThatIsInterruptedEnds(t *testing.T) {
 		defer cancel()
 		asked := []feed.DeadLetter{letter("12.0", "London", 12, feed.DispositionFailed), letter("13.0", "London", 13, feed.DispositionFailed)}
 		n := 0
-		err := u.retry(ctx, u.orders, u.leases, asked, func(Answer) error { n++; return nil })
+		err := u.retryEach(ctx, u.orders, u.leases, asked, func(Answer) error { n++; return nil })
 		if n != 1 || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %d answers, %v", n, err)
 		}
@@ -310,16 +310,16 @@ func TestARetryThatIsInterruptedEnds(t *testing.T) {
 
 func TestAHeldLetterIsNotRetriedByItself(t *testing.T) {
 	r := Redrive{Query: Query{Name: "mailer", IDs: []string{"13.0"}}, Letters: filed(t)}
-	if _, err := r.failed(t.Context()); !errors.As(err, new(usage.Error)) || !strings.Contains(err.Error(), "changefeed dlq release to go on without it") {
+	if _, err := r.failedLetters(t.Context()); !errors.As(err, new(usage.Error)) || !strings.Contains(err.Error(), "changefeed dlq release to go on without it") {
 		t.Errorf("got %v", err)
 	}
 	r.IDs = []string{"12.0"}
-	if _, err := r.failed(t.Context()); !errors.As(err, new(usage.Error)) ||
+	if _, err := r.failedLetters(t.Context()); !errors.As(err, new(usage.Error)) ||
 		!strings.Contains(err.Error(), "letters of several keys have it") {
 		t.Errorf("an ID that letters of two keys have: %v", err)
 	}
 	r.IDs = nil
-	if all, err := r.failed(t.Context()); len(all) != 2 || err != nil {
+	if all, err := r.failedLetters(t.Context()); len(all) != 2 || err != nil {
 		t.Errorf("all are %v, %v, want the two that failed", all, err)
 	}
 }

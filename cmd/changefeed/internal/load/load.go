@@ -50,12 +50,12 @@ func Documents(ctx context.Context, in *os.File, to *place.Container, show *Prog
 	t := &tally{mark: m, show: show, saved: time.Now(), rejects: rejectFile{path: o.Rejects, size: m.Rejects}}
 	before := m.Imported
 	begun := time.Now()
-	err = show.during(func() error { return newLoader(to, o.Writers).load(ctx, s, t.add) })
+	err = show.showDuring(func() error { return newLoader(to, o.Writers).writeAll(ctx, s, t.add) })
 	if err != nil {
 		// The cause comes first, because the error of an interrupted write says less.
 		err = stopped(cmp.Or(context.Cause(ctx), err), m)
 	}
-	err = cmp.Or(err, t.finish(err == nil))
+	err = cmp.Or(err, t.finishImport(err == nil))
 	done := &Result{Imported: m.Imported - before, Rejected: m.Rejected, Before: before, Seconds: time.Since(begun).Seconds()}
 	done.Rate = float64(done.Imported) / done.Seconds
 	if done.Rejected > 0 {

@@ -89,7 +89,7 @@ func (s importSite) interrupt(t *testing.T, markAt, stopAt int) (m mark) {
 	}
 	work := &tally{mark: at, show: NewProgress(io.Discard, s.file, in), saved: time.Now().Add(time.Hour), rejects: rejectFile{path: s.rejects}} // it is saved at markAt only
 	n := 0
-	err = newLoader(c, 8).load(t.Context(), records, func(j *job) error {
+	err = newLoader(c, 8).writeAll(t.Context(), records, func(j *job) error {
 		if n == stopAt {
 			return errStop
 		}
@@ -98,7 +98,7 @@ func (s importSite) interrupt(t *testing.T, markAt, stopAt int) (m mark) {
 		}
 		if n++; n == markAt {
 			m = *work.mark
-			return work.save()
+			return work.saveMark()
 		}
 		return nil
 	})
@@ -389,7 +389,7 @@ func TestAFailureOfTheStoreEndsTheImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	err = newLoader(place.Stored(c, place.Address{Container: "c"}), 8).load(t.Context(), records, func(*job) error {
+	err = newLoader(place.Stored(c, place.Address{Container: "c"}), 8).writeAll(t.Context(), records, func(*job) error {
 		if n++; n == 100 {
 			return db.Close()
 		}
@@ -409,7 +409,7 @@ func TestNothingIsDoneAfterAFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	err = newLoader(s.container(t), 8).load(t.Context(), records, func(*job) error {
+	err = newLoader(s.container(t), 8).writeAll(t.Context(), records, func(*job) error {
 		if n++; n == 100 {
 			return errStop
 		}
@@ -501,7 +501,7 @@ func TestAnInputThatCannotBeReadIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	err = newLoader(s.container(t), 8).load(t.Context(), records, func(*job) error { n++; return nil })
+	err = newLoader(s.container(t), 8).writeAll(t.Context(), records, func(*job) error { n++; return nil })
 	if !errors.Is(err, errStop) || n != 10 {
 		t.Errorf("got %v after %d documents, want %v after 10", err, n, errStop)
 	}
@@ -579,7 +579,7 @@ func TestARejectFileHasWhatWasRefused(t *testing.T) {
 	}
 	f := rejectFile{path: path, size: 4}
 	for _, size := range []int64{3, 9} {
-		if err := f.add(&job{record: record{line: 1, text: []byte("bad"), size: size}, refusal: errStop}); err != nil {
+		if err := f.addRecord(&job{record: record{line: 1, text: []byte("bad"), size: size}, refusal: errStop}); err != nil {
 			t.Fatal(err)
 		}
 	}

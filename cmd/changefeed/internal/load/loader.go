@@ -51,19 +51,19 @@ func newLoader(c *place.Container, writers int) *loader {
 	return &loader{to: c, paths: keyPaths(c.Paths), writers: writers, order: make(chan *job, maxAhead), queue: newQueue()}
 }
 
-// load writes all records and calls each for each record, in order, when the record was written or refused. load
+// writeAll writes all records and calls each for each record, in order, when the record was written or refused. load
 // stops at the first failure.
-func (l *loader) load(ctx context.Context, s *splitter, each func(*job) error) error {
+func (l *loader) writeAll(ctx context.Context, s *splitter, each func(*job) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var work sync.WaitGroup
 	for range l.writers {
-		work.Go(func() { l.serve(ctx) })
+		work.Go(func() { l.writeWaiting(ctx) })
 	}
 	var failed error
-	work.Go(func() { failed = l.finish(cancel, each) })
-	err := l.dispatch(ctx, s)
-	l.queue.end()
+	work.Go(func() { failed = l.finishInOrder(cancel, each) })
+	err := l.queueRecords(ctx, s)
+	l.queue.endInput()
 	close(l.order)
 	work.Wait()
 	if failed != nil {
@@ -72,8 +72,8 @@ func (l *loader) load(ctx context.Context, s *splitter, each func(*job) error) e
 	return err
 }
 
-// dispatch queues each record.
-func (l *loader) dispatch(ctx context.Context, s *splitter) error {
+// queueRecords queues each record.
+func (l *loader) queueRecords(ctx context.Context, s *splitter) error {
 	for ctx.Err() == nil {
 		r, err := s.next()
 		if err == io.EOF {
@@ -93,14 +93,14 @@ func (l *loader) dispatch(ctx context.Context, s *splitter) error {
 			close(j.done)
 			continue
 		}
-		j.key = l.key(r.text)
+		j.key = l.keyOf(r.text)
 		l.queue.add(j)
 	}
 	return context.Cause(ctx)
 }
 
-// finish processes the jobs in order. After a failure finish only waits for the remaining jobs.
-func (l *loader) finish(cancel context.CancelCauseFunc, each func(*job) error) (failed error) {
+// finishInOrder processes the jobs in order. After a failure finish only waits for the remaining jobs.
+func (l *loader) finishInOrder(cancel context.CancelCauseFunc, each func(*job) error) (failed error) {
 	for j := range l.order {
 		<-j.done
 		if failed != nil {
@@ -116,9 +116,9 @@ func (l *loader) finish(cancel context.CancelCauseFunc, each func(*job) error) (
 	return failed
 }
 
-// key returns the partition key of a document. The store decides whether a key is valid, so all invalid keys share
+// keyOf returns the partition key of a document. The store decides whether a key is valid, so all invalid keys share
 // the empty key.
-func (l *loader) key(text []byte) feed.PartitionKey {
+func (l *loader) keyOf(text []byte) feed.PartitionKey {
 	components := make([]any, len(l.paths))
 	for i, path := range l.paths {
 		components[i] = feed.Undefined
@@ -145,21 +145,21 @@ func member(text []byte, path []string) json.RawMessage {
 	return text
 }
 
-// serve writes batches of waiting jobs until none are left.
-func (l *loader) serve(ctx context.Context) {
-	for jobs := l.queue.take(); jobs != nil; jobs = l.queue.take() {
+// writeWaiting writes batches of waiting jobs until none are left.
+func (l *loader) writeWaiting(ctx context.Context) {
+	for jobs := l.queue.takeBatch(); jobs != nil; jobs = l.queue.takeBatch() {
 		key := jobs[0].key
-		l.write(ctx, jobs)
-		l.queue.done(key)
+		l.writeJobs(ctx, jobs)
+		l.queue.putBack(key)
 	}
 }
 
-// write writes jobs of one key, and finishes them. If a job is refused, the others are still written.
-func (l *loader) write(ctx context.Context, jobs []*job) {
+// writeJobs writes jobs of one key, and finishes them. If a job is refused, the others are still written.
+func (l *loader) writeJobs(ctx context.Context, jobs []*job) {
 	// A refused document is removed from the transaction, and the rest is retried, at most once for each document.
 	// After any other failure the documents are written individually, so the result of each is known.
 	for len(jobs) > 1 {
-		refused, err := l.commit(ctx, jobs)
+		refused, err := l.commitJobs(ctx, jobs)
 		if err == nil {
 			for _, j := range jobs {
 				close(j.done)
@@ -184,9 +184,9 @@ func (l *loader) write(ctx context.Context, jobs []*job) {
 	}
 }
 
-// commit writes jobs in a single transaction. If a job was refused, commit returns its index, otherwise a negative
+// commitJobs writes jobs in a single transaction. If a job was refused, commit returns its index, otherwise a negative
 // number. All writes are upserts, so repeating them after an error does no harm.
-func (l *loader) commit(ctx context.Context, jobs []*job) (refused int, err error) {
+func (l *loader) commitJobs(ctx context.Context, jobs []*job) (refused int, err error) {
 	writes := make([]feed.Write, len(jobs))
 	for i, j := range jobs {
 		writes[i] = feed.Write{Op: feed.WriteUpsert, Body: j.text}

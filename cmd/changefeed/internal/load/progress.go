@@ -56,8 +56,8 @@ func NewProgress(w io.Writer, name string, in *os.File) *Progress {
 	return p
 }
 
-// during shows progress while f runs.
-func (p *Progress) during(f func() error) error {
+// showDuring shows progress while f runs.
+func (p *Progress) showDuring(f func() error) error {
 	p.begun = time.Now()
 	done := make(chan struct{})
 	var showing sync.WaitGroup
@@ -80,8 +80,8 @@ func (p *Progress) during(f func() error) error {
 	return err
 }
 
-// at sets the progress of the load.
-func (p *Progress) at(imported, rejected, offset int64) {
+// setPlace sets the progress of the load.
+func (p *Progress) setPlace(imported, rejected, offset int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.now = state{imported, rejected, offset}
@@ -111,7 +111,7 @@ func (p *Progress) clear() {
 func (p *Progress) draw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	line := p.line(time.Since(p.begun))
+	line := p.stateLine(time.Since(p.begun))
 	if !p.InPlace {
 		fmt.Fprintln(p.w, line)
 		return
@@ -120,9 +120,9 @@ func (p *Progress) draw() {
 	p.drawn = true
 }
 
-// line returns the state in words, after some time of work. If the terminal is too narrow, the least important parts
+// stateLine returns the state in words, after some time of work. If the terminal is too narrow, the least important parts
 // are left out first.
-func (p *Progress) line(spent time.Duration) string {
+func (p *Progress) stateLine(spent time.Duration) string {
 	figures := fmt.Sprintf(" %d documents", p.now.imported)
 	share, bar := "", ""
 	if p.size > 0 {
@@ -139,7 +139,7 @@ func (p *Progress) line(spent time.Duration) string {
 	}
 	if p.first != nil && spent > 0 {
 		rate = fmt.Sprintf(", %.0f a second", float64(p.now.imported-p.first.imported)/spent.Seconds())
-		left = p.left(spent)
+		left = p.timeLeft(spent)
 	}
 	name := p.name
 	text := func() string { return strings.TrimSpace(name + bar + share + figures + refused + rate + left) }
@@ -155,8 +155,8 @@ func (p *Progress) line(spent time.Duration) string {
 	return text()
 }
 
-// left returns how long the rest takes, if that can be estimated.
-func (p *Progress) left(spent time.Duration) string {
+// timeLeft returns how long the rest takes, if that can be estimated.
+func (p *Progress) timeLeft(spent time.Duration) string {
 	read := p.now.offset - p.first.offset
 	if p.size == 0 || read <= 0 {
 		return ""

@@ -34,7 +34,7 @@ func TestProgressTellsWhatThereIsToTell(t *testing.T) {
 		{"one in a terminal", &Progress{name: "f", size: 1000, Terminal: narrowTerminal, first: &state{}, now: state{50, 0, 1300}}, "f [##############################] 100% 50 documents, 5 a second"},
 		{"terminal", &Progress{name: "f", size: 1000, Terminal: narrowTerminal, first: &state{}, now: state{50, 0, 500}}, "f [###############...............]  50% 50 documents, 5 a second, 10s left"},
 	} {
-		if got := tt.p.line(10 * time.Second); got != tt.want {
+		if got := tt.p.stateLine(10 * time.Second); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}
 	}
@@ -43,7 +43,7 @@ func TestProgressTellsWhatThereIsToTell(t *testing.T) {
 func TestTheBarLeavesNothingBehind(t *testing.T) {
 	var out bytes.Buffer
 	p := Progress{w: &out, name: "f", size: 10, Terminal: wide(25), every: time.Hour}
-	p.at(1, 0, 5)
+	p.setPlace(1, 0, 5)
 	p.draw()
 	p.Say("line %d: bad", 3)
 	p.draw()
@@ -61,7 +61,7 @@ func TestProgressFitsItsTerminal(t *testing.T) {
 	}
 	for _, width := range []int{40, 60, 80, 120} {
 		p.Terminal = wide(width)
-		got := p.line(time.Hour)
+		got := p.stateLine(time.Hour)
 		if n := utf8.RuneCountInString(got); n >= width {
 			t.Errorf("at %d columns the line has %d: %s", width, n, got)
 		}
@@ -83,7 +83,7 @@ func TestProgressLeavesOutWhatIsWorthLeast(t *testing.T) {
 		"50% 50 documents",
 	} {
 		p.Terminal = wide(len(want) + 1) // with the last column, which is left free
-		if got := p.line(10 * time.Second); got != want {
+		if got := p.stateLine(10 * time.Second); got != want {
 			t.Errorf("in %d columns: got %q, want %q", len(want)+1, got, want)
 		}
 	}
@@ -103,9 +103,9 @@ func TestProgressIsShownWhileTheWorkGoesOn(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var out bytes.Buffer
 			p := Progress{w: &out, name: "f", size: 10, Terminal: tt.where, every: tt.every}
-			err := p.during(func() error {
-				p.at(1, 0, 0)
-				p.at(3, 0, 5)
+			err := p.showDuring(func() error {
+				p.setPlace(1, 0, 0)
+				p.setPlace(3, 0, 5)
 				time.Sleep(2*tt.every + tt.every/2)
 				return errStop
 			})

@@ -45,17 +45,17 @@ func (q *queue) add(j *job) {
 	}
 }
 
-// end records that the input has ended.
-func (q *queue) end() {
+// endInput records that the input has ended.
+func (q *queue) endInput() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ended = true
 	q.more.Broadcast()
 }
 
-// take waits for a batch of a key. take returns nil if the input has ended and no line is ready. If a batch is still
+// takeBatch waits for a batch of a key. take returns nil if the input has ended and no line is ready. If a batch is still
 // being written, its writer takes the remaining jobs of the key.
-func (q *queue) take() []*job {
+func (q *queue) takeBatch() []*job {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.ready) == 0 {
@@ -82,9 +82,9 @@ func fits(jobs []*job) (n int) {
 	return n
 }
 
-// done records that the batch of a key was written. Its writer takes the next batch afterwards, so no other writer is
+// putBack records that the batch of a key was written. Its writer takes the next batch afterwards, so no other writer is
 // woken.
-func (q *queue) done(key feed.PartitionKey) {
+func (q *queue) putBack(key feed.PartitionKey) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.lines[key]

@@ -26,21 +26,21 @@ func queued(keys ...string) (*queue, []*job) {
 
 func TestOneBatchOfAKeyIsInHand(t *testing.T) {
 	q, jobs := queued("a", "b", "a")
-	first, second := q.take(), q.take()
+	first, second := q.takeBatch(), q.takeBatch()
 	if !slices.Equal(first, []*job{jobs[0], jobs[2]}) || !slices.Equal(second, []*job{jobs[1]}) {
 		t.Fatalf("batches %v and %v", first, second)
 	}
 	later := &job{key: "a"}
 	q.add(later)
-	q.end()
-	if batch := q.take(); batch != nil {
+	q.endInput()
+	if batch := q.takeBatch(); batch != nil {
 		t.Errorf("%v is taken though a batch of its key is in hand", batch)
 	}
-	if q.done("a"); !slices.Equal(q.take(), []*job{later}) {
+	if q.putBack("a"); !slices.Equal(q.takeBatch(), []*job{later}) {
 		t.Error("what came meanwhile is not taken afterwards")
 	}
-	q.done("a")
-	if q.done("b"); len(q.lines) != 0 || q.take() != nil {
+	q.putBack("a")
+	if q.putBack("b"); len(q.lines) != 0 || q.takeBatch() != nil {
 		t.Errorf("%d keys are left", len(q.lines))
 	}
 }
@@ -49,10 +49,10 @@ func TestOneBatchOfAKeyIsInHand(t *testing.T) {
 func TestKeysTakeTurns(t *testing.T) {
 	q, jobs := queued(slices.Concat(slices.Repeat([]string{"a"}, maxBatch+1), []string{"b"})...)
 	for _, want := range [][]*job{jobs[:maxBatch], jobs[maxBatch+1:], jobs[maxBatch : maxBatch+1]} {
-		if batch := q.take(); !slices.Equal(batch, want) {
+		if batch := q.takeBatch(); !slices.Equal(batch, want) {
 			t.Fatalf("a batch of %d, want %d", len(batch), len(want))
 		} else {
-			q.done(batch[0].key)
+			q.putBack(batch[0].key)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func TestWritersWaitForInput(t *testing.T) {
 		q := newQueue()
 		got := make(chan []*job, 2)
 		for range 2 {
-			go func() { got <- q.take() }()
+			go func() { got <- q.takeBatch() }()
 		}
 		synctest.Wait()
 		j := &job{key: "a"}
@@ -98,7 +98,7 @@ func TestWritersWaitForInput(t *testing.T) {
 		if len(got) != 0 {
 			t.Error("the other writer does not wait")
 		}
-		q.end()
+		q.endInput()
 		if batch := <-got; batch != nil {
 			t.Errorf("a batch of %v after the end", batch)
 		}
@@ -113,7 +113,7 @@ func TestManyWritersKeepTheOrderOfAKey(t *testing.T) {
 	var work sync.WaitGroup
 	for range writers {
 		work.Go(func() {
-			for batch := q.take(); batch != nil; batch = q.take() {
+			for batch := q.takeBatch(); batch != nil; batch = q.takeBatch() {
 				key := batch[0].key
 				mu.Lock()
 				if inHand[key] {
@@ -128,7 +128,7 @@ func TestManyWritersKeepTheOrderOfAKey(t *testing.T) {
 				mu.Lock()
 				inHand[key] = false
 				mu.Unlock()
-				q.done(key)
+				q.putBack(key)
 			}
 		})
 	}
@@ -138,7 +138,7 @@ func TestManyWritersKeepTheOrderOfAKey(t *testing.T) {
 		j.next.Offset = i
 		q.add(j)
 	}
-	q.end()
+	q.endInput()
 	work.Wait()
 	total := 0
 	for key, offsets := range written {

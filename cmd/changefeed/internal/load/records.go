@@ -68,7 +68,7 @@ func newSplitter(in io.Reader, at point) (*splitter, error) {
 		return s, nil
 	}
 	s.at.Line, s.at.Leading = 1, true
-	for len(s.buf) < len(magics[0].bytes) && s.more() {
+	for len(s.buf) < len(magics[0].bytes) && s.readMore() {
 	}
 	for _, m := range magics {
 		if bytes.HasPrefix(s.buf, []byte(m.bytes)) {
@@ -78,7 +78,7 @@ func newSplitter(in io.Reader, at point) (*splitter, error) {
 	if mark := []byte("\xef\xbb\xbf"); bytes.HasPrefix(s.buf, mark) {
 		s.consume(len(mark))
 	}
-	if c, ok := s.space(); ok && c == '[' {
+	if c, ok := s.skipSpace(); ok && c == '[' {
 		s.consume(1)
 		s.at.Array = true
 	}
@@ -96,7 +96,7 @@ var magics = []struct{ bytes, form, reader string }{
 // next returns the next record, or io.EOF after the last.
 func (s *splitter) next() (record, error) {
 	for {
-		c, ok := s.space()
+		c, ok := s.skipSpace()
 		switch {
 		case !ok && s.failed != io.EOF:
 			return record{}, fmt.Errorf("read input: %w", s.failed)
@@ -112,13 +112,13 @@ func (s *splitter) next() (record, error) {
 			s.consume(1)
 			s.at.Array = false
 		default:
-			return s.record(), nil
+			return s.takeRecord(), nil
 		}
 	}
 }
 
-// record reads the text at the position.
-func (s *splitter) record() record {
+// takeRecord reads the text at the position.
+func (s *splitter) takeRecord() record {
 	r := record{line: s.at.Line}
 	trim := " \t\r\n"
 	if s.at.Array {
@@ -126,7 +126,7 @@ func (s *splitter) record() record {
 		r.element = s.at.Element
 		trim += "," // the text of a broken element may end with a comma
 	}
-	text, size := s.take(&scan{array: s.at.Array, indent: s.at.Indent})
+	text, size := s.takeText(&scan{array: s.at.Array, indent: s.at.Indent})
 	r.text, r.size = bytes.TrimRight(text, trim), size
 	if size > int64(len(text)) {
 		r.err = errHuge
@@ -137,11 +137,11 @@ func (s *splitter) record() record {
 	return r
 }
 
-// take consumes a text. take returns the part that is kept, and the size of the whole text.
-func (s *splitter) take(c *scan) (text []byte, size int64) {
+// takeText consumes a text. take returns the part that is kept, and the size of the whole text.
+func (s *splitter) takeText(c *scan) (text []byte, size int64) {
 	// The search ends at the end of the text or of the input. If another element may begin at some place, the search
 	// also ends so far after this place that the present element is too large for a document.
-	for !c.run(s.buf) && (c.other == 0 || c.pos < maxSearch) && s.more() {
+	for !c.findEnd(s.buf) && (c.other == 0 || c.pos < maxSearch) && s.readMore() {
 		if c.pos > s.most {
 			if size == 0 {
 				text = s.buf[:s.most:s.most]
@@ -164,15 +164,15 @@ func (s *splitter) take(c *scan) (text []byte, size int64) {
 	return text, size
 }
 
-// space skips white space, and returns the next character.
-func (s *splitter) space() (c byte, ok bool) {
+// skipSpace skips white space, and returns the next character.
+func (s *splitter) skipSpace() (c byte, ok bool) {
 	for {
 		rest := bytes.TrimLeft(s.buf, " \t\r\n")
 		s.consume(len(s.buf) - len(rest))
 		if len(rest) > 0 {
 			return rest[0], true
 		}
-		if !s.more() {
+		if !s.readMore() {
 			return 0, false
 		}
 	}
@@ -197,8 +197,8 @@ func (s *splitter) consume(n int) {
 	}
 }
 
-// more reads more input, and reports whether there was any.
-func (s *splitter) more() bool {
+// readMore reads more input, and reports whether there was any.
+func (s *splitter) readMore() bool {
 	if s.failed != nil {
 		return false
 	}
@@ -235,8 +235,8 @@ type margin struct {
 	begun  int  // where the line begins
 }
 
-// run continues the search, and reports whether the end of the text was reached.
-func (c *scan) run(text []byte) (ended bool) {
+// findEnd continues the search, and reports whether the end of the text was reached.
+func (c *scan) findEnd(text []byte) (ended bool) {
 	if !c.array {
 		if end := bytes.IndexByte(text[c.pos:], '\n'); end >= 0 {
 			c.pos += end
@@ -257,7 +257,7 @@ func (c *scan) run(text []byte) (ended bool) {
 func (c *scan) step(text []byte) (ended bool) {
 	char := text[c.pos]
 	if c.line.isOpen {
-		c.begin(char)
+		c.stepInMargin(char)
 	}
 	switch {
 	case char == '\n': // strings do not span lines
@@ -281,8 +281,8 @@ func (c *scan) step(text []byte) (ended bool) {
 	return false
 }
 
-// begin processes a character that only white space precedes on its line.
-func (c *scan) begin(char byte) {
+// stepInMargin processes a character that only white space precedes on its line.
+func (c *scan) stepInMargin(char byte) {
 	switch char {
 	case ' ', '\t':
 		if !c.line.comma {

@@ -31,22 +31,22 @@ const (
 func (t *tally) add(j *job) error {
 	if j.refusal == nil {
 		t.mark.Imported++
-	} else if err := t.refuse(j); err != nil {
+	} else if err := t.keepRejected(j); err != nil {
 		return err
 	}
 	t.mark.Place, t.mark.Rejects = j.next, t.rejects.size
-	t.show.at(t.mark.Imported, t.mark.Rejected, j.next.Offset)
+	t.show.setPlace(t.mark.Imported, t.mark.Rejected, j.next.Offset)
 	// Saving waits for the disk. After a crash, at most a second of work is repeated.
 	if time.Since(t.saved) < saveEvery {
 		return nil
 	}
 	t.saved = time.Now()
-	return t.save()
+	return t.saveMark()
 }
 
-// refuse writes a record that is no valid document to the rejects. The first few are shown, so the user notices a
+// keepRejected writes a record that is no valid document to the rejects. The first few are shown, so the user notices a
 // mistake in all of them before the import ends.
-func (t *tally) refuse(j *job) error {
+func (t *tally) keepRejected(j *job) error {
 	t.mark.Rejected++
 	switch {
 	case t.mark.Rejected <= maxReported && j.element > 0:
@@ -56,20 +56,20 @@ func (t *tally) refuse(j *job) error {
 	case t.mark.Rejected == maxReported+1:
 		t.show.Say("more are refused: see %s", t.rejects.path)
 	}
-	return t.rejects.add(j)
+	return t.rejects.addRecord(j)
 }
 
-// save moves the mark on the disk, after the earlier rejects, because these would not be written again.
-func (t *tally) save() error {
+// saveMark moves the mark on the disk, after the earlier rejects, because these would not be written again.
+func (t *tally) saveMark() error {
 	if err := t.rejects.sync(); err != nil {
 		return err
 	}
 	return t.mark.save()
 }
 
-// finish ends the import, or leaves the mark for the next import.
-func (t *tally) finish(all bool) error {
-	if err := t.save(); err != nil {
+// finishImport ends the import, or leaves the mark for the next import.
+func (t *tally) finishImport(all bool) error {
+	if err := t.saveMark(); err != nil {
 		return err
 	}
 	if all {
@@ -96,9 +96,9 @@ type reject struct {
 	Bytes   int64  `json:"bytes,omitempty"`  // of an incomplete text
 }
 
-// add appends a record. A text that is not UTF-8 is written in base64, because JSON would replace its bytes, and the
+// addRecord appends a record. A text that is not UTF-8 is written in base64, because JSON would replace its bytes, and the
 // user needs the original bytes.
-func (f *rejectFile) add(j *job) error {
+func (f *rejectFile) addRecord(j *job) error {
 	if err := f.open(); err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func openMark(in *os.File, c *place.Container) (m *mark, found bool, err error) 
 	if m.Input, err = filepath.Abs(in.Name()); err != nil {
 		return nil, false, fmt.Errorf("read input: %w", err)
 	}
-	m.locate(c)
+	m.setLocation(c)
 	text, err := os.ReadFile(m.path)
 	if errors.Is(err, os.ErrNotExist) {
 		return m, false, nil
@@ -58,15 +58,15 @@ func openMark(in *os.File, c *place.Container) (m *mark, found bool, err error) 
 		return nil, false, fmt.Errorf("read mark of an earlier import: %w", err)
 	}
 	old := mark{path: m.path}
-	if json.Unmarshal(text, &old) != nil || !old.continues(m) { // cut short by a power loss, or for other input
+	if json.Unmarshal(text, &old) != nil || !old.isOfSameLoad(m) { // cut short by a power loss, or for other input
 		return m, false, nil
 	}
 	return &old, true, nil
 }
 
-// locate sets the path of the mark, and its container. If no file can be created next to the input, an import into an
+// setLocation sets the path of the mark, and its container. If no file can be created next to the input, an import into an
 // account has no mark.
-func (m *mark) locate(c *place.Container) {
+func (m *mark) setLocation(c *place.Container) {
 	if c.Local != nil {
 		h := fnv.New64a()
 		fmt.Fprint(h, m.Input, "\x00", c.Local.Name())
@@ -84,11 +84,11 @@ func (m *mark) locate(c *place.Container) {
 	_ = os.Remove(f.Name()) // created again later
 }
 
-// continues reports whether a mark belongs to the same load.
+// isOfSameLoad reports whether a mark belongs to the same load.
 //
 // The content of the input is not compared, because reading would take as long as importing. Instead, its size and
 // the time of its last change are compared.
-func (m *mark) continues(now *mark) bool {
+func (m *mark) isOfSameLoad(now *mark) bool {
 	return m.Input == now.Input && m.Size == now.Size && m.Modified.Equal(now.Modified) &&
 		m.Container == now.Container && m.Place.Offset > 0 && m.Place.Offset <= m.Size
 }

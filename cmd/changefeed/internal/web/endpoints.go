@@ -29,9 +29,9 @@ func (o *Options) endpoints(sites Sites, certificate string) (e Endpoints, err e
 	}
 	for _, w := range sites {
 		if w.Dedicated {
-			e.Dedicated = o.url(w.Addr())
+			e.Dedicated = o.clientURL(w.Addr())
 		} else {
-			e.Endpoint = o.url(w.Addr())
+			e.Endpoint = o.clientURL(w.Addr())
 		}
 	}
 	e.Connection = cosmosrest.ConnectionString(e.Endpoint, e.Key)
@@ -41,8 +41,8 @@ func (o *Options) endpoints(sites Sites, certificate string) (e Endpoints, err e
 	return e, err
 }
 
-// url returns an address for clients. If the server listens on all interfaces, this is the address of this machine.
-func (o *Options) url(address net.Addr) string {
+// clientURL returns an address for clients. If the server listens on all interfaces, this is the address of this machine.
+func (o *Options) clientURL(address net.Addr) string {
 	scheme, text := "https", address.String()
 	if o.Plain {
 		scheme = "http"

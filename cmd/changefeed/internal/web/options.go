@@ -125,8 +125,8 @@ func orVariable(keys []string, variable string) []string {
 	return keys
 }
 
-// server returns the options of the server.
-func (o *Options) server(ctx context.Context) (cosmosrest.Options, error) {
+// serverOptions returns the options of the server.
+func (o *Options) serverOptions(ctx context.Context) (cosmosrest.Options, error) {
 	// Like an account, a server has two keys of each kind, so you can replace them in turn while clients go on. Check
 	// has refused more than two.
 	two := func(keys []string) (string, string) {

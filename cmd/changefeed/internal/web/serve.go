@@ -20,7 +20,7 @@ import (
 // that cannot be read. Addresses are listened on when the store is open,
 // so that a client that connects is answered.
 func (o *Options) Serve(ctx context.Context, ready func(Endpoints) error) (err error) {
-	options, err := o.server(ctx)
+	options, err := o.serverOptions(ctx)
 	if err != nil {
 		return usage.Error{Err: err}
 	}
@@ -32,7 +32,7 @@ func (o *Options) Serve(ctx context.Context, ready func(Endpoints) error) (err e
 			return err
 		}
 	}
-	db, err := docstore.OpenContext(ctx, o.Dir, o.store())
+	db, err := docstore.OpenContext(ctx, o.Dir, o.storeOptions())
 	switch {
 	case err != nil && ctx.Err() != nil:
 		// The user has ended the server, so this is no failure.
@@ -48,20 +48,20 @@ func (o *Options) Serve(ctx context.Context, ready func(Endpoints) error) (err e
 	if found := db.Recovery(); found.Log != "" {
 		o.Log.Info(found.String())
 	}
-	if err := o.retain(ctx, db); err != nil {
+	if err := o.setRetention(ctx, db); err != nil {
 		return err
 	}
-	sites, err := o.sites(ctx)
+	sites, err := o.listenAll(ctx)
 	if err != nil {
 		return err
 	}
 	defer sites.Close()
-	cert, path, drop, err := o.certificate()
+	cert, path, drop, err := o.loadCertificate()
 	if err != nil {
 		return err
 	}
 	defer drop()
-	if err := o.equip(sites, db, options, cert); err != nil {
+	if err := o.equipSites(sites, db, options, cert); err != nil {
 		return err
 	}
 	return sites.Serve(ctx, func() error {
@@ -88,18 +88,18 @@ func (o *Options) rehearse(ctx context.Context) error {
 			return err
 		}
 	}
-	sites, err := o.sites(ctx)
+	sites, err := o.listenAll(ctx)
 	sites.Close()
 	return err
 }
 
-// store is the options of the store.
-func (o *Options) store() docstore.Options {
+// storeOptions is the options of the store.
+func (o *Options) storeOptions() docstore.Options {
 	return docstore.Options{InMemory: o.Dir == "", NoSync: o.NoSync, CacheBytes: o.Cache}
 }
 
-// equip gives each site its handler, log and certificate.
-func (o *Options) equip(sites Sites, db *docstore.DB, options cosmosrest.Options, cert tls.Certificate) error {
+// equipSites gives each site its handler, log and certificate.
+func (o *Options) equipSites(sites Sites, db *docstore.DB, options cosmosrest.Options, cert tls.Certificate) error {
 	for _, w := range sites {
 		// Only the address makes a gateway dedicated: requests do not show this.
 		options.Dedicated = w.Dedicated
@@ -116,9 +116,9 @@ func (o *Options) equip(sites Sites, db *docstore.DB, options cosmosrest.Options
 	return nil
 }
 
-// retain sets the retention of a store, unless the store keeps its present retention: a restart without the flag must
+// setRetention sets the retention of a store, unless the store keeps its present retention: a restart without the flag must
 // not delete versions.
-func (o *Options) retain(ctx context.Context, db *docstore.DB) error {
+func (o *Options) setRetention(ctx context.Context, db *docstore.DB) error {
 	if _, set := db.Retention(); set && o.Kept {
 		return nil
 	}
@@ -128,9 +128,9 @@ func (o *Options) retain(ctx context.Context, db *docstore.DB) error {
 // certificateFolder is the folder in which the certificate of a store is kept.
 const certificateFolder = "tls"
 
-// certificate returns the server's certificate. If the certificate was created here, path is the file that clients
+// loadCertificate returns the server's certificate. If the certificate was created here, path is the file that clients
 // must trust. The certificate of a store in memory is removed at the end.
-func (o *Options) certificate() (cert tls.Certificate, path string, drop func(), err error) {
+func (o *Options) loadCertificate() (cert tls.Certificate, path string, drop func(), err error) {
 	drop = func() {}
 	switch {
 	case o.Plain:
@@ -165,9 +165,9 @@ func (o *Options) readCertificate() (tls.Certificate, error) {
 	return cert, nil
 }
 
-// sites listens on the addresses. All share one guard, since they share the process's
+// listenAll listens on the addresses. All share one guard, since they share the process's
 // descriptors.
-func (o *Options) sites(ctx context.Context) (all Sites, err error) {
+func (o *Options) listenAll(ctx context.Context) (all Sites, err error) {
 	guard := cosmosrest.NewGuard(Connections())
 	for _, at := range []struct {
 		flag, address string

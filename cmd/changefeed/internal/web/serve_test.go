@@ -33,7 +33,7 @@ func TestEndpointsAreForClients(t *testing.T) {
 		{"::", false, "https://localhost:8081/"},
 	} {
 		o := Options{Plain: c.plain}
-		if got := o.url(&net.TCPAddr{IP: net.ParseIP(c.ip), Port: 8081}); got != c.want {
+		if got := o.clientURL(&net.TCPAddr{IP: net.ParseIP(c.ip), Port: 8081}); got != c.want {
 			t.Errorf("%s: %s, want %s", c.ip, got, c.want)
 		}
 	}
@@ -57,7 +57,7 @@ func TestAStoreKeepsTheRetentionThatItWasServedWith(t *testing.T) {
 		{cosmosrest.DefaultRetention, false, 0},
 	} {
 		o := Options{Retention: start.flag, Kept: !start.given}
-		if err := o.retain(t.Context(), db); err != nil {
+		if err := o.setRetention(t.Context(), db); err != nil {
 			t.Fatal(err)
 		}
 		if got, set := db.Retention(); got != start.want || !set {
@@ -110,7 +110,7 @@ func TestTheStoreIsOpenedAsTheFlagsSay(t *testing.T) {
 		{}: {InMemory: true},
 		{Dir: "data", Cache: 36 << 20, NoSync: true}: {CacheBytes: 36 << 20, NoSync: true},
 	} {
-		if got := o.store(); got != want {
+		if got := o.storeOptions(); got != want {
 			t.Errorf("%+v opens a store with %+v, want %+v", o, got, want)
 		}
 	}
@@ -118,7 +118,7 @@ func TestTheStoreIsOpenedAsTheFlagsSay(t *testing.T) {
 
 func TestAllowedHostsReachTheServer(t *testing.T) {
 	o := Options{Hosts: []string{"cosmos", "cosmos.internal"}}
-	s, err := o.server(t.Context())
+	s, err := o.serverOptions(t.Context())
 	if err != nil || !slices.Equal(s.Hosts, o.Hosts) {
 		t.Errorf("hosts %q, %v: want %q", s.Hosts, err, o.Hosts)
 	}
@@ -140,7 +140,7 @@ func TestAKeyOfTheEnvironmentStandsInForAFlag(t *testing.T) {
 // The certificate of a store is made once; that of a store in memory goes with it.
 func TestACertificateStaysWithItsStore(t *testing.T) {
 	kept := Options{Dir: t.TempDir()}
-	_, path, drop, err := kept.certificate()
+	_, path, drop, err := kept.loadCertificate()
 	if err != nil || !strings.HasPrefix(path, filepath.Join(kept.Dir, "tls")) {
 		t.Fatalf("made %s, %v", path, err)
 	}
@@ -149,24 +149,24 @@ func TestACertificateStaysWithItsStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	drop()
-	if _, path, _, err = kept.certificate(); err != nil {
+	if _, path, _, err = kept.loadCertificate(); err != nil {
 		t.Fatal(err)
 	}
 	if again, err := os.ReadFile(path); err != nil || !bytes.Equal(again, first) {
 		t.Errorf("another certificate at the second start, %v", err)
 	}
 	var passing Options
-	if _, path, drop, err = passing.certificate(); err != nil {
+	if _, path, drop, err = passing.loadCertificate(); err != nil {
 		t.Fatal(err)
 	}
 	drop()
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s is left, %v", path, err)
 	}
-	if _, path, _, err = (&Options{Plain: true}).certificate(); path != "" || err != nil {
+	if _, path, _, err = (&Options{Plain: true}).loadCertificate(); path != "" || err != nil {
 		t.Errorf("without TLS: %s, %v", path, err)
 	}
-	if _, _, _, err = (&Options{Cert: "no.pem", KeyFile: "no.key"}).certificate(); err == nil || !strings.HasPrefix(err.Error(), "read --cert no.pem and --key-file no.key") {
+	if _, _, _, err = (&Options{Cert: "no.pem", KeyFile: "no.key"}).loadCertificate(); err == nil || !strings.HasPrefix(err.Error(), "read --cert no.pem and --key-file no.key") {
 		t.Errorf("without files: %v", err)
 	}
 }
