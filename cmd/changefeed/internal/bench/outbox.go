@@ -95,8 +95,9 @@ func (o *outboxStore) commitByWriters(ctx context.Context, n int, do func(ctx co
 	var worker atomic.Int64
 	return together(ctx, writers, func(ctx context.Context) error {
 		first := int(worker.Add(1)) - 1
+		keys := (outboxKeys - first + writers - 1) / writers // first, first + writers, …
 		for i := first; i < n; i += writers {
-			if err := do(ctx, i%outboxKeys); err != nil {
+			if err := do(ctx, first+i/writers%keys*writers); err != nil {
 				return err
 			}
 		}
