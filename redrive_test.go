@@ -550,12 +550,23 @@ func TestARequestWaitsForItsLetterBox(t *testing.T) {
 		}}
 		bad := w.put("oslo", "bad", 1)
 		box := &blindBox{letterBox: &letterBox{}}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}}
+		p := w.run("a", h, o)
 		time.Sleep(time.Minute)
 		mended.Store(true)
 		box.blind.Store(true)
 		time.AfterFunc(10*time.Minute, func() { box.blind.Store(false) })
-		if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(bad, "bad")); err != nil {
+		asked := make(chan error, 1)
+		go func() {
+			_, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(bad, "bad"))
+			asked <- err
+		}()
+		for _, next := range []string{"b", "c", "d", "e"} { // none of them has ended because of the request
+			time.Sleep(2 * time.Minute)
+			p.stop(t)
+			p = w.run(next, h, o)
+		}
+		if err := <-asked; err != nil {
 			t.Fatal(err)
 		}
 		p.stop(t)
