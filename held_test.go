@@ -232,7 +232,14 @@ func TestAHeldKeyWithManyLettersCanBeReleased(t *testing.T) {
 		box := &paced{letterBox: &letterBox{}}
 		w.put("oslo", "bad", 1)
 		h := failsOn(onID("bad"))
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box, HoldKeys: true}})
+		var writes atomic.Int64
+		store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, r feed.Record) (feed.Record, error) {
+			if r.Kind == feed.KindRequest {
+				writes.Add(1)
+			}
+			return w.leases.Update(ctx, r)
+		}}
+		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box, HoldKeys: true}})
 		time.Sleep(time.Minute)
 		const n = 100
 		for i := range n {
@@ -253,6 +260,9 @@ func TestAHeldKeyWithManyLettersCanBeReleased(t *testing.T) {
 		p.stop(t)
 		if items, _ := h.items(); items != n+2 || err != nil {
 			t.Errorf("release: %v; %d of %d handled", err, items, n+2)
+		}
+		if n := writes.Load(); n != 2 {
+			t.Errorf("the request is written %d times, want when it begins and when it ends", n)
 		}
 	})
 }
