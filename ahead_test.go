@@ -11,20 +11,27 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
+// getsAhead has a unit work off some changes, and then moves the first lease beyond the end of its feed.
+func (w *world) getsAhead() (first feed.Record) {
+	w.t.Helper()
+	w.fill(10)
+	p := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
+	time.Sleep(time.Minute)
+	p.stop(w.t)
+	first = w.records(feed.KindLease)[0]
+	first.Position.Token = `"1000"`
+	if _, err := w.leases.Update(w.t.Context(), first); err != nil {
+		w.t.Fatal(err)
+	}
+	return first
+}
+
 // TestAPositionAheadOfItsFeedIsReported: leases that are ahead of a store, as after its restore from a backup, wait
 // silently for a feed that may never come as far, and skip what comes until then.
 func TestAPositionAheadOfItsFeedIsReported(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
-		w.fill(10)
-		p := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
-		time.Sleep(time.Minute)
-		p.stop(t)
-		first := w.records(feed.KindLease)[0]
-		first.Position.Token = `"1000"`
-		if _, err := w.leases.Update(t.Context(), first); err != nil {
-			t.Fatal(err)
-		}
-		p = w.run("a", &tally{}, changefeed.Options{})
+		first := w.getsAhead()
+		p := w.run("a", &tally{}, changefeed.Options{})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		err := p.errs.find(feed.ErrAhead)
@@ -104,15 +111,7 @@ type uncounted struct{ feed.Source }
 // TestALagAheadOfAFeedThatCannotCountIsUnknown: whoever waits until nothing is pending must not take it for done.
 func TestALagAheadOfAFeedThatCannotCountIsUnknown(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
-		w.fill(10)
-		p := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
-		time.Sleep(time.Minute)
-		p.stop(t)
-		first := w.records(feed.KindLease)[0]
-		first.Position.Token = `"1000"`
-		if _, err := w.leases.Update(t.Context(), first); err != nil {
-			t.Fatal(err)
-		}
+		first := w.getsAhead()
 		lags, err := changefeed.Estimate(t.Context(), uncounted{w.orders}, w.leases)
 		if err != nil || len(lags) != 2 {
 			t.Fatalf("%d lags, %v", len(lags), err)

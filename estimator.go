@@ -104,8 +104,10 @@ type meter struct {
 // note was written for another position, it is outdated and has no keys.
 func (m *meter) addKeys(ctx context.Context, lag *Lag) error {
 	at := lag.Lease.Position
-	held, text := lag.Lease.Properties[notes.HeldProperty], lag.Lease.Properties[notes.AsideProperty]
-	if held == "" && text == "" {
+	holds, _ := notes.ReadHeld(lag.Lease.Properties[notes.HeldProperty], notes.Place{Position: at.Token})
+	lag.Held = len(holds.Keys)
+	text := lag.Lease.Properties[notes.AsideProperty]
+	if text == "" {
 		return nil
 	}
 	partitions, err := records.Noted(ctx, m.source)
@@ -114,9 +116,8 @@ func (m *meter) addKeys(ctx context.Context, lag *Lag) error {
 	}
 	lsn, _ := records.TokenLSN(m.source, at.Token)
 	in := notes.Place{Position: at.Token, LSN: lsn, Min: lag.Lease.Range.Min, Max: lag.Lease.Range.Max, Partitions: partitions}
-	holds, _ := notes.ReadHeld(held, in)
 	aside, _ := notes.ReadAside(text, in)
-	lag.Held, lag.SetAside = len(holds.Keys), len(aside.Keys)
+	lag.SetAside = len(aside.Keys)
 	for _, k := range aside.Keys {
 		from := feed.Position{Token: k.From, Start: at.Start}
 		if k.LSN > 0 {

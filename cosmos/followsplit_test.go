@@ -13,7 +13,7 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// splitting is a transport that calls then once, after the answer to a read of a feed without a hold.
+// splitting is a transport that calls then once, after the answer to a read of a feed that the server could hold.
 type splitting struct {
 	then func()
 	on   atomic.Bool
@@ -27,22 +27,18 @@ func (s *splitting) Do(r *http.Request) (*http.Response, error) {
 	return a, err
 }
 
-// A lease container is split while the changes after the first one are gathered.
-func TestAFollowerHasTheStoresTimeWhenTheLeasesAreSplit(t *testing.T) {
+// followedUnit is a unit whose lease container is on a server.
+func followedUnit(t *testing.T, o cosmos.Options, lo cosmos.LeaseOptions) (*docstore.Container, *cosmos.Leases) {
+	t.Helper()
 	srv := cosmostest.NewTestServer(t)
 	lc, err := srv.DB.CreateContainer(t.Context(), docstore.LeaseSpec("leases"))
+	if err == nil {
+		_, err = srv.DB.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/pk"}})
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := srv.DB.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/pk"}}); err != nil {
-		t.Fatal(err)
-	}
-	tr := &splitting{then: func() {
-		if _, err := lc.Split(t.Context(), "0"); err != nil {
-			t.Error(err)
-		}
-	}}
-	client, err := cosmos.Open(t.Context(), srv.URL, cosmos.Key(srv.Key), cosmos.Options{Transport: tr})
+	client, err := cosmos.Open(t.Context(), srv.URL, cosmos.Key(srv.Key), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,9 +50,21 @@ func TestAFollowerHasTheStoresTimeWhenTheLeasesAreSplit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := cosmos.OpenLeases(t.Context(), leases, "mailer", orders, cosmos.LeaseOptions{})
+	s, err := cosmos.OpenLeases(t.Context(), leases, "mailer", orders, lo)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return lc, s
+}
+
+// A lease container is split while the changes after the first one are gathered.
+func TestAFollowerHasTheStoresTimeWhenTheLeasesAreSplit(t *testing.T) {
+	tr := &splitting{}
+	lc, s := followedUnit(t, cosmos.Options{Transport: tr}, cosmos.LeaseOptions{})
+	tr.then = func() {
+		if _, err := lc.Split(t.Context(), "0"); err != nil {
+			t.Error(err)
+		}
 	}
 	_, cursor, _, err := s.Follow(t.Context(), "")
 	if err != nil {
@@ -74,31 +82,8 @@ func TestAFollowerHasTheStoresTimeWhenTheLeasesAreSplit(t *testing.T) {
 
 // The partitions of a lease container are cut anew across those of a cursor.
 func TestACursorOutlivesPartitionsThatAreCutAnew(t *testing.T) {
-	srv := cosmostest.NewTestServer(t)
-	lc, err := srv.DB.CreateContainer(t.Context(), docstore.LeaseSpec("leases"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := srv.DB.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/pk"}}); err != nil {
-		t.Fatal(err)
-	}
+	lc, s := followedUnit(t, cosmos.Options{}, cosmos.LeaseOptions{FollowEvery: time.Second})
 	parts, err := lc.Split(t.Context(), "0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := cosmos.Open(t.Context(), srv.URL, cosmos.Key(srv.Key), cosmos.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	leases, err := client.Container(t.Context(), "default", "leases")
-	if err != nil {
-		t.Fatal(err)
-	}
-	orders, err := client.Container(t.Context(), "default", "orders")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := cosmos.OpenLeases(t.Context(), leases, "mailer", orders, cosmos.LeaseOptions{FollowEvery: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

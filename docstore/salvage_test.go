@@ -211,17 +211,7 @@ func TestATableOfTheSameSizeIsKnownByItsKeys(t *testing.T) {
 	dir := t.TempDir()
 	bySize := map[int64]string{}
 	for round := range 100 {
-		db, err := docstore.Open(dir, docstore.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if round == 0 {
-			container(t, db, docstore.ContainerSpec{})
-		}
-		c, err := db.Container("c")
-		if err != nil {
-			t.Fatal(err)
-		}
+		db, c := openRound(t, dir, round)
 		upsert(t, c, "i", "p", 100+round)
 		if err := db.Close(); err != nil {
 			t.Fatal(err)

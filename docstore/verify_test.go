@@ -18,22 +18,29 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
+// openRound opens a store with a container, which the first round makes.
+func openRound(t *testing.T, dir string, round int) (*docstore.DB, *docstore.Container) {
+	t.Helper()
+	db, err := docstore.Open(dir, docstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if round == 0 {
+		return db, container(t, db, docstore.ContainerSpec{})
+	}
+	c, err := db.Container("c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db, c
+}
+
 // storeOnDisk is a closed store with a table and a log, in a directory.
 func storeOnDisk(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for round := range 2 {
-		db, err := docstore.Open(dir, docstore.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if round == 0 {
-			container(t, db, docstore.ContainerSpec{})
-		}
-		c, err := db.Container("c")
-		if err != nil {
-			t.Fatal(err)
-		}
+		db, c := openRound(t, dir, round)
 		for i := range 100 {
 			upsert(t, c, fmt.Sprint("i", i), "p", i+round)
 		}

@@ -5,7 +5,7 @@
 //	go run ./tools/rename outbox digest hashOf
 //
 // The package is a directory of the module, "." for the root. Run gofmt, go vet and go test ./tools/... afterwards: a
-// comment in the middle of a function may still contain the old name.
+// comment in the middle of a function, and a file behind a build tag, may still contain the old name.
 package main
 
 import (

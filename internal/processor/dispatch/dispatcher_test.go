@@ -71,6 +71,9 @@ func TestAPositionWithinAPageHasTheStartOfThePage(t *testing.T) {
 	if at, known := positionAfter(instancetest.Counted{}, of.Next, 5); !known || at != (feed.Position{Token: `"5"`, Start: of.Next.Start}) {
 		t.Errorf("%+v, %v", at, known)
 	}
+	if at, known := positionAfter(struct{ feed.Source }{instancetest.Counted{}}, of.Next, 5); known {
+		t.Errorf("a source that is no Sequencer has the position %+v within a page", at)
+	}
 }
 
 func TestAChargeCountsForOneBatch(t *testing.T) {
