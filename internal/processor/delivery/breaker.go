@@ -90,7 +90,9 @@ func (b *Breaker) succeeded(key string, begun time.Time) {
 	if trouble == 0 {
 		return
 	}
+	b.mu.Lock()
 	b.note(result{key: key, ok: true, at: begun})
+	b.mu.Unlock()
 	if at := begun.UnixNano(); at > b.good.Load() { // of two at once either will do
 		b.good.Store(at)
 	}
@@ -110,9 +112,14 @@ func (b *Breaker) creditKeys(changes []*Change, begun time.Time) {
 	}
 }
 
-// failed notes that a change of a key has failed by itself, as often as it may.
-func (b *Breaker) failed(of int, key string, lsn int64, now time.Time) {
-	b.note(result{key: key, of: of, lsn: lsn, at: now})
+// failed notes that a change of a key has failed by itself, as often as it may. The engine that says so has heard the end of
+// heard outages: if another has ended since, the failure may be of that outage, and is no sign of the next one.
+func (b *Breaker) failed(of, heard int, key string, lsn int64, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.era == heard {
+		b.note(result{key: key, of: of, lsn: lsn, at: now})
+	}
 	b.troubled(now)
 }
 
@@ -128,9 +135,8 @@ func (b *Breaker) settled(key string) {
 	}
 }
 
+// note remembers a result. The caller has the lock.
 func (b *Breaker) note(r result) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.recent = slices.DeleteFunc(b.recent, func(o result) bool {
 		return o.key == r.key && (o.ok || r.ok || o.lsn == r.lsn) || r.ok && o.parked && o.at.Before(r.at)
 	})
@@ -145,11 +151,12 @@ func (b *Breaker) note(r result) {
 }
 
 // judge reports whether a change is to be parked that has been failing for a while: if changes of other keys were handled
-// meanwhile or, when nothing else is left to try, if too few keys fail for an outage.
-func (b *Breaker) judge(key string, failing time.Time, others bool, now time.Time) (park bool) {
+// meanwhile or, when nothing else is left to try, if too few keys fail for an outage. If another
+// outage has ended than the engine has heard of, as in failed, nothing is parked: the engine forgets its failures first.
+func (b *Breaker) judge(key string, heard int, failing time.Time, others bool, now time.Time) (park bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.open {
+	if b.open || b.era != heard {
 		return false
 	}
 	good, bad := 0, 0

@@ -15,9 +15,9 @@ func newTrialBreaker() *Breaker {
 // openBreaker has as many keys fail as make an outage.
 func openBreaker(b *Breaker, now time.Time) {
 	for i := range outage {
-		b.failed(0, fmt.Sprint("failing ", i), int64(i), now)
+		b.failed(0, b.outages(), fmt.Sprint("failing ", i), int64(i), now)
 	}
-	b.judge("failing 0", now, false, now)
+	b.judge("failing 0", b.outages(), now, false, now)
 }
 
 func TestABreakerJudges(t *testing.T) {
@@ -47,10 +47,10 @@ func TestABreakerJudges(t *testing.T) {
 			b.succeeded(fmt.Sprint("after", i), failing.Add(time.Second))
 		}
 		for i := range c.fail {
-			b.failed(0, fmt.Sprint("bad", i), int64(i), failing.Add(2*time.Second))
+			b.failed(0, b.outages(), fmt.Sprint("bad", i), int64(i), failing.Add(2*time.Second))
 		}
 		now := failing.Add(3 * time.Second)
-		park := b.judge("bad0", failing, c.others, now)
+		park := b.judge("bad0", b.outages(), failing, c.others, now)
 		open, _ := b.admit(now)
 		if park != c.park || open != c.open || b.IsOpen() != c.open {
 			t.Errorf("%s: parked %v, open %v", c.name, park, open)
@@ -80,12 +80,12 @@ func TestSuccessesCountFromAFailureOn(t *testing.T) {
 		}
 	}
 	count(-time.Minute, "before", 0)
-	b.failed(0, "bad", 1, now)
+	b.failed(0, b.outages(), "bad", 1, now)
 	count(time.Second, "soon", 2)
 	count(time.Minute, "then", 3)
 	count(time.Hour, "late", 4)
 	count(time.Hour, "later", 4)
-	if !b.judge("bad", now.Add(30*time.Minute), true, now.Add(2*time.Hour)) {
+	if !b.judge("bad", b.outages(), now.Add(30*time.Minute), true, now.Add(2*time.Hour)) {
 		t.Error("a change of another key was handled since, and the suspect waits")
 	}
 	b.troubled(now.Add(3 * time.Hour))
@@ -125,12 +125,12 @@ func TestASlowSuccessLeavesWhatWasParkedAmongTheFailures(t *testing.T) {
 	now := time.Unix(1000, 0)
 	b.troubled(now)
 	for lsn, key := range []string{"a", "b"} {
-		b.failed(0, key, int64(lsn), now.Add(2*time.Second))
+		b.failed(0, b.outages(), key, int64(lsn), now.Add(2*time.Second))
 		b.settled(key)
 	}
 	b.succeeded("slow", now.Add(time.Second))
-	b.failed(0, "c", 3, now.Add(3*time.Second))
-	if b.judge("c", now, false, now.Add(3*time.Second)); !b.IsOpen() {
+	b.failed(0, b.outages(), "c", 3, now.Add(3*time.Second))
+	if b.judge("c", b.outages(), now, false, now.Add(3*time.Second)); !b.IsOpen() {
 		t.Error("three keys have failed, two of them are parked, and there is no outage")
 	}
 }

@@ -236,8 +236,8 @@ func (b *Batch) judgeAlone(e *Engine) {
 	b.evidence = *b.since
 	*b.since = e.now // an outage may begin while a batch is divided: the next part needs evidence of its own
 	if !b.hopeless && !b.isOld(e) && !b.outlived {
-		e.breaker.failed(e.number, key, b.Changes[0].LSN, e.now)
-		if !e.breaker.judge(key, b.evidence, true, e.now) {
+		e.breaker.failed(e.number, e.era, key, b.Changes[0].LSN, e.now)
+		if !e.breaker.judge(key, e.era, b.evidence, true, e.now) {
 			b.waitInState(e, Suspect)
 			b.setAside(e)
 			return
@@ -256,7 +256,7 @@ func (e *Engine) judgeSuspects() {
 	for _, b := range slices.Clone(e.batches) {
 		switch {
 		case b.request != nil || b.failing.IsZero() || !e.rules.CanPark:
-		case b.State == Suspect && (b.isOld(e) || e.breaker.judge(b.Changes[0].Key, b.evidence, others, e.now)),
+		case b.State == Suspect && (b.isOld(e) || e.breaker.judge(b.Changes[0].Key, e.era, b.evidence, others, e.now)),
 			b.State == ToCall && b.isOld(e) && len(b.Changes) == 1 && !b.apart.IsZero():
 			b.to(ToPark, Judged)
 			b.prepareLetter()

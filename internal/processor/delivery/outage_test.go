@@ -46,6 +46,50 @@ func TestAFailureAfterTheEndOfItsOutageDoesNotCount(t *testing.T) {
 	}
 }
 
+// Leases share a breaker, and each has a goroutine of its own: the outage may end at any moment of a step.
+func TestAnOutageThatEndsWhileAFailureIsJudgedParksNothing(t *testing.T) {
+	b := NewBreaker(second)
+	e := newTestEngine(Rules{MaxAttempts: 1, CanPark: true}, b)
+	addKeys(e, 1, start)
+	do, _ := e.Next(start)
+	openBreaker(b, start)
+	now := start.Add(time.Second)
+	e.rules.Backoff = func(failures int) time.Duration {
+		b.close(now) // a probe of another lease has succeeded
+		b.succeeded("another", now)
+		return second(failures)
+	}
+	e.Tell(Failed{Batch: do.Batch, Failure: Failure{Err: errHandler}}, now)
+	if s := do.Batch.State; s == ToPark {
+		t.Error("the change is parked for a call that began before the end of the outage")
+	}
+	for i := range outage - 1 {
+		b.failed(1, b.outages(), fmt.Sprint("other ", i), 1, now)
+	}
+	if b.judge("other 0", b.outages(), now, true, now); b.IsOpen() {
+		t.Error("the change is a sign of the next outage")
+	}
+	e.rules.Backoff = second
+	e.Next(now)
+	if do, _ = e.Next(now.Add(time.Second)); do.Kind != Call {
+		t.Fatalf("%+v, want another try", do)
+	}
+}
+
+func TestAnEngineThatHasNotHeardOfTheEndOfAnOutageParksNothing(t *testing.T) {
+	b := newTrialBreaker()
+	heard := b.outages()
+	openBreaker(b, start)
+	b.close(start.Add(time.Second))
+	b.succeeded("probe", start.Add(time.Second))
+	if b.judge("failing 0", heard, start, true, start.Add(time.Second)) {
+		t.Error("parked before it heard of the end")
+	}
+	if !b.judge("failing 0", b.outages(), start, true, start.Add(time.Second)) {
+		t.Error("not parked although others are handled")
+	}
+}
+
 // The worlds of the search are too small for this: three other keys must fail while the batch waits.
 func TestAnOldBatchIsDividedInAnOutage(t *testing.T) {
 	b := NewBreaker(second)
@@ -54,9 +98,9 @@ func TestAnOldBatchIsDividedInAnOutage(t *testing.T) {
 	do, _ := e.Next(start)
 	e.Tell(Failed{Batch: do.Batch, Failure: Failure{Err: errHandler}}, start)
 	for i := range outage { // keys of another lease
-		b.failed(0, fmt.Sprint(i), 1, start)
+		b.failed(0, b.outages(), fmt.Sprint(i), 1, start)
 	}
-	if b.judge("0", start, true, start); !b.IsOpen() {
+	if b.judge("0", b.outages(), start, true, start); !b.IsOpen() {
 		t.Fatal("no outage")
 	}
 	b.beginProbe(start.Add(time.Hour)) // no probe goes from here

@@ -265,8 +265,8 @@ func TestFailuresOfAnOutageDoNotBeginTheNext(t *testing.T) {
 	w := newTrial(t, Rules{})
 	w.outageBegins()
 	w.outageEnds()
-	w.breaker.failed(0, "another", 9, w.now)
-	if w.breaker.judge("another", w.now, true, w.now); w.breaker.IsOpen() {
+	w.breaker.failed(0, w.breaker.outages(), "another", 9, w.now)
+	if w.breaker.judge("another", w.breaker.outages(), w.now, true, w.now); w.breaker.IsOpen() {
 		t.Error("one key fails after an outage, and that is the next one")
 	}
 }

@@ -194,7 +194,7 @@ func (r *recalls) inherit(e *Engine, p recall, outage bool) {
 	if !outage && !p.inHand && !p.done {
 		p.failed = e.now
 		r.parked = append(r.parked, p)
-		e.breaker.failed(e.number, p.key, 0, e.now)
+		e.breaker.failed(e.number, e.era, p.key, 0, e.now)
 		e.breaker.settled(p.key)
 		return
 	}
