@@ -110,7 +110,7 @@ func (l *lane) setAside(e *Engine) {
 // transaction that has begun stay: reading is by LSN, so the others of the transaction would come again.
 func (l *lane) splitWaiting() (kept, forgotten []*Change) {
 	n, begun := 0, l.lastInLine()
-	if len(l.waiting) > 0 && l.waiting[0].cut { // others of its transaction may be done
+	if len(l.waiting) > 0 && l.waiting[0].fraction == isCut { // others of its transaction may be done
 		begun = l.waiting[0].LSN
 	}
 	for ; n < len(l.waiting) && l.waiting[n].LSN == begun; n++ {

@@ -22,11 +22,9 @@ type Batch struct {
 	taken     time.Time // when its last call began
 	last      time.Time // when it failed last
 	era       int       // of its last call
-	excused   bool      // its last failure was not its own
-	hopeless  bool      // trying again cannot help
-	suspected bool      // it was a suspect, and has not failed since for another reason
-	outlived  bool      // it was a suspect when an outage was over, so others were handled while it failed
-	probe     bool      // its call shows whether an outage is over
+	blame     blame     // of its last failure
+	suspicion suspicion
+	probe     bool // its call shows whether an outage is over
 	probed    time.Time
 	reserved  bool     // its key has a place among those that are held
 	reported  bool     // that its key has none
@@ -69,7 +67,7 @@ func (b *Batch) IsRedriven() bool { return b.request != nil }
 
 // IsCut reports whether the batch has a part of a transaction.
 func (b *Batch) IsCut() bool {
-	return slices.ContainsFunc(b.Changes, func(c *Change) bool { return c.cut })
+	return slices.ContainsFunc(b.Changes, func(c *Change) bool { return c.fraction == isCut })
 }
 
 // isFirst reports whether the batch is the first in each of its lanes.
@@ -92,7 +90,7 @@ func (b *Batch) isOld(e *Engine) bool {
 
 // isExhausted reports whether a batch has been tried often enough, or for long enough.
 func (b *Batch) isExhausted(e *Engine) bool {
-	return b.hopeless || b.isOld(e) || e.rules.MaxAttempts > 0 && b.failures() >= e.rules.MaxAttempts && !b.excused
+	return b.blame == isHopeless || b.isOld(e) || e.rules.MaxAttempts > 0 && b.failures() >= e.rules.MaxAttempts && b.blame != isExcused
 }
 
 // batchQueue is the batches that are not in hand, in the order in which they were made.
@@ -138,7 +136,7 @@ func (q *batchQueue) remove(b *Batch) {
 // beginCall hands a batch to the handler.
 func (b *Batch) beginCall(e *Engine) Effect {
 	b.era, b.taken = e.era, e.now
-	note := e.guard.beforeCall(e, b) || b.request != nil && b.request.Recall
+	note := e.guard.beforeCall(e, b) || b.request != nil && b.request.IsRecall()
 	b.takeInHand(e, Calling)
 	return Effect{Kind: Call, Batch: b, Note: note}
 }
@@ -271,7 +269,7 @@ func (b *Batch) extractKey(e *Engine, at *lane) *Batch {
 func (b *Batch) partOf(changes []*Change) *Batch {
 	return &Batch{
 		Changes: changes, Err: b.Err, failing: b.failing, streak: b.streak, notBefore: b.notBefore, asked: b.asked,
-		since: b.since, taken: b.taken, last: b.last, era: b.era, excused: b.excused, outlived: b.outlived, probed: b.probed,
+		since: b.since, taken: b.taken, last: b.last, era: b.era, blame: b.blame, suspicion: b.suspicion, probed: b.probed,
 	}
 }
 
@@ -320,7 +318,7 @@ func markCut(changes []*Change, i int) {
 	}
 	for _, c := range changes {
 		if c.isSameTransaction(changes[i]) {
-			c.cut, c.named = true, true
+			c.fraction = isCut
 		}
 	}
 }

@@ -213,6 +213,17 @@ func TestAnOutageThatIsSaidCountsNoAttempt(t *testing.T) {
 	}
 }
 
+// The handler may name in the same failure what is left of the batch.
+func TestAPartOfAnExcusedFailureIsExcused(t *testing.T) {
+	w := newTrial(t, Rules{MaxAttempts: 1, CanPark: true}, "a", "a")
+	w.fails(w.wants(Call, 1, 2)) // no attempt is left, so each half has one try
+	half := w.wants(Call, 1)
+	w.Tell(Failed{Batch: half, Failure: Failure{Err: errTrial, Outage: true, Left: []*Part{{Changes: []int{0}, Err: errTrial}}}}, w.now)
+	w.wantsNothing(2 * time.Second)
+	w.wait(2 * time.Second)
+	w.wants(Call, 1)
+}
+
 // What has failed in an outage is tried as often after it as if there had been none.
 func TestAfterAnOutageAttemptsBeginAnew(t *testing.T) {
 	w := newTrial(t, Rules{Concurrency: 4, MaxAttempts: 3, CanPark: true}, "a", "b", "c", "d", "e")

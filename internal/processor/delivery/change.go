@@ -38,11 +38,10 @@ type Change struct {
 	calls    int   // how often the handler has received it and returned
 	failures int   // calls that count against its attempts: none of an outage, and none before the end of one
 	failing  int64 // since when, in nanoseconds since 1970; 0 if it has not failed
-	cut      bool  // from others of its transaction
-	named    bool  // notes name it, because others of its transaction may have been tried differently
-	passed   bool  // the position does not wait for it
-	left     bool  // to a later read of its key
-	letter   bool  // it was parked before, and is handed over again
+	fraction fraction
+	passed   bool // the position does not wait for it
+	left     bool // to a later read of its key
+	letter   bool // it was parked before, and is handed over again
 	lane     *lane
 }
 
@@ -62,7 +61,7 @@ type Meta struct {
 // run is how often the handler has received the change, as notes say it.
 func (c *Change) run(name func(*Change) string) notes.Run {
 	r := notes.Run{From: c.LSN, To: c.LSN, Calls: c.calls, Failures: c.failures, Failing: c.failing / int64(time.Second)}
-	if c.named {
+	if c.fraction != isWhole {
 		r.Letters = []string{name(c)}
 	}
 	return r
@@ -99,7 +98,9 @@ func (c *Change) hasFailedLike(o *Change) bool {
 
 // restore gives the change the calls of a run that another owner has noted.
 func (c *Change) restore(r notes.Run) {
-	c.named = c.named || len(r.Letters) > 0
+	if len(r.Letters) > 0 {
+		c.fraction = max(c.fraction, isNamed)
+	}
 	c.calls, c.failures = max(c.calls, r.Calls), max(c.failures, r.Failures)
 	if since := r.Failing * int64(time.Second); since > 0 && (c.failing == 0 || since < c.failing) {
 		c.failing = since

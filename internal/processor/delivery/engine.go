@@ -283,7 +283,7 @@ func (v Cut) applyTo(e *Engine) {
 	e.guard.afterCall(b)
 	b.probe = false
 	b.spreadKeys(e) // a letter of one of its keys may wait by now
-	if b.suspected {
+	if b.suspicion == isSuspected {
 		b.to(Suspect, HandlerCut)
 	} else {
 		b.to(ToCall, HandlerCut)

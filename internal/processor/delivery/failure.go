@@ -66,8 +66,9 @@ func (v Failed) applyTo(e *Engine) {
 	if stale {
 		b.beginAnew()
 	}
-	b.countFailure(e, f, missed || stale)
-	left := b.divideWhatIsLeft(e, f)
+	excused := missed || stale || f.Outage
+	b.countFailure(e, f, excused)
+	left := b.divideWhatIsLeft(e, f, excused)
 	if len(left) == 0 {
 		b.replaceBy(e, HandlerFailed)
 		return
@@ -87,11 +88,9 @@ func (v Failed) applyTo(e *Engine) {
 	}
 }
 
-// countFailure notes a failure in a batch. It is excused if it was not the batch's own: the handler said so, it showed that an
-// outage goes on, or the call began before the end of an outage.
+// countFailure notes a failure in a batch.
 func (b *Batch) countFailure(e *Engine, f Failure, excused bool) {
-	b.Err, b.hopeless = f.Err, f.Hopeless
-	b.excused = excused || f.Outage
+	b.Err, b.blame = f.Err, blameFor(f.Hopeless, excused)
 	b.streak++
 	b.last = e.now
 	if b.failing.IsZero() {
@@ -111,7 +110,7 @@ func (b *Batch) countFailure(e *Engine, f Failure, excused bool) {
 			if c.calls++; c.failing == 0 {
 				c.failing = e.now.UnixNano()
 			}
-			if !b.excused {
+			if !excused {
 				c.failures++
 			}
 		}
@@ -129,7 +128,7 @@ func (f *Failure) hasTried(i int) bool {
 }
 
 // divideWhatIsLeft settles what is done of a batch, or confirmed by hand, and returns what is left of it in parts.
-func (b *Batch) divideWhatIsLeft(e *Engine, f Failure) []*Batch {
+func (b *Batch) divideWhatIsLeft(e *Engine, f Failure, excused bool) []*Batch {
 	if b.IsConfirmed() {
 		return nil
 	}
@@ -140,12 +139,12 @@ func (b *Batch) divideWhatIsLeft(e *Engine, f Failure) []*Batch {
 	var parts []*Batch
 	for _, p := range f.Left {
 		part := b.partOf(nil)
-		part.suspected, part.apart = b.suspected, b.apart
+		part.apart = b.apart
 		if part.taken = b.taken; p.Untried {
 			part.failing, part.apart, part.streak, part.taken, part.since = time.Time{}, time.Time{}, 0, time.Time{}, nil
 			part.notBefore = part.asked // it has not failed, so it needs no pause
 		}
-		part.Err, part.hopeless = p.Err, p.Hopeless
+		part.Err, part.blame = p.Err, blameFor(p.Hopeless, excused)
 		for _, i := range p.Changes {
 			part.Changes, of[i] = append(part.Changes, b.Changes[i]), part
 		}
@@ -185,7 +184,7 @@ func (b *Batch) decideNext(e *Engine, missed, late bool) {
 	switch {
 	case len(b.lanes) > 1, late && b.isDivisible(), len(b.Changes) > 1 && (missed || exhausted && e.rules.mayDivide()):
 		b.replaceByHalves(e, HandlerFailed)
-	case missed && b.suspected:
+	case missed && b.suspicion == isSuspected:
 		b.waitInState(e, Suspect)
 	case exhausted && e.rules.CanPark:
 		b.judgeAlone(e)
@@ -212,7 +211,13 @@ func (b *Batch) waitInState(e *Engine, s BatchState) {
 	for _, l := range b.lanes {
 		l.lettersFirst()
 	}
-	if b.suspected = s == Suspect; !slices.Contains(e.batches, b) {
+	switch {
+	case s == Suspect:
+		b.suspicion = isSuspected
+	case b.suspicion == isSuspected:
+		b.suspicion = notSuspected
+	}
+	if !slices.Contains(e.batches, b) {
 		e.batches = append(e.batches, b)
 	}
 }
@@ -235,7 +240,7 @@ func (b *Batch) judgeAlone(e *Engine) {
 	key := b.Changes[0].Key
 	b.evidence = *b.since
 	*b.since = e.now // an outage may begin while a batch is divided: the next part needs evidence of its own
-	if !b.hopeless && !b.isOld(e) && !b.outlived {
+	if b.blame != isHopeless && !b.isOld(e) && b.suspicion != hasOutlived {
 		e.breaker.failed(e.number, e.era, key, b.Changes[0].LSN, e.now)
 		if !e.breaker.judge(key, e.era, b.evidence, true, e.now) {
 			b.waitInState(e, Suspect)
@@ -324,7 +329,7 @@ func (b *Batch) beginAnew() {
 	for _, c := range b.Changes {
 		c.failures = 0
 	}
-	b.streak, b.hopeless, b.excused, b.apart, b.since = 0, false, false, time.Time{}, nil
+	b.streak, b.blame, b.apart, b.since = 0, isCounted, time.Time{}, nil
 }
 
 // endOutage forgets, after an outage, what has failed until its end: nothing may be parked for that. A change that failed
@@ -341,7 +346,7 @@ func (e *Engine) endOutage() {
 		}
 		if b.State == Suspect {
 			b.to(ToCall, OutageOver)
-			b.suspected, b.outlived = false, true
+			b.suspicion = hasOutlived
 		}
 		b.beginAnew()
 		b.streak = 1

@@ -411,6 +411,21 @@ func TestWhatIsDoneBehindAFailureIsNotReadAgain(t *testing.T) {
 	}
 }
 
+// One of two changes of a transaction has failed alone. Its attempts stay with it under any number of owners.
+func TestAttemptsStayWithTheirChangeOfATransaction(t *testing.T) {
+	r := Rules{MaxAttempts: 9, CanPark: true}
+	w := newTrial(t, r, "a", "+a")
+	w.Tell(Failed{Batch: w.wants(Call, 1, 1), Failure: Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Err: errTrial}, {Changes: []int{1}, Untried: true}}}}, w.now)
+	for range 3 {
+		w = w.after(r, false)
+		w.lsn = 0
+		w.page("a", "+a")
+		if n := w.Notes(); len(n.Tried) != 1 || !slices.Equal(n.Tried[0].Letters, []string{"1.0"}) || n.Tried[0].Failures != 1 {
+			t.Fatalf("the lease says %+v", n.Tried)
+		}
+	}
+}
+
 // After a merge of partitions nobody knows how far a key goes that is set aside. The first page of the key does not tell.
 func TestHowFarAKeyGoesIsUnknownUntilItsEnd(t *testing.T) {
 	r := Rules{Concurrency: 2, MaxAttempts: 1, CanReadKeys: true, MaxAside: 1, KeyPages: 1}

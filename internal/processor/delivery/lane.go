@@ -88,7 +88,7 @@ func (l *lane) isFree() bool { return len(l.line) == 0 && len(l.waiting) > 0 && 
 
 // isPaused reports whether what waits of a key waits for letters that are handed over before.
 func (l *lane) isPaused() bool {
-	return l.hold == releasing || slices.ContainsFunc(l.requests, func(q *Request) bool { return q.Recall })
+	return l.hold == releasing || slices.ContainsFunc(l.requests, func(q *Request) bool { return q.IsRecall() })
 }
 
 // isIdle reports whether nothing is known of the key but its name.

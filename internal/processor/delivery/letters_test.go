@@ -256,7 +256,7 @@ func TestChangesWaitForARecall(t *testing.T) {
 	w := newTrial(t, Rules{Concurrency: 2, MaxAttempts: 2, CanPark: true, HasBox: true}, "a")
 	w.fails(w.wants(Call, 1))
 	w.wait(time.Second)
-	q := w.asks(Request{Token: "1", Letter: "9.0", Recall: true})
+	q := w.asks(Request{Token: "1", Letter: "9.0", origin: recalled})
 	w.wants(FindLetter)
 	w.wantsNothing(Never) // 1 waits
 	w.Tell(LetterFound{Request: q, Letter: &Letter{LSN: 9}}, w.now)
@@ -264,7 +264,7 @@ func TestChangesWaitForARecall(t *testing.T) {
 	w.wants(Answer)
 	w.succeeds(w.wants(Call, 1))
 
-	q = w.asks(Request{Token: "2", Letter: "9.0", Recall: true})
+	q = w.asks(Request{Token: "2", Letter: "9.0", origin: recalled})
 	w.wants(FindLetter)
 	w.page("a")
 	w.wantsNothing(Never) // and so does what comes

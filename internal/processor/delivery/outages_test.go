@@ -304,7 +304,7 @@ func (w *trial) recalled(key string) *Request {
 	w.t.Helper()
 	w.wants(FindLetter)
 	l := w.lanes.own[key]
-	if l == nil || len(l.requests) != 1 || !l.requests[0].Recall {
+	if l == nil || len(l.requests) != 1 || !l.requests[0].IsRecall() {
 		w.t.Fatalf("the letter of %s is not recalled", key)
 	}
 	return l.requests[0]

@@ -179,7 +179,7 @@ const maxRecalls = 100
 
 // note remembers that a batch was parked.
 func (r *recalls) note(e *Engine, b *Batch) {
-	if b.hopeless || b.isOld(e) || b.last.IsZero() || !e.rules.HasBox {
+	if b.blame == isHopeless || b.isOld(e) || b.last.IsZero() || !e.rules.HasBox {
 		return
 	}
 	r.parked = slices.DeleteFunc(r.parked, func(o recall) bool { return !e.breaker.noneSince(o.failed) })
@@ -275,9 +275,9 @@ func (r *recalls) listOpen(e *Engine) []recall {
 	}
 	for _, key := range slices.Sorted(maps.Keys(e.lanes.own)) {
 		for _, q := range e.lanes.own[key].requests {
-			if q.Recall { // it is under way
+			if q.IsRecall() { // it is under way
 				inHand := slices.ContainsFunc(e.lanes.own[key].line, func(b *Batch) bool { return b.request == q && b.State == Calling })
-				all = append(all, recall{key: q.Key, letter: q.Letter, inHand: inHand || q.leave, done: q.Handled > 0})
+				all = append(all, recall{key: q.Key, letter: q.Letter, inHand: inHand || q.origin == recalledInHand, done: q.Handled > 0})
 			}
 		}
 	}
@@ -286,5 +286,12 @@ func (r *recalls) listOpen(e *Engine) []recall {
 
 // handOver has a change that was parked handed over again.
 func (p recall) handOver(e *Engine) {
-	RequestMade{Request: &Request{Token: "recall." + p.key + "." + p.letter, Key: p.key, Letter: p.letter, Recall: true, leave: p.inHand, mayBeGone: p.inHand || p.done}}.applyTo(e)
+	origin := recalled
+	switch {
+	case p.inHand:
+		origin = recalledInHand
+	case p.done:
+		origin = recalledDone
+	}
+	RequestMade{Request: &Request{Token: "recall." + p.key + "." + p.letter, Key: p.key, Letter: p.letter, origin: origin}}.applyTo(e)
 }

@@ -17,8 +17,7 @@ type Request struct {
 	Token  string // two with one token are the same
 	Key    string
 	Letter string
-	Recall bool // nobody has asked: the letter was parked just before an outage was detected
-	Of     any  // of the owner
+	Of     any // of the owner
 
 	State   RequestState
 	Current *Letter // that is handed over, removed or rewritten
@@ -27,16 +26,15 @@ type Request struct {
 	Handled int   // letters
 	IsHeld  bool  // the key is held, when the request is answered
 
-	letters []*Letter // after Current
-	freed   bool      // its key was held, and is not any more
-	gone    bool      // its letter was not found
-	sure    bool      // no failed letter is to be looked for
-	leave   bool      // its letter may have ended the process: only if it is gone, there is something to do
-
+	letters   []*Letter // after Current
+	origin    origin
+	stage     stage
 	withdrawn bool // nothing follows the letter that the handler has, or had
-	mayBeGone bool // a recall's letter was handled, or was about to be: if it is gone, so is what held its key
 	lane      *lane
 }
+
+// IsRecall reports whether nobody has asked: the letter was parked just before an outage was detected.
+func (q *Request) IsRecall() bool { return q.origin != asked }
 
 // Waiting is how many letters were listed and not handed over.
 func (q *Request) Waiting() int { return len(q.letters) }
@@ -118,7 +116,7 @@ func (l *lane) beginRequest(e *Engine) {
 		return
 	}
 	q := l.requests[0]
-	if q.Letter != "" && q.Current == nil && !q.gone {
+	if q.Letter != "" && q.Current == nil && q.stage == ownLetter {
 		q.to(Finding, ItsTurn)
 		e.queueEffect(Effect{Kind: FindLetter, Request: q})
 		return
@@ -158,14 +156,14 @@ func (v LetterFound) applyTo(e *Engine) {
 	q, l := v.Request, v.Letter
 	switch {
 	case q.State != Finding: // withdrawn
-	case l == nil && q.lane.hold != notHeld && (!q.Recall || q.mayBeGone):
+	case l == nil && q.lane.hold != notHeld && q.origin != recalled:
 		// An owner that has ended may have handled it, and not what is held behind it.
-		q.gone = true
+		q.stage = heldLetters
 		q.to(Asked, LetterGone)
 		q.lane.beginRequest(e)
 	case l == nil:
 		q.answer(e, LetterGone, NothingToDo, nil)
-	case q.leave:
+	case q.origin == recalledInHand:
 		q.answer(e, LetterThere, NotServed, nil)
 	default:
 		q.redriveLetter(e, l, LetterThere)
@@ -183,19 +181,19 @@ func (v LettersListed) applyTo(e *Engine) {
 	q, letters, failed := v.Request, v.Letters, v.Failed
 	switch {
 	case q.State != Listing:
-	case failed && q.Letter != "" && !q.sure:
+	case failed && q.Letter != "" && q.stage < heldLettersOnly:
 		q.answer(e, LetterGone, q.handled(), nil)
 	case len(letters) > 0 && q.lane.isBehind(letters[0].LSN):
 		q.putOff(e, LetterThere, nil)
 	case len(letters) > 0:
-		q.sure = true
+		q.stage = heldLettersOnly
 		q.letters = letters[1:]
 		q.redriveLetter(e, letters[0], LetterThere)
 	case q.lane.hold == notHeld && q.Handled == 0:
 		q.answer(e, LetterGone, NothingToDo, nil)
 	default:
 		q.lane.endHold(e)
-		q.freed = true
+		q.stage = keyFreed
 		q.answer(e, LetterGone, HandledAgain, nil)
 	}
 }
@@ -268,11 +266,11 @@ func (q *Request) letterFailed(e *Engine, b *Batch, f Failure) {
 	q.Err = f.Err
 	of := recall{key: q.Key, letter: q.Letter, failed: e.now}
 	switch {
-	case q.Recall && e.breaker.IsOpen(): // it returns after this outage
+	case q.IsRecall() && e.breaker.IsOpen(): // it returns after this outage
 		e.recalls.parked = append(e.recalls.parked, of)
 		q.answer(e, LetterFailed, NotServed, nil)
 		return
-	case q.Recall && (f.Outage || e.recalls.isUncertain(e)): // it returns when something has succeeded
+	case q.IsRecall() && (f.Outage || e.recalls.isUncertain(e)): // it returns when something has succeeded
 		e.recalls.inherit(e, of, true)
 		q.answer(e, LetterFailed, NotServed, nil)
 		return
@@ -328,8 +326,8 @@ func (v RequestFailed) applyTo(e *Engine) {
 
 // putOff ends a request that cannot be served now. Its owner asks again; a recall does so by itself.
 func (q *Request) putOff(e *Engine, because RequestEvent, err error) {
-	if q.Recall {
-		e.recalls.postpone(e, recall{key: q.Key, letter: q.Letter, inHand: q.leave, done: q.Handled > 0})
+	if q.IsRecall() {
+		e.recalls.postpone(e, recall{key: q.Key, letter: q.Letter, inHand: q.origin == recalledInHand, done: q.Handled > 0})
 	}
 	q.answer(e, because, NotServed, err)
 }
@@ -345,7 +343,7 @@ func (q *Request) answer(e *Engine, because RequestEvent, r Result, err error) {
 		l.hold = isHeld
 	}
 	// A key that is free must not be held under the next owner: nobody would ask again.
-	e.queueEffect(Effect{Kind: Answer, Request: q, Note: q.freed})
+	e.queueEffect(Effect{Kind: Answer, Request: q, Note: q.stage == keyFreed})
 	l.advance(e)
 	l.beginRequest(e)
 }

@@ -92,6 +92,44 @@ const (
 	Settled                    // it is done, parked, or left to a later read of its key: it does not come again from here
 )
 
+// fraction is whether a change is told apart from the others of its transaction.
+type fraction uint8
+
+const (
+	isWhole fraction = iota
+	isNamed          // notes name it, because others of its transaction may have been tried differently
+	isCut            // a batch has it without the others, and notes name it
+)
+
+// blame is whether the last failure of a batch counts.
+type blame uint8
+
+const (
+	isCounted  blame = iota // as one of its attempts; or it has not failed
+	isExcused               // not: the handler said so, an outage goes on, or the call began before the end of one
+	isHopeless              // as the last attempt: the handler said that trying again cannot help
+)
+
+// blameFor is the blame of a failure.
+func blameFor(hopeless, excused bool) blame {
+	switch {
+	case hopeless:
+		return isHopeless
+	case excused:
+		return isExcused
+	}
+	return isCounted
+}
+
+// suspicion is what is known of a change that has failed alone as often as it may.
+type suspicion uint8
+
+const (
+	notSuspected suspicion = iota
+	isSuspected            // it was in the state Suspect, and has not failed since for another reason
+	hasOutlived            // it was a suspect when an outage was over, so others were handled while it failed
+)
+
 // RequestState is where a request stands.
 type RequestState uint8
 
@@ -104,6 +142,26 @@ const (
 	Rewriting
 	Listing
 	Answered
+)
+
+// origin is who wants a request to be served.
+type origin uint8
+
+const (
+	asked          origin = iota // an operator
+	recalled                     // the engine: the letter was parked just before an outage was detected
+	recalledDone                 // the same, and the last owner has handled it: if it is gone, so is what held its key
+	recalledInHand               // the same, and the last owner's handler had it, so it may have ended the process: only if it is gone, there is something to do
+)
+
+// stage is what a request has come to. It never goes back.
+type stage uint8
+
+const (
+	ownLetter       stage = iota // the letter that it names
+	heldLetters                  // that letter was not found: the letters that are held behind it, unless another letter of the key has failed
+	heldLettersOnly              // the held letters, whatever else there is
+	keyFreed                     // its key was held, and is not any more
 )
 
 // RequestEvent is why a request changes its state.

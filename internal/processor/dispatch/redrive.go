@@ -43,7 +43,7 @@ func (s *requests) serveEffect(do delivery.Effect) {
 		l := letterOf(q)
 		err = s.d.letters.callLetters(func(ctx context.Context, _ func()) error { return box.Remove(ctx, l.Change.PartitionKey, l.ID) })
 		if err == nil {
-			s.d.in.Hooks.Redriven(feed.Redriven{Letter: *l, Recall: q.Recall})
+			s.d.in.Hooks.Redriven(feed.Redriven{Letter: *l, Recall: q.IsRecall()})
 			s.countOne(&s.redriven)
 		} else if of, asked := q.Of.(*request); asked {
 			of.unsure = l.ID
@@ -125,7 +125,7 @@ func (s *requests) rewriteLetter(box feed.LetterBox, q *delivery.Request) error 
 	}
 	setCause(&l, q.Err)
 	l.Attempts++
-	s.d.in.Hooks.Redriven(feed.Redriven{Letter: l, Recall: q.Recall, Err: q.Err})
+	s.d.in.Hooks.Redriven(feed.Redriven{Letter: l, Recall: q.IsRecall(), Err: q.Err})
 	if there, err := s.d.letters.hasLetter(box, l); err != nil || !there {
 		return err
 	}
