@@ -56,7 +56,8 @@ func TestAPullFromASourceThatCannotWaitGoesOn(t *testing.T) {
 		time.AfterFunc(20*time.Second, func() { w.fill(10) })
 		items := 0
 		o := changefeed.PullOptions{Follow: true, Poll: 5 * time.Second}
-		for page, err := range changefeed.Pull(ctx, without{w.orders}, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, o) {
+		for page, err := range changefeed.Pull(ctx, without{w.orders}, feed.FullRange(),
+			feed.Position{Start: feed.FromBeginning()}, o) {
 			if err != nil && ctx.Err() == nil {
 				t.Fatal(err)
 			}

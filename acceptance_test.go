@@ -147,7 +147,10 @@ func TestAcceptance3EveryRangeIsCoveredWhenLeaseCreationFails(t *testing.T) {
 	for k := range creations {
 		inWorld(t, 5, func(t *testing.T, w *world) {
 			w.fill(20)
-			o := changefeed.Options{Instance: "a", Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}}}
+			o := changefeed.Options{
+				Instance: "a", Start: feed.FromBeginning(),
+				Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}},
+			}
 			store := unlucky{w.leases, new(atomic.Int64)}
 			store.k.Store(int64(k + 1))
 			crashed, err := changefeed.New(w.orders, store, &tally{}, o)

@@ -25,8 +25,8 @@ func deliveries() map[string]changefeed.Options {
 	}
 }
 
-// Each change takes a second, and a batch of sixteen is too much for 10 s. A batch of eight takes 8 s: nothing says that
-// there is time for more.
+// Each change takes a second, and a batch of sixteen is too much for 10 s. A batch of eight takes 8 s: nothing says
+// that there is time for more.
 func TestBatchesDoNotGrowWhileTheyTakeMostOfTheirTime(t *testing.T) {
 	for name, o := range deliveries() {
 		if o.OnFailure.MaxAttempts == 0 {
@@ -80,7 +80,8 @@ func TestAFailureThatHasPassedIsNotSaidToGoOn(t *testing.T) {
 					w.put("oslo", fmt.Sprint("item-", i), i)
 					time.Sleep(time.Hour)
 					if l := leaseOf(t, p.processor); l.Failures != 0 || !l.Failing.IsZero() || l.Lease.Attempts != 0 {
-						t.Errorf("an hour after change %d: %d failures, failing since %v, %d attempts", i, l.Failures, l.Failing, l.Lease.Attempts)
+						t.Errorf("an hour after change %d: %d failures, failing since %v, %d attempts", i, l.Failures,
+							l.Failing, l.Lease.Attempts)
 					}
 					said := p.errs.all()[before:]
 					for n, err := range said {
@@ -105,7 +106,9 @@ func TestWhatIsDoneDuringAWriteOfTheLeaseIsNotForgotten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				var writing, slow atomic.Bool
-				store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+				store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (feed.Record,
+					error,
+				) {
 					if l.Kind == feed.KindLease && slow.CompareAndSwap(true, false) {
 						writing.Store(true)
 						waitFor(ctx, 5*time.Second)
@@ -124,7 +127,8 @@ func TestWhatIsDoneDuringAWriteOfTheLeaseIsNotForgotten(t *testing.T) {
 				w.until(time.Minute, "written", func() bool { return !writing.Load() })
 				time.Sleep(time.Second)
 				if items, _ := h.items(); items != 9 || w.pending() != 4 {
-					t.Errorf("%d items are done and %d are not stored after the renewal, want 9 and 4: the test shows nothing", items, w.pending())
+					t.Errorf("%d items are done and %d are not stored after the renewal, want 9 and 4: the test "+
+						"shows nothing", items, w.pending())
 				}
 				w.items(9, 15)
 				time.Sleep(3 * time.Second)

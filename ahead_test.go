@@ -35,7 +35,8 @@ func TestAPositionAheadOfItsFeedIsReported(t *testing.T) {
 		time.Sleep(time.Minute)
 		p.stop(t)
 		err := p.errs.find(feed.ErrAhead)
-		if err == nil || err.Lease != first.Token || !strings.Contains(err.Error(), `it is "1000", and the feed ends at 10`) {
+		if err == nil || err.Lease != first.Token ||
+			!strings.Contains(err.Error(), `it is "1000", and the feed ends at 10`) {
 			t.Errorf("reported %v, want that lease %s is ahead", err, first.Token)
 		}
 		if n := len(p.errs.errs); n > 4 {
@@ -70,7 +71,8 @@ func TestAReplicaThatLagsBehindForAWhileIsNotReported(t *testing.T) {
 		began := time.Now()
 		source := lagging{w.orders, func() bool { return time.Since(began)%(17*time.Second) < 10*time.Second }}
 		var errs errorLog
-		p, err := changefeed.New(source, w.leases, &tally{}, changefeed.Options{Instance: "a", Hooks: changefeed.Hooks{Error: errs.add}})
+		p, err := changefeed.New(source, w.leases, &tally{},
+			changefeed.Options{Instance: "a", Hooks: changefeed.Hooks{Error: errs.add}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +91,9 @@ func TestAReplicaThatLagsBehindForAWhileIsNotReported(t *testing.T) {
 func TestAReplicaThatLagsBehindAgainAfterAChangeIsNotReported(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		began := time.Now()
-		source := lagging{w.orders, func() bool { return time.Since(began) >= 30*time.Second && time.Since(began) < 58*time.Second }}
+		source := lagging{w.orders, func() bool {
+			return time.Since(began) >= 30*time.Second && time.Since(began) < 58*time.Second
+		}}
 		y := &tally{}
 		p := w.runWith(source, w.leases, "a", y, changefeed.Options{})
 		time.Sleep(44 * time.Second)

@@ -65,7 +65,10 @@ func TestHooksHearOfKeysAndLetters(t *testing.T) {
 		lsn := w.put("oslo", "bad", 1)
 		w.many(20, 5)
 		box, said := &letterBox{}, &hearsay{}
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}, Hooks: said.hooks()}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2,
+			DeadLetters: box, HoldKeys: true,
+		}, Hooks: said.hooks()}
 		p := w.run("a", h, o)
 		w.isParked(box, "bad")
 		w.put("oslo", "next", 2)
@@ -74,7 +77,8 @@ func TestHooksHearOfKeysAndLetters(t *testing.T) {
 			t.Errorf("the status has %d keys held and %d set aside, the lag %+v", l.Held, l.SetAside, w.lag())
 		}
 		redrive := func() {
-			if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad")); err != nil {
+			if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"),
+				letterNamed(lsn, "bad")); err != nil {
 				t.Error(err)
 			}
 		}
@@ -86,7 +90,10 @@ func TestHooksHearOfKeysAndLetters(t *testing.T) {
 		if got, want := said.about("key"), []string{oslo + " held", oslo + " released"}; !slices.Equal(got, want) {
 			t.Errorf("keys %q, want %q", got, want)
 		}
-		want := []string{"bad recall false: " + errHandler.Error(), "bad recall false: <nil>", "next recall false: <nil>"}
+		want := []string{
+			"bad recall false: " + errHandler.Error(), "bad recall false: <nil>",
+			"next recall false: <nil>",
+		}
 		if got := said.about("redriven"); !slices.Equal(got, want) {
 			t.Errorf("letters %q, want %q", got, want)
 		}
@@ -114,7 +121,10 @@ func TestHooksHearOfKeysThatAreSetAside(t *testing.T) {
 			w.put(fmt.Sprint("city-", i%7), fmt.Sprint("item-", i), i)
 		}
 		said := &hearsay{}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), Concurrency: 4, BufferItems: 100, MaxItems: 50, Hooks: said.hooks()})
+		p := w.run("a", h, changefeed.Options{
+			Start: feed.FromBeginning(), Concurrency: 4, BufferItems: 100,
+			MaxItems: 50, Hooks: said.hooks(),
+		})
 		w.until(5*time.Minute, "set aside", func() bool { return len(said.about("key")) == 1 })
 		w.until(time.Minute, "the lag has the key", func() bool { return w.lag().SetAside == 1 })
 		if l := leaseOf(t, p.processor); l.SetAside != w.lag().SetAside || l.Held != w.lag().Held {
@@ -124,7 +134,8 @@ func TestHooksHearOfKeysThatAreSetAside(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		p.stop(t)
 		oslo := string(feed.Key("oslo"))
-		if got, want := said.about("key"), []string{oslo + " set aside", oslo + " caught up"}; !slices.Equal(got, want) {
+		if got, want := said.about("key"), []string{oslo + " set aside", oslo + " caught up"}; !slices.Equal(got,
+			want) {
 			t.Errorf("keys %q, want %q", got, want)
 		}
 		if items, again := h.items(); items != 601 || again != 0 || w.pending() != 0 {
@@ -141,7 +152,10 @@ func TestAnOutageIsToldOnceAtItsBeginningAndItsEnd(t *testing.T) {
 		var text lockedText
 		said := &hearsay{}
 		hooks := changefeed.JoinHooks(changefeed.LogHooks(slog.New(slog.NewTextHandler(&text, nil))), said.hooks())
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: &letterBox{}}, Instance: "a", Hooks: hooks}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2,
+			DeadLetters: &letterBox{},
+		}, Instance: "a", Hooks: hooks}
 		processor, err := changefeed.New(w.orders, w.leases, h, o)
 		if err != nil {
 			t.Fatal(err)
@@ -149,9 +163,13 @@ func TestAnOutageIsToldOnceAtItsBeginningAndItsEnd(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- processor.Run(ctx) }()
-		w.until(10*time.Minute, "outage", func() bool { return slices.Equal(said.about("outage"), []string{"over false"}) })
+		w.until(10*time.Minute, "outage", func() bool {
+			return slices.Equal(said.about("outage"), []string{"over false"})
+		})
 		mended.Store(true)
-		w.until(time.Minute, "its end", func() bool { return slices.Equal(said.about("outage"), []string{"over false", "over true"}) })
+		w.until(time.Minute, "its end", func() bool {
+			return slices.Equal(said.about("outage"), []string{"over false", "over true"})
+		})
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -187,11 +205,17 @@ func TestASourceThatCannotReadKeysIsReportedAtTheStart(t *testing.T) {
 		o      changefeed.Options
 		want   bool
 	}{
-		"in parallel":       {plainSource, changefeed.Options{Concurrency: 2}, true},
-		"with a policy":     {plainSource, changefeed.Options{OnFailure: changefeed.FailurePolicy{MaxAttempts: 2}}, true},
-		"in order":          {plainSource, changefeed.Options{}, false},
-		"by hand":           {plainSource, changefeed.Options{Concurrency: 2, Manual: true}, true},
-		"where keys can be": {func(w *world) feed.Source { return w.orders }, changefeed.Options{Concurrency: 2}, false},
+		"in parallel": {plainSource, changefeed.Options{Concurrency: 2}, true},
+		"with a policy": {
+			plainSource,
+			changefeed.Options{OnFailure: changefeed.FailurePolicy{MaxAttempts: 2}},
+			true,
+		},
+		"in order": {plainSource, changefeed.Options{}, false},
+		"by hand":  {plainSource, changefeed.Options{Concurrency: 2, Manual: true}, true},
+		"where keys can be": {func(w *world) feed.Source {
+			return w.orders
+		}, changefeed.Options{Concurrency: 2}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
@@ -216,8 +240,8 @@ func TestASourceThatCannotReadKeysIsReportedAtTheStart(t *testing.T) {
 // plainSource can do what a Source must, and no more.
 func plainSource(w *world) feed.Source { return struct{ feed.Source }{w.orders} }
 
-// A key that hangs holds up no other key, however many changes are behind it. The next owner goes on with the key though
-// nothing new is written.
+// A key that hangs holds up no other key, however many changes are behind it. The next owner goes on with the key
+// though nothing new is written.
 func TestAKeyThatHangsGoesOnUnderTheNextOwner(t *testing.T) {
 	for name, byHand := range map[string]bool{"by itself": false, "by hand": true} {
 		t.Run(name, func(t *testing.T) { testKeyThatHangs(t, byHand) })
@@ -263,7 +287,10 @@ func testKeyThatHangs(t *testing.T, byHand bool) {
 			}
 			return n
 		}
-		o := changefeed.Options{Start: feed.FromBeginning(), Concurrency: 4, BufferItems: 60, MaxItems: 20, Manual: byHand, Drain: time.Second}
+		o := changefeed.Options{
+			Start: feed.FromBeginning(), Concurrency: 4, BufferItems: 60, MaxItems: 20,
+			Manual: byHand, Drain: time.Second,
+		}
 		p := w.run("a", handler(true), o)
 		w.until(5*time.Minute, "the other keys are done", func() bool { return all() == 300 })
 		p.kill(t)
@@ -277,12 +304,15 @@ func testKeyThatHangs(t *testing.T, byHand bool) {
 	})
 }
 
-// Changes are parked just before an outage is recognized. The next owner, whose handler works, hands them over again though
-// nothing new is written.
+// Changes are parked just before an outage is recognized. The next owner, whose handler works, hands them over again
+// though nothing new is written.
 func TestWhatAnOutageHasParkedReturnsUnderTheNextOwnerOfAQuietFeed(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		box, said := &letterBox{}, &hearsay{}
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}, Hooks: said.hooks()}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2,
+			DeadLetters: box,
+		}, Hooks: said.hooks()}
 		p := w.run("a", failsOn(func(feed.Change) error { return errHandler }), o)
 		for i := range 3 { // one after the other
 			w.put(fmt.Sprint("city-", i), "item", i)

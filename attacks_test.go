@@ -42,7 +42,8 @@ func TestNothingThatAHandlerReturnsIsHarmful(t *testing.T) {
 					for at, c := range b.Changes {
 						if c.ID == "bad" {
 							err := said(at)
-							if f, ok := errors.AsType[*feed.Failure](err); ok && f != nil && len(f.Items) == 1 && f.Items[at] == nil && at > 0 {
+							if f, ok := errors.AsType[*feed.Failure](err); ok && f != nil && len(f.Items) == 1 &&
+								f.Items[at] == nil && at > 0 {
 								_ = h.Handle(ctx, &feed.Batch{Changes: b.Changes[:at]}) // it says that they are done
 							}
 							return err
@@ -51,7 +52,10 @@ func TestNothingThatAHandlerReturnsIsHarmful(t *testing.T) {
 					return h.Handle(ctx, b)
 				})
 				box := &letterBox{}
-				p := w.run("a", handler, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}, RetryMax: time.Second})
+				p := w.run("a", handler, changefeed.Options{
+					Start:     feed.FromBeginning(),
+					OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}, RetryMax: time.Second,
+				})
 				time.Sleep(2 * time.Minute)
 				p.stop(t)
 				if l := box.all(); len(l) != 1 || l[0].Change.ID != "bad" || l[0].Cause == "" || w.pending() != 0 {
@@ -70,10 +74,14 @@ func TestKillsBlameNoChange(t *testing.T) {
 				w.many(2000, 50)
 				box := &letterBox{}
 				h := &slow{each: 10 * time.Millisecond}
-				o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box, HoldKeys: true}, Concurrency: concurrency, MaxItems: 20}
+				o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+					MaxAttempts: 3,
+					DeadLetters: box, HoldKeys: true,
+				}, Concurrency: concurrency, MaxItems: 20}
 				for life := range 8 {
 					p := w.run(fmt.Sprint("life-", life), h, o)
-					time.Sleep(90*time.Second + time.Duration(life)*300*time.Millisecond) // the leases of the last life expire first
+					// the leases of the last life expire first
+					time.Sleep(90*time.Second + time.Duration(life)*300*time.Millisecond)
 					p.kill(t)
 				}
 				p := w.run("last", h, o)
@@ -108,7 +116,10 @@ func TestACrashCountsForWhatWasInTheHandler(t *testing.T) {
 			return context.Cause(ctx)
 		}
 		box := &letterBox{}
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 5, DeadLetters: box}, Concurrency: 4, Drain: time.Second}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 5,
+			DeadLetters: box,
+		}, Concurrency: 4, Drain: time.Second}
 		for life, want := range []string{"first", "other", "other", "other"} {
 			p := w.run(fmt.Sprint("life-", life), h, o)
 			if id := <-in; id != want {
@@ -128,7 +139,8 @@ func TestACrashCountsForWhatWasInTheHandler(t *testing.T) {
 	})
 }
 
-// A process that is frozen while it writes an attempt hears, when it goes on, that this was stored; but the lease is lost.
+// A process that is frozen while it writes an attempt hears, when it goes on, that this was stored; but the lease is
+// lost.
 func TestAnAnswerThatComesAfterTheLeaseIsLostBeginsNothing(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.put("oslo", "bad", 1)
@@ -148,16 +160,21 @@ func TestAnAnswerThatComesAfterTheLeaseIsLostBeginsNothing(t *testing.T) {
 			}
 			return errHandler
 		})
-		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: &letterBox{}}})
+		p := w.runWith(w.orders, store, "a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: &letterBox{}},
+		})
 		time.Sleep(5 * time.Minute)
 		p.stop(t)
 		if !frozen.Load() || calls.Load() < 2 || late.Load() != 0 {
-			t.Errorf("frozen %v, %d calls, %d of them when the lease was lost", frozen.Load(), calls.Load(), late.Load())
+			t.Errorf("frozen %v, %d calls, %d of them when the lease was lost", frozen.Load(), calls.Load(),
+				late.Load())
 		}
 	})
 }
 
-// A stop in good order and a split repeat nothing, also with keys in parallel, and leave the letters of held keys as they are.
+// A stop in good order and a split repeat nothing, also with keys in parallel, and leave the letters of held keys as
+// they are.
 func TestAStopRepeatsNothingInParallel(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		for i := range 3000 {
@@ -187,7 +204,10 @@ func TestAStopRepeatsNothingInParallel(t *testing.T) {
 			}
 			return errors.Join(err, (&slow{each: h.each}).Handle(ctx, &done), h.tally.record(&done))
 		})
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}, Concurrency: 8}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2,
+			DeadLetters: box, HoldKeys: true,
+		}, Concurrency: 8}
 		for life := range 4 {
 			p := w.run(fmt.Sprint("life-", life), handler, o)
 			time.Sleep(time.Second)
@@ -214,7 +234,8 @@ func TestAStopRepeatsNothingInParallel(t *testing.T) {
 		}
 		items, again := h.items()
 		if again != 0 || items+len(box.all()) != 3010 || failed < 5 || w.pending() != 0 {
-			t.Errorf("%d items, %d again, %d letters of which %d failed, %d pending", items, again, len(box.all()), failed, w.pending())
+			t.Errorf("%d items, %d again, %d letters of which %d failed, %d pending", items, again, len(box.all()),
+				failed, w.pending())
 		}
 	})
 }
@@ -236,7 +257,10 @@ func TestTheBeginningOfAnOutageParksNothing(t *testing.T) {
 		}
 		box := &letterBox{}
 		p := w.run("a", h, changefeed.Options{
-			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box, HoldKeys: true}, Concurrency: 8, MaxItems: 10, RetryMin: time.Millisecond,
+			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+				MaxAttempts: 3, DeadLetters: box,
+				HoldKeys: true,
+			}, Concurrency: 8, MaxItems: 10, RetryMin: time.Millisecond,
 		})
 		time.Sleep(time.Second)
 		away.Store(true)
@@ -260,11 +284,15 @@ func TestAHeldChangeThatComesAgainKeepsItsLetter(t *testing.T) {
 		w.put("oslo", "later", 2)
 		box := &letterBox{}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}, CheckpointEvery: time.Hour}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2,
+			DeadLetters: box, HoldKeys: true,
+		}, CheckpointEvery: time.Hour}
 		p := w.run("a", h, o)
 		time.Sleep(2 * time.Second)
 		p.kill(t)
-		for _, l := range w.records(feed.KindLease) { // as if the last write of it had been one before the position moved
+		// as if the last write of it had been one before the position moved
+		for _, l := range w.records(feed.KindLease) {
 			held := fmt.Sprintf(`{"at":"\"0\"","partition":"0 -FF","keys":["[\"oslo\"]"],"since":[%d]}`, bad)
 			l.Properties = map[string]string{"changefeed.held": held}
 			l.Position.Token, l.Owner, l.Epoch = `"0"`, "", ""
@@ -289,14 +317,19 @@ func TestRequestsAreServedWithoutTheRightToDelete(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		lsn := w.put("oslo", "bad", 1)
 		box := &letterBox{}
-		store := &hookedStore{Leases: w.leases, delete: func(context.Context, feed.Record) error { return feed.ErrForbidden }}
+		store := &hookedStore{Leases: w.leases, delete: func(context.Context, feed.Record) error {
+			return feed.ErrForbidden
+		}}
 		var mended atomic.Bool
 		p, err := changefeed.New(w.orders, store, failsOn(func(feed.Change) error {
 			if mended.Load() {
 				return nil
 			}
 			return errHandler
-		}), changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}, Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}}})
+		}), changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2,
+			DeadLetters: box,
+		}, Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -306,7 +339,8 @@ func TestRequestsAreServedWithoutTheRightToDelete(t *testing.T) {
 		time.Sleep(time.Minute)
 		for _, want := range []string{"bad failed", ""} {
 			asking, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-			if _, err := deadletters.Redrive(asking, w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad")); err != nil {
+			if _, err := deadletters.Redrive(asking, w.orders, w.leases, feed.Key("oslo"),
+				letterNamed(lsn, "bad")); err != nil {
 				t.Error(err)
 			}
 			cancel()
@@ -332,13 +366,19 @@ func TestChangesOfATransactionHaveLettersOfTheirOwn(t *testing.T) {
 	for _, hold := range []bool{false, true} {
 		t.Run(fmt.Sprint(hold), func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
-				_, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{upsert("oslo", "costarring", 1), upsert("oslo", "liquid", 2)})
+				_, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{
+					upsert("oslo", "costarring", 1),
+					upsert("oslo", "liquid", 2),
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
 				box := &letterBox{}
 				h := failsOn(onID("costarring", "liquid"))
-				p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: hold}})
+				p := w.run("a", h, changefeed.Options{
+					Start:     feed.FromBeginning(),
+					OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: hold},
+				})
 				time.Sleep(time.Minute)
 				p.stop(t)
 				if items, _ := h.items(); items+len(box.all()) != 2 {
@@ -353,12 +393,16 @@ func TestChangesOfATransactionHaveLettersOfTheirOwn(t *testing.T) {
 // another item of it is written again.
 func TestALetterIsNamedByItsItem(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{upsert("oslo", "one", 1), upsert("oslo", "two", 2)}); err != nil {
+		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"),
+			[]feed.Write{upsert("oslo", "one", 1), upsert("oslo", "two", 2)}); err != nil {
 			t.Fatal(err)
 		}
 		box := &letterBox{}
 		h := failsOn(onID("one"))
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box}}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 1,
+			DeadLetters: box,
+		}}
 		p := w.run("a", h, o)
 		time.Sleep(time.Minute)
 		p.kill(t)

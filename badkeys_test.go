@@ -117,10 +117,14 @@ func (w *badWorld) isBounded(p *process) {
 
 // options are those of an instance that reads pages as large as its buffer.
 func (w *badWorld) options(concurrency int) changefeed.Options {
-	return changefeed.Options{Start: feed.FromBeginning(), Concurrency: concurrency, BufferItems: buffered, MaxItems: buffered}
+	return changefeed.Options{
+		Start: feed.FromBeginning(), Concurrency: concurrency, BufferItems: buffered,
+		MaxItems: buffered,
+	}
 }
 
-// areDone checks that so many changes were handled, each key in its order, and none twice unless an instance was killed.
+// areDone checks that so many changes were handled, each key in its order, and none twice unless an instance was
+// killed.
 func (w *badWorld) areDone(want int, killed bool) {
 	w.world.t.Helper()
 	w.tally.mu.Lock()
@@ -156,7 +160,8 @@ func forConcurrencies(t *testing.T, test func(t *testing.T, concurrency int)) {
 	}
 }
 
-// With a limit of attempts the bad changes are parked in the end: that healthy keys are handled shows that it is no outage.
+// With a limit of attempts the bad changes are parked in the end: that healthy keys are handled shows that it is no
+// outage.
 func TestHealthyKeysPassBadOnesThatFillTheBuffer(t *testing.T) {
 	forConcurrencies(t, func(t *testing.T, concurrency int) {
 		inBadWorld(t, func(t *testing.T, w *badWorld) {
@@ -203,7 +208,8 @@ func TestBadChangesThatFillTheBufferAreParkedWhenTheirAgeIsOver(t *testing.T) {
 	})
 }
 
-// Without dead letters the bad changes are tried on. When they can be handled, all that waits behind them comes in order.
+// Without dead letters the bad changes are tried on. When they can be handled, all that waits behind them comes in
+// order.
 func TestBadKeysAreTriedOnWhileHealthyKeysPassThem(t *testing.T) {
 	forConcurrencies(t, func(t *testing.T, concurrency int) {
 		inBadWorld(t, func(t *testing.T, w *badWorld) {
@@ -234,7 +240,10 @@ func TestBadKeysAreTriedOnWhileHealthyKeysPassThem(t *testing.T) {
 
 // The next owner goes on with the keys that fail, in order, and leaves nothing out.
 func TestTheNextOwnerGoesOnWithBadKeysThatFillTheBuffer(t *testing.T) {
-	for name, end := range map[string]func(*process, *testing.T){"stopped": (*process).stop, "killed": (*process).kill} {
+	for name, end := range map[string]func(*process, *testing.T){
+		"stopped": (*process).stop,
+		"killed":  (*process).kill,
+	} {
 		t.Run(name, func(t *testing.T) {
 			forConcurrencies(t, func(t *testing.T, concurrency int) {
 				inBadWorld(t, func(t *testing.T, w *badWorld) {

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// A change is blamed for the end of a process, and has attempts, because of its own calls alone: not because of those of
-// a change that was handled before, or of one that another processor has handled.
+// A change is blamed for the end of a process, and has attempts, because of its own calls alone: not because of those
+// of a change that was handled before, or of one that another processor has handled.
 
 // witness counts the calls of the handler with each item, over all lives of a process.
 type witness struct {
@@ -54,7 +54,8 @@ func (h *witness) blameless(t *testing.T, box *letterBox) {
 	defer h.mu.Unlock()
 	for _, l := range box.all() {
 		if n := h.calls[l.Change.ID]; l.Attempts > n {
-			t.Errorf("%s is parked as %s with %d attempts, and the handler was called %d times with it", l.Change.ID, l.Disposition, l.Attempts, n)
+			t.Errorf("%s is parked as %s with %d attempts, and the handler was called %d times with it", l.Change.ID,
+				l.Disposition, l.Attempts, n)
 		}
 	}
 }
@@ -131,7 +132,8 @@ func TestAHealthyChangeIsNotBlamedForTheCrashOfAnother(t *testing.T) {
 					return nil
 				}}
 				box := &letterBox{}
-				o.Start, o.OnFailure.MaxAttempts, o.OnFailure.DeadLetters, o.Drain = feed.FromBeginning(), 5, box, time.Second
+				o.Start, o.OnFailure.MaxAttempts, o.OnFailure.DeadLetters, o.Drain = feed.FromBeginning(), 5, box,
+					time.Second
 				o.RetryMin, o.RetryMax = 5*time.Second, 5*time.Second
 				w.put("oslo", "weak", 1)
 				life.Store(1)
@@ -192,7 +194,8 @@ func TestAChangeThatWasNotCalledIsNotBlamedForACrash(t *testing.T) {
 					return nil
 				}}
 				box := &letterBox{}
-				o.Start, o.OnFailure.MaxAttempts, o.OnFailure.DeadLetters, o.Drain = feed.FromBeginning(), 5, box, time.Second
+				o.Start, o.OnFailure.MaxAttempts, o.OnFailure.DeadLetters, o.Drain = feed.FromBeginning(), 5, box,
+					time.Second
 				o.RetryMin, o.RetryMax = 5*time.Second, 5*time.Second
 				w.put("oslo", "weak", 1)
 				p := w.run("life-1", h, o)
@@ -249,7 +252,10 @@ func TestAHandledChangeIsNotBlamedForTheCrashOfTheNext(t *testing.T) {
 				}}
 				box := &letterBox{}
 				o := changefeed.Options{
-					Start: feed.FromBeginning(), MaxItems: 1, OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}, CheckpointItems: c.items, Drain: time.Second,
+					Start: feed.FromBeginning(), MaxItems: 1, OnFailure: changefeed.FailurePolicy{
+						MaxAttempts: 3,
+						DeadLetters: box,
+					}, CheckpointItems: c.items, Drain: time.Second,
 				}
 				w.put("oslo", "weak", 1)
 				w.put("rome", "fatal", 1)
@@ -257,21 +263,31 @@ func TestAHandledChangeIsNotBlamedForTheCrashOfTheNext(t *testing.T) {
 				w.live(h, o, c.slow, in)
 				h.blameless(t, box)
 				if items, _ := h.items(); items != 3-len(box.all()) || box.names() != c.parked || w.pending() != 0 {
-					t.Errorf("%d items handled, letters %q, want %q; %d pending", items, box.names(), c.parked, w.pending())
+					t.Errorf("%d items handled, letters %q, want %q; %d pending", items, box.names(), c.parked,
+						w.pending())
 				}
 			})
 		})
 	}
 }
 
-// A change succeeds, at its last attempt or at its first under a short MaxAge, and the process is killed seconds later, when
-// nothing is in the handler. Checkpoints are rare, and still the lease does not name the change any more.
+// A change succeeds, at its last attempt or at its first under a short MaxAge, and the process is killed seconds later,
+// when nothing is in the handler. Checkpoints are rare, and still the lease does not name the change any more.
 func TestAHandledChangeIsNotBlamedForAKillAfterIt(t *testing.T) {
 	for name, o := range map[string]changefeed.Options{
-		"every 30 s":                 {OnFailure: changefeed.FailurePolicy{MaxAttempts: 3}, CheckpointEvery: 30 * time.Second},
-		"every 100 items":            {OnFailure: changefeed.FailurePolicy{MaxAttempts: 3}, CheckpointItems: 100},
-		"every 30 s, two at once":    {OnFailure: changefeed.FailurePolicy{MaxAttempts: 3}, CheckpointEvery: 30 * time.Second, Concurrency: 2},
-		"every 100 items, by an age": {OnFailure: changefeed.FailurePolicy{MaxAge: 10 * time.Second}, CheckpointItems: 100},
+		"every 30 s": {
+			OnFailure:       changefeed.FailurePolicy{MaxAttempts: 3},
+			CheckpointEvery: 30 * time.Second,
+		},
+		"every 100 items": {OnFailure: changefeed.FailurePolicy{MaxAttempts: 3}, CheckpointItems: 100},
+		"every 30 s, two at once": {
+			OnFailure:       changefeed.FailurePolicy{MaxAttempts: 3},
+			CheckpointEvery: 30 * time.Second, Concurrency: 2,
+		},
+		"every 100 items, by an age": {
+			OnFailure:       changefeed.FailurePolicy{MaxAge: 10 * time.Second},
+			CheckpointItems: 100,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
@@ -298,8 +314,8 @@ func TestAHandledChangeIsNotBlamedForAKillAfterIt(t *testing.T) {
 	}
 }
 
-// Two processes are killed from outside, the second one with a healthy change in its handler. The lease is free after more than
-// MaxAge, but the change has failed nowhere else: it is called once more.
+// Two processes are killed from outside, the second one with a healthy change in its handler. The lease is free after
+// more than MaxAge, but the change has failed nowhere else: it is called once more.
 func TestOneKillInTheHandlerParksNothingThoughMaxAgeIsShort(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		in := make(chan string, 1)
@@ -310,7 +326,10 @@ func TestOneKillInTheHandlerParksNothingThoughMaxAgeIsShort(t *testing.T) {
 			return nil
 		}}
 		box := &letterBox{}
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAge: 10 * time.Second, DeadLetters: box}, Drain: time.Second}
+		o := changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAge: 10 * time.Second, DeadLetters: box}, Drain: time.Second,
+		}
 		w.put("oslo", "healthy", 1)
 		w.live(h, o, 0, in)
 		if items, _ := h.items(); items != 1 || box.names() != "" || w.pending() != 0 {
@@ -364,7 +383,8 @@ func (w *world) movedByOther(lsn int64) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if _, err := w.container.Commit(w.t.Context(), feed.Key(l.ID), []feed.Write{{Op: feed.WriteUpsert, ID: l.ID, Body: body}}); err != nil {
+		if _, err := w.container.Commit(w.t.Context(), feed.Key(l.ID),
+			[]feed.Write{{Op: feed.WriteUpsert, ID: l.ID, Body: body}}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -383,7 +403,8 @@ func (w *world) failsAndIsMoved(h feed.Handler, o changefeed.Options, failed <-c
 	}
 	w.movedByOther(lsn)
 	if n := w.records(feed.KindLease)[0].Attempts; n != 0 {
-		w.t.Errorf("another processor has moved the position, and the lease says that the batch after it has failed %d times", n)
+		w.t.Errorf("another processor has moved the position, and the lease says that the batch after it has "+
+			"failed %d times", n)
 	}
 }
 
@@ -403,14 +424,16 @@ func TestAttemptsDoNotOutliveThePositionThatTheyBelongTo(t *testing.T) {
 					return nil
 				}}
 				box := &letterBox{}
-				o.Start, o.OnFailure.MaxAttempts, o.OnFailure.DeadLetters, o.RetryMin, o.RetryMax = feed.FromBeginning(), 5, box, 5*time.Second, 5*time.Second
+				o.Start, o.OnFailure.MaxAttempts, o.OnFailure.DeadLetters, o.RetryMin,
+					o.RetryMax = feed.FromBeginning(), 5, box, 5*time.Second, 5*time.Second
 				w.failsAndIsMoved(h, o, failed)
 				w.put("oslo", "next", 2)
 				p := w.run("life-2", h, o)
 				time.Sleep(5 * time.Minute)
 				p.stop(t)
 				h.blameless(t, box)
-				if got := h.attempts["next"]; !slices.Equal(got, []int{1, 2, 3, 4, 5}) || box.names() != "" || w.pending() != 0 {
+				if got := h.attempts["next"]; !slices.Equal(got, []int{1, 2, 3, 4, 5}) || box.names() != "" ||
+					w.pending() != 0 {
 					t.Errorf("attempts %v of the new change, letters %q, %d pending", got, box.names(), w.pending())
 				}
 			})
@@ -437,7 +460,8 @@ func TestAKillAfterAForeignMoveParksNothing(t *testing.T) {
 					return nil
 				}}
 				box := &letterBox{}
-				o.Start, o.OnFailure.MaxAttempts, o.OnFailure.DeadLetters, o.RetryMin, o.RetryMax = feed.FromBeginning(), 5, box, 5*time.Second, 5*time.Second
+				o.Start, o.OnFailure.MaxAttempts, o.OnFailure.DeadLetters, o.RetryMin,
+					o.RetryMax = feed.FromBeginning(), 5, box, 5*time.Second, 5*time.Second
 				o.Drain = time.Second
 				w.failsAndIsMoved(h, o, failed)
 				w.put("oslo", "next", 2)

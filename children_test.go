@@ -71,7 +71,8 @@ func TestAChildHasWhatItsParentHad(t *testing.T) {
 					if child.Owner != "b" || child.Epoch == "" || child.Expiration != o.Expiration {
 						t.Errorf("child of %q/%q, silent for %v at most", child.Owner, child.Epoch, child.Expiration)
 					}
-					if got := fmt.Sprint(child.Properties); got != "map[changefeed.generation:#1 changefeed.term:#3 somebody's:own]" {
+					if got := fmt.Sprint(child.Properties); got != "map[changefeed.generation:#1 changefeed.term:#3 "+
+						"somebody's:own]" {
 						t.Errorf("child with %s", got)
 					}
 				}
@@ -106,7 +107,8 @@ func TestASplitIsFinishedAsItWasBegunThoughPartitionsMerge(t *testing.T) {
 		}
 		w.tiles()
 		if items, again := y.items(); items != 20 || again != 20 || len(w.records(feed.KindLease)) != 2 {
-			t.Errorf("%d items, %d again in %d leases, want both versions of 20", items, again, len(w.records(feed.KindLease)))
+			t.Errorf("%d items, %d again in %d leases, want both versions of 20", items, again,
+				len(w.records(feed.KindLease)))
 		}
 	})
 }
@@ -122,7 +124,10 @@ func TestAParentStaysUntilItsChildrenCoverIt(t *testing.T) {
 		parent := w.records(feed.KindLease)[0]
 		w.split(0)
 		half := w.partitions()[0].Range
-		blocker, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindLease, Version: 1, Token: half.String(), Range: half, State: feed.StateRetired})
+		blocker, err := w.leases.Create(t.Context(), feed.Record{
+			Kind: feed.KindLease, Version: 1, Token: half.String(),
+			Range: half, State: feed.StateRetired,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +175,10 @@ func TestNoChildIsMadeBeforeItsParentIsStoredAsSplitting(t *testing.T) {
 			return w.leases.Create(ctx, l)
 		}
 		y := &tally{}
-		p := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: feed.FromBeginning(), Expiration: 20 * time.Minute, Renew: 8 * time.Minute})
+		p := w.runWith(w.orders, store, "a", y, changefeed.Options{
+			Start:      feed.FromBeginning(),
+			Expiration: 20 * time.Minute, Renew: 8 * time.Minute,
+		})
 		time.Sleep(10 * time.Second)
 		failing.Store(true)
 		w.split(0)

@@ -71,7 +71,10 @@ func TestADocumentThatDoesNotDecodeFailsByItself(t *testing.T) {
 	})
 	good := feed.Change{ID: "good", PartitionKey: feed.Key("oslo"), Body: json.RawMessage(`{"n":1}`)}
 	bad, rome := json.RawMessage(`{"n":"one"}`), feed.Key("rome")
-	for _, c := range []feed.Change{{ID: "bad", PartitionKey: rome, Body: bad}, {ID: "bad", PartitionKey: rome, Body: good.Body, Previous: bad}} {
+	for _, c := range []feed.Change{
+		{ID: "bad", PartitionKey: rome, Body: bad},
+		{ID: "bad", PartitionKey: rome, Body: good.Body, Previous: bad},
+	} {
 		err := h.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{good, c, good}})
 		said, _ := errors.AsType[*feed.Failure](err)
 		var poison []int
@@ -80,7 +83,8 @@ func TestADocumentThatDoesNotDecodeFailsByItself(t *testing.T) {
 				poison = append(poison, i)
 			}
 		}
-		if undecoded, ok := errors.AsType[*feed.DecodeError](err); !ok || undecoded.Change.ID != "bad" || items != 0 || len(said.Items) != 3 ||
+		if undecoded, ok := errors.AsType[*feed.DecodeError](err); !ok || undecoded.Change.ID != "bad" || items != 0 ||
+			len(said.Items) != 3 ||
 			!slices.Equal(poison, []int{1}) || !strings.Contains(err.Error(), "(1 change failed)") {
 			t.Errorf("%v of %+v, with %d items handed over", err, said, items)
 		}
@@ -118,7 +122,10 @@ func TestASplitThatIsNoneIsTriedWithPauses(t *testing.T) {
 		setup.stop(t)
 		source := &flapping{hookedSource: &hookedSource{Container: w.orders}}
 		for i, r := range feed.FullRange().Cut(2) {
-			source.parts = append(source.parts, feed.Partition{ID: string(rune('1' + i)), Range: r, Parents: []string{"0"}})
+			source.parts = append(source.parts, feed.Partition{
+				ID: string(rune('1' + i)), Range: r,
+				Parents: []string{"0"},
+			})
 		}
 		source.read = func(context.Context, feed.Range, feed.Position, feed.ReadOptions) (feed.Page, error) {
 			return feed.Page{}, feed.ErrGone

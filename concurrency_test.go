@@ -84,7 +84,10 @@ func TestAcceptance10OneStuckKeyCostsLittle(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 				return nil
 			}
-			o := changefeed.Options{Start: feed.FromBeginning(), Concurrency: 20, HandlerTimeout: time.Hour, Drain: time.Second}
+			o := changefeed.Options{
+				Start: feed.FromBeginning(), Concurrency: 20, HandlerTimeout: time.Hour,
+				Drain: time.Second,
+			}
 			want := map[bool]int{false: keys + 11, true: keys}[sticks]
 			begun := time.Now()
 			p := w.run("a", h, o)
@@ -136,8 +139,8 @@ func TestAttemptsOfAKeyAreItsOwn(t *testing.T) {
 	})
 }
 
-// If the source cannot read a key again, a stuck key holds the others up when the buffer is full of its changes, and not
-// before. Otherwise the key is set aside, and holds nobody up.
+// If the source cannot read a key again, a stuck key holds the others up when the buffer is full of its changes, and
+// not before. Otherwise the key is set aside, and holds nobody up.
 func TestTheBufferIsBounded(t *testing.T) {
 	for _, canReadKeys := range []bool{false, true} {
 		t.Run(fmt.Sprint(canReadKeys), func(t *testing.T) { testBuffer(t, canReadKeys) })
@@ -164,11 +167,13 @@ func testBuffer(t *testing.T, canReadKeys bool) {
 			source, want = struct{ feed.Source }{w.orders}, 0
 		}
 		p := w.runWith(source, w.leases, "a", h, changefeed.Options{
-			Start: feed.FromBeginning(), Concurrency: 4, MaxItems: 20, BufferItems: 100, HandlerTimeout: time.Hour, Drain: time.Second,
+			Start: feed.FromBeginning(), Concurrency: 4, MaxItems: 20, BufferItems: 100, HandlerTimeout: time.Hour,
+			Drain: time.Second,
 		})
 		time.Sleep(10 * time.Minute)
 		if items, _ := h.items(); items != want || most.Load() > 20 || most.Load() < 10 {
-			t.Errorf("%d items were handled, in batches of up to %d, want %d in batches of up to 20", items, most.Load(), want)
+			t.Errorf("%d items were handled, in batches of up to %d, want %d in batches of up to 20", items,
+				most.Load(), want)
 		}
 		reports := 0
 		for _, err := range p.errs.all() {
@@ -221,7 +226,8 @@ func TestNothingIsLostInParallel(t *testing.T) {
 					return nil
 				}
 				o := changefeed.Options{
-					Start: feed.FromBeginning(), Concurrency: 1 + int(seed%3)*4, MaxItems: 10, OnFailure: changefeed.FailurePolicy{MaxAttempts: 6, DeadLetters: box}, Drain: time.Second,
+					Start: feed.FromBeginning(), Concurrency: 1 + int(seed%3)*4, MaxItems: 10,
+					OnFailure: changefeed.FailurePolicy{MaxAttempts: 6, DeadLetters: box}, Drain: time.Second,
 				}
 				wanted := map[string]bool{}
 				for life := range 8 {

@@ -35,8 +35,8 @@ func (w *world) leaseOf(p feed.Partition) feed.Record {
 	return all[i]
 }
 
-// Another kind of processor knows the position alone. So in a unit that it shares the position waits for a key that is set
-// aside.
+// Another kind of processor knows the position alone. So in a unit that it shares the position waits for a key that is
+// set aside.
 func TestThePositionOfASharedUnitWaitsForAKeySetAside(t *testing.T) {
 	for _, later := range []bool{false, true} {
 		t.Run(fmt.Sprint("later=", later), func(t *testing.T) { sharedWithAKeySetAside(t, later) })
@@ -103,9 +103,14 @@ func TestALeaseSaysThatThereIsAnOutage(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		h, mended := failsUntilMended()
 		w.many(20, 5)
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: &letterBox{}}})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: &letterBox{}},
+		})
 		says := func() bool {
-			return slices.ContainsFunc(w.records(feed.KindLease), func(l feed.Record) bool { return l.Properties[notes.OutageProperty] != "" })
+			return slices.ContainsFunc(w.records(feed.KindLease), func(l feed.Record) bool {
+				return l.Properties[notes.OutageProperty] != ""
+			})
 		}
 		w.until(10*time.Minute, "the outage is in the lease", says)
 		mended.Store(true)
@@ -166,7 +171,9 @@ func TestAKeySetAsideIsReadFromWhereItContinues(t *testing.T) {
 		o := w.setAside(fromStart)
 		var mu sync.Mutex
 		var from []feed.Position
-		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, at feed.Position, ro feed.ReadOptions) (feed.Page, error) {
+		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, at feed.Position,
+			ro feed.ReadOptions,
+		) (feed.Page, error) {
 			if ro.Key != "" {
 				mu.Lock()
 				from = append(from, at)
@@ -245,8 +252,8 @@ func TestACheckpointOfWhatIsStoredCostsNoWrite(t *testing.T) {
 	})
 }
 
-// An operator frees the lease of an instance that has ended, so its next owner does not see that. It sees what was in the
-// handler.
+// An operator frees the lease of an instance that has ended, so its next owner does not see that. It sees what was in
+// the handler.
 func TestACallThatEndedTheProcessCountsThoughItsLeaseWasFreed(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		in := make(chan string, 1)
@@ -260,7 +267,10 @@ func TestACallThatEndedTheProcessCountsThoughItsLeaseWasFreed(t *testing.T) {
 			return nil
 		}}
 		w.put("oslo", "bad", 1)
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 5, DeadLetters: &letterBox{}}, Drain: time.Second}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 5,
+			DeadLetters: &letterBox{},
+		}, Drain: time.Second}
 		p := w.run("a", h, o)
 		<-in
 		p.kill(t)
@@ -286,7 +296,8 @@ func TestAnInstanceInOrderReadsKeysThatAreSetAside(t *testing.T) {
 		p := w.run("b", h, changefeed.Options{})
 		time.Sleep(5 * time.Minute)
 		p.stop(t)
-		if got, want := h.ids(), []string{"bad", "next"}; !slices.Equal(got, want) || len(h.attempts) == 0 || h.attempts[0] < 2 {
+		if got, want := h.ids(), []string{"bad", "next"}; !slices.Equal(got, want) || len(h.attempts) == 0 ||
+			h.attempts[0] < 2 {
 			t.Errorf("handled %v, want %v; attempts %v", got, want, h.attempts)
 		}
 	})
@@ -308,7 +319,10 @@ func (w *world) heldWith(store feed.LeaseStore) (p *process, h *tally, box *lett
 		return errHandler
 	}}
 	p = w.runWith(w.orders, store, "a", h, changefeed.Options{
-		Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}, HandlerTimeout: 10 * time.Minute,
+		Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2, DeadLetters: box,
+			HoldKeys: true,
+		}, HandlerTimeout: 10 * time.Minute,
 	})
 	lsn = w.put("oslo", "bad", 1)
 	w.isParked(box, "bad")
@@ -342,8 +356,8 @@ func TestARequestThatIsWithdrawnWhileItWaitsIsNotServed(t *testing.T) {
 	})
 }
 
-// The view of the owner may lag: it shows a request that was served, and whose caller has deleted the record. That is no
-// failure.
+// The view of the owner may lag: it shows a request that was served, and whose caller has deleted the record. That is
+// no failure.
 func TestARequestThatIsGoneIsNoFailure(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		gone := 0
@@ -399,15 +413,19 @@ func TestAReleaseIsAnsweredWhenItsLeaseSaysSo(t *testing.T) {
 	})
 }
 
-// What is read of a key is what the feed would have had: in the same mode, and without what the handler does not want. A
-// read that fails is repeated.
+// What is read of a key is what the feed would have had: in the same mode, and without what the handler does not want.
+// A read that fails is repeated.
 func TestAKeySetAsideIsReadAsTheFeedIs(t *testing.T) {
 	inWorldOf(t, docstore.ContainerSpec{Ranges: 1, Retention: time.Hour}, func(t *testing.T, w *world) {
 		o := w.setAside(changefeed.Options{
-			Mode: feed.AllVersionsAndDeletes, MaxItems: 1, Filter: func(c *feed.Change) bool { return c.ID != "unwanted" },
+			Mode: feed.AllVersionsAndDeletes, MaxItems: 1, Filter: func(c *feed.Change) bool {
+				return c.ID != "unwanted"
+			},
 		}, "unwanted", "unwanted", "unwanted")
 		var reads, others atomic.Int64
-		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, at feed.Position, ro feed.ReadOptions) (feed.Page, error) {
+		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, at feed.Position,
+			ro feed.ReadOptions,
+		) (feed.Page, error) {
 			if ro.Key == "" {
 				return w.orders.Read(ctx, r, at, ro)
 			}
@@ -444,7 +462,10 @@ func TestAReleaseDoesNotReadAllLettersAtOnce(t *testing.T) {
 		for i := range n {
 			w.put("oslo", fmt.Sprint("next-", i), i)
 		}
-		p := w.run("a", failsOn(onID("bad", "next-0")), changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box, HoldKeys: true}})
+		p := w.run("a", failsOn(onID("bad", "next-0")), changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box, HoldKeys: true},
+		})
 		w.until(time.Hour, "all parked", func() bool { return len(box.all()) == n+1 })
 		said, err := deadletters.Release(t.Context(), w.orders, w.leases, feed.Key("oslo"))
 		p.stop(t)
@@ -454,8 +475,8 @@ func TestAReleaseDoesNotReadAllLettersAtOnce(t *testing.T) {
 	})
 }
 
-// The lease could be written after the first letter of a transaction, but not after the second. The next owner finds that
-// letter behind the first one, and stores no other.
+// The lease could be written after the first letter of a transaction, but not after the second. The next owner finds
+// that letter behind the first one, and stores no other.
 func TestAHeldChangeOfATransactionHasOneLetter(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var p *process
@@ -469,10 +490,14 @@ func TestAHeldChangeOfATransactionHasOneLetter(t *testing.T) {
 			return nil
 		}}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2,
+			DeadLetters: box, HoldKeys: true,
+		}}
 		p = w.run("a", h, o)
 		time.Sleep(10 * time.Second)
-		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{upsert("oslo", "bad", 1), upsert("oslo", "next", 2)}); err != nil {
+		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"),
+			[]feed.Write{upsert("oslo", "bad", 1), upsert("oslo", "next", 2)}); err != nil {
 			t.Fatal(err)
 		}
 		w.until(time.Minute, "two letters", func() bool { return len(box.all()) == 2 })
@@ -500,11 +525,16 @@ func TestCheckpointEveryHoldsBehindAChangeThatHangs(t *testing.T) {
 			return context.Cause(ctx)
 		}}
 		w.put("oslo", "stuck", 0)
-		o := changefeed.Options{Start: feed.FromBeginning(), Concurrency: 4, CheckpointEvery: 2 * time.Second, HandlerTimeout: time.Hour, Drain: time.Second}
+		o := changefeed.Options{
+			Start: feed.FromBeginning(), Concurrency: 4, CheckpointEvery: 2 * time.Second,
+			HandlerTimeout: time.Hour, Drain: time.Second,
+		}
 		p := w.run("a", h, o)
 		time.Sleep(time.Minute)
 		written := w.records(feed.KindLease)[0].Updated
-		w.until(time.Minute, "the lease is renewed", func() bool { return w.records(feed.KindLease)[0].Updated.After(written) })
+		w.until(time.Minute, "the lease is renewed", func() bool {
+			return w.records(feed.KindLease)[0].Updated.After(written)
+		})
 		w.many(20, 5)
 		time.Sleep(5 * time.Second)
 		p.kill(t)
@@ -528,7 +558,10 @@ func TestMaxAgeAloneFreesTheOtherKeys(t *testing.T) {
 		w.put("oslo", "bad", 1)
 		w.many(20, 5)
 		h := failsOn(onID("bad"))
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAge: time.Hour, DeadLetters: box}})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAge: time.Hour, DeadLetters: box},
+		})
 		time.Sleep(time.Minute)
 		w.put("city-1", "later", 1)
 		time.Sleep(20 * time.Minute)
@@ -552,13 +585,17 @@ func TestALetterWhoseRetryFailsHasNoStackOfAnEarlierPanic(t *testing.T) {
 		})
 		box := &letterBox{}
 		lsn := w.put("oslo", "bad", 1)
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box}})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box},
+		})
 		w.isParked(box, "bad")
 		if l := box.all()[0]; l.Stack == "" {
 			t.Error("a letter of a panic has no stack")
 		}
 		panics.Store(false)
-		if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad")); err != nil {
+		if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"),
+			letterNamed(lsn, "bad")); err != nil {
 			t.Error(err)
 		}
 		p.stop(t)
@@ -579,21 +616,29 @@ func TestTheSecondLetterOfATransactionSaysWhyItsRetryFailed(t *testing.T) {
 			}
 			return errHandler
 		})
-		results, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{upsert("oslo", "one", 1), upsert("oslo", "two", 2)})
+		results, err := w.orders.Commit(t.Context(), feed.Key("oslo"),
+			[]feed.Write{upsert("oslo", "one", 1), upsert("oslo", "two", 2)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box}})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box},
+		})
 		w.until(5*time.Minute, "both parked", func() bool { return box.names() == "one failed, two failed" })
 		later.Store(true)
-		said, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(results[0].LSN, "two"))
+		said, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"),
+			letterNamed(results[0].LSN, "two"))
 		p.stop(t)
 		if err != nil || said.Result != deadletters.ResultFailed {
 			t.Errorf("%+v, %v; want that it has failed again", said, err)
 		}
 		for _, l := range box.all() {
-			if want := map[string]string{"one": errHandler.Error(), "two": errLater.Error()}[l.Change.ID]; l.Cause != want {
+			if want := map[string]string{
+				"one": errHandler.Error(),
+				"two": errLater.Error(),
+			}[l.Change.ID]; l.Cause != want {
 				t.Errorf("the letter of %s says %q, want %q", l.Change.ID, l.Cause, want)
 			}
 		}
@@ -620,14 +665,18 @@ func TestAnOutcomeCountsTheLettersOfEarlierTries(t *testing.T) {
 		h, mended := failsUntilMended()
 		lsn := w.put("oslo", "bad", 1)
 		box := &interruptedBox{blindBox: &blindBox{letterBox: &letterBox{}}}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true},
+		})
 		w.isParked(box.letterBox, "bad")
 		w.put("oslo", "next", 2)
 		w.until(time.Minute, "next parked", func() bool { return len(box.all()) == 2 })
 		mended.Store(true)
 		said, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad"))
 		p.stop(t)
-		if err != nil || said.Result != deadletters.ResultHandled || said.Handled != 2 || p.errs.find(errMissing) == nil {
+		if err != nil || said.Result != deadletters.ResultHandled || said.Handled != 2 ||
+			p.errs.find(errMissing) == nil {
 			t.Errorf("%+v, %v; want two letters that were handled; said %v", said, err, p.errs.find(errMissing))
 		}
 	})
@@ -657,7 +706,10 @@ func TestALetterThatCouldNotBeRemovedCountsOnce(t *testing.T) {
 		h, mended := failsUntilMended()
 		lsn := w.put("oslo", "bad", 1)
 		box := &stickyBox{letterBox: &letterBox{}, of: "bad"}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box},
+		})
 		w.isParked(box.letterBox, "bad")
 		mended.Store(true)
 		said, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad"))
@@ -671,7 +723,8 @@ func TestALetterThatCouldNotBeRemovedCountsOnce(t *testing.T) {
 	})
 }
 
-// So it is with a held letter, whether its key is released or it follows a retry, and if the letter is gone all the same.
+// So it is with a held letter, whether its key is released or it follows a retry, and if the letter is gone all the
+// same.
 func TestAHeldLetterThatCouldNotBeRemovedCountsOnce(t *testing.T) {
 	for n := range 4 {
 		retry, lost := n&1 > 0, n&2 > 0
@@ -680,14 +733,19 @@ func TestAHeldLetterThatCouldNotBeRemovedCountsOnce(t *testing.T) {
 				var mended atomic.Bool
 				lsn := w.put("oslo", "bad", 1)
 				box := &stickyBox{letterBox: &letterBox{}, of: "next", lost: lost}
-				p := w.run("a", breaking(&mended, "bad"), changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}})
+				p := w.run("a", breaking(&mended, "bad"), changefeed.Options{
+					Start:     feed.FromBeginning(),
+					OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true},
+				})
 				w.isParked(box.letterBox, "bad")
 				w.put("oslo", "next", 2)
 				w.put("oslo", "last", 3)
 				w.until(time.Minute, "all parked", func() bool { return len(box.all()) == 3 })
 				mended.Store(true)
 				oslo, want := feed.Key("oslo"), deadletters.Outcome{Result: deadletters.ResultHandled, Handled: 2}
-				ask := func() (deadletters.Outcome, error) { return deadletters.Release(t.Context(), w.orders, w.leases, oslo) }
+				ask := func() (deadletters.Outcome, error) {
+					return deadletters.Release(t.Context(), w.orders, w.leases, oslo)
+				}
 				if retry {
 					want.Handled = 3
 					ask = func() (deadletters.Outcome, error) {

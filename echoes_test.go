@@ -41,10 +41,14 @@ func TestAnEchoOfOurOwnWriteIsNoRefusal(t *testing.T) {
 		w.split(0)
 		w.split(2)
 		w.fill(20)
-		w.until(time.Minute, "done after the split", func() bool { _, again := y.items(); return again == 20 && w.pending() == 0 })
+		w.until(time.Minute, "done after the split", func() bool {
+			_, again := y.items()
+			return again == 20 && w.pending() == 0
+		})
 		w.tiles()
 		if creates.Load() < 6 || deletes.Load() != 2 || len(w.records(feed.KindLease)) != 4 {
-			t.Errorf("%d creates, %d deletes, %d leases", creates.Load(), deletes.Load(), len(w.records(feed.KindLease)))
+			t.Errorf("%d creates, %d deletes, %d leases", creates.Load(), deletes.Load(),
+				len(w.records(feed.KindLease)))
 		}
 		if errs := p.errs.all(); len(errs) != 0 {
 			t.Errorf("reported: %v", first(errs))
@@ -118,7 +122,8 @@ func TestLeasesOfAllVersionsAreNotGoneOnWithInLatestVersion(t *testing.T) {
 // even when its context has ended meanwhile.
 func TestABatchThatEndsWithItsDrainIsDone(t *testing.T) {
 	const drain = 10 * time.Second
-	for name, takes := range map[string]time.Duration{"within": drain - time.Second, "just after": drain + time.Second} {
+	for name, takes := range map[string]time.Duration{"within": drain - time.Second, "just after": drain +
+		time.Second} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				var ended error

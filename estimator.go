@@ -90,7 +90,8 @@ func owed(lease feed.Record, all []feed.Record) []feed.Range {
 		return []feed.Range{lease.Range}
 	}
 	return records.Holes(lease.Range, slices.DeleteFunc(slices.Clone(all), func(other feed.Record) bool {
-		return other.ID == lease.ID || other.State == feed.StateSplitting && other.Range.Contains(lease.Range) // the splitting parent leaves its range to this lease
+		// the splitting parent leaves its range to this lease
+		return other.ID == lease.ID || other.State == feed.StateSplitting && other.Range.Contains(lease.Range)
 	}))
 }
 
@@ -115,7 +116,10 @@ func (m *meter) addKeys(ctx context.Context, lag *Lag) error {
 		return err
 	}
 	lsn, _ := records.TokenLSN(m.source, at.Token)
-	in := notes.Place{Position: at.Token, LSN: lsn, Min: lag.Lease.Range.Min, Max: lag.Lease.Range.Max, Partitions: partitions}
+	in := notes.Place{
+		Position: at.Token, LSN: lsn, Min: lag.Lease.Range.Min, Max: lag.Lease.Range.Max,
+		Partitions: partitions,
+	}
 	aside, _ := notes.ReadAside(text, in)
 	lag.SetAside = len(aside.Keys)
 	for _, k := range aside.Keys {
@@ -145,7 +149,9 @@ func (m *meter) addKeys(ctx context.Context, lag *Lag) error {
 }
 
 // countPending asks the source to count; [errors.ErrUnsupported] if the source cannot count.
-func (m *meter) countPending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Backlog, error) {
+func (m *meter) countPending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Backlog,
+	error,
+) {
 	if counter, ok := m.source.(feed.Counter); ok {
 		return counter.Pending(ctx, r, from, o)
 	}

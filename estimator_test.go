@@ -31,7 +31,8 @@ func TestWhatASplitWithinASplitHasLeftIsPendingOnce(t *testing.T) {
 			feed.FullRange().Cut(4)[0]: feed.StateLive,
 		} {
 			if _, err := w.leases.Create(t.Context(), feed.Record{
-				Kind: feed.KindLease, Version: 1, Token: r.String(), Range: r, State: state, Position: feed.Position{Start: feed.FromBeginning()},
+				Kind: feed.KindLease, Version: 1, Token: r.String(), Range: r, State: state,
+				Position: feed.Position{Start: feed.FromBeginning()},
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -57,9 +58,13 @@ func TestALagIsSharedIfAPartOfItIs(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.fill(3000)
 		quarter := feed.FullRange().Cut(4)
-		for r, state := range map[feed.Range]feed.State{feed.FullRange(): feed.StateSplitting, quarter[1]: feed.StateLive} {
+		for r, state := range map[feed.Range]feed.State{
+			feed.FullRange(): feed.StateSplitting,
+			quarter[1]:       feed.StateLive,
+		} {
 			if _, err := w.leases.Create(t.Context(), feed.Record{
-				Kind: feed.KindLease, Version: 1, Token: r.String(), Range: r, State: state, Position: feed.Position{Start: feed.FromBeginning()},
+				Kind: feed.KindLease, Version: 1, Token: r.String(), Range: r, State: state,
+				Position: feed.Position{Start: feed.FromBeginning()},
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -86,7 +91,10 @@ func TestTheEstimateOfLeasesThatShareAPartitionIsHonest(t *testing.T) {
 		p.stop(t)
 		estimates := func() (exact, distant map[string]changefeed.Lag) {
 			exact, distant = map[string]changefeed.Lag{}, map[string]changefeed.Lag{}
-			for to, source := range map[*map[string]changefeed.Lag]feed.Source{&exact: w.orders, &distant: polled{w.orders}} {
+			for to, source := range map[*map[string]changefeed.Lag]feed.Source{
+				&exact:   w.orders,
+				&distant: polled{w.orders},
+			} {
 				lags, err := changefeed.Estimate(t.Context(), source, w.leases)
 				if err != nil || len(lags) != 4 {
 					t.Fatalf("%d lags, %v, want 4", len(lags), err)
@@ -106,8 +114,10 @@ func TestTheEstimateOfLeasesThatShareAPartitionIsHonest(t *testing.T) {
 		w.fill(200)
 		exact, distant = estimates()
 		for token, got := range distant {
-			if want := exact[token]; !got.Exact || got.Shared || got.Pending != want.Pending || !got.Oldest.Equal(want.Oldest) {
-				t.Errorf("lease %s of 200 changes: %d, exact %v, shared %v, want %d, counted", token, got.Pending, got.Exact, got.Shared, want.Pending)
+			if want := exact[token]; !got.Exact || got.Shared || got.Pending != want.Pending ||
+				!got.Oldest.Equal(want.Oldest) {
+				t.Errorf("lease %s of 200 changes: %d, exact %v, shared %v, want %d, counted", token, got.Pending,
+					got.Exact, got.Shared, want.Pending)
 			}
 		}
 		w.fill(3000)
@@ -116,8 +126,10 @@ func TestTheEstimateOfLeasesThatShareAPartitionIsHonest(t *testing.T) {
 		bounds := 0
 		for token, got := range distant {
 			want := exact[token]
-			if sum += want.Pending; got.Shared == got.Exact || got.Pending < want.Pending || got.Exact && got.Pending != want.Pending {
-				t.Errorf("lease %s of 3,000 changes: %d, exact %v, shared %v, want %d or a bound above it", token, got.Pending, got.Exact, got.Shared, want.Pending)
+			if sum += want.Pending; got.Shared == got.Exact || got.Pending < want.Pending ||
+				got.Exact && got.Pending != want.Pending {
+				t.Errorf("lease %s of 3,000 changes: %d, exact %v, shared %v, want %d or a bound above it", token,
+					got.Pending, got.Exact, got.Shared, want.Pending)
 			}
 			if got.Shared {
 				bounds++

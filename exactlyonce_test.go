@@ -74,7 +74,10 @@ func (h *orderCounter) count(ctx context.Context, epoch int64, key feed.Partitio
 	body, _ := json.Marshal(m) // of texts and numbers
 	writes := []feed.Write{
 		{Op: feed.WriteReplace, Body: body, IfMatch: etag}, // nobody else has been here since
-		{Op: feed.WritePatch, ID: "total", Patch: []feed.PatchOp{{Op: "incr", Path: "/orders", Value: fmt.Append(nil, len(todo))}}},
+		{Op: feed.WritePatch, ID: "total", Patch: []feed.PatchOp{{
+			Op: "incr", Path: "/orders",
+			Value: fmt.Append(nil, len(todo)),
+		}}},
 	}
 	if etag == "" {
 		writes = []feed.Write{
@@ -130,7 +133,8 @@ func ExampleBatch_exactlyOnce() {
 		return nil
 	}
 	p, err := changefeed.New(orders, leases, feed.HandlerFunc(handler), changefeed.Options{
-		Instance: "host-1", Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}},
+		Instance: "host-1", Start: feed.FromBeginning(),
+		Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}},
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -30,10 +30,16 @@ func shop(ctx context.Context) (orders, leases *docstore.Container, done func())
 	if err != nil {
 		log.Fatal(err)
 	}
-	if orders, err = db.CreateContainer(ctx, docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}, Ranges: 4, Retention: time.Hour}); err != nil {
+	if orders, err = db.CreateContainer(ctx, docstore.ContainerSpec{
+		ID: "orders", Paths: []string{"/city"}, Ranges: 4,
+		Retention: time.Hour,
+	}); err != nil {
 		log.Fatal(err)
 	}
-	leases, err = db.CreateContainer(ctx, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+	leases, err = db.CreateContainer(ctx, docstore.ContainerSpec{
+		ID: "leases", Paths: []string{"/id"},
+		DefaultTTL: new(docstore.NoDefaultTTL),
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -13,11 +13,17 @@ import (
 // and with the same cursor after one of the partitions has split.
 func TestALeaseContainerOfSeveralPartitionsIsFollowed(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		w.container = w.create(docstore.ContainerSpec{ID: "wide", Paths: []string{"/id"}, Ranges: 4, DefaultTTL: new(docstore.NoDefaultTTL)})
+		w.container = w.create(docstore.ContainerSpec{
+			ID: "wide", Paths: []string{"/id"}, Ranges: 4,
+			DefaultTTL: new(docstore.NoDefaultTTL),
+		})
 		w.leases = w.unit("unit")
 		ranges := feed.FullRange().Cut(16)
 		for _, r := range ranges {
-			if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindLease, Version: 1, Token: r.String(), Range: r}); err != nil {
+			if _, err := w.leases.Create(t.Context(), feed.Record{
+				Kind: feed.KindLease, Version: 1, Token: r.String(),
+				Range: r,
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -186,7 +186,8 @@ func TestALeaseOfAJavaProcessorIsLeftAlone(t *testing.T) {
 		theirs := w.records(feed.KindLease)[0]
 		w.raw(fmt.Sprintf(`{"id":"%s..java","LeaseToken":"java","ContinuationToken":%q,"timestamp":"2022-11-15T17:43:34.634427Z",`+
 			`"Owner":"host-a","version":1,"feedRange":{"Range":{"min":%q,"max":%q,"isMinInclusive":true,"isMaxInclusive":false}}}`,
-			w.prefix(), base64.StdEncoding.EncodeToString([]byte(`{"V":1,"Rid":"r","Mode":"INCREMENTAL","StartFrom":{"Type":"LEASE","Etag":"\"9\""}}`)), theirs.Range.Min, theirs.Range.Max))
+			w.prefix(),
+			base64.StdEncoding.EncodeToString([]byte(`{"V":1,"Rid":"r","Mode":"INCREMENTAL","StartFrom":{"Type":"LEASE","Etag":"\"9\""}}`)), theirs.Range.Min, theirs.Range.Max))
 		if err := w.leases.Delete(t.Context(), theirs); err != nil && !errors.Is(err, feed.ErrConflict) {
 			t.Fatal(err)
 		}
@@ -208,7 +209,8 @@ func TestALeaseOfAJavaProcessorIsLeftAlone(t *testing.T) {
 		}
 		p.stop(t)
 		err := w.ends(changefeed.Options{})
-		if !errors.Is(err, feed.ErrForeignLease) || !strings.Contains(err.Error(), "..java") || !strings.Contains(err.Error(), "another processor name") {
+		if !errors.Is(err, feed.ErrForeignLease) || !strings.Contains(err.Error(), "..java") ||
+			!strings.Contains(err.Error(), "another processor name") {
 			t.Errorf("an instance that starts now: %v, want ErrForeignLease with the lease and what to do", err)
 		}
 	})

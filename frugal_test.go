@@ -14,7 +14,8 @@ import (
 
 // A lease store is asked no more often than there is a reason for.
 
-// throttler is a lease store that refuses each request a few times, asks for a pause, and remembers who does not heed it.
+// throttler is a lease store that refuses each request a few times, asks for a pause, and remembers who does not heed
+// it.
 type throttler struct {
 	*hookedStore
 	after   time.Duration
@@ -25,7 +26,10 @@ type throttler struct {
 }
 
 func (w *world) throttler(after time.Duration) *throttler {
-	s := &throttler{hookedStore: &hookedStore{Leases: w.leases}, after: after, refused: map[string]int{}, last: map[string]time.Time{}}
+	s := &throttler{
+		hookedStore: &hookedStore{Leases: w.leases}, after: after, refused: map[string]int{},
+		last: map[string]time.Time{},
+	}
 	s.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 		if s.refuses("create " + string(l.Kind)) {
 			return l, &feed.ThrottledError{After: s.after}
@@ -75,7 +79,10 @@ func TestAThrottledLeaseStoreIsGivenThePauseThatItAsksFor(t *testing.T) {
 		w.put("oslo", "item", 1)
 		time.Sleep(time.Minute)
 		written := s.anew()
-		for request, want := range map[string]int{"create lock": 3, "create lease": 3, "create info": 3, "create host": 3, "update lease": 3} {
+		for request, want := range map[string]int{
+			"create lock": 3, "create lease": 3, "create info": 3,
+			"create host": 3, "update lease": 3,
+		} {
 			if made[request] != want {
 				t.Errorf("%s was refused %d times at first, want %d", request, made[request], want)
 			}

@@ -16,7 +16,9 @@ func TestAPageThatComesAfterTheStopIsNotHandedOut(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var late atomic.Bool
 		reading := make(chan struct{}, 1)
-		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position,
+			o feed.ReadOptions,
+		) (feed.Page, error) {
 			if late.Load() {
 				reading <- struct{}{}
 				<-ctx.Done()
@@ -85,7 +87,9 @@ func TestALeaseIsKeptWhileItsSourceDoesNotKnowItsPartitions(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var reads, released atomic.Int64
 		var gone atomic.Bool
-		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position,
+			o feed.ReadOptions,
+		) (feed.Page, error) {
 			if gone.Load() && reads.Add(1) < busyLoop {
 				return feed.Page{}, feed.ErrGone
 			}
@@ -131,7 +135,9 @@ func TestALeaseIsKeptWhileItsPartitionsCannotBeListed(t *testing.T) {
 			}
 			return nil
 		}}
-		source.read = func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+		source.read = func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page,
+			error,
+		) {
 			if gone.Load() {
 				return feed.Page{}, feed.ErrGone
 			}
@@ -139,7 +145,11 @@ func TestALeaseIsKeptWhileItsPartitionsCannotBeListed(t *testing.T) {
 		}
 		y := &tally{}
 		p := w.runWith(source, w.leases, "a", y, changefeed.Options{
-			Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Released: func(context.Context, feed.Lease, feed.Reason) { released.Add(1) }},
+			Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Released: func(context.Context, feed.Lease,
+				feed.Reason,
+			) {
+				released.Add(1)
+			}},
 		})
 		time.Sleep(10 * time.Second)
 		gone.Store(true)
@@ -148,7 +158,8 @@ func TestALeaseIsKeptWhileItsPartitionsCannotBeListed(t *testing.T) {
 		gone.Store(false)
 		time.Sleep(time.Minute)
 		if items, _ := y.items(); items != 1 || released.Load() != 0 || p.errs.find(feed.ErrGone) == nil {
-			t.Errorf("%d items, the lease given up %d times; reported %v", items, released.Load(), p.errs.find(feed.ErrGone))
+			t.Errorf("%d items, the lease given up %d times; reported %v", items, released.Load(),
+				p.errs.find(feed.ErrGone))
 		}
 		p.stop(t)
 	})
@@ -159,11 +170,16 @@ func TestALeaseWhoseSplitIsUndoneIsTakenAtOnce(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var rounds, released, acquired atomic.Int64 // the times in milliseconds
 		source := &mergesBack{hookedSource: &hookedSource{Container: w.orders}, w: w}
-		p := w.runWith(source, w.leases, "a", &tally{}, changefeed.Options{Acquire: 5 * time.Minute, Hooks: changefeed.Hooks{
-			Round:    func(context.Context, feed.Round) { rounds.Add(1) },
-			Released: func(context.Context, feed.Lease, feed.Reason) { released.CompareAndSwap(0, time.Now().UnixMilli()) },
-			Acquired: func(context.Context, feed.Lease) { acquired.Store(time.Now().UnixMilli()) },
-		}})
+		p := w.runWith(source, w.leases, "a", &tally{}, changefeed.Options{
+			Acquire: 5 * time.Minute,
+			Hooks: changefeed.Hooks{
+				Round: func(context.Context, feed.Round) { rounds.Add(1) },
+				Released: func(context.Context, feed.Lease, feed.Reason) {
+					released.CompareAndSwap(0, time.Now().UnixMilli())
+				},
+				Acquired: func(context.Context, feed.Lease) { acquired.Store(time.Now().UnixMilli()) },
+			},
+		})
 		time.Sleep(time.Minute)
 		last := rounds.Load()
 		w.until(10*time.Minute, "a round", func() bool { return rounds.Load() > last }) // the next one is a while away

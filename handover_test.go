@@ -13,15 +13,18 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// A letter is in the handler when its owner is stopped in good order, or its range is split. The handler is done with it in
-// time, so the next owner does not hand it over again, and the caller hears the outcome.
+// A letter is in the handler when its owner is stopped in good order, or its range is split. The handler is done with
+// it in time, so the next owner does not hand it over again, and the caller hears the outcome.
 func TestALetterThatIsHandledWhileItsOwnerStopsDoesNotComeAgain(t *testing.T) {
 	for _, release := range []bool{false, true} {
 		for _, split := range []bool{false, true} {
 			for _, concurrency := range []int{1, 8} {
-				t.Run(fmt.Sprintf("release %v, split %v, concurrency %d", release, split, concurrency), func(t *testing.T) {
-					inWorld(t, 1, func(t *testing.T, w *world) { w.stopsBesideALetter(release, split, concurrency) })
-				})
+				t.Run(fmt.Sprintf("release %v, split %v, concurrency %d", release, split, concurrency),
+					func(t *testing.T) {
+						inWorld(t, 1, func(t *testing.T, w *world) {
+							w.stopsBesideALetter(release, split, concurrency)
+						})
+					})
 			}
 		}
 	}
@@ -52,7 +55,10 @@ func (w *world) stopsBesideALetter(release, split bool, concurrency int) {
 		return nil
 	})
 	box := &letterBox{}
-	o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box, HoldKeys: true}, Concurrency: concurrency}
+	o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+		MaxAttempts: 1,
+		DeadLetters: box, HoldKeys: true,
+	}, Concurrency: concurrency}
 	p := w.run("a", h, o)
 	time.Sleep(time.Minute)
 	mended.Store(true)
@@ -67,7 +73,8 @@ func (w *world) stopsBesideALetter(release, split bool, concurrency int) {
 		} else {
 			outcome, err = deadletters.Redrive(ctx, w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad"))
 		}
-		if want := map[bool]int{true: 4, false: 5}[release]; err == nil && (outcome.Result != deadletters.ResultHandled || outcome.Handled != want) {
+		if want := map[bool]int{true: 4, false: 5}[release]; err == nil &&
+			(outcome.Result != deadletters.ResultHandled || outcome.Handled != want) {
 			err = fmt.Errorf("the outcome is %+v, want %d letters handled", outcome, want)
 		}
 		asked <- err
@@ -96,8 +103,8 @@ func (w *world) stopsBesideALetter(release, split bool, concurrency int) {
 	}
 }
 
-// The partition of a lease is split again and again while nobody runs. What was done does not come again, and a change that
-// fails has its age and its attempts.
+// The partition of a lease is split again and again while nobody runs. What was done does not come again, and a change
+// that fails has its age and its attempts.
 func TestNotesOfALeaseSurviveSplitsWhileNobodyRuns(t *testing.T) {
 	for splits := range 4 {
 		t.Run(fmt.Sprint(splits), func(t *testing.T) {
@@ -106,7 +113,10 @@ func TestNotesOfALeaseSurviveSplitsWhileNobodyRuns(t *testing.T) {
 				w.fill(30)
 				box := &letterBox{}
 				h := &receipts{bad: []string{"bad"}, times: map[string]int{}}
-				o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAge: time.Hour, DeadLetters: box}, MaxItems: 5}
+				o := changefeed.Options{
+					Start:     feed.FromBeginning(),
+					OnFailure: changefeed.FailurePolicy{MaxAge: time.Hour, DeadLetters: box}, MaxItems: 5,
+				}
 				begun := time.Now()
 				p := w.run("a", h, o)
 				time.Sleep(50 * time.Minute)
@@ -127,8 +137,10 @@ func TestNotesOfALeaseSurviveSplitsWhileNobodyRuns(t *testing.T) {
 					t.Errorf("reported: %v", err)
 				}
 				letters := box.all()
-				if len(letters) != 1 || letters[0].Parked.Sub(begun) > time.Hour+time.Minute || letters[0].Attempts != h.times["bad"] {
-					t.Errorf("letters %q, want that of the bad change after an hour, with %d attempts", box.names(), h.times["bad"])
+				if len(letters) != 1 || letters[0].Parked.Sub(begun) > time.Hour+time.Minute ||
+					letters[0].Attempts != h.times["bad"] {
+					t.Errorf("letters %q, want that of the bad change after an hour, with %d attempts", box.names(),
+						h.times["bad"])
 				}
 			})
 		})

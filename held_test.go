@@ -44,7 +44,10 @@ func TestAHeldKeyStaysHeldThoughItsLettersAreNotSeenAtOnce(t *testing.T) {
 				box := &staleBox{&letterBox{}, time.Second}
 				h := failsOn(onID("bad"))
 				p := w.run("a", h, changefeed.Options{
-					Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}, Concurrency: concurrency,
+					Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+						MaxAttempts: 2, DeadLetters: box,
+						HoldKeys: true,
+					}, Concurrency: concurrency,
 				})
 				time.Sleep(time.Minute)
 				p.stop(t)
@@ -56,7 +59,8 @@ func TestAHeldKeyStaysHeldThoughItsLettersAreNotSeenAtOnce(t *testing.T) {
 	}
 }
 
-// A change that the handler has received with another one, which is parked, is held behind it. Its letter says how often.
+// A change that the handler has received with another one, which is parked, is held behind it. Its letter says how
+// often.
 func TestALetterThatIsHeldCountsTheCallsThatHadItsChange(t *testing.T) {
 	for _, concurrency := range []int{1, 8} {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
@@ -67,7 +71,10 @@ func TestALetterThatIsHeldCountsTheCallsThatHadItsChange(t *testing.T) {
 				box := &letterBox{}
 				h := &receipts{bad: []string{"bad"}, times: map[string]int{}}
 				p := w.run("a", h, changefeed.Options{
-					Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box, HoldKeys: true}, Concurrency: concurrency,
+					Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+						MaxAttempts: 1, DeadLetters: box,
+						HoldKeys: true,
+					}, Concurrency: concurrency,
 				})
 				time.Sleep(time.Minute)
 				w.put("oslo", "later", 3)
@@ -97,7 +104,10 @@ func TestAHeldLetterIsNotRedrivenPastItsFirst(t *testing.T) {
 		lsn := w.put("oslo", "next", 2)
 		box := &letterBox{}
 		h := failsOn(onID("bad"))
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true},
+		})
 		time.Sleep(time.Minute)
 		_, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "next"))
 		time.Sleep(time.Minute)
@@ -124,7 +134,10 @@ func TestARetryAndAReleaseAtOnceRepeatNothing(t *testing.T) {
 				}}
 				lsn := w.put("oslo", "bad", 1)
 				p := w.run("a", h, changefeed.Options{
-					Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}, Concurrency: concurrency,
+					Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+						MaxAttempts: 2, DeadLetters: box,
+						HoldKeys: true,
+					}, Concurrency: concurrency,
 				})
 				time.Sleep(time.Minute)
 				for i := range 5 {
@@ -180,7 +193,10 @@ func TestWhatAHeldKeyCostsGrowsWithItsChanges(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		box := &paced{letterBox: &letterBox{}}
 		w.put("oslo", "bad", 1)
-		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box, HoldKeys: true}})
+		p := w.run("a", failsOn(onID("bad")), changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box, HoldKeys: true},
+		})
 		time.Sleep(time.Minute)
 		const n = 300
 		for i := range n {
@@ -206,7 +222,10 @@ func TestARetryReadsTheLettersOfItsKeyOnce(t *testing.T) {
 		})
 		box := &paced{letterBox: &letterBox{}}
 		lsn := w.put("oslo", "bad", 1)
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box, HoldKeys: true}})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box, HoldKeys: true},
+		})
 		time.Sleep(time.Minute)
 		const n = 50
 		for i := range n {
@@ -239,7 +258,10 @@ func TestAHeldKeyWithManyLettersCanBeReleased(t *testing.T) {
 			}
 			return w.leases.Update(ctx, r)
 		}}
-		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box, HoldKeys: true}})
+		p := w.runWith(w.orders, store, "a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box, HoldKeys: true},
+		})
 		time.Sleep(time.Minute)
 		const n = 100
 		for i := range n {
@@ -252,7 +274,8 @@ func TestAHeldKeyWithManyLettersCanBeReleased(t *testing.T) {
 		w.put("rome", "free", 1)
 		time.Sleep(time.Hour)
 		if items, _ := h.items(); items != 1 || w.pending() != 0 {
-			t.Errorf("%d changes of other keys are handled, want 1; %d pending: one that cannot be parked for its held key stops the lease", items, w.pending())
+			t.Errorf("%d changes of other keys are handled, want 1; %d pending: one that cannot be parked for its "+
+				"held key stops the lease", items, w.pending())
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
 		defer cancel()
@@ -267,12 +290,16 @@ func TestAHeldKeyWithManyLettersCanBeReleased(t *testing.T) {
 	})
 }
 
-// A release may take long, and its lease move meanwhile. An owner that stops in good order was not ended by what it served.
+// A release may take long, and its lease move meanwhile. An owner that stops in good order was not ended by what it
+// served.
 func TestAReleaseGoesOnUnderManyOwners(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		box := &paced{letterBox: &letterBox{}}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box, HoldKeys: true}}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 1,
+			DeadLetters: box, HoldKeys: true,
+		}}
 		w.put("oslo", "bad", 1)
 		p := w.run("first", h, o)
 		w.isParked(box.letterBox, "bad")
@@ -318,8 +345,12 @@ func TestAHeldChangeOfATransactionStaysAfterItsFirst(t *testing.T) {
 			return nil
 		}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}}
-		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{upsert("oslo", "bad", 1), upsert("oslo", "next", 2)}); err != nil {
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2,
+			DeadLetters: box, HoldKeys: true,
+		}}
+		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"),
+			[]feed.Write{upsert("oslo", "bad", 1), upsert("oslo", "next", 2)}); err != nil {
 			t.Fatal(err)
 		}
 		p := w.run("a", h, o)
@@ -367,7 +398,10 @@ func TestABusyKeyCanBeReleased(t *testing.T) {
 			return nil
 		}}
 		lsn := w.put("oslo", "bad", 1)
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}, Concurrency: 8})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}, Concurrency: 8,
+		})
 		time.Sleep(time.Minute)
 		mended.Store(true)
 		stop := make(chan struct{})
@@ -399,7 +433,8 @@ func TestABusyKeyCanBeReleased(t *testing.T) {
 	})
 }
 
-// A unit that held keys is started again without dead letters, or with a function: it says what it cannot do, and goes on.
+// A unit that held keys is started again without dead letters, or with a function: it says what it cannot do, and goes
+// on.
 func TestALeaseWithHeldKeysGoesToAnInstanceWithoutALetterBox(t *testing.T) {
 	for name, box := range map[string]feed.DeadLetters{
 		"none": nil, "a function": deadletters.Func(func(context.Context, feed.DeadLetter) error { return nil }),
@@ -408,7 +443,10 @@ func TestALeaseWithHeldKeysGoesToAnInstanceWithoutALetterBox(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				w.put("oslo", "bad", 1)
 				p := w.run("a", failsOn(onID("bad")), changefeed.Options{
-					Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: &letterBox{}, HoldKeys: true},
+					Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+						MaxAttempts: 2,
+						DeadLetters: &letterBox{}, HoldKeys: true,
+					},
 				})
 				time.Sleep(time.Minute)
 				p.stop(t)
@@ -423,7 +461,8 @@ func TestALeaseWithHeldKeysGoesToAnInstanceWithoutALetterBox(t *testing.T) {
 				time.Sleep(10 * time.Minute)
 				p.stop(t)
 				if items, _ := h.items(); items != 1 || w.pending() == 0 {
-					t.Errorf("%d items handled, %d pending, want the one of the other key, and that of the held key to wait", items, w.pending())
+					t.Errorf("%d items handled, %d pending, want the one of the other key, and that of the held "+
+						"key to wait", items, w.pending())
 				}
 				said := func(e *feed.Error) bool { return strings.Contains(e.Error(), "no letter box") }
 				if !slices.ContainsFunc(p.errs.all(), said) {
@@ -440,7 +479,10 @@ func TestKeysWithOnePlaceAreReleasedEach(t *testing.T) {
 		box := &letterBox{}
 		h := failsOn(onID("bad"))
 		cities := []string{strings.Repeat("x", 120) + "a", strings.Repeat("x", 120) + "b"}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true},
+		})
 		for _, city := range cities {
 			w.put(city, "bad", 1)
 			w.put(city, "next", 1)
@@ -462,24 +504,31 @@ func TestKeysWithOnePlaceAreReleasedEach(t *testing.T) {
 	})
 }
 
-// A held key keeps its order, also when what holds it could not be decoded: what comes after it in its batch is parked after it.
+// A held key keeps its order, also when what holds it could not be decoded: what comes after it in its batch is parked
+// after it.
 func TestWhatComesAfterAnUndecodableDocumentOfAHeldKeyIsHeld(t *testing.T) {
 	for _, concurrency := range []int{1, 8} {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				body := []byte(`{"id":"odd","city":"oslo","n":"no number"}`)
-				if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{{Op: feed.WriteUpsert, Body: body}}); err != nil {
+				if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"),
+					[]feed.Write{{Op: feed.WriteUpsert, Body: body}}); err != nil {
 					t.Fatal(err)
 				}
 				w.put("oslo", "next", 1)
 				done := 0
-				h := changefeed.Items(func(_ context.Context, _ *feed.Batch, items []changefeed.Item[struct{ N int }]) error {
+				h := changefeed.Items(func(_ context.Context, _ *feed.Batch,
+					items []changefeed.Item[struct{ N int }],
+				) error {
 					done += len(items)
 					return nil
 				})
 				box := &letterBox{}
 				p := w.run("a", h, changefeed.Options{
-					Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box, HoldKeys: true}, Concurrency: concurrency,
+					Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+						MaxAttempts: 3, DeadLetters: box,
+						HoldKeys: true,
+					}, Concurrency: concurrency,
 				})
 				time.Sleep(time.Minute)
 				p.stop(t)
@@ -502,7 +551,10 @@ func TestALetterThatIsDroppedDuringItsRetryStaysAway(t *testing.T) {
 			}
 			return errHandler
 		}}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box},
+		})
 		time.Sleep(time.Minute)
 		oslo, id := feed.Key("oslo"), letterNamed(lsn, "bad")
 		time.AfterFunc(5*time.Second, func() { _ = box.Remove(t.Context(), oslo, id) })

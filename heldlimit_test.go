@@ -22,8 +22,8 @@ func (b unhurried) Put(ctx context.Context, l feed.DeadLetter) error {
 	return b.letterBox.Put(ctx, l)
 }
 
-// Of 1,098 bad keys, of which 16 are parked at once, 1,000 are held. The changes of the others wait, without a report for
-// each of their tries, and other keys go on. When one key is released, the next is held.
+// Of 1,098 bad keys, of which 16 are parked at once, 1,000 are held. The changes of the others wait, without a report
+// for each of their tries, and other keys go on. When one key is released, the next is held.
 func TestNoMoreKeysAreHeldThanALeaseHasRoomFor(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		const waiting = 98
@@ -38,7 +38,10 @@ func TestNoMoreKeysAreHeldThanALeaseHasRoomFor(t *testing.T) {
 		})
 		box := &letterBox{}
 		p := w.run("a", h, changefeed.Options{
-			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: unhurried{box}, HoldKeys: true}, Concurrency: 16,
+			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+				MaxAttempts: 2,
+				DeadLetters: unhurried{box}, HoldKeys: true,
+			}, Concurrency: 16,
 		})
 		most := 0
 		for range 10 * 60 { // a minute
@@ -49,13 +52,16 @@ func TestNoMoreKeysAreHeldThanALeaseHasRoomFor(t *testing.T) {
 		time.Sleep(time.Hour)
 		most = max(most, leaseOf(t, p.processor).Held, len(box.all()))
 		if items, _ := h.items(); most != notes.MaxHeld || items != 1 || w.pending() < waiting {
-			t.Errorf("%d keys held or parked at most, want %d; %d of 1 good changes handled, %d pending, want at least %d",
+			t.Errorf("%d keys held or parked at most, want %d; %d of 1 good changes handled, %d pending, want "+
+				"at least %d",
 				most, notes.MaxHeld, items, w.pending(), waiting)
 		}
 		if n := p.reports(feed.ErrTooManyHeld); n == 0 || n > 400 {
 			t.Errorf("%d reports in an hour for %d changes that wait", n, waiting)
 		}
-		first := slices.MinFunc(box.all(), func(a, b feed.DeadLetter) int { return int(a.Change.LSN - b.Change.LSN) }).Change.PartitionKey
+		first := slices.MinFunc(box.all(), func(a, b feed.DeadLetter) int {
+			return int(a.Change.LSN - b.Change.LSN)
+		}).Change.PartitionKey
 		if _, err := deadletters.Release(t.Context(), w.orders, w.leases, first); err != nil {
 			t.Error(err)
 		}

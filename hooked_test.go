@@ -91,7 +91,9 @@ type hookedSource struct {
 	wait func(context.Context, feed.Range, feed.Position) error
 }
 
-func (s *hookedSource) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+func (s *hookedSource) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page,
+	error,
+) {
 	if s.read != nil {
 		return s.read(ctx, r, from, o)
 	}

@@ -8,131 +8,23 @@ import (
 
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/fold"
-	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
-// Hooks are called with the events of a processor. Unset hooks do nothing, except that Error, Parked, Outage and Begun
-// write warnings and errors to [slog.Default] as [LogHooks] do. So no change fails, leaves the feed or is skipped in
-// silence. The processor calls hooks from many goroutines, so they must return soon; a hook that panics ends the
-// program. [JoinHooks] joins several.
-//
-// The context of a hook has the values of the context that you passed to [Processor.Run], such as a trace. The context
-// does not end, so that a hook can still report events during a stop.
-type Hooks struct {
-	// Ready: the unit's leases exist; every change committed from now on will be delivered.
-	Ready func(ctx context.Context)
-	// Begun: the unit is new, and this instance has made its leases. It comes before Ready.
-	Begun func(ctx context.Context, u feed.NewUnit)
-	// Acquired: this instance begins to work on a lease.
-	Acquired func(ctx context.Context, l feed.Lease)
-	// Released: this instance has stopped working on a lease.
-	Released func(ctx context.Context, l feed.Lease, why feed.Reason)
-	// BatchDone: the handler has returned, with or without success.
-	BatchDone func(ctx context.Context, d feed.BatchDone)
-	// ReadDone: the read of a page has succeeded or failed.
-	ReadDone func(ctx context.Context, d feed.ReadDone)
-	// WaitDone: a wait for changes of the source is over.
-	WaitDone func(ctx context.Context, d feed.WaitDone)
-	// StoreDone: the write of a held lease has succeeded or failed.
-	StoreDone func(ctx context.Context, d feed.StoreDone)
-	// Round: the balancer has compared the leases with the instances.
-	Round func(ctx context.Context, r feed.Round)
-	// Parked: a change is now among the dead letters.
-	Parked func(ctx context.Context, l feed.DeadLetter)
-	// Outage: an outage was detected, or is over.
-	Outage func(ctx context.Context, o feed.Outage)
-	// Key: a partition key was set aside, has caught up, is held, or was released.
-	Key func(ctx context.Context, k feed.KeyEvent)
-	// Redriven: the handler has received a letter again, at the request of an operator or after an outage.
-	Redriven func(ctx context.Context, r feed.Redriven)
-	// Error: something failed, and the processor goes on.
-	Error func(ctx context.Context, err *feed.Error)
-}
+// Hooks are called with the events of a processor; see [feed.Hooks] for each of them.
+type Hooks = feed.Hooks
 
 // JoinHooks joins several hooks: for each event it calls every set hook, in their order. JoinHooks(LogHooks(log), own)
 // logs events and calls your own hooks.
 func JoinHooks(hooks ...Hooks) Hooks {
 	var joined Hooks
 	for _, h := range hooks {
-		joined = joined.and(h)
+		joined = joined.And(h)
 	}
 	return joined
 }
 
-// and returns hooks that call those of h, then those of next. If a hook with a default is unset in both, it stays
-// unset.
-func (h Hooks) and(next Hooks) Hooks {
-	return Hooks{
-		Ready: func(ctx context.Context) {
-			for _, hook := range []func(context.Context){h.Ready, next.Ready} {
-				if hook != nil {
-					hook(ctx)
-				}
-			}
-		},
-		Begun:    both(h.Begun, next.Begun),
-		Acquired: both(h.Acquired, next.Acquired),
-		Released: func(ctx context.Context, lease feed.Lease, why feed.Reason) {
-			for _, hook := range []func(context.Context, feed.Lease, feed.Reason){h.Released, next.Released} {
-				if hook != nil {
-					hook(ctx, lease, why)
-				}
-			}
-		},
-		BatchDone: both(h.BatchDone, next.BatchDone),
-		ReadDone:  both(h.ReadDone, next.ReadDone),
-		WaitDone:  both(h.WaitDone, next.WaitDone),
-		StoreDone: both(h.StoreDone, next.StoreDone),
-		Round:     both(h.Round, next.Round),
-		Parked:    both(h.Parked, next.Parked),
-		Outage:    both(h.Outage, next.Outage),
-		Key:       both(h.Key, next.Key),
-		Redriven:  both(h.Redriven, next.Redriven),
-		Error:     both(h.Error, next.Error),
-	}
-}
-
-// both returns a hook that calls two, either of which may be unset.
-func both[E any](first, second func(context.Context, E)) func(context.Context, E) {
-	switch {
-	case first == nil:
-		return second
-	case second == nil:
-		return first
-	}
-	return func(ctx context.Context, event E) {
-		first(ctx, event)
-		second(ctx, event)
-	}
-}
-
-// bindTo returns the hooks for the parts of the processor: each receives ctx.
-func (h Hooks) bindTo(ctx context.Context) instance.Hooks {
-	return instance.Hooks{
-		Ready:     func() { h.Ready(ctx) },
-		Begun:     bound(ctx, h.Begun),
-		Acquired:  bound(ctx, h.Acquired),
-		Released:  func(lease feed.Lease, why feed.Reason) { h.Released(ctx, lease, why) },
-		BatchDone: bound(ctx, h.BatchDone),
-		ReadDone:  bound(ctx, h.ReadDone),
-		WaitDone:  bound(ctx, h.WaitDone),
-		StoreDone: bound(ctx, h.StoreDone),
-		Round:     bound(ctx, h.Round),
-		Parked:    bound(ctx, h.Parked),
-		Outage:    bound(ctx, h.Outage),
-		Key:       bound(ctx, h.Key),
-		Redriven:  bound(ctx, h.Redriven),
-		Error:     bound(ctx, h.Error),
-	}
-}
-
-// bound returns a hook that receives ctx with each event.
-func bound[E any](ctx context.Context, hook func(context.Context, E)) func(E) {
-	return func(event E) { hook(ctx, event) }
-}
-
-// withDefaults sets the unset hooks.
-func (h Hooks) withDefaults() Hooks {
+// withDefaultHooks sets the hooks that must not be silent.
+func withDefaultHooks(h Hooks) Hooks {
 	logged := LogHooks(slog.Default())
 	if h.Error == nil {
 		h.Error = logged.Error
@@ -150,16 +42,7 @@ func (h Hooks) withDefaults() Hooks {
 			}
 		}
 	}
-	return h.and(Hooks{
-		Acquired:  func(context.Context, feed.Lease) {},
-		BatchDone: func(context.Context, feed.BatchDone) {},
-		ReadDone:  func(context.Context, feed.ReadDone) {},
-		WaitDone:  func(context.Context, feed.WaitDone) {},
-		StoreDone: func(context.Context, feed.StoreDone) {},
-		Round:     func(context.Context, feed.Round) {},
-		Key:       func(context.Context, feed.KeyEvent) {},
-		Redriven:  func(context.Context, feed.Redriven) {},
-	})
+	return h
 }
 
 // passesOver reports whether a new unit skips changes, or may skip some.
@@ -200,7 +83,8 @@ func LogHooks(log *slog.Logger) Hooks {
 		Parked: logParked(log),
 		Outage: func(ctx context.Context, o feed.Outage) {
 			if o.Ended.IsZero() {
-				log.ErrorContext(ctx, "outage: several changes fail and hardly any succeeds, so none is parked for it", "changes", o.Changes, "since", o.Since)
+				log.ErrorContext(ctx, "outage: several changes fail and hardly any succeeds, so none is parked for it",
+					"changes", o.Changes, "since", o.Since)
 				return
 			}
 			log.WarnContext(ctx, "outage is over", "since", o.Since, "duration", o.Ended.Sub(o.Since))
@@ -215,7 +99,8 @@ func LogHooks(log *slog.Logger) Hooks {
 			if !ok {
 				return
 			}
-			attrs := append([]any{"origin", string(err.Origin), "lease", err.Lease, "err", fold.Bounded(err.Err)}, left.Attrs("leases")...)
+			attrs := append([]any{"origin", string(err.Origin), "lease", err.Lease, "err", fold.Bounded(err.Err)},
+				left.Attrs("leases")...)
 			if panicked, ok := errors.AsType[*feed.PanicError](err); ok {
 				attrs = append(attrs, "stack", string(panicked.Stack))
 			}
@@ -229,12 +114,17 @@ func logBegun(log *slog.Logger) func(context.Context, feed.NewUnit) {
 	return func(ctx context.Context, u feed.NewUnit) {
 		switch {
 		case u.Mode == feed.AllVersionsAndDeletes:
-			log.InfoContext(ctx, "the unit is new and begins now: all versions and deletes cannot begin earlier", "start", u.Start.String(), "leases", u.Leases)
+			log.InfoContext(ctx, "the unit is new and begins now: all versions and deletes cannot begin earlier",
+				"start", u.Start.String(), "leases", u.Leases)
 		case u.Passed == nil:
-			log.WarnContext(ctx, "the unit is new and passes over the changes before its start, whose number is not known; to handle them, delete its leases and start it from the beginning",
+			log.WarnContext(ctx,
+				"the unit is new and passes over the changes before its start, whose number is not known; to handle "+
+					"them, delete its leases and start it from the beginning",
 				"start", u.Start.String(), "leases", u.Leases, "passed", nil)
 		case *u.Passed > 0:
-			log.WarnContext(ctx, "the unit is new and passes over the changes before its start; to handle them, delete its leases and start it from the beginning",
+			log.WarnContext(ctx,
+				"the unit is new and passes over the changes before its start; to handle them, delete its leases and "+
+					"start it from the beginning",
 				"start", u.Start.String(), "leases", u.Leases, "passed", *u.Passed)
 		default:
 			log.InfoContext(ctx, "the unit is new", "start", u.Start.String(), "leases", u.Leases, "passed", 0)
@@ -264,7 +154,8 @@ func logKeys(log *slog.Logger) func(context.Context, feed.KeyEvent) {
 	var folded fold.Fold
 	return func(ctx context.Context, k feed.KeyEvent) {
 		if left, ok := folded.Admit(string(k.Became), string(k.Key), time.Now()); ok {
-			log.InfoContext(ctx, "partition key "+string(k.Became), append([]any{"key", string(k.Key), "lease", k.Lease}, left.Attrs("keys")...)...)
+			log.InfoContext(ctx, "partition key "+string(k.Became),
+				append([]any{"key", string(k.Key), "lease", k.Lease}, left.Attrs("keys")...)...)
 		}
 	}
 }
@@ -279,18 +170,23 @@ func logRedriven(log *slog.Logger) func(context.Context, feed.Redriven) {
 		}
 		if left, ok := folded.Admit(text, r.Letter.ID, time.Now()); ok {
 			log.InfoContext(ctx, text, append([]any{
-				"letter", r.Letter.ID, "key", string(r.Letter.Change.PartitionKey), "lease", r.Letter.Lease, "recall", r.Recall, "err", r.Err,
+				"letter", r.Letter.ID, "key", string(r.Letter.Change.PartitionKey), "lease", r.Letter.Lease, "recall",
+				r.Recall, "err", r.Err,
 			}, left.Attrs("letters")...)...)
 		}
 	}
 }
 
 // lasting are errors that an operator must repair, for each lease.
-var lasting = []error{feed.ErrHole, feed.ErrOverlap, feed.ErrBadLease, feed.ErrHandlerStuck, feed.ErrLeasesGone, feed.ErrSourceGone}
+var lasting = []error{
+	feed.ErrHole, feed.ErrOverlap, feed.ErrBadLease, feed.ErrHandlerStuck, feed.ErrLeasesGone,
+	feed.ErrSourceGone,
+}
 
 // answers are errors which a store repeats for all leases and all requests.
 var answers = []error{
-	feed.ErrThrottled, feed.ErrForbidden, feed.ErrNotFound, feed.ErrTooOld, feed.ErrGone, feed.ErrPrecondition, feed.ErrConflict, feed.ErrBadRequest,
+	feed.ErrThrottled, feed.ErrForbidden, feed.ErrNotFound, feed.ErrTooOld, feed.ErrGone, feed.ErrPrecondition,
+	feed.ErrConflict, feed.ErrBadRequest,
 	feed.ErrModeChanged, feed.ErrStartIgnored,
 }
 

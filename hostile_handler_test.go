@@ -255,7 +255,10 @@ func TestManualCheckpointsFromAnotherGoroutineLoseNothing(t *testing.T) {
 				done := &ledger{newest: map[string]int64{}, over: make(chan struct{})}
 				start := func(name string) *late {
 					h := &late{t: t, ledger: done, queues: map[string]chan *feed.Batch{}}
-					h.p = w.run(name, h, changefeed.Options{Start: feed.FromBeginning(), Manual: true, MaxItems: 2, Drain: time.Second})
+					h.p = w.run(name, h, changefeed.Options{
+						Start: feed.FromBeginning(), Manual: true, MaxItems: 2,
+						Drain: time.Second,
+					})
 					return h
 				}
 				hosts := []*late{start("host")}
@@ -309,10 +312,14 @@ func (h *late) end(crash bool) {
 	}
 }
 
-// A Failure that does not fit its batch fails the whole batch, and the report says what is wrong with it, beside the cause.
+// A Failure that does not fit its batch fails the whole batch, and the report says what is wrong with it, beside the
+// cause.
 func TestAFailureThatDoesNotFitItsBatchIsReported(t *testing.T) {
 	for want, failure := range map[string]*feed.Failure{
-		"cause (after 9 changes) (the whole batch has failed: Failure.Done is 9, want 0 to 0)":            {Done: 9, Err: errors.New("cause")},
+		"cause (after 9 changes) (the whole batch has failed: Failure.Done is 9, want 0 to 0)": {
+			Done: 9,
+			Err:  errors.New("cause"),
+		},
 		"cause (1 change failed) (the whole batch has failed: Failure.Items names change 7, want 0 to 0)": {Items: map[int]error{7: errors.New("cause")}},
 	} {
 		inWorld(t, 1, func(t *testing.T, w *world) {

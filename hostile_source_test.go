@@ -17,7 +17,9 @@ import (
 // goneUntil is a source whose ranges are gone, though its partitions do not tell: they
 // come from a cache.
 func (w *world) goneUntil(when time.Time, reads *atomic.Int64) *hookedSource {
-	return &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+	return &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position,
+		o feed.ReadOptions,
+	) (feed.Page, error) {
 		if reads.Add(1) < busyLoop && time.Now().Before(when) && !from.Start.IsNow() {
 			return feed.Page{}, feed.ErrGone
 		}
@@ -44,7 +46,8 @@ func TestAGoneRangeThatIsWholeIsReportedAndTriedAgain(t *testing.T) {
 		w.put("oslo", "1", 1)
 		time.Sleep(10 * time.Minute)
 		if reads.Load() < 10 || writes.Load() > 200 || lists.Load() > 200 {
-			t.Errorf("%d reads, %d lease writes and %d listings in 10 minutes", reads.Load(), writes.Load(), lists.Load())
+			t.Errorf("%d reads, %d lease writes and %d listings in 10 minutes", reads.Load(), writes.Load(),
+				lists.Load())
 		}
 		if p.errs.find(feed.ErrGone) == nil {
 			t.Error("a lease made no progress for 10 minutes, and that was not reported")
@@ -62,7 +65,9 @@ func TestALeaseThatIsWokenSeldomWaitsAgainAtOnce(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var waits, longest atomic.Int64
 		var ended time.Time // of the last wait
-		source := &hookedSource{Container: w.orders, wait: func(ctx context.Context, _ feed.Range, _ feed.Position) error {
+		source := &hookedSource{Container: w.orders, wait: func(ctx context.Context, _ feed.Range,
+			_ feed.Position,
+		) error {
 			if waits.Add(1) > 10 {
 				longest.Store(max(longest.Load(), int64(time.Since(ended))))
 			}
@@ -88,7 +93,9 @@ func TestAWaitThatReturnsEarlyMakesNoBusyLoop(t *testing.T) {
 		var reads atomic.Int64
 		source := &hookedSource{Container: w.orders}
 		source.wait = func(context.Context, feed.Range, feed.Position) error { return nil }
-		source.read = func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+		source.read = func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page,
+			error,
+		) {
 			if reads.Add(1) > busyLoop {
 				time.Sleep(time.Second)
 			}
@@ -116,7 +123,8 @@ func TestPullOfAGoneRangeThatIsWholeTriesAgainWithPauses(t *testing.T) {
 		var reads atomic.Int64
 		source := w.goneUntil(time.Now().Add(10*time.Second), &reads)
 		n := 0
-		for page, err := range changefeed.Pull(t.Context(), source, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, changefeed.PullOptions{}) {
+		for page, err := range changefeed.Pull(t.Context(), source, feed.FullRange(),
+			feed.Position{Start: feed.FromBeginning()}, changefeed.PullOptions{}) {
 			if err != nil {
 				t.Error(err)
 			}
@@ -134,7 +142,9 @@ func TestPullEndsWithTheErrorOfAWaitThatFails(t *testing.T) {
 		w.fill(3)
 		var waits atomic.Int64
 		refused := errors.New("long poll: connection refused")
-		source := &hookedSource{Container: w.orders, wait: func(ctx context.Context, _ feed.Range, _ feed.Position) error {
+		source := &hookedSource{Container: w.orders, wait: func(ctx context.Context, _ feed.Range,
+			_ feed.Position,
+		) error {
 			if waits.Add(1) > busyLoop {
 				<-ctx.Done()
 			}
@@ -144,7 +154,8 @@ func TestPullEndsWithTheErrorOfAWaitThatFails(t *testing.T) {
 		defer cancel()
 		n := 0
 		var failed []error
-		for page, err := range changefeed.Pull(ctx, source, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, changefeed.PullOptions{Follow: true}) {
+		for page, err := range changefeed.Pull(ctx, source, feed.FullRange(),
+			feed.Position{Start: feed.FromBeginning()}, changefeed.PullOptions{Follow: true}) {
 			n += len(page.Changes)
 			if err != nil {
 				failed = append(failed, err)
@@ -163,7 +174,9 @@ func TestPullEndsWithTheErrorOfAWaitThatFails(t *testing.T) {
 func TestPullThatIsThrottledForNoTimePausesAllTheSame(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var reads atomic.Int64
-		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position,
+			o feed.ReadOptions,
+		) (feed.Page, error) {
 			if reads.Add(1) < busyLoop {
 				return feed.Page{}, &feed.ThrottledError{}
 			}
@@ -171,7 +184,8 @@ func TestPullThatIsThrottledForNoTimePausesAllTheSame(t *testing.T) {
 		}}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		for _, err := range changefeed.Pull(ctx, source, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, changefeed.PullOptions{}) {
+		for _, err := range changefeed.Pull(ctx, source, feed.FullRange(), feed.Position{Start: feed.FromBeginning()},
+			changefeed.PullOptions{}) {
 			if err != nil {
 				t.Error(err)
 			}
@@ -201,7 +215,9 @@ func TestASourceThatFailsIsAskedLessAndLess(t *testing.T) {
 				var on atomic.Bool
 				var calls atomic.Int64
 				source := &hookedSource{Container: w.orders}
-				source.read = func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+				source.read = func(ctx context.Context, r feed.Range, from feed.Position,
+					o feed.ReadOptions,
+				) (feed.Page, error) {
 					if tick(&calls); on.Load() && c.read != nil {
 						return feed.Page{}, c.read
 					}

@@ -37,7 +37,8 @@ func TestABootstrapOnASlowStoreMakesEachLeaseOnce(t *testing.T) {
 		})
 		time.Sleep(15 * time.Second)
 		if n := len(w.records(feed.KindLease)); ready.Load() || n == 0 || n == want {
-			t.Errorf("ready %v with %d leases: the creation was not interrupted, and the test shows nothing", ready.Load(), n)
+			t.Errorf("ready %v with %d leases: the creation was not interrupted, and the test shows nothing",
+				ready.Load(), n)
 		}
 		w.until(3*time.Minute, "ready", ready.Load)
 		if n := len(w.records(feed.KindLease)); n != want {
@@ -223,7 +224,8 @@ func TestACheckpointWhoseWriteFailedIsNotTakenForStored(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if len(failed) != 2 || failed[0] == nil || failed[1] == nil || pending != 1 {
-			t.Errorf("checkpoints while the store was cut off: %v, %d pending; want two errors and one pending", failed, pending)
+			t.Errorf("checkpoints while the store was cut off: %v, %d pending; want two errors and one pending", failed,
+				pending)
 		}
 		if n := w.pending(); last != nil || n != 0 {
 			t.Errorf("the checkpoint after that: %v, %d pending", last, n)
@@ -287,7 +289,8 @@ func TestRenewalsAreNoBurstThatASmallContainerRefuses(t *testing.T) {
 			t.Errorf("%d renewals in 3 minutes, want %d at least", taken, least)
 		}
 		if refused > taken/20 {
-			t.Errorf("%d writes taken and %d refused, though the average is less than a quarter of what is allowed", taken, refused)
+			t.Errorf("%d writes taken and %d refused, though the average is less than a quarter of what is allowed",
+				taken, refused)
 		}
 		p.stop(t)
 	})
@@ -317,7 +320,8 @@ func TestAFollowerWhoseCursorTurnsInvalidBeginsAnew(t *testing.T) {
 		before := good.Load()
 		time.Sleep(5 * time.Minute)
 		if refused.Load() == 0 || good.Load() == before {
-			t.Errorf("%d refused cursors, then %d good calls: the lease container is not followed any more", refused.Load(), good.Load()-before)
+			t.Errorf("%d refused cursors, then %d good calls: the lease container is not followed any more",
+				refused.Load(), good.Load()-before)
 		}
 		p.stop(t)
 	})

@@ -136,7 +136,11 @@ func TestACreateThatArrivesAfterItsLeaseHasGoneIsRemoved(t *testing.T) {
 	for _, c := range []struct {
 		name               string
 		dies, unprivileged bool
-	}{{"its caller lives", false, false}, {"its caller has died", true, false}, {"without the right to delete", false, true}} {
+	}{
+		{"its caller lives", false, false},
+		{"its caller has died", true, false},
+		{"without the right to delete", false, true},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				y := &tally{}
@@ -187,13 +191,33 @@ func TestOnlyAProvablyRedundantLeaseIsRemoved(t *testing.T) {
 		extra   feed.Record
 		removed bool
 	}{
-		{"ours, before the others", feed.Record{Kind: feed.KindLease, Position: feed.At(`"1"`), Properties: ours}, true},
-		{"ours, before the others, freed by who had it", feed.Record{Kind: feed.KindLease, Position: feed.At(`"1"`), Expiration: time.Minute, Properties: ours}, true},
-		{"ours, never read", feed.Record{Kind: feed.KindLease, Position: feed.Position{Start: feed.FromBeginning()}, Properties: ours}, true},
-		{"ours, held by another kind of processor", feed.Record{Kind: feed.KindLease, Owner: "net", Position: feed.At(`"1"`), Properties: ours}, false},
+		{
+			"ours, before the others",
+			feed.Record{Kind: feed.KindLease, Position: feed.At(`"1"`), Properties: ours},
+			true,
+		},
+		{"ours, before the others, freed by who had it", feed.Record{
+			Kind: feed.KindLease, Position: feed.At(`"1"`),
+			Expiration: time.Minute, Properties: ours,
+		}, true},
+		{"ours, never read", feed.Record{
+			Kind: feed.KindLease, Position: feed.Position{Start: feed.FromBeginning()},
+			Properties: ours,
+		}, true},
+		{"ours, held by another kind of processor", feed.Record{
+			Kind: feed.KindLease, Owner: "net",
+			Position: feed.At(`"1"`), Properties: ours,
+		}, false},
 		{"another kind's", feed.Record{Kind: feed.KindLease, Position: feed.At(`"1"`)}, false},
-		{"at a position that cannot be compared", feed.Record{Kind: feed.KindLease, Owner: "b", Epoch: "e", Position: feed.At(`"x"`), Properties: ours}, false},
-		{"reading from a time", feed.Record{Kind: feed.KindLease, Position: feed.Position{Token: `"1"`, Start: feed.FromTime(time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC))}, Properties: ours}, false},
+		{"at a position that cannot be compared", feed.Record{
+			Kind: feed.KindLease, Owner: "b", Epoch: "e",
+			Position: feed.At(`"x"`), Properties: ours,
+		}, false},
+		{"reading from a time", feed.Record{
+			Kind:       feed.KindLease,
+			Position:   feed.Position{Token: `"1"`, Start: feed.FromTime(time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC))},
+			Properties: ours,
+		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
@@ -311,13 +335,16 @@ func TestALeaseThatOthersOvertakeIsGivenUp(t *testing.T) {
 		p.stop(t)
 		w.fill(4)
 		if _, err := w.leases.Create(t.Context(), feed.Record{
-			Kind: feed.KindLease, Version: 1, Token: narrow.String(), Range: narrow, Position: feed.At(`"4"`), Expiration: time.Minute,
+			Kind: feed.KindLease, Version: 1, Token: narrow.String(), Range: narrow, Position: feed.At(`"4"`),
+			Expiration: time.Minute,
 			Properties: map[string]string{"changefeed.generation": "#0"},
 		}); err != nil {
 			t.Fatal(err)
 		}
 		begun := make(chan feed.Lease, 10)
-		p = w.run("b", y, changefeed.Options{Hooks: changefeed.Hooks{Acquired: func(_ context.Context, l feed.Lease) { begun <- l }}})
+		p = w.run("b", y, changefeed.Options{Hooks: changefeed.Hooks{Acquired: func(_ context.Context, l feed.Lease) {
+			begun <- l
+		}}})
 		time.Sleep(5 * time.Minute)
 		w.tiles()
 		if n := len(begun); n != 2 || len(w.records(feed.KindLease)) != 1 {
@@ -337,9 +364,12 @@ func TestALeaseThatIsMadeAfterItsMakersLockIsNobodys(t *testing.T) {
 				y := &tally{}
 				store := w.tardy(70 * time.Second)
 				taken := make(chan string, 10)
-				p := w.runWith(w.orders, store, "a", y, changefeed.Options{Start: feed.FromBeginning(), Hooks: changefeed.Hooks{
-					Acquired: func(_ context.Context, l feed.Lease) { taken <- l.Token },
-				}})
+				p := w.runWith(w.orders, store, "a", y, changefeed.Options{
+					Start: feed.FromBeginning(),
+					Hooks: changefeed.Hooks{
+						Acquired: func(_ context.Context, l feed.Lease) { taken <- l.Token },
+					},
+				})
 				w.trickle()
 				<-taken
 				if err := w.leases.Delete(t.Context(), w.records(feed.KindLease)[0]); err != nil {

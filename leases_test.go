@@ -44,8 +44,10 @@ func TestOldLeasesThatAreHeardOfKeepTheRangeOfTheirPartition(t *testing.T) {
 		beat := func(owner string) { // as an old host writes
 			for _, p := range w.partitions() {
 				id := prefix + ".." + p.ID
-				_, err := w.container.Commit(t.Context(), feed.Key(id), []feed.Write{{Op: feed.WriteUpsert, Body: fmt.Appendf(nil,
-					`{"id":%q,"LeaseToken":%q,"Owner":%s,"ContinuationToken":"\"0\"","timestamp":%q}`, id, p.ID, owner, time.Now().UTC().Format(time.RFC3339Nano))}})
+				_, err := w.container.Commit(t.Context(), feed.Key(id),
+					[]feed.Write{{Op: feed.WriteUpsert, Body: fmt.Appendf(nil,
+						`{"id":%q,"LeaseToken":%q,"Owner":%s,"ContinuationToken":"\"0\"","timestamp":%q}`, id, p.ID,
+						owner, time.Now().UTC().Format(time.RFC3339Nano))}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -111,10 +113,13 @@ func TestOfTwoOldLeasesOfMergedPartitionsTheOneBehindCounts(t *testing.T) {
 		p := w.partitions()
 		w.fill(20)
 		head := w.put("oslo", "last", 1)
-		w.raw(fmt.Sprintf(`{"id":%q,"LeaseToken":%q,"Owner":null,"ContinuationToken":"\"%d\""}`, prefix+".."+p[0].ID, p[0].ID, head))
-		w.raw(fmt.Sprintf(`{"id":%q,"LeaseToken":%q,"Owner":null,"ContinuationToken":"\"0\""}`, prefix+".."+p[1].ID, p[1].ID))
+		w.raw(fmt.Sprintf(`{"id":%q,"LeaseToken":%q,"Owner":null,"ContinuationToken":"\"%d\""}`, prefix+".."+p[0].ID,
+			p[0].ID, head))
+		w.raw(fmt.Sprintf(`{"id":%q,"LeaseToken":%q,"Owner":null,"ContinuationToken":"\"0\""}`, prefix+".."+p[1].ID,
+			p[1].ID))
 		owed := 0
-		for page, err := range changefeed.Pull(t.Context(), w.orders, p[1].Range, feed.Position{Start: feed.FromBeginning()}, changefeed.PullOptions{}) {
+		for page, err := range changefeed.Pull(t.Context(), w.orders, p[1].Range,
+			feed.Position{Start: feed.FromBeginning()}, changefeed.PullOptions{}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -261,7 +266,8 @@ func TestAChildThatSplitsBeforeItsParentIsGoneLosesNothing(t *testing.T) {
 					w.split(0)
 					w.fill(20)
 					time.Sleep(3 * time.Minute)
-					b := w.runWith(w.orders, farAway(w.leases, 20*time.Millisecond), "b", y, changefeed.Options{Mode: mode})
+					b := w.runWith(w.orders, farAway(w.leases, 20*time.Millisecond), "b", y,
+						changefeed.Options{Mode: mode})
 					time.Sleep(5 * time.Minute)
 					if err := b.errs.find(feed.ErrHole); err != nil {
 						t.Errorf("reported %v", err)

@@ -151,7 +151,9 @@ func TestOneListingWithoutLeasesEndsNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 2, func(t *testing.T, w *world) {
 				var wrong atomic.Bool
-				store := &hookedStore{Leases: w.leases, list: func(ctx context.Context) ([]feed.Record, time.Time, error) {
+				store := &hookedStore{Leases: w.leases, list: func(ctx context.Context) ([]feed.Record, time.Time,
+					error,
+				) {
 					if wrong.CompareAndSwap(true, false) {
 						return answer()
 					}
@@ -170,12 +172,15 @@ func TestOneListingWithoutLeasesEndsNothing(t *testing.T) {
 	}
 }
 
-// listsPartitions makes a unit whose listings of leases ask for the partitions: one of its leases is of a partition that is not
-// known.
+// listsPartitions makes a unit whose listings of leases ask for the partitions: one of its leases is of a partition
+// that is not known.
 func (w *world) listsPartitions() {
 	w.t.Helper()
 	for _, partition := range []string{"0", "unknown"} {
-		if _, err := w.leases.Create(w.t.Context(), feed.Record{Kind: feed.KindLease, Token: partition, Position: feed.At(`"0"`)}); err != nil {
+		if _, err := w.leases.Create(w.t.Context(), feed.Record{
+			Kind: feed.KindLease, Token: partition,
+			Position: feed.At(`"0"`),
+		}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -193,7 +198,8 @@ func TestAMonitoredContainerThatIsMissingIsNotTakenForTheLeaseContainer(t *testi
 		if err := w.db.DeleteContainer(t.Context(), "orders"); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.ends(t, 5*time.Minute); !errors.Is(err, feed.ErrSourceGone) || p.errs.find(feed.ErrLeasesGone) != nil {
+		if err := p.ends(t, 5*time.Minute); !errors.Is(err, feed.ErrSourceGone) ||
+			p.errs.find(feed.ErrLeasesGone) != nil {
 			t.Errorf("Run returned %v, and reported %v", err, p.errs.find(feed.ErrLeasesGone))
 		}
 	})
@@ -212,8 +218,8 @@ func (s *unlisted) Partitions(ctx context.Context) ([]feed.Partition, error) {
 	return s.Container.Partitions(ctx)
 }
 
-// The partitions of the monitored container are not found for a while, which a listing of leases asks for. The leases are
-// there, and the unit goes on.
+// The partitions of the monitored container are not found for a while, which a listing of leases asks for. The leases
+// are there, and the unit goes on.
 func TestPartitionsThatAreNotFoundAreNotTakenForTheLeases(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.listsPartitions()
@@ -226,15 +232,16 @@ func TestPartitionsThatAreNotFoundAreNotTakenForTheLeases(t *testing.T) {
 		source.away.Store(false)
 		w.fill(10)
 		time.Sleep(time.Minute)
-		if items, _ := y.items(); items != 10 || p.errs.find(feed.ErrNotFound) == nil || p.errs.find(feed.ErrLeasesGone) != nil {
+		if items, _ := y.items(); items != 10 || p.errs.find(feed.ErrNotFound) == nil ||
+			p.errs.find(feed.ErrLeasesGone) != nil {
 			t.Errorf("%d of 10 items handled after it; reported: %v", items, p.errs.find(feed.ErrNotFound))
 		}
 		p.stop(t)
 	})
 }
 
-// Another program has rewritten one lease, so that it cannot be read. Its range stands still, which the instance says, and
-// the others go on.
+// Another program has rewritten one lease, so that it cannot be read. Its range stands still, which the instance says,
+// and the others go on.
 func TestALeaseThatIsBrokenStopsItselfAlone(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		y := &tally{}
@@ -248,7 +255,8 @@ func TestALeaseThatIsBrokenStopsItselfAlone(t *testing.T) {
 		time.Sleep(30 * time.Second) // until its owner knows
 		w.fill(20)
 		time.Sleep(5 * time.Minute)
-		left, err := w.orders.Pending(t.Context(), lease.Range, feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
+		left, err := w.orders.Pending(t.Context(), lease.Range, feed.Position{Start: feed.FromBeginning()},
+			feed.ReadOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -339,19 +347,23 @@ func (w *world) cutAfterTheMarker(cut *atomic.Bool) *process {
 
 // makesLeases makes the two leases of the unit as an instance that ends before it makes the marker.
 func (w *world) makesLeases(t *testing.T, name string) {
-	maker := w.runWith(w.orders, &hookedStore{Leases: w.leases, create: func(ctx context.Context, l feed.Record) (feed.Record, error) {
-		if l.Kind == feed.KindInfo {
-			return l, errCutOff
-		}
-		return w.leases.Create(ctx, l)
-	}}, name, &tally{}, changefeed.Options{})
+	maker := w.runWith(w.orders, &hookedStore{
+		Leases: w.leases,
+		create: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+			if l.Kind == feed.KindInfo {
+				return l, errCutOff
+			}
+			return w.leases.Create(ctx, l)
+		},
+	}, name, &tally{}, changefeed.Options{})
 	w.until(time.Minute, "two leases", func() bool { return len(w.records(feed.KindLease)) == 2 })
 	time.Sleep(time.Second) // until the marker was refused
 	maker.stop(t)
 }
 
-// The marker is deleted before anybody has taken a lease, and a lease with it, which is made again. The next instance makes
-// a marker for the leases that are there, and the instance that made the first, which was cut off meanwhile, works on.
+// The marker is deleted before anybody has taken a lease, and a lease with it, which is made again. The next instance
+// makes a marker for the leases that are there, and the instance that made the first, which was cut off meanwhile,
+// works on.
 func TestAMarkerThatIsMadeAgainForUntouchedLeasesEndsNothing(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		var cut atomic.Bool
@@ -373,8 +385,8 @@ func TestAMarkerThatIsMadeAgainForUntouchedLeasesEndsNothing(t *testing.T) {
 	})
 }
 
-// All records are deleted, and the creation of the next leases is interrupted: whoever completes it finds leases too, which
-// are not those of the instance that was cut off.
+// All records are deleted, and the creation of the next leases is interrupted: whoever completes it finds leases too,
+// which are not those of the instance that was cut off.
 func TestAUnitWhoseNewLeasesTwoInstancesMakeIsBegunAnew(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		var cut atomic.Bool
@@ -392,8 +404,8 @@ func TestAUnitWhoseNewLeasesTwoInstancesMakeIsBegunAnew(t *testing.T) {
 	})
 }
 
-// The request of a dead instance that was to make the marker may arrive after another instance has made it and somebody has
-// deleted that one. A marker that is older than the unit does not begin it anew.
+// The request of a dead instance that was to make the marker may arrive after another instance has made it and somebody
+// has deleted that one. A marker that is older than the unit does not begin it anew.
 func TestAMarkerThatArrivesLateEndsNothing(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		a := w.run("a", &tally{}, changefeed.Options{})

@@ -20,12 +20,13 @@ import (
 
 // How a processor is killed at every point
 //
-// A life writes some orders and works them off, until it ends before or after a read, a call of the handler, an effect or
-// a write of a lease. At the end each effect must be there once.
+// A life writes some orders and works them off, until it ends before or after a read, a call of the handler, an effect
+// or a write of a lease. At the end each effect must be there once.
 
 // points are where lives end.
 var points = []string{
-	"before a read", "after a read", "before the handler", "before a commit", "after a commit", "before a checkpoint", "after a checkpoint",
+	"before a read", "after a read", "before the handler", "before a commit", "after a commit", "before a checkpoint",
+	"after a checkpoint",
 }
 
 const (
@@ -40,7 +41,9 @@ type mortalSource struct {
 	*lives.Death
 }
 
-func (s mortalSource) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+func (s mortalSource) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page,
+	error,
+) {
 	s.At("before a read")
 	page, err := s.Container.Read(ctx, r, from, o)
 	s.At("after a read")
@@ -94,9 +97,10 @@ func live(t *testing.T, l lives.Life) {
 		l.At("before the handler")
 		return counter.Handle(ctx, b)
 	})
-	p, err := changefeed.New(mortalSource{w.orders, l.Death}, mortalLeases{w.leases, l.Death}, handler, changefeed.Options{
-		Instance: "life", Start: feed.FromBeginning(), MaxItems: 3, Concurrency: 1 + l.Number%2*3,
-	})
+	p, err := changefeed.New(mortalSource{w.orders, l.Death}, mortalLeases{w.leases, l.Death}, handler,
+		changefeed.Options{
+			Instance: "life", Start: feed.FromBeginning(), MaxItems: 3, Concurrency: 1 + l.Number%2*3,
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +232,10 @@ func TestEachEffectHappensOnceAcrossSplitsAndMerges(t *testing.T) {
 			})
 			const lives, cities, orders = 8, 10, 60
 			for life := range lives {
-				p := w.run("a", handler, changefeed.Options{Start: feed.FromBeginning(), MaxItems: 7, Concurrency: concurrency, Drain: time.Second})
+				p := w.run("a", handler, changefeed.Options{
+					Start: feed.FromBeginning(), MaxItems: 7,
+					Concurrency: concurrency, Drain: time.Second,
+				})
 				for i := range orders {
 					w.put(fmt.Sprint("city-", i%cities), fmt.Sprintf("order-%d-%d", life, i), i)
 					if i == orders/2 && life%2 == 0 {
@@ -272,8 +279,12 @@ func TestEachEffectHappensOnceWhenLettersAreRedriven(t *testing.T) {
 			return counter.Handle(ctx, b)
 		})
 		box := &letterBox{}
-		p := w.run("a", handler, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}})
-		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{upsert("oslo", "1", 1), upsert("oslo", "bad", 2), upsert("oslo", "3", 3)}); err != nil {
+		p := w.run("a", handler, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true},
+		})
+		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"),
+			[]feed.Write{upsert("oslo", "1", 1), upsert("oslo", "bad", 2), upsert("oslo", "3", 3)}); err != nil {
 			t.Fatal(err)
 		}
 		w.put("oslo", "4", 4)
@@ -340,7 +351,8 @@ func (e *epochs) Handle(_ context.Context, b *feed.Batch) error {
 		owners, owner := e.owner[c.PartitionKey], b.Instance+" "+b.LeaseToken
 		changed := len(owners) == 0 || owners[len(owners)-1] != owner
 		if changed && b.Epoch <= e.last[c.PartitionKey] || !changed && b.Epoch != e.last[c.PartitionKey] {
-			return fmt.Errorf("%s: epoch %d of %s, after %d of %v", c.PartitionKey, b.Epoch, owner, e.last[c.PartitionKey], owners)
+			return fmt.Errorf("%s: epoch %d of %s, after %d of %v", c.PartitionKey, b.Epoch, owner,
+				e.last[c.PartitionKey], owners)
 		}
 		if changed {
 			e.owner[c.PartitionKey] = append(owners, owner)
@@ -359,7 +371,8 @@ func TestEachOwnerOfAKeyHasAHigherEpoch(t *testing.T) {
 		for n := range owners {
 			p := w.run(fmt.Sprint("host-", n), e, changefeed.Options{Start: feed.FromBeginning(), Drain: time.Second})
 			w.fill(20)
-			time.Sleep(time.Duration(1+n) * time.Minute) // the last one waits until whoever may have the deleted lease must have stopped
+			// the last one waits until whoever may have the deleted lease must have stopped
+			time.Sleep(time.Duration(1+n) * time.Minute)
 			if n == 2 {
 				w.split(0)
 				w.fill(20)

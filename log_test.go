@@ -79,23 +79,39 @@ func TestAnOutageIsAFewLinesAMinute(t *testing.T) {
 		handler bool // fails, and not the two stores
 		most    int  // lines a minute
 	}{
-		{"the container was deleted", answer(feed.ErrNotFound, `{"Errors":["Owner resource does not exist"]}`), false, 3},
+		{
+			"the container was deleted", answer(feed.ErrNotFound, `{"Errors":["Owner resource does not exist"]}`),
+			false,
+			3,
+		},
 		{"the key was taken back", answer(feed.ErrForbidden, "blocked by policy"), false, 3},
 		{"throttled", func() error {
 			return &feed.ThrottledError{After: time.Duration(1+rand.IntN(500)) * time.Millisecond}
 		}, false, 3},
 		{"the name is not found", func() error {
 			server := fmt.Sprintf("127.0.0.53:%d", 1024+rand.IntN(60000))
-			return &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "contoso.documents.azure.com", Server: server}}
+			return &net.OpError{
+				Op: "dial", Net: "tcp",
+				Err: &net.DNSError{Err: "no such host", Name: "contoso.documents.azure.com", Server: server},
+			}
 		}, false, 3},
 		{"the server is gone", func() error {
 			from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1024 + rand.IntN(60000)}
-			return &net.OpError{Op: "read", Net: "tcp", Source: from, Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+			return &net.OpError{
+				Op: "read", Net: "tcp", Source: from,
+				Err: os.NewSyscallError("read", syscall.ECONNRESET),
+			}
 		}, false, 3},
 		{"the handler fails", func() error { return errors.New("exit status 1") }, true, 1},
-		{"the handler names its request", func() error { return fmt.Errorf("mail: 503: request %s", activity()) }, true, 1},
-		{"the handler names what nobody can fold", func() error { return errors.New("no stock of " + letters()) }, true, 20},
-		{"a source that names what nobody can fold", func() error { return errors.New("no such thing: " + letters()) }, false, 20},
+		{"the handler names its request", func() error {
+			return fmt.Errorf("mail: 503: request %s", activity())
+		}, true, 1},
+		{"the handler names what nobody can fold", func() error {
+			return errors.New("no stock of " + letters())
+		}, true, 20},
+		{"a source that names what nobody can fold", func() error {
+			return errors.New("no such thing: " + letters())
+		}, false, 20},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inWorld(t, 20, func(t *testing.T, w *world) {
@@ -128,7 +144,10 @@ func TestParkedChangesAreAFewLinesAMinute(t *testing.T) {
 		}
 		park := changefeed.LogHooks(slog.Default()).Parked
 		letter := func(id string, d feed.Disposition) {
-			park(t.Context(), feed.DeadLetter{ID: id, Disposition: d, Change: feed.Change{ID: "item", PartitionKey: feed.Key("oslo")}})
+			park(t.Context(), feed.DeadLetter{
+				ID: id, Disposition: d,
+				Change: feed.Change{ID: "item", PartitionKey: feed.Key("oslo")},
+			})
 		}
 		letter("1.a", feed.DispositionFailed)
 		for i := range 100 {
@@ -153,7 +172,10 @@ func TestWhatIsParkedIsLoggedByDefault(t *testing.T) {
 		defer slog.SetDefault(before)
 		slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 		w.put("oslo", "bad", 1)
-		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: &letterBox{}}})
+		p := w.run("a", failsOn(onID("bad")), changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: &letterBox{}},
+		})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "change parked") {
@@ -186,12 +208,13 @@ func testOutage(t *testing.T, w *world, fail func() error, handler bool, most in
 		},
 	}
 	p := &paper{}
-	processor, err := changefeed.New(source, failingStore(w, down), feed.HandlerFunc(func(context.Context, *feed.Batch) error {
-		if out.Load() && handler {
-			return fail()
-		}
-		return nil
-	}), changefeed.Options{Instance: "a", Start: feed.FromBeginning(), Hooks: p.hooks()})
+	processor, err := changefeed.New(source, failingStore(w, down),
+		feed.HandlerFunc(func(context.Context, *feed.Batch) error {
+			if out.Load() && handler {
+				return fail()
+			}
+			return nil
+		}), changefeed.Options{Instance: "a", Start: feed.FromBeginning(), Hooks: p.hooks()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +235,8 @@ func testOutage(t *testing.T, w *world, fail func() error, handler bool, most in
 		t.Errorf("the outage of %v was not written soon: %v", begin, p.times)
 	}
 	if n := p.busiest(); n > most || n == 0 {
-		t.Errorf("%d lines within a minute, want at most %d:\n%s", n, most, strings.Join(p.lines[:min(30, len(p.lines))], "\n"))
+		t.Errorf("%d lines within a minute, want at most %d:\n%s", n, most,
+			strings.Join(p.lines[:min(30, len(p.lines))], "\n"))
 	}
 	out.Store(false)
 	cancel()
@@ -230,7 +254,8 @@ func failingStore(w *world, down func() error) *hookedStore {
 		}
 		return w.leases.List(ctx)
 	}
-	write := func(do func(context.Context, feed.Record) (feed.Record, error)) func(context.Context, feed.Record) (feed.Record, error) {
+	write := func(do func(context.Context, feed.Record) (feed.Record, error)) func(context.Context,
+		feed.Record) (feed.Record, error) {
 		return func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			if err := down(); err != nil {
 				return l, err
@@ -281,7 +306,8 @@ func TestBatchesThatFailForTheSameCauseAreOneLine(t *testing.T) {
 		h := p.hooks()
 		for range 30 {
 			h.Error(t.Context(), &feed.Error{Origin: feed.OriginHandler, Lease: "0", Err: &feed.BatchError{
-				Attempt: 1, Count: 1, IDs: []string{letters()}, Key: feed.Key(letters()), Err: errors.New("connection refused"),
+				Attempt: 1, Count: 1, IDs: []string{letters()}, Key: feed.Key(letters()),
+				Err: errors.New("connection refused"),
 			}})
 		}
 		if len(p.lines) != 1 {
@@ -298,8 +324,14 @@ func TestWhatMustBeMendedIsWrittenForEachLease(t *testing.T) {
 		for range 2 {
 			for i := range 3 {
 				lease := fmt.Sprint("lease", i)
-				h.Error(t.Context(), &feed.Error{Origin: feed.OriginLeaseStore, Lease: lease, Err: fmt.Errorf("read: %w", feed.ErrBadLease)})
-				h.Error(t.Context(), &feed.Error{Origin: feed.OriginBalancer, Err: fmt.Errorf("%w: %d-%d", feed.ErrOverlap, i, i+1)})
+				h.Error(t.Context(), &feed.Error{
+					Origin: feed.OriginLeaseStore, Lease: lease,
+					Err: fmt.Errorf("read: %w", feed.ErrBadLease),
+				})
+				h.Error(t.Context(), &feed.Error{
+					Origin: feed.OriginBalancer,
+					Err:    fmt.Errorf("%w: %d-%d", feed.ErrOverlap, i, i+1),
+				})
 				h.Error(t.Context(), &feed.Error{Origin: feed.OriginHandler, Lease: lease, Err: feed.ErrHandlerStuck})
 			}
 		}
@@ -332,7 +364,8 @@ func TestNoErrorSaysTheSameTwice(t *testing.T) {
 	inWorld(t, 4, func(t *testing.T, w *world) {
 		p := w.runWith(w.orders, w.leases, "a", &tally{}, changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(time.Minute)
-		if err := errors.Join(w.db.DeleteContainer(t.Context(), "orders"), w.db.DeleteContainer(t.Context(), "leases")); err != nil {
+		if err := errors.Join(w.db.DeleteContainer(t.Context(), "orders"),
+			w.db.DeleteContainer(t.Context(), "leases")); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Minute)

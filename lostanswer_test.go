@@ -11,14 +11,16 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// An instance is stopped while it takes a lease, and the write takes a while to arrive, whether its sender waits or not.
-// The lease must not end up with an owner who has gone.
+// An instance is stopped while it takes a lease, and the write takes a while to arrive, whether its sender waits or
+// not. The lease must not end up with an owner who has gone.
 func TestALeaseThatIsTakenAtTheStopIsFreed(t *testing.T) {
 	for _, underway := range []time.Duration{2 * time.Second, 4 * time.Second} {
 		t.Run(underway.String(), func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				sent, arrived := make(chan bool, 1), make(chan bool, 1)
-				store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+				store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (feed.Record,
+					error,
+				) {
 					if l.Kind != feed.KindLease || len(sent) > 0 || len(arrived) > 0 {
 						return w.leases.Update(ctx, l)
 					}
@@ -42,7 +44,8 @@ func TestALeaseThatIsTakenAtTheStopIsFreed(t *testing.T) {
 				p.stop(t)
 				time.Sleep(10 * time.Second)
 				if owners := w.owners(); len(arrived) == 0 || owners[""] != 1 {
-					t.Errorf("the write has arrived %d times; owners %v after the stop, want a free lease", len(arrived), owners)
+					t.Errorf("the write has arrived %d times; owners %v after the stop, want a free lease",
+						len(arrived), owners)
 				}
 			})
 		})
@@ -54,7 +57,8 @@ type answered struct {
 	err   error
 }
 
-// A renewal of the lock is stored, and its answer is lost. The lock is still its holder's, who goes on making the leases.
+// A renewal of the lock is stored, and its answer is lost. The lock is still its holder's, who goes on making the
+// leases.
 func TestALockWhoseRenewalWasNotAnsweredIsKept(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		errLost := errors.New("the answer was lost")
@@ -79,7 +83,8 @@ func TestALockWhoseRenewalWasNotAnsweredIsKept(t *testing.T) {
 		})
 		time.Sleep(25 * time.Second)
 		if !ready.Load() || lost.Load() < 2 {
-			t.Errorf("ready %v, %d leases of 100; the lock was renewed %d times", ready.Load(), len(w.records(feed.KindLease)), lost.Load())
+			t.Errorf("ready %v, %d leases of 100; the lock was renewed %d times", ready.Load(),
+				len(w.records(feed.KindLease)), lost.Load())
 		}
 		for _, err := range p.errs.all() {
 			if !errors.Is(err, errLost) {

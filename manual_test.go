@@ -42,7 +42,8 @@ func TestAFailureAfterACheckpointIsNotCountedForTheNextBatch(t *testing.T) {
 		time.Sleep(time.Minute)
 		l := w.records(feed.KindLease)[0]
 		if next := w.pending(); next != 0 || l.Attempts != 0 || calls.Load() != 1 {
-			t.Errorf("the lease is at %v with %d attempts, %d pending, after %d calls; want none of either after one", l.Position, l.Attempts, next, calls.Load())
+			t.Errorf("the lease is at %v with %d attempts, %d pending, after %d calls; want none of either after one",
+				l.Position, l.Attempts, next, calls.Load())
 		}
 		w.put("oslo", "next", 1)
 		time.Sleep(time.Minute)
@@ -84,13 +85,15 @@ func TestACheckpointDuringASplitIsRefusedOrKept(t *testing.T) {
 		case err == nil:
 			t.Error("no checkpoint was asked for during the split")
 		case !errors.Is(*err, feed.ErrLeaseLost):
-			t.Errorf("a checkpoint during a split: %v, and %d batches came again; want %v", *err, again.Load(), feed.ErrLeaseLost)
+			t.Errorf("a checkpoint during a split: %v, and %d batches came again; want %v", *err, again.Load(),
+				feed.ErrLeaseLost)
 		}
 		p.stop(t)
 	})
 }
 
-// A batch that was confirmed before the split is done for the leases of the parts, too. To confirm it again is no error.
+// A batch that was confirmed before the split is done for the leases of the parts, too. To confirm it again is no
+// error.
 func TestAConfirmedBatchMayBeConfirmedAgainDuringASplit(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.fill(3)

@@ -159,7 +159,9 @@ func (m *mixed) shared(names ...string) {
 	m.world.t.Helper()
 	for begun := time.Now(); time.Since(begun) < 5*time.Minute; m.write(time.Second) {
 		owners := m.owners()
-		if all := !slices.ContainsFunc(names, func(n string) bool { return owners[n] == 0 }); all && len(owners) == len(names) {
+		if all := !slices.ContainsFunc(names, func(n string) bool {
+			return owners[n] == 0
+		}); all && len(owners) == len(names) {
 			return
 		}
 	}

@@ -11,14 +11,15 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// movedByDotNet has a host of .NET's read the only lease's range from its position, and write the position after that page
-// into the document: it leaves the properties as they are.
+// movedByDotNet has a host of .NET's read the only lease's range from its position, and write the position after that
+// page into the document: it leaves the properties as they are.
 func (w *world) movedByDotNet(changes int) {
 	w.t.Helper()
 	l := w.records(feed.KindLease)[0]
 	page, err := w.orders.Read(w.t.Context(), l.Range, l.Position, feed.ReadOptions{})
 	if err != nil || len(page.Changes) != changes || page.Next == l.Position {
-		w.t.Fatalf("the page has %d changes, want %d, and leads from %v to %v: %v", len(page.Changes), changes, l.Position, page.Next, err)
+		w.t.Fatalf("the page has %d changes, want %d, and leads from %v to %v: %v", len(page.Changes), changes,
+			l.Position, page.Next, err)
 	}
 	item, err := w.container.Item(w.t.Context(), feed.Key(l.ID), l.ID)
 	if err != nil {
@@ -57,9 +58,9 @@ func (w *world) failedOnce(crash bool, o changefeed.Options) {
 	}
 }
 
-// Attempts belong to the position that they were written with, and an empty page is progress. A host of another kind knows
-// nothing of attempts: when the item has been deleted, and it has moved the position over the empty page that is left, they
-// are not those of the next change.
+// Attempts belong to the position that they were written with, and an empty page is progress. A host of another kind
+// knows nothing of attempts: when the item has been deleted, and it has moved the position over the empty page that is
+// left, they are not those of the next change.
 func TestAttemptsEndWhereAnotherHostPassesAnEmptyPage(t *testing.T) {
 	for _, o := range []changefeed.Options{
 		{},
@@ -67,18 +68,19 @@ func TestAttemptsEndWhereAnotherHostPassesAnEmptyPage(t *testing.T) {
 		{OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: &letterBox{}}, Concurrency: 4},
 	} {
 		for _, crash := range []bool{false, true} {
-			t.Run(fmt.Sprintf("concurrency %d, at most %d, crash %v", o.Concurrency, o.OnFailure.MaxAttempts, crash), func(t *testing.T) {
-				inWorld(t, 1, func(t *testing.T, w *world) {
-					o.Start = feed.FromBeginning()
-					w.failedOnce(crash, o)
-					erase := []feed.Write{{Op: feed.WriteDelete, ID: "first"}}
-					if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), erase); err != nil {
-						t.Error(err)
-					}
-					w.movedByDotNet(0)
-					w.isAttempt1("second", o)
+			t.Run(fmt.Sprintf("concurrency %d, at most %d, crash %v", o.Concurrency, o.OnFailure.MaxAttempts, crash),
+				func(t *testing.T) {
+					inWorld(t, 1, func(t *testing.T, w *world) {
+						o.Start = feed.FromBeginning()
+						w.failedOnce(crash, o)
+						erase := []feed.Write{{Op: feed.WriteDelete, ID: "first"}}
+						if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), erase); err != nil {
+							t.Error(err)
+						}
+						w.movedByDotNet(0)
+						w.isAttempt1("second", o)
+					})
 				})
-			})
 		}
 	}
 }
@@ -106,6 +108,7 @@ func (w *world) isAttempt1(id string, o changefeed.Options) {
 	time.Sleep(5 * time.Minute)
 	p.stop(w.t)
 	if !slices.Equal(y.order, []int64{lsn}) || !slices.Equal(y.attempts, []int{1}) {
-		w.t.Errorf("LSNs %v came in attempts %v, want %d, which has never failed, in attempt 1", y.order, y.attempts, lsn)
+		w.t.Errorf("LSNs %v came in attempts %v, want %d, which has never failed, in attempt 1", y.order, y.attempts,
+			lsn)
 	}
 }

@@ -45,7 +45,10 @@ func NeedsOf(handler feed.Handler) Needs {
 // withNeeds returns the options joined with the needs of a handler, except for hooks: New adds those to the defaults.
 func (o Options) withNeeds(n Needs) (Options, error) {
 	if n.InOrder && n.Concurrency > 1 {
-		return o, &OptionError{Field: "Needs.Concurrency", Value: strconv.Itoa(n.Concurrency), Want: "1 or none beside Needs.InOrder"}
+		return o, &OptionError{
+			Field: "Needs.Concurrency", Value: strconv.Itoa(n.Concurrency),
+			Want: "1 or none beside Needs.InOrder",
+		}
 	}
 	if n.InOrder {
 		if err := o.inOrder(); err != nil {
@@ -80,7 +83,8 @@ func (o Options) inOrder() error {
 		{!p.HoldKeys, "OnFailure.HoldKeys", p.HoldKeys, "false"},
 	} {
 		if !rule.ok {
-			return &OptionError{rule.field, fmt.Sprint(rule.value), rule.want + ": the handler needs all changes in the order of the feed"}
+			return &OptionError{rule.field, fmt.Sprint(rule.value), rule.want +
+				": the handler needs all changes in the order of the feed"}
 		}
 	}
 	return nil

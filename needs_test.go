@@ -42,7 +42,10 @@ func TestAHandlerStatesItsNeeds(t *testing.T) {
 				note := func(who string) changefeed.Hooks {
 					return changefeed.Hooks{Acquired: func(context.Context, feed.Lease) { acquired += who }}
 				}
-				h := needing{&tally{}, changefeed.Needs{Filter: without("b"), Start: feed.FromBeginning(), Hooks: note("handler ")}}
+				h := needing{&tally{}, changefeed.Needs{
+					Filter: without("b"), Start: feed.FromBeginning(),
+					Hooks: note("handler "),
+				}}
 				p := w.run("a", h, changefeed.Options{Start: c.start, Filter: c.filter, Hooks: note("user ")})
 				time.Sleep(time.Minute)
 				w.put("oslo", "e", 5)
@@ -98,13 +101,15 @@ func TestOptionsThatAHandlerCannotWorkWithAreRefused(t *testing.T) {
 		} {
 			_, err := changefeed.New(w.orders, w.leases, h, o)
 			wrong, refused := errors.AsType[*changefeed.OptionError](err)
-			if refused != (field != "") || refused && (wrong.Field != field || !strings.Contains(wrong.Want, "in the order of the feed")) {
+			if refused != (field != "") || refused && (wrong.Field != field ||
+				!strings.Contains(wrong.Want, "in the order of the feed")) {
 				t.Errorf("%s: got %v", field, err)
 			}
 		}
 		h.needs.Concurrency = 2
 		_, err := changefeed.New(w.orders, w.leases, h, changefeed.Options{})
-		if wrong, refused := errors.AsType[*changefeed.OptionError](err); !refused || wrong.Field != "Needs.Concurrency" {
+		if wrong, refused := errors.AsType[*changefeed.OptionError](err); !refused ||
+			wrong.Field != "Needs.Concurrency" {
 			t.Errorf("a handler that needs the order of the feed and a concurrency of 2: %v", err)
 		}
 	})
@@ -123,7 +128,10 @@ func TestAHookOfAHandlerReplacesNoDefault(t *testing.T) {
 			h := needing{failsOn(onID("bad")), changefeed.Needs{
 				Hooks: changefeed.Hooks{Parked: func(context.Context, feed.DeadLetter) { needed++ }},
 			}}
-			o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: &letterBox{}}}
+			o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+				MaxAttempts: 1,
+				DeadLetters: &letterBox{},
+			}}
 			if hasOwn {
 				o.Hooks.Parked = func(context.Context, feed.DeadLetter) { own++ }
 			}

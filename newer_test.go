@@ -21,11 +21,21 @@ func TestRecordsOfANewerVersionAreKeptAndLeftAlone(t *testing.T) {
 		isLease bool // it covers its range, and is reported
 	}{
 		{"a new kind of a range", feed.Record{Kind: "held", Token: half[0].String()}, false},
-		{"a new kind that has an owner", feed.Record{Kind: "observer", Token: "h/e", Owner: "h", Epoch: "e", Expiration: time.Second}, false},
-		{"a new kind without a token", feed.Record{Kind: "control", Properties: map[string]string{"pause": "all"}}, false},
+		{"a new kind that has an owner", feed.Record{
+			Kind: "observer", Token: "h/e", Owner: "h", Epoch: "e",
+			Expiration: time.Second,
+		}, false},
+		{
+			"a new kind without a token",
+			feed.Record{Kind: "control", Properties: map[string]string{"pause": "all"}},
+			false,
+		},
 		{"a lease in a new state", lease, true},
 		{"a lease in a new state that has expired", owned, true},
-		{"a host in a new state", feed.Record{Kind: feed.KindHost, Token: "h/e", Owner: "h", Epoch: "e", State: "draining", Expiration: time.Second}, false},
+		{"a host in a new state", feed.Record{
+			Kind: feed.KindHost, Token: "h/e", Owner: "h", Epoch: "e",
+			State: "draining", Expiration: time.Second,
+		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inWorld(t, 2, func(t *testing.T, w *world) {
@@ -37,7 +47,8 @@ func TestRecordsOfANewerVersionAreKeptAndLeftAlone(t *testing.T) {
 				p := w.run("a", y, changefeed.Options{Start: feed.FromBeginning()})
 				w.fill(20)
 				time.Sleep(20 * time.Minute)
-				if now, ok := w.record(kept.ID); !ok || now.ETag != kept.ETag || now.Kind != c.record.Kind || now.State != c.record.State {
+				if now, ok := w.record(kept.ID); !ok || now.ETag != kept.ETag || now.Kind != c.record.Kind ||
+					now.State != c.record.State {
 					t.Errorf("it was written over: %+v", now)
 				}
 				if leases := len(w.records(feed.KindLease)); leases != 2 {

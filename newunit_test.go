@@ -14,7 +14,9 @@ import (
 )
 
 // begins runs an instance until it is ready, and returns what it has said of a new unit.
-func (w *world) begins(source feed.Source, unit string, o changefeed.Options) (said []feed.NewUnit, status changefeed.Status) {
+func (w *world) begins(source feed.Source, unit string, o changefeed.Options) (said []feed.NewUnit,
+	status changefeed.Status,
+) {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(w.t.Context())
 	ready := make(chan struct{})
@@ -59,14 +61,20 @@ func TestANewUnitSaysWhatItPassesOver(t *testing.T) {
 			{"beginning", w.orders, changefeed.Options{Start: feed.FromBeginning()}, "beginning", 3, passed(0)},
 			{"time", w.orders, changefeed.Options{Start: middle}, middle.String(), 3, passed(20)},
 			{"uncounted", plainSource(w), changefeed.Options{}, "now", 3, nil},
-			{"uncounted-beginning", plainSource(w), changefeed.Options{Start: feed.FromBeginning()}, "beginning", 3, passed(0)},
+			{
+				"uncounted-beginning", plainSource(w),
+				changefeed.Options{Start: feed.FromBeginning()},
+				"beginning", 3,
+				passed(0),
+			},
 		} {
 			said, status := w.begins(tt.source, tt.name, tt.o)
 			if len(said) != 1 || status.Began == nil {
 				t.Fatalf("%s: said %v, status %+v", tt.name, said, status)
 			}
 			got := said[0]
-			if got.Start.String() != tt.start || got.Leases != tt.leases || (got.Passed == nil) != (tt.passed == nil) || got.Passed != nil && *got.Passed != *tt.passed {
+			if got.Start.String() != tt.start || got.Leases != tt.leases || (got.Passed == nil) != (tt.passed == nil) ||
+				got.Passed != nil && *got.Passed != *tt.passed {
 				t.Errorf("%s: %v, passed %v", tt.name, got, got.Passed)
 			}
 			if *status.Began != got {
@@ -113,7 +121,10 @@ func TestWhatANewUnitPassesOverIsLoggedByDefault(t *testing.T) {
 			start  feed.Start
 			want   []string
 		}{
-			{w.orders, "now", feed.FromNow(), []string{"level=WARN", "the unit is new and passes over", "start=now", "passed=7"}},
+			{w.orders, "now", feed.FromNow(), []string{
+				"level=WARN", "the unit is new and passes over", "start=now",
+				"passed=7",
+			}},
 			{plainSource(w), "uncounted", feed.FromNow(), []string{"level=WARN", "is not known", "passed=<nil>"}},
 		} {
 			log.Reset()
@@ -135,15 +146,21 @@ func TestWhatANewUnitPassesOverIsLoggedByDefault(t *testing.T) {
 		log.Reset()
 		w.begins(w.orders, "all", changefeed.Options{Start: feed.FromBeginning()})
 		none := int64(0)
-		changefeed.LogHooks(slog.Default()).Begun(t.Context(), feed.NewUnit{Start: feed.FromBeginning(), Leases: 1, Passed: &none})
-		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=INFO") || !strings.Contains(got, "start=beginning leases=1 passed=0") {
+		changefeed.LogHooks(slog.Default()).Begun(t.Context(), feed.NewUnit{
+			Start: feed.FromBeginning(), Leases: 1,
+			Passed: &none,
+		})
+		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=INFO") ||
+			!strings.Contains(got, "start=beginning leases=1 passed=0") {
 			t.Errorf("nothing is passed over: the log is %q, want one line for information", got)
 		}
 		log.Reset()
 		said, _ := w.begins(w.orders, "versions", changefeed.Options{Mode: feed.AllVersionsAndDeletes})
 		changefeed.LogHooks(slog.Default()).Begun(t.Context(), said[0])
-		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=INFO") || !strings.Contains(got, "cannot begin earlier") {
-			t.Errorf("all versions and deletes: the log is %q, want one line that advises nothing that cannot be done", got)
+		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=INFO") ||
+			!strings.Contains(got, "cannot begin earlier") {
+			t.Errorf("all versions and deletes: the log is %q, want one line that advises nothing that cannot be done",
+				got)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -200,7 +201,7 @@ func (o Options) withDefaults() Options {
 	o.OnFailure.MaxSetAside = cmp.Or(o.OnFailure.MaxSetAside, defaultMaxSetAside)
 	o.BufferItems = cmp.Or(o.BufferItems, defaultBufferItems)
 	o.BufferBytes = cmp.Or(o.BufferBytes, defaultBufferBytes)
-	o.Hooks = o.Hooks.withDefaults()
+	o.Hooks = withDefaultHooks(o.Hooks)
 	return o
 }
 
@@ -216,20 +217,33 @@ func hostInstance() string {
 // validate checks options after withDefaults. It also refuses combinations in which an option would be ignored in
 // silence.
 func (o Options) validate() error {
+	for _, rule := range slices.Concat(o.rulesOfValues(), o.rulesOfCombinations()) {
+		if !rule.ok {
+			return &OptionError{rule.field, fmt.Sprint(rule.value), rule.want}
+		}
+	}
+	return nil
+}
+
+type optionRule struct {
+	ok    bool
+	field string
+	value any
+	want  string
+}
+
+// rulesOfValues are those that each option has for itself.
+func (o Options) rulesOfValues() []optionRule {
 	const (
 		duration = "a positive duration, or zero for the default"
 		number   = "a positive number, or zero for the default"
 		none     = "a positive duration, or zero for none"
 	)
-	_, box := o.OnFailure.DeadLetters.(feed.LetterBox)
-	parts := o.toParts()
-	for _, rule := range []struct {
-		ok    bool
-		field string
-		value any
-		want  string
-	}{
-		{strings.TrimSpace(o.Instance) != "", "Instance", strconv.Quote(o.Instance), "a name for this instance, such as the host's"},
+	return []optionRule{
+		{
+			strings.TrimSpace(o.Instance) != "", "Instance", strconv.Quote(o.Instance),
+			"a name for this instance, such as the host's",
+		},
 		{o.Poll > 0, "Poll", o.Poll, duration},
 		{o.Acquire > 0, "Acquire", o.Acquire, duration},
 		{o.Renew > 0, "Renew", o.Renew, duration},
@@ -238,10 +252,7 @@ func (o Options) validate() error {
 		{o.HandlerTimeout > 0, "HandlerTimeout", o.HandlerTimeout, duration},
 		{o.RetryMin > 0, "RetryMin", o.RetryMin, duration},
 		{o.RetryMax > 0, "RetryMax", o.RetryMax, duration},
-		{o.Renew < parts.Trust(), "Renew", o.Renew, fmt.Sprintf("less than Expiration (%v) less its safety margin (%v)", o.Expiration, parts.Margin())},
-		{o.RetryMax >= o.RetryMin, "RetryMax", o.RetryMax, fmt.Sprintf("at least RetryMin (%v)", o.RetryMin)},
 		{o.Mode <= feed.AllVersionsAndDeletes, "Mode", uint8(o.Mode), "LatestVersion or AllVersionsAndDeletes"},
-		{o.Mode == feed.LatestVersion || o.Start.IsNow(), "Start", o.Start, "now: all versions and deletes cannot start from the beginning or from a time"},
 		{o.MaxItems >= 0, "MaxItems", o.MaxItems, number},
 		{o.MaxBytes >= 0, "MaxBytes", o.MaxBytes, number},
 		{o.MinLeases >= 0, "MinLeases", o.MinLeases, number},
@@ -252,32 +263,63 @@ func (o Options) validate() error {
 		{o.BufferBytes >= 0, "BufferBytes", o.BufferBytes, number},
 		{o.OnFailure.MaxAttempts >= 0, "OnFailure.MaxAttempts", o.OnFailure.MaxAttempts, number},
 		{o.OnFailure.MaxSetAside >= 0, "OnFailure.MaxSetAside", o.OnFailure.MaxSetAside, number},
-		{o.OnFailure.MaxSetAside <= notes.MaxAside, "OnFailure.MaxSetAside", o.OnFailure.MaxSetAside, fmt.Sprintf("at most %d, for which a lease has room", notes.MaxAside)},
+		{
+			o.OnFailure.MaxSetAside <= notes.MaxAside, "OnFailure.MaxSetAside", o.OnFailure.MaxSetAside,
+			fmt.Sprintf("at most %d, for which a lease has room", notes.MaxAside),
+		},
 		{o.MinLeases <= maxLeases, "MinLeases", o.MinLeases, fmt.Sprintf("at most %d", maxLeases)},
 		{o.CheckpointEvery >= 0, "CheckpointEvery", o.CheckpointEvery, none},
 		{o.MaxWait >= 0, "MaxWait", o.MaxWait, none},
 		{o.OnFailure.MaxAge >= 0, "OnFailure.MaxAge", o.OnFailure.MaxAge, none},
-		{!o.Manual || o.CheckpointItems == 0 && o.CheckpointEvery == 0, "Manual", true, "false with CheckpointItems or CheckpointEvery, which are for automatic checkpoints"},
-		{!o.Manual || !parts.HasPolicy() && o.OnFailure.DeadLetters == nil, "Manual", true, "false with a MaxAttempts, MaxAge or DeadLetters of OnFailure, which checkpoint without the handler's word"},
-		{o.OnFailure.DeadLetters == nil || parts.HasPolicy(), "OnFailure.DeadLetters", fmt.Sprintf("%T", o.OnFailure.DeadLetters), "MaxAttempts or MaxAge beside it: without a limit nothing is ever parked"},
-		{!o.OnFailure.HoldKeys || box, "OnFailure.HoldKeys", true, "DeadLetters that are a LetterBox, to release what is held"},
-		{o.MaxWait < o.HandlerTimeout, "MaxWait", o.MaxWait, fmt.Sprintf("less than HandlerTimeout (%v)", o.HandlerTimeout)},
-	} {
-		if !rule.ok {
-			return &OptionError{rule.field, fmt.Sprint(rule.value), rule.want}
-		}
 	}
-	return nil
+}
+
+// rulesOfCombinations are those of options that have an effect on each other.
+func (o Options) rulesOfCombinations() []optionRule {
+	_, box := o.OnFailure.DeadLetters.(feed.LetterBox)
+	parts := o.toParts()
+	return []optionRule{
+		{o.Renew < parts.Trust(), "Renew", o.Renew, fmt.Sprintf("less than Expiration (%v) less its safety margin (%v)",
+			o.Expiration, parts.Margin())},
+		{o.RetryMax >= o.RetryMin, "RetryMax", o.RetryMax, fmt.Sprintf("at least RetryMin (%v)", o.RetryMin)},
+		{
+			o.Mode == feed.LatestVersion || o.Start.IsNow(), "Start", o.Start,
+			"now: all versions and deletes cannot start from the beginning or from a time",
+		},
+		{
+			!o.Manual || o.CheckpointItems == 0 && o.CheckpointEvery == 0, "Manual", true,
+			"false with CheckpointItems or CheckpointEvery, which are for automatic checkpoints",
+		},
+		{
+			!o.Manual || !parts.HasPolicy() && o.OnFailure.DeadLetters == nil, "Manual", true,
+			"false with a MaxAttempts, MaxAge or DeadLetters of OnFailure, which checkpoint without the " +
+				"handler's word",
+		},
+		{
+			o.OnFailure.DeadLetters == nil || parts.HasPolicy(), "OnFailure.DeadLetters",
+			fmt.Sprintf("%T", o.OnFailure.DeadLetters),
+			"MaxAttempts or MaxAge beside it: without a limit nothing is ever parked",
+		},
+		{
+			!o.OnFailure.HoldKeys || box, "OnFailure.HoldKeys", true,
+			"DeadLetters that are a LetterBox, to release what is held",
+		},
+		{o.MaxWait < o.HandlerTimeout, "MaxWait", o.MaxWait, fmt.Sprintf("less than HandlerTimeout (%v)",
+			o.HandlerTimeout)},
+	}
 }
 
 // toParts converts the options to those of the processor's parts.
 func (o Options) toParts() instance.Options {
 	return instance.Options{
-		Instance: o.Instance, Start: o.Start, Mode: o.Mode, MaxItems: o.MaxItems, MinLeases: o.MinLeases, MaxLeases: o.MaxLeases,
-		Poll: o.Poll, Acquire: o.Acquire, Renew: o.Renew, Expiration: o.Expiration, Drain: o.Drain, HandlerTimeout: o.HandlerTimeout,
-		RetryMin: o.RetryMin, RetryMax: o.RetryMax, MaxBytes: o.MaxBytes, MaxWait: o.MaxWait, Filter: o.Filter,
+		Instance: o.Instance, Start: o.Start, Mode: o.Mode, MaxItems: o.MaxItems, MinLeases: o.MinLeases,
+		MaxLeases: o.MaxLeases,
+		Poll:      o.Poll, Acquire: o.Acquire, Renew: o.Renew, Expiration: o.Expiration, Drain: o.Drain,
+		HandlerTimeout: o.HandlerTimeout,
+		RetryMin:       o.RetryMin, RetryMax: o.RetryMax, MaxBytes: o.MaxBytes, MaxWait: o.MaxWait, Filter: o.Filter,
 		Concurrency: o.Concurrency, BufferItems: o.BufferItems, BufferBytes: o.BufferBytes,
-		MaxAttempts: o.OnFailure.MaxAttempts, MaxAge: o.OnFailure.MaxAge, DeadLetters: o.OnFailure.DeadLetters, MaxSetAside: o.OnFailure.MaxSetAside, HoldKeys: o.OnFailure.HoldKeys,
+		MaxAttempts: o.OnFailure.MaxAttempts, MaxAge: o.OnFailure.MaxAge, DeadLetters: o.OnFailure.DeadLetters,
+		MaxSetAside: o.OnFailure.MaxSetAside, HoldKeys: o.OnFailure.HoldKeys,
 		Manual: o.Manual, CheckpointItems: o.CheckpointItems, CheckpointEvery: o.CheckpointEvery,
 	}
 }

@@ -57,7 +57,8 @@ func TestALostLeaseOfAUnitFromNowIsMadeAgainFromItsBeginning(t *testing.T) {
 				well.Store(true)
 				time.Sleep(3 * time.Minute)
 				if items, _ := y.items(); items != 1 || len(w.records(feed.KindLease)) != 2 {
-					t.Errorf("%d items of 1, %d leases of 2: lost with its lease", items, len(w.records(feed.KindLease)))
+					t.Errorf("%d items of 1, %d leases of 2: lost with its lease", items,
+						len(w.records(feed.KindLease)))
 				}
 				p.stop(t)
 			})

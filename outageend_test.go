@@ -53,16 +53,19 @@ func TestASlowProbeThatFailsAfterAnOutageCountsForNothing(t *testing.T) {
 				w.fill(40)               // in both ranges
 				box := &letterBox{}
 				p := w.run("a", h, changefeed.Options{
-					Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}, Concurrency: c.concurrency, RetryMax: 2 * time.Second,
+					Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box},
+					Concurrency: c.concurrency, RetryMax: 2 * time.Second,
 				})
 				time.Sleep(5 * time.Minute)
 				p.stop(t)
 				if p.errs.find(feed.ErrOutage) == nil || over.Load() == 0 || over.Load() >= failed.Load() {
-					t.Errorf("outage said: %v; over after %v, the slow probe has failed after %v: the test shows nothing",
+					t.Errorf("outage said: %v; over after %v, the slow probe has failed after %v: the test "+
+						"shows nothing",
 						p.errs.find(feed.ErrOutage), time.Duration(over.Load()), time.Duration(failed.Load()))
 				}
 				if calls.Load() != 3 || box.names() != "" || w.pending() != 0 {
-					t.Errorf("after the outage: %d calls with the slow change, want 3; letters %q, %d pending", calls.Load(), box.names(), w.pending())
+					t.Errorf("after the outage: %d calls with the slow change, want 3; letters %q, %d pending",
+						calls.Load(), box.names(), w.pending())
 				}
 			})
 		})
@@ -87,7 +90,10 @@ func TestAllLeasesGoOnWhenAnOutageIsOver(t *testing.T) {
 		}}
 		const items = 40 // in all ranges
 		w.fill(items)
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: &letterBox{}}})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: &letterBox{}},
+		})
 		time.Sleep(5 * time.Minute) // probes are half a minute apart by now
 		if p.errs.find(feed.ErrOutage) == nil {
 			t.Error("no outage is recognized")
@@ -104,18 +110,22 @@ func TestAllLeasesGoOnWhenAnOutageIsOver(t *testing.T) {
 	})
 }
 
-// A service that the handler needs is away for 20 s, while many keys of several leases are written. What was parked before
-// that was known comes back by itself.
+// A service that the handler needs is away for 20 s, while many keys of several leases are written. What was parked
+// before that was known comes back by itself.
 func TestAShortOutageLeavesNothingBehind(t *testing.T) {
 	for _, c := range []struct{ instances, concurrency int }{{1, 1}, {4, 1}, {4, 8}} {
 		for _, hold := range []bool{true, false}[:detector.Rounds(2, 1)] {
-			t.Run(fmt.Sprintf("%d instances, concurrency %d, holding %v", c.instances, c.concurrency, hold), func(t *testing.T) {
-				inWorld(t, 4, func(t *testing.T, w *world) {
-					w.shortOutage(c.instances, changefeed.Options{
-						Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 5, HoldKeys: hold}, Concurrency: c.concurrency,
+			t.Run(fmt.Sprintf("%d instances, concurrency %d, holding %v", c.instances, c.concurrency, hold),
+				func(t *testing.T) {
+					inWorld(t, 4, func(t *testing.T, w *world) {
+						w.shortOutage(c.instances, changefeed.Options{
+							Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+								MaxAttempts: 5,
+								HoldKeys:    hold,
+							}, Concurrency: c.concurrency,
+						})
 					})
 				})
-			})
 		}
 	}
 }
@@ -133,7 +143,9 @@ func (w *world) shortOutage(instances int, o changefeed.Options) {
 	box := &letterBox{}
 	o.OnFailure.DeadLetters = box
 	// A read takes a moment, so a lease has nothing but what fails while its next page is read.
-	distant := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, ro feed.ReadOptions) (feed.Page, error) {
+	distant := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position,
+		ro feed.ReadOptions,
+	) (feed.Page, error) {
 		waitFor(ctx, 5*time.Millisecond)
 		return w.orders.Read(ctx, r, from, ro)
 	}}
@@ -174,8 +186,8 @@ func (w *world) write(n int, d time.Duration) int {
 	return n
 }
 
-// A partition is split in an outage, after two changes were parked for it. When it is over, the owner of each key alone hands
-// them over again.
+// A partition is split in an outage, after two changes were parked for it. When it is over, the owner of each key alone
+// hands them over again.
 func TestWhatReturnsAfterAnOutageGoesToTheChildThatHasItsKey(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var away atomic.Bool
@@ -190,14 +202,19 @@ func TestWhatReturnsAfterAnOutageGoesToTheChildThatHasItsKey(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				again[b.Changes[0].ID]++
-				if place, err := w.orders.Locate(t.Context(), b.Changes[0].PartitionKey); err != nil || !b.Range.Holds(place) {
-					t.Errorf("%s goes to the lease %s, which does not have its key: %v", b.Changes[0].ID, b.LeaseToken, err)
+				if place, err := w.orders.Locate(t.Context(), b.Changes[0].PartitionKey); err != nil ||
+					!b.Range.Holds(place) {
+					t.Errorf("%s goes to the lease %s, which does not have its key: %v", b.Changes[0].ID, b.LeaseToken,
+						err)
 				}
 			}
 			return nil
 		}}
 		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box},
+		})
 		for i := range 4 {
 			w.put(fmt.Sprint("city-", i), fmt.Sprint("item-", i), i)
 			time.Sleep(time.Minute)
@@ -228,13 +245,14 @@ func TestWhatReturnsAfterAnOutageGoesToTheChildThatHasItsKey(t *testing.T) {
 	})
 }
 
-// All that fails is of one lease, which another instance gets while the first one cannot reach the lease store. The outage is
-// over for the first one: nothing that it has could show an end.
+// All that fails is of one lease, which another instance gets while the first one cannot reach the lease store. The
+// outage is over for the first one: nothing that it has could show an end.
 func TestAnOutageEndsForAnInstanceThatHasLostWhatFails(t *testing.T) {
 	inWorld(t, 2, func(t *testing.T, w *world) {
 		for i, n := 0, 0; n < 5; i++ {
 			city := fmt.Sprint("city-", i)
-			if epk, err := w.orders.Locate(t.Context(), feed.Key(city)); err == nil && w.partitions()[0].Range.Holds(epk) {
+			if epk, err := w.orders.Locate(t.Context(), feed.Key(city)); err == nil &&
+				w.partitions()[0].Range.Holds(epk) {
 				w.put(city, "item", n)
 				n++
 			}
@@ -255,7 +273,10 @@ func TestAnOutageEndsForAnInstanceThatHasLostWhatFails(t *testing.T) {
 		}
 		var mu sync.Mutex
 		var said []feed.Outage
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: &letterBox{}}}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 3,
+			DeadLetters: &letterBox{},
+		}}
 		o.Hooks.Outage = func(_ context.Context, o feed.Outage) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,17 +25,23 @@ func TestUndecodableDocumentsOfSeveralKeysDoNotStopTheFeed(t *testing.T) {
 				for i := range 3 {
 					city := fmt.Sprint("city-", i)
 					body := fmt.Appendf(nil, `{"id":"odd","city":%q,"n":"no number"}`, city)
-					if _, err := w.orders.Commit(t.Context(), feed.Key(city), []feed.Write{{Op: feed.WriteUpsert, Body: body}}); err != nil {
+					if _, err := w.orders.Commit(t.Context(), feed.Key(city),
+						[]feed.Write{{Op: feed.WriteUpsert, Body: body}}); err != nil {
 						t.Fatal(err)
 					}
 				}
 				done := 0
-				h := changefeed.Items(func(_ context.Context, b *feed.Batch, items []changefeed.Item[struct{ N int }]) error {
+				h := changefeed.Items(func(_ context.Context, b *feed.Batch,
+					items []changefeed.Item[struct{ N int }],
+				) error {
 					done += len(items)
 					return nil
 				})
 				box := &letterBox{}
-				p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}, Concurrency: concurrency})
+				p := w.run("a", h, changefeed.Options{
+					Start:     feed.FromBeginning(),
+					OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}, Concurrency: concurrency,
+				})
 				time.Sleep(time.Minute)
 				if n := len(box.all()); n != 3 {
 					t.Errorf("%d letters of 3; %v", n, p.errs.find(feed.ErrOutage))
@@ -57,7 +65,10 @@ func TestARefusedLetterBlocksItsKeyAlone(t *testing.T) {
 		w.put("rome", "after", 1)
 		box := &letterBox{refuse: func(feed.DeadLetter) error { return errors.New("refused") }}
 		h := failsOn(onID("bad"))
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box},
+		})
 		time.Sleep(time.Minute)
 		w.fill(10)
 		time.Sleep(time.Hour)
@@ -68,16 +79,16 @@ func TestARefusedLetterBlocksItsKeyAlone(t *testing.T) {
 	})
 }
 
-// In an outage a letter that somebody asks for waits until the handler is probed. If the request is withdrawn meanwhile, the
-// letter is not handed over when the outage ends, soon after.
+// In an outage a letter that somebody asks for waits until the handler is probed. If the request is withdrawn
+// meanwhile, the letter is not handed over when the outage ends, soon after.
 func TestALetterThatWaitsInAnOutageCanBeWithdrawn(t *testing.T) {
 	for _, repeated := range []bool{false, true} {
 		t.Run(fmt.Sprint("repeated=", repeated), func(t *testing.T) { withdrawnInAnOutage(t, repeated) })
 	}
 }
 
-// withdrawnInAnOutage withdraws a retry whose letter waits in an outage, and then that of a caller who repeats the request within the
-// time in which an instance hears of the first withdrawal.
+// withdrawnInAnOutage withdraws a retry whose letter waits in an outage, and then that of a caller who repeats the
+// request within the time in which an instance hears of the first withdrawal.
 func withdrawnInAnOutage(t *testing.T, repeated bool) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var down, redriven atomic.Bool
@@ -92,7 +103,8 @@ func withdrawnInAnOutage(t *testing.T, repeated bool) {
 		box := &letterBox{}
 		outage := make(chan feed.Outage, 2)
 		p := w.run("a", h, changefeed.Options{
-			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}, Concurrency: 4,
+			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box},
+			Concurrency: 4,
 			Hooks: changefeed.Hooks{
 				Outage: func(_ context.Context, o feed.Outage) { outage <- o },
 				Redriven: func(_ context.Context, r feed.Redriven) {
@@ -165,7 +177,10 @@ func TestAnOutageOnAQuietFeedParksLittle(t *testing.T) {
 					return nil
 				}}
 				box := &letterBox{}
-				p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 20, DeadLetters: box}, Concurrency: concurrency})
+				p := w.run("a", h, changefeed.Options{
+					Start:     feed.FromBeginning(),
+					OnFailure: changefeed.FailurePolicy{MaxAttempts: 20, DeadLetters: box}, Concurrency: concurrency,
+				})
 				for i := range 30 {
 					w.put(fmt.Sprint("city-", i), "item", i)
 					time.Sleep(10 * time.Minute)
@@ -203,14 +218,108 @@ func TestAnOutageThatBeginsInABisectionParksNoMore(t *testing.T) {
 					return bad(ctx, b)
 				}
 				box := &letterBox{}
-				p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}, Concurrency: tt.concurrency})
+				p := w.run("a", h, changefeed.Options{
+					Start:     feed.FromBeginning(),
+					OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}, Concurrency: tt.concurrency,
+				})
 				time.Sleep(3 * time.Hour)
 				p.stop(t)
 				// What is found first is judged by what succeeded before.
-				if items, _ := h.items(); len(box.all()) > 2 || !strings.Contains(box.names(), "item-77 failed") || items+len(box.all()) != 200 {
+				if items, _ := h.items(); len(box.all()) > 2 || !strings.Contains(box.names(), "item-77 failed") ||
+					items+len(box.all()) != 200 {
 					t.Errorf("letters %q, %d items handled", box.names(), items)
 				}
 			})
 		})
 	}
+}
+
+// An outage fills no dead letters. When it is over, all goes on, and the change that was poison all
+// the time is parked.
+func TestAnOutageParksNothing(t *testing.T) {
+	for _, concurrency := range []int{1, 8} {
+		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
+			inWorld(t, 2, func(t *testing.T, w *world) {
+				var mu sync.Mutex
+				away := true
+				h := &tally{}
+				calls := 0
+				h.before = func(_ context.Context, b *feed.Batch) error {
+					mu.Lock()
+					defer mu.Unlock()
+					calls++
+					if away || slices.ContainsFunc(b.Changes, func(c feed.Change) bool { return c.ID == "bad" }) {
+						return errHandler
+					}
+					return nil
+				}
+				w.fill(50)
+				w.put("oslo", "bad", 1)
+				box := &letterBox{}
+				p := w.run("a", h, changefeed.Options{
+					Start:     feed.FromBeginning(),
+					OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}, Concurrency: concurrency,
+				})
+				time.Sleep(time.Minute)
+				mu.Lock()
+				calls = 0
+				mu.Unlock()
+				time.Sleep(30 * time.Minute)
+				s := p.processor.Status()[0]
+				if !s.Outage || s.Leases[0].Buffered+s.Leases[1].Buffered == 0 || s.Leases[0].Parked != 0 {
+					t.Errorf("in the outage: %+v", s)
+				}
+				mu.Lock()
+				if box.names() != "" || calls > 150 || calls < 20 {
+					t.Errorf("in the outage: letters %q, %d probes in 30 minutes", box.names(), calls)
+				}
+				away = false
+				mu.Unlock()
+				if p.errs.find(feed.ErrOutage) == nil {
+					t.Error("nobody has said so")
+				}
+				time.Sleep(5 * time.Minute)
+				p.stop(t)
+				if items, again := h.items(); items != 50 || again != 0 || w.pending() != 0 ||
+					box.names() != "bad failed" {
+					t.Errorf("after it: %d items, %d again, %d pending, letters %q", items, again, w.pending(),
+						box.names())
+				}
+				h.ordered(t)
+			})
+		})
+	}
+}
+
+// The partition of a lease is split in an outage. The instance has the parts, and the outage goes on.
+func TestASplitInAnOutageParksNothing(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		var mended atomic.Bool
+		h := &tally{before: func(context.Context, *feed.Batch) error {
+			if mended.Load() {
+				return nil
+			}
+			return errHandler
+		}}
+		w.fill(5)
+		box := &letterBox{}
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box},
+		})
+		time.Sleep(time.Minute)
+		w.split(0)
+		time.Sleep(time.Minute)
+		w.split(0)
+		time.Sleep(30 * time.Minute)
+		if !p.processor.Status()[0].Outage || box.names() != "" {
+			t.Errorf("after two splits: outage %v, letters %q", p.processor.Status()[0].Outage, box.names())
+		}
+		mended.Store(true)
+		time.Sleep(5 * time.Minute)
+		p.stop(t)
+		if items, again := h.items(); items != 5 || again != 0 || w.pending() != 0 || box.names() != "" {
+			t.Errorf("after it: %d items, %d again, %d pending, letters %q", items, again, w.pending(), box.names())
+		}
+	})
 }

@@ -52,8 +52,8 @@ type heldKey struct {
 	redo func()          // called when the change comes again
 }
 
-// inHeldKey has a test ask for something while a change of the held key is being parked, and expects that this is served
-// without reading the letters again and again, and that the key is free then.
+// inHeldKey has a test ask for something while a change of the held key is being parked, and expects that this is
+// served without reading the letters again and again, and that the key is free then.
 func inHeldKey(t *testing.T, concurrency int, test func(t *testing.T, k *heldKey) error, want ...string) {
 	t.Helper()
 	inWorld(t, 1, func(t *testing.T, w *world) {
@@ -70,7 +70,10 @@ func inHeldKey(t *testing.T, concurrency int, test func(t *testing.T, k *heldKey
 			return nil
 		}}
 		k.p = w.run("a", k.h, changefeed.Options{
-			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: k.box, HoldKeys: true}, Concurrency: concurrency,
+			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+				MaxAttempts: 2, DeadLetters: k.box,
+				HoldKeys: true,
+			}, Concurrency: concurrency,
 		})
 		k.bad = w.put("oslo", "bad", 1)
 		w.isParked(k.box.letterBox, "bad")

@@ -64,7 +64,9 @@ func (b *letterBox) Remove(_ context.Context, key feed.PartitionKey, id string) 
 func (b *letterBox) all() []feed.DeadLetter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.SortedFunc(slices.Values(b.kept), func(a, c feed.DeadLetter) int { return int(a.Change.LSN - c.Change.LSN) })
+	return slices.SortedFunc(slices.Values(b.kept), func(a, c feed.DeadLetter) int {
+		return int(a.Change.LSN - c.Change.LSN)
+	})
 }
 
 // names are the ids and dispositions of the letters.
@@ -121,7 +123,10 @@ func TestAcceptance5OneBadItemInAHundredIsParked(t *testing.T) {
 			}
 			h := failsOn(onID(fmt.Sprint("item-", bad)))
 			box := &letterBox{}
-			p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}})
+			p := w.run("a", h, changefeed.Options{
+				Start:     feed.FromBeginning(),
+				OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box},
+			})
 			time.Sleep(time.Minute)
 			p.stop(t)
 			if items, again := h.items(); items != 99 || again != 0 || w.pending() != 0 {
@@ -136,8 +141,10 @@ func TestAcceptance5OneBadItemInAHundredIsParked(t *testing.T) {
 				t.Fatalf("bad item %d: letters %s", bad, box.names())
 			}
 			l := all[0]
-			if l.Change.ID != fmt.Sprint("item-", bad) || l.Change.LSN != lsns[bad] || !strings.Contains(l.Cause, errHandler.Error()) || l.Attempts < 3 ||
-				l.Instance != "a" || l.Range != feed.FullRange() || l.Disposition != feed.DispositionFailed || l.Failed.IsZero() || len(l.Change.Body) == 0 {
+			if l.Change.ID != fmt.Sprint("item-", bad) || l.Change.LSN != lsns[bad] ||
+				!strings.Contains(l.Cause, errHandler.Error()) || l.Attempts < 3 ||
+				l.Instance != "a" || l.Range != feed.FullRange() || l.Disposition != feed.DispositionFailed ||
+				l.Failed.IsZero() || len(l.Change.Body) == 0 {
 				t.Errorf("letter %+v", l)
 			}
 		})
@@ -180,11 +187,15 @@ func TestATransactionIsCutInTheLastStepOnly(t *testing.T) {
 			return inner(ctx, b)
 		}
 		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box},
+		})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if box.names() != "t11 failed" || whole < 3 || cut != 8 || w.pending() != 0 {
-			t.Errorf("letters %s; the transaction came whole %d times, and cut %d times; %d pending", box.names(), whole, cut, w.pending())
+			t.Errorf("letters %s; the transaction came whole %d times, and cut %d times; %d pending", box.names(),
+				whole, cut, w.pending())
 		}
 		h.ordered(t)
 	})
@@ -198,7 +209,9 @@ func TestAHandlerSaysWhatHasFailed(t *testing.T) {
 		most    int                               // calls
 		letters string
 	}{
-		{"done up to it", func(_ *feed.Batch, at int) error { return &feed.Failure{Done: at, Err: errHandler} }, 7, "bad failed"},
+		{"done up to it", func(_ *feed.Batch, at int) error {
+			return &feed.Failure{Done: at, Err: errHandler}
+		}, 7, "bad failed"},
 		{"exactly it", func(_ *feed.Batch, at int) error {
 			return &feed.Failure{Items: map[int]error{at: errHandler}}
 		}, 2, "bad failed"},
@@ -235,14 +248,18 @@ func TestAHandlerSaysWhatHasFailed(t *testing.T) {
 					err := tt.say(b, at)
 					said, _ := errors.AsType[*feed.Failure](err)
 					for i, c := range b.Changes {
-						if said != nil && said.Done >= 0 && (i < said.Done || said.Items != nil && said.Items[i] == nil) {
+						if said != nil && said.Done >= 0 &&
+							(i < said.Done || said.Items != nil && said.Items[i] == nil) {
 							done[c.ID]++
 						}
 					}
 					return err
 				})
 				box := &letterBox{}
-				p := w.run("a", handler, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
+				p := w.run("a", handler, changefeed.Options{
+					Start:     feed.FromBeginning(),
+					OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box},
+				})
 				time.Sleep(time.Minute)
 				p.stop(t)
 				if calls > tt.most || box.names() != tt.letters || len(done) != 9 || w.pending() != 0 {
@@ -306,7 +323,10 @@ func TestTheWaitThatAHandlerAsksForIsKeptInABisection(t *testing.T) {
 			calls = append(calls, time.Now())
 			return &feed.Failure{After: time.Hour, Err: errHandler}
 		}}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: &letterBox{}}})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: &letterBox{}},
+		})
 		time.Sleep(90 * time.Minute)
 		p.stop(t)
 		if len(calls) < 2 || calls[1].Sub(calls[0]) < time.Hour {
@@ -337,7 +357,8 @@ func TestAnUndecodableDocumentIsPoisonByItself(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.fill(5)
 		body := json.RawMessage(`{"id":"odd","city":"oslo","n":"seven"}`)
-		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{{Op: feed.WriteCreate, Body: body}}); err != nil {
+		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"),
+			[]feed.Write{{Op: feed.WriteCreate, Body: body}}); err != nil {
 			t.Fatal(err)
 		}
 		w.put("oslo", "even", 8)
@@ -350,7 +371,10 @@ func TestAnUndecodableDocumentIsPoisonByItself(t *testing.T) {
 			return nil
 		})
 		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 100, DeadLetters: box}})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 100, DeadLetters: box},
+		})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if !slices.Equal(got, []int{0, 1, 2, 3, 4, 8}) || box.names() != "odd undecodable" || w.pending() != 0 {
@@ -369,7 +393,8 @@ func TestPoisonBesideAnUndecodableDocumentTakesNoHealthyChangeAlong(t *testing.T
 			w.put("oslo", fmt.Sprint("item-", i), i)
 		}
 		body := []byte(`{"id":"odd","city":"oslo","n":"no number"}`)
-		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{{Op: feed.WriteUpsert, Body: body}}); err != nil {
+		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"),
+			[]feed.Write{{Op: feed.WriteUpsert, Body: body}}); err != nil {
 			t.Fatal(err)
 		}
 		w.put("oslo", "item-9", 9)
@@ -386,7 +411,10 @@ func TestPoisonBesideAnUndecodableDocumentTakesNoHealthyChangeAlong(t *testing.T
 			return nil
 		})
 		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box},
+		})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if box.names() != "item-4 poison, odd undecodable" || len(done) != 9 {
@@ -395,12 +423,14 @@ func TestPoisonBesideAnUndecodableDocumentTakesNoHealthyChangeAlong(t *testing.T
 	})
 }
 
-// An outage that a function of Items says counts no attempt, also when another document of the batch could not be decoded.
+// An outage that a function of Items says counts no attempt, also when another document of the batch could not be
+// decoded.
 func TestAnOutageThatIsSaidBesideAnUndecodableDocumentCountsNoAttempt(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.put("oslo", "good", 1)
 		body := []byte(`{"id":"odd","city":"oslo","n":"no number"}`)
-		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{{Op: feed.WriteUpsert, Body: body}}); err != nil {
+		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"),
+			[]feed.Write{{Op: feed.WriteUpsert, Body: body}}); err != nil {
 			t.Fatal(err)
 		}
 		over := time.Now().Add(10 * time.Minute)
@@ -413,7 +443,10 @@ func TestAnOutageThatIsSaidBesideAnUndecodableDocumentCountsNoAttempt(t *testing
 			return nil
 		})
 		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box}})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box},
+		})
 		time.Sleep(20 * time.Minute)
 		p.stop(t)
 		if box.names() != "odd undecodable" || done != 1 {
@@ -429,7 +462,10 @@ func TestWithoutDeadLettersAChangeThatFailsBlocksAlone(t *testing.T) {
 		w.put("city-7", "bad", 1)
 		w.put("city-7", "after", 1)
 		h := failsOn(onID("bad"))
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2}, RetryMax: time.Second})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2}, RetryMax: time.Second,
+		})
 		time.Sleep(time.Minute)
 		if items, again := h.items(); items != 20 || again != 0 || w.pending() == 0 {
 			t.Errorf("%d items, %d again, %d pending", items, again, w.pending())
@@ -441,93 +477,15 @@ func TestWithoutDeadLettersAChangeThatFailsBlocksAlone(t *testing.T) {
 			count int
 			ids   []string
 			key   feed.PartitionKey
-		}{{first, 22, []string{"item", "item", "item", "item"}, feed.Key("city-0")}, {last, 1, []string{"bad"}, feed.Key("city-7")}} {
+		}{
+			{first, 22, []string{"item", "item", "item", "item"}, feed.Key("city-0")},
+			{last, 1, []string{"bad"}, feed.Key("city-7")},
+		} {
 			got, ok := errors.AsType[*feed.BatchError](want.err)
-			if !ok || !errors.Is(got, errHandler) || got.Count != want.count || !slices.Equal(got.IDs, want.ids) || got.Key != want.key || got.First == 0 || got.Last < got.First {
+			if !ok || !errors.Is(got, errHandler) || got.Count != want.count || !slices.Equal(got.IDs, want.ids) ||
+				got.Key != want.key || got.First == 0 || got.Last < got.First {
 				t.Errorf("%v, want it to name %d changes of %v", want.err, want.count, want.ids)
 			}
-		}
-	})
-}
-
-// An outage fills no dead letters. When it is over, all goes on, and the change that was poison all
-// the time is parked.
-func TestAnOutageParksNothing(t *testing.T) {
-	for _, concurrency := range []int{1, 8} {
-		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
-			inWorld(t, 2, func(t *testing.T, w *world) {
-				var mu sync.Mutex
-				away := true
-				h := &tally{}
-				calls := 0
-				h.before = func(_ context.Context, b *feed.Batch) error {
-					mu.Lock()
-					defer mu.Unlock()
-					calls++
-					if away || slices.ContainsFunc(b.Changes, func(c feed.Change) bool { return c.ID == "bad" }) {
-						return errHandler
-					}
-					return nil
-				}
-				w.fill(50)
-				w.put("oslo", "bad", 1)
-				box := &letterBox{}
-				p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}, Concurrency: concurrency})
-				time.Sleep(time.Minute)
-				mu.Lock()
-				calls = 0
-				mu.Unlock()
-				time.Sleep(30 * time.Minute)
-				s := p.processor.Status()[0]
-				if !s.Outage || s.Leases[0].Buffered+s.Leases[1].Buffered == 0 || s.Leases[0].Parked != 0 {
-					t.Errorf("in the outage: %+v", s)
-				}
-				mu.Lock()
-				if box.names() != "" || calls > 150 || calls < 20 {
-					t.Errorf("in the outage: letters %q, %d probes in 30 minutes", box.names(), calls)
-				}
-				away = false
-				mu.Unlock()
-				if p.errs.find(feed.ErrOutage) == nil {
-					t.Error("nobody has said so")
-				}
-				time.Sleep(5 * time.Minute)
-				p.stop(t)
-				if items, again := h.items(); items != 50 || again != 0 || w.pending() != 0 || box.names() != "bad failed" {
-					t.Errorf("after it: %d items, %d again, %d pending, letters %q", items, again, w.pending(), box.names())
-				}
-				h.ordered(t)
-			})
-		})
-	}
-}
-
-// The partition of a lease is split in an outage. The instance has the parts, and the outage goes on.
-func TestASplitInAnOutageParksNothing(t *testing.T) {
-	inWorld(t, 1, func(t *testing.T, w *world) {
-		var mended atomic.Bool
-		h := &tally{before: func(context.Context, *feed.Batch) error {
-			if mended.Load() {
-				return nil
-			}
-			return errHandler
-		}}
-		w.fill(5)
-		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
-		time.Sleep(time.Minute)
-		w.split(0)
-		time.Sleep(time.Minute)
-		w.split(0)
-		time.Sleep(30 * time.Minute)
-		if !p.processor.Status()[0].Outage || box.names() != "" {
-			t.Errorf("after two splits: outage %v, letters %q", p.processor.Status()[0].Outage, box.names())
-		}
-		mended.Store(true)
-		time.Sleep(5 * time.Minute)
-		p.stop(t)
-		if items, again := h.items(); items != 5 || again != 0 || w.pending() != 0 || box.names() != "" {
-			t.Errorf("after it: %d items, %d again, %d pending, letters %q", items, again, w.pending(), box.names())
 		}
 	})
 }
@@ -537,7 +495,10 @@ func TestOneBadChangeOnAQuietFeedIsParked(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.put("oslo", "bad", 1)
 		box := &letterBox{}
-		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}})
+		p := w.run("a", failsOn(onID("bad")), changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box},
+		})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if box.names() != "bad failed" || w.pending() != 0 {
@@ -563,7 +524,10 @@ func TestARefusedLetterStaysWithItsBatch(t *testing.T) {
 			return nil
 		}}
 		h := failsOn(onID("bad"))
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}, RetryMax: time.Second})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}, RetryMax: time.Second,
+		})
 		time.Sleep(time.Minute)
 		if err := p.errs.find(errDisk); err == nil || err.Origin != feed.OriginDeadLetters || w.pending() == 0 {
 			t.Errorf("%v, %d pending", err, w.pending())
@@ -602,7 +566,10 @@ func TestAChangeThatEndsTheProcessIsParked(t *testing.T) {
 						return ctx.Err()
 					}
 					p := w.run(fmt.Sprint("life-", lives), h, changefeed.Options{
-						Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}, Concurrency: concurrency, Drain: time.Second,
+						Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+							MaxAttempts: 3,
+							DeadLetters: box,
+						}, Concurrency: concurrency, Drain: time.Second,
 					})
 					select {
 					case <-crash:
@@ -633,11 +600,15 @@ func TestAHeldKeyIsParkedBehindItsFirst(t *testing.T) {
 				w.put("rome", "free", 3)
 				box := &letterBox{}
 				h := failsOn(onID("bad"))
-				o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}, Concurrency: concurrency}
+				o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+					MaxAttempts: 2,
+					DeadLetters: box, HoldKeys: true,
+				}, Concurrency: concurrency}
 				p := w.run("a", h, o)
 				time.Sleep(time.Minute)
 				l := leaseOf(t, p.processor)
-				if box.names() != "bad failed, next held" || w.pending() != 0 || l.Held != 1 || l.Parked != 2 || l.Buffered != 0 {
+				if box.names() != "bad failed, next held" || w.pending() != 0 || l.Held != 1 || l.Parked != 2 ||
+					l.Buffered != 0 {
 					t.Errorf("letters %q, %d pending, %+v", box.names(), w.pending(), l)
 				}
 				p.stop(t)
@@ -680,7 +651,10 @@ func TestLettersAreRedriven(t *testing.T) {
 					}
 					return nil
 				}
-				o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}, Concurrency: concurrency}
+				o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+					MaxAttempts: 2,
+					DeadLetters: box, HoldKeys: true,
+				}, Concurrency: concurrency}
 				a, b := w.run("a", h, o), w.run("b", h, o)
 				w.many(40, 10)
 				oslo := feed.Key("oslo")
@@ -706,8 +680,10 @@ func TestLettersAreRedriven(t *testing.T) {
 				time.Sleep(time.Minute)
 				a.stop(t)
 				b.stop(t)
-				if items, again := h.items(); items != 44 || again != 0 || box.names() != "" || w.pending() != 0 || redriven != 4 {
-					t.Errorf("%d items, %d again, letters %q, %d pending, %d redriven", items, again, box.names(), w.pending(), redriven)
+				if items, again := h.items(); items != 44 || again != 0 || box.names() != "" || w.pending() != 0 ||
+					redriven != 4 {
+					t.Errorf("%d items, %d again, letters %q, %d pending, %d redriven", items, again, box.names(),
+						w.pending(), redriven)
 				}
 				h.perKey(t)
 				if n := len(w.records(feed.KindRequest)); n != 0 {
@@ -723,7 +699,10 @@ func TestAHeldKeyIsReleasedWithoutItsFirst(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		box := &letterBox{}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2,
+			DeadLetters: box, HoldKeys: true,
+		}}
 		p := w.run("a", h, o)
 		for i, id := range []string{"bad", "next", "later"} {
 			w.put("oslo", id, i)
@@ -742,7 +721,8 @@ func TestAHeldKeyIsReleasedWithoutItsFirst(t *testing.T) {
 	})
 }
 
-// A letter has a place for whatever the feed has: one that is refused stays with its change for ever, and stops its lease.
+// A letter has a place for whatever the feed has: one that is refused stays with its change for ever, and stops its
+// lease.
 func TestAChangeOfNearlyTwoMegabytesIsParked(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		dead := w.create(docstore.ContainerSpec{ID: "dead", Paths: []string{deadletters.KeyPath}})
@@ -756,11 +736,15 @@ func TestAChangeOfNearlyTwoMegabytesIsParked(t *testing.T) {
 			text[i] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-"[b%64]
 		}
 		body := fmt.Appendf(nil, `{"id":"bad","city":"oslo","text":"%s"}`, text)
-		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"), []feed.Write{{Op: feed.WriteUpsert, Body: body}}); err != nil {
+		if _, err := w.orders.Commit(t.Context(), feed.Key("oslo"),
+			[]feed.Write{{Op: feed.WriteUpsert, Body: body}}); err != nil {
 			t.Fatal(err)
 		}
 		h := failsOn(onID("bad"))
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box},
+		})
 		time.Sleep(time.Minute)
 		w.fill(10)
 		time.Sleep(time.Minute)
@@ -773,7 +757,8 @@ func TestAChangeOfNearlyTwoMegabytesIsParked(t *testing.T) {
 			letters++
 		}
 		if items, _ := h.items(); items != 10 || letters != 1 {
-			t.Errorf("%d of 10 changes of other keys are handled, %d letters; %v", items, letters, p.errs.find(feed.ErrBadRequest))
+			t.Errorf("%d of 10 changes of other keys are handled, %d letters; %v", items, letters,
+				p.errs.find(feed.ErrBadRequest))
 		}
 	})
 }

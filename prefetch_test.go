@@ -19,7 +19,9 @@ func TestTheNextPageIsReadWhileTheHandlerWorks(t *testing.T) {
 		inWorld(t, 1, func(t *testing.T, w *world) {
 			const pages = 100
 			w.many(pages*10, 50)
-			source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+			source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range,
+				from feed.Position, o feed.ReadOptions,
+			) (feed.Page, error) {
 				time.Sleep(c.read)
 				return w.orders.Read(ctx, r, from, o)
 			}}
@@ -43,13 +45,16 @@ func TestTheNextPageIsReadWhileTheHandlerWorks(t *testing.T) {
 	}
 }
 
-// Each second read takes nearly twice as long as a batch. The handler does not wait for it, because pages are read ahead.
+// Each second read takes nearly twice as long as a batch. The handler does not wait for it, because pages are read
+// ahead.
 func TestReadsThatAreNowAndThenSlowDelayNothing(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		const pages = 100
 		w.many(pages*10, 50)
 		reads := 0
-		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position,
+			o feed.ReadOptions,
+		) (feed.Page, error) {
 			if reads++; reads%2 == 0 {
 				time.Sleep(9 * time.Millisecond)
 			}
@@ -79,7 +84,9 @@ func TestNoMoreIsReadAheadThanTheBufferHolds(t *testing.T) {
 		inWorld(t, 1, func(t *testing.T, w *world) {
 			w.many(100, 20)
 			var last atomic.Int64 // LSN that was read
-			source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+			source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range,
+				from feed.Position, o feed.ReadOptions,
+			) (feed.Page, error) {
 				page, err := w.orders.Read(ctx, r, from, o)
 				if n := len(page.Changes); n > 0 {
 					last.Store(page.Changes[n-1].LSN)
@@ -89,7 +96,8 @@ func TestNoMoreIsReadAheadThanTheBufferHolds(t *testing.T) {
 			h := &tally{before: func(_ context.Context, b *feed.Batch) error {
 				time.Sleep(time.Second)
 				if end := b.Changes[len(b.Changes)-1].LSN; last.Load() != end {
-					t.Errorf("%d items, %d bytes: changes to LSN %d are read while the handler has those to LSN %d", o.BufferItems, o.BufferBytes, last.Load(), end)
+					t.Errorf("%d items, %d bytes: changes to LSN %d are read while the handler has those to LSN %d",
+						o.BufferItems, o.BufferBytes, last.Load(), end)
 				}
 				return nil
 			}}
@@ -115,7 +123,10 @@ func TestAPageReadAheadIsNotTakenForOneThatComesAgain(t *testing.T) {
 			}
 			return nil
 		}}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), MaxItems: 20, HandlerTimeout: time.Second, RetryMax: time.Second})
+		p := w.run("a", h, changefeed.Options{
+			Start: feed.FromBeginning(), MaxItems: 20, HandlerTimeout: time.Second,
+			RetryMax: time.Second,
+		})
 		time.Sleep(5 * time.Minute)
 		p.stop(t)
 		if items, _ := h.items(); items != 500 || w.pending() != 0 {
@@ -130,7 +141,9 @@ func TestAReadAheadEndsWithTheWork(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.many(100, 20)
 		var hung atomic.Bool
-		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position,
+			o feed.ReadOptions,
+		) (feed.Page, error) {
 			if from.Token != "" && from.Token != `"0"` {
 				hung.Store(true)
 				<-ctx.Done()

@@ -42,7 +42,7 @@ func New(source feed.Source, leases feed.LeaseStore, handler feed.Handler, o Opt
 		return nil, err
 	}
 	o = o.withDefaults()
-	o.Hooks = o.Hooks.and(needs.Hooks)
+	o.Hooks = o.Hooks.And(needs.Hooks)
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func isNil(h feed.Handler) bool {
 //
 // You may call Run again after it has returned, and even several times at once: each call is an instance of its own.
 func (p *Processor) Run(ctx context.Context) error {
-	in := instance.New(ctx, p.source, p.leases, p.handler, p.opts.toParts(), p.opts.Hooks.bindTo(context.WithoutCancel(ctx)))
+	in := instance.New(ctx, p.source, p.leases, p.handler, p.opts.toParts(), p.opts.Hooks)
 	in.Begin = func(lease feed.Record, started time.Time, crashed bool) { tenure.Begin(in, lease, started, crashed) }
 	r := &run{in, unit.New(in)}
 	p.runs.Put(in.Me.Epoch, r)

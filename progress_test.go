@@ -31,7 +31,10 @@ func TestAnOlderCheckpointMovesNothingBack(t *testing.T) {
 			}
 			return w.leases.Update(ctx, l)
 		}}
-		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: feed.FromBeginning(), Manual: true, MaxItems: 1})
+		p := w.runWith(w.orders, store, "a", h, changefeed.Options{
+			Start: feed.FromBeginning(), Manual: true,
+			MaxItems: 1,
+		})
 		w.fill(5)
 		time.Sleep(5 * time.Second)
 		var batches []*feed.Batch
@@ -219,7 +222,8 @@ func TestCheckpointItemsAreCountedToTheLast(t *testing.T) {
 			look()
 		}
 		if want := []int64{1, 0, 1, 0, 1, 0}; !slices.Equal(pending, want) {
-			t.Errorf("pending after one change and two more, again and again: %v, want %v with a checkpoint each 3", pending, want)
+			t.Errorf("pending after one change and two more, again and again: %v, want %v with a checkpoint each 3",
+				pending, want)
 		}
 		p.stop(t)
 	})

@@ -101,7 +101,8 @@ func (p *progress) sends(c *client, l feed.Record) (w sent) {
 	if len(t.sheets) > 0 && w.saying.lsn > t.sheets[0].from {
 		p.seen["positions within a page"]++
 	}
-	w.undue = p.o.CheckpointItems > 0 && p.o.CheckpointEvery == 0 && t.turn > t.due && l.State == feed.StateLive && l.Owner == c.name
+	w.undue = p.o.CheckpointItems > 0 && p.o.CheckpointEvery == 0 && t.turn > t.due && l.State == feed.StateLive &&
+		l.Owner == c.name
 	t.last = w
 	return w
 }
@@ -155,9 +156,11 @@ func (p *progress) creates(w *scripted, l feed.Record) {
 		return
 	}
 	for _, parent := range w.leases {
-		if parent.Kind == feed.KindLease && parent.State == feed.StateSplitting && parent.Range.Contains(l.Range) && statusOf(parent.Lease()) != statusOf(l.Lease()) {
+		if parent.Kind == feed.KindLease && parent.State == feed.StateSplitting && parent.Range.Contains(l.Range) &&
+			statusOf(parent.Lease()) != statusOf(l.Lease()) {
 			p.mu.Lock()
-			p.breach("%s is made at %+v, its parent is stored at %+v", l.Token, statusOf(l.Lease()), statusOf(parent.Lease()))
+			p.breach("%s is made at %+v, its parent is stored at %+v", l.Token, statusOf(l.Lease()),
+				statusOf(parent.Lease()))
 			p.mu.Unlock()
 		}
 	}
@@ -327,7 +330,8 @@ func (p *progress) answered(ctx context.Context, c *client, b *feed.Batch, a ask
 	end := b.Changes[len(b.Changes)-1].LSN
 	atOnce, isLost := time.Now().Equal(a.at), errors.Is(err, feed.ErrLeaseLost)
 	if err == nil && p.stored[b.Range].lsn < end {
-		p.breach("%s: checkpoint of %s at %d without an error, stored at %d", c.name, b.LeaseToken, end, p.stored[b.Range].lsn)
+		p.breach("%s: checkpoint of %s at %d without an error, stored at %d", c.name, b.LeaseToken, end,
+			p.stored[b.Range].lsn)
 	}
 	switch refused := atOnce && ctx.Err() == nil && errors.Is(err, feed.ErrHandlerTimeout); {
 	case !a.held:
@@ -337,7 +341,8 @@ func (p *progress) answered(ctx context.Context, c *client, b *feed.Batch, a ask
 		}
 		maps.DeleteFunc(p.done, func(e entry, _ bool) bool { return slices.Contains(a.fresh, e) })
 	case refused != (a.divided && ctx.Err() == nil && !isLost):
-		p.breach("%s: checkpoint of %s at %d: %v; it comes again in parts: %t", c.name, b.LeaseToken, end, err, a.divided)
+		p.breach("%s: checkpoint of %s at %d: %v; it comes again in parts: %t", c.name, b.LeaseToken, end, err,
+			a.divided)
 	case refused:
 		p.seen["checkpoints refused"]++
 	case err != nil && len(a.fresh) > 0:

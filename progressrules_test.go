@@ -306,7 +306,8 @@ func (t *tenure) isDue(o changefeed.Options) bool {
 	case o.CheckpointItems == 0 && o.CheckpointEvery == 0:
 		return true
 	}
-	return o.CheckpointItems > 0 && unsaved >= o.CheckpointItems || o.CheckpointEvery > 0 && time.Since(t.stored) >= o.CheckpointEvery
+	return o.CheckpointItems > 0 && unsaved >= o.CheckpointItems || o.CheckpointEvery > 0 &&
+		time.Since(t.stored) >= o.CheckpointEvery
 }
 
 // returns notes that a call or a read has returned, after which the lease is written if it must be.

@@ -156,7 +156,8 @@ func (s *scripted) check(t *testing.T) {
 			t.Errorf("change %d at %s was never done", e.lsn, e.place)
 		}
 		for _, l := range s.leases {
-			if l.Kind == feed.KindLease && l.Range.Holds(e.place) && (positionOf(l.Position.Token) < e.lsn || l.Attempts > 0) {
+			if l.Kind == feed.KindLease && l.Range.Holds(e.place) && (positionOf(l.Position.Token) < e.lsn ||
+				l.Attempts > 0) {
 				t.Errorf("in the end %s is stored at %+v, before change %d", l.Token, statusOf(l.Lease()), e.lsn)
 			}
 		}

@@ -77,19 +77,22 @@ func (s *scripted) split(place int) {
 	s.cut(place)
 }
 
-// splitFailing cuts the first key off each lease whose first change has failed. One of the parts does not have that change.
+// splitFailing cuts the first key off each lease whose first change has failed. One of the parts does not have that
+// change.
 func (s *scripted) splitFailing() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.leases {
-		if from, err := strconv.ParseInt("0"+l.Range.Min, 16, 0); err == nil && l.Kind == feed.KindLease && l.Attempts > 0 {
+		if from, err := strconv.ParseInt("0"+l.Range.Min, 16, 0); err == nil && l.Kind == feed.KindLease &&
+			l.Attempts > 0 {
 			s.cut(int(from) + 1)
 		}
 	}
 }
 
 func (s *scripted) cut(place int) {
-	if at := fmt.Sprintf("%02X", place); 0 < place && place < places && !slices.Contains(s.bounds, at) && len(s.bounds) < 8 {
+	if at := fmt.Sprintf("%02X", place); 0 < place && place < places && !slices.Contains(s.bounds, at) &&
+		len(s.bounds) < 8 {
 		s.bounds = append(s.bounds, at)
 		slices.Sort(s.bounds)
 	}

@@ -36,7 +36,8 @@ type PullOptions struct {
 // pages with changes. Each page has its Range, and the position Next from which you can resume that range; ranges
 // inside r take turns. Pull follows splits. An error is yielded once, as the last pair; the end of ctx is not yielded
 // as an error.
-func Pull(ctx context.Context, source feed.Source, r feed.Range, from feed.Position, o PullOptions) iter.Seq2[feed.Page, error] {
+func Pull(ctx context.Context, source feed.Source, r feed.Range, from feed.Position, o PullOptions) iter.Seq2[feed.Page,
+	error] {
 	return func(yield func(feed.Page, error) bool) {
 		p := puller{source: source, opts: o, poll: instance.FirstPoll}
 		if p.opts.Poll <= 0 {
@@ -136,7 +137,8 @@ func (p *puller) cutPart(ctx context.Context, i int) error {
 		if !whole.r.Holds(place) {
 			return fmt.Errorf("%w: partition key %s is not in range %s", feed.ErrBadRequest, p.opts.Key, whole.r)
 		}
-		ranges = slices.DeleteFunc(ranges, func(r feed.Range) bool { return !r.Holds(place) }) // the source would refuse the other ranges
+		// the source would refuse the other ranges
+		ranges = slices.DeleteFunc(ranges, func(r feed.Range) bool { return !r.Holds(place) })
 	}
 	var parts []part
 	for _, r := range ranges {
@@ -164,7 +166,8 @@ func (p *puller) waitForMore(ctx context.Context) error {
 	defer more(nil)
 	var waits sync.WaitGroup
 	for _, part := range p.parts {
-		waits.Go(func() { more(cmp.Or(waiter.Wait(waiting, part.r, part.at), errMore)) }) // the first part with more changes ends the wait of all
+		// the first part with more changes ends the wait of all
+		waits.Go(func() { more(cmp.Or(waiter.Wait(waiting, part.r, part.at), errMore)) })
 	}
 	waits.Wait()
 	cause := context.Cause(waiting)

@@ -72,7 +72,8 @@ func TestPullMovesOnAfterAnEmptyPage(t *testing.T) {
 			}
 		}()
 		keyed := struct{ feed.Source }{w.orders} // it cannot wait
-		for page, err := range changefeed.Pull(ctx, keyed, feed.FullRange(), feed.Position{}, changefeed.PullOptions{Follow: true}) {
+		for page, err := range changefeed.Pull(ctx, keyed, feed.FullRange(), feed.Position{},
+			changefeed.PullOptions{Follow: true}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -176,7 +177,8 @@ func TestAPullThatWasIdleIsQuickAgain(t *testing.T) {
 		var written time.Time
 		pages := 0
 		source := struct{ feed.Source }{w.orders} // it cannot wait
-		for _, err := range changefeed.Pull(ctx, source, feed.FullRange(), feed.Position{}, changefeed.PullOptions{Follow: true}) {
+		for _, err := range changefeed.Pull(ctx, source, feed.FullRange(), feed.Position{},
+			changefeed.PullOptions{Follow: true}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -209,7 +211,8 @@ func TestAPullThatIsWokenForOthersIsStillQuick(t *testing.T) {
 			written = time.Now()
 			w.put("oslo", "1", 1)
 		})
-		for _, err := range changefeed.Pull(ctx, restless{w.orders}, feed.FullRange(), feed.Position{}, changefeed.PullOptions{Follow: true}) {
+		for _, err := range changefeed.Pull(ctx, restless{w.orders}, feed.FullRange(), feed.Position{},
+			changefeed.PullOptions{Follow: true}) {
 			if err != nil {
 				t.Fatal(err)
 			}

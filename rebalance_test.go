@@ -124,9 +124,10 @@ func TestAcceptance8LeasesOfACrashedHostAreOwnedAsSoonAsTheyExpire(t *testing.T)
 		followed      bool
 		late          time.Duration
 	}{{50, 2, true, 5 * time.Second}, {50, 2, false, 0}, {100, 2, true, 0}, {300, 4, true, 0}}[:detector.Rounds(4, 2)] {
-		t.Run(fmt.Sprintf("%d leases, %d survive, followed %v, %v", c.leases, c.hosts-1, c.followed, c.late), func(t *testing.T) {
-			inWorld(t, 1, func(t *testing.T, w *world) { w.crash(c.leases, c.hosts, c.followed, c.late) })
-		})
+		t.Run(fmt.Sprintf("%d leases, %d survive, followed %v, %v", c.leases, c.hosts-1, c.followed, c.late),
+			func(t *testing.T) {
+				inWorld(t, 1, func(t *testing.T, w *world) { w.crash(c.leases, c.hosts, c.followed, c.late) })
+			})
 	}
 }
 
@@ -353,14 +354,17 @@ func TestAStoppedInstanceFreesItsLeasesAtOnce(t *testing.T) {
 	})
 }
 
-// An instance that joins after splits is given a lease as after any other time: the instances agree on how many there are,
-// though nobody is told of the leases that were split.
+// An instance that joins after splits is given a lease as after any other time: the instances agree on how many there
+// are, though nobody is told of the leases that were split.
 func TestAnInstanceThatJoinsAfterSplitsIsGivenItsLeases(t *testing.T) {
 	for seed := range uint64(detector.Rounds(60, 15)) {
 		inWorld(t, 1+int(seed%3), func(t *testing.T, w *world) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			var stolen atomic.Int64
-			o := changefeed.Options{Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Round: func(_ context.Context, r feed.Round) { stolen.Add(int64(r.Stolen)) }}}
+			o := changefeed.Options{
+				Start: feed.FromBeginning(),
+				Hooks: changefeed.Hooks{Round: func(_ context.Context, r feed.Round) { stolen.Add(int64(r.Stolen)) }},
+			}
 			var all []*process
 			for i := range 1 + rng.IntN(3) {
 				all = append(all, w.run(fmt.Sprint("i", i), &tally{}, o))

@@ -43,16 +43,16 @@ func (r *receipts) Handle(ctx context.Context, b *feed.Batch) (err error) {
 	return err
 }
 
-// rests reports whether the first bad item was given so many times and nothing has been in hand for a while, so that all
-// of it is stored.
+// rests reports whether the first bad item was given so many times and nothing has been in hand for a while, so that
+// all of it is stored.
 func (r *receipts) rests(times int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.times[r.bad[0]] >= times && r.inHand == 0 && time.Since(r.last) >= 2*time.Second
 }
 
-// A letter says how often the handler has had its change: not how often it has had others, with which the change was in a
-// batch later or before, and not only since the last owner began.
+// A letter says how often the handler has had its change: not how often it has had others, with which the change was in
+// a batch later or before, and not only since the last owner began.
 func TestALetterCountsTheCallsThatHadItsChange(t *testing.T) {
 	type options = changefeed.Options
 	for _, c := range []struct {
@@ -64,7 +64,13 @@ func TestALetterCountsTheCallsThatHadItsChange(t *testing.T) {
 		{"then the same", options{}, options{}, []string{"item-3", "item-7"}, 0},
 		{"then smaller pages", options{}, options{MaxItems: 2}, []string{"item-6"}, 0},
 		{"then larger pages", options{MaxItems: 1}, options{MaxItems: 10}, []string{"item-0"}, 0},
-		{"then larger pages with another bad change", options{MaxItems: 1}, options{MaxItems: 10}, []string{"item-0", "item-4"}, 0},
+		{
+			"then larger pages with another bad change",
+			options{MaxItems: 1},
+			options{MaxItems: 10},
+			[]string{"item-0", "item-4"},
+			0,
+		},
 		{"keys in parallel", options{Concurrency: 4}, options{Concurrency: 4}, []string{"item-1", "item-5"}, 0},
 		{"then keys in parallel", options{}, options{Concurrency: 4}, []string{"item-1", "item-5"}, 0},
 		{"then one after the other", options{Concurrency: 4}, options{}, []string{"item-1", "item-5"}, 0},
@@ -109,7 +115,8 @@ func (w *world) countsCalls(h *receipts, crash bool, first, second changefeed.Op
 	letters := box.all()
 	for _, l := range letters {
 		if got := h.times[l.Change.ID]; l.Attempts != got {
-			w.t.Errorf("the letter of %s says %d attempts, the handler had it %d times, %d of them under the first owner",
+			w.t.Errorf("the letter of %s says %d attempts, the handler had it %d times, %d of them under the "+
+				"first owner",
 				l.Change.ID, l.Attempts, got, before[l.Change.ID])
 		}
 	}
@@ -125,8 +132,8 @@ func (r *receipts) soFar() map[string]int {
 	return maps.Clone(r.times)
 }
 
-// Of a transaction one change fails under the first owner. Under the next one another change of it fails: as often as it may,
-// whatever the first one has had.
+// Of a transaction one change fails under the first owner. Under the next one another change of it fails: as often as
+// it may, whatever the first one has had.
 func TestChangesOfATransactionKeepTheirOwnAttempts(t *testing.T) {
 	for name, o := range map[string]changefeed.Options{"one at a time": {}, "two at once": {Concurrency: 2}} {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +172,8 @@ func TestChangesOfATransactionKeepTheirOwnAttempts(t *testing.T) {
 				p.stop(t)
 				all := box.all()
 				if len(all) != 1 || all[0].Change.ID != "c" || calls["c"]-before != 5 || all[0].Attempts > calls["c"] {
-					t.Errorf("c was called %d times and then %d times, want 5 before it is parked; letters %+v", before, calls["c"]-before, all)
+					t.Errorf("c was called %d times and then %d times, want 5 before it is parked; letters %+v", before,
+						calls["c"]-before, all)
 				}
 			})
 		})

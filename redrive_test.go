@@ -35,7 +35,10 @@ func TestALetterWhoseAnswerIsLostIsThereOnce(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.put("oslo", "bad", 1)
 		box := &lossyBox{letterBox: &letterBox{}}
-		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
+		p := w.run("a", failsOn(onID("bad")), changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box},
+		})
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if box.names() != "bad failed" || box.puts.Load() != 2 || w.pending() != 0 {
@@ -66,12 +69,16 @@ func TestALeaseHoldsSoManyKeys(t *testing.T) {
 			return said
 		})
 		box := &letterBox{}
-		o := changefeed.Options{Start: feed.FromBeginning(), MaxItems: 50, OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}}
+		o := changefeed.Options{
+			Start: feed.FromBeginning(), MaxItems: 50,
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true},
+		}
 		p := w.run("a", h, o)
 		time.Sleep(10 * time.Minute)
 		p.stop(t)
 		if n := len(box.all()); n != notes.MaxHeld || w.pending() == 0 || p.errs.find(feed.ErrTooManyHeld) == nil {
-			t.Errorf("%d letters, want %d; %d pending; said: %v", n, notes.MaxHeld, w.pending(), p.errs.find(feed.ErrTooManyHeld))
+			t.Errorf("%d letters, want %d; %d pending; said: %v", n, notes.MaxHeld, w.pending(),
+				p.errs.find(feed.ErrTooManyHeld))
 		}
 	})
 }
@@ -95,7 +102,10 @@ func TestOnlyWhatWasAloneIsParkedAfterACrash(t *testing.T) {
 			return context.Cause(ctx)
 		}
 		box := &letterBox{}
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}, Concurrency: 4, Drain: time.Second}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 3,
+			DeadLetters: box,
+		}, Concurrency: 4, Drain: time.Second}
 		p := w.run("a", h, o)
 		<-crash
 		p.kill(t)
@@ -131,7 +141,10 @@ func TestACrashIsNotBlamedOnAnotherItemOfTheTransaction(t *testing.T) {
 					return context.Cause(ctx)
 				}}
 				box := &letterBox{}
-				o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: box}, Concurrency: concurrency, Drain: time.Second}
+				o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+					MaxAttempts: 3,
+					DeadLetters: box,
+				}, Concurrency: concurrency, Drain: time.Second}
 				moved := false
 				for life := range 20 {
 					p := w.run(fmt.Sprint("life-", life), h, o)
@@ -142,7 +155,8 @@ func TestACrashIsNotBlamedOnAnotherItemOfTheTransaction(t *testing.T) {
 						p.stop(t)
 					}
 					l := w.records(feed.KindLease)[0]
-					if done := l.Properties[notes.DoneProperty]; !moved && strings.Contains(done, `"changes":1,`) { // it is parked next
+					// it is parked next
+					if done := l.Properties[notes.DoneProperty]; !moved && strings.Contains(done, `"changes":1,`) {
 						moved = true
 						w.put("oslo", "first", 2)
 					}
@@ -163,14 +177,19 @@ func TestTheTextOfAnErrorIsBounded(t *testing.T) {
 			return fmt.Errorf("%s%w", strings.Repeat("no ", 1<<20), errHandler)
 		}}
 		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box},
+		})
 		time.Sleep(time.Minute)
-		if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"), letterNamed(bad, "bad")); err != nil {
+		if _, err := deadletters.Redrive(t.Context(), w.orders, w.leases, feed.Key("oslo"),
+			letterNamed(bad, "bad")); err != nil {
 			t.Fatal(err)
 		}
 		p.stop(t)
 		l := box.all()
-		if len(l) != 1 || !strings.HasPrefix(l[0].Cause, "no no ") || len(l[0].Cause) > 9<<10 || !strings.HasSuffix(l[0].Cause, " bytes)") || l[0].Attempts != 3 {
+		if len(l) != 1 || !strings.HasPrefix(l[0].Cause, "no no ") || len(l[0].Cause) > 9<<10 ||
+			!strings.HasSuffix(l[0].Cause, " bytes)") || l[0].Attempts != 3 {
 			t.Errorf("letters %q, the cause has %d bytes", box.names(), len(l[0].Cause))
 		}
 		var log bytes.Buffer
@@ -186,7 +205,10 @@ func TestAHoldSurvivesTwoOwners(t *testing.T) {
 		w.put("oslo", "bad", 1)
 		box := &letterBox{}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2,
+			DeadLetters: box, HoldKeys: true,
+		}}
 		for _, name := range []string{"a", "b", "c"} {
 			p := w.run(name, h, o)
 			time.Sleep(time.Minute)
@@ -207,7 +229,10 @@ func TestAHoldGoesToTheChildThatHasItsKey(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.put("oslo", "bad", 1)
 		box := &letterBox{}
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2,
+			DeadLetters: box, HoldKeys: true,
+		}}
 		p := w.run("a", failsOn(onID("bad")), o)
 		time.Sleep(time.Minute)
 		w.split(0)
@@ -272,7 +297,10 @@ func TestAReleaseWaitsForWhatIsBeingParked(t *testing.T) {
 			}
 		}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2,
+			DeadLetters: box, HoldKeys: true,
+		}}
 		p := w.run("a", h, o)
 		time.Sleep(time.Minute)
 		if _, err := deadletters.Release(t.Context(), w.orders, w.leases, feed.Key("oslo")); err != nil {
@@ -294,13 +322,17 @@ func TestAReleaseStopsAtWhatFails(t *testing.T) {
 		var mended atomic.Value
 		mended.Store("")
 		h := &tally{before: func(_ context.Context, b *feed.Batch) error {
-			if c := b.Changes[0]; c.PartitionKey == feed.Key("oslo") && (c.ID == "bad" || c.ID == "worse") && c.ID != mended.Load() {
+			if c := b.Changes[0]; c.PartitionKey == feed.Key("oslo") && (c.ID == "bad" || c.ID == "worse") &&
+				c.ID != mended.Load() {
 				return errHandler
 			}
 			return nil
 		}}
 		box := &letterBox{}
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2,
+			DeadLetters: box, HoldKeys: true,
+		}}
 		p := w.run("a", h, o)
 		oslo := feed.Key("oslo")
 		bad := w.put("oslo", "bad", 1)
@@ -344,7 +376,10 @@ func TestAStopInGoodOrderIsNoEndOfTheProcessForARequest(t *testing.T) {
 			return errHandler
 		}}
 		box := &letterBox{}
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}, Drain: time.Second}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2,
+			DeadLetters: box,
+		}, Drain: time.Second}
 		p := w.run("a", h, o)
 		w.isParked(box, "bad")
 		answer := make(chan deadletters.Outcome, 1)
@@ -389,7 +424,10 @@ func TestARequestThatEndsTheProcessIsGivenUp(t *testing.T) {
 			return errHandler
 		}}
 		box := &letterBox{}
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}, Drain: time.Second}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2,
+			DeadLetters: box,
+		}, Drain: time.Second}
 		p := w.run("a", h, o)
 		time.Sleep(time.Minute)
 		p.stop(t)
@@ -416,7 +454,8 @@ func TestARequestThatEndsTheProcessIsGivenUp(t *testing.T) {
 		if n := len(w.records(feed.KindRequest)); crashes != 3 || n != 0 || box.names() != "bad failed" {
 			t.Errorf("%d crashes, %d requests are left, letters %q", crashes, n, box.names())
 		}
-		if heard.Result != deadletters.ResultFailed || !strings.Contains(heard.Cause, "ended 3 times while it was served") {
+		if heard.Result != deadletters.ResultFailed ||
+			!strings.Contains(heard.Cause, "ended 3 times while it was served") {
 			t.Errorf("its caller hears %+v", heard)
 		}
 	})
@@ -439,7 +478,10 @@ func TestARequestWaitsForTheOwnerOfItsRange(t *testing.T) {
 			return onID("bad")(b.Changes[0])
 		}}
 		box := &letterBox{}
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2,
+			DeadLetters: box,
+		}}
 		running := map[string]*process{"a": w.run("a", h, o), "b": w.run("b", h, o)}
 		time.Sleep(time.Minute) // a lease each
 		bad := w.put("oslo", "bad", 1)
@@ -471,7 +513,10 @@ func TestAHostOfAnotherProcessorEndsAHold(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		box := &letterBox{}
 		h := failsOn(onID("bad"))
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2,
+			DeadLetters: box, HoldKeys: true,
+		}}
 		w.put("oslo", "bad", 1)
 		w.put("oslo", "next", 2)
 		p := w.run("a", h, o)
@@ -509,10 +554,16 @@ func TestARequestOfANewerVersionIsLeftAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		q := notes.Request{Action: "move", EPK: epk, Key: string(oslo)}
-		if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindRequest, Token: q.Token(), Properties: q.Properties(nil)}); err != nil {
+		if _, err := w.leases.Create(t.Context(), feed.Record{
+			Kind: feed.KindRequest, Token: q.Token(),
+			Properties: q.Properties(nil),
+		}); err != nil {
 			t.Fatal(err)
 		}
-		p := w.run("a", &tally{}, changefeed.Options{OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: &letterBox{}}})
+		p := w.run("a", &tally{}, changefeed.Options{OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 1,
+			DeadLetters: &letterBox{},
+		}})
 		time.Sleep(5 * time.Minute)
 		p.stop(t)
 		left := w.records(feed.KindRequest)
@@ -550,7 +601,10 @@ func TestARequestWaitsForItsLetterBox(t *testing.T) {
 		}}
 		bad := w.put("oslo", "bad", 1)
 		box := &blindBox{letterBox: &letterBox{}}
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2,
+			DeadLetters: box,
+		}}
 		p := w.run("a", h, o)
 		time.Sleep(time.Minute)
 		mended.Store(true)

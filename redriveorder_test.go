@@ -46,8 +46,8 @@ func (w *world) redriveWhen(now <-chan struct{}, lsn int64, id string) error {
 	return err
 }
 
-// The page that fails is of the letter's key alone, so the letter waits until it is out of the handler. Then the page is
-// retried and reported, the letter is handled before it, and other keys go on.
+// The page that fails is of the letter's key alone, so the letter waits until it is out of the handler. Then the page
+// is retried and reported, the letter is handled before it, and other keys go on.
 func TestARedriveBesideAFailingPageDoesNotStopTheLease(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var mended atomic.Bool
@@ -69,7 +69,10 @@ func TestARedriveBesideAFailingPageDoesNotStopTheLease(t *testing.T) {
 		}}
 		box := &letterBox{}
 		lsn := w.put("oslo", "bad", 1)
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 5, DeadLetters: box}})
+		p := w.run("a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 5, DeadLetters: box},
+		})
 		w.isParked(box, "bad")
 		reported := len(p.errs.all())
 		mended.Store(true)
@@ -84,7 +87,8 @@ func TestARedriveBesideAFailingPageDoesNotStopTheLease(t *testing.T) {
 		}
 		p.stop(t)
 		if items, again := h.items(); items != 3 || again != 0 || box.names() != "" || tries != 2 {
-			t.Errorf("%d items, %d again, letters %q, the page was handed over %d times", items, again, box.names(), tries)
+			t.Errorf("%d items, %d again, letters %q, the page was handed over %d times", items, again, box.names(),
+				tries)
 		}
 		h.perKey(t)
 		if !slices.ContainsFunc(p.errs.all()[reported:], func(e *feed.Error) bool {
@@ -125,8 +129,8 @@ func (h *apart) Handle(ctx context.Context, b *feed.Batch) error {
 	return h.fails
 }
 
-// isRedrivenInOrder parks the first change, writes the others in so many transactions while nobody is there, and asks for
-// the letter while the second change is in hand alone.
+// isRedrivenInOrder parks the first change, writes the others in so many transactions while nobody is there, and asks
+// for the letter while the second change is in hand alone.
 func isRedrivenInOrder(t *testing.T, w *world, h *apart, o changefeed.Options, transactions ...[]string) {
 	t.Helper()
 	h.tally, h.inHand = &tally{}, make(chan struct{}, 1)
@@ -173,8 +177,8 @@ func isRedrivenInOrder(t *testing.T, w *world, h *apart, o changefeed.Options, t
 	}
 }
 
-// The second change comes alone because its batch took too long, or because a batch has one change. It is tried again when
-// a letter of its key is handled: the third change still waits for it.
+// The second change comes alone because its batch took too long, or because a batch has one change. It is tried again
+// when a letter of its key is handled: the third change still waits for it.
 func TestARedriveLetsNoLaterChangePassOneThatFails(t *testing.T) {
 	takesTooLong := func(ctx context.Context) error {
 		<-ctx.Done()
@@ -188,7 +192,8 @@ func TestARedriveLetsNoLaterChangePassOneThatFails(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, hold %v", name, hold), func(t *testing.T) {
 				inWorld(t, 1, func(t *testing.T, w *world) {
 					h := &apart{divides: takesTooLong, fails: errHandler}
-					o.OnFailure.MaxAttempts, o.OnFailure.HoldKeys, o.RetryMin, o.RetryMax = 10, hold, 5*time.Second, 5*time.Second
+					o.OnFailure.MaxAttempts, o.OnFailure.HoldKeys, o.RetryMin, o.RetryMax = 10, hold, 5*time.Second,
+						5*time.Second
 					isRedrivenInOrder(t, w, h, o, []string{"second"}, []string{"third"}, []string{"fourth"})
 				})
 			})
@@ -206,7 +211,10 @@ func TestARedriveLetsNoPartOfATransactionPassAnEarlierOne(t *testing.T) {
 					divides: func(context.Context) error { return errHandler },
 					fails:   &feed.Failure{Outage: true, Err: errHandler},
 				}
-				o := changefeed.Options{OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, HoldKeys: hold}, RetryMin: 5 * time.Second, RetryMax: 5 * time.Second}
+				o := changefeed.Options{
+					OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, HoldKeys: hold},
+					RetryMin:  5 * time.Second, RetryMax: 5 * time.Second,
+				}
 				isRedrivenInOrder(t, w, h, o, []string{"second", "third"}, []string{"fourth"})
 			})
 		})

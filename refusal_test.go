@@ -26,24 +26,50 @@ func TestNewRefusesOptionsThatMakeNoSense(t *testing.T) {
 			{"handler", nil, changefeed.Options{Instance: "a"}, []string{"nil"}},
 			{"handler", feed.HandlerFunc(nil), changefeed.Options{Instance: "a"}, []string{"nil"}},
 			{"Renew", fine, changefeed.Options{Instance: "a", Renew: time.Minute}, []string{"1m0s"}},
-			{"Renew", fine, changefeed.Options{Instance: "a", Renew: 20 * time.Second, Expiration: 15 * time.Second}, []string{"20s", "15s"}},
+			{
+				"Renew", fine,
+				changefeed.Options{Instance: "a", Renew: 20 * time.Second, Expiration: 15 * time.Second},
+				[]string{"20s", "15s"},
+			},
 			{"Renew", fine, changefeed.Options{Instance: "a", Renew: -1}, []string{"-1ns"}},
 			{"Acquire", fine, changefeed.Options{Instance: "a", Acquire: -time.Second}, []string{"-1s"}},
 			{"Expiration", fine, changefeed.Options{Instance: "a", Expiration: -1}, nil},
 			{"Poll", fine, changefeed.Options{Instance: "a", Poll: -1}, nil},
 			{"Concurrency", fine, changefeed.Options{Concurrency: -1}, []string{"-1"}},
-			{"OnFailure.MaxAttempts", fine, changefeed.Options{OnFailure: changefeed.FailurePolicy{MaxAttempts: -2}}, []string{"-2"}},
-			{"OnFailure.MaxAge", fine, changefeed.Options{OnFailure: changefeed.FailurePolicy{MaxAge: -time.Second}}, []string{"-1s"}},
+			{
+				"OnFailure.MaxAttempts", fine,
+				changefeed.Options{OnFailure: changefeed.FailurePolicy{MaxAttempts: -2}},
+				[]string{"-2"},
+			},
+			{
+				"OnFailure.MaxAge", fine,
+				changefeed.Options{OnFailure: changefeed.FailurePolicy{MaxAge: -time.Second}},
+				[]string{"-1s"},
+			},
 			{"MaxWait", fine, changefeed.Options{MaxWait: -1}, nil},
 			{"MaxWait", fine, changefeed.Options{MaxWait: time.Hour}, []string{"1h0m0s", "10m0s"}},
 			{"MaxBytes", fine, changefeed.Options{MaxBytes: -1}, nil},
 			{"BufferItems", fine, changefeed.Options{BufferItems: -1}, nil},
 			{"BufferBytes", fine, changefeed.Options{BufferBytes: -1}, nil},
 			{"MaxLeases", fine, changefeed.Options{MaxLeases: -1}, nil},
-			{"OnFailure.DeadLetters", fine, changefeed.Options{OnFailure: changefeed.FailurePolicy{DeadLetters: &letterBox{}}}, []string{"letterBox", "MaxAttempts"}},
-			{"OnFailure.HoldKeys", fine, changefeed.Options{OnFailure: changefeed.FailurePolicy{HoldKeys: true, MaxAttempts: 1}}, []string{"LetterBox"}},
-			{"Manual", fine, changefeed.Options{Manual: true, OnFailure: changefeed.FailurePolicy{MaxAttempts: 1}}, []string{"MaxAttempts"}},
-			{"Manual", fine, changefeed.Options{Manual: true, OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: &letterBox{}}}, nil},
+			{
+				"OnFailure.DeadLetters", fine,
+				changefeed.Options{OnFailure: changefeed.FailurePolicy{DeadLetters: &letterBox{}}},
+				[]string{"letterBox", "MaxAttempts"},
+			},
+			{"OnFailure.HoldKeys", fine, changefeed.Options{OnFailure: changefeed.FailurePolicy{
+				HoldKeys:    true,
+				MaxAttempts: 1,
+			}}, []string{"LetterBox"}},
+			{
+				"Manual", fine,
+				changefeed.Options{Manual: true, OnFailure: changefeed.FailurePolicy{MaxAttempts: 1}},
+				[]string{"MaxAttempts"},
+			},
+			{"Manual", fine, changefeed.Options{Manual: true, OnFailure: changefeed.FailurePolicy{
+				MaxAttempts: 1,
+				DeadLetters: &letterBox{},
+			}}, nil},
 			{"Drain", fine, changefeed.Options{Instance: "a", Drain: -1}, nil},
 			{"HandlerTimeout", fine, changefeed.Options{Instance: "a", HandlerTimeout: -1}, nil},
 			{"RetryMin", fine, changefeed.Options{Instance: "a", RetryMin: -1}, nil},
@@ -53,8 +79,14 @@ func TestNewRefusesOptionsThatMakeNoSense(t *testing.T) {
 			{"CheckpointEvery", fine, changefeed.Options{Instance: "a", CheckpointEvery: -1}, nil},
 			{"Manual", fine, changefeed.Options{Instance: "a", Manual: true, CheckpointItems: 5}, nil},
 			{"Mode", fine, changefeed.Options{Instance: "a", Mode: 7}, []string{"7"}},
-			{"Start", fine, changefeed.Options{Instance: "a", Mode: feed.AllVersionsAndDeletes, Start: feed.FromBeginning()}, []string{"beginning"}},
-			{"Start", fine, changefeed.Options{Instance: "a", Mode: feed.AllVersionsAndDeletes, Start: feed.FromTime(time.Now())}, []string{"2000-01-01"}},
+			{"Start", fine, changefeed.Options{
+				Instance: "a", Mode: feed.AllVersionsAndDeletes,
+				Start: feed.FromBeginning(),
+			}, []string{"beginning"}},
+			{"Start", fine, changefeed.Options{
+				Instance: "a", Mode: feed.AllVersionsAndDeletes,
+				Start: feed.FromTime(time.Now()),
+			}, []string{"2000-01-01"}},
 		} {
 			_, err := changefeed.New(w.orders, w.leases, c.handler, c.o)
 			var refused *changefeed.OptionError
@@ -99,7 +131,8 @@ func TestAStartThatLeasesWouldIgnoreIsRefused(t *testing.T) {
 			t.Errorf("got %v, want ErrStartIgnored", err)
 		}
 		at := feed.FromTime(time.Now())
-		if err := w.ends(changefeed.Options{Start: at}); !errors.Is(err, feed.ErrStartIgnored) || !strings.Contains(err.Error(), at.String()) {
+		if err := w.ends(changefeed.Options{Start: at}); !errors.Is(err, feed.ErrStartIgnored) ||
+			!strings.Contains(err.Error(), at.String()) {
 			t.Errorf("got %v, want ErrStartIgnored with the time", err)
 		}
 	})
@@ -141,7 +174,8 @@ func TestALeaseContainerWithAnotherPartitionKeyIsRefused(t *testing.T) {
 			t.Errorf("got %v, want an error that tells /city and /id", err)
 		}
 		for _, name := range []string{"", " ", "a/b"} {
-			if _, err := docstore.NewLeases(t.Context(), w.container, name, w.orders); !errors.Is(err, docstore.ErrProcessorName) {
+			if _, err := docstore.NewLeases(t.Context(), w.container, name, w.orders); !errors.Is(err,
+				docstore.ErrProcessorName) {
 				t.Errorf("processor name %q: %v", name, err)
 			}
 		}
@@ -258,7 +292,8 @@ func TestLeasesOfAnotherProcessorAreContinued(t *testing.T) {
 		p := w.partitions()
 		w.raw(fmt.Sprintf(`{"id":%q,"version":0,"_etag":"","LeaseToken":%q,"FeedRange":{"Range":{"min":%q,"max":%q}},"Owner":"net-1","ContinuationToken":%s,"properties":{"theirs":"kept"},"timestamp":"2000-01-01T00:00:00.1234567Z","Mode":"Incremental Feed","surprise":[1,2]}`,
 			prefix+".."+p[0].ID, p[0].ID, p[0].Range.Min, p[0].Range.Max, head))
-		w.raw(fmt.Sprintf(`{"id":%q,"LeaseToken":%q,"Owner":null,"ContinuationToken":%s}`, prefix+".."+p[1].ID, p[1].ID, head))
+		w.raw(fmt.Sprintf(`{"id":%q,"LeaseToken":%q,"Owner":null,"ContinuationToken":%s}`, prefix+".."+p[1].ID, p[1].ID,
+			head))
 		w.fill(10)
 		y := &tally{}
 		b := w.run("b", y, changefeed.Options{})
@@ -270,7 +305,8 @@ func TestLeasesOfAnotherProcessorAreContinued(t *testing.T) {
 			if l.Version != 0 || l.Owner != "b" {
 				t.Errorf("lease %s has version %d and owner %q", l.Token, l.Version, l.Owner)
 			}
-			if l.Token == p[0].ID && (l.Properties["theirs"] != "kept" || !strings.Contains(string(l.Raw), `"surprise":[1,2]`)) {
+			if l.Token == p[0].ID && (l.Properties["theirs"] != "kept" ||
+				!strings.Contains(string(l.Raw), `"surprise":[1,2]`)) {
 				t.Errorf("what others keep in the lease is gone: %s", l.Raw)
 			}
 		}

@@ -99,7 +99,8 @@ func TestADeletedRecordEndsItsHandlerAtTheNextWrite(t *testing.T) {
 		w.deleteLeases()
 		begun := time.Now()
 		if err := <-ended; !errors.Is(err, feed.ErrLeaseLost) || time.Since(begun) > 20*time.Second {
-			t.Errorf("the handler's context ended with %v after %v, want the next renewal to end it", err, time.Since(begun))
+			t.Errorf("the handler's context ended with %v after %v, want the next renewal to end it", err,
+				time.Since(begun))
 		}
 		p.stop(t)
 	})

@@ -158,7 +158,8 @@ func TestALockIsTrustedFromBeforeItsWrite(t *testing.T) {
 		time.Sleep(25 * time.Second)
 		mu.Lock()
 		if most := 10 * time.Second; created.Sub(renewed) > most || created.Sub(renewed) < most/2 {
-			t.Errorf("the last lease was created %v after the lock was written, want at most %v", created.Sub(renewed), most)
+			t.Errorf("the last lease was created %v after the lock was written, want at most %v", created.Sub(renewed),
+				most)
 		}
 		mu.Unlock()
 		p.stop(t)
@@ -197,7 +198,8 @@ func TestTheLockIsLeftToExpireAfterAFailure(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		p.stop(t)
 		if wait := taken.Sub(written); written.IsZero() || wait < 30*time.Second || wait > time.Minute {
-			t.Errorf("the next instance created leases %v after the lock was written, want as soon as the 30 s of a lock are over", wait)
+			t.Errorf("the next instance created leases %v after the lock was written, want as soon as the 30 s of a "+
+				"lock are over", wait)
 		}
 		w.tiles()
 	})
@@ -228,7 +230,8 @@ func TestTheLockIsLeftToExpireAfterACreateWithoutAnAnswer(t *testing.T) {
 					}
 				}
 				first := once()
-				failing := func(write func(context.Context, feed.Record) (feed.Record, error)) func(context.Context, feed.Record) (feed.Record, error) {
+				failing := func(write func(context.Context, feed.Record) (feed.Record, error)) func(context.Context,
+					feed.Record) (feed.Record, error) {
 					return func(ctx context.Context, l feed.Record) (feed.Record, error) {
 						if l.Kind == feed.KindLease && first(l) {
 							return l, c.err

@@ -35,8 +35,8 @@ func parksThen(again func(b *feed.Batch) error) *tally {
 	}}
 }
 
-// A caller gives up while the letter is in the handler, and another one asks for the same at once: that one hears what becomes of
-// the letter, whether or not the leases are followed.
+// A caller gives up while the letter is in the handler, and another one asks for the same at once: that one hears what
+// becomes of the letter, whether or not the leases are followed.
 func TestARequestThatIsRepeatedHasAnOutcome(t *testing.T) {
 	for _, follows := range []bool{true, false} {
 		t.Run(fmt.Sprint("follows=", follows), func(t *testing.T) {
@@ -46,7 +46,10 @@ func TestARequestThatIsRepeatedHasAnOutcome(t *testing.T) {
 					return nil
 				})
 				box := &letterBox{}
-				o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}}
+				o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+					MaxAttempts: 2,
+					DeadLetters: box,
+				}}
 				var store feed.LeaseStore = w.leases
 				if !follows {
 					store = struct{ feed.LeaseStore }{w.leases}
@@ -61,14 +64,17 @@ func TestARequestThatIsRepeatedHasAnOutcome(t *testing.T) {
 				begun := make(chan struct{})
 				go func() {
 					defer close(begun)
-					w.until(time.Minute, "the letter in the handler", func() bool { return leaseOf(t, p.processor).InHand == 1 })
+					w.until(time.Minute, "the letter in the handler", func() bool {
+						return leaseOf(t, p.processor).InHand == 1
+					})
 				}()
 				first, end := context.WithCancel(t.Context())
 				go func() {
 					<-begun
 					end()
 				}()
-				if _, err := deadletters.Redrive(first, w.orders, w.leases, oslo, letter); !errors.Is(err, deadletters.ErrNotServed) {
+				if _, err := deadletters.Redrive(first, w.orders, w.leases, oslo, letter); !errors.Is(err,
+					deadletters.ErrNotServed) {
 					t.Errorf("the first caller gets %v", err)
 				}
 				got, err := deadletters.Redrive(w.within(time.Minute), w.orders, w.leases, oslo, letter)
@@ -94,7 +100,10 @@ func TestAWithdrawnReleaseEndsWithTheLetterInTheHandler(t *testing.T) {
 			return nil
 		})
 		box := &letterBox{}
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2,
+			DeadLetters: box, HoldKeys: true,
+		}}
 		p := w.run("a", h, o)
 		w.put("oslo", "bad", 1)
 		w.isParked(box, "bad")
@@ -102,7 +111,8 @@ func TestAWithdrawnReleaseEndsWithTheLetterInTheHandler(t *testing.T) {
 			w.put("oslo", fmt.Sprint("later-", i), i)
 		}
 		w.until(5*time.Minute, "held", func() bool { return len(box.all()) == 11 })
-		if _, err := deadletters.Release(w.within(3*time.Second), w.orders, w.leases, feed.Key("oslo")); !errors.Is(err, deadletters.ErrNotServed) {
+		if _, err := deadletters.Release(w.within(3*time.Second), w.orders, w.leases, feed.Key("oslo")); !errors.Is(err,
+			deadletters.ErrNotServed) {
 			t.Errorf("the caller gets %v", err)
 		}
 		time.Sleep(5 * time.Minute)
@@ -146,7 +156,10 @@ func TestARequestWhoseOwnerLosesItsLeaseIsNotGivenUp(t *testing.T) {
 			return list(ctx)
 		}
 		box := &letterBox{}
-		p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
+		p := w.runWith(w.orders, store, "a", h, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box},
+		})
 		lsn := w.put("oslo", "bad", 1)
 		w.isParked(box, "bad")
 		busy.Store(true)
@@ -174,8 +187,8 @@ func TestARequestWhoseOwnerLosesItsLeaseIsNotGivenUp(t *testing.T) {
 	})
 }
 
-// Without a limit the lease does not say which change has failed: after a split, or when that change is gone, the number counts for
-// no limit.
+// Without a limit the lease does not say which change has failed: after a split, or when that change is gone, the
+// number counts for no limit.
 func TestAttemptsOfAnUnknownChangeParkNothing(t *testing.T) {
 	for _, how := range []string{"split", "delete", "replace"} {
 		t.Run(how, func(t *testing.T) {
@@ -248,7 +261,10 @@ func TestAPauseThatTheHandlerAsksForHoldsInAnOutage(t *testing.T) {
 			return &feed.Failure{After: pause, Err: errHandler}
 		}}
 		box := &letterBox{}
-		p := w.run("a", h, changefeed.Options{Start: feed.FromBeginning(), Concurrency: 4, OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
+		p := w.run("a", h, changefeed.Options{
+			Start: feed.FromBeginning(), Concurrency: 4,
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box},
+		})
 		w.fill(4)
 		w.until(time.Hour, "an outage", func() bool { return p.processor.Status()[0].Outage })
 		time.Sleep(2 * time.Hour)

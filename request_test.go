@@ -35,7 +35,10 @@ func TestARedriveReturnsItsOutcome(t *testing.T) {
 		w.put("oslo", "next", 2)
 		w.put("oslo", "later", 3)
 		p := w.run("a", breaking(&mended, "bad"), changefeed.Options{
-			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true},
+			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+				MaxAttempts: 2, DeadLetters: box,
+				HoldKeys: true,
+			},
 		})
 		time.Sleep(time.Minute)
 		for _, want := range []deadletters.Outcome{
@@ -65,7 +68,10 @@ func TestAReleaseReturnsItsOutcome(t *testing.T) {
 			w.put("oslo", id, i)
 		}
 		p := w.run("a", breaking(&mended, "bad", "worse"), changefeed.Options{
-			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true},
+			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+				MaxAttempts: 2, DeadLetters: box,
+				HoldKeys: true,
+			},
 		})
 		time.Sleep(time.Minute)
 		for _, want := range []deadletters.Outcome{
@@ -92,7 +98,10 @@ func TestAHeldKeyWithoutLettersIsReleased(t *testing.T) {
 		box := &letterBox{}
 		bad := w.put("oslo", "bad", 1)
 		p := w.run("a", failsOn(onID("bad")), changefeed.Options{
-			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true},
+			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+				MaxAttempts: 2, DeadLetters: box,
+				HoldKeys: true,
+			},
 		})
 		time.Sleep(time.Minute)
 		oslo := feed.Key("oslo")
@@ -140,7 +149,10 @@ func TestAReleaseThatTimedOutDoesNotLiftALaterHold(t *testing.T) {
 				}
 				box := &letterBox{}
 				p := w.run("a", failsOn(onID("bad")), changefeed.Options{
-					Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true},
+					Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+						MaxAttempts: 2, DeadLetters: box,
+						HoldKeys: true,
+					},
 				})
 				w.put("oslo", "bad", 1)
 				time.Sleep(time.Minute)
@@ -165,10 +177,13 @@ func TestARequestOfADeadCallerIsNotServedInAStoreThatRemovesNothing(t *testing.T
 		if err != nil {
 			t.Fatal(err)
 		}
-		dies := &hookedStore{Leases: leases, delete: func(context.Context, feed.Record) error { return errors.New("no answer") }}
+		dies := &hookedStore{Leases: leases, delete: func(context.Context, feed.Record) error {
+			return errors.New("no answer")
+		}}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := deadletters.Release(ctx, w.orders, dies, feed.Key("oslo")); !errors.Is(err, deadletters.ErrNotServed) {
+		if _, err := deadletters.Release(ctx, w.orders, dies, feed.Key("oslo")); !errors.Is(err,
+			deadletters.ErrNotServed) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
@@ -176,22 +191,26 @@ func TestARequestOfADeadCallerIsNotServedInAStoreThatRemovesNothing(t *testing.T
 		w.put("oslo", "bad", 1)
 		w.put("oslo", "next", 2)
 		p := w.runWith(w.orders, leases, "a", failsOn(onID("bad")), changefeed.Options{
-			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true},
+			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+				MaxAttempts: 2, DeadLetters: box,
+				HoldKeys: true,
+			},
 		})
 		time.Sleep(time.Hour)
 		// Asked again, it is served, although the record is the same.
 		if box.names() != "bad failed, next held" {
 			t.Errorf("letters %q", box.names())
 		}
-		if got, err := deadletters.Release(t.Context(), w.orders, leases, feed.Key("oslo")); got.Handled != 1 || err != nil {
+		if got, err := deadletters.Release(t.Context(), w.orders, leases, feed.Key("oslo")); got.Handled != 1 ||
+			err != nil {
 			t.Errorf("asked again: %+v, %v", got, err)
 		}
 		p.stop(t)
 	})
 }
 
-// The letters of a key may take long to read. Whoever asked for its release has died meanwhile, and their time is over: the key
-// stays held, also in a store that removes no record.
+// The letters of a key may take long to read. Whoever asked for its release has died meanwhile, and their time is over:
+// the key stays held, also in a store that removes no record.
 func TestARequestEndsInTheMidstOfItsListing(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		c := w.create(docstore.ContainerSpec{ID: "lasting", Paths: []string{"/id"}})
@@ -203,7 +222,10 @@ func TestARequestEndsInTheMidstOfItsListing(t *testing.T) {
 		w.put("oslo", "bad", 1)
 		h := failsOn(onID("bad"))
 		p := w.runWith(w.orders, leases, "a", h, changefeed.Options{
-			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true},
+			Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+				MaxAttempts: 2, DeadLetters: box,
+				HoldKeys: true,
+			},
 		})
 		time.Sleep(time.Minute)
 		const held = 30
@@ -212,16 +234,20 @@ func TestARequestEndsInTheMidstOfItsListing(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		box.each = 30 * time.Second
-		dies := &hookedStore{Leases: leases, delete: func(context.Context, feed.Record) error { return errors.New("no answer") }}
+		dies := &hookedStore{Leases: leases, delete: func(context.Context, feed.Record) error {
+			return errors.New("no answer")
+		}}
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 		defer cancel()
-		if _, err := deadletters.Release(ctx, w.orders, dies, feed.Key("oslo")); !errors.Is(err, deadletters.ErrNotServed) {
+		if _, err := deadletters.Release(ctx, w.orders, dies, feed.Key("oslo")); !errors.Is(err,
+			deadletters.ErrNotServed) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
 		p.stop(t)
 		if items, _ := h.items(); items != 0 || len(box.all()) != held+1 {
-			t.Errorf("%d items are handled, %d letters are left of %d: the key was released", items, len(box.all()), held+1)
+			t.Errorf("%d items are handled, %d letters are left of %d: the key was released", items, len(box.all()),
+				held+1)
 		}
 	})
 }
@@ -253,21 +279,28 @@ func TestACallerHearsWhyARequestIsNotServed(t *testing.T) {
 	})
 }
 
-// Without the right to delete, a request that was served stays, and is not served again: neither by the next owner, nor when
-// its key is held anew.
+// Without the right to delete, a request that was served stays, and is not served again: neither by the next owner, nor
+// when its key is held anew.
 func TestAServedRequestIsNotServedAgainWithoutTheRightToDelete(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		store := &hookedStore{Leases: w.leases, delete: func(context.Context, feed.Record) error { return feed.ErrForbidden }}
+		store := &hookedStore{Leases: w.leases, delete: func(context.Context, feed.Record) error {
+			return feed.ErrForbidden
+		}}
 		box := &letterBox{}
-		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}}
+		o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2,
+			DeadLetters: box, HoldKeys: true,
+		}}
 		p := w.runWith(w.orders, store, "a", failsOn(onID("bad")), o)
 		oslo := feed.Key("oslo")
 		w.put("oslo", "bad", 1)
 		time.Sleep(time.Minute)
-		if got, err := deadletters.Release(t.Context(), w.orders, store, oslo); got.Result != deadletters.ResultHandled || err != nil {
+		if got, err := deadletters.Release(t.Context(), w.orders, store,
+			oslo); got.Result != deadletters.ResultHandled || err != nil {
 			t.Fatalf("got %+v, %v", got, err)
 		}
-		if left := w.records(feed.KindRequest); len(left) != 1 || left[0].State != feed.StateRetired || left[0].TTL != notes.OutcomeTTL {
+		if left := w.records(feed.KindRequest); len(left) != 1 || left[0].State != feed.StateRetired ||
+			left[0].TTL != notes.OutcomeTTL {
 			t.Fatalf("left: %+v", left)
 		}
 		w.put("oslo", "bad", 2)
@@ -292,7 +325,10 @@ func TestARequestDoesNotLiveLongerForItsTries(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		box := &blindBox{letterBox: &letterBox{}}
 		bad := w.put("oslo", "bad", 1)
-		p := w.run("a", failsOn(onID("bad")), changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box}})
+		p := w.run("a", failsOn(onID("bad")), changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box},
+		})
 		time.Sleep(time.Minute)
 		box.blind.Store(true)
 		errDead := errors.New("no answer")
@@ -302,7 +338,8 @@ func TestARequestDoesNotLiveLongerForItsTries(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 		defer cancel()
-		if _, err := deadletters.Redrive(ctx, w.orders, dies, feed.Key("oslo"), letterNamed(bad, "bad")); !strings.Contains(err.Error(), "instance a: letters: ") {
+		if _, err := deadletters.Redrive(ctx, w.orders, dies, feed.Key("oslo"),
+			letterNamed(bad, "bad")); !strings.Contains(err.Error(), "instance a: letters: ") {
 			t.Errorf("got %v, want what the owner says", err)
 		}
 		if n := len(w.records(feed.KindRequest)); n != 1 {

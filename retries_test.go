@@ -14,6 +14,12 @@ import (
 
 var errRefused = errors.New("lease store: refused")
 
+// lies says whether a lease store lies, and counts what it is asked.
+type lies struct {
+	on    atomic.Bool
+	asked atomic.Int64
+}
+
 // A store may answer each request with a lie, at once and for ever. Whatever is tried
 // again is tried again with pauses.
 func TestALyingLeaseStoreIsAskedAtABoundedRate(t *testing.T) {
@@ -21,32 +27,32 @@ func TestALyingLeaseStoreIsAskedAtABoundedRate(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		most int64 // requests in a minute
-		lie  func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64)
+		lie  func(w *world, s *hookedStore, lie *lies)
 	}{
-		{"Update applies and answers a conflict", 300, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
+		{"Update applies and answers a conflict", 300, func(w *world, s *hookedStore, lie *lies) {
 			s.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
-				tick(asked)
+				tick(&lie.asked)
 				got, err := w.leases.Update(ctx, l)
-				if on.Load() && err == nil {
+				if lie.on.Load() && err == nil {
 					return l, feed.ErrConflict
 				}
 				return got, err
 			}
 		}},
-		{"Update answers a conflict and applies nothing", 600, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
+		{"Update answers a conflict and applies nothing", 600, func(w *world, s *hookedStore, lie *lies) {
 			s.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
-				tick(asked)
-				if on.Load() {
+				tick(&lie.asked)
+				if lie.on.Load() {
 					return l, feed.ErrConflict
 				}
 				return w.leases.Update(ctx, l)
 			}
 		}},
-		{"Update applies the write before", 1000, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
+		{"Update applies the write before", 1000, func(w *world, s *hookedStore, lie *lies) {
 			var before atomic.Pointer[feed.Record]
 			s.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
-				tick(asked)
-				if !on.Load() || l.Kind != feed.KindLease {
+				tick(&lie.asked)
+				if !lie.on.Load() || l.Kind != feed.KindLease {
 					return w.leases.Update(ctx, l)
 				}
 				if old := before.Swap(&l); old != nil && old.Token == l.Token {
@@ -56,58 +62,58 @@ func TestALyingLeaseStoreIsAskedAtABoundedRate(t *testing.T) {
 				return l, feed.ErrConflict
 			}
 		}},
-		{"Update fails", 1500, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
+		{"Update fails", 1500, func(w *world, s *hookedStore, lie *lies) {
 			s.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
-				if tick(asked); on.Load() {
+				if tick(&lie.asked); lie.on.Load() {
 					return l, errRefused
 				}
 				return w.leases.Update(ctx, l)
 			}
 		}},
-		{"presence is there and is not", 400, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
+		{"presence is there and is not", 400, func(w *world, s *hookedStore, lie *lies) {
 			s.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
-				tick(asked)
-				if on.Load() && l.Kind == feed.KindHost {
+				tick(&lie.asked)
+				if lie.on.Load() && l.Kind == feed.KindHost {
 					return l, feed.ErrNotFound
 				}
 				return w.leases.Update(ctx, l)
 			}
 			s.create = func(ctx context.Context, l feed.Record) (feed.Record, error) {
-				tick(asked)
-				if on.Load() && l.Kind == feed.KindHost {
+				tick(&lie.asked)
+				if lie.on.Load() && l.Kind == feed.KindHost {
 					return l, feed.ErrConflict
 				}
 				return w.leases.Create(ctx, l)
 			}
 		}},
-		{"List fails", 100, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
+		{"List fails", 100, func(w *world, s *hookedStore, lie *lies) {
 			s.list = func(ctx context.Context) ([]feed.Record, time.Time, error) {
-				if tick(asked); on.Load() {
+				if tick(&lie.asked); lie.on.Load() {
 					return nil, time.Time{}, errRefused
 				}
 				return w.leases.List(ctx)
 			}
 		}},
-		{"List has no lease", 400, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
+		{"List has no lease", 400, func(w *world, s *hookedStore, lie *lies) {
 			s.list = func(ctx context.Context) ([]feed.Record, time.Time, error) {
-				if tick(asked); on.Load() {
+				if tick(&lie.asked); lie.on.Load() {
 					return w.records(feed.KindInfo), time.Now(), nil
 				}
 				return w.leases.List(ctx)
 			}
 		}},
-		{"Follow fails", 100, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
+		{"Follow fails", 100, func(w *world, s *hookedStore, lie *lies) {
 			s.follow = func(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
-				if tick(asked); on.Load() {
+				if tick(&lie.asked); lie.on.Load() {
 					return nil, "", time.Time{}, errRefused
 				}
 				return w.leases.Follow(ctx, cursor)
 			}
 		}},
-		{"Follow answers the same news at once", 600, func(w *world, s *hookedStore, on *atomic.Bool, asked *atomic.Int64) {
+		{"Follow answers the same news at once", 600, func(w *world, s *hookedStore, lie *lies) {
 			s.follow = func(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
-				tick(asked)
-				if on.Load() {
+				tick(&lie.asked)
+				if lie.on.Load() {
 					return w.records(feed.KindLease), "1", time.Now(), nil
 				}
 				return w.leases.Follow(ctx, cursor)
@@ -116,19 +122,19 @@ func TestALyingLeaseStoreIsAskedAtABoundedRate(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
-				var on atomic.Bool
-				var asked atomic.Int64
-				store := &hookedStore{Leases: w.leases}
-				c.lie(w, store, &on, &asked)
-				p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{MinLeases: leases, Start: feed.FromBeginning(), Drain: time.Second})
+				store, lie := &hookedStore{Leases: w.leases}, &lies{}
+				c.lie(w, store, lie)
+				p := w.runWith(w.orders, store, "a", &tally{},
+					changefeed.Options{MinLeases: leases, Start: feed.FromBeginning(), Drain: time.Second})
 				time.Sleep(time.Minute)
-				on.Store(true)
-				asked.Store(0)
+				lie.on.Store(true)
+				lie.asked.Store(0)
 				time.Sleep(5 * time.Minute)
-				if n := asked.Load(); n == 0 || n > 5*c.most {
-					t.Errorf("%d requests in 5 minutes for %d idle leases, want 1 to %d a minute; reported %v", n, leases, c.most, first(p.errs.all()))
+				if n := lie.asked.Load(); n == 0 || n > 5*c.most {
+					t.Errorf("%d requests in 5 minutes for %d idle leases, want 1 to %d a minute; reported %v", n,
+						leases, c.most, first(p.errs.all()))
 				}
-				on.Store(false)
+				lie.on.Store(false)
 				p.stop(t)
 			})
 		})
@@ -142,18 +148,26 @@ func TestALyingLeaseStoreIsAskedForNewLeasesAtABoundedRate(t *testing.T) {
 	for _, c := range []struct {
 		answer error
 		most   int64 // creates of a lease in a minute
-	}{{errRefused, 20}, {feed.ErrConflict, 20}, {&feed.ThrottledError{}, 600}, {&feed.ThrottledError{After: 10 * time.Second}, 10}} {
+	}{
+		{errRefused, 20},
+		{feed.ErrConflict, 20},
+		{&feed.ThrottledError{}, 600},
+		{&feed.ThrottledError{After: 10 * time.Second}, 10},
+	} {
 		t.Run(fmt.Sprint(c.answer), func(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				var asked atomic.Int64
-				store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+				store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l feed.Record) (feed.Record,
+					error,
+				) {
 					tick(&asked)
 					if l.Kind == feed.KindLease {
 						return l, c.answer
 					}
 					return w.leases.Create(ctx, l)
 				}}
-				p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{MinLeases: leases, Start: feed.FromBeginning()})
+				p := w.runWith(w.orders, store, "a", &tally{},
+					changefeed.Options{MinLeases: leases, Start: feed.FromBeginning()})
 				time.Sleep(5 * time.Minute)
 				if n := asked.Load(); n == 0 || n > 5*c.most*leases {
 					t.Errorf("%d creates in 5 minutes for %d leases, want 1 to %d a minute for each", n, leases, c.most)

@@ -133,7 +133,8 @@ func (w *world) fickleStore(f *fickle) feed.LeaseStore {
 func refuses(call string, err error) bool {
 	switch call {
 	case "Partitions", "Read", "List", "Create":
-		return errors.Is(err, feed.ErrNotFound) || errors.Is(err, feed.ErrForbidden) || errors.Is(err, feed.ErrBadRequest)
+		return errors.Is(err, feed.ErrNotFound) || errors.Is(err, feed.ErrForbidden) ||
+			errors.Is(err, feed.ErrBadRequest)
 	}
 	return false
 }
@@ -141,7 +142,10 @@ func refuses(call string, err error) bool {
 // Whatever error a handler, a source or a store returns a few times, the unit goes on and
 // the instance stops in time: an exported error is never taken for a signal of our own.
 func TestNoExportedErrorFromForeignCodeStopsALease(t *testing.T) {
-	for _, call := range []string{"Open", "Handle", "Close", "Partitions", "Read", "Wait", "List", "Create", "Update", "Delete", "Follow"} {
+	for _, call := range []string{
+		"Open", "Handle", "Close", "Partitions", "Read", "Wait", "List", "Create", "Update",
+		"Delete", "Follow",
+	} {
 		t.Run(call, func(t *testing.T) {
 			for _, err := range sentinels[:detector.Rounds(len(sentinels), 3)] {
 				inWorld(t, 1, func(t *testing.T, w *world) { w.survives(call, err) })
@@ -162,7 +166,8 @@ func (w *world) survives(call string, failure error) {
 		p := w.runWith(w.fickleSource(f), w.fickleStore(f), "a", h, changefeed.Options{
 			Start: feed.FromBeginning(), Drain: drain, RetryMax: time.Second,
 			Hooks: changefeed.Hooks{Released: func(_ context.Context, l feed.Lease, why feed.Reason) {
-				answered := call == "Update" && (errors.Is(failure, feed.ErrNotFound) || errors.Is(failure, feed.ErrConflict))
+				answered := call == "Update" && (errors.Is(failure, feed.ErrNotFound) ||
+					errors.Is(failure, feed.ErrConflict))
 				if why == feed.ReasonLost && !answered {
 					w.t.Errorf("%s fails with %v: lease %s was lost", call, failure, l.Token)
 				}
@@ -186,7 +191,8 @@ func (w *world) survives(call string, failure error) {
 		w.fill(10)
 		time.Sleep(150 * time.Second)
 		if n := w.pending(); n != 0 {
-			w.t.Errorf("%s fails twice with %v, begun %v: %d pending; reported %v", call, failure, begun, n, p.errs.all())
+			w.t.Errorf("%s fails twice with %v, begun %v: %d pending; reported %v", call, failure, begun, n,
+				p.errs.all())
 		}
 		f.mu.Lock()
 		f.left = 2
@@ -222,7 +228,9 @@ func TestPullTellsAWaitThatWasCancelledByTheSource(t *testing.T) {
 	for _, failure := range sentinels {
 		inWorld(t, 1, func(t *testing.T, w *world) {
 			var waits atomic.Int64
-			source := &hookedSource{Container: w.orders, wait: func(ctx context.Context, _ feed.Range, _ feed.Position) error {
+			source := &hookedSource{Container: w.orders, wait: func(ctx context.Context, _ feed.Range,
+				_ feed.Position,
+			) error {
 				if waits.Add(1) > 100 {
 					<-ctx.Done()
 				}
@@ -231,7 +239,8 @@ func TestPullTellsAWaitThatWasCancelledByTheSource(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			var failed error
-			for _, err := range changefeed.Pull(ctx, source, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, changefeed.PullOptions{Follow: true}) {
+			for _, err := range changefeed.Pull(ctx, source, feed.FullRange(),
+				feed.Position{Start: feed.FromBeginning()}, changefeed.PullOptions{Follow: true}) {
 				failed = err
 			}
 			if !errors.Is(failed, failure) {

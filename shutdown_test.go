@@ -78,7 +78,8 @@ func TestNothingNewIsHandedOutAfterTheEnd(t *testing.T) {
 		presence := func(l feed.Record) bool { return l.Kind == feed.KindHost }
 		var last time.Time
 		h := feed.HandlerFunc(func(context.Context, *feed.Batch) error { last = time.Now(); return nil })
-		p := w.runWith(w.orders, w.hanging(&on, &hung, presence), "a", h, changefeed.Options{Start: feed.FromBeginning()})
+		p := w.runWith(w.orders, w.hanging(&on, &hung, presence), "a", h,
+			changefeed.Options{Start: feed.FromBeginning()})
 		time.Sleep(5 * time.Second)
 		w.put("oslo", "x", 0)
 		time.Sleep(time.Second)
@@ -188,7 +189,10 @@ func TestRunReturnsInTimeWhateverHangs(t *testing.T) {
 		phase string
 		calls []string
 	}{
-		{"bootstrap", []string{"List", "Partitions", "Read", "Create lock", "Create lease", "Create info", "Delete lock"}},
+		{"bootstrap", []string{
+			"List", "Partitions", "Read", "Create lock", "Create lease", "Create info",
+			"Delete lock",
+		}},
 		{"take", []string{"List", "Update lease", "Follow", "Create host", "Read"}},
 		{"work", []string{"List", "Update lease", "Update host", "Follow", "Read"}},
 		{"split", []string{"List", "Partitions", "Create lease", "Update lease", "Delete lease"}},
@@ -207,11 +211,14 @@ func TestRunReturnsInTimeWhateverHangs(t *testing.T) {
 func (w *world) stopsIn(phase string, h *hang) {
 	const drain = 3 * time.Second
 	var ended atomic.Bool
-	o := changefeed.Options{Drain: drain, Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Acquired: func(_ context.Context, l feed.Lease) {
-		if ended.Load() && phase != "gift" {
-			w.t.Errorf("work on lease %s was begun after the end", l.Token)
-		}
-	}}}
+	o := changefeed.Options{
+		Drain: drain, Start: feed.FromBeginning(),
+		Hooks: changefeed.Hooks{Acquired: func(_ context.Context, l feed.Lease) {
+			if ended.Load() && phase != "gift" {
+				w.t.Errorf("work on lease %s was begun after the end", l.Token)
+			}
+		}},
+	}
 	var other *process
 	switch phase {
 	case "bootstrap":
@@ -315,8 +322,8 @@ func TestASplitMakesNoFurtherLeaseWhenStopped(t *testing.T) {
 	})
 }
 
-// A child that was at work when the split of its parent was stopped half-way keeps its range, though the partitions merge
-// again before somebody finishes the split: nothing comes again.
+// A child that was at work when the split of its parent was stopped half-way keeps its range, though the partitions
+// merge again before somebody finishes the split: nothing comes again.
 func TestASplitThatIsStoppedTakesNoChildBack(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var creates atomic.Int64
@@ -327,7 +334,9 @@ func TestASplitThatIsStoppedTakesNoChildBack(t *testing.T) {
 			return w.leases.Create(ctx, l)
 		}}
 		var still atomic.Bool
-		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position,
+			o feed.ReadOptions,
+		) (feed.Page, error) {
 			for still.Load() {
 				time.Sleep(time.Millisecond)
 			}
@@ -352,8 +361,10 @@ func TestASplitThatIsStoppedTakesNoChildBack(t *testing.T) {
 		w.merge(0)
 		b := w.run("b", y, changefeed.Options{})
 		time.Sleep(5 * time.Minute)
-		if items, again := y.items(); items != 40 || again != 40 || w.pending() != 0 || b.errs.find(feed.ErrOverlap) != nil {
-			t.Errorf("%d items, %d again, %d pending, want both versions of 40; reported %v", items, again, w.pending(), first(b.errs.all()))
+		if items, again := y.items(); items != 40 || again != 40 || w.pending() != 0 ||
+			b.errs.find(feed.ErrOverlap) != nil {
+			t.Errorf("%d items, %d again, %d pending, want both versions of 40; reported %v", items, again, w.pending(),
+				first(b.errs.all()))
 		}
 		y.ordered(t)
 		w.tiles()
@@ -408,7 +419,8 @@ func TestRunReturnsInTimeWithAReluctantHandler(t *testing.T) {
 			h.on.Store(true)
 			took := p.took(t)
 			if most := longest * drain; took > most || !deaf && took < most-drain/10 {
-				t.Errorf("deaf %v: Run returned %v after its context had ended, want %v at most, and no less with a handler that uses it all", deaf, took, most)
+				t.Errorf("deaf %v: Run returned %v after its context had ended, want %v at most, and no less with a "+
+					"handler that uses it all", deaf, took, most)
 			}
 			time.Sleep(2 * time.Hour) // the deaf handler returns
 		})

@@ -23,7 +23,8 @@ func TestEveryInstanceEndsWhenTheMonitoredContainerIsDeleted(t *testing.T) {
 		begun := time.Now()
 		for _, p := range []*process{a, b} {
 			err := p.ends(t, 3*time.Minute)
-			if !errors.Is(err, feed.ErrSourceGone) || !errors.Is(err, feed.ErrNotFound) || p.errs.find(feed.ErrSourceGone) == nil {
+			if !errors.Is(err, feed.ErrSourceGone) || !errors.Is(err, feed.ErrNotFound) ||
+				p.errs.find(feed.ErrSourceGone) == nil {
 				t.Errorf("Run returned %v, and reported %v", err, p.errs.find(feed.ErrSourceGone))
 			}
 		}
@@ -51,8 +52,12 @@ func TestAnOutageOfTheSourceEndsNoUnit(t *testing.T) {
 		partitions func(context.Context) error // nil asks the container
 		lasts      time.Duration
 	}{
-		"shorter than an expiration": {func(ctx context.Context, _ int64) error { return missing(ctx) }, missing, 50 * time.Second},
-		"a partition that has moved": {func(ctx context.Context, _ int64) error { return missing(ctx) }, nil, time.Hour},
+		"shorter than an expiration": {func(ctx context.Context, _ int64) error {
+			return missing(ctx)
+		}, missing, 50 * time.Second},
+		"a partition that has moved": {func(ctx context.Context, _ int64) error {
+			return missing(ctx)
+		}, nil, time.Hour},
 		"no answer in between": {func(ctx context.Context, n int64) error {
 			if n%3 == 0 {
 				return errors.New("no answer")
@@ -64,13 +69,18 @@ func TestAnOutageOfTheSourceEndsNoUnit(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				var away atomic.Bool
 				var reads atomic.Int64
-				source := &strayed{hookedSource: &hookedSource{Container: w.orders}, partitions: func(ctx context.Context) error {
-					if away.Load() && c.partitions != nil {
-						return c.partitions(ctx)
-					}
-					return nil
-				}}
-				source.read = func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+				source := &strayed{
+					hookedSource: &hookedSource{Container: w.orders},
+					partitions: func(ctx context.Context) error {
+						if away.Load() && c.partitions != nil {
+							return c.partitions(ctx)
+						}
+						return nil
+					},
+				}
+				source.read = func(ctx context.Context, r feed.Range, from feed.Position,
+					o feed.ReadOptions,
+				) (feed.Page, error) {
 					if away.Load() {
 						return feed.Page{}, c.read(ctx, reads.Add(1))
 					}
@@ -86,7 +96,8 @@ func TestAnOutageOfTheSourceEndsNoUnit(t *testing.T) {
 				away.Store(false)
 				time.Sleep(2 * time.Minute)
 				if items, _ := y.items(); items != 5 || reads.Load() == 0 || p.errs.find(feed.ErrSourceGone) != nil {
-					t.Errorf("%d items handled, %d reads failed, reported %v", items, reads.Load(), p.errs.find(feed.ErrSourceGone))
+					t.Errorf("%d items handled, %d reads failed, reported %v", items, reads.Load(),
+						p.errs.find(feed.ErrSourceGone))
 				}
 				p.stop(t)
 			})
@@ -104,7 +115,9 @@ func TestAContainerThatIsAwayNowAndThenIsNotGone(t *testing.T) {
 			}
 			return nil
 		}}
-		source.read = func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+		source.read = func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page,
+			error,
+		) {
 			if away.Load() {
 				return feed.Page{}, feed.ErrNotFound
 			}

@@ -210,7 +210,8 @@ func TestAcceptance9ASplitSurvivesACrashBetweenAnyTwoSteps(t *testing.T) {
 					t.Errorf("%d pending", n)
 				}
 				if items, again := y.items(); items != 20 || again < 20 || left <= 1 && again > 20 {
-					t.Errorf("%d items, %d again; want both versions of all 20, once unless a child had begun", items, again)
+					t.Errorf("%d items, %d again; want both versions of all 20, once unless a child had begun", items,
+						again)
 				}
 				y.ordered(t)
 				w.tiles()
@@ -230,7 +231,8 @@ func TestAcceptance9ASplitNeedsNoRightToDelete(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		y := &tally{}
 		p, err := changefeed.New(w.orders, unprivileged{w.leases}, y, changefeed.Options{
-			Instance: "a", Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}},
+			Instance: "a", Start: feed.FromBeginning(),
+			Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -302,7 +304,8 @@ func TestAcceptance11TheEstimateIsRight(t *testing.T) {
 			t.Fatal(err)
 		}
 		if lags[0].Exact || lags[0].Pending < 8 || lags[0].Err != nil {
-			t.Errorf("without a counter: %d pending, exact %v, %v; want a distance of 8 at least", lags[0].Pending, lags[0].Exact, lags[0].Err)
+			t.Errorf("without a counter: %d pending, exact %v, %v; want a distance of 8 at least", lags[0].Pending,
+				lags[0].Exact, lags[0].Err)
 		}
 	})
 }

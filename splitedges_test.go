@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// An older version has begun a split and did not note its parts. A merge has undone the split of the partition since, so
-// there is nothing to split, and the lease is read on.
+// An older version has begun a split and did not note its parts. A merge has undone the split of the partition since,
+// so there is nothing to split, and the lease is read on.
 func TestALeaseWhoseSplitAMergeHasUndoneIsReadOn(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		y := &tally{}
@@ -36,7 +36,8 @@ func TestALeaseWhoseSplitAMergeHasUndoneIsReadOn(t *testing.T) {
 		time.Sleep(time.Minute)
 		p.stop(t)
 		if items, again := y.items(); items != 20 || again != 40 || w.pending() != 0 {
-			t.Errorf("%d items, %d again, %d pending; want the three versions of all 20, once", items, again, w.pending())
+			t.Errorf("%d items, %d again, %d pending; want the three versions of all 20, once", items, again,
+				w.pending())
 		}
 		if l := w.records(feed.KindLease); len(l) != 1 || l[0].State != feed.StateLive {
 			t.Errorf("%d leases, the first is %v; want the one, live", len(l), l[0].State)
@@ -46,8 +47,9 @@ func TestALeaseWhoseSplitAMergeHasUndoneIsReadOn(t *testing.T) {
 	})
 }
 
-// halfSplit leaves a lease of the whole range as an owner that has died in the midst of its split, and returns what arrives
-// late: the child of the right half, and in place of that of the left half its own children, which have done all.
+// halfSplit leaves a lease of the whole range as an owner that has died in the midst of its split, and returns what
+// arrives late: the child of the right half, and in place of that of the left half its own children, which have done
+// all.
 func (w *world) halfSplit() (late []feed.Record, left feed.Range) {
 	w.t.Helper()
 	w.split(0)
@@ -66,15 +68,19 @@ func (w *world) halfSplit() (late []feed.Record, left feed.Range) {
 			generation = "#1"
 		}
 		late = append(late, feed.Record{
-			Kind: feed.KindLease, Version: 1, Token: p.Range.String(), Range: p.Range, Position: parent.Position, Expiration: time.Minute,
-			Mode: parent.Mode, Properties: map[string]string{notes.GenerationProperty: generation, notes.TermProperty: "#9"},
+			Kind: feed.KindLease, Version: 1, Token: p.Range.String(), Range: p.Range, Position: parent.Position,
+			Expiration: time.Minute,
+			Mode:       parent.Mode, Properties: map[string]string{
+				notes.GenerationProperty: generation,
+				notes.TermProperty:       "#9",
+			},
 		})
 	}
 	return late, halves[0]
 }
 
-// The view of who goes on with a split is as old as its last round. Meanwhile the children have been made, and one of them
-// was split again: it must not be made once more.
+// The view of who goes on with a split is as old as its last round. Meanwhile the children have been made, and one of
+// them was split again: it must not be made once more.
 func TestASplitGoesOnFromWhatIsThereNow(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		y := &tally{}
@@ -110,7 +116,8 @@ func TestASplitGoesOnFromWhatIsThereNow(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		p.stop(t)
 		if arrived.Load() != 1 || again.Load() != 0 {
-			t.Errorf("children arrived: %d; a lease whose parts have leases was made %d times", arrived.Load(), again.Load())
+			t.Errorf("children arrived: %d; a lease whose parts have leases was made %d times", arrived.Load(),
+				again.Load())
 		}
 		if items, repeated := y.items(); items != 20 || repeated != 20 || w.pending() != 0 {
 			t.Errorf("%d items, %d again, %d pending; want both versions of all 20, once", items, repeated, w.pending())
@@ -126,7 +133,9 @@ func TestALeaseThatIsBeingSplitCountsForNobody(t *testing.T) {
 			inWorld(t, 2, func(t *testing.T, w *world) {
 				var refused, given atomic.Int64
 				var refusing atomic.Bool
-				store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l feed.Record) (feed.Record, error) {
+				store := &hookedStore{Leases: w.leases, create: func(ctx context.Context, l feed.Record) (feed.Record,
+					error,
+				) {
 					if l.Kind == feed.KindLease && refusing.Load() {
 						refused.Add(1)
 						return l, errRefused

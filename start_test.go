@@ -128,10 +128,19 @@ var situations = []situation{
 	{maker: "dotnet, one range idle", make: dotnetUnit(`"\"10\""`, "null"), quiet: true, want: map[string]outcome{
 		"unset": {err: feed.ErrNoStart}, unitsStart: {handled: sinceUnit},
 	}},
-	{maker: "dotnet, with positions", make: dotnetUnit(`"\"10\""`, `"\"10\""`), want: always(outcome{handled: sinceUnit})},
-	{maker: "dotnet by 127.0.0.1", make: byAddress(dotnetUnit(`"\"10\""`, `"\"10\""`)), want: always(outcome{handled: sinceUnit})},
+	{
+		maker: "dotnet, with positions", make: dotnetUnit(`"\"10\""`, `"\"10\""`),
+		want: always(outcome{handled: sinceUnit}),
+	},
+	{
+		maker: "dotnet by 127.0.0.1", make: byAddress(dotnetUnit(`"\"10\""`, `"\"10\""`)),
+		want: always(outcome{handled: sinceUnit}),
+	},
 	{maker: "java on partition key ranges", make: olderJavaUnit, want: always(outcome{err: feed.ErrForeignLease})},
-	{maker: "java by 127.0.0.1", make: byAddress(javaUnit(javaState)), want: always(outcome{err: feed.ErrForeignLease})},
+	{
+		maker: "java by 127.0.0.1", make: byAddress(javaUnit(javaState)),
+		want: always(outcome{err: feed.ErrForeignLease}),
+	},
 	{maker: "java, idle since its start", make: javaUnit("null"), want: always(outcome{err: feed.ErrForeignLease})},
 	{maker: "java, with positions", make: javaUnit(javaState), want: always(outcome{err: feed.ErrForeignLease})},
 	{maker: "ours from the beginning", make: ourUnit("beginning"), want: map[string]outcome{
@@ -190,7 +199,10 @@ func (s situation) join(t *testing.T, w *world, start string) {
 
 	ready := make(chan struct{})
 	y := &tally{}
-	p := w.run("ours", y, changefeed.Options{Start: option(start), Hooks: changefeed.Hooks{Ready: func(context.Context) { close(ready) }}})
+	p := w.run("ours", y, changefeed.Options{
+		Start: option(start),
+		Hooks: changefeed.Hooks{Ready: func(context.Context) { close(ready) }},
+	})
 	want := s.want[start]
 	select {
 	case <-ready:

@@ -48,13 +48,18 @@ func (p *Processor) Status() []Status {
 // describe describes one run.
 func (r *run) describe() Status {
 	in := r.in
-	s := Status{Instance: in.Me.Instance, Since: in.Since, Ready: r.unit.IsReady(), Began: r.unit.Began(), Outage: in.Breaker.IsOpen(), View: in.View.LastAnswer()}
+	s := Status{
+		Instance: in.Me.Instance, Since: in.Since, Ready: r.unit.IsReady(), Began: r.unit.Began(),
+		Outage: in.Breaker.IsOpen(), View: in.View.LastAnswer(),
+	}
 	var held []*instance.Held
 	held, s.Stopping = in.Claims.All()
 	for _, h := range held {
 		s.Leases = append(s.Leases, h.Status())
 	}
-	slices.SortFunc(s.Leases, func(a, b feed.LeaseStatus) int { return cmp.Compare(a.Lease.Range.Min, b.Lease.Range.Min) })
+	slices.SortFunc(s.Leases, func(a, b feed.LeaseStatus) int {
+		return cmp.Compare(a.Lease.Range.Min, b.Lease.Range.Min)
+	})
 	s.Round, s.At = r.unit.LastRound()
 	s.Errors = in.Troubles()
 	_, broken := in.View.Placed()

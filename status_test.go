@@ -58,23 +58,27 @@ func TestARunningInstanceSaysWhatItDoes(t *testing.T) {
 			}
 		})
 		time.Sleep(20 * time.Second)
-		if s := p.Status()[0]; s.Instance != "a" || !s.Since.Equal(begun) || !s.Ready || s.Stopping || s.View.IsZero() || s.At.IsZero() || s.Round.Leases != 1 || len(s.Errors) != 0 {
+		if s := p.Status()[0]; s.Instance != "a" || !s.Since.Equal(begun) || !s.Ready || s.Stopping ||
+			s.View.IsZero() || s.At.IsZero() || s.Round.Leases != 1 || len(s.Errors) != 0 {
 			t.Errorf("at rest: %+v", s)
 		}
-		if l := leaseOf(t, p); l.Activity != feed.ActivityWaiting || l.Failures != 0 || !l.Failing.IsZero() || len(l.Errors) != 0 {
+		if l := leaseOf(t, p); l.Activity != feed.ActivityWaiting || l.Failures != 0 || !l.Failing.IsZero() ||
+			len(l.Errors) != 0 {
 			t.Errorf("at rest: %+v", l)
 		}
 		rest := leaseOf(t, p).Lease.Position
 
 		w.put("oslo", "1", 1)
 		time.Sleep(time.Second)
-		if l := leaseOf(t, p); l.Activity != feed.ActivityHandling || l.Failing.IsZero() || l.Lease.Position != rest || l.Read == rest {
+		if l := leaseOf(t, p); l.Activity != feed.ActivityHandling || l.Failing.IsZero() || l.Lease.Position != rest ||
+			l.Read == rest {
 			t.Errorf("in the handler: %+v", l)
 		}
 		answers <- errDownstream
 		synctest.Wait()
 		l := leaseOf(t, p)
-		if l.Activity != feed.ActivityFailing || l.Failures != 1 || l.Lease.Attempts != 1 || len(l.Errors) != 1 || !errors.Is(l.Errors[0], errDownstream) {
+		if l.Activity != feed.ActivityFailing || l.Failures != 1 || l.Lease.Attempts != 1 || len(l.Errors) != 1 ||
+			!errors.Is(l.Errors[0], errDownstream) {
 			t.Errorf("after a failure: %+v", l)
 		}
 		time.Sleep(11 * time.Second)
@@ -82,7 +86,8 @@ func TestARunningInstanceSaysWhatItDoes(t *testing.T) {
 		answers <- nil
 		time.Sleep(time.Second)
 		l = leaseOf(t, p)
-		if l.Activity != feed.ActivityStoring || l.Failures != 0 || l.Unsaved != 1 || l.Lease.Position != l.Read || len(l.Errors) != 1 || l.Errors[0].Origin != feed.OriginLeaseStore {
+		if l.Activity != feed.ActivityStoring || l.Failures != 0 || l.Unsaved != 1 || l.Lease.Position != l.Read ||
+			len(l.Errors) != 1 || l.Errors[0].Origin != feed.OriginLeaseStore {
 			t.Errorf("while it cannot be stored: %+v", l)
 		}
 		away.Store(false)
@@ -110,7 +115,9 @@ func TestARunningInstanceSaysWhatItDoes(t *testing.T) {
 func TestAnErrorOfTheSourceStandsUntilItIsReadAgain(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		var away atomic.Bool
-		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position,
+			o feed.ReadOptions,
+		) (feed.Page, error) {
 			if away.Load() {
 				return feed.Page{}, errDownstream
 			}
@@ -121,7 +128,8 @@ func TestAnErrorOfTheSourceStandsUntilItIsReadAgain(t *testing.T) {
 		away.Store(true)
 		w.put("oslo", "1", 1)
 		time.Sleep(20 * time.Second)
-		if l := leaseOf(t, p.processor); l.Activity != feed.ActivityFailing || len(l.Errors) != 1 || !errors.Is(l.Errors[0], errDownstream) {
+		if l := leaseOf(t, p.processor); l.Activity != feed.ActivityFailing || len(l.Errors) != 1 ||
+			!errors.Is(l.Errors[0], errDownstream) {
 			t.Errorf("while it cannot be read: %+v", l)
 		}
 		away.Store(false)
@@ -176,7 +184,8 @@ func TestEachRunHasAStatus(t *testing.T) {
 		seen := s[0].View
 		away.Store(true)
 		time.Sleep(time.Minute)
-		if s := p.Status()[0]; len(s.Errors) != 1 || !errors.Is(s.Errors[0], errRefused) || s.View.After(seen.Add(20*time.Second)) {
+		if s := p.Status()[0]; len(s.Errors) != 1 || !errors.Is(s.Errors[0], errRefused) ||
+			s.View.After(seen.Add(20*time.Second)) {
 			t.Errorf("while leases cannot be listed: %v, the view is of %v", s.Errors, s.View)
 		}
 		away.Store(false)
@@ -203,32 +212,35 @@ func TestHooksCountReadsWaitsAndWrites(t *testing.T) {
 			}
 			return w.leases.Update(ctx, l)
 		}}
-		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{Start: feed.FromBeginning(), Hooks: changefeed.Hooks{
-			ReadDone: func(_ context.Context, d feed.ReadDone) {
-				mu.Lock()
-				defer mu.Unlock()
-				changes, charge = changes+d.Changes, charge+d.Charge
+		p := w.runWith(w.orders, store, "a", &tally{}, changefeed.Options{
+			Start: feed.FromBeginning(),
+			Hooks: changefeed.Hooks{
+				ReadDone: func(_ context.Context, d feed.ReadDone) {
+					mu.Lock()
+					defer mu.Unlock()
+					changes, charge = changes+d.Changes, charge+d.Charge
+				},
+				WaitDone: func(_ context.Context, d feed.WaitDone) {
+					mu.Lock()
+					defer mu.Unlock()
+					if waits++; d.Duration > 18*time.Second {
+						t.Errorf("waited for %v", d.Duration)
+					}
+				},
+				StoreDone: func(_ context.Context, d feed.StoreDone) {
+					mu.Lock()
+					defer mu.Unlock()
+					if d.Duration != time.Second || d.Lease == "" || d.Charge == 0 {
+						t.Errorf("a write: %+v", d)
+					}
+					if d.Renewal {
+						renewals++
+					} else {
+						checkpoints++
+					}
+				},
 			},
-			WaitDone: func(_ context.Context, d feed.WaitDone) {
-				mu.Lock()
-				defer mu.Unlock()
-				if waits++; d.Duration > 18*time.Second {
-					t.Errorf("waited for %v", d.Duration)
-				}
-			},
-			StoreDone: func(_ context.Context, d feed.StoreDone) {
-				mu.Lock()
-				defer mu.Unlock()
-				if d.Duration != time.Second || d.Lease == "" || d.Charge == 0 {
-					t.Errorf("a write: %+v", d)
-				}
-				if d.Renewal {
-					renewals++
-				} else {
-					checkpoints++
-				}
-			},
-		}})
+		})
 		time.Sleep(5 * time.Second)
 		w.put("oslo", "1", 1)
 		w.put("oslo", "2", 1)
@@ -243,8 +255,8 @@ func TestHooksCountReadsWaitsAndWrites(t *testing.T) {
 	})
 }
 
-// While the handler has a batch the lease is handling, also if its worker waits for changes meanwhile. When the batch is done
-// the lease waits again, also if the batch had failed before.
+// While the handler has a batch the lease is handling, also if its worker waits for changes meanwhile. When the batch
+// is done the lease waits again, also if the batch had failed before.
 func TestALeaseIsHandlingAsLongAsABatchIsInTheHandler(t *testing.T) {
 	for _, concurrency := range []int{1, 4} {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
@@ -266,7 +278,8 @@ func TestALeaseIsHandlingAsLongAsABatchIsInTheHandler(t *testing.T) {
 					t.Helper()
 					time.Sleep(time.Second)
 					if s := leaseOf(t, p); s.Activity != want {
-						t.Errorf("the lease is %s since %v, want %s; %d changes in hand", s.Activity, s.Since, want, s.InHand)
+						t.Errorf("the lease is %s since %v, want %s; %d changes in hand", s.Activity, s.Since, want,
+							s.InHand)
 					}
 				}
 				does(feed.ActivityWaiting)
@@ -354,6 +367,10 @@ func TestEachHookIsJoined(t *testing.T) {
 	for i := range joined.NumField() {
 		calls = 0
 		hook := joined.Field(i)
+		if hook.IsNil() {
+			t.Errorf("%s is missing in Hooks.And", joined.Type().Field(i).Name)
+			continue
+		}
 		args := make([]reflect.Value, hook.Type().NumIn())
 		for n := range args {
 			args[n] = reflect.Zero(hook.Type().In(n))
@@ -379,11 +396,14 @@ func activities(t *testing.T, p *process, d time.Duration) (seen []feed.Activity
 	return seen
 }
 
-// A lease is failing while a batch waits that has failed, and not while a batch gathers changes, in the outage of another
-// lease, or while the lease is given up.
+// A lease is failing while a batch waits that has failed, and not while a batch gathers changes, in the outage of
+// another lease, or while the lease is given up.
 func TestALeaseIsFailingOnlyWhileABatchWaitsThatHasFailed(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		p := w.run("a", &tally{}, changefeed.Options{Start: feed.FromBeginning(), MaxWait: 20 * time.Second, MaxItems: 10})
+		p := w.run("a", &tally{}, changefeed.Options{
+			Start: feed.FromBeginning(), MaxWait: 20 * time.Second,
+			MaxItems: 10,
+		})
 		time.Sleep(time.Minute)
 		w.put("oslo", "item", 1)
 		if seen := activities(t, p, 10*time.Second); slices.Contains(seen, feed.ActivityFailing) {
@@ -405,7 +425,8 @@ func TestALeaseIsFailingOnlyWhileABatchWaitsThatHasFailed(t *testing.T) {
 			return nil
 		}}
 		p := w.run("a", h, changefeed.Options{
-			Start: feed.FromBeginning(), Concurrency: 2, RetryMin: time.Minute, OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: &letterBox{}},
+			Start: feed.FromBeginning(), Concurrency: 2, RetryMin: time.Minute,
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: &letterBox{}},
 		})
 		time.Sleep(time.Minute)
 		w.put(w.cityIn(w.partitions()[1]), "long", 1)

@@ -55,7 +55,8 @@ func TestAPageThatTakesTooLongComesAgainInSmallerParts(t *testing.T) {
 		time.Sleep(20 * time.Minute)
 		sizes, tries := h.batches(h.each)
 		if items, again := h.items(); items != 45 || again != 0 {
-			t.Errorf("%d items, %d again after 20 minutes, want half of the page: the sizes were %v", items, again, sizes)
+			t.Errorf("%d items, %d again after 20 minutes, want half of the page: the sizes were %v", items, again,
+				sizes)
 		}
 		if len(tries) < 2 || tries[1] != 2 {
 			t.Errorf("attempts %v, want those of one position to go on", tries)

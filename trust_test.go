@@ -33,7 +33,8 @@ func TestALeaseLastsAsLongAsItsOwnerSays(t *testing.T) {
 		b := w.run("b", &tally{}, o)
 		time.Sleep(2 * long)
 		wait := time.UnixMilli(taken.Load()).Sub(l.Updated)
-		if least := long + time.Second; wait < least || wait > least+5*time.Second { // a second, for stores that keep whole seconds
+		// a second, for stores that keep whole seconds
+		if least := long + time.Second; wait < least || wait > least+5*time.Second {
 			t.Errorf("taken %v after its last write, want %v", wait, least)
 		}
 		b.stop(t)
@@ -210,7 +211,10 @@ func TestALeaseIsTrustedFromBeforeItsWrite(t *testing.T) {
 				w.put("oslo", "1", 1)
 				store := &lastAnswer{hookedStore: &hookedStore{Leases: w.leases}, n: c.n, err: c.err}
 				h := &held{}
-				p := w.runWith(w.orders, store, "a", h, changefeed.Options{Start: feed.FromBeginning(), Drain: time.Second})
+				p := w.runWith(w.orders, store, "a", h, changefeed.Options{
+					Start: feed.FromBeginning(),
+					Drain: time.Second,
+				})
 				time.Sleep(3 * time.Minute)
 				p.stop(t)
 				if went := time.UnixMilli(h.ended.Load()).Sub(store.asked); went > trust || went < trust-time.Second {
@@ -289,21 +293,24 @@ func TestTheEchoOfALostAnswerIsRecognized(t *testing.T) {
 			inWorld(t, 1, func(t *testing.T, w *world) {
 				var lossy atomic.Bool
 				writes := 0
-				store := &hookedStore{Leases: w.leases, update: func(ctx context.Context, l feed.Record) (got feed.Record, err error) {
-					if l.Kind != feed.KindLease || !lossy.Load() {
-						return w.leases.Update(ctx, l)
-					}
-					n := writes
-					if writes++; n%4 > 1 {
-						return w.leases.Update(ctx, l)
-					}
-					if c.arrives(n) {
-						if got, err = w.leases.Update(ctx, l); err != nil {
-							return got, err
+				store := &hookedStore{
+					Leases: w.leases,
+					update: func(ctx context.Context, l feed.Record) (got feed.Record, err error) {
+						if l.Kind != feed.KindLease || !lossy.Load() {
+							return w.leases.Update(ctx, l)
 						}
-					}
-					return l, c.err
-				}}
+						n := writes
+						if writes++; n%4 > 1 {
+							return w.leases.Update(ctx, l)
+						}
+						if c.arrives(n) {
+							if got, err = w.leases.Update(ctx, l); err != nil {
+								return got, err
+							}
+						}
+						return l, c.err
+					},
+				}
 				var lost atomic.Int64
 				y := &tally{}
 				o := changefeed.Options{Start: feed.FromBeginning()}

@@ -71,8 +71,8 @@ func (s *unanswered) result() (hung time.Duration, again bool) {
 	return s.hung, s.again
 }
 
-// leftovers writes what others have left: the lock of an instance that has ended, and a lease that arrived when its maker
-// had lost the lock, beside that of the whole range.
+// leftovers writes what others have left: the lock of an instance that has ended, and a lease that arrived when its
+// maker had lost the lock, beside that of the whole range.
 func (w *world) leftovers() (late string) {
 	w.t.Helper()
 	half := feed.FullRange().Cut(2)[1]
@@ -83,7 +83,10 @@ func (w *world) leftovers() (late string) {
 			Kind: feed.KindLease, Version: 1, Token: half.String(), Range: half, Timestamp: sent,
 			Position: feed.Position{Start: feed.FromBeginning()},
 			Properties: map[string]string{
-				notes.GenerationProperty: "#0", notes.DueProperty: notes.Due{By: sent.Add(-time.Minute), Sent: sent}.String(),
+				notes.GenerationProperty: "#0", notes.DueProperty: notes.Due{
+					By:   sent.Add(-time.Minute),
+					Sent: sent,
+				}.String(),
 			},
 		},
 	} {
@@ -128,20 +131,25 @@ func TestEachWriteThatIsNeverAnsweredEndsAndIsAskedAgain(t *testing.T) {
 				if c.after == 0 {
 					s.arm()
 				}
-				p := w.runWith(w.orders, s, "a", h, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box}})
+				p := w.runWith(w.orders, s, "a", h, changefeed.Options{
+					Start:     feed.FromBeginning(),
+					OnFailure: changefeed.FailurePolicy{MaxAttempts: 1, DeadLetters: box},
+				})
 				time.Sleep(5 * time.Minute)
 				if c.after > 0 {
 					s.arm()
 				}
 				asking, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 				defer cancel()
-				if _, err := deadletters.Redrive(asking, w.orders, w.leases, feed.Key("oslo"), letterNamed(lsn, "bad")); err != nil {
+				if _, err := deadletters.Redrive(asking, w.orders, w.leases, feed.Key("oslo"),
+					letterNamed(lsn, "bad")); err != nil {
 					t.Error(err)
 				}
 				w.put("rome", "good", 1)
 				time.Sleep(5 * time.Minute)
 				if items, _ := h.items(); items != 2 || box.names() != "" || w.has(late) || w.pending() != 0 {
-					t.Errorf("%d of 2 items handled, letters %q, late lease %v, %d pending", items, box.names(), w.has(late), w.pending())
+					t.Errorf("%d of 2 items handled, letters %q, late lease %v, %d pending", items, box.names(),
+						w.has(late), w.pending())
 				}
 				if c.after < 0 {
 					s.arm()

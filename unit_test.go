@@ -19,7 +19,10 @@ func TestAnOverlapIsToldOnce(t *testing.T) {
 		p := w.runWith(w.orders, listing, "a", &tally{}, changefeed.Options{})
 		time.Sleep(time.Minute)
 		half := feed.FullRange().Cut(2)[0]
-		if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindLease, Version: 1, Token: half.String(), Range: half, Position: feed.At(`"1"`)}); err != nil {
+		if _, err := w.leases.Create(t.Context(), feed.Record{
+			Kind: feed.KindLease, Version: 1, Token: half.String(),
+			Range: half, Position: feed.At(`"1"`),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute)
@@ -35,7 +38,10 @@ func TestAnOverlapIsToldOnce(t *testing.T) {
 // counts, and the other instance is told.
 func TestOfTwoStartsForAForeignUnitOneIsRefused(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
-		if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindLease, Version: 1, Token: "-FF", Range: feed.FullRange(), Position: feed.At(`"0"`)}); err != nil {
+		if _, err := w.leases.Create(t.Context(), feed.Record{
+			Kind: feed.KindLease, Version: 1, Token: "-FF",
+			Range: feed.FullRange(), Position: feed.At(`"0"`),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.leases.Create(t.Context(), feed.Record{Kind: feed.KindInfo}); err != nil {
@@ -100,7 +106,8 @@ func TestAnInstanceIsPresentBetweenItsBeats(t *testing.T) {
 func TestNothingIsHandledBeforeThePositionIsStored(t *testing.T) {
 	inWorld(t, 1, func(t *testing.T, w *world) {
 		if _, err := w.leases.Create(t.Context(), feed.Record{
-			Kind: feed.KindLease, Version: 1, Token: "-FF", Range: feed.FullRange(), Position: feed.Position{Start: feed.FromBeginning()},
+			Kind: feed.KindLease, Version: 1, Token: "-FF", Range: feed.FullRange(),
+			Position: feed.Position{Start: feed.FromBeginning()},
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +144,9 @@ func TestALagIsKnownThoughAPartitionIsSplitMeanwhile(t *testing.T) {
 		p.stop(t)
 		w.fill(40)
 		var split atomic.Bool
-		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+		source := &hookedSource{Container: w.orders, read: func(ctx context.Context, r feed.Range, from feed.Position,
+			o feed.ReadOptions,
+		) (feed.Page, error) {
 			if r.Min != "" && split.CompareAndSwap(false, true) {
 				w.splitAt(0, feed.FullRange().Cut(4)[3].Min)
 			}
@@ -167,7 +176,9 @@ func TestALockIsLeftAloneWhileItsHolderMayBeAtWork(t *testing.T) {
 		}
 		begun := time.Now()
 		var ready atomic.Int64
-		p := w.run("a", &tally{}, changefeed.Options{Hooks: changefeed.Hooks{Ready: func(context.Context) { ready.Store(int64(time.Since(begun))) }}})
+		p := w.run("a", &tally{}, changefeed.Options{Hooks: changefeed.Hooks{Ready: func(context.Context) {
+			ready.Store(int64(time.Since(begun)))
+		}}})
 		time.Sleep(2 * time.Minute)
 		if took := time.Duration(ready.Load()); took < 30*time.Second || took > 70*time.Second {
 			t.Errorf("ready after %v, want the lock to be left for 30 s", took)
@@ -257,7 +268,8 @@ func TestAGiftToALeaverIsDeclined(t *testing.T) {
 		store.update = func(ctx context.Context, l feed.Record) (feed.Record, error) {
 			if l.Kind == feed.KindHost && l.State == feed.StateRetired {
 				if _, err := w.leases.Create(ctx, feed.Record{
-					Kind: feed.KindLease, Version: 1, Token: half.String(), Range: half, Position: feed.At(`"1"`), Owner: l.Owner, Epoch: l.Epoch, Expiration: time.Minute,
+					Kind: feed.KindLease, Version: 1, Token: half.String(), Range: half, Position: feed.At(`"1"`),
+					Owner: l.Owner, Epoch: l.Epoch, Expiration: time.Minute,
 				}); err != nil {
 					t.Error(err)
 				}
@@ -277,7 +289,9 @@ func TestAGiftToALeaverIsDeclined(t *testing.T) {
 func TestAFollowerThatBreaksIsNotReliedUpon(t *testing.T) {
 	inWorld(t, 4, func(t *testing.T, w *world) {
 		var down atomic.Bool
-		store := &hookedStore{Leases: w.leases, follow: func(ctx context.Context, cursor string) ([]feed.Record, string, time.Time, error) {
+		store := &hookedStore{Leases: w.leases, follow: func(ctx context.Context, cursor string) ([]feed.Record, string,
+			time.Time, error,
+		) {
 			if down.Load() {
 				return nil, "", time.Time{}, errCutOff
 			}
@@ -290,7 +304,9 @@ func TestAFollowerThatBreaksIsNotReliedUpon(t *testing.T) {
 		down.Store(true)
 		time.Sleep(20 * time.Second) // no more, or else what it knew of the leases has expired
 		a.stop(t)
-		if took := w.until(5*time.Minute, "owner of all", func() bool { return w.owners()["b"] == 4 }); took > 30*time.Second {
+		if took := w.until(5*time.Minute, "owner of all", func() bool {
+			return w.owners()["b"] == 4
+		}); took > 30*time.Second {
 			t.Errorf("the leases that a freed were taken after %v", took)
 		}
 		b.stop(t)
@@ -330,7 +346,8 @@ func TestACreationThatTakesLongIsOneAttempt(t *testing.T) {
 		})
 		time.Sleep(25 * time.Second)
 		if !ready.Load() || len(p.errs.all()) != 0 {
-			t.Errorf("ready %v, %d leases of 100; reported %v", ready.Load(), len(w.records(feed.KindLease)), first(p.errs.all()))
+			t.Errorf("ready %v, %d leases of 100; reported %v", ready.Load(), len(w.records(feed.KindLease)),
+				first(p.errs.all()))
 		}
 		p.stop(t)
 	})

@@ -61,11 +61,12 @@ func inWorldOf(t *testing.T, spec docstore.ContainerSpec, test func(t *testing.T
 	})
 }
 
-// nothingIsRewritten fails the test if a document among the leases has a text that another program may take for a time or a
-// number, and write in another form.
+// nothingIsRewritten fails the test if a document among the leases has a text that another program may take for a time
+// or a number, and write in another form.
 func (w *world) nothingIsRewritten() {
 	w.t.Helper()
-	page, err := w.container.Read(w.t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
+	page, err := w.container.Read(w.t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()},
+		feed.ReadOptions{})
 	if err != nil {
 		return // the test has deleted or split the container
 	}
@@ -271,7 +272,10 @@ func (w *world) run(name string, h feed.Handler, o changefeed.Options) *process 
 
 func (w *world) runOn(leases *docstore.Leases, name string, h feed.Handler, o changefeed.Options) *process {
 	w.t.Helper()
-	p := &process{done: make(chan error, 1), wire: fleet.NewWire(w.t.Context(), leases, &fleet.Requests{}), errs: &errorLog{}}
+	p := &process{
+		done: make(chan error, 1), wire: fleet.NewWire(w.t.Context(), leases, &fleet.Requests{}),
+		errs: &errorLog{},
+	}
 	o.Instance = name
 	o.Hooks.Error = p.errs.add
 	processor, err := changefeed.New(w.orders, p.wire, h, o)

@@ -33,12 +33,18 @@ var commitCases = []containerCase{
 	{name: "writes apply in order, and reads see their place in the batch", test: batchOrder},
 	{name: "create refuses what exists; replace, patch, delete and read what does not", test: refusals},
 	{name: "an ETag that is not the stored one is refused", test: ifMatch},
-	{name: "system properties that the caller sends are the store's", needs: []Ability{SystemProperties}, test: systemProperties},
+	{
+		name: "system properties that the caller sends are the store's", needs: []Ability{SystemProperties},
+		test: systemProperties,
+	},
 	{name: "a deleted item can be created again", test: createAgain},
 	{name: "concurrent creates have one winner", test: raceCreates},
 	{name: "concurrent conditional writes lose no update", test: raceUpdates},
 	{name: "a commit with an ended context is an error", test: endedCommit},
-	{name: "an expired item no longer exists", needs: []Ability{Expiry, PassingTime}, container: Container{Expiry: true}, test: expiredIsGone},
+	{
+		name: "an expired item no longer exists", needs: []Ability{Expiry, PassingTime},
+		container: Container{Expiry: true}, test: expiredIsGone,
+	},
 }
 
 // batchResults compares the results of a batch with the feed: all writes have the same LSN, by which a handler
@@ -51,7 +57,8 @@ func batchResults(s *containerTest) {
 		feed.Write{Op: feed.WriteDelete, ID: "c"},
 	)
 	for i, r := range results[:3] {
-		if r.LSN == 0 || r.LSN != results[0].LSN || !strings.HasPrefix(r.ETag, `"`) || !r.Created || number(r.Body) != i+1 {
+		if r.LSN == 0 || r.LSN != results[0].LSN || !strings.HasPrefix(r.ETag, `"`) || !r.Created ||
+			number(r.Body) != i+1 {
 			s.Errorf("result %d is %+v, want LSN %d, a quoted ETag, created, the item", i, r, results[0].LSN)
 		}
 		if !s.h.lacksAbility(SystemProperties) && !strings.Contains(string(r.Body), `"_etag"`) {
@@ -100,7 +107,8 @@ func (s *containerTest) wantRejected(want error, index int, key feed.PartitionKe
 	if !errors.Is(err, want) {
 		s.Errorf("Commit(%s, %s) = %d results, %v, want error %q", key, brief(writes), len(results), err, want)
 	}
-	if refused, ok := errors.AsType[*feed.WriteError](err); index >= 0 && (!ok || refused.Index != index || refused.Write.Op != writes[index].Op) {
+	if refused, ok := errors.AsType[*feed.WriteError](err); index >= 0 && (!ok || refused.Index != index ||
+		refused.Write.Op != writes[index].Op) {
 		s.Errorf("Commit(%s, %s) = %v, want a WriteError of write %d", key, brief(writes), err, index)
 	}
 	changes, _ := s.readAll(s.wholeRange(), before, feed.ReadOptions{})
@@ -251,7 +259,8 @@ func raceCreates(s *containerTest) {
 	var wg sync.WaitGroup
 	for n := range 16 {
 		wg.Go(func() {
-			_, err := s.Committer.Commit(s.Context(), feed.Key("k"), []feed.Write{{Op: feed.WriteCreate, Body: doc("a", "k", n)}})
+			_, err := s.Committer.Commit(s.Context(), feed.Key("k"),
+				[]feed.Write{{Op: feed.WriteCreate, Body: doc("a", "k", n)}})
 			switch {
 			case err == nil:
 				wins.Add(1)

@@ -67,7 +67,8 @@ func ExampleBlackout() {
 	defer done()
 
 	now := time.Now()
-	dark := changefeedtest.Blackout(errors.New("connection refused"), changefeedtest.Window{From: now, To: now.Add(time.Minute)})
+	dark := changefeedtest.Blackout(errors.New("connection refused"),
+		changefeedtest.Window{From: now, To: now.Add(time.Minute)})
 	_, err := dark.Source(orders).Partitions(ctx)
 	fmt.Println(err)
 	// Output: connection refused

@@ -53,8 +53,8 @@ func (f Faults) Committer(c feed.Committer) feed.Committer {
 	return wrapCommitter(c, f.callWithFault)
 }
 
-// callWithFault makes the call or omits it, according to its fault. If the caller's context ends while the reply is delayed,
-// the caller receives an error although the call took effect, as in a network.
+// callWithFault makes the call or omits it, according to its fault. If the caller's context ends while the reply is
+// delayed, the caller receives an error although the call took effect, as in a network.
 func (f Faults) callWithFault(ctx context.Context, c Call, call func() error) error {
 	fault := f(c)
 	if err := wait(ctx, fault.Delay); err != nil {
@@ -164,8 +164,8 @@ func Random(r *rand.Rand, rates Rates) Faults {
 	}
 }
 
-// drawFault takes the same number of random values for every call. So a change of rates does not change the other faults of
-// a run.
+// drawFault takes the same number of random values for every call. So a change of rates does not change the other
+// faults of a run.
 func (rates Rates) drawFault(r *rand.Rand, m Method) Fault {
 	outcome, slow, away := r.Float64(), r.Float64(), r.Float64()
 	delay, late, pause := share(r, rates.MaxDelay), share(r, rates.MaxDelay), share(r, rates.MaxPause)

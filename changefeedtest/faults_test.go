@@ -58,7 +58,10 @@ func TestARefusedCallIsNotMadeAndALostOneIs(t *testing.T) {
 func TestDelaysComeBeforeAndAfterTheEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := monitored(t, changefeedtest.Container{Paths: []string{"/pk"}})
-		slow := changefeedtest.Always(changefeedtest.Fault{Delay: 3 * time.Second, DelayAfter: 4 * time.Second}).Committer(s.Committer)
+		slow := changefeedtest.Always(changefeedtest.Fault{
+			Delay:      3 * time.Second,
+			DelayAfter: 4 * time.Second,
+		}).Committer(s.Committer)
 		begin := time.Now()
 		_, err := slow.Commit(t.Context(), feed.Key("k"), upsert("a"))
 		if took := time.Since(begin); err != nil || took != 7*time.Second {
@@ -81,7 +84,8 @@ func TestThrottlingAndConflictsLookReal(t *testing.T) {
 	s := monitored(t, changefeedtest.Container{Paths: []string{"/pk"}})
 	throttled := changefeedtest.Always(changefeedtest.Throttle(20 * time.Millisecond)).Source(s.Source)
 	_, err := throttled.Read(t.Context(), feed.FullRange(), beginning, feed.ReadOptions{})
-	if pause, ok := errors.AsType[*feed.ThrottledError](err); !errors.Is(err, feed.ErrThrottled) || !ok || pause.After != 20*time.Millisecond {
+	if pause, ok := errors.AsType[*feed.ThrottledError](err); !errors.Is(err, feed.ErrThrottled) || !ok ||
+		pause.After != 20*time.Millisecond {
 		t.Errorf("a throttled read: %v", err)
 	}
 	if _, err := throttled.Partitions(t.Context()); !errors.Is(err, feed.ErrThrottled) {
@@ -140,7 +144,10 @@ func TestOneSeedMakesOneOrderOfFaults(t *testing.T) {
 
 func TestRatesAreKept(t *testing.T) {
 	const calls = 20_000
-	plan := changefeedtest.Random(rand.New(rand.NewPCG(7, 7)), changefeedtest.Rates{Refuse: 0.1, Lose: 0.2, Throttle: 0.3, Conflict: 0.05, Slow: 0.5, MaxDelay: time.Minute})
+	plan := changefeedtest.Random(rand.New(rand.NewPCG(7, 7)), changefeedtest.Rates{
+		Refuse: 0.1, Lose: 0.2,
+		Throttle: 0.3, Conflict: 0.05, Slow: 0.5, MaxDelay: time.Minute,
+	})
 	counts := map[string]int{}
 	for range calls {
 		fault := plan(changefeedtest.Call{Method: changefeedtest.LeaseUpdate})
@@ -161,7 +168,10 @@ func TestRatesAreKept(t *testing.T) {
 			t.Fatalf("fault %+v, want a delay of up to a minute before the call", fault)
 		}
 	}
-	for what, rate := range map[string]float64{"refuse": 0.1, "lose": 0.2, "throttle": 0.3, "conflict": 0.05, "slow": 0.5} {
+	for what, rate := range map[string]float64{
+		"refuse": 0.1, "lose": 0.2, "throttle": 0.3, "conflict": 0.05,
+		"slow": 0.5,
+	} {
 		if got := float64(counts[what]) / calls; got < rate-0.02 || got > rate+0.02 {
 			t.Errorf("rate of %s is %.3f, want %.2f", what, got, rate)
 		}
@@ -180,7 +190,8 @@ func TestPlansMayBeUsedConcurrently(t *testing.T) {
 	for range 10 {
 		wg.Go(func() {
 			for range 20 {
-				if _, err := source.Read(t.Context(), feed.FullRange(), beginning, feed.ReadOptions{}); err != nil && !errors.Is(err, changefeedtest.ErrInjected) {
+				if _, err := source.Read(t.Context(), feed.FullRange(), beginning, feed.ReadOptions{}); err != nil &&
+					!errors.Is(err, changefeedtest.ErrInjected) {
 					t.Error(err)
 				}
 			}
@@ -238,7 +249,10 @@ func TestWrappersHaveTheAbilitiesOfWhatTheyWrap(t *testing.T) {
 			feed.Locator
 		}{countingSource{s.Source, counter}, locator},
 	} {
-		for _, wrapped := range []feed.Source{none.Source(inner), counts.Source(inner), counts.Source(none.Source(inner))} {
+		for _, wrapped := range []feed.Source{
+			none.Source(inner), counts.Source(inner),
+			counts.Source(none.Source(inner)),
+		} {
 			if got, want := abilities(wrapped), abilities(inner); got != want {
 				t.Errorf("a wrapped source is a Waiter, Counter, Locator: %v, want %v", got, want)
 			}
@@ -250,7 +264,10 @@ func TestWrappersHaveTheAbilitiesOfWhatTheyWrap(t *testing.T) {
 			t.Error("a wrapped lease store that can be followed cannot")
 		}
 	}
-	for _, wrapped := range []feed.LeaseStore{none.Leases(struct{ feed.LeaseStore }{store}), counts.Leases(struct{ feed.LeaseStore }{store})} {
+	for _, wrapped := range []feed.LeaseStore{
+		none.Leases(struct{ feed.LeaseStore }{store}),
+		counts.Leases(struct{ feed.LeaseStore }{store}),
+	} {
 		if _, follows := wrapped.(feed.Follower); follows {
 			t.Error("a wrapped lease store that cannot be followed pretends to")
 		}
@@ -274,7 +291,8 @@ func TestEveryMethodPassesThroughTheWrappers(t *testing.T) {
 	backlog, pendingErr := source.(feed.Counter).Pending(ctx, full, beginning, feed.ReadOptions{})
 	place, locateErr := source.(feed.Locator).Locate(ctx, feed.Key("k"))
 	if len(parts) != 1 || !full.Holds(place) || len(page.Changes) != 1 || backlog.Items != 1 {
-		t.Errorf("%d partitions, %d changes, %d pending, want one of each", len(parts), len(page.Changes), backlog.Items)
+		t.Errorf("%d partitions, %d changes, %d pending, want one of each", len(parts), len(page.Changes),
+			backlog.Items)
 	}
 	store := counts.Leases(plan.Leases(leaseContainer(t).Unit(t, "unit")))
 	created, createErr := store.Create(ctx, feed.Record{Kind: feed.KindLease, Token: "0"})
@@ -286,12 +304,15 @@ func TestEveryMethodPassesThroughTheWrappers(t *testing.T) {
 	if len(changed) != 1 || len(records) != 1 || now.IsZero() || listed.IsZero() {
 		t.Errorf("%d changed, %d listed at %v, %v, want one of each", len(changed), len(records), now, listed)
 	}
-	if err := errors.Join(commitErr, partitionsErr, readErr, waitErr, pendingErr, locateErr, createErr, followErr, updateErr, changedErr, listErr, deleteErr); err != nil {
+	if err := errors.Join(commitErr, partitionsErr, readErr, waitErr, pendingErr, locateErr, createErr, followErr,
+		updateErr, changedErr, listErr, deleteErr); err != nil {
 		t.Error(err)
 	}
 	want := []string{
-		`Committer.Commit(["k"])`, "Source.Partitions()", "Source.Read(-FF)", "Source.Wait(-FF)", "Source.Pending(-FF)", `Source.Locate(["k"])`,
-		"LeaseStore.Create(0)", "LeaseStore.Follow()", "LeaseStore.Update(0)", "LeaseStore.Follow()", "LeaseStore.List()", "LeaseStore.Delete(0)",
+		`Committer.Commit(["k"])`, "Source.Partitions()", "Source.Read(-FF)", "Source.Wait(-FF)", "Source.Pending(-FF)",
+		`Source.Locate(["k"])`,
+		"LeaseStore.Create(0)", "LeaseStore.Follow()", "LeaseStore.Update(0)", "LeaseStore.Follow()",
+		"LeaseStore.List()", "LeaseStore.Delete(0)",
 	}
 	if !slices.Equal(seen, want) {
 		t.Errorf("calls %v, want %v", seen, want)
@@ -325,7 +346,8 @@ func TestTheSuitesHoldForAWrappedStore(t *testing.T) {
 	}
 	h.Leases = func(t *testing.T) changefeedtest.LeaseContainer {
 		c := leaseContainer(t)
-		forbidden := changefeedtest.Only(changefeedtest.Always(changefeedtest.Refuse(feed.ErrForbidden)), changefeedtest.LeaseDelete)
+		forbidden := changefeedtest.Only(changefeedtest.Always(changefeedtest.Refuse(feed.ErrForbidden)),
+			changefeedtest.LeaseDelete)
 		c.WithoutDelete = func(t *testing.T, processor string) feed.LeaseStore {
 			return forbidden.Leases(c.Unit(t, processor))
 		}

@@ -16,10 +16,17 @@ import (
 var keyCases = []containerCase{
 	{name: "each kind of partition key comes back as written", test: keyKinds},
 	{name: "a logical partition can be read alone, transactions whole", needs: []Ability{KeyReads}, test: keyReads},
-	{name: "a logical partition can be read through a split", needs: []Ability{KeyReads, Splitting}, test: keyThroughSplit},
-	{name: "the place of a key is in the partition that has its items", needs: []Ability{Locating, Splitting}, test: keyPlaces},
 	{
-		name: "the place of a hierarchical key is in the partition that has its items", needs: []Ability{Locating, Splitting, HierarchicalKeys},
+		name: "a logical partition can be read through a split", needs: []Ability{KeyReads, Splitting},
+		test: keyThroughSplit,
+	},
+	{
+		name: "the place of a key is in the partition that has its items", needs: []Ability{Locating, Splitting},
+		test: keyPlaces,
+	},
+	{
+		name:      "the place of a hierarchical key is in the partition that has its items",
+		needs:     []Ability{Locating, Splitting, HierarchicalKeys},
 		container: Container{Paths: []string{"/pk", "/sub"}}, test: hierarchicalPlaces,
 	},
 	{

@@ -40,7 +40,10 @@ func laterKept(d *leaseTest) {
 	var want []string
 	var kept []feed.Record
 	for _, record := range []feed.Record{
-		{Kind: "control"}, {Kind: "control", Token: "a/b.c", Owner: "h1", Epoch: "e1", State: "asked", Properties: map[string]string{"pause": "all"}}, paused, draining,
+		{Kind: "control"}, {
+			Kind: "control", Token: "a/b.c", Owner: "h1", Epoch: "e1", State: "asked",
+			Properties: map[string]string{"pause": "all"},
+		}, paused, draining,
 	} {
 		kept = append(kept, d.create(record))
 		want = append(want, name(record))

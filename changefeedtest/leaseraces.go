@@ -38,7 +38,10 @@ func (d *leaseTest) runContended(what string, write func(n int) error) {
 // raceLeaseCreates makes all clients create the same record: two winners would be two owners of a lock.
 func raceLeaseCreates(d *leaseTest) {
 	for _, record := range []feed.Record{lease("-FF"), {Kind: feed.KindLock}} {
-		d.runContended("concurrent creates", func(int) error { _, err := d.store.Create(d.Context(), record); return err })
+		d.runContended("concurrent creates", func(int) error {
+			_, err := d.store.Create(d.Context(), record)
+			return err
+		})
 	}
 }
 
@@ -109,7 +112,10 @@ func endedLeases(d *leaseTest) {
 	_, _, listErr := d.store.List(ctx)
 	_, createErr := d.store.Create(ctx, lease("0"))
 	_, updateErr := d.store.Update(ctx, record)
-	all := map[string]error{"List": listErr, "Create": createErr, "Update": updateErr, "Delete": d.store.Delete(ctx, record)}
+	all := map[string]error{
+		"List": listErr, "Create": createErr, "Update": updateErr,
+		"Delete": d.store.Delete(ctx, record),
+	}
 	if follower, ok := d.store.(feed.Follower); ok {
 		_, cursor := d.soonFollow("")
 		_, _, _, all["Follow"] = follower.Follow(ctx, cursor)

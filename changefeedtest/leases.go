@@ -96,8 +96,8 @@ func (d *leaseTest) list() map[string]feed.Record {
 	return records
 }
 
-// listWithTime returns the records by kind and token, which together identify a record, and the store's time, which decides
-// about expiry.
+// listWithTime returns the records by kind and token, which together identify a record, and the store's time, which
+// decides about expiry.
 func (d *leaseTest) listWithTime() (map[string]feed.Record, time.Time) {
 	d.Helper()
 	records, now, err := d.store.List(d.Context())
@@ -134,7 +134,8 @@ func (d *leaseTest) wantSame(what string, got, want feed.Record) {
 		d.Errorf("%s(%s): Err = %v", what, name(want), got.Err)
 	}
 	if got.ID == "" || got.ETag == "" || got.Updated.IsZero() {
-		d.Errorf("%s(%s): ID %q, ETag %q, Updated %v: want all set by the store", what, name(want), got.ID, got.ETag, got.Updated)
+		d.Errorf("%s(%s): ID %q, ETag %q, Updated %v: want all set by the store", what, name(want), got.ID, got.ETag,
+			got.Updated)
 	}
 	if g, w := said(got), said(want); g != w {
 		d.Errorf("%s(%s)\n got %s\nwant %s", what, name(want), g, w)
@@ -194,7 +195,9 @@ func full(token string) feed.Record {
 
 // recordCases test each method.
 var recordCases = []leaseCase{
-	{name: "a new unit has no records, and the store has a clock", test: func(d *leaseTest) { d.wantNames("new unit", d.list()) }},
+	{name: "a new unit has no records, and the store has a clock", test: func(d *leaseTest) {
+		d.wantNames("new unit", d.list())
+	}},
 	{name: "a record comes back as it was written", test: recordsComeBack},
 	{name: "create refuses what is there", test: createConflict},
 	{name: "update refuses a stale ETag, and the stored record stays", test: updateConflict},
@@ -216,7 +219,10 @@ var recordCases = []leaseCase{
 func recordsComeBack(d *leaseTest) {
 	for _, record := range []feed.Record{
 		lease("0"), lease("-FF"), lease("05C1CFFFFFFFF8-0BF333333333"), full("12"), full("1F-3F"),
-		{Kind: feed.KindHost, Token: "h1", Owner: "h1", Epoch: "e1", Expiration: time.Minute, Properties: map[string]string{"weight": "2"}},
+		{
+			Kind: feed.KindHost, Token: "h1", Owner: "h1", Epoch: "e1", Expiration: time.Minute,
+			Properties: map[string]string{"weight": "2"},
+		},
 		{Kind: feed.KindInfo},
 		{Kind: feed.KindLock, Owner: "h1", Epoch: "e1"},
 	} {
@@ -225,12 +231,14 @@ func recordsComeBack(d *leaseTest) {
 		created.Owner, created.Epoch, created.Properties = "another", "e2", map[string]string{"other": "1"}
 		updated := d.update(created)
 		if updated.ETag == created.ETag || updated.ID != created.ID {
-			d.Errorf("Update(%s): ETag %s and ID %s after %s and %s", name(record), updated.ETag, updated.ID, created.ETag, created.ID)
+			d.Errorf("Update(%s): ETag %s and ID %s after %s and %s", name(record), updated.ETag, updated.ID,
+				created.ETag, created.ID)
 		}
 		listed := d.list()[name(record)]
 		d.wantSame("List after an update", listed, created)
 		if listed.ETag != updated.ETag || !listed.Updated.Equal(updated.Updated) {
-			d.Errorf("List(%s): ETag %s at %v, want those of the update, %s at %v", name(record), listed.ETag, listed.Updated, updated.ETag, updated.Updated)
+			d.Errorf("List(%s): ETag %s at %v, want those of the update, %s at %v", name(record), listed.ETag,
+				listed.Updated, updated.ETag, updated.Updated)
 		}
 		updated.Owner, updated.Epoch, updated.Properties = "", "", map[string]string{}
 		updated.Position, updated.Attempts, updated.State = feed.Position{}, 0, feed.StateLive
@@ -347,7 +355,10 @@ func listsAtOnce(d *leaseTest) {
 // and services.
 func anyInstance(d *leaseTest) {
 	var want []string
-	for _, token := range []string{"pod-7", "pod-77", "a/b", `a\b?c#d%2F`, "é 中 😀", "o'neil \"x\"", "..0", ".lock", "a.host.b"} {
+	for _, token := range []string{
+		"pod-7", "pod-77", "a/b", `a\b?c#d%2F`, "é 中 😀", "o'neil \"x\"", "..0", ".lock",
+		"a.host.b",
+	} {
 		record := feed.Record{Kind: feed.KindHost, Token: token, Owner: token, Epoch: "e"}
 		d.update(d.create(record))
 		want = append(want, name(record))
@@ -358,7 +369,10 @@ func anyInstance(d *leaseTest) {
 // unitsApart uses names which begin other names. A listing by prefix would mix such units up.
 func unitsApart(d *leaseTest) {
 	units := map[string]feed.LeaseStore{}
-	for i, processor := range []string{"app", "app2", "ap", "app.", "app..0", "app.host.h", "app.lock", "o'neil", "App", "app "} {
+	for i, processor := range []string{
+		"app", "app2", "ap", "app.", "app..0", "app.host.h", "app.lock", "o'neil", "App",
+		"app ",
+	} {
 		d.store = d.Unit(d.T, processor)
 		units[processor] = d.store
 		d.wantNames("new unit "+processor, d.list())

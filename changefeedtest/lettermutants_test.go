@@ -16,56 +16,69 @@ import (
 
 // letterMutants are boxes with one defect.
 var letterMutants = []mutant{
-	onLetters("forgets the version before", "a letter comes back as it was put", badBox{put: func(ctx context.Context, b feed.LetterBox, l feed.DeadLetter) error {
-		l.Change.Previous = nil
-		return b.Put(ctx, l)
-	}}),
+	onLetters("forgets the version before", "a letter comes back as it was put",
+		badBox{put: func(ctx context.Context, b feed.LetterBox, l feed.DeadLetter) error {
+			l.Change.Previous = nil
+			return b.Put(ctx, l)
+		}}),
 	onLetters("keeps letters in memory", "letters outlive the box", badBox{anew: true}),
-	onLetters("keeps the first of two", "a letter that is put again replaces the first", badBox{put: func(ctx context.Context, b feed.LetterBox, l feed.DeadLetter) error {
-		for old, err := range b.Letters(ctx, l.Change.PartitionKey) {
-			if err != nil || old.ID == l.ID {
-				return err
+	onLetters("keeps the first of two", "a letter that is put again replaces the first",
+		badBox{put: func(ctx context.Context, b feed.LetterBox, l feed.DeadLetter) error {
+			for old, err := range b.Letters(ctx, l.Change.PartitionKey) {
+				if err != nil || old.ID == l.ID {
+					return err
+				}
 			}
-		}
-		return b.Put(ctx, l)
-	}}),
-	onLetters("sorts letters by id", "letters of a key come in the order of their changes", badBox{read: func(all []feed.DeadLetter, key feed.PartitionKey) []feed.DeadLetter {
-		slices.SortFunc(all, func(a, b feed.DeadLetter) int { return strings.Compare(a.ID, b.ID) })
-		return slices.DeleteFunc(all, func(l feed.DeadLetter) bool { return key != "" && l.Change.PartitionKey != key })
-	}}),
-	onLetters("takes a key for its components", "each kind of partition key has its own letters", badBox{read: func(all []feed.DeadLetter, key feed.PartitionKey) []feed.DeadLetter {
-		plain := func(k feed.PartitionKey) string {
-			return strings.NewReplacer(`"`, "", ",", "").Replace(string(k))
-		}
-		return slices.DeleteFunc(all, func(l feed.DeadLetter) bool { return key != "" && plain(l.Change.PartitionKey) != plain(key) })
-	}}),
-	onLetters("parks text alone", "documents keep every byte", badBox{put: func(ctx context.Context, b feed.LetterBox, l feed.DeadLetter) error {
-		l.Change.Body = []byte(strings.ToValidUTF8(string(l.Change.Body), "\ufffd"))
-		return b.Put(ctx, l)
-	}}),
-	onLetters("parks a megabyte", "a document of nearly 2 MB can be parked", badBox{put: func(ctx context.Context, b feed.LetterBox, l feed.DeadLetter) error {
-		if len(l.Change.Body) > 1<<20 {
-			return errors.New("too large")
-		}
-		return b.Put(ctx, l)
-	}}),
-	onLetters("removes only what is there", "a letter that is removed is gone, and can be put again", badBox{remove: func(ctx context.Context, b feed.LetterBox, key feed.PartitionKey, id string) error {
-		for l, err := range b.Letters(ctx, key) {
-			if err != nil || l.ID == id {
-				return errors.Join(err, b.Remove(ctx, key, id))
+			return b.Put(ctx, l)
+		}}),
+	onLetters("sorts letters by id", "letters of a key come in the order of their changes",
+		badBox{read: func(all []feed.DeadLetter, key feed.PartitionKey) []feed.DeadLetter {
+			slices.SortFunc(all, func(a, b feed.DeadLetter) int { return strings.Compare(a.ID, b.ID) })
+			return slices.DeleteFunc(all, func(l feed.DeadLetter) bool {
+				return key != "" && l.Change.PartitionKey != key
+			})
+		}}),
+	onLetters("takes a key for its components", "each kind of partition key has its own letters",
+		badBox{read: func(all []feed.DeadLetter, key feed.PartitionKey) []feed.DeadLetter {
+			plain := func(k feed.PartitionKey) string {
+				return strings.NewReplacer(`"`, "", ",", "").Replace(string(k))
 			}
-		}
-		return feed.ErrNotFound
-	}}),
-	onLetters("removes a key's letters", "letters can be removed while they are read", badBox{remove: func(ctx context.Context, b feed.LetterBox, key feed.PartitionKey, _ string) (err error) {
-		for l, failed := range b.Letters(ctx, key) {
-			err = errors.Join(err, failed, b.Remove(ctx, key, l.ID))
-		}
-		return err
-	}}),
-	onLetters("works for who has gone", "an ended context is an error", badBox{put: func(ctx context.Context, b feed.LetterBox, l feed.DeadLetter) error {
-		return b.Put(context.WithoutCancel(ctx), l)
-	}}),
+			return slices.DeleteFunc(all, func(l feed.DeadLetter) bool {
+				return key != "" && plain(l.Change.PartitionKey) != plain(key)
+			})
+		}}),
+	onLetters("parks text alone", "documents keep every byte",
+		badBox{put: func(ctx context.Context, b feed.LetterBox, l feed.DeadLetter) error {
+			l.Change.Body = []byte(strings.ToValidUTF8(string(l.Change.Body), "\ufffd"))
+			return b.Put(ctx, l)
+		}}),
+	onLetters("parks a megabyte", "a document of nearly 2 MB can be parked",
+		badBox{put: func(ctx context.Context, b feed.LetterBox, l feed.DeadLetter) error {
+			if len(l.Change.Body) > 1<<20 {
+				return errors.New("too large")
+			}
+			return b.Put(ctx, l)
+		}}),
+	onLetters("removes only what is there", "a letter that is removed is gone, and can be put again",
+		badBox{remove: func(ctx context.Context, b feed.LetterBox, key feed.PartitionKey, id string) error {
+			for l, err := range b.Letters(ctx, key) {
+				if err != nil || l.ID == id {
+					return errors.Join(err, b.Remove(ctx, key, id))
+				}
+			}
+			return feed.ErrNotFound
+		}}),
+	onLetters("removes a key's letters", "letters can be removed while they are read",
+		badBox{remove: func(ctx context.Context, b feed.LetterBox, key feed.PartitionKey, _ string) (err error) {
+			for l, failed := range b.Letters(ctx, key) {
+				err = errors.Join(err, failed, b.Remove(ctx, key, l.ID))
+			}
+			return err
+		}}),
+	onLetters("works for who has gone", "an ended context is an error",
+		badBox{put: func(ctx context.Context, b feed.LetterBox, l feed.DeadLetter) error {
+			return b.Put(context.WithoutCancel(ctx), l)
+		}}),
 }
 
 // onLetters makes a mutant of a box.

@@ -63,7 +63,8 @@ func letter(key feed.PartitionKey, lsn int64, index int) feed.DeadLetter {
 	id := fmt.Sprintf("item-%d", lsn)
 	return feed.DeadLetter{
 		ID: fmt.Sprintf("%d.%d", lsn, index), Index: index, Disposition: feed.DispositionFailed,
-		Cause: "it did not work", Attempts: 3, Instance: "one", Lease: "-1F", Range: feed.Range{Max: "1F"}, Parked: parkedAt,
+		Cause: "it did not work", Attempts: 3, Instance: "one", Lease: "-1F", Range: feed.Range{Max: "1F"},
+		Parked: parkedAt,
 		Change: feed.Change{
 			ID: id, PartitionKey: key, LSN: lsn, Time: parkedAt.Add(-time.Hour), ETag: `"e"`,
 			Body: fmt.Appendf(nil, `{"id":%q,"n":%d,"_etag":"\"e\""}`, id, index),
@@ -161,8 +162,10 @@ func (s *letterTest) reopenBox() {
 func (s *letterTest) wholeLetters() {
 	key := feed.Key("k")
 	full := letter(key, 1, 2)
-	full.Disposition, full.Stack, full.Failed = feed.DispositionPoison, "goroutine 1\n\tmain.go", parkedAt.Add(-time.Minute)
-	full.Change.Op, full.Change.Previous, full.Change.PreviousLSN = feed.OpReplace, json.RawMessage(`{"id":"before"}`), 7
+	full.Disposition, full.Stack, full.Failed = feed.DispositionPoison, "goroutine 1\n\tmain.go",
+		parkedAt.Add(-time.Minute)
+	full.Change.Op, full.Change.Previous, full.Change.PreviousLSN = feed.OpReplace, json.RawMessage(`{"id":"before"}`),
+		7
 	end := letter(key, 2, 0)
 	end.Change.Op, end.Change.Expired, end.Change.Body, end.Change.ETag = feed.OpDelete, true, nil, ""
 	held := letter(key, 3, 0)
@@ -199,8 +202,8 @@ func (s *letterTest) putIsIdempotent() {
 	s.wantLetters(l.Change.PartitionKey, l)
 }
 
-// lettersAreInOrder stores letters in another order than that of their changes: if a redrive used the order of the letters, it
-// would undo newer writes of the key.
+// lettersAreInOrder stores letters in another order than that of their changes: if a redrive used the order of the
+// letters, it would undo newer writes of the key.
 func (s *letterTest) lettersAreInOrder() {
 	var want []feed.DeadLetter
 	key := feed.Key("k")
@@ -230,7 +233,8 @@ func (s *letterTest) letterKeys() {
 	keys := []feed.PartitionKey{
 		feed.Key("5"), feed.Key("null"), feed.Key(`["k"]`), feed.Key("a", "b"), feed.Key("a,b"), feed.Key("a", nil),
 		feed.Key("a", feed.Undefined), feed.Key("a/b#c?d%e"), feed.Key("a\nb\x7f "), feed.Key("😀"),
-		feed.Key(strings.Repeat("x", 2040)), feed.Key(strings.Repeat("x", 2040), "y"), feed.Key(strings.Repeat("é", 1000), "z"),
+		feed.Key(strings.Repeat("x", 2040)), feed.Key(strings.Repeat("x", 2040), "y"),
+		feed.Key(strings.Repeat("é", 1000), "z"),
 		feed.Key(strings.Repeat("x", 2048)), feed.Key(strings.Repeat("x", 2047) + "y"),
 	}
 	for _, k := range kinds {
@@ -258,9 +262,12 @@ func (s *letterTest) oddDocuments() {
 	// Numbers and escapes in unusual notation, repeated names, bytes that are no text, and members with the names of a
 	// letter's members.
 	for i, text := range []string{
-		`{"id":"a","x":1.0,"y":1e400,"z":-0,"big":12345678901234567890,"x":2}`, `{"id":"a" , "spaces":[ 1,2 ]}`, "{\n\t\"id\":\"a\"\r\n}", " {} ", " {}", "{} ",
-		`{"id":"\u0061\/\ud800","<&>":"\u2028` + "\u2028" + `"}`, `null`, `7`, `"text"`, `{"id":"a"`, `not JSON`, "\xff\xfe\x00", ``,
-		`{"deep":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, `{"document":1,"letter":{"id":2},"key":[],"_etag":"x","crc":"00000000"}`,
+		`{"id":"a","x":1.0,"y":1e400,"z":-0,"big":12345678901234567890,"x":2}`, `{"id":"a" , "spaces":[ 1,2 ]}`,
+		"{\n\t\"id\":\"a\"\r\n}", " {} ", " {}", "{} ",
+		`{"id":"\u0061\/\ud800","<&>":"\u2028` + "\u2028" + `"}`, `null`, `7`, `"text"`, `{"id":"a"`, `not JSON`,
+		"\xff\xfe\x00", ``,
+		`{"deep":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`,
+		`{"document":1,"letter":{"id":2},"key":[],"_etag":"x","crc":"00000000"}`,
 	} {
 		l := letter(key, int64(i+1), 0)
 		l.Change.Body, l.Change.Previous = json.RawMessage(text), json.RawMessage(text)

@@ -90,7 +90,10 @@ func badIDs(s *containerTest) {
 
 // badBodies commits bodies other than JSON objects.
 func badBodies(s *containerTest) {
-	for _, body := range []string{"", "null", "7", `"a"`, "[]", `{"id":"a","pk":"k"`, `{"id":"a","pk":"k"}}`, `{"id":"a","pk":"k",}`, "{id:1}"} {
+	for _, body := range []string{
+		"", "null", "7", `"a"`, "[]", `{"id":"a","pk":"k"`, `{"id":"a","pk":"k"}}`,
+		`{"id":"a","pk":"k",}`, "{id:1}",
+	} {
 		for _, op := range []feed.WriteOp{feed.WriteUpsert, feed.WriteCreate, feed.WriteReplace} {
 			s.wantRejected(feed.ErrBadRequest, 0, feed.Key("k"), feed.Write{Op: op, Body: json.RawMessage(body)})
 		}
@@ -101,7 +104,10 @@ func badBodies(s *containerTest) {
 // looks for them.
 func foreignKeys(s *containerTest) {
 	fine := feed.Write{Body: doc("fine", "k", 1)}
-	for _, member := range []string{`,"pk":"other"`, `,"pk":7`, `,"pk":null`, "", `,"PK":"k"`, `,"pk":["k"]`, `,"pk":{"a":1}`} {
+	for _, member := range []string{
+		`,"pk":"other"`, `,"pk":7`, `,"pk":null`, "", `,"PK":"k"`, `,"pk":["k"]`,
+		`,"pk":{"a":1}`,
+	} {
 		body := json.RawMessage(`{"id":"a"` + member + `}`)
 		s.wantRejected(feed.ErrBadRequest, 1, feed.Key("k"), fine, feed.Write{Body: body})
 	}
@@ -140,7 +146,8 @@ func patchSteps(s *containerTest) {
 	key := feed.Key("k")
 	s.commit(key, feed.Write{Body: json.RawMessage(`{"id":"a","pk":"k","n":1,"list":[1,3],"deep":{"x":true}}`)})
 	result := s.commit(key, feed.Write{Op: feed.WritePatch, ID: "a", Patch: []feed.PatchOp{
-		step("add", "/list/1", "2"), step("add", "/list/-", "4"), step("set", "/new", `{"y":null}`), step("replace", "/deep/x", `"z"`),
+		step("add", "/list/1", "2"), step("add", "/list/-", "4"), step("set", "/new", `{"y":null}`),
+		step("replace", "/deep/x", `"z"`),
 		step("incr", "/n", "4"), step("incr", "/n", "-0.5"), step("incr", "/count", "7"),
 		{Op: "move", From: "/new", Path: "/deep/new"},
 		step("add", "/gone", "1"),
@@ -159,7 +166,8 @@ func patchSteps(s *containerTest) {
 		s.Fatalf("patched item %s: %v", result.Body, err)
 	}
 	y, hasNull := got.Deep.New["y"]
-	if got.N != 4.5 || got.Count != 7 || fmt.Sprint(got.List) != "[1 2 3 4]" || got.Deep.X != "z" || y != nil || !hasNull || got.New != nil || got.Gone != nil {
+	if got.N != 4.5 || got.Count != 7 || fmt.Sprint(got.List) != "[1 2 3 4]" || got.Deep.X != "z" || y != nil ||
+		!hasNull || got.New != nil || got.Gone != nil {
 		s.Errorf("patched item is %s", result.Body)
 	}
 	changes, _ := s.readAll(s.wholeRange(), beginning, feed.ReadOptions{})

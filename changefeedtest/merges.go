@@ -14,10 +14,22 @@ import (
 // partitions, so they go on reading parts of the merged partition.
 var mergeCases = []containerCase{
 	{name: "a merged partition names all that it came from", needs: []Ability{Splitting, Merging}, test: mergeNames},
-	{name: "ranges and positions from before a merge stay valid", needs: []Ability{Splitting, Merging, SubRanges}, test: mergeContinues},
-	{name: "a merged partition gives everything from the beginning", needs: []Ability{Splitting, Merging}, test: mergeStarts},
-	{name: "a start time goes on filtering through a merge", needs: []Ability{Splitting, Merging, SubRanges, PassingTime}, test: mergeFilters},
-	{name: "positions survive merges and splits in turn", needs: []Ability{Splitting, Merging, SubRanges}, test: mergeAndSplit},
+	{
+		name: "ranges and positions from before a merge stay valid", needs: []Ability{Splitting, Merging, SubRanges},
+		test: mergeContinues,
+	},
+	{
+		name: "a merged partition gives everything from the beginning", needs: []Ability{Splitting, Merging},
+		test: mergeStarts,
+	},
+	{name: "a start time goes on filtering through a merge", needs: []Ability{
+		Splitting, Merging, SubRanges,
+		PassingTime,
+	}, test: mergeFilters},
+	{
+		name: "positions survive merges and splits in turn", needs: []Ability{Splitting, Merging, SubRanges},
+		test: mergeAndSplit,
+	},
 }
 
 // merge merges the two partitions of a container.

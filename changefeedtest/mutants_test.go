@@ -41,10 +41,12 @@ func TestTheSuitesCatchDefects(t *testing.T) {
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestMutant$/^"+pattern(m.caught)+"$", "-test.timeout=2m")
+			cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestMutant$/^"+pattern(m.caught)+"$",
+				"-test.timeout=2m")
 			cmd.Env = append(os.Environ(), mutantVariable+"="+m.name)
 			out, err := cmd.CombinedOutput()
-			if exit, failed := errors.AsType[*exec.ExitError](err); !failed || exit.ExitCode() != 1 || !strings.Contains(string(out), "--- FAIL: TestMutant/") {
+			if exit, failed := errors.AsType[*exec.ExitError](err); !failed || exit.ExitCode() != 1 ||
+				!strings.Contains(string(out), "--- FAIL: TestMutant/") {
 				t.Errorf("case %q did not catch it: %v\n%s", m.caught, err, out)
 			}
 		})
@@ -70,7 +72,8 @@ func TestMutant(t *testing.T) {
 // reading replaces Read of a store.
 type reading struct {
 	*docstore.Container
-	read func(ctx context.Context, c *docstore.Container, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error)
+	read func(ctx context.Context, c *docstore.Container, r feed.Range, from feed.Position,
+		o feed.ReadOptions) (feed.Page, error)
 }
 
 func (s reading) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
@@ -112,7 +115,9 @@ func onSource(change func(*docstore.Container) feed.Source) func(*changefeedtest
 // onPages makes a defect of a change to each page that is read.
 func onPages(change func(p *feed.Page, from feed.Position, o feed.ReadOptions)) func(*changefeedtest.Harness) {
 	return onSource(func(c *docstore.Container) feed.Source {
-		return reading{c, func(ctx context.Context, c *docstore.Container, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+		return reading{c, func(ctx context.Context, c *docstore.Container, r feed.Range, from feed.Position,
+			o feed.ReadOptions,
+		) (feed.Page, error) {
 			page, err := c.Read(ctx, r, from, o)
 			if err == nil {
 				change(&page, from, o)
@@ -135,7 +140,9 @@ func onChanges(change func(c *feed.Change)) func(*changefeedtest.Harness) {
 // onReads makes a defect of a change to what is asked for.
 func onReads(change func(r *feed.Range, from *feed.Position, o *feed.ReadOptions)) func(*changefeedtest.Harness) {
 	return onSource(func(c *docstore.Container) feed.Source {
-		return reading{c, func(ctx context.Context, c *docstore.Container, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+		return reading{c, func(ctx context.Context, c *docstore.Container, r feed.Range, from feed.Position,
+			o feed.ReadOptions,
+		) (feed.Page, error) {
 			change(&r, &from, &o)
 			return c.Read(ctx, r, from, o)
 		}}
@@ -163,7 +170,9 @@ func (h hasty) Wait(ctx context.Context, r feed.Range, from feed.Position) error
 // miscounting counts one change for each transaction.
 type miscounting struct{ *docstore.Container }
 
-func (m miscounting) Pending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Backlog, error) {
+func (m miscounting) Pending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Backlog,
+	error,
+) {
 	b, err := m.Container.Pending(ctx, r, from, o)
 	b.Items = min(b.Items, 3)
 	return b, err
@@ -172,7 +181,9 @@ func (m miscounting) Pending(ctx context.Context, r feed.Range, from feed.Positi
 // trusting takes a token that it cannot read for the beginning.
 type trusting struct{ *docstore.Container }
 
-func (s trusting) Pending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Backlog, error) {
+func (s trusting) Pending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Backlog,
+	error,
+) {
 	b, err := s.Container.Pending(ctx, r, from, o)
 	if errors.Is(err, feed.ErrBadRequest) {
 		return s.Container.Pending(ctx, r, feed.Position{Start: feed.FromBeginning()}, o)
@@ -182,13 +193,15 @@ func (s trusting) Pending(ctx context.Context, r feed.Range, from feed.Position,
 
 var sourceMutants = []mutant{
 	{
-		"loses the last change of a page", changefeedtest.TestSource, "pages hold at most so many changes and join without loss",
+		"loses the last change of a page", changefeedtest.TestSource,
+		"pages hold at most so many changes and join without loss",
 		onPages(func(p *feed.Page, _ feed.Position, _ feed.ReadOptions) {
 			p.Changes = p.Changes[:max(len(p.Changes)-1, min(len(p.Changes), 1))]
 		}),
 	},
 	{
-		"ignores the number of items asked for", changefeedtest.TestSource, "pages hold at most so many changes and join without loss",
+		"ignores the number of items asked for", changefeedtest.TestSource,
+		"pages hold at most so many changes and join without loss",
 		onReads(func(_ *feed.Range, _ *feed.Position, o *feed.ReadOptions) { o.MaxItems = 0 }),
 	},
 	{
@@ -207,7 +220,8 @@ var sourceMutants = []mutant{
 		}),
 	},
 	{
-		"gives no token before the first change", changefeedtest.TestSource, "an empty container gives an empty page and a position that later changes come after",
+		"gives no token before the first change", changefeedtest.TestSource,
+		"an empty container gives an empty page and a position that later changes come after",
 		onPages(func(p *feed.Page, from feed.Position, _ feed.ReadOptions) {
 			if len(p.Changes) == 0 {
 				p.Next = from
@@ -215,7 +229,8 @@ var sourceMutants = []mutant{
 		}),
 	},
 	{
-		"gives another ETag than the item has", changefeedtest.TestSource, "changes come in the order of their commits, as stored",
+		"gives another ETag than the item has", changefeedtest.TestSource,
+		"changes come in the order of their commits, as stored",
 		onChanges(func(c *feed.Change) { c.ETag = strings.Trim(c.ETag, `"`) }),
 	},
 	{
@@ -227,7 +242,8 @@ var sourceMutants = []mutant{
 		}),
 	},
 	{
-		"starts one second early", changefeedtest.TestSource, "from a time gives the changes at it and later, to the second",
+		"starts one second early", changefeedtest.TestSource,
+		"from a time gives the changes at it and later, to the second",
 		onReads(func(_ *feed.Range, from *feed.Position, _ *feed.ReadOptions) {
 			if at := from.Start.Time(); !at.IsZero() {
 				from.Start = feed.FromTime(at.Add(-time.Second))
@@ -235,7 +251,8 @@ var sourceMutants = []mutant{
 		}),
 	},
 	{
-		"starts one second late", changefeedtest.TestSource, "what is written after a time was taken comes from that time",
+		"starts one second late", changefeedtest.TestSource,
+		"what is written after a time was taken comes from that time",
 		onReads(func(_ *feed.Range, from *feed.Position, _ *feed.ReadOptions) {
 			if at := from.Start.Time(); !at.IsZero() {
 				from.Start = feed.FromTime(at.Add(time.Second))
@@ -251,7 +268,9 @@ var sourceMutants = []mutant{
 	{
 		"hides splits", changefeedtest.TestSource, "a range over several partitions is gone, from whatever position",
 		onSource(func(c *docstore.Container) feed.Source {
-			return reading{c, func(ctx context.Context, c *docstore.Container, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+			return reading{c, func(ctx context.Context, c *docstore.Container, r feed.Range, from feed.Position,
+				o feed.ReadOptions,
+			) (feed.Page, error) {
 				page, err := c.Read(ctx, r, from, o)
 				if errors.Is(err, feed.ErrGone) {
 					return feed.Page{Next: from}, nil
@@ -261,7 +280,8 @@ var sourceMutants = []mutant{
 		}),
 	},
 	{
-		"forgets positions in a split", changefeedtest.TestSource, "children continue from the parent's position without loss or repetition",
+		"forgets positions in a split", changefeedtest.TestSource,
+		"children continue from the parent's position without loss or repetition",
 		onReads(func(r *feed.Range, from *feed.Position, _ *feed.ReadOptions) {
 			if *r != feed.FullRange() {
 				*from = feed.Position{Token: from.Token, Start: feed.FromBeginning()}
@@ -276,11 +296,13 @@ var sourceMutants = []mutant{
 		}),
 	},
 	{
-		"places all keys in one partition", changefeedtest.TestSource, "the place of a key is in the partition that has its items",
+		"places all keys in one partition", changefeedtest.TestSource,
+		"the place of a key is in the partition that has its items",
 		onSource(func(c *docstore.Container) feed.Source { return misplacing{c} }),
 	},
 	{
-		"tokens begin with the change that they are after", changefeedtest.TestSource, "the LSN of a token divides the changes",
+		"tokens begin with the change that they are after", changefeedtest.TestSource,
+		"the LSN of a token divides the changes",
 		onSource(func(c *docstore.Container) feed.Source { return counting{Container: c, off: 1} }),
 	},
 	{
@@ -292,11 +314,13 @@ var sourceMutants = []mutant{
 		onSource(func(c *docstore.Container) feed.Source { return counting{Container: c, trusting: true} }),
 	},
 	{
-		"reads all logical partitions", changefeedtest.TestSource, "a logical partition can be read alone, transactions whole",
+		"reads all logical partitions", changefeedtest.TestSource,
+		"a logical partition can be read alone, transactions whole",
 		onReads(func(_ *feed.Range, _ *feed.Position, o *feed.ReadOptions) { o.Key = "" }),
 	},
 	{
-		"has the ETag of another version in a body", changefeedtest.TestSource, "what a body says of itself is what the change says",
+		"has the ETag of another version in a body", changefeedtest.TestSource,
+		"what a body says of itself is what the change says",
 		onChanges(func(c *feed.Change) {
 			c.Body = bytes.Replace(c.Body, []byte(`"_etag":"\"`), []byte(`"_etag":"\"x`), 1)
 		}),
@@ -306,11 +330,13 @@ var sourceMutants = []mutant{
 		onSource(func(c *docstore.Container) feed.Source { return trusting{c} }),
 	},
 	{
-		"has no previous LSN", changefeedtest.TestSource, "all versions and deletes shows every operation, chained by LSN",
+		"has no previous LSN", changefeedtest.TestSource,
+		"all versions and deletes shows every operation, chained by LSN",
 		onChanges(func(c *feed.Change) { c.PreviousLSN = 0 }),
 	},
 	{
-		"calls a replace an upsert", changefeedtest.TestSource, "all versions and deletes shows every operation, chained by LSN",
+		"calls a replace an upsert", changefeedtest.TestSource,
+		"all versions and deletes shows every operation, chained by LSN",
 		onChanges(func(c *feed.Change) {
 			if c.Op == feed.OpReplace {
 				c.Op = feed.OpUpsert
@@ -450,7 +476,9 @@ func keptByCaller() func(*changefeedtest.Harness) {
 func goingBack() func(*changefeedtest.Harness) {
 	var mu sync.Mutex
 	seen := map[string]feed.Record{}
-	return onLeases(keeping{follow: func(ctx context.Context, s *docstore.Leases, cursor string) ([]feed.Record, string, time.Time, error) {
+	return onLeases(keeping{follow: func(ctx context.Context, s *docstore.Leases, cursor string) ([]feed.Record, string,
+		time.Time, error,
+	) {
 		changed, next, now, err := s.Follow(ctx, cursor)
 		mu.Lock()
 		defer mu.Unlock()
@@ -467,7 +495,9 @@ func goingBack() func(*changefeedtest.Harness) {
 var leaseMutants = []mutant{
 	{
 		"updates without a condition", changefeedtest.TestLeaseStore, "of concurrent updates one wins",
-		onLeases(keeping{update: func(ctx context.Context, s *docstore.Leases, l feed.Record) (updated feed.Record, err error) {
+		onLeases(keeping{update: func(ctx context.Context, s *docstore.Leases, l feed.Record) (updated feed.Record,
+			err error,
+		) {
 			for err = feed.ErrConflict; errors.Is(err, feed.ErrConflict); {
 				l.ETag = stored(ctx, s, l).ETag
 				updated, err = s.Update(ctx, l)
@@ -487,7 +517,8 @@ var leaseMutants = []mutant{
 		}}),
 	},
 	{
-		"keeps the properties of the caller", changefeedtest.TestLeaseStore, "records belong to who writes and who reads them",
+		"keeps the properties of the caller", changefeedtest.TestLeaseStore,
+		"records belong to who writes and who reads them",
 		keptByCaller(),
 	},
 	{
@@ -501,14 +532,16 @@ var leaseMutants = []mutant{
 		}}),
 	},
 	{
-		"loses the unknown in an update", changefeedtest.TestLeaseStore, "what a record does not know of its document is kept",
+		"loses the unknown in an update", changefeedtest.TestLeaseStore,
+		"what a record does not know of its document is kept",
 		onLeases(keeping{update: func(ctx context.Context, s *docstore.Leases, l feed.Record) (feed.Record, error) {
 			l.Raw = nil
 			return s.Update(ctx, l)
 		}}),
 	},
 	{
-		"answers an update without the document", changefeedtest.TestLeaseStore, "what a record does not know of its document is kept",
+		"answers an update without the document", changefeedtest.TestLeaseStore,
+		"what a record does not know of its document is kept",
 		onLeases(keeping{update: func(ctx context.Context, s *docstore.Leases, l feed.Record) (feed.Record, error) {
 			updated, err := s.Update(ctx, l)
 			updated.Raw = nil
@@ -516,11 +549,13 @@ var leaseMutants = []mutant{
 		}}),
 	},
 	{
-		"lists what was there at the last listing", changefeedtest.TestLeaseStore, "a listing has every write that was acknowledged before it",
+		"lists what was there at the last listing", changefeedtest.TestLeaseStore,
+		"a listing has every write that was acknowledged before it",
 		lagging(),
 	},
 	{
-		"says conflict for an ended context", changefeedtest.TestLeaseStore, "requests with an ended context are errors",
+		"says conflict for an ended context", changefeedtest.TestLeaseStore,
+		"requests with an ended context are errors",
 		onLeases(keeping{update: func(ctx context.Context, s *docstore.Leases, l feed.Record) (feed.Record, error) {
 			updated, err := s.Update(ctx, l)
 			if ctx.Err() != nil {
@@ -541,15 +576,19 @@ var leaseMutants = []mutant{
 		}}),
 	},
 	{
-		"lists no kinds of later versions", changefeedtest.TestLeaseStore, "kinds and states of later versions are kept",
+		"lists no kinds of later versions", changefeedtest.TestLeaseStore,
+		"kinds and states of later versions are kept",
 		onLeases(keeping{list: func(ctx context.Context, s *docstore.Leases) ([]feed.Record, time.Time, error) {
 			records, now, err := s.List(ctx)
 			known := []feed.Kind{feed.KindLease, feed.KindHost, feed.KindInfo, feed.KindLock}
-			return slices.DeleteFunc(records, func(l feed.Record) bool { return !slices.Contains(known, l.Kind) }), now, err
+			return slices.DeleteFunc(records, func(l feed.Record) bool {
+				return !slices.Contains(known, l.Kind)
+			}), now, err
 		}}),
 	},
 	{
-		"takes states of later versions for live", changefeedtest.TestLeaseStore, "kinds and states of later versions are kept",
+		"takes states of later versions for live", changefeedtest.TestLeaseStore,
+		"kinds and states of later versions are kept",
 		onLeases(keeping{update: func(ctx context.Context, s *docstore.Leases, l feed.Record) (feed.Record, error) {
 			if l.State != feed.StateSplitting && l.State != feed.StateRetired {
 				l.State = feed.StateLive
@@ -558,7 +597,8 @@ var leaseMutants = []mutant{
 		}}),
 	},
 	{
-		"believes the writer's clock", changefeedtest.TestLeaseStore, "the store's clock stamps records, whatever the writer says",
+		"believes the writer's clock", changefeedtest.TestLeaseStore,
+		"the store's clock stamps records, whatever the writer says",
 		onLeases(keeping{list: func(ctx context.Context, s *docstore.Leases) ([]feed.Record, time.Time, error) {
 			records, now, err := s.List(ctx)
 			for i := range records {
@@ -568,7 +608,8 @@ var leaseMutants = []mutant{
 		}}),
 	},
 	{
-		"hides broken documents", changefeedtest.TestLeaseStore, "a document that is no record is listed with its error",
+		"hides broken documents", changefeedtest.TestLeaseStore,
+		"a document that is no record is listed with its error",
 		onLeases(keeping{list: func(ctx context.Context, s *docstore.Leases) ([]feed.Record, time.Time, error) {
 			records, now, err := s.List(ctx)
 			return slices.DeleteFunc(records, func(l feed.Record) bool { return l.Err != nil }), now, err
@@ -583,9 +624,13 @@ var leaseMutants = []mutant{
 	},
 	{
 		"follows with gaps", changefeedtest.TestLeaseStore, "following never misses a change",
-		onLeases(keeping{follow: func(ctx context.Context, s *docstore.Leases, cursor string) ([]feed.Record, string, time.Time, error) {
+		onLeases(keeping{follow: func(ctx context.Context, s *docstore.Leases, cursor string) ([]feed.Record, string,
+			time.Time, error,
+		) {
 			changed, next, now, err := s.Follow(ctx, cursor)
-			return slices.DeleteFunc(changed, func(l feed.Record) bool { return l.Attempts%25 == 0 && l.Token == "3" }), next, now, err
+			return slices.DeleteFunc(changed, func(l feed.Record) bool {
+				return l.Attempts%25 == 0 && l.Token == "3"
+			}), next, now, err
 		}}),
 	},
 }
@@ -598,12 +643,16 @@ func (w writing) Commit(ctx context.Context, key feed.PartitionKey, writes []fee
 }
 
 // onCommits makes a defect of another Commit.
-func onCommits(commit func(ctx context.Context, c feed.Committer, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error)) func(*changefeedtest.Harness) {
+func onCommits(commit func(ctx context.Context, c feed.Committer, key feed.PartitionKey,
+	writes []feed.Write) ([]feed.Result, error),
+) func(*changefeedtest.Harness) {
 	return func(h *changefeedtest.Harness) {
 		h.Container = func(t *testing.T, c changefeedtest.Container) changefeedtest.Store {
 			s := monitored(t, c)
 			inner := s.Committer
-			s.Committer = writing(func(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
+			s.Committer = writing(func(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result,
+				error,
+			) {
 				return commit(ctx, inner, key, writes)
 			})
 			return s
@@ -612,7 +661,9 @@ func onCommits(commit func(ctx context.Context, c feed.Committer, key feed.Parti
 }
 
 // oneByOne commits each write on its own.
-func oneByOne(ctx context.Context, c feed.Committer, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
+func oneByOne(ctx context.Context, c feed.Committer, key feed.PartitionKey, writes []feed.Write) ([]feed.Result,
+	error,
+) {
 	var all []feed.Result
 	for i, w := range writes {
 		results, err := c.Commit(ctx, key, []feed.Write{w})
@@ -628,12 +679,20 @@ func oneByOne(ctx context.Context, c feed.Committer, key feed.PartitionKey, writ
 }
 
 var commitMutants = []mutant{
-	{"has no transactions", changefeedtest.TestCommitter, "a batch applies all writes or none, and the error tells which was refused", onCommits(oneByOne)},
-	{"has an LSN for each write", changefeedtest.TestCommitter, "a batch has one LSN, and a result for each write", onCommits(oneByOne)},
+	{
+		"has no transactions", changefeedtest.TestCommitter,
+		"a batch applies all writes or none, and the error tells which was refused", onCommits(oneByOne),
+	},
+	{
+		"has an LSN for each write", changefeedtest.TestCommitter, "a batch has one LSN, and a result for each write",
+		onCommits(oneByOne),
+	},
 	{"takes any number of writes", changefeedtest.TestCommitter, "a batch has 1 to 100 writes", onCommits(oneByOne)},
 	{
 		"ignores ETags", changefeedtest.TestCommitter, "an ETag that is not the stored one is refused",
-		onCommits(func(ctx context.Context, c feed.Committer, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
+		onCommits(func(ctx context.Context, c feed.Committer, key feed.PartitionKey,
+			writes []feed.Write,
+		) ([]feed.Result, error) {
 			writes = slices.Clone(writes)
 			for i := range writes {
 				writes[i].IfMatch = ""
@@ -642,8 +701,11 @@ var commitMutants = []mutant{
 		}),
 	},
 	{
-		"does not tell which write", changefeedtest.TestCommitter, "a batch applies all writes or none, and the error tells which was refused",
-		onCommits(func(ctx context.Context, c feed.Committer, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
+		"does not tell which write", changefeedtest.TestCommitter,
+		"a batch applies all writes or none, and the error tells which was refused",
+		onCommits(func(ctx context.Context, c feed.Committer, key feed.PartitionKey,
+			writes []feed.Write,
+		) ([]feed.Result, error) {
 			results, err := c.Commit(ctx, key, writes)
 			if refused, ok := errors.AsType[*feed.WriteError](err); ok {
 				refused.Index = 0
@@ -653,7 +715,9 @@ var commitMutants = []mutant{
 	},
 	{
 		"keeps the caller's key", changefeedtest.TestCommitter, "an item belongs to the batch's partition key",
-		onCommits(func(ctx context.Context, c feed.Committer, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
+		onCommits(func(ctx context.Context, c feed.Committer, key feed.PartitionKey,
+			writes []feed.Write,
+		) ([]feed.Result, error) {
 			writes = slices.Clone(writes)
 			for i, w := range writes {
 				var item map[string]json.RawMessage
@@ -667,7 +731,9 @@ var commitMutants = []mutant{
 	},
 	{
 		"says created of everything", changefeedtest.TestCommitter, "created tells whether the item was new",
-		onCommits(func(ctx context.Context, c feed.Committer, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
+		onCommits(func(ctx context.Context, c feed.Committer, key feed.PartitionKey,
+			writes []feed.Write,
+		) ([]feed.Result, error) {
 			results, err := c.Commit(ctx, key, writes)
 			for i := range results {
 				results[i].Created = true

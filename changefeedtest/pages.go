@@ -90,7 +90,8 @@ func (s *containerTest) wantBody(c feed.Change, n int) {
 		s.Errorf("change %+v has body %s, want id %q and n %d", c, c.Body, c.ID, n)
 	}
 	if !s.h.lacksAbility(SystemProperties) && (body.System != c.ETag || body.Ts != c.Time.Unix()) {
-		s.Errorf("change %+v has body %s, want _etag %s and _ts %d, or list %q in Lacks", c, c.Body, c.ETag, c.Time.Unix(), SystemProperties)
+		s.Errorf("change %+v has body %s, want _etag %s and _ts %d, or list %q in Lacks", c, c.Body, c.ETag,
+			c.Time.Unix(), SystemProperties)
 	}
 }
 
@@ -187,7 +188,8 @@ func transactionsWhole(s *containerTest) {
 			s.wantWhole(most, all, page.Changes)
 			all, from = append(all, page.Changes...), page.Next
 		}
-		s.wantIDs(fmt.Sprint("pages of ", most), all, "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14")
+		s.wantIDs(fmt.Sprint("pages of ", most), all, "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12",
+			"13", "14")
 	}
 }
 
@@ -266,8 +268,10 @@ func bodiesAgree(s *containerTest) {
 		if err := json.Unmarshal(c.Body, &said); err != nil {
 			s.Fatalf("body %s: %v", c.Body, err)
 		}
-		if said.ID != c.ID || said.ETag != nil && *said.ETag != c.ETag || said.TS != nil && *said.TS != c.Time.Unix() || said.LSN != nil {
-			s.Errorf("body %s of change %s with ETag %s at %d: want the same id, _etag and _ts, and no _lsn", c.Body, c.ID, c.ETag, c.Time.Unix())
+		if said.ID != c.ID || said.ETag != nil && *said.ETag != c.ETag || said.TS != nil && *said.TS != c.Time.Unix() ||
+			said.LSN != nil {
+			s.Errorf("body %s of change %s with ETag %s at %d: want the same id, _etag and _ts, and no _lsn", c.Body,
+				c.ID, c.ETag, c.Time.Unix())
 		}
 	}
 }

@@ -25,8 +25,8 @@ const (
 	raceCommits = 40
 )
 
-// startWriters starts writers, each with its own logical partition and two new items per commit. The result becomes true when
-// all have finished.
+// startWriters starts writers, each with its own logical partition and two new items per commit. The result becomes
+// true when all have finished.
 func (s *containerTest) startWriters(wg *sync.WaitGroup) *atomic.Bool {
 	var left atomic.Int64
 	var finished atomic.Bool

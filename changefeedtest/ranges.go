@@ -13,11 +13,26 @@ import (
 var rangeCases = []containerCase{
 	{name: "parts of a partition give each change once", needs: []Ability{SubRanges}, test: partsTile},
 	{name: "a position of the whole continues in its parts", needs: []Ability{SubRanges}, test: positionsNarrow},
-	{name: "after a split the children tile the parent and name all ancestors", needs: []Ability{Splitting}, test: splitNames},
-	{name: "a range over several partitions is gone, from whatever position", needs: []Ability{Splitting}, test: spanningGone},
-	{name: "children continue from the parent's position without loss or repetition", needs: []Ability{Splitting}, test: splitContinues},
-	{name: "children give everything from the beginning and nothing from now", needs: []Ability{Splitting}, test: splitStarts},
-	{name: "parts inside one child stay readable through a split", needs: []Ability{Splitting, SubRanges}, test: partsThroughSplit},
+	{
+		name: "after a split the children tile the parent and name all ancestors", needs: []Ability{Splitting},
+		test: splitNames,
+	},
+	{
+		name: "a range over several partitions is gone, from whatever position", needs: []Ability{Splitting},
+		test: spanningGone,
+	},
+	{
+		name: "children continue from the parent's position without loss or repetition", needs: []Ability{Splitting},
+		test: splitContinues,
+	},
+	{
+		name: "children give everything from the beginning and nothing from now", needs: []Ability{Splitting},
+		test: splitStarts,
+	},
+	{
+		name: "parts inside one child stay readable through a split", needs: []Ability{Splitting, SubRanges},
+		test: partsThroughSplit,
+	},
 }
 
 // partsTile reads parts of a partition, as finer leases do: each change is in exactly one part. Small pages may be

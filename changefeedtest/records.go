@@ -22,7 +22,10 @@ import (
 var clockCases = []leaseCase{
 	{name: "the store's clock stamps records, whatever the writer says", test: storeStamps},
 	{name: "records age by the store's clock", needs: []Ability{PassingTime}, test: recordsAge},
-	{name: "a record with a time to live goes when it is not written", needs: []Ability{LeaseExpiry, PassingTime}, test: recordsExpire},
+	{
+		name: "a record with a time to live goes when it is not written", needs: []Ability{LeaseExpiry, PassingTime},
+		test: recordsExpire,
+	},
 	{name: "a record without a time to live stays", needs: []Ability{PassingTime}, test: recordsStay},
 }
 
@@ -65,7 +68,10 @@ func recordsAge(d *leaseTest) {
 // recordsExpire writes with a time to live, which each write restarts. Otherwise presence records and locks of dead
 // instances would stay for ever.
 func recordsExpire(d *leaseTest) {
-	for _, record := range []feed.Record{{Kind: feed.KindLock, TTL: 30 * time.Second}, {Kind: feed.KindHost, Token: "h", TTL: 30 * time.Second}} {
+	for _, record := range []feed.Record{
+		{Kind: feed.KindLock, TTL: 30 * time.Second},
+		{Kind: feed.KindHost, Token: "h", TTL: 30 * time.Second},
+	} {
 		held := d.create(record)
 		d.passTime(20 * time.Second)
 		held = d.update(held)
@@ -98,7 +104,10 @@ func recordsStay(d *leaseTest) {
 var foreignCases = []leaseCase{
 	{name: "what a record does not know of its document is kept", needs: []Ability{ForeignWrites}, test: unknownKept},
 	{name: "a foreign write makes the ETag stale", needs: []Ability{ForeignWrites}, test: foreignStale},
-	{name: "a document that is no record is listed with its error", needs: []Ability{ForeignWrites}, test: brokenListed},
+	{
+		name: "a document that is no record is listed with its error", needs: []Ability{ForeignWrites},
+		test: brokenListed,
+	},
 }
 
 // editDocument changes the stored document of a record as another program would.
@@ -120,9 +129,15 @@ func (d *leaseTest) editDocument(record feed.Record, change func(members map[str
 // another program, may need it.
 func unknownKept(d *leaseTest) {
 	const note = `{"by":["ops",1.50],"why":null}`
-	for _, l := range []feed.Record{full("-FF"), {Kind: feed.KindHost, Token: "h", Owner: "h"}, {Kind: "control", Owner: "h"}} {
+	for _, l := range []feed.Record{
+		full("-FF"),
+		{Kind: feed.KindHost, Token: "h", Owner: "h"},
+		{Kind: "control", Owner: "h"},
+	} {
 		d.create(l)
-		d.editDocument(d.list()[name(l)], func(members map[string]json.RawMessage) { members["note"] = json.RawMessage(note) })
+		d.editDocument(d.list()[name(l)], func(members map[string]json.RawMessage) {
+			members["note"] = json.RawMessage(note)
+		})
 		record := d.list()[name(l)]
 		d.wantSame("after a foreign write", record, l)
 		for range 3 { // from the listing, then from the results of the writes
@@ -145,7 +160,9 @@ func sameJSON(got json.RawMessage, want string) bool {
 // foreignStale writes past the owner, whose next write must conflict.
 func foreignStale(d *leaseTest) {
 	held := d.create(lease("-FF"))
-	d.editDocument(d.list()[name(held)], func(members map[string]json.RawMessage) { members["note"] = json.RawMessage("1") })
+	d.editDocument(d.list()[name(held)], func(members map[string]json.RawMessage) {
+		members["note"] = json.RawMessage("1")
+	})
 	_, err := d.store.Update(d.Context(), held)
 	d.wantErr("Update after a foreign write", err, feed.ErrConflict)
 	d.wantErr("Delete after a foreign write", d.store.Delete(d.Context(), held), feed.ErrConflict)
@@ -172,7 +189,8 @@ func brokenListed(d *leaseTest) {
 		d.Fatalf("List with a broken document: %+v", records)
 	}
 	record := records[broken]
-	if !errors.Is(record.Err, feed.ErrBadLease) || len(record.Raw) == 0 || record.ETag == "" || records[1-broken].Err != nil {
+	if !errors.Is(record.Err, feed.ErrBadLease) || len(record.Raw) == 0 || record.ETag == "" ||
+		records[1-broken].Err != nil {
 		d.Errorf("a document without members: %+v, want Err, Raw and ETag", record)
 	}
 	d.remove(record) // so that an operator can clean up
@@ -183,7 +201,10 @@ func brokenListed(d *leaseTest) {
 var followCases = []leaseCase{
 	{name: "following begins with the present, at once", needs: []Ability{Following}, test: followBegins},
 	{name: "following returns the changes of every client", needs: []Ability{Following}, test: followChanges},
-	{name: "following waits for a change, or for the end of its context", needs: []Ability{Following}, test: followWaits},
+	{
+		name: "following waits for a change, or for the end of its context", needs: []Ability{Following},
+		test: followWaits,
+	},
 	{name: "following sees its own unit alone", needs: []Ability{Following}, test: followUnit},
 	{name: "following a record gives its last version last", needs: []Ability{Following}, test: followForward},
 	{name: "following never misses a change", needs: []Ability{Following}, test: followRace},
@@ -266,7 +287,8 @@ func followChanges(d *leaseTest) {
 	seen, cursor := d.collectRecords(start, name(first), name(host))
 	d.wantSame("Follow", seen[name(first)], first)
 	if seen[name(first)].ETag != first.ETag || seen[name(host)].ETag != host.ETag {
-		d.Errorf("Follow has ETags %s and %s, want %s and %s", seen[name(first)].ETag, seen[name(host)].ETag, first.ETag, host.ETag)
+		d.Errorf("Follow has ETags %s and %s, want %s and %s", seen[name(first)].ETag, seen[name(host)].ETag,
+			first.ETag, host.ETag)
 	}
 	second.Owner = "b"
 	second = d.update(second)

@@ -22,7 +22,8 @@ import (
 // Most cases run a second time with long keys hashed in version 1, because the places of such keys vary in length: a
 // store that assumes a fixed length passes all other tests and then skips documents.
 func TestSource(t *testing.T, h Harness) {
-	for _, c := range slices.Concat(pageCases, startCases, rangeCases, mergeCases, keyCases, versionCases, waitCases, countCases, tokenCases, raceCases) {
+	for _, c := range slices.Concat(pageCases, startCases, rangeCases, mergeCases, keyCases, versionCases, waitCases,
+		countCases, tokenCases, raceCases) {
 		t.Run(c.name, func(t *testing.T) { c.run(t, h) })
 	}
 	for _, c := range slices.Concat(rangeCases, mergeCases, keyCases, versionCases, countCases, raceCases) {
@@ -97,7 +98,8 @@ func (s *containerTest) checkHooks(needs []Ability) {
 			needHook(s.T, sequences, "the source is no Sequencer", a)
 		}
 	}
-	if (waits && s.h.lacksAbility(Waiting)) || (counts && s.h.lacksAbility(Counting)) || (locates && s.h.lacksAbility(Locating)) || (sequences && s.h.lacksAbility(Sequencing)) {
+	if (waits && s.h.lacksAbility(Waiting)) || (counts && s.h.lacksAbility(Counting)) ||
+		(locates && s.h.lacksAbility(Locating)) || (sequences && s.h.lacksAbility(Sequencing)) {
 		s.Fatalf("the source has an ability that Lacks denies: %v", s.h.Lacks)
 	}
 }
@@ -116,7 +118,8 @@ func (s *containerTest) canCount() bool {
 	if !ok {
 		return false
 	}
-	_, err := counter.Pending(s.Context(), s.wholeRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
+	_, err := counter.Pending(s.Context(), s.wholeRange(), feed.Position{Start: feed.FromBeginning()},
+		feed.ReadOptions{})
 	return !errors.Is(err, errors.ErrUnsupported)
 }
 
@@ -289,9 +292,14 @@ func (s *containerTest) partitions() []feed.Partition {
 func (s *containerTest) split(partition feed.Partition) []feed.Partition {
 	s.Helper()
 	s.Split(s.T, partition.ID)
-	children := slices.DeleteFunc(s.partitions(), func(c feed.Partition) bool { return !partition.Range.Contains(c.Range) })
-	if len(children) < 2 || slices.ContainsFunc(children, func(c feed.Partition) bool { return !slices.Contains(c.Parents, partition.ID) }) {
-		s.Fatalf("split of partition %+v: want two or more children that name it as parent, got %+v", partition, children)
+	children := slices.DeleteFunc(s.partitions(), func(c feed.Partition) bool {
+		return !partition.Range.Contains(c.Range)
+	})
+	if len(children) < 2 || slices.ContainsFunc(children, func(c feed.Partition) bool {
+		return !slices.Contains(c.Parents, partition.ID)
+	}) {
+		s.Fatalf("split of partition %+v: want two or more children that name it as parent, got %+v", partition,
+			children)
 	}
 	return children
 }

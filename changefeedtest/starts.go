@@ -14,7 +14,10 @@ import (
 var startCases = []containerCase{
 	{name: "from now gives only later changes, and a token even when there are none", test: fromNow},
 	{name: "from the beginning gives everything, however late it is asked for", test: fromBeginning},
-	{name: "from a time gives the changes at it and later, to the second", needs: []Ability{PassingTime}, test: fromTime},
+	{
+		name: "from a time gives the changes at it and later, to the second", needs: []Ability{PassingTime},
+		test: fromTime,
+	},
 	{name: "what is written after a time was taken comes from that time", test: fromTimeTaken},
 	{name: "from a time still to come gives nothing yet", test: fromFuture},
 	{name: "a start from a time stays beside the token", needs: []Ability{PassingTime}, test: startStays},

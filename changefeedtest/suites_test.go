@@ -87,7 +87,10 @@ func leasesAt(t *testing.T, path string) changefeedtest.LeaseContainer {
 	t.Helper()
 	db := open(t)
 	items := create(t, db, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
-	leases := create(t, db, docstore.ContainerSpec{ID: "leases", Paths: []string{path}, DefaultTTL: new(docstore.NoDefaultTTL)})
+	leases := create(t, db, docstore.ContainerSpec{
+		ID: "leases", Paths: []string{path},
+		DefaultTTL: new(docstore.NoDefaultTTL),
+	})
 	return changefeedtest.LeaseContainer{
 		Unit: func(t *testing.T, processor string) feed.LeaseStore {
 			t.Helper()

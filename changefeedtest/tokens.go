@@ -8,7 +8,10 @@ import (
 // changes.
 var tokenCases = []containerCase{
 	{name: "the LSN of a token divides the changes", needs: []Ability{Sequencing}, test: tokensDivide},
-	{name: "the LSN of a token divides the changes after a split", needs: []Ability{Sequencing, Splitting}, test: tokensDivideAfterSplit},
+	{
+		name: "the LSN of a token divides the changes after a split", needs: []Ability{Sequencing, Splitting},
+		test: tokensDivideAfterSplit,
+	},
 	{name: "a text that is no token has no LSN", needs: []Ability{Sequencing}, test: textsWithoutLSN},
 }
 

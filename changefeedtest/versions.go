@@ -18,19 +18,46 @@ var retaining = Container{Retention: time.Hour}
 
 // versionCases test the feed of all versions and deletes.
 var versionCases = []containerCase{
-	{name: "all versions and deletes shows every operation, chained by LSN", needs: []Ability{AllVersions}, container: retaining, test: everyVersion},
-	{name: "all versions and deletes shows the image before", needs: []Ability{AllVersions, PreviousImages}, container: retaining, test: imagesBefore},
-	{name: "all versions and deletes starts from now or a token only", needs: []Ability{AllVersions}, container: retaining, test: versionStarts},
-	{name: "all versions and deletes keeps transactions whole, in pages that join", needs: []Ability{AllVersions}, container: retaining, test: versionPages},
-	{name: "all versions and deletes goes on through a split", needs: []Ability{AllVersions, Splitting}, container: retaining, test: versionsThroughSplit},
-	{name: "all versions and deletes goes on through a merge", needs: []Ability{AllVersions, Splitting, Merging, SubRanges}, container: retaining, test: versionsThroughMerge},
-	{name: "all versions and deletes of a logical partition", needs: []Ability{AllVersions, KeyReads}, container: retaining, test: versionsOfKey},
-	{name: "a position before the retention is too old", needs: []Ability{AllVersions, Retention, PassingTime}, container: retaining, test: tooOld},
+	{
+		name: "all versions and deletes shows every operation, chained by LSN", needs: []Ability{AllVersions},
+		container: retaining, test: everyVersion,
+	},
+	{
+		name: "all versions and deletes shows the image before", needs: []Ability{AllVersions, PreviousImages},
+		container: retaining, test: imagesBefore,
+	},
+	{
+		name: "all versions and deletes starts from now or a token only", needs: []Ability{AllVersions},
+		container: retaining, test: versionStarts,
+	},
+	{
+		name: "all versions and deletes keeps transactions whole, in pages that join", needs: []Ability{AllVersions},
+		container: retaining, test: versionPages,
+	},
+	{
+		name: "all versions and deletes goes on through a split", needs: []Ability{AllVersions, Splitting},
+		container: retaining, test: versionsThroughSplit,
+	},
+	{name: "all versions and deletes goes on through a merge", needs: []Ability{
+		AllVersions, Splitting, Merging,
+		SubRanges,
+	}, container: retaining, test: versionsThroughMerge},
+	{
+		name: "all versions and deletes of a logical partition", needs: []Ability{AllVersions, KeyReads},
+		container: retaining, test: versionsOfKey,
+	},
+	{
+		name: "a position before the retention is too old", needs: []Ability{AllVersions, Retention, PassingTime},
+		container: retaining, test: tooOld,
+	},
 	{
 		name: "an expired item is a delete that says so", needs: []Ability{AllVersions, Expiry, PassingTime},
 		container: Container{Retention: time.Hour, Expiry: true}, test: expiredItem,
 	},
-	{name: "latest version forgets an expired item", needs: []Ability{Expiry, PassingTime}, container: Container{Expiry: true}, test: expiredLatest},
+	{
+		name: "latest version forgets an expired item", needs: []Ability{Expiry, PassingTime},
+		container: Container{Expiry: true}, test: expiredLatest,
+	},
 }
 
 var versions = feed.ReadOptions{Mode: feed.AllVersionsAndDeletes}
@@ -44,7 +71,10 @@ func (s *containerTest) liveFourVersions(pk, id string) []feed.Result {
 		all = append(all, s.commit(key, feed.Write{Op: op, Body: doc(id, s.paddedKey(pk), n)})...)
 		s.put(pk, "neighbour of "+id)
 	}
-	third := feed.Write{Op: feed.WritePatch, ID: id, Patch: []feed.PatchOp{{Op: "set", Path: "/n", Value: json.RawMessage("3")}}}
+	third := feed.Write{
+		Op: feed.WritePatch, ID: id,
+		Patch: []feed.PatchOp{{Op: "set", Path: "/n", Value: json.RawMessage("3")}},
+	}
 	if s.h.lacksAbility(Patching) {
 		third = feed.Write{Op: feed.WriteReplace, Body: doc(id, s.paddedKey(pk), 3)}
 	}
@@ -79,11 +109,14 @@ func (s *containerTest) wantLife(changes []feed.Change, results []feed.Result, p
 	}
 	var previous int64
 	for i, c := range changes {
-		if c.Op != ops[i] || c.LSN != results[i].LSN || c.PreviousLSN != previous || c.PartitionKey != s.key(pk) || c.Time.IsZero() || c.Expired {
-			s.Errorf("version %d is %+v, want %v with LSN %d, previous LSN %d, key %s", i, c, ops[i], results[i].LSN, previous, s.key(pk))
+		if c.Op != ops[i] || c.LSN != results[i].LSN || c.PreviousLSN != previous || c.PartitionKey != s.key(pk) ||
+			c.Time.IsZero() || c.Expired {
+			s.Errorf("version %d is %+v, want %v with LSN %d, previous LSN %d, key %s", i, c, ops[i], results[i].LSN,
+				previous, s.key(pk))
 		}
 		// Only a delete has no body. Every other change has the body and the ETag of its write.
-		if (c.Body == nil) != (c.Op == feed.OpDelete) || (c.Body != nil && (number(c.Body) != i || c.ETag != results[i].ETag)) {
+		if (c.Body == nil) != (c.Op == feed.OpDelete) ||
+			(c.Body != nil && (number(c.Body) != i || c.ETag != results[i].ETag)) {
 			s.Errorf("version %d has body %s, ETag %q, want n %d", i, c.Body, c.ETag, i)
 		}
 		previous = c.LSN
@@ -178,7 +211,8 @@ func (s *containerTest) wantPairs(children []feed.Partition, from feed.Position,
 			case c.Op == feed.OpDelete && c.PreviousLSN == replaced[c.ID]:
 				count++
 			default:
-				s.Errorf("%v of %s has LSN %d, previous %d, after a replace with %d", c.Op, c.ID, c.LSN, c.PreviousLSN, replaced[c.ID])
+				s.Errorf("%v of %s has LSN %d, previous %d, after a replace with %d", c.Op, c.ID, c.LSN, c.PreviousLSN,
+					replaced[c.ID])
 			}
 		}
 	}
@@ -274,7 +308,8 @@ func expiredItem(s *containerTest) {
 	}
 	s.wantIDs("with an expiry", all, "a", "stays", "a")
 	end := all[2]
-	if end.Op != feed.OpDelete || !end.Expired || end.Body != nil || end.PreviousLSN != result.LSN || end.PartitionKey != s.key("k") {
+	if end.Op != feed.OpDelete || !end.Expired || end.Body != nil || end.PreviousLSN != result.LSN ||
+		end.PartitionKey != s.key("k") {
 		s.Errorf("expiry is %+v, want an expired delete with previous LSN %d", end, result.LSN)
 	}
 }

@@ -137,9 +137,15 @@ func waitMany(s *containerTest) {
 
 // countCases test [feed.Counter]: the lag for users and their alerts.
 var countCases = []containerCase{
-	{name: "pending counts items, in transactions too, and finds the oldest", needs: []Ability{Counting}, test: pendingItems},
+	{
+		name: "pending counts items, in transactions too, and finds the oldest", needs: []Ability{Counting},
+		test: pendingItems,
+	},
 	{name: "pending counts what a read will give: last versions", needs: []Ability{Counting}, test: pendingLatest},
-	{name: "pending counts every version and delete", needs: []Ability{Counting, AllVersions}, container: retaining, test: pendingVersions},
+	{
+		name: "pending counts every version and delete", needs: []Ability{Counting, AllVersions}, container: retaining,
+		test: pendingVersions,
+	},
 	{name: "pending takes any range", needs: []Ability{Counting, Splitting}, test: pendingAnyRange},
 	{name: "pending counts a logical partition", needs: []Ability{Counting, KeyReads}, test: pendingKey},
 	{name: "pending refuses what a read refuses", needs: []Ability{Counting}, test: pendingRefuses},

@@ -111,7 +111,9 @@ func (s source) Partitions(ctx context.Context) (parts []feed.Partition, err err
 	return onlyGood(parts, err)
 }
 
-func (s source) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (page feed.Page, err error) {
+func (s source) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (page feed.Page,
+	err error,
+) {
 	err = s.around(ctx, Call{SourceRead, r.String()}, func() (err error) {
 		page, err = s.source.Read(ctx, r, from, o)
 		return err
@@ -152,7 +154,9 @@ type counter struct {
 	around  around
 }
 
-func (c counter) Pending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (b feed.Backlog, err error) {
+func (c counter) Pending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (b feed.Backlog,
+	err error,
+) {
 	err = c.around(ctx, Call{SourcePending, r.String()}, func() (err error) {
 		b, err = c.counter.Pending(ctx, r, from, o)
 		return err
@@ -226,7 +230,9 @@ type follower struct {
 	around   around
 }
 
-func (f follower) Follow(ctx context.Context, cursor string) (changed []feed.Record, next string, now time.Time, err error) {
+func (f follower) Follow(ctx context.Context, cursor string) (changed []feed.Record, next string, now time.Time,
+	err error,
+) {
 	err = f.around(ctx, Call{Method: LeaseFollow}, func() (err error) {
 		changed, next, now, err = f.follower.Follow(ctx, cursor)
 		return err
@@ -246,7 +252,9 @@ type committer struct {
 	around    around
 }
 
-func (c committer) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) (results []feed.Result, err error) {
+func (c committer) Commit(ctx context.Context, key feed.PartitionKey, writes []feed.Write) (results []feed.Result,
+	err error,
+) {
 	err = c.around(ctx, Call{CommitterCommit, string(key)}, func() (err error) {
 		results, err = c.committer.Commit(ctx, key, writes)
 		return err

@@ -178,7 +178,9 @@ func (c *Client) freshAccount(ctx context.Context) *account {
 func (c *Client) readAccount(ctx context.Context, known *account) (*account, error) {
 	hosts := []*url.URL{c.endpoint}
 	if known != nil {
-		hosts = append(hosts, slices.DeleteFunc(slices.Clone(known.read), func(u *url.URL) bool { return u.Host == c.endpoint.Host })...)
+		hosts = append(hosts, slices.DeleteFunc(slices.Clone(known.read), func(u *url.URL) bool {
+			return u.Host == c.endpoint.Host
+		})...)
 	}
 	r := request{method: http.MethodGet, at: rest.At(), action: actionMetadata, within: accountPatience}
 	a, err := c.sendTo(ctx, r, func() *url.URL { return c.regions.bestOf(hosts) })

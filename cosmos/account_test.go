@@ -107,7 +107,9 @@ func TestADeadEndpointDoesNotHideAFailover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &account{regions: twoRegions, trouble: refuse(0, 0)}
 		dead := false
-		items := a.open(t, cosmos.Options{}, func(r *http.Request) bool { return dead && !strings.HasPrefix(r.URL.Host, "w.") })
+		items := a.open(t, cosmos.Options{}, func(r *http.Request) bool {
+			return dead && !strings.HasPrefix(r.URL.Host, "w.")
+		})
 		a.regions = strings.NewReplacer("n.example", "w.example", "w.example", "n.example").Replace(twoRegions)
 		dead = true
 		if err := write(t.Context(), items); err == nil {

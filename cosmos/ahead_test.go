@@ -44,7 +44,8 @@ func TestAPositionAheadOfTheServersFeedIsTold(t *testing.T) {
 		for _, p := range parts {
 			page, err := source.Read(t.Context(), p.Range, feed.At(c.token), feed.ReadOptions{})
 			if err != nil || page.Ahead != c.want || c.want && page.Head != 3 {
-				t.Errorf("%s: partition %s: ahead %t of %d, %v; want %t", name, p.ID, page.Ahead, page.Head, err, c.want)
+				t.Errorf("%s: partition %s: ahead %t of %d, %v; want %t", name, p.ID, page.Ahead, page.Head, err,
+					c.want)
 			}
 		}
 		backlog, err := source.Pending(t.Context(), feed.FullRange(), feed.At(c.token), feed.ReadOptions{})

@@ -18,7 +18,8 @@ func BenchmarkPage(b *testing.B) {
 		if i > 0 {
 			page.WriteByte(',')
 		}
-		fmt.Fprintf(&page, `{"id":"item-%d","pk":"key-%d","n":%d,"text":"%s","_rid":"AAAAAAAAAAAAAAAAAAAAAA==","_self":"dbs/a/colls/b/docs/c/","_etag":"\"00000000-0000-0000-0000-000000000000\"","_attachments":"attachments/","_ts":1767323045,"_lsn":%d}`,
+		fmt.Fprintf(&page,
+			`{"id":"item-%d","pk":"key-%d","n":%d,"text":"%s","_rid":"AAAAAAAAAAAAAAAAAAAAAA==","_self":"dbs/a/colls/b/docs/c/","_etag":"\"00000000-0000-0000-0000-000000000000\"","_attachments":"attachments/","_ts":1767323045,"_lsn":%d}`,
 			i, i%50, i, strings.Repeat("lorem ", 133), i)
 	}
 	page.WriteString(`],"_count":1000}`)

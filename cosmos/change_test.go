@@ -24,13 +24,22 @@ func container(paths ...string) *Container {
 
 func TestAnItemIsCutOutOfItsPage(t *testing.T) {
 	for _, c := range []struct{ name, doc, id, body, key string }{
-		{"the LSN last, as the service has it", `{"id":"a","pk":"k","_ts":7,"_lsn":5}`, "a", `{"id":"a","pk":"k","_ts":7}`, `["k"]`},
-		{"spaces", "{ \"id\" : \"a\" ,\n \"pk\" : 5 , \"_ts\":7 , \"_lsn\" : 5 }", "a", "{ \"id\" : \"a\" ,\n \"pk\" : 5 , \"_ts\":7 }", `[5]`},
+		{
+			"the LSN last, as the service has it", `{"id":"a","pk":"k","_ts":7,"_lsn":5}`, "a",
+			`{"id":"a","pk":"k","_ts":7}`, `["k"]`,
+		},
+		{
+			"spaces", "{ \"id\" : \"a\" ,\n \"pk\" : 5 , \"_ts\":7 , \"_lsn\" : 5 }", "a",
+			"{ \"id\" : \"a\" ,\n \"pk\" : 5 , \"_ts\":7 }", `[5]`,
+		},
 		{"in the middle", `{"id":"a","_ts":7,"_lsn":5,"pk":true}`, "a", `{"id":"a","_ts":7,"pk":true}`, `[true]`},
 		{"first", `{"_lsn":5 , "id":"a","_ts":7}`, "a", `{ "id":"a","_ts":7}`, `[{}]`},
 		{"alone", `{"_lsn":5}`, "", `{}`, `[{}]`},
 		{"absent", `{"id":"a","pk":null}`, "a", `{"id":"a","pk":null}`, `[null]`},
-		{"escapes", `{"id":"a\"b\\","p\u006b":"\u0026\u00e9","x":"}]\"","_lsn":5}`, `a"b\`, `{"id":"a\"b\\","p\u006b":"\u0026\u00e9","x":"}]\""}`, `["&é"]`},
+		{
+			"escapes", `{"id":"a\"b\\","p\u006b":"\u0026\u00e9","x":"}]\"","_lsn":5}`, `a"b\`,
+			`{"id":"a\"b\\","p\u006b":"\u0026\u00e9","x":"}]\""}`, `["&é"]`,
+		},
 		{"a number in another form", `{"id":"a","pk":5.0e0}`, "a", `{"id":"a","pk":5.0e0}`, `[5]`},
 		{"a key that is none", `{"id":"a","pk":{"x":1}}`, "a", `{"id":"a","pk":{"x":1}}`, `[{}]`},
 	} {
@@ -42,7 +51,8 @@ func TestAnItemIsCutOutOfItsPage(t *testing.T) {
 		}
 		for _, ch := range changes {
 			if ch.ID != c.id || string(ch.Body) != c.body || string(ch.PartitionKey) != c.key {
-				t.Errorf("%s: id %q, key %s, body %s, want %q, %s, %s", c.name, ch.ID, ch.PartitionKey, ch.Body, c.id, c.key, c.body)
+				t.Errorf("%s: id %q, key %s, body %s, want %q, %s, %s", c.name, ch.ID, ch.PartitionKey, ch.Body, c.id,
+					c.key, c.body)
 			}
 		}
 	}
@@ -76,7 +86,8 @@ func TestKeysBelowAPathAndOfSeveralLevels(t *testing.T) {
 	if err != nil || len(changes) != 2 {
 		t.Fatalf("%d changes, %v", len(changes), err)
 	}
-	if changes[0].PartitionKey != feed.Key("t", "Ghent") || changes[1].PartitionKey != feed.Key(feed.Undefined, feed.Undefined) {
+	if changes[0].PartitionKey != feed.Key("t", "Ghent") ||
+		changes[1].PartitionKey != feed.Key(feed.Undefined, feed.Undefined) {
 		t.Errorf("keys %s and %s", changes[0].PartitionKey, changes[1].PartitionKey)
 	}
 }
@@ -102,10 +113,20 @@ func TestVersionsWithTheirMetadata(t *testing.T) {
 	}
 	at := func(s int64) time.Time { return time.Unix(s, 0).UTC() }
 	want := []feed.Change{
-		{Op: feed.OpCreate, ID: "a", PartitionKey: `["k"]`, LSN: 7, Time: at(100), ETag: `"e1"`, Body: json.RawMessage(`{"id":"a","pk":"k","n":1,"_etag":"\"e1\"","_ts":100}`)},
-		{Op: feed.OpReplace, ID: "a", PartitionKey: `["k"]`, LSN: 8, PreviousLSN: 7, Time: at(101), ETag: `"e2"`, Body: json.RawMessage(`{"id":"a","pk":"k","n":2,"_etag":"\"e2\""}`), Previous: json.RawMessage(`{"id":"a","pk":"k","n":1}`)},
+		{
+			Op: feed.OpCreate, ID: "a", PartitionKey: `["k"]`, LSN: 7, Time: at(100), ETag: `"e1"`,
+			Body: json.RawMessage(`{"id":"a","pk":"k","n":1,"_etag":"\"e1\"","_ts":100}`),
+		},
+		{
+			Op: feed.OpReplace, ID: "a", PartitionKey: `["k"]`, LSN: 8, PreviousLSN: 7, Time: at(101), ETag: `"e2"`,
+			Body:     json.RawMessage(`{"id":"a","pk":"k","n":2,"_etag":"\"e2\""}`),
+			Previous: json.RawMessage(`{"id":"a","pk":"k","n":1}`),
+		},
 		{Op: feed.OpDelete, ID: "a", PartitionKey: `["k"]`, LSN: 9, PreviousLSN: 8, Time: at(102), Expired: true},
-		{Op: feed.OpDelete, ID: "b", PartitionKey: `[5]`, LSN: 10, Time: at(103), Previous: json.RawMessage(`{"id":"b","pk":5}`)},
+		{
+			Op: feed.OpDelete, ID: "b", PartitionKey: `[5]`, LSN: 10, Time: at(103),
+			Previous: json.RawMessage(`{"id":"b","pk":5}`),
+		},
 	}
 	if !slices.EqualFunc(got, want, same) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -133,7 +154,10 @@ func TestDeletedKeysOfSeveralLevels(t *testing.T) {
 
 // The name of one path may be the end of another.
 func TestTheKeyOfADeleteIsThatOfWholePaths(t *testing.T) {
-	for _, text := range []string{`{"address/city":"Ghent","city":"Oslo"}`, `{"address":{"city":"Ghent"},"city":"Oslo"}`} {
+	for _, text := range []string{
+		`{"address/city":"Ghent","city":"Oslo"}`,
+		`{"address":{"city":"Ghent"},"city":"Oslo"}`,
+	} {
 		if got := container("/address/city", "/city").deletedKey([]byte(text)); got != feed.Key("Ghent", "Oslo") {
 			t.Errorf("key of %s is %s", text, got)
 		}
@@ -142,8 +166,10 @@ func TestTheKeyOfADeleteIsThatOfWholePaths(t *testing.T) {
 
 func TestAPageThatIsNone(t *testing.T) {
 	for _, page := range []string{
-		"", "null", "[]", "{", `{"Documents":`, `{"Documents":{}}`, `{"Documents":[{]}`, `{"Documents":[{}`, `{"Documents":[7]}`,
-		`{"Documents":[{"id":"a"]}`, `{"Documents":[{"id":"a}]}`, `{"Documents":[{"id" "a"}]}`, `{"Documents":[{"id":}]}`,
+		"", "null", "[]", "{", `{"Documents":`, `{"Documents":{}}`, `{"Documents":[{]}`, `{"Documents":[{}`,
+		`{"Documents":[7]}`,
+		`{"Documents":[{"id":"a"]}`, `{"Documents":[{"id":"a}]}`, `{"Documents":[{"id" "a"}]}`,
+		`{"Documents":[{"id":}]}`,
 	} {
 		for _, mode := range []feed.Mode{feed.LatestVersion, feed.AllVersionsAndDeletes} {
 			if changes, err := container("/pk").readChanges([]byte(page), mode); err == nil {
@@ -151,7 +177,8 @@ func TestAPageThatIsNone(t *testing.T) {
 			}
 		}
 	}
-	if _, err := container("/pk").readChanges([]byte(`{"Documents":[{"current":{"id":"a"}}]}`), feed.AllVersionsAndDeletes); err == nil {
+	if _, err := container("/pk").readChanges([]byte(`{"Documents":[{"current":{"id":"a"}}]}`),
+		feed.AllVersionsAndDeletes); err == nil {
 		t.Error("a version without metadata is no error")
 	}
 }
@@ -160,7 +187,8 @@ func TestAPageThatIsNone(t *testing.T) {
 // its LSN.
 func FuzzPage(f *testing.F) {
 	for _, text := range []string{
-		`{"id":"a","n":[1,{"x":"]}"}],"":null}`, `{"a":1,"a":2}`, `{ }`, `{"\u0061\"":"\\"}`, `{"a":-1.5e+7 , "b":true}`, `[`, `{"a":{}}`, `{"_lsn":1,"_lsn":2}`,
+		`{"id":"a","n":[1,{"x":"]}"}],"":null}`, `{"a":1,"a":2}`, `{ }`, `{"\u0061\"":"\\"}`,
+		`{"a":-1.5e+7 , "b":true}`, `[`, `{"a":{}}`, `{"_lsn":1,"_lsn":2}`,
 	} {
 		f.Add([]byte(text))
 	}

@@ -78,7 +78,8 @@ func OpenString(ctx context.Context, connection string, o Options) (*Client, err
 	endpoint, key, ok := rest.ParseConnection(connection)
 	if !ok { // the string is a secret, so the error does not contain it
 		return nil, fmt.Errorf("open account: %w",
-			badRequest("connection string has no AccountEndpoint or no AccountKey: want AccountEndpoint=https://…;AccountKey=…;"))
+			badRequest("connection string has no AccountEndpoint or no AccountKey: want "+
+				"AccountEndpoint=https://…;AccountKey=…;"))
 	}
 	return Open(ctx, endpoint, Key(key), o)
 }
@@ -98,7 +99,8 @@ func newClient(endpoint string, credential Credential, o Options) (*Client, erro
 		c.timeout = defaultTimeout
 	}
 	if c.timeout < minTimeout || c.timeout > maxTimeout {
-		return nil, badRequest("request timeout is %v: want %v to %v, or 0 for %v", c.timeout, minTimeout, maxTimeout, defaultTimeout)
+		return nil, badRequest("request timeout is %v: want %v to %v, or 0 for %v", c.timeout, minTimeout, maxTimeout,
+			defaultTimeout)
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)

@@ -35,7 +35,9 @@ func (c *Container) Commit(ctx context.Context, key feed.PartitionKey, writes []
 }
 
 // commitBatch checks the writes before it sends them, so that an error names the wrong write.
-func (c *Container) commitBatch(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
+func (c *Container) commitBatch(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result,
+	error,
+) {
 	if len(writes) == 0 || len(writes) > maxWrites {
 		return nil, badRequest("batch has %d writes: want 1 to %d", len(writes), maxWrites)
 	}
@@ -194,7 +196,8 @@ func parseResults(a *answer, operations []operation, writes []feed.Write) ([]fee
 		if r.StatusCode >= http.StatusBadRequest && r.StatusCode != http.StatusFailedDependency {
 			e := &Error{
 				Request: writes[i].Op.String() + " in a batch", Status: r.StatusCode, SubStatus: r.SubStatus,
-				Code: http.StatusText(r.StatusCode), Message: firstLine(r.Message), ActivityID: a.header.Get(headerActivity),
+				Code: http.StatusText(r.StatusCode), Message: firstLine(r.Message),
+				ActivityID: a.header.Get(headerActivity),
 			}
 			e.reason = e.sentinel()
 			return nil, operations[i].refusedError(i, writes[i], e)

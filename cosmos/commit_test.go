@@ -36,7 +36,8 @@ func TestAWrongBatchIsNotSent(t *testing.T) {
 		a := &account{trouble: refuse(0, 0)}
 		_, err := a.open(t, cosmos.Options{}).Commit(t.Context(), feed.Key("k"), []feed.Write{fine, wrong})
 		refused, ok := errors.AsType[*feed.WriteError](err)
-		if !ok || refused.Index != 1 || !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), want) || len(a.asked) != 0 {
+		if !ok || refused.Index != 1 || !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), want) ||
+			len(a.asked) != 0 {
 			t.Errorf("%v after %d requests, want a bad request of write 1 with %s", err, len(a.asked), want)
 		}
 	}
@@ -49,7 +50,8 @@ func TestWhatABatchSends(t *testing.T) {
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 			t.Error(err)
 		}
-		return say(200, `[{"statusCode":201,"eTag":"\"1\"","resourceBody":{"id":"a"}},{"statusCode":201,"eTag":"\"2\""},{"statusCode":200,"eTag":"\"3\""},{"statusCode":204},{"statusCode":200,"eTag":"\"5\""}]`,
+		return say(200,
+			`[{"statusCode":201,"eTag":"\"1\"","resourceBody":{"id":"a"}},{"statusCode":201,"eTag":"\"2\""},{"statusCode":200,"eTag":"\"3\""},{"statusCode":204},{"statusCode":200,"eTag":"\"5\""}]`,
 			"x-ms-session-token", "0:-1#77"), nil
 	}}
 	results, err := a.open(t, cosmos.Options{}).Commit(t.Context(), feed.Key("é"), []feed.Write{
@@ -105,7 +107,8 @@ func TestABatchHasAllThatTheServiceTakes(t *testing.T) {
 		for more := range 2 {
 			writes := most(more)
 			a := &account{trouble: func(*http.Request, int) (*http.Response, error) {
-				return say(200, "["+strings.TrimSuffix(strings.Repeat(`{"statusCode":204},`, len(writes)), ",")+"]"), nil
+				return say(200, "["+strings.TrimSuffix(strings.Repeat(`{"statusCode":204},`, len(writes)), ",")+"]"),
+					nil
 			}}
 			_, err := a.open(t, cosmos.Options{}).Commit(t.Context(), feed.Key("k"), writes)
 			if errors.Is(err, feed.ErrBadRequest) != (more > 0) || len(a.asked) != 1-more {
@@ -118,7 +121,8 @@ func TestABatchHasAllThatTheServiceTakes(t *testing.T) {
 // An answer that does not say of each write that it was made says of none.
 func TestABatchWithoutAResultOfEachWriteIsNotMade(t *testing.T) {
 	for _, answer := range []*http.Response{
-		say(200, `[]`), say(200, `[{"statusCode":200},{"statusCode":200}]`), say(200, `{}`), say(207, `[{"statusCode":424}]`),
+		say(200, `[]`), say(200, `[{"statusCode":200},{"statusCode":200}]`), say(200, `{}`),
+		say(207, `[{"statusCode":424}]`),
 	} {
 		a := &account{trouble: func(*http.Request, int) (*http.Response, error) { return answer, nil }}
 		if err := write(t.Context(), a.open(t, cosmos.Options{})); err == nil {
@@ -133,7 +137,8 @@ func TestABatchThatIsRefusedNamesTheCulprit(t *testing.T) {
 		"400": feed.ErrBadRequest, "413": feed.ErrBadRequest, "429": feed.ErrThrottled,
 	} {
 		a := &account{trouble: func(*http.Request, int) (*http.Response, error) {
-			return say(207, `[{"statusCode":424},{"statusCode":`+status+`,"message":"because"},{"statusCode":424}]`), nil
+			return say(207, `[{"statusCode":424},{"statusCode":`+status+`,"message":"because"},{"statusCode":424}]`),
+				nil
 		}}
 		w := feed.Write{Body: json.RawMessage(`{"id":"a","pk":"k"}`)}
 		_, err := a.open(t, cosmos.Options{}).Commit(t.Context(), feed.Key("k"), []feed.Write{w, w, w})
@@ -151,12 +156,13 @@ func TestListedParentsAreNoPartitions(t *testing.T) {
 		`{"id":"3","minInclusive":"1F","maxExclusive":"2f","parents":["0","2"]},{"id":"4","minInclusive":"2f","maxExclusive":"ff","parents":["0","2"]}]}`
 	a := &account{}
 	items := a.open(t, cosmos.Options{})
-	client, err := cosmos.Open(t.Context(), "https://g.example", cosmos.Key("a2V5"), cosmos.Options{Transport: transporter(func(r *http.Request) (*http.Response, error) {
-		if strings.HasSuffix(r.URL.Path, "/pkranges") && r.Header.Get("If-None-Match") == "" {
-			return say(200, list, "etag", "1"), nil
-		}
-		return a.Do(r)
-	})})
+	client, err := cosmos.Open(t.Context(), "https://g.example", cosmos.Key("a2V5"),
+		cosmos.Options{Transport: transporter(func(r *http.Request) (*http.Response, error) {
+			if strings.HasSuffix(r.URL.Path, "/pkranges") && r.Header.Get("If-None-Match") == "" {
+				return say(200, list, "etag", "1"), nil
+			}
+			return a.Do(r)
+		})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +170,8 @@ func TestListedParentsAreNoPartitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	parts, err := items.Partitions(t.Context())
-	if err != nil || len(parts) != 3 || parts[0].ID != "1" || parts[1].Range != (feed.Range{Min: "1F", Max: "2F"}) || parts[1].Parents[0] != "0" {
+	if err != nil || len(parts) != 3 || parts[0].ID != "1" || parts[1].Range != (feed.Range{Min: "1F", Max: "2F"}) ||
+		parts[1].Parents[0] != "0" {
 		t.Errorf("partitions %+v, %v", parts, err)
 	}
 }
@@ -178,14 +185,16 @@ func TestAResultHasTheLSNOfItsOwnWrite(t *testing.T) {
 	for n := range 16 {
 		writers.Go(func() {
 			for range 40 {
-				results, err := items.Commit(t.Context(), feed.Key(n), []feed.Write{{Body: fmt.Appendf(nil, `{"id":"a","pk":%d}`, n)}})
+				results, err := items.Commit(t.Context(), feed.Key(n),
+					[]feed.Write{{Body: fmt.Appendf(nil, `{"id":"a","pk":%d}`, n)}})
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				it, err := stored.Item(t.Context(), feed.Key(n), "a")
 				if err != nil || it.ETag != results[0].ETag || it.LSN != results[0].LSN {
-					t.Errorf("%v; the item has LSN %d and ETag %s, its write was told %d and %s", err, it.LSN, it.ETag, results[0].LSN, results[0].ETag)
+					t.Errorf("%v; the item has LSN %d and ETag %s, its write was told %d and %s", err, it.LSN, it.ETag,
+						results[0].LSN, results[0].ETag)
 					return
 				}
 			}

@@ -37,7 +37,8 @@ func monitored(t *testing.T, want changefeedtest.Container) changefeedtest.Store
 	c := s.create(t, spec)
 	var throttled atomic.Bool
 	items := find(t, s.client(t, master, tripper(func(r *http.Request) (*http.Response, error) {
-		if r.Header.Get("A-IM") != "" && strings.HasSuffix(r.URL.Path, "/docs") && throttled.CompareAndSwap(true, false) {
+		if r.Header.Get("A-IM") != "" && strings.HasSuffix(r.URL.Path, "/docs") &&
+			throttled.CompareAndSwap(true, false) {
 			return tooMany(), nil
 		}
 		return s.transport.RoundTrip(r)
@@ -64,8 +65,9 @@ func monitored(t *testing.T, want changefeedtest.Container) changefeedtest.Store
 // tooMany is the answer to a request that is to wait for two seconds.
 func tooMany() *http.Response {
 	return &http.Response{
-		StatusCode: http.StatusTooManyRequests, Body: io.NopCloser(strings.NewReader(`{"code":"429","message":"slow down"}`)),
-		Header: http.Header{"X-Ms-Substatus": {"3200"}, "X-Ms-Retry-After-Ms": {"2000"}},
+		StatusCode: http.StatusTooManyRequests,
+		Body:       io.NopCloser(strings.NewReader(`{"code":"429","message":"slow down"}`)),
+		Header:     http.Header{"X-Ms-Substatus": {"3200"}, "X-Ms-Retry-After-Ms": {"2000"}},
 	}
 }
 
@@ -74,7 +76,10 @@ func leaseContainer(t *testing.T, path string) changefeedtest.LeaseContainer {
 	tokens, worker := entra(t, withoutDelete...)
 	s := serve(t, cosmosrest.Options{Tokens: tokens})
 	s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
-	c := s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{path}, DefaultTTL: new(docstore.NoDefaultTTL)})
+	c := s.create(t, docstore.ContainerSpec{
+		ID: "leases", Paths: []string{path},
+		DefaultTTL: new(docstore.NoDefaultTTL),
+	})
 	open := func(credential cosmos.Credential) func(t *testing.T, processor string) feed.LeaseStore {
 		return func(t *testing.T, processor string) feed.LeaseStore {
 			t.Helper()

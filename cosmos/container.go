@@ -87,7 +87,8 @@ func (c *Container) parseProperties(body []byte) error {
 		return fmt.Errorf("parse properties: %w", err)
 	}
 	if said.RID == "" || len(said.PartitionKey.Paths) == 0 {
-		return fmt.Errorf("properties have _rid %q and %d partition key paths: want both", said.RID, len(said.PartitionKey.Paths))
+		return fmt.Errorf("properties have _rid %q and %d partition key paths: want both", said.RID,
+			len(said.PartitionKey.Paths))
 	}
 	c.rid, c.expires = said.RID, said.DefaultTTL != nil
 	c.retention = time.Duration(said.ChangeFeedPolicy.RetentionDuration) * time.Minute
@@ -121,7 +122,8 @@ func (c *Container) do(ctx context.Context, r request) (*answer, error) {
 func (c *Container) parseKey(key feed.PartitionKey) (pkey.Key, error) {
 	k, err := pkey.Parse(string(key))
 	if err == nil && k.Len() != len(c.paths) {
-		err = badRequest("partition key %s has %d components: want %d, one for each of %v", key, k.Len(), len(c.paths), c.paths)
+		err = badRequest("partition key %s has %d components: want %d, one for each of %v", key, k.Len(), len(c.paths),
+			c.paths)
 	}
 	return k, err
 }
@@ -182,13 +184,16 @@ func (c *Client) CreateLetterContainer(ctx context.Context, database, id string)
 const letterKeyPath = "/key"
 
 // createContainer makes a container with a partition key path and further properties, unless the container exists.
-func (c *Client) createContainer(ctx context.Context, kind, database, id, path string, properties map[string]any) (*Container, error) {
+func (c *Client) createContainer(ctx context.Context, kind, database, id, path string,
+	properties map[string]any,
+) (*Container, error) {
 	properties["id"] = id
 	properties["partitionKey"] = map[string]any{"paths": []string{path}, "kind": "Hash", "version": 2}
 	// Queries use only ids, so the other members need no index.
 	properties["indexingPolicy"] = map[string]any{
 		"indexingMode": "consistent", "automatic": true,
-		"includedPaths": []any{map[string]string{"path": "/id/?"}}, "excludedPaths": []any{map[string]string{"path": "/*"}},
+		"includedPaths": []any{map[string]string{"path": "/id/?"}},
+		"excludedPaths": []any{map[string]string{"path": "/*"}},
 	}
 	body, err := json.Marshal(properties)
 	if err != nil {

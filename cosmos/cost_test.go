@@ -85,9 +85,10 @@ func idle(t *testing.T, push bool) {
 	for i := range 3 {
 		client := s.client(t, master, m)
 		items := find(t, client, "items")
-		p, err := changefeed.New(items, unit(t, client, "unit"), feed.HandlerFunc((&ledger{t: t}).handle), changefeed.Options{
-			Instance: fmt.Sprint("host", i), MinLeases: leases,
-		})
+		p, err := changefeed.New(items, unit(t, client, "unit"), feed.HandlerFunc((&ledger{t: t}).handle),
+			changefeed.Options{
+				Instance: fmt.Sprint("host", i), MinLeases: leases,
+			})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,10 @@ func TestAUnitOfTheDotNetProcessorIsContinued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, cosmosrest.Options{})
 		items := s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/city"}, Ranges: 2})
-		records := s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+		records := s.create(t, docstore.ContainerSpec{
+			ID: "leases", Paths: []string{"/id"},
+			DefaultTTL: new(docstore.NoDefaultTTL),
+		})
 		store := unit(t, s.client(t, master, nil), "orders")
 		write := func(from, to int) {
 			for n := from; n < to; n++ {
@@ -63,7 +66,8 @@ func TestAUnitOfTheDotNetProcessorIsContinued(t *testing.T) {
 			l := document(t, records, store.Prefix()+".."+token)
 			checkDotNetLease(t, l)
 			if l["ContinuationToken"] != strconv.Quote(strconv.FormatInt(items.Head(), 10)) || l["Owner"] != nil {
-				t.Errorf("lease %s stands at %v and belongs to %v, want the head and nobody", token, l["ContinuationToken"], l["Owner"])
+				t.Errorf("lease %s stands at %v and belongs to %v, want the head and nobody", token,
+					l["ContinuationToken"], l["Owner"])
 			}
 		}
 		if team := document(t, records, store.Prefix()+"..0")["properties"].(map[string]any)["team"]; team != "red" {
@@ -80,7 +84,10 @@ func TestOurLeasesReadByTheFieldsOfDotNet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, cosmosrest.Options{})
 		items := s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/city"}, Ranges: 2})
-		records := s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+		records := s.create(t, docstore.ContainerSpec{
+			ID: "leases", Paths: []string{"/id"},
+			DefaultTTL: new(docstore.NoDefaultTTL),
+		})
 		if err := put(t.Context(), items, `{"id":"1","city":"London"}`); err != nil {
 			t.Fatal(err)
 		}
@@ -197,7 +204,10 @@ func checkDotNetLease(t *testing.T, l map[string]any) {
 			t.Errorf("lease %v: member %s is %v, which the .NET processor would not read", l["id"], name, value)
 		}
 	}
-	for _, name := range []string{"id", "version", "LeaseToken", "Owner", "ContinuationToken", "properties", "timestamp"} {
+	for _, name := range []string{
+		"id", "version", "LeaseToken", "Owner", "ContinuationToken", "properties",
+		"timestamp",
+	} {
 		if _, ok := l[name]; !ok {
 			t.Errorf("lease %v has no %s", l["id"], name)
 		}
@@ -209,7 +219,8 @@ func checkDotNetLease(t *testing.T, l map[string]any) {
 // finds it.
 func TestAUnitIsTheSameInAStoreAndOnItsServer(t *testing.T) {
 	names := map[string]string{
-		"http://127.0.0.1:8081": "orders127.0.0.1_", "http://LocalHost": "orderslocalhost_", "http://[::1]:8081": "orders[::1]_",
+		"http://127.0.0.1:8081": "orders127.0.0.1_", "http://LocalHost": "orderslocalhost_",
+		"http://[::1]:8081": "orders[::1]_",
 	}
 	for maker, begins := range names {
 		synctest.Test(t, func(t *testing.T) {
@@ -217,7 +228,8 @@ func TestAUnitIsTheSameInAStoreAndOnItsServer(t *testing.T) {
 			items := s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/city"}})
 			records := s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}})
 			open := func(endpoint string) *cosmos.Leases {
-				client, err := cosmos.Open(t.Context(), endpoint, master, cosmos.Options{Transport: &http.Client{Transport: s.transport}})
+				client, err := cosmos.Open(t.Context(), endpoint, master,
+					cosmos.Options{Transport: &http.Client{Transport: s.transport}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -227,7 +239,10 @@ func TestAUnitIsTheSameInAStoreAndOnItsServer(t *testing.T) {
 			if !strings.HasPrefix(made.Prefix(), begins) {
 				t.Errorf("by %s the unit is %q, want %s…", maker, made.Prefix(), begins)
 			}
-			if _, err := made.Create(t.Context(), feed.Record{Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange(), Version: 1}); err != nil {
+			if _, err := made.Create(t.Context(), feed.Record{
+				Kind: feed.KindLease, Token: "-FF",
+				Range: feed.FullRange(), Version: 1,
+			}); err != nil {
 				t.Fatal(err)
 			}
 			for endpoint := range names {
@@ -255,19 +270,24 @@ func TestASecondSetOfLeasesIsRefusedByName(t *testing.T) {
 			s := serve(t, cosmosrest.Options{})
 			items := s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/city"}})
 			records := s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}})
-			client, err := cosmos.Open(t.Context(), "http://127.0.0.1:8081", master, cosmos.Options{Transport: &http.Client{Transport: s.transport}})
+			client, err := cosmos.Open(t.Context(), "http://127.0.0.1:8081", master,
+				cosmos.Options{Transport: &http.Client{Transport: s.transport}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			ours := unit(t, client, "orders")
-			if _, err := ours.Create(t.Context(), feed.Record{Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange(), Version: 1}); err != nil {
+			if _, err := ours.Create(t.Context(), feed.Record{
+				Kind: feed.KindLease, Token: "-FF",
+				Range: feed.FullRange(), Version: 1,
+			}); err != nil {
 				t.Fatal(err)
 			}
 			_, rids, _ := strings.Cut(ours.Prefix(), "_")
 			if strings.Contains(id, "%s") {
 				id = fmt.Sprintf(id, rids)
 			}
-			if err := put(t.Context(), records, fmt.Sprintf(`{"id":%q,"LeaseToken":"0","ContinuationToken":"\"1\"","Owner":null}`, id)); err != nil {
+			if err := put(t.Context(), records,
+				fmt.Sprintf(`{"id":%q,"LeaseToken":"0","ContinuationToken":"\"1\"","Owner":null}`, id)); err != nil {
 				t.Fatal(err)
 			}
 			direct, err := docstore.NewLeases(t.Context(), records, "orders", items)
@@ -275,13 +295,18 @@ func TestASecondSetOfLeasesIsRefusedByName(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, store := range []feed.LeaseStore{unit(t, client, "orders"), direct} {
-				p, err := changefeed.New(items, store, feed.HandlerFunc(func(context.Context, *feed.Batch) error { return nil }), changefeed.Options{
-					Instance: "go-1", Hooks: changefeed.Hooks{Ready: func(context.Context) { t.Error("the hook said Ready") }},
+				p, err := changefeed.New(items, store, feed.HandlerFunc(func(context.Context, *feed.Batch) error {
+					return nil
+				}), changefeed.Options{
+					Instance: "go-1", Hooks: changefeed.Hooks{Ready: func(context.Context) {
+						t.Error("the hook said Ready")
+					}},
 				})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := p.Run(t.Context()); !errors.Is(err, feed.ErrForeignLease) || !strings.HasPrefix(err.Error(), "orders") {
+				if err := p.Run(t.Context()); !errors.Is(err, feed.ErrForeignLease) ||
+					!strings.HasPrefix(err.Error(), "orders") {
 					t.Errorf("Run: %v, want ErrForeignLease with the leases", err)
 				}
 			}

@@ -112,7 +112,8 @@ func (e *Error) advice(ahead time.Duration) string {
 	case e.Action != "":
 		return "it needs the action " + e.Action
 	case e.reason == feed.ErrForbidden && ahead.Abs() > clockWindow:
-		return fmt.Sprintf("the service's clock is %v ahead of this machine's: want at most %v either way, set the clock", ahead.Round(time.Second), clockWindow)
+		return fmt.Sprintf("the service's clock is %v ahead of this machine's: want at most %v either way, set "+
+			"the clock", ahead.Round(time.Second), clockWindow)
 	}
 	return ""
 }

@@ -54,7 +54,9 @@ func (c *Container) Read(ctx context.Context, r feed.Range, from feed.Position, 
 }
 
 // readPage reads a page. If there is no change yet, the server holds the request for at most hold.
-func (c *Container) readPage(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions, hold time.Duration) (feed.Page, error) {
+func (c *Container) readPage(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions,
+	hold time.Duration,
+) (feed.Page, error) {
 	a, err := c.feedAnswer(ctx, r, from, o, hold)
 	if err != nil {
 		return feed.Page{}, err
@@ -63,7 +65,9 @@ func (c *Container) readPage(ctx context.Context, r feed.Range, from feed.Positi
 }
 
 // feedAnswer returns the answer that contains the page.
-func (c *Container) feedAnswer(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions, hold time.Duration) (*answer, error) {
+func (c *Container) feedAnswer(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions,
+	hold time.Duration,
+) (*answer, error) {
 	header, err := feedHeader(from, o)
 	if err != nil {
 		return nil, err
@@ -100,7 +104,8 @@ func feedHeader(from feed.Position, o feed.ReadOptions) (fields, error) {
 		h.set(headerAIM, feedAll)
 		h.set(headerWireFormat, wireFormat)
 		if from.Token == "" && !from.Start.IsNow() {
-			return nil, badRequest("start of all versions and deletes is %v: want now, or a continuation token", from.Start)
+			return nil, badRequest("start of all versions and deletes is %v: want now, or a continuation token",
+				from.Start)
 		}
 	}
 	switch {
@@ -180,7 +185,8 @@ func tooOld(m feed.Mode, err error) error {
 // saysTooOld searches for words and not for a sentence, because texts of the service change.
 func saysTooOld(message string) bool {
 	message = strings.ToLower(message)
-	return strings.Contains(message, "retention") && (strings.Contains(message, "older") || strings.Contains(message, "outside"))
+	return strings.Contains(message, "retention") && (strings.Contains(message, "older") ||
+		strings.Contains(message, "outside"))
 }
 
 // pageOf reads an answer of the feed.

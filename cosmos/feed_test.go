@@ -33,23 +33,59 @@ func TestWhatAReadSends(t *testing.T) {
 		o    feed.ReadOptions
 		want []string
 	}{
-		{"from the beginning", feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{}, []string{latest, whole, any}},
-		{"from now", feed.FullRange(), feed.Position{}, feed.ReadOptions{MaxItems: 7}, []string{latest, "If-None-Match=*", whole, "X-Ms-Max-Item-Count=7"}},
-		{"from a time", feed.FullRange(), feed.Position{Start: feed.FromTime(at)}, feed.ReadOptions{}, []string{latest, since, whole, any}},
-		{"a token", feed.FullRange(), feed.At(`"12"`), feed.ReadOptions{}, []string{latest, `If-None-Match="12"`, whole, any}},
-		{"a token and a time", feed.FullRange(), feed.Position{Token: `"12"`, Start: feed.FromTime(at)}, feed.ReadOptions{}, []string{latest, since, `If-None-Match="12"`, whole, any}},
+		{
+			"from the beginning", feed.FullRange(),
+			feed.Position{Start: feed.FromBeginning()},
+			feed.ReadOptions{},
+			[]string{latest, whole, any},
+		},
+		{
+			"from now", feed.FullRange(),
+			feed.Position{},
+			feed.ReadOptions{MaxItems: 7},
+			[]string{latest, "If-None-Match=*", whole, "X-Ms-Max-Item-Count=7"},
+		},
+		{
+			"from a time", feed.FullRange(),
+			feed.Position{Start: feed.FromTime(at)},
+			feed.ReadOptions{},
+			[]string{latest, since, whole, any},
+		},
+		{"a token", feed.FullRange(), feed.At(`"12"`), feed.ReadOptions{}, []string{
+			latest, `If-None-Match="12"`, whole,
+			any,
+		}},
+		{
+			"a token and a time", feed.FullRange(),
+			feed.Position{Token: `"12"`, Start: feed.FromTime(at)},
+			feed.ReadOptions{},
+			[]string{latest, since, `If-None-Match="12"`, whole, any},
+		},
 		{"a part of a partition", half, feed.At(`"12"`), feed.ReadOptions{}, []string{
-			latest, `If-None-Match="12"`, whole, "X-Ms-End-Epk=1F", any, "X-Ms-Read-Key-Type=EffectivePartitionKeyRange", "X-Ms-Start-Epk=",
+			latest, `If-None-Match="12"`, whole, "X-Ms-End-Epk=1F", any,
+			"X-Ms-Read-Key-Type=EffectivePartitionKeyRange", "X-Ms-Start-Epk=",
 		}},
 		{"a logical partition", feed.FullRange(), feed.At(`"12"`), ofKey("é\uffff𐀀😀\x7f"), []string{
-			latest, `If-None-Match="12"`, `X-Ms-Documentdb-Partitionkey=["\u00e9\uffff\ud800\udc00\ud83d\ude00\u007f"]`, any,
+			latest, `If-None-Match="12"`, `X-Ms-Documentdb-Partitionkey=["\u00e9\uffff\ud800\udc00\ud83d\ude00\u007f"]`,
+			any,
 		}},
-		{"a logical partition, of a part of a partition", feed.Range{Min: "1F", Max: "FF"}, feed.At(`"12"`), ofKey("a"), []string{
-			latest, `If-None-Match="12"`, `X-Ms-Documentdb-Partitionkey=["a"]`, any,
-		}},
-		{"all versions", feed.FullRange(), feed.Position{Token: `"12"`, Start: feed.FromTime(at)}, feed.ReadOptions{Mode: feed.AllVersionsAndDeletes}, []string{
-			"A-Im=Full-Fidelity Feed", "X-Ms-Cosmos-Changefeed-Wire-Format-Version=2021-09-15", `If-None-Match="12"`, whole, any,
-		}},
+		{
+			"a logical partition, of a part of a partition",
+			feed.Range{Min: "1F", Max: "FF"},
+			feed.At(`"12"`), ofKey("a"),
+			[]string{
+				latest, `If-None-Match="12"`, `X-Ms-Documentdb-Partitionkey=["a"]`, any,
+			},
+		},
+		{
+			"all versions", feed.FullRange(),
+			feed.Position{Token: `"12"`, Start: feed.FromTime(at)},
+			feed.ReadOptions{Mode: feed.AllVersionsAndDeletes},
+			[]string{
+				"A-Im=Full-Fidelity Feed", "X-Ms-Cosmos-Changefeed-Wire-Format-Version=2021-09-15",
+				`If-None-Match="12"`, whole, any,
+			},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := &account{trouble: refuse(0, 0)}
@@ -62,7 +98,8 @@ func TestWhatAReadSends(t *testing.T) {
 				t.Errorf("page %+v, want an empty one with Next %v", page, want)
 			}
 			sent := a.log[len(a.log)-1]
-			if got, want := strings.Join(varying(sent.Header), " "), strings.Join(slices.Sorted(slices.Values(c.want)), " "); got != want {
+			if got, want := strings.Join(varying(sent.Header), " "), strings.Join(slices.Sorted(slices.Values(c.want)),
+				" "); got != want {
 				t.Errorf("got  %s\nwant %s", got, want)
 			}
 			checkConstant(t, sent)
@@ -92,7 +129,8 @@ func checkConstant(t *testing.T, r *http.Request) {
 			t.Errorf("header %s is missing", name)
 		}
 	}
-	if agent := r.Header.Get("User-Agent"); !strings.HasPrefix(agent, "changefeed-go (") || !strings.HasSuffix(agent, ") mine/1") {
+	if agent := r.Header.Get("User-Agent"); !strings.HasPrefix(agent, "changefeed-go (") ||
+		!strings.HasSuffix(agent, ") mine/1") {
 		t.Errorf("User-Agent is %q", agent)
 	}
 	if version := r.Header.Get("X-Ms-Version"); version != "2020-07-15" {
@@ -133,10 +171,12 @@ func TestAPageHasWhatTheHeadersSay(t *testing.T) {
 	if err != nil || len(page.Changes) != 1 {
 		t.Fatalf("%+v, %v", page, err)
 	}
-	if page.Next.Token != `"12"` || page.Head != 15 || page.Ahead || page.Session != "0:-1#15#3=10" || page.Charge != 2.83 {
+	if page.Next.Token != `"12"` || page.Head != 15 || page.Ahead || page.Session != "0:-1#15#3=10" ||
+		page.Charge != 2.83 {
 		t.Errorf("page %+v", page)
 	}
-	if ch := page.Changes[0]; ch.LSN != 12 || ch.ETag != `"e"` || ch.Time != time.Unix(7, 0).UTC() || ch.Op != feed.OpUpsert {
+	if ch := page.Changes[0]; ch.LSN != 12 || ch.ETag != `"e"` || ch.Time != time.Unix(7, 0).UTC() ||
+		ch.Op != feed.OpUpsert {
 		t.Errorf("change %+v", ch)
 	}
 }
@@ -156,7 +196,8 @@ func TestAnEmptyPageMovesThePositionAndKeepsItsStart(t *testing.T) {
 // whole, whatever the server thought of it, and nothing before it is.
 func TestAPageFromATimeHasTheWholeOfItsSecond(t *testing.T) {
 	a := &account{trouble: func(*http.Request, int) (*http.Response, error) {
-		return say(200, `{"Documents":[{"id":"before","pk":"k","_ts":6},{"id":"within","pk":"k","_ts":7},{"id":"after","pk":"k","_ts":8}]}`, "etag", `"12"`), nil
+		return say(200,
+			`{"Documents":[{"id":"before","pk":"k","_ts":6},{"id":"within","pk":"k","_ts":7},{"id":"after","pk":"k","_ts":8}]}`, "etag", `"12"`), nil
 	}}
 	from := feed.Position{Start: feed.FromTime(time.Unix(7, 900_000_000))}
 	page, err := a.open(t, cosmos.Options{}).Read(t.Context(), feed.FullRange(), from, feed.ReadOptions{})
@@ -169,8 +210,11 @@ func TestAPageFromATimeHasTheWholeOfItsSecond(t *testing.T) {
 // move the position.
 func TestAPageWithoutAListIsNoPage(t *testing.T) {
 	for _, body := range []string{"", "{}", `{"status":"ok"}`, `{"Documents":null}`, `{"Documents":[]`, "[]"} {
-		a := &account{trouble: func(*http.Request, int) (*http.Response, error) { return say(200, body, "etag", `"12"`), nil }}
-		if page, err := a.open(t, cosmos.Options{}).Read(t.Context(), feed.FullRange(), feed.At(`"5"`), feed.ReadOptions{}); err == nil {
+		a := &account{trouble: func(*http.Request, int) (*http.Response, error) {
+			return say(200, body, "etag", `"12"`), nil
+		}}
+		if page, err := a.open(t, cosmos.Options{}).Read(t.Context(), feed.FullRange(), feed.At(`"5"`),
+			feed.ReadOptions{}); err == nil {
 			t.Errorf("body %q: %+v, want an error", body, page)
 		}
 	}
@@ -232,7 +276,12 @@ func TestReadsFindTheirPartitionAgain(t *testing.T) {
 	}{
 		{"moved", []string{"-FF-0", "-FF-1"}, feed.FullRange(), false, "0 1"},
 		{"split", []string{"-FF-0", "-1F-1 1F-FF-2"}, feed.FullRange(), true, "0"},
-		{"split, and the range is in one child", []string{"-FF-0", "-1F-1 1F-FF-2"}, feed.Range{Min: "20", Max: "21"}, false, "0:20-21 2:20-21"},
+		{
+			"split, and the range is in one child",
+			[]string{"-FF-0", "-1F-1 1F-FF-2"},
+			feed.Range{Min: "20", Max: "21"},
+			false, "0:20-21 2:20-21",
+		},
 		{"split, and the range is one child", []string{"-FF-0", "-1F-1 1F-FF-2"}, other, false, "0:1F-FF 2"},
 		{"split, and split again", []string{"-FF-0", "-1F-1 1F-FF-2", "-0F-3 0F-1F-4 1F-FF-2"}, first, true, "0:-1F 1"},
 		{"merged", []string{"-1F-1 1F-FF-2", "-FF-3"}, first, false, "1 3:-1F"},
@@ -381,11 +430,15 @@ func TestAKeyHasOnePlace(t *testing.T) {
 	s := serve(t, cosmosrest.Options{})
 	client := s.client(t, master, nil)
 	specs := []docstore.ContainerSpec{
-		{ID: "first", Paths: []string{"/pk"}, HashVersion: 1}, {ID: "second", Paths: []string{"/pk"}}, {ID: "levels", Paths: []string{"/a", "/b"}},
+		{ID: "first", Paths: []string{"/pk"}, HashVersion: 1},
+		{ID: "second", Paths: []string{"/pk"}},
+		{ID: "levels", Paths: []string{"/a", "/b"}},
 	}
 	keys := []feed.PartitionKey{
-		feed.Key("London"), feed.Key(""), feed.Key("é😀\"\\"), feed.Key(strings.Repeat("long", 500)), feed.Key(5), feed.Key(-0.5),
-		feed.Key(true), feed.Key(nil), feed.Key(feed.Undefined), feed.Key("a", 1), feed.Key(nil, feed.Undefined), "[", "",
+		feed.Key("London"), feed.Key(""), feed.Key("é😀\"\\"), feed.Key(strings.Repeat("long", 500)), feed.Key(5),
+		feed.Key(-0.5),
+		feed.Key(true), feed.Key(nil), feed.Key(feed.Undefined), feed.Key("a", 1), feed.Key(nil, feed.Undefined), "[",
+		"",
 	}
 	for _, spec := range specs {
 		stored := s.create(t, spec)
@@ -395,7 +448,8 @@ func TestAKeyHasOnePlace(t *testing.T) {
 		for _, key := range keys {
 			want, refused := stored.Locate(t.Context(), key)
 			got, err := find(t, client, spec.ID).Locate(t.Context(), key)
-			if got != want || errors.Is(err, feed.ErrBadRequest) != errors.Is(refused, feed.ErrBadRequest) || (want == "") == (refused == nil) {
+			if got != want || errors.Is(err, feed.ErrBadRequest) != errors.Is(refused, feed.ErrBadRequest) ||
+				(want == "") == (refused == nil) {
 				t.Errorf("%.40s in %s is at %q, %v, want %q, %v", key, spec.ID, got, err, want, refused)
 			}
 		}

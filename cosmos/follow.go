@@ -126,7 +126,9 @@ func (s *Leases) presentCursor(ctx context.Context) ([]feed.Record, string, time
 }
 
 // pollRanges reads each range of the cursor once, and moves the cursor.
-func (s *Leases) pollRanges(ctx context.Context, at cursor, hold time.Duration) (changed []feed.Record, now time.Time, err error) {
+func (s *Leases) pollRanges(ctx context.Context, at cursor, hold time.Duration) (changed []feed.Record, now time.Time,
+	err error,
+) {
 	s.mu.Lock()
 	s.polled = time.Now()
 	s.mu.Unlock()
@@ -149,7 +151,9 @@ func (s *Leases) pollRanges(ctx context.Context, at cursor, hold time.Duration) 
 
 // pullRange reads a range of the cursor. If the range was split, the parts replace the range and are read the next
 // time.
-func (s *Leases) pullRange(ctx context.Context, at cursor, text string, hold time.Duration) (feed.Page, time.Time, error) {
+func (s *Leases) pullRange(ctx context.Context, at cursor, text string, hold time.Duration) (feed.Page, time.Time,
+	error,
+) {
 	r, err := feed.ParseRange(text)
 	if err != nil {
 		return feed.Page{}, time.Time{}, err

@@ -21,7 +21,8 @@ type splitting struct {
 
 func (s *splitting) Do(r *http.Request) (*http.Response, error) {
 	a, err := http.DefaultClient.Do(r)
-	if err == nil && a.StatusCode == 200 && r.Header.Get("A-Im") != "" && r.Header.Get("X-Ms-Cosmos-Max-Polling-Interval") != "" && s.on.CompareAndSwap(true, false) {
+	if err == nil && a.StatusCode == 200 && r.Header.Get("A-Im") != "" &&
+		r.Header.Get("X-Ms-Cosmos-Max-Polling-Interval") != "" && s.on.CompareAndSwap(true, false) {
 		s.then()
 	}
 	return a, err
@@ -70,7 +71,10 @@ func TestAFollowerHasTheStoresTimeWhenTheLeasesAreSplit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Create(t.Context(), feed.Record{Kind: feed.KindHost, Token: "a", Owner: "a", Timestamp: time.Now()}); err != nil {
+	if _, err := s.Create(t.Context(), feed.Record{
+		Kind: feed.KindHost, Token: "a", Owner: "a",
+		Timestamp: time.Now(),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	tr.on.Store(true)
@@ -89,7 +93,10 @@ func TestACursorOutlivesPartitionsThatAreCutAnew(t *testing.T) {
 	}
 	want := map[string]bool{}
 	for i := range 40 {
-		r, err := s.Create(t.Context(), feed.Record{Kind: feed.KindHost, Token: fmt.Sprint("a", i), Owner: "a", Timestamp: time.Now()})
+		r, err := s.Create(t.Context(), feed.Record{
+			Kind: feed.KindHost, Token: fmt.Sprint("a", i), Owner: "a",
+			Timestamp: time.Now(),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

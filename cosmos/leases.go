@@ -65,22 +65,27 @@ type Leases struct {
 // OpenLeases opens the lease store of a processor name for a monitored container. The lease container must have the
 // partition key /id or /partitionKey and should have a time to live: [Client.CreateLeaseContainer] makes such a
 // container. OpenLeases searches once for leases of the unit under other names.
-func OpenLeases(ctx context.Context, leases *Container, processor string, monitored *Container, o LeaseOptions) (*Leases, error) {
+func OpenLeases(ctx context.Context, leases *Container, processor string, monitored *Container,
+	o LeaseOptions,
+) (*Leases, error) {
 	if !leasedoc.IsProcessor(processor) {
-		return nil, badRequest(`processor name is %q: want one that tells this deployment unit from others, without / \ ? and #`, processor)
+		return nil,
+			badRequest(`processor name is %q: want one that tells this deployment unit from others, without / \ ? and #`, processor)
 	}
 	path := ""
 	if len(leases.paths) == 1 {
 		path = leases.paths[0].String()
 	}
 	if path != leaseKeyPath && path != leaseAltPath {
-		return nil, badRequest("partition key of lease container %s is %v: want %s or %s", leases.name(), leases.paths, leaseKeyPath, leaseAltPath)
+		return nil, badRequest("partition key of lease container %s is %v: want %s or %s", leases.name(), leases.paths,
+			leaseKeyPath, leaseAltPath)
 	}
 	if o.FollowEvery == 0 {
 		o.FollowEvery = defaultFollow
 	}
 	if o.FollowEvery < minFollow {
-		return nil, badRequest("FollowEvery is %v: want %v or more, or 0 for %v", o.FollowEvery, minFollow, defaultFollow)
+		return nil, badRequest("FollowEvery is %v: want %v or more, or 0 for %v", o.FollowEvery, minFollow,
+			defaultFollow)
 	}
 	database, err := databaseRID(monitored.rid)
 	if err != nil {
@@ -88,7 +93,9 @@ func OpenLeases(ctx context.Context, leases *Container, processor string, monito
 	}
 	known, _ := leases.client.regions.currentAccount()
 	if !leases.expires {
-		leases.client.log.WarnContext(ctx, "lease container has no time to live, so records of instances that ended stay until somebody deletes them: set its default to -1",
+		leases.client.log.WarnContext(ctx,
+			"lease container has no time to live, so records of instances that ended stay until somebody deletes "+
+				"them: set its default to -1",
 			"container", leases.name())
 	}
 	// A copy, because the caller's container may go on to read from the nearest region.
@@ -206,7 +213,11 @@ func (s *Leases) queryPrefixes(ctx context.Context, prefixes []string, visit fun
 		return time.Time{}, fmt.Errorf("write query: %w", err)
 	}
 	r := request{method: http.MethodPost, at: s.c.docs, body: query, action: actionQuery, header: fields{
-		{headerContentType, queryType}, {headerIsQuery, "True"}, {headerQuery, "True"}, {headerCrossPartition, "True"}, {headerMaxItems, "-1"},
+		{headerContentType, queryType},
+		{headerIsQuery, "True"},
+		{headerQuery, "True"},
+		{headerCrossPartition, "True"},
+		{headerMaxItems, "-1"},
 	}}
 	for range maxListPages {
 		a, err := s.c.do(ctx, r)
@@ -259,11 +270,14 @@ func exact(etag string) string {
 
 // writeRecord stores a record and reads the stored record from the answer. If the answer has no ETag, writeRecord
 // returns an error, because the next write would have no condition.
-func (s *Leases) writeRecord(ctx context.Context, verb string, op feed.WriteOp, record feed.Record) (feed.Record, error) {
+func (s *Leases) writeRecord(ctx context.Context, verb string, op feed.WriteOp, record feed.Record) (feed.Record,
+	error,
+) {
 	charge := 0.0
 	doc, err := leasedoc.Marshal(s.prefix, s.path, record)
 	if err == nil {
-		doc, charge, err = s.putRecord(ctx, feed.Write{Op: op, ID: record.ID, Body: doc, IfMatch: record.ETag}, s.keyOf(record.ID, doc))
+		doc, charge, err = s.putRecord(ctx, feed.Write{Op: op, ID: record.ID, Body: doc, IfMatch: record.ETag},
+			s.keyOf(record.ID, doc))
 	}
 	if err != nil {
 		return record, fmt.Errorf("%s lease %s: %w", verb, record.Token, err)
@@ -300,8 +314,13 @@ func (s *Leases) keyOf(id string, doc []byte) feed.PartitionKey {
 //
 // The path of the request names the document. If the service's gateway would misread the id in a path, the write is
 // sent as a batch, which names the document in its body.
-func (s *Leases) putRecord(ctx context.Context, w feed.Write, key feed.PartitionKey) (doc []byte, charge float64, err error) {
-	r := request{body: w.Body, writes: true, header: fields{{headerContentType, jsonType}, {headerKey, ascii(string(key))}}}
+func (s *Leases) putRecord(ctx context.Context, w feed.Write, key feed.PartitionKey) (doc []byte, charge float64,
+	err error,
+) {
+	r := request{body: w.Body, writes: true, header: fields{
+		{headerContentType, jsonType},
+		{headerKey, ascii(string(key))},
+	}}
 	switch w.Op {
 	case feed.WriteCreate:
 		r.method, r.at, r.action = http.MethodPost, s.c.docs, actionCreate

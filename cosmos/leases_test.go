@@ -59,7 +59,9 @@ func TestAWriteWhoseReplyIsLost(t *testing.T) {
 	ctx := t.Context()
 	lost := func(what string, err error) {
 		t.Helper()
-		if !errors.Is(err, lostReply) || slices.ContainsFunc(sentinels, func(s error) bool { return errors.Is(err, s) }) || l.count.Load() != 1 {
+		if !errors.Is(err, lostReply) || slices.ContainsFunc(sentinels, func(s error) bool {
+			return errors.Is(err, s)
+		}) || l.count.Load() != 1 {
 			t.Errorf("%s: %v after %d requests, want the lost reply after one", what, err, l.count.Load())
 		}
 		l.on.Store(false)
@@ -99,7 +101,10 @@ func TestFollowGoesOnThroughASplit(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := serve(t, cosmosrest.Options{})
 			s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
-			container := s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+			container := s.create(t, docstore.ContainerSpec{
+				ID: "leases", Paths: []string{"/id"},
+				DefaultTTL: new(docstore.NoDefaultTTL),
+			})
 			via := http.RoundTripper(s.transport)
 			if !push {
 				via = polled(via)
@@ -114,7 +119,8 @@ func TestFollowGoesOnThroughASplit(t *testing.T) {
 				if i == 20 || i == 40 {
 					reshape(t, container, false)
 				}
-				if _, err := leases.Create(t.Context(), feed.Record{Kind: feed.KindLease, Token: fmt.Sprint(i)}); err != nil {
+				if _, err := leases.Create(t.Context(),
+					feed.Record{Kind: feed.KindLease, Token: fmt.Sprint(i)}); err != nil {
 					t.Fatal(err)
 				}
 				if i%3 == 0 {
@@ -148,7 +154,10 @@ func TestFollowTellsTheWholeOfABurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, cosmosrest.Options{})
 		s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
-		s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+		s.create(t, docstore.ContainerSpec{
+			ID: "leases", Paths: []string{"/id"},
+			DefaultTTL: new(docstore.NoDefaultTTL),
+		})
 		leases := unit(t, s.client(t, master, nil), "unit")
 		_, cursor, _, err := leases.Follow(t.Context(), "")
 		if err != nil {
@@ -158,7 +167,8 @@ func TestFollowTellsTheWholeOfABurst(t *testing.T) {
 		writing.Go(func() {
 			for i := range 4 {
 				time.Sleep(200 * time.Millisecond) // so that the burst is longer than what is gathered at once
-				if _, err := leases.Create(t.Context(), feed.Record{Kind: feed.KindLease, Token: fmt.Sprint(i)}); err != nil {
+				if _, err := leases.Create(t.Context(),
+					feed.Record{Kind: feed.KindLease, Token: fmt.Sprint(i)}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -198,7 +208,10 @@ func TestFollowKeepsItsPace(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := serve(t, cosmosrest.Options{})
 			s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
-			s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+			s.create(t, docstore.ContainerSpec{
+				ID: "leases", Paths: []string{"/id"},
+				DefaultTTL: new(docstore.NoDefaultTTL),
+			})
 			m := &meter{to: s.transport, count: map[string]int{}}
 			if !c.push {
 				m.to = polled(m.to)
@@ -250,7 +263,8 @@ func TestTheStoresTimeIsNeverBehindARecord(t *testing.T) {
 		a := &account{}
 		leases := a.leases(t, (&account{}).open(t, cosmos.Options{}))
 		a.trouble = func(*http.Request, int) (*http.Response, error) {
-			body := fmt.Sprintf(`{"Documents":[{"id":"%s..0","LeaseToken":"0","_ts":%d,"_etag":"\"e\""}]}`, leases.Prefix(), c.ts.Unix())
+			body := fmt.Sprintf(`{"Documents":[{"id":"%s..0","LeaseToken":"0","_ts":%d,"_etag":"\"e\""}]}`,
+				leases.Prefix(), c.ts.Unix())
 			return say(200, body, "Date", date), nil
 		}
 		records, now, err := leases.List(t.Context())
@@ -299,8 +313,8 @@ func TestAWriteOfALeaseSaysItsCharge(t *testing.T) {
 	}
 }
 
-// TestALeaseIsWrittenUnderItsConditionAlone has records without a version, with that of all, and with one that no header
-// can have.
+// TestALeaseIsWrittenUnderItsConditionAlone has records without a version, with that of all, and with one that no
+// header can have.
 func TestALeaseIsWrittenUnderItsConditionAlone(t *testing.T) {
 	a := &account{}
 	leases := a.leases(t, a.open(t, cosmos.Options{}))
@@ -321,7 +335,8 @@ func TestALeaseIsWrittenUnderItsConditionAlone(t *testing.T) {
 		}
 		sent := len(a.log)
 		if err := write("a\nb"); !errors.Is(err, feed.ErrBadRequest) || len(a.log) > sent {
-			t.Errorf("%s of a version that no header can have: %v after %d requests, want a bad request", name, err, len(a.log)-sent)
+			t.Errorf("%s of a version that no header can have: %v after %d requests, want a bad request", name, err,
+				len(a.log)-sent)
 		}
 	}
 }
@@ -330,7 +345,8 @@ func TestALeaseIsWrittenUnderItsConditionAlone(t *testing.T) {
 func TestAnIDThatNoPathCanHaveIsInTheBody(t *testing.T) {
 	for id, want := range map[string]string{
 		"a b": "DELETE", "a~2Fb": "DELETE",
-		"a%b": "POST", "a/b": "POST", `a\b`: "POST", "a#b": "POST", "a?b": "POST", "a\tb": "POST", "a\nb": "POST", "a ": "POST",
+		"a%b": "POST", "a/b": "POST", `a\b`: "POST", "a#b": "POST", "a?b": "POST", "a\tb": "POST", "a\nb": "POST",
+		"a ": "POST",
 	} {
 		a := &account{}
 		leases := a.leases(t, a.open(t, cosmos.Options{}))
@@ -342,8 +358,8 @@ func TestAnIDThatNoPathCanHaveIsInTheBody(t *testing.T) {
 	}
 }
 
-// How late an instance hears of others is bounded from one read to the next, whatever it does meanwhile. Where the server
-// holds reads, it hears at once. Of other units it hears nothing.
+// How late an instance hears of others is bounded from one read to the next, whatever it does meanwhile. Where the
+// server holds reads, it hears at once. Of other units it hears nothing.
 func TestFollowTellsWhatItHasInTime(t *testing.T) {
 	for _, c := range []struct {
 		push        bool
@@ -352,7 +368,10 @@ func TestFollowTellsWhatItHasInTime(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := serve(t, cosmosrest.Options{})
 			s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
-			s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+			s.create(t, docstore.ContainerSpec{
+				ID: "leases", Paths: []string{"/id"},
+				DefaultTTL: new(docstore.NoDefaultTTL),
+			})
 			via := http.RoundTripper(s.transport)
 			if !c.push {
 				via = polled(via)
@@ -372,7 +391,8 @@ func TestFollowTellsWhatItHasInTime(t *testing.T) {
 			begun := time.Now()
 			changed, _, _, err := leases.Follow(t.Context(), cursor)
 			if err != nil || len(changed) != 1 || changed[0].Err != nil || time.Since(begun) > c.most {
-				t.Errorf("push %t: %v, %v after %v, want the lease within %v", c.push, changed, err, time.Since(begun), c.most)
+				t.Errorf("push %t: %v, %v after %v, want the lease within %v", c.push, changed, err, time.Since(begun),
+					c.most)
 			}
 		})
 	}
@@ -430,7 +450,8 @@ func (l *layout) leases(t *testing.T) *cosmos.Leases {
 	return s
 }
 
-// A range without a continuation would be followed from the next read on, and what changes until then would not be told.
+// A range without a continuation would be followed from the next read on, and what changes until then would not be
+// told.
 func TestThePresentIsThatOfEveryRange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &layout{account: &account{}, ranges: []string{"-1F-1 1F-FF-2", "-1F-1 1F-2F-3 2F-FF-4"}}
@@ -451,10 +472,14 @@ func TestThePresentIsThatOfEveryRange(t *testing.T) {
 func TestALeaseIsWrittenUnderTheKeyThatItHas(t *testing.T) {
 	s := serve(t, cosmosrest.Options{})
 	s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
-	spec := docstore.ContainerSpec{ID: "leases", Paths: []string{"/partitionKey"}, DefaultTTL: new(docstore.NoDefaultTTL)}
+	spec := docstore.ContainerSpec{
+		ID: "leases", Paths: []string{"/partitionKey"},
+		DefaultTTL: new(docstore.NoDefaultTTL),
+	}
 	container := s.create(t, spec)
 	leases := unit(t, s.client(t, master, nil), "unit")
-	if err := put(t.Context(), container, `{"id":"`+leases.Prefix()+`..0","partitionKey":"5f1c","LeaseToken":"0"}`); err != nil {
+	if err := put(t.Context(), container,
+		`{"id":"`+leases.Prefix()+`..0","partitionKey":"5f1c","LeaseToken":"0"}`); err != nil {
 		t.Fatal(err)
 	}
 	listed, _, err := leases.List(t.Context())

@@ -17,9 +17,12 @@ const countTimeout = time.Minute
 // Pending implements [feed.Counter]. If the server counts pending changes, as changefeed's own server does, lags are
 // exact. Azure does not count: there Pending returns an [errors.ErrUnsupported], and an estimator uses the distances
 // between LSNs.
-func (c *Container) Pending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Backlog, error) {
+func (c *Container) Pending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Backlog,
+	error,
+) {
 	if known, _ := c.client.regions.currentAccount(); !known.counts {
-		return feed.Backlog{}, fmt.Errorf("count feed of %q: %w: the account counts no changes", c.id, errors.ErrUnsupported)
+		return feed.Backlog{}, fmt.Errorf("count feed of %q: %w: the account counts no changes", c.id,
+			errors.ErrUnsupported)
 	}
 	b, err := c.countPending(ctx, r, from, o)
 	if err != nil {
@@ -30,7 +33,9 @@ func (c *Container) Pending(ctx context.Context, r feed.Range, from feed.Positio
 
 // countPending asks for the count with a header of a feed's read, so that position, range and key are sent as in a
 // read. If a server does not know the header, it answers with a page, which is no count.
-func (c *Container) countPending(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (b feed.Backlog, err error) {
+func (c *Container) countPending(ctx context.Context, r feed.Range, from feed.Position,
+	o feed.ReadOptions,
+) (b feed.Backlog, err error) {
 	if r.Empty() {
 		return b, badRequest("range %v is empty: want min below max", r)
 	}
@@ -49,7 +54,10 @@ func (c *Container) countPending(ctx context.Context, r feed.Range, from feed.Po
 		}
 		header.set(headerKey, ascii(string(o.Key)))
 	}
-	a, err := c.do(ctx, request{method: http.MethodGet, at: c.docs, header: header, action: actionFeed, within: countTimeout})
+	a, err := c.do(ctx, request{
+		method: http.MethodGet, at: c.docs, header: header, action: actionFeed,
+		within: countTimeout,
+	})
 	if err != nil {
 		return b, tooOld(o.Mode, err)
 	}

@@ -30,7 +30,10 @@ func TestTheLagOnOurServerIsExact(t *testing.T) {
 	}
 	for i, p := range parts {
 		for _, r := range p.Range.Cut(1 + i%3) {
-			lease := feed.Record{Kind: feed.KindLease, Version: 1, Token: r.String(), Range: r, Position: feed.Position{Start: feed.FromBeginning()}}
+			lease := feed.Record{
+				Kind: feed.KindLease, Version: 1, Token: r.String(), Range: r,
+				Position: feed.Position{Start: feed.FromBeginning()},
+			}
 			if _, err := leases.Create(t.Context(), lease); err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +71,8 @@ func TestTheLagOnOurServerIsExact(t *testing.T) {
 
 // TestAzureCountsNothing has an account that says nothing of counting.
 func TestAzureCountsNothing(t *testing.T) {
-	b, err := (&account{}).open(t, cosmos.Options{}).Pending(t.Context(), feed.FullRange(), feed.Position{}, feed.ReadOptions{})
+	b, err := (&account{}).open(t, cosmos.Options{}).Pending(t.Context(), feed.FullRange(), feed.Position{},
+		feed.ReadOptions{})
 	if !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("counted %+v, %v, want %v", b, err, errors.ErrUnsupported)
 	}
@@ -91,7 +95,8 @@ func TestAnAnswerWithoutACountIsAnError(t *testing.T) {
 	if b, err := counter.Pending(t.Context(), feed.FullRange(), from, feed.ReadOptions{}); err == nil {
 		t.Errorf("counted %+v, want an error", b)
 	}
-	if _, err := counter.Pending(t.Context(), feed.Range{Min: "1", Max: "1"}, from, feed.ReadOptions{}); !errors.Is(err, feed.ErrBadRequest) {
+	if _, err := counter.Pending(t.Context(), feed.Range{Min: "1", Max: "1"}, from, feed.ReadOptions{}); !errors.Is(err,
+		feed.ErrBadRequest) {
 		t.Errorf("count of an empty range: %v, want a bad request", err)
 	}
 }

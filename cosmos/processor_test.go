@@ -42,7 +42,10 @@ func newStorm(to http.RoundTripper, seed uint64) *storm {
 func (s *storm) draw(feed bool) (trouble string, delay time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	troubles := []string{"429", "429 for long", "449", "503", "lost", "refused", "slow", "410", "502", "cut", "short", "empty", "html", "stall"}
+	troubles := []string{
+		"429", "429 for long", "449", "503", "lost", "refused", "slow", "410", "502", "cut", "short",
+		"empty", "html", "stall",
+	}
 	if n := s.rng.IntN(60); n < len(troubles) && (troubles[n] != "410" || feed) {
 		trouble = troubles[n]
 	}
@@ -209,7 +212,10 @@ func inAStorm(t *testing.T, push bool, seed uint64) {
 	}
 	weather.mu.Lock()
 	defer weather.mu.Unlock()
-	for _, trouble := range []string{"429", "449", "503", "lost", "refused", "slow", "410", "502", "cut", "short", "empty", "html", "stall"} {
+	for _, trouble := range []string{
+		"429", "449", "503", "lost", "refused", "slow", "410", "502", "cut", "short",
+		"empty", "html", "stall",
+	} {
 		if weather.hits[trouble] == 0 {
 			t.Errorf("nothing was hit by %s: %v", trouble, weather.hits)
 		}

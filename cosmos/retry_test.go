@@ -107,7 +107,8 @@ func refuse(n, status int, header ...string) func(*http.Request, int) (*http.Res
 		if i > n {
 			return nil, nil
 		}
-		return say(status, `{"code":"Bad","message":"Message: {\"Errors\":[\"because\"]}\r\nActivityId: x"}`, header...), nil
+		return say(status, `{"code":"Bad","message":"Message: {\"Errors\":[\"because\"]}\r\nActivityId: x"}`,
+			header...), nil
 	}
 }
 
@@ -172,15 +173,29 @@ func TestWhenARequestIsSentAgain(t *testing.T) {
 		{"412", refuse(always, 412), "w", "n", feed.ErrPrecondition, true, 0},
 		{"413", refuse(always, 413), "w", "n", feed.ErrBadRequest, true, 0},
 		{"container made anew", refuse(always, 400, "x-ms-substatus", "1024"), "w", "n", cosmos.ErrMadeAnew, true, 0},
-		{"429 for a moment, twice", refuse(2, 429, "x-ms-retry-after-ms", "700"), "w w w", "n n n", nil, false, 1500 * time.Millisecond},
+		{
+			"429 for a moment, twice", refuse(2, 429, "x-ms-retry-after-ms", "700"), "w w w", "n n n", nil, false,
+			1500 * time.Millisecond,
+		},
 		{"429 for long", refuse(always, 429, "x-ms-retry-after-ms", "5000"), "w", "n", feed.ErrThrottled, true, 0},
-		{"429 for ever", refuse(always, 429, "x-ms-retry-after-ms", "10"), "w w w w w", "n n n n n", feed.ErrThrottled, true, time.Second},
+		{
+			"429 for ever", refuse(always, 429, "x-ms-retry-after-ms", "10"), "w w w w w", "n n n n n",
+			feed.ErrThrottled,
+			true, time.Second,
+		},
 		{"449 twice", refuse(2, 449), "w w w", "n n n", nil, false, 200 * time.Millisecond},
 		{"449 for ever", refuse(always, 449), "w w w w w", "n n n n n", unknown, true, time.Second},
 		{"write region moved", refuse(1, 403, "x-ms-substatus", "3"), "w w", "n n", nil, false, 50 * time.Millisecond},
-		{"write region gone for ever", refuse(always, 403, "x-ms-substatus", "1008"), "w w w w w", "n n n n n", unknown, true, time.Second},
+		{
+			"write region gone for ever", refuse(always, 403, "x-ms-substatus", "1008"), "w w w w w", "n n n n n",
+			unknown,
+			true, time.Second,
+		},
 		{"replica behind", refuse(1, 404, "x-ms-substatus", "1002"), "w n", "n n", nil, false, 50 * time.Millisecond},
-		{"replica behind for ever", refuse(always, 404, "x-ms-substatus", "1002"), "w n w n w", "n n n n n", unknown, true, time.Second},
+		{
+			"replica behind for ever", refuse(always, 404, "x-ms-substatus", "1002"), "w n w n w", "n n n n n", unknown,
+			true, time.Second,
+		},
 		{"500", refuse(1, 500), "w n", "n", unknown, false, 50 * time.Millisecond},
 		{"502", refuse(1, 502), "w n", "n", unknown, false, 50 * time.Millisecond},
 		{"503", refuse(1, 503), "w n", "n", unknown, false, 50 * time.Millisecond},
@@ -273,7 +288,8 @@ func TestAnErrorTellsWhatTheServiceSaid(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
-	if e, ok := errors.AsType[*cosmos.Error](err); !ok || e.Status != 403 || e.SubStatus != 5302 || e.ActivityID != "a-1" {
+	if e, ok := errors.AsType[*cosmos.Error](err); !ok || e.Status != 403 || e.SubStatus != 5302 ||
+		e.ActivityID != "a-1" {
 		t.Errorf("%+v", e)
 	}
 }
@@ -291,11 +307,15 @@ func TestAnErrorTellsWhatToDo(t *testing.T) {
 			{"a firewall", refuse(always, 403, "Date", date(10*time.Minute)), forbidden},
 			{
 				"a clock that is behind", refuse(always, 403, "Date", date(20*time.Minute)),
-				forbidden + "; the service's clock is 20m0s ahead of this machine's: want at most 14m0s either way, set the clock",
+				forbidden +
+					"; the service's clock is 20m0s ahead of this machine's: want at most 14m0s either way, set " +
+					"the clock",
 			},
 			{
 				"a clock that is ahead", refuse(always, 403, "Date", date(-time.Hour)),
-				forbidden + "; the service's clock is -1h0m0s ahead of this machine's: want at most 14m0s either way, set the clock",
+				forbidden +
+					"; the service's clock is -1h0m0s ahead of this machine's: want at most 14m0s either way, set " +
+					"the clock",
 			},
 			{
 				"a container made anew", refuse(always, 404, "x-ms-substatus", "1024"),
@@ -304,9 +324,13 @@ func TestAnErrorTellsWhatToDo(t *testing.T) {
 			{"a proxy", func(*http.Request, int) (*http.Response, error) {
 				return say(502, "<html>\r\n<h1>502 Bad Gateway</h1>\r\n</html>"), nil
 			}, `read feed of "items": GET /dbs/db/colls/items/docs: 502: <html> <h1>502 Bad Gateway</h1> </html>`},
-			{"silence", hang(always), `read feed of "items": GET /dbs/db/colls/items/docs: no answer from g.example within 15s`},
+			{
+				"silence", hang(always),
+				`read feed of "items": GET /dbs/db/colls/items/docs: no answer from g.example within 15s`,
+			},
 		} {
-			if err := read(t.Context(), (&account{trouble: c.trouble}).open(t, cosmos.Options{})); err == nil || err.Error() != c.want {
+			if err := read(t.Context(), (&account{trouble: c.trouble}).open(t, cosmos.Options{})); err == nil ||
+				err.Error() != c.want {
 				t.Errorf("%s:\ngot  %v\nwant %s", c.name, err, c.want)
 			}
 		}
@@ -354,7 +378,10 @@ func TestWhereRequestsGo(t *testing.T) {
 		want          string
 	}{
 		{"an account without regions stays at the endpoint", noRegions, []string{"North"}, "g g g"},
-		{"one region stays at the endpoint", `"writableLocations":[{"name":"North","databaseAccountEndpoint":"https://n.example/"}]`, nil, "g g g"},
+		{
+			"one region stays at the endpoint",
+			`"writableLocations":[{"name":"North","databaseAccountEndpoint":"https://n.example/"}]`, nil, "g g g",
+		},
 		{"without preference the write region", twoRegions, nil, "n n n"},
 		{"without preference the write region, in whatever order regions are listed", westFirst, nil, "n n n"},
 		{"an unknown preference", twoRegions, []string{"Mars"}, "n n n"},
@@ -369,7 +396,10 @@ func TestWhereRequestsGo(t *testing.T) {
 				t.Fatal(err)
 			}
 			leases := a.leases(t, items, c.preferred...)
-			if err := leases.Delete(t.Context(), feed.Record{Kind: feed.KindLease, Token: "0", ID: "a%b", ETag: `"e"`}); err != nil {
+			if err := leases.Delete(t.Context(), feed.Record{
+				Kind: feed.KindLease, Token: "0", ID: "a%b",
+				ETag: `"e"`,
+			}); err != nil {
 				t.Fatal(err)
 			}
 			if got := strings.Join(a.asked, " "); got != c.want {
@@ -387,7 +417,8 @@ func TestWhereRequestsGo(t *testing.T) {
 // well as /pk.
 func (a *account) leases(t *testing.T, items *cosmos.Container, preferred ...string) *cosmos.Leases {
 	t.Helper()
-	client, err := cosmos.Open(t.Context(), "https://g.example", cosmos.Key("a2V5"), cosmos.Options{Transport: byID{a}, PreferredRegions: preferred})
+	client, err := cosmos.Open(t.Context(), "https://g.example", cosmos.Key("a2V5"),
+		cosmos.Options{Transport: byID{a}, PreferredRegions: preferred})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -410,7 +441,8 @@ type byID struct{ *account }
 
 func (a byID) Do(r *http.Request) (*http.Response, error) {
 	if strings.HasSuffix(r.URL.Path, "/colls/leases") {
-		return say(200, `{"_rid":"AAAAAAAAAAA=","defaultTtl":-1,"partitionKey":{"paths":["/id"],"kind":"Hash","version":2}}`), nil
+		return say(200,
+			`{"_rid":"AAAAAAAAAAA=","defaultTtl":-1,"partitionKey":{"paths":["/id"],"kind":"Hash","version":2}}`), nil
 	}
 	return a.account.Do(r)
 }
@@ -418,7 +450,9 @@ func (a byID) Do(r *http.Request) (*http.Response, error) {
 // TestALeaseIsNotReadFromHalfAnAnswer has answers to writes of leases without the ETag,
 // which is at the end of a document.
 func TestALeaseIsNotReadFromHalfAnAnswer(t *testing.T) {
-	a := &account{trouble: func(*http.Request, int) (*http.Response, error) { return say(201, `{"id":"a","Owner":"b"`), nil }}
+	a := &account{trouble: func(*http.Request, int) (*http.Response, error) {
+		return say(201, `{"id":"a","Owner":"b"`), nil
+	}}
 	leases := a.leases(t, a.open(t, cosmos.Options{}))
 	got, err := leases.Create(t.Context(), feed.Record{Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange()})
 	if err == nil || got.Owner != "" || !strings.Contains(err.Error(), "the answer is no document") {
@@ -447,7 +481,8 @@ func TestAPauseThatIsAskedForIsMade(t *testing.T) {
 			items := a.open(t, cosmos.Options{})
 			begun := time.Now()
 			if err := read(t.Context(), items); err != nil || time.Since(begun) < c.least {
-				t.Errorf("%d, %s ms: %v after %v, want none after %v", c.status, c.asked, err, time.Since(begun), c.least)
+				t.Errorf("%d, %s ms: %v after %v, want none after %v", c.status, c.asked, err, time.Since(begun),
+					c.least)
 			}
 		})
 	}
@@ -496,7 +531,8 @@ func TestAllAttemptsOfARequestHaveOneActivity(t *testing.T) {
 // An endpoint with a path leads through a proxy.
 func TestAnEndpointMayHaveAPath(t *testing.T) {
 	a := &account{trouble: refuse(0, 0)}
-	client, err := cosmos.Open(t.Context(), " https://g.example:/to/azure/ ", cosmos.Key("a2V5"), cosmos.Options{Transport: a})
+	client, err := cosmos.Open(t.Context(), " https://g.example:/to/azure/ ", cosmos.Key("a2V5"),
+		cosmos.Options{Transport: a})
 	if err != nil || client.Endpoint() != "https://g.example/to/azure" {
 		t.Fatalf("%v, want the endpoint without its ends", err)
 	}
@@ -533,7 +569,8 @@ func (blank) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// An answer that does not end fills no memory, and its beginning is no answer; a connection goes back when its answer is read.
+// An answer that does not end fills no memory, and its beginning is no answer; a connection goes back when its answer
+// is read.
 func TestAnswersAreReadToTheirEndAndClosed(t *testing.T) {
 	for rest, want := range map[io.Reader]bool{strings.NewReader(""): true, blank{}: false} {
 		closed := false
@@ -605,7 +642,8 @@ func TestWhatOpenRefuses(t *testing.T) {
 		}
 	}
 	a := &account{}
-	client, err := cosmos.OpenString(t.Context(), " AccountEndpoint=https://g.example:443/;AccountKey=a2V5eQ==; ", cosmos.Options{Transport: a})
+	client, err := cosmos.OpenString(t.Context(), " AccountEndpoint=https://g.example:443/;AccountKey=a2V5eQ==; ",
+		cosmos.Options{Transport: a})
 	if err != nil || client.Endpoint() != "https://g.example:443" {
 		t.Errorf("OpenString: %v", err)
 	}

@@ -86,7 +86,8 @@ func (s *Leases) testWrites(ctx context.Context) error {
 	doc = nil
 	err := put(feed.WriteDelete)
 	if e, ok := errors.AsType[*Error](err); ok && e.Status == http.StatusForbidden {
-		s.c.client.log.WarnContext(ctx, "leases cannot be deleted: those of partitions that were split stay behind", "error", err)
+		s.c.client.log.WarnContext(ctx, "leases cannot be deleted: those of partitions that were split stay behind",
+			"error", err)
 		return nil
 	}
 	if err != nil {

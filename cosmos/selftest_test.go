@@ -28,7 +28,10 @@ func TestTheSelfTestNamesTheRightThatIsMissing(t *testing.T) {
 			tokens, worker := entra(t, rest...)
 			s := serve(t, cosmosrest.Options{Tokens: tokens})
 			s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}, Ranges: 3})
-			leases := s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+			leases := s.create(t, docstore.ContainerSpec{
+				ID: "leases", Paths: []string{"/id"},
+				DefaultTTL: new(docstore.NoDefaultTTL),
+			})
 			var log bytes.Buffer
 			err := selfTest(t, s, worker, slog.New(slog.NewTextHandler(&log, nil)))
 			switch {
@@ -53,7 +56,8 @@ func TestTheSelfTestNamesTheRightThatIsMissing(t *testing.T) {
 
 func selfTest(t *testing.T, s *server, credential cosmos.Credential, log *slog.Logger) error {
 	t.Helper()
-	client, err := cosmos.Open(t.Context(), "http://account.example", credential, cosmos.Options{Transport: &http.Client{Transport: s.transport}, Logger: log})
+	client, err := cosmos.Open(t.Context(), "http://account.example", credential,
+		cosmos.Options{Transport: &http.Client{Transport: s.transport}, Logger: log})
 	if err != nil {
 		return err
 	}
@@ -71,7 +75,10 @@ func TestASelfTestWaitsForAThrottledContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, cosmosrest.Options{Throughput: 20})
 		s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
-		leases := s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+		leases := s.create(t, docstore.ContainerSpec{
+			ID: "leases", Paths: []string{"/id"},
+			DefaultTTL: new(docstore.NoDefaultTTL),
+		})
 		var starting sync.WaitGroup
 		for range 8 {
 			starting.Go(func() {
@@ -87,8 +94,8 @@ func TestASelfTestWaitsForAThrottledContainer(t *testing.T) {
 	})
 }
 
-// TestASelfTestPausesAsLongAsItIsAsked has a container that is throttled for half a minute. What the test writes goes by
-// itself if the test is cut off.
+// TestASelfTestPausesAsLongAsItIsAsked has a container that is throttled for half a minute. What the test writes goes
+// by itself if the test is cut off.
 func TestASelfTestPausesAsLongAsItIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &account{}
@@ -106,7 +113,8 @@ func TestASelfTestPausesAsLongAsItIsAsked(t *testing.T) {
 			probe = string(body)
 			return say(201, `{"Documents":[],"_etag":"\"e\""}`), err
 		}
-		if err := leases.SelfTest(t.Context(), items, feed.LatestVersion); err != nil || !strings.Contains(probe, `"ttl":60`) {
+		if err := leases.SelfTest(t.Context(), items, feed.LatestVersion); err != nil ||
+			!strings.Contains(probe, `"ttl":60`) {
 			t.Errorf("%v, and the probe was %s", err, probe)
 		}
 	})
@@ -164,7 +172,8 @@ func TestWhatOpenLeasesRefuses(t *testing.T) {
 	} {
 		_, err := cosmos.OpenLeases(t.Context(), find(t, client, c.container), c.processor, items, c.o)
 		if !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("OpenLeases(%s, %q, %+v): %v, want a bad request with %q", c.container, c.processor, c.o, err, c.want)
+			t.Errorf("OpenLeases(%s, %q, %+v): %v, want a bad request with %q", c.container, c.processor, c.o, err,
+				c.want)
 		}
 	}
 }
@@ -175,16 +184,18 @@ func TestTheShortestPaceOfFollowing(t *testing.T) {
 	s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
 	client := s.client(t, master, nil)
 	o := cosmos.LeaseOptions{FollowEvery: time.Second}
-	if _, err := cosmos.OpenLeases(t.Context(), find(t, client, "leases"), "unit", find(t, client, "items"), o); err != nil {
+	if _, err := cosmos.OpenLeases(t.Context(), find(t, client, "leases"), "unit", find(t, client, "items"),
+		o); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestAWrongKeyIsToldInOneLine(t *testing.T) {
 	s := serve(t, cosmosrest.Options{})
-	_, err := cosmos.Open(t.Context(), "http://account.example", cosmos.Key("YW5vdGhlciBrZXk="), cosmos.Options{Transport: &http.Client{Transport: s.transport}})
-	const want = "open account http://account.example: GET /: 401 Unauthorized: The authorization token does not fit the request: " +
-		"the key is a wrong one, or something else was signed. (activity "
+	_, err := cosmos.Open(t.Context(), "http://account.example", cosmos.Key("YW5vdGhlciBrZXk="),
+		cosmos.Options{Transport: &http.Client{Transport: s.transport}})
+	const want = "open account http://account.example: GET /: 401 Unauthorized: The authorization token does not fit " +
+		"the request: the key is a wrong one, or something else was signed. (activity "
 	if !errors.Is(err, feed.ErrForbidden) || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got  %v\nwant %s…)", err, want)
 	}
@@ -208,7 +219,8 @@ func TestALeaseContainerIsMadeOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := made.Spec()
-	if spec.Paths[0] != "/id" || spec.HashVersion != 2 || spec.DefaultTTL == nil || *spec.DefaultTTL != docstore.NoDefaultTTL {
+	if spec.Paths[0] != "/id" || spec.HashVersion != 2 || spec.DefaultTTL == nil ||
+		*spec.DefaultTTL != docstore.NoDefaultTTL {
 		t.Errorf("lease container is %+v", spec)
 	}
 	leases := unit(t, client, "unit")
@@ -227,7 +239,10 @@ func TestALetterContainerIsMadeOnce(t *testing.T) {
 	s := serve(t, cosmosrest.Options{})
 	s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
 	client := s.client(t, master, nil)
-	letter := feed.DeadLetter{ID: "7.a", Disposition: feed.DispositionFailed, Change: feed.Change{ID: "1", PartitionKey: feed.Key("Ghent"), LSN: 7, Body: []byte(`{"id":"1"}`)}}
+	letter := feed.DeadLetter{
+		ID: "7.a", Disposition: feed.DispositionFailed,
+		Change: feed.Change{ID: "1", PartitionKey: feed.Key("Ghent"), LSN: 7, Body: []byte(`{"id":"1"}`)},
+	}
 	n := 0
 	for range 2 {
 		made, err := client.CreateLetterContainer(t.Context(), docstore.DefaultDatabase, "letters")

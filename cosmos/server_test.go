@@ -70,7 +70,8 @@ func (s *server) client(t *testing.T, credential cosmos.Credential, via http.Rou
 	if via == nil {
 		via = s.transport
 	}
-	client, err := cosmos.Open(t.Context(), "http://account.example", credential, cosmos.Options{Transport: &http.Client{Transport: via}})
+	client, err := cosmos.Open(t.Context(), "http://account.example", credential,
+		cosmos.Options{Transport: &http.Client{Transport: via}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,8 @@ func find(t *testing.T, client *cosmos.Client, id string) *cosmos.Container {
 
 func unit(t *testing.T, client *cosmos.Client, processor string) *cosmos.Leases {
 	t.Helper()
-	s, err := cosmos.OpenLeases(t.Context(), find(t, client, "leases"), processor, find(t, client, "items"), cosmos.LeaseOptions{})
+	s, err := cosmos.OpenLeases(t.Context(), find(t, client, "leases"), processor, find(t, client, "items"),
+		cosmos.LeaseOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +122,8 @@ func entra(t *testing.T, actions ...string) (*cosmosrest.Tokens, cosmos.Credenti
 		t.Fatal(err)
 	}
 	keys, err := json.Marshal(map[string]any{"keys": []map[string]string{{
-		"kty": "OKP", "crv": "Ed25519", "kid": "k", "alg": "EdDSA", "use": "sig", "x": base64.RawURLEncoding.EncodeToString(public),
+		"kty": "OKP", "crv": "Ed25519", "kid": "k", "alg": "EdDSA", "use": "sig",
+		"x": base64.RawURLEncoding.EncodeToString(public),
 	}}})
 	if err != nil {
 		t.Fatal(err)

@@ -85,7 +85,10 @@ func TestWaitingIsPacedWhereNobodyHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, cosmosrest.Options{})
 		s.create(t, docstore.ContainerSpec{ID: "items", Paths: []string{"/pk"}})
-		s.create(t, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+		s.create(t, docstore.ContainerSpec{
+			ID: "leases", Paths: []string{"/id"},
+			DefaultTTL: new(docstore.NoDefaultTTL),
+		})
 		const enough = 100
 		var asked atomic.Int64
 		client := s.client(t, master, tripper(func(r *http.Request) (*http.Response, error) {
@@ -131,14 +134,15 @@ func wait(t *testing.T, a *account, from feed.Position) error {
 	return a.open(t, cosmos.Options{}).Wait(ctx, feed.FullRange(), from)
 }
 
-// TestAWaitAsksForLittleAndGoesOn has a wait from now: the second request must not begin at its own now, or what came between
-// the two would not be seen.
+// TestAWaitAsksForLittleAndGoesOn has a wait from now: the second request must not begin at its own now, or what came
+// between the two would not be seen.
 func TestAWaitAsksForLittleAndGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []string
 		a := &account{regions: waits, trouble: func(r *http.Request, n int) (*http.Response, error) {
 			h := r.Header
-			asked = append(asked, h.Get("If-None-Match")+" "+h.Get("x-ms-max-item-count")+" "+h.Get("x-ms-cosmos-max-polling-interval"))
+			asked = append(asked,
+				h.Get("If-None-Match")+" "+h.Get("x-ms-max-item-count")+" "+h.Get("x-ms-cosmos-max-polling-interval"))
 			if n == 1 {
 				select { // the answer takes a second longer than it is held
 				case <-time.After(31 * time.Second):

@@ -29,7 +29,10 @@ func readAccount(c *call) error {
 		"userReplicationPolicy": replicas, "systemReplicationPolicy": replicas,
 		"readPolicy":               map[string]int{"primaryReadCoefficient": 1, "secondaryReadCoefficient": 1},
 		"queryEngineConfiguration": queryLimits,
-		"changefeed":               map[string]any{"maxPollingIntervalInMs": wire.MaxPolling.Milliseconds(), "countsPending": true, "keepsVersions": keeps > 0},
+		"changefeed": map[string]any{
+			"maxPollingIntervalInMs": wire.MaxPolling.Milliseconds(),
+			"countsPending":          true, "keepsVersions": keeps > 0,
+		},
 	}))
 }
 

@@ -21,7 +21,11 @@ var asked = []struct {
 	{"GET", "/backup", nil, "", true}, // the full key only
 	{"GET", "/check", nil, "", true},
 	{"GET", "/dbs", nil, "", false},
-	{"POST", "/dbs", map[string]string{"Content-Type": wire.QueryType, "x-ms-documentdb-isquery": "true"}, `{"query":"SELECT * FROM r"}`, false},
+	{
+		"POST", "/dbs",
+		map[string]string{"Content-Type": wire.QueryType, "x-ms-documentdb-isquery": "true"},
+		`{"query":"SELECT * FROM r"}`, false,
+	},
 	{"POST", "/dbs", nil, `{"id":"x"}`, true},
 	{"GET", "/dbs/db", nil, "", false},
 	{"GET", "/dbs/db/colls", nil, "", false},
@@ -36,10 +40,22 @@ var asked = []struct {
 	{"PUT", "/offers/x", nil, `{}`, true},
 	{"POST", "/dbs/db/colls/c/docs", onPK, `{"id":"new","pk":"p"}`, true},
 	{"POST", "/dbs/db/colls/c/docs", with(onPK, "x-ms-documentdb-is-upsert"), `{"id":"1","pk":"p"}`, true},
-	{"POST", "/dbs/db/colls/c/docs", with(onPK, "x-ms-cosmos-is-batch-request", "x-ms-cosmos-batch-atomic"), `[{"operationType":"Upsert","resourceBody":{"id":"1","pk":"p"}}]`, true},
-	{"POST", "/dbs/db/colls/c/docs", with(onRange, "x-ms-cosmos-is-batch-request"), `[{"operationType":"Create","partitionKey":"[\"p\"]","resourceBody":{"id":"new","pk":"p"}}]`, true},
-	{"POST", "/dbs/db/colls/c/docs", with(onRange, "x-ms-cosmos-is-batch-request"), `[{"operationType":"Read","partitionKey":"[\"p\"]","id":"1"}]`, false},
-	{"POST", "/dbs/db/colls/c/docs", with(nil, "x-ms-cosmos-is-query-plan-request", "x-ms-documentdb-isquery"), `{"query":"SELECT * FROM c"}`, false},
+	{
+		"POST", "/dbs/db/colls/c/docs", with(onPK, "x-ms-cosmos-is-batch-request", "x-ms-cosmos-batch-atomic"),
+		`[{"operationType":"Upsert","resourceBody":{"id":"1","pk":"p"}}]`, true,
+	},
+	{
+		"POST", "/dbs/db/colls/c/docs", with(onRange, "x-ms-cosmos-is-batch-request"),
+		`[{"operationType":"Create","partitionKey":"[\"p\"]","resourceBody":{"id":"new","pk":"p"}}]`, true,
+	},
+	{
+		"POST", "/dbs/db/colls/c/docs", with(onRange, "x-ms-cosmos-is-batch-request"),
+		`[{"operationType":"Read","partitionKey":"[\"p\"]","id":"1"}]`, false,
+	},
+	{
+		"POST", "/dbs/db/colls/c/docs", with(nil, "x-ms-cosmos-is-query-plan-request", "x-ms-documentdb-isquery"),
+		`{"query":"SELECT * FROM c"}`, false,
+	},
 	{"POST", "/dbs/db/colls/c/docs", with(onPK, "x-ms-documentdb-isquery"), `{"query":"SELECT * FROM c"}`, false},
 	{"GET", "/dbs/db/colls/c/docs", nil, "", false},
 	{"GET", "/dbs/db/colls/c/docs", map[string]string{"A-IM": "Incremental Feed"}, "", false},
@@ -70,7 +86,8 @@ func with(headers map[string]string, flags ...string) map[string]string {
 // forbidden tells whether an answer refuses all that was asked.
 func (a answer) forbidden() bool {
 	return a.status == http.StatusForbidden ||
-		a.status == http.StatusMultiStatus && strings.Contains(string(a.body), `"statusCode":403`) && !strings.Contains(string(a.body), `"statusCode":20`)
+		a.status == http.StatusMultiStatus && strings.Contains(string(a.body), `"statusCode":403`) &&
+			!strings.Contains(string(a.body), `"statusCode":20`)
 }
 
 func TestEveryOperationAsksWhetherItMay(t *testing.T) {

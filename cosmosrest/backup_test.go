@@ -45,7 +45,8 @@ func TestACheckOverHTTPEndsWithWhatItFound(t *testing.T) {
 	}
 	body := string(w.do(t, "GET", "/check", nil, "").want(t, http.StatusOK).body)
 	lines := strings.Split(strings.TrimSpace(body), "\n")
-	if last := lines[len(lines)-1]; !strings.HasPrefix(last, `{"records":`) || !strings.HasSuffix(last, `"done":true}`) {
+	if last := lines[len(lines)-1]; !strings.HasPrefix(last, `{"records":`) ||
+		!strings.HasSuffix(last, `"done":true}`) {
 		t.Errorf("the last line is %s", last)
 	}
 }
@@ -70,7 +71,10 @@ func TestABackupThatCannotBeginIsRefusedAndACheckSaysWhatStoppedIt(t *testing.T)
 
 func TestBackupsAndChecksAreForFullKeys(t *testing.T) {
 	key := newPair(t, "k", jwt.SigningMethodES256)
-	w := newWorld(t, Options{Keys: Keys{Primary: wellKnownKey, PrimaryReadOnly: testKey("r")}, Tokens: tokensOf(t, contributor, key)})
+	w := newWorld(t, Options{
+		Keys:   Keys{Primary: wellKnownKey, PrimaryReadOnly: testKey("r")},
+		Tokens: tokensOf(t, contributor, key),
+	})
 	for _, path := range []string{"/backup", "/check"} {
 		w.key = testKey("r")
 		w.do(t, "GET", path, nil, "").refused(t, http.StatusForbidden, "0", "Forbidden")

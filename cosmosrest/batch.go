@@ -112,7 +112,8 @@ func (c *call) readSteps(format batchFormat, body []byte) ([]step, error) {
 	case len(ops) == 0:
 		return nil, wire.BadRequest("Batch request has no operations. Want 1 to %d", wire.MaxBatchOps)
 	case len(ops) > wire.MaxBatchOps:
-		return nil, wire.BadRequest("Batch request has more operations than what is supported. Want at most %d", wire.MaxBatchOps)
+		return nil, wire.BadRequest("Batch request has more operations than what is supported. Want at most %d",
+			wire.MaxBatchOps)
 	}
 	steps := make([]step, len(ops))
 	for i := range ops {
@@ -137,7 +138,8 @@ func (s *step) completeMembers(o *batchOp) (err error) {
 	}
 	if o.op != feed.WriteDelete && o.op != feed.WriteRead {
 		if first := firstByte(o.body); first != '{' && first != '[' {
-			return wire.BadRequest("resourceBody is %s: want an item, or the operations of a patch, as JSON", shown(o.body))
+			return wire.BadRequest("resourceBody is %s: want an item, or the operations of a patch, as JSON",
+				shown(o.body))
 		}
 	}
 	switch o.op {
@@ -229,7 +231,9 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 		return nil, err
 	}
 	if key == "" {
-		return nil, wire.BadRequest("PartitionKey value must be supplied for this operation: want the header x-ms-documentdb-partitionkey")
+		return nil,
+			wire.BadRequest("PartitionKey value must be supplied for this operation: want the header " +
+				"x-ms-documentdb-partitionkey")
 	}
 	p, err := c.findLogical(cont, key)
 	if err != nil {
@@ -247,20 +251,18 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 			c.out.SetSession(done.Partition.ID, done.Newest)
 			return nil, err
 		}
-		for i := range outcomes {
-			outcomes[i] = dependent
-		}
-		outcomes[one.Index] = refused(err)
+		outcomes = outcomesOfRefused(len(steps), one.Index, refused(err))
 	}
 	for i, r := range done.Results {
 		outcomes[i] = steps[i].outcomeOf(r)
 	}
 	if over := firstBeyond(outcomes, wire.MaxPage); over >= 0 && onlyReads(steps) {
 		spent := total(outcomes)
-		for i := range outcomes {
-			outcomes[i] = dependent
-		}
-		outcomes[over] = outcome{status: http.StatusRequestEntityTooLarge, charge: spent, message: fmt.Sprintf("the items that the batch reads have more than %d bytes: want fewer reads in one batch", wire.MaxPage)}
+		outcomes = outcomesOfRefused(len(steps), over, outcome{
+			status: http.StatusRequestEntityTooLarge, charge: spent,
+			message: fmt.Sprintf("the items that the batch reads have more than %d bytes: want fewer reads in "+
+				"one batch", wire.MaxPage),
+		})
 	}
 	// A refused batch has a charge and a session token too, because the batch cost the store a lookup, and its client
 	// may have to read the state that refused the batch.
@@ -272,6 +274,13 @@ func writeAtomic(c *call, cont *docstore.Container, steps []step) ([]outcome, er
 		}
 	}
 	return outcomes, nil
+}
+
+// outcomesOfRefused returns the outcomes of a batch that is refused because of one of its operations.
+func outcomesOfRefused(operations, because int, why outcome) []outcome {
+	outcomes := slices.Repeat([]outcome{dependent}, operations)
+	outcomes[because] = why
+	return outcomes
 }
 
 // firstBeyond returns the first outcome at which the sum of all bodies exceeds limit bytes, or -1.

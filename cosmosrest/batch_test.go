@@ -44,7 +44,8 @@ func (w *world) send(t *testing.T, ops string, more ...string) answer {
 func (w *world) bulk(t *testing.T, ops string, more ...string) answer {
 	t.Helper()
 	return w.send(t, ops, append([]string{
-		"x-ms-cosmos-batch-atomic", "False", "x-ms-cosmos-batch-continue-on-error", "True", "x-ms-documentdb-partitionkey", "",
+		"x-ms-cosmos-batch-atomic", "False", "x-ms-cosmos-batch-continue-on-error", "True",
+		"x-ms-documentdb-partitionkey", "",
 	}, more...)...)
 }
 
@@ -100,7 +101,9 @@ func TestBatch(t *testing.T) {
 
 func TestBatchMinimal(t *testing.T) {
 	w, _ := newContainer(t, Options{})
-	all, _ := w.send(t, `[{"operationType":"Create","resourceBody":{"id":"a","pk":"p"}},{"operationType":"Read","id":"a"}]`,
+	all,
+		_ := w.send(t,
+		`[{"operationType":"Create","resourceBody":{"id":"a","pk":"p"}},{"operationType":"Read","id":"a"}]`,
 		"prefer", "return=minimal").results(t, 200)
 	if len(all[0].ResourceBody) > 0 || all[0].ETag == "" || len(all[1].ResourceBody) == 0 {
 		t.Fatalf("results are %+v, want only the body that was read", all)
@@ -125,11 +128,14 @@ func TestBatchFails(t *testing.T) {
 		status int
 		sub    int
 	}{
-		"conflict":  {`{"operationType":"Create","resourceBody":{"id":"a","pk":"p"}}`, 409, 0},
-		"missing":   {`{"operationType":"Replace","id":"x","resourceBody":{"id":"x","pk":"p"}}`, 404, 0},
-		"read":      {`{"operationType":"Read","id":"x"}`, 404, 0},
-		"upsert":    {`{"operationType":"Upsert","ifMatch":"\"x\"","resourceBody":{"id":"a","pk":"p"}}`, 412, 0},
-		"replace":   {`{"operationType":"Replace","id":"a","ifMatch":"\"x\"","resourceBody":{"id":"a","pk":"p"}}`, 412, 0},
+		"conflict": {`{"operationType":"Create","resourceBody":{"id":"a","pk":"p"}}`, 409, 0},
+		"missing":  {`{"operationType":"Replace","id":"x","resourceBody":{"id":"x","pk":"p"}}`, 404, 0},
+		"read":     {`{"operationType":"Read","id":"x"}`, 404, 0},
+		"upsert":   {`{"operationType":"Upsert","ifMatch":"\"x\"","resourceBody":{"id":"a","pk":"p"}}`, 412, 0},
+		"replace": {
+			`{"operationType":"Replace","id":"a","ifMatch":"\"x\"","resourceBody":{"id":"a","pk":"p"}}`, 412,
+			0,
+		},
 		"etag":      {`{"operationType":"Delete","id":"a","ifMatch":"\"x\""}`, 412, 0},
 		"condition": {`{"operationType":"Patch","id":"a","resourceBody":{"condition":"from c where c.v = 2","operations":[{"op":"remove","path":"/v"}]}}`, 412, 0},
 		"key":       {`{"operationType":"Create","resourceBody":{"id":"n","pk":"q"}}`, 400, 1001},
@@ -139,8 +145,10 @@ func TestBatchFails(t *testing.T) {
 	} {
 		all, statuses := w.send(t, `[{"operationType":"Create","resourceBody":{"id":"new","pk":"p"}},`+c.op+`,
 			{"operationType":"Delete","id":"a"}]`).results(t, 207)
-		if want := fmt.Sprintf("424 %d 424", c.status); statuses != want || all[1].SubStatusCode != c.sub || all[1].Message == "" {
-			t.Errorf("%s: statuses %s, sub-status %d, message %q, want %s", name, statuses, all[1].SubStatusCode, all[1].Message, want)
+		if want := fmt.Sprintf("424 %d 424", c.status); statuses != want || all[1].SubStatusCode != c.sub ||
+			all[1].Message == "" {
+			t.Errorf("%s: statuses %s, sub-status %d, message %q, want %s", name, statuses, all[1].SubStatusCode,
+				all[1].Message, want)
 		}
 	}
 	if cont.Head() != 1 {
@@ -152,27 +160,38 @@ func TestBatchRefused(t *testing.T) {
 	w, cont := newContainer(t, Options{})
 	one := `{"operationType":"Create","resourceBody":{"id":"a","pk":"p"}}`
 	for ops, says := range map[string]string{
-		`[]`: "no operations", ``: "not JSON", `[{}`: "not JSON", `{}`: "no operations", "\x82\x01": "not JSON", "\x81\x01": "no HybridRow", `[7]`: "operationType is missing",
-		`[` + strings.Repeat(one+",", wire.MaxBatchOps) + one + `]`:                  "more operations than what is supported",
-		`[` + one + `,{"operationType":"Grow","id":"a"}]`:                            `operation 1 of the batch: operationType is "Grow"`,
-		`[` + one + `,{"operationType":"Delete"}]`:                                   "operation 1 of the batch: id",
-		`[` + one + `,{"operationType":"Create"}]`:                                   "operation 1 of the batch: resourceBody",
-		`[` + one + `,{"operationType":"Create","resourceBody":null}]`:               "operation 1 of the batch: resourceBody",
-		`[` + one + `,{"operationType":"Replace","id":"a"}]`:                         "operation 1 of the batch: resourceBody",
-		`[` + one + `,{"operationType":"Patch","id":"a","resourceBody":{}}]`:         "operation 1 of the batch: patch has 0",
-		`[` + one + `,{"operationType":"Patch","id":"a","resourceBody":{"a":1}},{}]`: "operation 1 of the batch: patch has 0",
-		`[` + one + `,` + one + `,{}]`:                                               "operation 2 of the batch: operationType is missing",
+		`[]`: "no operations", ``: "not JSON", `[{}`: "not JSON", `{}`: "no operations", "\x82\x01": "not JSON",
+		"\x81\x01": "no HybridRow", `[7]`: "operationType is missing",
+		`[` + strings.Repeat(one+",", wire.MaxBatchOps) + one +
+			`]`: "more operations than what is supported",
+		`[` + one +
+			`,{"operationType":"Grow","id":"a"}]`: `operation 1 of the batch: operationType is "Grow"`,
+		`[` + one + `,{"operationType":"Delete"}]`: "operation 1 of the batch: id",
+		`[` + one +
+			`,{"operationType":"Create"}]`: "operation 1 of the batch: resourceBody",
+		`[` + one +
+			`,{"operationType":"Create","resourceBody":null}]`: "operation 1 of the batch: resourceBody",
+		`[` + one +
+			`,{"operationType":"Replace","id":"a"}]`: "operation 1 of the batch: resourceBody",
+		`[` + one +
+			`,{"operationType":"Patch","id":"a","resourceBody":{}}]`: "operation 1 of the batch: patch has 0",
+		`[` + one +
+			`,{"operationType":"Patch","id":"a","resourceBody":{"a":1}},{}]`: "operation 1 of the batch: patch has 0",
+		`[` + one + `,` + one + `,{}]`: "operation 2 of the batch: operationType is missing",
 	} {
-		if got := strings.ReplaceAll(w.send(t, ops).refused(t, 400, "0", "BadRequest"), `\`, ""); !strings.Contains(got, says) {
+		if got := strings.ReplaceAll(w.send(t, ops).refused(t, 400, "0", "BadRequest"), `\`, ""); !strings.Contains(got,
+			says) {
 			t.Errorf("batch %.80s: %s, want %q in it", ops, got, says)
 		}
 	}
 	w.send(t, `[`+one+`]`, "x-ms-documentdb-partitionkey", "").refused(t, 400, "0", "BadRequest")
 	w.send(t, `[`+one+`]`, "x-ms-documentdb-partitionkey", `["p","q"]`).refused(t, 400, "1001", "BadRequest")
 	w.send(t, `[{"operationType":"Read","id":"a"}]`, "x-ms-session-token", "0:-1#9").refused(t, 404, "1002", "NotFound")
-	half := `{"operationType":"Create","resourceBody":{"id":"%s","pk":"p","v":"` + strings.Repeat("x", wire.MaxItem/2) + `"}}`
+	half := `{"operationType":"Create","resourceBody":{"id":"%s","pk":"p","v":"` + strings.Repeat("x", wire.MaxItem/2) +
+		`"}}`
 	w.send(t, `[`+fmt.Sprintf(half, "a")+`,`+fmt.Sprintf(half, "b")+`]`).refused(t, 413, "0", "RequestEntityTooLarge")
-	w.send(t, `[`+fmt.Sprintf(half, "a")+`,`+strings.Repeat(" ", wire.MaxItem)+`]`).refused(t, 413, "0", "RequestEntityTooLarge")
+	w.send(t, `[`+fmt.Sprintf(half, "a")+`,`+strings.Repeat(" ", wire.MaxItem)+`]`).refused(t, 413, "0",
+		"RequestEntityTooLarge")
 	if cont.Head() != 0 {
 		t.Errorf("the head is %d: something was applied", cont.Head())
 	}
@@ -244,7 +263,9 @@ func TestBulkRanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		at[cont.PartitionAt(place).ID] = key
-		ops = append(ops, fmt.Sprintf(`{"operationType":"Create","partitionKey":"[\"%s\"]","resourceBody":{"id":"1","pk":"%[1]s"}}`, key))
+		ops = append(ops,
+			fmt.Sprintf(`{"operationType":"Create","partitionKey":"[\"%s\"]","resourceBody":{"id":"1","pk":"%[1]s"}}`,
+				key))
 	}
 	text := `[` + strings.Join(ops, ",") + `]`
 	for _, id := range []string{"0", made[0].ID, "77", cont.RID() + ",0"} {
@@ -266,7 +287,8 @@ func TestBulkRanges(t *testing.T) {
 		t.Errorf("session token is %q, want one of each partition", tokens)
 	}
 	for _, token := range tokens {
-		w.bulk(t, `[{"operationType":"Read","partitionKey":"[\"k0\"]","id":"1"}]`, "x-ms-session-token", token).want(t, 200)
+		w.bulk(t, `[{"operationType":"Read","partitionKey":"[\"k0\"]","id":"1"}]`, "x-ms-session-token", token).want(t,
+			200)
 	}
 	_, statuses := w.bulk(t, `[{"operationType":"Read","partitionKey":"[\"k0\"]","id":"1"}]`,
 		"x-ms-session-token", made[0].ID+":-1#99,"+made[1].ID+":-1#99").results(t, 207)
@@ -278,18 +300,19 @@ func TestBulkRanges(t *testing.T) {
 // An operation that cannot be understood does not stop the others, which belong to other callers.
 func TestAnOperationOfABulkThatCannotBeUnderstoodIsItsOwn400(t *testing.T) {
 	for op, says := range map[string]string{
-		`{"operationType":"Read","id":"1"}`:                                                      "partitionKey is missing",
-		`{"operationType":"Read","id":"1","partitionKey":""}`:                                    "partitionKey",
-		`{"operationType":"Read","id":"1","partitionKey":"x"}`:                                   "partitionKey",
-		`{"operationType":"Read","id":"1","partitionKey":"[\"a\",\"b\"]"}`:                       "2 components",
-		`{"operationType":"Read","id":"1","partitionKey":["a"]}`:                                 `partitionKey is ["a"]`,
-		`{"operationType":"Frobnicate","id":"1","partitionKey":"[\"p\"]"}`:                       `operationType is "Frobnicate"`,
-		`{"operationType":7,"id":"1","partitionKey":"[\"p\"]"}`:                                  "operationType is 7",
-		`{"id":"1","partitionKey":"[\"p\"]"}`:                                                    "operationType is missing",
-		`{"operationType":"Frobnicate"}`:                                                         `operationType is "Frobnicate"`,
-		`7`:                                                                                      "operationType is missing",
-		`{"operationType":"Delete","partitionKey":"[\"p\"]"}`:                                    "id is empty",
-		`{"operationType":"Read","id":"1","partitionKey":"` + strings.Repeat("x", 20_000) + `"}`: "partition key has 20000 bytes",
+		`{"operationType":"Read","id":"1"}`:                                "partitionKey is missing",
+		`{"operationType":"Read","id":"1","partitionKey":""}`:              "partitionKey",
+		`{"operationType":"Read","id":"1","partitionKey":"x"}`:             "partitionKey",
+		`{"operationType":"Read","id":"1","partitionKey":"[\"a\",\"b\"]"}`: "2 components",
+		`{"operationType":"Read","id":"1","partitionKey":["a"]}`:           `partitionKey is ["a"]`,
+		`{"operationType":"Frobnicate","id":"1","partitionKey":"[\"p\"]"}`: `operationType is "Frobnicate"`,
+		`{"operationType":7,"id":"1","partitionKey":"[\"p\"]"}`:            "operationType is 7",
+		`{"id":"1","partitionKey":"[\"p\"]"}`:                              "operationType is missing",
+		`{"operationType":"Frobnicate"}`:                                   `operationType is "Frobnicate"`,
+		`7`:                                                                "operationType is missing",
+		`{"operationType":"Delete","partitionKey":"[\"p\"]"}`:              "id is empty",
+		`{"operationType":"Read","id":"1","partitionKey":"` + strings.Repeat("x", 20_000) +
+			`"}`: "partition key has 20000 bytes",
 	} {
 		w, cont := newContainer(t, Options{})
 		one := `{"operationType":"Create","partitionKey":"[\"p\"]","resourceBody":{"id":"1","pk":"p"}}`
@@ -329,7 +352,8 @@ func TestBulkOrder(t *testing.T) {
 	cont := w.create(t, "db", `{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}`, nil)
 	var ops []string
 	for i := range wire.MaxBatchOps {
-		ops = append(ops, fmt.Sprintf(`{"operationType":"Upsert","partitionKey":"[\"%d\"]","resourceBody":{"id":"1","pk":"%[1]d","v":%d}}`, i%10, i))
+		ops = append(ops,
+			fmt.Sprintf(`{"operationType":"Upsert","partitionKey":"[\"%d\"]","resourceBody":{"id":"1","pk":"%[1]d","v":%d}}`, i%10, i))
 	}
 	w.bulk(t, `[`+strings.Join(ops, ",")+`]`).want(t, 200)
 	for i := range 10 {
@@ -344,7 +368,8 @@ func TestMessagesRepeatOnlySoMuchOfARequest(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	w.item(t, "a", "")
 	body := `{"operations":[{"op":"set","path":"/` + strings.Repeat("x/", 500_000) + `","value":1}]}`
-	message := w.do(t, "PATCH", docs+"/a", map[string]string{"x-ms-documentdb-partitionkey": `["p"]`}, body).refused(t, http.StatusBadRequest, "0", "BadRequest")
+	message := w.do(t, "PATCH", docs+"/a", map[string]string{"x-ms-documentdb-partitionkey": `["p"]`}, body).refused(t,
+		http.StatusBadRequest, "0", "BadRequest")
 	if !strings.Contains(message, "...") {
 		t.Errorf("message is %q: want it to show that it was cut", message)
 	}
@@ -373,7 +398,8 @@ func TestBodiesTakeMemoryWhenTheyCome(t *testing.T) {
 		rec := httptest.NewRecorder()
 		w.ServeHTTP(rec, r)
 		if rec.Code != http.StatusBadRequest || body.room == 0 || body.room > 64<<10 {
-			t.Errorf("%s: status %d, and %d bytes were made ready: want 400, and 65536 at most", flags, rec.Code, body.room)
+			t.Errorf("%s: status %d, and %d bytes were made ready: want 400, and 65536 at most", flags, rec.Code,
+				body.room)
 		}
 	}
 	w.item(t, "large", `,"v":"`+strings.Repeat("x", 1<<20)+`"`)
@@ -385,17 +411,30 @@ func TestAnswersOfBatchesAreBounded(t *testing.T) {
 	w.item(t, "large", `,"v":"`+strings.Repeat("x", 1<<20)+`"`)
 	repeat := func(op string) string { return "[" + strings.Repeat(op+",", 99) + op + "]" }
 	const known = `{"operationType":"Read","id":"large","partitionKey":"[\"p\"]","ifNoneMatch":"*"}`
-	const read, patch = `{"operationType":"Read","id":"large","partitionKey":"[\"p\"]"}`, `{"operationType":"Patch","id":"large","partitionKey":"[\"p\"]","resourceBody":{"operations":[{"op":"incr","path":"/n","value":1}]}}`
+	const read, patch = `{"operationType":"Read","id":"large","partitionKey":"[\"p\"]"}`,
+		`{"operationType":"Patch","id":"large","partitionKey":"[\"p\"]","resourceBody":{"operations":[{"op":"incr","path":"/n","value":1}]}}`
 	for _, test := range []struct {
 		name, body string
 		flags      []string
 		want       string // statuses and how many
 	}{
 		{"bulk of reads", repeat(read), []string{"x-ms-cosmos-is-batch-request"}, "3 of 200, 97 of 413"},
-		{"bulk of reads, the last of what is known", "[" + strings.Repeat(read+",", 99) + known + "]", []string{"x-ms-cosmos-is-batch-request"}, "3 of 200, 1 of 304, 96 of 413"},
+		{
+			"bulk of reads, the last of what is known", "[" + strings.Repeat(read+",", 99) + known + "]",
+			[]string{"x-ms-cosmos-is-batch-request"},
+			"3 of 200, 1 of 304, 96 of 413",
+		},
 		{"bulk of patches", repeat(patch), []string{"x-ms-cosmos-is-batch-request"}, "100 of 200"},
-		{"batch of reads", repeat(read), []string{"x-ms-cosmos-is-batch-request", "x-ms-cosmos-batch-atomic"}, "1 of 413, 99 of 424"},
-		{"batch of patches", repeat(patch), []string{"x-ms-cosmos-is-batch-request", "x-ms-cosmos-batch-atomic"}, "1 of 413, 99 of 424"},
+		{
+			"batch of reads", repeat(read),
+			[]string{"x-ms-cosmos-is-batch-request", "x-ms-cosmos-batch-atomic"},
+			"1 of 413, 99 of 424",
+		},
+		{
+			"batch of patches", repeat(patch),
+			[]string{"x-ms-cosmos-is-batch-request", "x-ms-cosmos-batch-atomic"},
+			"1 of 413, 99 of 424",
+		},
 	} {
 		a := w.do(t, "POST", docs, with(onPK, test.flags...), test.body)
 		var results []batchResult
@@ -417,8 +456,8 @@ func TestAnswersOfBatchesAreBounded(t *testing.T) {
 	}
 }
 
-// An answer that has no room among those that slow clients read is refused, but not once something was done: whoever gets a
-// 429 does it again.
+// An answer that has no room among those that slow clients read is refused, but not once something was done: whoever
+// gets a 429 does it again.
 func TestAWriteThatWasDoneIsNotRefusedForItsAnswer(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	large := strings.Repeat("x", 70<<10)
@@ -428,7 +467,8 @@ func TestAWriteThatWasDoneIsNotRefusedForItsAnswer(t *testing.T) {
 	w.do(t, "PATCH", docs+"/1", under("p"), `[{"op":"incr","path":"/n","value":1}]`).want(t, http.StatusOK)
 	w.do(t, "POST", docs, under("p"), `{"id":"2","pk":"p","text":"`+large+`"}`).want(t, http.StatusCreated)
 	batch := `[{"operationType":"Create","resourceBody":{"id":"3","pk":"p","text":"` + large + `"}}]`
-	w.do(t, "POST", docs, under("p", "x-ms-cosmos-is-batch-request", "true", "x-ms-cosmos-batch-atomic", "true"), batch).want(t, http.StatusOK)
+	w.do(t, "POST", docs, under("p", "x-ms-cosmos-is-batch-request", "true", "x-ms-cosmos-batch-atomic", "true"),
+		batch).want(t, http.StatusOK)
 }
 
 // The answer to a batch has no more room than a page.
@@ -448,7 +488,8 @@ func TestABatchThatReadsTooMuchIsRefused(t *testing.T) {
 	if charge := a.header.Get("x-ms-request-charge"); charge == "0.00" || charge == "1.00" {
 		t.Errorf("charge %s, want that of what was read", charge)
 	}
-	if _, statuses := w.send(t, "["+strings.Join(ops[:3], ",")+"]").results(t, http.StatusOK); statuses != "200 200 200" {
+	if _, statuses := w.send(t, "["+strings.Join(ops[:3], ",")+"]").results(t,
+		http.StatusOK); statuses != "200 200 200" {
 		t.Errorf("three of them: statuses %s", statuses)
 	}
 }

@@ -91,11 +91,13 @@ func (o *operationText) parseMembers() batchOp {
 	kind, ok := operationNames[string(rawjson.Key(o.kind).Name())]
 	if !ok || o.kind[0] != '"' {
 		kind = feed.WriteRead
-		wrong = wire.BadRequest("operationType is %s: want Create, Upsert, Replace, Patch, Delete or Read", shown(o.kind))
+		wrong = wire.BadRequest("operationType is %s: want Create, Upsert, Replace, Patch, Delete or Read",
+			shown(o.kind))
 	}
 	key := rawjson.Text(o.key)
 	if o.key != nil && key == "" {
-		wrong = cmp.Or[error](wrong, wire.BadRequest(`partitionKey is %s: want a string with JSON in it, such as "[\"London\"]"`, shown(o.key)))
+		wrong = cmp.Or[error](wrong,
+			wire.BadRequest(`partitionKey is %s: want a string with JSON in it, such as "[\"London\"]"`, shown(o.key)))
 	}
 	return batchOp{
 		op: kind, id: rawjson.Text(o.id), key: key, keyed: o.key != nil,

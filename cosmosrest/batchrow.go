@@ -34,7 +34,8 @@ func takesRow(o *hybridrow.Operation) error {
 	case o.TimeToLive != nil:
 		return wire.BadRequest("timeToLiveInSeconds is not served: want the ttl in the item")
 	case len(o.Body) > 0 && o.Body[0] == hybridrow.BinaryJSON:
-		return wire.BadRequest("resourceBody is binary JSON: want text, as without AZURE_COSMOS_BINARY_ENCODING_ENABLED")
+		return wire.BadRequest("resourceBody is binary JSON: want text, as without " +
+			"AZURE_COSMOS_BINARY_ENCODING_ENABLED")
 	}
 	return nil
 }

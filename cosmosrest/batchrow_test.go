@@ -23,9 +23,11 @@ const recordedRows = "internal/hybridrow/testdata/hybridrow.json"
 
 // Headers with which the .NET SDK sends an atomic batch, and a bulk.
 var (
-	atomicRows = under("p", "x-ms-cosmos-is-batch-request", "True", "x-ms-cosmos-batch-atomic", "True", "x-ms-cosmos-batch-ordered", "True")
-	bulkRows   = map[string]string{
-		"x-ms-cosmos-is-batch-request": "True", "x-ms-cosmos-batch-atomic": "False", "x-ms-cosmos-batch-continue-on-error": "True",
+	atomicRows = under("p", "x-ms-cosmos-is-batch-request", "True", "x-ms-cosmos-batch-atomic", "True",
+		"x-ms-cosmos-batch-ordered", "True")
+	bulkRows = map[string]string{
+		"x-ms-cosmos-is-batch-request": "True", "x-ms-cosmos-batch-atomic": "False",
+		"x-ms-cosmos-batch-continue-on-error": "True",
 		"x-ms-documentdb-partitionkeyrangeid": "0",
 	}
 )
@@ -54,7 +56,9 @@ func row(kind int32, id, body string) netbatch.Operation {
 
 // rows sends a body in HybridRow. If it was carried out, it returns the results and their
 // statuses.
-func (w *world) rows(t *testing.T, headers map[string]string, body []byte) (a answer, all []netbatch.Result, statuses string) {
+func (w *world) rows(t *testing.T, headers map[string]string, body []byte) (a answer, all []netbatch.Result,
+	statuses string,
+) {
 	t.Helper()
 	a = w.do(t, "POST", docs, headers, string(body))
 	if a.status >= http.StatusBadRequest {
@@ -80,7 +84,8 @@ func (w *world) rows(t *testing.T, headers map[string]string, body []byte) (a an
 // Each request that was recorded from the SDK gets an answer that the SDK can read.
 func TestRecordedRequestsOfDotNet(t *testing.T) {
 	containers := map[string]string{
-		"key-hierarchical": `"/tenant","/user"`, "bulk-hierarchical": `"/tenant","/user"`, "bulk-hierarchical-id": `"/tenant","/id"`,
+		"key-hierarchical": `"/tenant","/user"`, "bulk-hierarchical": `"/tenant","/user"`,
+		"bulk-hierarchical-id": `"/tenant","/id"`,
 	}
 	want := map[string]string{ // status of the answer, and those of the results
 		"create":                     "200 201",
@@ -131,8 +136,10 @@ func TestRecordedRequestsOfDotNet(t *testing.T) {
 			t.Errorf("%s: %s, want %s: %.300q", c.Name, got, want[c.Name], a.body)
 		}
 		for i, r := range results {
-			if minimal := c.Meaning.Operations[i].MinimalReturnPreference != nil; r.Status < 300 && r.Status != 204 && (r.Body == nil) != minimal {
-				t.Errorf("%s: operation %d has the body %.100q: want none for minimalReturnPreference, and else one", c.Name, i, r.Body)
+			if minimal := c.Meaning.Operations[i].MinimalReturnPreference != nil; r.Status < 300 && r.Status != 204 &&
+				(r.Body == nil) != minimal {
+				t.Errorf("%s: operation %d has the body %.100q: want none for minimalReturnPreference, and else one",
+					c.Name, i, r.Body)
 			}
 		}
 		delete(want, c.Name)
@@ -163,14 +170,16 @@ func TestRowsAndJSONAreAnsweredAlike(t *testing.T) {
 			rows, _ := netbatch.Results(a.body)
 			if i == 0 {
 				for _, r := range rows {
-					answers[i] += fmt.Sprintf(" %d for %v with an ETag %t, a body %t;", r.Status, *r.Charge, r.ETag != nil, r.Status < 400 && r.Body != nil)
+					answers[i] += fmt.Sprintf(" %d for %v with an ETag %t, a body %t;", r.Status, *r.Charge,
+						r.ETag != nil, r.Status < 400 && r.Body != nil)
 				}
 				continue
 			}
 			var results []batchResult
 			a.into(t, &results)
 			for _, r := range results {
-				answers[i] += fmt.Sprintf(" %d for %v with an ETag %t, a body %t;", r.StatusCode, r.RequestCharge, r.ETag != "", r.ResourceBody != nil)
+				answers[i] += fmt.Sprintf(" %d for %v with an ETag %t, a body %t;", r.StatusCode, r.RequestCharge,
+					r.ETag != "", r.ResourceBody != nil)
 			}
 		}
 		if compared++; answers[0] != answers[1] {
@@ -186,14 +195,18 @@ func TestRowsAndJSONAreAnsweredAlike(t *testing.T) {
 func asJSON(c *netbatch.Case) (string, bool) {
 	ops := []map[string]any{}
 	for _, o := range c.Meaning.Operations {
-		if o.BodyHex != nil || o.BodyLength > 0 || o.BinaryIDHex != nil || o.TimeToLiveInSeconds != nil || o.Body != nil && !json.Valid([]byte(*o.Body)) {
+		if o.BodyHex != nil || o.BodyLength > 0 || o.BinaryIDHex != nil || o.TimeToLiveInSeconds != nil ||
+			o.Body != nil && !json.Valid([]byte(*o.Body)) {
 			return "", false
 		}
 		op := map[string]any{"operationType": o.Operation}
 		if o.Body != nil {
 			op["resourceBody"] = json.RawMessage(*o.Body)
 		}
-		for name, value := range map[string]*string{"id": o.ID, "partitionKey": o.PartitionKey, "ifMatch": o.IfMatch, "ifNoneMatch": o.IfNoneMatch} {
+		for name, value := range map[string]*string{
+			"id": o.ID, "partitionKey": o.PartitionKey, "ifMatch": o.IfMatch,
+			"ifNoneMatch": o.IfNoneMatch,
+		} {
 			if value != nil {
 				op[name] = *value
 			}
@@ -214,7 +227,8 @@ func TestDamagedRowsAreRefused(t *testing.T) {
 		}
 		for _, headers := range []map[string]string{atomicRows, bulkRows} {
 			a, _, _ := w.rows(t, headers, c.Body)
-			if said := a.refused(t, http.StatusBadRequest, "0", "BadRequest"); !strings.Contains(said, "body of the batch is no") {
+			if said := a.refused(t, http.StatusBadRequest, "0", "BadRequest"); !strings.Contains(said,
+				"body of the batch is no") {
 				t.Errorf("%s (%s): %s", c.Name, c.Meaning.Error, said)
 			}
 		}
@@ -245,15 +259,17 @@ func TestRowsThatAreRefused(t *testing.T) {
 		"resourceBody is binary JSON":            {row(rowUpsert, "", "\x80\xea")},
 		"timeToLiveInSeconds":                    {with(func(o *netbatch.Operation) { o.TimeToLive = new(int32(5)) })},
 		"binaryId":                               {with(func(o *netbatch.Operation) { o.BinaryID = []byte{1} })},
-		"patch has 11 operations": {row(rowPatch, "a", `{"operations":[`+strings.Repeat(`{"op":"incr","path":"/n","value":1},`, 10)+
-			`{"op":"incr","path":"/n","value":1}]}`)},
+		"patch has 11 operations": {row(rowPatch, "a",
+			`{"operations":[`+strings.Repeat(`{"op":"incr","path":"/n","value":1},`, 10)+
+				`{"op":"incr","path":"/n","value":1}]}`)},
 	} {
 		a, _, _ := w.rows(t, atomicRows, netbatch.Request(ops...))
 		if said := a.refused(t, http.StatusBadRequest, "0", "BadRequest"); !strings.Contains(said, says) {
 			t.Errorf("%s, want %q in it", said, says)
 		}
 	}
-	a, _, _ := w.rows(t, atomicRows, netbatch.Request(row(rowCreate, "", `{"id":"a","pk":"p","v":"`+strings.Repeat("x", wire.MaxBatch)+`"}`)))
+	a, _, _ := w.rows(t, atomicRows, netbatch.Request(row(rowCreate, "", `{"id":"a","pk":"p","v":"`+strings.Repeat("x",
+		wire.MaxBatch)+`"}`)))
 	a.refused(t, http.StatusRequestEntityTooLarge, "0", "RequestEntityTooLarge")
 	if cont.Head() != 0 {
 		t.Errorf("the head is %d: something was written", cont.Head())
@@ -279,8 +295,10 @@ func TestAtomicRows(t *testing.T) {
 		"key":      {row(rowCreate, "", `{"id":"x","pk":"q"}`), 400},
 	} {
 		_, results, statuses := w.rows(t, atomicRows, netbatch.Request(create, c.op, row(rowRead, "old", "")))
-		if want := fmt.Sprintf("424 %d 424", c.want); statuses != want || results[1].Body == nil || results[0].Body != nil || results[0].ETag != nil {
-			t.Errorf("%s: statuses %s, want %s; the row says %q, that before it %q", name, statuses, want, results[1].Body, results[0].Body)
+		if want := fmt.Sprintf("424 %d 424", c.want); statuses != want || results[1].Body == nil ||
+			results[0].Body != nil || results[0].ETag != nil {
+			t.Errorf("%s: statuses %s, want %s; the row says %q, that before it %q", name, statuses, want,
+				results[1].Body, results[0].Body)
 		}
 		if sub := results[1].SubStatus; name == "key" && (sub == nil || *sub != wire.SubKeyMismatch) {
 			t.Errorf("%s: sub-status %v", name, sub)
@@ -291,9 +309,11 @@ func TestAtomicRows(t *testing.T) {
 	}
 	fresh := stale
 	fresh.IfMatch = &etag
-	patch := row(rowPatch, "old", `{"condition":"FROM c WHERE c.v=2","operations":[{"op":"incr","path":"/v","value":5}]}`)
+	patch := row(rowPatch, "old",
+		`{"condition":"FROM c WHERE c.v=2","operations":[{"op":"incr","path":"/v","value":5}]}`)
 	a, results, statuses := w.rows(t, atomicRows, netbatch.Request(fresh, patch, create, row(rowDelete, "new", "")))
-	if a.status != 200 || statuses != "200 200 201 204" || !strings.Contains(string(results[1].Body), `"v":7`) || *results[1].ETag == etag {
+	if a.status != 200 || statuses != "200 200 201 204" || !strings.Contains(string(results[1].Body), `"v":7`) ||
+		*results[1].ETag == etag {
 		t.Errorf("status %d, %s: %q", a.status, statuses, results[1].Body)
 	}
 	if last := results[3]; last.Body != nil || last.ETag != nil {
@@ -331,11 +351,14 @@ func TestRowsThatAreNotModified(t *testing.T) {
 		{`"other"`, "", 412},
 	} {
 		a, results, statuses := w.rows(t, bulkRows, netbatch.Request(reading(c.match, c.none)))
-		if statuses != fmt.Sprint(c.want) || (results[0].Body == nil) != (c.want == 304) || c.want != 412 && *results[0].ETag != etag {
-			t.Errorf("If-Match %s, If-None-Match %s: status %d, %s, body %q, want %d", c.match, c.none, a.status, statuses, results[0].Body, c.want)
+		if statuses != fmt.Sprint(c.want) || (results[0].Body == nil) != (c.want == 304) ||
+			c.want != 412 && *results[0].ETag != etag {
+			t.Errorf("If-Match %s, If-None-Match %s: status %d, %s, body %q, want %d", c.match, c.none, a.status,
+				statuses, results[0].Body, c.want)
 		}
 	}
-	a, _, statuses := w.rows(t, atomicRows, netbatch.Request(row(rowCreate, "", `{"id":"new","pk":"p"}`), reading(etag, "")))
+	a, _, statuses := w.rows(t, atomicRows, netbatch.Request(row(rowCreate, "", `{"id":"new","pk":"p"}`),
+		reading(etag, "")))
 	if a.status != http.StatusMultiStatus || statuses != "201 304" || cont.Count() != 2 {
 		t.Errorf("status %d, %s, %d items: want 207, 201 304, and the new item", a.status, statuses, cont.Count())
 	}
@@ -364,11 +387,13 @@ func TestBulkRows(t *testing.T) {
 	if a.status != 207 || statuses != "201 409 400 400 200 400 404 201 200" || cont.Count() != 3 {
 		t.Errorf("status %d, %s, %d items", a.status, statuses, cont.Count())
 	}
-	if !strings.Contains(string(results[2].Body), "patch has 0 operations") || results[7].Body != nil || results[7].ETag == nil {
+	if !strings.Contains(string(results[2].Body), "patch has 0 operations") || results[7].Body != nil ||
+		results[7].ETag == nil {
 		t.Errorf("the patch says %q, the upsert has the body %q", results[2].Body, results[7].Body)
 	}
 	keyless.PartitionKey = nil
-	if _, _, statuses = w.rows(t, bulkRows, netbatch.Request(keyless, row(rowDelete, "a", ""))); statuses != "400 204" || cont.Count() != 2 {
+	if _, _, statuses = w.rows(t, bulkRows, netbatch.Request(keyless,
+		row(rowDelete, "a", ""))); statuses != "400 204" || cont.Count() != 2 {
 		t.Errorf("with an operation without a key: %s, %d items", statuses, cont.Count())
 	}
 }
@@ -377,7 +402,8 @@ func TestBulkRows(t *testing.T) {
 func TestBulkRowsFindTheirKeys(t *testing.T) {
 	w, cont := newContainer(t, Options{})
 	for sent, pk := range map[string]string{
-		`[1.0]`: `1`, `[-0.0]`: `0`, `[1E+21]`: `1e21`, `[1E-07]`: `0.0000001`, `[9007199254740992.0]`: `9007199254740992`,
+		`[1.0]`: `1`, `[-0.0]`: `0`, `[1E+21]`: `1e21`, `[1E-07]`: `0.0000001`,
+		`[9007199254740992.0]`:       `9007199254740992`,
 		`["\u65e5\u672c\"\\\u00fc"]`: `"日本\"\\ü"`, `[true]`: `true`, `[null]`: `null`, `[""]`: `""`,
 	} {
 		create, read := row(rowCreate, "", `{"id":"1","pk":`+pk+`}`), row(rowRead, "1", "")
@@ -418,7 +444,10 @@ func TestThrottledRows(t *testing.T) {
 		time.Sleep(time.Second)
 		w.drain(t, "c")
 		request := netbatch.Request(row(rowRead, "1", ""), row(rowCreate, "", `{"id":"2","pk":"p"}`))
-		for _, headers := range []map[string]string{atomicRows, without(bulkRows, "x-ms-documentdb-partitionkeyrangeid")} {
+		for _, headers := range []map[string]string{
+			atomicRows,
+			without(bulkRows, "x-ms-documentdb-partitionkeyrangeid"),
+		} {
 			a, _, _ := w.rows(t, headers, request)
 			a.refused(t, http.StatusTooManyRequests, "3200", "TooManyRequests")
 		}
@@ -427,7 +456,8 @@ func TestThrottledRows(t *testing.T) {
 		elsewhere.Body = fmt.Appendf(nil, `{"id":"3","pk":%s}`, strings.Trim(*elsewhere.PartitionKey, "[]"))
 		both := netbatch.Request(row(rowRead, "1", ""), elsewhere)
 		a, results, statuses := w.rows(t, without(bulkRows, "x-ms-documentdb-partitionkeyrangeid"), both)
-		if a.status != http.StatusMultiStatus || statuses != "429 201" || *results[0].SubStatus != 3200 || results[0].RetryAfter == nil || *results[0].RetryAfter == 0 {
+		if a.status != http.StatusMultiStatus || statuses != "429 201" || *results[0].SubStatus != 3200 ||
+			results[0].RetryAfter == nil || *results[0].RetryAfter == 0 {
 			t.Fatalf("status %d, %s, %+v", a.status, statuses, results)
 		}
 		time.Sleep(time.Second)

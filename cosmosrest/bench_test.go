@@ -69,7 +69,8 @@ func BenchmarkItemRead(b *testing.B) {
 
 func BenchmarkItemUpsert(b *testing.B) {
 	w, _ := newContainer(b, Options{})
-	s := newShot(b, "POST", docs, under("p", "x-ms-documentdb-is-upsert", "True", "prefer", "return=minimal"), kilobyte("a"))
+	s := newShot(b, "POST", docs, under("p", "x-ms-documentdb-is-upsert", "True", "prefer", "return=minimal"),
+		kilobyte("a"))
 	s.at(b, w, 201)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -93,7 +94,8 @@ func BenchmarkItemUpsertParallel(b *testing.B) {
 	b.ReportAllocs()
 	b.SetParallelism(16)
 	b.RunParallel(func(pb *testing.PB) {
-		s := newShot(b, "POST", docs, under("p", "x-ms-documentdb-is-upsert", "True", "prefer", "return=minimal"), kilobyte(wire.NewUUID()))
+		s := newShot(b, "POST", docs, under("p", "x-ms-documentdb-is-upsert", "True", "prefer", "return=minimal"),
+			kilobyte(wire.NewUUID()))
 		s.at(b, w, 201)
 		for pb.Next() {
 			s.at(b, w, 200)
@@ -108,12 +110,19 @@ func BenchmarkBatch(b *testing.B) {
 	for i := range 10 {
 		item := kilobyte(strconv.Itoa(i))
 		texts = append(texts, `{"operationType":"Upsert","resourceBody":`+item+`}`)
-		rows = append(rows, netbatch.Operation{Type: rowUpsert, ResourceType: new(int32(2)), Body: []byte(item), Minimal: true})
+		rows = append(rows, netbatch.Operation{
+			Type: rowUpsert, ResourceType: new(int32(2)), Body: []byte(item),
+			Minimal: true,
+		})
 	}
-	for name, body := range map[string]string{"json": "[" + strings.Join(texts, ",") + "]", "hybridrow": string(netbatch.Request(rows...))} {
+	for name, body := range map[string]string{
+		"json":      "[" + strings.Join(texts, ",") + "]",
+		"hybridrow": string(netbatch.Request(rows...)),
+	} {
 		b.Run(name, func(b *testing.B) {
 			w, _ := newContainer(b, Options{})
-			s := newShot(b, "POST", docs, under("p", "x-ms-cosmos-is-batch-request", "True", "x-ms-cosmos-batch-atomic", "True", "prefer", "return=minimal"), body)
+			s := newShot(b, "POST", docs, under("p", "x-ms-cosmos-is-batch-request", "True", "x-ms-cosmos-batch-atomic",
+				"True", "prefer", "return=minimal"), body)
 			b.ReportAllocs()
 			for b.Loop() {
 				s.at(b, w, 200)

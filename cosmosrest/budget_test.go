@@ -128,7 +128,8 @@ func TestContainersWithoutAnOffer(t *testing.T) {
 func TestContainersShareTheThroughputOfTheirDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Throughput: 10})
-		w.do(t, "POST", "/dbs", map[string]string{"x-ms-offer-throughput": "400"}, `{"id":"db"}`).want(t, http.StatusCreated)
+		w.do(t, "POST", "/dbs", map[string]string{"x-ms-offer-throughput": "400"}, `{"id":"db"}`).want(t,
+			http.StatusCreated)
 		for _, id := range []string{"a", "b"} {
 			w.create(t, "db", named(id), nil)
 			w.write(t, id)
@@ -180,7 +181,8 @@ func TestThroughputOptionIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if _, err := New(db, Options{Throughput: -2}); err == nil || !strings.Contains(err.Error(), "throughput is -2: want") {
+	if _, err := New(db, Options{Throughput: -2}); err == nil ||
+		!strings.Contains(err.Error(), "throughput is -2: want") {
 		t.Errorf("a throughput of -2: %v", err)
 	}
 }
@@ -196,7 +198,8 @@ func TestBudgetsUnderConcurrency(t *testing.T) {
 			id := fmt.Sprintf("c%d", i)
 			for range 20 {
 				statuses := [...]int{
-					w.do(t, "POST", "/dbs/db/colls", map[string]string{"x-ms-offer-throughput": "400"}, named(id)).status,
+					w.do(t, "POST", "/dbs/db/colls", map[string]string{"x-ms-offer-throughput": "400"},
+						named(id)).status,
 					w.do(t, "GET", "/dbs/db/colls/"+id+"/docs/1", keyed, "").status,
 					w.do(t, "GET", "/dbs/db/colls/kept/docs/1", keyed, "").status,
 					w.do(t, "DELETE", "/dbs/db/colls/"+id, nil, "").status,

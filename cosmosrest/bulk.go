@@ -90,7 +90,8 @@ func (b *bulk) locateOperations(c *call, cont *docstore.Container) error {
 			s.wrong = cmp.Or(s.wrong, err)
 			continue
 		case wanted.ID != "" && p.part.ID != wanted.ID:
-			return wire.Gone("operation %d of the batch is of partition %s, not of %s: read the ranges again", i, p.part.ID, wanted.ID)
+			return wire.Gone("operation %d of the batch is of partition %s, not of %s: read the ranges again", i,
+				p.part.ID, wanted.ID)
 		}
 		b.places[i] = p
 	}
@@ -202,7 +203,10 @@ func (b *bulk) cutToFit(o outcome, op feed.WriteOp) outcome {
 		return o
 	}
 	if op == feed.WriteRead {
-		return outcome{status: http.StatusRequestEntityTooLarge, sub: wire.SubAnswerTooLarge, charge: o.charge, message: "the answer has no room for the item: want fewer reads in one request"}
+		return outcome{
+			status: http.StatusRequestEntityTooLarge, sub: wire.SubAnswerTooLarge, charge: o.charge,
+			message: "the answer has no room for the item: want fewer reads in one request",
+		}
 	}
 	o.body = nil
 	return o

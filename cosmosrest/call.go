@@ -33,7 +33,10 @@ type call struct {
 // newCall begins a request.
 func newCall(s *Server, w http.ResponseWriter, r *http.Request) *call {
 	in := wire.NewRequest(w, r)
-	return &call{s: s, ctx: r.Context(), in: in, work: s.load.Request(r.Context()), out: wire.NewAnswer(w, in.Activity())}
+	return &call{
+		s: s, ctx: r.Context(), in: in, work: s.load.Request(r.Context()),
+		out: wire.NewAnswer(w, in.Activity()),
+	}
 }
 
 // serveRequest parses the request, authenticates its sender, and calls its operation, in this order. So an unknown
@@ -116,7 +119,8 @@ func (c *call) targetContainer() (*docstore.Container, error) {
 	// The client knows a deleted container of the same name. This container must not accept the continuations and
 	// session tokens of the deleted container.
 	if want := c.in.Header(wire.HeaderContainerRID); want != "" && want != found.RID() {
-		return nil, wire.Errorf(http.StatusBadRequest, wire.SubWrongRID, wire.CodeBadRequest, "the container has the resource id %s: want %s, it was made anew", found.RID(), want)
+		return nil, wire.Errorf(http.StatusBadRequest, wire.SubWrongRID, wire.CodeBadRequest,
+			"the container has the resource id %s: want %s, it was made anew", found.RID(), want)
 	}
 	c.setOwner(found)
 	if kind := c.in.Target.Kind; kind == "docs" || kind == "colls" {
@@ -201,7 +205,9 @@ func (c *call) readSelection(cont *docstore.Container) (sel query.Selection, err
 func (c *call) findPartition(cont *docstore.Container, id string) (feed.Partition, error) {
 	if rid, bare, ok := strings.Cut(id, ","); ok {
 		if rid != cont.RID() {
-			return feed.Partition{}, wire.BadRequest("x-ms-documentdb-partitionkeyrangeid is %q: want the resource id %s before the comma", id, cont.RID())
+			return feed.Partition{},
+				wire.BadRequest("x-ms-documentdb-partitionkeyrangeid is %q: want the resource id %s before the comma",
+					id, cont.RID())
 		}
 		id = bare
 	}
@@ -214,7 +220,9 @@ func (c *call) findPartition(cont *docstore.Container, id string) (feed.Partitio
 			return partition, nil
 		}
 	}
-	return feed.Partition{}, wire.Gone("PartitionKeyRange with id '%s' in collection '%s' doesn't exist: it is gone, read the ranges again", wire.Clip(id), cont.ID())
+	return feed.Partition{},
+		wire.Gone("PartitionKeyRange with id '%s' in collection '%s' doesn't exist: it is gone, read the ranges again",
+			wire.Clip(id), cont.ID())
 }
 
 // admitRequest refuses a request if the partition has used up its budget.
@@ -265,7 +273,8 @@ func (c *call) sendError(err error) {
 	}
 	e := c.errorOf(err)
 	if e.Status >= http.StatusInternalServerError {
-		c.s.log.Error("request failed", "method", c.in.Method, "path", c.in.Path(), "status", e.Status, "err", err, "activity", c.out.Activity)
+		c.s.log.Error("request failed", "method", c.in.Method, "path", c.in.Path(), "status", e.Status, "err", err,
+			"activity", c.out.Activity)
 	}
 	drop := func() {}
 	last := !c.known || !c.in.SkipShort() // the sender is unknown, or the rest of a body is still to come
@@ -301,6 +310,7 @@ func (c *call) recoverPanic() {
 	if p == http.ErrAbortHandler {
 		panic(p)
 	}
-	c.s.log.Error("request panicked", "method", c.in.Method, "path", c.in.Path(), "panic", p, "stack", string(debug.Stack()))
+	c.s.log.Error("request panicked", "method", c.in.Method, "path", c.in.Path(), "panic", p, "stack",
+		string(debug.Stack()))
 	c.sendError(errors.New("the server made a mistake: its log says which"))
 }

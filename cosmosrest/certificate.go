@@ -42,7 +42,8 @@ func Certificate(dir string) (cert tls.Certificate, path string, err error) {
 		return cert, path, nil
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return cert, path, fmt.Errorf("read certificate: %w: want %s and %s as they were made, or neither", err, path, key)
+		return cert, path, fmt.Errorf("read certificate: %w: want %s and %s as they were made, or neither", err, path,
+			key)
 	}
 	if cert, err = newCertificate(time.Now()); err != nil {
 		return cert, path, fmt.Errorf("make certificate: %w", err)
@@ -107,7 +108,8 @@ func saveCertificate(cert tls.Certificate, path, keyPath string) error {
 		{keyPath, "PRIVATE KEY", key, 0o600},
 		{path, "CERTIFICATE", cert.Certificate[0], 0o644},
 	} {
-		if err := replaceFile(f.path, pem.EncodeToMemory(&pem.Block{Type: f.kind, Bytes: f.bytes}), f.mode); err != nil {
+		if err := replaceFile(f.path, pem.EncodeToMemory(&pem.Block{Type: f.kind, Bytes: f.bytes}),
+			f.mode); err != nil {
 			return err
 		}
 	}

@@ -26,7 +26,10 @@ func TestTheCertificateIsGoodForThisMachineOnly(t *testing.T) {
 	if !trusted.AppendCertsFromPEM(text) {
 		t.Fatalf("%s: no certificate in it: %s", path, text)
 	}
-	for name, want := range map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true, "example.com": false, "192.0.2.1": false} {
+	for name, want := range map[string]bool{
+		"localhost": true, "127.0.0.1": true, "::1": true, "example.com": false,
+		"192.0.2.1": false,
+	} {
 		_, err := cert.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: trusted})
 		if (err == nil) != want {
 			t.Errorf("verify for %s: %v, want it to be good: %v", name, err, want)
@@ -62,7 +65,8 @@ func TestTheCertificateIsKeptUntilItEndsSoon(t *testing.T) {
 		first := serial()
 		<-time.After(366 * 24 * time.Hour)
 		if again := serial(); again != first {
-			t.Errorf("after a year there is another certificate: want the same for %v", certificateTime-certificateRenew)
+			t.Errorf("after a year there is another certificate: want the same for %v",
+				certificateTime-certificateRenew)
 		}
 		<-time.After(2 * 24 * time.Hour)
 		if again := serial(); again == first {

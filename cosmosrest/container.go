@@ -89,7 +89,8 @@ func readContainer(c *call) error {
 	}
 	if c.in.Flag(wire.HeaderQuotaInfo) {
 		c.out.Set(wire.AnswerResourceQuota, containerQuota)
-		c.out.Set(wire.AnswerResourceUsage, "functions=0;storedProcedures=0;triggers=0;documentsCount="+strconv.FormatInt(cont.Count(), 10)+";")
+		c.out.Set(wire.AnswerResourceUsage,
+			"functions=0;storedProcedures=0;triggers=0;documentsCount="+strconv.FormatInt(cont.Count(), 10)+";")
 		c.out.Set(wire.AnswerIndexProgress, "100") // no index needs to be rebuilt
 	}
 	return replyContainer(c, http.StatusOK, cont)

@@ -19,7 +19,8 @@ func TestContainerLives(t *testing.T) {
 	read := w.do(t, "GET", "/dbs/db/colls/c", nil, "").want(t, http.StatusOK)
 	p := read.object(t)
 	self := strings.Split(cont.Self(), "/")
-	if p["id"] != "c" || p["_rid"] != cont.RID() || len(cont.RID()) != 12 || p["_self"] != cont.Self() || self[3] != cont.RID() {
+	if p["id"] != "c" || p["_rid"] != cont.RID() || len(cont.RID()) != 12 || p["_self"] != cont.Self() ||
+		self[3] != cont.RID() {
 		t.Errorf("read %s", read.body)
 	}
 	for _, name := range []string{"_docs", "_sprocs", "_triggers", "_udfs", "_conflicts"} {
@@ -31,8 +32,10 @@ func TestContainerLives(t *testing.T) {
 	if etag == "" || p["_etag"] != etag || p["_ts"].(float64) < 1 {
 		t.Errorf("ETag %q beside %s", etag, read.body)
 	}
-	if path, alt := read.header.Get("x-ms-content-path"), read.header.Get("x-ms-alt-content-path"); path != self[1] || alt != "dbs/db" {
-		t.Errorf("content paths %q and %q, want those of the database: clients put them before the container's", path, alt)
+	if path, alt := read.header.Get("x-ms-content-path"), read.header.Get("x-ms-alt-content-path"); path != self[1] ||
+		alt != "dbs/db" {
+		t.Errorf("content paths %q and %q, want those of the database: clients put them before the container's", path,
+			alt)
 	}
 	for _, path := range []string{"/" + cont.Self(), "/dbs/" + self[1] + "/colls/" + self[3]} {
 		if again := w.do(t, "GET", path, nil, "").want(t, http.StatusOK); string(again.body) != string(read.body) {
@@ -40,12 +43,15 @@ func TestContainerLives(t *testing.T) {
 		}
 	}
 	w.do(t, "GET", "/dbs/db/colls/c", map[string]string{"If-None-Match": etag}, "").want(t, http.StatusNotModified)
-	usage := w.do(t, "GET", "/dbs/db/colls/c", map[string]string{"x-ms-documentdb-populatequotainfo": "True"}, "").header.Get("x-ms-resource-usage")
+	usage := w.do(t, "GET", "/dbs/db/colls/c", map[string]string{"x-ms-documentdb-populatequotainfo": "True"},
+		"").header.Get("x-ms-resource-usage")
 	if !strings.HasSuffix(usage, ";documentsCount=0;") {
 		t.Errorf("usage %q", usage)
 	}
-	w.do(t, "POST", "/dbs/db/colls", nil, `{"id":"c","partitionKey":{"paths":["/pk"]}}`).refused(t, http.StatusConflict, "0", "Conflict")
-	w.do(t, "DELETE", "/dbs/db/colls/c", map[string]string{"If-Match": `"other"`}, "").refused(t, http.StatusPreconditionFailed, "0", "PreconditionFailed")
+	w.do(t, "POST", "/dbs/db/colls", nil, `{"id":"c","partitionKey":{"paths":["/pk"]}}`).refused(t, http.StatusConflict,
+		"0", "Conflict")
+	w.do(t, "DELETE", "/dbs/db/colls/c", map[string]string{"If-Match": `"other"`}, "").refused(t,
+		http.StatusPreconditionFailed, "0", "PreconditionFailed")
 	w.do(t, "DELETE", "/dbs/db/colls/c", nil, "").want(t, http.StatusNoContent)
 	w.do(t, "GET", "/dbs/db/colls/c", nil, "").refused(t, http.StatusNotFound, "0", "NotFound")
 	w.do(t, "DELETE", "/dbs/db/colls/c", nil, "").refused(t, http.StatusNotFound, "0", "NotFound")
@@ -72,12 +78,15 @@ func TestContainersOfADatabase(t *testing.T) {
 	if got := column(t, found.list(t, "DocumentCollections"), "id"); got != "c" {
 		t.Errorf("found %s", got)
 	}
-	if got := w.do(t, "POST", "/dbs/db/colls", query, `{"query":"SELECT VALUE COUNT(1) FROM c"}`).want(t, http.StatusOK); !strings.Contains(string(got.body), `:[2]`) {
+	if got := w.do(t, "POST", "/dbs/db/colls", query, `{"query":"SELECT VALUE COUNT(1) FROM c"}`).want(t,
+		http.StatusOK); !strings.Contains(string(got.body), `:[2]`) {
 		t.Errorf("counted %s", got.body)
 	}
 	w.do(t, "GET", "/dbs/none/colls/c", nil, "").refused(t, http.StatusNotFound, "1003", "NotFound")
-	w.do(t, "POST", "/dbs/none/colls", query, `{"query":"SELECT * FROM c"}`).refused(t, http.StatusNotFound, "1003", "NotFound")
-	w.do(t, "POST", "/dbs/none/colls", nil, `{"id":"c","partitionKey":{"paths":["/pk"]}}`).refused(t, http.StatusNotFound, "1003", "NotFound")
+	w.do(t, "POST", "/dbs/none/colls", query, `{"query":"SELECT * FROM c"}`).refused(t, http.StatusNotFound, "1003",
+		"NotFound")
+	w.do(t, "POST", "/dbs/none/colls", nil, `{"id":"c","partitionKey":{"paths":["/pk"]}}`).refused(t,
+		http.StatusNotFound, "1003", "NotFound")
 }
 
 // What the client said is kept, also what the server knows nothing of; what it did not
@@ -100,11 +109,13 @@ func TestContainerProperties(t *testing.T) {
 			`"partitionKey":{"paths":["/a","/b/c","/d"],"kind":"MultiHash","version":2},` + indexed + `,` + rest,
 		},
 		{
-			"a version in words, as the Java SDK has it", `"partitionKey":{"paths":["/a","/b"],"kind":"MultiHash","version":"V2","x":1}`,
+			"a version in words, as the Java SDK has it",
+			`"partitionKey":{"paths":["/a","/b"],"kind":"MultiHash","version":"V2","x":1}`,
 			`"partitionKey":{"paths":["/a","/b"],"kind":"MultiHash","version":2,"x":1},` + indexed + `,` + rest,
 		},
 		{
-			"policies that are complete in part", `"partitionKey":{"paths":["/pk"]},"indexingPolicy":{"indexingMode":"Consistent","spatialIndexes":[]},"conflictResolutionPolicy":{"conflictResolutionPath":"/v"}`,
+			"policies that are complete in part",
+			`"partitionKey":{"paths":["/pk"]},"indexingPolicy":{"indexingMode":"Consistent","spatialIndexes":[]},"conflictResolutionPolicy":{"conflictResolutionPath":"/v"}`,
 			`"partitionKey":{"paths":["/pk"],"kind":"Hash"},"indexingPolicy":{"indexingMode":"Consistent","automatic":true,"includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/\"_etag\"/?"}],"spatialIndexes":[]},` +
 				`"conflictResolutionPolicy":{"mode":"LastWriterWins","conflictResolutionPath":"/v","conflictResolutionProcedure":""},"geospatialConfig":{"type":"Geography"}`,
 		},
@@ -113,11 +124,13 @@ func TestContainerProperties(t *testing.T) {
 			`"partitionKey":{"paths":["/pk"],"kind":"Hash"},"indexingPolicy":{"indexingMode":"none","automatic":false,"includedPaths":[],"excludedPaths":[]},` + rest,
 		},
 		{
-			"time to live, unique keys, retention", `"partitionKey":{"paths":["/pk"]},"defaultTtl":-1,"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a","/b"]}]},"changeFeedPolicy":{"retentionDuration":10,"more":1}`,
+			"time to live, unique keys, retention",
+			`"partitionKey":{"paths":["/pk"]},"defaultTtl":-1,"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a","/b"]}]},"changeFeedPolicy":{"retentionDuration":10,"more":1}`,
 			`"partitionKey":{"paths":["/pk"],"kind":"Hash"},"defaultTtl":-1,"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a","/b"]}]},"changeFeedPolicy":{"retentionDuration":10,"more":1},` + indexed + `,` + rest,
 		},
 		{
-			"nulls", `"partitionKey":{"paths":["/pk"]},"defaultTtl":null,"uniqueKeyPolicy":null,"changeFeedPolicy":null,"indexingPolicy":null`,
+			"nulls",
+			`"partitionKey":{"paths":["/pk"]},"defaultTtl":null,"uniqueKeyPolicy":null,"changeFeedPolicy":null,"indexingPolicy":null`,
 			`"partitionKey":{"paths":["/pk"],"kind":"Hash"},` + indexed + `,` + rest,
 		},
 	} {
@@ -157,13 +170,25 @@ func TestContainerSpecification(t *testing.T) {
 		want docstore.ContainerSpec
 	}{
 		{`"partitionKey":{"paths":["/pk"]}`, docstore.ContainerSpec{Paths: []string{"/pk"}, HashVersion: 1}},
-		{`"partitionKey":{"paths":["/pk"],"kind":"Hash","version":1}`, docstore.ContainerSpec{Paths: []string{"/pk"}, HashVersion: 1}},
-		{`"partitionKey":{"paths":["/pk"],"version":2}`, docstore.ContainerSpec{Paths: []string{"/pk"}, HashVersion: 2}},
+		{`"partitionKey":{"paths":["/pk"],"kind":"Hash","version":1}`, docstore.ContainerSpec{
+			Paths:       []string{"/pk"},
+			HashVersion: 1,
+		}},
+		{`"partitionKey":{"paths":["/pk"],"version":2}`, docstore.ContainerSpec{
+			Paths:       []string{"/pk"},
+			HashVersion: 2,
+		}},
 		{`"partitionKey":{"paths":["/a","/b"]}`, docstore.ContainerSpec{Paths: []string{"/a", "/b"}, HashVersion: 2}},
-		{`"partitionKey":{"paths":["/a"],"kind":"MultiHash"}`, docstore.ContainerSpec{Paths: []string{"/a"}, HashVersion: 2}},
+		{`"partitionKey":{"paths":["/a"],"kind":"MultiHash"}`, docstore.ContainerSpec{
+			Paths:       []string{"/a"},
+			HashVersion: 2,
+		}},
 		{
 			`"partitionKey":{"paths":["/pk"]},"defaultTtl":60,"changeFeedPolicy":{"retentionDuration":5},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a","/b"]},{"paths":["/c"]}]}`,
-			docstore.ContainerSpec{Paths: []string{"/pk"}, HashVersion: 1, DefaultTTL: &ttl, Retention: 5 * time.Minute, UniqueKeys: [][]string{{"/a", "/b"}, {"/c"}}},
+			docstore.ContainerSpec{
+				Paths: []string{"/pk"}, HashVersion: 1, DefaultTTL: &ttl, Retention: 5 * time.Minute,
+				UniqueKeys: [][]string{{"/a", "/b"}, {"/c"}},
+			},
 		},
 	} {
 		cont := w.create(t, "db", `{"id":"c",`+test.sent+`}`, nil)
@@ -194,19 +219,35 @@ func TestContainerRefusals(t *testing.T) {
 		{`"partitionKey":{"paths":["/a"]},"defaultTtl":-2`, "default ttl is -2"},
 		{`"partitionKey":{"paths":["/a"]},"defaultTtl":1.5`, "defaultTtl is 1.5"},
 		{`"partitionKey":{"paths":["/a"]},"defaultTtl":"5"`, `defaultTtl is \"5\"`},
-		{`"partitionKey":{"paths":["/a"]},"changeFeedPolicy":{"retentionDuration":-1}`, "changeFeedPolicy.retentionDuration is -1"},
+		{
+			`"partitionKey":{"paths":["/a"]},"changeFeedPolicy":{"retentionDuration":-1}`,
+			"changeFeedPolicy.retentionDuration is -1",
+		},
 		{`"partitionKey":{"paths":["/a"]},"changeFeedPolicy":{"retentionDuration":0.5}`, "changeFeedPolicy is"},
-		{`"partitionKey":{"paths":["/a"]},"changeFeedPolicy":{"retentionDuration":9999999999}`, "changeFeedPolicy.retentionDuration is 9999999999"},
+		{
+			`"partitionKey":{"paths":["/a"]},"changeFeedPolicy":{"retentionDuration":9999999999}`,
+			"changeFeedPolicy.retentionDuration is 9999999999",
+		},
 		{`"partitionKey":{"paths":["/a"]},"uniqueKeyPolicy":{"uniqueKeys":[{}]}`, "unique key has no paths"},
 		{`"partitionKey":{"paths":["/a"]},"uniqueKeyPolicy":[]`, "uniqueKeyPolicy is []"},
-		{`"partitionKey":{"paths":["/a"]},"indexingPolicy":{"indexingMode":"fast"}`, `indexingPolicy.indexingMode is \"fast\"`},
-		{`"partitionKey":{"paths":["/a"]},"indexingPolicy":{"includedPaths":[{"path":"/a/?"}]}`, "indexingPolicy has no path /*"},
-		{`"partitionKey":{"paths":["/a"]},"indexingPolicy":{"excludedPaths":[{"path":"*"}]}`, `indexingPolicy has the path \"*\"`},
+		{
+			`"partitionKey":{"paths":["/a"]},"indexingPolicy":{"indexingMode":"fast"}`,
+			`indexingPolicy.indexingMode is \"fast\"`,
+		},
+		{
+			`"partitionKey":{"paths":["/a"]},"indexingPolicy":{"includedPaths":[{"path":"/a/?"}]}`,
+			"indexingPolicy has no path /*",
+		},
+		{
+			`"partitionKey":{"paths":["/a"]},"indexingPolicy":{"excludedPaths":[{"path":"*"}]}`,
+			`indexingPolicy has the path \"*\"`,
+		},
 		{`"partitionKey":{"paths":["/a"]},"indexingPolicy":"none"`, "indexingPolicy is"},
 		{`"partitionKey":{"paths":["/a"]},"geospatialConfig":1`, "geospatialConfig is 1"},
 		{`"partitionKey":{"paths":["/a"]},"conflictResolutionPolicy":"x"`, "conflictResolutionPolicy is"},
 	} {
-		message := w.do(t, "POST", "/dbs/db/colls", nil, strings.ReplaceAll(`{"id":"c",`+test.sent+`}`, ",}", "}")).refused(t, http.StatusBadRequest, "0", "BadRequest")
+		message := w.do(t, "POST", "/dbs/db/colls", nil, strings.ReplaceAll(`{"id":"c",`+test.sent+`}`, ",}",
+			"}")).refused(t, http.StatusBadRequest, "0", "BadRequest")
 		if !strings.Contains(message, test.want) {
 			t.Errorf("%s: message %q, want %q in it", test.sent, message, test.want)
 		}
@@ -227,10 +268,12 @@ func TestLenientServerNeedsNoPartitionKey(t *testing.T) {
 
 func TestReplaceContainer(t *testing.T) {
 	w := newWorld(t, Options{})
-	cont := w.create(t, "db", `{"id":"c","partitionKey":{"paths":["/pk"]},"defaultTtl":60,"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a"]}]},"mine":1}`, nil)
+	cont := w.create(t, "db",
+		`{"id":"c","partitionKey":{"paths":["/pk"]},"defaultTtl":60,"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a"]}]},"mine":1}`, nil)
 	first := w.do(t, "GET", "/dbs/db/colls/c", nil, "")
 	etag := first.header.Get("etag")
-	next := w.do(t, "PUT", "/dbs/db/colls/c", map[string]string{"If-Match": etag}, `{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash"},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a"]}]},"changeFeedPolicy":{"retentionDuration":7}}`).want(t, http.StatusOK)
+	next := w.do(t, "PUT", "/dbs/db/colls/c", map[string]string{"If-Match": etag},
+		`{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash"},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a"]}]},"changeFeedPolicy":{"retentionDuration":7}}`).want(t, http.StatusOK)
 	if next.header.Get("etag") == etag {
 		t.Errorf("the ETag is still %s", etag)
 	}
@@ -241,13 +284,16 @@ func TestReplaceContainer(t *testing.T) {
 	if p["defaultTtl"] != nil || p["mine"] != nil || p["uniqueKeyPolicy"] == nil || p["_rid"] != cont.RID() {
 		t.Errorf("replaced %s", next.body)
 	}
-	w.do(t, "PUT", "/dbs/db/colls/c", map[string]string{"If-Match": etag}, `{"id":"c","partitionKey":{"paths":["/pk"]}}`).
+	w.do(t, "PUT", "/dbs/db/colls/c", map[string]string{"If-Match": etag},
+		`{"id":"c","partitionKey":{"paths":["/pk"]}}`).
 		refused(t, http.StatusPreconditionFailed, "0", "PreconditionFailed")
 	back := w.do(t, "PUT", "/"+cont.Self(), nil, string(first.body)).want(t, http.StatusOK)
 	if p := back.object(t); p["defaultTtl"] != 60.0 || p["mine"] != 1.0 || cont.Spec().Retention != 0 {
 		t.Errorf("written back: %s", back.body)
 	}
-	w.do(t, "PUT", "/dbs/db/colls/c", nil, `{"id":"c","partitionKey":{"paths":["/pk"]},"uniqueKeyPolicy":{"uniqueKeys":[]}}`).refused(t, http.StatusForbidden, "0", "Forbidden")
+	w.do(t, "PUT", "/dbs/db/colls/c", nil,
+		`{"id":"c","partitionKey":{"paths":["/pk"]},"uniqueKeyPolicy":{"uniqueKeys":[]}}`).refused(t,
+		http.StatusForbidden, "0", "Forbidden")
 	for _, test := range []struct{ body, want string }{
 		{`{"partitionKey":{"paths":["/pk"]}}`, "id is missing"},
 		{`{"id":"d","partitionKey":{"paths":["/pk"]}}`, `id is \"d\"`},
@@ -256,7 +302,8 @@ func TestReplaceContainer(t *testing.T) {
 		{`{"id":"c","partitionKey":{"paths":["/pk"],"version":2}}`, "it cannot be changed"},
 		{`{"id":"c","partitionKey":{"paths":["/pk"]},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/a"]}]},"defaultTtl":0}`, "default ttl is 0"},
 	} {
-		message := w.do(t, "PUT", "/dbs/db/colls/c", nil, test.body).refused(t, http.StatusBadRequest, "0", "BadRequest")
+		message := w.do(t, "PUT", "/dbs/db/colls/c", nil, test.body).refused(t, http.StatusBadRequest, "0",
+			"BadRequest")
 		if !strings.Contains(message, test.want) {
 			t.Errorf("%s: message %q, want %q in it", test.body, message, test.want)
 		}
@@ -264,7 +311,8 @@ func TestReplaceContainer(t *testing.T) {
 	if now := w.do(t, "GET", "/dbs/db/colls/c", nil, ""); string(now.body) != string(back.body) {
 		t.Errorf("refused replaces have left %s, want %s", now.body, back.body)
 	}
-	w.do(t, "PUT", "/dbs/db/colls/none", nil, `{"id":"none","partitionKey":{"paths":["/pk"]}}`).refused(t, http.StatusNotFound, "0", "NotFound")
+	w.do(t, "PUT", "/dbs/db/colls/none", nil, `{"id":"none","partitionKey":{"paths":["/pk"]}}`).refused(t,
+		http.StatusNotFound, "0", "NotFound")
 }
 
 func TestAnyVersionOfAResourceMeetsAStar(t *testing.T) {
@@ -279,19 +327,24 @@ func TestAnyVersionOfAResourceMeetsAStar(t *testing.T) {
 func TestContainerMadeOutside(t *testing.T) {
 	w := newWorld(t, Options{})
 	ttl := docstore.NoDefaultTTL
-	spec := docstore.ContainerSpec{ID: "c", Paths: []string{"/a", "/b"}, DefaultTTL: &ttl, Retention: time.Hour, UniqueKeys: [][]string{{"/x"}}}
+	spec := docstore.ContainerSpec{
+		ID: "c", Paths: []string{"/a", "/b"}, DefaultTTL: &ttl, Retention: time.Hour,
+		UniqueKeys: [][]string{{"/x"}},
+	}
 	cont, err := w.db.CreateContainer(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	read := w.do(t, "GET", "/dbs/default/colls/c", nil, "")
-	sameMembers(t, read, `{"partitionKey":{"paths":["/a","/b"],"kind":"MultiHash","version":2},"defaultTtl":-1,"changeFeedPolicy":{"retentionDuration":60},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/x"]}]},
+	sameMembers(t, read,
+		`{"partitionKey":{"paths":["/a","/b"],"kind":"MultiHash","version":2},"defaultTtl":-1,"changeFeedPolicy":{"retentionDuration":60},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/x"]}]},
 		"indexingPolicy":{"automatic":true,"indexingMode":"consistent","includedPaths":[{"path":"/*"}],"excludedPaths":[{"path":"/\"_etag\"/?"}]},
 		"conflictResolutionPolicy":{"mode":"LastWriterWins","conflictResolutionPath":"/_ts","conflictResolutionProcedure":""},"geospatialConfig":{"type":"Geography"}}`)
 	if etag := read.header.Get("etag"); etag != etagOf(cont) {
 		t.Errorf("ETag %s, want %s", etag, etagOf(cont))
 	}
-	w.do(t, "PUT", "/dbs/default/colls/c", map[string]string{"If-Match": etagOf(cont)}, string(read.body)).want(t, http.StatusOK)
+	w.do(t, "PUT", "/dbs/default/colls/c", map[string]string{"If-Match": etagOf(cont)}, string(read.body)).want(t,
+		http.StatusOK)
 	if s := cont.Spec(); s.Retention != time.Hour || *s.DefaultTTL != -1 {
 		t.Errorf("written back: %+v", s)
 	}
@@ -316,7 +369,10 @@ func TestReadOnlyKeyManagesNothing(t *testing.T) {
 	offer := "/" + w.theOffer(t, "true")["_self"].(string)
 	writer := *w
 	w.key = reader
-	for _, path := range []string{"/", "/dbs", "/dbs/db", "/dbs/db/colls", "/dbs/db/colls/c", "/dbs/db/colls/c/pkranges", "/offers", offer} {
+	for _, path := range []string{
+		"/", "/dbs", "/dbs/db", "/dbs/db/colls", "/dbs/db/colls/c",
+		"/dbs/db/colls/c/pkranges", "/offers", offer,
+	} {
 		w.do(t, "GET", path, nil, "").want(t, http.StatusOK)
 	}
 	for _, path := range []string{"/dbs", "/dbs/db/colls", "/offers"} {

@@ -23,7 +23,10 @@ func ties(t *testing.T) *world {
 // last is the place where a page of so many rows ended.
 func (w *world) last(t *testing.T, query string, rows int, headers ...string) (ids, next string) {
 	t.Helper()
-	a := w.ask(t, across(append([]string{"x-ms-documentdb-partitionkeyrangeid", "0", "x-ms-max-item-count", fmt.Sprint(rows)}, headers...)...), query)
+	a := w.ask(t, across(append([]string{
+		"x-ms-documentdb-partitionkeyrangeid", "0", "x-ms-max-item-count",
+		fmt.Sprint(rows),
+	}, headers...)...), query)
 	return column(t, a.list(t, "Documents"), "id"), a.header.Get("x-ms-continuation")
 }
 
@@ -46,8 +49,10 @@ func TestALastPageThatIsFullHasNoContinuation(t *testing.T) {
 		"SELECT DISTINCT VALUE c.n FROM c ORDER BY c.n":   2,
 	} {
 		for _, key := range []string{"", `["p"]`} {
-			a := w.ask(t, across("x-ms-documentdb-partitionkeyrangeid", "0", "x-ms-documentdb-partitionkey", key, "x-ms-max-item-count", fmt.Sprint(rows)), query).want(t, 200)
-			if n, next := a.header.Get("x-ms-item-count"), a.header.Get("x-ms-continuation"); n != fmt.Sprint(rows) || next != "" {
+			a := w.ask(t, across("x-ms-documentdb-partitionkeyrangeid", "0", "x-ms-documentdb-partitionkey", key,
+				"x-ms-max-item-count", fmt.Sprint(rows)), query).want(t, 200)
+			if n, next := a.header.Get("x-ms-item-count"), a.header.Get("x-ms-continuation"); n != fmt.Sprint(rows) ||
+				next != "" {
 				t.Errorf("%s: a page of %s rows and the continuation %q, want all %d and none", query, n, next, rows)
 			}
 		}
@@ -58,12 +63,15 @@ func TestALastPageThatIsFullHasNoContinuation(t *testing.T) {
 			t.Errorf("the feed has %s, want one page", got)
 		}
 	}
-	w.do(t, "POST", "/dbs/db/colls", nil, `{"id":"b","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}`).want(t, 201)
-	a := w.do(t, "POST", "/dbs/db/colls", across("x-ms-max-item-count", "1"), `{"query":"SELECT * FROM r WHERE r.id = 'b'"}`).want(t, 200)
+	w.do(t, "POST", "/dbs/db/colls", nil,
+		`{"id":"b","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}`).want(t, 201)
+	a := w.do(t, "POST", "/dbs/db/colls", across("x-ms-max-item-count", "1"),
+		`{"query":"SELECT * FROM r WHERE r.id = 'b'"}`).want(t, 200)
 	if next := a.header.Get("x-ms-continuation"); next != "" {
 		t.Errorf("the only container that a query finds has another page after it: %q", next)
 	}
-	changes := w.do(t, "GET", docs, map[string]string{"A-IM": "Incremental feed", "x-ms-max-item-count": "4"}, "").want(t, 200)
+	changes := w.do(t, "GET", docs, map[string]string{"A-IM": "Incremental feed", "x-ms-max-item-count": "4"},
+		"").want(t, 200)
 	if changes.header.Get("etag") == "" {
 		t.Error("a full page of the change feed has no ETag to go on from")
 	}
@@ -87,7 +95,8 @@ func TestAFullPageOfAQueryThroughTheGatewayHasAnEmptyOneAfterIt(t *testing.T) {
 // Such a filter leaves one partition, whose pages the gateway passes on as they are.
 func TestAFullPageOfOneKeyIsTheLast(t *testing.T) {
 	w := ties(t)
-	if got := w.pages(t, "POST", across("x-ms-max-item-count", "2"), "SELECT * FROM c WHERE c.pk = 'p'"); got != "a b|c d" {
+	if got := w.pages(t, "POST", across("x-ms-max-item-count", "2"),
+		"SELECT * FROM c WHERE c.pk = 'p'"); got != "a b|c d" {
 		t.Errorf("pages are %s, want none after c d", got)
 	}
 }
@@ -115,12 +124,24 @@ func TestAContinuationHoldsUnderAnotherText(t *testing.T) {
 		{"SELECT * FROM c ORDER BY c.n DESC", 1, "d", "SELECT c.id FROM c WHERE c.id != 'b' ORDER BY c.n DESC", "c a"},
 		{"SELECT TOP 3 * FROM c ORDER BY c.n", 1, "a", "SELECT TOP 3 * FROM c WHERE c.n = 1 ORDER BY c.n", "c"},
 		{"SELECT TOP 3 * FROM c ORDER BY c.n", 2, "a c", "SELECT TOP 3 * FROM c WHERE c.n > 0 ORDER BY c.n", "b"},
-		{"SELECT * FROM c ORDER BY c.n OFFSET 1 LIMIT 2", 1, "c", "SELECT * FROM c WHERE c.n > 0 ORDER BY c.n OFFSET 1 LIMIT 2", "b"},
-		{"SELECT c.id FROM c JOIN x IN c.xs ORDER BY x.x DESC, c.n", 3, "c a d", "SELECT c.id FROM c JOIN x IN c.xs WHERE c.id != 'd' ORDER BY x.x DESC, c.n", "b c a b"},
+		{
+			"SELECT * FROM c ORDER BY c.n OFFSET 1 LIMIT 2", 1, "c",
+			"SELECT * FROM c WHERE c.n > 0 ORDER BY c.n OFFSET 1 LIMIT 2", "b",
+		},
+		{
+			"SELECT c.id FROM c JOIN x IN c.xs ORDER BY x.x DESC, c.n", 3, "c a d",
+			"SELECT c.id FROM c JOIN x IN c.xs WHERE c.id != 'd' ORDER BY x.x DESC, c.n", "b c a b",
+		},
 		{"SELECT c.id FROM c JOIN x IN c.xs", 3, "a a b", "SELECT c.id FROM c JOIN x IN c.xs WHERE x.x = 2", "b c d"},
 		{"SELECT * FROM c", 1, "a", "SELECT ToString(COUNT(1)) AS id FROM c WHERE c.n > 0", "3"},
-		{"SELECT DISTINCT ToString(c.n) AS id FROM c", 1, "1", "SELECT DISTINCT ToString(c.n) AS id FROM c WHERE c.id != 'x'", "2"},
-		{"SELECT ToString(c.n) AS id FROM c GROUP BY ToString(c.n)", 1, "1", "SELECT ToString(c.n) AS id FROM c WHERE c.n > 0 GROUP BY ToString(c.n)", "2"},
+		{
+			"SELECT DISTINCT ToString(c.n) AS id FROM c", 1, "1",
+			"SELECT DISTINCT ToString(c.n) AS id FROM c WHERE c.id != 'x'", "2",
+		},
+		{
+			"SELECT ToString(c.n) AS id FROM c GROUP BY ToString(c.n)", 1, "1",
+			"SELECT ToString(c.n) AS id FROM c WHERE c.n > 0 GROUP BY ToString(c.n)", "2",
+		},
 		{"SELECT * FROM c WHERE c.pk = 'p'", 2, "a b", "SELECT * FROM c", "c d"},
 	} {
 		had, next := w.last(t, test.first, test.rows)
@@ -138,10 +159,13 @@ func TestAContinuationOfAnotherOrderIsRefused(t *testing.T) {
 	w := ties(t)
 	_, next := w.last(t, "SELECT * FROM c ORDER BY c.n", 1)
 	for _, query := range []string{
-		"SELECT * FROM c", "SELECT * FROM c ORDER BY c.n DESC", "SELECT * FROM c ORDER BY c.id", "SELECT * FROM c ORDER BY c.n, c.id",
-		"SELECT VALUE COUNT(1) FROM c", "SELECT c.n FROM c GROUP BY c.n", "SELECT DISTINCT c.n FROM c", "SELECT * FROM (SELECT * FROM c ORDER BY c.n) AS s",
+		"SELECT * FROM c", "SELECT * FROM c ORDER BY c.n DESC", "SELECT * FROM c ORDER BY c.id",
+		"SELECT * FROM c ORDER BY c.n, c.id",
+		"SELECT VALUE COUNT(1) FROM c", "SELECT c.n FROM c GROUP BY c.n", "SELECT DISTINCT c.n FROM c",
+		"SELECT * FROM (SELECT * FROM c ORDER BY c.n) AS s",
 	} {
-		m := w.ask(t, across("x-ms-documentdb-partitionkeyrangeid", "0", "x-ms-continuation", next), query).refused(t, 400, "0", "BadRequest")
+		m := w.ask(t, across("x-ms-documentdb-partitionkeyrangeid", "0", "x-ms-continuation", next), query).refused(t,
+			400, "0", "BadRequest")
 		if !strings.Contains(m, "x-ms-continuation") || !strings.Contains(m, next[:10]) {
 			t.Errorf("%s: %s: want it to name the continuation", query, m)
 		}
@@ -202,7 +226,8 @@ func TestAResumeFilterLeavesOutWhatTheClientHas(t *testing.T) {
 		w.do(t, "GET", docs+"/"+id, under("p"), "").into(t, &row)
 		return row.RID
 	}
-	const up, down, join = "SELECT * FROM c ORDER BY c.n", "SELECT * FROM c ORDER BY c.n DESC", "SELECT c.id, x.x FROM c JOIN x IN c.xs ORDER BY c.n DESC, x.x"
+	const up, down, join = "SELECT * FROM c ORDER BY c.n", "SELECT * FROM c ORDER BY c.n DESC",
+		"SELECT c.id, x.x FROM c JOIN x IN c.xs ORDER BY c.n DESC, x.x"
 	for _, test := range []struct{ query, filter, want string }{
 		{up, `"value":[1],"exclude":true`, "b d"},
 		{up, `"value":[1],"exclude":false`, "a c b d"},
@@ -255,7 +280,8 @@ func TestResumeFiltersThatCannotBeReadAreRefused(t *testing.T) {
 		{"SELECT * FROM c ORDER BY c.n", `"x"`, "body"},
 	} {
 		body := fmt.Sprintf(`{"query":%q,"resumeFilter":%s}`, test.query, test.filter)
-		if m := w.do(t, "POST", docs, across("x-ms-documentdb-partitionkeyrangeid", "0"), body).refused(t, 400, "0", "BadRequest"); !strings.Contains(m, test.names) {
+		if m := w.do(t, "POST", docs, across("x-ms-documentdb-partitionkeyrangeid", "0"), body).refused(t, 400, "0",
+			"BadRequest"); !strings.Contains(m, test.names) {
 			t.Errorf("%s with %s: %q does not name %s", test.query, test.filter, m, test.names)
 		}
 	}
@@ -282,7 +308,10 @@ func TestRowsThatSortTheSameComeInTheOrderOfCreation(t *testing.T) {
 // it is gone, rows whose strings begin alike come again, and the query ends.
 func TestPagesGoOnAtStringsThatAreTooLongForAContinuation(t *testing.T) {
 	for _, gone := range []bool{false, true} {
-		for _, query := range []string{"SELECT * FROM c ORDER BY c.s", "SELECT * FROM c ORDER BY c.s DESC, c.t, c.s", "SELECT * FROM c ORDER BY c.t DESC, c.id, c.s DESC"} {
+		for _, query := range []string{
+			"SELECT * FROM c ORDER BY c.s", "SELECT * FROM c ORDER BY c.s DESC, c.t, c.s",
+			"SELECT * FROM c ORDER BY c.t DESC, c.id, c.s DESC",
+		} {
 			w, cont := newContainer(t, Options{})
 			long := strings.Repeat(`\u0001`, 500)
 			if gone { // and characters of two bytes, in one of which it is cut
@@ -343,7 +372,8 @@ func TestKeysWithOnePlaceArePagedTogether(t *testing.T) {
 	upsert(t, cont, long+"a/1", long+"b/2", long+"a/3", long+"b/4", "other/5", long+"a/6")
 	query := fmt.Sprintf("SELECT * FROM c WHERE c.pk IN ('%sa', '%sb', 'other')", long, long)
 	for _, size := range []string{"1", "2", "3", "6"} {
-		if got := w.pages(t, "POST", across("x-ms-max-item-count", size), query); sortedWords(got) != sortedWords("1 2 3 4 5 6") {
+		if got := w.pages(t, "POST", across("x-ms-max-item-count", size),
+			query); sortedWords(got) != sortedWords("1 2 3 4 5 6") {
 			t.Errorf("pages of %s are %s", size, got)
 		}
 	}
@@ -353,7 +383,8 @@ func TestKeysWithOnePlaceArePagedTogether(t *testing.T) {
 func TestPagesGoOnAtLongStringsInBothRangesOfASplit(t *testing.T) {
 	w, cont := newContainer(t, Options{})
 	for i := range 12 {
-		if _, err := cont.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"%d","pk":"k%d","s":"%s%02d"}`, i, i, strings.Repeat("long", 200), i)); err != nil {
+		if _, err := cont.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"%d","pk":"k%d","s":"%s%02d"}`, i, i,
+			strings.Repeat("long", 200), i)); err != nil {
 			t.Fatal(err)
 		}
 	}

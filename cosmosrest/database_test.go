@@ -28,16 +28,19 @@ func TestAccountNamesTheAddressThatTheClientCalled(t *testing.T) {
 		}
 		w.do(t, "GET", test.url, nil, "").want(t, http.StatusOK).into(t, &account)
 		if len(account.WritableLocations) != 1 || len(account.ReadableLocations) != 1 {
-			t.Fatalf("%s: locations %v and %v, want one each", test.url, account.WritableLocations, account.ReadableLocations)
+			t.Fatalf("%s: locations %v and %v, want one each", test.url, account.WritableLocations,
+				account.ReadableLocations)
 		}
 		at := account.WritableLocations[0]
-		if at != account.ReadableLocations[0] || at.Name != "South Central US" || at.DatabaseAccountEndpoint != test.want {
+		if at != account.ReadableLocations[0] || at.Name != "South Central US" ||
+			at.DatabaseAccountEndpoint != test.want {
 			t.Errorf("%s: location %v, want %s", test.url, at, test.want)
 		}
 		if m := account.EnableMultipleWriteLocations; m == nil || *m {
 			t.Errorf("%s: enableMultipleWriteLocations is not false", test.url)
 		}
-		if account.UserConsistencyPolicy.DefaultConsistencyLevel != "Session" || account.Changefeed.MaxPollingIntervalInMs != 30000 ||
+		if account.UserConsistencyPolicy.DefaultConsistencyLevel != "Session" ||
+			account.Changefeed.MaxPollingIntervalInMs != 30000 ||
 			!strings.HasPrefix(account.QueryEngineConfiguration, `{"maxSqlQueryInputLength":`) || account.ID == "" {
 			t.Errorf("%s: account %+v", test.url, account)
 		}
@@ -49,7 +52,8 @@ func TestDatabaseLives(t *testing.T) {
 	made := w.do(t, "POST", "/dbs", nil, `{"id":"My Db"}`).want(t, http.StatusCreated)
 	d := made.object(t)
 	rid, _ := d["_rid"].(string)
-	if d["id"] != "My Db" || len(rid) != 8 || d["_self"] != "dbs/"+rid+"/" || d["_colls"] != "colls/" || d["_users"] != "users/" || d["_ts"].(float64) < 1 {
+	if d["id"] != "My Db" || len(rid) != 8 || d["_self"] != "dbs/"+rid+"/" || d["_colls"] != "colls/" ||
+		d["_users"] != "users/" || d["_ts"].(float64) < 1 {
 		t.Errorf("created %s", made.body)
 	}
 	etag := made.header.Get("etag")
@@ -66,11 +70,14 @@ func TestDatabaseLives(t *testing.T) {
 			t.Errorf("%s: not modified, with body %q and ETag %q", path, same.body, same.header.Get("etag"))
 		}
 		w.do(t, "GET", path, map[string]string{"If-Match": etag}, "").want(t, http.StatusOK)
-		w.do(t, "GET", path, map[string]string{"If-Match": `"other"`}, "").refused(t, http.StatusPreconditionFailed, "0", "PreconditionFailed")
+		w.do(t, "GET", path, map[string]string{"If-Match": `"other"`}, "").refused(t, http.StatusPreconditionFailed,
+			"0", "PreconditionFailed")
 	}
 	w.do(t, "POST", "/dbs", nil, `{"id":"My Db"}`).refused(t, http.StatusConflict, "0", "Conflict")
-	w.do(t, "DELETE", "/dbs/My%20Db", map[string]string{"If-Match": `"other"`}, "").refused(t, http.StatusPreconditionFailed, "0", "PreconditionFailed")
-	if gone := w.do(t, "DELETE", "/dbs/My%20Db", map[string]string{"If-Match": etag}, "").want(t, http.StatusNoContent); len(gone.body) > 0 {
+	w.do(t, "DELETE", "/dbs/My%20Db", map[string]string{"If-Match": `"other"`}, "").refused(t,
+		http.StatusPreconditionFailed, "0", "PreconditionFailed")
+	if gone := w.do(t, "DELETE", "/dbs/My%20Db", map[string]string{"If-Match": etag}, "").want(t,
+		http.StatusNoContent); len(gone.body) > 0 {
 		t.Errorf("deleted, with body %q", gone.body)
 	}
 	w.do(t, "GET", "/dbs/My%20Db", nil, "").refused(t, http.StatusNotFound, "0", "NotFound")
@@ -108,7 +115,8 @@ func TestDatabaseRefusals(t *testing.T) {
 			t.Errorf("%s: message %q, want %q in it", test.body, message, test.want)
 		}
 	}
-	w.do(t, "POST", "/dbs", nil, strings.Repeat(" ", wire.MaxProperties+1)).refused(t, http.StatusRequestEntityTooLarge, "0", "RequestEntityTooLarge")
+	w.do(t, "POST", "/dbs", nil, strings.Repeat(" ", wire.MaxProperties+1)).refused(t, http.StatusRequestEntityTooLarge,
+		"0", "RequestEntityTooLarge")
 }
 
 func TestAPathThatIsTooDeepIsRefused(t *testing.T) {
@@ -191,12 +199,17 @@ func TestDatabaseQueries(t *testing.T) {
 		}
 	}
 	marker := map[string]string{"Content-Type": "application/query+json"}
-	for _, body := range []string{``, `{}`, `{"query":5}`, `{"query":"FORM c"}`, `{"query":"SELECT * FROM c","parameters":[{"name":"id"}]}`} {
+	for _, body := range []string{
+		``, `{}`, `{"query":5}`, `{"query":"FORM c"}`,
+		`{"query":"SELECT * FROM c","parameters":[{"name":"id"}]}`,
+	} {
 		w.do(t, "POST", "/dbs", marker, body).refused(t, http.StatusBadRequest, "0", "BadRequest")
 	}
-	w.do(t, "POST", "/dbs", map[string]string{"Content-Type": "application/query+json", "x-ms-continuation": "!"}, `{"query":"SELECT * FROM c"}`).
+	w.do(t, "POST", "/dbs", map[string]string{"Content-Type": "application/query+json", "x-ms-continuation": "!"},
+		`{"query":"SELECT * FROM c"}`).
 		refused(t, http.StatusBadRequest, "0", "BadRequest")
-	w.do(t, "GET", "/dbs", map[string]string{"x-ms-max-item-count": "-2"}, "").refused(t, http.StatusBadRequest, "0", "BadRequest")
+	w.do(t, "GET", "/dbs", map[string]string{"x-ms-max-item-count": "-2"}, "").refused(t, http.StatusBadRequest, "0",
+		"BadRequest")
 }
 
 // A continuation names a resource and none of its rows.
@@ -207,7 +220,8 @@ func TestTheRowsOfAResourceStayOnOnePage(t *testing.T) {
 	}
 	headers := across("x-ms-max-item-count", "1")
 	for _, id := range []string{"a", "b"} {
-		a := w.do(t, "POST", "/dbs/db/colls", headers, `{"query":"SELECT c.id, p FROM c JOIN p IN c.partitionKey.paths"}`)
+		a := w.do(t, "POST", "/dbs/db/colls", headers,
+			`{"query":"SELECT c.id, p FROM c JOIN p IN c.partitionKey.paths"}`)
 		rows := a.list(t, "DocumentCollections")
 		if got := column(t, rows, "id") + " " + column(t, rows, "p"); got != id+" "+id+" /x /y" {
 			t.Errorf("the page has %s, want both rows of %s", got, id)

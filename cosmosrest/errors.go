@@ -24,7 +24,8 @@ func itemError(err error) *wire.Error {
 	case errors.Is(err, docstore.ErrNotJSON):
 		sentence = "The request payload is invalid. Ensure to provide a valid request payload."
 	case errors.Is(err, docstore.ErrNoID):
-		sentence = "The input content is invalid because the required properties - 'id; ' - are missing. Learn more: https://aka.ms/CosmosDB/sql/errors/missing-id"
+		sentence = "The input content is invalid because the required properties - 'id; ' - are missing. Learn more: " +
+			"https://aka.ms/CosmosDB/sql/errors/missing-id"
 	}
 	if sentence == "" {
 		return e
@@ -34,9 +35,11 @@ func itemError(err error) *wire.Error {
 
 // itemSentences are the service's sentences about an item, by status.
 var itemSentences = map[int]string{
-	http.StatusNotFound:           "Entity with the specified id does not exist in the system. More info: https://aka.ms/cosmosdb-tsg-not-found",
-	http.StatusConflict:           "Entity with the specified id already exists in the system.",
-	http.StatusPreconditionFailed: "Operation cannot be performed because one of the specified precondition is not met.",
+	http.StatusNotFound: "Entity with the specified id does not exist in the system. More info: " +
+		"https://aka.ms/cosmosdb-tsg-not-found",
+	http.StatusConflict: "Entity with the specified id already exists in the system.",
+	http.StatusPreconditionFailed: "Operation cannot be performed because one of the specified precondition " +
+		"is not met.",
 }
 
 // resourceError is [errorOf] for an error about a database or container. The message begins with the service's
@@ -47,7 +50,8 @@ func resourceError(err error) *wire.Error {
 	case http.StatusConflict:
 		return e.Led("Resource with specified id, name, or unique index already exists.")
 	case http.StatusPreconditionFailed:
-		return e.Led("One of the specified pre-condition is not met. Learn more: https://aka.ms/CosmosDB/sql/errors/precondition-failed")
+		return e.Led("One of the specified pre-condition is not met. Learn more: " +
+			"https://aka.ms/CosmosDB/sql/errors/precondition-failed")
 	}
 	return e
 }

@@ -25,7 +25,10 @@ func Example() {
 	if _, err := db.CreateDatabase(ctx, "shop", nil); err != nil {
 		log.Fatal(err)
 	}
-	stored, err := db.CreateContainer(ctx, docstore.ContainerSpec{Database: "shop", ID: "orders", Paths: []string{"/city"}})
+	stored, err := db.CreateContainer(ctx, docstore.ContainerSpec{
+		Database: "shop", ID: "orders",
+		Paths: []string{"/city"},
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -36,7 +39,8 @@ func Example() {
 	web := httptest.NewServer(server)
 	defer web.Close()
 
-	client, err := cosmos.OpenString(ctx, cosmosrest.ConnectionString(web.URL, cosmosrest.EmulatorKey), cosmos.Options{})
+	client, err := cosmos.OpenString(ctx, cosmosrest.ConnectionString(web.URL, cosmosrest.EmulatorKey),
+		cosmos.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

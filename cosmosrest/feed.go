@@ -133,9 +133,11 @@ func (f *feedRead) choosePartition() error {
 	case f.part.Range.Contains(sub):
 		return nil
 	case sel.Named:
-		return wire.Gone("keys %s of container %q span several partition key ranges: read the ranges again", sub, f.cont.ID())
+		return wire.Gone("keys %s of container %q span several partition key ranges: read the ranges again", sub,
+			f.cont.ID())
 	}
-	return wire.BadRequest("the change feed of container %q has several partition key ranges: want one of them in x-ms-documentdb-partitionkeyrangeid", f.cont.ID())
+	return wire.BadRequest("the change feed of container %q has several partition key ranges: want one of them in "+
+		"x-ms-documentdb-partitionkeyrangeid", f.cont.ID())
 }
 
 // checkVersions refuses starts and containers for which the feed of all versions and deletes cannot be read.
@@ -145,11 +147,14 @@ func (f *feedRead) checkVersions() error {
 	}
 	switch {
 	case !f.wrapped:
-		return wire.BadRequest("x-ms-cosmos-changefeed-wire-format-version is absent: want %s with Full-Fidelity Feed", wire.WireFormat)
+		return wire.BadRequest("x-ms-cosmos-changefeed-wire-format-version is absent: want %s with Full-Fidelity Feed",
+			wire.WireFormat)
 	case f.cont.Retention() == 0:
-		return wire.BadRequest("container %q has no changeFeedPolicy: want one with a retentionDuration above 0 to read all versions and deletes, or a server with --retention", f.cont.ID())
+		return wire.BadRequest("container %q has no changeFeedPolicy: want one with a retentionDuration above 0 to "+
+			"read all versions and deletes, or a server with --retention", f.cont.ID())
 	case f.from.Token == "" && !f.from.Start.IsNow():
-		return wire.BadRequest("all versions and deletes cannot be read from the beginning or a time: want If-None-Match with * or a continuation")
+		return wire.BadRequest("all versions and deletes cannot be read from the beginning or a time: want " +
+			"If-None-Match with * or a continuation")
 	}
 	return nil
 }

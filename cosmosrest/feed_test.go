@@ -69,7 +69,8 @@ func TestFeedHasTheBytesOfTheItems(t *testing.T) {
 		t.Errorf("feed is\n%s\nwant\n%s", got.body, want)
 	}
 	for name, want := range map[string]string{
-		"etag": `"1"`, "lsn": "1", "x-ms-session-token": "0:-1#1", "x-ms-item-count": "1", "x-ms-content-path": cont.RID(),
+		"etag": `"1"`, "lsn": "1", "x-ms-session-token": "0:-1#1", "x-ms-item-count": "1",
+		"x-ms-content-path": cont.RID(),
 	} {
 		if got.header.Get(name) != want {
 			t.Errorf("%s is %q, want %q", name, got.header.Get(name), want)
@@ -93,7 +94,8 @@ func TestFeedWithMetadataBesideTheItem(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	a := w.item(t, "a", "")
 	got := w.do(t, "GET", docs, feedOf("x-ms-cosmos-changefeed-wire-format-version", wire.WireFormat), "").want(t, 200)
-	if want := `"Documents":[{"current":` + string(a.body) + `,"metadata":{"lsn":1,"crts":`; !strings.Contains(string(got.body), want) {
+	if want := `"Documents":[{"current":` + string(a.body) +
+		`,"metadata":{"lsn":1,"crts":`; !strings.Contains(string(got.body), want) {
 		t.Errorf("feed is %s, want %s in it", got.body, want)
 	}
 }
@@ -111,7 +113,8 @@ func TestFeedPages(t *testing.T) {
 	} {
 		a := w.do(t, "GET", docs, feedOf("x-ms-max-item-count", test.size), "")
 		if ids := column(t, a.list(t, "Documents"), "id"); ids != test.ids || a.header.Get("etag") != test.etag {
-			t.Errorf("page of %s has %s and the ETag %s, want %s and %s", test.size, ids, a.header.Get("etag"), test.ids, test.etag)
+			t.Errorf("page of %s has %s and the ETag %s, want %s and %s", test.size, ids, a.header.Get("etag"),
+				test.ids, test.etag)
 		}
 	}
 	if ids, etag := w.walk(t, feedOf("x-ms-max-item-count", "1")); ids != "b c d a" || etag != `"5"` {
@@ -122,7 +125,8 @@ func TestFeedPages(t *testing.T) {
 func TestFeedDoesNotCutTransactions(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	batch := `[{"operationType":"Create","resourceBody":{"id":"a","pk":"p"}},{"operationType":"Create","resourceBody":{"id":"b","pk":"p"}}]`
-	w.do(t, "POST", docs, under("p", "x-ms-cosmos-is-batch-request", "true", "x-ms-cosmos-batch-atomic", "true"), batch).want(t, 200)
+	w.do(t, "POST", docs, under("p", "x-ms-cosmos-is-batch-request", "true", "x-ms-cosmos-batch-atomic", "true"),
+		batch).want(t, 200)
 	a := w.do(t, "GET", docs, feedOf("x-ms-max-item-count", "1"), "")
 	if ids := column(t, a.list(t, "Documents"), "id"); ids != "a b" {
 		t.Errorf("page of one begins with %s, want the whole batch", ids)
@@ -155,7 +159,8 @@ func TestFeedStarts(t *testing.T) {
 		} {
 			ids, next := w.walk(t, feedOf("if-none-match", test.etag, "if-modified-since", test.since))
 			if ids != test.ids || next != test.next {
-				t.Errorf("from %q since %q: %q up to %s, want %q up to %s", test.etag, test.since, ids, next, test.ids, test.next)
+				t.Errorf("from %q since %q: %q up to %s, want %q up to %s", test.etag, test.since, ids, next, test.ids,
+					test.next)
 			}
 		}
 	})
@@ -163,7 +168,8 @@ func TestFeedStarts(t *testing.T) {
 
 func TestFeedRefuses(t *testing.T) {
 	w, cont := newContainer(t, Options{})
-	kept := w.create(t, "db", `{"id":"kept","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"changeFeedPolicy":{"retentionDuration":5}}`, nil)
+	kept := w.create(t, "db",
+		`{"id":"kept","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"changeFeedPolicy":{"retentionDuration":5}}`, nil)
 	if kept.Spec().Retention == 0 {
 		t.Fatal("the container keeps no versions")
 	}
@@ -243,17 +249,20 @@ func TestFeedSelections(t *testing.T) {
 		ids, _ := w.walk(t, feedOf("x-ms-documentdb-partitionkeyrangeid", p.ID))
 		total += len(strings.Fields(ids))
 		// A key that lies elsewhere has nothing here; it is filtered, not refused.
-		own, etag := w.walk(t, feedOf("x-ms-documentdb-partitionkeyrangeid", p.ID, "x-ms-documentdb-partitionkey", `["p"]`))
+		own, etag := w.walk(t, feedOf("x-ms-documentdb-partitionkeyrangeid", p.ID, "x-ms-documentdb-partitionkey",
+			`["p"]`))
 		if want := map[bool]string{true: "a"}[p.Range.Holds(at.Min)]; own != want || etag != `"5"` {
 			t.Errorf("range %s has %q of key p up to %s, want %q up to 5", p.ID, own, etag, want)
 		}
-		sub, _ := w.walk(t, feedOf("x-ms-documentdb-partitionkeyrangeid", p.ID, "x-ms-start-epk", p.Range.Min, "x-ms-end-epk", p.Range.Max,
+		sub, _ := w.walk(t, feedOf("x-ms-documentdb-partitionkeyrangeid", p.ID, "x-ms-start-epk", p.Range.Min,
+			"x-ms-end-epk", p.Range.Max,
 			"x-ms-read-key-type", "EffectivePartitionKeyRange"))
 		if sub != ids {
 			t.Errorf("keys %s have %q, want %q as range %s", p.Range, sub, ids, p.ID)
 		}
 		if p.Range.Holds(at.Min) {
-			one, _ := w.walk(t, feedOf("x-ms-documentdb-partitionkeyrangeid", p.ID, "x-ms-start-epk", strings.ToLower(at.Min), "x-ms-end-epk", at.Max))
+			one, _ := w.walk(t, feedOf("x-ms-documentdb-partitionkeyrangeid", p.ID, "x-ms-start-epk",
+				strings.ToLower(at.Min), "x-ms-end-epk", at.Max))
 			if one != "a" {
 				t.Errorf("keys %s have %q, want a", at, one)
 			}
@@ -267,8 +276,10 @@ func TestFeedSelections(t *testing.T) {
 	}
 	w.do(t, "GET", docs, feedOf(), "").refused(t, 400, "0", "BadRequest")
 	first, last := parts[0], parts[len(parts)-1]
-	w.do(t, "GET", docs, feedOf("x-ms-documentdb-partitionkeyrangeid", first.ID, "x-ms-end-epk", last.Range.Min), "").refused(t, 410, "1002", "Gone")
-	w.do(t, "GET", docs, feedOf("x-ms-start-epk", first.Range.Min, "x-ms-end-epk", last.Range.Min), "").refused(t, 410, "1002", "Gone")
+	w.do(t, "GET", docs, feedOf("x-ms-documentdb-partitionkeyrangeid", first.ID, "x-ms-end-epk", last.Range.Min),
+		"").refused(t, 410, "1002", "Gone")
+	w.do(t, "GET", docs, feedOf("x-ms-start-epk", first.Range.Min, "x-ms-end-epk", last.Range.Min), "").refused(t, 410,
+		"1002", "Gone")
 }
 
 func TestFeedOfPartOfAHierarchicalKey(t *testing.T) {
@@ -283,7 +294,9 @@ func TestFeedOfPartOfAHierarchicalKey(t *testing.T) {
 }
 
 // get is a read over a connection; a fault or 304 has no ids.
-func get(t *testing.T, server *httptest.Server, headers map[string]string) (status int, header http.Header, body string) {
+func get(t *testing.T, server *httptest.Server, headers map[string]string) (status int, header http.Header,
+	body string,
+) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), "GET", server.URL+docs, nil)
 	if err != nil {
@@ -376,7 +389,8 @@ func TestAKeyThatIsInNoneOfSeveralRangesHasNoChanges(t *testing.T) {
 		bound, without = "x-ms-start-epk", parts[2].Range.Min
 	}
 	for _, wait := range []string{"0", "1"} {
-		headers := feedOf("x-ms-documentdb-partitionkey", `["p"]`, bound, without, "x-ms-cosmos-max-polling-interval", wait)
+		headers := feedOf("x-ms-documentdb-partitionkey", `["p"]`, bound, without, "x-ms-cosmos-max-polling-interval",
+			wait)
 		a := w.do(t, "GET", docs, headers, "")
 		if a.want(t, http.StatusNotModified); a.header.Get("etag") == "" {
 			t.Error("there is no ETag to go on from")
@@ -398,11 +412,20 @@ func TestFeedPolls(t *testing.T) {
 	}{
 		{"nothing comes", poll, false, "", false, 304, 10 * time.Second, `"1"`},
 		{"something comes", poll, false, "p/b", false, 200, time.Second, `"2"`},
-		{"of another key", feedOf("if-none-match", `"1"`, "x-ms-documentdb-partitionkey", `["q"]`, "x-ms-cosmos-max-polling-interval", "10000"), false, "p/b", false, 304, 10 * time.Second, `"2"`},
-		{"the key is elsewhere", feedOf("if-none-match", `"1"`, "x-ms-documentdb-partitionkey", `["q"]`, "x-ms-end-epk", "00", "x-ms-cosmos-max-polling-interval", "10000"), false, "", false, 304, 10 * time.Second, `"1"`},
+		{"of another key", feedOf("if-none-match", `"1"`, "x-ms-documentdb-partitionkey", `["q"]`,
+			"x-ms-cosmos-max-polling-interval", "10000"), false, "p/b", false, 304, 10 * time.Second, `"2"`},
+		{"the key is elsewhere", feedOf("if-none-match", `"1"`, "x-ms-documentdb-partitionkey", `["q"]`, "x-ms-end-epk",
+			"00", "x-ms-cosmos-max-polling-interval", "10000"), false, "", false, 304, 10 * time.Second, `"1"`},
 		{"there is something", feedOf("x-ms-cosmos-max-polling-interval", "10000"), false, "", false, 200, 0, `"1"`},
-		{"no wish to wait", feedOf("if-none-match", "*", "x-ms-cosmos-max-polling-interval", "0"), false, "", false, 304, 0, `"1"`},
-		{"longer than allowed", feedOf("if-none-match", "*", "x-ms-cosmos-max-polling-interval", "2000000000"), false, "", false, 304, wire.MaxPolling, `"1"`},
+		{
+			"no wish to wait", feedOf("if-none-match", "*", "x-ms-cosmos-max-polling-interval", "0"), false, "", false,
+			304, 0, `"1"`,
+		},
+		{
+			"longer than allowed", feedOf("if-none-match", "*", "x-ms-cosmos-max-polling-interval", "2000000000"),
+			false,
+			"", false, 304, wire.MaxPolling, `"1"`,
+		},
 		{"the server ends", poll, true, "", false, 304, time.Second, `"1"`},
 		{"a split", poll, false, "", true, 410, time.Second, ""},
 	} {
@@ -437,8 +460,10 @@ func TestFeedPolls(t *testing.T) {
 				rec := httptest.NewRecorder()
 				begun := time.Now()
 				w.ServeHTTP(rec, r)
-				if took := time.Since(begun); rec.Code != test.status || took != test.took || received(t, rec).Get("etag") != test.etag {
-					t.Errorf("answered %d with ETag %s after %v, want %d with %s after %v", rec.Code, received(t, rec).Get("etag"), took, test.status, test.etag, test.took)
+				if took := time.Since(begun); rec.Code != test.status || took != test.took ||
+					received(t, rec).Get("etag") != test.etag {
+					t.Errorf("answered %d with ETag %s after %v, want %d with %s after %v", rec.Code,
+						received(t, rec).Get("etag"), took, test.status, test.etag, test.took)
 				}
 			})
 		})

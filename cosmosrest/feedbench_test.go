@@ -33,7 +33,8 @@ func BenchmarkFeed(b *testing.B) {
 	var pages []*shot
 	for from := range items / page { // a hundred items have one LSN
 		etag := strconv.Itoa(from * page / 100)
-		pages = append(pages, newShot(b, "GET", docs, feedOf("x-ms-max-item-count", strconv.Itoa(page), "if-none-match", etag), ""))
+		pages = append(pages, newShot(b, "GET", docs, feedOf("x-ms-max-item-count", strconv.Itoa(page), "if-none-match",
+			etag), ""))
 	}
 	b.SetBytes(page << 10)
 	b.ReportAllocs()
@@ -58,7 +59,8 @@ func BenchmarkQuery(b *testing.B) {
 		for range 1000 {
 			n := rand.IntN(items)
 			params := fmt.Sprintf(`{"name":"@id","value":"i%d"},{"name":"@pk","value":"k%d"}`, n, n/100)
-			shots = append(shots, newShot(b, "POST", docs, across(), fmt.Sprintf(`{"query":%q,"parameters":[%s]}`, bench.query, params)))
+			shots = append(shots, newShot(b, "POST", docs, across(), fmt.Sprintf(`{"query":%q,"parameters":[%s]}`,
+				bench.query, params)))
 		}
 		b.Run(bench.name, func(b *testing.B) {
 			b.ReportAllocs()

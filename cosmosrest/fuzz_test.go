@@ -63,8 +63,10 @@ func fuzzWorld(t *testing.T, old *world) *world {
 		t.Fatal(err)
 	}
 	w := serveStore(t, db, Options{})
-	w.create(t, "shop", `{"id":"orders","partitionKey":{"paths":["/city"],"kind":"Hash","version":2},"changeFeedPolicy":{"retentionDuration":60}}`, nil)
-	w.do(t, "POST", "/dbs/shop/colls/orders/docs", map[string]string{"x-ms-documentdb-partitionkey": `["London"]`}, `{"id":"1","city":"London"}`).want(t, http.StatusCreated)
+	w.create(t, "shop",
+		`{"id":"orders","partitionKey":{"paths":["/city"],"kind":"Hash","version":2},"changeFeedPolicy":{"retentionDuration":60}}`, nil)
+	w.do(t, "POST", "/dbs/shop/colls/orders/docs", map[string]string{"x-ms-documentdb-partitionkey": `["London"]`},
+		`{"id":"1","city":"London"}`).want(t, http.StatusCreated)
 	return w
 }
 
@@ -99,7 +101,8 @@ func wildRequest(t *testing.T, method, path, header, body string) *http.Request 
 	if err != nil || !strings.HasPrefix(path, "/") || len(method) > 20 {
 		return nil
 	}
-	r, err := http.NewRequestWithContext(t.Context(), method, "http://127.0.0.1"+u.RequestURI(), strings.NewReader(body))
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://127.0.0.1"+u.RequestURI(),
+		strings.NewReader(body))
 	if err != nil {
 		return nil
 	}
@@ -131,7 +134,8 @@ func judgeAnswer(t *testing.T, rec *httptest.ResponseRecorder) {
 	case rec.Code == http.StatusNotModified && h.Get("Etag") == "":
 		t.Fatal("status 304 without an ETag")
 	case h.Get("Content-Type") == "application/octet-stream":
-		if all, err := netbatch.Results(rec.Body.Bytes()); err != nil || len(all) == 0 || rec.Code >= http.StatusBadRequest {
+		if all, err := netbatch.Results(rec.Body.Bytes()); err != nil || len(all) == 0 ||
+			rec.Code >= http.StatusBadRequest {
 			t.Fatalf("status %d: %d results, %v", rec.Code, len(all), err)
 		}
 		return

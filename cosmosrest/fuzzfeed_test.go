@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
 )
 
-// Requests of one kind, with one part of them from a stranger. FuzzServer has the whole of requests, and so reaches less
-// of each part.
+// Requests of one kind, with one part of them from a stranger. FuzzServer has the whole of requests, and so reaches
+// less of each part.
 
 // fuzzed is a server that is made anew now and then, for one fuzz target.
 type fuzzed struct {
@@ -31,7 +31,8 @@ func (f *fuzzed) ask(t *testing.T, method, body string, header map[string]string
 	if f.served%5000 == 0 {
 		f.w = fuzzWorld(t, f.w)
 		for _, id := range []string{"2", "3", "4", "5"} {
-			f.w.do(t, http.MethodPost, fuzzedPath, map[string]string{"x-ms-documentdb-partitionkey": `["London"]`}, `{"id":"`+id+`","city":"London","n":[`+id+`,{}]}`).want(t, http.StatusCreated)
+			f.w.do(t, http.MethodPost, fuzzedPath, map[string]string{"x-ms-documentdb-partitionkey": `["London"]`},
+				`{"id":"`+id+`","city":"London","n":[`+id+`,{}]}`).want(t, http.StatusCreated)
 		}
 	}
 	f.served++
@@ -56,11 +57,14 @@ func (f *fuzzed) ask(t *testing.T, method, body string, header map[string]string
 // its end.
 func FuzzContinuation(f *testing.F) {
 	queries := []string{
-		"SELECT * FROM c", "SELECT * FROM c ORDER BY c.id", "SELECT DISTINCT c.city FROM c", "SELECT c.city, COUNT(1) AS n FROM c GROUP BY c.city",
-		"SELECT * FROM c OFFSET 1 LIMIT 2", "SELECT TOP 3 * FROM c ORDER BY c.n DESC", "SELECT VALUE x FROM c JOIN x IN c.n",
+		"SELECT * FROM c", "SELECT * FROM c ORDER BY c.id", "SELECT DISTINCT c.city FROM c",
+		"SELECT c.city, COUNT(1) AS n FROM c GROUP BY c.city",
+		"SELECT * FROM c OFFSET 1 LIMIT 2", "SELECT TOP 3 * FROM c ORDER BY c.n DESC",
+		"SELECT VALUE x FROM c JOIN x IN c.n",
 	}
 	for i, text := range []string{
-		`{}`, `{"m":"1","s":[{"e":"FF","a":2}]}`, `{"o":1,"t":1}`, `{"x":1,"p":{}}`, `{"g":"a","n":1}`, `{"t":9223372036854775807}`, `{"s":[{},{}]}`, `{"m":"zz"}`,
+		`{}`, `{"m":"1","s":[{"e":"FF","a":2}]}`, `{"o":1,"t":1}`, `{"x":1,"p":{}}`, `{"g":"a","n":1}`,
+		`{"t":9223372036854775807}`, `{"s":[{},{}]}`, `{"m":"zz"}`,
 	} {
 		f.Add(text, uint8(i))
 	}
@@ -85,8 +89,9 @@ func FuzzContinuation(f *testing.F) {
 				t.Fatalf("%q goes on for ever", text)
 			}
 			rec := s.ask(t, http.MethodPost, `{"query":"`+queries[int(which)%len(queries)]+`"}`, map[string]string{
-				"Content-Type": "application/query+json", "x-ms-documentdb-isquery": "true", "x-ms-documentdb-partitionkey": `["London"]`,
-				"x-ms-continuation": token, "x-ms-max-item-count": "1",
+				"Content-Type": "application/query+json", "x-ms-documentdb-isquery": "true",
+				"x-ms-documentdb-partitionkey": `["London"]`,
+				"x-ms-continuation":            token, "x-ms-max-item-count": "1",
 			})
 			token = rec.Header().Get("x-ms-continuation")
 		}
@@ -99,14 +104,16 @@ func FuzzBatch(f *testing.F) {
 		`[{"operationType":"Create","resourceBody":{"id":"a","city":"London"}},{"operationType":"Read","id":"a"}]`,
 		`[{"operationType":"Upsert","ifMatch":"\"x\"","resourceBody":{"id":"a","city":"London"}},{"operationType":"Delete","id":"a"}]`,
 		`[{"operationType":"Patch","id":"1","resourceBody":{"condition":"from c where c.n=1","operations":[{"op":"incr","path":"/n","value":1}]}}]`,
-		`[{"operationType":"Replace","id":"1","resourceBody":{"id":"2"}}]`, `[{"operationType":7}]`, `[{}]`, `{}`, `[`, "\x81", "",
+		`[{"operationType":"Replace","id":"1","resourceBody":{"id":"2"}}]`, `[{"operationType":7}]`, `[{}]`, `{}`, `[`,
+		"\x81", "",
 	} {
 		f.Add(body, true, `["London"]`)
 		f.Add(body, false, "")
 	}
 	for _, c := range netbatch.Cases(f, recordedRows, "request") {
 		if len(c.Body) < 4<<10 {
-			f.Add(string(c.Body), c.Meaning.Headers["x-ms-cosmos-batch-atomic"] == "True", c.Meaning.Headers["x-ms-documentdb-partitionkey"])
+			f.Add(string(c.Body), c.Meaning.Headers["x-ms-cosmos-batch-atomic"] == "True",
+				c.Meaning.Headers["x-ms-documentdb-partitionkey"])
 		}
 	}
 	london := row(rowUpsert, "", `{"id":"1","city":"London"}`)
@@ -114,7 +121,10 @@ func FuzzBatch(f *testing.F) {
 	f.Add(string(netbatch.Request(london, london)), false, "")
 	var s fuzzed
 	f.Fuzz(func(t *testing.T, body string, atomic bool, key string) {
-		header := map[string]string{"x-ms-cosmos-is-batch-request": "True", "x-ms-documentdb-partitionkey": key, "x-ms-cosmos-batch-atomic": "False"}
+		header := map[string]string{
+			"x-ms-cosmos-is-batch-request": "True", "x-ms-documentdb-partitionkey": key,
+			"x-ms-cosmos-batch-atomic": "False",
+		}
 		if atomic {
 			header["x-ms-cosmos-batch-atomic"] = "True"
 		}
@@ -136,7 +146,8 @@ func FuzzFeed(f *testing.F) {
 		}
 		rec := s.ask(t, http.MethodGet, "", map[string]string{
 			"A-IM": mode, "If-None-Match": etag, "If-Modified-Since": since, "x-ms-documentdb-partitionkeyrangeid": id,
-			"x-ms-start-epk": low, "x-ms-end-epk": high, "x-ms-documentdb-partitionkey": key, "x-ms-session-token": session,
+			"x-ms-start-epk": low, "x-ms-end-epk": high, "x-ms-documentdb-partitionkey": key,
+			"x-ms-session-token": session,
 		})
 		next := received(t, rec).Get("Etag")
 		if _, ok := service.LSN(next); rec.Code < http.StatusBadRequest && !ok {

@@ -61,7 +61,9 @@ func (g *guardedWorld) dial(t *testing.T) net.Conn {
 }
 
 // request is the text of a request, signed or not.
-func (g *guardedWorld) request(t *testing.T, method, path string, headers map[string]string, body string, sign bool) string {
+func (g *guardedWorld) request(t *testing.T, method, path string, headers map[string]string, body string,
+	sign bool,
+) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://memory"+path, strings.NewReader(body))
 	if err != nil {
@@ -119,7 +121,8 @@ func TestStrangersShutNobodyOut(t *testing.T) {
 		}
 		poll := g.dial(t)
 		if _, err := io.WriteString(poll, g.request(t, "GET", "/dbs/db/colls/c/docs", map[string]string{
-			"A-IM": "Incremental Feed", "x-ms-documentdb-partitionkeyrangeid": "0", "x-ms-cosmos-max-polling-interval": "20000",
+			"A-IM": "Incremental Feed", "x-ms-documentdb-partitionkeyrangeid": "0",
+			"x-ms-cosmos-max-polling-interval": "20000",
 		}, "", true)); err != nil {
 			t.Fatal(err)
 		}
@@ -137,9 +140,11 @@ func TestStrangersShutNobodyOut(t *testing.T) {
 			conn := g.dial(t)
 			switch i % 3 { // the third says nothing
 			case 0:
-				_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n") // its header is never whole; it may be closed already
+				// its header is never whole; it may be closed already
+				_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n")
 			case 1:
-				go func() { _, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n") }() // nor does it read the answer
+				// nor does it read the answer
+				go func() { _, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n") }()
 			}
 			synctest.Wait()
 		}
@@ -160,7 +165,8 @@ func TestAStrangersRequestEndsItsConnection(t *testing.T) {
 		g := newGuardedWorld(t, 100)
 		for _, request := range []string{
 			g.request(t, "GET", "/", nil, "", false),
-			g.request(t, "GET", "/dbs/db", map[string]string{"Authorization": "type=master&ver=1.0&sig=AAAA"}, "", false),
+			g.request(t, "GET", "/dbs/db", map[string]string{"Authorization": "type=master&ver=1.0&sig=AAAA"}, "",
+				false),
 			g.request(t, "GET", "/no%2Fsuch//path", nil, "", false),
 			g.request(t, "POST", "/dbs/db/colls/c/docs", nil, strings.Repeat("x", 1<<20), false),
 		} {
@@ -177,7 +183,8 @@ func TestAStrangersRequestEndsItsConnection(t *testing.T) {
 		}
 		conn := g.dial(t)
 		for range 2 { // a client with a key keeps its connection, also when what it asks for is refused
-			if a := ask(t, conn, g.request(t, "GET", "/dbs/nosuch", nil, "", true)); a.StatusCode != http.StatusNotFound || a.Close {
+			if a := ask(t, conn, g.request(t, "GET", "/dbs/nosuch", nil, "",
+				true)); a.StatusCode != http.StatusNotFound || a.Close {
 				t.Errorf("status %d, closed %v: want 404 on a connection that goes on", a.StatusCode, a.Close)
 			}
 		}
@@ -200,7 +207,8 @@ func TestSlowClientsAreEnded(t *testing.T) {
 				conn := g.dial(t)
 				request := c.request
 				if request == "signed" {
-					request = strings.TrimSuffix(g.request(t, "POST", "/dbs/db/colls/c/docs", nil, `{"id":"1"}`, true), "}")
+					request = strings.TrimSuffix(g.request(t, "POST", "/dbs/db/colls/c/docs", nil, `{"id":"1"}`, true),
+						"}")
 				}
 				begun := time.Now()
 				if _, err := io.WriteString(conn, request); err != nil {
@@ -262,7 +270,8 @@ func TestALargePageMayBeReadSlowlyButNotKept(t *testing.T) {
 				case c.ok && err != nil:
 					t.Errorf("the page ended after %v with %v", time.Since(begun), err)
 				case !c.ok && (err == nil || time.Since(begun) > writePause+time.Second):
-					t.Errorf("the page ended after %v with %v: want an error after %v", time.Since(begun), err, writePause)
+					t.Errorf("the page ended after %v with %v: want an error after %v", time.Since(begun), err,
+						writePause)
 				}
 				conn.Close()
 				<-stop
@@ -361,7 +370,8 @@ func TestAConnectionForWhichThereIsNoPlaceIsClosed(t *testing.T) {
 			t.Fatalf("status %d", a.StatusCode)
 		}
 		poll := g.request(t, "GET", "/dbs/db/colls/c/docs", map[string]string{
-			"A-IM": "Incremental Feed", "x-ms-documentdb-partitionkeyrangeid": "0", "x-ms-cosmos-max-polling-interval": "20000",
+			"A-IM": "Incremental Feed", "x-ms-documentdb-partitionkeyrangeid": "0",
+			"x-ms-cosmos-max-polling-interval": "20000",
 		}, "", true)
 		if _, err := io.WriteString(busy, poll); err != nil {
 			t.Fatal(err)

@@ -102,7 +102,8 @@ func TestANewConnectionWaitsWhileTheRequestsOfStrangersAreBeingRead(t *testing.T
 					held = append(held, conn)
 				}
 				begun := time.Now()
-				if a := ask(t, g.dial(t), g.request(t, "GET", "/dbs/db", nil, "", true)); a.StatusCode != http.StatusOK {
+				if a := ask(t, g.dial(t), g.request(t, "GET", "/dbs/db", nil, "",
+					true)); a.StatusCode != http.StatusOK {
 					t.Errorf("status %d", a.StatusCode)
 				}
 				if took := time.Since(begun); took < c.want || took > c.want+2*placeLook {
@@ -171,7 +172,8 @@ func TestWhoHasMostStrangersMakesRoomFirst(t *testing.T) {
 	begun := open("10.0.0.2:1", true, time.Second)
 	silent := open("10.0.0.2:2", false, 2*time.Second)
 	if found := g.longestLoiterer(); found != silent {
-		t.Errorf("the first to make room is that of %v, silent %v: want the silent one of the address with two", found.from, !found.heard.Load())
+		t.Errorf("the first to make room is that of %v, silent %v: want the silent one of the address with two",
+			found.from, !found.heard.Load())
 	}
 	g.leaveGuard(silent)
 	busy := open("10.0.0.2:3", false, 3*time.Second)

@@ -26,7 +26,10 @@ var spelledByHTTP = map[string]bool{
 // The .NET SDK finds x-ms-continuation and three more by their exact spelling. A test that
 // asks for them with an http.Client sees nothing of that: it spells all names anew.
 func TestHeaderNamesLeaveInLowerCase(t *testing.T) {
-	for scheme, start := range map[string]func(http.Handler) *httptest.Server{"http": httptest.NewServer, "https": httptest.NewTLSServer} {
+	for scheme, start := range map[string]func(http.Handler) *httptest.Server{
+		"http":  httptest.NewServer,
+		"https": httptest.NewTLSServer,
+	} {
 		t.Run(scheme, func(t *testing.T) {
 			s := wiredServer{start(newWorld(t, Options{}).Server)}
 			defer s.Close()
@@ -37,9 +40,11 @@ func TestHeaderNamesLeaveInLowerCase(t *testing.T) {
 						t.Errorf("%s %s: header %q, want %q", q.method, q.path, name, strings.ToLower(name))
 					}
 				}
-				for _, want := range append(strings.Fields(q.has), "x-ms-activity-id", "x-ms-request-charge", "x-ms-serviceversion") {
+				for _, want := range append(strings.Fields(q.has), "x-ms-activity-id", "x-ms-request-charge",
+					"x-ms-serviceversion") {
 					if n := count(names, want); n != 1 {
-						t.Errorf("%s %s: header %q comes %d times among %q, want it once", q.method, q.path, want, n, names)
+						t.Errorf("%s %s: header %q comes %d times among %q, want it once", q.method, q.path, want, n,
+							names)
 					}
 				}
 			}
@@ -59,7 +64,11 @@ var spellingRequests = []struct {
 	{"POST", "/dbs", nil, `{"id":"db"}`, 201, "etag x-ms-resource-quota x-ms-resource-usage"},
 	{"POST", "/dbs", nil, `{"id":"db"}`, 409, "Content-Type"},
 	{"GET", "/dbs", nil, "", 200, "x-ms-item-count"},
-	{"POST", "/dbs/db/colls", map[string]string{"x-ms-offer-throughput": "400"}, `{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}`, 201, "etag"},
+	{
+		"POST", "/dbs/db/colls",
+		map[string]string{"x-ms-offer-throughput": "400"},
+		`{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}`, 201, "etag",
+	},
 	{"GET", "/dbs/db/colls/c", map[string]string{"x-ms-documentdb-populatequotainfo": "true"}, "", 200, "etag"},
 	{"GET", "/dbs/db/colls/c/pkranges", nil, "", 200, "etag"},
 	{"POST", docs, under("p"), `{"id":"a","pk":"p"}`, 201, "etag lsn x-ms-session-token x-ms-content-path"},
@@ -70,12 +79,31 @@ var spellingRequests = []struct {
 	{"PUT", docs + "/a", under("p", "If-Match", `"x"`), `{"id":"a","pk":"p"}`, 412, "lsn"},
 	{"PATCH", docs + "/a", under("p"), `[{"op":"set","path":"/n","value":1}]`, 200, "etag"},
 	{"GET", docs, map[string]string{"x-ms-max-item-count": "1"}, "", 200, "x-ms-continuation x-ms-item-count"},
-	{"GET", docs, map[string]string{"A-IM": "Incremental feed", "x-ms-max-item-count": "1"}, "", 200, "etag lsn x-ms-item-count x-ms-session-token"},
+	{
+		"GET", docs,
+		map[string]string{"A-IM": "Incremental feed", "x-ms-max-item-count": "1"},
+		"", 200,
+		"etag lsn x-ms-item-count x-ms-session-token",
+	},
 	{"GET", docs, map[string]string{"A-IM": "Incremental feed", "If-None-Match": `"9"`}, "", 304, "etag lsn"},
-	{"POST", docs, across("x-ms-max-item-count", "1", "x-ms-cosmos-populateindexmetrics", "true"), `{"query":"SELECT * FROM c"}`, 200, "x-ms-continuation x-ms-documentdb-query-metrics x-ms-cosmos-index-utilization"},
-	{"POST", docs, map[string]string{"content-type": wire.QueryType, "x-ms-cosmos-is-query-plan-request": "True"}, `{"query":"SELECT * FROM c"}`, 200, "Content-Type"},
-	{"POST", docs, under("p", "x-ms-cosmos-is-batch-request", "true", "x-ms-cosmos-batch-atomic", "true"), `[{"operationType":"Read","id":"a"}]`, 200, "x-ms-session-token x-ms-item-count"},
-	{"POST", docs, under("p", "x-ms-cosmos-is-batch-request", "true", "x-ms-cosmos-batch-atomic", "false"), `[{"operationType":"Read","id":"a"},{"operationType":"Read","id":"b"}]`, 200, "x-ms-session-token"},
+	{
+		"POST", docs, across("x-ms-max-item-count", "1", "x-ms-cosmos-populateindexmetrics", "true"),
+		`{"query":"SELECT * FROM c"}`, 200,
+		"x-ms-continuation x-ms-documentdb-query-metrics x-ms-cosmos-index-utilization",
+	},
+	{
+		"POST", docs,
+		map[string]string{"content-type": wire.QueryType, "x-ms-cosmos-is-query-plan-request": "True"},
+		`{"query":"SELECT * FROM c"}`, 200, "Content-Type",
+	},
+	{
+		"POST", docs, under("p", "x-ms-cosmos-is-batch-request", "true", "x-ms-cosmos-batch-atomic", "true"),
+		`[{"operationType":"Read","id":"a"}]`, 200, "x-ms-session-token x-ms-item-count",
+	},
+	{
+		"POST", docs, under("p", "x-ms-cosmos-is-batch-request", "true", "x-ms-cosmos-batch-atomic", "false"),
+		`[{"operationType":"Read","id":"a"},{"operationType":"Read","id":"b"}]`, 200, "x-ms-session-token",
+	},
 	{"POST", "/offers", across(), `{"query":"SELECT * FROM root"}`, 200, "x-ms-item-count"},
 	{"PATCH", "/dbs", nil, "", 405, "Allow"},
 	{"GET", "/nothing/like/it", nil, "", 400, "Content-Type"},
@@ -110,7 +138,9 @@ func count(names []string, want string) (n int) {
 type wiredServer struct{ *httptest.Server }
 
 // rawNames sends a request over HTTP/1.1 and returns the names of the answer's headers as they came.
-func (s wiredServer) rawNames(t *testing.T, method, path string, headers map[string]string, body string, status int) []string {
+func (s wiredServer) rawNames(t *testing.T, method, path string, headers map[string]string, body string,
+	status int,
+) []string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
 	if err != nil {

@@ -48,7 +48,10 @@ func (h knownHosts) refuse(host string) error {
 	if ip := net.ParseIP(name); ip != nil && ip.IsLoopback() {
 		return nil
 	}
-	e := wire.Errorf(http.StatusForbidden, 0, wire.CodeForbidden, "The header Host is %.256q: want a loopback address, localhost, or a name that is given to changefeed serve --allow-host (in a program, to Options.Hosts): anybody knows the key of this server, also a web page that has a name point to this machine", host)
+	e := wire.Errorf(http.StatusForbidden, 0, wire.CodeForbidden,
+		"The header Host is %.256q: want a loopback address, localhost, or a name that is given to changefeed serve "+
+			"--allow-host (in a program, to Options.Hosts): anybody knows the key of this server, also a web page "+
+			"that has a name point to this machine", host)
 	e.Bare = true
 	return e
 }
@@ -57,7 +60,8 @@ func (h knownHosts) refuse(host string) error {
 func CheckHost(name string) error {
 	ip := net.ParseIP(strings.Trim(name, "[]"))
 	if name == "" || ip == nil && strings.ContainsAny(name, ":/*?@[] ") {
-		return fmt.Errorf("want a host name or an IP address without scheme, port and wildcards, such as cosmos.internal")
+		return fmt.Errorf("want a host name or an IP address without scheme, port and wildcards, such as " +
+			"cosmos.internal")
 	}
 	return nil
 }

@@ -56,7 +56,8 @@ func TestAServerWithTheEmulatorsKeyAnswersToItsOwnNamesOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, host := range []string{
-				"localhost", "localhost:8081", "LOCALHOST.:8081", "app.localhost:8081", "127.0.0.1:8081", "127.8.8.8", "[::1]:8081", "[::1]", "",
+				"localhost", "localhost:8081", "LOCALHOST.:8081", "app.localhost:8081", "127.0.0.1:8081", "127.8.8.8",
+				"[::1]:8081", "[::1]", "",
 				"cosmos.internal:8081", "COSMOS.INTERNAL", "db", "db:1", "192.0.2.7:8081", "[2001:db8::7]:8081",
 			} {
 				if status, message := statusAt(t, s, c.key, host); status != http.StatusOK {
@@ -64,10 +65,13 @@ func TestAServerWithTheEmulatorsKeyAnswersToItsOwnNamesOnly(t *testing.T) {
 				}
 			}
 			for _, host := range []string{
-				"evil.example", "evil.example:8081", "localhost.evil.example", "evil-localhost:8081", "127.0.0.1.evil.example:8081", "internal", "x.cosmos.internal", "192.0.2.8", "[2001:db8::8]:8081", "0.0.0.0:8081",
+				"evil.example", "evil.example:8081", "localhost.evil.example", "evil-localhost:8081",
+				"127.0.0.1.evil.example:8081", "internal", "x.cosmos.internal", "192.0.2.8", "[2001:db8::8]:8081",
+				"0.0.0.0:8081",
 			} {
 				status, message := statusAt(t, s, c.key, host)
-				if c.checked && (status != http.StatusForbidden || !strings.Contains(message, "--allow-host") || !strings.Contains(message, host)) {
+				if c.checked && (status != http.StatusForbidden || !strings.Contains(message, "--allow-host") ||
+					!strings.Contains(message, host)) {
 					t.Errorf("host %q: %d %s, want 403 that names the host and --allow-host", host, status, message)
 				}
 				if !c.checked && status != http.StatusOK {

@@ -74,7 +74,9 @@ func (c *call) findItem(body []byte) (ref itemRef, err error) {
 		if c.in.Method == http.MethodGet {
 			sub = wire.SubKeyMismatch
 		}
-		return ref, wire.Errorf(http.StatusBadRequest, sub, wire.CodeBadRequest, wire.NoKey+" PartitionKey value must be supplied for this operation: want the header x-ms-documentdb-partitionkey")
+		return ref, wire.Errorf(http.StatusBadRequest, sub, wire.CodeBadRequest,
+			wire.NoKey+" PartitionKey value must be supplied for this operation: want the header "+
+				"x-ms-documentdb-partitionkey")
 	}
 	if ref.logical, err = c.findLogical(cont, key); err != nil {
 		return ref, err
@@ -96,7 +98,8 @@ func (s *Server) gatewayTakes(id string) error {
 		return wire.BadRequest("item id %q has a tab or line break: the gateway cannot find such items", id)
 	case strings.ContainsAny(id, `%/\#`) || strings.HasSuffix(id, " "):
 		return wire.Errorf(http.StatusUnauthorized, 0, wire.CodeUnauthorized,
-			`item id %q ends in a blank or has one of %% / \ #: the gateway computes another signature for such items`, id)
+			`item id %q ends in a blank or has one of %% / \ #: the gateway computes another signature for such items`,
+			id)
 	}
 	return nil
 }
@@ -163,5 +166,8 @@ func deleteItem(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.writeItems(p.logical, docstore.Write{Write: feed.Write{Op: feed.WriteDelete, ID: p.id, IfMatch: c.in.IfMatch()}})
+	return c.writeItems(p.logical, docstore.Write{Write: feed.Write{
+		Op: feed.WriteDelete, ID: p.id,
+		IfMatch: c.in.IfMatch(),
+	}})
 }

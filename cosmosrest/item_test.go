@@ -83,8 +83,9 @@ func TestItemHeaders(t *testing.T) {
 	a := w.item(t, "a", "")
 	w.item(t, "b", "")
 	for name, want := range map[string]string{
-		"x-ms-session-token": "0:-1#1", "lsn": "1", "x-ms-content-path": cont.RID(), "x-ms-alt-content-path": "dbs/db/colls/c",
-		"content-type": "application/json", "x-ms-request-charge": "5.50",
+		"x-ms-session-token": "0:-1#1", "lsn": "1", "x-ms-content-path": cont.RID(),
+		"x-ms-alt-content-path": "dbs/db/colls/c",
+		"content-type":          "application/json", "x-ms-request-charge": "5.50",
 	} {
 		if got := a.header.Get(name); got != want {
 			t.Errorf("header %s is %q, want %q", name, got, want)
@@ -144,7 +145,8 @@ func TestItemConditions(t *testing.T) {
 		if a.want(t, c.status); c.status == 304 && (a.header.Get("etag") != etag || len(a.body) > 0) {
 			t.Errorf("304 has the ETag %s and the body %q", a.header.Get("etag"), a.body)
 		}
-		if want := map[int]string{200: "3.00", 304: "1.00"}[c.status]; c.method == "GET" && want != "" && a.header.Get("x-ms-request-charge") != want {
+		if want := map[int]string{200: "3.00", 304: "1.00"}[c.status]; c.method == "GET" && want != "" &&
+			a.header.Get("x-ms-request-charge") != want {
 			t.Errorf("status %d costs %s, want %s", c.status, a.header.Get("x-ms-request-charge"), want)
 		}
 	}
@@ -201,16 +203,19 @@ func TestItemRefused(t *testing.T) {
 		{"DELETE", docs + "/a", ``, ``, 400, "0", "BadRequest", "PartitionKey value must be supplied"},
 		{"GET", "/dbs/db/colls/x/docs/a", `["p"]`, ``, 404, "0", "NotFound", "Resource Not Found"},
 	} {
-		says := w.do(t, c.method, c.path, map[string]string{"x-ms-documentdb-partitionkey": c.key}, c.body).refused(t, c.status, c.sub, c.code)
+		says := w.do(t, c.method, c.path, map[string]string{"x-ms-documentdb-partitionkey": c.key}, c.body).refused(t,
+			c.status, c.sub, c.code)
 		if !strings.Contains(strings.ReplaceAll(says, `\`, ""), c.says) {
-			t.Errorf("%s %s with key %s and body %.40s: %s, want %q in it", c.method, c.path, c.key, c.body, says, c.says)
+			t.Errorf("%s %s with key %s and body %.40s: %s, want %q in it", c.method, c.path, c.key, c.body, says,
+				c.says)
 		}
 	}
 }
 
 func TestUniqueKeyConflict(t *testing.T) {
 	w := newWorld(t, Options{})
-	w.create(t, "db", `{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/mail"]}]}}`, nil)
+	w.create(t, "db",
+		`{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/mail"]}]}}`, nil)
 	w.item(t, "a", `,"mail":"x"`)
 	w.do(t, "POST", docs, under("p"), `{"id":"b","pk":"p","mail":"x"}`).refused(t, 409, "0", "Conflict")
 }
@@ -220,7 +225,8 @@ func TestKeyFromBody(t *testing.T) {
 	w.do(t, "POST", docs, nil, `{"id":"a","pk":"p"}`).want(t, 201)
 	w.do(t, "POST", docs, nil, `{"id":"a"`).refused(t, 400, "0", "BadRequest")
 	w.do(t, "PUT", docs+"/a", nil, `{"id":"a","pk":"p","v":2}`).want(t, 200)
-	if it, err := cont.Item(t.Context(), feed.Key("p"), "a"); err != nil || !strings.Contains(string(it.Body), `"v":2`) {
+	if it, err := cont.Item(t.Context(), feed.Key("p"), "a"); err != nil ||
+		!strings.Contains(string(it.Body), `"v":2`) {
 		t.Fatalf("item is %s, %v", it.Body, err)
 	}
 }
@@ -240,7 +246,8 @@ func TestTriggers(t *testing.T) {
 // A container with an offer of 400 request units a second has a second's worth of them.
 func TestItemsThrottled(t *testing.T) {
 	w := newWorld(t, Options{})
-	w.create(t, "db", `{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}`, map[string]string{"x-ms-offer-throughput": "400"})
+	w.create(t, "db", `{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}`,
+		map[string]string{"x-ms-offer-throughput": "400"})
 	big := strings.Repeat("x", 200<<10)
 	w.do(t, "POST", docs, under("p"), `{"id":"a","pk":"p","v":"`+big+`"}`).want(t, 201) // 1,100 request units
 	one := `{"operationType":"Create","resourceBody":{"id":"b","pk":"p"}}`
@@ -359,7 +366,8 @@ func TestConsistency(t *testing.T) {
 	}
 	for _, level := range []string{"Strong", "boundedstaleness"} {
 		w.do(t, "GET", docs+"/a", under("p", "x-ms-consistency-level", level), "").refused(t, 400, "0", "BadRequest")
-		w.do(t, "GET", "/", map[string]string{"x-ms-consistency-level": level}, "").want(t, 200) // a client learns the level here
+		// a client learns the level here
+		w.do(t, "GET", "/", map[string]string{"x-ms-consistency-level": level}, "").want(t, 200)
 		for _, o := range []Options{{Lenient: true}, {Consistency: "Strong"}} {
 			w, _ := newContainer(t, o)
 			w.item(t, "a", "")
@@ -375,14 +383,16 @@ func TestPatch(t *testing.T) {
 	patch := func(body string) answer { return w.do(t, "PATCH", docs+"/a", under("p"), body) }
 	a := patch(`[{"op":"add","path":"/tags/-","value":"y"},{"op":"set","path":"/s","value":{"t":1}},{"op":"replace","path":"/v","value":2},
 		{"op":"remove","path":"/old"},{"op":"incr","path":"/v","value":3},{"op":"move","from":"/from","path":"/to"},{"op":"set","path":"/none"}]`).want(t, 200)
-	if !strings.HasPrefix(string(a.body), `{"id":"a","pk":"p","v":5,"tags":["x","y"],"s":{"t":1},"to":7,"none":null,"_rid":`) {
+	if !strings.HasPrefix(string(a.body),
+		`{"id":"a","pk":"p","v":5,"tags":["x","y"],"s":{"t":1},"to":7,"none":null,"_rid":`) {
 		t.Fatalf("patched to %s", a.body)
 	}
 	if a.header.Get("x-ms-request-charge") != "6.50" {
 		t.Errorf("charge is %s", a.header.Get("x-ms-request-charge"))
 	}
 	patch(`{"condition":"from c where c.v = 5","operations":[{"op":"incr","path":"/v","value":1}]}`).want(t, 200)
-	patch(`{"condition":"from c where c.v = 5","operations":[{"op":"incr","path":"/v","value":1}]}`).refused(t, 412, "0", "PreconditionFailed")
+	patch(`{"condition":"from c where c.v = 5","operations":[{"op":"incr","path":"/v","value":1}]}`).refused(t, 412,
+		"0", "PreconditionFailed")
 	one := `{"op":"incr","path":"/v","value":1}`
 	for body, says := range map[string]string{
 		`{"condition":"from c where","operations":[` + one + `]}`:          "condition",
@@ -416,13 +426,15 @@ func TestAReplaceWithAnotherIDRenamesTheItem(t *testing.T) {
 	w.item(t, "taken", "")
 	etag := w.do(t, "GET", docs+"/a", under("p"), "").want(t, 200).header.Get("etag")
 	w.do(t, "PUT", docs+"/a", under("p"), `{"id":"taken","pk":"p"}`).refused(t, 409, "0", "Conflict")
-	w.do(t, "PUT", docs+"/a", under("p", "If-Match", `"other"`), `{"id":"b","pk":"p"}`).refused(t, 412, "0", "PreconditionFailed")
+	w.do(t, "PUT", docs+"/a", under("p", "If-Match", `"other"`), `{"id":"b","pk":"p"}`).refused(t, 412, "0",
+		"PreconditionFailed")
 	w.do(t, "PUT", docs+"/none", under("p"), `{"id":"b","pk":"p"}`).refused(t, 404, "0", "NotFound")
 	if cont.Head() != 2 {
 		t.Fatalf("something was written: the newest LSN is %d", cont.Head())
 	}
 	renamed := w.do(t, "PUT", docs+"/a", under("p", "If-Match", etag), `{"id":"b","pk":"p","v":2}`).want(t, 200)
-	if o := renamed.object(t); o["id"] != "b" || o["v"] != 2.0 || renamed.header.Get("etag") != o["_etag"] || renamed.header.Get("lsn") != "3" {
+	if o := renamed.object(t); o["id"] != "b" || o["v"] != 2.0 || renamed.header.Get("etag") != o["_etag"] ||
+		renamed.header.Get("lsn") != "3" {
 		t.Errorf("renamed: %s", renamed.body)
 	}
 	w.do(t, "GET", docs+"/a", under("p"), "").refused(t, 404, "0", "NotFound")

@@ -87,7 +87,8 @@ func ParseRoles(text []byte) (Roles, error) {
 		err = errors.New("there is more after them")
 	}
 	if err != nil {
-		return nil, fmt.Errorf(`read roles: line %d: %w: want {"PRINCIPAL": [{"database": "d", "container": "c", "actions": [...]}]}`, failedLine(text, dec, err), err)
+		return nil,
+			fmt.Errorf(`read roles: line %d: %w: want {"PRINCIPAL": [{"database": "d", "container": "c", "actions": [...]}]}`, failedLine(text, dec, err), err)
 	}
 	return roles, auth.CheckRoles(roles.grants())
 }

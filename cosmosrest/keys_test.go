@@ -37,7 +37,10 @@ func TestAuthorizationHeaders(t *testing.T) {
 		{"escaped in lower case", lower, 200, "", ""},
 		{"as it is", raw, 200, "", ""},
 		{"none", "", 401, "0", "Required Header authorization is missing"},
-		{"another key", sign(t, testKey("x"), request()), 401, "0", "Server used the following payload to sign: 'get\ncolls\ndbs/db/colls/c\n"},
+		{
+			"another key", sign(t, testKey("x"), request()), 401, "0",
+			"Server used the following payload to sign: 'get\ncolls\ndbs/db/colls/c\n",
+		},
 		{"signature missing", "type=master&ver=1.0", 401, "5001", "wrong format"},
 		{"signature empty", "type=master&ver=1.0&sig=", 401, "5001", "wrong format"},
 		{"other version", "type=master&ver=2.0&sig=x", 401, "5001", "wrong format"},
@@ -67,12 +70,17 @@ func TestTheDateHeaderServesForXMsDate(t *testing.T) {
 	date := time.Now().UTC().Format(http.TimeFormat)
 	r.Header.Set("x-ms-date", date)
 	signature := sign(t, wellKnownKey, r)
-	w.do(t, "GET", "/dbs/db/colls/c", map[string]string{"x-ms-date": "", "Date": date, "Authorization": signature}, "").want(t, http.StatusOK)
-	w.do(t, "GET", "/dbs/db/colls/c", map[string]string{"x-ms-date": "", "Authorization": signature}, "").refused(t, http.StatusUnauthorized, "0", "Unauthorized")
+	w.do(t, "GET", "/dbs/db/colls/c", map[string]string{"x-ms-date": "", "Date": date, "Authorization": signature},
+		"").want(t, http.StatusOK)
+	w.do(t, "GET", "/dbs/db/colls/c", map[string]string{"x-ms-date": "", "Authorization": signature}, "").refused(t,
+		http.StatusUnauthorized, "0", "Unauthorized")
 }
 
 func TestEveryKeyOpensAndReadOnlyKeysOnlyRead(t *testing.T) {
-	keys := Keys{Primary: testKey("a"), Secondary: testKey("b"), PrimaryReadOnly: testKey("c"), SecondaryReadOnly: testKey("d")}
+	keys := Keys{
+		Primary: testKey("a"), Secondary: testKey("b"), PrimaryReadOnly: testKey("c"),
+		SecondaryReadOnly: testKey("d"),
+	}
 	w := newWorld(t, Options{Keys: keys})
 	w.key = keys.Primary
 	w.create(t, "db", `{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}`, nil)
@@ -84,7 +92,8 @@ func TestEveryKeyOpensAndReadOnlyKeysOnlyRead(t *testing.T) {
 		w.do(t, "GET", "/dbs/db/colls/c", nil, "").want(t, http.StatusOK)
 		for _, write := range []answer{
 			w.do(t, "POST", "/dbs", nil, `{"id":"`+c.key[:4]+`"}`),
-			w.do(t, "POST", "/dbs/db/colls/c/docs", map[string]string{"x-ms-documentdb-partitionkey": `["p"]`}, `{"id":"`+c.key[:4]+`","pk":"p"}`),
+			w.do(t, "POST", "/dbs/db/colls/c/docs", map[string]string{"x-ms-documentdb-partitionkey": `["p"]`},
+				`{"id":"`+c.key[:4]+`","pk":"p"}`),
 		} {
 			if c.write {
 				write.want(t, http.StatusCreated)
@@ -101,7 +110,8 @@ func TestEveryKeyOpensAndReadOnlyKeysOnlyRead(t *testing.T) {
 func TestTheEmulatorsKeyOpensNoServerWithAnother(t *testing.T) {
 	own := testKey("a")
 	for name, keys := range map[string]Keys{
-		"a second key": {Secondary: own}, "a key to read": {PrimaryReadOnly: own}, "a second key to read": {SecondaryReadOnly: own},
+		"a second key": {Secondary: own}, "a key to read": {PrimaryReadOnly: own},
+		"a second key to read": {SecondaryReadOnly: own},
 	} {
 		w := newWorld(t, Options{Keys: keys})
 		if a := w.do(t, "GET", "/dbs", nil, ""); a.status != http.StatusUnauthorized {
@@ -114,12 +124,18 @@ func TestTheEmulatorsKeyOpensNoServerWithAnother(t *testing.T) {
 
 func TestBadKeysAreNamed(t *testing.T) {
 	for want, keys := range map[string]Keys{
-		"primary key is not base64":                               {Primary: "not base64"},
-		"secondary key is the base64 of 3 bytes: want at least":   {Primary: testKey("a"), Secondary: "YWJj"},
-		"primary read-only key is not base64":                     {PrimaryReadOnly: "%"},
-		"secondary read-only key is not base64":                   {SecondaryReadOnly: "%"},
-		"primary read-only key may also write, as another key":    {Primary: testKey("a"), PrimaryReadOnly: testKey("a")},
-		"secondary read-only key may also write, as another key:": {Secondary: testKey("a"), SecondaryReadOnly: testKey("a")},
+		"primary key is not base64":                             {Primary: "not base64"},
+		"secondary key is the base64 of 3 bytes: want at least": {Primary: testKey("a"), Secondary: "YWJj"},
+		"primary read-only key is not base64":                   {PrimaryReadOnly: "%"},
+		"secondary read-only key is not base64":                 {SecondaryReadOnly: "%"},
+		"primary read-only key may also write, as another key": {
+			Primary:         testKey("a"),
+			PrimaryReadOnly: testKey("a"),
+		},
+		"secondary read-only key may also write, as another key:": {
+			Secondary:         testKey("a"),
+			SecondaryReadOnly: testKey("a"),
+		},
 	} {
 		_, err := New(nil, Options{Keys: keys})
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -164,7 +164,10 @@ func (n *network) note(client int, in demand, out heard, begin, end int64) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.history = append(n.history, porcupine.Operation{ClientId: client, Input: in, Output: out, Call: begin, Return: end})
+	n.history = append(n.history, porcupine.Operation{
+		ClientId: client, Input: in, Output: out, Call: begin,
+		Return: end,
+	})
 }
 
 // ask sends the request over HTTP.
@@ -225,7 +228,8 @@ func (n *network) work(client, requests int) {
 		default:
 			in.method = http.MethodDelete
 		}
-		if out := n.send(client, in); out.etag != "" || out.status == http.StatusNotFound || in.method == http.MethodDelete {
+		if out := n.send(client, in); out.etag != "" || out.status == http.StatusNotFound ||
+			in.method == http.MethodDelete {
 			known[in.doc] = out.etag
 		}
 	}
@@ -251,7 +255,8 @@ func observe(t *testing.T, seed uint64, spoil func(http.Handler) http.Handler) (
 		clients.Wait()
 		n.late.Wait()
 		for _, doc := range []string{"a", "b"} {
-			n.note(4, demand{doc: doc, method: http.MethodGet}, n.ask(demand{doc: doc, method: http.MethodGet}), n.ticks.Add(1), n.ticks.Add(1))
+			n.note(4, demand{doc: doc, method: http.MethodGet}, n.ask(demand{doc: doc, method: http.MethodGet}),
+				n.ticks.Add(1), n.ticks.Add(1))
 		}
 		transport.CloseIdleConnections()
 		if err := web.Close(); err != nil {

@@ -75,7 +75,8 @@ func (from resources) replyPage(c *call, rowsOf func(r resource, emit func([]byt
 	}
 	after, err := base64.URLEncoding.DecodeString(c.in.Header(wire.HeaderContinuation))
 	if err != nil {
-		return wire.BadRequest("Invalid Continuation Token. x-ms-continuation is %.100q: want one that this server gave", c.in.Header(wire.HeaderContinuation))
+		return wire.BadRequest("Invalid Continuation Token. x-ms-continuation is %.100q: want one that this "+
+			"server gave", c.in.Header(wire.HeaderContinuation))
 	}
 	last := string(after)
 	var rows []json.RawMessage

@@ -52,9 +52,13 @@ func TestAQueryIsChargedForWhatItComputes(t *testing.T) {
 	}{
 		{"SELECT * FROM c", http.StatusOK, 1, 10},
 		{hostile, http.StatusBadRequest, 1000, 2000}, // also though nothing came of it
-		{"SELECT VALUE x FROM c JOIN x IN c.a JOIN y IN c.a WHERE x IN (" + strings.Repeat("2,", 500) + "3)", http.StatusBadRequest, 1000, 2000},
+		{
+			"SELECT VALUE x FROM c JOIN x IN c.a JOIN y IN c.a WHERE x IN (" + strings.Repeat("2,", 500) + "3)",
+			http.StatusBadRequest, 1000, 2000,
+		},
 		{"SELECT VALUE x FROM c JOIN x IN c.a WHERE (x+x+x+x+x+x+x+x+x+x+x+x)*x*x*x*x = 3", http.StatusOK, 1, 10},
-		{"SELECT * FROM c WHERE c.n IN (" + strings.Repeat("2,", 50_000) + "1)", http.StatusOK, 300, 1000}, // to be read
+		// to be read
+		{"SELECT * FROM c WHERE c.n IN (" + strings.Repeat("2,", 50_000) + "1)", http.StatusOK, 300, 1000},
 		{"SELECT * FROM c WHERE c.n IN (" + strings.Repeat("2,", 50_000) + ")", http.StatusBadRequest, 300, 1000},
 	} {
 		a := w.compute(t, c.query)
@@ -69,7 +73,8 @@ func TestQueriesOfAnAccountAreChargedForWhatTheyCompute(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	long := "SELECT * FROM c WHERE c.x IN (" + strings.Repeat("2,", 50_000) + "1)"
 	for _, path := range []string{"/offers", "/dbs", "/dbs/db/colls"} {
-		a := w.do(t, "POST", path, map[string]string{"Content-Type": wire.QueryType, "x-ms-documentdb-isquery": "true"}, fmt.Sprintf(`{"query":%q}`, long))
+		a := w.do(t, "POST", path, map[string]string{"Content-Type": wire.QueryType, "x-ms-documentdb-isquery": "true"},
+			fmt.Sprintf(`{"query":%q}`, long))
 		a.want(t, http.StatusOK)
 		if ru := a.charge(t); ru < 300 {
 			t.Errorf("a query of %s is %.2f RU, want 300 or more", path, ru)
@@ -98,7 +103,8 @@ func TestQueriesThatComputeTakeTurns(t *testing.T) {
 		}
 		a := <-refused
 		a.refused(t, http.StatusTooManyRequests, "3200", "TooManyRequests")
-		if took := time.Since(begun); took != meter.MaxWait || !strings.Contains(string(a.body), "had no turn for 10s") {
+		if took := time.Since(begun); took != meter.MaxWait ||
+			!strings.Contains(string(a.body), "had no turn for 10s") {
 			t.Errorf("after %v: %s: want the cause, after %v", took, a.body, meter.MaxWait)
 		}
 		go func() { refused <- w.compute(t, hostile) }()
@@ -152,7 +158,10 @@ func TestAnswersThatNobodyReadsAreBounded(t *testing.T) {
 	large := fmt.Sprintf(`{"id":"1","pk":"p","text":%q}`, strings.Repeat("x", meter.Large))
 	w.do(t, "POST", "/dbs/db/colls/c/docs", keyed, large).want(t, http.StatusCreated)
 	w.holdAnswers(t, meter.MaxSending-1000) // to others
-	for _, c := range []struct{ method, path string }{{"GET", "/dbs/db/colls/c/docs/1"}, {"GET", "/dbs/db/colls/c/docs"}} {
+	for _, c := range []struct{ method, path string }{
+		{"GET", "/dbs/db/colls/c/docs/1"},
+		{"GET", "/dbs/db/colls/c/docs"},
+	} {
 		a := w.do(t, c.method, c.path, keyed, "")
 		a.refused(t, http.StatusTooManyRequests, "3200", "TooManyRequests")
 		if !strings.Contains(string(a.body), "slow to read") {

@@ -39,7 +39,10 @@ func newNetClient(t *testing.T) *netClient {
 	if _, err := server.DB.CreateDatabase(t.Context(), "db", nil); err != nil {
 		t.Fatal(err)
 	}
-	cont, err := server.DB.CreateContainer(t.Context(), docstore.ContainerSpec{Database: "db", ID: "contacts", Paths: []string{"/partitionKey"}})
+	cont, err := server.DB.CreateContainer(t.Context(), docstore.ContainerSpec{
+		Database: "db", ID: "contacts",
+		Paths: []string{"/partitionKey"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +50,9 @@ func newNetClient(t *testing.T) *netClient {
 }
 
 // send sends a request to the container, signed as the SDK signs.
-func (n *netClient) send(t *testing.T, method, kind string, headers map[string]string, body []byte) (*http.Response, []byte) {
+func (n *netClient) send(t *testing.T, method, kind string, headers map[string]string, body []byte) (*http.Response,
+	[]byte,
+) {
 	t.Helper()
 	const link = "dbs/db/colls/contacts"
 	r, err := http.NewRequestWithContext(t.Context(), method, n.server.URL+"/"+link+"/"+kind, bytes.NewReader(body))
@@ -61,7 +66,8 @@ func (n *netClient) send(t *testing.T, method, kind string, headers map[string]s
 	}
 	mac := hmac.New(sha256.New, secret)
 	fmt.Fprintf(mac, "%s\n%s\n%s\n%s\n\n", strings.ToLower(method), kind, link, strings.ToLower(date))
-	r.Header.Set("Authorization", url.QueryEscape("type=master&ver=1.0&sig="+base64.StdEncoding.EncodeToString(mac.Sum(nil))))
+	r.Header.Set("Authorization",
+		url.QueryEscape("type=master&ver=1.0&sig="+base64.StdEncoding.EncodeToString(mac.Sum(nil))))
 	for name, value := range map[string]string{
 		"x-ms-date": date, "x-ms-version": "2020-07-15", "Accept": "application/json", "x-ms-noretry-449": "True",
 		"x-ms-cosmos-sdk-supportedcapabilities": "9", "Cache-Control": "no-cache",
@@ -145,16 +151,19 @@ func TestOutboxOfDotNet(t *testing.T) {
 		ETag string `json:"_etag"`
 		Data struct{ Name struct{ LastName string } }
 	}
-	if err := json.Unmarshal(replaced[0].Body, &shown); err != nil || shown.ETag != *replaced[0].ETag || shown.Data.Name.LastName != "v2" {
+	if err := json.Unmarshal(replaced[0].Body, &shown); err != nil || shown.ETag != *replaced[0].ETag ||
+		shown.Data.Name.LastName != "v2" {
 		t.Errorf("the answer to the replace is %s, %v", replaced[0].Body, err)
 	}
 
 	// Somebody with the old version is refused, and so is the event of what did not happen.
 	status, refused := n.execute(t, "k1", event("e3", "ContactNameUpdatedEvent"), replace)
-	if status != http.StatusPreconditionFailed || refused[0].Status != http.StatusFailedDependency || refused[1].Status != http.StatusPreconditionFailed {
+	if status != http.StatusPreconditionFailed || refused[0].Status != http.StatusFailedDependency ||
+		refused[1].Status != http.StatusPreconditionFailed {
 		t.Errorf("status %d: %+v", status, refused)
 	}
-	if status, refused = n.execute(t, "k1", object(1), event("e4", "ContactCreatedEvent")); status != http.StatusConflict {
+	if status, refused = n.execute(t, "k1", object(1),
+		event("e4", "ContactCreatedEvent")); status != http.StatusConflict {
 		t.Errorf("status %d: %+v", status, refused)
 	}
 
@@ -163,7 +172,8 @@ func TestOutboxOfDotNet(t *testing.T) {
 		lsn int64
 	}
 	var got []seen
-	page, err := n.cont.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
+	page, err := n.cont.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()},
+		feed.ReadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +219,8 @@ func (n *netClient) bulk(t *testing.T, ops ...netbatch.Operation) (statuses []in
 	t.Helper()
 	for id, group := range n.group(t, ops) {
 		a, answer := n.send(t, http.MethodPost, "docs", map[string]string{
-			"x-ms-cosmos-is-batch-request": "True", "x-ms-cosmos-batch-atomic": "False", "x-ms-cosmos-batch-continue-on-error": "True",
+			"x-ms-cosmos-is-batch-request": "True", "x-ms-cosmos-batch-atomic": "False",
+			"x-ms-cosmos-batch-continue-on-error": "True",
 			"x-ms-documentdb-partitionkeyrangeid": id,
 		}, netbatch.Request(group...))
 		if a.StatusCode == http.StatusGone && a.Header.Get("x-ms-substatus") == "1002" {
@@ -249,6 +260,7 @@ func TestBulkOfDotNetThroughASplit(t *testing.T) {
 		}
 	}
 	if n.cont.Count() != 60 || n.gone != 1 || len(n.ranges) != 2 {
-		t.Errorf("%d items, %d answers that the range is gone, %d ranges: want 60, 1, 2", n.cont.Count(), n.gone, len(n.ranges))
+		t.Errorf("%d items, %d answers that the range is gone, %d ranges: want 60, 1, 2", n.cont.Count(), n.gone,
+			len(n.ranges))
 	}
 }

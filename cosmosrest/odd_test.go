@@ -45,8 +45,10 @@ var odd = []string{
 func oddWorld(t *testing.T) (*world, *docstore.Container, *cosmos.Container) {
 	t.Helper()
 	w := newWorld(t, Options{Lenient: true})
-	c := w.create(t, "db", `{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash"},"defaultTtl":-1,"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/v"]}]}}`, nil)
-	client, err := cosmos.Open(t.Context(), "http://account.example", cosmos.Key(wellKnownKey), cosmos.Options{Transport: &http.Client{Transport: direct{w, t}}})
+	c := w.create(t, "db",
+		`{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash"},"defaultTtl":-1,"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/v"]}]}}`, nil)
+	client, err := cosmos.Open(t.Context(), "http://account.example", cosmos.Key(wellKnownKey),
+		cosmos.Options{Transport: &http.Client{Transport: direct{w, t}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,24 +113,33 @@ func TestAnOddDocumentIsTheSameToEveryReader(t *testing.T) {
 
 			// The store.
 			it, err := c.Item(t.Context(), feed.PartitionKey(pk), want["id"].(string))
-			if err != nil || string(it.Key) != pk || !bytes.Equal(it.Body, made.body) || !reflect.DeepEqual(decoded(t, it.Body), want) {
+			if err != nil || string(it.Key) != pk || !bytes.Equal(it.Body, made.body) ||
+				!reflect.DeepEqual(decoded(t, it.Body), want) {
 				t.Fatalf("item is %+v, %v, want %v", it, err, want)
 			}
 
 			// Queries, by the members that count.
 			for _, query := range []string{
-				"SELECT * FROM c WHERE c.id = @id AND c.pk = @pk", "SELECT * FROM c WHERE c.pk = @pk", "SELECT * FROM c WHERE c.pk IN (@pk, 'x')",
+				"SELECT * FROM c WHERE c.id = @id AND c.pk = @pk", "SELECT * FROM c WHERE c.pk = @pk",
+				"SELECT * FROM c WHERE c.pk IN (@pk, 'x')",
 				"SELECT * FROM c WHERE c.v = @v", "SELECT VALUE c FROM c WHERE c['v'] = @v AND c.id = @id",
 			} {
-				params := []string{"@id", written(t, want["id"]), "@pk", written(t, want["pk"]), "@v", written(t, want["v"])}
+				params := []string{
+					"@id", written(t, want["id"]), "@pk", written(t, want["pk"]), "@v",
+					written(t, want["v"]),
+				}
 				rows := w.ask(t, across(), query, params...).list(t, "Documents")
 				if len(rows) != 1 || rows[0]["id"] != want["id"] {
 					t.Errorf("%s: %d rows, want the document", query, len(rows))
 				}
 			}
-			for query, wanted := range map[string]any{"SELECT VALUE c.v FROM c": want["v"], "SELECT VALUE c.pk FROM c": want["pk"], "SELECT VALUE c.v.b FROM c": at(want["v"], "b")} {
+			for query, wanted := range map[string]any{
+				"SELECT VALUE c.v FROM c":  want["v"],
+				"SELECT VALUE c.pk FROM c": want["pk"], "SELECT VALUE c.v.b FROM c": at(want["v"], "b"),
+			} {
 				var got struct{ Documents []any }
-				if w.ask(t, across(), query).into(t, &got); wanted == nil != (len(got.Documents) == 0 || got.Documents[0] == nil) ||
+				if w.ask(t, across(), query).into(t, &got); wanted == nil != (len(got.Documents) == 0 ||
+					got.Documents[0] == nil) ||
 					len(got.Documents) > 0 && !reflect.DeepEqual(got.Documents[0], wanted) {
 					t.Errorf("%s: %v, want %v", query, got.Documents, wanted)
 				}
@@ -136,11 +147,13 @@ func TestAnOddDocumentIsTheSameToEveryReader(t *testing.T) {
 
 			// The feed, in the store and over HTTP.
 			for name, source := range map[string]feed.Source{"store": c, "client": items} {
-				page, err := source.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
+				page, err := source.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()},
+					feed.ReadOptions{})
 				if err != nil || len(page.Changes) != 1 {
 					t.Fatalf("%s: %+v, %v, want one change", name, page, err)
 				}
-				if ch := page.Changes[0]; ch.ID != want["id"] || string(ch.PartitionKey) != pk || ch.ETag != it.ETag || ch.LSN != it.LSN || !bytes.Equal(ch.Body, it.Body) {
+				if ch := page.Changes[0]; ch.ID != want["id"] || string(ch.PartitionKey) != pk || ch.ETag != it.ETag ||
+					ch.LSN != it.LSN || !bytes.Equal(ch.Body, it.Body) {
 					t.Errorf("%s: change is %+v, want that of %+v", name, ch, it)
 				}
 			}
@@ -148,7 +161,8 @@ func TestAnOddDocumentIsTheSameToEveryReader(t *testing.T) {
 			// Another document with the same unique value, and one that has only a value that does not count.
 			again := fmt.Sprintf(`{"id":"again","pk":%s,"v":7,"v":%s}`, written(t, want["pk"]), written(t, want["v"]))
 			w.do(t, "POST", docs, key, again).want(t, http.StatusConflict)
-			w.do(t, "POST", docs, key, fmt.Sprintf(`{"id":"other","pk":%s,"v":%s,"v":"other"}`, written(t, want["pk"]), written(t, want["v"]))).want(t, http.StatusCreated)
+			w.do(t, "POST", docs, key, fmt.Sprintf(`{"id":"other","pk":%s,"v":%s,"v":"other"}`, written(t, want["pk"]),
+				written(t, want["v"]))).want(t, http.StatusCreated)
 
 			oddPatches(t, c, it, want)
 		})
@@ -161,8 +175,12 @@ func oddPatches(t *testing.T, c *docstore.Container, it docstore.Item, want map[
 		op feed.PatchOp
 		do func()
 	}{
-		{feed.PatchOp{Op: "set", Path: "/v", Value: json.RawMessage(`{"n":-0}`)}, func() { want["v"] = map[string]any{"n": 0.0} }},
-		{feed.PatchOp{Op: "incr", Path: "/v/n", Value: json.RawMessage(`1.5`)}, func() { want["v"] = map[string]any{"n": 1.5} }},
+		{feed.PatchOp{Op: "set", Path: "/v", Value: json.RawMessage(`{"n":-0}`)}, func() {
+			want["v"] = map[string]any{"n": 0.0}
+		}},
+		{feed.PatchOp{Op: "incr", Path: "/v/n", Value: json.RawMessage(`1.5`)}, func() {
+			want["v"] = map[string]any{"n": 1.5}
+		}},
 		{feed.PatchOp{Op: "move", From: "/v", Path: "/w"}, func() { want["w"] = want["v"]; delete(want, "v") }},
 		{feed.PatchOp{Op: "remove", Path: "/w"}, func() { delete(want, "w") }},
 	} {
@@ -196,13 +214,16 @@ func TestADocumentComesBackAsItWasWritten(t *testing.T) {
 	wants("create", w.do(t, "POST", docs, key, `{"id":"x","pk":"p",`+members+`}`).want(t, http.StatusCreated).body)
 	wants("read", w.do(t, "GET", docs+"/x", key, "").want(t, http.StatusOK).body)
 	wants("query", w.ask(t, across(), "SELECT * FROM c").want(t, http.StatusOK).body)
-	wants("query of the document as a value", w.ask(t, across(), "SELECT VALUE {'it': c} FROM c").want(t, http.StatusOK).body)
-	patched, err := c.Patch(t.Context(), feed.Key("p"), "x", []feed.PatchOp{{Op: "add", Path: "/v", Value: json.RawMessage("3.0")}}, "")
+	wants("query of the document as a value", w.ask(t, across(), "SELECT VALUE {'it': c} FROM c").want(t,
+		http.StatusOK).body)
+	patched, err := c.Patch(t.Context(), feed.Key("p"), "x",
+		[]feed.PatchOp{{Op: "add", Path: "/v", Value: json.RawMessage("3.0")}}, "")
 	if wants("patch", patched.Body); err != nil || !bytes.Contains(patched.Body, []byte(`"v":3.0`)) {
 		t.Errorf("patch: %s, %v", patched.Body, err)
 	}
 	for name, source := range map[string]feed.Source{"feed of the store": c, "feed of the client": items} {
-		page, err := source.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
+		page, err := source.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()},
+			feed.ReadOptions{})
 		if err != nil || len(page.Changes) != 1 {
 			t.Fatalf("%s: %+v, %v, want one change", name, page, err)
 		}
@@ -219,13 +240,17 @@ func TestANumberOutOfRangeIsKeptAndIsNoKey(t *testing.T) {
 	if !bytes.HasPrefix(made.body, []byte(`{"id":"a","pk":"p","v":1e400,"_rid"`)) {
 		t.Errorf("stored as %s", made.body)
 	}
-	if got := w.ask(t, across(), "SELECT * FROM c WHERE c.v > 1e308"); !bytes.Contains(got.want(t, http.StatusOK).body, []byte(`"v":1e400`)) {
+	if got := w.ask(t, across(), "SELECT * FROM c WHERE c.v > 1e308"); !bytes.Contains(got.want(t, http.StatusOK).body,
+		[]byte(`"v":1e400`)) {
 		t.Errorf("above 1e308: %s", got.body)
 	}
-	if _, err := c.Patch(t.Context(), feed.Key("p"), "a", []feed.PatchOp{{Op: "incr", Path: "/v", Value: json.RawMessage("1")}}, ""); err == nil || !strings.Contains(err.Error(), "1e400") {
+	if _, err := c.Patch(t.Context(), feed.Key("p"), "a",
+		[]feed.PatchOp{{Op: "incr", Path: "/v", Value: json.RawMessage("1")}}, ""); err == nil ||
+		!strings.Contains(err.Error(), "1e400") {
 		t.Errorf("increment: %v, want an error that names 1e400", err)
 	}
-	message := w.do(t, "POST", docs, map[string]string{"x-ms-documentdb-partitionkey": `[1e400]`}, `{"id":"b","pk":1e400}`).refused(t, http.StatusBadRequest, "0", "BadRequest")
+	message := w.do(t, "POST", docs, map[string]string{"x-ms-documentdb-partitionkey": `[1e400]`},
+		`{"id":"b","pk":1e400}`).refused(t, http.StatusBadRequest, "0", "BadRequest")
 	if !strings.Contains(message, "1e400") {
 		t.Errorf("refused with %q, want a message that names 1e400", message)
 	}
@@ -235,7 +260,9 @@ func TestANumberOutOfRangeIsKeptAndIsNoKey(t *testing.T) {
 // queries as to encoding/json.
 func TestRandomDocumentsMeanTheSameToEveryReader(t *testing.T) {
 	_, c := newContainer(t, Options{})
-	query, err := sql.Parse("SELECT VALUE {'pk': c.pk, 'a': c.a, 'deep': c.a.a.a, 'b': c['b'], 'all': ObjectToArray(c.a)} FROM c")
+	query,
+		err := sql.Parse("SELECT VALUE {'pk': c.pk, 'a': c.a, 'deep': c.a.a.a, 'b': c['b'], 'all': " +
+		"ObjectToArray(c.a)} FROM c")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +307,10 @@ func TestRandomDocumentsMeanTheSameToEveryReader(t *testing.T) {
 		if err := bound.Rows(body, func(text []byte) error { return json.Unmarshal(text, &row) }); err != nil {
 			rt.Fatalf("%s: %v", body, err)
 		}
-		for member, value := range map[string]any{"pk": pk, "a": want["a"], "b": want["b"], "deep": at(want, "a", "a", "a")} {
+		for member, value := range map[string]any{
+			"pk": pk, "a": want["a"], "b": want["b"],
+			"deep": at(want, "a", "a", "a"),
+		} {
 			if !reflect.DeepEqual(row[member], value) {
 				rt.Fatalf("%s: %s is %v to a query, want %v", body, member, row[member], value)
 			}

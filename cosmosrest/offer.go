@@ -45,7 +45,9 @@ func offered(c *call) (*offer, error) {
 	case manual == "" && auto == "":
 		return nil, nil
 	case manual != "" && auto != "":
-		return nil, wire.BadRequest("both x-ms-offer-throughput and x-ms-cosmos-offer-autopilot-settings are there: want one of them")
+		return nil,
+			wire.BadRequest("both x-ms-offer-throughput and x-ms-cosmos-offer-autopilot-settings are there: want " +
+				"one of them")
 	case manual != "":
 		n, err := strconv.Atoi(manual)
 		if err != nil {
@@ -91,7 +93,8 @@ func (o *offer) changeContent(to offerContent) error {
 			Max int `json:"maxThroughput"`
 		}
 		if err := json.Unmarshal(to.Autoscale, &settings); err != nil {
-			return wire.BadRequest(`autopilot settings are %.100q: want JSON such as {"maxThroughput":4000}`, to.Autoscale)
+			return wire.BadRequest(`autopilot settings are %.100q: want JSON such as {"maxThroughput":4000}`,
+				to.Autoscale)
 		}
 		ru, name, least, step = settings.Max, "maxThroughput", minAutoscale, stepAutoscale
 	case to.Manual != nil:
@@ -188,7 +191,9 @@ func listOffers(c *call) error { return eachOffer(c, resources.listPage) }
 // queryOffers queries the offers of the account.
 func queryOffers(c *call) error {
 	if !c.in.IsQuery() {
-		f := wire.Errorf(http.StatusMethodNotAllowed, 0, wire.CodeNotAllowed, "offers cannot be created by themselves: want a query, or the header x-ms-offer-throughput where a database or container is created")
+		f := wire.Errorf(http.StatusMethodNotAllowed, 0, wire.CodeNotAllowed,
+			"offers cannot be created by themselves: want a query, or the header x-ms-offer-throughput where a "+
+				"database or container is created")
 		f.Allow = "GET, POST"
 		return f
 	}
@@ -281,7 +286,8 @@ func (o *offer) mayMigrate(c *call, to offerContent) error {
 	if (o.Autoscale == nil) == (to.Autoscale == nil) || c.s.o.Lenient || c.in.Flag(header) {
 		return nil
 	}
-	return wire.BadRequest("the offer would change between manual throughput and autoscale: want the header %s: true", strings.ToLower(header))
+	return wire.BadRequest("the offer would change between manual throughput and autoscale: want the header %s: true",
+		strings.ToLower(header))
 }
 
 // replyOffer answers with an offer. Changes take effect at once, so no change is ever pending.

@@ -31,14 +31,16 @@ func TestOfferOfAContainer(t *testing.T) {
 	o := w.theOffer(t, "root.offerResourceId = '"+cont.RID()+"'")
 	id, _ := o["id"].(string)
 	self := "offers/" + id + "/"
-	if len(id) != 4 || o["_rid"] != id || o["_self"] != self || o["resource"] != cont.Self() || o["offerVersion"] != "V2" {
+	if len(id) != 4 || o["_rid"] != id || o["_self"] != self || o["resource"] != cont.Self() ||
+		o["offerVersion"] != "V2" {
 		t.Errorf("offer %s", wire.Encode(o))
 	}
 	if same := w.theOffer(t, `root.resource = "`+cont.Self()+`"`); same["id"] != id {
 		t.Errorf("by its resource: %s", wire.Encode(same))
 	}
 	read := w.do(t, "GET", "/"+self, nil, "").want(t, http.StatusOK)
-	if pending, least := read.header.Get("x-ms-offer-replace-pending"), read.header.Get("x-ms-cosmos-min-throughput"); pending != "false" || least != "400" {
+	if pending, least := read.header.Get("x-ms-offer-replace-pending"),
+		read.header.Get("x-ms-cosmos-min-throughput"); pending != "false" || least != "400" {
 		t.Errorf("replace pending %q, minimum %q", pending, least)
 	}
 	etag := read.header.Get("etag")
@@ -49,7 +51,8 @@ func TestOfferOfAContainer(t *testing.T) {
 	if content["offerThroughput"] != 500.0 || next.header.Get("etag") == etag {
 		t.Errorf("replaced: %s", next.body)
 	}
-	w.do(t, "PUT", "/"+self, map[string]string{"If-Match": etag}, more).refused(t, http.StatusPreconditionFailed, "0", "PreconditionFailed")
+	w.do(t, "PUT", "/"+self, map[string]string{"If-Match": etag}, more).refused(t, http.StatusPreconditionFailed, "0",
+		"PreconditionFailed")
 	if again := w.do(t, "GET", "/"+self, nil, ""); string(again.body) != string(next.body) {
 		t.Errorf("read %s, want %s", again.body, next.body)
 	}
@@ -86,7 +89,8 @@ func TestOfferOfADatabase(t *testing.T) {
 
 func TestOfferThatScalesByItself(t *testing.T) {
 	w := newWorld(t, Options{})
-	w.create(t, "db", smallContainer, map[string]string{"x-ms-cosmos-offer-autopilot-settings": `{"maxThroughput":4000,"autoUpgradePolicy":{"throughputPolicy":{"incrementPercent":10}}}`})
+	w.create(t, "db", smallContainer,
+		map[string]string{"x-ms-cosmos-offer-autopilot-settings": `{"maxThroughput":4000,"autoUpgradePolicy":{"throughputPolicy":{"incrementPercent":10}}}`})
 	o := w.theOffer(t, "true")
 	want := `{"offerAutopilotSettings":{"autoUpgradePolicy":{"throughputPolicy":{"incrementPercent":10}},"maxThroughput":4000},"offerThroughput":400}`
 	if got := string(wire.Encode(o["content"])); got != want {
@@ -97,11 +101,13 @@ func TestOfferThatScalesByItself(t *testing.T) {
 		t.Errorf("minimum %s", least)
 	}
 	w.do(t, "PUT", self, nil, `{"content":{"offerAutopilotSettings":{"maxThroughput":10000}}}`).want(t, http.StatusOK)
-	message := w.do(t, "PUT", self, nil, `{"content":{"offerThroughput":400}}`).refused(t, http.StatusBadRequest, "0", "BadRequest")
+	message := w.do(t, "PUT", self, nil, `{"content":{"offerThroughput":400}}`).refused(t, http.StatusBadRequest, "0",
+		"BadRequest")
 	if !strings.Contains(message, "x-ms-cosmos-migrate-offer-to-manual-throughput") {
 		t.Errorf("message %q", message)
 	}
-	w.do(t, "PUT", self, map[string]string{"x-ms-cosmos-migrate-offer-to-manual-throughput": "true"}, `{"content":{"offerThroughput":400}}`).want(t, http.StatusOK)
+	w.do(t, "PUT", self, map[string]string{"x-ms-cosmos-migrate-offer-to-manual-throughput": "true"},
+		`{"content":{"offerThroughput":400}}`).want(t, http.StatusOK)
 	if got := string(wire.Encode(w.theOffer(t, "true")["content"])); got != `{"offerThroughput":400}` {
 		t.Errorf("content %s", got)
 	}
@@ -126,7 +132,10 @@ func TestOfferRefusals(t *testing.T) {
 		{map[string]string{auto: `{}`}, "maxThroughput is 0"},
 		{map[string]string{auto: `4000`}, "autopilot settings are"},
 	} {
-		for path, body := range map[string]string{"/dbs": `{"id":"new"}`, "/dbs/db/colls": strings.Replace(smallContainer, `"c"`, `"new"`, 1)} {
+		for path, body := range map[string]string{
+			"/dbs":          `{"id":"new"}`,
+			"/dbs/db/colls": strings.Replace(smallContainer, `"c"`, `"new"`, 1),
+		} {
 			message := w.do(t, "POST", path, test.headers, body).refused(t, http.StatusBadRequest, "0", "BadRequest")
 			if !strings.Contains(message, test.want) {
 				t.Errorf("%v: message %q, want %q in it", test.headers, message, test.want)
@@ -134,7 +143,10 @@ func TestOfferRefusals(t *testing.T) {
 		}
 	}
 	self := "/" + w.theOffer(t, "true")["_self"].(string)
-	for _, body := range []string{``, `{}`, `{"content":5}`, `{"content":{}}`, `{"content":{"offerThroughput":"400"}}`, `{"content":{"offerThroughput":450}}`} {
+	for _, body := range []string{
+		``, `{}`, `{"content":5}`, `{"content":{}}`, `{"content":{"offerThroughput":"400"}}`,
+		`{"content":{"offerThroughput":450}}`,
+	} {
 		w.do(t, "PUT", self, nil, body).refused(t, http.StatusBadRequest, "0", "BadRequest")
 	}
 	w.do(t, "POST", "/offers", nil, `{"id":"x"}`).refused(t, http.StatusMethodNotAllowed, "0", "MethodNotAllowed")
@@ -176,14 +188,18 @@ func TestAContainerWithoutAThroughputHasAnOfferToRead(t *testing.T) {
 		w.do(t, "POST", docs, under("p"), `{"id":"`+strconv.Itoa(i)+`","pk":"p"}`).want(t, http.StatusCreated)
 	}
 	self := "/" + o["_self"].(string)
-	w.do(t, "PUT", self, nil, `{"offerResourceId":"other","content":{"offerThroughput":500}}`).refused(t, http.StatusBadRequest, "0", "BadRequest")
-	w.do(t, "PUT", self, nil, `{"offerResourceId":"`+cont.RID()+`","content":{"offerThroughput":500}}`).want(t, http.StatusOK)
+	w.do(t, "PUT", self, nil, `{"offerResourceId":"other","content":{"offerThroughput":500}}`).refused(t,
+		http.StatusBadRequest, "0", "BadRequest")
+	w.do(t, "PUT", self, nil, `{"offerResourceId":"`+cont.RID()+`","content":{"offerThroughput":500}}`).want(t,
+		http.StatusOK)
 	if got := offeredIn(cont.Spec().Meta); got != 500 {
 		t.Errorf("the container has %d RU/s, want 500", got)
 	}
-	w.do(t, "POST", "/dbs", map[string]string{"x-ms-offer-throughput": "400"}, `{"id":"shared"}`).want(t, http.StatusCreated)
+	w.do(t, "POST", "/dbs", map[string]string{"x-ms-offer-throughput": "400"}, `{"id":"shared"}`).want(t,
+		http.StatusCreated)
 	shared := w.create(t, "shared", smallContainer, nil)
-	body := string(wire.Encode(map[string]string{"query": "SELECT * FROM root WHERE root.offerResourceId = '" + shared.RID() + "'"}))
+	body := string(wire.Encode(map[string]string{"query": "SELECT * FROM root WHERE root.offerResourceId = '" +
+		shared.RID() + "'"}))
 	if found := w.do(t, "POST", "/offers", queryHeaders, body).list(t, "Offers"); len(found) != 0 {
 		t.Errorf("a container of a database with a throughput has %v", found)
 	}

@@ -17,7 +17,8 @@ type operation func(*call) error
 func operationOf(in *wire.Request) (operation, error) {
 	table := operations[in.Target.Kind]
 	if table == nil {
-		return nil, wire.BadRequest("this server has no %s: want databases, containers, items, pkranges or offers", in.Target.Kind)
+		return nil, wire.BadRequest("this server has no %s: want databases, containers, items, pkranges or offers",
+			in.Target.Kind)
 	}
 	suffix := " one"
 	if in.Target.Feed {
@@ -30,7 +31,8 @@ func operationOf(in *wire.Request) (operation, error) {
 	if methods == "" {
 		return nil, wire.NotFound(0, "the path %q names no resource of this server", in.Path())
 	}
-	e := wire.Errorf(http.StatusMethodNotAllowed, 0, wire.CodeNotAllowed, "%s is not allowed on %s: want one of %s", in.Method, in.Path(), methods)
+	e := wire.Errorf(http.StatusMethodNotAllowed, 0, wire.CodeNotAllowed, "%s is not allowed on %s: want one of %s",
+		in.Method, in.Path(), methods)
 	e.Allow = methods
 	return nil, e
 }

@@ -83,8 +83,10 @@ func rangesOf(cont *docstore.Container, parts []feed.Partition, all int) resourc
 	for _, partition := range parts {
 		rid := rangeRID(cont, partition)
 		body := properties{
-			"minInclusive": wire.Encode(partition.Range.Min), "maxExclusive": wire.Encode(partition.Range.Max), "parents": wire.Encode(append([]string{}, partition.Parents...)),
-			"ridPrefix": wire.Encode(rangeNumber(partition)), "throughputFraction": wire.Encode(1 / float64(all)), "status": wire.Encode("online"),
+			"minInclusive": wire.Encode(partition.Range.Min), "maxExclusive": wire.Encode(partition.Range.Max),
+			"parents":   wire.Encode(append([]string{}, partition.Parents...)),
+			"ridPrefix": wire.Encode(rangeNumber(partition)), "throughputFraction": wire.Encode(1 / float64(all)),
+			"status":                  wire.Encode("online"),
 			"ownedArchivalPKRangeIds": wire.Encode([]string{}), "lsn": wire.Encode(cont.Newest(partition.Range.Min)),
 		}
 		body.setIdentity(partition.ID, rid, cont.Self()+"pkranges/"+rid+"/", version{`"` + rid + `"`, changed.Unix()})
@@ -99,8 +101,10 @@ func rangesOf(cont *docstore.Container, parts []feed.Partition, all int) resourc
 // type.
 func rangeRID(cont *docstore.Container, partition feed.Partition) string {
 	const partitionKeyRange = 0x50 << 56
-	own, _ := base64.StdEncoding.DecodeString(strings.ReplaceAll(cont.RID(), "-", "/"))             // cannot fail: the store made the id this way
-	own = binary.LittleEndian.AppendUint64(own, uint64(rangeNumber(partition)+2)|partitionKeyRange) // the service's numbers begin at 2
+	// cannot fail: the store made the id this way
+	own, _ := base64.StdEncoding.DecodeString(strings.ReplaceAll(cont.RID(), "-", "/"))
+	// the service's numbers begin at 2
+	own = binary.LittleEndian.AppendUint64(own, uint64(rangeNumber(partition)+2)|partitionKeyRange)
 	return strings.ReplaceAll(base64.StdEncoding.EncodeToString(own), "/", "-")
 }
 
@@ -152,12 +156,14 @@ func changePartition(ctx context.Context, cont *docstore.Container, asked partit
 		return cont.Split(ctx, asked.ID)
 	case asked.Operation == "split" && asked.ID != "":
 		if _, err := hex.DecodeString(asked.At); err != nil {
-			return nil, wire.BadRequest("at is %.100q: want an effective partition key in hexadecimal, such as 1F", asked.At)
+			return nil, wire.BadRequest("at is %.100q: want an effective partition key in hexadecimal, such as 1F",
+				asked.At)
 		}
 		return cont.SplitAt(ctx, asked.ID, strings.ToUpper(asked.At))
 	case asked.Operation == "merge" && len(asked.IDs) == 2:
 		one, err := cont.Merge(ctx, asked.IDs[0], asked.IDs[1])
 		return []feed.Partition{one}, err
 	}
-	return nil, wire.BadRequest(`operation is %.100q: want {"operation":"split","id":"0"} or {"operation":"merge","ids":["1","2"]}`, asked.Operation)
+	return nil,
+		wire.BadRequest(`operation is %.100q: want {"operation":"split","id":"0"} or {"operation":"merge","ids":["1","2"]}`, asked.Operation)
 }

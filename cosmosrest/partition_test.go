@@ -32,7 +32,10 @@ func rangesIn(t *testing.T, a answer) []feed.Partition {
 		if r.Status != "online" || r.Parents == nil || r.ThroughputFraction <= 0 || len(r.RID) != 24 || r.TS == 0 {
 			t.Errorf("range %+v", r)
 		}
-		parts = append(parts, feed.Partition{ID: r.ID, Range: feed.Range{Min: r.MinInclusive, Max: r.MaxExclusive}, Parents: r.Parents})
+		parts = append(parts, feed.Partition{
+			ID: r.ID, Range: feed.Range{Min: r.MinInclusive, Max: r.MaxExclusive},
+			Parents: r.Parents,
+		})
 	}
 	return parts
 }
@@ -64,12 +67,14 @@ func TestRangesAreFollowed(t *testing.T) {
 		}
 		etag := first.header.Get("etag")
 		for _, have := range []string{etag, strings.Trim(etag, `"`)} {
-			same := w.do(t, "GET", path, map[string]string{"A-IM": "Incremental feed", "If-None-Match": have}, "").want(t, http.StatusNotModified)
+			same := w.do(t, "GET", path, map[string]string{"A-IM": "Incremental feed", "If-None-Match": have},
+				"").want(t, http.StatusNotModified)
 			if same.header.Get("etag") != etag || len(same.body) > 0 {
 				t.Errorf("%s: not modified since %s, ETag %s, body %q", path, have, same.header.Get("etag"), same.body)
 			}
 		}
-		if plain := w.do(t, "GET", path, map[string]string{"If-None-Match": etag}, ""); idsOf(t, rangesIn(t, plain)) != "0" {
+		if plain := w.do(t, "GET", path, map[string]string{"If-None-Match": etag}, ""); idsOf(t,
+			rangesIn(t, plain)) != "0" {
 			t.Errorf("%s without A-IM: %s", path, plain.body)
 		}
 	}
@@ -81,7 +86,8 @@ func TestRangesOfAContainerThatIsMadeAnewAreOthers(t *testing.T) {
 	etag := w.do(t, "GET", "/dbs/db/colls/c/pkranges", follow, "").header.Get("etag")
 	w.do(t, "DELETE", "/dbs/db/colls/c", nil, "").want(t, http.StatusNoContent)
 	w.create(t, "db", smallContainer, nil)
-	w.do(t, "GET", "/dbs/db/colls/c/pkranges", map[string]string{"A-IM": "Incremental Feed", "If-None-Match": etag}, "").want(t, http.StatusOK)
+	w.do(t, "GET", "/dbs/db/colls/c/pkranges", map[string]string{"A-IM": "Incremental Feed", "If-None-Match": etag},
+		"").want(t, http.StatusOK)
 }
 
 // combine is what a client makes of the partitions it knows and those that are new.
@@ -95,7 +101,9 @@ func combine(known, more []feed.Partition) []feed.Partition {
 			delete(byID, parent)
 		}
 	}
-	return slices.SortedFunc(maps.Values(byID), func(a, b feed.Partition) int { return strings.Compare(a.Range.Min, b.Range.Min) })
+	return slices.SortedFunc(maps.Values(byID), func(a, b feed.Partition) int {
+		return strings.Compare(a.Range.Min, b.Range.Min)
+	})
 }
 
 func TestSplitsAndMerges(t *testing.T) {
@@ -127,8 +135,14 @@ func TestSplitsAndMerges(t *testing.T) {
 		if ids := column(t, now.list(t, "PartitionKeyRanges"), "id"); ids != step.made {
 			t.Errorf("%s: new since %s are %s, want %s", step.body, etag, ids, step.made)
 		}
-		for name, from := range map[string]string{"all": "", "since the beginning": first, "since another container": `"x.5"`} {
-			known = combine(known, rangesIn(t, w.do(t, "GET", ranges, map[string]string{"A-IM": "Incremental Feed", "If-None-Match": from}, "")))
+		for name, from := range map[string]string{
+			"all": "", "since the beginning": first,
+			"since another container": `"x.5"`,
+		} {
+			known = combine(known, rangesIn(t, w.do(t, "GET", ranges, map[string]string{
+				"A-IM":          "Incremental Feed",
+				"If-None-Match": from,
+			}, "")))
 			if ids := idsOf(t, known); ids != step.all {
 				t.Errorf("%s: %s, then there are %s, want %s", step.body, name, ids, step.all)
 			}
@@ -159,14 +173,18 @@ func TestPartitionRefusals(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	const admin = "/dbs/db/colls/c/partitions"
 	for _, body := range []string{
-		``, `{}`, `[]`, `{"operation":"cut","id":"0"}`, `{"operation":"split"}`, `{"operation":"split","id":5}`, `{"operation":"merge","ids":["0"]}`,
-		`{"operation":"split","id":"0","at":"XY"}`, `{"operation":"split","id":"0","at":"F"}`, `{"operation":"split","id":"0","at":"FF"}`,
+		``, `{}`, `[]`, `{"operation":"cut","id":"0"}`, `{"operation":"split"}`, `{"operation":"split","id":5}`,
+		`{"operation":"merge","ids":["0"]}`,
+		`{"operation":"split","id":"0","at":"XY"}`, `{"operation":"split","id":"0","at":"F"}`,
+		`{"operation":"split","id":"0","at":"FF"}`,
 	} {
 		w.do(t, "POST", admin, nil, body).refused(t, http.StatusBadRequest, "0", "BadRequest")
 	}
 	w.do(t, "POST", admin, nil, `{"operation":"split","id":"9"}`).refused(t, http.StatusNotFound, "0", "NotFound")
-	w.do(t, "POST", admin, nil, `{"operation":"merge","ids":["0","0"]}`).refused(t, http.StatusBadRequest, "0", "BadRequest")
-	w.do(t, "POST", "/dbs/db/colls/none/partitions", nil, `{"operation":"split","id":"0"}`).refused(t, http.StatusNotFound, "0", "NotFound")
+	w.do(t, "POST", admin, nil, `{"operation":"merge","ids":["0","0"]}`).refused(t, http.StatusBadRequest, "0",
+		"BadRequest")
+	w.do(t, "POST", "/dbs/db/colls/none/partitions", nil, `{"operation":"split","id":"0"}`).refused(t,
+		http.StatusNotFound, "0", "NotFound")
 	w.do(t, "GET", admin, nil, "").refused(t, http.StatusMethodNotAllowed, "0", "MethodNotAllowed")
 	if ids := idsOf(t, rangesIn(t, w.do(t, "GET", "/dbs/db/colls/c/pkranges", nil, ""))); ids != "0" {
 		t.Errorf("refusals have left the ranges %s", ids)

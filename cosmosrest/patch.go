@@ -32,7 +32,10 @@ func patchItem(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.writeItems(p.logical, docstore.Write{Write: feed.Write{Op: feed.WritePatch, ID: p.id, Patch: ops, IfMatch: c.in.IfMatch()}, If: cond})
+	return c.writeItems(p.logical, docstore.Write{Write: feed.Write{
+		Op: feed.WritePatch, ID: p.id, Patch: ops,
+		IfMatch: c.in.IfMatch(),
+	}, If: cond})
 }
 
 // parsePatch parses a patch: {"condition", "operations"}, or only the operations, as in batches.
@@ -49,9 +52,11 @@ func parsePatch(body []byte) ([]feed.PatchOp, docstore.Condition, error) {
 	}
 	switch {
 	case err != nil:
-		return nil, nil, wire.BadRequest(`body is no patch: %v: want {"operations":[{"op":"set","path":"/a","value":1}]}`, err)
+		return nil, nil,
+			wire.BadRequest(`body is no patch: %v: want {"operations":[{"op":"set","path":"/a","value":1}]}`, err)
 	case len(patch.Operations) == 0 || len(patch.Operations) > wire.MaxPatchOps:
-		return nil, nil, wire.BadRequest("patch has %d operations: want 1 to %d", len(patch.Operations), wire.MaxPatchOps)
+		return nil, nil, wire.BadRequest("patch has %d operations: want 1 to %d", len(patch.Operations),
+			wire.MaxPatchOps)
 	case patch.Condition == "":
 		return patch.Operations, nil, nil
 	}

@@ -9,7 +9,8 @@ import (
 func TestAFeedCanBeCountedInPlaceOfRead(t *testing.T) {
 	w, c := newContainer(t, Options{})
 	for i := range 30 {
-		w.do(t, "POST", docs, under(fmt.Sprint("p", i)), fmt.Sprintf(`{"id":"%d","pk":"p%d"}`, i, i)).want(t, http.StatusCreated)
+		w.do(t, "POST", docs, under(fmt.Sprint("p", i)), fmt.Sprintf(`{"id":"%d","pk":"p%d"}`, i, i)).want(t,
+			http.StatusCreated)
 	}
 	made, err := c.Split(t.Context(), "0")
 	if err != nil {
@@ -33,7 +34,8 @@ func TestAFeedCanBeCountedInPlaceOfRead(t *testing.T) {
 	if all := count(); all != 30 { // of several partitions
 		t.Errorf("container has %d changes, want 30", all)
 	}
-	if left, right := count("x-ms-documentdb-partitionkeyrangeid", made[0].ID), count("x-ms-start-epk", made[1].Range.Min, "x-ms-end-epk", "FF"); left == 0 || right == 0 || left+right != 30 {
+	if left, right := count("x-ms-documentdb-partitionkeyrangeid", made[0].ID),
+		count("x-ms-start-epk", made[1].Range.Min, "x-ms-end-epk", "FF"); left == 0 || right == 0 || left+right != 30 {
 		t.Errorf("halves have %d and %d changes, want 30 together", left, right)
 	}
 	if one := count("x-ms-documentdb-partitionkey", `["p7"]`); one != 1 {
@@ -51,5 +53,6 @@ func TestAFeedCanBeCountedInPlaceOfRead(t *testing.T) {
 		w.do(t, "GET", docs, headers, "").want(t, http.StatusBadRequest)
 	}
 	w.key = ""
-	w.do(t, "GET", docs, map[string]string{"a-im": "Incremental Feed", "x-changefeed-count-pending": "true"}, "").want(t, http.StatusUnauthorized)
+	w.do(t, "GET", docs, map[string]string{"a-im": "Incremental Feed", "x-changefeed-count-pending": "true"},
+		"").want(t, http.StatusUnauthorized)
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A batch gives its documents one LSN. A page may end between them, and any of them may be written or deleted before the next
-// one: the others come once all the same.
+// A batch gives its documents one LSN. A page may end between them, and any of them may be written or deleted before
+// the next one: the others come once all the same.
 func TestPagesWithinABatchShowEachDocumentThatStaysOnce(t *testing.T) {
 	key := map[string]string{"x-ms-documentdb-partitionkey": `["p"]`}
 	create := func(ids ...string) string {
@@ -22,27 +22,37 @@ func TestPagesWithinABatchShowEachDocumentThatStaysOnce(t *testing.T) {
 			for _, deletes := range []bool{false, true} {
 				for size := 1; size < 5; size++ {
 					w, _ := newContainer(t, Options{})
-					headers := map[string]string{"x-ms-cosmos-is-batch-request": "True", "x-ms-cosmos-batch-atomic": "True", "x-ms-documentdb-partitionkey": `["p"]`}
+					headers := map[string]string{
+						"x-ms-cosmos-is-batch-request": "True",
+						"x-ms-cosmos-batch-atomic":     "True", "x-ms-documentdb-partitionkey": `["p"]`,
+					}
 					w.do(t, "POST", docs, headers, create("a", "b", "c", "d", "e")).want(t, 200)
 					page := func(next string, size int) (ids, more string) {
-						h := map[string]string{"x-ms-documentdb-partitionkey": `["p"]`, "x-ms-max-item-count": fmt.Sprint(size), "x-ms-continuation": next}
+						h := map[string]string{
+							"x-ms-documentdb-partitionkey": `["p"]`,
+							"x-ms-max-item-count":          fmt.Sprint(size), "x-ms-continuation": next,
+						}
 						if asked == "" {
 							a := w.do(t, "GET", docs, h, "").want(t, 200)
 							return column(t, a.list(t, "Documents"), "id"), a.header.Get("x-ms-continuation")
 						}
-						a := w.ask(t, across("x-ms-documentdb-partitionkey", `["p"]`, "x-ms-max-item-count", fmt.Sprint(size), "x-ms-continuation", next), asked).want(t, 200)
+						a := w.ask(t, across("x-ms-documentdb-partitionkey", `["p"]`, "x-ms-max-item-count",
+							fmt.Sprint(size), "x-ms-continuation", next), asked).want(t, 200)
 						return column(t, a.list(t, "Documents"), "id"), a.header.Get("x-ms-continuation")
 					}
 					first, next := page("", size)
 					if deletes {
 						w.do(t, "DELETE", docs+"/"+victim, key, "").want(t, 204)
 					} else {
-						w.do(t, "PUT", docs+"/"+victim, key, fmt.Sprintf(`{"id":%q,"pk":"p","n":2}`, victim)).want(t, 200)
+						w.do(t, "PUT", docs+"/"+victim, key, fmt.Sprintf(`{"id":%q,"pk":"p","n":2}`, victim)).want(t,
+							200)
 					}
 					rest, _ := page(next, 100)
 					for _, id := range []string{"a", "b", "c", "d", "e"} {
-						if n := strings.Count(first+" "+rest, id); id != victim && n != 1 || id == victim && (n > 2 || n == 0 && !deletes) {
-							t.Errorf("%q in pages of %d, %s is written (deleted %v) after the first: %s | %s", asked, size, victim, deletes, first, rest)
+						if n := strings.Count(first+" "+rest, id); id != victim && n != 1 ||
+							id == victim && (n > 2 || n == 0 && !deletes) {
+							t.Errorf("%q in pages of %d, %s is written (deleted %v) after the first: %s | %s", asked,
+								size, victim, deletes, first, rest)
 						}
 					}
 				}

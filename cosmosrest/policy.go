@@ -40,7 +40,10 @@ func (p properties) checkSpec(lenient bool) (s docstore.ContainerSpec, err error
 		return s, err
 	}
 	if p["partitionKey"] == nil && lenient {
-		p["partitionKey"] = wire.Encode(partitionKey{Paths: []string{systemPath}, Kind: kindHash, Version: 2, SystemKey: true})
+		p["partitionKey"] = wire.Encode(partitionKey{
+			Paths: []string{systemPath}, Kind: kindHash, Version: 2,
+			SystemKey: true,
+		})
 	}
 	p.numberVersion()
 	if s.Paths, s.HashVersion, err = p.partitionKey(); err != nil {
@@ -123,7 +126,8 @@ func (p properties) retention() (time.Duration, error) {
 		return 0, err
 	}
 	if policy.Minutes < 0 || policy.Minutes > maxRetain {
-		return 0, wire.BadRequest("changeFeedPolicy.retentionDuration is %d: want 0 to %d minutes", policy.Minutes, maxRetain)
+		return 0, wire.BadRequest("changeFeedPolicy.retentionDuration is %d: want 0 to %d minutes", policy.Minutes,
+			maxRetain)
 	}
 	return time.Duration(policy.Minutes) * time.Minute, nil
 }
@@ -172,7 +176,8 @@ const (
 // checkIndexing refuses an indexing policy that the service would refuse.
 func (p properties) checkIndexing() error {
 	var policy indexing
-	if err := p.decodeMember("indexingPolicy", `an object such as {"indexingMode":"consistent","automatic":true}`, &policy); err != nil {
+	if err := p.decodeMember("indexingPolicy", `an object such as {"indexingMode":"consistent","automatic":true}`,
+		&policy); err != nil {
 		return err
 	}
 	all := slices.Concat(policy.Included, policy.Excluded)
@@ -184,7 +189,8 @@ func (p properties) checkIndexing() error {
 	switch mode := strings.ToLower(policy.Mode); {
 	case !slices.Contains([]string{"", "consistent", "lazy", "none"}, mode):
 		return wire.BadRequest("indexingPolicy.indexingMode is %q: want consistent or none", policy.Mode)
-	case mode != "none" && len(policy.Included) > 0 && !slices.Contains(all, indexedPath{rootPath}) && !slices.Contains(all, indexedPath{oldRootPath}):
+	case mode != "none" && len(policy.Included) > 0 && !slices.Contains(all, indexedPath{rootPath}) &&
+		!slices.Contains(all, indexedPath{oldRootPath}):
 		return wire.BadRequest("indexingPolicy has no path %s: want it among includedPaths or excludedPaths", rootPath)
 	}
 	return nil
@@ -207,10 +213,13 @@ func unchanged(old, next docstore.ContainerSpec, p properties) error {
 	case next.ID != old.ID:
 		return wire.BadRequest("id is %q: want %q, it cannot be changed", next.ID, old.ID)
 	case !slices.Equal(next.Paths, old.Paths) || next.HashVersion != old.HashVersion:
-		return wire.BadRequest("partitionKey is %s: want paths %q and version %d, it cannot be changed", p["partitionKey"], old.Paths, old.HashVersion)
+		return wire.BadRequest("partitionKey is %s: want paths %q and version %d, it cannot be changed",
+			p["partitionKey"], old.Paths, old.HashVersion)
 	case !slices.EqualFunc(next.UniqueKeys, old.UniqueKeys, slices.Equal):
-		return wire.Errorf(http.StatusForbidden, 0, wire.CodeForbidden, "The unique index cannot be modified. To change the unique index, remove the collection and re-create a new one. "+
-			"uniqueKeyPolicy is %s: want %s", cmp.Or(string(p["uniqueKeyPolicy"]), "missing"), uniquePolicyOf(old))
+		return wire.Errorf(http.StatusForbidden, 0, wire.CodeForbidden,
+			"The unique index cannot be modified. To change the unique index, remove the collection and re-create a "+
+				"new one. "+
+				"uniqueKeyPolicy is %s: want %s", cmp.Or(string(p["uniqueKeyPolicy"]), "missing"), uniquePolicyOf(old))
 	}
 	return nil
 }
@@ -273,7 +282,8 @@ func indexingDefaults(p properties) properties {
 // conflictDefaults are the defaults of a conflict resolution policy. There is only a single region, so conflicts
 // never occur; clients only read the policy.
 var conflictDefaults = properties{
-	"mode": wire.Encode("LastWriterWins"), "conflictResolutionPath": wire.Encode("/_ts"), "conflictResolutionProcedure": wire.Encode(""),
+	"mode": wire.Encode("LastWriterWins"), "conflictResolutionPath": wire.Encode("/_ts"),
+	"conflictResolutionProcedure": wire.Encode(""),
 }
 
 // uniquePolicyOf returns the unique key policy of a specification.

@@ -57,9 +57,11 @@ func (p properties) id() (string, error) {
 	}
 	switch {
 	case id == "" || len(id) > maxName:
-		return "", wire.BadRequest("Ensure to provide a unique non-empty string less than '255' characters. id is %.300q", id)
+		return "",
+			wire.BadRequest("Ensure to provide a unique non-empty string less than '255' characters. id is %.300q", id)
 	case strings.ContainsAny(id, `/\?#`):
-		return "", wire.BadRequest(`The input name presented contains invalid character. id is %q: want none of / \ ? #`, id)
+		return "",
+			wire.BadRequest(`The input name presented contains invalid character. id is %q: want none of / \ ? #`, id)
 	case strings.TrimRight(id, " \t\r\n") != id:
 		return "", wire.BadRequest("id is %q: want a name that does not end in a blank", id)
 	}

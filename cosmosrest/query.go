@@ -136,15 +136,17 @@ func (q *itemQuery) refuseCrossing(c *call) error {
 		return nil
 	}
 	if !c.in.Flag(wire.HeaderCrossPartition) {
-		return wire.BadRequest("Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, " +
-			"specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception: a filter that leaves one partition key does")
+		return wire.BadRequest("Cross partition query is required but disabled. Please set " +
+			"x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise " +
+			"your query to avoid this exception: a filter that leaves one partition key does")
 	}
 	construct := q.Crosses()
 	if construct == "" {
 		return nil
 	}
 	if q.MixesAggregates() {
-		return wire.BadRequest("Cross partition query only supports 'VALUE <AggregateFunc>' for aggregates. Want it range by range, as its plan says")
+		return wire.BadRequest("Cross partition query only supports 'VALUE <AggregateFunc>' for aggregates. Want it " +
+			"range by range, as its plan says")
 	}
 	plan, err := q.Plan(nil)
 	if err != nil {

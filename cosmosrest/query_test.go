@@ -37,7 +37,8 @@ func (w *world) ask(t testing.TB, headers map[string]string, query string, param
 	for i := 0; i+1 < len(params); i += 2 {
 		values = append(values, fmt.Sprintf(`{"name":%q,"value":%s}`, params[i], params[i+1]))
 	}
-	return w.do(t, "POST", docs, headers, fmt.Sprintf(`{"query":%q,"parameters":[%s]}`, query, strings.Join(values, ",")))
+	return w.do(t, "POST", docs, headers, fmt.Sprintf(`{"query":%q,"parameters":[%s]}`, query,
+		strings.Join(values, ",")))
 }
 
 // pages are the ids of a query's rows, page by page, with a bar between pages.
@@ -88,11 +89,13 @@ func TestQueryAnswer(t *testing.T) {
 	w, cont := newContainer(t, Options{})
 	a := w.item(t, "a", `, "n":1.0`)
 	got := w.ask(t, across(), "SELECT * FROM c WHERE c.n = @n", "@n", "1").want(t, 200)
-	if want := `{"_rid":"` + cont.RID() + `","Documents":[` + string(a.body) + `],"_count":1}`; string(got.body) != want {
+	if want := `{"_rid":"` + cont.RID() + `","Documents":[` + string(a.body) +
+		`],"_count":1}`; string(got.body) != want {
 		t.Errorf("answer is\n%s\nwant\n%s", got.body, want)
 	}
 	for name, want := range map[string]string{
-		"x-ms-item-count": "1", "x-ms-session-token": "0:-1#1", "lsn": "1", "x-ms-continuation": "", "x-ms-cosmos-index-utilization": "",
+		"x-ms-item-count": "1", "x-ms-session-token": "0:-1#1", "lsn": "1", "x-ms-continuation": "",
+		"x-ms-cosmos-index-utilization": "",
 	} {
 		if got.header.Get(name) != want {
 			t.Errorf("%s is %q, want %q", name, got.header.Get(name), want)
@@ -127,7 +130,8 @@ func TestQueryPages(t *testing.T) {
 		{"SELECT DISTINCT c.id FROM c", "3", "0 10 1|11"},
 		{"SELECT * FROM c WHERE c.pk = 'q'", "1", ""},
 	} {
-		for name, headers := range map[string]map[string]string{"one key": across("x-ms-documentdb-partitionkey", `["p"]`), "its range": across("x-ms-documentdb-partitionkeyrangeid", "0")} {
+		for name, headers := range map[string]map[string]string{"one key": across("x-ms-documentdb-partitionkey",
+			`["p"]`), "its range": across("x-ms-documentdb-partitionkeyrangeid", "0")} {
 			headers["x-ms-max-item-count"] = test.size
 			if got := w.pages(t, "POST", headers, test.query); got != test.pages {
 				t.Errorf("%s of %s by %s: %s, want %s", test.query, name, test.size, got, test.pages)
@@ -150,7 +154,8 @@ func newThousand(t *testing.T) *world {
 func TestAPageWithoutANumberHasAThousandRows(t *testing.T) {
 	w := newThousand(t)
 	for size, want := range map[string]string{"": "1000", "0": "1000", "-1": "1001"} {
-		a := w.ask(t, under("p", pairs(across("x-ms-max-item-count", size))...), "SELECT c.id FROM c").want(t, http.StatusOK)
+		a := w.ask(t, under("p", pairs(across("x-ms-max-item-count", size))...), "SELECT c.id FROM c").want(t,
+			http.StatusOK)
 		if got := a.header.Get("x-ms-item-count"); got != want {
 			t.Errorf("x-ms-max-item-count %q: %s rows, want %s", size, got, want)
 		}
@@ -174,7 +179,8 @@ func TestQueryPagesCutTheRowsOfADocument(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		w.item(t, id, `,"xs":[1,2]`)
 	}
-	if got := w.pages(t, "POST", across("x-ms-max-item-count", "3"), "SELECT c.id FROM c JOIN x IN c.xs"); got != "a a b|b c c|" {
+	if got := w.pages(t, "POST", across("x-ms-max-item-count", "3"),
+		"SELECT c.id FROM c JOIN x IN c.xs"); got != "a a b|b c c|" {
 		t.Errorf("pages are %s", got)
 	}
 	headers := across("x-ms-max-item-count", "2", "x-ms-documentdb-partitionkeyrangeid", "0")
@@ -204,7 +210,8 @@ func TestQueryPagesEndAtFourMegabytes(t *testing.T) {
 	if got := w.pages(t, "POST", across("x-ms-max-item-count", "-1"), "SELECT * FROM c"); got != want {
 		t.Errorf("pages are %s, want %s", got, want)
 	}
-	if got := w.pages(t, "POST", under("p", "content-type", wire.QueryType), "SELECT * FROM c ORDER BY c.id"); got != want {
+	if got := w.pages(t, "POST", under("p", "content-type", wire.QueryType),
+		"SELECT * FROM c ORDER BY c.id"); got != want {
 		t.Errorf("sorted pages are %s, want %s", got, want)
 	}
 	if got := w.pages(t, "GET", nil, ""); got != want {
@@ -256,7 +263,8 @@ func TestQueryFindsLeasesByTheirIDs(t *testing.T) {
 	w := newWorld(t, Options{})
 	cont := w.create(t, "db", `{"id":"c","partitionKey":{"paths":["/partitionKey"],"kind":"Hash","version":2}}`, nil)
 	for i := range 50 {
-		if _, err := cont.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"unit%d..%d","partitionKey":"k%d"}`, i%10, i, i)); err != nil {
+		if _, err := cont.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"unit%d..%d","partitionKey":"k%d"}`, i%10, i,
+			i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -297,7 +305,8 @@ func TestQueryOfHierarchicalKeys(t *testing.T) {
 	} {
 		a := w.ask(t, across("x-ms-documentdb-partitionkey", test.key), test.query)
 		if ids := column(t, a.list(t, "Documents"), "id"); ids != test.ids || a.read(t) != test.read {
-			t.Errorf("%s of %s: rows %q of %d documents, want %q of %d", test.query, test.key, ids, a.read(t), test.ids, test.read)
+			t.Errorf("%s of %s: rows %q of %d documents, want %q of %d", test.query, test.key, ids, a.read(t), test.ids,
+				test.read)
 		}
 	}
 }
@@ -306,7 +315,10 @@ func TestQueryOfHierarchicalKeys(t *testing.T) {
 func TestAnIDUnderTheFirstLevelOfAKeyIsFound(t *testing.T) {
 	w := newWorld(t, Options{})
 	cont := w.create(t, "db", `{"id":"c","partitionKey":{"paths":["/pk","/n"],"kind":"MultiHash","version":2}}`, nil)
-	for _, body := range []string{`{"id":"a","pk":"p","n":"x"}`, `{"id":"a","pk":"p","n":"y"}`, `{"id":"a","pk":"q","n":"x"}`, `{"id":"b","pk":"p","n":"x"}`} {
+	for _, body := range []string{
+		`{"id":"a","pk":"p","n":"x"}`, `{"id":"a","pk":"p","n":"y"}`,
+		`{"id":"a","pk":"q","n":"x"}`, `{"id":"b","pk":"p","n":"x"}`,
+	} {
 		if _, err := cont.Upsert(t.Context(), []byte(body)); err != nil {
 			t.Fatal(err)
 		}
@@ -336,8 +348,14 @@ func TestQueryRefuses(t *testing.T) {
 		sub, code, has string
 	}{
 		{plain, "SELECT * FROM c", 400, "0", "BadRequest", "Cross partition query is required but disabled"},
-		{across("x-ms-documentdb-query-enablecrosspartition", "false"), "SELECT * FROM c", 400, "0", "BadRequest", "disabled"},
-		{across(), "SELECT * FROM c ORDER BY c.id", 400, "1004", "BadRequest", "cross partition query can not be directly served by the gateway"},
+		{
+			across("x-ms-documentdb-query-enablecrosspartition", "false"), "SELECT * FROM c", 400, "0", "BadRequest",
+			"disabled",
+		},
+		{
+			across(), "SELECT * FROM c ORDER BY c.id", 400, "1004", "BadRequest",
+			"cross partition query can not be directly served by the gateway",
+		},
 		{across(), "SELECT TOP 1 * FROM c", 400, "1004", "BadRequest", "TOP"},
 		{across(), "SELECT VALUE COUNT(1) FROM c", 400, "1004", "BadRequest", "aggregate"},
 		{across(), "SELECT * FROM c WHERE c.pk IN ('a','b') ORDER BY c.id", 400, "1004", "BadRequest", "ORDER BY"},
@@ -349,17 +367,20 @@ func TestQueryRefuses(t *testing.T) {
 		{across("x-ms-session-token", "0:-1#9"), "SELECT * FROM c", 404, "1002", "NotFound", "session"},
 	} {
 		t.Run(test.query+test.has, func(t *testing.T) {
-			if m := w.ask(t, test.headers, test.query).refused(t, test.status, test.sub, test.code); !strings.Contains(m, test.has) {
+			if m := w.ask(t, test.headers, test.query).refused(t, test.status, test.sub,
+				test.code); !strings.Contains(m, test.has) {
 				t.Errorf("%q does not tell of %q", m, test.has)
 			}
 		})
 	}
 	w.do(t, "POST", docs, across(), `[1]`).refused(t, 400, "0", "BadRequest")
 	for _, query := range []string{"SELECT * FROM c WHERE c.pk = 'a' ORDER BY c.id", "SELECT * FROM c"} {
-		w.ask(t, across("x-ms-documentdb-partitionkey", `["a"]`, "x-ms-documentdb-query-enablecrosspartition", ""), query).want(t, 200)
+		w.ask(t, across("x-ms-documentdb-partitionkey", `["a"]`, "x-ms-documentdb-query-enablecrosspartition", ""),
+			query).want(t, 200)
 	}
 	w.ask(t, plain, "SELECT VALUE COUNT(1) FROM c WHERE c.pk = 'a'").want(t, 200)
-	w.ask(t, across("x-ms-documentdb-partitionkeyrangeid", "0", "x-ms-documentdb-query-enablecrosspartition", ""), "SELECT VALUE COUNT(1) FROM c").want(t, 200)
+	w.ask(t, across("x-ms-documentdb-partitionkeyrangeid", "0", "x-ms-documentdb-query-enablecrosspartition", ""),
+		"SELECT VALUE COUNT(1) FROM c").want(t, 200)
 }
 
 func TestLenientQueriesCrossPartitions(t *testing.T) {
@@ -401,9 +422,13 @@ func TestQueryAndReadFeedOverRanges(t *testing.T) {
 	}
 	var each []string
 	for _, p := range parts {
-		headers := across("x-ms-documentdb-partitionkeyrangeid", p.ID, "x-ms-documentdb-query-enablecrosspartition", "", "x-ms-max-item-count", "1")
+		headers := across("x-ms-documentdb-partitionkeyrangeid", p.ID, "x-ms-documentdb-query-enablecrosspartition", "",
+			"x-ms-max-item-count", "1")
 		query := w.pages(t, "POST", headers, "SELECT * FROM c")
-		feed := w.pages(t, "GET", map[string]string{"x-ms-documentdb-partitionkeyrangeid": p.ID, "x-ms-max-item-count": "1"}, "")
+		feed := w.pages(t, "GET", map[string]string{
+			"x-ms-documentdb-partitionkeyrangeid": p.ID,
+			"x-ms-max-item-count":                 "1",
+		}, "")
 		keys := w.pages(t, "POST", headers, "SELECT * FROM c WHERE c.pk IN ('p','q','r','s','t') AND c.id > ''")
 		if query != feed || sortedWords(keys) != sortedWords(query) {
 			t.Errorf("range %s has %s by query, %s by keys, %s by feed", p.ID, query, keys, feed)
@@ -466,9 +491,13 @@ func TestPagesThroughSplits(t *testing.T) {
 func TestPagesCutTransactions(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	batch := `[{"operationType":"Create","resourceBody":{"id":"a","pk":"p"}},{"operationType":"Create","resourceBody":{"id":"b","pk":"p"}},{"operationType":"Create","resourceBody":{"id":"c","pk":"p"}}]`
-	w.do(t, "POST", docs, under("p", "x-ms-cosmos-is-batch-request", "true", "x-ms-cosmos-batch-atomic", "true"), batch).want(t, 200)
+	w.do(t, "POST", docs, under("p", "x-ms-cosmos-is-batch-request", "true", "x-ms-cosmos-batch-atomic", "true"),
+		batch).want(t, 200)
 	w.item(t, "d", "")
-	for want, headers := range map[string]map[string]string{"a b|c d|": across(), "a b|c d": under("p", pairs(across())...)} {
+	for want, headers := range map[string]map[string]string{
+		"a b|c d|": across(),
+		"a b|c d":  under("p", pairs(across())...),
+	} {
 		headers["x-ms-max-item-count"] = "2"
 		if got := w.pages(t, "POST", headers, "SELECT * FROM c"); got != want {
 			t.Errorf("pages are %s, want %s", got, want)
@@ -483,15 +512,19 @@ func TestContinuationsBelongToTheirContainer(t *testing.T) {
 		upsert(t, c, "p/a", "p/b", "p/c")
 	}
 	headers := across("x-ms-max-item-count", "1")
-	token := w.ask(t, headers, "SELECT * FROM c WHERE c.pk = @p", "@p", `"p"`).want(t, 200).header.Get("x-ms-continuation")
+	token := w.ask(t, headers, "SELECT * FROM c WHERE c.pk = @p", "@p", `"p"`).want(t,
+		200).header.Get("x-ms-continuation")
 	headers["x-ms-continuation"] = token
 	w.ask(t, headers, "SELECT * FROM c WHERE c.pk = @p", "@p", `"p"`).want(t, 200)
-	w.do(t, "POST", "/dbs/db/colls/other/docs", headers, `{"query":"SELECT * FROM c WHERE c.pk = @p","parameters":[{"name":"@p","value":"p"}]}`).refused(t, 400, "0", "BadRequest")
+	w.do(t, "POST", "/dbs/db/colls/other/docs", headers,
+		`{"query":"SELECT * FROM c WHERE c.pk = @p","parameters":[{"name":"@p","value":"p"}]}`).refused(t, 400, "0",
+		"BadRequest")
 	for i := range token {
 		wrong := []byte(token)
 		wrong[i] ^= 1
 		headers["x-ms-continuation"] = string(wrong)
-		if a := w.ask(t, headers, "SELECT * FROM c WHERE c.pk = @p", "@p", `"p"`); a.status != 400 && string(wrong) != token && i < len(token)-1 {
+		if a := w.ask(t, headers, "SELECT * FROM c WHERE c.pk = @p", "@p", `"p"`); a.status != 400 &&
+			string(wrong) != token && i < len(token)-1 {
 			t.Fatalf("a token with byte %d changed is taken: %d", i, a.status)
 		}
 	}
@@ -549,8 +582,11 @@ func TestSortedPagesGoOnBehindASplit(t *testing.T) {
 		}
 		var rest []string
 		for _, part := range parts {
-			headers := across("x-ms-documentdb-partitionkeyrangeid", part.ID, "x-ms-max-item-count", "2", "x-ms-continuation", a.header.Get("x-ms-continuation"))
-			rest = append(rest, strings.FieldsFunc(w.pages(t, "POST", headers, test.query), func(r rune) bool { return r == ' ' || r == '|' })...)
+			headers := across("x-ms-documentdb-partitionkeyrangeid", part.ID, "x-ms-max-item-count", "2",
+				"x-ms-continuation", a.header.Get("x-ms-continuation"))
+			rest = append(rest, strings.FieldsFunc(w.pages(t, "POST", headers, test.query), func(r rune) bool {
+				return r == ' ' || r == '|'
+			})...)
 		}
 		slices.Sort(rest)
 		if got := strings.Join(rest, " "); got != test.rest {
@@ -573,7 +609,8 @@ func TestQueriesHoldSoMuchTogether(t *testing.T) {
 		t.Errorf("x-ms-retry-after-ms is %q, want 1000", got)
 	}
 	others.End()
-	if got := w.pages(t, "POST", across("x-ms-documentdb-partitionkeyrangeid", "0"), query); got != "a b" || w.load.Usage().Held != 0 {
+	if got := w.pages(t, "POST", across("x-ms-documentdb-partitionkeyrangeid", "0"), query); got != "a b" ||
+		w.load.Usage().Held != 0 {
 		t.Errorf("rows are %s, and %d bytes are held afterwards", got, w.load.Usage().Held)
 	}
 }
@@ -623,7 +660,8 @@ func TestAPageEndsAfterAWhileWithWhatWasFound(t *testing.T) {
 		}()
 		a := w.ask(t, across("x-ms-documentdb-partitionkeyrangeid", "0"), "SELECT c.id FROM c WHERE c.n = 2")
 		if rows := a.list(t, "Documents"); len(rows) > 0 || a.header.Get("x-ms-continuation") == "" {
-			t.Errorf("%d rows and the continuation %q after 6 s, want none and one", len(rows), a.header.Get("x-ms-continuation"))
+			t.Errorf("%d rows and the continuation %q after 6 s, want none and one", len(rows),
+				a.header.Get("x-ms-continuation"))
 		}
 	})
 }
@@ -637,7 +675,10 @@ func TestManyLargeDocumentsAreLookedUp(t *testing.T) {
 		ids, want = append(ids, "'"+id+"'"), append(want, id)
 	}
 	query := "SELECT c.id FROM c WHERE c.id IN (" + strings.Join(ids, ",") + ")"
-	if got := w.pages(t, "POST", map[string]string{"content-type": wire.QueryType, "x-ms-documentdb-partitionkey": `["p"]`}, query); got != strings.Join(want, " ") {
+	if got := w.pages(t, "POST", map[string]string{
+		"content-type":                 wire.QueryType,
+		"x-ms-documentdb-partitionkey": `["p"]`,
+	}, query); got != strings.Join(want, " ") {
 		t.Errorf("ids are %s, want %s", got, want)
 	}
 }
@@ -693,8 +734,8 @@ func TestQueryWithoutFrom(t *testing.T) {
 	}
 }
 
-// The one row of a query without FROM comes once, and its subqueries read the container: all of it, whichever range is asked,
-// or the partition key that a header names.
+// The one row of a query without FROM comes once, and its subqueries read the container: all of it, whichever range is
+// asked, or the partition key that a header names.
 func TestASubqueryOfAQueryWithoutFromReadsTheContainer(t *testing.T) {
 	w, cont := newRanges(t, Options{})
 	const query = "SELECT VALUE (SELECT VALUE COUNT(1) FROM root c)"
@@ -715,7 +756,8 @@ func TestASubqueryOfAQueryWithoutFromReadsTheContainer(t *testing.T) {
 	rows := w.ask(t, across(), "SELECT * FROM c WHERE c.id = 'a'").list(t, "Documents")
 	ofKey := across("x-ms-documentdb-partitionkey", fmt.Sprintf("[%q]", rows[0]["pk"]))
 	of := len(w.ask(t, ofKey, "SELECT * FROM c").list(t, "Documents"))
-	if a := w.ask(t, ofKey, query).want(t, 200); of == 5 || !strings.Contains(string(a.body), fmt.Sprintf(`"Documents":[%d],"_count":1`, of)) {
+	if a := w.ask(t, ofKey, query).want(t, 200); of == 5 ||
+		!strings.Contains(string(a.body), fmt.Sprintf(`"Documents":[%d],"_count":1`, of)) {
 		t.Errorf("of one key: %s, want %d", a.body, of)
 	}
 }
@@ -727,13 +769,17 @@ func TestSortedRowsOfAnyFromHaveTheirDocumentsResourceID(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, from := range []string{"c", "(SELECT c.id, c.pk FROM c) c", "(SELECT VALUE d FROM d) c", "c IN (SELECT VALUE [d] FROM d)"} {
+	for _, from := range []string{
+		"c", "(SELECT c.id, c.pk FROM c) c", "(SELECT VALUE d FROM d) c",
+		"c IN (SELECT VALUE [d] FROM d)",
+	} {
 		var p plan
 		w.ask(t, planned("OrderBy"), "SELECT * FROM "+from+" ORDER BY c.id").want(t, 200).into(t, &p)
 		query := strings.ReplaceAll(p.Info.RewrittenQuery, "{documentdb-formattableorderbyquery-filter}", "true")
 		rids := map[string]bool{}
 		for _, part := range parts {
-			for _, row := range w.ask(t, across("x-ms-documentdb-partitionkeyrangeid", part.ID), query).list(t, "Documents") {
+			for _, row := range w.ask(t, across("x-ms-documentdb-partitionkeyrangeid", part.ID), query).list(t,
+				"Documents") {
 				rid, _ := row["_rid"].(string)
 				rids[rid] = true
 			}

@@ -42,7 +42,8 @@ func TestQueryPlan(t *testing.T) {
 		}
 		var p plan
 		a.want(t, 200).into(t, &p)
-		if len(p.Ranges) != 1 || p.Ranges[0].Min != test.min || p.Ranges[0].Max != test.max || !p.Ranges[0].IsMinInclusive {
+		if len(p.Ranges) != 1 || p.Ranges[0].Min != test.min || p.Ranges[0].Max != test.max ||
+			!p.Ranges[0].IsMinInclusive {
 			t.Errorf("plan of %s is %s, want the range %q-%q", test.query, a.body, test.min, test.max)
 		}
 	}
@@ -62,7 +63,8 @@ func TestThePlanOfAFilterThatLetsNothingPassHasARange(t *testing.T) {
 // planned are the headers of a request for a plan, by a client that can do some things.
 func planned(features string) map[string]string {
 	return map[string]string{
-		"content-type": wire.QueryType, "x-ms-cosmos-is-query-plan-request": "True", "x-ms-cosmos-supported-query-features": features,
+		"content-type": wire.QueryType, "x-ms-cosmos-is-query-plan-request": "True",
+		"x-ms-cosmos-supported-query-features": features,
 	}
 }
 
@@ -72,7 +74,8 @@ func TestAPlanThatTheClientCannotRunIsRefused(t *testing.T) {
 	for _, features := range []string{"", "Aggregate,Distinct"} {
 		a := w.ask(t, planned(features), "SELECT COUNT(1) FROM c")
 		a.refused(t, 400, "0", "BadRequest")
-		if !strings.Contains(string(a.body), "Query contained NonValueAggregate, which the calling client does not support.") {
+		if !strings.Contains(string(a.body),
+			"Query contained NonValueAggregate, which the calling client does not support.") {
 			t.Errorf("a client with %q got %s", features, a.body)
 		}
 	}

@@ -25,15 +25,18 @@ var recordedRefusals = []struct {
 }{
 	{
 		"an item without a key", "GET", docs + "/a", nil, "", 400, "1001", "BadRequest",
-		"The partition key supplied in x-ms-partitionkey header has fewer components than defined in the the collection.",
+		"The partition key supplied in x-ms-partitionkey header has fewer components than defined in the the " +
+			"collection.",
 	},
 	{
 		"a new item without a key", "POST", docs, nil, `{"id":"m2","pk":"a"}`, 400, "1001", "BadRequest",
-		"The partition key supplied in x-ms-partitionkey header has fewer components than defined in the the collection.",
+		"The partition key supplied in x-ms-partitionkey header has fewer components than defined in the the " +
+			"collection.",
 	},
 	{
 		"a new item of another key", "POST", docs, under("zzz"), `{"id":"m1","pk":"a"}`, 400, "1001", "BadRequest",
-		"PartitionKey extracted from document doesn't match the one specified in the header. Learn more: https://aka.ms/CosmosDB/sql/errors/wrong-pk-value",
+		"PartitionKey extracted from document doesn't match the one specified in the header. Learn more: " +
+			"https://aka.ms/CosmosDB/sql/errors/wrong-pk-value",
 	},
 	{
 		"an item that is not there", "GET", docs + "/nope", under("p"), "", 404, "0", "NotFound",
@@ -48,7 +51,8 @@ var recordedRefusals = []struct {
 		"Entity with the specified id already exists in the system.",
 	},
 	{
-		"another ETag", "PUT", docs + "/a", under("p", "If-Match", `"bogus"`), `{"id":"a","pk":"p"}`, 412, "0", "PreconditionFailed",
+		"another ETag", "PUT", docs + "/a", under("p", "If-Match", `"bogus"`), `{"id":"a","pk":"p"}`, 412, "0",
+		"PreconditionFailed",
 		"Operation cannot be performed because one of the specified precondition is not met.",
 	},
 	{
@@ -61,68 +65,92 @@ var recordedRefusals = []struct {
 	},
 	{
 		"no id", "POST", docs, under("p"), `{"pk":"p"}`, 400, "0", "BadRequest",
-		"The input content is invalid because the required properties - 'id; ' - are missing. Learn more: https://aka.ms/CosmosDB/sql/errors/missing-id",
+		"The input content is invalid because the required properties - 'id; ' - are missing. Learn more: " +
+			"https://aka.ms/CosmosDB/sql/errors/missing-id",
 	},
 	{
 		"a database that is there", "POST", "/dbs", nil, `{"id":"db"}`, 409, "0", "Conflict",
 		"Resource with specified id, name, or unique index already exists.",
 	},
 	{
-		"a name that no container may have", "POST", "/dbs/db/colls", nil, `{"id":"bad name/","partitionKey":` + simpleKey + `}`, 400, "0", "BadRequest",
+		"a name that no container may have", "POST", "/dbs/db/colls", nil, `{"id":"bad name/","partitionKey":` +
+			simpleKey + `}`, 400, "0", "BadRequest",
 		"The input name presented contains invalid character.",
 	},
 	{
-		"the unique keys left out", "PUT", "/dbs/db/colls/unique", nil, `{"id":"unique","partitionKey":` + simpleKey + `}`, 403, "0", "Forbidden",
-		"The unique index cannot be modified. To change the unique index, remove the collection and re-create a new one.",
+		"the unique keys left out", "PUT", "/dbs/db/colls/unique", nil, `{"id":"unique","partitionKey":` + simpleKey +
+			`}`, 403, "0", "Forbidden",
+		"The unique index cannot be modified. To change the unique index, remove the collection and re-create " +
+			"a new one.",
 	},
 	{
-		"a query of a container that is not there", "POST", "/dbs/db/colls/nope/docs", across(), `{"query":"SELECT * FROM c"}`, 404, "0", "NotFound",
+		"a query of a container that is not there", "POST", "/dbs/db/colls/nope/docs", across(),
+		`{"query":"SELECT * FROM c"}`, 404, "0", "NotFound",
 		"Resource Not Found. Learn more: https://aka.ms/cosmosdb-tsg-not-found",
 	},
 	{
 		"a query without a key", "POST", docs,
 		map[string]string{"content-type": "application/query+json"},
 		`{"query":"SELECT VALUE COUNT(1) FROM c"}`, 400, "0", "BadRequest",
-		"Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception",
+		"Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to " +
+			"true, specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception",
 	},
 	{
 		"an aggregate", "POST", docs, across(), `{"query":"SELECT VALUE COUNT(1) FROM c"}`, 400, "1004", "BadRequest",
 		"The provided cross partition query can not be directly served by the gateway.",
 	},
 	{
-		"aggregates without VALUE", "POST", docs, across(), `{"query":"SELECT COUNT(1), MAX(c.n) FROM c"}`, 400, "0", "BadRequest",
+		"aggregates without VALUE", "POST", docs, across(), `{"query":"SELECT COUNT(1), MAX(c.n) FROM c"}`, 400, "0",
+		"BadRequest",
 		"Cross partition query only supports 'VALUE <AggregateFunc>' for aggregates.",
 	},
 	{
-		"groups", "POST", docs, across(), `{"query":"SELECT c.grp, COUNT(1) AS n FROM c GROUP BY c.grp"}`, 400, "0", "BadRequest",
+		"groups", "POST", docs, across(), `{"query":"SELECT c.grp, COUNT(1) AS n FROM c GROUP BY c.grp"}`, 400, "0",
+		"BadRequest",
 		"Cross partition query only supports 'VALUE <AggregateFunc>' for aggregates.",
 	},
 	{
-		"a page of no number", "POST", docs, across("x-ms-max-item-count", "abc"), `{"query":"SELECT * FROM c"}`, 400, "0", "BadRequest",
-		"The input PageSize abc is invalid. Ensure to pass a valid page size which must be a positive integer or -1 for a dynamic page size.",
+		"a page of no number", "POST", docs, across("x-ms-max-item-count", "abc"), `{"query":"SELECT * FROM c"}`, 400,
+		"0", "BadRequest",
+		"The input PageSize abc is invalid. Ensure to pass a valid page size which must be a positive integer or -1 " +
+			"for a dynamic page size.",
 	},
 	{
-		"a continuation of nobody", "POST", docs, across("x-ms-continuation", "garbage"), `{"query":"SELECT * FROM c"}`, 400, "0", "BadRequest",
+		"a continuation of nobody", "POST", docs, across("x-ms-continuation", "garbage"), `{"query":"SELECT * FROM c"}`,
+		400, "0", "BadRequest",
 		"Invalid Continuation Token",
 	},
 	{
-		"a parameter without @", "POST", docs, across(), `{"query":"SELECT @p AS v","parameters":[{"name":"p","value":1}]}`, 400, "0", "BadRequest",
-		"Invalid query. Specified parameter name 'p' is invalid. Parameter names should be in the format of symbol '@' followed by a valid identifier. E.g. @param1",
+		"a parameter without @", "POST", docs, across(),
+		`{"query":"SELECT @p AS v","parameters":[{"name":"p","value":1}]}`, 400, "0", "BadRequest",
+		"Invalid query. Specified parameter name 'p' is invalid. Parameter names should be in the format of symbol " +
+			"'@' followed by a valid identifier. E.g. @param1",
 	},
 	{
-		"a parameter twice", "POST", docs, across(), `{"query":"SELECT @p AS v","parameters":[{"name":"@p","value":1},{"name":"@p","value":2}]}`, 400, "0", "BadRequest",
+		"a parameter twice", "POST", docs, across(),
+		`{"query":"SELECT @p AS v","parameters":[{"name":"@p","value":1},{"name":"@p","value":2}]}`, 400, "0",
+		"BadRequest",
 		"Invalid query. Specified duplicate parameter name '@p'.",
 	},
 	{
-		"too many operations", "POST", docs, batchOf("true"), "[" + strings.Repeat(`{"operationType":"Read","id":"a"},`, 100) + `{"operationType":"Read","id":"a"}]`, 400, "0", "BadRequest",
+		"too many operations", "POST", docs, batchOf("true"), "[" + strings.Repeat(`{"operationType":"Read","id":"a"},`,
+			100) + `{"operationType":"Read","id":"a"}]`, 400, "0", "BadRequest",
 		"Batch request has more operations than what is supported.",
 	},
 	{"no operations", "POST", docs, batchOf("true"), "[]", 400, "0", "BadRequest", // in the .NET SDK's tests
 		"Batch request has no operations."},
-	{"a range that is gone", "GET", docs, feedOf("x-ms-documentdb-partitionkeyrangeid", "7"), "", 410, "1002", "Gone", // 2024
-		"PartitionKeyRange with id '7' in collection 'c' doesn't exist"},
-	{"a session that is ahead", "GET", docs + "/a", under("p", "x-ms-session-token", "0:-1#99"), "", 404, "1002", "NotFound", // 2025
-		"The read session is not available for the input session token."},
+	// 2024
+	{
+		"a range that is gone", "GET", docs, feedOf("x-ms-documentdb-partitionkeyrangeid", "7"), "", 410, "1002",
+		"Gone",
+		"PartitionKeyRange with id '7' in collection 'c' doesn't exist",
+	},
+	// 2025
+	{
+		"a session that is ahead", "GET", docs + "/a", under("p", "x-ms-session-token", "0:-1#99"), "", 404, "1002",
+		"NotFound",
+		"The read session is not available for the input session token.",
+	},
 	{
 		"a path of no resource", "GET", "/dbs/db/colls/c/views", nil, "", 400, "0", "BadRequest",
 		"Request url is invalid.",
@@ -134,8 +162,10 @@ var recordedRefusals = []struct {
 		"Required Header authorization is missing. Ensure a valid Authorization token is passed.",
 	},
 	{
-		"more consistency than the account has", "POST", docs, across("x-ms-consistency-level", "Strong"), `{"query":"SELECT * FROM c"}`, 400, "0", "BadRequest",
-		"ConsistencyLevel Strong specified in the request is invalid when service is configured with consistency level Session. Ensure the request consistency level is not stronger than the service consistency level.",
+		"more consistency than the account has", "POST", docs, across("x-ms-consistency-level", "Strong"),
+		`{"query":"SELECT * FROM c"}`, 400, "0", "BadRequest",
+		"ConsistencyLevel Strong specified in the request is invalid when service is configured with consistency " +
+			"level Session. Ensure the request consistency level is not stronger than the service consistency level.",
 	},
 }
 
@@ -146,7 +176,8 @@ func batchOf(atomic string) map[string]string {
 
 func TestRefusalsBeginAsTheServices(t *testing.T) {
 	w, _ := newContainer(t, Options{})
-	w.create(t, "db", `{"id":"unique","partitionKey":`+simpleKey+`,"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/email"]}]}}`, nil)
+	w.create(t, "db",
+		`{"id":"unique","partitionKey":`+simpleKey+`,"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/email"]}]}}`, nil)
 	w.item(t, "a", "")
 	for _, c := range recordedRefusals {
 		t.Run(c.name, func(t *testing.T) {
@@ -182,7 +213,10 @@ func TestABatchHasTheSubStatusOfTheOperationThatFailed(t *testing.T) {
 	w.item(t, "a", "")
 	for _, c := range []struct{ atomic, body, sub string }{
 		{"true", `[{"operationType":"Create","resourceBody":{"id":"b","pk":"zzz"}}]`, "1001"},
-		{"true", `[{"operationType":"Create","resourceBody":{"id":"b","pk":"p"}},{"operationType":"Create","resourceBody":{"id":"a","pk":"p"}}]`, ""},
+		{
+			"true",
+			`[{"operationType":"Create","resourceBody":{"id":"b","pk":"p"}},{"operationType":"Create","resourceBody":{"id":"a","pk":"p"}}]`, "",
+		},
 		{"false", `[{"operationType":"Create","resourceBody":{"id":"a","pk":"p"}}]`, ""},
 	} {
 		a := w.do(t, "POST", docs, batchOf(c.atomic), c.body).want(t, http.StatusMultiStatus)
@@ -224,24 +258,38 @@ var leftOut = []struct{ kind, names, why string }{
 	{"", "strict-transport-security", "a browser would refuse every other server of this host that has no TLS"},
 	{"", "server", "x-ms-serviceversion names the server"},
 	{"", "date transfer-encoding content-length", "net/http sends them, or leaves them out of a 204"},
-	{"", "content-location", "the address that the client has asked for; it would have to be put together for each read"},
+	{
+		"", "content-location",
+		"the address that the client has asked for; it would have to be put together for each read",
+	},
 	{"", "x-ms-cosmos-physical-partition-id", "a partition has no other id than that of its range"},
 	{"", "x-ms-aad-applied-role-assignment", "roles come from a file, and their assignments have no ids"},
-	{" docs", "x-ms-resource-quota x-ms-resource-usage", "asked of the container by x-ms-documentdb-populatequotainfo; each answer would have to count"},
+	{
+		" docs", "x-ms-resource-quota x-ms-resource-usage",
+		"asked of the container by x-ms-documentdb-populatequotainfo; each answer would have to count",
+	},
 	{" dbs", masterLSN, "a database is in no partition here"},
 	{" colls", masterLSN, "a container is in no partition here"},
 	{" offers", masterLSN, "an offer is in no partition here"},
 	{"DELETE dbs", "x-ms-resource-quota x-ms-resource-usage", "nobody reads them"},
 	{"DELETE colls", "x-ms-resource-quota x-ms-resource-usage", "nobody reads them"},
 	{"offers", "x-ms-resource-quota x-ms-resource-usage", "nobody reads them"},
-	{"POST colls", "x-ms-resource-quota x-ms-resource-usage x-ms-documentdb-collection-index-transformation-progress", "they are told when asked for, at a read"},
+	{
+		"POST colls",
+		"x-ms-resource-quota x-ms-resource-usage x-ms-documentdb-collection-index-transformation-progress",
+		"they are told when asked for, at a read",
+	},
 	{"colls", "x-ms-share-throughput", "the container has no database with a throughput"},
-	{"GET docs 200", "x-ms-cosmos-query-execution-info x-ms-cosmos-is-partition-key-delete-pending", "one recording is of a query"},
+	{
+		"GET docs 200", "x-ms-cosmos-query-execution-info x-ms-cosmos-is-partition-key-delete-pending",
+		"one recording is of a query",
+	},
 }
 
 // masterLSN are headers about the partition in which databases and containers are.
-const masterLSN = "lsn x-ms-session-token x-ms-cosmos-llsn x-ms-global-committed-lsn x-ms-quorum-acked-lsn x-ms-cosmos-quorum-acked-llsn " +
-	"x-ms-item-lsn x-ms-cosmos-item-llsn x-ms-current-replica-set-size x-ms-current-write-quorum"
+const masterLSN = "lsn x-ms-session-token x-ms-cosmos-llsn x-ms-global-committed-lsn x-ms-quorum-acked-lsn " +
+	"x-ms-cosmos-quorum-acked-llsn x-ms-item-lsn x-ms-cosmos-item-llsn x-ms-current-replica-set-size " +
+	"x-ms-current-write-quorum"
 
 // sentMore are headers that ours sends and the recordings lack, with the reason.
 var sentMore = []struct{ kind, names, why string }{
@@ -270,8 +318,10 @@ func TestAnswersHaveTheHeadersOfTheService(t *testing.T) {
 	w.item(t, "a", "")
 	w.item(t, "b", "")
 	for _, kind := range []string{
-		"POST dbs 201", "GET dbs 200", "GET dbs/one 200", "POST colls 201", "GET colls 200", "GET colls/one 200", "PUT colls/one 200",
-		"POST docs 201", "POST docs 400", "GET docs/one 200", "GET docs 200", "PUT docs/one 200", "POST docs query 200", "DELETE docs/one 204",
+		"POST dbs 201", "GET dbs 200", "GET dbs/one 200", "POST colls 201", "GET colls 200", "GET colls/one 200",
+		"PUT colls/one 200",
+		"POST docs 201", "POST docs 400", "GET docs/one 200", "GET docs 200", "PUT docs/one 200", "POST docs query 200",
+		"DELETE docs/one 204",
 		"GET offers 200", "DELETE colls/one 204", "DELETE dbs/one 204",
 	} {
 		_, line, found := strings.Cut(string(file), "\n"+kind+" (")
@@ -315,13 +365,16 @@ func TestRangesHaveTheMembersOfTheService(t *testing.T) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	if got, want := strings.Join(names, " "), "_etag _rid _self _ts id lsn maxExclusive minInclusive ownedArchivalPKRangeIds parents ridPrefix status throughputFraction"; got != want {
+	if got, want := strings.Join(names, " "),
+		"_etag _rid _self _ts id lsn maxExclusive minInclusive ownedArchivalPKRangeIds parents ridPrefix status "+
+			"throughputFraction"; got != want {
 		t.Errorf("the members are %s, want %s", got, want)
 	}
 	if one["lsn"] != 2.0 {
 		t.Errorf("the LSN is %v, want 2", one["lsn"])
 	}
-	if rid, _ := one["_rid"].(string); !strings.HasPrefix(rid, strings.TrimSuffix(cont.RID(), "=")) || !strings.HasSuffix(rid, "CAAAAAAAAUA==") {
+	if rid, _ := one["_rid"].(string); !strings.HasPrefix(rid, strings.TrimSuffix(cont.RID(), "=")) ||
+		!strings.HasSuffix(rid, "CAAAAAAAAUA==") {
 		t.Errorf("range 0 of %s has the resource id %s, want number 2 of the type of ranges", cont.RID(), rid)
 	}
 }
@@ -337,7 +390,8 @@ func TestAnItemHasAGUIDAsETag(t *testing.T) {
 func TestAQueryMayBeABareText(t *testing.T) {
 	w, _ := newContainer(t, Options{})
 	w.item(t, "a", "")
-	a := w.do(t, "POST", docs, across("content-type", "application/sql", "x-ms-documentdb-isquery", "True"), "SELECT VALUE c.id FROM c").want(t, 200)
+	a := w.do(t, "POST", docs, across("content-type", "application/sql", "x-ms-documentdb-isquery", "True"),
+		"SELECT VALUE c.id FROM c").want(t, 200)
 	if !strings.Contains(string(a.body), `"Documents":["a"]`) {
 		t.Errorf("it finds %s", a.body)
 	}
@@ -352,7 +406,8 @@ func TestNumbersComeAsTheServiceWritesThem(t *testing.T) {
 		`{"query":"SELECT @p AS v, IS_DEFINED(@p) AS d, IS_NULL(@p) AS n","parameters":[{"name":"@p","value":18446744073709551615}]}`: `{"v":1.8446744073709552e+19,"d":true,"n":false}`,
 		`{"query":"SELECT @p AS v","parameters":[]}`: `{}`,
 	} {
-		if a := w.do(t, "POST", docs, across(), query).want(t, 200); !strings.Contains(string(a.body), `"Documents":[`+want+`]`) {
+		if a := w.do(t, "POST", docs, across(), query).want(t, 200); !strings.Contains(string(a.body),
+			`"Documents":[`+want+`]`) {
 			t.Errorf("%s: %s, want %s", query, a.body, want)
 		}
 	}

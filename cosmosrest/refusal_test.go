@@ -21,7 +21,10 @@ import (
 // get the refusal, and not a reset, which some take for the loss of a region and try again.
 func TestARefusalReachesAClientThatIsStillSending(t *testing.T) {
 	const readOnly = "cmVhZG9ubHlyZWFkb25seQ=="
-	for scheme, start := range map[string]func(http.Handler) *httptest.Server{"http": httptest.NewServer, "https": httptest.NewTLSServer} {
+	for scheme, start := range map[string]func(http.Handler) *httptest.Server{
+		"http":  httptest.NewServer,
+		"https": httptest.NewTLSServer,
+	} {
 		w, _ := newContainer(t, Options{Keys: Keys{Primary: wellKnownKey, PrimaryReadOnly: readOnly}})
 		s := wiredServer{start(w)}
 		defer s.Close()
@@ -124,7 +127,8 @@ func TestAShortBodyThatIsNotReadLeavesTheConnection(t *testing.T) {
 			_, _ = io.Copy(io.Discard, a.Body)
 			a.Body.Close()
 			if a.StatusCode != http.StatusNotFound || a.Close {
-				t.Errorf("chunked %v: status %d, closed %v: want 404 on a connection that goes on", chunked, a.StatusCode, a.Close)
+				t.Errorf("chunked %v: status %d, closed %v: want 404 on a connection that goes on", chunked,
+					a.StatusCode, a.Close)
 			}
 		}
 	}
@@ -144,7 +148,8 @@ func TestTheRestOfARefusedBodyIsBounded(t *testing.T) {
 					g := newGuardedWorld(t, 100)
 					conn := g.dial(t)
 					request := g.request(t, "POST", docs, under("p"), "x", signed)
-					head := strings.Replace(strings.TrimSuffix(request, "x"), "Content-Length: 1\r\n", "Content-Length: 1000000000000\r\n", 1)
+					head := strings.Replace(strings.TrimSuffix(request, "x"), "Content-Length: 1\r\n",
+						"Content-Length: 1000000000000\r\n", 1)
 					begun := time.Now()
 					sent := make(chan int64, 1)
 					go func() {
@@ -158,7 +163,8 @@ func TestTheRestOfARefusedBodyIsBounded(t *testing.T) {
 						}
 						sent <- total
 					}()
-					if a, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || a.StatusCode < 400 || !a.Close {
+					if a, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || a.StatusCode < 400 ||
+						!a.Close {
 						t.Fatalf("%v, %v: want a refusal that ends the connection", a, err)
 					}
 					_, err := io.Copy(io.Discard, conn)

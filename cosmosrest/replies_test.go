@@ -50,9 +50,18 @@ func TestEachReplyOfAContainerNamesItsRange(t *testing.T) {
 		{"GET", docs, feedOf("x-ms-documentdb-partitionkeyrangeid", own, "If-None-Match", `"99"`), "", 304, own},
 		{"POST", docs, queryOf("p"), `{"query":"SELECT * FROM c"}`, 200, own},
 		{"POST", docs, queryOf("p"), `{"query":"SELECT"}`, 400, first},
-		{"POST", docs, under("p", "x-ms-cosmos-is-batch-request", "True", "x-ms-cosmos-batch-atomic", "True"), `[{"operationType":"Read","id":"a"}]`, 200, own},
-		{"POST", docs, under("p", "x-ms-cosmos-is-batch-request", "True", "x-ms-cosmos-batch-atomic", "True"), `[{"operationType":"Read","id":"none"}]`, 207, own},
-		{"POST", docs, under("p", "x-ms-cosmos-is-batch-request", "True", "x-ms-cosmos-batch-atomic", "False"), `[{"operationType":"Read","id":"a"}]`, 200, own},
+		{
+			"POST", docs, under("p", "x-ms-cosmos-is-batch-request", "True", "x-ms-cosmos-batch-atomic", "True"),
+			`[{"operationType":"Read","id":"a"}]`, 200, own,
+		},
+		{
+			"POST", docs, under("p", "x-ms-cosmos-is-batch-request", "True", "x-ms-cosmos-batch-atomic", "True"),
+			`[{"operationType":"Read","id":"none"}]`, 207, own,
+		},
+		{
+			"POST", docs, under("p", "x-ms-cosmos-is-batch-request", "True", "x-ms-cosmos-batch-atomic", "False"),
+			`[{"operationType":"Read","id":"a"}]`, 200, own,
+		},
 		{"GET", "/dbs/db/colls/c", nil, "", 200, first},
 		{"PUT", "/dbs/db/colls/c", nil, `{"id":"c","partitionKey":` + simpleKey + `}`, 200, first},
 		{"POST", "/dbs/db/colls", nil, `{"id":"d","partitionKey":` + simpleKey + `}`, 201, "0"},
@@ -80,7 +89,8 @@ func TestAnItemAsJSONIsNoQuery(t *testing.T) {
 		w.do(t, "GET", docs+"/a", under("p"), "").want(t, http.StatusOK)
 		w.do(t, "DELETE", docs+"/a", under("p"), "").want(t, http.StatusNoContent)
 	}
-	w.do(t, "POST", docs, under("p", "x-ms-documentdb-isquery", "true"), `{"query":"SELECT * FROM c"}`).want(t, http.StatusOK)
+	w.do(t, "POST", docs, under("p", "x-ms-documentdb-isquery", "true"), `{"query":"SELECT * FROM c"}`).want(t,
+		http.StatusOK)
 }
 
 func TestTheRootMayBeIncludedByItsOldPath(t *testing.T) {
@@ -89,7 +99,9 @@ func TestTheRootMayBeIncludedByItsOldPath(t *testing.T) {
 		path   string
 		status int
 	}{"old": {"/", 201}, "new": {"/*", 201}, "other": {"/a/?", 400}} {
-		w.do(t, "POST", "/dbs/db/colls", nil, `{"id":"`+id+`","partitionKey":`+simpleKey+`,"indexingPolicy":{"includedPaths":[{"path":"`+c.path+`"}]}}`).want(t, c.status)
+		w.do(t, "POST", "/dbs/db/colls", nil,
+			`{"id":"`+id+`","partitionKey":`+simpleKey+`,"indexingPolicy":{"includedPaths":[{"path":"`+
+				c.path+`"}]}}`).want(t, c.status)
 	}
 }
 
@@ -121,8 +133,12 @@ func TestAContainerTellsItsQuotaWhenAsked(t *testing.T) {
 		"true":  {containerQuota, "functions=0;storedProcedures=0;triggers=0;documentsCount=1;", "100"},
 		"false": {},
 	} {
-		h := w.do(t, "GET", "/dbs/db/colls/c", map[string]string{"x-ms-documentdb-populatequotainfo": asked}, "").want(t, 200).header
-		got := [3]string{h.Get("x-ms-resource-quota"), h.Get("x-ms-resource-usage"), h.Get("x-ms-documentdb-collection-index-transformation-progress")}
+		h := w.do(t, "GET", "/dbs/db/colls/c", map[string]string{"x-ms-documentdb-populatequotainfo": asked},
+			"").want(t, 200).header
+		got := [3]string{
+			h.Get("x-ms-resource-quota"), h.Get("x-ms-resource-usage"),
+			h.Get("x-ms-documentdb-collection-index-transformation-progress"),
+		}
 		if got != want {
 			t.Errorf("asked %s: %q, want %q", asked, got, want)
 		}
@@ -164,16 +180,21 @@ func TestAQueryTellsWhatItTookAsTheServiceDoes(t *testing.T) {
 	if load, total := took["documentLoadTimeInMs"], took["totalExecutionTimeInMs"]; load <= 0 || load > total {
 		t.Errorf("the document was loaded in %v ms of %v, want a part of them", load, total)
 	}
-	if none := w.ask(t, across(), "SELECT * FROM c WHERE c.pk = 'none'").header.Get("x-ms-documentdb-query-metrics"); !strings.Contains(none, "documentLoadTimeInMs=0.00;") {
+	if none := w.ask(t, across(),
+		"SELECT * FROM c WHERE c.pk = 'none'").header.Get("x-ms-documentdb-query-metrics"); !strings.Contains(none,
+		"documentLoadTimeInMs=0.00;") {
 		t.Errorf("no document was loaded: %s", none)
 	}
 }
 
 // recordedMetrics are the names in a recording of 2017.
 var recordedMetrics = []string{
-	"totalExecutionTimeInMs", "queryCompileTimeInMs", "queryLogicalPlanBuildTimeInMs", "queryPhysicalPlanBuildTimeInMs", "queryOptimizationTimeInMs",
-	"VMExecutionTimeInMs", "indexLookupTimeInMs", "documentLoadTimeInMs", "systemFunctionExecuteTimeInMs", "userFunctionExecuteTimeInMs",
-	"retrievedDocumentCount", "retrievedDocumentSize", "outputDocumentCount", "writeOutputTimeInMs", "indexUtilizationRatio",
+	"totalExecutionTimeInMs", "queryCompileTimeInMs", "queryLogicalPlanBuildTimeInMs", "queryPhysicalPlanBuildTimeInMs",
+	"queryOptimizationTimeInMs",
+	"VMExecutionTimeInMs", "indexLookupTimeInMs", "documentLoadTimeInMs", "systemFunctionExecuteTimeInMs",
+	"userFunctionExecuteTimeInMs",
+	"retrievedDocumentCount", "retrievedDocumentSize", "outputDocumentCount", "writeOutputTimeInMs",
+	"indexUtilizationRatio",
 }
 
 // More rows than documents are no better use of an index than all.
@@ -197,7 +218,8 @@ func TestIndexMetricsComeInTheVersionThatIsAskedFor(t *testing.T) {
 		"x-ms-cosmos-populateindexmetrics-V2": query.IndexMetricsV2,
 		"x-ms-other":                          "",
 	} {
-		if got := w.ask(t, across(name, "True"), "SELECT * FROM c").want(t, 200).header.Get("x-ms-cosmos-index-utilization"); got != want {
+		if got := w.ask(t, across(name, "True"), "SELECT * FROM c").want(t,
+			200).header.Get("x-ms-cosmos-index-utilization"); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
@@ -214,7 +236,8 @@ func TestTheAccountTellsWhetherItKeepsVersions(t *testing.T) {
 			t.Fatal(err)
 		}
 		var account struct{ Changefeed struct{ KeepsVersions bool } }
-		if w.do(t, "GET", "/", nil, "").want(t, http.StatusOK).into(t, &account); account.Changefeed.KeepsVersions != want {
+		if w.do(t, "GET", "/", nil, "").want(t, http.StatusOK).into(t,
+			&account); account.Changefeed.KeepsVersions != want {
 			t.Errorf("retention %v: keepsVersions is %v", retention, !want)
 		}
 	}
@@ -242,8 +265,10 @@ func TestTheAccountTellsItsConsistency(t *testing.T) {
 func TestMessagesAreJSONWithinJSON(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.create(t, "db", smallContainer, nil)
-	for _, name := range []string{"\x01", "\x7f", "\U0010ffff", strings.Repeat("é", 5000), "x" + strings.Repeat("é", 5000)} {
-		unpack(t, name, w.do(t, "GET", "/dbs/"+url.PathEscape(name), nil, "").refused(t, http.StatusNotFound, "0", "NotFound"))
+	for _, name := range []string{"\x01", "\x7f", "\U0010ffff", strings.Repeat("é", 5000), "x" +
+		strings.Repeat("é", 5000)} {
+		unpack(t, name, w.do(t, "GET", "/dbs/"+url.PathEscape(name), nil, "").refused(t, http.StatusNotFound, "0",
+			"NotFound"))
 		query := `{"query":"SELECT * FROM c","parameters":[{"name":` + string(wire.Encode("@"+name+"!")) + `}]}`
 		unpack(t, name, w.do(t, "POST", docs, across(), query).refused(t, http.StatusBadRequest, "0", "BadRequest"))
 	}

@@ -32,7 +32,8 @@ func TestResumedQueriesGiveEachRowOnce(t *testing.T) {
 			}
 		})
 		if !ok {
-			t.Fatalf("again: go test ./cosmosrest -run %s -resume.queries %d -resume.seed %d", t.Name(), queriesOfWorld, seed)
+			t.Fatalf("again: go test ./cosmosrest -run %s -resume.queries %d -resume.seed %d", t.Name(), queriesOfWorld,
+				seed)
 		}
 	}
 }
@@ -83,8 +84,10 @@ var lengthy = strings.Repeat("long ", 200)
 
 // document has few different values, so that many rows sort the same.
 func (p *pager) document(i int) string {
-	members := []string{fmt.Sprintf(`"id":"i%02d","pk":"k%d","b":%d`, p.rnd.IntN(100)*100+i, p.rnd.IntN(8), p.rnd.IntN(4))}
-	if v := pick(p, "", "null", "false", "true", "0", "1", "-1.5", `""`, `"x"`, `"é"`, `"`+lengthy+`a"`, `"`+lengthy+`b"`,
+	members := []string{fmt.Sprintf(`"id":"i%02d","pk":"k%d","b":%d`, p.rnd.IntN(100)*100+i, p.rnd.IntN(8),
+		p.rnd.IntN(4))}
+	if v := pick(p, "", "null", "false", "true", "0", "1", "-1.5", `""`, `"x"`, `"é"`, `"`+lengthy+`a"`,
+		`"`+lengthy+`b"`,
 		"[]", "[1]", `[1,"x"]`, "{}", `{"y":1}`, `{"y":[null],"z":true}`); v != "" {
 		members = append(members, `"a":`+v)
 	}
@@ -134,7 +137,10 @@ type wildOrder struct {
 }
 
 func (p *pager) wild() wild {
-	q := wild{list: "c.id", from: "c", where: pick(p, "true", "true", "c.b > 0", "IS_DEFINED(c.a)", "c.s != 'q'"), top: -1, offset: -1, limit: -1}
+	q := wild{
+		list: "c.id", from: "c", where: pick(p, "true", "true", "c.b > 0", "IS_DEFINED(c.a)", "c.s != 'q'"),
+		top: -1, offset: -1, limit: -1,
+	}
 	sorts := []string{"c.a", "c.a", "c.b", "c.s", "c.id", "c.b % 2"}
 	if p.chance(35) {
 		q.list, q.from = "c.id, t.k", "c JOIN t IN c.tags"
@@ -266,7 +272,10 @@ func (p *pager) size() string { return fmt.Sprint(pick(p, 1, 2, 3, 5, 8, 50)) }
 func (p *pager) native(t *testing.T, q wild) {
 	headers := map[string]string{}
 	moves := false
-	keys := []string{fmt.Sprintf("k%d", p.rnd.IntN(8)), fmt.Sprintf("k%d", p.rnd.IntN(8)), fmt.Sprintf("k%d", p.rnd.IntN(8))}
+	keys := []string{
+		fmt.Sprintf("k%d", p.rnd.IntN(8)), fmt.Sprintf("k%d", p.rnd.IntN(8)),
+		fmt.Sprintf("k%d", p.rnd.IntN(8)),
+	}
 	switch p.rnd.IntN(5) {
 	case 0:
 		headers["x-ms-documentdb-partitionkey"] = `["` + keys[0] + `"]`
@@ -343,7 +352,9 @@ func (p *pager) counted(t *testing.T, q wild, headers map[string]string, next st
 }
 
 // narrowed is the query with another filter, and the rows that are then to come.
-func (p *pager) narrowed(t *testing.T, q, asked wild, headers map[string]string, want []string, had int) (wild, []string) {
+func (p *pager) narrowed(t *testing.T, q, asked wild, headers map[string]string, want []string, had int) (wild,
+	[]string,
+) {
 	t.Helper()
 	if q.distinct || q.group != "" { // whose rows are others under another filter
 		return asked.filtered("(true)"), want
@@ -374,7 +385,8 @@ func (p *pager) narrowed(t *testing.T, q, asked wild, headers map[string]string,
 func same(t *testing.T, query string, got, want []string) {
 	t.Helper()
 	if !slices.Equal(got, want) {
-		t.Fatalf("%s\npages have %d rows: %s\nwant      %d rows: %s", query, len(got), short(got), len(want), short(want))
+		t.Fatalf("%s\npages have %d rows: %s\nwant      %d rows: %s", query, len(got), short(got), len(want),
+			short(want))
 	}
 }
 

@@ -108,7 +108,10 @@ type sdk struct {
 func (p *pager) sorted(t *testing.T, q wild) {
 	plan := p.plan(t, q.text())
 	whole := p.plan(t, q.unlimited().text()).Info.RewrittenQuery
-	c := &sdk{pager: p, query: plan.Info.RewrittenQuery, desc: q.order[0].desc, mixed: -1, sortedBy: q.order[0].expr, classes: map[string]int{}}
+	c := &sdk{
+		pager: p, query: plan.Info.RewrittenQuery, desc: q.order[0].desc, mixed: -1, sortedBy: q.order[0].expr,
+		classes: map[string]int{},
+	}
 	c.filters = len(q.order) == 1 && slices.Contains([]string{"c.b", "c.id", "c.b % 2"}, q.order[0].expr)
 	c.cursors = []*sdkCursor{{rng: feed.FullRange(), sdkFilter: sdkFilter{where: "true"}}}
 	var want []string
@@ -139,7 +142,8 @@ func (c *sdk) judge(t *testing.T, q wild, plan sdkPlan, whole []string) {
 	var all, payloads []string
 	for i, row := range c.emitted {
 		if all = append(all, row.text); i > 0 && c.emitted[i-1].class > row.class {
-			t.Fatalf("%s: row %s comes after %s", c.query, short([]string{row.text}), short([]string{c.emitted[i-1].text}))
+			t.Fatalf("%s: row %s comes after %s", c.query, short([]string{row.text}),
+				short([]string{c.emitted[i-1].text}))
 		}
 		if !q.distinct || !slices.Contains(payloads, row.payload) {
 			payloads = append(payloads, row.payload)
@@ -266,7 +270,8 @@ func (c *sdk) fill(t *testing.T, i int) {
 	for _, text := range texts {
 		row := c.parse(t, text)
 		if resume != "" && !c.passes(k, row) {
-			t.Fatalf("%s: %s is sent in spite of the filter %s", c.query, short([]string{text}), short([]string{resume}))
+			t.Fatalf("%s: %s is sent in spite of the filter %s", c.query, short([]string{text}),
+				short([]string{resume}))
 		}
 		k.page = append(k.page, row)
 	}
@@ -329,7 +334,10 @@ func (c *sdk) store() {
 		way = 0
 	}
 	for i, k := range c.cursors {
-		fresh := &sdkCursor{rng: k.rng, sdkFilter: sdkFilter{where: "true", class: last.class}, seen: k.seen, seenAll: k.seenAll}
+		fresh := &sdkCursor{
+			rng: k.rng, sdkFilter: sdkFilter{where: "true", class: last.class}, seen: k.seen,
+			seenAll: k.seenAll,
+		}
 		switch {
 		case way == 0 && (!k.begun || k.taken == len(k.page) && k.token == "" && c.chance(50)):
 			continue

@@ -77,11 +77,13 @@ func TestRolesGrantInTheirScope(t *testing.T) {
 			if c.action == auth.ReadMetadata {
 				sub = 5301
 			}
-			want := "principal [" + c.who + "] does not have required RBAC permissions to perform action [" + c.action + "] on resource [" + c.want + "]"
+			want := "principal [" + c.who + "] does not have required RBAC permissions to perform action [" + c.action +
+				"] on resource [" + c.want + "]"
 			if err == nil {
 				t.Fatalf("%s is allowed: want a refusal", c.action)
 			}
-			if e := errorOf(err); e.Status != http.StatusForbidden || e.Sub != sub || !strings.Contains(e.Message, want) {
+			if e := errorOf(err); e.Status != http.StatusForbidden || e.Sub != sub ||
+				!strings.Contains(e.Message, want) {
 				t.Errorf("refused with %d/%d %s: want 403/%d, %s", e.Status, e.Sub, e.Message, sub, want)
 			}
 		})
@@ -129,7 +131,8 @@ func TestNamesThatLookLikeResourceIDs(t *testing.T) {
 	if err := w.call(t, "dbs/"+parts[1], issuer.bearer(t, nil)).allowAction(auth.ReadMetadata); err != nil {
 		t.Errorf("the database with that name: %v, want it to be allowed", err)
 	}
-	if err := w.call(t, strings.Trim(secret.Self(), "/"), issuer.bearer(t, nil)).allowAction(auth.ReadMetadata); err == nil {
+	if err := w.call(t, strings.Trim(secret.Self(), "/"),
+		issuer.bearer(t, nil)).allowAction(auth.ReadMetadata); err == nil {
 		t.Error("a container of the other database can be read")
 	}
 }
@@ -163,7 +166,8 @@ func TestABatchNeedsTheRightOfEachOfItsOperations(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, cont := newContainer(t, Options{Tokens: tokensOf(t, roles, issuer)})
-	const create, remove = `{"operationType":"Create","resourceBody":{"id":"a","pk":"p"}}`, `{"operationType":"Delete","id":"a"}`
+	const create, remove = `{"operationType":"Create","resourceBody":{"id":"a","pk":"p"}}`,
+		`{"operationType":"Delete","id":"a"}`
 	token := issuer.bearer(t, map[string]any{"oid": "maker"})
 	if got := w.send(t, "["+create+","+remove+"]", "Authorization", token); !got.forbidden() || cont.Head() != 0 {
 		t.Errorf("who may only create, deletes in a batch: %d %s", got.status, got.body)

@@ -112,13 +112,15 @@ func New(db *docstore.DB, o Options) (*Server, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	if o.Throughput < Unlimited {
-		return nil, fmt.Errorf("new server: throughput is %d: want request units a second, 0 or Unlimited", o.Throughput)
+		return nil, fmt.Errorf("new server: throughput is %d: want request units a second, 0 or Unlimited",
+			o.Throughput)
 	}
 	if o.Throughput != Unlimited {
 		s.budgets = meter.NewBudgets(db, o.Throughput, offeredIn)
 	}
 	if s.o.Consistency = cmp.Or(o.Consistency, "Session"); !slices.Contains(wire.Consistencies, s.o.Consistency) {
-		return nil, fmt.Errorf("new server: consistency is %q: want one of %s", o.Consistency, strings.Join(wire.Consistencies, ", "))
+		return nil, fmt.Errorf("new server: consistency is %q: want one of %s", o.Consistency,
+			strings.Join(wire.Consistencies, ", "))
 	}
 	var err error
 	if s.authority, err = o.authority(s.log); err != nil {
@@ -139,7 +141,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.sendError(err)
 	}
 	if s.log.Enabled(c.ctx, slog.LevelDebug) {
-		s.log.Debug("request", "method", r.Method, "path", r.URL.Path, "status", c.out.Status, "charge", c.out.Charge, "activity", c.out.Activity)
+		s.log.Debug("request", "method", r.Method, "path", r.URL.Path, "status", c.out.Status, "charge", c.out.Charge,
+			"activity", c.out.Activity)
 	}
 }
 

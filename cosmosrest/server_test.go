@@ -124,7 +124,8 @@ func sign(t testing.TB, key string, r *http.Request) string {
 	}
 	kind, link := signed(t, r.URL.EscapedPath())
 	mac := hmac.New(sha256.New, secret)
-	text := strings.ToLower(r.Method) + "\n" + kind + "\n" + link + "\n" + strings.ToLower(r.Header.Get("x-ms-date")) + "\n\n"
+	text := strings.ToLower(r.Method) + "\n" + kind + "\n" + link + "\n" + strings.ToLower(r.Header.Get("x-ms-date")) +
+		"\n\n"
 	_, _ = mac.Write([]byte(text)) // never fails
 	return url.QueryEscape("type=master&ver=1.0&sig=" + base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 }

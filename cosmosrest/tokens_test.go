@@ -41,7 +41,10 @@ func newPair(t testing.TB, id string, method jwt.SigningMethod) pair {
 	case "RS", "PS":
 		key, err = rsa.GenerateKey(rand.Reader, 2048)
 	case "ES":
-		key, err = ecdsa.GenerateKey(map[string]elliptic.Curve{"ES256": elliptic.P256(), "ES384": elliptic.P384(), "ES512": elliptic.P521()}[method.Alg()], rand.Reader)
+		key, err = ecdsa.GenerateKey(map[string]elliptic.Curve{
+			"ES256": elliptic.P256(), "ES384": elliptic.P384(),
+			"ES512": elliptic.P521(),
+		}[method.Alg()], rand.Reader)
 	default:
 		_, key, err = ed25519.GenerateKey(rand.Reader)
 	}
@@ -135,7 +138,8 @@ func TestTokensOfEveryKind(t *testing.T) {
 	} {
 		t.Run(method.Alg(), func(t *testing.T) {
 			right, wrong := newPair(t, "right", method), newPair(t, "right", method)
-			w, _ := newContainer(t, Options{Tokens: tokensOf(t, contributor, newPair(t, "other", jwt.SigningMethodES256), right)})
+			w, _ := newContainer(t, Options{Tokens: tokensOf(t, contributor,
+				newPair(t, "other", jwt.SigningMethodES256), right)})
 			get := func(bearer string) answer {
 				return w.do(t, "GET", "/dbs/db/colls/c", map[string]string{"Authorization": bearer}, "")
 			}
@@ -178,7 +182,8 @@ func TestTokensThatAreNotGood(t *testing.T) {
 			}
 			text := got.refused(t, http.StatusUnauthorized, c.sub, "Unauthorized")
 			for _, claim := range []string{"iss", "aud"} {
-				if value, ok := c.claims[claim].(string); ok && (!strings.Contains(text, claim+" ") || !strings.Contains(text, value)) {
+				if value, ok := c.claims[claim].(string); ok && (!strings.Contains(text, claim+" ") ||
+					!strings.Contains(text, value)) {
 					t.Errorf("a token with another %s is refused with %q: want the claim and its value", claim, text)
 				}
 			}
@@ -195,7 +200,8 @@ func TestWhoseATokenIs(t *testing.T) {
 		"sub":    {"oid": nil, "sub": "sub"},
 	} {
 		w, _ := newContainer(t, Options{Tokens: tokensOf(t, Roles{who: contributor[alice]}, issuer)})
-		w.do(t, "GET", "/dbs/db/colls/c", map[string]string{"Authorization": issuer.bearer(t, claims)}, "").want(t, http.StatusOK)
+		w.do(t, "GET", "/dbs/db/colls/c", map[string]string{"Authorization": issuer.bearer(t, claims)}, "").want(t,
+			http.StatusOK)
 	}
 }
 
@@ -208,7 +214,10 @@ func TestForgedTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shared, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"iss": testIssuer, "aud": testAudience, "oid": alice, "exp": time.Now().Add(time.Hour).Unix()}).SignedString(public)
+	shared, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
+		"iss": testIssuer, "aud": testAudience,
+		"oid": alice, "exp": time.Now().Add(time.Hour).Unix(),
+	}).SignedString(public)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,13 +225,15 @@ func TestForgedTokens(t *testing.T) {
 		"not signed":              {text([]byte(`{"alg":"none"}`)) + "." + good[1] + ".", "5004"},
 		"the public key a secret": {shared, "5004"},
 		"other claims":            {good[0] + "." + text([]byte(`{"oid":"x"}`)) + "." + good[2], "5004"},
-		"the key of nobody":       {newPair(t, "unknown", jwt.SigningMethodES256).bearer(t, nil)[len("type=aad&ver=1.0&sig="):], "5200"},
-		"the key of the account":  {good[0] + "." + good[1] + "." + text([]byte(EmulatorKey)), "5004"},
-		"no token":                {"x", "5003"},
-		"dots":                    {"..", "5003"},
+		"the key of nobody": {newPair(t, "unknown", jwt.SigningMethodES256).bearer(t,
+			nil)[len("type=aad&ver=1.0&sig="):], "5200"},
+		"the key of the account": {good[0] + "." + good[1] + "." + text([]byte(EmulatorKey)), "5004"},
+		"no token":               {"x", "5003"},
+		"dots":                   {"..", "5003"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := w.do(t, "GET", "/dbs/db/colls/c", map[string]string{"Authorization": "type=aad&ver=1.0&sig=" + c.token}, "")
+			got := w.do(t, "GET", "/dbs/db/colls/c", map[string]string{"Authorization": "type=aad&ver=1.0&sig=" +
+				c.token}, "")
 			got.refused(t, http.StatusUnauthorized, c.sub, "Unauthorized")
 		})
 	}
@@ -263,7 +274,8 @@ func TestBadTokenSettingsAreNamed(t *testing.T) {
 func emulated(key string, exp time.Time) string {
 	text := base64.RawURLEncoding.EncodeToString
 	claims, _ := json.Marshal(map[string]any{"oid": alice, "exp": exp.Unix()}) // always marshals
-	return "type=aad&ver=1.0&sig=" + text([]byte(`{"typ":"JWT","alg":"RS256"}`)) + "." + text(claims) + "." + text([]byte(key))
+	return "type=aad&ver=1.0&sig=" + text([]byte(`{"typ":"JWT","alg":"RS256"}`)) + "." + text(claims) + "." +
+		text([]byte(key))
 }
 
 func TestTheEmulatorsTokens(t *testing.T) {
@@ -292,7 +304,9 @@ func TestTheEmulatorsTokens(t *testing.T) {
 	keys := Keys{Primary: testKey("a"), PrimaryReadOnly: testKey("b")}
 	w := newWorld(t, Options{Keys: keys, Tokens: &Tokens{Insecure: true}})
 	for key, sub := range map[string]string{EmulatorKey: "5002", keys.PrimaryReadOnly: "5002"} {
-		w.do(t, "POST", "/dbs", map[string]string{"Authorization": emulated(key, later)}, `{"id":"made"}`).refused(t, http.StatusUnauthorized, sub, "Unauthorized")
+		w.do(t, "POST", "/dbs", map[string]string{"Authorization": emulated(key, later)}, `{"id":"made"}`).refused(t,
+			http.StatusUnauthorized, sub, "Unauthorized")
 	}
-	w.do(t, "POST", "/dbs", map[string]string{"Authorization": emulated(keys.Primary, later)}, `{"id":"made"}`).want(t, http.StatusCreated)
+	w.do(t, "POST", "/dbs", map[string]string{"Authorization": emulated(keys.Primary, later)}, `{"id":"made"}`).want(t,
+		http.StatusCreated)
 }

@@ -66,7 +66,9 @@ func playTranscript(t *testing.T, file string) {
 func cutTranscript(t *testing.T, text string) (request, answer string) {
 	t.Helper()
 	lines := strings.SplitAfter(text, "\n")
-	n := slices.IndexFunc(lines, func(l string) bool { return !strings.HasPrefix(l, ">") && !strings.HasPrefix(l, "#") })
+	n := slices.IndexFunc(lines, func(l string) bool {
+		return !strings.HasPrefix(l, ">") && !strings.HasPrefix(l, "#")
+	})
 	if n < 1 {
 		t.Fatalf("transcript has no request or no end of one:\n%s", text)
 	}

@@ -20,7 +20,8 @@ func hasUnread(c net.Conn) bool {
 	}
 	n := 0
 	err = raw.Control(func(fd uintptr) {
-		n, _, _ = syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK) // does not block, because net's sockets are non-blocking
+		// does not block, because net's sockets are non-blocking
+		n, _, _ = syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK)
 	})
 	return err == nil && n > 0
 }

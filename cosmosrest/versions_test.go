@@ -23,7 +23,8 @@ type envelope struct {
 // versionsOf is the headers of a read of all versions and deletes behind an ETag.
 func versionsOf(etag string) map[string]string {
 	return map[string]string{
-		"a-im": "Full-Fidelity Feed", "x-ms-cosmos-changefeed-wire-format-version": wire.WireFormat, "if-none-match": etag,
+		"a-im": "Full-Fidelity Feed", "x-ms-cosmos-changefeed-wire-format-version": wire.WireFormat,
+		"if-none-match": etag,
 	}
 }
 
@@ -40,7 +41,10 @@ func (w *world) versions(t *testing.T, etag string) []envelope {
 func newVersions(t *testing.T, key, retention string) (*world, *docstore.Container) {
 	t.Helper()
 	w := newWorld(t, Options{})
-	return w, w.create(t, "db", `{"id":"c","partitionKey":`+key+`,"defaultTtl":-1,"changeFeedPolicy":{"retentionDuration":`+retention+`}}`, nil)
+	return w,
+		w.create(t, "db",
+			`{"id":"c","partitionKey":`+key+`,"defaultTtl":-1,"changeFeedPolicy":{"retentionDuration":`+retention+`}}`,
+			nil)
 }
 
 const simpleKey = `{"paths":["/pk"],"kind":"Hash","version":2}`
@@ -66,9 +70,11 @@ func TestVersions(t *testing.T) {
 		}{
 			{1.0, nil, "a", `{"lsn":1,"crts":` + second(0) + `,"operationType":"create","previousImageLSN":0}`},
 			{2.0, nil, "a", `{"lsn":2,"crts":` + second(1) + `,"operationType":"replace","previousImageLSN":1}`},
-			{nil, 2.0, nil, `{"lsn":3,"crts":` + second(2) + `,"operationType":"delete","previousImageLSN":2,"timeToLiveExpired":false,"id":"a","partitionKey":{"pk":"p"}}`},
+			{nil, 2.0, nil, `{"lsn":3,"crts":` + second(2) +
+				`,"operationType":"delete","previousImageLSN":2,"timeToLiveExpired":false,"id":"a","partitionKey":{"pk":"p"}}`},
 			{nil, nil, "b", `{"lsn":4,"crts":` + second(2) + `,"operationType":"create","previousImageLSN":0}`},
-			{nil, nil, nil, `{"lsn":5,"crts":` + second(3) + `,"operationType":"delete","previousImageLSN":4,"timeToLiveExpired":true,"id":"b","partitionKey":{"pk":"p"}}`},
+			{nil, nil, nil, `{"lsn":5,"crts":` + second(3) +
+				`,"operationType":"delete","previousImageLSN":4,"timeToLiveExpired":true,"id":"b","partitionKey":{"pk":"p"}}`},
 		}
 		if len(got) != len(want) {
 			t.Fatalf("feed has %d versions, want %d: %v", len(got), len(want), got)
@@ -77,7 +83,8 @@ func TestVersions(t *testing.T) {
 			if v.Current == nil {
 				t.Errorf("version %d has no current item, want {} at least", i)
 			}
-			if w := want[i]; v.Current["v"] != w.current || v.Previous["v"] != w.previous || v.Current["id"] != w.id || string(v.Metadata) != w.metadata {
+			if w := want[i]; v.Current["v"] != w.current || v.Previous["v"] != w.previous || v.Current["id"] != w.id ||
+				string(v.Metadata) != w.metadata {
 				t.Errorf("version %d is %v after %v with %s, want %+v", i, v.Current, v.Previous, v.Metadata, w)
 			}
 		}
@@ -97,7 +104,9 @@ func TestWhichPreviousImagesAreShown(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, Options{PreviousImages: shows})
-			w.create(t, "db", `{"id":"c","partitionKey":`+simpleKey+`,"defaultTtl":-1,"changeFeedPolicy":{"retentionDuration":10}}`, nil)
+			w.create(t, "db",
+				`{"id":"c","partitionKey":`+simpleKey+`,"defaultTtl":-1,"changeFeedPolicy":{"retentionDuration":10}}`,
+				nil)
 			w.item(t, "a", `,"v":1`)
 			w.do(t, "PUT", docs+"/a", under("p"), `{"id":"a","pk":"p","v":2}`).want(t, 200)
 			w.do(t, "DELETE", docs+"/a", under("p"), "").want(t, 204)

@@ -88,11 +88,17 @@ func replaceItem(c *call) error {
 	if err != nil {
 		return err
 	}
-	w := docstore.Write{Write: feed.Write{Op: feed.WriteReplace, ID: p.id, Body: body, IfMatch: c.in.IfMatch()}, Owned: true}
+	w := docstore.Write{
+		Write: feed.Write{Op: feed.WriteReplace, ID: p.id, Body: body, IfMatch: c.in.IfMatch()},
+		Owned: true,
+	}
 	if id := rawjson.Unquote(rawjson.Lookup(body, "id")); len(id) > 0 && string(id) != p.id {
 		// Another id renames the item. In the feed, a rename is a delete and a create.
 		w.Op, w.ID, w.IfMatch = feed.WriteCreate, "", ""
-		return c.writeItems(p.logical, docstore.Write{Write: feed.Write{Op: feed.WriteDelete, ID: p.id, IfMatch: c.in.IfMatch()}}, w)
+		return c.writeItems(p.logical, docstore.Write{Write: feed.Write{
+			Op: feed.WriteDelete, ID: p.id,
+			IfMatch: c.in.IfMatch(),
+		}}, w)
 	}
 	return c.writeItems(p.logical, w)
 }
@@ -134,7 +140,8 @@ func (c *call) writeItems(p logical, writes ...docstore.Write) error {
 func (c *call) withoutTriggers() error {
 	for _, name := range []string{wire.HeaderPreTrigger, wire.HeaderPostTrigger} {
 		if trigger := c.in.Header(name); trigger != "" && !c.s.o.Lenient {
-			return wire.BadRequest("header %s names the trigger %q: this server has none", strings.ToLower(name), trigger)
+			return wire.BadRequest("header %s names the trigger %q: this server has none", strings.ToLower(name),
+				trigger)
 		}
 	}
 	return nil

@@ -70,7 +70,8 @@ func Boxes(ctx context.Context, in Store, processor string) ([]*ContainerBox, er
 		return nil, err
 	}
 	found := map[string]*ContainerBox{}
-	for page, err := range changefeed.Pull(ctx, in, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, changefeed.PullOptions{}) {
+	for page, err := range changefeed.Pull(ctx, in, feed.FullRange(), feed.Position{Start: feed.FromBeginning()},
+		changefeed.PullOptions{}) {
 		if err != nil {
 			return nil, fmt.Errorf("find units %q: %w", processor, err)
 		}
@@ -113,7 +114,9 @@ func unitless(in Store, processor string) (*ContainerBox, error) {
 			paths = append(paths, "/"+strings.Join(p, "/"))
 		}
 		if !slices.Equal(paths, []string{KeyPath}) {
-			return nil, fmt.Errorf("%w: dead letters of %q: the container is partitioned by %s: want one partitioned by %s", feed.ErrBadRequest, processor, strings.Join(paths, ","), KeyPath)
+			return nil,
+				fmt.Errorf("%w: dead letters of %q: the container is partitioned by %s: want one partitioned by %s",
+					feed.ErrBadRequest, processor, strings.Join(paths, ","), KeyPath)
 		}
 	}
 	return &ContainerBox{in: in, processor: processor, prefix: escape(processor, ".") + "."}, nil
@@ -168,7 +171,9 @@ func (b *ContainerBox) Put(ctx context.Context, l feed.DeadLetter) error {
 
 func (b *ContainerBox) id(letter string) string { return b.prefix + escape(letter, "") }
 
-func (b *ContainerBox) commitWrites(ctx context.Context, key feed.PartitionKey, writes ...feed.Write) ([]feed.Result, error) {
+func (b *ContainerBox) commitWrites(ctx context.Context, key feed.PartitionKey, writes ...feed.Write) ([]feed.Result,
+	error,
+) {
 	return b.in.Commit(ctx, feed.Key(keyText(key)), writes)
 }
 
@@ -243,7 +248,8 @@ func (b *ContainerBox) Letters(ctx context.Context, key feed.PartitionKey) iter.
 
 // inOrder compares letters by key, and letters of the same key in the order of their changes.
 func inOrder(x, y *feed.DeadLetter) int {
-	return cmp.Or(cmp.Compare(x.Change.PartitionKey, y.Change.PartitionKey), cmp.Compare(x.Change.LSN, y.Change.LSN), cmp.Compare(x.Index, y.Index))
+	return cmp.Or(cmp.Compare(x.Change.PartitionKey, y.Change.PartitionKey), cmp.Compare(x.Change.LSN, y.Change.LSN),
+		cmp.Compare(x.Index, y.Index))
 }
 
 // findUnordered finds letters without sorting them. Beyond maxHeld bytes findUnordered keeps only the fields for the
@@ -277,7 +283,10 @@ func (b *ContainerBox) findUnordered(ctx context.Context, key feed.PartitionKey)
 			held += len(c.Body)
 			f := filed{l, held <= maxHeld && len(parts) == 0}
 			if !f.whole {
-				f.letter = feed.DeadLetter{ID: l.ID, Index: l.Index, Change: feed.Change{PartitionKey: l.Change.PartitionKey, LSN: l.Change.LSN}}
+				f.letter = feed.DeadLetter{
+					ID: l.ID, Index: l.Index,
+					Change: feed.Change{PartitionKey: l.Change.PartitionKey, LSN: l.Change.LSN},
+				}
 			}
 			all = append(all, f)
 		}
@@ -296,7 +305,9 @@ func (b *ContainerBox) rangeOf(ctx context.Context, key feed.PartitionKey) (feed
 }
 
 // readAgain reads a letter again. The letter may have been removed meanwhile.
-func (b *ContainerBox) readAgain(ctx context.Context, key feed.PartitionKey, id string) (l feed.DeadLetter, found bool, err error) {
+func (b *ContainerBox) readAgain(ctx context.Context, key feed.PartitionKey, id string) (l feed.DeadLetter, found bool,
+	err error,
+) {
 	for range 2 { // if a letter is removed between the reads of parts, the second try does not find it
 		var text []byte
 		if text, err = b.getDocument(ctx, key, b.id(id)); errors.Is(err, feed.ErrNotFound) {

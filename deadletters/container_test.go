@@ -60,9 +60,11 @@ func TestALetterIsReadableJSON(t *testing.T) {
 	if err != nil || string(got) != want {
 		t.Errorf("letter is\n%s, %v, want\n%s", got, err, want)
 	}
-	l.Change.Body, l.Change.Previous, l.Change.Expired, l.Change.PreviousLSN, l.Change.Op = nil, json.RawMessage("{\n}"), true, 3, feed.OpDelete
+	l.Change.Body, l.Change.Previous, l.Change.Expired, l.Change.PreviousLSN, l.Change.Op = nil,
+		json.RawMessage("{\n}"), true, 3, feed.OpDelete
 	got, err = deadletters.Marshal("mailer", l)
-	if want := `"etag":"\"0f\"","expired":true,"previous_lsn":3,"previous_raw":"ewp9"}`; err != nil || !strings.HasSuffix(string(got), want) {
+	if want := `"etag":"\"0f\"","expired":true,"previous_lsn":3,"previous_raw":"ewp9"}`; err != nil ||
+		!strings.HasSuffix(string(got), want) {
 		t.Errorf("letter of a delete is %s, %v, want it to end %s", got, err, want)
 	}
 	l.Change.PartitionKey = "London"
@@ -83,7 +85,8 @@ func TestALongCauseIsCutBetweenCharacters(t *testing.T) {
 		text, err := deadletters.Marshal("mailer", l)
 		var got struct{ Cause, Stack string }
 		if err := errors.Join(err, json.Unmarshal(text, &got)); err != nil || got.Cause != want || got.Stack != want {
-			t.Errorf("%d bytes: %d and %d are left, ending in %q, %v", len(cause), len(got.Cause), len(got.Stack), got.Cause[len(got.Cause)-8:], err)
+			t.Errorf("%d bytes: %d and %d are left, ending in %q, %v", len(cause), len(got.Cause), len(got.Stack),
+				got.Cause[len(got.Cause)-8:], err)
 		}
 	}
 }
@@ -94,12 +97,14 @@ func TestALetterIsOneDocumentOfItsKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	it, err := c.Item(t.Context(), feed.Key(`["London"]`), "mailer.RID=.12.0")
-	if err != nil || !strings.HasPrefix(string(it.Body), `{"id":"mailer.RID=.12.0","key":"[\"London\"]","ttl":-1,"letter":{"id":"12.0","key":["London"],`) {
+	if err != nil || !strings.HasPrefix(string(it.Body),
+		`{"id":"mailer.RID=.12.0","key":"[\"London\"]","ttl":-1,"letter":{"id":"12.0","key":["London"],`) {
 		t.Errorf("document is %s, %v", it.Body, err)
 	}
 }
 
-// The service refuses a partition key of more than 2 KB. The text of a key is longer than the key, so its end is a hash.
+// The service refuses a partition key of more than 2 KB. The text of a key is longer than the key, so its end is a
+// hash.
 func TestTheKeyOfALetterHasRoom(t *testing.T) {
 	c := container(t, lettersSpec)
 	for _, key := range []feed.PartitionKey{feed.Key(strings.Repeat("x", 2048)), feed.Key(strings.Repeat("é", 1024))} {
@@ -113,7 +118,8 @@ func TestTheKeyOfALetterHasRoom(t *testing.T) {
 	}
 	for _, change := range page.Changes {
 		var document struct{ Key string }
-		if err := json.Unmarshal(change.Body, &document); err != nil || len(document.Key) > 2048 || len(document.Key) < 2000 ||
+		if err := json.Unmarshal(change.Body, &document); err != nil || len(document.Key) > 2048 ||
+			len(document.Key) < 2000 ||
 			!utf8.ValidString(document.Key) {
 			t.Errorf("a key of %d bytes, %v", len(document.Key), err)
 		}
@@ -123,17 +129,20 @@ func TestTheKeyOfALetterHasRoom(t *testing.T) {
 func TestAContainerPartitionedOtherwiseIsRefused(t *testing.T) {
 	wrong := container(t, docstore.ContainerSpec{Paths: []string{"/city", "/address/street"}})
 	const want = "partitioned by /city,/address/street: want one partitioned by /key"
-	if _, err := deadletters.Container(wrong, "mailer", orders); !errors.Is(err, feed.ErrBadRequest) || !strings.HasSuffix(err.Error(), want) {
+	if _, err := deadletters.Container(wrong, "mailer", orders); !errors.Is(err, feed.ErrBadRequest) ||
+		!strings.HasSuffix(err.Error(), want) {
 		t.Errorf("a container of docstore: %v, want %q", err, want)
 	}
-	if _, err := deadletters.Container(container(t, docstore.ContainerSpec{Paths: []string{"/key", "/city"}}), "mailer", orders); !errors.Is(err, feed.ErrBadRequest) {
+	if _, err := deadletters.Container(container(t, docstore.ContainerSpec{Paths: []string{"/key", "/city"}}), "mailer",
+		orders); !errors.Is(err, feed.ErrBadRequest) {
 		t.Errorf("a container partitioned by more than the key: %v", err)
 	}
 	if _, err := deadletters.Container(container(t, lettersSpec), "", orders); !errors.Is(err, feed.ErrBadRequest) {
 		t.Errorf("a processor without a name: %v", err)
 	}
 	server := cosmostest.NewTestServer(t)
-	if _, err := server.DB.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}}); err != nil {
+	if _, err := server.DB.CreateContainer(t.Context(),
+		docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}}); err != nil {
 		t.Fatal(err)
 	}
 	client, err := cosmos.Open(t.Context(), server.URL, cosmos.Key(server.Key), cosmos.Options{})
@@ -145,13 +154,15 @@ func TestAContainerPartitionedOtherwiseIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := deadletters.Container(c, "mailer", orders); err == nil || !strings.HasSuffix(err.Error(), "partitioned by /city: want one partitioned by /key") {
+	if _, err := deadletters.Container(c, "mailer", orders); err == nil ||
+		!strings.HasSuffix(err.Error(), "partitioned by /city: want one partitioned by /key") {
 		t.Errorf("a container of cosmos: %v", err)
 	}
 	// A store that does not say how it is partitioned is found out by the first letter, which is not parked.
 	silent := struct{ deadletters.Store }{wrong}
 	err = opening(t, silent, "mailer")().Put(t.Context(), parked(feed.Key("London"), 1))
-	if !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), "partitioned by /key") || wrong.Count() != 0 {
+	if !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), "partitioned by /key") ||
+		wrong.Count() != 0 {
 		t.Errorf("a silent store: %v, and %d documents", err, wrong.Count())
 	}
 }
@@ -242,7 +253,8 @@ func TestUnitsOfOneNameKeepTheirLetters(t *testing.T) {
 	if boxes, err := deadletters.Boxes(ended, c, "mailer"); !errors.Is(err, context.Canceled) {
 		t.Errorf("%d boxes, %v, of a search that was cut short", len(boxes), err)
 	}
-	if _, err := deadletters.Boxes(t.Context(), container(t, docstore.ContainerSpec{Paths: []string{"/city"}}), "mailer"); !errors.Is(err, feed.ErrBadRequest) {
+	if _, err := deadletters.Boxes(t.Context(), container(t, docstore.ContainerSpec{Paths: []string{"/city"}}),
+		"mailer"); !errors.Is(err, feed.ErrBadRequest) {
 		t.Errorf("units in a container partitioned otherwise: %v", err)
 	}
 }
@@ -250,7 +262,9 @@ func TestUnitsOfOneNameKeepTheirLetters(t *testing.T) {
 // Letters above what fits in memory are read one by one, when they are wanted.
 func TestTheSuiteHoldsForLettersThatAreReadAgain(t *testing.T) {
 	deadletters.HoldLess(t, 700)
-	changefeedtest.TestDeadLetters(t, func(t *testing.T) func() feed.LetterBox { return opening(t, container(t, lettersSpec), "mailer") })
+	changefeedtest.TestDeadLetters(t, func(t *testing.T) func() feed.LetterBox {
+		return opening(t, container(t, lettersSpec), "mailer")
+	})
 }
 
 // counted is a store that counts the documents that are read by their ids.
@@ -321,7 +335,8 @@ func TestALetterInPartsIsThereWholeOrNotAtAll(t *testing.T) {
 			ended := f(opening(t, &flaky{c, left}, "mailer")())
 			var there []string
 			for got, err := range opening(t, c, "mailer")().Letters(t.Context(), "") {
-				if err != nil || string(got.Change.Body) != string(l.Change.Body) || string(got.Change.Previous) != string(l.Change.Previous) {
+				if err != nil || string(got.Change.Body) != string(l.Change.Body) ||
+					string(got.Change.Previous) != string(l.Change.Previous) {
 					t.Fatalf("after %d commits: letter %s, %v, or with another document", left, got.ID, err)
 				}
 				there = append(there, got.ID+" "+got.Cause)
@@ -360,7 +375,8 @@ func TestTheLargestDocumentHasRoomBesideALongCause(t *testing.T) {
 		t.Fatal(err)
 	}
 	for got, err := range b.Letters(t.Context(), "") {
-		if err != nil || string(got.Change.Body) != string(l.Change.Body) || got.Cause != l.Cause || got.Stack != l.Stack {
+		if err != nil || string(got.Change.Body) != string(l.Change.Body) || got.Cause != l.Cause ||
+			got.Stack != l.Stack {
 			t.Errorf("letter %s, %v, or with another document or cause", got.ID, err)
 		}
 	}
@@ -402,7 +418,8 @@ func TestALetterInPartsIsNoMixtureOfTwo(t *testing.T) {
 	if err := opening(t, c, "mailer")().Put(t.Context(), l); err != nil {
 		t.Fatal(err)
 	}
-	if boxes, err := deadletters.Boxes(t.Context(), c, "mailer"); err != nil || len(boxes) != 1 { // a part is no letter of a unit
+	// a part is no letter of a unit
+	if boxes, err := deadletters.Boxes(t.Context(), c, "mailer"); err != nil || len(boxes) != 1 {
 		t.Errorf("%d boxes, %v", len(boxes), err)
 	}
 	again := l
@@ -507,10 +524,12 @@ func TestADocumentThatIsNoLetterIsNamed(t *testing.T) {
 	for _, letter := range []string{
 		`1`, `{}`, `{"key":["London"],"op":"create"}`, `{"id":"1.0","key":["London"],"op":"explode"}`,
 		`{"id":"1.0","key":["London"],"op":"create","document_gzip":"AAAA"}`,
-		`{"id":"1.0","key":["London"],"op":"create","document_gzip":"` + base64.StdEncoding.EncodeToString(bomb.Bytes()) + `"}`,
+		`{"id":"1.0","key":["London"],"op":"create","document_gzip":"` +
+			base64.StdEncoding.EncodeToString(bomb.Bytes()) + `"}`,
 	} {
 		c := container(t, lettersSpec)
-		if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"mailer.RID=.1.0","key":"[\"London\"]","letter":%s}`, letter)); err != nil {
+		if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"mailer.RID=.1.0","key":"[\"London\"]","letter":%s}`,
+			letter)); err != nil {
 			t.Fatal(err)
 		}
 		var failed error
@@ -530,7 +549,8 @@ func TestAFunctionIsASink(t *testing.T) {
 		got = append(got, l.ID)
 		return failure
 	}))
-	if err := sink.Put(t.Context(), parked(feed.Key("London"), 1)); err != failure || !slices.Equal(got, []string{"1.0"}) {
+	if err := sink.Put(t.Context(), parked(feed.Key("London"), 1)); err != failure ||
+		!slices.Equal(got, []string{"1.0"}) {
 		t.Errorf("Put = %v, and the function got %v", err, got)
 	}
 }

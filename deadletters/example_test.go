@@ -35,8 +35,14 @@ func ExampleContainer() {
 		return
 	}
 	// A processor does this when its handler cannot handle a change.
-	order := feed.Change{ID: "order-7", PartitionKey: feed.Key("London"), LSN: 12, Body: json.RawMessage(`{"id":"order-7","city":"London"}`)}
-	err = letters.Put(ctx, feed.DeadLetter{ID: "12.0", Change: order, Disposition: feed.DispositionFailed, Cause: "no such address", Attempts: 5})
+	order := feed.Change{
+		ID: "order-7", PartitionKey: feed.Key("London"), LSN: 12,
+		Body: json.RawMessage(`{"id":"order-7","city":"London"}`),
+	}
+	err = letters.Put(ctx, feed.DeadLetter{
+		ID: "12.0", Change: order, Disposition: feed.DispositionFailed,
+		Cause: "no such address", Attempts: 5,
+	})
 	if err != nil {
 		fmt.Println(err)
 	}
@@ -45,7 +51,8 @@ func ExampleContainer() {
 			fmt.Println(err)
 			return
 		}
-		fmt.Printf("%s of %s %s after %d attempts: %s\n", l.Change.ID, l.Change.PartitionKey, l.Disposition, l.Attempts, l.Cause)
+		fmt.Printf("%s of %s %s after %d attempts: %s\n", l.Change.ID, l.Change.PartitionKey, l.Disposition, l.Attempts,
+			l.Cause)
 	}
 	// Output: order-7 of ["London"] failed after 5 attempts: no such address
 }

@@ -265,9 +265,13 @@ func ReadFile(ctx context.Context, path, processor string) iter.Seq2[feed.DeadLe
 }
 
 // letters reads the letters of an index that belong to a processor and, unless key is empty, to a key.
-func letters(ctx context.Context, f io.ReaderAt, index map[name]place, processor string, key feed.PartitionKey) iter.Seq2[feed.DeadLetter, error] {
+func letters(ctx context.Context, f io.ReaderAt, index map[name]place, processor string,
+	key feed.PartitionKey,
+) iter.Seq2[feed.DeadLetter, error] {
 	return func(yield func(feed.DeadLetter, error) bool) {
-		maps.DeleteFunc(index, func(n name, _ place) bool { return n.processor != processor || key != "" && n.key != key })
+		maps.DeleteFunc(index, func(n name, _ place) bool {
+			return n.processor != processor || key != "" && n.key != key
+		})
 		order := slices.SortedFunc(maps.Keys(index), func(x, y name) int {
 			a, b := index[x], index[y]
 			return cmp.Or(cmp.Compare(x.key, y.key), cmp.Compare(a.lsn, b.lsn), cmp.Compare(a.index, b.index))

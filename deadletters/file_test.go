@@ -205,7 +205,8 @@ func TestAShortLineAfterALongTornOneIsTheLast(t *testing.T) {
 	if b.Torn() == 0 {
 		t.Error("nothing is torn: the test shows nothing")
 	}
-	if err := errors.Join(b.Remove(t.Context(), feed.Key("London", 0), "1.0"), b.Close()); err != nil { // a line of 100 bytes
+	// a line of 100 bytes
+	if err := errors.Join(b.Remove(t.Context(), feed.Key("London", 0), "1.0"), b.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if now, err := os.ReadFile(path); err != nil || len(now) > len(text)+200 {
@@ -274,11 +275,13 @@ func salvage(t *testing.T, path string) (ids []string, failed error) {
 // A path that was given by mistake costs nobody their file, nor its last line.
 func TestAFileOfSomethingElseStaysAsItIs(t *testing.T) {
 	for _, text := range []string{
-		`{"settings":{"important":true}}`, `{"id":"7","key":["London"]}`, `{"id":"7"} and more`, `{"settings":`, `secret`, "{\"id\":\"a\x00", "a\nb\n",
+		`{"settings":{"important":true}}`, `{"id":"7","key":["London"]}`, `{"id":"7"} and more`, `{"settings":`,
+		`secret`, "{\"id\":\"a\x00", "a\nb\n",
 	} {
 		path := filepath.Join(t.TempDir(), "settings.json")
 		overwrite(t, path, []byte(text))
-		if _, err := deadletters.File(path, "mailer"); !errors.Is(err, deadletters.ErrDamaged) || !strings.Contains(err.Error(), "line 1: ") {
+		if _, err := deadletters.File(path, "mailer"); !errors.Is(err, deadletters.ErrDamaged) ||
+			!strings.Contains(err.Error(), "line 1: ") {
 			t.Errorf("%q: %v, want damage of line 1", text, err)
 		}
 		if got, err := salvage(t, path); !errors.Is(err, deadletters.ErrDamaged) || len(got) > 0 {
@@ -303,7 +306,8 @@ func TestLettersWantARegularFile(t *testing.T) {
 			} else if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := deadletters.File(path, "mailer"); !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), path) {
+			if _, err := deadletters.File(path, "mailer"); !errors.Is(err, feed.ErrBadRequest) ||
+				!strings.Contains(err.Error(), path) {
 				t.Errorf("%v, want %s refused", err, path)
 			}
 			if _, err := os.Stat(path + ".lock"); !errors.Is(err, os.ErrNotExist) {
@@ -328,7 +332,8 @@ func TestADamagedFileGivesWhatCanBeRead(t *testing.T) {
 		overwrite(t, path, bytes.Join(damaged, nil))
 		want := map[int][]string{0: {"3.0", "4.0"}, 1: {"1.0", "3.0"}, 4: {"1.0", "3.0", "2.0", "4.0"}}[n[0]]
 		got, err := salvage(t, path)
-		if !errors.Is(err, deadletters.ErrDamaged) || !strings.Contains(err.Error(), fmt.Sprintf("line %d: ", n[0]+1)) || !slices.Equal(got, want) {
+		if !errors.Is(err, deadletters.ErrDamaged) ||
+			!strings.Contains(err.Error(), fmt.Sprintf("line %d: ", n[0]+1)) || !slices.Equal(got, want) {
 			t.Errorf("lines %d: %v, %v, want %v", n, got, err, want)
 		}
 		if more := "(the first of 2 such lines)"; len(n) > 1 && !strings.HasSuffix(fmt.Sprint(err), more) {
@@ -375,7 +380,8 @@ func TestNoDamageOfAFileIsSilent(t *testing.T) {
 			b, err := deadletters.File(path, "mailer")
 			line := 1 + bytes.Count(text[:i], []byte("\n"))
 			switch {
-			case err != nil && (!errors.Is(err, deadletters.ErrDamaged) || !strings.Contains(err.Error(), fmt.Sprintf("line %d: ", line))):
+			case err != nil && (!errors.Is(err, deadletters.ErrDamaged) ||
+				!strings.Contains(err.Error(), fmt.Sprintf("line %d: ", line))):
 				t.Fatalf("byte %d ^ %#x: %v, want damage of line %d", i, bit, err, line)
 			case err == nil && (i < len(text)-1 || b.Torn() == 0):
 				t.Fatalf("byte %d of %d ^ %#x: no error, %d bytes torn", i, len(text), bit, b.Torn())
@@ -397,7 +403,8 @@ func TestNoDamageOfAFileIsSilent(t *testing.T) {
 func TestAFileHasOneProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "letters.ndjson")
 	b := openFile(t, path)
-	if _, err := deadletters.File(path, "other"); !errors.Is(err, deadletters.ErrInUse) || !strings.Contains(err.Error(), path) {
+	if _, err := deadletters.File(path, "other"); !errors.Is(err, deadletters.ErrInUse) ||
+		!strings.Contains(err.Error(), path) {
 		t.Errorf("second box of a file: %v, want %q", err, deadletters.ErrInUse)
 	}
 	if err := b.Put(t.Context(), parked(feed.Key("London"), 1)); err != nil {
@@ -451,13 +458,15 @@ func TestAFileIsCompactedWhenMostOfItIsDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := size()
-	overwrite(t, path+".new", bytes.Repeat([]byte("what a crash has left of a compaction\n"), 100)) // longer than what is left
+	// longer than what is left
+	overwrite(t, path+".new", bytes.Repeat([]byte("what a crash has left of a compaction\n"), 100))
 	b = openFile(t, path)
 	after := size()
 	if got := ids(t, b); !slices.Equal(got, []string{"1.0", "2.0"}) || b.Torn() != 0 {
 		t.Errorf("after compaction: %v, %d bytes torn", got, b.Torn())
 	}
-	if err := errors.Join(b.Put(t.Context(), parked(feed.Key("London"), 21)), b.Remove(t.Context(), feed.Key("London"), "21.0"), b.Close()); err != nil {
+	if err := errors.Join(b.Put(t.Context(), parked(feed.Key("London"), 21)), b.Remove(t.Context(), feed.Key("London"),
+		"21.0"), b.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if after > 4*one || before < 10*one {
@@ -514,7 +523,8 @@ func TestNothingIsWrittenForACallerWhoHasGone(t *testing.T) {
 	}
 }
 
-// Letters may be many and large: whoever interrupts a list of them does not wait for the rest, and hears that it is no end.
+// Letters may be many and large: whoever interrupts a list of them does not wait for the rest, and hears that it is no
+// end.
 func TestAListOfAFileThatIsInterruptedEndsWithAnError(t *testing.T) {
 	path, _ := written(t)
 	for name, list := range map[string]func(ctx context.Context) iter.Seq2[feed.DeadLetter, error]{

@@ -90,7 +90,8 @@ const unread = 2 * lastWait
 // caller may not have read the outcome, post follows no record yet.
 func (a *inquiry) post(ctx context.Context) error {
 	r := feed.Record{
-		Kind: feed.KindRequest, Token: a.request.Token(), Timestamp: time.Now().UTC(), TTL: ttl(ctx), Properties: a.properties(nil),
+		Kind: feed.KindRequest, Token: a.request.Token(), Timestamp: time.Now().UTC(), TTL: ttl(ctx),
+		Properties: a.properties(nil),
 	}
 	a.record, a.seen, a.posted, a.expires = feed.Record{}, false, time.Now(), time.Now().Add(r.TTL)
 	stored, err := a.leases.Create(ctx, r)
@@ -247,7 +248,8 @@ func (a *inquiry) isOurs(r feed.Record) bool {
 
 // staysAsked says how long a request stays if it cannot be withdrawn.
 func (a *inquiry) staysAsked(err error) string {
-	return fmt.Sprintf("the request could not be withdrawn, and stays asked for at most %v: %v", time.Until(a.expires).Round(time.Second), err)
+	return fmt.Sprintf("the request could not be withdrawn, and stays asked for at most %v: %v",
+		time.Until(a.expires).Round(time.Second), err)
 }
 
 // notServed returns the error for a caller whose context has ended.

@@ -133,7 +133,8 @@ func appendDocument(dst []byte, name string, doc []byte, compressed bool) ([]byt
 	}
 	// As JSON the document must keep every byte: a single line, no space at the ends, which a parser removes, and no
 	// deeper nesting than readers accept.
-	if levels, ok := rawjson.Check(doc); !ok || levels > maxLevels || bytes.ContainsAny(doc, "\r\n") || doc[0] <= ' ' || doc[len(doc)-1] <= ' ' {
+	if levels, ok := rawjson.Check(doc); !ok || levels > maxLevels || bytes.ContainsAny(doc, "\r\n") || doc[0] <= ' ' ||
+		doc[len(doc)-1] <= ' ' {
 		return appendBase64(append(dst, `_raw":`...), doc), nil
 	}
 	return append(append(dst, `":`...), doc...), nil
@@ -159,8 +160,10 @@ func parse(text []byte) (l feed.DeadLetter, err error) {
 		return l, fmt.Errorf("parse letter: it has id %q, key %s, op %q: want all three", said.ID, said.Key, said.Op)
 	}
 	l = feed.DeadLetter{
-		ID: said.ID, Index: said.Index, Disposition: said.Disposition, Cause: said.Cause, Stack: said.Stack, Attempts: said.Attempts,
-		Instance: said.Instance, Lease: said.Lease, Range: feed.Range{Min: lo, Max: hi}, Failed: said.Failed, Parked: said.Parked,
+		ID: said.ID, Index: said.Index, Disposition: said.Disposition, Cause: said.Cause, Stack: said.Stack,
+		Attempts: said.Attempts,
+		Instance: said.Instance, Lease: said.Lease, Range: feed.Range{Min: lo, Max: hi}, Failed: said.Failed,
+		Parked: said.Parked,
 		Change: feed.Change{
 			Op: op, ID: said.Item, PartitionKey: key, LSN: said.LSN, Time: said.Time,
 			ETag: said.ETag, PreviousLSN: said.PreviousLSN, Expired: said.Expired,

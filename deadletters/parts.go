@@ -45,7 +45,8 @@ func (b *ContainerBox) envelopeOf(l feed.DeadLetter) (text []byte, parts [][]byt
 		text = append(append(text, `,"parts":`...), list...)
 		for i, name := range names {
 			chunk := rest[i*partSize : min((i+1)*partSize, len(rest))]
-			parts = append(parts, append(rawjson.AppendString(append(begin(name, key), `,"part":`...), string(chunk)), '}'))
+			parts = append(parts, append(rawjson.AppendString(append(begin(name, key), `,"part":`...), string(chunk)),
+				'}'))
 		}
 		rest = nil
 	}
@@ -81,7 +82,9 @@ func partsOf(text []byte) (ids []string, err error) {
 }
 
 // openEnvelope assembles the letter from the document and the parts. [feed.ErrNotFound] means that a part is missing.
-func (b *ContainerBox) openEnvelope(ctx context.Context, key feed.PartitionKey, text []byte) (l feed.DeadLetter, err error) {
+func (b *ContainerBox) openEnvelope(ctx context.Context, key feed.PartitionKey, text []byte) (l feed.DeadLetter,
+	err error,
+) {
 	var rest []byte
 	parts, err := partsOf(text)
 	if err != nil {

@@ -56,16 +56,21 @@ const (
 // outcome; if the other caller has not read the outcome yet, the other caller requests the letter again.
 //
 // When ctx ends before the request is served, Redrive withdraws the request, which takes at most 5 seconds, and returns
-// an error that is [ErrNotServed] and the cause of ctx. A letter that is in the handler by then may still be handled; see
-// [Withdraw]. If the process of the caller dies, the lease store removes the request one minute after the deadline of
-// ctx, and after 24 hours at the latest; without a deadline, after 24 hours.
+// an error that is [ErrNotServed] and the cause of ctx. A letter that is in the handler by then may still be handled;
+// see [Withdraw]. If the process of the caller dies, the lease store removes the request one minute after the deadline
+// of ctx, and after 24 hours at the latest; without a deadline, after 24 hours.
 //
 // Redrive also returns [ErrNotServed] if [Withdraw] withdraws the request. Redrive returns an [errors.ErrUnsupported]
 // if source is no [feed.Locator], because then the owner of a key cannot be found, and a [feed.ErrBadRequest] if key is
-// not a partition key of the source, or if letter is empty. If the request cannot be written, Redrive returns the error of the lease store.
-func Redrive(ctx context.Context, source feed.Source, leases feed.LeaseStore, key feed.PartitionKey, letter string) (Outcome, error) {
+// not a partition key of the source, or if letter is empty. If the request cannot be written, Redrive returns the error
+// of the lease store.
+func Redrive(ctx context.Context, source feed.Source, leases feed.LeaseStore, key feed.PartitionKey,
+	letter string,
+) (Outcome, error) {
 	if letter == "" {
-		return Outcome{}, fmt.Errorf("%w: the ID of the letter is empty: want that of a letter of key %s, or Release for a held key", feed.ErrBadRequest, key)
+		return Outcome{},
+			fmt.Errorf("%w: the ID of the letter is empty: want that of a letter of key %s, or Release for a held key",
+				feed.ErrBadRequest, key)
 	}
 	return ask(ctx, source, leases, notes.Request{Action: notes.Retry, Key: string(spelled(key)), Letter: letter})
 }
@@ -81,7 +86,8 @@ func Release(ctx context.Context, source feed.Source, leases feed.LeaseStore, ke
 func ask(ctx context.Context, source feed.Source, leases feed.LeaseStore, q notes.Request) (o Outcome, err error) {
 	locator, ok := source.(feed.Locator)
 	if !ok {
-		return o, fmt.Errorf("%s %s: %w: source %T cannot locate a key: want one that is a feed.Locator", q.Action, q.Key, errors.ErrUnsupported, source)
+		return o, fmt.Errorf("%s %s: %w: source %T cannot locate a key: want one that is a feed.Locator", q.Action,
+			q.Key, errors.ErrUnsupported, source)
 	}
 	a := newInquiry(leases, q)
 	if a.request.EPK, err = locator.Locate(ctx, feed.PartitionKey(q.Key)); err == nil {
@@ -129,7 +135,8 @@ func Withdraw(ctx context.Context, leases feed.LeaseStore, key feed.PartitionKey
 			return n, nil
 		}
 	}
-	return n, fmt.Errorf("withdraw requests: %w: they were written %d times meanwhile: try again", feed.ErrConflict, maxConflicts)
+	return n, fmt.Errorf("withdraw requests: %w: they were written %d times meanwhile: try again", feed.ErrConflict,
+		maxConflicts)
 }
 
 // withdraw removes a live request, so that no instance serves it. An instance that has begun with the request follows

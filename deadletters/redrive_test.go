@@ -31,7 +31,8 @@ func inOffice(t *testing.T, test func(t *testing.T, o *office)) {
 		}
 		defer db.Close()
 		o := &office{t: t}
-		if o.orders, err = db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}}); err != nil {
+		if o.orders, err = db.CreateContainer(t.Context(),
+			docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}}); err != nil {
 			t.Fatal(err)
 		}
 		c, err := db.CreateContainer(t.Context(), docstore.LeaseSpec("leases"))
@@ -92,12 +93,18 @@ func TestACallerReadsAndRemovesTheOutcome(t *testing.T) {
 		written notes.Outcome
 		want    deadletters.Outcome
 	}{
-		{notes.Outcome{Result: notes.Handled, Count: 4}, deadletters.Outcome{Result: deadletters.ResultHandled, Handled: 4}},
+		{notes.Outcome{Result: notes.Handled, Count: 4}, deadletters.Outcome{
+			Result:  deadletters.ResultHandled,
+			Handled: 4,
+		}},
 		{
 			notes.Outcome{Result: notes.Failed, Cause: "broken", Count: 2, Left: notes.UnknownLeft},
 			deadletters.Outcome{Result: deadletters.ResultFailed, Cause: "broken", Handled: 2, Held: -1},
 		},
-		{notes.Outcome{Result: notes.Nothing, Left: 3}, deadletters.Outcome{Result: deadletters.ResultNothing, Held: 3}},
+		{notes.Outcome{Result: notes.Nothing, Left: 3}, deadletters.Outcome{
+			Result: deadletters.ResultNothing,
+			Held:   3,
+		}},
 	} {
 		inOffice(t, func(t *testing.T, o *office) {
 			time.AfterFunc(time.Minute, func() { o.serve(tt.written) })
@@ -111,12 +118,14 @@ func TestACallerReadsAndRemovesTheOutcome(t *testing.T) {
 	}
 }
 
-// Without the right to delete, a request that was served stays, and the next caller does not take its outcome for their own.
+// Without the right to delete, a request that was served stays, and the next caller does not take its outcome for their
+// own.
 func TestAnOutcomeIsHeardOnceWithoutTheRightToDelete(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		for _, want := range []string{notes.Failed, notes.Handled} {
 			time.AfterFunc(10*time.Second, func() {
-				if r := o.requests()[0]; r.State != feed.StateLive || len(r.Properties[notes.OutcomeProperty]+r.Properties[notes.CauseProperty]) > 0 {
+				if r := o.requests()[0]; r.State != feed.StateLive ||
+					len(r.Properties[notes.OutcomeProperty]+r.Properties[notes.CauseProperty]) > 0 {
 					t.Errorf("what is asked anew is %+v", r)
 				}
 				o.serve(notes.Outcome{Result: want, Cause: "old", Count: 1})
@@ -183,7 +192,9 @@ func (s *lastMoment) Delete(ctx context.Context, r feed.Record) error {
 
 func TestARequestThatIsServedAtTheLastMomentHasItsOutcome(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
-		s := &lastMoment{LeaseStore: o.leases, serve: func() { o.serve(notes.Outcome{Result: notes.Handled, Count: 1}) }}
+		s := &lastMoment{LeaseStore: o.leases, serve: func() {
+			o.serve(notes.Outcome{Result: notes.Handled, Count: 1})
+		}}
 		got, err := o.ask(s, time.Minute)
 		if got.Result != deadletters.ResultHandled || err != nil || len(o.requests()) != 0 {
 			t.Errorf("got %+v, %v; left: %+v", got, err, o.requests())
@@ -207,7 +218,9 @@ func TestACallerWhoGivesUpWithdrawsTheRequest(t *testing.T) {
 		left feed.State // of its record; empty if the record is deleted
 	}{
 		{"no answer", func(*feed.Record) {}, "no instance has answered: is one running that has the dead letters?", ""},
-		{"a reason", func(r *feed.Record) { r.Properties = notes.SetWaits(r.Properties, "no letter box") }, "no letter box", ""},
+		{"a reason", func(r *feed.Record) {
+			r.Properties = notes.SetWaits(r.Properties, "no letter box")
+		}, "no letter box", ""},
 		{"begun", func(r *feed.Record) {
 			q := notes.ReadRequest(r.Properties)
 			q.Tries = 1
@@ -219,7 +232,8 @@ func TestACallerWhoGivesUpWithdrawsTheRequest(t *testing.T) {
 				time.AfterFunc(time.Second, func() { write(o, tt.edit) })
 				_, err := o.ask(o.leases, 30*time.Second)
 				want := `retry ["Paris"]: not served within 30s: ` + tt.want + "; the request was withdrawn"
-				if !errors.Is(err, deadletters.ErrNotServed) || !errors.Is(err, context.DeadlineExceeded) || err.Error() != want {
+				if !errors.Is(err, deadletters.ErrNotServed) || !errors.Is(err, context.DeadlineExceeded) ||
+					err.Error() != want {
 					t.Errorf("got %v, want %s", err, want)
 				}
 				left := o.requests()
@@ -236,7 +250,9 @@ func TestACallerWhoIsInterruptedSaysSo(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(3*time.Second, func() { cancel(errors.New("interrupted")) })
 		_, err := deadletters.Release(ctx, o.orders, undeletable{o.leases}, feed.Key("Paris"))
-		if !errors.Is(err, deadletters.ErrNotServed) || !strings.Contains(err.Error(), "not served within 3s (interrupted): ") || !strings.HasSuffix(err.Error(), "; the request was withdrawn") {
+		if !errors.Is(err, deadletters.ErrNotServed) ||
+			!strings.Contains(err.Error(), "not served within 3s (interrupted): ") ||
+			!strings.HasSuffix(err.Error(), "; the request was withdrawn") {
 			t.Errorf("got %v", err)
 		}
 		if left := o.requests(); len(left) != 1 || left[0].State != feed.StateRetired ||
@@ -246,8 +262,8 @@ func TestACallerWhoIsInterruptedSaysSo(t *testing.T) {
 	})
 }
 
-// Two callers who ask for the same share one request. The one who gives up leaves that of the other, and the one who stays
-// asks again when the other takes theirs back.
+// Two callers who ask for the same share one request. The one who gives up leaves that of the other, and the one who
+// stays asks again when the other takes theirs back.
 func TestCallersOfOneLetterShareARequest(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		type answer struct {
@@ -267,13 +283,15 @@ func TestCallersOfOneLetterShareARequest(t *testing.T) {
 		if n := len(o.requests()); n != 1 {
 			t.Errorf("%d requests of three callers", n)
 		}
-		if got := <-short; !errors.Is(got.err, deadletters.ErrNotServed) || !strings.HasSuffix(got.err.Error(), "somebody else has asked for the same, and their request stays asked") {
+		if got := <-short; !errors.Is(got.err, deadletters.ErrNotServed) ||
+			!strings.HasSuffix(got.err.Error(), "somebody else has asked for the same, and their request stays asked") {
 			t.Errorf("the impatient one: %v", got.err)
 		}
 		if n := len(o.requests()); n != 1 {
 			t.Errorf("%d requests after one has given up", n)
 		}
-		if got := <-first; !errors.Is(got.err, deadletters.ErrNotServed) || !strings.HasSuffix(got.err.Error(), "the request was withdrawn") {
+		if got := <-first; !errors.Is(got.err, deadletters.ErrNotServed) ||
+			!strings.HasSuffix(got.err.Error(), "the request was withdrawn") {
 			t.Errorf("the first: %v", got.err)
 		}
 		time.Sleep(10 * time.Second)
@@ -298,7 +316,8 @@ func TestRequestsAreWithdrawn(t *testing.T) {
 			for _, city := range cities {
 				errs[city] = make(chan error, 1)
 				go func() {
-					_, err := deadletters.Release(t.Context(), o.orders, o.leases, feed.PartitionKey(`[ "`+city+`" ]`)) // in another spelling
+					// in another spelling
+					_, err := deadletters.Release(t.Context(), o.orders, o.leases, feed.PartitionKey(`[ "`+city+`" ]`))
 					errs[city] <- err
 				}()
 			}
@@ -315,7 +334,8 @@ func TestRequestsAreWithdrawn(t *testing.T) {
 				t.Errorf("%d requests could be served", n)
 			}
 			for _, city := range cities {
-				if err := <-errs[city]; !errors.Is(err, deadletters.ErrNotServed) || !strings.HasSuffix(err.Error(), "not served: somebody has withdrawn the request") {
+				if err := <-errs[city]; !errors.Is(err, deadletters.ErrNotServed) ||
+					!strings.HasSuffix(err.Error(), "not served: somebody has withdrawn the request") {
 					t.Errorf("%s: %v", city, err)
 				}
 			}
@@ -341,12 +361,14 @@ func (s *contested) Delete(ctx context.Context, r feed.Record) error {
 
 func TestARequestThatItsOwnerWritesIsWithdrawn(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
-		if _, err := o.ask(&contested{o.leases, 3}, time.Minute); !errors.Is(err, deadletters.ErrNotServed) || len(o.requests()) != 0 {
+		if _, err := o.ask(&contested{o.leases, 3}, time.Minute); !errors.Is(err, deadletters.ErrNotServed) ||
+			len(o.requests()) != 0 {
 			t.Errorf("got %v; left: %+v", err, o.requests())
 		}
 		go func() { _, _ = o.ask(o.leases, time.Minute) }()
 		time.Sleep(time.Second)
-		if n, err := deadletters.Withdraw(t.Context(), &contested{o.leases, 3}, ""); n != 1 || err != nil || len(o.requests()) != 0 {
+		if n, err := deadletters.Withdraw(t.Context(), &contested{o.leases, 3}, ""); n != 1 || err != nil ||
+			len(o.requests()) != 0 {
 			t.Errorf("withdrew %d, %v; left: %+v", n, err, o.requests())
 		}
 		time.Sleep(time.Minute)
@@ -357,14 +379,17 @@ func TestARequestThatItsOwnerWritesIsWithdrawn(t *testing.T) {
 func TestARequestNeedsAPlace(t *testing.T) {
 	inOffice(t, func(t *testing.T, o *office) {
 		type placeless struct{ feed.Source }
-		if _, err := deadletters.Release(t.Context(), placeless{o.orders}, o.leases, feed.Key("Paris")); !errors.Is(err, errors.ErrUnsupported) {
+		if _, err := deadletters.Release(t.Context(), placeless{o.orders}, o.leases, feed.Key("Paris")); !errors.Is(err,
+			errors.ErrUnsupported) {
 			t.Errorf("no locator: %v", err)
 		}
-		if _, err := deadletters.Release(t.Context(), o.orders, o.leases, feed.Key("Paris", 5)); !errors.Is(err, feed.ErrBadRequest) {
+		if _, err := deadletters.Release(t.Context(), o.orders, o.leases, feed.Key("Paris", 5)); !errors.Is(err,
+			feed.ErrBadRequest) {
 			t.Errorf("a wrong key: %v", err)
 		}
 		_, err := deadletters.Redrive(t.Context(), o.orders, o.leases, feed.Key("Paris"), "")
-		if records, _, listErr := o.leases.List(t.Context()); !errors.Is(err, feed.ErrBadRequest) || listErr != nil || len(records) > 0 {
+		if records, _, listErr := o.leases.List(t.Context()); !errors.Is(err, feed.ErrBadRequest) || listErr != nil ||
+			len(records) > 0 {
 			t.Errorf("a redrive without a letter: %v, and %v is asked for", err, records)
 		}
 	})
@@ -413,8 +438,10 @@ func TestARequestOutlivesListsThatFailOrLag(t *testing.T) {
 			t.Errorf("a caller who gives up before a list has the request: %v; left: %+v", err, o.requests())
 		}
 		begun := time.Now()
-		if _, err := o.ask(s, time.Minute); !errors.Is(err, deadletters.ErrNotServed) || time.Since(begun) > 10*time.Second {
-			t.Errorf("lists that lag for ever: %v after %v, want that the request counts as gone", err, time.Since(begun))
+		if _, err := o.ask(s, time.Minute); !errors.Is(err, deadletters.ErrNotServed) ||
+			time.Since(begun) > 10*time.Second {
+			t.Errorf("lists that lag for ever: %v after %v, want that the request counts as gone", err,
+				time.Since(begun))
 		}
 	})
 }
@@ -541,7 +568,8 @@ func TestARequestWhoseTimeIsOverIsWrittenAnew(t *testing.T) {
 	})
 }
 
-// Whoever has asked first has the outcome, whoever reads it first; and so has the other one who gives up at that moment.
+// Whoever has asked first has the outcome, whoever reads it first; and so has the other one who gives up at that
+// moment.
 func TestCallersOfOneLetterShareTheOutcome(t *testing.T) {
 	for after := range 20 {
 		inOffice(t, func(t *testing.T, o *office) {

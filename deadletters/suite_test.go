@@ -58,7 +58,9 @@ func TestTheSuiteHoldsForAContainer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec.Paths = []string{deadletters.KeyPath}
-			changefeedtest.TestDeadLetters(t, func(t *testing.T) func() feed.LetterBox { return opening(t, container(t, spec), "mailer") })
+			changefeedtest.TestDeadLetters(t, func(t *testing.T) func() feed.LetterBox {
+				return opening(t, container(t, spec), "mailer")
+			})
 		})
 	}
 }
@@ -66,7 +68,8 @@ func TestTheSuiteHoldsForAContainer(t *testing.T) {
 func TestTheSuiteHoldsForAContainerOverHTTP(t *testing.T) {
 	changefeedtest.TestDeadLetters(t, func(t *testing.T) func() feed.LetterBox {
 		server := cosmostest.NewTestServer(t)
-		if _, err := server.DB.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "letters", Paths: []string{deadletters.KeyPath}, Ranges: 3}); err != nil {
+		if _, err := server.DB.CreateContainer(t.Context(),
+			docstore.ContainerSpec{ID: "letters", Paths: []string{deadletters.KeyPath}, Ranges: 3}); err != nil {
 			t.Fatal(err)
 		}
 		client, err := cosmos.Open(t.Context(), server.URL, cosmos.Key(server.Key), cosmos.Options{})
@@ -110,7 +113,10 @@ func TestLettersAreFoundByAnySpellingOfTheirKey(t *testing.T) {
 		key := feed.Key("Oslo", 5)
 		for _, spelled := range []feed.PartitionKey{key, `["Osl\u006f",5.0]`, ` [ "Oslo", 5e0 ] `} {
 			change := feed.Change{ID: "1", PartitionKey: key, LSN: 7, Body: []byte(`{"id":"1"}`)}
-			if err := box.Put(t.Context(), feed.DeadLetter{ID: "7.0", Change: change, Disposition: feed.DispositionFailed}); err != nil {
+			if err := box.Put(t.Context(), feed.DeadLetter{
+				ID: "7.0", Change: change,
+				Disposition: feed.DispositionFailed,
+			}); err != nil {
 				t.Fatal(err)
 			}
 			found := func() (n int) {

@@ -36,7 +36,8 @@ func TestABackupHasEveryWriteThatWasAcknowledgedBefore(t *testing.T) {
 		work.Go(func() {
 			for v := 1; ctx.Err() == nil; v++ {
 				id := fmt.Sprintf("w%d-%d", w, v%50)
-				if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":%q,"pk":"p","v":%d,"pad":%q}`, id, v, strings.Repeat("x", 2000))); err != nil {
+				if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":%q,"pk":"p","v":%d,"pad":%q}`, id, v,
+					strings.Repeat("x", 2000))); err != nil {
 					t.Error(err)
 					return
 				}
@@ -124,7 +125,9 @@ func TestABackupThatFailsLeavesNothing(t *testing.T) {
 	dir := filepath.Join(top, "copy")
 	for name, receive := range map[string]func() error{
 		"empty": func() error { return docstore.ReceiveBackup(t.Context(), bytes.NewReader(nil), dir) },
-		"cut":   func() error { return docstore.ReceiveBackup(t.Context(), bytes.NewReader(whole[:len(whole)/2]), dir) },
+		"cut": func() error {
+			return docstore.ReceiveBackup(t.Context(), bytes.NewReader(whole[:len(whole)/2]), dir)
+		},
 		"no end": func() error {
 			return docstore.ReceiveBackup(t.Context(), bytes.NewReader(whole[:len(whole)-2048]), dir)
 		},
@@ -133,7 +136,8 @@ func TestABackupThatFailsLeavesNothing(t *testing.T) {
 			return docstore.ReceiveBackup(t.Context(), strings.NewReader(strings.Repeat("no", 5000)), dir)
 		},
 		"more": func() error {
-			return docstore.ReceiveBackup(t.Context(), bytes.NewReader(repack(t, whole, func(string, []byte) {}, "more")), dir)
+			return docstore.ReceiveBackup(t.Context(),
+				bytes.NewReader(repack(t, whole, func(string, []byte) {}, "more")), dir)
 		},
 		"damaged": func() error { // the sum is that of the damaged files, as of a backup of a damaged store
 			return docstore.ReceiveBackup(t.Context(), bytes.NewReader(repack(t, whole, func(_ string, content []byte) {

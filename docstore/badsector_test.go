@@ -56,7 +56,8 @@ func TestSalvageGoesOnWhereTheDiskDoesNotAnswer(t *testing.T) {
 			return nil
 		})
 		if err != nil || salvaged < documents && len(found.Lost) == 0 || salvaged < documents*3/4 {
-			t.Errorf("%s of %d files cannot be read: %d of %d documents, %v, %v", bad, len(names), salvaged, documents, found, err)
+			t.Errorf("%s of %d files cannot be read: %d of %d documents, %v, %v", bad, len(names), salvaged, documents,
+				found, err)
 		}
 	}
 }

@@ -251,7 +251,8 @@ func BenchmarkItem(b *testing.B) {
 	b.ResetTimer()
 	for b.Loop() {
 		i := rand.IntN(n)
-		if _, err := c.Item(b.Context(), feed.Key(fmt.Sprintf("key-%05d", i%10000)), fmt.Sprintf("doc-%07d", i)); err != nil {
+		if _, err := c.Item(b.Context(), feed.Key(fmt.Sprintf("key-%05d", i%10000)),
+			fmt.Sprintf("doc-%07d", i)); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -70,14 +70,18 @@ func TestNothingIsLeftOfARetentionThatWasOff(t *testing.T) {
 		put := func(ids ...string) {
 			var writes []feed.Write
 			for _, id := range ids {
-				writes = append(writes, feed.Write{Op: feed.WriteUpsert, Body: fmt.Appendf(nil, `{"id":%q,"pk":"a"}`, id)})
+				writes = append(writes, feed.Write{Op: feed.WriteUpsert, Body: fmt.Appendf(nil, `{"id":%q,"pk":"a"}`,
+					id)})
 			}
 			if _, err := c.Commit(t.Context(), feed.Key("a"), writes); err != nil {
 				t.Fatal(err)
 			}
 		}
 		retain := func(d time.Duration) {
-			if _, err := db.UpdateContainer(t.Context(), "c", func(s *ContainerSpec) error { s.Retention = d; return nil }); err != nil {
+			if _, err := db.UpdateContainer(t.Context(), "c", func(s *ContainerSpec) error {
+				s.Retention = d
+				return nil
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -87,7 +91,8 @@ func TestNothingIsLeftOfARetentionThatWasOff(t *testing.T) {
 		retain(time.Hour)
 		put("B")
 		time.Sleep(10 * time.Minute)
-		page, err := c.Read(t.Context(), feed.FullRange(), feed.At(`"2"`), feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
+		page, err := c.Read(t.Context(), feed.FullRange(), feed.At(`"2"`),
+			feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
 		if err != nil || len(page.Changes) != 1 || page.Changes[0].Previous == nil {
 			t.Errorf("%+v, %v, want the last version of B with the image before", page.Changes, err)
 		}
@@ -195,7 +200,8 @@ func TestTheCauseOfAContextIsNoRefusalOfAWrite(t *testing.T) {
 		ctx, end := context.WithCancelCause(t.Context())
 		wrote := make(chan error, 1)
 		go func() {
-			_, err := c.Commit(ctx, feed.Key("a"), []feed.Write{{Op: feed.WriteUpsert, Body: []byte(`{"id":"2","pk":"a"}`)}})
+			_, err := c.Commit(ctx, feed.Key("a"),
+				[]feed.Write{{Op: feed.WriteUpsert, Body: []byte(`{"id":"2","pk":"a"}`)}})
 			wrote <- err
 		}()
 		<-disk.reached
@@ -217,7 +223,8 @@ func TestAPreviousImageEndsWhereTheNextChangeBegins(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	page, err := c.Read(t.Context(), feed.FullRange(), feed.At(`"0"`), feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
+	page, err := c.Read(t.Context(), feed.FullRange(), feed.At(`"0"`),
+		feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +245,8 @@ func TestAPageWithPreviousImagesHasItsLimit(t *testing.T) {
 			}
 		}
 	}
-	page, err := c.Read(t.Context(), feed.FullRange(), feed.At(`"3"`), feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
+	page, err := c.Read(t.Context(), feed.FullRange(), feed.At(`"3"`),
+		feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +286,8 @@ func besideSplits(t *testing.T, c *Container, times int, f func()) {
 	}
 }
 
-// A snapshot that meets a split is taken anew, and the state that it held first is let go: otherwise the store could not be closed.
+// A snapshot that meets a split is taken anew, and the state that it held first is let go: otherwise the store could
+// not be closed.
 func TestSnapshotsBesideSplitsHoldNothing(t *testing.T) {
 	_, c := inMemory(t, ContainerSpec{})
 	besideSplits(t, c, 300, func() {
@@ -367,10 +376,12 @@ func TestASplitThatFoundNoRoomCanBeRepeated(t *testing.T) {
 			t.Fatal(err)
 		}
 		written := make(chan error, 1)
-		_, err = c.Split(&askedOnce{Context: t.Context(), hook: func() { // a write has found room, and then the disk becomes full
+		// a write has found room, and then the disk becomes full
+		_, err = c.Split(&askedOnce{Context: t.Context(), hook: func() {
 			disk.armed.Store(true)
 			go func() {
-				_, err := c.Upsert(context.Background(), fmt.Appendf(nil, `{"id":"x","pk":"x","a":%q}`, strings.Repeat("a", 1<<20)))
+				_, err := c.Upsert(context.Background(), fmt.Appendf(nil, `{"id":"x","pk":"x","a":%q}`,
+					strings.Repeat("a", 1<<20)))
 				written <- err
 			}()
 			for begun := time.Now(); time.Since(begun) < time.Minute && db.eng.WritesStall() == nil; {

@@ -24,7 +24,8 @@ func TestTheEngineStaysWithinItsMemory(t *testing.T) {
 		}
 	}
 	for i := range documents {
-		if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"%d","pk":"%d","text":%q}`, i, i%8, text)); err != nil {
+		if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"%d","pk":"%d","text":%q}`, i, i%8,
+			text)); err != nil {
 			t.Fatal(err)
 		}
 		look()
@@ -37,9 +38,11 @@ func TestTheEngineStaysWithinItsMemory(t *testing.T) {
 	}
 	// A block that somebody reads while it is evicted counts until the end of the read.
 	if most.BufferSize+most.CacheBytes > memory+memory/64 {
-		t.Errorf("the engine had %d KB of writes and %d KB of blocks, want %d KB together at most", most.BufferSize>>10, most.CacheBytes>>10, memory>>10)
+		t.Errorf("the engine had %d KB of writes and %d KB of blocks, want %d KB together at most", most.BufferSize>>10,
+			most.CacheBytes>>10, memory>>10)
 	}
 	if most.BufferSize+most.CacheBytes < memory/2 {
-		t.Errorf("the engine had %d KB of writes and %d KB of blocks: want it to use its %d KB", most.BufferSize>>10, most.CacheBytes>>10, memory>>10)
+		t.Errorf("the engine had %d KB of writes and %d KB of blocks: want it to use its %d KB", most.BufferSize>>10,
+			most.CacheBytes>>10, memory>>10)
 	}
 }

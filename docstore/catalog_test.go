@@ -16,7 +16,10 @@ var errUnwanted = errors.New("unwanted")
 
 func TestUpdateContainer(t *testing.T) {
 	db := open(t, docstore.Options{InMemory: true})
-	c, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "c", Paths: []string{"/pk"}, Meta: json.RawMessage(`1`)})
+	c, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{
+		ID: "c", Paths: []string{"/pk"},
+		Meta: json.RawMessage(`1`),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +29,8 @@ func TestUpdateContainer(t *testing.T) {
 		s.Paths = []string{"/other"} // has no effect
 		return nil
 	})
-	if s := c.Spec(); err != nil || updated != c || s.Retention != time.Hour || string(s.Meta) != "10" || s.Paths[0] != "/pk" || etagOf(c) == etag {
+	if s := c.Spec(); err != nil || updated != c || s.Retention != time.Hour || string(s.Meta) != "10" ||
+		s.Paths[0] != "/pk" || etagOf(c) == etag {
 		t.Fatalf("updated to %+v, %v", s, err)
 	}
 	etag = etagOf(c)
@@ -42,7 +46,9 @@ func TestUpdateContainer(t *testing.T) {
 			t.Errorf("%s left %+v", what, s)
 		}
 	}
-	if _, err := db.UpdateContainer(t.Context(), "none", func(*docstore.ContainerSpec) error { return nil }); !errors.Is(err, feed.ErrNotFound) {
+	if _, err := db.UpdateContainer(t.Context(), "none", func(*docstore.ContainerSpec) error {
+		return nil
+	}); !errors.Is(err, feed.ErrNotFound) {
 		t.Errorf("updated a container that is not there: %v", err)
 	}
 }
@@ -50,11 +56,15 @@ func TestUpdateContainer(t *testing.T) {
 func TestUpdateDatabase(t *testing.T) {
 	db := open(t, docstore.Options{InMemory: true})
 	made := database(t, db, "shop", `1`)
-	next, err := db.UpdateDatabase(t.Context(), "shop", func(meta json.RawMessage) (json.RawMessage, error) { return json.RawMessage(string(meta) + "0"), nil })
+	next, err := db.UpdateDatabase(t.Context(), "shop", func(meta json.RawMessage) (json.RawMessage, error) {
+		return json.RawMessage(string(meta) + "0"), nil
+	})
 	if err != nil || string(next.Meta) != "10" || next.ETag == made.ETag {
 		t.Fatalf("updated to %+v, %v", next, err)
 	}
-	if _, err := db.UpdateDatabase(t.Context(), "shop", func(json.RawMessage) (json.RawMessage, error) { return nil, errUnwanted }); !errors.Is(err, errUnwanted) {
+	if _, err := db.UpdateDatabase(t.Context(), "shop", func(json.RawMessage) (json.RawMessage, error) {
+		return nil, errUnwanted
+	}); !errors.Is(err, errUnwanted) {
 		t.Errorf("a change that fails: %v", err)
 	}
 	if now, err := db.Database("shop"); err != nil || string(now.Meta) != "10" || now.ETag != next.ETag {
@@ -66,7 +76,10 @@ func TestUpdateDatabase(t *testing.T) {
 func TestUpdatesDoNotGetLost(t *testing.T) {
 	db := open(t, docstore.Options{InMemory: true})
 	database(t, db, "shop", `0`)
-	c, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "c", Database: "shop", Paths: []string{"/pk"}, Meta: json.RawMessage(`0`)})
+	c, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{
+		ID: "c", Database: "shop", Paths: []string{"/pk"},
+		Meta: json.RawMessage(`0`),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,8 +90,13 @@ func TestUpdatesDoNotGetLost(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			_, err1 := db.UpdateContainer(t.Context(), "shop/c", func(s *docstore.ContainerSpec) error { s.Meta = next(s.Meta); return nil })
-			_, err2 := db.UpdateDatabase(t.Context(), "shop", func(meta json.RawMessage) (json.RawMessage, error) { return next(meta), nil })
+			_, err1 := db.UpdateContainer(t.Context(), "shop/c", func(s *docstore.ContainerSpec) error {
+				s.Meta = next(s.Meta)
+				return nil
+			})
+			_, err2 := db.UpdateDatabase(t.Context(), "shop", func(meta json.RawMessage) (json.RawMessage, error) {
+				return next(meta), nil
+			})
 			if err := errors.Join(err1, err2); err != nil {
 				t.Error(err)
 			}

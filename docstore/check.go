@@ -156,7 +156,8 @@ func (k *checker) checkDocument(tail, value []byte) error {
 		return err
 	}
 	if s.ttl > 0 {
-		if err := k.checkPresent("ttl index", ttlKey(k.cont, s.time+int64(s.ttl)*1000, string(epk), string(pk), string(id)), nil); err != nil {
+		if err := k.checkPresent("ttl index", ttlKey(k.cont, s.time+int64(s.ttl)*1000, string(epk), string(pk),
+			string(id)), nil); err != nil {
 			return err
 		}
 	}
@@ -375,7 +376,8 @@ func (k *checker) checkCounts() error {
 			return err
 		}
 		if n[0] != k.docs[part] || n[1] > k.head {
-			k.addViolation("partition %s counts %d documents, has %d; newest LSN %d, head %d", part.id(), n[0], k.docs[part], n[1], k.head)
+			k.addViolation("partition %s counts %d documents, has %d; newest LSN %d, head %d", part.id(), n[0],
+				k.docs[part], n[1], k.head)
 		}
 	}
 	return nil

@@ -22,7 +22,10 @@ func afterGlitch(t *testing.T, test func(t *testing.T, c *docstore.Container)) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				c := container(t, db, docstore.ContainerSpec{Paths: []string{"/id"}, DefaultTTL: new(5), Retention: 10 * time.Second})
+				c := container(t, db, docstore.ContainerSpec{
+					Paths: []string{"/id"}, DefaultTTL: new(5),
+					Retention: 10 * time.Second,
+				})
 				if err := db.Glitch(c, time.Hour); err != nil {
 					t.Fatal(err)
 				}
@@ -105,17 +108,18 @@ func TestLeasesExpireAfterTheClockWasFast(t *testing.T) {
 // What expires is deleted soon after the machine's clock was set forward, though the
 // sweeper sleeps by the monotonic one.
 func TestItemsExpireAfterTheClockIsSetForward(t *testing.T) {
-	inBubble(t, docstore.ContainerSpec{DefaultTTL: new(3600)}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
-		if _, err := c.Upsert(t.Context(), []byte(`{"id":"a","pk":"p"}`)); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Second)
-		c.StepClock(time.Hour)
-		time.Sleep(61 * time.Second)
-		if n := c.Count(); n != 0 {
-			t.Errorf("a minute after an hour was skipped there are %d documents", n)
-		}
-	})
+	inBubble(t, docstore.ContainerSpec{DefaultTTL: new(3600)},
+		func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
+			if _, err := c.Upsert(t.Context(), []byte(`{"id":"a","pk":"p"}`)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Second)
+			c.StepClock(time.Hour)
+			time.Sleep(61 * time.Second)
+			if n := c.Count(); n != 0 {
+				t.Errorf("a minute after an hour was skipped there are %d documents", n)
+			}
+		})
 }
 
 // TestAnIdleStoreSleeps does not end within the time of a test if an idle store has a timer

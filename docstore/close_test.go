@@ -68,7 +68,8 @@ func TestReadersAndWritersEndWhenTheStoreIsClosed(t *testing.T) {
 				return err
 			})
 			until(func(int) error {
-				_, err := c.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{MaxItems: 5})
+				_, err := c.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()},
+					feed.ReadOptions{MaxItems: 5})
 				return err
 			})
 			until(func(int) error { return db.Check() })

@@ -13,14 +13,16 @@ import (
 	"github.com/millrace/changefeed/internal/proof/detector"
 )
 
-// The tables of a small store are not compressed, because that would slow its readers down for room that nobody needs. Those
-// of a store that has grown are, while it is open and after it was opened again.
+// The tables of a small store are not compressed, because that would slow its readers down for room that nobody needs.
+// Those of a store that has grown are, while it is open and after it was opened again.
 func TestAStoreIsCompressedWhenItHasGrown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		documents, size := detector.Rounds(800, 300), 10_000
 		mem := vfs.NewMem()
 		open := func() (*docstore.DB, *docstore.Container) {
-			db, err := docstore.Open("db", docstore.Options{}.WithFS(mem).WithBuffer(256<<10).WithPlain(int64(documents*size/8)))
+			db,
+				err := docstore.Open("db",
+				docstore.Options{}.WithFS(mem).WithBuffer(256<<10).WithPlain(int64(documents*size/8)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -32,7 +34,8 @@ func TestAStoreIsCompressedWhenItHasGrown(t *testing.T) {
 		full := func(db *docstore.DB, c *docstore.Container) int64 {
 			text := noise(size/5) + strings.Repeat("y", size*4/5)
 			for i := range documents {
-				if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"%d","pk":"%d","text":%q}`, i, i%8, text)); err != nil {
+				if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"%d","pk":"%d","text":%q}`, i, i%8,
+					text)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -48,14 +51,16 @@ func TestAStoreIsCompressedWhenItHasGrown(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if n := full(db, c); n > int64(documents*size/2) {
-			t.Errorf("a store that has grown has %d bytes for %d bytes of documents: it is not compressed", n, documents*size)
+			t.Errorf("a store that has grown has %d bytes for %d bytes of documents: it is not compressed", n,
+				documents*size)
 		}
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
 		db, c = open()
 		if n := full(db, c); n > int64(documents*size/2) {
-			t.Errorf("a large store that was opened again has %d bytes for %d bytes of documents: it is not compressed", n, documents*size)
+			t.Errorf("a large store that was opened again has %d bytes for %d bytes of documents: it is not compressed",
+				n, documents*size)
 		}
 		if err := db.Close(); err != nil {
 			t.Fatal(err)

@@ -104,7 +104,9 @@ func (f *follower) take(changes []feed.Change, last *int64) {
 // TestFollowersMissNothing writes, splits and merges beside followers of both feeds.
 func TestFollowersMissNothing(t *testing.T) {
 	for _, noSync := range []bool{false, true} {
-		t.Run(fmt.Sprint("NoSync=", noSync), func(t *testing.T) { followAll(t, open(t, docstore.Options{NoSync: noSync})) })
+		t.Run(fmt.Sprint("NoSync=", noSync), func(t *testing.T) {
+			followAll(t, open(t, docstore.Options{NoSync: noSync}))
+		})
 	}
 }
 

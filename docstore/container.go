@@ -217,7 +217,9 @@ func (c *Container) Replace(ctx context.Context, body []byte, ifMatch string) (I
 
 // Patch changes parts of a document, by up to 10 operations in order. Either all operations take effect, or none.
 // Errors are as for [Container.Replace].
-func (c *Container) Patch(ctx context.Context, key feed.PartitionKey, id string, ops []feed.PatchOp, ifMatch string) (Item, error) {
+func (c *Container) Patch(ctx context.Context, key feed.PartitionKey, id string, ops []feed.PatchOp,
+	ifMatch string,
+) (Item, error) {
 	return c.commitOne(ctx, key, feed.Write{Op: feed.WritePatch, ID: id, Patch: ops, IfMatch: ifMatch})
 }
 

@@ -17,7 +17,8 @@ func TestWhatTheStoreReturnsIsTheCallers(t *testing.T) {
 	}
 	ttl := 60
 	c, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{
-		ID: "c", Database: "d", Paths: []string{"/pk"}, UniqueKeys: [][]string{{"/u"}}, DefaultTTL: &ttl, Meta: json.RawMessage(`{"b":1}`),
+		ID: "c", Database: "d", Paths: []string{"/pk"}, UniqueKeys: [][]string{{"/u"}}, DefaultTTL: &ttl,
+		Meta: json.RawMessage(`{"b":1}`),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +40,9 @@ func TestWhatTheStoreReturnsIsTheCallers(t *testing.T) {
 		"Commit": func() any {
 			p, err := c.LogicalPartition(feed.Key("k"))
 			noError(t, err)
-			done, err := p.Commit(t.Context(), []docstore.Write{{Write: feed.Write{Op: feed.WriteUpsert, Body: []byte(`{"id":"1","pk":"k"}`)}}})
+			done,
+				err := p.Commit(t.Context(),
+				[]docstore.Write{{Write: feed.Write{Op: feed.WriteUpsert, Body: []byte(`{"id":"1","pk":"k"}`)}}})
 			noError(t, err)
 			return done.Partition
 		},
@@ -47,13 +50,18 @@ func TestWhatTheStoreReturnsIsTheCallers(t *testing.T) {
 		"Database":  func() any { d, err := db.Database("d"); noError(t, err); return d },
 		"Databases": func() any { return db.Databases() },
 		"UpdateDatabase": func() any {
-			d, err := db.UpdateDatabase(t.Context(), "d", func(meta json.RawMessage) (json.RawMessage, error) { return meta, nil })
+			d, err := db.UpdateDatabase(t.Context(), "d", func(meta json.RawMessage) (json.RawMessage, error) {
+				return meta, nil
+			})
 			noError(t, err)
 			d.ETag = "" // and the time
 			return d.Meta
 		},
 		"what UpdateDatabase shows": func() (meta any) {
-			_, err := db.UpdateDatabase(t.Context(), "d", func(now json.RawMessage) (json.RawMessage, error) { meta = now; return nil, errUnwanted })
+			_, err := db.UpdateDatabase(t.Context(), "d", func(now json.RawMessage) (json.RawMessage, error) {
+				meta = now
+				return nil, errUnwanted
+			})
 			if err == nil {
 				t.Error("a change that fails was made")
 			}

@@ -19,7 +19,9 @@ import (
 // range. The number is exact. For latest versions of whole partitions, the number comes from tallies, in milliseconds
 // for millions of changes. For part of a partition, for a partition key, and for all versions and deletes, the cost
 // is that of reading the changes without copying them.
-func (c *Container) Pending(ctx context.Context, rng feed.Range, from feed.Position, options feed.ReadOptions) (feed.Backlog, error) {
+func (c *Container) Pending(ctx context.Context, rng feed.Range, from feed.Position,
+	options feed.ReadOptions,
+) (feed.Backlog, error) {
 	for {
 		total, err := c.moment().pending(ctx, rng, from, options)
 		if err == nil {
@@ -34,7 +36,9 @@ func (c *Container) Pending(ctx context.Context, rng feed.Range, from feed.Posit
 // pending counts in a single state of the engine. After taking that state, pending compares the layout, because a
 // layout that was replaced meanwhile may name other logs than the state has. A partition whose newest change is not
 // after the position costs nothing.
-func (m moment) pending(ctx context.Context, rng feed.Range, from feed.Position, options feed.ReadOptions) (total feed.Backlog, err error) {
+func (m moment) pending(ctx context.Context, rng feed.Range, from feed.Position,
+	options feed.ReadOptions,
+) (total feed.Backlog, err error) {
 	if err := m.c.checkUsable(ctx); err != nil {
 		return total, err
 	}
@@ -144,7 +148,9 @@ func (k *counter) openLog(num uint32, sel selection, upTo int64) (*logWalk, erro
 // countRest counts the changes of a log after the end of a cell, by the tallies. countRest also returns an LSN before
 // the first of these changes. Two kinds of living versions are no changes: versions after the head, and expired
 // versions that wait for the sweeper.
-func (k *counter) countRest(ctx context.Context, num uint32, sel selection, after int64) (items, first int64, err error) {
+func (k *counter) countRest(ctx context.Context, num uint32, sel selection, after int64) (items, first int64,
+	err error,
+) {
 	if items, first, err = k.addCells(num, after); err != nil || items == 0 {
 		return 0, 0, err
 	}
@@ -197,7 +203,9 @@ func (k *counter) addCells(num uint32, after int64) (items, first int64, err err
 }
 
 // scanVersions counts the versions of a log in (sel.lsn, upTo], expired versions included, until each returns false.
-func (k *counter) scanVersions(ctx context.Context, num uint32, sel selection, upTo int64, each func(*entry) bool) (items int64, err error) {
+func (k *counter) scanVersions(ctx context.Context, num uint32, sel selection, upTo int64,
+	each func(*entry) bool,
+) (items int64, err error) {
 	f, err := k.openLog(num, sel, upTo)
 	if err != nil {
 		return 0, err

@@ -28,7 +28,8 @@ var (
 	damages    = flag.Int("damage.n", detector.Rounds(150, 20), "how many times the damage test damages a store")
 	damageFrom = flag.Uint64("damage.from", 1, "the seed of the first of them")
 	damageSeed = flag.Uint64("damage.seed", 0, "do the one damage with this seed, as the test has printed it; 0 is all")
-	damageKeep = flag.String("damage.keep", "", "directory in which to leave the files of a store whose damage went unnoticed")
+	damageKeep = flag.String("damage.keep", "",
+		"directory in which to leave the files of a store whose damage went unnoticed")
 )
 
 // TestNoDamageIsSilent damages stores, one bit or one file at a time: opening them or
@@ -85,7 +86,8 @@ func (c tally) String() string {
 	for _, k := range c {
 		n += k
 	}
-	return fmt.Sprintf("%d damages: %d refused, %d harmless, %d in what nobody reads and found by Check, %d at the end of the log of a killed store and reported, %d silent",
+	return fmt.Sprintf("%d damages: %d refused, %d harmless, %d in what nobody reads and found by Check, %d at the "+
+		"end of the log of a killed store and reported, %d silent",
 		n, c[refused], c[harmless], c[unread], c[shorter], c[silent])
 }
 
@@ -226,7 +228,8 @@ func (s *shape) shorter(t *testing.T, db *docstore.DB, d damage, facts []string)
 func firstDifference(want, got []string) string {
 	for i, w := range want {
 		if i >= len(got) || got[i] != w {
-			return fmt.Sprintf("line %d of %d is %q, want %q", i, len(got), slices.Concat(got, make([]string, len(want)))[i], w)
+			return fmt.Sprintf("line %d of %d is %q, want %q", i, len(got),
+				slices.Concat(got, make([]string, len(want)))[i], w)
 		}
 	}
 	return fmt.Sprintf("%d lines, want %d", len(got), len(want))
@@ -367,7 +370,8 @@ func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] 
 func makeShapes(t *testing.T) (shapes []*shape) {
 	t.Helper()
 	for _, build := range []func(*maker) *shape{
-		logOnly, logAndTables, compacted, splitsAndTTL, killedLog, killedTables, killedBeforeFlush, killedAfterFlush, killedSplits,
+		logOnly, logAndTables, compacted, splitsAndTTL, killedLog, killedTables, killedBeforeFlush, killedAfterFlush,
+		killedSplits,
 	} {
 		shapes = append(shapes, makeShape(t, build))
 	}
@@ -390,7 +394,10 @@ func logOnly(m *maker) *shape {
 func logAndTables(m *maker) *shape {
 	m.open()
 	container(m.t, m.db, docstore.ContainerSpec{})
-	container(m.t, m.db, docstore.ContainerSpec{ID: "d", Retention: 10 * time.Hour, Ranges: 3, UniqueKeys: [][]string{{"/id"}}})
+	container(m.t, m.db, docstore.ContainerSpec{
+		ID: "d", Retention: 10 * time.Hour, Ranges: 3,
+		UniqueKeys: [][]string{{"/id"}},
+	})
 	for range 3 {
 		m.write("c", 60)
 		m.write("d", 60)

@@ -69,7 +69,9 @@ func (g *group) newDatabase(id string, meta json.RawMessage) (Database, error) {
 }
 
 func (db *DB) ridTaken(rid string) bool {
-	return rid == db.RID() || slices.ContainsFunc(db.Databases(), func(database Database) bool { return database.RID == rid })
+	return rid == db.RID() || slices.ContainsFunc(db.Databases(), func(database Database) bool {
+		return database.RID == rid
+	})
 }
 
 // storeDatabase writes a database with a new ETag. Readers see the database when the group is safe.
@@ -97,7 +99,9 @@ func (db *DB) ReplaceDatabase(ctx context.Context, id string, meta json.RawMessa
 
 // UpdateDatabase is [DB.ReplaceDatabase] with a function: change receives the present Meta and returns the new Meta.
 // As with [DB.UpdateContainer], no other change comes in between, and change must be fast.
-func (db *DB) UpdateDatabase(ctx context.Context, id string, change func(meta json.RawMessage) (json.RawMessage, error)) (Database, error) {
+func (db *DB) UpdateDatabase(ctx context.Context, id string, change func(meta json.RawMessage) (json.RawMessage,
+	error),
+) (Database, error) {
 	var database Database
 	err := db.committer.runAlone(ctx, func(g *group) (err error) {
 		old, ok := db.database(id)

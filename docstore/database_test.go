@@ -32,7 +32,8 @@ func databaseIDs(db *docstore.DB) []string {
 func TestDatabase(t *testing.T) {
 	db := open(t, docstore.Options{InMemory: true})
 	made := database(t, db, "shop", `{"a":1}`)
-	if made.ID != "shop" || string(made.Meta) != `{"a":1}` || made.ETag == "" || made.RID == "" || made.Changed.IsZero() {
+	if made.ID != "shop" || string(made.Meta) != `{"a":1}` || made.ETag == "" || made.RID == "" ||
+		made.Changed.IsZero() {
 		t.Fatalf("created %+v", made)
 	}
 	if _, err := db.CreateDatabase(t.Context(), "shop", nil); !errors.Is(err, feed.ErrConflict) {
@@ -53,7 +54,10 @@ func TestDatabase(t *testing.T) {
 		"replace": func() error { _, err := db.ReplaceDatabase(t.Context(), "shop", nil); return err },
 		"delete":  func() error { return db.DeleteDatabase(t.Context(), "shop") },
 		"create container": func() error {
-			_, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{Database: "shop", ID: "c", Paths: []string{"/pk"}})
+			_, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{
+				Database: "shop", ID: "c",
+				Paths: []string{"/pk"},
+			})
 			return err
 		},
 	} {
@@ -69,7 +73,8 @@ func TestDatabase(t *testing.T) {
 func TestDatabaseNames(t *testing.T) {
 	db := open(t, docstore.Options{InMemory: true})
 	for _, id := range []string{"", "a/b", `a\b`, "a?b", "a#b", strings.Repeat("x", 256)} {
-		if _, err := db.CreateDatabase(t.Context(), id, nil); !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), "database id") {
+		if _, err := db.CreateDatabase(t.Context(), id, nil); !errors.Is(err, feed.ErrBadRequest) ||
+			!strings.Contains(err.Error(), "database id") {
 			t.Errorf("database %q: %v, want a bad request that names the field", id, err)
 		}
 		if id == "" {
@@ -116,7 +121,10 @@ func TestContainersOfDatabases(t *testing.T) {
 	if !strings.HasPrefix(inA.Self(), "dbs/"+a.RID+"/") || !strings.HasPrefix(inB.Self(), "dbs/"+b.RID+"/") {
 		t.Errorf("links are %s and %s, want %s and %s in them", inA.Self(), inB.Self(), a.RID, b.RID)
 	}
-	if _, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{Database: "a", ID: "c", Paths: []string{"/pk"}}); !errors.Is(err, feed.ErrConflict) {
+	if _, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{
+		Database: "a", ID: "c",
+		Paths: []string{"/pk"},
+	}); !errors.Is(err, feed.ErrConflict) {
 		t.Errorf("the same container twice: %v", err)
 	}
 	upsert(t, inA, "1", "p", 1)
@@ -182,7 +190,8 @@ func TestDatabasesReopen(t *testing.T) {
 		}
 	})
 	got, err := db.Database("shop")
-	if err != nil || got.RID != want.RID || got.ETag != want.ETag || !got.Changed.Equal(want.Changed) || string(got.Meta) != `{"a":1}` {
+	if err != nil || got.RID != want.RID || got.ETag != want.ETag || !got.Changed.Equal(want.Changed) ||
+		string(got.Meta) != `{"a":1}` {
 		t.Errorf("database is %+v, %v, want %+v", got, err, want)
 	}
 	if all := databaseIDs(db); len(all) != 1 {
@@ -191,7 +200,8 @@ func TestDatabasesReopen(t *testing.T) {
 	if c, err = db.Container("shop/c"); err != nil {
 		t.Fatal(err)
 	}
-	if tag, at := c.Version(); tag != etag || !at.Equal(changed) || changed.IsZero() || c.Self() != self || string(c.Spec().Meta) != `{"x":1}` {
+	if tag, at := c.Version(); tag != etag || !at.Equal(changed) || changed.IsZero() || c.Self() != self ||
+		string(c.Spec().Meta) != `{"x":1}` {
 		t.Errorf("container is %+v with ETag %s and link %s, want %s and %s", c.Spec(), etagOf(c), c.Self(), etag, self)
 	}
 	if it, err := c.Item(t.Context(), feed.Key("p"), "1"); err != nil || !strings.Contains(string(it.Body), `"v":7`) {

@@ -20,8 +20,9 @@ import (
 // narrow is a disk of a size that somebody else fills, to the last byte or but for something.
 type narrow struct {
 	vfs.FS
-	left   atomic.Uint64
-	trap   atomic.Pointer[string] // it becomes full when something is done to a file with this ending, and to these alone
+	left atomic.Uint64
+	// it becomes full when something is done to a file with this ending, and to these alone
+	trap   atomic.Pointer[string]
 	denied atomic.Int64
 }
 
@@ -103,23 +104,29 @@ func isReadable(t *testing.T, c *docstore.Container, want int) {
 }
 
 func TestAFullDiskRefusesWritesAndNothingElse(t *testing.T) {
-	for name, left := range map[string]uint64{"to the last byte": 0, "but for less than the reserve": narrowSize/16 - 1} {
+	for name, left := range map[string]uint64{
+		"to the last byte":              0,
+		"but for less than the reserve": narrowSize/16 - 1,
+	} {
 		t.Run(name, func(t *testing.T) {
 			onNarrowDisk(t, func(t *testing.T, d *narrow, db *docstore.DB, c *docstore.Container) {
 				d.left.Store(left)
 				for i := range 300 {
 					begun := time.Now()
 					err := large(t, c, 1000+i)
-					if took := time.Since(begun); !errors.Is(err, docstore.ErrDiskFull) || errors.Is(err, docstore.ErrFailed) || took > 0 {
+					if took := time.Since(begun); !errors.Is(err, docstore.ErrDiskFull) ||
+						errors.Is(err, docstore.ErrFailed) || took > 0 {
 						t.Fatalf("write %d: %v after %v, want %v at once", i, err, took, docstore.ErrDiskFull)
 					}
-					if want := fmt.Sprintf("has %d KB left, and the store keeps %d KB", left>>10, narrowSize/16>>10); !strings.Contains(err.Error(), want) {
+					if want := fmt.Sprintf("has %d KB left, and the store keeps %d KB", left>>10,
+						narrowSize/16>>10); !strings.Contains(err.Error(), want) {
 						t.Fatalf("%v does not say %q", err, want)
 					}
 					isReadable(t, c, 40)
 					time.Sleep(time.Second)
 				}
-				if _, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "more", Paths: []string{"/pk"}}); !errors.Is(err, docstore.ErrDiskFull) {
+				if _, err := db.CreateContainer(t.Context(),
+					docstore.ContainerSpec{ID: "more", Paths: []string{"/pk"}}); !errors.Is(err, docstore.ErrDiskFull) {
 					t.Errorf("create a container: %v", err)
 				}
 				if _, err := c.Split(t.Context(), "0"); !errors.Is(err, docstore.ErrDiskFull) {
@@ -252,8 +259,8 @@ func TestAStoreOnAFullDiskIsClosedAndOpenedAgain(t *testing.T) {
 	})
 }
 
-// The disk becomes full just when a log needs room: that write waits until there is some. Later ones are refused meanwhile, and
-// other containers can be read.
+// The disk becomes full just when a log needs room: that write waits until there is some. Later ones are refused
+// meanwhile, and other containers can be read.
 func TestALogThatFindsNoRoomIsWrittenLater(t *testing.T) {
 	onNarrowDisk(t, func(t *testing.T, d *narrow, db *docstore.DB, c *docstore.Container) {
 		other := container(t, db, docstore.ContainerSpec{ID: "other"})
@@ -276,7 +283,8 @@ func TestALogThatFindsNoRoomIsWrittenLater(t *testing.T) {
 		if err := large(t, c, 1000); !errors.Is(err, docstore.ErrDiskFull) || time.Since(begun) > 0 {
 			t.Errorf("write: %v after %v, want %v at once", err, time.Since(begun), docstore.ErrDiskFull)
 		}
-		if all, _ := drain(t, other, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{}); len(all) > 0 {
+		if all, _ := drain(t, other, feed.FullRange(), feed.Position{Start: feed.FromBeginning()},
+			feed.ReadOptions{}); len(all) > 0 {
 			t.Errorf("the other container has %v", all)
 		}
 		d.left.Store(narrowSize)
@@ -287,7 +295,8 @@ func TestALogThatFindsNoRoomIsWrittenLater(t *testing.T) {
 	})
 }
 
-// A write that waits for room does not keep its store from being closed: it has as long as any write has on a disk that fails.
+// A write that waits for room does not keep its store from being closed: it has as long as any write has on a disk that
+// fails.
 func TestAStoreIsClosedThoughAWriteWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, o, db, c := narrowStore(t)

@@ -57,7 +57,9 @@ func upsert(t testing.TB, c *docstore.Container, id, pk string, v int) docstore.
 }
 
 // drain reads a range to its end.
-func drain(t testing.TB, c *docstore.Container, r feed.Range, from feed.Position, o feed.ReadOptions) ([]feed.Change, feed.Position) {
+func drain(t testing.TB, c *docstore.Container, r feed.Range, from feed.Position, o feed.ReadOptions) ([]feed.Change,
+	feed.Position,
+) {
 	t.Helper()
 	var all []feed.Change
 	for {
@@ -79,7 +81,8 @@ func TestWritesAppearInTheFeed(t *testing.T) {
 		upsert(t, c, fmt.Sprint("i", i), fmt.Sprint("p", i%3), i)
 	}
 	upsert(t, c, "i0", "p0", 100)
-	got, next := drain(t, c, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{MaxItems: 3})
+	got, next := drain(t, c, feed.FullRange(), feed.Position{Start: feed.FromBeginning()},
+		feed.ReadOptions{MaxItems: 3})
 	if len(got) != 10 || got[9].ID != "i0" || got[9].LSN != 11 {
 		t.Errorf("got %d changes, last %+v", len(got), got[len(got)-1])
 	}
@@ -102,7 +105,8 @@ func TestReadAfterSplitAndMerge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Read(t.Context(), feed.FullRange(), feed.At("5"), feed.ReadOptions{}); !errors.Is(err, feed.ErrGone) {
+	if _, err := c.Read(t.Context(), feed.FullRange(), feed.At("5"), feed.ReadOptions{}); !errors.Is(err,
+		feed.ErrGone) {
 		t.Errorf("read of the old range: %v", err)
 	}
 	for i := range 50 {
@@ -148,12 +152,18 @@ func TestWaitWakesReader(t *testing.T) {
 func TestLeasesAreWrittenUnderTheirETag(t *testing.T) {
 	db := open(t, docstore.Options{})
 	c := container(t, db, docstore.ContainerSpec{})
-	lc := container(t, db, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+	lc := container(t, db, docstore.ContainerSpec{
+		ID: "leases", Paths: []string{"/id"},
+		DefaultTTL: new(docstore.NoDefaultTTL),
+	})
 	s, err := docstore.NewLeases(t.Context(), lc, "proc", c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := s.Create(t.Context(), feed.Record{Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange(), Version: 1})
+	l, err := s.Create(t.Context(), feed.Record{
+		Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange(),
+		Version: 1,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

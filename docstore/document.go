@@ -86,7 +86,8 @@ func readDocument(body []byte, scanner rawjson.Scanner, paths []pkey.Path) (docu
 	case len("{}")+doc.user.Size() > maxDocument: // without system properties, which the store may have added itself
 		return document{}, checkSize("body", len("{}")+doc.user.Size())
 	case scanner.Levels() > maxNesting:
-		return document{}, refuse("document has %d levels of objects and arrays: want at most %d", scanner.Levels(), maxNesting)
+		return document{}, refuse("document has %d levels of objects and arrays: want at most %d", scanner.Levels(),
+			maxNesting)
 	}
 	var err error
 	if doc.id, err = parseID(id.Of(body)); err != nil {

@@ -87,7 +87,8 @@ func TestParseDocumentReadsIDKeyAndTTL(t *testing.T) {
 
 func TestParseDocumentSaysWhatIsWrong(t *testing.T) {
 	paths := []pkey.Path{{"address", "city"}}
-	const wantID, wantTTL = "want a string of 1 to 1023 bytes", "want whole seconds from 1 to 2147483647, or -1 for ever"
+	const wantID, wantTTL = "want a string of 1 to 1023 bytes",
+		"want whole seconds from 1 to 2147483647, or -1 for ever"
 	for body, want := range map[string]string{
 		``:               "body is not JSON, at byte 0: unexpected end of JSON input",
 		`{"id":"1"`:      "body is not JSON, at byte 9: unexpected end of JSON input",
@@ -335,7 +336,8 @@ func drawValue(t *rapid.T, depth int) string {
 	case 0:
 		text = fmt.Sprint(rapid.IntRange(-3, 3).Draw(t, "number"))
 	case 1, 2:
-		text = rapid.SampledFrom([]string{`"x"`, `"\"]}\\"`, `""`, `null`, `true`, `1.0`, `[]`, `{}`, `[ ]`}).Draw(t, "scalar")
+		text = rapid.SampledFrom([]string{`"x"`, `"\"]}\\"`, `""`, `null`, `true`, `1.0`, `[]`, `{}`, `[ ]`}).Draw(t,
+			"scalar")
 	case 3:
 		text = drawObject(t, depth)
 	case 4:

@@ -14,7 +14,8 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// askedOnce is a context that calls a hook when it is first asked whether it has ended, as a split does while it counts.
+// askedOnce is a context that calls a hook when it is first asked whether it has ended, as a split does while it
+// counts.
 type askedOnce struct {
 	context.Context
 	once sync.Once
@@ -26,7 +27,8 @@ func (c *askedOnce) Err() error {
 	return c.Context.Err()
 }
 
-// queueBehind has the committer busy, queues calls one after the other, lets time pass, and returns their errors in this order.
+// queueBehind has the committer busy, queues calls one after the other, lets time pass, and returns their errors in
+// this order.
 func queueBehind(t *testing.T, db *DB, d time.Duration, calls ...func() error) []error {
 	t.Helper()
 	release := db.Hold()
@@ -42,8 +44,8 @@ func queueBehind(t *testing.T, db *DB, d time.Duration, calls ...func() error) [
 	return errs
 }
 
-// An operation on a container that is deleted at the same moment does not bring the container back: not now, and not when the store
-// is opened again.
+// An operation on a container that is deleted at the same moment does not bring the container back: not now, and not
+// when the store is opened again.
 func TestAContainerThatIsDeletedStaysDeleted(t *testing.T) {
 	drop := func(db *DB) func() error {
 		return func() error { return db.DeleteContainer(context.Background(), "c") }
@@ -62,7 +64,10 @@ func TestAContainerThatIsDeletedStaysDeleted(t *testing.T) {
 	}{
 		"updated": {ContainerSpec{}, func(t *testing.T, db *DB, _ *Container) {
 			errs := queueBehind(t, db, 0, drop(db), func() error {
-				_, err := db.UpdateContainer(context.Background(), "c", func(s *ContainerSpec) error { s.DefaultTTL = new(60); return nil })
+				_, err := db.UpdateContainer(context.Background(), "c", func(s *ContainerSpec) error {
+					s.DefaultTTL = new(60)
+					return nil
+				})
 				return err
 			})
 			if errs[0] != nil || !errors.Is(errs[1], feed.ErrNotFound) {

@@ -147,7 +147,10 @@ func (silent) Fatalf(string, ...any) {}
 
 // FormatOf reads the format of a store that nobody has open.
 func FormatOf(fs vfs.FS, dir string) (string, error) {
-	db, err := pebble.Open(dir, &pebble.Options{FS: fs, ReadOnly: true, FormatMajorVersion: pebble.FormatNewest, Logger: silent{}})
+	db, err := pebble.Open(dir, &pebble.Options{
+		FS: fs, ReadOnly: true, FormatMajorVersion: pebble.FormatNewest,
+		Logger: silent{},
+	})
 	if err != nil {
 		return "", err
 	}

@@ -18,7 +18,8 @@ import (
 	"github.com/millrace/changefeed/internal/proof/detector"
 )
 
-// brokenSync is a disk on which one sync of the store's directory fails, once. It counts what is asked of it afterwards.
+// brokenSync is a disk on which one sync of the store's directory fails, once. It counts what is asked of it
+// afterwards.
 type brokenSync struct {
 	n int // which sync fails, of those since it is armed
 
@@ -70,8 +71,8 @@ func (d *brokenSync) asked() (failed bool, reads int, writes []errorfs.Op) {
 	return d.seen >= d.n, reads, writes
 }
 
-// A store whose disk has failed at a durable write says so, changes nothing more, and rests: nothing in it looks again and again
-// for what it could not write.
+// A store whose disk has failed at a durable write says so, changes nothing more, and rests: nothing in it looks again
+// and again for what it could not write.
 func TestAStoreWhoseDiskHasFailedRests(t *testing.T) {
 	failures, syncs := 0, detector.Rounds(40, 10)
 	for n := 1; n <= syncs; n++ {
@@ -104,7 +105,8 @@ func failsAndRests(t *testing.T, n int) bool {
 	acked := map[string]int{}
 	for i := 0; i < 600 && err == nil; i++ {
 		id := fmt.Sprint("i", i%200)
-		if _, err = c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":%q,"pk":"p","v":%d,"pad":"%01500d"}`, id, i, i)); err == nil {
+		if _, err = c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":%q,"pk":"p","v":%d,"pad":"%01500d"}`, id, i,
+			i)); err == nil {
 			acked[id] = i
 		}
 		synctest.Wait()
@@ -119,7 +121,8 @@ func failsAndRests(t *testing.T, n int) bool {
 	time.Sleep(10 * time.Minute)
 	failed, reads, writes := d.asked()
 	if failed {
-		if _, err := c.Item(t.Context(), feed.Key("p"), "i0"); !errors.Is(err, docstore.ErrFailed) || !errors.Is(err, syscall.EIO) {
+		if _, err := c.Item(t.Context(), feed.Key("p"), "i0"); !errors.Is(err, docstore.ErrFailed) ||
+			!errors.Is(err, syscall.EIO) {
 			t.Errorf("read of a failed store: %v, want %v with %v", err, docstore.ErrFailed, syscall.EIO)
 		}
 		if reads > 100 || len(writes) > 0 {
@@ -139,13 +142,17 @@ func TestTheSizeOfALogIsNotNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var denied atomic.Int64
 		inject := errorfs.InjectorFunc(func(op errorfs.Op) error {
-			if op.Kind == errorfs.OpFileStat && op.Path == "" { // files that were made out of old ones have no path here
+			// files that were made out of old ones have no path here
+			if op.Kind == errorfs.OpFileStat && op.Path == "" {
 				denied.Add(1)
 				return syscall.EIO
 			}
 			return nil
 		})
-		db, err := docstore.Open("db", docstore.Options{}.WithFS(reusing{errorfs.Wrap(vfs.NewMem(), inject), inject}).Small())
+		db, err := docstore.Open("db", docstore.Options{}.WithFS(reusing{
+			errorfs.Wrap(vfs.NewMem(), inject),
+			inject,
+		}).Small())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +172,8 @@ func TestTheSizeOfALogIsNotNeeded(t *testing.T) {
 	})
 }
 
-// The error of a read is its caller's alone: whichever call of the disk has failed, the same read succeeds when it is tried again.
+// The error of a read is its caller's alone: whichever call of the disk has failed, the same read succeeds when it is
+// tried again.
 func TestAReadThatFailedOnceSucceedsAgain(t *testing.T) {
 	failed := 0
 	for n, calls := int64(1), int64(1); n <= calls; n++ {
@@ -179,7 +187,8 @@ func TestAReadThatFailedOnceSucceedsAgain(t *testing.T) {
 					failed++
 					item, err = s.c.Item(t.Context(), feed.Key(id), id)
 				}
-				if want == 0 && !errors.Is(err, feed.ErrNotFound) || want != 0 && (err != nil || valueOf(t, item.Body) != want) {
+				if want == 0 && !errors.Is(err, feed.ErrNotFound) ||
+					want != 0 && (err != nil || valueOf(t, item.Body) != want) {
 					t.Errorf("%s is %.50s, %v, want %d", id, item.Body, err, want)
 				}
 			}

@@ -86,9 +86,11 @@ func (f *fault) hits() int {
 
 var diskCalls = map[string]errorfs.OpKind{
 	"create": errorfs.OpCreate, "open": errorfs.OpOpen, "open directory": errorfs.OpOpenDir, "remove": errorfs.OpRemove,
-	"rename": errorfs.OpRename, "reuse": errorfs.OpReuseForWrite, "make directory": errorfs.OpMkdirAll, "lock": errorfs.OpLock,
-	"list": errorfs.OpList, "stat": errorfs.OpStat, "stat file": errorfs.OpFileStat, "preallocate": errorfs.OpFilePreallocate,
-	"disk usage": errorfs.OpGetDiskUsage, "read": errorfs.OpFileRead, "read at": errorfs.OpFileReadAt,
+	"rename": errorfs.OpRename, "reuse": errorfs.OpReuseForWrite, "make directory": errorfs.OpMkdirAll,
+	"lock": errorfs.OpLock,
+	"list": errorfs.OpList, "stat": errorfs.OpStat, "stat file": errorfs.OpFileStat,
+	"preallocate": errorfs.OpFilePreallocate,
+	"disk usage":  errorfs.OpGetDiskUsage, "read": errorfs.OpFileRead, "read at": errorfs.OpFileReadAt,
 	"write": errorfs.OpFileWrite, "sync": errorfs.OpFileSync, "sync data": errorfs.OpFileSyncData,
 }
 
@@ -201,7 +203,8 @@ func TestAFullDiskIsWaitedOut(t *testing.T) {
 			f.arm(true)
 			pad := strings.Repeat("x", 10000)
 			for i := range 250 {
-				if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"%d","pk":"p","pad":%q}`, i, pad)); err != nil {
+				if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"%d","pk":"p","pad":%q}`, i,
+					pad)); err != nil {
 					t.Fatalf("write %d: %v", i, err)
 				}
 			}

@@ -86,7 +86,8 @@ func opens(t *testing.T, fs vfs.FS) {
 		t.Fatal(err)
 	}
 	for i := range kept {
-		if item, err := c.Item(t.Context(), feed.Key("p"), fmt.Sprint("i", i)); err != nil || valueOf(t, item.Body) != i {
+		if item, err := c.Item(t.Context(), feed.Key("p"), fmt.Sprint("i", i)); err != nil ||
+			valueOf(t, item.Body) != i {
 			t.Errorf("i%d is %s, %v", i, item.Body, err)
 		}
 	}

@@ -9,7 +9,10 @@ import (
 
 // FuzzRecord: no bytes in a table stop a reader, and what it accepts is written and read again as the same.
 func FuzzRecord(f *testing.F) {
-	e := entry{op: opCreate, epk: []byte("0F"), prev: 3, time: 5, ttl: -1, pk: []byte(`["k"]`), id: []byte("a"), etag: []byte("e"), body: []byte(`{"id":"a"}`)}
+	e := entry{
+		op: opCreate, epk: []byte("0F"), prev: 3, time: 5, ttl: -1, pk: []byte(`["k"]`), id: []byte("a"),
+		etag: []byte("e"), body: []byte(`{"id":"a"}`),
+	}
 	s := slot{addr: addr{log: 1, lsn: 7}, time: 5, ttl: -1, size: 10, etag: "e", uniq: []string{"u"}, born: 2}
 	f.Add(e.encode())
 	f.Add(s.encode())

@@ -53,7 +53,8 @@ func (w *walk) visit(typ types.Type, way string) {
 	w.seen[typ] = true
 	switch typ := typ.(type) {
 	case *types.Named:
-		if from := typ.Origin().Obj().Pkg(); from != nil && typ.TypeArgs().Len() > 0 && strings.Contains(from.Path(), "cockroachdb") {
+		if from := typ.Origin().Obj().Pkg(); from != nil && typ.TypeArgs().Len() > 0 &&
+			strings.Contains(from.Path(), "cockroachdb") {
 			w.t.Errorf("%s is %s", way, typ)
 			return
 		}

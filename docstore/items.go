@@ -115,7 +115,8 @@ func (db *DB) Stats() Stats {
 		l := c.layout.Load()
 		for _, part := range l.parts {
 			cs.Partitions = append(cs.Partitions, PartitionStats{
-				ID: part.id(), Range: part.rng, Documents: part.docs.Load(), Newest: part.newest.Load(), Logs: len(l.logsOf(part)),
+				ID: part.id(), Range: part.rng, Documents: part.docs.Load(), Newest: part.newest.Load(),
+				Logs: len(l.logsOf(part)),
 			})
 		}
 		s.Containers = append(s.Containers, cs)

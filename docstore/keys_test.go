@@ -33,22 +33,29 @@ func TestEveryValueIsReadAsItWasWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := slot{
 			addr: genAddr.Draw(t, "addr"), time: genNumber.Draw(t, "time"), ttl: genTTL.Draw(t, "ttl"),
-			size: int(genNumber.Draw(t, "size")), etag: genID.Draw(t, "etag"), uniq: rapid.SliceOfN(genKey, 0, 3).Draw(t, "unique"),
+			size: int(genNumber.Draw(t, "size")), etag: genID.Draw(t, "etag"),
+			uniq: rapid.SliceOfN(genKey, 0, 3).Draw(t, "unique"),
 		}
 		got, err := decodeSlot(s.encode())
-		if err != nil || got.addr != s.addr || got.time != s.time || got.ttl != s.ttl || got.size != s.size || got.etag != s.etag || !slices.Equal(got.uniq, s.uniq) {
+		if err != nil || got.addr != s.addr || got.time != s.time || got.ttl != s.ttl || got.size != s.size ||
+			got.etag != s.etag || !slices.Equal(got.uniq, s.uniq) {
 			t.Fatalf("slot is %+v, %v, want %+v", got, err, s)
 		}
 
 		e := entry{
-			op: rapid.SampledFrom([]entryOp{opCreate, opReplace, opDelete, opExpire}).Draw(t, "op"), epk: []byte(genPlace.Draw(t, "epk")),
-			prev: genNumber.Draw(t, "prev"), prevIdx: rapid.Uint16().Draw(t, "prev idx"), time: genNumber.Draw(t, "time"), ttl: genTTL.Draw(t, "ttl"),
-			pk: []byte(genKey.Draw(t, "pk")), id: []byte(genID.Draw(t, "id")), etag: []byte(genID.Draw(t, "etag")), body: []byte(genID.Draw(t, "body")),
+			op:   rapid.SampledFrom([]entryOp{opCreate, opReplace, opDelete, opExpire}).Draw(t, "op"),
+			epk:  []byte(genPlace.Draw(t, "epk")),
+			prev: genNumber.Draw(t, "prev"), prevIdx: rapid.Uint16().Draw(t, "prev idx"),
+			time: genNumber.Draw(t, "time"), ttl: genTTL.Draw(t, "ttl"),
+			pk: []byte(genKey.Draw(t, "pk")), id: []byte(genID.Draw(t, "id")), etag: []byte(genID.Draw(t, "etag")),
+			body: []byte(genID.Draw(t, "body")),
 		}
 		text := e.encode()
 		read, err := decodeEntry(text)
-		if err != nil || read.op != e.op || !bytes.Equal(read.epk, e.epk) || read.prev != e.prev || read.prevIdx != e.prevIdx || read.time != e.time || read.ttl != e.ttl ||
-			!bytes.Equal(read.pk, e.pk) || !bytes.Equal(read.id, e.id) || !bytes.Equal(read.etag, e.etag) || !bytes.Equal(read.body, e.body) {
+		if err != nil || read.op != e.op || !bytes.Equal(read.epk, e.epk) || read.prev != e.prev ||
+			read.prevIdx != e.prevIdx || read.time != e.time || read.ttl != e.ttl ||
+			!bytes.Equal(read.pk, e.pk) || !bytes.Equal(read.id, e.id) || !bytes.Equal(read.etag, e.etag) ||
+			!bytes.Equal(read.body, e.body) {
 			t.Fatalf("entry is %+v, %v, want %+v", read, err, e)
 		}
 		if op, place, err := peekEntry(text); err != nil || op != e.op || !bytes.Equal(place, e.epk) {
@@ -63,7 +70,8 @@ func TestEveryValueIsReadAsItWasWritten(t *testing.T) {
 		if err := decodeNumbers(encodeNumbers(numbers...), again[:]); err != nil || !slices.Equal(again[:], numbers) {
 			t.Fatalf("numbers are %v, %v, want %v", again, err, numbers)
 		}
-		if decodeNumbers(encodeNumbers(numbers...), again[:1]) == nil || decodeNumbers(encodeNumbers(numbers[:1]...), again[:]) == nil {
+		if decodeNumbers(encodeNumbers(numbers...), again[:1]) == nil ||
+			decodeNumbers(encodeNumbers(numbers[:1]...), again[:]) == nil {
 			t.Fatal("a record of another number of numbers is read")
 		}
 	})

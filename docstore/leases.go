@@ -54,7 +54,8 @@ func NewLeases(ctx context.Context, leases *Container, processor string, monitor
 	}
 	l := leases.layout.Load()
 	if !l.byID {
-		return nil, fmt.Errorf("%w: container %q has %s: want /id or /partitionKey", ErrLeaseKey, l.spec.ID, strings.Join(l.spec.Paths, " "))
+		return nil, fmt.Errorf("%w: container %q has %s: want /id or /partitionKey", ErrLeaseKey, l.spec.ID,
+			strings.Join(l.spec.Paths, " "))
 	}
 	rid, err := decodeRID(monitored.rid)
 	if err != nil {

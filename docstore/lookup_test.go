@@ -31,7 +31,8 @@ func TestLocate(t *testing.T) {
 		t.Errorf("50 keys are in %d of 4 partitions", len(seen))
 	}
 	for key, want := range map[feed.PartitionKey]error{
-		`x`: feed.ErrBadRequest, `[["a"]]`: feed.ErrBadRequest, `["a","b"]`: docstore.ErrKeyMismatch, `[]`: docstore.ErrKeyMismatch,
+		`x`: feed.ErrBadRequest, `[["a"]]`: feed.ErrBadRequest, `["a","b"]`: docstore.ErrKeyMismatch,
+		`[]`: docstore.ErrKeyMismatch,
 	} {
 		if _, err := c.Locate(t.Context(), key); !errors.Is(err, want) || !strings.Contains(err.Error(), `"c"`) {
 			t.Errorf("locate %s: %v, want %v", key, err, want)
@@ -167,7 +168,8 @@ func TestLogicalPrefix(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, want := found(t, c.Logical(t.Context(), feed.Key("x"), 1)), []string{"2@3", "4@5"}; !slices.Equal(got, want) {
+	if got, want := found(t, c.Logical(t.Context(), feed.Key("x"), 1)), []string{"2@3", "4@5"}; !slices.Equal(got,
+		want) {
 		t.Errorf("items under x behind LSN 1 are %v, want %v", got, want)
 	}
 	if got, want := found(t, c.Logical(t.Context(), feed.Key("y", 3), 0)), []string{"3@4"}; !slices.Equal(got, want) {
@@ -190,13 +192,15 @@ func TestWithIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for prefix, want := range map[string][]string{
-		"app..": {"app..2@1", "app..3@5"}, "app": {"app..2@1", "app@4", "app..3@5"}, "x": nil, "": {"app..2@1", "other@3", "app@4", "app..3@5"},
+		"app..": {"app..2@1", "app..3@5"}, "app": {"app..2@1", "app@4", "app..3@5"}, "x": nil,
+		"": {"app..2@1", "other@3", "app@4", "app..3@5"},
 	} {
 		if got := found(t, c.WithIDs(t.Context(), prefix, 0)); !slices.Equal(got, want) {
 			t.Errorf("ids that begin with %q: %v, want %v", prefix, got, want)
 		}
 	}
-	if got, want := found(t, c.WithIDs(t.Context(), "app", 1)), []string{"app@4", "app..3@5"}; !slices.Equal(got, want) {
+	if got, want := found(t, c.WithIDs(t.Context(), "app", 1)), []string{"app@4", "app..3@5"}; !slices.Equal(got,
+		want) {
 		t.Errorf("ids behind LSN 1: %v, want %v", got, want)
 	}
 	plain := container(t, db, docstore.ContainerSpec{ID: "plain"})
@@ -228,14 +232,17 @@ func TestCommitWithConditions(t *testing.T) {
 	commit := func(writes ...docstore.Write) ([]feed.Result, error) {
 		done, err := p.Commit(t.Context(), writes)
 		if part, newest := p.Partition(); done.Partition.ID != part.ID || done.Newest != newest || newest != c.Head() {
-			t.Errorf("partition %s is at LSN %d, want %s at %d, the head %d", done.Partition.ID, done.Newest, part.ID, newest, c.Head())
+			t.Errorf("partition %s is at LSN %d, want %s at %d, the head %d", done.Partition.ID, done.Newest, part.ID,
+				newest, c.Head())
 		}
 		charge := 0.0
 		for _, r := range done.Results {
 			charge += r.Charge
 		}
-		if err == nil && (charge != done.Charge || charge != 5.5*float64(len(writes))) || err != nil && done.Charge != 1 {
-			t.Errorf("%d writes are charged %v together and %v one by one, want 5.5 each, or 1: %v", len(writes), done.Charge, charge, err)
+		if err == nil && (charge != done.Charge || charge != 5.5*float64(len(writes))) ||
+			err != nil && done.Charge != 1 {
+			t.Errorf("%d writes are charged %v together and %v one by one, want 5.5 each, or 1: %v", len(writes),
+				done.Charge, charge, err)
 		}
 		return done.Results, err
 	}
@@ -249,10 +256,12 @@ func TestCommitWithConditions(t *testing.T) {
 	// The second write sees what the first has done; the batch is refused as a whole.
 	head := c.Head()
 	_, err = commit(a(3, nil), a(4, is(2)))
-	if e, ok := errors.AsType[*feed.WriteError](err); !ok || e.Index != 1 || !errors.Is(err, feed.ErrPrecondition) || !strings.Contains(saw, `"v":3`) {
+	if e, ok := errors.AsType[*feed.WriteError](err); !ok || e.Index != 1 || !errors.Is(err, feed.ErrPrecondition) ||
+		!strings.Contains(saw, `"v":3`) {
 		t.Fatalf("a condition that is not met: %v, having seen %s", err, saw)
 	}
-	if it, err := c.Item(t.Context(), feed.Key("p"), "a"); err != nil || !strings.Contains(string(it.Body), `"v":2`) || c.Head() != head {
+	if it, err := c.Item(t.Context(), feed.Key("p"), "a"); err != nil || !strings.Contains(string(it.Body), `"v":2`) ||
+		c.Head() != head {
 		t.Fatalf("afterwards the item is %s, %v, and the head %d", it.Body, err, c.Head())
 	}
 	failing := func([]byte) (bool, error) { return true, fmt.Errorf("%w: odd", feed.ErrBadRequest) }
@@ -273,7 +282,8 @@ func TestKeyMismatch(t *testing.T) {
 	c := container(t, db, docstore.ContainerSpec{})
 	w := []feed.Write{{Body: []byte(`{"id":"a","pk":"p"}`)}}
 	for _, key := range []feed.PartitionKey{`["q"]`, `["p","q"]`} {
-		if _, err := c.Commit(t.Context(), key, w); !errors.Is(err, docstore.ErrKeyMismatch) || !errors.Is(err, feed.ErrBadRequest) {
+		if _, err := c.Commit(t.Context(), key, w); !errors.Is(err, docstore.ErrKeyMismatch) ||
+			!errors.Is(err, feed.ErrBadRequest) {
 			t.Errorf("an item of key p under %s: %v, want a mismatch", key, err)
 		}
 	}

@@ -24,7 +24,10 @@ func TestAWriteUsesNoMemoryOfACallerWhoHasGone(t *testing.T) {
 		},
 		"patch": func(b json.RawMessage) feed.Write {
 			value := b[slices.Index(b, '7') : slices.Index(b, '7')+1]
-			return feed.Write{Op: feed.WritePatch, ID: "a", Patch: []feed.PatchOp{{Op: "set", Path: "/v", Value: value}}}
+			return feed.Write{
+				Op: feed.WritePatch, ID: "a",
+				Patch: []feed.PatchOp{{Op: "set", Path: "/v", Value: value}},
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

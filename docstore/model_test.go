@@ -215,7 +215,8 @@ func (p *play) split(rt *rapid.T) {
 	old := rapid.SampledFrom(parts).Draw(rt, "partition")
 	made, err := p.c.Split(p.t.Context(), old.ID)
 	p.must(err)
-	if len(made) != 2 || made[0].Range.Min != old.Range.Min || made[1].Range.Max != old.Range.Max || !slices.Contains(made[0].Parents, old.ID) {
+	if len(made) != 2 || made[0].Range.Min != old.Range.Min || made[1].Range.Max != old.Range.Max ||
+		!slices.Contains(made[0].Parents, old.ID) {
 		rt.Fatalf("split of %+v gave %+v", old, made)
 	}
 }
@@ -228,7 +229,8 @@ func (p *play) merge(rt *rapid.T) {
 	i := rapid.IntRange(0, len(parts)-2).Draw(rt, "partition")
 	made, err := p.c.Merge(p.t.Context(), parts[i].ID, parts[i+1].ID)
 	p.must(err)
-	if want := (feed.Range{Min: parts[i].Range.Min, Max: parts[i+1].Range.Max}); made.Range != want || len(made.Parents) < 2 {
+	if want := (feed.Range{Min: parts[i].Range.Min, Max: parts[i+1].Range.Max}); made.Range != want ||
+		len(made.Parents) < 2 {
 		rt.Fatalf("merge of %+v and %+v gave %+v", parts[i], parts[i+1], made)
 	}
 }
@@ -269,7 +271,8 @@ func (p *play) upgrade(rt *rapid.T) {
 
 // sleep lets documents expire and versions be forgotten.
 func (p *play) sleep(rt *rapid.T) {
-	time.Sleep(time.Duration(rapid.SampledFrom([]int{1, 10, 20, 30, 60, 90, 100, 121, 200, 301}).Draw(rt, "seconds")) * time.Second)
+	time.Sleep(time.Duration(rapid.SampledFrom([]int{1, 10, 20, 30, 60, 90, 100, 121, 200, 301}).Draw(rt,
+		"seconds")) * time.Second)
 	p.settle()
 }
 

@@ -16,7 +16,11 @@ import (
 )
 
 func drawUnique(rt *rapid.T) any {
-	return rapid.SampledFrom([]any{"a", "b", "c", 1, 1.5, nil, true, []any{1}, map[string]any{"x": 1, "y": "z"}}).Draw(rt, "unique")
+	return rapid.SampledFrom([]any{
+		"a", "b", "c", 1, 1.5, nil, true,
+		[]any{1},
+		map[string]any{"x": 1, "y": "z"},
+	}).Draw(rt, "unique")
 }
 
 // drawValue adds members to a document.
@@ -136,7 +140,8 @@ func (p *play) sameBody(rt *rapid.T, body []byte, want modelDoc) {
 	got := decode(body)
 	rid, _ := got["_rid"].(string)
 	self, _ := got["_self"].(string)
-	system := got["_etag"] == want.etag && got["_ts"] == float64(want.at/1000) && rid != "" && strings.HasSuffix(self, "/docs/"+rid+"/")
+	system := got["_etag"] == want.etag && got["_ts"] == float64(want.at/1000) && rid != "" &&
+		strings.HasSuffix(self, "/docs/"+rid+"/")
 	for _, name := range []string{"_rid", "_self", "_etag", "_ts", "_attachments"} {
 		delete(got, name)
 	}
@@ -158,11 +163,13 @@ func (p *play) nameExpiries(before int64) {
 		from++ // the sweeper has forgotten some already
 	}
 	for _, part := range p.parts() {
-		got, _ := drain(p.t, p.c, part.Range, feed.At(fmt.Sprint(from)), feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
+		got, _ := drain(p.t, p.c, part.Range, feed.At(fmt.Sprint(from)),
+			feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
 		for _, ch := range got {
 			for i := range p.history {
 				h := &p.history[i]
-				if h.lsn == 0 && ch.Expired && h.modelID == (modelID{ch.PartitionKey, ch.ID}) && ch.PreviousLSN == h.prev.lsn {
+				if h.lsn == 0 && ch.Expired && h.modelID == (modelID{ch.PartitionKey, ch.ID}) &&
+					ch.PreviousLSN == h.prev.lsn {
 					h.lsn, h.at = ch.LSN, ch.Time.UnixMilli()
 				}
 			}
@@ -180,7 +187,8 @@ func (p *play) nameExpiries(before int64) {
 
 // readError is that of a read of all versions.
 func (p *play) readError(from int64) error {
-	_, err := p.c.Read(p.t.Context(), p.parts()[0].Range, feed.At(fmt.Sprint(from)), feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
+	_, err := p.c.Read(p.t.Context(), p.parts()[0].Range, feed.At(fmt.Sprint(from)),
+		feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
 	return err
 }
 
@@ -254,7 +262,8 @@ func (p *play) pages(rt *rapid.T, r feed.Range, from feed.Position, o feed.ReadO
 		room := slices.IndexFunc(page.Changes, func(ch feed.Change) bool { return ch.LSN == last })
 		again := len(all) > 0 && all[len(all)-1].LSN == whole
 		if again || o.MaxItems > 0 && room >= o.MaxItems || page.Head < last {
-			rt.Fatalf("a page of %s with %d changes at most, after %d others, head %d: %s", r, o.MaxItems, len(all), page.Head, brief(page.Changes))
+			rt.Fatalf("a page of %s with %d changes at most, after %d others, head %d: %s", r, o.MaxItems, len(all),
+				page.Head, brief(page.Changes))
 		}
 		all = append(all, page.Changes...)
 	}
@@ -262,13 +271,17 @@ func (p *play) pages(rt *rapid.T, r feed.Range, from feed.Position, o feed.ReadO
 
 func (p *play) compareLatest(rt *rapid.T, r feed.Range, pos feed.Position, o feed.ReadOptions, from, since int64) {
 	got := p.pages(rt, r, pos, o)
-	want := p.visible(p.now(), func(d modelDoc) bool { return d.lsn > from && d.at >= since && r.Holds(p.place(d.key)) })
+	want := p.visible(p.now(), func(d modelDoc) bool {
+		return d.lsn > from && d.at >= since && r.Holds(p.place(d.key))
+	})
 	if len(got) != len(want) {
-		rt.Fatalf("range %s from %s, %+v: %d changes, want %d: %s, want %+v", r, pos, o, len(got), len(want), brief(got), want)
+		rt.Fatalf("range %s from %s, %+v: %d changes, want %d: %s, want %+v", r, pos, o, len(got), len(want),
+			brief(got), want)
 	}
 	for i, w := range want {
 		g := got[i]
-		if g.Op != feed.OpUpsert || (modelID{g.PartitionKey, g.ID}) != w.modelID || g.LSN != w.lsn || g.ETag != w.etag || g.Time.UnixMilli() != w.at {
+		if g.Op != feed.OpUpsert || (modelID{g.PartitionKey, g.ID}) != w.modelID || g.LSN != w.lsn ||
+			g.ETag != w.etag || g.Time.UnixMilli() != w.at {
 			rt.Fatalf("range %s from %s, change %d is %+v, want %+v", r, pos, i, g, w)
 		}
 		p.sameBody(rt, g.Body, w)
@@ -302,8 +315,10 @@ func (p *play) compareVersions(rt *rapid.T, r feed.Range, from int64, o feed.Rea
 	}
 	for i, w := range want {
 		g := got[i]
-		same := (modelID{g.PartitionKey, g.ID}) == w.modelID && g.LSN == w.lsn && g.Op == w.op && g.PreviousLSN == w.prev.lsn &&
-			g.Expired == w.expired && g.ETag == w.etag && g.Time.UnixMilli() == w.at && (g.Previous == nil) == (w.before == nil)
+		same := (modelID{g.PartitionKey, g.ID}) == w.modelID && g.LSN == w.lsn && g.Op == w.op &&
+			g.PreviousLSN == w.prev.lsn &&
+			g.Expired == w.expired && g.ETag == w.etag && g.Time.UnixMilli() == w.at &&
+			(g.Previous == nil) == (w.before == nil)
 		if !same || w.before != nil && !reflect.DeepEqual(withoutSystem(g.Previous), decode(encode(w.before))) {
 			rt.Fatalf("range %s from %d, version %d is %+v, want %+v", r, from, i, g, w)
 		}

@@ -31,9 +31,11 @@ func TestLeasesEqualModel(t *testing.T) {
 			"update 2": u.update,
 			"delete":   u.delete,
 			"follow":   u.follow,
-			"sleep":    func(rt *rapid.T) { time.Sleep(time.Duration(rapid.IntRange(1, 40).Draw(rt, "seconds")) * time.Second) },
-			"sweep":    func(*rapid.T) { u.db.Sweep(u.c) },
-			"split":    u.split,
+			"sleep": func(rt *rapid.T) {
+				time.Sleep(time.Duration(rapid.IntRange(1, 40).Draw(rt, "seconds")) * time.Second)
+			},
+			"sweep": func(*rapid.T) { u.db.Sweep(u.c) },
+			"split": u.split,
 		})
 	})
 }
@@ -70,7 +72,10 @@ func newUnit(t *testing.T, rt *rapid.T) *unit {
 		rt.Fatal(err)
 	}
 	u := &unit{t: t, db: db, records: map[string]modelRecord{}, older: map[string]feed.Record{}}
-	spec := docstore.ContainerSpec{ID: "leases", Paths: []string{key}, DefaultTTL: new(docstore.NoDefaultTTL), Ranges: 2}
+	spec := docstore.ContainerSpec{
+		ID: "leases", Paths: []string{key}, DefaultTTL: new(docstore.NoDefaultTTL),
+		Ranges: 2,
+	}
 	u.c = container(t, db, spec)
 	if u.s, err = docstore.NewLeases(t.Context(), u.c, "unit", container(t, db, docstore.ContainerSpec{})); err != nil {
 		rt.Fatal(err)
@@ -86,7 +91,10 @@ func newUnit(t *testing.T, rt *rapid.T) *unit {
 // draw is a record of some kind, and what the model has of it.
 func (u *unit) draw(rt *rapid.T) (feed.Record, modelRecord, bool) {
 	n := rapid.IntRange(0, 7).Draw(rt, "record")
-	l := feed.Record{Kind: feed.KindLease, Token: fmt.Sprintf("%d0-%d0", n, n+1), Range: feed.Range{Min: fmt.Sprint(n, "0"), Max: fmt.Sprint(n+1, "0")}, Version: 1}
+	l := feed.Record{
+		Kind: feed.KindLease, Token: fmt.Sprintf("%d0-%d0", n, n+1),
+		Range: feed.Range{Min: fmt.Sprint(n, "0"), Max: fmt.Sprint(n+1, "0")}, Version: 1,
+	}
 	if n > 4 {
 		l = feed.Record{Kind: feed.KindHost, Token: fmt.Sprint("host", n), TTL: 30 * time.Second}
 	}
@@ -131,7 +139,8 @@ func (u *unit) create(rt *rapid.T) {
 // conditional write must have.
 func (u *unit) drawETag(rt *rapid.T) (feed.Record, error) {
 	l, now, found := u.draw(rt)
-	l.ETag = rapid.SampledFrom([]string{now.lease.ETag, now.lease.ETag, u.older[l.Token].ETag, "", "*"}).Draw(rt, "etag")
+	l.ETag = rapid.SampledFrom([]string{now.lease.ETag, now.lease.ETag, u.older[l.Token].ETag, "", "*"}).Draw(rt,
+		"etag")
 	l.ID, l.Raw = now.lease.ID, now.lease.Raw
 	switch {
 	case !found:
@@ -172,7 +181,8 @@ func (u *unit) present(turn int) map[string]modelRecord {
 func (u *unit) same(rt *rapid.T, got []feed.Record, want map[string]modelRecord) {
 	for _, l := range got {
 		w, ok := want[l.Token]
-		if !ok || l.ETag != w.lease.ETag || l.Owner != w.lease.Owner || l.Kind != w.lease.Kind || l.ID != w.lease.ID || !l.Updated.Equal(w.lease.Updated) || l.Err != nil {
+		if !ok || l.ETag != w.lease.ETag || l.Owner != w.lease.Owner || l.Kind != w.lease.Kind || l.ID != w.lease.ID ||
+			!l.Updated.Equal(w.lease.Updated) || l.Err != nil {
 			rt.Fatalf("got %+v, want %+v", l, w)
 		}
 	}

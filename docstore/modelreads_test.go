@@ -28,7 +28,8 @@ func (p *play) compareWait(rt *rapid.T, r feed.Range, from int64) {
 		newest = max(newest, h.lsn)
 	}
 	if p.woken(r, p.head) || newest > from && !p.woken(r, from) {
-		rt.Fatalf("a reader of %s, whose newest LSN is %d, is woken at %d: %v, at %d: %v", r, newest, p.head, p.woken(r, p.head), from, p.woken(r, from))
+		rt.Fatalf("a reader of %s, whose newest LSN is %d, is woken at %d: %v, at %d: %v", r, newest, p.head,
+			p.woken(r, p.head), from, p.woken(r, from))
 	}
 }
 
@@ -61,9 +62,10 @@ func (p *play) compareItems(rt *rapid.T) {
 	}
 	if p.c.HasIDIndex() {
 		prefix := rapid.SampledFrom([]string{"", "id", "idid", "1"}).Draw(rt, "prefix")
-		p.sameItems(rt, gather(p, p.c.WithIDs(p.t.Context(), prefix, 0)), slices.DeleteFunc(slices.Clone(want), func(d modelDoc) bool {
-			return !strings.HasPrefix(d.id, prefix)
-		}))
+		p.sameItems(rt, gather(p, p.c.WithIDs(p.t.Context(), prefix, 0)),
+			slices.DeleteFunc(slices.Clone(want), func(d modelDoc) bool {
+				return !strings.HasPrefix(d.id, prefix)
+			}))
 	}
 	slices.SortFunc(want, func(a, b modelDoc) int {
 		return cmp.Or(cmp.Compare(p.place(a.key), p.place(b.key)), cmp.Compare(a.key, b.key), cmp.Compare(a.id, b.id))
@@ -113,7 +115,8 @@ func (p *play) compareKey(rt *rapid.T, from int64) {
 	var got []feed.Change
 	for _, part := range p.parts() {
 		if part.Range.Overlaps(where.Range()) {
-			got = append(got, p.pages(rt, part.Range, feed.At(fmt.Sprint(from)), feed.ReadOptions{Key: key, MaxItems: 2})...)
+			got = append(got, p.pages(rt, part.Range, feed.At(fmt.Sprint(from)),
+				feed.ReadOptions{Key: key, MaxItems: 2})...)
 		}
 	}
 	slices.SortStableFunc(got, func(a, b feed.Change) int { return cmp.Compare(a.LSN, b.LSN) })
@@ -163,7 +166,9 @@ func (p *play) comparePendingOf(rt *rapid.T, r feed.Range, pos feed.Position, fr
 			want.Oldest = t
 		}
 	}
-	for _, d := range p.visible(p.now(), func(d modelDoc) bool { return d.lsn > from && d.at >= since && r.Holds(p.place(d.key)) }) {
+	for _, d := range p.visible(p.now(), func(d modelDoc) bool {
+		return d.lsn > from && d.at >= since && r.Holds(p.place(d.key))
+	}) {
 		add(d.at)
 	}
 	if got, err := p.c.Pending(p.t.Context(), r, pos, feed.ReadOptions{}); err != nil || got != want {
@@ -176,7 +181,8 @@ func (p *play) comparePendingOf(rt *rapid.T, r feed.Range, pos feed.Position, fr
 	for _, h := range p.versions(r, from) {
 		add(h.at)
 	}
-	got, err := p.c.Pending(p.t.Context(), r, feed.At(fmt.Sprint(from)), feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
+	got, err := p.c.Pending(p.t.Context(), r, feed.At(fmt.Sprint(from)),
+		feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
 	if from < p.floor {
 		if !errors.Is(err, feed.ErrTooOld) {
 			rt.Fatalf("pending versions from %d, which is before %d: %+v, %v", from, p.floor, got, err)

@@ -228,7 +228,10 @@ func (a *attempt) write(w feed.Write, idx int) error {
 	case feed.WriteDelete:
 		delete(a.docs, old.modelID)
 		gone := modelDoc{modelID: old.modelID, modelPlace: modelPlace{0, idx}, at: a.now}
-		a.changes = append(a.changes, modelVersion{modelDoc: gone, op: feed.OpDelete, prev: old.modelPlace, before: old.value})
+		a.changes = append(a.changes, modelVersion{
+			modelDoc: gone, op: feed.OpDelete, prev: old.modelPlace,
+			before: old.value,
+		})
 		a.results = append(a.results, modelResult{modelDoc: gone})
 		return nil
 	case feed.WritePatch:

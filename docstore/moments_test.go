@@ -35,7 +35,8 @@ func TestAStartTimeHasAllOfItsMoment(t *testing.T) {
 			if want := (moments - m) * each; len(got) != want {
 				t.Errorf("%d changes from moment %d on, want %d", len(got), m, want)
 			}
-			if b, err := c.Pending(t.Context(), feed.FullRange(), from, feed.ReadOptions{}); err != nil || b.Items != int64((moments-m)*each) {
+			if b, err := c.Pending(t.Context(), feed.FullRange(), from, feed.ReadOptions{}); err != nil ||
+				b.Items != int64((moments-m)*each) {
 				t.Errorf("%+v, %v are pending from moment %d on", b, err, m)
 			}
 		}
@@ -44,43 +45,46 @@ func TestAStartTimeHasAllOfItsMoment(t *testing.T) {
 
 // The sweeper takes 256 documents at a time, which may end within a transaction.
 func TestTransactionsLargerThanASweepExpireAsAWhole(t *testing.T) {
-	inBubble(t, docstore.ContainerSpec{DefaultTTL: new(10)}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
-		for k := range 3 {
-			pk := fmt.Sprint("p", k)
-			if _, err := c.Commit(t.Context(), feed.Key(pk), batchOf(pk, 100, 10)); err != nil {
-				t.Fatal(err)
+	inBubble(t, docstore.ContainerSpec{DefaultTTL: new(10)},
+		func(t *testing.T, db *docstore.DB, c *docstore.Container) {
+			for k := range 3 {
+				pk := fmt.Sprint("p", k)
+				if _, err := c.Commit(t.Context(), feed.Key(pk), batchOf(pk, 100, 10)); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		time.Sleep(20 * time.Second)
-		synctest.Wait()
-		if n, kept := c.Count(), db.Versions(c); n != 0 || kept != 0 {
-			t.Errorf("%d documents and %d versions are left of what has expired", n, kept)
-		}
-	})
+			time.Sleep(20 * time.Second)
+			synctest.Wait()
+			if n, kept := c.Count(), db.Versions(c); n != 0 || kept != 0 {
+				t.Errorf("%d documents and %d versions are left of what has expired", n, kept)
+			}
+		})
 }
 
 // Versions that are moved after a split expire all the same, though the sweeper has been
 // where they come to, and has found there what lives for ever.
 func TestWhatIsMovedExpires(t *testing.T) {
-	inBubble(t, docstore.ContainerSpec{DefaultTTL: new(60)}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
-		const each = 20
-		for n := range each {
-			upsert(t, c, fmt.Sprint(n), fmt.Sprint("key ", n), 1)
-		}
-		split(t, c)
-		synctest.Wait() // the sweeper has seen to it, and rests for a second
-		split(t, c)
-		for n := range each {
-			if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"ever","pk":"key %d","ttl":-1}`, n)); err != nil {
-				t.Fatal(err)
+	inBubble(t, docstore.ContainerSpec{DefaultTTL: new(60)},
+		func(t *testing.T, db *docstore.DB, c *docstore.Container) {
+			const each = 20
+			for n := range each {
+				upsert(t, c, fmt.Sprint(n), fmt.Sprint("key ", n), 1)
 			}
-		}
-		time.Sleep(70 * time.Second)
-		synctest.Wait()
-		if n, kept := c.Count(), db.Versions(c); n != each || kept != each {
-			t.Errorf("%d documents and %d versions are left, want the %d that do not expire", n, kept, each)
-		}
-	})
+			split(t, c)
+			synctest.Wait() // the sweeper has seen to it, and rests for a second
+			split(t, c)
+			for n := range each {
+				if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"ever","pk":"key %d","ttl":-1}`,
+					n)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(70 * time.Second)
+			synctest.Wait()
+			if n, kept := c.Count(), db.Versions(c); n != each || kept != each {
+				t.Errorf("%d documents and %d versions are left, want the %d that do not expire", n, kept, each)
+			}
+		})
 }
 
 // A batch that is refused in its middle leaves nothing, in the number of documents neither,
@@ -112,11 +116,15 @@ func TestARefusedBatchIsNotCounted(t *testing.T) {
 // stands for any.
 func TestALeaseWithoutAnETagOverwritesNothing(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{ID: "orders"}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
-		leases, err := docstore.NewLeases(t.Context(), container(t, db, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}}), "unit", c)
+		leases, err := docstore.NewLeases(t.Context(),
+			container(t, db, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}}), "unit", c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := leases.Create(t.Context(), feed.Record{Kind: feed.KindLease, Version: 1, Token: "-FF", Range: feed.FullRange()})
+		l, err := leases.Create(t.Context(), feed.Record{
+			Kind: feed.KindLease, Version: 1, Token: "-FF",
+			Range: feed.FullRange(),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,7 +176,8 @@ func TestABatchHasAHundredWrites(t *testing.T) {
 		if _, err := c.Commit(t.Context(), feed.Key("p"), batchOf("p", 100, 1)); err != nil {
 			t.Error(err)
 		}
-		if _, err := c.Commit(t.Context(), feed.Key("p"), batchOf("p", 101, 1)); !errors.Is(err, docstore.ErrBatchLimit) {
+		if _, err := c.Commit(t.Context(), feed.Key("p"), batchOf("p", 101, 1)); !errors.Is(err,
+			docstore.ErrBatchLimit) {
 			t.Errorf("101 writes: %v", err)
 		}
 	})
@@ -181,11 +190,13 @@ func TestABatchMakesAndReadsSixteenMegabytes(t *testing.T) {
 		writes := map[feed.WriteOp][]feed.Write{}
 		for i := range most + 1 {
 			id := fmt.Sprint(i)
-			if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":%q,"pk":"p","text":%q}`, id, strings.Repeat("x", size))); err != nil {
+			if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":%q,"pk":"p","text":%q}`, id,
+				strings.Repeat("x", size))); err != nil {
 				t.Fatal(err)
 			}
 			patch := []feed.PatchOp{{Op: "set", Path: "/v", Value: []byte("1")}}
-			writes[feed.WritePatch] = append(writes[feed.WritePatch], feed.Write{Op: feed.WritePatch, ID: id, Patch: patch})
+			writes[feed.WritePatch] = append(writes[feed.WritePatch],
+				feed.Write{Op: feed.WritePatch, ID: id, Patch: patch})
 			writes[feed.WriteRead] = append(writes[feed.WriteRead], feed.Write{Op: feed.WriteRead, ID: id})
 		}
 		for op, list := range writes {
@@ -201,20 +212,21 @@ func TestABatchMakesAndReadsSixteenMegabytes(t *testing.T) {
 
 // The previous image of a change is there for as long as the change itself.
 func TestTheOldestVersionInTheFeedHasItsPreviousImage(t *testing.T) {
-	inBubble(t, docstore.ContainerSpec{Retention: 10 * time.Minute}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
-		var at feed.Position
-		for v := range 4 {
-			at = feed.At(fmt.Sprint(upsert(t, c, "a", "p", v).LSN - 1))
-			time.Sleep(2 * time.Minute)
-		}
-		for range 15 { // until only the last version is young enough
-			page, err := c.Read(t.Context(), feed.FullRange(), at, allVersions)
-			if err != nil || len(page.Changes) != 1 || valueOf(t, page.Changes[0].Previous) != 2 {
-				t.Fatalf("%+v, %v: want the last change with the version before it", page.Changes, err)
+	inBubble(t, docstore.ContainerSpec{Retention: 10 * time.Minute},
+		func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
+			var at feed.Position
+			for v := range 4 {
+				at = feed.At(fmt.Sprint(upsert(t, c, "a", "p", v).LSN - 1))
+				time.Sleep(2 * time.Minute)
 			}
-			time.Sleep(30 * time.Second)
-		}
-	})
+			for range 15 { // until only the last version is young enough
+				page, err := c.Read(t.Context(), feed.FullRange(), at, allVersions)
+				if err != nil || len(page.Changes) != 1 || valueOf(t, page.Changes[0].Previous) != 2 {
+					t.Fatalf("%+v, %v: want the last change with the version before it", page.Changes, err)
+				}
+				time.Sleep(30 * time.Second)
+			}
+		})
 }
 
 // Documents that are written while a split counts the others are in the right half, also those at the cut itself.
@@ -262,8 +274,8 @@ func TestASplitCountsWhatIsWrittenMeanwhile(t *testing.T) {
 	})
 }
 
-// A write that is refused moves nothing in its partition, also when another partition has a write in the same group: the newest
-// change of a partition is what its readers wait for and measure their lag by.
+// A write that is refused moves nothing in its partition, also when another partition has a write in the same group:
+// the newest change of a partition is what its readers wait for and measure their lag by.
 func TestARefusedWriteIsNoNewChangeOfItsPartition(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{Ranges: 2}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
 		newest := func() (lsns []int64) {
@@ -298,7 +310,8 @@ func TestARefusedWriteIsNoNewChangeOfItsPartition(t *testing.T) {
 	})
 }
 
-// The time of a container in the figures of its store is that of its newest commit, also after the store was opened again.
+// The time of a container in the figures of its store is that of its newest commit, also after the store was opened
+// again.
 func TestStatsHaveTheTimeOfTheNewestCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := docstore.NewMem()
@@ -452,8 +465,8 @@ func TestAFeedIsOpenedByThePresentLayout(t *testing.T) {
 	})
 }
 
-// The head of a page is that of its partition: by that of the container, a reader of a quiet partition would never have caught
-// up.
+// The head of a page is that of its partition: by that of the container, a reader of a quiet partition would never have
+// caught up.
 func TestThePageOfAPartitionHasItsOwnHead(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{Ranges: 2}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
 		for n := range 20 {
@@ -487,7 +500,8 @@ func TestAWalkEndsWithItsReader(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
 		const documents, looks = 5000, 2
 		for from := 0; from < documents; from += 100 {
-			if _, err := c.Commit(t.Context(), feed.Key(fmt.Sprint(from)), batchOf(fmt.Sprint(from), 100, 1)); err != nil {
+			if _, err := c.Commit(t.Context(), feed.Key(fmt.Sprint(from)),
+				batchOf(fmt.Sprint(from), 100, 1)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -501,28 +515,29 @@ func TestAWalkEndsWithItsReader(t *testing.T) {
 
 // The bodies of a page lie side by side in one buffer. A caller who appends to one does not write over the next.
 func TestAnAppendToABodyChangesNoOther(t *testing.T) {
-	inBubble(t, docstore.ContainerSpec{Retention: time.Hour}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
-		for v := range 3 {
-			upsert(t, c, "a", "p", v)
-		}
-		page, err := c.Read(t.Context(), feed.FullRange(), feed.At("0"), allVersions)
-		if err != nil || len(page.Changes) != 3 {
-			t.Fatalf("%d changes, %v", len(page.Changes), err)
-		}
-		for _, change := range page.Changes {
-			_ = append(change.Body, strings.Repeat("x", 1000)...)
-			_ = append(change.Previous, strings.Repeat("x", 1000)...)
-		}
-		for v, change := range page.Changes {
-			if valueOf(t, change.Body) != v || v > 0 && valueOf(t, change.Previous) != v-1 {
-				t.Errorf("change %d has %s and before it %s", v, change.Body, change.Previous)
+	inBubble(t, docstore.ContainerSpec{Retention: time.Hour},
+		func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
+			for v := range 3 {
+				upsert(t, c, "a", "p", v)
 			}
-		}
-	})
+			page, err := c.Read(t.Context(), feed.FullRange(), feed.At("0"), allVersions)
+			if err != nil || len(page.Changes) != 3 {
+				t.Fatalf("%d changes, %v", len(page.Changes), err)
+			}
+			for _, change := range page.Changes {
+				_ = append(change.Body, strings.Repeat("x", 1000)...)
+				_ = append(change.Previous, strings.Repeat("x", 1000)...)
+			}
+			for v, change := range page.Changes {
+				if valueOf(t, change.Body) != v || v > 0 && valueOf(t, change.Previous) != v-1 {
+					t.Errorf("change %d has %s and before it %s", v, change.Body, change.Previous)
+				}
+			}
+		})
 }
 
-// Records that a host has made under another name of this machine are listed, with an error that says so: else nobody would
-// learn that the unit has two sets of them.
+// Records that a host has made under another name of this machine are listed, with an error that says so: else nobody
+// would learn that the unit has two sets of them.
 func TestRecordsUnderAnotherNameOfThisMachineAreListed(t *testing.T) {
 	inBubble(t, docstore.ContainerSpec{ID: "orders"}, func(t *testing.T, db *docstore.DB, orders *docstore.Container) {
 		c := container(t, db, docstore.LeaseSpec("leases"))
@@ -536,7 +551,8 @@ func TestRecordsUnderAnotherNameOfThisMachineAreListed(t *testing.T) {
 				continue
 			}
 			want++
-			if _, err := c.Create(t.Context(), fmt.Appendf(nil, `{"id":%q,"LeaseToken":"0"}`, prefix+"..0")); err != nil {
+			if _, err := c.Create(t.Context(), fmt.Appendf(nil, `{"id":%q,"LeaseToken":"0"}`,
+				prefix+"..0")); err != nil {
 				t.Fatal(err)
 			}
 		}

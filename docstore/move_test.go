@@ -24,27 +24,28 @@ func batchOf(pk string, n, size int) []feed.Write {
 // TestATransactionIsMovedWhole moves large transactions after a split, group by group,
 // and reads the feed after each.
 func TestATransactionIsMovedWhole(t *testing.T) {
-	inBubble(t, docstore.ContainerSpec{Retention: time.Hour}, func(t *testing.T, db *docstore.DB, c *docstore.Container) {
-		split(t, c)
-		synctest.Wait() // the sweeper has seen to it, and rests for a second
-		for range 2 {
-			if _, err := c.Commit(t.Context(), feed.Key("a"), batchOf("a", 100, 20_000)); err != nil {
-				t.Fatal(err)
+	inBubble(t, docstore.ContainerSpec{Retention: time.Hour},
+		func(t *testing.T, db *docstore.DB, c *docstore.Container) {
+			split(t, c)
+			synctest.Wait() // the sweeper has seen to it, and rests for a second
+			for range 2 {
+				if _, err := c.Commit(t.Context(), feed.Key("a"), batchOf("a", 100, 20_000)); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		split(t, c)
-		moves := 0
-		for more := true; more; moves++ {
-			inOrder(t, c)
-			var err error
-			if more, err = db.MoveSome(c); err != nil {
-				t.Fatal(err)
+			split(t, c)
+			moves := 0
+			for more := true; more; moves++ {
+				inOrder(t, c)
+				var err error
+				if more, err = db.MoveSome(c); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		if moves < 3 {
-			t.Errorf("all was moved in %d steps, too few for this test", moves)
-		}
-	})
+			if moves < 3 {
+				t.Errorf("all was moved in %d steps, too few for this test", moves)
+			}
+		})
 }
 
 // split cuts every partition in two.

@@ -308,8 +308,8 @@ func TestWhatIsLostIsListedOnce(t *testing.T) {
 	}
 }
 
-// A gap in the newest log is damage if the store waited for the disk, and a loss that is reported if it did not: how the store
-// was opened when the log was begun decides, and not how it was opened before.
+// A gap in the newest log is damage if the store waited for the disk, and a loss that is reported if it did not: how
+// the store was opened when the log was begun decides, and not how it was opened before.
 func TestAGapInTheNewestLogIsJudgedByHowTheLogWasWritten(t *testing.T) {
 	for _, noSync := range []bool{false, true} {
 		dir := filepath.Join(t.TempDir(), "store")
@@ -359,7 +359,8 @@ func TestAGapInTheNewestLogIsJudgedByHowTheLogWasWritten(t *testing.T) {
 	}
 }
 
-// The block of a table with the ranges that were removed is verified like those with keys: without it what was deleted returns.
+// The block of a table with the ranges that were removed is verified like those with keys: without it what was deleted
+// returns.
 func TestARemovedRangeOfATableIsVerified(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	storeWith(t, dir, "1")

@@ -159,7 +159,8 @@ func (s olderStore) verify(t *testing.T, db *docstore.DB, when string) {
 					t.Errorf("%s: %s %s, which was deleted: %s, %v", when, id, w.document(), item.Body, err)
 				}
 			case err != nil || item.LSN != w.LSN || !sameMembers(item.Body, w.Body):
-				t.Errorf("%s: %s %s is %s at %d, %v: want %s at %d", when, id, w.document(), item.Body, item.LSN, err, w.Body, w.LSN)
+				t.Errorf("%s: %s %s is %s at %d, %v: want %s at %d", when, id, w.document(), item.Body, item.LSN, err,
+					w.Body, w.LSN)
 			}
 			return w.Body == nil
 		})
@@ -173,7 +174,8 @@ func (s olderStore) verify(t *testing.T, db *docstore.DB, when string) {
 					want = append(want, fmt.Sprint(w.document(), " ", w.LSN))
 				}
 			}
-			compareFeed(t, fmt.Sprintf("%s: the feed of %s after %d", when, id, position), c, position, feed.LatestVersion, want)
+			compareFeed(t, fmt.Sprintf("%s: the feed of %s after %d", when, id, position), c, position,
+				feed.LatestVersion, want)
 		}
 	}
 	s.verifyVersions(t, db, when)
@@ -198,7 +200,8 @@ func (s olderStore) verifyVersions(t *testing.T, db *docstore.DB, when string) {
 			}
 			want = append(want, text)
 		}
-		compareFeed(t, fmt.Sprintf("%s: all versions after %d", when, position), c, position, feed.AllVersionsAndDeletes, want)
+		compareFeed(t, fmt.Sprintf("%s: all versions after %d", when, position), c, position,
+			feed.AllVersionsAndDeletes, want)
 	}
 }
 
@@ -247,8 +250,8 @@ func openOlder(t *testing.T, fs vfs.FS) *docstore.DB {
 	return db
 }
 
-// eachOlder runs a test with each older store that was left in this way, in virtual time: a store's time goes on from its last
-// write there, whenever that was.
+// eachOlder runs a test with each older store that was left in this way, in virtual time: a store's time goes on from
+// its last write there, whenever that was.
 func eachOlder(t *testing.T, left string, test func(t *testing.T, s olderStore)) {
 	for name, s := range olderStores(t, left) {
 		t.Run(name, func(t *testing.T) {
@@ -257,7 +260,8 @@ func eachOlder(t *testing.T, left string, test func(t *testing.T, s olderStore))
 	}
 }
 
-// howLeft is how the older stores were left; with the race detector the killed ones stand for all, because each takes seconds.
+// howLeft is how the older stores were left; with the race detector the killed ones stand for all, because each takes
+// seconds.
 func howLeft() []string {
 	if detector.On {
 		return []string{"kill"}
@@ -265,7 +269,8 @@ func howLeft() []string {
 	return []string{"close", "kill"}
 }
 
-// A store of every form that there has been is upgraded, and holds what its build acknowledged, whether it was closed or killed.
+// A store of every form that there has been is upgraded, and holds what its build acknowledged, whether it was closed
+// or killed.
 func TestAStoreOfEveryOlderBuildHoldsWhatItHeld(t *testing.T) {
 	for _, left := range howLeft() {
 		eachOlder(t, left, func(t *testing.T, s olderStore) {
@@ -301,10 +306,15 @@ func (s olderStore) goOn(t *testing.T, db *docstore.DB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := users.Create(t.Context(), []byte(`{"id":"other","tenant":"t","user":"u1","email":"u1@example.com"}`)); !errors.Is(err, docstore.ErrUniqueKey) {
+	if _,
+		err := users.Create(t.Context(),
+		[]byte(`{"id":"other","tenant":"t","user":"u1","email":"u1@example.com"}`)); !errors.Is(err,
+		docstore.ErrUniqueKey) {
 		t.Errorf("a unique key that is taken: %v", err)
 	}
-	if _, err := users.Create(t.Context(), []byte(`{"id":"other","tenant":"t","user":"u3","email":"u3@example.com"}`)); err != nil {
+	if _,
+		err := users.Create(t.Context(),
+		[]byte(`{"id":"other","tenant":"t","user":"u3","email":"u3@example.com"}`)); err != nil {
 		t.Errorf("a unique key that a delete has freed: %v", err)
 	}
 	head, live := docs.Head(), docs.Count()
@@ -319,7 +329,8 @@ func (s olderStore) goOn(t *testing.T, db *docstore.DB) {
 		t.Fatal(err)
 	}
 	for _, p := range parts {
-		changes, _ := drain(t, docs, p.Range, feed.At(fmt.Sprint(head+1)), feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
+		changes, _ := drain(t, docs, p.Range, feed.At(fmt.Sprint(head+1)),
+			feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
 		expired += len(changes)
 	}
 	if expired != 4 || docs.Count() != live-3 {
@@ -339,7 +350,8 @@ func TestAnUpgradeOfEveryOlderBuildGoesOnAfterAKill(t *testing.T) {
 				moments := s.killedWhileUpgraded(t, unsynced)
 				t.Logf("%d writes", len(moments))
 				for n := 0; n < len(moments); n += stride(len(moments)) {
-					when := fmt.Sprintf("killed before write %d of %d, %d %% of what was not synced is there", n, len(moments), unsynced)
+					when := fmt.Sprintf("killed before write %d of %d, %d %% of what was not synced is there", n,
+						len(moments), unsynced)
 					db, err := docstore.Open("db", docstore.Options{}.WithFS(moments[n]))
 					if err != nil {
 						t.Fatalf("%s: %v", when, err)
@@ -354,8 +366,8 @@ func TestAnUpgradeOfEveryOlderBuildGoesOnAfterAKill(t *testing.T) {
 	}
 }
 
-// stride is how far the calls that fail, or at which a store is killed, are from each other, of so many. There are many older
-// stores, so each has a fifth of the calls that a history has, and one with the race detector.
+// stride is how far the calls that fail, or at which a store is killed, are from each other, of so many. There are many
+// older stores, so each has a fifth of the calls that a history has, and one with the race detector.
 func stride(calls int) int {
 	switch {
 	case *faultCalls == 0:
@@ -388,8 +400,8 @@ func (s olderStore) killedWhileUpgraded(t *testing.T, unsynced int) []*vfs.MemFS
 	return moments
 }
 
-// A call of the disk that fails once while an older store is upgraded loses nothing: the store opens or says why not, and opens
-// when it is tried again.
+// A call of the disk that fails once while an older store is upgraded loses nothing: the store opens or says why not,
+// and opens when it is tried again.
 func TestACallOfTheDiskThatFailsOnceInAnUpgradeLosesNothing(t *testing.T) {
 	for _, left := range howLeft() {
 		eachOlder(t, left, func(t *testing.T, s olderStore) {
@@ -434,8 +446,8 @@ func (s olderStore) upgradeOn(t *testing.T, n int64) int64 {
 	return f.calls.Load()
 }
 
-// An older build that was tried on a store of this one has refused it, or written to it. The store is used again, or left alone
-// until what its error says is done.
+// An older build that was tried on a store of this one has refused it, or written to it. The store is used again, or
+// left alone until what its error says is done.
 func TestAStoreOnWhichAnOlderBuildWasTriedIsUsedAgain(t *testing.T) {
 	eachOlder(t, "tried", func(t *testing.T, s olderStore) {
 		mem := s.on(t, vfs.NewMem())

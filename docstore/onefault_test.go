@@ -21,7 +21,8 @@ import (
 	"github.com/millrace/changefeed/internal/proof/detector"
 )
 
-var faultCalls = flag.Int("fault.calls", 25, "how many calls of the disk fail, each in a run of its own, in each history; 0 is all of them")
+var faultCalls = flag.Int("fault.calls", 25,
+	"how many calls of the disk fail, each in a run of its own, in each history; 0 is all of them")
 
 // nthCall is a disk of which one call fails, be it a read or a write.
 type nthCall struct {
@@ -146,7 +147,10 @@ var shapings = map[string]func(*shaped){
 		s.db.Sweep(s.c)
 		s.reshape(true)
 		s.do("retention", func() error {
-			_, err := s.db.UpdateContainer(s.t.Context(), "c", func(spec *docstore.ContainerSpec) error { spec.Retention = 0; return nil })
+			_, err := s.db.UpdateContainer(s.t.Context(), "c", func(spec *docstore.ContainerSpec) error {
+				spec.Retention = 0
+				return nil
+			})
 			return err
 		})
 		s.db.Sweep(s.c)
@@ -237,7 +241,9 @@ func (s *shaped) verify(when string) {
 			}
 		}
 	}
-	want := slices.DeleteFunc(slices.Clone(s.writes), func(w string) bool { return s.unsure != "" && strings.HasPrefix(w, s.unsure) })
+	want := slices.DeleteFunc(slices.Clone(s.writes), func(w string) bool {
+		return s.unsure != "" && strings.HasPrefix(w, s.unsure)
+	})
 	slices.Sort(versions)
 	slices.Sort(want)
 	if !slices.Equal(versions, want) {
@@ -316,9 +322,11 @@ func TestAControlThatFailsLeavesNothing(t *testing.T) {
 			t.Errorf("%s: a database of the control: %v", when, err)
 		}
 		if c.Head() < head || c.Count() != int64(head) || etagOf(c) != etag {
-			t.Errorf("%s: head %d, %d documents, ETag %s: want %d, %d and %s", when, c.Head(), c.Count(), etagOf(c), head, head, etag)
+			t.Errorf("%s: head %d, %d documents, ETag %s: want %d, %d and %s", when, c.Head(), c.Count(), etagOf(c),
+				head, head, etag)
 		}
-		changes, err := c.Read(t.Context(), feed.FullRange(), feed.At("0"), feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
+		changes, err := c.Read(t.Context(), feed.FullRange(), feed.At("0"),
+			feed.ReadOptions{Mode: feed.AllVersionsAndDeletes})
 		if err != nil || len(changes.Changes) != int(head) {
 			t.Errorf("%s: %d changes, %v: want %d", when, len(changes.Changes), err, head)
 		}

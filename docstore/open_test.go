@@ -39,7 +39,9 @@ func TestOpenRefuses(t *testing.T) {
 		want    error
 		text    string
 	}{
-		{"an empty name", func(*testing.T, string) string { return "" }, feed.ErrBadRequest, "name of the directory is empty"},
+		{"an empty name", func(*testing.T, string) string {
+			return ""
+		}, feed.ErrBadRequest, "name of the directory is empty"},
 		{"a file", func(t *testing.T, dir string) string {
 			file := filepath.Join(dir, "file")
 			if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -110,7 +112,8 @@ func TestOpenRefuses(t *testing.T) {
 			if err == nil {
 				_ = db.Close()
 			}
-			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), strings.ReplaceAll(test.text, dirName, dir)) {
+			if !errors.Is(err, test.want) || !strings.Contains(err.Error(),
+				strings.ReplaceAll(test.text, dirName, dir)) {
 				t.Errorf("got %v, want %v with %q", err, test.want, test.text)
 			}
 		})
@@ -191,7 +194,8 @@ func (fs unmakable) Lock(name string) (io.Closer, error) {
 func TestADirectoryThatCannotBeMadeIsNotCalledDamaged(t *testing.T) {
 	for _, isThere := range []bool{false, true} {
 		_, err := docstore.Open("proc/foo", docstore.Options{}.WithFS(unmakable{vfs.NewMem(), isThere}))
-		if err == nil || errors.Is(err, docstore.ErrCorrupt) || !errors.Is(err, os.ErrNotExist) || !strings.HasSuffix(err.Error(), "want one in which this user can make files") {
+		if err == nil || errors.Is(err, docstore.ErrCorrupt) || !errors.Is(err, os.ErrNotExist) ||
+			!strings.HasSuffix(err.Error(), "want one in which this user can make files") {
 			t.Errorf("directory there (%v): %v", isThere, err)
 		}
 	}
@@ -199,7 +203,8 @@ func TestADirectoryThatCannotBeMadeIsNotCalledDamaged(t *testing.T) {
 
 func TestOpenCanInsistOnAStore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
-	if _, err := docstore.Open(dir, docstore.Options{MustExist: true}); !errors.Is(err, docstore.ErrNotStore) || !strings.Contains(err.Error(), "no such directory") {
+	if _, err := docstore.Open(dir, docstore.Options{MustExist: true}); !errors.Is(err, docstore.ErrNotStore) ||
+		!strings.Contains(err.Error(), "no such directory") {
 		t.Errorf("got %v, want %v, because there is no such directory", err, docstore.ErrNotStore)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
@@ -246,10 +251,12 @@ func TestDamagedTable(t *testing.T) {
 		defer db.Close()
 		c, err = db.Container("c")
 		if err == nil {
-			_, err = c.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
+			_, err = c.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()},
+				feed.ReadOptions{})
 		}
 	}
-	if !errors.Is(err, docstore.ErrCorrupt) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "restore the directory from a copy") {
+	if !errors.Is(err, docstore.ErrCorrupt) || strings.Contains(err.Error(), "\n") ||
+		!strings.Contains(err.Error(), "restore the directory from a copy") {
 		t.Errorf("got %v, want a line with %v and what to do", err, docstore.ErrCorrupt)
 	}
 }
@@ -345,7 +352,8 @@ func TestPowerLossKeepsAcknowledgedWrites(t *testing.T) {
 					default:
 					}
 					id := fmt.Sprintf("w%d-%d", w, v%3)
-					if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":%q,"pk":"p","v":%d}`, id, v)); err != nil {
+					if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":%q,"pk":"p","v":%d}`, id,
+						v)); err != nil {
 						t.Error(err)
 						return
 					}
@@ -364,7 +372,10 @@ func TestPowerLossKeepsAcknowledgedWrites(t *testing.T) {
 		known := map[string]int{}
 		maps.Copy(known, acked)
 		mu.Unlock()
-		after := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: round * 100 / rounds, RNG: rand.New(rand.NewPCG(1, uint64(round)))})
+		after := mem.CrashClone(vfs.CrashCloneCfg{
+			UnsyncedDataPercent: round * 100 / rounds,
+			RNG:                 rand.New(rand.NewPCG(1, uint64(round))),
+		})
 		close(stop)
 		wg.Wait()
 		if err := db.Close(); err != nil {
@@ -417,12 +428,14 @@ func TestAStoreOfANewerEngineSaysWhatToDo(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(files(t, dir, "marker.format-version.*")[0], filepath.Join(dir, "marker.format-version.000099.999")); err != nil {
+	if err := os.Rename(files(t, dir, "marker.format-version.*")[0],
+		filepath.Join(dir, "marker.format-version.000099.999")); err != nil {
 		t.Fatal(err)
 	}
 	_, err = docstore.Open(dir, docstore.Options{})
 	const advice = ": nothing was changed; open the store with the version that wrote it"
-	if !errors.Is(err, docstore.ErrFormat) || strings.Count(err.Error(), "unknown format: ") != 1 || !strings.HasSuffix(err.Error(), advice) {
+	if !errors.Is(err, docstore.ErrFormat) || strings.Count(err.Error(), "unknown format: ") != 1 ||
+		!strings.HasSuffix(err.Error(), advice) {
 		t.Errorf("got %v, want the error once, and %q", err, advice)
 	}
 }

@@ -44,7 +44,8 @@ func TestAnOverlayIsAMapThatGoesBack(t *testing.T) {
 			for i := range 10 {
 				key := fmt.Sprint("z", i)
 				want, wanted := has[key]
-				if got, found, err := o.get([]byte(key)); string(got) != want && wanted || found != wanted || err != nil {
+				if got, found, err := o.get([]byte(key)); string(got) != want && wanted || found != wanted ||
+					err != nil {
 					t.Fatalf("%s is %q, %v, %v, want %q, %v", key, got, found, err, want, wanted)
 				}
 			}

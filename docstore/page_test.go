@@ -61,7 +61,9 @@ func TestPagesInOneMemoryAreThoseOfNewOnes(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := memory.Read(t.Context(), c, feed.FullRange(), at, o)
-			if err != nil || !slices.EqualFunc(got.Changes, want.Changes, func(a, b feed.Change) bool { return reflect.DeepEqual(a, b) }) || got.Next != want.Next {
+			if err != nil || !slices.EqualFunc(got.Changes, want.Changes, func(a, b feed.Change) bool {
+				return reflect.DeepEqual(a, b)
+			}) || got.Next != want.Next {
 				t.Fatalf("page %d of %d: %+v, %v, want %+v", pages, size, got, err, want)
 			}
 			if at = got.Next; len(got.Changes) == 0 {

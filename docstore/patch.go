@@ -35,7 +35,8 @@ func applyPatch(body []byte, ops []feed.PatchOp) ([]byte, error) {
 			return nil, fmt.Errorf("apply patch operation %d (%s %q): %w", i, op.Op, op.Path, err)
 		}
 	}
-	if len(body) > maxDocument+maxSystem { // without its system properties the document may be smaller, but only a parser knows
+	// without its system properties the document may be smaller, but only a parser knows
+	if len(body) > maxDocument+maxSystem {
 		return nil, fmt.Errorf("%w: patched body has %d bytes: want at most %d", ErrTooLarge, len(body), maxDocument)
 	}
 	return body, nil
@@ -202,10 +203,12 @@ func stepInto(body []byte, parent rawjson.Span, name string) (place, error) {
 			p.index = p.count
 		}
 		if p.index < 0 || p.index > p.count {
-			return place{}, refuse("array has %d elements and none at %q: want an index below that, or - to append", p.count, name)
+			return place{}, refuse("array has %d elements and none at %q: want an index below that, or - to append",
+				p.count, name)
 		}
 	default:
-		return place{}, refuse("nothing can be at segment %q of %s: want an object or array", name, pkey.Show(parent.Of(body)))
+		return place{}, refuse("nothing can be at segment %q of %s: want an object or array", name,
+			pkey.Show(parent.Of(body)))
 	}
 	return p, nil
 }
@@ -239,7 +242,8 @@ func setAt(body []byte, path []string, value []byte) ([]byte, error) {
 		return nil, err
 	}
 	if p.array && !p.found() && p.name != "-" {
-		return nil, refuse("array has %d elements and none at %q: want an index below that, or - to append", p.count, p.name)
+		return nil, refuse("array has %d elements and none at %q: want an index below that, or - to append", p.count,
+			p.name)
 	}
 	return put(body, p, value), nil
 }
@@ -301,7 +305,8 @@ func removeAt(body []byte, path []string) ([]byte, error) {
 			rest.Add(rawjson.Span{From: from, To: value.To}, !key.Is(p.name))
 		}
 	}
-	return splice(body, rawjson.Span{From: p.parent.From + len("{"), To: p.parent.To - len("}")}, rest.Append(nil, body)), nil
+	return splice(body, rawjson.Span{From: p.parent.From + len("{"), To: p.parent.To - len("}")},
+		rest.Append(nil, body)), nil
 }
 
 // incrementAt adds to a number; a missing member is created with the operand as its value.

@@ -46,7 +46,9 @@ func (l *layout) resolvePosition(from feed.Position, options feed.ReadOptions, h
 	}
 	switch {
 	case l.retention() == 0:
-		return b, refuse("container %q keeps no versions: set ContainerSpec.Retention, or DB.SetRetention, to read all versions and deletes", l.spec.ID)
+		return b,
+			refuse("container %q keeps no versions: set ContainerSpec.Retention, or DB.SetRetention, to read all "+
+				"versions and deletes", l.spec.ID)
 	case from.Token == "" && !from.Start.IsNow():
 		return b, refuse("start of all versions and deletes is %s: want now, or a continuation token", from.Start)
 	case b.lsn < l.floor:

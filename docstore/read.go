@@ -42,13 +42,17 @@ type selection struct {
 // Read implements [feed.Source]. A page contains at most 4 MB, and at most 1,000 changes unless you set MaxItems. A
 // transaction is never cut, so a larger transaction is a page of its own. If the range spans several partitions, you
 // get [feed.ErrGone]. If the position is before the retention, you get [feed.ErrTooOld].
-func (c *Container) Read(ctx context.Context, rng feed.Range, from feed.Position, options feed.ReadOptions) (feed.Page, error) {
+func (c *Container) Read(ctx context.Context, rng feed.Range, from feed.Position, options feed.ReadOptions) (feed.Page,
+	error,
+) {
 	return new(PageMemory).Read(ctx, c, rng, from, options)
 }
 
 // Read is [Container.Read] for a server that forgets a page after sending. The changes are valid until you use the
 // memory again, and a page needs no new memory.
-func (m *PageMemory) Read(ctx context.Context, c *Container, rng feed.Range, from feed.Position, options feed.ReadOptions) (feed.Page, error) {
+func (m *PageMemory) Read(ctx context.Context, c *Container, rng feed.Range, from feed.Position,
+	options feed.ReadOptions,
+) (feed.Page, error) {
 	for {
 		m.reset()
 		page, err := c.moment().read(ctx, m, rng, from, options)
@@ -78,7 +82,9 @@ func (c *Container) moment() moment {
 }
 
 // read reads a page, or returns errMoved.
-func (m moment) read(ctx context.Context, memory *PageMemory, rng feed.Range, from feed.Position, options feed.ReadOptions) (page feed.Page, err error) {
+func (m moment) read(ctx context.Context, memory *PageMemory, rng feed.Range, from feed.Position,
+	options feed.ReadOptions,
+) (page feed.Page, err error) {
 	if err := m.c.checkUsable(ctx); err != nil {
 		return page, err
 	}
@@ -114,7 +120,8 @@ func (m moment) read(ctx context.Context, memory *PageMemory, rng feed.Range, fr
 }
 
 func tooOld(l *layout, lsn int64) error {
-	return fmt.Errorf("%w: LSN %d of container %q, whose versions begin after %d", feed.ErrTooOld, lsn, l.spec.ID, l.floor)
+	return fmt.Errorf("%w: LSN %d of container %q, whose versions begin after %d", feed.ErrTooOld, lsn, l.spec.ID,
+		l.floor)
 }
 
 // choosePartition returns the partition that contains the range of a read, and the selection.
@@ -161,7 +168,9 @@ func (l *layout) keyRange(key string) (feed.Range, string, error) {
 // collectPage fills a page with the changes in (sel.lsn, head] and returns the LSN after which the next page begins.
 // A page ends only between transactions, because a position is an LSN and cannot express that part of a transaction
 // was read.
-func (m moment) collectPage(ctx context.Context, b *pageBuilder, part *partition, sel selection) (next int64, err error) {
+func (m moment) collectPage(ctx context.Context, b *pageBuilder, part *partition, sel selection) (next int64,
+	err error,
+) {
 	logs := m.l.logsOf(part)
 	f, err := m.feed(logs, sel)
 	if err != nil {

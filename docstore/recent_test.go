@@ -29,12 +29,14 @@ func TestRecentSlotsAreThoseOfTheEngine(t *testing.T) {
 			for key, slot := range g.recent.slots {
 				value := slot.value
 				size += slotCost(len(key), len(value))
-				if stored, found, err := db.eng.Get(nil, []byte(key)); err != nil || !found || string(stored) != string(value) {
+				if stored, found, err := db.eng.Get(nil, []byte(key)); err != nil || !found ||
+					string(stored) != string(value) {
 					t.Errorf("slot %q is %q, want %q, %v", key, value, stored, err)
 				}
 			}
 			if len(g.recent.slots) != want || size != g.recent.size {
-				t.Errorf("%d slots of %d bytes, said to be %d, want %d slots", len(g.recent.slots), size, g.recent.size, want)
+				t.Errorf("%d slots of %d bytes, said to be %d, want %d slots", len(g.recent.slots), size, g.recent.size,
+					want)
 			}
 			return nil
 		})

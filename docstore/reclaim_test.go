@@ -56,7 +56,8 @@ func TestRoomComesBackAfterEverythingWasDeleted(t *testing.T) {
 				}
 				c := container(t, db, docstore.ContainerSpec{})
 				for i := range documents { // 30 MB, of no use to a compressor
-					if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"%d","pk":"p","pad":%q}`, i, noise(50_000))); err != nil {
+					if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"%d","pk":"p","pad":%q}`, i,
+						noise(50_000))); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -84,19 +85,21 @@ func TestRoomThatCouldNotBeGivenBackIsGivenBackLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fails, failed atomic.Bool
 		mem := vfs.NewMem()
-		db, err := docstore.Open("db", docstore.Options{}.WithFS(docstore.Failing(mem, func(write bool, path string) bool {
-			if write || !fails.Load() || !strings.HasSuffix(path, ".sst") {
-				return false
-			}
-			failed.Store(true)
-			return true
-		})))
+		db, err := docstore.Open("db", docstore.Options{}.WithFS(docstore.Failing(mem,
+			func(write bool, path string) bool {
+				if write || !fails.Load() || !strings.HasSuffix(path, ".sst") {
+					return false
+				}
+				failed.Store(true)
+				return true
+			})))
 		if err != nil {
 			t.Fatal(err)
 		}
 		kept, c := container(t, db, docstore.ContainerSpec{ID: "kept"}), container(t, db, docstore.ContainerSpec{})
 		for i := range 600 {
-			if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"%d","pk":"p","pad":%q}`, i, noise(50_000))); err != nil {
+			if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"%d","pk":"p","pad":%q}`, i,
+				noise(50_000))); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -74,9 +74,9 @@ func (ld loader) readRetention() error {
 }
 
 // SetRetention sets how long all versions and deletes are kept in containers without their own retention, including
-// containers created later. 0 means not at all. The store remembers the setting. Containers that kept no versions before
-// begin to keep them now. The service has such a retention for the account (continuous backup), and programs rely on
-// this.
+// containers created later. 0 means not at all. The store remembers the setting. Containers that kept no versions
+// before begin to keep them now. The service has such a retention for the account (continuous backup), and programs
+// rely on this.
 func (db *DB) SetRetention(ctx context.Context, d time.Duration) error {
 	d = d.Truncate(time.Millisecond)
 	if d < 0 {

@@ -61,14 +61,18 @@ func TestAContainerWithoutARetentionHasThatOfTheStore(t *testing.T) {
 			from feed.Position
 			n    int
 			keep time.Duration
-		}{"before": {since, 1, 10 * time.Minute}, "later": {feed.At("0"), 2, 10 * time.Minute}, "own": {feed.At("0"), 0, time.Hour}} {
+		}{
+			"before": {since, 1, 10 * time.Minute}, "later": {feed.At("0"), 2, 10 * time.Minute},
+			"own": {feed.At("0"), 0, time.Hour},
+		} {
 			c, err := db.Container(id)
 			if err != nil {
 				t.Fatal(err)
 			}
 			got, _ := drain(t, c, feed.FullRange(), want.from, allVersions)
 			if len(got) != want.n || c.Retention() != want.keep {
-				t.Errorf("container %s has %d versions and the retention %v, want %d and %v", id, len(got), c.Retention(), want.n, want.keep)
+				t.Errorf("container %s has %d versions and the retention %v, want %d and %v", id, len(got),
+					c.Retention(), want.n, want.keep)
 			}
 			if c.Spec().Retention != own.Spec().Retention && c.Spec().Retention != 0 {
 				t.Errorf("the specification of %s says %v", id, c.Spec().Retention)

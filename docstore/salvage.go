@@ -98,14 +98,22 @@ func Salvage(ctx context.Context, dir string, visit func(container string, item 
 }
 
 // salvage is [Salvage] in a file system; if fs is nil, in the machine's. Each step builds on the steps before it.
-func salvage(ctx context.Context, fs engine.FS, dir string, visit func(container string, item Item) error) (found *Salvaged, err error) {
+func salvage(ctx context.Context, fs engine.FS, dir string,
+	visit func(container string, item Item) error,
+) (found *Salvaged, err error) {
 	w, err := engine.OpenWreck(ctx, fs, dir, onDisk)
 	if err != nil {
 		return nil, fmt.Errorf("salvage store %s: %w", dir, err)
 	}
 	defer func() { err = cmp.Or(err, w.Close()) }()
-	s := &salvager{ctx: ctx, w: w, visit: visit, containers: map[uint32]*salvaged{}, best: map[string]addr{}, current: map[versionAt]mention{}, marked: map[versionAt]bool{}, doubts: map[string]DoubtfulItem{}}
-	for _, step := range []func() error{s.readRecords, s.readSlots, s.findNewest, s.readMarks, s.handDocuments, s.listMissing, s.lostLSNs} {
+	s := &salvager{
+		ctx: ctx, w: w, visit: visit, containers: map[uint32]*salvaged{}, best: map[string]addr{},
+		current: map[versionAt]mention{}, marked: map[versionAt]bool{}, doubts: map[string]DoubtfulItem{},
+	}
+	for _, step := range []func() error{
+		s.readRecords, s.readSlots, s.findNewest, s.readMarks, s.handDocuments,
+		s.listMissing, s.lostLSNs,
+	} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("salvage store %s: %w", dir, err)
 		}

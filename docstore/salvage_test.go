@@ -75,16 +75,19 @@ func (s *shape) salvage(t *testing.T, img image) (n int, err error) {
 		return n, fmt.Errorf("%d documents, want %d: nothing is listed as lost", len(left), n)
 	}
 	// Which tables are in use is in the manifest. Without it one that the engine has replaced, and not deleted yet, may
-	// still name a document that was deleted since. If several tables are lost, one that is left may name a version of which
-	// another one that is left says that it was superseded.
-	blind := slices.ContainsFunc(found.Lost, func(l docstore.Loss) bool { return strings.HasPrefix(l.File, "MANIFEST-") })
+	// still name a document that was deleted since. If several tables are lost, one that is left may name a version of
+	// which another one that is left says that it was superseded.
+	blind := slices.ContainsFunc(found.Lost, func(l docstore.Loss) bool {
+		return strings.HasPrefix(l.File, "MANIFEST-")
+	})
 	several := len(found.Lost) > 1
 	for _, m := range found.Missing {
 		name := fmt.Sprintf("%s %s at %d ", m.Key, m.ID, m.LSN)
 		begins := func(with string) func(string) bool {
 			return func(doc string) bool { return strings.HasPrefix(doc, with) }
 		}
-		superseded := !slices.ContainsFunc(slices.Collect(maps.Values(s.last)), begins(name)) && slices.ContainsFunc(slices.Collect(maps.Keys(s.acked)), begins(m.Container+" "+name))
+		superseded := !slices.ContainsFunc(slices.Collect(maps.Values(s.last)), begins(name)) &&
+			slices.ContainsFunc(slices.Collect(maps.Keys(s.acked)), begins(m.Container+" "+name))
 		if !slices.ContainsFunc(missing, begins(name)) && !((blind || several) && superseded) {
 			return n, fmt.Errorf("%+v is listed as missing, and is not", m)
 		}
@@ -100,12 +103,14 @@ func (s *shape) salvage(t *testing.T, img image) (n int, err error) {
 		counted, documents = counted+c.Counted, documents+c.Documents
 	}
 	if documents != len(left) || len(found.Lost) == 0 && counted != int64(n) {
-		return n, fmt.Errorf("%d documents counted, %d said to be salvaged: want %d of %d", counted, documents, len(left), n)
+		return n, fmt.Errorf("%d documents counted, %d said to be salvaged: want %d of %d", counted, documents,
+			len(left), n)
 	}
 	return n, nil
 }
 
-// listed returns an error if only tables are lost, and a document is given in an old version, or left out, and nothing says so.
+// listed returns an error if only tables are lost, and a document is given in an old version, or left out, and nothing
+// says so.
 func (s *shape) listed(found *docstore.Salvaged, left map[string]bool, given map[[2]string]bool) error {
 	if slices.ContainsFunc(found.Lost, func(l docstore.Loss) bool { return !strings.HasSuffix(l.File, ".sst") }) {
 		return nil
@@ -141,26 +146,39 @@ func (s *shape) listed(found *docstore.Salvaged, left map[string]bool, given map
 			return container == name[:1] || container == fmt.Sprint("container ", 1+name[0]-'c')
 		}
 		is := func(container, key, id string) bool { return ours(container) && key+" "+id == about }
-		if slices.ContainsFunc(found.Missing, func(m docstore.MissingItem) bool { return is(m.Container, m.Key, m.ID) }) ||
-			slices.ContainsFunc(found.Doubtful, func(d docstore.DoubtfulItem) bool { return is(d.Container, d.Key, d.ID) }) {
+		if slices.ContainsFunc(found.Missing, func(m docstore.MissingItem) bool {
+			return is(m.Container, m.Key, m.ID)
+		}) ||
+			slices.ContainsFunc(found.Doubtful, func(d docstore.DoubtfulItem) bool {
+				return is(d.Container, d.Key, d.ID)
+			}) {
 			continue
 		}
-		containers := slices.DeleteFunc(slices.Clone(found.Containers), func(c docstore.SalvagedContainer) bool { return !ours(c.Name) })
-		if slices.ContainsFunc(containers, func(c docstore.SalvagedContainer) bool { return given[[2]string{c.Name, about}] }) {
+		containers := slices.DeleteFunc(slices.Clone(found.Containers), func(c docstore.SalvagedContainer) bool {
+			return !ours(c.Name)
+		})
+		if slices.ContainsFunc(containers, func(c docstore.SalvagedContainer) bool {
+			return given[[2]string{c.Name, about}]
+		}) {
 			return fmt.Errorf("%s is given in an old version, and is not listed", doc)
 		}
 		within := func(l docstore.LSNs) bool { return l.From <= lsn && (l.To == 0 || lsn <= l.To) }
-		if len(containers) > 0 && !slices.ContainsFunc(containers, func(c docstore.SalvagedContainer) bool { return slices.ContainsFunc(c.Lost, within) }) {
+		if len(containers) > 0 && !slices.ContainsFunc(containers, func(c docstore.SalvagedContainer) bool {
+			return slices.ContainsFunc(c.Lost, within)
+		}) {
 			return fmt.Errorf("%s is left out, and neither its name nor its LSN is listed: %+v", doc, containers)
 		}
 	}
 	return nil
 }
 
-// TestALostTableHidesNothing loses, cuts and exchanges tables of stores: what salvage gives in an old version is listed by
-// name, and what it leaves out by name or by LSN.
+// TestALostTableHidesNothing loses, cuts and exchanges tables of stores: what salvage gives in an old version is listed
+// by name, and what it leaves out by name or by LSN.
 func TestALostTableHidesNothing(t *testing.T) {
-	for _, build := range []func(*maker) *shape{logOnly, logAndTables, splitsAndTTL, overwritten, overwrittenWithVersions} {
+	for _, build := range []func(*maker) *shape{
+		logOnly, logAndTables, splitsAndTTL, overwritten,
+		overwrittenWithVersions,
+	} {
 		s := makeShape(t, build)
 		var tables []string
 		for _, name := range slices.Sorted(maps.Keys(s.image)) {
@@ -173,7 +191,8 @@ func TestALostTableHidesNothing(t *testing.T) {
 			delete(lost, name)
 			cut[name] = cut[name][:len(cut[name])-10]
 			another[name] = another[tables[(i+1)%len(tables)]]
-			damaged := map[string]image{name + " is lost": lost, name + " is cut": cut, name + " is another table": another}
+			damaged := map[string]image{name + " is lost": lost, name + " is cut": cut, name +
+				" is another table": another}
 			for _, other := range tables[i+1:] {
 				both := maps.Clone(lost)
 				delete(both, other)
@@ -197,7 +216,9 @@ func TestALostTableHidesNothing(t *testing.T) {
 // listsSize wants a salvage to name a file as lost because of its size.
 func listsSize(t *testing.T, img image, name string, size int) {
 	t.Helper()
-	found, err := docstore.SalvageFrom(t.Context(), img.disk(t), imageDir, func(string, docstore.Item) error { return nil })
+	found, err := docstore.SalvageFrom(t.Context(), img.disk(t), imageDir, func(string, docstore.Item) error {
+		return nil
+	})
 	is := func(l docstore.Loss) bool {
 		return l.File == name && strings.Contains(l.Reason, fmt.Sprintf("it has %d bytes", size))
 	}
@@ -234,7 +255,8 @@ func TestATableOfTheSameSizeIsKnownByItsKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 			found, err := docstore.Salvage(t.Context(), dir, func(string, docstore.Item) error { return nil })
-			if err != nil || len(found.Lost) != 1 || found.Lost[0].File != filepath.Base(name) || !strings.Contains(found.Lost[0].Reason, "key") {
+			if err != nil || len(found.Lost) != 1 || found.Lost[0].File != filepath.Base(name) ||
+				!strings.Contains(found.Lost[0].Reason, "key") {
 				t.Errorf("%s has the bytes of %s, and lost is %+v, %v", name, other, found, err)
 			}
 			return
@@ -257,7 +279,9 @@ func TestADocumentOfALaterTableIsNotDoubtful(t *testing.T) {
 		}
 		if round > 0 {
 			old := slices.Concat(tables[:]...)
-			tables[round-1] = slices.DeleteFunc(files(t, dir, "*.sst"), func(name string) bool { return slices.Contains(old, name) })
+			tables[round-1] = slices.DeleteFunc(files(t, dir, "*.sst"), func(name string) bool {
+				return slices.Contains(old, name)
+			})
 		}
 		c, err := db.Container("c")
 		if err != nil {
@@ -296,7 +320,8 @@ func TestADocumentOfALaterTableIsNotDoubtful(t *testing.T) {
 		// The table of round 1 may have had writes of all LSNs between its first and its last one.
 		want := []string{"[]", "[i2 i4 i6 i8]", "[i1 i2 i3 i4 i5 i6 i7 i8 i9]"}[round]
 		if got := fmt.Sprint(ids); err != nil || got != want || old != []int{0, 0, 5}[round] {
-			t.Errorf("without the table of round %d, %d documents are old and %s doubtful, %v: want %s", round, old, got, err, want)
+			t.Errorf("without the table of round %d, %d documents are old and %s doubtful, %v: want %s", round, old,
+				got, err, want)
 		}
 		if err := os.Rename(names[0]+".away", names[0]); err != nil {
 			t.Fatal(err)
@@ -346,7 +371,9 @@ func lsnsListed(found *docstore.Salvaged, missing []string) error {
 			return strings.HasPrefix(doc, fmt.Sprintf("%s %s at ", m.Key, m.ID))
 		})
 		for _, c := range found.Containers {
-			listed = listed || slices.ContainsFunc(c.Lost, func(l docstore.LSNs) bool { return l.From <= lsn && (l.To == 0 || lsn <= l.To) })
+			listed = listed || slices.ContainsFunc(c.Lost, func(l docstore.LSNs) bool {
+				return l.From <= lsn && (l.To == 0 || lsn <= l.To)
+			})
 		}
 		if !listed {
 			return fmt.Errorf("%s is missing, logs are lost, and its LSN is not listed: %+v", doc, found.Containers)
@@ -404,14 +431,17 @@ func TestSalvageOfADamagedBlockLosesNoMore(t *testing.T) {
 	if n < 1000 || n == 2100 || n+len(found.Missing) != 2100 {
 		t.Errorf("%d documents salvaged, %d missing, want 2100 together, and most of them", n, len(found.Missing))
 	}
-	if len(found.Lost) != 1 || found.Lost[0].File != filepath.Base(path) || !strings.Contains(found.Lost[0].From, "c: ") || found.Lost[0].Container != "c" {
+	if len(found.Lost) != 1 || found.Lost[0].File != filepath.Base(path) ||
+		!strings.Contains(found.Lost[0].From, "c: ") || found.Lost[0].Container != "c" {
 		t.Errorf("lost is %+v, want a span of %s, of c alone", found.Lost, filepath.Base(path))
 	}
 	if after := filesOf(t, dir); !maps.EqualFunc(before, after, slices.Equal) {
 		t.Errorf("salvage has changed %v", difference(before, after))
 	}
 	stop := errors.New("stop")
-	if _, err := docstore.Salvage(t.Context(), dir, func(string, docstore.Item) error { return stop }); !errors.Is(err, stop) {
+	if _, err := docstore.Salvage(t.Context(), dir, func(string, docstore.Item) error {
+		return stop
+	}); !errors.Is(err, stop) {
 		t.Errorf("got %v, want the error of the visitor", err)
 	}
 }
@@ -489,7 +519,8 @@ func TestSalvageListsTheLSNsOfALostLog(t *testing.T) {
 	}
 	found := salvagedContainer(t, dir)
 	if got := fmt.Sprint(found.Lost); got != "[{4 0}]" || found.Head != 3 || whole.Head != 5 {
-		t.Errorf("the LSNs %s are lost, the newest that is known is %d of %d: want all from 4 on", got, found.Head, whole.Head)
+		t.Errorf("the LSNs %s are lost, the newest that is known is %d of %d: want all from 4 on", got, found.Head,
+			whole.Head)
 	}
 }
 
@@ -517,7 +548,8 @@ func TestGapsOfLogsAreLostLSNs(t *testing.T) {
 		{0, []int64{3}, 5, "[{1 2} {6 0}]"},
 	} {
 		if got := fmt.Sprint(docstore.Gaps(test.inTables, test.inLogs, test.head)); got != test.want {
-			t.Errorf("tables to %d, logs with %v, head %d: lost is %s, want %s", test.inTables, test.inLogs, test.head, got, test.want)
+			t.Errorf("tables to %d, logs with %v, head %d: lost is %s, want %s", test.inTables, test.inLogs, test.head,
+				got, test.want)
 		}
 	}
 }

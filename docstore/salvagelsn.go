@@ -37,7 +37,9 @@ func (s *salvager) lostLSNs() error {
 		if logLost && c.Head >= 0 {
 			c.Lost = append(c.Lost, gaps(inTables[num], inLogs[num], c.Head)...)
 		}
-		slices.SortFunc(c.Lost, func(a, b LSNs) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
+		slices.SortFunc(c.Lost, func(a, b LSNs) int {
+			return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+		})
 		c.Lost = slices.Compact(c.Lost)
 	}
 	return nil
@@ -87,7 +89,8 @@ func gaps(inTables int64, inLogs map[int64]bool, head int64) (lost []LSNs) {
 // lsnsOf returns the LSNs of a container in a span of keys that a table has lost.
 func lsnsOf(l engine.LostSpan, num uint32) (LSNs, bool) {
 	own := binary.BigEndian.AppendUint32([]byte{tableLog}, num)
-	if l.To == nil || len(l.From) < 5+addrSize || len(l.To) < 5+addrSize || !bytes.HasPrefix(l.From, own) || !bytes.HasPrefix(l.To, own) {
+	if l.To == nil || len(l.From) < 5+addrSize || len(l.To) < 5+addrSize || !bytes.HasPrefix(l.From, own) ||
+		!bytes.HasPrefix(l.To, own) {
 		return LSNs{}, false // spans several tables or containers: the loss itself reports its bounds
 	}
 	from, to := parseAddr(l.From[5:]), parseAddr(l.To[5:])
@@ -97,7 +100,9 @@ func lsnsOf(l engine.LostSpan, num uint32) (LSNs, bool) {
 // hidesWrites reports whether a lost span may have had versions of a container, of any LSN, of
 // which nothing is left: entries of the primary index, which would name the versions, are lost too.
 func (s *salvager) hidesWrites(l engine.LostSpan, num uint32) bool {
-	return overlaps(l, tableLog, num) && slices.ContainsFunc(s.w.Lost, func(l engine.LostSpan) bool { return overlaps(l, tableDoc, num) })
+	return overlaps(l, tableLog, num) && slices.ContainsFunc(s.w.Lost, func(l engine.LostSpan) bool {
+		return overlaps(l, tableDoc, num)
+	})
 }
 
 // overlaps reports whether a span that a table has lost may have had keys of a container in a table of ours.

@@ -180,7 +180,8 @@ func (m *maker) commitFor(c *docstore.Container, ttl int, pk string, ids ...stri
 	var writes []feed.Write
 	for _, id := range ids {
 		pad := strings.Repeat(fmt.Sprintf("%x", m.rng.Uint64()), m.rng.IntN(m.size))
-		writes = append(writes, feed.Write{Body: fmt.Appendf(nil, `{"id":%q,"pk":%q,"ttl":%d,"v":%d,"pad":%q}`, id, pk, ttl, m.rng.Uint32(), pad)})
+		writes = append(writes, feed.Write{Body: fmt.Appendf(nil, `{"id":%q,"pk":%q,"ttl":%d,"v":%d,"pad":%q}`, id, pk,
+			ttl, m.rng.Uint32(), pad)})
 	}
 	got, err := c.Commit(m.t.Context(), feed.Key(pk), writes)
 	if err != nil {
@@ -275,7 +276,8 @@ func lookAt(t testing.TB, c *docstore.Container) (facts []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	facts = append(facts, fmt.Sprintf("%s %s head %d count %d %s %v", c.RID(), etagOf(c), c.Head(), c.Count(), spec, parts))
+	facts = append(facts, fmt.Sprintf("%s %s head %d count %d %s %v", c.RID(), etagOf(c), c.Head(), c.Count(), spec,
+		parts))
 	docs := map[string]bool{}
 	for _, p := range parts {
 		from := []feed.Position{{Start: feed.FromBeginning()}, feed.At("0")}
@@ -313,7 +315,9 @@ func lookAt(t testing.TB, c *docstore.Container) (facts []string, err error) {
 	return facts, nil
 }
 
-func follow(t testing.TB, c *docstore.Container, r feed.Range, from feed.Position, o feed.ReadOptions, docs map[string]bool) (facts []string, err error) {
+func follow(t testing.TB, c *docstore.Container, r feed.Range, from feed.Position, o feed.ReadOptions,
+	docs map[string]bool,
+) (facts []string, err error) {
 	for {
 		page, err := c.Read(t.Context(), r, from, o)
 		if err != nil {
@@ -321,7 +325,8 @@ func follow(t testing.TB, c *docstore.Container, r feed.Range, from feed.Positio
 		}
 		facts = append(facts, fmt.Sprintf("page of %s after %s to %s, head %d", r, from, page.Next, page.Head))
 		for _, ch := range page.Changes {
-			facts = append(facts, fmt.Sprintf("%s %s %d %v %x", ch.Op, line(string(ch.PartitionKey), ch.ID, ch.LSN, ch.ETag, ch.Body), ch.PreviousLSN, ch.Expired, sha256.Sum256(ch.Previous)))
+			facts = append(facts, fmt.Sprintf("%s %s %d %v %x", ch.Op, line(string(ch.PartitionKey), ch.ID, ch.LSN,
+				ch.ETag, ch.Body), ch.PreviousLSN, ch.Expired, sha256.Sum256(ch.Previous)))
 			if docs != nil {
 				docs[string(ch.PartitionKey)+" "+ch.ID] = true
 			}

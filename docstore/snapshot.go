@@ -143,7 +143,8 @@ func (s *Snapshot) documents(ctx context.Context, rng feed.Range, after int64, y
 			return err
 		}
 		for _, ch := range b.cutChanges() {
-			if !yield(Item{ID: ch.ID, Key: ch.PartitionKey, ETag: ch.ETag, LSN: ch.LSN, Time: ch.Time, Body: ch.Body}, nil) {
+			if !yield(Item{ID: ch.ID, Key: ch.PartitionKey, ETag: ch.ETag, LSN: ch.LSN, Time: ch.Time, Body: ch.Body},
+				nil) {
 				return nil
 			}
 		}

@@ -53,7 +53,10 @@ func shown(t *testing.T, s *docstore.Snapshot) []string {
 func TestASnapshotStaysAsItIs(t *testing.T) {
 	for _, retention := range []time.Duration{0, time.Minute} {
 		db := open(t, docstore.Options{}.Resting())
-		c := container(t, db, docstore.ContainerSpec{Paths: []string{"/id"}, Retention: retention, DefaultTTL: new(600)})
+		c := container(t, db, docstore.ContainerSpec{
+			Paths: []string{"/id"}, Retention: retention,
+			DefaultTTL: new(600),
+		})
 		for i := range 5 {
 			upsert(t, c, fmt.Sprint("i", i), "", i)
 		}
@@ -97,7 +100,8 @@ func TestASnapshotStaysAsItIs(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := shown(t, s); !slices.Equal(got, want) {
-				t.Fatalf("retention %v: the snapshot shows\n%s, want\n%s", retention, strings.Join(got, "\n"), strings.Join(want, "\n"))
+				t.Fatalf("retention %v: the snapshot shows\n%s, want\n%s", retention, strings.Join(got, "\n"),
+					strings.Join(want, "\n"))
 			}
 		}
 		if err := s.Close(); err != nil {

@@ -100,7 +100,8 @@ func (x index) count(ctx context.Context, v engine.View, lo, hi string) (n int64
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
-	it, err := v.Cursor(append(tableKey(tableDoc, x.c.num, len(lo)), lo...), append(tableKey(tableDoc, x.c.num, len(hi)), hi...))
+	it, err := v.Cursor(append(tableKey(tableDoc, x.c.num, len(lo)), lo...),
+		append(tableKey(tableDoc, x.c.num, len(hi)), hi...))
 	if err != nil {
 		return 0, err
 	}

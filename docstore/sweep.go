@@ -263,7 +263,8 @@ func (s *sweep) expireFound(ctx context.Context, found expired) (int, error) {
 		found.raise()
 		return 0, nil
 	}
-	deleted := 0 // read only after success, because if the caller's context ends, the caller returns and the committer goes on
+	// read only after success, because if the caller's context ends, the caller returns and the committer goes on
+	deleted := 0
 	err := s.c.db.committer.runAlone(ctx, func(g *group) error {
 		if s.c.dropped.Load() {
 			return nil
@@ -341,7 +342,9 @@ func (tx *transaction) expireFirst() error {
 
 // walkShown calls f for the versions of a log that the selection shows, expired ones
 // included, until f returns false.
-func (s *sweep) walkShown(ctx context.Context, l *layout, num uint32, sel selection, head int64, f func(*entry, addr) bool) error {
+func (s *sweep) walkShown(ctx context.Context, l *layout, num uint32, sel selection, head int64,
+	f func(*entry, addr) bool,
+) error {
 	fd, err := moment{c: s.c, l: l, head: head}.feed([]uint32{num}, sel)
 	if err != nil {
 		return err

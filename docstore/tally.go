@@ -29,7 +29,8 @@ type tallies struct {
 	c     *Container
 	cells cells
 	rows  map[tallyAt]row // recently used rows, as in the engine
-	dirty map[tallyAt]row // rows changed by the present group; while the container is being counted, the changes themselves
+	// rows changed by the present group; while the container is being counted, the changes themselves
+	dirty map[tallyAt]row
 
 	// Containers of older stores have no tallies at first. While their versions are being counted, the changes of all
 	// groups are added up here.

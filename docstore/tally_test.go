@@ -43,35 +43,37 @@ func wantPending(t *testing.T, c *docstore.Container, step int64) {
 // Backlogs of many cells and rows, of single writes and of batches, with documents that
 // are overwritten, deleted and expired, are what a reader gets.
 func TestABacklogIsWhatAReaderGets(t *testing.T) {
-	inBubble(t, docstore.ContainerSpec{DefaultTTL: new(docstore.NoDefaultTTL), Ranges: 2}, func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
-		rng := rand.New(rand.NewPCG(3, 4))
-		for n := range 2500 {
-			pk := fmt.Sprint("p", rng.IntN(20))
-			id := fmt.Sprint("i", rng.IntN(60))
-			switch rng.IntN(20) {
-			case 0:
-				if _, err := c.Commit(t.Context(), feed.Key(pk), batchOf(pk, 10, n)); err != nil {
-					t.Fatal(err)
+	inBubble(t, docstore.ContainerSpec{DefaultTTL: new(docstore.NoDefaultTTL), Ranges: 2},
+		func(t *testing.T, _ *docstore.DB, c *docstore.Container) {
+			rng := rand.New(rand.NewPCG(3, 4))
+			for n := range 2500 {
+				pk := fmt.Sprint("p", rng.IntN(20))
+				id := fmt.Sprint("i", rng.IntN(60))
+				switch rng.IntN(20) {
+				case 0:
+					if _, err := c.Commit(t.Context(), feed.Key(pk), batchOf(pk, 10, n)); err != nil {
+						t.Fatal(err)
+					}
+				case 1:
+					_ = c.Delete(t.Context(), feed.Key(pk), id, "") // may be absent
+				case 2:
+					if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":%q,"pk":%q,"ttl":5}`, id,
+						pk)); err != nil {
+						t.Fatal(err)
+					}
+				default:
+					upsert(t, c, id, pk, n)
 				}
-			case 1:
-				_ = c.Delete(t.Context(), feed.Key(pk), id, "") // may be absent
-			case 2:
-				if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":%q,"pk":%q,"ttl":5}`, id, pk)); err != nil {
-					t.Fatal(err)
+				if n%100 == 0 {
+					time.Sleep(time.Second / 2)
 				}
-			default:
-				upsert(t, c, id, pk, n)
 			}
-			if n%100 == 0 {
-				time.Sleep(time.Second / 2)
-			}
-		}
-		wantPending(t, c, 37)
-		split(t, c)
-		wantPending(t, c, 301) // perhaps while versions are moved
-		synctest.Wait()
-		wantPending(t, c, 37)
-	})
+			wantPending(t, c, 37)
+			split(t, c)
+			wantPending(t, c, 301) // perhaps while versions are moved
+			synctest.Wait()
+			wantPending(t, c, 37)
+		})
 }
 
 // The age of a backlog is that of its first change, however many cells before are empty.

@@ -168,7 +168,8 @@ func TestAfterAKillTheStoreSaysHowFarItReaches(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := again.Recovery()
-		if got.Log != want.Log || !slices.Equal(got.Heads, want.Heads) || got.Reached+got.Dropped != int64(len(img[log])) || (got.Dropped > 0) != (cut > 0) {
+		if got.Log != want.Log || !slices.Equal(got.Heads, want.Heads) ||
+			got.Reached+got.Dropped != int64(len(img[log])) || (got.Dropped > 0) != (cut > 0) {
 			t.Errorf("%d bytes cut off %d: got %+v, want %+v", cut, len(img[log]), got, want)
 		}
 		if err := again.Close(); err != nil {
@@ -230,7 +231,10 @@ func TestAnInterruptedMakingIsGoneOnWith(t *testing.T) {
 		changes := 0
 		fs := docstore.Failing(mem, func(write bool, _ string) bool {
 			if changes++; write && after == nil && changes >= n {
-				after = mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: n * 37 % 101, RNG: rand.New(rand.NewPCG(1, uint64(n)))})
+				after = mem.CrashClone(vfs.CrashCloneCfg{
+					UnsyncedDataPercent: n * 37 % 101,
+					RNG:                 rand.New(rand.NewPCG(1, uint64(n))),
+				})
 			}
 			return false
 		})
@@ -303,7 +307,8 @@ func TestALogOfAnotherStoreIsRefused(t *testing.T) {
 	}
 	d := damage{what: "added", file: name, image: maps.Clone(s.image)}
 	d.image[name] = other.image[name]
-	if got := s.try(t, d); got.kind != refused || !strings.Contains(got.text, name+": it is not one of the store's logs") {
+	if got := s.try(t, d); got.kind != refused || !strings.Contains(got.text,
+		name+": it is not one of the store's logs") {
 		t.Errorf("%s: %+v, want an error that names it", d, got)
 	}
 }

@@ -87,7 +87,10 @@ func TestTheFloorIsLiftedBeforeVersionsGo(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if armed && write {
-				moments = append(moments, mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 0, RNG: rand.New(rand.NewPCG(1, 2))}))
+				moments = append(moments, mem.CrashClone(vfs.CrashCloneCfg{
+					UnsyncedDataPercent: 0,
+					RNG:                 rand.New(rand.NewPCG(1, 2)),
+				}))
 			}
 			return false
 		})
@@ -114,13 +117,15 @@ func TestTheFloorIsLiftedBeforeVersionsGo(t *testing.T) {
 			case errors.Is(err, feed.ErrTooOld):
 				refused++
 			case err != nil || len(got) != versions:
-				t.Errorf("killed before write %d: %d versions, %v: want %d, or %v", n, len(got), err, versions, feed.ErrTooOld)
+				t.Errorf("killed before write %d: %d versions, %v: want %d, or %v", n, len(got), err, versions,
+					feed.ErrTooOld)
 			default:
 				whole++
 			}
 		}
 		if whole == 0 || refused == 0 {
-			t.Errorf("whole at %d and refused at %d of %d moments: the test is about nothing", whole, refused, len(moments))
+			t.Errorf("whole at %d and refused at %d of %d moments: the test is about nothing", whole, refused,
+				len(moments))
 		}
 	})
 }

@@ -51,7 +51,8 @@ func (w *write) parseBody(c *Container, l *layout, pk string) (key string, err e
 		case w.ID != "" && w.ID != d.id:
 			return "", refuse("id of the body is %q: want %q, that of the write", d.id, w.ID)
 		case pk != "" && string(d.key) != pk:
-			return "", fmt.Errorf("%w: that of item %q is %s: want %s, that of the batch", ErrKeyMismatch, d.id, d.key, pk)
+			return "", fmt.Errorf("%w: that of item %q is %s: want %s, that of the batch", ErrKeyMismatch, d.id, d.key,
+				pk)
 		}
 		return string(d.key), w.renderBody(c, l, d, w.Owned)
 	case feed.WritePatch:
@@ -124,7 +125,8 @@ func (tx *transaction) executeWrites(g *group, h *nextHead) error {
 		}
 		if made > maxBatchMade && len(tx.writes) > 1 {
 			tx.failed = i
-			return fmt.Errorf("%w: items that it patches and reads have %d bytes: want at most %d", ErrBatchLimit, made, maxBatchMade)
+			return fmt.Errorf("%w: items that it patches and reads have %d bytes: want at most %d", ErrBatchLimit, made,
+				maxBatchMade)
 		}
 		tx.results[i] = res
 	}

@@ -81,7 +81,9 @@ func NewKey(components ...any) (PartitionKey, error) {
 	}
 	for i, c := range components {
 		if why := impossible(c); why != "" {
-			return "", fmt.Errorf("%w: component %d of the partition key is %s: want a string, a finite number, a boolean, nil or Undefined", ErrBadRequest, i+1, why)
+			return "",
+				fmt.Errorf("%w: component %d of the partition key is %s: want a string, a finite number, a boolean, "+
+					"nil or Undefined", ErrBadRequest, i+1, why)
 		}
 	}
 	return Key(components...), nil
@@ -134,18 +136,23 @@ func Key(components ...any) PartitionKey {
 
 // Batch is the input of a [Handler]: changes of a lease, those of each partition key in order.
 type Batch struct {
-	LeaseToken string   // token of the changes' lease
-	Range      Range    // effective partition key range of the lease
-	Instance   string   // the instance that runs the handler
-	Epoch      int64    // number of the owner: each new owner of a lease, or of its children after a split, has a higher number
-	Attempt    int      // 1 plus how often the handler has received any of the changes, also during an outage, and before the change was parked
-	Cut        bool     // the batch has only a part of a transaction, which failed as a whole: see FailurePolicy.MaxAttempts
-	Redriven   bool     // the change was among the dead letters
-	Session    string   // session token of the read, for reading your own lease's writes
-	Charge     float64  // request charge of the read, in request units; if several batches share a page, the first has the charge
-	Position   Position // after the page of the changes; zero for a redriven change
-	Head       int64    // LSN of the newest change of the partition at the read, 0 if unknown
-	Changes    []Change
+	LeaseToken string // token of the changes' lease
+	Range      Range  // effective partition key range of the lease
+	Instance   string // the instance that runs the handler
+	// number of the owner: each new owner of a lease, or of its children after a split, has a higher number
+	Epoch int64
+	// 1 plus how often the handler has received any of the changes, also during an outage, and before the change was
+	// parked
+	Attempt int
+	// the batch has only a part of a transaction, which failed as a whole: see FailurePolicy.MaxAttempts
+	Cut      bool
+	Redriven bool   // the change was among the dead letters
+	Session  string // session token of the read, for reading your own lease's writes
+	// request charge of the read, in request units; if several batches share a page, the first has the charge
+	Charge   float64
+	Position Position // after the page of the changes; zero for a redriven change
+	Head     int64    // LSN of the newest change of the partition at the read, 0 if unknown
+	Changes  []Change
 
 	confirm func(context.Context) error // nil: the processor checkpoints by itself
 }

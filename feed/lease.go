@@ -78,11 +78,13 @@ type Record struct {
 	Version int
 
 	Owner string // instance name; empty is free
-	Epoch string // the owner's process, so that two processes with the same name are two owners; empty for other processors
+	// the owner's process, so that two processes with the same name are two owners; empty for other processors
+	Epoch string
 
 	Position Position
 	Mode     Mode
-	Attempts int       // how often the handler has received the first change after Position; valid for this Position alone
+	// how often the handler has received the first change after Position; valid for this Position alone
+	Attempts int
 	State    State     // live, or being replaced after a split
 	Fence    time.Time // by the store's clock: a new owner must not begin before this time
 

@@ -12,15 +12,17 @@ type LeaseStatus struct {
 	Activity Activity
 	Since    time.Time
 
-	Failures int       // how often the handler has received the oldest unfinished change
-	Failing  time.Time // when the page of that change was read; zero if only changes of keys set aside are unfinished, or none
-	Unsaved  int       // changes that are done and not yet stored
+	Failures int // how often the handler has received the oldest unfinished change
+	// when the page of that change was read; zero if only changes of keys set aside are unfinished, or none
+	Failing time.Time
+	Unsaved int // changes that are done and not yet stored
 
 	InHand   int // batches in the handler, or being parked
 	Buffered int // read changes that are neither handled nor parked
 	Parked   int // changes parked since the lease was acquired
 	Held     int // partition keys whose changes are parked until they are released
-	SetAside int // partition keys that fail or hang, whose later changes are read again by key; see FailurePolicy.MaxSetAside
+	// partition keys that fail or hang, whose later changes are read again by key; see FailurePolicy.MaxSetAside
+	SetAside int
 	Redriven int // letters handled again since the lease was acquired
 	Released int // partition keys released since then
 

@@ -72,10 +72,12 @@ type StartError struct {
 // Error names the start that you should set instead.
 func (e *StartError) Error() string {
 	if len(e.Leases) > 0 {
-		return fmt.Sprintf("%v: %s: set Options.Start to where the unit began, such as FromBeginning, or to FromNow to skip what was written before",
+		return fmt.Sprintf("%v: %s: set Options.Start to where the unit began, such as FromBeginning, or to FromNow "+
+			"to skip what was written before",
 			ErrNoStart, fold.Names(e.Leases))
 	}
-	return fmt.Sprintf("%v: Options.Start is %s, but the unit began from %s at %s: leave Start empty to go on where it is, or use another processor name to begin anew",
+	return fmt.Sprintf("%v: Options.Start is %s, but the unit began from %s at %s: leave Start empty to go on where "+
+		"it is, or use another processor name to begin anew",
 		ErrStartIgnored, e.Given, e.Began, e.Since.Format(time.RFC3339))
 }
 
@@ -167,7 +169,8 @@ type DecodeError struct {
 
 // Error names the item.
 func (e *DecodeError) Error() string {
-	return fmt.Sprintf("decode item %q of partition %s, LSN %d: %v", e.Change.ID, e.Change.PartitionKey, e.Change.LSN, e.Err)
+	return fmt.Sprintf("decode item %q of partition %s, LSN %d: %v", e.Change.ID, e.Change.PartitionKey, e.Change.LSN,
+		e.Err)
 }
 
 // Unwrap returns the decoder's error.

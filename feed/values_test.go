@@ -71,7 +71,8 @@ func TestEachWriteHasAText(t *testing.T) {
 // An activity is a label of metrics and a value in JSON.
 func TestEachActivityIsAWord(t *testing.T) {
 	for _, a := range []feed.Activity{
-		feed.ActivityFenced, feed.ActivityReading, feed.ActivityHandling, feed.ActivityStoring, feed.ActivityFailing, feed.ActivityWaiting, feed.ActivityEnding,
+		feed.ActivityFenced, feed.ActivityReading, feed.ActivityHandling, feed.ActivityStoring, feed.ActivityFailing,
+		feed.ActivityWaiting, feed.ActivityEnding,
 	} {
 		if strings.Trim(string(a), "abcdefghijklmnopqrstuvwxyz") != "" {
 			t.Errorf("%q is no word", a)
@@ -102,7 +103,8 @@ func TestAnImpossibleKeyIsRefusedWhereItIsMade(t *testing.T) {
 		{[]any{func() {}}, "", "of type func()"},
 	} {
 		key, err := feed.NewKey(c.components...)
-		if key != c.key || (err == nil) != (c.err == "") || err != nil && (!errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), c.err)) {
+		if key != c.key || (err == nil) != (c.err == "") || err != nil && (!errors.Is(err, feed.ErrBadRequest) ||
+			!strings.Contains(err.Error(), c.err)) {
 			t.Errorf("%v: %s, %v, want %s, %q", c.components, key, err, c.key, c.err)
 		}
 	}

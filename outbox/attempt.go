@@ -54,10 +54,12 @@ func (a *attempt) addMemory(message *envelope) error {
 // addObject adds the write of an object.
 func (a *attempt) addObject(e *entry) error {
 	if e.id == "" || e.key == "" || e.typ == "" {
-		return fmt.Errorf("%w: object with ID %q, PartitionKey %q and Type %q: want none of them empty", feed.ErrBadRequest, e.id, e.key, e.typ)
+		return fmt.Errorf("%w: object with ID %q, PartitionKey %q and Type %q: want none of them empty",
+			feed.ErrBadRequest, e.id, e.key, e.typ)
 	}
 	if e.typ == EventType || e.typ == inboxType {
-		return fmt.Errorf("%w: object %q has Type %q, which is that of other documents", feed.ErrBadRequest, e.id, e.typ)
+		return fmt.Errorf("%w: object %q has Type %q, which is that of other documents", feed.ErrBadRequest, e.id,
+			e.typ)
 	}
 	o := object{entry: e, write: -1, seq: *e.seq}
 	op, ifMatch := feed.WriteReplace, *e.etag
@@ -147,7 +149,8 @@ func (a *attempt) addWrite(stored envelope, op feed.WriteOp, ifMatch string) err
 		a.key = stored.PartitionKey
 	}
 	if stored.PartitionKey != a.key {
-		return fmt.Errorf("%w: %s %q has %q, and others %q", ErrMixedKeys, stored.Type, stored.ID, stored.PartitionKey, a.key)
+		return fmt.Errorf("%w: %s %q has %q, and others %q", ErrMixedKeys, stored.Type, stored.ID, stored.PartitionKey,
+			a.key)
 	}
 	w := feed.Write{Op: op, ID: stored.ID, IfMatch: ifMatch}
 	if op != feed.WriteDelete {
@@ -352,7 +355,8 @@ func payload(e *recorded, id string) ([]byte, error) {
 	}
 	for _, name := range []string{"id", "action"} {
 		if rawjson.Lookup(own, name) != nil {
-			return nil, fmt.Errorf("%w: it has a member %q of its own, which every event has already", feed.ErrBadRequest, name)
+			return nil, fmt.Errorf("%w: it has a member %q of its own, which every event has already",
+				feed.ErrBadRequest, name)
 		}
 	}
 	head := rawjson.AppendString([]byte(`{"id":`), id)

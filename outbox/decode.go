@@ -30,7 +30,8 @@ func EventsOfType(typ string) Decoder {
 			return Message{}, false, nil
 		}
 		m := Message{
-			ID: c.ID, Key: keyOf(c), Time: c.Time, Data: d.data, Object: rawjson.Text(d.object), ObjectType: rawjson.Text(d.objectType),
+			ID: c.ID, Key: keyOf(c), Time: c.Time, Data: d.data, Object: rawjson.Text(d.object),
+			ObjectType:  rawjson.Text(d.objectType),
 			TraceParent: rawjson.Text(d.traceparent), TraceState: rawjson.Text(d.tracestate),
 		}
 		m.Action = rawjson.Text(d.action)

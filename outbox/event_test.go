@@ -25,9 +25,20 @@ func TestEventsAreRecordedOnceAnAction(t *testing.T) {
 	}{
 		{"none of an object that was read", func(*contact) {}, nil},
 		{"one a setter", func(c *contact) { c.rename("B") }, []string{"ContactNameUpdatedEvent"}},
-		{"replaced in its place", func(c *contact) { c.rename("B"); c.describe("d"); c.rename("C") }, []string{"ContactNameUpdatedEvent", "ContactDescriptionUpdatedEvent"}},
-		{"all kept", func(c *contact) { c.rename("B"); c.RecordAlso(nameUpdated{"C"}) }, []string{"ContactNameUpdatedEvent", "ContactNameUpdatedEvent"}},
-		{"one forgotten", func(c *contact) { c.rename("B"); c.describe("d"); c.Forget("ContactNameUpdatedEvent") }, []string{"ContactDescriptionUpdatedEvent"}},
+		{"replaced in its place", func(c *contact) {
+			c.rename("B")
+			c.describe("d")
+			c.rename("C")
+		}, []string{"ContactNameUpdatedEvent", "ContactDescriptionUpdatedEvent"}},
+		{"all kept", func(c *contact) {
+			c.rename("B")
+			c.RecordAlso(nameUpdated{"C"})
+		}, []string{"ContactNameUpdatedEvent", "ContactNameUpdatedEvent"}},
+		{"one forgotten", func(c *contact) {
+			c.rename("B")
+			c.describe("d")
+			c.Forget("ContactNameUpdatedEvent")
+		}, []string{"ContactDescriptionUpdatedEvent"}},
 		{"all forgotten", func(c *contact) { c.rename("B"); c.describe("d"); c.ForgetAll() }, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -80,7 +91,10 @@ func TestARecorderIsNotInTheJSONOfItsObject(t *testing.T) {
 func TestMessagesAreCloudEvents(t *testing.T) {
 	m := outbox.Message{ID: "1", Key: "c", Action: "Created", Source: "/contacts", Seq: 7}
 	got := maps.Collect(m.CloudEvent())
-	want := map[string]string{"specversion": "1.0", "id": "1", "source": "/contacts", "type": "Created", "subject": "c", "partitionkey": "c", "sequence": "00000000000000000007"}
+	want := map[string]string{
+		"specversion": "1.0", "id": "1", "source": "/contacts", "type": "Created", "subject": "c",
+		"partitionkey": "c", "sequence": "00000000000000000007",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -128,7 +142,9 @@ func TestAnEventSaysWhenItWasRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 		to := &broker{}
-		relaying(t, contacts, leases, newRelay(t, to, outbox.RelayOptions{}), changefeed.Options{}, func() bool { return len(to.messages()) == 2 })
+		relaying(t, contacts, leases, newRelay(t, to, outbox.RelayOptions{}), changefeed.Options{}, func() bool {
+			return len(to.messages()) == 2
+		})
 		if at := to.messages()[1].Time; !at.Equal(recorded) {
 			t.Errorf("the time of the event is %v, want %v", at, recorded)
 		}
@@ -188,7 +204,10 @@ func TestANumberThatIsNoneIsRefused(t *testing.T) {
 // An event of somebody else may have a member with the name of one of a mark.
 func TestAMarkHasTwoMembers(t *testing.T) {
 	contacts, _ := open(t)
-	r, err := outbox.NewRelay(&outboxtest.Memory{}, outbox.RelayOptions{Container: contacts, ExpireAfter: outbox.LeastExpireAfter})
+	r, err := outbox.NewRelay(&outboxtest.Memory{}, outbox.RelayOptions{
+		Container:   contacts,
+		ExpireAfter: outbox.LeastExpireAfter,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -157,9 +157,9 @@ func (s tracking) consume(ctx context.Context, from *natspub.Publisher, count in
 	return nil
 }
 
-// A service commits parcels and their events, a relay publishes the events, and another service consumes them. All of it is in
-// one process here, on an embedded store and an embedded broker; with packages cosmos and natspub the same code runs in
-// several, on Azure Cosmos DB and a NATS server.
+// A service commits parcels and their events, a relay publishes the events, and another service consumes them. All of
+// it is in one process here, on an embedded store and an embedded broker; with packages cosmos and natspub the same
+// code runs in several, on Azure Cosmos DB and a NATS server.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	dir, err := os.MkdirTemp("", "parcels")
@@ -180,7 +180,10 @@ func Example() {
 		return c
 	}
 	of := func(name string) docstore.ContainerSpec { // events expire, objects do not
-		return docstore.ContainerSpec{ID: name, Paths: []string{"/partitionKey"}, DefaultTTL: new(docstore.NoDefaultTTL)}
+		return docstore.ContainerSpec{
+			ID: name, Paths: []string{"/partitionKey"},
+			DefaultTTL: new(docstore.NoDefaultTTL),
+		}
 	}
 	service, other := parcels{container(of("parcels"))}, tracking{container(of("tracking"))}
 	leases, err := docstore.NewLeases(ctx, container(docstore.LeaseSpec("leases")), "parcel-events", service.store)

@@ -90,7 +90,8 @@ func (r *Relay) expireBatch(ctx context.Context, chain []event) error {
 			return err
 		case errors.Is(err, feed.ErrNotFound): // the event was deleted
 		case errors.Is(err, feed.ErrBadRequest): // the event has no room for the mark; do not publish the event again
-			slog.Warn("published event will not expire", "key", chain[0].Key, "id", refused.Write.ID, "err", refused.Err)
+			slog.Warn("published event will not expire", "key", chain[0].Key, "id", refused.Write.ID, "err",
+				refused.Err)
 		default:
 			return err
 		}

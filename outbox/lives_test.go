@@ -20,16 +20,17 @@ import (
 
 // How an outbox is killed at every point
 //
-// A life commits units of work and publishes their events with two relays, until it ends between two steps of that. At the
-// end each event must have been published, those of an object in order, and a consumer that drops duplicates must have
-// seen each once.
+// A life commits units of work and publishes their events with two relays, until it ends between two steps of that. At
+// the end each event must have been published, those of an object in order, and a consumer that drops duplicates must
+// have seen each once.
 //
-// The broker is a container of the same store that keeps whatever it gets; NATS and the others, which have goroutines of
-// their own, are tried in real time.
+// The broker is a container of the same store that keeps whatever it gets; NATS and the others, which have goroutines
+// of their own, are tried in real time.
 
 // points are where lives end.
 var points = []string{
-	"before a commit", "after a commit", "before a publish", "between two messages", "after a publish", "before a checkpoint", "after a checkpoint",
+	"before a commit", "after a commit", "before a publish", "between two messages", "after a publish",
+	"before a checkpoint", "after a checkpoint",
 }
 
 const lifeContacts = 5
@@ -77,7 +78,10 @@ type kept struct {
 func (s mortalTopic) Publish(ctx context.Context, msgs []outbox.Message) (int, error) {
 	s.At("before a publish")
 	for i, m := range msgs {
-		body, err := json.Marshal(map[string]any{"id": fmt.Sprintf("%d-%d", s.life, s.n.Add(1)), "Key": m.Key, "Message": m.ID, "Action": m.Action, "Seq": m.Seq})
+		body, err := json.Marshal(map[string]any{
+			"id": fmt.Sprintf("%d-%d", s.life, s.n.Add(1)), "Key": m.Key,
+			"Message": m.ID, "Action": m.Action, "Seq": m.Seq,
+		})
 		if err != nil {
 			return i, err
 		}
@@ -96,8 +100,14 @@ func TestLife(t *testing.T) { lives.Live(t, live) }
 
 // live commits changes of contacts while two relays publish the events, until nothing is left.
 func live(t *testing.T, l lives.Life) {
-	contacts := l.Container(t, docstore.ContainerSpec{ID: "contacts", Paths: []string{"/partitionKey"}, DefaultTTL: new(docstore.NoDefaultTTL), Ranges: 2})
-	topic := mortalTopic{l.Container(t, docstore.ContainerSpec{ID: "topic", Paths: []string{"/Key"}}), l.Death, l.Number, new(atomic.Int64)}
+	contacts := l.Container(t, docstore.ContainerSpec{
+		ID: "contacts", Paths: []string{"/partitionKey"},
+		DefaultTTL: new(docstore.NoDefaultTTL), Ranges: 2,
+	})
+	topic := mortalTopic{
+		l.Container(t, docstore.ContainerSpec{ID: "topic", Paths: []string{"/Key"}}), l.Death,
+		l.Number, new(atomic.Int64),
+	}
 	store, err := docstore.NewLeases(t.Context(), l.Container(t, docstore.LeaseSpec("leases")), "relay", contacts)
 	if err != nil {
 		t.Fatal(err)

@@ -51,12 +51,17 @@ func TestEventsOfSeveralObjectsKeepTheOrderInWhichTheyWereRecorded(t *testing.T)
 			t.Fatal(err)
 		}
 		to := &broker{}
-		relaying(t, contacts, leases, newRelay(t, to, outbox.RelayOptions{}), changefeed.Options{}, func() bool { return len(to.messages()) == 5 })
+		relaying(t, contacts, leases, newRelay(t, to, outbox.RelayOptions{}), changefeed.Options{}, func() bool {
+			return len(to.messages()) == 5
+		})
 		var got []string
 		for _, m := range to.messages() {
 			got = append(got, fmt.Sprint(m.Action, " ", m.ObjectType, " ", m.Object, " ", m.Seq))
 		}
-		want := []string{"PaymentAsked payment p1 1", "OrderOpened order o1 1", "OrderPacked order o1 2", "PaymentBooked payment p1 2", "OrderClosed order o1 3"}
+		want := []string{
+			"PaymentAsked payment p1 1", "OrderOpened order o1 1", "OrderPacked order o1 2",
+			"PaymentBooked payment p1 2", "OrderClosed order o1 3",
+		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
@@ -69,7 +74,8 @@ func TestEventsOfAUnitAreSortedWhereverTheFeedHasThem(t *testing.T) {
 	for i, place := range []int{3, 1, 4, 2} {
 		changes = append(changes, feed.Change{
 			ID: fmt.Sprint("e", i), LSN: 5, PartitionKey: feed.Key("k"),
-			Body: fmt.Appendf(nil, `{"type":"domainEvent","object":"o%d","seq":1,"unitSeq":%d,"data":{"action":"a%[2]d"}}`, i, place),
+			Body: fmt.Appendf(nil,
+				`{"type":"domainEvent","object":"o%d","seq":1,"unitSeq":%d,"data":{"action":"a%[2]d"}}`, i, place),
 		})
 	}
 	to := &broker{}
@@ -91,7 +97,8 @@ func TestMarkedEventsAreSortedByTheirCommits(t *testing.T) {
 	for i, place := range []int{3, 1, 4, 2} {
 		changes = append(changes, feed.Change{
 			ID: fmt.Sprint("e", i), LSN: 9, PartitionKey: feed.Key("k"),
-			Body: fmt.Appendf(nil, `{"type":"domainEvent","unitSeq":%d,"published":"2026-01-01T00:00:00Z","publishedLsn":%d,"data":{"action":"a%[2]d"}}`, 5-place, place),
+			Body: fmt.Appendf(nil,
+				`{"type":"domainEvent","unitSeq":%d,"published":"2026-01-01T00:00:00Z","publishedLsn":%d,"data":{"action":"a%[2]d"}}`, 5-place, place),
 		})
 	}
 	to := &broker{}
@@ -122,7 +129,8 @@ func TestAnEventNamesItsObject(t *testing.T) {
 		}
 	}
 	m := outbox.Message{ID: "1", Key: "k", Object: "o1", ObjectType: "order"}
-	if a := maps.Collect(m.CloudEvent()); a["subject"] != "o1" || a["objecttype"] != "order" || a["partitionkey"] != "k" {
+	if a := maps.Collect(m.CloudEvent()); a["subject"] != "o1" || a["objecttype"] != "order" ||
+		a["partitionkey"] != "k" {
 		t.Errorf("attributes %v", a)
 	}
 }
@@ -133,7 +141,10 @@ func TestKeysThatDifferAreTextsThatDiffer(t *testing.T) {
 		feed.Key("[7]"), feed.Key(7), feed.Key("7"), feed.Key(`["a"]`), feed.Key("a"), feed.Key("a", "b"),
 		feed.Key(`["a","b"]`), feed.Key(nil), feed.Key("[null]"), feed.Key("null"), feed.Key(""), feed.Key("["),
 	} {
-		m, _, err := outbox.EventsOfType("e")(&feed.Change{ID: "1", PartitionKey: key, Body: []byte(`{"type":"e","data":{"action":"a"}}`)})
+		m, _, err := outbox.EventsOfType("e")(&feed.Change{
+			ID: "1", PartitionKey: key,
+			Body: []byte(`{"type":"e","data":{"action":"a"}}`),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,14 +156,19 @@ func TestKeysThatDifferAreTextsThatDiffer(t *testing.T) {
 }
 
 // unitOf runs a relay until it is stopped.
-func unitOf(t *testing.T, contacts, leases *docstore.Container, name string, o outbox.RelayOptions, to outbox.Publisher) (stop func()) {
+func unitOf(t *testing.T, contacts, leases *docstore.Container, name string, o outbox.RelayOptions,
+	to outbox.Publisher,
+) (stop func()) {
 	t.Helper()
 	store, err := docstore.NewLeases(t.Context(), leases, name, contacts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := newRelay(t, to, o)
-	p, err := changefeed.New(contacts, store, r, changefeed.Options{MaxItems: 2, Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}}})
+	p, err := changefeed.New(contacts, store, r, changefeed.Options{
+		MaxItems: 2,
+		Hooks:    changefeed.Hooks{Error: func(context.Context, *feed.Error) {}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +201,10 @@ func TestEventsAreInOrderWhateverMarksMove(t *testing.T) {
 			commit(func(u *outbox.Unit) { u.Create(d) })
 			// The first relay is slow, so that later events are committed before the mark of an earlier one.
 			fast := &broker{fail: func(int, outbox.Message) error { time.Sleep(100 * time.Millisecond); return nil }}
-			stopFast := unitOf(t, contacts, leases, "fast", outbox.RelayOptions{Container: contacts, ExpireAfter: time.Hour}, fast)
+			stopFast := unitOf(t, contacts, leases, "fast", outbox.RelayOptions{
+				Container:   contacts,
+				ExpireAfter: time.Hour,
+			}, fast)
 			for range 30 {
 				commit(func(u *outbox.Unit) { u.Replace(d) })
 				time.Sleep(40 * time.Millisecond)
@@ -216,8 +235,8 @@ func TestEventsAreInOrderWhateverMarksMove(t *testing.T) {
 	}
 }
 
-// A faster relay marks what its broker has taken: a part of a transaction, and no event that expires by itself or has no
-// room for a mark.
+// A faster relay marks what its broker has taken: a part of a transaction, and no event that expires by itself or has
+// no room for a mark.
 func TestAMovedEventKeepsItsPlaceAmongThoseThatHaveNoMark(t *testing.T) {
 	for name, test := range map[string]struct {
 		units   []unit
@@ -244,10 +263,15 @@ func TestAMovedEventKeepsItsPlaceAmongThoseThatHaveNoMark(t *testing.T) {
 						return nil
 					}}
 					late, box := newRelay(t, to, outbox.RelayOptions{Feed: contacts}), letterBox(t)
-					relaying(t, contacts, leases, late, changefeed.Options{MaxItems: maxItems, OnFailure: changefeed.FailurePolicy{MaxAttempts: 5, DeadLetters: box}}, func() bool {
-						s := late.Status()
-						return s.Waiting == 0 && s.Published+s.Parked == int64(len(test.want))+min(1, int64(test.never))
-					})
+					relaying(t, contacts, leases, late,
+						changefeed.Options{MaxItems: maxItems, OnFailure: changefeed.FailurePolicy{
+							MaxAttempts: 5,
+							DeadLetters: box,
+						}}, func() bool {
+							s := late.Status()
+							return s.Waiting == 0 && s.Published+s.Parked == int64(len(test.want))+min(1,
+								int64(test.never))
+						})
 					var got []uint64
 					for _, m := range to.messages() {
 						if got = append(got, m.Seq); m.Source != "/events" {
@@ -319,7 +343,10 @@ func publishUpTo(t *testing.T, contacts, leases *docstore.Container, refused, no
 
 func TestAForeignEventThatSaysPublishedIsPublished(t *testing.T) {
 	contacts, _ := open(t)
-	changes := []feed.Change{{ID: "e", LSN: 1, PartitionKey: feed.Key("k"), Body: []byte(`{"id":"e","type":"domainEvent","published":"yes","data":{"action":"a"}}`)}}
+	changes := []feed.Change{{
+		ID: "e", LSN: 1, PartitionKey: feed.Key("k"),
+		Body: []byte(`{"id":"e","type":"domainEvent","published":"yes","data":{"action":"a"}}`),
+	}}
 	to := &broker{}
 	r := newRelay(t, to, outbox.RelayOptions{Container: contacts, ExpireAfter: time.Hour})
 	if err := r.Handle(t.Context(), &feed.Batch{Changes: changes}); err != nil {
@@ -335,7 +362,8 @@ func TestAnEventWithATimeToLiveKeepsIt(t *testing.T) {
 		contacts, leases := open(t)
 		add(t, contacts, "c1", "A")
 		to := &broker{}
-		relaying(t, contacts, leases, newRelay(t, to, outbox.RelayOptions{Container: contacts, ExpireAfter: time.Hour}), changefeed.Options{}, func() bool { return len(to.messages()) == 1 })
+		relaying(t, contacts, leases, newRelay(t, to, outbox.RelayOptions{Container: contacts, ExpireAfter: time.Hour}),
+			changefeed.Options{}, func() bool { return len(to.messages()) == 1 })
 		time.Sleep(time.Minute)
 		for _, doc := range stored(t, contacts, "c1") {
 			if doc["type"] == outbox.EventType && (doc["ttl"] != 864000.0 || doc["published"] != nil) {
@@ -351,7 +379,10 @@ func TestATraceContextIsWhatHeadersCanBe(t *testing.T) {
 		m    outbox.Message
 		want map[string]string
 	}{
-		{outbox.Message{TraceParent: parent, TraceState: state}, map[string]string{"traceparent": parent, "tracestate": state}},
+		{outbox.Message{TraceParent: parent, TraceState: state}, map[string]string{
+			"traceparent": parent,
+			"tracestate":  state,
+		}},
 		{outbox.Message{TraceParent: parent}, map[string]string{"traceparent": parent}},
 		{outbox.Message{TraceParent: parent + "\r\nCookie: x", TraceState: "é"}, map[string]string{}},
 		{outbox.Message{}, map[string]string{}},
@@ -388,12 +419,16 @@ func TestABrokerThatIsDownIsAskedOnceABatch(t *testing.T) {
 	var changes []feed.Change
 	for i := range 20 {
 		changes = append(changes, feed.Change{
-			ID: fmt.Sprint("e", i), LSN: int64(i + 1), PartitionKey: feed.Key(fmt.Sprint("k", i)), Body: []byte(`{"type":"domainEvent","data":{"action":"a"}}`),
+			ID: fmt.Sprint("e", i), LSN: int64(i + 1), PartitionKey: feed.Key(fmt.Sprint("k", i)),
+			Body: []byte(`{"type":"domainEvent","data":{"action":"a"}}`),
 		})
 	}
 	for want, failure := range map[int]error{1: errDown, 20: feed.Poison(errDown)} {
 		asked := 0
-		r := newRelay(t, publisherFunc(func(context.Context, []outbox.Message) (int, error) { asked++; return 0, failure }), outbox.RelayOptions{})
+		r := newRelay(t, publisherFunc(func(context.Context, []outbox.Message) (int, error) {
+			asked++
+			return 0, failure
+		}), outbox.RelayOptions{})
 		if err := r.Handle(t.Context(), &feed.Batch{Changes: changes}); err == nil {
 			t.Error("nothing was accepted, and there is no error")
 		}

@@ -69,7 +69,11 @@ func open(t *testing.T) (contacts, leases *docstore.Container) {
 			t.Error(err)
 		}
 	})
-	contacts, err = db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "contacts", Paths: []string{"/partitionKey"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+	contacts, err = db.CreateContainer(t.Context(),
+		docstore.ContainerSpec{
+			ID: "contacts", Paths: []string{"/partitionKey"},
+			DefaultTTL: new(docstore.NoDefaultTTL),
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +134,10 @@ func letterBox(t *testing.T) feed.LetterBox {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	c, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "letters", Paths: []string{deadletters.KeyPath}})
+	c, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{
+		ID:    "letters",
+		Paths: []string{deadletters.KeyPath},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,8 @@ func TestARefusalIsNotReportedWhileTheOutcomeIsUnknown(t *testing.T) {
 					err := u.Commit(t.Context())
 					for _, sentinel := range sentinels {
 						if errors.Is(err, sentinel) {
-							t.Errorf("try %d: the unit is stored, and Commit returns %v, which is %q", i+1, err, sentinel)
+							t.Errorf("try %d: the unit is stored, and Commit returns %v, which is %q", i+1, err,
+								sentinel)
 						}
 					}
 				}
@@ -83,7 +84,9 @@ func TestAfterASuccessNoETagIsMissing(t *testing.T) {
 	for name, lost := range map[string]int{"its answer is lost": 1, "its answer has no ETags": 0} {
 		t.Run(name, func(t *testing.T) {
 			contacts, _ := open(t)
-			store := committerFunc(func(ctx context.Context, key feed.PartitionKey, w []feed.Write) ([]feed.Result, error) {
+			store := committerFunc(func(ctx context.Context, key feed.PartitionKey, w []feed.Write) ([]feed.Result,
+				error,
+			) {
 				results, err := contacts.Commit(ctx, key, w)
 				if lost--; lost == 0 {
 					return nil, errLost
@@ -133,7 +136,8 @@ type charged struct {
 
 func (charged) EventName() string { return "Charged" }
 
-// charge is the loop of the documentation: it may be told that an order is charged, that it is not, or that this is unknown.
+// charge is the loop of the documentation: it may be told that an order is charged, that it is not, or that this is
+// unknown.
 func charge(ctx context.Context, store feed.Committer, id, order string, o outbox.Options, once bool) error {
 	for {
 		d, err := outbox.Load[*account](ctx, store, id, "account", id)
@@ -239,11 +243,17 @@ func TestTheDocumentedLoopActsOnceWhateverIsLost(t *testing.T) {
 			}
 			id := fmt.Sprint("a", world)
 			create := outbox.NewUnit(contacts, outbox.Options{})
-			create.Create(&outbox.Doc[*account]{ID: id, PartitionKey: id, Type: "account", Data: &account{Charges: map[string]int{}}})
+			create.Create(&outbox.Doc[*account]{
+				ID: id, PartitionKey: id, Type: "account",
+				Data: &account{Charges: map[string]int{}},
+			})
 			if err := create.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			store := &faulty{Committer: contacts, faults: append([]int{noFault}, faults...), others: code + 1, other: func() { annotate(t, contacts, id) }}
+			store := &faulty{
+				Committer: contacts, faults: append([]int{noFault}, faults...), others: code + 1,
+				other: func() { annotate(t, contacts, id) },
+			}
 			run := func() error { return charge(t.Context(), store, id, "o1", outbox.Options{}, true) }
 			err := lived(run)
 			for tries := 0; err != nil && tries < 20; tries++ { // the next process is given the same order
@@ -255,7 +265,8 @@ func TestTheDocumentedLoopActsOnceWhateverIsLost(t *testing.T) {
 			events := len(actions(stored(t, contacts, id)))
 			d, loaded := outbox.Load[*account](t.Context(), contacts, id, "account", id)
 			if err != nil || loaded != nil || d.Data.Charges["o1"] != 1 || events != 1 {
-				t.Errorf("faults %v, somebody else after request %d: charged %d times with %d events, error %v, want once", faults, code+1, d.Data.Charges["o1"], events, errors.Join(err, loaded))
+				t.Errorf("faults %v, somebody else after request %d: charged %d times with %d events, error %v, "+
+					"want once", faults, code+1, d.Data.Charges["o1"], events, errors.Join(err, loaded))
 			}
 		}
 		if kills < worlds {
@@ -280,18 +291,25 @@ func TestTheDocumentedLoopWithoutAMemoryActsAtMostOnce(t *testing.T) {
 				}
 				id := fmt.Sprint("b", o.EventTTL, world)
 				create := outbox.NewUnit(contacts, outbox.Options{})
-				create.Create(&outbox.Doc[*account]{ID: id, PartitionKey: id, Type: "account", Data: &account{Charges: map[string]int{}}})
+				create.Create(&outbox.Doc[*account]{
+					ID: id, PartitionKey: id, Type: "account",
+					Data: &account{Charges: map[string]int{}},
+				})
 				if err := create.Commit(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				store := &faulty{Committer: contacts, faults: append([]int{noFault}, faults...), others: code + 1, other: func() { annotate(t, contacts, id) }}
+				store := &faulty{
+					Committer: contacts, faults: append([]int{noFault}, faults...), others: code + 1,
+					other: func() { annotate(t, contacts, id) },
+				}
 				err := charge(t.Context(), store, id, "o1", o, false)
 				d, loaded := outbox.Load[*account](t.Context(), contacts, id, "account", id)
 				if loaded != nil {
 					t.Fatal(loaded)
 				}
 				if n := d.Data.Charges["o1"]; n > 1 || n == 0 && err == nil {
-					t.Errorf("faults %v, somebody else after request %d: charged %d times, and Commit returned %v", faults, code+1, n, err)
+					t.Errorf("faults %v, somebody else after request %d: charged %d times, and Commit returned %v",
+						faults, code+1, n, err)
 				}
 			}
 		}
@@ -403,7 +421,8 @@ func TestSettleWaitsForAsLongAsTheStoreAsks(t *testing.T) {
 		if err := u.Settle(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(begun); took != 30*time.Second+100*time.Millisecond { // the second pause, since the store asks for none
+		// the second pause, since the store asks for none
+		if took := time.Since(begun); took != 30*time.Second+100*time.Millisecond {
 			t.Errorf("it took %v, want the 30 s that the store has asked for and a pause", took)
 		}
 	})
@@ -436,7 +455,10 @@ func expireType(t *testing.T, contacts *docstore.Container, typ string) {
 }
 
 func TestEventsThatMayHaveExpiredProveNothing(t *testing.T) {
-	for name, o := range map[string]outbox.Options{"of themselves": {EventTTL: 2 * time.Second}, "after they were published": {EventTTL: -1}} {
+	for name, o := range map[string]outbox.Options{
+		"of themselves":             {EventTTL: 2 * time.Second},
+		"after they were published": {EventTTL: -1},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			contacts, _ := open(t)
 			d := add(t, contacts, "c1", "A")
@@ -460,8 +482,8 @@ func TestAMemoryThatHasExpiredProvesNothing(t *testing.T) {
 	forgetsMessage(t, 5*time.Second, func(*testing.T, *docstore.Container) {})
 }
 
-// forgetsMessage wants that the outcome of a unit that is stored stays unknown when, after a wait, what remembered its message
-// for 2 seconds is gone and somebody has written its object.
+// forgetsMessage wants that the outcome of a unit that is stored stays unknown when, after a wait, what remembered its
+// message for 2 seconds is gone and somebody has written its object.
 func forgetsMessage(t *testing.T, wait time.Duration, remove func(t *testing.T, contacts *docstore.Container)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -569,7 +591,8 @@ func TestAnEventOfADeletedObjectIsNotLostWhileTheOutcomeIsUnknown(t *testing.T) 
 		}
 		docs := stored(t, contacts, "c1")
 		if got := actions(docs); len(docs) != 3 || len(got) != 3 || len(d.Data.Recorded()) > 0 || d.Seq != 3 {
-			t.Errorf("Commit returned nil: %d documents, events %q, still recorded %q, seq %d", len(docs), got, d.Data.events(), d.Seq)
+			t.Errorf("Commit returned nil: %d documents, events %q, still recorded %q, seq %d", len(docs), got,
+				d.Data.events(), d.Seq)
 		}
 	}
 }
@@ -611,7 +634,8 @@ func TestTheNumbersOfEventsNeverGoBack(t *testing.T) {
 			}
 		}
 		if tracked := all[order[2]]; last != 4 || tracked.Seq != 4 {
-			t.Errorf("tracked in the order %v: the last event is %v, and the document says %d, want 4", order, last, tracked.Seq)
+			t.Errorf("tracked in the order %v: the last event is %v, and the document says %d, want 4", order, last,
+				tracked.Seq)
 		}
 	}
 }
@@ -637,8 +661,8 @@ func TestADocumentWithoutAnETagDoesNotHideThatOfAnother(t *testing.T) {
 	}
 }
 
-// Two documents of a new object are tracked, and the first one records an event while the outcome is unknown, or after a
-// refusal.
+// Two documents of a new object are tracked, and the first one records an event while the outcome is unknown, or after
+// a refusal.
 func TestWhatAnyDocumentOfAnObjectRecordsSinceIsWritten(t *testing.T) {
 	contacts, _ := open(t)
 	store := &script{Committer: contacts, lose: map[int]bool{1: true}}
@@ -659,7 +683,8 @@ func TestWhatAnyDocumentOfAnObjectRecordsSinceIsWritten(t *testing.T) {
 	}
 	docs := stored(t, contacts, "c1")
 	if got := actions(docs); len(got) != 2 || len(first.Data.Recorded()) > 0 {
-		t.Errorf("the events are %q, and the document still has %q, want that of the creation and that of the rename", got, first.Data.events())
+		t.Errorf("the events are %q, and the document still has %q, want that of the creation and that of the rename",
+			got, first.Data.events())
 	}
 	for _, doc := range docs {
 		if data := doc["data"].(map[string]any); doc["type"] == "contact" && data["name"] != "D" {
@@ -680,13 +705,16 @@ func TestARefusalMakesNoDocumentNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !first.Data.IsNew() || second.Data.IsNew() {
-		t.Errorf("after a refusal the first document is new: %v, and the second: %v; want as they were", first.Data.IsNew(), second.Data.IsNew())
+		t.Errorf("after a refusal the first document is new: %v, and the second: %v; want as they were",
+			first.Data.IsNew(), second.Data.IsNew())
 	}
 }
 
 // The store counts a time to live from a time that is cut to a second, so a document may be gone a second early.
 func TestADocumentProvesNothingInItsLastSecond(t *testing.T) {
-	forgetsMessage(t, 1200*time.Millisecond, func(t *testing.T, contacts *docstore.Container) { expireType(t, contacts, "inbox") })
+	forgetsMessage(t, 1200*time.Millisecond, func(t *testing.T, contacts *docstore.Container) {
+		expireType(t, contacts, "inbox")
+	})
 }
 
 func TestADeleteOfWhatIsNotThereIsNotStored(t *testing.T) {

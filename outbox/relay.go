@@ -65,10 +65,14 @@ func NewRelay(to Publisher, o RelayOptions) (*Relay, error) {
 		return nil, &changefeed.OptionError{Field: "Publisher", Value: "nil", Want: "where the events go"}
 	}
 	if (o.Container == nil) != (o.ExpireAfter == 0) || o.ExpireAfter != 0 && o.ExpireAfter < LeastExpireAfter {
-		return nil, &changefeed.OptionError{Field: "ExpireAfter", Value: o.ExpireAfter.String(), Want: "at least " + LeastExpireAfter.String() + " and a Container, or neither"}
+		return nil, &changefeed.OptionError{Field: "ExpireAfter", Value: o.ExpireAfter.String(), Want: "at least " +
+			LeastExpireAfter.String() + " and a Container, or neither"}
 	}
 	if o.Alarm < 0 {
-		return nil, &changefeed.OptionError{Field: "Alarm", Value: o.Alarm.String(), Want: "a positive duration, or zero for the default"}
+		return nil, &changefeed.OptionError{
+			Field: "Alarm", Value: o.Alarm.String(),
+			Want: "a positive duration, or zero for the default",
+		}
 	}
 	o.Source = cmp.Or(o.Source, "/events")
 	if o.Decode == nil {
@@ -91,7 +95,9 @@ const concurrency = 64
 func (r *Relay) Needs() changefeed.Needs {
 	return changefeed.Needs{
 		Filter: r.wantsChange, Concurrency: concurrency, Start: feed.FromBeginning(),
-		Hooks: changefeed.Hooks{Parked: func(_ context.Context, l feed.DeadLetter) { r.hand.park(placeOf(l.Lease, &l.Change)) }},
+		Hooks: changefeed.Hooks{Parked: func(_ context.Context, l feed.DeadLetter) {
+			r.hand.park(placeOf(l.Lease, &l.Change))
+		}},
 	}
 }
 

@@ -70,7 +70,9 @@ func (b *broker) actions(key string) (seen []string) {
 }
 
 // relaying runs a processor with a relay until its source has nothing left, in virtual time.
-func relaying(t *testing.T, contacts, leases *docstore.Container, r *outbox.Relay, o changefeed.Options, until func() bool) {
+func relaying(t *testing.T, contacts, leases *docstore.Container, r *outbox.Relay, o changefeed.Options,
+	until func() bool,
+) {
 	t.Helper()
 	store, err := docstore.NewLeases(t.Context(), leases, "relay", contacts)
 	if err != nil {
@@ -128,7 +130,8 @@ func renameFor(t *testing.T, contacts *docstore.Container, id string, times int,
 		if err := u.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		want = append(want, fmt.Sprint("ContactDescriptionUpdatedEvent", 2*i+2), fmt.Sprint("ContactNameUpdatedEvent", 2*i+3))
+		want = append(want, fmt.Sprint("ContactDescriptionUpdatedEvent", 2*i+2),
+			fmt.Sprint("ContactNameUpdatedEvent", 2*i+3))
 	}
 	return want
 }
@@ -145,7 +148,9 @@ func TestEventsArePublishedInOrderAndByteForByte(t *testing.T) {
 				}
 				to := &broker{}
 				relaying(t, contacts, leases, newRelay(t, to, outbox.RelayOptions{Source: "/contacts"}),
-					changefeed.Options{Concurrency: concurrency, MaxItems: 7}, func() bool { return len(to.messages()) == 20*7 })
+					changefeed.Options{Concurrency: concurrency, MaxItems: 7}, func() bool {
+						return len(to.messages()) == 20*7
+					})
 				for id, actions := range want {
 					if diff := cmp.Diff(actions, to.actions(id)); diff != "" {
 						t.Errorf("%s: %s", id, diff)
@@ -191,7 +196,8 @@ func TestWhatIsNoEventIsNotPublished(t *testing.T) {
 		`{"id":"1","type":"domainEvent","seq":"x","data":{"action":"a"}}`: `seq is "x"`,
 		`{"id":"1","type":"domainEvent","seq":-1,"data":{"action":"a"}}`:  `seq is -1`,
 	} {
-		if _, ok, err := decode(&feed.Change{Body: []byte(body)}); !ok || err == nil || !strings.Contains(err.Error(), want) {
+		if _, ok, err := decode(&feed.Change{Body: []byte(body)}); !ok || err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %t, %v: want an event that cannot be read", body, ok, err)
 		}
 	}
@@ -199,11 +205,15 @@ func TestWhatIsNoEventIsNotPublished(t *testing.T) {
 
 func TestTheSamplesEventsAreRead(t *testing.T) {
 	body := `{"id":"2f2c","partitionKey":"c1","type":"domainEvent","data":{"name":{"firstName":"A"},"contactId":"c1","action":"ContactNameUpdatedEvent","id":"2f2c","createdAt":"2026-01-02T03:04:05.1234567Z"},"ttl":120,"_etag":"x"}`
-	m, ok, err := outbox.EventsOfType("domainEvent")(&feed.Change{ID: "2f2c", PartitionKey: feed.Key("c1"), Body: []byte(body)})
+	m, ok, err := outbox.EventsOfType("domainEvent")(&feed.Change{
+		ID: "2f2c", PartitionKey: feed.Key("c1"),
+		Body: []byte(body),
+	})
 	if !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	if m.ID != "2f2c" || m.Key != "c1" || m.Action != "ContactNameUpdatedEvent" || m.Time.UTC().Format(time.RFC3339Nano) != "2026-01-02T03:04:05.1234567Z" {
+	if m.ID != "2f2c" || m.Key != "c1" || m.Action != "ContactNameUpdatedEvent" ||
+		m.Time.UTC().Format(time.RFC3339Nano) != "2026-01-02T03:04:05.1234567Z" {
 		t.Errorf("got %+v", m)
 	}
 }
@@ -217,7 +227,9 @@ func TestABrokerThatIsDownLosesNothing(t *testing.T) {
 			want[id] = rename(t, contacts, id, 3)
 		}
 		begun := time.Now()
-		to := &broker{unique: true, lose: func(int) bool { return rand.IntN(5) == 0 }, fail: func(_ int, _ outbox.Message) error {
+		to := &broker{unique: true, lose: func(int) bool {
+			return rand.IntN(5) == 0
+		}, fail: func(_ int, _ outbox.Message) error {
 			if time.Since(begun) < 5*time.Minute { // longer than a lease lasts
 				return errDown
 			}
@@ -225,7 +237,10 @@ func TestABrokerThatIsDownLosesNothing(t *testing.T) {
 		}}
 		r := newRelay(t, to, outbox.RelayOptions{})
 		seen := false
-		relaying(t, contacts, leases, r, changefeed.Options{Concurrency: 4, OnFailure: changefeed.FailurePolicy{MaxAttempts: 20, DeadLetters: refusing{t}}}, func() bool {
+		relaying(t, contacts, leases, r, changefeed.Options{
+			Concurrency: 4,
+			OnFailure:   changefeed.FailurePolicy{MaxAttempts: 20, DeadLetters: refusing{t}},
+		}, func() bool {
 			s := r.Status()
 			seen = seen || s.Err != nil && s.Waiting > 0 && time.Since(s.Oldest) > time.Minute
 			return len(to.messages()) == 70 && s.Waiting == 0
@@ -274,11 +289,15 @@ func TestAnEventThatCannotBePublishedIsParked(t *testing.T) {
 					}
 					r := newRelay(t, to, outbox.RelayOptions{})
 					relaying(t, contacts, leases, r, changefeed.Options{
-						Concurrency: concurrency, OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: hold},
+						Concurrency: concurrency, OnFailure: changefeed.FailurePolicy{
+							MaxAttempts: 2, DeadLetters: box,
+							HoldKeys: hold,
+						},
 					}, func() bool { return len(to.messages()) == want && r.Status().Waiting == 0 })
 					wantOf := []string{"ContactCreatedEvent1", "ContactDescriptionUpdatedEvent2"}
 					if !hold {
-						wantOf = append(wantOf, "ContactDescriptionUpdatedEvent4", "ContactNameUpdatedEvent5", "ContactDescriptionUpdatedEvent6", "ContactNameUpdatedEvent7")
+						wantOf = append(wantOf, "ContactDescriptionUpdatedEvent4", "ContactNameUpdatedEvent5",
+							"ContactDescriptionUpdatedEvent6", "ContactNameUpdatedEvent7")
 					}
 					if diff := cmp.Diff(wantOf, to.actions("c2")); diff != "" {
 						t.Error(diff)
@@ -287,7 +306,8 @@ func TestAnEventThatCannotBePublishedIsParked(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						if l.Disposition != feed.DispositionHeld && (l.Disposition != feed.DispositionPoison || !strings.Contains(l.Cause, "too large")) {
+						if l.Disposition != feed.DispositionHeld && (l.Disposition != feed.DispositionPoison ||
+							!strings.Contains(l.Cause, "too large")) {
 							t.Errorf("parked as %s because of %q", l.Disposition, l.Cause)
 						}
 					}
@@ -350,10 +370,15 @@ func eventOf(key, id string, lsn int64, members string) feed.Change {
 
 func TestAMessageKeepsTheSourceOfItsDecoder(t *testing.T) {
 	to := &broker{}
-	r := newRelay(t, to, outbox.RelayOptions{Source: "/default", Decode: func(c *feed.Change) (outbox.Message, bool, error) {
+	r := newRelay(t, to, outbox.RelayOptions{Source: "/default", Decode: func(c *feed.Change) (outbox.Message, bool,
+		error,
+	) {
 		return outbox.Message{ID: c.ID, Source: map[string]string{"1": "/own"}[c.ID]}, true, nil
 	}})
-	if err := r.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{{ID: "1", LSN: 1}, {ID: "2", LSN: 2}}}); err != nil {
+	if err := r.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{
+		{ID: "1", LSN: 1},
+		{ID: "2", LSN: 2},
+	}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := to.messages(); got[0].Source != "/own" || got[1].Source != "/default" {
@@ -366,7 +391,10 @@ func TestThePauseIsTheLongestThatABrokerAsksFor(t *testing.T) {
 	r := newRelay(t, publisherFunc(func(_ context.Context, msgs []outbox.Message) (int, error) {
 		return 0, &feed.Failure{After: pauses[msgs[0].Key], Err: outbox.ErrRefused}
 	}), outbox.RelayOptions{})
-	err := r.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{eventOf("a", "1", 1, ""), eventOf("b", "2", 2, ""), eventOf("c", "3", 3, "")}})
+	err := r.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{
+		eventOf("a", "1", 1, ""), eventOf("b", "2", 2, ""),
+		eventOf("c", "3", 3, ""),
+	}})
 	if failure, ok := errors.AsType[*feed.Failure](err); !ok || failure.After != 20*time.Second || failure.Outage {
 		t.Errorf("got %+v, want a pause of 20 s and no outage", err)
 	}
@@ -384,8 +412,12 @@ func TestAnEventWhoseMarkFailedComesAgainThoughTheNextWasRefused(t *testing.T) {
 		return nil
 	}}
 	r := newRelay(t, to, outbox.RelayOptions{Container: store, ExpireAfter: time.Hour})
-	err := r.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{eventOf("a", "1", 1, ""), eventOf("a", "2", 2, "")}})
-	if failure, ok := errors.AsType[*feed.Failure](err); !ok || !errors.Is(err, errLost) || failure.Items != nil && failure.Items[0] == nil {
+	err := r.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{
+		eventOf("a", "1", 1, ""),
+		eventOf("a", "2", 2, ""),
+	}})
+	if failure, ok := errors.AsType[*feed.Failure](err); !ok || !errors.Is(err, errLost) || failure.Items != nil &&
+		failure.Items[0] == nil {
 		t.Errorf("got %+v, want that both events come again", err)
 	}
 }
@@ -430,7 +462,9 @@ func TestTheLagIsThatOfTheLastEvent(t *testing.T) {
 
 func TestTheStatusSaysWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRelay(t, publisherFunc(func(context.Context, []outbox.Message) (int, error) { return 0, outbox.ErrRefused }), outbox.RelayOptions{})
+		r := newRelay(t, publisherFunc(func(context.Context, []outbox.Message) (int, error) {
+			return 0, outbox.ErrRefused
+		}), outbox.RelayOptions{})
 		oldest := time.Now()
 		given := &feed.Batch{LeaseToken: "given"}
 		for n := range 20 {
@@ -447,14 +481,16 @@ func TestTheStatusSaysWhatWaits(t *testing.T) {
 		}
 		for range 20 { // keys are looked at in any order
 			if s := r.Status(); s.Waiting != 21 || !s.Oldest.Equal(oldest) || !s.Expires.Equal(expires) {
-				t.Fatalf("%d keys wait, since %v until %v; want 21 since %v until %v", s.Waiting, s.Oldest, s.Expires, oldest, expires)
+				t.Fatalf("%d keys wait, since %v until %v; want 21 since %v until %v", s.Waiting, s.Oldest, s.Expires,
+					oldest, expires)
 			}
 		}
 		if err := r.Close(t.Context(), feed.Lease{Token: "given"}, feed.ReasonGiven); err != nil {
 			t.Fatal(err)
 		}
 		if s := r.Status(); s.Waiting != 1 || !s.Expires.Equal(expires) {
-			t.Errorf("after one lease was given %d keys wait, until %v; want that of the other lease", s.Waiting, s.Expires)
+			t.Errorf("after one lease was given %d keys wait, until %v; want that of the other lease", s.Waiting,
+				s.Expires)
 		}
 	})
 }
@@ -477,9 +513,12 @@ func TestTheAlarmIsOfTheEventThatWaits(t *testing.T) {
 			}
 			return nil
 		}}
-		r := newRelay(t, to, outbox.RelayOptions{Alarm: 5 * time.Minute, Hooks: outbox.RelayHooks{Expiring: func(m outbox.Message, left time.Duration) {
-			alarms = append(alarms, fmt.Sprint(m.ID, " has ", left))
-		}}})
+		r := newRelay(t, to, outbox.RelayOptions{
+			Alarm: 5 * time.Minute,
+			Hooks: outbox.RelayHooks{Expiring: func(m outbox.Message, left time.Duration) {
+				alarms = append(alarms, fmt.Sprint(m.ID, " has ", left))
+			}},
+		})
 		for range 2 {
 			time.Sleep(3 * time.Minute)
 			if err := r.Handle(t.Context(), &feed.Batch{Changes: changes}); err == nil {
@@ -496,7 +535,9 @@ func TestAnEventThatCannotBeReadIsParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		contacts, leases := open(t)
 		add(t, contacts, "c1", "A")
-		if _, err := contacts.Create(t.Context(), []byte(`{"id":"bad","partitionKey":"c1","type":"domainEvent","data":{}}`)); err != nil {
+		if _,
+			err := contacts.Create(t.Context(),
+			[]byte(`{"id":"bad","partitionKey":"c1","type":"domainEvent","data":{}}`)); err != nil {
 			t.Fatal(err)
 		}
 		d, err := outbox.Load[*contact](t.Context(), contacts, "c1", "contact", "c1")
@@ -543,7 +584,9 @@ func TestAnAlarmIsGivenBeforeAnEventExpires(t *testing.T) {
 			}
 			return errDown
 		}}
-		r := newRelay(t, to, outbox.RelayOptions{Hooks: outbox.RelayHooks{Expiring: func(m outbox.Message, left time.Duration) {
+		r := newRelay(t, to, outbox.RelayOptions{Hooks: outbox.RelayHooks{Expiring: func(m outbox.Message,
+			left time.Duration,
+		) {
 			alarms = append(alarms, left)
 			if m.Key != "c1" || m.Action != "ContactCreatedEvent" {
 				t.Errorf("alarm of %+v", m)
@@ -583,7 +626,10 @@ func TestEventsExpireAfterTheyArePublished(t *testing.T) {
 			t.Fatalf("before it is published the event has ttl %v", docs[1]["ttl"])
 		}
 		to := &broker{}
-		relaying(t, contacts, leases, newRelay(t, to, outbox.RelayOptions{Container: contacts, ExpireAfter: time.Minute}), changefeed.Options{},
+		relaying(t, contacts, leases, newRelay(t, to, outbox.RelayOptions{
+			Container:   contacts,
+			ExpireAfter: time.Minute,
+		}), changefeed.Options{},
 			func() bool { return len(stored(t, contacts, "c1")) == 1 })
 		if n := len(to.messages()); n != 1 {
 			t.Errorf("published %d times: the write that lets an event expire comes back in the feed", n)
@@ -596,7 +642,10 @@ func TestEventsWithAMarkAreDoneThoughLaterOnesHaveNone(t *testing.T) {
 	b := &feed.Batch{}
 	for n := range 150 {
 		body := fmt.Appendf(nil, `{"id":"%d","partitionKey":"c1","type":"domainEvent","data":{"action":"a"}}`, n)
-		b.Changes = append(b.Changes, feed.Change{ID: fmt.Sprint(n), PartitionKey: feed.Key("c1"), LSN: int64(n + 1), Body: body})
+		b.Changes = append(b.Changes, feed.Change{
+			ID: fmt.Sprint(n), PartitionKey: feed.Key("c1"), LSN: int64(n + 1),
+			Body: body,
+		})
 	}
 	marked := 0
 	store := committerFunc(func(_ context.Context, _ feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
@@ -608,7 +657,8 @@ func TestEventsWithAMarkAreDoneThoughLaterOnesHaveNone(t *testing.T) {
 	})
 	err := newRelay(t, &broker{}, outbox.RelayOptions{Container: store, ExpireAfter: time.Hour}).Handle(t.Context(), b)
 	failure, ok := errors.AsType[*feed.Failure](err)
-	if !ok || marked == 0 || len(failure.Items) != len(b.Changes)-marked || failure.Items[marked-1] != nil || failure.Items[marked] == nil {
+	if !ok || marked == 0 || len(failure.Items) != len(b.Changes)-marked || failure.Items[marked-1] != nil ||
+		failure.Items[marked] == nil {
 		t.Errorf("got %+v after %d marks, want that the other events come again", failure, marked)
 	}
 }
@@ -621,7 +671,9 @@ func TestAPublisherIsNotBelievedWhatCannotBe(t *testing.T) {
 	}{
 		{-1, nil, "says that -1 of 1"}, {2, nil, "says that 2 of 1"}, {0, nil, "gives no reason"},
 	} {
-		r := newRelay(t, publisherFunc(func(context.Context, []outbox.Message) (int, error) { return test.n, test.err }), outbox.RelayOptions{})
+		r := newRelay(t, publisherFunc(func(context.Context, []outbox.Message) (int, error) {
+			return test.n, test.err
+		}), outbox.RelayOptions{})
 		body := []byte(`{"id":"e","partitionKey":"c1","type":"domainEvent","data":{"action":"a"}}`)
 		err := r.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{{ID: "e", Body: body}}})
 		if err == nil || !strings.Contains(err.Error(), test.want) {
@@ -660,7 +712,8 @@ func TestEventsOfATransactionAreInTheirOrder(t *testing.T) {
 		lsn, seq := 8+i/3, 1+i/3*3+(2-i%3) // 3 2 1 at 8, and 6 5 4 at 9
 		changes[i] = feed.Change{
 			ID: fmt.Sprint("e", seq), LSN: int64(lsn), PartitionKey: feed.Key("c1"),
-			Body: fmt.Appendf(nil, `{"id":"e%d","partitionKey":"c1","type":"domainEvent","seq":%[1]d,"data":{"action":"a"}}`, seq),
+			Body: fmt.Appendf(nil,
+				`{"id":"e%d","partitionKey":"c1","type":"domainEvent","seq":%[1]d,"data":{"action":"a"}}`, seq),
 		}
 	}
 	to := &broker{fail: func(_ int, m outbox.Message) error {
@@ -689,10 +742,16 @@ func TestAPublishedEventThatIsGoneIsDoneWith(t *testing.T) {
 	}
 	event := stored(t, contacts, "c1")[1]["id"].(string)
 	change := func(id string) feed.Change {
-		return feed.Change{ID: id, PartitionKey: feed.Key("c1"), Body: []byte(`{"type":"domainEvent","data":{"action":"a"}}`)}
+		return feed.Change{
+			ID: id, PartitionKey: feed.Key("c1"),
+			Body: []byte(`{"type":"domainEvent","data":{"action":"a"}}`),
+		}
 	}
 	r := newRelay(t, &broker{}, outbox.RelayOptions{Container: contacts, ExpireAfter: time.Minute})
-	if err := r.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{change("gone"), change(event), change("gone as well")}}); err != nil {
+	if err := r.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{
+		change("gone"), change(event),
+		change("gone as well"),
+	}}); err != nil {
 		t.Fatal(err)
 	}
 	if ttl := stored(t, contacts, "c1")[1]["ttl"]; ttl != 60.0 {
@@ -715,7 +774,9 @@ func TestACallOfThePublisherCanBeTraced(t *testing.T) {
 			for _, m := range msgs {
 				said = append(said, "link to "+m.TraceParent)
 			}
-			return context.WithValue(ctx, span{}, "of "+msgs[0].Key), func(n int, err error) { said = append(said, fmt.Sprint(n, " accepted, ", err)) }
+			return context.WithValue(ctx, span{}, "of "+msgs[0].Key), func(n int, err error) {
+				said = append(said, fmt.Sprint(n, " accepted, ", err))
+			}
 		},
 	}})
 	var changes []feed.Change
@@ -733,38 +794,5 @@ func TestACallOfThePublisherCanBeTraced(t *testing.T) {
 	}
 	if s := r.Status(); s.Published != 1 || s.Failed != 1 || !errors.Is(s.Err, errDown) {
 		t.Errorf("status %+v", s)
-	}
-}
-
-// An outage is known by several keys that fail, which a quiet service does not have: the relay says it.
-func TestAnOutageParksNothingOfAQuietService(t *testing.T) {
-	for _, concurrency := range []int{1, 4} {
-		synctest.Test(t, func(t *testing.T) {
-			contacts, leases := open(t)
-			want := rename(t, contacts, "c1", 2)
-			begun := time.Now()
-			to := &broker{fail: func(int, outbox.Message) error {
-				if time.Since(begun) < 5*time.Minute {
-					return errDown
-				}
-				return nil
-			}}
-			relaying(t, contacts, leases, newRelay(t, to, outbox.RelayOptions{}),
-				changefeed.Options{Concurrency: concurrency, OnFailure: changefeed.FailurePolicy{MaxAttempts: 3, DeadLetters: refusing{t}}}, func() bool { return len(to.messages()) == len(want) })
-			if diff := cmp.Diff(want, to.actions("c1")); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}
-
-func TestAnEventWithoutAnIDIsParked(t *testing.T) {
-	to := &broker{}
-	r := newRelay(t, to, outbox.RelayOptions{Decode: func(c *feed.Change) (outbox.Message, bool, error) {
-		return outbox.Message{ID: strings.TrimSuffix(c.ID, "?"), Key: "k", Data: c.Body}, true, nil
-	}})
-	err := r.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{{ID: "1", LSN: 1}, {ID: "?", LSN: 2}, {ID: "3", LSN: 3}}})
-	if !feed.IsPoison(err) || !errors.Is(err, outbox.ErrNoID) || len(to.messages()) != 1 {
-		t.Errorf("%d messages are published, %v; want 1 and an ErrNoID that is Poison", len(to.messages()), err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
@@ -40,7 +41,8 @@ func TestWhatWasAcceptedBeforeARefusalExpires(t *testing.T) {
 			}
 			return nil
 		}}
-		relaying(t, contacts, leases, newRelay(t, to, outbox.RelayOptions{Container: contacts, ExpireAfter: time.Hour}), changefeed.Options{},
+		relaying(t, contacts, leases, newRelay(t, to, outbox.RelayOptions{Container: contacts, ExpireAfter: time.Hour}),
+			changefeed.Options{},
 			func() bool { return len(to.messages()) == 3 })
 		time.Sleep(time.Minute)
 		for _, d := range stored(t, contacts, "c1") {
@@ -80,7 +82,8 @@ func TestAnEventWithoutRoomForItsExpiryIsPublishedOnce(t *testing.T) {
 		})
 		r := newRelay(t, to, outbox.RelayOptions{Container: contacts, ExpireAfter: time.Hour})
 		n := 0
-		relaying(t, contacts, leases, r, changefeed.Options{OnFailure: changefeed.FailurePolicy{MaxAttempts: 5}}, func() bool { n++; return n > 600 })
+		relaying(t, contacts, leases, r, changefeed.Options{OnFailure: changefeed.FailurePolicy{MaxAttempts: 5}},
+			func() bool { n++; return n > 600 })
 		for key, n := range times {
 			if n > 1 {
 				t.Errorf("event of %s published %d times in 10 minutes, and still not done: %.200v", key, n, r.Status())
@@ -109,12 +112,17 @@ func TestAnOutageHidesNoAlarm(t *testing.T) {
 					to := &broker{fail: func(_ int, m outbox.Message) error { return errDown }}
 					var mu sync.Mutex
 					alarmed := map[string]int{}
-					r := newRelay(t, to, outbox.RelayOptions{Hooks: outbox.RelayHooks{Expiring: func(m outbox.Message, left time.Duration) {
+					r := newRelay(t, to, outbox.RelayOptions{Hooks: outbox.RelayHooks{Expiring: func(m outbox.Message,
+						left time.Duration,
+					) {
 						mu.Lock()
 						alarmed[m.Key]++
 						mu.Unlock()
 					}}})
-					o := changefeed.Options{Concurrency: conc, OnFailure: changefeed.FailurePolicy{MaxAttempts: attempts}}
+					o := changefeed.Options{
+						Concurrency: conc,
+						OnFailure:   changefeed.FailurePolicy{MaxAttempts: attempts},
+					}
 					if attempts > 0 {
 						o.OnFailure.DeadLetters = letterBox(t)
 					}
@@ -127,7 +135,8 @@ func TestAnOutageHidesNoAlarm(t *testing.T) {
 						return n > 595
 					})
 					if len(alarmed) < 6 { // six keys have events that expire within 20 minutes
-						t.Errorf("conc %d attempts %d: %d keys of 6 alarmed, waiting %d", conc, attempts, len(alarmed), waiting)
+						t.Errorf("conc %d attempts %d: %d keys of 6 alarmed, waiting %d", conc, attempts, len(alarmed),
+							waiting)
 					}
 				})
 			})
@@ -146,7 +155,9 @@ func TestPoisonThatIsNotParkedWaits(t *testing.T) {
 		to := &broker{fail: func(_ int, m outbox.Message) error { return feed.Poison(outbox.ErrTooLarge) }}
 		var mu sync.Mutex
 		var alarms []time.Duration
-		r := newRelay(t, to, outbox.RelayOptions{Hooks: outbox.RelayHooks{Expiring: func(m outbox.Message, left time.Duration) {
+		r := newRelay(t, to, outbox.RelayOptions{Hooks: outbox.RelayHooks{Expiring: func(m outbox.Message,
+			left time.Duration,
+		) {
 			mu.Lock()
 			alarms = append(alarms, left)
 			mu.Unlock()
@@ -188,7 +199,11 @@ func TestWhatIsParkedDoesNotWait(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := changefeed.New(contacts, store, r, changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true}, Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}}})
+		p, err := changefeed.New(contacts, store, r, changefeed.Options{
+			Start:     feed.FromBeginning(),
+			OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true},
+			Hooks:     changefeed.Hooks{Error: func(context.Context, *feed.Error) {}},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +223,8 @@ func TestWhatIsParkedDoesNotWait(t *testing.T) {
 				t.Fatal(err)
 			}
 			if l.Disposition != feed.DispositionHeld {
-				if _, err := deadletters.Redrive(t.Context(), contacts, store, l.Change.PartitionKey, l.ID); err != nil {
+				if _, err := deadletters.Redrive(t.Context(), contacts, store, l.Change.PartitionKey,
+					l.ID); err != nil {
 					t.Error(err)
 				}
 			}
@@ -242,11 +258,15 @@ func TestAnEventThatIsRefusedForEverIsParked(t *testing.T) {
 			t.Fatal(err)
 		}
 		var attempts atomic.Int64
-		p, err := changefeed.New(contacts, store, r, changefeed.Options{OnFailure: changefeed.FailurePolicy{MaxAttempts: 5, DeadLetters: box}, Hooks: changefeed.Hooks{Error: func(_ context.Context, err *feed.Error) {
-			if failed, ok := errors.AsType[*feed.BatchError](err); ok {
-				attempts.Store(max(attempts.Load(), int64(failed.Attempt)))
-			}
-		}}})
+		p, err := changefeed.New(contacts, store, r,
+			changefeed.Options{
+				OnFailure: changefeed.FailurePolicy{MaxAttempts: 5, DeadLetters: box},
+				Hooks: changefeed.Hooks{Error: func(_ context.Context, err *feed.Error) {
+					if failed, ok := errors.AsType[*feed.BatchError](err); ok {
+						attempts.Store(max(attempts.Load(), int64(failed.Attempt)))
+					}
+				}},
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +283,8 @@ func TestAnEventThatIsRefusedForEverIsParked(t *testing.T) {
 			letters = append(letters, l)
 		}
 		// To tell it from the others of its key takes a call more.
-		if len(letters) != 1 || letters[0].Attempts != 6 || attempts.Load() != 6 || !strings.Contains(letters[0].Cause, "answer 500") {
+		if len(letters) != 1 || letters[0].Attempts != 6 || attempts.Load() != 6 ||
+			!strings.Contains(letters[0].Cause, "answer 500") {
 			t.Errorf("parked %d after attempt %d, want the one event after 6", len(letters), attempts.Load())
 		}
 		if s := r.Status(); s.Published != 26 || s.Waiting != 0 {
@@ -282,7 +303,10 @@ func TestAnotherRelayPublishesWhatThisOneLetsExpire(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := newRelay(t, to, o)
-			p, err := changefeed.New(contacts, store, r, changefeed.Options{Start: feed.FromBeginning(), Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}}})
+			p, err := changefeed.New(contacts, store, r, changefeed.Options{
+				Start: feed.FromBeginning(),
+				Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -322,7 +346,9 @@ func TestAnotherRelayPublishesWhatThisOneLetsExpire(t *testing.T) {
 // The publishing hook's second part is called also when the publisher panics, or a span never ends.
 func TestAPublisherThatPanicsEndsItsSpan(t *testing.T) {
 	began, ended := 0, 0
-	r := newRelay(t, publisherFunc(func(context.Context, []outbox.Message) (int, error) { panic("x") }), outbox.RelayOptions{Hooks: outbox.RelayHooks{
+	r := newRelay(t, publisherFunc(func(context.Context, []outbox.Message) (int, error) {
+		panic("x")
+	}), outbox.RelayOptions{Hooks: outbox.RelayHooks{
 		Publishing: func(ctx context.Context, _ []outbox.Message) (context.Context, func(int, error)) {
 			began++
 			return ctx, func(int, error) { ended++ }
@@ -347,8 +373,49 @@ func TestAMarkedEventIsNoneToTheRelayThatMarkedIt(t *testing.T) {
 	}}
 	for want, o := range []outbox.RelayOptions{{Container: contacts, ExpireAfter: time.Minute}, {}} {
 		to := &broker{}
-		if err := newRelay(t, to, o).Handle(t.Context(), &feed.Batch{Changes: changes}); err != nil || len(to.messages()) != want {
+		if err := newRelay(t, to, o).Handle(t.Context(), &feed.Batch{Changes: changes}); err != nil ||
+			len(to.messages()) != want {
 			t.Errorf("%+v: %d published, want %d; %v", o, len(to.messages()), want, err)
 		}
+	}
+}
+
+// An outage is known by several keys that fail, which a quiet service does not have: the relay says it.
+func TestAnOutageParksNothingOfAQuietService(t *testing.T) {
+	for _, concurrency := range []int{1, 4} {
+		synctest.Test(t, func(t *testing.T) {
+			contacts, leases := open(t)
+			want := rename(t, contacts, "c1", 2)
+			begun := time.Now()
+			to := &broker{fail: func(int, outbox.Message) error {
+				if time.Since(begun) < 5*time.Minute {
+					return errDown
+				}
+				return nil
+			}}
+			relaying(t, contacts, leases, newRelay(t, to, outbox.RelayOptions{}),
+				changefeed.Options{Concurrency: concurrency, OnFailure: changefeed.FailurePolicy{
+					MaxAttempts: 3,
+					DeadLetters: refusing{t},
+				}}, func() bool { return len(to.messages()) == len(want) })
+			if diff := cmp.Diff(want, to.actions("c1")); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestAnEventWithoutAnIDIsParked(t *testing.T) {
+	to := &broker{}
+	r := newRelay(t, to, outbox.RelayOptions{Decode: func(c *feed.Change) (outbox.Message, bool, error) {
+		return outbox.Message{ID: strings.TrimSuffix(c.ID, "?"), Key: "k", Data: c.Body}, true, nil
+	}})
+	err := r.Handle(t.Context(), &feed.Batch{Changes: []feed.Change{
+		{ID: "1", LSN: 1},
+		{ID: "?", LSN: 2},
+		{ID: "3", LSN: 3},
+	}})
+	if !feed.IsPoison(err) || !errors.Is(err, outbox.ErrNoID) || len(to.messages()) != 1 {
+		t.Errorf("%d messages are published, %v; want 1 and an ErrNoID that is Poison", len(to.messages()), err)
 	}
 }

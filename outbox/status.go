@@ -26,7 +26,8 @@ type RelayHooks struct {
 }
 
 func logExpiring(m Message, left time.Duration) {
-	slog.Warn("event expires before it is published", "key", m.Key, "id", m.ID, "action", m.Action, "left", left.Round(time.Second))
+	slog.Warn("event expires before it is published", "key", m.Key, "id", m.ID, "action", m.Action, "left",
+		left.Round(time.Second))
 }
 
 // alarmEvery is the shortest time between two calls of Expiring for a key.
@@ -89,8 +90,9 @@ type hand struct {
 	mu      sync.Mutex
 	status  RelayStatus
 	waiting map[place]*waiting
-	looked  time.Time                 // when the last search for alarms began
-	early   map[place]map[string]bool // the ids of moved events that were published before their place in the feed was reached
+	looked  time.Time // when the last search for alarms began
+	// the ids of moved events that were published before their place in the feed was reached
+	early map[place]map[string]bool
 }
 
 // place identifies a waiting event's lease and key.

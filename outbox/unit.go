@@ -183,7 +183,10 @@ func (u *Unit) Once(partitionKey, messageID string, ttl time.Duration) {
 		u.later = append(u.later, func() { u.Once(partitionKey, messageID, ttl) })
 		return
 	}
-	u.once = &envelope{ID: "inbox-" + digest(messageID), PartitionKey: partitionKey, Type: inboxType, TTL: seconds(cmp.Or(ttl, DefaultEventTTL))}
+	u.once = &envelope{
+		ID: "inbox-" + digest(messageID), PartitionKey: partitionKey, Type: inboxType,
+		TTL: seconds(cmp.Or(ttl, DefaultEventTTL)),
+	}
 }
 
 // Commit writes the objects and their events, all or none. It has three outcomes.

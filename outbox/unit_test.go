@@ -18,7 +18,9 @@ func TestAnObjectAndItsEventsAreCommittedTogether(t *testing.T) {
 	contacts, _ := open(t)
 	d := docOf("c1", newContact("A"))
 	d.Data.rename("B")
-	u := outbox.NewUnit(contacts, outbox.Options{EventTTL: 2 * time.Minute, TraceParent: func(context.Context) string { return "00-trace" }})
+	u := outbox.NewUnit(contacts, outbox.Options{EventTTL: 2 * time.Minute, TraceParent: func(context.Context) string {
+		return "00-trace"
+	}})
 	u.Create(d)
 	if err := u.Commit(t.Context()); err != nil {
 		t.Fatal(err)
@@ -68,7 +70,8 @@ func TestAnUpdateAddsItsEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	docs := stored(t, contacts, "c1")
-	if diff := cmp.Diff([]string{"ContactCreatedEvent", "ContactNameUpdatedEvent", "ContactDescriptionUpdatedEvent"}, actions(docs)); diff != "" {
+	if diff := cmp.Diff([]string{"ContactCreatedEvent", "ContactNameUpdatedEvent", "ContactDescriptionUpdatedEvent"},
+		actions(docs)); diff != "" {
 		t.Error(diff)
 	}
 	read, err := outbox.Load[contact](t.Context(), contacts, "c1", "contact", "c1")
@@ -86,19 +89,41 @@ func TestWhatIsTrackedTwiceIsWrittenOnce(t *testing.T) {
 		do   func(u *outbox.Unit, fresh, old *outbox.Doc[*contact])
 		want map[string]string // names by id
 	}{
-		{"created twice", func(u *outbox.Unit, fresh, _ *outbox.Doc[*contact]) { u.Create(fresh); u.Create(fresh) }, map[string]string{"new": "N", "old": "O"}},
-		{"created and replaced", func(u *outbox.Unit, fresh, _ *outbox.Doc[*contact]) { u.Create(fresh); u.Replace(fresh) }, map[string]string{"new": "N", "old": "O"}},
-		{"created and deleted", func(u *outbox.Unit, fresh, _ *outbox.Doc[*contact]) { u.Create(fresh); u.Delete(fresh) }, map[string]string{"old": "O"}},
+		{"created twice", func(u *outbox.Unit, fresh, _ *outbox.Doc[*contact]) {
+			u.Create(fresh)
+			u.Create(fresh)
+		}, map[string]string{"new": "N", "old": "O"}},
+		{"created and replaced", func(u *outbox.Unit, fresh, _ *outbox.Doc[*contact]) {
+			u.Create(fresh)
+			u.Replace(fresh)
+		}, map[string]string{"new": "N", "old": "O"}},
+		{"created and deleted", func(u *outbox.Unit, fresh, _ *outbox.Doc[*contact]) {
+			u.Create(fresh)
+			u.Delete(fresh)
+		}, map[string]string{"old": "O"}},
 		{"replaced by the second", func(u *outbox.Unit, _, old *outbox.Doc[*contact]) {
 			u.Replace(old)
 			again := *old
 			again.Data = &contact{Name: "2"}
 			u.Replace(&again)
 		}, map[string]string{"old": "2"}},
-		{"replaced and deleted", func(u *outbox.Unit, _, old *outbox.Doc[*contact]) { u.Replace(old); u.Delete(old) }, map[string]string{}},
-		{"deleted and created", func(u *outbox.Unit, _, old *outbox.Doc[*contact]) { u.Delete(old); u.Create(old) }, map[string]string{"old": "O"}},
-		{"replaced and kept", func(u *outbox.Unit, _, old *outbox.Doc[*contact]) { old.Data.Name = "K"; u.Replace(old); u.Keep(old) }, map[string]string{"old": "K"}},
-		{"unmodified", func(u *outbox.Unit, _, old *outbox.Doc[*contact]) { old.Data.Name = "K"; u.Keep(old) }, map[string]string{"old": "O"}},
+		{"replaced and deleted", func(u *outbox.Unit, _, old *outbox.Doc[*contact]) {
+			u.Replace(old)
+			u.Delete(old)
+		}, map[string]string{}},
+		{"deleted and created", func(u *outbox.Unit, _, old *outbox.Doc[*contact]) {
+			u.Delete(old)
+			u.Create(old)
+		}, map[string]string{"old": "O"}},
+		{"replaced and kept", func(u *outbox.Unit, _, old *outbox.Doc[*contact]) {
+			old.Data.Name = "K"
+			u.Replace(old)
+			u.Keep(old)
+		}, map[string]string{"old": "K"}},
+		{"unmodified", func(u *outbox.Unit, _, old *outbox.Doc[*contact]) {
+			old.Data.Name = "K"
+			u.Keep(old)
+		}, map[string]string{"old": "O"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			contacts, _ := open(t)
@@ -200,7 +225,10 @@ func TestARefusedUnitWritesNothing(t *testing.T) {
 func TestLimitsAreCheckedBeforeAnythingIsSent(t *testing.T) {
 	many := func(u *outbox.Unit, n int, data string) {
 		for i := range n {
-			u.Create(&outbox.Doc[*contact]{ID: fmt.Sprint(i), PartitionKey: "p", Type: "contact", Data: &contact{Name: data}})
+			u.Create(&outbox.Doc[*contact]{
+				ID: fmt.Sprint(i), PartitionKey: "p", Type: "contact",
+				Data: &contact{Name: data},
+			})
 		}
 	}
 	named := func(e outbox.Event) func(u *outbox.Unit) {
@@ -216,13 +244,18 @@ func TestLimitsAreCheckedBeforeAnythingIsSent(t *testing.T) {
 		want  error
 		text  string
 	}{
-		{"two keys", func(u *outbox.Unit) { u.Create(docOf("a", &contact{})); u.Create(docOf("b", &contact{})) }, outbox.ErrMixedKeys, `contact "b" has "b", and others "a"`},
+		{"two keys", func(u *outbox.Unit) {
+			u.Create(docOf("a", &contact{}))
+			u.Create(docOf("b", &contact{}))
+		}, outbox.ErrMixedKeys, `contact "b" has "b", and others "a"`},
 		{"too many", func(u *outbox.Unit) { many(u, 101, "") }, outbox.ErrTooLarge, "101 documents, want at most 100"},
 		{"too many with their events", func(u *outbox.Unit) {
 			many(u, 100, "")
 			u.Create(&outbox.Doc[*contact]{ID: "x", PartitionKey: "p", Type: "contact", Data: newContact("")})
 		}, outbox.ErrTooLarge, "102 documents"},
-		{"too large", func(u *outbox.Unit) { many(u, 3, strings.Repeat("x", 1<<20)) }, outbox.ErrTooLarge, "bytes, want at most 2097152"},
+		{"too large", func(u *outbox.Unit) {
+			many(u, 3, strings.Repeat("x", 1<<20))
+		}, outbox.ErrTooLarge, "bytes, want at most 2097152"},
 		{"no id", func(u *outbox.Unit) { u.Create(docOf("", &contact{})) }, feed.ErrBadRequest, `ID ""`},
 		{"object that looks like an event", func(u *outbox.Unit) {
 			u.Create(&outbox.Doc[*contact]{ID: "1", PartitionKey: "1", Type: outbox.EventType, Data: &contact{}})
@@ -234,13 +267,16 @@ func TestLimitsAreCheckedBeforeAnythingIsSent(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			sent := 0
-			u := outbox.NewUnit(committerFunc(func(context.Context, feed.PartitionKey, []feed.Write) ([]feed.Result, error) {
+			u := outbox.NewUnit(committerFunc(func(context.Context, feed.PartitionKey, []feed.Write) ([]feed.Result,
+				error,
+			) {
 				sent++
 				return nil, errors.New("must not be called")
 			}), outbox.Options{})
 			test.track(u)
 			err := u.Commit(t.Context())
-			if err == nil || test.want != nil && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) {
+			if err == nil || test.want != nil && !errors.Is(err, test.want) ||
+				!strings.Contains(err.Error(), test.text) {
 				t.Errorf("got %v, want %v with %q", err, test.want, test.text)
 			}
 			if _, ok := errors.AsType[*outbox.NotStoredError](err); !ok {
@@ -347,17 +383,20 @@ func TestWhatHappensWhileTheOutcomeIsUnknownIsCommittedAfterIt(t *testing.T) {
 		}
 		d.Data.rename("B")
 		u.Replace(d)
-		u.Create(&outbox.Doc[*contact]{ID: "other", PartitionKey: "c1", Type: "contact", Data: &contact{}}) // which records nothing
+		// which records nothing
+		u.Create(&outbox.Doc[*contact]{ID: "other", PartitionKey: "c1", Type: "contact", Data: &contact{}})
 		if err := u.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := outbox.Load[contact](t.Context(), contacts, "c1", "contact", "other"); err != nil {
 			t.Error(err)
 		}
-		if diff := cmp.Diff([]string{"ContactCreatedEvent", "ContactNameUpdatedEvent"}, actions(stored(t, contacts, "c1"))); diff != "" {
+		if diff := cmp.Diff([]string{"ContactCreatedEvent", "ContactNameUpdatedEvent"},
+			actions(stored(t, contacts, "c1"))); diff != "" {
 			t.Error(diff)
 		}
-		if read, err := outbox.Load[contact](t.Context(), contacts, "c1", "contact", "c1"); err != nil || read.Data.Name != "B" {
+		if read, err := outbox.Load[contact](t.Context(), contacts, "c1", "contact", "c1"); err != nil ||
+			read.Data.Name != "B" {
 			t.Errorf("read %+v, %v", read, err)
 		}
 	}
@@ -366,7 +405,8 @@ func TestWhatHappensWhileTheOutcomeIsUnknownIsCommittedAfterIt(t *testing.T) {
 func TestAnotherUnitIsNeverTakenForThisOne(t *testing.T) {
 	contacts, _ := open(t)
 	add(t, contacts, "c1", "A")
-	for _, same := range []*contact{newContact("A"), {Name: "A"}} { // to the byte, but by somebody else; with an event and without
+	// to the byte, but by somebody else; with an event and without
+	for _, same := range []*contact{newContact("A"), {Name: "A"}} {
 		u := outbox.NewUnit(contacts, outbox.Options{})
 		u.Create(docOf("c1", same))
 		if err := u.Commit(t.Context()); !errors.Is(err, feed.ErrConflict) {
@@ -410,7 +450,10 @@ func TestAMessageHasItsEffectOnce(t *testing.T) {
 	for i, want := range []error{nil, outbox.ErrDuplicate} {
 		u := outbox.NewUnit(contacts, outbox.Options{})
 		u.Once("p", "message/1 #?", time.Hour)
-		u.Create(&outbox.Doc[*contact]{ID: fmt.Sprint("effect", i), PartitionKey: "p", Type: "contact", Data: &contact{}})
+		u.Create(&outbox.Doc[*contact]{
+			ID: fmt.Sprint("effect", i), PartitionKey: "p", Type: "contact",
+			Data: &contact{},
+		})
 		if err := u.Commit(t.Context()); !errors.Is(err, want) {
 			t.Errorf("the %d. time: got %v, want %v", i+1, err, want)
 		}
@@ -451,7 +494,9 @@ func TestADocumentOfAnotherTypeIsNotLoaded(t *testing.T) {
 func TestAThrottledRepetitionIsRepeated(t *testing.T) {
 	contacts, _ := open(t)
 	answers := []error{errLost, feed.ErrThrottled, feed.ErrForbidden}
-	store := committerFunc(func(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result, error) {
+	store := committerFunc(func(ctx context.Context, key feed.PartitionKey, writes []feed.Write) ([]feed.Result,
+		error,
+	) {
 		if len(answers) == 0 {
 			return contacts.Commit(ctx, key, writes)
 		}

@@ -102,7 +102,10 @@ func TestADeleteWhoseAnswerIsLostIsDone(t *testing.T) {
 
 func TestADocumentAtTheLimitIsIntact(t *testing.T) {
 	contacts, _ := open(t) // whose check at the end is what this is about
-	for _, total := range []int{2<<20 - 400, 2<<20 - 300, 2<<20 - 250, 2<<20 - 200, 2<<20 - 150, 2<<20 - 130, 2<<20 - 120, 2<<20 - 110, 2<<20 - 100, 2<<20 - 90, 2<<20 - 60, 2<<20 - 30, 2 << 20} {
+	for _, total := range []int{
+		2<<20 - 400, 2<<20 - 300, 2<<20 - 250, 2<<20 - 200, 2<<20 - 150, 2<<20 - 130,
+		2<<20 - 120, 2<<20 - 110, 2<<20 - 100, 2<<20 - 90, 2<<20 - 60, 2<<20 - 30, 2 << 20,
+	} {
 		id := fmt.Sprint("c", total)
 		d := docOf(id, &contact{Name: strings.Repeat("x", total)})
 		u := outbox.NewUnit(contacts, outbox.Options{})
@@ -123,7 +126,8 @@ func TestAUnitIsRecognizedWhenItsEventIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		contacts, _ := open(t)
 		d := add(t, contacts, "c1", "A")
-		u := outbox.NewUnit(&script{Committer: contacts, lose: map[int]bool{1: true}}, outbox.Options{EventTTL: time.Second})
+		u := outbox.NewUnit(&script{Committer: contacts, lose: map[int]bool{1: true}},
+			outbox.Options{EventTTL: time.Second})
 		d.Data.rename("B")
 		u.Replace(d)
 		if err := u.Commit(t.Context()); !errors.Is(err, errLost) {
@@ -167,7 +171,11 @@ func TestALargeDocumentIsPatchedAndReopened(t *testing.T) {
 			t.Errorf("replace %d: %.200v", i, err)
 		}
 	}
-	_, err = c.Commit(t.Context(), feed.Key("c1"), []feed.Write{{Op: feed.WritePatch, ID: "c1", Patch: []feed.PatchOp{{Op: "set", Path: "/ttl", Value: []byte("60")}}}})
+	_, err = c.Commit(t.Context(), feed.Key("c1"),
+		[]feed.Write{{
+			Op: feed.WritePatch, ID: "c1",
+			Patch: []feed.PatchOp{{Op: "set", Path: "/ttl", Value: []byte("60")}},
+		}})
 	if err != nil {
 		t.Errorf("patch of its ttl: %.200v", err)
 	}
@@ -192,14 +200,20 @@ func TestALargeDocumentIsPatchedAndReopened(t *testing.T) {
 
 func TestAnObjectWithoutDataIsRefused(t *testing.T) {
 	contacts, _ := open(t)
-	if _, err := contacts.Create(t.Context(), []byte(`{"id":"c1","partitionKey":"c1","type":"contact","data":null}`)); err != nil {
+	if _,
+		err := contacts.Create(t.Context(),
+		[]byte(`{"id":"c1","partitionKey":"c1","type":"contact","data":null}`)); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := outbox.Load[*contact](t.Context(), contacts, "c1", "contact", "c1"); err == nil || !strings.Contains(err.Error(), "it has none") {
+	if d, err := outbox.Load[*contact](t.Context(), contacts, "c1", "contact", "c1"); err == nil ||
+		!strings.Contains(err.Error(), "it has none") {
 		t.Errorf("loaded %+v, %v", d, err)
 	}
 	none := &outbox.Doc[*contact]{ID: "c1", PartitionKey: "c1", Type: "contact"}
-	for name, track := range map[string]func(*outbox.Unit, outbox.Document){"create": (*outbox.Unit).Create, "replace": (*outbox.Unit).Replace} {
+	for name, track := range map[string]func(*outbox.Unit, outbox.Document){
+		"create":  (*outbox.Unit).Create,
+		"replace": (*outbox.Unit).Replace,
+	} {
 		u := outbox.NewUnit(contacts, outbox.Options{})
 		track(u, none)
 		if err := u.Commit(t.Context()); !errors.Is(err, feed.ErrBadRequest) {
@@ -258,7 +272,8 @@ func TestWhatCannotBeKnownAnyMoreIsSaid(t *testing.T) {
 	}
 	for range 2 { // a second attempt would be another unit, and its refusal say nothing of this one
 		err := u.Commit(t.Context())
-		if unknown, ok := errors.AsType[*outbox.UnknownError](err); !ok || !unknown.IsFinal || errors.Is(err, feed.ErrPrecondition) {
+		if unknown, ok := errors.AsType[*outbox.UnknownError](err); !ok || !unknown.IsFinal ||
+			errors.Is(err, feed.ErrPrecondition) {
 			t.Errorf("got %v, want that it may have been stored", err)
 		}
 		if again := u.Settle(t.Context()); again != err {
@@ -269,7 +284,9 @@ func TestWhatCannotBeKnownAnyMoreIsSaid(t *testing.T) {
 
 func TestWhatIsRecordedSinceIsWritten(t *testing.T) {
 	for name, since := range map[string]func(c *contact){
-		"another event": func(c *contact) { c.describe("since") }, "one of the same name": func(c *contact) { c.rename("C") },
+		"another event": func(c *contact) {
+			c.describe("since")
+		}, "one of the same name": func(c *contact) { c.rename("C") },
 	} {
 		contacts, _ := open(t)
 		d := add(t, contacts, "c1", "A")
@@ -316,7 +333,8 @@ func TestADeletedObjectIsCreatedAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if read, err := outbox.Load[*contact](t.Context(), contacts, "c1", "contact", "c1"); err != nil || read.ETag != d.ETag {
+	if read, err := outbox.Load[*contact](t.Context(), contacts, "c1", "contact", "c1"); err != nil ||
+		read.ETag != d.ETag {
 		t.Errorf("read %+v, %v; want it with the ETag %s", read, err, d.ETag)
 	}
 }
@@ -363,7 +381,8 @@ func TestAnObjectThatIsLoadedKeepsItsTimeToLive(t *testing.T) {
 
 func TestTimesToLiveAtTheirLimits(t *testing.T) {
 	for ttl, want := range map[time.Duration]float64{
-		math.MaxInt64: math.MaxInt32, 200 * 365 * 24 * time.Hour: math.MaxInt32, time.Nanosecond: 1, 1500 * time.Millisecond: 2,
+		math.MaxInt64: math.MaxInt32, 200 * 365 * 24 * time.Hour: math.MaxInt32, time.Nanosecond: 1,
+		1500 * time.Millisecond: 2,
 	} {
 		contacts, _ := open(t)
 		u := outbox.NewUnit(contacts, outbox.Options{EventTTL: ttl})
@@ -441,7 +460,8 @@ func TestUnitEqualsItsModel(t *testing.T) {
 			}
 			var err error
 			for range 100 {
-				if err = u.Commit(t.Context()); err == nil || !errors.Is(err, outbox.ErrUnknown) && !errors.Is(err, feed.ErrThrottled) {
+				if err = u.Commit(t.Context()); err == nil || !errors.Is(err, outbox.ErrUnknown) &&
+					!errors.Is(err, feed.ErrThrottled) {
 					break
 				}
 			}

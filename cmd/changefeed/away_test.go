@@ -23,8 +23,8 @@ import (
 	"github.com/millrace/changefeed/internal/host/place"
 )
 
-// writeDocuments writes documents into a named pipe until end is closed, and then one more, before which it gives their number. So
-// an import of the pipe cannot be through before that.
+// writeDocuments writes documents into a named pipe until end is closed, and then one more, before which it gives their
+// number. So an import of the pipe cannot be through before that.
 func writeDocuments(t *testing.T, path string, end <-chan struct{}) (documents <-chan int) {
 	t.Helper()
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
@@ -104,7 +104,8 @@ func TestTailAndImportOutliveTheirServer(t *testing.T) {
 		t.Errorf("tail: %v", err)
 	}
 	// The server may have been away for less than a second, of which nothing is said.
-	if got := errs.String(); strings.Count(got, "the account is away (") > 1 || strings.Count(got, "the account is back after ") != strings.Count(got, "the account is away (") {
+	if got := errs.String(); strings.Count(got, "the account is away (") > 1 ||
+		strings.Count(got, "the account is back after ") != strings.Count(got, "the account is away (") {
 		t.Errorf("import said %q, want one line that it is away, and one that it is back", got)
 	}
 }
@@ -134,7 +135,8 @@ func TestAnImportIntoAnAccountGoesOnWhereItStopped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		page, err := orders.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{MaxItems: 2000})
+		page, err := orders.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()},
+			feed.ReadOptions{MaxItems: 2000})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -64,8 +64,8 @@ type backedUp struct {
 	Checked   bool   `json:"checked"`
 }
 
-// backupStore copies a store and checks the copy. A copy with violations is kept, because there may be no better copy: the
-// store itself has the same violations.
+// backupStore copies a store and checks the copy. A copy with violations is kept, because there may be no better copy:
+// the store itself has the same violations.
 func (o *backupOptions) backupStore(cmd *cobra.Command, from, to string) error {
 	ctx := cmd.Context()
 	var received atomic.Int64

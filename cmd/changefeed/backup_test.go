@@ -75,7 +75,8 @@ func TestACheckThatIsInterruptedSaysSo(t *testing.T) {
 	check.SetOut(&said)
 	check.SetErr(&said)
 	err := check.ExecuteContext(until{t.Context(), dir})
-	if err == nil || !strings.HasPrefix(err.Error(), dir+": interrupted after ") || !strings.HasSuffix(err.Error(), " records, with 0 violations until then") {
+	if err == nil || !strings.HasPrefix(err.Error(), dir+": interrupted after ") ||
+		!strings.HasSuffix(err.Error(), " records, with 0 violations until then") {
 		t.Errorf("got %v, want that it was interrupted", err)
 	}
 }

@@ -50,19 +50,23 @@ With any other benchmark the two builds run it as a whole in turns, which takes 
 				return err
 			}
 			return bench.Measure(cmd.Context(), chosen, bench.Plan{
-				Dir: o.dir, Against: o.against, Load: o.load, Binary: binary, Out: cmd.OutOrStdout(), JSON: o.output.value == "json", Log: cmd.ErrOrStderr(),
+				Dir: o.dir, Against: o.against, Load: o.load, Binary: binary, Out: cmd.OutOrStdout(),
+				JSON: o.output.value == "json", Log: cmd.ErrOrStderr(),
 			})
 		},
 	}
-	cmd.Flags().StringVarP(&o.dir, "dir", "d", "", "`directory` for the data, on the disk to measure; it is removed again (default the system's)")
-	cmd.Flags().StringVar(&o.against, "against", "", "`binary` of another build of changefeed, to measure against; without names, its servers")
-	cmd.Flags().DurationVar(&o.load, "load", 0, "how `long` serve_memory has requests of all kinds at once, after its other load of 4.5 s")
+	cmd.Flags().StringVarP(&o.dir, "dir", "d", "",
+		"`directory` for the data, on the disk to measure; it is removed again (default the system's)")
+	cmd.Flags().StringVar(&o.against, "against", "",
+		"`binary` of another build of changefeed, to measure against; without names, its servers")
+	cmd.Flags().DurationVar(&o.load, "load", 0,
+		"how `long` serve_memory has requests of all kinds at once, after its other load of 4.5 s")
 	o.output = output(cmd)
 	return cmd
 }
 
-// chooseBenchmarks returns the benchmarks with the given names. Without names, these are all benchmarks or, if another build is
-// measured, those that measure that build as quickly as this build.
+// chooseBenchmarks returns the benchmarks with the given names. Without names, these are all benchmarks or, if another
+// build is measured, those that measure that build as quickly as this build.
 func (o *benchOptions) chooseBenchmarks(names []string) ([]bench.Benchmark, error) {
 	if o.against != "" && len(names) == 0 {
 		return bench.Rivalled(), nil

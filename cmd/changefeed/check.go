@@ -86,7 +86,8 @@ func (o *checkOptions) checkStore(cmd *cobra.Command, store string) (checked, er
 	})
 	found.Records = records.Load()
 	if err != nil && ctx.Err() != nil { // the error of an interrupted read says nothing about the store
-		err = fmt.Errorf("%s: interrupted after %d records, with %s until then", store, found.Records, terminal.Count(len(found.Violations), "violation"))
+		err = fmt.Errorf("%s: interrupted after %d records, with %s until then", store, found.Records,
+			terminal.Count(len(found.Violations), "violation"))
 	}
 	if err != nil {
 		found.Error = err.Error()

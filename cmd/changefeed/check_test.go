@@ -31,7 +31,8 @@ func damagedStore(t *testing.T) (dir string) {
 				t.Fatal(err)
 			}
 			for j := range 500 {
-				if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"%d","pk":"p","pad":%q}`, j, strings.Repeat(fmt.Sprint(j), 100))); err != nil {
+				if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"%d","pk":"p","pad":%q}`, j,
+					strings.Repeat(fmt.Sprint(j), 100))); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -100,7 +101,8 @@ func TestACheckReportsWhatItHasFound(t *testing.T) {
 	dir := deficientStore(t)
 	const first = `has no version at LSN 1 of log 0`
 	out, _, err := call(t, "check", dir)
-	if !errors.Is(err, docstore.ErrCorrupt) || !strings.Contains(out, first+"\n") || strings.Contains(out, "no violation\n") {
+	if !errors.Is(err, docstore.ErrCorrupt) || !strings.Contains(out, first+"\n") ||
+		strings.Contains(out, "no violation\n") {
 		t.Errorf("got %q, %v, want violations, among them %s", out, err, first)
 	}
 	var report checked
@@ -130,7 +132,8 @@ func TestACopyWithViolationsIsKept(t *testing.T) {
 	}
 }
 
-// A check that cannot be done is a report, too, and its error tells how to go on. One that was called wrongly reports nothing.
+// A check that cannot be done is a report, too, and its error tells how to go on. One that was called wrongly reports
+// nothing.
 func TestACheckThatCannotBeDoneSaysWhy(t *testing.T) {
 	var report checked
 	out, _, err := call(t, "check", "http://127.0.0.1:1", "-o", "json")
@@ -138,7 +141,8 @@ func TestACheckThatCannotBeDoneSaysWhy(t *testing.T) {
 		report.Error != err.Error() || place.Hint(err) == "" {
 		t.Errorf("got %q, %v, want a report with the error, which has a hint", out, err)
 	}
-	if out, _, err := call(t, "check", "cosmos:shop/orders", "-o", "json"); !errors.As(err, new(usage.Error)) || out != "" {
+	if out, _, err := call(t, "check", "cosmos:shop/orders", "-o", "json"); !errors.As(err, new(usage.Error)) ||
+		out != "" {
 		t.Errorf("got %q, %v, want an error of usage alone", out, err)
 	}
 }

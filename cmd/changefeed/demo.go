@@ -50,7 +50,8 @@ figure of its own. Ctrl-C ends the demo early, with the same judgement.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	f := cmd.Flags()
-	f.StringVarP(&o.dir, "dir", "d", "", "`directory` of the store, which is kept (default a temporary one, removed at the end)")
+	f.StringVarP(&o.dir, "dir", "d", "",
+		"`directory` of the store, which is kept (default a temporary one, removed at the end)")
 	f.DurationVar(&o.length, "for", 20*time.Second, "how long to write")
 	_ = cmd.MarkFlagDirname("dir")
 	o.output = output(cmd)
@@ -61,7 +62,8 @@ figure of its own. Ctrl-C ends the demo early, with the same judgement.`,
 // standard error, so standard output contains only the report.
 func (o *demoOptions) run(cmd *cobra.Command) (err error) {
 	if o.length < shortestDemo {
-		return usage.Flag("for", o.length.String(), fmt.Sprintf("at least %v, for the takeover to fit in", shortestDemo))
+		return usage.Flag("for", o.length.String(), fmt.Sprintf("at least %v, for the takeover to fit in",
+			shortestDemo))
 	}
 	dir := o.dir
 	if dir == "" {

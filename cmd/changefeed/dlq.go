@@ -33,7 +33,8 @@ and that were parked so that the feed could go on.`,
 		},
 		SuggestionsMinimumDistance: 2,
 	}
-	cmd.AddCommand(dlqListCommand(), dlqShowCommand(), dlqRetryCommand(), dlqReleaseCommand(), dlqWithdrawCommand(), dlqDropCommand())
+	cmd.AddCommand(dlqListCommand(), dlqShowCommand(), dlqRetryCommand(), dlqReleaseCommand(), dlqWithdrawCommand(),
+		dlqDropCommand())
 	return cmd
 }
 
@@ -62,8 +63,10 @@ type letterOptions struct {
 func (o *letterOptions) register(cmd *cobra.Command) {
 	o.placeFlags.register(cmd)
 	cmd.Flags().StringVar(&o.query.Name, "name", "", "`name` of the deployment unit")
-	cmd.Flags().Var(&o.key, "key", `only letters of this partition key: text such as London, or JSON such as [5] or ["a","b"]`)
-	cmd.Flags().StringVar(&o.query.Source, "source", "", "`address` of the container that the unit reads, if several units have the name")
+	cmd.Flags().Var(&o.key, "key",
+		`only letters of this partition key: text such as London, or JSON such as [5] or ["a","b"]`)
+	cmd.Flags().StringVar(&o.query.Source, "source", "",
+		"`address` of the container that the unit reads, if several units have the name")
 	_ = cmd.MarkFlagRequired("name") // fails only for an unknown flag
 	cmd.ValidArgsFunction = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
 	o.form = output(cmd)
@@ -71,7 +74,8 @@ func (o *letterOptions) register(cmd *cobra.Command) {
 
 // leasesFlag adds the flag of the leases in which a unit without letters is looked for.
 func (o *letterOptions) leasesFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.query.Leases, "leases", "", "`address` of the lease container, where a unit without letters is looked for (default leases, beside the letters, if that is there)")
+	cmd.Flags().StringVar(&o.query.Leases, "leases", "",
+		"`address` of the lease container, where a unit without letters is looked for (default leases, beside the letters, if that is there)")
 }
 
 // parse reads the arguments: a file, or the address of a container, and ids. Where flags name the container all of them
@@ -87,14 +91,17 @@ func (o *letterOptions) parse(cmd *cobra.Command, args []string) (at letters.Pla
 		at.Address, err = o.containerAddress(cmd, nil)
 		return at, err
 	case len(args) == 0:
-		return at, usage.Error{Err: errors.New("ADDRESS or FILE is missing: want " + place.AddressForms + ", or a file of letters; or --db and --container")}
+		return at, usage.Error{Err: errors.New("ADDRESS or FILE is missing: want " + place.AddressForms +
+			", or a file of letters; or --db and --container")}
 	}
 	o.query.IDs = args[1:]
 	return letters.Parse(args[0])
 }
 
 // readLetters calls f with the selected letters, and with where they are.
-func (o *letterOptions) readLetters(cmd *cobra.Command, args []string, f func(from string, all letters.Seq) error) error {
+func (o *letterOptions) readLetters(cmd *cobra.Command, args []string,
+	f func(from string, all letters.Seq) error,
+) error {
 	at, err := o.parse(cmd, args)
 	if err != nil {
 		return err
@@ -113,7 +120,8 @@ func (o *letterOptions) readLetters(cmd *cobra.Command, args []string, f func(fr
 
 // sourceOfFile refuses --source for a file, because there is no container to compare --source with.
 func (o *letterOptions) sourceOfFile() error {
-	return usage.Error{Err: fmt.Errorf("--source is %s: the letters are in a file, which does not have what their unit reads: leave it out", o.query.Source)}
+	return usage.Error{Err: fmt.Errorf("--source is %s: the letters are in a file, which does not have what their "+
+		"unit reads: leave it out", o.query.Source)}
 }
 
 // checkIDs requires either ids or --all. Without both there is nothing to do, and with both the meaning is unclear.
@@ -121,9 +129,11 @@ func (o *letterOptions) sourceOfFile() error {
 func (o *letterOptions) checkIDs() error {
 	switch {
 	case o.all && len(o.query.IDs) > 0:
-		return usage.Error{Err: fmt.Errorf("ID is %s, and --all is set: want IDs or --all, and not both", strings.Join(o.query.IDs, " "))}
+		return usage.Error{Err: fmt.Errorf("ID is %s, and --all is set: want IDs or --all, and not both",
+			strings.Join(o.query.IDs, " "))}
 	case !o.all && len(o.query.IDs) == 0:
-		return usage.Error{Err: errors.New("ID is missing: want those that changefeed dlq list shows, or --all, and not both")}
+		return usage.Error{Err: errors.New("ID is missing: want those that changefeed dlq list shows, or --all, " +
+			"and not both")}
 	}
 	return nil
 }

@@ -68,7 +68,8 @@ the same: documents are JSON.` + salvageHelp,
 	o.selection.register(cmd)
 	o.output = output(cmd) // for callers that pass -o to every command, and for the list of losses
 	cmd.Flags().BoolVar(&o.system, "system", false, "keep the system properties")
-	cmd.Flags().BoolVar(&o.wrecked, "salvage", false, "write what can still be read of a damaged store, and list what cannot")
+	cmd.Flags().BoolVar(&o.wrecked, "salvage", false,
+		"write what can still be read of a damaged store, and list what cannot")
 	cmd.MarkFlagsMutuallyExclusive("salvage", "range")
 	return cmd
 }
@@ -78,8 +79,8 @@ func (o *exportOptions) documentOptions() unload.Options {
 	return unload.Options{Key: o.key.Value, Range: o.rng.Value(), System: o.system}
 }
 
-// salvageDocuments writes the remaining documents of a container, or of all containers, in a damaged store, and then the
-// losses. The losses come last, because on a terminal the end is read. They go to standard error, so they are
+// salvageDocuments writes the remaining documents of a container, or of all containers, in a damaged store, and then
+// the losses. The losses come last, because on a terminal the end is read. They go to standard error, so they are
 // separate from documents that are written into a file.
 func (o *exportOptions) salvageDocuments(cmd *cobra.Command, args []string) error {
 	dir, name, err := o.damagedStore(cmd, args)

@@ -41,7 +41,8 @@ type placeFlags struct {
 
 // register adds the flags to a command.
 func (p *placeFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&p.db, "db", "", "`directory` of a store; with --container the short form of a docstore address")
+	cmd.Flags().StringVar(&p.db, "db", "",
+		"`directory` of a store; with --container the short form of a docstore address")
 	cmd.Flags().StringVar(&p.container, "container", p.container, "`name` of the container in it")
 	_ = cmd.MarkFlagDirname("db") // fails only for an unknown flag
 	accountFlags(cmd, &p.account)
@@ -50,8 +51,8 @@ func (p *placeFlags) register(cmd *cobra.Command) {
 // errNoAddress means that a command line names no container.
 var errNoAddress = errors.New("ADDRESS is missing: want " + place.AddressForms + "; or --db and --container")
 
-// containerAddress returns the container's address, from args or from the flags. If both are given, address fails, because
-// either could be a mistake.
+// containerAddress returns the container's address, from args or from the flags. If both are given, address fails,
+// because either could be a mistake.
 func (p *placeFlags) containerAddress(cmd *cobra.Command, args []string) (a place.Address, err error) {
 	ok := true
 	switch {
@@ -102,9 +103,12 @@ func (p *placeFlags) withOpener(f func(o *place.Opener) error) (err error) {
 // accountFlags adds the flags of an account. The same settings can come from the environment.
 func accountFlags(cmd *cobra.Command, f *place.Settings) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.Endpoint, "endpoint", "", "`URL` of the account of a cosmos address (default $"+place.EndpointVariable+")")
-	flags.StringVar(&f.Key, "account-key", "", "`key` of the account; better given as $"+place.KeyVariable+", which others cannot see")
-	flags.StringVar(&f.Connection, "connection-string", "", "endpoint and key in one `text` (default $"+place.ConnectionVariable+")")
+	flags.StringVar(&f.Endpoint, "endpoint", "",
+		"`URL` of the account of a cosmos address (default $"+place.EndpointVariable+")")
+	flags.StringVar(&f.Key, "account-key", "",
+		"`key` of the account; better given as $"+place.KeyVariable+", which others cannot see")
+	flags.StringVar(&f.Connection, "connection-string", "",
+		"endpoint and key in one `text` (default $"+place.ConnectionVariable+")")
 	flags.StringVar(&f.CA, "ca", "", "`file` with the certificate of a server that made its own")
 }
 
@@ -114,7 +118,8 @@ func (p *placeFlags) addPatience(cmd *cobra.Command) {
 	p.retries = &place.Patience{Say: func(format string, args ...any) {
 		fmt.Fprintf(cmd.ErrOrStderr(), cmd.CommandPath()+": "+format+"\n", args...)
 	}}
-	cmd.Flags().DurationVar(&p.retries.Limit, "patience", place.DefaultLimit, "how long to try again when an account cannot be reached; 0s does not")
+	cmd.Flags().DurationVar(&p.retries.Limit, "patience", place.DefaultLimit,
+		"how long to try again when an account cannot be reached; 0s does not")
 }
 
 // storeHelp is the end of the help of commands about a whole store.

@@ -39,8 +39,10 @@ func TestFlagsOfAnInstanceSetWhatTheyName(t *testing.T) {
 		t.Errorf("without flags: %s, want %s", got, wanted)
 	}
 	want = changefeed.Options{
-		Instance: "one", MaxItems: 1, MinLeases: 2, Poll: 3 * time.Second, Acquire: 4 * time.Second, Renew: 5 * time.Second,
-		Expiration: 6 * time.Second, Drain: 7 * time.Second, HandlerTimeout: 8 * time.Second, Concurrency: 9, OnFailure: changefeed.FailurePolicy{
+		Instance: "one", MaxItems: 1, MinLeases: 2, Poll: 3 * time.Second, Acquire: 4 * time.Second,
+		Renew:      5 * time.Second,
+		Expiration: 6 * time.Second, Drain: 7 * time.Second, HandlerTimeout: 8 * time.Second, Concurrency: 9,
+		OnFailure: changefeed.FailurePolicy{
 			MaxAttempts: 10,
 			MaxAge:      11 * time.Second,
 			MaxSetAside: 12,
@@ -49,8 +51,9 @@ func TestFlagsOfAnInstanceSetWhatTheyName(t *testing.T) {
 	}
 	cmd := &cobra.Command{}
 	o.register(cmd)
-	err := cmd.ParseFlags(strings.Fields("--instance one --max-items 1 --min-leases 2 --poll 3s --acquire 4s --renew 5s " +
-		"--expiration 6s --drain 7s --timeout 8s --concurrency 9 --max-attempts 10 --max-age 11s --max-set-aside 12 --hold"))
+	err := cmd.ParseFlags(strings.Fields("--instance one --max-items 1 --min-leases 2 --poll 3s --acquire 4s " +
+		"--renew 5s --expiration 6s --drain 7s --timeout 8s --concurrency 9 --max-attempts 10 --max-age 11s " +
+		"--max-set-aside 12 --hold"))
 	if got, wanted := told(t, o.Options), told(t, want); err != nil || got != wanted {
 		t.Errorf("got %s, %v, want %s", got, err, wanted)
 	}
@@ -69,7 +72,8 @@ func told(t *testing.T, o changefeed.Options) string {
 	return string(text)
 }
 
-// What the flags say of the program reaches it. The expiration of the leases bounds how long one may go on without its lease.
+// What the flags say of the program reaches it. The expiration of the leases bounds how long one may go on without its
+// lease.
 func TestAProgramKnowsItsLimits(t *testing.T) {
 	var o runOptions
 	cmd := &cobra.Command{}
@@ -78,15 +82,16 @@ func TestAProgramKnowsItsLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := program.Options{
-		Meta: true, Grace: 2 * time.Second, Jobs: 3, Expiration: 4 * time.Second, Stdout: io.Discard, Log: slog.Default(),
+		Meta: true, Grace: 2 * time.Second, Jobs: 3, Expiration: 4 * time.Second, Stdout: io.Discard,
+		Log: slog.Default(),
 	}
 	if got := o.programOptions(io.Discard, slog.Default()); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
-// A relay that lets events expire writes to their container. Any other one reads it, because a relay of another unit may let
-// them expire.
+// A relay that lets events expire writes to their container. Any other one reads it, because a relay of another unit
+// may let them expire.
 func TestARelayKnowsItsContainer(t *testing.T) {
 	db, err := docstore.Open("", docstore.Options{InMemory: true})
 	if err != nil {
@@ -106,7 +111,8 @@ func TestARelayKnowsItsContainer(t *testing.T) {
 		var o relayOptions
 		cmd := &cobra.Command{}
 		o.register(cmd)
-		if err := cmd.ParseFlags(strings.Fields(tt.flags + " --to embedded:nats --alarm 5m --origin /contacts")); err != nil {
+		if err := cmd.ParseFlags(strings.Fields(tt.flags +
+			" --to embedded:nats --alarm 5m --origin /contacts")); err != nil {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer
@@ -117,7 +123,8 @@ func TestARelayKnowsItsContainer(t *testing.T) {
 		}
 		got.Hooks.Expiring(outbox.Message{Key: "c1", ID: "e1", Action: "Created"}, 90*time.Second)
 		text := log.String()
-		if !strings.Contains(text, "level=WARN") || !strings.Contains(text, "id=e1") || !strings.Contains(text, "left=1m30s") {
+		if !strings.Contains(text, "level=WARN") || !strings.Contains(text, "id=e1") ||
+			!strings.Contains(text, "left=1m30s") {
 			t.Errorf("the warning of an event that expires: %q", text)
 		}
 	}
@@ -126,7 +133,10 @@ func TestARelayKnowsItsContainer(t *testing.T) {
 // Rejects go beside the input, unless they are wanted elsewhere.
 func TestRejectsHaveAFile(t *testing.T) {
 	for _, tt := range [][3]string{
-		{"in.ndjson", "", "in.ndjson.rejects"}, {"-", "", "stdin.rejects"}, {"-", "bad", "bad"}, {"in.ndjson", "bad", "bad"},
+		{"in.ndjson", "", "in.ndjson.rejects"},
+		{"-", "", "stdin.rejects"},
+		{"-", "bad", "bad"},
+		{"in.ndjson", "bad", "bad"},
 	} {
 		o := importOptions{input: tt[0]}
 		o.load.Rejects, o.load.Writers = tt[1], 1
@@ -163,7 +173,8 @@ func TestRejectsAreNeverWrittenOverTheInput(t *testing.T) {
 // A container that nothing can be loaded into is not made.
 func TestAMissingInputMakesNoContainer(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "data")
-	if _, _, err := call(t, "import", filepath.Join(t.TempDir(), "missing"), "docstore:"+store+"#c", "--pk", "/id"); err == nil {
+	if _, _, err := call(t, "import", filepath.Join(t.TempDir(), "missing"), "docstore:"+store+"#c", "--pk",
+		"/id"); err == nil {
 		t.Error("a missing input was imported")
 	}
 	if _, err := os.Stat(store); err == nil {

@@ -81,6 +81,7 @@ func complete(cmd *cobra.Command) {
 		if strings.HasPrefix(name, "file") || name == "directory" {
 			return
 		}
-		_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
+		// fails only for an unknown flag
+		_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	})
 }

@@ -20,7 +20,8 @@ func TestHelpFitsATerminal(t *testing.T) {
 			t.Errorf("help of %s: %q", args[0], text)
 		}
 		for line := range strings.SplitSeq(text, "\n") {
-			example := strings.HasPrefix(line, "  ") && strings.Contains(line, "changefeed ") || strings.HasPrefix(line, "    --jwks")
+			example := strings.HasPrefix(line, "  ") && strings.Contains(line, "changefeed ") ||
+				strings.HasPrefix(line, "    --jwks")
 			if n := utf8.RuneCountInString(line); n > terminal.Narrow && !example {
 				t.Errorf("help of %s has a line of %d characters: %s", args[0], n, line)
 			}

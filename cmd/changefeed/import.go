@@ -73,15 +73,7 @@ A container that does not exist is made, with its store, if --pk gives its parti
   changefeed import orders.json --db data --container orders --pk /tenant,/user --ranges 4
   gzip -dc events.ndjson.gz | changefeed import - --db data --container events --pk /id --ttl 24h
   changefeed import orders.json http://127.0.0.1:8081/shop/orders --pk /city`,
-		Args: func(_ *cobra.Command, args []string) error {
-			switch {
-			case len(args) == 0:
-				return errors.New("FILE or - is missing")
-			case len(args) > 2:
-				return fmt.Errorf("there are %d arguments: want a file, or - for standard input, and an address", len(args))
-			}
-			return nil
-		},
+		Args: checkImportArguments,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o.input = args[0]
 			if o.to, err = o.containerAddress(cmd, args[1:]); err != nil {
@@ -93,15 +85,28 @@ A container that does not exist is made, with its store, if --pk gives its parti
 	o.placeFlags.register(cmd)
 	o.addPatience(cmd)
 	f := cmd.Flags()
-	f.StringSliceVar(&o.pk, "pk", nil, "`path` of the partition key, up to three for a hierarchical one; for a new container")
+	f.StringSliceVar(&o.pk, "pk", nil,
+		"`path` of the partition key, up to three for a hierarchical one; for a new container")
 	f.IntVar(&o.ranges, "ranges", 1, "physical partitions of a new container, in a store or on changefeed serve")
-	f.Var(&o.ttl, "ttl", "time to live of the documents of a new container, such as 3600 or 1h; -1 leaves it to each document's ttl")
-	f.DurationVar(&o.retention, "retention", 0, "how long a new container keeps all versions and deletes for its feed, such as 24h")
+	f.Var(&o.ttl, "ttl",
+		"time to live of the documents of a new container, such as 3600 or 1h; -1 leaves it to each document's ttl")
+	f.DurationVar(&o.retention, "retention", 0,
+		"how long a new container keeps all versions and deletes for its feed, such as 24h")
 	f.StringVar(&o.load.Rejects, "rejects", "", "`file` for what was refused (default FILE.rejects)")
 	f.IntVar(&o.load.Writers, "writers", defaultWriters, "documents that are written at the same time")
 	f.BoolVar(&o.load.Restart, "restart", false, "begin anew, although an interrupted import could go on")
 	o.output = output(cmd)
 	return cmd
+}
+
+func checkImportArguments(_ *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return errors.New("FILE or - is missing")
+	case len(args) > 2:
+		return fmt.Errorf("there are %d arguments: want a file, or - for standard input, and an address", len(args))
+	}
+	return nil
 }
 
 // run checks everything that can be checked before creating the container, so a misspelled path does not leave an
@@ -185,7 +190,8 @@ func (o *importOptions) openInput(ctx context.Context) (*os.File, error) {
 		return nil, fmt.Errorf("open input: %w", err)
 	}
 	if info, err := f.Stat(); err == nil && info.IsDir() {
-		return nil, errors.Join(usage.Error{Err: fmt.Errorf("input %s is a directory: want a file, or -", o.input)}, f.Close())
+		return nil, errors.Join(usage.Error{Err: fmt.Errorf("input %s is a directory: want a file, or -", o.input)},
+			f.Close())
 	}
 	return f, nil
 }

@@ -98,10 +98,12 @@ func judge(entries []entry, sold map[string]int, victims map[string]bool, stoppe
 			inBatch = inBatch || order{c.Key, c.N} == before
 		}
 		if doneBy[before] == "" && !inBatch && e.N > 1 {
-			wrong = append(wrong, fmt.Sprintf("%s of %s by %s: %d comes before %d is done", e.Key, e.Lease, e.Instance, e.N, e.N-1))
+			wrong = append(wrong, fmt.Sprintf("%s of %s by %s: %d comes before %d is done", e.Key, e.Lease, e.Instance,
+				e.N, e.N-1))
 		}
 		if len(batch) > 0 && batch[len(batch)-1].LSN > e.LSN {
-			wrong = append(wrong, fmt.Sprintf("batch of %s by %s: LSN %d comes after a newer one", e.Lease, e.Instance, e.LSN))
+			wrong = append(wrong, fmt.Sprintf("batch of %s by %s: LSN %d comes after a newer one", e.Lease, e.Instance,
+				e.LSN))
 		}
 		by := doneBy[order{e.Key, e.N}]
 		again := by != "" && !victims[by]
@@ -109,7 +111,8 @@ func judge(entries []entry, sold map[string]int, victims map[string]bool, stoppe
 			inHand[e.Lease] = e.Batch
 		}
 		if again && inHand[e.Lease] != e.Batch {
-			wrong = append(wrong, fmt.Sprintf("%s of %s by %s: %d comes again, which %s has done and kept", e.Key, e.Lease, e.Instance, e.N, by))
+			wrong = append(wrong, fmt.Sprintf("%s of %s by %s: %d comes again, which %s has done and kept", e.Key,
+				e.Lease, e.Instance, e.N, by))
 		}
 		open[e.Batch] = append(batch, e)
 	}
@@ -134,7 +137,10 @@ func TestTheJudgeSeesWhatIsWrong(t *testing.T) {
 		{"unfinished, and again", "b1:1 b1:2 a2:1 a2:2 a2:3 a2", ""},
 		{"a victim that goes on", "v1:1 v1 b2:1 b2:2 b2:3 b2 v3:2 v3", "2 comes again, which b has done and kept"},
 		{"the batch in hand of a stopped one", "s1:1 s1 b2:1 b2:2 b2:3 b2 s3:2 s3:3 s3", ""},
-		{"a stopped one that goes on", "s1:1 s1 b2:1 b2:2 b2:3 b2 s3:2 s3 s4:3 s4", "3 comes again, which b has done and kept"},
+		{
+			"a stopped one that goes on", "s1:1 s1 b2:1 b2:2 b2:3 b2 s3:2 s3 s4:3 s4",
+			"3 comes again, which b has done and kept",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var entries []entry
@@ -147,7 +153,8 @@ func TestTheJudgeSeesWhatIsWrong(t *testing.T) {
 				}
 				entries = append(entries, e)
 			}
-			got := strings.Join(judge(entries, map[string]int{"k": 3}, map[string]bool{"v": true, "s": true}, "s"), "; ")
+			got := strings.Join(judge(entries, map[string]int{"k": 3}, map[string]bool{"v": true, "s": true}, "s"),
+				"; ")
 			if tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}

@@ -16,7 +16,13 @@ func TestTheGraceEndsBeforeTheDrain(t *testing.T) {
 	for _, tt := range []struct {
 		grace time.Duration
 		taken bool
-	}{{0, false}, {time.Second, true}, {10*time.Second - 1, true}, {10 * time.Second, false}, {11 * time.Second, false}} {
+	}{
+		{0, false},
+		{time.Second, true},
+		{10*time.Second - 1, true},
+		{10 * time.Second, false},
+		{11 * time.Second, false},
+	} {
 		o := runOptions{grace: tt.grace}
 		o.Options.Drain = 10 * time.Second
 		if err := o.checkFlags(); (err == nil) != tt.taken || err != nil && !errors.As(err, new(usage.Error)) {
@@ -30,7 +36,8 @@ func TestADrainThatIsNoTimeIsNamed(t *testing.T) {
 	for _, drain := range []time.Duration{0, -time.Second} {
 		o := runOptions{grace: time.Second}
 		o.Options.Drain = drain
-		if err := o.checkFlags(); !errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), "--drain is "+drain.String()) {
+		if err := o.checkFlags(); !errors.As(err, new(usage.Error)) ||
+			!strings.HasPrefix(err.Error(), "--drain is "+drain.String()) {
 			t.Errorf("a drain of %v: %v", drain, err)
 		}
 	}
@@ -60,7 +67,8 @@ func TestTheLeastValuesAreTaken(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	nowhere := []string{
-		"relay", "--source", "docstore:" + t.TempDir() + "#none", "--name", "x", "--to", "embedded:" + t.TempDir(), "--expire-after",
+		"relay", "--source", "docstore:" + t.TempDir() + "#none", "--name", "x", "--to", "embedded:" + t.TempDir(),
+		"--expire-after",
 	}
 	for _, tt := range []struct {
 		args  []string
@@ -116,7 +124,8 @@ func TestAnEmptyFlagOfAServerIsRefused(t *testing.T) {
 		root.SetArgs(append([]string{"serve", "--listen", "127.0.0.1:0"}, tt.args...))
 		root.SetOut(io.Discard)
 		root.SetErr(io.Discard)
-		if err := root.ExecuteContext(ended); !errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), tt.says) {
+		if err := root.ExecuteContext(ended); !errors.As(err, new(usage.Error)) ||
+			!strings.HasPrefix(err.Error(), tt.says) {
 			t.Errorf("%q: %v, want %q", tt.args, err, tt.says)
 		}
 	}

@@ -35,7 +35,8 @@ func mergeCommand() *cobra.Command {
 // mergeArgs accepts two ids, alone or after an address. An id contains no colon, but every address does.
 func mergeArgs(_ *cobra.Command, args []string) error {
 	if n := len(args); n < 2 || n > 3 || n == 2 && strings.Contains(args[0], ":") {
-		return fmt.Errorf("arguments are %q: want the ids of two partitions, as changefeed ranges shows them, after the ADDRESS if there is one", args)
+		return fmt.Errorf("arguments are %q: want the ids of two partitions, as changefeed ranges shows them, after "+
+			"the ADDRESS if there is one", args)
 	}
 	return nil
 }

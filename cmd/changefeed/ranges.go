@@ -48,7 +48,8 @@ func (o *partitionOptions) writePartitions(w io.Writer, parts []feed.Partition, 
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "PARTITION\tRANGE\tCAME FROM")
 	for _, partition := range parts {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", partition.ID, partition.Range.String(), terminal.OrDash(strings.Join(partition.Parents, " ")))
+		fmt.Fprintf(t, "%s\t%s\t%s\n", partition.ID, partition.Range.String(),
+			terminal.OrDash(strings.Join(partition.Parents, " ")))
 	}
 	return t.Flush()
 }

@@ -28,7 +28,8 @@ var instead = map[string]string{
 	// TestTheDemoEndsWell runs it.
 	"changefeed demo --for 20s -o json": "changefeed demo --help",
 	// A second may be short here, and ports are taken.
-	"changefeed serve --db served --http &   # or without the &, in a terminal of its own": "changefeed serve --db served --http --listen 127.0.0.1:8081 >served.txt &",
+	"changefeed serve --db served --http &   # or without the &, in a terminal of its own": "changefeed serve --db " +
+		"served --http --listen 127.0.0.1:8081 >served.txt &",
 	"sleep 1": "until [ -s served.txt ]; do sleep 0.1; done",
 }
 
@@ -97,15 +98,18 @@ func TestTheReadmeNamesEachPackageAndCommand(t *testing.T) {
 	slices.Sort(packages)
 	for _, p := range slices.Compact(packages) {
 		dir, below, isBelow := strings.Cut(p, "/")
-		if isBelow && slices.Contains([]string{"internal", "conformance", "tools"}, dir) || dir == "cmd" || dir == "trigger" && !isBelow {
+		if isBelow && slices.Contains([]string{"internal", "conformance", "tools"}, dir) || dir == "cmd" ||
+			dir == "trigger" && !isBelow {
 			continue // what users do not import, and directories without a package
 		}
-		if named := "`" + p + "`"; !strings.Contains(table, named) && (!isBelow || !strings.Contains(table, "`"+below+"`")) && !strings.Contains(table, "["+p+"]") {
+		if named := "`" + p + "`"; !strings.Contains(table, named) &&
+			(!isBelow || !strings.Contains(table, "`"+below+"`")) && !strings.Contains(table, "["+p+"]") {
 			t.Errorf("the table of the README lacks %s", p)
 		}
 	}
 	for _, c := range commands() {
-		if name := c.Name(); !c.Hidden && !strings.Contains(readme, "**"+name+"**") && !strings.Contains(readme, "changefeed "+name) {
+		if name := c.Name(); !c.Hidden && !strings.Contains(readme, "**"+name+"**") &&
+			!strings.Contains(readme, "changefeed "+name) {
 			t.Errorf("the README lacks the command %s", name)
 		}
 	}
@@ -131,7 +135,10 @@ changefeed import in.ndjson http://127.0.0.1:8081/shop/orders --pk /city
 `+once.Replace(blocks[0][1])+`
 echo '{"id":"bad-order","city":"Oslo"}' | changefeed import - http://127.0.0.1:8081/shop/orders
 `+once.Replace(blocks[1][1])+"kill $!\n", "8081", freePort(t)))
-	for _, want := range []string{`{"id":"bad-order","city":"Oslo",`, "mailer in shop/letters: 1 dead letter of 1 key", "./mail.sh: exit status 1"} {
+	for _, want := range []string{
+		`{"id":"bad-order","city":"Oslo",`, "mailer in shop/letters: 1 dead letter of 1 key",
+		"./mail.sh: exit status 1",
+	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the commands do not say %q:\n%s", want, said)
 		}

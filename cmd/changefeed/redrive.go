@@ -48,11 +48,14 @@ type requestOptions struct {
 func (o *requestOptions) register(cmd *cobra.Command) {
 	o.letterOptions.register(cmd)
 	o.query.Sole = true
-	cmd.Flags().StringVar(&o.leases, "leases", "", "`address` of the lease container (default leases, beside the letters)")
+	cmd.Flags().StringVar(&o.leases, "leases", "",
+		"`address` of the lease container (default leases, beside the letters)")
 }
 
 // withLetters calls f with the letters, and with the leases among which the requests are written.
-func (o *requestOptions) withLetters(cmd *cobra.Command, args []string, check func() error, f func(r *letters.Redrive) error) error {
+func (o *requestOptions) withLetters(cmd *cobra.Command, args []string, check func() error,
+	f func(r *letters.Redrive) error,
+) error {
 	at, err := o.parse(cmd, args)
 	if err != nil {
 		return err
@@ -82,7 +85,9 @@ func (o *redriveOptions) register(cmd *cobra.Command) {
 }
 
 // askProcessors calls f, which sends the requests, and writes the answers as they come.
-func (o *redriveOptions) askProcessors(cmd *cobra.Command, args []string, check func() error, report *letters.Report, f func(r *letters.Redrive) error) error {
+func (o *redriveOptions) askProcessors(cmd *cobra.Command, args []string, check func() error, report *letters.Report,
+	f func(r *letters.Redrive) error,
+) error {
 	if o.wait <= 0 {
 		return usage.Flag("wait", o.wait.String(), "more than 0, such as 30s")
 	}
@@ -110,11 +115,14 @@ with the new cause.` + redriveHelp + dlqHelp,
   changefeed dlq retry mailer.ndjson --name mailer --leases http://127.0.0.1:8081/shop/leases --all`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report := letters.NewReport(cmd.OutOrStdout(), o.form.value, "handled", "letter")
-			return o.askProcessors(cmd, args, o.checkIDs, report, func(r *letters.Redrive) error { return r.Retry(cmd.Context(), report.Write) })
+			return o.askProcessors(cmd, args, o.checkIDs, report, func(r *letters.Redrive) error {
+				return r.Retry(cmd.Context(), report.Write)
+			})
 		},
 	}
 	o.register(cmd)
-	cmd.Flags().BoolVar(&o.all, "all", false, "all letters of the unit or, with --key, of the key, but those that are held")
+	cmd.Flags().BoolVar(&o.all, "all", false,
+		"all letters of the unit or, with --key, of the key, but those that are held")
 	return cmd
 }
 
@@ -133,7 +141,9 @@ The key is that of --key, or those of the letters with the IDs.` + redriveHelp +
 		Example: `  changefeed dlq release http://127.0.0.1:8081/shop/letters --name mailer --key London`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report := letters.NewReport(cmd.OutOrStdout(), o.form.value, "released", "key")
-			return o.askProcessors(cmd, args, o.checkKey, report, func(r *letters.Redrive) error { return r.Release(cmd.Context(), report.Write) })
+			return o.askProcessors(cmd, args, o.checkKey, report, func(r *letters.Redrive) error {
+				return r.Release(cmd.Context(), report.Write)
+			})
 		},
 	}
 	o.register(cmd)
@@ -143,7 +153,8 @@ The key is that of --key, or those of the letters with the IDs.` + redriveHelp +
 // checkKey requires a key, or letters that have a key.
 func (o *redriveOptions) checkKey() error {
 	if o.query.Key == "" && len(o.query.IDs) == 0 {
-		return usage.Error{Err: errors.New("--key is missing: want the partition key to release, or the ID of a letter of it")}
+		return usage.Error{Err: errors.New("--key is missing: want the partition key to release, or the ID of a " +
+			"letter of it")}
 	}
 	return nil
 }
@@ -185,9 +196,11 @@ With -o json, one object: withdrawn is the number of requests.` + leasesHelp + a
 func (o *requestOptions) checkOneKey() error {
 	switch {
 	case len(o.query.IDs) > 0:
-		return usage.Error{Err: fmt.Errorf("ID is %s: requests are withdrawn by their key: want --key, or --all", o.query.IDs[0])}
+		return usage.Error{Err: fmt.Errorf("ID is %s: requests are withdrawn by their key: want --key, or --all",
+			o.query.IDs[0])}
 	case o.all == (o.query.Key != ""):
-		return usage.Error{Err: errors.New("--key is missing: want the partition key of the requests, or --all, and not both")}
+		return usage.Error{Err: errors.New("--key is missing: want the partition key of the requests, or --all, " +
+			"and not both")}
 	}
 	return nil
 }

@@ -71,16 +71,24 @@ func (o *relayOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.to, "to", "", "the `BROKER`")
 	f.StringVar(&o.typ, "type", outbox.EventType, "type of the documents that are events")
-	f.StringVar(&o.origin, "origin", "/events", "where the events come from: the source attribute of the messages, a `URI` reference")
-	f.DurationVar(&o.alarm, "alarm", 0, "warn so long before an event expires that is not published (default a fifth of its time to live)")
-	f.DurationVar(&o.sync, "sync", 0, "how often an embedded broker syncs its files (default with each message, before it is acknowledged)")
-	f.DurationVar(&o.expire, "expire-after", 0, "let an event expire so long after it was published, at least 1m, in a container with a default time to live, which costs a write for each (default when it was to expire anyway)")
-	f.StringVar(&o.listen, "broker-listen", "", "loopback `address` at which consumers reach an embedded broker, such as 127.0.0.1:4222 (default none)")
+	f.StringVar(&o.origin, "origin", "/events",
+		"where the events come from: the source attribute of the messages, a `URI` reference")
+	f.DurationVar(&o.alarm, "alarm", 0,
+		"warn so long before an event expires that is not published (default a fifth of its time to live)")
+	f.DurationVar(&o.sync, "sync", 0,
+		"how often an embedded broker syncs its files (default with each message, before it is acknowledged)")
+	f.DurationVar(&o.expire, "expire-after", 0,
+		"let an event expire so long after it was published, at least 1m, in a container with a default time to "+
+			"live, which costs a write for each (default when it was to expire anyway)")
+	f.StringVar(&o.listen, "broker-listen", "",
+		"loopback `address` at which consumers reach an embedded broker, such as 127.0.0.1:4222 (default none)")
 	f.DurationVar(&o.Options.HandlerTimeout, "timeout", time.Minute, "how long the broker may take for a batch")
 	o.unitOptions.register(cmd, 64, "partition keys of one lease whose events are published at once")
-	f.Lookup("from").Usage = "where a new unit begins (default beginning, so that no event is skipped); for an existing unit as it was given"
+	f.Lookup("from").Usage = "where a new unit begins (default beginning, so that no event is skipped); for an " +
+		"existing unit as it was given"
 	f.Lookup("max-age").Usage = "park an event that has failed for so long, in an outage too; 0 is no limit"
-	f.Lookup("max-attempts").Usage = "park an event after so many attempts; that the broker is down, or answers 429, 502, 503 or 504, counts none, so --max-age parks for that (default 0: never)"
+	f.Lookup("max-attempts").Usage = "park an event after so many attempts; that the broker is down, or answers 429, " +
+		"502, 503 or 504, counts none, so --max-age parks for that (default 0: never)"
 	_ = cmd.MarkFlagRequired("to") // fails only for an unknown flag
 }
 
@@ -127,7 +135,8 @@ func (o *relayOptions) handlerOptions(log *slog.Logger, monitored *place.Contain
 	r := outbox.RelayOptions{
 		Source: o.origin, Decode: outbox.EventsOfType(o.typ), Alarm: o.alarm, ExpireAfter: o.expire,
 		Hooks: outbox.RelayHooks{Expiring: func(m outbox.Message, left time.Duration) {
-			log.Warn("event expires before it is published", "key", m.Key, "id", m.ID, "action", m.Action, "left", left.Round(time.Second).String())
+			log.Warn("event expires before it is published", "key", m.Key, "id", m.ID, "action", m.Action, "left",
+				left.Round(time.Second).String())
 		}},
 	}
 	if o.expire > 0 {
@@ -141,7 +150,10 @@ func (o *relayOptions) handlerOptions(log *slog.Logger, monitored *place.Contain
 // reportPublished reports how many events were published.
 func (o *relayOptions) reportPublished(cmd *cobra.Command, s outbox.RelayStatus) error {
 	if o.output.value == "json" {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"published": s.Published, "parked": s.Parked, "failed": s.Failed, "lag_seconds": s.Lag.Seconds()})
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{
+			"published": s.Published, "parked": s.Parked,
+			"failed": s.Failed, "lag_seconds": s.Lag.Seconds(),
+		})
 	}
 	events := "events"
 	if s.Published == 1 {

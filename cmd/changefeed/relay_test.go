@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/changefeed/outbox"
 )
 
-// A broker that is left open would be in use for the next relay of its process, and an embedded one could lose what it has
-// not synced.
+// A broker that is left open would be in use for the next relay of its process, and an embedded one could lose what it
+// has not synced.
 func TestARelayClosesItsBroker(t *testing.T) {
 	dir, nats, in := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "in.ndjson")
 	event := `{"id":"e1","partitionKey":"c1","type":"domainEvent","seq":1,"data":{"id":"e1","action":"ContactCreatedEvent"}}`
@@ -24,7 +24,8 @@ func TestARelayClosesItsBroker(t *testing.T) {
 	}
 	command(t, "import", in, "docstore:"+dir+"#contacts", "--pk", "/partitionKey")
 	for _, name := range []string{"one", "two"} {
-		got := command(t, "relay", "--source", "docstore:"+dir+"#contacts", "--name", name, "--create-leases", "--once", "--to", "embedded:"+nats)
+		got := command(t, "relay", "--source", "docstore:"+dir+"#contacts", "--name", name, "--create-leases", "--once",
+			"--to", "embedded:"+nats)
 		if strings.TrimSpace(got) != "1 event published" {
 			t.Errorf("relay %s says %q", name, got)
 		}
@@ -60,7 +61,8 @@ func TestAJSONLogHasNothingElseInIt(t *testing.T) {
 	command(t, "import", in, "docstore:"+dir+"#contacts", "--pk", "/partitionKey")
 	relay := []string{
 		"relay", "--source", "docstore:" + dir + "#contacts", "--name", "one", "--create-leases", "--once",
-		"--to", "embedded:" + t.TempDir(), "--max-attempts", "1", "--dead-letters", filepath.Join(t.TempDir(), "letters"), "-v", "-o", "json",
+		"--to", "embedded:" + t.TempDir(), "--max-attempts", "1", "--dead-letters",
+		filepath.Join(t.TempDir(), "letters"), "-v", "-o", "json",
 	}
 	out, said, err := call(t, relay...)
 	if err != nil || !strings.Contains(out, `"parked":1,"published":1}`) {

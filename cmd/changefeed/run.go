@@ -97,11 +97,14 @@ more.` + addressHelp,
 // register adds the flags.
 func (o *runOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	o.unitOptions.register(cmd, 1, "batches of one lease at once; above 1 a batch has the changes of one partition key, or of several if that is faster")
+	o.unitOptions.register(cmd, 1,
+		"batches of one lease at once; above 1 a batch has the changes of one partition key, or of several if that "+
+			"is faster")
 	f.Var(&o.mode, "mode", "latest version of each document, or all versions and deletes")
 	metaFlag(cmd, &o.form)
 	f.DurationVar(&o.Options.HandlerTimeout, "timeout", 10*time.Minute, "how long the program may take for a batch")
-	f.DurationVar(&o.grace, "grace", program.DefaultGrace, "how long after SIGTERM the program gets SIGKILL; shorter than --drain")
+	f.DurationVar(&o.grace, "grace", program.DefaultGrace,
+		"how long after SIGTERM the program gets SIGKILL; shorter than --drain")
 	f.IntVar(&o.jobs, "jobs", 0, "programs at once, for all leases together; 0 is no limit")
 }
 
@@ -130,7 +133,8 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 
 // errUnread is the reason why a processor has ended whose output has no reader any more. This is not a success,
 // because changes may be left.
-var errUnread = errors.New("nobody reads the standard output any more, so the processor has ended; a batch that was in hand comes again")
+var errUnread = errors.New("nobody reads the standard output any more, so the processor has ended; a batch that was " +
+	"in hand comes again")
 
 // checkFlags refuses invalid values of flags, and sets the options that --mode all implies.
 func (o *runOptions) checkFlags() error {
@@ -148,7 +152,8 @@ func (o *runOptions) checkFlags() error {
 	}
 	// A later kill would come when the processor has given the handler up already.
 	if o.grace <= 0 || o.grace >= o.Options.Drain {
-		return usage.Flag("grace", o.grace.String(), fmt.Sprintf("more than 0s and less than --drain (%v)", o.Options.Drain))
+		return usage.Flag("grace", o.grace.String(), fmt.Sprintf("more than 0s and less than --drain (%v)",
+			o.Options.Drain))
 	}
 	if o.jobs < 0 {
 		return usage.Flag("jobs", fmt.Sprint(o.jobs), "a positive number, or 0 for no limit")
@@ -156,7 +161,8 @@ func (o *runOptions) checkFlags() error {
 	return nil
 }
 
-// makeHandler returns the handler. If the command cannot be found, program fails now, because no batch could be handled.
+// makeHandler returns the handler. If the command cannot be found, program fails now, because no batch could be
+// handled.
 func (o *runOptions) makeHandler(cmd *cobra.Command, log *slog.Logger, command []string) (*program.Handler, error) {
 	h, err := program.New(command, o.programOptions(cmd.OutOrStdout(), log))
 	// exec's error repeats the name of the program, which the message contains already.

@@ -14,8 +14,8 @@ import (
 	"github.com/millrace/changefeed/docstore"
 )
 
-// The positions of the unit are lost with the lease container. Somebody must decide where it goes on, and the next start says
-// what it passes over.
+// The positions of the unit are lost with the lease container. Somebody must decide where it goes on, and the next
+// start says what it passes over.
 func TestRunEndsWhenTheLeaseContainerIsDeleted(t *testing.T) {
 	server := cosmostest.NewTestServer(t)
 	orders, err := server.DB.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/pk"}})
@@ -33,7 +33,10 @@ func TestRunEndsWhenTheLeaseContainerIsDeleted(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for _, want := range []string{passes, "start=now leases=1 passed=7", `changefeed run: unit "mailer" stands still: `, "the lease container is missing", "; restore " + server.URL + "/default/leases, or start again"} {
+	for _, want := range []string{
+		passes, "start=now leases=1 passed=7", `changefeed run: unit "mailer" stands still: `,
+		"the lease container is missing", "; restore " + server.URL + "/default/leases, or start again",
+	} {
 		if code != exitFailed || !strings.Contains(said, want) {
 			t.Errorf("exit code %d, want %d, and\n%s\nwant %q", code, exitFailed, said, want)
 		}
@@ -47,7 +50,8 @@ func TestRunEndsWhenTheLeaseContainerIsDeleted(t *testing.T) {
 // A container that is deleted, and not made anew, is not waited for until somebody notices.
 func TestRunEndsWhenItsContainerIsDeleted(t *testing.T) {
 	server := cosmostest.NewTestServer(t)
-	if _, err := server.DB.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/pk"}}); err != nil {
+	if _, err := server.DB.CreateContainer(t.Context(),
+		docstore.ContainerSpec{ID: "orders", Paths: []string{"/pk"}}); err != nil {
 		t.Fatal(err)
 	}
 	said, code := runHasty(t, server.URL, func(*exec.Cmd) {
@@ -100,7 +104,8 @@ func TestRunEndsWhenAContainerIsMadeAnew(t *testing.T) {
 				}
 			}
 			run := exec.CommandContext(t.Context(), "changefeed", "run", "--source", server.URL+"/default/orders",
-				"--name", "mailer", "--acquire", "200ms", "--renew", "200ms", "--expiration", "1s", "--drain", "1s", "--grace", "500ms",
+				"--name", "mailer", "--acquire", "200ms", "--renew", "200ms", "--expiration", "1s", "--drain", "1s",
+				"--grace", "500ms",
 				"-v", "--", "cat")
 			stderr, err := run.StderrPipe()
 			if err != nil {
@@ -126,7 +131,8 @@ func TestRunEndsWhenAContainerIsMadeAnew(t *testing.T) {
 			const want = "made anew since it was opened: start again, and decide where from"
 			last := said.String()[strings.LastIndex(said.String(), "changefeed run: ")+1:]
 			if !ok || exit.ExitCode() != exitFailed || !strings.Contains(last, want) {
-				t.Errorf("got %v and\n%s\nwant exit code %d and %q in the last line", exit, said.String(), exitFailed, want)
+				t.Errorf("got %v and\n%s\nwant exit code %d and %q in the last line", exit, said.String(), exitFailed,
+					want)
 			}
 		})
 	}
@@ -136,5 +142,6 @@ func TestRunEndsWhenAContainerIsMadeAnew(t *testing.T) {
 func hasty(t *testing.T, url string) *exec.Cmd {
 	t.Helper()
 	return exec.CommandContext(t.Context(), "changefeed", "run", "--source", url+"/default/orders", "--create-leases",
-		"--name", "mailer", "--acquire", "200ms", "--renew", "200ms", "--expiration", "1s", "--drain", "1s", "--grace", "500ms", "-v", "--", "cat")
+		"--name", "mailer", "--acquire", "200ms", "--renew", "200ms", "--expiration", "1s", "--drain", "1s", "--grace",
+		"500ms", "-v", "--", "cat")
 }

@@ -21,7 +21,8 @@ func TestAProgramDiesWithItsProcessor(t *testing.T) {
 		t.Fatal(err)
 	}
 	command(t, "import", in, "docstore:"+dir+"#orders", "--pk", "/outcode")
-	run := exec.Command("changefeed", "run", "--source", "docstore:"+dir+"#orders", "--name", "mailer", "--create-leases",
+	run := exec.Command("changefeed", "run", "--source", "docstore:"+dir+"#orders", "--name", "mailer",
+		"--create-leases",
 		"--from", "beginning", "--", "sh", "-c", "echo begun; exec sleep 60")
 	output, err := run.StdoutPipe()
 	if err != nil {

@@ -24,8 +24,10 @@ func TestASecondInterruptEndsAllAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	command(t, "import", in, "docstore:"+dir+"#orders", "--pk", "/outcode")
-	run := exec.Command("changefeed", "run", "--source", "docstore:"+dir+"#orders", "--name", "mailer", "--create-leases",
-		"--from", "beginning", "--drain", "2m", "--grace", "1m", "--", "sh", "-c", "trap '' INT TERM; sleep 300 & echo begun; wait; sleep 300")
+	run := exec.Command("changefeed", "run", "--source", "docstore:"+dir+"#orders", "--name", "mailer",
+		"--create-leases",
+		"--from", "beginning", "--drain", "2m", "--grace", "1m", "--", "sh", "-c",
+		"trap '' INT TERM; sleep 300 & echo begun; wait; sleep 300")
 	output, err := run.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +71,8 @@ func TestABatchThatIsCutIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	command(t, "import", in, "docstore:"+dir+"#orders", "--pk", "/outcode")
-	run := exec.Command("changefeed", "run", "--source", "docstore:"+dir+"#orders", "--name", "mailer", "--create-leases",
+	run := exec.Command("changefeed", "run", "--source", "docstore:"+dir+"#orders", "--name", "mailer",
+		"--create-leases",
 		"--from", "beginning", "--drain", "200ms", "--grace", "100ms", "--", "sh", "-c", "echo begun; exec sleep 300")
 	output, err := run.StdoutPipe()
 	if err != nil {
@@ -89,7 +92,8 @@ func TestABatchThatIsCutIsTold(t *testing.T) {
 	if err := run.Wait(); err != nil {
 		t.Error(err)
 	}
-	if want := "changefeed run: ended: the batch of -FF was not finished within 200ms (--drain) and will come again\n"; !strings.HasSuffix(said.String(), want) {
+	if want := "changefeed run: ended: the batch of -FF was not finished within 200ms (--drain) and will " +
+		"come again\n"; !strings.HasSuffix(said.String(), want) {
 		t.Errorf("said %q, want %q at the end", said.String(), want)
 	}
 }
@@ -151,7 +155,8 @@ func TestASecondInterruptEndsWhatDoesNotListen(t *testing.T) {
 	if _, err := silent.WriteString(`{"id":"` + strings.Repeat("a", 1<<17)); err != nil {
 		t.Fatal(err)
 	}
-	again, late := time.NewTicker(10*time.Millisecond), time.After(20*time.Second) // nothing shows that the first one was taken
+	// nothing shows that the first one was taken
+	again, late := time.NewTicker(10*time.Millisecond), time.After(20*time.Second)
 	defer again.Stop()
 	for {
 		select {

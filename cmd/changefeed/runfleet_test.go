@@ -28,7 +28,8 @@ func TestProcessesShareAServer(t *testing.T) {
 	}
 	t.Parallel()
 	times := shopTimes{
-		acquire: 500 * time.Millisecond, renew: 700 * time.Millisecond, expiration: 3 * time.Second, drain: 2 * time.Second,
+		acquire: 500 * time.Millisecond, renew: 700 * time.Millisecond, expiration: 3 * time.Second,
+		drain:   2 * time.Second,
 		stopped: 5 * time.Second, patience: time.Minute,
 	}
 	if os.Getenv("CHANGEFEED_SOAK") != "" {
@@ -56,7 +57,10 @@ func TestProcessesShareAServer(t *testing.T) {
 		t.Fatal("the process to be stopped had no lease: want that it loses some")
 	}
 	command(t, "split", s.url, "--at", "0C") // within the second of eight leases
-	s.await("the others have all leases", func() bool { o := s.owners(); return len(o) == 2 && o["c"] > 0 && o["d"] > 0 })
+	s.await("the others have all leases", func() bool {
+		o := s.owners()
+		return len(o) == 2 && o["c"] > 0 && o["d"] > 0
+	})
 	<-resumed
 	before := s.handlers()["b"]
 	s.signal("b", syscall.SIGCONT)
@@ -64,7 +68,10 @@ func TestProcessesShareAServer(t *testing.T) {
 	s.await("it works again", func() bool { return s.owners()["b"] > 0 && s.handlers()["b"] > before+1 })
 	stop()
 	s.awaitHandled()
-	s.await("the living have all leases", func() bool { o := s.owners(); return len(o) == 3 && o["b"]+o["c"]+o["d"] == 9 })
+	s.await("the living have all leases", func() bool {
+		o := s.owners()
+		return len(o) == 3 && o["b"]+o["c"]+o["d"] == 9
+	})
 	s.close("b", "c", "d")
 
 	s.judge("b", "a")
@@ -87,7 +94,8 @@ func TestProcessesOutliveTheirServer(t *testing.T) {
 		rounds, round = 9, 20*time.Second
 	}
 	s := openShop(t, shopTimes{
-		acquire: 500 * time.Millisecond, renew: 700 * time.Millisecond, expiration: 4 * time.Second, drain: 2 * time.Second,
+		acquire: 500 * time.Millisecond, renew: 700 * time.Millisecond, expiration: 4 * time.Second,
+		drain:    2 * time.Second,
 		patience: time.Minute,
 	})
 	living := []string{"a", "b", "c", "d"}

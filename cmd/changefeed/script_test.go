@@ -99,14 +99,17 @@ func park(ctx context.Context, path, container string, unit ...string) (err erro
 		ID: "12.0", Disposition: feed.DispositionFailed, Cause: "no such address:\n\x1b[31m5 Elm Street", Attempts: 5,
 		Instance: "one", Lease: "-1F", Range: feed.Range{Max: "1F"}, Failed: at, Parked: at.Add(time.Minute),
 		Change: feed.Change{
-			ID: "order-7", PartitionKey: feed.Key("London"), LSN: 12, Time: at, ETag: `"0f"`, Body: json.RawMessage(`{"id":"order-7","city":"London"}`),
+			ID: "order-7", PartitionKey: feed.Key("London"), LSN: 12, Time: at, ETag: `"0f"`,
+			Body: json.RawMessage(`{"id":"order-7","city":"London"}`),
 		},
 	}
 	held, namesake, odd := one, one, one
 	held.ID, held.Change.LSN, held.Disposition, held.Cause, held.Attempts = "13.0", 13, feed.DispositionHeld, "", 0
-	namesake.Change.PartitionKey, namesake.Change.Body = feed.Key("Paris"), json.RawMessage(`{"id":"order-7","city":"Paris"}`)
+	namesake.Change.PartitionKey, namesake.Change.Body = feed.Key("Paris"),
+		json.RawMessage(`{"id":"order-7","city":"Paris"}`)
 	odd.ID, odd.Change.LSN, odd.Change.PartitionKey = "14.1", 14, feed.Key(nil, 5)
-	odd.Disposition, odd.Stack, odd.Change.Body = feed.DispositionUndecodable, "goroutine 1\n\tmain.go:1", json.RawMessage("\xffnot JSON")
+	odd.Disposition, odd.Stack, odd.Change.Body = feed.DispositionUndecodable, "goroutine 1\n\tmain.go:1",
+		json.RawMessage("\xffnot JSON")
 	for _, l := range []feed.DeadLetter{held, one, namesake, odd} {
 		if err := box.Put(ctx, l); err != nil {
 			return err
@@ -273,7 +276,8 @@ func checkImported(t *testing.T, file string, want int) {
 	dir := t.TempDir()
 	rejects := filepath.Join(t.TempDir(), "rejects")
 	for round := 1; round <= 2; round++ {
-		out := command(t, "import", file, "--db", dir, "--container", "c", "--pk", "/outcode", "--ranges", "4", "--rejects", rejects, "-o", "json")
+		out := command(t, "import", file, "--db", dir, "--container", "c", "--pk", "/outcode", "--ranges", "4",
+			"--rejects", rejects, "-o", "json")
 		var got load.Result
 		if err := json.Unmarshal([]byte(out), &got); err != nil || got.Imported != int64(want) || got.Rejected != 0 {
 			t.Fatalf("import %d: got %s, %v, want %d imported and none rejected", round, out, err, want)
@@ -283,7 +287,8 @@ func checkImported(t *testing.T, file string, want int) {
 			t.Fatalf("process: %v", err)
 		}
 		if h.changes != want || len(h.versions) != want {
-			t.Errorf("import %d: handled %d changes of %d documents, want %d of %[3]d", round, h.changes, len(h.versions), want)
+			t.Errorf("import %d: handled %d changes of %d documents, want %d of %[3]d", round, h.changes,
+				len(h.versions), want)
 		}
 		all := command(t, "tail", "--db", dir, "--container", "c", "--follow=false")
 		if n := bytes.Count([]byte(all), []byte("\n")); n != want {

@@ -66,26 +66,42 @@ func (o *serveOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Dir, "db", "", "`directory` of the store, made if there is none (default in memory)")
 	f.StringVar(&o.Listen, "listen", web.DefaultListen, "`address` to serve on; port 0 takes a free one")
-	f.StringVar(&o.Dedicated, "dedicated-gateway", "", "second `address`, where the store is served as by a dedicated gateway")
+	f.StringVar(&o.Dedicated, "dedicated-gateway", "",
+		"second `address`, where the store is served as by a dedicated gateway")
 	f.BoolVar(&o.Plain, "http", false, "speak http instead of https")
-	f.StringArrayVar(&o.Keys, "key", nil, "`key` that may do everything; twice for a secondary one; better given as $"+web.KeyVariable)
-	f.StringArrayVar(&o.ReadOnly, "read-only-key", nil, "`key` that may read; twice for a secondary one; better given as $"+web.ReadOnlyVariable)
-	f.StringArrayVar(&o.Hosts, "allow-host", nil, "`name` by which clients call a server with the emulator's key, besides localhost; may be given more than once")
+	f.StringArrayVar(&o.Keys, "key", nil,
+		"`key` that may do everything; twice for a secondary one; better given as $"+web.KeyVariable)
+	f.StringArrayVar(&o.ReadOnly, "read-only-key", nil,
+		"`key` that may read; twice for a secondary one; better given as $"+web.ReadOnlyVariable)
+	f.StringArrayVar(&o.Hosts, "allow-host", nil,
+		"`name` by which clients call a server with the emulator's key, besides localhost; may be given more than once")
 	f.StringVar(&o.Cert, "cert", "", "`file` with a certificate of yours, and what it is signed by")
 	f.StringVar(&o.KeyFile, "key-file", "", "`file` with the private key of --cert")
-	f.StringVar(&o.Level, "consistency", "Session", "`level` that clients are told: Strong, BoundedStaleness, Session, ConsistentPrefix or Eventual; each is served as Strong")
+	f.StringVar(&o.Level, "consistency", "Session",
+		"`level` that clients are told: Strong, BoundedStaleness, Session, ConsistentPrefix or Eventual; each is served as Strong")
 	f.BoolVar(&o.Lenient, "lenient", false, "serve requests that the service refuses although they could be served")
-	f.IntVar(&o.Throughput, "ru", 0, "request units a second of containers without a throughput of their own; 0 does not throttle those, -1 throttles none")
-	f.DurationVar(&o.Retention, "retention", cosmosrest.DefaultRetention, "how long containers without a changeFeedPolicy keep all versions and deletes, 0 is not at all; without the flag a store keeps what it was given before")
-	f.StringVar(&o.Images, "previous-images", "deletes", "`changes` before which the feed of all versions has the image: deletes, as in the emulator; all, as in accounts for which Azure turned that on; or none, as in other accounts")
-	f.BoolVar(&o.NoSync, "no-sync", false, "answer writes before they are on the disk: faster, but a power loss takes the last of them")
+	f.IntVar(&o.Throughput, "ru", 0,
+		"request units a second of containers without a throughput of their own; 0 does not throttle those, -1 "+
+			"throttles none")
+	f.DurationVar(&o.Retention, "retention", cosmosrest.DefaultRetention,
+		"how long containers without a changeFeedPolicy keep all versions and deletes, 0 is not at all; without the "+
+			"flag a store keeps what it was given before")
+	f.StringVar(&o.Images, "previous-images", "deletes",
+		"`changes` before which the feed of all versions has the image: deletes, as in the emulator; all, as in accounts for which Azure turned that on; or none, as in other accounts")
+	f.BoolVar(&o.NoSync, "no-sync", false,
+		"answer writes before they are on the disk: faster, but a power loss takes the last of them")
 	o.memory.Value = memory.Default
-	f.Var(&o.memory, "memory", "how much memory the server takes under an ordinary load; large queries and answers take more while they run, and without --db the documents do. A larger one is a larger cache. $GOMEMLIMIT goes before its part for the heap")
+	f.Var(&o.memory, "memory",
+		"how much memory the server takes under an ordinary load; large queries and answers take more while they "+
+			"run, and without --db the documents do. A larger one is a larger cache. $GOMEMLIMIT goes before its "+
+			"part for the heap")
 	f.StringVar(&o.Roles, "roles", "", "JSON `file` with what the principals of Entra tokens may do")
 	f.StringVar(&o.JWKS, "jwks", "", "`file or address` of the keys that sign Entra tokens, a JSON Web Key Set")
 	f.StringVar(&o.Issuer, "issuer", "", "`URL` of the issuer of Entra tokens: their claim iss")
-	f.StringArrayVar(&o.Audiences, "audience", nil, "`URL` that Entra tokens are for: their claim aud; may be given more than once")
-	f.BoolVar(&o.Insecure, "insecure-aad", false, "accept the emulator's Entra tokens, which carry a key in place of a signature; loopback only")
+	f.StringArrayVar(&o.Audiences, "audience", nil,
+		"`URL` that Entra tokens are for: their claim aud; may be given more than once")
+	f.BoolVar(&o.Insecure, "insecure-aad", false,
+		"accept the emulator's Entra tokens, which carry a key in place of a signature; loopback only")
 	for _, name := range []string{"cert", "key-file", "roles"} {
 		_ = cmd.MarkFlagFilename(name) // fails only for an unknown flag
 	}

@@ -26,7 +26,10 @@ func TestServeTellsHowToConnect(t *testing.T) {
 	defer stop()
 	out, to := io.Pipe()
 	root := rootCommand(new(bool))
-	root.SetArgs([]string{"serve", "--db", dir, "--listen", "127.0.0.1:0", "--dedicated-gateway", "127.0.0.1:0", "--http", "-o", "json"})
+	root.SetArgs([]string{
+		"serve", "--db", dir, "--listen", "127.0.0.1:0", "--dedicated-gateway", "127.0.0.1:0",
+		"--http", "-o", "json",
+	})
 	root.SetOut(to)
 	ended := make(chan error, 1)
 	go func() { ended <- root.ExecuteContext(ctx) }()
@@ -61,8 +64,8 @@ func TestServeTellsHowToConnect(t *testing.T) {
 	}
 }
 
-// The engine and Go's heap share the memory, whichever of the two the engine's part belongs to, and what the user says of
-// the heap goes before that.
+// The engine and Go's heap share the memory, whichever of the two the engine's part belongs to, and what the user says
+// of the heap goes before that.
 func TestServeDividesItsMemory(t *testing.T) {
 	before, percent := debug.SetMemoryLimit(-1), debug.SetGCPercent(100)
 	defer debug.SetGCPercent(percent)
@@ -81,7 +84,8 @@ func TestServeDividesItsMemory(t *testing.T) {
 			want += shares.Engine
 		}
 		if o.Cache != shares.Engine || limit != want {
-			t.Errorf("with GOMEMLIMIT %q the engine has %d MB and the limit is %d MB, want %d and %d", users, o.Cache>>20, limit>>20, shares.Engine>>20, want>>20)
+			t.Errorf("with GOMEMLIMIT %q the engine has %d MB and the limit is %d MB, want %d and %d", users,
+				o.Cache>>20, limit>>20, shares.Engine>>20, want>>20)
 		}
 		if now := debug.SetGCPercent(100); now != serverGC {
 			t.Errorf("the heap may grow by %d %%, want %d", now, serverGC)

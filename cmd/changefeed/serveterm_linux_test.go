@@ -88,7 +88,8 @@ func TestAnImportReadsOnWhereStandardInputIs(t *testing.T) {
 	}
 	load := exec.Command("changefeed", "import", "-", "docstore:"+filepath.Join(dir, "data")+"#c", "--pk", "/outcode")
 	load.Stdin, load.Dir = in, dir
-	if out, err := load.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "imported 3 documents into c ") {
+	if out, err := load.CombinedOutput(); err != nil ||
+		!strings.HasPrefix(string(out), "imported 3 documents into c ") {
 		t.Errorf("got %q, %v, want that 3 documents are imported", out, err)
 	}
 }

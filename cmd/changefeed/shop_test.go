@@ -131,7 +131,8 @@ func (s *shop) start(name string) {
 	defer log.Close()
 	run := exec.Command("changefeed", "run", "--source", s.url, "--name", "mailer", "--instance", name,
 		"--from", "beginning", "--max-items", "100", "--min-leases", "8", "--meta", "-v",
-		"--acquire", s.times.acquire.String(), "--renew", s.times.renew.String(), "--expiration", s.times.expiration.String(),
+		"--acquire", s.times.acquire.String(), "--renew", s.times.renew.String(), "--expiration",
+		s.times.expiration.String(),
 		"--drain", s.times.drain.String(), "--grace", (s.times.drain / 2).String(),
 		"--", "record", filepath.Join(s.dir, "handled"))
 	run.Stderr = log
@@ -218,7 +219,8 @@ func (s *shop) lostLeases(name string) bool {
 // checkLeases wants all leases free, and with nothing behind them. It counts them.
 func (s *shop) checkLeases() (leases int) {
 	s.Helper()
-	for line := range strings.Lines(command(s.T, "leases", strings.Replace(s.url, "/orders", "/leases", 1), "-o", "json")) {
+	for line := range strings.Lines(command(s.T, "leases", strings.Replace(s.url, "/orders", "/leases", 1), "-o",
+		"json")) {
 		var r unit.Row
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			s.Fatal(err)
@@ -367,7 +369,9 @@ func (s *shop) awaitLeases(names []string) {
 	s.Helper()
 	s.await("each living process has leases, and nobody else", func() bool {
 		owners := s.owners()
-		return len(owners) == len(names) && !slices.ContainsFunc(names, func(name string) bool { return owners[name] == 0 })
+		return len(owners) == len(names) && !slices.ContainsFunc(names, func(name string) bool {
+			return owners[name] == 0
+		})
 	})
 }
 

@@ -31,6 +31,7 @@ open is changed over the server, which needs the read-write key.` + addressHelp,
 	}
 	o.register(cmd)
 	cmd.Flags().StringVar(&id, "range", "", "`id` of the partition, if there are several")
-	cmd.Flags().StringVar(&at, "at", "", "effective partition `key` in hex that the second half begins with (default in the middle)")
+	cmd.Flags().StringVar(&at, "at", "",
+		"effective partition `key` in hex that the second half begins with (default in the middle)")
 	return cmd
 }

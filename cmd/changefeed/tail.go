@@ -113,7 +113,10 @@ func (o *tailOptions) run(cmd *cobra.Command, args []string) error {
 		if err := c.Retains(o.mode.Value); err != nil {
 			return err
 		}
-		pull := changefeed.PullOptions{ReadOptions: feed.ReadOptions{Mode: o.mode.Value, Key: o.key.Value, MaxItems: o.most}, Follow: o.follow}
+		pull := changefeed.PullOptions{ReadOptions: feed.ReadOptions{
+			Mode: o.mode.Value, Key: o.key.Value,
+			MaxItems: o.most,
+		}, Follow: o.follow}
 		return o.form.Follow(ctx, cmd.OutOrStdout(), c.Source, o.rng.Value(), from, pull)
 	})
 }

@@ -32,23 +32,35 @@ func (o *unitOptions) register(cmd *cobra.Command, concurrency int, concurrencyM
 	f := cmd.Flags()
 	f.StringVar(&o.Source, "source", "", "`address` of the monitored container")
 	f.StringVar(&o.Leases, "leases", "", "`address` of the lease container (default leases, beside the source)")
-	f.BoolVar(&o.Create, "create-leases", false, "make the lease container, and that of --dead-letters, if there is none")
+	f.BoolVar(&o.Create, "create-leases", false,
+		"make the lease container, and that of --dead-letters, if there is none")
 	f.StringVar(&o.Name, "name", "", "`name` of the deployment unit: processes with the same name share the work")
 	f.StringVar(&o.Options.Instance, "instance", "", "`name` of this instance in the leases (default the host's)")
-	f.Var(&o.from, "from", "where a new unit begins (default now); for an existing unit the same or none, any other is refused")
+	f.Var(&o.from, "from",
+		"where a new unit begins (default now); for an existing unit the same or none, any other is refused")
 	f.IntVar(&o.Options.MaxItems, "max-items", 0, "changes in a batch, at most; 0 is as many as a page has")
 	f.IntVar(&o.Options.MinLeases, "min-leases", 0, "cut partitions, so that a new unit has at least so many leases")
-	f.DurationVar(&o.Options.Poll, "poll", 5*time.Second, "longest pause between reads of a quiet range that must be polled")
-	f.DurationVar(&o.Options.Acquire, "acquire", 13*time.Second, "time between two rounds of sharing the leases among the instances")
+	f.DurationVar(&o.Options.Poll, "poll", 5*time.Second,
+		"longest pause between reads of a quiet range that must be polled")
+	f.DurationVar(&o.Options.Acquire, "acquire", 13*time.Second,
+		"time between two rounds of sharing the leases among the instances")
 	f.DurationVar(&o.Options.Renew, "renew", 17*time.Second, "time between two renewals of an idle lease")
-	f.DurationVar(&o.Options.Expiration, "expiration", time.Minute, "how long an instance may be silent before others take its leases")
-	f.DurationVar(&o.Options.Drain, "drain", 10*time.Second, "how long a batch in hand may go on when its lease is given away or the processor stops")
+	f.DurationVar(&o.Options.Expiration, "expiration", time.Minute,
+		"how long an instance may be silent before others take its leases")
+	f.DurationVar(&o.Options.Drain, "drain", 10*time.Second,
+		"how long a batch in hand may go on when its lease is given away or the processor stops")
 	f.IntVar(&o.Options.Concurrency, "concurrency", concurrency, concurrencyMeans)
-	f.IntVar(&o.Options.OnFailure.MaxAttempts, "max-attempts", 0, "after so many failures of a batch look for the change that fails, and park it; 0 tries for ever")
-	f.DurationVar(&o.Options.OnFailure.MaxAge, "max-age", 0, "the same for a change that has failed for so long, in an outage too; 0 is no limit")
-	f.IntVar(&o.Options.OnFailure.MaxSetAside, "max-set-aside", 100, "how many partition keys of a lease may fail or hang while the others go on, however many changes are behind them; 1 to 1000")
-	f.StringVar(&o.Letters, "dead-letters", "", "park changes in the container of this `ADDRESS`, partitioned by "+deadletters.KeyPath+", or in a FILE of this process alone")
-	f.BoolVar(&o.Options.OnFailure.HoldKeys, "hold", false, "park later changes of the partition key of a parked change too, so that their order is kept")
+	f.IntVar(&o.Options.OnFailure.MaxAttempts, "max-attempts", 0,
+		"after so many failures of a batch look for the change that fails, and park it; 0 tries for ever")
+	f.DurationVar(&o.Options.OnFailure.MaxAge, "max-age", 0,
+		"the same for a change that has failed for so long, in an outage too; 0 is no limit")
+	f.IntVar(&o.Options.OnFailure.MaxSetAside, "max-set-aside", 100,
+		"how many partition keys of a lease may fail or hang while the others go on, however many changes are behind "+
+			"them; 1 to 1000")
+	f.StringVar(&o.Letters, "dead-letters", "",
+		"park changes in the container of this `ADDRESS`, partitioned by "+deadletters.KeyPath+", or in a FILE of this process alone")
+	f.BoolVar(&o.Options.OnFailure.HoldKeys, "hold", false,
+		"park later changes of the partition key of a parked change too, so that their order is kept")
 	f.BoolVar(&o.Once, "once", false, "end when all changes are handled, instead of waiting for more")
 	o.output = output(cmd)
 	f.CountVarP(&o.verbose, "verbose", "v", "log acquired and released leases on standard error; -vv also batches")

@@ -1,5 +1,5 @@
-// The tests have the CNCF's SDK read what webhookpub sends, and webhookpub read what the SDK sends: the bindings of CloudEvents
-// to HTTP and JSON are written twice, by others and by us.
+// The tests have the CNCF's SDK read what webhookpub sends, and webhookpub read what the SDK sends: the bindings of
+// CloudEvents to HTTP and JSON are written twice, by others and by us.
 package main
 
 import (
@@ -27,12 +27,20 @@ var at = time.Date(2026, 11, 23, 1, 2, 3, 456_700_000, time.UTC)
 // messages are those in which the bindings can differ.
 func messages() []outbox.Message {
 	return []outbox.Message{
-		{ID: "1", Key: "ada", Action: "ContactCreatedEvent", Source: "/contacts", Seq: 1, Time: at, Data: []byte(`{"name":"Ada"}`)},
 		{
-			ID: "2", Key: "ada", Action: "ContactNameUpdatedEvent", Source: "https://shop.example/contacts?a=b", Seq: 1<<64 - 1, Time: at.Truncate(time.Second),
-			TraceParent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Data: []byte(`{"n":1e400,"big":12345678901234567890,"a":1,"a":2}`),
+			ID: "1", Key: "ada", Action: "ContactCreatedEvent", Source: "/contacts", Seq: 1, Time: at,
+			Data: []byte(`{"name":"Ada"}`),
 		},
-		{ID: "a \"b\" 100% é😀", Key: "Zoë & <co>", Action: "Named", Source: "/s", Time: at, Data: []byte("{ \"spaces\" :  1 }\n")},
+		{
+			ID: "2", Key: "ada", Action: "ContactNameUpdatedEvent", Source: "https://shop.example/contacts?a=b",
+			Seq: 1<<64 - 1, Time: at.Truncate(time.Second),
+			TraceParent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+			Data:        []byte(`{"n":1e400,"big":12345678901234567890,"a":1,"a":2}`),
+		},
+		{
+			ID: "a \"b\" 100% é😀", Key: "Zoë & <co>", Action: "Named", Source: "/s", Time: at,
+			Data: []byte("{ \"spaces\" :  1 }\n"),
+		},
 		{ID: "4", Key: "%41", Action: "a", Source: "/s", Seq: 2, Data: []byte(`"text"`)},
 		{ID: "5", Key: "k", Action: "a", Source: "/s", Data: []byte(`null`)},
 	}
@@ -40,7 +48,10 @@ func messages() []outbox.Message {
 
 // attributes are those of an event as the SDK has them.
 func attributes(e *cloudevents.Event) map[string]string {
-	all := map[string]string{"specversion": e.SpecVersion(), "id": e.ID(), "source": e.Source(), "type": e.Type(), "subject": e.Subject()}
+	all := map[string]string{
+		"specversion": e.SpecVersion(), "id": e.ID(), "source": e.Source(), "type": e.Type(),
+		"subject": e.Subject(),
+	}
 	if !e.Time().IsZero() {
 		all["time"] = e.Time().UTC().Format(time.RFC3339Nano)
 	}
@@ -57,7 +68,10 @@ func TestTheSDKReadsWhatWeSend(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				m := cehttp.NewMessageFromHttpRequest(r)
 				defer m.Finish(nil)
-				wanted := map[bool]binding.Encoding{false: binding.EncodingBinary, true: binding.EncodingStructured}[structured]
+				wanted := map[bool]binding.Encoding{
+					false: binding.EncodingBinary,
+					true:  binding.EncodingStructured,
+				}[structured]
 				if m.ReadEncoding() != wanted {
 					t.Errorf("the SDK sees encoding %v, want %v", m.ReadEncoding(), wanted)
 				}
@@ -83,7 +97,8 @@ func TestTheSDKReadsWhatWeSend(t *testing.T) {
 				}
 				want := map[string]string{}
 				for name, value := range m.CloudEvent() {
-					if !structured { // the SDK leaves the escapes of the binding in: github.com/cloudevents/sdk-go/issues/1331
+					// the SDK leaves the escapes of the binding in: github.com/cloudevents/sdk-go/issues/1331
+					if !structured {
 						value = cloudevent.Escape(value)
 					}
 					want[name] = value

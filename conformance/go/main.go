@@ -130,7 +130,8 @@ func serve(ctx context.Context, dir string) (*server, error) {
 		return nil, fmt.Errorf("build changefeed: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, binary, "serve", "--db", filepath.Join(dir, "store"), "--listen", gateway,
-		"--dedicated-gateway", dedicated, "--insecure-aad", "--consistency", "Strong", "-o", "json") // as the emulator that the suite is for
+		// as the emulator that the suite is for
+		"--dedicated-gateway", dedicated, "--insecure-aad", "--consistency", "Strong", "-o", "json")
 	cmd.Stderr = os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopLimit

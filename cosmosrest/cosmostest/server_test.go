@@ -24,7 +24,10 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer server.Close()
-	if _, err := server.DB.CreateContainer(ctx, docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}}); err != nil {
+	if _, err := server.DB.CreateContainer(ctx, docstore.ContainerSpec{
+		ID:    "orders",
+		Paths: []string{"/city"},
+	}); err != nil {
 		log.Fatal(err)
 	}
 
@@ -37,7 +40,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := orders.Commit(ctx, feed.Key("Oslo"), []feed.Write{{Body: []byte(`{"id":"1","city":"Oslo"}`)}}); err != nil {
+	if _, err := orders.Commit(ctx, feed.Key("Oslo"),
+		[]feed.Write{{Body: []byte(`{"id":"1","city":"Oslo"}`)}}); err != nil {
 		log.Fatal(err)
 	}
 	stored, err := server.DB.Container("orders")
@@ -57,7 +61,8 @@ func TestATestServerAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := cosmostest.StartTestServer(t, o)
-			if _, err := s.DB.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "c", Paths: []string{"/pk"}}); err != nil {
+			if _, err := s.DB.CreateContainer(t.Context(),
+				docstore.ContainerSpec{ID: "c", Paths: []string{"/pk"}}); err != nil {
 				t.Fatal(err)
 			}
 			client, err := cosmos.OpenString(t.Context(), s.ConnectionString(), cosmos.Options{Transport: s.Client})
@@ -83,7 +88,9 @@ func TestATestServerEndsWithItsTest(t *testing.T) {
 		answer.Body.Close()
 		t.Errorf("%s still answers: %s", s.URL, answer.Status)
 	}
-	if _, err := s.DB.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "c", Paths: []string{"/pk"}}); err == nil || !strings.Contains(err.Error(), docstore.ErrClosed.Error()) {
+	if _, err := s.DB.CreateContainer(t.Context(),
+		docstore.ContainerSpec{ID: "c", Paths: []string{"/pk"}}); err == nil ||
+		!strings.Contains(err.Error(), docstore.ErrClosed.Error()) {
 		t.Errorf("create container: %v, want %v", err, docstore.ErrClosed)
 	}
 }

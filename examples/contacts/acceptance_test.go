@@ -74,7 +74,8 @@ func (s *service) do(method, path, body string, headers ...string) *httptest.Res
 	}
 	w := httptest.NewRecorder()
 	s.handler.ServeHTTP(w, r)
-	if kind := w.Header().Get("Content-Type"); w.Code >= http.StatusBadRequest && kind != "application/problem+json" && !strings.HasPrefix(kind, "text/plain") {
+	if kind := w.Header().Get("Content-Type"); w.Code >= http.StatusBadRequest && kind != "application/problem+json" &&
+		!strings.HasPrefix(kind, "text/plain") {
 		s.Errorf("%s %s: %d with Content-Type %q", method, path, w.Code, kind)
 	}
 	return w
@@ -115,7 +116,10 @@ func inStore(t testing.TB) (contacts, leases *docstore.Container) {
 
 func inDatabase(t testing.TB, db *docstore.DB, name string) (contacts, leases *docstore.Container) {
 	t.Helper()
-	spec := docstore.ContainerSpec{ID: "contacts", Database: name, Paths: []string{"/partitionKey"}, DefaultTTL: new(docstore.NoDefaultTTL), Ranges: 4}
+	spec := docstore.ContainerSpec{
+		ID: "contacts", Database: name, Paths: []string{"/partitionKey"},
+		DefaultTTL: new(docstore.NoDefaultTTL), Ranges: 4,
+	}
 	contacts, err := db.CreateContainer(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +161,8 @@ func onEachStore(t *testing.T, test func(s *service)) {
 func (s *service) documents(path string) (all []feed.Change) {
 	s.Helper()
 	key := feed.Key(strings.TrimPrefix(path, root+"/"))
-	for page, err := range changefeed.Pull(s.Context(), s.contacts.store, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, changefeed.PullOptions{}) {
+	for page, err := range changefeed.Pull(s.Context(), s.contacts.store, feed.FullRange(),
+		feed.Position{Start: feed.FromBeginning()}, changefeed.PullOptions{}) {
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -196,7 +201,8 @@ func actions(messages []outbox.Message) (names []string) {
 
 func TestAcceptance1TheEightRoutes(t *testing.T) {
 	onEachStore(t, func(s *service) {
-		path, first := s.add(`{"firstName":"Ada","lastName":"Lovelace","email":"ada@example.com","description":"d","companyName":"Engines"}`)
+		path,
+			first := s.add(`{"firstName":"Ada","lastName":"Lovelace","email":"ada@example.com","description":"d","companyName":"Engines"}`)
 
 		w := s.do("GET", path, "")
 		s.want(w, http.StatusOK)
@@ -234,7 +240,8 @@ func TestAcceptance1TheEightRoutes(t *testing.T) {
 
 		w = s.do("GET", root+"?pageSize=5", "")
 		s.want(w, http.StatusOK)
-		list := fmt.Sprintf(`{"hasMore":false,"items":[{"id":%q,"email":null,"fullName":"A L","companyName":"C"}]}`, strings.TrimPrefix(path, root+"/"))
+		list := fmt.Sprintf(`{"hasMore":false,"items":[{"id":%q,"email":null,"fullName":"A L","companyName":"C"}]}`,
+			strings.TrimPrefix(path, root+"/"))
 		if diff := cmp.Diff(list, strings.TrimSpace(w.Body.String())); diff != "" {
 			s.Error(diff)
 		}
@@ -296,7 +303,8 @@ func TestAcceptance3OneEventPerAction(t *testing.T) {
 	onEachStore(t, func(s *service) {
 		path, _ := s.add(`{"firstName":"Ada","lastName":"Lovelace","description":"final","companyName":"Engines"}`)
 		var created struct{ Contact Contact }
-		if err := json.Unmarshal(s.events(path)[0].Data, &created); err != nil || created.Contact.Description != "final" {
+		if err := json.Unmarshal(s.events(path)[0].Data, &created); err != nil ||
+			created.Contact.Description != "final" {
 			s.Errorf("the created event has %+v, %v", created.Contact, err)
 		}
 		want := []string{"ContactCreatedEvent"}

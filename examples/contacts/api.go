@@ -188,7 +188,8 @@ func address(r *http.Request, standard string) (id string, tags Tags, err error)
 	if len(headers) > 0 {
 		sent = strings.Join(headers, ",")
 	}
-	if tags = parseTags(sent, standard == "If-None-Match"); len(headers) > 0 && tags == nil { // an invalid header must not count as no condition
+	// an invalid header must not count as no condition
+	if tags = parseTags(sent, standard == "If-None-Match"); len(headers) > 0 && tags == nil {
 		return "", nil, Faults{{Parameter: standard, Detail: "must have an ETag"}}
 	}
 	return id, tags, nil
@@ -245,12 +246,14 @@ func decode(r *http.Request, into any) error {
 		return nil
 	}
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return &requestError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body must have at most %d bytes", large.Limit)}
+		return &requestError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body must have at most %d bytes",
+			large.Limit)}
 	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
 		return Faults{{Pointer: "#/" + wrong.Field, Detail: "must not be a " + wrong.Value}}
 	}
-	return &requestError{http.StatusBadRequest, "the body must be a JSON object: " + strings.TrimPrefix(err.Error(), "json: ")}
+	return &requestError{http.StatusBadRequest, "the body must be a JSON object: " +
+		strings.TrimPrefix(err.Error(), "json: ")}
 }
 
 // decodeObject reads exactly one object. decodeObject refuses null, because null would leave all fields unchanged,

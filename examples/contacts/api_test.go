@@ -33,26 +33,64 @@ func TestEveryRefusalIsAProblemDocument(t *testing.T) {
 			`"errors":[{"detail":"must not be blank","pointer":"#/firstName"},{"detail":"must not be blank","pointer":"#/lastName"},{"detail":"must be an email address, or null","pointer":"#/email"}]`,
 		},
 		{"unknown member", "POST", root, `{"nickname":"A"}`, nil, 400, `unknown field \"nickname\"`},
-		{"of the wrong type", "POST", root, `{"firstName":7}`, nil, 400, `{"detail":"must not be a number","pointer":"#/firstName"}`},
+		{
+			"of the wrong type", "POST", root, `{"firstName":7}`, nil, 400,
+			`{"detail":"must not be a number","pointer":"#/firstName"}`,
+		},
 		{"not JSON", "POST", root, `{"firstName"`, nil, 400, "must be a JSON object"},
 		{"an array", "POST", root, `[]`, nil, 400, "must be a JSON object"},
 		{"null", "POST", path + "/update-description", `null`, nil, 400, "must be a JSON object"},
-		{"a condition without an ETag", "POST", path + "/update-description", `{"description":"d"}`, []string{"If-Match", " , "}, 400, `"parameter":"If-Match"`},
+		{
+			"a condition without an ETag", "POST", path + "/update-description", `{"description":"d"}`,
+			[]string{"If-Match", " , "},
+			400, `"parameter":"If-Match"`,
+		},
 		{"two objects", "POST", root, ada + ada, nil, 400, "has more after it"},
-		{"too large", "POST", root, `{"firstName":"` + strings.Repeat("x", mostBody) + `"}`, nil, 413, "at most 65536 bytes"},
+		{
+			"too large", "POST", root, `{"firstName":"` + strings.Repeat("x", mostBody) + `"}`, nil, 413,
+			"at most 65536 bytes",
+		},
 		{"a form", "POST", root, ada, []string{"Content-Type", "text/plain"}, 415, "must be application/json"},
 		{"empty id", "GET", root + "/00000000-0000-0000-0000-000000000000", "", nil, 400, `"parameter":"id"`},
 		{"no id", "GET", root + "/ada", "", nil, 404, `"title":"Not Found","status":404`},
 		{"long ETag", "GET", path, "", []string{"ETag", strings.Repeat("x", 51)}, 400, `"parameter":"ETag"`},
-		{"long idempotency key", "POST", root, ada, []string{"Idempotency-Key", strings.Repeat("x", 256)}, 400, `"parameter":"Idempotency-Key"`},
+		{
+			"long idempotency key", "POST", root, ada,
+			[]string{"Idempotency-Key", strings.Repeat("x", 256)},
+			400,
+			`"parameter":"Idempotency-Key"`,
+		},
 		{"page of nothing", "GET", root + "?pageSize=0", "", nil, 400, `"parameter":"pageSize"`},
 		{"page of too much", "GET", root + "?pageSize=1001", "", nil, 400, "from 1 to 1000"},
-		{"continuation of something else", "GET", root, "", []string{continuationHeader, "x"}, 400, `"parameter":"X-Continuation-Token"`},
-		{"continuation that was altered", "GET", root, "", []string{continuationHeader, cursor{{Max: "FF", Token: "nonsense"}}.String()}, 400, `"parameter":"X-Continuation-Token"`},
-		{"continuation of no keys", "GET", root, "", []string{continuationHeader, cursor{{Min: "ZZ", Max: "A"}}.String()}, 400, `"parameter":"X-Continuation-Token"`},
+		{
+			"continuation of something else", "GET", root, "",
+			[]string{continuationHeader, "x"},
+			400,
+			`"parameter":"X-Continuation-Token"`,
+		},
+		{
+			"continuation that was altered", "GET", root, "",
+			[]string{continuationHeader, cursor{{Max: "FF", Token: "nonsense"}}.String()},
+			400,
+			`"parameter":"X-Continuation-Token"`,
+		},
+		{
+			"continuation of no keys", "GET", root, "",
+			[]string{continuationHeader, cursor{{Min: "ZZ", Max: "A"}}.String()},
+			400,
+			`"parameter":"X-Continuation-Token"`,
+		},
 		{"another method", "PUT", path, "", nil, 405, `"detail":"this path takes DELETE, GET, HEAD"`},
-		{"another path", "GET", "/api/contract", "", nil, 404, `"detail":"there is nothing at this path","instance":"/api/contract"`},
-		{"another site", "POST", root, ada, []string{"Sec-Fetch-Site", "cross-site"}, 403, `"detail":"a page of another site may change nothing here"`},
+		{
+			"another path", "GET", "/api/contract", "", nil, 404,
+			`"detail":"there is nothing at this path","instance":"/api/contract"`,
+		},
+		{
+			"another site", "POST", root, ada,
+			[]string{"Sec-Fetch-Site", "cross-site"},
+			403,
+			`"detail":"a page of another site may change nothing here"`,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := s.do(test.method, test.path, test.body, test.headers...)
@@ -60,7 +98,9 @@ func TestEveryRefusalIsAProblemDocument(t *testing.T) {
 				t.Errorf("got %d %s, want %d with %s", w.Code, w.Body, test.status, test.want)
 			}
 			var p problem
-			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Status != test.status || p.Title != http.StatusText(test.status) || w.Header().Get("Content-Type") != "application/problem+json" {
+			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Status != test.status ||
+				p.Title != http.StatusText(test.status) ||
+				w.Header().Get("Content-Type") != "application/problem+json" {
 				t.Errorf("got %s %s, want a problem document", w.Header().Get("Content-Type"), w.Body)
 			}
 			if test.status == http.StatusMethodNotAllowed && w.Header().Get("Allow") != "DELETE, GET, HEAD" {
@@ -108,7 +148,8 @@ func refusalsHaveTheirCodes(t *testing.T) {
 		s := newService(t, refusing{contacts, test.err})
 		w := s.do("POST", root, ada)
 		if w.Code != test.status || w.Header().Get("Retry-After") != test.retryAfter {
-			t.Errorf("%v: got %d, Retry-After %q, want %d, %q", test.err, w.Code, w.Header().Get("Retry-After"), test.status, test.retryAfter)
+			t.Errorf("%v: got %d, Retry-After %q, want %d, %q", test.err, w.Code, w.Header().Get("Retry-After"),
+				test.status, test.retryAfter)
 		}
 		if test.status >= 500 && strings.Contains(w.Body.String(), test.err.Error()) {
 			t.Errorf("%v is shown to the client", test.err)
@@ -126,14 +167,17 @@ func TestARepeatedPostMakesNoSecondContact(t *testing.T) {
 		s.want(s.do("POST", root, strings.Replace(ada, "Ada", "Bob", 1), key...), http.StatusUnprocessableEntity)
 		s.want(s.do("POST", path+"/update-email", `{"email":"a@b"}`), http.StatusNoContent)
 		if again, newer := s.add(ada, key...); again != path || newer != "" {
-			s.Errorf("after an update the repeat is answered with %s %s, want %s without an ETag, for the client does not know that version", again, newer, path)
+			s.Errorf("after an update the repeat is answered with %s %s, want %s without an ETag, for the client "+
+				"does not know that version", again, newer, path)
 		}
 		s.want(s.do("DELETE", path, ""), http.StatusOK)
 		if again, newer := s.add(ada, key...); again != path || newer != "" {
-			s.Errorf("after the delete the repeat is answered with %s %s, want %s without an ETag as the first time", again, newer, path)
+			s.Errorf("after the delete the repeat is answered with %s %s, want %s without an ETag as the first time",
+				again, newer, path)
 		}
 		s.want(s.do("GET", path, ""), http.StatusNotFound) // the repeat has not brought it back
-		if diff := cmp.Diff([]string{"ContactCreatedEvent", "ContactEmailUpdatedEvent", "ContactDeletedEvent"}, actions(s.events(path))); diff != "" {
+		if diff := cmp.Diff([]string{"ContactCreatedEvent", "ContactEmailUpdatedEvent", "ContactDeletedEvent"},
+			actions(s.events(path))); diff != "" {
 			s.Error(diff)
 		}
 		if other, _ := s.add(ada); other == path {
@@ -166,7 +210,8 @@ func TestALostAnswerDoublesNothing(t *testing.T) {
 	w := s.do("POST", path+"/update-email", `{"email":"a@b"}`, "If-Match", etag)
 	s.want(w, http.StatusNoContent)
 	s.want(s.do("GET", path, "", "If-None-Match", w.Header().Get("ETag")), http.StatusNotModified)
-	if diff := cmp.Diff([]string{"ContactCreatedEvent", "ContactEmailUpdatedEvent"}, actions(s.events(path))); diff != "" {
+	if diff := cmp.Diff([]string{"ContactCreatedEvent", "ContactEmailUpdatedEvent"},
+		actions(s.events(path))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -180,7 +225,8 @@ func TestAnOutcomeThatIsUnknownIsReportedAsSuch(t *testing.T) {
 		lossy.lose = 1000
 		w := s.do("POST", path+"/update-email", `{"email":"a@b"}`, "If-Match", etag)
 		s.want(w, http.StatusServiceUnavailable)
-		if text := w.Body.String(); !strings.Contains(text, "unknown whether this was done") || w.Header().Get("Retry-After") == "" {
+		if text := w.Body.String(); !strings.Contains(text, "unknown whether this was done") ||
+			w.Header().Get("Retry-After") == "" {
 			t.Errorf("answer %s with headers %v", text, w.Header())
 		}
 	})
@@ -198,8 +244,10 @@ func (s *service) readAll(size int, between func(continuation string)) (ids []st
 			s.Fatal(err)
 		}
 		next := w.Header().Get(continuationHeader)
-		if pages > 200 || len(p.Items) > size || p.HasMore && len(p.Items) < size || p.HasMore == (next == "") || pages > 0 && len(p.Items) == 0 {
-			s.Fatalf("page %d has %d contacts of %d, more: %v, continuation %q", pages, len(p.Items), size, p.HasMore, next)
+		if pages > 200 || len(p.Items) > size || p.HasMore && len(p.Items) < size || p.HasMore == (next == "") ||
+			pages > 0 && len(p.Items) == 0 {
+			s.Fatalf("page %d has %d contacts of %d, more: %v, continuation %q", pages, len(p.Items), size, p.HasMore,
+				next)
 		}
 		for _, c := range p.Items {
 			ids = append(ids, c.ID)
@@ -340,13 +388,16 @@ func TestAUnitWritesWhatItHasTracked(t *testing.T) {
 			err  error
 			want error
 		}{
-			"a single write under an old ETag": {commit(func(u *outbox.Unit) { u.Replace(stale) }), feed.ErrPrecondition},
-			"a batch under an old ETag":        {commit(func(u *outbox.Unit) { u.Replace(eventful) }), feed.ErrPrecondition},
-			"a contact that exists":            {commit(func(u *outbox.Unit) { u.Create(bare("one")) }), feed.ErrConflict},
-			"a contact that does not":          {commit(func(u *outbox.Unit) { u.Replace(bare("two")) }), feed.ErrNotFound},
-			"the delete of none":               {commit(func(u *outbox.Unit) { u.Delete(bare("two")) }), feed.ErrNotFound},
+			"a single write under an old ETag": {commit(func(u *outbox.Unit) {
+				u.Replace(stale)
+			}), feed.ErrPrecondition},
+			"a batch under an old ETag": {commit(func(u *outbox.Unit) { u.Replace(eventful) }), feed.ErrPrecondition},
+			"a contact that exists":     {commit(func(u *outbox.Unit) { u.Create(bare("one")) }), feed.ErrConflict},
+			"a contact that does not":   {commit(func(u *outbox.Unit) { u.Replace(bare("two")) }), feed.ErrNotFound},
+			"the delete of none":        {commit(func(u *outbox.Unit) { u.Delete(bare("two")) }), feed.ErrNotFound},
 		} {
-			if !errors.Is(test.err, test.want) || test.want == feed.ErrConflict && errors.Is(test.err, feed.ErrPrecondition) {
+			if !errors.Is(test.err, test.want) || test.want == feed.ErrConflict &&
+				errors.Is(test.err, feed.ErrPrecondition) {
 				s.Errorf("%s: got %v, want %v", name, test.err, test.want)
 			}
 		}
@@ -388,7 +439,8 @@ func TestTheDescriptionHasTheRoutes(t *testing.T) {
 		t.Error(diff)
 	}
 	for name, value := range map[string]any{
-		"CreateContact": CreateContact{}, "UpdateName": UpdateName{}, "UpdateDescription": UpdateDescription{}, "UpdateEmail": UpdateEmail{},
+		"CreateContact": CreateContact{}, "UpdateName": UpdateName{}, "UpdateDescription": UpdateDescription{},
+		"UpdateEmail":   UpdateEmail{},
 		"UpdateCompany": UpdateCompany{}, "Contact": View{}, "Page": Page{},
 	} {
 		text, err := json.Marshal(value)

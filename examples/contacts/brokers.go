@@ -43,7 +43,8 @@ func openBroker(ctx context.Context, address string) (p publisher, err error) {
 			p, err = open(ctx, address)
 			break
 		}
-		err = fmt.Errorf("want %s, of which the last three need go run -tags brokers", strings.ReplaceAll(brokerForms, "\n", " "))
+		err = fmt.Errorf("want %s, of which the last three need go run -tags brokers",
+			strings.ReplaceAll(brokerForms, "\n", " "))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--to is %s: %w", address, err)
@@ -75,7 +76,9 @@ func (o options) consume(ctx context.Context, from publisher, name string, handl
 		return consumeNATS(ctx, nats, name, handle)
 	}
 	if strings.HasPrefix(o.to, "servicebus:") {
-		return consumeServiceBus(ctx, o.to, o.consumer, func(_ context.Context, m outbox.Message) error { return handle(m) })
+		return consumeServiceBus(ctx, o.to, o.consumer, func(_ context.Context, m outbox.Message) error {
+			return handle(m)
+		})
 	}
 	<-ctx.Done()
 	return nil

@@ -37,7 +37,8 @@ func startBrowser(t *testing.T, path string) *browser {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(
-		t.Context(), path, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+		t.Context(), path, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+		"--no-first-run",
 		"--remote-debugging-pipe", "--window-size=1280,860", "--user-data-dir="+t.TempDir(), "about:blank",
 	)
 	cmd.ExtraFiles = []*os.File{theirIn, theirOut}
@@ -121,7 +122,10 @@ func (b *browser) run(statements string) {
 		Result           struct{ Value any }
 		ExceptionDetails struct{ Exception struct{ Description string } }
 	}
-	b.call("Runtime.evaluate", map[string]any{"expression": "(async () => {" + statements + "})()", "awaitPromise": true}, &got)
+	b.call("Runtime.evaluate", map[string]any{
+		"expression":   "(async () => {" + statements + "})()",
+		"awaitPromise": true,
+	}, &got)
 	if failed := got.ExceptionDetails.Exception.Description; failed != "" {
 		b.Fatalf("%s: %s", statements, failed)
 	}
@@ -213,7 +217,10 @@ func TestThePageInABrowser(t *testing.T) {
 // narrow has the page as wide as a small telephone: the table of events is scrolled, and nothing is cut off.
 func (b *browser) narrow() {
 	b.Helper()
-	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": true}, nil)
+	b.call("Emulation.setDeviceMetricsOverride", map[string]any{
+		"width": 360, "height": 740, "deviceScaleFactor": 1,
+		"mobile": true,
+	}, nil)
 	b.run(`const scroll = document.querySelector(".scroll"), table = scroll.querySelector("table");
 		if (document.documentElement.scrollWidth > 360) throw new Error("the page is " + document.documentElement.scrollWidth + " px wide");
 		scroll.scrollLeft = 10_000; scroll.focus();

@@ -138,7 +138,8 @@ func (s *Contacts) Create(ctx context.Context, cmd CreateContact, key string) (i
 		return "", "", wrong
 	}
 	id = newID(key)
-	c, err := NewContact(id, Name{cmd.FirstName, cmd.LastName}, cmd.Description, cmd.Email, Company{CompanyName: cmd.CompanyName})
+	c, err := NewContact(id, Name{cmd.FirstName, cmd.LastName}, cmd.Description, cmd.Email,
+		Company{CompanyName: cmd.CompanyName})
 	if err != nil {
 		return "", "", err
 	}

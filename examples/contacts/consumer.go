@@ -38,7 +38,8 @@ func (c *consumer) print(e received) error {
 	if c.asJSON {
 		return json.NewEncoder(c.to).Encode(e)
 	}
-	_, err := fmt.Fprintf(c.to, "%5d  %-30s %s  #%-3d %s  %.1f ms\n", e.Order, e.Subject, e.Key, e.Sequence, e.ID, e.DelayMS)
+	_, err := fmt.Fprintf(c.to, "%5d  %-30s %s  #%-3d %s  %.1f ms\n", e.Order, e.Subject, e.Key, e.Sequence, e.ID,
+		e.DelayMS)
 	return err
 }
 

@@ -68,11 +68,17 @@ func TestEachActionHasItsEvent(t *testing.T) {
 		event, payload string
 		do             func(c *Contact) error
 	}{
-		{"ContactNameUpdatedEvent", `{"name":{"firstName":"A","lastName":"L"},"contactId":"c1"}`, UpdateName{"A", "L"}.apply},
+		{
+			"ContactNameUpdatedEvent", `{"name":{"firstName":"A","lastName":"L"},"contactId":"c1"}`,
+			UpdateName{"A", "L"}.apply,
+		},
 		{"ContactDescriptionUpdatedEvent", `{"description":"d","contactId":"c1"}`, UpdateDescription{"d"}.apply},
 		{"ContactEmailUpdatedEvent", `{"email":"a@b","contactId":"c1"}`, UpdateEmail{new("a@b")}.apply},
 		{"ContactEmailUpdatedEvent", `{"contactId":"c1"}`, UpdateEmail{}.apply},
-		{"ContactCompanyUpdatedEvent", `{"company":{"companyName":"C","street":"","houseNumber":"","postalCode":"","city":"T","country":""},"contactId":"c1"}`, UpdateCompany{CompanyName: "C", City: "T"}.apply},
+		{
+			"ContactCompanyUpdatedEvent",
+			`{"company":{"companyName":"C","street":"","houseNumber":"","postalCode":"","city":"T","country":""},"contactId":"c1"}`, UpdateCompany{CompanyName: "C", City: "T"}.apply,
+		},
 		{"ContactDeletedEvent", `{"contactId":"c1"}`, DeleteContact{}.apply},
 	} {
 		c := loaded(t)
@@ -114,7 +120,8 @@ func TestWhatIsRefusedRecordsNothing(t *testing.T) {
 	if len(names(c)) > 0 || c.Name != before.Name || c.Company != before.Company {
 		t.Errorf("%+v has %v", c, names(c))
 	}
-	if c, err := NewContact("c2", Name{}, "", nil, Company{}); !errors.Is(err, errBlankName) || !errors.Is(err, errBlankCompany) || c != nil {
+	if c, err := NewContact("c2", Name{}, "", nil, Company{}); !errors.Is(err, errBlankName) ||
+		!errors.Is(err, errBlankCompany) || c != nil {
 		t.Errorf("got %v, %v", c, err)
 	}
 }
@@ -154,8 +161,15 @@ func TestWhatIsValid(t *testing.T) {
 	}{
 		{person("A", "L", "C"), ""},
 		{person(long(100), long(100), long(250)), ""},
-		{person(long(101), " ", long(251)), "#/firstName must have at most 100 characters; #/lastName must not be blank; #/companyName must have at most 250 characters"},
-		{CreateContact{FirstName: "A", LastName: "L", CompanyName: "C", Description: long(501)}, "#/description must have at most 500 characters"},
+		{
+			person(long(101), " ", long(251)),
+			"#/firstName must have at most 100 characters; #/lastName must not be blank; #/companyName must have at " +
+				"most 250 characters",
+		},
+		{
+			CreateContact{FirstName: "A", LastName: "L", CompanyName: "C", Description: long(501)},
+			"#/description must have at most 500 characters",
+		},
 		{mail("a@b"), ""},
 		{mail(""), "#/email must be an email address, or null"},
 		{mail("@b"), "#/email must be an email address, or null"},
@@ -167,9 +181,16 @@ func TestWhatIsValid(t *testing.T) {
 		{UpdateDescription{long(501)}, "#/description must have at most 500 characters"},
 		{UpdateEmail{}, ""},
 		{UpdateEmail{new("x")}, "#/email must be an email address, or null"},
-		{UpdateCompany{CompanyName: "C", Street: long(250), HouseNumber: long(10), PostalCode: long(25), City: long(250), Country: long(250)}, ""},
-		{UpdateCompany{Street: long(251), HouseNumber: long(11), PostalCode: long(26), City: long(251), Country: long(251)}, "#/companyName must not be blank; #/street must have at most 250 characters; " +
-			"#/houseNumber must have at most 10 characters; #/postalCode must have at most 25 characters; #/city must have at most 250 characters; #/country must have at most 250 characters"},
+		{UpdateCompany{
+			CompanyName: "C", Street: long(250), HouseNumber: long(10), PostalCode: long(25),
+			City: long(250), Country: long(250),
+		}, ""},
+		{UpdateCompany{
+			Street: long(251), HouseNumber: long(11), PostalCode: long(26), City: long(251),
+			Country: long(251),
+		}, "#/companyName must not be blank; #/street must have at most 250 characters; " +
+			"#/houseNumber must have at most 10 characters; #/postalCode must have at most 25 characters; #/city " +
+			"must have at most 250 characters; #/country must have at most 250 characters"},
 		{DeleteContact{}, ""},
 	} {
 		var f Faults

@@ -46,7 +46,8 @@ const addressForms = "docstore:DIR#CONTAINER or https://HOST:PORT/DATABASE/CONTA
 func parseAddress(flag, text string) (a place, err error) {
 	if rest, ok := strings.CutPrefix(text, "docstore:"); ok {
 		a.dir, a.container, _ = strings.Cut(rest, "#")
-		if a.database = docstore.DefaultDatabase; a.dir != "" && a.container != "" && !strings.Contains(a.container, "/") {
+		if a.database = docstore.DefaultDatabase; a.dir != "" && a.container != "" &&
+			!strings.Contains(a.container, "/") {
 			return a, nil
 		}
 	} else if u, err := url.Parse(text); err == nil && (u.Scheme == "https" || u.Scheme == "http") {
@@ -74,7 +75,8 @@ func openContainers(ctx context.Context, contacts, leases string) (*containers, 
 		}
 	}
 	if beside.dir != at.dir || beside.endpoint != at.endpoint {
-		return nil, fmt.Errorf("--leases is %s: want a container in the store or account of --contacts, which is %s", leases, contacts)
+		return nil, fmt.Errorf("--leases is %s: want a container in the store or account of --contacts, which is %s",
+			leases, contacts)
 	}
 	if at.dir != "" {
 		return openStore(ctx, at, beside)
@@ -94,14 +96,20 @@ func openStore(ctx context.Context, contacts, beside place) (c *containers, err 
 		}
 	}()
 	// Documents may expire, each by its own time to live.
-	spec := docstore.ContainerSpec{ID: contacts.container, Paths: []string{"/partitionKey"}, DefaultTTL: new(docstore.NoDefaultTTL), Ranges: 4}
+	spec := docstore.ContainerSpec{
+		ID: contacts.container, Paths: []string{"/partitionKey"},
+		DefaultTTL: new(docstore.NoDefaultTTL), Ranges: 4,
+	}
 	store, err := openOrCreate(ctx, db, spec)
 	if err != nil {
 		return nil, err
 	}
-	if has := store.Spec(); !slices.Equal(has.Paths, spec.Paths) || has.DefaultTTL == nil || *has.DefaultTTL != docstore.NoDefaultTTL {
-		return nil, fmt.Errorf("--contacts is docstore:%s#%s: want a container with the partition key /partitionKey and the default time to live -1",
-			contacts.dir, contacts.container)
+	if has := store.Spec(); !slices.Equal(has.Paths, spec.Paths) || has.DefaultTTL == nil ||
+		*has.DefaultTTL != docstore.NoDefaultTTL {
+		return nil,
+			fmt.Errorf("--contacts is docstore:%s#%s: want a container with the partition key /partitionKey and the "+
+				"default time to live -1",
+				contacts.dir, contacts.container)
 	}
 	leases, err := openOrCreate(ctx, db, docstore.LeaseSpec(beside.container))
 	if err != nil {
@@ -147,8 +155,10 @@ func openAccount(ctx context.Context, contacts, beside place) (c *containers, er
 	}()
 	store, err := client.Container(ctx, contacts.database, contacts.container)
 	if errors.Is(err, feed.ErrNotFound) {
-		return nil, fmt.Errorf("--contacts is %s/%s/%s: %w: make it with the partition key /partitionKey and the default time to live -1",
-			contacts.endpoint, contacts.database, contacts.container, err)
+		return nil,
+			fmt.Errorf("--contacts is %s/%s/%s: %w: make it with the partition key /partitionKey and the default "+
+				"time to live -1",
+				contacts.endpoint, contacts.database, contacts.container, err)
 	}
 	if err != nil {
 		return nil, err

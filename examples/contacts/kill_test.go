@@ -58,7 +58,10 @@ func startProcess(t *testing.T, data string) (p *program, kill func()) {
 		defer close(read)
 		_, _ = io.Copy(io.Discard, said)
 	}()
-	p = &program{TB: t, lines: json.NewDecoder(stdout), url: strings.TrimSuffix(strings.TrimSpace(strings.TrimPrefix(first, "contacts")), "/")}
+	p = &program{
+		TB: t, lines: json.NewDecoder(stdout),
+		url: strings.TrimSuffix(strings.TrimSpace(strings.TrimPrefix(first, "contacts")), "/"),
+	}
 	return p, func() {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Error(err)

@@ -67,10 +67,12 @@ func parseOptions(args []string) (o options, err error) {
 	f.StringVar(&o.listen, "listen", "127.0.0.1:8480", "`address` of the service and its page")
 	f.StringVar(&o.data, "data", "contacts-data", "`directory` of the embedded store and broker")
 	f.StringVar(&o.output, "o", "text", "how events are printed: `text or json`, a line each")
-	f.StringVar(&o.contacts, "contacts", "", "`address` of the container of contacts: "+addressForms+" (default in --data)")
+	f.StringVar(&o.contacts, "contacts", "",
+		"`address` of the container of contacts: "+addressForms+" (default in --data)")
 	f.StringVar(&o.leases, "leases", "", "`address` of the lease container (default leases, beside --contacts)")
 	f.StringVar(&o.to, "to", "", "the `broker`: "+brokerForms+" (default in --data)")
-	f.StringVar(&o.consumer, "consumer", "", "`name` of the consumer: those of one name share the events, others get all of them (default after --listen);\nof a topic of Service Bus its subscription, and none for a queue")
+	f.StringVar(&o.consumer, "consumer", "",
+		"`name` of the consumer: those of one name share the events, others get all of them (default after --listen);\nof a topic of Service Bus its subscription, and none for a queue")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}

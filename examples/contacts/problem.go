@@ -37,8 +37,14 @@ var refusals = []struct {
 	detail string
 }{
 	{context.Canceled, statusCanceled, ""},
-	{outbox.ErrUnknown, http.StatusServiceUnavailable, "the store does not answer, so it is unknown whether this was done: read the contact before you try again"},
-	{feed.ErrPrecondition, http.StatusPreconditionFailed, "mid-air collision: the contact has changed since; read it again"},
+	{
+		outbox.ErrUnknown, http.StatusServiceUnavailable,
+		"the store does not answer, so it is unknown whether this was done: read the contact before you try again",
+	},
+	{
+		feed.ErrPrecondition, http.StatusPreconditionFailed,
+		"mid-air collision: the contact has changed since; read it again",
+	},
 	{feed.ErrNotFound, http.StatusNotFound, "there is no such contact"},
 	{ErrKeyReused, http.StatusUnprocessableEntity, ErrKeyReused.Error()},
 	{feed.ErrConflict, http.StatusConflict, "there is such a contact already"},

@@ -68,7 +68,10 @@ func (s *Contacts) List(ctx context.Context, size int, continuation string) (p P
 			return p, at.String(), nil
 		}
 		c := d.Data
-		p.Items = append(p.Items, Listed{c.ID, c.Email, c.Name.FirstName + " " + c.Name.LastName, c.Company.CompanyName})
+		p.Items = append(p.Items, Listed{
+			c.ID, c.Email, c.Name.FirstName + " " + c.Name.LastName,
+			c.Company.CompanyName,
+		})
 	}
 	return p, "", nil
 }
@@ -151,7 +154,8 @@ func (c *cursor) read(ctx context.Context, from feed.Source) (feed.Page, error) 
 		if at.Token != "" {
 			position = feed.At(at.Token)
 		}
-		page, err := from.Read(ctx, feed.Range{Min: at.Min, Max: at.Max}, position, feed.ReadOptions{MaxItems: readItems})
+		page, err := from.Read(ctx, feed.Range{Min: at.Min, Max: at.Max}, position,
+			feed.ReadOptions{MaxItems: readItems})
 		switch {
 		case errors.Is(err, feed.ErrBadRequest):
 			return page, errBadCursor

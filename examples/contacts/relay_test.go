@@ -71,7 +71,10 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	box, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "letters", Paths: []string{deadletters.KeyPath}})
+	box, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{
+		ID:    "letters",
+		Paths: []string{deadletters.KeyPath},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +106,8 @@ func (b *bench) write(contacts, updates int) {
 	for range updates {
 		for _, path := range b.paths {
 			b.updates++
-			b.want(b.do("POST", path+"/update-description", fmt.Sprintf(`{"description":"%d"}`, b.updates)), http.StatusNoContent)
+			b.want(b.do("POST", path+"/update-description", fmt.Sprintf(`{"description":"%d"}`, b.updates)),
+				http.StatusNoContent)
 		}
 	}
 }
@@ -140,7 +144,8 @@ func (b *bench) until(messages func() []outbox.Message) (printed []received) {
 	}
 	b.relays.stop()
 	for l, err := range b.letters.Letters(b.Context(), "") {
-		b.Errorf("parked: %s %s %s after %d attempts: %s, %v", l.Disposition, l.Change.PartitionKey, l.Change.ID, l.Attempts, l.Cause, err)
+		b.Errorf("parked: %s %s %s after %d attempts: %s, %v", l.Disposition, l.Change.PartitionKey, l.Change.ID,
+			l.Attempts, l.Cause, err)
 	}
 	return printed
 }
@@ -196,7 +201,8 @@ func TestAcceptance5OrderPerContactWithSeveralRelays(t *testing.T) {
 			if err := json.Unmarshal(m.Data, &data); err != nil || !ok {
 				t.Fatalf("message %s: %v, stored: %v", m.ID, err, ok)
 			}
-			if m.Key != data.ContactID || m.Action != data.Action || m.Source != "/contacts" || !bytes.Contains(c.Body, m.Data) {
+			if m.Key != data.ContactID || m.Action != data.Action || m.Source != "/contacts" ||
+				!bytes.Contains(c.Body, m.Data) {
 				t.Errorf("message %+v of document %s", m, c.Body)
 			}
 		}
@@ -244,7 +250,10 @@ func messagesOf(t *testing.T, b *outboxtest.Memory) (messages []outbox.Message) 
 		if _, err := fmt.Sscan(strings.TrimLeft(r.Attributes["sequence"], "0"), &seq); err != nil {
 			t.Fatal(err)
 		}
-		messages = append(messages, outbox.Message{ID: r.ID, Key: r.Key, Action: r.Attributes["type"], Seq: seq, Data: r.Data, Time: time.Now()})
+		messages = append(messages, outbox.Message{
+			ID: r.ID, Key: r.Key, Action: r.Attributes["type"], Seq: seq,
+			Data: r.Data, Time: time.Now(),
+		})
 	}
 	return messages
 }
@@ -252,7 +261,10 @@ func messagesOf(t *testing.T, b *outboxtest.Memory) (messages []outbox.Message) 
 // TestAcceptance6ARelayThatDiesAnywhereLosesNothing has a relay end, like a process, at each point of its work, and
 // another one go on.
 func TestAcceptance6ARelayThatDiesAnywhereLosesNothing(t *testing.T) {
-	for _, point := range []string{"before an event is sent", "before its answer comes", "before the checkpoint", "after the checkpoint"} {
+	for _, point := range []string{
+		"before an event is sent", "before its answer comes", "before the checkpoint",
+		"after the checkpoint",
+	} {
 		for n := range 4 {
 			t.Run(fmt.Sprintf("%s, after %d times", point, n), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -315,7 +327,8 @@ func TestAnEventThatCannotBePublishedHoldsItsContact(t *testing.T) {
 			got = append(got, root+"/"+r.Key+" "+r.Attributes["type"])
 		}
 		slices.Sort(got)
-		want := []string{b.paths[0] + " ContactCreatedEvent", b.paths[1] + " ContactCreatedEvent", b.paths[1] + " ContactEmailUpdatedEvent"}
+		want := []string{b.paths[0] + " ContactCreatedEvent", b.paths[1] + " ContactCreatedEvent", b.paths[1] +
+			" ContactEmailUpdatedEvent"}
 		slices.Sort(want)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
@@ -358,10 +371,14 @@ func TestAConsumerPrintsEachEventOnce(t *testing.T) {
 	}
 	var text bytes.Buffer
 	open := consumer{to: &text, events: newJournal()}
-	if err := open.handle(outbox.Message{ID: "id-1", Key: "key-1", Action: "ContactCreatedEvent", Seq: 3, Data: []byte("{}"), Time: time.Now()}); err != nil {
+	if err := open.handle(outbox.Message{
+		ID: "id-1", Key: "key-1", Action: "ContactCreatedEvent", Seq: 3,
+		Data: []byte("{}"), Time: time.Now(),
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"1", "ContactCreatedEvent", "key-1", "#3", "id-1"}, strings.Fields(text.String())[:5]); diff != "" {
+	if diff := cmp.Diff([]string{"1", "ContactCreatedEvent", "key-1", "#3", "id-1"},
+		strings.Fields(text.String())[:5]); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -101,7 +101,8 @@ func TestTheWholeSystemInOneProcess(t *testing.T) {
 	p := startProgram(t, "--data", data, "--consumer", "test")
 	path := p.send("POST", root, ada)
 	p.send("POST", path+"/update-email", `{"email":"a@b"}`)
-	if diff := cmp.Diff([]string{path + " ContactCreatedEvent", path + " ContactEmailUpdatedEvent"}, p.next(2)); diff != "" {
+	if diff := cmp.Diff([]string{path + " ContactCreatedEvent", path + " ContactEmailUpdatedEvent"},
+		p.next(2)); diff != "" {
 		t.Error(diff)
 	}
 
@@ -144,7 +145,10 @@ func TestTwoProcessesShareAServer(t *testing.T) {
 	if _, err := server.DB.CreateDatabase(t.Context(), "crm", nil); err != nil {
 		t.Fatal(err)
 	}
-	spec := docstore.ContainerSpec{Database: "crm", ID: "contacts", Paths: []string{"/partitionKey"}, DefaultTTL: new(docstore.NoDefaultTTL)}
+	spec := docstore.ContainerSpec{
+		Database: "crm", ID: "contacts", Paths: []string{"/partitionKey"},
+		DefaultTTL: new(docstore.NoDefaultTTL),
+	}
 	if _, err := server.DB.CreateContainer(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +159,8 @@ func TestTwoProcessesShareAServer(t *testing.T) {
 	t.Cleanup(func() { _ = nats.Close() })
 	var both [2]*program
 	for i := range both {
-		both[i] = startProgram(t, "--contacts", server.URL+"/crm/contacts", "--to", nats.URL(), "--consumer", []string{"one", "two"}[i])
+		both[i] = startProgram(t, "--contacts", server.URL+"/crm/contacts", "--to", nats.URL(), "--consumer",
+			[]string{"one", "two"}[i])
 	}
 	path := both[0].send("POST", root, ada)
 	both[1].send("POST", path+"/update-email", `{"email":"a@b"}`)
@@ -208,7 +213,10 @@ func TestWrongFlagsAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}}); err != nil {
+	if _, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{
+		ID:    "orders",
+		Paths: []string{"/city"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.Close(); err != nil {
@@ -219,10 +227,19 @@ func TestWrongFlagsAreRefused(t *testing.T) {
 		want string
 	}{
 		{[]string{"--contacts", "contacts"}, "--contacts is \"contacts\": want docstore:"},
-		{[]string{"--contacts", "docstore:" + dir + "#contacts", "--leases", "docstore:elsewhere#leases"}, "want a container in the store or account of --contacts"},
-		{[]string{"--contacts", cosmostest.NewTestServer(t).URL + "/crm/contacts"}, "make it with the partition key /partitionKey"},
+		{
+			[]string{"--contacts", "docstore:" + dir + "#contacts", "--leases", "docstore:elsewhere#leases"},
+			"want a container in the store or account of --contacts",
+		},
+		{
+			[]string{"--contacts", cosmostest.NewTestServer(t).URL + "/crm/contacts"},
+			"make it with the partition key /partitionKey",
+		},
 		{[]string{"--leases", "leases"}, "--leases is \"leases\": want docstore:"},
-		{[]string{"--contacts", "docstore:" + dir + "#orders"}, "#orders: want a container with the partition key /partitionKey"},
+		{
+			[]string{"--contacts", "docstore:" + dir + "#orders"},
+			"#orders: want a container with the partition key /partitionKey",
+		},
 		{[]string{"--to", "smtp:here"}, "--to is smtp:here: want embedded:DIR"},
 	} {
 		o, err := parseOptions(append([]string{"--data", t.TempDir()}, test.args...))

@@ -30,7 +30,8 @@ const serviceBusVariable = "SERVICEBUS_CONNECTION_STRING"
 func parseServiceBus(address string) (namespace, entity string, err error) {
 	namespace, entity, _ = strings.Cut(strings.TrimPrefix(address, "servicebus:"), "/")
 	if namespace == "" || entity == "" {
-		return "", "", errors.New("want servicebus:NAMESPACE/ENTITY, as in servicebus:shop.servicebus.windows.net/contacts")
+		return "", "",
+			errors.New("want servicebus:NAMESPACE/ENTITY, as in servicebus:shop.servicebus.windows.net/contacts")
 	}
 	return namespace, entity, nil
 }
@@ -62,7 +63,8 @@ func openKafka(_ context.Context, address string) (publisher, error) {
 func openRabbit(_ context.Context, address string) (publisher, error) {
 	at, err := url.Parse(address)
 	if err != nil || at.Query().Get("exchange") == "" {
-		return nil, errors.New("want amqp://USER:PASSWORD@HOST/VHOST?exchange=NAME") // url's error contains the password
+		// url's error contains the password
+		return nil, errors.New("want amqp://USER:PASSWORD@HOST/VHOST?exchange=NAME")
 	}
 	exchange := at.Query().Get("exchange")
 	at.RawQuery = ""
@@ -70,7 +72,9 @@ func openRabbit(_ context.Context, address string) (publisher, error) {
 }
 
 // consumeServiceBus passes the events of a queue, or of a subscription of a topic, to a function.
-func consumeServiceBus(ctx context.Context, address, subscription string, handle func(context.Context, outbox.Message) error) error {
+func consumeServiceBus(ctx context.Context, address, subscription string,
+	handle func(context.Context, outbox.Message) error,
+) error {
 	namespace, entity, err := parseServiceBus(address)
 	if err != nil {
 		return err

@@ -11,5 +11,6 @@ import (
 // The clients of these brokers are large, and most users do not need them.
 var (
 	tagged            map[string]func(ctx context.Context, address string) (publisher, error)
-	consumeServiceBus func(ctx context.Context, address, subscription string, handle func(context.Context, outbox.Message) error) error
+	consumeServiceBus func(ctx context.Context, address, subscription string,
+		handle func(context.Context, outbox.Message) error) error
 )

@@ -15,7 +15,9 @@ import (
 // openTotals opens the database with the totals. A transaction locks the database at its beginning, because the mark
 // must not change between reading and writing.
 func openTotals(file string) (*sql.DB, error) {
-	db, err := sql.Open("sqlite", "file:"+file+"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+	db,
+		err := sql.Open("sqlite",
+		"file:"+file+"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
 	if err != nil {
 		return nil, err
 	}
@@ -70,10 +72,12 @@ func count(ctx context.Context, tx *sql.Tx, epoch int64, c feed.Change) error {
 	if err != nil {
 		return err
 	}
-	if _, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO marks VALUES (?, ?, ?, ?)`, c.PartitionKey, epoch, m.lsn, items); err != nil {
+	if _, err = tx.ExecContext(ctx, `INSERT OR REPLACE INTO marks VALUES (?, ?, ?, ?)`, c.PartitionKey, epoch, m.lsn,
+		items); err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO totals VALUES (?, 1) ON CONFLICT DO UPDATE SET orders = orders + 1`, c.PartitionKey)
+	_, err = tx.ExecContext(ctx, `INSERT INTO totals VALUES (?, 1) ON CONFLICT DO UPDATE SET orders = orders + 1`,
+		c.PartitionKey)
 	return err
 }
 
@@ -86,7 +90,8 @@ type mark struct {
 
 func markOf(ctx context.Context, tx *sql.Tx, key feed.PartitionKey) (m mark, err error) {
 	var items []byte
-	err = tx.QueryRowContext(ctx, `SELECT epoch, lsn, items FROM marks WHERE city = ?`, key).Scan(&m.epoch, &m.lsn, &items)
+	err = tx.QueryRowContext(ctx, `SELECT epoch, lsn, items FROM marks WHERE city = ?`, key).Scan(&m.epoch, &m.lsn,
+		&items)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return m, nil

@@ -32,7 +32,8 @@ import (
 var lifeRounds = flag.Int("lives.rounds", 4, "how often a life ends at each point")
 
 var points = []string{
-	"before a read", "after a read", "before a transaction", "before an effect", "after an effect", "after a transaction",
+	"before a read", "after a read", "before a transaction", "before an effect", "after an effect",
+	"after a transaction",
 	"before a checkpoint", "after a checkpoint",
 }
 
@@ -63,7 +64,9 @@ func at(point string) {
 }
 
 func init() {
-	sqlite.MustRegisterScalarFunction("at", 1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
+	sqlite.MustRegisterScalarFunction("at", 1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value,
+		error,
+	) {
 		at(args[0].(string))
 		return nil, nil
 	})
@@ -71,7 +74,9 @@ func init() {
 
 type mortalSource struct{ *docstore.Container }
 
-func (s mortalSource) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page, error) {
+func (s mortalSource) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (feed.Page,
+	error,
+) {
 	at("before a read")
 	page, err := s.Container.Read(ctx, r, from, o)
 	at("after a read")
@@ -113,7 +118,8 @@ func live(ctx context.Context, dir string, n int) (err error) {
 		return err
 	}
 	for i := range lifeOrders {
-		if _, err := orders.Upsert(ctx, fmt.Appendf(nil, `{"id":"%d-%d","city":"city-%d"}`, n, i, i%lifeCities)); err != nil {
+		if _, err := orders.Upsert(ctx, fmt.Appendf(nil, `{"id":"%d-%d","city":"city-%d"}`, n, i,
+			i%lifeCities)); err != nil {
 			return err
 		}
 	}
@@ -173,7 +179,8 @@ func TestEachOrderIsCountedOnceWhereverTheProcessIsKilled(t *testing.T) {
 			point = "at no point"
 		}
 		child := exec.Command(os.Args[0], "-test.run=^TestLife$", "-test.v", "-test.timeout=30s")
-		child.Env = append(os.Environ(), lifeDir+"="+dir, fmt.Sprint(lifeNumber, "=", n+1), lifePoint+"="+point, fmt.Sprint(lifeTimes, "=", times))
+		child.Env = append(os.Environ(), lifeDir+"="+dir, fmt.Sprint(lifeNumber, "=", n+1), lifePoint+"="+point,
+			fmt.Sprint(lifeTimes, "=", times))
 		out, err := child.CombinedOutput()
 		switch {
 		case strings.Contains(string(out), "died "+point):

@@ -43,7 +43,8 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := changefeed.New(orders, leases, &counter{db}, changefeed.Options{Instance: "counter", Start: feed.FromBeginning()})
+	p, err := changefeed.New(orders, leases, &counter{db},
+		changefeed.Options{Instance: "counter", Start: feed.FromBeginning()})
 	if err != nil {
 		return err
 	}

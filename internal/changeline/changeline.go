@@ -14,7 +14,8 @@ import (
 
 // Form is the form of a line. Its zero value writes the document alone.
 type Form struct {
-	Meta bool // an object with the document and the rest of the change, because the document does not say, for one, its LSN
+	// an object with the document and the rest of the change, because the document does not say, for one, its LSN
+	Meta bool
 }
 
 // described is a change with everything that is known of it.

@@ -31,7 +31,8 @@ func TestALineTellsAChange(t *testing.T) {
 	} {
 		b.Reset()
 		c := feed.Change{Body: json.RawMessage(document)}
-		if err := errors.Join((Form{}).Write(w, feed.FullRange(), c, ""), w.Flush()); err != nil || b.String() != line+"\n" {
+		if err := errors.Join((Form{}).Write(w, feed.FullRange(), c, ""), w.Flush()); err != nil ||
+			b.String() != line+"\n" {
 			t.Errorf("%q: got %q, %v, want %s", document, b.String(), err, line)
 		}
 	}

@@ -19,10 +19,12 @@ const buffer = 256 << 10
 // NewWriter makes a writer for many lines.
 func NewWriter(w io.Writer) *bufio.Writer { return bufio.NewWriterSize(w, buffer) }
 
-// Follow writes the changes of a feed until there are no more, ctx ends, which is no error, or o.MaxItems are written, if
-// that is more than 0. Lines are flushed after each page, so that a reader sees a change as soon as it is read. An error
-// says with which flags of changefeed tail to go on.
-func (f Form) Follow(ctx context.Context, to io.Writer, source feed.Source, r feed.Range, from feed.Position, o changefeed.PullOptions) error {
+// Follow writes the changes of a feed until there are no more, ctx ends, which is no error, or o.MaxItems are written,
+// if that is more than 0. Lines are flushed after each page, so that a reader sees a change as soon as it is read. An
+// error says with which flags of changefeed tail to go on.
+func (f Form) Follow(ctx context.Context, to io.Writer, source feed.Source, r feed.Range, from feed.Position,
+	o changefeed.PullOptions,
+) error {
 	w := NewWriter(to)
 	written := 0
 	places := map[feed.Range]string{}
@@ -52,8 +54,8 @@ func (f Form) Follow(ctx context.Context, to io.Writer, source feed.Source, r fe
 	return nil
 }
 
-// advance notes up to where a range was read. A range that was split since its last page is replaced by its parts: those of
-// which nothing was read yet go on where the whole was.
+// advance notes up to where a range was read. A range that was split since its last page is replaced by its parts:
+// those of which nothing was read yet go on where the whole was.
 func advance(places map[feed.Range]string, r feed.Range, token string, ofKey bool) {
 	for whole, at := range places {
 		if whole == r || !whole.Contains(r) {

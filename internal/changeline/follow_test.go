@@ -30,7 +30,10 @@ func (s numbers) Read(_ context.Context, r feed.Range, from feed.Position, _ fee
 	id := fmt.Sprintf("%s/%d", r, n)
 	return feed.Page{
 		Range: r, Next: feed.At(strings.Repeat("x", n+1)),
-		Changes: []feed.Change{{ID: id, PartitionKey: feed.Key(id), LSN: int64(n), Body: json.RawMessage(`{"id":"` + id + `"}`)}},
+		Changes: []feed.Change{{
+			ID: id, PartitionKey: feed.Key(id), LSN: int64(n),
+			Body: json.RawMessage(`{"id":"` + id + `"}`),
+		}},
 	}, nil
 }
 
@@ -56,13 +59,15 @@ func (s halved) Read(ctx context.Context, r feed.Range, from feed.Position, o fe
 func follow(t *testing.T, f Form, s feed.Source, r feed.Range, most int) (lines []string, err error) {
 	t.Helper()
 	var b strings.Builder
-	err = f.Follow(t.Context(), &b, s, r, feed.Position{Start: feed.FromBeginning()}, changefeed.PullOptions{ReadOptions: feed.ReadOptions{MaxItems: most}})
+	err = f.Follow(t.Context(), &b, s, r, feed.Position{Start: feed.FromBeginning()},
+		changefeed.PullOptions{ReadOptions: feed.ReadOptions{MaxItems: most}})
 	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n"), err
 }
 
 func TestAFeedIsWrittenToItsEndOrSoManyLines(t *testing.T) {
 	for most, want := range map[int]int{0: 4, 1: 1, 3: 3, 9: 4} {
-		if lines, err := follow(t, Form{}, numbers{pages: 4}, feed.FullRange(), most); len(lines) != want || err != nil {
+		if lines, err := follow(t, Form{}, numbers{pages: 4}, feed.FullRange(), most); len(lines) != want ||
+			err != nil {
 			t.Errorf("at most %d: %q, %v, want %d lines", most, lines, err, want)
 		}
 	}
@@ -70,7 +75,8 @@ func TestAFeedIsWrittenToItsEndOrSoManyLines(t *testing.T) {
 
 func TestALineWithMetadataHasThePositionAfterIt(t *testing.T) {
 	lines, err := follow(t, Form{Meta: true}, numbers{pages: 1}, feed.Range{Max: "7F"}, 0)
-	if err != nil || len(lines) != 1 || !strings.Contains(lines[0], `"range":"-7F"`) || !strings.HasSuffix(lines[0], `"next":"x"}`) {
+	if err != nil || len(lines) != 1 || !strings.Contains(lines[0], `"range":"-7F"`) ||
+		!strings.HasSuffix(lines[0], `"next":"x"}`) {
 		t.Errorf("got %q, %v", lines, err)
 	}
 }
@@ -86,7 +92,8 @@ func TestAnErrorSaysWithWhichFlagsToGoOn(t *testing.T) {
 		{0, feed.FullRange(), "read -FF: failed"},
 		{2, feed.Range{Max: "7F"}, "read -7F: failed; to go on: --range -7F --after 'xx'"},
 	} {
-		if _, err := follow(t, Form{}, numbers{tt.pages, failed}, tt.r, 0); !errors.Is(err, failed) || err.Error() != tt.want {
+		if _, err := follow(t, Form{}, numbers{tt.pages, failed}, tt.r, 0); !errors.Is(err, failed) ||
+			err.Error() != tt.want {
 			t.Errorf("got %v, want %q", err, tt.want)
 		}
 	}
@@ -94,7 +101,10 @@ func TestAnErrorSaysWithWhichFlagsToGoOn(t *testing.T) {
 	if got := goOn(map[feed.Range]string{full: "x"}); got != "; to go on: --after 'x'" {
 		t.Errorf("of all: %q", got)
 	}
-	if got := goOn(map[feed.Range]string{{Min: "7F", Max: "FF"}: "y", half: "x"}); got != "; to go on: --range -7F --after 'x', and --range 7F-FF --after 'y'" {
+	if got := goOn(map[feed.Range]string{
+		{Min: "7F", Max: "FF"}: "y",
+		half:                   "x",
+	}); got != "; to go on: --range -7F --after 'x', and --range 7F-FF --after 'y'" {
 		t.Errorf("of both: %q", got)
 	}
 }

@@ -10,7 +10,10 @@ import (
 var documents = []struct{ stored, given string }{
 	{`{"id":"1","_rid":"r","_self":"s","_etag":"\"e\"","_attachments":"attachments/","_ts":1}`, `{"id":"1"}`},
 	{`{"_ts":1, "id" : "1" , "n": 12345678901234567890, "_lsn":5}`, `{"id" : "1" , "n": 12345678901234567890}`},
-	{`{"id":"1","in":{"_rid":"kept","_ts":2},"list":["_ts"]}`, `{"id":"1","in":{"_rid":"kept","_ts":2},"list":["_ts"]}`},
+	{
+		`{"id":"1","in":{"_rid":"kept","_ts":2},"list":["_ts"]}`,
+		`{"id":"1","in":{"_rid":"kept","_ts":2},"list":["_ts"]}`,
+	},
 	{`{"a":1,"a":2,"\u005fts":3}`, `{"a":1,"a":2}`},
 	{`{"_ts":1}`, `{}`},
 	{`{}`, `{}`},

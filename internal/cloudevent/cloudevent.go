@@ -112,9 +112,11 @@ func Attributes(headers map[string][]string) (map[string]string, error) {
 func Message(attributes map[string]string, data []byte) (m outbox.Message, err error) {
 	m = outbox.Message{
 		ID: attributes["id"], Key: attributes["partitionkey"], Action: attributes["type"], Source: attributes["source"],
-		ObjectType: attributes["objecttype"], TraceParent: attributes["traceparent"], TraceState: attributes["tracestate"], Data: data,
+		ObjectType: attributes["objecttype"], TraceParent: attributes["traceparent"],
+		TraceState: attributes["tracestate"], Data: data,
 	}
-	if subject := attributes["subject"]; m.ObjectType != "" || subject != m.Key { // otherwise it stands in for an object without a name
+	// otherwise it stands in for an object without a name
+	if subject := attributes["subject"]; m.ObjectType != "" || subject != m.Key {
 		m.Object = subject
 	}
 	// The version first of all: in another one, the other attributes may mean something

@@ -14,7 +14,8 @@ import (
 func TestAHeaderValueIsAnAttribute(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{
-		"": "", "plain/text:,;=": "plain/text:,;=", "Euro € 😀": "Euro%20%E2%82%AC%20%F0%9F%98%80", `a"b%c`: "a%22b%25c", "a\r\nb: c\x00\x7f": "a%0D%0Ab:%20c%00%7F",
+		"": "", "plain/text:,;=": "plain/text:,;=", "Euro € 😀": "Euro%20%E2%82%AC%20%F0%9F%98%80", `a"b%c`: "a%22b%25c",
+		"a\r\nb: c\x00\x7f": "a%0D%0Ab:%20c%00%7F",
 	} {
 		if got := cloudevent.Escape(value); got != want {
 			t.Errorf("Escape(%q) = %s, want %s", value, got, want)
@@ -43,7 +44,8 @@ func TestAMessageComesBackFromItsAttributes(t *testing.T) {
 		{
 			ID: "é", Key: "k y", Object: "k y", ObjectType: "thing", Action: "Done", Source: "/things", Seq: 1<<64 - 1,
 			Time:        time.Date(2026, 3, 4, 5, 6, 7, 8, time.UTC),
-			TraceParent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", TraceState: "a=1", Data: []byte(`{}`),
+			TraceParent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", TraceState: "a=1",
+			Data: []byte(`{}`),
 		},
 	} {
 		headers := map[string][]string{"Content-Type": {"application/json"}}
@@ -65,7 +67,8 @@ func TestAMessageComesBackFromItsAttributes(t *testing.T) {
 		}
 	}
 	for _, values := range [][]string{{"1", "2"}, {"%"}} {
-		if _, err := cloudevent.Attributes(map[string][]string{"ce-id": values}); !errors.Is(err, cloudevent.ErrMalformed) {
+		if _, err := cloudevent.Attributes(map[string][]string{"ce-id": values}); !errors.Is(err,
+			cloudevent.ErrMalformed) {
 			t.Errorf("Attributes of ce-id %q: %v, want an error", values, err)
 		}
 	}

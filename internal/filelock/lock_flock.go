@@ -9,7 +9,8 @@ import (
 	"syscall"
 )
 
-// Take takes the lock of a file, which it creates, or fails with [ErrHeld]. Closing ends the lock, and so does the end of the process.
+// Take takes the lock of a file, which it creates, or fails with [ErrHeld]. Closing ends the lock, and so does the end
+// of the process.
 func Take(path string) (io.Closer, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -16,7 +16,8 @@ func Take(path string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := syscall.CreateFile(name, syscall.GENERIC_READ|syscall.GENERIC_WRITE, 0, nil, syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
+	h, err := syscall.CreateFile(name, syscall.GENERIC_READ|syscall.GENERIC_WRITE, 0, nil, syscall.OPEN_ALWAYS,
+		syscall.FILE_ATTRIBUTE_NORMAL, 0)
 	if errors.Is(err, sharingViolation) {
 		return nil, ErrHeld
 	}

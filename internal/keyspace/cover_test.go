@@ -56,7 +56,10 @@ func TestPartsTileTheirWhole(t *testing.T) {
 }
 
 func TestARangeIsReadInHex(t *testing.T) {
-	for text, want := range map[string]span{"-FF": {"", "FF"}, "0a-0b": {"0A", "0B"}, "10": {}, "20-10": {}, "10-10": {}, "10-1G": {}, "x-FF": {}} {
+	for text, want := range map[string]span{
+		"-FF": {"", "FF"}, "0a-0b": {"0A", "0B"}, "10": {}, "20-10": {},
+		"10-10": {}, "10-1G": {}, "x-FF": {},
+	} {
 		if got, ok := Parse[span](text); got != want || ok != (want != span{}) {
 			t.Errorf("%q is %v, %v, want %v", text, got, ok, want)
 		}

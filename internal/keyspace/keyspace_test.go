@@ -17,9 +17,19 @@ func TestRangesAreCutIntoEqualParts(t *testing.T) {
 	}{
 		{span{"", "FF"}, 1, []span{{"", "FF"}}},
 		{span{"", "FF"}, 2, []span{{"", digits("2")}, {digits("2"), "FF"}}}, // hashes end below 40
-		{span{"", "FF"}, 4, []span{{"", digits("1")}, {digits("1"), digits("2")}, {digits("2"), digits("3")}, {digits("3"), "FF"}}},
+		{span{"", "FF"}, 4, []span{
+			{"", digits("1")},
+			{digits("1"), digits("2")},
+			{digits("2"), digits("3")},
+			{digits("3"), "FF"},
+		}},
 		{span{"10", "20"}, 2, []span{{"10", digits("18")}, {digits("18"), "20"}}},
-		{span{digits("1"), digits("1")[:hashDigits-1] + "1"}, 3, []span{{digits("1"), digits("1")[:hashDigits-1] + "1"}}}, // too narrow
+		// too narrow
+		{
+			span{digits("1"), digits("1")[:hashDigits-1] + "1"},
+			3,
+			[]span{{digits("1"), digits("1")[:hashDigits-1] + "1"}},
+		},
 
 		{span{"1F", "1F00"}, 2, []span{{"1F", "1F00"}}}, // has no hash
 	} {

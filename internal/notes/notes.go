@@ -146,7 +146,8 @@ func ReadDone(text string, in Place) (d Done, err error) {
 		d.Open[i] = last
 	}
 	if s := d.Suspect; s != nil && (len(s.Tried) == 0 || s.Changes < 1) {
-		return Done{}, fmt.Errorf("suspect has %d runs in tried and %d changes: want 1 and more", len(s.Tried), s.Changes)
+		return Done{}, fmt.Errorf("suspect has %d runs in tried and %d changes: want 1 and more", len(s.Tried),
+			s.Changes)
 	}
 	if d.At != in.Position || !in.counts(d.Partition) {
 		return Done{}, ErrMoved

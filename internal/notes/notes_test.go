@@ -44,7 +44,10 @@ func TestWhatIsDoneCountsWhereItWasWritten(t *testing.T) {
 		{"no name", note(""), "", "10", ErrMoved},
 		{"a name without keys", note("0"), "", "10", ErrMoved},
 		{"nothing", "", "", "10", nil},
-		{"another position", Done{At: `"6"`, Partition: "1 -10", Through: 9, Open: []int64{8}}.String(), "", "10", ErrMoved},
+		{
+			"another position", Done{At: `"6"`, Partition: "1 -10", Through: 9, Open: []int64{8}}.String(), "", "10",
+			ErrMoved,
+		},
 	} {
 		got, err := ReadDone(c.text, Place{`"7"`, 7, c.from, c.to, world})
 		if !errors.Is(err, c.want) || (err == nil && c.text != "") != (got.Through == 9 && len(got.Open) == 1) {
@@ -63,32 +66,53 @@ func TestLSNsCountOnThroughSplitsAlone(t *testing.T) {
 		partitions []Partition
 		want       bool
 	}{
-		{"three splits", "0 -80", "", "10", []Partition{p("5", "", "10", "0", "1", "3"), p("6", "10", "20", "0", "1", "3"), p("4", "20", "40", "0", "1"), p("2", "40", "80", "0")}, true},
+		{"three splits", "0 -80", "", "10", []Partition{
+			p("5", "", "10", "0", "1", "3"),
+			p("6", "10", "20", "0", "1", "3"), p("4", "20", "40", "0", "1"), p("2", "40", "80", "0"),
+		}, true},
 		{
 			"three splits, beside a merge", "0 -80", "", "10",
-			[]Partition{p("5", "", "10", "0", "1", "3"), p("6", "10", "20", "0", "1", "3"), p("4", "20", "40", "0", "1"), p("9", "40", "FF", "0", "2", "8")},
+			[]Partition{
+				p("5", "", "10", "0", "1", "3"), p("6", "10", "20", "0", "1", "3"),
+				p("4", "20", "40", "0", "1"), p("9", "40", "FF", "0", "2", "8"),
+			},
 			true,
 		},
 		{"both halves merged", "0 -80", "", "80", []Partition{p("3", "", "80", "0", "1", "2")}, false},
-		{"both halves merged and split again", "0 -80", "", "40", []Partition{p("4", "", "40", "0", "1", "2", "3"), p("5", "40", "80", "0", "1", "2", "3")}, false},
+		{"both halves merged and split again", "0 -80", "", "40", []Partition{
+			p("4", "", "40", "0", "1", "2", "3"),
+			p("5", "40", "80", "0", "1", "2", "3"),
+		}, false},
 		{
 			"since the merge", "3 -80", "", "20",
-			[]Partition{p("6", "", "20", "0", "1", "2", "3", "4"), p("7", "20", "40", "0", "1", "2", "3", "4"), p("5", "40", "80", "0", "1", "2", "3")},
+			[]Partition{
+				p("6", "", "20", "0", "1", "2", "3", "4"), p("7", "20", "40", "0", "1", "2", "3", "4"),
+				p("5", "40", "80", "0", "1", "2", "3"),
+			},
 			true,
 		},
 		{
 			"quarters merged across halves", "0 -80", "20", "60",
-			[]Partition{p("3", "", "20", "0", "1"), p("7", "20", "60", "0", "1", "4", "2", "5"), p("6", "60", "80", "0", "2")},
+			[]Partition{
+				p("3", "", "20", "0", "1"), p("7", "20", "60", "0", "1", "4", "2", "5"),
+				p("6", "60", "80", "0", "2"),
+			},
 			false,
 		},
 		{
 			"quarters merged across halves, in another order", "0 -80", "20", "60",
-			[]Partition{p("3", "", "20", "0", "1"), p("7", "20", "60", "0", "1", "2", "4", "5"), p("6", "60", "80", "0", "2")},
+			[]Partition{
+				p("3", "", "20", "0", "1"), p("7", "20", "60", "0", "1", "2", "4", "5"),
+				p("6", "60", "80", "0", "2"),
+			},
 			false,
 		},
 		{
 			"the quarter that was merged", "4 20-40", "20", "60",
-			[]Partition{p("3", "", "20", "0", "1"), p("7", "20", "60", "0", "1", "4", "2", "5"), p("6", "60", "80", "0", "2")},
+			[]Partition{
+				p("3", "", "20", "0", "1"), p("7", "20", "60", "0", "1", "4", "2", "5"),
+				p("6", "60", "80", "0", "2"),
+			},
 			false,
 		},
 	} {
@@ -99,7 +123,10 @@ func TestLSNsCountOnThroughSplitsAlone(t *testing.T) {
 }
 
 func TestABadNoteSaysNothing(t *testing.T) {
-	for _, text := range []string{"{", "[]", `{"at":7}`, `{"at":"\"7\"","partition":"1 -10","through":9,"open":["x"],"keys":[1]}`, "nonsense"} {
+	for _, text := range []string{
+		"{", "[]", `{"at":7}`,
+		`{"at":"\"7\"","partition":"1 -10","through":9,"open":["x"],"keys":[1]}`, "nonsense",
+	} {
 		d, err := ReadDone(text, Place{`"7"`, 7, "", "10", world})
 		if err == nil || !reflect.DeepEqual(d, Done{}) {
 			t.Errorf("%s is read as %+v, %v", text, d, err)
@@ -113,9 +140,15 @@ func TestABadNoteSaysNothing(t *testing.T) {
 
 func TestHeldKeysAreThoseOfAPosition(t *testing.T) {
 	whole := []Partition{{ID: "0", Max: "FF"}}
-	halves := []Partition{{ID: "1", Max: "1F", Parents: []string{"0"}}, {ID: "2", Min: "1F", Max: "FF", Parents: []string{"0"}}}
+	halves := []Partition{
+		{ID: "1", Max: "1F", Parents: []string{"0"}},
+		{ID: "2", Min: "1F", Max: "FF", Parents: []string{"0"}},
+	}
 	merged := []Partition{{ID: "3", Max: "FF", Parents: []string{"0", "1", "2"}}}
-	text := Held{At: `"7"`, Partition: Name("", "FF", whole), Keys: []string{`["oslo"]`, `["<rome>"]`}, Since: []int64{8, 9}}.String()
+	text := Held{
+		At: `"7"`, Partition: Name("", "FF", whole), Keys: []string{`["oslo"]`, `["<rome>"]`},
+		Since: []int64{8, 9},
+	}.String()
 	for _, c := range []struct {
 		name       string
 		to         string
@@ -132,14 +165,19 @@ func TestHeldKeysAreThoseOfAPosition(t *testing.T) {
 			t.Errorf("%s: %+v, %v", c.name, h, err)
 		}
 	}
-	if h, err := ReadHeld(`{"at":"\"7\"","keys":["[\"oslo\"]"]}`, Place{`"7"`, 7, "", "FF", whole}); err != nil || !slices.Equal(h.Since, []int64{0}) {
+	if h, err := ReadHeld(`{"at":"\"7\"","keys":["[\"oslo\"]"]}`, Place{`"7"`, 7, "", "FF", whole}); err != nil ||
+		!slices.Equal(h.Since, []int64{0}) {
 		t.Errorf("of an older version: %+v, %v", h, err)
 	}
 	if h, err := ReadHeld(text, Place{`"7"`, 7, "", "FF", whole}); err != nil || len(h.Keys) != 2 {
 		t.Errorf("%s is read as %+v, %v", text, h, err)
 	}
-	short := Held{At: `"7"`, Partition: Name("", "FF", whole), Keys: []string{`["oslo"]`, `["rome"]`}, Since: []int64{8}}.String()
-	if h, err := ReadHeld(short, Place{`"7"`, 7, "", "FF", whole}); err != nil || !slices.Equal(h.Since, []int64{0, 0}) {
+	short := Held{
+		At: `"7"`, Partition: Name("", "FF", whole), Keys: []string{`["oslo"]`, `["rome"]`},
+		Since: []int64{8},
+	}.String()
+	if h, err := ReadHeld(short, Place{`"7"`, 7, "", "FF", whole}); err != nil ||
+		!slices.Equal(h.Since, []int64{0, 0}) {
 		t.Errorf("with one LSN of two keys: %+v, %v, want both unknown", h, err)
 	}
 	if h, err := ReadHeld(text, Place{`"8"`, 8, "", "FF", whole}); !errors.Is(err, ErrMoved) || h.Keys != nil {
@@ -156,7 +194,10 @@ func TestANoteIsEmptyWhenThereIsNothingToSay(t *testing.T) {
 	all.Through = 9 // the position is before it, though nothing is open: no position is known within a page
 	some.Through, some.Open = 9, []int64{8}
 	tried.Tried = []Run{{From: 8, To: 9, Calls: 3, Failures: 2}, {From: 11, To: 11, Calls: 1}}
-	suspect.Suspect = &Suspect{Letter: "8.1", Changes: 2, Alone: true, Tried: []Run{{Key: "k", From: 8, To: 9, Calls: 3, Failures: 2, Failing: 7}}}
+	suspect.Suspect = &Suspect{
+		Letter: "8.1", Changes: 2, Alone: true,
+		Tried: []Run{{Key: "k", From: 8, To: 9, Calls: 3, Failures: 2, Failing: 7}},
+	}
 	for _, c := range []struct {
 		done Done
 		want string
@@ -164,13 +205,20 @@ func TestANoteIsEmptyWhenThereIsNothingToSay(t *testing.T) {
 		{at, ""},
 		{all, `{"at":"\"7\"","partition":"1 -10","through":9}`},
 		{some, `{"at":"\"7\"","partition":"1 -10","through":9,"open":[8]}`},
-		{tried, `{"at":"\"7\"","partition":"1 -10","tried":[{"from":8,"to":9,"calls":3,"failures":2},{"from":11,"to":11,"calls":1}]}`},
-		{suspect, `{"at":"\"7\"","partition":"1 -10","suspect":{"letter":"8.1","changes":2,"alone":true,"tried":[{"key":"k","from":8,"to":9,"calls":3,"failures":2,"failing":7}]}}`},
+		{
+			tried,
+			`{"at":"\"7\"","partition":"1 -10","tried":[{"from":8,"to":9,"calls":3,"failures":2},{"from":11,"to":11,"calls":1}]}`,
+		},
+		{
+			suspect,
+			`{"at":"\"7\"","partition":"1 -10","suspect":{"letter":"8.1","changes":2,"alone":true,"tried":[{"key":"k","from":8,"to":9,"calls":3,"failures":2,"failing":7}]}}`,
+		},
 	} {
 		if got := c.done.String(); got != c.want {
 			t.Errorf("%+v is written %s, want %s", c.done, got, c.want)
 		}
-		if got, err := ReadDone(c.want, Place{`"7"`, 7, "", "10", world}); err != nil || c.want != "" && !reflect.DeepEqual(got, c.done) {
+		if got, err := ReadDone(c.want, Place{`"7"`, 7, "", "10", world}); err != nil ||
+			c.want != "" && !reflect.DeepEqual(got, c.done) {
 			t.Errorf("%s is read as %+v, %v", c.want, got, err)
 		}
 	}
@@ -184,14 +232,18 @@ func TestANoteIsEmptyWhenThereIsNothingToSay(t *testing.T) {
 		t.Errorf("no key that is set aside is written %s", got)
 	}
 	recalls := Aside{At: `"7"`, Partition: "1 -10", Recalls: []Recall{{Key: `["oslo"]`, Letter: "3.0", Done: true}}}
-	if got, err := ReadAside(recalls.String(), Place{`"7"`, 7, "", "10", world}); err != nil || !reflect.DeepEqual(got, recalls) {
+	if got, err := ReadAside(recalls.String(), Place{`"7"`, 7, "", "10", world}); err != nil ||
+		!reflect.DeepEqual(got, recalls) {
 		t.Errorf("letters to be recalled, and no key, are read as %+v, %v", got, err)
 	}
 }
 
 // Whoever reads of a suspect takes its first and its last run.
 func TestASuspectHasChangesAndRuns(t *testing.T) {
-	for _, suspect := range []string{`{"letter":"8.1","changes":1}`, `{"letter":"8.1","tried":[{"from":8,"to":9,"calls":3}]}`} {
+	for _, suspect := range []string{
+		`{"letter":"8.1","changes":1}`,
+		`{"letter":"8.1","tried":[{"from":8,"to":9,"calls":3}]}`,
+	} {
 		text := `{"at":"\"7\"","partition":"1 -10","suspect":` + suspect + `}`
 		if got, err := ReadDone(text, Place{`"7"`, 7, "", "10", world}); err == nil || got.Suspect != nil {
 			t.Errorf("suspect %s is read as %+v, %v", suspect, got.Suspect, err)
@@ -284,7 +336,8 @@ func TestOpenChangesAreWrittenAsDifferences(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for _, bad := range []string{"[100,0]", "[-1]", "[100,1,-5]"} {
-		if got, err := ReadDone(`{"at":"7","partition":"1 -FF","through":130,"open":`+bad+"}", Place{"7", 7, "", "FF", partitions}); err == nil || len(got.Open) > 0 {
+		if got, err := ReadDone(`{"at":"7","partition":"1 -FF","through":130,"open":`+bad+"}",
+			Place{"7", 7, "", "FF", partitions}); err == nil || len(got.Open) > 0 {
 			t.Errorf("%s: %+v, want an error", bad, got)
 		}
 	}
@@ -304,7 +357,10 @@ func TestAHeldKeyTakesNoMoreRoomThanIsCounted(t *testing.T) {
 		}
 		return len(document)
 	}
-	for _, key := range []string{"", `["oslo"]`, strings.Repeat("k", 2000), strings.Repeat(`"`, 100), strings.Repeat(`\`, 100), "<é\u2028&\x00\x7f>\n\t", `["\"\\\""]`} {
+	for _, key := range []string{
+		"", `["oslo"]`, strings.Repeat("k", 2000), strings.Repeat(`"`, 100),
+		strings.Repeat(`\`, 100), "<é\u2028&\x00\x7f>\n\t", `["\"\\\""]`,
+	} {
 		if takes := size(key) - size(); takes > HeldBytes(key) {
 			t.Errorf("%.20q takes %d bytes, and %d are counted", key, takes, HeldBytes(key))
 		}
@@ -316,7 +372,10 @@ func TestAKeyThatIsSetAsideTakesNoMoreRoomThanIsCounted(t *testing.T) {
 	size := func(keys ...string) int {
 		a := Aside{At: `"7"`, Partition: "1 -10", Keys: []AsideKey{{Key: "first"}}}
 		for _, key := range keys {
-			k := AsideKey{Key: key, From: `"9223372036854775807"`, LSN: math.MaxInt64, Last: math.MaxInt64, Covered: math.MaxInt64, Passed: true}
+			k := AsideKey{
+				Key: key, From: `"9223372036854775807"`, LSN: math.MaxInt64, Last: math.MaxInt64,
+				Covered: math.MaxInt64, Passed: true,
+			}
 			a.Keys = append(a.Keys, k)
 		}
 		document, err := json.Marshal(map[string]string{AsideProperty: a.String()})
@@ -325,7 +384,10 @@ func TestAKeyThatIsSetAsideTakesNoMoreRoomThanIsCounted(t *testing.T) {
 		}
 		return len(document)
 	}
-	for _, key := range []string{"", `["oslo"]`, strings.Repeat("k", 2000), strings.Repeat(`"`, 1000), strings.Repeat(`\`, 1000)} {
+	for _, key := range []string{
+		"", `["oslo"]`, strings.Repeat("k", 2000), strings.Repeat(`"`, 1000),
+		strings.Repeat(`\`, 1000),
+	} {
 		if takes := size(key) - size(); takes > AsideBytes(key) {
 			t.Errorf("%.20q takes %d bytes, and %d are counted", key, takes, AsideBytes(key))
 		}
@@ -336,7 +398,10 @@ func aside() Aside {
 	return Aside{
 		At: `"7"`, Partition: "2 10-20", Recalls: []Recall{{Key: `["oslo"]`, Letter: "3.0"}},
 		Keys: []AsideKey{
-			{Key: `["oslo"]`, From: `"2"`, LSN: 4, Last: 9, Covered: 5, Passed: true, Tried: []Run{{From: 4, To: 5, Calls: 2, Failures: 1, Failing: 1700000000}}},
+			{
+				Key: `["oslo"]`, From: `"2"`, LSN: 4, Last: 9, Covered: 5, Passed: true,
+				Tried: []Run{{From: 4, To: 5, Calls: 2, Failures: 1, Failing: 1700000000}},
+			},
 			{Key: `["rome"]`, From: `"7"`, LSN: 9},
 		},
 	}
@@ -344,17 +409,20 @@ func aside() Aside {
 
 func TestKeysThatAreSetAsideAreReadAsTheyWereWritten(t *testing.T) {
 	want := aside()
-	if got, err := ReadAside(want.String(), Place{`"7"`, 7, "10", "18", world}); err != nil || !reflect.DeepEqual(got, want) {
+	if got, err := ReadAside(want.String(), Place{`"7"`, 7, "10", "18", world}); err != nil ||
+		!reflect.DeepEqual(got, want) {
 		t.Errorf("%s is read as %+v, %v", want, got, err)
 	}
-	if got := want.Keys[0].Tried[0].FailingSince(); !got.Equal(time.Unix(1700000000, 0)) || !(Run{}).FailingSince().IsZero() {
+	if got := want.Keys[0].Tried[0].FailingSince(); !got.Equal(time.Unix(1700000000, 0)) ||
+		!(Run{}).FailingSince().IsZero() {
 		t.Errorf("failing since %v and %v", got, Run{}.FailingSince())
 	}
 	if got, err := ReadAside("", Place{}); err != nil || got.Keys != nil {
 		t.Errorf("without a note: %+v, %v", got, err)
 	}
 	for _, text := range []string{"{", "[]", `{"at":7}`, `{"at":"\"7\"","keys":["x"]}`} {
-		if got, err := ReadAside(text, Place{`"7"`, 7, "10", "18", world}); err == nil || errors.Is(err, ErrMoved) || got.Keys != nil || got.Recalls != nil {
+		if got, err := ReadAside(text, Place{`"7"`, 7, "10", "18", world}); err == nil || errors.Is(err, ErrMoved) ||
+			got.Keys != nil || got.Recalls != nil {
 			t.Errorf("%s is read as %+v, %v", text, got, err)
 		}
 	}
@@ -375,12 +443,14 @@ func TestKeysThatThePositionHadPassedStaySetAside(t *testing.T) {
 func TestInAnotherPartitionKeysThatAreSetAsideHaveNoLSN(t *testing.T) {
 	for lsn, position := range map[int64]string{7: `"7"`, 8: `"8"`} {
 		got, err := ReadAside(aside().String(), Place{position, lsn, "20", "FF", world})
-		if moved := position != `"7"`; errors.Is(err, ErrMoved) != moved || len(got.Keys) != map[bool]int{true: 1, false: 2}[moved] {
+		if moved := position != `"7"`; errors.Is(err, ErrMoved) != moved ||
+			len(got.Keys) != map[bool]int{true: 1, false: 2}[moved] {
 			t.Errorf("at %s: read as %+v, %v", position, got, err)
 		}
 		for i, k := range got.Keys {
 			before := aside().Keys[i]
-			if k.LSN != 0 || k.Last != 0 || k.Covered != lsn || k.Tried != nil || k.Key != before.Key || k.From != before.From {
+			if k.LSN != 0 || k.Last != 0 || k.Covered != lsn || k.Tried != nil || k.Key != before.Key ||
+				k.From != before.From {
 				t.Errorf("at %s: %+v, want its LSNs unknown and the rest as before", position, k)
 			}
 		}

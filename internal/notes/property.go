@@ -9,11 +9,13 @@ import (
 // The properties that are a number, a word or a list. Other kinds of processors do not know the properties of a lease
 // and keep them.
 const (
-	TermProperty       = "changefeed.term"       // number of the owner: higher than those of all earlier owners of the range
-	GenerationProperty = "changefeed.generation" // how many splits led to a lease; only leases made by this processor have this property
-	PartsProperty      = "changefeed.parts"      // the ranges of the children of a lease that is splitting
-	DueProperty        = "changefeed.due"        // a [Due] of a lease that was made under the lock
-	MakerProperty      = "changefeed.maker"      // who had the lock then: a name for that single time
+	// number of the owner: higher than those of all earlier owners of the range
+	TermProperty = "changefeed.term"
+	// how many splits led to a lease; only leases made by this processor have this property
+	GenerationProperty = "changefeed.generation"
+	PartsProperty      = "changefeed.parts" // the ranges of the children of a lease that is splitting
+	DueProperty        = "changefeed.due"   // a [Due] of a lease that was made under the lock
+	MakerProperty      = "changefeed.maker" // who had the lock then: a name for that single time
 
 	MostProperty = "changefeed.most" // of a host: how many leases it may own
 

@@ -47,9 +47,11 @@ const (
 	triesProperty  = "changefeed.tries"
 
 	CallerProperty = "changefeed.caller" // who has written the request; a repeated request has another caller
-	BegunProperty  = "changefeed.begun"  // epoch of the instance that has begun last; it stays if the request is repeated
-	WaitsProperty  = "changefeed.waits"  // of a live request: why the owner cannot serve it
-	UnsureProperty = "changefeed.unsure" // of a live request: the ID of a letter which counts as handled, but may still exist
+	// epoch of the instance that has begun last; it stays if the request is repeated
+	BegunProperty = "changefeed.begun"
+	WaitsProperty = "changefeed.waits" // of a live request: why the owner cannot serve it
+	// of a live request: the ID of a letter which counts as handled, but may still exist
+	UnsureProperty = "changefeed.unsure"
 )
 
 // The properties of an outcome.
@@ -90,8 +92,8 @@ func (q Request) Properties(others map[string]string) map[string]string {
 	return all
 }
 
-// HasBegun reports whether an instance has begun with the request, or with the request that this one repeats: the instance may
-// still serve it, and follows writes only.
+// HasBegun reports whether an instance has begun with the request, or with the request that this one repeats: the
+// instance may still serve it, and follows writes only.
 func HasBegun(properties map[string]string) bool {
 	return properties[BegunProperty] != "" || ReadRequest(properties).Tries > 0
 }
@@ -100,7 +102,10 @@ func HasBegun(properties map[string]string) bool {
 // served before.
 func (q Request) Anew(others map[string]string) map[string]string {
 	all := q.Properties(others)
-	for _, name := range []string{OutcomeProperty, CauseProperty, CountProperty, LeftProperty, WaitsProperty, UnsureProperty} {
+	for _, name := range []string{
+		OutcomeProperty, CauseProperty, CountProperty, LeftProperty, WaitsProperty,
+		UnsureProperty,
+	} {
 		delete(all, name)
 	}
 	return all
@@ -138,7 +143,8 @@ func (o Outcome) Properties(others map[string]string) map[string]string {
 	}
 	all := maps.Clone(others)
 	for name, text := range map[string]string{
-		OutcomeProperty: o.Result, CauseProperty: clip(o.Cause), CountProperty: PlainNumber(int64(o.Count)), LeftProperty: left, WaitsProperty: "",
+		OutcomeProperty: o.Result, CauseProperty: clip(o.Cause), CountProperty: PlainNumber(int64(o.Count)),
+		LeftProperty: left, WaitsProperty: "",
 		UnsureProperty: "",
 	} {
 		all = Set(all, name, text)

@@ -12,7 +12,9 @@ func TestAnOutcomeIsReadAsItWasWritten(t *testing.T) {
 	asked := Request{Action: Retry, Key: `["k"]`, Letter: "1.0", Tries: 2}
 	before := Set(SetWaits(asked.Properties(map[string]string{"team": "red"}), "no letter box"), UnsureProperty, "1.0")
 	for _, o := range []Outcome{
-		{Result: Handled, Count: 3}, {Result: Failed, Cause: "broken", Count: 1, Left: 4}, {Result: Nothing, Left: UnknownLeft},
+		{Result: Handled, Count: 3},
+		{Result: Failed, Cause: "broken", Count: 1, Left: 4},
+		{Result: Nothing, Left: UnknownLeft},
 	} {
 		p := o.Properties(before)
 		got, ok := ReadOutcome(p)
@@ -54,14 +56,20 @@ func TestNoTextOfARequestLooksLikeANumber(t *testing.T) {
 }
 
 func TestATimeIsReadAsItWasGivenThoughOthersHaveRewrittenIt(t *testing.T) {
-	for _, text := range []string{"2026-11-23T17:15:37Z", "2026-11-23T17:15:37.123456789Z", "2026-11-23T17:15:37+01:00", "beginning", "now", ""} {
+	for _, text := range []string{
+		"2026-11-23T17:15:37Z", "2026-11-23T17:15:37.123456789Z", "2026-11-23T17:15:37+01:00",
+		"beginning", "now", "",
+	} {
 		stored := PlainTime(text)
 		if _, err := time.Parse(time.RFC3339Nano, stored); err == nil || TimeOf(stored) != text {
 			t.Errorf("%q is stored as %q, and read as %q", text, stored, TimeOf(stored))
 		}
 	}
 	// As an older version has stored it, and as .NET has written that again.
-	for text, want := range map[string]string{"2026-11-23T17:15:37Z": "2026-11-23T17:15:37Z", "11/23/2026 17:15:37": "2026-11-23T17:15:37Z"} {
+	for text, want := range map[string]string{
+		"2026-11-23T17:15:37Z": "2026-11-23T17:15:37Z",
+		"11/23/2026 17:15:37":  "2026-11-23T17:15:37Z",
+	} {
 		if got := TimeOf(text); got != want {
 			t.Errorf("%q is read as %q, want %q", text, got, want)
 		}

@@ -23,7 +23,8 @@ type Run struct {
 
 // Has reports whether the run contains a change; letter returns the ID of the change's letter.
 func (r Run) Has(key string, lsn int64, letter func() string) bool {
-	return r.From <= lsn && lsn <= r.To && (r.Key == "" || r.Key == key) && (len(r.Letters) == 0 || slices.Contains(r.Letters, letter()))
+	return r.From <= lsn && lsn <= r.To && (r.Key == "" || r.Key == key) && (len(r.Letters) == 0 ||
+		slices.Contains(r.Letters, letter()))
 }
 
 // IsLike reports whether the changes of two runs were received and have failed equally often, and since the same time.
@@ -48,21 +49,24 @@ type HeldKey struct {
 // AsideKey is a key that is set aside: changes of the key from an LSN on are unsettled, although the position may have
 // passed them.
 type AsideKey struct {
-	Key     string `json:"key"`
-	From    string `json:"from"`              // token of a position before the change
-	LSN     int64  `json:"lsn"`               // of the first unsettled change
-	Last    int64  `json:"last,omitempty"`    // LSN of the last change of the key that the feed has delivered; 0 is unknown
-	Covered int64  `json:"covered,omitempty"` // LSN of the last change before the lease's position; 0 is unknown
-	Tried   []Run  `json:"tried,omitempty"`   // the changes that the handler has received
-	Passed  bool   `json:"passed,omitempty"`  // the position is after the change
+	Key  string `json:"key"`
+	From string `json:"from"` // token of a position before the change
+	LSN  int64  `json:"lsn"`  // of the first unsettled change
+	// LSN of the last change of the key that the feed has delivered; 0 is unknown
+	Last    int64 `json:"last,omitempty"`
+	Covered int64 `json:"covered,omitempty"` // LSN of the last change before the lease's position; 0 is unknown
+	Tried   []Run `json:"tried,omitempty"`   // the changes that the handler has received
+	Passed  bool  `json:"passed,omitempty"`  // the position is after the change
 }
 
 // Recall names a letter that must be handed over again when the handler works again.
 type Recall struct {
 	Key    string `json:"key"`
 	Letter string `json:"letter"`
-	InHand bool   `json:"in_hand,omitempty"` // the handler has the letter: if the owner ends unexpectedly, this letter may be the cause
-	Done   bool   `json:"done,omitempty"`    // the handler is done with the letter: if the letter is gone, it no longer holds the key
+	// the handler has the letter: if the owner ends unexpectedly, this letter may be the cause
+	InHand bool `json:"in_hand,omitempty"`
+	// the handler is done with the letter: if the letter is gone, it no longer holds the key
+	Done bool `json:"done,omitempty"`
 }
 
 // Outage returns the text of the property of a lease whose owner sees an outage since a time: seconds since 1970 after

@@ -27,7 +27,12 @@ func TestAPauseThatIsCutShortSaysWhy(t *testing.T) {
 // However small, large or many, pauses double up to the largest and stay there.
 func TestPausesStayWithinTheirBounds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	for _, b := range []Backoff{{100 * time.Millisecond, 30 * time.Second}, {10 * time.Second, 20 * time.Second}, {9 * time.Hour, 1000 * time.Hour}, {1, 2}} {
+	for _, b := range []Backoff{
+		{100 * time.Millisecond, 30 * time.Second},
+		{10 * time.Second, 20 * time.Second},
+		{9 * time.Hour, 1000 * time.Hour},
+		{1, 2},
+	} {
 		for failures := range 200 {
 			d := b.After(rng, failures+1)
 			low := b.Min / 2
@@ -57,7 +62,10 @@ func TestDoubledIsExactUpToTheMost(t *testing.T) {
 func TestAnAskedPauseIsBounded(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	b := Backoff{Min: time.Second, Max: time.Minute}
-	for asked, least := range map[time.Duration]time.Duration{0: b.Min, 10 * time.Second: 10 * time.Second, time.Hour: b.Max} {
+	for asked, least := range map[time.Duration]time.Duration{
+		0: b.Min, 10 * time.Second: 10 * time.Second,
+		time.Hour: b.Max,
+	} {
 		for range 100 {
 			if d := b.Asked(rng, asked); d < least || d >= least+b.Min {
 				t.Fatalf("asked for %v, pause %v", asked, d)
@@ -73,7 +81,8 @@ func TestJitterIsATenth(t *testing.T) {
 		d := Jitter(rng, time.Second)
 		least, most = min(least, d), max(most, d)
 	}
-	if least < 900*time.Millisecond || least > 910*time.Millisecond || most < 1090*time.Millisecond || most > 1100*time.Millisecond {
+	if least < 900*time.Millisecond || least > 910*time.Millisecond || most < 1090*time.Millisecond ||
+		most > 1100*time.Millisecond {
 		t.Errorf("a second is from %v to %v", least, most)
 	}
 }

@@ -64,7 +64,8 @@ type ExactlyOnce struct {
 // NewExactlyOnce makes a handler for a unit, which publishes to a topic. The handler connects at the first batch.
 func NewExactlyOnce(brokers []string, topic, unit string, o ExactlyOnceOptions) (*ExactlyOnce, error) {
 	h := &ExactlyOnce{
-		topic: topic, unit: unit, marks: cmp.Or(o.Marks, topic+"-marks"), source: cmp.Or(o.Source, "/events"), decode: o.Decode,
+		topic: topic, unit: unit, marks: cmp.Or(o.Marks, topic+"-marks"), source: cmp.Or(o.Source, "/events"),
+		decode: o.Decode,
 		cluster: append([]kgo.Opt{
 			kgo.SeedBrokers(brokers...),
 			kgo.RecordDeliveryTimeout(cmp.Or(o.Timeout, 10*time.Second)),

@@ -26,7 +26,8 @@ var (
 // newOnce makes a handler, as in a process that has just begun.
 func newOnce(t *testing.T, c *kfake.Cluster, client ...kgo.Opt) *kafkapub.ExactlyOnce {
 	t.Helper()
-	h, err := kafkapub.NewExactlyOnce(c.ListenAddrs(), topic, "relay", kafkapub.ExactlyOnceOptions{Client: impatient(client...)})
+	h, err := kafkapub.NewExactlyOnce(c.ListenAddrs(), topic, "relay",
+		kafkapub.ExactlyOnceOptions{Client: impatient(client...)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,10 +149,17 @@ func TestEachEventIsPublishedOnceWhateverFails(t *testing.T) {
 		return func(kmsg.Request) bool { requests++; return requests%n == 0 }
 	}
 	failed := c.Fault(
-		kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.UnknownServerError, Count: -1, When: every(31)}, // ends the transaction
+		// ends the transaction
+		kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.UnknownServerError, Count: -1, When: every(31)},
 		kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.RequestTimedOut, Count: -1, When: every(17)},
-		kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, Err: kerr.UnknownServerError, TopLevel: true, Count: -1, When: every(7)},
-		kfake.Fault{Keys: []kmsg.Key{kmsg.AddPartitionsToTxn, kmsg.InitProducerID}, Err: kerr.NotCoordinator, TopLevel: true, Count: -1, When: every(9)},
+		kfake.Fault{
+			Keys: []kmsg.Key{kmsg.EndTxn}, Err: kerr.UnknownServerError, TopLevel: true, Count: -1,
+			When: every(7),
+		},
+		kfake.Fault{
+			Keys: []kmsg.Key{kmsg.AddPartitionsToTxn, kmsg.InitProducerID}, Err: kerr.NotCoordinator,
+			TopLevel: true, Count: -1, When: every(9),
+		},
 	)
 	h := newOnce(t, c)
 	attempts := 0
@@ -237,7 +245,10 @@ func TestALeaseThatComesBackGoesOn(t *testing.T) {
 func TestTheMarksOfAnotherUnitSayNothing(t *testing.T) {
 	c := startKafka(t)
 	for _, unit := range []string{"relay-2", "relay"} {
-		h, err := kafkapub.NewExactlyOnce(c.ListenAddrs(), topic, unit, kafkapub.ExactlyOnceOptions{Client: impatient(), Source: "/" + unit, Marks: "marks"})
+		h, err := kafkapub.NewExactlyOnce(c.ListenAddrs(), topic, unit, kafkapub.ExactlyOnceOptions{
+			Client: impatient(),
+			Source: "/" + unit, Marks: "marks",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -345,7 +356,8 @@ func TestEventsOfATransactionAreInTheOrderInWhichTheyWereRecorded(t *testing.T) 
 	for i, place := range []int{2, 3, 1} { // of several objects, each of which has its first event
 		b.Changes = append(b.Changes, feed.Change{
 			ID: fmt.Sprint(place), PartitionKey: feed.Key("k"), LSN: 7, ETag: fmt.Sprint(place),
-			Body: fmt.Appendf(nil, `{"id":"%d","type":"domainEvent","seq":%d,"unitSeq":%[1]d,"data":{"action":"Done"}}`, place, 3-i),
+			Body: fmt.Appendf(nil, `{"id":"%d","type":"domainEvent","seq":%d,"unitSeq":%[1]d,"data":{"action":"Done"}}`,
+				place, 3-i),
 		})
 	}
 	handle(t, newOnce(t, c), b)

@@ -29,8 +29,14 @@ func ExamplePublisher() {
 	}
 	defer p.Close()
 	n, err := p.Publish(context.Background(), []outbox.Message{
-		{ID: "1", Key: "ada", Action: "ContactCreatedEvent", Source: "/contacts", Seq: 1, Data: []byte(`{"name":"Ada"}`)},
-		{ID: "2", Key: "ada", Action: "ContactNameUpdatedEvent", Source: "/contacts", Seq: 2, Data: []byte(`{"name":"Ada L."}`)},
+		{
+			ID: "1", Key: "ada", Action: "ContactCreatedEvent", Source: "/contacts", Seq: 1,
+			Data: []byte(`{"name":"Ada"}`),
+		},
+		{
+			ID: "2", Key: "ada", Action: "ContactNameUpdatedEvent", Source: "/contacts", Seq: 2,
+			Data: []byte(`{"name":"Ada L."}`),
+		},
 	})
 	fmt.Println(n, "messages", err)
 	// Output: 2 messages <nil>
@@ -54,7 +60,10 @@ func ExampleExactlyOnce() {
 		log.Fatal(err)
 	}
 	defer db.Close()
-	contacts, err := db.CreateContainer(ctx, docstore.ContainerSpec{ID: "contacts", Paths: []string{"/partitionKey"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+	contacts, err := db.CreateContainer(ctx, docstore.ContainerSpec{
+		ID: "contacts", Paths: []string{"/partitionKey"},
+		DefaultTTL: new(docstore.NoDefaultTTL),
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -71,7 +80,8 @@ func ExampleExactlyOnce() {
 		log.Fatal(err)
 	}
 
-	once, err := kafkapub.NewExactlyOnce(cluster.ListenAddrs(), "contacts", "relay", kafkapub.ExactlyOnceOptions{Source: "/contacts"})
+	once, err := kafkapub.NewExactlyOnce(cluster.ListenAddrs(), "contacts", "relay",
+		kafkapub.ExactlyOnceOptions{Source: "/contacts"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -86,7 +96,8 @@ func ExampleExactlyOnce() {
 		}
 	})
 
-	consumer, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.ConsumeTopics("contacts"), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	consumer, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.ConsumeTopics("contacts"),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -25,9 +25,11 @@ import (
 	"github.com/millrace/changefeed/outbox/outboxtest"
 )
 
-var classpath = flag.String("kafka", "", "the class path of Apache Kafka's broker, which is started for the tests; make kafka")
+var classpath = flag.String("kafka", "",
+	"the class path of Apache Kafka's broker, which is started for the tests; make kafka")
 
-// realKafka is a broker of Apache Kafka that listens on the loopback alone, with all that it has in a folder of the test.
+// realKafka is a broker of Apache Kafka that listens on the loopback alone, with all that it has in a folder of the
+// test.
 type realKafka struct {
 	address, config string
 	server          *exec.Cmd
@@ -120,14 +122,15 @@ func (k *realKafka) kill(t *testing.T) {
 // ends tells the marks of one read of a topic from those of another.
 var ends atomic.Int64
 
-// consume reads the committed records of a topic, which may not exist yet. It puts a mark at the end of each partition and
-// reads up to these; marks are left out of what it returns.
+// consume reads the committed records of a topic, which may not exist yet. It puts a mark at the end of each partition
+// and reads up to these; marks are left out of what it returns.
 func (k *realKafka) consume(t *testing.T, topic string) (got []*kgo.Record) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	const mark = "test-mark"
-	client, err := kgo.NewClient(kgo.SeedBrokers(k.address), kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+	client, err := kgo.NewClient(kgo.SeedBrokers(k.address), kgo.ConsumeTopics(topic),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.AllowAutoTopicCreation())
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +166,10 @@ func (k *realKafka) broker(t *testing.T, topic string, client ...kgo.Opt) outbox
 	k.consume(t, topic) // whose marks create it
 	return outboxtest.Broker{
 		Publisher: func(t *testing.T) outbox.Publisher {
-			p, err := kafkapub.New([]string{k.address}, topic, kafkapub.Options{Timeout: 10 * time.Second, Client: client})
+			p, err := kafkapub.New([]string{k.address}, topic, kafkapub.Options{
+				Timeout: 10 * time.Second,
+				Client:  client,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -182,7 +188,9 @@ func TestKafka(t *testing.T) {
 			line := outboxtest.NewLine(t)
 			b := k.broker(t, fmt.Sprint("conformance-", topics), impatient(kgo.Dialer(line.Dial),
 				kgo.ProducerBatchMaxBytes(realMaxData+1_000), kgo.ProducerBatchCompression(kgo.NoCompression()))...)
-			b.Stop, b.Stall, b.Start = func(*testing.T) { line.Cut() }, func(*testing.T) { line.Stall() }, func(*testing.T) { line.Mend() }
+			b.Stop, b.Stall, b.Start = func(*testing.T) {
+				line.Cut()
+			}, func(*testing.T) { line.Stall() }, func(*testing.T) { line.Mend() }
 			b.Misbehave, b.MaxData = line.Misbehaviours(), realMaxData
 			return b
 		})
@@ -206,7 +214,9 @@ func TestKafka(t *testing.T) {
 			k.start(t)
 		})
 	})
-	t.Run("each event is published once though the broker is killed", func(t *testing.T) { publishOnceAcrossKills(t, k) })
+	t.Run("each event is published once though the broker is killed", func(t *testing.T) {
+		publishOnceAcrossKills(t, k)
+	})
 }
 
 // realKills is how often a broker is killed in a test.

@@ -57,7 +57,8 @@ type killed struct {
 
 func openKilled(dir string) (s killed, err error) {
 	ctx := context.Background()
-	if s.DB, err = docstore.Open(dir, docstore.Options{NoSync: true}); err != nil { // a kill loses nothing that was written
+	// a kill loses nothing that was written
+	if s.DB, err = docstore.Open(dir, docstore.Options{NoSync: true}); err != nil {
 		return s, err
 	}
 	container := func(spec docstore.ContainerSpec) *docstore.Container {
@@ -130,7 +131,8 @@ func (s killed) add(t *testing.T, round int, want map[string][]string) (added in
 	for n := range 6 {
 		for k := range killKeys {
 			key, id := fmt.Sprint("key-", k), fmt.Sprintf("%d-%d-%d", k, round, n)
-			body := fmt.Appendf(nil, `{"id":%q,"partitionKey":%q,"type":"domainEvent","data":{"action":"Done"}}`, id, key)
+			body := fmt.Appendf(nil, `{"id":%q,"partitionKey":%q,"type":"domainEvent","data":{"action":"Done"}}`, id,
+				key)
 			if _, err := s.events.Upsert(t.Context(), body); err != nil {
 				t.Fatal(err)
 			}
@@ -159,8 +161,8 @@ func killAt(c *kfake.Cluster, process *os.Process, nth int, isLost bool) (reache
 	return reached
 }
 
-// TestEachEventIsPublishedOnceWhereverTheProcessIsKilled kills a process at any request to Kafka, again and again. Consumers
-// that read what is committed have each event once, those of a key in order.
+// TestEachEventIsPublishedOnceWhereverTheProcessIsKilled kills a process at any request to Kafka, again and again.
+// Consumers that read what is committed have each event once, those of a key in order.
 func TestEachEventIsPublishedOnceWhereverTheProcessIsKilled(t *testing.T) {
 	t.Parallel()
 	program, err := os.Executable()

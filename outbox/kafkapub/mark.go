@@ -19,11 +19,12 @@ type mark struct {
 	Epoch int64    `json:"epoch"`           // of the owner that wrote the mark
 	LSN   int64    `json:"lsn"`             // every change of the range before this LSN is done,
 	Items []string `json:"items,omitempty"` // and so are these versions with this LSN
-	Owner bool     `json:"owner,omitempty"` // true for the presence of an owner: then the mark says nothing about changes
+	// true for the presence of an owner: then the mark says nothing about changes
+	Owner bool `json:"owner,omitempty"`
 }
 
-// passChange moves the mark to a change, unless the change is done. Changes of a transaction have the same LSN: id and ETag
-// distinguish them.
+// passChange moves the mark to a change, unless the change is done. Changes of a transaction have the same LSN: id and
+// ETag distinguish them.
 func (m *mark) passChange(c *feed.Change) bool {
 	version := c.ID + c.ETag
 	if c.LSN < m.LSN || c.LSN == m.LSN && slices.Contains(m.Items, version) {
@@ -140,8 +141,8 @@ func (h *ExactlyOnce) fenceRange(ctx context.Context, r string) error {
 	return err
 }
 
-// readMarks returns the marks of the unit, by key, up to the record at an offset. read waits for transactions that began
-// before that record.
+// readMarks returns the marks of the unit, by key, up to the record at an offset. read waits for transactions that
+// began before that record.
 func (h *ExactlyOnce) readMarks(ctx context.Context, until int64) (map[string]mark, error) {
 	client, err := kgo.NewClient(append(slices.Clip(h.cluster), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{h.marks: {0: kgo.NewOffset().AtStart()}}))...)
@@ -186,7 +187,8 @@ func (h *ExactlyOnce) createMarks(ctx context.Context, client *kgo.Client) error
 	}
 	for _, t := range response.Topics {
 		err := kerr.ErrorForCode(t.ErrorCode)
-		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) && !errors.Is(err, kerr.TopicAuthorizationFailed) && !errors.Is(err, kerr.ClusterAuthorizationFailed) {
+		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) && !errors.Is(err, kerr.TopicAuthorizationFailed) &&
+			!errors.Is(err, kerr.ClusterAuthorizationFailed) {
 			return fmt.Errorf("create topic %s: %w", h.marks, err)
 		}
 	}

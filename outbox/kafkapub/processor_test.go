@@ -43,11 +43,15 @@ func TestAProcessorPublishesEachEventOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	contacts, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "contacts", Paths: []string{"/partitionKey"}, Ranges: 2})
+	contacts, err := db.CreateContainer(t.Context(),
+		docstore.ContainerSpec{ID: "contacts", Paths: []string{"/partitionKey"}, Ranges: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	container, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+	container, err := db.CreateContainer(t.Context(), docstore.ContainerSpec{
+		ID: "leases", Paths: []string{"/id"},
+		DefaultTTL: new(docstore.NoDefaultTTL),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +76,8 @@ func TestAProcessorPublishesEachEventOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		once, err := kafkapub.NewExactlyOnce(kafka.ListenAddrs(), topic, "relay", kafkapub.ExactlyOnceOptions{Client: impatient()})
+		once, err := kafkapub.NewExactlyOnce(kafka.ListenAddrs(), topic, "relay",
+			kafkapub.ExactlyOnceOptions{Client: impatient()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +99,8 @@ func TestAProcessorPublishesEachEventOnce(t *testing.T) {
 		for k := range keys {
 			key, id := fmt.Sprint("key-", k), fmt.Sprintf("%d-%d", k, n)
 			want[key] = append(want[key], id)
-			body := fmt.Appendf(nil, `{"id":%q,"partitionKey":%q,"type":"domainEvent","data":{"action":"Done"}}`, id, key)
+			body := fmt.Appendf(nil, `{"id":%q,"partitionKey":%q,"type":"domainEvent","data":{"action":"Done"}}`, id,
+				key)
 			if _, err := contacts.Upsert(t.Context(), body); err != nil {
 				t.Fatal(err)
 			}

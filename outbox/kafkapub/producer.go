@@ -44,7 +44,9 @@ func (p *producer) produce(ctx context.Context, records []*kgo.Record) (n int, e
 		switch {
 		case err == nil:
 		case len(run) > 1 && (isTooLarge(err) || errors.Is(err, kerr.InvalidRecord)):
-			most = len(run) / 2 // the topic may accept less than the client, and an error names the bad record only if the batch has no other
+			// the topic may accept less than the client, and an error names the bad record only if the batch has no
+			// other
+			most = len(run) / 2
 		default:
 			return n, err
 		}
@@ -71,7 +73,8 @@ func (p *producer) send(ctx context.Context, records []*kgo.Record) (n int, err 
 	if !ended { // otherwise the client may still write results
 		failed = slices.IndexFunc(results, func(err error) bool { return err != nil })
 	}
-	if ended || failed >= 0 && ctx.Err() != nil && errors.Is(results[failed], ctx.Err()) { // the records may notice the end first
+	// the records may notice the end first
+	if ended || failed >= 0 && ctx.Err() != nil && errors.Is(results[failed], ctx.Err()) {
 		p.isSpent = true
 		return 0, context.Cause(ctx)
 	}

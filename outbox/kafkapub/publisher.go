@@ -97,7 +97,8 @@ func record(topic string, m outbox.Message) *kgo.Record {
 
 // ErrNoTopic: the topic does not exist, and the cluster has not created the topic. Create the topic, or set
 // auto.create.topics.enable: then the messages are published.
-var ErrNoTopic = errors.New("the topic does not exist and the cluster has not created it: create it, or set auto.create.topics.enable")
+var ErrNoTopic = errors.New("the topic does not exist and the cluster has not created it: create it, or set " +
+	"auto.create.topics.enable")
 
 // explain marks the errors that no retry can mend.
 func explain(err error) error {

@@ -58,7 +58,8 @@ func newPublisher(t *testing.T, c *kfake.Cluster, o kafkapub.Options) *kafkapub.
 
 func event(key string, seq int) outbox.Message {
 	return outbox.Message{
-		ID: fmt.Sprintf("%s/%d", key, seq), Key: key, Action: "ContactCreatedEvent", Source: "/contacts", Seq: uint64(seq),
+		ID: fmt.Sprintf("%s/%d", key, seq), Key: key, Action: "ContactCreatedEvent", Source: "/contacts",
+		Seq:  uint64(seq),
 		Time: time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC), Data: fmt.Appendf(nil, `{"n":%d}`, seq),
 	}
 }
@@ -136,7 +137,8 @@ func TestARecordIsACloudEvent(t *testing.T) {
 	m := event("Oslo", 7)
 	m.TraceParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	m.Data = json.RawMessage(`{ "n" : 1.0 }`)
-	if n, err := newPublisher(t, c, kafkapub.Options{}).Publish(t.Context(), []outbox.Message{m}); n != 1 || err != nil {
+	if n, err := newPublisher(t, c, kafkapub.Options{}).Publish(t.Context(), []outbox.Message{m}); n != 1 ||
+		err != nil {
 		t.Fatal(n, err)
 	}
 	r := consume(t, c, topic)[0]
@@ -146,8 +148,9 @@ func TestARecordIsACloudEvent(t *testing.T) {
 	}
 	want := map[string]string{
 		"content-type": "application/json", "ce_specversion": "1.0", "ce_id": "Oslo/7", "ce_source": "/contacts",
-		"ce_type": "ContactCreatedEvent", "ce_subject": "Oslo", "ce_time": "2026-11-22T10:00:00Z", "ce_partitionkey": "Oslo",
-		"ce_sequence": "00000000000000000007", "traceparent": m.TraceParent, "ce_traceparent": m.TraceParent,
+		"ce_type": "ContactCreatedEvent", "ce_subject": "Oslo", "ce_time": "2026-11-22T10:00:00Z",
+		"ce_partitionkey": "Oslo",
+		"ce_sequence":     "00000000000000000007", "traceparent": m.TraceParent, "ce_traceparent": m.TraceParent,
 	}
 	if string(r.Key) != "Oslo" || string(r.Value) != `{ "n" : 1.0 }` || !maps.Equal(got, want) {
 		t.Errorf("key %q, value %s, headers %v", r.Key, r.Value, got)
@@ -160,8 +163,14 @@ func TestRequestsThatFailLoseDoubleAndMoveNothing(t *testing.T) {
 	var produced int
 	third := func(kmsg.Request) bool { produced++; return produced%3 == 0 }
 	failed := c.Fault(
-		kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: -1, When: func(r kmsg.Request) bool { return third(r) && produced%2 == 0 }},
-		kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.RequestTimedOut, Count: -1, When: func(kmsg.Request) bool { return produced%3 == 0 && produced%2 == 1 }},
+		kfake.Fault{
+			Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: -1,
+			When: func(r kmsg.Request) bool { return third(r) && produced%2 == 0 },
+		},
+		kfake.Fault{
+			Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.RequestTimedOut, Count: -1,
+			When: func(kmsg.Request) bool { return produced%3 == 0 && produced%2 == 1 },
+		},
 	)
 	p := newPublisher(t, c, kafkapub.Options{})
 	const keys, rounds, each = 20, 10, 5
@@ -196,7 +205,10 @@ func TestAMessageThatIsTooLargeIsPoison(t *testing.T) {
 		client  []kgo.Opt
 	}{
 		"for the client": {nil, []kgo.Opt{kgo.ProducerBatchMaxBytes(1_500)}},
-		"for the topic":  {[]kfake.Opt{kfake.BrokerConfigs(map[string]string{"message.max.bytes": "1500"})}, []kgo.Opt{kgo.ProducerBatchCompression(kgo.NoCompression())}},
+		"for the topic": {
+			[]kfake.Opt{kfake.BrokerConfigs(map[string]string{"message.max.bytes": "1500"})},
+			[]kgo.Opt{kgo.ProducerBatchCompression(kgo.NoCompression())},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := startKafka(t, limited.cluster...)
@@ -227,7 +239,8 @@ func TestARefusedRecordHoldsBackTheNext(t *testing.T) {
 			})
 			for range rounds {
 				p := newPublisher(t, c, kafkapub.Options{Client: []kgo.Opt{
-					kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerBatchMaxBytes(20_000_000), kgo.ProducerLinger(0),
+					kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerBatchMaxBytes(20_000_000),
+					kgo.ProducerLinger(0),
 				}})
 				if warm {
 					if n, err := p.Publish(t.Context(), events("Bergen", 1, 1)); n != 1 || err != nil {
@@ -302,7 +315,10 @@ func TestNoMoreCallsAreServedThanThereAreProducers(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	underWay, giveUp := make(chan struct{}), errors.New("no longer")
-	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) { close(underWay); return nil, nil, true })
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		close(underWay)
+		return nil, nil, true
+	})
 	first, end := context.WithCancelCause(t.Context())
 	var calls sync.WaitGroup
 	calls.Go(func() {
@@ -324,10 +340,13 @@ func TestNoMoreCallsAreServedThanThereAreProducers(t *testing.T) {
 func TestARecordThatTheTopicNeverTakesIsPoison(t *testing.T) {
 	for _, refusal := range []*kerr.Error{kerr.InvalidRecord, kerr.RecordListTooLarge, kerr.MessageTooLarge} {
 		c := startKafka(t)
-		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: refusal, Count: -1, When: func(r kmsg.Request) bool { return holds(r, "Oslo/3") }})
+		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: refusal, Count: -1, When: func(r kmsg.Request) bool {
+			return holds(r, "Oslo/3")
+		}})
 		p := newPublisher(t, c, kafkapub.Options{Client: []kgo.Opt{kgo.ProducerBatchCompression(kgo.NoCompression())}})
 		n, err := p.Publish(t.Context(), events("Oslo", 1, 5))
-		if n != 2 || !feed.IsPoison(err) || errors.Is(err, outbox.ErrTooLarge) == errors.Is(refusal, kerr.InvalidRecord) {
+		if n != 2 || !feed.IsPoison(err) || errors.Is(err, outbox.ErrTooLarge) == errors.Is(refusal,
+			kerr.InvalidRecord) {
 			t.Errorf("%v: %d, %v", refusal, n, err)
 		}
 		if n, err := p.Publish(t.Context(), events("Oslo", 4, 5)); n != 2 || err != nil {
@@ -365,7 +384,8 @@ func TestConformance(t *testing.T) {
 		return outboxtest.Broker{
 			Publisher: func(t *testing.T) outbox.Publisher {
 				p, err := kafkapub.New(c.ListenAddrs(), topic, kafkapub.Options{
-					Timeout: 2 * time.Second, Client: impatient(kgo.Dialer(line.Dial), kgo.ProducerBatchMaxBytes(100_000), kgo.ProducerBatchCompression(kgo.NoCompression())),
+					Timeout: 2 * time.Second, Client: impatient(kgo.Dialer(line.Dial),
+						kgo.ProducerBatchMaxBytes(100_000), kgo.ProducerBatchCompression(kgo.NoCompression())),
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -377,7 +397,10 @@ func TestConformance(t *testing.T) {
 			Stall:    func(*testing.T) { line.Stall() },
 			Start:    func(*testing.T) { line.Mend() },
 			Fail: func(_ *testing.T, id string) {
-				c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.UnknownServerError, When: func(r kmsg.Request) bool { return holds(r, id) }})
+				c.Fault(kfake.Fault{
+					Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.UnknownServerError,
+					When: func(r kmsg.Request) bool { return holds(r, id) },
+				})
 			},
 			Misbehave: line.Misbehaviours(),
 			MaxData:   99_000,
@@ -410,7 +433,10 @@ func TestATopicThatIsMissingIsCreatedIfTheClusterCreatesTopics(t *testing.T) {
 // asReceived is what a consumer makes of records.
 func asReceived(records []*kgo.Record) (all []outboxtest.Received) {
 	for _, r := range records {
-		m := outboxtest.Received{ID: header(r, "ce_id"), Key: string(r.Key), Attributes: map[string]string{}, Trace: map[string]string{}, ContentType: header(r, "content-type"), Data: r.Value}
+		m := outboxtest.Received{
+			ID: header(r, "ce_id"), Key: string(r.Key), Attributes: map[string]string{},
+			Trace: map[string]string{}, ContentType: header(r, "content-type"), Data: r.Value,
+		}
 		for _, h := range r.Headers {
 			if name, ok := strings.CutPrefix(h.Key, "ce_"); ok {
 				m.Attributes[name] = string(h.Value)

@@ -31,8 +31,10 @@ func BenchmarkPublish(b *testing.B) {
 					wg.Go(func() {
 						for n := int(next.Add(1)); n <= b.N; n = int(next.Add(1)) {
 							m := outbox.Message{
-								ID: fmt.Sprintf("0b6bcb6e-8d3c-4f6b-9d55-%012d", n), Key: fmt.Sprintf("key-%d", k+at*(n%(1000/at))), Action: "ContactNameUpdatedEvent", Source: "/contacts",
-								Seq: 1, Time: time.Now(), Data: make([]byte, 400),
+								ID:  fmt.Sprintf("0b6bcb6e-8d3c-4f6b-9d55-%012d", n),
+								Key: fmt.Sprintf("key-%d", k+at*(n%(1000/at))), Action: "ContactNameUpdatedEvent",
+								Source: "/contacts",
+								Seq:    1, Time: time.Now(), Data: make([]byte, 400),
 							}
 							if n, err := to.Publish(b.Context(), []outbox.Message{m}); n != 1 {
 								b.Error(err)

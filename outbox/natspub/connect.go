@@ -83,19 +83,29 @@ func (p *Publisher) listenTo(o *nats.Options) error {
 func (p *Publisher) ensureStream(ctx context.Context, ours bool) error {
 	o := p.opts
 	want := jetstream.StreamConfig{
-		Name: o.Stream, Subjects: []string{o.Prefix + ".>"}, Duplicates: o.Window, MaxAge: o.MaxAge, MaxBytes: o.MaxBytes, Replicas: o.Replicas,
+		Name: o.Stream, Subjects: []string{o.Prefix + ".>"}, Duplicates: o.Window, MaxAge: o.MaxAge,
+		MaxBytes: o.MaxBytes, Replicas: o.Replicas,
 		Discard: jetstream.DiscardNew, Description: "Events of an outbox, one subject a partition key",
 	}
 	if want.MaxBytes == 0 {
 		want.MaxBytes = -1
 	}
 	var found jetstream.Stream
-	err := p.requestAPI(ctx, "STREAM.INFO", func(ctx context.Context) (err error) { found, err = p.js.Stream(ctx, o.Stream); return err })
+	err := p.requestAPI(ctx, "STREAM.INFO", func(ctx context.Context) (err error) {
+		found, err = p.js.Stream(ctx, o.Stream)
+		return err
+	})
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		err = p.requestAPI(ctx, "STREAM.CREATE", func(ctx context.Context) (err error) { found, err = p.js.CreateStream(ctx, want); return err })
+		err = p.requestAPI(ctx, "STREAM.CREATE", func(ctx context.Context) (err error) {
+			found, err = p.js.CreateStream(ctx, want)
+			return err
+		})
 	}
 	if err == nil && ours {
-		err = p.requestAPI(ctx, "STREAM.UPDATE", func(ctx context.Context) (err error) { found, err = p.js.UpdateStream(ctx, want); return err })
+		err = p.requestAPI(ctx, "STREAM.UPDATE", func(ctx context.Context) (err error) {
+			found, err = p.js.UpdateStream(ctx, want)
+			return err
+		})
 	}
 	if err != nil {
 		return err
@@ -117,7 +127,8 @@ func check(c jetstream.StreamConfig, o Options) error {
 		return errors.New("it acknowledges nothing (no_ack): nobody would know what was published")
 	}
 	if c.Duplicates < o.Window {
-		return fmt.Errorf("it knows an event that is published again for %v (duplicate_window): want %v, or a smaller Options.Window", c.Duplicates, o.Window)
+		return fmt.Errorf("it knows an event that is published again for %v (duplicate_window): want %v, or a "+
+			"smaller Options.Window", c.Duplicates, o.Window)
 	}
 	return nil
 }

@@ -59,8 +59,9 @@ const (
 // serverOptions returns the options of an embedded server.
 func (o Options) serverOptions(dir string) (*server.Options, error) {
 	opts := &server.Options{
-		ServerName: "changefeed", JetStream: true, StoreDir: dir, MaxPayload: maxPayload, NoSigs: true, DisableJetStreamBanner: true,
-		DontListen: o.Listen == "", SyncAlways: o.SyncEvery == 0, SyncInterval: o.SyncEvery,
+		ServerName: "changefeed", JetStream: true, StoreDir: dir, MaxPayload: maxPayload, NoSigs: true,
+		DisableJetStreamBanner: true,
+		DontListen:             o.Listen == "", SyncAlways: o.SyncEvery == 0, SyncInterval: o.SyncEvery,
 	}
 	if opts.DontListen {
 		return opts, nil

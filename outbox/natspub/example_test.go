@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/changefeed/outbox/natspub"
 )
 
-// A durable consumer has each event handled, in order, at least once: it goes on after the last one that it acknowledged,
-// and with MaxAckPending 1 it gets no event before that.
+// A durable consumer has each event handled, in order, at least once: it goes on after the last one that it
+// acknowledged, and with MaxAckPending 1 it gets no event before that.
 func ExamplePublisher_Conn() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "")
@@ -28,8 +28,14 @@ func ExamplePublisher_Conn() {
 	defer to.Close()
 	for range 2 { // published again, as after a crash: the stream has them once
 		if _, err := to.Publish(ctx, []outbox.Message{
-			{ID: "1", Key: "ada", Action: "ContactCreatedEvent", Source: "/contacts", Seq: 1, Data: []byte(`{"name":"Ada"}`)},
-			{ID: "2", Key: "ada", Action: "ContactNameUpdatedEvent", Source: "/contacts", Seq: 2, Data: []byte(`{"name":"Ada L."}`)},
+			{
+				ID: "1", Key: "ada", Action: "ContactCreatedEvent", Source: "/contacts", Seq: 1,
+				Data: []byte(`{"name":"Ada"}`),
+			},
+			{
+				ID: "2", Key: "ada", Action: "ContactNameUpdatedEvent", Source: "/contacts", Seq: 2,
+				Data: []byte(`{"name":"Ada L."}`),
+			},
 		}); err != nil {
 			log.Fatal(err)
 		}

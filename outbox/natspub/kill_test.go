@@ -62,8 +62,8 @@ func publishUntilKilled(dir string) error {
 
 func numbered(key string, n int) outbox.Message { return event(key, fmt.Sprintf("%s-%d", key, n)) }
 
-// TestWhatWasAcknowledgedSurvivesKill kills a process with an embedded server in mid-publish. The next one begins some events
-// before the last acknowledged ones, as a relay does: the stream has each event once, in order.
+// TestWhatWasAcknowledgedSurvivesKill kills a process with an embedded server in mid-publish. The next one begins some
+// events before the last acknowledged ones, as a relay does: the stream has each event once, in order.
 func TestWhatWasAcknowledgedSurvivesKill(t *testing.T) {
 	t.Parallel()
 	program, err := os.Executable()

@@ -35,8 +35,10 @@ func TestTheSuiteHoldsForAnEmbeddedServer(t *testing.T) {
 	outboxtest.TestPublisher(t, func(t *testing.T) outboxtest.Broker {
 		p := embedded(t, t.TempDir(), everyTwoMinutes)
 		return outboxtest.Broker{
-			Publisher:    func(*testing.T) outbox.Publisher { return unclosed{p} },
-			Received:     func(t *testing.T) []outboxtest.Received { return received(t, p.Conn(), natspub.DefaultStream) },
+			Publisher: func(*testing.T) outbox.Publisher { return unclosed{p} },
+			Received: func(t *testing.T) []outboxtest.Received {
+				return received(t, p.Conn(), natspub.DefaultStream)
+			},
 			MaxData:      4<<20 - 4<<10, // headers count too
 			Deduplicates: true,
 		}
@@ -51,8 +53,10 @@ func TestTheSuiteHoldsForAConnection(t *testing.T) {
 	outboxtest.TestPublisher(t, func(t *testing.T) outboxtest.Broker {
 		s, line := serve(t, nil), outboxtest.NewLine(t)
 		return outboxtest.Broker{
-			Publisher:    connecting(s, nats.SetCustomDialer(dialer{t, line})),
-			Received:     func(t *testing.T) []outboxtest.Received { return received(t, connection(t, s), natspub.DefaultStream) },
+			Publisher: connecting(s, nats.SetCustomDialer(dialer{t, line})),
+			Received: func(t *testing.T) []outboxtest.Received {
+				return received(t, connection(t, s), natspub.DefaultStream)
+			},
 			Stop:         func(*testing.T) { line.Cut() },
 			Stall:        func(*testing.T) { line.Stall() },
 			Start:        func(*testing.T) { line.Mend() },
@@ -68,8 +72,10 @@ func TestTheSuiteHoldsForAServerThatRestarts(t *testing.T) {
 	outboxtest.TestPublisher(t, func(t *testing.T) outboxtest.Broker {
 		s := serve(t, nil)
 		return outboxtest.Broker{
-			Publisher:    connecting(s),
-			Received:     func(t *testing.T) []outboxtest.Received { return received(t, connection(t, s), natspub.DefaultStream) },
+			Publisher: connecting(s),
+			Received: func(t *testing.T) []outboxtest.Received {
+				return received(t, connection(t, s), natspub.DefaultStream)
+			},
 			Stop:         func(*testing.T) { s.stop() },
 			Start:        func(t *testing.T) { s.start(t) },
 			MaxData:      maxData - 4<<10,
@@ -100,7 +106,8 @@ func serve(t *testing.T, opts *server.Options) *elsewhere {
 	if opts == nil {
 		opts = &server.Options{}
 	}
-	opts.Host, opts.Port, opts.JetStream, opts.StoreDir, opts.NoSigs, opts.NoLog = "127.0.0.1", server.RANDOM_PORT, true, t.TempDir(), true, true
+	opts.Host, opts.Port, opts.JetStream, opts.StoreDir, opts.NoSigs, opts.NoLog = "127.0.0.1", server.RANDOM_PORT,
+		true, t.TempDir(), true, true
 	s := &elsewhere{opts: opts}
 	s.start(t)
 	t.Cleanup(s.stop)
@@ -190,7 +197,8 @@ func received(t *testing.T, conn *nats.Conn, stream string) (all []outboxtest.Re
 		}
 		id, _ := url.PathUnescape(m.Headers().Get(nats.MsgIdHdr))
 		all = append(all, outboxtest.Received{
-			ID: id, Key: event.Key, Attributes: attributes, Trace: traceOf(m.Headers()), ContentType: m.Headers()["ce-datacontenttype"][0], Data: m.Data(),
+			ID: id, Key: event.Key, Attributes: attributes, Trace: traceOf(m.Headers()),
+			ContentType: m.Headers()["ce-datacontenttype"][0], Data: m.Data(),
 		})
 	}
 	return all
@@ -289,14 +297,54 @@ func TestAStreamThatWouldNotDeduplicateIsRefused(t *testing.T) {
 		opts   natspub.Options
 		want   string // empty where it is accepted
 	}{
-		{"the server's default window", jetstream.StreamConfig{Subjects: []string{"a.>"}}, natspub.Options{Prefix: "a"}, "2m0s"},
-		{"that window, if it is wanted", jetstream.StreamConfig{Subjects: []string{"b.>"}}, natspub.Options{Prefix: "b", Window: 2 * time.Minute}, ""},
-		{"no acknowledgements", jetstream.StreamConfig{Subjects: []string{"c.>"}, NoAck: true, Duplicates: time.Hour}, natspub.Options{Prefix: "c"}, "no_ack"},
-		{"other subjects", jetstream.StreamConfig{Subjects: []string{"d.e.>", "d.key"}, Duplicates: time.Hour}, natspub.Options{Prefix: "d"}, `"d.key"`},
-		{"one token a key", jetstream.StreamConfig{Subjects: []string{"x", "e.*"}, Duplicates: time.Hour}, natspub.Options{Prefix: "e"}, ""},
-		{"deeper subjects", jetstream.StreamConfig{Subjects: []string{"h.*.>"}, Duplicates: time.Hour}, natspub.Options{Prefix: "h"}, `"h.*.>"`},
-		{"the prefix alone", jetstream.StreamConfig{Subjects: []string{"i"}, Duplicates: time.Hour}, natspub.Options{Prefix: "i"}, `"i"`},
-		{"a part of many subjects", jetstream.StreamConfig{Subjects: []string{"f.*.>"}, Duplicates: time.Hour}, natspub.Options{Prefix: "f.g"}, ""},
+		{
+			"the server's default window",
+			jetstream.StreamConfig{Subjects: []string{"a.>"}},
+			natspub.Options{Prefix: "a"},
+			"2m0s",
+		},
+		{
+			"that window, if it is wanted",
+			jetstream.StreamConfig{Subjects: []string{"b.>"}},
+			natspub.Options{Prefix: "b", Window: 2 * time.Minute},
+			"",
+		},
+		{
+			"no acknowledgements",
+			jetstream.StreamConfig{Subjects: []string{"c.>"}, NoAck: true, Duplicates: time.Hour},
+			natspub.Options{Prefix: "c"},
+			"no_ack",
+		},
+		{
+			"other subjects",
+			jetstream.StreamConfig{Subjects: []string{"d.e.>", "d.key"}, Duplicates: time.Hour},
+			natspub.Options{Prefix: "d"},
+			`"d.key"`,
+		},
+		{
+			"one token a key",
+			jetstream.StreamConfig{Subjects: []string{"x", "e.*"}, Duplicates: time.Hour},
+			natspub.Options{Prefix: "e"},
+			"",
+		},
+		{
+			"deeper subjects",
+			jetstream.StreamConfig{Subjects: []string{"h.*.>"}, Duplicates: time.Hour},
+			natspub.Options{Prefix: "h"},
+			`"h.*.>"`,
+		},
+		{
+			"the prefix alone",
+			jetstream.StreamConfig{Subjects: []string{"i"}, Duplicates: time.Hour},
+			natspub.Options{Prefix: "i"},
+			`"i"`,
+		},
+		{
+			"a part of many subjects",
+			jetstream.StreamConfig{Subjects: []string{"f.*.>"}, Duplicates: time.Hour},
+			natspub.Options{Prefix: "f.g"},
+			"",
+		},
 	} {
 		c.stream.Name, c.opts.Stream = strings.ReplaceAll(c.name, " ", "-"), strings.ReplaceAll(c.name, " ", "-")
 		if _, err := js.CreateStream(t.Context(), c.stream); err != nil {
@@ -342,7 +390,8 @@ func TestTheStreamOfAnEmbeddedServerFollowsTheOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := s.CachedInfo().Config; c.Duplicates != time.Hour || c.MaxBytes != 1<<20 || c.MaxAge != natspub.DefaultMaxAge {
+	if c := s.CachedInfo().Config; c.Duplicates != time.Hour || c.MaxBytes != 1<<20 ||
+		c.MaxAge != natspub.DefaultMaxAge {
 		t.Errorf("the stream is %+v", c)
 	}
 }
@@ -352,7 +401,8 @@ func TestADirectoryHasOneServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	p := embedded(t, dir, natspub.Options{})
-	if _, err := natspub.Embedded(t.Context(), dir, natspub.Options{}); !errors.Is(err, natspub.ErrInUse) || !strings.Contains(err.Error(), dir) {
+	if _, err := natspub.Embedded(t.Context(), dir, natspub.Options{}); !errors.Is(err, natspub.ErrInUse) ||
+		!strings.Contains(err.Error(), dir) {
 		t.Errorf("a second server: %v, want %v", err, natspub.ErrInUse)
 	}
 	wantPublished(t, p, event("k", "1"))
@@ -380,9 +430,11 @@ func TestOtherProgramsReachAnEmbeddedServer(t *testing.T) {
 func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 	t.Parallel()
 	for field, o := range map[string]natspub.Options{
-		"Prefix is a..b": {Prefix: "a..b"}, "Prefix is >": {Prefix: ">"}, "Prefix is $JS.x": {Prefix: "$JS.x"}, "Stream": {Stream: "a.b"},
+		"Prefix is a..b": {Prefix: "a..b"}, "Prefix is >": {Prefix: ">"}, "Prefix is $JS.x": {Prefix: "$JS.x"},
+		"Stream": {Stream: "a.b"},
 		"Window": {Window: time.Hour, MaxAge: time.Minute}, "SyncEvery": {SyncEvery: -1},
-		"Listen is :4222": {Listen: ":4222"}, "Listen is 0.0.0.0:0": {Listen: "0.0.0.0:0"}, "Listen is localhost": {Listen: "localhost"}, "Listen is localhost:nats": {Listen: "localhost:nats"},
+		"Listen is :4222": {Listen: ":4222"}, "Listen is 0.0.0.0:0": {Listen: "0.0.0.0:0"},
+		"Listen is localhost": {Listen: "localhost"}, "Listen is localhost:nats": {Listen: "localhost:nats"},
 	} {
 		_, err := natspub.Embedded(t.Context(), t.TempDir(), o)
 		if _, ok := errors.AsType[*changefeed.OptionError](err); !ok || !strings.Contains(err.Error(), field) {
@@ -396,7 +448,10 @@ func TestASubjectIsAKey(t *testing.T) {
 	t.Parallel()
 	o := natspub.Options{Prefix: "shop.contacts"}
 	seen := map[string]string{}
-	for _, key := range []string{"", "_", "a", "A", "a.b", "a b", "a%20b", "*", ">", "é", "\x00", "a/b", "0b6bcb6e-8d3c-4f6b-9d55-000000000001", strings.Repeat(".", 682)} {
+	for _, key := range []string{
+		"", "_", "a", "A", "a.b", "a b", "a%20b", "*", ">", "é", "\x00", "a/b",
+		"0b6bcb6e-8d3c-4f6b-9d55-000000000001", strings.Repeat(".", 682),
+	} {
 		subject := o.Subject(key)
 		got, ok := o.Key(subject)
 		if !ok || got != key {
@@ -414,7 +469,10 @@ func TestASubjectIsAKey(t *testing.T) {
 	if subject := o.Subject(long); len(subject) != len("shop.contacts._")+64 || subject == o.Subject(long+"e") {
 		t.Errorf("a long key has the subject %s", subject)
 	}
-	for _, subject := range []string{o.Subject(long), "shop.contacts", "shop.contacts.", "other.contacts.a", "shop.contacts.a.b", "shop.contacts.%zz"} {
+	for _, subject := range []string{
+		o.Subject(long), "shop.contacts", "shop.contacts.", "other.contacts.a",
+		"shop.contacts.a.b", "shop.contacts.%zz",
+	} {
 		if key, ok := o.Key(subject); ok {
 			t.Errorf("the subject %.100s has the key %q", subject, key)
 		}
@@ -494,7 +552,10 @@ func TestAStreamThatIsGoneIsNamed(t *testing.T) {
 	}
 	wantTemporary(t, p, "was CONTACTS deleted?")
 	// Another stream that takes the subjects knows nothing of the events so far.
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"outbox.>"}}); err != nil {
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name:     "OTHER",
+		Subjects: []string{"outbox.>"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	wantTemporary(t, p, "expected stream")
@@ -511,13 +572,15 @@ func TestACallEndsWithItsConnection(t *testing.T) {
 	}})
 	defer closed(t, p)
 	if o := p.Conn().Opts; o.MaxReconnect >= 0 || !o.IgnoreAuthErrorAbort {
-		t.Errorf("a connection that is lost is made again %d times, and not after a refusal (%v)", o.MaxReconnect, !o.IgnoreAuthErrorAbort)
+		t.Errorf("a connection that is lost is made again %d times, and not after a refusal (%v)", o.MaxReconnect,
+			!o.IgnoreAuthErrorAbort)
 	}
 	line.Stall()
 	cut := time.AfterFunc(100*time.Millisecond, line.Cut)
 	defer cut.Stop()
 	wantTemporary(t, p, "connection to the server is lost")
-	wantTemporary(t, p, "connection to the server is lost") // what is sent now must not be sent later, when somebody else has published it
+	// what is sent now must not be sent later, when somebody else has published it
+	wantTemporary(t, p, "connection to the server is lost")
 	wantSoon(t, lost, "the handler of the options is told")
 }
 
@@ -527,7 +590,8 @@ func TestAPublisherThatIsClosedSaysSo(t *testing.T) {
 	line := outboxtest.NewLine(t)
 	gone := make(chan struct{})
 	p := connect(t, serve(t, nil), natspub.Options{NATS: []nats.Option{
-		nats.SetCustomDialer(dialer{t, line}), nats.MaxReconnects(2), nats.ReconnectWait(time.Millisecond), nats.ClosedHandler(func(*nats.Conn) { close(gone) }),
+		nats.SetCustomDialer(dialer{t, line}), nats.MaxReconnects(2), nats.ReconnectWait(time.Millisecond),
+		nats.ClosedHandler(func(*nats.Conn) { close(gone) }),
 	}})
 	line.Cut()
 	<-gone
@@ -537,7 +601,8 @@ func TestAPublisherThatIsClosedSaysSo(t *testing.T) {
 		closed(t, e)
 	}
 	for _, p := range []*natspub.Publisher{p, e} {
-		if n, err := p.Publish(t.Context(), []outbox.Message{event("k", "1")}); n != 0 || !errors.Is(err, natspub.ErrClosed) || feed.IsPoison(err) {
+		if n, err := p.Publish(t.Context(), []outbox.Message{event("k", "1")}); n != 0 ||
+			!errors.Is(err, natspub.ErrClosed) || feed.IsPoison(err) {
 			t.Errorf("Publish: %d, %v; want an ErrClosed", n, err)
 		}
 	}
@@ -546,7 +611,8 @@ func TestAPublisherThatIsClosedSaysSo(t *testing.T) {
 func TestAnEventWithoutAnIDIsPoison(t *testing.T) {
 	t.Parallel()
 	p := embedded(t, t.TempDir(), natspub.Options{})
-	if n, err := p.Publish(t.Context(), []outbox.Message{event("k", "1"), event("k", ""), event("k", "2")}); n != 1 || !errors.Is(err, outbox.ErrNoID) || !feed.IsPoison(err) {
+	if n, err := p.Publish(t.Context(), []outbox.Message{event("k", "1"), event("k", ""), event("k", "2")}); n != 1 ||
+		!errors.Is(err, outbox.ErrNoID) || !feed.IsPoison(err) {
 		t.Errorf("Publish: %d, %v; want 1 and an ErrNoID that is Poison", n, err)
 	}
 }
@@ -568,12 +634,14 @@ func TestALimitOfTheStreamIsPoison(t *testing.T) {
 	defer closed(t, p)
 	m := event("k", "2")
 	m.Data = []byte(`"` + strings.Repeat("x", 1<<10) + `"`)
-	if n, err := p.Publish(t.Context(), []outbox.Message{event("k", "1"), m}); n != 1 || !errors.Is(err, outbox.ErrTooLarge) || !feed.IsPoison(err) {
+	if n, err := p.Publish(t.Context(), []outbox.Message{event("k", "1"), m}); n != 1 ||
+		!errors.Is(err, outbox.ErrTooLarge) || !feed.IsPoison(err) {
 		t.Errorf("Publish: %d, %v; want 1 and an ErrTooLarge that is Poison", n, err)
 	}
 	m = event("k", "3")
 	m.Source = strings.Repeat("x", 70<<10)
-	if n, err := p.Publish(t.Context(), []outbox.Message{m}); n != 0 || !errors.Is(err, outbox.ErrTooLarge) || !feed.IsPoison(err) {
+	if n, err := p.Publish(t.Context(), []outbox.Message{m}); n != 0 || !errors.Is(err, outbox.ErrTooLarge) ||
+		!feed.IsPoison(err) {
 		t.Errorf("Publish of a long header: %d, %v; want 0 and an ErrTooLarge that is Poison", n, err)
 	}
 }
@@ -603,12 +671,14 @@ func TestWhoMayNotPublishIsToldSo(t *testing.T) {
 	wantSoon(t, told, "the handler of the options is told")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	if _, err := natspub.Connect(ctx, s.ClientURL(), as("nobody")); err == nil || !strings.Contains(err.Error(), "$JS.API.STREAM.INFO.OUTBOX") {
+	if _, err := natspub.Connect(ctx, s.ClientURL(), as("nobody")); err == nil ||
+		!strings.Contains(err.Error(), "$JS.API.STREAM.INFO.OUTBOX") {
 		t.Errorf("Connect without rights: %v, want the right that is missing", err)
 	}
 	other := as("reader")
 	other.Stream, other.Prefix = "OTHER", "other"
-	if _, err := natspub.Connect(ctx, s.ClientURL(), other); err == nil || !strings.Contains(err.Error(), "$JS.API.STREAM.CREATE.OTHER") {
+	if _, err := natspub.Connect(ctx, s.ClientURL(), other); err == nil ||
+		!strings.Contains(err.Error(), "$JS.API.STREAM.CREATE.OTHER") {
 		t.Errorf("Connect without the right to create the stream: %v, want the right that is missing", err)
 	}
 	if _, err := natspub.Connect(ctx, s.ClientURL(), as("stranger")); !errors.Is(err, nats.ErrAuthorization) {

@@ -98,7 +98,10 @@ func (o Options) listenAddress() (host string, port int, err error) {
 	}
 	ip := net.ParseIP(host)
 	if err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return "", 0, &changefeed.OptionError{Field: "Listen", Value: o.Listen, Want: "a loopback address with a port, such as localhost:4222"}
+		return "", 0, &changefeed.OptionError{
+			Field: "Listen", Value: o.Listen,
+			Want: "a loopback address with a port, such as localhost:4222",
+		}
 	}
 	return host, port, nil
 }

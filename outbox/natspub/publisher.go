@@ -42,7 +42,10 @@ func (p *Publisher) send(ctx context.Context, m *outbox.Message) error {
 	if m.ID == "" {
 		return feed.Poison(outbox.ErrNoID)
 	}
-	answer, err := p.requests.send(ctx, p.conn, &nats.Msg{Subject: subject(p.opts.Prefix, m.Key), Header: headers(m, p.opts.Stream), Data: m.Data})
+	answer, err := p.requests.send(ctx, p.conn, &nats.Msg{
+		Subject: subject(p.opts.Prefix, m.Key),
+		Header:  headers(m, p.opts.Stream), Data: m.Data,
+	})
 	if err == nil {
 		err = refusal(answer)
 	}
@@ -59,7 +62,8 @@ func refusal(answer *nats.Msg) error {
 	if answer.Header.Get("Status") == "503" {
 		return jetstream.ErrNoStreamResponse
 	}
-	if bytes.HasPrefix(answer.Data, accepted) && !bytes.Contains(answer.Data, refused) { // as nearly all are: decoding costs as much as the rest
+	// as nearly all are: decoding costs as much as the rest
+	if bytes.HasPrefix(answer.Data, accepted) && !bytes.Contains(answer.Data, refused) {
 		return nil
 	}
 	var ack struct {
@@ -88,10 +92,12 @@ func (p *Publisher) explainError(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, nats.ErrMaxPayload), ok && (said.ErrorCode == codeMessageTooLarge || said.ErrorCode == codeHeaderTooLarge):
+	case errors.Is(err, nats.ErrMaxPayload), ok && (said.ErrorCode == codeMessageTooLarge ||
+		said.ErrorCode == codeHeaderTooLarge):
 		return feed.Poison(fmt.Errorf("%w: %w", outbox.ErrTooLarge, err))
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return fmt.Errorf("no stream takes subjects such as %s.key: was %s deleted?: %w", p.opts.Prefix, p.opts.Stream, err)
+		return fmt.Errorf("no stream takes subjects such as %s.key: was %s deleted?: %w", p.opts.Prefix, p.opts.Stream,
+			err)
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionReconnecting):
 		return errDisconnected
 	case errors.Is(err, nats.ErrConnectionClosed):

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestAnEmbeddedServerSyncsEachMessage unless it is told otherwise: what is acknowledged is published, and nobody would publish it again.
+// TestAnEmbeddedServerSyncsEachMessage unless it is told otherwise: what is acknowledged is published, and nobody would
+// publish it again.
 func TestAnEmbeddedServerSyncsEachMessage(t *testing.T) {
 	t.Parallel()
 	opts, err := Options{}.serverOptions("dir")
@@ -13,7 +14,8 @@ func TestAnEmbeddedServerSyncsEachMessage(t *testing.T) {
 		t.Errorf("by default the server is run with %+v, %v", opts, err)
 	}
 	opts, err = Options{SyncEvery: time.Minute, Listen: "localhost:4222"}.serverOptions("dir")
-	if err != nil || opts.SyncAlways || opts.SyncInterval != time.Minute || opts.DontListen || opts.Host != "localhost" || opts.Port != 4222 {
+	if err != nil || opts.SyncAlways || opts.SyncInterval != time.Minute || opts.DontListen ||
+		opts.Host != "localhost" || opts.Port != 4222 {
 		t.Errorf("synced every minute and listening, it is run with %+v, %v", opts, err)
 	}
 }

@@ -59,7 +59,8 @@ func Example() {
 	// The consumer: its span is linked to the event's.
 	to := consumer(func(ctx context.Context, m outbox.Message) {
 		cause := trace.LinkFromContext(outboxotel.Extract(ctx, m))
-		_, span := tracer.Start(ctx, "process contacts", trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithLinks(cause))
+		_, span := tracer.Start(ctx, "process contacts", trace.WithNewRoot(),
+			trace.WithSpanKind(trace.SpanKindConsumer), trace.WithLinks(cause))
 		span.End()
 		stop() // one event is enough for an example
 	})
@@ -106,7 +107,10 @@ func open(ctx context.Context) (contacts *docstore.Container, leases feed.LeaseS
 	if err != nil {
 		log.Fatal(err)
 	}
-	if contacts, err = db.CreateContainer(ctx, docstore.ContainerSpec{ID: "contacts", Paths: []string{"/partitionKey"}, DefaultTTL: new(docstore.NoDefaultTTL)}); err != nil {
+	if contacts, err = db.CreateContainer(ctx, docstore.ContainerSpec{
+		ID: "contacts", Paths: []string{"/partitionKey"},
+		DefaultTTL: new(docstore.NoDefaultTTL),
+	}); err != nil {
 		log.Fatal(err)
 	}
 	container, err := db.CreateContainer(ctx, docstore.LeaseSpec("leases"))

@@ -76,7 +76,8 @@ func Publishing(o Options) func(context.Context, []outbox.Message) (context.Cont
 	}
 	return func(ctx context.Context, msgs []outbox.Message) (context.Context, func(n int, err error)) {
 		kind, links := creation(ctx, msgs)
-		ctx, span := tracer.Start(ctx, name, trace.WithSpanKind(kind), trace.WithAttributes(attributes...), trace.WithAttributes(of(msgs)), trace.WithLinks(links...))
+		ctx, span := tracer.Start(ctx, name, trace.WithSpanKind(kind), trace.WithAttributes(attributes...),
+			trace.WithAttributes(of(msgs)), trace.WithLinks(links...))
 		for i := range msgs {
 			if msgs[i].TraceParent == "" {
 				msgs[i].TraceParent, msgs[i].TraceState = TraceParent(ctx), TraceState(ctx)
@@ -114,7 +115,10 @@ func creation(ctx context.Context, msgs []outbox.Message) (kind trace.SpanKind, 
 		}
 		made := trace.SpanContextFromContext(Extract(ctx, m))
 		if made.IsValid() {
-			links = append(links, trace.Link{SpanContext: made, Attributes: []attribute.KeyValue{semconv.MessagingMessageID(m.ID)}})
+			links = append(links, trace.Link{
+				SpanContext: made,
+				Attributes:  []attribute.KeyValue{semconv.MessagingMessageID(m.ID)},
+			})
 		}
 	}
 	return kind, links

@@ -39,18 +39,22 @@ func (p *to) Publish(ctx context.Context, msgs []outbox.Message) (int, error) {
 	return len(msgs), nil
 }
 
-// publish has a relay publish events of one key that were stored with these trace contexts, and returns what it records.
+// publish has a relay publish events of one key that were stored with these trace contexts, and returns what it
+// records.
 func publish(t *testing.T, p *to, o outboxotel.Options, stored ...string) tracetest.SpanStub {
 	t.Helper()
 	spans := tracetest.NewInMemoryExporter()
 	o.TracerProvider = sdk.NewTracerProvider(sdk.WithSyncer(spans))
-	relay, err := outbox.NewRelay(p, outbox.RelayOptions{Hooks: outbox.RelayHooks{Publishing: outboxotel.Publishing(o)}})
+	relay,
+		err := outbox.NewRelay(p, outbox.RelayOptions{Hooks: outbox.RelayHooks{Publishing: outboxotel.Publishing(o)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := &feed.Batch{}
 	for i, context := range stored {
-		body := fmt.Appendf(nil, `{"id":"%d","partitionKey":"c","type":"domainEvent","seq":%d,"traceparent":%q,"data":{"action":"Renamed"}}`, i, i+1, context)
+		body := fmt.Appendf(nil,
+			`{"id":"%d","partitionKey":"c","type":"domainEvent","seq":%d,"traceparent":%q,"data":{"action":"Renamed"}}`,
+			i, i+1, context)
 		b.Changes = append(b.Changes, feed.Change{ID: fmt.Sprint(i), PartitionKey: `["c"]`, LSN: int64(i), Body: body})
 	}
 	if err := relay.Handle(t.Context(), b); (err == nil) != (p.err == nil) {
@@ -69,7 +73,8 @@ func TestASpanLinksToTheTraceOfEachEvent(t *testing.T) {
 	for _, l := range span.Links {
 		id := attribute.NewSet(l.Attributes...)
 		v, _ := id.Value("messaging.message.id")
-		linked = append(linked, fmt.Sprintf("%s 00-%s-%s-%s", v.AsString(), l.SpanContext.TraceID(), l.SpanContext.SpanID(), l.SpanContext.TraceFlags()))
+		linked = append(linked, fmt.Sprintf("%s 00-%s-%s-%s", v.AsString(), l.SpanContext.TraceID(),
+			l.SpanContext.SpanID(), l.SpanContext.TraceFlags()))
 		if !l.SpanContext.IsRemote() {
 			t.Error("link is to a span of this process")
 		}
@@ -108,14 +113,16 @@ func attributes(s tracetest.SpanStub) map[string]string {
 func TestAnEventWithoutATraceGetsThatOfItsPublication(t *testing.T) {
 	p := &to{}
 	span := publish(t, p, outboxotel.Options{}, "", commit)
-	if got := trace.SpanContextFromContext(outboxotel.Extract(t.Context(), p.got[0])); got.SpanID() != span.SpanContext.SpanID() || got.TraceID() != span.SpanContext.TraceID() {
+	if got := trace.SpanContextFromContext(outboxotel.Extract(t.Context(),
+		p.got[0])); got.SpanID() != span.SpanContext.SpanID() || got.TraceID() != span.SpanContext.TraceID() {
 		t.Errorf("message carries %q, want the span that publishes it", p.got[0].TraceParent)
 	}
 	if p.got[1].TraceParent != commit {
 		t.Errorf("message beside it carries %q, want %s", p.got[1].TraceParent, commit)
 	}
 	if span.Name != "send" || span.SpanKind != trace.SpanKindProducer || len(span.Links) != 1 {
-		t.Errorf("span %q of kind %v with %d links, want a producer's with 1", span.Name, span.SpanKind, len(span.Links))
+		t.Errorf("span %q of kind %v with %d links, want a producer's with 1", span.Name, span.SpanKind,
+			len(span.Links))
 	}
 }
 
@@ -140,7 +147,8 @@ func TestASpanSaysWhyAPublicationHasFailed(t *testing.T) {
 		t.Errorf("status is %+v", span.Status)
 	}
 	got := attributes(span)
-	if got["changefeed.outbox.accepted"] != "1" || got["error.type"] != "github.com/millrace/changefeed/outbox/outboxotel_test.errFull" {
+	if got["changefeed.outbox.accepted"] != "1" ||
+		got["error.type"] != "github.com/millrace/changefeed/outbox/outboxotel_test.errFull" {
 		t.Errorf("attributes are %v", got)
 	}
 	if span := publish(t, &to{}, outboxotel.Options{}, commit); span.Status.Code != codes.Unset {
@@ -159,14 +167,19 @@ func TestATraceContextSurvivesTheOutbox(t *testing.T) {
 	if got := outboxotel.TraceState(t.Context()); got != "" {
 		t.Errorf("without a span the tracestate is %q", got)
 	}
-	if got := outboxotel.TraceState(outboxotel.Extract(t.Context(), outbox.Message{TraceParent: commit, TraceState: "a=1,b=2"})); got != "a=1,b=2" {
+	if got := outboxotel.TraceState(outboxotel.Extract(t.Context(),
+		outbox.Message{TraceParent: commit, TraceState: "a=1,b=2"})); got != "a=1,b=2" {
 		t.Errorf("the tracestate is %q", got)
 	}
 	if !trace.SpanContextFromContext(ctx).IsRemote() {
 		t.Error("span is not remote")
 	}
-	for _, none := range []string{"", "00-4bf92f3577b34da6a3ce929d0e0e4736", "00-00000000000000000000000000000000-00f067aa0ba902b7-01"} {
-		if got := trace.SpanContextFromContext(outboxotel.Extract(ctx, outbox.Message{TraceParent: none})); got.IsValid() {
+	for _, none := range []string{
+		"", "00-4bf92f3577b34da6a3ce929d0e0e4736",
+		"00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+	} {
+		if got := trace.SpanContextFromContext(outboxotel.Extract(ctx,
+			outbox.Message{TraceParent: none})); got.IsValid() {
 			t.Errorf("of %q the span is %v, want none, and not the caller's", none, got)
 		}
 	}

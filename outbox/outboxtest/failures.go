@@ -23,7 +23,8 @@ func (s *suite) tooLarge() {
 		s.Helper()
 		n, err := p.Publish(s.Context(), msgs)
 		if n != want || !errors.Is(err, outbox.ErrTooLarge) || !feed.IsPoison(err) {
-			s.Errorf("Publish of %d messages, of which number %d is too large: %d, %v; want %d and an ErrTooLarge that is Poison", len(msgs), want+1, n, err, want)
+			s.Errorf("Publish of %d messages, of which number %d is too large: %d, %v; want %d and an ErrTooLarge "+
+				"that is Poison", len(msgs), want+1, n, err, want)
 		}
 	}
 	msgs := series("k", 1, 8)
@@ -53,8 +54,8 @@ func (s *suite) refusedOnce() {
 	s.inOrder(s.received()["k"], msgs)
 }
 
-// publishToMisbehaving sends messages that are not accepted, in each way of the broker. Messages that a publisher counts as
-// accepted must be there, and no message may overtake an earlier message.
+// publishToMisbehaving sends messages that are not accepted, in each way of the broker. Messages that a publisher
+// counts as accepted must be there, and no message may overtake an earlier message.
 func (s *suite) publishToMisbehaving() {
 	s.needsField(len(s.Misbehave) > 0, "Misbehave")
 	p := s.publisher()
@@ -99,7 +100,8 @@ func (s *suite) publishToStalled() {
 		s.Errorf("Publish took %v, though its context had ended after 0.1 s", took)
 	}
 	if n != 0 || !errors.Is(err, errGone) || feed.IsPoison(err) {
-		s.Errorf("Publish to a broker that does not answer, until its context ended: %d, %v; want 0 and the cause of its end", n, err)
+		s.Errorf("Publish to a broker that does not answer, until its context ended: %d, %v; want 0 and the cause "+
+			"of its end", n, err)
 	}
 	s.Start(s.T)
 	s.publishUntilAccepted(p, msgs[3:], func([]outbox.Message) {})

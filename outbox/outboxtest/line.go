@@ -46,7 +46,10 @@ func (l *Line) Misbehaviours() map[string]func(*testing.T, string) {
 			l.accidents[id] = a
 		}
 	}
-	return map[string]func(*testing.T, string){"torn-message": at(tornMessage), "lost-answer": at(lostAnswer), "late-answer": at(lateAnswer)}
+	return map[string]func(*testing.T, string){
+		"torn-message": at(tornMessage), "lost-answer": at(lostAnswer),
+		"late-answer": at(lateAnswer),
+	}
 }
 
 // NewLine makes a working line. At the end of the test NewLine cuts the line and waits for the connections.

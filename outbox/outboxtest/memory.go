@@ -80,7 +80,8 @@ func (b *Memory) keepMessage(m outbox.Message) (changed <-chan struct{}, err err
 	case b.state == isStopped:
 		return nil, ErrDown
 	case b.MaxData > 0 && len(m.Data) > b.MaxData:
-		return nil, feed.Poison(fmt.Errorf("%d bytes of data, of at most %d: %w", len(m.Data), b.MaxData, outbox.ErrTooLarge))
+		return nil, feed.Poison(fmt.Errorf("%d bytes of data, of at most %d: %w", len(m.Data), b.MaxData,
+			outbox.ErrTooLarge))
 	case b.failing[m.ID]:
 		delete(b.failing, m.ID)
 		return nil, ErrDown

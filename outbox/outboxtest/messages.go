@@ -17,11 +17,13 @@ import (
 func (s *suite) wholeMessages() {
 	var want []outbox.Message
 	for i, data := range []string{
-		`{"name":"Ada"}`, `{"x":1.0,"y":1e400,"z":-0,"big":12345678901234567890,"x":2}`, `{"b" : 1 , "a":[ 1,2 ]}`, "{\n\t\"a\":\"b\"\r\n}",
+		`{"name":"Ada"}`, `{"x":1.0,"y":1e400,"z":-0,"big":12345678901234567890,"x":2}`, `{"b" : 1 , "a":[ 1,2 ]}`,
+		"{\n\t\"a\":\"b\"\r\n}",
 		`{"\u0061\/":"\ud800","<&>":"\u2028` + "\u2028é😀" + `"}`, `null`, `7`, `"text"`, `[]`,
 	} {
 		m := message("k", i+1)
-		m.TraceParent, m.TraceState = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"
+		m.TraceParent, m.TraceState = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+			"rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"
 		m.Object, m.ObjectType = "o/1 é", "thing"
 		m.Time = time.Date(2026, 3, 4, 5, 6, 7, 1+i, time.FixedZone("CET", 3600))
 		m.Data = json.RawMessage(data)
@@ -43,8 +45,10 @@ func (s *suite) bareMessages() {
 func (s *suite) hostileText() {
 	long := strings.Repeat("x", 199)
 	texts := []string{
-		"", ".", "..", "a.b", "a..b", "a b", " a", "a ", "a%2Eb", "a%20b", "a%", "A", "a", "_", "-", "*", ">", "a.*", "a.>", "$SYS", "a/b?c#d", `"a"`, `a\b`,
-		"a\tb", "a\r\nb: c", "é", "e\u0301", "😀", "日本", "null", "[]", `["a"]`, "=", "==", "a=b;c,d", long + "y", long + "z", strings.Repeat("é", 200),
+		"", ".", "..", "a.b", "a..b", "a b", " a", "a ", "a%2Eb", "a%20b", "a%", "A", "a", "_", "-", "*", ">", "a.*",
+		"a.>", "$SYS", "a/b?c#d", `"a"`, `a\b`,
+		"a\tb", "a\r\nb: c", "é", "e\u0301", "😀", "日本", "null", "[]", `["a"]`, "=", "==", "a=b;c,d", long + "y", long +
+			"z", strings.Repeat("é", 200),
 	}
 	p := s.publisher()
 	var want []outbox.Message
@@ -69,12 +73,13 @@ func (s *suite) hostileText() {
 func (s *suite) wantRefused(p outbox.Publisher, m outbox.Message) {
 	s.Helper()
 	if n, err := p.Publish(s.Context(), []outbox.Message{m}); n != 0 || !feed.IsPoison(err) {
-		s.Errorf("Publish of a message with the id %.20q and a key of %d characters: %d, %v; want 0 and Poison", m.ID, utf8.RuneCountInString(m.Key), n, err)
+		s.Errorf("Publish of a message with the id %.20q and a key of %d characters: %d, %v; want 0 and Poison", m.ID,
+			utf8.RuneCountInString(m.Key), n, err)
 	}
 }
 
-// publishInOrder publishes the messages of a key in several calls, between those of other keys, and the second half with another
-// publisher, as after a hand-over.
+// publishInOrder publishes the messages of a key in several calls, between those of other keys, and the second half
+// with another publisher, as after a hand-over.
 func (s *suite) publishInOrder() {
 	var want []outbox.Message
 	var p outbox.Publisher
@@ -105,7 +110,10 @@ func (s *suite) manyMessages() {
 func (s *suite) largeMessages() {
 	s.needsField(s.MaxData > 0, "MaxData")
 	var msgs []outbox.Message
-	for n, size := range []int{s.MaxData * 6 / 10, 100, s.MaxData, s.MaxData / 2, s.MaxData / 2, s.MaxData * 9 / 10, 10} {
+	for n, size := range []int{
+		s.MaxData * 6 / 10, 100, s.MaxData, s.MaxData / 2, s.MaxData / 2, s.MaxData * 9 / 10,
+		10,
+	} {
 		msgs = append(msgs, sized(message("k", n+1), size))
 	}
 	s.publish(s.publisher(), msgs...)
@@ -145,8 +153,8 @@ func (s *suite) concurrentKeys() {
 	s.wantAll(want...)
 }
 
-// publishTwice publishes messages again, with the publisher that lost its answer and with the publisher of another relay.
-// Users rely on the broker to recognize these messages.
+// publishTwice publishes messages again, with the publisher that lost its answer and with the publisher of another
+// relay. Users rely on the broker to recognize these messages.
 func (s *suite) publishTwice() {
 	first, msgs := s.publisher(), series("k", 1, 20)
 	s.publish(first, msgs[:10]...)

@@ -75,9 +75,11 @@ func (s *suite) publish(p outbox.Publisher, msgs ...outbox.Message) {
 	}
 }
 
-// publishUntilAccepted publishes as a relay does: after a temporary error it goes on after the prefix. persist calls accepted with
-// each prefix, and returns false if patience ends before the last message.
-func (s *suite) publishUntilAccepted(p outbox.Publisher, msgs []outbox.Message, accepted func(prefix []outbox.Message)) bool {
+// publishUntilAccepted publishes as a relay does: after a temporary error it goes on after the prefix. persist calls
+// accepted with each prefix, and returns false if patience ends before the last message.
+func (s *suite) publishUntilAccepted(p outbox.Publisher, msgs []outbox.Message,
+	accepted func(prefix []outbox.Message),
+) bool {
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
 	defer cancel()
 	for {
@@ -182,7 +184,8 @@ func (s *suite) wantSame(got Received, want outbox.Message) {
 		s.Errorf("message %.60q: content type %q, want %q", want.ID, got.ContentType, outbox.ContentType)
 	}
 	if string(got.Data) != string(want.Data) {
-		s.Errorf("message %.60q: data %.200q (%d bytes), want %.200q (%d bytes)", want.ID, got.Data, len(got.Data), want.Data, len(want.Data))
+		s.Errorf("message %.60q: data %.200q (%d bytes), want %.200q (%d bytes)", want.ID, got.Data, len(got.Data),
+			want.Data, len(want.Data))
 	}
 }
 

@@ -59,7 +59,9 @@ type defect struct {
 
 // changing makes a defect of what becomes of each message.
 func changing(name, caught string, change func(m *outbox.Message)) defect {
-	return defect{name: name, caught: caught, publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
+	return defect{name: name, caught: caught, publish: func(ctx context.Context, b *outboxtest.Memory,
+		msgs []outbox.Message,
+	) (int, error) {
 		msgs = slices.Clone(msgs)
 		for i := range msgs {
 			change(&msgs[i])
@@ -70,7 +72,9 @@ func changing(name, caught string, change func(m *outbox.Message)) defect {
 
 // answering makes a defect of what a publisher says.
 func answering(name, caught string, answer func(msgs []outbox.Message, n int, err error) (int, error)) defect {
-	return defect{name: name, caught: caught, publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
+	return defect{name: name, caught: caught, publish: func(ctx context.Context, b *outboxtest.Memory,
+		msgs []outbox.Message,
+	) (int, error) {
 		n, err := b.Publish(ctx, msgs)
 		return answer(msgs, n, err)
 	}}
@@ -81,7 +85,9 @@ var drawn atomic.Int64
 var defects = []defect{
 	changing("drops the trace", "a message arrives as it is", func(m *outbox.Message) { m.TraceParent = "" }),
 	changing("drops the sequence", "a message arrives as it is", func(m *outbox.Message) { m.Seq = 0 }),
-	changing("cuts times to milliseconds", "a message arrives as it is", func(m *outbox.Message) { m.Time = m.Time.Truncate(time.Millisecond) }),
+	changing("cuts times to milliseconds", "a message arrives as it is", func(m *outbox.Message) {
+		m.Time = m.Time.Truncate(time.Millisecond)
+	}),
 	changing("encodes data again", "a message arrives as it is", func(m *outbox.Message) {
 		var v any
 		if json.Unmarshal(m.Data, &v) == nil {
@@ -99,38 +105,61 @@ var defects = []defect{
 			m.Time = time.Unix(0, 0)
 		}
 	}),
-	changing("ends a key at a dot", "any text can be a key, an id or an action", func(m *outbox.Message) { m.Key, _, _ = strings.Cut(m.Key, ".") }),
-	changing("decodes a key", "any text can be a key, an id or an action", func(m *outbox.Message) { m.Key = strings.ReplaceAll(m.Key, "%20", " ") }),
-	changing("cuts a long key", "any text can be a key, an id or an action", func(m *outbox.Message) { m.Key = m.Key[:min(len(m.Key), 128)] }),
-	changing("leaves line breaks out of headers", "any text can be a key, an id or an action", func(m *outbox.Message) { m.Source = strings.ReplaceAll(m.Source, "\n", "") }),
-	changing("draws an id for each attempt", "a message that is published again", func(m *outbox.Message) { m.ID = fmt.Sprint(drawn.Add(1)) }),
+	changing("ends a key at a dot", "any text can be a key, an id or an action", func(m *outbox.Message) {
+		m.Key, _, _ = strings.Cut(m.Key, ".")
+	}),
+	changing("decodes a key", "any text can be a key, an id or an action", func(m *outbox.Message) {
+		m.Key = strings.ReplaceAll(m.Key, "%20", " ")
+	}),
+	changing("cuts a long key", "any text can be a key, an id or an action", func(m *outbox.Message) {
+		m.Key = m.Key[:min(len(m.Key), 128)]
+	}),
+	changing("leaves line breaks out of headers", "any text can be a key, an id or an action", func(m *outbox.Message) {
+		m.Source = strings.ReplaceAll(m.Source, "\n", "")
+	}),
+	changing("draws an id for each attempt", "a message that is published again", func(m *outbox.Message) {
+		m.ID = fmt.Sprint(drawn.Add(1))
+	}),
 	changing("has one id for a key", "messages of a key keep their order", func(m *outbox.Message) { m.ID = m.Key }),
-	{name: "reverses a call", caught: "messages of a key keep their order", publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
-		msgs = slices.Clone(msgs)
-		slices.Reverse(msgs)
-		return b.Publish(ctx, msgs)
-	}},
-	{name: "fails without messages", caught: "messages of a key keep their order", publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
-		if len(msgs) == 0 {
-			return 0, errors.New("no messages")
-		}
-		return b.Publish(ctx, msgs)
-	}},
-	{name: "sends one request", caught: "more messages than one request holds", publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
-		n, err := b.Publish(ctx, msgs[:min(len(msgs), 1000)])
-		return n + max(len(msgs)-1000, 0), err
-	}},
-	{name: "has a limit for a request, not for a message", caught: "messages that fill several requests", publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
-		size := 0
-		for _, m := range msgs {
-			size += len(m.Data)
-		}
-		if size > 2*maxData {
-			return 0, feed.Poison(outbox.ErrTooLarge)
-		}
-		return b.Publish(ctx, msgs)
-	}},
-	{name: "has one caller", caught: "keys are published concurrently", publish: func() func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
+	{
+		name: "reverses a call", caught: "messages of a key keep their order",
+		publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
+			msgs = slices.Clone(msgs)
+			slices.Reverse(msgs)
+			return b.Publish(ctx, msgs)
+		},
+	},
+	{
+		name: "fails without messages", caught: "messages of a key keep their order",
+		publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
+			if len(msgs) == 0 {
+				return 0, errors.New("no messages")
+			}
+			return b.Publish(ctx, msgs)
+		},
+	},
+	{
+		name: "sends one request", caught: "more messages than one request holds",
+		publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
+			n, err := b.Publish(ctx, msgs[:min(len(msgs), 1000)])
+			return n + max(len(msgs)-1000, 0), err
+		},
+	},
+	{
+		name: "has a limit for a request, not for a message", caught: "messages that fill several requests",
+		publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
+			size := 0
+			for _, m := range msgs {
+				size += len(m.Data)
+			}
+			if size > 2*maxData {
+				return 0, feed.Poison(outbox.ErrTooLarge)
+			}
+			return b.Publish(ctx, msgs)
+		},
+	},
+	{name: "has one caller", caught: "keys are published concurrently", publish: func() func(ctx context.Context,
+		b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
 		var busy atomic.Int64
 		return func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (n int, err error) {
 			defer busy.Add(-1)
@@ -146,87 +175,116 @@ var defects = []defect{
 			return len(msgs), nil
 		}
 	}()},
-	{name: "believes what is no acceptance", caught: "a broker that does not accept in other ways", publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
-		for i := range msgs {
-			if _, err := b.Publish(ctx, msgs[i:i+1]); err != nil && (!strings.HasPrefix(msgs[i].Key, "refuses") || !errors.Is(err, outboxtest.ErrDown)) {
-				return i, err
+	{
+		name: "believes what is no acceptance", caught: "a broker that does not accept in other ways",
+		publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
+			for i := range msgs {
+				if _, err := b.Publish(ctx, msgs[i:i+1]); err != nil && (!strings.HasPrefix(msgs[i].Key, "refuses") ||
+					!errors.Is(err, outboxtest.ErrDown)) {
+					return i, err
+				}
 			}
-		}
-		return len(msgs), nil
-	}},
-	{name: "goes on after an answer that is late", caught: "a broker that does not accept in other ways", publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
-		n, err := b.Publish(ctx, msgs)
-		if errors.Is(err, outboxtest.ErrDown) && strings.HasPrefix(msgs[0].Key, "answers late") && n+1 < len(msgs) {
-			_, _ = b.Publish(ctx, msgs[n+2:]) // those after it overtake the next one
-		}
-		return n, err
-	}},
-	answering("takes a large message for any error", "a message that is too large", func(_ []outbox.Message, n int, err error) (int, error) {
-		if err != nil {
-			err = errors.New(err.Error())
-		}
-		return n, err
-	}),
-	answering("retries a large message", "a message that is too large", func(_ []outbox.Message, n int, err error) (int, error) {
+			return len(msgs), nil
+		},
+	},
+	{
+		name: "goes on after an answer that is late", caught: "a broker that does not accept in other ways",
+		publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
+			n, err := b.Publish(ctx, msgs)
+			if errors.Is(err, outboxtest.ErrDown) && strings.HasPrefix(msgs[0].Key, "answers late") && n+1 < len(msgs) {
+				_, _ = b.Publish(ctx, msgs[n+2:]) // those after it overtake the next one
+			}
+			return n, err
+		},
+	},
+	answering("takes a large message for any error", "a message that is too large",
+		func(_ []outbox.Message, n int, err error) (int, error) {
+			if err != nil {
+				err = errors.New(err.Error())
+			}
+			return n, err
+		}),
+	answering("retries a large message", "a message that is too large", func(_ []outbox.Message, n int, err error) (int,
+		error,
+	) {
 		if errors.Is(err, outbox.ErrTooLarge) {
 			err = outbox.ErrTooLarge
 		}
 		return n, err
 	}),
-	answering("skips a large message", "a message that is too large", func(msgs []outbox.Message, n int, err error) (int, error) {
-		if errors.Is(err, outbox.ErrTooLarge) {
-			return len(msgs), nil
-		}
-		return n, err
-	}),
+	answering("skips a large message", "a message that is too large",
+		func(msgs []outbox.Message, n int, err error) (int, error) {
+			if errors.Is(err, outbox.ErrTooLarge) {
+				return len(msgs), nil
+			}
+			return n, err
+		}),
 	{name: "goes on after a failure", caught: "a message that is too large", publish: goOn},
 	{name: "goes on after a refusal", caught: "a message that is refused once", publish: goOn},
-	answering("counts the refused message", "a message that is refused once", func(msgs []outbox.Message, n int, err error) (int, error) {
-		return min(n+1, len(msgs)), err
+	answering("counts the refused message", "a message that is refused once",
+		func(msgs []outbox.Message, n int, err error) (int, error) {
+			return min(n+1, len(msgs)), err
+		}),
+	answering("counts nothing", "messages of a key keep their order", func(_ []outbox.Message, _ int, err error) (int,
+		error,
+	) {
+		return 0, err
 	}),
-	answering("counts nothing", "messages of a key keep their order", func(_ []outbox.Message, _ int, err error) (int, error) { return 0, err }),
-	answering("has an error of its own for an end", "an ended context", func(_ []outbox.Message, n int, err error) (int, error) {
+	answering("has an error of its own for an end", "an ended context", func(_ []outbox.Message, n int, err error) (int,
+		error,
+	) {
 		if err != nil {
 			err = context.Canceled
 		}
 		return n, err
 	}),
-	{name: "waits for ever", caught: "a broker that does not answer", publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
-		ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), 6*time.Second, errors.New("late"))
-		defer cancel()
-		return b.Publish(ctx, msgs)
-	}},
-	answering("gives up for an outage", "a broker that is out of reach for a while", func(_ []outbox.Message, n int, err error) (int, error) {
-		if errors.Is(err, outboxtest.ErrDown) {
-			err = feed.Poison(err)
-		}
-		return n, err
-	}),
-	answering("says nothing of an outage", "a broker that is out of reach for a while", func(msgs []outbox.Message, n int, err error) (int, error) {
-		if errors.Is(err, outboxtest.ErrDown) {
-			return len(msgs), nil
-		}
-		return n, err
-	}),
-	answering("loses what is left of a call", "a message that is refused once", func(msgs []outbox.Message, n int, err error) (int, error) {
-		if errors.Is(err, outboxtest.ErrDown) && n > 0 {
-			return len(msgs), nil
-		}
-		return n, err
-	}),
-	answering("loses calls in an outage", "a broker that goes away in mid-call", func(msgs []outbox.Message, n int, err error) (int, error) {
-		if errors.Is(err, outboxtest.ErrDown) {
-			return len(msgs), nil
-		}
-		return n, err
-	}),
-	{name: "loses every ninth message", caught: killCase, publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
+	{
+		name: "waits for ever", caught: "a broker that does not answer",
+		publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
+			ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), 6*time.Second, errors.New("late"))
+			defer cancel()
+			return b.Publish(ctx, msgs)
+		},
+	},
+	answering("gives up for an outage", "a broker that is out of reach for a while",
+		func(_ []outbox.Message, n int, err error) (int, error) {
+			if errors.Is(err, outboxtest.ErrDown) {
+				err = feed.Poison(err)
+			}
+			return n, err
+		}),
+	answering("says nothing of an outage", "a broker that is out of reach for a while",
+		func(msgs []outbox.Message, n int, err error) (int, error) {
+			if errors.Is(err, outboxtest.ErrDown) {
+				return len(msgs), nil
+			}
+			return n, err
+		}),
+	answering("loses what is left of a call", "a message that is refused once",
+		func(msgs []outbox.Message, n int, err error) (int, error) {
+			if errors.Is(err, outboxtest.ErrDown) && n > 0 {
+				return len(msgs), nil
+			}
+			return n, err
+		}),
+	answering("loses calls in an outage", "a broker that goes away in mid-call",
+		func(msgs []outbox.Message, n int, err error) (int, error) {
+			if errors.Is(err, outboxtest.ErrDown) {
+				return len(msgs), nil
+			}
+			return n, err
+		}),
+	{name: "loses every ninth message", caught: killCase, publish: func(ctx context.Context, b *outboxtest.Memory,
+		msgs []outbox.Message,
+	) (int, error) {
 		if msgs[0].Seq%9 == 0 {
 			return 1, nil
 		}
 		return b.Publish(ctx, msgs)
 	}},
-	{name: "loses the newest message", caught: killCase, publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
+	{name: "loses the newest message", caught: killCase, publish: func(ctx context.Context, b *outboxtest.Memory,
+		msgs []outbox.Message,
+	) (int, error) {
 		if msgs[0].Seq > 1 {
 			msgs = []outbox.Message{msgs[0]}
 			msgs[0].Seq, msgs[0].ID = msgs[0].Seq-1, fmt.Sprintf("%s-%d", msgs[0].Key, msgs[0].Seq-1)
@@ -234,7 +292,9 @@ var defects = []defect{
 		}
 		return 1, nil
 	}},
-	{name: "gives up at a kill", caught: killCase, publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
+	{name: "gives up at a kill", caught: killCase, publish: func(ctx context.Context, b *outboxtest.Memory,
+		msgs []outbox.Message,
+	) (int, error) {
 		n, err := b.Publish(ctx, msgs)
 		if drawn.Add(1) == 10 || err != nil {
 			err = feed.Poison(outboxtest.ErrDown)
@@ -242,12 +302,15 @@ var defects = []defect{
 		}
 		return n, err
 	}},
-	{name: "begins again in another order", caught: "a message that is refused once", publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
-		if msgs[0].Seq == 1 || len(msgs) < 2 {
-			return b.Publish(ctx, msgs)
-		}
-		return b.Publish(ctx, append([]outbox.Message{msgs[1], msgs[0]}, msgs[2:]...))
-	}},
+	{
+		name: "begins again in another order", caught: "a message that is refused once",
+		publish: func(ctx context.Context, b *outboxtest.Memory, msgs []outbox.Message) (int, error) {
+			if msgs[0].Seq == 1 || len(msgs) < 2 {
+				return b.Publish(ctx, msgs)
+			}
+			return b.Publish(ctx, append([]outbox.Message{msgs[1], msgs[0]}, msgs[2:]...))
+		},
+	},
 	{
 		name: "knows duplicates though it says no", caught: "a message that is published again",
 		broker: func(b *outboxtest.Broker) { b.Deduplicates = false },
@@ -305,7 +368,8 @@ func TestTheSuiteCatchesDefects(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestDefect$/^"+name+"$", "-test.timeout=2m")
 			cmd.Env = append(os.Environ(), defectVariable+"="+d.name)
 			out, err := cmd.CombinedOutput()
-			if exit, failed := errors.AsType[*exec.ExitError](err); !failed || exit.ExitCode() != 1 || !strings.Contains(string(out), "--- FAIL: TestDefect/"+name) {
+			if exit, failed := errors.AsType[*exec.ExitError](err); !failed || exit.ExitCode() != 1 ||
+				!strings.Contains(string(out), "--- FAIL: TestDefect/"+name) {
 				t.Errorf("case %q did not catch it: %v\n%s", d.caught, err, out)
 			}
 		})
@@ -409,7 +473,8 @@ func ExampleMemory() {
 	// 1 Created {"name":"Ada"}
 }
 
-// TestAccidentsOfALineHappenOnce sends three messages through each accident, to a broker that answers each by its bytes.
+// TestAccidentsOfALineHappenOnce sends three messages through each accident, to a broker that answers each by its
+// bytes.
 func TestAccidentsOfALineHappenOnce(t *testing.T) {
 	t.Parallel()
 	for way, want := range map[string]struct{ kept, answered string }{
@@ -451,7 +516,8 @@ func TestAccidentsOfALineHappenOnce(t *testing.T) {
 			_ = c.Close()
 			serving.Wait()
 			if kept != want.kept || answered != want.answered {
-				t.Errorf("the broker has %q and has answered %q, want %q and %q", kept, answered, want.kept, want.answered)
+				t.Errorf("the broker has %q and has answered %q, want %q and %q", kept, answered, want.kept,
+					want.answered)
 			}
 		})
 	}

@@ -69,7 +69,10 @@ func (p *Publisher) takeChannel(ctx context.Context) (*channel, error) {
 	if err := opened.Confirm(false); err != nil {
 		return nil, fmt.Errorf("ask for confirmations: %w", err)
 	}
-	return &channel{opened, opened.NotifyReturn(make(chan amqp.Return, 1)), opened.NotifyClose(make(chan *amqp.Error, 1))}, nil
+	return &channel{
+		opened, opened.NotifyReturn(make(chan amqp.Return, 1)),
+		opened.NotifyClose(make(chan *amqp.Error, 1)),
+	}, nil
 }
 
 // putBack takes a usable channel back.

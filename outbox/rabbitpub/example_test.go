@@ -18,6 +18,9 @@ func ExamplePublisher() {
 	defer p.Close()
 	ctx, gone := context.WithCancelCause(context.Background())
 	gone(errors.New("the lease has gone"))
-	fmt.Println(p.Publish(ctx, []outbox.Message{{ID: "1", Key: "ada", Action: "ContactCreatedEvent", Data: []byte(`{}`)}}))
+	fmt.Println(p.Publish(ctx, []outbox.Message{{
+		ID: "1", Key: "ada", Action: "ContactCreatedEvent",
+		Data: []byte(`{}`),
+	}}))
 	// Output: 0 the lease has gone
 }

@@ -156,7 +156,8 @@ func message(m outbox.Message) amqp.Publishing {
 // explain marks the errors that no retry can mend.
 func explain(err error) error {
 	said, ok := errors.AsType[*amqp.Error](err)
-	if ok && (said.Code == amqp.ContentTooLarge || said.Code == amqp.PreconditionFailed && strings.Contains(said.Reason, "message size")) {
+	if ok && (said.Code == amqp.ContentTooLarge || said.Code == amqp.PreconditionFailed &&
+		strings.Contains(said.Reason, "message size")) {
 		return feed.Poison(fmt.Errorf("%w: %w", outbox.ErrTooLarge, err))
 	}
 	return err

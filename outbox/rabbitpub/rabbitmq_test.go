@@ -25,7 +25,8 @@ import (
 	"github.com/millrace/changefeed/outbox/rabbitpub"
 )
 
-var server = flag.String("rabbitmq", "", "the folder with Debian's rabbitmq-server, which is started for the tests; make rabbitmq")
+var server = flag.String("rabbitmq", "",
+	"the folder with Debian's rabbitmq-server, which is started for the tests; make rabbitmq")
 
 // rabbitMQ is a server that listens on the loopback alone, with all that it has in a folder of the test.
 type rabbitMQ struct {
@@ -158,7 +159,8 @@ func TestRabbitMQ(t *testing.T) {
 	t.Run("an exchange that is missing", func(t *testing.T) {
 		p := newPublisher(t, url, "missing", rabbitpub.Options{})
 		for range 2 {
-			if n, err := p.Publish(t.Context(), []outbox.Message{event("Oslo", 1)}); n != 0 || err == nil || !strings.Contains(err.Error(), "NOT_FOUND") || feed.IsPoison(err) {
+			if n, err := p.Publish(t.Context(), []outbox.Message{event("Oslo", 1)}); n != 0 || err == nil ||
+				!strings.Contains(err.Error(), "NOT_FOUND") || feed.IsPoison(err) {
 				t.Errorf("%d, %v", n, err)
 			}
 		}
@@ -186,8 +188,12 @@ func conformance(t *testing.T, url string) {
 		names++
 		name := fmt.Sprint("conformance-", names)
 		line := outboxtest.NewLine(t)
-		b := fanout(t, url, name, func(network, address string) (net.Conn, error) { return line.Dial(t.Context(), network, address) })
-		b.Stop, b.Stall, b.Start = func(*testing.T) { line.Cut() }, func(*testing.T) { line.Stall() }, func(*testing.T) { line.Mend() }
+		b := fanout(t, url, name, func(network, address string) (net.Conn, error) {
+			return line.Dial(t.Context(), network, address)
+		})
+		b.Stop, b.Stall, b.Start = func(*testing.T) {
+			line.Cut()
+		}, func(*testing.T) { line.Stall() }, func(*testing.T) { line.Mend() }
 		b.Misbehave, b.MaxData = line.Misbehaviours(), maxMessage
 		return b
 	})
@@ -221,7 +227,10 @@ func received(t *testing.T, ch *amqp.Channel, queue string) (all []outboxtest.Re
 		if !ok {
 			return all
 		}
-		r := outboxtest.Received{Attributes: map[string]string{}, Trace: map[string]string{}, ContentType: m.ContentType, Data: m.Body}
+		r := outboxtest.Received{
+			Attributes: map[string]string{}, Trace: map[string]string{},
+			ContentType: m.ContentType, Data: m.Body,
+		}
 		for name, value := range m.Headers {
 			if name, ok := strings.CutPrefix(name, "cloudEvents:"); ok {
 				r.Attributes[name], _ = value.(string)
@@ -232,7 +241,8 @@ func received(t *testing.T, ch *amqp.Channel, queue string) (all []outboxtest.Re
 		}
 		r.ID = r.Attributes["id"]
 		r.Key, _ = m.Headers["key"].(string)
-		if m.DeliveryMode != amqp.Persistent || len(r.ID) < 256 && m.MessageId != r.ID || len(r.Key) < 256 && m.RoutingKey != r.Key {
+		if m.DeliveryMode != amqp.Persistent || len(r.ID) < 256 && m.MessageId != r.ID ||
+			len(r.Key) < 256 && m.RoutingKey != r.Key {
 			t.Errorf("message id %q, routing key %q, mode %d", m.MessageId, m.RoutingKey, m.DeliveryMode)
 		}
 		all = append(all, r)

@@ -108,7 +108,10 @@ func (s *scripted) serve(conn net.Conn) {
 		if kind != 1 {
 			continue
 		}
-		switch class, id := binary.BigEndian.Uint16(payload), binary.BigEndian.Uint16(payload[2:]); [2]uint16{class, id} {
+		switch class, id := binary.BigEndian.Uint16(payload), binary.BigEndian.Uint16(payload[2:]); [2]uint16{
+			class,
+			id,
+		} {
 		case [2]uint16{10, 11}: // start-ok
 			method(conn, 0, 10, 30, []byte("\x00\x10\x00\x02\x00\x00\x00\x00")) // tune
 		case [2]uint16{10, 40}: // open
@@ -211,7 +214,8 @@ func (s *scripted) answer(conn net.Conn, channel uint16, m sent, tag uint64) (go
 }
 
 func method(w io.Writer, channel, class, id uint16, arguments []byte) {
-	frame(w, 1, channel, append(binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, class), id), arguments...))
+	frame(w, 1, channel, append(binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, class), id),
+		arguments...))
 }
 
 func frame(w io.Writer, kind byte, channel uint16, payload []byte) {
@@ -246,7 +250,10 @@ func newPublisher(t *testing.T, url, exchange string, o rabbitpub.Options) *rabb
 }
 
 func event(key string, seq int) outbox.Message {
-	return outbox.Message{ID: fmt.Sprintf("%s/%d", key, seq), Key: key, Action: "Done", Source: "/contacts", Seq: uint64(seq), Data: []byte(`{}`)}
+	return outbox.Message{
+		ID: fmt.Sprintf("%s/%d", key, seq), Key: key, Action: "Done", Source: "/contacts",
+		Seq: uint64(seq), Data: []byte(`{}`),
+	}
 }
 
 // newScripted makes a publisher to a scripted broker.
@@ -254,7 +261,8 @@ func newScripted(t *testing.T) (*rabbitpub.Publisher, *scripted) {
 	t.Helper()
 	s := &scripted{}
 	t.Cleanup(s.serving.Wait)
-	return newPublisher(t, "amqp://guest:guest@localhost/", "contacts", rabbitpub.Options{Client: amqp.Config{Dial: s.dial}}), s
+	return newPublisher(t, "amqp://guest:guest@localhost/", "contacts",
+		rabbitpub.Options{Client: amqp.Config{Dial: s.dial}}), s
 }
 
 func wantPublished(t *testing.T, p *rabbitpub.Publisher, msgs ...outbox.Message) {
@@ -270,7 +278,10 @@ func TestOnlyWhatIsConfirmedAndNotReturnedIsAccepted(t *testing.T) {
 		want   error
 		poison bool
 	}{
-		{nack, rabbitpub.ErrNotConfirmed, false}, {noRoute, rabbitpub.ErrNoRoute, false}, {tooLarge, outbox.ErrTooLarge, true}, {hangUp, nil, false},
+		{nack, rabbitpub.ErrNotConfirmed, false},
+		{noRoute, rabbitpub.ErrNoRoute, false},
+		{tooLarge, outbox.ErrTooLarge, true},
+		{hangUp, nil, false},
 	} {
 		t.Run(c.answer, func(t *testing.T) {
 			p, _ := newScripted(t)
@@ -314,7 +325,8 @@ func TestACallThatWasGivenUpSendsNothingMore(t *testing.T) {
 		p, broker := newScripted(t)
 		ctx, stop := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer stop()
-		if n, err := p.Publish(ctx, []outbox.Message{event(slow, 1), event(ack, 2)}); n != 0 || !errors.Is(err, context.DeadlineExceeded) {
+		if n, err := p.Publish(ctx, []outbox.Message{event(slow, 1), event(ack, 2)}); n != 0 ||
+			!errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%d, %v", n, err)
 		}
 		time.Sleep(time.Minute)
@@ -336,9 +348,14 @@ func TestAMessageHasWhatRabbitMQGoesBy(t *testing.T) {
 	above.ID, above.Key, above.Action = long+"i", long+"k", long+"a"
 	wantPublished(t, p, m, atLimit, above)
 	hashed := func(text string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text))) }
-	for i, want := range []sent{{key: "Oslo", id: "1", typ: "Done"}, {key: long, id: long, typ: long}, {key: hashed(above.Key), id: hashed(above.ID), typ: hashed(above.Action)}} {
+	for i, want := range []sent{
+		{key: "Oslo", id: "1", typ: "Done"},
+		{key: long, id: long, typ: long},
+		{key: hashed(above.Key), id: hashed(above.ID), typ: hashed(above.Action)},
+	} {
 		of := []outbox.Message{m, atLimit, above}[i]
-		want.exchange, want.isMandatory, want.contentType, want.mode = "contacts", true, "application/json", amqp.Persistent
+		want.exchange, want.isMandatory, want.contentType, want.mode = "contacts", true, "application/json",
+			amqp.Persistent
 		want.headers = map[string]string{"key": of.Key}
 		for name, value := range of.CloudEvent() {
 			want.headers["cloudEvents:"+name] = value
@@ -353,7 +370,8 @@ func TestAMessageHasWhatRabbitMQGoesBy(t *testing.T) {
 func TestAllMessagesHaveTheRoutingKeyOfTheOptions(t *testing.T) {
 	broker := &scripted{}
 	t.Cleanup(broker.serving.Wait)
-	p := newPublisher(t, "amqp://guest:guest@localhost/", "", rabbitpub.Options{RoutingKey: "queue", Client: amqp.Config{Dial: broker.dial}})
+	p := newPublisher(t, "amqp://guest:guest@localhost/", "",
+		rabbitpub.Options{RoutingKey: "queue", Client: amqp.Config{Dial: broker.dial}})
 	wantPublished(t, p, event("Oslo", 1))
 	if m := broker.messages()[0]; m.key != "queue" || m.headers["key"] != "Oslo" {
 		t.Errorf("the routing key is %q, and the header key %q", m.key, m.headers["key"])
@@ -364,7 +382,8 @@ func TestAllMessagesHaveTheRoutingKeyOfTheOptions(t *testing.T) {
 func TestARefusedMessageCostsNoChannel(t *testing.T) {
 	p, broker := newScripted(t)
 	for range 5 {
-		if n, err := p.Publish(t.Context(), []outbox.Message{event(ack, 1), event(nack, 2)}); n != 1 || !errors.Is(err, rabbitpub.ErrNotConfirmed) {
+		if n, err := p.Publish(t.Context(), []outbox.Message{event(ack, 1), event(nack, 2)}); n != 1 ||
+			!errors.Is(err, rabbitpub.ErrNotConfirmed) {
 			t.Errorf("%d, %v", n, err)
 		}
 	}
@@ -392,7 +411,8 @@ func TestAClosedPublisherHasNoConnection(t *testing.T) {
 			synctest.Wait()
 		}
 		for range 2 {
-			if n, err := p.Publish(t.Context(), []outbox.Message{event(ack, 1)}); n != 0 || err == nil || !strings.Contains(err.Error(), "publisher is closed") {
+			if n, err := p.Publish(t.Context(), []outbox.Message{event(ack, 1)}); n != 0 || err == nil ||
+				!strings.Contains(err.Error(), "publisher is closed") {
 				t.Errorf("%d, %v", n, err)
 			}
 		}

@@ -86,7 +86,8 @@ func (c *strictConn) decideFrame() {
 	}
 	size := int(binary.BigEndian.Uint32(c.partial))
 	switch {
-	case bytes.HasPrefix(c.partial, []byte("AMQP")), size <= frameHeader: // the protocol's name, or an empty or broken frame
+	// the protocol's name, or an empty or broken frame
+	case bytes.HasPrefix(c.partial, []byte("AMQP")), size <= frameHeader:
 		c.ready = append(c.ready, c.partial...)
 	case size > maxDisposition:
 		c.ready, c.pass = append(c.ready, c.partial...), size-len(c.partial)
@@ -115,7 +116,8 @@ func strict(frame []byte) []byte {
 	}
 	isSettled := len(fields) > 3 && isTrue(fields[3])
 	switch outcome := outcomeOf(fields); {
-	case outcome == outcomeAccepted, outcome == outcomeRejected, outcome == outcomeReceived && !isSettled, outcome == 0 && !isSettled:
+	case outcome == outcomeAccepted, outcome == outcomeRejected, outcome == outcomeReceived && !isSettled,
+		outcome == 0 && !isSettled:
 		return frame
 	}
 	return rejection(frame[:head], fields)

@@ -31,7 +31,8 @@ func (r reads) Read(p []byte) (int, error) { return r.Reader.Read(p) }
 
 func TestOnlyOutcomesThatAreNoAcceptanceAreReplaced(t *testing.T) {
 	refused := strict(dispositionOf(0x41, []byte{0x00, 0x53, 0x26, 0x45}))
-	if bytes.Contains(refused, []byte{0x53, 0x26}) || !bytes.Contains(refused, []byte(conditionRefused)) || int(binary.BigEndian.Uint32(refused)) != len(refused) {
+	if bytes.Contains(refused, []byte{0x53, 0x26}) || !bytes.Contains(refused, []byte(conditionRefused)) ||
+		int(binary.BigEndian.Uint32(refused)) != len(refused) {
 		t.Fatalf("a released message gives the frame %x", refused)
 	}
 	for _, test := range []struct {
@@ -48,7 +49,10 @@ func TestOnlyOutcomesThatAreNoAcceptanceAreReplaced(t *testing.T) {
 		{"an outcome with a name", dispositionOf(0x41, []byte{0x00, 0xa3, 1, 'x', 0x45}), true},
 		{"no outcome", dispositionOf(0x41, []byte{0x40}), true},
 		{"released by the sender", dispositionOf(0x42, []byte{0x00, 0x53, 0x26, 0x45}), false},
-		{"a long frame with the bytes of a disposition", frameOf(append([]byte{0x00, 0x53, 0x14}, bytes.Repeat(dispositionOf(0x41, []byte{0x40}), 400)...)), false},
+		{
+			"a long frame with the bytes of a disposition",
+			frameOf(append([]byte{0x00, 0x53, 0x14}, bytes.Repeat(dispositionOf(0x41, []byte{0x40}), 400)...)), false,
+		},
 		{"an empty frame", []byte{0, 0, 0, 8, 2, 0, 0, 0}, false},
 		{"the name of the protocol", []byte("AMQP\x00\x01\x00\x00"), false},
 		{"a disposition that is cut off", frameOf([]byte{0x00, 0x53, performDisposition, 0xc0, 9, 5, 0x41}), false},
@@ -60,7 +64,9 @@ func TestOnlyOutcomesThatAreNoAcceptanceAreReplaced(t *testing.T) {
 		released := dispositionOf(0x41, []byte{0x00, 0x53, 0x26, 0x45})
 		stream := bytes.Join([][]byte{[]byte("AMQP\x03\x01\x00\x00"), test.frame, test.frame, released}, nil)
 		wanted := bytes.Join([][]byte{[]byte("AMQP\x03\x01\x00\x00"), want, want, refused}, nil)
-		for how, cut := range map[string]func(io.Reader) io.Reader{"whole": func(r io.Reader) io.Reader { return r }, "byte by byte": iotest.OneByteReader, "in halves": iotest.HalfReader, "with its end": iotest.DataErrReader} {
+		for how, cut := range map[string]func(io.Reader) io.Reader{"whole": func(r io.Reader) io.Reader {
+			return r
+		}, "byte by byte": iotest.OneByteReader, "in halves": iotest.HalfReader, "with its end": iotest.DataErrReader} {
 			got, err := io.ReadAll(&strictConn{Conn: reads{nil, cut(bytes.NewReader(stream))}})
 			if err != nil || !bytes.Equal(got, wanted) {
 				t.Errorf("%s, read %s: got %x, %v; want %x", test.name, how, got, err, wanted)

@@ -87,8 +87,8 @@ func hasCode(err error, code azservicebus.Code) bool {
 	return ok && said.Code == code
 }
 
-// readSession reads the next session with events, until the session has no more or half of its lock time has passed: the
-// other half is for the event in the handler, and then other sessions have their turn.
+// readSession reads the next session with events, until the session has no more or half of its lock time has passed:
+// the other half is for the event in the handler, and then other sessions have their turn.
 func (c Consumer) readSession(ctx context.Context, handle func(context.Context, outbox.Message) error) error {
 	s, err := c.accept(ctx)
 	if err != nil {
@@ -124,11 +124,16 @@ func (c Consumer) accept(ctx context.Context) (*azservicebus.SessionReceiver, er
 	return c.Client.AcceptNextSessionForSubscription(ctx, c.Entity, c.Subscription, nil)
 }
 
-func consume(ctx context.Context, s *azservicebus.SessionReceiver, received *azservicebus.ReceivedMessage, handle func(context.Context, outbox.Message) error) error {
+func consume(ctx context.Context, s *azservicebus.SessionReceiver, received *azservicebus.ReceivedMessage,
+	handle func(context.Context, outbox.Message) error,
+) error {
 	m, err := Message(received)
 	if err != nil {
 		text := err.Error()
-		return s.DeadLetterMessage(ctx, received, &azservicebus.DeadLetterOptions{Reason: &malformed, ErrorDescription: &text})
+		return s.DeadLetterMessage(ctx, received, &azservicebus.DeadLetterOptions{
+			Reason:           &malformed,
+			ErrorDescription: &text,
+		})
 	}
 	if err := handle(ctx, m); err != nil {
 		return errHandler{fmt.Errorf("consume event %s: %w", m.ID, err)}

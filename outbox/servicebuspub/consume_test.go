@@ -23,7 +23,9 @@ func consuming(t *testing.T, broker *peer.Broker, sessions int) servicebuspub.Co
 	t.Helper()
 	d := newDialer(t, broker)
 	client, err := azservicebus.NewClientFromConnectionString(connection, &azservicebus.ClientOptions{
-		NewWebSocketConn: func(context.Context, azservicebus.NewWebSocketConnArgs) (net.Conn, error) { return d.dial(), nil },
+		NewWebSocketConn: func(context.Context, azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
+			return d.dial(), nil
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +116,8 @@ func TestAnEventThatFailsComesAgainBeforeTheLaterOnes(t *testing.T) {
 		t.Errorf("got %v, want the error of the function, which ends the other sessions", err)
 	}
 	// The other reader may have the session, and try the event once more, before it hears that the first one has ended.
-	if want := []string{"Oslo/1", "Oslo/2", "Oslo/3"}; !slices.Equal(slices.Compact(got), want) || broker.Left(entity) != 3 {
+	if want := []string{"Oslo/1", "Oslo/2", "Oslo/3"}; !slices.Equal(slices.Compact(got), want) ||
+		broker.Left(entity) != 3 {
 		t.Errorf("consumed %v, %d are left", got, broker.Left(entity))
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
@@ -131,7 +134,8 @@ func TestAnEventThatFailsComesAgainBeforeTheLaterOnes(t *testing.T) {
 func TestAMessageIsTheEventThatItWas(t *testing.T) {
 	broker := &peer.Broker{RequiresSession: true}
 	sent := event("Oslo é", 7)
-	sent.Time, sent.TraceParent = time.Date(2026, 11, 23, 1, 2, 3, 4000, time.UTC), "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	sent.Time, sent.TraceParent = time.Date(2026, 11, 23, 1, 2, 3, 4000, time.UTC),
+		"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	if n, err := start(t, broker).Publish(t.Context(), []outbox.Message{sent}); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
@@ -157,7 +161,10 @@ func TestAMessageThatIsNoEventIsADeadLetter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := sender.SendMessage(t.Context(), &azservicebus.Message{MessageID: new("x"), SessionID: new("Oslo"), Body: []byte("hello")}, nil); err != nil {
+	if err := sender.SendMessage(t.Context(), &azservicebus.Message{
+		MessageID: new("x"), SessionID: new("Oslo"),
+		Body: []byte("hello"),
+	}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := start(t, broker).Publish(t.Context(), events("Oslo", 1, 1)); n != 1 || err != nil {

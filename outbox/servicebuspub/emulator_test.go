@@ -45,7 +45,8 @@ func TestAServiceIsReachedByTLSAtAnEndpointOfItsOwn(t *testing.T) {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		_ = (&peer.Broker{RequiresSession: true}).Serve(listener) // a client that has gone does not hear the farewell of TLS
+		// a client that has gone does not hear the farewell of TLS
+		_ = (&peer.Broker{RequiresSession: true}).Serve(listener)
 	}()
 	defer func() { listener.Close(); <-served }()
 	roots := x509.NewCertPool()
@@ -69,7 +70,8 @@ func TestAnEmulatorIsTakenWithAWarning(t *testing.T) {
 	broker := &peer.Broker{RequiresSession: true}
 	connection := listen(t, broker)
 	var warned []error
-	p, err := servicebuspub.OpenConnectionString(t.Context(), connection, entity, servicebuspub.Options{Warn: func(err error) { warned = append(warned, err) }})
+	p, err := servicebuspub.OpenConnectionString(t.Context(), connection, entity,
+		servicebuspub.Options{Warn: func(err error) { warned = append(warned, err) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +88,8 @@ func TestAnEmulatorIsTakenWithAWarning(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 	defer stop()
 	all := &consumed{got: map[string][]string{}, left: 3, stop: stop}
-	if err := (servicebuspub.Consumer{Client: client, Entity: entity}).Run(ctx, all.handle); err != nil || len(all.got["Oslo"]) != 3 {
+	if err := (servicebuspub.Consumer{Client: client, Entity: entity}).Run(ctx, all.handle); err != nil ||
+		len(all.got["Oslo"]) != 3 {
 		t.Errorf("consumed %v, %v", all.got, err)
 	}
 	if err := client.Close(t.Context()); err != nil {

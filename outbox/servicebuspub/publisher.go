@@ -45,7 +45,9 @@ type Publisher struct {
 
 // Open makes a publisher to a queue or topic of a namespace, given by its full name. Open reads the entity's settings,
 // and refuses an entity that cannot keep the promises of an outbox. The publisher connects at its first use.
-func Open(ctx context.Context, namespace string, credential azcore.TokenCredential, entity string, o Options) (*Publisher, error) {
+func Open(ctx context.Context, namespace string, credential azcore.TokenCredential, entity string,
+	o Options,
+) (*Publisher, error) {
 	client, err := azservicebus.NewClient(namespace, credential, o.clientOptions(false))
 	if err != nil {
 		return nil, fmt.Errorf("make a client of Service Bus: %w", err)
@@ -76,13 +78,18 @@ func isEmulator(connection string) bool {
 // clientOptions returns the options of the client, with few retries and strict connections.
 func (o Options) clientOptions(isPlain bool) *azservicebus.ClientOptions {
 	if o.Client.RetryOptions == (azservicebus.RetryOptions{}) {
-		o.Client.RetryOptions = azservicebus.RetryOptions{MaxRetries: 1, RetryDelay: 100 * time.Millisecond, MaxRetryDelay: time.Second}
+		o.Client.RetryOptions = azservicebus.RetryOptions{
+			MaxRetries: 1, RetryDelay: 100 * time.Millisecond,
+			MaxRetryDelay: time.Second,
+		}
 	}
 	strict := strictly(o.Client, isPlain)
 	return &strict
 }
 
-func open(ctx context.Context, client *azservicebus.Client, settings *admin.Client, err error, entity string, o Options) (*Publisher, error) {
+func open(ctx context.Context, client *azservicebus.Client, settings *admin.Client, err error, entity string,
+	o Options,
+) (*Publisher, error) {
 	closing := func() error {
 		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer stop()
@@ -236,7 +243,8 @@ func isTooLarge(err error) bool {
 // content.
 func isAboutMessage(err error) bool {
 	switch condition(err) {
-	case amqp.ErrCondDecodeError, amqp.ErrCondInvalidField, "com.microsoft:argument-error", "com.microsoft:argument-out-of-range":
+	case amqp.ErrCondDecodeError, amqp.ErrCondInvalidField, "com.microsoft:argument-error",
+		"com.microsoft:argument-out-of-range":
 		return true
 	}
 	return isTooLarge(err)

@@ -50,7 +50,9 @@ func newDialer(t *testing.T, broker *peer.Broker) *dialer {
 }
 
 // open makes a publisher to a fit queue of the broker.
-func open(t *testing.T, dial func(context.Context, azservicebus.NewWebSocketConnArgs) (net.Conn, error)) *servicebuspub.Publisher {
+func open(t *testing.T, dial func(context.Context, azservicebus.NewWebSocketConnArgs) (net.Conn,
+	error),
+) *servicebuspub.Publisher {
 	t.Helper()
 	o := settings(pages{"/contacts": queue(true, true)})
 	o.Client.NewWebSocketConn = dial
@@ -104,7 +106,8 @@ func TestOnlyTheOutcomeAcceptedIsAnAcceptance(t *testing.T) {
 			broker.RefuseAlways(msgs[1].ID, way)
 			n, err := p.Publish(t.Context(), msgs)
 			if n > 1 || err == nil || feed.IsPoison(err) {
-				t.Errorf("Publish of a message that the service has %s: %d accepted, %v; want at most 1 and an error that may pass", way, n, err)
+				t.Errorf("Publish of a message that the service has %s: %d accepted, %v; want at most 1 and an error "+
+					"that may pass", way, n, err)
 			}
 			broker.RefuseAlways(msgs[1].ID, "")
 			for msgs = msgs[n:]; len(msgs) > 0 && t.Context().Err() == nil; msgs = msgs[n:] {
@@ -122,7 +125,10 @@ func TestOnlyTheOutcomeAcceptedIsAnAcceptance(t *testing.T) {
 // received is what the queue has accepted.
 func received(broker *peer.Broker) (all []outboxtest.Received) {
 	for _, m := range broker.Messages(entity) {
-		r := outboxtest.Received{ID: m.ID, Key: m.SessionID, Attributes: map[string]string{}, Trace: map[string]string{}, ContentType: m.ContentType, Data: m.Data}
+		r := outboxtest.Received{
+			ID: m.ID, Key: m.SessionID, Attributes: map[string]string{},
+			Trace: map[string]string{}, ContentType: m.ContentType, Data: m.Data,
+		}
 		for name, value := range m.Properties {
 			if name, ok := strings.CutPrefix(name, "cloudEvents:"); ok {
 				r.Attributes[name], _ = value.(string)
@@ -138,7 +144,8 @@ func received(broker *peer.Broker) (all []outboxtest.Received) {
 
 func event(key string, seq int) outbox.Message {
 	return outbox.Message{
-		ID: fmt.Sprintf("%s/%d", key, seq), Key: key, Action: "ContactCreatedEvent", Source: "/contacts", Seq: uint64(seq),
+		ID: fmt.Sprintf("%s/%d", key, seq), Key: key, Action: "ContactCreatedEvent", Source: "/contacts",
+		Seq:  uint64(seq),
 		Data: fmt.Appendf(nil, `{"n":%d}`, seq),
 	}
 }
@@ -168,7 +175,8 @@ func TestAMessageHasWhatServiceBusGoesBy(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	m := broker.Messages(entity)[0]
-	if m.ID != "Oslo/7" || m.SessionID != "Oslo" || m.PartitionKey != "Oslo" || m.Subject != "ContactCreatedEvent" || m.ContentType != "application/json" {
+	if m.ID != "Oslo/7" || m.SessionID != "Oslo" || m.PartitionKey != "Oslo" || m.Subject != "ContactCreatedEvent" ||
+		m.ContentType != "application/json" {
 		t.Errorf("got %+v", m)
 	}
 	if m.Properties["cloudEvents:type"] != "ContactCreatedEvent" || string(m.Data) != `{"n":7}` {
@@ -179,14 +187,16 @@ func TestAMessageHasWhatServiceBusGoesBy(t *testing.T) {
 // A batch that is refused for one of its messages says nothing of the others.
 func TestAMessageThatIsNeverTakenIsPoisonByItself(t *testing.T) {
 	for _, condition := range []string{
-		"amqp:link:message-size-exceeded", "amqp:decode-error", "amqp:invalid-field", "com.microsoft:argument-error", "com.microsoft:argument-out-of-range",
+		"amqp:link:message-size-exceeded", "amqp:decode-error", "amqp:invalid-field", "com.microsoft:argument-error",
+		"com.microsoft:argument-out-of-range",
 	} {
 		broker := &peer.Broker{RequiresSession: true}
 		p := start(t, broker)
 		msgs := events("Oslo", 1, 9)
 		broker.RefuseAlways("Oslo/4", condition)
 		n, err := p.Publish(t.Context(), msgs)
-		if n != 3 || !feed.IsPoison(err) || errors.Is(err, outbox.ErrTooLarge) != (condition == "amqp:link:message-size-exceeded") {
+		if n != 3 || !feed.IsPoison(err) || errors.Is(err,
+			outbox.ErrTooLarge) != (condition == "amqp:link:message-size-exceeded") {
 			t.Errorf("%s: %d, %v", condition, n, err)
 		}
 		if n, err = p.Publish(t.Context(), msgs[4:]); n != 5 || err != nil {
@@ -229,14 +239,16 @@ func TestAPublisherIsClosedWhileItPublishes(t *testing.T) {
 		t.Error(err)
 	}
 	publishing.Wait()
-	if n, err := p.Publish(t.Context(), events("k", 1, 1)); n != 0 || err == nil || !strings.Contains(err.Error(), "publisher is closed") {
+	if n, err := p.Publish(t.Context(), events("k", 1, 1)); n != 0 || err == nil ||
+		!strings.Contains(err.Error(), "publisher is closed") {
 		t.Errorf("afterwards %d, %v", n, err)
 	}
 }
 
 func TestWhatMayPassIsNoPoison(t *testing.T) {
 	for _, condition := range []string{
-		"com.microsoft:server-busy", "com.microsoft:timeout", "amqp:unauthorized-access", "amqp:not-allowed", "amqp:resource-limit-exceeded",
+		"com.microsoft:server-busy", "com.microsoft:timeout", "amqp:unauthorized-access", "amqp:not-allowed",
+		"amqp:resource-limit-exceeded",
 		"com.microsoft:entity-disabled", "amqp:internal-error", "amqp:not-found", "com.example:unknown",
 	} {
 		broker := &peer.Broker{RequiresSession: true}

@@ -27,7 +27,8 @@ func (o Options) checkEntity(ctx context.Context, client *admin.Client, entity s
 		warn = func(err error) { slog.Warn("Service Bus", "entity", entity, "error", err) }
 	}
 	if client == nil {
-		warn(fmt.Errorf("whether %s has duplicate detection and sessions is not known: the emulator does not show it", entity))
+		warn(fmt.Errorf("whether %s has duplicate detection and sessions is not known: the emulator does not show it",
+			entity))
 		return nil
 	}
 	err := judge(ctx, client, entity, warn)
@@ -73,7 +74,9 @@ func judge(ctx context.Context, client *admin.Client, entity string, warn func(e
 
 // subscriptions warns of a topic's subscriptions without sessions. It reports whether some have sessions, or no
 // subscription exists yet.
-func subscriptions(ctx context.Context, client *admin.Client, topic string, warn func(error)) (ordered bool, err error) {
+func subscriptions(ctx context.Context, client *admin.Client, topic string, warn func(error)) (ordered bool,
+	err error,
+) {
 	var without []string
 	for pages := client.NewListSubscriptionsPager(topic, nil); pages.More(); {
 		page, err := pages.NextPage(ctx)

@@ -29,7 +29,10 @@ func (p pages) Do(r *http.Request) (*http.Response, error) {
 	if _, err := fmt.Sscan(body, &status); err == nil {
 		body = ""
 	}
-	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+	return &http.Response{
+		StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)),
+		Request: r,
+	}, nil
 }
 
 func queue(deduplicates, sessions bool) string {
@@ -43,7 +46,8 @@ func entry(description string, deduplicates, sessions bool) string {
 }
 
 func topic(deduplicates bool) string {
-	return strings.Replace(entry("TopicDescription", deduplicates, false), "<RequiresSession>false</RequiresSession>", "", 1)
+	return strings.Replace(entry("TopicDescription", deduplicates, false), "<RequiresSession>false</RequiresSession>",
+		"", 1)
 }
 
 func subscriptions(sessions ...bool) string {
@@ -69,18 +73,44 @@ func TestAnEntityThatIsNotFitIsRefused(t *testing.T) {
 		want  []error // of the refusal; none is a fit entity
 		warn  int
 	}{
-		"fit queue":                              {pages{"/contacts": queue(true, true)}, nil, 0},
-		"queue without duplicate detection":      {pages{"/contacts": queue(false, true)}, []error{servicebuspub.ErrNoDuplicateDetection}, 0},
-		"queue without sessions":                 {pages{"/contacts": queue(true, false)}, []error{servicebuspub.ErrNoSessions}, 0},
-		"queue without both":                     {pages{"/contacts": queue(false, false)}, []error{servicebuspub.ErrNoDuplicateDetection, servicebuspub.ErrNoSessions}, 0},
-		"fit topic":                              {pages{"/contacts": topic(true), path: subscriptions(true, true)}, nil, 0},
-		"topic without subscriptions":            {pages{"/contacts": topic(true), path: subscriptions()}, nil, 0},
-		"topic without duplicate detection":      {pages{"/contacts": topic(false), path: subscriptions(true)}, []error{servicebuspub.ErrNoDuplicateDetection}, 0},
-		"topic with a subscription of each kind": {pages{"/contacts": topic(true), path: subscriptions(false, true)}, nil, 1},
-		"topic of which no subscription is fit":  {pages{"/contacts": topic(true), path: subscriptions(false, false)}, []error{servicebuspub.ErrNoSessions}, 0},
-		"nothing":                                {pages{}, []error{servicebuspub.ErrNotFound}, 0},
-		"no right to read it":                    {pages{"/contacts": "401"}, nil, 1},
-		"no right to read it either":             {pages{"/contacts": "403"}, nil, 1},
+		"fit queue": {pages{"/contacts": queue(true, true)}, nil, 0},
+		"queue without duplicate detection": {
+			pages{"/contacts": queue(false, true)},
+			[]error{servicebuspub.ErrNoDuplicateDetection},
+			0,
+		},
+		"queue without sessions": {
+			pages{"/contacts": queue(true, false)},
+			[]error{servicebuspub.ErrNoSessions},
+			0,
+		},
+		"queue without both": {
+			pages{"/contacts": queue(false, false)},
+			[]error{servicebuspub.ErrNoDuplicateDetection, servicebuspub.ErrNoSessions},
+			0,
+		},
+		"fit topic": {
+			pages{"/contacts": topic(true), path: subscriptions(true, true)},
+			nil, 0,
+		},
+		"topic without subscriptions": {pages{"/contacts": topic(true), path: subscriptions()}, nil, 0},
+		"topic without duplicate detection": {
+			pages{"/contacts": topic(false), path: subscriptions(true)},
+			[]error{servicebuspub.ErrNoDuplicateDetection},
+			0,
+		},
+		"topic with a subscription of each kind": {
+			pages{"/contacts": topic(true), path: subscriptions(false, true)},
+			nil, 1,
+		},
+		"topic of which no subscription is fit": {
+			pages{"/contacts": topic(true), path: subscriptions(false, false)},
+			[]error{servicebuspub.ErrNoSessions},
+			0,
+		},
+		"nothing":                    {pages{}, []error{servicebuspub.ErrNotFound}, 0},
+		"no right to read it":        {pages{"/contacts": "401"}, nil, 1},
+		"no right to read it either": {pages{"/contacts": "403"}, nil, 1},
 	} {
 		for _, unfit := range []bool{false, true} {
 			warned := 0
@@ -107,7 +137,8 @@ func TestAnEntityThatIsNotFitIsRefused(t *testing.T) {
 }
 
 func TestAManagementThatIsAwayRefuses(t *testing.T) {
-	if p, err := servicebuspub.OpenConnectionString(t.Context(), connection, entity, settings(pages{"/contacts": "503"})); err == nil {
+	if p, err := servicebuspub.OpenConnectionString(t.Context(), connection, entity,
+		settings(pages{"/contacts": "503"})); err == nil {
 		p.Close()
 		t.Error("a publisher whose entity could not be checked is opened")
 	}
@@ -115,7 +146,8 @@ func TestAManagementThatIsAwayRefuses(t *testing.T) {
 
 func TestAConnectionStringThatIsNoneIsRefused(t *testing.T) {
 	for _, text := range []string{"", "Endpoint=", "nonsense"} {
-		if p, err := servicebuspub.OpenConnectionString(t.Context(), text, entity, servicebuspub.Options{}); err == nil {
+		if p, err := servicebuspub.OpenConnectionString(t.Context(), text, entity,
+			servicebuspub.Options{}); err == nil {
 			p.Close()
 			t.Errorf("%q is taken", text)
 		}

@@ -60,13 +60,22 @@ type Publisher struct {
 func New(to string, o Options) (*Publisher, error) {
 	parsed, err := url.Parse(to)
 	if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" {
-		return nil, &changefeed.OptionError{Field: "URL", Value: redacted(parsed), Want: "one such as https://example.com/events"}
+		return nil, &changefeed.OptionError{
+			Field: "URL", Value: redacted(parsed),
+			Want: "one such as https://example.com/events",
+		}
 	}
 	if o.Secret != nil && len(o.Secret) == 0 {
-		return nil, &changefeed.OptionError{Field: "Secret", Value: "empty", Want: "at least one byte, or nil for no signatures"}
+		return nil, &changefeed.OptionError{
+			Field: "Secret", Value: "empty",
+			Want: "at least one byte, or nil for no signatures",
+		}
 	}
 	if o.Timeout < 0 {
-		return nil, &changefeed.OptionError{Field: "Timeout", Value: o.Timeout.String(), Want: "a positive duration, or zero for 30 s"}
+		return nil, &changefeed.OptionError{
+			Field: "Timeout", Value: o.Timeout.String(),
+			Want: "a positive duration, or zero for 30 s",
+		}
 	}
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	if o.Transport == nil {
@@ -164,8 +173,10 @@ func (p *Publisher) encodeRequest(m *outbox.Message) (header http.Header, body [
 
 // ofTheReceiver are the statuses from 400 to 499 that say nothing about the event.
 var ofTheReceiver = []int{
-	http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusProxyAuthRequired,
-	http.StatusRequestTimeout, http.StatusGone, http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusTooManyRequests,
+	http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed,
+	http.StatusProxyAuthRequired,
+	http.StatusRequestTimeout, http.StatusGone, http.StatusMisdirectedRequest, http.StatusTooEarly,
+	http.StatusTooManyRequests,
 }
 
 // ofTheWay are the statuses from 500 on with which a broken receiver, or a proxy before it, answers all events.

@@ -17,7 +17,8 @@ import (
 
 const (
 	structuredType = "application/cloudevents+json"
-	maxBody        = 4 << 20 // an event may be as large as a document, 2 MB, and grows inside the JSON of the structured mode
+	// an event may be as large as a document, 2 MB, and grows inside the JSON of the structured mode
+	maxBody = 4 << 20
 )
 
 // envelope returns a message in the structured mode. The data is the last member, byte for byte.
@@ -64,7 +65,8 @@ func Receive(r *http.Request, secrets ...[]byte) (outbox.Message, error) {
 	case err == nil && kind == structuredType:
 		return open(body)
 	case err != nil || kind != outbox.ContentType:
-		return outbox.Message{}, fmt.Errorf("%w: content type %q: want %s or %s", ErrMalformed, r.Header.Get("Content-Type"), outbox.ContentType, structuredType)
+		return outbox.Message{}, fmt.Errorf("%w: content type %q: want %s or %s", ErrMalformed,
+			r.Header.Get("Content-Type"), outbox.ContentType, structuredType)
 	}
 	attributes, err := cloudevent.Attributes(r.Header)
 	if err != nil {

@@ -72,7 +72,8 @@ func Verify(header http.Header, body []byte, secrets ...[]byte) error {
 		return err
 	}
 	for _, secret := range secrets {
-		if len(secret) > 0 && hmac.Equal(given, signature(header, body, t, secret)) { // everybody knows the empty secret
+		// everybody knows the empty secret
+		if len(secret) > 0 && hmac.Equal(given, signature(header, body, t, secret)) {
 			return nil
 		}
 	}

@@ -22,14 +22,16 @@ func TestASignatureIsWhatItsDocumentationSays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { // where it is midnight at the beginning of 2000
 		header := http.Header{
-			"Ce-Id": {"1"}, "Ce-Source": {"/things"}, "Ce-Type": {"Done"}, "Ce-Specversion": {"1.0"}, "Content-Type": {"application/json"}, "X-Other": {"x"},
+			"Ce-Id": {"1"}, "Ce-Source": {"/things"}, "Ce-Type": {"Done"}, "Ce-Specversion": {"1.0"},
+			"Content-Type": {"application/json"}, "X-Other": {"x"},
 			"Changefeed-Signature": {"t=946684800,v1=" + byHand},
 		}
 		if err := webhookpub.Verify(header, []byte(`{}`), secret); err != nil {
 			t.Error(err)
 		}
 		header.Set(webhookpub.SignatureHeader, "t=946684800,v1="+byAnybody)
-		if err := webhookpub.Verify(header, []byte(`{}`), nil, []byte{}, secret); !errors.Is(err, webhookpub.ErrSignature) {
+		if err := webhookpub.Verify(header, []byte(`{}`), nil, []byte{}, secret); !errors.Is(err,
+			webhookpub.ErrSignature) {
 			t.Errorf("signed with the empty secret: %v, want %v", err, webhookpub.ErrSignature)
 		}
 	})
@@ -62,7 +64,9 @@ func TestOnlyWhatWasSignedIsAccepted(t *testing.T) {
 			return func(r *http.Request) { r.Header.Set(name, value) }
 		}
 		for name, change := range map[string]func(r *http.Request){
-			"another body":         func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(string(body) + " ")) },
+			"another body": func(r *http.Request) {
+				r.Body = io.NopCloser(strings.NewReader(string(body) + " "))
+			},
 			"another id":           set("Ce-Id", "2"),
 			"an attribute more":    set("Ce-Extra", "x"),
 			"another content type": set("Content-Type", "application/json; charset=utf-8"),
@@ -91,7 +95,9 @@ func TestARequestIsGoodForMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent *http.Request
 		transport := newServer(t, func(_ http.ResponseWriter, r *http.Request) { sent = r })
-		if _, err := publisher(t, "http://receiver", webhookpub.Options{Secret: secret, Transport: transport}).Publish(t.Context(), []outbox.Message{event}); err != nil {
+		if _, err := publisher(t, "http://receiver",
+			webhookpub.Options{Secret: secret, Transport: transport}).Publish(t.Context(),
+			[]outbox.Message{event}); err != nil {
 			t.Fatal(err)
 		}
 		transport.CloseIdleConnections()
@@ -100,7 +106,10 @@ func TestARequestIsGoodForMinutes(t *testing.T) {
 			want error
 		}{{0, nil}, {webhookpub.Tolerance, nil}, {time.Second, webhookpub.ErrSignature}} {
 			time.Sleep(step.pass)
-			for name, verify := range map[string]func(http.Header, []byte, ...[]byte) error{"Verify": webhookpub.Verify, "VerifyStandard": webhookpub.VerifyStandard} {
+			for name, verify := range map[string]func(http.Header, []byte, ...[]byte) error{
+				"Verify":         webhookpub.Verify,
+				"VerifyStandard": webhookpub.VerifyStandard,
+			} {
 				if err := verify(sent.Header, event.Data, secret); !errors.Is(err, step.want) {
 					t.Errorf("%s after %v more: %v, want %v", name, step.pass, err, step.want)
 				}
@@ -121,19 +130,37 @@ func TestWhatIsNoEventIsRefused(t *testing.T) {
 		kind, body string
 		want       error
 	}{
-		"no content type":     {"", `{}`, webhookpub.ErrMalformed},
-		"a form":              {"application/x-www-form-urlencoded", `a=b`, webhookpub.ErrMalformed},
-		"a batch":             {"application/cloudevents-batch+json", `[]`, webhookpub.ErrMalformed},
-		"no attributes":       {"application/json", `{}`, webhookpub.ErrMalformed},
-		"no object":           {"application/cloudevents+json", `[]`, webhookpub.ErrMalformed},
-		"half an object":      {"application/cloudevents+json", `{"id":"1"`, webhookpub.ErrMalformed},
-		"a number for an id":  {"application/cloudevents+json", `{"specversion":"1.0","id":1}`, webhookpub.ErrMalformed},
-		"an attribute object": {"application/cloudevents+json", `{"specversion":"1.0","id":"1","x":{}}`, webhookpub.ErrMalformed},
-		"data twice":          {"application/cloudevents+json", `{"specversion":"1.0","id":"1","data":1,"data_base64":"MQ=="}`, webhookpub.ErrMalformed},
-		"data that is binary": {"application/cloudevents+json", `{"specversion":"1.0","id":"1","data_base64":"/w=="}`, webhookpub.ErrMalformed},
-		"data in no base64":   {"application/cloudevents+json", `{"specversion":"1.0","id":"1","data_base64":"%"}`, webhookpub.ErrMalformed},
-		"more than 4 MB":      {"application/json", strings.Repeat("x", 4<<20+1), outbox.ErrTooLarge},
-		"an id that is empty": {"application/cloudevents+json; charset=utf-8", `{"specversion":"1.0","id":""}`, webhookpub.ErrMalformed},
+		"no content type": {"", `{}`, webhookpub.ErrMalformed},
+		"a form":          {"application/x-www-form-urlencoded", `a=b`, webhookpub.ErrMalformed},
+		"a batch":         {"application/cloudevents-batch+json", `[]`, webhookpub.ErrMalformed},
+		"no attributes":   {"application/json", `{}`, webhookpub.ErrMalformed},
+		"no object":       {"application/cloudevents+json", `[]`, webhookpub.ErrMalformed},
+		"half an object":  {"application/cloudevents+json", `{"id":"1"`, webhookpub.ErrMalformed},
+		"a number for an id": {
+			"application/cloudevents+json", `{"specversion":"1.0","id":1}`,
+			webhookpub.ErrMalformed,
+		},
+		"an attribute object": {
+			"application/cloudevents+json", `{"specversion":"1.0","id":"1","x":{}}`,
+			webhookpub.ErrMalformed,
+		},
+		"data twice": {
+			"application/cloudevents+json",
+			`{"specversion":"1.0","id":"1","data":1,"data_base64":"MQ=="}`, webhookpub.ErrMalformed,
+		},
+		"data that is binary": {
+			"application/cloudevents+json", `{"specversion":"1.0","id":"1","data_base64":"/w=="}`,
+			webhookpub.ErrMalformed,
+		},
+		"data in no base64": {
+			"application/cloudevents+json", `{"specversion":"1.0","id":"1","data_base64":"%"}`,
+			webhookpub.ErrMalformed,
+		},
+		"more than 4 MB": {"application/json", strings.Repeat("x", 4<<20+1), outbox.ErrTooLarge},
+		"an id that is empty": {
+			"application/cloudevents+json; charset=utf-8", `{"specversion":"1.0","id":""}`,
+			webhookpub.ErrMalformed,
+		},
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(c.body))
 		r.Header.Set("Content-Type", c.kind)
@@ -154,15 +181,24 @@ func TestWhatIsNoEventIsRefused(t *testing.T) {
 func TestEventsOfOtherSendersAreRead(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ subject, kind, body string }{
-		"structured, in base64": {"", "application/cloudevents+json", `{"specversion":"1.0","id":"1","source":"/s","type":"a","subject":"k k","partitionkey":"k k","retries":3,"sampled":true,"dataschema":null,"datacontenttype":"application/json","data_base64":"eyJuIjoxfQ=="}`},
-		"structured":            {"", "application/cloudevents+json; charset=UTF-8", `{"data":{"n":1},"id":"1","partitionkey":"k k","source":"/s","specversion":"1.0","type":"a"}`},
-		"binary, escaped":       {"k%20k", "application/json", `{"n":1}`},
-		"binary, in quotes":     {`"k\ k"`, "application/json", `{"n":1}`},
+		"structured, in base64": {
+			"", "application/cloudevents+json",
+			`{"specversion":"1.0","id":"1","source":"/s","type":"a","subject":"k k","partitionkey":"k k","retries":3,"sampled":true,"dataschema":null,"datacontenttype":"application/json","data_base64":"eyJuIjoxfQ=="}`,
+		},
+		"structured": {
+			"", "application/cloudevents+json; charset=UTF-8",
+			`{"data":{"n":1},"id":"1","partitionkey":"k k","source":"/s","specversion":"1.0","type":"a"}`,
+		},
+		"binary, escaped":   {"k%20k", "application/json", `{"n":1}`},
+		"binary, in quotes": {`"k\ k"`, "application/json", `{"n":1}`},
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(c.body))
 		r.Header.Set("Content-Type", c.kind)
 		if c.subject != "" {
-			for name, value := range map[string]string{"specversion": "1.0", "id": "1", "source": "/s", "type": "a", "partitionkey": c.subject} {
+			for name, value := range map[string]string{
+				"specversion": "1.0", "id": "1", "source": "/s", "type": "a",
+				"partitionkey": c.subject,
+			} {
 				r.Header.Set("ce-"+name, value)
 			}
 		}
@@ -195,7 +231,10 @@ func ExampleReceive() {
 	}
 	defer to.Close()
 	fmt.Println(to.Publish(context.Background(), []outbox.Message{
-		{ID: "1", Key: "ada", Action: "ContactCreatedEvent", Source: "/contacts", Seq: 1, Data: []byte(`{"name":"Ada"}`)},
+		{
+			ID: "1", Key: "ada", Action: "ContactCreatedEvent", Source: "/contacts", Seq: 1,
+			Data: []byte(`{"name":"Ada"}`),
+		},
 	}))
 	// Output:
 	// ada 1 ContactCreatedEvent {"name":"Ada"}

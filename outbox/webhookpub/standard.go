@@ -83,7 +83,8 @@ func VerifyStandard(header http.Header, body []byte, secrets ...[]byte) error {
 			continue // a signature of another version
 		}
 		for _, secret := range secrets {
-			if len(secret) > 0 && hmac.Equal(given, standardMAC(header.Get(standardID), t, body, secret)) { // everybody knows the empty secret
+			// everybody knows the empty secret
+			if len(secret) > 0 && hmac.Equal(given, standardMAC(header.Get(standardID), t, body, secret)) {
 				return nil
 			}
 		}

@@ -64,14 +64,18 @@ func TestRequestsHaveAStandardSignature(t *testing.T) {
 				t.Errorf("%s: %v, want %v", name, err, webhookpub.ErrSignature)
 			}
 		}
-		if err := webhookpub.VerifyStandard(req.Header, append(body, ' '), secret); !errors.Is(err, webhookpub.ErrSignature) {
+		if err := webhookpub.VerifyStandard(req.Header, append(body, ' '), secret); !errors.Is(err,
+			webhookpub.ErrSignature) {
 			t.Errorf("another body: %v, want %v", err, webhookpub.ErrSignature)
 		}
 	}
 	at := strconv.FormatInt(time.Now().Unix(), 10)
 	ofNobody := hmac.New(sha256.New, nil)
 	ofNobody.Write([]byte("1." + at + ".{}"))
-	forged := http.Header{"Webhook-Id": {"1"}, "Webhook-Timestamp": {at}, "Webhook-Signature": {"v1," + base64.StdEncoding.EncodeToString(ofNobody.Sum(nil))}}
+	forged := http.Header{
+		"Webhook-Id": {"1"}, "Webhook-Timestamp": {at},
+		"Webhook-Signature": {"v1," + base64.StdEncoding.EncodeToString(ofNobody.Sum(nil))},
+	}
 	if err := webhookpub.VerifyStandard(forged, []byte("{}"), nil, []byte{}); !errors.Is(err, webhookpub.ErrSignature) {
 		t.Errorf("signed with the empty secret: %v, want %v", err, webhookpub.ErrSignature)
 	}
@@ -91,9 +95,11 @@ func TestASecretIsReadInBothForms(t *testing.T) {
 	}
 }
 
-var standardWebhooks = flag.String("standardwebhooks", "", "the `directory` of the programs that verify signatures with the libraries for Standard Webhooks")
+var standardWebhooks = flag.String("standardwebhooks", "",
+	"the `directory` of the programs that verify signatures with the libraries for Standard Webhooks")
 
-// TestTheLibrariesForStandardWebhooksAcceptRequests gives requests to programs in other languages, which print ok or refused for each.
+// TestTheLibrariesForStandardWebhooksAcceptRequests gives requests to programs in other languages, which print ok or
+// refused for each.
 func TestTheLibrariesForStandardWebhooksAcceptRequests(t *testing.T) {
 	if *standardWebhooks == "" {
 		t.Skip("this needs -standardwebhooks, as in make conformance-standardwebhooks")

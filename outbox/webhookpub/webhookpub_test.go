@@ -119,7 +119,10 @@ func TestTheSuiteHoldsInBothModes(t *testing.T) {
 				return outboxtest.Broker{
 					Publisher: func(t *testing.T) outbox.Publisher {
 						return publisher(t, server.URL, webhookpub.Options{
-							Structured: structured, Secret: secret, Transport: &http.Transport{DialContext: line.Dial, MaxIdleConnsPerHost: 64},
+							Structured: structured, Secret: secret, Transport: &http.Transport{
+								DialContext:         line.Dial,
+								MaxIdleConnsPerHost: 64,
+							},
 						})
 					},
 					Received:  r.received,
@@ -146,7 +149,8 @@ func publisher(t *testing.T, url string, o webhookpub.Options) *webhookpub.Publi
 
 // event is one of those of a test.
 var event = outbox.Message{
-	ID: "1", Key: "Zoë", Action: "Done", Source: "/things", Seq: 7, Time: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC), Data: []byte(`{"a" : "é"}`),
+	ID: "1", Key: "Zoë", Action: "Done", Source: "/things", Seq: 7, Time: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),
+	Data: []byte(`{"a" : "é"}`),
 }
 
 // request publishes the event, and gives what was sent.
@@ -178,8 +182,10 @@ func TestARequestIsWhatTheBindingSays(t *testing.T) {
 	mine := http.Header{"Authorization": {"Bearer x"}, "User-Agent": {"shop"}}
 	req, body := request(t, webhookpub.Options{Header: mine}, "/events?code=1")
 	want := map[string]string{
-		"Content-Type": "application/json", "Authorization": "Bearer x", "User-Agent": "shop", "Changefeed-Signature": "",
-		"Ce-Specversion": "1.0", "Ce-Id": "1", "Ce-Source": "/things", "Ce-Type": "Done", "Ce-Subject": "Zo%C3%AB", "Ce-Partitionkey": "Zo%C3%AB",
+		"Content-Type": "application/json", "Authorization": "Bearer x", "User-Agent": "shop",
+		"Changefeed-Signature": "",
+		"Ce-Specversion":       "1.0", "Ce-Id": "1", "Ce-Source": "/things", "Ce-Type": "Done",
+		"Ce-Subject": "Zo%C3%AB", "Ce-Partitionkey": "Zo%C3%AB",
 		"Ce-Time": "2026-03-04T05:06:07Z", "Ce-Sequence": "00000000000000000007", "Ce-Traceparent": "",
 	}
 	for name, value := range want {
@@ -187,13 +193,15 @@ func TestARequestIsWhatTheBindingSays(t *testing.T) {
 			t.Errorf("header %s is %q, want %q", name, got, value)
 		}
 	}
-	if req.Method != http.MethodPost || req.URL.String() != "/events?code=1" || string(body) != string(event.Data) || len(mine) != 2 {
+	if req.Method != http.MethodPost || req.URL.String() != "/events?code=1" || string(body) != string(event.Data) ||
+		len(mine) != 2 {
 		t.Errorf("%s %s with the body %s, by the options %v", req.Method, req.URL, body, mine)
 	}
 	req, body = request(t, webhookpub.Options{Structured: true}, "")
 	wantBody := `{"datacontenttype":"application/json","id":"1","partitionkey":"Zoë","sequence":"00000000000000000007","source":"/things",` +
 		`"specversion":"1.0","subject":"Zoë","time":"2026-03-04T05:06:07Z","type":"Done","data":{"a" : "é"}}`
-	if string(body) != wantBody || req.Header.Get("Content-Type") != "application/cloudevents+json" || req.Header.Get("ce-id") != "" || req.UserAgent() != "changefeed" {
+	if string(body) != wantBody || req.Header.Get("Content-Type") != "application/cloudevents+json" ||
+		req.Header.Get("ce-id") != "" || req.UserAgent() != "changefeed" {
 		t.Errorf("structured: %s\n%s\nwant\n%s", req.Header, body, wantBody)
 	}
 }
@@ -204,7 +212,8 @@ func TestAnAnswerSaysWhetherTheEventComesAgain(t *testing.T) {
 	for status, want := range map[int]string{
 		200: "", 202: "", 204: "", 299: "",
 		301: "again", 302: "again", 304: "again", 307: "again", 308: "again",
-		401: "again", 403: "again", 404: "again", 405: "again", 407: "again", 408: "again", 410: "again", 421: "again", 425: "again", 429: "again",
+		401: "again", 403: "again", 404: "again", 405: "again", 407: "again", 408: "again", 410: "again", 421: "again",
+		425: "again", 429: "again",
 		500: "refused", 501: "refused", 502: "again", 503: "again", 504: "again", 599: "refused",
 		400: "never", 402: "never", 409: "never", 413: "large", 415: "never", 422: "never", 451: "never", 499: "never",
 	} {
@@ -233,7 +242,8 @@ func TestAnAnswerSaysWhetherTheEventComesAgain(t *testing.T) {
 		if got != want || asked != 1 {
 			t.Errorf("answer %d: %q after %d requests, want %q (%v)", status, got, asked, want, err)
 		}
-		if err != nil && (n != 0 || !strings.Contains(err.Error(), fmt.Sprint(status)) || len(err.Error()) > 400 || strings.Contains(err.Error(), "secret-in")) {
+		if err != nil && (n != 0 || !strings.Contains(err.Error(), fmt.Sprint(status)) || len(err.Error()) > 400 ||
+			strings.Contains(err.Error(), "secret-in")) {
 			t.Errorf("answer %d: %d, %v", status, n, err)
 		}
 		if status == 400 && !strings.Contains(err.Error(), `"because`) {
@@ -293,8 +303,12 @@ func TestAReceiverThatDoesNotAnswerIsGivenUp(t *testing.T) {
 				<-r.Context().Done()
 			})
 			begun := time.Now()
-			n, err := publisher(t, "http://receiver", webhookpub.Options{Transport: transport, Timeout: timeout}).Publish(t.Context(), []outbox.Message{event})
-			if took := time.Since(begun); n != 0 || err == nil || feed.IsPoison(err) || took != want || !strings.Contains(err.Error(), "no answer within "+want.String()) {
+			n, err := publisher(t, "http://receiver", webhookpub.Options{
+				Transport: transport,
+				Timeout:   timeout,
+			}).Publish(t.Context(), []outbox.Message{event})
+			if took := time.Since(begun); n != 0 || err == nil || feed.IsPoison(err) || took != want ||
+				!strings.Contains(err.Error(), "no answer within "+want.String()) {
 				t.Errorf("Publish: %d, %v after %v", n, err, took)
 			}
 			transport.CloseIdleConnections()
@@ -312,7 +326,8 @@ func TestAnAnswerThatDoesNotEndIsAnAnswer(t *testing.T) {
 			<-r.Context().Done()
 		})
 		begun := time.Now()
-		n, err := publisher(t, "http://receiver", webhookpub.Options{Transport: transport}).Publish(t.Context(), []outbox.Message{event})
+		n, err := publisher(t, "http://receiver", webhookpub.Options{Transport: transport}).Publish(t.Context(),
+			[]outbox.Message{event})
 		if took := time.Since(begun); n != 1 || err != nil || took != 0 {
 			t.Errorf("Publish: %d, %v after %v", n, err, took)
 		}
@@ -325,7 +340,8 @@ func TestAnErrorHasNothingOfTheURL(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(nil)
 	server.Close()
-	_, err := publisher(t, server.URL+"/secret-in-the-path?code=secret", webhookpub.Options{}).Publish(t.Context(), []outbox.Message{event})
+	_, err := publisher(t, server.URL+"/secret-in-the-path?code=secret", webhookpub.Options{}).Publish(t.Context(),
+		[]outbox.Message{event})
 	if err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("Publish to a server that is gone: %v", err)
 	}
@@ -351,7 +367,8 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 			t.Errorf("New(%q): %v, want one about %s", c.url, err, c.field)
 		}
 	}
-	if _, err := webhookpub.New("ftp://user:hidden@example.com?code=hidden", webhookpub.Options{}); err == nil || strings.Contains(err.Error(), "hidden") {
+	if _, err := webhookpub.New("ftp://user:hidden@example.com?code=hidden", webhookpub.Options{}); err == nil ||
+		strings.Contains(err.Error(), "hidden") {
 		t.Errorf("New: %v, want an error without what is secret", err)
 	}
 }
@@ -361,7 +378,8 @@ func TestDataThatIsNotJSONIsPoisonInTheStructuredMode(t *testing.T) {
 	t.Parallel()
 	m := event
 	m.Data = []byte(`{"a":`)
-	if _, err := publisher(t, "http://127.0.0.1:1", webhookpub.Options{Structured: true}).Publish(t.Context(), []outbox.Message{m}); !feed.IsPoison(err) {
+	if _, err := publisher(t, "http://127.0.0.1:1", webhookpub.Options{Structured: true}).Publish(t.Context(),
+		[]outbox.Message{m}); !feed.IsPoison(err) {
 		t.Errorf("Publish: %v, want Poison", err)
 	}
 }

@@ -34,7 +34,8 @@ const queriesOfSeed = 6 // queries per seed in the test of resumed queries
 // find the same failures.
 var counted = []job{
 	{
-		name: "sim", dir: "internal/proof/sim", test: "TestPromisesHoldUnderFaults", unit: "seeds", goal: 10_000, size: 100,
+		name: "sim", dir: "internal/proof/sim", test: "TestPromisesHoldUnderFaults", unit: "seeds", goal: 10_000,
+		size: 100,
 		args: func(done, n int) []string { return flags("seeds", n, "from", done+1) },
 	},
 	{
@@ -46,7 +47,8 @@ var counted = []job{
 		args: func(done, n int) []string { return flags("damage.n", n, "damage.from", done+1) },
 	},
 	{
-		name: "resume", dir: "cosmosrest", test: "TestResumedQueriesGiveEachRowOnce", unit: "queries", goal: 30_000, size: 1200,
+		name: "resume", dir: "cosmosrest", test: "TestResumedQueriesGiveEachRowOnce", unit: "queries", goal: 30_000,
+		size: 1200,
 		args: func(done, n int) []string { return flags("resume.queries", n, "resume.seed", done/queriesOfSeed+1) },
 	},
 	{
@@ -54,11 +56,13 @@ var counted = []job{
 		args: func(_, n int) []string { return flags("model.runs", n) },
 	},
 	{
-		name: "linear", dir: "cosmosrest", test: "TestConditionalWritesAreLinearizable", unit: "histories", goal: 10_000, size: 1000,
+		name: "linear", dir: "cosmosrest", test: "TestConditionalWritesAreLinearizable", unit: "histories",
+		goal: 10_000, size: 1000,
 		args: func(done, n int) []string { return flags("linear.seeds", n, "linear.from", done) },
 	},
 	{
-		name: "differ", dir: "cosmosrest/internal/sql", test: "TestQueriesAgreeWithTheObviousEvaluator", unit: "queries", goal: 200_000, size: 5000,
+		name: "differ", dir: "cosmosrest/internal/sql", test: "TestQueriesAgreeWithTheObviousEvaluator",
+		unit: "queries", goal: 200_000, size: 5000,
 		args: func(done, n int) []string { return flags("differ.runs", n, "differ.seed", done+1) },
 	},
 	{
@@ -72,7 +76,9 @@ var counted = []job{
 // strangers are the fuzz targets whose input comes from outside. They share half an hour. Each other target has two
 // minutes, because its input comes from our own code.
 var strangers = []string{
-	"FuzzServer", "FuzzUnmarshal", "FuzzPosition", "FuzzCredential", "FuzzParse", "FuzzDocument", "FuzzPatch", "FuzzQuery", "FuzzReaders", "FuzzPage", "FuzzContinuation", "FuzzBatch", "FuzzOperations", "FuzzFeed", "FuzzRecord", "FuzzLogFile",
+	"FuzzServer", "FuzzUnmarshal", "FuzzPosition", "FuzzCredential", "FuzzParse", "FuzzDocument", "FuzzPatch",
+	"FuzzQuery", "FuzzReaders", "FuzzPage", "FuzzContinuation", "FuzzBatch", "FuzzOperations", "FuzzFeed", "FuzzRecord",
+	"FuzzLogFile",
 }
 
 const (
@@ -185,7 +191,8 @@ func (b *builder) build(ctx context.Context, j job) error {
 func (b *builder) command(ctx context.Context, j job, done, n int, corpus string) *exec.Cmd {
 	args := []string{"-test.timeout=0", "-test.paniconexit0"}
 	if j.fuzzes() {
-		args = append(args, "-test.run=^$", "-test.fuzz=^"+j.test+"$", "-test.fuzzcachedir="+filepath.Join(corpus, j.dir))
+		args = append(args, "-test.run=^$", "-test.fuzz=^"+j.test+"$", "-test.fuzzcachedir="+filepath.Join(corpus,
+			j.dir))
 	} else {
 		args = append(args, "-test.run=^"+j.test+"$")
 	}

@@ -45,7 +45,10 @@ func TestAMixedLoadMissesNothing(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var beside sync.WaitGroup
-	for _, task := range []func(context.Context) error{w.readVersions, w.readLatest, w.processor("one"), w.processor("two"), w.comeAndGo, w.reshape, w.points, w.queries, w.backups, w.watch} {
+	for _, task := range []func(context.Context) error{
+		w.readVersions, w.readLatest, w.processor("one"),
+		w.processor("two"), w.comeAndGo, w.reshape, w.points, w.queries, w.backups, w.watch,
+	} {
 		beside.Go(func() {
 			if err := task(ctx); err != nil && ctx.Err() == nil {
 				t.Error(err)
@@ -65,7 +68,8 @@ func TestAMixedLoadMissesNothing(t *testing.T) {
 		t.Errorf("%d goroutines, %d before", after, before)
 	}
 	t.Log(w.ledger)
-	t.Logf("%d splits and merges, %d point reads, %d queries, %d backups, %d starts of processors", w.reshaped.Load(), w.looked.Load(), w.queried.Load(), w.copied.Load(), w.started.Load())
+	t.Logf("%d splits and merges, %d point reads, %d queries, %d backups, %d starts of processors", w.reshaped.Load(),
+		w.looked.Load(), w.queried.Load(), w.copied.Load(), w.started.Load())
 	w.judgeMemory(t)
 }
 
@@ -99,12 +103,19 @@ func newLoad(t *testing.T) *load {
 	_, err = w.db.CreateDatabase(t.Context(), "db", nil)
 	must(err)
 	w.docs, err = w.db.CreateContainer(t.Context(), docstore.ContainerSpec{
-		Database: "db", ID: "docs", Paths: []string{"/pk"}, DefaultTTL: new(docstore.NoDefaultTTL), Retention: 3 * time.Minute,
+		Database: "db", ID: "docs", Paths: []string{"/pk"}, DefaultTTL: new(docstore.NoDefaultTTL),
+		Retention: 3 * time.Minute,
 	})
 	must(err)
-	_, err = w.db.CreateContainer(t.Context(), docstore.ContainerSpec{Database: "db", ID: "leases", Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL)})
+	_, err = w.db.CreateContainer(t.Context(), docstore.ContainerSpec{
+		Database: "db", ID: "leases",
+		Paths: []string{"/id"}, DefaultTTL: new(docstore.NoDefaultTTL),
+	})
 	must(err)
-	server, err := cosmosrest.New(w.db, cosmosrest.Options{Lenient: true, Throughput: cosmosrest.Unlimited, Ending: t.Context()})
+	server, err := cosmosrest.New(w.db, cosmosrest.Options{
+		Lenient: true, Throughput: cosmosrest.Unlimited,
+		Ending: t.Context(),
+	})
 	must(err)
 	w.web = httptest.NewServer(server)
 	w.client, err = cosmos.Open(t.Context(), w.web.URL, cosmos.Key(cosmosrest.EmulatorKey), cosmos.Options{})
@@ -173,7 +184,8 @@ func (w *load) writer(ctx context.Context, n int) error {
 		pace = ticker.C
 	}
 	for version := 1; *loadFor > 0 || version <= loadWrites; version++ {
-		if err := w.one(context.WithoutCancel(ctx), to, fmt.Sprintf("w%d-%d", n, rnd.IntN(loadDocs)), change{kindOf(rnd.IntN(20)), version}, rnd.IntN(1500)); err != nil {
+		if err := w.one(context.WithoutCancel(ctx), to, fmt.Sprintf("w%d-%d", n, rnd.IntN(loadDocs)),
+			change{kindOf(rnd.IntN(20)), version}, rnd.IntN(1500)); err != nil {
 			return err
 		}
 		if pace != nil {
@@ -207,7 +219,8 @@ func (w *load) one(ctx context.Context, to feed.Committer, id string, c change, 
 	}
 	var writes []feed.Write
 	for _, each := range ids {
-		write := feed.Write{Op: feed.WriteUpsert, Body: fmt.Appendf(nil, `{"id":%q,"pk":%q,"v":%d,"pad":"%0*d"}`, each, id, c.version, pad, 0)}
+		write := feed.Write{Op: feed.WriteUpsert, Body: fmt.Appendf(nil, `{"id":%q,"pk":%q,"v":%d,"pad":"%0*d"}`, each,
+			id, c.version, pad, 0)}
 		if c.kind == mortal {
 			write.Body = append(write.Body[:len(write.Body)-1], `,"ttl":1}`...)
 		}

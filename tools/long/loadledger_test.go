@@ -44,7 +44,10 @@ const (
 )
 
 func newLedger() *ledger {
-	return &ledger{docs: map[string]*record{}, open: map[edition]side{}, newest: map[string]map[string]int64{}, repeats: map[string]int{}, reports: map[string]int{}}
+	return &ledger{
+		docs: map[string]*record{}, open: map[edition]side{}, newest: map[string]map[string]int64{},
+		repeats: map[string]int{}, reports: map[string]int{},
+	}
 }
 
 func (l *ledger) breach(format string, args ...any) {
@@ -184,7 +187,8 @@ func (l *ledger) missing(readers ...string) (all []string) {
 	for id, d := range l.docs {
 		for _, reader := range readers {
 			if d.alive && l.newest[reader][id] != d.lsn {
-				all = append(all, fmt.Sprintf("%s has seen %s at LSN %d, want %d", reader, id, l.newest[reader][id], d.lsn))
+				all = append(all, fmt.Sprintf("%s has seen %s at LSN %d, want %d", reader, id, l.newest[reader][id],
+					d.lsn))
 			}
 		}
 	}
@@ -206,5 +210,6 @@ func (l *ledger) verdict() error {
 func (l *ledger) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return fmt.Sprintf("%d writes acknowledged, %d expiries, seen again %v, reported %v", l.acked, l.expired, l.repeats, l.reports)
+	return fmt.Sprintf("%d writes acknowledged, %d expiries, seen again %v, reported %v", l.acked, l.expired, l.repeats,
+		l.reports)
 }

@@ -38,7 +38,8 @@ func (w *load) readVersions(ctx context.Context) error {
 // readLatest follows the feed of the latest versions over HTTP.
 func (w *load) readLatest(ctx context.Context) error {
 	from := feed.Position{Start: feed.FromBeginning()}
-	for page, err := range changefeed.Pull(ctx, w.remote, feed.FullRange(), from, changefeed.PullOptions{Follow: true}) {
+	for page, err := range changefeed.Pull(ctx, w.remote, feed.FullRange(), from,
+		changefeed.PullOptions{Follow: true}) {
 		if err != nil {
 			return fmt.Errorf("read the latest versions: %w", err)
 		}
@@ -58,8 +59,9 @@ func (w *load) processor(name string) func(context.Context) error {
 			w.ledger.latest("processor", b.Changes)
 			return nil
 		}), changefeed.Options{
-			Instance: name, Start: feed.FromBeginning(), Acquire: time.Second, Renew: 5 * time.Second, Expiration: 20 * time.Second,
-			Hooks: changefeed.Hooks{Error: func(_ context.Context, err *feed.Error) { w.ledger.reported(err) }},
+			Instance: name, Start: feed.FromBeginning(), Acquire: time.Second, Renew: 5 * time.Second,
+			Expiration: 20 * time.Second,
+			Hooks:      changefeed.Hooks{Error: func(_ context.Context, err *feed.Error) { w.ledger.reported(err) }},
 		})
 		if err != nil {
 			return err
@@ -93,7 +95,9 @@ func (w *load) queries(ctx context.Context) error {
 			return w.countAll(ctx)
 		}
 		key := string(feed.Key(id))
-		rows, err := w.query(ctx, `{"query":"SELECT c.v FROM c WHERE c.pk = @pk AND c.id = @pk","parameters":[{"name":"@pk","value":"`+id+`"}]}`, key)
+		rows,
+			err := w.query(ctx,
+			`{"query":"SELECT c.v FROM c WHERE c.pk = @pk AND c.id = @pk","parameters":[{"name":"@pk","value":"`+id+`"}]}`, key)
 		if err != nil {
 			return err
 		}
@@ -120,7 +124,8 @@ func (w *load) countAll(ctx context.Context) error {
 
 // query asks the server, in one key or in all.
 func (w *load) query(ctx context.Context, body, key string) ([]json.RawMessage, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.web.URL+"/dbs/db/colls/docs/docs", strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.web.URL+"/dbs/db/colls/docs/docs",
+		strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +174,8 @@ func (w *load) catchUp(ctx context.Context, t *testing.T) {
 	})
 	left := w.ledger.missing("pull", "processor")
 	if len(left) > 0 {
-		t.Errorf("%v: %d are missing, such as\n%s", context.Cause(ctx), len(left), strings.Join(left[:min(len(left), 10)], "\n"))
+		t.Errorf("%v: %d are missing, such as\n%s", context.Cause(ctx), len(left),
+			strings.Join(left[:min(len(left), 10)], "\n"))
 	}
 }
 

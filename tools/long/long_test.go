@@ -29,7 +29,8 @@ func TestEveryJobNamesATestAndItsFlags(t *testing.T) {
 		}
 		for _, arg := range j.args(0, 1) {
 			flag, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-			if own := strings.HasPrefix(arg, "-") && !strings.HasPrefix(flag, "test."); own && !strings.Contains(text, `"`+flag+`"`) {
+			if own := strings.HasPrefix(arg, "-") && !strings.HasPrefix(flag, "test."); own &&
+				!strings.Contains(text, `"`+flag+`"`) {
 				t.Errorf("%s: the tests of %s have no flag %s", j.name, j.dir, flag)
 			}
 		}
@@ -129,13 +130,21 @@ func TestTheLedgerFindsWhatIsMissingOrWrong(t *testing.T) {
 	for name, wrong := range map[string]func(l *ledger){
 		"a version that is in no feed":    func(l *ledger) { l.latest("pull", seen) },
 		"a document that a reader misses": func(l *ledger) { l.versions(seen) },
-		"a version that comes twice":      func(l *ledger) { l.latest("pull", seen); l.versions(seen); l.versions(seen) },
+		"a version that comes twice": func(l *ledger) {
+			l.latest("pull", seen)
+			l.versions(seen)
+			l.versions(seen)
+		},
 		"a version that nobody wrote": func(l *ledger) {
 			l.latest("pull", seen)
 			l.versions(seen)
 			l.versions([]feed.Change{{ID: "b", LSN: 6}})
 		},
-		"a read that finds nothing": func(l *ledger) { l.latest("pull", seen); l.versions(seen); l.found("a read", "a", before, 0) },
+		"a read that finds nothing": func(l *ledger) {
+			l.latest("pull", seen)
+			l.versions(seen)
+			l.found("a read", "a", before, 0)
+		},
 		"an LSN that goes back": func(l *ledger) {
 			l.latest("pull", seen)
 			l.versions(seen)
@@ -148,7 +157,12 @@ func TestTheLedgerFindsWhatIsMissingOrWrong(t *testing.T) {
 			l.versions(seen)
 			l.versions([]feed.Change{{ID: "a", LSN: 6, Expired: true}})
 		},
-		"a document that is not there": func(l *ledger) { l.latest("pull", seen); l.versions(seen); l.begin("a"); l.unwritten("a") },
+		"a document that is not there": func(l *ledger) {
+			l.latest("pull", seen)
+			l.versions(seen)
+			l.begin("a")
+			l.unwritten("a")
+		},
 	} {
 		l := written()
 		wrong(l)

@@ -129,6 +129,8 @@ func (r *runner) piece(ctx context.Context, b *builder, j job, left time.Duratio
 // chosen returns the jobs whose names begin with one of names, or all jobs if there are no names.
 func chosen(jobs []job, names []string) []job {
 	return slices.DeleteFunc(slices.Clone(jobs), func(j job) bool {
-		return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(j.name, name) })
+		return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool {
+			return strings.HasPrefix(j.name, name)
+		})
 	})
 }

@@ -86,7 +86,8 @@ func (s *state) note(j job, n int, took time.Duration, failure error) string {
 	p.Seconds += took.Seconds()
 	p.Last = time.Now().UTC().Truncate(time.Second)
 	s.Jobs[j.name] = p
-	return fmt.Sprintf("%s %s: %d %s in %.0fs %s, %d of %d", p.Last.Format(time.RFC3339), j.name, n, j.unit, took.Seconds(), result, p.Done, j.goal)
+	return fmt.Sprintf("%s %s: %d %s in %.0fs %s, %d of %d", p.Last.Format(time.RFC3339), j.name, n, j.unit,
+		took.Seconds(), result, p.Done, j.goal)
 }
 
 // summary returns a table for docs/benchmarks.md.

@@ -49,7 +49,8 @@ func load(root string) (files []*file, err error) {
 		}
 		name, _ := filepath.Rel(root, path) // cannot fail: path is below root
 		files = append(files, &file{
-			path: name, dir: filepath.Dir(name), src: string(src), test: strings.HasSuffix(path, "_test.go"), fset: fset, tree: tree,
+			path: name, dir: filepath.Dir(name), src: string(src), test: strings.HasSuffix(path, "_test.go"),
+			fset: fset, tree: tree,
 		})
 		return nil
 	})

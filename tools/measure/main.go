@@ -81,11 +81,15 @@ func measured(dirs []string) (rows []*figures, err error) {
 
 func printTable(out io.Writer, rows []*figures) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tfiles\tlines\ttest/code\tfunction lines\tover 60\tcomplexity\tinterface\tmethods\tcomment\tlocal name\tclones\ttell\twhat\tone\tit\tbecause\t")
+	fmt.Fprintln(w,
+		"\tfiles\tlines\ttest/code\tfunction lines\tover 60\tcomplexity\tinterface\tmethods\tcomment\tlocal "+
+			"name\tclones\ttell\twhat\tone\tit\tbecause\t")
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%.2f\t%d/%d/%d\t%.1f %%\t%d\t%d\t%s %d\t%.0f %%\t%.1f\t%.2f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n",
+		fmt.Fprintf(w,
+			"%s\t%d\t%d\t%.2f\t%d/%d/%d\t%.1f %%\t%d\t%d\t%s %d\t%.0f %%\t%.1f\t%.2f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n",
 			r.Name, r.Files, r.Lines, r.TestShare, r.Median, r.P90, r.Longest, r.Over60, r.Complexity, r.Interface,
-			r.Receiver, r.Methods, r.Comments, r.LocalName, r.Clones, r.Words["tell"], r.Words["what"], r.Words["one"], r.Words["it"], r.Words["because"])
+			r.Receiver, r.Methods, r.Comments, r.LocalName, r.Clones, r.Words["tell"], r.Words["what"], r.Words["one"],
+			r.Words["it"], r.Words["because"])
 	}
 	return w.Flush()
 }

@@ -40,7 +40,8 @@ func TestFiguresAreCounted(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"p/p.go": branches, "q/q.go": strings.Replace(branches, "package p", "package q", 1),
-		"p/p_test.go": "package p\n\nvar long = 1\n", "testdata/no.go": "not Go", "other/go.mod": "module other\n", "other/no.go": "not Go",
+		"p/p_test.go": "package p\n\nvar long = 1\n", "testdata/no.go": "not Go", "other/go.mod": "module other\n",
+		"other/no.go": "not Go",
 	} {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -64,8 +65,9 @@ func TestFiguresAreCounted(t *testing.T) {
 		"receiver":                    {fmt.Sprint(r.Receiver, " ", r.Methods, r.Crowded), "T 2 []"},
 		"comments":                    {fmt.Sprintf("%.1f", r.Comments), "4.8"},
 		"local names":                 {fmt.Sprintf("%.2f", r.LocalName), "3.67"},
-		"words":                       {fmt.Sprintf("%.0f %.0f %.0f", r.Words["tell"], r.Words["it"], r.Words["because"]), "62 125 62"},
-		"clones":                      {fmt.Sprint(len(r.groups), len(r.groups[0])), "1 2"},
+		"words": {fmt.Sprintf("%.0f %.0f %.0f", r.Words["tell"], r.Words["it"],
+			r.Words["because"]), "62 125 62"},
+		"clones": {fmt.Sprint(len(r.groups), len(r.groups[0])), "1 2"},
 	} {
 		if got[0] != got[1] {
 			t.Errorf("%s: %s, want %s", what, got[0], got[1])

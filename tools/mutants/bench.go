@@ -80,7 +80,10 @@ func (o options) trials(ctx context.Context, chosen []mutant, dir string) []*tri
 	all := make([]*trial, len(chosen))
 	packages := map[string]map[int]*trial{}
 	for i, m := range chosen {
-		all[i] = &trial{ctx: ctx, root: o.root, dir: filepath.Join(dir, strconv.Itoa(i+1)), mutant: m, onlyNamed: o.onlyNamed, limit: o.limit}
+		all[i] = &trial{
+			ctx: ctx, root: o.root, dir: filepath.Join(dir, strconv.Itoa(i+1)), mutant: m,
+			onlyNamed: o.onlyNamed, limit: o.limit,
+		}
 		if packages[m.pkg] == nil {
 			packages[m.pkg] = map[int]*trial{}
 		}
@@ -88,7 +91,8 @@ func (o options) trials(ctx context.Context, chosen []mutant, dir string) []*tri
 	}
 	for pkg, trials := range packages {
 		bring(trials, func() *bench {
-			return share(ctx, o.root, filepath.Join(dir, strings.ReplaceAll(filepath.Join("p", pkg), "/", "-")), pkg, trials)
+			return share(ctx, o.root, filepath.Join(dir, strings.ReplaceAll(filepath.Join("p", pkg), "/", "-")), pkg,
+				trials)
 		})
 	}
 	return all

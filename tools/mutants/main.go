@@ -54,7 +54,8 @@ func main() {
 	flag.StringVar(&o.output, "o", "text", "`text` or json, an object a line")
 	flag.IntVar(&o.jobs, "j", 2, "how `many` at a time")
 	flag.BoolVar(&o.onlyNamed, "by", false, "run only the tests that the entries name")
-	flag.DurationVar(&o.limit, "limit", 0, "the `time` that a run of tests may take, instead of 3m for named tests and 15m for suites")
+	flag.DurationVar(&o.limit, "limit", 0,
+		"the `time` that a run of tests may take, instead of 3m for named tests and 15m for suites")
 	flag.Parse()
 	o.names = flag.Args()
 	clean, err := o.run(ctx, os.Stdout)
@@ -170,7 +171,8 @@ func (p *printer) print(r result) {
 	case outcome == survived:
 		outcome = "SURVIVED in " + r.In
 	}
-	fmt.Fprintf(p.w, "%*d/%d %s  %.1fs  %s/%s: %s\n", len(strconv.Itoa(p.of)), p.done, p.of, outcome, r.Seconds, r.Table, r.Name, r.Breaks)
+	fmt.Fprintf(p.w, "%*d/%d %s  %.1fs  %s/%s: %s\n", len(strconv.Itoa(p.of)), p.done, p.of, outcome, r.Seconds,
+		r.Table, r.Name, r.Breaks)
 	if r.Reason != "" {
 		fmt.Fprintf(p.w, "\t%s\n", strings.ReplaceAll(r.Reason, "\n", "\n\t"))
 	}

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/build"
 	"go/parser"
+	"go/scanner"
 	"go/token"
 	"os"
 	"path/filepath"
@@ -43,25 +44,84 @@ func (m mutant) plant(root string) (*place, error) {
 // text returns the whole file.
 func (p *place) text() string { return strings.Join(p.lines, "\n") }
 
-// replace applies an edit. replace refuses lines that occur twice, because the tried defect would be unclear.
+// replace applies an edit. replace compares tokens and not lines, so an entry still fits when a long line is broken.
+// replace refuses code that occurs twice, because the tried defect would be unclear.
 func (p *place) replace(e edit) error {
-	at := -1
-	for i := p.from; i+len(e.old) <= p.upto; i++ {
-		if !slices.Equal(p.lines[i:i+len(e.old)], e.old) {
+	want := withoutLastCommas(tokens(strings.Join(e.old, "\n")))
+	at, end := -1, -1
+	for i := p.from; i < p.upto; i++ {
+		to, fits := p.matchLines(i, want)
+		if !fits || indentOf(p.lines[i]) != indentOf(e.old[0]) {
 			continue
 		}
 		if at >= 0 {
 			return fmt.Errorf("twice, on lines %d and %d: %s", at+1, i+1, strings.TrimSpace(e.old[0]))
 		}
-		at = i
+		at, end = i, to
 	}
 	if at < 0 {
 		return fmt.Errorf("not found: %s", strings.Join(e.old, "\n"))
 	}
-	p.lines = slices.Replace(p.lines, at, at+len(e.old), e.new...)
-	p.upto += len(e.new) - len(e.old)
+	p.lines = slices.Replace(p.lines, at, end, e.new...)
+	p.upto += len(e.new) - (end - at)
 	return nil
 }
+
+// matchLines reports whether whole lines of the declaration, from one on, have these tokens and no others, and returns
+// the line after them.
+func (p *place) matchLines(from int, want []string) (end int, fits bool) {
+	var got []string
+	for end = from; end < p.upto; {
+		line := tokens(p.lines[end])
+		if len(line) == 0 && end == from {
+			return 0, false
+		}
+		got = append(got, line...)
+		end++
+		switch have := withoutLastCommas(got); {
+		case slices.Equal(have, want):
+			return end, true
+		case !isBeginningOf(want, have) && !(have[len(have)-1] == "," && isBeginningOf(want, have[:len(have)-1])):
+			return 0, false
+		}
+	}
+	return 0, false
+}
+
+func isBeginningOf(all, some []string) bool {
+	return len(some) < len(all) && slices.Equal(all[:len(some)], some)
+}
+
+// tokens returns the tokens of some code, comments included, without the semicolons that ends of lines stand for.
+func tokens(code string) (all []string) {
+	fset := token.NewFileSet()
+	var s scanner.Scanner
+	s.Init(fset.AddFile("", -1, len(code)), []byte(code), func(token.Position, string) {}, scanner.ScanComments)
+	for {
+		switch _, tok, text := s.Scan(); {
+		case tok == token.EOF:
+			return all
+		case tok == token.SEMICOLON && text == "\n":
+		case text == "":
+			all = append(all, tok.String())
+		default:
+			all = append(all, text)
+		}
+	}
+}
+
+// withoutLastCommas removes the commas that gofmt wants before a closing bracket on its own line.
+func withoutLastCommas(all []string) (kept []string) {
+	for i, text := range all {
+		if text == "," && i+1 < len(all) && strings.Contains(")}]", all[i+1]) {
+			continue
+		}
+		kept = append(kept, text)
+	}
+	return kept
+}
+
+func indentOf(line string) int { return len(line) - len(strings.TrimLeft(line, "\t")) }
 
 // find looks for a declaration in the files of a directory. find ignores tests, and files that are not built on this
 // system.

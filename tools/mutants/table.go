@@ -11,7 +11,7 @@ import (
 
 // The format is easy to read in a diff. An entry begins with == and its name. An entry has its fields as key: value,
 // then its edits as lines with - and +, as in patches, and ends at an empty line. A - after a + begins the next edit.
-// Lines are quoted with their indentation, so they can be copied from the source.
+// Lines are quoted as they are in the source, or as they would be without line breaks.
 
 // mutant is a planted defect: an entry of a table.
 type mutant struct {
@@ -117,7 +117,10 @@ func (m *mutant) add(line string) error {
 	if key == "by" {
 		return m.addTests(value)
 	}
-	field := map[string]*string{"package": &m.pkg, "in": &m.decl, "breaks": &m.breaks, "from": &m.from, "survives": &m.survives}[key]
+	field := map[string]*string{
+		"package": &m.pkg, "in": &m.decl, "breaks": &m.breaks, "from": &m.from,
+		"survives": &m.survives,
+	}[key]
 	if field == nil || *field != "" || value == "" {
 		return fmt.Errorf("%q is unknown, empty or here twice", key)
 	}

@@ -144,8 +144,14 @@ func TestADeclarationIsFoundAndEdited(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ decl, old, text, fault string }{
-		{decl: "Tree.grow", old: "	t.n++\n	if t.n > Low {", text: strings.Replace(treeSource, "	t.n++\n	if t.n > Low {", "NEW", 1)},
-		{decl: "Tree", old: "	Tree[K any] struct{ n int }", text: strings.Replace(treeSource, "	Tree[K any] struct{ n int }", "NEW", 1)},
+		{
+			decl: "Tree.grow", old: "	t.n++\n	if t.n > Low {",
+			text: strings.Replace(treeSource, "	t.n++\n	if t.n > Low {", "NEW", 1),
+		},
+		{
+			decl: "Tree", old: "	Tree[K any] struct{ n int }",
+			text: strings.Replace(treeSource, "	Tree[K any] struct{ n int }", "NEW", 1),
+		},
 		{decl: "High", old: "	High = 9", text: strings.Replace(treeSource, "	High = 9", "NEW", 1)},
 		{decl: "High", old: "	Low  = 1", fault: "not found"},
 		{decl: "grow", old: "	t.n++", fault: "not found"},
@@ -163,7 +169,10 @@ func TestADeclarationIsFoundAndEdited(t *testing.T) {
 			t.Errorf("%s: %s: %v, %s", c.decl, c.old, err, text)
 		}
 	}
-	twice := mutant{pkg: ".", decl: "Tree.grow", edits: []edit{{[]string{"	t.n++"}, []string{"		t.n++"}}, {[]string{"		t.n++"}, nil}}}
+	twice := mutant{pkg: ".", decl: "Tree.grow", edits: []edit{
+		{[]string{"	t.n++"}, []string{"		t.n++"}},
+		{[]string{"		t.n++"}, nil},
+	}}
 	if _, err := twice.plant(dir); err == nil || !strings.Contains(err.Error(), "twice, on lines 15 and 17") {
 		t.Errorf("a text that stands twice: %v", err)
 	}

@@ -30,7 +30,8 @@ const timedOut = "panic: test timed out"
 const simulation = "internal/proof/sim"
 
 var (
-	simulated  = []string{".", "docstore", "internal/cosmosdb/leasedoc", "internal/cosmosdb/epk"} // the packages that the simulation covers
+	// the packages that the simulation covers
+	simulated  = []string{".", "docstore", "internal/cosmosdb/leasedoc", "internal/cosmosdb/epk"}
 	suiteFlags = map[string][]string{
 		simulation: {"-seeds", "50"},
 		"docstore": {"-rapid.shrinktime=1s", "-rapid.nofailfile"}, // the failure of a history is enough
@@ -158,7 +159,8 @@ func (t *trial) test(ctx context.Context, s step) (failure string, err error) {
 	cmd := exec.CommandContext(timed, "sh", args...)
 	cmd.Dir = filepath.Join(t.root, s.pkg)
 	// A killed test cannot clean up. Its files are on the bench, and are removed with the bench.
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", chosenBy, t.number), "TMPDIR="+filepath.Join(t.bench.dir, "tmp"))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", chosenBy, t.number),
+		"TMPDIR="+filepath.Join(t.bench.dir, "tmp"))
 	cmd.WaitDelay = grace
 	text, err := cmd.CombinedOutput()
 	output := string(text)

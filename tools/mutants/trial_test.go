@@ -206,7 +206,8 @@ func TestEachOutcomeIsToldAsItIs(t *testing.T) {
 		"missing-test":    {Outcome: broken, Reason: "no such test in sum"},
 	} {
 		r := got[name]
-		if r.Outcome != want.Outcome || r.By != want.By || r.Hung != want.Hung || !strings.Contains(r.Reason, want.Reason) {
+		if r.Outcome != want.Outcome || r.By != want.By || r.Hung != want.Hung ||
+			!strings.Contains(r.Reason, want.Reason) {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
@@ -236,7 +237,10 @@ func TestAPartIsEveryNth(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		all = append(all, mutant{name: name})
 	}
-	for part, want := range map[string]string{"": "a b c d e", "0/2": "a c e", "1/2": "b d", "4/10": "e", "7/10": "", "2/2": "no part", "x": "no part"} {
+	for part, want := range map[string]string{
+		"": "a b c d e", "0/2": "a c e", "1/2": "b d", "4/10": "e", "7/10": "",
+		"2/2": "no part", "x": "no part",
+	} {
 		chosen, err := options{part: part}.choose(all)
 		var names []string
 		for _, m := range chosen {

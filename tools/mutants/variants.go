@@ -75,7 +75,8 @@ func withVariants(dir string, decls map[string][]variant) (map[string]string, er
 			return nil, err
 		}
 		lines := strings.Split(string(text), "\n")
-		slices.SortFunc(all, func(a, b []variant) int { return cmp.Compare(b[0].original.from, a[0].original.from) }) // from the end
+		// from the end
+		slices.SortFunc(all, func(a, b []variant) int { return cmp.Compare(b[0].original.from, a[0].original.from) })
 		for _, vs := range all {
 			o := vs[0].original
 			lines = slices.Replace(lines, o.from, o.upto, o.repeated(vs))

@@ -86,7 +86,8 @@ func findPlaces(top string, n renaming) (map[string]map[int]bool, error) {
 						add(node.Pos())
 					}
 				case *ast.FuncDecl:
-					if node.Doc != nil && isMeant(node.Name) && strings.HasPrefix(node.Doc.List[0].Text, "// "+n.ident()+" ") {
+					if node.Doc != nil && isMeant(node.Name) &&
+						strings.HasPrefix(node.Doc.List[0].Text, "// "+n.ident()+" ") {
 						add(node.Doc.Pos() + token.Pos(len("// ")))
 					}
 				}

@@ -30,7 +30,8 @@ func list(ctx context.Context, patterns []string) ([]testPackage, error) {
 	if len(patterns) == 0 {
 		patterns = []string{"./..."}
 	}
-	out, err := output(exec.CommandContext(ctx, "go", append([]string{"list", "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles"}, patterns...)...))
+	out, err := output(exec.CommandContext(ctx, "go",
+		append([]string{"list", "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles"}, patterns...)...))
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +161,8 @@ func (r *report) failures() (n int) {
 
 func (r *report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-50s %2d tests of a second or more, %2d rounds, %d failures", r.name, r.slowTests, r.rounds, r.failures())
+	fmt.Fprintf(&b, "%-50s %2d tests of a second or more, %2d rounds, %d failures", r.name, r.slowTests, r.rounds,
+		r.failures())
 	for _, name := range slices.Sorted(maps.Keys(r.failed)) {
 		fmt.Fprintf(&b, "\n    %d × %s", r.failed[name], name)
 	}

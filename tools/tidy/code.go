@@ -98,7 +98,8 @@ func checkPackageDoc(r *repo) (found []finding) {
 		name := files[0].packageName()
 		switch {
 		case len(docs) != 1:
-			found = append(found, finding{dir, fmt.Sprintf("package %s has %d package comments, not one", name, len(docs))})
+			found = append(found, finding{dir, fmt.Sprintf("package %s has %d package comments, not one", name,
+				len(docs))})
 		case name != "main" && !strings.HasPrefix(docs[0], "Package "+name+" "):
 			found = append(found, finding{dir, fmt.Sprintf("the comment does not begin with Package %s", name)})
 		}
@@ -185,7 +186,8 @@ func specDoc(spec ast.Spec) string {
 func checkExamples(r *repo) (found []finding) {
 	for _, dir := range r.dirs {
 		files := r.in(dir)
-		if files[0].packageName() == "main" || strings.Contains("/"+dir+"/", "/internal/") || strings.HasPrefix(dir, "tools/") {
+		if files[0].packageName() == "main" || strings.Contains("/"+dir+"/", "/internal/") ||
+			strings.HasPrefix(dir, "tools/") {
 			continue
 		}
 		var tests []*ast.File

@@ -21,9 +21,10 @@ var (
 	link    = regexp.MustCompile(`\]\(([^()\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ +(.+)$`)
 
-	dataFile  = regexp.MustCompile(`^[\w-]+\.(json|ndjson|csv|md|txt|pem|svg)$`)
-	goFile    = regexp.MustCompile(`^[\w./-]+\.go$`)
-	module    = regexp.MustCompile(`^[\w-]+(\.[\w-]+)+/`) // a path of another module begins with a host, and may end in .go
+	dataFile = regexp.MustCompile(`^[\w-]+\.(json|ndjson|csv|md|txt|pem|svg)$`)
+	goFile   = regexp.MustCompile(`^[\w./-]+\.go$`)
+	// a path of another module begins with a host, and may end in .go
+	module    = regexp.MustCompile(`^[\w-]+(\.[\w-]+)+/`)
 	function  = regexp.MustCompile(`^(\w+)\([^()]*\)$`)
 	qualified = regexp.MustCompile(`^\*?(\w+)\.(\w+)(\.\w+)?(?:\(.*\))?$`)
 	cutTable  = regexp.MustCompile(`(?m)^\n(\|.*)\n(.*)$`)
@@ -180,7 +181,8 @@ func (n names) resolves(word string, strict bool) bool {
 		return n.declared[m[1]] || !strict
 	}
 	m := qualified.FindStringSubmatch(word)
-	if m == nil || n.isPath(word) || strings.HasSuffix(word, ".go") || dataFile.MatchString(word) { // files that a pattern names
+	// files that a pattern names
+	if m == nil || n.isPath(word) || strings.HasSuffix(word, ".go") || dataFile.MatchString(word) {
 		return true
 	}
 	// Our names take precedence over those of imports: if the head is a package of ours, the name must be declared

@@ -22,7 +22,7 @@ func checkImports(r *repo) (found []finding) {
 			continue
 		}
 		for _, target := range f.imports {
-			if !r.mayImport(from, target) {
+			if !r.mayImport(f.dir, target) {
 				found = append(found, finding{f.path, fmt.Sprintf("%s may not import %s", from, target)})
 			}
 		}
@@ -30,8 +30,9 @@ func checkImports(r *repo) (found []finding) {
 	return found
 }
 
-// mayImport reports whether code under a line of edges may import a path.
-func (r *repo) mayImport(from, target string) bool {
+// mayImport reports whether a package may import a path.
+func (r *repo) mayImport(by, target string) bool {
+	from, _ := family(by)
 	dir, ours := r.local(target)
 	if !ours {
 		// A module path begins with a host, which contains a dot; the paths of the standard library do not.
@@ -39,7 +40,9 @@ func (r *repo) mayImport(from, target string) bool {
 		return standard || slices.Contains(edges[from], thirdParty)
 	}
 	to, ok := family(dir)
-	return ok && (to == from || slices.Contains(edges[from], to) || slices.Contains(edges[from], anyPackage))
+	// The packages of brokers share a line, and do not import each other.
+	own := to == from && (from != brokers || strings.HasPrefix(dir, by+"/"))
+	return ok && (own || slices.Contains(edges[from], to) || slices.Contains(edges[from], anyPackage))
 }
 
 // local returns the directory of an import path of this module.
@@ -50,12 +53,18 @@ func (r *repo) local(target string) (dir string, ok bool) {
 	return strings.CutPrefix(target, r.module+"/")
 }
 
+// brokers is the line of the packages of brokers, except for those with a line of their own.
+const brokers = "outbox/*pub"
+
 // family returns the nearest line of edges at or above a directory. The line of the root applies only to the root;
 // otherwise every package without a line would follow the processor's rules.
 func family(dir string) (string, bool) {
 	for d := dir; ; d = path.Dir(d) {
 		if _, ok := edges[d]; ok && (d != "." || dir == ".") {
 			return d, true
+		}
+		if ok, _ := path.Match(brokers, d); ok {
+			return brokers, true
 		}
 		if d == "." {
 			return "", false
@@ -162,7 +171,8 @@ func checkModules(r *repo) (found []finding) {
 		for _, module := range slices.Sorted(maps.Keys(ours)) {
 			has := theirs[module]
 			if has != ours[module] && (has != "" || r.links(path.Dir(p), module)) {
-				found = append(found, finding{p + ":" + module, fmt.Sprintf("%s, and %s in our go.mod: run go mod tidy", cmp.Or(has, "missing"), ours[module])})
+				found = append(found, finding{p + ":" + module, fmt.Sprintf("%s, and %s in our go.mod: run go mod tidy",
+					cmp.Or(has, "missing"), ours[module])})
 			}
 		}
 	}

@@ -70,7 +70,8 @@ func (r *repo) visit(fsys fs.FS, p string, d fs.DirEntry) error {
 	// Files that no rule reads are recorded too, because a document may link to a picture, and an unknown file is a
 	// finding.
 	r.paths = append(r.paths, p)
-	isCode := strings.HasSuffix(p, ".go") && !strings.Contains("/"+p, "/testdata/") && !strings.HasPrefix(p, "tools/pinned/")
+	isCode := strings.HasSuffix(p, ".go") && !strings.Contains("/"+p, "/testdata/") &&
+		!strings.HasPrefix(p, "tools/pinned/")
 	if !isCode && !strings.HasSuffix(p, ".md") && path.Base(p) != "go.mod" {
 		return nil
 	}
@@ -106,7 +107,10 @@ func (r *repo) parse(p, src string) error {
 	if err != nil {
 		return fmt.Errorf("parse %s: %w", p, err)
 	}
-	f := &file{path: p, dir: path.Dir(p), src: src, ast: tree, test: strings.HasSuffix(p, "_test.go"), imports: map[string]string{}}
+	f := &file{
+		path: p, dir: path.Dir(p), src: src, ast: tree, test: strings.HasSuffix(p, "_test.go"),
+		imports: map[string]string{},
+	}
 	for _, spec := range tree.Imports {
 		target, _ := strconv.Unquote(spec.Path.Value)
 		f.imports[importName(spec, target)] = target

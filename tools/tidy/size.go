@@ -3,7 +3,10 @@ package tidy
 import (
 	"fmt"
 	"go/ast"
+	"go/token"
 	"slices"
+	"strings"
+	"unicode/utf8"
 )
 
 // Limits on size. A number says nothing about quality by itself. But code beyond a limit usually has a part that
@@ -20,6 +23,38 @@ func checkFileLength(r *repo) (found []finding) {
 	return found
 }
 
+// checkLineLength finds long lines. A line may be longer because of a string that would have to be cut, or of an
+// example in a comment.
+func checkLineLength(r *repo) (found []finding) {
+	for _, f := range r.files {
+		literals := r.linesOfLiterals(f)
+		for i, line := range strings.Split(f.src, "\n") {
+			width := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
+			code := strings.TrimSpace(line)
+			if width <= maxLineWidth || literals[i+1] || strings.HasPrefix(code, "//\t") ||
+				strings.HasPrefix(code, "//go:") {
+				continue
+			}
+			found = append(found, finding{f.path, fmt.Sprintf("line %d: %d characters, limit %d", i+1, width,
+				maxLineWidth)})
+		}
+	}
+	return found
+}
+
+// linesOfLiterals returns the lines of a file that have a long string, or a part of one.
+func (r *repo) linesOfLiterals(f *file) map[int]bool {
+	lines := map[int]bool{}
+	for _, n := range nodes(f) {
+		if s, ok := n.(*ast.BasicLit); ok && s.Kind == token.STRING && len(s.Value) > longLiteral {
+			for line := r.fset.Position(s.Pos()).Line; line <= r.fset.Position(s.End()).Line; line++ {
+				lines[line] = true
+			}
+		}
+	}
+	return lines
+}
+
 // checkFuncLength finds functions longer than a screen.
 func checkFuncLength(r *repo) (found []finding) {
 	for _, f := range r.files {
@@ -30,7 +65,8 @@ func checkFuncLength(r *repo) (found []finding) {
 			}
 			n := r.fset.Position(fn.End()).Line - r.fset.Position(fn.Pos()).Line + 1
 			if n > limit(f, maxFuncLines) {
-				found = append(found, r.find(f.path+":"+declName(fn), fn, "%d lines, limit %d", n, limit(f, maxFuncLines)))
+				found = append(found, r.find(f.path+":"+declName(fn), fn, "%d lines, limit %d", n,
+					limit(f, maxFuncLines)))
 			}
 		}
 	}
@@ -60,7 +96,11 @@ func checkRootSize(r *repo) (found []finding) {
 	for _, c := range []struct {
 		what      string
 		got, most int
-	}{{"code files", len(root), maxRootFiles}, {"lines", lines, maxRootLines}, {"exported names", names, maxRootNames}} {
+	}{
+		{"code files", len(root), maxRootFiles},
+		{"lines", lines, maxRootLines},
+		{"exported names", names, maxRootNames},
+	} {
 		if c.got > c.most {
 			found = append(found, finding{".", fmt.Sprintf("%d %s, limit %d", c.got, c.what, c.most)})
 		}
@@ -104,7 +144,8 @@ func checkInterfaces(r *repo) (found []finding) {
 	for _, f := range r.code() {
 		for where, n := range nodes(f) {
 			if t, ok := n.(*ast.InterfaceType); ok && t.Methods.NumFields() > maxInterface {
-				found = append(found, r.find(where, n, "interface of %d methods, limit %d", t.Methods.NumFields(), maxInterface))
+				found = append(found, r.find(where, n, "interface of %d methods, limit %d", t.Methods.NumFields(),
+					maxInterface))
 			}
 		}
 	}

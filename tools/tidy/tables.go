@@ -12,13 +12,32 @@ var waivers = []waiver{
 	{"booleans", "internal/processor/delivery:Rules", "settings of a user, each for itself"},
 	{"booleans", "internal/proof/sim:weather", "kinds of trouble, drawn each for itself"},
 	{"file-length", "docstore/keys.go", "all byte layouts of the store, each with its reader beside its writer"},
-	{"goroutine", "trigger/program/stderr.go:newStderr", "a program may leave others behind, which write to its standard error for as long as they run"},
-	{"goroutine", "internal/processor/tenure/worker.go:Begin", "a handler that ignores its context cannot be waited for: it keeps its range until it returns"},
-	{"calls", "cosmosrest/call.go:call.recoverPanic", "net/http wants its own panic back, with which a handler cuts a connection"},
-	{"calls", "internal/processor/delivery/state.go:mustAllow", "a change of state that is not in the table is a mistake of ours, after which nothing that the lease says can be trusted"},
-	{"calls", "internal/proof/lives/lives.go:Live", "virtual time, in which each life begins hours after the one before"},
+	{
+		"goroutine", "trigger/program/stderr.go:newStderr",
+		"a program may leave others behind, which write to its standard error for as long as they run",
+	},
+	{
+		"goroutine", "internal/processor/tenure/worker.go:Begin",
+		"a handler that ignores its context cannot be waited for: it keeps its range until it returns",
+	},
+	{
+		"calls", "cosmosrest/call.go:call.recoverPanic",
+		"net/http wants its own panic back, with which a handler cuts a connection",
+	},
+	{
+		"calls", "internal/processor/delivery/state.go:mustAllow",
+		"a change of state that is not in the table is a mistake of ours, after which nothing that the lease says " +
+			"can be trusted",
+	},
+	{
+		"calls", "internal/proof/lives/lives.go:Live",
+		"virtual time, in which each life begins hours after the one before",
+	},
 	{"calls", "internal/proof/sim/handler.go:instance.handle", "plays a handler that panics"},
-	{"engine", "cmd/changefeed/internal/bench/scan.go", "a benchmark compares reading a feed with a scan of the bare engine"},
+	{
+		"engine", "cmd/changefeed/internal/bench/scan.go",
+		"a benchmark compares reading a feed with a scan of the bare engine",
+	},
 	{"methods", "internal/proof/sim:ledger", "the outside checkers of one world, each a rule of its own"},
 	{"methods", "internal/proof/sim:world", "what happens to one world, each a kind of event"},
 	{"methods", "changefeedtest:containerTest", "a test a method, run by their names; none calls another"},
@@ -33,73 +52,162 @@ const (
 // standard library and its own family. A package without a line follows the nearest line above it; a new top-level
 // package needs its own line. Test files may import any package.
 var edges = map[string][]string{
-	"feed":                            {"internal/fold", "internal/keyspace"},                                                                                                                                                                                                                                                           // the vocabulary: packages that share it share no other code
-	".":                               {"feed", "internal/fold", "internal/keyspace", "internal/processor/latest", "internal/notes", "internal/pause", "internal/processor/dispatch", "internal/processor/instance", "internal/processor/records", "internal/processor/tenure", "internal/processor/unit", "internal/cosmosdb/service"}, // importing the processor must not add dependencies for its user
-	"changefeedtest":                  {"feed", "internal/pause"},
-	"docstore":                        {"feed", "internal/cosmosdb/epk", "internal/cosmosdb/leasedoc", "internal/cosmosdb/pkey", "internal/cosmosdb/rawjson", "internal/cosmosdb/service", thirdParty},
-	"cosmos":                          {"feed", "internal/cosmosdb/epk", "internal/cosmosdb/leasedoc", "internal/pause", "internal/cosmosdb/pkey", "internal/cosmosdb/rawjson", "internal/cosmosdb/rest", "internal/cosmosdb/service", thirdParty},
-	"deadletters":                     {".", "feed", "internal/filelock", "internal/notes", "internal/pause", "internal/cosmosdb/pkey", "internal/cosmosdb/rawjson", "internal/cosmosdb/service"},                                                                                                                                         // sinks must not add dependencies for their user either
-	"cosmosrest":                      {"cosmosrest/internal/auth", "cosmosrest/internal/hybridrow", "cosmosrest/internal/meter", "cosmosrest/internal/query", "cosmosrest/internal/sql", "cosmosrest/internal/wire", "docstore", "feed", "internal/cosmosdb/pkey", "internal/cosmosdb/rawjson", "internal/cosmosdb/service", thirdParty}, // the only edge between siblings
-	"cosmosrest/cosmostest":           {"cosmosrest", "docstore"},
-	"cosmosrest/internal/auth":        {"cosmosrest/internal/wire", thirdParty},
-	"cosmosrest/internal/meter":       {"cosmosrest/internal/wire", "docstore", "internal/cosmosdb/service"},
-	"cosmosrest/internal/query":       {"cosmosrest/internal/meter", "cosmosrest/internal/sql", "cosmosrest/internal/wire", "docstore", "feed", "internal/cosmosdb/service"},
-	"cosmosrest/internal/sql":         {"internal/cosmosdb/rawjson", "internal/cosmosdb/service", thirdParty},
-	"cosmosrest/internal/wire":        {"feed", "internal/cosmosdb/rawjson", "internal/cosmosdb/service"},
-	"outbox":                          {".", "feed", "internal/pause", "internal/cosmosdb/rawjson", "internal/cosmosdb/service"},
-	"outbox/outboxtest":               {"feed", "outbox"},
-	"outbox/webhookpub":               {".", "feed", "internal/cloudevent", "outbox"}, // no SDK: no dependencies for users
-	"outbox/natspub":                  {".", "feed", "internal/cloudevent", "internal/filelock", "outbox", thirdParty},
-	"outbox/kafkapub":                 {".", "feed", "outbox", thirdParty},
-	"outbox/internal/calls":           {},
-	"outbox/rabbitpub":                {"feed", "outbox", "outbox/internal/calls", thirdParty},
-	"outbox/servicebuspub":            {"feed", "internal/cloudevent", "outbox", "outbox/internal/calls", thirdParty},
-	"outbox/outboxotel":               {"outbox", thirdParty},
-	"trigger":                         {"feed", "internal/changeline"},
-	"conformance":                     {thirdParty},                                                                                                                                                                                                   // separate modules, with the SDKs
-	"cmd":                             {anyPackage, thirdParty},                                                                                                                                                                                       // connects the parts
-	"examples":                        {".", "changefeedtest", "cosmos", "cosmosrest", "deadletters", "docstore", "feed", "outbox", "outbox/kafkapub", "outbox/natspub", "outbox/rabbitpub", "outbox/servicebuspub", "outbox/webhookpub", thirdParty}, // only public packages, so examples can be copied as a whole
-	"internal/cosmosdb/epk":           {thirdParty},
-	"internal/processor/balance":      {},
-	"internal/processor/beat":         {},
-	"cmd/changefeed/internal/memory":  {},
-	"internal/keyspace":               {},
-	"internal/processor/delivery":     {"internal/notes"},
-	"internal/proof/detector":         {},
-	"internal/processor/latest":       {},
-	"internal/notes":                  {"internal/cosmosdb/service"},
-	"internal/processor/soon":         {},
-	"internal/processor/parallel":     {},
-	"internal/fold":                   {},
-	"internal/filelock":               {},
-	"internal/cloudevent":             {"outbox"},
-	"internal/cosmosdb/leasedoc":      {"feed", "internal/notes", "internal/cosmosdb/rawjson", "internal/cosmosdb/service"},
-	"internal/cosmosdb/pkey":          {"feed", "internal/cosmosdb/epk", "internal/cosmosdb/rawjson", "internal/cosmosdb/service"},
-	"internal/processor/rank":         {"internal/cosmosdb/service"},
-	"internal/processor/dispatch":     {"feed", "internal/fold", "internal/notes", "internal/processor/delivery", "internal/processor/instance", "internal/processor/records", "internal/cosmosdb/service", "internal/processor/soon"},
-	"internal/processor/instance":     {"feed", "internal/processor/latest", "internal/pause", "internal/processor/balance", "internal/processor/delivery", "internal/processor/records", "internal/cosmosdb/service"},
-	"internal/processor/records":      {"feed", "internal/keyspace", "internal/notes", "internal/processor/balance", "internal/processor/rank", "internal/cosmosdb/service"},
-	"internal/processor/tenure":       {"feed", "internal/keyspace", "internal/notes", "internal/pause", "internal/processor/beat", "internal/processor/dispatch", "internal/processor/instance", "internal/processor/records"},
-	"internal/processor/unit":         {"feed", "internal/fold", "internal/keyspace", "internal/processor/latest", "internal/notes", "internal/processor/parallel", "internal/pause", "internal/processor/balance", "internal/processor/instance", "internal/processor/records"},
-	"internal/cosmosdb/rawjson":       {},
-	"internal/cosmosdb/rest":          {thirdParty},
-	"internal/proof/rewriter":         {},
-	"internal/cosmosdb/service":       {"internal/cosmosdb/rawjson"},
-	"internal/changeline":             {".", "feed", "internal/cosmosdb/rawjson", "internal/cosmosdb/service"},
-	"internal/pause":                  {},
-	"internal/host/usage":             {},
-	"internal/host/arg":               {"docstore", "feed", "internal/host/terminal", "internal/host/usage"},
-	"internal/host/place":             {"cosmos", "cosmosrest", "docstore", "feed", "internal/pause", "internal/cosmosdb/rest", "internal/host/usage", thirdParty},
-	"internal/proof/fleet":            {".", "feed", "internal/pause"},
-	"cmd/changefeed/internal/demo":    {".", "docstore", "feed", "internal/proof/fleet", "internal/pause", "internal/host/terminal", "internal/host/usage"},
-	"cmd/changefeed/internal/broker":  {"internal/host/usage", "outbox", "outbox/kafkapub", "outbox/natspub", "outbox/rabbitpub", "outbox/servicebuspub", "outbox/webhookpub", thirdParty},
-	"cmd/changefeed/internal/bench":   {".", "cosmos", "cosmosrest", "deadletters", "docstore", "feed", "internal/proof/fleet", "internal/proof/memnet", "cmd/changefeed/internal/memory", "internal/pause", "internal/host/terminal", "internal/host/usage", "cmd/changefeed/internal/web", "outbox", "outbox/natspub", thirdParty},
-	"cmd/changefeed/internal/web":     {"cosmosrest", "docstore", "internal/host/place", "internal/host/usage"},
-	"internal/host/unit":              {".", "cosmos", "docstore", "feed", "internal/cosmosdb/leasedoc", "internal/notes", "internal/pause", "internal/host/place", "internal/host/terminal", "internal/host/usage"},
-	"cmd/changefeed/internal/letters": {"deadletters", "feed", "internal/host/place", "internal/host/terminal", "internal/host/unit", "internal/host/usage"},
-	"internal/host/instance":          {".", "cosmos", "deadletters", "docstore", "feed", "internal/host/arg", "internal/cosmosdb/leasedoc", "internal/host/place", "internal/host/terminal", "internal/host/unit", "internal/host/usage"},
-	"cmd/changefeed/internal/unload":  {".", "docstore", "feed", "internal/changeline", "internal/host/place"},
-	"cmd/changefeed/internal/load":    {"docstore", "feed", "internal/host/place", "internal/cosmosdb/service", "internal/host/terminal"},
+	// the vocabulary: packages that share it share no other code
+	"feed": {"internal/fold", "internal/keyspace"},
+	// importing the processor must not add dependencies for its user
+	".": {
+		"feed", "internal/fold", "internal/keyspace", "internal/processor/latest",
+		"internal/notes", "internal/pause", "internal/processor/dispatch", "internal/processor/instance",
+		"internal/processor/records", "internal/processor/tenure", "internal/processor/unit",
+		"internal/cosmosdb/service",
+	},
+	"changefeedtest": {"feed", "internal/pause"},
+	"docstore": {
+		"feed", "internal/cosmosdb/epk", "internal/cosmosdb/leasedoc",
+		"internal/cosmosdb/pkey", "internal/cosmosdb/rawjson", "internal/cosmosdb/service", thirdParty,
+	},
+	"cosmos": {
+		"feed", "internal/cosmosdb/epk", "internal/cosmosdb/leasedoc", "internal/pause",
+		"internal/cosmosdb/pkey", "internal/cosmosdb/rawjson", "internal/cosmosdb/rest", "internal/cosmosdb/service",
+		thirdParty,
+	},
+	// sinks must not add dependencies for their user either
+	"deadletters": {
+		".", "feed", "internal/filelock", "internal/notes", "internal/pause",
+		"internal/cosmosdb/pkey", "internal/cosmosdb/rawjson", "internal/cosmosdb/service",
+	},
+	// the only edge between siblings
+	"cosmosrest": {
+		"cosmosrest/internal/auth", "cosmosrest/internal/hybridrow",
+		"cosmosrest/internal/meter", "cosmosrest/internal/query", "cosmosrest/internal/sql", "cosmosrest/internal/wire",
+		"docstore", "feed", "internal/cosmosdb/pkey", "internal/cosmosdb/rawjson", "internal/cosmosdb/service",
+		thirdParty,
+	},
+	"cosmosrest/cosmostest":     {"cosmosrest", "docstore"},
+	"cosmosrest/internal/auth":  {"cosmosrest/internal/wire", thirdParty},
+	"cosmosrest/internal/meter": {"cosmosrest/internal/wire", "docstore", "internal/cosmosdb/service"},
+	"cosmosrest/internal/query": {
+		"cosmosrest/internal/meter", "cosmosrest/internal/sql",
+		"cosmosrest/internal/wire", "docstore", "feed", "internal/cosmosdb/service",
+	},
+	"cosmosrest/internal/sql":  {"internal/cosmosdb/rawjson", "internal/cosmosdb/service", thirdParty},
+	"cosmosrest/internal/wire": {"feed", "internal/cosmosdb/rawjson", "internal/cosmosdb/service"},
+	"outbox": {
+		".", "feed", "internal/pause", "internal/cosmosdb/rawjson",
+		"internal/cosmosdb/service",
+	},
+	"outbox/outboxtest": {"feed", "outbox"},
+	// no SDK: no dependencies for users
+	"outbox/webhookpub":     {".", "feed", "internal/cloudevent", "outbox"},
+	"outbox/internal/calls": {},
+	// each with the client of its broker
+	brokers: {
+		".", "feed", "internal/cloudevent", "internal/filelock", "outbox", "outbox/internal/calls", thirdParty,
+	},
+	"outbox/outboxotel": {"outbox", thirdParty},
+	"trigger":           {"feed", "internal/changeline"},
+	// separate modules, with the SDKs
+	"conformance": {thirdParty},
+	// connects the parts
+	"cmd": {anyPackage, thirdParty},
+	// only public packages, so examples can be copied as a whole
+	"examples": {
+		".", "changefeedtest", "cosmos", "cosmosrest", "deadletters", "docstore",
+		"feed", "outbox", brokers, "outbox/webhookpub", thirdParty,
+	},
+	"internal/cosmosdb/epk":          {thirdParty},
+	"internal/processor/balance":     {},
+	"internal/processor/beat":        {},
+	"cmd/changefeed/internal/memory": {},
+	"internal/keyspace":              {},
+	"internal/processor/delivery":    {"internal/notes"},
+	"internal/proof/detector":        {},
+	"internal/processor/latest":      {},
+	"internal/notes":                 {"internal/cosmosdb/service"},
+	"internal/processor/soon":        {},
+	"internal/processor/parallel":    {},
+	"internal/fold":                  {},
+	"internal/filelock":              {},
+	"internal/cloudevent":            {"outbox"},
+	"internal/cosmosdb/leasedoc": {
+		"feed", "internal/notes", "internal/cosmosdb/rawjson",
+		"internal/cosmosdb/service",
+	},
+	"internal/cosmosdb/pkey": {
+		"feed", "internal/cosmosdb/epk", "internal/cosmosdb/rawjson",
+		"internal/cosmosdb/service",
+	},
+	"internal/processor/rank": {"internal/cosmosdb/service"},
+	"internal/processor/dispatch": {
+		"feed", "internal/fold", "internal/notes", "internal/processor/delivery",
+		"internal/processor/instance", "internal/processor/records", "internal/cosmosdb/service",
+		"internal/processor/soon",
+	},
+	"internal/processor/instance": {
+		"feed", "internal/processor/latest", "internal/pause",
+		"internal/processor/balance", "internal/processor/delivery", "internal/processor/records",
+		"internal/cosmosdb/service",
+	},
+	"internal/processor/records": {
+		"feed", "internal/keyspace", "internal/notes", "internal/processor/balance",
+		"internal/processor/rank", "internal/cosmosdb/service",
+	},
+	"internal/processor/tenure": {
+		"feed", "internal/keyspace", "internal/notes", "internal/pause",
+		"internal/processor/beat", "internal/processor/dispatch", "internal/processor/instance",
+		"internal/processor/records",
+	},
+	"internal/processor/unit": {
+		"feed", "internal/fold", "internal/keyspace", "internal/processor/latest",
+		"internal/notes", "internal/processor/parallel", "internal/pause", "internal/processor/balance",
+		"internal/processor/instance", "internal/processor/records",
+	},
+	"internal/cosmosdb/rawjson": {},
+	"internal/cosmosdb/rest":    {thirdParty},
+	"internal/proof/rewriter":   {},
+	"internal/cosmosdb/service": {"internal/cosmosdb/rawjson"},
+	"internal/changeline":       {".", "feed", "internal/cosmosdb/rawjson", "internal/cosmosdb/service"},
+	"internal/pause":            {},
+	"internal/host/usage":       {},
+	"internal/host/arg":         {"docstore", "feed", "internal/host/terminal", "internal/host/usage"},
+	"internal/host/place": {
+		"cosmos", "cosmosrest", "docstore", "feed", "internal/pause",
+		"internal/cosmosdb/rest", "internal/host/usage", thirdParty,
+	},
+	"internal/proof/fleet": {".", "feed", "internal/pause"},
+	"cmd/changefeed/internal/demo": {
+		".", "docstore", "feed", "internal/proof/fleet", "internal/pause",
+		"internal/host/terminal", "internal/host/usage",
+	},
+	"cmd/changefeed/internal/broker": {
+		"internal/host/usage", "outbox", brokers,
+		"outbox/rabbitpub", "outbox/servicebuspub", "outbox/webhookpub", thirdParty,
+	},
+	"cmd/changefeed/internal/bench": {
+		".", "cosmos", "cosmosrest", "deadletters", "docstore", "feed",
+		"internal/proof/fleet", "internal/proof/memnet", "cmd/changefeed/internal/memory", "internal/pause",
+		"internal/host/terminal", "internal/host/usage", "cmd/changefeed/internal/web", "outbox", brokers,
+		thirdParty,
+	},
+	"cmd/changefeed/internal/web": {"cosmosrest", "docstore", "internal/host/place", "internal/host/usage"},
+	"internal/host/unit": {
+		".", "cosmos", "docstore", "feed", "internal/cosmosdb/leasedoc",
+		"internal/notes", "internal/pause", "internal/host/place", "internal/host/terminal", "internal/host/usage",
+	},
+	"cmd/changefeed/internal/letters": {
+		"deadletters", "feed", "internal/host/place", "internal/host/terminal",
+		"internal/host/unit", "internal/host/usage",
+	},
+	"internal/host/instance": {
+		".", "cosmos", "deadletters", "docstore", "feed", "internal/host/arg",
+		"internal/cosmosdb/leasedoc", "internal/host/place", "internal/host/terminal", "internal/host/unit",
+		"internal/host/usage",
+	},
+	"cmd/changefeed/internal/unload": {".", "docstore", "feed", "internal/changeline", "internal/host/place"},
+	"cmd/changefeed/internal/load": {
+		"docstore", "feed", "internal/host/place", "internal/cosmosdb/service",
+		"internal/host/terminal",
+	},
 	"internal/host/terminal":          {thirdParty},
 	"internal/proof/lives":            {"docstore"},
 	"internal/proof/memnet":           {},
@@ -119,7 +227,8 @@ var edges = map[string][]string{
 
 const (
 	engineModule = "github.com/cockroachdb/pebble"
-	engineDir    = "docstore/internal/engine" // facts that are verified before the engine opens a store belong to its format as much as to its API
+	// facts that are verified before the engine opens a store belong to its format as much as to its API
+	engineDir = "docstore/internal/engine"
 )
 
 var (
@@ -137,14 +246,18 @@ var (
 )
 
 // forTests are the packages that only tests import, so they may import testing.
-var forTests = []string{"changefeedtest", "cosmosrest/cosmostest", "cosmosrest/internal/netbatch", "cmd/changefeed/internal/bench/virtual", "internal/proof/lives", "outbox/outboxtest"}
+var forTests = []string{
+	"changefeedtest", "cosmosrest/cosmostest", "cosmosrest/internal/netbatch",
+	"cmd/changefeed/internal/bench/virtual", "internal/proof/lives", "outbox/outboxtest",
+}
 
 // knownFiles are the files that belong in the repository. A new kind of file needs a line.
 var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^([a-z0-9]+/)*[a-z0-9_]+\.go$`),
 	regexp.MustCompile(`(^|/)testdata/`),
 	regexp.MustCompile(`^(README\.md|CONTRIBUTING\.md|CHANGELOG\.md|LICENSE|Makefile|\.gitignore|\.gitattributes)$`),
-	regexp.MustCompile(`^(tools/pinned/|conformance/(go|cloudevents)/|examples/exactlyonce/)?go\.(mod|sum)$`), // pinned separately from the library's own requirements
+	// pinned separately from the library's own requirements
+	regexp.MustCompile(`^(tools/pinned/|conformance/(go|cloudevents)/|examples/exactlyonce/)?go\.(mod|sum)$`),
 	regexp.MustCompile(`^conformance/(js|servicebus|standardwebhooks)/([a-z-]+\.mjs|package(-lock)?\.json)$`),
 	regexp.MustCompile(`^conformance/standardwebhooks/([a-z-]+\.py|requirements\.txt)$`),
 	regexp.MustCompile(`^conformance/python/([a-z_]+\.py|requirements\.txt)$`),
@@ -155,7 +268,8 @@ var knownFiles = []*regexp.Regexp{
 	regexp.MustCompile(`^examples/[a-z]+/README\.md$`),
 	regexp.MustCompile(`^examples/contacts/(page\.html|openapi\.json)$`), // files served by its service
 	regexp.MustCompile(`^tools/mutants/tables/[a-z]+\.txt$`),
-	regexp.MustCompile(`^cmd/changefeed/internal/notices/notices\.txt$`), // licences of others, which the binary contains
+	// licences of others, which the binary contains
+	regexp.MustCompile(`^cmd/changefeed/internal/notices/notices\.txt$`),
 }
 
 // foreign are heads of qualified names (`Head.Name`) that documents may use although they are not ours. The value

@@ -3,6 +3,7 @@ package tidy
 import (
 	"maps"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -58,7 +59,10 @@ func TestEveryEdgeIsOfAPackage(t *testing.T) {
 	}
 	exists := func(name string) bool {
 		return name == anyPackage || name == thirdParty ||
-			slices.ContainsFunc(r.files, func(f *file) bool { return f.dir == name || strings.HasPrefix(f.dir, name+"/") })
+			slices.ContainsFunc(r.files, func(f *file) bool {
+				is, _ := path.Match(name, f.dir)
+				return is || strings.HasPrefix(f.dir, name+"/")
+			})
 	}
 	for from, to := range edges {
 		for _, name := range append([]string{from}, to...) {

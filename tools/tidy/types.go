@@ -130,7 +130,8 @@ func checkBooleans(r *repo) (found []finding) {
 				}
 			}
 			if booleans > maxBooleans {
-				found = append(found, r.find(f.dir+":"+spec.Name.Name, n, "%d booleans, limit %d", booleans, maxBooleans))
+				found = append(found, r.find(f.dir+":"+spec.Name.Name, n, "%d booleans, limit %d", booleans,
+					maxBooleans))
 			}
 		}
 	}

@@ -13,7 +13,8 @@ import (
 
 // A processor calls the handler; here the example does.
 func ExampleNew() {
-	handler, err := program.New([]string{"sh", "-c", `echo "attempt $CHANGEFEED_ATTEMPT"; cat`}, program.Options{Stdout: os.Stdout})
+	handler, err := program.New([]string{"sh", "-c", `echo "attempt $CHANGEFEED_ATTEMPT"; cat`},
+		program.Options{Stdout: os.Stdout})
 	if err != nil {
 		fmt.Println(err)
 		return

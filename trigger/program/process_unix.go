@@ -8,7 +8,8 @@ import (
 )
 
 // terminate asks the group of a process to end.
-func terminate(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGTERM) } // an error means that the group is gone already
+// an error means that the group is gone already
+func terminate(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGTERM) }
 
 // kill ends the group of a process.
 func kill(p *os.Process) { _ = syscall.Kill(-p.Pid, syscall.SIGKILL) }

@@ -30,7 +30,10 @@ func shell(t *testing.T, script string) (h *Handler, output *os.File) {
 	}
 	t.Cleanup(func() { output.Close() })
 	t.Cleanup(func() { in.Close() })
-	h, err = New([]string{"sh", "-c", script}, Options{Grace: time.Minute, Expiration: hurriedPart * time.Millisecond, Stdout: in, Stderr: os.Stderr})
+	h, err = New([]string{"sh", "-c", script}, Options{
+		Grace: time.Minute, Expiration: hurriedPart * time.Millisecond,
+		Stdout: in, Stderr: os.Stderr,
+	})
 	if err != nil {
 		t.Skip("there is no shell")
 	}
@@ -54,8 +57,12 @@ func TestAProgramIsDoneWhenItExitsWithZero(t *testing.T) {
 		{"without reading", "exit 0", ""},
 		{"another code", "exit 7", "sh: exit status 7"},
 		{"a signal", "kill -KILL $$", "sh: signal: killed"},
-		{"and a reason", "echo first >&2; printf '%s\\n\\n' 'no such mailbox' >&2; exit 7", "sh: exit status 7: no such mailbox"},
-		{"and a long reason", "head -c 5000 /dev/zero | tr '\\0' x >&2; exit 7", "sh: exit status 7: " + strings.Repeat("x", 1024)},
+		{
+			"and a reason", "echo first >&2; printf '%s\\n\\n' 'no such mailbox' >&2; exit 7",
+			"sh: exit status 7: no such mailbox",
+		},
+		{"and a long reason", "head -c 5000 /dev/zero | tr '\\0' x >&2; exit 7", "sh: exit status 7: " +
+			strings.Repeat("x", 1024)},
 		{"others left behind", "sleep 60 & echo gone >&2; exit 7", "sh: exit status 7: gone"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -103,14 +110,27 @@ func TestAProgramEndsWithItsLease(t *testing.T) {
 		want         string // of the error, and of the output
 		said         string
 	}{
-		{"one that is stubborn", "trap '' TERM; sleep 60 & echo begun; wait; sleep 60", feed.ErrLeaseLost, "sh: signal: killed", "begun\n"},
-		{"one that is stubborn for a while", "trap '' TERM; echo begun; sleep 20; echo beside its successor", feed.ErrLeaseLost, "sh: signal: killed", "begun\n"},
-		{"one that listens", "trap 'echo asked; exit 0' TERM; sleep 60 & echo begun; wait", feed.ErrStopped, "", "begun\nasked\n"},
 		{
-			"one that listens, and has started one that does not", "trap 'echo asked; exit 0' TERM; (trap '' TERM; echo begun; sleep 20; echo left behind) & wait",
+			"one that is stubborn", "trap '' TERM; sleep 60 & echo begun; wait; sleep 60", feed.ErrLeaseLost,
+			"sh: signal: killed", "begun\n",
+		},
+		{
+			"one that is stubborn for a while", "trap '' TERM; echo begun; sleep 20; echo beside its successor",
+			feed.ErrLeaseLost, "sh: signal: killed", "begun\n",
+		},
+		{
+			"one that listens", "trap 'echo asked; exit 0' TERM; sleep 60 & echo begun; wait", feed.ErrStopped, "",
+			"begun\nasked\n",
+		},
+		{
+			"one that listens, and has started one that does not",
+			"trap 'echo asked; exit 0' TERM; (trap '' TERM; echo begun; sleep 20; echo left behind) & wait",
 			feed.ErrStopped, "", "begun\nasked\n",
 		},
-		{"one that fails", "trap 'exit 1' TERM; sleep 60 & echo begun; wait", feed.ErrHandlerTimeout, "sh: exit status 1", "begun\n"},
+		{
+			"one that fails", "trap 'exit 1' TERM; sleep 60 & echo begun; wait", feed.ErrHandlerTimeout,
+			"sh: exit status 1", "begun\n",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h, output := shell(t, tt.script)
@@ -193,7 +213,10 @@ func TestAProgramIsDoneThoughOthersHaveItsOutput(t *testing.T) {
 func TestBatchesThatTheEndOfTheProcessorCutAreNamedOnce(t *testing.T) {
 	h, output := shell(t, "trap 'exit 1' TERM; sleep 60 & echo begun; wait")
 	lines := bufio.NewScanner(output)
-	for lease, cause := range map[string]error{"b": feed.ErrStopped, "a": feed.ErrStopped, "c": feed.ErrLeaseLost, "d": feed.ErrStopped} {
+	for lease, cause := range map[string]error{
+		"b": feed.ErrStopped, "a": feed.ErrStopped, "c": feed.ErrLeaseLost,
+		"d": feed.ErrStopped,
+	} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		b := orders()
 		b.LeaseToken = lease
@@ -297,7 +320,8 @@ func (l *locked) Write(p []byte) (int, error) {
 
 func TestNoMoreProgramsRunThanJobsAllow(t *testing.T) {
 	var output bytes.Buffer
-	h, err := New([]string{"sh", "-c", `cd "$0"; touch $$; ls | wc -l; sleep 0.02; rm $$`, t.TempDir()}, Options{Jobs: 2, Stdout: &locked{to: &output}, Stderr: os.Stderr})
+	h, err := New([]string{"sh", "-c", `cd "$0"; touch $$; ls | wc -l; sleep 0.02; rm $$`, t.TempDir()},
+		Options{Jobs: 2, Stdout: &locked{to: &output}, Stderr: os.Stderr})
 	if err != nil {
 		t.Skip("there is no shell")
 	}
@@ -322,7 +346,8 @@ func TestABatchThatWaitsForItsTurnHeedsItsContext(t *testing.T) {
 	h.turns <- struct{}{} // another program runs
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(feed.ErrLeaseLost)
-	if err := h.Handle(ctx, orders()); !errors.Is(err, feed.ErrLeaseLost) || !strings.Contains(err.Error(), "wait for one of 1 programs") {
+	if err := h.Handle(ctx, orders()); !errors.Is(err, feed.ErrLeaseLost) ||
+		!strings.Contains(err.Error(), "wait for one of 1 programs") {
 		t.Errorf("got %v, want %q", err, feed.ErrLeaseLost)
 	}
 }
@@ -333,7 +358,8 @@ func TestEachLineOfStandardErrorIsLoggedWithItsLease(t *testing.T) {
 	var text strings.Builder
 	log.to = &text
 	script := `printf 'first\nsec'; printf 'ond\n\n'; printf 'no end'; head -c 40000 /dev/zero | tr '\0' x`
-	h, err := New([]string{"sh", "-c", "{ " + script + "; } >&2"}, Options{Log: slog.New(slog.NewTextHandler(&log, nil)).With("instance", "one"), Stderr: os.Stderr})
+	h, err := New([]string{"sh", "-c", "{ " + script + "; } >&2"},
+		Options{Log: slog.New(slog.NewTextHandler(&log, nil)).With("instance", "one"), Stderr: os.Stderr})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +371,8 @@ func TestEachLineOfStandardErrorIsLoggedWithItsLease(t *testing.T) {
 		t.Fatalf("%d lines, want two that end, and one of 40 KB in three parts:\n%.2000s", len(lines), text.String())
 	}
 	for i, want := range []string{"first", "second", `"no endxx`, "xxx", "xxx"} {
-		if !strings.Contains(lines[i], "level=WARN msg="+want) || !strings.Contains(lines[i], "instance=one lease=-1F origin=program") {
+		if !strings.Contains(lines[i], "level=WARN msg="+want) ||
+			!strings.Contains(lines[i], "instance=one lease=-1F origin=program") {
 			t.Errorf("line %d is %.100s … %s, want %s", i, lines[i], lines[i][len(lines[i])-60:], want)
 		}
 	}

@@ -48,18 +48,22 @@ func New(keys []Key, tokens *Tokens, log *slog.Logger) (*Authority, error) {
 func (a *Authority) Authenticate(ctx context.Context, r *wire.Request) (Principal, error) {
 	text := r.Header(wire.HeaderAuthorization)
 	if text == "" {
-		return Principal{}, unauthorized(subNoHeader, "Required Header authorization is missing. Ensure a valid Authorization token is passed.")
+		return Principal{}, unauthorized(subNoHeader,
+			"Required Header authorization is missing. Ensure a valid Authorization token is passed.")
 	}
 	cred, ok := parseCredential(text)
 	switch {
 	case !ok:
-		return Principal{}, unauthorized(subBadHeader, "The authorization header has a wrong format: want type=master&ver=1.0&sig=SIGNATURE or type=aad&ver=1.0&sig=TOKEN, which may be percent-encoded")
+		return Principal{}, unauthorized(subBadHeader,
+			"The authorization header has a wrong format: want type=master&ver=1.0&sig=SIGNATURE or "+
+				"type=aad&ver=1.0&sig=TOKEN, which may be percent-encoded")
 	case cred.kind == "master":
 		return a.keys.checkSignature(r, cred.signature)
 	case cred.kind == "aad":
 		return a.tokens.checkToken(ctx, cred.signature)
 	}
-	return Principal{}, unauthorized(subBadHeader, "The authorization token is of type %q: want master or aad", cred.kind)
+	return Principal{}, unauthorized(subBadHeader, "The authorization token is of type %q: want master or aad",
+		cred.kind)
 }
 
 // credential is a parsed Authorization header.

@@ -93,8 +93,8 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// findKey returns the key with this id, if its kind fits the method. If the token names no key, find returns all keys of
-// that kind. If there is no such key, a single caller reads the source again for all callers.
+// findKey returns the key with this id, if its kind fits the method. If the token names no key, find returns all keys
+// of that kind. If there is no such key, a single caller reads the source again for all callers.
 func (k *keySet) findKey(ctx context.Context, id, method string, log *slog.Logger) (any, error) {
 	if found, ok := k.pickKey(id, method); ok {
 		return found, nil
@@ -137,7 +137,10 @@ func fits(key crypto.PublicKey, method string) bool {
 	case *rsa.PublicKey:
 		return method[0] == 'R' || method[0] == 'P'
 	case *ecdsa.PublicKey:
-		return method == map[elliptic.Curve]string{elliptic.P256(): "ES256", elliptic.P384(): "ES384", elliptic.P521(): "ES512"}[key.Curve]
+		return method == map[elliptic.Curve]string{
+			elliptic.P256(): "ES256", elliptic.P384(): "ES384",
+			elliptic.P521(): "ES512",
+		}[key.Curve]
 	}
 	return method == "EdDSA"
 }
@@ -159,8 +162,8 @@ func (k *keySet) readSource(ctx context.Context) error {
 	return nil
 }
 
-// sourceText returns the source's text. text does not follow redirects, because the address is trusted, and the target of a
-// redirect is not.
+// sourceText returns the source's text. text does not follow redirects, because the address is trusted, and the target
+// of a redirect is not.
 func (k *keySet) sourceText(ctx context.Context) (text []byte, err error) {
 	if k.client == nil {
 		return os.ReadFile(k.source)
@@ -224,7 +227,8 @@ func parseKeySet(text []byte) (keys []publicKey, err error) {
 		}
 	}
 	if len(keys) == 0 {
-		return nil, errors.New(`it has no key to check signatures with: want {"keys": [...]} with keys of kty RSA, EC or OKP`)
+		return nil,
+			errors.New(`it has no key to check signatures with: want {"keys": [...]} with keys of kty RSA, EC or OKP`)
 	}
 	return keys, nil
 }
@@ -236,7 +240,8 @@ func (w webKey) publicKey() (crypto.PublicKey, error) {
 		key := &rsa.PublicKey{N: new(big.Int).SetBytes(w.N), E: int(new(big.Int).SetBytes(w.E).Int64())}
 		// The exponent may have at most four bytes, because Int64 would return a wrong number for a longer exponent.
 		if key.N.BitLen() < minRSA || key.E < 3 || len(w.E) > 4 {
-			return nil, fmt.Errorf("n has %d bits, e is %d: want at least %d bits, and 65537", key.N.BitLen(), key.E, minRSA)
+			return nil, fmt.Errorf("n has %d bits, e is %d: want at least %d bits, and 65537", key.N.BitLen(), key.E,
+				minRSA)
 		}
 		return key, nil
 	case "ECP-256":

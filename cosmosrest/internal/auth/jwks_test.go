@@ -41,7 +41,10 @@ func keySetOf(t *testing.T, keys ...issuerKey) []byte {
 	}
 	for _, k := range keys {
 		x := base64.RawURLEncoding.EncodeToString(k.private.Public().(ed25519.PublicKey))
-		set.Keys = append(set.Keys, map[string]string{"kid": k.id, "use": "sig", "kty": "OKP", "crv": "Ed25519", "x": x})
+		set.Keys = append(set.Keys, map[string]string{
+			"kid": k.id, "use": "sig", "kty": "OKP", "crv": "Ed25519",
+			"x": x,
+		})
 	}
 	text, err := json.Marshal(set)
 	if err != nil {
@@ -54,7 +57,8 @@ func keySetOf(t *testing.T, keys ...issuerKey) []byte {
 func trusting(t *testing.T, jwks string) *Authority {
 	t.Helper()
 	a, err := New([]Key{{Text: emulatorKey, Write: true}}, &Tokens{
-		Issuer: "issuer", Audiences: []string{"audience"}, JWKS: jwks, Roles: map[string][]Grant{"alice": {{Actions: []string{readerRole}}}},
+		Issuer: "issuer", Audiences: []string{"audience"}, JWKS: jwks,
+		Roles: map[string][]Grant{"alice": {{Actions: []string{readerRole}}}},
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +69,10 @@ func trusting(t *testing.T, jwks string) *Authority {
 // ask authenticates a request with a token that the key signed, and returns the sub-status of its refusal; 0 is none.
 func (k issuerKey) ask(t *testing.T, a *Authority) int {
 	t.Helper()
-	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{"iss": "issuer", "aud": "audience", "exp": time.Now().Add(time.Hour).Unix(), "oid": "alice"})
+	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{
+		"iss": "issuer", "aud": "audience",
+		"exp": time.Now().Add(time.Hour).Unix(), "oid": "alice",
+	})
 	token.Header["kid"] = k.id
 	text, err := token.SignedString(k.private)
 	if err != nil {
@@ -118,7 +125,8 @@ func TestTheKeySetBehindAnAddressIsReadAgainForNewKeys(t *testing.T) {
 			a.tokens.keys.next = time.Now()
 		}
 		if sub := step.key.ask(t, a); sub != step.sub || reads.Load() != step.reads {
-			t.Errorf("%s: refused with %d after %d reads of the key set, want %d after %d, once within %v", step.name, sub, reads.Load(), step.sub, step.reads, keySetFresh)
+			t.Errorf("%s: refused with %d after %d reads of the key set, want %d after %d, once within %v", step.name,
+				sub, reads.Load(), step.sub, step.reads, keySetFresh)
 		}
 	}
 }

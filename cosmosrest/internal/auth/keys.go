@@ -95,8 +95,8 @@ func newSigner(keys []masterKey) *signer {
 	return s
 }
 
-// checkSignature finds the key that signed a request. As in the service, the error repeats the text that should have been
-// signed, because authors of clients need this text to find their mistakes.
+// checkSignature finds the key that signed a request. As in the service, the error repeats the text that should have
+// been signed, because authors of clients need this text to find their mistakes.
 func (ring keyring) checkSignature(r *wire.Request, signature string) (Principal, error) {
 	date := r.Header(wire.HeaderDate)
 	if date == "" {
@@ -106,8 +106,12 @@ func (ring keyring) checkSignature(r *wire.Request, signature string) (Principal
 	defer ring.signers.Put(s)
 	who, ok := ring.findSigner(s, r.Method, r.Target, date, signature)
 	if !ok {
-		return Principal{}, unauthorized(0, "The authorization token does not fit the request: the key is a wrong one, or something else was signed. "+
-			"Server used the following payload to sign: '%s'", s.compose(r.Method, r.Target.Kind, links(r.Target)[0], date))
+		return Principal{},
+			unauthorized(0,
+				"The authorization token does not fit the request: the key is a wrong one, or something else "+
+					"was signed. "+
+					"Server used the following payload to sign: '%s'",
+				s.compose(r.Method, r.Target.Kind, links(r.Target)[0], date))
 	}
 	return who, s.checkDate(date, time.Now())
 }
@@ -197,7 +201,8 @@ func (s *signer) checkDate(text string, now time.Time) error {
 	from, to := s.date.Add(-clockSkew), s.date.Add(clockSkew)
 	if now.Before(from) || now.After(to) {
 		f := wire.Errorf(http.StatusForbidden, 0, wire.CodeForbidden,
-			"The authorization token is not valid at the current time: want a newer one (token start time: %s, token expiry time: %s, current server time: %s)",
+			"The authorization token is not valid at the current time: want a newer one (token start time: %s, token "+
+				"expiry time: %s, current server time: %s)",
 			from.UTC().Format(http.TimeFormat), to.UTC().Format(http.TimeFormat), now.UTC().Format(http.TimeFormat))
 		f.Bare = true
 		return f

@@ -35,8 +35,18 @@ func TestASignatureCoversVerbTypeLinkAndDate(t *testing.T) {
 		{"as signed", "GET", right, date, signature, true},
 		{"the case of verb and date is left out", "get", right, strings.ToUpper(date), signature, true},
 		{"another verb", "PUT", right, date, signature, false},
-		{"another type", "GET", wire.Target{Kind: "colls", DB: "ToDoList", Link: "dbs/ToDoList"}, date, signature, false},
-		{"the case of the link counts", "GET", wire.Target{Kind: "dbs", DB: "todolist", Link: "dbs/todolist"}, date, signature, false},
+		{
+			"another type", "GET",
+			wire.Target{Kind: "colls", DB: "ToDoList", Link: "dbs/ToDoList"},
+			date, signature,
+			false,
+		},
+		{
+			"the case of the link counts", "GET",
+			wire.Target{Kind: "dbs", DB: "todolist", Link: "dbs/todolist"},
+			date,
+			signature, false,
+		},
 		{"another date", "GET", right, "Thu, 27 Apr 2017 00:51:13 GMT", signature, false},
 		{"no base64", "GET", right, date, "!" + signature[1:], false},
 		{"cut short", "GET", right, date, signature[:40], false},
@@ -110,7 +120,8 @@ func TestARequestIsGoodForFifteenMinutes(t *testing.T) {
 			t.Errorf("date %q: status %d, want %d", c.date, status, c.status)
 		}
 	}
-	if got := s.checkDate("Fri, 02 Jan 2026 02:00:00 GMT", now).Error(); !strings.Contains(got, "token expiry time: Fri, 02 Jan 2026 02:15:00 GMT, current server time: Fri, 02 Jan 2026 03:04:05 GMT") {
+	if got := s.checkDate("Fri, 02 Jan 2026 02:00:00 GMT", now).Error(); !strings.Contains(got,
+		"token expiry time: Fri, 02 Jan 2026 02:15:00 GMT, current server time: Fri, 02 Jan 2026 03:04:05 GMT") {
 		t.Errorf("message %q: want it to tell when the token was valid, and the time", got)
 	}
 }
@@ -118,7 +129,8 @@ func TestARequestIsGoodForFifteenMinutes(t *testing.T) {
 // Some clients encode the whole header, and some all but the signature.
 func TestAPlusInASignatureIsNoBlank(t *testing.T) {
 	for _, text := range []string{
-		"type=master&ver=1.0&sig=a+b/c=", "type%3Dmaster%26ver%3D1.0%26sig%3Da+b/c=", "type%3Dmaster%26ver%3D1.0%26sig%3Da%2Bb%2Fc%3D",
+		"type=master&ver=1.0&sig=a+b/c=", "type%3Dmaster%26ver%3D1.0%26sig%3Da+b/c=",
+		"type%3Dmaster%26ver%3D1.0%26sig%3Da%2Bb%2Fc%3D",
 	} {
 		if c, ok := parseCredential(text); !ok || c.signature != "a+b/c=" {
 			t.Errorf("%s: signature %q", text, c.signature)

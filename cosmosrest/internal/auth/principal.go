@@ -31,7 +31,9 @@ type Resource struct {
 // May reports whether the principal may do an action on a resource. on is a function, because finding the names of a
 // resource needs a lookup in the store, and principals with keys do not need the names.
 func (p *Principal) May(action string, on func() Resource) bool {
-	return p.all || slices.ContainsFunc(p.grants, func(g grant) bool { return slices.Contains(g.actions, action) && g.holds(on) })
+	return p.all || slices.ContainsFunc(p.grants, func(g grant) bool {
+		return slices.Contains(g.actions, action) && g.holds(on)
+	})
 }
 
 // holds reports whether a resource is in the scope of a grant.
@@ -53,14 +55,16 @@ const (
 // Refusal returns the 403 of an action that the principal may not do. As in the service, the message names the
 // principal, the action and the scope that a role would have to grant.
 func (p *Principal) Refusal(action string, on Resource, r *wire.Request) error {
-	e := wire.Errorf(http.StatusForbidden, 0, wire.CodeForbidden, "Insufficient permissions: the key may only read: want a read-write key")
+	e := wire.Errorf(http.StatusForbidden, 0, wire.CodeForbidden,
+		"Insufficient permissions: the key may only read: want a read-write key")
 	e.Bare = true
 	if p.id == "" {
 		return e
 	}
 	if action == Manage {
 		e.Sub = subManageByToken
-		e.Message = "Request blocked by Auth: The given request [" + r.Method + " " + r.Path() + "] cannot be authorized by an Entra token: want a key"
+		e.Message = "Request blocked by Auth: The given request [" + r.Method + " " + r.Path() +
+			"] cannot be authorized by an Entra token: want a key"
 		return e
 	}
 	e.Sub = subNotGranted

@@ -83,7 +83,8 @@ func compileRoles(roles map[string][]Grant) (map[string][]grant, error) {
 func (g Grant) compile() (grant, error) {
 	c := grant{database: unlessEvery(g.Database), container: unlessEvery(g.Container)}
 	if c.database == "" && c.container != "" {
-		return c, fmt.Errorf("container is %q and database %q: want the id of the container's database", g.Container, g.Database)
+		return c, fmt.Errorf("container is %q and database %q: want the id of the container's database", g.Container,
+			g.Database)
 	}
 	if len(g.Actions) == 0 {
 		return c, errors.New("actions are empty: want at least one")

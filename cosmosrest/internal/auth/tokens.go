@@ -72,7 +72,8 @@ func newVerifier(t *Tokens, keys []Key, log *slog.Logger) (*verifier, error) {
 		}
 	}
 	// All checks of the parser are configured here, so no call can omit any of them.
-	v.parser = jwt.NewParser(jwt.WithValidMethods(signingMethods), jwt.WithLeeway(tokenLeeway), jwt.WithExpirationRequired(),
+	v.parser = jwt.NewParser(jwt.WithValidMethods(signingMethods), jwt.WithLeeway(tokenLeeway),
+		jwt.WithExpirationRequired(),
 		jwt.WithIssuer(t.Issuer), jwt.WithAudience(t.Audiences...))
 	switch {
 	// No options of an issuer are set, so only the emulator's tokens are accepted. If only some of them are set, the
@@ -80,9 +81,12 @@ func newVerifier(t *Tokens, keys []Key, log *slog.Logger) (*verifier, error) {
 	case t.Insecure && t.Issuer == "" && len(t.Audiences) == 0 && t.JWKS == "" && len(t.Roles) == 0:
 		return v, nil
 	case t.Issuer == "":
-		return nil, errors.New("issuer of tokens is empty: want the iss of the tokens to accept, as https://login.microsoftonline.com/TENANT/v2.0")
+		return nil,
+			errors.New("issuer of tokens is empty: want the iss of the tokens to accept, as " +
+				"https://login.microsoftonline.com/TENANT/v2.0")
 	case len(t.Audiences) == 0:
-		return nil, errors.New("audience of tokens is empty: want the aud of the tokens to accept, as https://cosmos.azure.com")
+		return nil,
+			errors.New("audience of tokens is empty: want the aud of the tokens to accept, as https://cosmos.azure.com")
 	case t.JWKS == "":
 		return nil, errors.New("key set of tokens is empty: want the file or the https address of the issuer's JWKS")
 	case len(t.Roles) == 0:
@@ -120,7 +124,8 @@ func (v *verifier) checkToken(ctx context.Context, token string) (Principal, err
 		return Principal{id: c.principal(), all: err == nil}, v.tokenError(err, &c)
 	}
 	if v.keys == nil {
-		return Principal{}, unauthorized(subTokensOff, "The server takes no Entra tokens but the emulator's: want one that ends in the key of the account")
+		return Principal{}, unauthorized(subTokensOff,
+			"The server takes no Entra tokens but the emulator's: want one that ends in the key of the account")
 	}
 	_, err := v.parser.ParseWithClaims(token, &c, func(t *jwt.Token) (any, error) {
 		id, _ := t.Header["kid"].(string)
@@ -130,7 +135,8 @@ func (v *verifier) checkToken(ctx context.Context, token string) (Principal, err
 	case err != nil:
 		return Principal{}, v.tokenError(err, &c)
 	case c.principal() == "":
-		return Principal{}, unauthorized(subTokenPrincipal, "The token names no principal: want a claim oid, appid or sub")
+		return Principal{}, unauthorized(subTokenPrincipal,
+			"The token names no principal: want a claim oid, appid or sub")
 	}
 	return Principal{id: c.principal(), grants: v.grants[c.principal()]}, nil
 }
@@ -153,9 +159,11 @@ func (v *verifier) tokenError(err error, c *claims) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, jwt.ErrTokenInvalidIssuer):
-		return unauthorized(subTokenIssuer, "The Entra token has the claim iss %.100q: want %q", c.Issuer, v.want.Issuer)
+		return unauthorized(subTokenIssuer, "The Entra token has the claim iss %.100q: want %q", c.Issuer,
+			v.want.Issuer)
 	case errors.Is(err, jwt.ErrTokenInvalidAudience):
-		return unauthorized(subTokenAudience, "The Entra token has the claim aud %.100q: want one of %q", c.Audience, v.want.Audiences)
+		return unauthorized(subTokenAudience, "The Entra token has the claim aud %.100q: want one of %q", c.Audience,
+			v.want.Audiences)
 	}
 	sub := subTokenFormat
 	for _, known := range []struct {

@@ -101,14 +101,18 @@ func fromHex(t *testing.T, digits *string) *string {
 func TestAnswersAreWrittenToTheByte(t *testing.T) {
 	written := 0
 	for _, c := range netbatch.Cases(t, recorded, "response") {
-		if slices.Contains([]string{"answer-unknown-sparse-fields", "answer-sparse-order", "answer-segment-comment"}, c.Name) {
+		if slices.Contains([]string{"answer-unknown-sparse-fields", "answer-sparse-order", "answer-segment-comment"},
+			c.Name) {
 			continue
 		}
 		written++
 		bodies := longBodies(t, c)
 		b := AppendHeader(nil)
 		for i, want := range c.Meaning.Results {
-			r := Result{Status: int(want.StatusCode), ETag: want.ETag, Body: bodies[i], RetryAfter: want.RetryAfterMilliseconds, Charge: want.RequestCharge}
+			r := Result{
+				Status: int(want.StatusCode), ETag: want.ETag, Body: bodies[i],
+				RetryAfter: want.RetryAfterMilliseconds, Charge: want.RequestCharge,
+			}
 			if want.SubStatusCode != nil {
 				r.SubStatus = new(int(*want.SubStatusCode))
 			}
@@ -142,22 +146,31 @@ func longBodies(t *testing.T, c netbatch.Case) (all [][]byte) {
 
 func TestDamagedBodiesAreRefused(t *testing.T) {
 	says := map[string]string{
-		"empty": "segment header is missing", "json": "begins with the byte 5b", "crc-wrong": "CRC-32", "row-changed": "CRC-32",
+		"empty": "segment header is missing", "json": "begins with the byte 5b", "crc-wrong": "CRC-32",
+		"row-changed":     "CRC-32",
 		"segment-version": "segment header begins with the byte 80", "segment-schema": "segment header has the schema",
 		"segment-length-past-end": "segment header says", "segment-length-short": "has 4 bytes: want 10",
 		"record-version": "record header begins with the byte 00", "record-schema": "record header has the schema",
-		"record-length-past-end": "are left", "record-length-huge": "has 2147483647 bytes", "record-length-negative": "has -1 bytes",
-		"record-length-zero": "row is missing", "row-version": "row begins with the byte 82", "row-schema": "row has the schema 2145473650",
-		"row-of-result": "row has the schema 2145473649", "field-length-past-end": "id: ", "varuint-unending": "id: a number of variable length",
-		"sparse-type-unknown": "type is 255", "sparse-type-wrong": `"ifMatch": type is 21`, "no-operation-type": "operationType is missing",
-		"operation-type-unknown": "operationType is 3", "resource-type-wrong": "resourceType is 1", "id-not-utf8": "no UTF-8",
-		"truncated-row": "are left", "truncated-record-header": "record header ends after", "truncated-segment": "segment header ends after",
-		"one-byte": "segment header ends after 1 bytes", "behind-the-end": "record header",
+		"record-length-past-end": "are left", "record-length-huge": "has 2147483647 bytes",
+		"record-length-negative": "has -1 bytes",
+		"record-length-zero":     "row is missing", "row-version": "row begins with the byte 82",
+		"row-schema":    "row has the schema 2145473650",
+		"row-of-result": "row has the schema 2145473649", "field-length-past-end": "id: ",
+		"varuint-unending":    "id: a number of variable length",
+		"sparse-type-unknown": "type is 255", "sparse-type-wrong": `"ifMatch": type is 21`,
+		"no-operation-type":      "operationType is missing",
+		"operation-type-unknown": "operationType is 3", "resource-type-wrong": "resourceType is 1",
+		"id-not-utf8":   "no UTF-8",
+		"truncated-row": "are left", "truncated-record-header": "record header ends after",
+		"truncated-segment": "segment header ends after",
+		"one-byte":          "segment header ends after 1 bytes", "behind-the-end": "record header",
 	}
 	cases := netbatch.Cases(t, recorded, "bad-request")
 	for _, c := range cases {
-		if ops, err := collect(c.Body); err == nil || says[c.Name] == "" || !strings.Contains(err.Error(), says[c.Name]) {
-			t.Errorf("%s (%s): %d operations and the error %v, want %q in it", c.Name, c.Meaning.Error, len(ops), err, says[c.Name])
+		if ops, err := collect(c.Body); err == nil || says[c.Name] == "" ||
+			!strings.Contains(err.Error(), says[c.Name]) {
+			t.Errorf("%s (%s): %d operations and the error %v, want %q in it", c.Name, c.Meaning.Error, len(ops), err,
+				says[c.Name])
 		}
 	}
 	if len(cases) != 30 {
@@ -187,10 +200,16 @@ func TestSparseFieldsByName(t *testing.T) {
 		"a type of none":    {[]byte{29, 13}, "type 29 is none"},
 		"no path":           {[]byte{20}, "does not end"},
 		"no value":          {[]byte{7, 13 + 1, 'x', 1, 2, 3}, `"x": 4 bytes are wanted, and 3 are left`},
-		"a long name":       {[]byte{20, 0xff, 0xff, 0xff, 0xff, 0x0f, 'x'}, "4294967282 bytes are wanted, and 1 are left"},
-		"a long value":      {[]byte{20, 9, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, "18446744073709551615 bytes are wanted"},
-		"seconds of text":   {[]byte{20, 11, 0}, `"timeToLiveInSeconds": type is 20`},
-		"a number of yes":   {[]byte{5, 12, 1}, `"minimalReturnPreference": type is 5`},
+		"a long name": {
+			[]byte{20, 0xff, 0xff, 0xff, 0xff, 0x0f, 'x'},
+			"4294967282 bytes are wanted, and 1 are left",
+		},
+		"a long value": {
+			[]byte{20, 9, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1},
+			"18446744073709551615 bytes are wanted",
+		},
+		"seconds of text": {[]byte{20, 11, 0}, `"timeToLiveInSeconds": type is 20`},
+		"a number of yes": {[]byte{5, 12, 1}, `"minimalReturnPreference": type is 5`},
 	} {
 		ops, err := collect(netbatch.AppendRecord(netbatch.Request(), slices.Concat(head, c.fields)))
 		switch {
@@ -206,7 +225,8 @@ func TestSparseFieldsByName(t *testing.T) {
 func TestFieldsOfUnknownNamesArePassedOverWhateverTheirType(t *testing.T) {
 	head := []byte{0x81, 0x70, 0x54, 0xe1, 0x7f, 1, 2, 0, 0, 0, 0, 0, 0, 0}
 	for kind, size := range map[byte]int{
-		1: 0, 2: 0, 3: 0, 5: 1, 6: 2, 7: 4, 8: 8, 9: 1, 10: 2, 11: 4, 12: 8, 15: 4, 16: 8, 17: 16, 18: 8, 19: 16, 22: 16, 23: 8, 24: 12,
+		1: 0, 2: 0, 3: 0, 5: 1, 6: 2, 7: 4, 8: 8, 9: 1, 10: 2, 11: 4, 12: 8, 15: 4, 16: 8, 17: 16, 18: 8, 19: 16,
+		22: 16, 23: 8, 24: 12,
 	} {
 		fields := slices.Concat([]byte{kind, 13 + 1, 'x'}, make([]byte, size), []byte{20, 9, 1, 'e'})
 		ops, err := collect(netbatch.AppendRecord(netbatch.Request(), slices.Concat(head, fields)))
@@ -304,7 +324,8 @@ func TestNothingIsReadOfADamagedBody(t *testing.T) {
 func TestWrongRowsTakeNoMemory(t *testing.T) {
 	head := netbatch.Request()
 	for _, c := range netbatch.Cases(t, recorded, "request") {
-		if len(c.Body) > 2<<10 || len(c.Meaning.Operations) == 0 || c.Name == "two-segments" || c.Name == "segment-comment" {
+		if len(c.Body) > 2<<10 || len(c.Meaning.Operations) == 0 || c.Name == "two-segments" ||
+			c.Name == "segment-comment" {
 			continue
 		}
 		row := c.Body[len(head)+13:][:binary.LittleEndian.Uint32(c.Body[len(head)+5:])]
@@ -312,7 +333,17 @@ func TestWrongRowsTakeNoMemory(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		tried := 0
 		for i := 5; i < len(row); i++ {
-			for _, wrong := range [][]byte{{0}, {1}, {0x1e}, {0x46}, {0x7f}, {0xff}, {0xff, 0xff, 0xff, 0xff, 7}, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, {}} {
+			for _, wrong := range [][]byte{
+				{0},
+				{1},
+				{0x1e},
+				{0x46},
+				{0x7f},
+				{0xff},
+				{0xff, 0xff, 0xff, 0xff, 7},
+				{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1},
+				{},
+			} {
 				checkWithin(t, netbatch.AppendRecord(slices.Clip(head), slices.Concat(row[:i], wrong, row[i+1:])))
 				tried++
 			}

@@ -104,7 +104,9 @@ func readOperation(row []byte) (op Operation, err error) {
 	case present&hasOperationType == 0:
 		return op, errors.New("operationType is missing")
 	case !known:
-		return op, fmt.Errorf("operationType is %d: want 0 (Create), 1 (Patch), 2 (Read), 4 (Delete), 5 (Replace) or 20 (Upsert)", kind)
+		return op,
+			fmt.Errorf("operationType is %d: want 0 (Create), 1 (Patch), 2 (Read), 4 (Delete), 5 (Replace) or "+
+				"20 (Upsert)", kind)
 	case present&hasResourceType != 0 && resource != document:
 		return op, fmt.Errorf("resourceType is %d: want %d, a document", resource, document)
 	}

@@ -90,7 +90,8 @@ func (all *Budgets) bucketOf(ctx context.Context, cont *docstore.Container, part
 	if v, ok := all.of.Load(cont); ok {
 		b = v.(*budget)
 	}
-	if tag, _ := cont.Version(); b == nil || b.tag != tag || b.databaseTag != all.db.DatabaseETag(cont.Database()) || !b.knowsPartition(partition) {
+	if tag, _ := cont.Version(); b == nil || b.tag != tag || b.databaseTag != all.db.DatabaseETag(cont.Database()) ||
+		!b.knowsPartition(partition) {
 		d, _ := all.db.Database(cont.Database()) // fails if the store is being closed; then the request fails too
 		b = all.makeBudget(ctx, cont, d)
 	}
@@ -110,8 +111,8 @@ func (b *budget) knowsPartition(partition string) bool {
 	return b.shared != nil || len(b.ranges) == 0 || b.ranges[partition] != nil
 }
 
-// makeBudget creates a budget according to the present offers. A budget whose partitions cannot be read is not stored: the
-// request fails with the same error anyway, and the next request tries again.
+// makeBudget creates a budget according to the present offers. A budget whose partitions cannot be read is not stored:
+// the request fails with the same error anyway, and the next request tries again.
 func (all *Budgets) makeBudget(ctx context.Context, cont *docstore.Container, d docstore.Database) *budget {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -140,7 +141,9 @@ func (all *Budgets) makeBudget(ctx context.Context, cont *docstore.Container, d 
 
 // rangeBuckets divides a throughput among the partitions of a container. Partitions with a bucket keep its level, so
 // a change of an offer does not refill the bucket.
-func (all *Budgets) rangeBuckets(ctx context.Context, cont *docstore.Container, rate float64) (map[string]*bucket, error) {
+func (all *Budgets) rangeBuckets(ctx context.Context, cont *docstore.Container, rate float64) (map[string]*bucket,
+	error,
+) {
 	var old map[string]*bucket
 	if v, ok := all.of.Load(cont); ok {
 		old = v.(*budget).ranges
@@ -208,8 +211,8 @@ func (b *bucket) emptyFor(now time.Time) time.Duration {
 	return b.retryAfter(now)
 }
 
-// retryAfter is wait without the lock. dry returns whole milliseconds, because the answer's header has no smaller unit. dry
-// rounds up, so a client is admitted after this wait.
+// retryAfter is wait without the lock. dry returns whole milliseconds, because the answer's header has no smaller unit.
+// dry rounds up, so a client is admitted after this wait.
 func (b *bucket) retryAfter(now time.Time) time.Duration {
 	if b.fill(now); b.level > 0 {
 		return 0

@@ -62,7 +62,8 @@ func (l *Load) Send(bytes int, must bool) (sent func(), err error) {
 	sent = func() { l.sending.Add(-int64(bytes)) }
 	if l.sending.Add(int64(bytes)) > MaxSending && !must {
 		sent()
-		return nil, wire.Throttled(retryPause, "The answers that clients are slow to read are more than %d MB together", MaxSending>>20)
+		return nil, wire.Throttled(retryPause, "The answers that clients are slow to read are more than %d MB together",
+			MaxSending>>20)
 	}
 	return sent, nil
 }

@@ -50,7 +50,8 @@ type Request struct {
 
 // errLate ends a query after its time limit.
 var errLate = wire.Errorf(http.StatusRequestTimeout, 0, wire.CodeTimeout,
-	"The query has not computed its rows within %v: want a filter that leaves less to compute, or fewer queries at once", MaxCompute)
+	"The query has not computed its rows within %v: want a filter that leaves less to compute, or fewer "+
+		"queries at once", MaxCompute)
 
 // Limit sets a time limit: without an answer within MaxCompute, the request ends with a 408. Limit returns the
 // context for all computations of the request.
@@ -127,7 +128,8 @@ func (m *Request) Hold(bytes int) error {
 	if m.load.held.Add(int64(bytes)) <= MaxHeld {
 		return nil
 	}
-	return wire.Throttled(retryPause, "The queries that sort, group or count hold more than %d MB together", MaxHeld>>20)
+	return wire.Throttled(retryPause, "The queries that sort, group or count hold more than %d MB together",
+		MaxHeld>>20)
 }
 
 // End releases the turn, the memory and the time limit of the request.

@@ -37,7 +37,8 @@ func TestAQueryThatIsNotDoneInTimeSaysSo(t *testing.T) {
 			} else {
 				err = b.NewRun().Add(doc)
 			}
-			if e, ok := errors.AsType[*wire.Error](err); !ok || e.Status != http.StatusRequestTimeout || !strings.Contains(e.Message, "has not computed its rows within 30s") {
+			if e, ok := errors.AsType[*wire.Error](err); !ok || e.Status != http.StatusRequestTimeout ||
+				!strings.Contains(e.Message, "has not computed its rows within 30s") {
 				t.Errorf("%s: %v: want a 408 with the cause", query, err)
 			}
 			if m.work > 2*FreeWork {

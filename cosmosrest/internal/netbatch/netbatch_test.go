@@ -74,7 +74,10 @@ func TestAnswersAreReadAsTheSDKReadsThem(t *testing.T) {
 				t.Errorf("%s: body %d is %.100q", c.Name, i, got.Body)
 			}
 			got.Body = nil
-			if same := (Result{want.StatusCode, want.SubStatusCode, want.ETag, nil, want.RetryAfterMilliseconds, want.RequestCharge}); !reflect.DeepEqual(got, same) {
+			if same := (Result{
+				want.StatusCode, want.SubStatusCode, want.ETag, nil, want.RetryAfterMilliseconds,
+				want.RequestCharge,
+			}); !reflect.DeepEqual(got, same) {
 				t.Errorf("%s: result %d is %+v, want %+v", c.Name, i, got, same)
 			}
 		}
@@ -99,7 +102,8 @@ func TestBrokenAnswersAreErrors(t *testing.T) {
 	for name, body := range map[string][]byte{
 		"empty": nil, "a wrong checksum": checksum, "a header that is too long": long,
 		"no status": result(0), "a field that no result has": result(17),
-		"a sparse field of another name": result(1, 11, 6, 7, 0, 0, 0), "one of another type": result(1, 12, 5, 7, 0, 0, 0),
+		"a sparse field of another name": result(1, 11, 6, 7, 0, 0, 0), "one of another type": result(1, 12, 5, 7, 0, 0,
+			0),
 		"half a sparse field": result(1, 11, 5, 7),
 	} {
 		if all, err := Results(body); err == nil {

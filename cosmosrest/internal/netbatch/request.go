@@ -51,7 +51,10 @@ func (op *Operation) row() []byte {
 		resource = uint32(*op.ResourceType)
 	}
 	row = binary.LittleEndian.AppendUint32(row, resource)
-	for i, value := range [][]byte{octets(op.PartitionKey), op.EffectivePartitionKey, octets(op.ID), op.BinaryID, op.Body} {
+	for i, value := range [][]byte{
+		octets(op.PartitionKey), op.EffectivePartitionKey, octets(op.ID), op.BinaryID,
+		op.Body,
+	} {
 		if value != nil {
 			row[5] |= 4 << i
 			row = appendLong(row, value)

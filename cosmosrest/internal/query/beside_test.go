@@ -133,8 +133,8 @@ func (w *besideWorld) until(f func(n int)) {
 	})
 }
 
-// besides is how many pages of a listing are read beside writers. In the order of writing, a page of one document may be
-// followed by more new ones than it has shown, so that a listing would never end.
+// besides is how many pages of a listing are read beside writers. In the order of writing, a page of one document may
+// be followed by more new ones than it has shown, so that a listing would never end.
 const besides = 100
 
 // goOn gives each writer that waits a turn.
@@ -218,7 +218,9 @@ type row struct {
 
 // page fetches a page of a query, or of the documents themselves where text is empty, and the
 // token of the next.
-func (w *besideWorld) page(results *Results, sel Selection, text, token string, most int) (rows []json.RawMessage, next string) {
+func (w *besideWorld) page(results *Results, sel Selection, text, token string, most int) (rows []json.RawMessage,
+	next string,
+) {
 	w.t.Helper()
 	if w.pages++; w.pages <= besides {
 		w.goOn()
@@ -414,7 +416,10 @@ func (w *besideWorld) inKey(text string) {
 
 func TestAPageIsOfOneMomentBesideWriters(t *testing.T) {
 	// What is forgotten, or has expired, goes once a second.
-	for retention, long := range map[time.Duration]time.Duration{0: time.Second / 2, 20 * time.Millisecond: 2 * time.Second, time.Hour: time.Second / 2} {
+	for retention, long := range map[time.Duration]time.Duration{
+		0:                     time.Second / 2,
+		20 * time.Millisecond: 2 * time.Second, time.Hour: time.Second / 2,
+	} {
 		t.Run(retention.String(), func(t *testing.T) {
 			w := newBesideWorld(t, retention)
 			for end := time.Now().Add(long); time.Now().Before(end) && !t.Failed(); {
@@ -435,7 +440,10 @@ func (w *besideWorld) queries() {
 		w.list(documents+" ORDER BY c.v DESC", most)
 		w.list("SELECT DISTINCT c.id, c.pk, c.v FROM c WHERE c.kind != 'x' ORDER BY c.id", most)
 	}
-	for _, text := range []string{"", "SELECT * FROM c", "SELECT * FROM c ORDER BY c.v", "SELECT * FROM c WHERE c.id IN ('b0-0','b0-1','b0-2','b0-3','b0-4') OR c.pk != 'b0'"} {
+	for _, text := range []string{
+		"", "SELECT * FROM c", "SELECT * FROM c ORDER BY c.v",
+		"SELECT * FROM c WHERE c.id IN ('b0-0','b0-1','b0-2','b0-3','b0-4') OR c.pk != 'b0'",
+	} {
 		w.inKey(text)
 	}
 	for text, want := range map[string]int{

@@ -63,7 +63,9 @@ func ParseContinuation(token, rid string) (Continuation, error) {
 	}
 	text, ok := wire.DecodeContinuation(token)
 	if !ok || json.Unmarshal(text, &k) != nil || k.Container != hashText(rid) || !k.isSound() {
-		return k, wire.BadRequest("Invalid Continuation Token. x-ms-continuation is %.64q: want one that this server gave for the same container", token)
+		return k,
+			wire.BadRequest("Invalid Continuation Token. x-ms-continuation is %.64q: want one that this server gave "+
+				"for the same container", token)
 	}
 	k.token = token
 	return k, nil
@@ -88,7 +90,8 @@ func (k *Continuation) checkOrder(sorted uint64) error {
 	if k.Place == nil || k.Sorted == sorted {
 		return nil
 	}
-	return wire.BadRequest("x-ms-continuation is %.64q, the place of a row among rows in another order: want one of a query with the same ORDER BY or GROUP BY", k.token)
+	return wire.BadRequest("x-ms-continuation is %.64q, the place of a row among rows in another order: want one of "+
+		"a query with the same ORDER BY or GROUP BY", k.token)
 }
 
 // unreadSpans returns the unread spans of a range, each with its progress.

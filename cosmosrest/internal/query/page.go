@@ -43,7 +43,8 @@ func (p *page) fillPage(s *Scan, begun time.Time) (more bool, err error) {
 			return p.bound.Combination() - 1, false, nil
 		case errors.Is(err, errEnough):
 			return allRows, false, nil
-		case s.docs > 1 && time.Since(begun) > maxPageTime: // the first document may have been read for the previous page too
+		// the first document may have been read for the previous page too
+		case s.docs > 1 && time.Since(begun) > maxPageTime:
 			more = true
 		}
 		return allRows, !more, err

@@ -96,9 +96,10 @@ type span struct {
 // given document, in the order of resource ids; and of this document, a number of combinations of the rows of FROM
 // and JOIN. The LSN alone is not enough, because all documents of a batch have the same LSN.
 type progress struct {
-	After int64  `json:"a,omitempty"`
-	Doc   uint64 `json:"i,omitempty"` // number of its resource id; in tokens of older builds "d" was a hash, and all documents of the LSN are shown again
-	Rows  int    `json:"r,omitempty"`
+	After int64 `json:"a,omitempty"`
+	// number of its resource id; in tokens of older builds "d" was a hash, and all documents of the LSN are shown again
+	Doc  uint64 `json:"i,omitempty"`
+	Rows int    `json:"r,omitempty"`
 }
 
 // allRows means that all rows of a document have been processed, however many there are.

@@ -64,7 +64,8 @@ func TestPagesEndInTime(t *testing.T) {
 	cont := newContainer(t, ids...)
 	m := meter.NewLoad().Request(t.Context())
 	defer m.End()
-	q, err := New(cont, Selection{Range: feed.FullRange()}, Text{Query: "SELECT * FROM c WHERE c.id = 'i99' OR c.v = 1"}, &m, &Results{})
+	q, err := New(cont, Selection{Range: feed.FullRange()},
+		Text{Query: "SELECT * FROM c WHERE c.id = 'i99' OR c.v = 1"}, &m, &Results{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,6 +77,7 @@ func TestPagesEndInTime(t *testing.T) {
 	}
 	q.begun, q.scan.left = time.Now(), nil
 	if more, err := q.Page(docs); more || err != nil || docs.Count() != 1 || q.scan.docs != 100 {
-		t.Errorf("next page has %d rows of %d documents, and more %v, %v: want 1 of 100, and none", docs.Count(), q.scan.docs, more, err)
+		t.Errorf("next page has %d rows of %d documents, and more %v, %v: want 1 of 100, and none", docs.Count(),
+			q.scan.docs, more, err)
 	}
 }

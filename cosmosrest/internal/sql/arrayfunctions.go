@@ -20,7 +20,9 @@ var arrayFunctions = map[string]*function{
 	"ARRAY_CONTAINS":     {2, 3, false, arrayContains},
 	"ARRAY_CONTAINS_ANY": {2, -1, true, func(f *frame, a []value) value { return containsSome(f, a, false) }},
 	"ARRAY_CONTAINS_ALL": {2, -1, true, func(f *frame, a []value) value { return containsSome(f, a, true) }},
-	"SETUNION":           setFunction(func(_, _ map[string]bool) func(string) bool { return func(string) bool { return true } }),
+	"SETUNION": setFunction(func(_, _ map[string]bool) func(string) bool {
+		return func(string) bool { return true }
+	}),
 	"SETINTERSECT": setFunction(func(x, y map[string]bool) func(string) bool {
 		return func(key string) bool { return x[key] && y[key] }
 	}),
@@ -158,7 +160,8 @@ func (f *frame) hasMembers(v, wanted value) bool {
 	}
 	for _, member := range rawjson.Distinct(wanted.raw) {
 		got := rawjson.Lookup(v.raw, string(member.Key.Name()))
-		if !f.spendWork(len(v.raw)+deepWork*len(member.Value)) || got == nil || !equal(rawValue(got), rawValue(member.Value)) {
+		if !f.spendWork(len(v.raw)+deepWork*len(member.Value)) || got == nil ||
+			!equal(rawValue(got), rawValue(member.Value)) {
 			return false
 		}
 	}

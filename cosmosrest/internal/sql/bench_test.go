@@ -58,7 +58,8 @@ func BenchmarkBind(b *testing.B) {
 
 // BenchmarkFilter runs a query over one document of 1 KB.
 func BenchmarkFilter(b *testing.B) {
-	doc := []byte(`{"id":"item-8","pk":"tenant-7","n":12.5,"tags":["a","b","c"],"body":"` + strings.Repeat("lorem ipsum ", 75) +
+	doc := []byte(`{"id":"item-8","pk":"tenant-7","n":12.5,"tags":["a","b","c"],"body":"` +
+		strings.Repeat("lorem ipsum ", 75) +
 		`","_rid":"x","_self":"y","_etag":"\"00000\"","_ts":1700000000}`)
 	for _, q := range []string{
 		usualQuery,

@@ -61,7 +61,10 @@ func objectToArray(f *frame, args []value) value {
 		if !f.spendWork(itemWork) {
 			break
 		}
-		pair := objectNode{[]field{newField(names[0], constant{rawValue(member.Key)}), newField(names[1], constant{rawValue(member.Value)})}}
+		pair := objectNode{[]field{
+			newField(names[0], constant{rawValue(member.Key)}),
+			newField(names[1], constant{rawValue(member.Value)}),
+		}}
 		out.add(pair.eval(f))
 	}
 	return out.value()

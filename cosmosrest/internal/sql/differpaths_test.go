@@ -24,7 +24,8 @@ func eachPair(t *testing.T, runs int, draw func(seed uint64) *pair, fails func(p
 		}
 		refused := p.refused()
 		p.shrink(func() bool { return p.refused() == refused && fails(p) != "" })
-		t.Fatalf("%s\nagain: go test ./cosmosrest/internal/sql -run %s -differ.runs %d -differ.seed %d", fails(p), t.Name(), differShare, seed)
+		t.Fatalf("%s\nagain: go test ./cosmosrest/internal/sql -run %s -differ.runs %d -differ.seed %d", fails(p),
+			t.Name(), differShare, seed)
 	}
 }
 
@@ -61,7 +62,8 @@ func (p *pair) merges() string {
 			return whole.tell("by its plan: " + err.Error())
 		}
 		if !alike(got, want, false) {
-			return whole.tell(fmt.Sprintf("of the first %d documents and the others, by %s: %s\nof all: %s", cut, info.RewrittenQuery, write(got), write(want)))
+			return whole.tell(fmt.Sprintf("of the first %d documents and the others, by %s: %s\nof all: %s", cut,
+				info.RewrittenQuery, write(got), write(want)))
 		}
 	}
 	return ""
@@ -134,7 +136,9 @@ func (p *pair) resumes(rows []sql.Row, i int) string {
 	if len(p.q.order) == 0 || p.q.distinct || p.q.top >= 0 || p.q.limit >= 0 || p.q.from[0].sub != nil {
 		return ""
 	}
-	with := slices.IndexFunc(rows, func(r sql.Row) bool { return r.Place().Doc == at.Doc && sorted(r) == sorted(rows[i]) })
+	with := slices.IndexFunc(rows, func(r sql.Row) bool {
+		return r.Place().Doc == at.Doc && sorted(r) == sorted(rows[i])
+	})
 	without := i
 	for without < len(rows) && sorted(rows[without]) == sorted(rows[i]) {
 		without++
@@ -249,7 +253,11 @@ func (d *draw) pinning(docs []document, depth int) *term {
 	case 0:
 		return &term{op: "call", text: "IS_NULL", kids: []*term{path}}
 	case 1:
-		return &term{op: "call", text: "STARTSWITH", kids: append([]*term{path, d.literal(pick(d, `"a"`, `"ab"`, `""`, `"A"`))}, pick(d, nil, []*term{d.literal(pick(d, "true", "false"))})...)}
+		return &term{
+			op: "call", text: "STARTSWITH",
+			kids: append([]*term{path, d.literal(pick(d, `"a"`, `"ab"`, `""`, `"A"`))},
+				pick(d, nil, []*term{d.literal(pick(d, "true", "false"))})...),
+		}
 	case 2:
 		list := &term{op: "array", kids: []*term{d.found(docs, path), d.found(docs, path)}}
 		return &term{op: "call", text: "ARRAY_CONTAINS", kids: []*term{list, path}}

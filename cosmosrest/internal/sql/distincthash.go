@@ -46,7 +46,8 @@ func (v value) hashInto(seed hash128, depth int) hash128 {
 	case isTrue:
 		return seedTrue.mixedWith(seed)
 	case number:
-		var b [10]byte     // a double, and two bytes that only integers above 2^53 would need, but these are doubles here
+		// a double, and two bytes that only integers above 2^53 would need, but these are doubles here
+		var b [10]byte
 		f := v.float() + 0 // converts -0 to 0
 		binary.LittleEndian.PutUint64(b[:], math.Float64bits(f))
 		return murmur128(b[:], seedNumber.mixedWith(seed))

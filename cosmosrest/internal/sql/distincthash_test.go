@@ -20,7 +20,10 @@ func TestDistinctHashesAreThoseOfTheSDK(t *testing.T) {
 		{`[null,false,true,1234,"asdfasdfasdfasdfasdfasdf"]`, "a9407916de27f316cc5a8e4eb9afd5e6"},
 		{`{}`, "14b86a60aa01a7381438743e80b965d8"},
 		{`{"prop":"asdfasdfasdfasdfasdfasdf"}`, "c0989334e194cace0241b28ffe97a7b3"},
-		{`{"null":null,"false":false,"true":true,"cosmosNumber":1234,"cosmosString":"asdfasdfasdfasdfasdfasdf"}`, "3b6aa9f4f43aaec0e48ebe2bc020d55c"},
+		{
+			`{"null":null,"false":false,"true":true,"cosmosNumber":1234,"cosmosString":"asdfasdfasdfasdfasdfasdf"}`,
+			"3b6aa9f4f43aaec0e48ebe2bc020d55c",
+		},
 	} {
 		b := distinctHash(documentValue([]byte(test.value))).bytes()
 		slices.Reverse(b)
@@ -33,7 +36,10 @@ func TestDistinctHashesAreThoseOfTheSDK(t *testing.T) {
 // Rows with equal values sort the same, or SDKs that merge ranges would tear them apart.
 func TestEqualArraysHaveOneHash(t *testing.T) {
 	want := distinctHash(documentValue([]byte(`[0,{"a":10,"b":[]}]`)))
-	for _, text := range []string{`[-0,{"a":10,"b":[]}]`, `[0.0,{"b":[],"a":1e1}]`, `[-0.0, {"b" : [ ], "\u0061":10}]`} {
+	for _, text := range []string{
+		`[-0,{"a":10,"b":[]}]`, `[0.0,{"b":[],"a":1e1}]`,
+		`[-0.0, {"b" : [ ], "\u0061":10}]`,
+	} {
 		if got := distinctHash(documentValue([]byte(text))); got != want {
 			t.Errorf("%s: hash %x, want %x", text, got, want)
 		}

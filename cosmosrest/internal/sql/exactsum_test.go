@@ -44,7 +44,10 @@ func TestASumIsExact(t *testing.T) {
 }
 
 func TestSumsAreRoundedOnce(t *testing.T) {
-	docs := []string{`{"n":0.1}`, `{"n":0.2}`, `{"n":0.3}`, `{"n":0.4}`, `{"n":0.5}`, `{"n":0.6}`, `{"n":0.7}`, `{"n":0.8}`}
+	docs := []string{
+		`{"n":0.1}`, `{"n":0.2}`, `{"n":0.3}`, `{"n":0.4}`, `{"n":0.5}`, `{"n":0.6}`, `{"n":0.7}`,
+		`{"n":0.8}`,
+	}
 	for query, want := range map[string]string{
 		"SELECT VALUE SUM(c.n) FROM c": "3.6", // 3.5999999999999996 one after the other
 		"SELECT VALUE AVG(c.n) FROM c": "0.45",

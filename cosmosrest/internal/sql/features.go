@@ -46,7 +46,8 @@ func (info *queryInfo) missing(supports func(feature string) bool) (missing []st
 // unsupported returns the error for a plan that the client cannot run, in the service's words, because tests of SDKs
 // compare them.
 func unsupported(features []string) *Error {
-	lines := []string{"Query contains 1 or more unsupported features. Upgrade your SDK to a version that does support the requested features:"}
+	lines := []string{"Query contains 1 or more unsupported features. Upgrade your SDK to a version that does " +
+		"support the requested features:"}
 	for _, f := range features {
 		lines = append(lines, "Query contained "+f+", which the calling client does not support.")
 	}

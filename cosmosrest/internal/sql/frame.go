@@ -19,7 +19,8 @@ type frame struct {
 	memo   []memo // values of paths into the document, so a long OR finds each path only once
 	round  int    // number of the present document, for the memo
 
-	combination int // number of the present combination of rows of FROM and JOIN in the outer plan, counted before WHERE
+	// number of the present combination of rows of FROM and JOIN in the outer plan, counted before WHERE
+	combination int
 
 	stack      []value   // arguments of the calls that are being evaluated
 	aggregates []value   // results of aggregates

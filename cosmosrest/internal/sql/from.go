@@ -96,7 +96,8 @@ func (c *compiler) bindName(name string, slot int, ref *sourceRef) {
 		return
 	}
 	if slices.ContainsFunc(c.names[c.agg.names:], func(other binding) bool { return other.name == name }) {
-		c.failFirst(failf(ref.Pos.Offset, "The input alias %s is specified more than once in the FROM clause.", clip(name)))
+		c.failFirst(failf(ref.Pos.Offset, "The input alias %s is specified more than once in the FROM clause.",
+			clip(name)))
 	}
 	c.names = append(c.names, binding{name, slot})
 }

@@ -109,7 +109,9 @@ func (c *compiler) callSubquery(upper, name string, stmt *selectStmt, at int) no
 // group. So an aggregate cannot be in the argument of another aggregate.
 func (c *compiler) aggregateCall(name string, list []*expr, at int) node {
 	if !c.agg.open || c.agg.inside {
-		c.failFirst(failf(at, "The aggregate function %s is allowed in the SELECT clause only, and not in another aggregate.", clip(name)))
+		c.failFirst(failf(at,
+			"The aggregate function %s is allowed in the SELECT clause only, and not in another aggregate.",
+			clip(name)))
 		return constant{}
 	}
 	if !c.checkArity(name, len(list), 1, 1, at) {

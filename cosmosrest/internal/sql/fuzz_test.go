@@ -67,7 +67,8 @@ func spell(t *rapid.T, s string) string {
 			b = append(b, string(r)...)
 			continue
 		}
-		b = append(b, `\u`+strings.Repeat("0", 4-len(strconv.FormatInt(int64(r), 16)))+strconv.FormatInt(int64(r), 16)...)
+		b = append(b, `\u`+strings.Repeat("0", 4-len(strconv.FormatInt(int64(r), 16)))+strconv.FormatInt(int64(r),
+			16)...)
 	}
 	return string(append(b, '"'))
 }
@@ -145,7 +146,8 @@ func TestOrderIsTotal(t *testing.T) {
 			t.Fatalf("%s and %s: %d and %d", a.raw, b.raw, order(a, b), order(b, a))
 		}
 		if equal(a, b) != (canonical(a) == canonical(b)) || equal(a, b) != (order(a, b) == 0) {
-			t.Fatalf("%s and %s: equal %v, order %d, canonical %s and %s", a.raw, b.raw, equal(a, b), order(a, b), canonical(a), canonical(b))
+			t.Fatalf("%s and %s: equal %v, order %d, canonical %s and %s", a.raw, b.raw, equal(a, b), order(a, b),
+				canonical(a), canonical(b))
 		}
 		slices.SortFunc(values, order)
 		if order(values[0], values[1]) > 0 || order(values[1], values[2]) > 0 || order(values[0], values[2]) > 0 {

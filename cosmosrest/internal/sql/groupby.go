@@ -44,7 +44,8 @@ func (c *compiler) sealGroupKey(n node, mark int) node {
 		return n
 	}
 	for i, key := range c.agg.plan.groups {
-		if reflect.DeepEqual(n, key) || c.agg.sealed != nil && c.agg.sealed[i] != nil && reflect.DeepEqual(n, c.agg.sealed[i]) {
+		if reflect.DeepEqual(n, key) || c.agg.sealed != nil && c.agg.sealed[i] != nil &&
+			reflect.DeepEqual(n, c.agg.sealed[i]) {
 			c.agg.strays = c.agg.strays[:mark]
 			return groupKey{i}
 		}

@@ -15,9 +15,10 @@ import (
 // Kinds of token. The text of a token is a part of the query, but keywords are in upper case. So the grammar names
 // each keyword once, although a query may use any case.
 const (
-	tokIdent   lexer.TokenType = iota + 1
-	tokLiteral                 // a number, string, parameter, true, false, null, undefined, or the place of an ORDER BY filter
-	tokOp                      // operators between two operands
+	tokIdent lexer.TokenType = iota + 1
+	// a number, string, parameter, true, false, null, undefined, or the place of an ORDER BY filter
+	tokLiteral
+	tokOp // operators between two operands
 	tokPunct
 	tokKeyword
 	tokCall // EXISTS and ARRAY: functions whose names are reserved
@@ -56,7 +57,8 @@ type definition struct{}
 // Symbols returns the names of the kinds of token, for the tags of the grammar.
 func (definition) Symbols() map[string]lexer.TokenType {
 	return map[string]lexer.TokenType{
-		"EOF": lexer.EOF, "Ident": tokIdent, "Literal": tokLiteral, "Op": tokOp, "Punct": tokPunct, "Keyword": tokKeyword, "Call": tokCall,
+		"EOF": lexer.EOF, "Ident": tokIdent, "Literal": tokLiteral, "Op": tokOp, "Punct": tokPunct,
+		"Keyword": tokKeyword, "Call": tokCall,
 	}
 }
 
@@ -93,7 +95,8 @@ func (s *scanner) Next() (lexer.Token, error) {
 	token := lexer.Token{Type: kind, Value: s.text[start:s.at], Pos: lexer.Position{Offset: start, Line: 1}}
 	if kind == tokIdent && len(token.Value) <= longestWord {
 		upper := strings.ToUpper(token.Value)
-		if k, reserved := words[upper]; reserved && len(upper) == len(token.Value) { // the length check excludes ſ, whose upper case is S
+		// the length check excludes ſ, whose upper case is S
+		if k, reserved := words[upper]; reserved && len(upper) == len(token.Value) {
 			token.Type, token.Value = k, upper
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// The obvious evaluator: what the documentation says of a query, over decoded values, one step after another, however slow.
-// It shares nothing with the engine, not even the syntax: a query is made as a tree, which is written as text for the engine
-// and evaluated as it stands here.
+// The obvious evaluator: what the documentation says of a query, over decoded values, one step after another, however
+// slow. It shares nothing with the engine, not even the syntax: a query is made as a tree, which is written as text for
+// the engine and evaluated as it stands here.
 //
 // A value is nil for null, bool, float64, string, []any, map[string]any, or undefined.
 
@@ -18,7 +18,9 @@ var undefined = nothing{}
 
 // term is an expression.
 type term struct {
-	op    string // literal, parameter, name, member, element, prefix, infix, choice, in, between, like, array, object, call, aggregate, exists, all, scalar
+	// literal, parameter, name, member, element, prefix, infix, choice, in, between, like, array, object, call,
+	// aggregate, exists, all, scalar
+	op    string
 	text  string // how it is written: a literal, a name, an operator
 	value any    // of a literal or parameter
 	names []string
@@ -106,7 +108,9 @@ func (c *container) rows(q *query, up *scope) []any {
 	}
 	var out []any
 	for _, s := range found {
-		if row := c.project(q, s); row != undefined && !(q.distinct && slices.ContainsFunc(out, func(v any) bool { return same(v, row) })) {
+		if row := c.project(q, s); row != undefined && !(q.distinct && slices.ContainsFunc(out, func(v any) bool {
+			return same(v, row)
+		})) {
 			out = append(out, row)
 		}
 	}
@@ -120,7 +124,8 @@ func (q *query) folds() bool {
 // streams tells whether each document's rows are its own.
 func (q *query) streams() bool {
 	counted := q.top >= 0 || q.limit >= 0
-	return !q.distinct && len(q.order) == 0 && !counted && !q.folds() && (q.from[0].sub == nil || q.from[0].sub.streams())
+	return !q.distinct && len(q.order) == 0 && !counted && !q.folds() && (q.from[0].sub == nil ||
+		q.from[0].sub.streams())
 }
 
 func (q *query) selected() (all []*term) {

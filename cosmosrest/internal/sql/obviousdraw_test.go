@@ -37,8 +37,11 @@ var (
 		"0", "1", "2", "3", "1.0", "-1", "0.5", "-0", "-1.5", "2.5", "10", "1e2", "5", "7", "31", "33",
 		"2147483648", "-2147483649", "4294967297", "9007199254740993", "12345678901234567890", "1e300", "5e-324",
 	}
-	strange = []string{"", "a", "b", "ab", "abc", "ABC", "aba", "é", "É", "😀", "z", "1", "true", "null", " a\t", "a b", "a%b", "a_b", `q"q'`, `\`, "line\n", "[1]", `{"a":1}`, "\u00a0x\u2003"}
-	shapes  = []string{"id", "k", "n", "m", "s", "b", "t", "l", "o", "kids", "é x", "value"}
+	strange = []string{
+		"", "a", "b", "ab", "abc", "ABC", "aba", "é", "É", "😀", "z", "1", "true", "null", " a\t", "a b",
+		"a%b", "a_b", `q"q'`, `\`, "line\n", "[1]", `{"a":1}`, "\u00a0x\u2003",
+	}
+	shapes = []string{"id", "k", "n", "m", "s", "b", "t", "l", "o", "kids", "é x", "value"}
 )
 
 // scalar is a number, string, boolean or null, as a JSON text.

@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// builtin is a function as it is documented. For arguments of other types than kinds it is undefined: s, n, b, a, o, or * for
-// any that is defined, ? for any at all; what follows a / may be missing, and + repeats the last.
+// builtin is a function as it is documented. For arguments of other types than kinds it is undefined: s, n, b, a, o, or
+// * for any that is defined, ? for any at all; what follows a / may be missing, and + repeats the last.
 type builtin struct {
 	kinds string
 	run   func(a []any) any
@@ -29,7 +29,10 @@ func call(name string, args []any) any {
 }
 
 // letters are the kinds that a type is of.
-var letters = [...]string{isUndefined: "?", isNull: "*?", isFalse: "b*?", isTrue: "b*?", isNumber: "n*?", isString: "s*?", isArray: "a*?", isObject: "o*?"}
+var letters = [...]string{
+	isUndefined: "?", isNull: "*?", isFalse: "b*?", isTrue: "b*?", isNumber: "n*?",
+	isString: "s*?", isArray: "a*?", isObject: "o*?",
+}
 
 func is(types ...int) builtin {
 	return builtin{"?", func(a []any) any { return slices.Contains(types, typeOf(a[0])) }}
@@ -105,25 +108,32 @@ func parsed(types ...int) builtin {
 }
 
 var builtins = map[string]builtin{
-	"IS_DEFINED": is(isNull, isFalse, isTrue, isNumber, isString, isArray, isObject), "IS_NULL": is(isNull), "IS_BOOL": is(isFalse, isTrue),
-	"IS_NUMBER": is(isNumber), "IS_FINITE_NUMBER": is(isNumber), "IS_STRING": is(isString), "IS_ARRAY": is(isArray), "IS_OBJECT": is(isObject),
+	"IS_DEFINED": is(isNull, isFalse, isTrue, isNumber, isString, isArray, isObject), "IS_NULL": is(isNull),
+	"IS_BOOL":   is(isFalse, isTrue),
+	"IS_NUMBER": is(isNumber), "IS_FINITE_NUMBER": is(isNumber), "IS_STRING": is(isString), "IS_ARRAY": is(isArray),
+	"IS_OBJECT":    is(isObject),
 	"IS_PRIMITIVE": is(isNull, isFalse, isTrue, isNumber, isString),
 	"IS_INTEGER": {"?", func(a []any) any { // of 64 bits
 		f, ok := a[0].(float64)
 		return ok && f == math.Floor(f) && -(1<<63) <= f && f < 1<<63
 	}},
 
-	"ABS": ofNumber(math.Abs), "CEILING": ofNumber(math.Ceil), "FLOOR": ofNumber(math.Floor), "TRUNC": ofNumber(math.Trunc), "SQRT": ofNumber(math.Sqrt),
+	"ABS": ofNumber(math.Abs), "CEILING": ofNumber(math.Ceil), "FLOOR": ofNumber(math.Floor),
+	"TRUNC": ofNumber(math.Trunc), "SQRT": ofNumber(math.Sqrt),
 	"SQUARE": ofNumber(func(x float64) float64 { return x * x }),
 	"ROUND":  ofNumber(math.Round), // halves away from zero
 	"SIGN": ofNumber(func(x float64) float64 {
 		return map[bool]float64{true: 1}[x > 0] - map[bool]float64{true: 1}[x < 0]
 	}),
-	"POWER":     {"nn", func(a []any) any { return number(math.Pow(a[0].(float64), a[1].(float64))) }},
-	"NUMBERBIN": {"nn", func(a []any) any { return number(math.Floor(a[0].(float64)/a[1].(float64)) * a[1].(float64)) }},
+	"POWER": {"nn", func(a []any) any { return number(math.Pow(a[0].(float64), a[1].(float64))) }},
+	"NUMBERBIN": {"nn", func(a []any) any {
+		return number(math.Floor(a[0].(float64)/a[1].(float64)) * a[1].(float64))
+	}},
 
 	"LOWER": ofText(strings.ToLower), "UPPER": ofText(strings.ToUpper),
-	"TRIM": ofText(strings.TrimSpace), "LTRIM": ofText(func(s string) string { return strings.TrimLeftFunc(s, unicode.IsSpace) }),
+	"TRIM": ofText(strings.TrimSpace), "LTRIM": ofText(func(s string) string {
+		return strings.TrimLeftFunc(s, unicode.IsSpace)
+	}),
 	"RTRIM": ofText(func(s string) string { return strings.TrimRightFunc(s, unicode.IsSpace) }),
 	"REVERSE": ofText(func(s string) string {
 		out := ""
@@ -132,7 +142,8 @@ var builtins = map[string]builtin{
 		}
 		return out
 	}),
-	"CONTAINS": ofTexts(strings.Contains), "STARTSWITH": ofTexts(strings.HasPrefix), "ENDSWITH": ofTexts(strings.HasSuffix),
+	"CONTAINS": ofTexts(strings.Contains), "STARTSWITH": ofTexts(strings.HasPrefix),
+	"ENDSWITH":     ofTexts(strings.HasSuffix),
 	"STRINGEQUALS": ofTexts(func(s, t string) bool { return s == t }),
 	"LENGTH":       {"s", func(a []any) any { return float64(len([]rune(a[0].(string)))) }},
 	"CONCAT": {"ss+", func(a []any) any {
@@ -165,7 +176,8 @@ var builtins = map[string]builtin{
 	}},
 	"STRINGSPLIT": {"ss", stringSplit}, "STRINGJOIN": {"as", stringJoin},
 
-	"STRINGTONUMBER": parsed(isNumber), "STRINGTOBOOLEAN": parsed(isFalse, isTrue), "STRINGTONULL": parsed(isNull), "STRINGTOARRAY": parsed(isArray), "STRINGTOOBJECT": parsed(isObject),
+	"STRINGTONUMBER": parsed(isNumber), "STRINGTOBOOLEAN": parsed(isFalse, isTrue), "STRINGTONULL": parsed(isNull),
+	"STRINGTOARRAY": parsed(isArray), "STRINGTOOBJECT": parsed(isObject),
 	"TOSTRING": {"*", func(a []any) any { return textOf(a[0]) }},
 	"OBJECTTOARRAY": {"o", func(a []any) any {
 		out := []any{}
@@ -187,7 +199,9 @@ var builtins = map[string]builtin{
 		return out
 	}},
 	"ARRAY_SLICE": {"an/n", arraySlice}, "ARRAY_CONTAINS": {"a*/b", arrayContains},
-	"ARRAY_CONTAINS_ANY": {"a?+", func(a []any) any { return contains("OR", a) }}, "ARRAY_CONTAINS_ALL": {"a?+", func(a []any) any { return contains("AND", a) }},
+	"ARRAY_CONTAINS_ANY": {"a?+", func(a []any) any {
+		return contains("OR", a)
+	}}, "ARRAY_CONTAINS_ALL": {"a?+", func(a []any) any { return contains("AND", a) }},
 	"SETINTERSECT":  ofSets(func(x, y []any, v any) bool { return has(x, v) && has(y, v) }),
 	"SETUNION":      ofSets(func(_, _ []any, _ any) bool { return true }),
 	"SETDIFFERENCE": ofSets(func(_, y []any, v any) bool { return !has(y, v) }),
@@ -311,7 +325,8 @@ func contains(op string, a []any) any {
 	return out
 }
 
-// like is LIKE: % any text, _ a character, [ab] and [a-c] one of these, [^a] another, and what follows the third is itself.
+// like is LIKE: % any text, _ a character, [ab] and [a-c] one of these, [^a] another, and what follows the third is
+// itself.
 func like(a []any) any {
 	text, ok := a[0].(string)
 	pattern, ok2 := a[1].(string)

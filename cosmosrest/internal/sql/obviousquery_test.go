@@ -1,8 +1,10 @@
 package sql_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Kinds of terms that a place wants, and mostly gets.
@@ -31,7 +33,10 @@ func (d *draw) ofKind(want string, depth int) *term {
 	}
 	switch n := d.IntN(20); {
 	case n == 0:
-		return &term{op: "choice", kids: []*term{d.term(wantBool, depth-1), d.term(want, depth-1), d.term(want, depth-1)}}
+		return &term{op: "choice", kids: []*term{
+			d.term(wantBool, depth-1), d.term(want, depth-1),
+			d.term(want, depth-1),
+		}}
 	case n == 1:
 		return infixed("??", d.term(want, depth-1), d.term(want, depth-1))
 	case n == 2 && !d.flat && d.deep < 2:
@@ -141,7 +146,8 @@ func (d *draw) like(depth int) *term {
 	}
 	var pattern strings.Builder
 	for range d.IntN(6) {
-		pattern.WriteString(pick(d, "%", "%", "_", "a", "b", "c", "B", "é", "[ab]", "[a-c]", "[^a-b]", "[%]", "[[]", " ", "]"))
+		pattern.WriteString(pick(d, "%", "%", "_", "a", "b", "c", "B", "é", "[ab]", "[a-c]", "[^a-b]", "[%]", "[[]",
+			" ", "]"))
 	}
 	if d.chance(20) {
 		escape := pick(d, "!", "\\", "^")
@@ -237,13 +243,37 @@ var functions = map[string][][2]string{
 	wantObj: {{"StringToObject", "s"}, {"IIF", "boo"}, {"CHOOSE", "noo"}},
 }
 
+// unlisted are the second evaluations that are not in functions, each with its fewest and its most arguments. So random
+// queries call a function that has no line above, too.
+var unlisted = sync.OnceValue(func() (all [][2]string) {
+	listed := map[string]bool{}
+	for _, some := range functions {
+		for _, f := range some {
+			listed[strings.ToUpper(f[0])] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(builtins)) {
+		if listed[name] {
+			continue
+		}
+		kinds := strings.NewReplacer("?", "*", "+", "").Replace(builtins[name].kinds)
+		fewest, _, _ := strings.Cut(kinds, "/")
+		all = append(all, [2]string{name, fewest}, [2]string{name, strings.ReplaceAll(kinds, "/", "")})
+	}
+	return all
+})
+
 func (d *draw) function(want string, depth int) *term {
 	f := pick(d, functions[want]...)
+	if others := unlisted(); len(others) > 0 && d.chance(10) {
+		f = pick(d, others...)
+	}
 	t := &term{op: "call", text: f[0]}
 	for i, kind := range f[1] {
 		switch {
 		case kind == 'n' && i > 0 || f[0] == "CHOOSE" && i == 0: // a place or a length
-			t.kids = append(t.kids, pick(d, d.literal(pick(d, "0", "1", "2", "3", "-1", "1.5")), d.term(wantNum, depth-1)))
+			t.kids = append(t.kids, pick(d, d.literal(pick(d, "0", "1", "2", "3", "-1", "1.5")),
+				d.term(wantNum, depth-1)))
 		default:
 			t.kids = append(t.kids, d.term(string(kind), depth))
 		}

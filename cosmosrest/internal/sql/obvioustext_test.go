@@ -28,8 +28,9 @@ const (
 
 var binds = map[string]int{
 	"??": bindCoalesce, "OR": bindOr, "AND": bindAnd,
-	"=": bindCompare, "!=": bindCompare, "<>": bindCompare, "<": bindCompare, "<=": bindCompare, ">": bindCompare, ">=": bindCompare,
-	"|": bindBitOr, "^": bindBitXor, "&": bindBitAnd, "<<": bindShift, ">>": bindShift, ">>>": bindShift,
+	"=": bindCompare, "!=": bindCompare, "<>": bindCompare, "<": bindCompare, "<=": bindCompare, ">": bindCompare,
+	">=": bindCompare,
+	"|":  bindBitOr, "^": bindBitXor, "&": bindBitAnd, "<<": bindShift, ">>": bindShift, ">>>": bindShift,
 	"+": bindAdd, "-": bindAdd, "||": bindAdd, "*": bindMultiply, "/": bindMultiply, "%": bindMultiply,
 }
 
@@ -83,7 +84,8 @@ func (t *term) plain() string {
 	case "in":
 		return t.kids[0].write(bindBitOr) + " " + not + "in (" + writeAll(t.kids[1:]) + ")"
 	case "between":
-		return t.kids[0].write(bindBitOr) + " " + not + "Between " + t.kids[1].write(bindBitOr) + " AND " + t.kids[2].write(bindBitOr)
+		return t.kids[0].write(bindBitOr) + " " + not + "Between " + t.kids[1].write(bindBitOr) + " AND " +
+			t.kids[2].write(bindBitOr)
 	case "like":
 		return t.writeLike(not)
 	case "array":
@@ -178,7 +180,8 @@ func (q *query) text() string {
 		s.WriteString(" GROUP BY " + writeAll(q.groups))
 	}
 	for i, o := range q.order {
-		s.WriteString(map[bool]string{true: " ORDER BY ", false: ", "}[i == 0] + o.term.write(bindChoice) + map[bool]string{true: " DESC"}[o.desc])
+		s.WriteString(map[bool]string{true: " ORDER BY ", false: ", "}[i == 0] + o.term.write(bindChoice) +
+			map[bool]string{true: " DESC"}[o.desc])
 	}
 	return s.String() + count("OFFSET", q.offset) + count("LIMIT", q.limit)
 }

@@ -47,7 +47,8 @@ func (c *compiler) failNear(l *link) {
 	if l.Not {
 		op = "NOT"
 	}
-	c.failFirst(failf(l.Pos.Offset, "Syntax error, incorrect syntax near %s.", clip(c.text[l.Pos.Offset:l.Pos.Offset+len(op)])))
+	c.failFirst(failf(l.Pos.Offset, "Syntax error, incorrect syntax near %s.",
+		clip(c.text[l.Pos.Offset:l.Pos.Offset+len(op)])))
 }
 
 // compileList compiles a list of expressions.
@@ -274,7 +275,8 @@ func (c *compiler) constantStep(s *suffix) (step, bool) {
 	if s.Field != "" {
 		return step{name: s.Field, index: -1}, true
 	}
-	if s.Index == nil || len(s.Index.Rest) > 0 || len(s.Index.First.Signs) > 0 || len(s.Index.First.Primary.Suffix) > 0 {
+	if s.Index == nil || len(s.Index.Rest) > 0 || len(s.Index.First.Signs) > 0 ||
+		len(s.Index.First.Primary.Suffix) > 0 {
 		return step{}, false
 	}
 	p := s.Index.First.Primary

@@ -39,7 +39,8 @@ func TestPins(t *testing.T) {
 		{"ARRAY_CONTAINS(c.list, c.pk)", pk, `[] false`},
 	}
 	for _, test := range tests {
-		b := bound(t, "SELECT * FROM c WHERE "+test.where, Parameter{"@p", []byte("7")}, Parameter{"@list", []byte(`["x", null]`)})
+		b := bound(t, "SELECT * FROM c WHERE "+test.where, Parameter{"@p", []byte("7")},
+			Parameter{"@list", []byte(`["x", null]`)})
 		values, ok := b.Pins(test.path)
 		var texts []string
 		for _, v := range values {

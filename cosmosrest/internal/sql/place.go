@@ -32,7 +32,8 @@ type Place struct {
 // set, all rows that equal Values are left out too. Otherwise, rows that equal Values are left out if their document
 // comes before RID; without RID, none of them is left out.
 type ResumeFilter struct {
-	Values  []json.RawMessage `json:"value"` // a scalar as it is, [] for undefined, {"type":"array","low":1,"high":2} for a hash
+	// a scalar as it is, [] for undefined, {"type":"array","low":1,"high":2} for a hash
+	Values  []json.RawMessage `json:"value"`
 	RID     string            `json:"rid"`
 	Exclude bool              `json:"exclude"`
 }
@@ -91,13 +92,16 @@ func (b *Bound) sortKeys(values []json.RawMessage) ([]value, error) {
 	p := b.q.plan
 	want := max(len(p.order), len(p.groups))
 	if len(values) != want {
-		return nil, failf(-1, "The query goes on from %d sort values: want %d, one for each that it sorts by.", len(values), want)
+		return nil, failf(-1, "The query goes on from %d sort values: want %d, one for each that it sorts by.",
+			len(values), want)
 	}
 	keys := make([]value, want)
 	for i, text := range values {
 		var ok bool
 		if keys[i], ok = resumeValue(text); !ok {
-			return nil, failf(-1, `The query goes on from the sort value %s: want a scalar, [] for undefined, or {"type":"array","low":1,"high":2} with array or object.`, clip(string(text)))
+			return nil,
+				failf(-1,
+					`The query goes on from the sort value %s: want a scalar, [] for undefined, or {"type":"array","low":1,"high":2} with array or object.`, clip(string(text)))
 		}
 	}
 	return keys, nil
@@ -179,7 +183,8 @@ func resumeText(v value, most int) json.RawMessage {
 	case v.kind == undefined:
 		return json.RawMessage("[]")
 	case v.kind == number && math.IsInf(v.float(), 0):
-		return json.RawMessage(map[bool]string{true: "-", false: ""}[v.float() < 0] + "1e999") // out of range, as in the document
+		// out of range, as in the document
+		return json.RawMessage(map[bool]string{true: "-", false: ""}[v.float() < 0] + "1e999")
 	case v.kind < str:
 		return v.appendJSON(nil)
 	case v.kind == str:
@@ -250,7 +255,8 @@ func (p *plan) compareRows(a, b *row) int {
 
 // showsRow reports whether a row comes after the place where the rows begin.
 func (r *resume) showsRow(p *plan, own *row) bool {
-	if at := r.after; at != nil && cmp.Or(p.compareKeys(own.keys, at.keys), p.compareDocs(own.doc, at.doc), cmp.Compare(own.at, at.row)) <= 0 {
+	if at := r.after; at != nil && cmp.Or(p.compareKeys(own.keys, at.keys), p.compareDocs(own.doc, at.doc),
+		cmp.Compare(own.at, at.row)) <= 0 {
 		return false
 	}
 	if r.from == nil {

@@ -102,7 +102,8 @@ func (c *compiler) compileQuery(stmt *selectStmt, base int) *plan {
 	}
 	p.groups = c.compileList(stmt.Tail.Group)
 	if len(p.groups) > maxGroups {
-		c.failFirst(failf(stmt.Tail.Group[maxGroups].Pos.Offset, "The query has more than %d expressions in GROUP BY.", maxGroups))
+		c.failFirst(failf(stmt.Tail.Group[maxGroups].Pos.Offset, "The query has more than %d expressions in GROUP BY.",
+			maxGroups))
 	}
 	agg.open = true
 	c.sealGroups(p, stmt.Tail.Group)
@@ -110,8 +111,9 @@ func (c *compiler) compileQuery(stmt *selectStmt, base int) *plan {
 	agg.open = false
 	if p.grouped() && len(agg.strays) > 0 {
 		lost := agg.strays[0]
-		c.failFirst(failf(lost.at, "Property reference %s is invalid in the select list because it is not contained in either an "+
-			"aggregate function or the GROUP BY clause.", clip(lost.text)))
+		c.failFirst(failf(lost.at,
+			"Property reference %s is invalid in the select list because it is not contained in either an "+
+				"aggregate function or the GROUP BY clause.", clip(lost.text)))
 	}
 	c.compileTail(p, stmt)
 	c.agg = agg.outer
@@ -199,7 +201,8 @@ func (c *compiler) compileTail(p *plan, stmt *selectStmt) {
 	if stmt.Top != nil && tail.Offset != nil {
 		c.failFirst(failf(tail.Offset.Pos.Offset, "'TOP' and 'OFFSET LIMIT' are not allowed in one query."))
 	}
-	p.top, p.offset, p.limit = c.compileCount("TOP", stmt.Top), c.compileCount("OFFSET", tail.Offset), c.compileCount("LIMIT", tail.Limit)
+	p.top, p.offset, p.limit = c.compileCount("TOP", stmt.Top), c.compileCount("OFFSET", tail.Offset),
+		c.compileCount("LIMIT", tail.Limit)
 }
 
 // count is a number or parameter of TOP, OFFSET or LIMIT. Bind checks its value, because a parameter has no value

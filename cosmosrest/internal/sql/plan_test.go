@@ -29,7 +29,8 @@ func TestRewrittenQueries(t *testing.T) {
 		{"SELECT TOP @two * FROM c", ""},
 		{"SELECT DISTINCT c.x FROM c", ""},
 		{"SELECT c.x FROM c WHERE c.y OFFSET 3 LIMIT @two", "SELECT c.x FROM c WHERE c.y OFFSET 0 LIMIT 5"},
-		{"SELECT c.x FROM c OFFSET 3 LIMIT 2147483647", "SELECT c.x FROM c OFFSET 0 LIMIT 2147483647"}, // a larger one is refused
+		// a larger one is refused
+		{"SELECT c.x FROM c OFFSET 3 LIMIT 2147483647", "SELECT c.x FROM c OFFSET 0 LIMIT 2147483647"},
 		{
 			"SELECT * FROM c ORDER BY c.x",
 			`SELECT c._rid, [{"item": c.x}] AS orderByItems, c AS payload FROM c WHERE ({documentdb-formattableorderbyquery-filter}) ORDER BY c.x`,
@@ -56,7 +57,10 @@ func TestRewrittenQueries(t *testing.T) {
 		{"SELECT VALUE EXISTS(SELECT 1 FROM c ORDER BY c.x)", ""},
 		{"SELECT DISTINCT TOP 1 VALUE x FROM x IN (SELECT VALUE [2, 1]) ORDER BY x", ""},
 		{"SELECT VALUE COUNT(1) FROM c", `SELECT VALUE [{"item": COUNT(1)}] FROM c`},
-		{"SELECT VALUE AVG(c.x) FROM c WHERE c.y", `SELECT VALUE [{"item": {"sum": SUM(c.x), "count": COUNT(c.x)}}] FROM c WHERE c.y`},
+		{
+			"SELECT VALUE AVG(c.x) FROM c WHERE c.y",
+			`SELECT VALUE [{"item": {"sum": SUM(c.x), "count": COUNT(c.x)}}] FROM c WHERE c.y`,
+		},
 		{
 			"SELECT MIN(c.x) AS m, COUNT(1) FROM c",
 			`SELECT {"m": {"item": MIN(c.x), "item2": {"min": MIN(c.x), "count": COUNT(c.x)}}, "$1": {"item": COUNT(1)}} AS payload FROM c`,
@@ -65,7 +69,10 @@ func TestRewrittenQueries(t *testing.T) {
 			"SELECT TOP 3 c.k, SUM(c.x) AS s FROM c GROUP BY c.k",
 			`SELECT [{"item": c.k}] AS groupByItems, {"k": c.k, "s": {"item": SUM(c.x)}} AS payload FROM c GROUP BY c.k`,
 		},
-		{"SELECT VALUE c.k FROM c GROUP BY c.k, c.l", `SELECT [{"item": c.k}, {"item": c.l}] AS groupByItems, c.k AS payload FROM c GROUP BY c.k, c.l`},
+		{
+			"SELECT VALUE c.k FROM c GROUP BY c.k, c.l",
+			`SELECT [{"item": c.k}, {"item": c.l}] AS groupByItems, c.k AS payload FROM c GROUP BY c.k, c.l`,
+		},
 		{
 			"SELECT VALUE MAX(c.x) FROM c GROUP BY c.k",
 			`SELECT [{"item": c.k}] AS groupByItems, [{"item": MAX(c.x), "item2": {"max": MAX(c.x), "count": COUNT(c.x)}}] AS payload FROM c GROUP BY c.k`,
@@ -83,19 +90,29 @@ func TestRewrittenQueries(t *testing.T) {
 
 func TestPlanIsWhatClientsRead(t *testing.T) {
 	tests := []struct{ query, want string }{
-		{"SELECT TOP @two * FROM c", `{"distinctType":"None","top":2,"offset":null,"limit":null,"orderBy":[],"orderByExpressions":[],"groupByExpressions":[],` +
-			`"groupByAliases":[],"aggregates":[],"groupByAliasToAggregateType":{},"rewrittenQuery":"","hasSelectValue":false,"dCountInfo":null,"hasNonStreamingOrderBy":false}`},
-		{"SELECT c.k, AVG(c.x) AS a FROM c GROUP BY c.k OFFSET 1 LIMIT 2", `{"distinctType":"None","top":null,"offset":1,"limit":2,"orderBy":[],"orderByExpressions":[],` +
-			`"groupByExpressions":["c.k"],"groupByAliases":["k","a"],"aggregates":[],"groupByAliasToAggregateType":{"a":"Average","k":null},` +
-			`"rewrittenQuery":"SELECT [{\"item\": c.k}] AS groupByItems, {\"k\": c.k, \"a\": {\"item\": {\"sum\": SUM(c.x), \"count\": COUNT(c.x)}}} AS payload FROM c GROUP BY c.k",` +
-			`"hasSelectValue":false,"dCountInfo":null,"hasNonStreamingOrderBy":false}`},
-		{"SELECT VALUE SUM(c.x) FROM c", `{"distinctType":"None","top":null,"offset":null,"limit":null,"orderBy":[],"orderByExpressions":[],"groupByExpressions":[],` +
-			`"groupByAliases":[],"aggregates":["Sum"],"groupByAliasToAggregateType":{},"rewrittenQuery":"SELECT VALUE [{\"item\": SUM(c.x)}] FROM c",` +
-			`"hasSelectValue":true,"dCountInfo":null,"hasNonStreamingOrderBy":false}`},
+		{
+			"SELECT TOP @two * FROM c",
+			`{"distinctType":"None","top":2,"offset":null,"limit":null,"orderBy":[],"orderByExpressions":[],"groupByExpressions":[],` +
+				`"groupByAliases":[],"aggregates":[],"groupByAliasToAggregateType":{},"rewrittenQuery":"","hasSelectValue":false,"dCountInfo":null,"hasNonStreamingOrderBy":false}`,
+		},
+		{
+			"SELECT c.k, AVG(c.x) AS a FROM c GROUP BY c.k OFFSET 1 LIMIT 2",
+			`{"distinctType":"None","top":null,"offset":1,"limit":2,"orderBy":[],"orderByExpressions":[],` +
+				`"groupByExpressions":["c.k"],"groupByAliases":["k","a"],"aggregates":[],"groupByAliasToAggregateType":{"a":"Average","k":null},` +
+				`"rewrittenQuery":"SELECT [{\"item\": c.k}] AS groupByItems, {\"k\": c.k, \"a\": {\"item\": {\"sum\": SUM(c.x), \"count\": COUNT(c.x)}}} AS payload FROM c GROUP BY c.k",` +
+				`"hasSelectValue":false,"dCountInfo":null,"hasNonStreamingOrderBy":false}`,
+		},
+		{
+			"SELECT VALUE SUM(c.x) FROM c",
+			`{"distinctType":"None","top":null,"offset":null,"limit":null,"orderBy":[],"orderByExpressions":[],"groupByExpressions":[],` +
+				`"groupByAliases":[],"aggregates":["Sum"],"groupByAliasToAggregateType":{},"rewrittenQuery":"SELECT VALUE [{\"item\": SUM(c.x)}] FROM c",` +
+				`"hasSelectValue":true,"dCountInfo":null,"hasNonStreamingOrderBy":false}`,
+		},
 	}
 	for _, test := range tests {
 		raw, err := bound(t, test.query, Parameter{"@two", []byte("2")}).Plan(nil, nil)
-		want := `{"partitionedQueryExecutionInfoVersion":2,"queryInfo":` + test.want + `,"queryRanges":[],"hybridSearchQueryInfo":null}`
+		want := `{"partitionedQueryExecutionInfoVersion":2,"queryInfo":` + test.want +
+			`,"queryRanges":[],"hybridSearchQueryInfo":null}`
 		if err != nil || string(raw) != want {
 			t.Errorf("%s: %v\n got %s\nwant %s", test.query, err, raw, want)
 		}
@@ -136,7 +153,10 @@ func TestPlansThatCannotBe(t *testing.T) {
 	tests := []struct{ query, want string }{
 		{"SELECT VALUE COUNT(1) + 1 FROM c", "Compositions of aggregates and other expressions are not allowed."},
 		{"SELECT {'n': COUNT(1)} AS x FROM c", "Compositions of aggregates and other expressions are not allowed."},
-		{"SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE c.x FROM c)", "A subquery with DISTINCT in FROM is not supported across partitions."},
+		{
+			"SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE c.x FROM c)",
+			"A subquery with DISTINCT in FROM is not supported across partitions.",
+		},
 		{"SELECT * FROM c.x[0] ORDER BY 1", "The collection in FROM needs an alias."},
 		{"SELECT VALUE 1 ORDER BY 1", "'ORDER BY' is not valid if FROM clause is omitted."},
 	}
@@ -205,7 +225,8 @@ func TestMergedPartsAreTheWhole(t *testing.T) {
 				parts = append(parts, parseRows(text))
 			}
 			if got := joinRows(merge(info, parts)); got != canonicalRows(whole) {
-				t.Errorf("%s of %d and %d documents\n got %s\nwant %s", query, cut, len(families)-cut, got, canonicalRows(whole))
+				t.Errorf("%s of %d and %d documents\n got %s\nwant %s", query, cut, len(families)-cut, got,
+					canonicalRows(whole))
 			}
 		}
 	}
@@ -314,7 +335,9 @@ func mergeGroups(info queryInfo, rows []value) []value {
 		groups[id] = append(groups[id], payload)
 	}
 	slices.SortFunc(ids, func(a, b string) int {
-		return slices.CompareFunc(keys[a], keys[b], func(x, y value) int { return order(get(x, "item"), get(y, "item")) })
+		return slices.CompareFunc(keys[a], keys[b], func(x, y value) int {
+			return order(get(x, "item"), get(y, "item"))
+		})
 	})
 	var out []value
 	for _, id := range ids {
@@ -354,8 +377,8 @@ func mergeColumns(info queryInfo, payloads []value) value {
 	return row.eval(&frame{work: maxWork})
 }
 
-// mergeAggregate adds up the parts of an aggregate. One that is undefined, though there were values, makes the whole undefined,
-// as in the .NET SDK.
+// mergeAggregate adds up the parts of an aggregate. One that is undefined, though there were values, makes the whole
+// undefined, as in the .NET SDK.
 func mergeAggregate(kind string, parts []value) value {
 	var sum, count float64
 	var best value
@@ -410,7 +433,9 @@ func TestAPlanIsForClientsThatCanRunIt(t *testing.T) {
 	}
 	for _, test := range tests {
 		needed := strings.Fields(test.features)
-		if _, err := bound(t, test.query).Plan(nil, func(f string) bool { return slices.Contains(needed, f) }); err != nil {
+		if _, err := bound(t, test.query).Plan(nil, func(f string) bool {
+			return slices.Contains(needed, f)
+		}); err != nil {
 			t.Errorf("%s for a client with %s: %v", test.query, test.features, err)
 		}
 		_, err := bound(t, test.query).Plan(nil, func(string) bool { return false })

@@ -61,7 +61,8 @@ func (p *climber) climb(u *unary, min int) node {
 	p.depth++
 	defer func() { p.depth-- }()
 	if p.depth > maxChain || len(u.Signs) > maxChain {
-		p.c.failFirst(failf(u.Primary.Pos.Offset, "The query is too complex: more than %d operators in a chain.", maxChain))
+		p.c.failFirst(failf(u.Primary.Pos.Offset, "The query is too complex: more than %d operators in a chain.",
+			maxChain))
 		return constant{}
 	}
 	mark := p.c.countStrays()
@@ -186,7 +187,8 @@ func (p *climber) climbBetween(operand node, l *link) node {
 // code reads the brackets itself instead of compiling them as an operand.
 func (p *climber) climbList(l *link) []node {
 	prim := l.Right.Primary
-	if len(l.Right.Signs) > 0 || prim.Group == nil || prim.Group.Sub != nil || len(prim.Group.list()) == 0 || len(prim.Suffix) > 0 {
+	if len(l.Right.Signs) > 0 || prim.Group == nil || prim.Group.Sub != nil || len(prim.Group.list()) == 0 ||
+		len(prim.Suffix) > 0 {
 		p.c.failNear(l)
 		return nil
 	}

@@ -160,7 +160,8 @@ func (q *Query) Bind(params []Parameter) (*Bound, error) {
 	for _, count := range q.counts {
 		v := count.node.eval(&b.f)
 		if v.kind != number || v.float() < 0 || v.float() > maxCount || v.float() != math.Trunc(v.float()) {
-			return nil, failf(count.at, "The value of %s is %s: want a whole number from 0 to %d.", count.clause, clip(string(v.appendJSON(nil))), maxCount)
+			return nil, failf(count.at, "The value of %s is %s: want a whole number from 0 to %d.", count.clause,
+				clip(string(v.appendJSON(nil))), maxCount)
 		}
 	}
 	return b, nil
@@ -172,7 +173,9 @@ func checkNames(params []Parameter) error {
 	for _, p := range params {
 		name, ok := strings.CutPrefix(p.Name, "@")
 		if !ok || name == "" || span(name, isWordByte) != len(name) {
-			return failf(-1, "Invalid query. Specified parameter name %s is invalid. Parameter names should be in the format of symbol '@' followed by a valid identifier. E.g. @param1", clip(p.Name))
+			return failf(-1,
+				"Invalid query. Specified parameter name %s is invalid. Parameter names should be in the format of "+
+					"symbol '@' followed by a valid identifier. E.g. @param1", clip(p.Name))
 		}
 		if given[p.Name] {
 			return failf(-1, "Invalid query. Specified duplicate parameter name %s.", clip(p.Name))

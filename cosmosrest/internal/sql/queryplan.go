@@ -64,7 +64,8 @@ func (b *Bound) Plan(ranges []KeyRange, supports func(feature string) bool) (jso
 		return nil, err
 	}
 	info := queryInfo{
-		OrderBy: []string{}, OrderByExpressions: []string{}, GroupByExpressions: []string{}, GroupByAliases: []string{}, Aggregates: []string{}, AliasToAggregate: map[string]*string{},
+		OrderBy: []string{}, OrderByExpressions: []string{}, GroupByExpressions: []string{}, GroupByAliases: []string{},
+		Aggregates: []string{}, AliasToAggregate: map[string]*string{},
 		HasSelectValue: w.s.List.Value != nil, DistinctType: "None",
 	}
 	if !w.p.withoutFrom() { // otherwise a single range returns the whole result
@@ -127,7 +128,8 @@ func (w *rewriter) refusalOf() error {
 	case w.p.withoutFrom():
 		return nil
 	case w.p.base != nil:
-		return failf(w.s.From[0].Pos.Offset, "A subquery with %s in FROM is not supported across partitions.", w.p.base.crossPartition())
+		return failf(w.s.From[0].Pos.Offset, "A subquery with %s in FROM is not supported across partitions.",
+			w.p.base.crossPartition())
 	}
 	direct := 0
 	for _, e := range w.columns() {
@@ -159,7 +161,8 @@ func (w *rewriter) columns() []*expr {
 // aggregateOf splits an expression that consists only of an aggregate.
 func aggregateOf(e *expr) (name string, arg *expr, ok bool) {
 	p := e.First.Primary
-	if len(e.Rest) > 0 || len(e.First.Signs) > 0 || len(p.Suffix) != 1 || p.Suffix[0].Call == nil || len(p.Suffix[0].Call.list()) != 1 {
+	if len(e.Rest) > 0 || len(e.First.Signs) > 0 || len(p.Suffix) != 1 || p.Suffix[0].Call == nil ||
+		len(p.Suffix[0].Call.list()) != 1 {
 		return "", nil, false
 	}
 	name = strings.ToUpper(p.Name)

@@ -64,7 +64,8 @@ func (w *rewriter) partialColumn(e *expr) string {
 	case "AVG":
 		return fmt.Sprintf(`{"item": {"sum": SUM(%s), "count": COUNT(%s)}}`, x, x)
 	case "MIN", "MAX":
-		return fmt.Sprintf(`{"item": %s(%s), "item2": {"%s": %s(%s), "count": COUNT(%s)}}`, name, x, strings.ToLower(name), name, x, x)
+		return fmt.Sprintf(`{"item": %s(%s), "item2": {"%s": %s(%s), "count": COUNT(%s)}}`, name, x,
+			strings.ToLower(name), name, x, x)
 	}
 	return fmt.Sprintf(`{"item": %s(%s)}`, name, x)
 }

@@ -77,9 +77,15 @@ var queries = []struct{ query, want string }{
 	{"SELECT * FROM c WHERE c.id = '4'", families[3]},
 	{"select * from docs c where c.id = '4'", families[3]},
 	{"SELECT * FROM root WHERE root.id = '4' -- that one", families[3]},
-	{"SELECT VALUE [1, 'a', -2, null, @two, +3, - 4, c.id, [], [true, [-0.5]]] FROM c WHERE c.id IN ('1', -1, '9')", `[1,"a",-2,null,2,3,-4,"1",[],[true,[-0.5]]]`},
+	{
+		"SELECT VALUE [1, 'a', -2, null, @two, +3, - 4, c.id, [], [true, [-0.5]]] FROM c WHERE c.id IN ('1', -1, '9')",
+		`[1,"a",-2,null,2,3,-4,"1",[],[true,[-0.5]]]`,
+	},
 	{"SELECT * -- all\nFROM root AS r WHERE r.id IN ('4')", families[3]},
-	{"SELECT c.id, c.name FROM c", `{"id":"1"} {"id":"2","name":"two"} {"id":"3","name":"Three"} {"id":"4"} {"id":"5"} {"id":"6","name":"two"}`},
+	{
+		"SELECT c.id, c.name FROM c",
+		`{"id":"1"} {"id":"2","name":"two"} {"id":"3","name":"Three"} {"id":"4"} {"id":"5"} {"id":"6","name":"two"}`,
+	},
 	{`SELECT c["id"], c.n + 1, c.n AS m, c.tags[0] FROM c WHERE c.n = 3`, `{"id":"1","$1":4,"m":3,"$2":"x"}`},
 	{"SELECT c.id i FROM c WHERE c.id = '1'", `{"i":"1"}`},
 	{"SELECT c FROM c WHERE c.id = '4'", `{"c":` + families[3] + `}`},
@@ -97,15 +103,24 @@ var queries = []struct{ query, want string }{
 	{"SELECT * FROM c.kids[0]", `{"name":"Ann","pets":[{"p":"cat"}]} {"name":"Cid"}`},
 	{"SELECT VALUE k.name FROM c.kids[0] k", `"Ann" "Cid"`},
 	{"SELECT * FROM k IN c.kids WHERE k.name >= 'B'", `{"name":"Bob"} {"name":"Cid"}`},
-	{"SELECT c.id, t FROM c JOIN t IN c.tags", `{"id":"1","t":"x"} {"id":"1","t":"y"} {"id":"3","t":"y"} {"id":"5","t":"x"}`},
+	{
+		"SELECT c.id, t FROM c JOIN t IN c.tags",
+		`{"id":"1","t":"x"} {"id":"1","t":"y"} {"id":"3","t":"y"} {"id":"5","t":"x"}`,
+	},
 	{"SELECT VALUE [k.name, p.p] FROM c JOIN k IN c.kids JOIN p IN k.pets", `["Ann","cat"]`},
-	{"SELECT VALUE CONCAT(t, k.name) FROM c JOIN t IN c.tags JOIN k IN c.kids WHERE c.id = '1'", `"xAnn" "xBob" "yAnn" "yBob"`},
+	{
+		"SELECT VALUE CONCAT(t, k.name) FROM c JOIN t IN c.tags JOIN k IN c.kids WHERE c.id = '1'",
+		`"xAnn" "xBob" "yAnn" "yBob"`,
+	},
 	{"SELECT VALUE t FROM c JOIN t IN (SELECT VALUE t FROM t IN c.tags WHERE t = 'y')", `"y" "y"`},
 	{"SELECT c.id, s.n FROM c JOIN (SELECT COUNT(1) AS n FROM t IN c.tags) AS s WHERE s.n > 1", `{"id":"1","n":2}`},
 	{"SELECT VALUE s.id FROM (SELECT c.id, c.n FROM c) AS s WHERE s.n = 3", `"1"`},
 	{"SELECT c.id, (SELECT VALUE COUNT(1) FROM k IN c.kids) AS kids FROM c WHERE EXISTS(SELECT VALUE k FROM k IN c.kids WHERE k.name = 'Cid')", `{"id":"5","kids":1}`},
 	{"SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE c.pk FROM c)", `2`},
-	{"SELECT s.pk, s.n FROM (SELECT c.pk, COUNT(1) AS n FROM c GROUP BY c.pk) AS s WHERE s.n > 1 ORDER BY s.n", `{"pk":"b","n":2} {"pk":"a","n":4}`},
+	{
+		"SELECT s.pk, s.n FROM (SELECT c.pk, COUNT(1) AS n FROM c GROUP BY c.pk) AS s WHERE s.n > 1 ORDER BY s.n",
+		`{"pk":"b","n":2} {"pk":"a","n":4}`,
+	},
 	{"SELECT VALUE t FROM (SELECT TOP 3 * FROM c ORDER BY c.id DESC) AS c JOIN t IN c.tags", `"x"`}, // of 6, 5 and 4
 	// ORDER BY: undefined, null, booleans, numbers, strings; ties as they came.
 	{"SELECT VALUE c.id FROM c ORDER BY c.n", `"4" "5" "2" "6" "1" "3"`},
@@ -149,8 +164,12 @@ var queries = []struct{ query, want string }{
 	{"SELECT COUNT(1) AS n, c.name FROM c GROUP BY c.name", `{"n":3} {"n":1,"name":"Three"} {"n":2,"name":"two"}`},
 	{"SELECT VALUE COUNT(1) FROM c GROUP BY c.pk, c.name", `2 1 1 1 1`},
 	{"SELECT LOWER(c.name) AS l, CONCAT(LOWER(c.name), '!') AS x FROM c WHERE IS_DEFINED(c.name) GROUP BY LOWER(c.name)", `{"l":"three","x":"three!"} {"l":"two","x":"two!"}`},
-	{"SELECT VALUE [c.pk || c.id, c.pk] FROM c WHERE c.n = 1 GROUP BY c.pk || c.id, c.pk", `["a6","a"] ["b2","b"]`}, // one within the other
-	{"SELECT -c.n AS n, NOT (c.n = 3) AS o FROM c GROUP BY -c.n, NOT (c.n = 3)", `{} {"o":true} {"n":-3,"o":false} {"n":-1,"o":true}`},
+	// one within the other
+	{"SELECT VALUE [c.pk || c.id, c.pk] FROM c WHERE c.n = 1 GROUP BY c.pk || c.id, c.pk", `["a6","a"] ["b2","b"]`},
+	{
+		"SELECT -c.n AS n, NOT (c.n = 3) AS o FROM c GROUP BY -c.n, NOT (c.n = 3)",
+		`{} {"o":true} {"n":-3,"o":false} {"n":-1,"o":true}`,
+	},
 	{"SELECT c.pk || c.id || 'x' AS x, c.pk || c.id AS i FROM c WHERE c.id = '1' GROUP BY c.pk || c.id || 'x', c.pk || c.id, c.pk", `{"x":"a1x","i":"a1"}`},
 	{"SELECT VALUE c.pk FROM c GROUP BY c.pk OFFSET 1 LIMIT 1", `"b"`},
 	{"SELECT VALUE COUNT(1) FROM c WHERE false GROUP BY c.pk", ``},
@@ -159,7 +178,10 @@ var queries = []struct{ query, want string }{
 	// IN over a subquery without FROM goes over the elements of its value, with FROM over its rows.
 	{"SELECT VALUE x FROM c JOIN x IN (SELECT VALUE c.tags) WHERE c.id = '1'", `"x" "y"`},
 	{"SELECT VALUE x.k FROM c JOIN x IN (SELECT VALUE ObjectToArray({'a': 1, 'b': 2})) WHERE c.id = '1'", `"a" "b"`},
-	{"SELECT VALUE x.unit FROM c JOIN x IN (SELECT VALUE [{'unit': 'ng'}, {'unit': 'mg'}]) WHERE c.id = '1'", `"ng" "mg"`},
+	{
+		"SELECT VALUE x.unit FROM c JOIN x IN (SELECT VALUE [{'unit': 'ng'}, {'unit': 'mg'}]) WHERE c.id = '1'",
+		`"ng" "mg"`,
+	},
 	{"SELECT VALUE x FROM c JOIN x IN (SELECT VALUE c.id) WHERE c.id = '1'", ``},
 	{"SELECT VALUE x FROM c JOIN x IN (SELECT VALUE c.none) WHERE c.id = '1'", ``},
 	{"SELECT VALUE x FROM c JOIN x IN (SELECT c.id) WHERE c.id = '1'", `{"id":"1"}`},
@@ -176,7 +198,10 @@ var queries = []struct{ query, want string }{
 	{"SELECT VALUE ARRAY(SELECT VALUE c.id FROM c ORDER BY c.id DESC OFFSET 1 LIMIT 2)", `["5","4"]`},
 	{"SELECT (SELECT VALUE MAX(c.id) FROM c) AS z, (SELECT VALUE c.id FROM c) AS first", `{"z":"6","first":"1"}`},
 	{"SELECT VALUE ARRAY_CONTAINS(ARRAY(SELECT VALUE c.id FROM c), '3')", `true`},
-	{"SELECT VALUE (SELECT VALUE EXISTS(SELECT 1 FROM c WHERE EXISTS(SELECT 1 FROM t IN c.tags WHERE t = 'x')))", `true`},
+	{
+		"SELECT VALUE (SELECT VALUE EXISTS(SELECT 1 FROM c WHERE EXISTS(SELECT 1 FROM t IN c.tags WHERE t = 'x')))",
+		`true`,
+	},
 	{"SELECT VALUE s FROM (SELECT VALUE (SELECT VALUE COUNT(1) FROM c)) s", `6`},
 	{"SELECT VALUE 1 WHERE EXISTS(SELECT 1 FROM c)", `1`},
 	{"SELECT VALUE (SELECT VALUE COUNT(1) FROM (SELECT DISTINCT c.pk FROM c))", `2`},
@@ -392,11 +417,24 @@ func TestWorkOfFunctionsIsBounded(t *testing.T) {
 	}
 	many := "[" + strings.Repeat("1,", 500_000) + "1]"
 	for _, c := range []struct{ query, doc, want string }{
-		{"SELECT VALUE ARRAY_CONTAINS(c.a, c.w, true) FROM c", `{"a":[` + members(0) + `],"w":` + members(1) + `}`, "too long"},
-		{"SELECT VALUE FULLTEXTCONTAINSANY(c.a" + strings.Repeat(",'no'", 50_000) + ") FROM c", `{"a":"` + strings.Repeat("q ", 500_000) + `"}`, "too long"},
-		{"SELECT VALUE 1 FROM c JOIN b IN c.a WHERE ARRAY_LENGTH(SETUNION(c.a, c.a)) = 7", `{"a":` + many + `}`, "too long"},
-		{"SELECT VALUE REGEXMATCH(c.a, '(.?){1000}z') FROM c", `{"a":"` + strings.Repeat("q", 1<<20) + `"}`, "too long"},
-		{"SELECT VALUE REGEXMATCH(c.a, '(" + strings.Repeat("(a?){1000}|", 300) + "b)') FROM c", `{"a":"q"}`, "want at most 10000"},
+		{
+			"SELECT VALUE ARRAY_CONTAINS(c.a, c.w, true) FROM c", `{"a":[` + members(0) + `],"w":` + members(1) + `}`,
+			"too long",
+		},
+		{"SELECT VALUE FULLTEXTCONTAINSANY(c.a" + strings.Repeat(",'no'", 50_000) + ") FROM c", `{"a":"` +
+			strings.Repeat("q ", 500_000) + `"}`, "too long"},
+		{
+			"SELECT VALUE 1 FROM c JOIN b IN c.a WHERE ARRAY_LENGTH(SETUNION(c.a, c.a)) = 7", `{"a":` + many + `}`,
+			"too long",
+		},
+		{
+			"SELECT VALUE REGEXMATCH(c.a, '(.?){1000}z') FROM c", `{"a":"` + strings.Repeat("q", 1<<20) + `"}`,
+			"too long",
+		},
+		{
+			"SELECT VALUE REGEXMATCH(c.a, '(" + strings.Repeat("(a?){1000}|", 300) + "b)') FROM c", `{"a":"q"}`,
+			"want at most 10000",
+		},
 	} {
 		err := bound(t, c.query).Rows([]byte(c.doc), func([]byte) error { return nil })
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -476,7 +514,8 @@ func TestQueriesAreShared(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			id := fmt.Sprintf(`"%d"`, i%6+1)
-			got, err := run(t, "SELECT VALUE c.id FROM c WHERE c.id = @id AND REGEXMATCH(c.id, '.') ORDER BY c.id", families, Parameter{"@id", []byte(id)})
+			got, err := run(t, "SELECT VALUE c.id FROM c WHERE c.id = @id AND REGEXMATCH(c.id, '.') ORDER BY c.id",
+				families, Parameter{"@id", []byte(id)})
 			if err != nil || got != id {
 				t.Errorf("got %s, %v, want %s", got, err, id)
 			}
@@ -492,7 +531,8 @@ func TestRecentQueriesStayParsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 2 * maxCached {
-		if _, err := c.get(cacheKey{text: fmt.Sprintf("SELECT %d FROM c WHERE 'x' != '%s'", i, strings.Repeat("y", 20*i))}); err != nil {
+		if _, err := c.get(cacheKey{text: fmt.Sprintf("SELECT %d FROM c WHERE 'x' != '%s'", i,
+			strings.Repeat("y", 20*i))}); err != nil {
 			t.Fatal(err)
 		}
 		if again, _ := c.get(cacheKey{text: "SELECT 0 FROM c"}); again != first {

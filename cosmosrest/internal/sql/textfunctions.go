@@ -328,7 +328,8 @@ func (f *frame) regexp(pattern string) *expression {
 		steps = stepsOf(parsed)
 	}
 	if steps > maxProgram {
-		f.failWith(failf(-1, "The regular expression %s has %d steps, with those that it repeats: want at most %d.", clip(pattern), steps, maxProgram))
+		f.failWith(failf(-1, "The regular expression %s has %d steps, with those that it repeats: want at most %d.",
+			clip(pattern), steps, maxProgram))
 	}
 	// The work is spent in advance, because a compilation cannot be stopped.
 	if !f.spendWork(compileWork * steps) {

@@ -157,7 +157,8 @@ var (
 	quorum         = []string{"3"} // number of replicas
 	zero, one      = []string{"0"}, []string{"1"}
 	no             = []string{"false"}
-	executionInfo  = []string{`{"reverseRidEnabled":true,"reverseIndexScan":false}`} // rows that are equal for ORDER BY are in the order of their resource ids, in reverse if the first column is
+	// rows that are equal for ORDER BY are in the order of their resource ids, in reverse if the first column is
+	executionInfo = []string{`{"reverseRidEnabled":true,"reverseIndexScan":false}`}
 )
 
 // SetSubStatus sets the sub-status of an error. As in the service, there is no header if sub is 0.

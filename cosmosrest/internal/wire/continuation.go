@@ -29,7 +29,8 @@ func DecodeContinuation(token string) (text []byte, ok bool) {
 		return nil, false
 	}
 	b, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil || len(b) < tokenHead || b[0] != tokenVersion || binary.BigEndian.Uint32(b[1:]) != crc32.ChecksumIEEE(b[tokenHead:]) {
+	if err != nil || len(b) < tokenHead || b[0] != tokenVersion ||
+		binary.BigEndian.Uint32(b[1:]) != crc32.ChecksumIEEE(b[tokenHead:]) {
 		return nil, false
 	}
 	return b[tokenHead:], true

@@ -72,21 +72,26 @@ func Gone(format string, args ...any) *Error {
 
 // TooLarge returns the 413 of a body that is larger than limit bytes.
 func TooLarge(limit int64) *Error {
-	return Errorf(http.StatusRequestEntityTooLarge, 0, CodeTooLarge, "Request size is too large: want at most %d bytes", limit)
+	return Errorf(http.StatusRequestEntityTooLarge, 0, CodeTooLarge, "Request size is too large: want at most %d bytes",
+		limit)
 }
 
 // Throttled returns a 429 with its cause, and the time after which to retry.
 func Throttled(after time.Duration, format string, args ...any) *Error {
-	e := Errorf(http.StatusTooManyRequests, subThrottled, "TooManyRequests", format+". Try again in %v", append(args, after)...)
+	e := Errorf(http.StatusTooManyRequests, subThrottled, "TooManyRequests", format+". Try again in %v",
+		append(args, after)...)
 	e.After = after
-	return e.Led("Request rate is large. More Request Units may be needed, so no changes were made. Please retry this request later. Learn more: http://aka.ms/cosmosdb-error-429")
+	return e.Led("Request rate is large. More Request Units may be needed, so no changes were made. Please retry " +
+		"this request later. Learn more: http://aka.ms/cosmosdb-error-429")
 }
 
 // Sentences of the service that are used in several places. Programs look for them.
 const (
 	NoResource = "Resource Not Found. Learn more: https://aka.ms/cosmosdb-tsg-not-found"
-	NoKey      = "The partition key supplied in x-ms-partitionkey header has fewer components than defined in the the collection."
-	OtherKey   = "PartitionKey extracted from document doesn't match the one specified in the header. Learn more: https://aka.ms/CosmosDB/sql/errors/wrong-pk-value"
+	NoKey      = "The partition key supplied in x-ms-partitionkey header has fewer components than defined in the " +
+		"the collection."
+	OtherKey = "PartitionKey extracted from document doesn't match the one specified in the header. Learn more: " +
+		"https://aka.ms/CosmosDB/sql/errors/wrong-pk-value"
 )
 
 // Sub-statuses that clients act on.
@@ -125,7 +130,8 @@ func (e *Error) Body(activity string) []byte {
 	case e.Details != nil:
 		message = fmt.Sprintf("Message: {\"errors\":[%s]}", e.Details)
 	case !e.Bare:
-		message = fmt.Sprintf("Message: {\"Errors\":[%s]}", Encode(e.Message)) // %q would write escapes that JSON does not have
+		// %q would write escapes that JSON does not have
+		message = fmt.Sprintf("Message: {\"Errors\":[%s]}", Encode(e.Message))
 	}
 	b, _ := json.Marshal(struct {
 		Code    string          `json:"code"`

@@ -26,7 +26,8 @@ func (r *Request) FeedMode() (mode feed.Mode, wrapped bool, err error) {
 	case WireFormat:
 		wrapped = true
 	default:
-		return mode, false, BadRequest("x-ms-cosmos-changefeed-wire-format-version is %.64q: want %s", version, WireFormat)
+		return mode, false, BadRequest("x-ms-cosmos-changefeed-wire-format-version is %.64q: want %s", version,
+			WireFormat)
 	}
 	return mode, wrapped, nil
 }
@@ -52,7 +53,8 @@ func (r *Request) FeedStart() (p feed.Position, err error) {
 	case strings.Trim(text, `"`) == "*":
 		p.Start = feed.FromNow()
 	case !isToken:
-		return p, BadRequest("If-None-Match is %.64q: want an ETag that a feed has given, such as %q, or *", text, `"42"`)
+		return p, BadRequest("If-None-Match is %.64q: want an ETag that a feed has given, such as %q, or *", text,
+			`"42"`)
 	default:
 		p.Token = text
 	}
@@ -66,7 +68,8 @@ func parseTime(text string) (time.Time, error) {
 	}
 	at, err := http.ParseTime(text)
 	if err != nil {
-		return at, BadRequest("If-Modified-Since is %.64q: want a time such as %q", text, "Tue, 02 Jan 2024 03:04:05 GMT")
+		return at, BadRequest("If-Modified-Since is %.64q: want a time such as %q", text,
+			"Tue, 02 Jan 2024 03:04:05 GMT")
 	}
 	return at, nil
 }

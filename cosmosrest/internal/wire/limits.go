@@ -9,11 +9,13 @@ import (
 // The limits of requests and answers. The service's limits come from package service. The other limits prevent a
 // request from taking too much memory. Package meter limits how much a server does at once.
 const (
-	MaxItem       = service.MaxItem  // bytes of the body of an item
-	MaxBatch      = 2202010          // bytes of a batch, as in the service: the items, and a twentieth for the text around them
-	MaxBatchOps   = service.MaxBatch // operations of a batch
-	MaxPatchOps   = service.MaxPatch // operations of a patch
-	MaxPage       = service.MaxPage  // bytes of a page, and of the items in the answer to a batch; a larger row is a page of its own
+	MaxItem = service.MaxItem // bytes of the body of an item
+	// bytes of a batch, as in the service: the items, and a twentieth for the text around them
+	MaxBatch    = 2202010
+	MaxBatchOps = service.MaxBatch // operations of a batch
+	MaxPatchOps = service.MaxPatch // operations of a patch
+	// bytes of a page, and of the items in the answer to a batch; a larger row is a page of its own
+	MaxPage       = service.MaxPage
 	MaxProperties = 1 << 20          // bytes of the body that describes a database, container or offer
 	MaxQuery      = 1 << 20          // bytes of the body of a query, with its parameters
 	MaxPolling    = 30 * time.Second // longest wait before the answer to a poll

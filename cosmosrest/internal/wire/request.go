@@ -105,7 +105,8 @@ func (r *Request) Body(limit int64) ([]byte, error) {
 		return nil, TooLarge(limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		r.Late = true
-		return nil, Errorf(http.StatusRequestTimeout, 0, CodeTimeout, "the body did not come within %v: want at least %d KB a second", patience, bodyRate>>10)
+		return nil, Errorf(http.StatusRequestTimeout, 0, CodeTimeout,
+			"the body did not come within %v: want at least %d KB a second", patience, bodyRate>>10)
 	}
 	return nil, BadRequest("body is cut short: %v", err)
 }
@@ -140,7 +141,8 @@ func (r *Request) Key() (feed.PartitionKey, error) { return Key(r.Header(HeaderK
 // that send no content type. As in the service, a body of type application/json is created as an item.
 func (r *Request) IsQuery() bool {
 	kind := r.Header(HeaderContentType)
-	return r.IsBareQuery() || strings.HasPrefix(kind, QueryType) || !strings.HasPrefix(kind, "application/json") && (r.Flag(HeaderIsQuery) || r.Flag(HeaderQuery))
+	return r.IsBareQuery() || strings.HasPrefix(kind, QueryType) || !strings.HasPrefix(kind, "application/json") &&
+		(r.Flag(HeaderIsQuery) || r.Flag(HeaderQuery))
 }
 
 // IsBareQuery reports whether the request is a query whose body contains only the query text.
@@ -177,8 +179,10 @@ func (r *Request) MaxItems() (int, error) {
 	case err == nil && n == -1:
 		return 0, nil
 	case err != nil || n < 0:
-		return 0, BadRequest("The input PageSize %.64s is invalid. Ensure to pass a valid page size which must be a positive integer or -1 for a dynamic page size. "+
-			"x-ms-max-item-count is %.64q: want 1 to %d, or -1", text, text, math.MaxInt32)
+		return 0,
+			BadRequest("The input PageSize %.64s is invalid. Ensure to pass a valid page size which must be a "+
+				"positive integer or -1 for a dynamic page size. "+
+				"x-ms-max-item-count is %.64q: want 1 to %d, or -1", text, text, math.MaxInt32)
 	}
 	return int(n), nil
 }
@@ -211,7 +215,8 @@ func (r *Request) Narrow(in feed.Range) (sub feed.Range, named bool, err error) 
 		}
 		named = true
 		if len(text) > maxEPK || strings.Trim(text, "0123456789ABCDEFabcdef") != "" {
-			return sub, named, BadRequest("%s is %.64q: want an effective partition key in hexadecimal digits", strings.ToLower(bound.header), text)
+			return sub, named, BadRequest("%s is %.64q: want an effective partition key in hexadecimal digits",
+				strings.ToLower(bound.header), text)
 		}
 		*bound.to = strings.ToUpper(text)
 	}
@@ -219,7 +224,8 @@ func (r *Request) Narrow(in feed.Range) (sub feed.Range, named bool, err error) 
 	case !named:
 		return sub, false, nil
 	case sub.Empty():
-		return sub, named, BadRequest("x-ms-start-epk is %q and x-ms-end-epk is %q: want a start below the end", sub.Min, sub.Max)
+		return sub, named, BadRequest("x-ms-start-epk is %q and x-ms-end-epk is %q: want a start below the end",
+			sub.Min, sub.Max)
 	case !in.Contains(sub):
 		return sub, named, Gone("keys %s are not all in range %s: read the ranges again", sub, in)
 	}

@@ -21,8 +21,10 @@ func RefuseStronger(level, account string) error {
 	if asked < 0 || asked >= slices.Index(Consistencies, account) {
 		return nil
 	}
-	return BadRequest("ConsistencyLevel %s specified in the request is invalid when service is configured with consistency level %s. "+
-		"Ensure the request consistency level is not stronger than the service consistency level.", Consistencies[asked], account)
+	return BadRequest("ConsistencyLevel %s specified in the request is invalid when service is configured with "+
+		"consistency level %s. "+
+		"Ensure the request consistency level is not stronger than the service consistency level.",
+		Consistencies[asked], account)
 }
 
 // Consistent refuses a read that the server cannot serve as requested: the consistency level is unknown, or the
@@ -30,7 +32,8 @@ func RefuseStronger(level, account string) error {
 // children.
 func Consistent(level, session string, part feed.Partition, newest int64) error {
 	if level != "" && !slices.ContainsFunc(Consistencies, func(s string) bool { return strings.EqualFold(s, level) }) {
-		return BadRequest("header x-ms-consistency-level is %q: want one of %s", level, strings.Join(Consistencies, ", "))
+		return BadRequest("header x-ms-consistency-level is %q: want one of %s", level,
+			strings.Join(Consistencies, ", "))
 	}
 	if session == "" {
 		return nil
@@ -45,7 +48,8 @@ func Consistent(level, session string, part feed.Partition, newest int64) error 
 		}
 		if lsn > newest && (id == part.ID || slices.Contains(part.Parents, id)) {
 			return Errorf(http.StatusNotFound, SubNoSession, CodeNotFound,
-				"The read session is not available for the input session token. It is %q, and partition %s is at LSN %d", token, part.ID, newest)
+				"The read session is not available for the input session token. It is %q, and partition %s is "+
+					"at LSN %d", token, part.ID, newest)
 		}
 	}
 	return nil

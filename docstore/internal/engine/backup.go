@@ -96,7 +96,8 @@ func intoNew(dir string, fill, try func(partial string) error) (err error) {
 	}
 	partial := dir + partialSuffix
 	if _, err := os.Lstat(partial); !errors.Is(err, fs.ErrNotExist) {
-		return cmp.Or(err, fmt.Errorf("%w: %s is of a backup at work, or of one that was killed: then remove it", fs.ErrExist, partial))
+		return cmp.Or(err, fmt.Errorf("%w: %s is of a backup at work, or of one that was killed: then remove it",
+			fs.ErrExist, partial))
 	}
 	defer func() {
 		if err != nil {
@@ -181,7 +182,8 @@ func (s *backupSum) verifySum(last io.Reader) error {
 		return fmt.Errorf("read end of stream: %w", err)
 	}
 	if got := s.hash.Sum32(); want.Files != s.Files || want.CRC != got {
-		return fmt.Errorf("%w: stream has %d files with checksum %08x: want %d with %08x", ErrCorrupt, s.Files, got, want.Files, want.CRC)
+		return fmt.Errorf("%w: stream has %d files with checksum %08x: want %d with %08x", ErrCorrupt, s.Files, got,
+			want.Files, want.CRC)
 	}
 	return nil
 }

@@ -23,7 +23,10 @@ type scheduler struct {
 
 func newScheduler(g *guard) *scheduler {
 	// Without the timer, the library's scheduler also ignores the end of a flush: see below.
-	return &scheduler{ConcurrencyLimitScheduler: pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest(), guard: g}
+	return &scheduler{
+		ConcurrencyLimitScheduler: pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest(),
+		guard:                     g,
+	}
 }
 
 // Register gives the library's scheduler the store whose compactions it grants.

@@ -20,7 +20,9 @@ const (
 
 // copyFiles calls visit for the files of the store in one state. The state contains every write acknowledged before
 // the call.
-func (e *Engine) copyFiles(ctx context.Context, visit func(name string, size int64, content io.Reader) error) (err error) {
+func (e *Engine) copyFiles(ctx context.Context, visit func(name string, size int64,
+	content io.Reader) error,
+) (err error) {
 	if !e.use.enter() {
 		return ErrClosed
 	}
@@ -51,7 +53,9 @@ func (e *Engine) copyFiles(ctx context.Context, visit func(name string, size int
 
 // copyFile passes a staged file to visit. copyFile does not read through the guard, because if the copy cannot be
 // read, the backup has failed, not the store.
-func (e *Engine) copyFile(ctx context.Context, stage, name string, visit func(string, int64, io.Reader) error) (err error) {
+func (e *Engine) copyFile(ctx context.Context, stage, name string,
+	visit func(string, int64, io.Reader) error,
+) (err error) {
 	file, err := e.guard.FS.Open(e.guard.PathJoin(stage, name))
 	if err != nil {
 		return err

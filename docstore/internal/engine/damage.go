@@ -87,7 +87,8 @@ type damage struct {
 
 // Error returns one line that also says how to continue. The library's error may have several lines.
 func (d damage) Error() string {
-	return fmt.Sprintf("%v: %s: nothing was changed; restore the directory from a copy, or read what is left with changefeed export --salvage", ErrCorrupt, d.describeDamage())
+	return fmt.Sprintf("%v: %s: nothing was changed; restore the directory from a copy, or read what is left with "+
+		"changefeed export --salvage", ErrCorrupt, d.describeDamage())
 }
 
 // describeDamage names the file and the damage.

@@ -65,7 +65,8 @@ func (s Schema) checkFormat(format string) error {
 	for _, f := range s.Formats {
 		known = append(known, strconv.Quote(f))
 	}
-	return fmt.Errorf("%w: the store has format %q, this version reads %s: nothing was changed; open it with the version that wrote it",
+	return fmt.Errorf("%w: the store has format %q, this version reads %s: nothing was changed; open it with the "+
+		"version that wrote it",
 		ErrFormat, format, strings.Join(known, " and "))
 }
 

@@ -179,7 +179,9 @@ func (g *guard) MkdirAll(name string, perm os.FileMode) error {
 }
 
 // OpenReadWrite is not used for files of a store.
-func (g *guard) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (file vfs.File, err error) {
+func (g *guard) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (file vfs.File,
+	err error,
+) {
 	err = g.changeUnlessBroken(name, func() error {
 		file, err = g.FS.OpenReadWrite(name, category, opts...)
 		return err

@@ -64,7 +64,10 @@ const (
 
 // newGuard returns the guard of a store being opened.
 func newGuard(fs vfs.FS, dir string) *guard {
-	g := &guard{FS: fs, dir: fs.PathDir(fs.PathJoin(dir, "x")), broken: make(chan struct{}), closing: make(chan struct{})}
+	g := &guard{
+		FS: fs, dir: fs.PathDir(fs.PathJoin(dir, "x")), broken: make(chan struct{}),
+		closing: make(chan struct{}),
+	}
 	g.opening.Store(true)
 	return g
 }
@@ -152,7 +155,10 @@ func (g *guard) pauseReads() {
 
 // mayPass reports whether an error may be temporary: other processes may free space, descriptors and memory.
 func mayPass(err error) bool {
-	for _, e := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN} {
+	for _, e := range []error{
+		syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM,
+		syscall.EAGAIN,
+	} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -225,7 +231,8 @@ func (g *guard) tableError(verb, name string, err error) error {
 	}
 	out := err != nil && time.Since(g.since) >= diskPatience
 	g.mu.Unlock()
-	if out && !g.isLackOfRoom(err) { // with less than the reserve free, no more is written, so the library may retry for ever
+	// with less than the reserve free, no more is written, so the library may retry for ever
+	if out && !g.isLackOfRoom(err) {
 		g.breakWith(err)
 	}
 	return err

@@ -86,8 +86,10 @@ func readInventory(fs vfs.FS, dir string) (f facts, found bool, err error) {
 		return f, true, damaged(inventoryName, "%w", err)
 	}
 	if f.Version != inventoryVersion {
-		return f, true, fmt.Errorf("%w: %s has version %d, this version reads %d: nothing was changed; open the store with the version that wrote it",
-			ErrFormat, inventoryName, f.Version, inventoryVersion)
+		return f, true,
+			fmt.Errorf("%w: %s has version %d, this version reads %d: nothing was changed; open the store with the "+
+				"version that wrote it",
+				ErrFormat, inventoryName, f.Version, inventoryVersion)
 	}
 	return f, true, nil
 }

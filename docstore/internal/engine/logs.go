@@ -53,7 +53,8 @@ func (s *survey) presentLogs() ([]uint64, error) {
 	slices.Sort(nums)
 	for _, num := range s.facts.Logs {
 		if num >= s.manifest.firstLog && !slices.Contains(nums, num) {
-			return nil, damaged(logName(num), "it is missing, though %s needs it, or that ends too early", s.manifestName)
+			return nil, damaged(logName(num), "it is missing, though %s needs it, or that ends too early",
+				s.manifestName)
 		}
 	}
 	return nums, nil
@@ -95,10 +96,13 @@ func (s *survey) judgeLog(num uint64, c *chunks, newest bool) error {
 	// If the inventory does not list a log, either a kill came while the log was being created, or the file was put
 	// there from outside.
 	case !listed && !s.justMade(num, c, newest):
-		return damaged(name, "it is not one of the store's logs (if an older version of this program was tried on the store, all is there: "+
-			"remove the file %s and open the store again)", inventoryName)
+		return damaged(name,
+			"it is not one of the store's logs (if an older version of this program was tried on the store, all "+
+				"is there: "+
+				"remove the file %s and open the store again)", inventoryName)
 	case end != nil && end.Log == num && (!c.closed || c.end != end.LogEnd):
-		return damaged(name, "it is whole up to offset %d only, and had %d bytes when the store was closed", c.end, end.LogEnd)
+		return damaged(name, "it is whole up to offset %d only, and had %d bytes when the store was closed", c.end,
+			end.LogEnd)
 	case listed:
 		return s.judgeEnd(name, c, newest)
 	case newest:

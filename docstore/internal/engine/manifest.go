@@ -29,8 +29,9 @@ type tablePlace struct{ level, num uint64 }
 type table struct {
 	file     uint64
 	min, max []byte
-	ends     [2][]byte // the first and the last key as the library has them, with sequence numbers; nil if they are not those of the file
-	newest   uint64    // the greatest sequence number
+	// the first and the last key as the library has them, with sequence numbers; nil if they are not those of the file
+	ends   [2][]byte
+	newest uint64 // the greatest sequence number
 }
 
 // Tags of the records of a manifest, and of the optional members of a table. The pinned version of the library writes

@@ -47,7 +47,9 @@ func (w *Wreck) openSources(from, to []byte) (sources []*source, err error) {
 		sources = append(sources, s)
 		return s.next()
 	}
-	first, _ := slices.BinarySearchFunc(w.writes, from, func(v version, key []byte) int { return bytes.Compare(v.key, key) })
+	first, _ := slices.BinarySearchFunc(w.writes, from, func(v version, key []byte) int {
+		return bytes.Compare(v.key, key)
+	})
 	err = add(logVersions(w.writes[first:], to))
 	for _, t := range w.files {
 		err = cmp.Or(err, add(w.tableVersions(t, from, to)))
@@ -105,7 +107,8 @@ func (w *Wreck) isAfter(seq, file, seq2, file2 uint64) bool {
 // isRemoved reports whether a removed range of keys contains the value's key.
 func (w *Wreck) isRemoved(v version) bool {
 	return slices.ContainsFunc(w.ranges, func(r keyRemoval) bool {
-		return bytes.Compare(r.from, v.key) <= 0 && bytes.Compare(v.key, r.to) < 0 && w.isAfter(r.seq, r.file, v.seq, v.file)
+		return bytes.Compare(r.from, v.key) <= 0 && bytes.Compare(v.key, r.to) < 0 &&
+			w.isAfter(r.seq, r.file, v.seq, v.file)
 	})
 }
 
@@ -148,7 +151,10 @@ func (w *Wreck) tableVersions(t table, from, to []byte) iter.Seq2[version, error
 				return nil
 			}
 			if _, more, err = walkTable(w.ctx, r, resume, to, t.file, yield); err != nil && more && unreadable(err) {
-				w.recordLost(LostSpan{File: tableName(t.file), Why: firstLine(err), From: resume, To: to, newest: t.newest})
+				w.recordLost(LostSpan{
+					File: tableName(t.file), Why: firstLine(err), From: resume, To: to,
+					newest: t.newest,
+				})
 				return nil
 			}
 			return err
@@ -172,13 +178,16 @@ func (w *Wreck) recordLost(s LostSpan) {
 func tableIterator(ctx context.Context, r *sstable.Reader, from, to []byte) (sstable.Iterator, error) {
 	return r.NewPointIter(ctx, sstable.IterOptions{
 		Lower: from, Upper: to, FilterBlockSizeLimit: sstable.NeverUseFilterBlock,
-		Env: sstable.NoReadEnv, ReaderProvider: sstable.MakeTrivialReaderProvider(r), BlobContext: sstable.AssertNoBlobHandles,
+		Env: sstable.NoReadEnv, ReaderProvider: sstable.MakeTrivialReaderProvider(r),
+		BlobContext: sstable.AssertNoBlobHandles,
 	})
 }
 
 // walkTable yields the readable keys of a table in [from, to). walkTable returns the last key, and whether the caller
 // wants more.
-func walkTable(ctx context.Context, r *sstable.Reader, from, to []byte, file uint64, yield func(version, error) bool) (last []byte, more bool, err error) {
+func walkTable(ctx context.Context, r *sstable.Reader, from, to []byte, file uint64,
+	yield func(version, error) bool,
+) (last []byte, more bool, err error) {
 	last = from
 	it, err := tableIterator(ctx, r, from, to)
 	if err != nil {

@@ -32,7 +32,8 @@ func (w *Wreck) compareTable(t table, r *sstable.Reader) error {
 		return err
 	}
 	if size := w.manifest.files[t.file]; uint64(info.Size()) != size {
-		return misfit(fmt.Sprintf("it has %d bytes, and %d by %s: it is another table", info.Size(), size, w.manifestName))
+		return misfit(fmt.Sprintf("it has %d bytes, and %d by %s: it is another table", info.Size(), size,
+			w.manifestName))
 	}
 	ends, err := tableEnds(w.ctx, r)
 	if err != nil && unreadable(err) {

@@ -107,7 +107,8 @@ func CheckDir(dir string, mustExist bool) error {
 	case mustExist:
 		return fmt.Errorf("open store %s: %w", dir, ErrNotStore)
 	case other:
-		return fmt.Errorf("open store %s: %w: it holds other files, want an empty directory or a store", dir, ErrNotStore)
+		return fmt.Errorf("open store %s: %w: it holds other files, want an empty directory or a store", dir,
+			ErrNotStore)
 	}
 	return nil
 }

@@ -28,7 +28,8 @@ func (g *guard) lacksRoom(part uint64) error {
 	if usage.AvailBytes >= least {
 		return nil
 	}
-	return fmt.Errorf("%w: the disk of %s has %d KB left, and the store keeps %d KB for what it has: free some, then writes go on; reads do meanwhile",
+	return fmt.Errorf("%w: the disk of %s has %d KB left, and the store keeps %d KB for what it has: free some, then "+
+		"writes go on; reads do meanwhile",
 		ErrDiskFull, g.dir, usage.AvailBytes>>10, least>>10)
 }
 

@@ -148,7 +148,8 @@ func (w *Wreck) recordDamage(err error) error {
 
 // unreadable reports whether an error means a damaged or missing file, or a bad sector.
 func unreadable(err error) bool {
-	return isCorrupt(err) || errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.EIO) || errors.As(err, new(misfit))
+	return isCorrupt(err) || errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.EIO) ||
+		errors.As(err, new(misfit))
 }
 
 // findTables opens each table once, and records the unreadable tables.
@@ -156,7 +157,8 @@ func (w *Wreck) findTables() error {
 	tables := map[uint64]table{}
 	for _, t := range w.manifest.tables {
 		if other, several := tables[t.file]; several { // parts of one file
-			t.min, t.max = slices.MinFunc([][]byte{t.min, other.min}, bytes.Compare), slices.MaxFunc([][]byte{t.max, other.max}, bytes.Compare)
+			t.min, t.max = slices.MinFunc([][]byte{t.min, other.min}, bytes.Compare),
+				slices.MaxFunc([][]byte{t.max, other.max}, bytes.Compare)
 			t.newest = max(t.newest, other.newest)
 		}
 		tables[t.file] = t
@@ -177,7 +179,10 @@ func (w *Wreck) findTables() error {
 		case err == nil:
 			w.files = append(w.files, t)
 		case unreadable(err):
-			w.Lost = append(w.Lost, LostSpan{File: tableName(file), Why: firstLine(err), From: t.min, To: After(t.max), newest: t.newest})
+			w.Lost = append(w.Lost, LostSpan{
+				File: tableName(file), Why: firstLine(err), From: t.min, To: After(t.max),
+				newest: t.newest,
+			})
 		default:
 			return err
 		}
@@ -213,7 +218,10 @@ func (w *Wreck) readRemovals(file uint64, r *sstable.Reader) error {
 	span, err := it.First()
 	for ; span != nil && err == nil; span, err = it.Next() {
 		for _, k := range span.Keys {
-			w.ranges = append(w.ranges, keyRemoval{bytes.Clone(span.Start), bytes.Clone(span.End), uint64(k.SeqNum()), file})
+			w.ranges = append(w.ranges, keyRemoval{
+				bytes.Clone(span.Start), bytes.Clone(span.End), uint64(k.SeqNum()),
+				file,
+			})
 		}
 	}
 	return err
@@ -259,7 +267,10 @@ func (w *Wreck) readLogTo(num uint64, next *uint64, newest bool) error {
 		// Every change of a key has a sequence number, without gaps. So a gap shows how many changes are missing, but
 		// not which.
 		if ok && *next != 0 && seq > *next {
-			w.Lost = append(w.Lost, LostSpan{File: name, Why: fmt.Sprintf("%d changes of keys before offset %d are missing", seq-*next, c.base+int64(c.at))})
+			w.Lost = append(w.Lost, LostSpan{
+				File: name,
+				Why:  fmt.Sprintf("%d changes of keys before offset %d are missing", seq-*next, c.base+int64(c.at)),
+			})
 		}
 		*next = seq + count
 		return w.addChanges(record, num)
@@ -273,9 +284,13 @@ func (w *Wreck) readLogTo(num uint64, next *uint64, newest bool) error {
 	}
 	listed := !w.known || slices.Contains(w.facts.Logs, num)
 	if !c.closed && (listed || !w.justMade(num, c, newest)) {
-		lost := LostSpan{File: name, Why: fmt.Sprintf("what followed offset %d, if anything did, is not there", c.end), tail: newest}
+		lost := LostSpan{
+			File: name, Why: fmt.Sprintf("what followed offset %d, if anything did, is not there", c.end),
+			tail: newest,
+		}
 		if c.later > 0 {
-			lost.Why, lost.tail = fmt.Sprintf("what is at offset %d is damaged, with %d whole records after it", c.broken, c.later), false
+			lost.Why, lost.tail = fmt.Sprintf("what is at offset %d is damaged, with %d whole records after it",
+				c.broken, c.later), false
 		}
 		w.Lost = append(w.Lost, lost)
 	}

@@ -93,7 +93,9 @@ func verify(ctx context.Context, fs vfs.FS, dir string, keys Schema, o *pebble.O
 		return facts{Version: inventoryVersion, Making: true}, LogEnd{}, nil
 	}
 	// Each step relies on the previous step: a marker names the manifest, and the manifest names all other files.
-	for _, step := range []func() error{s.findManifest, s.readManifest, s.verifyTables, s.verifyLogs, func() error { return s.verifyOptions(o) }, func() error { return s.verifyHeads(o) }} {
+	for _, step := range []func() error{s.findManifest, s.readManifest, s.verifyTables, s.verifyLogs, func() error {
+		return s.verifyOptions(o)
+	}, func() error { return s.verifyHeads(o) }} {
 		err := step()
 		if err == nil && ctx.Err() != nil {
 			err = context.Cause(ctx)

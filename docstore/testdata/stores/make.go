@@ -67,7 +67,8 @@ func remove(c *docstore.Container, key feed.PartitionKey, id string) {
 func together(c *docstore.Container, v int) {
 	var writes []feed.Write
 	for i := range 3 {
-		writes = append(writes, feed.Write{Op: feed.WriteUpsert, Body: fmt.Appendf(nil, `{"id":"x%d","pk":"together","v":%d}`, i, v)})
+		writes = append(writes, feed.Write{Op: feed.WriteUpsert,
+			Body: fmt.Appendf(nil, `{"id":"x%d","pk":"together","v":%d}`, i, v)})
 	}
 	for i, r := range value(c.Commit(ctx, feed.Key("together"), writes)) {
 		say(c, fmt.Sprint("x", i), feed.Key("together"), r.Body)
@@ -75,7 +76,8 @@ func together(c *docstore.Container, v int) {
 }
 
 func user(c *docstore.Container, n, v int) {
-	write(c, feed.Key("t", fmt.Sprint("u", n)), "profile", fmt.Sprintf(`"tenant":"t","user":"u%d","v":%d,"email":"u%d@example.com"`, n, v, n))
+	write(c, feed.Key("t", fmt.Sprint("u", n)), "profile",
+		fmt.Sprintf(`"tenant":"t","user":"u%d","v":%d,"email":"u%d@example.com"`, n, v, n))
 }
 
 func split(c *docstore.Container, nth int) {
@@ -86,9 +88,11 @@ func split(c *docstore.Container, nth int) {
 // first contains the writes before the store is closed and opened once, so the store has tables and logs.
 func first(db *docstore.DB) {
 	own := docstore.NoDefaultTTL
-	docs := value(db.CreateContainer(ctx, docstore.ContainerSpec{ID: "docs", Paths: []string{"/pk"}, Retention: time.Hour, DefaultTTL: &own}))
+	docs := value(db.CreateContainer(ctx, docstore.ContainerSpec{ID: "docs", Paths: []string{"/pk"},
+		Retention: time.Hour, DefaultTTL: &own}))
 	plain := value(db.CreateContainer(ctx, docstore.ContainerSpec{ID: "plain", Paths: []string{"/pk"}, HashVersion: 1}))
-	users := value(db.CreateContainer(ctx, docstore.ContainerSpec{ID: "users", Paths: []string{"/tenant", "/user"}, UniqueKeys: [][]string{{"/email"}}, Ranges: 2}))
+	users := value(db.CreateContainer(ctx, docstore.ContainerSpec{ID: "users", Paths: []string{"/tenant", "/user"},
+		UniqueKeys: [][]string{{"/email"}}, Ranges: 2}))
 	leases := value(db.CreateContainer(ctx, docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}}))
 	for i := range 16 {
 		put(docs, fmt.Sprint("d", i), 1, "")

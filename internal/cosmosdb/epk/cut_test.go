@@ -167,7 +167,14 @@ func TestMidReportsWhatCannotBeCut(t *testing.T) {
 // that are cut short, and lease containers keep bounds of either kind.
 func TestMidTakesV1BoundsThatNoKeyHas(t *testing.T) {
 	long := "05C1CF" + strings.Repeat("FF", 12)
-	for _, r := range [][2]string{{"05C1CF", Max}, {Min, "05C1"}, {Min, "AA"}, {"05", "05C1DFFFFFFFFC"}, {"04", "06"}, {long, Max}} {
+	for _, r := range [][2]string{
+		{"05C1CF", Max},
+		{Min, "05C1"},
+		{Min, "AA"},
+		{"05", "05C1DFFFFFFFFC"},
+		{"04", "06"},
+		{long, Max},
+	} {
 		if mid, ok := Mid(HashV1, r[0], r[1]); !ok || mid <= r[0] || mid >= r[1] {
 			t.Errorf("Mid(%q, %q) = %q, %v", r[0], r[1], mid, ok)
 		}

@@ -46,13 +46,22 @@ var service = []struct{ key, v1, v2 string }{
 	{`["customer42"]`, "", "19819C94CE42A1654CCC8110539D9589"},
 	{`["tenant-1"]`, "05C1EF779995400875666F626F752E3200", "1B6E36CBA1839DF91310617831CA7FAC"},
 	{`["WithUnicode鱀"]`, "05C1E7677793CA08586A7569566F6A64706566EAB28100", "19F3EACF1AD95D15CEB5CBC7B8A2DBDA"},
-	{`["` + strings.Repeat("a", 101) + `"]`, "05C1EB5921F70608" + strings.Repeat("62", 100) + "00", "08042541D30C8BF90D7092B1519AE0BC"},
-	{`["` + strings.Repeat("a", 1024) + `"]`, "05C1EB5921F70608" + strings.Repeat("62", 100) + "00", "332BDF5512AE49615F32C7D98C2DB86C"},
+	{
+		`["` + strings.Repeat("a", 101) + `"]`, "05C1EB5921F70608" + strings.Repeat("62", 100) + "00",
+		"08042541D30C8BF90D7092B1519AE0BC",
+	},
+	{
+		`["` + strings.Repeat("a", 1024) + `"]`, "05C1EB5921F70608" + strings.Repeat("62", 100) + "00",
+		"332BDF5512AE49615F32C7D98C2DB86C",
+	},
 
 	// Several components under kind Hash: one hash over all of them.
 	{`[5.0, "redmond", true, null]`, "", "3032DECBE2AB1768D8E0AEDEA35881DF"},
 	{`[2, true, false, null, {}, "Привет!"]`, "05C1D19581B37C05C0000302010008D1A0D281D1B9D1B3D1B6D2832200", ""},
-	{`["по-русски", null, true, false, {}, 5.5]`, "05C1D39FA55F0408D1C0D1BF2ED281D284D282D282D1BBD1B9000103020005C016", ""},
+	{
+		`["по-русски", null, true, false, {}, 5.5]`, "05C1D39FA55F0408D1C0D1BF2ED281D284D282D282D1BBD1B9000103020005C016",
+		"",
+	},
 }
 
 func TestHashMatchesTheServiceVectors(t *testing.T) {

@@ -179,7 +179,11 @@ func checkSlow(t interface{ Fatalf(string, ...any) }, kind Kind, c Components) {
 
 func TestHashIsWhatItIsSlowly(t *testing.T) {
 	component := rapid.OneOf(
-		rapid.SampledFrom(Components{{}, Null(), Bool(false), Bool(true), Number(math.Copysign(0, -1)), Number(math.Inf(1)), Number(math.Inf(-1))}),
+		rapid.SampledFrom(Components{
+			{},
+			Null(), Bool(false), Bool(true), Number(math.Copysign(0, -1)),
+			Number(math.Inf(1)), Number(math.Inf(-1)),
+		}),
 		rapid.Map(rapid.Float64(), Number),
 		rapid.Map(rapid.Map(rapid.Int64(), func(n int64) float64 { return float64(n) }), Number),
 		rapid.Map(rapid.String(), String),

@@ -41,7 +41,8 @@ func TestIDsOfOtherUnitsAreNotOk(t *testing.T) {
 	for _, id := range []string{
 		"", "app", prefix, prefix + "2..0", "x" + prefix + "..0", prefix + "..", prefix + ".host.",
 		prefix + ".host", prefix + ".info.x", prefix + ".lock.", prefix + ".lock.x",
-		prefix + ".lease", prefix + ".lease.0", prefix + "info", prefix + ".", prefix + ".control.", prefix + ".Control", prefix + ".acct_rid..0",
+		prefix + ".lease", prefix + ".lease.0", prefix + "info", prefix + ".", prefix + ".control.", prefix +
+			".Control", prefix + ".acct_rid..0",
 	} {
 		if kind, token, ok := leasedoc.KindOf(prefix, id); ok {
 			t.Errorf("KindOf(%q) = %v, %q, true, want not ok", id, kind, token)

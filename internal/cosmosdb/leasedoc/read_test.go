@@ -27,7 +27,8 @@ func TestEveryDialectReads(t *testing.T) {
 			`{"id":"P..05C1CF-0BF333","version":1,"LeaseToken":"05C1CF-0BF333","FeedRange":{"Range":{"min":"05C1CF","max":"0BF333"}},` +
 				`"Owner":"a","ContinuationToken":"\"1083\"","properties":{"k":"v"},"timestamp":"2026-03-04T23:55:16.5233511Z","_ts":0,"Mode":"full-fidelity feed"}`,
 			feed.Record{
-				Kind: feed.KindLease, Token: "05C1CF-0BF333", Version: 1, Range: feed.Range{Min: "05C1CF", Max: "0BF333"}, Owner: "a",
+				Kind: feed.KindLease, Token: "05C1CF-0BF333", Version: 1,
+				Range: feed.Range{Min: "05C1CF", Max: "0BF333"}, Owner: "a",
 				Position: feed.At(`"1083"`), Properties: map[string]string{"k": "v"}, Timestamp: touched,
 				Mode: feed.AllVersionsAndDeletes,
 			},
@@ -80,7 +81,8 @@ func TestEveryDialectReads(t *testing.T) {
 			`{"id":"P..0","LeaseToken":"0","Owner":"dotnet","properties":{"changefeed.epoch":"go/1","changefeed.attempts":"2 after ",` +
 				`"changefeed.start":"2026-01-31T15:04:05Z","changefeed.state":"retired","changefeed.fence":"1500","changefeed.expiration":"90s"},"ttl":30}`,
 			feed.Record{
-				Kind: feed.KindLease, Token: "0", Owner: "dotnet", Attempts: 2, State: feed.StateRetired, Fence: time.UnixMilli(1500).UTC(),
+				Kind: feed.KindLease, Token: "0", Owner: "dotnet", Attempts: 2, State: feed.StateRetired,
+				Fence:      time.UnixMilli(1500).UTC(),
 				Position:   feed.Position{Start: feed.FromTime(time.Date(2026, 1, 31, 15, 4, 5, 0, time.UTC))},
 				Expiration: 90 * time.Second, TTL: 30 * time.Second,
 			},
@@ -136,7 +138,8 @@ func TestTimestampsOfEveryProcessorRead(t *testing.T) {
 const documented = "eyJWIjoxLCJSaWQiOiIvZGJzL29yZGVycy9jb2xscy9pdGVtcyIsIk1vZGUiOiJJTkNSRU1FTlRBTCIsIlN0YXJ0RnJvbSI6eyJUeXBlIjoiTk9XIn0sIkNvbnRpbnVhdGlvbiI6eyJWIjoxLCJSaWQiOiIvZGJzL29yZGVycy9jb2xscy9pdGVtcyIsIkNvbnRpbnVhdGlvbiI6W3sidG9rZW4iOiJcIjQyXCIiLCJyYW5nZSI6eyJtaW4iOiIiLCJtYXgiOiJGRiJ9fV0sIlJhbmdlIjp7Im1pbiI6IiIsIm1heCI6IkZGIiwiaXNNaW5JbmNsdXNpdmUiOnRydWUsImlzTWF4SW5jbHVzaXZlIjpmYWxzZX19fQ=="
 
 func javaDoc(state string) string {
-	return `{"id":"P..-FF","_etag":null,"LeaseToken":"-FF","ContinuationToken":"` + state + `","timestamp":"2022-11-15T17:43:34.634427Z",` +
+	return `{"id":"P..-FF","_etag":null,"LeaseToken":"-FF","ContinuationToken":"` + state +
+		`","timestamp":"2022-11-15T17:43:34.634427Z",` +
 		`"Owner":"host-a","version":1,"feedRange":{"Range":{"min":"","max":"FF","isMinInclusive":true,"isMaxInclusive":false}}}`
 }
 
@@ -154,18 +157,26 @@ func TestJavaLeasesReadButAreMarked(t *testing.T) {
 		{state(`"BEGINNING"`, at(`"\"11\""`)), feed.Position{Token: `"11"`, Start: feed.FromBeginning()}},
 		{state(`"BEGINNING"`, `,"Range":{"min":"","max":"FF"}`), feed.Position{Start: feed.FromBeginning()}},
 		{state(`"NOW"`, at(`null`)), feed.Position{}},
-		{state(`"POINT_IN_TIME","PointInTimeMs":1700000000123`, at(`"\"5\""`)), feed.Position{Token: `"5"`, Start: feed.FromTime(long)}},
+		{
+			state(`"POINT_IN_TIME","PointInTimeMs":1700000000123`, at(`"\"5\""`)),
+			feed.Position{Token: `"5"`, Start: feed.FromTime(long)},
+		},
 		{state(`"LEASE","Etag":"\"9\""`, ""), feed.At(`"9"`)},
 		{state(`"LEASE","Etag":"\"9\""`, at(`"\"11\""`)), feed.At(`"11"`)},
 		{state(`"LEGACY_CHECKPOINT","Etag":"\"9\""`, ""), feed.At(`"9"`)},
 	} {
-		for _, enc := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding, base64.RawURLEncoding} {
+		for _, enc := range []*base64.Encoding{
+			base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding,
+			base64.RawURLEncoding,
+		} {
 			got := leasedoc.Unmarshal("P", []byte(javaDoc(enc.EncodeToString([]byte(c.state)))))
 			if !errors.Is(got.Err, leasedoc.ErrJava) || !errors.Is(got.Err, feed.ErrBadLease) {
 				t.Errorf("%s: Err = %v, want ErrJava", c.state, got.Err)
 			}
-			if got.Position != c.want || got.Mode != feed.AllVersionsAndDeletes || got.Range != feed.FullRange() || got.Owner != "host-a" {
-				t.Errorf("%s: position %+v, mode %v, range %v, owner %q", c.state, got.Position, got.Mode, got.Range, got.Owner)
+			if got.Position != c.want || got.Mode != feed.AllVersionsAndDeletes || got.Range != feed.FullRange() ||
+				got.Owner != "host-a" {
+				t.Errorf("%s: position %+v, mode %v, range %v, owner %q", c.state, got.Position, got.Mode, got.Range,
+					got.Owner)
 			}
 		}
 	}
@@ -206,34 +217,47 @@ func TestBrokenDocumentsTellWhatIsWrong(t *testing.T) {
 		`{` + rest + `,"_ts":-1}`:                {"_ts is -1"},
 		`{` + rest + `,"properties":1}`:          {"properties is 1"},
 		`{` + rest + `,"timestamp":"yesterday"}`: {`timestamp is "yesterday"`, "2026-"},
-		`{` + rest + `,"timestamp":"9999-12-31T23:59:59-01:00"}`:                                     {"timestamp"},
-		`{` + rest + `,"FeedRange":"-FF"}`:                                                           {`FeedRange is "-FF"`},
-		`{` + rest + `,"FeedRange":{}}`:                                                              {"FeedRange is {}"},
-		`{` + rest + `,"FeedRange":{"Range":{"min":""}}}`:                                            {"FeedRange is"},
-		`{` + rest + `,"FeedRange":{"Range":{"min":"FF","max":""}}}`:                                 {"min below max"},
-		`{` + rest + `,"FeedRange":{"Range":{"min":"","max":"zz"}}}`:                                 {"hex"},
-		`{` + rest + `,"FeedRange":{"Range":{"min":"","max":"FF","isMaxInclusive":true}}}`:           {"includes its minimum"},
-		`{` + rest + `,"FeedRange":{"Range":{"min":"","max":"FF","isMinInclusive":false}}}`:          {"includes its minimum"},
+		`{` + rest + `,"timestamp":"9999-12-31T23:59:59-01:00"}`: {"timestamp"},
+		`{` + rest +
+			`,"FeedRange":"-FF"}`: {`FeedRange is "-FF"`},
+		`{` + rest +
+			`,"FeedRange":{}}`: {"FeedRange is {}"},
+		`{` + rest + `,"FeedRange":{"Range":{"min":""}}}`:            {"FeedRange is"},
+		`{` + rest + `,"FeedRange":{"Range":{"min":"FF","max":""}}}`: {"min below max"},
+		`{` + rest + `,"FeedRange":{"Range":{"min":"","max":"zz"}}}`: {"hex"},
+		`{` + rest +
+			`,"FeedRange":{"Range":{"min":"","max":"FF","isMaxInclusive":true}}}`: {"includes its minimum"},
+		`{` + rest +
+			`,"FeedRange":{"Range":{"min":"","max":"FF","isMinInclusive":false}}}`: {"includes its minimum"},
 		`{"id":"P..-3F","version":1,"LeaseToken":"-3F","FeedRange":{"Range":{"min":"","max":"FF"}}}`: {"FeedRange is -FF", "-3F"},
-		`{` + rest + `,"properties":{"changefeed.attempts":"-1"}}`:                                   {"properties.changefeed.attempts", `"3 after `},
-		`{` + rest + `,"properties":{"changefeed.epoch":"e"}}`:                                       {"properties.changefeed.epoch"},
-		`{` + rest + `,"properties":{"changefeed.start":"then"}}`:                                    {"properties.changefeed.start"},
-		`{` + rest + `,"properties":{"changefeed.state":"a b"}}`:                                     {"properties.changefeed.state"},
-		`{` + rest + `,"properties":{"changefeed.fence":true}}`:                                      {"properties.changefeed.fence is true"},
-		`{` + rest + `,"properties":{"changefeed.expiration":"-1s"}}`:                                {"properties.changefeed.expiration"},
+		`{` + rest +
+			`,"properties":{"changefeed.attempts":"-1"}}`: {"properties.changefeed.attempts", `"3 after `},
+		`{` + rest + `,"properties":{"changefeed.epoch":"e"}}`:        {"properties.changefeed.epoch"},
+		`{` + rest + `,"properties":{"changefeed.start":"then"}}`:     {"properties.changefeed.start"},
+		`{` + rest + `,"properties":{"changefeed.state":"a b"}}`:      {"properties.changefeed.state"},
+		`{` + rest + `,"properties":{"changefeed.fence":true}}`:       {"properties.changefeed.fence is true"},
+		`{` + rest + `,"properties":{"changefeed.expiration":"-1s"}}`: {"properties.changefeed.expiration"},
 		javaDoc("eyJWIjox"): {"ContinuationToken"},
 		javaDoc("eyJWI"):    {"ContinuationToken"},
-		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"StartFrom":{"Type":"x"}}`))):                                           {"StartFrom.Type is x"},
-		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"StartFrom":{"Type":"NOW"},"Continuation":{"Continuation":[{},{}]}}`))): {"one token"},
-		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"Mode":"x","StartFrom":{"Type":"NOW"}}`))):                              {"Mode"},
-		javaDoc(base64.StdEncoding.EncodeToString([]byte(`{"StartFrom":{"Type":"POINT_IN_TIME","PointInTimeMs":-1}}`))):            {"PointInTimeMs"},
+		javaDoc(encoded(`{"StartFrom":{"Type":"x"}}`)): {"StartFrom.Type is x"},
+
+		javaDoc(encoded(`{"StartFrom":{"Type":"NOW"},"Continuation":{"Continuation":[{},{}]}}`)): {"one token"},
+		javaDoc(encoded(`{"Mode":"x","StartFrom":{"Type":"NOW"}}`)):                              {"Mode"},
+		javaDoc(encoded(`{"StartFrom":{"Type":"POINT_IN_TIME","PointInTimeMs":-1}}`)):            {"PointInTimeMs"},
 
 		// What is wrong with one of Java's spelling, and with times that could not be written again.
-		`{` + rest + `,"version":1,"FeedRange":{"Range":{"min":"","max":"FF"}}}`:          {`LeaseToken is "0"`, "min-max"},
-		`{"id":"P..-3F","version":1,"LeaseToken":"-3F","FeedRange":{"PKRangeId":"0"}}`:    {"FeedRange is", "min below max"},
-		`{` + rest + `,"properties":{"changefeed.start":"at 9999-12-31T23:59:59-01:00"}}`: {"properties.changefeed.start"},
-		`{` + rest + `,"properties":{"changefeed.fence":"#-1"}}`:                          {"properties.changefeed.fence"},
-		`{` + rest + `,"properties":{"changefeed.fence":"#253402300800000"}}`:             {"properties.changefeed.fence"},
+		`{` + rest + `,"version":1,"FeedRange":{"Range":{"min":"","max":"FF"}}}`: {
+			`LeaseToken is "0"`,
+			"min-max",
+		},
+		`{"id":"P..-3F","version":1,"LeaseToken":"-3F","FeedRange":{"PKRangeId":"0"}}`: {
+			"FeedRange is",
+			"min below max",
+		},
+		`{` + rest +
+			`,"properties":{"changefeed.start":"at 9999-12-31T23:59:59-01:00"}}`: {"properties.changefeed.start"},
+		`{` + rest + `,"properties":{"changefeed.fence":"#-1"}}`:              {"properties.changefeed.fence"},
+		`{` + rest + `,"properties":{"changefeed.fence":"#253402300800000"}}`: {"properties.changefeed.fence"},
 
 		`{"id":"P..-3F","version":1,"LeaseToken":"-3F","properties":{},"feedRange":{"Range":{"min":"","max":"FF"}}}`: {"FeedRange is -FF", "-3F"},
 		javaDoc(encoded(`{"StartFrom":{"Type":"POINT_IN_TIME","PointInTimeMs":253402300800000}}`)):                   {"PointInTimeMs"},

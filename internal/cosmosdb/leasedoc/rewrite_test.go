@@ -35,7 +35,10 @@ func TestAttemptsCountForTheirPositionAlone(t *testing.T) {
 			t.Errorf("%s are read as %d at %s, %v; want %d", c.attempts, l.Attempts, c.token, l.Err, c.want)
 		}
 	}
-	for _, bad := range []string{"", "-1", "three", `-1 after "1083"`, ` after "1083"`, `3after "1083"`, `3 before "1083"`, "99999999999 after "} {
+	for _, bad := range []string{
+		"", "-1", "three", `-1 after "1083"`, ` after "1083"`, `3after "1083"`,
+		`3 before "1083"`, "99999999999 after ",
+	} {
 		doc := fmt.Sprintf(`{"id":"P..0","LeaseToken":"0","ContinuationToken":"\"1083\"","properties":{"changefeed.attempts":%q}}`, bad)
 		if l := leasedoc.Unmarshal("P", []byte(doc)); !errors.Is(l.Err, feed.ErrBadLease) || l.Attempts != 0 {
 			t.Errorf("%q is read as %d, %v", bad, l.Attempts, l.Err)
@@ -52,9 +55,18 @@ func everyProperty() feed.Record {
 		Position: feed.Position{Token: at.Position, Start: feed.FromTime(touched)}, State: feed.StateSplitting,
 		Fence: touched, Expiration: time.Minute,
 		Properties: map[string]string{
-			notes.DoneProperty:       notes.Done{At: at.Position, Partition: partition, Through: 9, Open: []int64{8}}.String(),
-			notes.HeldProperty:       notes.Held{At: at.Position, Partition: partition, Keys: []string{`["oslo"]`}, Since: []int64{7}}.String(),
-			notes.AsideProperty:      notes.Aside{At: at.Position, Partition: partition, Keys: []notes.AsideKey{{Key: `["rome"]`, From: `"2"`, LSN: 4}}}.String(),
+			notes.DoneProperty: notes.Done{
+				At: at.Position, Partition: partition, Through: 9,
+				Open: []int64{8},
+			}.String(),
+			notes.HeldProperty: notes.Held{
+				At: at.Position, Partition: partition, Keys: []string{`["oslo"]`},
+				Since: []int64{7},
+			}.String(),
+			notes.AsideProperty: notes.Aside{
+				At: at.Position, Partition: partition,
+				Keys: []notes.AsideKey{{Key: `["rome"]`, From: `"2"`, LSN: 4}},
+			}.String(),
 			notes.OutageProperty:     notes.Outage(touched),
 			notes.TermProperty:       notes.PlainNumber(17),
 			notes.GenerationProperty: notes.PlainNumber(2),
@@ -76,14 +88,22 @@ func everyKind() map[string]feed.Record {
 		"lease": lease, "retired lease": retired, "lease without a token": first,
 		"lock": {Kind: feed.KindLock, TTL: time.Minute, Timestamp: touched},
 		"host": {
-			Kind: feed.KindHost, Token: "a/e1", Owner: "a", Epoch: "e1", Expiration: time.Minute, TTL: time.Minute, Timestamp: touched,
+			Kind: feed.KindHost, Token: "a/e1", Owner: "a", Epoch: "e1", Expiration: time.Minute, TTL: time.Minute,
+			Timestamp:  touched,
 			Properties: map[string]string{notes.MostProperty: notes.PlainNumber(4)},
 		},
 		"marker": {Kind: feed.KindInfo, Timestamp: touched, Properties: map[string]string{
-			notes.OptionProperty: notes.PlainTime(feed.FromTime(touched).String()), notes.OriginProperty: notes.PlainTime(feed.FromTime(touched).String()),
+			notes.OptionProperty: notes.PlainTime(feed.FromTime(touched).String()),
+			notes.OriginProperty: notes.PlainTime(feed.FromTime(touched).String()),
 		}},
-		"request": {Kind: feed.KindRequest, Token: asked.Token(), Timestamp: touched, Properties: notes.SetWaits(asked.Properties(nil), "its lease has no owner")},
-		"answer":  {Kind: feed.KindRequest, Token: asked.Token(), Timestamp: touched, Properties: served.Properties(asked.Properties(nil))},
+		"request": {
+			Kind: feed.KindRequest, Token: asked.Token(), Timestamp: touched,
+			Properties: notes.SetWaits(asked.Properties(nil), "its lease has no owner"),
+		},
+		"answer": {
+			Kind: feed.KindRequest, Token: asked.Token(), Timestamp: touched,
+			Properties: served.Properties(asked.Properties(nil)),
+		},
 	}
 }
 
@@ -121,8 +141,8 @@ func TestNothingThatWeWriteLooksLikeADateOrANumber(t *testing.T) {
 	}
 }
 
-// Documents of older versions have a start that looks like a time, and numbers. They are read, also as others have rewritten
-// them.
+// Documents of older versions have a start that looks like a time, and numbers. They are read, also as others have
+// rewritten them.
 func TestWhatOthersHaveRewrittenIsRead(t *testing.T) {
 	lease := everyProperty()
 	now, err := leasedoc.Marshal("P", "/id", lease)
@@ -143,7 +163,8 @@ func TestWhatOthersHaveRewrittenIsRead(t *testing.T) {
 			start = start.Truncate(time.Second) // it keeps no parts of a second; what is earlier skips nothing
 		}
 		if got.Err != nil || !got.Position.Start.Time().Equal(start) || !got.Fence.Equal(want.Fence) ||
-			notes.Number(got.Properties, notes.TermProperty) != 17 || notes.Number(got.Properties, notes.GenerationProperty) != 2 {
+			notes.Number(got.Properties, notes.TermProperty) != 17 ||
+			notes.Number(got.Properties, notes.GenerationProperty) != 2 {
 			t.Errorf("%s: read as %+v, want %+v", name, got, want)
 		}
 		again, err := leasedoc.Marshal("P", "/id", got)

@@ -22,7 +22,8 @@ type Unit struct {
 }
 
 // ErrSecondSet is the Err of a lease if the unit has another set of leases under another name of this machine.
-var ErrSecondSet = fmt.Errorf("%w: the unit has another set of leases, under another name of this machine: delete the one that is not wanted",
+var ErrSecondSet = fmt.Errorf("%w: the unit has another set of leases, under another name of this machine: delete "+
+	"the one that is not wanted",
 	feed.ErrForeignLease)
 
 // Spellings returns the names under which a unit may know its account: the host as .NET writes it and, for this

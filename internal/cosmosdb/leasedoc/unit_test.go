@@ -29,7 +29,10 @@ func TestTheHostIsSpelledAsDotNetDoes(t *testing.T) {
 }
 
 func TestAUnitIsFoundUnderEverySpelling(t *testing.T) {
-	u := leasedoc.Unit{Processor: "app", Host: "127.0.0.1", DatabaseRID: "AAAAAA==", ContainerRID: "AAAAAAAAAAA=", Database: "shop", Container: "orders"}
+	u := leasedoc.Unit{
+		Processor: "app", Host: "127.0.0.1", DatabaseRID: "AAAAAA==", ContainerRID: "AAAAAAAAAAA=",
+		Database: "shop", Container: "orders",
+	}
 	const (
 		address = "app127.0.0.1_AAAAAA==_AAAAAAAAAAA="
 		name    = "applocalhost_AAAAAA==_AAAAAAAAAAA="
@@ -72,7 +75,8 @@ func TestAUnitIsFoundUnderEverySpelling(t *testing.T) {
 
 func TestANameOfAProcessorCanBeInAnID(t *testing.T) {
 	for name, want := range map[string]bool{
-		"billing": true, "the bills": true, "": false, " \t": false, "a/b": false, `a\b`: false, "a?": false, "#a": false,
+		"billing": true, "the bills": true, "": false, " \t": false, "a/b": false, `a\b`: false, "a?": false,
+		"#a": false,
 	} {
 		if got := leasedoc.IsProcessor(name); got != want {
 			t.Errorf("IsProcessor(%q) = %v, want %v", name, got, want)

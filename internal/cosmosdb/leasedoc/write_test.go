@@ -32,7 +32,8 @@ func TestWrittenDocumentsAreThoseOfDotNet(t *testing.T) {
 				`"FeedRange":{"Range":{"min":"","max":"FF"}},"Owner":"host-a","ContinuationToken":"\"1083\"","properties":{},` +
 				`"timestamp":"2026-03-04T23:55:16.5233511Z","_ts":1772668516,"Mode":"Full-Fidelity Feed"}`,
 			feed.Record{
-				Kind: feed.KindLease, Token: "-FF", Version: 1, Owner: "host-a", Position: feed.At(`"1083"`), ETag: `"00"`,
+				Kind: feed.KindLease, Token: "-FF", Version: 1, Owner: "host-a", Position: feed.At(`"1083"`),
+				ETag: `"00"`,
 				Mode: feed.AllVersionsAndDeletes, Timestamp: touched, Updated: touched.Truncate(time.Second),
 			},
 		},
@@ -44,7 +45,8 @@ func TestWrittenDocumentsAreThoseOfDotNet(t *testing.T) {
 				`"changefeed.fence":"#1772668516524","changefeed.expiration":"1m0s"},` +
 				`"timestamp":null,"_ts":0,"Mode":"Incremental Feed","ttl":61}`,
 			feed.Record{
-				Kind: feed.KindLease, Token: "3F-FF", Version: 1, Owner: "a/b", Epoch: "e1", Attempts: 3, State: feed.StateSplitting,
+				Kind: feed.KindLease, Token: "3F-FF", Version: 1, Owner: "a/b", Epoch: "e1", Attempts: 3,
+				State:    feed.StateSplitting,
 				Position: feed.Position{Start: feed.FromBeginning()}, Fence: touched, Expiration: time.Minute,
 				TTL: 60*time.Second + 1, Properties: map[string]string{"team": "<red>"},
 			},
@@ -54,7 +56,8 @@ func TestWrittenDocumentsAreThoseOfDotNet(t *testing.T) {
 			`{"id":"P..-FF","version":1,"_etag":null,"LeaseToken":"-FF","FeedRange":{"Range":{"min":"","max":"FF"}},` +
 				`"Owner":null,"ContinuationToken":null,"properties":{},"timestamp":null,"_ts":0}`,
 			feed.Record{
-				Kind: feed.KindLease, Token: "-FF", Version: 1, Raw: json.RawMessage(`{"id":"P..-FF","version":1,"LeaseToken":"-FF"}`),
+				Kind: feed.KindLease, Token: "-FF", Version: 1,
+				Raw: json.RawMessage(`{"id":"P..-FF","version":1,"LeaseToken":"-FF"}`),
 			},
 		},
 		{"the marker", "/partitionKey", `{"id":"P.info","partitionKey":"P.info"}`, feed.Record{Kind: feed.KindInfo}},
@@ -143,7 +146,10 @@ func TestRemovedPropertiesAreGoneAndUnsetOnesStay(t *testing.T) {
 		{map[string]string{"b": "3"}, `"properties":{"b":"3"}`},
 		{map[string]string{}, `"properties":{}`},
 	} {
-		got, err := leasedoc.Marshal("P", "/id", feed.Record{Kind: feed.KindLease, Token: "0", Properties: c.properties, Raw: raw})
+		got, err := leasedoc.Marshal("P", "/id", feed.Record{
+			Kind: feed.KindLease, Token: "0", Properties: c.properties,
+			Raw: raw,
+		})
 		if err != nil || !strings.Contains(string(got), c.want) {
 			t.Errorf("properties %v: %v\n got %s\nwant %s", c.properties, err, got, c.want)
 		}
@@ -168,7 +174,8 @@ func TestAModeIsWrittenWhereItIsNotTheOldOne(t *testing.T) {
 	raw := json.RawMessage(`{"id":"P..0","LeaseToken":"0"}`)
 	for mode, want := range map[feed.Mode]bool{feed.LatestVersion: false, feed.AllVersionsAndDeletes: true} {
 		doc, err := leasedoc.Marshal("P", "/id", feed.Record{Kind: feed.KindLease, Token: "0", Mode: mode, Raw: raw})
-		if got := leasedoc.Unmarshal("P", doc); err != nil || got.Mode != mode || strings.Contains(string(doc), `"Mode"`) != want {
+		if got := leasedoc.Unmarshal("P", doc); err != nil || got.Mode != mode ||
+			strings.Contains(string(doc), `"Mode"`) != want {
 			t.Errorf("%v became %v, %v: %s", mode, got.Mode, err, doc)
 		}
 	}
@@ -198,7 +205,8 @@ func TestRecordsThatCouldNotBeReadAgainAreRefused(t *testing.T) {
 			t.Errorf("Marshal = %s, %v, want an error with %q", doc, err, want)
 		}
 	}
-	if _, err := leasedoc.Marshal("P", "/pk", feed.Record{Kind: feed.KindLease, Token: "0"}); err == nil || !strings.Contains(err.Error(), `"/pk"`) {
+	if _, err := leasedoc.Marshal("P", "/pk", feed.Record{Kind: feed.KindLease, Token: "0"}); err == nil ||
+		!strings.Contains(err.Error(), `"/pk"`) {
 		t.Errorf("Marshal with partition key path /pk: %v", err)
 	}
 	java := feed.Record{Kind: feed.KindLease, Token: "0", Raw: json.RawMessage("{}"), Err: leasedoc.ErrJava}
@@ -214,8 +222,14 @@ func TestKindsAndStatesOfALaterVersionAreKept(t *testing.T) {
 		`{"id":"P.control","Owner":"a","properties":{"pause":"all"},"LeaseToken":[7],"version":3,"Mode":"x"}`: {
 			Kind: "control", Owner: "a", Properties: map[string]string{"pause": "all"},
 		},
-		`{"id":"P.held.a~2Fb.c","FeedRange":{"min":"1"},"ContinuationToken":{},"ttl":30}`: {Kind: "held", Token: "a/b.c", TTL: 30 * time.Second},
-		`{"id":"P.host.h","properties":{"changefeed.state":"draining"}}`:                  {Kind: feed.KindHost, Token: "h", State: "draining"},
+		`{"id":"P.held.a~2Fb.c","FeedRange":{"min":"1"},"ContinuationToken":{},"ttl":30}`: {
+			Kind:  "held",
+			Token: "a/b.c", TTL: 30 * time.Second,
+		},
+		`{"id":"P.host.h","properties":{"changefeed.state":"draining"}}`: {
+			Kind: feed.KindHost, Token: "h",
+			State: "draining",
+		},
 		`{"id":"P..-FF","version":1,"_etag":null,"LeaseToken":"-FF","FeedRange":{"Range":{"min":"","max":"FF"}},"Owner":null,` +
 			`"ContinuationToken":null,"properties":{"changefeed.state":"paused"},"timestamp":null,"_ts":0}`: {
 			Kind: feed.KindLease, Token: "-FF", Version: 1, Range: feed.FullRange(), State: "paused",
@@ -228,7 +242,8 @@ func TestKindsAndStatesOfALaterVersionAreKept(t *testing.T) {
 		}
 		var before, after map[string]any
 		again, err := leasedoc.Marshal("P", "/id", got)
-		if err := errors.Join(err, json.Unmarshal([]byte(doc), &before), json.Unmarshal(again, &after)); err != nil || !reflect.DeepEqual(before, after) {
+		if err := errors.Join(err, json.Unmarshal([]byte(doc), &before), json.Unmarshal(again, &after)); err != nil ||
+			!reflect.DeepEqual(before, after) {
 			t.Errorf("%s\nwas written again as %s, %v", doc, again, err)
 		}
 	}

@@ -50,11 +50,13 @@ func TestParseGivesEachKeyOneText(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for _, text := range []string{
-		``, `x`, `"a"`, `[`, `["a`, `["a"`, `["a",]`, `["a"]]`, `["a"] x`, `[a]`, `[nul]`, `[+1]`, `[01]`, `[1.]`, `[NaN]`, `[{"a":1}]`, `[["a"]]`, `[1e400]`,
+		``, `x`, `"a"`, `[`, `["a`, `["a"`, `["a",]`, `["a"]]`, `["a"] x`, `[a]`, `[nul]`, `[+1]`, `[01]`, `[1.]`,
+		`[NaN]`, `[{"a":1}]`, `[["a"]]`, `[1e400]`,
 		`["\`, `["\q"]`, `["\u12"]`, `["\x4"]`, `["\U00110000"]`, `["\uzzzz"]`, "[\"\xff\"]", `[,]`, `{}`, `["a" "b"]`,
 		string(feed.Key([]string{"a"})),
 	} {
-		if got, err := Parse(text); !errors.Is(err, feed.ErrBadRequest) || !strings.Contains(err.Error(), "partition key") {
+		if got, err := Parse(text); !errors.Is(err, feed.ErrBadRequest) ||
+			!strings.Contains(err.Error(), "partition key") {
 			t.Errorf("parse %.40q: %+v, %v, want a bad request that names it", text, got, err)
 		}
 	}
@@ -84,7 +86,9 @@ func TestAKeyKeepsItsFirstComponentsAndCountsAll(t *testing.T) {
 func TestTheKeyOfValuesIsReadAgain(t *testing.T) {
 	paths := []Path{{"a"}, {"b"}}
 	value := rapid.OneOf(
-		rapid.Float64().Filter(func(f float64) bool { return f-f == 0 }).AsAny(), rapid.String().AsAny(), rapid.Bool().AsAny(), rapid.Just[any](nil),
+		rapid.Float64().Filter(func(f float64) bool {
+			return f-f == 0
+		}).AsAny(), rapid.String().AsAny(), rapid.Bool().AsAny(), rapid.Just[any](nil),
 		rapid.Just[any](feed.Undefined),
 	)
 	rapid.Check(t, func(t *rapid.T) {
@@ -116,7 +120,8 @@ func TestANumberIsOneKey(t *testing.T) {
 		for _, text := range texts {
 			key, err := Of([]Path{{"a"}}, [][]byte{[]byte(text)})
 			read, refused := Canonical("[" + text + "]")
-			if err != nil || refused != nil || string(key) != "["+texts[0]+"]" || read != key || place(t, text) != want {
+			if err != nil || refused != nil || string(key) != "["+texts[0]+"]" || read != key ||
+				place(t, text) != want {
 				t.Errorf("%s is %s, %v, and read as %s, %v, at %s, want %s as [%s]",
 					text, key, err, read, refused, place(t, text), want, texts[0])
 			}

@@ -25,9 +25,12 @@ func Parse(text string) (Key, error) {
 	p := parser{in: text}
 	if !p.array() {
 		if p.outside != "" {
-			return Key{}, refuse("component %d of partition key %.64q is the number %s, which is out of range: want one that a float64 holds", p.key.n, text, p.outside)
+			return Key{},
+				refuse("component %d of partition key %.64q is the number %s, which is out of range: want one that a "+
+					"float64 holds", p.key.n, text, p.outside)
 		}
-		return Key{}, refuse(`partition key is %.64q, which is wrong at byte %d: want a JSON array such as ["London"], one component for each path, {} for undefined`, text, p.pos)
+		return Key{},
+			refuse(`partition key is %.64q, which is wrong at byte %d: want a JSON array such as ["London"], one component for each path, {} for undefined`, text, p.pos)
 	}
 	p.key.text = string(p.out)
 	return p.key, nil

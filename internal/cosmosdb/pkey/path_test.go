@@ -77,7 +77,8 @@ func TestAKeyPathReadsItsOwnText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.OneOf(rapid.String(), rapid.StringMatching(`[ab/\\"'*? ]{0,5}`))
 		want := Path(rapid.SliceOfN(name, 1, 4).Draw(t, "names"))
-		if got, err := ParsePath(want.String()); service.IsSystem(want[0]) != (err != nil) || err == nil && !slices.Equal(got, want) {
+		if got, err := ParsePath(want.String()); service.IsSystem(want[0]) != (err != nil) ||
+			err == nil && !slices.Equal(got, want) {
 			t.Fatalf("%s: %q, %v, want %q", want, got, err, want)
 		}
 	})

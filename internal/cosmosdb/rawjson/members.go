@@ -158,7 +158,9 @@ func CutMember(text []byte, object, member Span) []byte {
 	case last:
 		return []byte("{}")
 	case text[comma] == ',':
-		return append(append(make([]byte, 0, object.To-object.From), text[object.From:comma]...), text[member.To:object.To]...)
+		return append(append(make([]byte, 0, object.To-object.From), text[object.From:comma]...),
+			text[member.To:object.To]...)
 	}
-	return append(append(make([]byte, 0, object.To-object.From), text[object.From:member.From]...), text[s.pos+1:object.To]...)
+	return append(append(make([]byte, 0, object.To-object.From), text[object.From:member.From]...),
+		text[s.pos+1:object.To]...)
 }

@@ -13,12 +13,17 @@ import (
 )
 
 var texts = []string{
-	``, ` `, `null`, ` true `, `false`, `nul`, `nulll`, `truefalse`, `0`, `-0`, `-`, `01`, `1.`, `1.5`, `.5`, `1e5`, `1E+5`, `1e-`, `+1`, `1 2`,
-	`""`, `"`, `"a`, `"a\"`, `"a\\"`, `"\u00e9"`, `"\u00e"`, `"\q"`, `"\`, "\"a\tb\"", "\"1234567\x1f\"", "\"12345678\x1f\"", `"1234567\n89"`, "\"\xff\x80\"", `"é鱀😀"`,
+	``, ` `, `null`, ` true `, `false`, `nul`, `nulll`, `truefalse`, `0`, `-0`, `-`, `01`, `1.`, `1.5`, `.5`, `1e5`,
+	`1E+5`, `1e-`, `+1`, `1 2`,
+	`""`, `"`, `"a`, `"a\"`, `"a\\"`, `"\u00e9"`, `"\u00e"`, `"\q"`, `"\`, "\"a\tb\"", "\"1234567\x1f\"",
+	"\"12345678\x1f\"", `"1234567\n89"`, "\"\xff\x80\"", `"é鱀😀"`,
 	`"1234567"`, `"12345678"`, `"123456789"`, `"!!!!!!!!"`, `"aaaaaaa\"aaaaaaaa"`, "\"\x7f\"",
-	`{}`, `{ }`, `{"a":1}`, `{"a" : 1 , "b" : [ ] }`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{,}`, `{a:1}`, `{1:1}`, `{"a":1 "b":2}`, `{"a":1`, `{"a":1]`,
-	`[]`, `[ ]`, `[1]`, `[1,2 , "x",{"a":[null]}]`, `[1,]`, `[,]`, `[1 2]`, `[`, `]`, `[1}`, `[[[]]]`, `[[[]]`, "\ufeff{}", "\x00",
-	strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth), strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1),
+	`{}`, `{ }`, `{"a":1}`, `{"a" : 1 , "b" : [ ] }`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{,}`, `{a:1}`, `{1:1}`,
+	`{"a":1 "b":2}`, `{"a":1`, `{"a":1]`,
+	`[]`, `[ ]`, `[1]`, `[1,2 , "x",{"a":[null]}]`, `[1,]`, `[,]`, `[1 2]`, `[`, `]`, `[1}`, `[[[]]]`, `[[[]]`,
+	"\ufeff{}", "\x00",
+	strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth), strings.Repeat("[", maxDepth+1) +
+		strings.Repeat("]", maxDepth+1),
 }
 
 // isJSON is Check as the standard library has it.
@@ -51,7 +56,10 @@ func TestCheckBytes(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{"\"\xc3\"", "\"\xe2\x82\"", "\"\xed\xa0\x80\"", "\"\xf0\x9f\x98\x80\"", "\"é\xc3\"", "\"aaaaaaaaé\xa0\"", "\"€😀ééé\"", "\"\ufffd\"", `"\/"`, "{}\x00"} {
+	for _, text := range []string{
+		"\"\xc3\"", "\"\xe2\x82\"", "\"\xed\xa0\x80\"", "\"\xf0\x9f\x98\x80\"", "\"é\xc3\"",
+		"\"aaaaaaaaé\xa0\"", "\"€😀ééé\"", "\"\ufffd\"", `"\/"`, "{}\x00",
+	} {
 		if _, got := Check([]byte(text)); got != isJSON([]byte(text)) {
 			t.Errorf("Check(%q) is %v, want %v", text, got, !got)
 		}
@@ -65,7 +73,8 @@ func FuzzReaders(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	for _, text := range []string{
-		"{\"\xbc\":[]}", `{"a":1,"a":2,"\u0061":3}`, `{"a":{"b":1},"a":{"b":{"c":"}"}}}`, `{"\ud83d\ude00":"\ud800","x":"\ud83dx"}`, `[1,[2],"]"]`,
+		"{\"\xbc\":[]}", `{"a":1,"a":2,"\u0061":3}`, `{"a":{"b":1},"a":{"b":{"c":"}"}}}`,
+		`{"\ud83d\ude00":"\ud800","x":"\ud83dx"}`, `[1,[2],"]"]`,
 		"\"\u2028\x7f\"", `{"a":[`, `{"a":"\`, `{"a"`, `{"a":-1.5e+7 , "b":true}`, `"\u00E9\u00ABc"`,
 	} {
 		f.Add([]byte(text))
@@ -100,7 +109,8 @@ func checkObject(t *testing.T, text []byte) {
 		return
 	}
 	same := func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }
-	members, distinct, strict, scanned := map[string]json.RawMessage{}, map[string]json.RawMessage{}, map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	members, distinct, strict, scanned := map[string]json.RawMessage{}, map[string]json.RawMessage{},
+		map[string]json.RawMessage{}, map[string]json.RawMessage{}
 	for key, value := range Members(text) {
 		members[string(key.Name())] = value
 	}
@@ -124,7 +134,10 @@ func checkObject(t *testing.T, text []byte) {
 			scanned[string(key.Name())] = want[string(key.Name())]
 		}
 	}
-	for how, got := range map[string]map[string]json.RawMessage{"Members": members, "Distinct": distinct, "Strict": strict, "Scan": scanned} {
+	for how, got := range map[string]map[string]json.RawMessage{
+		"Members": members, "Distinct": distinct,
+		"Strict": strict, "Scan": scanned,
+	} {
 		if !maps.EqualFunc(got, want, same) {
 			t.Fatalf("%s of %q: %s, want %s", how, text, got, want)
 		}
@@ -150,7 +163,8 @@ func checkObject(t *testing.T, text []byte) {
 		at.key()
 		at.Value()
 		object := Span{bytes.IndexByte(own, '{'), bytes.LastIndexByte(own, '}') + 1}
-		if rest := CutMember(own, object, Span{from, at.Pos()}); !json.Valid(rest) || len(Distinct(rest)) < len(want)-1 {
+		if rest := CutMember(own, object, Span{from, at.Pos()}); !json.Valid(rest) ||
+			len(Distinct(rest)) < len(want)-1 {
 			t.Fatalf("%q without one %q is %q", text, name, rest)
 		}
 	}
@@ -200,7 +214,10 @@ func FuzzAppend(f *testing.F) {
 	for _, s := range []string{"", "a", "é\"\\", "\a\x00😀\x7f", "\xff<>&", "\u2028\u2029\b\f\n\r\t\x1f", "\ufffd"} {
 		f.Add(s, 1e-7)
 	}
-	for _, n := range []float64{0, math.Copysign(0, -1), 1e21, 1e-6, 9.99e-7, 1e-10, -1e100, 0.1, 1 << 60, math.MaxFloat64, 5e-324} {
+	for _, n := range []float64{
+		0, math.Copysign(0, -1), 1e21, 1e-6, 9.99e-7, 1e-10, -1e100, 0.1, 1 << 60,
+		math.MaxFloat64, 5e-324,
+	} {
 		f.Add("", n)
 	}
 	f.Fuzz(func(t *testing.T, s string, n float64) {
@@ -210,7 +227,8 @@ func FuzzAppend(f *testing.F) {
 		if err := enc.Encode(s); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := AppendString([]byte("x"), s), "x"+strings.TrimSpace(b.String()); string(got) != want || string(AppendString([]byte("x"), []byte(s))) != want {
+		if got, want := AppendString([]byte("x"), s), "x"+strings.TrimSpace(b.String()); string(got) != want ||
+			string(AppendString([]byte("x"), []byte(s))) != want {
 			t.Errorf("%q is written %s, want %s", s, got, want)
 		}
 		if math.IsNaN(n) || math.IsInf(n, 0) {
@@ -329,7 +347,10 @@ func TestAMemberIsCutOutOfItsPage(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	for value, want := range map[string]string{`"a"`: "a", `""`: "", `"\u00e9\n\""`: "é\n\"", `7`: "", `null`: "", `{}`: "", ``: "", `"`: "", `"a\"`: `a\`} {
+	for value, want := range map[string]string{
+		`"a"`: "a", `""`: "", `"\u00e9\n\""`: "é\n\"", `7`: "", `null`: "",
+		`{}`: "", ``: "", `"`: "", `"a\"`: `a\`,
+	} {
 		if got := Text([]byte(value)); got != want {
 			t.Errorf("Text(%s) is %q, want %q", value, got, want)
 		}

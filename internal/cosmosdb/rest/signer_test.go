@@ -45,11 +45,15 @@ func TestWhatIsSignedOfAPath(t *testing.T) {
 		{At("dbs", "d", "colls"), "colls", "dbs/d", "/dbs/d/colls"},
 		{At("dbs", "d", "colls", "C"), "colls", "dbs/d/colls/C", "/dbs/d/colls/C"},
 		{At("dbs", "d", "colls", "C", "docs"), "docs", "dbs/d/colls/C", "/dbs/d/colls/C/docs"},
-		{At("dbs", "d", "colls", "C", "docs", "a/b%ü=="), "docs", "dbs/d/colls/C/docs/a/b%ü==", "/dbs/d/colls/C/docs/a%2Fb%25%C3%BC=="},
+		{
+			At("dbs", "d", "colls", "C", "docs", "a/b%ü=="), "docs", "dbs/d/colls/C/docs/a/b%ü==",
+			"/dbs/d/colls/C/docs/a%2Fb%25%C3%BC==",
+		},
 		{At("dbs", "d", "colls", "C", "pkranges"), "pkranges", "dbs/d/colls/C", "/dbs/d/colls/C/pkranges"},
 	} {
 		if c.at.Kind != c.kind || c.at.Link != c.link || c.at.Raw != c.path {
-			t.Errorf("kind %q, link %q, path %q: want %q, %q, %q", c.at.Kind, c.at.Link, c.at.Raw, c.kind, c.link, c.path)
+			t.Errorf("kind %q, link %q, path %q: want %q, %q, %q", c.at.Kind, c.at.Link, c.at.Raw, c.kind, c.link,
+				c.path)
 		}
 	}
 }

@@ -31,7 +31,10 @@ func TestTokensOfAFeed(t *testing.T) {
 			t.Errorf("%s: got %d, %v, want %d", token, lsn, ok, want)
 		}
 	}
-	for _, token := range []string{"", `""`, `"`, `"42`, "-1", `"-1"`, "4x", "9223372036854775808", `"18446744073709551615"`} {
+	for _, token := range []string{
+		"", `""`, `"`, `"42`, "-1", `"-1"`, "4x", "9223372036854775808",
+		`"18446744073709551615"`,
+	} {
 		if lsn, ok := LSN(token); ok {
 			t.Errorf("%s: got %d, want that it is none", token, lsn)
 		}
@@ -47,7 +50,10 @@ func TestSystemPropertiesAreFoundAtTheEnd(t *testing.T) {
 	if string(doc) != want {
 		t.Errorf("got  %s\nwant %s", doc, want)
 	}
-	for name, want := range map[string]string{"_rid": s.RID, "_etag": s.ETag, "_self": "dbs/d/colls/c/docs/r1==/", "_lost": ""} {
+	for name, want := range map[string]string{
+		"_rid": s.RID, "_etag": s.ETag, "_self": "dbs/d/colls/c/docs/r1==/",
+		"_lost": "",
+	} {
 		if got := SystemText(doc, name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}

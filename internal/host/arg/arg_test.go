@@ -10,7 +10,8 @@ import (
 func TestKeysOnTheCommandLine(t *testing.T) {
 	for text, want := range map[string]feed.PartitionKey{
 		"London": `["London"]`, "5": `["5"]`, "": `[""]`, "a b": `["a b"]`, `{"a":1}`: `["{\"a\":1}"]`,
-		"[5]": `[5]`, "[5.0]": `[5]`, `["a", "b"]`: `["a","b"]`, "[null,true]": `[null,true]`, "[{}]": `[{}]`, `["<&>"]`: `["<&>"]`,
+		"[5]": `[5]`, "[5.0]": `[5]`, `["a", "b"]`: `["a","b"]`, "[null,true]": `[null,true]`, "[{}]": `[{}]`,
+		`["<&>"]`: `["<&>"]`,
 	} {
 		var k Key
 		if err := k.Set(text); err != nil || k.Value != want {
@@ -37,7 +38,8 @@ func TestStartsOnTheCommandLine(t *testing.T) {
 		}
 	}
 	var ago Start
-	if err := ago.Set("15m"); err != nil || time.Since(ago.Value.Time()) < 15*time.Minute || time.Since(ago.Value.Time()) > 16*time.Minute {
+	if err := ago.Set("15m"); err != nil || time.Since(ago.Value.Time()) < 15*time.Minute ||
+		time.Since(ago.Value.Time()) > 16*time.Minute {
 		t.Errorf("--from 15m: got %v, %v, want 15 minutes ago", ago.Value, err)
 	}
 	if got := new(Start).String(); got != "" {
@@ -95,7 +97,8 @@ func TestTimesToLiveOnTheCommandLine(t *testing.T) {
 
 func TestSizesOnTheCommandLine(t *testing.T) {
 	for text, want := range map[string]int64{
-		"120MB": 120 << 20, "120 mb": 120 << 20, "96MiB": 96 << 20, "1GB": 1 << 30, "2gib": 2 << 30, " 1536MB ": 1536 << 20,
+		"120MB": 120 << 20, "120 mb": 120 << 20, "96MiB": 96 << 20, "1GB": 1 << 30, "2gib": 2 << 30,
+		" 1536MB ": 1536 << 20,
 	} {
 		var s Size
 		if err := s.Set(text); err != nil || s.Value != want {

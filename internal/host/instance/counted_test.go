@@ -17,7 +17,8 @@ func TestBatchesInHandAreCounted(t *testing.T) {
 		during = h.Running()
 		return ctx.Err()
 	}))
-	if err := h.Handle(t.Context(), &feed.Batch{LeaseToken: "-FF"}); err != nil || !slices.Equal(during, []string{"-FF"}) {
+	if err := h.Handle(t.Context(), &feed.Batch{LeaseToken: "-FF"}); err != nil ||
+		!slices.Equal(during, []string{"-FF"}) {
 		t.Errorf("in hand: %v, %v", during, err)
 	}
 	for cause, want := range map[error][]string{failed: nil, feed.ErrStopped: {"-FF"}} {
@@ -62,7 +63,8 @@ func TestAHandlerThatIsCountedIsOpenedAndClosed(t *testing.T) {
 		{feed.HandlerFunc(nil), nil, nil},
 	} {
 		h := Counted(tt.handler)
-		open, shut := h.(feed.Opener).Open(t.Context(), feed.Lease{}), h.(feed.Closer).Close(t.Context(), feed.Lease{}, feed.ReasonLost)
+		open, shut := h.(feed.Opener).Open(t.Context(), feed.Lease{}), h.(feed.Closer).Close(t.Context(), feed.Lease{},
+			feed.ReasonLost)
 		if !errors.Is(open, tt.open) || !errors.Is(shut, tt.shut) {
 			t.Errorf("%T: opened %v, closed %v, want %v, %v", tt.handler, open, shut, tt.open, tt.shut)
 		}

@@ -51,7 +51,8 @@ func (e *ending) watchSignals() (stop func()) {
 	}
 }
 
-// followSignals takes the first signal as the one that has ended the processor, and the second as an order to end at once.
+// followSignals takes the first signal as the one that has ended the processor, and the second as an order to end at
+// once.
 func (e *ending) followSignals(signals <-chan os.Signal, over <-chan struct{}) {
 	select {
 	case <-signals:
@@ -91,7 +92,8 @@ func (e *ending) reportUnfinished() {
 	if len(leases) > 1 {
 		batches, were = "the batches", "were"
 	}
-	e.say(fmt.Sprintf("ended: %s of %s %s not finished within %v (--drain) and will come again", batches, strings.Join(first(leases), ", "), were, e.drain))
+	e.say(fmt.Sprintf("ended: %s of %s %s not finished within %v (--drain) and will come again", batches,
+		strings.Join(first(leases), ", "), were, e.drain))
 }
 
 // keptLeases are the leases which an instance has not freed at the end.
@@ -124,7 +126,8 @@ func (k *keptLeases) reportKept(say func(string), expiration time.Duration) {
 	if len(k.tokens) > 1 {
 		leases = "leases " + strings.Join(first(k.tokens), ", ") + " were"
 	}
-	say(fmt.Sprintf("ended: %s not freed, so others take over after %v (--expiration), and what was not stored comes again", leases, expiration))
+	say(fmt.Sprintf("ended: %s not freed, so others take over after %v (--expiration), and what was not stored "+
+		"comes again", leases, expiration))
 }
 
 // describeWaiting says for which batches the end waits.
@@ -168,7 +171,8 @@ type leftError struct{ error }
 
 // Error says which changes are done, and which are not.
 func (e *leftError) Error() string {
-	return fmt.Sprintf("all other changes are handled, and these leases stand still until somebody mends them: %v", e.error)
+	return fmt.Sprintf("all other changes are handled, and these leases stand still until somebody mends them: %v",
+		e.error)
 }
 
 // Unwrap returns the errors of the leases.
@@ -177,7 +181,9 @@ func (e *leftError) Unwrap() error { return e.error }
 // endWhenHandled ends the processor as soon as the processor is ready and the unit has handled all changes. The
 // returned function waits for the end of this watch. endWhenHandled waits for Ready, because while leases are being
 // made, the present leases may already have no changes left.
-func (i *Instance) endWhenHandled(ctx context.Context, end context.CancelCauseFunc, source feed.Source, store feed.LeaseStore) (wait func()) {
+func (i *Instance) endWhenHandled(ctx context.Context, end context.CancelCauseFunc, source feed.Source,
+	store feed.LeaseStore,
+) (wait func()) {
 	ready := make(chan struct{})
 	before := i.Options.Hooks.Ready
 	i.Options.Hooks.Ready = func(ctx context.Context) {
@@ -185,7 +191,10 @@ func (i *Instance) endWhenHandled(ctx context.Context, end context.CancelCauseFu
 		close(ready)
 	}
 	failed := func(err error) {
-		i.Options.Hooks.Error(ctx, &feed.Error{Origin: feed.OriginSource, Err: fmt.Errorf("see whether all is handled: %w", err)})
+		i.Options.Hooks.Error(ctx, &feed.Error{
+			Origin: feed.OriginSource,
+			Err:    fmt.Errorf("see whether all is handled: %w", err),
+		})
 	}
 	var watching sync.WaitGroup
 	watching.Go(func() {

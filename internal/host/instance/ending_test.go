@@ -49,17 +49,31 @@ func TestTheSecondSignalEndsAllAtOnce(t *testing.T) {
 		exit bool
 	}{
 		{"none", nil, "", false},
-		{"one", []sent{{os.Interrupt, 0}}, "ending: the batch of -FF has 10s to finish (--drain); Ctrl-C again ends at once", false},
+		{
+			"one",
+			[]sent{{os.Interrupt, 0}},
+			"ending: the batch of -FF has 10s to finish (--drain); Ctrl-C again ends at once", false,
+		},
 		{"two interrupts at once", []sent{{os.Interrupt, 0}, {os.Interrupt, 0}}, at, true},
-		{"a signal and its echo", []sent{{syscall.SIGTERM, 0}, {syscall.SIGTERM, sameSignal}}, "ending: the batch of -FF has", false},
+		{
+			"a signal and its echo",
+			[]sent{{syscall.SIGTERM, 0}, {syscall.SIGTERM, sameSignal}},
+			"ending: the batch of -FF has", false,
+		},
 		{"two signals", []sent{{syscall.SIGTERM, 0}, {syscall.SIGTERM, sameSignal + time.Millisecond}}, at, true},
-		{"a signal, its echo and an interrupt", []sent{{syscall.SIGTERM, 0}, {syscall.SIGTERM, 0}, {os.Interrupt, 0}}, at, true},
+		{
+			"a signal, its echo and an interrupt",
+			[]sent{{syscall.SIGTERM, 0}, {syscall.SIGTERM, 0}, {os.Interrupt, 0}},
+			at, true,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := &idle{running: []string{"-FF"}}
 				said, exited := "", false
-				e := &ending{func(text string) { said = text }, h, 10 * time.Second, time.Minute, func() { exited = true }}
+				e := &ending{func(text string) {
+					said = text
+				}, h, 10 * time.Second, time.Minute, func() { exited = true }}
 				signals, over, done := make(chan os.Signal), make(chan struct{}), make(chan struct{})
 				go func() {
 					e.followSignals(signals, over)
@@ -72,7 +86,8 @@ func TestTheSecondSignalEndsAllAtOnce(t *testing.T) {
 				synctest.Wait()
 				close(over)
 				<-done
-				if !strings.HasPrefix(said, tt.last) || (said == "") != (tt.last == "") || exited != tt.exit || h.killed != tt.exit {
+				if !strings.HasPrefix(said, tt.last) || (said == "") != (tt.last == "") || exited != tt.exit ||
+					h.killed != tt.exit {
 					t.Errorf("said %q, exited %v, killed %v, want %q, %v", said, exited, h.killed, tt.last, tt.exit)
 				}
 			})
@@ -85,10 +100,12 @@ func TestAnEndingSaysWhatItWaitsFor(t *testing.T) {
 	if got := e.describeWaiting(nil); !strings.Contains(got, "no batch is in hand") {
 		t.Errorf("got %q", got)
 	}
-	if got := e.describeWaiting([]string{"-0123456789", "10-20", "20-30", "30-40", "40-FF"}); !strings.Contains(got, "the batches of -0123456789, 10-20, 20-30, 2 more have 0s to finish") {
+	if got := e.describeWaiting([]string{"-0123456789", "10-20", "20-30", "30-40", "40-FF"}); !strings.Contains(got,
+		"the batches of -0123456789, 10-20, 20-30, 2 more have 0s to finish") {
 		t.Errorf("got %q", got)
 	}
-	if got := e.describeWaiting([]string{"-10", "10-20", "20-30", "30-FF"}); !strings.Contains(got, "the batches of -10, 10-20, 20-30, 1 more have 0s to finish") {
+	if got := e.describeWaiting([]string{"-10", "10-20", "20-30", "30-FF"}); !strings.Contains(got,
+		"the batches of -10, 10-20, 20-30, 1 more have 0s to finish") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -146,7 +163,8 @@ func TestLeasesThatAreLostBeforeTheEndAreNotNamed(t *testing.T) {
 	hooks.Released(t.Context(), feed.Lease{Token: "freed"}, feed.ReasonStopped)
 	said := ""
 	kept.reportKept(func(text string) { said += text }, time.Minute)
-	if want := "ended: lease stuck was not freed, so others take over after 1m0s (--expiration), and what was not stored comes again"; said != want {
+	if want := "ended: lease stuck was not freed, so others take over after 1m0s (--expiration), and what was not " +
+		"stored comes again"; said != want {
 		t.Errorf("said %q, want %q", said, want)
 	}
 }
@@ -158,7 +176,10 @@ func TestBatchesThatWereCutAreReportedAtTheEnd(t *testing.T) {
 	}{
 		{nil, ""},
 		{[]string{"-FF"}, "ended: the batch of -FF was not finished within 10s (--drain) and will come again"},
-		{[]string{"-1F", "1F-FF"}, "ended: the batches of -1F, 1F-FF were not finished within 10s (--drain) and will come again"},
+		{
+			[]string{"-1F", "1F-FF"},
+			"ended: the batches of -1F, 1F-FF were not finished within 10s (--drain) and will come again",
+		},
 	} {
 		said := ""
 		e := &ending{say: func(text string) { said = text }, inHand: &idle{cut: tt.cut}, drain: 10 * time.Second}
@@ -231,7 +252,10 @@ func TestAnEndSaysWhichLeasesWereNotFreed(t *testing.T) {
 			var down atomic.Bool
 			i := &Instance{Settings: Settings{
 				Name: "mailer", Say: func(text string) { said = append(said, text) },
-				Options: changefeed.Options{Instance: "one", Expiration: time.Minute, Drain: time.Second, MinLeases: 2, Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}}},
+				Options: changefeed.Options{
+					Instance: "one", Expiration: time.Minute, Drain: time.Second, MinLeases: 2,
+					Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}},
+				},
 			}}
 			ctx, stop := context.WithCancel(t.Context())
 			time.AfterFunc(20*time.Second, func() {
@@ -242,7 +266,8 @@ func TestAnEndSaysWhichLeasesWereNotFreed(t *testing.T) {
 				t.Fatal(err)
 			}
 			edge := "2" + strings.Repeat("0", 31)
-			want := "ended: leases -" + edge + ", " + edge + "-FF were not freed, so others take over after 1m0s (--expiration), and what was not stored comes again"
+			want := "ended: leases -" + edge + ", " + edge +
+				"-FF were not freed, so others take over after 1m0s (--expiration), and what was not stored comes again"
 			if got := strings.Join(said, "\n"); away && got != want || !away && got != "" {
 				t.Errorf("with a store that is away (%v): %q", away, got)
 			}
@@ -263,12 +288,15 @@ func (s slow) List(ctx context.Context) ([]feed.Record, time.Time, error) {
 	return s.LeaseStore.List(ctx)
 }
 
-// While an instance makes its leases, those that are there may have nothing left: no end before it is ready. And nothing
-// goes on after the end.
+// While an instance makes its leases, those that are there may have nothing left: no end before it is ready. And
+// nothing goes on after the end.
 func TestTheEndOfAllWorkIsWatchedFromWhenAnInstanceIsReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		orders, store := inMemory(t)
-		lease := feed.Record{Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange(), Version: 1, Position: feed.At(`"0"`)}
+		lease := feed.Record{
+			Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange(), Version: 1,
+			Position: feed.At(`"0"`),
+		}
 		if _, err := store.Create(t.Context(), lease); err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +307,10 @@ func TestTheEndOfAllWorkIsWatchedFromWhenAnInstanceIsReady(t *testing.T) {
 			if slowly {
 				leases = slow{store, listing}
 			}
-			i := &Instance{Settings: Settings{Options: changefeed.Options{Hooks: changefeed.Hooks{Ready: func(context.Context) { ready++ }, Error: func(context.Context, *feed.Error) {}}}}}
+			i := &Instance{}
+			i.Options.Hooks = changefeed.Hooks{
+				Ready: func(context.Context) { ready++ }, Error: func(context.Context, *feed.Error) {},
+			}
 			wait := i.endWhenHandled(ctx, end, orders, leases)
 			time.Sleep(time.Hour)
 			if ctx.Err() != nil {
@@ -310,7 +341,8 @@ func (c anew) Read(ctx context.Context, r feed.Range, from feed.Position, o feed
 	return c.Container.Read(ctx, r, from, o)
 }
 
-// What ends an instance though nobody has asked for that is an error, so that it is started again. What it had in hand then is said.
+// What ends an instance though nobody has asked for that is an error, so that it is started again. What it had in hand
+// then is said.
 func TestAnInstanceEndsWithTheReason(t *testing.T) {
 	first := make(chan os.Signal, 1) // see above
 	signal.Notify(first, syscall.SIGWINCH)
@@ -325,7 +357,8 @@ func TestAnInstanceEndsWithTheReason(t *testing.T) {
 				Hooks: changefeed.Hooks{Error: func(context.Context, *feed.Error) {}},
 			},
 		}}
-		err := i.runProcessor(t.Context(), anew{orders, time.Now().Add(time.Minute)}, store, &idle{cut: []string{"-FF"}})
+		err := i.runProcessor(t.Context(), anew{orders, time.Now().Add(time.Minute)}, store,
+			&idle{cut: []string{"-FF"}})
 		if !errors.Is(err, cosmos.ErrMadeAnew) {
 			t.Errorf("ended with %v", err)
 		}

@@ -34,9 +34,11 @@ func (r *repeats) hooks(log *slog.Logger, o changefeed.Options) changefeed.Hooks
 	return changefeed.Hooks{
 		Error: func(_ context.Context, err *feed.Error) {
 			failed, ok := errors.AsType[*feed.BatchError](err.Err)
-			last := o.OnFailure.MaxAttempts > 0 && ok && failed.Attempt >= o.OnFailure.MaxAttempts // then the batch is divided, or parked
+			// then the batch is divided, or parked
+			last := o.OnFailure.MaxAttempts > 0 && ok && failed.Attempt >= o.OnFailure.MaxAttempts
 			if ok && !last && r.isNews(failed.Attempt) {
-				log.Warn("a batch fails again and is tried again", "lease", err.Lease, "attempt", failed.Attempt, "next", pauseAfter(failed.Attempt, o).String())
+				log.Warn("a batch fails again and is tried again", "lease", err.Lease, "attempt", failed.Attempt,
+					"next", pauseAfter(failed.Attempt, o).String())
 			}
 		},
 		BatchDone: func(_ context.Context, d feed.BatchDone) {

@@ -15,10 +15,16 @@ import (
 func TestABatchThatFailsAgainIsSaidEarlyAndThenRarely(t *testing.T) {
 	var out bytes.Buffer
 	var r repeats
-	hooks := r.hooks(slog.New(slog.NewTextHandler(&out, nil)), changefeed.Options{RetryMin: firstRetry, RetryMax: lastRetry})
+	hooks := r.hooks(slog.New(slog.NewTextHandler(&out, nil)), changefeed.Options{
+		RetryMin: firstRetry,
+		RetryMax: lastRetry,
+	})
 	fails := func(from, to int) {
 		for attempt := from; attempt <= to; attempt++ {
-			hooks.Error(t.Context(), &feed.Error{Origin: feed.OriginHandler, Lease: "-FF", Err: &feed.BatchError{Attempt: attempt, Err: errors.New("no such table")}})
+			hooks.Error(t.Context(), &feed.Error{
+				Origin: feed.OriginHandler, Lease: "-FF",
+				Err: &feed.BatchError{Attempt: attempt, Err: errors.New("no such table")},
+			})
 		}
 	}
 	fails(1, 20)
@@ -30,14 +36,22 @@ func TestABatchThatFailsAgainIsSaidEarlyAndThenRarely(t *testing.T) {
 	fails(1, 3)
 	hooks.BatchDone(t.Context(), feed.BatchDone{Batch: &feed.Batch{Attempt: 4}})
 	fails(1, 3)
-	limited := (&repeats{}).hooks(slog.New(slog.NewTextHandler(&out, nil)), changefeed.Options{RetryMin: firstRetry, RetryMax: lastRetry, OnFailure: changefeed.FailurePolicy{MaxAttempts: 2}})
-	limited.Error(t.Context(), &feed.Error{Origin: feed.OriginHandler, Lease: "-FF", Err: &feed.BatchError{Attempt: 2, Err: errors.New("no such table")}}) // is parked
+	limited := (&repeats{}).hooks(slog.New(slog.NewTextHandler(&out, nil)), changefeed.Options{
+		RetryMin: firstRetry,
+		RetryMax: lastRetry, OnFailure: changefeed.FailurePolicy{MaxAttempts: 2},
+	})
+	// is parked
+	limited.Error(t.Context(), &feed.Error{
+		Origin: feed.OriginHandler, Lease: "-FF",
+		Err: &feed.BatchError{Attempt: 2, Err: errors.New("no such table")},
+	})
 	var got []string
 	for line := range strings.Lines(out.String()) {
 		_, said, _ := strings.Cut(strings.TrimSpace(line), "level=WARN ")
 		got = append(got, strings.TrimPrefix(said, `msg="a batch fails again and is tried again" lease=-FF `))
 	}
-	want := "attempt=2 next=200ms, attempt=4 next=800ms, attempt=8 next=12.8s, attempt=16 next=30s, attempt=2 next=200ms"
+	want := "attempt=2 next=200ms, attempt=4 next=800ms, attempt=8 next=12.8s, attempt=16 next=30s, attempt=2 " +
+		"next=200ms"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("said %q, want %s", got, want)
 	}
@@ -55,7 +69,9 @@ func TestTheEndSaysWhatWasParked(t *testing.T) {
 		{[]feed.DeadLetter{failed}, 0, "ended: 1 change parked: see changefeed dlq list letters.ndjson --name mailer"},
 		{
 			[]feed.DeadLetter{failed, held, held},
-			1, "ended: 3 changes parked, 2 of them because an earlier change of their key is; 1 letter handled again: see changefeed dlq list letters.ndjson --name mailer",
+			1,
+			"ended: 3 changes parked, 2 of them because an earlier change of their key is; 1 letter handled again: " +
+				"see changefeed dlq list letters.ndjson --name mailer",
 		},
 	} {
 		var p parkedChanges

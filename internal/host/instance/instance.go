@@ -85,9 +85,11 @@ func (s *Settings) checkLimits() error {
 	const want = "--dead-letters beside it: without a place to park a change, one that fails is tried for ever"
 	switch o := s.Options; {
 	case o.OnFailure.HoldKeys && s.Letters == "":
-		return usage.Error{Err: errors.New("--hold is set without --dead-letters: want a place for the changes that are held")}
+		return usage.Error{Err: errors.New("--hold is set without --dead-letters: want a place for the changes " +
+			"that are held")}
 	case s.Letters != "" && o.OnFailure.MaxAttempts == 0 && o.OnFailure.MaxAge == 0:
-		return usage.Error{Err: fmt.Errorf("--dead-letters is %s: want --max-attempts or --max-age beside it: without a limit nothing is ever parked", s.Letters)}
+		return usage.Error{Err: fmt.Errorf("--dead-letters is %s: want --max-attempts or --max-age beside it: "+
+			"without a limit nothing is ever parked", s.Letters)}
 	case s.Letters == "" && o.OnFailure.MaxAttempts > 0:
 		return usage.Flag("max-attempts", strconv.Itoa(o.OnFailure.MaxAttempts), want)
 	case s.Letters == "" && o.OnFailure.MaxAge > 0:
@@ -100,7 +102,8 @@ func (s *Settings) checkLimits() error {
 // when the lease container, a file for dead letters and the directory of a broker exist already.
 func (s *Settings) checkOptions() error {
 	if !leasedoc.IsProcessor(s.Name) {
-		return usage.Flag("name", strconv.Quote(s.Name), `one that tells this deployment unit from others, without / \ ? and #`)
+		return usage.Flag("name", strconv.Quote(s.Name),
+			`one that tells this deployment unit from others, without / \ ? and #`)
 	}
 	o := s.Options
 	if s.Letters != "" {
@@ -115,7 +118,8 @@ func (s *Settings) checkOptions() error {
 // flags.
 func flagError(err error) error {
 	if wrong, ok := errors.AsType[*changefeed.OptionError](err); ok {
-		return usage.Flag(flagName(wrong.Field), wrong.Value, strings.Replace(wrong.Want, "Expiration", "--expiration", 1))
+		return usage.Flag(flagName(wrong.Field), wrong.Value, strings.Replace(wrong.Want, "Expiration", "--expiration",
+			1))
 	}
 	return err
 }
@@ -150,7 +154,8 @@ func (i *Instance) Run(ctx context.Context, handler func(monitored *place.Contai
 	if err := monitored.Retains(i.Options.Mode); err != nil {
 		return err
 	}
-	i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, changefeed.LogHooks(i.Log)) // before a handler sets defaults
+	// before a handler sets defaults
+	i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, changefeed.LogHooks(i.Log))
 	h, err := handler(monitored)
 	if err != nil {
 		return err
@@ -177,8 +182,10 @@ func (i *Instance) runProcessor(ctx context.Context, source feed.Source, store f
 	var kept keptLeases
 	var failed repeats
 	var parked parkedChanges
-	i.Options.RetryMin, i.Options.RetryMax = cmp.Or(i.Options.RetryMin, firstRetry), cmp.Or(i.Options.RetryMax, lastRetry)
-	i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, endingHooks(end), kept.hooks(ctx), failed.hooks(i.Log, i.Options), parked.hooks())
+	i.Options.RetryMin, i.Options.RetryMax = cmp.Or(i.Options.RetryMin, firstRetry),
+		cmp.Or(i.Options.RetryMax, lastRetry)
+	i.Options.Hooks = changefeed.JoinHooks(i.Options.Hooks, endingHooks(end), kept.hooks(ctx),
+		failed.hooks(i.Log, i.Options), parked.hooks())
 	defer parked.reportParked(i.Say, i.Letters, i.Name)
 	if i.Once {
 		defer i.endWhenHandled(ctx, end, source, store)()

@@ -31,10 +31,18 @@ func TestWrongSettingsAreNamedByTheirFlags(t *testing.T) {
 		{func(s *Settings) { s.Source = "orders" }, `--source is "orders"`},
 		{func(s *Settings) { s.Leases = "leases" }, `--leases is "leases"`},
 		{func(s *Settings) { s.Options.OnFailure.HoldKeys = true }, "--hold is set without --dead-letters"},
-		{func(s *Settings) { s.Options.OnFailure.HoldKeys, s.Options.OnFailure.MaxAttempts = true, 2 }, "--hold is set without --dead-letters"},
-		{func(s *Settings) { s.Options.OnFailure.MaxAttempts = 2 }, "--max-attempts is 2: want --dead-letters beside it"},
-		{func(s *Settings) { s.Options.OnFailure.MaxAge = time.Hour }, "--max-age is 1h0m0s: want --dead-letters beside it"},
-		{func(s *Settings) { s.Letters = "letters.ndjson" }, "--dead-letters is letters.ndjson: want --max-attempts or --max-age"},
+		{func(s *Settings) {
+			s.Options.OnFailure.HoldKeys, s.Options.OnFailure.MaxAttempts = true, 2
+		}, "--hold is set without --dead-letters"},
+		{func(s *Settings) {
+			s.Options.OnFailure.MaxAttempts = 2
+		}, "--max-attempts is 2: want --dead-letters beside it"},
+		{func(s *Settings) {
+			s.Options.OnFailure.MaxAge = time.Hour
+		}, "--max-age is 1h0m0s: want --dead-letters beside it"},
+		{func(s *Settings) {
+			s.Letters = "letters.ndjson"
+		}, "--dead-letters is letters.ndjson: want --max-attempts or --max-age"},
 		{func(s *Settings) { s.Name = "a/b" }, `--name is "a/b": want one that tells this deployment unit from others`},
 		{func(s *Settings) { s.Name = "" }, `--name is ""`},
 		{func(s *Settings) { s.Options.Concurrency = -3 }, "--concurrency is -3"},
@@ -59,14 +67,18 @@ func TestWrongSettingsAreNamedByTheirFlags(t *testing.T) {
 		switch {
 		case tt.want != "" && (!errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), tt.want)):
 			t.Errorf("got %v, want %q", err, tt.want)
-		case tt.want == "" && (err != nil || i.leases.String() != "cosmos:shop/leases" || i.leases.Field != "--leases" || i.Options.Instance == ""):
+		case tt.want == "" && (err != nil || i.leases.String() != "cosmos:shop/leases" ||
+			i.leases.Field != "--leases" || i.Options.Instance == ""):
 			t.Errorf("got %+v, %v, want an instance with a name and leases beside its source", i, err)
 		}
 	}
 }
 
 func TestOptionsHaveFlags(t *testing.T) {
-	for field, want := range map[string]string{"Renew": "renew", "MinLeases": "min-leases", "HandlerTimeout": "timeout", "Start": "from"} {
+	for field, want := range map[string]string{
+		"Renew": "renew", "MinLeases": "min-leases", "HandlerTimeout": "timeout",
+		"Start": "from",
+	} {
 		if got := flagName(field); got != want {
 			t.Errorf("%s: --%s, want --%s", field, got, want)
 		}
@@ -131,7 +143,8 @@ func run(t *testing.T, s Settings, bad string) (ids string, err error) {
 func TestAnInstanceRunsUntilAllIsHandled(t *testing.T) {
 	s := settings(orders(t, "1", "2"), io.Discard)
 	s.Create = false
-	if _, err := run(t, s, ""); !errors.Is(err, place.ErrNoContainer) || !strings.HasSuffix(err.Error(), "; --create-leases makes the lease container") {
+	if _, err := run(t, s, ""); !errors.Is(err, place.ErrNoContainer) ||
+		!strings.HasSuffix(err.Error(), "; --create-leases makes the lease container") {
 		t.Errorf("without a lease container: %v", err)
 	}
 	s.Create = true
@@ -144,7 +157,9 @@ func TestAnInstanceRunsUntilAllIsHandled(t *testing.T) {
 		t.Errorf("handled %s again, %v", ids, err)
 	}
 	s.Options.Start = feed.FromTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	if _, err := run(t, s, ""); err == nil || !strings.HasPrefix(err.Error(), `--from is 2026-01-02T03:04:05Z, but unit "mailer" began from beginning at `) || !strings.Contains(err.Error(), "changefeed leases docstore:") {
+	if _, err := run(t, s, ""); err == nil || !strings.HasPrefix(err.Error(),
+		`--from is 2026-01-02T03:04:05Z, but unit "mailer" began from beginning at `) ||
+		!strings.Contains(err.Error(), "changefeed leases docstore:") {
 		t.Errorf("another start: %v", err)
 	}
 	s.Options.Start, s.Options.Mode = feed.Start{}, feed.AllVersionsAndDeletes
@@ -193,12 +208,14 @@ func spoil(t *testing.T, source string, ids ...string) (left int64) {
 				return err
 			}
 		}
-		records, err := leases.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
+		records, err := leases.Read(t.Context(), feed.FullRange(), feed.Position{Start: feed.FromBeginning()},
+			feed.ReadOptions{})
 		if err != nil {
 			return err
 		}
 		for _, doc := range records.Changes {
-			body := strings.Replace(string(doc.Body), `"changefeed.expiration":"`, `"changefeed.expiration":"never, `, 1)
+			body := strings.Replace(string(doc.Body), `"changefeed.expiration":"`, `"changefeed.expiration":"never, `,
+				1)
 			if body == string(doc.Body) || !strings.Contains(body, `"LeaseToken":"-`) {
 				continue
 			}
@@ -206,7 +223,8 @@ func spoil(t *testing.T, source string, ids ...string) (left int64) {
 				return err
 			}
 			r := feed.FullRange().Cut(2)[0]
-			backlog, err := orders.Pending(t.Context(), r, feed.Position{Start: feed.FromBeginning()}, feed.ReadOptions{})
+			backlog, err := orders.Pending(t.Context(), r, feed.Position{Start: feed.FromBeginning()},
+				feed.ReadOptions{})
 			left = backlog.Items
 			return err
 		}
@@ -231,7 +249,9 @@ func TestAnInstanceEndsWhenAllIsHandledButALeaseThatIsBroken(t *testing.T) {
 	if handled := len(strings.Fields(ids)); left == 0 || left == 8 || handled != 8-int(left) {
 		t.Errorf("handled %s, %d are in the lease that is broken", ids, left)
 	}
-	if err == nil || !errors.Is(err, feed.ErrBadLease) || !strings.Contains(err.Error(), "stand still until somebody mends them") || !strings.Contains(err.Error(), "never, 1m0s") {
+	if err == nil || !errors.Is(err, feed.ErrBadLease) ||
+		!strings.Contains(err.Error(), "stand still until somebody mends them") ||
+		!strings.Contains(err.Error(), "never, 1m0s") {
 		t.Errorf("ended with %v", err)
 	}
 	if !strings.Contains(log.String(), "never, 1m0s") {
@@ -247,12 +267,21 @@ func TestWhyAUnitDoesNotFitIsSaidInFlags(t *testing.T) {
 		err  error
 		want string
 	}{
-		{fmt.Errorf("run: %w", feed.ErrModeChanged), `--mode is all, but unit "mailer" has leases of the other mode: to begin anew, take another --name, or first delete its leases: changefeed leases cosmos:shop/leases --delete mailer`},
-		{feed.ErrLeasesGone, `unit "mailer" stands still: the leases of the unit are gone; restore cosmos:shop/leases, or start again, with --create-leases if it is missing and --from where the unit is to begin`},
+		{
+			fmt.Errorf("run: %w", feed.ErrModeChanged),
+			`--mode is all, but unit "mailer" has leases of the other mode: to begin anew, take another --name, or first delete its leases: changefeed leases cosmos:shop/leases --delete mailer`,
+		},
+		{
+			feed.ErrLeasesGone,
+			`unit "mailer" stands still: the leases of the unit are gone; restore cosmos:shop/leases, or start again, with --create-leases if it is missing and --from where the unit is to begin`,
+		},
 		{fmt.Errorf("run: %w", feed.ErrForeignLease), `unit "mailer" is a Java processor's`},
 		{&feed.StartError{Leases: []string{"0", "1"}}, "0, 1"},
 		{&feed.StartError{Leases: []string{"0"}}, "has leases without a position, and nothing says where it began"},
-		{fmt.Errorf("run: %w", leasedoc.ErrSecondSet), `unit "mailer" has two sets of leases, made by different names of this machine: changefeed leases cosmos:shop/leases shows both`},
+		{
+			fmt.Errorf("run: %w", leasedoc.ErrSecondSet),
+			`unit "mailer" has two sets of leases, made by different names of this machine: changefeed leases cosmos:shop/leases shows both`,
+		},
 		{other, "disk full"},
 	} {
 		if got := i.explainRefusal(tt.err); !strings.Contains(got.Error(), tt.want) {
@@ -285,7 +314,8 @@ func TestWhatCannotBeHandledIsParkedInAFileOrAContainer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := run(t, s, ""); !errors.Is(err, deadletters.ErrInUse) || !strings.Contains(err.Error(), "want a file of its own for each process") {
+	if _, err := run(t, s, ""); !errors.Is(err, deadletters.ErrInUse) ||
+		!strings.Contains(err.Error(), "want a file of its own for each process") {
 		t.Errorf("a file in use: %v", err)
 	}
 	if err := box.Close(); err != nil {
@@ -298,7 +328,8 @@ func TestWhatCannotBeHandledIsParkedInAFileOrAContainer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := run(t, s, ""); err != nil || !strings.Contains(log.String(), "the last line of the dead letters was cut off") {
+	if _, err := run(t, s, ""); err != nil || !strings.Contains(log.String(),
+		"the last line of the dead letters was cut off") {
 		t.Errorf("a file whose last line a crash had interrupted: %v; logged %s", err, log.String())
 	}
 
@@ -324,7 +355,8 @@ func TestWhatCannotBeHandledIsParkedInAFileOrAContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Name, s.Create, s.Letters = "biller", false, s.Letters+"2"
-	if _, err := run(t, s, ""); !errors.Is(err, place.ErrNoContainer) || !strings.HasSuffix(err.Error(), "makes the container for dead letters, too") {
+	if _, err := run(t, s, ""); !errors.Is(err, place.ErrNoContainer) ||
+		!strings.HasSuffix(err.Error(), "makes the container for dead letters, too") {
 		t.Errorf("without a container for letters: %v", err)
 	}
 }
@@ -332,7 +364,8 @@ func TestWhatCannotBeHandledIsParkedInAFileOrAContainer(t *testing.T) {
 // An option that the processor refuses is named by the flag that sets it, also if it is a field of a struct.
 func TestRefusedOptionsAreNamedByTheirFlags(t *testing.T) {
 	for field, want := range map[string]string{
-		"Renew": "renew", "MaxItems": "max-items", "HandlerTimeout": "timeout", "OnFailure.MaxSetAside": "max-set-aside",
+		"Renew": "renew", "MaxItems": "max-items", "HandlerTimeout": "timeout",
+		"OnFailure.MaxSetAside": "max-set-aside",
 	} {
 		if got := flagName(field); got != want {
 			t.Errorf("%s is named --%s, want --%s", field, got, want)

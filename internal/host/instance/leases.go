@@ -17,7 +17,9 @@ import (
 
 // openLeases opens the lease store of the unit. openLeases tests at once the rights for later, such as the right to
 // delete a lease after a split: a missing right should be an error at the start and not at night.
-func (i *Instance) openLeases(ctx context.Context, opener *place.Opener, monitored *place.Container) (feed.LeaseStore, error) {
+func (i *Instance) openLeases(ctx context.Context, opener *place.Opener, monitored *place.Container) (feed.LeaseStore,
+	error,
+) {
 	leases, err := opener.Open(ctx, i.leases)
 	if errors.Is(err, feed.ErrNotFound) || errors.Is(err, place.ErrNoContainer) {
 		if !i.Create {
@@ -41,28 +43,39 @@ func (i *Instance) openLeases(ctx context.Context, opener *place.Opener, monitor
 
 // explainRefusal explains why a unit does not fit the flags, and which flags to use instead.
 func (i *Instance) explainRefusal(err error) error {
-	anew := fmt.Sprintf("to begin anew, take another --name, or first delete its leases: changefeed leases %s --delete %s", i.leases.String(), i.Name)
+	anew := fmt.Sprintf("to begin anew, take another --name, or first delete its leases: changefeed leases %s "+
+		"--delete %s", i.leases.String(), i.Name)
 	wrong, ok := errors.AsType[*feed.StartError](err)
 	switch {
 	case ok && len(wrong.Leases) > 0:
-		return fmt.Errorf("unit %q has leases without a position, and nothing says where it began: add --from as its other processors have it (beginning, or a time), or --from now to skip what was written before (%s)",
+		return fmt.Errorf("unit %q has leases without a position, and nothing says where it began: add --from as its "+
+			"other processors have it (beginning, or a time), or --from now to skip what was written before (%s)",
 			i.Name, strings.Join(wrong.Leases, ", "))
 	case ok:
-		return fmt.Errorf("--from is %s, but unit %q began from %s at %s: leave --from out, or give it as it was, to go on where it is; %s",
+		return fmt.Errorf("--from is %s, but unit %q began from %s at %s: leave --from out, or give it as it was, to "+
+			"go on where it is; %s",
 			wrong.Given, i.Name, wrong.Began, wrong.Since.Format(time.RFC3339), anew)
 	case errors.Is(err, feed.ErrLeasesGone):
-		return fmt.Errorf("unit %q stands still: %w; restore %s, or start again, with --create-leases if it is missing and --from where the unit is to begin (beginning, a time, or now to pass over what was written before)",
+		return fmt.Errorf("unit %q stands still: %w; restore %s, or start again, with --create-leases if it is "+
+			"missing and --from where the unit is to begin (beginning, a time, or now to pass over what was "+
+			"written before)",
 			i.Name, err, i.leases.String())
 	case errors.Is(err, feed.ErrSourceGone):
-		return fmt.Errorf("unit %q has ended: %w; its leases are in %s still. When there is a container again, it is another one: start again with --from where the unit is to begin (beginning, a time, or now to pass over what was written before)",
+		return fmt.Errorf("unit %q has ended: %w; its leases are in %s still. When there is a container again, it is "+
+			"another one: start again with --from where the unit is to begin (beginning, a time, or now to pass over "+
+			"what was written before)",
 			i.Name, err, i.leases.String())
 	case errors.Is(err, feed.ErrModeChanged):
-		return fmt.Errorf("--mode is %s, but unit %q has leases of the other mode: %s", &arg.Mode{Value: i.Options.Mode}, i.Name, anew)
+		return fmt.Errorf("--mode is %s, but unit %q has leases of the other mode: %s",
+			&arg.Mode{Value: i.Options.Mode}, i.Name, anew)
 	case errors.Is(err, leasedoc.ErrSecondSet):
-		return fmt.Errorf("unit %q has two sets of leases, made by different names of this machine: changefeed leases %s shows both, and with --delete and the beginning of the ids, up to the dot, removes one",
+		return fmt.Errorf("unit %q has two sets of leases, made by different names of this machine: changefeed "+
+			"leases %s shows both, and with --delete and the beginning of the ids, up to the dot, removes one",
 			i.Name, i.leases.String())
 	case errors.Is(err, feed.ErrForeignLease):
-		return fmt.Errorf("unit %q is a Java processor's, whose leases changefeed reads and does not write: stop it, then run with another --name and --from the time of the oldest change that is pending there, which changefeed leases %s shows",
+		return fmt.Errorf("unit %q is a Java processor's, whose leases changefeed reads and does not write: stop it, "+
+			"then run with another --name and --from the time of the oldest change that is pending there, which "+
+			"changefeed leases %s shows",
 			i.Name, i.leases.String())
 	}
 	return err

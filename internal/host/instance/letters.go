@@ -13,7 +13,9 @@ import (
 )
 
 // openLetters sets where the processor parks changes that cannot be handled. The returned function closes a file.
-func (i *Instance) openLetters(ctx context.Context, opener *place.Opener, monitored *place.Container) (closed func() error, err error) {
+func (i *Instance) openLetters(ctx context.Context, opener *place.Opener,
+	monitored *place.Container,
+) (closed func() error, err error) {
 	closed = func() error { return nil }
 	switch {
 	case i.Letters == "":
@@ -24,17 +26,21 @@ func (i *Instance) openLetters(ctx context.Context, opener *place.Opener, monito
 	}
 	box, err := deadletters.File(i.Letters, i.Name)
 	if errors.Is(err, deadletters.ErrInUse) {
-		return nil, fmt.Errorf("--dead-letters is %s: %w: want a file of its own for each process, or a container, which they share", i.Letters, err)
+		return nil,
+			fmt.Errorf("--dead-letters is %s: %w: want a file of its own for each process, or a container, which "+
+				"they share", i.Letters, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--dead-letters is %s: %w", i.Letters, err)
 	}
 	if n := box.Torn(); n > 0 {
-		i.Log.Warn("the last line of the dead letters was cut off: a crash had interrupted it", "file", i.Letters, "bytes", n)
+		i.Log.Warn("the last line of the dead letters was cut off: a crash had interrupted it", "file", i.Letters,
+			"bytes", n)
 	}
 	// A file works as long as no range moves, so this is a warning and no refusal.
 	if i.Options.OnFailure.HoldKeys {
-		i.Log.Warn("the file of dead letters belongs to this process: what is held of a key is scattered when its range moves; want a container", "file", i.Letters)
+		i.Log.Warn("the file of dead letters belongs to this process: what is held of a key is scattered when its "+
+			"range moves; want a container", "file", i.Letters)
 	}
 	i.Options.OnFailure.DeadLetters = box
 	return box.Close, nil
@@ -42,7 +48,9 @@ func (i *Instance) openLetters(ctx context.Context, opener *place.Opener, monito
 
 // letterBox returns the box in a container. If --create applies to lease containers, letterBox also makes this
 // container.
-func (i *Instance) letterBox(ctx context.Context, opener *place.Opener, monitored *place.Container) (feed.LetterBox, error) {
+func (i *Instance) letterBox(ctx context.Context, opener *place.Opener, monitored *place.Container) (feed.LetterBox,
+	error,
+) {
 	at, err := place.Parse("--dead-letters", i.Letters)
 	if err != nil {
 		return nil, usage.Error{Err: err}

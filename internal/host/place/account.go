@@ -44,8 +44,8 @@ const (
 // credentials are an endpoint and the key for the endpoint; without a key the identity is Entra ID's.
 type credentials struct{ Endpoint, key string }
 
-// findAccount returns the account of an address. A key belongs to the endpoint with which it was given, and is sent to no
-// other endpoint, because the other endpoint could then use the key.
+// findAccount returns the account of an address. A key belongs to the endpoint with which it was given, and is sent to
+// no other endpoint, because the other endpoint could then use the key.
 func (f Settings) findAccount(a Address) (credentials, error) {
 	connection, err := parseConnection(cmp.Or(f.Connection, os.Getenv(ConnectionVariable)))
 	if err != nil {
@@ -66,7 +66,9 @@ func (f Settings) findAccount(a Address) (credentials, error) {
 	}
 	switch {
 	case a.endpoint == "" && endpoint == "":
-		return credentials{}, usage.Error{Err: fmt.Errorf("%s is %s, of an account that nothing tells: want --endpoint, %s or %s", a.Field, a.Given, EndpointVariable, ConnectionVariable)}
+		return credentials{},
+			usage.Error{Err: fmt.Errorf("%s is %s, of an account that nothing tells: want --endpoint, %s or %s",
+				a.Field, a.Given, EndpointVariable, ConnectionVariable)}
 	case a.endpoint != "" && endpoint != "" && !sameHost(a.endpoint, endpoint):
 		key = ""
 	}
@@ -82,7 +84,9 @@ func (f Settings) findAccount(a Address) (credentials, error) {
 func parseConnection(text string) (c credentials, err error) {
 	endpoint, key, ok := rest.ParseConnection(text)
 	if text != "" && !ok {
-		return c, usage.Error{Err: errors.New("connection string has no AccountEndpoint or no AccountKey: want AccountEndpoint=https://HOST:PORT/;AccountKey=KEY;")}
+		return c,
+			usage.Error{Err: errors.New("connection string has no AccountEndpoint or no AccountKey: want " +
+				"AccountEndpoint=https://HOST:PORT/;AccountKey=KEY;")}
 	}
 	return credentials{endpoint, key}, nil
 }
@@ -149,7 +153,8 @@ func (o *Opener) Account(ctx context.Context, a Address) (*Account, error) {
 	if opened.signer, credential, err = c.findIdentity(); err != nil {
 		return nil, err
 	}
-	if opened.client, err = cosmos.Open(ctx, c.Endpoint, credential, cosmos.Options{Transport: opened.http, Logger: o.Log}); err != nil {
+	if opened.client, err = cosmos.Open(ctx, c.Endpoint, credential,
+		cosmos.Options{Transport: opened.http, Logger: o.Log}); err != nil {
 		return nil, err
 	}
 	o.accounts[c.Endpoint] = opened
@@ -164,7 +169,8 @@ func (c credentials) findIdentity() (rest.Signer, cosmos.Credential, error) {
 	}
 	identity, err := azidentity.NewDefaultAzureCredential(nil)
 	if err != nil {
-		return nil, cosmos.Credential{}, fmt.Errorf("find an identity, because there is no key for %s: %w", c.Endpoint, err)
+		return nil, cosmos.Credential{}, fmt.Errorf("find an identity, because there is no key for %s: %w", c.Endpoint,
+			err)
 	}
 	endpoint, err := url.Parse(c.Endpoint)
 	if err != nil {

@@ -35,7 +35,12 @@ func TestAKeyGoesToItsOwnAccountOnly(t *testing.T) {
 		{"the emulator", Settings{}, nil, local + "/d/c", credentials{local, cosmosrest.EmulatorKey}},
 		{"flags", Settings{Endpoint: contoso, Key: "a2V5"}, nil, "cosmos:d/c", credentials{contoso, "a2V5"}},
 		{"a key alone", Settings{Key: "a2V5"}, nil, fabrikam + "/d/c", credentials{fabrikam, "a2V5"}},
-		{"a connection string", Settings{Connection: string1}, nil, "cosmos:d/c", credentials{contoso + ":443/", "c3Ry"}},
+		{
+			"a connection string",
+			Settings{Connection: string1},
+			nil, "cosmos:d/c",
+			credentials{contoso + ":443/", "c3Ry"},
+		},
 		{"its own host", Settings{Connection: string1}, nil, contoso + "/d/c", credentials{contoso, "c3Ry"}},
 		{"another host", Settings{Connection: string1}, nil, fabrikam + "/d/c", credentials{fabrikam, ""}},
 		{
@@ -45,7 +50,12 @@ func TestAKeyGoesToItsOwnAccountOnly(t *testing.T) {
 			"cosmos:d/c",
 			credentials{contoso, "c3Ry"},
 		},
-		{"another endpoint", Settings{Endpoint: fabrikam, Connection: string1}, nil, "cosmos:d/c", credentials{fabrikam, ""}},
+		{
+			"another endpoint",
+			Settings{Endpoint: fabrikam, Connection: string1},
+			nil, "cosmos:d/c",
+			credentials{fabrikam, ""},
+		},
 		{
 			"its own host, as a person writes it",
 			Settings{Connection: string1},
@@ -67,12 +77,43 @@ func TestAKeyGoesToItsOwnAccountOnly(t *testing.T) {
 			"cosmos:d/c",
 			credentials{fabrikam, ""},
 		},
-		{"environment", Settings{}, map[string]string{EndpointVariable: contoso, KeyVariable: "ZW52"}, "cosmos:d/c", credentials{contoso, "ZW52"}},
-		{"environment for another", Settings{}, map[string]string{EndpointVariable: contoso, KeyVariable: "ZW52"}, local + "/d/c", credentials{local, cosmosrest.EmulatorKey}},
-		{"environment without endpoint", Settings{}, map[string]string{KeyVariable: "ZW52"}, local + "/d/c", credentials{local, "ZW52"}},
-		{"endpoint by flag, key by environment", Settings{Endpoint: contoso}, map[string]string{KeyVariable: "ZW52"}, "cosmos:d/c", credentials{contoso, "ZW52"}},
-		{"connection string of the environment", Settings{}, map[string]string{ConnectionVariable: string1}, "cosmos:d/c", credentials{contoso + ":443/", "c3Ry"}},
-		{"the string's key, for another host", Settings{}, map[string]string{ConnectionVariable: string1}, local + "/d/c", credentials{local, cosmosrest.EmulatorKey}},
+		{
+			"environment",
+			Settings{},
+			map[string]string{EndpointVariable: contoso, KeyVariable: "ZW52"},
+			"cosmos:d/c",
+			credentials{contoso, "ZW52"},
+		},
+		{
+			"environment for another",
+			Settings{},
+			map[string]string{EndpointVariable: contoso, KeyVariable: "ZW52"},
+			local + "/d/c",
+			credentials{local, cosmosrest.EmulatorKey},
+		},
+		{
+			"environment without endpoint",
+			Settings{},
+			map[string]string{KeyVariable: "ZW52"},
+			local + "/d/c",
+			credentials{local, "ZW52"},
+		},
+		{
+			"endpoint by flag, key by environment",
+			Settings{Endpoint: contoso},
+			map[string]string{KeyVariable: "ZW52"},
+			"cosmos:d/c",
+			credentials{contoso, "ZW52"},
+		},
+		{
+			"connection string of the environment",
+			Settings{},
+			map[string]string{ConnectionVariable: string1},
+			"cosmos:d/c",
+			credentials{contoso + ":443/", "c3Ry"},
+		},
+		{"the string's key, for another host", Settings{}, map[string]string{ConnectionVariable: string1}, local +
+			"/d/c", credentials{local, cosmosrest.EmulatorKey}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, name := range []string{EndpointVariable, KeyVariable, ConnectionVariable} {
@@ -147,7 +188,8 @@ func TestARequestThatNobodyAnswersEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := Account{
-			credentials: credentials{Endpoint: "http://account.example"}, signer: signer, http: &http.Client{Transport: silent{}},
+			credentials: credentials{Endpoint: "http://account.example"}, signer: signer,
+			http: &http.Client{Transport: silent{}},
 		}
 		begun := time.Now()
 		err = a.call(t.Context(), http.MethodGet, nil, "dbs", nil, new(struct{}))

@@ -13,8 +13,14 @@ func TestAddressesHaveThreeForms(t *testing.T) {
 		{"docstore:data#orders", Address{Dir: "data", Database: "default", Container: "orders"}},
 		{"docstore:/my data/a#b#shop/orders", Address{Dir: "/my data/a#b", Database: "shop", Container: "orders"}},
 		{"cosmos:shop/my orders", Address{Database: "shop", Container: "my orders"}},
-		{"https://127.0.0.1:8081/shop/orders", Address{endpoint: "https://127.0.0.1:8081", Database: "shop", Container: "orders"}},
-		{"http://[::1]:80/my%20shop/a%2Fb/", Address{endpoint: "http://[::1]:80", Database: "my shop", Container: "a/b"}},
+		{"https://127.0.0.1:8081/shop/orders", Address{
+			endpoint: "https://127.0.0.1:8081", Database: "shop",
+			Container: "orders",
+		}},
+		{"http://[::1]:80/my%20shop/a%2Fb/", Address{
+			endpoint: "http://[::1]:80", Database: "my shop",
+			Container: "a/b",
+		}},
 	} {
 		got, err := Parse("ADDRESS", tt.text)
 		tt.want.Field, tt.want.Given = "ADDRESS", tt.text

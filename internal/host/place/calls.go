@@ -81,7 +81,9 @@ func (a *Account) send(request *http.Request, read func(body io.Reader) error) e
 }
 
 // signedRequest makes a signed request.
-func (a *Account) signedRequest(ctx context.Context, method string, resource []string, kind string, body any) (*http.Request, error) {
+func (a *Account) signedRequest(ctx context.Context, method string, resource []string, kind string,
+	body any,
+) (*http.Request, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return nil, fmt.Errorf("write request: %w", err)
@@ -94,7 +96,8 @@ func (a *Account) signedRequest(ctx context.Context, method string, resource []s
 	if kind != "" {
 		at = rest.At(append(slices.Clone(resource), kind)...)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(a.Endpoint, "/")+cmp.Or(at.Raw, "/"), bytes.NewReader(text))
+	r, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(a.Endpoint, "/")+cmp.Or(at.Raw, "/"),
+		bytes.NewReader(text))
 	if err != nil {
 		return nil, fmt.Errorf("make request: %w", err)
 	}

@@ -84,7 +84,8 @@ func among(parts []feed.Partition, field, id string) error {
 	if id == "" {
 		return usage.Error{Err: fmt.Errorf("%s is missing: want one of %s", field, strings.Join(ids, ", "))}
 	}
-	return usage.Error{Err: fmt.Errorf("%s is %s: there is no such partition: want one of %s", field, id, strings.Join(ids, ", "))}
+	return usage.Error{Err: fmt.Errorf("%s is %s: there is no such partition: want one of %s", field, id,
+		strings.Join(ids, ", "))}
 }
 
 // askServer sends the request to the server. Azure has no such request.
@@ -97,9 +98,11 @@ func (c *Container) askServer(ctx context.Context, wanted partitionChange) ([]fe
 			Parents      []string
 		}
 	}
-	err := c.Account.call(ctx, http.MethodPost, []string{"dbs", c.Address.Database, "colls", c.Address.Container}, "partitions", wanted, &made)
+	err := c.Account.call(ctx, http.MethodPost, []string{"dbs", c.Address.Database, "colls", c.Address.Container},
+		"partitions", wanted, &made)
 	// A server without this path answers with one of these.
-	if refused, ok := errors.AsType[*callError](err); ok && (refused.status == http.StatusMethodNotAllowed || refused.status == http.StatusNotFound) {
+	if refused, ok := errors.AsType[*callError](err); ok && (refused.status == http.StatusMethodNotAllowed ||
+		refused.status == http.StatusNotFound) {
 		return nil, fmt.Errorf("%w; only changefeed serve does this on demand", err)
 	}
 	if err != nil {
@@ -107,7 +110,10 @@ func (c *Container) askServer(ctx context.Context, wanted partitionChange) ([]fe
 	}
 	var parts []feed.Partition
 	for _, p := range made.PartitionKeyRanges {
-		parts = append(parts, feed.Partition{ID: p.ID, Range: feed.Range{Min: p.MinInclusive, Max: p.MaxExclusive}, Parents: p.Parents})
+		parts = append(parts, feed.Partition{
+			ID: p.ID, Range: feed.Range{Min: p.MinInclusive, Max: p.MaxExclusive},
+			Parents: p.Parents,
+		})
 	}
 	return parts, nil
 }

@@ -38,7 +38,8 @@ func TestPartitionsThatAreSplitOrMergedAreNamed(t *testing.T) {
 		} else {
 			_, err = c.Merge(t.Context(), tt.id, tt.other)
 		}
-		if (err == nil) != (tt.want == "") || err != nil && (!errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), tt.want)) {
+		if (err == nil) != (tt.want == "") || err != nil && (!errors.As(err, new(usage.Error)) ||
+			!strings.HasPrefix(err.Error(), tt.want)) {
 			t.Errorf("%s %s %s: got %v, want %q", tt.operation, tt.id, tt.other, err, tt.want)
 		}
 		parts, err := c.Source.Partitions(t.Context())

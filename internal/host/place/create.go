@@ -41,7 +41,8 @@ type feedPolicy struct {
 // spec returns the partition key paths, time to live and retention of a container.
 func (a *Account) spec(ctx context.Context, at Address) (s docstore.ContainerSpec, err error) {
 	var p properties
-	if err := a.call(ctx, http.MethodGet, []string{"dbs", at.Database, "colls", at.Container}, "", nil, &p); err != nil {
+	if err := a.call(ctx, http.MethodGet, []string{"dbs", at.Database, "colls", at.Container}, "", nil,
+		&p); err != nil {
 		return s, fmt.Errorf("read container: %w", err)
 	}
 	s = docstore.ContainerSpec{Paths: p.PartitionKey.Paths, DefaultTTL: p.DefaultTTL}

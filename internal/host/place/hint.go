@@ -31,19 +31,25 @@ var hints = []struct {
 	is   func(error) bool
 	text string
 }{
-	{isOf[x509.UnknownAuthorityError], "if the server made its certificate itself, as changefeed serve does, name the file with --ca or SSL_CERT_FILE"},
+	{
+		isOf[x509.UnknownAuthorityError],
+		"if the server made its certificate itself, as changefeed serve does, name the file with --ca or " +
+			"SSL_CERT_FILE",
+	},
 	{isOf[x509.HostnameError], "want an address with a name that the certificate is for"},
 	{
 		func(err error) bool { return errors.Is(err, http.ErrSchemeMismatch) },
 		"the server speaks http: want an address that begins with http://",
 	},
 	{
-		func(err error) bool { return strings.Contains(err.Error(), "HTTP request to an HTTPS server") }, // the answer of net/http
+		// the answer of net/http
+		func(err error) bool { return strings.Contains(err.Error(), "HTTP request to an HTTPS server") },
 		"the server speaks https: want an address that begins with https://",
 	},
 	{
 		func(err error) bool { return Status(err) == http.StatusUnauthorized },
-		"want the account's key in --account-key, " + KeyVariable + " or a connection string; without one the emulator's is used on loopback",
+		"want the account's key in --account-key, " + KeyVariable +
+			" or a connection string; without one the emulator's is used on loopback",
 	},
 	{
 		func(err error) bool { dns, ok := errors.AsType[*net.DNSError](err); return ok && dns.IsNotFound },

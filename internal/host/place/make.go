@@ -96,19 +96,22 @@ func (w Wanted) makeIn(ctx context.Context, a Address, db *docstore.DB) (*docsto
 // keyless returns the error for a new container without a partition key: no default would be right, and the key cannot
 // be changed later.
 func keyless(a Address) error {
-	return usage.Error{Err: fmt.Errorf("--pk is missing: container %q is new, so its partition key path is needed, as in --pk /city", a.Name())}
+	return usage.Error{Err: fmt.Errorf("--pk is missing: container %q is new, so its partition key path is needed, "+
+		"as in --pk /city", a.Name())}
 }
 
 // checkAgreement refuses parts of Spec that an existing container does not match.
 func (w Wanted) checkAgreement(a Address, has docstore.ContainerSpec) error {
 	for _, f := range []struct{ name, want, has string }{
 		{"pk", strings.Join(w.Spec.Paths, ","), strings.Join(has.Paths, ",")},
-		{"ranges", strconv.Itoa(w.Spec.Ranges), strconv.Itoa(cmp.Or(has.Ranges, w.Spec.Ranges))}, // the ranges of an account are compared later
+		// the ranges of an account are compared later
+		{"ranges", strconv.Itoa(w.Spec.Ranges), strconv.Itoa(cmp.Or(has.Ranges, w.Spec.Ranges))},
 		{"ttl", seconds(w.Spec.DefaultTTL), seconds(has.DefaultTTL)},
 		{"retention", w.Spec.Retention.String(), has.Retention.String()},
 	} {
 		if w.Given(f.name) && f.want != f.has {
-			return usage.Flag(f.name, f.want, fmt.Sprintf("%s, which container %q was made with, or another container", f.has, a.Name()))
+			return usage.Flag(f.name, f.want, fmt.Sprintf("%s, which container %q was made with, or another container",
+				f.has, a.Name()))
 		}
 	}
 	return nil
@@ -136,7 +139,9 @@ func (o *Opener) makeRemote(ctx context.Context, at Address, w Wanted) (*Contain
 	case w.Spec.Retention > 0 && w.Spec.Retention < time.Minute:
 		return nil, usage.Flag("retention", w.Spec.Retention.String(), "1m or more: an account counts whole minutes")
 	case cut && !a.cutsPartitions(ctx):
-		return nil, usage.Error{Err: fmt.Errorf("--ranges is %d: an account chooses its partitions itself: want it for a new container of a store or of changefeed serve", w.Spec.Ranges)}
+		return nil,
+			usage.Error{Err: fmt.Errorf("--ranges is %d: an account chooses its partitions itself: want it for a new "+
+				"container of a store or of changefeed serve", w.Spec.Ranges)}
 	}
 	spec, err := a.spec(ctx, at)
 	isNew := err != nil
@@ -166,15 +171,16 @@ func (o *Opener) makeRemote(ctx context.Context, at Address, w Wanted) (*Contain
 	return c, err
 }
 
-// cutPartitions splits the partition of a new container into the requested number. An existing container must already have this
-// number.
+// cutPartitions splits the partition of a new container into the requested number. An existing container must already
+// have this number.
 func (w Wanted) cutPartitions(ctx context.Context, c *Container, isNew bool) error {
 	parts, err := c.Source.Partitions(ctx)
 	if err != nil {
 		return err
 	}
 	if !isNew && len(parts) != w.Spec.Ranges {
-		return usage.Flag("ranges", strconv.Itoa(w.Spec.Ranges), fmt.Sprintf("%d, which container %q has, or another container", len(parts), c.Address.Name()))
+		return usage.Flag("ranges", strconv.Itoa(w.Spec.Ranges),
+			fmt.Sprintf("%d, which container %q has, or another container", len(parts), c.Address.Name()))
 	}
 	// From left to right: the last partition always contains the remaining edges.
 	for i := 1; isNew && i < w.Spec.Ranges; i++ {

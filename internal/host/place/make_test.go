@@ -20,7 +20,9 @@ func TestContainersOfAStoreShareItsOpening(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	for _, container := range []string{"orders", "leases", "orders"} {
 		a := Address{Dir: dir, Database: docstore.DefaultDatabase, Container: container}
-		wanted := Wanted{Spec: docstore.ContainerSpec{Paths: []string{"/id"}}, Given: func(string) bool { return false }}
+		wanted := Wanted{Spec: docstore.ContainerSpec{Paths: []string{"/id"}}, Given: func(string) bool {
+			return false
+		}}
 		if _, err := o.Make(t.Context(), a, wanted); err != nil {
 			t.Errorf("%s: %v", container, err)
 		}
@@ -52,13 +54,21 @@ func TestAWrongDefinitionLeavesNoStoreBehind(t *testing.T) {
 func TestAWrongDefinitionLeavesNothingOnAServer(t *testing.T) {
 	o, server, a := remote(t)
 	for says, spec := range map[string]docstore.ContainerSpec{
-		"retention is -1h0m0s: want 0 or more":             {Paths: []string{"/city"}, Ranges: 1, Retention: -time.Hour},
-		"--retention is 30s: want 1m or more":              {Paths: []string{"/city"}, Ranges: 1, Retention: 30 * time.Second},
+		"retention is -1h0m0s: want 0 or more": {
+			Paths: []string{"/city"}, Ranges: 1,
+			Retention: -time.Hour,
+		},
+		"--retention is 30s: want 1m or more": {
+			Paths: []string{"/city"}, Ranges: 1,
+			Retention: 30 * time.Second,
+		},
 		"ranges is 5000: want 1 to 1000":                   {Paths: []string{"/city"}, Ranges: 5000},
 		"4 partition key paths: want 1 to 3":               {Paths: []string{"/a", "/b", "/c", "/d"}, Ranges: 1},
 		`path "/_ts" leads to a system property: want one`: {Paths: []string{"/_ts"}, Ranges: 1},
 	} {
-		_, err := o.Make(t.Context(), a, Wanted{Spec: spec, Given: func(name string) bool { return name != "ranges" || spec.Ranges > 1 }})
+		_, err := o.Make(t.Context(), a, Wanted{Spec: spec, Given: func(name string) bool {
+			return name != "ranges" || spec.Ranges > 1
+		}})
 		if !errors.As(err, new(usage.Error)) || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want %q, an error of usage", err, says)
 		}
@@ -146,7 +156,8 @@ func TestAContainerOfAServerIsMadeAsItIsWanted(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, want := made.Spec(), wanted.Spec
-	if !reflect.DeepEqual(s.Paths, want.Paths) || s.DefaultTTL == nil || *s.DefaultTTL != 60 || s.Retention != want.Retention {
+	if !reflect.DeepEqual(s.Paths, want.Paths) || s.DefaultTTL == nil || *s.DefaultTTL != 60 ||
+		s.Retention != want.Retention {
 		t.Errorf("made %+v, want %+v", s, want)
 	}
 	for flag, change := range map[string]func(*docstore.ContainerSpec){

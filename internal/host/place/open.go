@@ -79,7 +79,8 @@ func (c *Container) Upsert(ctx context.Context, key feed.PartitionKey, body []by
 		return err
 	}
 	if key == "" && json.Valid(body) {
-		return fmt.Errorf("%w: partition key %s is an object or an array: want a string, number, boolean or null", feed.ErrBadRequest, strings.Join(c.Paths, ","))
+		return fmt.Errorf("%w: partition key %s is an object or an array: want a string, number, boolean or null",
+			feed.ErrBadRequest, strings.Join(c.Paths, ","))
 	}
 	err := c.Commit(ctx, key, []feed.Write{{Op: feed.WriteUpsert, Body: body}})
 	if w, ok := errors.AsType[*feed.WriteError](err); ok {
@@ -91,7 +92,8 @@ func (c *Container) Upsert(ctx context.Context, key feed.PartitionKey, body []by
 // Retains refuses a mode that the container does not support. An account reports that itself.
 func (c *Container) Retains(m feed.Mode) error {
 	if m == feed.AllVersionsAndDeletes && c.Local != nil && c.Local.Retention() == 0 {
-		return fmt.Errorf("--mode is all: container %q keeps no versions: it was imported without --retention", c.Address.Name())
+		return fmt.Errorf("--mode is all: container %q keeps no versions: it was imported without --retention",
+			c.Address.Name())
 	}
 	return nil
 }
@@ -145,7 +147,8 @@ func (o *Opener) openExisting(a Address) (*docstore.DB, error) {
 	db, err := o.openStore(a, docstore.Options{MustExist: true})
 	// Only import makes a store here. Otherwise any other command would show an empty store for a mistyped path.
 	if errors.Is(err, docstore.ErrNotStore) {
-		err = fmt.Errorf("%s: there is no store in it: want the directory of one, as changefeed import makes", a.quoteStore())
+		err = fmt.Errorf("%s: there is no store in it: want the directory of one, as changefeed import makes",
+			a.quoteStore())
 	}
 	return db, err
 }
@@ -167,7 +170,8 @@ func (o *Opener) openStore(a Address, options docstore.Options) (*docstore.DB, e
 // openError adds advice to an error of opening a store.
 func openError(err error) error {
 	if errors.Is(err, docstore.ErrInUse) {
-		return fmt.Errorf("%w; processes share what changefeed serve has open: want an address such as http://127.0.0.1:8081/DATABASE/container", err)
+		return fmt.Errorf("%w; processes share what changefeed serve has open: want an address such as "+
+			"http://127.0.0.1:8081/DATABASE/container", err)
 	}
 	return err
 }
@@ -200,7 +204,8 @@ func (o *Opener) Neighbours(ctx context.Context, leases *Container) (all []*Cont
 	var list struct {
 		DocumentCollections []struct{ ID string }
 	}
-	if err := leases.Account.call(ctx, http.MethodGet, []string{"dbs", leases.Address.Database}, "colls", nil, &list); err != nil {
+	if err := leases.Account.call(ctx, http.MethodGet, []string{"dbs", leases.Address.Database}, "colls", nil,
+		&list); err != nil {
 		return nil, fmt.Errorf("list containers: %w", err)
 	}
 	for _, c := range list.DocumentCollections {

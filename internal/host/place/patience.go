@@ -87,8 +87,8 @@ func (p *Patience) noteFailure(err error) bool {
 	return true
 }
 
-// noteSuccess notes a successful request. If the request began before another has failed, the success proves nothing: the
-// answer may have been sent before the account went away.
+// noteSuccess notes a successful request. If the request began before another has failed, the success proves nothing:
+// the answer may have been sent before the account went away.
 func (p *Patience) noteSuccess(begun time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,7 +110,8 @@ func isAway(err error) bool {
 	// There are too many kinds of network errors to list them, so the list contains the errors that are no network
 	// errors.
 	for _, lasting := range []error{
-		feed.ErrBadRequest, feed.ErrConflict, feed.ErrGone, feed.ErrThrottled, feed.ErrNotFound, http.ErrSchemeMismatch, errors.ErrUnsupported,
+		feed.ErrBadRequest, feed.ErrConflict, feed.ErrGone, feed.ErrThrottled, feed.ErrNotFound, http.ErrSchemeMismatch,
+		errors.ErrUnsupported,
 	} {
 		if errors.Is(err, lasting) {
 			return false
@@ -155,7 +156,9 @@ func (s patientSource) Partitions(ctx context.Context) (all []feed.Partition, er
 }
 
 // Read implements [feed.Source].
-func (s patientSource) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (page feed.Page, err error) {
+func (s patientSource) Read(ctx context.Context, r feed.Range, from feed.Position, o feed.ReadOptions) (page feed.Page,
+	err error,
+) {
 	err = s.retries.retryWhile(ctx, func() error {
 		page, err = s.account.Read(ctx, r, from, o)
 		return err

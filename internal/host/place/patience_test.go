@@ -20,7 +20,9 @@ import (
 func TestPatienceHasAnEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said []string
-		p := &Patience{Limit: time.Minute, Say: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }}
+		p := &Patience{Limit: time.Minute, Say: func(format string, args ...any) {
+			said = append(said, fmt.Sprintf(format, args...))
+		}}
 		begun := time.Now()
 		away := errors.New("connection refused")
 		calls := 0
@@ -37,12 +39,14 @@ func TestPatienceHasAnEnd(t *testing.T) {
 	})
 }
 
-// A server that ends cuts off some of many requests, answers others, and is then away: that is one line, and one when it is
-// back, for all requests.
+// A server that ends cuts off some of many requests, answers others, and is then away: that is one line, and one when
+// it is back, for all requests.
 func TestAnAccountIsSaidToBeAwayOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said []string
-		p := &Patience{Limit: time.Minute, Say: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }}
+		p := &Patience{Limit: time.Minute, Say: func(format string, args ...any) {
+			said = append(said, fmt.Sprintf(format, args...))
+		}}
 		begun := time.Now()
 		var requests sync.WaitGroup
 		for i := range 50 {
@@ -51,7 +55,8 @@ func TestAnAccountIsSaidToBeAwayOnce(t *testing.T) {
 					err := p.retryWhile(t.Context(), func() error {
 						at := time.Since(begun)
 						time.Sleep(time.Duration(1+i%7) * time.Millisecond)
-						if at > 10*time.Second && at < 40*time.Second || at > 9*time.Second && at < 10*time.Second && n%2 == 0 {
+						if at > 10*time.Second && at < 40*time.Second || at > 9*time.Second && at < 10*time.Second &&
+							n%2 == 0 {
 							return errors.New("server closed idle connection")
 						}
 						return nil
@@ -64,12 +69,16 @@ func TestAnAccountIsSaidToBeAwayOnce(t *testing.T) {
 		}
 		requests.Go(func() { // its answer is on its way for long
 			time.Sleep(9900 * time.Millisecond)
-			if err := p.retryWhile(t.Context(), func() error { time.Sleep(2500 * time.Millisecond); return nil }); err != nil {
+			if err := p.retryWhile(t.Context(), func() error {
+				time.Sleep(2500 * time.Millisecond)
+				return nil
+			}); err != nil {
 				t.Error(err)
 			}
 		})
 		requests.Wait()
-		if len(said) != 2 || said[0] != "the account is away (server closed idle connection); trying for up to 1m0s" || !strings.HasPrefix(said[1], "the account is back after ") {
+		if len(said) != 2 || said[0] != "the account is away (server closed idle connection); trying for up to 1m0s" ||
+			!strings.HasPrefix(said[1], "the account is back after ") {
 			t.Errorf("said %q, want that it is away and is back", said)
 		}
 	})
@@ -113,8 +122,10 @@ func TestAnAccountThatIsAwayIsToldFromOneThatRefuses(t *testing.T) {
 	for err, want := range map[error]bool{
 		errors.New("connection reset"): true, context.DeadlineExceeded: true,
 		&cosmos.Error{Status: 503}: true, &cosmos.Error{Status: 408}: true,
-		&cosmos.Error{Status: 403}: false, feed.ErrConflict: false, feed.ErrThrottled: false, errors.ErrUnsupported: false,
-		x509.UnknownAuthorityError{Cert: &x509.Certificate{}}: false, x509.HostnameError{Certificate: &x509.Certificate{}}: false,
+		&cosmos.Error{Status: 403}: false, feed.ErrConflict: false, feed.ErrThrottled: false,
+		errors.ErrUnsupported: false,
+		x509.UnknownAuthorityError{Cert: &x509.Certificate{}}: false,
+		x509.HostnameError{Certificate: &x509.Certificate{}}:  false,
 	} {
 		if got := isAway(err); got != want {
 			t.Errorf("%v: away %t, want %t", err, got, want)
@@ -133,7 +144,10 @@ func (e ending) Wait(context.Context, feed.Range, feed.Position) error { return 
 // The read after the wait finds out what is wrong, and has the patience.
 func TestAWaitEndsWhenTheAccountIsAway(t *testing.T) {
 	p := &Patience{Limit: time.Minute, Say: t.Logf}
-	for err, want := range map[error]error{errors.New("connection reset"): nil, feed.ErrBadRequest: feed.ErrBadRequest} {
+	for err, want := range map[error]error{
+		errors.New("connection reset"): nil,
+		feed.ErrBadRequest:             feed.ErrBadRequest,
+	} {
 		w, ok := p.patientSource(ending{err: err}).(feed.Waiter)
 		if !ok {
 			t.Fatal("the source of a server cannot wait")
@@ -145,8 +159,8 @@ func TestAWaitEndsWhenTheAccountIsAway(t *testing.T) {
 	}
 }
 
-// A source that is read again while its account is away can do what the account can: without a Sequencer a position would stay
-// before its page, and without a Counter a lag would be a distance.
+// A source that is read again while its account is away can do what the account can: without a Sequencer a position
+// would stay before its page, and without a Counter a lag would be a distance.
 func TestAPatientSourceHasAllAbilities(t *testing.T) {
 	s := (&Patience{Limit: time.Minute, Say: t.Logf}).patientSource(ending{})
 	_, waits := s.(feed.Waiter)

@@ -25,20 +25,26 @@ func parseStore(text string) (Address, error) {
 	if !strings.HasPrefix(text, "http://") && !strings.HasPrefix(text, "https://") {
 		a.Dir = strings.TrimPrefix(text, "docstore:")
 		if a.Dir == "" || strings.Contains(text, "://") || strings.HasPrefix(text, "cosmos:") {
-			return a, usage.Error{Err: fmt.Errorf("DIR|ADDRESS is %q: want the directory of a store, or the http or https address of changefeed serve", text)}
+			return a,
+				usage.Error{Err: fmt.Errorf("DIR|ADDRESS is %q: want the directory of a store, or the http or https "+
+					"address of changefeed serve", text)}
 		}
 		return a, nil
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || strings.Trim(u.Path, "/") != "" {
-		return a, usage.Error{Err: fmt.Errorf("ADDRESS is %q: want that of a server, such as http://127.0.0.1:8081, without a path", text)}
+		return a,
+			usage.Error{Err: fmt.Errorf("ADDRESS is %q: want that of a server, such as http://127.0.0.1:8081, "+
+				"without a path", text)}
 	}
 	a.Field, a.endpoint = "ADDRESS", u.Scheme+"://"+u.Host
 	return a, nil
 }
 
 // withStore runs f on the store of a directory, or g on the account of a server.
-func withStore(ctx context.Context, settings Settings, text string, f func(*docstore.DB) error, g func(*Account) error) (err error) {
+func withStore(ctx context.Context, settings Settings, text string, f func(*docstore.DB) error,
+	g func(*Account) error,
+) (err error) {
 	a, err := parseStore(text)
 	if err != nil {
 		return err
@@ -75,7 +81,9 @@ func (a *Account) stream(ctx context.Context, kind string, read func(io.Reader) 
 
 // Check checks every invariant of a store, in its directory or over changefeed serve, and returns the violations. Check
 // calls progress now and then with the number of checked records.
-func Check(ctx context.Context, settings Settings, store string, progress func(records int64)) (violations []docstore.Violation, err error) {
+func Check(ctx context.Context, settings Settings, store string,
+	progress func(records int64),
+) (violations []docstore.Violation, err error) {
 	err = withStore(ctx, settings, store,
 		func(db *docstore.DB) (err error) {
 			violations, err = db.CheckAll(ctx, progress)

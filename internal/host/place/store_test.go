@@ -19,7 +19,8 @@ func TestAStoreIsADirectoryOrAServer(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", "docstore:", "cosmos:shop/orders", "ftp://h", "http://h/shop/orders", "http://h?x=1", "http://me@h", "http://",
+		"", "docstore:", "cosmos:shop/orders", "ftp://h", "http://h/shop/orders", "http://h?x=1", "http://me@h",
+		"http://",
 	} {
 		if a, err := parseStore(text); !errors.As(err, new(usage.Error)) {
 			t.Errorf("%q: %+v, %v, want an error of usage", text, a, err)
@@ -40,11 +41,13 @@ func TestACheckIsReadToItsEnd(t *testing.T) {
 	} {
 		records := int64(0)
 		found, err := readCheck(strings.NewReader(answer), func(n int64) { records = n })
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || len(found) != 0 || records < 5 {
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || len(found) != 0 ||
+			records < 5 {
 			t.Errorf("%s: %v, %v after %d records, want %q", answer, found, err, records, want)
 		}
 	}
-	found, err := readCheck(strings.NewReader(begun+`{"done":true,"violations":[{"container":"orders"}]}`), func(int64) {})
+	found, err := readCheck(strings.NewReader(begun+`{"done":true,"violations":[{"container":"orders"}]}`),
+		func(int64) {})
 	if err != nil || len(found) != 1 || found[0].Container != "orders" {
 		t.Errorf("%v, %v, want the violation", found, err)
 	}

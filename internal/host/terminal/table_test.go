@@ -7,7 +7,8 @@ import (
 
 func TestNotesAreBelowTheirRowsWhereThereIsNoRoom(t *testing.T) {
 	rows := [][]string{{"LEASE", "STATE", "NOTE"}, {"-1F", "live", "free: nobody works on it"}, {"1F-FF", "live", ""}}
-	if got, want := Table(rows, 20), "  LEASE  STATE\n  -1F    live\n    free: nobody\n    works on it\n  1F-FF  live\n"; got != want {
+	if got, want := Table(rows, 20),
+		"  LEASE  STATE\n  -1F    live\n    free: nobody\n    works on it\n  1F-FF  live\n"; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	for room, lines := range map[int]int{40: 3, 41: 3, 39: 4} { // the widest line has 40
@@ -15,7 +16,8 @@ func TestNotesAreBelowTheirRowsWhereThereIsNoRoom(t *testing.T) {
 			t.Errorf("in %d columns:\n%s", room, got)
 		}
 	}
-	if got := Table(rows, 0); strings.Count(got, "\n") != 3 || !strings.Contains(got, "live   free: nobody works on it\n") {
+	if got := Table(rows, 0); strings.Count(got, "\n") != 3 ||
+		!strings.Contains(got, "live   free: nobody works on it\n") {
 		t.Errorf("got\n%s", got)
 	}
 }
@@ -23,8 +25,13 @@ func TestNotesAreBelowTheirRowsWhereThereIsNoRoom(t *testing.T) {
 // A range is as long as its edges are, and nobody can copy one that is cut.
 func TestARangeIsWholeWhereThereIsNoRoom(t *testing.T) {
 	token := strings.Repeat("1F", 16) + "-" + strings.Repeat("3F", 16)
-	rows := [][]string{{"LEASE", "OWNER", "STATE", "NOTE"}, {token, "one", "free", "nobody works on it"}, {"-FF", "another", "live", ""}}
-	want := "  LEASE\n    OWNER    STATE\n  " + token + "\n    one      free\n    nobody works on it\n  -FF\n    another  live\n"
+	rows := [][]string{
+		{"LEASE", "OWNER", "STATE", "NOTE"},
+		{token, "one", "free", "nobody works on it"},
+		{"-FF", "another", "live", ""},
+	}
+	want := "  LEASE\n    OWNER    STATE\n  " + token +
+		"\n    one      free\n    nobody works on it\n  -FF\n    another  live\n"
 	if got := Table(rows, 70); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

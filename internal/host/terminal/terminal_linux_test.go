@@ -20,7 +20,8 @@ func TestATerminalIsAskedWhatItUnderstands(t *testing.T) {
 		t.Setenv("NO_COLOR", tt.noColour)
 		got := Of(terminal)
 		if got.InPlace != tt.inPlace || got.Colour != tt.colour {
-			t.Errorf("TERM=%s NO_COLOR=%s: got %+v, want in place %v, colour %v", tt.term, tt.noColour, got, tt.inPlace, tt.colour)
+			t.Errorf("TERM=%s NO_COLOR=%s: got %+v, want in place %v, colour %v", tt.term, tt.noColour, got, tt.inPlace,
+				tt.colour)
 		}
 		if got.Room() != Narrow-1 { // a new terminal does not know its width
 			t.Errorf("there is room for %d characters, want %d", got.Room(), Narrow-1)

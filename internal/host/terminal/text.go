@@ -43,7 +43,9 @@ func Clip(text string, n int) string {
 
 // OneLine returns a text on a single line, without characters that control a terminal.
 func OneLine(text string) string {
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) }), " ")
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool {
+		return unicode.IsSpace(r) || !unicode.IsGraphic(r)
+	}), " ")
 }
 
 // Harmless returns a text without characters that control a terminal, except for line breaks and tabs.

@@ -34,7 +34,8 @@ func Delete(ctx context.Context, name string, units []Unit) (u Unit, leases int,
 	for _, record := range records {
 		err := u.store.Delete(ctx, record)
 		if errors.Is(err, feed.ErrConflict) {
-			return u, leases, fmt.Errorf("a processor of unit %q has begun to work: stop it, then delete again: %w", name, err)
+			return u, leases, fmt.Errorf("a processor of unit %q has begun to work: stop it, then delete again: %w",
+				name, err)
 		}
 		if err != nil && !errors.Is(err, feed.ErrNotFound) {
 			return u, leases, err
@@ -67,13 +68,16 @@ func chooseUnit(units []Unit, name string) (Unit, error) {
 	case len(named) == 1:
 		return named[0], nil
 	case len(named) == 0:
-		return Unit{}, usage.Flag("delete", name, "the name of a unit that has leases here: "+cmp.Or(strings.Join(known, ", "), "there is none"))
+		return Unit{}, usage.Flag("delete", name, "the name of a unit that has leases here: "+cmp.Or(strings.Join(known,
+			", "), "there is none"))
 	}
 	var prefixes []string
 	for _, u := range named {
 		prefixes = append(prefixes, u.store.Prefix())
 	}
-	return Unit{}, usage.Flag("delete", name, "one of several units of this name, as their documents begin: "+strings.Join(prefixes, " or "))
+	return Unit{},
+		usage.Flag("delete", name,
+			"one of several units of this name, as their documents begin: "+strings.Join(prefixes, " or "))
 }
 
 // idleRecords returns the records of a unit, or of the set whose ids begin with name, if no processor works.
@@ -83,15 +87,19 @@ func idleRecords(ctx context.Context, u Unit, name string) ([]feed.Record, error
 		return nil, err
 	}
 	if name != u.Processor {
-		records = slices.DeleteFunc(records, func(record feed.Record) bool { return !strings.HasPrefix(record.ID, name+".") })
+		records = slices.DeleteFunc(records, func(record feed.Record) bool {
+			return !strings.HasPrefix(record.ID, name+".")
+		})
 	}
 	for _, record := range records {
 		// A second more, because stores keep whole seconds.
 		allowed := cmp.Or(record.Expiration, silence) + time.Second
 		busy := record.Owner != "" && record.State != feed.StateRetired && now.Sub(record.Updated) <= allowed
 		if busy || record.Kind == feed.KindLock && now.Sub(record.Updated) <= silence {
-			return nil, fmt.Errorf("unit %q is at work: %s was written %v ago by %q: stop its processors, or wait until %v of silence have passed",
-				u.Processor, record.ID, now.Sub(record.Updated).Round(time.Second), record.Owner, allowed)
+			return nil,
+				fmt.Errorf("unit %q is at work: %s was written %v ago by %q: stop its processors, or wait until %v "+
+					"of silence have passed",
+					u.Processor, record.ID, now.Sub(record.Updated).Round(time.Second), record.Owner, allowed)
 		}
 	}
 	return records, nil

@@ -36,7 +36,10 @@ func ended(t *testing.T, before func(store feed.LeaseStore, r feed.Record) error
 	o.lease(t, "-1F", free)
 	o.lease(t, "1F-FF", free)
 	for _, r := range []feed.Record{
-		{Kind: feed.KindInfo, Version: 1}, {Kind: feed.KindHost, Token: "one/e1", Owner: "one", Epoch: "e1", Version: 1, State: feed.StateRetired},
+		{Kind: feed.KindInfo, Version: 1}, {
+			Kind: feed.KindHost, Token: "one/e1", Owner: "one", Epoch: "e1", Version: 1,
+			State: feed.StateRetired,
+		},
 	} {
 		if _, err := o.store.Create(t.Context(), r); err != nil {
 			t.Fatal(err)
@@ -87,9 +90,13 @@ func TestOnlyTheUnitThatIsNamedIsDeleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, monitored := range map[string]*docstore.Container{"mailer2": o.monitored, "biller": o.monitored, "biller ": bills} {
+	for name, monitored := range map[string]*docstore.Container{
+		"mailer2": o.monitored, "biller": o.monitored,
+		"biller ": bills,
+	} {
 		other := o
-		if other.store, err = docstore.NewLeases(t.Context(), o.leases, strings.TrimSpace(name), monitored); err != nil {
+		if other.store, err = docstore.NewLeases(t.Context(), o.leases, strings.TrimSpace(name),
+			monitored); err != nil {
 			t.Fatal(err)
 		}
 		other.lease(t, "-FF", free)
@@ -115,7 +122,8 @@ func TestOnlyTheUnitThatIsNamedIsDeleted(t *testing.T) {
 			t.Errorf("delete %q: %d leases, %v", name, n, err)
 		}
 	}
-	if _, n, err := Delete(t.Context(), second, o.survey(t)); n != 1 || err != nil || len(left()) != 4 || slices.ContainsFunc(left(), func(id string) bool { return strings.HasPrefix(id, second) }) {
+	if _, n, err := Delete(t.Context(), second, o.survey(t)); n != 1 || err != nil || len(left()) != 4 ||
+		slices.ContainsFunc(left(), func(id string) bool { return strings.HasPrefix(id, second) }) {
 		t.Errorf("delete one of two sets: %d leases, %v, left %q", n, err, left())
 	}
 	if _, n, err := Delete(t.Context(), "mailer", o.survey(t)); n != 1 || err != nil || len(left()) != 3 {
@@ -136,7 +144,10 @@ func (l listing) List(context.Context) ([]feed.Record, time.Time, error) {
 
 // A unit whose records are deleted while it works begins anew, and repeats all: so nobody may be at work, nor perhaps.
 func TestAUnitAtWorkIsNotDeleted(t *testing.T) {
-	held := feed.Record{Kind: feed.KindLease, ID: "mailer..-FF", Owner: "one", Epoch: "e1", Expiration: time.Minute, Updated: time.Now()}
+	held := feed.Record{
+		Kind: feed.KindLease, ID: "mailer..-FF", Owner: "one", Epoch: "e1", Expiration: time.Minute,
+		Updated: time.Now(),
+	}
 	for _, tt := range []struct {
 		name string
 		edit func(r *feed.Record)
@@ -149,14 +160,19 @@ func TestAUnitAtWorkIsNotDeleted(t *testing.T) {
 		{"that is free", func(r *feed.Record) { r.Owner, r.Epoch = "", "" }, -1},
 		{"that was replaced", func(r *feed.Record) { r.State = feed.StateRetired }, -1},
 		{"an instance that owns nothing yet", func(r *feed.Record) { r.Kind = feed.KindHost }, 61 * time.Second},
-		{"an instance that has stopped", func(r *feed.Record) { r.Kind, r.State = feed.KindHost, feed.StateRetired }, -1},
-		{"somebody who makes leases", func(r *feed.Record) { *r = feed.Record{Kind: feed.KindLock, Updated: r.Updated} }, time.Minute},
+		{"an instance that has stopped", func(r *feed.Record) {
+			r.Kind, r.State = feed.KindHost, feed.StateRetired
+		}, -1},
+		{"somebody who makes leases", func(r *feed.Record) {
+			*r = feed.Record{Kind: feed.KindLock, Updated: r.Updated}
+		}, time.Minute},
 	} {
 		record := held
 		tt.edit(&record)
 		for after, busy := range map[time.Duration]bool{max(tt.busy, 0): tt.busy >= 0, tt.busy + 1: false} {
 			u := Unit{Processor: "mailer", store: listing{record: record, now: record.Updated.Add(after)}}
-			if records, err := idleRecords(t.Context(), u, "mailer"); (err != nil) != busy || !busy && len(records) != 1 {
+			if records, err := idleRecords(t.Context(), u, "mailer"); (err != nil) != busy ||
+				!busy && len(records) != 1 {
 				t.Errorf("%s, written %v ago: %v", tt.name, after, err)
 			}
 		}

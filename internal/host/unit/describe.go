@@ -39,8 +39,11 @@ func (r *Row) noteUnowned(state string) {
 // describe makes the row of a record, with the notes that need no other record.
 func describe(record feed.Record, now time.Time) Row {
 	r := Row{
-		Kind: KindLease, ID: record.ID, Lease: record.Token, Owner: record.Owner, Epoch: record.Epoch, Position: record.Position.String(),
-		Mode: record.Mode.String(), State: record.State.String(), Attempts: record.Attempts, Held: len(Held(record)), HeldKeys: Held(record), SetAside: len(setAside(record)), Silent: max(0, now.Sub(record.Updated).Seconds()), record: record,
+		Kind: KindLease, ID: record.ID, Lease: record.Token, Owner: record.Owner, Epoch: record.Epoch,
+		Position: record.Position.String(),
+		Mode:     record.Mode.String(), State: record.State.String(), Attempts: record.Attempts,
+		Held: len(Held(record)), HeldKeys: Held(record), SetAside: len(setAside(record)),
+		Silent: max(0, now.Sub(record.Updated).Seconds()), record: record,
 	}
 	if record.Position == (feed.Position{}) {
 		r.Position = "" // of another kind of processor, and not read yet
@@ -66,7 +69,8 @@ func describe(record feed.Record, now time.Time) Row {
 		r.note("expired: its owner has been silent for %v, %v are allowed", quiet.Round(time.Second), allowed)
 	case quiet > allowed*usual/100:
 		r.noteUnowned(stateSilent)
-		r.note("its owner has been silent for %v: others take over in %v", quiet.Round(time.Second), (allowed - quiet).Round(time.Second))
+		r.note("its owner has been silent for %v: others take over in %v", quiet.Round(time.Second),
+			(allowed - quiet).Round(time.Second))
 	case record.Epoch == "":
 		r.note("owned by a processor of another make")
 	}
@@ -74,13 +78,15 @@ func describe(record feed.Record, now time.Time) Row {
 		r.note("its partition was split: its owner makes the leases that replace it")
 	}
 	if record.Fence.After(now) {
-		r.note("its new owner begins in %v, when the last one must have stopped", record.Fence.Sub(now).Round(time.Second))
+		r.note("its new owner begins in %v, when the last one must have stopped",
+			record.Fence.Sub(now).Round(time.Second))
 	}
 	if record.Attempts > 0 {
 		r.note("the batch after its position has failed %d times", record.Attempts)
 	}
 	if r.Held > 0 {
-		r.note("partition keys held: %d, %s: see changefeed dlq list, or free one with changefeed dlq release --key KEY", r.Held, firstOf(r.HeldKeys))
+		r.note("partition keys held: %d, %s: see changefeed dlq list, or free one with changefeed dlq release "+
+			"--key KEY", r.Held, firstOf(r.HeldKeys))
 	}
 	if r.SetAside > 0 {
 		r.note("partition keys set aside, to be read again: %d", r.SetAside)
@@ -112,13 +118,14 @@ func (r *Row) isAtWork() bool {
 	case KindInstance:
 		return !r.gone
 	case KindLease:
-		return r.record.Owner != "" && r.record.State != feed.StateRetired && r.State != stateExpired && r.State != stateBroken
+		return r.record.Owner != "" && r.record.State != feed.StateRetired && r.State != stateExpired &&
+			r.State != stateBroken
 	}
 	return false
 }
 
-// noteEnded marks the free leases of a unit as stopped if the instances have ended, and says which changes wait for the next
-// instance. If the unit works, a free lease is another matter: an instance should have taken the lease.
+// noteEnded marks the free leases of a unit as stopped if the instances have ended, and says which changes wait for the
+// next instance. If the unit works, a free lease is another matter: an instance should have taken the lease.
 func (u *Unit) noteEnded() {
 	if slices.ContainsFunc(u.Rows, func(r Row) bool { return r.isAtWork() }) {
 		return

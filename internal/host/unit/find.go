@@ -17,7 +17,9 @@ func (e UnknownError) Unwrap() error { return e.error }
 
 // Find finds the unit with a name in a lease container: the container that the unit reads, among the given containers,
 // and the unit's lease store.
-func Find(ctx context.Context, leases *place.Container, among []*place.Container, name string) (*place.Container, feed.LeaseStore, error) {
+func Find(ctx context.Context, leases *place.Container, among []*place.Container, name string) (*place.Container,
+	feed.LeaseStore, error,
+) {
 	var source *place.Container
 	var found feed.LeaseStore
 	for _, c := range among {
@@ -33,13 +35,17 @@ func Find(ctx context.Context, leases *place.Container, among []*place.Container
 			return nil, nil, err
 		case len(records) == 0:
 		case source != nil:
-			return nil, nil, usage.Error{Err: fmt.Errorf("--name is %s: units of this name read %s and %s: want --source with the address of one", name, source.Address.Name(), c.Address.Name())}
+			return nil, nil,
+				usage.Error{Err: fmt.Errorf("--name is %s: units of this name read %s and %s: want --source with the "+
+					"address of one", name, source.Address.Name(), c.Address.Name())}
 		default:
 			source, found = c, store
 		}
 	}
 	if source == nil {
-		return nil, nil, UnknownError{usage.Flag("name", name, "that of a unit with leases in "+leases.Address.Name()+", or another --leases; changefeed leases shows the units")}
+		return nil, nil, UnknownError{usage.Flag("name", name,
+			"that of a unit with leases in "+leases.Address.Name()+", or another --leases; changefeed leases shows "+
+				"the units")}
 	}
 	return source, found, nil
 }

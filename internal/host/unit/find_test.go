@@ -49,7 +49,8 @@ func TestAUnitIsFoundByItsLeases(t *testing.T) {
 // No store has leases for a container of an account, nor the other way round.
 func TestLeasesAndWhatTheyAreForAreInOnePlace(t *testing.T) {
 	o := newOffice(t)
-	local, remote := place.Stored(o.leases, place.Address{Given: "docstore:d#leases"}), &place.Container{Address: place.Address{Given: "cosmos:shop/orders"}, Remote: new(cosmos.Container)}
+	local, remote := place.Stored(o.leases, place.Address{Given: "docstore:d#leases"}),
+		&place.Container{Address: place.Address{Given: "cosmos:shop/orders"}, Remote: new(cosmos.Container)}
 	for _, c := range [][2]*place.Container{{local, remote}, {remote, local}} {
 		if _, err := OpenStore(t.Context(), c[0], "mailer", c[1]); !errors.As(err, new(usage.Error)) ||
 			!strings.Contains(err.Error(), "want both in stores, or both in accounts") {

@@ -25,7 +25,9 @@ const replicaLag = 5 * time.Second
 // or when ctx ends. AwaitHandled checks again and again, because other programs may still write, and reports failed
 // estimates. If broken leases remain, AwaitHandled returns an error that names them as soon as all other leases have no
 // changes left. A position ahead of the feed counts as broken if it stays ahead for some seconds.
-func AwaitHandled(ctx context.Context, source feed.Source, leases feed.LeaseStore, report func(error)) (handled bool, err error) {
+func AwaitHandled(ctx context.Context, source feed.Source, leases feed.LeaseStore, report func(error)) (handled bool,
+	err error,
+) {
 	before, since := "", time.Time{} // why leases stood still at the previous check, and since when
 	for wait := firstLook; pause.For(ctx, wait) == nil; wait = min(2*wait, lastLook) {
 		lags, err := changefeed.Estimate(ctx, source, leases)

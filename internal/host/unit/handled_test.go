@@ -28,11 +28,15 @@ func TestLeasesStandStillIfNobodyCanWorkOnThem(t *testing.T) {
 		{"another lease has its range", []changefeed.Lag{failed(feed.ErrOverlap), {}}, 0, false},
 		{"it cannot be read", []changefeed.Lag{failed(feed.ErrBadLease), {}}, 1, false},
 		{"what comes next is gone", []changefeed.Lag{failed(feed.ErrTooOld), {Pending: 1}}, 1, true},
-		{"its position is ahead of the feed", []changefeed.Lag{{Lease: feed.Lease{Token: "-FF"}, Err: feed.ErrAhead}, {}}, 1, false},
+		{"its position is ahead of the feed", []changefeed.Lag{
+			{Lease: feed.Lease{Token: "-FF"}, Err: feed.ErrAhead},
+			{},
+		}, 1, false},
 		{"nothing says where it begins", []changefeed.Lag{failed(feed.ErrNoStart), failed(feed.ErrBadLease)}, 2, false},
 	} {
 		stuck, left := standing(tt.lags)
-		if n := strings.Count(fmt.Sprint(stuck), "lease -FF"); n != tt.stuck || (stuck == nil) != (n == 0) || left != tt.left {
+		if n := strings.Count(fmt.Sprint(stuck), "lease -FF"); n != tt.stuck || (stuck == nil) != (n == 0) ||
+			left != tt.left {
 			t.Errorf("%s: %v, others have changes left: %v", tt.name, stuck, left)
 		}
 	}
@@ -56,7 +60,8 @@ func TestTheEndOfAUnitsWorkIsAwaited(t *testing.T) {
 	const wait = 10 * time.Minute
 	lease := func(position string) feed.Record {
 		return feed.Record{
-			Kind: feed.KindLease, ID: "mailer..-FF", Token: "-FF", Range: feed.FullRange(), Version: 1, Position: feed.At(position),
+			Kind: feed.KindLease, ID: "mailer..-FF", Token: "-FF", Range: feed.FullRange(), Version: 1,
+			Position: feed.At(position),
 		}
 	}
 	look := func(records ...feed.Record) func() ([]feed.Record, error) {
@@ -116,7 +121,9 @@ func TestTheEndOfAWaitIsNoFailure(t *testing.T) {
 		cancel()
 		return nil, context.Canceled
 	}}}
-	if handled, err := AwaitHandled(ctx, o.monitored, leases, func(err error) { t.Errorf("reported: %v", err) }); handled || err != nil {
+	if handled, err := AwaitHandled(ctx, o.monitored, leases, func(err error) {
+		t.Errorf("reported: %v", err)
+	}); handled || err != nil {
 		t.Errorf("handled: %v, %v", handled, err)
 	}
 }

@@ -30,14 +30,18 @@ type Store interface {
 }
 
 // OpenStore opens the lease store of a processor. Both containers must be in stores, or both in accounts.
-func OpenStore(ctx context.Context, leases *place.Container, processor string, monitored *place.Container) (Store, error) {
+func OpenStore(ctx context.Context, leases *place.Container, processor string, monitored *place.Container) (Store,
+	error,
+) {
 	switch {
 	case leases.Local != nil && monitored.Local != nil:
 		return docstore.NewLeases(ctx, leases.Local, processor, monitored.Local)
 	case leases.Remote != nil && monitored.Remote != nil:
 		return cosmos.OpenLeases(ctx, leases.Remote, processor, monitored.Remote, cosmos.LeaseOptions{})
 	}
-	return nil, usage.Error{Err: fmt.Errorf("--leases is %s and --source is %s: want both in stores, or both in accounts", leases.Address.Given, monitored.Address.Given)}
+	return nil,
+		usage.Error{Err: fmt.Errorf("--leases is %s and --source is %s: want both in stores, or both in accounts",
+			leases.Address.Given, monitored.Address.Given)}
 }
 
 // A suffix is the text between the processor's name and the dot in the ids of the units on a container.

@@ -72,5 +72,8 @@ func (q *Request) cells(r Row) []string {
 	if short := terminal.Clip(name, longestKey); short != name {
 		name = short + terminal.Ellipsis
 	}
-	return []string{name, "-", terminal.Seconds(max(0, q.age.Seconds())) + " ago", "-", "-", "-", r.State, "-", strings.Join(r.Notes, "; ")}
+	return []string{
+		name, "-", terminal.Seconds(max(0, q.age.Seconds())) + " ago", "-", "-", "-", r.State, "-",
+		strings.Join(r.Notes, "; "),
+	}
 }

@@ -20,16 +20,21 @@ func TestARequestIsShownByActionKeyAndAge(t *testing.T) {
 		o.lease(t, "-FF", nil)
 		ask := func(q notes.Request, edit func(*feed.Record)) {
 			q.EPK = strings.Repeat("0123456789ABCDEF", 2)
-			r := feed.Record{Kind: feed.KindRequest, Token: q.Token(), Timestamp: time.Now().UTC(), Properties: q.Properties(nil)}
+			r := feed.Record{
+				Kind: feed.KindRequest, Token: q.Token(), Timestamp: time.Now().UTC(),
+				Properties: q.Properties(nil),
+			}
 			edit(&r)
 			if _, err := o.store.Create(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
 		}
-		ask(notes.Request{Action: notes.Retry, Key: `["Paris"]`, Letter: "4711.df8cf80227ec3237922df0ecd88385c5"}, func(*feed.Record) {})
-		ask(notes.Request{Action: notes.Release, Key: string(feed.Key(strings.Repeat("x", 100)))}, func(r *feed.Record) {
-			r.Properties = notes.SetWaits(r.Properties, "instance a has no letter box")
-		})
+		ask(notes.Request{Action: notes.Retry, Key: `["Paris"]`, Letter: "4711.df8cf80227ec3237922df0ecd88385c5"},
+			func(*feed.Record) {})
+		ask(notes.Request{Action: notes.Release, Key: string(feed.Key(strings.Repeat("x", 100)))},
+			func(r *feed.Record) {
+				r.Properties = notes.SetWaits(r.Properties, "instance a has no letter box")
+			})
 		ask(notes.Request{Action: notes.Release, Key: `["Rome"]`, Tries: 1}, func(*feed.Record) {})
 		ask(notes.Request{Action: notes.Release, Key: `["Oslo"]`}, func(r *feed.Record) {
 			r.State, r.Properties = feed.StateRetired, notes.Outcome{Result: notes.Failed}.Properties(r.Properties)
@@ -44,32 +49,40 @@ func TestARequestIsShownByActionKeyAndAge(t *testing.T) {
 		}
 		for _, want := range []string{
 			`retry ["Paris"] - 1m30s ago - - - asked - the owner of its range has not answered yet`,
-			`release ["` + strings.Repeat("x", 30) + `… - 1m30s ago - - - asked - not served yet: instance a has no letter box`,
+			`release ["` + strings.Repeat("x", 30) +
+				`… - 1m30s ago - - - asked - not served yet: instance a has no letter box`,
 			`release ["Rome"] - 1m30s ago - - - asked - an instance has begun with it`,
 			`release ["Oslo"] - 1m30s ago - - - served - its outcome is failed; the store removes it`,
 			`release ["Kiev"] - 1m30s ago - - - expired - nobody serves it any more`,
 			`release ["Bern"] - 1m30s ago - - - withdrawn - the store removes it`,
 		} {
-			if !slices.ContainsFunc(strings.Split(b.String(), "\n"), func(line string) bool { return strings.Join(strings.Fields(line), " ") == want }) {
+			if !slices.ContainsFunc(strings.Split(b.String(), "\n"), func(line string) bool {
+				return strings.Join(strings.Fields(line), " ") == want
+			}) {
 				t.Errorf("no line %q in\n%s", want, b.String())
 			}
 		}
-		i := slices.IndexFunc(units[0].Rows, func(r Row) bool { return r.Request != nil && r.Request.Action == notes.Retry })
+		i := slices.IndexFunc(units[0].Rows, func(r Row) bool {
+			return r.Request != nil && r.Request.Action == notes.Retry
+		})
 		text, err := json.Marshal(units[0].Rows[i])
-		if err != nil || !strings.Contains(string(text), `"kind":"request"`) || !strings.Contains(string(text), `"state":"asked"`) ||
-			!strings.Contains(string(text), `"request":{"action":"retry","key":["Paris"],"letter":"4711.df8cf80227ec3237922df0ecd88385c5","asked":"2000-01-01T`) {
+		if err != nil || !strings.Contains(string(text), `"kind":"request"`) ||
+			!strings.Contains(string(text), `"state":"asked"`) ||
+			!strings.Contains(string(text),
+				`"request":{"action":"retry","key":["Paris"],"letter":"4711.df8cf80227ec3237922df0ecd88385c5","asked":"2000-01-01T`) {
 			t.Errorf("for programs: %s, %v", text, err)
 		}
 	})
 }
 
-// A record may come from a machine with another clock, from another version or from anybody: it says what it can, and spoils
-// no output.
+// A record may come from a machine with another clock, from another version or from anybody: it says what it can, and
+// spoils no output.
 func TestARequestSaysWhatItCan(t *testing.T) {
 	now := time.Now()
 	asking := func(edit func(r *feed.Record)) Row {
 		r := feed.Record{
-			Kind: feed.KindRequest, Token: "retry.1F", Timestamp: now.Add(-90 * time.Second), Updated: now.Add(-90 * time.Second),
+			Kind: feed.KindRequest, Token: "retry.1F", Timestamp: now.Add(-90 * time.Second),
+			Updated:    now.Add(-90 * time.Second),
 			Properties: notes.Request{Action: notes.Retry, Key: `["Paris"]`}.Properties(nil),
 		}
 		edit(&r)
@@ -83,9 +96,15 @@ func TestARequestSaysWhatItCan(t *testing.T) {
 		state, what, age string
 	}{
 		{"as usual", func(*feed.Record) {}, "asked", `retry ["Paris"]`, "1m30s ago"},
-		{"without the time at which it was asked", func(r *feed.Record) { r.Timestamp = time.Time{} }, "asked", `retry ["Paris"]`, "1m30s ago"},
-		{"by a clock that is fast", func(r *feed.Record) { r.Timestamp = now.Add(time.Hour) }, "asked", `retry ["Paris"]`, "0s ago"},
-		{"by a clock that is slow", func(r *feed.Record) { r.Timestamp, r.TTL = now.Add(-time.Hour), 2*time.Minute }, "asked", `retry ["Paris"]`, "1h0m0s ago"},
+		{"without the time at which it was asked", func(r *feed.Record) {
+			r.Timestamp = time.Time{}
+		}, "asked", `retry ["Paris"]`, "1m30s ago"},
+		{"by a clock that is fast", func(r *feed.Record) {
+			r.Timestamp = now.Add(time.Hour)
+		}, "asked", `retry ["Paris"]`, "0s ago"},
+		{"by a clock that is slow", func(r *feed.Record) {
+			r.Timestamp, r.TTL = now.Add(-time.Hour), 2*time.Minute
+		}, "asked", `retry ["Paris"]`, "1h0m0s ago"},
 		{"for a key that is none", func(r *feed.Record) {
 			r.Properties = notes.Request{Action: notes.Retry, Key: "Paris"}.Properties(nil)
 		}, "asked", "retry", "1m30s ago"},

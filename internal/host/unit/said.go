@@ -20,7 +20,8 @@ func clock(t, now time.Time) string {
 
 // Held returns the partition keys whose changes are parked until they are released, from a lease.
 func Held(record feed.Record) []string {
-	held, _ := notes.ReadHeld(record.Properties[notes.HeldProperty], notes.Place{Position: record.Position.Token}) // an outdated note has no keys
+	// an outdated note has no keys
+	held, _ := notes.ReadHeld(record.Properties[notes.HeldProperty], notes.Place{Position: record.Position.Token})
 	return held.Keys
 }
 
@@ -42,7 +43,8 @@ func firstOf(keys []string) string {
 
 // setAside returns the partition keys whose changes are read again by key, from a lease.
 func setAside(record feed.Record) []notes.AsideKey {
-	aside, _ := notes.ReadAside(record.Properties[notes.AsideProperty], notes.Place{Position: record.Position.Token}) // an outdated note has no keys
+	// an outdated note has no keys
+	aside, _ := notes.ReadAside(record.Properties[notes.AsideProperty], notes.Place{Position: record.Position.Token})
 	return aside.Keys
 }
 

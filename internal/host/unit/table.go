@@ -74,7 +74,8 @@ func heading(u *Unit) string {
 	case sum.Lag == 0 && !sum.Known:
 		behind = "nobody knows how far behind"
 	case sum.Lag > 0:
-		behind = fmt.Sprintf("%s%s behind, the oldest for %s", mark(sum.Exact, sum.Shared), terminal.Count(sum.Lag, "change"), terminal.Seconds(sum.Waited))
+		behind = fmt.Sprintf("%s%s behind, the oldest for %s", mark(sum.Exact, sum.Shared),
+			terminal.Count(sum.Lag, "change"), terminal.Seconds(sum.Waited))
 	}
 	return fmt.Sprintf("%s on %s: %s, %s, %s", u.Processor, u.Container,
 		terminal.Count(sum.Leases, "lease"), terminal.Count(sum.Instances, "instance"), behind)

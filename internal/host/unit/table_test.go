@@ -22,7 +22,8 @@ func TestAHeadingMarksWhatIsNoCount(t *testing.T) {
 		{false, true, "mailer on orders: 2 leases, 0 instances, ≤7 changes behind, the oldest for 3s"},
 	} {
 		u := &Unit{Processor: "mailer", Container: "orders", Rows: []Row{
-			{Kind: KindLease, Lag: new(int64(4)), Exact: true, Waited: new(3.0)}, {Kind: KindLease, Lag: new(int64(3)), Waited: new(0.0), Exact: c.exact, Shared: c.shared},
+			{Kind: KindLease, Lag: new(int64(4)), Exact: true, Waited: new(3.0)},
+			{Kind: KindLease, Lag: new(int64(3)), Waited: new(0.0), Exact: c.exact, Shared: c.shared},
 		}}
 		if got := heading(u); got != c.want {
 			t.Errorf("got %s, want %s", got, c.want)
@@ -51,10 +52,14 @@ func TestAHeadingSaysWhatIsKnown(t *testing.T) {
 		{[]Row{behind, unknown}, "2 leases, 0 instances, 7 changes behind, the oldest for 3s"},
 		{[]Row{known, replaced}, "2 leases, 0 instances, nothing behind"},
 		{[]Row{behind, behind}, "2 leases, 0 instances, 14 changes behind, the oldest for 3s"},
-		{[]Row{shared, distance}, "2 leases, 0 instances, ~14 changes behind, the oldest for 3s"}, // the shared one is a count
+		// the shared one is a count
+		{[]Row{shared, distance}, "2 leases, 0 instances, ~14 changes behind, the oldest for 3s"},
 		{[]Row{known, {Kind: KindInstance}, {Kind: KindInstance, gone: true}}, "1 lease, 1 instance, nothing behind"},
 	} {
-		if got := heading(&Unit{Processor: "mailer", Container: "orders", Rows: c.rows}); got != "mailer on orders: "+c.want {
+		if got := heading(&Unit{
+			Processor: "mailer", Container: "orders",
+			Rows: c.rows,
+		}); got != "mailer on orders: "+c.want {
 			t.Errorf("got %s, want %s", got, c.want)
 		}
 	}
@@ -63,7 +68,10 @@ func TestAHeadingSaysWhatIsKnown(t *testing.T) {
 // Who reads the states alone must see whether anybody works on a lease.
 func TestTheStateOfALeaseSaysWhetherAnybodyWorksOnIt(t *testing.T) {
 	now := time.Now()
-	held := feed.Record{Kind: feed.KindLease, Token: "-FF", Owner: "one", Epoch: "e1", Expiration: time.Minute, Updated: now}
+	held := feed.Record{
+		Kind: feed.KindLease, Token: "-FF", Owner: "one", Epoch: "e1", Expiration: time.Minute,
+		Updated: now,
+	}
 	for _, tt := range []struct {
 		name  string
 		quiet time.Duration
@@ -72,19 +80,29 @@ func TestTheStateOfALeaseSaysWhetherAnybodyWorksOnIt(t *testing.T) {
 		note  string
 	}{
 		{"at work", 0, func(*feed.Record) {}, "live", ""},
-		{"of a .NET processor that has taken over from us", 0, func(l *feed.Record) { l.Epoch = "" }, "live", "owned by a processor of another make"},
+		{"of a .NET processor that has taken over from us", 0, func(l *feed.Record) {
+			l.Epoch = ""
+		}, "live", "owned by a processor of another make"},
 		{"late, as after a checkpoint", 26 * time.Second, func(*feed.Record) {}, "live", ""},
-		{"frozen", 28 * time.Second, func(*feed.Record) {}, "silent", "its owner has been silent for 28s: others take over in 32s"},
+		{
+			"frozen", 28 * time.Second, func(*feed.Record) {}, "silent",
+			"its owner has been silent for 28s: others take over in 32s",
+		},
 		{"dead", 61 * time.Second, func(*feed.Record) {}, "expired", "expired: its owner has been silent for 1m1s"},
-		{"of a .NET processor that is dead", 61 * time.Second, func(l *feed.Record) { l.Epoch, l.Expiration = "", 0 }, "expired", ""},
+		{"of a .NET processor that is dead", 61 * time.Second, func(l *feed.Record) {
+			l.Epoch, l.Expiration = "", 0
+		}, "expired", ""},
 		{"free", 0, func(l *feed.Record) { l.Owner, l.Epoch = "", "" }, "free", ""},
 		{"spoilt", 0, func(l *feed.Record) { l.Err = feed.ErrBadLease }, "broken", "not a lease document"},
-		{"splitting, and its owner is dead", time.Hour, func(l *feed.Record) { l.State = feed.StateSplitting }, "splitting", "expired"},
+		{"splitting, and its owner is dead", time.Hour, func(l *feed.Record) {
+			l.State = feed.StateSplitting
+		}, "splitting", "expired"},
 		{"retired", time.Hour, func(l *feed.Record) { l.State = feed.StateRetired }, "retired", ""},
 	} {
 		record := held
 		tt.edit(&record)
-		if r := describe(record, now.Add(tt.quiet)); r.State != tt.want || !strings.Contains(strings.Join(r.Notes, "; "), tt.note) {
+		if r := describe(record, now.Add(tt.quiet)); r.State != tt.want ||
+			!strings.Contains(strings.Join(r.Notes, "; "), tt.note) {
 			t.Errorf("%s: %s, %q, want %s, %q", tt.name, r.State, r.Notes, tt.want, tt.note)
 		}
 	}
@@ -97,7 +115,10 @@ func TestALagThatIsNotKnownIsNull(t *testing.T) {
 		want string
 	}{
 		{Row{Kind: KindLease}, `{"kind":"lease","written_seconds_ago":0,"lag":null,"lag_seconds":null}`},
-		{Row{Kind: KindLease, Lag: new(int64(0)), Waited: new(0.0)}, `{"kind":"lease","written_seconds_ago":0,"lag":0,"lag_seconds":0}`},
+		{
+			Row{Kind: KindLease, Lag: new(int64(0)), Waited: new(0.0)},
+			`{"kind":"lease","written_seconds_ago":0,"lag":0,"lag_seconds":0}`,
+		},
 		{Row{Kind: KindInstance}, `{"kind":"instance","written_seconds_ago":0}`},
 		{Row{Kind: KindInstance, State: "live", Position: "5"}, `{"kind":"instance","written_seconds_ago":0}`},
 	} {
@@ -110,9 +131,15 @@ func TestALagThatIsNotKnownIsNull(t *testing.T) {
 func TestTheTableOfAUnit(t *testing.T) {
 	units := []Unit{
 		{Processor: "mailer", Container: "orders", Rows: []Row{
-			{Kind: KindLease, Lease: "-FF", Range: "-FF", Owner: "one", Position: "5", State: "live", Lag: new(int64(4)), Waited: new(0.0), Exact: true},
+			{
+				Kind: KindLease, Lease: "-FF", Range: "-FF", Owner: "one", Position: "5", State: "live",
+				Lag: new(int64(4)), Waited: new(0.0), Exact: true,
+			},
 			{Kind: KindInstance, Owner: "one"},
-			{Kind: KindLease, Lease: "0", Range: "-1F", State: "free", Position: "5", Lag: new(int64(3)), Waited: new(0.0)},
+			{
+				Kind: KindLease, Lease: "0", Range: "-1F", State: "free", Position: "5", Lag: new(int64(3)),
+				Waited: new(0.0),
+			},
 			{Kind: KindInstance, Owner: "two", gone: true},
 		}},
 		{Rows: []Row{{Kind: KindDocument, ID: "note", Notes: []string{"no lease"}}}},
@@ -125,8 +152,7 @@ func TestTheTableOfAUnit(t *testing.T) {
 		"  LEASE    OWNER  WRITTEN  POSITION  LAG  WAITED  STATE  ATTEMPTS  NOTE\n" +
 		"  -FF      one    0s ago   5         4    0s      live   0         \n" +
 		"  0 (-1F)  -      0s ago   5         ~3   0s      free   0         \n" +
-		"\ndocuments of no unit in this store\n" +
-		"  DOCUMENT  OWNER  NOTE\n" +
+		"\ndocuments of no unit in this store\n  DOCUMENT  OWNER  NOTE\n" +
 		"  note      -      no lease\n"
 	if table.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", table.String(), want)
@@ -159,12 +185,16 @@ func TestNobodyWorksOnALeaseThatWasReplacedOrIsBroken(t *testing.T) {
 	now := time.Now()
 	free := feed.Record{Kind: feed.KindLease, Token: "-1F", Updated: now}
 	for name, other := range map[string]feed.Record{
-		"replaced": {Kind: feed.KindLease, Token: "-FF", Owner: "one", Epoch: "e1", Updated: now, State: feed.StateRetired},
-		"broken":   {Kind: feed.KindLease, Token: "-FF", Owner: "one", Epoch: "e1", Updated: now, Err: feed.ErrBadLease},
+		"replaced": {
+			Kind: feed.KindLease, Token: "-FF", Owner: "one", Epoch: "e1", Updated: now,
+			State: feed.StateRetired,
+		},
+		"broken": {Kind: feed.KindLease, Token: "-FF", Owner: "one", Epoch: "e1", Updated: now, Err: feed.ErrBadLease},
 	} {
 		u := &Unit{Rows: []Row{describe(free, now), describe(other, now)}}
 		u.Rows[0].Lag = new(int64(2))
-		if u.noteEnded(); u.Rows[0].State != stateStopped || u.Rows[0].Notes[0] != "stopped: no instance runs, ~2 changes are waiting" {
+		if u.noteEnded(); u.Rows[0].State != stateStopped ||
+			u.Rows[0].Notes[0] != "stopped: no instance runs, ~2 changes are waiting" {
 			t.Errorf("beside one that is %s: %s, %q", name, u.Rows[0].State, u.Rows[0].Notes)
 		}
 	}

@@ -156,7 +156,8 @@ func stray(doc feed.Change, suffixes []suffix) Row {
 		return ok && strings.HasSuffix(prefix, "_"+rids)
 	}
 	if slices.ContainsFunc(suffixes, elsewhere) {
-		r.note("a lease of a unit that has its containers from another address, whose host is in the id: look from there")
+		r.note("a lease of a unit that has its containers from another address, whose host is in the id: look " +
+			"from there")
 	} else {
 		r.note("a lease, but of a container that is not in this store")
 	}
@@ -164,7 +165,9 @@ func stray(doc feed.Change, suffixes []suffix) Row {
 }
 
 // readUnit reads the records of a unit.
-func readUnit(ctx context.Context, leases *place.Container, processor string, monitored *place.Container) (*Unit, error) {
+func readUnit(ctx context.Context, leases *place.Container, processor string, monitored *place.Container) (*Unit,
+	error,
+) {
 	store, err := OpenStore(ctx, leases, processor, monitored)
 	if err != nil {
 		return nil, err
@@ -174,7 +177,9 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 		return nil, err
 	}
 	u := &Unit{Processor: processor, Container: monitored.Address.Name(), store: store}
-	markers := slices.DeleteFunc(slices.Clone(records), func(record feed.Record) bool { return record.Kind != feed.KindInfo })
+	markers := slices.DeleteFunc(slices.Clone(records), func(record feed.Record) bool {
+		return record.Kind != feed.KindInfo
+	})
 	for _, record := range records {
 		r := describe(record, now)
 		switch record.Kind {
@@ -200,7 +205,8 @@ func readUnit(ctx context.Context, leases *place.Container, processor string, mo
 	u.noteOverlaps()
 	// Sorted by their ranges, so that a hole stands at the right place.
 	slices.SortStableFunc(u.Rows, func(a, b Row) int {
-		return cmp.Or(strings.Compare(a.record.Range.Min, b.record.Range.Min), strings.Compare(a.record.Range.Max, b.record.Range.Max))
+		return cmp.Or(strings.Compare(a.record.Range.Min, b.record.Range.Min),
+			strings.Compare(a.record.Range.Max, b.record.Range.Max))
 	})
 	for i := range u.Rows {
 		u.Rows[i].Processor, u.Rows[i].Container = u.Processor, u.Container
@@ -226,7 +232,10 @@ func (r *Row) addLag(ctx context.Context, source feed.Source, markers []feed.Rec
 	if errors.Is(record.Err, leasedoc.ErrJava) {
 		record.Err = nil // range and position are readable, and an estimate needs no more
 	}
-	lags, err := changefeed.Estimate(ctx, source, few{records: append(markers[:len(markers):len(markers)], record), now: now})
+	lags, err := changefeed.Estimate(ctx, source, few{
+		records: append(markers[:len(markers):len(markers)], record),
+		now:     now,
+	})
 	if err == nil && len(lags) > 0 {
 		err = lags[0].Err
 	}
@@ -306,10 +315,11 @@ type Sum struct {
 	Leases    int
 	Instances int // at work
 	Lag       int64
-	Exact     bool    // lag is a count
-	Shared    bool    // lag is an upper bound, because leases share a partition; if false and not exact, lag is a distance of LSNs
-	Known     bool    // lag includes all leases
-	Waited    float64 // seconds that the oldest pending change has waited
+	Exact     bool // lag is a count
+	// lag is an upper bound, because leases share a partition; if false and not exact, lag is a distance of LSNs
+	Shared bool
+	Known  bool    // lag includes all leases
+	Waited float64 // seconds that the oldest pending change has waited
 }
 
 // Sums adds the rows up.

@@ -32,10 +32,12 @@ func newOffice(t *testing.T) office {
 	}
 	t.Cleanup(func() { db.Close() })
 	o := office{db: db}
-	if o.monitored, err = db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "orders", Paths: []string{"/id"}}); err != nil {
+	if o.monitored, err = db.CreateContainer(t.Context(),
+		docstore.ContainerSpec{ID: "orders", Paths: []string{"/id"}}); err != nil {
 		t.Fatal(err)
 	}
-	if o.leases, err = db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}}); err != nil {
+	if o.leases, err = db.CreateContainer(t.Context(),
+		docstore.ContainerSpec{ID: "leases", Paths: []string{"/id"}}); err != nil {
 		t.Fatal(err)
 	}
 	if o.store, err = docstore.NewLeases(t.Context(), o.leases, "mailer", o.monitored); err != nil {
@@ -80,7 +82,8 @@ func (o office) list(t *testing.T, leases *docstore.Container) ([]Unit, error) {
 	for _, c := range o.db.Containers() {
 		all = append(all, place.Stored(c, place.Address{Container: c.ID(), Database: c.Database()}))
 	}
-	return List(t.Context(), place.Stored(leases, place.Address{Container: leases.ID(), Database: leases.Database()}), all)
+	return List(t.Context(), place.Stored(leases, place.Address{Container: leases.ID(), Database: leases.Database()}),
+		all)
 }
 
 func (o office) survey(t *testing.T) []Unit {
@@ -131,11 +134,15 @@ func TestWhatIsOddAboutALeaseIsNoted(t *testing.T) {
 			o.lease(t, "-3F", nil)
 			o.lease(t, "1F-2F", nil)
 		}, "keys in both are handled twice\nlease 1F-2F1F-2F: overlaps"},
-		{"splitting", func(t *testing.T, o office) {
-			o.lease(t, "-FF", func(l *feed.Record) { l.State = feed.StateSplitting })
-			o.lease(t, "-1F", nil)
-			o.lease(t, "1F-FF", nil)
-		}, "lease -1F-1F: \nlease -FF-FF: its partition was split: its owner makes the leases that replace it\nlease 1F-FF1F-FF: \n"},
+		{
+			"splitting", func(t *testing.T, o office) {
+				o.lease(t, "-FF", func(l *feed.Record) { l.State = feed.StateSplitting })
+				o.lease(t, "-1F", nil)
+				o.lease(t, "1F-FF", nil)
+			},
+			"lease -1F-1F: \nlease -FF-FF: its partition was split: its owner makes the leases that replace " +
+				"it\nlease 1F-FF1F-FF: \n",
+		},
 		{"retired", func(t *testing.T, o office) {
 			o.lease(t, "-FF", func(l *feed.Record) { l.State = feed.StateRetired })
 			o.lease(t, "-1F", nil)
@@ -152,11 +159,18 @@ func TestWhatIsOddAboutALeaseIsNoted(t *testing.T) {
 		{"too old", func(t *testing.T, o office) {
 			o.lease(t, "-FF", func(l *feed.Record) { l.Mode = feed.AllVersionsAndDeletes })
 		}, "lag unknown: "},
-		{"without a position", func(t *testing.T, o office) {
-			o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..0","version":0,"LeaseToken":"0","Owner":null,"ContinuationToken":null}`, o.store.Prefix()))
-		}, "lease 0: stopped: no instance runs; lag unknown: it has no position, and nothing says where its unit began"},
+		{
+			"without a position", func(t *testing.T, o office) {
+				o.put(t, o.leases,
+					fmt.Sprintf(`{"id":"%s..0","version":0,"LeaseToken":"0","Owner":null,"ContinuationToken":null}`,
+						o.store.Prefix()))
+			},
+			"lease 0: stopped: no instance runs; lag unknown: it has no position, and nothing says where its " +
+				"unit began",
+		},
 		{"of an older Java processor", func(t *testing.T, o office) {
-			o.put(t, o.leases, `{"id":"mailerlocalhost_default_orders..0","LeaseToken":"0","ContinuationToken":"\"1\"","Owner":null}`)
+			o.put(t, o.leases,
+				`{"id":"mailerlocalhost_default_orders..0","LeaseToken":"0","ContinuationToken":"\"1\"","Owner":null}`)
 		}, "lease 0-FF: not a lease document that this processor can write: it is a Java processor's\n"},
 		{"a second set", func(t *testing.T, o office) {
 			o.lease(t, "-FF", nil)
@@ -186,7 +200,8 @@ func TestALeaseSaysWhatItHolds(t *testing.T) {
 			r.Properties = map[string]string{"changefeed.held": `{"at":"` + at + `","keys":["[\"a\"]","[\"b\"]"]}`}
 		})
 	}
-	if got := notesOf(o.survey(t)); strings.Count(got, "partition keys held") != 1 || !strings.Contains(got, `partition keys held: 2, ["a"] ["b"]: see changefeed dlq list`) {
+	if got := notesOf(o.survey(t)); strings.Count(got, "partition keys held") != 1 ||
+		!strings.Contains(got, `partition keys held: 2, ["a"] ["b"]: see changefeed dlq list`) {
 		t.Errorf("the notes are %s", got)
 	}
 	for _, r := range o.survey(t)[0].Rows {
@@ -200,7 +215,10 @@ func TestALeaseSaysWhatItHolds(t *testing.T) {
 // changes the old position had passed.
 func TestALeaseSaysWhatItHasSetAside(t *testing.T) {
 	o := newOffice(t)
-	aside := notes.Aside{At: "5", Keys: []notes.AsideKey{{Key: `["a"]`, From: "3", LSN: 4, Passed: true}, {Key: `["b"]`, From: "5", LSN: 6}}}
+	aside := notes.Aside{At: "5", Keys: []notes.AsideKey{
+		{Key: `["a"]`, From: "3", LSN: 4, Passed: true},
+		{Key: `["b"]`, From: "5", LSN: 6},
+	}}
 	for part, at := range map[string]string{"-1F": "5", "1F-2F": "6", "2F-FF": "5"} {
 		o.lease(t, part, func(r *feed.Record) {
 			r.Position = feed.Position{Token: at}
@@ -217,7 +235,8 @@ func TestALeaseSaysWhatItHasSetAside(t *testing.T) {
 			t.Fatal(err)
 		}
 		note := fmt.Sprintf("partition keys set aside, to be read again: %d", r.SetAside)
-		if n := want[r.Lease]; r.SetAside != n || slices.Contains(r.Notes, note) != (n > 0) || strings.Contains(string(text), fmt.Sprintf(`"set_aside":%d`, n)) != (n > 0) {
+		if n := want[r.Lease]; r.SetAside != n || slices.Contains(r.Notes, note) != (n > 0) ||
+			strings.Contains(string(text), fmt.Sprintf(`"set_aside":%d`, n)) != (n > 0) {
 			t.Errorf("lease %s has %d keys set aside, want %d: %s", r.Lease, r.SetAside, n, text)
 		}
 	}
@@ -235,18 +254,34 @@ func TestALeaseSaysSinceWhenThereIsAnOutage(t *testing.T) {
 		json  string
 	}{
 		{"now", func(*feed.Record) {}, since, "outage since 12:03:11", "2026-03-04T12:03:11Z"},
-		{"since yesterday", func(*feed.Record) {}, since.Add(-24 * time.Hour), "outage since 2026-03-03 12:03:11", "2026-03-03T12:03:11Z"},
-		{"for days", func(*feed.Record) {}, since.Add(-48 * time.Hour), "outage since 2026-03-02 12:03:11", "2026-03-02T12:03:11Z"},
+		{
+			"since yesterday", func(*feed.Record) {}, since.Add(-24 * time.Hour), "outage since 2026-03-03 12:03:11",
+			"2026-03-03T12:03:11Z",
+		},
+		{
+			"for days", func(*feed.Record) {}, since.Add(-48 * time.Hour), "outage since 2026-03-02 12:03:11",
+			"2026-03-02T12:03:11Z",
+		},
 		{"none", func(*feed.Record) {}, time.Time{}, "", ""},
-		{"of an owner that has stopped", func(r *feed.Record) { r.Owner, r.Epoch = "", "" }, since, "free: nobody works on it", ""},
-		{"of an owner that is silent", func(r *feed.Record) { r.Updated = now.Add(-5 * time.Minute) }, since, "expired: its owner has been silent for 5m0s, 1m0s are allowed", ""},
-		{"before another processor", func(r *feed.Record) { r.Epoch = "" }, since, "owned by a processor of another make", ""},
+		{"of an owner that has stopped", func(r *feed.Record) {
+			r.Owner, r.Epoch = "", ""
+		}, since, "free: nobody works on it", ""},
+		{"of an owner that is silent", func(r *feed.Record) {
+			r.Updated = now.Add(-5 * time.Minute)
+		}, since, "expired: its owner has been silent for 5m0s, 1m0s are allowed", ""},
+		{"before another processor", func(r *feed.Record) {
+			r.Epoch = ""
+		}, since, "owned by a processor of another make", ""},
 	} {
-		l := feed.Record{Kind: feed.KindLease, Owner: "one", Epoch: "e1", Updated: now, Properties: map[string]string{notes.OutageProperty: notes.Outage(c.at)}}
+		l := feed.Record{
+			Kind: feed.KindLease, Owner: "one", Epoch: "e1", Updated: now,
+			Properties: map[string]string{notes.OutageProperty: notes.Outage(c.at)},
+		}
 		c.edit(&l)
 		r := describe(l, now)
 		text, err := json.Marshal(r)
-		if got := strings.Join(r.Notes, "; "); err != nil || got != c.notes || r.Outage != c.json || strings.Contains(string(text), "outage_since") != (c.json != "") {
+		if got := strings.Join(r.Notes, "; "); err != nil || got != c.notes || r.Outage != c.json ||
+			strings.Contains(string(text), "outage_since") != (c.json != "") {
 			t.Errorf("%s: %q, %s; want %q, %s", c.name, got, text, c.notes, c.json)
 		}
 	}
@@ -255,7 +290,8 @@ func TestALeaseSaysSinceWhenThereIsAnOutage(t *testing.T) {
 func TestALeaseOfASilentOwnerIsExpired(t *testing.T) {
 	now := time.Now()
 	l := feed.Record{Kind: feed.KindLease, Owner: "one", Epoch: "e1", Updated: now.Add(-2 * time.Minute)}
-	if got := describe(l, now).Notes; len(got) != 1 || got[0] != "expired: its owner has been silent for 2m0s, 1m0s are allowed" {
+	if got := describe(l, now).Notes; len(got) != 1 ||
+		got[0] != "expired: its owner has been silent for 2m0s, 1m0s are allowed" {
 		t.Errorf("got notes %q, want that it is expired", got)
 	}
 	l.Expiration = 5 * time.Minute
@@ -276,15 +312,27 @@ func TestAUnitWhoseInstancesHaveEndedIsStopped(t *testing.T) {
 			note string
 		}{
 			{"nobody has worked yet", nil, free, "stopped", "stopped: no instance runs, 4 changes are waiting"},
-			{"ended", func(l *feed.Record) { l.State = feed.StateRetired }, free, "stopped", "stopped: no instance runs, 4 changes are waiting"},
+			{"ended", func(l *feed.Record) {
+				l.State = feed.StateRetired
+			}, free, "stopped", "stopped: no instance runs, 4 changes are waiting"},
 			{"at work", func(*feed.Record) {}, free, "free", "free: nobody works on it"},
-			{"another processor at work", nil, func(l *feed.Record) { l.Epoch = "" }, "free", "free: nobody works on it"},
-			{"its neighbour's owner has died", nil, func(l *feed.Record) { l.Expiration = time.Nanosecond }, "stopped", "stopped: no instance runs, 4 changes are waiting"},
-			{"nothing is waiting", nil, func(l *feed.Record) { free(l); l.State = feed.StateRetired }, "stopped", "stopped: no instance runs, nothing is waiting"},
+			{"another processor at work", nil, func(l *feed.Record) {
+				l.Epoch = ""
+			}, "free", "free: nobody works on it"},
+			{"its neighbour's owner has died", nil, func(l *feed.Record) {
+				l.Expiration = time.Nanosecond
+			}, "stopped", "stopped: no instance runs, 4 changes are waiting"},
+			{"nothing is waiting", nil, func(l *feed.Record) {
+				free(l)
+				l.State = feed.StateRetired
+			}, "stopped", "stopped: no instance runs, nothing is waiting"},
 		} {
 			o := newOffice(t)
 			if tt.host != nil {
-				l := feed.Record{Kind: feed.KindHost, Token: "one/e1", Owner: "one", Epoch: "e1", Version: 1, Expiration: time.Minute}
+				l := feed.Record{
+					Kind: feed.KindHost, Token: "one/e1", Owner: "one", Epoch: "e1", Version: 1,
+					Expiration: time.Minute,
+				}
 				tt.host(&l)
 				if _, err := o.store.Create(t.Context(), l); err != nil {
 					t.Fatal(err)
@@ -314,7 +362,10 @@ func TestInstancesThatAreGoneAreNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t)
 		host := func(name string, edit func(*feed.Record)) {
-			l := feed.Record{Kind: feed.KindHost, Token: name + "/e1", Owner: name, Epoch: "e1", Version: 1, Expiration: time.Minute}
+			l := feed.Record{
+				Kind: feed.KindHost, Token: name + "/e1", Owner: name, Epoch: "e1", Version: 1,
+				Expiration: time.Minute,
+			}
 			edit(&l)
 			if _, err := o.store.Create(t.Context(), l); err != nil {
 				t.Fatal(err)
@@ -347,7 +398,10 @@ func TestRecordsOfALaterVersionAreNoLeasesAndGoWithTheirUnit(t *testing.T) {
 		if got := units[0].Sums(); got.Leases != 1 || got.Known {
 			t.Errorf("got %+v, want one lease whose lag is not known", got)
 		}
-		for _, want := range []string{`state "paused" belongs to a later version`, `document : a record of kind "control"`, `document -FF: a record of kind "held"`} {
+		for _, want := range []string{
+			`state "paused" belongs to a later version`,
+			`document : a record of kind "control"`, `document -FF: a record of kind "held"`,
+		} {
 			if got := notesOf(units); !strings.Contains(got, want) {
 				t.Errorf("got %s, want %q", got, want)
 			}
@@ -363,7 +417,9 @@ func TestRecordsOfALaterVersionAreNoLeasesAndGoWithTheirUnit(t *testing.T) {
 
 func TestTheLagOfALeaseOnAPartitionIsKnown(t *testing.T) {
 	o := newOffice(t)
-	o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..0","version":0,"LeaseToken":"0","Owner":"dotnet","ContinuationToken":"\"3\""}`, o.store.Prefix()))
+	o.put(t, o.leases,
+		fmt.Sprintf(`{"id":"%s..0","version":0,"LeaseToken":"0","Owner":"dotnet","ContinuationToken":"\"3\""}`,
+			o.store.Prefix()))
 	row := o.survey(t)[0].Rows[0]
 	if row.Lag == nil || *row.Lag != 2 && *row.Lag != 1 || row.Range != "-FF" || row.Lease != "0" {
 		t.Errorf("got lag %v of range %q, want that of the whole partition", row.Lag, row.Range)
@@ -374,7 +430,8 @@ func TestDocumentsOfNoUnitAreShown(t *testing.T) {
 	o := newOffice(t)
 	o.lease(t, "-FF", nil)
 	o.put(t, o.leases, `{"id":"mailerhost_AAAA_BBBB..-FF","Owner":"two"}`)
-	o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..-FF","Owner":"three"}`, strings.Replace(o.store.Prefix(), "localhost", "shop.example", 1)))
+	o.put(t, o.leases, fmt.Sprintf(`{"id":"%s..-FF","Owner":"three"}`, strings.Replace(o.store.Prefix(), "localhost",
+		"shop.example", 1)))
 	o.put(t, o.leases, `{"id":"note"}`)
 	var units []Unit
 	o.put(t, o.leases, fmt.Sprintf(`{"id":"%s-old"}`, o.store.Prefix())) // begins like the records of a unit
@@ -383,7 +440,8 @@ func TestDocumentsOfNoUnitAreShown(t *testing.T) {
 		t.Fatalf("got %d units, want that of the lease and one of strays", len(units))
 	}
 	for i, want := range []string{
-		"a lease, but of a container that is not in this store", "a lease of a unit that has its containers from another address",
+		"a lease, but of a container that is not in this store",
+		"a lease of a unit that has its containers from another address",
 		"no lease of a container", "no lease of a container",
 	} {
 		got := strings.Join(units[1].Rows[i].Notes, "; ")
@@ -405,7 +463,8 @@ func TestRowsAreObjectsWithoutWhatHasNoMeaning(t *testing.T) {
 		}
 		texts = append(texts, string(text))
 	}
-	if len(texts) != 2 || !strings.Contains(texts[0], `"kind":"lease"`) || !strings.Contains(texts[0], `"position":"`) ||
+	if len(texts) != 2 || !strings.Contains(texts[0], `"kind":"lease"`) ||
+		!strings.Contains(texts[0], `"position":"`) ||
 		!strings.Contains(texts[1], `"kind":"hole"`) || strings.Contains(texts[1], `"position"`) {
 		t.Errorf("got %q, want a lease and a hole, which has no position", texts)
 	}
@@ -418,7 +477,8 @@ func TestUnitsOfOneNameAreSeveral(t *testing.T) {
 	for _, name := range []string{"orders", "bills", "cards", "desks", "events"} {
 		other := o
 		if name != "orders" {
-			if other.monitored, err = o.db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: name, Paths: []string{"/id"}}); err != nil {
+			if other.monitored, err = o.db.CreateContainer(t.Context(),
+				docstore.ContainerSpec{ID: name, Paths: []string{"/id"}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -445,8 +505,8 @@ func TestUnitsOfOneNameAreSeveral(t *testing.T) {
 	}
 }
 
-// A source that does not count has the LSNs of a whole partition, so what two leases of it lag behind is an upper bound, if it
-// is too much to be read.
+// A source that does not count has the LSNs of a whole partition, so what two leases of it lag behind is an upper
+// bound, if it is too much to be read.
 func TestALagOfAPartOfAPartitionIsAnUpperBound(t *testing.T) {
 	o := newOffice(t)
 	for i := range 1500 {
@@ -457,7 +517,10 @@ func TestALagOfAPartOfAPartitionIsAnUpperBound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		record := feed.Record{Kind: feed.KindLease, ID: part, Token: part, Range: r, Version: 1, Position: feed.At(`"1"`)}
+		record := feed.Record{
+			Kind: feed.KindLease, ID: part, Token: part, Range: r, Version: 1,
+			Position: feed.At(`"1"`),
+		}
 		row := describe(record, time.Now())
 		row.addLag(t.Context(), struct{ feed.Source }{o.monitored}, nil, time.Now())
 		if row.Lag == nil || row.Exact || row.Shared != want {

@@ -103,7 +103,10 @@ type shares struct {
 }
 
 func newShares(alive []Owner, most map[Owner]int, leases []Lease) *shares {
-	s := &shares{leases: leases, most: most, owners: slices.Clone(alive), foreign: map[Owner]bool{}, owned: map[Owner][]int{}}
+	s := &shares{
+		leases: leases, most: most, owners: slices.Clone(alive), foreign: map[Owner]bool{},
+		owned: map[Owner][]int{},
+	}
 	counted := 0
 	for i, l := range leases {
 		switch {

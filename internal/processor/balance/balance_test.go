@@ -81,11 +81,46 @@ func TestBalanceCases(t *testing.T) {
 		{"no leases", []string{"a"}, nil, 0, map[string]int{}, 0},
 		{"one host takes all free leases at once", []string{"a"}, nil, 100, map[string]int{"a": 100}, 100},
 		{"two hosts share free leases", []string{"a", "b"}, nil, 9, map[string]int{"a": 5, "b": 4}, 9},
-		{"a newcomer is given half", []string{"a", "b"}, map[string]int{"a": 100}, 100, map[string]int{"a": 50, "b": 50}, 50},
-		{"nothing moves when quotas hold", []string{"a", "b"}, map[string]int{"a": 4, "b": 5}, 9, map[string]int{"a": 4, "b": 5}, 0},
-		{"more hosts than leases", []string{"a", "b", "c"}, map[string]int{"a": 2}, 2, map[string]int{"a": 1, "b": 1}, 1},
-		{"a foreign owner is a worker and is stolen from", []string{"a"}, map[string]int{foreign: 10}, 10, map[string]int{foreign: 5, "a": 5}, 5},
-		{"a foreign owner below its quota is left to itself", []string{"a"}, map[string]int{"a": 5, foreign: 5}, 10, map[string]int{"a": 5, foreign: 5}, 0},
+		{
+			"a newcomer is given half",
+			[]string{"a", "b"},
+			map[string]int{"a": 100},
+			100,
+			map[string]int{"a": 50, "b": 50},
+			50,
+		},
+		{
+			"nothing moves when quotas hold",
+			[]string{"a", "b"},
+			map[string]int{"a": 4, "b": 5},
+			9,
+			map[string]int{"a": 4, "b": 5},
+			0,
+		},
+		{
+			"more hosts than leases",
+			[]string{"a", "b", "c"},
+			map[string]int{"a": 2},
+			2,
+			map[string]int{"a": 1, "b": 1},
+			1,
+		},
+		{
+			"a foreign owner is a worker and is stolen from",
+			[]string{"a"},
+			map[string]int{foreign: 10},
+			10,
+			map[string]int{foreign: 5, "a": 5},
+			5,
+		},
+		{
+			"a foreign owner below its quota is left to itself",
+			[]string{"a"},
+			map[string]int{"a": 5, foreign: 5},
+			10,
+			map[string]int{"a": 5, foreign: 5},
+			0,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFleet(c.total, c.hosts...)
@@ -274,8 +309,8 @@ func TestNobodyHasNoShare(t *testing.T) {
 	}
 }
 
-// A listing has its own order, and a machine that restarts a process in time has two of one name: instances come to the same
-// plan all the same.
+// A listing has its own order, and a machine that restarts a process in time has two of one name: instances come to the
+// same plan all the same.
 func TestAPlanDependsOnNoOrder(t *testing.T) {
 	for leases := range 12 {
 		f := newFleet(leases, "a", "b", "c")
@@ -305,7 +340,8 @@ func TestTheDeadHaveNoShare(t *testing.T) {
 	for i, o := range []Owner{dead, dead, dead, net} {
 		leases = append(leases, Lease{Token: fmt.Sprint(i), Owner: o})
 	}
-	if s := newShares([]Owner{me}, nil, leases); !slices.Equal(s.owners, []Owner{me, net}) || s.foreign[dead] || !s.foreign[net] {
+	if s := newShares([]Owner{me}, nil, leases); !slices.Equal(s.owners, []Owner{me, net}) || s.foreign[dead] ||
+		!s.foreign[net] {
 		t.Errorf("owners %v, foreign %v", s.owners, s.foreign)
 	}
 	if p := Compute(me, []Owner{me}, nil, leases); len(p.Steal) != 0 {
@@ -361,7 +397,8 @@ func TestLimitsAreKept(t *testing.T) {
 			got = append(got, counts[o])
 		}
 		unowned := Compute(f.alive[0], f.alive, f.most, f.leases).Unowned
-		if sorted := slices.Sorted(slices.Values(got)); !slices.Equal(sorted, slices.Sorted(slices.Values(c.want))) || unowned != c.unowned {
+		if sorted := slices.Sorted(slices.Values(got)); !slices.Equal(sorted, slices.Sorted(slices.Values(c.want))) ||
+			unowned != c.unowned {
 			t.Errorf("%+v: got %v, %d without an owner", c, got, unowned)
 		}
 		for i := range f.leases {

@@ -85,7 +85,9 @@ func (w *world) putLetter(b *Batch) {
 	c.parked, c.finished = true, true
 	w.box = slices.DeleteFunc(w.box, func(o letter) bool { return o.name == l.name })
 	w.box = append(w.box, l)
-	slices.SortFunc(w.box, func(a, b letter) int { return cmp.Or(cmp.Compare(a.lsn, b.lsn), cmp.Compare(a.name, b.name)) })
+	slices.SortFunc(w.box, func(a, b letter) int {
+		return cmp.Or(cmp.Compare(a.lsn, b.lsn), cmp.Compare(a.name, b.name))
+	})
 	if !l.held && w.set.rules.HoldKeys {
 		if since, held := w.held[l.key]; !held || l.lsn < since {
 			w.held[l.key] = l.lsn
@@ -198,7 +200,10 @@ func (w *world) failure(b *Batch, how outcome) Failure {
 			f.Left = append(f.Left, &Part{Changes: []int{i}, Err: errHandler, Hopeless: i == 0})
 		}
 	case apart:
-		f.Left = []*Part{{Changes: places(last), Err: errHandler}, {Changes: []int{last}, Err: errHandler, Hopeless: true}}
+		f.Left = []*Part{
+			{Changes: places(last), Err: errHandler},
+			{Changes: []int{last}, Err: errHandler, Hopeless: true},
+		}
 	case items:
 		// The one has failed, what follows of its key was not tried, and the rest is done.
 		f.Left = []*Part{{Changes: []int{bad}, Err: errHandler}}
@@ -238,7 +243,8 @@ func (w *world) confirm(i int) {
 	}
 	last := b.Changes[len(b.Changes)-1]
 	for _, c := range w.all {
-		if c.handled && c.lsn <= last.LSN && (w.set.rules.Concurrency <= 1 || w.set.rules.InOrder || w.hasKey(b, c.key)) {
+		if c.handled && c.lsn <= last.LSN && (w.set.rules.Concurrency <= 1 || w.set.rules.InOrder ||
+			w.hasKey(b, c.key)) {
 			c.done = true
 		}
 	}

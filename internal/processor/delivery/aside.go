@@ -10,10 +10,10 @@ import (
 
 // How a key is set aside
 //
-// The changes behind a change that fails, is stuck in the handler or cannot be parked are forgotten, and so are those that
-// come of its key: the lease has the key, and from where it continues. When what was before them is settled, the key is
-// read again, page by page, and each page is handled like any other. Once the reads by key have come as far as the feed,
-// the key's changes come from the feed again:
+// The changes behind a change that fails, is stuck in the handler or cannot be parked are forgotten, and so are those
+// that come of its key: the lease has the key, and from where it continues. When what was before them is settled, the
+// key is read again, page by page, and each page is handled like any other. Once the reads by key have come as far as
+// the feed, the key's changes come from the feed again:
 //
 //	1  the key is behind: what the feed has of it is dropped, and its LSN noted
 //	2  a page of the key is read when nothing of the key is in memory any more
@@ -75,7 +75,10 @@ func (l *lane) setAside(e *Engine) {
 		if l.aside.state == notAside {
 			e.asides.lanes = append(e.asides.lanes, l)
 		}
-		l.aside = aside{state: behind, from: e.feed.read, after: max(l.aside.after, e.feed.last), dropped: l.aside.dropped, restored: l.aside.restored, passed: l.aside.passed}
+		l.aside = aside{
+			state: behind, from: e.feed.read, after: max(l.aside.after, e.feed.last),
+			dropped: l.aside.dropped, restored: l.aside.restored, passed: l.aside.passed,
+		}
 		e.asides.add(l.key)
 		e.reportKey(l.key, BecameAside)
 	}
@@ -96,7 +99,9 @@ func (l *lane) setAside(e *Engine) {
 		}
 	}
 	e.lanes.queued -= len(forgotten)
-	l.tried = slices.Concat(runsOf(forgotten, e.rules.Name), slices.DeleteFunc(l.tried, func(r notes.Run) bool { return r.To <= l.aside.after }))
+	l.tried = slices.Concat(runsOf(forgotten, e.rules.Name), slices.DeleteFunc(l.tried, func(r notes.Run) bool {
+		return r.To <= l.aside.after
+	}))
 	for _, c := range forgotten {
 		c.left = true
 		c.settle(e)
@@ -106,8 +111,8 @@ func (l *lane) setAside(e *Engine) {
 	l.advance(e)
 }
 
-// splitWaiting returns what stays in memory of what waits in a lane that is set aside, and what is forgotten. Changes of a
-// transaction that has begun stay: reading is by LSN, so the others of the transaction would come again.
+// splitWaiting returns what stays in memory of what waits in a lane that is set aside, and what is forgotten. Changes
+// of a transaction that has begun stay: reading is by LSN, so the others of the transaction would come again.
 func (l *lane) splitWaiting() (kept, forgotten []*Change) {
 	n, begun := 0, l.lastInLine()
 	if len(l.waiting) > 0 && l.waiting[0].fraction == isCut { // others of its transaction may be done
@@ -130,8 +135,8 @@ func (l *lane) lastInLine() (lsn int64) {
 	return lsn
 }
 
-// releaseHandled has the position wait no longer for changes of a key that are not confirmed: from now on the lease says of
-// the key alone from where it continues.
+// releaseHandled has the position wait no longer for changes of a key that are not confirmed: from now on the lease
+// says of the key alone from where it continues.
 func (l *lane) releaseHandled(e *Engine) {
 	if !e.rules.ByHand {
 		return
@@ -145,7 +150,8 @@ func (l *lane) releaseHandled(e *Engine) {
 	})
 }
 
-// requeueBehindFirst has the changes wait again that are in batches behind the first one, so that they are forgotten too.
+// requeueBehindFirst has the changes wait again that are in batches behind the first one, so that they are forgotten
+// too.
 func (l *lane) requeueBehindFirst(e *Engine) {
 	for i := len(l.line) - 1; i > 0; i-- {
 		b := l.line[i]
@@ -171,8 +177,8 @@ func runsOf(changes []*Change, name func(*Change) string) (runs []notes.Run) {
 	return runs
 }
 
-// isBefore reports whether two changes of a key follow each other. One that is done and was between them comes again after a
-// crash, and has had fewer calls.
+// isBefore reports whether two changes of a key follow each other. One that is done and was between them comes again
+// after a crash, and has had fewer calls.
 func (c *Change) isBefore(o *Change) bool {
 	if c.Page != o.Page || c.Index > o.Index {
 		return c.LSN == o.LSN
@@ -193,7 +199,8 @@ func (a *asides) restoreKey(e *Engine, k notes.AsideKey, from Position) {
 
 // mayAdd reports whether the lease has room for one more key that is set aside.
 func (a *asides) mayAdd(key string) bool {
-	return a.keys < a.rules.MaxAside && (a.rules.MaxAsideBytes == 0 || a.bytes+a.rules.AsideBytes(key) <= a.rules.MaxAsideBytes)
+	return a.keys < a.rules.MaxAside && (a.rules.MaxAsideBytes == 0 ||
+		a.bytes+a.rules.AsideBytes(key) <= a.rules.MaxAsideBytes)
 }
 
 func (a *asides) add(key string) {
@@ -221,8 +228,8 @@ func (l *lane) isElsewhere(c *Change) bool {
 	return false
 }
 
-// MakeRoom sets keys aside that keep what waits behind them in memory, because they fail or are in the handler for long,
-// those with the most first.
+// MakeRoom sets keys aside that keep what waits behind them in memory, because they fail or are in the handler for
+// long, those with the most first.
 func (e *Engine) MakeRoom(items int, patience time.Duration, now time.Time) {
 	e.now = now
 	var stuck []*lane
@@ -261,7 +268,8 @@ func (a *asides) readKeys(e *Engine) time.Duration {
 		a.dropCaughtUp(e)
 	}
 	for _, l := range a.lanes {
-		if l.aside.state != behind || len(l.line) > 0 || len(l.waiting) > 0 || l.hold == releasing || a.reading >= e.rules.KeyPages {
+		if l.aside.state != behind || len(l.line) > 0 || len(l.waiting) > 0 || l.hold == releasing ||
+			a.reading >= e.rules.KeyPages {
 			continue
 		}
 		if left := l.aside.notBefore.Sub(e.now); left > 0 {
@@ -334,8 +342,8 @@ func (v KeyRead) applyTo(e *Engine) {
 	l.advance(e)
 }
 
-// feedIsEmpty is how many reads of the feed show that it never gives what was read by key: a later version or a delete has
-// taken its place. The second read that finds nothing began when the key had caught up already.
+// feedIsEmpty is how many reads of the feed show that it never gives what was read by key: a later version or a delete
+// has taken its place. The second read that finds nothing began when the key had caught up already.
 const feedIsEmpty = 2
 
 // KeyFailed says that a key could not be read.
@@ -364,8 +372,8 @@ func (a *asides) dropCaughtUp(e *Engine) {
 	})
 }
 
-// continueFrom is where a key continues that the position has passed: the first of its changes that is not settled, and a
-// position before that; nil if there is none.
+// continueFrom is where a key continues that the position has passed: the first of its changes that is not settled, and
+// a position before that; nil if there is none.
 func (l *lane) continueFrom() (from Position, lsn int64) {
 	if l.aside.state == notAside {
 		return nil, 0

@@ -18,7 +18,10 @@ func behindWith(t *testing.T, last int64, keys ...string) *trial {
 	w.Begin(int64(5))
 	var n Notes
 	for _, key := range keys {
-		n.Aside = append(n.Aside, Aside{AsideKey: notes.AsideKey{Key: key, LSN: 1, Last: last, Passed: true, Covered: 5}, From: int64(0)})
+		n.Aside = append(n.Aside, Aside{AsideKey: notes.AsideKey{
+			Key: key, LSN: 1, Last: last, Passed: true,
+			Covered: 5,
+		}, From: int64(0)})
 	}
 	w.Restore(n, w.now)
 	return w
@@ -30,7 +33,9 @@ func (w *trial) reads(key string, head int64, lsns ...int64) {
 	if n := len(lsns); n > 0 {
 		next = lsns[n-1]
 	}
-	w.Tell(KeyRead{Key: key, Next: next, Head: head, Changes: len(lsns), Meta: func(i int) Meta { return Meta{lsns[i], key, 100} }}, w.now)
+	w.Tell(KeyRead{Key: key, Next: next, Head: head, Changes: len(lsns), Meta: func(i int) Meta {
+		return Meta{lsns[i], key, 100}
+	}}, w.now)
 }
 
 func TestAKeyThatIsToBeReadIsWork(t *testing.T) {
@@ -170,7 +175,8 @@ func TestTheRestOfATransactionIsNotForgotten(t *testing.T) {
 	w.fails(b)
 	w.fails(w.wants(Call, 1))
 	if w.Counts().SetAside != 1 || w.Counts().Items != 3 {
-		t.Errorf("%d keys are set aside, %d changes in memory, want 1 and both of LSN 1 with 3", w.Counts().SetAside, w.Counts().Items)
+		t.Errorf("%d keys are set aside, %d changes in memory, want 1 and both of LSN 1 with 3", w.Counts().SetAside,
+			w.Counts().Items)
 	}
 }
 
@@ -188,20 +194,29 @@ func TestTheRestOfATransactionIsNotForgottenBehindALetter(t *testing.T) {
 	w.page("a")
 	w.wait(time.Second)
 	if w.MakeRoom(0, 0, w.now); w.Counts().SetAside != 1 || w.Counts().Items != 2 {
-		t.Errorf("%d keys are set aside, %d changes in memory, want 1, the letter and the rest of the transaction", w.Counts().SetAside, w.Counts().Items)
+		t.Errorf("%d keys are set aside, %d changes in memory, want 1, the letter and the rest of the transaction",
+			w.Counts().SetAside, w.Counts().Items)
 	}
 }
 
-// A key is held from within a transaction. What waits of that is not forgotten, because the first part of it would come again.
+// A key is held from within a transaction. What waits of that is not forgotten, because the first part of it would come
+// again.
 func TestTheRestOfATransactionOfAHeldKeyIsNotForgotten(t *testing.T) {
 	r := withBox
 	w := newTrial(t, r, "a", "+a", "+a", "a")
-	w.Tell(Failed{Batch: w.wants(Call, 1, 1, 1, 2), Failure: Failure{Err: errTrial, Left: []*Part{{Changes: []int{1}, Hopeless: true}, {Changes: []int{2, 3}, Untried: true}}}}, w.now)
+	w.Tell(Failed{
+		Batch: w.wants(Call, 1, 1, 1, 2),
+		Failure: Failure{Err: errTrial, Left: []*Part{
+			{Changes: []int{1}, Hopeless: true},
+			{Changes: []int{2, 3}, Untried: true},
+		}},
+	}, w.now)
 	w.Tell(LetterStored{Batch: w.wants(Park, 1)}, w.now)
 	w.asks(Request{Token: "1"})
 	w.wants(ListLetters)
 	if w.MakeRoom(0, 0, w.now); w.Counts().SetAside != 1 || w.Counts().Items != 1 {
-		t.Errorf("%d keys are set aside, %d changes in memory, want 1 and the rest of the transaction", w.Counts().SetAside, w.Counts().Items)
+		t.Errorf("%d keys are set aside, %d changes in memory, want 1 and the rest of the transaction",
+			w.Counts().SetAside, w.Counts().Items)
 	}
 }
 
@@ -240,15 +255,18 @@ func TestThePositionDoesNotMoveBackWhenALeaseIsShared(t *testing.T) {
 	}
 }
 
-// The position of a shared lease waits for a key within a page that is not settled. When the key goes on, the position does not
-// move back to the begin of the page.
+// The position of a shared lease waits for a key within a page that is not settled. When the key goes on, the position
+// does not move back to the begin of the page.
 func TestThePositionDoesNotMoveBackWhenAKeyGoesOn(t *testing.T) {
 	r := readsKeys
 	r.After = knowsLSNs
 	w := newTrial(t, r)
 	w.Begin(int64(2))
 	w.Share(true)
-	w.Restore(Notes{Aside: []Aside{{AsideKey: notes.AsideKey{Key: "a", LSN: 4, Last: 3, Passed: true, Covered: 2}, From: int64(3)}}}, w.now)
+	w.Restore(Notes{Aside: []Aside{{
+		AsideKey: notes.AsideKey{Key: "a", LSN: 4, Last: 3, Passed: true, Covered: 2},
+		From:     int64(3),
+	}}}, w.now)
 	w.lsn = 4
 	w.page("b", "x", "a")
 	w.wants(ReadKey)
@@ -262,15 +280,18 @@ func TestThePositionDoesNotMoveBackWhenAKeyGoesOn(t *testing.T) {
 	}
 }
 
-// The position of a shared lease is that of a read after the last change, since nothing came there. When the next change comes,
-// the position does not move back to the last change that it has passed.
+// The position of a shared lease is that of a read after the last change, since nothing came there. When the next
+// change comes, the position does not move back to the last change that it has passed.
 func TestThePositionDoesNotMoveBackToTheLastChangeBeforeIt(t *testing.T) {
 	r := readsKeys
 	r.After = knowsLSNs
 	w := newTrial(t, r)
 	w.Begin(int64(3))
 	w.Share(true)
-	w.Restore(Notes{Aside: []Aside{{AsideKey: notes.AsideKey{Key: "a", LSN: 4, Last: 3, Passed: true, Covered: 3}, From: int64(3)}}}, w.now)
+	w.Restore(Notes{Aside: []Aside{{
+		AsideKey: notes.AsideKey{Key: "a", LSN: 4, Last: 3, Passed: true, Covered: 3},
+		From:     int64(3),
+	}}}, w.now)
 	w.Tell(FeedPassed{Next: int64(6)}, w.now)
 	if at := w.Position(); at != int64(6) {
 		t.Fatalf("position %v after a read without changes, want 6", at)
@@ -282,8 +303,8 @@ func TestThePositionDoesNotMoveBackToTheLastChangeBeforeIt(t *testing.T) {
 	}
 }
 
-// A processor of another kind may move the position. Then the next owner keeps the key only if the position had passed its
-// change before: here it is right behind that.
+// A processor of another kind may move the position. Then the next owner keeps the key only if the position had passed
+// its change before: here it is right behind that.
 func TestThePositionHasPassedTheChangeBeforeIt(t *testing.T) {
 	w := newTrial(t, readsKeys, "b", "a")
 	w.succeeds(w.wants(Call, 1))

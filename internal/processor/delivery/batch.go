@@ -90,7 +90,8 @@ func (b *Batch) isOld(e *Engine) bool {
 
 // isExhausted reports whether a batch has been tried often enough, or for long enough.
 func (b *Batch) isExhausted(e *Engine) bool {
-	return b.blame == isHopeless || b.isOld(e) || e.rules.MaxAttempts > 0 && b.failures() >= e.rules.MaxAttempts && b.blame != isExcused
+	return b.blame == isHopeless || b.isOld(e) || e.rules.MaxAttempts > 0 && b.failures() >= e.rules.MaxAttempts &&
+		b.blame != isExcused
 }
 
 // batchQueue is the batches that are not in hand, in the order in which they were made.
@@ -155,7 +156,8 @@ func (b *Batch) putDown(e *Engine) { e.inHand-- }
 func (b *Batch) takeFrom(e *Engine, l *lane, n int) {
 	for _, c := range l.waiting[:n] {
 		c.state = Batched
-		if c.failing > 0 && (b.failing.IsZero() || c.failing < b.failing.UnixNano()) { // under another owner, or in another batch
+		// under another owner, or in another batch
+		if c.failing > 0 && (b.failing.IsZero() || c.failing < b.failing.UnixNano()) {
 			b.failing = time.Unix(0, c.failing)
 		}
 	}
@@ -269,7 +271,8 @@ func (b *Batch) extractKey(e *Engine, at *lane) *Batch {
 func (b *Batch) partOf(changes []*Change) *Batch {
 	return &Batch{
 		Changes: changes, Err: b.Err, failing: b.failing, streak: b.streak, notBefore: b.notBefore, asked: b.asked,
-		since: b.since, taken: b.taken, last: b.last, era: b.era, blame: b.blame, suspicion: b.suspicion, probed: b.probed,
+		since: b.since, taken: b.taken, last: b.last, era: b.era, blame: b.blame, suspicion: b.suspicion,
+		probed: b.probed,
 	}
 }
 
@@ -311,7 +314,8 @@ func middle(changes []*Change) (at int, alone bool) {
 	return at, false
 }
 
-// markCut marks the changes of a transaction that is cut before i: their handler must be able to know that there are more.
+// markCut marks the changes of a transaction that is cut before i: their handler must be able to know that there are
+// more.
 func markCut(changes []*Change, i int) {
 	if i == 0 || i == len(changes) || !changes[i-1].isSameTransaction(changes[i]) {
 		return

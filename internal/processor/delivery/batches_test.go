@@ -21,14 +21,20 @@ func TestKeysThatFailedDifferentlyOftenAreNotPutTogether(t *testing.T) {
 // What the handler has not had comes as it would have come without the failure.
 func TestWhatWasNotTriedComesAgainWhole(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 3}, "a", "b", "c")
-	w.Tell(Failed{Batch: w.wants(Call, 1, 2, 3), Failure: Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Err: errTrial}, {Changes: []int{1, 2}, Untried: true}}}}, w.now)
+	w.Tell(Failed{Batch: w.wants(Call, 1, 2, 3), Failure: Failure{
+		Err:  errTrial,
+		Left: []*Part{{Changes: []int{0}, Err: errTrial}, {Changes: []int{1, 2}, Untried: true}},
+	}}, w.now)
 	w.wants(Call, 2, 3)
 }
 
 // The handler must be able to know that the change has others beside it, though it is done with these.
 func TestTheRestOfATransactionIsCut(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 3}, "a", "+a")
-	w.Tell(Failed{Batch: w.wants(Call, 1, 1), Failure: Failure{Err: errTrial, Left: []*Part{{Changes: []int{1}, Untried: true}}}}, w.now)
+	w.Tell(Failed{Batch: w.wants(Call, 1, 1), Failure: Failure{
+		Err:  errTrial,
+		Left: []*Part{{Changes: []int{1}, Untried: true}},
+	}}, w.now)
 	if b := w.wants(Call, 1); !b.IsCut() {
 		t.Error("the rest of a transaction is taken for the whole")
 	}

@@ -10,10 +10,10 @@ import (
 // Breaker separates a change that cannot be handled from an outage of what handlers need. It remembers of the keys
 // that were handled last how that came out. It may be used by several goroutines.
 //
-// It is an outage when at least three changes have failed, with nothing left to try, and more than keys have succeeded since
-// the first of them began to fail. Several changes of one key count each, because a feed may have a single key. Then nothing
-// is parked and nothing is called, but for a probe now and then. When a probe succeeds, all that failed meanwhile begins
-// anew.
+// It is an outage when at least three changes have failed, with nothing left to try, and more than keys have succeeded
+// since the first of them began to fail. Several changes of one key count each, because a feed may have a single key.
+// Then nothing is parked and nothing is called, but for a probe now and then. When a probe succeeds, all that failed
+// meanwhile begins anew.
 type Breaker struct {
 	backoff func(failures int) time.Duration
 
@@ -102,8 +102,8 @@ func (b *Breaker) succeeded(key string, begun time.Time) {
 	}
 }
 
-// creditKeys counts changes as handled, for the breaker, by a call that was begun at a time: only that shows that the handler
-// had then what it needs.
+// creditKeys counts changes as handled, for the breaker, by a call that was begun at a time: only that shows that the
+// handler had then what it needs.
 func (b *Breaker) creditKeys(changes []*Change, begun time.Time) {
 	for i, c := range changes {
 		if i == 0 || c.Key != changes[i-1].Key {
@@ -112,8 +112,8 @@ func (b *Breaker) creditKeys(changes []*Change, begun time.Time) {
 	}
 }
 
-// failed notes that a change of a key has failed by itself, as often as it may. The engine that says so has heard the end of
-// heard outages: if another has ended since, the failure may be of that outage, and is no sign of the next one.
+// failed notes that a change of a key has failed by itself, as often as it may. The engine that says so has heard the
+// end of heard outages: if another has ended since, the failure may be of that outage, and is no sign of the next one.
 func (b *Breaker) failed(of, heard int, key string, lsn int64, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,8 +123,8 @@ func (b *Breaker) failed(of, heard int, key string, lsn int64, now time.Time) {
 	b.troubled(now)
 }
 
-// settled notes that the change of a key was parked. Its failure counts until a call succeeds that is begun later: it may
-// be the first of an outage.
+// settled notes that the change of a key was parked. Its failure counts until a call succeeds that is begun later: it
+// may be the first of an outage.
 func (b *Breaker) settled(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -150,9 +150,9 @@ func (b *Breaker) note(r result) {
 	}
 }
 
-// judge reports whether a change is to be parked that has been failing for a while: if changes of other keys were handled
-// meanwhile or, when nothing else is left to try, if too few keys fail for an outage. If another
-// outage has ended than the engine has heard of, as in failed, nothing is parked: the engine forgets its failures first.
+// judge reports whether a change is to be parked that has been failing for a while: if changes of other keys were
+// handled meanwhile or, when nothing else is left to try, if too few keys fail for an outage. If another outage has
+// ended than the engine has heard of, as in failed, nothing is parked: the engine forgets its failures first.
 func (b *Breaker) judge(key string, heard int, failing time.Time, others bool, now time.Time) (park bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -191,8 +191,8 @@ func (b *Breaker) admit(now time.Time) (open bool, wait time.Duration) {
 	return true, max(0, b.next.Sub(now))
 }
 
-// beginProbe has a probe go to the handler. If it is not time for that, since another has begun one, wait says how long it is
-// until then.
+// beginProbe has a probe go to the handler. If it is not time for that, since another has begun one, wait says how long
+// it is until then.
 func (b *Breaker) beginProbe(now time.Time) (wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -158,7 +158,11 @@ func TestABreakerProbesLessAndLess(t *testing.T) {
 	b := newTrialBreaker()
 	openBreaker(b, now)
 	for n := 1; n < 5; n++ {
-		for _, c := range []struct{ after, wait time.Duration }{{0, time.Second << n}, {time.Second<<n - 1, 1}, {time.Second << n, 0}} {
+		for _, c := range []struct{ after, wait time.Duration }{
+			{0, time.Second << n},
+			{time.Second<<n - 1, 1},
+			{time.Second << n, 0},
+		} {
 			if open, wait := b.admit(now.Add(c.after)); !open || wait != c.wait {
 				t.Fatalf("probe %d, after %v: open %v, wait %v, want %v", n, c.after, open, wait, c.wait)
 			}
@@ -185,7 +189,8 @@ func TestAnOutageUsesUpNoAttempts(t *testing.T) {
 			t.Errorf("concurrency %d: %v are parked, outages %v, %d calls", concurrency, parked, news, calls)
 		}
 		if _, parked = w.play(time.Hour, has(1)); !slices.Equal(parked, []int64{1}) || w.Counts().Items != 0 {
-			t.Errorf("concurrency %d: after the outage %v are parked, %d items are left", concurrency, parked, w.Counts().Items)
+			t.Errorf("concurrency %d: after the outage %v are parked, %d items are left", concurrency, parked,
+				w.Counts().Items)
 		}
 	}
 }
@@ -218,7 +223,10 @@ func TestAPartOfAnExcusedFailureIsExcused(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 1, CanPark: true}, "a", "a")
 	w.fails(w.wants(Call, 1, 2)) // no attempt is left, so each half has one try
 	half := w.wants(Call, 1)
-	w.Tell(Failed{Batch: half, Failure: Failure{Err: errTrial, Outage: true, Left: []*Part{{Changes: []int{0}, Err: errTrial}}}}, w.now)
+	w.Tell(Failed{Batch: half, Failure: Failure{
+		Err: errTrial, Outage: true,
+		Left: []*Part{{Changes: []int{0}, Err: errTrial}},
+	}}, w.now)
 	w.wantsNothing(2 * time.Second)
 	w.wait(2 * time.Second)
 	w.wants(Call, 1)
@@ -244,7 +252,8 @@ func TestAfterAnOutageAttemptsBeginAnew(t *testing.T) {
 // So does each part of what was divided in the outage, also a part that was not called since.
 func TestAfterAnOutageThePartsOfABatchBeginAnew(t *testing.T) {
 	for _, concurrency := range []int{1, 4} {
-		w := newTrial(t, Rules{Concurrency: concurrency, MaxAttempts: 3, CanPark: true}, strings.Split("aaaabbbbccccdddd", "")...)
+		w := newTrial(t, Rules{Concurrency: concurrency, MaxAttempts: 3, CanPark: true},
+			strings.Split("aaaabbbbccccdddd", "")...)
 		w.play(time.Hour, always)
 		failed := map[int64]bool{} // after the outage
 		_, parked := w.play(24*time.Hour, func(b *Batch) bool {
@@ -256,7 +265,8 @@ func TestAfterAnOutageThePartsOfABatchBeginAnew(t *testing.T) {
 			return true
 		})
 		if len(parked) > 0 || w.Counts().Items != 0 || len(failed) < 4 {
-			t.Errorf("concurrency %d: %v are parked, %d items are left, %d batches failed after the outage", concurrency, parked, w.Counts().Items, len(failed))
+			t.Errorf("concurrency %d: %v are parked, %d items are left, %d batches failed after the outage",
+				concurrency, parked, w.Counts().Items, len(failed))
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// canon writes a state so that two states are written the same if they will do the same: pointers as numbers in the order
-// in which they are met, times as their order and roughly as their distance from now, counters without what is beyond
-// every limit. It reads every field of every type, so a new one counts without more ado.
+// canon writes a state so that two states are written the same if they will do the same: pointers as numbers in the
+// order in which they are met, times as their order and roughly as their distance from now, counters without what is
+// beyond every limit. It reads every field of every type, so a new one counts without more ado.
 type canon struct {
 	out   []byte
 	ids   map[uintptr]uint64
@@ -42,15 +42,25 @@ const (
 
 // left says which fields grow for ever and are not looked at, and which count only up to a limit.
 var leftOut = []string{
-	"Engine.rules", "Engine.now", "Engine.news", "feed.spare", "Engine.parked", "Engine.era", "Engine.limit.full", "Breaker.backoff", "Breaker.mu", "Breaker.wakes", "Breaker.wake",
-	"Breaker.era", "Breaker.news", "Breaker.keys", "holdings.rules", "lanes.rules", "asides.rules", "feed.unsaved", "Page.Next", "world.set", "world.now", "world.life",
-	"world.crashes", "world.asked", "world.fair", "world.last", "world.broken", "world.ends", "letter.life", "record.token", "Request.Token",
-	"Request.Err", "Request.Of", "Batch.Err", "lane.listed", "lane.since", "world.good", "world.born", "truth.failedAt", "Engine.width", "Page.added", "Outage.Since", "Page.covers", "Breaker.since",
+	"Engine.rules", "Engine.now", "Engine.news", "feed.spare", "Engine.parked", "Engine.era", "Engine.limit.full",
+	"Breaker.backoff", "Breaker.mu", "Breaker.wakes", "Breaker.wake",
+	"Breaker.era", "Breaker.news", "Breaker.keys", "holdings.rules", "lanes.rules", "asides.rules", "feed.unsaved",
+	"Page.Next", "world.set", "world.now", "world.life",
+	"world.crashes", "world.asked", "world.fair", "world.last", "world.broken", "world.ends", "letter.life",
+	"record.token", "Request.Token",
+	"Request.Err", "Request.Of", "Batch.Err", "lane.listed", "lane.since", "world.good", "world.born", "truth.failedAt",
+	"Engine.width", "Page.added", "Outage.Since", "Page.covers", "Breaker.since",
 }
 
 var (
-	atMost   = []string{"Change.calls", "Change.failures", "Batch.streak", "aside.streak", "truth.calls", "truth.blamed", "Run.Calls", "Run.Failures", "Breaker.probes", "recalls.probes", "Request.Handled"}
-	dues     = []string{"Batch.notBefore", "Batch.asked", "aside.notBefore", "Breaker.next", "recalls.next", "recall.notBefore"}
+	atMost = []string{
+		"Change.calls", "Change.failures", "Batch.streak", "aside.streak", "truth.calls",
+		"truth.blamed", "Run.Calls", "Run.Failures", "Breaker.probes", "recalls.probes", "Request.Handled",
+	}
+	dues = []string{
+		"Batch.notBefore", "Batch.asked", "aside.notBefore", "Breaker.next", "recalls.next",
+		"recall.notBefore",
+	}
 	failings = []string{"Batch.failing", "Change.failing", "Run.Failing"}
 	instants = []string{"Breaker.trouble", "Breaker.good", "Breaker.before"}
 )

@@ -60,15 +60,18 @@ type Meta struct {
 
 // run is how often the handler has received the change, as notes say it.
 func (c *Change) run(name func(*Change) string) notes.Run {
-	r := notes.Run{From: c.LSN, To: c.LSN, Calls: c.calls, Failures: c.failures, Failing: c.failing / int64(time.Second)}
+	r := notes.Run{
+		From: c.LSN, To: c.LSN, Calls: c.calls, Failures: c.failures,
+		Failing: c.failing / int64(time.Second),
+	}
 	if c.fraction != isWhole {
 		r.Letters = []string{name(c)}
 	}
 	return r
 }
 
-// addRun adds the run of a change to some runs: to the last of them if it is like that and nothing is between them, or if both
-// name changes of one transaction.
+// addRun adds the run of a change to some runs: to the last of them if it is like that and nothing is between them, or
+// if both name changes of one transaction.
 func addRun(runs []notes.Run, r notes.Run, follows bool) []notes.Run {
 	if n := len(runs); n > 0 && r.IsLike(runs[n-1]) {
 		switch last := &runs[n-1]; {
@@ -163,8 +166,8 @@ func newPage(of any, from, next Position, n int, meta func(i int) Meta, before i
 	return p
 }
 
-// shed gives up the memory of a change, and returns by how many bytes the page becomes smaller: all of it goes after the
-// last change, and before that most of it now and then, because a few changes must not keep the rest of their page.
+// shed gives up the memory of a change, and returns by how many bytes the page becomes smaller: all of it goes after
+// the last change, and before that most of it now and then, because a few changes must not keep the rest of their page.
 func (p *Page) shed(c *Change) (bytes int) {
 	p.inMemory--
 	p.left -= c.size

@@ -1,24 +1,25 @@
 // Package delivery decides which changes of a lease the handler receives now, in which batches, and what becomes of
-// those that fail. It has no clock, no goroutine and no I/O. Its owner tells an [Engine] what has happened ([Engine.Tell]:
-// a page was read, the handler has failed, a letter is stored), and asks what to do ([Engine.Next]: call the handler,
-// store a letter, read a key again). So a test can visit every interleaving of a small world.
+// those that fail. It has no clock, no goroutine and no I/O. Its owner tells an [Engine] what has happened
+// ([Engine.Tell]: a page was read, the handler has failed, a letter is stored), and asks what to do ([Engine.Next]:
+// call the handler, store a letter, read a key again). So a test can visit every interleaving of a small world.
 //
 // Each [Event] is a type, and its method applyTo does what follows from it. From there the work goes to the method of
-// what it is about, a batch, a lane, a change, a request or a part of the engine, which gets the engine as its argument.
+// what it is about, a batch, a lane, a change, a request or a part of the engine, which gets the engine as its
+// argument.
 //
 // # Lanes
 //
 // A lane is a queue of changes that are handled in order. With a concurrency of one all keys share the common lane, and
-// a page without trouble is one batch of that lane. A key gets a lane of its own when its changes fail, are held, or are
-// handed over again. Above a concurrency of one each key has its own. A batch takes changes of several free lanes, and a
-// lane is in one batch at a time.
+// a page without trouble is one batch of that lane. A key gets a lane of its own when its changes fail, are held, or
+// are handed over again. Above a concurrency of one each key has its own. A batch takes changes of several free lanes,
+// and a lane is in one batch at a time.
 //
 // # Failures
 //
 // A batch that fails comes again after a pause. If it has changes of several keys, it comes again in two parts, by key,
-// so that a key which fails soon is alone. A batch of one key comes again whole until its attempts are used up, and then
-// in two parts, by transaction, until a change that fails is alone. That change is a suspect. The [Breaker] compares it
-// with other keys: either it is parked, or so many keys fail that none of them is at fault.
+// so that a key which fails soon is alone. A batch of one key comes again whole until its attempts are used up, and
+// then in two parts, by transaction, until a change that fails is alone. That change is a suspect. The [Breaker]
+// compares it with other keys: either it is parked, or so many keys fail that none of them is at fault.
 //
 // # Keys that are set aside
 //
@@ -42,7 +43,8 @@ type Rules struct {
 	MaxItems    int           // changes in a batch, transactions excepted; 0 is no limit
 	MaxBytes    int           // bytes in a batch, transactions excepted; 0 is no limit
 	Wait        time.Duration // how long a batch that is not full waits for more changes
-	MaxAttempts int           // failures before a batch of one key is divided, and a single change is a suspect; 0 is no limit
+	// failures before a batch of one key is divided, and a single change is a suspect; 0 is no limit
+	MaxAttempts int
 	MaxAge      time.Duration // how long a batch may fail before that; 0 is no limit
 	CanPark     bool          // there are dead letters: without them a change that fails alone is tried for ever
 	HoldKeys    bool          // the later changes of a parked change's key are parked too
@@ -60,8 +62,9 @@ type Rules struct {
 	HeldBytes    func(key string) int // of one of them
 
 	Backoff func(failures int) time.Duration
-	After   func(end Position, lsn int64) (at Position, known bool) // the position after an LSN that is read, if where reading has ended tells it
-	Name    func(c *Change) string                                  // the name that a change has in the lease, and its letter's ID
+	// the position after an LSN that is read, if where reading has ended tells it
+	After func(end Position, lsn int64) (at Position, known bool)
+	Name  func(c *Change) string // the name that a change has in the lease, and its letter's ID
 }
 
 // Engine has the changes of one lease that are not settled yet.
@@ -125,9 +128,10 @@ func (e *Engine) Tell(what Event, now time.Time) {
 
 // Effect is something that the owner of the engine must do.
 type Effect struct {
-	Kind    EffectKind
-	Batch   *Batch   // of Call, Park and TooManyHeld
-	Note    bool     // of Call and Answer: the lease must be written first, because the call may end the process, or the key is free
+	Kind  EffectKind
+	Batch *Batch // of Call, Park and TooManyHeld
+	// of Call and Answer: the lease must be written first, because the call may end the process, or the key is free
+	Note    bool
 	Key     string   // of ReadKey
 	From    Position // of ReadKey
 	Request *Request // of the effects of requests
@@ -146,10 +150,11 @@ const (
 	FindLetter             // look for the letter of a request, then LetterFound or RequestFailed
 	ListLetters            // read the held letters of the request's key, then LettersListed or RequestFailed
 	Remove                 // remove the request's letter, then LetterRemoved or RequestFailed
-	Rewrite                // store in the request's letter why it has failed again, then LetterRewritten or RequestFailed
-	Answer                 // tell the caller of a request what became of it
-	Shed                   // give up the memory of a page's settled changes
-	TooManyHeld            // report that the key of a change cannot be held
+	// store in the request's letter why it has failed again, then LetterRewritten or RequestFailed
+	Rewrite
+	Answer      // tell the caller of a request what became of it
+	Shed        // give up the memory of a page's settled changes
+	TooManyHeld // report that the key of a change cannot be held
 )
 
 // Never is a wait that only an event can end.
@@ -212,8 +217,8 @@ func (e *Engine) nextBatch() (*Batch, time.Duration) {
 	return nil, min(parks, wait, left)
 }
 
-// inOutage finds a batch while the breaker is open: one that is too old to wait for the end of the outage or, when it is
-// time for that, one that shows whether the outage is over.
+// inOutage finds a batch while the breaker is open: one that is too old to wait for the end of the outage or, when it
+// is time for that, one that shows whether the outage is over.
 func (e *Engine) inOutage(left time.Duration) (*Batch, time.Duration) {
 	b, wait := e.batches.findDue(e.now, func(b *Batch) bool { return b.State == ToCall && b.isOld(e) })
 	if b != nil {

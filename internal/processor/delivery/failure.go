@@ -141,7 +141,8 @@ func (b *Batch) divideWhatIsLeft(e *Engine, f Failure, excused bool) []*Batch {
 		part := b.partOf(nil)
 		part.apart = b.apart
 		if part.taken = b.taken; p.Untried {
-			part.failing, part.apart, part.streak, part.taken, part.since = time.Time{}, time.Time{}, 0, time.Time{}, nil
+			part.failing, part.apart, part.streak, part.taken, part.since = time.Time{}, time.Time{}, 0, time.Time{},
+				nil
 			part.notBefore = part.asked // it has not failed, so it needs no pause
 		}
 		part.Err, part.blame = p.Err, blameFor(p.Hopeless, excused)
@@ -178,7 +179,8 @@ func (b *Batch) IsConfirmed() bool {
 	return !slices.ContainsFunc(b.Changes, func(c *Change) bool { return c.state != Settled })
 }
 
-// decideNext says what comes of a batch that has failed: it comes again, whole or in parts, waits for evidence, or is parked.
+// decideNext says what comes of a batch that has failed: it comes again, whole or in parts, waits for evidence, or is
+// parked.
 func (b *Batch) decideNext(e *Engine, missed, late bool) {
 	exhausted := b.isExhausted(e)
 	switch {
@@ -222,8 +224,8 @@ func (b *Batch) waitInState(e *Engine, s BatchState) {
 	}
 }
 
-// replaceByHalves puts the halves of a batch in its place. If attempts are left they wait as the batch would, and otherwise
-// each has one try at once.
+// replaceByHalves puts the halves of a batch in its place. If attempts are left they wait as the batch would, and
+// otherwise each has one try at once.
 func (b *Batch) replaceByHalves(e *Engine, because BatchEvent) {
 	b.spreadKeys(e) // its parts must not pass each other when the first one fails
 	halves := b.halves()
@@ -257,7 +259,9 @@ func (b *Batch) prepareLetter() { b.notBefore, b.streak = time.Time{}, 0 }
 
 // judgeSuspects parks the changes that are at fault by now.
 func (e *Engine) judgeSuspects() {
-	others := e.inHand > 0 || e.lanes.hasReady() || slices.ContainsFunc(e.batches, func(b *Batch) bool { return b.State == ToCall && b.isFirst() && !b.isPaused() })
+	others := e.inHand > 0 || e.lanes.hasReady() || slices.ContainsFunc(e.batches, func(b *Batch) bool {
+		return b.State == ToCall && b.isFirst() && !b.isPaused()
+	})
 	for _, b := range slices.Clone(e.batches) {
 		switch {
 		case b.request != nil || b.failing.IsZero() || !e.rules.CanPark:
@@ -271,8 +275,8 @@ func (e *Engine) judgeSuspects() {
 	}
 }
 
-// divideLarge divides batches whose turn it is and that are larger than batches may be by now: because one of their size
-// took too long, or because as many changes have ended the last owner.
+// divideLarge divides batches whose turn it is and that are larger than batches may be by now: because one of their
+// size took too long, or because as many changes have ended the last owner.
 func (e *Engine) divideLarge() {
 	if e.limit.items == 0 && !e.guard.isCareful() {
 		return
@@ -292,8 +296,8 @@ func (b *Batch) isTooLarge(e *Engine) bool {
 	return b.request == nil && n > 1 && (tooLong || fatal)
 }
 
-// findProbe finds the batch that shows whether an outage is over: one that has not failed, or else the one that was tried
-// longest ago, because some of them may be poison.
+// findProbe finds the batch that shows whether an outage is over: one that has not failed, or else the one that was
+// tried longest ago, because some of them may be poison.
 func (e *Engine) findProbe() *Batch {
 	var found *Batch
 	if i := slices.IndexFunc(e.lanes.ready, func(l *lane) bool { return l.isFree() && l.hold == notHeld }); i >= 0 {
@@ -313,7 +317,8 @@ func (b *Batch) mayProbe() bool {
 	return (b.State == ToCall || b.State == Suspect) && b.isFirst() && !b.isPaused()
 }
 
-// untilProbe is how long until the first batch may be called that the handler has asked to wait for; Never if there is none.
+// untilProbe is how long until the first batch may be called that the handler has asked to wait for; Never if there is
+// none.
 func (e *Engine) untilProbe() time.Duration {
 	wait := Never
 	for _, b := range e.batches {
@@ -332,8 +337,8 @@ func (b *Batch) beginAnew() {
 	b.streak, b.blame, b.apart, b.since = 0, isCounted, time.Time{}, nil
 }
 
-// endOutage forgets, after an outage, what has failed until its end: nothing may be parked for that. A change that failed
-// while others were handled again is not taken for a sign of the next outage.
+// endOutage forgets, after an outage, what has failed until its end: nothing may be parked for that. A change that
+// failed while others were handled again is not taken for a sign of the next outage.
 func (e *Engine) endOutage() {
 	era := e.breaker.outages()
 	if era == e.era {

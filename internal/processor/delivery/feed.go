@@ -9,9 +9,9 @@ import (
 
 // How far the feed is done
 //
-// The position of a lease is a place in the feed, and changes are settled out of order. So the position stays before the
-// oldest page that has an open change, and notes beside it say which changes after it are settled. A change of a key that
-// is set aside is not open: the lease has the key, and from where it continues.
+// The position of a lease is a place in the feed, and changes are settled out of order. So the position stays before
+// the oldest page that has an open change, and notes beside it say which changes after it are settled. A change of a
+// key that is set aside is not open: the lease has the key, and from where it continues.
 
 // feed is what was read of the feed and is not settled as a whole.
 type feed struct {
@@ -130,8 +130,8 @@ func (f *feed) trim() {
 	}
 }
 
-// spareOf keeps the changes of a page of which nothing is left, for the next page. A batch that is confirmed by hand may come
-// back, so its changes are kept as they are.
+// spareOf keeps the changes of a page of which nothing is left, for the next page. A batch that is confirmed by hand
+// may come back, so its changes are kept as they are.
 func (f *feed) spareOf(p *Page) {
 	if !f.keeps && p.inMemory == 0 {
 		f.spare = p.changes
@@ -312,8 +312,8 @@ func (r *restored) count(c *Change, name func(*Change) string) {
 	}
 }
 
-// settledAfter is the LSN through which changes are settled, but for those that are open. There are at most so many open
-// ones, and where there would be more it reaches less far.
+// settledAfter is the LSN through which changes are settled, but for those that are open. There are at most so many
+// open ones, and where there would be more it reaches less far.
 func (f *feed) settledAfter(most int) (through int64, open []int64) {
 	through = f.restored.through
 	if f.atLSN < f.covered { // the position waits for keys that are set aside

@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/changefeed/internal/notes"
 )
 
-// leaseSays is what the lease is to say: the position, through which LSN changes are settled and which are open, and how
-// many settled changes the stored lease does not cover.
+// leaseSays is what the lease is to say: the position, through which LSN changes are settled and which are open, and
+// how many settled changes the stored lease does not cover.
 func (w *trial) leaseSays() string {
 	n := w.Notes()
 	return fmt.Sprintf("%d: %d%v +%d", w.Position(), n.Through, n.Open, w.Counts().Unsaved)
@@ -165,8 +165,10 @@ func TestWhatIsSettledIsNotHandedOverAgain(t *testing.T) {
 		second.lsn = at
 		second.Restore(Notes{Through: through, Open: open}, second.now)
 		for int(second.lsn) < count {
-			if n := second.Notes(); second.lsn < through && second.Position() == Position(at) && (n.Through != through || !slices.Equal(n.Open, open)) {
-				t.Fatalf("seed %d: restored through %d but for %v, says %d but for %v", seed, through, open, n.Through, n.Open)
+			if n := second.Notes(); second.lsn < through && second.Position() == Position(at) &&
+				(n.Through != through || !slices.Equal(n.Open, open)) {
+				t.Fatalf("seed %d: restored through %d but for %v, says %d but for %v", seed, through, open, n.Through,
+					n.Open)
 			}
 			var keys []string
 			for n := range min(1+rng.IntN(5), count-int(second.lsn)) {
@@ -182,10 +184,12 @@ func TestWhatIsSettledIsNotHandedOverAgain(t *testing.T) {
 		}
 		for lsn := at + 1; int(lsn) <= count; lsn++ {
 			if want := lsn > through || !settled[lsn]; again[lsn] != want {
-				t.Fatalf("seed %d: at %d, through %d but for %v: LSN %d comes again: %v", seed, at, through, open, lsn, again[lsn])
+				t.Fatalf("seed %d: at %d, through %d but for %v: LSN %d comes again: %v", seed, at, through, open, lsn,
+					again[lsn])
 			}
 			if most > count && settled[lsn] && again[lsn] {
-				t.Fatalf("seed %d: at %d, through %d but for %v: LSN %d is settled and comes again", seed, at, through, open, lsn)
+				t.Fatalf("seed %d: at %d, through %d but for %v: LSN %d is settled and comes again", seed, at, through,
+					open, lsn)
 			}
 		}
 	}
@@ -245,7 +249,8 @@ func TestAttemptsAreNotGivenAnew(t *testing.T) {
 	w.wants(Park, 1)
 }
 
-// An older owner, or one without a limit, says only how often the first change was tried. These attempts count for no limit.
+// An older owner, or one without a limit, says only how often the first change was tried. These attempts count for no
+// limit.
 func TestTheFirstChangeHasTheAttemptsOfTheLease(t *testing.T) {
 	for _, concurrency := range []int{1, 4} {
 		w := newTrial(t, Rules{Concurrency: concurrency, MaxAttempts: 3, CanPark: true})
@@ -266,8 +271,8 @@ func TestTheFirstChangeHasTheAttemptsOfTheLease(t *testing.T) {
 	}
 }
 
-// A page of which nothing is wanted moves the position when nothing before it is open, and ends the attempts of what may
-// have been there.
+// A page of which nothing is wanted moves the position when nothing before it is open, and ends the attempts of what
+// may have been there.
 func TestAnEmptyPageMovesThePosition(t *testing.T) {
 	w := newTrial(t, Rules{})
 	w.Restore(Notes{First: 2}, w.now)
@@ -308,7 +313,10 @@ func TestAPositionThatIsFrozenStays(t *testing.T) {
 // processor may take the lease.
 func TestASharedLeaseWaitsForKeysThatAreSetAside(t *testing.T) {
 	for _, shared := range []bool{false, true} {
-		w := newTrial(t, Rules{Concurrency: 4, MaxItems: 1, CanReadKeys: true, MaxAside: 9, KeyPages: 4, After: knowsLSNs}, "a", "a", "b")
+		w := newTrial(t, Rules{
+			Concurrency: 4, MaxItems: 1, CanReadKeys: true, MaxAside: 9, KeyPages: 4,
+			After: knowsLSNs,
+		}, "a", "a", "b")
 		w.Share(shared)
 		w.fails(w.wants(Call, 1))
 		w.succeeds(w.wants(Call, 3))
@@ -317,14 +325,17 @@ func TestASharedLeaseWaitsForKeysThatAreSetAside(t *testing.T) {
 		w.succeeds(w.wants(Call, 1))
 		want := map[bool]int64{false: 3, true: 1}[shared]
 		if got := w.Position(); got != Position(want) || w.Counts().SetAside != 1 || w.Counts().Items != 0 {
-			t.Errorf("shared %v: position %v with %d keys set aside, %d items; want %d", shared, got, w.Counts().SetAside, w.Counts().Items, want)
+			t.Errorf("shared %v: position %v with %d keys set aside, %d items; want %d", shared, got,
+				w.Counts().SetAside, w.Counts().Items, want)
 		}
 		n := w.Notes()
 		if len(n.Aside) != 1 || n.Aside[0].Key != "a" || n.Aside[0].LSN != 2 || !shared && !n.Aside[0].Passed {
 			t.Errorf("shared %v: set aside are %+v", shared, n.Aside)
 		}
 		w.wants(ReadKey)
-		w.Tell(KeyRead{Key: "a", Next: int64(2), Head: 3, Changes: 1, Meta: func(int) Meta { return Meta{LSN: 2, Key: "a", Size: 100} }}, w.now)
+		w.Tell(KeyRead{Key: "a", Next: int64(2), Head: 3, Changes: 1, Meta: func(int) Meta {
+			return Meta{LSN: 2, Key: "a", Size: 100}
+		}}, w.now)
 		w.succeeds(w.wants(Call, 2))
 		if got := w.Position(); got != Position(int64(3)) || w.Counts().SetAside != 0 {
 			t.Errorf("shared %v: position %v, %d keys set aside at the end", shared, got, w.Counts().SetAside)
@@ -333,7 +344,8 @@ func TestASharedLeaseWaitsForKeysThatAreSetAside(t *testing.T) {
 }
 
 func TestASharedLeaseWaitsForTheOldestKey(t *testing.T) {
-	w := newTrial(t, Rules{Concurrency: 4, MaxItems: 1, CanReadKeys: true, MaxAside: 9, KeyPages: 4, After: knowsLSNs}, "c", "a", "a", "b", "b")
+	w := newTrial(t, Rules{Concurrency: 4, MaxItems: 1, CanReadKeys: true, MaxAside: 9, KeyPages: 4, After: knowsLSNs},
+		"c", "a", "a", "b", "b")
 	w.Share(true)
 	w.succeeds(w.wants(Call, 1))
 	w.fails(w.wants(Call, 2))
@@ -394,7 +406,8 @@ func TestALateConfirmationIsOfItsKeyAlone(t *testing.T) {
 
 func TestAConfirmationLeavesOutWhatHasFailed(t *testing.T) {
 	w := newTrial(t, Rules{MaxItems: 1, ByHand: true, MaxAttempts: 1}, "a", "b")
-	w.Tell(Failed{Batch: w.wants(Call, 1), Failure: Failure{Err: errTrial, Hopeless: true}}, w.now) // nothing can be parked, so it is tried for ever
+	// nothing can be parked, so it is tried for ever
+	w.Tell(Failed{Batch: w.wants(Call, 1), Failure: Failure{Err: errTrial, Hopeless: true}}, w.now)
 	second := w.wants(Call, 2)
 	w.succeeds(second)
 	w.Confirm(second, w.now)
@@ -403,7 +416,8 @@ func TestAConfirmationLeavesOutWhatHasFailed(t *testing.T) {
 	}
 }
 
-// A batch that comes again in parts cannot be confirmed as a whole; one that waits to be tried again can, and does not come.
+// A batch that comes again in parts cannot be confirmed as a whole; one that waits to be tried again can, and does not
+// come.
 func TestABatchIsConfirmedThatHasFailed(t *testing.T) {
 	w := newTrial(t, Rules{ByHand: true}, "a", "a", "a", "a")
 	b := w.wants(Call, 1, 2, 3, 4)

@@ -13,8 +13,8 @@ import (
 // ErrCrashed is why a change is parked that was alone in the handler each time the process ended.
 var ErrCrashed = errors.New("the process ended while the handler was at it")
 
-// guard limits batches after a previous owner has crashed, in case a change caused the crash. The lease names what is in
-// the handler then, and what is there after it has failed: so the next owner knows what may have ended this one.
+// guard limits batches after a previous owner has crashed, in case a change caused the crash. The lease names what is
+// in the handler then, and what is there after it has failed: so the next owner knows what may have ended this one.
 type guard struct {
 	careful int            // 0, or how many changes a batch may have; one batch is in hand at a time then
 	former  *notes.Suspect // what was in the handler when the last owner ended; nil is unknown
@@ -25,8 +25,8 @@ type guard struct {
 	named   bool           // the stored lease may name a batch
 }
 
-// blindCare is how long the guard limits batches if the last owner has named nothing. Each restart gets further, so within
-// that time one of them reaches the change that ends the process.
+// blindCare is how long the guard limits batches if the last owner has named nothing. Each restart gets further, so
+// within that time one of them reaches the change that ends the process.
 const blindCare = 5 * time.Second
 
 // OwnerCrashed says that the last owner has ended without a word.
@@ -72,7 +72,8 @@ func (g *guard) count(c *Change, name func(*Change) string) {
 	}
 }
 
-// beginAnew forgets that what the last owner had in the handler has failed, but not how often it was called, nor since when.
+// beginAnew forgets that what the last owner had in the handler has failed, but not how often it was called, nor since
+// when.
 func (g *guard) beginAnew() {
 	if g.former == nil {
 		return
@@ -118,8 +119,8 @@ func (c *Change) parkCrashed(e *Engine) {
 	e.batches = append(e.batches, b)
 }
 
-// beforeCall names a batch that may end the process, because one has done that before, or because it has failed. It reports
-// whether the lease must be written before the call: also if it names another batch, which has returned.
+// beforeCall names a batch that may end the process, because one has done that before, or because it has failed. It
+// reports whether the lease must be written before the call: also if it names another batch, which has returned.
 func (g *guard) beforeCall(e *Engine, b *Batch) (write bool) {
 	failed := b.streak > 0 && (b.isOldest(e) || len(b.lanes) == 1 && b.lanes[0].aside.state != notAside)
 	if b.request != nil || !e.rules.mayDivide() || g.of != nil || !g.isCareful() && !failed {
@@ -131,7 +132,9 @@ func (g *guard) beforeCall(e *Engine, b *Batch) (write bool) {
 	g.suspect = &notes.Suspect{
 		Changes: len(b.Changes), Alone: g.isCareful() || e.rules.Concurrency == 1, Tried: b.triedNow(e),
 	}
-	g.suspect.Letter = e.rules.Name(slices.MinFunc(b.Changes, func(x, y *Change) int { return cmp.Compare(x.LSN, y.LSN) }))
+	g.suspect.Letter = e.rules.Name(slices.MinFunc(b.Changes, func(x, y *Change) int {
+		return cmp.Compare(x.LSN, y.LSN)
+	}))
 	return true
 }
 
@@ -139,7 +142,9 @@ func (g *guard) beforeCall(e *Engine, b *Batch) (write bool) {
 // several keys have no change of another batch between them, because nobody inherits the failures of others.
 func (b *Batch) triedNow(e *Engine) (runs []notes.Run) {
 	oneKey := len(b.lanes) == 1 && b.lanes[0] != e.lanes.common
-	changes := slices.SortedStableFunc(slices.Values(b.Changes), func(x, y *Change) int { return cmp.Compare(x.LSN, y.LSN) })
+	changes := slices.SortedStableFunc(slices.Values(b.Changes), func(x, y *Change) int {
+		return cmp.Compare(x.LSN, y.LSN)
+	})
 	for i, c := range changes {
 		run := c.run(e.rules.Name)
 		run.Calls++
@@ -173,8 +178,8 @@ func (g *guard) afterCall(b *Batch) {
 	}
 }
 
-// NamesReturned reports whether the stored lease may name a batch that has returned: then the lease must be written, because
-// the batch would be blamed if the process ended now.
+// NamesReturned reports whether the stored lease may name a batch that has returned: then the lease must be written,
+// because the batch would be blamed if the process ended now.
 func (e *Engine) NamesReturned() bool {
 	g := &e.guard
 	return g.named && g.of == nil && g.crashed == nil

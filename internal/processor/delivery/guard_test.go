@@ -87,8 +87,8 @@ func TestBatchesAreSmallUntilTheSuspectIsFound(t *testing.T) {
 	}
 }
 
-// A change that has ended the process as often as it may is parked, and no other one of its transaction. Until it is read
-// the lease goes on to name it, and then no more.
+// A change that has ended the process as often as it may is parked, and no other one of its transaction. Until it is
+// read the lease goes on to name it, and then no more.
 func TestTheChangeIsParkedThatHasEndedTheProcess(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 2, CanPark: true})
 	s := suspected(1, 1, 2)
@@ -111,8 +111,8 @@ func TestTheChangeIsParkedThatHasEndedTheProcess(t *testing.T) {
 	}
 }
 
-// A change that has ended the process may have been replaced since. Then the feed never gives it, and no later owner has to
-// be careful because of it.
+// A change that has ended the process may have been replaced since. Then the feed never gives it, and no later owner
+// has to be careful because of it.
 func TestAChangeThatWasReplacedIsNamedNoMore(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 2, CanPark: true})
 	w.Tell(OwnerCrashed{Suspect: suspected(1, 1, 2)}, w.now)
@@ -162,7 +162,10 @@ func TestAChangeOfAKeySetAsideIsParkedThatHasEndedTheProcess(t *testing.T) {
 	r := readsKeys
 	r.CanPark = true
 	w := newTrial(t, r)
-	w.Restore(Notes{Aside: []Aside{{AsideKey: notes.AsideKey{Key: "a", LSN: 1, Last: 1, Passed: true, Covered: 5}, From: int64(0)}}}, w.now)
+	w.Restore(Notes{Aside: []Aside{{
+		AsideKey: notes.AsideKey{Key: "a", LSN: 1, Last: 1, Passed: true, Covered: 5},
+		From:     int64(0),
+	}}}, w.now)
 	w.Tell(OwnerCrashed{Suspect: suspected(1, 1, 1)}, w.now)
 	w.wants(ReadKey)
 	w.reads("a", 5, 1)
@@ -195,8 +198,8 @@ func TestTheLeaseNamesNoBatchThatHasReturnedWhenTheNextIsCalled(t *testing.T) {
 	}
 }
 
-// A stop in good order cuts a call short, and has not ended the process. So the next owner calls the change that had one
-// attempt left, and does not park it.
+// A stop in good order cuts a call short, and has not ended the process. So the next owner calls the change that had
+// one attempt left, and does not park it.
 func TestACallThatWasCutShortIsNamedNoMore(t *testing.T) {
 	r := Rules{MaxAttempts: 3, CanPark: true}
 	w := newTrial(t, r, "a")

@@ -56,7 +56,9 @@ func TestMaxAgeGoesOnForAKeyThatIsReadAgain(t *testing.T) {
 		t.Fatalf("the lease says %+v", n.Aside)
 	}
 	next.wants(ReadKey)
-	next.Tell(KeyRead{Key: "a", Next: int64(1), Head: 0, Changes: 1, Meta: func(int) Meta { return Meta{LSN: 1, Key: "a", Size: 100} }}, next.now)
+	next.Tell(KeyRead{Key: "a", Next: int64(1), Head: 0, Changes: 1, Meta: func(int) Meta {
+		return Meta{LSN: 1, Key: "a", Size: 100}
+	}}, next.now)
 	if b := next.wants(Call, 1); b.Failing() != time.Unix(1000, 0) {
 		t.Errorf("failing since %v", b.Failing())
 	}
@@ -140,14 +142,21 @@ func TestACallOfSeveralKeysIsNotedInRuns(t *testing.T) {
 	w.width.lanes = 2
 	w.page("a", "b", "c", "c", "a", "b", "c", "c")
 	w.wants(Call, 1, 5, 2, 6)
-	want := []notes.Run{{From: 1, To: 2, Calls: 1, Failures: 1, Failing: 1000}, {From: 5, To: 6, Calls: 1, Failures: 1, Failing: 1000}}
-	if n := w.Notes(); n.Suspect == nil || !reflect.DeepEqual(n.Suspect.Tried, want) || n.Suspect.Letter != "1.0" || n.Suspect.Changes != 4 {
+	want := []notes.Run{
+		{From: 1, To: 2, Calls: 1, Failures: 1, Failing: 1000},
+		{From: 5, To: 6, Calls: 1, Failures: 1, Failing: 1000},
+	}
+	if n := w.Notes(); n.Suspect == nil || !reflect.DeepEqual(n.Suspect.Tried, want) || n.Suspect.Letter != "1.0" ||
+		n.Suspect.Changes != 4 {
 		t.Errorf("the lease says %+v, want %v", n.Suspect, want)
 	}
 }
 
 func TestALeaseHasRoomForSoManyBytesOfKeysThatAreSetAside(t *testing.T) {
-	r := Rules{Concurrency: 3, MaxAttempts: 1, CanReadKeys: true, MaxAside: 10, KeyPages: 1, MaxAsideBytes: 20, AsideBytes: func(key string) int { return len(key) }}
+	r := Rules{
+		Concurrency: 3, MaxAttempts: 1, CanReadKeys: true, MaxAside: 10, KeyPages: 1, MaxAsideBytes: 20,
+		AsideBytes: func(key string) int { return len(key) },
+	}
 	w := newTrial(t, r, "a long key", "another one", "short")
 	first, second, third := w.wants(Call, 1), w.wants(Call, 2), w.wants(Call, 3)
 	w.fails(first)
@@ -260,13 +269,16 @@ func TestABadChangeIsNotRecalledForEver(t *testing.T) {
 	}
 }
 
-// A letter that was handed over again when its owner ended without a word may be the reason, so it stays where it is. If it is
-// gone, it was handled.
+// A letter that was handed over again when its owner ended without a word may be the reason, so it stays where it is.
+// If it is gone, it was handled.
 func TestARecallThatEndsTheProcessIsNotRepeated(t *testing.T) {
 	for _, there := range []bool{true, false} {
 		r := Rules{MaxAttempts: 2, CanPark: true, HasBox: true, HoldKeys: true}
 		w := newTrial(t, r)
-		w.Restore(Notes{Outage: true, Held: []notes.HeldKey{{Key: "a", Since: 1}}, Recalls: []notes.Recall{{Key: "a", Letter: "1.0"}}}, w.now)
+		w.Restore(Notes{
+			Outage: true, Held: []notes.HeldKey{{Key: "a", Since: 1}},
+			Recalls: []notes.Recall{{Key: "a", Letter: "1.0"}},
+		}, w.now)
 		w.wait(time.Second)
 		do, _ := w.Next(w.now)
 		w.Tell(LetterFound{Request: do.Request, Letter: &Letter{LSN: 1, Size: 100}}, w.now)
@@ -329,7 +341,9 @@ func TestAKeyThatIsAheadOfTheFeedIsNoted(t *testing.T) {
 	w.wait(time.Second)
 	w.succeeds(w.wants(Call, 1))
 	w.wants(ReadKey)
-	w.Tell(KeyRead{Key: "a", Next: int64(5), Head: 5, Changes: 2, Meta: func(i int) Meta { return Meta{LSN: int64(4 + i), Key: "a", Size: 100} }}, w.now)
+	w.Tell(KeyRead{Key: "a", Next: int64(5), Head: 5, Changes: 2, Meta: func(i int) Meta {
+		return Meta{LSN: int64(4 + i), Key: "a", Size: 100}
+	}}, w.now)
 	w.succeeds(w.wants(Call, 4, 5))
 	if n := w.Notes(); len(n.Aside) != 1 || n.Aside[0].LSN != 6 {
 		t.Errorf("the lease says %+v, want that the key continues after 5", n.Aside)
@@ -343,8 +357,8 @@ func TestAKeyThatIsAheadOfTheFeedIsNoted(t *testing.T) {
 	}
 }
 
-// In a unit that is shared with another kind of processor the position waits before a key that is set aside. What is done
-// behind it does not come again under the next owner.
+// In a unit that is shared with another kind of processor the position waits before a key that is set aside. What is
+// done behind it does not come again under the next owner.
 func TestWhatIsDoneBehindAPositionThatWaitsIsNoted(t *testing.T) {
 	r := Rules{Concurrency: 2, MaxAttempts: 1, CanReadKeys: true, MaxAside: 1, KeyPages: 1}
 	w := newTrial(t, r)
@@ -363,42 +377,64 @@ func TestWhatIsDoneBehindAPositionThatWaitsIsNoted(t *testing.T) {
 func TestCallsOfChangesBehindAPageOfAKeyAreKept(t *testing.T) {
 	r := Rules{Concurrency: 2, MaxAttempts: 9, CanPark: true, CanReadKeys: true, MaxAside: 1, KeyPages: 1}
 	w := newTrial(t, r)
-	w.Restore(Notes{Aside: []Aside{{From: int64(0), AsideKey: notes.AsideKey{Key: "a", LSN: 1, Last: 4, Tried: []notes.Run{{From: 1, To: 4, Calls: 3, Failures: 3}}}}}}, w.now)
+	w.Restore(Notes{Aside: []Aside{{From: int64(0), AsideKey: notes.AsideKey{
+		Key: "a", LSN: 1, Last: 4,
+		Tried: []notes.Run{{From: 1, To: 4, Calls: 3, Failures: 3}},
+	}}}}, w.now)
 	w.wants(ReadKey)
-	w.Tell(KeyRead{Key: "a", Next: int64(2), Head: 4, Changes: 2, Meta: func(i int) Meta { return Meta{LSN: int64(1 + i), Key: "a", Size: 100} }}, w.now)
+	w.Tell(KeyRead{Key: "a", Next: int64(2), Head: 4, Changes: 2, Meta: func(i int) Meta {
+		return Meta{LSN: int64(1 + i), Key: "a", Size: 100}
+	}}, w.now)
 	w.limit.items = 1 // the second change of the page waits, and is forgotten
 	first := w.wants(Call, 1)
 	w.MakeRoom(0, -time.Second, w.now)
-	want := []notes.Run{{From: 1, To: 1, Calls: 3, Failures: 3}, {From: 2, To: 2, Calls: 3, Failures: 3}, {From: 2, To: 4, Calls: 3, Failures: 3}}
+	want := []notes.Run{
+		{From: 1, To: 1, Calls: 3, Failures: 3},
+		{From: 2, To: 2, Calls: 3, Failures: 3},
+		{From: 2, To: 4, Calls: 3, Failures: 3},
+	}
 	if n := w.Notes(); len(n.Aside) != 1 || !reflect.DeepEqual(n.Aside[0].Tried, want) {
 		t.Errorf("the lease says %+v, want %v", n.Aside, want)
 	}
 	w.limit.items = 0
 	w.succeeds(first)
 	w.wants(ReadKey)
-	w.Tell(KeyRead{Key: "a", Next: int64(2), Head: 4, Changes: 1, Meta: func(int) Meta { return Meta{LSN: 2, Key: "a", Size: 100} }}, w.now)
+	w.Tell(KeyRead{Key: "a", Next: int64(2), Head: 4, Changes: 1, Meta: func(int) Meta {
+		return Meta{LSN: 2, Key: "a", Size: 100}
+	}}, w.now)
 	if b := w.wants(Call, 2); b.Attempt() != 4 {
 		t.Errorf("attempt %d of 2, want 4", b.Attempt())
 	} else {
 		w.succeeds(b)
 	}
 	w.wants(ReadKey)
-	w.Tell(KeyRead{Key: "a", Next: int64(4), Head: 4, Changes: 2, Meta: func(i int) Meta { return Meta{LSN: int64(3 + i), Key: "a", Size: 100} }}, w.now)
+	w.Tell(KeyRead{Key: "a", Next: int64(4), Head: 4, Changes: 2, Meta: func(i int) Meta {
+		return Meta{LSN: int64(3 + i), Key: "a", Size: 100}
+	}}, w.now)
 	if b := w.wants(Call, 3, 4); b.Attempt() != 4 {
 		t.Errorf("attempt %d of 3, want 4", b.Attempt())
 	}
 }
 
-// The handler is done with a change of a key, and not with two before it. The second of these is read again by key, and the
-// change behind it is not handed over again.
+// The handler is done with a change of a key, and not with two before it. The second of these is read again by key, and
+// the change behind it is not handed over again.
 func TestWhatIsDoneBehindAFailureIsNotReadAgain(t *testing.T) {
 	r := Rules{Concurrency: 2, MaxAttempts: 1, CanReadKeys: true, MaxAside: 1, KeyPages: 1}
 	w := newTrial(t, r, "a", "a", "a", "a")
-	w.Tell(Failed{Batch: w.wants(Call, 1, 2, 3, 4), Failure: Failure{Left: []*Part{{Changes: []int{0}, Err: errTrial}, {Changes: []int{1}, Err: errTrial}, {Changes: []int{3}, Untried: true}}}}, w.now)
+	w.Tell(Failed{
+		Batch: w.wants(Call, 1, 2, 3, 4),
+		Failure: Failure{Left: []*Part{
+			{Changes: []int{0}, Err: errTrial},
+			{Changes: []int{1}, Err: errTrial},
+			{Changes: []int{3}, Untried: true},
+		}},
+	}, w.now)
 	w.wait(time.Second)
 	w.succeeds(w.wants(Call, 1))
 	w.wants(ReadKey)
-	w.Tell(KeyRead{Key: "a", Next: int64(4), Head: 4, Changes: 3, Meta: func(i int) Meta { return Meta{LSN: int64(2 + i), Key: "a", Size: 100} }}, w.now)
+	w.Tell(KeyRead{Key: "a", Next: int64(4), Head: 4, Changes: 3, Meta: func(i int) Meta {
+		return Meta{LSN: int64(2 + i), Key: "a", Size: 100}
+	}}, w.now)
 	b := w.wants(Call, 2)
 	w.succeeds(b)
 	if b = w.wants(Call, 4); b.Attempt() != 1 {
@@ -415,24 +451,31 @@ func TestWhatIsDoneBehindAFailureIsNotReadAgain(t *testing.T) {
 func TestAttemptsStayWithTheirChangeOfATransaction(t *testing.T) {
 	r := Rules{MaxAttempts: 9, CanPark: true}
 	w := newTrial(t, r, "a", "+a")
-	w.Tell(Failed{Batch: w.wants(Call, 1, 1), Failure: Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Err: errTrial}, {Changes: []int{1}, Untried: true}}}}, w.now)
+	w.Tell(Failed{Batch: w.wants(Call, 1, 1), Failure: Failure{
+		Err:  errTrial,
+		Left: []*Part{{Changes: []int{0}, Err: errTrial}, {Changes: []int{1}, Untried: true}},
+	}}, w.now)
 	for range 3 {
 		w = w.after(r, false)
 		w.lsn = 0
 		w.page("a", "+a")
-		if n := w.Notes(); len(n.Tried) != 1 || !slices.Equal(n.Tried[0].Letters, []string{"1.0"}) || n.Tried[0].Failures != 1 {
+		if n := w.Notes(); len(n.Tried) != 1 || !slices.Equal(n.Tried[0].Letters, []string{"1.0"}) ||
+			n.Tried[0].Failures != 1 {
 			t.Fatalf("the lease says %+v", n.Tried)
 		}
 	}
 }
 
-// After a merge of partitions nobody knows how far a key goes that is set aside. The first page of the key does not tell.
+// After a merge of partitions nobody knows how far a key goes that is set aside. The first page of the key does not
+// tell.
 func TestHowFarAKeyGoesIsUnknownUntilItsEnd(t *testing.T) {
 	r := Rules{Concurrency: 2, MaxAttempts: 1, CanReadKeys: true, MaxAside: 1, KeyPages: 1}
 	w := newTrial(t, r)
 	w.Restore(Notes{Aside: []Aside{{From: int64(0), AsideKey: notes.AsideKey{Key: "a", Passed: true}}}}, w.now)
 	w.wants(ReadKey)
-	w.Tell(KeyRead{Key: "a", Next: int64(2), Head: 9, Changes: 2, Meta: func(i int) Meta { return Meta{LSN: int64(1 + i), Key: "a", Size: 100} }}, w.now)
+	w.Tell(KeyRead{Key: "a", Next: int64(2), Head: 9, Changes: 2, Meta: func(i int) Meta {
+		return Meta{LSN: int64(1 + i), Key: "a", Size: 100}
+	}}, w.now)
 	n := w.Notes()
 	if len(n.Aside) != 1 || n.Aside[0].Last != 0 || !n.Aside[0].Passed {
 		t.Fatalf("the lease says %+v, want no last LSN, and that the position has passed the key", n.Aside)
@@ -440,12 +483,15 @@ func TestHowFarAKeyGoesIsUnknownUntilItsEnd(t *testing.T) {
 	next := newTrial(t, r)
 	next.Restore(n, w.now)
 	next.wants(ReadKey)
-	next.Tell(KeyRead{Key: "a", Next: int64(2), Head: 9, Changes: 2, Meta: func(i int) Meta { return Meta{LSN: int64(1 + i), Key: "a", Size: 100} }}, next.now)
+	next.Tell(KeyRead{Key: "a", Next: int64(2), Head: 9, Changes: 2, Meta: func(i int) Meta {
+		return Meta{LSN: int64(1 + i), Key: "a", Size: 100}
+	}}, next.now)
 	next.succeeds(next.wants(Call, 1, 2))
 	next.wants(ReadKey) // and on
 }
 
-// What was read by key was deleted before the feed came as far. Then the feed never gives it, and the key is not noted for ever.
+// What was read by key was deleted before the feed came as far. Then the feed never gives it, and the key is not noted
+// for ever.
 func TestAKeyIsForgottenThoughTheFeedNeverGivesItsLastChange(t *testing.T) {
 	r := Rules{Concurrency: 2, MaxAttempts: 1, CanReadKeys: true, MaxAside: 1, KeyPages: 1}
 	w := newTrial(t, r, "a")
@@ -453,7 +499,9 @@ func TestAKeyIsForgottenThoughTheFeedNeverGivesItsLastChange(t *testing.T) {
 	w.wait(time.Second)
 	w.succeeds(w.wants(Call, 1))
 	w.wants(ReadKey)
-	w.Tell(KeyRead{Key: "a", Next: int64(5), Head: 5, Changes: 1, Meta: func(int) Meta { return Meta{LSN: 5, Key: "a", Size: 100} }}, w.now)
+	w.Tell(KeyRead{Key: "a", Next: int64(5), Head: 5, Changes: 1, Meta: func(int) Meta {
+		return Meta{LSN: 5, Key: "a", Size: 100}
+	}}, w.now)
 	w.succeeds(w.wants(Call, 5))
 	for n := range 3 {
 		w.wantsNothing(Never)
@@ -467,7 +515,10 @@ func TestAKeyIsForgottenThoughTheFeedNeverGivesItsLastChange(t *testing.T) {
 // An operator has dropped the letter. Its key stays held, because nobody has asked for its release.
 func TestARecallWhoseLetterWasDroppedLeavesItsKeyHeld(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 2, CanPark: true, HasBox: true, HoldKeys: true})
-	w.Restore(Notes{Outage: true, Held: []notes.HeldKey{{Key: "a", Since: 1}}, Recalls: []notes.Recall{{Key: "a", Letter: "1.0"}}}, w.now)
+	w.Restore(Notes{
+		Outage: true, Held: []notes.HeldKey{{Key: "a", Since: 1}},
+		Recalls: []notes.Recall{{Key: "a", Letter: "1.0"}},
+	}, w.now)
 	w.wait(time.Second)
 	do, _ := w.Next(w.now)
 	w.Tell(LetterFound{Request: do.Request}, w.now)
@@ -478,11 +529,15 @@ func TestARecallWhoseLetterWasDroppedLeavesItsKeyHeld(t *testing.T) {
 	}
 }
 
-// The removal of a letter that was handled has no answer, and the owner ends. The next one finds no letter, and frees the key.
+// The removal of a letter that was handled has no answer, and the owner ends. The next one finds no letter, and frees
+// the key.
 func TestARecallThatIsHandledFreesItsKeyThoughTheRemovalFails(t *testing.T) {
 	r := Rules{MaxAttempts: 2, CanPark: true, HasBox: true, HoldKeys: true}
 	w := newTrial(t, r)
-	w.Restore(Notes{Outage: true, Held: []notes.HeldKey{{Key: "a", Since: 1}}, Recalls: []notes.Recall{{Key: "a", Letter: "1.0"}}}, w.now)
+	w.Restore(Notes{
+		Outage: true, Held: []notes.HeldKey{{Key: "a", Since: 1}},
+		Recalls: []notes.Recall{{Key: "a", Letter: "1.0"}},
+	}, w.now)
 	w.wait(time.Second)
 	do, _ := w.Next(w.now)
 	w.Tell(LetterFound{Request: do.Request, Letter: &Letter{LSN: 1, Size: 100}}, w.now)
@@ -506,8 +561,8 @@ func TestARecallThatIsHandledFreesItsKeyThoughTheRemovalFails(t *testing.T) {
 	}
 }
 
-// The first change of a transaction is alone in the handler, because its key was held when it came again. Setting the key aside
-// forgets nothing of the transaction: it would be read again as a whole.
+// The first change of a transaction is alone in the handler, because its key was held when it came again. Setting the
+// key aside forgets nothing of the transaction: it would be read again as a whole.
 func TestATransactionThatHasBegunIsNotForgotten(t *testing.T) {
 	r := Rules{MaxAttempts: 9, CanPark: true, HasBox: true, HoldKeys: true, CanReadKeys: true, MaxAside: 1, KeyPages: 1}
 	w := newTrial(t, r)
@@ -539,8 +594,8 @@ func TestMaxAgeGoesOnThroughOutagesThatTheHandlerNames(t *testing.T) {
 	}
 }
 
-// A key that has failed under the last owner is in no batch with keys that have not: they would have its age, and be parked
-// for it.
+// A key that has failed under the last owner is in no batch with keys that have not: they would have its age, and be
+// parked for it.
 func TestKeysShareABatchOnlyIfTheyHaveFailedAlike(t *testing.T) {
 	w := newTrial(t, Rules{Concurrency: 2, MaxAttempts: 2, MaxAge: time.Hour, CanPark: true})
 	w.width.lanes = 3

@@ -38,7 +38,8 @@ func (w *world) checkCall(b *Batch) {
 		case held && t.lsn >= since:
 			w.breach("%s %s passes held letters", c.Key, letterName(t.lsn, t.place))
 		case c.calls != t.calls && w.life == 0 && !t.forgotten:
-			w.breach("%s is called for the time %d, and the engine says %d", letterName(t.lsn, t.place), t.calls+1, c.calls+1)
+			w.breach("%s is called for the time %d, and the engine says %d", letterName(t.lsn, t.place), t.calls+1,
+				c.calls+1)
 		}
 		w.checkOrder(t, here)
 		here[t] = true

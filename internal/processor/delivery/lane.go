@@ -49,7 +49,8 @@ func (l *lane) add(e *Engine, changes ...*Change) {
 	l.advance(e)
 }
 
-// advance makes a lane ready if it has changes to hand over and no batch, and removes it when there is nothing left of it.
+// advance makes a lane ready if it has changes to hand over and no batch, and removes it when there is nothing left of
+// it.
 func (l *lane) advance(e *Engine) {
 	if l.isFree() && !l.listed {
 		l.listed = true
@@ -93,12 +94,14 @@ func (l *lane) isPaused() bool {
 
 // isIdle reports whether nothing is known of the key but its name.
 func (l *lane) isIdle() bool {
-	return len(l.line) == 0 && len(l.waiting) == 0 && l.hold == notHeld && len(l.requests) == 0 && len(l.handled) == 0 && l.aside == aside{}
+	return len(l.line) == 0 && len(l.waiting) == 0 && l.hold == notHeld && len(l.requests) == 0 &&
+		len(l.handled) == 0 && l.aside == aside{}
 }
 
-// countFitting is how many of the changes that wait in a lane fit into a batch with so much room, and their size. A transaction is
-// not cut, and the first one fits always if the batch has nothing yet. Changes that have failed differently often, or since
-// another time, are not put together, so that nobody inherits the failures of others, or their age.
+// countFitting is how many of the changes that wait in a lane fit into a batch with so much room, and their size. A
+// transaction is not cut, and the first one fits always if the batch has nothing yet. Changes that have failed
+// differently often, or since another time, are not put together, so that nobody inherits the failures of others, or
+// their age.
 func (l *lane) countFitting(items, bytes int, empty bool) (n, size int) {
 	for n < len(l.waiting) {
 		end, more := transaction(l.waiting, n)

@@ -33,8 +33,8 @@ func (all *lanes) laneFor(key string) *lane {
 	return all.own[key]
 }
 
-// ownLaneFor gives a key a lane of its own, and moves what there is of the key in the common lane. The caller adds something to
-// the lane, or marks it: an idle one would go.
+// ownLaneFor gives a key a lane of its own, and moves what there is of the key in the common lane. The caller adds
+// something to the lane, or marks it: an idle one would go.
 func (all *lanes) ownLaneFor(e *Engine, key string) *lane {
 	if at := all.own[key]; at != nil {
 		return at
@@ -66,8 +66,8 @@ func (e *Engine) isPlain() bool {
 	return (e.rules.Concurrency == 1 || e.rules.InOrder) && len(e.lanes.own) == 0 && e.feed.restored.end() == 0
 }
 
-// namelessFailures returns the failures of the first change, if the lease has their number and not the change. With a limit the
-// number counts for nothing: another change may have failed, before there was a limit.
+// namelessFailures returns the failures of the first change, if the lease has their number and not the change. With a
+// limit the number counts for nothing: another change may have failed, before there was a limit.
 func (e *Engine) namelessFailures() int {
 	if e.rules.mayDivide() {
 		return 0
@@ -154,7 +154,8 @@ func (all *lanes) formHeld(e *Engine) {
 	}
 }
 
-// formBatch makes a batch that begins with the changes of a lane that is ready, and has those of others if there is room.
+// formBatch makes a batch that begins with the changes of a lane that is ready, and has those of others if there is
+// room.
 func (all *lanes) formBatch(e *Engine, first *lane) *Batch {
 	items, bytes := all.shareOfNext(e), positive(e.rules.MaxBytes)
 	b := &Batch{}
@@ -171,7 +172,8 @@ func (all *lanes) formBatch(e *Engine, first *lane) *Batch {
 			break
 		}
 		b.takeFrom(e, l, n)
-		if bytes -= size; bytes <= 0 || len(b.Changes) >= items || e.rules.Concurrency > 1 && len(b.lanes) >= e.width.lanes {
+		if bytes -= size; bytes <= 0 || len(b.Changes) >= items || e.rules.Concurrency > 1 &&
+			len(b.lanes) >= e.width.lanes {
 			break
 		}
 	}
@@ -179,8 +181,8 @@ func (all *lanes) formBatch(e *Engine, first *lane) *Batch {
 	return b
 }
 
-// shareOfNext is how many changes the next batch may have: an equal part of all that wait, for each free place in the handler that
-// the free lanes can take. A single lane takes one place, so it need not leave changes for the others.
+// shareOfNext is how many changes the next batch may have: an equal part of all that wait, for each free place in the
+// handler that the free lanes can take. A single lane takes one place, so it need not leave changes for the others.
 func (all *lanes) shareOfNext(e *Engine) int {
 	most := min(positive(e.rules.MaxItems), positive(e.limit.items), positive(e.guard.careful))
 	if e.rules.Concurrency == 1 || e.rules.InOrder {

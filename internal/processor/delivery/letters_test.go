@@ -10,7 +10,10 @@ import (
 
 // How letters are handed over again, and which keys are held.
 
-var withBox = Rules{Concurrency: 2, MaxAttempts: 1, CanPark: true, HasBox: true, HoldKeys: true, CanReadKeys: true, MaxAside: 9, KeyPages: 1}
+var withBox = Rules{
+	Concurrency: 2, MaxAttempts: 1, CanPark: true, HasBox: true, HoldKeys: true, CanReadKeys: true,
+	MaxAside: 9, KeyPages: 1,
+}
 
 // holding is an engine whose last owner held the key a.
 func holding(t *testing.T, since int64) *trial {
@@ -130,10 +133,14 @@ func TestTheLettersOfAKeyAreStoredInTheOrderOfItsChanges(t *testing.T) {
 	w.wantsNothing(Never)
 }
 
-// The changes behind a letter that is stored while the held letters are listed would not be in the list, and stay parked.
+// The changes behind a letter that is stored while the held letters are listed would not be in the list, and stay
+// parked.
 func TestAKeyThatIsHeldDuringAReleaseParksNothingMore(t *testing.T) {
 	w := newTrial(t, withBox, "a", "a")
-	w.Tell(Failed{Batch: w.wants(Call, 1, 2), Failure: Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Hopeless: true}, {Changes: []int{1}, Untried: true}}}}, w.now)
+	w.Tell(Failed{Batch: w.wants(Call, 1, 2), Failure: Failure{
+		Err:  errTrial,
+		Left: []*Part{{Changes: []int{0}, Hopeless: true}, {Changes: []int{1}, Untried: true}},
+	}}, w.now)
 	q := w.asks(Request{Token: "1"})
 	w.wants(ListLetters)
 	w.Tell(LetterStored{Batch: w.wants(Park, 1)}, w.now)
@@ -145,8 +152,8 @@ func TestAKeyThatIsHeldDuringAReleaseParksNothingMore(t *testing.T) {
 	w.wants(Call, 2)
 }
 
-// An owner that ends before the lease says that a key is held leaves held letters, and their changes come again. What of the
-// key comes before them, and is not done, is handled or parked first.
+// An owner that ends before the lease says that a key is held leaves held letters, and their changes come again. What
+// of the key comes before them, and is not done, is handled or parked first.
 func TestHeldLettersComeAfterEarlierChangesOfTheirKey(t *testing.T) {
 	w := newTrial(t, withBox, "a")
 	b := w.wants(Call, 1)
@@ -289,22 +296,28 @@ func TestASuspectOfAHeldKeyIsHeld(t *testing.T) {
 	w := newTrial(t, withBox, "x", "a", "a")
 	w.wants(Call, 1)
 	b := w.wants(Call, 2, 3)
-	w.Tell(Failed{Batch: b, Failure: Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Hopeless: true, Err: errTrial}, {Changes: []int{1}, Err: errTrial}}}}, w.now)
+	w.Tell(Failed{Batch: b, Failure: Failure{
+		Err:  errTrial,
+		Left: []*Part{{Changes: []int{0}, Hopeless: true, Err: errTrial}, {Changes: []int{1}, Err: errTrial}},
+	}}, w.now)
 	w.Tell(LetterStored{Batch: w.wants(Park, 2)}, w.now)
 	if b = w.wants(Park, 3); !b.IsHeld() {
 		t.Error("a change of a held key is parked for itself")
 	}
 }
 
-// Two letters that are stored at once must not hold one key more than a lease has room for. What waits behind the second
-// one is forgotten, and its owner hears of it once.
+// Two letters that are stored at once must not hold one key more than a lease has room for. What waits behind the
+// second one is forgotten, and its owner hears of it once.
 func TestALeaseHasRoomForSoManyHeldKeys(t *testing.T) {
 	r := withBox
 	r.MaxHeld, r.MaxHeldBytes = 1, 1000
 	w := newTrial(t, r, "a", "b", "b")
 	a, b := w.wants(Call, 1), w.wants(Call, 2, 3)
 	w.Tell(Failed{Batch: a, Failure: Failure{Err: errTrial, Hopeless: true}}, w.now)
-	w.Tell(Failed{Batch: b, Failure: Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Hopeless: true}, {Changes: []int{1}, Untried: true}}}}, w.now)
+	w.Tell(Failed{Batch: b, Failure: Failure{Err: errTrial, Left: []*Part{
+		{Changes: []int{0}, Hopeless: true},
+		{Changes: []int{1}, Untried: true},
+	}}}, w.now)
 	w.wants(Park, 1)
 	w.wants(TooManyHeld, 2)
 	w.wantsNothing(Never)

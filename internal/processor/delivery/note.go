@@ -62,7 +62,8 @@ func (e *Engine) Notes() Notes {
 func (l *lane) asideNote(f *feed, most int) (k Aside, noted bool) {
 	covered := f.atLSN
 	from, lsn := l.continueFrom()
-	if a := &l.aside; from == nil && a.state == caughtUp && a.after > f.last && a.empty < feedIsEmpty { // it is ahead of the feed
+	// it is ahead of the feed
+	if a := &l.aside; from == nil && a.state == caughtUp && a.after > f.last && a.empty < feedIsEmpty {
 		from, lsn = a.from, a.after+1
 	}
 	if from == nil {
@@ -167,8 +168,8 @@ func (e *Engine) Attempts() int {
 	return e.feed.restored.attempts // it was not read yet
 }
 
-// Confirm notes that by its handler's word a batch is done, and all that was handled before it: of its keys or, with one
-// batch at a time, of every key. It reports whether that is new, and false for a batch that comes again in parts.
+// Confirm notes that by its handler's word a batch is done, and all that was handled before it: of its keys or, with
+// one batch at a time, of every key. It reports whether that is new, and false for a batch that comes again in parts.
 func (e *Engine) Confirm(b *Batch, now time.Time) (fresh, valid bool) {
 	e.now = now
 	switch {
@@ -177,7 +178,9 @@ func (e *Engine) Confirm(b *Batch, now time.Time) (fresh, valid bool) {
 	case b.IsConfirmed():
 		return false, true
 	}
-	if b.State == Over && slices.ContainsFunc(b.Changes, func(c *Change) bool { return c.state == Batched || c.state == Queued }) {
+	if b.State == Over && slices.ContainsFunc(b.Changes, func(c *Change) bool {
+		return c.state == Batched || c.state == Queued
+	}) {
 		return false, false
 	}
 	last := map[string]int64{} // LSNs, by keys
@@ -213,12 +216,13 @@ func (e *Engine) Confirm(b *Batch, now time.Time) (fresh, valid bool) {
 
 // IsIdle reports whether nothing is in memory, in hand or to be done.
 func (e *Engine) IsIdle() bool {
-	return e.items == 0 && e.inHand == 0 && e.asides.reading == 0 && len(e.effects) == 0 && len(e.asides.lanes) == 0 && (len(e.recalls.pending) == 0 || !e.rules.HasBox) && e.requests == 0
+	return e.items == 0 && e.inHand == 0 && e.asides.reading == 0 && len(e.effects) == 0 && len(e.asides.lanes) == 0 &&
+		(len(e.recalls.pending) == 0 || !e.rules.HasBox) && e.requests == 0
 }
 
 // IsBlocked reports whether all that is in memory waits for something else than its turn: it has failed, or is behind
-// something that has. Then another page may be read though one batch is in hand at a time. A batch that was confirmed by
-// hand is in hand until its handler has returned.
+// something that has. Then another page may be read though one batch is in hand at a time. A batch that was confirmed
+// by hand is in hand until its handler has returned.
 func (e *Engine) IsBlocked() bool {
 	if e.items == 0 {
 		return e.inHand == 0
@@ -229,7 +233,8 @@ func (e *Engine) IsBlocked() bool {
 	return !slices.ContainsFunc(e.batches, func(b *Batch) bool { return b.streak == 0 && b.State != ToPark })
 }
 
-// Oldest is how often the handler has received the oldest change in memory that is not done, and since when that is here.
+// Oldest is how often the handler has received the oldest change in memory that is not done, and since when that is
+// here.
 func (e *Engine) Oldest() (calls int, since time.Time) {
 	oldest := e.FirstOpen()
 	for _, l := range e.asides.lanes { // the position has passed their changes

@@ -16,7 +16,9 @@ func newTestEngine(r Rules, b *Breaker) *Engine {
 
 // addKeys adds a page with one change of each of so many keys.
 func addKeys(e *Engine, keys int, now time.Time) {
-	e.Tell(PageRead{Next: int64(keys), Changes: keys, Meta: func(i int) Meta { return Meta{LSN: int64(i + 1), Key: fmt.Sprint(i), Size: 1} }}, now)
+	e.Tell(PageRead{Next: int64(keys), Changes: keys, Meta: func(i int) Meta {
+		return Meta{LSN: int64(i + 1), Key: fmt.Sprint(i), Size: 1}
+	}}, now)
 }
 
 func TestAFailureAfterTheEndOfItsOutageDoesNotCount(t *testing.T) {

@@ -83,7 +83,10 @@ func TestABatchOfManyKeysIsMuchEvidence(t *testing.T) {
 // Another key of its batch was handled: so the change is at fault.
 func TestAPartThatIsHandledIsEvidence(t *testing.T) {
 	w := newTrial(t, Rules{MaxItems: 2, MaxAttempts: 1, CanPark: true}, "a", "b", "c")
-	w.Tell(Failed{Batch: w.wants(Call, 1, 2), Failure: Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Err: errTrial}}}}, w.now)
+	w.Tell(Failed{Batch: w.wants(Call, 1, 2), Failure: Failure{
+		Err:  errTrial,
+		Left: []*Part{{Changes: []int{0}, Err: errTrial}},
+	}}, w.now)
 	w.wants(Park, 1)
 }
 
@@ -99,8 +102,8 @@ func TestWhatHasFailedComesASecondAfterAnOutage(t *testing.T) {
 	w.wants(Call, 1)
 }
 
-// A handler has asked for an hour: no probe comes before that, then one does, and an outage that ends before does not shorten the
-// hour.
+// A handler has asked for an hour: no probe comes before that, then one does, and an outage that ends before does not
+// shorten the hour.
 func TestAPauseOutlastsAnOutage(t *testing.T) {
 	for _, ends := range []bool{false, true} {
 		w := newTrial(t, Rules{MaxAttempts: 9, CanPark: true}, "a")
@@ -136,7 +139,10 @@ func TestAfterAnOutageWhatWasForgottenOfAKeyBeginsAnew(t *testing.T) {
 	r.MaxAttempts, r.CanPark = 3, true
 	w := newTrial(t, r)
 	tried := []notes.Run{{From: 1, To: 1, Calls: 2, Failures: 2}}
-	w.Restore(Notes{Aside: []Aside{{AsideKey: notes.AsideKey{Key: "a", LSN: 1, Last: 1, Tried: tried}, From: int64(0)}}}, w.now)
+	w.Restore(Notes{Aside: []Aside{{
+		AsideKey: notes.AsideKey{Key: "a", LSN: 1, Last: 1, Tried: tried},
+		From:     int64(0),
+	}}}, w.now)
 	w.outageBegins()
 	w.outageEnds()
 	w.wants(ReadKey)
@@ -165,15 +171,16 @@ func TestAfterAnOutageWhatTheLastOwnerHadInItsHandlerBeginsAnew(t *testing.T) {
 	w.wants(ReadKey)
 	w.reads("a", 5, 1)
 	if b := w.wants(Call, 1); b.failures() != 0 || b.Attempt() != 3 || b.Failing() != time.Unix(900, 0) {
-		t.Errorf("%d failures count, attempt %d, since %v; want 0 and 3 since 900", b.failures(), b.Attempt(), b.Failing().Unix())
+		t.Errorf("%d failures count, attempt %d, since %v; want 0 and 3 since 900", b.failures(), b.Attempt(),
+			b.Failing().Unix())
 	}
 	if s.First().Failures != 2 {
 		t.Error("what the last owner has noted was changed")
 	}
 }
 
-// The probe of another lease has begun at the same moment, so a batch of this one waits that has not failed. It is the next
-// probe, before a batch that was one and has failed: that one may be poison.
+// The probe of another lease has begun at the same moment, so a batch of this one waits that has not failed. It is the
+// next probe, before a batch that was one and has failed: that one may be poison.
 func TestABatchThatHasNotFailedIsTheProbeBeforeThoseThatHave(t *testing.T) {
 	w := newTrial(t, Rules{Concurrency: 2, MaxAttempts: 9, CanPark: true}, "a")
 	w.outageBegins()
@@ -191,8 +198,8 @@ func TestABatchThatHasNotFailedIsTheProbeBeforeThoseThatHave(t *testing.T) {
 	}
 }
 
-// The probe of another lease has begun at the same moment, so the batch of this one waits. It may be the whole common lane
-// by then, and what is behind it must go on when it fails.
+// The probe of another lease has begun at the same moment, so the batch of this one waits. It may be the whole common
+// lane by then, and what is behind it must go on when it fails.
 func TestKeysGoOnAfterTheProbeOfAnotherLease(t *testing.T) {
 	w := newTrial(t, Rules{MaxItems: 1, MaxAttempts: 9}, "a", "b")
 	w.outageBegins()
@@ -206,8 +213,8 @@ func TestKeysGoOnAfterTheProbeOfAnotherLease(t *testing.T) {
 	w.wants(Call, 2)
 }
 
-// A change that fails after an outage, while others are handled, is parked: it is no sign of the next outage. That holds
-// though its handler names it.
+// A change that fails after an outage, while others are handled, is parked: it is no sign of the next outage. That
+// holds though its handler names it.
 func TestASuspectThatOutlivesAnOutageIsParked(t *testing.T) {
 	for _, named := range []bool{false, true} {
 		w := newTrial(t, Rules{Concurrency: 2, MaxAttempts: 1, CanPark: true}, "a", "b")
@@ -409,7 +416,8 @@ func TestARecallThatFailsInAnOutageIsMadeAgain(t *testing.T) {
 	w.recalled("a")
 }
 
-// The handler says that there is an outage still. So the letter is not to blame, and returns when something has succeeded.
+// The handler says that there is an outage still. So the letter is not to blame, and returns when something has
+// succeeded.
 func TestARecallWhoseHandlerNamesAnOutageIsMadeAgain(t *testing.T) {
 	w := parkedAlone(t)
 	w.outageBegins()
@@ -433,8 +441,8 @@ func TestARecallIsMadeLaterIfTheLettersCannotBeRead(t *testing.T) {
 	w.recalled("a")
 }
 
-// There was an outage when the last owner ended, and the next one does not know whether it is over. The first success shows
-// that.
+// There was an outage when the last owner ended, and the next one does not know whether it is over. The first success
+// shows that.
 func TestTheNextOwnerRecallsAfterItsFirstSuccess(t *testing.T) {
 	w := parkedAlone(t)
 	want := notes.Recall{Key: "a", Letter: "1.0"}
@@ -479,7 +487,10 @@ func TestAProbeThatIsHandledInPartEndsAnOutage(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 2, CanPark: true}, "a", "b")
 	w.outageBegins()
 	w.wait(time.Second)
-	w.Tell(Failed{Batch: w.wants(Call, 1, 2), Failure: Failure{Err: errTrial, Left: []*Part{{Changes: []int{1}, Err: errTrial}}}}, w.now)
+	w.Tell(Failed{Batch: w.wants(Call, 1, 2), Failure: Failure{
+		Err:  errTrial,
+		Left: []*Part{{Changes: []int{1}, Err: errTrial}},
+	}}, w.now)
 	if w.breaker.IsOpen() {
 		t.Error("a part of a probe was handled, and the outage lasts")
 	}

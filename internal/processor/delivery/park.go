@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A change is parked when its letter is stored. With Rules.HoldKeys its key is held from then on: what comes of the key is
-// parked too, one change after the other, until the key is released (request.go).
+// A change is parked when its letter is stored. With Rules.HoldKeys its key is held from then on: what comes of the key
+// is parked too, one change after the other, until the key is released (request.go).
 
 // holdings counts the keys that are held or are about to be, because a lease has room for so many.
 type holdings struct {
@@ -103,8 +103,8 @@ func (b *Batch) unreserve(e *Engine) {
 	}
 }
 
-// holdFrom has the changes of a key parked that come after an LSN, which is that of the first of them that has failed; 0 is
-// unknown.
+// holdFrom has the changes of a key parked that come after an LSN, which is that of the first of them that has failed;
+// 0 is unknown.
 func (l *lane) holdFrom(e *Engine, since int64) {
 	if l.hold == notHeld {
 		e.held.add(l.key)
@@ -156,8 +156,8 @@ func (l *lane) formParked(e *Engine) *Batch {
 	return b
 }
 
-// recalls are changes that were parked although an outage may have been the cause: if one is detected, before anything is
-// handled that was begun after their last failure, they are handed over again when it is over.
+// recalls are changes that were parked although an outage may have been the cause: if one is detected, before anything
+// is handled that was begun after their last failure, they are handed over again when it is over.
 type recalls struct {
 	parked  []recall
 	pending []recall  // of the last owner, until the handler succeeds, or whose letters could not be read, for a pause
@@ -188,8 +188,8 @@ func (r *recalls) note(e *Engine, b *Batch) {
 	}
 }
 
-// inherit remembers a change of the last owner until a call succeeds or, if that owner has seen no outage, in case this one
-// recognizes it.
+// inherit remembers a change of the last owner until a call succeeds or, if that owner has seen no outage, in case this
+// one recognizes it.
 func (r *recalls) inherit(e *Engine, p recall, outage bool) {
 	if !outage && !p.inHand && !p.done {
 		p.failed = e.now
@@ -243,8 +243,8 @@ func (r *recalls) resumeDue(e *Engine) (wait time.Duration) {
 	return wait
 }
 
-// mayProbe reports whether a change of the last owner is to show that its outage is over, because there is nothing else that
-// could. It has as many tries as any change, because it may be bad all the same.
+// mayProbe reports whether a change of the last owner is to show that its outage is over, because there is nothing else
+// that could. It has as many tries as any change, because it may be bad all the same.
 func (r *recalls) mayProbe(e *Engine) bool {
 	if e.items > 0 || e.requests > 0 || r.probes >= e.rules.MaxAttempts || e.now.Before(r.next) {
 		return false
@@ -276,8 +276,11 @@ func (r *recalls) listOpen(e *Engine) []recall {
 	for _, key := range slices.Sorted(maps.Keys(e.lanes.own)) {
 		for _, q := range e.lanes.own[key].requests {
 			if q.IsRecall() { // it is under way
-				inHand := slices.ContainsFunc(e.lanes.own[key].line, func(b *Batch) bool { return b.request == q && b.State == Calling })
-				all = append(all, recall{key: q.Key, letter: q.Letter, inHand: inHand || q.origin == recalledInHand, done: q.Handled > 0})
+				inHand := slices.ContainsFunc(e.lanes.own[key].line, func(b *Batch) bool {
+					return b.request == q && b.State == Calling
+				})
+				all = append(all, recall{key: q.Key, letter: q.Letter, inHand: inHand ||
+					q.origin == recalledInHand, done: q.Handled > 0})
 			}
 		}
 	}
@@ -293,5 +296,8 @@ func (p recall) handOver(e *Engine) {
 	case p.done:
 		origin = recalledDone
 	}
-	RequestMade{Request: &Request{Token: "recall." + p.key + "." + p.letter, Key: p.key, Letter: p.letter, origin: origin}}.applyTo(e)
+	RequestMade{Request: &Request{
+		Token: "recall." + p.key + "." + p.letter, Key: p.key, Letter: p.letter,
+		origin: origin,
+	}}.applyTo(e)
 }

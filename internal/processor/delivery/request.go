@@ -6,11 +6,10 @@ import (
 
 // How letters are handed over again
 //
-// A retry hands one letter over, before all that waits of its key. If the handler succeeds, the letter is removed, and if
-// the key is held for no other one, its held letters follow. A release hands over the held letters alone. Meanwhile the
-// key's new changes wait: otherwise a busy key would be parked as fast as it is handled. When no held letter is left, the
-// key goes on. If the handler fails, the key stays held from there.
-// The states of a request are in state.go.
+// A retry hands one letter over, before all that waits of its key. If the handler succeeds, the letter is removed, and
+// if the key is held for no other one, its held letters follow. A release hands over the held letters alone. Meanwhile
+// the key's new changes wait: otherwise a busy key would be parked as fast as it is handled. When no held letter is
+// left, the key goes on. If the handler fails, the key stays held from there. The states of a request are in state.go.
 
 // Request is a retry, if it names a letter, or a release.
 type Request struct {
@@ -76,8 +75,8 @@ func (v RequestMade) applyTo(e *Engine) {
 	l.beginRequest(e)
 }
 
-// RequestWithdrawn says that a request is not asked for any more. The request ends: if a letter is in the handler for it, after
-// that letter.
+// RequestWithdrawn says that a request is not asked for any more. The request ends: if a letter is in the handler for
+// it, after that letter.
 type RequestWithdrawn struct {
 	Key   string
 	Token string
@@ -133,7 +132,8 @@ func (l *lane) beginRequest(e *Engine) {
 	e.queueEffect(Effect{Kind: ListLetters, Request: q})
 }
 
-// unparkHeld has the changes of a key wait again that were to be parked only because the key is held: it may be free soon.
+// unparkHeld has the changes of a key wait again that were to be parked only because the key is held: it may be free
+// soon.
 func (l *lane) unparkHeld(e *Engine) {
 	for _, b := range slices.Backward(slices.Clone(l.line)) {
 		if b.State != ToPark || !b.isHeld {
@@ -198,8 +198,9 @@ func (v LettersListed) applyTo(e *Engine) {
 	}
 }
 
-// isBehind reports whether a change of the key from before an LSN is not done. Then a letter of that LSN was left by an owner
-// that had read further, and ended before the lease said that the key is held: its change comes again, in its order.
+// isBehind reports whether a change of the key from before an LSN is not done. Then a letter of that LSN was left by an
+// owner that had read further, and ended before the lease said that the key is held: its change comes again, in its
+// order.
 func (l *lane) isBehind(lsn int64) bool {
 	isBefore := func(c *Change) bool { return !c.letter && c.lane == l && c.LSN < lsn }
 	unread := (l.aside.state == behind || l.aside.state == reading) && l.aside.after+1 < lsn
@@ -246,11 +247,13 @@ func (q *Request) letterHandled(e *Engine) {
 	e.queueEffect(Effect{Kind: Remove, Request: q})
 }
 
-// Conclusion takes an effect that ends what is under way without another call of the handler: of a letter that the handler
-// had, or of a request that is over. An owner that ends carries these out and no others, so that the next owner does not
-// hand the letter over again.
+// Conclusion takes an effect that ends what is under way without another call of the handler: of a letter that the
+// handler had, or of a request that is over. An owner that ends carries these out and no others, so that the next owner
+// does not hand the letter over again.
 func (e *Engine) Conclusion() (do Effect, found bool) {
-	i := slices.IndexFunc(e.effects, func(o Effect) bool { return o.Kind == Remove || o.Kind == Rewrite || o.Kind == Answer })
+	i := slices.IndexFunc(e.effects, func(o Effect) bool {
+		return o.Kind == Remove || o.Kind == Rewrite || o.Kind == Answer
+	})
 	if i < 0 {
 		return do, false
 	}
@@ -327,7 +330,10 @@ func (v RequestFailed) applyTo(e *Engine) {
 // putOff ends a request that cannot be served now. Its owner asks again; a recall does so by itself.
 func (q *Request) putOff(e *Engine, because RequestEvent, err error) {
 	if q.IsRecall() {
-		e.recalls.postpone(e, recall{key: q.Key, letter: q.Letter, inHand: q.origin == recalledInHand, done: q.Handled > 0})
+		e.recalls.postpone(e, recall{
+			key: q.Key, letter: q.Letter, inHand: q.origin == recalledInHand,
+			done: q.Handled > 0,
+		})
 	}
 	q.answer(e, because, NotServed, err)
 }

@@ -61,7 +61,8 @@ func (w *trial) wants(kind EffectKind, lsns ...int64) *Batch {
 		do, wait = w.Next(w.now)
 	}
 	if do.Kind != kind || do.Batch != nil && !slices.Equal(lsnsOf(do.Batch), lsns) {
-		w.t.Fatalf("effect %d with %v or a wait of %v, want effect %d with %v", do.Kind, lsnsOf(do.Batch), wait, kind, lsns)
+		w.t.Fatalf("effect %d with %v or a wait of %v, want effect %d with %v", do.Kind, lsnsOf(do.Batch), wait, kind,
+			lsns)
 	}
 	return do.Batch
 }
@@ -160,7 +161,8 @@ func TestABatchHasItsLimits(t *testing.T) {
 	}
 }
 
-// All that waits is shared among the free places in the handler: the last one takes all, because the others are at work.
+// All that waits is shared among the free places in the handler: the last one takes all, because the others are at
+// work.
 func TestEachFreePlaceInTheHandlerHasItsShare(t *testing.T) {
 	w := newTrial(t, Rules{Concurrency: 2}, "a", "a", "a", "a", "b", "b", "b", "c")
 	first := w.wants(Call, 1, 2, 3, 4)
@@ -229,7 +231,8 @@ func TestABatchThatFailsComesAgainAfterPauses(t *testing.T) {
 		w.wait(time.Second << n)
 	}
 	b := w.wants(Call, 1, 2)
-	w.Tell(Failed{Batch: b, Failure: Failure{Err: errTrial, After: time.Hour}}, w.now) // the handler asks for a longer pause
+	// the handler asks for a longer pause
+	w.Tell(Failed{Batch: b, Failure: Failure{Err: errTrial, After: time.Hour}}, w.now)
 	w.wantsNothing(time.Hour)
 	if b.Failing() != time.Unix(1000, 0) {
 		t.Errorf("failing since %v", b.Failing())
@@ -252,12 +255,20 @@ func TestABatchOfSeveralKeysIsDividedByKey(t *testing.T) {
 
 // A change that always fails is found in a number of calls that grows with the logarithm of its batch's size.
 func TestABadChangeIsFoundInFewCalls(t *testing.T) {
-	for _, c := range []struct{ changes, attempts, calls int }{{1, 3, 3}, {2, 3, 5}, {8, 3, 9}, {100, 3, 17}, {1000, 5, 25}} {
+	for _, c := range []struct{ changes, attempts, calls int }{
+		{1, 3, 3},
+		{2, 3, 5},
+		{8, 3, 9},
+		{100, 3, 17},
+		{1000, 5, 25},
+	} {
 		w := newTrial(t, Rules{MaxAttempts: c.attempts, CanPark: true}, slices.Repeat([]string{"a"}, c.changes)...)
 		bad := int64(c.changes*2/3 + 1)
 		calls, parked := w.play(24*time.Hour, has(bad))
-		if !slices.Equal(parked, []int64{bad}) || calls > c.calls || w.Counts().Items != 0 || w.Counts().Unsaved != c.changes {
-			t.Errorf("of %d changes %v are parked after %d calls, want %d after %d at most", c.changes, parked, calls, bad, c.calls)
+		if !slices.Equal(parked, []int64{bad}) || calls > c.calls || w.Counts().Items != 0 ||
+			w.Counts().Unsaved != c.changes {
+			t.Errorf("of %d changes %v are parked after %d calls, want %d after %d at most", c.changes, parked, calls,
+				bad, c.calls)
 		}
 	}
 }
@@ -284,8 +295,8 @@ func TestATransactionIsCutLast(t *testing.T) {
 	}
 }
 
-// The handler says which changes have failed, and why: what is done does not come again, what cannot be helped is parked,
-// and what the handler has not had is as new.
+// The handler says which changes have failed, and why: what is done does not come again, what cannot be helped is
+// parked, and what the handler has not had is as new.
 func TestAHandlerSaysWhatIsLeft(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 2, CanPark: true}, "a", "a", "a", "a")
 	b := w.wants(Call, 1, 2, 3, 4)
@@ -309,7 +320,10 @@ func TestAHandlerSaysWhatIsLeft(t *testing.T) {
 func TestAPartThatIsToldApartHasItsAttempts(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 3, CanPark: true}, "a", "b", "a")
 	b := w.wants(Call, 1, 2, 3)
-	w.Tell(Failed{Batch: b, Failure: Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Err: errTrial}, {Changes: []int{2}, Untried: true}}}}, w.now)
+	w.Tell(Failed{Batch: b, Failure: Failure{Err: errTrial, Left: []*Part{
+		{Changes: []int{0}, Err: errTrial},
+		{Changes: []int{2}, Untried: true},
+	}}}, w.now)
 	w.wait(time.Second)
 	if b = w.wants(Call, 1); b.Attempt() != 2 {
 		t.Errorf("attempt %d, want 2", b.Attempt())
@@ -332,7 +346,8 @@ func TestABatchThatTookTooLongComesAgainInHalves(t *testing.T) {
 	w.Tell(Succeeded{Batch: w.wants(Call, 1, 2, 3, 4), Quick: false}, w.now)
 	w.Tell(Succeeded{Batch: w.wants(Call, 5, 6, 7, 8), Quick: false}, w.now)
 	w.succeeds(w.wants(Call, 9, 10, 11, 12))
-	b := w.wants(Call, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24) // 8 is the size that took too long: no limit any more
+	// 8 is the size that took too long: no limit any more
+	b := w.wants(Call, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24)
 	w.Tell(Failed{Batch: b, Failure: Failure{Err: errTrial, Late: true}}, w.now)
 	w.wait(time.Second)
 	w.Tell(Failed{Batch: w.wants(Call, 13, 14, 15, 16, 17, 18), Failure: Failure{Err: errTrial, Late: true}}, w.now)
@@ -363,7 +378,8 @@ func TestABatchFailsForSoLongAtMost(t *testing.T) {
 func TestABadChangeBlocksItsKeyAlone(t *testing.T) {
 	w := newTrial(t, Rules{MaxAttempts: 1}, "a", "b", "a", "c")
 	calls, _ := w.play(time.Minute, func(b *Batch) bool { return len(b.Changes) > 1 || b.Changes[0].Key == "a" })
-	if through, open := w.feed.settledAfter(9); w.Counts().Items != 2 || through != 4 || !slices.Equal(open, []int64{1, 3}) || calls < 5 {
+	if through, open := w.feed.settledAfter(9); w.Counts().Items != 2 || through != 4 ||
+		!slices.Equal(open, []int64{1, 3}) || calls < 5 {
 		t.Errorf("%d items are left, %v through %d, %d calls", w.Counts().Items, open, through, calls)
 	}
 }
@@ -415,7 +431,13 @@ func TestHeldChangesAreParkedInAnOutage(t *testing.T) {
 func TestAKeyIsHeldFromItsLetterOn(t *testing.T) {
 	for _, hold := range []bool{false, true} {
 		w := newTrial(t, Rules{MaxAttempts: 1, CanPark: true, HoldKeys: hold}, "a", "b", "a")
-		w.Tell(Failed{Batch: w.wants(Call, 1, 2, 3), Failure: Failure{Err: errTrial, Left: []*Part{{Changes: []int{0}, Hopeless: true}, {Changes: []int{2}, Untried: true}}}}, w.now)
+		w.Tell(Failed{
+			Batch: w.wants(Call, 1, 2, 3),
+			Failure: Failure{Err: errTrial, Left: []*Part{
+				{Changes: []int{0}, Hopeless: true},
+				{Changes: []int{2}, Untried: true},
+			}},
+		}, w.now)
 		w.Tell(LetterStored{Batch: w.wants(Park, 1)}, w.now)
 		if !hold {
 			w.succeeds(w.wants(Call, 3))

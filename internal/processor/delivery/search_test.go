@@ -14,7 +14,8 @@ import (
 )
 
 // The search visits every state of small worlds. Two states are the same if the engine and the world around it are,
-// whenever they are: see canon_test.go. In each state everything is checked that must hold, and that there is a way out.
+// whenever they are: see canon_test.go. In each state everything is checked that must hold, and that there is a way
+// out.
 
 var (
 	searchLong = flag.Bool("search.long", false, "search larger worlds, for some minutes")
@@ -45,7 +46,10 @@ type search struct {
 const mostStates = 70_000
 
 func newSearch(s *setting, long bool, fail func([]action, string)) *search {
-	return &search{set: s, long: long, seen: map[[16]byte]bool{}, good: map[[16]byte]bool{}, canon: newCanon(), fail: fail}
+	return &search{
+		set: s, long: long, seen: map[[16]byte]bool{}, good: map[[16]byte]bool{}, canon: newCanon(),
+		fail: fail,
+	}
 }
 
 // run visits all states. It ends with the first promise that is broken.
@@ -122,7 +126,9 @@ func TestEveryInterleavingOfSmallWorlds(t *testing.T) {
 	var seen visits
 	var states, edges atomic.Int64
 	var asked requestVisits
-	requestVisited = func(from RequestState, because RequestEvent, next RequestState) { asked[from][because][next].Add(1) }
+	requestVisited = func(from RequestState, because RequestEvent, next RequestState) {
+		asked[from][because][next].Add(1)
+	}
 	visited = func(from BatchState, because BatchEvent, next BatchState) { seen[from][because][next].Add(1) }
 	t.Run("worlds", func(t *testing.T) {
 		for i := range worlds {
@@ -171,7 +177,8 @@ func (v *requestVisits) checkAll(t *testing.T) {
 	for from, events := range requestTransitions {
 		for because, all := range events {
 			for _, next := range all {
-				early := from == Listing && because == LetterThere && next == Answered // TestHeldLettersComeAfterEarlierChangesOfTheirKey
+				// TestHeldLettersComeAfterEarlierChangesOfTheirKey
+				early := from == Listing && because == LetterThere && next == Answered
 				if v[from][because][next].Load() == 0 && !early {
 					t.Errorf("the search has not seen request %v %v %v", from, because, next)
 				}

@@ -70,7 +70,8 @@ const (
 //	Parking  Refused          ToPark
 var transitions = map[BatchState]map[BatchEvent][]BatchState{
 	ToCall: {
-		TimeReached: {Calling, Over}, ConfirmedByHand: {Over}, KeyHeld: {Over}, KeySetAside: {Over}, RequestServed: {Over}, Judged: {ToPark},
+		TimeReached: {Calling, Over}, ConfirmedByHand: {Over}, KeyHeld: {Over}, KeySetAside: {Over},
+		RequestServed: {Over}, Judged: {ToPark},
 		HandlerFailed: {ToCall, Over, Suspect, ToPark},
 	},
 	Calling: {
@@ -89,7 +90,8 @@ const (
 	Queued  ChangeState = iota // it waits in its lane
 	Batched                    // a batch has it
 	Handled                    // its handler is done with it, and has not confirmed it yet
-	Settled                    // it is done, parked, or left to a later read of its key: it does not come again from here
+	// it is done, parked, or left to a later read of its key: it does not come again from here
+	Settled
 )
 
 // fraction is whether a change is told apart from the others of its transaction.
@@ -148,20 +150,23 @@ const (
 type origin uint8
 
 const (
-	asked          origin = iota // an operator
-	recalled                     // the engine: the letter was parked just before an outage was detected
-	recalledDone                 // the same, and the last owner has handled it: if it is gone, so is what held its key
-	recalledInHand               // the same, and the last owner's handler had it, so it may have ended the process: only if it is gone, there is something to do
+	asked        origin = iota // an operator
+	recalled                   // the engine: the letter was parked just before an outage was detected
+	recalledDone               // the same, and the last owner has handled it: if it is gone, so is what held its key
+	// the same, and the last owner's handler had it, so it may have ended the process: only if it is gone, there is
+	// something to do
+	recalledInHand
 )
 
 // stage is what a request has come to. It never goes back.
 type stage uint8
 
 const (
-	ownLetter       stage = iota // the letter that it names
-	heldLetters                  // that letter was not found: the letters that are held behind it, unless another letter of the key has failed
-	heldLettersOnly              // the held letters, whatever else there is
-	keyFreed                     // its key was held, and is not any more
+	ownLetter stage = iota // the letter that it names
+	// that letter was not found: the letters that are held behind it, unless another letter of the key has failed
+	heldLetters
+	heldLettersOnly // the held letters, whatever else there is
+	keyFreed        // its key was held, and is not any more
 )
 
 // RequestEvent is why a request changes its state.
@@ -215,7 +220,10 @@ var requestTransitions = map[RequestState]map[RequestEvent][]RequestState{
 	Redriving: {LetterHandled: {Removing}, LetterFailed: {Rewriting, Answered}, Withdrawn: {Answered}},
 	Removing:  {Removed: {Redriving, Asked, Answered}, BoxFailed: {Answered}},
 	Rewriting: {Rewritten: {Answered}, BoxFailed: {Answered}},
-	Listing:   {LetterThere: {Redriving, Answered}, LetterGone: {Answered}, BoxFailed: {Answered}, Withdrawn: {Answered}},
+	Listing: {
+		LetterThere: {Redriving, Answered}, LetterGone: {Answered}, BoxFailed: {Answered},
+		Withdrawn: {Answered},
+	},
 }
 
 // mustAllow panics if a table does not have a transition.

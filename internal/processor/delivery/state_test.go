@@ -32,7 +32,8 @@ func TestTheTablesOfTheCommentsAreTheCode(t *testing.T) {
 		slices.Sort(said)
 		slices.Sort(done)
 		if len(done) < 10 || !slices.Equal(said, done) {
-			t.Errorf("%s: the comment says\n%s\nand the code\n%s", name, strings.Join(said, "\n"), strings.Join(done, "\n"))
+			t.Errorf("%s: the comment says\n%s\nand the code\n%s", name, strings.Join(said, "\n"),
+				strings.Join(done, "\n"))
 		}
 	}
 }

@@ -38,12 +38,17 @@ func newWalk(t *testing.T, seed uint64) *walk {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	back := func(failures int) time.Duration { return after * time.Duration(min(failures, 8)) }
 	w := &walk{
-		T: t, rng: rng, b: NewBreaker(back), now: time.Unix(1e6, 0), bad: map[int64]bool{}, done: map[int64]bool{}, here: map[int64]bool{},
+		T: t, rng: rng, b: NewBreaker(back), now: time.Unix(1e6, 0), bad: map[int64]bool{}, done: map[int64]bool{},
+		here:   map[int64]bool{},
 		letter: map[string][]int64{}, held: map[string]int64{},
 		rules: Rules{
-			Concurrency: 1 + rng.IntN(3), MaxItems: rng.IntN(4), MaxAttempts: 1 + rng.IntN(3), CanPark: true, HoldKeys: rng.IntN(2) == 0,
-			HasBox: true, CanReadKeys: rng.IntN(3) > 0, MaxAside: 1 + rng.IntN(3), KeyPages: 1 + rng.IntN(2), MaxHeld: 100, MaxHeldBytes: 1000,
-			HeldBytes: func(string) int { return 1 }, Backoff: back, Name: func(c *Change) string { return fmt.Sprint(c.LSN) },
+			Concurrency: 1 + rng.IntN(3), MaxItems: rng.IntN(4), MaxAttempts: 1 + rng.IntN(3), CanPark: true,
+			HoldKeys: rng.IntN(2) == 0,
+			HasBox:   true, CanReadKeys: rng.IntN(3) > 0, MaxAside: 1 + rng.IntN(3), KeyPages: 1 + rng.IntN(2),
+			MaxHeld: 100, MaxHeldBytes: 1000,
+			HeldBytes: func(string) int {
+				return 1
+			}, Backoff: back, Name: func(c *Change) string { return fmt.Sprint(c.LSN) },
 		},
 	}
 	bad := 0
@@ -75,7 +80,9 @@ func (w *walk) check() {
 	n, at := w.e.Notes(), w.e.Position().(int64)
 	for i, key := range w.keys {
 		lsn := int64(i + 1)
-		isAside := slices.ContainsFunc(n.Aside, func(a Aside) bool { return a.Key == key && a.LSN <= lsn && a.From.(int64) < lsn })
+		isAside := slices.ContainsFunc(n.Aside, func(a Aside) bool {
+			return a.Key == key && a.LSN <= lsn && a.From.(int64) < lsn
+		})
 		if w.done[lsn] || isAside {
 			continue
 		}
@@ -92,7 +99,9 @@ func (w *walk) check() {
 func (w *walk) called(b *Batch) {
 	for _, other := range w.hand {
 		for _, c := range b.Changes {
-			if other.Batch != nil && slices.ContainsFunc(other.Batch.Changes, func(o *Change) bool { return o.Key == c.Key }) {
+			if other.Batch != nil && slices.ContainsFunc(other.Batch.Changes, func(o *Change) bool {
+				return o.Key == c.Key
+			}) {
 				w.Fatalf("%s is in hand twice", c.Key)
 			}
 		}
@@ -182,7 +191,9 @@ func (w *walk) readKey(do Effect, refused bool) {
 			found = append(found, Meta{lsn, do.Key, 1})
 		}
 	}
-	w.e.Tell(KeyRead{Key: do.Key, Next: next, Head: end, Changes: len(found), Meta: func(i int) Meta { return found[i] }}, w.now)
+	w.e.Tell(KeyRead{Key: do.Key, Next: next, Head: end, Changes: len(found), Meta: func(i int) Meta {
+		return found[i]
+	}}, w.now)
 }
 
 func (w *walk) answerRequest(do Effect, refused bool) {
@@ -239,7 +250,8 @@ func (w *walk) step(quiet bool) (over bool) {
 	case what == 0 && !quiet:
 		w.restart()
 	case what == 1 && !quiet:
-		w.e.Tell(RequestMade{Request: &Request{Token: fmt.Sprint(w.rng.IntN(9)), Key: w.keys[w.rng.IntN(len(w.keys))]}}, w.now)
+		w.e.Tell(RequestMade{Request: &Request{Token: fmt.Sprint(w.rng.IntN(9)), Key: w.keys[w.rng.IntN(len(w.keys))]}},
+			w.now)
 	case what == 2 && !quiet && w.outage.IsZero():
 		w.outage = w.now.Add(20 * after)
 	case what < 6 && int(read) < len(w.keys):
@@ -259,7 +271,9 @@ func (w *walk) step(quiet bool) (over bool) {
 
 func (w *walk) readFeed(read int64) {
 	n := 1 + w.rng.IntN(min(4, len(w.keys)-int(read)))
-	w.e.Tell(PageRead{Next: read + int64(n), Changes: n, Meta: func(i int) Meta { return Meta{read + int64(i) + 1, w.keys[int(read)+i], 1} }}, w.now)
+	w.e.Tell(PageRead{Next: read + int64(n), Changes: n, Meta: func(i int) Meta {
+		return Meta{read + int64(i) + 1, w.keys[int(read)+i], 1}
+	}}, w.now)
 	if w.rng.IntN(4) == 0 {
 		w.e.MakeRoom(0, after, w.now)
 	}
@@ -277,11 +291,13 @@ func TestRandomWalksKeepTheirPromises(t *testing.T) {
 					clear(w.bad)
 				}
 				if i > 10000 {
-					t.Fatalf("no end: %d items, at %v of %d, %+v", w.e.Counts().Items, w.e.Position(), len(w.keys), w.e.Notes())
+					t.Fatalf("no end: %d items, at %v of %d, %+v", w.e.Counts().Items, w.e.Position(), len(w.keys),
+						w.e.Notes())
 				}
 			}
 			if w.e.Counts().Items != 0 || w.e.Counts().Bytes != 0 || w.e.Position() != int64(len(w.keys)) {
-				t.Fatalf("%d items, %d bytes, at %v of %d, %+v", w.e.Counts().Items, w.e.Counts().Bytes, w.e.Position(), len(w.keys), w.e.Notes())
+				t.Fatalf("%d items, %d bytes, at %v of %d, %+v", w.e.Counts().Items, w.e.Counts().Bytes, w.e.Position(),
+					len(w.keys), w.e.Notes())
 			}
 		})
 	}

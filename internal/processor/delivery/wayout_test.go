@@ -2,8 +2,8 @@ package delivery
 
 import "slices"
 
-// The way out: the troubles end, the handler and the letter box work, and what is under way is answered in its order. Then
-// everything must be done, the position at the end, and nothing left of what was held, set aside or noted.
+// The way out: the troubles end, the handler and the letter box work, and what is under way is answered in its order.
+// Then everything must be done, the position at the end, and nothing left of what was held, set aside or noted.
 
 // mostSteps is how long the way out may be.
 const mostSteps = 600
@@ -83,9 +83,11 @@ func (w *world) checkEnd() {
 	switch {
 	case at != w.ends[len(w.ends)-1]:
 		w.breach("the end is at %d", at)
-	case e.Counts().Items != 0 || e.Counts().Bytes != 0 || e.Counts().SetAside != 0 || len(e.lanes.own) > 0 || len(e.batches) > 0 || len(e.feed.pages) > 0:
+	case e.Counts().Items != 0 || e.Counts().Bytes != 0 || e.Counts().SetAside != 0 || len(e.lanes.own) > 0 ||
+		len(e.batches) > 0 || len(e.feed.pages) > 0:
 		w.breach("at the end %d changes, %d bytes, %d keys set aside, %d lanes, %d batches, %d pages are left",
-			e.Counts().Items, e.Counts().Bytes, e.Counts().SetAside, len(e.lanes.own), len(e.batches), len(e.feed.pages))
+			e.Counts().Items, e.Counts().Bytes, e.Counts().SetAside, len(e.lanes.own), len(e.batches),
+			len(e.feed.pages))
 	case len(n.Open)+len(n.Tried)+len(n.Held)+len(n.Aside) > 0 || n.Suspect != nil:
 		w.breach("at the end the lease says %+v", n)
 	case len(w.records) > 0:

@@ -4,11 +4,11 @@ import "time"
 
 // How many keys a batch has
 //
-// A batch of several keys saves calls, but if the handler hangs on one key, the others of its batch wait too. So a batch
-// has several keys only if that pays: if a call for twice as many changes takes less than twice as long. The engine begins
-// with one key a batch, tries twice as many, and keeps that if each change has become cheaper. It compares on, because a
-// handler may change. One that works on one change after the other nearly always receives one key, and a stuck key stops no
-// other.
+// A batch of several keys saves calls, but if the handler hangs on one key, the others of its batch wait too. So a
+// batch has several keys only if that pays: if a call for twice as many changes takes less than twice as long. The
+// engine begins with one key a batch, tries twice as many, and keeps that if each change has become cheaper. It
+// compares on, because a handler may change. One that works on one change after the other nearly always receives one
+// key, and a stuck key stops no other.
 
 // width is how many lanes a batch may have.
 type width struct {
@@ -74,7 +74,8 @@ func (w *width) to(at int, trying bool) {
 	w.at, w.lanes, w.trying, w.few, w.now = at, 1<<at, trying, 0, sample{}
 }
 
-// pays reports whether calls for more changes take less longer than half of that: for twice as many, less than 1.5 times.
+// pays reports whether calls for more changes take less longer than half of that: for twice as many, less than 1.5
+// times.
 func (s sample) pays(before sample) bool {
 	return 2*s.took*before.changes <= before.took*(before.changes+s.changes)
 }

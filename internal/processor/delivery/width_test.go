@@ -81,7 +81,8 @@ func TestAHandlerReceivesManyKeysOnlyIfThatPays(t *testing.T) {
 		changes, calls := many.run(byCall, time.Second/2)
 		slow, _ := one.run(byKey, time.Second/2)
 		if changes < least*slow || one.e.width.lanes > 2 {
-			t.Errorf("%d keys: %d changes in %d calls, and %d by key, with %d keys a batch", keys, changes, calls, slow, one.e.width.lanes)
+			t.Errorf("%d keys: %d changes in %d calls, and %d by key, with %d keys a batch", keys, changes, calls, slow,
+				one.e.width.lanes)
 		}
 	}
 }
@@ -108,8 +109,8 @@ func TestTheNumberOfKeysFollowsAHandlerInSpiteOfNoise(t *testing.T) {
 	}
 }
 
-// A call of few keys says nothing of many. So many in a row narrow a batch, because there are no more keys, and a call of many
-// keys begins the row anew, also a quick one.
+// A call of few keys says nothing of many. So many in a row narrow a batch, because there are no more keys, and a call
+// of many keys begins the row anew, also a quick one.
 func TestCallsOfFewKeysNarrowABatchIfTheyAreInARow(t *testing.T) {
 	var w width
 	w.to(3, false)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A world is everything around one engine: a source, a handler, a letter box, a store with the lease, and time. It moves
-// by one action at a time, and the search chooses the actions.
+// A world is everything around one engine: a source, a handler, a letter box, a store with the lease, and time. It
+// moves by one action at a time, and the search chooses the actions.
 
 // setting describes a world. Its bounds say how often each trouble may happen.
 type setting struct {
@@ -161,7 +161,8 @@ func (w *world) begin() {
 	}
 }
 
-// says reports whether the lease says that a change is settled. All of a key that is set aside is settled before its LSN.
+// says reports whether the lease says that a change is settled. All of a key that is set aside is settled before its
+// LSN.
 func (l *storedLease) says(c *truth) bool {
 	for _, k := range l.notes.Aside {
 		if k.Key == c.key {
@@ -198,7 +199,10 @@ const (
 	makeRoom
 )
 
-var deeds = []string{"next", "readPage", "answer", "pass", "store", "crash", "stop", "ask", "retry", "release", "withdraw", "confirm", "outage", "outage over", "makeRoom"}
+var deeds = []string{
+	"next", "readPage", "answer", "pass", "store", "crash", "stop", "ask", "retry", "release",
+	"withdraw", "confirm", "outage", "outage over", "makeRoom",
+}
 
 type outcome uint8
 
@@ -216,7 +220,10 @@ const (
 	lags
 )
 
-var outcomes = []string{"", "failed", "partial", "items", "each", "apart", "late", "hopeless", "says outage", "cut", "lags"}
+var outcomes = []string{
+	"", "failed", "partial", "items", "each", "apart", "late", "hopeless", "says outage", "cut",
+	"lags",
+}
 
 func (a action) String() string {
 	return fmt.Sprintf("%s %d %s", deeds[a.kind], a.at, outcomes[a.how])
@@ -521,8 +528,8 @@ func (w *world) store() {
 	w.e.Tell(LeaseStored{Changes: unsaved}, w.now)
 }
 
-// crash ends the engine, and begins the next one. What was being written may be there: 1 is that it is. 2 is the end of an
-// owner who gave the lease away.
+// crash ends the engine, and begins the next one. What was being written may be there: 1 is that it is. 2 is the end of
+// an owner who gave the lease away.
 func (w *world) crash(how int) {
 	flying := w.flying
 	inherit := how != 2
@@ -556,8 +563,8 @@ func (w *world) crash(how int) {
 	}
 }
 
-// stop ends the engine in good order, when nothing is in hand, and begins the next one. What the handler is done with does not
-// come again.
+// stop ends the engine in good order, when nothing is in hand, and begins the next one. What the handler is done with
+// does not come again.
 func (w *world) stop() {
 	w.left.stop--
 	for {

@@ -29,7 +29,8 @@ func (d *Dispatcher) newBatch(b *delivery.Batch) *feed.Batch {
 	defer d.mu.Unlock()
 	of := b.Changes[0].Page.Of.(*readPage)
 	batch := &feed.Batch{
-		LeaseToken: d.held.Lease.Token, Range: d.held.Lease.Range, Instance: d.in.Me.Instance, Epoch: records.TermOf(d.held.Lease),
+		LeaseToken: d.held.Lease.Token, Range: d.held.Lease.Range, Instance: d.in.Me.Instance,
+		Epoch:   records.TermOf(d.held.Lease),
 		Attempt: b.Attempt(), Cut: b.IsCut(), Redriven: b.IsRedriven(), Changes: changesOf(b),
 		Session: of.Session, Charge: of.Charge, Head: of.Head, Position: of.Next,
 	}

@@ -12,8 +12,8 @@ import (
 // storeGap is how often the lease is written for what is done after a change that is not.
 const storeGap = time.Second
 
-// saveIfDue has the lease written if that is urgent or due: before the next batch if one is in hand at a time, and otherwise in
-// the background.
+// saveIfDue has the lease written if that is urgent or due: before the next batch if one is in hand at a time, and
+// otherwise in the background.
 func (d *Dispatcher) saveIfDue(urgent bool) {
 	d.mu.Lock()
 	due, first := d.isDue() || urgent, d.storing

@@ -16,14 +16,14 @@ import (
 
 // How pages go to the handler
 //
-// The engine of internal/processor/delivery decides which changes the handler receives, in which batches, and what becomes of those
-// that fail. It has no clock, no goroutine and no I/O. The dispatcher does what the engine says and tells it what has
-// happened: it calls the handler, stores letters (park.go), serves requests (redrive.go) and reads keys again
-// (rereading.go).
+// The engine of internal/processor/delivery decides which changes the handler receives, in which batches, and what
+// becomes of those that fail. It has no clock, no goroutine and no I/O. The dispatcher does what the engine says and
+// tells it what has happened: it calls the handler, stores letters (park.go), serves requests (redrive.go) and reads
+// keys again (rereading.go).
 //
-// As long as nothing fails and one batch is in hand at a time, the worker's own goroutine calls the handler and stores the
-// position, page after page. Everything else is done by a goroutine of the dispatcher, which starts others for the calls.
-// It ends when the engine has nothing left.
+// As long as nothing fails and one batch is in hand at a time, the worker's own goroutine calls the handler and stores
+// the position, page after page. Everything else is done by a goroutine of the dispatcher, which starts others for the
+// calls. It ends when the engine has nothing left.
 
 // Dispatcher hands the pages of one lease to the handler, or their changes to the dead letters.
 type Dispatcher struct {
@@ -37,16 +37,17 @@ type Dispatcher struct {
 	watching func()        // ends the watch on the breaker
 	saver    *soon.Writer  // of the lease
 
-	mu              sync.Mutex
-	engine          *delivery.Engine
-	running         bool // the goroutine of the dispatcher
-	storing         bool // the lease is written for a batch before the next one is taken
-	stuck           bool // a call of the handler has not returned
-	phase           phase
-	here            string    // the partition, and its range, that LSNs count in; empty before that is known
-	marks           int       // of what the lease is to say, counted whenever that has changed by hand
-	stored          int       // the last of them that is stored
-	saved, madeRoom time.Time // when the lease last covered more changes, and when keys were last looked at to set some aside
+	mu      sync.Mutex
+	engine  *delivery.Engine
+	running bool // the goroutine of the dispatcher
+	storing bool // the lease is written for a batch before the next one is taken
+	stuck   bool // a call of the handler has not returned
+	phase   phase
+	here    string // the partition, and its range, that LSNs count in; empty before that is known
+	marks   int    // of what the lease is to say, counted whenever that has changed by hand
+	stored  int    // the last of them that is stored
+	// when the lease last covered more changes, and when keys were last looked at to set some aside
+	saved, madeRoom time.Time
 	requests        requests
 
 	loop  sync.WaitGroup // obey
@@ -78,14 +79,19 @@ func New(in *instance.Instance, held *instance.Held, store func(context.Context)
 	if held.Lease.State == feed.StateSplitting { // it moves no more, because its children begin where it is
 		d.engine.Freeze()
 	}
-	d.saver = soon.New(max(storeGap, in.Options.CheckpointEvery), in.Work.Go, func() error { return store(held.UntilDrained) })
+	d.saver = soon.New(max(storeGap, in.Options.CheckpointEvery), in.Work.Go, func() error {
+		return store(held.UntilDrained)
+	})
 	return d
 }
 
 // Deliver hands a page over, and waits until there is room for another one.
 func (d *Dispatcher) Deliver(page feed.Page) instance.Ending {
 	d.mu.Lock()
-	d.engine.Tell(delivery.PageRead{Of: &readPage{Page: page}, Next: page.Next, Changes: len(page.Changes), Meta: meta(page.Changes)}, time.Now())
+	d.engine.Tell(delivery.PageRead{
+		Of: &readPage{Page: page}, Next: page.Next, Changes: len(page.Changes),
+		Meta: meta(page.Changes),
+	}, time.Now())
 	d.engine.Share(d.in.Shared.Load())
 	settled := d.isDue() // what another owner has settled
 	d.mu.Unlock()
@@ -141,12 +147,12 @@ func (d *Dispatcher) awaitRoom() instance.Ending {
 	return d.held.Ending()
 }
 
-// patience is how long a batch may be in the handler before what waits behind it of its keys is forgotten, if that fills
-// the buffer: it is read again later.
+// patience is how long a batch may be in the handler before what waits behind it of its keys is forgotten, if that
+// fills the buffer: it is read again later.
 const patience = time.Second
 
-// hasRoom reports whether another page may be read. If the buffer is full of changes behind others that fail, or that are
-// in the handler for long, their keys are set aside.
+// hasRoom reports whether another page may be read. If the buffer is full of changes behind others that fail, or that
+// are in the handler for long, their keys are set aside.
 func (d *Dispatcher) hasRoom() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -155,7 +161,8 @@ func (d *Dispatcher) hasRoom() bool {
 		d.engine.MakeRoom(d.engine.Counts().Items/2, patience, time.Now())
 		d.saver.Changed()
 	}
-	return !d.isFull() && !d.storing && (d.in.Options.Concurrency > 1 || d.in.Options.MaxWait > 0 || d.engine.IsBlocked())
+	return !d.isFull() && !d.storing && (d.in.Options.Concurrency > 1 || d.in.Options.MaxWait > 0 ||
+		d.engine.IsBlocked())
 }
 
 func (d *Dispatcher) isFull() bool {
@@ -171,7 +178,8 @@ func (d *Dispatcher) reportFullness() error {
 	if !d.isFull() || oldest == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %d changes, %d bytes of pages, the oldest is LSN %d of partition %s", feed.ErrBufferFull, n.Items, n.Bytes, oldest.LSN, oldest.Key)
+	return fmt.Errorf("%w: %d changes, %d bytes of pages, the oldest is LSN %d of partition %s", feed.ErrBufferFull,
+		n.Items, n.Bytes, oldest.LSN, oldest.Key)
 }
 
 // Start starts the goroutine of the dispatcher if there is something to do, unless it runs.
@@ -281,8 +289,8 @@ func notify(c chan struct{}) {
 	}
 }
 
-// wakeAll has the dispatcher and the reader look at the engine, to which something has happened, and says what the engine has
-// noticed.
+// wakeAll has the dispatcher and the reader look at the engine, to which something has happened, and says what the
+// engine has noticed.
 func (d *Dispatcher) wakeAll() {
 	notify(d.news)
 	notify(d.space)

@@ -15,7 +15,8 @@ import (
 	"github.com/millrace/changefeed/internal/processor/instance/instancetest"
 )
 
-// The keys that are set aside are those of a position and a partition, but what the position has passed is nobody else's.
+// The keys that are set aside are those of a position and a partition, but what the position has passed is nobody
+// else's.
 func TestKeysSetAsideOutliveAForeignMove(t *testing.T) {
 	partitions := []notes.Partition{{ID: "1", Max: "FF"}}
 	text := notes.Aside{
@@ -32,12 +33,16 @@ func TestKeysSetAsideOutliveAForeignMove(t *testing.T) {
 		{"moved", `"9"`, "1", "a", 3, 0},
 		{"in another partition", `"7"`, "2", "ab", 0, 1},
 	} {
-		a, err := notes.ReadAside(text, notes.Place{Position: c.position, Max: "FF", Partitions: []notes.Partition{{ID: c.partition, Max: "FF"}}})
+		a, err := notes.ReadAside(text, notes.Place{
+			Position: c.position, Max: "FF",
+			Partitions: []notes.Partition{{ID: c.partition, Max: "FF"}},
+		})
 		var keys strings.Builder
 		for _, k := range a.Keys {
 			keys.WriteString(k.Key)
 		}
-		if keys.String() != c.keys || a.Keys[0].LSN != c.lsn || len(a.Recalls) != c.recalls || (err != nil) != (c.position != `"7"`) {
+		if keys.String() != c.keys || a.Keys[0].LSN != c.lsn || len(a.Recalls) != c.recalls ||
+			(err != nil) != (c.position != `"7"`) {
 			t.Errorf("%s: %+v, %v", c.name, a, err)
 		}
 	}
@@ -61,14 +66,16 @@ func TestWhatIsKeptOfAPageIsACopy(t *testing.T) {
 	d, of := pageOf(instance.Options{}, 2)
 	before := of.Changes
 	d.shedPage(d.engine.FirstOpen().Page)
-	if &of.Changes[0] == &before[0] || &of.Changes[0].Body[0] == &before[0].Body[0] || string(of.Changes[1].Body) != "body" {
+	if &of.Changes[0] == &before[0] || &of.Changes[0].Body[0] == &before[0].Body[0] ||
+		string(of.Changes[1].Body) != "body" {
 		t.Errorf("kept %+v", of.Changes)
 	}
 }
 
 func TestAPositionWithinAPageHasTheStartOfThePage(t *testing.T) {
 	_, of := pageOf(instance.Options{}, 2)
-	if at, known := positionAfter(instancetest.Counted{}, of.Next, 5); !known || at != (feed.Position{Token: `"5"`, Start: of.Next.Start}) {
+	if at, known := positionAfter(instancetest.Counted{}, of.Next, 5); !known ||
+		at != (feed.Position{Token: `"5"`, Start: of.Next.Start}) {
 		t.Errorf("%+v, %v", at, known)
 	}
 	if at, known := positionAfter(struct{ feed.Source }{instancetest.Counted{}}, of.Next, 5); known {
@@ -110,14 +117,16 @@ func (b largeLetters) Letters(_ context.Context, key feed.PartitionKey) iter.Seq
 	}
 }
 
-// A release hands the letters of its key over a few at a time, so that large ones do not fill the memory, and lists again.
+// A release hands the letters of its key over a few at a time, so that large ones do not fill the memory, and lists
+// again.
 func TestAReleaseHasFewLargeLettersInMemory(t *testing.T) {
 	d, _ := pageOf(instance.Options{}, 0)
 	for count, want := range map[int]int{5: 5, 100: bytesAtOnce / (2 << 20)} {
 		q := &request{}
 		held, failed, err := d.requests.heldLetters(largeLetters{count: count}, &delivery.Request{Key: `["a"]`, Of: q})
 		if len(held) != want || failed || err != nil || q.whole != (count == want) {
-			t.Errorf("of %d letters %d are in memory, want %d; that is all: %v, %v, %v", count, len(held), want, q.whole, failed, err)
+			t.Errorf("of %d letters %d are in memory, want %d; that is all: %v, %v, %v", count, len(held), want,
+				q.whole, failed, err)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/changefeed/internal/processor/delivery"
 )
 
-// failureOf is what a handler's error says of a batch of so many changes: of all of it, where it names none, or one that
-// the batch does not have.
+// failureOf is what a handler's error says of a batch of so many changes: of all of it, where it names none, or one
+// that the batch does not have.
 func failureOf(err error, changes int, late bool) delivery.Failure {
 	f := delivery.Failure{Err: err, Hopeless: feed.IsPoison(err), Late: late}
 	said, ok := errors.AsType[*feed.Failure](err)
@@ -58,7 +58,8 @@ func misfit(said *feed.Failure, changes int) error {
 		}
 	}
 	if untried == changes {
-		return fmt.Errorf("Failure.Items has ErrUntried for all %d changes, want the error of a change that has failed", changes)
+		return fmt.Errorf("Failure.Items has ErrUntried for all %d changes, want the error of a change that has failed",
+			changes)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func (d *delegate) handle(b *feed.Batch) (how outcome, took time.Duration, err e
 	begun := time.Now()
 	how, err = d.runInHandler(func(ctx context.Context) error { return d.in.Handler.Handle(ctx, b) })
 	took = time.Since(begun)
-	d.in.Hooks.BatchDone(feed.BatchDone{Batch: b, Duration: took, Err: err})
+	instance.CallHook(d.in, d.in.Hooks.BatchDone, feed.BatchDone{Batch: b, Duration: took, Err: err})
 	return how, took, err
 }
 
@@ -92,7 +92,8 @@ func (d *delegate) awaitResult(result <-chan error, cancel context.CancelCauseFu
 			return nil, false
 		case <-timeout.C:
 			cancel(feed.ErrHandlerTimeout)
-			d.held.Raise(feed.OriginHandler, fmt.Errorf("%w after %v", feed.ErrHandlerTimeout, d.in.Options.HandlerTimeout))
+			d.held.Raise(feed.OriginHandler, fmt.Errorf("%w after %v", feed.ErrHandlerTimeout,
+				d.in.Options.HandlerTimeout))
 			return nil, false
 		}
 	}

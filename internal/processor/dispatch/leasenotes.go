@@ -14,8 +14,8 @@ import (
 // The position says up to where all is done. What is done after the position, how often a change was tried, and which
 // keys are held or set aside stands beside it in notes: internal/notes says what they are worth to another owner.
 
-// Mark is what a write of the lease stores: so many changes for the first time, all that was confirmed by hand up to a mark,
-// and whether a batch is named that may end the process.
+// Mark is what a write of the lease stores: so many changes for the first time, all that was confirmed by hand up to a
+// mark, and whether a batch is named that may end the process.
 type Mark struct {
 	changes, marks int
 	names          bool
@@ -30,7 +30,10 @@ func (d *Dispatcher) Fill(l *feed.Record) Mark {
 	if d.here != "" { // otherwise nothing is known yet but what the last owner has noted
 		at, n := l.Position.Token, d.engine.Notes()
 		names = n.Suspect != nil
-		done := notes.Done{At: at, Partition: d.here, Through: n.Through, Open: n.Open, Tried: n.Tried, Suspect: n.Suspect}
+		done := notes.Done{
+			At: at, Partition: d.here, Through: n.Through, Open: n.Open, Tried: n.Tried,
+			Suspect: n.Suspect,
+		}
 		held := notes.Held{At: at, Partition: d.here}
 		for _, h := range n.Held {
 			held.Keys, held.Since = append(held.Keys, h.Key), append(held.Since, h.Since)
@@ -40,7 +43,10 @@ func (d *Dispatcher) Fill(l *feed.Record) Mark {
 			k.AsideKey.From = k.From.(feed.Position).Token
 			aside.Keys = append(aside.Keys, k.AsideKey)
 		}
-		for name, text := range map[string]string{notes.DoneProperty: done.String(), notes.HeldProperty: held.String(), notes.AsideProperty: aside.String()} {
+		for name, text := range map[string]string{
+			notes.DoneProperty: done.String(), notes.HeldProperty: held.String(),
+			notes.AsideProperty: aside.String(),
+		} {
 			if l.Properties[name] != text {
 				records.SetProperty(l, name, text)
 			}

@@ -19,14 +19,16 @@ type letterCalls struct {
 	delegate *delegate
 }
 
-// callLetters calls the dead letters, whose code is not ours either: what does not return, or show that it is alive, is left
-// behind.
+// callLetters calls the dead letters, whose code is not ours either: what does not return, or show that it is alive, is
+// left behind.
 func (c *letterCalls) callLetters(f func(ctx context.Context, alive func()) error) error {
 	ctx, cancel := context.WithCancelCause(c.held.UntilDrained)
 	defer cancel(nil)
 	fuse := time.AfterFunc(records.StoreTimeout, func() { cancel(context.DeadlineExceeded) })
 	defer fuse.Stop()
-	result := c.delegate.launch(ctx, func(ctx context.Context) error { return f(ctx, func() { fuse.Reset(records.StoreTimeout) }) })
+	result := c.delegate.launch(ctx, func(ctx context.Context) error {
+		return f(ctx, func() { fuse.Reset(records.StoreTimeout) })
+	})
 	select {
 	case err := <-result:
 		return foreign(err)

@@ -11,20 +11,23 @@ import (
 	"github.com/millrace/changefeed/internal/fold"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/processor/delivery"
+	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
 // How changes are parked
 //
-// A change is parked when its letter is durable. With FailurePolicy.HoldKeys its key is held from then on, until an operator
-// releases it: the lease says which keys, and since which LSN, and what comes after that is parked too. See redrive.go
-// for the way back.
+// A change is parked when its letter is durable. With FailurePolicy.HoldKeys its key is held from then on, until an
+// operator releases it: the lease says which keys, and since which LSN, and what comes after that is parked too. See
+// redrive.go for the way back.
 
 // storeLetter stores the letter of a batch of one change.
 func (d *Dispatcher) storeLetter(b *delivery.Batch) {
 	l := d.newLetter(b)
 	there, err := d.isParked(b, l)
 	if err == nil && !there {
-		err = d.letters.callLetters(func(ctx context.Context, _ func()) error { return d.in.Options.DeadLetters.Put(ctx, l) })
+		err = d.letters.callLetters(func(ctx context.Context, _ func()) error {
+			return d.in.Options.DeadLetters.Put(ctx, l)
+		})
 	}
 	d.mu.Lock()
 	if err == nil {
@@ -38,15 +41,15 @@ func (d *Dispatcher) storeLetter(b *delivery.Batch) {
 	case err != nil:
 		d.held.Report(d.held.UntilStopped, feed.OriginDeadLetters, fmt.Errorf("park %w", letterError(l, err)))
 	case !there:
-		d.in.Hooks.Parked(l)
+		instance.CallHook(d.in, d.in.Hooks.Parked, l)
 	}
 	d.saveIfDue(false)
 	d.wakeAll()
 }
 
 // isParked reports whether a change has its letter already whose key is held for it: it comes again after a crash. The
-// lease decides what is held, because a letter that was stored a moment ago may not be seen yet, and an operator may have
-// dropped it.
+// lease decides what is held, because a letter that was stored a moment ago may not be seen yet, and an operator may
+// have dropped it.
 func (d *Dispatcher) isParked(b *delivery.Batch, l feed.DeadLetter) (there bool, err error) {
 	if !b.IsHeld() {
 		return false, nil
@@ -65,13 +68,15 @@ func (d *Dispatcher) isParked(b *delivery.Batch, l feed.DeadLetter) (there bool,
 }
 
 // errNoBox is why the changes of a held key wait, with all that comes after them of it.
-var errNoBox = errors.New("its key is held, and this instance has no letter box: set FailurePolicy.DeadLetters to the unit's")
+var errNoBox = errors.New("its key is held, and this instance has no letter box: set FailurePolicy.DeadLetters to " +
+	"the unit's")
 
 // reportUnheld reports a change that waits because its key cannot be held.
 func (d *Dispatcher) reportUnheld(b *delivery.Batch) {
 	l := d.newLetter(b)
 	d.held.Report(d.held.UntilStopped, feed.OriginDeadLetters, fmt.Errorf("park %w", letterError(l,
-		fmt.Errorf("%w: a lease has room for %d, and for less of long ones: release some", feed.ErrTooManyHeld, notes.MaxHeld))))
+		fmt.Errorf("%w: a lease has room for %d, and for less of long ones: release some", feed.ErrTooManyHeld,
+			notes.MaxHeld))))
 }
 
 func letterError(l feed.DeadLetter, err error) error {
@@ -85,8 +90,9 @@ func (d *Dispatcher) newLetter(b *delivery.Batch) feed.DeadLetter {
 	c := b.Changes[0]
 	change := *changeOf(c)
 	l := feed.DeadLetter{
-		ID: letterID(d.in.Options.Mode, c.LSN, c.Place, change.ID), Index: c.Place, Change: change, Disposition: feed.DispositionHeld,
-		Instance: d.in.Me.Instance, Lease: d.held.Lease.Token, Range: d.held.Lease.Range, Parked: time.Now(),
+		ID: letterID(d.in.Options.Mode, c.LSN, c.Place, change.ID), Index: c.Place, Change: change,
+		Disposition: feed.DispositionHeld,
+		Instance:    d.in.Me.Instance, Lease: d.held.Lease.Token, Range: d.held.Lease.Range, Parked: time.Now(),
 		Attempts: c.Calls(), Failed: b.Failing(),
 	}
 	if !b.IsHeld() {

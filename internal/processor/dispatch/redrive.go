@@ -9,15 +9,16 @@ import (
 	"github.com/millrace/changefeed/internal/fold"
 	"github.com/millrace/changefeed/internal/notes"
 	"github.com/millrace/changefeed/internal/processor/delivery"
+	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
 // How letters are handed over again
 //
-// Whoever wants a letter handled again writes a request among the leases: a record of [feed.KindRequest]
-// with the effective partition key. The owner of its range, and nobody else, serves it: so the
-// change goes to the handler in order with its key, wherever the lease is by then. The engine says in which steps
-// (internal/processor/delivery/request.go); here each step is done. When it has served the request, the owner writes into it what
-// became of it, and retires it: a retired request is never served again. Package notes has the protocol.
+// Whoever wants a letter handled again writes a request among the leases: a record of [feed.KindRequest] with the
+// effective partition key. The owner of its range, and nobody else, serves it: so the change goes to the handler in
+// order with its key, wherever the lease is by then. The engine says in which steps
+// (internal/processor/delivery/request.go); here each step is done. When it has served the request, the owner writes
+// into it what became of it, and retires it: a retired request is never served again. Package notes has the protocol.
 
 // serveEffect does one step of a request.
 func (s *requests) serveEffect(do delivery.Effect) {
@@ -41,9 +42,11 @@ func (s *requests) serveEffect(do delivery.Effect) {
 		what = delivery.LettersListed{Request: q, Letters: held, Failed: failed}
 	case delivery.Remove:
 		l := letterOf(q)
-		err = s.d.letters.callLetters(func(ctx context.Context, _ func()) error { return box.Remove(ctx, l.Change.PartitionKey, l.ID) })
+		err = s.d.letters.callLetters(func(ctx context.Context, _ func()) error {
+			return box.Remove(ctx, l.Change.PartitionKey, l.ID)
+		})
 		if err == nil {
-			s.d.in.Hooks.Redriven(feed.Redriven{Letter: *l, Recall: q.IsRecall()})
+			instance.CallHook(s.d.in, s.d.in.Hooks.Redriven, feed.Redriven{Letter: *l, Recall: q.IsRecall()})
 			s.countOne(&s.redriven)
 		} else if of, asked := q.Of.(*request); asked {
 			of.unsure = l.ID
@@ -68,11 +71,14 @@ func letterOf(q *delivery.Request) *feed.DeadLetter { return q.Current.Of.(*read
 
 // asLetter is a dead letter as the engine knows it.
 func asLetter(l feed.DeadLetter) *delivery.Letter {
-	return &delivery.Letter{Of: &readPage{Page: feed.Page{Changes: []feed.Change{l.Change}}, letter: &l}, LSN: l.Change.LSN, Size: changeSize(&l.Change), Calls: l.Attempts}
+	return &delivery.Letter{
+		Of:  &readPage{Page: feed.Page{Changes: []feed.Change{l.Change}}, letter: &l},
+		LSN: l.Change.LSN, Size: changeSize(&l.Change), Calls: l.Attempts,
+	}
 }
 
-// findLetter looks for the letter that a retry names. One that is held behind another one is left alone, because it would
-// pass that.
+// findLetter looks for the letter that a retry names. One that is held behind another one is left alone, because it
+// would pass that.
 func (s *requests) findLetter(box feed.LetterBox, q *delivery.Request) (found *delivery.Letter, err error) {
 	of, _ := q.Of.(*request)
 	before := false
@@ -95,7 +101,9 @@ const (
 )
 
 // heldLetters lists the first held letters of a request's key, and reports whether another one has failed.
-func (s *requests) heldLetters(box feed.LetterBox, q *delivery.Request) (held []*delivery.Letter, failed bool, err error) {
+func (s *requests) heldLetters(box feed.LetterBox, q *delivery.Request) (held []*delivery.Letter, failed bool,
+	err error,
+) {
 	of, asked := q.Of.(*request)
 	left, more := bytesAtOnce, false
 	err = s.d.letters.eachLetter(box, feed.PartitionKey(q.Key), func(l feed.DeadLetter) bool {
@@ -125,15 +133,15 @@ func (s *requests) rewriteLetter(box feed.LetterBox, q *delivery.Request) error 
 	}
 	setCause(&l, q.Err)
 	l.Attempts++
-	s.d.in.Hooks.Redriven(feed.Redriven{Letter: l, Recall: q.IsRecall(), Err: q.Err})
+	instance.CallHook(s.d.in, s.d.in.Hooks.Redriven, feed.Redriven{Letter: l, Recall: q.IsRecall(), Err: q.Err})
 	if there, err := s.d.letters.hasLetter(box, l); err != nil || !there {
 		return err
 	}
 	return s.d.letters.callLetters(func(ctx context.Context, _ func()) error { return box.Put(ctx, l) })
 }
 
-// writeOutcome writes what became of a request into its record, once the lease says so too: a key that is free in memory alone
-// would be held again after a crash.
+// writeOutcome writes what became of a request into its record, once the lease says so too: a key that is free in
+// memory alone would be held again after a crash.
 func (s *requests) writeOutcome(q *delivery.Request, freed bool) {
 	if freed && s.d.store(s.d.held.UntilDrained) != nil {
 		return // the work ends: the next owner serves the request
@@ -153,7 +161,8 @@ func (s *requests) writeOutcome(q *delivery.Request, freed bool) {
 		s.d.in.Wake()
 	case outcome.Result == "":
 		if q.Err != nil {
-			of.record.Properties = notes.SetWaits(of.record.Properties, fmt.Sprintf("instance %s: %v", s.d.in.Me.Instance, q.Err))
+			of.record.Properties = notes.SetWaits(of.record.Properties,
+				fmt.Sprintf("instance %s: %v", s.d.in.Me.Instance, q.Err))
 			s.d.held.Report(s.d.held.UntilStopped, feed.OriginDeadLetters, of.describeFailure(q.Err))
 		}
 		err = s.putBack(s.d.held.UntilDrained, of)

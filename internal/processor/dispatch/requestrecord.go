@@ -33,8 +33,8 @@ func (s *requests) storeRequest(ctx context.Context, q *request) error {
 	})
 }
 
-// writeRecord writes the record of a request with a change. If somebody has repeated the request since, the change goes to the new
-// record: what is being served is what that caller wants.
+// writeRecord writes the record of a request with a change. If somebody has repeated the request since, the change goes
+// to the new record: what is being served is what that caller wants.
 func (s *requests) writeRecord(ctx context.Context, q *request, change func(*feed.Record)) error {
 	for {
 		changed := q.record
@@ -56,8 +56,8 @@ func (s *requests) writeRecord(ctx context.Context, q *request, change func(*fee
 	}
 }
 
-// findRepeated finds the record of a request in the lease store, if another caller has repeated the request and no instance has
-// begun with that.
+// findRepeated finds the record of a request in the lease store, if another caller has repeated the request and no
+// instance has begun with that.
 func (s *requests) findRepeated(ctx context.Context, old feed.Record) (repeated feed.Record, found bool) {
 	records, _, err := s.d.in.Store.List(ctx)
 	i := slices.IndexFunc(records, func(r feed.Record) bool { return r.ID == old.ID })

@@ -23,9 +23,10 @@ type requests struct {
 type request struct {
 	record feed.Record
 	asked  notes.Request
-	lost   bool              // its record is gone: it was withdrawn, or another owner serves it
-	before int               // letters that were handled by tries that could not go on
-	unsure string            // ID of one of them that could not be removed, unless the answer was lost; empty if there is none
+	lost   bool // its record is gone: it was withdrawn, or another owner serves it
+	before int  // letters that were handled by tries that could not go on
+	// ID of one of them that could not be removed, unless the answer was lost; empty if there is none
+	unsure string
 	served *delivery.Request // nil before the engine knows of it
 	whole  bool              // all held letters of the key were listed
 }
@@ -33,7 +34,8 @@ type request struct {
 // Accept begins to serve a request, unless that is being done.
 func (s *requests) Accept(record feed.Record) {
 	q := &request{
-		record: record, asked: notes.ReadRequest(record.Properties), before: int(notes.Number(record.Properties, notes.CountProperty)),
+		record: record, asked: notes.ReadRequest(record.Properties),
+		before: int(notes.Number(record.Properties, notes.CountProperty)),
 		unsure: record.Properties[notes.UnsureProperty],
 	}
 	s.d.mu.Lock()
@@ -117,10 +119,14 @@ func (s *requests) admit(q *request) error {
 	case !hasBox: // the next owner of the range may have one
 		return s.postpone(q, fmt.Errorf("instance %s has no letter box to read from", s.d.in.Me.Instance))
 	case q.asked.Action != notes.Retry && q.asked.Action != notes.Release:
-		return s.postpone(q, fmt.Errorf("%w: instance %s does not know the action %q of a newer version", feed.ErrBadLease, s.d.in.Me.Instance, q.asked.Action))
+		return s.postpone(q, fmt.Errorf("%w: instance %s does not know the action %q of a newer version",
+			feed.ErrBadLease, s.d.in.Me.Instance, q.asked.Action))
 	case q.asked.Tries >= maxTries && q.record.Properties[notes.BegunProperty] != s.d.in.Me.Epoch:
 		err := fmt.Errorf("%w: its owner has ended %d times while it was served", feed.ErrHandlerStuck, q.asked.Tries)
-		return errors.Join(err, s.retire(q, notes.Outcome{Result: notes.Failed, Cause: err.Error(), Count: q.before, Left: notes.UnknownLeft}))
+		return errors.Join(err, s.retire(q, notes.Outcome{
+			Result: notes.Failed, Cause: err.Error(), Count: q.before,
+			Left: notes.UnknownLeft,
+		}))
 	}
 	// An instance that has begun before, lost the lease and has it again has not ended.
 	if q.asked.Tries == 0 || q.record.Properties[notes.BegunProperty] != s.d.in.Me.Epoch {
@@ -131,8 +137,8 @@ func (s *requests) admit(q *request) error {
 	return s.storeRequest(s.d.held.UntilDrained, q)
 }
 
-// reportUnlessOver reports why a request is not served here. If its record is gone, or another write has changed it, the
-// request was withdrawn, or was served before: the view lagged behind, and nobody has to do anything.
+// reportUnlessOver reports why a request is not served here. If its record is gone, or another write has changed it,
+// the request was withdrawn, or was served before: the view lagged behind, and nobody has to do anything.
 func (s *requests) reportUnlessOver(q *request, err error) {
 	switch {
 	case errors.Is(err, feed.ErrNotFound):

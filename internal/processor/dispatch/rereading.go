@@ -11,16 +11,23 @@ import (
 	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
-// readKey reads a page of a key that was set aside, and on until a page has a change that the handler wants, or is empty.
+// readKey reads a page of a key that was set aside, and on until a page has a change that the handler wants, or is
+// empty.
 func (d *Dispatcher) readKey(key string, from feed.Position) {
-	o := feed.ReadOptions{Mode: d.in.Options.Mode, MaxItems: cmp.Or(d.in.Options.MaxItems, keyItems), Key: feed.PartitionKey(key)}
+	o := feed.ReadOptions{
+		Mode: d.in.Options.Mode, MaxItems: cmp.Or(d.in.Options.MaxItems, keyItems),
+		Key: feed.PartitionKey(key),
+	}
 	var page feed.Page
 	for {
 		ctx, cancel := context.WithTimeout(d.held.UntilStopped, instance.ReadTimeout)
 		begun := time.Now()
 		read, err := d.in.Source.Read(ctx, d.held.Lease.Range, from, o)
 		cancel()
-		d.in.Hooks.ReadDone(feed.ReadDone{Lease: d.held.Lease.Token, Changes: len(read.Changes), Charge: read.Charge, Duration: time.Since(begun), Err: err})
+		instance.CallHook(d.in, d.in.Hooks.ReadDone, feed.ReadDone{
+			Lease: d.held.Lease.Token, Changes: len(read.Changes), Charge: read.Charge,
+			Duration: time.Since(begun), Err: err,
+		})
 		if err != nil {
 			d.held.Report(d.held.UntilStopped, feed.OriginSource, fmt.Errorf("read partition %s again: %w", key, err))
 			d.tellEngine(delivery.KeyFailed{Key: key})
@@ -34,7 +41,8 @@ func (d *Dispatcher) readKey(key string, from feed.Position) {
 		from = page.Next
 	}
 	d.tellEngine(delivery.KeyRead{
-		Key: key, Of: &readPage{Page: page}, Next: page.Next, Head: page.Head, Changes: len(page.Changes), Meta: meta(page.Changes),
+		Key: key, Of: &readPage{Page: page}, Next: page.Next, Head: page.Head, Changes: len(page.Changes),
+		Meta: meta(page.Changes),
 	})
 	d.saveIfDue(false)
 }

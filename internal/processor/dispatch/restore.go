@@ -50,9 +50,11 @@ type noteReader struct {
 	held *instance.Held
 }
 
-// read reads the notes, without the keys that are now in other leases. If there is a suspect, it was called alone when the
-// last owner ended.
-func (r noteReader) read(ctx context.Context, partitions []notes.Partition) (n delivery.Notes, suspect *notes.Suspect, err error) {
+// read reads the notes, without the keys that are now in other leases. If there is a suspect, it was called alone when
+// the last owner ended.
+func (r noteReader) read(ctx context.Context, partitions []notes.Partition) (n delivery.Notes, suspect *notes.Suspect,
+	err error,
+) {
 	l := r.held.Lease
 	lsn, _ := records.TokenLSN(r.in.Source, l.Position.Token)
 	in := notes.Place{Position: l.Position.Token, LSN: lsn, Min: l.Range.Min, Max: l.Range.Max, Partitions: partitions}
@@ -79,7 +81,10 @@ func (r noteReader) read(ctx context.Context, partitions []notes.Partition) (n d
 			return n, nil, err
 		}
 		if mine {
-			n.Aside = append(n.Aside, delivery.Aside{AsideKey: k, From: feed.Position{Token: k.From, Start: l.Position.Start}})
+			n.Aside = append(n.Aside, delivery.Aside{
+				AsideKey: k,
+				From:     feed.Position{Token: k.From, Start: l.Position.Start},
+			})
 		}
 	}
 	for _, of := range aside.Recalls {
@@ -111,7 +116,8 @@ func (r noteReader) mayHave(ctx context.Context, key string) (bool, error) {
 // partitions lists the partitions if there is anything that depends on them.
 func (r noteReader) partitions(ctx context.Context) (all []notes.Partition, err error) {
 	p := r.held.Lease.Properties
-	if r.in.Options.Concurrency == 1 && !r.in.Options.HasPolicy() && p[notes.DoneProperty] == "" && p[notes.HeldProperty] == "" && p[notes.AsideProperty] == "" {
+	if r.in.Options.Concurrency == 1 && !r.in.Options.HasPolicy() && p[notes.DoneProperty] == "" &&
+		p[notes.HeldProperty] == "" && p[notes.AsideProperty] == "" {
 		return nil, nil
 	}
 	return records.Noted(ctx, r.in.Source)
@@ -124,6 +130,7 @@ func (r noteReader) reportDropped(name string, err error) {
 	case errors.Is(err, notes.ErrMoved):
 		r.held.Raise(feed.OriginLeaseStore, fmt.Errorf("%w: property %s is dropped", feed.ErrMoved, name))
 	default:
-		r.held.Raise(feed.OriginLeaseStore, fmt.Errorf("%w: its property %s is dropped: %w", feed.ErrBadLease, name, err))
+		r.held.Raise(feed.OriginLeaseStore, fmt.Errorf("%w: its property %s is dropped: %w", feed.ErrBadLease, name,
+			err))
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/millrace/changefeed/internal/processor/records"
 )
 
-// What the engine of internal/processor/delivery knows of options, pages and changes: their numbers and keys. The changes
-// themselves stay here.
+// What the engine of internal/processor/delivery knows of options, pages and changes: their numbers and keys. The
+// changes themselves stay here.
 
 // rulesOf are the options as the engine needs them.
 func rulesOf(in *instance.Instance, held *instance.Held) delivery.Rules {
@@ -20,10 +20,13 @@ func rulesOf(in *instance.Instance, held *instance.Held) delivery.Rules {
 	rng := in.Random("delivery " + held.Lease.Token)
 	_, hasBox := o.DeadLetters.(feed.LetterBox)
 	return delivery.Rules{
-		Concurrency: o.Concurrency, InOrder: o.Concurrency == 1 && !o.HasPolicy(), MaxItems: o.MaxItems, MaxBytes: o.MaxBytes,
-		Wait: o.MaxWait, MaxAttempts: o.MaxAttempts, MaxAge: o.MaxAge, CanPark: o.DeadLetters != nil, HoldKeys: o.HoldKeys,
-		HasBox: hasBox, ByHand: o.Manual,
-		CanReadKeys: in.CanReadKeys(), MaxAside: o.MaxSetAside, MaxAsideBytes: notes.MaxAsideBytes, AsideBytes: notes.AsideBytes, KeyPages: keyPages,
+		Concurrency: o.Concurrency, InOrder: o.Concurrency == 1 && !o.HasPolicy(), MaxItems: o.MaxItems,
+		MaxBytes: o.MaxBytes,
+		Wait:     o.MaxWait, MaxAttempts: o.MaxAttempts, MaxAge: o.MaxAge, CanPark: o.DeadLetters != nil,
+		HoldKeys: o.HoldKeys,
+		HasBox:   hasBox, ByHand: o.Manual,
+		CanReadKeys: in.CanReadKeys(), MaxAside: o.MaxSetAside, MaxAsideBytes: notes.MaxAsideBytes,
+		AsideBytes: notes.AsideBytes, KeyPages: keyPages,
 		MaxHeld: notes.MaxHeld, MaxHeldBytes: notes.MaxHeldBytes, HeldBytes: notes.HeldBytes,
 		Backoff: func(failures int) time.Duration { return in.Backoff(rng, failures) },
 		After: func(end delivery.Position, lsn int64) (delivery.Position, bool) {
@@ -43,8 +46,9 @@ func WarnOfKeys(in *instance.Instance) {
 	if in.CanReadKeys() || in.Options.Concurrency == 1 && !in.Options.HasPolicy() {
 		return
 	}
-	in.Hooks.Error(&feed.Error{Origin: feed.OriginSource, Err: fmt.Errorf(
-		"%w: a %T is no Locator: the changes behind one that fails wait in memory, and if they fill BufferItems (%d) or BufferBytes (%d), their lease waits",
+	instance.CallHook(in, in.Hooks.Error, &feed.Error{Origin: feed.OriginSource, Err: fmt.Errorf(
+		"%w: a %T is no Locator: the changes behind one that fails wait in memory, and if they fill BufferItems (%d) "+
+			"or BufferBytes (%d), their lease waits",
 		feed.ErrNoKeyReads, in.Source, in.Options.BufferItems, in.Options.BufferBytes)})
 }
 

@@ -107,7 +107,7 @@ func (h *Held) Report(ctx context.Context, from feed.Origin, err error) {
 func (h *Held) Raise(from feed.Origin, err error) {
 	raised := &feed.Error{Origin: from, Lease: h.Lease.Token, Err: err}
 	h.Troubles.Put(from, raised)
-	h.in.Hooks.Error(raised)
+	CallHook(h.in, h.in.Hooks.Error, raised)
 }
 
 // Backoff pauses after this many failures in a row, at least for least, unless the work stops.

@@ -28,14 +28,16 @@ func TestTheFirstEndingCounts(t *testing.T) {
 			t.Error("a stop ends more than what is begun, or less")
 		}
 		if lost {
-			if tn.Lose(feed.ErrLeaseLost); tn.Ending() != (instance.Ending{Why: feed.ReasonLost}) || tn.UntilDrained.Err() == nil {
+			if tn.Lose(feed.ErrLeaseLost); tn.Ending() != (instance.Ending{Why: feed.ReasonLost}) ||
+				tn.UntilDrained.Err() == nil {
 				t.Errorf("a lost lease ends with %+v", tn.Ending())
 			}
 		}
 		tn.Lose(nil)
 	}
 	tn := r.Hold(feed.Record{})
-	if tn.Lose(feed.ErrLeaseLost); tn.Stop(instance.Ending{Why: feed.ReasonStopped}) || tn.Ending().Why != feed.ReasonLost {
+	if tn.Lose(feed.ErrLeaseLost); tn.Stop(instance.Ending{Why: feed.ReasonStopped}) ||
+		tn.Ending().Why != feed.ReasonLost {
 		t.Errorf("a lost lease was stopped: %+v", tn.Ending())
 	}
 }

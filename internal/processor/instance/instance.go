@@ -29,7 +29,7 @@ type Instance struct {
 	Store   records.PatientStore
 	Handler feed.Handler
 	Options Options
-	Hooks   Hooks
+	Hooks   feed.Hooks
 
 	View    *records.View
 	Base    context.Context // values of the caller's context, without its end
@@ -51,7 +51,9 @@ type Instance struct {
 
 // New makes an instance with a new epoch. The instance keeps the values of ctx, and goes on when ctx ends: [Held] says
 // how long.
-func New(ctx context.Context, source feed.Source, store feed.LeaseStore, handler feed.Handler, o Options, hooks Hooks) *Instance {
+func New(ctx context.Context, source feed.Source, store feed.LeaseStore, handler feed.Handler, o Options,
+	hooks feed.Hooks,
+) *Instance {
 	epoch := rand.Text()[:epochLength]
 	seed := fnv.New64a()
 	fmt.Fprint(seed, o.Instance, epoch)
@@ -135,7 +137,7 @@ func (in *Instance) Raise(err *feed.Error) {
 	if err.Lease == "" {
 		in.troubles.Put(err.Origin, err)
 	}
-	in.Hooks.Error(err)
+	CallHook(in, in.Hooks.Error, err)
 }
 
 // Solved notes that an operation of each origin has succeeded, and removes the errors of these origins.

@@ -34,7 +34,7 @@ func TestPausesThatAreAskedForAreBounded(t *testing.T) {
 func TestErrorsAtTheEndAreTold(t *testing.T) {
 	var told []error
 	r := instancetest.Idle(t.Context(), nil, instance.Options{})
-	r.Hooks.Error = func(err *feed.Error) { told = append(told, err.Err) }
+	r.Hooks.Error = func(_ context.Context, err *feed.Error) { told = append(told, err.Err) }
 	ended, end := context.WithCancelCause(t.Context())
 	stop, away := errors.New("stop"), errors.New("away")
 	end(stop)
@@ -46,7 +46,8 @@ func TestErrorsAtTheEndAreTold(t *testing.T) {
 	}
 }
 
-// A store that throttles and names no pause is asked again after pauses that double, each half of what it may be at least.
+// A store that throttles and names no pause is asked again after pauses that double, each half of what it may be at
+// least.
 func TestAStoreThatNamesNoPauseIsAskedMoreAndMoreSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := instancetest.Idle(t.Context(), nil, instance.Options{})
@@ -65,7 +66,9 @@ func TestAStoreThatNamesNoPauseIsAskedMoreAndMoreSeldom(t *testing.T) {
 
 // A source may keep the page that it has given, and the next one is read while a filter works on it.
 func TestAFilterLeavesThePageAsItIs(t *testing.T) {
-	r := instancetest.Idle(t.Context(), nil, instance.Options{Filter: func(c *feed.Change) bool { return c.LSN%2 == 0 }})
+	r := instancetest.Idle(t.Context(), nil, instance.Options{Filter: func(c *feed.Change) bool {
+		return c.LSN%2 == 0
+	}})
 	var page []feed.Change
 	for lsn := range int64(6) {
 		page = append(page, feed.Change{LSN: lsn})
@@ -88,7 +91,8 @@ type moved struct {
 
 func (s *moved) Partitions(context.Context) ([]feed.Partition, error) { return nil, s.err }
 
-// Partitions that are found show that the container is there: only another expiration without it shows that it has gone.
+// Partitions that are found show that the container is there: only another expiration without it shows that it has
+// gone.
 func TestAContainerWhosePartitionsAreFoundIsNotGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a instance.Absence
@@ -119,12 +123,30 @@ func TestThePositionBeforeAPageKeepsItsStart(t *testing.T) {
 		{feed.Position{Token: `"9"`}, feed.Position{Token: `"6"`, Start: from.Start}},
 		{feed.Position{Token: `"10"`}, from}, // a token of another kind: only the start is known
 	} {
-		if got := instance.StartOfPage(instancetest.Counted{}, (feed.Page{Changes: []feed.Change{change(7), change(9)}, Next: c.page}), from); got != c.want {
-			t.Errorf("the position before the changes 7 and 9 with the token %s after them is %+v, want %+v", c.page.Token, got, c.want)
+		if got := instance.StartOfPage(instancetest.Counted{},
+			(feed.Page{Changes: []feed.Change{change(7), change(9)}, Next: c.page}), from); got != c.want {
+			t.Errorf("the position before the changes 7 and 9 with the token %s after them is %+v, want %+v",
+				c.page.Token, got, c.want)
 		}
 	}
 	page := feed.Page{Changes: []feed.Change{change(7), change(9)}, Next: feed.At(`"9"`)}
 	if got := instance.StartOfPage(struct{ feed.Source }{instancetest.Counted{}}, page, from); got != from {
 		t.Errorf("a source that is no Sequencer: %+v, want %+v", got, from)
+	}
+}
+
+// Hooks receive the values of the context of the run, and no end. An unset hook is no fault.
+func TestAHookReceivesTheContextOfTheRun(t *testing.T) {
+	type key struct{}
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "run"))
+	in := instancetest.Idle(ctx, nil, instance.Options{})
+	cancel()
+	instance.CallHook(in, in.Hooks.Round, feed.Round{})
+	called := false
+	instance.CallHook(in, func(ctx context.Context, r feed.Round) {
+		called = ctx.Value(key{}) == "run" && ctx.Err() == nil && r.Leases == 7
+	}, feed.Round{Leases: 7})
+	if !called {
+		t.Error("the hook was not called with the context of the run and its event")
 	}
 }

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"context"
 	"time"
 
 	"github.com/millrace/changefeed/feed"
@@ -52,20 +53,9 @@ func (o *Options) Trust() time.Duration { return o.Expiration - o.Margin() }
 // backoff returns the pause before a failed request is repeated.
 func (o *Options) backoff() pause.Backoff { return pause.Backoff{Min: o.RetryMin, Max: o.RetryMax} }
 
-// Hooks are the processor's hooks, all set; changefeed.Hooks says when each is called.
-type Hooks struct {
-	Ready     func()
-	Begun     func(u feed.NewUnit)
-	Acquired  func(l feed.Lease)
-	Released  func(l feed.Lease, why feed.Reason)
-	BatchDone func(d feed.BatchDone)
-	ReadDone  func(d feed.ReadDone)
-	WaitDone  func(d feed.WaitDone)
-	StoreDone func(d feed.StoreDone)
-	Round     func(r feed.Round)
-	Parked    func(l feed.DeadLetter)
-	Outage    func(o feed.Outage)
-	Key       func(k feed.KeyEvent)
-	Redriven  func(r feed.Redriven)
-	Error     func(err *feed.Error)
+// CallHook calls a hook, unless it is unset. Its context has the values of that of the run, and does not end.
+func CallHook[E any](in *Instance, hook func(context.Context, E), event E) {
+	if hook != nil {
+		hook(in.Base, event)
+	}
 }

@@ -53,7 +53,10 @@ func TestSinceCountsFromTheFirstTime(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.See([]string{"a", "b", "c"})
 		time.Sleep(time.Second)
-		for key, want := range map[string]time.Duration{"a": time.Second, "b": 2*time.Minute + time.Second, "c": time.Minute + time.Second, "d": 0} {
+		for key, want := range map[string]time.Duration{
+			"a": time.Second, "b": 2*time.Minute + time.Second,
+			"c": time.Minute + time.Second, "d": 0,
+		} {
 			if got := s.For(key); got != want {
 				t.Errorf("%s was seen for %v, want %v", key, got, want)
 			}

@@ -15,7 +15,8 @@ import (
 // IsOurs reports whether this processor has made the lease and no other kind of processor holds it.
 func IsOurs(l feed.Record) bool {
 	_, made := l.Properties[notes.GenerationProperty]
-	return made && l.Kind == feed.KindLease && l.Version == 1 && l.Err == nil && IsKnownState(l.State) && (l.Free() || l.Epoch != "")
+	return made && l.Kind == feed.KindLease && l.Version == 1 && l.Err == nil && IsKnownState(l.State) &&
+		(l.Free() || l.Epoch != "")
 }
 
 // IsUntouched reports whether a lease is ours and never had an owner.
@@ -55,7 +56,8 @@ func (v *View) IsRedundant(lease feed.Record) bool {
 // overlapping returns the other leases with keys in common with a lease.
 func (v *View) overlapping(lease feed.Record) (others []feed.Record) {
 	return v.Where(func(id string, other feed.Record) bool {
-		return id != lease.ID && other.Kind == feed.KindLease && other.State != feed.StateRetired && other.Range.Overlaps(lease.Range)
+		return id != lease.ID && other.Kind == feed.KindLease && other.State != feed.StateRetired &&
+			other.Range.Overlaps(lease.Range)
 	})
 }
 
@@ -65,11 +67,17 @@ func (v *View) Ranking() (above func(lease, other feed.Record) bool) {
 	origin, known := v.Origin()
 	ranked := func(l feed.Record) rank.Lease {
 		lsn, counted := TokenLSN(v.source, l.Position.Token)
-		at := rank.Position{Token: l.Position.Token, LSN: lsn, Counted: counted, Since: l.Position.Start.Time(), Unknown: l.Position.Token == "" && l.Position.Start.IsNow()}
+		at := rank.Position{
+			Token: l.Position.Token, LSN: lsn, Counted: counted, Since: l.Position.Start.Time(),
+			Unknown: l.Position.Token == "" && l.Position.Start.IsNow(),
+		}
 		if known && at.Token != "" && at.Since.Equal(origin.Time()) {
 			at.Since = time.Time{}
 		}
-		return rank.Lease{Min: l.Range.Min, Max: l.Range.Max, Position: at, Generation: GenerationOf(l), Taken: l.Expiration > 0}
+		return rank.Lease{
+			Min: l.Range.Min, Max: l.Range.Max, Position: at, Generation: GenerationOf(l),
+			Taken: l.Expiration > 0,
+		}
 	}
 	return func(lease, other feed.Record) bool { return rank.Above(ranked(lease), ranked(other)) }
 }

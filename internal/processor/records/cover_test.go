@@ -34,7 +34,10 @@ func position(n int) feed.Position { return feed.At(strconv.Quote(strconv.Itoa(n
 
 // made is a lease as this processor makes it.
 func made(r feed.Range, at, generation int) feed.Record {
-	l := feed.Record{Kind: feed.KindLease, Version: 1, ID: r.String(), Token: r.String(), Range: r, Position: position(at)}
+	l := feed.Record{
+		Kind: feed.KindLease, Version: 1, ID: r.String(), Token: r.String(), Range: r,
+		Position: position(at),
+	}
 	SetGeneration(&l, generation)
 	return l
 }
@@ -151,7 +154,10 @@ func (m *model) step() {
 func TestRemovalsOfRedundantLeasesNeverMeet(t *testing.T) {
 	removed := 0
 	for seed := range uint64(300) {
-		m := &model{rng: rand.New(rand.NewPCG(seed, 5)), leases: map[string]feed.Record{}, seen: map[string][]feed.Record{}}
+		m := &model{
+			rng: rand.New(rand.NewPCG(seed, 5)), leases: map[string]feed.Record{},
+			seen: map[string][]feed.Record{},
+		}
 		m.create(made(cell(0, keys/2), 0, 0))
 		m.create(made(cell(keys/2, keys), 0, 0))
 		m.created = append(m.created, made(cell(1, 5), 0, 0)) // of an attempt under other partitions
@@ -187,7 +193,10 @@ func TestALeaseOfAHoleCoversALateOne(t *testing.T) {
 		{"before it, of a unit from the beginning", feed.FromBeginning().String(), began, 0, false},
 	} {
 		v := NewView(nil, counted{})
-		v.Put(feed.Record{ID: "unit.info", Kind: feed.KindInfo, Properties: map[string]string{notes.OriginProperty: c.origin}})
+		v.Put(feed.Record{
+			ID: "unit.info", Kind: feed.KindInfo,
+			Properties: map[string]string{notes.OriginProperty: c.origin},
+		})
 		hole, late := made(cell(0, keys), 200, 0), made(cell(0, keys/2), c.late, 0)
 		hole.Position.Start = feed.FromTime(c.start)
 		v.Put(hole)

@@ -25,7 +25,8 @@ func (v *View) resolve(ctx context.Context, records []feed.Record) error {
 			}
 		}
 		if record.Range = lineage(record.Token, partitions); record.Range.Empty() {
-			record.Err = fmt.Errorf("%w: %s has no FeedRange, and no partition %q is known: delete it", feed.ErrBadLease, record.ID, record.Token)
+			record.Err = fmt.Errorf("%w: %s has no FeedRange, and no partition %q is known: delete it",
+				feed.ErrBadLease, record.ID, record.Token)
 		}
 	}
 	return nil

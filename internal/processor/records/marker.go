@@ -42,7 +42,8 @@ func (v *View) Vanished(marker feed.Record, listed error) error {
 	case there && beginsAnew(info, marker):
 		return fmt.Errorf("%w: the unit was begun anew at %s", feed.ErrLeasesGone, info.Timestamp.Format(time.RFC3339))
 	case !there && len(v.Kind(feed.KindLease)) == 0:
-		return fmt.Errorf("%w: the lease container has neither leases nor the marker of the unit, as when it was deleted and made anew", feed.ErrLeasesGone)
+		return fmt.Errorf("%w: the lease container has neither leases nor the marker of the unit, as when it was "+
+			"deleted and made anew", feed.ErrLeasesGone)
 	}
 	return nil
 }

@@ -132,8 +132,14 @@ func TestALeaseForAPartOfAnotherHasThePictureListedAnew(t *testing.T) {
 	}{
 		{"a part", feed.Record{Kind: feed.KindLease, Range: feed.Range{Min: "", Max: "20"}}, true},
 		{"a merge", feed.Record{Kind: feed.KindLease, Range: feed.Range{Min: "", Max: "FF"}}, true},
-		{"a part of a lease that is being split", feed.Record{Kind: feed.KindLease, Range: feed.Range{Min: "40", Max: "60"}}, false},
-		{"a part that is being split", feed.Record{Kind: feed.KindLease, Range: feed.Range{Min: "", Max: "20"}, State: feed.StateSplitting}, false},
+		{"a part of a lease that is being split", feed.Record{
+			Kind:  feed.KindLease,
+			Range: feed.Range{Min: "40", Max: "60"},
+		}, false},
+		{"a part that is being split", feed.Record{
+			Kind: feed.KindLease, Range: feed.Range{Min: "", Max: "20"},
+			State: feed.StateSplitting,
+		}, false},
 		{"keys beside it", feed.Record{Kind: feed.KindLease, Range: feed.Range{Min: "80", Max: "FF"}}, false},
 		{"an instance", feed.Record{Kind: feed.KindHost}, false},
 	} {
@@ -143,7 +149,10 @@ func TestALeaseForAPartOfAnotherHasThePictureListedAnew(t *testing.T) {
 			time.Sleep(time.Minute)
 			v.replace(listing(
 				feed.Record{ID: "old", Kind: feed.KindLease, Range: feed.Range{Min: "", Max: "40"}},
-				feed.Record{ID: "splitting", Kind: feed.KindLease, Range: feed.Range{Min: "40", Max: "80"}, State: feed.StateSplitting},
+				feed.Record{
+					ID: "splitting", Kind: feed.KindLease, Range: feed.Range{Min: "40", Max: "80"},
+					State: feed.StateSplitting,
+				},
 			), asked, asked)
 			c.record.ID = "new"
 			if !v.Heard([]feed.Record{c.record}, time.Now()) {

@@ -12,11 +12,17 @@ import (
 // A lease is its owner's to the end of the last second that its record may mean.
 func TestALeaseIsItsOwnersToItsLastMoment(t *testing.T) {
 	written := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for _, c := range []struct{ own, others time.Duration }{{time.Minute, time.Minute}, {2 * time.Minute, time.Minute}, {0, 2 * time.Minute}} {
+	for _, c := range []struct{ own, others time.Duration }{
+		{time.Minute, time.Minute},
+		{2 * time.Minute, time.Minute},
+		{0, 2 * time.Minute},
+	} {
 		l := feed.Record{Kind: feed.KindLease, Owner: "b", Epoch: "e", Updated: written, Expiration: c.own}
 		last := written.Add(max(c.own, c.others) + time.Second) // stores may keep whole seconds
-		if IsExpired(l, last, c.others) || !IsExpired(l, last.Add(time.Nanosecond), c.others) || !TakeableAt(l, c.others).Equal(last) {
-			t.Errorf("a lease for %v, judged by %v, is to be taken from %v on, want after %v", c.own, c.others, TakeableAt(l, c.others), last)
+		if IsExpired(l, last, c.others) || !IsExpired(l, last.Add(time.Nanosecond), c.others) ||
+			!TakeableAt(l, c.others).Equal(last) {
+			t.Errorf("a lease for %v, judged by %v, is to be taken from %v on, want after %v", c.own, c.others,
+				TakeableAt(l, c.others), last)
 		}
 	}
 }
@@ -27,12 +33,18 @@ func TestALeaseWithoutAStartIsNotWorkedOn(t *testing.T) {
 	v := NewView(nil, nil)
 	half := feed.FullRange().Cut(2)
 	for i, owner := range []string{"", "net"} {
-		v.Put(feed.Record{Kind: feed.KindLease, ID: "unit.." + half[i].String(), Version: 1, Token: half[i].String(), Range: half[i], Owner: owner})
+		v.Put(feed.Record{
+			Kind: feed.KindLease, ID: "unit.." + half[i].String(), Version: 1, Token: half[i].String(),
+			Range: half[i], Owner: owner,
+		})
 	}
 	if good, bad := v.Placed(); len(good) != 0 || len(bad) != 2 || !errors.Is(bad[1].Err, feed.ErrNoStart) {
 		t.Errorf("worked on %v, not on %v", good, bad)
 	}
-	v.Put(feed.Record{ID: "unit.info", Kind: feed.KindInfo, Properties: map[string]string{notes.OriginProperty: "beginning"}})
+	v.Put(feed.Record{
+		ID: "unit.info", Kind: feed.KindInfo,
+		Properties: map[string]string{notes.OriginProperty: "beginning"},
+	})
 	if good, bad := v.Placed(); len(good) != 2 || len(bad) != 0 {
 		t.Errorf("worked on %v, not on %v, though the unit has a start", good, bad)
 	}

@@ -118,7 +118,8 @@ func withJudgement(l feed.Record) feed.Record {
 		l.State = feed.StateRetired
 	}
 	if l.Kind == feed.KindLease && l.Err == nil && !IsKnownState(l.State) {
-		l.Err = fmt.Errorf("%w: state of %s is %v: want %v, %v or %v", feed.ErrBadLease, l.ID, l.State, feed.StateLive, feed.StateSplitting, feed.StateRetired)
+		l.Err = fmt.Errorf("%w: state of %s is %v: want %v, %v or %v", feed.ErrBadLease, l.ID, l.State, feed.StateLive,
+			feed.StateSplitting, feed.StateRetired)
 	}
 	return l
 }

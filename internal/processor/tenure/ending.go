@@ -77,7 +77,9 @@ func (w *worker) deleteLease(ctx context.Context) error {
 		w.in.View.Drop(mine.ID)
 		return nil
 	case errors.Is(err, feed.ErrForbidden):
-		return w.keeper.storeWith(ctx, func(lease *feed.Record) { lease.State, lease.Owner, lease.Epoch = feed.StateRetired, "", "" })
+		return w.keeper.storeWith(ctx, func(lease *feed.Record) {
+			lease.State, lease.Owner, lease.Epoch = feed.StateRetired, "", ""
+		})
 	}
 	return fmt.Errorf("delete lease: %w", err)
 }

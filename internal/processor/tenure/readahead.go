@@ -41,7 +41,8 @@ func (w *worker) readAhead(page feed.Page) {
 // parallel, the lanes have room for pages.
 func (w *worker) isBacklog(page feed.Page) bool {
 	o, n := &w.in.Options, len(page.Changes)
-	if o.Concurrency > 1 || n == 0 || n > o.BufferItems/pagesAhead || int64(dispatch.SizeOf(page)) > o.BufferBytes/pagesAhead {
+	if o.Concurrency > 1 || n == 0 || n > o.BufferItems/pagesAhead ||
+		int64(dispatch.SizeOf(page)) > o.BufferBytes/pagesAhead {
 		return false
 	}
 	return page.Head-page.Changes[n-1].LSN >= int64(n)

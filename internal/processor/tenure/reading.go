@@ -60,14 +60,18 @@ func (w *worker) fetchPage(ctx context.Context, at feed.Position) (feed.Page, er
 	if err == nil {
 		w.held.Troubles.Remove(feed.OriginSource)
 	}
-	w.in.Hooks.ReadDone(feed.ReadDone{Lease: w.held.Lease.Token, Changes: len(page.Changes), Charge: page.Charge, Duration: time.Since(begun), Err: err})
+	instance.CallHook(w.in, w.in.Hooks.ReadDone, feed.ReadDone{
+		Lease: w.held.Lease.Token, Changes: len(page.Changes), Charge: page.Charge,
+		Duration: time.Since(begun), Err: err,
+	})
 	return page, err
 }
 
 // advise adds advice to a lasting error.
 func advise(err error) error {
 	if errors.Is(err, feed.ErrTooOld) {
-		return fmt.Errorf("%w: trying again cannot help; use another processor name, or delete the leases of this one, to begin anew", err)
+		return fmt.Errorf("%w: trying again cannot help; use another processor name, or delete the leases of this "+
+			"one, to begin anew", err)
 	}
 	return err
 }
@@ -78,7 +82,9 @@ func (w *worker) isInOnePartition() bool {
 	ctx, cancel := context.WithTimeout(w.held.UntilStopped, instance.ReadTimeout)
 	defer cancel()
 	partitions, err := w.in.Source.Partitions(ctx)
-	return err != nil || slices.ContainsFunc(partitions, func(p feed.Partition) bool { return p.Range.Contains(w.held.Lease.Range) })
+	return err != nil || slices.ContainsFunc(partitions, func(p feed.Partition) bool {
+		return p.Range.Contains(w.held.Lease.Range)
+	})
 }
 
 // lookAhead reports a position that stays ahead of the feed. If a replica lags behind, the position looks the same for
@@ -96,8 +102,10 @@ func (w *worker) lookAhead(page feed.Page) {
 }
 
 func aheadError(at feed.Position, end int64) error {
-	return fmt.Errorf("%w: it is %s, and the feed ends at %d: was the container restored from a backup, or are these leases of another one? "+
-		"Changes up to the position will not be handled: delete the leases of this unit and begin anew", feed.ErrAhead, at.Token, end)
+	return fmt.Errorf("%w: it is %s, and the feed ends at %d: was the container restored from a backup, or are these "+
+		"leases of another one? "+
+		"Changes up to the position will not be handled: delete the leases of this unit and begin anew", feed.ErrAhead,
+		at.Token, end)
 }
 
 // waitAfterEmptyPage waits after an empty page, until there may be more changes.
@@ -114,7 +122,8 @@ func (w *worker) waitAfterEmptyPage() {
 // still read now and then. So the position of the range advances with the container and stays within the retention.
 func (w *worker) awaitChanges(waiter feed.Waiter) (canWait bool) {
 	// Writes to other leases of the partition wake us too: do not read after each of them.
-	if w.idle > 1 && pause.For(w.held.UntilStopped, pause.Doubled(time.Millisecond, w.idle, instance.MaxGather)) != nil {
+	if w.idle > 1 && pause.For(w.held.UntilStopped,
+		pause.Doubled(time.Millisecond, w.idle, instance.MaxGather)) != nil {
 		return true
 	}
 	most := w.in.Options.Renew
@@ -129,7 +138,7 @@ func (w *worker) awaitChanges(waiter feed.Waiter) (canWait bool) {
 		return false
 	}
 	waited := time.Since(begun)
-	w.in.Hooks.WaitDone(feed.WaitDone{Lease: w.held.Lease.Token, Duration: waited, Err: err})
+	instance.CallHook(w.in, w.in.Hooks.WaitDone, feed.WaitDone{Lease: w.held.Lease.Token, Duration: waited, Err: err})
 	if err != nil && waiting.Err() == nil {
 		w.held.Report(w.held.UntilStopped, feed.OriginSource, err)
 		pause.For(w.held.UntilStopped, w.in.Options.Poll)

@@ -43,8 +43,10 @@ func (w *worker) splitLease() feed.Reason {
 		case !w.held.Ending().None():
 			return w.giveUp(w.held.Ending())
 		case err == nil:
-			w.held.Report(w.held.UntilLost, feed.OriginSource, fmt.Errorf("%w: one partition holds the range again: trying on", feed.ErrGone))
-			pause.For(w.held.UntilStopped, w.in.Options.Poll) // the source's list may be older than its answers to reads
+			w.held.Report(w.held.UntilLost, feed.OriginSource,
+				fmt.Errorf("%w: one partition holds the range again: trying on", feed.ErrGone))
+			// the source's list may be older than its answers to reads
+			pause.For(w.held.UntilStopped, w.in.Options.Poll)
 			return w.writeNextOwner(instance.Ending{Why: feed.ReasonSplit, Undone: true})
 		}
 		w.held.Report(w.held.UntilStopped, feed.OriginLeaseStore, fmt.Errorf("split: %w", err))
@@ -77,7 +79,8 @@ func (w *worker) replaceByParts() (done bool, err error) {
 	if err := w.in.View.List(ctx, time.Now()); err != nil {
 		return false, err
 	}
-	if open := w.uncoveredParts(parent); len(open) > 0 { // a record refused a child but does not cover the child's range
+	// a record refused a child but does not cover the child's range
+	if open := w.uncoveredParts(parent); len(open) > 0 {
 		w.in.View.Distrust()
 		return false, fmt.Errorf("%w: %v", feed.ErrHole, open)
 	}
@@ -89,7 +92,9 @@ func (w *worker) replaceByParts() (done bool, err error) {
 // by an older version has no recorded parts. parts is nil if the range need not be split.
 func (w *worker) planParts(ctx context.Context) (parent feed.Record, parts []feed.Range, err error) {
 	stored := false
-	if err := w.keeper.changeNextWrite(ctx, func(lease *feed.Record) { parent, stored = *lease, w.keeper.stored.State == feed.StateSplitting }); err != nil {
+	if err := w.keeper.changeNextWrite(ctx, func(lease *feed.Record) {
+		parent, stored = *lease, w.keeper.stored.State == feed.StateSplitting
+	}); err != nil {
 		return parent, nil, err
 	}
 	if parts, known := splitParts(parent); known && parent.State == feed.StateSplitting {

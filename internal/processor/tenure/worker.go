@@ -63,7 +63,7 @@ func (w *worker) work() feed.Reason {
 	keeping.Go(w.keeper.keepRenewing)
 	defer keeping.Wait()
 	defer w.held.Lose(feed.ErrLeaseLost)
-	w.in.Hooks.Acquired(w.held.Lease.Lease())
+	instance.CallHook(w.in, w.in.Hooks.Acquired, w.held.Lease.Lease())
 	e := w.readAndDeliver()
 	if w.dispatcher.Finish() {
 		e = instance.Ending{Why: feed.ReasonStuck}
@@ -74,7 +74,9 @@ func (w *worker) work() feed.Reason {
 	w.held.Activity.WorkerDoes(feed.ActivityEnding)
 	e.Why = w.dispatcher.Close(e.Why)
 	why := w.giveUp(e)
-	w.in.Hooks.Released(w.held.Lease.Lease(), why)
+	if released := w.in.Hooks.Released; released != nil {
+		released(w.in.Base, w.held.Lease.Lease(), why)
+	}
 	return why
 }
 
@@ -135,7 +137,9 @@ func (w *worker) begin() instance.Ending {
 		if pause.For(w.held.UntilStopped, w.held.Lease.Fence.Sub(w.in.View.Now())) != nil {
 			return w.held.Ending()
 		}
-		if err := w.keeper.changeNextWrite(w.held.UntilDrained, func(l *feed.Record) { l.Fence = time.Time{} }); err != nil {
+		if err := w.keeper.changeNextWrite(w.held.UntilDrained, func(l *feed.Record) {
+			l.Fence = time.Time{}
+		}); err != nil {
 			return w.held.Ending()
 		}
 	}
@@ -170,7 +174,8 @@ func (w *worker) fixStart() instance.Ending {
 	page, e := w.readNextPage()
 	switch e.Why {
 	case "":
-		if at = instance.StartOfPage(w.in.Source, page, at); len(page.Changes) == 0 { // an earlier owner's failures then do not count
+		// an earlier owner's failures then do not count
+		if at = instance.StartOfPage(w.in.Source, page, at); len(page.Changes) == 0 {
 			w.dispatcher.Pass(at, 0, false)
 		}
 	case feed.ReasonSplit: // the leases of the parts begin there

@@ -69,7 +69,10 @@ func (k *keeper) writeOnce(ctx context.Context) (answer, error) {
 	if err != nil {
 		got.Charge = 0 // a store may return its argument
 	}
-	k.in.Hooks.StoreDone(feed.StoreDone{Lease: lease.Token, Renewal: k.renewing, Charge: got.Charge, Duration: time.Since(started), Err: err})
+	instance.CallHook(k.in, k.in.Hooks.StoreDone, feed.StoreDone{
+		Lease: lease.Token, Renewal: k.renewing, Charge: got.Charge,
+		Duration: time.Since(started), Err: err,
+	})
 	switch {
 	case err == nil:
 		k.acceptWrite(got, of, started)

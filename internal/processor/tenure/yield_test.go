@@ -60,7 +60,10 @@ func TestALeaseThatIsNoLongerCoveredIsFreed(t *testing.T) {
 
 // made is a lease as this processor makes it.
 func made(r feed.Range, at, generation int) feed.Record {
-	l := feed.Record{Kind: feed.KindLease, Version: 1, ID: r.String(), Token: r.String(), Range: r, Position: feed.At(strconv.Quote(strconv.Itoa(at)))}
+	l := feed.Record{
+		Kind: feed.KindLease, Version: 1, ID: r.String(), Token: r.String(), Range: r,
+		Position: feed.At(strconv.Quote(strconv.Itoa(at))),
+	}
 	records.SetGeneration(&l, generation)
 	return l
 }

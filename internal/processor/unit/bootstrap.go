@@ -109,11 +109,14 @@ func (u *Unit) makeUnit(ctx context.Context, h *hold) (*feed.NewUnit, error) {
 
 // checkMode refuses leases of the other mode, because their positions have another meaning.
 func (u *Unit) checkMode() error {
-	other := u.in.View.LeasesWhere(func(lease feed.Record) bool { return lease.Err == nil && lease.Mode != u.in.Options.Mode })
+	other := u.in.View.LeasesWhere(func(lease feed.Record) bool {
+		return lease.Err == nil && lease.Mode != u.in.Options.Mode
+	})
 	if len(other) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: lease %s was made for %s, Options.Mode is %s: use another processor name, or delete its leases",
+	return fmt.Errorf("%w: lease %s was made for %s, Options.Mode is %s: use another processor name, or delete "+
+		"its leases",
 		feed.ErrModeChanged, other[0].ID, other[0].Mode, u.in.Options.Mode)
 }
 

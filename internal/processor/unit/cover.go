@@ -43,7 +43,8 @@ func (b *balancer) checkCover(ctx context.Context) {
 			continue
 		}
 		start := b.in.View.Recorded(b.in.Options.Mode)
-		b.in.Raise(&feed.Error{Origin: feed.OriginBalancer, Err: fmt.Errorf("%w: %v; creating leases from %v", feed.ErrHole, f.holes, start)})
+		b.in.Raise(&feed.Error{Origin: feed.OriginBalancer, Err: fmt.Errorf("%w: %v; creating leases from %v",
+			feed.ErrHole, f.holes, start)})
 		bounded, cancel := context.WithTimeout(ctx, b.in.Options.Acquire) // the round has other work
 		_, err := b.unit.withLock(bounded, func(ctx context.Context, h *hold) error {
 			return maker{b.unit, b.in, h, start, b.holesOpenAt(f.holes)}.coverHoles(ctx)
@@ -96,7 +97,10 @@ func (u *Unit) holes() []feed.Range {
 func (b *balancer) newOverlaps() (found []flaw) {
 	add := func(of feed.Record, id string, err error) {
 		if !b.reported[id] {
-			found = append(found, flaw{id: id, err: &feed.Error{Origin: feed.OriginBalancer, Lease: of.Token, Err: err}})
+			found = append(found, flaw{id: id, err: &feed.Error{
+				Origin: feed.OriginBalancer, Lease: of.Token,
+				Err: err,
+			}})
 		}
 	}
 	good, bad := b.in.View.Leases()
@@ -107,11 +111,14 @@ func (b *balancer) newOverlaps() (found []flaw) {
 	}
 	for i := 1; i < len(good); i++ {
 		left, right := good[i-1], good[i]
-		if left.State == feed.StateSplitting || right.State == feed.StateSplitting || !left.Range.Overlaps(right.Range) {
+		if left.State == feed.StateSplitting || right.State == feed.StateSplitting ||
+			!left.Range.Overlaps(right.Range) {
 			continue
 		}
-		if !b.in.View.IsRedundant(left) && !b.in.View.IsRedundant(right) { // otherwise the worker, or the next owner, removes the lease
-			add(left, left.ID+" "+right.ID, fmt.Errorf("%w: %s and %s: keys in both are delivered twice", feed.ErrOverlap, left.ID, right.ID))
+		// otherwise the worker, or the next owner, removes the lease
+		if !b.in.View.IsRedundant(left) && !b.in.View.IsRedundant(right) {
+			add(left, left.ID+" "+right.ID, fmt.Errorf("%w: %s and %s: keys in both are delivered twice",
+				feed.ErrOverlap, left.ID, right.ID))
 		}
 	}
 	return found
@@ -138,7 +145,8 @@ func (b *balancer) dropRedundant() {
 		reach = max(reach, lease.Range.Max)
 	}
 	for _, lease := range leases {
-		if held, _ := b.in.Claims.Held(lease.Range); overlap && held != nil && records.OwnerOf(lease) == b.in.Me && b.in.View.IsRedundant(lease) {
+		if held, _ := b.in.Claims.Held(lease.Range); overlap && held != nil && records.OwnerOf(lease) == b.in.Me &&
+			b.in.View.IsRedundant(lease) {
 			held.Stop(instance.Ending{Why: feed.ReasonRedundant})
 		}
 	}

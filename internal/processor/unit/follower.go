@@ -59,7 +59,8 @@ func (f *follower) run(ctx context.Context) {
 // owner.
 func (f *follower) verifyOwners(changed []feed.Record) {
 	for _, record := range changed {
-		if held, _ := f.in.Claims.Held(record.Range); held != nil && record.Kind == feed.KindLease && records.OwnerOf(record) != f.in.Me {
+		if held, _ := f.in.Claims.Held(record.Range); held != nil && record.Kind == feed.KindLease &&
+			records.OwnerOf(record) != f.in.Me {
 			held.Verify()
 		}
 	}

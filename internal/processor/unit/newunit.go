@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed/feed"
+	"github.com/millrace/changefeed/internal/processor/instance"
 )
 
 // announceNewUnit reports where the unit begins that this instance has made.
@@ -12,7 +13,7 @@ func (u *Unit) announceNewUnit(ctx context.Context, unit *feed.NewUnit) {
 	leases, _ := u.in.View.Leases()
 	unit.Leases, unit.Passed = len(leases), u.passedOver(ctx, unit.Start, leases)
 	u.began.Store(unit)
-	u.in.Hooks.Begun(*unit)
+	instance.CallHook(u.in, u.in.Hooks.Begun, *unit)
 }
 
 // countTime bounds the count of skipped changes, because the new unit waits for the result.

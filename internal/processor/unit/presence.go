@@ -62,7 +62,8 @@ func (p *presence) writePresence(ctx context.Context) error {
 // putRecord creates or updates the record. After a conflict, the answer of an earlier write of ours was lost, because
 // no other instance writes this record.
 func (p *presence) putRecord(ctx context.Context, record feed.Record) (feed.Record, error) {
-	ctx, cancel := instance.Linger(ctx, p.in.Options.Drain) // announceLeaving needs the ETag of a record that may have been stored
+	// announceLeaving needs the ETag of a record that may have been stored
+	ctx, cancel := instance.Linger(ctx, p.in.Options.Drain)
 	defer cancel()
 	if record.ETag != "" {
 		got, err := p.in.Store.Update(ctx, record)
@@ -102,7 +103,8 @@ func (p *presence) announceLeaving(ctx context.Context) {
 // cleanPresences removes the presence of instances that are long gone, if the store's time to live does not.
 func (p *presence) cleanPresences(ctx context.Context) {
 	for _, host := range p.in.View.Kind(feed.KindHost) {
-		if host.Err == nil && records.IsKnownState(host.State) && p.in.View.Now().Sub(host.Updated) > 3*p.in.Options.Expiration && records.OwnerOf(host) != p.in.Me {
+		if host.Err == nil && records.IsKnownState(host.State) &&
+			p.in.View.Now().Sub(host.Updated) > 3*p.in.Options.Expiration && records.OwnerOf(host) != p.in.Me {
 			// An error is ignored, because another instance may be faster, or may have a right which we lack.
 			deleting, cancel := context.WithTimeout(ctx, p.in.Options.Renew)
 			_ = p.in.Store.Delete(deleting, host)

@@ -13,7 +13,8 @@ func (u *Unit) serveRequests() {
 		if q.State != feed.StateLive { // served, and not deleted yet by the caller
 			continue
 		}
-		if q.TTL > 0 && u.in.View.Now().After(q.Updated.Add(q.TTL)) { // the caller has died, and the store does not remove the record
+		// the caller has died, and the store does not remove the record
+		if q.TTL > 0 && u.in.View.Now().After(q.Updated.Add(q.TTL)) {
 			continue
 		}
 		asked[q.Token] = true

@@ -41,7 +41,8 @@ type balancer struct {
 
 func newBalancer(u *Unit) *balancer {
 	return &balancer{
-		unit: u, in: u.in, follower: u.follower, presence: u.presence, rng: u.in.Random("rounds"), reported: map[string]bool{},
+		unit: u, in: u.in, follower: u.follower, presence: u.presence, rng: u.in.Random("rounds"),
+		reported: map[string]bool{},
 	}
 }
 
@@ -86,7 +87,8 @@ func (b *balancer) untilExpiry() time.Duration {
 	soonest := b.in.Options.Expiration
 	leases, _ := b.in.View.Leases()
 	for _, lease := range leases {
-		if at := records.TakeableAt(lease, b.in.Options.Expiration); !at.Before(b.planned) && records.OwnerOf(lease) != b.in.Me {
+		if at := records.TakeableAt(lease, b.in.Options.Expiration); !at.Before(b.planned) &&
+			records.OwnerOf(lease) != b.in.Me {
 			soonest = min(soonest, at.Sub(now))
 		}
 	}
@@ -120,16 +122,19 @@ func (b *balancer) round(ctx context.Context) (expecting bool) {
 	done.Given = b.giveAway(s)
 	done.Unowned = s.plan.Unowned
 	if done.Unowned > 0 {
-		b.in.Report(ctx, feed.OriginBalancer, "", fmt.Errorf("%w: %d of %d, because each of %d instances has as many as its Options.MaxLeases allows: start more instances, or allow more",
-			feed.ErrNoOwner, done.Unowned, done.Leases, done.Instances))
+		b.in.Report(ctx, feed.OriginBalancer, "",
+			fmt.Errorf("%w: %d of %d, because each of %d instances has as many as its Options.MaxLeases allows: "+
+				"start more instances, or allow more",
+				feed.ErrNoOwner, done.Unowned, done.Leases, done.Instances))
 	}
 	if i := foreign; i >= 0 && b.in.Options.HoldKeys {
-		b.in.Report(ctx, feed.OriginBalancer, s.leases[i].Token, fmt.Errorf("%w %q, which hands over the changes of held keys: do not share a unit that holds keys",
-			feed.ErrForeignOwner, s.leases[i].Owner))
+		b.in.Report(ctx, feed.OriginBalancer, s.leases[i].Token,
+			fmt.Errorf("%w %q, which hands over the changes of held keys: do not share a unit that holds keys",
+				feed.ErrForeignOwner, s.leases[i].Owner))
 	}
 	b.unit.serveRequests()
 	b.unit.last.Set(done)
-	b.in.Hooks.Round(done)
+	instance.CallHook(b.in, b.in.Hooks.Round, done)
 	return s.plan.Expected > 0
 }
 
@@ -153,7 +158,8 @@ func (b *balancer) listRecords(ctx context.Context) error {
 		b.marker, _ = b.in.View.Marker()
 	}
 	err := b.in.View.List(ctx, time.Now())
-	if gone := b.in.View.Vanished(b.marker, err); gone == nil || pause.For(ctx, b.in.Options.Acquire/roundsPerEvent) != nil {
+	if gone := b.in.View.Vanished(b.marker, err); gone == nil ||
+		pause.For(ctx, b.in.Options.Acquire/roundsPerEvent) != nil {
 		return err
 	}
 	err = b.in.View.List(ctx, time.Now())

@@ -30,7 +30,8 @@ func (s situation) pick(indexes []int) []feed.Record {
 func (b *balancer) situation() situation {
 	good, bad := b.in.View.Placed()
 	for _, lease := range bad {
-		if !b.reported[lease.ID] && !errors.Is(lease.Err, feed.ErrOverlap) { // overlaps may be temporary: see checkCover
+		// overlaps may be temporary: see checkCover
+		if !b.reported[lease.ID] && !errors.Is(lease.Err, feed.ErrOverlap) {
 			b.reported[lease.ID] = true
 			b.in.Raise(&feed.Error{Origin: feed.OriginLeaseStore, Lease: lease.Token, Err: lease.Err})
 		}
@@ -42,7 +43,8 @@ func (b *balancer) situation() situation {
 		s.most[b.in.Me] = b.in.Options.MaxLeases
 	}
 	for _, host := range b.in.View.Kind(feed.KindHost) {
-		alive := host.Err == nil && host.State == feed.StateLive && b.planned.Sub(host.Updated) <= host.Expiration+records.ClockGrain
+		alive := host.Err == nil && host.State == feed.StateLive &&
+			b.planned.Sub(host.Updated) <= host.Expiration+records.ClockGrain
 		if alive && records.OwnerOf(host) != b.in.Me {
 			s.alive = append(s.alive, records.OwnerOf(host))
 			if most := notes.Number(host.Properties, notes.MostProperty); most > 0 {
@@ -54,8 +56,10 @@ func (b *balancer) situation() situation {
 	for i, lease := range good {
 		fenced := lease.Fence.After(b.planned)
 		leases[i] = balance.Lease{
-			Token: lease.Token, Owner: records.OwnerOf(lease), Splitting: lease.State == feed.StateSplitting, Fenced: fenced, Overdue: b.isOverdue(lease),
-			Free: lease.Free() && !fenced || !lease.Free() && records.IsExpired(lease, b.planned, b.in.Options.Expiration),
+			Token: lease.Token, Owner: records.OwnerOf(lease), Splitting: lease.State == feed.StateSplitting,
+			Fenced: fenced, Overdue: b.isOverdue(lease),
+			Free: lease.Free() && !fenced || !lease.Free() &&
+				records.IsExpired(lease, b.planned, b.in.Options.Expiration),
 		}
 	}
 	s.plan = balance.Compute(b.in.Me, s.alive, s.most, leases)

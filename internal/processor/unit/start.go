@@ -103,7 +103,8 @@ func (u *Unit) checkForeign() error {
 	if len(foreign) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: %w; use another processor name, from the time of the oldest change that is still pending there, so that some changes come again and none is lost; or delete these leases",
+	return fmt.Errorf("%s: %w; use another processor name, from the time of the oldest change that is still pending "+
+		"there, so that some changes come again and none is lost; or delete these leases",
 		fold.Names(records.IDs(foreign)), foreign[0].Err)
 }
 

@@ -17,7 +17,8 @@ import (
 // own write was lost.
 func (b *balancer) handedOver(leases []feed.Record) (mine []feed.Record) {
 	for _, lease := range leases {
-		if _, begun := b.in.Claims.Held(lease.Range); !begun && records.OwnerOf(lease) == b.in.Me && !records.IsExpired(lease, b.planned, b.in.Options.Expiration) {
+		if _, begun := b.in.Claims.Held(lease.Range); !begun && records.OwnerOf(lease) == b.in.Me &&
+			!records.IsExpired(lease, b.planned, b.in.Options.Expiration) {
 			mine = append(mine, lease)
 		}
 	}
@@ -61,7 +62,8 @@ func (b *balancer) takeLease(ctx context.Context, seen feed.Record) bool {
 	if !b.in.Claims.Claim(seen.Range) {
 		return false // ours already, although the view may not show that yet
 	}
-	if records.IsUntouched(seen) && b.in.View.IsRedundant(seen) { // a taken lease would rank higher and would no longer be redundant
+	// a taken lease would rank higher and would no longer be redundant
+	if records.IsUntouched(seen) && b.in.View.IsRedundant(seen) {
 		b.in.Report(ctx, feed.OriginLeaseStore, seen.Token, b.unit.discardUntaken(ctx, seen))
 		b.in.Claims.Free(seen.Range)
 		return false
@@ -81,7 +83,8 @@ func (b *balancer) tryTake(ctx context.Context, seen feed.Record) bool {
 	lease.Fence = b.fencedUntil(seen)
 	records.BeginTerm(&lease)
 	// The owner has ended unexpectedly, and the handler may be the cause.
-	crashed := !seen.Free() && seen.Epoch != "" && records.OwnerOf(seen) != b.in.Me && records.IsExpired(seen, b.in.View.Now(), b.in.Options.Expiration)
+	crashed := !seen.Free() && seen.Epoch != "" && records.OwnerOf(seen) != b.in.Me &&
+		records.IsExpired(seen, b.in.View.Now(), b.in.Options.Expiration)
 	var started time.Time
 	var got feed.Record
 	err := b.in.Paced(ctx, b.in.Random("take "+seen.Token), seen.Token, func() (err error) {
@@ -126,7 +129,8 @@ func (b *balancer) fencedUntil(seen feed.Record) time.Time {
 // giveAway makes workers hand their leases over, and returns how many do.
 func (b *balancer) giveAway(s situation) (given int) {
 	for i, to := range s.plan.Give {
-		if held, _ := b.in.Claims.Held(s.leases[i].Range); held != nil && held.Stop(instance.Ending{Why: feed.ReasonGiven, To: to}) {
+		if held, _ := b.in.Claims.Held(s.leases[i].Range); held != nil &&
+			held.Stop(instance.Ending{Why: feed.ReasonGiven, To: to}) {
 			given++
 		}
 	}

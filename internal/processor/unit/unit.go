@@ -45,7 +45,9 @@ func (u *Unit) Run(ctx context.Context, ready func()) error {
 	}
 	ready()
 	u.ready.Store(true)
-	u.in.Hooks.Ready()
+	if ready := u.in.Hooks.Ready; ready != nil {
+		ready(u.in.Base)
+	}
 	working, end := context.WithCancel(ctx)
 	defer end()
 	defer context.AfterFunc(working, u.in.Claims.Stop)()

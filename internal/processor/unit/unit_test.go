@@ -60,7 +60,10 @@ func TestAFlawIsToldWhenItLasts(t *testing.T) {
 func TestALeaseIsOverdueSinceItWasFirstFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := New(instancetest.Idle(t.Context(), nil, instance.Options{}))
-		free := feed.Record{Kind: feed.KindLease, ID: "l", Version: 1, Token: "-FF", Range: feed.FullRange(), Position: feed.At(`"1"`)}
+		free := feed.Record{
+			Kind: feed.KindLease, ID: "l", Version: 1, Token: "-FF", Range: feed.FullRange(),
+			Position: feed.At(`"1"`),
+		}
 		u.in.View.Put(free)
 		begun := time.Now()
 		for range 5 {
@@ -83,7 +86,10 @@ func TestAFreeLeaseBehindAFenceIsNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := New(instancetest.Idle(t.Context(), nil, instance.Options{}))
 		now := time.Now()
-		u.in.View.Heard([]feed.Record{{Kind: feed.KindLease, ID: "l", Version: 1, Token: "-FF", Range: feed.FullRange(), Position: feed.At(`"1"`), Fence: now.Add(time.Minute)}}, now)
+		u.in.View.Heard([]feed.Record{{
+			Kind: feed.KindLease, ID: "l", Version: 1, Token: "-FF", Range: feed.FullRange(),
+			Position: feed.At(`"1"`), Fence: now.Add(time.Minute),
+		}}, now)
 		if p := u.balancer.situation().plan; len(p.Take) != 0 {
 			t.Errorf("took %v", p.Take)
 		}
@@ -106,15 +112,16 @@ func (s stock) List(context.Context) ([]feed.Record, time.Time, error) {
 
 func (s stock) Update(_ context.Context, l feed.Record) (feed.Record, error) { return l, nil }
 
-// An instance knows that a unit is shared before it works on a lease: until then the position of a lease would pass keys
-// that are set aside, which another kind of processor would skip.
+// An instance knows that a unit is shared before it works on a lease: until then the position of a lease would pass
+// keys that are set aside, which another kind of processor would skip.
 func TestAnInstanceKnowsThatAUnitIsSharedBeforeItsFirstLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		half := feed.FullRange().Cut(2)
 		s := stock{}
 		for i, owner := range []string{"", "net"} {
 			s.records = append(s.records, feed.Record{
-				Kind: feed.KindLease, ID: half[i].String(), Version: 1, Token: half[i].String(), Range: half[i], Position: feed.At(`"1"`), Owner: owner, Updated: time.Now(),
+				Kind: feed.KindLease, ID: half[i].String(), Version: 1, Token: half[i].String(), Range: half[i],
+				Position: feed.At(`"1"`), Owner: owner, Updated: time.Now(),
 			})
 		}
 		in := instancetest.Idle(t.Context(), s, instance.Options{})
@@ -131,14 +138,18 @@ func TestAnInstanceKnowsThatAUnitIsSharedBeforeItsFirstLease(t *testing.T) {
 	})
 }
 
-// A unit whose creation was interrupted begins where its first lease does, whose position was read before it was written.
+// A unit whose creation was interrupted begins where its first lease does, whose position was read before it was
+// written.
 func TestAUnitThatWasInterruptedBeganBeforeItsFirstLeaseWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := New(instancetest.Idle(t.Context(), nil, instance.Options{}))
 		now := time.Now()
 		var leases []feed.Record
 		for i, r := range feed.FullRange().Cut(2) {
-			leases = append(leases, feed.Record{Kind: feed.KindLease, ID: r.String(), Version: 1, Token: r.String(), Range: r, Position: feed.At(`"1"`), Updated: now.Add(-time.Duration(i+1) * time.Hour)})
+			leases = append(leases, feed.Record{
+				Kind: feed.KindLease, ID: r.String(), Version: 1, Token: r.String(),
+				Range: r, Position: feed.At(`"1"`), Updated: now.Add(-time.Duration(i+1) * time.Hour),
+			})
 		}
 		u.in.View.Heard(leases, now)
 		if at, most := u.beganAt(), now.Add(-2*time.Hour-createTime); at.After(most) {
@@ -150,7 +161,8 @@ func TestAUnitThatWasInterruptedBeganBeforeItsFirstLeaseWasRead(t *testing.T) {
 // made is a lease as this processor makes it.
 func made(r feed.Range, maker *hold, updated time.Time) feed.Record {
 	l := feed.Record{
-		Kind: feed.KindLease, ID: r.String(), Version: 1, Token: r.String(), Range: r, Position: feed.At(`"1"`), Timestamp: instance.Timestamp(), Updated: updated,
+		Kind: feed.KindLease, ID: r.String(), Version: 1, Token: r.String(), Range: r, Position: feed.At(`"1"`),
+		Timestamp: instance.Timestamp(), Updated: updated,
 	}
 	records.SetGeneration(&l, 0)
 	records.SetProperty(&l, notes.DueProperty, notes.Due{By: maker.endOfLock(), Sent: l.Timestamp}.String())
@@ -177,7 +189,8 @@ func TestALeaseBehindOneThatWasTakenIsUntangled(t *testing.T) {
 			}
 			u.in.View.Put(l)
 		}
-		if err := u.removeOverlapping(t.Context()); err != nil || !slices.Equal(s.tokens, []string{quarter[2].String()}) {
+		if err := u.removeOverlapping(t.Context()); err != nil ||
+			!slices.Equal(s.tokens, []string{quarter[2].String()}) {
 			t.Errorf("removed %v, %v, want %s", s.tokens, err, quarter[2])
 		}
 	})
@@ -212,7 +225,10 @@ func TestARequestWhoseTimeIsOverIsWithdrawn(t *testing.T) {
 		u.in.Claims.Begin(held)
 		now := time.Now()
 		q := notes.Request{Action: notes.Retry, EPK: "10", Key: `["oslo"]`, Letter: "1.0"}
-		u.in.View.Heard([]feed.Record{{Kind: feed.KindRequest, ID: "q", Token: q.Token(), Properties: q.Properties(nil), TTL: time.Minute, Updated: now}}, now)
+		u.in.View.Heard([]feed.Record{{
+			Kind: feed.KindRequest, ID: "q", Token: q.Token(), Properties: q.Properties(nil),
+			TTL: time.Minute, Updated: now,
+		}}, now)
 		u.serveRequests()
 		if one := []string{q.Token()}; !slices.Equal(d.accepted, one) || !slices.Equal(d.asked, one) {
 			t.Fatalf("accepted %v, asked are %v, want the request", d.accepted, d.asked)
@@ -240,14 +256,16 @@ func (s *slow) Update(ctx context.Context, l feed.Record) (feed.Record, error) {
 	return l, nil
 }
 
-// The lock is trusted from before a request is sent that renews it: the store may have stamped it long before it answers.
+// The lock is trusted from before a request is sent that renews it: the store may have stamped it long before it
+// answers.
 func TestTheLockIsTrustedFromBeforeItsRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := New(instancetest.Idle(t.Context(), &slow{takes: createTime / 2}, instance.Options{}))
 		begun := time.Now()
 		ctx, lose := context.WithCancelCause(t.Context())
 		u.renewLock(ctx, lose, holding(begun), begun)
-		if took, want := time.Since(begun), lockBeat+createTime; took != want || !errors.Is(context.Cause(ctx), errLockLost) {
+		if took, want := time.Since(begun), lockBeat+createTime; took != want ||
+			!errors.Is(context.Cause(ctx), errLockLost) {
 			t.Errorf("trusted for %v, want %v; ended with %v", took, want, context.Cause(ctx))
 		}
 	})
@@ -260,26 +278,33 @@ func (hearsay) Update(_ context.Context, l feed.Record) (feed.Record, error) {
 	return l, errors.New("no answer")
 }
 
-// The write that makes a late lease one of the unit may still arrive if it was not answered, so the lock is left to expire.
+// The write that makes a late lease one of the unit may still arrive if it was not answered, so the lock is left to
+// expire.
 func TestAnAdoptionThatIsNotAnsweredMayStillArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := made(feed.FullRange(), holding(time.Now()), time.Now().Add(time.Hour))
 		u := New(instancetest.Idle(t.Context(), hearsay{stock{records: []feed.Record{late}}}, instance.Options{}))
 		m := maker{unit: u, in: u.in, hold: holding(time.Now().Add(time.Hour))}
-		if _, err := m.adoptExisting(t.Context(), made(feed.FullRange(), m.hold, time.Time{})); err == nil || !m.hold.unanswered.Load() {
+		if _, err := m.adoptExisting(t.Context(), made(feed.FullRange(), m.hold, time.Time{})); err == nil ||
+			!m.hold.unanswered.Load() {
 			t.Errorf("got %v; may arrive %v, want that it may", err, m.hold.unanswered.Load())
 		}
 	})
 }
 
-// A lease that is made for a hole waits for as long as the owner of the lost one may trust it, by that owner's expiration or ours.
+// A lease that is made for a hole waits for as long as the owner of the lost one may trust it, by that owner's
+// expiration or ours.
 func TestALeaseForAHoleWaitsForTheOwnerOfTheLostOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := New(instancetest.Idle(t.Context(), nil, instance.Options{}))
 		half, ours := feed.FullRange().Cut(2), u.in.Options.Expiration
 		for _, theirs := range []time.Duration{0, ours / 2, 3 * ours} {
-			u.balancer.tiled = []feed.Record{{Range: half[0], Expiration: theirs}, {Range: half[1], Expiration: time.Hour}}
-			if got, want := u.balancer.holesOpenAt(half[:1]).Sub(u.in.View.Now()), max(ours, theirs)+records.ClockGrain; got != want {
+			u.balancer.tiled = []feed.Record{
+				{Range: half[0], Expiration: theirs},
+				{Range: half[1], Expiration: time.Hour},
+			}
+			if got, want := u.balancer.holesOpenAt(half[:1]).Sub(u.in.View.Now()),
+				max(ours, theirs)+records.ClockGrain; got != want {
 				t.Errorf("waits for %v after an owner with an expiration of %v, want %v", got, theirs, want)
 			}
 		}

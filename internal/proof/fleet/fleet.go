@@ -1,6 +1,6 @@
-// Package fleet runs the instances of a unit in one process, each on a wire of its own to their leases that can be cut, and
-// compares what was written with what they have handled. The demo, the benchmarks and tests of the processor are made of
-// it.
+// Package fleet runs the instances of a unit in one process, each on a wire of its own to their leases that can be cut,
+// and compares what was written with what they have handled. The demo, the benchmarks and tests of the processor are
+// made of it.
 package fleet
 
 import (
@@ -61,8 +61,8 @@ func (f *Fleet) Instances() []*Instance {
 	return slices.Clone(f.all)
 }
 
-// Start starts an instance. It runs until it is stopped: the end of ctx does not end it, so that changes that were written
-// can still be handled.
+// Start starts an instance. It runs until it is stopped: the end of ctx does not end it, so that changes that were
+// written can still be handled.
 func (f *Fleet) Start(ctx context.Context, handler feed.Handler, o changefeed.Options) (*Instance, error) {
 	i := &Instance{name: o.Instance, wire: NewWire(ctx, f.Leases, &f.Sent)}
 	o.Hooks.Error = func(_ context.Context, err *feed.Error) {

@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// A Ledger compares the writes that were acknowledged with the changes that handlers got. It stands outside of the system
-// that it judges: it knows LSNs and names, and nothing of leases.
+// A Ledger compares the writes that were acknowledged with the changes that handlers got. It stands outside of the
+// system that it judges: it knows LSNs and names, and nothing of leases.
 type Ledger struct {
 	mu       sync.Mutex
 	versions map[edition]*passage
@@ -107,8 +107,8 @@ func (l *Ledger) Wrote(key feed.PartitionKey, ids []string, results []feed.Resul
 	}
 }
 
-// Handled notes that the handler of an instance has done a batch that came at arrived. It returns false when the instance
-// was killed: then nobody knows of it, and the batch must count as failed.
+// Handled notes that the handler of an instance has done a batch that came at arrived. It returns false when the
+// instance was killed: then nobody knows of it, and the batch must count as failed.
 func (l *Ledger) Handled(b *feed.Batch, arrived time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,8 +20,8 @@ type Leases interface {
 	feed.Follower
 }
 
-// A Wire is a lease store that can be cut off: then its instance is as good as dead for the others, and does not know it.
-// It counts the requests.
+// A Wire is a lease store that can be cut off: then its instance is as good as dead for the others, and does not know
+// it. It counts the requests.
 type Wire struct {
 	leases Leases
 	sent   *Requests
@@ -113,12 +113,16 @@ func (w *Wire) Update(ctx context.Context, record feed.Record) (feed.Record, err
 // Delete implements [feed.LeaseStore].
 func (w *Wire) Delete(ctx context.Context, record feed.Record) error {
 	w.sent.Writes.Add(1)
-	_, err := through(ctx, w, func(ctx context.Context) (struct{}, error) { return struct{}{}, w.leases.Delete(ctx, record) })
+	_, err := through(ctx, w, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, w.leases.Delete(ctx, record)
+	})
 	return err
 }
 
 // Follow implements [feed.Follower].
-func (w *Wire) Follow(ctx context.Context, cursor string) (changed []feed.Record, next string, now time.Time, err error) {
+func (w *Wire) Follow(ctx context.Context, cursor string) (changed []feed.Record, next string, now time.Time,
+	err error,
+) {
 	w.sent.Follows.Add(1)
 	changed, err = through(ctx, w, func(ctx context.Context) (got []feed.Record, err error) {
 		got, next, now, err = w.leases.Follow(ctx, cursor)

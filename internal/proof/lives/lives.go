@@ -1,8 +1,8 @@
 // Package lives kills a process at every point of its work, for tests of what must hold wherever it ends.
 //
-// A life is a child process that works on a store on disk until it kills itself with SIGKILL: the first time it comes to
-// the first point, the first time it comes to the second one, and so on; in the next round the second time, or a later
-// one. The last life dies at no point and finishes. Then the test looks at what they have left.
+// A life is a child process that works on a store on disk until it kills itself with SIGKILL: the first time it comes
+// to the first point, the first time it comes to the second one, and so on; in the next round the second time, or a
+// later one. The last life dies at no point and finishes. Then the test looks at what they have left.
 //
 // Lives are in virtual time, which the n-th begins n hours late, so that the leases of the one before have expired.
 package lives
@@ -101,8 +101,9 @@ func Live(t *testing.T, live func(*testing.T, Life)) {
 	fmt.Fprintln(os.Stdout, lived)
 }
 
-// Kill has TestLife of this test binary, which calls [Live], die at each point in each round, and live on once. In a round
-// a life comes to its point as often as times says. It returns the store that they have left, and how many lives there were.
+// Kill has TestLife of this test binary, which calls [Live], die at each point in each round, and live on once. In a
+// round a life comes to its point as often as times says. It returns the store that they have left, and how many lives
+// there were.
 func Kill(t *testing.T, points []string, times func(round int) int) (db *docstore.DB, lives int) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -141,7 +142,8 @@ func Kill(t *testing.T, points []string, times func(round int) int) (db *docstor
 // begin runs a life to its end, and returns its output.
 func begin(dir string, number int, point string, times int) (string, error) {
 	child := exec.Command(os.Args[0], "-test.run=^TestLife$", "-test.v", "-test.timeout="+childTimeout.String())
-	child.Env = append(os.Environ(), dirVariable+"="+dir, pointVariable+"="+point, fmt.Sprint(numberVariable, "=", number), fmt.Sprint(timesVariable, "=", times))
+	child.Env = append(os.Environ(), dirVariable+"="+dir, pointVariable+"="+point,
+		fmt.Sprint(numberVariable, "=", number), fmt.Sprint(timesVariable, "=", times))
 	out, err := child.CombinedOutput()
 	return string(out), err
 }

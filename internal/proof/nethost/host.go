@@ -69,7 +69,8 @@ func (h *Host) bootstrap() {
 	there := h.list()
 	for _, partition := range h.partitions() {
 		covered := slices.ContainsFunc(there, func(l *lease) bool { // as in .NET, a shared edge is enough
-			return l.LeaseToken == partition.ID || l.FeedRange != nil && (l.epks().Min == partition.Range.Min || l.epks().Max == partition.Range.Max)
+			return l.LeaseToken == partition.ID || l.FeedRange != nil && (l.epks().Min == partition.Range.Min ||
+				l.epks().Max == partition.Range.Max)
 		})
 		if !covered {
 			h.create(lease{LeaseToken: partition.ID}, partition.Range, nil)

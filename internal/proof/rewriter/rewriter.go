@@ -1,5 +1,6 @@
-// Package rewriter does to a document what JSON libraries do that take a text for something else: .NET's takes one that looks
-// like a time, and scripts take one that looks like a number. Tests apply it to all that is written among the leases of others.
+// Package rewriter does to a document what JSON libraries do that take a text for something else: .NET's takes one that
+// looks like a time, and scripts take one that looks like a number. Tests apply it to all that is written among the
+// leases of others.
 package rewriter
 
 import (
@@ -49,8 +50,8 @@ func timeOf(text string) (at time.Time, is bool) {
 	return at, false
 }
 
-// DotNet returns a document as .NET's processor writes it after it has read it: texts among its properties that look like a
-// time have another form. A document that is no JSON object comes back as it is.
+// DotNet returns a document as .NET's processor writes it after it has read it: texts among its properties that look
+// like a time have another form. A document that is no JSON object comes back as it is.
 func DotNet(doc []byte) []byte {
 	var members map[string]json.RawMessage
 	var properties map[string]any

@@ -9,8 +9,8 @@ import (
 
 // What a batch must be, before it is handled.
 
-// handed checks a batch against the model: the process has read its changes, its attempt is right and, in a strict world, it
-// is next and the checkpoint before it is stored.
+// handed checks a batch against the model: the process has read its changes, its attempt is right and, in a strict
+// world, it is next and the checkpoint before it is stored.
 func (g *ledger) handed(c *call, by *instance, b *feed.Batch) {
 	t := g.model.tenures[place{by, b.LeaseToken}]
 	if t == nil {
@@ -32,7 +32,8 @@ func (g *ledger) handed(c *call, by *instance, b *feed.Batch) {
 	g.called(b)
 }
 
-// called counts a call. Each of its changes may have had as many calls as the notes say, but fewer than the number of the batch.
+// called counts a call. Each of its changes may have had as many calls as the notes say, but fewer than the number of
+// the batch.
 func (g *ledger) called(b *feed.Batch) {
 	for _, change := range b.Changes {
 		v := versionOf(change)
@@ -42,14 +43,16 @@ func (g *ledger) called(b *feed.Batch) {
 	}
 }
 
-// follow finds the place of a batch in its page: its changes are the next that the process has read. A page is one batch,
-// unless some of its changes have failed more often, one of its size took too long, or a transaction went beyond the most.
+// follow finds the place of a batch in its page: its changes are the next that the process has read. A page is one
+// batch, unless some of its changes have failed more often, one of its size took too long, or a transaction went beyond
+// the most.
 func (g *ledger) follow(c *call, t *tenure, b *feed.Batch) bool {
 	by := c.by.(*instance)
 	if t.hand == nil || t.n == len(t.hand.changes) {
 		p := g.model.pageOf(t, reading{by, b.Range}, b)
 		if p == nil {
-			g.breach("%s got a batch of %s from LSN %d, and has read no such page after %s", by, b.LeaseToken, b.Changes[0].LSN, t.last)
+			g.breach("%s got a batch of %s from LSN %d, and has read no such page after %s", by, b.LeaseToken,
+				b.Changes[0].LSN, t.last)
 			return false
 		}
 		if t.hand == nil && p.from == t.root {
@@ -62,7 +65,8 @@ func (g *ledger) follow(c *call, t *tenure, b *feed.Batch) bool {
 	}
 	rest := t.hand.changes[t.n:]
 	if !begins(rest, b) {
-		g.breach("%s got a batch of %s from LSN %d, %d changes, where LSN %d is next", by, b.LeaseToken, b.Changes[0].LSN, len(b.Changes), rest[0].lsn)
+		g.breach("%s got a batch of %s from LSN %d, %d changes, where LSN %d is next", by, b.LeaseToken,
+			b.Changes[0].LSN, len(b.Changes), rest[0].lsn)
 		return false
 	}
 	n := len(b.Changes)
@@ -78,7 +82,8 @@ func (g *ledger) follow(c *call, t *tenure, b *feed.Batch) bool {
 	if rest[n].lsn == rest[n-1].lsn {
 		g.breach("%s got a batch of %s that ends within the transaction of LSN %d", by, b.LeaseToken, rest[n].lsn)
 	} else if t.calls[rest[n]] == t.calls[rest[0]] && !t.late && !isFull {
-		g.breach("%s got a batch of %s from LSN %d with %d of %d changes for no reason", by, b.LeaseToken, rest[0].lsn, n, len(rest))
+		g.breach("%s got a batch of %s from LSN %d with %d of %d changes for no reason", by, b.LeaseToken, rest[0].lsn,
+			n, len(rest))
 	}
 	return true
 }
@@ -107,8 +112,8 @@ func begins(changes []version, b *feed.Batch) bool {
 	return true
 }
 
-// checkAttempt checks the number of a batch. Unless the world is strict, the notes of the last owner may be older than its calls, so the
-// number may be lower than all calls that were begun, but not than those of this owner.
+// checkAttempt checks the number of a batch. Unless the world is strict, the notes of the last owner may be older than
+// its calls, so the number may be lower than all calls that were begun, but not than those of this owner.
 func (g *ledger) checkAttempt(t *tenure, by *instance, b *feed.Batch) {
 	least, most := 0, 0
 	for _, change := range b.Changes {
@@ -127,7 +132,8 @@ func (g *ledger) checkAttempt(t *tenure, by *instance, b *feed.Batch) {
 		most = least
 	}
 	if b.Attempt < least+1 || b.Attempt > most+1 {
-		g.breach("attempt: %s got the batch of %s from LSN %d as attempt %d, want %d to %d", by, b.LeaseToken, b.Changes[0].LSN, b.Attempt, least+1, most+1)
+		g.breach("attempt: %s got the batch of %s from LSN %d as attempt %d, want %d to %d", by, b.LeaseToken,
+			b.Changes[0].LSN, b.Attempt, least+1, most+1)
 	}
 }
 
@@ -140,10 +146,12 @@ func (g *ledger) checkStored(c *call, t *tenure, b *feed.Batch) {
 	want := t.calls[t.hand.changes[t.n]]
 	counted := stored.Attempts == want || t.manual && stored.Attempts < want
 	if stored.Position.Token == t.hand.before(t.n) && !counted {
-		g.breach("attempts of %s at %v are %d in the store, want %d", b.LeaseToken, stored.Position, stored.Attempts, want)
+		g.breach("attempts of %s at %v are %d in the store, want %d", b.LeaseToken, stored.Position, stored.Attempts,
+			want)
 	}
 	if n := t.unstored(stored.Position.Token); !t.manual && n > max(0, t.every-1) {
-		g.breach("checkpoint: %s got the next batch of %s with %d changes done since %v, every %d", c.by, b.LeaseToken, n, stored.Position, t.every)
+		g.breach("checkpoint: %s got the next batch of %s with %d changes done since %v, every %d", c.by, b.LeaseToken,
+			n, stored.Position, t.every)
 	}
 }
 

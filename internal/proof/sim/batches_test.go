@@ -38,7 +38,9 @@ func TestTheCheckersFindALeaseThatSaysSomethingElse(t *testing.T) {
 		name, breach string
 		edit         func(*feed.Record)
 	}{
-		{"the keys that are set aside are missing", "which passes", func(l *feed.Record) { l.Properties = notes.Set(l.Properties, notes.AsideProperty, "") }},
+		{"the keys that are set aside are missing", "which passes", func(l *feed.Record) {
+			l.Properties = notes.Set(l.Properties, notes.AsideProperty, "")
+		}},
 		{"no attempts are counted", "attempts of", func(l *feed.Record) { l.Attempts = 0 }},
 		{"too many attempts are counted", "attempts of", func(l *feed.Record) { l.Attempts++ }},
 		{"the position is a transaction too far", "has not come", func(l *feed.Record) {
@@ -50,7 +52,9 @@ func TestTheCheckersFindALeaseThatSaysSomethingElse(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			const most = 60
 			for seed := range uint64(most) {
-				broken, _ := play(t, seed, seed%2 == 0, func(s feed.LeaseStore) feed.LeaseStore { return rewriting{s, c.edit} })
+				broken, _ := play(t, seed, seed%2 == 0, func(s feed.LeaseStore) feed.LeaseStore {
+					return rewriting{s, c.edit}
+				})
 				if strings.Contains(strings.Join(broken, "\n"), c.breach) {
 					t.Logf("seed %d", seed)
 					return
@@ -86,7 +90,10 @@ func TestABatchIsRightOrWrong(t *testing.T) {
 			g.read(by, feed.FullRange(), `"2"`, feed.Page{Next: feed.At(`"4"`)})
 			page := feed.Page{Next: feed.At(`"9"`)}
 			for i, lsn := range []int64{5, 5, 6, 8} {
-				page.Changes = append(page.Changes, feed.Change{LSN: lsn, ID: string(rune('a' + i)), PartitionKey: `["x"]`})
+				page.Changes = append(page.Changes, feed.Change{
+					LSN: lsn, ID: string(rune('a' + i)),
+					PartitionKey: `["x"]`,
+				})
 			}
 			g.read(by, feed.FullRange(), `"4"`, page)
 			batch := &feed.Batch{LeaseToken: "-FF", Range: feed.FullRange()}
@@ -99,15 +106,17 @@ func TestABatchIsRightOrWrong(t *testing.T) {
 			}
 			batch.Attempt = c.number
 			g.handOver(t.Context(), by, batch)
-			if broken := strings.Join(g.broken, "\n"); c.breach == "" && broken != "" || !strings.Contains(broken, c.breach) {
+			if broken := strings.Join(g.broken, "\n"); c.breach == "" && broken != "" ||
+				!strings.Contains(broken, c.breach) {
 				t.Errorf("broken is %q, want %q", broken, c.breach)
 			}
 		})
 	}
 }
 
-// The number that a lease has is of the first change after its position, which may be another one by now. The change that has
-// it, or has as many calls by the notes, keeps it when it comes again alone, though another one of its batch had as many.
+// The number that a lease has is of the first change after its position, which may be another one by now. The change
+// that has it, or has as many calls by the notes, keeps it when it comes again alone, though another one of its batch
+// had as many.
 func TestTheCallsThatALeaseCountsStayWithTheirChange(t *testing.T) {
 	for _, c := range []struct {
 		lease, noted, again int
@@ -117,13 +126,20 @@ func TestTheCallsThatALeaseCountsStayWithTheirChange(t *testing.T) {
 		g.strict = false
 		by := &instance{name: "a", world: &world{ledger: g}}
 		g.acquired(by, feed.Lease{Token: "-FF", Range: feed.FullRange(), Position: feed.At(`"2"`), Attempts: c.lease})
-		page := feed.Page{Next: feed.At(`"9"`), Changes: []feed.Change{{LSN: 5, ID: "a", PartitionKey: `["x"]`}, {LSN: 6, ID: "b", PartitionKey: `["y"]`}}}
+		page := feed.Page{Next: feed.At(`"9"`), Changes: []feed.Change{
+			{LSN: 5, ID: "a", PartitionKey: `["x"]`},
+			{LSN: 6, ID: "b", PartitionKey: `["y"]`},
+		}}
 		g.read(by, feed.FullRange(), `"2"`, page)
 		g.noted[versionOf(page.Changes[0])], g.begun[versionOf(page.Changes[1])] = c.noted, 8
 		both := &feed.Batch{LeaseToken: "-FF", Range: feed.FullRange(), Changes: page.Changes, Attempt: 9}
 		g.end(g.handOver(t.Context(), by, both), false, nil)
-		g.handOver(t.Context(), by, &feed.Batch{LeaseToken: "-FF", Range: feed.FullRange(), Changes: page.Changes[:1], Attempt: c.again})
-		if broken := strings.Join(g.broken, "\n"); c.breach == "" && broken != "" || !strings.Contains(broken, c.breach) {
+		g.handOver(t.Context(), by, &feed.Batch{
+			LeaseToken: "-FF", Range: feed.FullRange(), Changes: page.Changes[:1],
+			Attempt: c.again,
+		})
+		if broken := strings.Join(g.broken, "\n"); c.breach == "" && broken != "" ||
+			!strings.Contains(broken, c.breach) {
 			t.Errorf("%+v: broken is %q", c, broken)
 		}
 	}
@@ -153,7 +169,8 @@ func TestACallThatIsCutShortIsNoAttempt(t *testing.T) {
 	}
 }
 
-// The notes of a lease keep a change of a key that is set aside, from its LSN on, and only if it can be read from there.
+// The notes of a lease keep a change of a key that is set aside, from its LSN on, and only if it can be read from
+// there.
 func TestAKeyThatIsSetAsideIsNotPassed(t *testing.T) {
 	v := version{`["x"]`, "a", 7}
 	for aside, keeps := range map[string]bool{
@@ -166,7 +183,10 @@ func TestAKeyThatIsSetAsideIsNotPassed(t *testing.T) {
 	} {
 		g := newLedger(feed.LatestVersion, epk.HashV2)
 		g.open[v] = entry{epk: "10"}
-		g.passesNothing(nil, feed.Record{Range: feed.FullRange(), Position: feed.At(`"9"`), Properties: map[string]string{notes.AsideProperty: aside}})
+		g.passesNothing(nil, feed.Record{
+			Range: feed.FullRange(), Position: feed.At(`"9"`),
+			Properties: map[string]string{notes.AsideProperty: aside},
+		})
 		if got := len(g.broken) == 0; got != keeps || got != g.isOpen(v) {
 			t.Errorf("%s: kept %v, want %v", aside, got, keeps)
 		}

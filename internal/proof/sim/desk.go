@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/changefeed/feed"
 )
 
-// desk is the lease store as operators read it. They list it until their requests are answered, so a listing is used again
-// as long as nothing has been written: a third of a world's time was spent on reading the same documents.
+// desk is the lease store as operators read it. They list it until their requests are answered, so a listing is used
+// again as long as nothing has been written: a third of a world's time was spent on reading the same documents.
 type desk struct {
 	*docstore.Leases
 	container *docstore.Container

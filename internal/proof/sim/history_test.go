@@ -24,7 +24,10 @@ var (
 
 // lease is a lease of an owner at an LSN, as written at that second.
 func lease(by *instance, lsn string, second int) feed.Record {
-	l := feed.Record{Kind: feed.KindLease, Token: "-FF", Expiration: time.Minute, Position: feed.At(`"` + lsn + `"`), Timestamp: begin.Add(time.Duration(second) * time.Second)}
+	l := feed.Record{
+		Kind: feed.KindLease, Token: "-FF", Expiration: time.Minute, Position: feed.At(`"` + lsn + `"`),
+		Timestamp: begin.Add(time.Duration(second) * time.Second),
+	}
 	if by != nil {
 		l.Owner, l.Epoch = by.name, by.name+"1"
 	}
@@ -98,28 +101,72 @@ func TestAHistoryOfALeaseIsRightOrWrong(t *testing.T) {
 		right bool
 		then  []episode
 	}{
-		{"the owner moves on", true, []episode{writes(hostA, "2", "3", lease(hostA, "5", 2)), lists("3", lease(hostA, "5", 2))}},
-		{"the position moves back", false, []episode{writes(hostA, "2", "3", lease(hostA, "5", 2)), writes(hostA, "3", "4", lease(hostA, "4", 3))}},
-		{"a write with an old ETag", false, []episode{writes(hostA, "2", "3", lease(hostA, "5", 2)), writes(hostA, "2", "4", lease(hostA, "6", 3))}},
+		{"the owner moves on", true, []episode{
+			writes(hostA, "2", "3", lease(hostA, "5", 2)),
+			lists("3", lease(hostA, "5", 2)),
+		}},
+		{"the position moves back", false, []episode{
+			writes(hostA, "2", "3", lease(hostA, "5", 2)),
+			writes(hostA, "3", "4", lease(hostA, "4", 3)),
+		}},
+		{"a write with an old ETag", false, []episode{
+			writes(hostA, "2", "3", lease(hostA, "5", 2)),
+			writes(hostA, "2", "4", lease(hostA, "6", 3)),
+		}},
 		{"a conflict without a reason", false, []episode{writes(hostA, "2", "", lease(hostA, "5", 2)).how(conflict)}},
-		{"a listing of what was", false, []episode{writes(hostA, "2", "3", lease(hostA, "5", 2)), lists("2", lease(hostA, "1", 1))}},
-		{"a theft after the expiration", true, []episode{writes(hostB, "2", "3", lease(hostB, "1", 61)), writes(hostB, "3", "4", lease(hostB, "5", 62))}},
+		{"a listing of what was", false, []episode{
+			writes(hostA, "2", "3", lease(hostA, "5", 2)),
+			lists("2", lease(hostA, "1", 1)),
+		}},
+		{"a theft after the expiration", true, []episode{
+			writes(hostB, "2", "3", lease(hostB, "1", 61)),
+			writes(hostB, "3", "4", lease(hostB, "5", 62)),
+		}},
 		{"a theft before", false, []episode{writes(hostB, "2", "3", lease(hostB, "1", 60))}},
-		{"a theft before, with a fence", true, []episode{writes(hostB, "2", "3", lease(hostB, "1", 20)).fenced(), writes(hostB, "3", "4", lease(hostB, "5", 61))}},
-		{"a fence that is passed too early", false, []episode{writes(hostB, "2", "3", lease(hostB, "1", 20)).fenced(), writes(hostB, "3", "4", lease(hostB, "5", 60))}},
+		{"a theft before, with a fence", true, []episode{
+			writes(hostB, "2", "3", lease(hostB, "1", 20)).fenced(),
+			writes(hostB, "3", "4", lease(hostB, "5", 61)),
+		}},
+		{"a fence that is passed too early", false, []episode{
+			writes(hostB, "2", "3", lease(hostB, "1", 20)).fenced(),
+			writes(hostB, "3", "4", lease(hostB, "5", 60)),
+		}},
 		{"a theft that moves the position", false, []episode{writes(hostB, "2", "3", lease(hostB, "5", 90))}},
-		{"a hand-over", true, []episode{writes(hostA, "2", "3", lease(hostB, "5", 2)), writes(hostB, "3", "4", lease(hostB, "5", 3))}},
-		{"a free lease is taken", true, []episode{writes(hostA, "2", "3", lease(nil, "5", 2)), writes(hostB, "3", "4", lease(hostB, "5", 3))}},
+		{"a hand-over", true, []episode{
+			writes(hostA, "2", "3", lease(hostB, "5", 2)),
+			writes(hostB, "3", "4", lease(hostB, "5", 3)),
+		}},
+		{"a free lease is taken", true, []episode{
+			writes(hostA, "2", "3", lease(nil, "5", 2)),
+			writes(hostB, "3", "4", lease(hostB, "5", 3)),
+		}},
 		{"an old owner writes after a new one", false, []episode{
-			writes(hostA, "2", "3", lease(hostB, "5", 2)), writes(hostB, "3", "4", lease(hostB, "6", 3)), writes(hostA, "4", "5", lease(hostB, "6", 4)),
+			writes(hostA, "2", "3", lease(hostB, "5", 2)), writes(hostB, "3", "4", lease(hostB, "6", 3)),
+			writes(hostA, "4", "5", lease(hostB, "6", 4)),
 		}},
-		{"a lost answer, carried out", true, []episode{writes(hostA, "2", "3", lease(hostA, "5", 2)).how(unknown), lists("3", lease(hostA, "5", 2))}},
-		{"a lost answer, not carried out", true, []episode{writes(hostA, "2", "3", lease(hostA, "5", 2)).how(unknown), lists("2", lease(hostA, "1", 1))}},
+		{"a lost answer, carried out", true, []episode{
+			writes(hostA, "2", "3", lease(hostA, "5", 2)).how(unknown),
+			lists("3", lease(hostA, "5", 2)),
+		}},
+		{"a lost answer, not carried out", true, []episode{
+			writes(hostA, "2", "3", lease(hostA, "5", 2)).how(unknown),
+			lists("2", lease(hostA, "1", 1)),
+		}},
 		{"a lost answer, carried out and undone", false, []episode{
-			writes(hostA, "2", "3", lease(hostA, "5", 2)).how(unknown), lists("3", lease(hostA, "5", 2)), lists("2", lease(hostA, "1", 1)),
+			writes(hostA, "2", "3", lease(hostA, "5", 2)).how(unknown), lists("3", lease(hostA, "5", 2)),
+			lists("2", lease(hostA, "1", 1)),
 		}},
-		{"a retired lease is made anew", true, []episode{writes(hostA, "2", "3", lease(nil, "5", 2)).retired(), writes(hostB, "3", "4", lease(hostB, "1", 3))}},
-		{"a retired lease is retired further back", false, []episode{writes(hostA, "2", "3", lease(nil, "5", 2)).retired(), writes(hostB, "3", "4", lease(hostB, "1", 3)).retired()}},
+		{"a retired lease is made anew", true, []episode{
+			writes(hostA, "2", "3", lease(nil, "5", 2)).retired(),
+			writes(hostB, "3", "4", lease(hostB, "1", 3)),
+		}},
+		{
+			"a retired lease is retired further back", false,
+			[]episode{
+				writes(hostA, "2", "3", lease(nil, "5", 2)).retired(),
+				writes(hostB, "3", "4", lease(hostB, "1", 3)).retired(),
+			},
+		},
 		{"the owner deletes", true, []episode{deletes(hostA, "2")}},
 		{"somebody else deletes", false, []episode{deletes(hostB, "2")}},
 	} {
@@ -190,7 +237,8 @@ func TestHistoriesTellALeaseStoreWithADefect(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const most = 10
 			for seed := range uint64(most) {
-				if broken, _ := play(t, seed, seed%2 == 0, bug); strings.Contains(strings.Join(broken, "\n"), "history of") {
+				if broken, _ := play(t, seed, seed%2 == 0, bug); strings.Contains(strings.Join(broken, "\n"),
+					"history of") {
 					return
 				}
 			}

@@ -74,7 +74,8 @@ func (w *world) start(name string) {
 func (w *world) options(i *instance) changefeed.Options {
 	o := changefeed.Options{
 		Instance: i.name, Mode: w.mode, Start: w.start0, MaxItems: 1 + w.rng.IntN(20), MinLeases: w.minLeases,
-		Manual: w.weather.manual, Drain: defaultDrain, Expiration: defaultExpiration, Acquire: defaultAcquire, Renew: defaultRenew,
+		Manual: w.weather.manual, Drain: defaultDrain, Expiration: defaultExpiration, Acquire: defaultAcquire,
+		Renew: defaultRenew,
 		Hooks: changefeed.Hooks{
 			Ready:    w.markReady,
 			Begun:    func(_ context.Context, u feed.NewUnit) { w.ledger.note("%s begins the unit: %+v", i, u) },

@@ -51,8 +51,8 @@ type content struct {
 // then whoever sees that others cover its range removes it.
 func (r record) untouched() bool { return r.there && r.owner.name == "" && r.valid == 0 }
 
-// mayBecome reports whether anybody may write a record over this one: to remove it without the right to delete, to adopt
-// it because its create was late, or to make it anew as after a delete.
+// mayBecome reports whether anybody may write a record over this one: to remove it without the right to delete, to
+// adopt it because its create was late, or to make it anew as after a delete.
 func (r record) mayBecome(next record) bool {
 	removed, again := next.state == feed.StateRetired, next.untouched() && next.token == r.token
 	return r.untouched() && (removed || again) || r.state == feed.StateRetired && next.state == feed.StateLive
@@ -60,7 +60,12 @@ func (r record) mayBecome(next record) bool {
 
 // contentOf is the content of a lease.
 func contentOf(record feed.Record) content {
-	return content{record.Token, owner{record.Owner, record.Epoch}, record.Position.Token, record.State, record.Attempts, record.Timestamp.UnixNano()}
+	return content{
+		record.Token,
+		owner{record.Owner, record.Epoch},
+		record.Position.Token, record.State,
+		record.Attempts, record.Timestamp.UnixNano(),
+	}
 }
 
 // lsn is how far the position is.
@@ -209,7 +214,10 @@ func (l *look) isRefused(r record) bool {
 
 // stored is the record that the request's write leaves.
 func (l *look) stored() record {
-	return record{content: contentOf(l.sent), there: true, by: l.by, etag: l.etag, sent: l.begun.UnixNano(), valid: int64(l.sent.Expiration)}
+	return record{
+		content: contentOf(l.sent), there: true, by: l.by, etag: l.etag, sent: l.begun.UnixNano(),
+		valid: int64(l.sent.Expiration),
+	}
 }
 
 // writes is the record after an update, and whether its writer may have made it of r.

@@ -91,7 +91,8 @@ type call struct {
 func newLedger(mode feed.Mode, hash epk.Kind) *ledger {
 	return &ledger{
 		mode: mode, hash: hash, strict: true, items: map[feed.PartitionKey]map[string][]version{},
-		begun: map[version]int{}, noted: map[version]int{}, tried: map[transaction]int{}, failed: map[version]bool{}, holds: map[feed.PartitionKey]int64{}, freed: map[feed.PartitionKey]bool{},
+		begun: map[version]int{}, noted: map[version]int{}, tried: map[transaction]int{}, failed: map[version]bool{},
+		holds: map[feed.PartitionKey]int64{}, freed: map[feed.PartitionKey]bool{},
 		open: map[version]entry{}, handled: map[version]bool{}, calls: map[*call]bool{}, model: newModel(),
 	}
 }
@@ -181,18 +182,27 @@ func (g *ledger) place(key feed.PartitionKey) string {
 // handOver checks a batch before it is handled: the model expects it, nothing earlier of
 // the same keys is owed, and nobody else is at work on them.
 func (g *ledger) handOver(ctx context.Context, by *instance, b *feed.Batch) *call {
-	made := &call{by: by, begun: time.Now(), token: b.LeaseToken, of: b.Range, changes: b.Changes, ctx: ctx, tenure: newTenure(by), redriven: b.Redriven}
+	made := &call{
+		by: by, begun: time.Now(), token: b.LeaseToken, of: b.Range, changes: b.Changes, ctx: ctx,
+		tenure: newTenure(by), redriven: b.Redriven,
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.tell("%s handles %s, %d changes from LSN %d, attempt %d", by, b.LeaseToken, len(b.Changes), b.Changes[0].LSN, b.Attempt)
+	g.tell("%s handles %s, %d changes from LSN %d, attempt %d", by, b.LeaseToken, len(b.Changes), b.Changes[0].LSN,
+		b.Attempt)
 	g.handed(made, by, b)
 	g.hand(made)
 	return made
 }
 
 // handOverTo checks a batch of a .NET host.
-func (g *ledger) handOverTo(ctx context.Context, by *netHost, token string, of feed.Range, changes []feed.Change) *call {
-	made := &call{by: by, begun: time.Now(), token: token, of: of, changes: changes, ctx: ctx, tenure: &tenure{passed: map[version]bool{}}}
+func (g *ledger) handOverTo(ctx context.Context, by *netHost, token string, of feed.Range,
+	changes []feed.Change,
+) *call {
+	made := &call{
+		by: by, begun: time.Now(), token: token, of: of, changes: changes, ctx: ctx,
+		tenure: &tenure{passed: map[version]bool{}},
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.tell("%s handles %s, %d changes from LSN %d", by, token, len(changes), changes[0].LSN)
@@ -205,15 +215,18 @@ func (g *ledger) handOverTo(ctx context.Context, by *netHost, token string, of f
 func (g *ledger) hand(made *call) {
 	by := made.by
 	for other := range g.calls {
-		if other.by != by && !other.by.isDead() && other.ctx.Err() == nil && other.of.Overlaps(made.of) && !g.mayMeet(made, other) {
+		if other.by != by && !other.by.isDead() && other.ctx.Err() == nil && other.of.Overlaps(made.of) &&
+			!g.mayMeet(made, other) {
 			g.breach("two owners: %s has %s while %s has %s", by, made.token, other.by, other.token)
 		}
 	}
 	inBatch := map[version]bool{}
 	for _, c := range made.changes {
 		for v := range g.open {
-			if v.key == c.PartitionKey && v.lsn < c.LSN && !inBatch[v] && !made.tenure.passed[v] && !(by.isForeign() && g.isAside(made.token, v)) {
-				g.breach("order: %s got LSN %d of %s before LSN %d (%s) was done", by, c.LSN, c.PartitionKey, v.lsn, v.id)
+			if v.key == c.PartitionKey && v.lsn < c.LSN && !inBatch[v] && !made.tenure.passed[v] &&
+				!(by.isForeign() && g.isAside(made.token, v)) {
+				g.breach("order: %s got LSN %d of %s before LSN %d (%s) was done", by, c.LSN, c.PartitionKey, v.lsn,
+					v.id)
 			}
 		}
 		inBatch[versionOf(c)] = true
@@ -221,7 +234,8 @@ func (g *ledger) hand(made *call) {
 	g.calls[made] = true
 }
 
-// isAside reports whether a change comes again because the lease says that its key is set aside: a .NET host does not know that.
+// isAside reports whether a change comes again because the lease says that its key is set aside: a .NET host does not
+// know that.
 func (g *ledger) isAside(token string, v version) bool {
 	note := g.noteOf(g.model.leases[token].Record)
 	return note.keeps(v)
@@ -263,7 +277,8 @@ func (g *ledger) end(c *call, ok bool, done []feed.Change) {
 		if !g.strict {
 			c.tenure.passed[v] = true
 		}
-		if !ok { // done beside others that failed: it comes again only if its key is set aside, and is not remembered then
+		// done beside others that failed: it comes again only if its key is set aside, and is not remembered then
+		if !ok {
 			delete(c.tenure.calls, v)
 		}
 		g.delivered++

@@ -94,37 +94,40 @@ func nameOf(key feed.PartitionKey, id string) string { return string(key) + " " 
 
 // Put is about the keys of its change: a letter can be kept though its sender has no answer.
 func (s letters) Put(ctx context.Context, l feed.DeadLetter) error {
-	_, err := carry(ctx, s.link, parcel{call: "park", of: l.Range, fate: s.fateInBox()}, func(context.Context) (struct{}, error) {
-		s.box.mu.Lock()
-		s.box.letters[nameOf(l.Change.PartitionKey, l.ID)] = l
-		s.box.mu.Unlock()
-		// Noted on the far side, when the letter is kept: the answer may get lost, and
-		// then the change is parked again.
-		s.g.parked(s.by, l)
-		return struct{}{}, nil
-	})
+	_, err := carry(ctx, s.link, parcel{call: "park", of: l.Range, fate: s.fateInBox()},
+		func(context.Context) (struct{}, error) {
+			s.box.mu.Lock()
+			s.box.letters[nameOf(l.Change.PartitionKey, l.ID)] = l
+			s.box.mu.Unlock()
+			// Noted on the far side, when the letter is kept: the answer may get lost, and
+			// then the change is parked again.
+			s.g.parked(s.by, l)
+			return struct{}{}, nil
+		})
 	return err
 }
 
 func (s letters) Remove(ctx context.Context, key feed.PartitionKey, id string) error {
-	_, err := carry(ctx, s.link, parcel{call: "unpark", of: feed.FullRange(), fate: s.fateInBox()}, func(context.Context) (struct{}, error) {
-		s.box.mu.Lock()
-		l, there := s.box.letters[nameOf(key, id)]
-		delete(s.box.letters, nameOf(key, id))
-		s.box.mu.Unlock()
-		if there {
-			s.g.unparked(s.by, l)
-		}
-		return struct{}{}, nil
-	})
+	_, err := carry(ctx, s.link, parcel{call: "unpark", of: feed.FullRange(), fate: s.fateInBox()},
+		func(context.Context) (struct{}, error) {
+			s.box.mu.Lock()
+			l, there := s.box.letters[nameOf(key, id)]
+			delete(s.box.letters, nameOf(key, id))
+			s.box.mu.Unlock()
+			if there {
+				s.g.unparked(s.by, l)
+			}
+			return struct{}{}, nil
+		})
 	return err
 }
 
 func (s letters) Letters(ctx context.Context, key feed.PartitionKey) iter.Seq2[feed.DeadLetter, error] {
 	return func(yield func(feed.DeadLetter, error) bool) {
-		found, err := carry(ctx, s.link, parcel{call: "letters", of: feed.FullRange(), fate: s.fateInBox()}, func(context.Context) ([]feed.DeadLetter, error) {
-			return s.box.of(key), nil
-		})
+		found, err := carry(ctx, s.link, parcel{call: "letters", of: feed.FullRange(), fate: s.fateInBox()},
+			func(context.Context) ([]feed.DeadLetter, error) {
+				return s.box.of(key), nil
+			})
 		if err != nil {
 			yield(feed.DeadLetter{}, err)
 			return
@@ -164,12 +167,14 @@ func (g *ledger) parked(by *instance, l feed.DeadLetter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	v := versionOf(l.Change)
-	g.tell("%s parks %s %s LSN %d: %s after %d attempts: %s", by, v.key, v.id, v.lsn, l.Disposition, l.Attempts, l.Cause)
+	g.tell("%s parks %s %s LSN %d: %s after %d attempts: %s", by, v.key, v.id, v.lsn, l.Disposition, l.Attempts,
+		l.Cause)
 	if l.Disposition == feed.DispositionHeld {
 		if g.holds[v.key] == 0 {
 			g.breach("%s is held without an earlier letter of %s", v.id, v.key)
 		}
-		// The lease has told its owner of these calls: of the first change after its position, also if that is another by now.
+		// The lease has told its owner of these calls: of the first change after its position, also if that is another
+		// by now.
 		g.noted[v] = max(g.noted[v], l.Attempts)
 	} else if !g.failed[v] && l.Disposition != feed.DispositionCrashed {
 		g.breach("%s %s LSN %d is parked, and no handler has failed on it", v.key, v.id, v.lsn)
@@ -180,9 +185,9 @@ func (g *ledger) parked(by *instance, l feed.DeadLetter) {
 	delete(g.open, v)
 }
 
-// blocked checks that a process that has noted in its lease that it holds a key hands nothing
-// of it over, before somebody has asked for that. What came before the first letter may come again, after a crash. A note
-// counts for its position alone: another kind of processor moves that and knows nothing of the note.
+// blocked checks that a process that has noted in its lease that it holds a key hands nothing of it over, before
+// somebody has asked for that. What came before the first letter may come again, after a crash. A note counts for its
+// position alone: another kind of processor moves that and knows nothing of the note.
 func (g *ledger) blocked(by *instance, b *feed.Batch) {
 	stored := g.model.leases[b.LeaseToken]
 	note := stored.Properties[notes.HeldProperty]
@@ -194,7 +199,8 @@ func (g *ledger) blocked(by *instance, b *feed.Batch) {
 		g.breach("property %s of %s: %v", notes.HeldProperty, b.LeaseToken, err)
 	}
 	for _, c := range b.Changes {
-		if held.At == stored.Position.Token && slices.Contains(held.Keys, string(c.PartitionKey)) && !g.freed[c.PartitionKey] && c.LSN > g.holds[c.PartitionKey] {
+		if held.At == stored.Position.Token && slices.Contains(held.Keys, string(c.PartitionKey)) &&
+			!g.freed[c.PartitionKey] && c.LSN > g.holds[c.PartitionKey] {
 			g.breach("%s hands over LSN %d of %s, which it holds: %s", by, c.LSN, c.PartitionKey, note)
 		}
 	}
@@ -247,7 +253,8 @@ func (b *box) has(l feed.DeadLetter) bool {
 func (b *box) empty(w *world) {
 	for range 5 {
 		for _, l := range b.of("") {
-			if err := b.ask(w, l, l.Disposition == feed.DispositionHeld); err != nil && !errors.Is(err, context.Canceled) {
+			if err := b.ask(w, l, l.Disposition == feed.DispositionHeld); err != nil &&
+				!errors.Is(err, context.Canceled) {
 				w.ledger.fail("letter %s %s: %v", l.Change.PartitionKey, l.ID, err)
 				return
 			}

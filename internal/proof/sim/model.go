@@ -102,7 +102,10 @@ type emptyRead struct {
 
 // newModel is the model of a unit without leases.
 func newModel() model {
-	return model{leases: map[string]kept{}, tenures: map[place]*tenure{}, owned: map[place]time.Time{}, pages: map[reading][]*page{}}
+	return model{
+		leases: map[string]kept{}, tenures: map[place]*tenure{}, owned: map[place]time.Time{},
+		pages: map[reading][]*page{},
+	}
 }
 
 // lsnOf is the number of a token; no token is the beginning.

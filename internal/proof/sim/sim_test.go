@@ -38,11 +38,12 @@ func play(t *testing.T, seed uint64, hasLetters bool, bug Bug) (broken []string,
 	return broken, story
 }
 
-// In every world there are dead letters, redrives, releases, drops, outages, and letter boxes that fail, hang and answer late.
+// In every world there are dead letters, redrives, releases, drops, outages, and letter boxes that fail, hang and
+// answer late.
 func TestPromisesHoldUnderFaults(t *testing.T) { playAll(t, *seeds, true) }
 
-// Where nothing is parked the order of pages, positions and attempts is known, so the checks are stricter; and where handlers
-// checkpoint by hand nothing may be parked.
+// Where nothing is parked the order of pages, positions and attempts is known, so the checks are stricter; and where
+// handlers checkpoint by hand nothing may be parked.
 func TestPromisesHoldWithoutDeadLetters(t *testing.T) { playAll(t, max(1, *seeds/4), false) }
 
 // playAll plays seeds and reports the promises that were broken.
@@ -96,7 +97,9 @@ func TestTheCheckersFindALeaseStoreWithoutETags(t *testing.T) {
 	}
 	const most = 40
 	for seed := range uint64(most) {
-		if broken, _ := play(t, seed, false, func(s feed.LeaseStore) feed.LeaseStore { return blind{s} }); len(broken) > 0 {
+		if broken, _ := play(t, seed, false, func(s feed.LeaseStore) feed.LeaseStore {
+			return blind{s}
+		}); len(broken) > 0 {
 			t.Logf("seed %d: %s", seed, broken[0])
 			return
 		}

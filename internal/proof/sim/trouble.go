@@ -13,8 +13,8 @@ import (
 	"github.com/millrace/changefeed/internal/pause"
 )
 
-// Worlds with dead letters: what handlers need is down for a while, the letter box fails, and an operator mends changes,
-// has letters handled again, releases keys and drops letters.
+// Worlds with dead letters: what handlers need is down for a while, the letter box fails, and an operator mends
+// changes, has letters handled again, releases keys and drops letters.
 
 // trouble is what is wrong outside of the processes, until when.
 type trouble struct {
@@ -169,13 +169,14 @@ func (w *world) inTurn(by *instance, b *feed.Batch) {
 	}
 	for _, l := range w.box.of(c.PartitionKey) {
 		if held && l.Disposition == feed.DispositionHeld && l.Change.LSN < c.LSN {
-			w.ledger.fail("order: %s got the held letter of %s LSN %d before that of LSN %d", by, c.PartitionKey, c.LSN, l.Change.LSN)
+			w.ledger.fail("order: %s got the held letter of %s LSN %d before that of LSN %d", by, c.PartitionKey, c.LSN,
+				l.Change.LSN)
 		}
 	}
 }
 
-// heldKeys are the keys that leases hold, and those that are set aside. What was noted for another position counts no more: a
-// .NET host that has moved a lease has handled those keys, and nobody of ours need have had the lease since.
+// heldKeys are the keys that leases hold, and those that are set aside. What was noted for another position counts no
+// more: a .NET host that has moved a lease has handled those keys, and nobody of ours need have had the lease since.
 func (w *world) heldKeys() (held, aside []string) {
 	records, _, err := w.unit.List(w.ctx)
 	if err != nil {
@@ -185,7 +186,10 @@ func (w *world) heldKeys() (held, aside []string) {
 		if record.Kind != feed.KindLease || record.State != feed.StateLive || w.isSpare(record, records) {
 			continue
 		}
-		in := notes.Place{Position: record.Position.Token, LSN: lsnOf(record.Position.Token), Min: record.Range.Min, Max: record.Range.Max}
+		in := notes.Place{
+			Position: record.Position.Token, LSN: lsnOf(record.Position.Token), Min: record.Range.Min,
+			Max: record.Range.Max,
+		}
 		h, err := notes.ReadHeld(record.Properties[notes.HeldProperty], in)
 		if err != nil {
 			w.ledger.fail("lease %s: held: %v", record.Token, err)
@@ -204,12 +208,13 @@ func (w *world) heldKeys() (held, aside []string) {
 	return slices.Compact(held), aside
 }
 
-// isSpare reports whether a lease is ignored and left to its user to delete: a .NET host has made it beside one of ours for the
-// same range, which an instance has.
+// isSpare reports whether a lease is ignored and left to its user to delete: a .NET host has made it beside one of ours
+// for the same range, which an instance has.
 func (w *world) isSpare(lease feed.Record, all []feed.Record) bool {
 	of := w.rangeOf(lease)
 	return lease.Epoch == "" && slices.ContainsFunc(all, func(r feed.Record) bool {
-		return r.Kind == feed.KindLease && r.State == feed.StateLive && r.Token != lease.Token && r.Epoch != "" && w.rangeOf(r) == of
+		return r.Kind == feed.KindLease && r.State == feed.StateLive && r.Token != lease.Token && r.Epoch != "" &&
+			w.rangeOf(r) == of
 	})
 }
 
@@ -231,7 +236,8 @@ func (w *world) rangeOf(lease feed.Record) feed.Range {
 func (w *world) free() {
 	held, _ := w.heldKeys()
 	for _, key := range held {
-		if err := w.box.ask(w, feed.DeadLetter{Change: feed.Change{PartitionKey: feed.PartitionKey(key)}}, true); err != nil {
+		if err := w.box.ask(w, feed.DeadLetter{Change: feed.Change{PartitionKey: feed.PartitionKey(key)}},
+			true); err != nil {
 			w.ledger.fail("release %s: %v", key, err)
 		}
 	}

@@ -35,7 +35,8 @@ func (w *world) watchLeases() {
 		l := g.model.leases[at.token]
 		for v, e := range g.open {
 			if l.by == at.by && e.at.Before(long) && l.Range.Holds(e.epk) && !t.passed[v] {
-				g.breach("starving: %s has had %s since %v and has not handed over LSN %d of %v", at.by, at.token, t.began.Format(time.TimeOnly), v.lsn, e.at.Format(time.TimeOnly))
+				g.breach("starving: %s has had %s since %v and has not handed over LSN %d of %v", at.by, at.token,
+					t.began.Format(time.TimeOnly), v.lsn, e.at.Format(time.TimeOnly))
 				return
 			}
 		}

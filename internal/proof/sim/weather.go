@@ -79,8 +79,8 @@ func newWeather(seed uint64, hasLetters bool) weather {
 	return y
 }
 
-// isStrict reports that one batch after the other is handled and none is passed over, so that the order of pages, positions
-// and attempts is known.
+// isStrict reports that one batch after the other is handled and none is passed over, so that the order of pages,
+// positions and attempts is known.
 func (y weather) isStrict() bool { return y.at == 1 && y.attempts == 0 }
 
 // isPlain reports that only our processes write the leases, by one clock. Histories are

@@ -79,9 +79,11 @@ func shift(record feed.Record, by time.Duration) feed.Record {
 		record.Fence = record.Fence.Add(by)
 	}
 	record.Position = shiftStart(record.Position, by)
-	if start, err := feed.ParseStart(notes.TimeOf(record.Properties[notes.OriginProperty])); err == nil { // of the marker
+	// of the marker
+	if start, err := feed.ParseStart(notes.TimeOf(record.Properties[notes.OriginProperty])); err == nil {
 		record.Properties = maps.Clone(record.Properties)
-		record.Properties[notes.OriginProperty] = notes.PlainTime(shiftStart(feed.Position{Start: start}, by).Start.String())
+		record.Properties[notes.OriginProperty] = notes.PlainTime(shiftStart(feed.Position{Start: start},
+			by).Start.String())
 	}
 	return dueAt(record, func(due, sent time.Time) (time.Time, time.Time) { return due.Add(by), sent })
 }
@@ -103,7 +105,9 @@ func (s leases) Update(ctx context.Context, record feed.Record) (feed.Record, er
 }
 
 // write carries a record to the store, and the stored record back.
-func (s leases) write(ctx context.Context, call string, record feed.Record, do func(context.Context, feed.Record) (feed.Record, error)) (feed.Record, error) {
+func (s leases) write(ctx context.Context, call string, record feed.Record,
+	do func(context.Context, feed.Record) (feed.Record, error),
+) (feed.Record, error) {
 	q := parcel{call: call, of: record.Range, fate: s.fateOfWrite(call)}
 	got, err := carry(ctx, s.link, q, func(ctx context.Context) (feed.Record, error) { return do(ctx, s.sent(record)) })
 	return s.read(got), err

@@ -13,8 +13,8 @@ import (
 // The witness compares every write of a lease with the model, at the moment when the store
 // has taken it: a defect shows where it happens, and not when its consequence is found.
 
-// witness is a lease store that sees every write of a process arrive. A write that was cut off in the store could have been
-// stored and not seen, so none is: links lose requests and answers before and after it.
+// witness is a lease store that sees every write of a process arrive. A write that was cut off in the store could have
+// been stored and not seen, so none is: links lose requests and answers before and after it.
 type witness struct {
 	feed.LeaseStore
 	ledger *ledger
@@ -25,7 +25,8 @@ type witness struct {
 // so from then on none may go without others that cover its changes.
 func (w witness) Create(ctx context.Context, record feed.Record) (feed.Record, error) {
 	got, err := w.LeaseStore.Create(context.WithoutCancel(ctx), record)
-	w.ledger.note("%s creates %s %q for %s/%s at %v: %v", w.by, record.Kind, record.Token, record.Owner, record.Epoch, record.Position, err)
+	w.ledger.note("%s creates %s %q for %s/%s at %v: %v", w.by, record.Kind, record.Token, record.Owner, record.Epoch,
+		record.Position, err)
 	switch {
 	case err != nil:
 	case record.Kind == feed.KindLease:
@@ -40,7 +41,8 @@ func (w witness) Create(ctx context.Context, record feed.Record) (feed.Record, e
 // witness, and shows in what is stored.
 func (w witness) Update(ctx context.Context, record feed.Record) (feed.Record, error) {
 	got, err := w.LeaseStore.Update(context.WithoutCancel(ctx), record)
-	w.ledger.note("%s writes %s %q for %s/%s at %v, attempts %d, %v, %s: %v", w.by, record.Kind, record.Token, record.Owner, record.Epoch, record.Position, record.Attempts, record.State, said(record), err)
+	w.ledger.note("%s writes %s %q for %s/%s at %v, attempts %d, %v, %s: %v", w.by, record.Kind, record.Token,
+		record.Owner, record.Epoch, record.Position, record.Attempts, record.State, said(record), err)
 	if err == nil && record.Kind == feed.KindLease {
 		w.ledger.updated(w.by, got)
 	}
@@ -75,7 +77,8 @@ func (g *ledger) created(by *instance, record feed.Record) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if record.Free() {
-		g.model.leases[record.Token] = kept{record, nil} // its maker may be at work on an earlier lease, which was deleted
+		// its maker may be at work on an earlier lease, which was deleted
+		g.model.leases[record.Token] = kept{record, nil}
 	} else {
 		g.model.leases[record.Token], g.model.owned[place{by, record.Token}] = kept{record, by}, time.Now()
 	}
@@ -90,7 +93,8 @@ func (g *ledger) created(by *instance, record feed.Record) {
 			return
 		}
 	}
-	g.breach("child %s of generation %d, at %v with %d attempts, is like no parent", record.Token, generation, record.Position, record.Attempts)
+	g.breach("child %s of generation %d, at %v with %d attempts, is like no parent", record.Token, generation,
+		record.Position, record.Attempts)
 }
 
 // same compares two positions with their starts.
@@ -139,7 +143,8 @@ func (g *ledger) moved(by *instance, was, record feed.Record) {
 	counted, stays := t.counted(at), at == was.Position.Token
 	switch {
 	case lsnOf(at) < lsnOf(was.Position.Token):
-		g.breach("position of %s moved back from %v to %v by %q", record.Token, was.Position, record.Position, record.Owner)
+		g.breach("position of %s moved back from %v to %v by %q", record.Token, was.Position, record.Position,
+			record.Owner)
 	case was.Position.Token == "":
 		return // it begins
 	case record.Position.Start.String() != was.Position.Start.String():
@@ -147,22 +152,27 @@ func (g *ledger) moved(by *instance, was, record feed.Record) {
 	case !g.strict:
 		g.movedFreely(by, t, was, record)
 	case !stays && !t.reached[at] && !g.muddled.Load():
-		g.breach("position of %s moved from %v to %v, where %s has not come", record.Token, was.Position, record.Position, by)
-	case !stays && record.Attempts != 0 && record.Attempts != counted && record.Attempts != counted-1: // a call may have begun since the write
-		g.breach("attempts of %s are %d, though it moved on from %v to %v, want %d or one less", record.Token, record.Attempts, was.Position, record.Position, counted)
+		g.breach("position of %s moved from %v to %v, where %s has not come", record.Token, was.Position,
+			record.Position, by)
+	// a call may have begun since the write
+	case !stays && record.Attempts != 0 && record.Attempts != counted && record.Attempts != counted-1:
+		g.breach("attempts of %s are %d, though it moved on from %v to %v, want %d or one less", record.Token,
+			record.Attempts, was.Position, record.Position, counted)
 	case record.Attempts == 0 && t.isHandled(at): // and is not to come again
 	case stays && record.Attempts != was.Attempts && (record.Attempts < was.Attempts || record.Attempts > counted):
-		g.breach("attempts of %s at %v went from %d to %d, want at most %d", record.Token, record.Position, was.Attempts, record.Attempts, counted)
+		g.breach("attempts of %s at %v went from %d to %d, want at most %d", record.Token, record.Position,
+			was.Attempts, record.Attempts, counted)
 	}
 }
 
-// movedFreely compares a lease with its state before in a world that is not strict: its position is one that the writer has read,
-// and its attempts are no more than some change after it has had.
+// movedFreely compares a lease with its state before in a world that is not strict: its position is one that the writer
+// has read, and its attempts are no more than some change after it has had.
 func (g *ledger) movedFreely(by *instance, t *tenure, was, record feed.Record) {
 	at := record.Position.Token
 	waits := g.foreign && lsnOf(at) < t.read // before a key that is set aside, because a .NET host may take the lease
 	if at != was.Position.Token && !t.tokens[at] && !waits {
-		g.breach("position of %s moved from %v to %v, where %s has not read", record.Token, was.Position, record.Position, by)
+		g.breach("position of %s moved from %v to %v, where %s has not read", record.Token, was.Position,
+			record.Position, by)
 	}
 	if record.Attempts == 0 || record.Attempts == was.Attempts && at == was.Position.Token {
 		return
@@ -176,21 +186,24 @@ func (g *ledger) movedFreely(by *instance, t *tenure, was, record feed.Record) {
 		}
 	}
 	if record.Attempts > most {
-		g.breach("attempts of %s at %v are %d, and no change after it had more than %d", record.Token, record.Position, record.Attempts, most)
+		g.breach("attempts of %s at %v are %d, and no change after it had more than %d", record.Token, record.Position,
+			record.Attempts, most)
 	}
 }
 
-// passesNothing checks that all before the position of a lease is done, was asked to be checkpointed by hand, or belongs to
-// a key that is set aside: a handler asks before it knows that the checkpoint is stored. A breach is reported once, so what
-// was passed counts as done from then on.
+// passesNothing checks that all before the position of a lease is done, was asked to be checkpointed by hand, or
+// belongs to a key that is set aside: a handler asks before it knows that the checkpoint is stored. A breach is
+// reported once, so what was passed counts as done from then on.
 func (g *ledger) passesNothing(t *tenure, record feed.Record) {
 	at := lsnOf(record.Position.Token)
 	note := g.noteOf(record)
 	for v, e := range g.open {
-		passed := v.lsn <= at || v.lsn <= note.done.Through && !slices.Contains(note.done.Open, v.lsn) || note.hasDone(v)
+		passed := v.lsn <= at || v.lsn <= note.done.Through && !slices.Contains(note.done.Open, v.lsn) ||
+			note.hasDone(v)
 		if passed && record.Range.Holds(e.epk) && !note.keeps(v) {
 			if t == nil || !t.asked[v] {
-				g.breach("position of %s is %v, and done after it %+v, which passes %s %s LSN %d", record.Token, record.Position, note, v.key, v.id, v.lsn)
+				g.breach("position of %s is %v, and done after it %+v, which passes %s %s LSN %d", record.Token,
+					record.Position, note, v.key, v.id, v.lsn)
 			}
 			g.done(v)
 		}
@@ -232,7 +245,9 @@ func (n *note) keeps(v version) bool {
 
 // hasDone reports whether a change does not come again because its key is set aside and continues after it.
 func (n *note) hasDone(v version) bool {
-	return slices.ContainsFunc(n.aside.Keys, func(k notes.AsideKey) bool { return k.Key == string(v.key) && v.lsn < k.LSN })
+	return slices.ContainsFunc(n.aside.Keys, func(k notes.AsideKey) bool {
+		return k.Key == string(v.key) && v.lsn < k.LSN
+	})
 }
 
 // begin notes that the unit has begun: there is a lease for each range.
@@ -293,7 +308,8 @@ func (g *ledger) count(record feed.Record) {
 		for _, versions := range items {
 			for _, v := range versions {
 				for _, run := range s.Tried {
-					each := func() string { return run.Letters[0] } // of a transaction all its changes, which is a bound
+					// of a transaction all its changes, which is a bound
+					each := func() string { return run.Letters[0] }
 					if run.Has(string(key), v.lsn, each) {
 						g.noted[v] = max(g.noted[v], run.Calls)
 					}

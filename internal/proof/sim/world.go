@@ -88,9 +88,9 @@ type world struct {
 	diceSeed *rand.Rand
 }
 
-// Run plays a seed, in a world with dead letters or one without, and returns the promises that were broken and, if any were, the trace of
-// the run. It must be called inside a synctest bubble, because ten minutes of faults would
-// otherwise take ten minutes.
+// Run plays a seed, in a world with dead letters or one without, and returns the promises that were broken and, if any
+// were, the trace of the run. It must be called inside a synctest bubble, because ten minutes of faults would otherwise
+// take ten minutes.
 func Run(ctx context.Context, seed uint64, hasLetters bool, bug Bug) (broken []string, story string, err error) {
 	goroutines := inBubble()
 	w, err := newWorld(ctx, seed, hasLetters, bug)
@@ -144,8 +144,10 @@ func Run(ctx context.Context, seed uint64, hasLetters bool, bug Bug) (broken []s
 func newWorld(ctx context.Context, seed uint64, hasLetters bool, bug Bug) (*world, error) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	w := &world{
-		ctx: ctx, rng: rng, bug: bug, weather: newWeather(seed, hasLetters), push: rng.IntN(2) == 0, keys: 3 + rng.IntN(20),
-		box: &box{letters: map[string]feed.DeadLetter{}}, ready: make(chan struct{}), quiet: make(chan struct{}), diceSeed: rand.New(rand.NewPCG(seed, 2)),
+		ctx: ctx, rng: rng, bug: bug, weather: newWeather(seed, hasLetters), push: rng.IntN(2) == 0, keys: 3 +
+			rng.IntN(20),
+		box: &box{letters: map[string]feed.DeadLetter{}}, ready: make(chan struct{}), quiet: make(chan struct{}),
+		diceSeed: rand.New(rand.NewPCG(seed, 2)),
 	}
 	w.trouble.mended = map[feed.PartitionKey]bool{}
 	w.drawUnit()
@@ -153,7 +155,10 @@ func newWorld(ctx context.Context, seed uint64, hasLetters bool, bug Bug) (*worl
 	if w.db, err = docstore.Open("", docstore.Options{InMemory: true, CacheBytes: 1 << 20}); err != nil {
 		return nil, err
 	}
-	spec := docstore.ContainerSpec{ID: "orders", Paths: []string{"/city"}, Ranges: 1 + rng.IntN(5), Retention: 24 * time.Hour}
+	spec := docstore.ContainerSpec{
+		ID: "orders", Paths: []string{"/city"}, Ranges: 1 + rng.IntN(5),
+		Retention: 24 * time.Hour,
+	}
 	if w.mode == feed.LatestVersion {
 		spec.Retention = 0
 	}

@@ -54,7 +54,8 @@ func (g *siege) recordFault(err error) {
 
 // besieged makes a benchmark: reads without an attack, and then while attack runs. attack returns when its context
 // ends, and reports the answers that the attackers got.
-func besieged(name string, attack func(ctx context.Context, g *siege) (string, error)) func(context.Context, *Site) (Figure, error) {
+func besieged(name string, attack func(ctx context.Context, g *siege) (string, error)) func(context.Context,
+	*Site) (Figure, error) {
 	return func(ctx context.Context, s *Site) (f Figure, err error) {
 		f.Unit = "ms"
 		t, err := s.startWired(ctx, name, serveDocs)
@@ -87,14 +88,15 @@ func besieged(name string, attack func(ctx context.Context, g *siege) (string, e
 	}
 }
 
-// compareReads compares the reads during the attack with those before. With only the ratio, a slow machine with slow reads
-// would pass, so there is a limit in milliseconds too.
+// compareReads compares the reads during the attack with those before. With only the ratio, a slow machine with slow
+// reads would pass, so there is a limit in milliseconds too.
 func (g *siege) compareReads(f *Figure, quiet, waits []float64, met string) {
 	f.Value = fleet.Quantile(waits, 0.99)
 	f.Against(fleet.Quantile(quiet, 0.99))
 	f.Target = fmt.Sprintf("ratio ≤ %d, ≤ %d ms, %d MB, nobody cut", attackRatio, attackLimit, attackMemory>>20)
 	f.OK = *f.Ratio <= attackRatio && f.Value <= attackLimit && g.peak.Load() <= attackMemory && len(g.wrong) == 0
-	f.Detail = fmt.Sprintf("99 of 100 of %d signed point reads a second; half of them within %.2f ms; memory %d MB at most; %d polls waited, %d new clients came, %d were cut; %s",
+	f.Detail = fmt.Sprintf("99 of 100 of %d signed point reads a second; half of them within %.2f ms; memory %d MB "+
+		"at most; %d polls waited, %d new clients came, %d were cut; %s",
 		attackReads, fleet.Quantile(waits, 0.5), g.peak.Load()>>20, g.polls.Load(), g.came.Load(), len(g.wrong), met)
 	if len(g.wrong) > 0 {
 		f.Detail += fmt.Sprintf("; the first: %v", g.wrong[0])
@@ -125,8 +127,8 @@ func (g *siege) runClients(ctx context.Context, d time.Duration) (sorted []float
 	return sorted, err
 }
 
-// readSteadily reads at a steady rate. If a read begins late because the previous read took long, its time counts from the
-// due time. Otherwise a server that stops would count as only a single slow read, not as a slow read for every
+// readSteadily reads at a steady rate. If a read begins late because the previous read took long, its time counts from
+// the due time. Otherwise a server that stops would count as only a single slow read, not as a slow read for every
 // waiting client.
 func (g *siege) readSteadily(ctx context.Context, w *socket) (waits []float64) {
 	const every = time.Second * serveSockets / attackReads

@@ -79,7 +79,8 @@ func TestABinaryThatIsNoServerIsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := startHost(t.Context(), binary, 1, "-test.run=^$"); err == nil || !strings.Contains(err.Error(), "server said") {
+	if _, err := startHost(t.Context(), binary, 1, "-test.run=^$"); err == nil ||
+		!strings.Contains(err.Error(), "server said") {
 		t.Errorf("got error %v, want one that quotes the binary", err)
 	}
 }
@@ -102,25 +103,31 @@ func TestTwoBuildsMeasureTheWholeBenchmark(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := Measure(t.Context(), chosen, Plan{Dir: dir, Against: other, Binary: own, Out: &out, JSON: true, Log: io.Discard}); err != nil {
+	if err := Measure(t.Context(), chosen, Plan{
+		Dir: dir, Against: other, Binary: own, Out: &out, JSON: true,
+		Log: io.Discard,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	var f Figure
 	if err := json.Unmarshal(out.Bytes(), &f); err != nil {
 		t.Fatal(err)
 	}
-	if f.Value != 90 || *f.Baseline != 100 || *f.Ratio != 0.9 || !f.OK || f.Unit != "MB" || !strings.Contains(f.Detail, "small") || !strings.Contains(f.Detail, "large") {
+	if f.Value != 90 || *f.Baseline != 100 || *f.Ratio != 0.9 || !f.OK || f.Unit != "MB" ||
+		!strings.Contains(f.Detail, "small") || !strings.Contains(f.Detail, "large") {
 		t.Errorf("figure %+v", f)
 	}
 	for file, want := range map[string]int{own: buildRounds + 1, other: buildRounds} {
 		asked, err := os.ReadFile(file + ".log")
-		if lines := strings.Split(strings.TrimSpace(string(asked)), "\n"); err != nil || len(lines) != want || !strings.HasPrefix(lines[0], "bench memory_bound --dir ") {
+		if lines := strings.Split(strings.TrimSpace(string(asked)), "\n"); err != nil || len(lines) != want ||
+			!strings.HasPrefix(lines[0], "bench memory_bound --dir ") {
 			t.Errorf("%s was asked %q, %v: want %d times", file, lines, err, want)
 		}
 	}
 }
 
-// The benchmark is about the process of the server: what is resident now, what was at most, and which part of it is of files.
+// The benchmark is about the process of the server: what is resident now, what was at most, and which part of it is of
+// files.
 func TestTheMemoryOfAServerIsThatOfItsProcess(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("other systems do not show the memory of a process in a file")
@@ -135,7 +142,8 @@ func TestTheMemoryOfAServerIsThatOfItsProcess(t *testing.T) {
 	if with.resident < 64<<20 || with.own < 64<<20 || with.own >= with.resident {
 		t.Errorf("with 64 MB of data there are %d MB, %d of them not of files", with.resident>>20, with.own>>20)
 	}
-	// The kernel counts pages per thread and adds them up now and then, so a peak may be a little less than what was resident.
+	// The kernel counts pages per thread and adds them up now and then, so a peak may be a little less than what was
+	// resident.
 	if without.peak < with.resident-8<<20 || without.resident > with.resident-48<<20 {
 		t.Errorf("with the data there were %s, without it %s", with, without)
 	}
@@ -144,7 +152,8 @@ func TestTheMemoryOfAServerIsThatOfItsProcess(t *testing.T) {
 func TestDocumentsOfTheBenchmarksHaveTheirSize(t *testing.T) {
 	for _, n := range []int{0, 12345, 199_999} {
 		key, body := docOf(n)
-		if len(body) != docBytes || !json.Valid(body) || !strings.Contains(string(body), strings.Trim(string(key), "[]")) {
+		if len(body) != docBytes || !json.Valid(body) ||
+			!strings.Contains(string(body), strings.Trim(string(key), "[]")) {
 			t.Errorf("document %d of %s has %d bytes: %.80s", n, key, len(body), body)
 		}
 	}
@@ -170,9 +179,11 @@ func TestAnInterruptedBenchmarkHasNoFigure(t *testing.T) {
 			time.AfterFunc(300*time.Millisecond, cancel)
 			dir := t.TempDir()
 			var out bytes.Buffer
-			err := Measure(ctx, []Benchmark{b}, Plan{Dir: dir, Out: &out, JSON: asJSON, Log: io.Discard}) // would take much longer
+			// would take much longer
+			err := Measure(ctx, []Benchmark{b}, Plan{Dir: dir, Out: &out, JSON: asJSON, Log: io.Discard})
 			if !errors.Is(err, ErrInterrupted) || out.Len() > 0 {
-				t.Errorf("%s as JSON %v: got %v with output %q, want %v and none", b.Name, asJSON, err, out.String(), ErrInterrupted)
+				t.Errorf("%s as JSON %v: got %v with output %q, want %v and none", b.Name, asJSON, err, out.String(),
+					ErrInterrupted)
 			}
 			if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 				t.Errorf("left %v, %v, want nothing", left, err)
@@ -195,8 +206,10 @@ func TestFiguresBeforeAFailureAreShown(t *testing.T) {
 
 func TestFiguresFitTheirTerminal(t *testing.T) {
 	all := []Figure{{
-		Name: "serve_upsert_nosync", Value: 12_345_678, Unit: "requests/lease/min", Baseline: new(23_456_789.0), Ratio: new(0.526),
-		Detail: strings.Repeat("a few words of what was measured and how, ", 5), Target: "≤ 0.25 requests/lease/min", OK: true,
+		Name: "serve_upsert_nosync", Value: 12_345_678, Unit: "requests/lease/min", Baseline: new(23_456_789.0),
+		Ratio:  new(0.526),
+		Detail: strings.Repeat("a few words of what was measured and how, ", 5), Target: "≤ 0.25 requests/lease/min",
+		OK: true,
 	}}
 	for _, width := range []int{80, 120, 0} {
 		var out bytes.Buffer
@@ -207,7 +220,10 @@ func TestFiguresFitTheirTerminal(t *testing.T) {
 		if most := widest(got); width > 0 && most > width {
 			t.Errorf("at %d columns a line has %d:\n%s", width, most, got)
 		}
-		for _, want := range []string{"serve_upsert_nosync", "12.35M requests/lease/min", "23.46M", "0.526", "≤ 0.25", "ok"} {
+		for _, want := range []string{
+			"serve_upsert_nosync", "12.35M requests/lease/min", "23.46M", "0.526", "≤ 0.25",
+			"ok",
+		} {
 			if !strings.Contains(got, want) {
 				t.Errorf("at %d columns %q is missing:\n%s", width, want, got)
 			}

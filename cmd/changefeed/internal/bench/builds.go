@@ -37,7 +37,8 @@ func compareBuilds(ctx context.Context, s *Site, b Benchmark) (f Figure, err err
 	} else {
 		f.Target, f.OK = "ratio ≤ 1.05", *f.Ratio <= 1.05
 	}
-	f.Detail = fmt.Sprintf("%d rounds of the whole benchmark with each build; the last by this build: %s; by %s: %s", buildRounds, own.Detail, s.Against, other.Detail)
+	f.Detail = fmt.Sprintf("%d rounds of the whole benchmark with each build; the last by this build: %s; by %s: %s",
+		buildRounds, own.Detail, s.Against, other.Detail)
 	return f, nil
 }
 

@@ -64,7 +64,9 @@ func concurrencyKeys(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Value = value
 	f.Against(each)
 	f.ratioOf(callRatio)
-	f.Detail = fmt.Sprintf("%d changes of %d keys, one of each at a time, one lease, a handler that takes %v for a call, Concurrency %d, %.0f changes a call; baseline: a call for each key of a batch, %.1f changes each; the most that is possible is a ratio of %d",
+	f.Detail = fmt.Sprintf("%d changes of %d keys, one of each at a time, one lease, a handler that takes %v for a "+
+		"call, Concurrency %d, %.0f changes a call; baseline: a call for each key of a batch, %.1f changes each; the "+
+		"most that is possible is a ratio of %d",
 		callDocs, callKeys, callTime, callsAtOnce, sizes[len(sizes)-2], sizes[len(sizes)-1], callKeys/callsAtOnce)
 	return f, nil
 }

@@ -62,7 +62,10 @@ func (s *Site) openAisle(ctx context.Context, name string, o docstore.Options) (
 		return nil, err
 	}
 	a := &aisle{s: s, dir: dir, options: o, db: db}
-	if a.documents, err = db.CreateContainer(ctx, docstore.ContainerSpec{ID: "documents", Paths: []string{"/city"}}); err == nil {
+	if a.documents, err = db.CreateContainer(ctx, docstore.ContainerSpec{
+		ID:    "documents",
+		Paths: []string{"/city"},
+	}); err == nil {
 		a.records, err = db.CreateContainer(ctx, docstore.LeaseSpec("leases"))
 	}
 	if err != nil {
@@ -99,8 +102,8 @@ func (a *aisle) reopen(o docstore.Options) (err error) {
 	return err
 }
 
-// writeDocuments writes n documents, each in a separate write, so no document comes together with others of its key. The keys
-// take turns.
+// writeDocuments writes n documents, each in a separate write, so no document comes together with others of its key.
+// The keys take turns.
 func (a *aisle) writeDocuments(ctx context.Context, n, keys, bytes int) error {
 	var next atomic.Int64
 	return together(ctx, writers, func(ctx context.Context) error {
@@ -123,12 +126,16 @@ func (a *aisle) writeDocument(ctx context.Context, key string, n, bytes int) err
 
 // runUnit runs a new unit from the beginning of the feed until over is closed, and returns the status of its only
 // instance at that time.
-func (a *aisle) runUnit(ctx context.Context, handler feed.HandlerFunc, o changefeed.Options, over <-chan struct{}) (said changefeed.Status, err error) {
+func (a *aisle) runUnit(ctx context.Context, handler feed.HandlerFunc, o changefeed.Options,
+	over <-chan struct{},
+) (said changefeed.Status, err error) {
 	return a.workFrom(ctx, a.documents, handler, o, over)
 }
 
 // workFrom is work with another source of the documents.
-func (a *aisle) workFrom(ctx context.Context, from feed.Source, handler feed.HandlerFunc, o changefeed.Options, over <-chan struct{}) (said changefeed.Status, err error) {
+func (a *aisle) workFrom(ctx context.Context, from feed.Source, handler feed.HandlerFunc, o changefeed.Options,
+	over <-chan struct{},
+) (said changefeed.Status, err error) {
 	a.units++
 	leases, err := docstore.NewLeases(ctx, a.records, fmt.Sprint("unit-", a.units), a.documents)
 	if err != nil {
@@ -236,7 +243,8 @@ func concurrency(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Value = value
 	f.Against(sequential)
 	f.ratioOf(parallelRatio)
-	f.Detail = fmt.Sprintf("%d changes of %d keys, one lease, a handler that takes %v for a change, Concurrency %d; baseline: Concurrency 1; the most that is possible is a ratio of %d",
+	f.Detail = fmt.Sprintf("%d changes of %d keys, one lease, a handler that takes %v for a change, Concurrency %d; "+
+		"baseline: Concurrency 1; the most that is possible is a ratio of %d",
 		parallelDocs, parallelKeys, parallelTime, parallel, parallel)
 	return f, nil
 }
@@ -253,7 +261,10 @@ func poisonOverhead(ctx context.Context, s *Site) (f Figure, err error) {
 	if err := a.writeDocuments(ctx, happyDocs, happyKeys, docBytes); err != nil {
 		return f, err
 	}
-	letters, err := a.db.CreateContainer(ctx, docstore.ContainerSpec{ID: "letters", Paths: []string{deadletters.KeyPath}})
+	letters, err := a.db.CreateContainer(ctx, docstore.ContainerSpec{
+		ID:    "letters",
+		Paths: []string{deadletters.KeyPath},
+	})
 	if err != nil {
 		return f, err
 	}
@@ -266,7 +277,10 @@ func poisonOverhead(ctx context.Context, s *Site) (f Figure, err error) {
 	for _, at := range []int{1, happyAt} {
 		ready, plain, err := s.measureInTurns(ctx, happyRounds, f.Unit,
 			func() (float64, error) {
-				return a.runWithoutFailure(ctx, changefeed.Options{Concurrency: at, OnFailure: changefeed.FailurePolicy{MaxAttempts: maxAttempts, DeadLetters: box}})
+				return a.runWithoutFailure(ctx, changefeed.Options{
+					Concurrency: at,
+					OnFailure:   changefeed.FailurePolicy{MaxAttempts: maxAttempts, DeadLetters: box},
+				})
 			},
 			func() (float64, error) { return a.runWithoutFailure(ctx, changefeed.Options{Concurrency: at}) })
 		if err != nil {
@@ -280,7 +294,8 @@ func poisonOverhead(ctx context.Context, s *Site) (f Figure, err error) {
 		}
 	}
 	f.Target, f.OK = fmt.Sprintf("ratio ≤ %g", 1+happyLoss), *f.Ratio <= 1+happyLoss
-	f.Detail = fmt.Sprintf("a change, of %d that a handler only counts, one lease, with MaxAttempts and DeadLetters in a container; baseline: without both; the figure is that of the worse concurrency%s",
+	f.Detail = fmt.Sprintf("a change, of %d that a handler only counts, one lease, with MaxAttempts and DeadLetters "+
+		"in a container; baseline: without both; the figure is that of the worse concurrency%s",
 		happyDocs, details.String())
 	return f, nil
 }

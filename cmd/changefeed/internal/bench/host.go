@@ -168,7 +168,8 @@ type footprint struct {
 
 // String returns the memory in megabytes.
 func (m footprint) String() string {
-	return fmt.Sprintf("%d MB, %d of them pages of the binary and other files; %d MB at most", m.resident>>20, (m.resident-m.own)>>20, m.peak>>20)
+	return fmt.Sprintf("%d MB, %d of them pages of the binary and other files; %d MB at most", m.resident>>20,
+		(m.resident-m.own)>>20, m.peak>>20)
 }
 
 // readProcFile returns the content of a file in Linux's /proc directory of the process.

@@ -38,7 +38,8 @@ var hostileQueries = []string{
 	"SELECT x, y, COUNT(1) AS n FROM c JOIN x IN c.a JOIN y IN c.a GROUP BY x, y",
 	"SELECT VALUE x FROM c JOIN x IN c.a JOIN y IN c.a WHERE RegexMatch(c.s, '(x+x+)+y') AND x < 0",
 	"SELECT VALUE x FROM c JOIN x IN c.a JOIN y IN c.a WHERE c.s LIKE '%x%x%x%y' AND x < 0",
-	"SELECT VALUE ARRAY_LENGTH(SetUnion(c.a, ARRAY_CONCAT(c.a, c.a))) FROM c JOIN x IN c.a JOIN y IN c.a WHERE y < 0 OR x = -1",
+	"SELECT VALUE ARRAY_LENGTH(SetUnion(c.a, ARRAY_CONCAT(c.a, c.a))) FROM c JOIN x IN c.a JOIN y IN c.a WHERE y < 0 " +
+		"OR x = -1",
 }
 
 // hostileDocument returns a document for the queries.
@@ -47,7 +48,8 @@ func hostileDocument(n int) []byte {
 	for i := range hostileSize {
 		a.WriteString("," + strconv.Itoa(i))
 	}
-	return fmt.Appendf(nil, `{"id":"hostile-%d","city":%q,"a":[%s],"s":%q}`, n, hostileKey, a.String()[1:], strings.Repeat("x", 10_000))
+	return fmt.Appendf(nil, `{"id":"hostile-%d","city":%q,"a":[%s],"s":%q}`, n, hostileKey, a.String()[1:],
+		strings.Repeat("x", 10_000))
 }
 
 // attackQueries sends hostile queries, in turn on each of several connections, and reads pages slowly on others.
@@ -65,7 +67,8 @@ func attackQueries(ctx context.Context, g *siege) (string, error) {
 		})
 	}
 	all.Wait()
-	return fmt.Sprintf("%d connections with hostile queries and %d slow readers of 4 MB: %v", hostiles, slowReaders, &met), errors.Join(errs...)
+	return fmt.Sprintf("%d connections with hostile queries and %d slow readers of 4 MB: %v", hostiles, slowReaders,
+		&met), errors.Join(errs...)
 }
 
 // hostileHeader names the partition of the documents, so the gateway's rules do not refuse the queries.
@@ -79,7 +82,10 @@ func (g *siege) writeDocuments() error {
 	}
 	defer w.Close()
 	for n := range hostileDocs {
-		a, err := w.sendAndRead(request{method: "POST", path: benchDocs, kind: "docs", link: benchLink, body: hostileDocument(n), header: jsonHeader + hostileHeader})
+		a, err := w.sendAndRead(request{
+			method: "POST", path: benchDocs, kind: "docs", link: benchLink,
+			body: hostileDocument(n), header: jsonHeader + hostileHeader,
+		})
 		if err == nil {
 			err = a.wantStatus(http.StatusCreated)
 		}
@@ -90,8 +96,8 @@ func (g *siege) writeDocuments() error {
 	return nil
 }
 
-// sendHostileQueries sends hostile queries until ctx ends. Each must be answered. The charge of a query that was run must be above
-// the minimum, because a free query could be repeated for ever.
+// sendHostileQueries sends hostile queries until ctx ends. Each must be answered. The charge of a query that was run
+// must be above the minimum, because a free query could be repeated for ever.
 func (g *siege) sendHostileQueries(ctx context.Context, first int, met *outcomes) error {
 	w, err := dialSocket(g.t.served.addr, g.t.served.key)
 	if err != nil {
@@ -109,10 +115,12 @@ func (g *siege) sendHostileQueries(ctx context.Context, first int, met *outcomes
 		}
 		a, err := w.sendAndRead(request{
 			method: "POST", path: benchDocs, kind: "docs", link: benchLink, body: body,
-			header: "Content-Type: application/query+json\r\nx-ms-documentdb-isquery: true\r\nx-ms-max-item-count: -1\r\n" + hostileHeader,
+			header: "Content-Type: application/query+json\r\nx-ms-documentdb-isquery: " +
+				"true\r\nx-ms-max-item-count: -1\r\n" + hostileHeader,
 		})
 		if err == nil {
-			err = a.wantStatus(http.StatusOK, http.StatusBadRequest, http.StatusRequestTimeout, http.StatusTooManyRequests)
+			err = a.wantStatus(http.StatusOK, http.StatusBadRequest, http.StatusRequestTimeout,
+				http.StatusTooManyRequests)
 		}
 		if err == nil && a.status != http.StatusTooManyRequests && a.charge < cheap {
 			err = fmt.Errorf("it was charged %g RU", a.charge)
@@ -136,7 +144,10 @@ func (g *siege) readSlowly(ctx context.Context, met *outcomes) error {
 		if err != nil {
 			return err
 		}
-		if err := w.send(request{method: "GET", path: benchDocs, kind: "docs", link: benchLink, header: "x-ms-max-item-count: -1\r\n"}); err != nil {
+		if err := w.send(request{
+			method: "GET", path: benchDocs, kind: "docs", link: benchLink,
+			header: "x-ms-max-item-count: -1\r\n",
+		}); err != nil {
 			return errors.Join(err, w.Close())
 		}
 		n := int64(0)

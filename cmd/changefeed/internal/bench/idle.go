@@ -76,7 +76,8 @@ func idle1000(ctx context.Context, s *Site) (f Figure, err error) {
 	f.AtMost(idleHeap)
 	f.OK = f.OK && cpu <= idleCPU
 	f.Target += fmt.Sprintf(", CPU ≤ %g%%", 100*idleCPU)
-	f.Detail = fmt.Sprintf("live heap that one processor with %d idle leases adds, those of its store's memory included, over %v; %.1f%% of one core, in which each lease is renewed every 17 s",
+	f.Detail = fmt.Sprintf("live heap that one processor with %d idle leases adds, those of its store's memory "+
+		"included, over %v; %.1f%% of one core, in which each lease is renewed every 17 s",
 		idleLeases, idleWatch, 100*cpu)
 	return f, nil
 }

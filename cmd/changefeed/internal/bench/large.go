@@ -44,7 +44,8 @@ func (s *Site) largeStore(ctx context.Context) (*large, error) {
 	}
 	s.large = l
 	var err error
-	if l.documents, err = l.db.CreateContainer(ctx, docstore.ContainerSpec{ID: "documents", Paths: []string{"/city"}}); err != nil {
+	if l.documents, err = l.db.CreateContainer(ctx,
+		docstore.ContainerSpec{ID: "documents", Paths: []string{"/city"}}); err != nil {
 		return nil, err
 	}
 	s.reportProgress("filling a store with %d documents, one by one", largeDocs)
@@ -125,7 +126,8 @@ func pending3M(ctx context.Context, s *Site) (f Figure, err error) {
 	}
 	f.Unit = "ms"
 	f.AtMost(50)
-	f.Detail = fmt.Sprintf("Container.Pending of %d changes from the beginning; %.1f ms from the middle; %.0f ms for half of the partition, which reads the last 100,000 changes",
+	f.Detail = fmt.Sprintf("Container.Pending of %d changes from the beginning; %.1f ms from the middle; %.0f ms for "+
+		"half of the partition, which reads the last 100,000 changes",
 		largeDocs, middle, half)
 	return f, nil
 }
@@ -162,7 +164,8 @@ func overwrite3M(ctx context.Context, s *Site) (f Figure, err error) {
 		}
 	}
 	f.Unit = "writes/s"
-	value, baseline, err := s.inTurns(ctx, writeRounds, f.Unit, overwrite(l.documents, largeDocs), overwrite(few, overwriteDocs))
+	value, baseline, err := s.inTurns(ctx, writeRounds, f.Unit, overwrite(l.documents, largeDocs),
+		overwrite(few, overwriteDocs))
 	if err != nil {
 		return f, err
 	}
@@ -174,8 +177,11 @@ func overwrite3M(ctx context.Context, s *Site) (f Figure, err error) {
 		return f, err
 	}
 	stats := l.db.Stats()
-	f.Detail = fmt.Sprintf("%d writers, %d documents of %d bytes in a store of %.1f GB, each write acknowledged after fsync; baseline: the same with %d documents, in turns; beside it %.0f point reads/s, %.0f ms to open, %.0f MB of cache and buffers",
-		writers, largeDocs, docBytes, float64(stats.DiskBytes)/1e9, overwriteDocs, reads, opened.Seconds()*1000, float64(stats.CacheBytes+stats.BufferSize)/1e6)
+	f.Detail = fmt.Sprintf("%d writers, %d documents of %d bytes in a store of %.1f GB, each write acknowledged "+
+		"after fsync; baseline: the same with %d documents, in turns; beside it %.0f point reads/s, %.0f ms to open, "+
+		"%.0f MB of cache and buffers",
+		writers, largeDocs, docBytes, float64(stats.DiskBytes)/1e9, overwriteDocs, reads, opened.Seconds()*1000,
+		float64(stats.CacheBytes+stats.BufferSize)/1e6)
 	return f, nil
 }
 

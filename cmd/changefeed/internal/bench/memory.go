@@ -41,7 +41,9 @@ func memoryBound(ctx context.Context, s *Site) (f Figure, err error) {
 	}
 	work := func(each time.Duration, o changefeed.Options) error {
 		c := newCounter(bulkyDocs)
-		_, err := a.runUnit(ctx, func(ctx context.Context, b *feed.Batch) error { return c.waitForEach(ctx, b, each) }, o, c.over)
+		_, err := a.runUnit(ctx, func(ctx context.Context, b *feed.Batch) error {
+			return c.waitForEach(ctx, b, each)
+		}, o, c.over)
 		return err
 	}
 	if err := work(0, changefeed.Options{}); err != nil { // to fill the store's caches
@@ -64,7 +66,8 @@ func memoryBound(ctx context.Context, s *Site) (f Figure, err error) {
 	}
 	f.Unit, f.Value = "MB", float64(most-before)/bytesPerMB
 	f.AtMost(math.Round(float64(bulkyBuffer+bulkyPage+bulkyInHand+bulkySlack) / bytesPerMB))
-	f.Detail = fmt.Sprintf("live heap that a backlog of %d documents of 1 MB adds, with a handler of %v, Concurrency %d and BufferBytes of %d MB: the buffer, a page of %d MB, %d MB in hand, %d MB for the rest",
+	f.Detail = fmt.Sprintf("live heap that a backlog of %d documents of 1 MB adds, with a handler of %v, Concurrency "+
+		"%d and BufferBytes of %d MB: the buffer, a page of %d MB, %d MB in hand, %d MB for the rest",
 		bulkyDocs, bulkyTime, bulkyAt, bulkyBuffer>>20, bulkyPage>>20, bulkyInHand>>20, bulkySlack>>20)
 	return f, nil
 }

@@ -69,13 +69,19 @@ func (s *Site) openOutbox(ctx context.Context, name string) (o *outboxStore, err
 	if o.db, err = docstore.Open(filepath.Join(o.dir, "store"), docstore.Options{}); err != nil {
 		return nil, err
 	}
-	o.members, err = o.db.CreateContainer(ctx, docstore.ContainerSpec{ID: "members", Paths: []string{"/partitionKey"}, DefaultTTL: new(docstore.NoDefaultTTL), Ranges: outboxRanges})
+	o.members, err = o.db.CreateContainer(ctx, docstore.ContainerSpec{
+		ID: "members", Paths: []string{"/partitionKey"},
+		DefaultTTL: new(docstore.NoDefaultTTL), Ranges: outboxRanges,
+	})
 	if err == nil {
 		o.records, err = o.db.CreateContainer(ctx, docstore.LeaseSpec("leases"))
 	}
 	for i := range outboxKeys {
 		id := "member-" + strconv.Itoa(i)
-		o.docs = append(o.docs, &outbox.Doc[*member]{ID: id, PartitionKey: id, Type: "member", Data: &member{Text: o.payloads}})
+		o.docs = append(o.docs, &outbox.Doc[*member]{
+			ID: id, PartitionKey: id, Type: "member",
+			Data: &member{Text: o.payloads},
+		})
 	}
 	if err == nil {
 		err = o.commitByWriters(ctx, outboxKeys, func(ctx context.Context, i int) error {
@@ -119,9 +125,13 @@ func (o *outboxStore) commitWithEvent(ctx context.Context, key int) error {
 func (o *outboxStore) commitPlainly(ctx context.Context, key int, seq *atomic.Int64) error {
 	n := seq.Add(1)
 	id := "bare-" + strconv.Itoa(key)
-	object := fmt.Sprintf(`{"id":%q,"partitionKey":%q,"type":"bare","data":{"name":"%d","text":%q},"ttl":-1}`, id, id, n, o.payloads)
+	object := fmt.Sprintf(`{"id":%q,"partitionKey":%q,"type":"bare","data":{"name":"%d","text":%q},"ttl":-1}`, id, id,
+		n, o.payloads)
 	event := fmt.Sprintf(`{"id":"%d","partitionKey":%q,"type":"none","data":{"id":"%d","action":"MemberRenamed","createdAt":"2026-01-01T00:00:00Z","name":"%d","text":%q},"ttl":864000}`, n, id, n, n, o.payloads)
-	_, err := o.members.Commit(ctx, feed.Key(id), []feed.Write{{Op: feed.WriteUpsert, Body: []byte(object)}, {Op: feed.WriteCreate, Body: []byte(event)}})
+	_, err := o.members.Commit(ctx, feed.Key(id), []feed.Write{
+		{Op: feed.WriteUpsert, Body: []byte(object)},
+		{Op: feed.WriteCreate, Body: []byte(event)},
+	})
 	return err
 }
 
@@ -141,10 +151,14 @@ func outboxCommit(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Unit = "commits/s"
 	value, baseline, err := s.inTurns(ctx, outboxRounds, f.Unit,
 		func() (float64, error) {
-			return crowd(ctx, writers, outboxSlice, func(ctx context.Context, worker int) error { return o.commitWithEvent(ctx, next(worker)) })
+			return crowd(ctx, writers, outboxSlice, func(ctx context.Context, worker int) error {
+				return o.commitWithEvent(ctx, next(worker))
+			})
 		},
 		func() (float64, error) {
-			return crowd(ctx, writers, outboxSlice, func(ctx context.Context, worker int) error { return o.commitPlainly(ctx, next(worker), &seq) })
+			return crowd(ctx, writers, outboxSlice, func(ctx context.Context, worker int) error {
+				return o.commitPlainly(ctx, next(worker), &seq)
+			})
 		})
 	if err != nil {
 		return f, err
@@ -152,12 +166,15 @@ func outboxCommit(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Value = value
 	f.Against(baseline)
 	f.ratioOf(commitRatio)
-	f.Detail = fmt.Sprintf("units of work by %d writers, of an object under its ETag and an event of 0.5 KB each, durable; baseline: the same two documents as one batch of the store", writers)
+	f.Detail = fmt.Sprintf("units of work by %d writers, of an object under its ETag and an event of 0.5 KB each, "+
+		"durable; baseline: the same two documents as one batch of the store", writers)
 	return f, nil
 }
 
 // relayAll publishes the events of the store and returns the rate per second.
-func (o *outboxStore) relayAll(ctx context.Context, to outbox.Publisher, n int64, options changefeed.Options) (perSecond float64, err error) {
+func (o *outboxStore) relayAll(ctx context.Context, to outbox.Publisher, n int64,
+	options changefeed.Options,
+) (perSecond float64, err error) {
 	c := newCounter(n)
 	counting := publisherFunc(func(ctx context.Context, msgs []outbox.Message) (int, error) {
 		c.begin()
@@ -192,7 +209,8 @@ func (f publisherFunc) Publish(ctx context.Context, msgs []outbox.Message) (int,
 }
 
 // outboxRelay measures a relay to NATS in this process.
-func outboxRelay(events int, least float64, sync time.Duration, about string) func(context.Context, *Site) (Figure, error) {
+func outboxRelay(events int, least float64, sync time.Duration, about string) func(context.Context, *Site) (Figure,
+	error) {
 	return func(ctx context.Context, s *Site) (f Figure, err error) {
 		o, err := s.openOutbox(ctx, "outbox-relay-"+about)
 		if err != nil {
@@ -214,12 +232,15 @@ func outboxRelay(events int, least float64, sync time.Duration, about string) fu
 		}
 		f.Value = median(rates)
 		f.atLeast(least)
-		f.Detail = fmt.Sprintf("%d events of %d keys from a feed of %d partitions to embedded NATS JetStream on disk, %s, one relay", events, outboxKeys, outboxRanges, about)
+		f.Detail = fmt.Sprintf("%d events of %d keys from a feed of %d partitions to embedded NATS JetStream on "+
+			"disk, %s, one relay", events, outboxKeys, outboxRanges, about)
 		return f, nil
 	}
 }
 
-func (o *outboxStore) toNATS(ctx context.Context, name string, n int64, sync time.Duration) (perSecond float64, err error) {
+func (o *outboxStore) toNATS(ctx context.Context, name string, n int64, sync time.Duration) (perSecond float64,
+	err error,
+) {
 	to, err := natspub.Embedded(ctx, filepath.Join(o.dir, name), natspub.Options{SyncEvery: sync})
 	if err != nil {
 		return 0, err
@@ -256,7 +277,8 @@ func outboxSlowBroker(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Value = value
 	f.Against(serial)
 	f.ratioOf(slowRatio)
-	f.Detail = fmt.Sprintf("%d events of %d keys to a broker that takes %v to acknowledge each; baseline: one event after the other, as the sample of the service's article sends them", slowEvents, outboxKeys, slowBroker)
+	f.Detail = fmt.Sprintf("%d events of %d keys to a broker that takes %v to acknowledge each; baseline: one event "+
+		"after the other, as the sample of the service's article sends them", slowEvents, outboxKeys, slowBroker)
 	return f, nil
 }
 
@@ -264,7 +286,8 @@ func outboxSlowBroker(ctx context.Context, s *Site) (f Figure, err error) {
 func (o *outboxStore) publishSerially(ctx context.Context, to outbox.Publisher, n int) (perSecond float64, err error) {
 	decode := outbox.EventsOfType(outbox.EventType)
 	begun, sent := time.Now(), 0
-	for page, err := range changefeed.Pull(ctx, o.members, feed.FullRange(), feed.Position{Start: feed.FromBeginning()}, changefeed.PullOptions{}) {
+	for page, err := range changefeed.Pull(ctx, o.members, feed.FullRange(), feed.Position{Start: feed.FromBeginning()},
+		changefeed.PullOptions{}) {
 		if err != nil {
 			return 0, err
 		}

@@ -65,11 +65,13 @@ func outboxLatency(ctx context.Context, s *Site) (f Figure, err error) {
 			return f, err
 		}
 		medians, tails = append(medians, all[len(all)/2]), append(tails, all[len(all)*99/100])
-		s.reportProgress("round %d of %d: p50 %.2f ms, p99 %.2f ms of %d events", n+1, steadyRounds, medians[n], tails[n], len(all))
+		s.reportProgress("round %d of %d: p50 %.2f ms, p99 %.2f ms of %d events", n+1, steadyRounds, medians[n],
+			tails[n], len(all))
 	}
 	f.Unit, f.Value = "ms", median(tails)
 	f.AtMost(outboxDelay)
-	f.Detail = fmt.Sprintf("99 of 100 events are with a consumer so soon after their commit was acknowledged, half of them within %.2f ms; %d commits/s, store and embedded NATS sync each", median(medians), steadyRate)
+	f.Detail = fmt.Sprintf("99 of 100 events are with a consumer so soon after their commit was acknowledged, half "+
+		"of them within %.2f ms; %d commits/s, store and embedded NATS sync each", median(medians), steadyRate)
 	return f, nil
 }
 

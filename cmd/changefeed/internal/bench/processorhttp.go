@@ -49,8 +49,10 @@ func processorHTTP(name string, items int, least float64) func(context.Context, 
 		f.Value = value
 		f.Against(baseline)
 		f.ratioOf(least)
-		f.Detail = fmt.Sprintf("%d documents of 1 KB in %d partitions in pages of %d; one instance with a lease for each, a durable checkpoint after each page, from its start to the last batch; "+
-			"%.1f s of the client's processor time and %.1f s of the server's; baseline: serve_feed's stream of these documents, one connection, pages of %d",
+		f.Detail = fmt.Sprintf("%d documents of 1 KB in %d partitions in pages of %d; one instance with a lease for "+
+			"each, a durable checkpoint after each page, from its start to the last batch; "+
+			"%.1f s of the client's processor time and %.1f s of the server's; baseline: serve_feed's stream of "+
+			"these documents, one connection, pages of %d",
 			libraryDocs, libraryRanges, items, median(w.used), median(w.served), feedPageItems)
 		return f, nil
 	}
@@ -87,7 +89,8 @@ func dialWorker(ctx context.Context, s *Site, from *host, items int) (w *worker,
 func (w *worker) workOff(ctx context.Context) (perSecond float64, err error) {
 	runtime.GC()
 	used, served := busy(), w.from.processorTime()
-	leases, err := cosmos.OpenLeases(ctx, w.records, fmt.Sprint("unit-", len(w.used)), w.documents, cosmos.LeaseOptions{})
+	leases, err := cosmos.OpenLeases(ctx, w.records, fmt.Sprint("unit-", len(w.used)), w.documents,
+		cosmos.LeaseOptions{})
 	if err != nil {
 		return 0, err
 	}

@@ -26,11 +26,15 @@ func processorHTTPLease(ctx context.Context, s *Site) (f Figure, err error) {
 	}
 	defer own.client.Close()
 	base := func() (float64, error) { return t.readFeed(t.served, new(int)) }
-	if err := s.compareInTurns(ctx, &f, clientRounds, func() (float64, error) { return own.workOff(ctx) }, base); err != nil {
+	if err := s.compareInTurns(ctx, &f, clientRounds, func() (float64, error) {
+		return own.workOff(ctx)
+	}, base); err != nil {
 		return f, err
 	}
 	f.atLeast(80_000)
-	f.Detail = fmt.Sprintf("%d documents of 1 KB in one partition in pages of %d; one instance with one lease, a durable checkpoint after each page, from its start to the last batch; %s; baseline: serve_feed's stream of these documents, one connection, pages of %d",
+	f.Detail = fmt.Sprintf("%d documents of 1 KB in one partition in pages of %d; one instance with one lease, a "+
+		"durable checkpoint after each page, from its start to the last batch; %s; baseline: serve_feed's stream of "+
+		"these documents, one connection, pages of %d",
 		libraryDocs, leaseItems, own.timePerTurn(), feedPageItems)
 	return f, nil
 }
@@ -48,5 +52,6 @@ func dialLease(ctx context.Context, s *Site, t *wired, from *host) (*worker, err
 
 // timePerTurn returns the processor time of a turn.
 func (w *worker) timePerTurn() string {
-	return fmt.Sprintf("%.2f s of the client's processor time and %.2f s of the server's", median(w.used), median(w.served))
+	return fmt.Sprintf("%.2f s of the client's processor time and %.2f s of the server's", median(w.used),
+		median(w.served))
 }

@@ -38,8 +38,8 @@ type library struct {
 	units     int
 }
 
-// filledLibrary returns the site's library. The first call fills the library, then closes and opens the store once, so all
-// data is in tables, like an older feed, and not in memory.
+// filledLibrary returns the site's library. The first call fills the library, then closes and opens the store once, so
+// all data is in tables, like an older feed, and not in memory.
 func (s *Site) filledLibrary(ctx context.Context) (*library, error) {
 	if s.library != nil {
 		return s.library, nil
@@ -137,7 +137,8 @@ func feedRead(ctx context.Context, s *Site) (f Figure, err error) {
 		return f, err
 	}
 	f.ratioOf(0.6)
-	f.Detail = fmt.Sprintf("%d documents of 1 KB in %d ranges, read by one goroutine with Source.Read; baseline: a scan of the bare engine with the same settings over the same bytes, copied into one buffer",
+	f.Detail = fmt.Sprintf("%d documents of 1 KB in %d ranges, read by one goroutine with Source.Read; baseline: a "+
+		"scan of the bare engine with the same settings over the same bytes, copied into one buffer",
 		libraryDocs, libraryRanges)
 	return f, nil
 }
@@ -188,7 +189,8 @@ func processorBacklog(ctx context.Context, s *Site) (f Figure, err error) {
 		return f, err
 	}
 	f.ratioOf(0.5)
-	f.Detail = fmt.Sprintf("%d documents of 1 KB, one instance with %d leases, a checkpoint after each batch, from the start of the processor to the last batch; baseline: feed_read, in turns",
+	f.Detail = fmt.Sprintf("%d documents of 1 KB, one instance with %d leases, a checkpoint after each batch, from "+
+		"the start of the processor to the last batch; baseline: feed_read, in turns",
 		libraryDocs, libraryRanges)
 	return f, nil
 }
@@ -206,7 +208,9 @@ func (l *library) workOff(ctx context.Context, s *Site) (perSecond float64, err 
 
 // workOff runs an instance of a new unit over a feed from the beginning, until its handler, which only counts, has
 // received all n changes. workOff returns the duration, including the start of the instance.
-func (s *Site) workOff(ctx context.Context, from feed.Source, leases fleet.Leases, n int64, pageItems int) (spent time.Duration, err error) {
+func (s *Site) workOff(ctx context.Context, from feed.Source, leases fleet.Leases, n int64,
+	pageItems int,
+) (spent time.Duration, err error) {
 	var handled atomic.Int64
 	all := make(chan struct{})
 	handler := feed.HandlerFunc(func(_ context.Context, b *feed.Batch) error {
@@ -217,7 +221,10 @@ func (s *Site) workOff(ctx context.Context, from feed.Source, leases fleet.Lease
 	})
 	team := &fleet.Fleet{Source: from, Leases: leases, Report: s.Complain}
 	begun := time.Now()
-	i, err := team.Start(ctx, handler, changefeed.Options{Instance: "bench", Start: feed.FromBeginning(), MaxItems: pageItems})
+	i, err := team.Start(ctx, handler, changefeed.Options{
+		Instance: "bench", Start: feed.FromBeginning(),
+		MaxItems: pageItems,
+	})
 	if err != nil {
 		return 0, err
 	}
@@ -259,11 +266,13 @@ func writeToHandler(ctx context.Context, s *Site) (f Figure, err error) {
 			return f, err
 		}
 		medians, tails = append(medians, found.P50), append(tails, found.P99)
-		s.reportProgress("round %d of %d: p50 %.2f ms, p99 %.2f ms of %d writes", n+1, steadyRounds, medians[n], tails[n], found.Written())
+		s.reportProgress("round %d of %d: p50 %.2f ms, p99 %.2f ms of %d writes", n+1, steadyRounds, medians[n],
+			tails[n], found.Written())
 	}
 	f.Unit, f.Value = "ms", median(tails)
 	f.AtMost(5)
-	f.Detail = fmt.Sprintf("99 of 100 changes are with the handler so soon after the write was acknowledged, half of them within %.2f ms; %d writes/s of 1 KB, fsync, 4 leases",
+	f.Detail = fmt.Sprintf("99 of 100 changes are with the handler so soon after the write was acknowledged, half of "+
+		"them within %.2f ms; %d writes/s of 1 KB, fsync, 4 leases",
 		median(medians), steadyRate)
 	return f, nil
 }

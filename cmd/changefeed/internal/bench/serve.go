@@ -50,7 +50,9 @@ func (s *Site) startWired(ctx context.Context, name string, docs int, flags ...s
 }
 
 // wiredOver is wired with a container of several partitions and without throttling.
-func (s *Site) wiredOver(ctx context.Context, name string, partitions, docs int, flags ...string) (t *wired, err error) {
+func (s *Site) wiredOver(ctx context.Context, name string, partitions, docs int, flags ...string) (t *wired,
+	err error,
+) {
 	t = &wired{docs: docs, partitions: partitions, rival: s.Against != ""}
 	own, err := os.Executable()
 	if err != nil {
@@ -73,7 +75,10 @@ func (s *Site) wiredOver(ctx context.Context, name string, partitions, docs int,
 // start starts the server of a build over a new store, and fills the store.
 func (t *wired) start(ctx context.Context, s *Site, binary, name string, flags []string) (*host, error) {
 	// Throttling is off; otherwise the benchmark would measure the throttle.
-	args := append([]string{"serve", "--http", "--listen", "127.0.0.1:0", "--db", filepath.Join(s.dir, name), "--ru", "-1", "-o", "json"}, flags...)
+	args := append([]string{
+		"serve", "--http", "--listen", "127.0.0.1:0", "--db", filepath.Join(s.dir, name), "--ru",
+		"-1", "-o", "json",
+	}, flags...)
 	h, err := startHost(ctx, binary, serveSockets, args...)
 	if err != nil {
 		return nil, err
@@ -157,7 +162,8 @@ func postBatch(w *socket, first, n, status int) error {
 	ops.WriteByte(']')
 	a, err := w.sendAndRead(request{
 		method: "POST", path: benchDocs, kind: "docs", link: benchLink, body: ops.Bytes(),
-		header: jsonHeader + "x-ms-cosmos-is-batch-request: True\r\nx-ms-cosmos-batch-atomic: True\r\nPrefer: return=minimal\r\n" +
+		header: jsonHeader +
+			"x-ms-cosmos-is-batch-request: True\r\nx-ms-cosmos-batch-atomic: True\r\nPrefer: return=minimal\r\n" +
 			"x-ms-documentdb-partitionkey: " + string(key) + "\r\n",
 	})
 	if err != nil {
@@ -166,7 +172,8 @@ func postBatch(w *socket, first, n, status int) error {
 	return a.wantStatus(status)
 }
 
-// measureLoad measures an operation in turns with an echo of as many bytes, or with the same operation on another build.
+// measureLoad measures an operation in turns with an echo of as many bytes, or with the same operation on another
+// build.
 func (t *wired) measureLoad(ctx context.Context, s *Site, f *Figure, op func(*socket) error, echo request) error {
 	own, base := &strain{on: t.served, op: op}, &strain{on: t.base, op: op}
 	rounds := serveRounds
@@ -187,10 +194,12 @@ func (t *wired) measureLoad(ctx context.Context, s *Site, f *Figure, op func(*so
 	if err != nil {
 		return err
 	}
-	f.Detail = fmt.Sprintf("%d keep-alive connections, signed, %d documents of %d bytes, %.0f µs of the server's processor time each; baseline: net/http echoing as many bytes",
+	f.Detail = fmt.Sprintf("%d keep-alive connections, signed, %d documents of %d bytes, %.0f µs of the server's "+
+		"processor time each; baseline: net/http echoing as many bytes",
 		serveSockets, t.docs, docBytes, own.timePerOperation())
 	if t.rival {
-		f.Detail = fmt.Sprintf("%d keep-alive connections, signed, %d documents of %d bytes; processor time of the server each: %.1f µs, of the baseline %.1f µs; baseline: %s",
+		f.Detail = fmt.Sprintf("%d keep-alive connections, signed, %d documents of %d bytes; processor time of the "+
+			"server each: %.1f µs, of the baseline %.1f µs; baseline: %s",
 			serveSockets, t.docs, docBytes, own.timePerOperation(), base.timePerOperation(), s.Against)
 	}
 	return nil
@@ -207,7 +216,9 @@ type strain struct {
 // runSlice loads the server for a while, and returns the operations per second.
 func (l *strain) runSlice(ctx context.Context) (perSecond float64, err error) {
 	before := l.on.processorTime()
-	perSecond, err = crowd(ctx, len(l.on.sockets), serveSlice, func(_ context.Context, i int) error { return l.op(l.on.sockets[i]) })
+	perSecond, err = crowd(ctx, len(l.on.sockets), serveSlice, func(_ context.Context, i int) error {
+		return l.op(l.on.sockets[i])
+	})
 	// The last operations end after the slice, so this counts slightly too few operations. The time per operation is
 	// therefore too high, never too low.
 	l.cpu += l.on.processorTime() - before
@@ -219,7 +230,9 @@ func (l *strain) runSlice(ctx context.Context) (perSecond float64, err error) {
 func (l *strain) timePerOperation() float64 { return float64(l.cpu.Microseconds()) / l.ops }
 
 // served returns a benchmark of an operation on a separate server.
-func served(name string, docs int, least float64, echo func() request, op func(docs int) func(*socket) error, flags ...string) func(context.Context, *Site) (Figure, error) {
+func served(name string, docs int, least float64, echo func() request, op func(docs int) func(*socket) error,
+	flags ...string,
+) func(context.Context, *Site) (Figure, error) {
 	return func(ctx context.Context, s *Site) (f Figure, err error) {
 		f.Unit = "requests/s"
 		t, err := s.startWired(ctx, name, docs, flags...)
@@ -274,10 +287,12 @@ func readOne(docs int) func(*socket) error {
 func queryOne(docs int) func(*socket) error {
 	return func(w *socket) error {
 		n := rand.IntN(docs)
-		body := fmt.Appendf(nil, `{"query":"SELECT * FROM c WHERE c.id = @id","parameters":[{"name":"@id","value":"doc-%d"}]}`, n)
+		body := fmt.Appendf(nil,
+			`{"query":"SELECT * FROM c WHERE c.id = @id","parameters":[{"name":"@id","value":"doc-%d"}]}`, n)
 		a, err := w.sendAndRead(request{
 			method: "POST", path: benchDocs, kind: "docs", link: benchLink, body: body,
-			header: "Content-Type: application/query+json\r\nx-ms-documentdb-isquery: true\r\nx-ms-documentdb-partitionkey: [\"city-" + strconv.Itoa(n/docsPerCity) + "\"]\r\n",
+			header: "Content-Type: application/query+json\r\nx-ms-documentdb-isquery: " +
+				"true\r\nx-ms-documentdb-partitionkey: [\"city-" + strconv.Itoa(n/docsPerCity) + "\"]\r\n",
 		})
 		if err != nil {
 			return err
@@ -287,7 +302,8 @@ func queryOne(docs int) func(*socket) error {
 			Count int `json:"_count"`
 		}
 		if err := json.Unmarshal(a.body, &rows); err != nil || rows.Count != 1 {
-			return fmt.Errorf("query for doc-%d gave %d documents: want 1: %w", n, rows.Count, a.wantStatus(http.StatusOK))
+			return fmt.Errorf("query for doc-%d gave %d documents: want 1: %w", n, rows.Count,
+				a.wantStatus(http.StatusOK))
 		}
 		return a.wantStatus(http.StatusOK)
 	}

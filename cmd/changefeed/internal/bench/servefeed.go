@@ -44,7 +44,9 @@ func serveFeed(ctx context.Context, s *Site) (f Figure, err error) {
 			return f, err
 		}
 	}
-	rounds, base, from := feedPasses, func() (float64, error) { return t.readEcho(page) }, "net/http sending as many bytes"
+	rounds, base, from := feedPasses, func() (float64, error) {
+		return t.readEcho(page)
+	}, "net/http sending as many bytes"
 	if t.rival {
 		rounds, base, from = rivalRounds, func() (float64, error) { return t.readFeed(t.base, &page) }, s.Against
 		for range feedWarmUp {
@@ -54,14 +56,17 @@ func serveFeed(ctx context.Context, s *Site) (f Figure, err error) {
 		}
 	}
 	before := t.served.memoryNow()
-	if err := s.compareInTurns(ctx, &f, rounds, func() (float64, error) { return t.readFeed(t.served, &page) }, base); err != nil {
+	if err := s.compareInTurns(ctx, &f, rounds, func() (float64, error) {
+		return t.readFeed(t.served, &page)
+	}, base); err != nil {
 		return f, err
 	}
 	after := t.served.memoryNow()
 	f.atLeast(100_000)
 	f.OK = f.OK && after <= before*11/10
 	f.Target += ", memory flat"
-	f.Detail = fmt.Sprintf("%d documents of %d bytes in pages of %d, one connection, signed; the server's memory after %d passes to fill its cache: %d MB, after %d more: %d MB; baseline: %s",
+	f.Detail = fmt.Sprintf("%d documents of %d bytes in pages of %d, one connection, signed; the server's memory "+
+		"after %d passes to fill its cache: %d MB, after %d more: %d MB; baseline: %s",
 		feedDocs, docBytes, feedPageItems, feedWarmUp, before>>20, rounds, after>>20, from)
 	return f, nil
 }
@@ -87,7 +92,8 @@ func (t *wired) readFeed(from *host, page *int) (perSecond float64, err error) {
 // readPartition counts the documents in the feed of a partition.
 func readPartition(w *socket, partition int, page *int) (n int, err error) {
 	for etag := ""; ; {
-		a, err := w.sendAndRead(feedRequest(partition, etag, "x-ms-max-item-count: "+strconv.Itoa(feedPageItems)+"\r\n"))
+		a, err := w.sendAndRead(feedRequest(partition, etag,
+			"x-ms-max-item-count: "+strconv.Itoa(feedPageItems)+"\r\n"))
 		if err == nil {
 			err = a.wantStatus(http.StatusOK, http.StatusNotModified)
 		}
@@ -142,7 +148,8 @@ func serveFollow(ctx context.Context, s *Site) (f Figure, err error) {
 	// A wait is negative if the reader gets a document before its writer gets the answer.
 	f.Value = max(waits[len(waits)*99/100], 0)
 	f.AtMost(10)
-	f.Detail = fmt.Sprintf("%d writes at %d a second, none missed, none repeated; half of them within %.2f ms of the acknowledgement", len(waits), followRate, max(waits[len(waits)/2], 0))
+	f.Detail = fmt.Sprintf("%d writes at %d a second, none missed, none repeated; half of them within %.2f ms of the "+
+		"acknowledgement", len(waits), followRate, max(waits[len(waits)/2], 0))
 	return f, nil
 }
 
@@ -154,8 +161,8 @@ type following struct {
 	done       bool // all documents were sent
 }
 
-// runBoth asks for the present position, and then runs the writer and the reader. Each has its own connection, because a
-// connection answers a single request at a time, and the server holds the reader's requests.
+// runBoth asks for the present position, and then runs the writer and the reader. Each has its own connection, because
+// a connection answers a single request at a time, and the server holds the reader's requests.
 func (g *following) runBoth(ctx context.Context) error {
 	a, err := g.t.served.sockets[0].sendAndRead(feedRequest(0, "*", ""))
 	if err == nil {
@@ -274,7 +281,8 @@ func serveStart(ctx context.Context, s *Site) (f Figure, err error) {
 	var waits []float64
 	for range startRounds {
 		begun := time.Now()
-		h, err := startHost(ctx, own, 1, "serve", "--http", "--listen", "127.0.0.1:0", "--db", filepath.Join(s.dir, "serve-start"), "-o", "json")
+		h, err := startHost(ctx, own, 1, "serve", "--http", "--listen", "127.0.0.1:0", "--db",
+			filepath.Join(s.dir, "serve-start"), "-o", "json")
 		if err != nil {
 			return f, err
 		}
@@ -290,6 +298,7 @@ func serveStart(ctx context.Context, s *Site) (f Figure, err error) {
 	slices.Sort(waits)
 	f.Value = waits[len(waits)-1]
 	f.AtMost(100)
-	f.Detail = fmt.Sprintf("from the start of the process to its first answer, the longest of %d on one store; half of them within %.0f ms", startRounds, waits[len(waits)/2])
+	f.Detail = fmt.Sprintf("from the start of the process to its first answer, the longest of %d on one store; half "+
+		"of them within %.0f ms", startRounds, waits[len(waits)/2])
 	return f, nil
 }

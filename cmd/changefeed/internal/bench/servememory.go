@@ -25,7 +25,9 @@ func serveMemory(ctx context.Context, s *Site) (f Figure, err error) {
 	defer func() { err = t.end(err) }()
 	var rates []float64
 	load := func(op func(*socket) error, d time.Duration) error {
-		rate, err := crowd(ctx, serveSockets, d, func(_ context.Context, i int) error { return op(t.served.sockets[i]) })
+		rate, err := crowd(ctx, serveSockets, d, func(_ context.Context, i int) error {
+			return op(t.served.sockets[i])
+		})
 		rates = append(rates, rate)
 		s.reportProgress("%s requests/s; resident %s", amount(rate), t.served.readFootprint())
 		return err
@@ -43,7 +45,8 @@ func serveMemory(ctx context.Context, s *Site) (f Figure, err error) {
 	h := t.served.readFootprint()
 	f.Value = float64(h.peak) / bytesPerMB
 	f.AtMost(memory.Default / bytesPerMB)
-	f.Detail = fmt.Sprintf("the most that was resident with %d documents, under %v of upserts, reads and queries (%s requests/s) and %v of all at once (%s requests/s) by %d connections; at the end %s",
+	f.Detail = fmt.Sprintf("the most that was resident with %d documents, under %v of upserts, reads and queries (%s "+
+		"requests/s) and %v of all at once (%s requests/s) by %d connections; at the end %s",
 		serveDocs, 3*serveSlice, perSecond(rates[:3]), s.Load, perSecond(rates[3:]), serveSockets, h)
 	if f.Value == 0 {
 		f.Detail, f.OK = "this system does not tell the memory of another process", false

@@ -78,7 +78,9 @@ func stuckKey(ctx context.Context, s *Site) (f Figure, err error) {
 	heap := float64(r.heap) / bytesPerMB
 	f.Target += fmt.Sprintf(", ≤ %d MB", stuckHeap>>20)
 	f.OK = f.OK && r.heap <= stuckHeap
-	f.Detail = fmt.Sprintf("%d changes of %d keys with a handler of %v, Concurrency %d, among %d of one key whose handler hangs; baseline: without that key. The backlog adds %.1f MB of live heap at most. When the handler goes on, all changes of the key come once and in order, in %.0f s",
+	f.Detail = fmt.Sprintf("%d changes of %d keys with a handler of %v, Concurrency %d, among %d of one key whose "+
+		"handler hangs; baseline: without that key. The backlog adds %.1f MB of live heap at most. When the handler "+
+		"goes on, all changes of the key come once and in order, in %.0f s",
 		healthyDocs, healthyKeys, healthyTime, healthyAt, stuckDocs, heap, r.took.Seconds())
 	return f, nil
 }
@@ -174,8 +176,8 @@ func (a *aisle) recoverStuckKey(ctx context.Context) (*recovery, error) {
 	return r, err
 }
 
-// releaseStuckKey lets the handler go on when the healthy changes are handled. The work ends some time after the key's last
-// change, so a change that comes twice would be noticed.
+// releaseStuckKey lets the handler go on when the healthy changes are handled. The work ends some time after the key's
+// last change, so a change that comes twice would be noticed.
 func (r *recovery) releaseStuckKey(ctx context.Context, healthy, done <-chan struct{}) {
 	defer close(r.over)
 	select {

@@ -19,7 +19,9 @@ func writeFigures(w io.Writer, all []Figure, width int) error {
 	table, targets := figureTable(all, true, true), true
 	// Widths are counted in runes, because the characters of bars take several bytes.
 	tooWide := func() bool {
-		return width > 0 && slices.ContainsFunc(strings.Split(table, "\n"), func(line string) bool { return utf8.RuneCountInString(line) > width })
+		return width > 0 && slices.ContainsFunc(strings.Split(table, "\n"), func(line string) bool {
+			return utf8.RuneCountInString(line) > width
+		})
 	}
 	if tooWide() {
 		table = figureTable(all, false, true)

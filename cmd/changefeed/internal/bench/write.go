@@ -31,7 +31,8 @@ const (
 // prose is the text of the documents. The text consists of words, so prose compresses about as well as the documents
 // that people store. Random bytes would cost the engine more, and zeros nothing.
 var prose = sync.OnceValue(func() string {
-	const syllables = "ba be bi bo bu da de di do du ka ke ki ko ku la le li lo lu ma me mi mo mu na ne ni no nu ra re ri ro ru sa se si so su ta te ti to tu"
+	const syllables = "ba be bi bo bu da de di do du ka ke ki ko ku la le li lo lu ma me mi mo mu na ne ni no nu ra " +
+		"re ri ro ru sa se si so su ta te ti to tu"
 	rng := rand.New(rand.NewPCG(1, 2))
 	parts := strings.Fields(syllables)
 	var words []string
@@ -144,7 +145,8 @@ func durableOverwrite(ctx context.Context, s *Site) (f Figure, err error) {
 	f.Value = value
 	f.Against(baseline)
 	f.ratioOf(0.55)
-	f.Detail = fmt.Sprintf("%d writers, %d documents of %d bytes in the store, each write acknowledged after fsync; baseline: the same bytes in a plain file, one fsync for all that wait",
+	f.Detail = fmt.Sprintf("%d writers, %d documents of %d bytes in the store, each write acknowledged after fsync; "+
+		"baseline: the same bytes in a plain file, one fsync for all that wait",
 		writers, overwriteDocs, docBytes)
 	return f, nil
 }

@@ -43,11 +43,21 @@ type kind struct {
 var kinds = []kind{
 	{"embedded", "embedded:DIR", "NATS JetStream in this process, with its files in a directory", openEmbedded},
 	{"nats", "nats://HOST:PORT", "NATS JetStream; several servers of a cluster are separated by commas", openNATS},
-	{"https", "https://HOST/PATH", "CloudEvents by POST, signed with $" + SecretVariable + " if that is set", openWebhook},
+	{
+		"https", "https://HOST/PATH", "CloudEvents by POST, signed with $" + SecretVariable + " if that is set",
+		openWebhook,
+	},
 	{"http", "", "", openWebhook},
-	{"servicebus", "servicebus:NAMESPACE/ENTITY", "Azure Service Bus, a queue or topic with sessions and duplicate detection; this machine's identity, or $SERVICEBUS_CONNECTION_STRING", openServiceBus},
+	{
+		"servicebus", "servicebus:NAMESPACE/ENTITY",
+		"Azure Service Bus, a queue or topic with sessions and duplicate detection; this machine's identity, or " +
+			"$SERVICEBUS_CONNECTION_STRING", openServiceBus,
+	},
 	{"kafka", "kafka:HOST:PORT/TOPIC", "Kafka; several brokers are separated by commas", openKafka},
-	{"amqp", "amqp://USER@HOST/VHOST?exchange=NAME", "RabbitMQ, which does not drop duplicates; or ?queue=NAME", openRabbit},
+	{
+		"amqp", "amqp://USER@HOST/VHOST?exchange=NAME", "RabbitMQ, which does not drop duplicates; or ?queue=NAME",
+		openRabbit,
+	},
 	{"amqps", "", "", openRabbit},
 }
 
@@ -76,7 +86,10 @@ func Open(ctx context.Context, flag, address string, s Settings) (Publisher, err
 		return nil, usage.Flag(flag, address, strings.Join(forms, ", "))
 	}
 	if kinds[i].open == nil {
-		return nil, usage.Error{Err: fmt.Errorf("--%s is %s: this changefeed is built without the client for it: want one that is built with it (go install -tags brokers github.com/millrace/changefeed/cmd/changefeed@latest)", flag, address)}
+		return nil,
+			usage.Error{Err: fmt.Errorf("--%s is %s: this changefeed is built without the client for it: want one "+
+				"that is built with it (go install -tags brokers github.com/millrace/changefeed/cmd/changefeed@latest)",
+				flag, address)}
 	}
 	p, err := kinds[i].open(ctx, address, s)
 	if err != nil {

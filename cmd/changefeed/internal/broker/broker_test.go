@@ -24,11 +24,16 @@ func TestAWebhookIsSignedWithTheSecretOfTheEnvironment(t *testing.T) {
 		}))
 		defer s.Close()
 		var warned []string
-		p, err := Open(t.Context(), "to", s.URL+"/events", Settings{Warn: func(text string) { warned = append(warned, text) }})
+		p, err := Open(t.Context(), "to", s.URL+"/events", Settings{Warn: func(text string) {
+			warned = append(warned, text)
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, err := p.Publish(t.Context(), []outbox.Message{{ID: "1", Key: "k", Action: "a", Source: "/s", Data: []byte(`{"a":1}`)}})
+		n, err := p.Publish(t.Context(), []outbox.Message{{
+			ID: "1", Key: "k", Action: "a", Source: "/s",
+			Data: []byte(`{"a":1}`),
+		}})
 		if n != 1 || err != nil || wrong != nil || got.ID != "1" || string(got.Data) != `{"a":1}` {
 			t.Errorf("secret %q: %d accepted, %v; the receiver has %+v, %v", secret, n, err, got, wrong)
 		}

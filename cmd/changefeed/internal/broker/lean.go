@@ -12,4 +12,5 @@ import (
 var openServiceBus, openKafka, openRabbit opener
 
 // ConsumeServiceBus is nil in this build, in which [Open] refuses the addresses of Service Bus.
-var ConsumeServiceBus func(ctx context.Context, address, subscription string, handle func(context.Context, outbox.Message) error) error
+var ConsumeServiceBus func(ctx context.Context, address, subscription string,
+	handle func(context.Context, outbox.Message) error) error

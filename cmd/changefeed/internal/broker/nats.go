@@ -8,7 +8,8 @@ import (
 )
 
 func openEmbedded(ctx context.Context, address string, s Settings) (Publisher, error) {
-	return natspub.Embedded(ctx, strings.TrimPrefix(address, "embedded:"), natspub.Options{SyncEvery: s.SyncEvery, Listen: s.Listen})
+	return natspub.Embedded(ctx, strings.TrimPrefix(address, "embedded:"),
+		natspub.Options{SyncEvery: s.SyncEvery, Listen: s.Listen})
 }
 
 func openNATS(ctx context.Context, address string, _ Settings) (Publisher, error) {

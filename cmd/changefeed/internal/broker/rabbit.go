@@ -15,7 +15,8 @@ import (
 func openRabbit(_ context.Context, address string, _ Settings) (Publisher, error) {
 	at, err := url.Parse(address)
 	if err != nil {
-		return nil, errors.New("want amqp://USER:PASSWORD@HOST/VHOST?exchange=NAME") // url's error contains the password
+		// url's error contains the password
+		return nil, errors.New("want amqp://USER:PASSWORD@HOST/VHOST?exchange=NAME")
 	}
 	q := at.Query()
 	exchange, queue := q.Get("exchange"), q.Get("queue")

@@ -40,14 +40,17 @@ func openServiceBus(ctx context.Context, address string, s Settings) (Publisher,
 func parseServiceBus(address string) (namespace, entity string, err error) {
 	namespace, entity, _ = strings.Cut(strings.TrimPrefix(address, "servicebus:"), "/")
 	if namespace == "" || entity == "" {
-		return "", "", errors.New("want servicebus:NAMESPACE/ENTITY, as in servicebus:shop.servicebus.windows.net/contacts")
+		return "", "",
+			errors.New("want servicebus:NAMESPACE/ENTITY, as in servicebus:shop.servicebus.windows.net/contacts")
 	}
 	return namespace, entity, nil
 }
 
 // ConsumeServiceBus passes the events of a queue, or of a subscription of a topic, to a function, as
 // [servicebuspub.Consumer] does.
-func ConsumeServiceBus(ctx context.Context, address, subscription string, handle func(context.Context, outbox.Message) error) error {
+func ConsumeServiceBus(ctx context.Context, address, subscription string,
+	handle func(context.Context, outbox.Message) error,
+) error {
 	client, entity, err := clientOfServiceBus(address)
 	if err != nil {
 		return err

@@ -37,7 +37,8 @@ func Play(ctx context.Context, dir string, length time.Duration, out io.Writer, 
 	}
 	d.writeJudgement(found)
 	if kept {
-		d.screen.writeEvent("the store is kept: changefeed leases --db %s, changefeed tail --db %s --container orders", dir, dir)
+		d.screen.writeEvent("the store is kept: changefeed leases --db %s, changefeed tail --db %s --container orders",
+			dir, dir)
 	}
 	return found, nil
 }
@@ -108,7 +109,8 @@ func (d *performance) playAndJudge(ctx context.Context, dir string) (found Findi
 	j := d.ledger.Judge()
 	found = Findings{
 		Written: j.Written(), Handled: j.Handled, Lost: j.Lost, OutOfOrder: j.OutOfOrder,
-		Duplicates: j.Duplicates, DuplicatesPlannedMoves: j.Planned, RebalanceRounds: d.rounds, LatencyMS: latency{j.P50, j.P99}, ledger: j,
+		Duplicates: j.Duplicates, DuplicatesPlannedMoves: j.Planned, RebalanceRounds: d.rounds,
+		LatencyMS: latency{j.P50, j.P99}, ledger: j,
 	}
 	if d.takeover != nil {
 		found.TakeoverMS = new(d.takeover.Milliseconds())
@@ -146,7 +148,9 @@ func (d *performance) startInstance(ctx context.Context, name string) error {
 		Instance: name, Start: feed.FromBeginning(),
 		Acquire: acquireEvery, Renew: renewEvery, Expiration: expiration, Drain: drainTime, Poll: pollEvery,
 		Hooks: changefeed.Hooks{
-			Acquired: func(_ context.Context, lease feed.Lease) { d.screen.writeAside("%s works on %s", name, lease.Token) },
+			Acquired: func(_ context.Context, lease feed.Lease) {
+				d.screen.writeAside("%s works on %s", name, lease.Token)
+			},
 			Released: func(_ context.Context, lease feed.Lease, why feed.Reason) {
 				switch why {
 				case feed.ReasonGiven:
@@ -182,28 +186,40 @@ func (d *performance) writeJudgement(f Findings) {
 		if bad {
 			style = alarming
 		}
-		return line{{fmt.Sprintf("  %-18s", name), plain}, {fmt.Sprintf("%10s", value), style}, {"  ", plain}, {fmt.Sprintf(why, args...), dim}}
+		return line{
+			{fmt.Sprintf("  %-18s", name), plain},
+			{fmt.Sprintf("%10s", value), style},
+			{"  ", plain},
+			{fmt.Sprintf(why, args...), dim},
+		}
 	}
 	ms := func(x float64) string {
 		return time.Duration(x * float64(time.Millisecond)).Round(100 * time.Microsecond).String()
 	}
 	lines := []line{
 		{},
-		{{fmt.Sprintf("%d writes were acknowledged, %d transactions among them", f.Written, f.ledger.Transactions), bold}},
+		{{
+			fmt.Sprintf("%d writes were acknowledged, %d transactions among them", f.Written, f.ledger.Transactions),
+			bold,
+		}},
 		row("inserts", false, fmt.Sprint(f.ledger.Inserts), "documents that were new"),
 		row("overwrites", false, fmt.Sprint(f.ledger.Overwrites), "documents that were there already"),
 		row("handled", false, fmt.Sprint(f.Handled), "versions; the others were overwritten before somebody looked"),
 		row("lost", f.Lost > 0, fmt.Sprint(f.Lost), "every insert has arrived, and the last version of every document"),
 		row("out of order", f.OutOfOrder > 0, fmt.Sprint(f.OutOfOrder), "never an older version after a newer one"),
 		row("handled again", f.DuplicatesPlannedMoves > 0, fmt.Sprint(f.Duplicates),
-			"%d because of the kill, %d because of planned moves", f.Duplicates-f.DuplicatesPlannedMoves, f.DuplicatesPlannedMoves),
-		row("latency", false, ms(f.LatencyMS.P50), "from the acknowledgement to the handler; 99 of 100 within %s", ms(f.LatencyMS.P99)),
+			"%d because of the kill, %d because of planned moves", f.Duplicates-f.DuplicatesPlannedMoves,
+			f.DuplicatesPlannedMoves),
+		row("latency", false, ms(f.LatencyMS.P50), "from the acknowledgement to the handler; 99 of 100 within %s",
+			ms(f.LatencyMS.P99)),
 	}
 	if f.RebalanceRounds != nil {
-		lines = append(lines, row("rebalance", false, fmt.Sprint(*f.RebalanceRounds), "acquire rounds of %v until the newcomer had its share", acquireEvery))
+		lines = append(lines, row("rebalance", false, fmt.Sprint(*f.RebalanceRounds),
+			"acquire rounds of %v until the newcomer had its share", acquireEvery))
 	}
 	if f.TakeoverMS != nil {
-		lines = append(lines, row("takeover", false, ms(float64(*f.TakeoverMS)), "from the kill until others had its leases, which expire after %v", expiration))
+		lines = append(lines, row("takeover", false, ms(float64(*f.TakeoverMS)),
+			"from the kill until others had its leases, which expire after %v", expiration))
 	}
 	d.screen.write(append(lines, line{})...)
 }

@@ -52,7 +52,10 @@ func TestTheBoardShowsEachInstance(t *testing.T) {
 	for _, l := range b.layOut(b.rows(lags), lags) {
 		l.render(&out, false, 0)
 	}
-	for _, want := range []string{"lag 10", "host-1     working       1       7", "host-2     killed        1       3", "▕" + strings.Repeat("1", 31) + "▕" + strings.Repeat("?", 31) + "▏"} {
+	for _, want := range []string{
+		"lag 10", "host-1     working       1       7", "host-2     killed        1       3",
+		"▕" + strings.Repeat("1", 31) + "▕" + strings.Repeat("?", 31) + "▏",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
@@ -108,7 +111,8 @@ func TestTheDemoFitsItsTerminal(t *testing.T) {
 			t.Errorf("at %d columns figures are cut off:\n%s", width, got)
 		}
 		d.writeJudgement(Findings{TakeoverMS: new(int64(2100)), RebalanceRounds: new(1)})
-		d.screen.writeEvent("the store is kept: changefeed leases --db %s, changefeed tail --db %[1]s --container orders", "/a/directory/that/is/rather/long")
+		d.screen.writeEvent("the store is kept: changefeed leases --db %s, changefeed tail --db %[1]s "+
+			"--container orders", "/a/directory/that/is/rather/long")
 		text := regexp.MustCompile(`\x1b\[\d*[AJ]`).ReplaceAllString(out.String(), "")
 		if got := widest(text); got >= width {
 			t.Errorf("at %d columns a line has %d:\n%s", width, got, text)
@@ -119,7 +123,9 @@ func TestTheDemoFitsItsTerminal(t *testing.T) {
 func TestATerminalThatIsResizedIsDrawnAnew(t *testing.T) {
 	var out bytes.Buffer
 	width := 80
-	s := &screen{w: &out, Terminal: terminal.Terminal{Width: func() int { return width }, InPlace: true}, begun: time.Now()}
+	s := &screen{w: &out, Terminal: terminal.Terminal{Width: func() int {
+		return width
+	}, InPlace: true}, begun: time.Now()}
 	s.writeEvent("hello")
 	s.replaceTable([]line{{{"a table", bold}}})
 	out.Reset()

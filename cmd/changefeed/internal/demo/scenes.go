@@ -113,7 +113,8 @@ func (d *performance) killInstance(ctx context.Context) error {
 			held = append(held, record.Token)
 		}
 	}
-	d.screen.writeEvent("killing %s without a goodbye, with %s in its hands", victim, terminal.Count(len(held), "lease"))
+	d.screen.writeEvent("killing %s without a goodbye, with %s in its hands", victim,
+		terminal.Count(len(held), "lease"))
 	// The ledger records the kill first, so a batch that the victim finishes from now on counts as failed, and comes
 	// again on another instance.
 	d.ledger.Kill(victim, held)
@@ -160,7 +161,8 @@ func (d *performance) splitFirstRange(ctx context.Context) error {
 	for _, c := range children {
 		ranges = append(ranges, c.Range.String())
 	}
-	d.screen.writeEvent("%s have leases of their own after %v", strings.Join(ranges, " and "), took.Round(time.Millisecond))
+	d.screen.writeEvent("%s have leases of their own after %v", strings.Join(ranges, " and "),
+		took.Round(time.Millisecond))
 	return nil
 }
 
@@ -178,8 +180,8 @@ func (d *performance) waitUntilHandled(ctx context.Context) error {
 	return nil
 }
 
-// auditAfterStop stops all instances gracefully and starts a new instance. The new instance should receive no changes, because
-// all positions should be stored.
+// auditAfterStop stops all instances gracefully and starts a new instance. The new instance should receive no changes,
+// because all positions should be stored.
 func (d *performance) auditAfterStop(ctx context.Context) error {
 	d.screen.writeEvent("all instances stop, and another one looks whether anything comes again")
 	if err := d.fleet.Stop(); err != nil {

@@ -109,8 +109,8 @@ func (s *screen) replaceTable(table []line) {
 	s.print(b.String())
 }
 
-// clearTable removes the table. If the terminal's width has changed since the table was drawn, clear removes everything,
-// because the number of lines of the table is unknown.
+// clearTable removes the table. If the terminal's width has changed since the table was drawn, clear removes
+// everything, because the number of lines of the table is unknown.
 func (s *screen) clearTable(b *strings.Builder) {
 	if s.drawn > 0 && s.at != s.Width() {
 		b.WriteString("\x1b[H\x1b[2J" + strings.Join(s.events, ""))

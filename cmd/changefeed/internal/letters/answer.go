@@ -94,7 +94,8 @@ func (a Answer) releaseLine(key, cause string) string {
 	case a.Result == isNothing:
 		return key + ": nothing to do: it is not held"
 	case a.Result == isFailed && a.Handled > 0:
-		return fmt.Sprintf("%s is held still: %s handled, then one has failed: %s%s", key, areHeld(a.Handled), cause, a.heldLine())
+		return fmt.Sprintf("%s is held still: %s handled, then one has failed: %s%s", key, areHeld(a.Handled), cause,
+			a.heldLine())
 	case a.Result == isFailed:
 		return key + " is held still: a held letter has failed: " + cause + a.heldLine()
 	case a.Handled > 0:
@@ -168,7 +169,11 @@ func (r *Report) End() error {
 		}
 	}
 	var bad []string
-	for _, one := range []struct{ result, text string }{{isFailed, "failed again"}, {isUnserved, isUnserved}, {isUnasked, isUnasked}} {
+	for _, one := range []struct{ result, text string }{
+		{isFailed, "failed again"},
+		{isUnserved, isUnserved},
+		{isUnasked, isUnasked},
+	} {
 		if n := r.results[one.result]; n > 0 {
 			bad = append(bad, fmt.Sprintf("%d %s", n, one.text))
 		}
@@ -188,12 +193,19 @@ func (r *Report) summary() error {
 	if r.followed > 0 {
 		followed = fmt.Sprintf(" (with %s)", terminal.Count(r.followed, "held letter"))
 	}
-	_, err := fmt.Fprintf(r.w, "%s %d%s, failed again %d, not served %d, nothing to do %d\n", r.done, n[isHandled], followed, n[isFailed], n[isUnserved], n[isNothing])
+	_, err := fmt.Fprintf(r.w, "%s %d%s, failed again %d, not served %d, nothing to do %d\n", r.done, n[isHandled],
+		followed, n[isFailed], n[isUnserved], n[isNothing])
 	if err == nil && r.all == 0 && r.thing == "letter" {
-		_, err = fmt.Fprintln(r.w, "there is no letter to retry; what is held behind a letter that was dropped needs changefeed dlq release --key KEY")
+		_,
+			err = fmt.Fprintln(r.w,
+			"there is no letter to retry; what is held behind a letter that was dropped needs changefeed dlq release "+
+				"--key KEY")
 	}
 	if err == nil && n[isUnasked] > 0 {
-		_, err = fmt.Fprintf(r.w, "not asked %d: their leases did not serve %d in a row, so nobody seems to work on these now\n", n[isUnasked], maxUnserved)
+		_,
+			err = fmt.Fprintf(r.w,
+			"not asked %d: their leases did not serve %d in a row, so nobody seems to work on these now\n",
+			n[isUnasked], maxUnserved)
 	}
 	return err
 }

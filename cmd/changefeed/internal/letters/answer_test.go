@@ -105,7 +105,8 @@ func TestAReportOfWhatIsDoneIsNoError(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := r.End(); err != nil || !strings.HasSuffix(b.String(), "handled 1, failed again 0, not served 0, nothing to do 1\n") {
+	if err := r.End(); err != nil || !strings.HasSuffix(b.String(),
+		"handled 1, failed again 0, not served 0, nothing to do 1\n") {
 		t.Errorf("got %v and\n%s", err, b.String())
 	}
 }
@@ -118,11 +119,31 @@ func TestALineSaysHowFarAnAnswerHasCome(t *testing.T) {
 		err     error
 		want    string
 	}{
-		{"1.0", deadletters.Outcome{Result: deadletters.ResultFailed, Cause: "odd", Handled: 1, Held: 1}, nil, `1.0 of ["a"] is handled; then a held letter has failed: odd; 1 held letter is left`},
-		{"1.0", deadletters.Outcome{Result: deadletters.ResultFailed, Cause: "odd", Handled: 1}, nil, `1.0 of ["a"] is handled; then a held letter has failed: odd`},
-		{"", deadletters.Outcome{Result: deadletters.ResultFailed, Cause: "odd"}, nil, `["a"] is held still: a held letter has failed: odd`},
+		{
+			"1.0",
+			deadletters.Outcome{Result: deadletters.ResultFailed, Cause: "odd", Handled: 1, Held: 1},
+			nil,
+			`1.0 of ["a"] is handled; then a held letter has failed: odd; 1 held letter is left`,
+		},
+		{
+			"1.0",
+			deadletters.Outcome{Result: deadletters.ResultFailed, Cause: "odd", Handled: 1},
+			nil,
+			`1.0 of ["a"] is handled; then a held letter has failed: odd`,
+		},
+		{
+			"",
+			deadletters.Outcome{Result: deadletters.ResultFailed, Cause: "odd"},
+			nil,
+			`["a"] is held still: a held letter has failed: odd`,
+		},
 		{"", deadletters.Outcome{Result: deadletters.ResultHandled}, nil, `["a"] is released`},
-		{"1.0", deadletters.Outcome{}, errors.New("connection refused"), `1.0 of ["a"]: not served: connection refused`},
+		{
+			"1.0",
+			deadletters.Outcome{},
+			errors.New("connection refused"),
+			`1.0 of ["a"]: not served: connection refused`,
+		},
 	} {
 		a := Answer{ID: tt.id, short: tt.id, Key: json.RawMessage(feed.Key("a"))}
 		if a.setOutcome(tt.outcome, tt.err); a.String() != tt.want {

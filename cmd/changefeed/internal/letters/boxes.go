@@ -77,7 +77,9 @@ func (q Query) describePlace(c *place.Container, sources []string) (string, erro
 	case len(sources) < 2:
 		return c.Address.Name(), nil
 	case q.Sole:
-		return "", usage.Error{Err: fmt.Errorf("--name is %s: units of this name have letters of %s here: want --source with the address of one", q.Name, reads)}
+		return "",
+			usage.Error{Err: fmt.Errorf("--name is %s: units of this name have letters of %s here: want --source "+
+				"with the address of one", q.Name, reads)}
 	}
 	return c.Address.Name() + " of " + reads, nil
 }

@@ -19,7 +19,8 @@ func TestLettersOfSeveralUnitsAreNotChangedAtOnce(t *testing.T) {
 	if from, err := changing.describePlace(c, two[:1]); err != nil || from != "shop/letters" {
 		t.Errorf("letters of one: %q, %v", from, err)
 	}
-	if from, err := reading.describePlace(c, two); err != nil || from != "shop/letters of shop/bills and of shop/orders" {
+	if from, err := reading.describePlace(c, two); err != nil ||
+		from != "shop/letters of shop/bills and of shop/orders" {
 		t.Errorf("letters that are read: %q, %v", from, err)
 	}
 }

@@ -14,7 +14,8 @@ import (
 const (
 	hashSize  = 32 // digits of the hash in an ID
 	shortHash = 8  // digits of the hash in a table, if they identify its letters
-	leastHash = 4  // digits of the hash on a command line: fewer could be the index of a change in the IDs of other units
+	// digits of the hash on a command line: fewer could be the index of a change in the IDs of other units
+	leastHash = 4
 )
 
 // hashOf returns the hash in an ID. The IDs of units that read all versions and deletes have no hash, and are never
@@ -38,7 +39,8 @@ func shortIDs(ids []string) map[string]string {
 		}
 		lsn := len(id) - len(hash)
 		size := lsn + shortHash
-		for _, next := range sorted[max(i-1, 0):min(i+2, len(sorted))] { // its neighbours have the longest common beginning
+		// its neighbours have the longest common beginning
+		for _, next := range sorted[max(i-1, 0):min(i+2, len(sorted))] {
 			if next != id {
 				size = max(size, shared(id, next)+1)
 			}
@@ -84,10 +86,12 @@ func (f finds) checkArgument(arguments []string, unit string) error {
 	for _, argument := range arguments {
 		switch found := f[argument]; len(found) {
 		case 0:
-			return fmt.Errorf("ID is %s: unit %q has no such letter here: want one that changefeed dlq list shows", argument, unit)
+			return fmt.Errorf("ID is %s: unit %q has no such letter here: want one that changefeed dlq list shows",
+				argument, unit)
 		case 1:
 		default:
-			return usage.Error{Err: fmt.Errorf("ID is %s: several letters begin so, among them %s and %s: want more of it", argument, found[0], found[1])}
+			return usage.Error{Err: fmt.Errorf("ID is %s: several letters begin so, among them %s and %s: want "+
+				"more of it", argument, found[0], found[1])}
 		}
 	}
 	return nil

@@ -24,8 +24,14 @@ func TestATableHasShortIDsThatDiffer(t *testing.T) {
 		want map[string]string
 	}{
 		{nil, map[string]string{}},
-		{[]string{paris, rome, "12.0", paris}, map[string]string{paris: "4711.df8cf802", rome: "4712.df8cf802", "12.0": "12.0"}},
-		{[]string{similar, similar, rome, paris, paris}, map[string]string{paris: paris[:18], similar: similar[:18], rome: "4712.df8cf802"}},
+		{[]string{paris, rome, "12.0", paris}, map[string]string{
+			paris: "4711.df8cf802", rome: "4712.df8cf802",
+			"12.0": "12.0",
+		}},
+		{[]string{similar, similar, rome, paris, paris}, map[string]string{
+			paris: paris[:18], similar: similar[:18],
+			rome: "4712.df8cf802",
+		}},
 		{[]string{"4711.1", paris}, map[string]string{"4711.1": "4711.1", paris: "4711.df8cf802"}},
 	} {
 		if got := shortIDs(tt.ids); !maps.Equal(got, tt.want) {

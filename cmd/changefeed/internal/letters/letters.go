@@ -35,7 +35,8 @@ func Parse(text string) (Place, error) {
 		return Place{Address: at}, nil
 	}
 	if _, err := os.Stat(text); err != nil {
-		return Place{}, fmt.Errorf("FILE is %s: %w; or want an address, %s", text, errors.Unwrap(err), place.AddressForms)
+		return Place{}, fmt.Errorf("FILE is %s: %w; or want an address, %s", text, errors.Unwrap(err),
+			place.AddressForms)
 	}
 	return Place{File: text}, nil
 }
@@ -70,8 +71,8 @@ func (q Query) Read(ctx context.Context, o *place.Opener, at Place) (from string
 	return from, q.orUnknown(ctx, o, at.Address, q.filterMeant(boxes.Letters(ctx, q.Key))), nil
 }
 
-// orUnknown is the error for an unknown unit after letters that turn out to be none. The letters of a key, or of IDs, say
-// nothing about the name.
+// orUnknown is the error for an unknown unit after letters that turn out to be none. The letters of a key, or of IDs,
+// say nothing about the name.
 func (q Query) orUnknown(ctx context.Context, o *place.Opener, at place.Address, letters Seq) Seq {
 	if q.Key != "" || len(q.IDs) > 0 {
 		return letters
@@ -110,13 +111,14 @@ func (q Query) checkName(ctx context.Context, o *place.Opener, at place.Address)
 	return nil // also if units of this name read several containers
 }
 
-// filterMeant yields the selected letters. among yields them immediately, because a box may contain more letters than fit
-// in memory. So among can report missing IDs only at the end.
+// filterMeant yields the selected letters. among yields them immediately, because a box may contain more letters than
+// fit in memory. So among can report missing IDs only at the end.
 func (q Query) filterMeant(letters Seq) Seq {
 	return func(yield func(feed.DeadLetter, error) bool) {
 		found := finds{}
 		for l, err := range letters {
-			if err == nil && (q.Key != "" && l.Change.PartitionKey != q.Key || len(q.IDs) > 0 && !found.noteLetter(q.IDs, l.ID)) {
+			if err == nil && (q.Key != "" && l.Change.PartitionKey != q.Key ||
+				len(q.IDs) > 0 && !found.noteLetter(q.IDs, l.ID)) {
 				continue
 			}
 			if !yield(l, err) || err != nil {
@@ -151,7 +153,9 @@ func (q Query) gatherNamed(letters Seq) ([]feed.DeadLetter, error) {
 	first := map[string]feed.PartitionKey{}
 	for _, l := range all {
 		if other, twice := first[l.ID]; twice {
-			return nil, usage.Error{Err: fmt.Errorf("ID is %s: letters of several keys have it, among them %s and %s: want --key", l.ID, other, l.Change.PartitionKey)}
+			return nil,
+				usage.Error{Err: fmt.Errorf("ID is %s: letters of several keys have it, among them %s and %s: "+
+					"want --key", l.ID, other, l.Change.PartitionKey)}
 		}
 		first[l.ID] = l.Change.PartitionKey
 	}
@@ -182,8 +186,8 @@ func (q Query) Drop(ctx context.Context, o *place.Opener, at Place, warn func(te
 	return q.dropLetters(ctx, b, warn)
 }
 
-// dropLetters looks up all letters before removing the first. A box has no transactions: if a removal fails half-way, the
-// remaining letters stay. If held letters of a key are removed, the key stays held, and no letter names the key any
+// dropLetters looks up all letters before removing the first. A box has no transactions: if a removal fails half-way,
+// the remaining letters stay. If held letters of a key are removed, the key stays held, and no letter names the key any
 // more; drop calls warn about this.
 func (q Query) dropLetters(ctx context.Context, b box, warn func(text string)) (int, error) {
 	doomed, err := q.gatherNamed(q.filterMeant(b.Letters(ctx, q.Key)))
@@ -195,8 +199,11 @@ func (q Query) dropLetters(ctx context.Context, b box, warn func(text string)) (
 			return 0, err
 		}
 	}
-	if i := slices.IndexFunc(doomed, func(l feed.DeadLetter) bool { return l.Disposition == feed.DispositionHeld }); i >= 0 {
-		warn(fmt.Sprintf("a letter of %s was held: the key stays held until changefeed dlq release --key", doomed[i].Change.PartitionKey))
+	if i := slices.IndexFunc(doomed, func(l feed.DeadLetter) bool {
+		return l.Disposition == feed.DispositionHeld
+	}); i >= 0 {
+		warn(fmt.Sprintf("a letter of %s was held: the key stays held until changefeed dlq release --key",
+			doomed[i].Change.PartitionKey))
 	}
 	return len(doomed), nil
 }

@@ -21,10 +21,12 @@ import (
 func letter(id, city string, lsn int64, d feed.Disposition) feed.DeadLetter {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return feed.DeadLetter{
-		ID: id, Disposition: d, Cause: "no such \x1b[31maddress", Attempts: 5, Instance: "one", Lease: "-1F", Range: feed.Range{Max: "1F"},
+		ID: id, Disposition: d, Cause: "no such \x1b[31maddress", Attempts: 5, Instance: "one", Lease: "-1F",
+		Range:  feed.Range{Max: "1F"},
 		Failed: at, Parked: at.Add(time.Minute),
 		Change: feed.Change{
-			ID: "order-" + id, PartitionKey: feed.Key(city), LSN: lsn, Time: at, ETag: `"0f"`, Body: json.RawMessage(`{"id":"order-` + id + `"}`),
+			ID: "order-" + id, PartitionKey: feed.Key(city), LSN: lsn, Time: at, ETag: `"0f"`,
+			Body: json.RawMessage(`{"id":"order-` + id + `"}`),
 		},
 	}
 }
@@ -76,10 +78,12 @@ func TestAnArgumentIsAnAddressOrAFileThatIsThere(t *testing.T) {
 	if err != nil || at.File != "" || at.Address.Container != "letters" {
 		t.Errorf("an address: %v, %v", at, err)
 	}
-	if _, err = Parse("docstore:d"); !errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), `ADDRESS is "docstore:d"`) {
+	if _, err = Parse("docstore:d"); !errors.As(err, new(usage.Error)) ||
+		!strings.HasPrefix(err.Error(), `ADDRESS is "docstore:d"`) {
 		t.Errorf("a wrong address: %v", err)
 	}
-	if _, err = Parse("nothing.ndjson"); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "FILE is nothing.ndjson") {
+	if _, err = Parse("nothing.ndjson"); !errors.Is(err, os.ErrNotExist) ||
+		!strings.HasPrefix(err.Error(), "FILE is nothing.ndjson") {
 		t.Errorf("no file: %v", err)
 	}
 }
@@ -92,10 +96,15 @@ func TestAQueryMeansLettersOfAUnitAKeyOrIDs(t *testing.T) {
 	}{
 		{Query{}, "", ""},
 		{Query{Name: "mailer"}, `12.0 ["London"], 13.0 ["London"], 12.0 ["Paris"]`, ""},
-		{Query{Name: "mailer", Source: "cosmos:shop/orders"}, `12.0 ["London"], 13.0 ["London"], 12.0 ["Paris"]`, ""}, // a file has those of a name
+		// a file has those of a name
+		{Query{Name: "mailer", Source: "cosmos:shop/orders"}, `12.0 ["London"], 13.0 ["London"], 12.0 ["Paris"]`, ""},
 		{Query{Name: "mailer", Key: feed.Key("Paris")}, `12.0 ["Paris"]`, ""},
 		{Query{Name: "mailer", IDs: []string{"12.0"}}, `12.0 ["London"], 12.0 ["Paris"]`, ""},
-		{Query{Name: "mailer", IDs: []string{"14.0", "13.0"}}, `13.0 ["London"]`, `ID is 14.0: unit "mailer" has no such letter here`},
+		{
+			Query{Name: "mailer", IDs: []string{"14.0", "13.0"}},
+			`13.0 ["London"]`,
+			`ID is 14.0: unit "mailer" has no such letter here`,
+		},
 		{Query{Name: "mailer", Key: feed.Key("Paris"), IDs: []string{"13.0"}}, "", `ID is 13.0`},
 	} {
 		got, err := listed(t, tt.query, at)
@@ -123,7 +132,8 @@ func TestAllLettersThatAreNamedAreDroppedOrNone(t *testing.T) {
 		tt.query.Name = "mailer"
 		var warned []string
 		n, err := tt.query.Drop(t.Context(), nil, at, func(text string) { warned = append(warned, text) })
-		if want := tt.n > 0 && tt.query.Key == "" && tt.query.IDs != nil; (len(warned) == 1) != want || want && !strings.Contains(warned[0], `["London"] was held`) {
+		if want := tt.n > 0 && tt.query.Key == "" && tt.query.IDs != nil; (len(warned) == 1) != want ||
+			want && !strings.Contains(warned[0], `["London"] was held`) {
 			t.Errorf("%+v: warned %q; want that the key of a held letter stays held", tt.query, warned)
 		}
 		if n != tt.n || (err == nil) != (tt.err == "") || err != nil && !strings.HasPrefix(err.Error(), tt.err) {
@@ -141,7 +151,8 @@ func TestAFileOfLettersIsChangedByOneProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (Query{Name: "mailer"}).Drop(t.Context(), nil, at, nil); !errors.Is(err, deadletters.ErrInUse) || !strings.Contains(err.Error(), "stop that first") {
+	if _, err := (Query{Name: "mailer"}).Drop(t.Context(), nil, at, nil); !errors.Is(err, deadletters.ErrInUse) ||
+		!strings.Contains(err.Error(), "stop that first") {
 		t.Errorf("got %v, want that it is in use", err)
 	}
 	if err := b.Close(); err != nil {
@@ -155,7 +166,9 @@ func TestAFileOfLettersIsChangedByOneProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	var warned string
-	if n, err := (Query{Name: "mailer"}).Drop(t.Context(), nil, at, func(text string) { warned = text }); n != 2 || err != nil || !strings.Contains(warned, "was cut off") {
+	if n, err := (Query{Name: "mailer"}).Drop(t.Context(), nil, at, func(text string) {
+		warned = text
+	}); n != 2 || err != nil || !strings.Contains(warned, "was cut off") {
 		t.Errorf("got %d, %v, and the warning %q", n, err, warned)
 	}
 }
@@ -174,14 +187,16 @@ func TestLettersInAContainerAreThoseOfTheirUnits(t *testing.T) {
 		t.Errorf("letters of two units: %v", err)
 	}
 	q.Source = "default/bills"
-	if _, err := q.Drop(t.Context(), opener, at, nil); !errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), "--source is") {
+	if _, err := q.Drop(t.Context(), opener, at, nil); !errors.As(err, new(usage.Error)) ||
+		!strings.HasPrefix(err.Error(), "--source is") {
 		t.Errorf("a wrong --source: %v", err)
 	}
 	q.Source = "cosmos:default/bills"
 	if n, err := q.Drop(t.Context(), opener, at, nil); n != 1 || err != nil {
 		t.Errorf("dropped %d, %v, want the letter of one unit", n, err)
 	}
-	if from, _, err = (Query{Name: "mailer", Sole: true, Source: "cosmos:default/orders"}).Read(t.Context(), opener, at); from != "letters" || err != nil {
+	if from, _, err = (Query{Name: "mailer", Sole: true, Source: "cosmos:default/orders"}).Read(t.Context(), opener,
+		at); from != "letters" || err != nil {
 		t.Errorf("left in %q, %v", from, err)
 	}
 	at.Address = at.Address.Beside("orders")
@@ -192,7 +207,9 @@ func TestLettersInAContainerAreThoseOfTheirUnits(t *testing.T) {
 
 // Letters of an older version do not say which unit they are of, so they may be of any.
 func TestLettersOfAnOlderVersionAreOfAnyUnit(t *testing.T) {
-	at, opener := stored(t, `{"id":"mailer.7.0","key":"[\"London\"]","letter":{"id":"7.0","key":["London"],"op":"create"}}`,
+	at,
+		opener := stored(t,
+		`{"id":"mailer.7.0","key":"[\"London\"]","letter":{"id":"7.0","key":["London"],"op":"create"}}`,
 		`{"id":"mailer.7.1","key":"[\"Paris\"]","letter":{"id":"7.1","key":["Paris"],"op":"create"}}`)
 	q := Query{Name: "mailer", Source: "cosmos:default/orders", Sole: true}
 	_, all, err := q.Read(t.Context(), opener, at)

@@ -38,7 +38,10 @@ func WriteList(w io.Writer, letters Seq) error {
 		if err != nil {
 			return err
 		}
-		if err := enc.Encode(letterLine{l.ID, json.RawMessage(l.Change.PartitionKey), l.Change.ID, l.Lease, l.Attempts, l.Cause, l.Disposition, l.Parked}); err != nil {
+		if err := enc.Encode(letterLine{
+			l.ID, json.RawMessage(l.Change.PartitionKey), l.Change.ID, l.Lease, l.Attempts,
+			l.Cause, l.Disposition, l.Parked,
+		}); err != nil {
 			return fmt.Errorf("write letter: %w", err)
 		}
 	}
@@ -60,12 +63,14 @@ func WriteTable(w io.Writer, unit, from string, letters Seq) error {
 		keys[l.Change.PartitionKey] = true
 		ids = append(ids, l.ID)
 		rows = append(rows, []string{
-			l.ID, cell(string(l.Change.PartitionKey)), cell(l.Change.ID), string(l.Disposition), strconv.Itoa(l.Attempts),
+			l.ID, cell(string(l.Change.PartitionKey)), cell(l.Change.ID), string(l.Disposition),
+			strconv.Itoa(l.Attempts),
 			when(l.Parked), terminal.OrDash(terminal.Clip(terminal.OneLine(l.Cause), longestCause)),
 		})
 	}
 	if failed == nil { // after an error, the count would be incomplete
-		fmt.Fprintf(w, "%s in %s: %s of %s\n", unit, from, terminal.Count(len(rows)-1, "dead letter"), terminal.Count(len(keys), "key"))
+		fmt.Fprintf(w, "%s in %s: %s of %s\n", unit, from, terminal.Count(len(rows)-1, "dead letter"),
+			terminal.Count(len(keys), "key"))
 	}
 	for i, short := 0, shortIDs(ids); i < len(ids); i++ {
 		rows[i+1][0] = short[ids[i]]
@@ -130,7 +135,8 @@ func show(w io.Writer, l feed.DeadLetter) error {
 		{"disposition", string(l.Disposition)},
 		{"cause", l.Cause},
 		{"attempts", strconv.Itoa(l.Attempts)},
-		{"change", fmt.Sprintf("%s of item %s, LSN %d, committed %s", c.Op, terminal.OneLine(c.ID), c.LSN, when(c.Time))},
+		{"change", fmt.Sprintf("%s of item %s, LSN %d, committed %s", c.Op, terminal.OneLine(c.ID), c.LSN,
+			when(c.Time))},
 		{"etag", c.ETag},
 		{"lease", fmt.Sprintf("%s, range %s", l.Lease, l.Range)},
 		{"instance", l.Instance},

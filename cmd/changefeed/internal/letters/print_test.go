@@ -30,13 +30,15 @@ func TestATableHasTheLettersBeforeAnError(t *testing.T) {
 	const table = "  ID    KEY         ITEM        DISPOSITION  ATTEMPTS  PARKED                CAUSE\n" +
 		"  12.0  [\"London\"]  order-12.0  failed       5         2026-01-02T03:05:05Z  no such [31maddress\n"
 	var b strings.Builder
-	if err := WriteTable(&b, "mailer", "letters", until(nil, l)); err != nil || b.String() != "mailer in letters: 1 dead letter of 1 key\n"+table {
+	if err := WriteTable(&b, "mailer", "letters", until(nil, l)); err != nil ||
+		b.String() != "mailer in letters: 1 dead letter of 1 key\n"+table {
 		t.Errorf("got %v, and\n%s", err, b.String())
 	}
 	b.Reset()
 	odd := letter("13.0", "London", 13, feed.DispositionHeld)
 	odd.Change.ID = "a\x1b[2Jb\nc" // would clear the screen
-	if err := WriteTable(&b, "mailer", "letters", until(nil, l, odd)); err != nil || !strings.HasPrefix(b.String(), "mailer in letters: 2 dead letters of 1 key\n") ||
+	if err := WriteTable(&b, "mailer", "letters", until(nil, l, odd)); err != nil ||
+		!strings.HasPrefix(b.String(), "mailer in letters: 2 dead letters of 1 key\n") ||
 		strings.Contains(b.String(), "\x1b") || strings.Count(b.String(), "\n") != 4 {
 		t.Errorf("got %v, and\n%q", err, b.String())
 	}
@@ -52,10 +54,12 @@ func TestATableHasTheBeginningOfALongKey(t *testing.T) {
 	long := letter("12.0", strings.Repeat("å", 300), 12, feed.DispositionFailed)
 	long.Change.ID = strings.Repeat("i", 41)
 	var b strings.Builder
-	if err := WriteTable(&b, "mailer", "letters", until(nil, long, letter("13.0", "London", 13, feed.DispositionFailed))); err != nil {
+	if err := WriteTable(&b, "mailer", "letters", until(nil, long,
+		letter("13.0", "London", 13, feed.DispositionFailed))); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.String(); !strings.Contains(got, `["`+strings.Repeat("å", 37)+"…  "+strings.Repeat("i", 39)+"…  failed") || strings.Contains(got, strings.Repeat(" ", 60)) {
+	if got := b.String(); !strings.Contains(got, `["`+strings.Repeat("å", 37)+"…  "+strings.Repeat("i",
+		39)+"…  failed") || strings.Contains(got, strings.Repeat(" ", 60)) {
 		t.Errorf("the table is\n%s", got)
 	}
 }
@@ -63,16 +67,19 @@ func TestATableHasTheBeginningOfALongKey(t *testing.T) {
 func TestProgramsGetALetterALine(t *testing.T) {
 	l := letter("12.0", "London", 12, feed.DispositionFailed)
 	var b strings.Builder
-	if err := WriteList(&b, until(nil, l, l)); err != nil || strings.Count(b.String(), "\n") != 2 || strings.Contains(b.String(), "document") {
+	if err := WriteList(&b, until(nil, l, l)); err != nil || strings.Count(b.String(), "\n") != 2 ||
+		strings.Contains(b.String(), "document") {
 		t.Errorf("list: %v, and\n%s", err, b.String())
 	}
 	b.Reset()
 	if err := WriteWhole(&b, "mailer", until(nil, l)); err != nil || !json.Valid([]byte(b.String())) ||
-		!strings.Contains(b.String(), `"document":{"id":"order-12.0"}`) || !strings.Contains(b.String(), `"processor":"mailer"`) {
+		!strings.Contains(b.String(), `"document":{"id":"order-12.0"}`) ||
+		!strings.Contains(b.String(), `"processor":"mailer"`) {
 		t.Errorf("whole: %v, and\n%s", err, b.String())
 	}
 	failed := errors.New("failed")
-	if err := errors.Join(WriteList(&b, until(failed)), WriteWhole(&b, "mailer", until(failed)), Show(&b, until(failed))); strings.Count(err.Error(), "failed") != 3 {
+	if err := errors.Join(WriteList(&b, until(failed)), WriteWhole(&b, "mailer", until(failed)),
+		Show(&b, until(failed))); strings.Count(err.Error(), "failed") != 3 {
 		t.Errorf("got %v, want the error of each", err)
 	}
 }

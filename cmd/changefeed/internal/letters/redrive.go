@@ -28,13 +28,17 @@ func LeasesOf(at Place, flag string) (leases place.Address, err error) {
 			return leases, usage.Error{Err: err}
 		}
 	case at.File != "":
-		return leases, usage.Error{Err: errors.New("--leases is missing: the letters are in a file: want the address of the unit's lease container")}
+		return leases,
+			usage.Error{Err: errors.New("--leases is missing: the letters are in a file: want the address of the " +
+				"unit's lease container")}
 	default:
 		leases = at.Address.Beside(unit.DefaultContainer)
 	}
 	// The request would be in a store that this process has opened, so no processor could open the store.
 	if leases.Dir != "" {
-		return leases, usage.Error{Err: fmt.Errorf("the leases are in the store %s, which one process has open: no processor could serve this: want the address of changefeed serve", leases.Dir)}
+		return leases,
+			usage.Error{Err: fmt.Errorf("the leases are in the store %s, which one process has open: no processor "+
+				"could serve this: want the address of changefeed serve", leases.Dir)}
 	}
 	return leases, nil
 }
@@ -60,7 +64,9 @@ type question struct {
 
 // askEach sends the requests in turn, and calls each with every answer. A request that is not served does not stop the
 // others. But if no processor seems to serve a lease, the other requests of that lease are skipped.
-func (r *Redrive) askEach(ctx context.Context, leaseOf func(key feed.PartitionKey) string, all []question, each func(Answer) error) error {
+func (r *Redrive) askEach(ctx context.Context, leaseOf func(key feed.PartitionKey) string, all []question,
+	each func(Answer) error,
+) error {
 	inVain := map[string]int{}
 	for _, q := range all {
 		a, lease := q.answer, leaseOf(feed.PartitionKey(q.answer.Key))
@@ -82,7 +88,9 @@ func (r *Redrive) askEach(ctx context.Context, leaseOf func(key feed.PartitionKe
 
 // finder returns a function that returns the lease of a key, according to the present leases. All keys with unknown
 // leases count as keys of the same lease.
-func finder(ctx context.Context, source feed.Source, store feed.LeaseStore) (of func(feed.PartitionKey) string, err error) {
+func finder(ctx context.Context, source feed.Source, store feed.LeaseStore) (of func(feed.PartitionKey) string,
+	err error,
+) {
 	records, _, err := store.List(ctx)
 	if err != nil {
 		return nil, err
@@ -130,13 +138,17 @@ func (r *Redrive) failedLetters(ctx context.Context) ([]feed.DeadLetter, error) 
 	isHeld := func(l feed.DeadLetter) bool { return l.Disposition == feed.DispositionHeld }
 	// A held change would overtake the earlier failed change, which --hold must prevent.
 	if i := slices.IndexFunc(asked, isHeld); i >= 0 && len(r.IDs) > 0 {
-		return nil, usage.Error{Err: fmt.Errorf("ID is %s: it is held behind a change of %s that has failed: want the ID of that, or changefeed dlq release to go on without it", asked[i].ID, asked[i].Change.PartitionKey)}
+		return nil,
+			usage.Error{Err: fmt.Errorf("ID is %s: it is held behind a change of %s that has failed: want the ID of "+
+				"that, or changefeed dlq release to go on without it", asked[i].ID, asked[i].Change.PartitionKey)}
 	}
 	return slices.DeleteFunc(asked, isHeld), nil
 }
 
 // retryEach sends a request for each letter.
-func (r *Redrive) retryEach(ctx context.Context, source feed.Source, store feed.LeaseStore, asked []feed.DeadLetter, each func(Answer) error) error {
+func (r *Redrive) retryEach(ctx context.Context, source feed.Source, store feed.LeaseStore, asked []feed.DeadLetter,
+	each func(Answer) error,
+) error {
 	leaseOf, err := finder(ctx, source, store)
 	if err != nil {
 		return err
@@ -183,7 +195,9 @@ func (r *Redrive) Release(ctx context.Context, each func(Answer) error) error {
 }
 
 // releaseEach sends a request for each key.
-func (r *Redrive) releaseEach(ctx context.Context, source feed.Source, store feed.LeaseStore, keys []feed.PartitionKey, each func(Answer) error) error {
+func (r *Redrive) releaseEach(ctx context.Context, source feed.Source, store feed.LeaseStore, keys []feed.PartitionKey,
+	each func(Answer) error,
+) error {
 	leaseOf, err := finder(ctx, source, store)
 	if err != nil {
 		return err
@@ -244,7 +258,9 @@ const unsaid = 5 * time.Minute
 // checkHeld refuses a key that is not held, which is usually a mistake. A key's letters may have been dropped, which
 // does not end the hold. If its letters are held but its lease does not record the hold, a processor of another
 // vendor may have removed the record.
-func (q Query) checkHeld(ctx context.Context, leases feed.LeaseStore, letters []feed.DeadLetter, key feed.PartitionKey) error {
+func (q Query) checkHeld(ctx context.Context, leases feed.LeaseStore, letters []feed.DeadLetter,
+	key feed.PartitionKey,
+) error {
 	records, _, err := leases.List(ctx)
 	if err != nil {
 		return err
@@ -256,7 +272,8 @@ func (q Query) checkHeld(ctx context.Context, leases feed.LeaseStore, letters []
 	if slices.ContainsFunc(records, says) || slices.ContainsFunc(letters, waits) {
 		return nil
 	}
-	return fmt.Errorf("%s is not held: no lease of unit %q says so, and no letter of it is held", terminal.OneLine(string(key)), q.Name)
+	return fmt.Errorf("%s is not held: no lease of unit %q says so, and no letter of it is held",
+		terminal.OneLine(string(key)), q.Name)
 }
 
 // findUnit finds the unit of the letters by its leases.
@@ -290,7 +307,9 @@ func (r *Redrive) candidates(ctx context.Context, leases *place.Container) ([]*p
 }
 
 // askWithin limits the wait for a processor.
-func (r *Redrive) askWithin(ctx context.Context, ask func(ctx context.Context) (deadletters.Outcome, error)) (deadletters.Outcome, error) {
+func (r *Redrive) askWithin(ctx context.Context, ask func(ctx context.Context) (deadletters.Outcome,
+	error),
+) (deadletters.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Wait)
 	defer cancel()
 	return ask(ctx)

@@ -46,7 +46,10 @@ func TestOnlyAKeyThatIsHeldCanBeReleased(t *testing.T) {
 		t.Fatal(err)
 	}
 	letter := func(city string, d feed.Disposition, age time.Duration) feed.DeadLetter {
-		return feed.DeadLetter{Disposition: d, Parked: time.Now().Add(-age), Change: feed.Change{PartitionKey: feed.Key(city)}}
+		return feed.DeadLetter{
+			Disposition: d, Parked: time.Now().Add(-age),
+			Change: feed.Change{PartitionKey: feed.Key(city)},
+		}
 	}
 	letters := []feed.DeadLetter{
 		letter("Oslo", feed.DispositionHeld, time.Hour), letter("Paris", feed.DispositionFailed, time.Second),
@@ -70,20 +73,24 @@ type unserved struct {
 
 func newUnit(t *testing.T) *unserved {
 	t.Helper()
-	u := &unserved{Redrive: Redrive{Query: Query{Name: "mailer"}, Letters: Place{File: t.TempDir() + "/letters"}, Wait: time.Minute}}
+	u := &unserved{Redrive: Redrive{
+		Query: Query{Name: "mailer"}, Letters: Place{File: t.TempDir() + "/letters"},
+		Wait: time.Minute,
+	}}
 	var err error
 	if u.db, err = docstore.Open("", docstore.Options{InMemory: true}); err != nil {
 		t.Fatal(err)
 	}
 	u.orders = create(t, u.db, "orders", "/city")
-	if u.leases, err = docstore.NewLeases(t.Context(), create(t, u.db, "leases", "/id"), "mailer", u.orders); err != nil {
+	if u.leases, err = docstore.NewLeases(t.Context(), create(t, u.db, "leases", "/id"), "mailer",
+		u.orders); err != nil {
 		t.Fatal(err)
 	}
 	return u
 }
 
-// serve runs a processor that holds keys, until the function that it returns is called. It cannot handle the orders that
-// are broken.
+// serve runs a processor that holds keys, until the function that it returns is called. It cannot handle the orders
+// that are broken.
 func (u *unserved) serve(t *testing.T, broken *[]string) (stop func()) {
 	t.Helper()
 	box, err := deadletters.File(u.Letters.File, "mailer")
@@ -99,7 +106,10 @@ func (u *unserved) serve(t *testing.T, broken *[]string) (stop func()) {
 		return nil
 	})
 	p, err := changefeed.New(u.orders, u.leases, handler, changefeed.Options{
-		Instance: "one", Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{MaxAttempts: 2, DeadLetters: box, HoldKeys: true},
+		Instance: "one", Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+			MaxAttempts: 2,
+			DeadLetters: box, HoldKeys: true,
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +128,10 @@ func (u *unserved) serve(t *testing.T, broken *[]string) (stop func()) {
 // retried are the answers to a retry.
 func (u *unserved) retried(t *testing.T, asked ...feed.DeadLetter) (all []Answer) {
 	t.Helper()
-	err := u.retryEach(t.Context(), u.orders, u.leases, asked, func(a Answer) error { all = append(all, a); return nil })
+	err := u.retryEach(t.Context(), u.orders, u.leases, asked, func(a Answer) error {
+		all = append(all, a)
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,12 +156,14 @@ func TestAProcessorHandlesLettersAgain(t *testing.T) {
 			t.Fatalf("to be retried: %v, %v", failed, err)
 		}
 		u.IDs = []string{failed[0].ID} // of which nothing is left when it has succeeded
-		if got := u.retried(t, failed...); len(got) != 1 || got[0].Result != isFailed || !strings.Contains(got[0].Cause, "bad is broken") {
+		if got := u.retried(t, failed...); len(got) != 1 || got[0].Result != isFailed ||
+			!strings.Contains(got[0].Cause, "bad is broken") {
 			t.Fatalf("a change that fails again: %v", got)
 		}
 		broken = nil
 		got := u.retried(t, failed...)
-		if len(got) != 1 || got[0].Result != isHandled || got[0].Handled != 2 || !strings.HasSuffix(got[0].String(), "is handled, with 1 held letter after it") {
+		if len(got) != 1 || got[0].Result != isHandled || got[0].Handled != 2 ||
+			!strings.HasSuffix(got[0].String(), "is handled, with 1 held letter after it") {
 			t.Fatalf("a change that does not fail any more: %v", got)
 		}
 		if left, err := u.allLetters(t.Context()); len(left) != 0 || err != nil {
@@ -176,7 +191,10 @@ func TestAKeyIsReleasedWithoutWhatFailed(t *testing.T) {
 		var got []Answer
 		release := func() {
 			got = nil
-			if err := u.releaseEach(t.Context(), u.orders, u.leases, paris, func(a Answer) error { got = append(got, a); return nil }); err != nil {
+			if err := u.releaseEach(t.Context(), u.orders, u.leases, paris, func(a Answer) error {
+				got = append(got, a)
+				return nil
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -213,7 +231,12 @@ func TestALeaseThatNobodyServesDoesNotStopTheOthers(t *testing.T) {
 		}
 		low, middle := min(at("London"), at("Paris")), max(at("London"), at("Paris"))
 		// The lease that was split is there still, because it could not be deleted.
-		for _, r := range []feed.Range{feed.FullRange(), {Max: low}, {Min: low, Max: middle}, {Min: middle, Max: "FF"}} {
+		for _, r := range []feed.Range{
+			feed.FullRange(),
+			{Max: low},
+			{Min: low, Max: middle},
+			{Min: middle, Max: "FF"},
+		} {
 			lease := feed.Record{Kind: feed.KindLease, Token: r.String(), Range: r, Version: 1, State: feed.StateLive}
 			if r == feed.FullRange() {
 				lease.State = feed.StateRetired
@@ -266,7 +289,10 @@ func TestALetterThatIsNotServedDoesNotStopTheOthers(t *testing.T) {
 		for _, a := range u.retried(t, asked...) {
 			results = append(results, a.Result)
 		}
-		want := []string{isUnserved, isNothing, isUnserved, isUnserved, isUnserved, isUnasked, isUnasked, isUnasked, isUnasked}
+		want := []string{
+			isUnserved, isNothing, isUnserved, isUnserved, isUnserved, isUnasked, isUnasked, isUnasked,
+			isUnasked,
+		}
 		if !slices.Equal(results, want) {
 			t.Errorf("got %q, want %q", results, want)
 		}
@@ -299,7 +325,10 @@ func TestARetryThatIsInterruptedEnds(t *testing.T) {
 		defer u.db.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		asked := []feed.DeadLetter{letter("12.0", "London", 12, feed.DispositionFailed), letter("13.0", "London", 13, feed.DispositionFailed)}
+		asked := []feed.DeadLetter{
+			letter("12.0", "London", 12, feed.DispositionFailed),
+			letter("13.0", "London", 13, feed.DispositionFailed),
+		}
 		n := 0
 		err := u.retryEach(ctx, u.orders, u.leases, asked, func(Answer) error { n++; return nil })
 		if n != 1 || !errors.Is(err, context.DeadlineExceeded) {
@@ -310,7 +339,8 @@ func TestARetryThatIsInterruptedEnds(t *testing.T) {
 
 func TestAHeldLetterIsNotRetriedByItself(t *testing.T) {
 	r := Redrive{Query: Query{Name: "mailer", IDs: []string{"13.0"}}, Letters: filed(t)}
-	if _, err := r.failedLetters(t.Context()); !errors.As(err, new(usage.Error)) || !strings.Contains(err.Error(), "changefeed dlq release to go on without it") {
+	if _, err := r.failedLetters(t.Context()); !errors.As(err, new(usage.Error)) ||
+		!strings.Contains(err.Error(), "changefeed dlq release to go on without it") {
 		t.Errorf("got %v", err)
 	}
 	r.IDs = []string{"12.0"}
@@ -332,7 +362,8 @@ func onDisk(t *testing.T, use func(leases feed.LeaseStore)) Redrive {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leases, err := docstore.NewLeases(t.Context(), create(t, db, "leases", "/id"), "mailer", create(t, db, "orders", "/city"))
+	leases, err := docstore.NewLeases(t.Context(), create(t, db, "leases", "/id"), "mailer",
+		create(t, db, "orders", "/city"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,7 +371,10 @@ func onDisk(t *testing.T, use func(leases feed.LeaseStore)) Redrive {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r := Redrive{Query: Query{Name: "mailer"}, Letters: filed(t), Wait: time.Second, Opener: place.NewOpener(place.Settings{})}
+	r := Redrive{
+		Query: Query{Name: "mailer"}, Letters: filed(t), Wait: time.Second,
+		Opener: place.NewOpener(place.Settings{}),
+	}
 	t.Cleanup(func() { _ = r.Opener.Close() })
 	if r.Leases, err = place.Parse("--leases", "docstore:"+dir+"#leases"); err != nil {
 		t.Fatal(err)
@@ -353,7 +387,10 @@ func TestRequestsAreWithdrawnByTheirKey(t *testing.T) {
 	r := onDisk(t, func(leases feed.LeaseStore) {
 		for _, city := range []string{"London", "Oslo", "Paris"} {
 			q := notes.Request{Action: notes.Release, Key: string(feed.Key(city))}
-			if _, err := leases.Create(t.Context(), feed.Record{Kind: feed.KindRequest, Token: q.Token(), Properties: q.Properties(nil)}); err != nil {
+			if _, err := leases.Create(t.Context(), feed.Record{
+				Kind: feed.KindRequest, Token: q.Token(),
+				Properties: q.Properties(nil),
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -372,7 +409,10 @@ func TestRequestsAreWithdrawnByTheirKey(t *testing.T) {
 // A mistake in one ID releases no key.
 func TestAllKeysAreReleasedOrNone(t *testing.T) {
 	r := onDisk(t, func(leases feed.LeaseStore) {
-		lease := feed.Record{Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange(), Version: 1, Position: feed.Position{Token: "5"}}
+		lease := feed.Record{
+			Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange(), Version: 1,
+			Position: feed.Position{Token: "5"},
+		}
 		if _, err := leases.Create(t.Context(), lease); err != nil {
 			t.Fatal(err)
 		}
@@ -407,7 +447,8 @@ func TestTheLeasesOfLettersAreBesideThemOrNamed(t *testing.T) {
 			}
 		}
 		got, err := LeasesOf(at, tt.flag)
-		if tt.err == "" && (err != nil || got.String() != tt.want) || tt.err != "" && (!errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), tt.err)) {
+		if tt.err == "" && (err != nil || got.String() != tt.want) ||
+			tt.err != "" && (!errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), tt.err)) {
 			t.Errorf("%s, --leases %s: got %v, %v, want %s%s", tt.letters, tt.flag, got, err, tt.want, tt.err)
 		}
 	}
@@ -427,7 +468,10 @@ func TestANameThatNoUnitHasIsNoEmptyList(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lease := feed.Record{Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange(), Version: 1, Position: feed.Position{Token: "5"}}
+		lease := feed.Record{
+			Kind: feed.KindLease, Token: "-FF", Range: feed.FullRange(), Version: 1,
+			Position: feed.Position{Token: "5"},
+		}
 		if _, err := leases.Create(t.Context(), lease); err != nil {
 			t.Fatal(err)
 		}
@@ -450,8 +494,12 @@ func TestANameThatNoUnitHasIsNoEmptyList(t *testing.T) {
 		{Query{Name: "mailer", Source: "docstore:" + dir + "#bills"}, ""},
 		{Query{Name: "mialer"}, "--name is mialer: want that of a unit with leases in leases"},
 		{Query{Name: "mialer", Key: feed.Key("Oslo")}, ""},
-		{Query{Name: "mailer", Leases: "docstore:" + dir + "#others"}, "--name is mailer: want that of a unit with leases in others"},
-		{Query{Name: "mialer", Leases: "docstore:" + dir + "#none"}, "--leases is docstore:" + dir + "#none: there is no such container"},
+		{
+			Query{Name: "mailer", Leases: "docstore:" + dir + "#others"},
+			"--name is mailer: want that of a unit with leases in others",
+		},
+		{Query{Name: "mialer", Leases: "docstore:" + dir + "#none"}, "--leases is docstore:" + dir +
+			"#none: there is no such container"},
 		{Query{Name: "mialer", Leases: "none"}, `--leases is "none"`},
 	} {
 		_, all, err := tt.q.Read(t.Context(), opener, at)
@@ -462,7 +510,8 @@ func TestANameThatNoUnitHasIsNoEmptyList(t *testing.T) {
 		for _, e := range all {
 			n, err = n+1, e
 		}
-		if tt.want == "" && n > 0 || tt.want != "" && (n != 1 || err == nil || !strings.HasPrefix(err.Error(), tt.want)) {
+		if tt.want == "" && n > 0 || tt.want != "" && (n != 1 || err == nil ||
+			!strings.HasPrefix(err.Error(), tt.want)) {
 			t.Errorf("%+v: %d letters and errors, %v, want %q", tt.q, n, err, tt.want)
 		}
 	}

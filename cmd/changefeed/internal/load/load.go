@@ -56,7 +56,10 @@ func Documents(ctx context.Context, in *os.File, to *place.Container, show *Prog
 		err = stopped(cmp.Or(context.Cause(ctx), err), m)
 	}
 	err = cmp.Or(err, t.finishImport(err == nil))
-	done := &Result{Imported: m.Imported - before, Rejected: m.Rejected, Before: before, Seconds: time.Since(begun).Seconds()}
+	done := &Result{
+		Imported: m.Imported - before, Rejected: m.Rejected, Before: before,
+		Seconds: time.Since(begun).Seconds(),
+	}
 	done.Rate = float64(done.Imported) / done.Seconds
 	if done.Rejected > 0 {
 		done.Rejects = o.Rejects

@@ -50,7 +50,10 @@ func newImportSite(t *testing.T, input []byte) importSite {
 
 func (s importSite) create(t *testing.T) {
 	t.Helper()
-	if _, err := s.db.CreateContainer(t.Context(), docstore.ContainerSpec{ID: "c", Paths: []string{"/outcode"}, Ranges: 3}); err != nil {
+	if _, err := s.db.CreateContainer(t.Context(), docstore.ContainerSpec{
+		ID: "c", Paths: []string{"/outcode"},
+		Ranges: 3,
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -87,7 +90,11 @@ func (s importSite) interrupt(t *testing.T, markAt, stopAt int) (m mark) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	work := &tally{mark: at, show: NewProgress(io.Discard, s.file, in), saved: time.Now().Add(time.Hour), rejects: rejectFile{path: s.rejects}} // it is saved at markAt only
+	// it is saved at markAt only
+	work := &tally{
+		mark: at, show: NewProgress(io.Discard, s.file, in), saved: time.Now().Add(time.Hour),
+		rejects: rejectFile{path: s.rejects},
+	}
 	n := 0
 	err = newLoader(c, 8).writeAll(t.Context(), records, func(j *job) error {
 		if n == stopAt {
@@ -113,7 +120,8 @@ func (s importSite) run(ctx context.Context, t *testing.T, restart bool) (done R
 	t.Helper()
 	var out bytes.Buffer
 	in := s.open(t)
-	got, err := Documents(ctx, in, s.container(t), NewProgress(&out, s.file, in), Options{Rejects: s.rejects, Writers: 256, Restart: restart})
+	got, err := Documents(ctx, in, s.container(t), NewProgress(&out, s.file, in),
+		Options{Rejects: s.rejects, Writers: 256, Restart: restart})
 	if got != nil {
 		done = *got
 		done.Seconds, done.Rate = 0, 0
@@ -125,7 +133,8 @@ func (s importSite) run(ctx context.Context, t *testing.T, restart bool) (done R
 func (s importSite) documents(t *testing.T) (all []feed.Change) {
 	t.Helper()
 	from := feed.Position{Start: feed.FromBeginning()}
-	for page, err := range changefeed.Pull(t.Context(), s.container(t).Source, feed.FullRange(), from, changefeed.PullOptions{}) {
+	for page, err := range changefeed.Pull(t.Context(), s.container(t).Source, feed.FullRange(), from,
+		changefeed.PullOptions{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +172,8 @@ func TestAnImportThatWasInterruptedGoesOnWhereItStopped(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "100 of 1000 documents were refused") {
 		t.Errorf("got error %v, want one that counts all rejects", err)
 	}
-	if want := fmt.Sprintf("going on after line %d of an interrupted import", m.Place.Line); !strings.Contains(said, want) {
+	if want := fmt.Sprintf("going on after line %d of an interrupted import", m.Place.Line); !strings.Contains(said,
+		want) {
 		t.Errorf("said %q, want %q", said, want)
 	}
 	if want := (Result{Imported: 450, Before: 450, Rejected: 100, Rejects: s.rejects}); done != want {
@@ -201,7 +211,8 @@ func TestRejectsThatWereTakenAwayLeaveNoHole(t *testing.T) {
 		t.Fatalf("got %+v, %v, want an import that goes on", done, err)
 	}
 	kept, err := os.ReadFile(s.rejects)
-	if first := `{"line":510,`; err != nil || !strings.HasPrefix(string(kept), first) || bytes.Count(kept, []byte("\n")) != 50 {
+	if first := `{"line":510,`; err != nil || !strings.HasPrefix(string(kept), first) ||
+		bytes.Count(kept, []byte("\n")) != 50 {
 		t.Errorf("got rejects %.100q, %v, want 50 that begin with %s", kept, err, first)
 	}
 }
@@ -288,7 +299,8 @@ func TestAnImportThatIsStoppedTellsWhatToDo(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errStop)
 	_, _, err := s.run(ctx, t, false)
-	if !errors.Is(err, errStop) || !strings.Contains(err.Error(), "done up to line 50, and the same command goes on from there") {
+	if !errors.Is(err, errStop) || !strings.Contains(err.Error(),
+		"done up to line 50, and the same command goes on from there") {
 		t.Errorf("got error %v, want the cause and where it goes on", err)
 	}
 	if done, said, err := s.run(t.Context(), t, false); err != nil || done.Before != 50 || done.Imported != 50 {
@@ -342,7 +354,8 @@ func TestDocumentsOfOneKeyAreWrittenInOrder(t *testing.T) {
 func TestOneWriterWritesManyKeys(t *testing.T) {
 	s := newImportSite(t, generated(500))
 	in := s.open(t)
-	done, err := Documents(t.Context(), in, s.container(t), NewProgress(io.Discard, s.file, in), Options{Rejects: s.rejects, Writers: 1})
+	done, err := Documents(t.Context(), in, s.container(t), NewProgress(io.Discard, s.file, in),
+		Options{Rejects: s.rejects, Writers: 1})
 	if err != nil || done.Imported != 500 || done.Rejected != 0 {
 		t.Errorf("got %+v, %v, want all documents imported", done, err)
 	}
@@ -369,7 +382,8 @@ func TestARefusedDocumentTakesNoneOfItsCrowdWithIt(t *testing.T) {
 		t.Errorf("got %d documents, want 2940", n)
 	}
 	kept, err := os.ReadFile(s.rejects)
-	if n := strings.Count(string(kept), `"text":"{\"ttl\":-5,`); err != nil || n != 60 || strings.Count(string(kept), "\n") != 60 {
+	if n := strings.Count(string(kept), `"text":"{\"ttl\":-5,`); err != nil || n != 60 ||
+		strings.Count(string(kept), "\n") != 60 {
 		t.Errorf("got %d bad documents among the rejects, %v, want 60 and nothing else", n, err)
 	}
 }
@@ -515,8 +529,12 @@ func TestEachContainerHasItsMark(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, to := s.open(t), place.Stored(other, place.Address{Dir: s.dir, Database: docstore.DefaultDatabase, Container: "other"})
-	done, err := Documents(t.Context(), in, to, NewProgress(io.Discard, s.file, in), Options{Rejects: s.rejects, Writers: 8})
+	in, to := s.open(t), place.Stored(other, place.Address{
+		Dir: s.dir, Database: docstore.DefaultDatabase,
+		Container: "other",
+	})
+	done, err := Documents(t.Context(), in, to, NewProgress(io.Discard, s.file, in),
+		Options{Rejects: s.rejects, Writers: 8})
 	if err != nil || done.Imported != 200 || done.Before != 0 {
 		t.Errorf("into another container: got %+v, %v", done, err)
 	}
@@ -563,7 +581,8 @@ func TestTheMarkMovesWithTheImport(t *testing.T) {
 		}
 		kept, found, err := openMark(in, c)
 		if err != nil || found != (tt.saved > 0) || kept.Place.Offset != tt.saved {
-			t.Errorf("at %d the mark is at %d, %v, %v, want %d", tt.j.next.Offset, kept.Place.Offset, found, err, tt.saved)
+			t.Errorf("at %d the mark is at %d, %v, %v, want %d", tt.j.next.Offset, kept.Place.Offset, found, err,
+				tt.saved)
 		}
 	}
 	if want := (state{2, 1, 30}); show.now != want {
@@ -579,7 +598,10 @@ func TestARejectFileHasWhatWasRefused(t *testing.T) {
 	}
 	f := rejectFile{path: path, size: 4}
 	for _, size := range []int64{3, 9} {
-		if err := f.addRecord(&job{record: record{line: 1, text: []byte("bad"), size: size}, refusal: errStop}); err != nil {
+		if err := f.addRecord(&job{
+			record:  record{line: 1, text: []byte("bad"), size: size},
+			refusal: errStop,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -48,7 +48,10 @@ const (
 
 // newLoader returns a loader with so many writers.
 func newLoader(c *place.Container, writers int) *loader {
-	return &loader{to: c, paths: keyPaths(c.Paths), writers: writers, order: make(chan *job, maxAhead), queue: newQueue()}
+	return &loader{
+		to: c, paths: keyPaths(c.Paths), writers: writers, order: make(chan *job, maxAhead),
+		queue: newQueue(),
+	}
 }
 
 // writeAll writes all records and calls each for each record, in order, when the record was written or refused. load

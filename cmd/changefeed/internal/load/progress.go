@@ -120,8 +120,8 @@ func (p *Progress) draw() {
 	p.drawn = true
 }
 
-// stateLine returns the state in words, after some time of work. If the terminal is too narrow, the least important parts
-// are left out first.
+// stateLine returns the state in words, after some time of work. If the terminal is too narrow, the least important
+// parts are left out first.
 func (p *Progress) stateLine(spent time.Duration) string {
 	figures := fmt.Sprintf(" %d documents", p.now.imported)
 	share, bar := "", ""

@@ -25,14 +25,38 @@ func TestProgressTellsWhatThereIsToTell(t *testing.T) {
 		want string
 	}{
 		{"before the first", &Progress{name: "f", size: 100}, "f   0% 0 documents"},
-		{"half way", &Progress{name: "f", size: 1000, first: &state{0, 0, 0}, now: state{50, 2, 500}}, "f  50% 50 documents, 2 refused, 5 a second, 10s left"},
-		{"after a resumption", &Progress{name: "f", size: 1000, first: &state{40, 0, 400}, now: state{50, 0, 500}}, "f  50% 50 documents, 1 a second, 50s left"},
-		{"pipe", &Progress{name: "standard input", first: &state{}, now: state{imported: 30}}, "standard input 30 documents, 3 a second"},
-		{"of which nothing was read since", &Progress{name: "f", size: 1000, first: &state{40, 0, 400}, now: state{40, 0, 400}}, "f  40% 40 documents, 0 a second"},
-		{"a file that takes years", &Progress{name: "f", size: 1 << 40, first: &state{}, now: state{1, 0, 1}}, "f   0% 1 documents, 0 a second"},
-		{"a file that grows", &Progress{name: "f", size: 1000, first: &state{}, now: state{50, 0, 1300}}, "f 100% 50 documents, 5 a second"},
-		{"one in a terminal", &Progress{name: "f", size: 1000, Terminal: narrowTerminal, first: &state{}, now: state{50, 0, 1300}}, "f [##############################] 100% 50 documents, 5 a second"},
-		{"terminal", &Progress{name: "f", size: 1000, Terminal: narrowTerminal, first: &state{}, now: state{50, 0, 500}}, "f [###############...............]  50% 50 documents, 5 a second, 10s left"},
+		{
+			"half way", &Progress{name: "f", size: 1000, first: &state{0, 0, 0}, now: state{50, 2, 500}},
+			"f  50% 50 documents, 2 refused, 5 a second, 10s left",
+		},
+		{
+			"after a resumption", &Progress{name: "f", size: 1000, first: &state{40, 0, 400}, now: state{50, 0, 500}},
+			"f  50% 50 documents, 1 a second, 50s left",
+		},
+		{
+			"pipe", &Progress{name: "standard input", first: &state{}, now: state{imported: 30}},
+			"standard input 30 documents, 3 a second",
+		},
+		{"of which nothing was read since", &Progress{
+			name: "f", size: 1000, first: &state{40, 0, 400},
+			now: state{40, 0, 400},
+		}, "f  40% 40 documents, 0 a second"},
+		{
+			"a file that takes years", &Progress{name: "f", size: 1 << 40, first: &state{}, now: state{1, 0, 1}},
+			"f   0% 1 documents, 0 a second",
+		},
+		{
+			"a file that grows", &Progress{name: "f", size: 1000, first: &state{}, now: state{50, 0, 1300}},
+			"f 100% 50 documents, 5 a second",
+		},
+		{"one in a terminal", &Progress{
+			name: "f", size: 1000, Terminal: narrowTerminal, first: &state{},
+			now: state{50, 0, 1300},
+		}, "f [##############################] 100% 50 documents, 5 a second"},
+		{"terminal", &Progress{
+			name: "f", size: 1000, Terminal: narrowTerminal, first: &state{},
+			now: state{50, 0, 500},
+		}, "f [###############...............]  50% 50 documents, 5 a second, 10s left"},
 	} {
 		if got := tt.p.stateLine(10 * time.Second); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
@@ -48,7 +72,8 @@ func TestTheBarLeavesNothingBehind(t *testing.T) {
 	p.Say("line %d: bad", 3)
 	p.draw()
 	p.clear()
-	want := clearLine + "f  50% 1 documents" + clearLine + "line 3: bad\n" + clearLine + "f  50% 1 documents" + clearLine
+	want := clearLine + "f  50% 1 documents" + clearLine + "line 3: bad\n" + clearLine + "f  50% 1 documents" +
+		clearLine
 	if out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}

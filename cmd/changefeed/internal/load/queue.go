@@ -12,9 +12,10 @@ import (
 type queue struct {
 	mu    sync.Mutex
 	lines map[feed.PartitionKey]*line // lines of all keys that have jobs, including jobs being written
-	ready []*line                     // lines with waiting jobs and no batch being written, in the order in which they are taken
-	more  *sync.Cond                  // signals that a line may be ready, or that the input has ended
-	ended bool                        // the input has ended
+	// lines with waiting jobs and no batch being written, in the order in which they are taken
+	ready []*line
+	more  *sync.Cond // signals that a line may be ready, or that the input has ended
+	ended bool       // the input has ended
 }
 
 // line contains the waiting jobs of a partition key.
@@ -53,8 +54,8 @@ func (q *queue) endInput() {
 	q.more.Broadcast()
 }
 
-// takeBatch waits for a batch of a key. take returns nil if the input has ended and no line is ready. If a batch is still
-// being written, its writer takes the remaining jobs of the key.
+// takeBatch waits for a batch of a key. take returns nil if the input has ended and no line is ready. If a batch is
+// still being written, its writer takes the remaining jobs of the key.
 func (q *queue) takeBatch() []*job {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -82,8 +83,8 @@ func fits(jobs []*job) (n int) {
 	return n
 }
 
-// putBack records that the batch of a key was written. Its writer takes the next batch afterwards, so no other writer is
-// woken.
+// putBack records that the batch of a key was written. Its writer takes the next batch afterwards, so no other writer
+// is woken.
 func (q *queue) putBack(key feed.PartitionKey) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

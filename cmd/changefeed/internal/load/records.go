@@ -72,7 +72,8 @@ func newSplitter(in io.Reader, at point) (*splitter, error) {
 	}
 	for _, m := range magics {
 		if bytes.HasPrefix(s.buf, []byte(m.bytes)) {
-			return nil, fmt.Errorf("read input: it is %s: want JSON in UTF-8, as from %s FILE | changefeed import -", m.form, m.reader)
+			return nil, fmt.Errorf("read input: it is %s: want JSON in UTF-8, as from %s FILE | changefeed import -",
+				m.form, m.reader)
 		}
 	}
 	if mark := []byte("\xef\xbb\xbf"); bytes.HasPrefix(s.buf, mark) {

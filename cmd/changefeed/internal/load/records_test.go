@@ -45,19 +45,45 @@ var splits = []struct {
 }{
 	{"nothing", "", nil},
 	{"space", " \n\r\n\t", nil},
-	{"lines", "{\"id\":\"a\"}\n{\"id\":\"b\"}\n", []piece{{line: 1, text: `{"id":"a"}`}, {line: 2, text: `{"id":"b"}`}}},
+	{"lines", "{\"id\":\"a\"}\n{\"id\":\"b\"}\n", []piece{
+		{line: 1, text: `{"id":"a"}`},
+		{line: 2, text: `{"id":"b"}`},
+	}},
 	{"no newline at the end", "{}\n{ }", []piece{{line: 1, text: `{}`}, {line: 2, text: `{ }`}}},
 	{"blank lines and spaces", "\n\n {} \r\n\n\t{ }\n", []piece{{line: 3, text: `{}`}, {line: 5, text: `{ }`}}},
 	{"byte order mark", "\xef\xbb\xbf{}\n", []piece{{line: 1, text: `{}`}}},
-	{"bad line", "{}\n{\"a\":\n[1,2]\n{}\n", []piece{{line: 1, text: `{}`}, {line: 2, text: `{"a":`}, {line: 3, text: `[1,2]`}, {line: 4, text: `{}`}}},
-	{"array", `[{"a":[1,{"b":2}]},{"c":"],}"}]`, []piece{{line: 1, element: 1, text: `{"a":[1,{"b":2}]}`}, {line: 1, element: 2, text: `{"c":"],}"}`}}},
+	{"bad line", "{}\n{\"a\":\n[1,2]\n{}\n", []piece{
+		{line: 1, text: `{}`},
+		{line: 2, text: `{"a":`},
+		{line: 3, text: `[1,2]`},
+		{line: 4, text: `{}`},
+	}},
+	{"array", `[{"a":[1,{"b":2}]},{"c":"],}"}]`, []piece{
+		{line: 1, element: 1, text: `{"a":[1,{"b":2}]}`},
+		{line: 1, element: 2, text: `{"c":"],}"}`},
+	}},
 	{"empty array", " [ ] ", nil},
-	{"array over lines", "[\n  {\n    \"a\": \"\\\"]\"\n  },\n  {}\n]\n", []piece{{line: 2, element: 1, text: "{\n    \"a\": \"\\\"]\"\n  }"}, {line: 5, element: 2, text: "{}"}}},
-	{"values that are no objects", `[1,"a",null,[2,3]]`, []piece{{line: 1, element: 1, text: "1"}, {line: 1, element: 2, text: `"a"`}, {line: 1, element: 3, text: "null"}, {line: 1, element: 4, text: "[2,3]"}}},
+	{
+		"array over lines", "[\n  {\n    \"a\": \"\\\"]\"\n  },\n  {}\n]\n",
+		[]piece{{line: 2, element: 1, text: "{\n    \"a\": \"\\\"]\"\n  }"}, {line: 5, element: 2, text: "{}"}},
+	},
+	{"values that are no objects", `[1,"a",null,[2,3]]`, []piece{
+		{line: 1, element: 1, text: "1"},
+		{line: 1, element: 2, text: `"a"`},
+		{line: 1, element: 3, text: "null"},
+		{line: 1, element: 4, text: "[2,3]"},
+	}},
 	{"comma at the end", "[{},\n]", []piece{{line: 1, element: 1, text: "{}"}}},
 	{"lines after an array", "[{}]\n{}\n", []piece{{line: 1, element: 1, text: "{}"}, {line: 2, text: "{}"}}},
-	{"array without an end", "[{},\n{}", []piece{{line: 1, element: 1, text: "{}"}, {line: 2, element: 2, text: "{}"}, {line: 2, element: 3, err: errUnclosed}}},
-	{"backslash outside of a string", `[\{"a":1,"b":2},{}]`, []piece{{line: 1, element: 1, text: `\{"a":1,"b":2}`}, {line: 1, element: 2, text: "{}"}}},
+	{"array without an end", "[{},\n{}", []piece{
+		{line: 1, element: 1, text: "{}"},
+		{line: 2, element: 2, text: "{}"},
+		{line: 2, element: 3, err: errUnclosed},
+	}},
+	{"backslash outside of a string", `[\{"a":1,"b":2},{}]`, []piece{
+		{line: 1, element: 1, text: `\{"a":1,"b":2}`},
+		{line: 1, element: 2, text: "{}"},
+	}},
 	{"missing comma in an element without indentation", "[\n{\n\"a\":\n{\n\"b\":1\n}\n\"c\":2\n},\n{}\n]", []piece{
 		{line: 2, element: 1, text: "{\n\"a\":\n{\n\"b\":1\n}\n\"c\":2\n}"},
 		{line: 9, element: 2, text: "{}"},
@@ -77,11 +103,21 @@ var splits = []struct {
 		{line: 3, element: 3, text: `{"d":3}`},
 		{line: 4, element: 4, text: `{"e":4}`},
 	}},
-	{"missing quote", "[\n{\"a\":\"x},\n{\"b\":1}\n]", []piece{{line: 2, element: 1, text: `{"a":"x}`}, {line: 3, element: 2, text: `{"b":1}`}}},
-	{"missing brace, commas first", "[ {\"a\":1\n, {\"b\":2}\n]", []piece{{line: 1, element: 1, text: `{"a":1`}, {line: 2, element: 2, text: `{"b":2}`}}},
-	{"missing comma over lines", "[\n  {\n    \"a\": 1\n    \"b\": {\n      \"id\": \"x\"\n    }\n  },\n  {}\n]", []piece{
-		{line: 2, element: 1, text: "{\n    \"a\": 1\n    \"b\": {\n      \"id\": \"x\"\n    }\n  }"}, {line: 8, element: 2, text: "{}"},
+	{"missing quote", "[\n{\"a\":\"x},\n{\"b\":1}\n]", []piece{
+		{line: 2, element: 1, text: `{"a":"x}`},
+		{line: 3, element: 2, text: `{"b":1}`},
 	}},
+	{"missing brace, commas first", "[ {\"a\":1\n, {\"b\":2}\n]", []piece{
+		{line: 1, element: 1, text: `{"a":1`},
+		{line: 2, element: 2, text: `{"b":2}`},
+	}},
+	{
+		"missing comma over lines", "[\n  {\n    \"a\": 1\n    \"b\": {\n      \"id\": \"x\"\n    }\n  },\n  {}\n]",
+		[]piece{
+			{line: 2, element: 1, text: "{\n    \"a\": 1\n    \"b\": {\n      \"id\": \"x\"\n    }\n  }"},
+			{line: 8, element: 2, text: "{}"},
+		},
+	},
 }
 
 func TestInputIsCutIntoDocuments(t *testing.T) {
@@ -97,9 +133,11 @@ func TestInputIsCutIntoDocuments(t *testing.T) {
 
 func TestInputThatIsNoTextIsRefused(t *testing.T) {
 	for input, want := range map[string]string{
-		"\x1f\x8b\x08\x00": "gzip -dc", "\x28\xb5\x2f\xfd": "zstd -dc", "\xff\xfe{\x00": "iconv", "\xfe\xff\x00{": "iconv",
+		"\x1f\x8b\x08\x00": "gzip -dc", "\x28\xb5\x2f\xfd": "zstd -dc", "\xff\xfe{\x00": "iconv",
+		"\xfe\xff\x00{": "iconv",
 	} {
-		if _, err := newSplitter(strings.NewReader(input), point{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := newSplitter(strings.NewReader(input), point{}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("input %q: got error %v, want one that names %s", input, err, want)
 		}
 	}
@@ -134,7 +172,8 @@ func TestATextThatIsTooLongIsCountedAndCut(t *testing.T) {
 		s.most = most
 		r, err := s.next()
 		if err != nil || len(r.text) != most || r.size != int64(len(long)) || !errors.Is(r.err, errHuge) {
-			t.Errorf("array %v: got %d bytes of %d, %v, %v, want %d of %d", array, len(r.text), r.size, r.err, err, most, len(long))
+			t.Errorf("array %v: got %d bytes of %d, %v, %v, want %d of %d", array, len(r.text), r.size, r.err, err,
+				most, len(long))
 		}
 		if r, err = s.next(); err != nil || r.line != 2 || string(r.text) != "{}" {
 			t.Errorf("array %v: got %q on line %d, %v, want {} on line 2", array, r.text, r.line, err)
@@ -163,7 +202,8 @@ func checkSplit(t *testing.T, input []byte) {
 			t.Errorf("behind record %d: got %+v\nwant %+v", i, got, want[i+1:])
 		}
 	}
-	solid := strings.NewReplacer(" ", "", "\t", "", "\r", "", "\n", "", "[", "", "]", "", ",", "", "\xef\xbb\xbf", "").Replace(string(input))
+	solid := strings.NewReplacer(" ", "", "\t", "", "\r", "", "\n", "", "[", "", "]", "", ",", "", "\xef\xbb\xbf",
+		"").Replace(string(input))
 	if kept < len(solid) {
 		t.Errorf("%d bytes in records, want at least the %d that are not space or between elements", kept, len(solid))
 	}

@@ -96,8 +96,8 @@ type reject struct {
 	Bytes   int64  `json:"bytes,omitempty"`  // of an incomplete text
 }
 
-// addRecord appends a record. A text that is not UTF-8 is written in base64, because JSON would replace its bytes, and the
-// user needs the original bytes.
+// addRecord appends a record. A text that is not UTF-8 is written in base64, because JSON would replace its bytes, and
+// the user needs the original bytes.
 func (f *rejectFile) addRecord(j *job) error {
 	if err := f.open(); err != nil {
 		return err

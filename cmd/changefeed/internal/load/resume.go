@@ -18,14 +18,15 @@ import (
 // A mark records how far a load has come: every document before the mark was written or kept as a reject. Until the
 // import is done, the mark is in the store's directory or, for an account, next to the input.
 type mark struct {
-	Input     string    `json:"input"`
-	Size      int64     `json:"size"`
-	Modified  time.Time `json:"modified"`
-	Container string    `json:"container"` // account and resource id of the container: a container that was created again is empty
-	Place     point     `json:"place"`
-	Imported  int64     `json:"imported"`
-	Rejected  int64     `json:"rejected"`
-	Rejects   int64     `json:"rejects_size"` // of the reject file
+	Input    string    `json:"input"`
+	Size     int64     `json:"size"`
+	Modified time.Time `json:"modified"`
+	// account and resource id of the container: a container that was created again is empty
+	Container string `json:"container"`
+	Place     point  `json:"place"`
+	Imported  int64  `json:"imported"`
+	Rejected  int64  `json:"rejected"`
+	Rejects   int64  `json:"rejects_size"` // of the reject file
 
 	path string // empty if the input cannot be read from the middle
 }
@@ -64,8 +65,8 @@ func openMark(in *os.File, c *place.Container) (m *mark, found bool, err error) 
 	return &old, true, nil
 }
 
-// setLocation sets the path of the mark, and its container. If no file can be created next to the input, an import into an
-// account has no mark.
+// setLocation sets the path of the mark, and its container. If no file can be created next to the input, an import into
+// an account has no mark.
 func (m *mark) setLocation(c *place.Container) {
 	if c.Local != nil {
 		h := fnv.New64a()

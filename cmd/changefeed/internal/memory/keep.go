@@ -61,7 +61,8 @@ func (k *keeper) collected() {
 	if k.ended {
 		return
 	}
-	if limit := limitFor(k.least, live, other); limit != k.now && (limit == k.least || abs(limit-k.now) > k.now/worthwhile) {
+	if limit := limitFor(k.least, live, other); limit != k.now && (limit == k.least ||
+		abs(limit-k.now) > k.now/worthwhile) {
 		debug.SetMemoryLimit(limit)
 		k.now = limit
 	}

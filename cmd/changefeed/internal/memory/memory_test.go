@@ -10,7 +10,8 @@ func TestThePartsOfTheMemoryAreTheWhole(t *testing.T) {
 	for _, total := range []int64{Least, Default, 1 << 30, 64 << 30} {
 		s := Of(total)
 		if sum := s.Engine + s.Heap + program; sum != total || s.Engine < 16<<20 || s.Heap < s.Engine {
-			t.Errorf("%d MB are divided into %d MB for the engine, %d MB for the heap and %d MB for the program: want the sum, and the larger part for the heap",
+			t.Errorf("%d MB are divided into %d MB for the engine, %d MB for the heap and %d MB for the program: "+
+				"want the sum, and the larger part for the heap",
 				total>>20, s.Engine>>20, s.Heap>>20, int64(program)>>20)
 		}
 	}
@@ -29,7 +30,8 @@ func TestTheLimitLeavesRoomForGarbage(t *testing.T) {
 		{4096 * mb, 0, (4096 + 128) * mb},
 	} {
 		if got := limitFor(80*mb, c.live, c.other); got != c.want {
-			t.Errorf("the limit with %d MB live and %d MB of other memory is %d MB, want %d", c.live/mb, c.other/mb, got/mb, c.want/mb)
+			t.Errorf("the limit with %d MB live and %d MB of other memory is %d MB, want %d", c.live/mb, c.other/mb,
+				got/mb, c.want/mb)
 		}
 	}
 }

@@ -17,18 +17,21 @@ func TestEachModuleThatIsLinkedHasItsLicence(t *testing.T) {
 	for _, m := range noticed.FindAllStringSubmatch(Text, -1) {
 		has[m[1]] = m[2]
 	}
-	if len(has) < 20 || !strings.Contains(Text, "\nGo and its standard library: LICENSE\n") || !strings.Contains(Text, "The Go Authors") {
+	if len(has) < 20 || !strings.Contains(Text, "\nGo and its standard library: LICENSE\n") ||
+		!strings.Contains(Text, "The Go Authors") {
 		t.Errorf("%d modules, and Go", len(has))
 	}
 	for _, tags := range []string{"", "brokers"} {
-		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", tags, "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}", "../..")
+		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", tags, "-f",
+			"{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}", "../..")
 		out, err := cmd.Output()
 		if err != nil {
 			t.Fatal(err)
 		}
 		for line := range strings.FieldsFuncSeq(string(out), func(r rune) bool { return r == '\n' }) {
 			if module, version, _ := strings.Cut(line, " "); has[module] != version {
-				t.Errorf("with -tags %q %s is linked, and the notices have %q of it: run make notices", tags, line, has[module])
+				t.Errorf("with -tags %q %s is linked, and the notices have %q of it: run make notices", tags, line,
+					has[module])
 				has[module] = version
 			}
 		}

@@ -52,10 +52,16 @@ func (r *Remains) narrow() {
 		r.there = append(r.there, c.Name)
 	}
 	if r.wanted != "" {
-		r.Containers = slices.DeleteFunc(r.Containers, func(c docstore.SalvagedContainer) bool { return c.Name != r.wanted })
-		r.Lost = slices.DeleteFunc(r.Lost, func(l docstore.Loss) bool { return l.Container != "" && l.Container != r.wanted })
+		r.Containers = slices.DeleteFunc(r.Containers, func(c docstore.SalvagedContainer) bool {
+			return c.Name != r.wanted
+		})
+		r.Lost = slices.DeleteFunc(r.Lost, func(l docstore.Loss) bool {
+			return l.Container != "" && l.Container != r.wanted
+		})
 		r.Missing = slices.DeleteFunc(r.Missing, func(m docstore.MissingItem) bool { return m.Container != r.wanted })
-		r.Doubtful = slices.DeleteFunc(r.Doubtful, func(d docstore.DoubtfulItem) bool { return d.Container != r.wanted })
+		r.Doubtful = slices.DeleteFunc(r.Doubtful, func(d docstore.DoubtfulItem) bool {
+			return d.Container != r.wanted
+		})
 	}
 }
 
@@ -87,14 +93,18 @@ func (r *Remains) WriteLosses(to io.Writer) error {
 	doubtful := map[string]int{}
 	for _, d := range r.Doubtful {
 		doubtful[d.Container]++
-		fmt.Fprintf(&text, "doubtful: %s: item %q of partition %s is written as of LSN %d; later writes of it may be lost\n", d.Container, d.ID, d.Key, d.LSN)
+		fmt.Fprintf(&text,
+			"doubtful: %s: item %q of partition %s is written as of LSN %d; later writes of it may be lost\n",
+			d.Container, d.ID, d.Key, d.LSN)
 	}
 	for _, c := range r.Containers {
 		for _, l := range c.Lost {
 			if l.To == 0 {
-				fmt.Fprintf(&text, "missing: %s: all or some of the LSNs from %d on, if there were any\n", c.Name, l.From)
+				fmt.Fprintf(&text, "missing: %s: all or some of the LSNs from %d on, if there were any\n", c.Name,
+					l.From)
 			} else {
-				fmt.Fprintf(&text, "missing: %s: all or some of the LSNs %d to %d; what these wrote is not known\n", c.Name, l.From, l.To)
+				fmt.Fprintf(&text, "missing: %s: all or some of the LSNs %d to %d; what these wrote is not known\n",
+					c.Name, l.From, l.To)
 			}
 		}
 	}
@@ -119,14 +129,16 @@ var nameIsLost = regexp.MustCompile(`^container [0-9]+$`)
 func (r *Remains) Err() error {
 	switch {
 	case r.wanted != "" && !slices.Contains(r.there, r.wanted):
-		err := fmt.Errorf("--container is %s: %w: want one of %s", r.wanted, place.ErrNoContainer, strings.Join(r.there, ", "))
+		err := fmt.Errorf("--container is %s: %w: want one of %s", r.wanted, place.ErrNoContainer,
+			strings.Join(r.there, ", "))
 		// The wanted container may exist under its number only.
 		if lost := slices.IndexFunc(r.there, nameIsLost.MatchString); lost >= 0 {
 			err = fmt.Errorf("%w, as in --container '%s', which stands for one whose name is lost", err, r.there[lost])
 		}
 		return err
 	case len(r.Lost)+len(r.Missing)+len(r.Doubtful) > 0:
-		return fmt.Errorf("%d documents are written, some of them may be old, and others may be missing: what was lost is listed above", r.written)
+		return fmt.Errorf("%d documents are written, some of them may be old, and others may be missing: what was "+
+			"lost is listed above", r.written)
 	}
 	return nil
 }

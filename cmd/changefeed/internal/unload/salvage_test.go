@@ -16,15 +16,20 @@ import (
 
 func TestAStoreThatLacksTheContainerNamesThoseThatAreThere(t *testing.T) {
 	left := &Remains{Salvaged: &docstore.Salvaged{}, wanted: "customers", there: []string{"orders"}}
-	if err := left.Err(); !errors.Is(err, place.ErrNoContainer) || !strings.HasSuffix(err.Error(), "want one of orders") {
+	if err := left.Err(); !errors.Is(err, place.ErrNoContainer) ||
+		!strings.HasSuffix(err.Error(), "want one of orders") {
 		t.Errorf("got %v", err)
 	}
 	left.there = append(left.there, "container 3")
-	if err := left.Err(); !errors.Is(err, place.ErrNoContainer) || !strings.HasSuffix(err.Error(), "want one of orders, container 3, as in --container 'container 3', which stands for one whose name is lost") {
+	if err := left.Err(); !errors.Is(err, place.ErrNoContainer) ||
+		!strings.HasSuffix(err.Error(),
+			"want one of orders, container 3, as in --container 'container 3', which stands for one whose "+
+				"name is lost") {
 		t.Errorf("got %v", err)
 	}
 	left.there = []string{"container 3", "orders"}
-	if err := left.Err(); err == nil || !strings.HasSuffix(err.Error(), ", as in --container 'container 3', which stands for one whose name is lost") {
+	if err := left.Err(); err == nil || !strings.HasSuffix(err.Error(),
+		", as in --container 'container 3', which stands for one whose name is lost") {
 		t.Errorf("got %v", err)
 	}
 	left.wanted = "container 3"
@@ -36,10 +41,19 @@ func TestAStoreThatLacksTheContainerNamesThoseThatAreThere(t *testing.T) {
 // Who has asked for one container hears nothing of the others, but of the files that may have had its documents.
 func TestASalvageOfOneContainerMentionsThatOneAlone(t *testing.T) {
 	left := &Remains{wanted: "orders", written: 7, Salvaged: &docstore.Salvaged{
-		Containers: []docstore.SalvagedContainer{{Name: "bills", Documents: 3, Counted: 4, Lost: []docstore.LSNs{{From: 20}}}, {Name: "orders", Documents: 7, Counted: 9}},
-		Lost:       []docstore.Loss{{File: "1.sst", Reason: "bad checksum", Container: "bills"}, {File: "2.sst", Reason: "not there"}},
-		Missing:    []docstore.MissingItem{{Container: "bills", Key: `["a"]`, ID: "1", LSN: 5}, {Container: "orders", Key: `["b"]`, ID: "2", LSN: 6}},
-		Doubtful:   []docstore.DoubtfulItem{{Container: "bills", Key: `["a"]`, ID: "3", LSN: 4}},
+		Containers: []docstore.SalvagedContainer{{
+			Name: "bills", Documents: 3, Counted: 4,
+			Lost: []docstore.LSNs{{From: 20}},
+		}, {Name: "orders", Documents: 7, Counted: 9}},
+		Lost: []docstore.Loss{
+			{File: "1.sst", Reason: "bad checksum", Container: "bills"},
+			{File: "2.sst", Reason: "not there"},
+		},
+		Missing: []docstore.MissingItem{
+			{Container: "bills", Key: `["a"]`, ID: "1", LSN: 5},
+			{Container: "orders", Key: `["b"]`, ID: "2", LSN: 6},
+		},
+		Doubtful: []docstore.DoubtfulItem{{Container: "bills", Key: `["a"]`, ID: "3", LSN: 4}},
 	}}
 	left.narrow()
 	var b strings.Builder
@@ -50,17 +64,27 @@ func TestASalvageOfOneContainerMentionsThatOneAlone(t *testing.T) {
 missing: orders: item "2" of partition ["b"] as of LSN 6
 container orders: 7 documents of 9
 `
-	if text, err := json.Marshal(left.Salvaged); err != nil || b.String() != want || strings.Contains(string(text), "bills") {
+	if text, err := json.Marshal(left.Salvaged); err != nil || b.String() != want ||
+		strings.Contains(string(text), "bills") {
 		t.Errorf("got\n%s\nand %s, %v; want\n%s", b.String(), text, err, want)
 	}
 }
 
 func TestLossesAreListedAndAnError(t *testing.T) {
 	left := &Remains{written: 7, Salvaged: &docstore.Salvaged{
-		Containers: []docstore.SalvagedContainer{{Name: "orders", Documents: 7, Counted: 9, Lost: []docstore.LSNs{{From: 10, To: 12}, {From: 20}}}, {Name: "container 3", Counted: -1}},
-		Lost:       []docstore.Loss{{File: "1.sst", Reason: "bad checksum", From: "05", To: "1F"}, {File: "2.sst", Reason: "not there"}},
-		Missing:    []docstore.MissingItem{{Container: "orders", Key: `["a"]`, ID: "1", LSN: 5, Older: 3}, {Container: "orders", Key: `["b"]`, ID: "2", LSN: 6}},
-		Doubtful:   []docstore.DoubtfulItem{{Container: "orders", Key: `["c"]`, ID: "3", LSN: 4}},
+		Containers: []docstore.SalvagedContainer{{
+			Name: "orders", Documents: 7, Counted: 9,
+			Lost: []docstore.LSNs{{From: 10, To: 12}, {From: 20}},
+		}, {Name: "container 3", Counted: -1}},
+		Lost: []docstore.Loss{
+			{File: "1.sst", Reason: "bad checksum", From: "05", To: "1F"},
+			{File: "2.sst", Reason: "not there"},
+		},
+		Missing: []docstore.MissingItem{
+			{Container: "orders", Key: `["a"]`, ID: "1", LSN: 5, Older: 3},
+			{Container: "orders", Key: `["b"]`, ID: "2", LSN: 6},
+		},
+		Doubtful: []docstore.DoubtfulItem{{Container: "orders", Key: `["c"]`, ID: "3", LSN: 4}},
 	}}
 	var b strings.Builder
 	if err := left.WriteLosses(&b); err != nil {
@@ -79,7 +103,9 @@ container container 3: 0 documents
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
-	if err := left.Err(); err == nil || err.Error() != "7 documents are written, some of them may be old, and others may be missing: what was lost is listed above" {
+	if err := left.Err(); err == nil ||
+		err.Error() != "7 documents are written, some of them may be old, and others may be missing: what was lost "+
+			"is listed above" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -88,7 +114,8 @@ container container 3: 0 documents
 func TestADocumentThatIsMissingIsALoss(t *testing.T) {
 	left := &Remains{Salvaged: &docstore.Salvaged{Containers: []docstore.SalvagedContainer{{Name: "orders"}}}}
 	var b strings.Builder
-	if err := errors.Join(left.Err(), left.WriteLosses(&b)); err != nil || b.String() != "container orders: 0 documents of 0\n" {
+	if err := errors.Join(left.Err(), left.WriteLosses(&b)); err != nil ||
+		b.String() != "container orders: 0 documents of 0\n" {
 		t.Errorf("of an empty container: %q, %v", b.String(), err)
 	}
 	left.Missing = []docstore.MissingItem{{Container: "orders", Key: `["a"]`, ID: "1", LSN: 5}}
@@ -124,7 +151,10 @@ func TestWhatIsLeftOfADamagedStoreIsWritten(t *testing.T) {
 	}{
 		{"orders", "", []string{`{"id":"0","city":"a"}`, `{"id":"1","city":"b"}`, `{"id":"2","city":"a"}`}},
 		{"orders", feed.Key("b"), []string{`{"id":"1","city":"b"}`}},
-		{"", feed.Key("b"), []string{`{"container":"bills","document":{"id":"1","city":"b"}}`, `{"container":"orders","document":{"id":"1","city":"b"}}`}},
+		{"", feed.Key("b"), []string{
+			`{"container":"bills","document":{"id":"1","city":"b"}}`,
+			`{"container":"orders","document":{"id":"1","city":"b"}}`,
+		}},
 	} {
 		var b strings.Builder
 		left, err := Salvage(t.Context(), dir, tt.container, &b, Options{Key: tt.key})

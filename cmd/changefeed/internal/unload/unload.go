@@ -26,7 +26,8 @@ type Options struct {
 func Documents(ctx context.Context, source feed.Source, to io.Writer, o Options) error {
 	w := changeline.NewWriter(to)
 	from := feed.Position{Start: feed.FromBeginning()}
-	for page, err := range changefeed.Pull(ctx, source, o.Range, from, changefeed.PullOptions{ReadOptions: feed.ReadOptions{Key: o.Key}}) {
+	for page, err := range changefeed.Pull(ctx, source, o.Range, from,
+		changefeed.PullOptions{ReadOptions: feed.ReadOptions{Key: o.Key}}) {
 		if err != nil {
 			return err
 		}

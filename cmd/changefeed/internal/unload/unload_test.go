@@ -20,7 +20,8 @@ func fill(t *testing.T, db *docstore.DB, name string, n int) *docstore.Container
 		t.Fatal(err)
 	}
 	for i := range n {
-		if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"%d","city":%q}`, i, []string{"a", "b"}[i%2])); err != nil {
+		if _, err := c.Upsert(t.Context(), fmt.Appendf(nil, `{"id":"%d","city":%q}`, i,
+			[]string{"a", "b"}[i%2])); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -49,16 +50,19 @@ func TestDocumentsAreWrittenAsTheyWereGiven(t *testing.T) {
 	of := func(city string) []string {
 		return slices.DeleteFunc(slices.Clone(all), func(line string) bool { return !strings.Contains(line, city) })
 	}
-	if a, b := of(`"a"`), of(`"b"`); !slices.Equal(a, []string{`{"id":"0","city":"a"}`, `{"id":"2","city":"a"}`}) || !slices.Equal(b, []string{`{"id":"1","city":"b"}`, `{"id":"3","city":"b"}`}) || len(all) != 4 {
+	if a, b := of(`"a"`), of(`"b"`); !slices.Equal(a, []string{`{"id":"0","city":"a"}`, `{"id":"2","city":"a"}`}) ||
+		!slices.Equal(b, []string{`{"id":"1","city":"b"}`, `{"id":"3","city":"b"}`}) || len(all) != 4 {
 		t.Errorf("got %q, want each document, those of a key in the order of their writes", all)
 	}
 	if got := export(Options{Range: feed.FullRange(), Key: feed.Key("b")}); !slices.Equal(got, of(`"b"`)) {
 		t.Errorf("of a key: %q", got)
 	}
-	if got := slices.Concat(export(Options{Range: parts[0].Range}), export(Options{Range: parts[1].Range})); len(strings.Join(got, "")) != len(strings.Join(all, "")) {
+	if got := slices.Concat(export(Options{Range: parts[0].Range}),
+		export(Options{Range: parts[1].Range})); len(strings.Join(got, "")) != len(strings.Join(all, "")) {
 		t.Errorf("of both partitions: %q", got)
 	}
-	if got := export(Options{Range: feed.FullRange(), System: true}); len(got) != 4 || !strings.Contains(got[0], `"_etag":`) {
+	if got := export(Options{Range: feed.FullRange(), System: true}); len(got) != 4 ||
+		!strings.Contains(got[0], `"_etag":`) {
 		t.Errorf("with the system's: %q", got)
 	}
 }

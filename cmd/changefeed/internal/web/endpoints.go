@@ -41,7 +41,8 @@ func (o *Options) endpoints(sites Sites, certificate string) (e Endpoints, err e
 	return e, err
 }
 
-// clientURL returns an address for clients. If the server listens on all interfaces, this is the address of this machine.
+// clientURL returns an address for clients. If the server listens on all interfaces, this is the address of this
+// machine.
 func (o *Options) clientURL(address net.Addr) string {
 	scheme, text := "https", address.String()
 	if o.Plain {

@@ -41,10 +41,11 @@ type Options struct {
 	Audiences []string // of Entra tokens
 	Insecure  bool     // accept the emulator's Entra tokens, which anyone can make
 
-	Lenient    bool
-	Level      string // consistency level that clients are told; empty means Session
-	Images     string // changes for which the feed of all versions shows the previous image: all, deletes or none; empty means deletes
-	Throughput int    // request units a second; 0 or [cosmosrest.Unlimited] means no throttling
+	Lenient bool
+	Level   string // consistency level that clients are told; empty means Session
+	// changes for which the feed of all versions shows the previous image: all, deletes or none; empty means deletes
+	Images     string
+	Throughput int // request units a second; 0 or [cosmosrest.Unlimited] means no throttling
 
 	Log *slog.Logger
 }
@@ -86,9 +87,12 @@ func (o *Options) Check() error {
 		// This comes before the check of the keys: if anyone can make a token, anyone has all rights on the store,
 		// whatever its keys are.
 		case o.Insecure:
-			return usage.Flag(f.flag, f.value, "a loopback address such as "+DefaultListen+" with --insecure-aad, whose tokens anybody can make")
+			return usage.Flag(f.flag, f.value,
+				"a loopback address such as "+DefaultListen+" with --insecure-aad, whose tokens anybody can make")
 		case len(o.Keys) == 0 || slices.ContainsFunc(slices.Concat(o.Keys, o.ReadOnly), cosmosrest.IsEmulatorKey):
-			return usage.Flag(f.flag, f.value, "a loopback address such as "+DefaultListen+", or a --key of your own: anybody knows the emulator's, and other machines can reach this address")
+			return usage.Flag(f.flag, f.value,
+				"a loopback address such as "+DefaultListen+", or a --key of your own: anybody knows the emulator's, "+
+					"and other machines can reach this address")
 		}
 	}
 	for _, name := range o.Hosts {
@@ -114,7 +118,8 @@ func (o *Options) Check() error {
 
 // images are the values of --previous-images.
 var images = map[string]cosmosrest.Images{
-	"": cosmosrest.ImagesOfDeletes, "deletes": cosmosrest.ImagesOfDeletes, "all": cosmosrest.ImagesOfAll, "none": cosmosrest.NoImages,
+	"": cosmosrest.ImagesOfDeletes, "deletes": cosmosrest.ImagesOfDeletes, "all": cosmosrest.ImagesOfAll,
+	"none": cosmosrest.NoImages,
 }
 
 // orVariable returns the keys of a flag or, if there are none, the key in the environment.
@@ -133,7 +138,10 @@ func (o *Options) serverOptions(ctx context.Context) (cosmosrest.Options, error)
 		keys = append(slices.Clone(keys), "", "")
 		return keys[0], keys[1]
 	}
-	s := cosmosrest.Options{Lenient: o.Lenient, Hosts: o.Hosts, Consistency: o.Level, PreviousImages: images[o.Images], Throughput: o.Throughput, Logger: o.Log, Ending: ctx}
+	s := cosmosrest.Options{
+		Lenient: o.Lenient, Hosts: o.Hosts, Consistency: o.Level, PreviousImages: images[o.Images],
+		Throughput: o.Throughput, Logger: o.Log, Ending: ctx,
+	}
 	s.Keys.Primary, s.Keys.Secondary = two(o.Keys)
 	s.Keys.PrimaryReadOnly, s.Keys.SecondaryReadOnly = two(o.ReadOnly)
 	s.Keys.Primary = cmp.Or(s.Keys.Primary, cosmosrest.EmulatorKey) // even if there is a read-only key

@@ -16,9 +16,9 @@ import (
 )
 
 // Serve serves a store until ctx ends, and then finishes the requests in hand. It calls ready when clients may connect.
-// Wrong options leave nothing behind, neither a store nor a certificate; nor do an address that is taken, and a certificate
-// that cannot be read. Addresses are listened on when the store is open,
-// so that a client that connects is answered.
+// Wrong options leave nothing behind, neither a store nor a certificate; nor do an address that is taken, and a
+// certificate that cannot be read. Addresses are listened on when the store is open, so that a client that connects is
+// answered.
 func (o *Options) Serve(ctx context.Context, ready func(Endpoints) error) (err error) {
 	options, err := o.serverOptions(ctx)
 	if err != nil {
@@ -39,7 +39,8 @@ func (o *Options) Serve(ctx context.Context, ready func(Endpoints) error) (err e
 		o.Log.Info("ended while the store was being opened")
 		return nil
 	case errors.Is(err, docstore.ErrInUse):
-		return fmt.Errorf("%w; one process at a time has a store open: end the other one, or if it is changefeed serve, use its address", err)
+		return fmt.Errorf("%w; one process at a time has a store open: end the other one, or if it is changefeed "+
+			"serve, use its address", err)
 	case err != nil:
 		return err
 	}
@@ -80,8 +81,8 @@ func (o *Options) isNew() bool {
 	return o.Dir != "" && len(files) == 0 && (err == nil || errors.Is(err, os.ErrNotExist))
 }
 
-// rehearse reads the certificate of the user, and listens for a moment, because a server that cannot start must leave no
-// store behind.
+// rehearse reads the certificate of the user, and listens for a moment, because a server that cannot start must leave
+// no store behind.
 func (o *Options) rehearse(ctx context.Context) error {
 	if o.Cert != "" {
 		if _, err := o.readCertificate(); err != nil {
@@ -108,7 +109,8 @@ func (o *Options) equipSites(sites Sites, db *docstore.DB, options cosmosrest.Op
 			return err
 		}
 		w.Server.Handler = handler
-		w.Server.ErrorLog = slog.NewLogLogger(&SparseLog{Handler: o.Log.Handler()}, slog.LevelInfo) // for example, a client does not trust the certificate
+		// for example, a client does not trust the certificate
+		w.Server.ErrorLog = slog.NewLogLogger(&SparseLog{Handler: o.Log.Handler()}, slog.LevelInfo)
 		if !o.Plain {
 			w.Server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}}
 		}
@@ -116,8 +118,8 @@ func (o *Options) equipSites(sites Sites, db *docstore.DB, options cosmosrest.Op
 	return nil
 }
 
-// setRetention sets the retention of a store, unless the store keeps its present retention: a restart without the flag must
-// not delete versions.
+// setRetention sets the retention of a store, unless the store keeps its present retention: a restart without the flag
+// must not delete versions.
 func (o *Options) setRetention(ctx context.Context, db *docstore.DB) error {
 	if _, set := db.Retention(); set && o.Kept {
 		return nil
@@ -178,7 +180,8 @@ func (o *Options) listenAll(ctx context.Context) (all Sites, err error) {
 		}
 		if err := all.Listen(ctx, guard, at.address, at.dedicated); err != nil {
 			all.Close()
-			return nil, fmt.Errorf("--%s is %s: %w: want a free address of this machine, such as 127.0.0.1:0", at.flag, at.address, cmp.Or(errors.Unwrap(err), err))
+			return nil, fmt.Errorf("--%s is %s: %w: want a free address of this machine, such as 127.0.0.1:0", at.flag,
+				at.address, cmp.Or(errors.Unwrap(err), err))
 		}
 	}
 	return all, nil

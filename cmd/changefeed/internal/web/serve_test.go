@@ -61,7 +61,8 @@ func TestAStoreKeepsTheRetentionThatItWasServedWith(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, set := db.Retention(); got != start.want || !set {
-			t.Errorf("retention is %v after a start with %v, given %v: want %v", got, start.flag, start.given, start.want)
+			t.Errorf("retention is %v after a start with %v, given %v: want %v", got, start.flag, start.given,
+				start.want)
 		}
 	}
 }
@@ -76,21 +77,29 @@ func TestWhatEverybodyCouldOpenIsServedToThisMachineOnly(t *testing.T) {
 	}{
 		{"the default", func(*Options) {}, ""},
 		{"localhost", func(o *Options) { o.Listen = "localhost:0" }, ""},
-		{"every interface", func(o *Options) { o.Listen = ":8081" }, "--listen is :8081: want a loopback address such as 127.0.0.1:8081, or a --key"},
+		{"every interface", func(o *Options) {
+			o.Listen = ":8081"
+		}, "--listen is :8081: want a loopback address such as 127.0.0.1:8081, or a --key"},
 		{"with a key", func(o *Options) { o.Listen, o.Keys = ":8081", []string{mine} }, ""},
-		{"with the emulator's", func(o *Options) { o.Listen, o.Keys = ":8081", []string{mine, cosmosrest.EmulatorKey} }, "--listen is :8081"},
+		{"with the emulator's", func(o *Options) {
+			o.Listen, o.Keys = ":8081", []string{mine, cosmosrest.EmulatorKey}
+		}, "--listen is :8081"},
 		{"with the emulator's for reading", func(o *Options) {
 			o.Listen, o.Keys, o.ReadOnly = ":8081", []string{mine}, []string{cosmosrest.EmulatorKey}
 		}, "--listen is :8081"},
 		{"its gateway", func(o *Options) { o.Dedicated = "0.0.0.0:8082" }, "--dedicated-gateway is 0.0.0.0:8082"},
 		{"its gateway with a key", func(o *Options) { o.Dedicated, o.Keys = "0.0.0.0:8082", []string{mine} }, ""},
 		{"insecure tokens", func(o *Options) { o.Insecure = true }, ""},
-		{"insecure tokens for all", func(o *Options) { o.Listen, o.Insecure, o.Keys = ":8081", true, []string{mine} }, "--listen is :8081: want a loopback address such as 127.0.0.1:8081 with --insecure-aad"},
+		{"insecure tokens for all", func(o *Options) {
+			o.Listen, o.Insecure, o.Keys = ":8081", true, []string{mine}
+		}, "--listen is :8081: want a loopback address such as 127.0.0.1:8081 with --insecure-aad"},
 		{"no port", func(o *Options) { o.Listen = "127.0.0.1" }, "--listen is 127.0.0.1: want host:port"},
 		{"an empty key", func(o *Options) { o.Keys = []string{""} }, "--key is empty"},
 		{"an empty key for reading", func(o *Options) { o.ReadOnly = []string{""} }, "--read-only-key is empty"},
 		{"three keys", func(o *Options) { o.Keys = []string{"a", "b", "c"} }, "--key is given 3 times"},
-		{"three keys for reading", func(o *Options) { o.ReadOnly = []string{"a", "b", "c"} }, "--read-only-key is given 3 times"},
+		{"three keys for reading", func(o *Options) {
+			o.ReadOnly = []string{"a", "b", "c"}
+		}, "--read-only-key is given 3 times"},
 		{"less than unlimited", func(o *Options) { o.Throughput = -2 }, "--ru is -2"},
 		{"a negative retention", func(o *Options) { o.Retention = -time.Second }, "--retention is -1s"},
 	} {
@@ -98,7 +107,8 @@ func TestWhatEverybodyCouldOpenIsServedToThisMachineOnly(t *testing.T) {
 			o := Options{Listen: DefaultListen}
 			tt.edit(&o)
 			err := o.Check()
-			if tt.want == "" && err != nil || tt.want != "" && (!errors.As(err, new(usage.Error)) || !strings.HasPrefix(err.Error(), tt.want)) {
+			if tt.want == "" && err != nil || tt.want != "" && (!errors.As(err, new(usage.Error)) ||
+				!strings.HasPrefix(err.Error(), tt.want)) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 		})
@@ -166,18 +176,23 @@ func TestACertificateStaysWithItsStore(t *testing.T) {
 	if _, path, _, err = (&Options{Plain: true}).loadCertificate(); path != "" || err != nil {
 		t.Errorf("without TLS: %s, %v", path, err)
 	}
-	if _, _, _, err = (&Options{Cert: "no.pem", KeyFile: "no.key"}).loadCertificate(); err == nil || !strings.HasPrefix(err.Error(), "read --cert no.pem and --key-file no.key") {
+	if _, _, _, err = (&Options{Cert: "no.pem", KeyFile: "no.key"}).loadCertificate(); err == nil ||
+		!strings.HasPrefix(err.Error(), "read --cert no.pem and --key-file no.key") {
 		t.Errorf("without files: %v", err)
 	}
 }
 
 func TestASecretKeyIsNotShown(t *testing.T) {
-	for key, want := range map[string]string{cosmosrest.EmulatorKey: cosmosrest.EmulatorKey, "c2VjcmV0": "AccountKey=KEY;"} {
+	for key, want := range map[string]string{
+		cosmosrest.EmulatorKey: cosmosrest.EmulatorKey,
+		"c2VjcmV0":             "AccountKey=KEY;",
+	} {
 		var b strings.Builder
 		if err := (Endpoints{Endpoint: "https://localhost:1/", Key: key, Certificate: "c.pem"}).Write(&b); err != nil {
 			t.Fatal(err)
 		}
-		if got := b.String(); !strings.Contains(got, want) || strings.Contains(got, "c2VjcmV0") || !strings.Contains(got, "SSL_CERT_FILE='c.pem'") || !strings.Contains(got, "in memory") {
+		if got := b.String(); !strings.Contains(got, want) || strings.Contains(got, "c2VjcmV0") ||
+			!strings.Contains(got, "SSL_CERT_FILE='c.pem'") || !strings.Contains(got, "in memory") {
 			t.Errorf("got\n%s", got)
 		}
 	}
@@ -202,7 +217,8 @@ func serve(t *testing.T, o Options, f func(Endpoints)) error {
 func TestAStoreIsServedUntilTheEnd(t *testing.T) {
 	o := Options{Dir: filepath.Join(t.TempDir(), "data"), Dedicated: "127.0.0.1:0"}
 	err := serve(t, o, func(e Endpoints) {
-		if e.Store != o.Dir || e.Key != cosmosrest.EmulatorKey || e.Connection != cosmosrest.ConnectionString(e.Endpoint, e.Key) || e.Dedicated == e.Endpoint {
+		if e.Store != o.Dir || e.Key != cosmosrest.EmulatorKey ||
+			e.Connection != cosmosrest.ConnectionString(e.Endpoint, e.Key) || e.Dedicated == e.Endpoint {
 			t.Errorf("got %+v", e)
 		}
 		for _, url := range []string{e.Endpoint, e.Dedicated} {
@@ -215,11 +231,13 @@ func TestAStoreIsServedUntilTheEnd(t *testing.T) {
 				t.Errorf("%s: %s, want that a key is asked for", url, answer.Status)
 			}
 		}
-		if err := serve(t, o, func(Endpoints) {}); !errors.Is(err, docstore.ErrInUse) || !strings.Contains(err.Error(), "use its address") {
+		if err := serve(t, o, func(Endpoints) {}); !errors.Is(err, docstore.ErrInUse) ||
+			!strings.Contains(err.Error(), "use its address") {
 			t.Errorf("a second server: %v", err)
 		}
 		taken := Options{Dedicated: strings.TrimSuffix(strings.TrimPrefix(e.Endpoint, "http://"), "/")}
-		if err := serve(t, taken, func(Endpoints) {}); err == nil || !strings.HasPrefix(err.Error(), "--dedicated-gateway is "+taken.Dedicated) {
+		if err := serve(t, taken, func(Endpoints) {}); err == nil ||
+			!strings.HasPrefix(err.Error(), "--dedicated-gateway is "+taken.Dedicated) {
 			t.Errorf("an address that is taken: %v", err)
 		}
 	})
@@ -287,7 +305,8 @@ func TestAStartThatFailsLeavesNothingOpen(t *testing.T) {
 	}
 }
 
-// Who starts a server of a new store at an address that is taken, or with a certificate that cannot be read, has no store.
+// Who starts a server of a new store at an address that is taken, or with a certificate that cannot be read, has no
+// store.
 func TestAStartThatFailsLeavesNoStore(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

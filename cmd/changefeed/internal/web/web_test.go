@@ -86,7 +86,8 @@ func signRequest(t *testing.T, r *http.Request) {
 	mac := hmac.New(sha256.New, key)
 	fmt.Fprintf(mac, "%s\n%s\n%s\n%s\n\n", strings.ToLower(r.Method), kind, link, strings.ToLower(date))
 	r.Header.Set("x-ms-date", date)
-	r.Header.Set("Authorization", url.QueryEscape("type=master&ver=1.0&sig="+base64.StdEncoding.EncodeToString(mac.Sum(nil))))
+	r.Header.Set("Authorization",
+		url.QueryEscape("type=master&ver=1.0&sig="+base64.StdEncoding.EncodeToString(mac.Sum(nil))))
 }
 
 // shopHandler is a server over a store with a container shop/orders.
@@ -104,7 +105,10 @@ func shopHandler(t *testing.T) func(ctx context.Context) http.Handler {
 		if _, err := db.CreateDatabase(ctx, "shop", nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := db.CreateContainer(ctx, docstore.ContainerSpec{Database: "shop", ID: "orders", Paths: []string{"/pk"}}); err != nil {
+		if _, err := db.CreateContainer(ctx, docstore.ContainerSpec{
+			Database: "shop", ID: "orders",
+			Paths: []string{"/pk"},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		server, err := cosmosrest.New(db, cosmosrest.Options{Ending: ctx, Hosts: []string{"memory"}})
@@ -120,7 +124,8 @@ func TestPollsEndWithTheServer(t *testing.T) {
 		s := serveInMemory(t, shopHandler(t))
 		begun := time.Now()
 		poll := s.ask(t, "GET", "/dbs/shop/colls/orders/docs", "", map[string]string{
-			"A-IM": "Incremental Feed", "x-ms-documentdb-partitionkeyrangeid": "0", "x-ms-cosmos-max-polling-interval": "20000",
+			"A-IM": "Incremental Feed", "x-ms-documentdb-partitionkeyrangeid": "0",
+			"x-ms-cosmos-max-polling-interval": "20000",
 		})
 		synctest.Wait() // it waits for a change
 		s.stop()
@@ -184,7 +189,8 @@ func TestConnectionsLeaveTheStoreItsDescriptors(t *testing.T) {
 		{100, 50, leastConnections},
 	} {
 		if got := connectionsWithin(c.limit, c.store); got != c.want {
-			t.Errorf("%d connections with %d descriptors, of which the store needs %d: want %d", got, c.limit, c.store, c.want)
+			t.Errorf("%d connections with %d descriptors, of which the store needs %d: want %d", got, c.limit, c.store,
+				c.want)
 		}
 	}
 }

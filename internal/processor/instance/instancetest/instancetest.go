@@ -13,11 +13,11 @@ import (
 // Idle returns an instance that does nothing by itself. Unset times have the defaults of the processor, and the hooks
 // do nothing.
 func Idle(ctx context.Context, store feed.LeaseStore, o instance.Options) *instance.Instance {
-	o.Instance, o.Acquire, o.Renew, o.Expiration, o.Drain = "a", 13*time.Second, 17*time.Second, time.Minute, 10*time.Second
-	o.RetryMin, o.RetryMax, o.HandlerTimeout, o.Poll = 100*time.Millisecond, 30*time.Second, 10*time.Minute, 5*time.Second
-	return instance.New(ctx, Counted{}, store, nil, o, instance.Hooks{
-		Error: func(*feed.Error) {}, StoreDone: func(feed.StoreDone) {}, Round: func(feed.Round) {},
-	})
+	o.Instance, o.Acquire, o.Renew, o.Expiration, o.Drain = "a", 13*time.Second, 17*time.Second, time.Minute,
+		10*time.Second
+	o.RetryMin, o.RetryMax, o.HandlerTimeout, o.Poll = 100*time.Millisecond, 30*time.Second, 10*time.Minute,
+		5*time.Second
+	return instance.New(ctx, Counted{}, store, nil, o, feed.Hooks{})
 }
 
 // Counted is a source whose tokens are LSNs in quotes.

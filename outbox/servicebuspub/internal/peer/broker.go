@@ -9,7 +9,8 @@ type Broker struct {
 	RequiresSession bool // like a queue with sessions: messages without a session are refused
 	MaxMessage      int  // bytes of a message or batch; 0 is 256 KB
 	MaxCount        int  // messages in a batch; 0 is no limit
-	MaxBatch        int  // bytes of a batch, as on Premium, where messages may be larger; 0 is the same as for a message
+	// bytes of a batch, as on Premium, where messages may be larger; 0 is the same as for a message
+	MaxBatch int
 
 	mu      sync.Mutex
 	queues  map[string]*queue
@@ -116,7 +117,8 @@ func (b *Broker) queue(name string) *queue {
 func (b *Broker) accept(name string, msgs []*Message, size int) (condition string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if size > b.maxMessage() || b.MaxCount > 0 && len(msgs) > b.MaxCount || b.MaxBatch > 0 && len(msgs) > 1 && size > b.MaxBatch {
+	if size > b.maxMessage() || b.MaxCount > 0 && len(msgs) > b.MaxCount || b.MaxBatch > 0 && len(msgs) > 1 &&
+		size > b.MaxBatch {
 		return conditionTooLarge
 	}
 	for _, m := range msgs {

@@ -191,8 +191,14 @@ func (c *conn) handle(f frame) error {
 		}
 		c.write(frameAMQP, 0, performOpen, list{"peer", nil, uint32(maxFrame), uint16(255)}, nil)
 	case f.number == performBegin:
-		c.sessions[f.channel] = &session{conn: c, channel: f.channel, links: map[uint32]*link{}, lent: map[uint32]loan{}}
-		c.write(frameAMQP, f.channel, performBegin, list{f.channel, uint32(0), uint32(window), uint32(window), uint32(1023)}, nil)
+		c.sessions[f.channel] = &session{
+			conn: c, channel: f.channel, links: map[uint32]*link{},
+			lent: map[uint32]loan{},
+		}
+		c.write(frameAMQP, f.channel, performBegin, list{
+			f.channel, uint32(0), uint32(window), uint32(window),
+			uint32(1023),
+		}, nil)
 	case f.number == performClose:
 		c.write(frameAMQP, 0, performClose, list{}, nil)
 	case f.number != 0:

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-var javascript = flag.String("javascript", "", "the folder with Microsoft's client for JavaScript; make conformance-servicebus")
+var javascript = flag.String("javascript", "",
+	"the folder with Microsoft's client for JavaScript; make conformance-servicebus")
 
 // Microsoft's own client for JavaScript takes the peer for a Service Bus. It has another AMQP library
 // than the one for Go, so it finds what the peer has from the latter and not from the protocol.

@@ -77,7 +77,8 @@ func parseMessage(b []byte) (*Message, error) {
 			data, _ := s.value.([]byte)
 			m.Data = append(m.Data, data...)
 		}
-		if s.number != sectionHeader && s.number != sectionDeliveryAnnotations && s.number != sectionMessageAnnotations {
+		if s.number != sectionHeader && s.number != sectionDeliveryAnnotations &&
+			s.number != sectionMessageAnnotations {
 			m.bare = append(m.bare, s.raw...)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 
 func TestValuesAreReadAsTheyWereWritten(t *testing.T) {
 	for _, v := range []any{
-		nil, true, false, uint8(200), uint16(1 << 15), uint32(math.MaxUint32), uint64(255), uint64(256), uint64(math.MaxUint64), int32(-1), int64(math.MinInt64),
+		nil, true, false, uint8(200), uint16(1 << 15), uint32(math.MaxUint32), uint64(255), uint64(256),
+		uint64(math.MaxUint64), int32(-1), int64(math.MinInt64),
 		timestamp(-5),
 		uuid{1, 15: 2},
 		"", "é", symbol("s"),
@@ -33,9 +34,12 @@ func TestValuesAreReadAsTheyWereWritten(t *testing.T) {
 
 func TestShortFormsAreRead(t *testing.T) {
 	for text, want := range map[string]any{
-		"\x41": true, "\x56\x01": true, "\x56\x00": false, "\x43": uint32(0), "\x44": uint64(0), "\x45": list{}, "\x52\xff": uint32(255), "\x53\x10": uint64(16),
-		"\x54\xff": int32(-1), "\x55\x80": int64(-128), "\xa0\x01x": []byte("x"), "\xa1\x02hi": "hi", "\xa3\x01s": symbol("s"),
-		"\xc0\x03\x01\xa1\x00": list{""}, "\xc1\x05\x02\xa3\x01k\x41": dict{symbol("k"), true}, "\xe0\x06\x02\xa3\x01a\x01b": list{symbol("a"), symbol("b")},
+		"\x41": true, "\x56\x01": true, "\x56\x00": false, "\x43": uint32(0), "\x44": uint64(0), "\x45": list{},
+		"\x52\xff": uint32(255), "\x53\x10": uint64(16),
+		"\x54\xff": int32(-1), "\x55\x80": int64(-128), "\xa0\x01x": []byte("x"), "\xa1\x02hi": "hi",
+		"\xa3\x01s":            symbol("s"),
+		"\xc0\x03\x01\xa1\x00": list{""}, "\xc1\x05\x02\xa3\x01k\x41": dict{symbol("k"), true},
+		"\xe0\x06\x02\xa3\x01a\x01b": list{symbol("a"), symbol("b")},
 	} {
 		d := decoder{b: []byte(text)}
 		if got := d.value(0); d.err != nil || len(d.b) > 0 || !reflect.DeepEqual(got, want) {
@@ -74,10 +78,18 @@ func FuzzServe(f *testing.F) {
 	c.write(frameAMQP, 0, performBegin, list{nil, uint32(0), uint32(100), uint32(100)}, nil)
 	queue := described{uint64(targetNumber), list{"q"}}
 	c.write(frameAMQP, 0, performAttach, list{"to", uint32(0), false, nil, nil, nil, queue}, nil)
-	c.write(frameAMQP, 0, performTransfer, list{uint32(0), uint32(0), []byte{1}, uint32(0), false}, appendSection(nil, sectionProperties, list{"id"}))
+	c.write(frameAMQP, 0, performTransfer, list{uint32(0), uint32(0), []byte{1}, uint32(0), false},
+		appendSection(nil, sectionProperties, list{"id"}))
 	any := dict{symbol(filterName), nil}
-	c.write(frameAMQP, 0, performAttach, list{"from", uint32(1), true, nil, nil, described{uint64(sourceNumber), list{"q", nil, nil, nil, nil, nil, nil, any}}, nil}, nil)
-	c.write(frameAMQP, 0, performFlow, list{uint32(0), uint32(100), uint32(0), uint32(100), uint32(1), uint32(0), uint32(5), nil, true}, nil)
+	c.write(frameAMQP, 0, performAttach, list{
+		"from", uint32(1), true, nil, nil,
+		described{uint64(sourceNumber), list{"q", nil, nil, nil, nil, nil, nil, any}},
+		nil,
+	}, nil)
+	c.write(frameAMQP, 0, performFlow, list{
+		uint32(0), uint32(100), uint32(0), uint32(100), uint32(1), uint32(0),
+		uint32(5), nil, true,
+	}, nil)
 	c.write(frameAMQP, 0, performClose, list{}, nil)
 	f.Add(c.out)
 	f.Fuzz(func(t *testing.T, sent []byte) {

@@ -134,12 +134,18 @@ func (s *session) attach(f frame) error {
 }
 
 func problem(condition string) any {
-	return described{uint64(errorNumber), list{symbol(condition), "as the test has asked for, or by a rule of the peer", nil}}
+	return described{uint64(errorNumber), list{
+		symbol(condition), "as the test has asked for, or by a rule of the peer",
+		nil,
+	}}
 }
 
 // grant gives credit to a sender, or informs a receiver about the delivery of all present messages.
 func (s *session) grant(l *link) {
-	s.frame(performFlow, list{s.received, uint32(window), s.sent, uint32(window), l.handle, l.count, l.credit, uint32(0), l.isReceiver}, nil)
+	s.frame(performFlow, list{
+		s.received, uint32(window), s.sent, uint32(window), l.handle, l.count, l.credit,
+		uint32(0), l.isReceiver,
+	}, nil)
 }
 
 // flow notes how many messages a receiver accepts.
@@ -231,7 +237,10 @@ func (s *session) answer(l *link, request []byte) {
 		code, text = 501, "Not Implemented"
 	}
 	b := appendSection(nil, sectionProperties, list{nil, nil, nil, nil, nil, id})
-	b = appendSection(b, sectionApplicationProperties, dict{"status-code", code, "status-description", text, "statusCode", code, "statusDescription", text})
+	b = appendSection(b, sectionApplicationProperties, dict{
+		"status-code", code, "status-description", text,
+		"statusCode", code, "statusDescription", text,
+	})
 	b = appendSection(b, sectionValue, nil)
 	to := list{replyTo}.text(0)
 	for _, receiver := range s.links {
@@ -278,7 +287,8 @@ func lockedUntil() int64 { return time.Now().Add(5 * time.Minute).UnixMilli() }
 // encode returns the message in the form for a receiver.
 func (e *entry) encode() []byte {
 	annotations := append(dict{
-		symbol("x-opt-sequence-number"), e.sequence, symbol("x-opt-enqueued-time"), timestamp(0), symbol("x-opt-locked-until"), timestamp(lockedUntil()),
+		symbol("x-opt-sequence-number"), e.sequence, symbol("x-opt-enqueued-time"), timestamp(0),
+		symbol("x-opt-locked-until"), timestamp(lockedUntil()),
 	}, e.annotations...)
 	b := appendSection(nil, sectionHeader, list{true, nil, nil, nil, uint32(0)})
 	return append(appendSection(b, sectionMessageAnnotations, annotations), e.bare...)

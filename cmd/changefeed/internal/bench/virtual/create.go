@@ -39,7 +39,8 @@ func create1000(ctx context.Context, s *bench.Site) (f bench.Figure, err error) 
 	f.Unit, f.Value = "s", took.Seconds()
 	f.Against(createLeases / createWrites)
 	f.Target, f.OK = fmt.Sprintf("ratio ≤ %g", createSlack), *f.Ratio <= createSlack
-	f.Detail = fmt.Sprintf("virtual time, %d leases over HTTP, the container has %g RU/s and a lease costs %g; baseline: as many writes at that rate",
+	f.Detail = fmt.Sprintf("virtual time, %d leases over HTTP, the container has %g RU/s and a lease costs %g; "+
+		"baseline: as many writes at that rate",
 		createLeases, createWrites*writeCharge, writeCharge)
 	return f, err
 }
@@ -72,8 +73,13 @@ func untilReady(ctx context.Context, source feed.Source, leases feed.LeaseStore,
 
 // overHTTP serves the stage's store with so many request units a second for each container, and calls play with the
 // client's view of the store. The network is in memory, because virtual time works only with such a network.
-func (st *stage) overHTTP(ctx context.Context, throughput int, play func(feed.Source, feed.LeaseStore) error) (err error) {
-	handler, err := cosmosrest.New(st.db, cosmosrest.Options{Throughput: throughput, Hosts: []string{"account.example"}})
+func (st *stage) overHTTP(ctx context.Context, throughput int,
+	play func(feed.Source, feed.LeaseStore) error,
+) (err error) {
+	handler, err := cosmosrest.New(st.db, cosmosrest.Options{
+		Throughput: throughput,
+		Hosts:      []string{"account.example"},
+	})
 	if err != nil {
 		return err
 	}

@@ -28,12 +28,32 @@ import (
 // benchmarks returns all benchmarks in the order in which they run.
 func benchmarks() []bench.Benchmark {
 	return []bench.Benchmark{
-		{Name: "rebalance_100", About: "100 leases, from 1 instance to 2; in virtual time, against the service's own processors", Run: rebalance100},
-		{Name: "rebalance_1000", About: "1,000 leases, from 4 instances to 6; in virtual time, against the service's own processors", Run: rebalance1000},
-		{Name: "takeover_300", About: "one of 4 instances with 300 leases dies without a goodbye; in virtual time, against the service's own processors", Run: takeover300},
+		{
+			Name:  "rebalance_100",
+			About: "100 leases, from 1 instance to 2; in virtual time, against the service's own processors",
+			Run:   rebalance100,
+		},
+		{
+			Name:  "rebalance_1000",
+			About: "1,000 leases, from 4 instances to 6; in virtual time, against the service's own processors",
+			Run:   rebalance1000,
+		},
+		{
+			Name: "takeover_300",
+			About: "one of 4 instances with 300 leases dies without a goodbye; in virtual time, against the " +
+				"service's own processors", Run: takeover300,
+		},
 		{Name: "takeover_2", About: "the same with one survivor", Run: takeover2},
-		{Name: "create_1000", About: "1,000 leases created in a container that takes 100 writes a second; in virtual time, against those writes alone", Run: create1000},
-		{Name: "idle_requests", About: "lease store requests for each idle lease and minute; in virtual time, against the service's own processors", Run: idleRequests},
+		{
+			Name: "create_1000",
+			About: "1,000 leases created in a container that takes 100 writes a second; in virtual time, against " +
+				"those writes alone", Run: create1000,
+		},
+		{
+			Name: "idle_requests",
+			About: "lease store requests for each idle lease and minute; in virtual time, against the service's own " +
+				"processors", Run: idleRequests,
+		},
 	}
 }
 
@@ -42,7 +62,8 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	flags := pflag.NewFlagSet("virtual", pflag.ContinueOnError)
 	flags.SetOutput(log)
 	flags.Usage = func() {
-		fmt.Fprintf(log, "usage: virtual [NAME...] [-o text|json]\n\n%s\n%s", bench.Listed(benchmarks()), flags.FlagUsages())
+		fmt.Fprintf(log, "usage: virtual [NAME...] [-o text|json]\n\n%s\n%s", bench.Listed(benchmarks()),
+			flags.FlagUsages())
 	}
 	form := flags.StringP("output", "o", "text", "form of the output: text or json")
 	if err := flags.Parse(args); err != nil {

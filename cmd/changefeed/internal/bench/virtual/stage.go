@@ -56,7 +56,9 @@ type stage struct {
 }
 
 // onStage calls play with so many leases.
-func onStage(outside context.Context, s *bench.Site, leases int, play func(ctx context.Context, st *stage) error) error {
+func onStage(outside context.Context, s *bench.Site, leases int,
+	play func(ctx context.Context, st *stage) error,
+) error {
 	return inVirtualTime(func() (err error) {
 		ctx, cancel := context.WithCancel(context.WithoutCancel(outside)) // outside is not part of the virtual time
 		var watching sync.WaitGroup
@@ -126,7 +128,9 @@ func rebalance1000(ctx context.Context, s *bench.Site) (bench.Figure, error) {
 }
 
 // rebalance measures how long new instances wait for their share of the leases, while changes flow.
-func rebalance(ctx context.Context, s *bench.Site, leases, before, after int, original float64) (f bench.Figure, err error) {
+func rebalance(ctx context.Context, s *bench.Site, leases, before, after int, original float64) (f bench.Figure,
+	err error,
+) {
 	var took time.Duration
 	var written, handled, again int
 	err = onStage(ctx, s, leases, func(ctx context.Context, st *stage) error {
@@ -166,7 +170,8 @@ func rebalance(ctx context.Context, s *bench.Site, leases, before, after int, or
 	f.AtMost(twoRounds)
 	// The position of a lease is stored before the lease is given away, so repetitions are not allowed either.
 	f.OK = f.OK && handled == written && again == 0
-	f.Detail = fmt.Sprintf("virtual time, default intervals, %d leases from %d to %d instances while %d documents were written: %d delivered, %d of them twice; baseline: the service's own processors",
+	f.Detail = fmt.Sprintf("virtual time, default intervals, %d leases from %d to %d instances while %d documents "+
+		"were written: %d delivered, %d of them twice; baseline: the service's own processors",
 		leases, before, after, written, handled, again)
 	return f, err
 }
@@ -209,7 +214,9 @@ func takeover2(ctx context.Context, s *bench.Site) (bench.Figure, error) {
 }
 
 // takeover measures the time from the last sign of life of an instance until other instances have all its leases.
-func takeover(ctx context.Context, s *bench.Site, hosts int, original float64, baseline string) (f bench.Figure, err error) {
+func takeover(ctx context.Context, s *bench.Site, hosts int, original float64, baseline string) (f bench.Figure,
+	err error,
+) {
 	const leases, expiration, soon = 300, 60 * time.Second, 3 * time.Second
 	var took time.Duration
 	err = onStage(ctx, s, leases, func(ctx context.Context, st *stage) error {
@@ -233,7 +240,8 @@ func takeover(ctx context.Context, s *bench.Site, hosts int, original float64, b
 	f.Unit, f.Value = "s", took.Seconds()
 	f.Against(original)
 	f.AtMost((expiration + soon).Seconds())
-	f.Detail = fmt.Sprintf("virtual time, default intervals, %d leases of %d instances; all leases of the dead one are owned %v after its last renewal, its expiration of %v included; baseline: %s",
+	f.Detail = fmt.Sprintf("virtual time, default intervals, %d leases of %d instances; all leases of the dead one "+
+		"are owned %v after its last renewal, its expiration of %v included; baseline: %s",
 		leases, hosts, took.Round(100*time.Millisecond), expiration, baseline)
 	return f, err
 }
@@ -264,7 +272,8 @@ func idleRequests(ctx context.Context, s *bench.Site) (f bench.Figure, err error
 		err := pause.For(ctx, minutes*time.Minute)
 		all, writes, lists = st.Sent.All()-all, st.Sent.Writes.Load()-writes, st.Sent.Lists.Load()-lists
 		sum = float64(all)
-		f.Detail = fmt.Sprintf("virtual time, default intervals, %d leases of %d instances, an hour: %d writes, %d lists, %d reads of the lease container's feed; baseline: the service's own processors",
+		f.Detail = fmt.Sprintf("virtual time, default intervals, %d leases of %d instances, an hour: %d writes, %d "+
+			"lists, %d reads of the lease container's feed; baseline: the service's own processors",
 			leases, instances, writes, lists, all-writes-lists)
 		return err
 	})

@@ -40,7 +40,8 @@ func TestABenchmarkInVirtualTimeMeetsItsTarget(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
 		t.Fatalf("output %q: %v", out.String(), err)
 	}
-	if got.Name != "rebalance_100" || !got.OK || got.Value <= 0 || got.Baseline == nil || *got.Ratio != got.Value / *got.Baseline {
+	if got.Name != "rebalance_100" || !got.OK || got.Value <= 0 || got.Baseline == nil ||
+		*got.Ratio != got.Value / *got.Baseline {
 		t.Errorf("got %s", out.String())
 	}
 }

@@ -50,7 +50,8 @@ func builds() (all [][]string) {
 	for _, system := range []string{"linux", "darwin", "windows"} {
 		for _, cgo := range []string{"0", "1"} {
 			for _, tags := range []string{"", "brokers"} {
-				all = append(all, []string{"GOOS=" + system, "GOARCH=amd64", "CGO_ENABLED=" + cgo, "GOFLAGS=-tags=" + tags})
+				all = append(all, []string{"GOOS=" + system, "GOARCH=amd64", "CGO_ENABLED=" + cgo, "GOFLAGS=-tags=" +
+					tags})
 			}
 		}
 	}
@@ -139,7 +140,8 @@ func (p linked) add(texts map[string][]string) error {
 			if err != nil {
 				return err
 			}
-			if err := addFile(texts, p.Module.Path+" "+p.Module.Version+": "+filepath.ToSlash(path), filepath.Join(dir, e.Name())); err != nil {
+			if err := addFile(texts, p.Module.Path+" "+p.Module.Version+": "+filepath.ToSlash(path),
+				filepath.Join(dir, e.Name())); err != nil {
 				return err
 			}
 		}
@@ -160,7 +162,8 @@ func addGo(ctx context.Context, texts map[string][]string) error {
 		return fmt.Errorf("find Go: %w", err)
 	}
 	for _, name := range []string{"LICENSE", "PATENTS"} {
-		if err := addFile(texts, "Go and its standard library: "+name, filepath.Join(strings.TrimSpace(string(root)), name)); err != nil {
+		if err := addFile(texts, "Go and its standard library: "+name, filepath.Join(strings.TrimSpace(string(root)),
+			name)); err != nil {
 			return err
 		}
 	}

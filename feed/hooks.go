@@ -1,8 +1,93 @@
 package feed
 
 import (
+	"context"
 	"time"
 )
+
+// Hooks are called with the events of a processor. Unset hooks do nothing, except that Error, Parked, Outage and Begun
+// write warnings and errors to slog.Default as LogHooks of package changefeed do. So no change fails, leaves the feed
+// or is skipped in silence. The processor calls hooks from many goroutines, so they must return soon; a hook that
+// panics ends the program. JoinHooks of that package joins several.
+//
+// The context of a hook has the values of the context of the processor's run, such as a trace. The context does not
+// end, so that a hook can still report events during a stop.
+type Hooks struct {
+	// Ready: the unit's leases exist; every change committed from now on will be delivered.
+	Ready func(ctx context.Context)
+	// Begun: the unit is new, and this instance has made its leases. It comes before Ready.
+	Begun func(ctx context.Context, u NewUnit)
+	// Acquired: this instance begins to work on a lease.
+	Acquired func(ctx context.Context, l Lease)
+	// Released: this instance has stopped working on a lease.
+	Released func(ctx context.Context, l Lease, why Reason)
+	// BatchDone: the handler has returned, with or without success.
+	BatchDone func(ctx context.Context, d BatchDone)
+	// ReadDone: the read of a page has succeeded or failed.
+	ReadDone func(ctx context.Context, d ReadDone)
+	// WaitDone: a wait for changes of the source is over.
+	WaitDone func(ctx context.Context, d WaitDone)
+	// StoreDone: the write of a held lease has succeeded or failed.
+	StoreDone func(ctx context.Context, d StoreDone)
+	// Round: the balancer has compared the leases with the instances.
+	Round func(ctx context.Context, r Round)
+	// Parked: a change is now among the dead letters.
+	Parked func(ctx context.Context, l DeadLetter)
+	// Outage: an outage was detected, or is over.
+	Outage func(ctx context.Context, o Outage)
+	// Key: a partition key was set aside, has caught up, is held, or was released.
+	Key func(ctx context.Context, k KeyEvent)
+	// Redriven: the handler has received a letter again, at the request of an operator or after an outage.
+	Redriven func(ctx context.Context, r Redriven)
+	// Error: something failed, and the processor goes on.
+	Error func(ctx context.Context, err *Error)
+}
+
+// And returns hooks that call those of h, then those of next. Hooks that are unset in both do nothing.
+func (h Hooks) And(next Hooks) Hooks {
+	return Hooks{
+		Ready: func(ctx context.Context) {
+			for _, hook := range []func(context.Context){h.Ready, next.Ready} {
+				if hook != nil {
+					hook(ctx)
+				}
+			}
+		},
+		Begun:    both(h.Begun, next.Begun),
+		Acquired: both(h.Acquired, next.Acquired),
+		Released: func(ctx context.Context, lease Lease, why Reason) {
+			for _, hook := range []func(context.Context, Lease, Reason){h.Released, next.Released} {
+				if hook != nil {
+					hook(ctx, lease, why)
+				}
+			}
+		},
+		BatchDone: both(h.BatchDone, next.BatchDone),
+		ReadDone:  both(h.ReadDone, next.ReadDone),
+		WaitDone:  both(h.WaitDone, next.WaitDone),
+		StoreDone: both(h.StoreDone, next.StoreDone),
+		Round:     both(h.Round, next.Round),
+		Parked:    both(h.Parked, next.Parked),
+		Outage:    both(h.Outage, next.Outage),
+		Key:       both(h.Key, next.Key),
+		Redriven:  both(h.Redriven, next.Redriven),
+		Error:     both(h.Error, next.Error),
+	}
+}
+
+// both returns a hook that calls two, either of which may be unset.
+func both[E any](first, second func(context.Context, E)) func(context.Context, E) {
+	switch {
+	case first == nil:
+		return second
+	case second == nil:
+		return first
+	}
+	return func(ctx context.Context, event E) {
+		first(ctx, event)
+		second(ctx, event)
+	}
+}
 
 // BatchDone describes a call of the handler.
 type BatchDone struct {
