@@ -219,6 +219,9 @@ func TestAHandlerSaysWhatHasFailed(t *testing.T) {
 			return &feed.Failure{Items: map[int]error{at: feed.Poison(errHandler)}}
 		}, 1, "bad poison"},
 		{"all is hopeless", func(*feed.Batch, int) error { return feed.Poison(errHandler) }, 1 + 2*4, "bad poison"},
+		{"done up to it, and it is hopeless", func(_ *feed.Batch, at int) error {
+			return &feed.Failure{Done: at, Err: feed.Poison(errHandler)}
+		}, 1 + 2*4, "bad poison"},
 		{"nonsense", func(*feed.Batch, int) error {
 			return &feed.Failure{Items: map[int]error{77: errHandler}, Done: -4}
 		}, 2 + 2*4, "bad failed"},

@@ -24,13 +24,17 @@ func failureOf(err error, changes int, late bool) delivery.Failure {
 		f.Err = fmt.Errorf("%w (the whole batch has failed: %w)", err, misfit)
 		return f
 	}
-	last := &delivery.Part{Hopeless: true}
-	for i := range changes {
-		cause, failed := said.Items[i]
-		if !failed && (len(said.Items) > 0 || said.Done == 0 || i < said.Done) {
-			continue
+	if len(said.Items) == 0 && said.Done > 0 { // no change is named: a rest of several is divided, also if it is poison
+		rest := &delivery.Part{Err: err, Hopeless: feed.IsPoison(err)}
+		for i := said.Done; i < changes; i++ {
+			rest.Changes = append(rest.Changes, i)
 		}
-		cause = cmp.Or(cause, err) // to name a change is to say that it failed, whatever the cause
+		f.Left = []*delivery.Part{rest}
+		return f
+	}
+	last := &delivery.Part{Hopeless: true}
+	for _, i := range slices.Sorted(maps.Keys(said.Items)) {
+		cause := cmp.Or(said.Items[i], err) // to name a change is to say that it failed, whatever the cause
 		part := &delivery.Part{Err: cause, Hopeless: feed.IsPoison(cause), Untried: cause == feed.ErrUntried}
 		// Poison takes no other change with it to the dead letters.
 		if last.Hopeless || part.Hopeless || part.Untried != last.Untried {

@@ -26,6 +26,7 @@ func TestAFailureCountsIfItFitsItsBatch(t *testing.T) {
 			"wrapped", fmt.Errorf("mailer: %w", &feed.Failure{Done: 1, Err: bad, After: time.Second}), "[1 2 3]",
 			time.Second,
 		},
+		{"the rest is poison", &feed.Failure{Done: 1, Err: poison}, "[1 2 3]h", 0},
 		{"one item", &feed.Failure{Items: map[int]error{2: bad}}, "[2]", 0},
 		{"one item without a cause", &feed.Failure{Items: map[int]error{2: nil}}, "[2]", 0},
 		{"all items", &feed.Failure{Items: map[int]error{0: bad, 1: bad, 2: bad, 3: bad}}, "[0 1 2 3]", 0},
