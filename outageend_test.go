@@ -310,3 +310,57 @@ func TestAnOutageEndsForAnInstanceThatHasLostWhatFails(t *testing.T) {
 		}
 	})
 }
+
+// The lease of all that fails is split in an outage. Another instance takes the part that fails, and later all is
+// handled. The outage ends for the first instance too, which has the part without changes.
+func TestAnOutageEndsWhenThePartThatFailsIsGivenAway(t *testing.T) {
+	for half := range 2 {
+		t.Run(fmt.Sprint(half), func(t *testing.T) {
+			inWorld(t, 2, func(t *testing.T, w *world) {
+				first := w.partitions()[0].Range
+				fails := first.Cut(2)[half]
+				for i, n := 0, 0; n < 4; i++ {
+					city := fmt.Sprint("city-", i)
+					if epk, err := w.orders.Locate(t.Context(), feed.Key(city)); err == nil && fails.Holds(epk) {
+						w.put(city, "item", n)
+						n++
+					}
+				}
+				var mended atomic.Bool
+				h := &tally{before: func(context.Context, *feed.Batch) error {
+					if mended.Load() {
+						return nil
+					}
+					return errHandler
+				}}
+				box := &letterBox{}
+				o := changefeed.Options{Start: feed.FromBeginning(), OnFailure: changefeed.FailurePolicy{
+					MaxAttempts: 3, DeadLetters: box,
+				}}
+				a := w.run("a", h, o)
+				time.Sleep(5 * time.Minute)
+				if _, err := w.orders.SplitAt(t.Context(), w.partitions()[0].ID, first.Cut(2)[0].Max); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				if !a.processor.Status()[0].Outage {
+					t.Error("the split has ended the outage")
+				}
+				b := w.run("b", h, o)
+				time.Sleep(10 * time.Minute)
+				mended.Store(true)
+				time.Sleep(time.Hour)
+				for _, p := range []*process{a, b} {
+					if p.processor.Status()[0].Outage {
+						t.Error("there is an outage, an hour after all was handled")
+					}
+				}
+				if w.pending() != 0 || box.names() != "" {
+					t.Errorf("%d changes are pending, letters %s", w.pending(), box.names())
+				}
+				a.stop(t)
+				b.stop(t)
+			})
+		})
+	}
+}

@@ -142,7 +142,7 @@ type Batch struct {
 	// number of the owner: each new owner of a lease, or of its children after a split, has a higher number
 	Epoch int64
 	// 1 plus how often the handler has received any of the changes, also during an outage, and before the change was
-	// parked
+	// parked; without calls that ended because the work on the lease ended in order
 	Attempt int
 	// the batch has only a part of a transaction, which failed as a whole: see FailurePolicy.MaxAttempts
 	Cut      bool

@@ -67,6 +67,8 @@ type Recall struct {
 	InHand bool `json:"in_hand,omitempty"`
 	// the handler is done with the letter: if the letter is gone, it no longer holds the key
 	Done bool `json:"done,omitempty"`
+	// the outage was detected: the letter is handed over again in any case, and otherwise only if an outage is detected
+	Due bool `json:"due,omitempty"`
 }
 
 // Outage returns the text of the property of a lease whose owner sees an outage since a time: seconds since 1970 after

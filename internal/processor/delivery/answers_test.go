@@ -58,7 +58,7 @@ func (w *world) find(q *Request) *Letter {
 		case l.held && before:
 			return nil
 		default:
-			return &Letter{Of: l.name, LSN: l.lsn, Size: 1}
+			return &Letter{Of: l.name, Name: l.name, LSN: l.lsn, Size: 1}
 		}
 	}
 	return nil
@@ -72,7 +72,7 @@ func (w *world) list(q *Request) (letters []*Letter, failed bool) {
 		case !l.held:
 			failed = failed || l.name != q.Letter
 		case len(letters) < 2:
-			letters = append(letters, &Letter{Of: l.name, LSN: l.lsn, Size: 1})
+			letters = append(letters, &Letter{Of: l.name, Name: l.name, LSN: l.lsn, Size: 1})
 		}
 	}
 	return letters, failed

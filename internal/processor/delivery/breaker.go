@@ -30,10 +30,11 @@ type Breaker struct {
 	failing int      // changes that had failed when it opened
 	news    []Outage // that News has not returned yet
 	probes  int
-	next    time.Time // when the next probe may go
-	era     int       // how many outages are over
-	before  int64     // good, when the last outage began
-	engines int       // that were made so far
+	next    time.Time    // when the next probe may go
+	era     int          // how many outages are over
+	before  int64        // good, when the last outage began
+	engines int          // that were made so far
+	heirs   map[int]bool // engines that may have what failed of a lease before this outage came to them
 	wakes   map[int]func()
 	wake    int
 }
@@ -56,7 +57,7 @@ const (
 
 // NewBreaker returns a closed breaker, which lets a probe go after each backoff.
 func NewBreaker(backoff func(failures int) time.Duration) *Breaker {
-	return &Breaker{backoff: backoff, wakes: map[int]func(){}}
+	return &Breaker{backoff: backoff, wakes: map[int]func(){}, heirs: map[int]bool{}}
 }
 
 // join numbers a new engine.
@@ -230,13 +231,38 @@ func (b *Breaker) close(now time.Time) {
 	}
 }
 
+// adopt notes, in an outage, that an engine has a lease whose last owner saw the outage: a part of a lease that was
+// split may have what has failed.
+func (b *Breaker) adopt(engine int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open {
+		b.heirs[engine] = true
+	}
+}
+
 // leave forgets what has failed of a lease that somebody else has now. Then an outage is over in which nothing else has
 // failed: no call of this process could show its end.
 func (b *Breaker) leave(of int, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.recent = slices.DeleteFunc(b.recent, func(r result) bool { return !r.ok && r.of == of })
-	if b.open && !slices.ContainsFunc(b.recent, func(r result) bool { return !r.ok }) {
+	b.dropHeir(of, now)
+}
+
+// disown notes that an engine has nothing of what had failed before its lease came to it.
+func (b *Breaker) disown(engine int, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.heirs[engine] {
+		b.dropHeir(engine, now)
+	}
+}
+
+// dropHeir ends the outage if nothing is left that could show its end. The caller has the lock.
+func (b *Breaker) dropHeir(engine int, now time.Time) {
+	delete(b.heirs, engine)
+	if b.open && len(b.heirs) == 0 && !slices.ContainsFunc(b.recent, func(r result) bool { return !r.ok }) {
 		b.end(now)
 	}
 }
@@ -247,6 +273,7 @@ func (b *Breaker) end(now time.Time) {
 	// Nothing is remembered beyond: failures of the outage would count against the
 	// first key that fails afterwards.
 	b.open, b.recent = false, nil
+	clear(b.heirs)
 	b.era++
 	for _, wake := range b.wakes {
 		wake()

@@ -71,8 +71,9 @@ type Rules struct {
 type Engine struct {
 	rules   Rules
 	breaker *Breaker
-	number  int // by which the breaker knows the failures of this engine
-	era     int // outages of the breaker that this engine has heard the end of
+	number  int  // by which the breaker knows the failures of this engine
+	era     int  // outages of the breaker that this engine has heard the end of
+	heir    bool // the last owner saw an outage, and what failed of it may be in this lease
 	now     time.Time
 
 	feed    feed

@@ -77,7 +77,8 @@ func (v PageRead) applyTo(e *Engine) {
 
 // FeedPassed says that there is nothing in the feed up to a position.
 type FeedPassed struct {
-	Next Position
+	Next  Position
+	AtEnd bool // there is nothing after the position either
 }
 
 func (v FeedPassed) applyTo(e *Engine) {
@@ -87,6 +88,10 @@ func (v FeedPassed) applyTo(e *Engine) {
 	e.feed.read = v.Next
 	for _, l := range e.asides.lanes {
 		l.aside.empty = min(l.aside.empty+1, feedIsEmpty)
+	}
+	if v.AtEnd && e.heir && e.items == 0 && len(e.asides.lanes) == 0 {
+		e.heir = false
+		e.breaker.disown(e.number, e.now)
 	}
 }
 

@@ -53,7 +53,10 @@ func (e *Engine) Notes() Notes {
 		}
 	}
 	for _, r := range e.recalls.listOpen(e) {
-		s.Recalls = append(s.Recalls, notes.Recall{Key: r.key, Letter: r.letter, InHand: r.inHand, Done: r.done})
+		s.Recalls = append(s.Recalls, notes.Recall{
+			Key: r.key, Letter: r.letter, InHand: r.inHand, Done: r.done,
+			Due: r.due,
+		})
 	}
 	return s
 }
@@ -131,7 +134,11 @@ func (e *Engine) Restore(s Notes, now time.Time) {
 		e.asides.restoreKey(e, k.AsideKey, k.From)
 	}
 	for _, r := range s.Recalls {
-		e.recalls.inherit(e, recall{key: r.Key, letter: r.Letter, inHand: r.InHand, done: r.Done}, s.Outage)
+		e.recalls.inherit(e, recall{key: r.Key, letter: r.Letter, inHand: r.InHand, done: r.Done}, s.Outage || r.Due)
+	}
+	if s.Outage {
+		e.heir = true
+		e.breaker.adopt(e.number)
 	}
 }
 
@@ -208,7 +215,7 @@ func (e *Engine) Confirm(b *Batch, now time.Time) (fresh, valid bool) {
 	}
 	e.feed.trim()
 	e.guard.afterCall(b)
-	if b.State == ToCall { // its retry is needless
+	if b.State == ToCall { // its retry is needless. Nothing is parked while batches are confirmed by hand
 		b.replaceBy(e, ConfirmedByHand)
 	}
 	return true, true
@@ -217,7 +224,7 @@ func (e *Engine) Confirm(b *Batch, now time.Time) (fresh, valid bool) {
 // IsIdle reports whether nothing is in memory, in hand or to be done.
 func (e *Engine) IsIdle() bool {
 	return e.items == 0 && e.inHand == 0 && e.asides.reading == 0 && len(e.effects) == 0 && len(e.asides.lanes) == 0 &&
-		(len(e.recalls.pending) == 0 || !e.rules.HasBox) && e.requests == 0
+		(len(e.recalls.pending) == 0 || !e.rules.HasBox) && e.requests == 0 && !e.recalls.mayStart(e)
 }
 
 // IsBlocked reports whether all that is in memory waits for something else than its turn: it has failed, or is behind

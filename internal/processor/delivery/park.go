@@ -172,6 +172,7 @@ type recall struct {
 	failed      time.Time // last
 	inHand      bool      // the handler had it when the last owner ended, so it is not handed over again
 	done        bool      // the handler is done with it, and its letter may be gone
+	due         bool      // it is handed over again whatever comes; only for the lease
 }
 
 // maxRecalls is how many changes are remembered.
@@ -228,7 +229,7 @@ func (r *recalls) resumeDue(e *Engine) (wait time.Duration) {
 	for _, p := range pending {
 		left := p.notBefore.Sub(e.now)
 		switch {
-		case p.notBefore.IsZero() && !p.inHand && !p.done && r.isUncertain(e) && !r.mayProbe(e):
+		case p.notBefore.IsZero() && p.needsHandler() && r.isUncertain(e) && !r.mayProbe(e):
 			r.pending = append(r.pending, p)
 			if left := r.next.Sub(e.now); left > 0 && r.probes < e.rules.MaxAttempts {
 				wait = min(wait, left)
@@ -243,6 +244,9 @@ func (r *recalls) resumeDue(e *Engine) (wait time.Duration) {
 	return wait
 }
 
+// needsHandler reports whether the handler is called first. Otherwise there is only to see whether a letter is gone.
+func (p recall) needsHandler() bool { return !p.inHand && !p.done || !p.failed.IsZero() }
+
 // mayProbe reports whether a change of the last owner is to show that its outage is over, because there is nothing else
 // that could. It has as many tries as any change, because it may be bad all the same.
 func (r *recalls) mayProbe(e *Engine) bool {
@@ -252,6 +256,14 @@ func (r *recalls) mayProbe(e *Engine) bool {
 	r.probes++
 	r.next = e.now.Add(e.rules.Backoff(r.probes + 1))
 	return true
+}
+
+// mayStart reports whether an outage that is detected now, or has ended just now, would have changes handed over again.
+func (r *recalls) mayStart(e *Engine) bool {
+	// In this order: when an outage ends, it ends before the success counts that has shown the end.
+	return e.rules.HasBox && len(r.parked) > 0 && (slices.ContainsFunc(r.parked, func(p recall) bool {
+		return e.breaker.noneSince(p.failed)
+	}) || e.era != e.breaker.outages())
 }
 
 // startRecalls hands over again what an outage has had parked, when it is over.
@@ -268,8 +280,12 @@ func (r *recalls) startRecalls(e *Engine) {
 // listOpen lists the changes that are to be handed over again, or may be: those for which nothing was handled since.
 func (r *recalls) listOpen(e *Engine) []recall {
 	all := slices.Clone(r.pending)
+	for i := range all {
+		all[i].due = true
+	}
 	for _, p := range r.parked {
-		if e.breaker.noneSince(p.failed) {
+		p.due = e.era != e.breaker.outages() && p.failed.After(e.breaker.goodBefore()) // an outage is over, just now
+		if p.due || e.breaker.noneSince(p.failed) {
 			all = append(all, p)
 		}
 	}
@@ -279,12 +295,21 @@ func (r *recalls) listOpen(e *Engine) []recall {
 				inHand := slices.ContainsFunc(e.lanes.own[key].line, func(b *Batch) bool {
 					return b.request == q && b.State == Calling
 				})
-				all = append(all, recall{key: q.Key, letter: q.Letter, inHand: inHand ||
-					q.origin == recalledInHand, done: q.Handled > 0})
+				p := q.recall()
+				p.inHand, p.due = p.inHand || inHand, true
+				all = append(all, p)
 			}
 		}
 	}
 	return all
+}
+
+// recall is what the request of a recall hands over again.
+func (q *Request) recall() recall {
+	return recall{
+		key: q.Key, letter: q.Letter, failed: q.failed, inHand: q.origin == recalledInHand,
+		done: q.Handled > 0 || q.origin == recalledDone,
+	}
 }
 
 // handOver has a change that was parked handed over again.

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"slices"
+	"time"
 )
 
 // How letters are handed over again
@@ -28,7 +29,8 @@ type Request struct {
 	letters   []*Letter // after Current
 	origin    origin
 	stage     stage
-	withdrawn bool // nothing follows the letter that the handler has, or had
+	failed    time.Time // when the handler failed with its letter
+	withdrawn bool      // nothing follows the letter that the handler has, or had
 	lane      *lane
 }
 
@@ -41,6 +43,7 @@ func (q *Request) Waiting() int { return len(q.letters) }
 // Letter is a dead letter.
 type Letter struct {
 	Of    any // of the owner
+	Name  string
 	LSN   int64
 	Size  int
 	Calls int // how often the handler has received its change
@@ -267,14 +270,14 @@ func (q *Request) letterFailed(e *Engine, b *Batch, f Failure) {
 	b.Changes[0].settle(e)
 	b.replaceBy(e, HandlerFailed)
 	q.Err = f.Err
-	of := recall{key: q.Key, letter: q.Letter, failed: e.now}
+	q.failed = e.now
 	switch {
 	case q.IsRecall() && e.breaker.IsOpen(): // it returns after this outage
-		e.recalls.parked = append(e.recalls.parked, of)
+		e.recalls.parked = append(e.recalls.parked, q.recall())
 		q.answer(e, LetterFailed, NotServed, nil)
 		return
 	case q.IsRecall() && (f.Outage || e.recalls.isUncertain(e)): // it returns when something has succeeded
-		e.recalls.inherit(e, of, true)
+		e.recalls.inherit(e, q.recall(), true)
 		q.answer(e, LetterFailed, NotServed, nil)
 		return
 	}
@@ -311,6 +314,9 @@ type LetterRewritten struct {
 
 func (v LetterRewritten) applyTo(e *Engine) {
 	q := v.Request
+	if q.IsRecall() && e.breaker.noneSince(q.failed) { // it returns again if that was the next outage
+		e.recalls.parked = append(e.recalls.parked, recall{key: q.Key, letter: q.Current.Name, failed: q.failed})
+	}
 	q.answer(e, Rewritten, FailedAgain, q.Err)
 }
 
@@ -330,10 +336,7 @@ func (v RequestFailed) applyTo(e *Engine) {
 // putOff ends a request that cannot be served now. Its owner asks again; a recall does so by itself.
 func (q *Request) putOff(e *Engine, because RequestEvent, err error) {
 	if q.IsRecall() {
-		e.recalls.postpone(e, recall{
-			key: q.Key, letter: q.Letter, inHand: q.origin == recalledInHand,
-			done: q.Handled > 0,
-		})
+		e.recalls.postpone(e, q.recall())
 	}
 	q.answer(e, because, NotServed, err)
 }

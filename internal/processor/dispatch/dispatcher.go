@@ -75,7 +75,7 @@ func New(in *instance.Instance, held *instance.Held, store func(context.Context)
 	d.engine.Begin(held.Lease.Position)
 	d.engine.Share(in.Shared.Load())
 	// The lease may be written before all of it is restored.
-	d.engine.Restore(delivery.Notes{First: held.Lease.Attempts}, time.Now())
+	d.engine.Restore(delivery.Notes{First: held.Lease.Attempts, Outage: hadOutage(held.Lease)}, time.Now())
 	if held.Lease.State == feed.StateSplitting { // it moves no more, because its children begin where it is
 		d.engine.Freeze()
 	}
@@ -156,18 +156,18 @@ const patience = time.Second
 func (d *Dispatcher) hasRoom() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.isFull() && time.Since(d.madeRoom) >= patience/10 { // it looks at each key
+	if isFull(d.engine.Counts(), &d.in.Options) && time.Since(d.madeRoom) >= patience/10 { // it looks at each key
 		d.madeRoom = time.Now()
 		d.engine.MakeRoom(d.engine.Counts().Items/2, patience, time.Now())
 		d.saver.Changed()
 	}
-	return !d.isFull() && !d.storing && (d.in.Options.Concurrency > 1 || d.in.Options.MaxWait > 0 ||
+	return !isFull(d.engine.Counts(), &d.in.Options) && !d.storing && (d.in.Options.Concurrency > 1 ||
+		d.in.Options.MaxWait > 0 ||
 		d.engine.IsBlocked())
 }
 
-func (d *Dispatcher) isFull() bool {
-	n := d.engine.Counts()
-	return n.Items >= d.in.Options.BufferItems || int64(n.Bytes) >= d.in.Options.BufferBytes
+func isFull(n delivery.Counts, o *instance.Options) bool {
+	return n.Items >= o.BufferItems || int64(n.Bytes) >= o.BufferBytes
 }
 
 // reportFullness is the report of a buffer that has been full for a while, and whose oldest change keeps it so.
@@ -175,7 +175,7 @@ func (d *Dispatcher) reportFullness() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	oldest, n := d.engine.FirstOpen(), d.engine.Counts()
-	if !d.isFull() || oldest == nil {
+	if !isFull(n, &d.in.Options) || oldest == nil {
 		return nil
 	}
 	return fmt.Errorf("%w: %d changes, %d bytes of pages, the oldest is LSN %d of partition %s", feed.ErrBufferFull,

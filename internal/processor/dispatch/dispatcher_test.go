@@ -93,8 +93,9 @@ func TestAChargeCountsForOneBatch(t *testing.T) {
 
 func TestABufferIsFullOfBytes(t *testing.T) {
 	for most, want := range map[int64]bool{1: true, 1 << 20: false} {
-		if d, _ := pageOf(instance.Options{BufferItems: 100, BufferBytes: most}, 2); d.isFull() != want {
-			t.Errorf("at most %d bytes: full %v", most, d.isFull())
+		if d, _ := pageOf(instance.Options{BufferItems: 100, BufferBytes: most}, 2); isFull(d.engine.Counts(),
+			&d.in.Options) != want {
+			t.Errorf("at most %d bytes: full %v", most, isFull(d.engine.Counts(), &d.in.Options))
 		}
 	}
 }

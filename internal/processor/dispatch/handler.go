@@ -193,16 +193,22 @@ func (d *delegate) close(why feed.Reason) feed.Reason {
 func (d *Dispatcher) Open() instance.Ending { return d.delegate.open() }
 
 // Close calls the handler's Close, if it has one, and returns why the work ends. The failures of a lease that goes to
-// another instance are no part of an outage here any more; those of a lease that is split mostly stay.
+// another instance are no part of an outage here any more.
 func (d *Dispatcher) Close(why feed.Reason) feed.Reason {
 	why = d.delegate.close(why)
 	if why != feed.ReasonStopped && why != feed.ReasonSplit {
-		d.mu.Lock()
-		d.engine.Tell(delivery.LeaseLeft{}, time.Now())
-		d.mu.Unlock()
-		d.callNewsHooks()
+		d.LeaveOutage()
 	}
 	return why
+}
+
+// LeaveOutage has the lease be no part of an outage here any more. When a lease is split, its parts that this instance
+// works on must have begun before that.
+func (d *Dispatcher) LeaveOutage() {
+	d.mu.Lock()
+	d.engine.Tell(delivery.LeaseLeft{}, time.Now())
+	d.mu.Unlock()
+	d.callNewsHooks()
 }
 
 // Wait waits for the calls that were left behind because they are stuck.

@@ -95,7 +95,7 @@ func (d *Dispatcher) ReadFrom() feed.Position {
 // counts only with a read that finds nothing, because in a backlog there may be thousands of such pages.
 func (d *Dispatcher) Pass(next feed.Position, omitted int, atEnd bool) (counted bool) {
 	d.mu.Lock()
-	d.engine.Tell(delivery.FeedPassed{Next: next}, time.Now())
+	d.engine.Tell(delivery.FeedPassed{Next: next, AtEnd: atEnd}, time.Now())
 	counted = atEnd && d.engine.Omit(omitted)
 	due := d.isDue()
 	d.mu.Unlock()

@@ -72,8 +72,8 @@ func letterOf(q *delivery.Request) *feed.DeadLetter { return q.Current.Of.(*read
 // asLetter is a dead letter as the engine knows it.
 func asLetter(l feed.DeadLetter) *delivery.Letter {
 	return &delivery.Letter{
-		Of:  &readPage{Page: feed.Page{Changes: []feed.Change{l.Change}}, letter: &l},
-		LSN: l.Change.LSN, Size: changeSize(&l.Change), Calls: l.Attempts,
+		Of:   &readPage{Page: feed.Page{Changes: []feed.Change{l.Change}}, letter: &l},
+		Name: l.ID, LSN: l.Change.LSN, Size: changeSize(&l.Change), Calls: l.Attempts,
 	}
 }
 

@@ -44,6 +44,11 @@ func (d *Dispatcher) Restore(ctx context.Context, crashed bool) (instance.Ending
 	return instance.Ending{}, nil
 }
 
+// hadOutage reports whether the last owner of a lease saw an outage that had not ended.
+func hadOutage(l feed.Record) bool {
+	return !notes.ReadOutage(l.Properties[notes.OutageProperty]).IsZero()
+}
+
 // noteReader reads what the last owner of a lease has noted in it.
 type noteReader struct {
 	in   *instance.Instance
@@ -65,7 +70,7 @@ func (r noteReader) read(ctx context.Context, partitions []notes.Partition) (n d
 	aside, err := notes.ReadAside(l.Properties[notes.AsideProperty], in)
 	r.reportDropped(notes.AsideProperty, err)
 	n = delivery.Notes{Through: done.Through, Open: done.Open, Tried: done.Tried}
-	n.Outage = !notes.ReadOutage(l.Properties[notes.OutageProperty]).IsZero()
+	n.Outage = hadOutage(l)
 	for i, key := range held.Keys {
 		mine, err := r.mayHave(ctx, key)
 		if err != nil {

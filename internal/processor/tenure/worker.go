@@ -74,6 +74,9 @@ func (w *worker) work() feed.Reason {
 	w.held.Activity.WorkerDoes(feed.ActivityEnding)
 	e.Why = w.dispatcher.Close(e.Why)
 	why := w.giveUp(e)
+	if e.Why == feed.ReasonSplit {
+		w.dispatcher.LeaveOutage()
+	}
 	if released := w.in.Hooks.Released; released != nil {
 		released(w.in.Base, w.held.Lease.Lease(), why)
 	}
