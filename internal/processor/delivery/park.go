@@ -183,9 +183,15 @@ func (r *recalls) note(e *Engine, b *Batch) {
 	if b.blame == isHopeless || b.isOld(e) || b.last.IsZero() || !e.rules.HasBox {
 		return
 	}
-	r.parked = slices.DeleteFunc(r.parked, func(o recall) bool { return !e.breaker.noneSince(o.failed) })
-	if len(r.parked) < maxRecalls && e.breaker.noneSince(b.last) {
-		r.parked = append(r.parked, recall{key: b.Changes[0].Key, letter: e.rules.Name(b.Changes[0]), failed: b.last})
+	r.remember(e, recall{key: b.Changes[0].Key, letter: e.rules.Name(b.Changes[0]), failed: b.last})
+}
+
+// remember remembers a letter whose change has failed: it is handed over again if an outage is detected before anything
+// succeeds.
+func (r *recalls) remember(e *Engine, p recall) {
+	r.parked = slices.DeleteFunc(r.parked, func(o recall) bool { return !o.mayReturn(e) })
+	if len(r.parked) < maxRecalls && e.breaker.noneSince(p.failed) {
+		r.parked = append(r.parked, p)
 	}
 }
 
@@ -260,10 +266,16 @@ func (r *recalls) mayProbe(e *Engine) bool {
 
 // mayStart reports whether an outage that is detected now, or has ended just now, would have changes handed over again.
 func (r *recalls) mayStart(e *Engine) bool {
-	// In this order: when an outage ends, it ends before the success counts that has shown the end.
-	return e.rules.HasBox && len(r.parked) > 0 && (slices.ContainsFunc(r.parked, func(p recall) bool {
-		return e.breaker.noneSince(p.failed)
-	}) || e.era != e.breaker.outages())
+	return e.rules.HasBox && slices.ContainsFunc(r.parked, func(p recall) bool { return p.mayReturn(e) })
+}
+
+// mayReturn reports whether an outage would have the change handed over again: nothing has succeeded since it failed.
+// In this order: when an outage ends, it ends before the success counts that has shown the end.
+func (p recall) mayReturn(e *Engine) bool { return e.breaker.noneSince(p.failed) || p.isDue(e) }
+
+// isDue reports whether the change is to be handed over again for an outage of whose end the engine has not heard yet.
+func (p recall) isDue(e *Engine) bool {
+	return e.era != e.breaker.outages() && p.failed.After(e.breaker.goodBefore())
 }
 
 // startRecalls hands over again what an outage has had parked, when it is over.
@@ -284,8 +296,7 @@ func (r *recalls) listOpen(e *Engine) []recall {
 		all[i].due = true
 	}
 	for _, p := range r.parked {
-		p.due = e.era != e.breaker.outages() && p.failed.After(e.breaker.goodBefore()) // an outage is over, just now
-		if p.due || e.breaker.noneSince(p.failed) {
+		if p.due = p.isDue(e); p.mayReturn(e) {
 			all = append(all, p)
 		}
 	}

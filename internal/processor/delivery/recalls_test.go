@@ -41,6 +41,23 @@ func TestAnEngineIsIdleWhenASuccessShowsThatThereWasNoOutage(t *testing.T) {
 	}
 }
 
+// A second letter is stored between the end of the outage and the engine's next step.
+func TestALetterThatIsStoredWhenAnOutageEndsHidesNoRecall(t *testing.T) {
+	w := newTrial(t, Rules{MaxAttempts: 1, CanPark: true, HasBox: true}, "a", "b")
+	w.Tell(Failed{Batch: w.wants(Call, 1, 2), Failure: Failure{Left: []*Part{
+		{Changes: []int{0}, Err: errTrial}, {Changes: []int{1}, Err: errTrial, Hopeless: true},
+	}}}, w.now)
+	w.Tell(LetterStored{Batch: w.wants(Park, 1)}, w.now)
+	second := w.wants(Park, 2)
+	w.outageBegins()
+	w.wait(time.Second)
+	w.outageEnds()
+	w.breaker.succeeded("of another lease", w.now)
+	second.blame = isCounted // it may return, too
+	w.Tell(LetterStored{Batch: second}, w.now)
+	w.recalled("a")
+}
+
 // heldChain is an engine that hands over again what is held behind a change which an outage has had parked. The change
 // itself is handled, and its letter gone.
 func heldChain(t *testing.T) (w *trial, q *Request) {

@@ -273,7 +273,7 @@ func (q *Request) letterFailed(e *Engine, b *Batch, f Failure) {
 	q.failed = e.now
 	switch {
 	case q.IsRecall() && e.breaker.IsOpen(): // it returns after this outage
-		e.recalls.parked = append(e.recalls.parked, q.recall())
+		e.recalls.remember(e, q.recall())
 		q.answer(e, LetterFailed, NotServed, nil)
 		return
 	case q.IsRecall() && (f.Outage || e.recalls.isUncertain(e)): // it returns when something has succeeded
@@ -314,8 +314,8 @@ type LetterRewritten struct {
 
 func (v LetterRewritten) applyTo(e *Engine) {
 	q := v.Request
-	if q.IsRecall() && e.breaker.noneSince(q.failed) { // it returns again if that was the next outage
-		e.recalls.parked = append(e.recalls.parked, recall{key: q.Key, letter: q.Current.Name, failed: q.failed})
+	if q.IsRecall() { // it returns again if this was the next outage
+		e.recalls.remember(e, recall{key: q.Key, letter: q.Current.Name, failed: q.failed})
 	}
 	q.answer(e, Rewritten, FailedAgain, q.Err)
 }
