@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/host/place"
 )
 
 // writeDocuments writes documents into a named pipe until end is closed, and then one more, before which it gives their

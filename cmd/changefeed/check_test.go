@@ -11,9 +11,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/docstore"
-	"github.com/millrace/changefeed/internal/host/place"
-	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // damagedStore is a store with a damaged block of documents in each table.

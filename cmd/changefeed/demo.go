@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/demo"
-	"github.com/millrace/changefeed/internal/host/usage"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
 // The command demo. Its result is the exit code, so a script can use the demo as a first test that a binary works on

@@ -5,7 +5,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/millrace/changefeed/internal/host/usage"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
 // A container whose name is lost is named by what stands for its name, which is no name elsewhere.

@@ -18,9 +18,9 @@ import (
 	"github.com/millrace/changefeed"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/bench"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/letters"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/host/place"
 	"github.com/millrace/changefeed/outbox"
 	"github.com/millrace/changefeed/trigger/program"
 )

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/millrace/changefeed/internal/host/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 )
 
 // TestHelpFitsATerminal: but for examples, which are copied.

@@ -14,12 +14,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/load"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/docstore"
-	"github.com/millrace/changefeed/internal/host/arg"
-	"github.com/millrace/changefeed/internal/host/place"
-	"github.com/millrace/changefeed/internal/host/terminal"
-	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // The command import. The command finds all possible mistakes before creating anything, the cheapest checks first:

@@ -6,12 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/changefeed/internal/host/place"
-	"github.com/millrace/changefeed/internal/host/terminal"
-	"github.com/millrace/changefeed/internal/host/unit"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 )
 
-// The command leases. internal/host/unit interprets leases, finds faults in them, and writes their table.
+// The command leases. cmd/changefeed/internal/unit interprets leases, finds faults in them, and writes their table.
 
 // leasesCommand is the command leases.
 func leasesCommand() *cobra.Command {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/millrace/changefeed/internal/host/usage"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
 // A kill after the drain would come when the processor has given the handler up.

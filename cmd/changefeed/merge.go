@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/changefeed/internal/host/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 )
 
 // mergeCommand is the command merge.

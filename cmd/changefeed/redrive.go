@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/letters"
-	"github.com/millrace/changefeed/internal/host/place"
-	"github.com/millrace/changefeed/internal/host/terminal"
-	"github.com/millrace/changefeed/internal/host/usage"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
 // The commands dlq that send requests to the processors of a unit: retry and release. withdraw withdraws such

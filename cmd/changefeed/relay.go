@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/broker"
-	"github.com/millrace/changefeed/internal/host/instance"
-	"github.com/millrace/changefeed/internal/host/place"
-	"github.com/millrace/changefeed/internal/host/usage"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/instance"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/outbox"
 )
 

@@ -12,18 +12,18 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/instance"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/changeline"
-	"github.com/millrace/changefeed/internal/host/arg"
-	"github.com/millrace/changefeed/internal/host/instance"
-	"github.com/millrace/changefeed/internal/host/place"
-	"github.com/millrace/changefeed/internal/host/terminal"
-	"github.com/millrace/changefeed/internal/host/usage"
 	"github.com/millrace/changefeed/trigger/program"
 )
 
 // The command run: a processor whose handler is a program. trigger/program starts and ends the program, and
-// internal/host/instance runs the processor.
+// cmd/changefeed/internal/instance runs the processor.
 
 // runOptions are the flags of run.
 type runOptions struct {

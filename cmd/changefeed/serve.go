@@ -7,12 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/memory"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cmd/changefeed/internal/web"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
-	"github.com/millrace/changefeed/internal/host/arg"
-	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // The command serve. cmd/changefeed/internal/web decides what is served and where, and which combinations of flags

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
-	"github.com/millrace/changefeed/internal/host/place"
 )
 
 // TestServeMayBeStoppedWhileItOpensItsStore: the signal comes as soon as the process has locked the directory.

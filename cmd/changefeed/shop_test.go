@@ -22,10 +22,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/host/unit"
 )
 
 // shop is a server in a process of its own, with a container of orders, and processes

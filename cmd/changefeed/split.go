@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/millrace/changefeed/internal/host/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 )
 
 // splitCommand is the command split.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/instance"
 	"github.com/millrace/changefeed/deadletters"
-	"github.com/millrace/changefeed/internal/host/arg"
-	"github.com/millrace/changefeed/internal/host/instance"
 )
 
 // Flags that run and relay share: both run an instance of a deployment unit, with different handlers.

@@ -16,8 +16,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/changefeed/internal/host/terminal"
-	"github.com/millrace/changefeed/internal/host/usage"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
 // Figures, and how they are measured: baseline and subject take turns, and their medians are compared. So other work

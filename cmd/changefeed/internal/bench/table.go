@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 	"unicode/utf8"
 
-	"github.com/millrace/changefeed/internal/host/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 )
 
 // The table of figures, for a terminal of any width.

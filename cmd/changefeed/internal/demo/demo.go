@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/host/usage"
 	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/proof/fleet"
 )

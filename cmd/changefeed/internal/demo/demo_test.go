@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/host/terminal"
 	"github.com/millrace/changefeed/internal/proof/fleet"
 )
 

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/host/terminal"
 	"github.com/millrace/changefeed/internal/pause"
 	"github.com/millrace/changefeed/internal/proof/fleet"
 )

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/millrace/changefeed/internal/host/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 )
 
 // screen shows events as lines and, on a terminal, a table below that changes in place.

@@ -6,8 +6,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/deadletters"
-	"github.com/millrace/changefeed/internal/host/terminal"
 )
 
 // An Answer is the result of a request about a letter or a key to the processors of a unit. With -o json, an Answer

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/host/place"
-	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // A unit is identified by its name and the container that it reads. An operator knows only the name, so units are

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/millrace/changefeed/internal/host/place"
-	"github.com/millrace/changefeed/internal/host/usage"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
 // Who drops the letters of a name means one unit, and is asked which.

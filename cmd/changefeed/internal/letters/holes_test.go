@@ -3,8 +3,8 @@ package letters
 import (
 	"testing"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/host/place"
 )
 
 // The leases of a unit are gone, and its letters are there. They are listed without an error, because the name is

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/millrace/changefeed/internal/host/usage"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
 // The ID of a letter contains its LSN and a hash of 32 digits, which is too long for people. A table shows the first

@@ -11,11 +11,11 @@ import (
 	"os"
 	"slices"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/host/place"
-	"github.com/millrace/changefeed/internal/host/unit"
-	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // A Place is the place of letters: a file of this host, or a container.

@@ -10,9 +10,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/host/terminal"
 )
 
 // Letters as output: for people as a table or in full, for programs as lines of JSON. A letter may quote any text, so

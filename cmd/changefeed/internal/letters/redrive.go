@@ -8,12 +8,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/host/place"
-	"github.com/millrace/changefeed/internal/host/terminal"
-	"github.com/millrace/changefeed/internal/host/unit"
-	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // Only the lease owner of a key's range can handle the key's changes again. The command writes a request among the

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/deadletters"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/host/place"
-	"github.com/millrace/changefeed/internal/host/usage"
 	"github.com/millrace/changefeed/internal/notes"
 )
 

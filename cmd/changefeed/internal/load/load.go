@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/millrace/changefeed/internal/host/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 )
 
 // Options are the settings of a load. All but Restart are required.

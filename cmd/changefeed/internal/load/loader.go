@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/cosmosdb/service"
-	"github.com/millrace/changefeed/internal/host/place"
 )
 
 // How documents are written to a container

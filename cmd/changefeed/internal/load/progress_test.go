@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/millrace/changefeed/internal/host/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 )
 
 // wide is a terminal of a width, in colour.

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/millrace/changefeed/internal/host/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 )
 
 // An import of millions of documents must not start again after an interruption. The mark may be behind the last

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/internal/changeline"
-	"github.com/millrace/changefeed/internal/host/place"
 )
 
 // Remains records which parts of a damaged store could be read, and which could not.

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/host/place"
 )
 
 func TestAStoreThatLacksTheContainerNamesThoseThatAreThere(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cosmosrest"
-	"github.com/millrace/changefeed/internal/host/place"
-	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // Options say which store is served, at which addresses, and to whom. They are those of [cosmosrest.Options] and

@@ -10,9 +10,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
-	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // Serve serves a store until ctx ends, and then finishes the requests in hand. It calls ready when clients may connect.

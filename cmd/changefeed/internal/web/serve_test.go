@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/docstore"
-	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 func TestEndpointsAreForClients(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/bench"
-	"github.com/millrace/changefeed/internal/host/usage"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
 // benchmarks returns all benchmarks in the order in which they run.

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cosmosrest/cosmostest"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 func TestContainersOfAStoreShareItsOpening(t *testing.T) {

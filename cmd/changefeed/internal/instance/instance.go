@@ -14,12 +14,12 @@ import (
 	"unicode"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/cosmosdb/leasedoc"
-	"github.com/millrace/changefeed/internal/host/place"
-	"github.com/millrace/changefeed/internal/host/unit"
-	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // Settings are the settings of an instance from a command line. Errors about them name their flags.

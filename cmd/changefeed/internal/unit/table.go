@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/millrace/changefeed/internal/host/terminal"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 )
 
 // Units as output: a table each for people, an object per line for programs.

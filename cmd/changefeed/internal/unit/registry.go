@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/cosmosdb/leasedoc"
-	"github.com/millrace/changefeed/internal/host/place"
-	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // The id of a record begins with the processor's name, which the account's host follows without a separator. The rest

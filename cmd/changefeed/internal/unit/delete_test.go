@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // deleting is a store that says what is deleted, in its order, and lets somebody else act before.

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/host/unit"
 )
 
 // How an instance ends

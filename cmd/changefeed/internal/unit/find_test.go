@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/docstore"
-	"github.com/millrace/changefeed/internal/host/place"
-	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // Of the containers that a unit may read, the one is found on which it has leases.

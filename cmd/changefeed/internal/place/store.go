@@ -12,8 +12,8 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/docstore"
-	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // Commands about a whole store. For a directory they call package docstore. For a server they read a long answer to a

@@ -15,10 +15,10 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/cosmosrest"
 	"github.com/millrace/changefeed/internal/cosmosdb/rest"
-	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // Which account an address means, and which key belongs to the account. The settings come from flags and from the

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // A delete loses the progress of a unit, so Delete refuses while a processor works. The check can be late: a processor

@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // Azure splits and merges by itself, by the size and the throughput of partitions. Only changefeed serve, with a

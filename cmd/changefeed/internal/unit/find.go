@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/host/place"
-	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // UnknownError means that no unit has the name.

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/arg"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/unit"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/cosmosdb/leasedoc"
-	"github.com/millrace/changefeed/internal/host/arg"
-	"github.com/millrace/changefeed/internal/host/place"
-	"github.com/millrace/changefeed/internal/host/unit"
 )
 
 // openLeases opens the lease store of the unit. openLeases tests at once the rights for later, such as the right to

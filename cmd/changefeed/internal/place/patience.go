@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/cosmos"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/host/usage"
 	"github.com/millrace/changefeed/internal/pause"
 )
 

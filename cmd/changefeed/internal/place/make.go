@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/docstore"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // Making the store and the container of an import. After a wrong flag there must be neither a store nor a container,

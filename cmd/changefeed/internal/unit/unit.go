@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
 	"github.com/millrace/changefeed/feed"
 	"github.com/millrace/changefeed/internal/cosmosdb/leasedoc"
-	"github.com/millrace/changefeed/internal/host/place"
 )
 
 // DefaultContainer is the default name of the lease container.

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/host/terminal"
 	"github.com/millrace/changefeed/internal/notes"
 )
 

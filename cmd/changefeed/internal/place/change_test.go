@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 	"github.com/millrace/changefeed/docstore"
-	"github.com/millrace/changefeed/internal/host/usage"
 )
 
 // A wrong partition must not be split, so ids are verified before anything is changed.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/changefeed/internal/host/usage"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
 func TestAStoreIsADirectoryOrAServer(t *testing.T) {

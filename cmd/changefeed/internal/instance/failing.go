@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/millrace/changefeed"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/terminal"
 	"github.com/millrace/changefeed/feed"
-	"github.com/millrace/changefeed/internal/host/terminal"
 )
 
 // Reports about failing changes: about retries, and about parked changes in the end.
