@@ -36,7 +36,7 @@ version its document, and that indexes, counts, times and ranges agree. The chec
 everything, in one state of the store, and holds up no reader or writer. While it runs on a
 store that is served, the space of deleted documents is not freed.
 
-Each violation is a line, 20 at most, and the exit code is then 1.` + storeHelp,
+Each violation is a line, 20 at most, and the exit code is then 5.` + storeHelp,
 		Example: `  changefeed check data
   changefeed check http://127.0.0.1:8081 -o json`,
 		Args: cobra.ExactArgs(1),
@@ -67,7 +67,7 @@ func (c checked) verdict() error {
 	case c.Error != "":
 		return errors.New(c.Error)
 	case len(c.Violations) > 0:
-		return fmt.Errorf("%s: %w: %d violations", c.Store, docstore.ErrCorrupt, len(c.Violations))
+		return usage.Found{Err: fmt.Errorf("%s: %w: %d violations", c.Store, docstore.ErrCorrupt, len(c.Violations))}
 	}
 	return nil
 }

@@ -2,8 +2,7 @@
 // changes, and shows which instances process them.
 //
 // Each command is a file, and a line in root.go. Commands write their results to standard output and everything else
-// to standard error. They exit with 0, with 1 if they failed or left something out, and with 2 if they were called
-// wrongly.
+// to standard error. exit.go lists their exit codes.
 package main
 
 import (

@@ -7,21 +7,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
-	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
 )
 
-// The command line as a whole: all commands, and the exit codes of the process.
-
-// The exit codes other than 0. A script can distinguish a wrong call, which a retry cannot correct, from a failure.
-const (
-	exitFailed = 1
-	exitUsage  = 2
-)
+// The command line as a whole.
 
 // commands returns the commands in the order of the help, the most important first.
 func commands() []*cobra.Command {
@@ -76,6 +68,7 @@ Azure Cosmos DB is to any number of processes.`,
 		prepare(c, began)
 		root.AddCommand(c)
 	}
+	root.AddCommand(exitCodesTopic())
 	return root
 }
 
@@ -99,21 +92,20 @@ func execute(ctx context.Context, args []string) int {
 	root := rootCommand(&began)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
-	var wrong usage.Error
-	switch {
-	case err == nil, errors.Is(err, syscall.EPIPE): // the reader of our output has seen enough
-		return 0
+	code := exitCode(ctx, err, began)
+	switch code {
+	case exitDone:
 	// A usage error may come late, if only the opened container shows that a flag is invalid.
-	case began && !errors.As(err, &wrong):
+	case exitUsage:
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\nSee %s --help.\n", cmd.CommandPath(), err, cmd.CommandPath())
+	default:
 		text := strings.TrimSuffix(err.Error(), ".")
 		if hint := place.Hint(err); hint != "" {
 			text += "; " + hint
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.CommandPath(), text)
-		return exitFailed
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\nSee %s --help.\n", cmd.CommandPath(), err, cmd.CommandPath())
-	return exitUsage
+	return code
 }
 
 // flagError adds the valid values of a flag of a simple type to the error. The errors of package flag only repeat the

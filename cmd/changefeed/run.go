@@ -73,10 +73,9 @@ SIGTERM or Ctrl-C ends the processor: batches in hand have --drain to finish, po
 stored, leases are freed for the others, and the exit code is 0. A second signal ends all
 at once. With --once the processor ends in the same way when its unit has handled all
 changes. At its end it says how many changes it has parked. With -o json, its log on
-standard error is JSON. Failures are retried, with three exceptions that end the processor
-with exit code 1: the container that it reads is gone, or was made anew, so its leases are
-those of the old one; the leases of the unit are gone; nobody reads the standard output any
-more.` + addressHelp,
+standard error is JSON. Failures are retried, with three exceptions that end the processor:
+the container that it reads is gone, or was made anew, so its leases are those of the old
+one; the leases of the unit are gone; nobody reads the standard output any more.` + addressHelp,
 		Example: `  changefeed run --source http://127.0.0.1:8081/shop/orders --name mailer --create-leases --from beginning -- ./mail.sh
   changefeed run --source cosmos:shop/orders --leases cosmos:ops/leases --name audit --mode all -v -- sh -c 'cat >> audit.ndjson'
   changefeed run --source docstore:data#orders --name count --create-leases --meta -- jq -c '{lsn, key}'`,

@@ -37,8 +37,8 @@ func TestRunEndsWhenTheLeaseContainerIsDeleted(t *testing.T) {
 		passes, "start=now leases=1 passed=7", `changefeed run: unit "mailer" stands still: `,
 		"the lease container is missing", "; restore " + server.URL + "/default/leases, or start again",
 	} {
-		if code != exitFailed || !strings.Contains(said, want) {
-			t.Errorf("exit code %d, want %d, and\n%s\nwant %q", code, exitFailed, said, want)
+		if code != exitMissing || !strings.Contains(said, want) {
+			t.Errorf("exit code %d, want %d, and\n%s\nwant %q", code, exitMissing, said, want)
 		}
 	}
 	said, code = runHasty(t, server.URL, func(again *exec.Cmd) { _ = again.Process.Signal(os.Interrupt) })
@@ -62,8 +62,8 @@ func TestRunEndsWhenItsContainerIsDeleted(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(said), "\n")
 	last := lines[len(lines)-1]
 	const want = `changefeed run: unit "mailer" has ended: the monitored container is gone: `
-	if code != exitFailed || !strings.HasPrefix(last, want) || !strings.Contains(last, "start again with --from") {
-		t.Errorf("got exit code %d and %q, want %d and %q", code, last, exitFailed, want)
+	if code != exitMissing || !strings.HasPrefix(last, want) || !strings.Contains(last, "start again with --from") {
+		t.Errorf("got exit code %d and %q, want %d and %q", code, last, exitMissing, want)
 	}
 }
 
@@ -130,8 +130,8 @@ func TestRunEndsWhenAContainerIsMadeAnew(t *testing.T) {
 			exit, ok := errors.AsType[*exec.ExitError](run.Wait())
 			const want = "made anew since it was opened: start again, and decide where from"
 			last := said.String()[strings.LastIndex(said.String(), "changefeed run: ")+1:]
-			if !ok || exit.ExitCode() != exitFailed || !strings.Contains(last, want) {
-				t.Errorf("got %v and\n%s\nwant exit code %d and %q in the last line", exit, said.String(), exitFailed,
+			if !ok || exit.ExitCode() != exitMissing || !strings.Contains(last, want) {
+				t.Errorf("got %v and\n%s\nwant exit code %d and %q in the last line", exit, said.String(), exitMissing,
 					want)
 			}
 		})

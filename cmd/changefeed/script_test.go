@@ -47,6 +47,9 @@ func TestMain(m *testing.M) {
 //	serving                     start a server with nothing in it; $URL and $KEY are its own
 //	usage COMMAND...            run a command that is called wrongly: exit code 2
 //	failing COMMAND...          run a command that fails: exit code 1
+//	missing COMMAND...          run a command that names what does not exist: exit code 3
+//	refused COMMAND...          run a command to which nobody answers, or that may not do it: exit code 4
+//	finding COMMAND...          run a command that finds something: exit code 5
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -59,6 +62,9 @@ func TestScripts(t *testing.T) {
 			},
 			"usage":   exits(exitUsage),
 			"failing": exits(exitFailed),
+			"missing": exits(exitMissing),
+			"refused": exits(exitRefused),
+			"finding": exits(exitFound),
 			"process": func(ts *testscript.TestScript, _ bool, args []string) {
 				got, err := process(t.Context(), ts.MkAbs(args[0]), args[1], args[2])
 				ts.Check(err)

@@ -117,7 +117,8 @@ func TestAnImportOfASilentPipeCanBeInterrupted(t *testing.T) {
 	if err := load.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if err := load.Wait(); load.ProcessState.ExitCode() != exitFailed || !strings.Contains(said.String(), "interrupt") {
+	if err := load.Wait(); load.ProcessState.ExitCode() != exitInterrupted ||
+		!strings.Contains(said.String(), "interrupt") {
 		t.Errorf("got %v, said %q, want that it was interrupted", err, said.String())
 	}
 	pipe.Close()

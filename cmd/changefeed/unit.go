@@ -15,9 +15,6 @@ import (
 
 // Flags that run and relay share: both run an instance of a deployment unit, with different handlers.
 
-// exitInterrupted is the shells' exit code for a process that SIGINT has ended.
-const exitInterrupted = 130
-
 // unitOptions are the flags of a command that runs an instance of a unit.
 type unitOptions struct {
 	instance.Settings

@@ -86,8 +86,8 @@ func (f finds) checkArgument(arguments []string, unit string) error {
 	for _, argument := range arguments {
 		switch found := f[argument]; len(found) {
 		case 0:
-			return fmt.Errorf("ID is %s: unit %q has no such letter here: want one that changefeed dlq list shows",
-				argument, unit)
+			return usage.Missing{Err: fmt.Errorf("ID is %s: unit %q has no such letter here: want one that "+
+				"changefeed dlq list shows", argument, unit)}
 		case 1:
 		default:
 			return usage.Error{Err: fmt.Errorf("ID is %s: several letters begin so, among them %s and %s: want "+

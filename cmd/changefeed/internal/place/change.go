@@ -84,7 +84,7 @@ func among(parts []feed.Partition, field, id string) error {
 	if id == "" {
 		return usage.Error{Err: fmt.Errorf("%s is missing: want one of %s", field, strings.Join(ids, ", "))}
 	}
-	return usage.Error{Err: fmt.Errorf("%s is %s: there is no such partition: want one of %s", field, id,
+	return usage.Missing{Err: fmt.Errorf("%s is %s: there is no such partition: want one of %s", field, id,
 		strings.Join(ids, ", "))}
 }
 

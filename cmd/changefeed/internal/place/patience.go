@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -120,6 +121,19 @@ func isAway(err error) bool {
 	_, untrusted := errors.AsType[x509.UnknownAuthorityError](err)
 	_, misnamed := errors.AsType[x509.HostnameError](err)
 	return !untrusted && !misnamed
+}
+
+// IsRefused reports whether an error says that an account or a server cannot be reached, or refuses the key.
+func IsRefused(err error) bool {
+	if status := Status(err); status != 0 {
+		return status == http.StatusUnauthorized || status == http.StatusForbidden
+	}
+	op, network := errors.AsType[*net.OpError](err)
+	network = network && op.Op != "listen" // that is an address of our own
+	_, unknown := errors.AsType[*net.DNSError](err)
+	_, untrusted := errors.AsType[x509.UnknownAuthorityError](err)
+	_, misnamed := errors.AsType[x509.HostnameError](err)
+	return network || unknown || untrusted || misnamed || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // account is a container of an account, with all abilities of a source: those that depend on the server say

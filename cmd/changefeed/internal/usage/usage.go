@@ -1,5 +1,5 @@
-// Package usage marks errors of a command line. For these the command has another exit code than for failures of the
-// work, because nothing was done, and the same command line can never succeed.
+// Package usage marks errors for which a command has an exit code of its own, so that scripts can distinguish them: the
+// command line is wrong, what it names does not exist, or the command has found what it was to look for.
 package usage
 
 import "fmt"
@@ -17,3 +17,21 @@ func (e Error) Unwrap() error { return e.Err }
 func Flag(flag, value, want string) error {
 	return Error{Err: fmt.Errorf("--%s is %s: want %s", flag, value, want)}
 }
+
+// Missing says that something does not exist that the command line names, such as a unit, a letter or a partition.
+type Missing struct{ Err error }
+
+// Error returns the text of Err.
+func (e Missing) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e Missing) Unwrap() error { return e.Err }
+
+// Found says that a command has done its work, and has found what an operator must know, such as violations.
+type Found struct{ Err error }
+
+// Error returns the text of Err.
+func (e Found) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e Found) Unwrap() error { return e.Err }

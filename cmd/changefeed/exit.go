@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/millrace/changefeed/cmd/changefeed/internal/place"
+	"github.com/millrace/changefeed/cmd/changefeed/internal/usage"
+	"github.com/millrace/changefeed/docstore"
+	"github.com/millrace/changefeed/feed"
+)
+
+// The exit codes of the process, the same for every command.
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitMissing     = 3
+	exitRefused     = 4
+	exitFound       = 5
+	exitInterrupted = 130 // the shells' code for a process that SIGINT has ended
+)
+
+// exitCodes explains the codes in changefeed help exit-codes.
+var exitCodes = []struct {
+	code    int
+	meaning string
+}{
+	{exitDone, "The work is done. A command that runs until you end it, such as run, tail or serve, has ended in order."},
+	{exitFailed, "The work has failed, or a part of it was left out. A retry may help."},
+	{exitUsage, "The command was called wrongly, and nothing was done. Correct the command line."},
+	{exitMissing, "Something that you name does not exist: a store, database, container, unit, partition, letter or file."},
+	{exitRefused, "An account or a server cannot be reached or refuses your key, or another process has the store open."},
+	{exitFound, "The work is done, and has found something: violations in a store."},
+	{exitInterrupted, "You have interrupted the work before its end."},
+}
+
+// exitCodesTopic is changefeed help exit-codes.
+func exitCodesTopic() *cobra.Command {
+	var text strings.Builder
+	text.WriteString("The exit codes are the same for every command:\n\n")
+	for _, c := range exitCodes {
+		fmt.Fprintf(&text, "  %3d  %s\n", c.code, c.meaning)
+	}
+	text.WriteString("\nIf the reader of the output ends first, as in changefeed tail … | head, the code is 0.")
+	return &cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: text.String()}
+}
+
+// exitCode is the code for the end of a command. began: the command line was right, as far as that shows without the
+// work.
+func exitCode(ctx context.Context, err error, began bool) int {
+	is := func(targets ...error) bool {
+		for _, target := range targets {
+			if errors.Is(err, target) {
+				return true
+			}
+		}
+		return false
+	}
+	_, wrong := errors.AsType[usage.Error](err)
+	_, missing := errors.AsType[usage.Missing](err)
+	_, found := errors.AsType[usage.Found](err)
+	switch {
+	case err == nil, is(syscall.EPIPE): // the reader of the output has seen enough
+		return exitDone
+	case began && ctx.Err() != nil:
+		return exitInterrupted
+	case found:
+		return exitFound
+	case missing, is(place.ErrNoContainer, place.ErrNoDatabase):
+		return exitMissing
+	case wrong, !began:
+		return exitUsage
+	case is(feed.ErrNotFound, docstore.ErrNotStore, fs.ErrNotExist):
+		return exitMissing
+	case is(feed.ErrForbidden, docstore.ErrInUse), place.IsRefused(err):
+		return exitRefused
+	}
+	return exitFailed
+}
