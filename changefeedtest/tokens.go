@@ -80,4 +80,7 @@ func textsWithoutLSN(s *containerTest) {
 			s.Errorf("TokenLSN(%q) = %d, though it is no token", text, lsn)
 		}
 	}
+	if token := s.Source.(feed.Sequencer).TokenAfter(-1); token != "" {
+		s.Errorf("TokenAfter(-1) = %q, though -1 is no LSN", token)
+	}
 }

@@ -493,3 +493,34 @@ func TestABatchThatReadsTooMuchIsRefused(t *testing.T) {
 		t.Errorf("three of them: statuses %s", statuses)
 	}
 }
+
+// A condition that is no text must not be ignored: the operation would be carried out without its condition.
+func TestAMemberOfAWrongTypeIsRefusedAndNotIgnored(t *testing.T) {
+	w, _ := newContainer(t, Options{})
+	w.item(t, "a", `,"v":1`)
+	for _, name := range []string{"id", "ifMatch", "ifNoneMatch", "minimalReturnPreference"} {
+		for _, value := range []string{`5`, `{}`, `["x"]`, `-1e3`, `{"ifMatch":"x"}`} {
+			for _, op := range []string{
+				`{"operationType":"Upsert","partitionKey":"[\"p\"]","resourceBody":{"id":"a","pk":"p","v":2},`,
+				`{"operationType":"Replace","id":"a","partitionKey":"[\"p\"]","resourceBody":{"id":"a","pk":"p","v":2},`,
+				`{"operationType":"Delete","id":"a","partitionKey":"[\"p\"]",`,
+			} {
+				op = fmt.Sprintf(`%s%q:%s}`, op, name, value)
+				all, statuses := w.bulk(t, "["+op+"]").results(t, 207)
+				if statuses != "400" || !strings.Contains(all[0].Message, name+" is "+value) {
+					t.Errorf("bulk of %s: got %s, %s, want a 400 that names the member", op, statuses, all[0].Message)
+				}
+				w.send(t, "["+op+"]").want(t, 400)
+			}
+		}
+	}
+	if a := w.do(t, "GET", docs+"/a", under("p"), ""); !strings.Contains(string(a.body), `"v":1`) {
+		t.Errorf("the item is %s, want that nothing has changed it", a.body)
+	}
+	// SDKs write null for a member that the program has not set.
+	_, statuses := w.bulk(t, `[{"operationType":"Upsert","id":null,"ifMatch":null,"ifNoneMatch":null,
+		"minimalReturnPreference":null,"partitionKey":"[\"p\"]","resourceBody":{"id":"b","pk":"p"}}]`).results(t, 200)
+	if statuses != "201" {
+		t.Errorf("an operation with null members got %s, want 201", statuses)
+	}
+}

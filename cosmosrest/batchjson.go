@@ -99,12 +99,31 @@ func (o *operationText) parseMembers() batchOp {
 		wrong = cmp.Or[error](wrong,
 			wire.BadRequest(`partitionKey is %s: want a string with JSON in it, such as "[\"London\"]"`, shown(o.key)))
 	}
+	wrong = cmp.Or(wrong, o.checkOptional())
 	return batchOp{
 		op: kind, id: rawjson.Text(o.id), key: key, keyed: o.key != nil,
 		ifMatch: rawjson.Text(o.ifMatch), ifNoneMatch: rawjson.Text(o.ifNoneMatch),
 		body: o.body, checked: true, minimal: string(o.minimal) == "true",
 		wrong: wrong,
 	}
+}
+
+// checkOptional refuses an optional member of a wrong type: an operation whose condition is ignored would be carried
+// out without a condition. null counts as missing, because some SDKs write all members of an operation.
+func (o *operationText) checkOptional() error {
+	for _, m := range []struct {
+		name  string
+		value []byte
+	}{{"id", o.id}, {"ifMatch", o.ifMatch}, {"ifNoneMatch", o.ifNoneMatch}} {
+		if m.value != nil && m.value[0] != '"' && string(m.value) != "null" {
+			return wire.BadRequest("%s is %s: want a string", m.name, shown(m.value))
+		}
+	}
+	switch string(o.minimal) {
+	case "", "true", "false", "null":
+		return nil
+	}
+	return wire.BadRequest("minimalReturnPreference is %s: want true or false", shown(o.minimal))
 }
 
 // writeJSON returns the answer to a batch in JSON.

@@ -72,6 +72,22 @@ func (db *DB) dropTable(table byte, c *Container) error {
 	return w.Commit()
 }
 
+// Contradiction is what salvage says of a container whose records are these, if no file is lost.
+func Contradiction(record bool, counted, slots, head, newest int64, orphans int) string {
+	c := &salvaged{
+		SalvagedContainer: SalvagedContainer{Counted: counted, Head: head}, markless: true,
+		fit: fit{slots: slots, newest: newest, orphans: orphans},
+	}
+	if record {
+		c.layout = &layout{}
+	}
+	s := salvager{w: &engine.Wreck{}, containers: map[uint32]*salvaged{1: c}}
+	if err := s.findMisfits(); err != nil || len(s.misfits) == 0 {
+		return ""
+	}
+	return s.misfits[0].Reason
+}
+
 // SalvageFrom is Salvage of a store on a file system.
 func SalvageFrom(ctx context.Context, fs vfs.FS, dir string, visit func(string, Item) error) (*Salvaged, error) {
 	return salvage(ctx, fs, dir, visit)

@@ -71,8 +71,8 @@ func TestATableThatEndsWithARemovedRangeIsNoOther(t *testing.T) {
 func TestLostMarksRaiseNoDoubtWhereNoneAreWritten(t *testing.T) {
 	s := &salvager{w: &engine.Wreck{Lost: []engine.LostSpan{{From: []byte{tableDead}, To: []byte{tableDead + 1}}}}}
 	for _, markless := range []bool{true, false} {
-		if got := s.isDoubtful(&salvaged{markless: markless}, versionAt{cont: 1, at: addr{lsn: 1}},
-			9); got == markless {
+		at := versionAt{cont: 1, at: addr{lsn: 1}}
+		if got := s.isDoubtful(&salvaged{markless: markless}, at, engine.Origin{}); got == markless {
 			t.Errorf("without marks %v: doubtful %v", markless, got)
 		}
 	}

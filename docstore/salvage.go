@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -17,11 +16,11 @@ import (
 // Salvaged is the result of [Salvage].
 type Salvaged struct {
 	Containers []SalvagedContainer `json:"containers"`
-	Lost       []Loss              `json:"lost"`    // of the files
+	Lost       []Loss              `json:"lost"`    // of the files, and records that do not fit each other
 	Missing    []MissingItem       `json:"missing"` // documents that are known to have been there
 
-	// Doubtful are the documents that were salvaged and of which a lost table may have had a
-	// later version, or the deletion.
+	// Doubtful are the documents that were salvaged and of which a lost table may have had a later version, or the
+	// deletion, and those that come from a log that does not fit the store.
 	Doubtful []DoubtfulItem `json:"doubtful,omitempty"`
 }
 
@@ -45,7 +44,7 @@ type LSNs struct {
 
 // Loss is a part of a file that could not be read.
 type Loss struct {
-	File   string `json:"file"`
+	File   string `json:"file"` // empty if the records of a container do not fit each other: any file may be wrong
 	Reason string `json:"reason"`
 
 	// From and To are the first key that may be lost and the first key after the loss. Documents are named by
@@ -66,12 +65,16 @@ type MissingItem struct {
 	Older     int64  `json:"older,omitempty"` // LSN of the version salvaged instead; 0 if there is none
 }
 
-// DoubtfulItem is a document that may be old: nothing proves that its version is the last one.
+// DoubtfulItem is a document that may be old, because nothing proves that its version is the last one, or that may be
+// another store's.
 type DoubtfulItem struct {
 	Container string `json:"container"`
 	Key       string `json:"key"` // partition key
 	ID        string `json:"id"`
 	LSN       int64  `json:"lsn"` // of the version salvaged
+
+	// File is the log of the version, if that log does not fit the store: the document may be another store's.
+	File string `json:"file,omitempty"`
 }
 
 // Salvage reads the remains of a damaged store and changes nothing in dir. Salvage calls
@@ -79,20 +82,30 @@ type DoubtfulItem struct {
 // within a log; expired documents are left out. A document comes as acknowledged: its
 // last version or, where that is lost, the newest version that is still there: then the document
 // is among the missing or, if nothing tells of a later version but a lost table may have had one,
-// among the doubtful. A table that is not the one of the manifest is lost. Where
-// the manifest is damaged, deleted documents may come back or be listed as missing, because
-// nothing else says which tables are in use. Where a log is lost, nothing says which documents
-// its writes were about: they come as they were before, deleted ones may come back, and none of
-// them is among the missing or the doubtful; their LSNs are listed with their container. The same
-// holds for documents of which lost tables had all versions. The result lists all parts that could
-// not be read.
+// among the doubtful. A table that is not the one of the manifest is lost.
 //
 // If the manifest is damaged, deleted documents may come back or be listed as missing, because nothing else records
 // which tables are in use. If a log is lost, the documents of its writes are unknown: these documents come in their
 // earlier versions, deleted documents may come back, and none of them is in the list of missing documents. The lost
-// LSNs are listed with their container. The result lists all parts that could not be read.
+// LSNs are listed with their container. The same holds for documents of which lost tables had all versions. The result
+// lists all parts that could not be read.
 //
-// Salvage holds the places of all documents in memory, some 50 bytes for each.
+// If a log does not fit the store, it may be the log of another store or of another time: the inventory does not
+// list the log, the newest log of a closed store has another end or other bytes, or the numbers of its writes do not
+// continue those of the tables and of the log before. The log is read nevertheless, because the inventory may be the
+// wrong file. Its documents are among the doubtful, with the name of the log, and what the store's own log had is
+// among the lost LSNs. If no file is lost and the records of a container contradict each other (its index, versions,
+// count and head), the container is in the list of losses.
+//
+// Some exchanges leave no trace. Of a store that was killed, nothing says how its newest log ends. So the log of
+// another killed store with fitting numbers is taken for the store's own; the only sign is the loss of what followed
+// its end, which every killed store has. Of a closed store, a log of another store that has no proper end is taken
+// for the beginning of the store's own, which is a loss. A table of the same size, with the same first and last key,
+// is taken for the store's own if no other file has index entries, versions or counts of its documents. Without the
+// checksum in the inventory, which older builds did not write, so is a log of the same length. A store without an
+// inventory has only the numbers of its writes.
+//
+// Salvage holds the places of all documents in memory, some 60 bytes for each.
 func Salvage(ctx context.Context, dir string, visit func(container string, item Item) error) (*Salvaged, error) {
 	return salvage(ctx, nil, filepath.Clean(dir), visit)
 }
@@ -112,7 +125,7 @@ func salvage(ctx context.Context, fs engine.FS, dir string,
 	}
 	for _, step := range []func() error{
 		s.readRecords, s.readSlots, s.findNewest, s.readMarks, s.handDocuments,
-		s.listMissing, s.lostLSNs,
+		s.listMissing, s.findMisfits, s.lostLSNs,
 	} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("salvage store %s: %w", dir, err)
@@ -134,12 +147,14 @@ type salvager struct {
 	marked  map[versionAt]bool    // those versions; true for the ones that are marked as superseded
 	absent  []MissingItem
 	doubts  map[string]DoubtfulItem // by key in the primary index
+	misfits []Loss                  // containers whose records do not fit each other
 }
 
 // mention is an entry of the primary index.
 type mention struct {
-	last  bool // no lost table may have had a later one
-	found bool // its version was found
+	of    uint64 // the version, see identify
+	last  bool   // no lost table may have had a later one
+	found bool   // its version was found
 }
 
 // salvaged is a container of which some part can be read.
@@ -148,7 +163,9 @@ type salvaged struct {
 	layout *layout // nil where it is lost
 
 	oldHead, oldCount bool // a lost table may have had a later head, or count
+	otherHead         bool // the head is from a log that does not fit the store
 	markless          bool // superseded versions are not marked, but removed
+	fit
 }
 
 // versionAt is a version of a container.
@@ -159,16 +176,16 @@ type versionAt struct {
 
 // eachReadable calls visit for the keys of a table. A record that cannot be read is passed
 // over.
-func (s *salvager) eachReadable(table byte, visit func(key, value []byte, seq uint64) error) error {
+func (s *salvager) eachReadable(table byte, visit func(key, value []byte, of engine.Origin) error) error {
 	n := 0
-	return s.w.Each([]byte{table}, []byte{table + 1}, func(key, value []byte, seq uint64) error {
+	return s.w.Each([]byte{table}, []byte{table + 1}, func(key, value []byte, of engine.Origin) error {
 		if n++; n%1024 == 0 && s.ctx.Err() != nil {
 			return context.Cause(s.ctx)
 		}
 		if len(key) < 5 {
 			return nil
 		}
-		return visit(key, value, seq)
+		return visit(key, value, of)
 	})
 }
 
@@ -185,13 +202,13 @@ func (s *salvager) containerOf(key []byte) *salvaged {
 
 // readRecords reads the records of containers, and the counts that show how many documents are missing.
 func (s *salvager) readRecords() error {
-	err := s.eachReadable(tableContainer, func(key, value []byte, seq uint64) error {
+	err := s.eachReadable(tableContainer, func(key, value []byte, of engine.Origin) error {
 		l, _, err := decodeLayout(value)
 		if err == nil {
 			c := s.containerOf(key)
 			c.layout = l
 			c.Name = l.spec.shortName()
-			c.oldCount = s.mayBeOld(key, seq) // there may be other partitions
+			c.oldCount = s.mayBeOld(key, of) // there may be other partitions
 			c.markless = l.retention() == 0 && l.drain == 0 && !c.oldCount
 		}
 		return nil
@@ -199,10 +216,10 @@ func (s *salvager) readRecords() error {
 	if err != nil {
 		return err
 	}
-	err = s.eachReadable(tableHead, func(key, value []byte, seq uint64) error {
+	err = s.eachReadable(tableHead, func(key, value []byte, of engine.Origin) error {
 		c, r := s.containerOf(key), fields.Reader{Rest: value}
 		if n := r.Uvarint(); !r.Short {
-			c.Head, c.oldHead = int64(n), s.mayBeOld(key, seq)
+			c.Head, c.oldHead, c.otherHead = int64(n), s.mayBeOld(key, of), of.Misfit != ""
 		}
 		return nil
 	})
@@ -210,11 +227,11 @@ func (s *salvager) readRecords() error {
 		return err
 	}
 	counts := map[string]bool{}
-	err = s.eachReadable(tableCount, func(key, value []byte, seq uint64) error {
+	err = s.eachReadable(tableCount, func(key, value []byte, of engine.Origin) error {
 		c, r := s.containerOf(key), fields.Reader{Rest: value}
 		if n := r.Uvarint(); !r.Short && c.layout != nil {
 			c.Counted = max(c.Counted, 0) + int64(n)
-			c.oldCount = c.oldCount || s.mayBeOld(key, seq)
+			c.oldCount = c.oldCount || s.mayBeOld(key, of) || of.Misfit != ""
 			counts[string(key)] = true
 		}
 		return nil
@@ -238,9 +255,12 @@ func (s *salvager) isUncertain(key []byte) bool {
 
 // readSlots reads the primary index.
 func (s *salvager) readSlots() error {
-	return s.eachReadable(tableDoc, func(key, value []byte, seq uint64) error {
+	return s.eachReadable(tableDoc, func(key, value []byte, of engine.Origin) error {
 		if p, err := decodeSlot(value); err == nil {
-			s.current[versionAt{binary.BigEndian.Uint32(key[1:]), p.addr}] = mention{last: !s.mayBeOld(key, seq)}
+			s.containerOf(key).slots++
+			s.current[versionAt{binary.BigEndian.Uint32(key[1:]), p.addr}] = mention{
+				of: identify(key, p.etag), last: !s.mayBeOld(key, of),
+			}
 		}
 		return nil
 	})
@@ -251,7 +271,7 @@ func (s *salvager) findNewest() error {
 	if len(s.w.Lost) == 0 {
 		return nil
 	}
-	return s.eachVersion(func(key []byte, at addr, e *entry, _ uint64) error {
+	return s.eachVersion(func(key []byte, at addr, e *entry, _ engine.Origin) error {
 		if doc := s.doc(key, e); s.isUncertain(doc) {
 			if old, ok := s.best[string(doc)]; !ok || old.lsn < at.lsn || old.lsn == at.lsn && old.idx < at.idx {
 				s.best[string(doc)] = at
@@ -266,8 +286,8 @@ func (s *salvager) doc(key []byte, e *entry) []byte {
 }
 
 // eachVersion calls visit for all versions.
-func (s *salvager) eachVersion(visit func(key []byte, at addr, e *entry, seq uint64) error) error {
-	return s.eachReadable(tableLog, func(key, value []byte, seq uint64) error {
+func (s *salvager) eachVersion(visit func(key []byte, at addr, e *entry, of engine.Origin) error) error {
+	return s.eachReadable(tableLog, func(key, value []byte, of engine.Origin) error {
 		if len(key) != 5+addrSize {
 			return nil
 		}
@@ -275,33 +295,38 @@ func (s *salvager) eachVersion(visit func(key []byte, at addr, e *entry, seq uin
 		if err != nil {
 			return nil
 		}
-		return visit(key, parseAddr(key[5:]), &e, seq)
+		return visit(key, parseAddr(key[5:]), &e, of)
 	})
 }
 
 // handDocuments hands the newest version of each document to the caller.
 func (s *salvager) handDocuments() error {
 	now := time.Now().UnixMilli()
-	return s.eachVersion(func(key []byte, at addr, e *entry, seq uint64) error {
-		p := versionAt{binary.BigEndian.Uint32(key[1:]), at}
+	return s.eachVersion(func(key []byte, at addr, e *entry, of engine.Origin) error {
+		p, doc := versionAt{binary.BigEndian.Uint32(key[1:]), at}, s.doc(key, e)
 		m, named := s.current[p]
+		other := named && m.of != identify(doc, e.etag) // the version of another document, or of another store
 		if named {
-			m.found = true
+			named, m.found, m.last = !other, !other, m.last && !other
 			s.current[p] = m
+		}
+		c := s.containerOf(key)
+		c.newest = max(c.newest, at.lsn)
+		if !named && !e.op.endsDocument() {
+			c.orphans++
 		}
 		// Where the index may have lost the document's entry, or have an old one, the
 		// newest version that was found decides.
-		best, unsure := s.best[string(s.doc(key, e))]
+		best, unsure := s.best[string(doc)]
 		if unsure {
 			named = best == at
 		}
-		c := s.containerOf(key)
 		if !named || e.op.endsDocument() || c.layout != nil && c.layout.spec.expired(e.time, e.ttl, now) {
 			return nil
 		}
 		c.Documents++
-		if unsure && s.isDoubtful(c, p, seq) {
-			s.doubts[string(s.doc(key, e))] = DoubtfulItem{c.Name, string(e.pk), string(e.id), at.lsn}
+		if of.Misfit != "" || unsure && (other || s.isDoubtful(c, p, of)) {
+			s.doubts[string(doc)] = DoubtfulItem{c.Name, string(e.pk), string(e.id), at.lsn, of.Misfit}
 		}
 		return s.visit(c.Name, e.item(at.lsn))
 	})
@@ -309,7 +334,7 @@ func (s *salvager) handDocuments() error {
 
 // listMissing lists documents that the primary index names but whose version was not found.
 func (s *salvager) listMissing() error {
-	return s.eachReadable(tableDoc, func(key, value []byte, _ uint64) error {
+	return s.eachReadable(tableDoc, func(key, value []byte, _ engine.Origin) error {
 		p, err := decodeSlot(value)
 		if err != nil || s.current[versionAt{binary.BigEndian.Uint32(key[1:]), p.addr}].found {
 			return nil
@@ -326,59 +351,4 @@ func (s *salvager) listMissing() error {
 		s.absent = append(s.absent, MissingItem{s.containerOf(key).Name, string(pk), string(id), p.lsn, best.lsn})
 		return nil
 	})
-}
-
-// report returns the result.
-func (s *salvager) report() *Salvaged {
-	found := &Salvaged{Missing: s.absent}
-	for _, doc := range slices.Sorted(maps.Keys(s.doubts)) {
-		found.Doubtful = append(found.Doubtful, s.doubts[doc])
-	}
-	for _, c := range s.containers {
-		if c.oldCount {
-			c.Counted = -1
-		}
-		found.Containers = append(found.Containers, c.SalvagedContainer)
-	}
-	slices.SortFunc(found.Containers, func(a, b SalvagedContainer) int { return cmp.Compare(a.Name, b.Name) })
-	for _, l := range s.w.Lost {
-		loss := Loss{File: l.File, Reason: l.Why}
-		if l.To != nil {
-			loss.From, loss.To = s.describeKey(l.From), s.describeKey(l.To)
-			// A key begins with its table and its container. If two keys have the same container, all keys between
-			// them are of this container.
-			if len(l.From) >= 5 && len(l.To) >= 5 && string(l.From[:5]) == string(l.To[:5]) {
-				if c := s.containers[binary.BigEndian.Uint32(l.From[1:])]; c != nil {
-					loss.Container = c.Name
-				}
-			}
-		}
-		found.Lost = append(found.Lost, loss)
-	}
-	return found
-}
-
-// describeKey writes a key in a readable form.
-func (s *salvager) describeKey(key []byte) string {
-	if len(key) == 0 {
-		return "the beginning"
-	}
-	if len(key) < 5 || key[0] == tableMeta || key[0] == tableDatabase {
-		return fmt.Sprintf("table %q", key[:1])
-	}
-	name := binary.BigEndian.Uint32(key[1:])
-	of := fmt.Sprint("container ", name)
-	if c := s.containers[name]; c != nil {
-		of = c.Name
-	}
-	switch {
-	case key[0] == tableLog && len(key) >= 5+addrSize:
-		at := parseAddr(key[5:])
-		return fmt.Sprintf("%s: version of LSN %d in partition %d", of, at.lsn, at.log)
-	case key[0] == tableDoc:
-		if _, pk, id, err := splitDoc(key[5:]); err == nil {
-			return fmt.Sprintf("%s: item %q of %s", of, id, pk)
-		}
-	}
-	return fmt.Sprintf("%s: table %q", of, key[:1])
 }

@@ -389,6 +389,14 @@ func TestSalvageOfAWholeStoreIsWhole(t *testing.T) {
 			if n, err := s.salvage(t, s.image); err != nil || n != len(s.last) {
 				t.Errorf("%s: %d of %d documents: %v", s.name, n, len(s.last), err)
 			}
+			found, most := lostOf(t, s.image), 0
+			if s.killed {
+				most = 1 // nothing says where the log ended
+			}
+			if len(found.Doubtful) > 0 || len(found.Lost) > most || most == 1 &&
+				found.Lost[0].File != s.image.newest() {
+				t.Errorf("%s: lost is %+v, and doubtful %+v", s.name, found.Lost, found.Doubtful)
+			}
 		})
 	}
 }

@@ -14,10 +14,9 @@ func (s *salvager) isLost(key []byte) bool {
 	return slices.ContainsFunc(s.w.Lost, func(l engine.LostSpan) bool { return l.To != nil && l.Holds(key) })
 }
 
-// mayBeOld reports whether a lost table may have had a later write of a key than the one with this
-// sequence number.
-func (s *salvager) mayBeOld(key []byte, seq uint64) bool {
-	return slices.ContainsFunc(s.w.Lost, func(l engine.LostSpan) bool { return l.HoldsNewer(key, seq) })
+// mayBeOld reports whether a lost table may have had a later write of a key than the write of this origin.
+func (s *salvager) mayBeOld(key []byte, of engine.Origin) bool {
+	return slices.ContainsFunc(s.w.Lost, func(l engine.LostSpan) bool { return l.HoldsNewer(key, of) })
 }
 
 // readMarks finds which of the newest versions are marked as superseded.
@@ -28,7 +27,7 @@ func (s *salvager) readMarks() error {
 	for doc, at := range s.best {
 		s.marked[versionAt{binary.BigEndian.Uint32([]byte(doc[1:5])), at}] = false
 	}
-	return s.eachReadable(tableDead, func(key, _ []byte, _ uint64) error {
+	return s.eachReadable(tableDead, func(key, _ []byte, _ engine.Origin) error {
 		if len(key) == 5+addrSize {
 			if p := (versionAt{binary.BigEndian.Uint32(key[1:]), parseAddr(key[5:])}); s.isBest(p) {
 				s.marked[p] = true
@@ -48,11 +47,11 @@ func (s *salvager) isBest(p versionAt) bool {
 // one. The commit that supersedes a version, or deletes the document, removes or marks the version too.
 // So a version without that is the last one, unless a lost table may have had the removal
 // or the mark.
-func (s *salvager) isDoubtful(c *salvaged, p versionAt, seq uint64) bool {
+func (s *salvager) isDoubtful(c *salvaged, p versionAt, of engine.Origin) bool {
 	if s.current[p].last {
 		return false
 	}
-	if s.marked[p] || s.mayBeOld(logKey(tableLog, p.cont, p.at), seq) {
+	if s.marked[p] || s.mayBeOld(logKey(tableLog, p.cont, p.at), of) {
 		return true
 	}
 	// Sequence numbers order the writes of one key alone, because the library sets old ones to 0.

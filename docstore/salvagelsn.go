@@ -35,7 +35,11 @@ func (s *salvager) lostLSNs() error {
 			}
 		}
 		if logLost && c.Head >= 0 {
-			c.Lost = append(c.Lost, gaps(inTables[num], inLogs[num], c.Head)...)
+			head := c.Head
+			if c.otherHead {
+				head = 0 // the store's own head is unknown
+			}
+			c.Lost = append(c.Lost, gaps(inTables[num], inLogs[num], head)...)
 		}
 		slices.SortFunc(c.Lost, func(a, b LSNs) int {
 			return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
@@ -62,8 +66,8 @@ func (s *salvager) findEvidence(logLost bool) (inLogs map[uint32]map[int64]bool,
 		}
 		inLogs[num][parseAddr(key[5:]).lsn] = true
 	}
-	err = s.eachVersion(func(key []byte, at addr, _ *entry, _ uint64) error {
-		if num := binary.BigEndian.Uint32(key[1:]); !inLogs[num][at.lsn] {
+	err = s.eachVersion(func(key []byte, at addr, _ *entry, of engine.Origin) error {
+		if num := binary.BigEndian.Uint32(key[1:]); of.Misfit == "" && !inLogs[num][at.lsn] {
 			inTables[num] = max(inTables[num], at.lsn)
 		}
 		return nil

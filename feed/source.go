@@ -71,7 +71,7 @@ type Sequencer interface {
 	TokenLSN(token string) (lsn int64, ok bool)
 
 	// TokenAfter returns the token after the changes with an LSN: TokenLSN of this token is that LSN. If the source
-	// cannot make such a token, TokenAfter returns "".
+	// cannot make such a token, TokenAfter returns "". A negative number is no LSN, so its token is "".
 	TokenAfter(lsn int64) string
 }
 

@@ -38,6 +38,7 @@ type chunk struct {
 type chunks struct {
 	r   io.Reader
 	log uint32 // number of the log; 0 for a manifest
+	sum uint32 // checksum of the file, if the inventory has one to compare
 
 	block  []byte
 	base   int64  // offset of the block in the file

@@ -47,7 +47,8 @@ type facts struct {
 // ending records how far the files of a closed store reach.
 type ending struct {
 	Log      uint64
-	LogEnd   int64 // with its trailer
+	LogEnd   int64  // with its trailer
+	Sum      uint32 `json:",omitempty"` // checksum of the newest log up to LogEnd; older builds did not write Sum
 	Manifest string
 	Size     int64
 }
@@ -66,7 +67,7 @@ type inventory struct {
 
 	mu     sync.Mutex
 	facts  facts
-	newest *atomic.Int64 // bytes written to the newest log; nil if there is no log yet
+	newest *logBytes // written to the newest log; nil if there is no log yet
 }
 
 // readInventory reads the facts; found is false if there is no inventory.
@@ -198,17 +199,20 @@ func (v *inventory) sealLogs() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if n := len(v.facts.Logs); v.newest != nil {
-		v.facts.Closed = &ending{Log: v.facts.Logs[n-1], LogEnd: v.newest.Load(), Manifest: m, Size: info.Size()}
+		v.facts.Closed = &ending{
+			Log: v.facts.Logs[n-1], LogEnd: v.newest.size.Load(), Sum: v.newest.sum.Load(),
+			Manifest: m, Size: info.Size(),
+		}
 	}
 	return v.save()
 }
 
 // addLog records a new log before anything is written to the log. If the log were not in the inventory, the loss of
 // the log would not be noticed.
-func (v *inventory) addLog(num uint64) (*atomic.Int64, error) {
+func (v *inventory) addLog(num uint64) (*logBytes, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.newest = &atomic.Int64{}
+	v.newest = &logBytes{}
 	v.facts.Closed, v.facts.NoSync = nil, v.noSync
 	if !slices.Contains(v.facts.Logs, num) { // already listed if the creation of a log is retried after an error
 		v.facts.Logs = append(v.facts.Logs, num)
@@ -304,17 +308,25 @@ func (fs inventoryFS) noteOpened(name string, file vfs.File, err error) (vfs.Fil
 	return countedLog{file, written}, nil
 }
 
+// logBytes is the number of bytes written to a log, and their checksum. The checksum tells the log from the log of
+// another store that has the same length. A single goroutine of the library writes to a log.
+type logBytes struct {
+	size atomic.Int64
+	sum  atomic.Uint32
+}
+
 // countedLog is the newest log. A countedLog counts the written bytes, because closing the store needs the log's
 // length. The file's size is no substitute: the size includes reserved space, and the rest of an old log whose file
 // was reused.
 type countedLog struct {
 	vfs.File
-	written *atomic.Int64
+	written *logBytes
 }
 
 // Write counts the bytes written.
 func (l countedLog) Write(b []byte) (int, error) {
 	n, err := l.File.Write(b)
-	l.written.Add(int64(n))
+	l.written.size.Add(int64(n))
+	l.written.sum.Store(crc32.Update(l.written.sum.Load(), castagnoli, b[:n]))
 	return n, err
 }

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"errors"
+	"hash/crc32"
+	"io"
 	"os"
 	"slices"
 )
@@ -68,7 +70,7 @@ func (s *survey) readLog(num uint64, next *uint64) (*chunks, error) {
 		return nil, err
 	}
 	defer file.Close()
-	c := newChunks(file, uint32(num))
+	c := s.newLogChunks(file, num)
 	err = c.eachRecord(func(record []byte, ok bool) error {
 		if !ok {
 			return nil
@@ -84,6 +86,36 @@ func (s *survey) readLog(num uint64, next *uint64) (*chunks, error) {
 		return nil
 	})
 	return c, err
+}
+
+// newLogChunks returns the chunks of a log. Of the newest log of a closed store, the chunks compute the checksum that
+// the inventory has.
+func (s *survey) newLogChunks(r io.Reader, num uint64) *chunks {
+	c := newChunks(r, uint32(num))
+	if end := s.facts.Closed; end != nil && end.Log == num {
+		c.r = &summedReader{Reader: r, left: end.LogEnd, sum: &c.sum}
+	}
+	return c
+}
+
+// summedReader computes the checksum of the first bytes of a file.
+type summedReader struct {
+	io.Reader
+	left int64
+	sum  *uint32
+}
+
+// Read adds the bytes read to the checksum.
+func (r *summedReader) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	counted := min(int64(n), r.left)
+	*r.sum, r.left = crc32.Update(*r.sum, castagnoli, b[:counted]), r.left-counted
+	return n, err
+}
+
+// isOther reports whether a log that ends where the newest log ended has other bytes.
+func (e *ending) isOther(c *chunks) bool {
+	return e.Sum != 0 && c.closed && c.end == e.LogEnd && c.sum != e.Sum
 }
 
 // judgeLog decides whether a log without a proper end is damaged, or was only cut off by a kill or a power loss. Only
@@ -103,6 +135,8 @@ func (s *survey) judgeLog(num uint64, c *chunks, newest bool) error {
 	case end != nil && end.Log == num && (!c.closed || c.end != end.LogEnd):
 		return damaged(name, "it is whole up to offset %d only, and had %d bytes when the store was closed", c.end,
 			end.LogEnd)
+	case end != nil && end.Log == num && end.isOther(c):
+		return damaged(name, "its bytes are not those of when the store was closed: it is another log")
 	case listed:
 		return s.judgeEnd(name, c, newest)
 	case newest:

@@ -18,6 +18,8 @@ type manifest struct {
 	files    map[uint64]uint64 // sizes of the files of tables
 	blobs    map[uint64]uint64 // sizes of files of values
 	firstLog uint64            // logs from this one onward are not in tables yet
+	firstSeq uint64            // the first write of that log has this sequence number at most; 0 is unknown
+	lastSeq  uint64            // sequence number of the last write when the last record was written; 0 is unknown
 	edits    int
 }
 
@@ -59,6 +61,9 @@ const (
 	memberBlobs   = 69
 )
 
+// maxSeq is the greatest sequence number: the library keeps 56 bits of it.
+const maxSeq = 1<<56 - 1
+
 var errManifest = errors.New("manifest has an unknown record")
 
 func newManifest() *manifest {
@@ -68,6 +73,8 @@ func newManifest() *manifest {
 // applyEdit applies a record.
 func (m *manifest) applyEdit(record []byte) error {
 	r := &fields.Reader{Rest: record}
+	before := m.firstLog
+	m.lastSeq = 0
 	for len(r.Rest) > 0 && !r.Short {
 		if err := m.applyField(r, r.Uvarint()); err != nil {
 			return err
@@ -76,7 +83,13 @@ func (m *manifest) applyEdit(record []byte) error {
 	if r.Short {
 		return fields.ErrShort
 	}
-	m.edits++
+	// The log was begun before the record was written. The first record of a manifest may lack the number.
+	if m.edits++; m.firstLog != before {
+		m.firstSeq = 0
+	}
+	if m.firstSeq == 0 && m.lastSeq != 0 {
+		m.firstSeq = m.lastSeq + 1
+	}
 	return nil
 }
 
@@ -88,7 +101,9 @@ func (m *manifest) applyField(r *fields.Reader, tag uint64) error {
 		r.Text()
 	case tagFirstLog:
 		m.firstLog = r.Uvarint()
-	case tagNextFile, tagLastSeq, tagPrevLog:
+	case tagLastSeq:
+		m.lastSeq = r.Uvarint()
+	case tagNextFile, tagPrevLog:
 		r.Uvarint()
 	case tagPointer:
 		r.Uvarint()

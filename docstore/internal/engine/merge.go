@@ -15,9 +15,9 @@ import (
 // not name. The contents of the logs and of each table are sorted by key. So a single pass that always takes the
 // smallest key sees all versions of a key together, and holds only a single version of each source in memory.
 
-// Each calls visit for the keys in [from, to) with their newest values and the sequence numbers
-// of these, in order. It merges the sorted contents of all logs and tables, as the library would.
-func (w *Wreck) Each(from, to []byte, visit func(key, value []byte, seq uint64) error) error {
+// Each calls visit for the keys in [from, to) with their newest values and the origins of these, in order. Each merges
+// the sorted contents of all logs and tables, as the library would.
+func (w *Wreck) Each(from, to []byte, visit func(key, value []byte, of Origin) error) error {
 	sources, err := w.openSources(from, to)
 	defer func() {
 		for _, s := range sources {
@@ -32,7 +32,7 @@ func (w *Wreck) Each(from, to []byte, visit func(key, value []byte, seq uint64) 
 		var newest version
 		newest, err = w.takeNewest(sources, key)
 		if err == nil && !newest.end && !w.isRemoved(newest) {
-			err = visit(newest.key, newest.value, newest.seq)
+			err = visit(newest.key, newest.value, Origin{newest.seq, w.misfits[newest.file]})
 		}
 	}
 	return err

@@ -28,10 +28,11 @@ type Wreck struct {
 	survey
 	unlock  func() error
 	options sstable.ReaderOptions
-	guess   bool         // the manifest is damaged, so all files are read
-	files   []table      // those that can be read
-	writes  []version    // those of the logs, by key, the newest first
-	ranges  []keyRemoval // ranges of keys that were removed
+	guess   bool              // the manifest is damaged, so all files are read
+	files   []table           // those that can be read
+	writes  []version         // those of the logs, by key, the newest first
+	ranges  []keyRemoval      // ranges of keys that were removed
+	misfits map[uint64]string // names of the logs that do not fit the store
 	Lost    []LostSpan
 }
 
@@ -48,11 +49,11 @@ type keyRemoval struct {
 	seq, file uint64
 }
 
-// Logged yields the keys that the logs set. Logged does not yield the keys that they remove.
+// Logged yields the keys that the store's own logs set. Logged does not yield the keys that they remove.
 func (w *Wreck) Logged() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for _, v := range w.writes {
-			if !v.end && !yield(v.key) {
+			if !v.end && w.misfits[v.file] == "" && !yield(v.key) {
 				return
 			}
 		}
@@ -65,6 +66,7 @@ type LostSpan struct {
 	File, Why string
 	From, To  []byte
 	tail      bool   // of the newest log: what came before is all there
+	misfit    bool   // the file does not fit the store
 	newest    uint64 // the greatest sequence number that a lost table has by the manifest; 0 for other files
 }
 
@@ -73,10 +75,14 @@ func (s LostSpan) Holds(key []byte) bool {
 	return !s.tail && bytes.Compare(s.From, key) <= 0 && (s.To == nil || bytes.Compare(key, s.To) < 0)
 }
 
-// HoldsNewer reports whether a lost table may have had a newer write of a key than the one with
-// this sequence number. Of lost logs, and of tables that no manifest knows, it says no: they may
-// have had any.
-func (s LostSpan) HoldsNewer(key []byte, seq uint64) bool { return s.Holds(key) && s.newest > seq }
+// IsEnd reports whether the span is only the end of the newest log, as after a kill, so nothing is lost before it.
+func (s LostSpan) IsEnd() bool { return s.tail && !s.misfit }
+
+// HoldsNewer reports whether a lost table may have had a newer write of a key than the write of this origin. Of lost
+// logs, and of tables that no manifest knows, HoldsNewer says no: they may have had any write.
+func (s LostSpan) HoldsNewer(key []byte, from Origin) bool {
+	return s.Holds(key) && s.newest > from.seq
+}
 
 // OpenWreck locks the directory of a store, and finds the files that are in use and can be read.
 // No file is changed or made. Without a file system it is the machine's.
@@ -88,7 +94,11 @@ func OpenWreck(ctx context.Context, fs FS, dir string, keys Schema) (*Wreck, err
 	if err != nil {
 		return nil, openError(err)
 	}
-	w := &Wreck{survey: survey{ctx: ctx, fs: fs, dir: dir, schema: keys, manifest: newManifest()}, unlock: unlock}
+	w := &Wreck{
+		survey:  survey{ctx: ctx, fs: fs, dir: dir, schema: keys, manifest: newManifest()},
+		unlock:  unlock,
+		misfits: map[uint64]string{},
+	}
 	if err := w.findFiles(); err != nil {
 		return nil, cmp.Or(err, unlock())
 	}
@@ -110,7 +120,9 @@ func (w *Wreck) findFiles() (err error) {
 	o := &pebble.Options{}
 	o.EnsureDefaults()
 	w.options = o.MakeReaderOptions()
-	w.facts, w.known, err = readInventory(w.fs, w.dir)
+	if w.facts, w.known, err = readInventory(w.fs, w.dir); err != nil {
+		w.facts, w.known = facts{}, false
+	}
 	if err := w.recordDamage(err); err != nil {
 		return err
 	}
@@ -238,10 +250,14 @@ func (w *Wreck) readLogs() error {
 	slices.Sort(nums)
 	nums = slices.DeleteFunc(slices.Compact(nums), func(n uint64) bool { return n < w.manifest.firstLog && !w.guess })
 	next := uint64(0)
+	var before *logRead
 	for i, num := range nums {
-		if err := w.readLogTo(num, &next, i == len(nums)-1); err != nil {
+		l, expected := &logRead{num: num, newest: i == len(nums)-1}, next
+		if err := w.readLogTo(l, &next); err != nil {
 			return err
 		}
+		w.fitLog(l, before, expected)
+		before = l
 	}
 	slices.SortFunc(w.writes, func(a, b version) int {
 		return cmp.Or(bytes.Compare(a.key, b.key), cmp.Compare(b.seq, a.seq))
@@ -250,8 +266,8 @@ func (w *Wreck) readLogs() error {
 }
 
 // readLogTo reads the complete records of a log, and records the places where records are missing.
-func (w *Wreck) readLogTo(num uint64, next *uint64, newest bool) error {
-	name := logName(num)
+func (w *Wreck) readLogTo(l *logRead, next *uint64) error {
+	name := logName(l.num)
 	file, err := w.fs.Open(w.fs.PathJoin(w.dir, name))
 	if errors.Is(err, os.ErrNotExist) {
 		w.Lost = append(w.Lost, LostSpan{File: name, Why: "it is missing"})
@@ -261,9 +277,12 @@ func (w *Wreck) readLogTo(num uint64, next *uint64, newest bool) error {
 		return err
 	}
 	defer file.Close()
-	c := newChunks(file, uint32(num))
-	err = c.eachRecord(func(record []byte, _ bool) error {
+	c, records := w.newLogChunks(file, l.num), 0
+	err = c.eachRecord(func(record []byte, whole bool) error {
 		seq, count, ok := batchHead(record)
+		if records++; records == 1 && whole && ok {
+			l.first = seq
+		}
 		// Every change of a key has a sequence number, without gaps. So a gap shows how many changes are missing, but
 		// not which.
 		if ok && *next != 0 && seq > *next {
@@ -273,7 +292,7 @@ func (w *Wreck) readLogTo(num uint64, next *uint64, newest bool) error {
 			})
 		}
 		*next = seq + count
-		return w.addChanges(record, num)
+		return w.addChanges(record, l.num)
 	})
 	if err != nil && unreadable(err) {
 		w.Lost = append(w.Lost, LostSpan{File: name, Why: firstLine(err)})
@@ -282,19 +301,29 @@ func (w *Wreck) readLogTo(num uint64, next *uint64, newest bool) error {
 	if err != nil {
 		return err
 	}
-	listed := !w.known || slices.Contains(w.facts.Logs, num)
-	if !c.closed && (listed || !w.justMade(num, c, newest)) {
-		lost := LostSpan{
-			File: name, Why: fmt.Sprintf("what followed offset %d, if anything did, is not there", c.end),
-			tail: newest,
-		}
-		if c.later > 0 {
-			lost.Why, lost.tail = fmt.Sprintf("what is at offset %d is damaged, with %d whole records after it",
-				c.broken, c.later), false
-		}
-		w.Lost = append(w.Lost, lost)
-	}
+	l.c = c
+	w.recordEnd(l)
 	return nil
+}
+
+// recordEnd records a loss if a log does not end as a log that was closed.
+func (w *Wreck) recordEnd(l *logRead) {
+	c := l.c
+	lost := LostSpan{File: logName(l.num), tail: l.newest}
+	listed := !w.known || slices.Contains(w.facts.Logs, l.num)
+	switch {
+	case c.closed && l.newest && w.known && listed && w.facts.Closed == nil:
+		lost.Why = fmt.Sprintf("it ends as in a store that was closed, and %s does not say so: the store was killed "+
+			"meanwhile, or it is another log", inventoryName)
+	case c.closed || !listed && w.justMade(l.num, c, l.newest):
+		return
+	case c.later > 0:
+		lost.Why, lost.tail = fmt.Sprintf("what is at offset %d is damaged, with %d whole records after it", c.broken,
+			c.later), false
+	default:
+		lost.Why = fmt.Sprintf("what followed offset %d, if anything did, is not there", c.end)
+	}
+	w.Lost = append(w.Lost, lost)
 }
 
 // addChanges adds the changes of a record.

@@ -20,8 +20,14 @@ const (
 // SystemRoom is the capacity, in bytes, that a body needs for its system properties.
 const SystemRoom = 256
 
-// Token returns the continuation of a change feed after an LSN: the number in quotes, like an ETag.
-func Token(lsn int64) string { return `"` + strconv.FormatInt(lsn, 10) + `"` }
+// Token returns the continuation of a change feed after an LSN: the number in quotes, like an ETag. A negative number
+// is no LSN and has no continuation: Token returns "", because [LSN] refuses the number.
+func Token(lsn int64) string {
+	if lsn < 0 {
+		return ""
+	}
+	return `"` + strconv.FormatInt(lsn, 10) + `"`
+}
 
 // LSN returns the LSN of a [Token], which may lack its quotes. For any other text ok is false.
 func LSN(token string) (lsn int64, ok bool) {

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"math"
 	"strings"
 	"testing"
 )
@@ -37,6 +38,16 @@ func TestTokensOfAFeed(t *testing.T) {
 	} {
 		if lsn, ok := LSN(token); ok {
 			t.Errorf("%s: got %d, want that it is none", token, lsn)
+		}
+	}
+}
+
+// A negative number is no LSN: a token of it would be one that nobody takes back.
+func TestANegativeLSNHasNoToken(t *testing.T) {
+	for _, lsn := range []int64{-1, -42, math.MinInt64} {
+		if token := Token(lsn); token != "" {
+			got, ok := LSN(token)
+			t.Errorf("the token after %d is %s, whose LSN is %d, %v: want no token", lsn, token, got, ok)
 		}
 	}
 }

@@ -9,7 +9,8 @@ import (
 )
 
 // The ID of a letter contains its LSN and a hash of 32 digits, which is too long for people. A table shows the first
-// digits of the hash. On a command line you may use any beginning of an ID that only a single letter has.
+// digits of the hash. On a command line you may use any beginning of an ID that only a single letter has, with at least
+// leastHash digits of the hash.
 
 const (
 	hashSize  = 32 // digits of the hash in an ID
@@ -86,8 +87,8 @@ func (f finds) checkArgument(arguments []string, unit string) error {
 	for _, argument := range arguments {
 		switch found := f[argument]; len(found) {
 		case 0:
-			return usage.Missing{Err: fmt.Errorf("ID is %s: unit %q has no such letter here: want one that "+
-				"changefeed dlq list shows", argument, unit)}
+			return usage.Missing{Err: fmt.Errorf("ID is %s: unit %q has no such letter here: want one that changefeed "+
+				"dlq list shows, or its beginning with at least %d digits of the hash", argument, unit, leastHash)}
 		case 1:
 		default:
 			return usage.Error{Err: fmt.Errorf("ID is %s: several letters begin so, among them %s and %s: want "+

@@ -61,7 +61,7 @@ func TestALetterIsNamedByTheBeginningOfItsID(t *testing.T) {
 		{rome[:9], rome, ""},
 		{paris[:18], paris, ""},
 		{paris[:13], "", "several letters begin so, among them 4711."},
-		{rome[:8], "", "has no such letter"}, // could be a place
+		{rome[:8], "", "or its beginning with at least 4 digits of the hash"}, // could be a place
 		{"4713.1", "", "has no such letter"},
 		{"47", "", "has no such letter"},
 		{"4713.10", "4713.10", ""},

@@ -77,6 +77,9 @@ func within(container string, body []byte) ([]byte, error) {
 func (r *Remains) WriteLosses(to io.Writer) error {
 	var text strings.Builder
 	for _, l := range r.Lost {
+		if l.File == "" && l.Container != "" {
+			l.File = "container " + l.Container
+		}
 		fmt.Fprintf(&text, "lost: %s", l.File)
 		if l.To != "" {
 			fmt.Fprintf(&text, ", from %s to before %s", l.From, l.To)
@@ -93,9 +96,13 @@ func (r *Remains) WriteLosses(to io.Writer) error {
 	doubtful := map[string]int{}
 	for _, d := range r.Doubtful {
 		doubtful[d.Container]++
-		fmt.Fprintf(&text,
-			"doubtful: %s: item %q of partition %s is written as of LSN %d; later writes of it may be lost\n",
-			d.Container, d.ID, d.Key, d.LSN)
+		why := "later writes of it may be lost"
+		if d.File != "" {
+			why = fmt.Sprintf("it comes from %s and may be the item of another store", d.File)
+		}
+		fmt.Fprintf(&text, "doubtful: %s: item %q of partition %s is written as of LSN %d; %s\n", d.Container, d.ID,
+			d.Key,
+			d.LSN, why)
 	}
 	for _, c := range r.Containers {
 		for _, l := range c.Lost {
@@ -136,6 +143,9 @@ func (r *Remains) Err() error {
 			err = fmt.Errorf("%w, as in --container '%s', which stands for one whose name is lost", err, r.there[lost])
 		}
 		return err
+	case slices.ContainsFunc(r.Doubtful, func(d docstore.DoubtfulItem) bool { return d.File != "" }):
+		return fmt.Errorf("%d documents are written, some of them may be old or of another store, and others may be "+
+			"missing: what was found is listed above", r.written)
 	case len(r.Lost)+len(r.Missing)+len(r.Doubtful) > 0:
 		return fmt.Errorf("%d documents are written, some of them may be old, and others may be missing: what was "+
 			"lost is listed above", r.written)

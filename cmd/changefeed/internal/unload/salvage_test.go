@@ -110,6 +110,30 @@ container container 3: 0 documents
 	}
 }
 
+// A document of a log that may be another store's is named with the log, and the error says so.
+func TestADocumentOfAnotherStoresLogIsNamedWithTheLog(t *testing.T) {
+	left := &Remains{written: 2, Salvaged: &docstore.Salvaged{
+		Containers: []docstore.SalvagedContainer{{Name: "orders", Documents: 2, Counted: -1}},
+		Lost:       []docstore.Loss{{Reason: "it counts 4 documents, and its index has 2", Container: "orders"}},
+		Doubtful:   []docstore.DoubtfulItem{{Container: "orders", Key: `["c"]`, ID: "3", LSN: 4, File: "000002.log"}},
+	}}
+	var b strings.Builder
+	if err := left.WriteLosses(&b); err != nil {
+		t.Fatal(err)
+	}
+	const want = `lost: container orders: it counts 4 documents, and its index has 2
+doubtful: orders: item "3" of partition ["c"] is written as of LSN 4; ` +
+		`it comes from 000002.log and may be the item of another store
+container orders: 2 documents, 1 of them doubtful
+`
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+	if err := left.Err(); err == nil || !strings.Contains(err.Error(), "old or of another store") {
+		t.Errorf("got %v, want an error that says that documents may be of another store", err)
+	}
+}
+
 // A document of which the feed knows is missed, though every file could be read. Of an empty container nothing is.
 func TestADocumentThatIsMissingIsALoss(t *testing.T) {
 	left := &Remains{Salvaged: &docstore.Salvaged{Containers: []docstore.SalvagedContainer{{Name: "orders"}}}}
