@@ -79,7 +79,7 @@ func exitCode(ctx context.Context, err error, began bool) int {
 		return exitUsage
 	case is(feed.ErrNotFound, docstore.ErrNotStore, fs.ErrNotExist):
 		return exitMissing
-	case is(feed.ErrForbidden, docstore.ErrInUse), place.IsRefused(err):
+	case is(feed.ErrForbidden, docstore.ErrInUse), place.IsUnreachable(err):
 		return exitRefused
 	}
 	return exitFailed

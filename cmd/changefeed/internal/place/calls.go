@@ -39,7 +39,8 @@ func (e *callError) Error() string { return fmt.Sprintf("%s: %d: %s", e.request,
 func (e *callError) Is(target error) bool {
 	return e.status == http.StatusNotFound && target == feed.ErrNotFound ||
 		e.status == http.StatusConflict && target == feed.ErrConflict ||
-		e.status == http.StatusBadRequest && target == feed.ErrBadRequest
+		e.status == http.StatusBadRequest && target == feed.ErrBadRequest ||
+		(e.status == http.StatusUnauthorized || e.status == http.StatusForbidden) && target == feed.ErrForbidden
 }
 
 // call sends a request about a kind of things in a resource, such as the colls of dbs/shop, or about the resource

@@ -123,11 +123,8 @@ func isAway(err error) bool {
 	return !untrusted && !misnamed
 }
 
-// IsRefused reports whether an error says that an account or a server cannot be reached, or refuses the key.
-func IsRefused(err error) bool {
-	if status := Status(err); status != 0 {
-		return status == http.StatusUnauthorized || status == http.StatusForbidden
-	}
+// IsUnreachable reports whether an error says that an account or a server cannot be reached.
+func IsUnreachable(err error) bool {
 	op, network := errors.AsType[*net.OpError](err)
 	network = network && op.Op != "listen" // that is an address of our own
 	_, unknown := errors.AsType[*net.DNSError](err)

@@ -170,3 +170,12 @@ func TestAPatientSourceHasAllAbilities(t *testing.T) {
 		t.Errorf("waits %v, counts %v, locates %v, sequences %v, want all", waits, counts, locates, ok)
 	}
 }
+
+// A script must be able to tell a server that refuses the key from any other failure, whichever client has asked.
+func TestARefusalOfTheKeyIsKnown(t *testing.T) {
+	for status, forbidden := range map[int]bool{401: true, 403: true, 404: false, 409: false, 500: false} {
+		if got := errors.Is(&callError{status: status}, feed.ErrForbidden); got != forbidden {
+			t.Errorf("status %d: forbidden %v", status, got)
+		}
+	}
+}
